@@ -1,0 +1,261 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A Backend is one server and the ways to it. It is safe for concurrent use.
+type Backend struct {
+	start time.Time         // the zero of the server's clock; immutable
+	trace func(line string) // immutable; nil: nobody listens
+
+	mu       sync.Mutex // guards what follows
+	fault    Fault
+	skew     time.Duration // what the server's clock is ahead of time.Now
+	locks    map[string]*lock
+	conns    []*Conn           // the open ones
+	names    map[string]string // session's id -> its name
+	cut      map[string]bool   // by session's id: it is partitioned
+	tries    map[Op]int        // how many ops there were, by what they are apart from Try
+	executed map[Verb]int
+	grants   []string // by the command being executed, for the trace
+}
+
+var _ reentrant.Backend = (*Backend)(nil)
+
+// An Option sets a property of a Backend.
+type Option func(*Backend)
+
+// WithFault has f decide what becomes of every command and message. Default: all pass.
+func WithFault(f Fault) Option { return func(b *Backend) { b.fault = f } }
+
+// WithTrace has f called with a line for every verb that is executed, such as
+//
+//	acquire A orders e1 owner=7 → granted 1
+//
+// and for what else happens at the server. Tokens follow the server's clock, which starts at 0: in a bubble they are
+// the same every time. f must not call the Backend.
+func WithTrace(f func(line string)) Option { return func(b *Backend) { b.trace = f } }
+
+// New starts a server. There is nothing to stop.
+func New(opts ...Option) *Backend {
+	b := &Backend{
+		start: time.Now(), locks: make(map[string]*lock), names: make(map[string]string), cut: make(map[string]bool),
+		tries: make(map[Op]int), executed: make(map[Verb]int),
+	}
+	for _, opt := range opts {
+		opt(b)
+	}
+	return b
+}
+
+// Connect opens a session's standing. Close ends it, and its goroutine.
+func (b *Backend) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+	c := newConn(b, session, sink)
+	op := Op{Session: b.Name(session), Verb: Connect}
+	_, err := call(ctx, c, op, func(instant) (struct{}, string) { return struct{}{}, "" })
+	if err != nil {
+		return nil, fmt.Errorf("memory: connect: %w", err)
+	}
+	c.open()
+	return c, nil
+}
+
+// SetFault has f decide from now on; nil: all pass.
+func (b *Backend) SetFault(f Fault) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fault = f
+}
+
+// SetSkew sets the server's clock ahead of time.Now by d, or behind it. As in Redis, leases end by the clock that
+// is jumped, and sessions learn of the jump by the next answer.
+func (b *Backend) SetSkew(d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.skew = d
+}
+
+// Partition cuts a session (by its name or id) off, or lets it back. While it is cut off its commands do not arrive
+// and end with their contexts, the outcome unknown to it, and what is pushed to it is lost. Commands that were on
+// their way before arrive. When it is let back its Sink is told.
+func (b *Backend) Partition(session string, on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	id := b.idLocked(session)
+	if b.cut[id] == on {
+		return
+	}
+	b.cut[id] = on
+	for _, c := range b.conns {
+		if c.session == id && !on {
+			c.reconnectLocked()
+		}
+	}
+}
+
+// Flush forgets all locks, as FLUSHALL does.
+func (b *Backend) Flush() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.locks)
+	b.sayLocked("flush")
+}
+
+// Restart breaks and reopens every connection: commands that wait for a reply end with their outcome unknown (and
+// are executed if they are still on their way), messages that were not delivered are lost, every Sink is told. The
+// locks stay, as with a Redis that writes everything to disk; Flush as well for one that does not.
+func (b *Backend) Restart() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sayLocked("restart")
+	for _, c := range b.conns {
+		c.reconnectLocked()
+	}
+}
+
+// Count is how many commands of a verb were executed, copies included; for Push, how many messages were delivered.
+func (b *Backend) Count(v Verb) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.executed[v]
+}
+
+// Commands is how many commands were executed in total.
+func (b *Backend) Commands() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for v, count := range b.executed {
+		if v != Push {
+			n += count
+		}
+	}
+	return n
+}
+
+// Name is what a session is called in traces and faults: a letter in the order of connecting, after Z with a number.
+// An id that is itself a single capital letter is its own name.
+func (b *Backend) Name(session string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.names[session] == "" {
+		b.names[session] = b.nextNameLocked(session)
+	}
+	return b.names[session]
+}
+
+func (b *Backend) nextNameLocked(session string) string {
+	if len(session) == 1 && session[0] >= 'A' && session[0] <= 'Z' {
+		return session
+	}
+	for i := 0; ; i++ {
+		name := string(rune('A' + i%26))
+		if i >= 26 {
+			name += fmt.Sprint(i / 26)
+		}
+		if _, taken := b.idOfNameLocked(name); !taken {
+			return name
+		}
+	}
+}
+
+// idLocked is a session's id, by its id or name.
+func (b *Backend) idLocked(session string) string {
+	if id, ok := b.idOfNameLocked(session); ok {
+		return id
+	}
+	return session
+}
+
+func (b *Backend) idOfNameLocked(name string) (string, bool) {
+	for id, n := range b.names {
+		if n == name {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// judge asks the fault about an op, which it numbers.
+func (b *Backend) judge(op Op) Verdict {
+	b.mu.Lock()
+	b.tries[op]++
+	op.Try = b.tries[op]
+	fault := b.fault
+	b.mu.Unlock()
+	if fault == nil {
+		return Pass
+	}
+	return fault(op)
+}
+
+// execute runs one command. It returns the answer, and what the server's clock is ahead: an answer carries its time.
+func execute[R any](b *Backend, v Verb, note string, run func(now instant) (R, string)) (R, time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.executed[v]++
+	answer, line := run(b.clockLocked())
+	if line != "" {
+		b.sayLocked("%s%s", line, note)
+	}
+	for _, line := range b.grants {
+		b.sayLocked("%s", line)
+	}
+	b.grants = nil
+	return answer, b.skew
+}
+
+// refuse is what the server does instead.
+func (b *Backend) refuse(op Op, words string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.executed[op.Verb]++
+	b.sayLocked("%s → refused: %s", op, words)
+}
+
+func (b *Backend) clockLocked() instant { return time.Since(b.start) + b.skew }
+
+// lockLocked is the lock with a name.
+func (b *Backend) lockLocked(name string) *lock {
+	l := b.locks[name]
+	if l == nil {
+		l = &lock{name: name, publish: b.publishLocked}
+		b.locks[name] = l
+	}
+	return l
+}
+
+// publishLocked puts a message in the inbox of everybody who listens for the session.
+func (b *Backend) publishLocked(to string, g grant) {
+	for _, c := range b.conns {
+		if c.session == to {
+			c.putLocked(message{grant: g, link: c.link})
+		}
+	}
+	b.grants = append(b.grants, fmt.Sprintf("grant %s %s e%d %s", b.names[to], shown(g.name), g.epoch, block(g.first, g.last)))
+}
+
+// note traces something that happened on the way.
+func (b *Backend) note(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sayLocked(format, args...)
+}
+
+func (b *Backend) sayLocked(format string, args ...any) {
+	if b.trace != nil {
+		b.trace(fmt.Sprintf(format, args...))
+	}
+}
+
+// dropLocked takes a Conn off the list.
+func (b *Backend) dropLocked(c *Conn) {
+	b.conns = slices.DeleteFunc(b.conns, func(x *Conn) bool { return x == c })
+}

@@ -1,0 +1,426 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A Conn is one session's standing: the client's side of the protocol.
+type Conn struct {
+	b       *Backend
+	session string
+	name    string // in traces and faults
+	sink    reentrant.Sink
+	wake    chan struct{} // 1-buffered: the inbox has something
+	quit    chan struct{} // closed by Close
+	done    chan struct{} // closed when nothing will be delivered any more
+
+	// Guarded by Backend.mu.
+	closed bool
+	link   chan struct{} // the connection: closed when it breaks, and replaced
+	inbox  []message
+	ahead  time.Duration // what the server's clock was ahead at the last answer over this connection,
+	known  bool          // if there was one
+}
+
+// A message is what the delivering goroutine finds in the inbox: a grant, or the news that the connection is new.
+type message struct {
+	resumed bool
+	grant   grant
+	link    chan struct{} // the connection that it came by
+	judged  bool          // the fault has seen it
+}
+
+func newConn(b *Backend, session string, sink reentrant.Sink) *Conn {
+	return &Conn{
+		b: b, session: session, name: b.Name(session), sink: sink, link: make(chan struct{}),
+		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+// open begins to listen.
+func (c *Conn) open() {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	c.b.conns = append(c.b.conns, c)
+	go c.deliver()
+}
+
+// Close ends the standing. When it returns nothing more is delivered, so it is not for the Sink to call.
+func (c *Conn) Close() error {
+	if c.hangUp() {
+		close(c.quit)
+	}
+	<-c.done
+	return nil
+}
+
+// hangUp tells whether the Conn was open.
+func (c *Conn) hangUp() bool {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.closed = true
+	c.b.dropLocked(c)
+	return true
+}
+
+// reconnectLocked replaces the connection.
+func (c *Conn) reconnectLocked() {
+	close(c.link)
+	c.link, c.known, c.inbox = make(chan struct{}), false, nil
+	c.putLocked(message{resumed: true, link: c.link})
+}
+
+// putLocked puts a message in the inbox, if it came by the present connection.
+func (c *Conn) putLocked(m message) {
+	if c.closed || m.link != c.link {
+		return
+	}
+	c.inbox = append(c.inbox, m)
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// deliver is the Conn's goroutine.
+func (c *Conn) deliver() {
+	defer close(c.done)
+	for {
+		if m, ok := c.next(); ok {
+			c.hand(m)
+			continue
+		}
+		select {
+		case <-c.wake:
+		case <-c.quit:
+			return
+		}
+	}
+}
+
+func (c *Conn) next() (message, bool) {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	if c.closed || len(c.inbox) == 0 {
+		return message{}, false
+	}
+	m := c.inbox[0]
+	c.inbox = c.inbox[1:]
+	return m, true
+}
+
+// hand gives a message to the sink, unless the fault has other plans for it.
+func (c *Conn) hand(m message) {
+	if m.resumed {
+		c.sink.Resumed()
+		return
+	}
+	if !m.judged {
+		m.judged = true
+		v := c.b.judge(Op{Session: c.name, Verb: Push, Lock: m.grant.name, Epoch: m.grant.epoch})
+		if v.Again > 0 && !v.Lost {
+			c.later(v.Delay+v.Again, m)
+		}
+		switch {
+		case v.Lost:
+			c.b.note("push %s %s e%d (lost)", c.name, shown(m.grant.name), m.grant.epoch)
+			return
+		case v.Delay > 0:
+			c.later(v.Delay, m)
+			return
+		}
+	}
+	if g, ok := c.read(m.grant); ok {
+		c.sink.Granted(g)
+	}
+}
+
+func (c *Conn) later(d time.Duration, m message) {
+	time.AfterFunc(d, func() {
+		c.b.mu.Lock()
+		defer c.b.mu.Unlock()
+		c.putLocked(m)
+	})
+}
+
+// read maps a grant to local time; false if the session is cut off. A clock that has not been seen over this
+// connection, or that says that the grant is still to come, tells nothing.
+func (c *Conn) read(g grant) (reentrant.Grant, bool) {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	if c.b.cut[c.session] {
+		return reentrant.Grant{}, false
+	}
+	c.b.executed[Push]++
+	local := reentrant.Grant{Name: g.name, Epoch: g.epoch, First: g.first, Last: g.last, TTL: g.ttl}
+	at := c.b.start.Add(g.at - c.ahead)
+	if at.After(time.Now()) {
+		c.known = false
+	}
+	if c.known {
+		local.NotBefore = at
+	}
+	return local, true
+}
+
+// instant maps a local time to the server's clock, as it was at the last answer.
+func (c *Conn) instant(t time.Time) instant {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	return t.Sub(c.b.start) + c.ahead
+}
+
+// learn takes in what the server's clock was ahead when it answered.
+func (c *Conn) learn(ahead time.Duration) {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	c.ahead, c.known = ahead, true
+}
+
+// line is the connection that a command is sent over; cut tells that nothing arrives.
+func (c *Conn) line() (link chan struct{}, cut bool, err error) {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	if c.closed {
+		return nil, false, errors.New("the connection is closed")
+	}
+	return c.link, c.b.cut[c.session], nil
+}
+
+// A reply is what the caller of a command waits for.
+type reply[R any] struct {
+	answer R
+	ahead  time.Duration
+	err    error
+}
+
+// call sends a command, whose execution is run, and waits for the reply as long as ctx lasts. Nothing that happens
+// later touches ctx, or anything of the caller's.
+func call[R any](ctx context.Context, c *Conn, op Op, run func(now instant) (answer R, line string)) (R, error) {
+	var none R
+	if err := ended(ctx); err != nil {
+		return none, fmt.Errorf("not sent: %w", err)
+	}
+	v := c.b.judge(op)
+	link, cut, err := c.line()
+	switch {
+	case err != nil:
+		return none, err
+	case v.Lost:
+		return none, errors.New("connection refused")
+	}
+	replies := make(chan reply[R], 1)
+	if !cut {
+		send(c.b, op, v, run, replies)
+	}
+	r, err := await(ctx, link, replies)
+	if err == nil {
+		err = r.err
+	}
+	if err != nil {
+		return none, err
+	}
+	c.learn(r.ahead)
+	return r.answer, nil
+}
+
+// send has a command executed as a verdict says, now or later.
+func send[R any](b *Backend, op Op, v Verdict, run func(now instant) (R, string), replies chan<- reply[R]) {
+	after(v.Delay, func() {
+		var r reply[R]
+		if v.Refused != "" {
+			b.refuse(op, v.Refused)
+			r.err = reentrant.WithRefused(errors.New(v.Refused))
+		} else {
+			r.answer, r.ahead = execute(b, op.Verb, v.String(), run)
+		}
+		if v.Mute {
+			r.err = reentrant.WithOutcomeUnknown(errors.New("the reply was lost"))
+		}
+		after(v.Late, func() { replies <- r })
+	})
+	if v.Again > 0 {
+		after(v.Delay+v.Again, func() { execute(b, op.Verb, " (again)", run) })
+	}
+}
+
+// after calls f in d, without delay if there is none.
+func after(d time.Duration, f func()) {
+	if d <= 0 {
+		f()
+		return
+	}
+	time.AfterFunc(d, f)
+}
+
+// await waits for the reply, for as long as ctx and the connection last.
+func await[R any](ctx context.Context, link <-chan struct{}, replies <-chan reply[R]) (reply[R], error) {
+	select {
+	case r := <-replies:
+		return r, nil
+	default:
+	}
+	var expired <-chan time.Time // a context may have a deadline without ending at it
+	if deadline, ok := ctx.Deadline(); ok {
+		timer := time.NewTimer(time.Until(deadline))
+		defer timer.Stop()
+		expired = timer.C
+	}
+	var err error
+	select {
+	case r := <-replies:
+		return r, nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-expired:
+		err = context.DeadlineExceeded
+	case <-link:
+		err = errors.New("connection reset")
+	}
+	return reply[R]{}, reentrant.WithOutcomeUnknown(fmt.Errorf("no answer: %w", err))
+}
+
+// ended is why a command must not be sent.
+func ended(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
+// Bind prepares the verbs for one lock. Any name but the empty one is good.
+func (c *Conn) Bind(name string) (reentrant.Remote, error) {
+	if name == "" {
+		return nil, errors.New("memory: empty lock name")
+	}
+	return &remote{c: c, name: name}, nil
+}
+
+// Renew is one command for all locks.
+func (c *Conn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
+	if len(renewals) == 0 {
+		return
+	}
+	type one struct {
+		name  string
+		epoch uint64
+		lease time.Duration
+	}
+	var batch []one // the caller's slice is not touched by what comes late
+	for _, r := range renewals {
+		batch = append(batch, one{r.Remote.Name(), r.Epoch, r.Lease})
+	}
+	op := Op{Session: c.name, Verb: Renew, Lock: batch[0].name, Epoch: batch[0].epoch}
+	renewed, err := call(ctx, c, op, func(now instant) ([]bool, string) {
+		var answers []bool
+		var lines []string
+		for _, r := range batch {
+			ok := c.b.lockLocked(r.name).renew(now, c.session, r.epoch, r.lease)
+			answers = append(answers, ok)
+			lines = append(lines, fmt.Sprintf("renew %s %s e%d → %s", c.name, shown(r.name), r.epoch, either(ok, "renewed", "gone")))
+		}
+		return answers, strings.Join(lines, "\n")
+	})
+	for i := range renewals {
+		r := &renewals[i]
+		r.Gone, r.Err = err == nil && !renewed[i], wrapped(op, err)
+	}
+}
+
+// A remote is one lock, seen by one session.
+type remote struct {
+	c    *Conn
+	name string
+}
+
+func (r *remote) Name() string { return r.name }
+
+// Acquire sends a copy of an attempt. One that the server finds late by a clock that was jumped is sent again, now
+// that the clock is known.
+func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+	op := r.op(Acquire, req.Epoch)
+	type answer struct {
+		reply reentrant.AcquireReply
+		late  bool
+	}
+	for {
+		notAfter := r.c.instant(req.NotAfter)
+		got, err := call(ctx, r.c, op, func(now instant) (answer, string) {
+			var a answer
+			a.reply, a.late = r.lock().acquire(now, r.c.session, req, notAfter)
+			return a, acquired(op, req, a.reply, a.late)
+		})
+		switch {
+		case err != nil:
+			return reentrant.AcquireReply{}, wrapped(op, err)
+		case !got.late:
+			return got.reply, nil
+		case !time.Now().Before(req.NotAfter):
+			return reentrant.AcquireReply{}, wrapped(op, errors.New("not executed: it is after NotAfter"))
+		}
+	}
+}
+
+func (r *remote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
+	op := r.op(Reenter, req.Epoch)
+	reply, err := call(ctx, r.c, op, func(now instant) (reentrant.ReenterReply, string) {
+		reply := r.lock().reenter(now, r.c.session, req)
+		return reply, fmt.Sprintf("%s op=%d holds=%d → %s", op, req.Op, req.Holds, either(reply.Gone, "gone", fmt.Sprint(reply.Holds)))
+	})
+	return reply, wrapped(op, err)
+}
+
+func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+	op := r.op(Release, req.Epoch)
+	until := instant(math.MinInt64)
+	if !req.Until.IsZero() {
+		until = r.c.instant(req.Until)
+	}
+	result, err := call(ctx, r.c, op, func(now instant) (reentrant.ReleaseResult, string) {
+		result := r.lock().release(now, r.c.session, req, until)
+		return result, fmt.Sprintf("%s → %s", op, results[result])
+	})
+	return result, wrapped(op, err)
+}
+
+func (r *remote) Inspect(ctx context.Context) (reentrant.State, error) {
+	op := r.op(Inspect, 0)
+	st, err := call(ctx, r.c, op, func(now instant) (reentrant.State, string) {
+		return r.lock().inspect(now), op.String()
+	})
+	return st, wrapped(op, err)
+}
+
+func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
+	op := r.op(Force, 0)
+	had, err := call(ctx, r.c, op, func(now instant) (bool, string) {
+		had := r.lock().force(now)
+		return had, fmt.Sprintf("%s → %s", op, either(had, "forced", "free"))
+	})
+	return had, wrapped(op, err)
+}
+
+// lock is the server's state. Backend.mu is held.
+func (r *remote) lock() *lock { return r.c.b.lockLocked(r.name) }
+
+func (r *remote) op(v Verb, epoch uint64) Op {
+	return Op{Session: r.c.name, Verb: v, Lock: r.name, Epoch: epoch}
+}
+
+// wrapped says which command an error is of.
+func wrapped(op Op, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("memory: %s: %w", op.Verb, err)
+}

@@ -1,0 +1,94 @@
+package memory
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// String is the op as a trace has it: verb, session, lock, epoch.
+func (op Op) String() string {
+	s := fmt.Sprintf("%s %s", op.Verb, op.Session)
+	if op.Lock != "" {
+		s += " " + shown(op.Lock)
+	}
+	if op.Epoch > 0 {
+		s += fmt.Sprintf(" e%d", op.Epoch)
+	}
+	return s
+}
+
+// String says what is unusual about the verdict, as a trace has it after the answer.
+func (v Verdict) String() string {
+	var words []string
+	if v.Delay > 0 {
+		words = append(words, fmt.Sprintf("%v late", v.Delay))
+	}
+	switch {
+	case v.Lost:
+		words = append(words, "lost")
+	case v.Mute:
+		words = append(words, "reply lost")
+	case v.Late > 0:
+		words = append(words, fmt.Sprintf("reply %v late", v.Late))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(words, ", ") + ")"
+}
+
+// acquired is the line of an acquire.
+func acquired(op Op, req reentrant.AcquireRequest, reply reentrant.AcquireReply, late bool) string {
+	line := op.String() + " owner=" + shown(req.Owner)
+	for _, flag := range []struct {
+		set  bool
+		name string
+	}{{!req.Queue, "try"}, {req.Barge, "barge"}, {req.Yield, "yield"}, {req.Fixed, "fixed"}, {req.KeepTTL, "keepttl"}} {
+		if flag.set {
+			line += " " + flag.name
+		}
+	}
+	switch {
+	case late:
+		return line + " → late"
+	case reply.Status == reentrant.Granted:
+		return line + " → granted " + block(reply.First, reply.Last)
+	case reply.Status == reentrant.Waiting:
+		return fmt.Sprintf("%s → waiting %v", line, reply.TTL.Round(time.Millisecond))
+	}
+	return line + " → stale"
+}
+
+var results = map[reentrant.ReleaseResult]string{
+	reentrant.Released: "released", reentrant.Withdrawn: "withdrawn", reentrant.Nothing: "nothing",
+}
+
+func either(ok bool, yes, no string) string {
+	if ok {
+		return yes
+	}
+	return no
+}
+
+// shown is a name or an owner as a trace has it: quoted if it is not plain, and never long.
+func shown(s string) string {
+	const most = 32
+	if len(s) > most {
+		return fmt.Sprintf("%q…", s[:most])
+	}
+	if q := fmt.Sprintf("%q", s); s == "" || len(q) != len(s)+2 || strings.ContainsRune(s, ' ') {
+		return q
+	}
+	return s
+}
+
+// block is a block of tokens as a trace has it.
+func block(first, last reentrant.Token) string {
+	if first == last {
+		return fmt.Sprint(first)
+	}
+	return fmt.Sprintf("%d-%d", first, last)
+}

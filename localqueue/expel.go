@@ -1,0 +1,12 @@
+package localqueue
+
+// Expel sends away everybody who waits for the baton: their Claims answer [Cancelled] although nothing ended them.
+// Whoever has the baton keeps it, and later claims wait as usual.
+func (q *Queue[K]) Expel() {
+	q.mu.Lock()
+	for w := q.line.first; w != nil; w = q.line.first {
+		q.dequeueLocked(w)
+		w.wake(expelled) // the node is left to the collector: nobody knows when its goroutine wakes
+	}
+	q.unlock()
+}

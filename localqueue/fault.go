@@ -1,0 +1,26 @@
+package localqueue
+
+// Seeded faults, to show that the tests would notice. A build with the tag mutant_localqueue_<name> has that one
+// fault; in all other builds fault is a constant and the code is not there. MUTANTS lists which tests must fail.
+const (
+	faultLostGrant    = "lostgrant"    // cancelled but granted, a waiter drops the baton
+	faultGhost        = "ghost"        // a cancelled waiter stays in line
+	faultLIFO         = "lifo"         // the last in line is first
+	faultDoubleGrant  = "doublegrant"  // two waiters are told that the baton is theirs
+	faultEarlyRecycle = "earlyrecycle" // a node serves again before its waiter has woken
+	faultDeafKin      = "deafkin"      // settling forgets those who wait for the same shared owner
+	faultDeafOps      = "deafops"      // those in Begin are not told that the hold is gone
+	faultEvictBusy    = "evictbusy"    // a holder at work is evicted
+)
+
+// misgrantLocked seeds the faults that concern a grant. q.mu is held.
+func (q *Queue[K]) misgrantLocked(w *waiter[K]) {
+	if fault == faultEarlyRecycle {
+		q.granted = nil
+		q.recycleLocked(w)
+	}
+	if next := q.line.first; fault == faultDoubleGrant && next != nil {
+		q.dequeueLocked(next)
+		next.wake(0)
+	}
+}

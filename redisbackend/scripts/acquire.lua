@@ -1,0 +1,108 @@
+-- acquire: an attempt of a session to get the lock for one of its owners; also the resend of that attempt, the
+-- heartbeat of a waiter, the confirmation of a grant, and the pass to the session's next owner.
+--
+-- KEYS  1 hold  2 record  3 queue  4 waiters
+-- ARGV  1 session   2 epoch   3 owner   4 holds wanted   5 lease, ms
+--       6 not after: Redis time, us, from which this copy is refused
+--       7 flags, any of
+--           q  queue up when it cannot be had     b  barge: do not wait behind others for a free lock
+--           y  yield: give it to the first waiter, if there is one, and queue up behind
+--           f  fixed lease: it starts once        k  keep the TTL as it is when taking over from ourselves
+--       8 tokens wanted   9 highest token this session has seen
+--      10 patience, ms: the place is dropped when not refreshed for so long
+--      11 grant TTL, ms  12 channel prefix  13 seconds that the record is kept
+-- Returns  {code, now, a, b}
+--   1 granted: a first token, b last token        2 waiting (q) or held by another: a TTL of the holder, ms
+--   3 stale: this epoch, or a higher one, has been answered or given up already
+--   4 late: not after has passed
+-- Keeps    at most one field in the hold hash; tokens rise; an epoch that had the lock does not get it again while
+--          the record is of its session (after that its tombstone and its not after keep late copies out).
+-- Twice    the second run of the same attempt finds itself holder (full lease, same token), finds its place
+--          (deadline moved), or finds that it had its turn (stale). A copy of an older attempt is stale.
+
+local session, epoch, owner, holds = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local lease, flags, tokens, seen = ARGV[5], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
+local patience, channel, keep = tonumber(ARGV[10]), ARGV[12], tonumber(ARGV[13])
+local GRANTED, WAITING, STALE, LATE = 1, 2, 3, 4
+
+local function flag(letter) return string.find(flags, letter, 1, true) end
+
+local now = clock()
+if now > tonumber(ARGV[6]) then return {LATE, now, 0, 0} end
+local rec = record(redis.call('GET', KEYS[2]))
+if entombed(rec, session, epoch, now) then return {STALE, now, 0, 0} end
+local field, mine = holder(KEYS[1], session)
+local last = rec.session == session and rec.epoch or 0
+if epoch < last or (epoch == last and not mine) then return {STALE, now, 0, 0} end
+
+-- place takes the session's place at the end of the queue, or keeps the one it has and moves its deadline.
+local function place()
+  local raw = redis.call('HGET', KEYS[4], session)
+  if raw and tonumber(string.match(raw, '^%d+')) > epoch then return false end
+  if not raw then
+    redis.call('RPUSH', KEYS[3], session)
+  elseif not redis.call('LPOS', KEYS[3], session) then
+    redis.call('RPUSH', KEYS[3], session) -- the list was lost without the hash (eviction)
+  end
+  redis.call('HSET', KEYS[4], session, string.format('%.0f %.0f %s %s %.0f %.0f %.0f ', epoch,
+    now + patience * 1000, ARGV[11], holds, tokens, seen, keep) .. owner)
+  redis.call('EXPIRE', KEYS[3], ARGV[13])
+  redis.call('EXPIRE', KEYS[4], ARGV[13])
+  return true
+end
+
+-- wait answers an attempt that cannot have the lock now.
+local function wait(ttl)
+  if flag('q') and not place() then return {STALE, now, 0, 0} end
+  return {WAITING, now, ttl, 0}
+end
+
+if mine and epoch == last then -- a resend, a beat after the grant, or its confirmation
+  if not (flag('f') and rec.state == 'h') then redis.call('PEXPIRE', KEYS[1], lease) end
+  if rec.state == 'g' then
+    rec.state = 'h'
+    save(KEYS[2], rec, now)
+  end
+  return {GRANTED, now, rec.first, rec.last}
+end
+
+if mine then -- a newer attempt of the same session takes over
+  local next = flag('y') and waiting(KEYS[3], KEYS[4], now)
+  if next then
+    redis.call('DEL', KEYS[1])
+    -- Our place goes behind everybody before the grant, so that the message, the last word, finds it there.
+    place()
+    grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], rec, now, next, channel)
+    return {WAITING, now, tonumber(next.grant), 0}
+  end
+  local name = session .. ':' .. owner
+  redis.call('HSET', KEYS[1], name, holds)
+  if name ~= field then redis.call('HDEL', KEYS[1], field) end
+  if not flag('k') then redis.call('PEXPIRE', KEYS[1], lease) end
+  issue(rec, now, session, epoch, tokens, seen, 'h', keep)
+  save(KEYS[2], rec, now)
+  return {GRANTED, now, rec.first, rec.last}
+end
+
+if field then -- another session's
+  return wait(redis.call('PTTL', KEYS[1]))
+end
+
+local next = waiting(KEYS[3], KEYS[4], now)
+if next and next.session ~= session and not flag('b') then
+  if flag('q') and not place() then return {STALE, now, 0, 0} end
+  grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], rec, now, next, channel)
+  return {WAITING, now, tonumber(next.grant), 0}
+end
+if next then -- our place, wherever it is, has served its purpose
+  local raw = redis.call('HGET', KEYS[4], session)
+  if raw then
+    if tonumber(string.match(raw, '^%d+')) > epoch then return {STALE, now, 0, 0} end
+    drop(KEYS[3], KEYS[4], session)
+  end
+end
+redis.call('HINCRBY', KEYS[1], session .. ':' .. owner, holds)
+redis.call('PEXPIRE', KEYS[1], lease)
+issue(rec, now, session, epoch, tokens, seen, 'h', keep)
+save(KEYS[2], rec, now)
+return {GRANTED, now, rec.first, rec.last}

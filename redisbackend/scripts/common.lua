@@ -1,0 +1,127 @@
+-- common.lua: what the scripts share. It is put in front of each of them; it runs nothing by itself.
+--
+-- Keys of a lock N (all in one cluster slot; every script gets the ones it needs in KEYS):
+--   hold     hash    N itself: field "<session>:<owner>" -> holds; its TTL is the lease. At most one field.
+--   record   string  "first last session epoch op state keep[ tombstone]..."
+--                      first..last  the block of fencing tokens of the last grant (one token unless in cohort)
+--                      session, epoch  whose attempt was last given the lock
+--                      op           the last re-entry operation within that epoch
+--                      state        g: pushed to a waiter and perhaps not accepted yet; h: otherwise
+--                      keep         seconds that the record outlives its last change
+--                      tombstone    "session:epoch:until": attempts of session up to epoch are refused until then
+--   queue    list    waiting sessions, longest first
+--   waiters  hash    session -> "epoch deadline grant holds tokens seen keep owner" (deadline: Redis time in us)
+--
+-- Times are Redis's own, in microseconds; TTLs in milliseconds. Numbers are written with %.0f: concatenating
+-- them would round what is beyond 14 digits. Owners and names are concatenated: they may be any bytes, and %s
+-- ends at the first NUL.
+
+local function clock()
+  local t = redis.call('TIME')
+  return tonumber(t[1]) * 1000000 + tonumber(t[2])
+end
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+-- record reads the record of a lock; a lock that has none gets one that names nobody.
+local function record(raw)
+  if not raw then
+    return {first = 0, last = 0, session = '-', epoch = 0, op = 0, state = 'h', keep = 0, tombs = ''}
+  end
+  local first, last, session, epoch, op, state, keep, tombs =
+    string.match(raw, '^(%d+) (%d+) (%S+) (%d+) (%d+) (%a) (%d+)(.*)$')
+  return {first = tonumber(first), last = tonumber(last), session = session, epoch = tonumber(epoch),
+    op = tonumber(op), state = state, keep = tonumber(keep), tombs = tombs}
+end
+
+-- retention answers for how many seconds the record is to be kept. Tokens may have run ahead of the clock
+-- (blocks): it is then kept longer by as much, so that tokens that start from the clock again cannot fall
+-- behind the last one.
+local function retention(rec, now)
+  return text(rec.keep + math.max(0, math.ceil((rec.last - now) / 1000000)))
+end
+
+local function save(key, rec, now)
+  redis.call('SET', key, string.format('%.0f %.0f %s %.0f %.0f %s %.0f%s', rec.first, rec.last, rec.session,
+    rec.epoch, rec.op, rec.state, rec.keep, rec.tombs), 'EX', retention(rec, now))
+end
+
+-- entombed says whether an attempt was given up while a copy of it might still be on its way.
+local function entombed(rec, session, epoch, now)
+  if rec.tombs == '' then return false end
+  for owner, upto, till in string.gmatch(rec.tombs, ' (%S+):(%d+):(%d+)') do
+    if owner == session and epoch <= tonumber(upto) and now <= tonumber(till) then return true end
+  end
+  return false
+end
+
+-- entomb refuses the session's attempts up to epoch until a time, and forgets tombstones that are over.
+local function entomb(rec, session, epoch, till, now)
+  local kept = ''
+  for owner, upto, limit in string.gmatch(rec.tombs, ' (%S+):(%d+):(%d+)') do
+    if owner == session then
+      epoch, till = math.max(epoch, tonumber(upto)), math.max(till, tonumber(limit))
+    elseif now <= tonumber(limit) then
+      kept = kept .. ' ' .. owner .. ':' .. upto .. ':' .. limit
+    end
+  end
+  rec.tombs = kept .. ' ' .. session .. ':' .. text(epoch) .. ':' .. text(till)
+end
+
+-- holder answers the field of the hold hash, if there is one, and whether it is the session's.
+local function holder(key, session)
+  local pair = redis.call('HGETALL', key)
+  local field = pair[1]
+  return field, field and string.sub(field, 1, #session + 1) == session .. ':'
+end
+
+-- issue gives the record to an attempt, with a new block of tokens: above every token of this lock, above
+-- the clock (so that they rise although Redis forgot the last one) and above what the session has seen.
+local function issue(rec, now, session, epoch, tokens, seen, state, keep)
+  rec.first = math.max(rec.last + 1, now, seen + 1)
+  rec.last = rec.first + tokens - 1
+  rec.session, rec.epoch, rec.op, rec.state = session, epoch, 0, state
+  rec.keep = math.max(rec.keep, keep)
+end
+
+-- waiting answers the longest waiting session that is alive, without taking it out, and clears away those
+-- before it that let their deadline pass.
+local function waiting(queue, waiters, now)
+  while true do
+    local session = redis.call('LINDEX', queue, 0)
+    if not session then return nil end
+    local raw = redis.call('HGET', waiters, session)
+    if raw then
+      local epoch, deadline, grant, holds, tokens, seen, keep, owner =
+        string.match(raw, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+      if now <= tonumber(deadline) then
+        return {session = session, epoch = tonumber(epoch), grant = grant, holds = holds,
+          tokens = tonumber(tokens), seen = tonumber(seen), keep = tonumber(keep), owner = owner}
+      end
+    end
+    redis.call('LPOP', queue)
+    redis.call('HDEL', waiters, session)
+  end
+end
+
+-- drop takes a session out of the queue.
+local function drop(queue, waiters, session)
+  redis.call('LREM', queue, 0, session)
+  redis.call('HDEL', waiters, session)
+end
+
+-- grant makes a waiting session the holder for its grant TTL and tells it so, and only it. The hold hash
+-- must be empty or deleted. The message comes last and cannot fail the script: it is a hint, the state above
+-- is what counts.
+local function grant(hold, recordkey, queue, waiters, rec, now, w, channel)
+  redis.call('LPOP', queue)
+  redis.call('HDEL', waiters, w.session)
+  issue(rec, now, w.session, w.epoch, w.tokens, w.seen, 'g', w.keep)
+  redis.call('HINCRBY', hold, w.session .. ':' .. w.owner, w.holds)
+  redis.call('PEXPIRE', hold, w.grant)
+  save(recordkey, rec, now)
+  redis.pcall('PUBLISH', channel .. w.session, string.format('g %.0f %.0f %.0f %s %.0f ',
+    w.epoch, rec.first, rec.last, w.grant, now) .. hold)
+end

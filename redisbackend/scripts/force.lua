@@ -1,0 +1,15 @@
+-- force: takes the lock from whoever has it and gives it to the first live waiter.
+--
+-- KEYS  1 hold  2 record  3 queue  4 waiters
+-- ARGV  1 channel prefix
+-- Returns  {code, now}   1 it was held   0 it was free
+-- Keeps    the old holder's epoch answers "gone" from here on; the last token stays known.
+-- Twice    the second run takes the lock from the one that the first gave it to: it is not for retrying.
+
+local now = clock()
+if redis.call('DEL', KEYS[1]) == 0 then return {0, now} end
+local next = waiting(KEYS[3], KEYS[4], now)
+if next then
+  grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], record(redis.call('GET', KEYS[2])), now, next, ARGV[1])
+end
+return {1, now}

@@ -1,0 +1,27 @@
+-- reenter: sets the hold count of an attempt that has the lock. It never takes, queues or recreates a hold.
+--
+-- KEYS  1 hold  2 record
+-- ARGV  1 session  2 epoch  3 owner  4 op: counts up within the epoch  5 holds wanted, at least 1
+--       6 lease, ms; 0 leaves the TTL alone
+-- Returns  {code, now, holds}   1 done: the count there is now   2 gone: this epoch no longer has the lock
+-- Keeps    the TTL never shrinks, and does not change when the count falls.
+-- Twice    op is not above the last one: nothing changes, the count there is now is answered.
+
+local session, epoch, op, holds = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local DONE, GONE = 1, 2
+
+local now = clock()
+local rec = record(redis.call('GET', KEYS[2]))
+local name = session .. ':' .. ARGV[3]
+local current = tonumber(redis.call('HGET', KEYS[1], name) or nil)
+if not current or rec.session ~= session or rec.epoch ~= epoch then return {GONE, now, 0} end
+if op <= rec.op then return {DONE, now, current} end
+
+redis.call('HINCRBY', KEYS[1], name, text(holds - current))
+local lease = tonumber(ARGV[6])
+if holds > current and lease > 0 and redis.call('PTTL', KEYS[1]) < lease then
+  redis.call('PEXPIRE', KEYS[1], ARGV[6])
+end
+rec.op = op
+save(KEYS[2], rec, now)
+return {DONE, now, holds}

@@ -1,0 +1,28 @@
+-- renew: prolongs the leases of many locks of one session (in a cluster: of one slot).
+--
+-- KEYS  hold and record of each lock in turn
+-- ARGV  1 session, then for each lock: epoch; lease, ms
+-- Returns  {now, code...}   1 renewed   0 gone: this epoch no longer has the lock   a string: Redis's words of
+--          why this one lock cannot be looked at (a key of another type); the others are not held up by it
+-- Keeps    it never takes or recreates a hold, and touches no lock but those that are the session's at that epoch.
+-- Twice    the lease counts from the second run.
+
+local session = ARGV[1]
+local now = clock()
+
+local function renew(hold, recordkey, epoch, lease)
+  local rec = record(redis.call('GET', recordkey))
+  local _, mine = holder(hold, session)
+  if not mine or rec.session ~= session or rec.epoch ~= tonumber(epoch) then return 0 end
+  redis.call('PEXPIRE', hold, lease)
+  redis.call('EXPIRE', recordkey, retention(rec, now))
+  return 1
+end
+
+local answer = {now}
+for i = 1, #KEYS / 2 do
+  local ok, code = pcall(renew, KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i], ARGV[2 * i + 1])
+  if not ok then code = type(code) == 'table' and code.err or tostring(code) end
+  answer[i + 1] = code
+end
+return answer

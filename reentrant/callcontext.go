@@ -1,0 +1,68 @@
+package reentrant
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A callContext bounds one command by a deadline without a timer of its own. A client reads the deadline and sets
+// it on its connection, which costs a small part of what context.WithDeadline does. Where a client waits for Done
+// instead, it gets the caller's, or, of a caller whose context cannot end, one that ends not long after the
+// deadline. An entry reuses its callContext, so a Backend does not keep it beyond its return.
+//
+// Every command has a deadline for another reason too: rueidis moves a connection to its slower, concurrent mode
+// for good at the first command whose context can be cancelled and has none.
+type callContext struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c *callContext) Deadline() (time.Time, bool) {
+	if d, ok := c.Context.Deadline(); ok && d.Before(c.deadline) {
+		return d, true
+	}
+	return c.deadline, true
+}
+
+// bounded is the context of the entry's next command. Baton.
+func (e *entry) bounded(ctx context.Context, now, deadline time.Time) context.Context {
+	e.call = e.s.bounded(ctx, now, deadline)
+	return &e.call
+}
+
+func (s *Session) bounded(ctx context.Context, now, deadline time.Time) callContext {
+	if ctx.Done() == nil {
+		ctx = s.horizon.beyond(now, deadline)
+	}
+	return callContext{Context: ctx, deadline: deadline}
+}
+
+// A horizon lends out contexts that end some time after a deadline: one serves all commands of a stretch of time,
+// so that bounding a command costs neither a timer nor an allocation.
+type horizon struct {
+	mu      sync.Mutex // a leaf
+	current context.Context
+	end     time.Time
+	cancel  context.CancelFunc
+}
+
+// beyond is a context that ends after deadline, and no later than twice as far from now.
+func (h *horizon) beyond(now, deadline time.Time) context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.current == nil || h.end.Before(deadline) {
+		// The one before ends by itself, and with it what still uses it.
+		h.end = deadline.Add(deadline.Sub(now))
+		h.current, h.cancel = context.WithDeadline(context.Background(), h.end)
+	}
+	return h.current
+}
+
+func (h *horizon) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cancel != nil {
+		h.cancel()
+	}
+}

@@ -1,0 +1,86 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Do runs fn while holding the lock: Lock, fn, Unlock. The context that fn gets ends when ctx does, and with cause
+// [ErrLost] at the moment the hold is lost, so that fn can stop before another owner begins. A panic in fn unlocks
+// and goes on panicking.
+//
+// It returns Lock's error without calling fn; otherwise fn's error joined with Unlock's, which is ErrLost if the
+// hold was lost on the way, also when fn returned nil.
+func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+	if err := l.Lock(ctx); err != nil {
+		return err
+	}
+	inside, cancel := context.WithCancelCause(ctx)
+	forget := l.onLoss(ctx, &cancel)
+	defer func() {
+		forget()
+		cancel(nil)
+		err = errors.Join(err, l.Unlock(ctx))
+	}()
+	return fn(inside)
+}
+
+// onLoss has cancel called with ErrLost when the caller's hold is lost, until the returned function is called.
+func (l *Lock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc) (forget func()) {
+	sig := l.signal(CurrentOwner(ctx))
+	if sig == nil {
+		(*cancel)(ErrLost)
+		return func() {}
+	}
+	sig.add(cancel)
+	return func() { sig.remove(cancel) }
+}
+
+// signal is what tells of the loss of an owner's hold; nil if it has none.
+func (l *Lock) signal(owner Owner) *signal {
+	e := l.session.find(l.name)
+	if e == nil {
+		return nil
+	}
+	defer l.session.leave(e, 1)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.hold.live || e.hold.owner != owner {
+		return nil
+	}
+	if e.hold.signal == nil {
+		e.hold.signal = newSignal()
+	}
+	return e.hold.signal
+}
+
+// Lost returns a channel that is closed when the caller's hold is lost: at the moment this process can no longer
+// trust its lease, before Redis gives the lock to another. It stays open if the hold ends by Unlock. For a caller
+// that holds nothing it is closed already. ctx provides only the owner.
+func (l *Lock) Lost(ctx context.Context) <-chan struct{} {
+	if owner, err := l.caller(ctx); err == nil {
+		if sig := l.signal(owner); sig != nil {
+			return sig.lost
+		}
+	}
+	return alreadyLost
+}
+
+// Locker returns the lock as a sync.Locker for the owner of ctx, for code that wants one. Its methods panic with
+// the error where Lock and Unlock return one, as a broken sync.Mutex would.
+func (l *Lock) Locker(ctx context.Context) sync.Locker { return locker{l, ctx} }
+
+type locker struct {
+	l   *Lock
+	ctx context.Context
+}
+
+func (k locker) Lock()   { must(k.l.Lock(k.ctx)) }
+func (k locker) Unlock() { must(k.l.Unlock(k.ctx)) }
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,168 @@
+package reentrant
+
+import (
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/localqueue"
+)
+
+// An entry is one lock name in one session: the queue of this process's owners, and what the session has in Redis.
+// It exists while somebody holds the lock, waits for it or cleans up after it, and is then reused for another name.
+//
+// The baton of the queue says who may act: whoever has it (the head that asks Redis, the owner during one of its
+// operations, a cleaner) is the only one to send commands for the lock and the only one to touch the fields marked
+// "baton".
+type entry struct {
+	s *Session
+
+	// Written when the entry is (re)used, under s.mu, before anybody can find it; constant while refs > 0.
+	name   string
+	remote Remote
+
+	refs int // s.mu: one for the hold, for each caller inside and for each clean-up
+
+	queue localqueue.Queue[Owner]
+
+	// Baton.
+	owes      bool          // Redis may have a hold, a grant or a place of this session
+	doubtful  time.Time     // until then a copy of an attempt may be under way whose answer is not known
+	turn      turn          // the run of local hand-overs
+	call      callContext   // the context of the command under way
+	timer     *time.Timer   // of the parked head
+	wake      chan struct{} // 1-buffered: a grant has arrived, or the channel to the backend was reopened
+	inherited lease         // what the last holder left behind at a local hand-over
+	texter    Owner         // the last owner that was printed,
+	text      string        // and how
+
+	mu       sync.Mutex // guards what follows; taken after s.mu and before the queue's own
+	attempt  uint64     // the last epoch sent
+	waiting  bool       // the attempt waits for a grant
+	head     Owner      // whose attempt it is
+	grant    Grant      // that came for it
+	hold     hold
+	cleaning chan struct{} // closed when the clean-up that has the baton is done; nil when there is none
+}
+
+// A hold is what an owner of this session has: guarded by entry.mu, written by whoever has the baton, and by the
+// watchdog when it renews or loses it.
+type hold struct {
+	live   bool // an owner has the lock and its lease was trusted when last looked at
+	lost   bool // the lease ended while an operation of the owner was under way: the operation says so
+	owner  Owner
+	epoch  uint64
+	op     uint64 // of re-entry
+	token  Token
+	lease  lease
+	span   time.Duration // the lease that renewals ask for
+	signal *signal       // nil until somebody wants to know of the loss
+	failed bool          // the last renewal was not answered
+}
+
+// turn counts the local hand-overs since this session was given the lock.
+type turn struct {
+	began  time.Time
+	passes int
+	limit  int
+}
+
+// newTurn begins a turn for the owners that stand in the queue now.
+func (e *entry) newTurn(now time.Time) turn {
+	limit := e.s.config.handoffs
+	if limit == 0 {
+		limit = min(max(e.queue.Len(), minHandoffs), maxHandoffs)
+	}
+	return turn{began: now, limit: limit}
+}
+
+// spent tells whether another session should have the lock now, if one waits.
+func (t turn) spent(now time.Time, limit time.Duration) bool {
+	return t.passes >= t.limit || now.Sub(t.began) >= limit
+}
+
+// settle makes the head the holder. From here on the watchdog sees the hold.
+func (e *entry) settle(h hold) {
+	h.live = true
+	e.mu.Lock()
+	e.waiting = false
+	e.hold = h
+	e.queue.Settle(1)
+	e.mu.Unlock()
+	e.s.watchdog.expect(h.lease.wake())
+	e.s.saw(h.token)
+	e.s.stats.acquired.Add(1)
+}
+
+// resettle ends an operation of the holder, with its hold count. It answers false when the hold was lost meanwhile:
+// the baton then stays with the caller, and the holds that its owner still has to unlock are on record.
+func (e *entry) resettle(holds int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.hold.lost {
+		e.s.losses.add(e.name, e.hold.owner, holds)
+		e.hold = hold{}
+		return false
+	}
+	e.queue.Settle(holds)
+	return true
+}
+
+// end takes the hold away from its owner, who has the baton and is giving it up. It answers the hold as it was.
+func (e *entry) end() hold {
+	e.mu.Lock()
+	h := e.hold
+	e.hold = hold{}
+	e.mu.Unlock()
+	return h
+}
+
+// print is the owner as Redis has it. The same one comes again and again while a lock is not contended. Baton.
+func (e *entry) print(o Owner) string {
+	if e.texter != o {
+		e.texter, e.text = o, o.String()
+	}
+	return e.text
+}
+
+// queueLength is how many owners wait: those in the local queue, and the head if it waits for Redis.
+func (e *entry) queueLength() int {
+	if _, waits := e.waitingHead(); waits {
+		return e.queue.Len() + 1
+	}
+	return e.queue.Len()
+}
+
+func (e *entry) waitingHead() (Owner, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.head, e.waiting
+}
+
+// heldBy tells whether an owner has the lock, and the hold.
+func (e *entry) heldBy(owner Owner) (hold, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hold, e.hold.live && e.hold.owner == owner
+}
+
+// granted takes a grant that was pushed; false if no attempt of this entry wants it. s.mu is not held.
+func (e *entry) granted(g Grant) (wanted bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.attempt != g.Epoch || !e.waiting {
+		// Superseded, or accepted by a heartbeat that was quicker: nothing to do. Given up: a clean-up is on
+		// its way, or the next head takes the grant over.
+		return e.attempt > g.Epoch || e.hold.live && e.hold.epoch == g.Epoch || !e.queue.Idle()
+	}
+	e.grant = g
+	e.nudge()
+	return true
+}
+
+// nudge wakes the parked head, if there is one; otherwise the next one to park looks once more.
+func (e *entry) nudge() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,50 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrNotHeld is returned when the caller's owner does not hold the lock: Unlock by another owner or once
+	// too often, Token or a condition without the lock. Nothing was changed.
+	ErrNotHeld = errors.New("not held by this owner")
+	// ErrLost is returned when the caller held the lock and its lease can no longer be trusted: it was not
+	// renewed in time, Redis lost it, or somebody forced it open. Another owner may have it. It is also the
+	// cause of the context that Do passes on.
+	ErrLost = errors.New("lost: the lease ended while it was held")
+	// ErrClosed is returned when the session is closed or closing, also to those who wait.
+	ErrClosed = errors.New("session closed")
+	// ErrTooManyHolds is returned when an owner holds the lock 2³¹−1 times. The holds are unchanged.
+	ErrTooManyHolds = errors.New("maximum hold count exceeded")
+	// ErrNoOwner is returned in a session with WithExplicitOwners when the context carries no owner.
+	ErrNoOwner = errors.New("no owner in the context, and the session takes only explicit owners (WithOwner)")
+)
+
+// An Error says what was asked of which lock when it failed. errors.Is and errors.As reach what it wraps: a
+// sentinel of this package, the context's error if that ended the call, and the server's words.
+type Error struct {
+	Op   string // "lock", "unlock", …
+	Lock string
+	Err  error
+	_    struct{}
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("reentrant: %s %q: %v", e.Op, e.Lock, e.Err) }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// ended describes the end of ctx during a phase of a call, so that the text says whose limit it was. last is the
+// latest error from the backend, nil if there was none.
+func ended(ctx context.Context, phase string, last error) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
+		err = fmt.Errorf("%w (%w)", err, cause)
+	}
+	if last != nil && !errors.Is(last, ctx.Err()) {
+		return fmt.Errorf("the caller's context ended %s: %w; the last try: %w", phase, err, last)
+	}
+	return fmt.Errorf("the caller's context ended %s: %w", phase, err)
+}

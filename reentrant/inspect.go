@@ -1,0 +1,169 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// HoldCount is how many times the caller's owner holds the lock; 0 if it does not.
+func (l *Lock) HoldCount(ctx context.Context) int {
+	owner, err := l.caller(ctx)
+	if err != nil {
+		return 0
+	}
+	holds := 0
+	l.look(func(e *entry) {
+		if _, ok := e.heldBy(owner); ok {
+			holds = e.queue.HoldCount(owner)
+		}
+	})
+	return holds
+}
+
+// IsHeldByCurrentOwner tells whether the caller's owner holds the lock, as far as this process can trust it. It
+// sends nothing; see [Lock.Verify].
+func (l *Lock) IsHeldByCurrentOwner(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
+
+// Token is the fencing token of the caller's hold. It returns ErrLost if the hold was lost and not yet unlocked,
+// ErrNotHeld if there is none. It sends nothing.
+func (l *Lock) Token(ctx context.Context) (Token, error) {
+	h, err := l.currentHold(ctx)
+	return h.token, l.error("token", err)
+}
+
+// currentHold is the caller's hold.
+func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
+	owner, err := l.caller(ctx)
+	if err != nil {
+		return hold{}, err
+	}
+	held := false
+	l.look(func(e *entry) { h, held = e.heldBy(owner) })
+	switch {
+	case held:
+		return h, nil
+	case l.session.losses.owes(l.name, owner):
+		return hold{}, ErrLost
+	}
+	return hold{}, ErrNotHeld
+}
+
+// Verify asks Redis whether the caller's hold is still there: after a pause, before touching what it protects. It
+// returns nil if it is, [ErrLost] if it is not (and the hold then counts as lost), [ErrNotHeld] if the caller has
+// none; another error if Redis did not answer, which says nothing about the hold.
+//
+// What Verify says can be over the moment it returns; only a resource that checks the [Token] is safe from that.
+func (l *Lock) Verify(ctx context.Context) error {
+	h, err := l.currentHold(ctx)
+	if err != nil {
+		return l.error("verify", err)
+	}
+	st, err := l.Inspect(ctx)
+	if err != nil {
+		return err
+	}
+	if st.Locked && st.Session == l.session.id && st.Epoch == h.epoch {
+		return nil
+	}
+	l.look(func(e *entry) { e.lose(h.epoch, "Redis no longer had it at Verify", false) })
+	return l.error("verify", ErrLost)
+}
+
+// look calls f with the lock's entry, if there is one.
+func (l *Lock) look(f func(*entry)) {
+	if e := l.session.find(l.name); e != nil {
+		f(e)
+		l.session.leave(e, 1)
+	}
+}
+
+// IsFair tells whether owners get the lock in the order of their arrival.
+func (l *Lock) IsFair() bool { return true }
+
+// HasQueuedOwners tells whether any owner of this process waits for the lock.
+func (l *Lock) HasQueuedOwners() bool { return l.QueueLength() > 0 }
+
+// HasQueuedOwner tells whether an owner of this process waits for the lock.
+func (l *Lock) HasQueuedOwner(o Owner) bool { return slices.Contains(l.QueuedOwners(), o) }
+
+// QueueLength is how many owners of this process wait for the lock, the head that waits in Redis included. Like
+// all of these it is a snapshot.
+func (l *Lock) QueueLength() int {
+	n := 0
+	l.look(func(e *entry) { n = e.queueLength() })
+	return n
+}
+
+// QueuedOwners are the owners of this process that wait for the lock, longest first.
+func (l *Lock) QueuedOwners() []Owner {
+	var owners []Owner
+	l.look(func(e *entry) {
+		if head, waits := e.waitingHead(); waits {
+			owners = append(owners, head)
+		}
+		owners = append(owners, e.queue.Waiters()...)
+	})
+	return owners
+}
+
+// String names the lock and who holds it in this process, in the form of ReentrantLock.toString: "[Unlocked]" or
+// "[Locked by owner X]". A lock that another process holds is "[Unlocked]" here; see [Lock.Inspect].
+func (l *Lock) String() string {
+	state := "[Unlocked]"
+	l.look(func(e *entry) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.hold.live {
+			state = fmt.Sprintf("[Locked by owner %v]", e.hold.owner)
+		}
+	})
+	return fmt.Sprintf("reentrant.Lock(%q)%s", l.name, state)
+}
+
+// IsLocked asks Redis whether anybody in the deployment holds the lock.
+func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
+	st, err := l.Inspect(ctx)
+	return st.Locked, err
+}
+
+// Inspect asks Redis for the lock's state. ctx bounds it.
+func (l *Lock) Inspect(ctx context.Context) (State, error) {
+	var st State
+	err := l.ask(ctx, "inspect", func(ctx context.Context) (err error) {
+		st, err = l.remote.Inspect(ctx)
+		return err
+	})
+	return st, err
+}
+
+// ForceUnlock takes the lock from whoever holds it, in any process, and gives it to the next who waits. The holder
+// learns of it at its next command or renewal at the latest: until then two may believe that they have the lock,
+// and only tokens tell them apart. It returns whether anybody held it. After an error with an unknown outcome look
+// before trying again: a second one would take the lock from the next holder.
+func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	var had bool
+	err := l.ask(ctx, "force unlock", func(ctx context.Context) (err error) {
+		had, err = l.remote.ForceUnlock(ctx)
+		return err
+	})
+	return had, err
+}
+
+// ask sends one command that belongs to no hold.
+func (l *Lock) ask(ctx context.Context, op string, command func(ctx context.Context) error) error {
+	switch {
+	case ctx == nil:
+		return l.error(op, errors.New("nil context"))
+	case l.invalid != nil:
+		return l.error(op, l.invalid)
+	case ctx.Err() != nil:
+		return l.error(op, ended(ctx, "before the call", nil))
+	}
+	now := time.Now()
+	call := l.session.bounded(ctx, now, now.Add(l.session.config.commandTimeout()))
+	l.session.stats.commands.Add(1)
+	return l.error(op, command(&call))
+}

@@ -1,0 +1,60 @@
+package reentrant
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestLeaseIsTrustedUntilTheMarginBeforeItsEnd(t *testing.T) {
+	sent := time.Now()
+	l := newLease(sent, 10*time.Second, false)
+	end := sent.Add(10*time.Second - 100*time.Millisecond - 2*time.Millisecond)
+	assert.Equal(t, end, l.until)
+	assert.True(t, l.trusted(end.Add(-1)))
+	assert.False(t, l.trusted(end), "the end itself is outside")
+	assert.Equal(t, time.Second, l.remaining(end.Add(-time.Second)))
+}
+
+func TestLeaseIsDueAtAThird(t *testing.T) {
+	sent := time.Now()
+	l := newLease(sent, 9*time.Second, false)
+	assert.False(t, l.due(sent.Add(3*time.Second-1), 0))
+	assert.True(t, l.due(sent.Add(3*time.Second), 0))
+	assert.True(t, l.due(sent.Add(2*time.Second), time.Second), "within the slack of a batch")
+	assert.Equal(t, sent.Add(3*time.Second), l.wake())
+}
+
+func TestFixedLeaseIsNeverDue(t *testing.T) {
+	sent := time.Now()
+	l := newLease(sent, time.Second, true)
+	assert.False(t, l.due(sent.Add(time.Hour), time.Hour))
+	assert.Equal(t, l.until, l.wake(), "it is looked at when it ends")
+}
+
+func TestLeaseAfterAFailedRenewalIsTriedAgainSoonAndNeverLasts(t *testing.T) {
+	sent := time.Now()
+	l := newLease(sent, 9*time.Second, false)
+	for now := sent.Add(3 * time.Second); l.trusted(now); now = l.renewAt {
+		r := l.retried(now)
+		assert.Equal(t, l.until, r.until, "no answer extends nothing")
+		assert.True(t, r.renewAt.After(now))
+		assert.LessOrEqual(t, r.renewAt.Sub(now), time.Second)
+		l = r
+	}
+}
+
+func TestSuspendedIsWallTimeRunningAhead(t *testing.T) {
+	before := time.Now()
+	assert.False(t, suspended(before, before.Add(time.Hour)), "both clocks went on")
+	// A time without a monotonic reading, compared with one that has one, is compared by wall clock alone, which is
+	// how a test can let it run ahead.
+	assert.False(t, suspended(before, time.Now()))
+}
+
+func TestNoMarginReachesALease(t *testing.T) {
+	for _, d := range []time.Duration{minLease, 100 * time.Millisecond, time.Hour} {
+		assert.Less(t, margin(d), d/3, "a lease of %v can be renewed before its end", d)
+	}
+}

@@ -1,0 +1,201 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/relock-go/relock/localqueue"
+)
+
+// A Token is a fencing token: a number that rises with every outermost acquire of a lock, over all processes. A
+// resource that remembers the highest token it has seen and refuses lower ones is safe from a holder that was
+// paused past its lease. Re-entry keeps the token, as in Hazelcast's FencedLock.
+type Token uint64
+
+// A Lock is a name that at most one owner in the whole deployment holds at a time, as often as it likes. It behaves
+// like java.util.concurrent.locks.ReentrantLock with one difference in form: what Java takes from the current
+// thread, owner and interrupt, is taken from the context.
+//
+// A Lock is a handle. Equal names of one session share one queue and one hold, whichever Lock they are reached by.
+// It is safe for concurrent use and must not be copied.
+//
+// Within this process the n'th Unlock synchronizes before the return of the m'th Lock for n < m. Between processes
+// there is no such edge: there is exclusion for as long as leases are trusted, and the [Token] beyond that.
+type Lock struct {
+	_       noCopy
+	session *Session
+	name    string
+	remote  Remote
+	invalid error // what is wrong with the name or the options; every call returns it
+	fixed   time.Duration
+}
+
+// noCopy lets go vet's copylocks check find copies.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
+
+// NewLock returns the lock with a name. It sends nothing; a name that the backend refuses (an empty one, for
+// instance) or an impossible option is the error of every call on the Lock.
+func (s *Session) NewLock(name string, opts ...LockOption) *Lock {
+	l := &Lock{session: s, name: name}
+	for _, opt := range opts {
+		opt(l)
+	}
+	switch {
+	case name == "":
+		l.invalid = errors.New("the name of a lock must not be empty")
+	case l.fixed < 0 || l.fixed > 0 && l.fixed < minLease:
+		l.invalid = fmt.Errorf("WithFixedLease(%v): at least %v", l.fixed, minLease)
+	default:
+		l.remote, l.invalid = s.conn.Bind(name)
+	}
+	return l
+}
+
+// Name is the lock's name.
+func (l *Lock) Name() string { return l.name }
+
+// Lock takes the lock, waiting in turn for as long as ctx lasts: behind those of this process who came before, and
+// as their head behind the heads of other processes. It is Java's lockInterruptibly, with ctx as the interrupt.
+//
+// An owner that holds the lock takes it again at once. A ctx that has ended wins over everything, also over
+// re-entry, and leaves the holds as they were.
+//
+// It returns nil when the caller holds the lock; an error for which errors.Is(err, ctx.Err()) holds when ctx ended
+// it, joined with the backend's last error if it could not be reached; the server's own words at once when it
+// refused ([Refused]); [ErrClosed]; [ErrTooManyHolds]; [ErrLost] if the owner's hold is lost while it re-enters.
+// While the backend cannot be reached, Lock keeps trying. After an error nothing is held that was not held before;
+// what the server may still have is given back in the background, and expires with the lease at the latest.
+func (l *Lock) Lock(ctx context.Context) error {
+	_, err := l.acquire(ctx, try{op: "lock", waits: true})
+	return err
+}
+
+// TryLock takes the lock if it is free (or the caller's own), with one attempt that does not wait and does not
+// care who else waits: like Java's, it barges even past a fair queue. It answers false without a command while
+// another owner of this process holds the lock or waits for it in Redis.
+//
+// Errors are those of Lock. A backend that cannot be reached is an error, never "somebody else has it".
+func (l *Lock) TryLock(ctx context.Context) (bool, error) {
+	return l.acquire(ctx, try{op: "try lock", barges: true})
+}
+
+// TryLockFor takes the lock if its turn comes within wait. It honours the queue, and tries once at least: with a
+// wait of zero or less it makes one attempt that neither waits nor barges. It answers (false, nil) when the time is
+// up, and an error when ctx ended first; other errors are those of Lock.
+func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
+	t := try{op: "try lock", waits: wait > 0}
+	if t.waits {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		t.timeout, t.deadline = timer.C, time.Now().Add(wait)
+	}
+	return l.acquire(ctx, t)
+}
+
+// A try says how much an acquire is ready to wait.
+type try struct {
+	op       string
+	waits    bool
+	barges   bool
+	deadline time.Time // zero: none
+	timeout  <-chan time.Time
+}
+
+// acquire is every way to take the lock. On return the baton is with the holder if it answers true, and otherwise
+// where the function that gave up sent it.
+func (l *Lock) acquire(ctx context.Context, t try) (bool, error) {
+	owner, err := l.admit(ctx)
+	if err != nil {
+		return false, l.error(t.op, err)
+	}
+	e, err := l.session.join(l)
+	if err != nil {
+		return false, l.error(t.op, err)
+	}
+	var ok bool
+	switch e.enter(ctx, owner, t) {
+	case localqueue.Claimed:
+		// seize keeps this reference for the hold, or passes it to a clean-up.
+		ok, err = e.seize(ctx, l, owner, t)
+		return ok, l.error(t.op, err)
+	case localqueue.Reentered:
+		ok, err = e.nest(ctx, owner)
+	case localqueue.Cancelled:
+		if err = ended(ctx, "in this process's queue", nil); ctx.Err() == nil {
+			err = ErrClosed // expelled
+		}
+	}
+	l.session.leave(e, 1)
+	return ok, l.error(t.op, err)
+}
+
+// enter goes through the local queue.
+func (e *entry) enter(ctx context.Context, owner Owner, t try) localqueue.Outcome {
+	if !t.waits {
+		return e.tryEnter(ctx, owner)
+	}
+	return e.queue.Claim(owner, owner.shared(), ctx.Done(), t.timeout)
+}
+
+// tryEnter goes through the local queue without waiting behind anybody. A clean-up after somebody who has left is
+// nobody: it is waited for, which takes one command, since what it gives back may be the lock that is asked for.
+func (e *entry) tryEnter(ctx context.Context, owner Owner) localqueue.Outcome {
+	for {
+		got := e.queue.TryClaim(owner)
+		if got != localqueue.Busy {
+			return got
+		}
+		e.mu.Lock()
+		cleaning := e.cleaning
+		e.mu.Unlock()
+		if cleaning == nil {
+			return localqueue.Busy
+		}
+		select {
+		case <-cleaning:
+		case <-ctx.Done():
+			return localqueue.Cancelled
+		}
+	}
+}
+
+// admit checks what every call that takes the lock needs, and tells who calls.
+func (l *Lock) admit(ctx context.Context) (Owner, error) {
+	owner, err := l.caller(ctx)
+	if err == nil && ctx.Err() != nil {
+		err = ended(ctx, "before the call", nil)
+	}
+	return owner, err
+}
+
+// caller tells who calls.
+func (l *Lock) caller(ctx context.Context) (Owner, error) {
+	if ctx == nil {
+		return Owner{}, errors.New("nil context")
+	}
+	if l.invalid != nil {
+		return Owner{}, l.invalid
+	}
+	owner := CurrentOwner(ctx)
+	if l.session.config.explicit && !owner.shared() {
+		return Owner{}, ErrNoOwner
+	}
+	return owner, nil
+}
+
+// error says which call of which lock failed.
+func (l *Lock) error(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Op: op, Lock: l.name, Err: err}
+}
+
+// maxHolds is where Java stops counting too.
+const maxHolds = math.MaxInt32

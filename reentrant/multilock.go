@@ -1,0 +1,147 @@
+package reentrant
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// ErrNotAcquired is returned by TryAny when none of the locks was free.
+var ErrNotAcquired = errors.New("no lock was free")
+
+// A MultiLock is several locks that are taken all or none. It takes them in one order, by name, whatever order they
+// were given in, so two callers with the same locks in opposite orders never wait for each other. It is safe for
+// concurrent use, and re-entrant as its locks are.
+//
+// It is not atomic: while it waits for one it has those before it. What it has is given back when it fails, when
+// its context ends, and when a panic passes through Do.
+type MultiLock struct {
+	locks []*Lock // in order, each once
+}
+
+// NewMultiLock makes one lock of several, of one session or of several. The same lock given twice counts once. A
+// MultiLock of nothing is always free. Nil locks are the error of every call.
+func NewMultiLock(locks ...*Lock) *MultiLock {
+	order := slices.Clone(locks)
+	slices.SortStableFunc(order, compareLocks)
+	return &MultiLock{slices.CompactFunc(order, func(a, b *Lock) bool { return compareLocks(a, b) == 0 })}
+}
+
+// compareLocks is the order in which every MultiLock takes its locks. Nil comes first, to be found at once.
+func compareLocks(a, b *Lock) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return -1
+	case b == nil:
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.session.id, b.session.id))
+}
+
+// Lock takes all locks, waiting for each in turn. Errors are those of [Lock.Lock], and name the lock.
+func (m *MultiLock) Lock(ctx context.Context) error {
+	_, err := m.take(ctx, func(l *Lock) (bool, error) { return true, l.Lock(ctx) })
+	return err
+}
+
+// TryLock takes all locks if all are free, with one attempt for each, as [Lock.TryLock] makes it.
+func (m *MultiLock) TryLock(ctx context.Context) (bool, error) {
+	return m.take(ctx, func(l *Lock) (bool, error) { return l.TryLock(ctx) })
+}
+
+// TryLockFor takes all locks if that can be done within wait, which counts for all of them together. Errors are
+// those of [Lock.TryLockFor].
+func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
+	end := time.Now().Add(wait)
+	return m.take(ctx, func(l *Lock) (bool, error) { return l.TryLockFor(ctx, time.Until(end)) })
+}
+
+// take takes the locks one after the other, and gives back what it has when one fails.
+func (m *MultiLock) take(ctx context.Context, one func(*Lock) (bool, error)) (bool, error) {
+	for i, l := range m.locks {
+		if l == nil {
+			return false, errors.New("reentrant: a MultiLock was given a nil lock")
+		}
+		ok, err := one(l)
+		if !ok || err != nil {
+			return false, errors.Join(err, unlockAll(ctx, m.locks[:i]))
+		}
+	}
+	return true, nil
+}
+
+// Unlock gives up one hold of each lock, the last taken first. It goes on after an error and returns all of them.
+func (m *MultiLock) Unlock(ctx context.Context) error { return unlockAll(ctx, m.locks) }
+
+func unlockAll(ctx context.Context, locks []*Lock) error {
+	var errs []error
+	for _, l := range slices.Backward(locks) {
+		errs = append(errs, l.Unlock(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Do runs fn while holding all locks, as [Lock.Do] does with one: the context that fn gets ends with cause ErrLost
+// when any of them is lost, and a panic in fn gives all of them back.
+func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+	if err := m.Lock(ctx); err != nil {
+		return err
+	}
+	inside, cancel := context.WithCancelCause(ctx)
+	forget := m.onLoss(ctx, &cancel)
+	defer func() {
+		forget()
+		cancel(nil)
+		err = errors.Join(err, m.Unlock(ctx))
+	}()
+	return fn(inside)
+}
+
+// Lost returns a channel that is closed when any of the caller's holds is lost. For a caller that does not hold all
+// of the locks it is closed already.
+func (m *MultiLock) Lost(ctx context.Context) <-chan struct{} {
+	inside, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	m.onLoss(ctx, &cancel)
+	return inside.Done()
+}
+
+func (m *MultiLock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc) (forget func()) {
+	forgets := make([]func(), len(m.locks))
+	for i, l := range m.locks {
+		forgets[i] = l.onLoss(ctx, cancel)
+	}
+	return func() {
+		for _, f := range forgets {
+			f()
+		}
+	}
+}
+
+// TryAny takes the first of the locks that is free, trying each once in the order given, as [Lock.TryLock] does,
+// and returns it. It returns ErrNotAcquired if none is, joined with the errors of those that could not be asked. An
+// ended ctx is an error at once.
+func TryAny(ctx context.Context, locks ...*Lock) (*Lock, error) {
+	errs := []error{ErrNotAcquired}
+	for i, l := range locks {
+		if l == nil {
+			errs = append(errs, fmt.Errorf("lock %d is nil", i+1))
+			continue
+		}
+		ok, err := l.TryLock(ctx)
+		if ok {
+			return l, nil
+		}
+		if err != nil {
+			errs = append(errs, err)
+			if ctx == nil || ctx.Err() != nil {
+				break
+			}
+		}
+	}
+	return nil, fmt.Errorf("reentrant: try any: %w", errors.Join(errs...))
+}

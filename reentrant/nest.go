@@ -1,0 +1,85 @@
+package reentrant
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// nest takes the lock once more for the owner who has it. It is called with the baton, which goes back to the
+// owner, or on if the hold is lost meanwhile.
+func (e *entry) nest(ctx context.Context, owner Owner) (bool, error) {
+	holds := e.queue.HoldCount(owner)
+	err := ErrTooManyHolds
+	if holds < maxHolds {
+		err = e.count(ctx, owner, holds+1, math.MaxInt)
+	}
+	if err == nil {
+		holds++
+		e.s.stats.reentries.Add(1)
+	}
+	if !e.resettle(holds) {
+		e.passOn()
+		return false, ErrLost
+	}
+	return err == nil, err
+}
+
+// count has Redis count the holds of the current hold. The count is absolute and carries a number that rises with
+// each operation, so a copy that arrives twice or late changes nothing, and the next operation mends what a lost
+// one left undone. It tries as often as it may while the hold is trusted. Baton.
+func (e *entry) count(ctx context.Context, owner Owner, holds, tries int) error {
+	e.mu.Lock()
+	e.hold.op++
+	h := e.hold
+	e.mu.Unlock()
+	req := ReenterRequest{Epoch: h.epoch, Owner: e.print(owner), Op: h.op, Holds: holds}
+	if !h.lease.renewAt.IsZero() {
+		req.Lease = h.span
+	}
+	var last error
+	for try := range tries {
+		now := time.Now()
+		if h.lost || !h.lease.trusted(now) {
+			e.lose(h.epoch, "the lease ended while Redis was asked to count", true)
+			return ErrLost
+		}
+		e.s.stats.commands.Add(1)
+		limit := earlier(now.Add(e.s.config.commandTimeout()), h.lease.until)
+		reply, err := e.remote.Reenter(e.bounded(ctx, now, limit), req)
+		switch {
+		case err == nil && reply.Gone:
+			e.lose(h.epoch, "Redis no longer had it", false)
+			return ErrLost
+		case err == nil:
+			return nil
+		case Refused(err):
+			return err
+		}
+		last = err
+		if ctx.Err() != nil || !pause(ctx, retryPause(try, e.s.config.heartbeat), e.s.closing) {
+			return ended(ctx, "while Redis counted", last)
+		}
+	}
+	return last
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// pause waits for d; false if ctx ends first. A session that closes cuts it short.
+func pause(ctx context.Context, d time.Duration, closing <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-closing:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}

@@ -1,0 +1,133 @@
+package reentrant
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+)
+
+// Defaults of the session's options.
+const (
+	DefaultLease       = 10 * time.Second
+	DefaultHeartbeat   = time.Second
+	DefaultHandoffTime = 5 * time.Millisecond
+)
+
+// How often a session hands a lock to its own goroutines, one command each, before another process's turn.
+//
+// A turn that is one generation long (everybody who stood in the local queue when it began) gives each goroutine
+// of every process the same share; more would let newcomers of this process overtake those who wait elsewhere.
+// Under 16 the price of a turn between processes (a push, and a wake-up in another process) dominates; over 64 the
+// others' longest wait grows and the throughput hardly does. A time limit stands beside it because a count says
+// nothing about how long the sections are. WithHandoffs replaces the whole rule by a number.
+const (
+	minHandoffs = 16
+	maxHandoffs = 64
+)
+
+// An Option sets a property of a session. Zero always means the default.
+type Option func(*config)
+
+type config struct {
+	lease       time.Duration
+	heartbeat   time.Duration
+	handoffTime time.Duration
+	handoffs    int
+	spin        int
+	explicit    bool
+	logger      *slog.Logger
+	jitter      func(most time.Duration) time.Duration // rand.N; fixed in tests that tell a story
+}
+
+// WithLease sets how long Redis keeps a lock whose session has gone silent, and so how long others wait after a
+// crash. It is renewed every third of it while the lock is held. Default 10 s; more than twice the heartbeat.
+// Shorter frees a dead holder's locks sooner, longer rides out longer outages.
+func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
+
+// WithHeartbeat sets how often a waiting session shows that it is alive; it is skipped when it was silent for
+// three. One heartbeat is also what a lost wake-up costs. Default 1 s, or a third of the lease if that is less.
+func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
+
+// WithHandoffs sets how many times in a row a session may hand a lock from one of its owners to the next before
+// another waiting session gets it. Default: the length of the local queue when the turn began, within 16 and 64.
+func WithHandoffs(n int) Option { return func(c *config) { c.handoffs = n } }
+
+// WithHandoffTime sets how long such a turn may last; whichever of the two limits is reached first ends it.
+// Default 5 ms.
+func WithHandoffTime(d time.Duration) Option { return func(c *config) { c.handoffTime = d } }
+
+// WithSpin sets how many times the head of a queue tries again at once before it parks. Default 0: a freed lock
+// is pushed to the session that waits, so a try in between finds it free only while nobody waits.
+func WithSpin(n int) Option { return func(c *config) { c.spin = n } }
+
+// WithExplicitOwners makes the session refuse calls whose context carries no owner ([WithOwner]) with ErrNoOwner,
+// and skips the check of goroutine ids.
+func WithExplicitOwners() Option { return func(c *config) { c.explicit = true } }
+
+// WithLogger sets where the session reports what an operator should know: locks lost, renewals failing and
+// recovered, locks left behind. Default: nowhere.
+func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
+
+// newConfig applies the options and checks them, each alone and all relations.
+func newConfig(opts []Option) (config, error) {
+	c := config{jitter: rand.N[time.Duration]}
+	for _, opt := range opts {
+		opt(&c)
+	}
+	if err := errors.Join(
+		notNegative("WithLease", c.lease), notNegative("WithHeartbeat", c.heartbeat),
+		notNegative("WithHandoffTime", c.handoffTime), notNegative("WithHandoffs", c.handoffs),
+		notNegative("WithSpin", c.spin)); err != nil {
+		return c, err
+	}
+	c.lease = cmp.Or(c.lease, DefaultLease)
+	c.heartbeat = cmp.Or(c.heartbeat, min(DefaultHeartbeat, c.lease/3))
+	c.handoffTime = cmp.Or(c.handoffTime, DefaultHandoffTime)
+	if c.logger == nil {
+		c.logger = slog.New(slog.DiscardHandler)
+	}
+	return c, c.relations()
+}
+
+// relations checks what the options must be to each other.
+func (c config) relations() error {
+	if c.lease < minLease {
+		return fmt.Errorf("reentrant: WithLease(%v): at least %v", c.lease, minLease)
+	}
+	if c.lease <= 2*c.heartbeat {
+		return fmt.Errorf("reentrant: WithLease(%v) must be more than twice the heartbeat of %v (WithHeartbeat)", c.lease, c.heartbeat)
+	}
+	if c.handoffTime >= c.lease/2 {
+		return fmt.Errorf("reentrant: WithHandoffTime(%v) must be less than half the lease of %v (WithLease)", c.handoffTime, c.lease)
+	}
+	return nil
+}
+
+// minLease keeps the margin a small part of the lease.
+const minLease = 20 * time.Millisecond
+
+func notNegative[T int | time.Duration](option string, v T) error {
+	if v < 0 {
+		return fmt.Errorf("reentrant: %s(%v): must not be negative", option, v)
+	}
+	return nil
+}
+
+// patience is how long a waiting session may be silent before it loses its place.
+func (c config) patience() time.Duration { return 3 * c.heartbeat }
+
+// grantTTL is the lease of a lock that was pushed to a waiter, until the first renewal.
+func (c config) grantTTL() time.Duration { return max(2*c.heartbeat, min(3*c.heartbeat, c.lease)) }
+
+// commandTimeout is the longest that one command may take before it is given up and sent again.
+func (c config) commandTimeout() time.Duration { return min(c.lease/3, 2*time.Second) }
+
+// A LockOption sets a property of one Lock.
+type LockOption func(*Lock)
+
+// WithFixedLease makes every hold of this Lock end d after it was got, whatever its holder does: it is not renewed.
+// Re-entry does not prolong it. Zero means the session's lease, renewed.
+func WithFixedLease(d time.Duration) LockOption { return func(l *Lock) { l.fixed = d } }

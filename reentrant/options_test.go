@@ -1,0 +1,50 @@
+package reentrant
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOptionsZeroMeansDefault(t *testing.T) {
+	c, err := newConfig([]Option{WithLease(0), WithHeartbeat(0), WithHandoffTime(0), WithHandoffs(0), WithSpin(0), WithLogger(nil)})
+	require.NoError(t, err)
+	assert.Equal(t, DefaultLease, c.lease)
+	assert.Equal(t, DefaultHeartbeat, c.heartbeat)
+	assert.Equal(t, DefaultHandoffTime, c.handoffTime)
+	assert.NotNil(t, c.logger)
+}
+
+func TestOptionsThatContradictAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		opts []Option
+		want string
+	}{
+		{"negative lease", []Option{WithLease(-1)}, "WithLease"},
+		{"negative heartbeat", []Option{WithHeartbeat(-1)}, "WithHeartbeat"},
+		{"negative hand-offs", []Option{WithHandoffs(-1)}, "WithHandoffs"},
+		{"negative hand-off time", []Option{WithHandoffTime(-1)}, "WithHandoffTime"},
+		{"negative spin", []Option{WithSpin(-1)}, "WithSpin"},
+		{"tiny lease", []Option{WithLease(time.Millisecond)}, "WithLease"},
+		{"lease of a heartbeat", []Option{WithLease(time.Second), WithHeartbeat(time.Second)}, "WithHeartbeat"},
+		{"turn as long as the lease", []Option{WithLease(time.Second), WithHandoffTime(time.Second)}, "WithHandoffTime"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := newConfig(c.opts)
+			assert.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+func TestOptionsKeepTheRulesOfGrants(t *testing.T) {
+	for _, opts := range [][]Option{nil, {WithLease(300 * time.Millisecond)}, {WithLease(time.Minute), WithHeartbeat(20 * time.Second)}} {
+		c, err := newConfig(opts)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, c.heartbeat, c.patience()/3, "two heartbeats may be lost")
+		assert.GreaterOrEqual(t, c.grantTTL(), 2*c.heartbeat, "a grant whose message is lost is found by a heartbeat")
+		assert.Less(t, c.commandTimeout(), c.lease/2, "a renewal that hangs leaves time for another")
+	}
+}

@@ -1,0 +1,88 @@
+package reentrant
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"strconv"
+
+	"github.com/petermattis/goid"
+)
+
+// An Owner is what a lock is held by: a goroutine of this session, or a name that a context carries. Owners are
+// comparable. Two sessions never share a goroutine owner, and never share a named one: the same name in two
+// processes is two owners.
+type Owner struct {
+	name      string
+	goroutine int64 // 0 for a named owner
+}
+
+// String prints the owner as it stands in Redis after the session's id: a goroutine's decimal id, or "~name".
+func (o Owner) String() string {
+	if o.goroutine != 0 {
+		return strconv.FormatInt(o.goroutine, 10)
+	}
+	return "~" + o.name
+}
+
+// shared tells whether several goroutines can act as this owner at once.
+func (o Owner) shared() bool { return o.goroutine == 0 }
+
+type ownerKey struct{}
+
+// WithOwner makes name the owner of every lock that is taken and released under the returned context, in place of
+// the calling goroutine. A logical task can so keep a lock while it moves from goroutine to goroutine.
+//
+// Goroutines that share an owner share its locks: while one holds a lock, Lock by the other is re-entry and
+// succeeds at once. The lock does not keep them apart.
+func WithOwner(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, ownerKey{}, Owner{name: name})
+}
+
+// CurrentOwner is the owner that a call with ctx acts for: the innermost [WithOwner], else the calling goroutine.
+func CurrentOwner(ctx context.Context) Owner {
+	if ctx != nil {
+		if o, ok := ctx.Value(ownerKey{}).(Owner); ok {
+			return o
+		}
+	}
+	return Owner{goroutine: goid.Get()}
+}
+
+// checkGoroutineIDs compares the fast goroutine id, which is read out of the runtime's own structures, with the
+// one that the runtime prints, in two goroutines. A wrong id could make every goroutine the owner of every lock.
+func checkGoroutineIDs() error {
+	if err := checkGoroutineID(goid.Get()); err != nil {
+		return err
+	}
+	other := make(chan error)
+	go func() { other <- checkGoroutineID(goid.Get()) }()
+	return <-other
+}
+
+func checkGoroutineID(id int64) error {
+	printed, err := printedGoroutineID()
+	if err != nil {
+		return err
+	}
+	if id != printed {
+		return fmt.Errorf("reentrant: goroutine ids cannot be trusted with this Go release (read %d, the runtime prints %d): use WithExplicitOwners", id, printed)
+	}
+	return nil
+}
+
+// printedGoroutineID reads the id from the first line of the goroutine's stack: "goroutine 7 [running]:".
+func printedGoroutineID() (int64, error) {
+	var buf [64]byte
+	line := buf[:runtime.Stack(buf[:], false)]
+	fields := bytes.Fields(line)
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("reentrant: cannot read a goroutine id from %q: use WithExplicitOwners", line)
+	}
+	id, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("reentrant: cannot read a goroutine id from %q: use WithExplicitOwners", line)
+	}
+	return id, nil
+}

@@ -1,0 +1,297 @@
+package reentrant
+
+import (
+	"context"
+	"time"
+)
+
+// seize is what the head of the queue does: it gets the lock from Redis. It is the slow path, and the only long
+// function of the package; each turn of its loop is one command, then one look at the answer:
+//
+//	        ┌────────────────────────────────────────────────┐
+//	        ▼                                                │
+//	acquire(epoch) ── granted, and in time ──▶ settle        │
+//	        ├──────── granted too late ──────▶ again, same epoch
+//	        ├──────── stale ─────────────────▶ again, next epoch
+//	        ├──────── no answer ─────────────▶ pause, same epoch
+//	        ├──────── refused ───────────────▶ give up       │
+//	        └──────── waiting ───────────────▶ spin or park ─┤
+//	                                             │ grant     │
+//	                                             ▼           │
+//	                                  trusted long enough? ──┘ no
+//	                                             │ yes
+//	                                             ▼
+//	                                           settle
+//
+// It is entered with the baton and one reference to the entry. It returns true with the caller as holder, the
+// hold keeping the reference; or false with the baton given on, and the reference with whoever cleans up.
+func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, error) {
+	cfg := &e.s.config
+	a := e.begin(l, owner, t)
+	spins := cfg.spin
+	var last error
+	for tries := 0; ; tries++ {
+		if err := e.interrupted(ctx, last); err != nil {
+			e.giveUp()
+			return false, err
+		}
+		sent := time.Now()
+		reply, err := e.ask(ctx, &a, sent)
+		switch {
+		case err == nil && reply.Status == Granted:
+			h := a.held(owner, reply, sent)
+			if now := time.Now(); h.lease.trusted(now) {
+				if e.turn.began.IsZero() || a.req.Yield {
+					e.turn = e.newTurn(now)
+				}
+				e.settle(h)
+				return true, nil
+			}
+			// Too late to be believed: confirming it gives a full lease. A fixed one starts only once, so that
+			// takes a new attempt.
+			if l.fixed > 0 {
+				e.renumber(&a)
+			}
+			continue
+		case err == nil && reply.Status == Stale:
+			// The epoch had its turn (a grant that ended before it was accepted, for instance).
+			e.renumber(&a)
+			continue
+		case err == nil:
+			last, tries = nil, 0
+			if !t.waits {
+				e.giveUp()
+				return false, nil
+			}
+			if spins > 0 {
+				spins--
+				continue
+			}
+			if e.park(ctx, t, reply.TTL) {
+				if h, ok := e.accept(&a, owner); ok {
+					e.settle(h)
+					return true, nil
+				}
+			}
+		case Refused(err):
+			e.giveUp()
+			return false, err
+		default:
+			last = err
+			if !t.waits {
+				e.giveUp()
+				return false, err
+			}
+			pause(ctx, retryPause(tries, cfg.heartbeat), e.s.closing)
+		}
+		if t.expired() {
+			e.giveUp()
+			return false, nil
+		}
+	}
+}
+
+// expired tells whether a timed try is over.
+func (t try) expired() bool { return !t.deadline.IsZero() && !time.Now().Before(t.deadline) }
+
+// interrupted is why the head must stop, nil if it need not.
+func (e *entry) interrupted(ctx context.Context, last error) error {
+	select {
+	case <-e.s.closing:
+		return ErrClosed
+	default:
+	}
+	if ctx.Err() != nil {
+		return ended(ctx, "waiting for Redis", last)
+	}
+	return nil
+}
+
+// An attempt is one epoch's request and what is known of its copies.
+type attempt struct {
+	req     AcquireRequest
+	kept    lease     // with KeepTTL: the lease as it is
+	unknown time.Time // a fixed lease counts from when the first copy without an answer was sent,
+	refuted time.Time // but not from before a copy that was answered "waiting"
+}
+
+// begin numbers an attempt of the head and says what it asks for.
+func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
+	cfg := &e.s.config
+	now := time.Now()
+	a := attempt{req: AcquireRequest{
+		Owner: e.print(owner), Holds: 1, Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
+		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
+	}}
+	if l.fixed > 0 {
+		a.req.Lease, a.req.Fixed = l.fixed, true
+	}
+	if handed := e.inherited; handed.length > 0 {
+		e.inherited = lease{}
+		a.req.Yield = t.waits && e.turn.spent(now, cfg.handoffTime)
+		e.turn.passes++
+		if !a.req.Fixed && handed.length >= cfg.lease && handed.remaining(now) > cfg.lease*2/3 {
+			a.req.KeepTTL, a.kept = true, handed
+		}
+	} else {
+		e.turn = turn{}
+	}
+	e.mu.Lock()
+	e.head = owner
+	e.mu.Unlock()
+	e.renumber(&a)
+	return a
+}
+
+// renumber makes the attempt a new one. Everything up to the last epoch is given up by that: nobody trusts it.
+func (e *entry) renumber(a *attempt) {
+	a.req.Epoch = e.s.nextEpoch()
+	a.unknown, a.refuted = time.Time{}, time.Time{}
+	e.mu.Lock()
+	e.attempt, e.waiting, e.grant = a.req.Epoch, a.req.Queue, Grant{}
+	select {
+	case <-e.wake: // left by an earlier attempt
+	default:
+	}
+	e.mu.Unlock()
+}
+
+// ask sends one copy of the attempt, and keeps account of what Redis may have of it.
+func (e *entry) ask(ctx context.Context, a *attempt, sent time.Time) (AcquireReply, error) {
+	a.req.NotAfter = sent.Add(e.s.config.commandTimeout())
+	e.s.stats.commands.Add(1)
+	reply, err := e.remote.Acquire(e.bounded(ctx, sent, a.req.NotAfter), a.req)
+	switch {
+	case err == nil && reply.Status == Granted:
+		e.owes = true
+	case err == nil:
+		e.owes = e.owes || a.req.Queue
+		if a.req.Yield && reply.Status == Waiting {
+			e.s.stats.yields.Add(1)
+		}
+		// The lock is another's now: the next copy asks for a full lease, and a new turn begins when it comes.
+		a.req.KeepTTL, a.req.Yield, e.turn = false, false, turn{}
+		a.refuted = sent
+	case OutcomeUnknown(err):
+		e.owes = true
+		a.req.KeepTTL = false
+		e.doubtful = a.req.NotAfter
+		if a.unknown.IsZero() {
+			a.unknown = sent
+		}
+	}
+	return reply, err
+}
+
+// held is the hold that a granted attempt gives.
+func (a *attempt) held(owner Owner, reply AcquireReply, sent time.Time) hold {
+	h := hold{owner: owner, epoch: a.req.Epoch, token: reply.First, span: a.req.Lease}
+	switch {
+	case a.req.KeepTTL:
+		h.lease = a.kept
+	case a.req.Fixed && !a.unknown.IsZero():
+		from := a.unknown
+		if from.Before(a.refuted) {
+			from = a.refuted
+		}
+		h.lease = newLease(from, a.req.Lease, true)
+	default:
+		h.lease = newLease(sent, a.req.Lease, a.req.Fixed)
+	}
+	return h
+}
+
+// park waits until a grant comes, or it is time to show a sign of life: at the next heartbeat, or when the holder's
+// lease ends if that is sooner. The jitter keeps waiters from asking all at once. True means that a grant came.
+func (e *entry) park(ctx context.Context, t try, ttl time.Duration) bool {
+	cfg := &e.s.config
+	wait := cfg.heartbeat - cfg.jitter(cfg.heartbeat/8)
+	if ttl >= 0 && ttl < wait {
+		wait = ttl + time.Millisecond + cfg.jitter(time.Millisecond)
+	}
+	if !t.deadline.IsZero() {
+		wait = min(wait, time.Until(t.deadline))
+	}
+	if e.timer == nil {
+		e.timer = time.NewTimer(wait)
+	} else {
+		e.timer.Reset(wait)
+	}
+	defer e.timer.Stop()
+	select {
+	case <-e.wake:
+		return true
+	case <-e.timer.C:
+	case <-ctx.Done():
+	case <-e.s.closing:
+	}
+	return false
+}
+
+// accept takes a pushed grant without a command, if it can be trusted for long enough to be renewed. It is not when
+// the moment of the grant is not known, when too much of its TTL has gone, or when the lease is a fixed one (which
+// starts when it is accepted): the next copy of the attempt then confirms it.
+func (e *entry) accept(a *attempt, owner Owner) (hold, bool) {
+	e.mu.Lock()
+	g := e.grant
+	e.mu.Unlock()
+	if g.Epoch != a.req.Epoch || g.NotBefore.IsZero() || a.req.Fixed {
+		return hold{}, false
+	}
+	now := time.Now()
+	l := newLease(g.NotBefore, g.TTL, false)
+	if l.remaining(now) < g.TTL/2 {
+		return hold{}, false
+	}
+	e.turn = e.newTurn(now)
+	return hold{owner: owner, epoch: g.Epoch, token: g.First, lease: l, span: a.req.Lease}, true
+}
+
+// giveUp ends an attempt that brought no hold. The next head takes over what Redis has (the place among the
+// waiters belongs to the session); if there is none, a clean-up in the background gives it back, so that a caller
+// whose context ended does not wait for Redis.
+func (e *entry) giveUp() {
+	e.mu.Lock()
+	e.waiting = false
+	e.mu.Unlock()
+	if !e.owes {
+		e.leaveQueue()
+		return
+	}
+	e.passOn()
+}
+
+// leaveQueue hands the baton on, or frees it: Redis has nothing of this session. It drops the reference that came
+// with the baton.
+func (e *entry) leaveQueue() {
+	e.queue.Leave()
+	e.s.leave(e, 1)
+}
+
+// passOn hands the baton on, or passes it and the reference that came with it to a clean-up in the background.
+func (e *entry) passOn() {
+	if e.queue.Pass() {
+		e.s.leave(e, 1)
+		return
+	}
+	e.mu.Lock()
+	e.cleaning = make(chan struct{})
+	e.mu.Unlock()
+	e.s.cleaner.do(e.cleanUp)
+}
+
+// cleanUp gives back what attempts that were given up have in Redis, then hands the baton on. It owns both the
+// baton and a reference. It gives up itself after a few tries: what is left expires, and the epoch of the next
+// attempt is above it.
+func (e *entry) cleanUp() {
+	if err := e.release(context.Background()); err != nil && err != ErrLost {
+		e.s.config.logger.Warn("could not give back an attempt; it expires", "lock", e.name, "error", err)
+	}
+	e.mu.Lock()
+	done := e.cleaning
+	e.cleaning = nil
+	e.queue.Leave()
+	e.mu.Unlock()
+	close(done)
+	e.s.leave(e, 1)
+}

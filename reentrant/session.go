@@ -1,0 +1,241 @@
+package reentrant
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// connectTimeout bounds how long NewSession waits for the backend to answer.
+const connectTimeout = 10 * time.Second
+
+// A Session is one process's standing with a backend: its identity, its watchdog, its wake-up channel. Most
+// programs have one. It is safe for concurrent use.
+//
+// Lock order: Session.mu, then entry.mu, then the mutex inside localqueue.Queue. The mutexes of losses, signal,
+// cleaner and watchdog are leaves. Nothing slow is done under any of them.
+type Session struct {
+	id     string
+	config config
+	conn   Conn
+
+	epochs  atomic.Uint64 // the last one used; one counter for all locks
+	seen    atomic.Uint64 // the highest token got
+	closing chan struct{} // closed when Close begins
+
+	mu      sync.Mutex
+	entries map[string]*entry // refs > 0
+	spare   []*entry          // some that were used before, with their nodes, timers and channels
+	closed  bool              // no new entries
+	drained chan struct{}     // closed when closed and entries is empty
+
+	losses   losses
+	cleaner  cleaner
+	watchdog *watchdog
+	horizon  horizon
+	stats    counters
+}
+
+// maxSpare bounds the entries kept for reuse, so that locking a free lock again and again allocates nothing.
+const maxSpare = 64
+
+// NewSession opens a session with a backend. The backend is asked at once whether it can be reached and allows
+// what is needed: its error, such as a wrong address, password or missing right, is returned in its own words. It
+// fails too if an option is out of bounds or contradicts another, and if goroutine ids cannot be trusted with this
+// Go release (unless [WithExplicitOwners]).
+func NewSession(b Backend, opts ...Option) (*Session, error) {
+	if b == nil {
+		return nil, errors.New("reentrant: NewSession: nil backend")
+	}
+	cfg, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.explicit {
+		if err := checkGoroutineIDs(); err != nil {
+			return nil, err
+		}
+	}
+	s := &Session{
+		id: newID(), config: cfg, entries: make(map[string]*entry),
+		closing: make(chan struct{}), drained: make(chan struct{}),
+	}
+	s.watchdog = newWatchdog(s)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), connectTimeout,
+		fmt.Errorf("no answer within %v", connectTimeout))
+	defer cancel()
+	if s.conn, err = b.Connect(ctx, s.id, sink{s}); err != nil {
+		return nil, fmt.Errorf("reentrant: opening a session: %w", err)
+	}
+	s.watchdog.start()
+	return s, nil
+}
+
+// newID is a random UUID (version 4).
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// ID is the session's random UUID: what stands before the owner in Redis.
+func (s *Session) ID() string { return s.id }
+
+// join takes a reference to the entry of a lock, making one if there is none.
+func (s *Session) join(l *Lock) (*entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	e := s.entries[l.name]
+	if e == nil {
+		e = s.newEntryLocked(l)
+		s.entries[l.name] = e
+	}
+	e.refs++
+	return e, nil
+}
+
+// find takes a reference to the entry of a lock if there is one.
+func (s *Session) find(name string) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[name]
+	if e != nil {
+		e.refs++
+	}
+	return e
+}
+
+// newEntryLocked takes a spare entry or makes one. s.mu is held.
+func (s *Session) newEntryLocked(l *Lock) *entry {
+	var e *entry
+	if n := len(s.spare); n > 0 {
+		e, s.spare = s.spare[n-1], s.spare[:n-1]
+	} else {
+		e = &entry{s: s, wake: make(chan struct{}, 1)}
+	}
+	e.name, e.remote = l.name, l.remote
+	return e
+}
+
+// leave drops n references. An entry that nobody needs leaves nothing behind.
+func (s *Session) leave(e *entry, n int) {
+	s.mu.Lock()
+	s.leaveLocked(e, n)
+	s.mu.Unlock()
+}
+
+func (s *Session) leaveLocked(e *entry, n int) {
+	if e.refs -= n; e.refs > 0 {
+		return
+	}
+	if e.refs < 0 || !e.queue.Idle() {
+		panic("reentrant: bug: an entry was left that is still in use")
+	}
+	delete(s.entries, e.name)
+	if s.closed && len(s.entries) == 0 {
+		close(s.drained)
+	}
+	if len(s.spare) < maxSpare {
+		e.name, e.remote, e.owes, e.doubtful = "", nil, false, time.Time{}
+		e.texter, e.text, e.call = Owner{}, "", callContext{}
+		s.spare = append(s.spare, e)
+	}
+}
+
+// nextEpoch numbers an attempt.
+func (s *Session) nextEpoch() uint64 { return s.epochs.Add(1) }
+
+// saw remembers the highest token.
+func (s *Session) saw(t Token) {
+	for {
+		old := s.seen.Load()
+		if uint64(t) <= old || s.seen.CompareAndSwap(old, uint64(t)) {
+			return
+		}
+	}
+}
+
+// sink is the session as its backend sees it.
+type sink struct{ s *Session }
+
+// Granted wakes the attempt that the grant is for. A grant that nobody waits for is given back: its head was
+// cancelled, and what should have withdrawn it did not arrive.
+func (k sink) Granted(g Grant) {
+	s := k.s
+	e := s.find(g.Name)
+	if e != nil {
+		wanted := e.granted(g)
+		s.leave(e, 1)
+		if wanted {
+			return
+		}
+	}
+	remote, err := s.conn.Bind(g.Name)
+	if err != nil {
+		return
+	}
+	s.cleaner.do(func() { s.disown(remote, g.Name, g.Epoch) })
+}
+
+// Resumed sends every waiting head back to ask: what was pushed meanwhile is lost.
+func (k sink) Resumed() {
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	for _, e := range k.s.entries {
+		e.nudge()
+	}
+}
+
+// Close ends the session. New calls and those that wait for a lock fail with ErrClosed at once; holders go on
+// until they have all unlocked or ctx ends, whichever is first. In the second case what is still held is given up
+// (its owners are told by Lost, and their Unlock answers ErrLost), and ctx's error is returned. A second Close
+// returns ErrClosed.
+func (s *Session) Close(ctx context.Context) error {
+	if ctx == nil {
+		return errors.New("reentrant: close: nil context")
+	}
+	if !s.refuse() {
+		return fmt.Errorf("reentrant: close: %w", ErrClosed)
+	}
+	var err error
+	select {
+	case <-s.drained:
+	default:
+		select {
+		case <-s.drained:
+		case <-ctx.Done():
+			n := s.watchdog.abandonAll()
+			err = fmt.Errorf("reentrant: close: %d holds given up: %w", n, ctx.Err())
+		}
+	}
+	s.watchdog.stop()
+	s.cleaner.wait()
+	return errors.Join(err, s.conn.Close())
+}
+
+// refuse turns away everybody but holders; false if the session was closed before.
+func (s *Session) refuse() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.closed = true
+	close(s.closing)
+	if len(s.entries) == 0 {
+		close(s.drained)
+	}
+	for _, e := range s.entries {
+		e.queue.Expel()
+	}
+	return true
+}

@@ -1,0 +1,40 @@
+package reentrant
+
+import "sync/atomic"
+
+// Stats are counters of one session since it was opened, except Held and Waiting, which are of now.
+type Stats struct {
+	Held      int    // locks held
+	Waiting   int    // owners that wait for a lock, in this process's queues or as a head in Redis
+	Acquired  uint64 // outermost acquires
+	Reentries uint64 // acquires by an owner who had the lock
+	Handoffs  uint64 // Unlocks that kept the lock for the next owner of this process
+	Yields    uint64 // hand-overs to another session because the turn was over
+	Renewals  uint64 // leases prolonged
+	Lost      uint64 // holds lost
+	Commands  uint64 // commands sent for all of this; a batch of renewals counts as one
+	_         struct{}
+}
+
+type counters struct {
+	acquired, reentries, handoffs, yields, renewals, lost, commands atomic.Uint64
+}
+
+// Stats reads the session's counters. They are read one after the other, so they may disagree by what happens
+// meanwhile.
+func (s *Session) Stats() Stats {
+	st := Stats{
+		Acquired: s.stats.acquired.Load(), Reentries: s.stats.reentries.Load(), Handoffs: s.stats.handoffs.Load(),
+		Yields: s.stats.yields.Load(), Renewals: s.stats.renewals.Load(), Lost: s.stats.lost.Load(),
+		Commands: s.stats.commands.Load(),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.entries {
+		if _, held := e.queue.Holder(); held {
+			st.Held++
+		}
+		st.Waiting += e.queueLength()
+	}
+	return st
+}

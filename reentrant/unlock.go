@@ -1,0 +1,120 @@
+package reentrant
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Unlock gives up one hold of the caller's owner; the last one frees the lock for the next in the queue. It works
+// under a ctx that has ended: giving back is bounded by its own timeout, and ctx only provides the owner.
+//
+// It returns [ErrNotHeld] if the owner does not hold the lock, and changes nothing; [ErrLost] if it held it and
+// the lease could not be trusted to the end: what was done since may not have been done alone. Any other error
+// means that the hold has ended here and Redis did not say so ([OutcomeUnknown]): the lock is free for others
+// within the lease at the latest.
+func (l *Lock) Unlock(ctx context.Context) error {
+	owner, err := l.caller(ctx)
+	if err != nil {
+		return l.error("unlock", err)
+	}
+	e := l.session.find(l.name)
+	if e == nil {
+		return l.error("unlock", l.notHeld(owner))
+	}
+	defer l.session.leave(e, 1)
+	holds, ok := e.queue.Begin(owner)
+	switch {
+	case !ok:
+		e.mu.Lock() // a loss is on record before the mutex is free
+		defer e.mu.Unlock()
+		err = l.notHeld(owner)
+	case holds > 1:
+		err = e.unnest(ctx, owner, holds-1)
+	default:
+		err = e.unlock(ctx)
+	}
+	return l.error("unlock", err)
+}
+
+// notHeld is why an owner without a hold cannot unlock.
+func (l *Lock) notHeld(owner Owner) error {
+	if l.session.losses.pay(l.name, owner) {
+		return ErrLost
+	}
+	return ErrNotHeld
+}
+
+// unnest gives up one of several holds. It ends here whatever Redis says; the next operation sets the count right.
+// It is called with the baton, which goes back to the owner, or on if the hold is lost.
+func (e *entry) unnest(ctx context.Context, owner Owner, holds int) error {
+	err := e.count(context.WithoutCancel(ctx), owner, holds, releaseTries)
+	if !e.resettle(holds) {
+		e.passOn()
+		return ErrLost
+	}
+	return err
+}
+
+// unlock gives up the last hold. While the turn of this process lasts the lock stays in the house: the next owner
+// takes it over in Redis with its own first command. It is called with the baton and ends with it given on.
+func (e *entry) unlock(ctx context.Context) error {
+	h := e.end()
+	lost := h.lost
+	if !lost && !h.lease.trusted(time.Now()) {
+		lost = true
+		e.s.lost(e.name, h, "the lease ended before Unlock")
+	}
+	if lost {
+		e.passOn()
+		return ErrLost
+	}
+	e.inherited = h.lease
+	if e.queue.Pass() {
+		e.s.leave(e, 1)
+		e.s.stats.handoffs.Add(1)
+		return nil
+	}
+	e.inherited = lease{}
+	err := e.release(ctx)
+	if err == ErrLost {
+		e.s.lost(e.name, h, "Redis no longer had it at Unlock")
+	}
+	e.leaveQueue()
+	return err
+}
+
+// releaseTries bounds how often a release is sent. The lease is the hedge.
+const releaseTries = 3
+
+// release tells Redis that this session gives up everything it has on the lock. It outlives ctx, and is bounded by
+// its tries. ErrLost means that the hold was gone before it was asked for. Baton.
+func (e *entry) release(ctx context.Context) error {
+	e.mu.Lock()
+	req := ReleaseRequest{Epoch: e.attempt}
+	e.mu.Unlock()
+	if e.doubtful.After(time.Now()) {
+		req.Until = e.doubtful
+	}
+	ctx = context.WithoutCancel(ctx)
+	var last error
+	for try := range releaseTries {
+		if try > 0 {
+			pause(ctx, retryPause(try, e.s.config.heartbeat), nil)
+		}
+		now := time.Now()
+		e.s.stats.commands.Add(1)
+		result, err := e.remote.Release(e.bounded(ctx, now, now.Add(e.s.config.commandTimeout())), req)
+		if err == nil {
+			e.owes = false
+			if result == Nothing && last == nil {
+				return ErrLost
+			}
+			return nil
+		}
+		if last = err; Refused(err) {
+			break
+		}
+	}
+	return fmt.Errorf("given up after %d tries: %w", releaseTries, last)
+}
