@@ -43,7 +43,7 @@ func ended(ctx context.Context, phase string, last error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}
-	if last != nil && !errors.Is(last, ctx.Err()) {
+	if last != nil {
 		return fmt.Errorf("the caller's context ended %s: %w; the last try: %w", phase, err, last)
 	}
 	return fmt.Errorf("the caller's context ended %s: %w", phase, err)

@@ -1,0 +1,243 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Two sessions × 20 goroutines × 500 sections, while connections are killed, scripts flushed and a third of the
+// waiters cancelled at random: nobody overlaps, everybody ends, and nothing is left.
+func TestHammerWhileConnectionsAreKilledScriptsFlushedAndWaitersCancelled(t *testing.T) {
+	srv := server(t)
+	c := client(t, srv.Addr())
+	const owners = 20
+	sections := rounds(500)
+
+	nemesis, stop := context.WithCancel(t.Context())
+	var nemeses sync.WaitGroup
+	nemeses.Go(func() { disturb(nemesis, c) })
+
+	var s section
+	var cancelled, lost atomic.Int64
+	var wg sync.WaitGroup
+	for range 2 {
+		session := session(t, srv.Addr())
+		for range owners {
+			wg.Go(func() {
+				l := session.NewLock("hammer")
+				for done := 0; done < sections; {
+					ctx, cancel := t.Context(), context.CancelFunc(func() {})
+					if rand.N(3) == 0 {
+						ctx, cancel = context.WithTimeout(ctx, rand.N(20*time.Millisecond))
+					}
+					err := l.Lock(ctx)
+					if err != nil {
+						assert.ErrorIs(t, err, ctx.Err(), "only the caller's own limit ends a Lock")
+						cancelled.Add(1)
+						cancel()
+						continue
+					}
+					token, err := l.Token(t.Context())
+					assert.NoError(t, err)
+					s.run(token)
+					done++
+					if err := l.Unlock(ctx); err != nil && !reentrant.OutcomeUnknown(err) {
+						assert.ErrorIs(t, err, reentrant.ErrLost)
+						lost.Add(1)
+					}
+					cancel()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	stop()
+	nemeses.Wait()
+	s.verify(t)
+	assert.Equal(t, 2*owners*sections, s.entries)
+	assert.Positive(t, cancelled.Load(), "some waiters were cancelled")
+	assert.Zero(t, lost.Load(), "no lease was over")
+	eventually(t, func() bool { return len(keys(t, c, "hammer")) == 0 }, "everything was given back")
+}
+
+// disturb kills every other client's connections, subscriptions first in one round and commands in the next, and
+// forgets the scripts, again and again.
+func disturb(ctx context.Context, c rueidis.Client) {
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(20 * time.Millisecond): // the pace of the disturbance, not something waited for
+		}
+		kind := "normal"
+		if i%2 == 0 {
+			kind = "pubsub"
+		}
+		c.Do(ctx, c.B().Arbitrary("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Build())
+		c.Do(ctx, c.B().ScriptFlush().Build())
+	}
+}
+
+// A held lock is one hash with one field, <session>:<goroutine id>, whose value is the hold count.
+func TestTheHashShowsTheOwnerAndItsHolds(t *testing.T) {
+	srv := server(t)
+	c := client(t, srv.Addr())
+	s := session(t, srv.Addr())
+	l := s.NewLock("shown")
+	field := s.ID() + ":" + reentrant.CurrentOwner(t.Context()).String()
+	shows := func(holds string) {
+		t.Helper()
+		got, err := c.Do(t.Context(), c.B().Hgetall().Key("shown").Build()).AsStrMap()
+		require.NoError(t, err)
+		want := map[string]string{}
+		if holds != "" {
+			want[field] = holds
+		}
+		assert.Equal(t, want, got)
+	}
+	for _, holds := range []string{"1", "2", "3"} {
+		require.NoError(t, l.Lock(t.Context()))
+		shows(holds)
+	}
+	for _, holds := range []string{"2", "1", ""} {
+		require.NoError(t, l.Unlock(t.Context()))
+		shows(holds)
+	}
+}
+
+// Unlock works under a context that has ended, and leaves no key.
+func TestUnlockUnderAnEndedContextLeavesNothing(t *testing.T) {
+	srv := server(t)
+	c := client(t, srv.Addr())
+	s := session(t, srv.Addr())
+	l := s.NewLock("ended")
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, l.Lock(ctx))
+	cancel()
+	require.NoError(t, l.Unlock(ctx))
+	assert.Empty(t, keys(t, c, "ended"))
+}
+
+// The reply to an acquire is dropped and its caller gives up: what Redis has is given back once it can be reached,
+// or ends with the lease; the local queue goes on.
+func TestAnAcquireWhoseReplyIsDroppedLeavesNothingAndTheQueueGoesOn(t *testing.T) {
+	const lease = 2 * time.Second
+	srv := server(t)
+	c := client(t, srv.Addr())
+	way := newLink(t, srv.Addr())
+	s := session(t, way.addr(), reentrant.WithLease(lease), reentrant.WithHeartbeat(200*time.Millisecond))
+	l := s.NewLock("dropped")
+	require.NoError(t, l.Lock(t.Context()), "warm")
+	require.NoError(t, l.Unlock(t.Context()))
+
+	way.dropReplies()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	err := l.Lock(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.True(t, reentrant.OutcomeUnknown(err), "Redis may have done it: %v", err)
+
+	way.mend()
+	require.NoError(t, l.Lock(t.Context()), "the local queue goes on")
+	require.NoError(t, l.Unlock(t.Context()))
+	eventually(t, func() bool { return len(keys(t, c, "dropped")) == 0 }, "nothing is left")
+}
+
+// The reply to a release is dropped: Unlock says that it does not know, and Redis is free within the lease.
+func TestAnUnlockWhoseReplyIsDroppedFreesTheLock(t *testing.T) {
+	srv := server(t)
+	c := client(t, srv.Addr())
+	way := newLink(t, srv.Addr())
+	s := session(t, way.addr(), reentrant.WithLease(2*time.Second), reentrant.WithHeartbeat(200*time.Millisecond))
+	l := s.NewLock("unheard")
+	require.NoError(t, l.Lock(t.Context()))
+	way.dropReplies()
+	err := l.Unlock(t.Context())
+	assert.True(t, reentrant.OutcomeUnknown(err), "%v", err)
+	assert.False(t, l.IsHeldByCurrentOwner(t.Context()), "the hold has ended here whatever Redis says")
+	eventually(t, func() bool { return len(keys(t, c, "unheard")) == 0 }, "the release was executed")
+	way.mend()
+	require.NoError(t, l.Lock(t.Context()))
+	require.NoError(t, l.Unlock(t.Context()))
+}
+
+// A holder that is cut off loses its trust before Redis gives the lock to another, whatever is in flight.
+func TestAHolderThatIsCutOffKnowsItsEndBeforeRedisDoes(t *testing.T) {
+	srv := server(t)
+	way := newLink(t, srv.Addr())
+	opts := []reentrant.Option{reentrant.WithLease(time.Second), reentrant.WithHeartbeat(100 * time.Millisecond)}
+	a, b := session(t, way.addr(), opts...), session(t, srv.Addr(), opts...)
+	la, lb := a.NewLock("cut"), b.NewLock("cut")
+
+	var endedAt, gotAt time.Time
+	err := la.Do(t.Context(), func(ctx context.Context) error {
+		way.dropRequests()
+		got := make(chan error, 1)
+		go func() {
+			err := lb.Lock(t.Context())
+			gotAt = time.Now()
+			got <- errors.Join(err, lb.Unlock(t.Context()))
+		}()
+		<-ctx.Done()
+		endedAt = time.Now()
+		assert.NoError(t, <-got)
+		return context.Cause(ctx)
+	})
+	assert.ErrorIs(t, err, reentrant.ErrLost)
+	assert.True(t, endedAt.Before(gotAt), "A stopped trusting %v before B had it", gotAt.Sub(endedAt))
+	way.mend()
+}
+
+// Redis stops answering while one holds and others wait; when it goes on, so do they.
+func TestAFrozenRedisDelaysAndLosesNobody(t *testing.T) {
+	srv := server(t)
+	s := session(t, srv.Addr())
+	l := s.NewLock("frozen")
+	require.NoError(t, l.Lock(t.Context()))
+	srv.Freeze()
+	waiting := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer cancel()
+		waiting <- s.NewLock("frozen too").Lock(ctx)
+	}()
+	assert.ErrorIs(t, <-waiting, context.DeadlineExceeded, "a caller's own limit holds although Redis hangs")
+	srv.Thaw()
+	require.NoError(t, l.Unlock(t.Context()))
+	require.NoError(t, l.Lock(t.Context()))
+	require.NoError(t, l.Unlock(t.Context()))
+}
+
+// Redis is killed and comes back empty: holders lose, waiters get in, tokens rise.
+func TestARedisThatComesBackEmptyLosesHoldersAndTokensRise(t *testing.T) {
+	srv := server(t)
+	s := session(t, srv.Addr(), reentrant.WithLease(2*time.Second), reentrant.WithHeartbeat(200*time.Millisecond))
+	l := s.NewLock("forgotten")
+	require.NoError(t, l.Lock(t.Context()))
+	before, err := l.Token(t.Context())
+	require.NoError(t, err)
+	lost := l.Lost(t.Context())
+	srv.Restart(t)
+	select {
+	case <-lost:
+	case <-time.After(patience):
+		t.Fatal("the holder was not told")
+	}
+	assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+	require.NoError(t, l.Lock(t.Context()))
+	after, err := l.Token(t.Context())
+	require.NoError(t, err)
+	assert.Greater(t, after, before)
+	require.NoError(t, l.Unlock(t.Context()))
+}

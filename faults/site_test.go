@@ -1,0 +1,153 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/redis/rueidis"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// patience is how long a test waits for what must come. It only bounds the time of a failure.
+const patience = 60 * time.Second
+
+func TestMain(m *testing.M) {
+	zerolog.SetGlobalLevel(zerolog.Disabled)
+	goleak.VerifyTestMain(m)
+}
+
+// eventually waits until ok.
+func eventually(t *testing.T, ok func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, ok, patience, 2*time.Millisecond, what)
+}
+
+// client is a plain connection to a server, to look at it and to break things.
+func client(t *testing.T, addr string) rueidis.Client {
+	t.Helper()
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, PipelineMultiplex: -1})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// session opens a session with a client of its own, through addr.
+func session(t *testing.T, addr string, opts ...reentrant.Option) *reentrant.Session {
+	t.Helper()
+	b, err := redisbackend.Open(t.Context(), "redis://"+addr)
+	require.NoError(t, err)
+	s, err := reentrant.NewSession(b, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_ = s.Close(ctx)
+		b.Close()
+	})
+	return s
+}
+
+// A link is a way to a server that can be broken.
+type link struct {
+	t     *testing.T
+	proxy *toxiproxy.Proxy
+}
+
+func newLink(t *testing.T, upstream string) *link {
+	t.Helper()
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	p := toxiproxy.NewProxy(server, strings.ReplaceAll(t.Name(), "/", "-"), "127.0.0.1:0", upstream)
+	require.NoError(t, p.Start())
+	t.Cleanup(p.Stop)
+	// Each connection that is closed leaves a goroutine of the library behind for a moment.
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	return &link{t, p}
+}
+
+func (l *link) addr() string { return l.proxy.Listen }
+
+// dropReplies lets requests through and nothing back: what is sent is done, and nobody is told.
+func (l *link) dropReplies() {
+	l.toxic(`{"name":"mute","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
+}
+
+// dropRequests lets nothing through.
+func (l *link) dropRequests() {
+	l.toxic(`{"name":"deaf","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`)
+}
+
+func (l *link) toxic(json string) {
+	_, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(json))
+	require.NoError(l.t, err)
+}
+
+// mend lets everything through again.
+func (l *link) mend() { l.proxy.Toxics.ResetToxics(context.Background()) }
+
+// A section is what a lock protects: it notices when two are inside at once, and tokens that do not rise.
+type section struct {
+	inside   atomic.Int32
+	overlaps atomic.Int32
+	fallen   atomic.Int32
+	token    reentrant.Token // guarded by the lock under test: a race here is an overlap too
+	entries  int
+}
+
+func (s *section) run(token reentrant.Token) {
+	if s.inside.Add(1) != 1 {
+		s.overlaps.Add(1)
+	}
+	if token <= s.token {
+		s.fallen.Add(1)
+	}
+	s.token = token
+	s.entries++
+	s.inside.Add(-1)
+}
+
+func (s *section) verify(t *testing.T) {
+	t.Helper()
+	assert.Zero(t, s.overlaps.Load(), "two were inside at once")
+	assert.Zero(t, s.fallen.Load(), "a token did not rise")
+}
+
+// server starts a Redis of the test's own.
+func server(t *testing.T) *redisserver.Server {
+	t.Helper()
+	return redisserver.Start(t)
+}
+
+// keys are what is in a Redis that is about a lock, apart from the record of its tokens, which stays for a while.
+func keys(t *testing.T, c rueidis.Client, lock string) []string {
+	t.Helper()
+	all, err := c.Do(t.Context(), c.B().Keys().Pattern("*"+lock+"*").Build()).AsStrSlice()
+	require.NoError(t, err)
+	var left []string
+	for _, key := range all {
+		if key != fmt.Sprintf("relock:{%s}:t:%s", lock, lock) {
+			left = append(left, key)
+		}
+	}
+	return left
+}
+
+// rounds scales the long tests: FAULTS_ROUNDS=10 makes them ten times as long.
+func rounds(n int) int {
+	factor := 1
+	fmt.Sscan(os.Getenv("FAULTS_ROUNDS"), &factor)
+	return n * max(factor, 1)
+}
