@@ -1,7 +1,7 @@
 package localqueue
 
-// Expel sends away everybody who waits for the baton: their Claims answer [Cancelled] although nothing ended them.
-// Whoever has the baton keeps it, and later claims wait as usual.
+// Expel sends away everybody who waits for the baton: their Claims answer [Cancelled] although nothing ended them,
+// and their Acquires [ErrExpelled]. Whoever has the baton keeps it, and later claims wait as usual.
 func (q *Queue[K]) Expel() {
 	q.mu.Lock()
 	for w := q.line.first; w != nil; w = q.line.first {

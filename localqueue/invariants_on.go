@@ -39,18 +39,17 @@ func (q *Queue[K]) checkBaton() {
 	}
 	if w := q.granted; w != nil {
 		must(q.state == busy, "nobody is at work with a baton that was granted")
-		must(!w.queued && w.prev == nil && w.next == nil && w.kinNext == nil, "granted, and still linked")
+		must(!w.queued && w.prev == nil && w.next == nil && !w.inRing, "granted, and still linked")
 	}
 }
 
 func (q *Queue[K]) checkInLine(w *waiter[K]) {
 	must(w.queued && len(w.turn) == 0, "granted, and still in line")
-	must((w.kinPrev == nil) == (w.kinNext == nil), "half in a ring of kin")
 }
 
 func (q *Queue[K]) checkOperation(w *waiter[K]) {
 	must(q.state == busy && q.holds > 0 && w.owner == q.owner, "an operation waits for no hold of its owner")
-	must(!w.queued && w.kinNext == nil && len(w.turn) == 0, "an operation waits in line")
+	must(!w.queued && !w.inRing && len(w.turn) == 0, "an operation waits in line")
 }
 
 // check walks the list from both ends.
@@ -81,9 +80,9 @@ func (q *Queue[K]) checkKin() {
 	for owner, first := range q.kin {
 		w := first
 		for n := 0; ; n++ {
-			must(w.owner == owner && w.queued, "kin of another owner, or not in line")
-			must(w.kinNext.kinPrev == w, "a ring's back link is wrong")
-			if w = w.kinNext; w == first || n == checkWalk {
+			must(w.owner == owner && w.queued && w.inRing, "kin of another owner, or not in line")
+			must(w.kin.next.kin.prev == w, "a ring's back link is wrong")
+			if w = w.kin.next; w == first || n == checkWalk {
 				break
 			}
 		}
@@ -91,7 +90,7 @@ func (q *Queue[K]) checkKin() {
 	seen := make(map[K]bool)
 	n := 0
 	for w := q.line.first; w != nil && n < checkWalk; w = w.next {
-		if w.kinNext != nil && !seen[w.owner] {
+		if w.inRing && !seen[w.owner] {
 			must(q.kin[w.owner] == w, "kin out of order, or unknown")
 			seen[w.owner] = true
 		}
@@ -103,7 +102,7 @@ func (q *Queue[K]) checkSpares() {
 	var nobody K
 	n := 0
 	for w := q.spare; w != nil && n <= maxSpares; w = w.next {
-		must(!w.queued && w.kinNext == nil && w.owner == nobody && len(w.turn) == 0, "a spare is in use")
+		must(!w.queued && !w.inRing && w.owner == nobody && len(w.turn) == 0, "a spare is in use")
 		n++
 	}
 	must(n == q.spares && n <= maxSpares, "spares and their number disagree")

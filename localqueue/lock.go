@@ -1,6 +1,7 @@
 package localqueue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 )
@@ -10,6 +11,9 @@ var ErrNotHeld = errors.New("localqueue: not held by this owner")
 
 // ErrTooManyHolds is returned by Acquire when the owner has MaxHolds holds. It keeps them.
 var ErrTooManyHolds = errors.New("localqueue: maximum hold count exceeded")
+
+// ErrExpelled is returned by Acquire to those who waited when Expel was called.
+var ErrExpelled = errors.New("localqueue: expelled from the line")
 
 // Reenter adds a hold to a settled hold of owner, in one critical section. ok is false, and nothing is changed, if
 // owner is not the holder or is at work with the baton (holds is 0 then), and if it has [MaxHolds] holds already
@@ -39,20 +43,19 @@ func (q *Queue[K]) Exit(owner K) (holds int, ok bool) {
 }
 
 // Acquire locks the queue, used as a plain re-entrant lock, for owner: it waits its turn, unless owner has the lock
-// already. One goroutine at a time may act for an owner. The error is ctx's, when ctx ended first, or
-// [ErrTooManyHolds]. A ctx that has ended already wins over a lock that could be had; a lock that was granted in
-// the instant ctx ended is had.
+// already. One goroutine at a time may act for an owner. The error is ctx's when ctx ended first, else
+// [ErrTooManyHolds] or [ErrExpelled]. A ctx that has ended already wins over a lock that could be had; a lock that
+// was granted in the instant ctx ended is had.
 func (q *Queue[K]) Acquire(ctx context.Context, owner K) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	q.mu.Lock()
-	entered, full := q.enterLocked(owner)
-	if entered {
+	switch entered, full := q.enterLocked(owner); {
+	case entered:
 		q.unlock()
 		return nil
-	}
-	if full {
+	case full:
 		q.unlock()
 		return ErrTooManyHolds
 	}
@@ -64,7 +67,7 @@ func (q *Queue[K]) Acquire(ctx context.Context, owner K) error {
 // acquireSlow waits in line and then settles with one more hold than the turn came with.
 func (q *Queue[K]) acquireSlow(ctx context.Context, w *waiter[K]) error {
 	if q.await(w, ctx.Done(), nil) == Cancelled {
-		return ctx.Err()
+		return cmp.Or(ctx.Err(), ErrExpelled)
 	}
 	holds := int(w.holds)
 	if holds == MaxHolds {

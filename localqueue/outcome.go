@@ -6,15 +6,15 @@ import "fmt"
 type Outcome int8
 
 const (
-	// Claimed: the baton is the caller's, busy and without holds.
+	// Claimed says that the baton is the caller's, busy and without holds.
 	Claimed Outcome = iota + 1
-	// Reentered: the owner has holds, and its baton is busy on the caller's behalf.
+	// Reentered says that the owner has holds, and its baton is busy on the caller's behalf.
 	Reentered
-	// Busy: the baton is out, and would have to be waited for.
+	// Busy says that the baton is out, and would have to be waited for.
 	Busy
-	// Cancelled: done was closed before the caller's turn came.
+	// Cancelled says that done was closed, or the line expelled, before the caller's turn came.
 	Cancelled
-	// TimedOut: timeout fired before the caller's turn came.
+	// TimedOut says that timeout delivered before the caller's turn came.
 	TimedOut
 )
 

@@ -2,7 +2,7 @@ package localqueue
 
 // maxSpares is how many nodes a queue keeps for its next waiters. However many goroutines take turns, all nodes but
 // a handful are with those who wait, so a few spares make contention free of allocation. What they cost is what a
-// queue that has emptied goes on holding, some 160 bytes a node. A burst that ends leaves more spares than
+// queue that has emptied goes on holding, some 150 bytes a node. A burst that ends leaves more spares than
 // that; the rest goes to the collector.
 const maxSpares = 64
 
@@ -17,15 +17,22 @@ type waiter[K comparable] struct {
 
 	// Guarded by the queue's mu.
 
-	prev, next       *waiter[K] // in the line, or in ops; next also among the spares
-	kinPrev, kinNext *waiter[K] // ring of one shared owner's waiters in line; nil for all others
+	prev, next *waiter[K]  // in the line, or in ops; next also among the spares
+	kin        *kinship[K] // made when the node first stands for a shared owner, meaningful while inRing
 
 	// holds is the hold count that the turn comes with. Written under mu before the send, read by the waiter after
 	// the receive, and by nobody else.
 	holds int32
-	// queued: in the line, that is neither granted nor cancelled. Guarded by the queue's mu.
-	queued bool
+
+	// Guarded by the queue's mu.
+
+	queued bool // in the line: neither granted nor cancelled
+	inRing bool // in the line, and in the ring of its owner's waiters
 }
+
+// A kinship links a waiter to the others in line for the same shared owner. It is apart from the node because most
+// waiters have no kin, and a hundred thousand of them should not pay for it.
+type kinship[K comparable] struct{ prev, next *waiter[K] }
 
 // wake ends w's wait with a hold count.
 func (w *waiter[K]) wake(holds int) {
@@ -95,7 +102,7 @@ func (q *Queue[K]) enqueueLocked(owner K, shared bool) *waiter[K] {
 func (q *Queue[K]) dequeueLocked(w *waiter[K]) {
 	w.queued = false
 	q.line.remove(w)
-	if w.kinNext != nil {
+	if w.inRing {
 		q.removeKinLocked(w)
 	}
 }
@@ -103,29 +110,35 @@ func (q *Queue[K]) dequeueLocked(w *waiter[K]) {
 // addKinLocked adds w to the ring of its owner's waiters in line. The map knows the first of each ring, and the one
 // before the first is the last; so it takes no search to find whom to let in, or to leave. q.mu is held.
 func (q *Queue[K]) addKinLocked(w *waiter[K]) {
+	w.inRing = true
+	if w.kin == nil {
+		w.kin = new(kinship[K])
+	}
 	first := q.kin[w.owner]
 	if first == nil {
 		if q.kin == nil {
 			q.kin = make(map[K]*waiter[K])
 		}
 		q.kin[w.owner] = w
-		w.kinPrev, w.kinNext = w, w
+		*w.kin = kinship[K]{prev: w, next: w}
 		return
 	}
-	w.kinPrev, w.kinNext = first.kinPrev, first
-	w.kinPrev.kinNext, w.kinNext.kinPrev = w, w
+	last := first.kin.prev
+	*w.kin = kinship[K]{prev: last, next: first}
+	last.kin.next, first.kin.prev = w, w
 }
 
 // removeKinLocked takes w out of the ring of its owner's waiters. q.mu is held.
 func (q *Queue[K]) removeKinLocked(w *waiter[K]) {
+	prev, next := w.kin.prev, w.kin.next
 	switch {
-	case w.kinNext == w:
+	case next == w:
 		delete(q.kin, w.owner)
 	case q.kin[w.owner] == w:
-		q.kin[w.owner] = w.kinNext
+		q.kin[w.owner] = next
 	}
-	w.kinPrev.kinNext, w.kinNext.kinPrev = w.kinNext, w.kinPrev
-	w.kinPrev, w.kinNext = nil, nil
+	prev.kin.next, next.kin.prev = next, prev
+	w.inRing, *w.kin = false, kinship[K]{}
 }
 
 // nodeLocked takes a spare node, or makes one. q.mu is held.

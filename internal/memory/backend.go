@@ -59,7 +59,7 @@ func New(opts ...Option) *Backend {
 func (b *Backend) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
 	c := newConn(b, session, sink)
 	op := Op{Session: b.Name(session), Verb: Connect}
-	_, err := call(ctx, c, op, func(instant) (struct{}, string) { return struct{}{}, "" })
+	_, err := call(ctx, c, op, func(instant) (struct{}, string) { return struct{}{}, op.String() })
 	if err != nil {
 		return nil, fmt.Errorf("memory: connect: %w", err)
 	}
@@ -202,9 +202,7 @@ func execute[R any](b *Backend, v Verb, note string, run func(now instant) (R, s
 	defer b.mu.Unlock()
 	b.executed[v]++
 	answer, line := run(b.clockLocked())
-	if line != "" {
-		b.sayLocked("%s%s", line, note)
-	}
+	b.sayLocked("%s%s", line, note)
 	for _, line := range b.grants {
 		b.sayLocked("%s", line)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -323,13 +322,13 @@ func (c *Conn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
 	op := Op{Session: c.name, Verb: Renew, Lock: batch[0].name, Epoch: batch[0].epoch}
 	renewed, err := call(ctx, c, op, func(now instant) ([]bool, string) {
 		var answers []bool
-		var lines []string
+		var parts []string
 		for _, r := range batch {
 			ok := c.b.lockLocked(r.name).renew(now, c.session, r.epoch, r.lease)
 			answers = append(answers, ok)
-			lines = append(lines, fmt.Sprintf("renew %s %s e%d → %s", c.name, shown(r.name), r.epoch, either(ok, "renewed", "gone")))
+			parts = append(parts, fmt.Sprintf("%s e%d → %s", shown(r.name), r.epoch, either(ok, "renewed", "gone")))
 		}
-		return answers, strings.Join(lines, "\n")
+		return answers, fmt.Sprintf("renew %s %s", c.name, strings.Join(parts, ", "))
 	})
 	for i := range renewals {
 		r := &renewals[i]
@@ -382,12 +381,14 @@ func (r *remote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (ree
 
 func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
 	op := r.op(Release, req.Epoch)
-	until := instant(math.MinInt64)
+	// How long from now, not until when: the server counts from when it executes this, which is later, so the
+	// tombstone lasts long enough whatever is known of its clock.
+	var doubt time.Duration
 	if !req.Until.IsZero() {
-		until = r.c.instant(req.Until)
+		doubt = max(0, time.Until(req.Until))
 	}
 	result, err := call(ctx, r.c, op, func(now instant) (reentrant.ReleaseResult, string) {
-		result := r.lock().release(now, r.c.session, req, until)
+		result := r.lock().release(now, r.c.session, req, doubt)
 		return result, fmt.Sprintf("%s → %s", op, results[result])
 	})
 	return result, wrapped(op, err)

@@ -193,22 +193,23 @@ func (l *lock) reenter(now instant, session string, req reentrant.ReenterRequest
 	return reentrant.ReenterReply{Holds: req.Holds}
 }
 
-// release gives up what a session's attempts up to an epoch have, and gives a free lock to the first waiter.
-func (l *lock) release(now instant, session string, req reentrant.ReleaseRequest, until instant) reentrant.ReleaseResult {
+// release gives up what a session's attempts up to an epoch have, and gives a free lock to the first waiter. doubt is
+// for how long from now a copy of such an attempt may still be under way.
+func (l *lock) release(now instant, session string, req reentrant.ReleaseRequest, doubt time.Duration) reentrant.ReleaseResult {
 	l.expire(now)
 	result, changed := reentrant.Nothing, false
 	if l.heldBy(session) && l.record.lastOf(session) <= req.Epoch {
 		result = reentrant.Released
 		l.hold = hold{}
-		if req.Used > 0 && l.record.lastOf(session) == req.Epoch && req.Used < l.record.last {
+		if l.record.lastOf(session) == req.Epoch && l.record.first <= req.Used && req.Used < l.record.last {
 			l.record.last, changed = req.Used, true // the unused tail of the block
 		}
 	} else if i := l.placeOf(session); i >= 0 && l.queue[i].epoch <= req.Epoch {
 		result = reentrant.Withdrawn
 		l.queue = slices.Delete(l.queue, i, i+1)
 	}
-	if until > now {
-		l.record.entomb(session, req.Epoch, until, now)
+	if doubt > 0 {
+		l.record.entomb(session, req.Epoch, now+doubt, now)
 		l.record.keep, changed = max(l.record.keep, keep), true
 	}
 	if !l.held() {

@@ -1,0 +1,56 @@
+# The front door. `make` alone lists what there is; the targets that need servers start them on free loopback ports.
+
+COUNT    ?= 20
+FUZZTIME ?= 30s
+BENCH    ?= .
+BENCHTIME ?= 1s
+
+.DEFAULT_GOAL := help
+.PHONY: help test race stress fuzz bench keygen format vet lint servers mutants check ci
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## all tests of the three modules; nothing but Go is needed
+	go test work
+
+race: ## the same with the race detector
+	go test -race work
+
+stress: ## the stress tests again and again, with the race detector (COUNT=20)
+	go test -race -run 'Stress|Storm' -count $(COUNT) -timeout 1h work
+
+fuzz: ## every fuzz test for a while (FUZZTIME=30s)
+	@grep -rlE '^func Fuzz' --include='*_test.go' . | sort | while read -r file; do \
+		for name in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' "$$file"); do \
+			echo "$$(dirname "$$file") $$name"; \
+			(cd "$$(dirname "$$file")" && go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+		done; \
+	done
+
+bench: ## the benchmarks (BENCH=. BENCHTIME=1s)
+	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 1h work
+
+keygen: ## the key generator on embedded parts (go run ./examples/keygen -help)
+	go run ./examples/keygen
+
+format: ## rewrite the Go files as gofmt wants them
+	gofmt -l -w .
+
+vet: ## go vet
+	go vet work
+
+lint: ## golangci-lint with the short list in .golangci.yml
+	.ci/run lint
+
+servers: ## all tests with a real Redis, and keygen on Redis with MariaDB and PostgreSQL
+	.ci/run servers keygen-servers
+
+mutants: ## leave rules out of the code, one at a time, and see the tests notice
+	.ci/mutants
+
+check: ## what to run before every commit
+	.ci/run format vet test lint
+
+ci: ## everything
+	.ci/run

@@ -1,0 +1,386 @@
+package backendtest
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+const (
+	// limit is the longest that anything may take: a command, or something that is waited for.
+	limit = 10 * time.Second
+	// short is a lease that a case waits to end. Nothing depends on its not ending too early.
+	short = 150 * time.Millisecond
+	// medium and long are leases that no case outlives, and that can be told apart from each other.
+	medium = 2 * limit
+	long   = 6 * limit
+
+	pollInterval = 5 * time.Millisecond
+)
+
+// A test is one run of a case.
+type test struct {
+	testing.TB
+	backend reentrant.Backend
+	name    string // of the lock that the case is about
+}
+
+func newTest(t testing.TB, b reentrant.Backend) *test {
+	return &test{TB: t, backend: b, name: "backendtest-" + rand.Text()}
+}
+
+// eventually waits until a condition is met.
+func (t *test) eventually(what string, met func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for !met() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+		t.pause(pollInterval)
+	}
+}
+
+func (t *test) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+		t.Fatal("the test's context ended")
+	}
+}
+
+// full requires that a TTL is that of a lease which began in this case.
+func (t *test) full(lease, ttl time.Duration) {
+	t.Helper()
+	require.LessOrEqual(t, ttl, lease, "longer than the lease")
+	require.Greater(t, ttl, lease-limit, "not the whole lease")
+}
+
+// A session talks to the Backend as one process would, with verbs that must not fail.
+type session struct {
+	*remote
+	id    string
+	conn  reentrant.Conn
+	mail  *mailbox
+	epoch uint64 // the last one used by handOver
+}
+
+// connect opens a session. It is closed with the test.
+func (t *test) connect() *session {
+	t.Helper()
+	s := &session{id: rand.Text(), mail: newMailbox()}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	conn, err := t.backend.Connect(ctx, s.id, s.mail)
+	require.NoError(t, err, "Connect")
+	t.Cleanup(func() { _ = conn.Close() })
+	s.conn = conn
+	s.remote = s.bind(t, t.name)
+	return s
+}
+
+// connect3 opens the three sessions that most cases are about: one that has the lock and two that want it.
+func (t *test) connect3() (holder, first, second *session) {
+	t.Helper()
+	return t.connect(), t.connect(), t.connect()
+}
+
+// A remote is one lock seen by a session.
+type remote struct {
+	t    *test
+	raw  reentrant.Remote
+	name string
+}
+
+func (s *session) bind(t *test, name string) *remote {
+	t.Helper()
+	r, err := s.conn.Bind(name)
+	require.NoError(t, err, "Bind(%q)", name)
+	return &remote{t: t, raw: r, name: name}
+}
+
+// command bounds one command.
+func (r *remote) command() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.t.Context(), limit)
+}
+
+// A with changes one thing of a request.
+type with func(*reentrant.AcquireRequest)
+
+func owner(name string) with     { return func(r *reentrant.AcquireRequest) { r.Owner = name } }
+func holds(n int) with           { return func(r *reentrant.AcquireRequest) { r.Holds = n } }
+func lease(d time.Duration) with { return func(r *reentrant.AcquireRequest) { r.Lease = d } }
+func fixed(d time.Duration) with {
+	return func(r *reentrant.AcquireRequest) { r.Fixed, r.Lease = true, d }
+}
+func patience(d time.Duration) with       { return func(r *reentrant.AcquireRequest) { r.Patience = d } }
+func grantTTL(d time.Duration) with       { return func(r *reentrant.AcquireRequest) { r.GrantTTL = d } }
+func tokens(n int) with                   { return func(r *reentrant.AcquireRequest) { r.Tokens = n } }
+func seen(token reentrant.Token) with     { return func(r *reentrant.AcquireRequest) { r.Seen = token } }
+func notAfter(at time.Time) with          { return func(r *reentrant.AcquireRequest) { r.NotAfter = at } }
+func queue(r *reentrant.AcquireRequest)   { r.Queue = true }
+func barge(r *reentrant.AcquireRequest)   { r.Barge = true }
+func yield(r *reentrant.AcquireRequest)   { r.Queue, r.Yield = true, true }
+func keepTTL(r *reentrant.AcquireRequest) { r.KeepTTL = true }
+
+// request is an attempt that does not queue, for owner "1", with a long lease and everything else long too.
+func request(epoch uint64, changes []with) reentrant.AcquireRequest {
+	req := reentrant.AcquireRequest{
+		Epoch: epoch, Owner: "1", Holds: 1, Lease: long, NotAfter: time.Now().Add(limit),
+		Tokens: 1, Patience: long, GrantTTL: medium,
+	}
+	for _, change := range changes {
+		change(&req)
+	}
+	return req
+}
+
+// acquire sends one copy of an attempt.
+func (r *remote) acquire(epoch uint64, changes ...with) reentrant.AcquireReply {
+	r.t.Helper()
+	ctx, cancel := r.command()
+	defer cancel()
+	reply, err := r.raw.Acquire(ctx, request(epoch, changes))
+	require.NoError(r.t, err, "Acquire")
+	return reply
+}
+
+// take is an acquire that must be granted.
+func (r *remote) take(epoch uint64, changes ...with) reentrant.AcquireReply {
+	r.t.Helper()
+	reply := r.acquire(epoch, changes...)
+	require.Equal(r.t, reentrant.Granted, reply.Status, "Acquire of epoch %d", epoch)
+	return reply
+}
+
+// wait is an acquire that must end up in the queue.
+func (r *remote) wait(epoch uint64, changes ...with) reentrant.AcquireReply {
+	r.t.Helper()
+	reply := r.acquire(epoch, append(changes, queue)...)
+	require.Equal(r.t, reentrant.Waiting, reply.Status, "Acquire of epoch %d", epoch)
+	return reply
+}
+
+// stale is an acquire that must be stale.
+func (r *remote) stale(epoch uint64, changes ...with) {
+	r.t.Helper()
+	require.Equal(r.t, reentrant.Stale, r.acquire(epoch, changes...).Status, "Acquire of epoch %d", epoch)
+}
+
+func (r *remote) reenter(req reentrant.ReenterRequest) reentrant.ReenterReply {
+	r.t.Helper()
+	ctx, cancel := r.command()
+	defer cancel()
+	if req.Owner == "" {
+		req.Owner = "1"
+	}
+	reply, err := r.raw.Reenter(ctx, req)
+	require.NoError(r.t, err, "Reenter")
+	return reply
+}
+
+func (r *remote) send(req reentrant.ReleaseRequest) reentrant.ReleaseResult {
+	r.t.Helper()
+	ctx, cancel := r.command()
+	defer cancel()
+	result, err := r.raw.Release(ctx, req)
+	require.NoError(r.t, err, "Release")
+	return result
+}
+
+// release gives up an epoch, all of whose copies have been answered.
+func (r *remote) release(epoch uint64) reentrant.ReleaseResult {
+	r.t.Helper()
+	return r.send(reentrant.ReleaseRequest{Epoch: epoch})
+}
+
+func (r *remote) inspect() reentrant.State {
+	r.t.Helper()
+	ctx, cancel := r.command()
+	defer cancel()
+	st, err := r.raw.Inspect(ctx)
+	require.NoError(r.t, err, "Inspect")
+	return st
+}
+
+func (r *remote) force() bool {
+	r.t.Helper()
+	ctx, cancel := r.command()
+	defer cancel()
+	had, err := r.raw.ForceUnlock(ctx)
+	require.NoError(r.t, err, "ForceUnlock")
+	return had
+}
+
+// free requires that nobody has the lock.
+func (r *remote) free() {
+	r.t.Helper()
+	st := r.inspect()
+	require.False(r.t, st.Locked, "the lock must be free: %+v", st)
+}
+
+// expired waits until nobody has the lock.
+func (r *remote) expired() {
+	r.t.Helper()
+	r.t.eventually("the lease ends", func() bool { return !r.inspect().Locked })
+}
+
+// waiting requires that these sessions have the live places, in this order.
+func (r *remote) waiting(sessions ...*session) {
+	r.t.Helper()
+	require.Equal(r.t, ids(sessions), append([]string{}, r.inspect().Waiting...), "sessions in the queue")
+}
+
+// dead waits until the only live places are those of these sessions.
+func (r *remote) dead(rest ...*session) {
+	r.t.Helper()
+	r.t.eventually("the others lose their places", func() bool { return len(r.inspect().Waiting) <= len(rest) })
+	r.waiting(rest...)
+}
+
+func ids(sessions []*session) []string {
+	all := []string{}
+	for _, s := range sessions {
+		all = append(all, s.id)
+	}
+	return all
+}
+
+// renew prolongs one hold, and tells whether it was there.
+func (s *session) renew(epoch uint64, lease time.Duration) bool {
+	s.t.Helper()
+	batch := []reentrant.Renewal{{Remote: s.raw, Epoch: epoch, Lease: lease}}
+	s.renewAll(batch)
+	return !batch[0].Gone
+}
+
+func (s *session) renewAll(batch []reentrant.Renewal) {
+	s.t.Helper()
+	ctx, cancel := s.command()
+	defer cancel()
+	s.conn.Renew(ctx, batch)
+	for _, r := range batch {
+		require.NoError(s.t, r.Err, "Renew of %q", r.Remote.Name())
+	}
+}
+
+// has requires that this session's attempt has the lock.
+func (s *session) has(epoch uint64) reentrant.State {
+	s.t.Helper()
+	st := s.inspect()
+	require.True(s.t, st.Locked, "the lock must be held")
+	require.Equal(s.t, s.id, st.Session, "holder's session")
+	require.Equal(s.t, epoch, st.Epoch, "holder's epoch")
+	return st
+}
+
+// A push is a grant that a session was told of.
+type push struct {
+	reentrant.Grant
+	asked, released time.Time // the waiter asked, the holder's release was answered
+}
+
+// handOver has the lock go from one session to another that waits for it, and returns what the other was told. Both
+// have nothing on the lock before. A channel that is reopened meanwhile loses messages; it is then done again.
+func (t *test) handOver(from, to *session, changes ...with) push {
+	t.Helper()
+	for range 5 {
+		from.epoch++
+		to.epoch++
+		from.take(from.epoch)
+		mark := to.mail.resumed()
+		asked := time.Now()
+		to.wait(to.epoch, changes...)
+		require.Equal(t, reentrant.Released, from.release(from.epoch))
+		p := push{asked: asked, released: time.Now()}
+		var ok bool
+		if p.Grant, ok = to.mail.wait(t.Context(), t.name, to.epoch, limit); ok {
+			return p
+		}
+		if to.mail.resumed() == mark {
+			t.Fatalf("not told of the grant within %v, and the channel was not reopened", limit)
+		}
+		to.release(to.epoch)
+	}
+	t.Fatal("the channel is reopened all the time")
+	return push{}
+}
+
+// A mailbox is the Sink of a session that keeps everything.
+type mailbox struct {
+	mu      sync.Mutex
+	grants  []reentrant.Grant
+	resumes int
+	news    chan struct{} // closed at the next news, and replaced
+}
+
+func newMailbox() *mailbox { return &mailbox{news: make(chan struct{})} }
+
+// Granted keeps the grant.
+func (m *mailbox) Granted(g reentrant.Grant) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.grants = append(m.grants, g)
+	m.wakeLocked()
+}
+
+// Resumed counts.
+func (m *mailbox) Resumed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.resumes++
+	m.wakeLocked()
+}
+
+func (m *mailbox) wakeLocked() {
+	close(m.news)
+	m.news = make(chan struct{})
+}
+
+func (m *mailbox) resumed() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.resumes
+}
+
+// all is every grant of a lock that came.
+func (m *mailbox) all(name string) []reentrant.Grant {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(m.grants), func(g reentrant.Grant) bool { return g.Name != name })
+}
+
+// wait waits for the grant of an attempt, until the channel is reopened or d is over.
+func (m *mailbox) wait(ctx context.Context, name string, epoch uint64, d time.Duration) (reentrant.Grant, bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for mark := m.resumed(); ; {
+		m.mu.Lock()
+		i := slices.IndexFunc(m.grants, func(g reentrant.Grant) bool { return g.Name == name && g.Epoch == epoch })
+		resumes, news := m.resumes, m.news
+		var g reentrant.Grant
+		if i >= 0 {
+			g = m.grants[i]
+		}
+		m.mu.Unlock()
+		if i >= 0 || resumes != mark {
+			return g, i >= 0
+		}
+		select {
+		case <-news:
+		case <-timer.C:
+			return reentrant.Grant{}, false
+		case <-ctx.Done():
+			return reentrant.Grant{}, false
+		}
+	}
+}

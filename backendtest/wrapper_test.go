@@ -1,0 +1,155 @@
+package backendtest_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A wrapper stands between sessions and their Backend, and changes what its hooks change.
+type wrapper struct {
+	reentrant.Backend
+	hooks
+}
+
+// hooks are called instead of what they are named for. nil passes.
+type hooks struct {
+	connect func(ctx context.Context, b reentrant.Backend, session string, to reentrant.Sink) (reentrant.Conn, error)
+	bind    func(c reentrant.Conn, name string) (reentrant.Remote, error)
+	acquire func(ctx context.Context, r *remote, req reentrant.AcquireRequest) (reentrant.AcquireReply, error)
+	reenter func(ctx context.Context, r *remote, req reentrant.ReenterRequest) (reentrant.ReenterReply, error)
+	release func(ctx context.Context, r *remote, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error)
+	inspect func(ctx context.Context, r *remote, st reentrant.State) reentrant.State
+	force   func(ctx context.Context, r *remote) (bool, error)
+	renew   func(ctx context.Context, c *conn, renewals []reentrant.Renewal)
+	granted func(to reentrant.Sink, g reentrant.Grant)
+	close   func(c *conn)
+}
+
+func (w *wrapper) Connect(ctx context.Context, session string, to reentrant.Sink) (reentrant.Conn, error) {
+	connect := w.connect
+	if connect == nil {
+		connect = func(ctx context.Context, b reentrant.Backend, session string, to reentrant.Sink) (reentrant.Conn, error) {
+			return b.Connect(ctx, session, to)
+		}
+	}
+	c, err := connect(ctx, w.Backend, session, sink{to, w.granted})
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c, hooks: w.hooks, session: session}, nil
+}
+
+type sink struct {
+	reentrant.Sink
+	granted func(to reentrant.Sink, g reentrant.Grant)
+}
+
+func (s sink) Granted(g reentrant.Grant) {
+	if s.granted == nil {
+		s.Sink.Granted(g)
+		return
+	}
+	s.granted(s.Sink, g)
+}
+
+type conn struct {
+	reentrant.Conn
+	hooks
+	session string
+
+	mu    sync.Mutex
+	bound []*remote
+}
+
+func (c *conn) Bind(name string) (reentrant.Remote, error) {
+	bind := c.bind
+	if bind == nil {
+		bind = reentrant.Conn.Bind
+	}
+	raw, err := bind(c.Conn, name)
+	if err != nil {
+		return nil, err
+	}
+	r := &remote{Remote: raw, conn: c, name: name}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bound = append(c.bound, r)
+	return r, nil
+}
+
+func (c *conn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
+	if c.renew == nil {
+		c.Conn.Renew(ctx, renewals)
+		return
+	}
+	c.renew(ctx, c, renewals)
+}
+
+func (c *conn) Close() error {
+	if c.close != nil {
+		c.close(c)
+	}
+	return c.Conn.Close()
+}
+
+type remote struct {
+	reentrant.Remote
+	conn *conn
+	name string
+}
+
+func (r *remote) Name() string { return r.name }
+
+func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+	if r.conn.acquire == nil {
+		return r.Remote.Acquire(ctx, req)
+	}
+	return r.conn.acquire(ctx, r, req)
+}
+
+func (r *remote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
+	if r.conn.reenter == nil {
+		return r.Remote.Reenter(ctx, req)
+	}
+	return r.conn.reenter(ctx, r, req)
+}
+
+func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+	if r.conn.release == nil {
+		return r.Remote.Release(ctx, req)
+	}
+	return r.conn.release(ctx, r, req)
+}
+
+func (r *remote) Inspect(ctx context.Context) (reentrant.State, error) {
+	st, err := r.Remote.Inspect(ctx)
+	if r.conn.inspect != nil {
+		st = r.conn.inspect(ctx, r, st)
+	}
+	return st, err
+}
+
+func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
+	if r.conn.force == nil {
+		return r.Remote.ForceUnlock(ctx)
+	}
+	return r.conn.force(ctx, r)
+}
+
+// state is what the Backend really has.
+func (r *remote) state() reentrant.State {
+	st, err := r.Remote.Inspect(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	return st
+}
+
+// mine tells whether the session has the lock.
+func (r *remote) mine() bool { return r.state().Session == r.conn.session }
+
+// waits tells whether the session has a place among the waiters.
+func (r *remote) waits() bool { return slices.Contains(r.state().Waiting, r.conn.session) }

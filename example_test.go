@@ -1,0 +1,36 @@
+package relock_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// The README shows this program; TestReadmeShowsTheExampleThatRuns keeps the two the same.
+
+func Example() {
+	ctx := context.Background()
+	redis, err := redistest.New() // an embedded one; or redisbackend.Open(ctx, "redis://localhost:6379")
+	if err != nil {
+		panic(err)
+	}
+	defer redis.Close()
+	session, err := reentrant.NewSession(redis.Backend())
+	if err != nil {
+		panic(err)
+	}
+	defer session.Close(ctx)
+	account := session.NewLock("account:7")
+	err = account.Do(ctx, func(ctx context.Context) error { // one goroutine of one process at a time,
+		return account.Do(ctx, func(ctx context.Context) error { // which may come in again
+			fmt.Println("holds:", account.HoldCount(ctx))
+			return nil
+		})
+	})
+	fmt.Println("holds:", account.HoldCount(ctx), "error:", err)
+	// Output:
+	// holds: 2
+	// holds: 0 error: <nil>
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// A dialect is what SQLite, MySQL and PostgreSQL do not agree on.
+type dialect struct {
+	name     string // for people
+	driver   string // for database/sql
+	quote    string // around the column key, whose name is a reserved word in MySQL
+	numbered bool   // parameters are $1, $2 … instead of ?
+	suffix   string // after a table's columns
+}
+
+var (
+	sqliteDialect   = dialect{name: "SQLite", driver: "sqlite", quote: `"`}
+	postgresDialect = dialect{name: "PostgreSQL", driver: "pgx", quote: `"`, numbered: true}
+	// Transactional whatever the server's default engine is: a statement must be there for everybody or not at all.
+	mysqlDialect = dialect{name: "MySQL", driver: "mysql", quote: "`", suffix: " ENGINE=InnoDB"}
+)
+
+// sql turns a statement as SQLite reads it into this dialect's.
+func (d dialect) sql(statement string) string {
+	statement = strings.ReplaceAll(statement, `"`, d.quote)
+	if !d.numbered {
+		return statement
+	}
+	var b strings.Builder
+	n := 0
+	for _, r := range statement {
+		if r != '?' {
+			b.WriteRune(r)
+			continue
+		}
+		n++
+		b.WriteString("$" + strconv.Itoa(n))
+	}
+	return b.String()
+}
+
+// A source is a database to open: the dialect, and what its driver wants to be told.
+type source struct {
+	dialect dialect
+	url     string // what parseSource reads, with nothing left open: a child is given this
+	driver  string // the same as its driver wants it
+	shown   string // the same for people, without the password
+}
+
+// parseSource reads what -dsn and -db give: mysql://… (or mariadb://…), postgres://… (or postgresql://…), or the path
+// of a SQLite file, with or without sqlite:// before it.
+func parseSource(dsn string) (source, error) {
+	scheme, rest, isURL := strings.Cut(dsn, "://")
+	if !isURL {
+		return sqliteSource(dsn)
+	}
+	switch scheme {
+	case "sqlite":
+		return sqliteSource(rest)
+	case "mysql", "mariadb":
+		return mysqlSource(dsn)
+	case "postgres", "postgresql":
+		return postgresSource(dsn)
+	}
+	return source{}, fmt.Errorf("database %s://…: there are mysql://, postgres:// and the path of a SQLite file", scheme)
+}
+
+// sqliteSource opens a file that several processes write to.
+func sqliteSource(path string) (source, error) {
+	if path == "" {
+		return source{}, errors.New("the path of the SQLite file is empty")
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return source{}, fmt.Errorf("path of the SQLite file: %w", err)
+	}
+	settings := url.Values{"_pragma": {
+		// Wait for another process's statement instead of failing.
+		"busy_timeout(30000)",
+		// Readers and the writer do not shut each other out.
+		"journal_mode(WAL)",
+		// Do not wait for the disk: that would only matter if the machine lost power. A killed process takes nothing
+		// with it, since what it wrote is the operating system's.
+		"synchronous(OFF)",
+	}}
+	location := url.URL{Scheme: "file", Path: absolute, RawQuery: settings.Encode()}
+	return source{dialect: sqliteDialect, url: absolute, driver: location.String(), shown: absolute}, nil
+}
+
+// mysqlSource turns a URL into the form that the MySQL driver reads; the URL's query goes to the driver as it is.
+func mysqlSource(dsn string) (source, error) {
+	u, err := parseURL(dsn)
+	if err != nil {
+		return source{}, err
+	}
+	if u.Port() == "" {
+		u.Host += ":3306"
+	}
+	config := mysql.NewConfig()
+	config.Net = "tcp"
+	config.Addr = u.Host
+	config.User = u.User.Username()
+	config.Passwd, _ = u.User.Password()
+	config.DBName = strings.TrimPrefix(u.Path, "/")
+	text := config.FormatDSN()
+	if u.RawQuery != "" {
+		separator := "?"
+		if strings.Contains(text, "?") {
+			separator = "&"
+		}
+		text += separator + u.RawQuery
+	}
+	if _, err := mysql.ParseDSN(text); err != nil {
+		return source{}, fmt.Errorf("database %s: %w", u.Redacted(), err)
+	}
+	return source{dialect: mysqlDialect, url: dsn, driver: text, shown: u.Redacted()}, nil
+}
+
+// postgresSource leaves the URL to the driver, which reads it as PostgreSQL's own tools do.
+func postgresSource(dsn string) (source, error) {
+	u, err := parseURL(dsn)
+	if err != nil {
+		return source{}, err
+	}
+	return source{dialect: postgresDialect, url: dsn, driver: dsn, shown: u.Redacted()}, nil
+}
+
+// parseURL reads a server's URL. Its errors do not repeat the URL, which may carry a password.
+func parseURL(dsn string) (*url.URL, error) {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		var detail *url.Error
+		if errors.As(err, &detail) {
+			err = detail.Err
+		}
+		return nil, fmt.Errorf("URL of the database: %w", err)
+	}
+	if u.Host == "" {
+		return nil, fmt.Errorf("URL of the database %s has no host", u.Redacted())
+	}
+	if strings.Trim(u.Path, "/") == "" {
+		return nil, fmt.Errorf("URL of the database %s names no database", u.Redacted())
+	}
+	return u, nil
+}

@@ -1,0 +1,67 @@
+// Keygen hands out the numbers 1, 2, 3 … to the workers of several processes, and proves that nobody got one twice.
+//
+//	process p1              process p2                ┌─ SQL ───────────────────────────────┐
+//	 5 workers ─┐            5 workers ─┐             │ key_generator     id 1, key 4711    │
+//	            └─▶ lock ◀── Redis ──▶ lock           │ key_fetch_record  key 4710, p2, …   │
+//	                 │                  └──── waits   └─────────────────────────────────────┘
+//	                 └─ read the number, raise it, record it ────────▲
+//
+// Reading and raising are separate statements, each committed at once, so nothing in the database keeps two workers
+// from reading the same number: only the lock does. At the end every number must have been recorded exactly once,
+// with fencing tokens that rise from number to number. If not, the exit status is 1. See it fail with -lock none.
+//
+// Without flags it brings everything along: an embedded Redis, and SQLite in a fresh temporary folder. With -redis and
+// -dsn it runs on servers. With -kill N it kills N of its processes on the way with SIGKILL; what that may leave
+// behind, and why it never becomes a duplicate, stands at [step].
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit statuses. A finding is a duplicate, a gap or a token that went back; what keeps the job from being finished
+// (no server, an interrupt) counts as one, since nothing is proved then.
+const (
+	exitClean   = 0
+	exitFinding = 1
+	exitUsage   = 2
+)
+
+func main() {
+	if role, ok := os.LookupEnv(childEnv); ok {
+		os.Exit(childMain(role))
+	}
+	os.Exit(parentMain(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// parentMain runs the job as its arguments say, and gives the exit status.
+func parentMain(args []string, stdout, stderr io.Writer) int {
+	opts, err := parseOptions(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitClean
+	case err != nil:
+		_, _ = fmt.Fprintln(stderr, "keygen:", err)
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	result, err := generate(ctx, opts, stdout, stderr)
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "keygen:", err)
+		return exitFinding
+	}
+	result.print(stdout)
+	if !result.clean() {
+		return exitFinding
+	}
+	return exitClean
+}

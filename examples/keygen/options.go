@@ -1,0 +1,87 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+)
+
+// lockMode is what keeps two workers from reading the same number.
+type lockMode string
+
+const (
+	lockRelock lockMode = "relock" // Relock, each holder registered in Redis
+	lockCohort lockMode = "cohort" // Relock, the process as a whole registered in Redis
+	lockNone   lockMode = "none"   // nothing: shows what the lock is for
+)
+
+// defaultLease is short, because a killed process costs the others what is left of its lease; and long enough that
+// a busy machine does not lose a lock that is alive.
+const defaultLease = 3 * time.Second
+
+// options is the job.
+type options struct {
+	processes int
+	workers   int // in each process
+	keys      int // how many numbers to hand out
+	kills     int // how many processes to kill on the way
+	lock      lockMode
+	lease     time.Duration
+	redis     string // URL; empty for the embedded server
+	dsn       string // URL of a server, or path of a SQLite file; empty for one in a fresh folder
+}
+
+// parseOptions reads the command line.
+func parseOptions(args []string, stderr io.Writer) (options, error) {
+	var opts options
+	var file, mode string
+	flags := flag.NewFlagSet("keygen", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&opts.processes, "processes", 5, "number of processes")
+	flags.IntVar(&opts.workers, "workers", 5, "workers in each process")
+	flags.IntVar(&opts.keys, "keys", 10_000, "how many numbers to hand out")
+	flags.StringVar(&opts.redis, "redis", "", "`URL` of a Redis, redis://… or rediss://… (default: an embedded one)")
+	flags.StringVar(&opts.dsn, "dsn", "",
+		"`URL` of a database, mysql://user:password@host:port/name or postgres://…; its tables key_generator and "+
+			"key_fetch_record are dropped and made anew (default: SQLite)")
+	flags.StringVar(&file, "db", "", "`path` of the SQLite file (default: keygen.db in a fresh temporary folder)")
+	flags.StringVar(&mode, "lock", string(lockRelock), "relock, cohort, or none to see the duplicates")
+	flags.IntVar(&opts.kills, "kill", 0, "kill so many processes on the way, and replace them")
+	flags.DurationVar(&opts.lease, "lease", defaultLease, "lease of the lock: what a killed holder costs the others")
+	if err := flags.Parse(args); err != nil {
+		return options{}, err
+	}
+	opts.lock = lockMode(mode)
+	if file != "" && opts.dsn != "" {
+		return options{}, errors.New("-db is the path of a SQLite file, -dsn names another database: give one of them")
+	}
+	opts.dsn = cmp.Or(opts.dsn, file)
+	if flags.NArg() > 0 {
+		return options{}, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return opts, opts.validate()
+}
+
+// validate checks what the flag package cannot.
+func (o options) validate() error {
+	switch o.lock {
+	case lockRelock, lockNone:
+	case lockCohort:
+		return errors.New("-lock cohort is not in this version yet; there are relock and none")
+	default:
+		return fmt.Errorf("-lock %q: there are relock, cohort and none", o.lock)
+	}
+	if o.processes < 1 || o.workers < 1 || o.keys < 1 {
+		return errors.New("-processes, -workers and -keys must be at least 1")
+	}
+	if o.kills < 0 {
+		return errors.New("-kill must not be negative")
+	}
+	if o.lease <= 0 {
+		return errors.New("-lease must be positive")
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+// Package redisserver gives tests a real Redis. It starts the redis-server that is installed, on a free loopback port
+// and with nothing on disk, and stops it by its process id.
+//
+// With REENTRANT_REDIS=redis://… set, [URL] answers that server instead. Without it, and without a redis-server, tests
+// that need one are skipped; with REENTRANT_REDIS_REQUIRED=1 they fail, so that CI cannot skip them unnoticed.
+package redisserver
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	urlVariable      = "REENTRANT_REDIS"
+	requiredVariable = "REENTRANT_REDIS_REQUIRED"
+	binary           = "redis-server"
+)
+
+// URL is a Redis that may be shared with other tests and their processes: use keys of your own, and nothing that
+// touches everybody's. It is the one that REENTRANT_REDIS names, else a new one that ends with the test.
+func URL(tb testing.TB) string {
+	tb.Helper()
+	if url := os.Getenv(urlVariable); url != "" {
+		return url
+	}
+	return Start(tb).URL()
+}
+
+// A Server is a redis-server process of this test alone: it can be flushed, stopped and started again.
+type Server struct {
+	addr    string
+	options []string
+	process *exec.Cmd
+	exited  chan struct{}
+	log     bytes.Buffer // written by the process until exited is closed
+}
+
+// Start starts a server that is stopped when the test ends. Options are as on redis-server's command line.
+func Start(tb testing.TB, options ...string) *Server {
+	tb.Helper()
+	if _, err := exec.LookPath(binary); err != nil {
+		if required, _ := strconv.ParseBool(os.Getenv(requiredVariable)); required {
+			tb.Fatalf("%s is set, and there is no redis-server: %v", requiredVariable, err)
+		}
+		tb.Skip("no redis-server")
+	}
+	s := &Server{options: options}
+	if err := s.start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Stop)
+	return s
+}
+
+// startTries is how often a port is chosen: somebody may take a free one before Redis does.
+const startTries = 5
+
+func (s *Server) start() error {
+	var err error
+	for range startTries {
+		if s.addr, err = freeAddr(); err != nil {
+			return err
+		}
+		if err = s.launch(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// launch starts the process on the server's address and waits until it answers.
+func (s *Server) launch() error {
+	host, port, _ := net.SplitHostPort(s.addr)
+	args := []string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", os.TempDir()}
+	s.log.Reset()
+	s.process = exec.Command(binary, append(args, s.options...)...)
+	s.process.Stdout, s.process.Stderr = &s.log, &s.log
+	if err := s.process.Start(); err != nil {
+		return err
+	}
+	s.exited = make(chan struct{})
+	go func() {
+		defer close(s.exited)
+		_ = s.process.Wait() // how it ended is in its log
+	}()
+	if err := s.await(); err != nil {
+		s.Stop()
+		return fmt.Errorf("%w\n%s", err, s.log.String())
+	}
+	return nil
+}
+
+// startTimeout bounds how long a server may take to answer.
+const startTimeout = 10 * time.Second
+
+// await waits until the server answers a PING, be it with an error.
+func (s *Server) await() error {
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
+		select {
+		case <-s.exited:
+			return errors.New("redis-server ended at once")
+		case <-time.After(5 * time.Millisecond):
+		}
+		if s.answers() {
+			return nil
+		}
+	}
+	return errors.New("redis-server does not answer")
+}
+
+func (s *Server) answers() bool {
+	conn, err := net.DialTimeout("tcp", s.addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	reply := make([]byte, 64)
+	n, _ := conn.Read(reply)
+	return n > 0 && !strings.HasPrefix(string(reply[:n]), "-LOADING")
+}
+
+// Addr is the server's address.
+func (s *Server) Addr() string { return s.addr }
+
+// URL is the server's address as redisbackend.Open takes it.
+func (s *Server) URL() string { return "redis://" + s.addr }
+
+// Stop kills the server, without saving and without goodbye. Stopping a stopped one does nothing.
+func (s *Server) Stop() {
+	s.signal(syscall.SIGKILL)
+	<-s.exited
+}
+
+// Restart starts a stopped server again, empty, on the same address.
+func (s *Server) Restart(tb testing.TB) {
+	tb.Helper()
+	s.Stop()
+	if err := s.launch(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Freeze stops the process where it is, as an overloaded machine would: connections stay open and nothing answers.
+func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen server go on.
+func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	select {
+	case <-s.exited:
+	default:
+		_ = s.process.Process.Signal(sig) // it may end at this moment
+	}
+}

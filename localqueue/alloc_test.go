@@ -1,0 +1,72 @@
+//go:build !race && !invariants
+
+// The race detector and the checks allocate by themselves, so these counts are for plain builds.
+
+package localqueue
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestUncontendedCallsDoNotAllocate(t *testing.T) {
+	var q Queue[string]
+	ctx := t.Context()
+	for name, f := range map[string]func(){
+		"Acquire, Release": func() {
+			_ = q.Acquire(ctx, "a")
+			_ = q.Release("a")
+		},
+		"Claim, Settle, Begin, Leave": func() {
+			q.Claim("a", true, ctx.Done(), nil)
+			q.Settle(1)
+			q.Begin("a")
+			q.Leave()
+		},
+		"TryAcquire, Reenter, Exit, Evict": func() {
+			q.TryAcquire("a")
+			q.Reenter("a")
+			q.Exit("a")
+			q.Evict("a")
+		},
+	} {
+		require.Zero(t, testing.AllocsPerRun(100, f), name)
+	}
+}
+
+// Two goroutines take turns, each giving the lock up only when the other is in line. So every acquire waits, and
+// every release hands over.
+func TestHandOversDoNotAllocate(t *testing.T) {
+	cancellable := t.Context()
+	for name, ctx := range map[string]context.Context{"plain": context.Background(), "cancellable": cancellable} {
+		t.Run(name, func(t *testing.T) {
+			var q Queue[string]
+			var in exclusion
+			var stop atomic.Bool
+			turn := func(owner string) {
+				_ = q.Acquire(ctx, owner)
+				in.enter(t)
+				for q.Len() == 0 && !stop.Load() {
+					runtime.Gosched()
+				}
+				in.exit(t)
+				_ = q.Release(owner)
+			}
+			var other sync.WaitGroup
+			other.Go(func() {
+				for !stop.Load() {
+					turn("b")
+				}
+			})
+			require.Zero(t, testing.AllocsPerRun(1000, func() { turn("a") }))
+			stop.Store(true)
+			other.Wait()
+			requireConserved(t, &q)
+		})
+	}
+}

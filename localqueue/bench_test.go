@@ -1,0 +1,169 @@
+package localqueue
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// Nobody else wants the lock: what a goroutine pays for having it be fair and re-entrant. Budget 30 ns.
+func BenchmarkUncontended(b *testing.B) {
+	b.Run("queue", func(b *testing.B) {
+		var q Queue[int64]
+		ctx := context.Background()
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = q.Acquire(ctx, 1)
+			_ = q.Release(1)
+		}
+	})
+	b.Run("sync.Mutex", func(b *testing.B) {
+		var mu sync.Mutex
+		b.ReportAllocs()
+		for b.Loop() {
+			mu.Lock()
+			mu.Unlock() //nolint:staticcheck // the empty section is the workload
+		}
+	})
+}
+
+// The holder goes in and out again, as in a recursive function under a lock. Budget 30 ns.
+func BenchmarkReenterExit(b *testing.B) {
+	var q Queue[int64]
+	q.TryAcquire(1)
+	b.ReportAllocs()
+	for b.Loop() {
+		q.Reenter(1)
+		q.Exit(1)
+	}
+}
+
+// The local part of an uncontended distributed Lock and Unlock: two round trips to the server go in between.
+func BenchmarkClaimSettleBeginLeave(b *testing.B) {
+	var q Queue[int64]
+	done := make(chan struct{})
+	b.ReportAllocs()
+	for b.Loop() {
+		q.Claim(1, false, done, nil)
+		q.Settle(1)
+		q.Begin(1)
+		q.Leave()
+	}
+}
+
+// One holder and so many in line, all the time: whoever leaves the empty section is back in line at once. The time
+// is that of one section, which is one hand-over.
+func BenchmarkContended(b *testing.B) {
+	for _, waiters := range []int{2, 100, 10_000} {
+		b.Run(fmt.Sprintf("waiters=%d/queue", waiters), func(b *testing.B) {
+			contendQueue(b, waiters, context.Background())
+		})
+		b.Run(fmt.Sprintf("waiters=%d/queue,cancellable", waiters), func(b *testing.B) {
+			ctx := b.Context()
+			contendQueue(b, waiters, ctx)
+		})
+		// Not fair: while it is awake a goroutine enters again and again, the rest sleep.
+		b.Run(fmt.Sprintf("waiters=%d/sync.Mutex", waiters), func(b *testing.B) {
+			var mu sync.Mutex
+			contend(b, waiters, func(int64) { mu.Lock() }, func(int64) { mu.Unlock() })
+		})
+	}
+}
+
+func contendQueue(b *testing.B, waiters int, ctx context.Context) {
+	var q Queue[int64]
+	contend(b, waiters,
+		func(owner int64) { _ = q.Acquire(ctx, owner) },
+		func(owner int64) { _ = q.Release(owner) })
+}
+
+// contend runs b.N sections in waiters+1 goroutines. They line up before the clock starts.
+func contend(b *testing.B, waiters int, acquire, release func(owner int64)) {
+	var started, ended sync.WaitGroup
+	goroutines := waiters + 1
+	acquire(0)
+	for g := range goroutines {
+		sections := b.N / goroutines
+		if g < b.N%goroutines {
+			sections++
+		}
+		started.Add(1)
+		ended.Go(func() {
+			started.Done()
+			for range sections {
+				acquire(int64(g) + 1)
+				release(int64(g) + 1)
+			}
+		})
+	}
+	started.Wait()
+	runtime.Gosched() // nearly all of them wait by now; the last may not
+	b.ReportAllocs()
+	b.ResetTimer()
+	release(0)
+	ended.Wait()
+}
+
+// What a goroutine in line costs on the heap: its node, its channel and what the runtime needs to park it. Stack
+// and goroutine descriptor are not in it. Budget 300 B beyond a goroutine that is parked on a channel anyway, which
+// is the first line.
+func BenchmarkWaiterMemory(b *testing.B) {
+	ctx := b.Context()
+	b.Run("channel", func(b *testing.B) {
+		reportMemory(b, func(gate chan struct{}, _ *Queue[int64], _ int64) { <-gate })
+	})
+	b.Run("queue", func(b *testing.B) {
+		reportMemory(b, func(_ chan struct{}, q *Queue[int64], owner int64) {
+			_ = q.Acquire(context.Background(), owner)
+			_ = q.Release(owner)
+		})
+	})
+	b.Run("queue,cancellable", func(b *testing.B) {
+		reportMemory(b, func(_ chan struct{}, q *Queue[int64], owner int64) {
+			_ = q.Acquire(ctx, owner)
+			_ = q.Release(owner)
+		})
+	})
+}
+
+func reportMemory(b *testing.B, wait func(gate chan struct{}, q *Queue[int64], owner int64)) {
+	var bytes uint64
+	for b.Loop() {
+		park(func(gate chan struct{}, _ *Queue[int64], _ int64) { <-gate }) // leaves its goroutines' descriptors for reuse
+		bytes += park(wait)
+	}
+	b.ReportMetric(float64(bytes)/float64(b.N), "B/waiter")
+	b.ReportMetric(0, "ns/op")
+}
+
+// park measures the heap per goroutine while many of them wait.
+func park(wait func(gate chan struct{}, q *Queue[int64], owner int64)) (bytesEach uint64) {
+	const goroutines = 100_000
+	var q Queue[int64]
+	var started, ended sync.WaitGroup
+	gate := make(chan struct{})
+	q.TryAcquire(0)
+	before := heap()
+	for g := range goroutines {
+		started.Add(1)
+		ended.Go(func() {
+			started.Done()
+			wait(gate, &q, int64(g)+1)
+		})
+	}
+	started.Wait()
+	after := heap()
+	close(gate)
+	_ = q.Release(0)
+	ended.Wait()
+	return (after - before) / goroutines
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

@@ -1,0 +1,254 @@
+package localqueue
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// grantAfter does what Leave does, after f, in the same critical section. So whoever f makes leave the line finds out
+// only afterwards that it has the baton.
+func grantAfter(q *Queue[string], f func()) {
+	q.mu.Lock()
+	f()
+	q.handOverLocked()
+	q.unlock()
+}
+
+// A parked select is decided by the close itself, so what closes done here makes the waiter leave; the grant comes
+// before it can. The grant has won, and the baton must not be dropped.
+func TestAGrantWinsOverACancellationThatComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("a"))
+		b, c := claimAs(&q, "b", false), claimAs(&q, "c", false)
+		grantAfter(&q, b.cancel)
+		require.Equal(t, Claimed, b.outcome())
+		require.Zero(t, c.outcome())
+		require.True(t, q.Pass())
+		require.Equal(t, Claimed, c.outcome())
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+func TestAGrantWinsOverATimeoutThatComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("a"))
+		timeout := make(chan time.Time)
+		ended := make(chan Outcome, 1)
+		go func() { ended <- q.Claim("b", false, nil, timeout) }()
+		synctest.Wait()
+		grantAfter(&q, func() { timeout <- time.Time{} })
+		require.Equal(t, Claimed, <-ended)
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+func TestAGrantWinsOverACancellationThatComesSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("a"))
+		b := claimAs(&q, "b", false)
+		q.Leave()
+		b.cancel()
+		require.Equal(t, Claimed, b.outcome())
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+func TestACancellationWinsBeforeAnyGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("a"))
+		b, c := claimAs(&q, "b", false), claimAs(&q, "c", false)
+		b.cancel()
+		require.Equal(t, Cancelled, b.outcome())
+		q.Leave()
+		require.Equal(t, Claimed, c.outcome())
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+func TestAReentryThatWasGrantedWinsOverItsCancellation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("s"))
+		joiner := claimAs(&q, "s", true)
+		q.mu.Lock()
+		joiner.cancel()
+		q.state, q.holds = settled, 1 // what Settle does
+		q.resumeLocked()
+		q.unlock()
+		require.Equal(t, Reentered, joiner.outcome())
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+// Two waiters that leave at the same moment must not leave a phantom before those who come later (JDK-8191483).
+func TestTwoCancellationsAtOnceLeaveNoPhantom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range rounds(500) {
+			var q Queue[string]
+			require.Equal(t, Claimed, q.TryClaim("a"))
+			b, c := claimAs(&q, "b", false), claimAs(&q, "c", false)
+			go b.cancel()
+			go c.cancel()
+			require.Equal(t, Cancelled, b.outcome())
+			require.Equal(t, Cancelled, c.outcome())
+			q.Leave()
+			requireConserved(t, &q)
+		}
+	})
+}
+
+// A node that serves again before its first waiter has woken has two receivers.
+func TestANodeDoesNotServeTwoWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("a"))
+		b := claimAs(&q, "b", false)
+		q.mu.Lock()
+		granted := q.line.first
+		b.cancel() // b is on its way out, and has not seen the grant
+		q.handOverLocked()
+		next := q.enqueueLocked("c", false)
+		q.unlock()
+		require.NotSame(t, granted, next)
+		require.Equal(t, Claimed, b.outcome())
+		q.Leave()
+		<-next.turn // c, whose goroutine this is
+		q.Leave()
+		requireConserved(t, &q)
+		require.Equal(t, 2, q.spares, "both nodes serve again in the end")
+	})
+}
+
+// Waits that end early must leave nothing behind (the TimedAcquireLeak of the JSR-166 suite).
+func TestFailedWaitsLeaveNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		settleAs(t, &q, "a", 1)
+		for range rounds(1000) {
+			require.Equal(t, TimedOut, q.Claim("b", true, nil, time.After(1)))
+		}
+		require.Equal(t, 1, q.spares, "one node served them all")
+		require.Empty(t, q.kin)
+		require.True(t, q.Evict("a"))
+		requireConserved(t, &q)
+	})
+}
+
+func TestABurstLeavesABoundedNumberOfSpares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("a"))
+		for range 3 * maxSpares {
+			go func() {
+				q.Claim("b", false, nil, nil)
+				q.Leave()
+			}()
+		}
+		synctest.Wait()
+		q.Leave()
+		synctest.Wait()
+		require.Equal(t, maxSpares, q.spares)
+		requireConserved(t, &q)
+	})
+}
+
+// endSomehow ends a claim in one of the ways there are, each of which gives the baton on.
+func endSomehow(q *Queue[int], rnd *rand.Rand, owner int) {
+	if rnd.IntN(2) == 0 {
+		q.Settle(1)
+		if rnd.IntN(2) == 0 {
+			q.Evict(owner)
+			return
+		}
+		q.Begin(owner)
+	}
+	if rnd.IntN(2) == 0 && q.Pass() {
+		return
+	}
+	q.Leave()
+}
+
+// Cancellations strike at random moments: before, during and after the grant. No baton may be lost (the bubble
+// would report that everybody is blocked) and none may be made (two would meet inside).
+func TestAStormOfCancellationsConservesTheBaton(t *testing.T) {
+	const workers = 8
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[int]
+		var in exclusion
+		var claimed, cancelled atomic.Int64
+		var wg sync.WaitGroup
+		seed := newSeed(t)
+		for owner := range workers {
+			wg.Go(func() {
+				rnd := rand.New(rand.NewPCG(seed, uint64(owner)))
+				for range rounds(1500) {
+					done, patience := make(chan struct{}), rnd.IntN(8)
+					wg.Go(func() {
+						for range patience {
+							runtime.Gosched()
+						}
+						close(done)
+					})
+					if q.Claim(owner, false, done, nil) == Cancelled {
+						cancelled.Add(1)
+						continue
+					}
+					claimed.Add(1)
+					in.section(t)
+					endSomehow(&q, rnd, owner)
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("%d claimed, %d cancelled", claimed.Load(), cancelled.Load())
+		requireConserved(t, &q)
+	})
+}
+
+// The same with timeouts, which in virtual time strike many waiters in one instant, and the holder's turn with them.
+func TestAStormOfTimeoutsConservesTheBaton(t *testing.T) {
+	const workers = 50
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[int]
+		var in exclusion
+		var claimed, timedOut atomic.Int64
+		var wg sync.WaitGroup
+		seed := newSeed(t)
+		for owner := range workers {
+			wg.Go(func() {
+				rnd := rand.New(rand.NewPCG(seed, uint64(owner)))
+				for range rounds(100) {
+					timeout := time.After(time.Duration(rnd.IntN(30)) * time.Millisecond)
+					if q.Claim(owner, false, nil, timeout) == TimedOut {
+						timedOut.Add(1)
+						continue
+					}
+					claimed.Add(1)
+					in.enter(t)
+					time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond) // virtual
+					in.exit(t)
+					endSomehow(&q, rnd, owner)
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("%d claimed, %d timed out", claimed.Load(), timedOut.Load())
+		requireConserved(t, &q)
+	})
+}

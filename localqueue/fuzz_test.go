@@ -1,0 +1,236 @@
+package localqueue
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A rig drives a queue and its model through the same steps and compares them after each. Calls that may wait run in
+// goroutines of their own; the bubble says when all have gone as far as they can.
+type rig struct {
+	t     *testing.T
+	q     Queue[string]
+	m     model
+	calls int
+
+	mu      sync.Mutex
+	results map[int]any
+
+	leave []leaver // calls that may be waiting in line
+}
+
+// A leaver is a call that can be made to leave the line.
+type leaver struct {
+	id              int
+	cancel, timeout func()
+	cancelled       any // what it answers then
+}
+
+func newRig(t *testing.T) *rig {
+	return &rig{t: t, m: model{results: map[int]any{}}, results: map[int]any{}}
+}
+
+// call runs f in a goroutine and notes its result.
+func (r *rig) call(f func() any) (id int) {
+	r.calls++
+	id = r.calls
+	go func() {
+		result := f()
+		r.mu.Lock()
+		r.results[id] = result
+		r.mu.Unlock()
+	}()
+	synctest.Wait()
+	return id
+}
+
+func (r *rig) claim(owner string, shared bool) {
+	done, timeout := make(chan struct{}), make(chan time.Time, 1)
+	id := r.call(func() any { return r.q.Claim(owner, shared, done, timeout) })
+	r.m.claim(id, owner, shared)
+	r.leave = append(r.leave, leaver{id, func() { close(done) }, func() { timeout <- time.Time{} }, Cancelled})
+}
+
+// claimForGood cannot be cancelled: it waits by the plain receive.
+func (r *rig) claimForGood(owner string, shared bool) {
+	r.m.claim(r.call(func() any { return r.q.Claim(owner, shared, nil, nil) }), owner, shared)
+}
+
+func (r *rig) acquire(owner string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.m.acquire(r.call(func() any { return r.q.Acquire(ctx, owner) }), owner)
+	r.leave = append(r.leave, leaver{r.calls, cancel, nil, context.Canceled})
+}
+
+// quit makes the n'th of those who may leave do so.
+func (r *rig) quit(n int, byTimeout bool) {
+	if len(r.leave) == 0 {
+		return
+	}
+	n %= len(r.leave)
+	l := r.leave[n]
+	r.leave = append(r.leave[:n], r.leave[n+1:]...)
+	if byTimeout && l.timeout != nil {
+		l.timeout()
+		r.m.cancel(l.id, TimedOut)
+		return
+	}
+	l.cancel()
+	r.m.cancel(l.id, l.cancelled)
+}
+
+// end is a step of whoever has the busy baton. Without one, the queue must say that this cannot be.
+func (r *rig) end(real func(), model func()) {
+	if !r.m.busy {
+		requireBug(r.t, real)
+		return
+	}
+	real()
+	model()
+}
+
+var fuzzOwners = [...]string{"a", "b", "c", ""}
+var fuzzHolds = [...]int{1, 2, 3, MaxHolds}
+
+// step decodes two bytes into one step.
+func (r *rig) step(code, arg byte) {
+	q, m := &r.q, &r.m
+	owner, shared, holds := fuzzOwners[arg&3], arg&4 != 0, fuzzHolds[arg>>3&3]
+	switch code % 17 {
+	case 0, 1, 2:
+		r.claim(owner, shared)
+	case 3:
+		r.claimForGood(owner, shared)
+	case 4:
+		require.Equal(r.t, m.tryClaim(owner), q.TryClaim(owner))
+	case 5:
+		id := r.call(func() any { holds, ok := q.Begin(owner); return beginResult{holds, ok} })
+		m.begin(id, owner, m.noteBegin(id))
+	case 6, 7:
+		r.end(func() { q.Settle(holds) }, func() { m.settle(holds) })
+	case 8:
+		r.end(func() { require.Equal(r.t, len(m.line) > 0, q.Pass()) }, func() { m.pass() })
+	case 9:
+		r.end(q.Leave, m.handOver)
+	case 10:
+		require.Equal(r.t, m.evict(owner), q.Evict(owner))
+	case 11:
+		holds, ok := q.Reenter(owner)
+		require.Equal(r.t, m.reenter(owner), beginResult{holds, ok})
+	case 12:
+		holds, ok := q.Exit(owner)
+		require.Equal(r.t, m.exit(owner), beginResult{holds, ok})
+	case 13:
+		r.quit(int(arg>>1), arg&1 != 0)
+	case 14:
+		if shared {
+			require.Equal(r.t, m.tryAcquire(owner), q.TryAcquire(owner))
+			return
+		}
+		r.acquire(owner)
+	case 16:
+		q.Expel()
+		m.expel()
+	case 15:
+		m.release(r.call(func() any { return asAny(q.Release(owner)) }), owner)
+	}
+}
+
+// asAny keeps a nil error a nil interface.
+func asAny(err error) any {
+	if err == nil {
+		return nil
+	}
+	return err
+}
+
+// compare asserts that the queue shows what the model has, and that the same calls have ended in the same way.
+func (r *rig) compare() {
+	synctest.Wait()
+	q, m, t := &r.q, &r.m, r.t
+	require.Equal(t, m.waiters(), q.Waiters())
+	require.Equal(t, len(m.line), q.Len())
+	require.Equal(t, len(m.ops), q.ops.n)
+	require.Equal(t, !m.out, q.Idle())
+	holder, held := q.Holder()
+	claimant, claimed := q.Claimant()
+	require.Equal(t, m.out && m.holds > 0, held)
+	require.Equal(t, m.out && m.holds == 0, claimed)
+	require.Equal(t, m.owner, holder+claimant)
+	for _, owner := range fuzzOwners {
+		want := 0
+		if m.out && owner == m.owner {
+			want = m.holds
+		}
+		require.Equal(t, want, q.HoldCount(owner), "holds of %q", owner)
+	}
+	r.mu.Lock()
+	results := maps.Clone(r.results)
+	r.mu.Unlock()
+	require.Equal(t, m.results, results)
+}
+
+// drain gives the baton on until nobody wants it; all that still waits must get it, in the model's order.
+func (r *rig) drain() {
+	for r.m.out {
+		if r.m.busy {
+			r.q.Leave()
+			r.m.handOver()
+		} else {
+			owner := r.m.owner
+			require.True(r.t, r.q.Evict(owner))
+			r.m.evict(owner)
+		}
+		r.compare()
+	}
+	require.Len(r.t, r.results, len(r.m.results), "every call has ended")
+	requireConserved(r.t, &r.q)
+}
+
+func runSteps(t *testing.T, steps []byte) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for ; len(steps) >= 2; steps = steps[2:] {
+			r.step(steps[0], steps[1])
+			r.compare()
+		}
+		r.drain()
+	})
+}
+
+// maxSteps bounds what one input may do; a longer one finds nothing that two shorter ones would not.
+const maxSteps = 300
+
+func FuzzQueue(f *testing.F) {
+	f.Add([]byte{0, 0, 6, 0, 0, 1, 0, 2, 13, 2, 10, 0, 9, 0})                // settle, two wait, one leaves, evict
+	f.Add([]byte{0, 4, 0, 4, 0, 4, 0, 1, 6, 0, 6, 8, 13, 0, 8, 0, 9, 0})     // joiners of a shared owner
+	f.Add([]byte{0, 0, 6, 16, 5, 0, 5, 0, 5, 0, 6, 8, 9, 0, 15, 0})          // Begin behind Begin
+	f.Add([]byte{14, 0, 14, 1, 14, 2, 14, 0, 13, 0, 15, 0, 15, 0, 15, 1})    // the plain lock
+	f.Add([]byte{14, 4, 6, 0, 4, 0, 14, 0, 15, 0, 6, 24, 11, 0, 14, 0})      // plain and baton mixed, at the limit
+	f.Add([]byte{3, 5, 3, 1, 3, 5, 6, 0, 9, 0, 12, 1, 6, 8, 11, 1, 12, 1})   // waits that cannot be cancelled
+	f.Add([]byte{6, 0, 8, 0, 9, 0, 10, 3, 11, 3, 12, 3, 13, 0, 15, 3, 4, 3}) // nothing to end
+	f.Add([]byte{0, 4, 0, 4, 14, 0, 14, 1, 16, 0, 6, 0, 15, 4, 0, 4, 13, 0}) // expelled, shared and not
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		runSteps(t, steps[:min(len(steps), 2*maxSteps)])
+	})
+}
+
+// The fuzzer's checks on inputs of its usual kind, in every test run.
+func TestRandomStepsAgreeWithTheModel(t *testing.T) {
+	seed := newSeed(t)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for range rounds(300) {
+		steps := make([]byte, 2+rnd.IntN(200))
+		for i := range steps {
+			steps[i] = byte(rnd.Uint32())
+		}
+		runSteps(t, steps)
+	}
+}

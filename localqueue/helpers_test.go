@@ -1,0 +1,138 @@
+package localqueue
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Nearly every test runs in a synctest bubble. Time there is virtual, synctest.Wait returns when everybody is
+// blocked, which fixes the order of arrival; and a bubble fails by itself when all its goroutines are blocked, or
+// when one of them is left over: lost batons and leaked goroutines need no assertion of their own.
+
+// An exclusion asserts that what is entered is entered by one goroutine at a time.
+type exclusion struct{ inside atomic.Int32 }
+
+func (e *exclusion) enter(t *testing.T) {
+	if was := e.inside.Swap(1); was != 0 {
+		t.Errorf("%d inside on entry", was)
+	}
+}
+
+func (e *exclusion) exit(t *testing.T) {
+	if was := e.inside.Swap(0); was != 1 {
+		t.Errorf("%d inside on exit", was)
+	}
+}
+
+// section is entered and left again, with a chance for others to run in between.
+func (e *exclusion) section(t *testing.T) {
+	e.enter(t)
+	runtime.Gosched()
+	e.exit(t)
+}
+
+// requireConserved asserts that there is exactly one baton, that it is free, and that nobody is left behind.
+func requireConserved[K comparable](t *testing.T, q *Queue[K]) {
+	t.Helper()
+	var owner K
+	require.Equal(t, Claimed, q.TryClaim(owner), "the next claim after it all")
+	require.Equal(t, Busy, q.TryClaim(owner), "a second baton")
+	require.False(t, q.Pass(), "somebody still waits")
+	q.Leave()
+	require.True(t, q.Idle())
+	require.Zero(t, q.Len())
+	require.LessOrEqual(t, q.spares, maxSpares)
+}
+
+// A claim is a Claim under way in a goroutine of its own.
+type claim struct {
+	owner  string
+	cancel func() // closes done
+	ended  chan Outcome
+}
+
+// claimAs starts a claim and returns when it has ended or waits.
+func claimAs(q *Queue[string], owner string, shared bool) *claim {
+	done := make(chan struct{})
+	c := &claim{owner: owner, cancel: func() { close(done) }, ended: make(chan Outcome, 1)}
+	go func() { c.ended <- q.Claim(owner, shared, done, nil) }()
+	synctest.Wait()
+	return c
+}
+
+// outcome is the claim's outcome when everybody has done what can be done, and 0 if it still waits.
+func (c *claim) outcome() Outcome {
+	synctest.Wait()
+	select {
+	case o := <-c.ended:
+		return o
+	default:
+		return 0
+	}
+}
+
+// A begin is a Begin under way in a goroutine of its own.
+type begin struct {
+	holds int
+	ok    bool
+	ended bool
+}
+
+// beginAs starts a Begin and returns when it has ended or waits. Its fields may be read after synctest.Wait.
+func beginAs(q *Queue[string], owner string) *begin {
+	b := &begin{}
+	go func() {
+		b.holds, b.ok = q.Begin(owner)
+		b.ended = true
+	}()
+	synctest.Wait()
+	return b
+}
+
+// settleAs makes owner the holder of a free baton.
+func settleAs(t *testing.T, q *Queue[string], owner string, holds int) {
+	t.Helper()
+	require.Equal(t, Claimed, q.TryClaim(owner))
+	q.Settle(holds)
+}
+
+// requireLine asserts who holds, how often, and who waits.
+func requireLine(t *testing.T, q *Queue[string], holder string, holds int, waiters ...string) {
+	t.Helper()
+	got, _ := q.Holder()
+	require.Equal(t, holder, got, "holder")
+	require.Equal(t, holds, q.HoldCount(holder), "holds")
+	require.Equal(t, append([]string{}, waiters...), q.Waiters(), "waiters")
+	require.Len(t, waiters, q.Len())
+}
+
+// rounds is n, or less when the test binary is asked to be short.
+func rounds(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}
+
+// newSeed logs the seed of a test's random choices; their interleaving is the scheduler's.
+func newSeed(t *testing.T) uint64 {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return seed
+}
+
+func requireBug(t *testing.T, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		text, _ := recover().(string)
+		assert.Regexp(t, "^localqueue: bug: ", text)
+	}()
+	f()
+}

@@ -1,0 +1,63 @@
+package localqueue
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// MUTANTS lists, a line each, a build tag, a package and a test that must fail in a build with that tag:
+//
+//	go test -tags <tag> -run '^<test>$' <package>
+//
+// run from the module's root. Here only the list itself is checked: it covers every fault, the two build
+// constraints know them all, and the tests exist.
+func TestEveryFaultIsListedWithTestsThatExist(t *testing.T) {
+	faults := find(read(t, "fault.go"), `= +"(\w+)"`)
+	require.NotEmpty(t, faults)
+	for _, file := range []string{"fault_on.go", "fault_off.go"} {
+		constraint, _, _ := strings.Cut(read(t, file), "\n")
+		require.Equal(t, faults, find(constraint, `mutant_localqueue_(\w+)`), file)
+	}
+	var tests []string
+	files, err := filepath.Glob("*_test.go")
+	require.NoError(t, err)
+	for _, file := range files {
+		tests = append(tests, find(read(t, file), `(?m)^func (Test\w+)\(`)...)
+	}
+
+	listed := map[string]bool{}
+	for line := range strings.Lines(read(t, "MUTANTS")) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		f := strings.Fields(line)
+		require.Len(t, f, 3, line)
+		name, ok := strings.CutPrefix(f[0], "mutant_localqueue_")
+		require.True(t, ok, line)
+		require.Contains(t, faults, name)
+		require.Equal(t, "./localqueue", f[1])
+		require.Contains(t, tests, f[2])
+		listed[name] = true
+	}
+	require.Len(t, listed, len(faults), "faults without a test: only %v have one", listed)
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// find lists what the pattern's group matches.
+func find(text, pattern string) (matches []string) {
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		matches = append(matches, m[1])
+	}
+	return matches
+}

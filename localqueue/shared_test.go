@@ -1,0 +1,308 @@
+package localqueue
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAJoinerWaitsForTheClaimAndThenReenters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("s"))
+		joiner := claimAs(&q, "s", true)
+		require.Zero(t, joiner.outcome())
+		q.Settle(1)
+		require.Equal(t, Reentered, joiner.outcome())
+		require.Equal(t, Busy, q.TryClaim("s"), "busy on the joiner's behalf")
+		q.Settle(2)
+		requireLine(t, &q, "s", 2)
+		require.True(t, q.Evict("s"))
+		requireConserved(t, &q)
+	})
+}
+
+func TestJoinersAreLetInOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("s"))
+		j1, j2, j3 := claimAs(&q, "s", true), claimAs(&q, "s", true), claimAs(&q, "s", true)
+		for i, j := range []*claim{j1, j2, j3} {
+			require.Zero(t, j.outcome())
+			q.Settle(i + 1)
+			require.Equal(t, Reentered, j.outcome())
+		}
+		q.Settle(4)
+		requireLine(t, &q, "s", 4)
+		require.True(t, q.Evict("s"))
+		requireConserved(t, &q)
+	})
+}
+
+func TestJoinersGetInFromDeepInTheLineAndOthersKeepTheirPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		settleAs(t, &q, "a", 1)
+		s1, b, s2, c, s3 := claimAs(&q, "s", true), claimAs(&q, "b", false), claimAs(&q, "s", true),
+			claimAs(&q, "c", false), claimAs(&q, "s", true)
+		require.True(t, q.Evict("a"))
+		require.Equal(t, Claimed, s1.outcome())
+		require.Zero(t, s2.outcome(), "a claim may fail: until it settles nobody may join")
+		q.Settle(1)
+		require.Equal(t, Reentered, s2.outcome())
+		require.Equal(t, []string{"b", "c", "s"}, q.Waiters())
+		q.Settle(2)
+		require.Equal(t, Reentered, s3.outcome())
+		q.Settle(3)
+		requireLine(t, &q, "s", 3, "b", "c")
+		require.True(t, q.Evict("s"))
+		require.Equal(t, Claimed, b.outcome())
+		require.True(t, q.Pass())
+		require.Equal(t, Claimed, c.outcome())
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+func TestJoinersOfAClaimThatFailsKeepTheirPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("s"))
+		s1, b, s2 := claimAs(&q, "s", true), claimAs(&q, "b", false), claimAs(&q, "s", true)
+		q.Leave()
+		require.Equal(t, Claimed, s1.outcome(), "its turn, not a re-entry")
+		require.True(t, q.Pass())
+		require.Equal(t, Claimed, b.outcome())
+		q.Leave()
+		require.Equal(t, Claimed, s2.outcome())
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+func TestAJoinerMayLeaveFromAnyPlaceAmongItsKin(t *testing.T) {
+	for leaver := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			var q Queue[string]
+			require.Equal(t, Claimed, q.TryClaim("s"))
+			joiners := []*claim{claimAs(&q, "s", true), claimAs(&q, "s", true), claimAs(&q, "s", true)}
+			joiners[leaver].cancel()
+			require.Equal(t, Cancelled, joiners[leaver].outcome())
+			for i, j := range joiners {
+				if i != leaver {
+					q.Settle(1)
+					require.Equal(t, Reentered, j.outcome())
+				}
+			}
+			q.Settle(1)
+			require.Empty(t, q.kin)
+			require.True(t, q.Evict("s"))
+			requireConserved(t, &q)
+		})
+	}
+}
+
+func TestBeginWaitsForTheOperationUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		settleAs(t, &q, "s", 5)
+		q.Begin("s")
+		b1, b2 := beginAs(&q, "s"), beginAs(&q, "s")
+		require.False(t, b1.ended)
+		require.Zero(t, q.Len(), "those in Begin are not in line")
+		q.Settle(4)
+		synctest.Wait()
+		require.Equal(t, begin{4, true, true}, *b1)
+		require.False(t, b2.ended)
+		q.Settle(3)
+		synctest.Wait()
+		require.Equal(t, begin{3, true, true}, *b2)
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+// The operation may be the unlock that everybody else waits for.
+func TestBeginGoesAheadOfJoiners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		settleAs(t, &q, "s", 1)
+		q.Begin("s")
+		joiner, b := claimAs(&q, "s", true), beginAs(&q, "s")
+		q.Settle(1)
+		synctest.Wait()
+		require.Equal(t, begin{1, true, true}, *b)
+		require.Zero(t, joiner.outcome())
+		q.Leave()
+		require.Equal(t, Claimed, joiner.outcome(), "the hold is gone, its turn has come")
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+func TestBeginIsToldThatTheHoldIsGone(t *testing.T) {
+	for name, end := range map[string]func(q *Queue[string]){
+		"left, freed":         func(q *Queue[string]) { q.Leave() },
+		"left to another":     func(q *Queue[string]) { claimAs(q, "b", false); q.Leave() },
+		"passed to another":   func(q *Queue[string]) { claimAs(q, "b", false); q.Pass() },
+		"passed to a joiner":  func(q *Queue[string]) { claimAs(q, "s", true); q.Pass() },
+		"settled, then freed": func(q *Queue[string]) { beginAs(q, "s"); q.Settle(1); q.Leave() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var q Queue[string]
+				settleAs(t, &q, "s", 2)
+				q.Begin("s")
+				early := []*begin{}
+				if name != "settled, then freed" {
+					early = append(early, beginAs(&q, "s"), beginAs(&q, "s"))
+				}
+				end(&q)
+				synctest.Wait()
+				for _, b := range early {
+					require.Equal(t, begin{0, false, true}, *b)
+				}
+				if q.state == busy {
+					q.Leave()
+				}
+				requireConserved(t, &q)
+			})
+		})
+	}
+}
+
+// An owner whose goroutine has gone on while an operation of its own is still under way in another (a detached
+// release, say) must not wait for ever.
+func TestAnOwnerThatIsNotSharedJoinsItsOwnOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		settleAs(t, &q, "g", 2)
+		q.Begin("g")
+		again := claimAs(&q, "g", false)
+		q.Settle(1)
+		require.Equal(t, Reentered, again.outcome())
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+func TestOwnersThatAreNotSharedNeverTouchTheMap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		var in exclusion
+		require.Equal(t, Claimed, q.TryClaim("a"))
+		for _, owner := range []string{"b", "c", "d"} {
+			go func() {
+				q.Claim(owner, false, nil, nil)
+				q.Settle(1)
+				in.section(t)
+				q.Begin(owner)
+				q.Leave()
+			}()
+		}
+		synctest.Wait()
+		q.Leave()
+		synctest.Wait()
+		require.Nil(t, q.kin)
+		requireConserved(t, &q)
+	})
+}
+
+// An ownership asserts that only goroutines of one owner are inside at a time, and that their holds are counted.
+type ownership struct {
+	owner atomic.Int64 // plus one; 0 while nobody is inside
+	holds atomic.Int64
+}
+
+// count adds n holds of owner; the baton is busy, so nobody else counts.
+func (o *ownership) count(t *testing.T, owner, n int) int {
+	if was := o.owner.Swap(int64(owner) + 1); was != 0 && was != int64(owner)+1 {
+		t.Errorf("owner %d meets owner %d", owner, was-1)
+	}
+	holds := o.holds.Add(int64(n))
+	if holds == 0 {
+		o.owner.Store(0)
+	}
+	return int(holds)
+}
+
+// Several goroutines act for each of a few owners, lock and unlock through busy batons, and leave at random. At
+// every step one goroutine is at work, all holds are one owner's, and the queue's count is the true one.
+func TestAStormOfSharedOwners(t *testing.T) {
+	const owners, goroutines = 3, 4
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[int]
+		var working exclusion
+		var held ownership
+		var wg sync.WaitGroup
+		seed := newSeed(t)
+
+		lock := func(owner int, done chan struct{}) bool {
+			got := q.Claim(owner, true, done, nil)
+			if got == Cancelled {
+				return false
+			}
+			working.enter(t)
+			before := q.HoldCount(owner)
+			if (got == Reentered) != (before > 0) {
+				t.Errorf("%v with %d holds", got, before)
+			}
+			holds := held.count(t, owner, 1)
+			if holds != before+1 {
+				t.Errorf("the queue counts %d holds, there are %d", before+1, holds)
+			}
+			working.exit(t)
+			q.Settle(holds)
+			return true
+		}
+		unlock := func(owner int) {
+			before, ok := q.Begin(owner)
+			working.enter(t)
+			holds := held.count(t, owner, -1)
+			if !ok || holds != before-1 {
+				t.Errorf("unlocked %d of %d holds (%t)", before-holds, before, ok)
+			}
+			working.exit(t)
+			if holds > 0 {
+				q.Settle(holds)
+			} else if !q.Pass() {
+				q.Leave()
+			}
+		}
+
+		for g := range owners * goroutines {
+			owner := g % owners
+			wg.Go(func() {
+				rnd := rand.New(rand.NewPCG(seed, uint64(g)))
+				for range rounds(500) {
+					done, patience := make(chan struct{}), rnd.IntN(20)
+					wg.Go(func() {
+						for range patience {
+							runtime.Gosched()
+						}
+						close(done)
+					})
+					n := 0
+					for range 1 + rnd.IntN(3) {
+						if lock(owner, done) {
+							n++
+						}
+						runtime.Gosched()
+					}
+					for range n {
+						unlock(owner)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.Zero(t, held.holds.Load())
+		require.Empty(t, q.kin)
+		requireConserved(t, &q)
+	})
+}

@@ -1,0 +1,459 @@
+package redisbackend_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+func TestAcquireTakesAFreeLock(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		before := s.clock()
+		reply := a.acquire(5)
+		assert.Equal(t, reentrant.Granted, reply.Status)
+		assert.Equal(t, reply.First, reply.Last)
+		assert.GreaterOrEqual(t, int64(reply.First), before)
+		assert.Equal(t, "a:1=1", s.hash())
+		assert.InDelta(t, lease, s.ttl(), float64(time.Second))
+		token := strconv.FormatUint(uint64(reply.First), 10)
+		assert.Equal(t, []string{token, token, "a", "5", "0", "h", "300"}, s.record())
+	})
+}
+
+func TestAcquireTwiceGivesTheSameTokenAndAFullLease(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		token := a.take(5)
+		s.run("PEXPIRE", s.name, "1000")
+		assert.Equal(t, token, a.take(5))
+		assert.InDelta(t, lease, s.ttl(), float64(time.Second))
+		assert.Equal(t, "a:1=1", s.hash())
+	})
+}
+
+func TestAcquireOfAHeldLockAnswersTheHoldersTTL(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		a.take(1)
+		reply := b.acquire(1)
+		assert.Equal(t, reentrant.Waiting, reply.Status)
+		assert.InDelta(t, lease, reply.TTL, float64(time.Second))
+		assert.Empty(t, s.queued(), "it did not ask for a place")
+		s.run("PERSIST", s.name)
+		assert.Negative(t, b.acquire(1).TTL, "a hold without a TTL")
+	})
+}
+
+func TestAcquireTwiceKeepsOnePlace(t *testing.T) {
+	each(t, func(s *site) {
+		a, b, c := s.join("a"), s.join("b"), s.join("c")
+		a.take(1)
+		b.wait(1, impatient)
+		c.wait(1)
+		b.wait(1)
+		assert.Equal(t, []string{"b", "c"}, s.queued(), "a heartbeat keeps the place")
+		b.wait(2)
+		assert.Equal(t, []string{"b", "c"}, s.queued(), "and so does the session's next head")
+		assert.Equal(t, []string{"b", "c"}, c.inspect().Waiting, "its deadline has moved")
+		assert.Equal(t, reentrant.Stale, b.acquire(1, queue).Status, "the old head's heartbeat comes late")
+		a.release(1)
+		assert.Equal(t, uint64(2), b.granted().Epoch)
+	})
+}
+
+func TestAnEpochIsGivenTheLockAtMostOnce(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		a.take(5)
+		assert.Equal(t, reentrant.Stale, a.acquire(4).Status, "a copy of an older attempt")
+		assert.Equal(t, "a:1=1", s.hash())
+		a.release(5)
+		assert.Equal(t, reentrant.Stale, a.acquire(5).Status, "released")
+		assert.Equal(t, reentrant.Stale, a.acquire(5, queue).Status)
+		assert.Empty(t, s.queued())
+		a.take(6, brief)
+		s.free()
+		assert.Equal(t, reentrant.Stale, a.acquire(6).Status, "expired")
+		assert.Empty(t, s.hash())
+		a.take(7)
+	})
+}
+
+func TestAHigherEpochTakesOver(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		first := a.take(5)
+		s.run("PEXPIRE", s.name, "1000")
+		second := a.take(6, owned("2"))
+		assert.Greater(t, second, first, "every holder has a token of its own")
+		assert.Equal(t, "a:2=1", s.hash())
+		assert.InDelta(t, lease, s.ttl(), float64(time.Second))
+		assert.Equal(t, second, a.take(6, owned("2")), "twice")
+		assert.Equal(t, reentrant.Stale, a.acquire(5).Status)
+		s.run("PEXPIRE", s.name, "5000")
+		third := a.take(7, keep, func(r *reentrant.AcquireRequest) { r.Holds = 3 })
+		assert.Greater(t, third, second)
+		assert.Equal(t, "a:1=3", s.hash())
+		assert.Less(t, s.ttl(), 6*time.Second)
+	})
+}
+
+func TestYieldGivesTheLockToTheFirstWaiter(t *testing.T) {
+	each(t, func(s *site) {
+		a, b, c := s.join("a"), s.join("b"), s.join("c")
+		first := a.take(1)
+		b.wait(1, owned("77"))
+		c.wait(1)
+		reply := a.acquire(2, yield)
+		assert.Equal(t, reentrant.Waiting, reply.Status)
+		assert.InDelta(t, grantTTL, reply.TTL, float64(time.Second))
+		assert.Equal(t, "b:77=1", s.hash())
+		assert.Equal(t, []string{"c", "a"}, s.queued())
+		assert.Greater(t, b.granted().First, first)
+		assert.Equal(t, reentrant.Waiting, a.acquire(2, yield).Status, "twice")
+		assert.Equal(t, []string{"c", "a"}, s.queued())
+		b.release(1)
+		c.granted()
+		c.release(1)
+		assert.Equal(t, uint64(2), a.granted().Epoch)
+	})
+}
+
+func TestYieldWithoutWaitersKeepsTheLock(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		a.take(1)
+		b.wait(1, impatient)
+		s.stuck("b")
+		a.take(2, yield)
+		assert.Equal(t, "a:1=1", s.hash())
+		assert.Empty(t, s.queued())
+	})
+}
+
+func TestLateCopiesAreRefused(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		req := request(1, queue)
+		req.NotAfter = time.Now().Add(-time.Second)
+		_, err := a.remote.Acquire(s.ctx(), req)
+		require.ErrorContains(t, err, "too late")
+		assert.False(t, reentrant.OutcomeUnknown(err), "nothing happened")
+		assert.False(t, reentrant.Refused(err), "and it can be tried again")
+		assert.Empty(t, s.hash())
+		assert.Empty(t, s.queued())
+		a.take(1)
+	})
+}
+
+func TestAGivenUpAttemptIsEntombed(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		assert.Equal(t, reentrant.Nothing, a.release(5, doubtfulFor(time.Minute)))
+		assert.Equal(t, reentrant.Stale, a.acquire(5).Status, "the late copy")
+		assert.Equal(t, reentrant.Stale, a.acquire(4, queue).Status, "and that of an older attempt")
+		assert.Empty(t, s.hash())
+		b.take(5)
+		b.release(5)
+		assert.Equal(t, reentrant.Stale, a.acquire(5).Status, "others come and go meanwhile")
+		a.take(6)
+		a.release(6)
+		assert.Equal(t, reentrant.Nothing, a.release(3, doubtfulFor(time.Minute)))
+		assert.Equal(t, reentrant.Stale, a.acquire(5).Status, "a lower tombstone does not undo a higher one")
+	})
+}
+
+func TestTombstonesEnd(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		a.release(5, doubtfulFor(20*time.Millisecond))
+		s.eventually(func() bool { return a.acquire(5).Status == reentrant.Granted }, "the doubt ends")
+		b.release(9, doubtfulFor(time.Minute))
+		assert.Len(t, s.record(), 8, "the tombstone that is over has gone: %q", s.record())
+		b.release(10, doubtfulFor(time.Minute))
+		assert.Len(t, s.record(), 8, "one for each session: %q", s.record())
+	})
+}
+
+func TestWaitersGetTheLockInOrder(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		last := a.take(1)
+		var waiters []*member
+		for i, id := range []string{"b", "c", "d"} {
+			m := s.join(id)
+			m.wait(uint64(i+10), owned("~"+id))
+			waiters = append(waiters, m)
+		}
+		holder, epoch := a, uint64(1)
+		for i, m := range waiters {
+			start := time.Now()
+			assert.Equal(t, reentrant.Released, holder.release(epoch))
+			g := m.granted()
+			holder, epoch = m, uint64(i+10)
+			assert.Equal(t, s.name, g.Name)
+			assert.Equal(t, epoch, g.Epoch)
+			assert.Greater(t, g.First, last)
+			assert.Equal(t, g.First, g.Last)
+			assert.Equal(t, grantTTL, g.TTL)
+			assert.WithinRange(t, g.NotBefore, start.Add(-2*time.Second), time.Now())
+			assert.Equal(t, m.id+":~"+m.id+"=1", s.hash())
+			assert.Equal(t, "g", s.record()[5])
+			last = g.First
+		}
+		for _, m := range waiters {
+			assert.Empty(t, m.grants, "only the one that got it was told")
+		}
+	})
+}
+
+func TestConfirmingAGrantGivesAFullLease(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		a.take(1)
+		b.wait(1)
+		a.release(1)
+		g := b.granted()
+		assert.InDelta(t, grantTTL, s.ttl(), float64(time.Second))
+		assert.Equal(t, g.First, b.take(1, queue))
+		assert.InDelta(t, lease, s.ttl(), float64(time.Second))
+		assert.Equal(t, "h", s.record()[5])
+	})
+}
+
+func TestDeadWaitersAreSkipped(t *testing.T) {
+	each(t, func(s *site) {
+		a, b, c, d := s.join("a"), s.join("b"), s.join("c"), s.join("d")
+		a.take(1)
+		b.wait(1, impatient)
+		c.wait(1, impatient)
+		d.wait(1)
+		s.stuck("b")
+		s.stuck("c")
+		assert.Equal(t, []string{"d"}, a.inspect().Waiting)
+		a.release(1)
+		d.granted()
+		assert.Equal(t, "d:1=1", s.hash())
+		assert.Empty(t, s.queued())
+		assert.Empty(t, b.grants)
+		b.wait(1)
+		assert.Equal(t, []string{"b"}, s.queued(), "one that comes back stands at the end")
+	})
+}
+
+func TestAFreeLockGoesToTheFirstWaiter(t *testing.T) {
+	each(t, func(s *site) {
+		a, b, c := s.join("a"), s.join("b"), s.join("c")
+		a.take(1, brief)
+		b.acquire(1, queue)
+		s.free() // nobody released it, so nobody was told
+		reply := c.acquire(1, queue)
+		assert.Equal(t, reentrant.Waiting, reply.Status, "a newcomer finds it free, and somebody ahead")
+		assert.InDelta(t, grantTTL, reply.TTL, float64(time.Second))
+		b.granted()
+		assert.Equal(t, "b:1=1", s.hash())
+		assert.Equal(t, []string{"c"}, s.queued())
+	})
+}
+
+func TestAFreeLockIsHadByTheFirstWaitersHeartbeat(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		a.take(1, brief)
+		b.acquire(1, queue)
+		s.free()
+		b.take(1, queue)
+		assert.Empty(t, s.queued())
+		assert.Equal(t, "h", s.record()[5])
+	})
+}
+
+func TestBargingPassesWaitersOfAFreeLock(t *testing.T) {
+	each(t, func(s *site) {
+		a, b, c := s.join("a"), s.join("b"), s.join("c")
+		a.take(1, brief)
+		b.acquire(1, queue)
+		c.acquire(1, queue)
+		s.free()
+		assert.Equal(t, reentrant.Stale, c.acquire(0, barge).Status, "an older attempt than the one that waits")
+		c.take(2, barge)
+		assert.Equal(t, []string{"b"}, s.queued(), "its own place has served its purpose")
+		assert.Equal(t, reentrant.Waiting, a.acquire(2, barge).Status, "a held lock cannot be had by barging")
+	})
+}
+
+func TestAFixedLeaseStartsOnce(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		a.take(1, fixed)
+		s.run("PEXPIRE", s.name, "5000")
+		a.take(1, fixed)
+		assert.Less(t, s.ttl(), 6*time.Second, "a resend does not prolong it")
+		b.wait(1, fixed)
+		a.release(1)
+		b.granted()
+		s.run("PEXPIRE", s.name, "5000")
+		b.take(1, fixed, queue)
+		assert.InDelta(t, lease, s.ttl(), float64(time.Second), "one that was granted starts when it is accepted")
+		s.run("PEXPIRE", s.name, "5000")
+		b.take(1, fixed, queue)
+		assert.Less(t, s.ttl(), 6*time.Second)
+	})
+}
+
+func TestTokensRiseOverAnything(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		last := a.take(1)
+		rises := func(token reentrant.Token, over string) {
+			assert.Greater(t, token, last, "over %s", over)
+			last = token
+		}
+		a.release(1)
+		rises(b.take(1), "release")
+		b.release(1)
+		rises(a.take(2, brief), "the same session")
+		s.free()
+		rises(b.take(2), "expiry")
+		s.run("FLUSHALL")
+		rises(a.take(3), "FLUSHALL")
+		a.release(3)
+		ahead := last + 1e9
+		rises(b.take(3, func(r *reentrant.AcquireRequest) { r.Seen = ahead }), "what another server gave")
+		assert.Equal(t, ahead+1, last)
+		b.release(3)
+		rises(a.take(4), "a clock that is behind")
+		assert.Equal(t, ahead+2, last)
+	})
+}
+
+func TestTheRecordIsKeptUntilTheClockHasCaughtUp(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		ahead := reentrant.Token(s.clock()) + 3600e6 // an hour
+		a.take(1, func(r *reentrant.AcquireRequest) { r.Seen = ahead })
+		kept, err := s.do("TTL", s.side("t")).ToInt64()
+		require.NoError(t, err)
+		assert.InDelta(t, 3600+300, kept, 5)
+		a.release(1)
+		a.take(2, func(r *reentrant.AcquireRequest) { r.Lease = time.Hour })
+		kept, err = s.do("TTL", s.side("t")).ToInt64()
+		require.NoError(t, err)
+		assert.InDelta(t, 3600+7200, kept, 5, "twice a long lease")
+	})
+}
+
+func TestTokensComeInBlocks(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		block := func(r *reentrant.AcquireRequest) { r.Tokens = 64 }
+		reply := a.acquire(1, block)
+		assert.Equal(t, reply.First+63, reply.Last)
+		b.wait(1, block)
+		a.release(1, func(r *reentrant.ReleaseRequest) { r.Used = reply.First + 2 })
+		g := b.granted()
+		assert.Equal(t, g.First+63, g.Last)
+		assert.GreaterOrEqual(t, g.First, reply.First+3)
+	})
+}
+
+func TestTheUnusedTailOfABlockIsGivenBack(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		ahead := reentrant.Token(s.clock()) + 3600e6
+		block := func(r *reentrant.AcquireRequest) { r.Tokens, r.Seen = 64, ahead }
+		used := func(n reentrant.Token) func(*reentrant.ReleaseRequest) {
+			return func(r *reentrant.ReleaseRequest) { r.Used = n }
+		}
+		reply := a.acquire(1, block)
+		require.Equal(t, ahead+1, reply.First)
+		assert.Equal(t, reentrant.Released, a.release(1, used(ahead+10)))
+		assert.Equal(t, reentrant.Nothing, a.release(1, used(ahead+3)), "twice")
+		assert.Equal(t, ahead+11, a.take(2), "the next one follows the last that was used")
+		a.release(2, used(ahead))
+		assert.Equal(t, ahead+12, a.take(3), "a token that is not in the block gives nothing back")
+	})
+}
+
+// Numbers beyond 14 digits lose their last ones when Lua concatenates them: on Redis, not on the embedded one.
+func TestNumbersKeepAllTheirDigits(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		const seen, epoch = 9007199254740001, 9007199254740101 // below 2⁵³
+		big := func(r *reentrant.AcquireRequest) { r.Seen, r.Tokens = seen, 100 }
+		reply := a.acquire(epoch, big)
+		assert.Equal(t, reentrant.Token(seen+1), reply.First)
+		assert.Equal(t, reentrant.Token(seen+100), reply.Last)
+		assert.Equal(t, []string{"9007199254740002", "9007199254740101", "a", "9007199254740101", "0", "h"}, s.record()[:6])
+		a.reenter(epoch, epoch, 2, 0)
+		assert.Equal(t, "9007199254740101", s.record()[4])
+		b.wait(epoch, func(r *reentrant.AcquireRequest) { r.Seen = seen + 200 })
+		assert.Equal(t, reentrant.Released, a.release(epoch, doubtfulFor(time.Minute)))
+		g := b.granted()
+		assert.Equal(t, uint64(epoch), g.Epoch)
+		assert.Equal(t, reentrant.Token(seen+201), g.First)
+		assert.Contains(t, s.record()[7], "a:9007199254740101:")
+		assert.Equal(t, reentrant.Stale, a.acquire(epoch).Status)
+		assert.Equal(t, reentrant.Waiting, a.acquire(epoch+1).Status)
+	})
+}
+
+// Lua's string.format ends %s at the first NUL: on Redis, not on the embedded one.
+func TestNamesAndOwnersAreAnyBytes(t *testing.T) {
+	each(t, func(s *site) {
+		for _, name := range []string{"a\x00b", "a b\r\nc", "\xff\xfe", "{t}\x00", "%s %d", " "} {
+			s.name = name
+			a, b := s.join(unique("a")), s.join(unique("b"))
+			owner := "~o\x00w n\r\n\xff:1"
+			a.take(1)
+			b.wait(1, owned(owner))
+			a.release(1)
+			assert.Equal(t, name, b.granted().Name)
+			assert.Equal(t, b.id+":"+owner+"=1", s.hash())
+			reply, err := b.remote.Reenter(s.ctx(), reentrant.ReenterRequest{Epoch: 1, Owner: owner, Op: 1, Holds: 2})
+			require.NoError(t, err)
+			assert.Equal(t, 2, reply.Holds)
+			state := b.inspect()
+			assert.Equal(t, owner, state.Owner)
+			assert.Equal(t, b.id, state.Session)
+			assert.Equal(t, name, b.remote.Name())
+		}
+	})
+}
+
+func TestAKeyOfAnotherTypeIsRefused(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		s.run("SET", s.name, "mine")
+		_, err := a.remote.Acquire(s.ctx(), request(1))
+		require.ErrorContains(t, err, "WRONGTYPE")
+		assert.True(t, reentrant.Refused(err))
+		assert.False(t, reentrant.OutcomeUnknown(err))
+		value, err := s.do("GET", s.name).ToString()
+		require.NoError(t, err)
+		assert.Equal(t, "mine", value)
+	})
+}
+
+func TestAttemptsThatWouldExpireAtOnceAreNotSent(t *testing.T) {
+	s := embedded(t)
+	a := s.join("a")
+	for what, change := range map[string]func(*reentrant.AcquireRequest){
+		"hold count": func(r *reentrant.AcquireRequest) { r.Holds = 0 },
+		"tokens":     func(r *reentrant.AcquireRequest) { r.Tokens = 0 },
+		"lease":      func(r *reentrant.AcquireRequest) { r.Lease = 0 },
+		"patience":   func(r *reentrant.AcquireRequest) { r.Queue, r.Patience = true, 0 },
+		"grant TTL":  func(r *reentrant.AcquireRequest) { r.Queue, r.GrantTTL = true, 0 },
+	} {
+		_, err := a.remote.Acquire(s.ctx(), request(1, change))
+		require.ErrorContains(t, err, what)
+		assert.True(t, reentrant.Refused(err))
+	}
+	assert.Empty(t, s.hash())
+}

@@ -1,0 +1,179 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A Backend is a Redis deployment in which the sessions of many processes meet. It is safe for concurrent use; one
+// Backend serves any number of sessions.
+type Backend struct {
+	client   rueidis.Client
+	prefix   string
+	channels string // what stands before the session in its channel
+	cluster  bool
+	owned    bool // client was made by Open
+	scripts  *scripts
+}
+
+var _ reentrant.Backend = (*Backend)(nil)
+
+// An Option changes what New and Open make.
+type Option func(*Backend) error
+
+// maxPrefix bounds the prefix, which is part of every key.
+const maxPrefix = 256
+
+// WithPrefix puts prefix in front of the keys and channels of every lock, so that several applications can share a
+// Redis. The default is "", so that lock N is the hash N. Any bytes but braces are allowed (they would decide the
+// Cluster slot of every lock), up to 256. Two Backends with the same prefix share their locks; no prefix should be
+// the beginning of another, or lock names could meet: "app:" and "web:" are good, "a" and "ap" are not.
+func WithPrefix(prefix string) Option {
+	return func(b *Backend) error {
+		switch {
+		case len(prefix) > maxPrefix:
+			return fmt.Errorf("WithPrefix: %d bytes, at most %d are allowed", len(prefix), maxPrefix)
+		case strings.ContainsAny(prefix, "{}"):
+			return fmt.Errorf("WithPrefix(%q): braces are not allowed, they decide the Cluster slot", prefix)
+		case strings.Contains(prefix, reserved):
+			return fmt.Errorf("WithPrefix(%q): %q is reserved", prefix, reserved)
+		}
+		b.prefix = prefix
+		return nil
+	}
+}
+
+// New makes a Backend over the caller's client: standalone, Sentinel or Cluster, Redis 6.2 or later, Valkey. No
+// command is sent yet; opening a session does that. What it needs of the client is in the package's documentation.
+func New(client rueidis.Client, opts ...Option) (*Backend, error) {
+	if client == nil {
+		return nil, errors.New("redisbackend: New: nil client")
+	}
+	b := &Backend{client: client, cluster: client.Mode() == rueidis.ClientModeCluster, scripts: loadScripts()}
+	if err := b.apply(opts); err != nil {
+		return nil, fmt.Errorf("redisbackend: New: %w", err)
+	}
+	b.channels = b.prefix + reserved + "session:"
+	return b, nil
+}
+
+func (b *Backend) apply(opts []Option) error {
+	for i, opt := range opts {
+		if opt == nil {
+			return fmt.Errorf("option %d is nil", i+1)
+		}
+		if err := opt(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	// openWriteTimeout is how long a client made by Open waits for an answer when the caller's context does not
+	// end before. rueidis's own default, 10 s, is as long as a lease: a command that got lost would be noticed
+	// when it is too late to send it again. With 3 s a renewal at a third of the default lease gets a second try.
+	openWriteTimeout = 3 * time.Second
+	// openBuffer is the size of the read and of the write buffer of each of its connections. A pipeline of
+	// renewals is larger and is then written in several pieces; rueidis's default is half a megabyte each.
+	openBuffer = 64 << 10
+)
+
+// Open makes a Backend with a client of its own: redis://[user:password@]host[:port][/db], or rediss:// for TLS,
+// with the query parameters that rueidis.ParseURL knows. The server is asked at once whether it is there and
+// accepts the password: if not, the error has its own words, and never the password. Close closes the client.
+func Open(ctx context.Context, url string, opts ...Option) (*Backend, error) {
+	option, err := clientOption(url)
+	if err == nil {
+		err = new(Backend).apply(opts) // before anything is opened
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redisbackend: Open: %w", err)
+	}
+	client, err := dial(ctx, option)
+	if err != nil {
+		return nil, fail(ctx, "Open", err)
+	}
+	err = client.Do(ctx, client.B().Ping().Build()).Error()
+	if err != nil && errorCode(err) != "NOPERM" { // a user who may not PING is logged in all the same
+		client.Close()
+		return nil, fail(ctx, "Open", err)
+	}
+	b, err := New(client, opts...)
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	b.owned = true
+	return b, nil
+}
+
+// clientOption reads a URL. What is wrong with it is said without quoting it: a password with a slash or a hash in
+// it ends up in any part of the URL.
+func clientOption(address string) (rueidis.ClientOption, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return rueidis.ClientOption{}, errors.New("the URL is not well formed (special characters in a password must be percent-encoded)")
+	}
+	switch u.Scheme {
+	case "redis", "rediss", "valkey", "valkeys", "unix":
+	default:
+		return rueidis.ClientOption{}, errors.New("the URL does not start with redis:// or rediss://")
+	}
+	option, err := rueidis.ParseURL(address)
+	if err != nil {
+		return rueidis.ClientOption{}, errors.New("the URL's host, port, database or parameters are not valid (special characters in a password must be percent-encoded)")
+	}
+	option.PipelineMultiplex = -1 // one connection: commands arrive in the order in which they were sent
+	option.DisableCache = true
+	option.ReadBufferEachConn, option.WriteBufferEachConn = openBuffer, openBuffer
+	if option.ConnWriteTimeout == 0 {
+		option.ConnWriteTimeout = openWriteTimeout
+	}
+	return option, nil
+}
+
+// dial makes a client. NewClient knows no context: if ctx ends first, the client is closed when it comes.
+func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	type result struct {
+		client rueidis.Client
+		err    error
+	}
+	dialed := make(chan result, 1)
+	go func() {
+		client, err := rueidis.NewClient(option)
+		dialed <- result{client, err}
+	}()
+	select {
+	case r := <-dialed:
+		if r.err != nil && r.client != nil {
+			r.client.Close()
+		}
+		return r.client, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-dialed; r.client != nil {
+				r.client.Close()
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// Close closes the client if it was made by Open, and does nothing otherwise. Close the sessions first.
+func (b *Backend) Close() {
+	if b.owned {
+		b.client.Close()
+	}
+}

@@ -1,0 +1,121 @@
+package redisbackend_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+func TestNewChecksItsArguments(t *testing.T) {
+	_, err := redisbackend.New(nil)
+	require.ErrorContains(t, err, "nil client")
+	client := redistest.Start(t).Client()
+	_, err = redisbackend.New(client, nil)
+	require.ErrorContains(t, err, "option 1 is nil")
+	for prefix, want := range map[string]string{
+		"a{b": "braces", "a}": "braces", "{a}": "braces", "relock:": "reserved", "x:relock:y": "reserved",
+		strings.Repeat("p", 257): "257 bytes",
+	} {
+		_, err = newBackend(client, prefix)
+		require.ErrorContains(t, err, "WithPrefix", prefix)
+		require.ErrorContains(t, err, want, prefix)
+		_, err = redisbackend.Open(t.Context(), "redis://127.0.0.1:1", redisbackend.WithPrefix(prefix))
+		require.ErrorContains(t, err, want, "%s: before anything is opened", prefix)
+	}
+}
+
+func TestOpen(t *testing.T) {
+	server := redisserver.Start(t, "--requirepass", "pass word/#")
+	admin := connect(t, server.Addr(), password("pass word/#"))
+	require.NoError(t, admin.Do(t.Context(), admin.B().Arbitrary("ACL", "SETUSER", "me", "on", ">s3cret", "allkeys",
+		"allchannels", "+@all", "-ping").Build()).Error())
+	for _, url := range []string{
+		"redis://:pass%20word%2F%23@" + server.Addr(),
+		"redis://me:s3cret@" + server.Addr() + "/3",
+		"redis://me:s3cret@" + server.Addr() + "?protocol=2",
+		"valkey://me:s3cret@" + server.Addr(),
+	} {
+		b, err := redisbackend.Open(t.Context(), url)
+		require.NoError(t, err, url)
+		s := &site{T: t, client: admin, b: b, name: unique("lock")}
+		m, err := b.Connect(t.Context(), "m", newMember())
+		require.NoError(t, err, url)
+		remote, err := m.Bind(s.name)
+		require.NoError(t, err)
+		reply, err := remote.Acquire(t.Context(), request(1))
+		require.NoError(t, err)
+		assert.Equal(t, reentrant.Granted, reply.Status)
+		require.NoError(t, m.Close())
+		b.Close()
+		_, err = remote.Acquire(t.Context(), request(2))
+		require.Error(t, err, "Close closes the client that Open made")
+	}
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	server := redisserver.Start(t, "--requirepass", "s3cret")
+	for url, want := range map[string]string{
+		"redis://:wrong1@" + server.Addr():                         "WRONGPASS",
+		"redis://nobody:wrong1@" + server.Addr():                   "WRONGPASS",
+		"redis://:wrong1@" + server.Addr() + "?protocol=2":         "WRONGPASS",
+		"redis://" + server.Addr():                                 "NOAUTH",
+		"redis://" + server.Addr() + "?protocol=2":                 "NOAUTH",
+		"redis://:s3cret@" + server.Addr() + "/99":                 "DB index is out of range",
+		"redis://:s3cret@127.0.0.1:1":                              "connection refused",
+		"rediss://:s3cret@" + server.Addr() + "?dial_timeout=50ms": "no answer",
+		"":                                                       "redis://",
+		"localhost:6379":                                         "redis://",
+		"http://:s3cret@localhost":                               "redis://",
+		"redis://:s3cret/x@" + server.Addr():                     "percent-encoded",
+		"redis://:s3cret#x@" + server.Addr():                     "percent-encoded",
+		"redis://:s3cret%zz@" + server.Addr():                    "percent-encoded",
+		"redis://:s3cret@" + server.Addr() + "/s3cret":           "database",
+		"redis://:s3cret@" + server.Addr() + "/1/s3cret":         "database",
+		"redis://:s3cret@" + server.Addr() + "?write_timeout=-x": "parameters",
+		"redis://:s3cret@\n":                                     "percent-encoded",
+	} {
+		_, err := redisbackend.Open(t.Context(), url)
+		require.ErrorContains(t, err, want, "%q", url)
+		assert.NotContains(t, err.Error(), "s3cret", "a password is not repeated")
+		assert.NotContains(t, err.Error(), "wrong1")
+	}
+	_, err := redisbackend.Open(t.Context(), "redis://:wrong1@"+server.Addr())
+	assert.True(t, reentrant.Refused(err))
+}
+
+func TestOpenHonoursItsContext(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
+	require.NoError(t, err)
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = redisbackend.Open(ctx, "redis://"+l.Addr().String())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	cancel()
+	_, err = redisbackend.Open(ctx, "redis://"+l.Addr().String())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestOpenUsesOneConnectionForCommands(t *testing.T) {
+	server := redisserver.Start(t)
+	s := &site{T: t, client: connect(t, server.Addr()), name: "lock"}
+	before := len(connections(s))
+	b, err := redisbackend.Open(t.Context(), server.URL())
+	require.NoError(t, err)
+	defer b.Close()
+	assert.Equal(t, 1, len(connections(s))-before)
+	conn, err := b.Connect(t.Context(), "m", newMember())
+	require.NoError(t, err)
+	assert.Equal(t, 2, len(connections(s))-before, "and one for the session's channel")
+	require.NoError(t, conn.Close())
+}

@@ -1,0 +1,188 @@
+package redisbackend_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// bare is a script that does nothing, called with as many keys and arguments as ours: what a round trip costs.
+type bare struct {
+	client     rueidis.Client
+	script     *rueidis.Lua
+	keys, args []string
+}
+
+func newBare(client rueidis.Client, keys, args int) *bare {
+	return &bare{client: client, script: rueidis.NewLuaScript("return {1, 1700000000000000, 1700000000000000, 0}"),
+		keys: slices.Repeat([]string{"{bare}key"}, keys), args: slices.Repeat([]string{"1700000000000000"}, args)}
+}
+
+func (b *bare) call(ctx context.Context) error {
+	list, err := b.script.Exec(ctx, b.client, b.keys, b.args).ToArray()
+	if err != nil {
+		return err
+	}
+	_, err = list[0].ToInt64()
+	return err
+}
+
+// bench is an uncontended lock and its yardstick, on one connection.
+type bench struct {
+	ctx              context.Context
+	remote           reentrant.Remote
+	req              reentrant.AcquireRequest
+	acquire, release *bare
+}
+
+func newBench(tb testing.TB) *bench {
+	client := connect(tb, redisserver.Start(tb).Addr())
+	backend, err := redisbackend.New(client)
+	require.NoError(tb, err)
+	conn, err := backend.Connect(tb.Context(), "5f0c8a3e-0000-4000-8000-000000000000", newMember())
+	require.NoError(tb, err)
+	tb.Cleanup(func() { conn.Close() })
+	b := &bench{acquire: newBare(client, 4, 13), release: newBare(client, 4, 6), req: request(0)}
+	b.remote, err = conn.Bind("lock")
+	require.NoError(tb, err)
+	// A deadline and nothing else, as package reentrant has it: the connection stays in its synchronous mode.
+	b.ctx = deadline{tb.Context(), time.Now().Add(time.Hour)}
+	b.req.NotAfter = time.Now().Add(time.Hour)
+	return b
+}
+
+type deadline struct {
+	context.Context
+	at time.Time
+}
+
+func (d deadline) Deadline() (time.Time, bool) { return d.at, true }
+
+func (b *bench) lock() error {
+	b.req.Epoch++
+	_, err := b.remote.Acquire(b.ctx, b.req)
+	return err
+}
+
+func (b *bench) unlock() error {
+	_, err := b.remote.Release(b.ctx, reentrant.ReleaseRequest{Epoch: b.req.Epoch})
+	return err
+}
+
+// An uncontended lock and unlock against two calls of a script that does nothing, turn by turn in one run, since the
+// machine's own speed varies by more than what is measured.
+func BenchmarkUncontended(b *testing.B) {
+	s := newBench(b)
+	steps := []func() error{s.lock, s.unlock,
+		func() error { return s.acquire.call(s.ctx) }, func() error { return s.release.call(s.ctx) }}
+	for _, step := range steps {
+		require.NoError(b, step()) // scripts are loaded
+	}
+	var spent [2]time.Duration
+	for b.Loop() {
+		for i, step := range steps {
+			start := time.Now()
+			if err := step(); err != nil {
+				b.Fatal(err)
+			}
+			spent[i/2] += time.Since(start)
+		}
+	}
+	n := float64(b.N)
+	b.ReportMetric(float64(spent[0])/n, "lock+unlock-ns/op")
+	b.ReportMetric(float64(spent[1])/n, "two-bare-ns/op")
+	b.ReportMetric(float64(spent[0])/float64(spent[1]), "ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+// The same without the yardstick, for allocations and commands.
+func BenchmarkAcquireRelease(b *testing.B) {
+	s := newBench(b)
+	require.NoError(b, s.lock())
+	require.NoError(b, s.unlock())
+	before := evals(b, s.acquire.client)
+	b.ReportAllocs()
+	for b.Loop() {
+		if s.lock() != nil || s.unlock() != nil {
+			b.Fatal("failed")
+		}
+	}
+	b.ReportMetric(float64(evals(b, s.acquire.client)-before)/float64(b.N), "redis-commands/op")
+}
+
+func BenchmarkBareTwice(b *testing.B) {
+	s := newBench(b)
+	require.NoError(b, s.acquire.call(s.ctx))
+	b.ReportAllocs()
+	for b.Loop() {
+		if s.acquire.call(s.ctx) != nil || s.release.call(s.ctx) != nil {
+			b.Fatal("failed")
+		}
+	}
+}
+
+// 10,000 held locks at a renewal tick.
+func BenchmarkRenew10000(b *testing.B) {
+	client := connect(b, redisserver.Start(b).Addr())
+	backend, err := redisbackend.New(client)
+	require.NoError(b, err)
+	conn, err := backend.Connect(b.Context(), "5f0c8a3e-0000-4000-8000-000000000000", newMember())
+	require.NoError(b, err)
+	b.Cleanup(func() { conn.Close() })
+	renewals := make([]reentrant.Renewal, 10_000)
+	for i := range renewals {
+		remote, err := conn.Bind("lock:" + text(int64(i)))
+		require.NoError(b, err)
+		_, err = remote.Acquire(b.Context(), request(1))
+		require.NoError(b, err)
+		renewals[i] = reentrant.Renewal{Remote: remote, Epoch: 1, Lease: lease}
+	}
+	conn.Renew(b.Context(), renewals)
+	before := evals(b, client)
+	b.ReportAllocs()
+	for b.Loop() {
+		conn.Renew(b.Context(), renewals)
+	}
+	b.ReportMetric(float64(evals(b, client)-before)/float64(b.N), "redis-commands/op")
+	for _, r := range renewals {
+		require.NoError(b, r.Err)
+		require.False(b, r.Gone)
+	}
+}
+
+// evals is how many scripts a server has run.
+func evals(tb testing.TB, client rueidis.Client) int {
+	info, err := client.Do(tb.Context(), client.B().Info().Section("commandstats").Build()).ToString()
+	require.NoError(tb, err)
+	return countScripts(tb, info)
+}
+
+// A call allocates what rueidis does for such a command, and one string with all its numbers.
+func TestAllocationsOfACall(t *testing.T) {
+	s := newBench(t)
+	calls := []func() error{s.lock, s.unlock}
+	bares := []func() error{func() error { return s.acquire.call(s.ctx) }, func() error { return s.release.call(s.ctx) }}
+	for i, call := range calls {
+		require.NoError(t, call())
+		require.NoError(t, bares[i]())
+	}
+	count := func(calls []func() error) float64 {
+		return testing.AllocsPerRun(200, func() {
+			for _, call := range calls {
+				if err := call(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	assert.LessOrEqual(t, count(calls), count(bares)+2)
+}

@@ -1,0 +1,160 @@
+package redisbackend
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	ms = time.Millisecond
+	// ahead is how far Redis's clock is ahead of the local one in these tests.
+	ahead = 1_800_000_000 * time.Second
+)
+
+// stampAt is what a clock that is ahead by so much shows at a local moment, in µs.
+func stampAt(local, ahead time.Duration) int64 { return int64((local + ahead) / time.Microsecond) }
+
+// answered is a command that Redis ran at a local moment.
+func answered(sent, ran, received time.Duration) sample {
+	return sample{sent: sent, received: received, stamp: stampAt(ran, ahead)}
+}
+
+func TestOneSampleBoundsTheClock(t *testing.T) {
+	m := mapping{}.with(answered(1000*ms, 1001*ms, 1005*ms))
+	assert.Equal(t, ahead-4*ms, m.low, "if Redis answered at the last moment")
+	assert.Equal(t, ahead+1*ms+resolution, m.high, "if it read its clock at once")
+}
+
+func TestSamplesNarrowEachOther(t *testing.T) {
+	slow, quick := answered(1000*ms, 1001*ms, 1050*ms), answered(1000*ms, 1003*ms, 1004*ms)
+	m := mapping{}.with(slow).with(quick)
+	assert.InDelta(t, ahead-1*ms, m.low, float64(ms)/10)
+	assert.InDelta(t, ahead+1*ms, m.high, float64(ms)/10)
+	n := mapping{}.with(quick).with(slow)
+	assert.InDelta(t, m.low, n.low, float64(ms)/10, "in any order")
+	assert.InDelta(t, m.high, n.high, float64(ms)/10)
+}
+
+func TestAgeWidensTheMapping(t *testing.T) {
+	m := mapping{}.with(answered(1000*ms, 1001*ms, 1002*ms))
+	for _, at := range []time.Duration{m.at + 10*time.Second, m.at - 10*time.Second} {
+		old := m.aged(at)
+		assert.Equal(t, m.low-10*ms, old.low, "1000 ppm of 10 s")
+		assert.Equal(t, m.high+10*ms, old.high)
+	}
+	late := m.with(sample{sent: m.at + 10*time.Second, received: m.at + 11*time.Second,
+		stamp: stampAt(m.at+10*time.Second+500*ms, ahead)})
+	assert.Less(t, late.high-late.low, 30*ms, "a loose sample does not undo an old tight one, it only ages")
+}
+
+func TestClocksThatRunApartAgreeAllTheSame(t *testing.T) {
+	var m mapping
+	for i := range 1000 {
+		local := time.Duration(i) * time.Second
+		skew := local * 900 / 1e6 // 900 ppm
+		before := m
+		m = m.with(sample{sent: local, received: local + ms, stamp: stampAt(local+ms/2, ahead+skew)})
+		if before.known {
+			require.Greater(t, m.high-m.low, time.Duration(0))
+		}
+		require.LessOrEqual(t, m.low, ahead+skew)
+		require.GreaterOrEqual(t, m.high, ahead+skew)
+	}
+}
+
+func TestSamplesThatDisagreeStartAnew(t *testing.T) {
+	m := mapping{}.with(answered(1000*ms, 1001*ms, 1002*ms))
+	stepped := sample{sent: 2000 * ms, received: 2010 * ms, stamp: stampAt(2005*ms, ahead-3*time.Second)}
+	m = m.with(stepped)
+	assert.Equal(t, mapping{}.with(stepped), m)
+}
+
+func TestNotAfterIsNeverTooLate(t *testing.T) {
+	limit := 3000 * ms
+	for _, c := range []struct{ sent, ran, received time.Duration }{
+		{1000 * ms, 1000 * ms, 1010 * ms}, {1000 * ms, 1010 * ms, 1010 * ms}, {1000 * ms, 1005 * ms, 1010 * ms},
+	} {
+		m := mapping{}.with(answered(c.sent, c.ran, c.received))
+		// A script that runs at the limit or later shows at least this, and is refused: it is more than notAfter.
+		assert.Greater(t, stampAt(limit, ahead), m.notAfter(limit))
+		assert.Greater(t, m.notAfter(limit), stampAt(limit-15*ms, ahead), "and not much too early")
+	}
+	assert.Zero(t, mapping{}.notAfter(limit), "nothing known: refused, which brings the clock")
+	assert.Zero(t, mapping{}.with(answered(0, 0, ahead)).notAfter(-ahead), "no Redis time is negative")
+}
+
+func TestEarliestIsNeverTooLate(t *testing.T) {
+	for _, ran := range []time.Duration{1000 * ms, 1004 * ms, 1010 * ms} {
+		m := mapping{}.with(answered(1000*ms, ran, 1010*ms))
+		granted := 1500 * ms
+		got, ok := m.earliest(stampAt(granted, ahead), 1600*ms)
+		require.True(t, ok)
+		assert.LessOrEqual(t, got, granted)
+		assert.Greater(t, got, granted-15*ms, "and not much too early")
+	}
+	_, ok := mapping{}.earliest(stampAt(1500*ms, ahead), 1600*ms)
+	assert.False(t, ok)
+}
+
+func TestEarliestCountsWholeMilliseconds(t *testing.T) {
+	m := mapping{}.with(answered(1000*ms, 1000*ms, 1000*ms))
+	a, _ := m.earliest(stampAt(1500*ms, ahead), 1600*ms)
+	b, _ := m.earliest(stampAt(1500*ms+999*time.Microsecond, ahead), 1600*ms)
+	assert.Equal(t, a, b, "a key expires by the millisecond in which it was written")
+}
+
+func TestMessageFromTheFutureDropsTheMapping(t *testing.T) {
+	var c clock
+	c.saw(answered(1000*ms, 1001*ms, 1002*ms))
+	_, ok := c.earliest(stampAt(1600*ms, ahead), 1500*ms)
+	assert.False(t, ok, "it arrived before it was written")
+	_, ok = c.earliest(stampAt(1400*ms, ahead), 1500*ms)
+	assert.False(t, ok, "so nothing is known any more")
+	assert.Zero(t, c.notAfter(5000*ms))
+	c.saw(answered(1700*ms, 1701*ms, 1702*ms))
+	_, ok = c.earliest(stampAt(1800*ms, ahead), 1900*ms)
+	assert.True(t, ok, "until the next sample")
+}
+
+func TestForgetDropsTheMapping(t *testing.T) {
+	for _, bySlot := range []bool{false, true} {
+		c := clocks{bySlot: bySlot}
+		one := c.of("a")
+		one.saw(answered(1000*ms, 1001*ms, 1002*ms))
+		assert.NotZero(t, one.notAfter(2000*ms))
+		c.forget()
+		assert.Zero(t, one.notAfter(2000*ms))
+	}
+}
+
+func TestClocksOfACluster(t *testing.T) {
+	c := clocks{bySlot: true}
+	assert.Same(t, c.of("{a}1"), c.of("{a}2"))
+	assert.NotSame(t, c.of("{a}1"), c.of("{b}1"))
+	var standalone clocks
+	assert.Same(t, standalone.of("{a}1"), standalone.of("{b}1"))
+}
+
+func TestStressClock(t *testing.T) {
+	var c clock
+	var all sync.WaitGroup
+	for g := range 4 {
+		all.Go(func() {
+			for i := range 1000 {
+				at := time.Duration(i+g) * ms
+				c.saw(answered(at, at+ms/2, at+ms))
+				if n := c.notAfter(at + time.Second); n != 0 {
+					assert.Less(t, n, stampAt(at+time.Second, ahead))
+				}
+				if got, ok := c.earliest(stampAt(at, ahead), at+time.Second); ok {
+					assert.LessOrEqual(t, got, at)
+				}
+			}
+		})
+	}
+	all.Wait()
+}

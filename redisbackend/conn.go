@@ -1,0 +1,151 @@
+package redisbackend
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A conn is one session's standing: its channel, what it knows of Redis's clock, and the verbs. The verbs go over
+// the client's command connections, which they share with the caller's other commands; the channel has a connection
+// of its own.
+type conn struct {
+	backend *Backend
+	session string
+	sink    reentrant.Sink
+	clocks  clocks
+	channel *subscription
+	probed  chan string // 1-buffered: the last probe that came back over the channel
+}
+
+var _ reentrant.Conn = (*conn)(nil)
+
+const (
+	// maxSession bounds a session's id, which stands in every queue.
+	maxSession = 128
+	// probeWait is how long the channel may take to bring back what was published to it.
+	probeWait = 5 * time.Second
+	// probeName is the lock that is looked at, and never taken, to see whether scripts run.
+	probeName = "~relock-probe"
+)
+
+// Connect implements reentrant.Backend. It runs a script that only reads, subscribes to the session's channel, and
+// publishes a message to see it arrive. So a wrong address or password, a missing right to run scripts, subscribe
+// or publish, and a proxy that keeps messages back are found now and not at the first contended lock.
+func (b *Backend) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+	if err := checkSession(session); err != nil {
+		return nil, err
+	}
+	if sink == nil {
+		return nil, errors.New("redisbackend: connect: nil sink")
+	}
+	c := &conn{backend: b, session: session, sink: sink, probed: make(chan string, 1)}
+	c.clocks.bySlot = b.cluster
+	probe, err := c.Bind(probeName)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := probe.Inspect(ctx); err != nil {
+		return nil, fmt.Errorf("running scripts: %w", err)
+	}
+	if c.channel, err = subscribe(ctx, b.client, b.channels+session, c); err != nil {
+		return nil, err
+	}
+	if err := c.probe(ctx); err != nil {
+		c.channel.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// checkSession refuses ids that would break the records they stand in. A UUID is fine.
+func checkSession(session string) error {
+	if session == "" || len(session) > maxSession {
+		return fmt.Errorf("redisbackend: connect: a session's id has 1 to %d bytes, not %d", maxSession, len(session))
+	}
+	for _, r := range session {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_', r == '.':
+		default:
+			return fmt.Errorf("redisbackend: connect: a session's id has only letters, digits, - _ and dots, not %q", session)
+		}
+	}
+	return nil
+}
+
+// probe publishes to the session's own channel and waits for it to arrive.
+func (c *conn) probe(ctx context.Context) error {
+	client, text := c.backend.client, "probe "+rand.Text()
+	cmd := client.B().Publish().Channel(c.backend.channels + c.session).Message(text).Build()
+	if err := client.Do(ctx, cmd).Error(); err != nil {
+		return fail(ctx, "publish", err)
+	}
+	timeout := time.NewTimer(probeWait)
+	defer timeout.Stop()
+	for {
+		select {
+		case got := <-c.probed:
+			if got == text {
+				return nil
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("redisbackend: waiting for a published message: %w", context.Cause(ctx))
+		case <-timeout.C:
+			return fmt.Errorf("redisbackend: a message published to the session's channel did not arrive within %v: is there a proxy between?", probeWait)
+		}
+	}
+}
+
+// Bind implements reentrant.Conn.
+func (c *conn) Bind(name string) (reentrant.Remote, error) {
+	keys, err := keysOf(c.backend.prefix, name)
+	if err != nil {
+		return nil, err
+	}
+	return &remote{conn: c, keys: keys, clock: c.clocks.of(keys.hold())}, nil
+}
+
+// Close implements reentrant.Conn. It waits for the channel's goroutine.
+func (c *conn) Close() error {
+	c.channel.close()
+	return nil
+}
+
+// opened and received are called by the channel's connection, one at a time, and not after close has returned.
+
+// opened is called when the subscription has been confirmed, and before the first message.
+func (c *conn) opened() {
+	c.clocks.forget()
+	c.sink.Resumed()
+}
+
+// received takes a message. What is not understood is ignored.
+func (c *conn) received(message string) {
+	if p, ok := parsePush(message); ok {
+		c.granted(p)
+		return
+	}
+	select {
+	case <-c.probed: // an older one that nobody waited for
+	default:
+	}
+	c.probed <- message
+}
+
+// granted passes a grant on, with the earliest local moment at which it can have been made.
+func (c *conn) granted(p push) {
+	prefix := len(c.backend.prefix)
+	if len(p.hold) <= prefix || p.hold[:prefix] != c.backend.prefix {
+		return
+	}
+	g := reentrant.Grant{Name: p.hold[prefix:], Epoch: p.epoch,
+		First: reentrant.Token(p.first), Last: reentrant.Token(p.last), TTL: p.ttl}
+	if at, ok := c.clocks.of(p.hold).earliest(p.stamp, instantOf(time.Now())); ok {
+		g.NotBefore = started.Add(at)
+	}
+	c.sink.Granted(g)
+}

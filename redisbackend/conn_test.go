@@ -1,0 +1,371 @@
+package redisbackend_test
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// hears proves that a session is told of grants.
+func hears(s *site, m *member, epoch uint64) {
+	s.Helper()
+	holder := s.join(unique("holder"))
+	s.name = unique("lock")
+	holder.remote, m.remote = holder.bind(s.name), m.bind(s.name)
+	holder.take(1)
+	m.wait(epoch)
+	holder.release(1)
+	g := m.granted()
+	assert.Equal(s, s.name, g.Name)
+	assert.False(s, g.NotBefore.IsZero())
+}
+
+// Every kind of client that a caller may bring.
+func TestAnyClient(t *testing.T) {
+	for name, change := range map[string]func(*rueidis.ClientOption){
+		"RESP3":               func(*rueidis.ClientOption) {},
+		"RESP2":               func(o *rueidis.ClientOption) { o.AlwaysRESP2 = true },
+		"client-side caching": func(o *rueidis.ClientOption) { o.DisableCache = false },
+		"four connections":    func(o *rueidis.ClientOption) { o.PipelineMultiplex = 2 },
+		"always pipelining":   func(o *rueidis.ClientOption) { o.AlwaysPipelining = true },
+		"no pipelining":       func(o *rueidis.ClientOption) { o.DisableAutoPipelining = true },
+		"another database":    func(o *rueidis.ClientOption) { o.SelectDB = 7 },
+		"no retries":          func(o *rueidis.ClientOption) { o.DisableRetry = true },
+		"short lifetime":      func(o *rueidis.ClientOption) { o.ConnLifetime = 20 * time.Millisecond },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := real(t)
+			client := connect(t, redisserverAddr(s), change)
+			b, err := redisbackend.New(client)
+			require.NoError(t, err)
+			s.client, s.b = client, b
+			m := s.join("m")
+			for epoch := range uint64(5) {
+				hears(s, m, epoch+1)
+			}
+		})
+	}
+}
+
+func redisserverAddr(s *site) string {
+	for addr := range s.client.Nodes() {
+		return addr
+	}
+	return ""
+}
+
+func TestConnectSaysWhatIsWrong(t *testing.T) {
+	users := map[string]string{
+		"noscript": "-eval -evalsha", "nopublish": "-publish", "nochannel": "resetchannels", "nokeys": "resetkeys",
+	}
+	server := redisserver.Start(t)
+	admin := connect(t, server.Addr())
+	for user, rules := range users {
+		words := append([]string{"ACL", "SETUSER", user, "on", ">pw", "+@all", "~*", "&*"}, strings.Fields(rules)...)
+		require.NoError(t, admin.Do(t.Context(), admin.B().Arbitrary(words...).Build()).Error())
+		for _, resp2 := range []bool{false, true} {
+			client := connect(t, server.Addr(), func(o *rueidis.ClientOption) {
+				o.Username, o.Password, o.AlwaysRESP2 = user, "pw", resp2
+			})
+			b, err := redisbackend.New(client)
+			require.NoError(t, err)
+			_, err = b.Connect(t.Context(), "s", newMember())
+			require.ErrorContains(t, err, "NOPERM", user)
+			assert.True(t, reentrant.Refused(err), user)
+			assert.False(t, reentrant.OutcomeUnknown(err), user)
+			assert.NotContains(t, err.Error(), "pw")
+		}
+	}
+}
+
+func TestConnectChecksItsArguments(t *testing.T) {
+	s := embedded(t)
+	for _, session := range []string{"", "a b", "a:b", "{a}", "a\n", "é", strings.Repeat("x", 129)} {
+		_, err := s.b.Connect(s.ctx(), session, newMember())
+		assert.ErrorContains(t, err, "session's id", "%q", session)
+	}
+	_, err := s.b.Connect(s.ctx(), "s", nil)
+	assert.ErrorContains(t, err, "nil sink")
+}
+
+func TestConnectHonoursItsContext(t *testing.T) {
+	server := redisserver.Start(t)
+	client := connect(t, server.Addr())
+	b, err := redisbackend.New(client)
+	require.NoError(t, err)
+	server.Freeze()
+	defer server.Thaw()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = b.Connect(ctx, "s", newMember())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// The channel's own connection is made when commands work already: that too is bounded.
+func TestConnectHonoursItsContextWhileSubscribing(t *testing.T) {
+	s := real(t)
+	silent := silentAfterFirst(t, redisserverAddr(s))
+	client := connect(t, silent, func(o *rueidis.ClientOption) { o.ForceSingleClient = true })
+	b, err := redisbackend.New(client)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	_, err = b.Connect(ctx, "s", newMember())
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// silentAfterFirst passes one connection on to addr, and accepts others without ever answering.
+func silentAfterFirst(t *testing.T, addr string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var open sync.Map
+	t.Cleanup(func() {
+		l.Close()
+		open.Range(func(conn, _ any) bool { conn.(net.Conn).Close(); return true })
+	})
+	go func() {
+		for first := true; ; first = false {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			open.Store(conn, nil)
+			if first {
+				relay(&open, conn, addr)
+			}
+		}
+	}()
+	return l.Addr().String()
+}
+
+func relay(open *sync.Map, conn net.Conn, addr string) {
+	up, err := net.Dial("tcp", addr)
+	if err != nil {
+		conn.Close()
+		return
+	}
+	open.Store(up, nil)
+	for _, way := range [2][2]net.Conn{{conn, up}, {up, conn}} {
+		go func() {
+			defer conn.Close()
+			defer up.Close()
+			buf := make([]byte, 4096)
+			for {
+				n, err := way[0].Read(buf)
+				if err != nil {
+					return
+				}
+				if _, err := way[1].Write(buf[:n]); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
+func TestALostChannelIsOpenedAgain(t *testing.T) {
+	for _, resp2 := range []bool{false, true} {
+		s := real(t)
+		client := connect(t, redisserverAddr(s), func(o *rueidis.ClientOption) { o.AlwaysRESP2 = resp2 })
+		b, err := redisbackend.New(client)
+		require.NoError(t, err)
+		s.b = b
+		m := s.join("m")
+		<-m.resumed
+		for i := range uint64(3) {
+			s.run("CLIENT", "KILL", "TYPE", "pubsub")
+			select {
+			case <-m.resumed:
+			case <-time.After(10 * time.Second):
+				require.FailNow(t, "not resumed")
+			}
+			hears(s, m, i+1)
+		}
+		assert.Empty(t, m.resumed, "once for each time")
+	}
+}
+
+func TestAServerRestartIsSurvived(t *testing.T) {
+	server := redisserver.Start(t)
+	s := &site{T: t, client: connect(t, server.Addr()), name: "lock"}
+	var err error
+	s.b, err = redisbackend.New(s.client)
+	require.NoError(t, err)
+	m := s.join("m")
+	<-m.resumed
+	last := m.take(1)
+	server.Restart(t)
+	select {
+	case <-m.resumed:
+	case <-time.After(10 * time.Second):
+		require.FailNow(t, "not resumed")
+	}
+	var reply reentrant.AcquireReply
+	s.eventually(func() bool {
+		reply, err = m.remote.Acquire(s.ctx(), request(2))
+		return err == nil
+	}, "commands work again")
+	assert.Equal(t, reentrant.Granted, reply.Status)
+	assert.Greater(t, reply.First, last)
+	hears(s, m, 3)
+}
+
+func TestAFlushedScriptCacheIsFilledAgain(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		for i := range uint64(3) {
+			flush := func() { s.run("SCRIPT", "FLUSH") }
+			flush()
+			a.take(2*i + 1)
+			flush()
+			assert.Equal(t, 2, a.reenter(2*i+1, 1, 2, 0).Holds)
+			flush()
+			assert.True(t, a.renews(2*i+1, lease))
+			flush()
+			assert.True(t, a.inspect().Locked)
+			flush()
+			b.wait(i + 1)
+			flush()
+			assert.Equal(t, reentrant.Released, a.release(2*i+1))
+			b.granted()
+			flush()
+			held, err := b.remote.ForceUnlock(s.ctx())
+			require.NoError(t, err)
+			assert.True(t, held)
+		}
+	})
+}
+
+func TestGarbageOnTheChannelIsIgnored(t *testing.T) {
+	each(t, func(s *site) {
+		app, err := newBackend(s.client, "app:")
+		require.NoError(t, err)
+		m := s.joinVia(app, "m")
+		for _, message := range []string{
+			"", "g", "g 1 2 3", "probe", "g 1 2 2 1000 5 other", "g 1 2 2 1000 5 app:", strings.Repeat("g ", 1000), "\x00\xff",
+		} {
+			s.run("PUBLISH", "app:relock:session:m", message)
+		}
+		s.run("PUBLISH", "app:relock:session:m", "g 7 2 3 1000 5 app:lock")
+		g := m.granted()
+		assert.Equal(t, "lock", g.Name)
+		assert.Equal(t, uint64(7), g.Epoch)
+		assert.Equal(t, time.Second, g.TTL)
+		assert.Empty(t, m.grants)
+	})
+}
+
+// A grant whose time cannot be placed is passed on as one to be confirmed.
+func TestAGrantFromAnotherClockHasNoNotBefore(t *testing.T) {
+	each(t, func(s *site) {
+		m := s.join("m")
+		future := s.clock() + 3600e6
+		s.run("PUBLISH", "relock:session:m", "g 7 2 3 1000 "+text(future)+" lock")
+		assert.True(t, m.granted().NotBefore.IsZero())
+		s.run("PUBLISH", "relock:session:m", "g 7 2 3 1000 "+text(s.clock())+" lock")
+		assert.True(t, m.granted().NotBefore.IsZero(), "what was known has been dropped")
+		m.take(1)
+		s.run("PUBLISH", "relock:session:m", "g 7 2 3 1000 "+text(s.clock())+" lock")
+		assert.WithinDuration(t, time.Now(), m.granted().NotBefore, 5*time.Second, "an answered command brings it back")
+	})
+}
+
+// Without a mapping the first attempt is refused as late, brings the clock, and is sent once more by the same call.
+func TestTheClockIsLearntWithinOneCall(t *testing.T) {
+	s := real(t)
+	m := s.join("m")
+	s.run("PUBLISH", "relock:session:m", "g 7 2 3 1000 "+text(s.clock()+3600e6)+" lock") // drops the mapping
+	m.granted()
+	m.inspect() // loads nothing but what is needed below
+	s.run("PUBLISH", "relock:session:m", "g 7 2 3 1000 "+text(s.clock()+3600e6)+" lock")
+	m.granted()
+	before := scriptCalls(s)
+	m.take(1)
+	first := scriptCalls(s) - before
+	m.release(1)
+	before = scriptCalls(s)
+	m.take(2)
+	assert.Equal(t, 1, scriptCalls(s)-before, "then one command is enough")
+	assert.GreaterOrEqual(t, first, 2)
+}
+
+func TestCommandsOfAnUncontendedLock(t *testing.T) {
+	s := real(t)
+	m := s.join("m")
+	m.take(1)
+	m.release(1) // the scripts are loaded
+	before := scriptCalls(s)
+	for i := range uint64(100) {
+		m.take(i + 2)
+		m.release(i + 2)
+	}
+	assert.Equal(t, 200, scriptCalls(s)-before)
+}
+
+func TestCloseLeavesNothingRunning(t *testing.T) {
+	for _, resp2 := range []bool{false, true} {
+		s := real(t)
+		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redisserverAddr(s)}, DisableCache: true,
+			AlwaysRESP2: resp2, PipelineMultiplex: -1})
+		require.NoError(t, err)
+		b, err := redisbackend.New(client)
+		require.NoError(t, err)
+		for range 3 {
+			m := newMember()
+			conn, err := b.Connect(s.ctx(), "m", m)
+			require.NoError(t, err)
+			remote, err := conn.Bind("lock")
+			require.NoError(t, err)
+			_, err = remote.Acquire(s.ctx(), request(1))
+			require.NoError(t, err)
+			require.NoError(t, conn.Close())
+			require.NoError(t, conn.Close(), "twice")
+			s.eventually(func() bool { return running("redisbackend.(*subscription)") == 0 }, "its goroutine has ended")
+			s.eventually(func() bool {
+				n, err := s.do("PUBSUB", "NUMSUB", "relock:session:m").AsIntMap()
+				return err == nil && n["relock:session:m"] == 0
+			}, "nobody listens any more")
+		}
+		s.run("CLIENT", "KILL", "TYPE", "pubsub")
+		b.Close() // not its own client
+		require.NoError(t, client.Do(s.ctx(), client.B().Ping().Build()).Error())
+		client.Close()
+	}
+}
+
+func TestCloseWhileTheServerIsGone(t *testing.T) {
+	server := redisserver.Start(t)
+	client := connect(t, server.Addr())
+	b, err := redisbackend.New(client)
+	require.NoError(t, err)
+	m := newMember()
+	conn, err := b.Connect(t.Context(), "m", m)
+	require.NoError(t, err)
+	server.Stop()
+	require.NoError(t, conn.Close())
+	assert.Eventually(t, func() bool { return running("redisbackend.") == 0 }, 10*time.Second, 5*time.Millisecond)
+}
+
+// running counts the goroutines that are in a function of that name.
+func running(function string) int {
+	buf := make([]byte, 1<<20)
+	n := 0
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(stack, function) && !strings.Contains(stack, "testing.tRunner(") {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,109 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// fail is the error of an operation, with the truth about its outcome as reentrant.OutcomeUnknown and
+// reentrant.Refused tell it:
+//
+//	Redis answered with an error that it will repeat     refused
+//	Redis answered with an error that will pass          neither: nothing happened, try again
+//	the connection could not be opened                   neither
+//	anything else: no answer, and it may have arrived    outcome unknown
+//
+// Redis's own words are kept. They never contain a password.
+func fail(ctx context.Context, op string, err error) error {
+	if code := errorCode(err); code != "" {
+		err = fmt.Errorf("redisbackend: %s: %w", op, err)
+		if passing[code] || strings.Contains(err.Error(), tooManyClients) {
+			return err
+		}
+		return reentrant.WithRefused(err)
+	}
+	unsent := neverSent(err)
+	err = fmt.Errorf("redisbackend: %s: %w", op, blame(ctx, err))
+	switch {
+	case errors.Is(err, rueidis.ErrNoCache): // says what to change in the client
+		return reentrant.WithRefused(err)
+	case unsent:
+		return err
+	}
+	return reentrant.WithOutcomeUnknown(err)
+}
+
+// passing are the error codes of a server that did nothing, and may do it when asked again.
+var passing = map[string]bool{
+	"LOADING": true, "BUSY": true, "MASTERDOWN": true, "READONLY": true, // (re)starting, busy, failing over
+	"CLUSTERDOWN": true, "TRYAGAIN": true, "MOVED": true, "ASK": true, // resharding, after the client gave up
+}
+
+// tooManyClients is said to a new connection, before it could ask for anything.
+const tooManyClients = "max number of clients reached"
+
+// errorCode is the first word of an error that Redis answered with; "" if it is none.
+func errorCode(err error) string {
+	var answer *rueidis.RedisError
+	if !errors.As(err, &answer) || answer.IsNil() {
+		return ""
+	}
+	code, _, _ := strings.Cut(answer.Error(), " ")
+	return code
+}
+
+// neverSent tells whether err came before anything could be sent.
+func neverSent(err error) bool {
+	var network *net.OpError
+	return errors.As(err, &network) && network.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot)
+}
+
+// blame makes errors.Is(err, ctx.Err()) hold if ctx has ended, and no context's error visible if it has not: a
+// connection that is being opened for somebody else fails with the end of that one's context.
+func blame(ctx context.Context, err error) error {
+	ended := ctxErr(ctx, time.Now())
+	switch {
+	case ended != nil && !errors.Is(err, ended):
+		return fmt.Errorf("%w: %w", ended, err)
+	case ended != nil:
+		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("no answer within the client's ConnWriteTimeout: %w", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("no answer within the client's Dialer.Timeout: " + err.Error())
+	case errors.Is(err, context.Canceled):
+		return errors.New(err.Error())
+	}
+	return err
+}
+
+// ctxErr is why nothing can be sent with ctx any more, nil if something can. A context need not have noticed yet
+// that its deadline has passed.
+func ctxErr(ctx context.Context, now time.Time) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok && !now.Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// invalid is the error of a request that no server has to see.
+func invalid(op, what string) error {
+	return reentrant.WithRefused(fmt.Errorf("redisbackend: %s: %s", op, what))
+}
+
+// unexpected is the error of an answer that the scripts do not give.
+func unexpected(op string, err error) error {
+	return reentrant.WithOutcomeUnknown(fmt.Errorf("redisbackend: %s: unexpected answer: %w", op, err))
+}

@@ -1,0 +1,87 @@
+package redisbackend
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+const (
+	// reserved is the beginning of every key that is not a hold, and of every channel.
+	reserved = "relock:"
+	// maxName bounds lock names. A name stands in four keys, and with a hash tag of its own twice in three of
+	// them, so a long one is paid for seven times.
+	maxName = 4096
+)
+
+// keys are the keys of one lock, in the order in which the scripts take them.
+//
+//	hold     <prefix>N
+//	record   <prefix>relock:{T}:t:N
+//	queue    <prefix>relock:{T}:q:N
+//	waiters  <prefix>relock:{T}:w:N
+//
+// T is what Redis hashes to find the hold's slot: its hash tag if it has one, else all of it. T has no closing
+// brace, so the first pair of braces of a side key is the one around T, and all four keys have the same slot. N
+// stands at the end, whole: two names never share a key.
+type keys [4]string
+
+// hold is the lock itself, the hash that others look at.
+func (k *keys) hold() string { return k[0] }
+
+// keysOf are the keys of a lock, or what is wrong with its name.
+func keysOf(prefix, name string) (keys, error) {
+	switch {
+	case name == "":
+		return keys{}, errors.New("redisbackend: empty lock name")
+	case len(name) > maxName:
+		return keys{}, fmt.Errorf("redisbackend: lock name %s is %d bytes long, at most %d are allowed", quoted(name), len(name), maxName)
+	case strings.HasPrefix(name, reserved):
+		return keys{}, fmt.Errorf("redisbackend: lock name %s starts with %q, which is reserved", quoted(name), reserved)
+	}
+	hold := prefix + name
+	tag := hashed(hold)
+	if strings.IndexByte(tag, '}') >= 0 {
+		return keys{}, fmt.Errorf("redisbackend: the braces of lock name %s give no Cluster slot: write them as {tag}, or leave } out", quoted(name))
+	}
+	side := prefix + reserved + "{" + tag + "}:"
+	return keys{hold, side + "t:" + name, side + "q:" + name, side + "w:" + name}, nil
+}
+
+// hashed is the part of a key that decides its slot: what is between the first opening brace and the next closing
+// one, if there is anything, else all of it.
+func hashed(key string) string {
+	_, after, ok := strings.Cut(key, "{")
+	if !ok {
+		return key
+	}
+	if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
+		return tag
+	}
+	return key
+}
+
+// slot is the Cluster slot of a key: CRC16 (XMODEM) of what is hashed, modulo 16384.
+func slot(key string) uint16 {
+	var crc uint16
+	for _, c := range []byte(hashed(key)) {
+		crc ^= uint16(c) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc % 16384
+}
+
+// quoted is a name as an error shows it.
+func quoted(name string) string {
+	const most = 64
+	if len(name) > most {
+		return fmt.Sprintf("%q…", name[:most])
+	}
+	return fmt.Sprintf("%q", name)
+}

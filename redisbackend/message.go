@@ -1,0 +1,46 @@
+package redisbackend
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A push is what grant in common.lua says to the session that was given a lock:
+//
+//	g <epoch> <first token> <last token> <TTL, ms> <Redis time, µs> <hold key>
+type push struct {
+	epoch, first, last uint64
+	ttl                time.Duration
+	stamp              int64
+	hold               string
+}
+
+// parsePush reads a message; false if it is anything else. Anybody who may publish can write to the channel, so
+// nothing in it is taken for granted.
+func parsePush(message string) (push, bool) {
+	rest, ok := strings.CutPrefix(message, "g ")
+	if !ok {
+		return push{}, false
+	}
+	var fields [5]uint64
+	for i := range fields {
+		var word string
+		word, rest, ok = strings.Cut(rest, " ")
+		n, err := strconv.ParseUint(word, 10, 63)
+		if !ok || err != nil {
+			return push{}, false
+		}
+		fields[i] = n
+	}
+	p := push{epoch: fields[0], first: fields[1], last: fields[2],
+		ttl: time.Duration(fields[3]) * time.Millisecond, stamp: int64(fields[4]), hold: rest}
+	valid := p.first > 0 && p.first <= p.last && rest != "" &&
+		0 < fields[3] && fields[3] < maxMessageTTL && p.stamp < maxStamp
+	return p, valid
+}
+
+const (
+	maxMessageTTL = 1e12 // ms: some thirty years
+	maxStamp      = 9e15 // µs: the year 2255, and what a double holds exactly
+)

@@ -1,0 +1,284 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A remote is one lock as Redis knows it, seen by one session. It is immutable.
+type remote struct {
+	conn  *conn
+	keys  keys
+	clock *clock
+}
+
+var _ reentrant.Remote = (*remote)(nil)
+
+// Name implements reentrant.Remote.
+func (r *remote) Name() string { return r.keys.hold()[len(r.conn.backend.prefix):] }
+
+// What the scripts answer; their headers say what it means.
+const (
+	acquireGranted, acquireWaiting, acquireStale, acquireLate = 1, 2, 3, 4
+	reenterDone, reenterGone                                  = 1, 2
+	releaseReleased, releaseWithdrawn, releaseNothing         = 1, 2, 3
+	forceHeld                                                 = 1
+)
+
+// Acquire implements reentrant.Remote. It is one command, unless Redis refuses it as late although its time has not
+// come: then what is known of Redis's clock was missing or too careful. The answer carries the clock, so a second
+// copy is right or really late.
+func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+	if err := checkAcquire(&req); err != nil {
+		return reentrant.AcquireReply{}, err
+	}
+	limit := instantOf(req.NotAfter)
+	a, err := r.acquire(ctx, &req, r.clock.notAfter(limit))
+	if err == nil && a.code == acquireLate {
+		a, err = r.acquire(ctx, &req, mapping{}.with(a.sample).notAfter(limit))
+	}
+	if err != nil {
+		return reentrant.AcquireReply{}, err
+	}
+	switch a.code {
+	case acquireGranted:
+		return reentrant.AcquireReply{Status: reentrant.Granted,
+			First: reentrant.Token(a.rest[0]), Last: reentrant.Token(a.rest[1])}, nil
+	case acquireWaiting:
+		return reentrant.AcquireReply{Status: reentrant.Waiting, TTL: time.Duration(a.rest[0]) * time.Millisecond}, nil
+	case acquireStale:
+		return reentrant.AcquireReply{Status: reentrant.Stale}, nil
+	case acquireLate:
+		return reentrant.AcquireReply{}, errors.New("redisbackend: acquire: it reached Redis too late and was not carried out")
+	}
+	return reentrant.AcquireReply{}, unexpected("acquire", fmt.Errorf("code %d", a.code))
+}
+
+// checkAcquire refuses what would make a hold or a place that expires at once.
+func checkAcquire(req *reentrant.AcquireRequest) error {
+	switch {
+	case req.Holds < 1:
+		return invalid("acquire", "the hold count must be at least 1")
+	case req.Tokens < 1:
+		return invalid("acquire", "the number of tokens must be at least 1")
+	case req.Lease <= 0:
+		return invalid("acquire", "the lease must be positive")
+	case req.Queue && (req.Patience <= 0 || req.GrantTTL <= 0):
+		return invalid("acquire", "a waiter's patience and grant TTL must be positive")
+	}
+	return nil
+}
+
+// acquire sends one copy.
+func (r *remote) acquire(ctx context.Context, req *reentrant.AcquireRequest, notAfter int64) (answer, error) {
+	var d draft
+	d.add(req.Epoch)
+	d.add(uint64(req.Holds))
+	d.add(millis(req.Lease))
+	d.add(uint64(notAfter))
+	d.add(uint64(req.Tokens))
+	d.add(uint64(req.Seen))
+	d.add(roundUp(req.Patience, time.Millisecond))
+	d.add(millis(req.GrantTTL))
+	d.add(keepFor(max(req.Lease, req.GrantTTL)))
+	n := d.cut()
+	args := [...]string{r.conn.session, n[0], req.Owner, n[1], n[2], n[3], flags(req), n[4], n[5], n[6], n[7],
+		r.conn.backend.channels, n[8]}
+	return r.run(ctx, "acquire", &r.conn.backend.scripts.acquire, r.keys[:], args[:], 2)
+}
+
+// flagLetters are acquire's flags, in the order of the bits by which flags looks them up.
+const flagLetters = "qbyfk"
+
+var flagTexts = func() (texts [1 << len(flagLetters)]string) {
+	for bits := range texts {
+		for i, letter := range flagLetters {
+			if bits&(1<<i) != 0 {
+				texts[bits] += string(letter)
+			}
+		}
+	}
+	return texts
+}()
+
+func flags(req *reentrant.AcquireRequest) string {
+	bits := 0
+	for i, set := range [len(flagLetters)]bool{req.Queue, req.Barge, req.Yield, req.Fixed, req.KeepTTL} {
+		if set {
+			bits |= 1 << i
+		}
+	}
+	return flagTexts[bits]
+}
+
+// Reenter implements reentrant.Remote.
+func (r *remote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
+	if req.Holds < 1 {
+		return reentrant.ReenterReply{}, invalid("reenter", "the hold count must be at least 1")
+	}
+	var d draft
+	d.add(req.Epoch)
+	d.add(req.Op)
+	d.add(uint64(req.Holds))
+	d.add(millis(req.Lease))
+	n := d.cut()
+	args := [...]string{r.conn.session, n[0], req.Owner, n[1], n[2], n[3]}
+	a, err := r.run(ctx, "reenter", &r.conn.backend.scripts.reenter, r.keys[:2], args[:], 1)
+	switch {
+	case err != nil:
+		return reentrant.ReenterReply{}, err
+	case a.code == reenterDone:
+		return reentrant.ReenterReply{Holds: int(a.rest[0])}, nil
+	case a.code == reenterGone:
+		return reentrant.ReenterReply{Gone: true}, nil
+	}
+	return reentrant.ReenterReply{}, unexpected("reenter", fmt.Errorf("code %d", a.code))
+}
+
+// Release implements reentrant.Remote.
+func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+	// How long from now, not until when: Redis counts from when it gets this, which is later, so the tombstone
+	// lasts long enough whatever is known of Redis's clock.
+	var doubt time.Duration
+	if !req.Until.IsZero() {
+		doubt = max(0, time.Until(req.Until))
+	}
+	var d draft
+	d.add(req.Epoch)
+	d.add(roundUp(doubt, time.Microsecond))
+	d.add(uint64(req.Used))
+	d.add(keepFor(doubt))
+	n := d.cut()
+	args := [...]string{r.conn.session, n[0], n[1], n[2], r.conn.backend.channels, n[3]}
+	a, err := r.run(ctx, "release", &r.conn.backend.scripts.release, r.keys[:], args[:], 0)
+	switch {
+	case err != nil:
+		return 0, err
+	case a.code == releaseReleased:
+		return reentrant.Released, nil
+	case a.code == releaseWithdrawn:
+		return reentrant.Withdrawn, nil
+	case a.code == releaseNothing:
+		return reentrant.Nothing, nil
+	}
+	return 0, unexpected("release", fmt.Errorf("code %d", a.code))
+}
+
+// ForceUnlock implements reentrant.Remote.
+func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
+	args := [...]string{r.conn.backend.channels}
+	a, err := r.run(ctx, "force unlock", &r.conn.backend.scripts.force, r.keys[:], args[:], 0)
+	return a.code == forceHeld, err
+}
+
+// Inspect implements reentrant.Remote. The owner is as the holder wrote it, whoever the holder is.
+func (r *remote) Inspect(ctx context.Context) (reentrant.State, error) {
+	list, at, err := r.exec(ctx, "inspect", &r.conn.backend.scripts.inspect, r.keys[:], nil)
+	if err != nil {
+		return reentrant.State{}, err
+	}
+	l := reader{list: list}
+	at.stamp = l.number()
+	field, holds, ttl := l.word(), l.number(), l.number()
+	_, last := l.number(), l.number()
+	session, epoch, _ := l.word(), l.number(), l.word()
+	state := reentrant.State{Token: reentrant.Token(last)}
+	if field != "" {
+		state.Locked, state.Holds, state.TTL = true, int(holds), time.Duration(ttl)*time.Millisecond
+		state.Session, state.Owner, _ = strings.Cut(field, ":")
+		if session == state.Session {
+			state.Epoch = uint64(epoch)
+		}
+	}
+	for l.err == nil && len(l.list) > 0 {
+		state.Waiting = append(state.Waiting, l.word())
+	}
+	if l.err != nil {
+		return reentrant.State{}, unexpected("inspect", l.err)
+	}
+	r.clock.saw(at)
+	return state, nil
+}
+
+// A reader takes an answer apart, element by element. After the first one that is not as expected, err is set and
+// all that follow are zero.
+type reader struct {
+	list []rueidis.RedisMessage
+	err  error
+}
+
+func (l *reader) next() (m rueidis.RedisMessage, ok bool) {
+	if l.err == nil && len(l.list) == 0 {
+		l.err = errors.New("too short")
+	}
+	if l.err != nil {
+		return m, false
+	}
+	m, l.list = l.list[0], l.list[1:]
+	return m, true
+}
+
+func (l *reader) number() (n int64) {
+	if m, ok := l.next(); ok {
+		n, l.err = m.ToInt64()
+	}
+	return n
+}
+
+func (l *reader) word() (s string) {
+	if m, ok := l.next(); ok {
+		s, l.err = m.ToString()
+	}
+	return s
+}
+
+// An answer is what a script of a single lock returns: a code, Redis's time, and up to two numbers.
+type answer struct {
+	code   int64
+	rest   [2]int64
+	sample sample
+}
+
+// run sends a script and reads an answer with n numbers beside the code and the time.
+func (r *remote) run(ctx context.Context, op string, s *script, keys, args []string, n int) (a answer, err error) {
+	list, at, err := r.exec(ctx, op, s, keys, args)
+	if err != nil {
+		return answer{}, err
+	}
+	l := reader{list: list}
+	a.code, at.stamp = l.number(), l.number()
+	for i := range n {
+		a.rest[i] = l.number()
+	}
+	if l.err != nil {
+		return answer{}, unexpected(op, l.err)
+	}
+	r.clock.saw(at)
+	a.sample = at
+	return a, nil
+}
+
+// exec sends a script, and says when. The sample has no stamp yet.
+func (r *remote) exec(ctx context.Context, op string, s *script, keys, args []string) ([]rueidis.RedisMessage, sample, error) {
+	sent := time.Now()
+	if err := ctxErr(ctx, sent); err != nil {
+		return nil, sample{}, fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
+	}
+	result := s.Exec(ctx, r.conn.backend.client, keys, args)
+	at := sample{sent: instantOf(sent), received: instantOf(time.Now())}
+	list, err := result.ToArray()
+	if err != nil {
+		if result.NonRedisError() != nil {
+			r.clock.forget() // the connection may have gone with it, and the next one lead elsewhere
+		}
+		return nil, sample{}, fail(ctx, op, err)
+	}
+	return list, at, nil
+}

@@ -1,0 +1,49 @@
+package redisbackend
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"sync"
+
+	"github.com/redis/rueidis"
+)
+
+//go:embed scripts/*.lua
+var scriptFiles embed.FS
+
+// A script is one of the files, with common.lua in front of it. Running it sends EVALSHA, and EVAL if the server
+// does not know it: after a restart, a failover or SCRIPT FLUSH.
+type script struct {
+	*rueidis.Lua
+	text, sha string // for pipelines, which Lua.Exec does not do
+}
+
+type scripts struct {
+	acquire, reenter, release, renew, inspect, force script
+}
+
+// loadScripts reads the scripts and computes their hashes, once in a process.
+var loadScripts = sync.OnceValue(func() *scripts {
+	return &scripts{
+		acquire: loadScript("acquire"), reenter: loadScript("reenter"), release: loadScript("release"),
+		renew: loadScript("renew"), inspect: loadScript("inspect"), force: loadScript("force"),
+	}
+})
+
+// mutate changes a script for the tests that must notice it: scripts_mutants.go, off in normal builds.
+var mutate = func(text string) string { return text }
+
+func loadScript(name string) script {
+	text := mutate(scriptText("common") + scriptText(name))
+	sum := sha1.Sum([]byte(text))
+	return script{Lua: rueidis.NewLuaScript(text), text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+func scriptText(name string) string {
+	text, err := scriptFiles.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		panic("redisbackend: bug: " + err.Error()) // it is embedded
+	}
+	return string(text)
+}

@@ -1,0 +1,338 @@
+package redisbackend_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A site is one lock on one server, with the sessions that a test opens there.
+type site struct {
+	*testing.T
+	client rueidis.Client
+	b      *redisbackend.Backend
+	name   string
+}
+
+// each runs a test on the embedded Redis and on a real one, with a server of its own in each.
+func each(t *testing.T, test func(*site)) {
+	t.Run("embedded", func(t *testing.T) { test(embedded(t)) })
+	t.Run("redis", func(t *testing.T) { test(real(t)) })
+}
+
+func embedded(t *testing.T) *site {
+	server := redistest.Start(t)
+	return &site{T: t, client: server.Client(), b: server.Backend(), name: "lock"}
+}
+
+func real(t *testing.T, options ...string) *site {
+	server := redisserver.Start(t, options...)
+	client := connect(t, server.Addr())
+	b, err := redisbackend.New(client)
+	require.NoError(t, err)
+	return &site{T: t, client: client, b: b, name: "lock"}
+}
+
+// connect makes a client that is closed with the test.
+func connect(t testing.TB, addr string, change ...func(*rueidis.ClientOption)) rueidis.Client {
+	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, PipelineMultiplex: -1}
+	for _, f := range change {
+		f(&option)
+	}
+	client, err := rueidis.NewClient(option)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+// A member is a session at the site.
+type member struct {
+	*site
+	id      string
+	conn    reentrant.Conn
+	remote  reentrant.Remote
+	grants  chan reentrant.Grant
+	resumed chan struct{}
+}
+
+func newMember() *member {
+	return &member{grants: make(chan reentrant.Grant, 100), resumed: make(chan struct{}, 100)}
+}
+
+func (m *member) Granted(g reentrant.Grant) { m.grants <- g }
+func (m *member) Resumed()                  { m.resumed <- struct{}{} }
+
+// join opens a session.
+func (s *site) join(id string) *member { return s.joinVia(s.b, id) }
+
+func (s *site) joinVia(b *redisbackend.Backend, id string) *member {
+	s.Helper()
+	m := newMember()
+	m.site, m.id = s, id
+	var err error
+	m.conn, err = b.Connect(s.ctx(), id, m)
+	require.NoError(s, err)
+	s.Cleanup(func() { assert.NoError(s, m.conn.Close()) })
+	m.remote = m.bind(s.name)
+	return m
+}
+
+func (m *member) bind(name string) reentrant.Remote {
+	m.Helper()
+	remote, err := m.conn.Bind(name)
+	require.NoError(m, err)
+	return remote
+}
+
+// ctx bounds one command.
+func (s *site) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(s.Context(), 20*time.Second)
+	s.Cleanup(cancel)
+	return ctx
+}
+
+const (
+	lease    = 30 * time.Second
+	grantTTL = 10 * time.Second
+	patience = 15 * time.Second
+)
+
+// request is an ordinary attempt.
+func request(epoch uint64, change ...func(*reentrant.AcquireRequest)) reentrant.AcquireRequest {
+	req := reentrant.AcquireRequest{Epoch: epoch, Owner: "1", Holds: 1, Lease: lease, NotAfter: time.Now().Add(10 * time.Second),
+		Tokens: 1, Patience: patience, GrantTTL: grantTTL}
+	for _, f := range change {
+		f(&req)
+	}
+	return req
+}
+
+func queue(r *reentrant.AcquireRequest) { r.Queue = true }
+func barge(r *reentrant.AcquireRequest) { r.Barge = true }
+func yield(r *reentrant.AcquireRequest) { r.Yield, r.Queue = true, true }
+func fixed(r *reentrant.AcquireRequest) { r.Fixed = true }
+func keep(r *reentrant.AcquireRequest)  { r.KeepTTL = true }
+
+// brief makes a lease, or a waiter's patience, that is over at once.
+func brief(r *reentrant.AcquireRequest)     { r.Lease = 10 * time.Millisecond }
+func impatient(r *reentrant.AcquireRequest) { r.Patience = 10 * time.Millisecond }
+
+func owned(owner string) func(*reentrant.AcquireRequest) {
+	return func(r *reentrant.AcquireRequest) { r.Owner = owner }
+}
+
+func (m *member) acquire(epoch uint64, change ...func(*reentrant.AcquireRequest)) reentrant.AcquireReply {
+	m.Helper()
+	reply, err := m.remote.Acquire(m.ctx(), request(epoch, change...))
+	require.NoError(m, err)
+	return reply
+}
+
+// take acquires the lock, which must be had, and answers the token.
+func (m *member) take(epoch uint64, change ...func(*reentrant.AcquireRequest)) reentrant.Token {
+	m.Helper()
+	reply := m.acquire(epoch, change...)
+	require.Equal(m, reentrant.Granted, reply.Status)
+	return reply.First
+}
+
+// wait takes a place among the waiters.
+func (m *member) wait(epoch uint64, change ...func(*reentrant.AcquireRequest)) {
+	m.Helper()
+	reply := m.acquire(epoch, append(change, queue)...)
+	require.Equal(m, reentrant.Waiting, reply.Status)
+}
+
+func (m *member) reenter(epoch, op uint64, holds int, lease time.Duration) reentrant.ReenterReply {
+	m.Helper()
+	reply, err := m.remote.Reenter(m.ctx(), reentrant.ReenterRequest{Epoch: epoch, Owner: "1", Op: op, Holds: holds, Lease: lease})
+	require.NoError(m, err)
+	return reply
+}
+
+func (m *member) release(epoch uint64, change ...func(*reentrant.ReleaseRequest)) reentrant.ReleaseResult {
+	m.Helper()
+	req := reentrant.ReleaseRequest{Epoch: epoch}
+	for _, f := range change {
+		f(&req)
+	}
+	result, err := m.remote.Release(m.ctx(), req)
+	require.NoError(m, err)
+	return result
+}
+
+// doubtfulFor says that a copy of the attempt may be under way for so long.
+func doubtfulFor(d time.Duration) func(*reentrant.ReleaseRequest) {
+	return func(r *reentrant.ReleaseRequest) { r.Until = time.Now().Add(d) }
+}
+
+// renews asks for one renewal, and tells whether it was had.
+func (m *member) renews(epoch uint64, lease time.Duration) bool {
+	m.Helper()
+	one := []reentrant.Renewal{{Remote: m.remote, Epoch: epoch, Lease: lease}}
+	m.conn.Renew(m.ctx(), one)
+	require.NoError(m, one[0].Err)
+	return !one[0].Gone
+}
+
+func (m *member) inspect() reentrant.State {
+	m.Helper()
+	state, err := m.remote.Inspect(m.ctx())
+	require.NoError(m, err)
+	return state
+}
+
+// granted waits for the push that says that the lock is this session's.
+func (m *member) granted() reentrant.Grant {
+	m.Helper()
+	select {
+	case g := <-m.grants:
+		return g
+	case <-time.After(10 * time.Second):
+		require.FailNow(m, "no grant arrived", "session %s", m.id)
+		return reentrant.Grant{}
+	}
+}
+
+// eventually waits for a condition.
+func (s *site) eventually(condition func() bool, what string) {
+	s.Helper()
+	require.Eventually(s, condition, 10*time.Second, 2*time.Millisecond, what)
+}
+
+// The server's side, read with plain commands.
+
+func (s *site) do(words ...string) rueidis.RedisResult {
+	return s.client.Do(s.ctx(), s.client.B().Arbitrary(words...).Build())
+}
+
+func (s *site) run(words ...string) {
+	s.Helper()
+	require.NoError(s, s.do(words...).Error())
+}
+
+func (s *site) side(kind string) string { return "relock:{" + s.name + "}:" + kind + ":" + s.name }
+
+// hash is the hold hash, as "field=holds", or "" when the lock is free.
+func (s *site) hash() string {
+	s.Helper()
+	pairs, err := s.do("HGETALL", s.name).AsStrMap()
+	require.NoError(s, err)
+	text := ""
+	for field, holds := range pairs {
+		text += field + "=" + holds
+	}
+	return text
+}
+
+func (s *site) ttl() time.Duration {
+	s.Helper()
+	n, err := s.do("PTTL", s.name).ToInt64()
+	require.NoError(s, err)
+	return time.Duration(n) * time.Millisecond
+}
+
+// record is the record's fields: first, last, session, epoch, op, state, keep, tombstones….
+func (s *site) record() []string {
+	s.Helper()
+	text, err := s.do("GET", s.side("t")).ToString()
+	require.NoError(s, err)
+	return strings.Split(text, " ")
+}
+
+// queued are the sessions in the queue, dead or alive.
+func (s *site) queued() []string {
+	s.Helper()
+	sessions, err := s.do("LRANGE", s.side("q"), "0", "-1").AsStrSlice()
+	require.NoError(s, err)
+	return sessions
+}
+
+// free waits until the hold has expired.
+func (s *site) free() {
+	s.Helper()
+	s.eventually(func() bool { return s.hash() == "" }, "the lease ends")
+}
+
+// stuck waits until the session's place, taken with impatient, is dead: its deadline has passed by Redis's clock.
+func (s *site) stuck(session string) {
+	s.Helper()
+	s.eventually(func() bool {
+		raw, err := s.do("HGET", s.side("w"), session).ToString()
+		require.NoError(s, err)
+		return s.clock() > number(s, strings.Fields(raw)[1])
+	}, "the place's deadline passes")
+}
+
+// clock is Redis's, in µs.
+func (s *site) clock() int64 {
+	s.Helper()
+	t, err := s.do("TIME").AsStrSlice()
+	require.NoError(s, err)
+	return number(s, t[0])*1e6 + number(s, t[1])
+}
+
+func number(t require.TestingT, text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	require.NoError(t, err)
+	return n
+}
+
+// unique is a name that no other test uses.
+func unique(what string) string { return fmt.Sprintf("%s-%s", what, rand.Text()) }
+
+func newBackend(client rueidis.Client, prefix string) (*redisbackend.Backend, error) {
+	return redisbackend.New(client, redisbackend.WithPrefix(prefix))
+}
+
+// scriptCalls is how many scripts a server has run.
+func scriptCalls(s *site) int {
+	s.Helper()
+	info, err := s.do("INFO", "commandstats").ToString()
+	require.NoError(s, err)
+	return countScripts(s, info)
+}
+
+func countScripts(t require.TestingT, info string) int {
+	calls := 0
+	for line := range strings.Lines(info) {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_eval"); ok {
+			_, count, _ := strings.Cut(rest, "calls=")
+			count, _, _ = strings.Cut(count, ",")
+			calls += int(number(t, count))
+		}
+	}
+	return calls
+}
+
+// connections are the ids of a server's clients.
+func connections(s *site) []string {
+	s.Helper()
+	list, err := s.do("CLIENT", "LIST").ToString()
+	require.NoError(s, err)
+	var ids []string
+	for line := range strings.Lines(list) {
+		id, _, _ := strings.Cut(line, " ")
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func text(n int64) string { return strconv.FormatInt(n, 10) }
+
+func password(p string) func(*rueidis.ClientOption) {
+	return func(o *rueidis.ClientOption) { o.Password = p }
+}

@@ -1,0 +1,412 @@
+package redisbackend_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/reentrant"
+)
+
+func TestReenterSetsTheCount(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		token := a.take(1)
+		assert.Equal(t, reentrant.ReenterReply{Holds: 2}, a.reenter(1, 1, 2, 0))
+		assert.Equal(t, reentrant.ReenterReply{Holds: 5}, a.reenter(1, 2, 5, 0))
+		assert.Equal(t, "a:1=5", s.hash())
+		assert.Equal(t, reentrant.ReenterReply{Holds: 5}, a.reenter(1, 2, 9, 0), "twice: what it says now does not matter")
+		assert.Equal(t, reentrant.ReenterReply{Holds: 5}, a.reenter(1, 1, 2, 0), "an older one comes late")
+		assert.Equal(t, reentrant.ReenterReply{Holds: 1}, a.reenter(1, 3, 1, 0))
+		assert.Equal(t, "a:1=1", s.hash())
+		assert.Equal(t, token, a.take(1), "re-entry keeps the token")
+	})
+}
+
+func TestReenterNeverShortensTheLease(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		a.take(1)
+		a.reenter(1, 1, 2, time.Second)
+		assert.InDelta(t, lease, s.ttl(), float64(time.Second), "it has more than asked for")
+		s.run("PEXPIRE", s.name, "1000")
+		a.reenter(1, 2, 3, 0)
+		assert.LessOrEqual(t, s.ttl(), time.Second, "nothing asked for")
+		a.reenter(1, 3, 4, lease)
+		assert.InDelta(t, lease, s.ttl(), float64(time.Second))
+		s.run("PEXPIRE", s.name, "1000")
+		a.reenter(1, 4, 3, lease)
+		assert.LessOrEqual(t, s.ttl(), time.Second, "the count falls")
+	})
+}
+
+func TestReenterOfAHoldThatIsGone(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		gone := reentrant.ReenterReply{Gone: true}
+		assert.Equal(t, gone, a.reenter(1, 1, 2, lease), "never had")
+		a.take(2)
+		assert.Equal(t, gone, a.reenter(1, 1, 2, lease), "an older epoch")
+		assert.Equal(t, gone, a.reenter(3, 1, 2, lease), "a newer one")
+		assert.Equal(t, gone, b.reenter(2, 1, 2, lease), "somebody else")
+		assert.Equal(t, "a:1=1", s.hash())
+		a.release(2)
+		assert.Equal(t, gone, a.reenter(2, 1, 2, lease), "released")
+		assert.Empty(t, s.hash(), "and not made again")
+		a.take(3, brief)
+		s.free()
+		assert.Equal(t, gone, a.reenter(3, 1, 2, lease), "expired")
+		a.take(4)
+		s.run("FLUSHALL")
+		assert.Equal(t, gone, a.reenter(4, 1, 2, lease), "flushed")
+		assert.Empty(t, s.hash())
+	})
+}
+
+func TestReleaseFreesTheLock(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		a.take(5)
+		a.reenter(5, 1, 3, 0)
+		assert.Equal(t, reentrant.Released, a.release(5), "whatever the count")
+		assert.Empty(t, s.hash())
+		assert.Equal(t, reentrant.Nothing, a.release(5), "twice")
+		a.take(6)
+		assert.Equal(t, reentrant.Released, a.release(9), "what a lower epoch has")
+		assert.Empty(t, s.hash())
+	})
+}
+
+func TestReleaseLeavesWhatAHigherEpochHas(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		a.take(5)
+		assert.Equal(t, reentrant.Nothing, a.release(4))
+		assert.Equal(t, "a:1=1", s.hash())
+		b.wait(5)
+		assert.Equal(t, reentrant.Nothing, b.release(4))
+		assert.Equal(t, []string{"b"}, s.queued())
+		assert.Equal(t, reentrant.Nothing, b.release(4, doubtfulFor(time.Minute)), "a tombstone for older copies")
+		a.release(5)
+		b.granted()
+		assert.Equal(t, reentrant.Nothing, b.release(4))
+		assert.Equal(t, "b:1=1", s.hash())
+		assert.Equal(t, reentrant.Nothing, a.release(9), "somebody else's")
+		assert.Equal(t, "b:1=1", s.hash())
+	})
+}
+
+func TestReleaseWithdrawsAWaiter(t *testing.T) {
+	each(t, func(s *site) {
+		a, b, c := s.join("a"), s.join("b"), s.join("c")
+		a.take(1)
+		b.wait(1)
+		c.wait(1)
+		assert.Equal(t, reentrant.Withdrawn, b.release(1))
+		assert.Equal(t, reentrant.Nothing, b.release(1), "twice")
+		assert.Equal(t, []string{"c"}, s.queued())
+		assert.Equal(t, "a:1=1", s.hash())
+		places, err := s.do("HKEYS", s.side("w")).AsStrSlice()
+		require.NoError(t, err)
+		assert.Equal(t, []string{"c"}, places)
+		a.release(1)
+		c.granted()
+		assert.Empty(t, b.grants)
+	})
+}
+
+func TestReleasePassesOnAGrantThatNobodyWants(t *testing.T) {
+	each(t, func(s *site) {
+		a, b, c := s.join("a"), s.join("b"), s.join("c")
+		a.take(1)
+		b.wait(1)
+		c.wait(1)
+		a.release(1)
+		assert.Equal(t, reentrant.Released, b.release(1, doubtfulFor(time.Minute)), "cancelled while the grant was on its way")
+		c.granted()
+		assert.Equal(t, reentrant.Stale, b.acquire(1, queue).Status, "and a heartbeat of it comes late")
+	})
+}
+
+func TestReleaseOfAFreeLockWakesItsWaiters(t *testing.T) {
+	each(t, func(s *site) {
+		a, b, c := s.join("a"), s.join("b"), s.join("c")
+		a.take(1, brief)
+		b.acquire(1, queue)
+		c.acquire(1, queue)
+		s.free()
+		b.release(1)
+		c.granted()
+	})
+}
+
+func TestReleaseAfterFlush(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		a.take(1)
+		s.run("FLUSHALL")
+		assert.Equal(t, reentrant.Nothing, a.release(1))
+		assert.Equal(t, int64(0), must(s.do("DBSIZE").ToInt64()), "nothing is left behind")
+	})
+}
+
+func TestEverythingExpires(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		a.take(1)
+		b.wait(1)
+		a.release(0, doubtfulFor(time.Minute))
+		assert.Len(t, must(s.do("KEYS", "*").AsStrSlice()), 4)
+		for _, key := range must(s.do("KEYS", "*").AsStrSlice()) {
+			ttl := must(s.do("PTTL", key).ToInt64())
+			assert.Positive(t, ttl, "%q", key)
+			assert.LessOrEqual(t, ttl, int64(300_000), "%q", key)
+		}
+	})
+}
+
+func TestRenewProlongsTheLease(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		a.take(1)
+		s.run("PEXPIRE", s.name, "1000")
+		s.run("PEXPIRE", s.side("t"), "1000")
+		assert.True(t, a.renews(1, lease))
+		assert.InDelta(t, lease, s.ttl(), float64(time.Second))
+		kept := must(s.do("TTL", s.side("t")).ToInt64())
+		assert.InDelta(t, 300, kept, 2, "the record lives on with the hold")
+		assert.True(t, a.renews(1, lease), "twice")
+	})
+}
+
+func TestRenewNeverTakesALock(t *testing.T) {
+	each(t, func(s *site) {
+		a, b := s.join("a"), s.join("b")
+		assert.False(t, a.renews(1, lease), "never had")
+		a.take(2)
+		s.run("PEXPIRE", s.name, "5000")
+		assert.False(t, a.renews(1, lease), "an older epoch")
+		assert.False(t, a.renews(3, lease), "a newer one")
+		assert.False(t, b.renews(2, lease), "somebody else")
+		assert.Less(t, s.ttl(), 6*time.Second)
+		a.release(2)
+		assert.False(t, a.renews(2, lease))
+		assert.Empty(t, s.hash())
+		a.take(3)
+		s.run("FLUSHALL")
+		assert.False(t, a.renews(3, lease), "flushed")
+		assert.Empty(t, s.hash())
+	})
+}
+
+func TestRenewOfManyLocks(t *testing.T) {
+	each(t, func(s *site) {
+		a := s.join("a")
+		const n = 250
+		renewals := make([]reentrant.Renewal, n)
+		for i := range renewals {
+			s.name = unique("lock")
+			a.remote = a.bind(s.name)
+			a.take(uint64(i + 1))
+			s.run("PEXPIRE", s.name, "5000")
+			renewals[i] = reentrant.Renewal{Remote: a.remote, Epoch: uint64(i + 1), Lease: lease}
+		}
+		renewals[7].Epoch = 9999
+		s.run("DEL", renewals[8].Remote.Name())
+		s.run("SET", renewals[8].Remote.Name(), "of another type")
+		s.run("SCRIPT", "FLUSH")
+		a.conn.Renew(s.ctx(), renewals)
+		for i, r := range renewals {
+			s.name = r.Remote.Name()
+			switch i {
+			case 7:
+				assert.True(t, r.Gone)
+				assert.NoError(t, r.Err)
+				assert.Less(t, s.ttl(), 6*time.Second)
+			case 8:
+				require.ErrorContains(t, r.Err, "WRONGTYPE")
+				assert.True(t, reentrant.Refused(r.Err))
+				assert.False(t, r.Gone)
+			default:
+				assert.NoError(t, r.Err)
+				assert.False(t, r.Gone)
+				assert.InDelta(t, lease, s.ttl(), float64(time.Second))
+			}
+		}
+	})
+}
+
+func TestRenewCommands(t *testing.T) {
+	s := real(t)
+	a := s.join("a")
+	const n = 250
+	renewals := make([]reentrant.Renewal, n)
+	for i := range renewals {
+		a.remote = a.bind(unique("lock"))
+		a.take(1)
+		renewals[i] = reentrant.Renewal{Remote: a.remote, Epoch: 1, Lease: lease}
+	}
+	a.conn.Renew(s.ctx(), renewals)
+	before := scriptCalls(s)
+	a.conn.Renew(s.ctx(), renewals)
+	assert.Equal(t, 3, scriptCalls(s)-before, "one command for a hundred locks")
+}
+
+func TestRenewOfForeignLocks(t *testing.T) {
+	s := embedded(t)
+	a, b := s.join("a"), s.join("b")
+	a.take(1)
+	renewals := []reentrant.Renewal{
+		{Remote: b.remote, Epoch: 1, Lease: lease}, {Epoch: 1, Lease: lease}, {Remote: a.remote, Epoch: 1},
+		{Remote: a.remote, Epoch: 1, Lease: lease, Gone: true, Err: context.Canceled},
+	}
+	a.conn.Renew(s.ctx(), renewals)
+	for _, r := range renewals[:3] {
+		assert.True(t, reentrant.Refused(r.Err))
+	}
+	assert.NoError(t, renewals[3].Err, "what it held before does not matter")
+	assert.False(t, renewals[3].Gone)
+	a.conn.Renew(s.ctx(), nil)
+}
+
+func TestInspect(t *testing.T) {
+	each(t, func(s *site) {
+		a, b, c := s.join("a"), s.join("b"), s.join("c")
+		assert.Equal(t, reentrant.State{}, a.inspect())
+		token := a.take(5, owned("~x"))
+		b.wait(1, impatient)
+		c.wait(2)
+		s.stuck("b")
+		got := c.inspect()
+		assert.InDelta(t, lease, got.TTL, float64(time.Second))
+		got.TTL = 0
+		assert.Equal(t, reentrant.State{Locked: true, Session: "a", Owner: "~x", Holds: 1, Epoch: 5, Token: token,
+			Waiting: []string{"c"}}, got)
+		assert.Equal(t, []string{"b", "c"}, s.queued(), "looking changes nothing")
+		c.release(2)
+		a.release(5)
+		assert.Equal(t, reentrant.State{Token: token}, a.inspect())
+	})
+}
+
+func TestInspectOfSomebodyElsesHash(t *testing.T) {
+	each(t, func(s *site) {
+		s.run("HSET", s.name, "some", "thing")
+		a := s.join("a")
+		got := a.inspect()
+		assert.Equal(t, reentrant.State{Locked: true, Session: "some", TTL: -time.Millisecond}, got)
+		assert.Negative(t, a.acquire(1).TTL)
+	})
+}
+
+func TestForceUnlock(t *testing.T) {
+	each(t, func(s *site) {
+		a, b, c := s.join("a"), s.join("b"), s.join("c")
+		force := func() bool {
+			held, err := c.remote.ForceUnlock(s.ctx())
+			require.NoError(t, err)
+			return held
+		}
+		assert.False(t, force(), "it was free")
+		last := a.take(1)
+		b.wait(1)
+		assert.True(t, force())
+		assert.Greater(t, b.granted().First, last)
+		assert.False(t, a.renews(1, lease))
+		assert.True(t, a.reenter(1, 1, 2, lease).Gone)
+		assert.Equal(t, reentrant.Nothing, a.release(1))
+		assert.Equal(t, "b:1=1", s.hash())
+		assert.True(t, force(), "twice: it takes the lock from the next one")
+		assert.Empty(t, s.hash())
+		assert.Equal(t, reentrant.Stale, b.acquire(1).Status, "it does not come back by a resend")
+	})
+}
+
+func TestPrefix(t *testing.T) {
+	each(t, func(s *site) {
+		app, err := newBackend(s.client, "app:")
+		require.NoError(t, err)
+		a, b, plain := s.joinVia(app, "a"), s.joinVia(app, "b"), s.join("c")
+		a.take(1)
+		plain.take(1)
+		b.wait(1)
+		a.release(1)
+		assert.Equal(t, s.name, b.granted().Name, "the prefix is not part of the name")
+		for _, key := range must(s.do("KEYS", "*").AsStrSlice()) {
+			assert.Regexp(t, "^(app:|lock$|relock:{lock}:)", key)
+		}
+	})
+}
+
+// A context that has ended, or whose deadline has passed, sends nothing: with rueidis a deadline in the past would
+// close the connection, which others use.
+func TestNothingIsSentWithAnEndedContext(t *testing.T) {
+	s := real(t)
+	a := s.join("a")
+	clients := connections(s)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	passed := lateContext{context.Background()}
+	for want, ctx := range map[error]context.Context{context.Canceled: cancelled, context.DeadlineExceeded: passed} {
+		before := scriptCalls(s)
+		_, err := a.remote.Acquire(ctx, request(1))
+		require.ErrorIs(t, err, want)
+		assert.False(t, reentrant.OutcomeUnknown(err))
+		assert.False(t, reentrant.Refused(err))
+		one := []reentrant.Renewal{{Remote: a.remote, Epoch: 1, Lease: lease}}
+		a.conn.Renew(ctx, one)
+		require.ErrorIs(t, one[0].Err, want)
+		assert.False(t, reentrant.OutcomeUnknown(one[0].Err))
+		assert.Equal(t, before, scriptCalls(s))
+	}
+	assert.Equal(t, clients, connections(s), "no connection was lost over it")
+}
+
+// lateContext has a deadline that has passed, and has not noticed.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+// An answer that does not come in time may have been carried out.
+func TestNoAnswerLeavesTheOutcomeUnknown(t *testing.T) {
+	server := redisserver.Start(t)
+	s := &site{T: t, client: connect(t, server.Addr()), name: "lock"}
+	var err error
+	s.b, err = newBackend(s.client, "")
+	require.NoError(t, err)
+	a := s.join("a")
+	server.Freeze()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = a.remote.Acquire(ctx, request(1))
+	server.Thaw()
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.True(t, reentrant.OutcomeUnknown(err))
+	a.take(1)
+	a.release(1)
+	server.Stop()
+	_, err = a.remote.Acquire(s.ctx(), request(2))
+	require.Error(t, err)
+	s.eventually(func() bool {
+		_, err = a.remote.Acquire(s.ctx(), request(2))
+		return !reentrant.OutcomeUnknown(err)
+	}, "once the connection is known to be lost, a refused one is an error that was never sent")
+	require.ErrorContains(t, err, "connection refused")
+	assert.False(t, reentrant.Refused(err), "it can be tried again")
+	server.Restart(t)
+	s.eventually(func() bool {
+		reply, err := a.remote.Acquire(s.ctx(), request(3))
+		return err == nil && reply.Status == reentrant.Granted
+	}, "and works again when the server is back")
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
