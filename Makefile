@@ -11,7 +11,7 @@ BENCHTIME ?= 1s
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: ## all tests of the three modules; nothing but Go is needed
+test: ## all tests of all modules; nothing but Go is needed
 	go test work
 
 race: ## the same with the race detector

@@ -168,8 +168,12 @@ func TestABurstLeavesABoundedNumberOfSpares(t *testing.T) {
 	})
 }
 
-// endSomehow ends a claim in one of the ways there are, each of which gives the baton on.
+// endSomehow ends a claim in one of the ways there are, each of which gives the baton on. Now and then it sends the
+// whole line away first.
 func endSomehow(q *Queue[int], rnd *rand.Rand, owner int) {
+	if rnd.IntN(32) == 0 {
+		q.Expel()
+	}
 	if rnd.IntN(2) == 0 {
 		q.Settle(1)
 		if rnd.IntN(2) == 0 {
@@ -184,13 +188,14 @@ func endSomehow(q *Queue[int], rnd *rand.Rand, owner int) {
 	q.Leave()
 }
 
-// Cancellations strike at random moments: before, during and after the grant. No baton may be lost (the bubble
-// would report that everybody is blocked) and none may be made (two would meet inside).
+// Cancellations strike at random moments, and often the first in line just before it is granted the baton. No baton
+// may be lost (the bubble would report that everybody is blocked) and none may be made (two would meet inside).
 func TestAStormOfCancellationsConservesTheBaton(t *testing.T) {
 	const workers = 8
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[int]
 		var in exclusion
+		var cancels [workers]atomic.Pointer[func()] // of the claim that each owner has under way
 		var claimed, cancelled atomic.Int64
 		var wg sync.WaitGroup
 		seed := newSeed(t)
@@ -198,25 +203,30 @@ func TestAStormOfCancellationsConservesTheBaton(t *testing.T) {
 			wg.Go(func() {
 				rnd := rand.New(rand.NewPCG(seed, uint64(owner)))
 				for range rounds(1500) {
-					done, patience := make(chan struct{}), rnd.IntN(8)
+					done, patience := make(chan struct{}), rnd.IntN(16)
+					cancel := sync.OnceFunc(func() { close(done) })
+					cancels[owner].Store(&cancel)
 					wg.Go(func() {
 						for range patience {
 							runtime.Gosched()
 						}
-						close(done)
+						cancel()
 					})
-					if q.Claim(owner, false, done, nil) == Cancelled {
+					if q.Claim(owner, false, done, nil) != Claimed {
 						cancelled.Add(1)
 						continue
 					}
 					claimed.Add(1)
 					in.section(t)
+					if next := q.Waiters(); len(next) > 0 && rnd.IntN(4) == 0 {
+						(*cancels[next[0]].Load())()
+					}
 					endSomehow(&q, rnd, owner)
 				}
 			})
 		}
 		wg.Wait()
-		t.Logf("%d claimed, %d cancelled", claimed.Load(), cancelled.Load())
+		t.Logf("%d claimed, %d cancelled or expelled", claimed.Load(), cancelled.Load())
 		requireConserved(t, &q)
 	})
 }
@@ -235,7 +245,7 @@ func TestAStormOfTimeoutsConservesTheBaton(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, uint64(owner)))
 				for range rounds(100) {
 					timeout := time.After(time.Duration(rnd.IntN(30)) * time.Millisecond)
-					if q.Claim(owner, false, nil, timeout) == TimedOut {
+					if q.Claim(owner, false, nil, timeout) != Claimed {
 						timedOut.Add(1)
 						continue
 					}
@@ -248,7 +258,7 @@ func TestAStormOfTimeoutsConservesTheBaton(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		t.Logf("%d claimed, %d timed out", claimed.Load(), timedOut.Load())
+		t.Logf("%d claimed, %d timed out or expelled", claimed.Load(), timedOut.Load())
 		requireConserved(t, &q)
 	})
 }

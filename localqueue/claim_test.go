@@ -172,7 +172,8 @@ func TestImpossibleStepsPanic(t *testing.T) {
 	require.Equal(t, Claimed, q.TryClaim("a"))
 	requireBug(t, func() { q.Settle(0) })
 	requireBug(t, func() { q.Settle(-1) })
-	requireBug(t, func() { q.Settle(MaxHolds + 1) })
+	tooMany := int64(MaxHolds) + 1
+	requireBug(t, func() { q.Settle(int(tooMany)) }) // negative where int has 32 bits, and impossible all the same
 	q.Settle(2)
 	withoutABusyBaton()
 	requireLine(t, &q, "a", 2)

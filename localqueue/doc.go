@@ -26,7 +26,7 @@
 //   - Hand-over: whoever gives the baton up makes the first in line its owner, unlinks that node and sends to its
 //     channel, all under the mutex; so the baton never lies free while somebody waits.
 //   - Cancellation: a waiter that wants to leave takes the mutex and looks: still linked, it unlinks itself and is
-//     cancelled; no longer linked, it was granted the baton before it could leave, and has it.
+//     cancelled; no longer linked, it was granted the baton (or expelled) before it could leave, and has it.
 //
 // That is the whole race between cancellation and grant. Being linked is the one fact that decides it, and both
 // sides look under the mutex.

@@ -124,7 +124,7 @@ func (q *Queue[K]) await(w *waiter[K], done <-chan struct{}, timeout <-chan time
 	}
 }
 
-// quit takes w out of line, unless it was granted the baton first.
+// quit takes w out of line, unless it was granted the baton, or expelled, first.
 func (q *Queue[K]) quit(w *waiter[K], why Outcome) Outcome {
 	q.mu.Lock()
 	queued := w.queued
@@ -136,7 +136,7 @@ func (q *Queue[K]) quit(w *waiter[K], why Outcome) Outcome {
 	if queued || fault == faultLostGrant {
 		return why
 	}
-	<-w.turn // sent before w was unlinked under mu, so this does not block; and the node needs its channel empty
+	<-w.turn // sent where w was unlinked, so this does not block; and the node must not keep its turn
 	return w.outcome()
 }
 

@@ -149,12 +149,15 @@ func (e *entry) heldBy(owner Owner) (hold, bool) {
 func (e *entry) granted(g Grant) (wanted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.attempt != g.Epoch || !e.waiting {
+	if (e.attempt != g.Epoch || !e.waiting) && fault != faultAnygrant {
 		// Superseded, or accepted by a heartbeat that was quicker: nothing to do. Given up: a clean-up is on
 		// its way, or the next head takes the grant over.
 		return e.attempt > g.Epoch || e.hold.live && e.hold.epoch == g.Epoch || !e.queue.Idle()
 	}
 	e.grant = g
+	if fault == faultDeaf {
+		return true
+	}
 	e.nudge()
 	return true
 }

@@ -1,8 +1,27 @@
 package reentrant
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // WithJitter makes a session's heartbeats come early by d, always, so that a scenario is the same every time.
 func WithJitter(d time.Duration) Option {
 	return func(c *config) { c.jitter = func(most time.Duration) time.Duration { return min(d, most) } }
+}
+
+// SetHolds sets the local hold count of the caller's hold.
+func SetHolds(l *Lock, ctx context.Context, holds int) {
+	l.look(func(e *entry) {
+		if _, ok := e.queue.Begin(CurrentOwner(ctx)); ok {
+			e.queue.Settle(holds)
+		}
+	})
+}
+
+// Entries is how many names a session has something about.
+func Entries(s *Session) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.entries)
 }

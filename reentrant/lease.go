@@ -33,12 +33,12 @@ func newLease(sent time.Time, length time.Duration, fixed bool) lease {
 	return l
 }
 
-func (l lease) trusted(now time.Time) bool            { return now.Before(l.until) }
+func (l lease) trusted(now time.Time) bool            { return now.Before(l.until) || fault == faultCredulous }
 func (l lease) remaining(now time.Time) time.Duration { return l.until.Sub(now) }
 
 // due tells whether the lease wants renewing within slack.
 func (l lease) due(now time.Time, slack time.Duration) bool {
-	return !l.renewAt.IsZero() && !l.renewAt.After(now.Add(slack))
+	return fault != faultNorenew && !l.renewAt.IsZero() && !l.renewAt.After(now.Add(slack))
 }
 
 // wake is the next moment at which something has to be done about the lease.

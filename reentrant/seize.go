@@ -161,6 +161,9 @@ func (e *entry) ask(ctx context.Context, a *attempt, sent time.Time) (AcquireRep
 	a.req.NotAfter = sent.Add(e.s.config.commandTimeout())
 	e.s.stats.commands.Add(1)
 	reply, err := e.remote.Acquire(e.bounded(ctx, sent, a.req.NotAfter), a.req)
+	if err != nil && fault == faultShift {
+		e.renumber(a)
+	}
 	switch {
 	case err == nil && reply.Status == Granted:
 		e.owes = true
@@ -196,6 +199,9 @@ func (a *attempt) held(owner Owner, reply AcquireReply, sent time.Time) hold {
 		}
 		h.lease = newLease(from, a.req.Lease, true)
 	default:
+		if fault == faultLategrant {
+			sent = time.Now()
+		}
 		h.lease = newLease(sent, a.req.Lease, a.req.Fixed)
 	}
 	return h
@@ -235,7 +241,7 @@ func (e *entry) accept(a *attempt, owner Owner) (hold, bool) {
 	e.mu.Lock()
 	g := e.grant
 	e.mu.Unlock()
-	if g.Epoch != a.req.Epoch || g.NotBefore.IsZero() || a.req.Fixed {
+	if g.Epoch != a.req.Epoch && fault != faultAnygrant || g.NotBefore.IsZero() || a.req.Fixed {
 		return hold{}, false
 	}
 	now := time.Now()
@@ -254,7 +260,10 @@ func (e *entry) giveUp() {
 	e.mu.Lock()
 	e.waiting = false
 	e.mu.Unlock()
-	if !e.owes {
+	if fault == faultLostbaton {
+		return
+	}
+	if !e.owes || fault == faultOrphan {
 		e.leaveQueue()
 		return
 	}

@@ -96,7 +96,9 @@ func (e *entry) release(ctx context.Context) error {
 	if e.doubtful.After(time.Now()) {
 		req.Until = e.doubtful
 	}
-	ctx = context.WithoutCancel(ctx)
+	if fault != faultDeadctx {
+		ctx = context.WithoutCancel(ctx)
+	}
 	var last error
 	for try := range releaseTries {
 		if try > 0 {

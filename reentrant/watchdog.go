@@ -212,9 +212,9 @@ func (w *watchdog) abandonAll() int {
 	return len(held)
 }
 
-// lose ends a hold whose lease is over: its owner is told, and the baton goes to the next, unless the owner is in the
-// middle of an operation, which then finds out and gives it on. What Redis may still have is given back if nobody
-// is next to take it over. The caller has a reference to the entry.
+// lose ends a hold whose lease is over: first its owner is told, then the baton goes to the next, unless the owner is
+// in the middle of an operation, which then finds out and gives it on. What Redis may still have is given back if
+// nobody is next to take it over. The caller has a reference to the entry.
 func (e *entry) lose(epoch uint64, why string, mayBeThere bool) {
 	e.mu.Lock()
 	h := e.hold
@@ -223,23 +223,34 @@ func (e *entry) lose(epoch uint64, why string, mayBeThere bool) {
 		return
 	}
 	e.hold.live, e.hold.lost = false, true
-	holds := e.queue.HoldCount(h.owner)
-	evicted := e.queue.Evict(h.owner)
-	if evicted {
-		// On record before the mutex is free: the owner's Unlock looks there under it.
-		e.s.losses.add(e.name, h.owner, holds)
-		e.hold = hold{}
-	}
-	disown := mayBeThere && evicted && e.queue.Idle()
-	remote, name := e.remote, e.name
 	e.mu.Unlock()
-	e.s.lost(name, h, why)
-	if disown {
+	e.s.lost(e.name, h, why)
+	if !e.evict(epoch) {
+		return
+	}
+	if mayBeThere && e.queue.Idle() {
+		remote, name := e.remote, e.name
 		e.s.cleaner.do(func() { e.s.disown(remote, name, epoch) })
 	}
-	if evicted {
-		e.s.leave(e, 1)
+	e.s.leave(e, 1)
+}
+
+// evict takes the baton from the owner of a lost hold; false if the owner is giving it up itself.
+func (e *entry) evict(epoch uint64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := e.hold
+	if !h.lost || h.epoch != epoch {
+		return false
 	}
+	holds := e.queue.HoldCount(h.owner)
+	if !e.queue.Evict(h.owner) {
+		return false
+	}
+	// On record before the mutex is free: the owner's Unlock looks there under it.
+	e.s.losses.add(e.name, h.owner, holds)
+	e.hold = hold{}
+	return true
 }
 
 // lost tells everybody who wants to know that a hold is lost.

@@ -71,12 +71,12 @@ func childMain(text string) int {
 	signal.Ignore(syscall.SIGPIPE)
 	var r role
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		_, _ = fmt.Fprintf(os.Stderr, "keygen: role of the child: %v\n", err)
+		fmt.Fprintf(os.Stderr, "keygen: role of the child: %v\n", err)
 		return exitUsage
 	}
 	err := r.play(context.Background(), os.Stdin, os.Stdout)
 	if err != nil && !errors.Is(err, syscall.EPIPE) {
-		_, _ = fmt.Fprintf(os.Stderr, "keygen %s: %v\n", r.Server, err)
+		fmt.Fprintf(os.Stderr, "keygen %s: %v\n", r.Server, err)
 		return exitFinding
 	}
 	return exitClean
@@ -168,7 +168,7 @@ func (r role) openSection(ctx context.Context) (section, *reentrant.Session, fun
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
 		defer cancel()
 		if err := session.Close(ctx); err != nil {
-			_, _ = fmt.Fprintf(os.Stderr, "keygen %s: close the session: %v\n", r.Server, err)
+			fmt.Fprintf(os.Stderr, "keygen %s: close the session: %v\n", r.Server, err)
 		}
 		backend.Close()
 	}

@@ -48,7 +48,7 @@ func parentMain(args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, flag.ErrHelp):
 		return exitClean
 	case err != nil:
-		_, _ = fmt.Fprintln(stderr, "keygen:", err)
+		fmt.Fprintln(stderr, "keygen:", err)
 		return exitUsage
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -56,7 +56,7 @@ func parentMain(args []string, stdout, stderr io.Writer) int {
 
 	result, err := generate(ctx, opts, stdout, stderr)
 	if err != nil {
-		_, _ = fmt.Fprintln(stderr, "keygen:", err)
+		fmt.Fprintln(stderr, "keygen:", err)
 		return exitFinding
 	}
 	result.print(stdout)

@@ -27,7 +27,7 @@ func generate(ctx context.Context, opts options, stdout, stderr io.Writer) (*res
 		return nil, err
 	}
 	defer meter.close()
-	_, _ = fmt.Fprintf(stdout, "keygen    %d keys by %d processes × %d workers, lock: %s\nredis     %s\ndatabase  %s %s\n",
+	fmt.Fprintf(stdout, "keygen    %d keys by %d processes × %d workers, lock: %s\nredis     %s\ndatabase  %s %s\n",
 		opts.keys, opts.processes, opts.workers, opts.lock, meter.shown, src.dialect.name, src.shown)
 
 	c := newCrew(opts, role{

@@ -48,15 +48,15 @@ func (p *progress) show(done int64, kills int) {
 		text += fmt.Sprintf(", %d processes killed", kills)
 	}
 	if p.terminal {
-		_, _ = fmt.Fprint(p.out, "\r"+text)
+		fmt.Fprint(p.out, "\r"+text)
 		return
 	}
-	_, _ = fmt.Fprintln(p.out, text)
+	fmt.Fprintln(p.out, text)
 }
 
 // end leaves the line.
 func (p *progress) end() {
 	if p.terminal && p.shown > 0 {
-		_, _ = fmt.Fprintln(p.out)
+		fmt.Fprintln(p.out)
 	}
 }

@@ -28,13 +28,13 @@ func (r *result) clean() bool {
 
 // print writes the table.
 func (r *result) print(out io.Writer) {
-	_, _ = fmt.Fprintln(out)
+	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	for _, row := range r.rows() {
-		_, _ = fmt.Fprintf(table, "%s\t%s\n", row.name, row.value)
+		fmt.Fprintf(table, "%s\t%s\n", row.name, row.value)
 	}
 	_ = table.Flush()
-	_, _ = fmt.Fprintf(out, "\n%s\n", r.sentence())
+	fmt.Fprintf(out, "\n%s\n", r.sentence())
 }
 
 // A row is a line of the table.

@@ -22,7 +22,7 @@ type Backend struct {
 	conns    []*Conn           // the open ones
 	names    map[string]string // session's id -> its name
 	cut      map[string]bool   // by session's id: it is partitioned
-	tries    map[Op]int        // how many ops there were, by what they are apart from Try
+	tries    map[Op]int        // since the fault was set: how many ops there were, by all but Try
 	executed map[Verb]int
 	grants   []string // by the command being executed, for the trace
 }
@@ -67,11 +67,12 @@ func (b *Backend) Connect(ctx context.Context, session string, sink reentrant.Si
 	return c, nil
 }
 
-// SetFault has f decide from now on; nil: all pass.
+// SetFault has f decide from now on; nil: all pass. Tries are counted anew.
 func (b *Backend) SetFault(f Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fault = f
+	clear(b.tries)
 }
 
 // SetSkew sets the server's clock ahead of time.Now by d, or behind it. As in Redis, leases end by the clock that
@@ -185,15 +186,21 @@ func (b *Backend) idOfNameLocked(name string) (string, bool) {
 
 // judge asks the fault about an op, which it numbers.
 func (b *Backend) judge(op Op) Verdict {
-	b.mu.Lock()
-	b.tries[op]++
-	op.Try = b.tries[op]
-	fault := b.fault
-	b.mu.Unlock()
+	fault := b.number(&op)
 	if fault == nil {
 		return Pass
 	}
 	return fault(op)
+}
+
+func (b *Backend) number(op *Op) Fault {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fault != nil {
+		b.tries[*op]++
+		op.Try = b.tries[*op]
+	}
+	return b.fault
 }
 
 // execute runs one command. It returns the answer, and what the server's clock is ahead: an answer carries its time.

@@ -26,7 +26,7 @@ type Op struct {
 	Verb    Verb
 	Lock    string
 	Epoch   uint64
-	Try     int // 1 for the first with this session, verb, lock and epoch, 2 for the next
+	Try     int // 1 for the first with this session, verb, lock and epoch since the Fault was set
 	_       struct{}
 }
 

@@ -42,24 +42,28 @@ func (v Verdict) String() string {
 
 // acquired is the line of an acquire.
 func acquired(op Op, req reentrant.AcquireRequest, reply reentrant.AcquireReply, late bool) string {
-	line := op.String() + " owner=" + shown(req.Owner)
+	words := []string{op.String(), "owner=" + shown(req.Owner)}
 	for _, flag := range []struct {
 		set  bool
 		name string
 	}{{!req.Queue, "try"}, {req.Barge, "barge"}, {req.Yield, "yield"}, {req.Fixed, "fixed"}, {req.KeepTTL, "keepttl"}} {
 		if flag.set {
-			line += " " + flag.name
+			words = append(words, flag.name)
 		}
 	}
+	return strings.Join(append(words, "→", answered(reply, late)), " ")
+}
+
+func answered(reply reentrant.AcquireReply, late bool) string {
 	switch {
 	case late:
-		return line + " → late"
+		return "late"
 	case reply.Status == reentrant.Granted:
-		return line + " → granted " + block(reply.First, reply.Last)
+		return "granted " + block(reply.First, reply.Last)
 	case reply.Status == reentrant.Waiting:
-		return fmt.Sprintf("%s → waiting %v", line, reply.TTL.Round(time.Millisecond))
+		return fmt.Sprintf("waiting %v", reply.TTL.Round(time.Millisecond))
 	}
-	return line + " → stale"
+	return "stale"
 }
 
 var results = map[reentrant.ReleaseResult]string{

@@ -21,8 +21,8 @@
 --          (deadline moved), or finds that it had its turn (stale). A copy of an older attempt is stale.
 
 local session, epoch, owner, holds = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local lease, flags, tokens, seen = ARGV[5], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
-local patience, channel, keep = tonumber(ARGV[10]), ARGV[12], tonumber(ARGV[13])
+local lease, flags, tokens, seen = ARGV[5], ARGV[7], ARGV[8], ARGV[9]
+local patience, channel, keep = ARGV[10], ARGV[12], ARGV[13]
 local GRANTED, WAITING, STALE, LATE = 1, 2, 3, 4
 
 local function flag(letter) return string.find(flags, letter, 1, true) end
@@ -30,9 +30,9 @@ local function flag(letter) return string.find(flags, letter, 1, true) end
 local now = clock()
 if now > tonumber(ARGV[6]) then return {LATE, now, 0, 0} end
 local rec = record(redis.call('GET', KEYS[2]))
-if entombed(rec, session, epoch, now) then return {STALE, now, 0, 0} end
+if rec.tombs ~= '' and entombed(rec, session, epoch, now) then return {STALE, now, 0, 0} end
 local field, mine = holder(KEYS[1], session)
-local last = rec.session == session and rec.epoch or 0
+local last = rec.session == session and tonumber(rec.epoch) or 0
 if epoch < last or (epoch == last and not mine) then return {STALE, now, 0, 0} end
 
 -- place takes the session's place at the end of the queue, or keeps the one it has and moves its deadline.
@@ -44,10 +44,10 @@ local function place()
   elseif not redis.call('LPOS', KEYS[3], session) then
     redis.call('RPUSH', KEYS[3], session) -- the list was lost without the hash (eviction)
   end
-  redis.call('HSET', KEYS[4], session, string.format('%.0f %.0f %s %s %.0f %.0f %.0f ', epoch,
-    now + patience * 1000, ARGV[11], holds, tokens, seen, keep) .. owner)
-  redis.call('EXPIRE', KEYS[3], ARGV[13])
-  redis.call('EXPIRE', KEYS[4], ARGV[13])
+  redis.call('HSET', KEYS[4], session, ARGV[2] .. ' ' .. text(now + patience * 1000) .. ' ' .. ARGV[11] .. ' '
+    .. holds .. ' ' .. tokens .. ' ' .. seen .. ' ' .. keep .. ' ' .. owner)
+  redis.call('EXPIRE', KEYS[3], keep)
+  redis.call('EXPIRE', KEYS[4], keep)
   return true
 end
 
@@ -79,7 +79,7 @@ if mine then -- a newer attempt of the same session takes over
   redis.call('HSET', KEYS[1], name, holds)
   if name ~= field then redis.call('HDEL', KEYS[1], field) end
   if not flag('k') then redis.call('PEXPIRE', KEYS[1], lease) end
-  issue(rec, now, session, epoch, tokens, seen, 'h', keep)
+  issue(rec, now, session, ARGV[2], tokens, seen, 'h', keep)
   save(KEYS[2], rec, now)
   return {GRANTED, now, rec.first, rec.last}
 end
@@ -103,6 +103,6 @@ if next then -- our place, wherever it is, has served its purpose
 end
 redis.call('HINCRBY', KEYS[1], session .. ':' .. owner, holds)
 redis.call('PEXPIRE', KEYS[1], lease)
-issue(rec, now, session, epoch, tokens, seen, 'h', keep)
+issue(rec, now, session, ARGV[2], tokens, seen, 'h', keep)
 save(KEYS[2], rec, now)
 return {GRANTED, now, rec.first, rec.last}

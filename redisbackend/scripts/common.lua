@@ -13,8 +13,8 @@
 --   waiters  hash    session -> "epoch deadline grant holds tokens seen keep owner" (deadline: Redis time in us)
 --
 -- Times are Redis's own, in microseconds; TTLs in milliseconds. Numbers are written with %.0f: concatenating
--- them would round what is beyond 14 digits. Owners and names are concatenated: they may be any bytes, and %s
--- ends at the first NUL.
+-- them would round what is beyond 14 digits. What is only passed on stays text: converting costs more than most
+-- commands. Owners and names are concatenated: they may be any bytes, and %s ends at the first NUL.
 
 local function clock()
   local t = redis.call('TIME')
@@ -25,32 +25,40 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- record reads the record of a lock; a lock that has none gets one that names nobody.
+-- record reads the record of a lock; a lock that has none gets one that names nobody. Tokens are numbers, all else
+-- is text.
 local function record(raw)
   if not raw then
-    return {first = 0, last = 0, session = '-', epoch = 0, op = 0, state = 'h', keep = 0, tombs = ''}
+    return {first = 0, last = 0, session = '-', epoch = '0', op = '0', state = 'h', keep = '0', tombs = ''}
   end
   local first, last, session, epoch, op, state, keep, tombs =
     string.match(raw, '^(%d+) (%d+) (%S+) (%d+) (%d+) (%a) (%d+)(.*)$')
-  return {first = tonumber(first), last = tonumber(last), session = session, epoch = tonumber(epoch),
-    op = tonumber(op), state = state, keep = tonumber(keep), tombs = tombs}
+  return {first = tonumber(first), last = tonumber(last), session = session, epoch = epoch, op = op, state = state,
+    keep = keep, tombs = tombs}
 end
 
 -- retention answers for how many seconds the record is to be kept. Tokens may have run ahead of the clock
 -- (blocks): it is then kept longer by as much, so that tokens that start from the clock again cannot fall
 -- behind the last one.
 local function retention(rec, now)
-  return text(rec.keep + math.max(0, math.ceil((rec.last - now) / 1000000)))
+  if rec.last <= now then return rec.keep end
+  return text(rec.keep + math.ceil((rec.last - now) / 1000000))
 end
 
 local function save(key, rec, now)
-  redis.call('SET', key, string.format('%.0f %.0f %s %.0f %.0f %s %.0f%s', rec.first, rec.last, rec.session,
-    rec.epoch, rec.op, rec.state, rec.keep, rec.tombs), 'EX', retention(rec, now))
+  local last = text(rec.last)
+  local first = rec.first == rec.last and last or text(rec.first)
+  redis.call('SET', key, first .. ' ' .. last .. ' ' .. rec.session .. ' ' .. rec.epoch .. ' ' .. rec.op .. ' '
+    .. rec.state .. ' ' .. rec.keep .. rec.tombs, 'EX', retention(rec, now))
+end
+
+-- longer answers the longer of two times to keep a record.
+local function longer(a, b)
+  return tonumber(a) > tonumber(b) and a or b
 end
 
 -- entombed says whether an attempt was given up while a copy of it might still be on its way.
 local function entombed(rec, session, epoch, now)
-  if rec.tombs == '' then return false end
   for owner, upto, till in string.gmatch(rec.tombs, ' (%S+):(%d+):(%d+)') do
     if owner == session and epoch <= tonumber(upto) and now <= tonumber(till) then return true end
   end
@@ -72,9 +80,8 @@ end
 
 -- holder answers the field of the hold hash, if there is one, and whether it is the session's.
 local function holder(key, session)
-  local pair = redis.call('HGETALL', key)
-  local field = pair[1]
-  return field, field and string.sub(field, 1, #session + 1) == session .. ':'
+  local field = redis.call('HGETALL', key)[1]
+  return field, field and string.find(field, session .. ':', 1, true) == 1
 end
 
 -- issue gives the record to an attempt, with a new block of tokens: above every token of this lock, above
@@ -82,23 +89,22 @@ end
 local function issue(rec, now, session, epoch, tokens, seen, state, keep)
   rec.first = math.max(rec.last + 1, now, seen + 1)
   rec.last = rec.first + tokens - 1
-  rec.session, rec.epoch, rec.op, rec.state = session, epoch, 0, state
-  rec.keep = math.max(rec.keep, keep)
+  rec.session, rec.epoch, rec.op, rec.state, rec.keep = session, epoch, '0', state, longer(rec.keep, keep)
 end
 
 -- waiting answers the longest waiting session that is alive, without taking it out, and clears away those
 -- before it that let their deadline pass.
 local function waiting(queue, waiters, now)
   while true do
-    local session = redis.call('LINDEX', queue, 0)
+    local session = redis.call('LINDEX', queue, '0')
     if not session then return nil end
     local raw = redis.call('HGET', waiters, session)
     if raw then
       local epoch, deadline, grant, holds, tokens, seen, keep, owner =
         string.match(raw, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
       if now <= tonumber(deadline) then
-        return {session = session, epoch = tonumber(epoch), grant = grant, holds = holds,
-          tokens = tonumber(tokens), seen = tonumber(seen), keep = tonumber(keep), owner = owner}
+        return {session = session, epoch = epoch, grant = grant, holds = holds, tokens = tokens, seen = seen,
+          keep = keep, owner = owner}
       end
     end
     redis.call('LPOP', queue)
@@ -108,7 +114,7 @@ end
 
 -- drop takes a session out of the queue.
 local function drop(queue, waiters, session)
-  redis.call('LREM', queue, 0, session)
+  redis.call('LREM', queue, '0', session)
   redis.call('HDEL', waiters, session)
 end
 
@@ -122,6 +128,6 @@ local function grant(hold, recordkey, queue, waiters, rec, now, w, channel)
   redis.call('HINCRBY', hold, w.session .. ':' .. w.owner, w.holds)
   redis.call('PEXPIRE', hold, w.grant)
   save(recordkey, rec, now)
-  redis.pcall('PUBLISH', channel .. w.session, string.format('g %.0f %.0f %.0f %s %.0f ',
+  redis.pcall('PUBLISH', channel .. w.session, string.format('g %s %.0f %.0f %s %.0f ',
     w.epoch, rec.first, rec.last, w.grant, now) .. hold)
 end

@@ -11,8 +11,8 @@ local now = clock()
 local rec = record(redis.call('GET', KEYS[2]))
 local pair = redis.call('HGETALL', KEYS[1])
 local answer = {now, pair[1] or '', tonumber(pair[2] or 0) or 0, redis.call('PTTL', KEYS[1]),
-  rec.first, rec.last, rec.session, rec.epoch, rec.state}
-for _, session in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do
+  rec.first, rec.last, rec.session, tonumber(rec.epoch), rec.state}
+for _, session in ipairs(redis.call('LRANGE', KEYS[3], '0', '-1')) do
   local raw = redis.call('HGET', KEYS[4], session)
   local deadline = raw and string.match(raw, '^%d+ (%d+)')
   if deadline and now <= tonumber(deadline) then answer[#answer + 1] = session end

@@ -14,14 +14,14 @@ local now = clock()
 local rec = record(redis.call('GET', KEYS[2]))
 local name = session .. ':' .. ARGV[3]
 local current = tonumber(redis.call('HGET', KEYS[1], name) or nil)
-if not current or rec.session ~= session or rec.epoch ~= epoch then return {GONE, now, 0} end
-if op <= rec.op then return {DONE, now, current} end
+if not current or rec.session ~= session or tonumber(rec.epoch) ~= epoch then return {GONE, now, 0} end
+if op <= tonumber(rec.op) then return {DONE, now, current} end
 
 redis.call('HINCRBY', KEYS[1], name, text(holds - current))
 local lease = tonumber(ARGV[6])
 if holds > current and lease > 0 and redis.call('PTTL', KEYS[1]) < lease then
   redis.call('PEXPIRE', KEYS[1], ARGV[6])
 end
-rec.op = op
+rec.op = ARGV[4]
 save(KEYS[2], rec, now)
 return {DONE, now, holds}

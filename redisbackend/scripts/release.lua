@@ -19,11 +19,11 @@ local rec = record(redis.call('GET', KEYS[2]))
 local field, mine = holder(KEYS[1], session)
 local code, dirty = NOTHING, false
 
-if mine and (rec.session ~= session or rec.epoch <= epoch) then
+if mine and (rec.session ~= session or tonumber(rec.epoch) <= epoch) then
   code = RELEASED
   redis.call('DEL', KEYS[1])
   field = nil
-  if rec.session == session and rec.epoch == epoch and rec.first <= used and used < rec.last then
+  if rec.session == session and tonumber(rec.epoch) == epoch and rec.first <= used and used < rec.last then
     rec.last, dirty = used, true -- the unused tail of the block
   end
 end
@@ -36,7 +36,7 @@ if code == NOTHING then
 end
 if doubt > 0 then
   entomb(rec, session, epoch, now + doubt, now)
-  rec.keep, dirty = math.max(rec.keep, tonumber(ARGV[6])), true
+  rec.keep, dirty = longer(rec.keep, ARGV[6]), true
 end
 local next = not field and waiting(KEYS[3], KEYS[4], now)
 if next then

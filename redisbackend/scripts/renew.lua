@@ -13,7 +13,7 @@ local now = clock()
 local function renew(hold, recordkey, epoch, lease)
   local rec = record(redis.call('GET', recordkey))
   local _, mine = holder(hold, session)
-  if not mine or rec.session ~= session or rec.epoch ~= tonumber(epoch) then return 0 end
+  if not mine or rec.session ~= session or tonumber(rec.epoch) ~= tonumber(epoch) then return 0 end
   redis.call('PEXPIRE', hold, lease)
   redis.call('EXPIRE', recordkey, retention(rec, now))
   return 1

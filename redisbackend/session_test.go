@@ -1,0 +1,221 @@
+package redisbackend_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A house is a Redis of its own and one session with it.
+type house struct {
+	session *reentrant.Session
+	bare    *bare // on the session's own client
+}
+
+func newHouse(tb testing.TB, opts ...reentrant.Option) *house {
+	client := connect(tb, redisserver.Start(tb).Addr())
+	backend, err := redisbackend.New(client)
+	require.NoError(tb, err)
+	session, err := reentrant.NewSession(backend, opts...)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = session.Close(context.Background()) })
+	return &house{session, newBare(client, 4, 13)}
+}
+
+// commands is how many scripts the server runs while f does.
+func (h *house) commands(tb testing.TB, f func()) int {
+	before := evals(tb, h.bare.client)
+	f()
+	return evals(tb, h.bare.client) - before
+}
+
+// turns has goroutines take turns at a lock, sections times in all, and asserts that no two are inside.
+func (h *house) turns(tb testing.TB, goroutines, sections int) {
+	l := h.session.NewLock("turns")
+	var wg sync.WaitGroup
+	inside, done := 0, 0 // guarded by the lock under test
+	for range goroutines {
+		wg.Go(func() {
+			for {
+				if err := l.Lock(tb.Context()); err != nil {
+					tb.Error(err)
+					return
+				}
+				inside++
+				if inside != 1 {
+					tb.Error("two are inside")
+				}
+				inside--
+				more := done < sections
+				done++
+				if err := l.Unlock(tb.Context()); err != nil {
+					tb.Error(err)
+				}
+				if !more {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestAnUncontendedSectionIsTwoCommands(t *testing.T) {
+	h := newHouse(t)
+	l := h.session.NewLock("alone")
+	section := func() {
+		require.NoError(t, l.Lock(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+	section() // the first brings the clocks together, and the scripts to Redis
+	assert.Equal(t, 20, h.commands(t, func() {
+		for range 10 {
+			section()
+		}
+	}))
+}
+
+func TestReentryIsTwoCommands(t *testing.T) {
+	h := newHouse(t)
+	l := h.session.NewLock("again")
+	require.NoError(t, l.Lock(t.Context()))
+	require.NoError(t, l.Lock(t.Context()))
+	assert.Equal(t, 20, h.commands(t, func() {
+		for range 10 {
+			require.NoError(t, l.Lock(t.Context()))
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+	}))
+	require.NoError(t, l.Unlock(t.Context()))
+	require.NoError(t, l.Unlock(t.Context()))
+}
+
+// Unlock and Lock of neighbours are one command together. The few more are the ends of the run, when the queue is
+// empty, and renewals.
+func TestALocallyContendedSectionIsOneCommand(t *testing.T) {
+	h := newHouse(t)
+	h.turns(t, 10, 10)
+	const sections = 5000
+	n := h.commands(t, func() { h.turns(t, 100, sections) })
+	assert.LessOrEqual(t, float64(n), 1.05*sections)
+	assert.GreaterOrEqual(t, n, sections, "the server saw every hold")
+}
+
+func TestWaitingCostsRedisNothingButTheHeadsHeartbeat(t *testing.T) {
+	h := newHouse(t, reentrant.WithHeartbeat(50*time.Millisecond), reentrant.WithLease(time.Minute))
+	l := h.session.NewLock("held")
+	require.NoError(t, l.Lock(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() { assert.ErrorIs(t, l.Lock(ctx), context.Canceled) })
+	}
+	require.Eventually(t, func() bool { return l.QueueLength() == 100 }, time.Minute, time.Millisecond)
+	n := h.commands(t, func() { time.Sleep(200 * time.Millisecond) }) // what is counted is what does not happen
+	assert.Zero(t, n, "while a neighbour has the lock nobody asks")
+	cancel()
+	wg.Wait()
+	require.NoError(t, l.Unlock(t.Context()))
+}
+
+// Lock and Unlock of a free lock, against two round trips of a script that does nothing, turn by turn on the same
+// connection.
+func BenchmarkSessionUncontended(b *testing.B) {
+	h := newHouse(b)
+	l := h.session.NewLock("alone")
+	ctx := b.Context()
+	yardstick := deadline{context.Background(), time.Now().Add(time.Hour)}
+	var spent [2]time.Duration
+	round := func() {
+		start := time.Now()
+		if l.Lock(ctx) != nil || l.Unlock(ctx) != nil {
+			b.Fatal("failed")
+		}
+		middle := time.Now()
+		if h.bare.call(yardstick) != nil || h.bare.call(yardstick) != nil {
+			b.Fatal("failed")
+		}
+		spent[0] += middle.Sub(start)
+		spent[1] += time.Since(middle)
+	}
+	round()
+	spent = [2]time.Duration{}
+	n := h.commands(b, func() {
+		for b.Loop() {
+			round()
+		}
+	})
+	b.ReportMetric(float64(spent[0])/float64(b.N), "lock+unlock-ns/op")
+	b.ReportMetric(float64(spent[1])/float64(b.N), "two-bare-ns/op")
+	b.ReportMetric(float64(spent[0])/float64(spent[1]), "ratio")
+	b.ReportMetric(float64(n-2*b.N)/float64(b.N), "redis-commands/op")
+	b.ReportMetric(0, "ns/op")
+}
+
+// The same alone, for allocations; BenchmarkBareTwice has those of the bare calls.
+func BenchmarkSessionLockUnlock(b *testing.B) {
+	h := newHouse(b)
+	l := h.session.NewLock("alone")
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if l.Lock(ctx) != nil || l.Unlock(ctx) != nil {
+			b.Fatal("failed")
+		}
+	}
+}
+
+// A hundred goroutines of one process take turns, against two that alternate a script that does nothing: what a
+// hand-over would cost if it were nothing but its one command. Slices of both in turn, since the machine drifts.
+func BenchmarkSessionContended(b *testing.B) {
+	h := newHouse(b)
+	h.turns(b, 100, 100)
+	var spent [2]time.Duration
+	commands, sections := 0, 0
+	const slice = 2000
+	for b.Loop() {
+		start := time.Now()
+		commands += h.commands(b, func() { h.turns(b, 100, slice) })
+		spent[0] += time.Since(start)
+		sections += slice + 100
+		start = time.Now()
+		h.alternate(b, slice+100)
+		spent[1] += time.Since(start)
+	}
+	b.ReportMetric(float64(spent[0])/float64(sections), "section-ns")
+	b.ReportMetric(float64(spent[1])/float64(sections), "bare-ns")
+	b.ReportMetric(float64(spent[1])/float64(spent[0]), "speed-ratio")
+	b.ReportMetric(float64(commands)/float64(sections), "redis-commands/section")
+	b.ReportMetric(0, "ns/op")
+}
+
+// alternate has two goroutines send the bare script in turn.
+func (h *house) alternate(b *testing.B, n int) {
+	ctx := deadline{context.Background(), time.Now().Add(time.Hour)}
+	turns := [2]chan int{make(chan int, 1), make(chan int, 1)}
+	var wg sync.WaitGroup
+	for me := range turns {
+		wg.Go(func() {
+			for left := range turns[me] {
+				if h.bare.call(ctx) != nil {
+					b.Error("failed")
+				}
+				if left == 0 {
+					close(turns[1-me])
+					return
+				}
+				turns[1-me] <- left - 1
+			}
+		})
+	}
+	turns[0] <- n - 1
+	wg.Wait()
+}

@@ -1,0 +1,5 @@
+//go:build !(mutant_reentrant_lategrant || mutant_reentrant_anygrant || mutant_reentrant_lostbaton || mutant_reentrant_orphan || mutant_reentrant_deadctx || mutant_reentrant_shift || mutant_reentrant_deaf || mutant_reentrant_norenew || mutant_reentrant_credulous)
+
+package reentrant
+
+const fault = ""

@@ -1,0 +1,24 @@
+//go:build mutant_reentrant_lategrant || mutant_reentrant_anygrant || mutant_reentrant_lostbaton || mutant_reentrant_orphan || mutant_reentrant_deadctx || mutant_reentrant_shift || mutant_reentrant_deaf || mutant_reentrant_norenew || mutant_reentrant_credulous
+
+package reentrant
+
+import (
+	"runtime/debug"
+	"strings"
+)
+
+// fault is the name in the build tag that brought this file in.
+var fault = func() string {
+	info, _ := debug.ReadBuildInfo()
+	for _, s := range info.Settings {
+		if s.Key != "-tags" {
+			continue
+		}
+		for tag := range strings.SplitSeq(s.Value, ",") {
+			if name, ok := strings.CutPrefix(tag, "mutant_reentrant_"); ok {
+				return name
+			}
+		}
+	}
+	panic("reentrant: built with a fault, but not told which")
+}()
