@@ -1,8 +1,6 @@
 package backendtest
 
 import (
-	"time"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/reentrant"
@@ -208,6 +206,3 @@ func ownersAreAnyBytes(t *test) {
 		b.release(epoch)
 	}
 }
-
-// past is a time at which no copy may be executed any more.
-func past() time.Time { return time.Now().Add(-time.Second) }

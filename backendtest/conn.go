@@ -80,3 +80,10 @@ func aCommandIsHonest(t *test) {
 		b.has(2)
 	}
 }
+
+// ended is the context of a caller who has left.
+func ended(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx
+}

@@ -3,8 +3,6 @@ package backendtest
 import (
 	"context"
 	"crypto/rand"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -313,74 +311,4 @@ func (t *test) handOver(from, to *session, changes ...with) push {
 	}
 	t.Fatal("the channel is reopened all the time")
 	return push{}
-}
-
-// A mailbox is the Sink of a session that keeps everything.
-type mailbox struct {
-	mu      sync.Mutex
-	grants  []reentrant.Grant
-	resumes int
-	news    chan struct{} // closed at the next news, and replaced
-}
-
-func newMailbox() *mailbox { return &mailbox{news: make(chan struct{})} }
-
-// Granted keeps the grant.
-func (m *mailbox) Granted(g reentrant.Grant) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.grants = append(m.grants, g)
-	m.wakeLocked()
-}
-
-// Resumed counts.
-func (m *mailbox) Resumed() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.resumes++
-	m.wakeLocked()
-}
-
-func (m *mailbox) wakeLocked() {
-	close(m.news)
-	m.news = make(chan struct{})
-}
-
-func (m *mailbox) resumed() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.resumes
-}
-
-// all is every grant of a lock that came.
-func (m *mailbox) all(name string) []reentrant.Grant {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(m.grants), func(g reentrant.Grant) bool { return g.Name != name })
-}
-
-// wait waits for the grant of an attempt, until the channel is reopened or d is over.
-func (m *mailbox) wait(ctx context.Context, name string, epoch uint64, d time.Duration) (reentrant.Grant, bool) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	for mark := m.resumed(); ; {
-		m.mu.Lock()
-		i := slices.IndexFunc(m.grants, func(g reentrant.Grant) bool { return g.Name == name && g.Epoch == epoch })
-		resumes, news := m.resumes, m.news
-		var g reentrant.Grant
-		if i >= 0 {
-			g = m.grants[i]
-		}
-		m.mu.Unlock()
-		if i >= 0 || resumes != mark {
-			return g, i >= 0
-		}
-		select {
-		case <-news:
-		case <-timer.C:
-			return reentrant.Grant{}, false
-		case <-ctx.Done():
-			return reentrant.Grant{}, false
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package backendtest
 
 import (
-	"context"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -26,7 +25,7 @@ func nothingAfterNotAfter(t *test) {
 		t.Helper()
 		ctx, cancel := s.command()
 		defer cancel()
-		reply, err := s.raw.Acquire(ctx, request(epoch, append(changes, notAfter(past()))))
+		reply, err := s.raw.Acquire(ctx, request(epoch, append(changes, notAfter(time.Now().Add(-short)))))
 		require.Error(t, err, "%+v", reply)
 		require.False(t, reentrant.OutcomeUnknown(err), "%v", err)
 		require.False(t, reentrant.Refused(err), "%v", err)
@@ -126,11 +125,4 @@ func aTombstoneEnds(t *test) {
 		return a.acquire(5, queue).Status == reentrant.Waiting
 	})
 	b.waiting(a)
-}
-
-// ended is a context of a caller who has left.
-func ended(ctx context.Context) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	cancel()
-	return ctx
 }

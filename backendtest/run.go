@@ -12,8 +12,9 @@ import (
 // A Case is one test of the suite.
 type Case struct {
 	Name string // Area/WhatMustBeTrue
-	// Func tests a Backend. It reports to t alone, and runs on the goroutine that calls it.
+	// Func tests a Backend. It reports to t alone, and ends its goroutine when it has failed.
 	Func func(t testing.TB, b reentrant.Backend)
+	_    struct{}
 }
 
 // An Option changes how Run runs the cases.
@@ -81,7 +82,10 @@ func Cases() []Case {
 	var all []Case
 	for _, c := range slices.Concat(acquireCases, reenterCases, releaseCases, queueCases, grantCases, yieldCases,
 		lateCases, renewCases, tokenCases, inspectCases, forceCases, nameCases, connCases, togetherCases) {
-		all = append(all, Case{c.name, func(t testing.TB, b reentrant.Backend) { c.run(newTest(t, b)) }})
+		all = append(all, Case{
+			Name: c.name,
+			Func: func(t testing.TB, b reentrant.Backend) { c.run(newTest(t, b)) },
+		})
 	}
 	return all
 }

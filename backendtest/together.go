@@ -65,12 +65,25 @@ func (s *session) section(r *remote, epoch uint64, at *site) bool {
 	}
 	ok := assert.EqualValues(s.t, 1, at.inside.Add(1), "holders inside")
 	ok = assert.Greater(s.t, uint64(token), at.token.Swap(uint64(token)), "tokens") && ok
-	st, err := r.raw.Inspect(ctx) // which gives others time to get in
+	if epoch%4 == 0 {
+		linger(ctx) // so that others come to wait, or to get in
+	}
+	st, err := r.raw.Inspect(ctx)
 	ok = assert.NoError(s.t, err) && assert.Equal(s.t, s.id, st.Session) && assert.Equal(s.t, token, st.Token) && ok
 	at.entries.Add(1)
 	ok = assert.EqualValues(s.t, 0, at.inside.Add(-1), "holders left inside") && ok
 	result, err := r.raw.Release(ctx, reentrant.ReleaseRequest{Epoch: epoch})
 	return assert.NoError(s.t, err) && assert.Equal(s.t, reentrant.Released, result) && ok
+}
+
+// linger stays inside for a moment.
+func linger(ctx context.Context) {
+	timer := time.NewTimer(time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // lock waits for the lock as a session does: parked until it is told, asking again from time to time.

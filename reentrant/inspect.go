@@ -68,7 +68,10 @@ func (l *Lock) Verify(ctx context.Context) error {
 	if st.Locked && st.Session == l.session.id && st.Epoch == h.epoch {
 		return nil
 	}
-	l.look(func(e *entry) { e.lose(h.epoch, "Redis no longer had it at Verify", false) })
+	l.look(func(e *entry) {
+		e.lose(h.epoch, "Redis no longer had it at Verify")
+		e.evict(h.epoch, false)
+	})
 	return l.error("verify", ErrLost)
 }
 

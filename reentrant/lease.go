@@ -34,6 +34,7 @@ func newLease(sent time.Time, length time.Duration, fixed bool) lease {
 }
 
 func (l lease) trusted(now time.Time) bool            { return now.Before(l.until) || fault == faultCredulous }
+func (l lease) end() time.Time                        { return l.sent.Add(l.length) }
 func (l lease) remaining(now time.Time) time.Duration { return l.until.Sub(now) }
 
 // due tells whether the lease wants renewing within slack.

@@ -41,7 +41,7 @@ func (e *entry) count(ctx context.Context, owner Owner, holds, tries int) error 
 	for try := range tries {
 		now := time.Now()
 		if h.lost || !h.lease.trusted(now) {
-			e.lose(h.epoch, "the lease ended while Redis was asked to count", true)
+			e.lose(h.epoch, "the lease ended while Redis was asked to count")
 			return ErrLost
 		}
 		e.s.stats.commands.Add(1)
@@ -49,7 +49,7 @@ func (e *entry) count(ctx context.Context, owner Owner, holds, tries int) error 
 		reply, err := e.remote.Reenter(e.bounded(ctx, now, limit), req)
 		switch {
 		case err == nil && reply.Gone:
-			e.lose(h.epoch, "Redis no longer had it", false)
+			e.lose(h.epoch, "Redis no longer had it")
 			return ErrLost
 		case err == nil:
 			return nil

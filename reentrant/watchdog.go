@@ -72,7 +72,11 @@ func (w *watchdog) watch() {
 		w.asleep.Store(never)
 		batch, ended, wake := w.survey(now, slept, renewing)
 		for _, x := range ended {
-			x.e.lose(x.epoch, "the lease was not renewed in time", true)
+			if x.told {
+				x.e.evict(x.epoch, true)
+			} else {
+				x.e.lose(x.epoch, "the lease was not renewed in time")
+			}
 			w.s.leave(x.e, 1)
 		}
 		if len(batch) > 0 {
@@ -97,6 +101,7 @@ func (w *watchdog) watch() {
 type expiry struct {
 	e     *entry
 	epoch uint64
+	told  bool // its owner has been told, and the time for that is over too
 }
 
 // survey looks at every hold: which are to be renewed, which are over, and when to look again.
@@ -110,10 +115,13 @@ func (w *watchdog) survey(now time.Time, slept, renewing bool) (batch []Renewal,
 		e.mu.Lock()
 		h := &e.hold
 		switch {
-		case !h.live:
-		case !h.lease.trusted(now):
+		case h.lost && now.Before(h.lease.end()):
+			wake, held = earlier(wake, h.lease.end()), true
+		case h.lost, h.live && !h.lease.trusted(now):
 			e.refs++
-			ended = append(ended, expiry{e, h.epoch})
+			ended = append(ended, expiry{e, h.epoch, h.lost})
+			held = true
+		case !h.live:
 		case !renewing && (h.lease.due(now, h.lease.length/10) || slept && !h.lease.renewAt.IsZero()):
 			batch = append(batch, Renewal{Remote: e.remote, Epoch: h.epoch, Lease: h.span, entry: e})
 			wake, held = earlier(wake, h.lease.until), true
@@ -186,7 +194,8 @@ func (w *watchdog) renewed(r *Renewal, sent, now time.Time) {
 // gone loses a hold that Redis no longer has.
 func (w *watchdog) gone(r *Renewal) {
 	if e := w.s.find(r.Remote.Name()); e != nil {
-		e.lose(r.Epoch, "Redis no longer had it at renewal", false)
+		e.lose(r.Epoch, "Redis no longer had it at renewal")
+		e.evict(r.Epoch, false)
 		w.s.leave(e, 1)
 	}
 }
@@ -200,22 +209,24 @@ func (w *watchdog) abandonAll() int {
 		e.mu.Lock()
 		if e.hold.live {
 			e.refs++
-			held = append(held, expiry{e, e.hold.epoch})
+			held = append(held, expiry{e: e, epoch: e.hold.epoch})
 		}
 		e.mu.Unlock()
 	}
 	s.mu.Unlock()
 	for _, x := range held {
-		x.e.lose(x.epoch, "the session was closed", true)
+		x.e.lose(x.epoch, "the session was closed")
+		x.e.evict(x.epoch, true)
 		s.leave(x.e, 1)
 	}
 	return len(held)
 }
 
-// lose ends a hold whose lease is over: first its owner is told, then the baton goes to the next, unless the owner is
-// in the middle of an operation, which then finds out and gives it on. What Redis may still have is given back if
-// nobody is next to take it over. The caller has a reference to the entry.
-func (e *entry) lose(epoch uint64, why string, mayBeThere bool) {
+// lose ends a hold that can no longer be trusted: its owner is told. The owner still has the baton. If it is in the
+// middle of an operation, that finds out and gives the baton on; if it unlocks, that does; if it does neither, the
+// baton is taken from it (evict) when the lease is over in Redis too. So a neighbour gets in no sooner than a stranger
+// could, and the margin of the lease is the owner's to stop in.
+func (e *entry) lose(epoch uint64, why string) {
 	e.mu.Lock()
 	h := e.hold
 	if !h.live || h.epoch != epoch {
@@ -225,32 +236,30 @@ func (e *entry) lose(epoch uint64, why string, mayBeThere bool) {
 	e.hold.live, e.hold.lost = false, true
 	e.mu.Unlock()
 	e.s.lost(e.name, h, why)
-	if !e.evict(epoch) {
+}
+
+// evict takes the baton from the owner of a lost hold and gives it to the next, unless the owner is giving it up
+// itself. If nobody is next to take over what Redis may still have, that is given back. The caller has a reference to
+// the entry.
+func (e *entry) evict(epoch uint64, mayBeThere bool) {
+	e.mu.Lock()
+	h := e.hold
+	holds := e.queue.HoldCount(h.owner)
+	evicted := h.lost && h.epoch == epoch && e.queue.Evict(h.owner)
+	if evicted {
+		// On record before the mutex is free: the owner's Unlock looks there under it.
+		e.s.losses.add(e.name, h.owner, holds)
+		e.hold = hold{}
+	}
+	remote, name := e.remote, e.name
+	e.mu.Unlock()
+	if !evicted {
 		return
 	}
 	if mayBeThere && e.queue.Idle() {
-		remote, name := e.remote, e.name
 		e.s.cleaner.do(func() { e.s.disown(remote, name, epoch) })
 	}
 	e.s.leave(e, 1)
-}
-
-// evict takes the baton from the owner of a lost hold; false if the owner is giving it up itself.
-func (e *entry) evict(epoch uint64) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h := e.hold
-	if !h.lost || h.epoch != epoch {
-		return false
-	}
-	holds := e.queue.HoldCount(h.owner)
-	if !e.queue.Evict(h.owner) {
-		return false
-	}
-	// On record before the mutex is free: the owner's Unlock looks there under it.
-	e.s.losses.add(e.name, h.owner, holds)
-	e.hold = hold{}
-	return true
 }
 
 // lost tells everybody who wants to know that a hold is lost.

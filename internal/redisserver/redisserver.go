@@ -6,14 +6,16 @@
 package redisserver
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -38,14 +40,32 @@ func URL(tb testing.TB) string {
 // A Server is a redis-server process of this test alone: it can be flushed, stopped and started again.
 type Server struct {
 	addr    string
+	dir     string
+	config  string // a file; "" for none
 	options []string
 	process *exec.Cmd
 	exited  chan struct{}
-	log     bytes.Buffer // written by the process until exited is closed
+	log     *output
 }
 
 // Start starts a server that is stopped when the test ends. Options are as on redis-server's command line.
 func Start(tb testing.TB, options ...string) *Server {
+	tb.Helper()
+	return begin(tb, &Server{dir: tb.TempDir(), options: options})
+}
+
+// StartSentinel starts a sentinel, with lines of configuration such as "sentinel monitor …".
+func StartSentinel(tb testing.TB, lines ...string) *Server {
+	tb.Helper()
+	dir := tb.TempDir()
+	config := filepath.Join(dir, "sentinel.conf")
+	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return begin(tb, &Server{dir: dir, config: config, options: []string{"--sentinel"}})
+}
+
+func begin(tb testing.TB, s *Server) *Server {
 	tb.Helper()
 	if _, err := exec.LookPath(binary); err != nil {
 		if required, _ := strconv.ParseBool(os.Getenv(requiredVariable)); required {
@@ -53,7 +73,6 @@ func Start(tb testing.TB, options ...string) *Server {
 		}
 		tb.Skip("no redis-server")
 	}
-	s := &Server{options: options}
 	if err := s.start(); err != nil {
 		tb.Fatal(err)
 	}
@@ -89,10 +108,16 @@ func freeAddr() (string, error) {
 // launch starts the process on the server's address and waits until it answers.
 func (s *Server) launch() error {
 	host, port, _ := net.SplitHostPort(s.addr)
-	args := []string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", os.TempDir()}
-	s.log.Reset()
-	s.process = exec.Command(binary, append(args, s.options...)...)
-	s.process.Stdout, s.process.Stderr = &s.log, &s.log
+	// A replica writes what it copies to a file, and a server that starts reads it.
+	_ = os.Remove(filepath.Join(s.dir, "dump.rdb"))
+	args := []string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.dir}
+	args = append(args, s.options...)
+	if s.config != "" {
+		args = slices.Insert(args, 0, s.config)
+	}
+	s.log = new(output)
+	s.process = exec.Command(binary, args...)
+	s.process.Stdout, s.process.Stderr = s.log, s.log
 	if err := s.process.Start(); err != nil {
 		return err
 	}
@@ -111,34 +136,43 @@ func (s *Server) launch() error {
 // startTimeout bounds how long a server may take to answer.
 const startTimeout = 10 * time.Second
 
-// await waits until the server answers a PING, be it with an error.
+// await waits until the server says that it is ready. Somebody else's may answer on the port, so it is not asked.
 func (s *Server) await() error {
 	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
+		if s.log.has("Ready to accept connections", "Sentinel ID is") {
+			return nil
+		}
 		select {
 		case <-s.exited:
 			return errors.New("redis-server ended at once")
-		case <-time.After(5 * time.Millisecond):
-		}
-		if s.answers() {
-			return nil
+		case <-time.After(2 * time.Millisecond):
 		}
 	}
-	return errors.New("redis-server does not answer")
+	return errors.New("redis-server does not become ready")
 }
 
-func (s *Server) answers() bool {
-	conn, err := net.DialTimeout("tcp", s.addr, time.Second)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
-		return false
-	}
-	reply := make([]byte, 64)
-	n, _ := conn.Read(reply)
-	return n > 0 && !strings.HasPrefix(string(reply[:n]), "-LOADING")
+// output is what a process prints.
+type output struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, p...)
+	return len(p), nil
+}
+
+func (o *output) has(any ...string) bool {
+	text := o.String()
+	return slices.ContainsFunc(any, func(s string) bool { return strings.Contains(text, s) })
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.text)
 }
 
 // Addr is the server's address.

@@ -1,0 +1,93 @@
+package redistest_test
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+type sink struct{}
+
+func (sink) Granted(reentrant.Grant) {}
+func (sink) Resumed()                {}
+
+func do(t *testing.T, s *redistest.Server, words ...string) (int64, error) {
+	return s.Client().Do(t.Context(), s.Client().B().Arbitrary(words...).Build()).AsInt64()
+}
+
+func clock(t *testing.T, s *redistest.Server) time.Time {
+	parts, err := s.Client().Do(t.Context(), s.Client().B().Time().Build()).AsIntSlice()
+	require.NoError(t, err)
+	return time.Unix(parts[0], parts[1]*1000)
+}
+
+func TestTheClockRuns(t *testing.T) {
+	s := redistest.Start(t)
+	before := time.Now().Truncate(time.Microsecond)
+	now := clock(t, s)
+	assert.WithinRange(t, now, before, time.Now())
+	s.Client().Do(t.Context(), s.Client().B().Set().Key("k").Value("v").Px(30*time.Millisecond).Build())
+	n, err := do(t, s, "EXISTS", "k")
+	require.NoError(t, err)
+	assert.Equal(t, int64(1), n)
+	assert.Eventually(t, func() bool {
+		n, err := do(t, s, "EXISTS", "k")
+		return err == nil && n == 0
+	}, 10*time.Second, time.Millisecond, "keys expire by the clock")
+}
+
+// Every answer lies between its command's sending and its arrival, also when many ask at once.
+func TestStressClock(t *testing.T) {
+	s := redistest.Start(t)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 200 {
+				sent := time.Now().Truncate(time.Microsecond)
+				n, err := do(t, s, "EVAL", "local t = redis.call('TIME'); return t[1] * 1000000 + t[2]", "0")
+				assert.NoError(t, err)
+				assert.WithinRange(t, time.UnixMicro(n), sent, time.Now())
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestTheClockStandsStillWithinAScript(t *testing.T) {
+	s := redistest.Start(t)
+	list, err := s.Client().Do(t.Context(), s.Client().B().Eval().Script(`
+		local first = redis.call('TIME')[2]
+		redis.call('SET', 'k', 'v', 'PX', '1')
+		for _ = 1, 20000 do redis.call('GET', 'k') end
+		return {redis.call('TIME')[2] - first, redis.call('EXISTS', 'k')}`).Numkeys(0).Build()).AsIntSlice()
+	require.NoError(t, err)
+	assert.Equal(t, []int64{0, 1}, list)
+}
+
+func TestAnotherClientSharesTheServer(t *testing.T) {
+	s := redistest.Start(t)
+	for _, parameters := range []string{"", "?protocol=2", "/3"} {
+		b, err := redisbackend.Open(t.Context(), "redis://"+s.Addr()+parameters)
+		require.NoError(t, err)
+		conn, err := b.Connect(t.Context(), "other"+strconv.Itoa(len(parameters)), sink{})
+		require.NoError(t, err, parameters)
+		require.NoError(t, conn.Close())
+		b.Close()
+	}
+}
+
+func TestCloseTwice(t *testing.T) {
+	s, err := redistest.New()
+	require.NoError(t, err)
+	s.Close()
+	s.Close()
+	assert.Error(t, s.Client().Do(t.Context(), s.Client().B().Ping().Build()).Error())
+}

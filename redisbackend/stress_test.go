@@ -1,0 +1,87 @@
+package redisbackend_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Sessions take turns at a lock while their connections are killed and the scripts forgotten. There is never more
+// than one inside, tokens rise, and everybody gets through.
+func TestStressSessionsExcludeEachOther(t *testing.T) {
+	each(t, func(s *site) {
+		const sessions, sections = 4, 60
+		var inside, done atomic.Int32
+		var last atomic.Uint64
+		var all sync.WaitGroup
+		for i := range sessions {
+			m := s.join("s" + text(int64(i)))
+			all.Go(func() {
+				defer done.Add(1)
+				epoch := uint64(0)
+				for range sections {
+					token := m.enter(&epoch)
+					assert.Equal(t, int32(1), inside.Add(1), "alone inside")
+					assert.Greater(t, token, last.Swap(token))
+					inside.Add(-1)
+					m.leave(epoch)
+				}
+			})
+		}
+		for done.Load() < sessions {
+			switch rand.N(4) {
+			case 0:
+				_ = s.do("SCRIPT", "FLUSH").Error()
+			case 1: // the embedded Redis does not know these
+				_ = s.do("CLIENT", "KILL", "TYPE", "pubsub").Error()
+			case 2:
+				_ = s.do("CLIENT", "KILL", "TYPE", "normal").Error()
+			}
+			time.Sleep(rand.N(20 * time.Millisecond)) // the pace of what goes wrong; nothing is waited for
+		}
+		all.Wait()
+	})
+}
+
+// enter gets the lock: an attempt, then its copies until it is had, or is too old.
+func (m *member) enter(epoch *uint64) uint64 {
+	*epoch++
+	for m.Context().Err() == nil {
+		reply, err := m.remote.Acquire(m.ctx(), request(*epoch, queue))
+		switch {
+		case err != nil:
+			assert.False(m, reentrant.Refused(err), "%v", err)
+		case reply.Status == reentrant.Granted:
+			return uint64(reply.First)
+		case reply.Status == reentrant.Stale:
+			*epoch++
+		default:
+			select {
+			case g := <-m.grants:
+				if g.Epoch == *epoch {
+					return uint64(g.First)
+				}
+			case <-m.resumed:
+			case <-time.After(20 * time.Millisecond): // the heartbeat
+			}
+		}
+	}
+	return 0
+}
+
+// leave gives it back, and asks again until there was an answer.
+func (m *member) leave(epoch uint64) {
+	for m.Context().Err() == nil {
+		_, err := m.remote.Release(m.ctx(), reentrant.ReleaseRequest{Epoch: epoch, Until: time.Now().Add(10 * time.Second)})
+		if err == nil {
+			return
+		}
+		assert.False(m, reentrant.Refused(err), "%v", err)
+	}
+}
