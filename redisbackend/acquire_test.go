@@ -12,7 +12,7 @@ import (
 )
 
 func TestAcquireTakesAFreeLock(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		before := s.clock()
 		reply := a.acquire(5)
@@ -27,7 +27,7 @@ func TestAcquireTakesAFreeLock(t *testing.T) {
 }
 
 func TestAcquireTwiceGivesTheSameTokenAndAFullLease(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		token := a.take(5)
 		s.run("PEXPIRE", s.name, "1000")
@@ -38,7 +38,7 @@ func TestAcquireTwiceGivesTheSameTokenAndAFullLease(t *testing.T) {
 }
 
 func TestAcquireOfAHeldLockAnswersTheHoldersTTL(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		a.take(1)
 		reply := b.acquire(1)
@@ -51,7 +51,7 @@ func TestAcquireOfAHeldLockAnswersTheHoldersTTL(t *testing.T) {
 }
 
 func TestAcquireTwiceKeepsOnePlace(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		a.take(1)
 		b.wait(1, impatient)
@@ -68,7 +68,7 @@ func TestAcquireTwiceKeepsOnePlace(t *testing.T) {
 }
 
 func TestAnEpochIsGivenTheLockAtMostOnce(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		a.take(5)
 		assert.Equal(t, reentrant.Stale, a.acquire(4).Status, "a copy of an older attempt")
@@ -86,7 +86,7 @@ func TestAnEpochIsGivenTheLockAtMostOnce(t *testing.T) {
 }
 
 func TestAHigherEpochTakesOver(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		first := a.take(5)
 		s.run("PEXPIRE", s.name, "1000")
@@ -105,7 +105,7 @@ func TestAHigherEpochTakesOver(t *testing.T) {
 }
 
 func TestYieldGivesTheLockToTheFirstWaiter(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		first := a.take(1)
 		b.wait(1, owned("77"))
@@ -126,7 +126,7 @@ func TestYieldGivesTheLockToTheFirstWaiter(t *testing.T) {
 }
 
 func TestYieldWithoutWaitersKeepsTheLock(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		a.take(1)
 		b.wait(1, impatient)
@@ -138,7 +138,7 @@ func TestYieldWithoutWaitersKeepsTheLock(t *testing.T) {
 }
 
 func TestLateCopiesAreRefused(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		req := request(1, queue)
 		req.NotAfter = time.Now().Add(-time.Second)
@@ -153,7 +153,7 @@ func TestLateCopiesAreRefused(t *testing.T) {
 }
 
 func TestAGivenUpAttemptIsEntombed(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		assert.Equal(t, reentrant.Nothing, a.release(5, doubtfulFor(time.Minute)))
 		assert.Equal(t, reentrant.Stale, a.acquire(5).Status, "the late copy")
@@ -170,7 +170,7 @@ func TestAGivenUpAttemptIsEntombed(t *testing.T) {
 }
 
 func TestTombstonesEnd(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		a.release(5, doubtfulFor(20*time.Millisecond))
 		s.eventually(func() bool { return a.acquire(5).Status == reentrant.Granted }, "the doubt ends")
@@ -182,7 +182,7 @@ func TestTombstonesEnd(t *testing.T) {
 }
 
 func TestWaitersGetTheLockInOrder(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		last := a.take(1)
 		var waiters []*member
@@ -214,7 +214,7 @@ func TestWaitersGetTheLockInOrder(t *testing.T) {
 }
 
 func TestConfirmingAGrantGivesAFullLease(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		a.take(1)
 		b.wait(1)
@@ -228,7 +228,7 @@ func TestConfirmingAGrantGivesAFullLease(t *testing.T) {
 }
 
 func TestDeadWaitersAreSkipped(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b, c, d := s.join("a"), s.join("b"), s.join("c"), s.join("d")
 		a.take(1)
 		b.wait(1, impatient)
@@ -248,7 +248,7 @@ func TestDeadWaitersAreSkipped(t *testing.T) {
 }
 
 func TestAFreeLockGoesToTheFirstWaiter(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		a.take(1, brief)
 		b.acquire(1, queue)
@@ -263,7 +263,7 @@ func TestAFreeLockGoesToTheFirstWaiter(t *testing.T) {
 }
 
 func TestAFreeLockIsHadByTheFirstWaitersHeartbeat(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		a.take(1, brief)
 		b.acquire(1, queue)
@@ -275,7 +275,7 @@ func TestAFreeLockIsHadByTheFirstWaitersHeartbeat(t *testing.T) {
 }
 
 func TestBargingPassesWaitersOfAFreeLock(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		a.take(1, brief)
 		b.acquire(1, queue)
@@ -289,7 +289,7 @@ func TestBargingPassesWaitersOfAFreeLock(t *testing.T) {
 }
 
 func TestAFixedLeaseStartsOnce(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		a.take(1, fixed)
 		s.run("PEXPIRE", s.name, "5000")
@@ -308,7 +308,7 @@ func TestAFixedLeaseStartsOnce(t *testing.T) {
 }
 
 func TestTokensRiseOverAnything(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		last := a.take(1)
 		rises := func(token reentrant.Token, over string) {
@@ -334,7 +334,7 @@ func TestTokensRiseOverAnything(t *testing.T) {
 }
 
 func TestTheRecordIsKeptUntilTheClockHasCaughtUp(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		ahead := reentrant.Token(s.clock()) + 3600e6 // an hour
 		a.take(1, func(r *reentrant.AcquireRequest) { r.Seen = ahead })
@@ -350,7 +350,7 @@ func TestTheRecordIsKeptUntilTheClockHasCaughtUp(t *testing.T) {
 }
 
 func TestTokensComeInBlocks(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		block := func(r *reentrant.AcquireRequest) { r.Tokens = 64 }
 		reply := a.acquire(1, block)
@@ -364,7 +364,7 @@ func TestTokensComeInBlocks(t *testing.T) {
 }
 
 func TestTheUnusedTailOfABlockIsGivenBack(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		ahead := reentrant.Token(s.clock()) + 3600e6
 		block := func(r *reentrant.AcquireRequest) { r.Tokens, r.Seen = 64, ahead }
@@ -383,7 +383,7 @@ func TestTheUnusedTailOfABlockIsGivenBack(t *testing.T) {
 
 // Numbers beyond 14 digits lose their last ones when Lua concatenates them: on Redis, not on the embedded one.
 func TestNumbersKeepAllTheirDigits(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		const seen, epoch = 9007199254740001, 9007199254740101 // below 2⁵³
 		big := func(r *reentrant.AcquireRequest) { r.Seen, r.Tokens = seen, 100 }
@@ -406,7 +406,7 @@ func TestNumbersKeepAllTheirDigits(t *testing.T) {
 
 // Lua's string.format ends %s at the first NUL: on Redis, not on the embedded one.
 func TestNamesAndOwnersAreAnyBytes(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		for _, name := range []string{"a\x00b", "a b\r\nc", "\xff\xfe", "{t}\x00", "%s %d", " "} {
 			s.name = name
 			a, b := s.join(unique("a")), s.join(unique("b"))
@@ -428,7 +428,7 @@ func TestNamesAndOwnersAreAnyBytes(t *testing.T) {
 }
 
 func TestAKeyOfAnotherTypeIsRefused(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		s.run("SET", s.name, "mine")
 		_, err := a.remote.Acquire(s.ctx(), request(1))

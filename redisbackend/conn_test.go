@@ -223,7 +223,7 @@ func TestAServerRestartIsSurvived(t *testing.T) {
 }
 
 func TestAFlushedScriptCacheIsFilledAgain(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		for i := range uint64(3) {
 			flush := func() { s.run("SCRIPT", "FLUSH") }
@@ -249,7 +249,7 @@ func TestAFlushedScriptCacheIsFilledAgain(t *testing.T) {
 }
 
 func TestGarbageOnTheChannelIsIgnored(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		app, err := newBackend(s.client, "app:")
 		require.NoError(t, err)
 		m := s.joinVia(app, "m")
@@ -269,7 +269,7 @@ func TestGarbageOnTheChannelIsIgnored(t *testing.T) {
 
 // A grant whose time cannot be placed is passed on as one to be confirmed.
 func TestAGrantFromAnotherClockHasNoNotBefore(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		m := s.join("m")
 		future := s.clock() + 3600e6
 		s.run("PUBLISH", "relock:session:m", "g 7 2 3 1000 "+text(future)+" lock")
@@ -368,4 +368,17 @@ func running(function string) int {
 		}
 	}
 	return n
+}
+
+// The right to publish may be taken away after the session has begun. Then waiters live on heartbeats.
+func TestAMessageThatCannotBeSentDoesNotStopARelease(t *testing.T) {
+	s := real(t)
+	a, b := s.join("a"), s.join("b")
+	a.take(1)
+	b.wait(1)
+	s.run("ACL", "SETUSER", "default", "-publish")
+	assert.Equal(t, reentrant.Released, a.release(1))
+	assert.Equal(t, "b:1=1", s.hash())
+	b.take(1, queue)
+	assert.Empty(t, b.grants)
 }

@@ -47,6 +47,22 @@ func TestEveryScriptHasItsContractAndItsTests(t *testing.T) {
 	assert.Len(t, files, len(testsOf)+1)
 }
 
+// MUTANTS has a line for every fault, and the tests that it names are there.
+func TestEveryMutantIsListed(t *testing.T) {
+	source, list, tests := readAll(t, "scripts_mutants.go"), readAll(t, "MUTANTS"), readAll(t, "*_test.go")
+	constraint, body, _ := strings.Cut(source, "\n")
+	names := regexp.MustCompile(`(?m)^\t"(\w+)": `).FindAllStringSubmatch(body, -1)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		assert.Regexp(t, `mutant_redisbackend_`+name[1]+`( |$)`, constraint)
+		assert.Regexp(t, `(?m)^mutant_redisbackend_`+name[1]+` +\./redisbackend Test\w+$`, list)
+	}
+	for _, test := range regexp.MustCompile(`Test\w+`).FindAllString(list, -1) {
+		assert.Contains(t, tests, "func "+test+"(")
+	}
+	assert.Len(t, regexp.MustCompile(`(?m)^mutant_`).FindAllString(list, -1), len(names))
+}
+
 // Lua is in .lua files, where it has a contract.
 func TestNoLuaInGo(t *testing.T) {
 	assert.NotContains(t, readGo(t), "redis."+"call")

@@ -28,9 +28,9 @@ type site struct {
 }
 
 // each runs a test on the embedded Redis and on a real one, with a server of its own in each.
-func each(t *testing.T, test func(*site)) {
-	t.Run("embedded", func(t *testing.T) { test(embedded(t)) })
-	t.Run("redis", func(t *testing.T) { test(real(t)) })
+func each(t *testing.T, test func(*testing.T, *site)) {
+	t.Run("embedded", func(t *testing.T) { test(t, embedded(t)) })
+	t.Run("redis", func(t *testing.T) { test(t, real(t)) })
 }
 
 func embedded(t *testing.T) *site {

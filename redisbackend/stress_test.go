@@ -15,7 +15,7 @@ import (
 // Sessions take turns at a lock while their connections are killed and the scripts forgotten. There is never more
 // than one inside, tokens rise, and everybody gets through.
 func TestStressSessionsExcludeEachOther(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		const sessions, sections = 4, 60
 		var inside, done atomic.Int32
 		var last atomic.Uint64
@@ -43,7 +43,7 @@ func TestStressSessionsExcludeEachOther(t *testing.T) {
 			case 2:
 				_ = s.do("CLIENT", "KILL", "TYPE", "normal").Error()
 			}
-			time.Sleep(rand.N(20 * time.Millisecond)) // the pace of what goes wrong; nothing is waited for
+			<-time.After(rand.N(20 * time.Millisecond)) // the pace at which things go wrong
 		}
 		all.Wait()
 	})

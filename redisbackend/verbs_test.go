@@ -13,7 +13,7 @@ import (
 )
 
 func TestReenterSetsTheCount(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		token := a.take(1)
 		assert.Equal(t, reentrant.ReenterReply{Holds: 2}, a.reenter(1, 1, 2, 0))
@@ -28,7 +28,7 @@ func TestReenterSetsTheCount(t *testing.T) {
 }
 
 func TestReenterNeverShortensTheLease(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		a.take(1)
 		a.reenter(1, 1, 2, time.Second)
@@ -45,7 +45,7 @@ func TestReenterNeverShortensTheLease(t *testing.T) {
 }
 
 func TestReenterOfAHoldThatIsGone(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		gone := reentrant.ReenterReply{Gone: true}
 		assert.Equal(t, gone, a.reenter(1, 1, 2, lease), "never had")
@@ -68,7 +68,7 @@ func TestReenterOfAHoldThatIsGone(t *testing.T) {
 }
 
 func TestReleaseFreesTheLock(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		a.take(5)
 		a.reenter(5, 1, 3, 0)
@@ -82,7 +82,7 @@ func TestReleaseFreesTheLock(t *testing.T) {
 }
 
 func TestReleaseLeavesWhatAHigherEpochHas(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		a.take(5)
 		assert.Equal(t, reentrant.Nothing, a.release(4))
@@ -101,7 +101,7 @@ func TestReleaseLeavesWhatAHigherEpochHas(t *testing.T) {
 }
 
 func TestReleaseWithdrawsAWaiter(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		a.take(1)
 		b.wait(1)
@@ -120,7 +120,7 @@ func TestReleaseWithdrawsAWaiter(t *testing.T) {
 }
 
 func TestReleasePassesOnAGrantThatNobodyWants(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		a.take(1)
 		b.wait(1)
@@ -133,7 +133,7 @@ func TestReleasePassesOnAGrantThatNobodyWants(t *testing.T) {
 }
 
 func TestReleaseOfAFreeLockWakesItsWaiters(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		a.take(1, brief)
 		b.acquire(1, queue)
@@ -145,7 +145,7 @@ func TestReleaseOfAFreeLockWakesItsWaiters(t *testing.T) {
 }
 
 func TestReleaseAfterFlush(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		a.take(1)
 		s.run("FLUSHALL")
@@ -155,7 +155,7 @@ func TestReleaseAfterFlush(t *testing.T) {
 }
 
 func TestEverythingExpires(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		a.take(1)
 		b.wait(1)
@@ -170,7 +170,7 @@ func TestEverythingExpires(t *testing.T) {
 }
 
 func TestRenewProlongsTheLease(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		a.take(1)
 		s.run("PEXPIRE", s.name, "1000")
@@ -184,7 +184,7 @@ func TestRenewProlongsTheLease(t *testing.T) {
 }
 
 func TestRenewNeverTakesALock(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		assert.False(t, a.renews(1, lease), "never had")
 		a.take(2)
@@ -204,7 +204,7 @@ func TestRenewNeverTakesALock(t *testing.T) {
 }
 
 func TestRenewOfManyLocks(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		const n = 250
 		renewals := make([]reentrant.Renewal, n)
@@ -274,7 +274,7 @@ func TestRenewOfForeignLocks(t *testing.T) {
 }
 
 func TestInspect(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		assert.Equal(t, reentrant.State{}, a.inspect())
 		token := a.take(5, owned("~x"))
@@ -294,7 +294,7 @@ func TestInspect(t *testing.T) {
 }
 
 func TestInspectOfSomebodyElsesHash(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		s.run("HSET", s.name, "some", "thing")
 		a := s.join("a")
 		got := a.inspect()
@@ -304,7 +304,7 @@ func TestInspectOfSomebodyElsesHash(t *testing.T) {
 }
 
 func TestForceUnlock(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		force := func() bool {
 			held, err := c.remote.ForceUnlock(s.ctx())
@@ -327,7 +327,7 @@ func TestForceUnlock(t *testing.T) {
 }
 
 func TestPrefix(t *testing.T) {
-	each(t, func(s *site) {
+	each(t, func(t *testing.T, s *site) {
 		app, err := newBackend(s.client, "app:")
 		require.NoError(t, err)
 		a, b, plain := s.joinVia(app, "a"), s.joinVia(app, "b"), s.join("c")

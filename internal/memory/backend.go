@@ -128,13 +128,13 @@ func (b *Backend) Count(v Verb) int {
 	return b.executed[v]
 }
 
-// Commands is how many commands were executed in total.
+// Commands is how many commands were executed in total, apart from Connect.
 func (b *Backend) Commands() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := 0
 	for v, count := range b.executed {
-		if v != Push {
+		if v != Push && v != Connect {
 			n += count
 		}
 	}

@@ -13,17 +13,10 @@
 //
 // It has no network and no timers of its own, so it works in a testing/synctest bubble, where its time is the
 // bubble's: a lease that is over is found to be over by the next command that looks, as in Redis. Only what a
-// [Fault] delays is carried by a timer. Each Conn has one goroutine, which delivers what is pushed to it.
+// [Fault] delays, and who waits for it, has a timer. Each Conn has one goroutine, which delivers what is pushed to it.
 //
-// A test stages what goes wrong with a Fault, which is asked about every command and every pushed message, and with
-// Partition, Flush, Restart and SetSkew:
-//
-//	server := memory.New(memory.WithFault(func(op memory.Op) memory.Verdict {
-//		if op.Session == "A" && op.Verb == memory.Release && op.Try == 1 {
-//			return memory.LoseReply
-//		}
-//		return memory.Pass
-//	}))
+// A test stages what goes wrong with a [Fault], which is asked about every command and every pushed message, and with
+// Partition, Flush, Restart and SetSkew; [WithFault] has an example. It watches with [WithTrace], Count and Commands.
 //
 // Sessions are named A, B, C, … in the order in which they connect, because their ids are random.
 //

@@ -151,7 +151,7 @@ func TestTraceTellsTheStory(t *testing.T) {
 		}, story)
 		require.Equal(t, 3, server.Count(memory.Acquire))
 		require.Equal(t, 1, server.Count(memory.Push))
-		require.Equal(t, 11, server.Commands())
+		require.Equal(t, 9, server.Commands())
 	})
 }
 

@@ -1,0 +1,29 @@
+package redisbackend_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backendtest"
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// The suite that every Backend passes, on the embedded Redis and on a real one.
+
+func TestConformanceEmbedded(t *testing.T) {
+	backendtest.Run(t, func(t *testing.T) reentrant.Backend { return redistest.Start(t).Backend() }, backendtest.InParallel())
+}
+
+func TestConformanceRedis(t *testing.T) {
+	url := redisserver.URL(t)
+	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
+		b, err := redisbackend.Open(t.Context(), url)
+		require.NoError(t, err)
+		t.Cleanup(b.Close)
+		return b
+	}, backendtest.InParallel())
+}
