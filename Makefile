@@ -18,7 +18,7 @@ race: ## the same with the race detector
 	go test -race work
 
 stress: ## the stress tests again and again, with the race detector (COUNT=20)
-	go test -race -run 'Stress|Storm' -count $(COUNT) -timeout 1h work
+	go test -race -run 'Stress|Storm|Hammer' -count $(COUNT) -timeout 1h work
 
 fuzz: ## every fuzz test for a while (FUZZTIME=30s)
 	@grep -rlE '^func Fuzz' --include='*_test.go' . | sort | while read -r file; do \

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/relock-go/relock/reentrant"
@@ -29,6 +30,8 @@ const (
 	maxSession = 128
 	// probeWait is how long the channel may take to bring back what was published to it.
 	probeWait = 5 * time.Second
+	// probeMark is how a probe begins.
+	probeMark = "probe "
 	// probeName is the lock that is looked at, and never taken, to see whether scripts run.
 	probeName = "~relock-probe"
 )
@@ -45,12 +48,12 @@ func (b *Backend) Connect(ctx context.Context, session string, sink reentrant.Si
 	}
 	c := &conn{backend: b, session: session, sink: sink, probed: make(chan string, 1)}
 	c.clocks.bySlot = b.cluster
-	probe, err := c.Bind(probeName)
+	probe, err := c.bind(probeName)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := probe.Inspect(ctx); err != nil {
-		return nil, fmt.Errorf("running scripts: %w", err)
+	if _, err := probe.inspect(ctx, "run a script"); err != nil {
+		return nil, err
 	}
 	if c.channel, err = subscribe(ctx, b.client, b.channels+session, c); err != nil {
 		return nil, err
@@ -79,7 +82,7 @@ func checkSession(session string) error {
 
 // probe publishes to the session's own channel and waits for it to arrive.
 func (c *conn) probe(ctx context.Context) error {
-	client, text := c.backend.client, "probe "+rand.Text()
+	client, text := c.backend.client, probeMark+rand.Text()
 	cmd := client.B().Publish().Channel(c.backend.channels + c.session).Message(text).Build()
 	if err := client.Do(ctx, cmd).Error(); err != nil {
 		return fail(ctx, "publish", err)
@@ -102,6 +105,14 @@ func (c *conn) probe(ctx context.Context) error {
 
 // Bind implements reentrant.Conn.
 func (c *conn) Bind(name string) (reentrant.Remote, error) {
+	r, err := c.bind(name)
+	if err != nil {
+		return nil, err // not a nil *remote
+	}
+	return r, nil
+}
+
+func (c *conn) bind(name string) (*remote, error) {
 	keys, err := keysOf(c.backend.prefix, name)
 	if err != nil {
 		return nil, err
@@ -109,7 +120,7 @@ func (c *conn) Bind(name string) (reentrant.Remote, error) {
 	return &remote{conn: c, keys: keys, clock: c.clocks.of(keys.hold())}, nil
 }
 
-// Close implements reentrant.Conn. It waits for the channel's goroutine.
+// Close implements reentrant.Conn. It waits for the channel's goroutine: a second, if the server is silent.
 func (c *conn) Close() error {
 	c.channel.close()
 	return nil
@@ -129,11 +140,13 @@ func (c *conn) received(message string) {
 		c.granted(p)
 		return
 	}
-	select {
-	case <-c.probed: // an older one that nobody waited for
-	default:
+	if strings.HasPrefix(message, probeMark) {
+		select {
+		case <-c.probed: // an older one that nobody waited for
+		default:
+		}
+		c.probed <- message
 	}
-	c.probed <- message
 }
 
 // granted passes a grant on, with the earliest local moment at which it can have been made.

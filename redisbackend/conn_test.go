@@ -3,6 +3,7 @@ package redisbackend_test
 import (
 	"context"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -46,7 +47,7 @@ func TestAnyClient(t *testing.T) {
 		"short lifetime":      func(o *rueidis.ClientOption) { o.ConnLifetime = 20 * time.Millisecond },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := real(t)
+			s := realRedis(t)
 			client := connect(t, redisserverAddr(s), change)
 			b, err := redisbackend.New(client)
 			require.NoError(t, err)
@@ -115,7 +116,7 @@ func TestConnectHonoursItsContext(t *testing.T) {
 
 // The channel's own connection is made when commands work already: that too is bounded.
 func TestConnectHonoursItsContextWhileSubscribing(t *testing.T) {
-	s := real(t)
+	s := realRedis(t)
 	silent := silentAfterFirst(t, redisserverAddr(s))
 	client := connect(t, silent, func(o *rueidis.ClientOption) { o.ForceSingleClient = true })
 	b, err := redisbackend.New(client)
@@ -177,7 +178,7 @@ func relay(open *sync.Map, conn net.Conn, addr string) {
 
 func TestALostChannelIsOpenedAgain(t *testing.T) {
 	for _, resp2 := range []bool{false, true} {
-		s := real(t)
+		s := realRedis(t)
 		client := connect(t, redisserverAddr(s), func(o *rueidis.ClientOption) { o.AlwaysRESP2 = resp2 })
 		b, err := redisbackend.New(client)
 		require.NoError(t, err)
@@ -284,7 +285,7 @@ func TestAGrantFromAnotherClockHasNoNotBefore(t *testing.T) {
 
 // Without a mapping the first attempt is refused as late, brings the clock, and is sent once more by the same call.
 func TestTheClockIsLearntWithinOneCall(t *testing.T) {
-	s := real(t)
+	s := realRedis(t)
 	m := s.join("m")
 	s.run("PUBLISH", "relock:session:m", "g 7 2 3 1000 "+text(s.clock()+3600e6)+" lock") // drops the mapping
 	m.granted()
@@ -302,7 +303,7 @@ func TestTheClockIsLearntWithinOneCall(t *testing.T) {
 }
 
 func TestCommandsOfAnUncontendedLock(t *testing.T) {
-	s := real(t)
+	s := realRedis(t)
 	m := s.join("m")
 	m.take(1)
 	m.release(1) // the scripts are loaded
@@ -316,7 +317,7 @@ func TestCommandsOfAnUncontendedLock(t *testing.T) {
 
 func TestCloseLeavesNothingRunning(t *testing.T) {
 	for _, resp2 := range []bool{false, true} {
-		s := real(t)
+		s := realRedis(t)
 		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redisserverAddr(s)}, DisableCache: true,
 			AlwaysRESP2: resp2, PipelineMultiplex: -1})
 		require.NoError(t, err)
@@ -372,7 +373,7 @@ func running(function string) int {
 
 // The right to publish may be taken away after the session has begun. Then waiters live on heartbeats.
 func TestAMessageThatCannotBeSentDoesNotStopARelease(t *testing.T) {
-	s := real(t)
+	s := realRedis(t)
 	a, b := s.join("a"), s.join("b")
 	a.take(1)
 	b.wait(1)
@@ -381,4 +382,43 @@ func TestAMessageThatCannotBeSentDoesNotStopARelease(t *testing.T) {
 	assert.Equal(t, "b:1=1", s.hash())
 	b.take(1, queue)
 	assert.Empty(t, b.grants)
+}
+
+// The rights that the package's documentation asks for are enough.
+func TestTheDocumentedRightsAreEnough(t *testing.T) {
+	doc := must(os.ReadFile("doc.go"))
+	text := strings.ReplaceAll(string(doc), "\n// ", " ")
+	_, list, ok := strings.Cut(text, "and the commands ")
+	require.True(t, ok)
+	list, _, _ = strings.Cut(list, ". Opening a session")
+	words := []string{"ACL", "SETUSER", "least", "on", ">pw", "~app:*", "&app:relock:session:*"}
+	for command := range strings.FieldsFuncSeq(list, func(r rune) bool { return r < 'a' || r > 'z' }) {
+		if command != "and" {
+			words = append(words, "+"+command)
+		}
+	}
+	s := realRedis(t)
+	s.run(words...)
+	client := connect(t, redisserverAddr(s), password("pw"), func(o *rueidis.ClientOption) { o.Username = "least" })
+	b, err := newBackend(client, "app:")
+	require.NoError(t, err)
+	one, two, three := s.joinVia(b, "one"), s.joinVia(b, "two"), s.joinVia(b, "three")
+	one.take(1)
+	one.reenter(1, 1, 2, lease)
+	two.wait(1)
+	three.wait(1)
+	three.wait(1)
+	assert.True(t, one.renews(1, lease))
+	assert.True(t, one.inspect().Locked)
+	one.release(1, doubtfulFor(time.Minute))
+	two.granted()
+	one.wait(2)
+	assert.Equal(t, reentrant.Withdrawn, one.release(2))
+	two.acquire(2, yield)
+	three.granted()
+	three.take(2, owned("2"))
+	held, err := three.remote.ForceUnlock(s.ctx())
+	require.NoError(t, err)
+	assert.True(t, held)
+	two.granted()
 }

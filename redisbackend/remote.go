@@ -41,7 +41,7 @@ func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (ree
 	}
 	limit := instantOf(req.NotAfter)
 	a, err := r.acquire(ctx, &req, r.clock.notAfter(limit))
-	if err == nil && a.code == acquireLate {
+	if err == nil && a.code == acquireLate && a.sample.received < limit {
 		a, err = r.acquire(ctx, &req, mapping{}.with(a.sample).notAfter(limit))
 	}
 	if err != nil {
@@ -180,7 +180,11 @@ func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
 
 // Inspect implements reentrant.Remote. The owner is as the holder wrote it, whoever the holder is.
 func (r *remote) Inspect(ctx context.Context) (reentrant.State, error) {
-	list, at, err := r.exec(ctx, "inspect", &r.conn.backend.scripts.inspect, r.keys[:], nil)
+	return r.inspect(ctx, "inspect")
+}
+
+func (r *remote) inspect(ctx context.Context, op string) (reentrant.State, error) {
+	list, at, err := r.exec(ctx, op, &r.conn.backend.scripts.inspect, r.keys[:], nil)
 	if err != nil {
 		return reentrant.State{}, err
 	}
@@ -201,7 +205,7 @@ func (r *remote) Inspect(ctx context.Context) (reentrant.State, error) {
 		state.Waiting = append(state.Waiting, l.word())
 	}
 	if l.err != nil {
-		return reentrant.State{}, unexpected("inspect", l.err)
+		return reentrant.State{}, unexpected(op, l.err)
 	}
 	r.clock.saw(at)
 	return state, nil

@@ -30,7 +30,7 @@ type site struct {
 // each runs a test on the embedded Redis and on a real one, with a server of its own in each.
 func each(t *testing.T, test func(*testing.T, *site)) {
 	t.Run("embedded", func(t *testing.T) { test(t, embedded(t)) })
-	t.Run("redis", func(t *testing.T) { test(t, real(t)) })
+	t.Run("redis", func(t *testing.T) { test(t, realRedis(t)) })
 }
 
 func embedded(t *testing.T) *site {
@@ -38,7 +38,7 @@ func embedded(t *testing.T) *site {
 	return &site{T: t, client: server.Client(), b: server.Backend(), name: "lock"}
 }
 
-func real(t *testing.T, options ...string) *site {
+func realRedis(t *testing.T, options ...string) *site {
 	server := redisserver.Start(t, options...)
 	client := connect(t, server.Addr())
 	b, err := redisbackend.New(client)

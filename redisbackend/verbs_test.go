@@ -241,7 +241,7 @@ func TestRenewOfManyLocks(t *testing.T) {
 }
 
 func TestRenewCommands(t *testing.T) {
-	s := real(t)
+	s := realRedis(t)
 	a := s.join("a")
 	const n = 250
 	renewals := make([]reentrant.Renewal, n)
@@ -345,7 +345,7 @@ func TestPrefix(t *testing.T) {
 // A context that has ended, or whose deadline has passed, sends nothing: with rueidis a deadline in the past would
 // close the connection, which others use.
 func TestNothingIsSentWithAnEndedContext(t *testing.T) {
-	s := real(t)
+	s := realRedis(t)
 	a := s.join("a")
 	clients := connections(s)
 	cancelled, cancel := context.WithCancel(t.Context())

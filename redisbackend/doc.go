@@ -1,0 +1,69 @@
+// Package redisbackend is where the sessions of package reentrant meet in Redis: a lock is a hash, each verb is one
+// script and one round trip, and a lock that is given up is pushed to whoever waits longest.
+//
+//	backend, err := redisbackend.Open(ctx, "redis://localhost:6379")
+//	session, err := reentrant.NewSession(backend)
+//
+// # Keys
+//
+//	hold     hash    orders                     <session>:<owner> → holds     its TTL is the lease
+//	record   string  relock:{orders}:t:orders   tokens, session, epoch, …     what has to be remembered
+//	queue    list    relock:{orders}:q:orders   sessions, longest first       who waits
+//	waiters  hash    relock:{orders}:w:orders   session → attempt, deadline   and for what
+//
+//	               acquire, reenter, release, renew
+//	  session a ──────────────────────────────────────▶ ┌───────────────────────┐
+//	            ◀────────────────────────────────────── │ hold ▸ a:7 = 1        │
+//	               granted, first token, last token     │ record ▸ … a 12 …     │
+//	                                                    │ queue ▸ b c           │
+//	  session b ◀────────────────────────────────────── │ waiters ▸ b: 31 …     │
+//	               "g 31 token token ttl time orders"   └───────────────────────┘
+//	               on channel relock:session:b
+//
+// The four keys of a lock are in one Cluster slot, and no lock name reaches another lock's keys. Everything expires:
+// the hold with its lease, the rest five minutes after the last change, or twice the lease if that is longer. A
+// prefix ([WithPrefix]) stands in front of all keys and channels.
+//
+// # Protocol
+//
+// The scripts are the protocol: scripts/common.lua says what the keys hold, and the header of each of the others what
+// it takes, answers and keeps, and why it may run twice. In one paragraph:
+//
+// An attempt has an epoch, which counts the attempts of its session. Acquire takes a free lock, or a place in the
+// queue, and with the record notes whose attempt has the lock: so the same epoch again is a resend and gets the same
+// answer, a higher one takes over what its session has, and a lower one is stale. Release deletes the hash and gives
+// the lock to the first session in the queue that has shown itself in time: its owner is put into the hash, for a
+// short grant TTL, and one message tells that session alone. The message is a hint. It can be lost, so a waiter
+// repeats its attempt at every heartbeat, which finds the lock its own, or free, or keeps the place.
+//
+// Tokens rise with every acquire: each is above the last one, above Redis's clock and above all that the session has
+// seen, so they rise over expiry, FLUSHALL, restarts and failovers too.
+//
+// # Clocks
+//
+// Only Redis's clock decides. An attempt carries the Redis time from which it is refused, so a copy that was held up
+// on its way does not take a lock that nobody waits for any more; and a grant carries the Redis time at which it was
+// made, so a session knows from when to count its lease. Both need to know how Redis's clock and the local monotonic
+// one lie to each other. Every answered command tells: its script ran after it was sent and before its answer came.
+// What is not known is never guessed: the attempt is refused as late with Redis's time in the answer, and repeated
+// once; the grant is passed on as one to be confirmed. The mapping is dropped when a connection is lost or samples
+// disagree, as after a failover to a node with another clock.
+//
+// # What it needs
+//
+// Of Redis: 6.2 or later, or Valkey; scripts, pub/sub, and the right to both. With ACLs a user needs ~prefix* (or all
+// keys), the channels prefix + "relock:session:*", and the commands eval, evalsha, subscribe, publish,
+// ping, time, get, set, del, expire, pexpire, pttl, hget, hgetall, hset, hincrby, hdel, lindex, lpos, lpop, lrange,
+// lrem and rpush. Opening a session checks that scripts run, and that a message that is published arrives. Keys must
+// not be evicted: use maxmemory-policy noeviction, since every one of ours has a TTL.
+//
+// Of the client, if it is the caller's own ([New]): one place in its BlockingPoolSize for each session's channel, or
+// with AlwaysRESP2 two connections. Anything else works: RESP2 and RESP3, client-side caching or not, pipelining or
+// not, replicas for reading. PipelineMultiplex: -1 keeps commands in order, which is not needed for safety and saves
+// repetitions; a ConnWriteTimeout well below the lease lets a renewal be tried twice ([Open] sets both). rueidis serves
+// a connection in its fast, synchronous mode until two commands meet on it, one comes with a context that can be
+// cancelled and has no deadline, or one subscribes: package reentrant does neither of the last two.
+//
+// In a Cluster messages travel by PUBLISH, over the bus to every node. After a Sentinel failover the channel follows
+// when the old master is told that it is one no more, some ten seconds later; until then waiters live on heartbeats.
+package redisbackend
