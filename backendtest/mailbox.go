@@ -13,6 +13,7 @@ import (
 type mailbox struct {
 	mu      sync.Mutex
 	grants  []reentrant.Grant
+	signals map[string]map[uint64]bool // lock and ticket -> whether it was given a place
 	resumes int
 	news    chan struct{} // closed at the next news, and replaced
 }
@@ -25,6 +26,30 @@ func (m *mailbox) Granted(g reentrant.Grant) {
 	defer m.mu.Unlock()
 	m.grants = append(m.grants, g)
 	m.wakeLocked()
+}
+
+// Signalled keeps the signal.
+func (m *mailbox) Signalled(name string, ticket uint64, placed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.signals == nil {
+		m.signals = make(map[string]map[uint64]bool)
+	}
+	if m.signals[name] == nil {
+		m.signals[name] = make(map[uint64]bool)
+	}
+	m.signals[name][ticket] = placed
+	m.wakeLocked()
+}
+
+// told is the signal of a ticket, nil if none came.
+func (m *mailbox) told(name string, ticket uint64) *bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if placed, ok := m.signals[name][ticket]; ok {
+		return &placed
+	}
+	return nil
 }
 
 // Resumed counts.

@@ -81,7 +81,7 @@ func (o *options) skipped(name string) string {
 func Cases() []Case {
 	var all []Case
 	for _, c := range slices.Concat(acquireCases, reenterCases, releaseCases, queueCases, grantCases, yieldCases,
-		lateCases, renewCases, tokenCases, inspectCases, forceCases, nameCases, connCases, togetherCases) {
+		lateCases, renewCases, tokenCases, inspectCases, forceCases, conditionCases, nameCases, connCases, togetherCases) {
 		all = append(all, Case{
 			Name: c.name,
 			Func: func(t testing.TB, b reentrant.Backend) { c.run(newTest(t, b)) },

@@ -140,6 +140,12 @@ func (c *conn) received(message string) {
 		c.granted(p)
 		return
 	}
+	if ticket, placed, hold, ok := parseSignal(message); ok {
+		if name, ours := strings.CutPrefix(hold, c.backend.prefix); ours && name != "" {
+			c.sink.Signalled(name, ticket, placed)
+		}
+		return
+	}
 	if strings.HasPrefix(message, probeMark) {
 		select {
 		case <-c.probed: // an older one that nobody waited for

@@ -3,6 +3,7 @@ package redisbackend
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -46,6 +47,22 @@ func keysOf(prefix, name string) (keys, error) {
 	}
 	side := prefix + reserved + "{" + tag + "}:"
 	return keys{hold, side + "t:" + name, side + "q:" + name, side + "w:" + name}, nil
+}
+
+// conditionKeys are the keys of one condition of a lock: the lock's own, then
+//
+//	tickets    <prefix>relock:{T}:c:<length of C>:C:N
+//	signalled  <prefix>relock:{T}:s:…
+//	terms      <prefix>relock:{T}:h:…
+//
+// The length says where the condition's name ends, so two pairs of names never share a key.
+type conditionKeys [7]string
+
+func (k *keys) condition(prefix, name string) conditionKeys {
+	hold := k.hold()
+	side := prefix + reserved + "{" + hashed(hold) + "}:"
+	rest := strconv.Itoa(len(name)) + ":" + name + ":" + hold[len(prefix):]
+	return conditionKeys{k[0], k[1], k[2], k[3], side + "c:" + rest, side + "s:" + rest, side + "h:" + rest}
 }
 
 // hashed is the part of a key that decides its slot: what is between the first opening brace and the next closing

@@ -44,3 +44,18 @@ const (
 	maxMessageTTL = 1e12 // ms: some thirty years
 	maxStamp      = 9e15 // µs: the year 2255, and what a double holds exactly
 )
+
+// parseSignal reads what notify in conditions.lua says to the session of a waiter:
+//
+//	s <ticket> <1 if the session was given a place for it, else 0> <hold key>
+func parseSignal(message string) (ticket uint64, placed bool, hold string, ok bool) {
+	rest, ok := strings.CutPrefix(message, "s ")
+	if !ok {
+		return 0, false, "", false
+	}
+	number, rest, _ := strings.Cut(rest, " ")
+	flag, hold, _ := strings.Cut(rest, " ")
+	ticket, err := strconv.ParseUint(number, 10, 63)
+	ok = err == nil && ticket > 0 && (flag == "0" || flag == "1") && hold != ""
+	return ticket, flag == "1", hold, ok
+}

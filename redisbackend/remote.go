@@ -50,7 +50,8 @@ func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (ree
 	switch a.code {
 	case acquireGranted:
 		return reentrant.AcquireReply{Status: reentrant.Granted,
-			First: reentrant.Token(a.rest[0]), Last: reentrant.Token(a.rest[1])}, nil
+			First: reentrant.Token(a.rest[0]), Last: reentrant.Token(a.rest[1]),
+			TTL: time.Duration(a.rest[2]) * time.Millisecond}, nil
 	case acquireWaiting:
 		return reentrant.AcquireReply{Status: reentrant.Waiting, TTL: time.Duration(a.rest[0]) * time.Millisecond}, nil
 	case acquireStale:
@@ -91,7 +92,7 @@ func (r *remote) acquire(ctx context.Context, req *reentrant.AcquireRequest, not
 	n := d.cut()
 	args := [...]string{r.conn.session, n[0], req.Owner, n[1], n[2], n[3], flags(req), n[4], n[5], n[6], n[7],
 		r.conn.backend.channels, n[8]}
-	return r.run(ctx, "acquire", &r.conn.backend.scripts.acquire, r.keys[:], args[:], 2)
+	return r.run(ctx, "acquire", &r.conn.backend.scripts.acquire, r.keys[:], args[:], 3)
 }
 
 // flagLetters are acquire's flags, in the order of the bits by which flags looks them up.
@@ -243,10 +244,10 @@ func (l *reader) word() (s string) {
 	return s
 }
 
-// An answer is what a script of a single lock returns: a code, Redis's time, and up to two numbers.
+// An answer is what a script of a single lock returns: a code, Redis's time, and up to three numbers.
 type answer struct {
 	code   int64
-	rest   [2]int64
+	rest   [3]int64
 	sample sample
 }
 

@@ -12,7 +12,7 @@ import (
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-// A script is one of the files, with common.lua in front of it. Running it sends EVALSHA, and EVAL if the server
+// A script is one of the files, with common.lua (and conditions.lua) in front of it. Running it sends EVALSHA, and EVAL if the server
 // does not know it: after a restart, a failover or SCRIPT FLUSH.
 type script struct {
 	*rueidis.Lua
@@ -21,6 +21,7 @@ type script struct {
 
 type scripts struct {
 	acquire, reenter, release, renew, inspect, force script
+	await, signal, withdraw, beat                    script
 }
 
 // loadScripts reads the scripts and computes their hashes, once in a process.
@@ -28,6 +29,8 @@ var loadScripts = sync.OnceValue(func() *scripts {
 	return &scripts{
 		acquire: loadScript("acquire"), reenter: loadScript("reenter"), release: loadScript("release"),
 		renew: loadScript("renew"), inspect: loadScript("inspect"), force: loadScript("force"),
+		await: loadScript("await"), signal: loadScript("signal"), withdraw: loadScript("withdraw"),
+		beat: loadScript("beat"),
 	}
 })
 
@@ -35,7 +38,12 @@ var loadScripts = sync.OnceValue(func() *scripts {
 var mutate = func(text string) string { return text }
 
 func loadScript(name string) script {
-	text := mutate(scriptText("common") + scriptText(name))
+	text := scriptText("common")
+	switch name {
+	case "await", "signal", "withdraw", "beat":
+		text += scriptText("conditions")
+	}
+	text = mutate(text + scriptText(name))
 	sum := sha1.Sum([]byte(text))
 	return script{Lua: rueidis.NewLuaScript(text), text: text, sha: hex.EncodeToString(sum[:])}
 }

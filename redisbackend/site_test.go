@@ -65,15 +65,22 @@ type member struct {
 	conn    reentrant.Conn
 	remote  reentrant.Remote
 	grants  chan reentrant.Grant
+	signals chan signal
 	resumed chan struct{}
 }
 
-func newMember() *member {
-	return &member{grants: make(chan reentrant.Grant, 100), resumed: make(chan struct{}, 100)}
+type signal struct {
+	ticket uint64
+	placed bool
 }
 
-func (m *member) Granted(g reentrant.Grant) { m.grants <- g }
-func (m *member) Resumed()                  { m.resumed <- struct{}{} }
+func newMember() *member {
+	return &member{grants: make(chan reentrant.Grant, 100), signals: make(chan signal, 100), resumed: make(chan struct{}, 100)}
+}
+
+func (m *member) Granted(g reentrant.Grant)                      { m.grants <- g }
+func (m *member) Signalled(_ string, ticket uint64, placed bool) { m.signals <- signal{ticket, placed} }
+func (m *member) Resumed()                                       { m.resumed <- struct{}{} }
 
 // join opens a session.
 func (s *site) join(id string) *member { return s.joinVia(s.b, id) }

@@ -33,6 +33,9 @@ type Backend interface {
 type Sink interface {
 	// Granted says that an attempt of this session that was waiting has been given the lock.
 	Granted(Grant)
+	// Signalled says that a ticket of this session was signalled, and whether the session was given a place in the
+	// lock's queue for it, with the ticket as the epoch.
+	Signalled(name string, ticket uint64, placed bool)
 	// Resumed says that the channel was (re)opened: whatever was said meanwhile is lost, so every waiting
 	// attempt is to be sent again.
 	Resumed()
@@ -81,9 +84,25 @@ type Remote interface {
 	// Release gives up what the session's attempts up to Epoch have on the lock, and hands it to the longest
 	// live waiter. After an unknown outcome sending it again is right; it then answers Nothing.
 	Release(ctx context.Context, req ReleaseRequest) (ReleaseResult, error)
+	// Await gives up a hold and takes a ticket among those who wait for a condition, in one step. It takes one
+	// only in the step that gives up the hold, so sending it again after an unknown outcome is right: it finds the
+	// ticket waiting, or Signalled, or, if the hold was gone before, answers Gone.
+	Await(ctx context.Context, req AwaitRequest) (TicketStatus, error)
+	// Signal wakes the longest live waiter of a condition, or all of them, on behalf of a hold: each gets a place
+	// in the lock's queue, unless its session has one or has the lock, and its session is told. It names those of
+	// the caller's own session. An Op that is not above the last one (Reenter counts the same) signals nobody, so
+	// after an unknown outcome sending it again is right.
+	Signal(ctx context.Context, req SignalRequest) (SignalReply, error)
+	// Withdraw takes a ticket back: Waited if it was not signalled before, Signalled if it was, else Gone.
+	Withdraw(ctx context.Context, condition string, ticket uint64) (TicketStatus, error)
+	// Beat shows that the session of these tickets is alive, which they need once per Patience, and tells of each
+	// whether it waits: Waited, or Signalled (or given up for dead). A signal whose session does not beat within
+	// its Patience is given to the next waiter.
+	Beat(ctx context.Context, condition string, tickets []uint64) ([]TicketStatus, error)
 	// Inspect reads the lock's state for the whole deployment.
 	Inspect(ctx context.Context) (State, error)
-	// ForceUnlock takes the lock from whoever has it, and tells whether anybody had.
+	// ForceUnlock takes the lock from whoever has it, and tells whether anybody had. It alone is not idempotent:
+	// sent again it takes the lock from the next holder.
 	ForceUnlock(ctx context.Context) (bool, error)
 }
 
@@ -123,10 +142,12 @@ const (
 // An AcquireReply answers an attempt.
 type AcquireReply struct {
 	Status AcquireStatus
-	First  Token         // Granted: the block of tokens
-	Last   Token         //
-	TTL    time.Duration // Waiting: what is left of the holder's lease; negative if it has none
-	_      struct{}
+	First  Token // Granted: the block of tokens
+	Last   Token //
+	// TTL is, with Waiting, what is left of the holder's lease, negative if it has none; with Granted and Fixed,
+	// what is left of the attempt's own lease, which an earlier copy may have started.
+	TTL time.Duration
+	_   struct{}
 }
 
 // A ReenterRequest sets the hold count of a hold.
@@ -166,6 +187,47 @@ const (
 	Withdrawn
 	// Nothing: the session had nothing with such an epoch.
 	Nothing
+)
+
+// An AwaitRequest exchanges a hold for a ticket.
+type AwaitRequest struct {
+	Condition string
+	Epoch     uint64        // of the hold
+	Ticket    uint64        // an epoch of its own, above the hold's
+	Owner     string        // as in AcquireRequest, as are all that follow: what the waiter comes back with
+	Holds     int           //
+	Seen      Token         //
+	Patience  time.Duration // the ticket is lost when there is no Beat for so long
+	GrantTTL  time.Duration //
+	_         struct{}
+}
+
+// A SignalRequest wakes waiters of a condition.
+type SignalRequest struct {
+	Condition string
+	Epoch     uint64 // of the hold
+	Op        uint64 // counts up within the epoch, together with Reenter's
+	All       bool
+	_         struct{}
+}
+
+// A SignalReply answers a SignalRequest.
+type SignalReply struct {
+	Gone    bool     // the epoch no longer has the lock
+	Tickets []uint64 // of the caller's session, that were signalled
+	_       struct{}
+}
+
+// TicketStatus is what became of a ticket.
+type TicketStatus int8
+
+const (
+	// Waited: it waits (Await, Beat), or waited until it was taken back (Withdraw).
+	Waited TicketStatus = iota + 1
+	// Signalled: it was signalled.
+	Signalled
+	// Gone: there is no such ticket, and for Await no such hold.
+	Gone
 )
 
 // A Renewal asks for one hold's lease to be prolonged, and carries the answer.

@@ -41,6 +41,7 @@ type entry struct {
 	head     Owner      // whose attempt it is
 	grant    Grant      // that came for it
 	hold     hold
+	tickets  []*ticket     // owners who wait for the lock's conditions, or come back from there
 	cleaning chan struct{} // closed when the clean-up that has the baton is done; nil when there is none
 }
 
@@ -80,13 +81,13 @@ func (t turn) spent(now time.Time, limit time.Duration) bool {
 	return t.passes >= t.limit || now.Sub(t.began) >= limit
 }
 
-// settle makes the head the holder. From here on the watchdog sees the hold.
-func (e *entry) settle(h hold) {
+// settle makes the head the holder, with a hold count. From here on the watchdog sees the hold.
+func (e *entry) settle(h hold, holds int) {
 	h.live = true
 	e.mu.Lock()
 	e.waiting = false
 	e.hold = h
-	e.queue.Settle(1)
+	e.queue.Settle(holds)
 	e.mu.Unlock()
 	e.s.watchdog.expect(h.lease.wake())
 	e.s.saw(h.token)
@@ -149,6 +150,10 @@ func (e *entry) heldBy(owner Owner) (hold, bool) {
 func (e *entry) granted(g Grant) (wanted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.attempt < g.Epoch && e.ticketLocked(g.Epoch) != nil {
+		e.grant = g // for an owner who was signalled and is not the head yet
+		return true
+	}
 	if (e.attempt != g.Epoch || !e.waiting) && fault != faultAnygrant {
 		// Superseded, or accepted by a heartbeat that was quicker: nothing to do. Given up: a clean-up is on
 		// its way, or the next head takes the grant over.

@@ -105,6 +105,11 @@ type try struct {
 	barges   bool
 	deadline time.Time // zero: none
 	timeout  <-chan time.Time
+
+	// An owner that comes back from a condition: the holds it had, and its ticket if Redis has already queued the
+	// session for it.
+	holds  int
+	ticket uint64
 }
 
 // acquire is every way to take the lock. On return the baton is with the holder if it answers true, and otherwise

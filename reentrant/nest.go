@@ -25,30 +25,39 @@ func (e *entry) nest(ctx context.Context, owner Owner) (bool, error) {
 	return err == nil, err
 }
 
-// count has Redis count the holds of the current hold. The count is absolute and carries a number that rises with
-// each operation, so a copy that arrives twice or late changes nothing, and the next operation mends what a lost
-// one left undone. It tries as often as it may while the hold is trusted. Baton.
+// count has Redis count the holds of the current hold. The count is absolute, so a copy that arrives twice or late
+// changes nothing, and the next operation mends what a lost one left undone. Baton.
 func (e *entry) count(ctx context.Context, owner Owner, holds, tries int) error {
+	return e.operate(ctx, tries, func(ctx context.Context, h hold) (gone bool, err error) {
+		req := ReenterRequest{Epoch: h.epoch, Owner: e.print(owner), Op: h.op, Holds: holds}
+		if !h.lease.renewAt.IsZero() {
+			req.Lease = h.span
+		}
+		reply, err := e.remote.Reenter(ctx, req)
+		return reply.Gone, err
+	})
+}
+
+// operate sends a command of the current hold, again and again while it is not answered, as often as it may and the
+// hold is trusted. Each operation has a number that rises within the epoch, so that Redis does it once. Gone means
+// that Redis no longer has the hold: it is then lost. Baton.
+func (e *entry) operate(ctx context.Context, tries int, command func(context.Context, hold) (gone bool, err error)) error {
 	e.mu.Lock()
 	e.hold.op++
 	h := e.hold
 	e.mu.Unlock()
-	req := ReenterRequest{Epoch: h.epoch, Owner: e.print(owner), Op: h.op, Holds: holds}
-	if !h.lease.renewAt.IsZero() {
-		req.Lease = h.span
-	}
 	var last error
 	for try := range tries {
 		now := time.Now()
 		if h.lost || !h.lease.trusted(now) {
-			e.lose(h.epoch, "the lease ended while Redis was asked to count")
+			e.lose(h.epoch, "the lease ended while Redis was asked")
 			return ErrLost
 		}
 		e.s.stats.commands.Add(1)
 		limit := earlier(now.Add(e.s.config.commandTimeout()), h.lease.until)
-		reply, err := e.remote.Reenter(e.bounded(ctx, now, limit), req)
+		gone, err := command(e.bounded(ctx, now, limit), h)
 		switch {
-		case err == nil && reply.Gone:
+		case err == nil && gone:
 			e.lose(h.epoch, "Redis no longer had it")
 			return ErrLost
 		case err == nil:
@@ -58,7 +67,7 @@ func (e *entry) count(ctx context.Context, owner Owner, holds, tries int) error 
 		}
 		last = err
 		if ctx.Err() != nil || !pause(ctx, retryPause(try, e.s.config.heartbeat), e.s.closing) {
-			return ended(ctx, "while Redis counted", last)
+			return ended(ctx, "while Redis was asked", last)
 		}
 	}
 	return last

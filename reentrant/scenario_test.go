@@ -32,6 +32,7 @@ var update = flag.Bool("update", false, "write what the scenarios do into testda
 //	session A [lease=10s] [heartbeat=1s] [handoffs=2]   open a session
 //	lock A.g1 [fixed=3s]   unlock A.g1   verify A.g1    start the call; it may block
 //	try A.g1   tryfor A.g1 500ms                        likewise
+//	await A.g1   awaitfor A.g1 2s   signal A.g1   signalall A.g1
 //	cancel A.g1                                         end the context of the call that is blocked
 //	advance 3s                                          let time pass
 //	fault acquire lose,losereply,pass…                  what becomes of the next commands of a verb, or of "push"
@@ -313,6 +314,14 @@ func (a *actor) call(ctx context.Context, lock *reentrant.Lock, verb string, arg
 		return answer(lock.TryLock(ctx))
 	case "tryfor":
 		return answer(lock.TryLockFor(ctx, a.stage.duration(args[0])))
+	case "await":
+		return verdict(lock.NewCondition("ready").Await(ctx))
+	case "awaitfor":
+		return answer(lock.NewCondition("ready").AwaitFor(ctx, a.stage.duration(args[0])))
+	case "signal":
+		return verdict(lock.NewCondition("ready").Signal(ctx))
+	case "signalall":
+		return verdict(lock.NewCondition("ready").SignalAll(ctx))
 	}
 	a.stage.t.Errorf("no step %q", verb)
 	return ""

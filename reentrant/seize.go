@@ -28,6 +28,14 @@ import (
 func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, error) {
 	cfg := &e.s.config
 	a := e.begin(l, owner, t)
+	if e.adopt(&a, t) && e.park(ctx, t, -1) {
+		if h, ok := e.accept(&a, owner); ok {
+			e.settle(h, a.req.Holds)
+			return true, nil
+		}
+	} else if a.req.Epoch == 0 {
+		e.renumber(&a)
+	}
 	spins := cfg.spin
 	var last error
 	for tries := 0; ; tries++ {
@@ -44,7 +52,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 				if e.turn.began.IsZero() || a.req.Yield {
 					e.turn = e.newTurn(now)
 				}
-				e.settle(h)
+				e.settle(h, a.req.Holds)
 				return true, nil
 			}
 			// Too late to be believed: confirming it gives a full lease. A fixed one starts only once, so that
@@ -69,7 +77,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			}
 			if e.park(ctx, t, reply.TTL) {
 				if h, ok := e.accept(&a, owner); ok {
-					e.settle(h)
+					e.settle(h, a.req.Holds)
 					return true, nil
 				}
 			}
@@ -109,10 +117,9 @@ func (e *entry) interrupted(ctx context.Context, last error) error {
 
 // An attempt is one epoch's request and what is known of its copies.
 type attempt struct {
-	req     AcquireRequest
-	kept    lease     // with KeepTTL: the lease as it is
-	unknown time.Time // a fixed lease counts from when the first copy without an answer was sent,
-	refuted time.Time // but not from before a copy that was answered "waiting"
+	req    AcquireRequest
+	handed bool  // the last holder of this session left the lock to it
+	kept   lease // with KeepTTL: the lease as it is
 }
 
 // begin numbers an attempt of the head and says what it asks for.
@@ -120,7 +127,7 @@ func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 	cfg := &e.s.config
 	now := time.Now()
 	a := attempt{req: AcquireRequest{
-		Owner: e.print(owner), Holds: 1, Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
+		Owner: e.print(owner), Holds: max(t.holds, 1), Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
 		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}}
 	if l.fixed > 0 {
@@ -128,9 +135,10 @@ func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 	}
 	if handed := e.inherited; handed.length > 0 {
 		e.inherited = lease{}
+		a.handed = true
 		a.req.Yield = t.waits && e.turn.spent(now, cfg.handoffTime)
 		e.turn.passes++
-		if !a.req.Fixed && handed.length >= cfg.lease && handed.remaining(now) > cfg.lease*2/3 {
+		if !a.req.Fixed && !handed.renewAt.IsZero() && handed.length >= cfg.lease && handed.remaining(now) > cfg.lease*2/3 {
 			a.req.KeepTTL, a.kept = true, handed
 		}
 	} else {
@@ -139,14 +147,32 @@ func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 	e.mu.Lock()
 	e.head = owner
 	e.mu.Unlock()
-	e.renumber(&a)
 	return a
+}
+
+// adopt makes the place in Redis that came with a signal the attempt's own, so that nothing need be sent before the
+// grant comes. False: there is none, or a newer attempt of this session has taken it over since.
+func (e *entry) adopt(a *attempt, t try) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t.ticket == 0 || e.attempt > t.ticket || a.handed {
+		return false
+	}
+	a.req.Epoch, e.attempt, e.waiting = t.ticket, t.ticket, true
+	select {
+	case <-e.wake:
+	default:
+	}
+	if e.grant.Epoch == t.ticket { // it was quicker than the baton
+		e.nudge()
+	}
+	e.owes = true
+	return true
 }
 
 // renumber makes the attempt a new one. Everything up to the last epoch is given up by that: nobody trusts it.
 func (e *entry) renumber(a *attempt) {
 	a.req.Epoch = e.s.nextEpoch()
-	a.unknown, a.refuted = time.Time{}, time.Time{}
 	e.mu.Lock()
 	e.attempt, e.waiting, e.grant = a.req.Epoch, a.req.Queue, Grant{}
 	select {
@@ -174,14 +200,10 @@ func (e *entry) ask(ctx context.Context, a *attempt, sent time.Time) (AcquireRep
 		}
 		// The lock is another's now: the next copy asks for a full lease, and a new turn begins when it comes.
 		a.req.KeepTTL, a.req.Yield, e.turn = false, false, turn{}
-		a.refuted = sent
 	case OutcomeUnknown(err):
 		e.owes = true
 		a.req.KeepTTL = false
 		e.doubtful = a.req.NotAfter
-		if a.unknown.IsZero() {
-			a.unknown = sent
-		}
 	}
 	return reply, err
 }
@@ -189,20 +211,17 @@ func (e *entry) ask(ctx context.Context, a *attempt, sent time.Time) (AcquireRep
 // held is the hold that a granted attempt gives.
 func (a *attempt) held(owner Owner, reply AcquireReply, sent time.Time) hold {
 	h := hold{owner: owner, epoch: a.req.Epoch, token: reply.First, span: a.req.Lease}
+	if fault == faultLategrant {
+		sent = time.Now()
+	}
 	switch {
 	case a.req.KeepTTL:
 		h.lease = a.kept
-	case a.req.Fixed && !a.unknown.IsZero():
-		from := a.unknown
-		if from.Before(a.refuted) {
-			from = a.refuted
-		}
-		h.lease = newLease(from, a.req.Lease, true)
+	case a.req.Fixed:
+		// It may have been started by an earlier copy, so what is left of it counts.
+		h.lease = newLease(sent, min(a.req.Lease, reply.TTL), true)
 	default:
-		if fault == faultLategrant {
-			sent = time.Now()
-		}
-		h.lease = newLease(sent, a.req.Lease, a.req.Fixed)
+		h.lease = newLease(sent, a.req.Lease, false)
 	}
 	return h
 }

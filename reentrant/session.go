@@ -36,6 +36,7 @@ type Session struct {
 	losses   losses
 	cleaner  cleaner
 	watchdog *watchdog
+	vigil    *vigil
 	horizon  horizon
 	stats    counters
 }
@@ -64,7 +65,7 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 		id: newID(), config: cfg, entries: make(map[string]*entry),
 		closing: make(chan struct{}), drained: make(chan struct{}),
 	}
-	s.watchdog = newWatchdog(s)
+	s.watchdog, s.vigil = newWatchdog(s), newVigil(s)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), connectTimeout,
 		fmt.Errorf("no answer within %v", connectTimeout))
 	defer cancel()
@@ -72,6 +73,7 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 		return nil, fmt.Errorf("reentrant: opening a session: %w", err)
 	}
 	s.watchdog.start()
+	s.vigil.start()
 	return s, nil
 }
 
@@ -186,6 +188,14 @@ func (k sink) Granted(g Grant) {
 	s.cleaner.do(func() { s.disown(remote, g.Name, g.Epoch) })
 }
 
+// Signalled wakes the owner of a ticket.
+func (k sink) Signalled(name string, ticket uint64, placed bool) {
+	if e := k.s.find(name); e != nil {
+		e.signalled(ticket, placed)
+		k.s.leave(e, 1)
+	}
+}
+
 // Resumed sends every waiting head back to ask: what was pushed meanwhile is lost.
 func (k sink) Resumed() {
 	k.s.mu.Lock()
@@ -218,6 +228,7 @@ func (s *Session) Close(ctx context.Context) error {
 		}
 	}
 	s.watchdog.stop()
+	s.vigil.stop()
 	s.cleaner.wait()
 	return errors.Join(err, s.conn.Close())
 }

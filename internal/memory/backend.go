@@ -238,12 +238,18 @@ func (b *Backend) lockLocked(name string) *lock {
 }
 
 // publishLocked puts a message in the inbox of everybody who listens for the session.
-func (b *Backend) publishLocked(to string, g grant) {
+func (b *Backend) publishLocked(to string, m pushed) {
 	for _, c := range b.conns {
 		if c.session == to {
-			c.putLocked(message{grant: g, link: c.link})
+			c.putLocked(message{pushed: m, link: c.link})
 		}
 	}
+	if m.signal {
+		placed := either(m.placed, " placed", "")
+		b.grants = append(b.grants, fmt.Sprintf("signal %s %s e%d%s", b.names[to], shown(m.name), m.epoch, placed))
+		return
+	}
+	g := m.grant
 	b.grants = append(b.grants, fmt.Sprintf("grant %s %s e%d %s", b.names[to], shown(g.name), g.epoch, block(g.first, g.last)))
 }
 

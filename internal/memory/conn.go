@@ -31,9 +31,9 @@ type Conn struct {
 // A message is what the delivering goroutine finds in the inbox: a grant, or the news that the connection is new.
 type message struct {
 	resumed bool
-	grant   grant
-	link    chan struct{} // the connection that it came by
-	judged  bool          // the fault has seen it
+	pushed
+	link   chan struct{} // the connection that it came by
+	judged bool          // the fault has seen it
 }
 
 func newConn(b *Backend, session string, sink reentrant.Sink) *Conn {
@@ -139,7 +139,12 @@ func (c *Conn) hand(m message) {
 			return
 		}
 	}
-	if g, ok := c.read(m.grant); ok {
+	g, ok := c.read(m.grant)
+	switch {
+	case !ok:
+	case m.signal:
+		c.sink.Signalled(m.name, m.epoch, m.placed)
+	default:
 		c.sink.Granted(g)
 	}
 }

@@ -15,6 +15,10 @@ const (
 	Reenter Verb = "reenter"
 	Release Verb = "release"
 	Renew   Verb = "renew" // one command for all locks of a call; its Op names the first of them
+	Await   Verb = "await"
+	Signal  Verb = "signal"
+	Leave   Verb = "withdraw"
+	Beat    Verb = "beat"
 	Inspect Verb = "inspect"
 	Force   Verb = "force"
 	Push    Verb = "push" // the message that tells a session of a grant

@@ -23,8 +23,10 @@ type session struct {
 	resumes chan struct{}
 }
 
-func (s *session) Granted(g reentrant.Grant) { s.grants <- g }
-func (s *session) Resumed()                  { s.resumes <- struct{}{} }
+func (s *session) Granted(g reentrant.Grant)      { s.grants <- g }
+func (s *session) Signalled(string, uint64, bool) {}
+
+func (s *session) Resumed() { s.resumes <- struct{}{} }
 
 // connect opens a session on lock L.
 func connect(t *testing.T, server *memory.Backend, id string) *session {

@@ -20,7 +20,9 @@ type lock struct {
 	hold    hold
 	record  record
 	queue   []waiter // longest first; some may be dead
-	publish func(to string, g grant)
+	publish func(to string, m pushed)
+
+	conditions map[string]*condition
 }
 
 // A hold is the lock's hash: one field at most, and its TTL.
@@ -58,6 +60,13 @@ type waiter struct {
 	holds, tokens  int
 	seen           reentrant.Token
 	keep           time.Duration
+}
+
+// pushed is what a session is told: of a grant, or of a signal.
+type pushed struct {
+	grant
+	signal bool // epoch is the ticket
+	placed bool
 }
 
 // A grant is the message to a waiter that it has been given the lock.
@@ -103,7 +112,7 @@ func (l *lock) confirm(now instant, req reentrant.AcquireRequest) reentrant.Acqu
 		l.record.pushed = false
 		l.save(now)
 	}
-	return l.granted()
+	return l.granted(now, req)
 }
 
 // takeOver gives what a session has to its newer attempt, or with Yield to the first waiter.
@@ -123,7 +132,7 @@ func (l *lock) takeOver(now instant, session string, req reentrant.AcquireReques
 	l.hold = hold{session: session, owner: req.Owner, count: req.Holds, expires: expires}
 	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, keepFor(req))
 	l.save(now)
-	return l.granted()
+	return l.granted(now, req)
 }
 
 // takeFree is for a lock that nobody has: it goes to the first waiter, or to this attempt if there is none, if the
@@ -146,7 +155,7 @@ func (l *lock) takeFree(now instant, session string, req reentrant.AcquireReques
 	l.hold = hold{session: session, owner: req.Owner, count: req.Holds, expires: now + req.Lease}
 	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, keepFor(req))
 	l.save(now)
-	return l.granted()
+	return l.granted(now, req)
 }
 
 // wait answers an attempt that cannot have the lock now.
@@ -277,8 +286,12 @@ func (l *lock) expire(now instant) {
 func (l *lock) held() bool                 { return l.hold.count > 0 }
 func (l *lock) heldBy(session string) bool { return l.held() && l.hold.session == session }
 
-func (l *lock) granted() reentrant.AcquireReply {
-	return reentrant.AcquireReply{Status: reentrant.Granted, First: l.record.first, Last: l.record.last}
+func (l *lock) granted(now instant, req reentrant.AcquireRequest) reentrant.AcquireReply {
+	reply := reentrant.AcquireReply{Status: reentrant.Granted, First: l.record.first, Last: l.record.last}
+	if req.Fixed {
+		reply.TTL = l.hold.expires - now
+	}
+	return reply
 }
 
 func waiting(ttl time.Duration) reentrant.AcquireReply {
@@ -325,9 +338,9 @@ func (l *lock) grant(now instant, w waiter) {
 	l.issue(now, w.session, w.epoch, w.tokens, w.seen, w.keep)
 	l.record.pushed = true
 	l.save(now)
-	l.publish(w.session, grant{
+	l.publish(w.session, pushed{grant: grant{
 		name: l.name, epoch: w.epoch, first: l.record.first, last: l.record.last, ttl: w.ttl, at: now,
-	})
+	}})
 }
 
 func (w waiter) alive(now instant) bool { return now <= w.deadline }

@@ -16,8 +16,9 @@ import (
 
 type sink struct{}
 
-func (sink) Granted(reentrant.Grant) {}
-func (sink) Resumed()                {}
+func (sink) Granted(reentrant.Grant)        {}
+func (sink) Signalled(string, uint64, bool) {}
+func (sink) Resumed()                       {}
 
 func do(t *testing.T, s *redistest.Server, words ...string) (int64, error) {
 	return s.Client().Do(t.Context(), s.Client().B().Arbitrary(words...).Build()).AsInt64()

@@ -11,8 +11,9 @@
 --       8 tokens wanted   9 highest token this session has seen
 --      10 patience, ms: the place is dropped when not refreshed for so long
 --      11 grant TTL, ms  12 channel prefix  13 seconds that the record is kept
--- Returns  {code, now, a, b}
---   1 granted: a first token, b last token        2 waiting (q) or held by another: a TTL of the holder, ms
+-- Returns  {code, now, a, b, c}
+--   1 granted: a first token, b last token, c with f: what is left of the lease, ms
+--   2 waiting (q) or held by another: a TTL of the holder, ms
 --   3 stale: this epoch, or a higher one, has been answered or given up already
 --   4 late: not after has passed
 -- Keeps    at most one field in the hold hash; tokens rise; an epoch that had the lock does not get it again while
@@ -28,12 +29,12 @@ local GRANTED, WAITING, STALE, LATE = 1, 2, 3, 4
 local function flag(letter) return string.find(flags, letter, 1, true) end
 
 local now = clock()
-if now > tonumber(ARGV[6]) then return {LATE, now, 0, 0} end
+if now > tonumber(ARGV[6]) then return {LATE, now, 0, 0, 0} end
 local rec = record(redis.call('GET', KEYS[2]))
-if rec.tombs ~= '' and entombed(rec, session, epoch, now) then return {STALE, now, 0, 0} end
+if rec.tombs ~= '' and entombed(rec, session, epoch, now) then return {STALE, now, 0, 0, 0} end
 local field, mine = holder(KEYS[1], session)
 local last = rec.session == session and tonumber(rec.epoch) or 0
-if epoch < last or (epoch == last and not mine) then return {STALE, now, 0, 0} end
+if epoch < last or (epoch == last and not mine) then return {STALE, now, 0, 0, 0} end
 
 -- place takes the session's place at the end of the queue, or keeps the one it has and moves its deadline.
 local function place()
@@ -51,10 +52,15 @@ local function place()
   return true
 end
 
+-- granted answers an attempt that has the lock.
+local function granted()
+  return {GRANTED, now, rec.first, rec.last, flag('f') and redis.call('PTTL', KEYS[1]) or 0}
+end
+
 -- wait answers an attempt that cannot have the lock now.
 local function wait(ttl)
-  if flag('q') and not place() then return {STALE, now, 0, 0} end
-  return {WAITING, now, ttl, 0}
+  if flag('q') and not place() then return {STALE, now, 0, 0, 0} end
+  return {WAITING, now, ttl, 0, 0}
 end
 
 if mine and epoch == last then -- a resend, a beat after the grant, or its confirmation
@@ -63,7 +69,7 @@ if mine and epoch == last then -- a resend, a beat after the grant, or its confi
     rec.state = 'h'
     save(KEYS[2], rec, now)
   end
-  return {GRANTED, now, rec.first, rec.last}
+  return granted()
 end
 
 if mine then -- a newer attempt of the same session takes over
@@ -73,7 +79,7 @@ if mine then -- a newer attempt of the same session takes over
     -- Our place goes behind everybody before the grant, so that the message, the last word, finds it there.
     place()
     grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], rec, now, next, channel)
-    return {WAITING, now, tonumber(next.grant), 0}
+    return {WAITING, now, tonumber(next.grant), 0, 0}
   end
   local name = session .. ':' .. owner
   redis.call('HSET', KEYS[1], name, holds)
@@ -81,7 +87,7 @@ if mine then -- a newer attempt of the same session takes over
   if not flag('k') then redis.call('PEXPIRE', KEYS[1], lease) end
   issue(rec, now, session, ARGV[2], tokens, seen, 'h', keep)
   save(KEYS[2], rec, now)
-  return {GRANTED, now, rec.first, rec.last}
+  return granted()
 end
 
 if field then -- another session's
@@ -90,14 +96,14 @@ end
 
 local next = waiting(KEYS[3], KEYS[4], now)
 if next and next.session ~= session and not flag('b') then
-  if flag('q') and not place() then return {STALE, now, 0, 0} end
+  if flag('q') and not place() then return {STALE, now, 0, 0, 0} end
   grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], rec, now, next, channel)
-  return {WAITING, now, tonumber(next.grant), 0}
+  return {WAITING, now, tonumber(next.grant), 0, 0}
 end
 if next then -- our place, wherever it is, has served its purpose
   local raw = redis.call('HGET', KEYS[4], session)
   if raw then
-    if tonumber(string.match(raw, '^%d+')) > epoch then return {STALE, now, 0, 0} end
+    if tonumber(string.match(raw, '^%d+')) > epoch then return {STALE, now, 0, 0, 0} end
     drop(KEYS[3], KEYS[4], session)
   end
 end
@@ -105,4 +111,4 @@ redis.call('HINCRBY', KEYS[1], session .. ':' .. owner, holds)
 redis.call('PEXPIRE', KEYS[1], lease)
 issue(rec, now, session, ARGV[2], tokens, seen, 'h', keep)
 save(KEYS[2], rec, now)
-return {GRANTED, now, rec.first, rec.last}
+return granted()

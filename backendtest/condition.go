@@ -1,0 +1,275 @@
+package backendtest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Waiting for a condition, and being signalled.
+var conditionCases = []testCase{
+	{"Condition/AwaitGivesUpTheHoldForATicket", awaitGivesUp},
+	{"Condition/AwaitHandsTheLockToTheNext", awaitHandsOn},
+	{"Condition/AwaitAgainFindsItsTicket", awaitAgain},
+	{"Condition/AwaitWithoutTheHoldTakesNoTicket", awaitWithoutHold},
+	{"Condition/SignalGivesThePlaceThatTheLockIsPushedTo", signalPlaces},
+	{"Condition/SignalGoesToTheLongestWaiter", signalOrder},
+	{"Condition/SignalAllGoesToAllInOrder", signalAll},
+	{"Condition/SignalAgainSignalsNobody", signalAgain},
+	{"Condition/SignalWithoutTheHoldSignalsNobody", signalWithoutHold},
+	{"Condition/SignalOfTheOwnSessionNamesTheTicketAndTakesNoPlace", signalOwn},
+	{"Condition/SignalPassesOverTheDead", signalDead},
+	{"Condition/SignalNobodyHeardGoesToTheNext", signalUnheard},
+	{"Condition/WithdrawTellsWhetherTheSignalCameFirst", withdrawDecides},
+	{"Condition/BeatKeepsATicketAlive", beatKeeps},
+	{"Condition/BeatTellsOfALostMessage", beatTells},
+	{"Condition/NamesDoNotMix", conditionNames},
+}
+
+func (r *remote) await(epoch, ticket uint64, changes ...func(*reentrant.AwaitRequest)) reentrant.TicketStatus {
+	r.t.Helper()
+	req := reentrant.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: ticket, Owner: "1", Holds: 2,
+		Patience: time.Minute, GrantTTL: time.Minute}
+	for _, change := range changes {
+		change(&req)
+	}
+	ctx, cancel := r.command()
+	defer cancel()
+	status, err := r.raw.Await(ctx, req)
+	require.NoError(r.t, err, "Await")
+	return status
+}
+
+// waits takes the lock and exchanges it for a ticket, one above the epoch.
+func (r *remote) waits(epoch uint64, changes ...func(*reentrant.AwaitRequest)) {
+	r.t.Helper()
+	r.take(epoch)
+	require.Equal(r.t, reentrant.Waited, r.await(epoch, epoch+1, changes...))
+}
+
+func (r *remote) signal(epoch, op uint64, all bool) reentrant.SignalReply {
+	r.t.Helper()
+	ctx, cancel := r.command()
+	defer cancel()
+	reply, err := r.raw.Signal(ctx, reentrant.SignalRequest{Condition: "ready", Epoch: epoch, Op: op, All: all})
+	require.NoError(r.t, err, "Signal")
+	return reply
+}
+
+func (r *remote) withdraw(ticket uint64) reentrant.TicketStatus {
+	r.t.Helper()
+	ctx, cancel := r.command()
+	defer cancel()
+	status, err := r.raw.Withdraw(ctx, "ready", ticket)
+	require.NoError(r.t, err, "Withdraw")
+	return status
+}
+
+func (r *remote) beat(tickets ...uint64) []reentrant.TicketStatus {
+	r.t.Helper()
+	ctx, cancel := r.command()
+	defer cancel()
+	answers, err := r.raw.Beat(ctx, "ready", tickets)
+	require.NoError(r.t, err, "Beat")
+	require.Len(r.t, answers, len(tickets))
+	return answers
+}
+
+// brief is a patience that is soon over.
+const brief = 150 * time.Millisecond
+
+// told waits for the message of a signal.
+func (s *session) told(ticket uint64, placed bool) {
+	s.t.Helper()
+	s.t.eventually("the signal arrives", func() bool { return s.mail.told(s.name, ticket) != nil })
+	require.Equal(s.t, placed, *s.mail.told(s.name, ticket), "whether it was given a place")
+}
+
+func impatient(r *reentrant.AwaitRequest) { r.Patience = brief }
+
+func awaitGivesUp(t *test) {
+	a, b, _ := t.connect3()
+	a.waits(1)
+	a.free()
+	b.take(1)
+}
+
+func awaitHandsOn(t *test) {
+	a, b, _ := t.connect3()
+	a.take(1)
+	b.wait(1)
+	require.Equal(t, reentrant.Waited, a.await(1, 2))
+	b.has(1)
+}
+
+func awaitAgain(t *test) {
+	a, b, _ := t.connect3()
+	a.waits(1)
+	require.Equal(t, reentrant.Waited, a.await(1, 2), "a copy")
+	b.take(1)
+	require.Equal(t, reentrant.Waited, a.await(1, 2), "a late copy does not touch the next holder")
+	b.has(1)
+	b.signal(1, 1, false)
+	require.Equal(t, reentrant.Signalled, a.await(1, 2), "it does not wait again after its signal")
+	b.signal(1, 2, true)
+	require.Equal(t, reentrant.Signalled, a.withdraw(2), "once")
+	require.Equal(t, reentrant.Gone, a.withdraw(2))
+}
+
+func awaitWithoutHold(t *test) {
+	a, b, _ := t.connect3()
+	require.Equal(t, reentrant.Gone, a.await(1, 2), "nobody has it")
+	b.take(1)
+	require.Equal(t, reentrant.Gone, a.await(1, 2), "another has it")
+	a.wait(3)
+	b.release(1)
+	a.acquire(3)
+	require.Equal(t, reentrant.Gone, a.await(2, 4), "another epoch has it")
+	a.has(3)
+	require.Equal(t, reentrant.Gone, a.withdraw(2))
+}
+
+func signalPlaces(t *test) {
+	a, b, _ := t.connect3()
+	a.waits(1)
+	b.take(1)
+	b.signal(1, 1, false)
+	a.told(2, true)
+	b.waiting(a)
+	b.release(1)
+	st := a.has(2)
+	require.Equal(t, 2, st.Holds, "with the holds that it gave up")
+	g, ok := a.mail.wait(t.Context(), a.name, 2, limit)
+	require.True(t, ok, "and it is pushed")
+	require.Equal(t, st.Token, g.First)
+	a.acquire(2)
+	a.release(2)
+}
+
+func signalOrder(t *test) {
+	a, b, c := t.connect3()
+	a.waits(1)
+	b.waits(1)
+	c.take(1)
+	c.signal(1, 1, false)
+	a.told(2, true)
+	require.Equal(t, []reentrant.TicketStatus{reentrant.Waited}, b.beat(2))
+	c.signal(1, 2, false)
+	b.told(2, true)
+	c.waiting(a, b)
+	c.signal(1, 3, false)
+}
+
+func signalAll(t *test) {
+	a, b, c := t.connect3()
+	b.waits(1)
+	a.waits(1)
+	c.take(1)
+	c.signal(1, 1, true)
+	b.told(2, true)
+	a.told(2, true)
+	c.waiting(b, a)
+}
+
+func signalAgain(t *test) {
+	a, b, c := t.connect3()
+	a.waits(1)
+	b.waits(1)
+	c.take(1)
+	c.signal(1, 1, false)
+	c.signal(1, 1, false)
+	require.Equal(t, []reentrant.TicketStatus{reentrant.Waited}, b.beat(2), "a copy signals nobody else")
+	require.Equal(t, 1, c.inspect().Holds)
+}
+
+func signalWithoutHold(t *test) {
+	a, b, _ := t.connect3()
+	a.waits(1)
+	require.True(t, b.signal(1, 1, true).Gone)
+	b.take(2)
+	require.True(t, b.signal(1, 1, true).Gone)
+	require.Equal(t, []reentrant.TicketStatus{reentrant.Waited}, a.beat(2))
+}
+
+func signalOwn(t *test) {
+	a := t.connect()
+	a.waits(1)
+	a.take(3)
+	require.Equal(t, []uint64{2}, a.signal(3, 1, false).Tickets)
+	a.told(2, false)
+	a.waiting()
+	require.Empty(t, a.signal(3, 2, true).Tickets)
+}
+
+func signalDead(t *test) {
+	a, b, c := t.connect3()
+	a.waits(1, impatient)
+	b.waits(1)
+	c.take(1)
+	t.pause(2 * brief)
+	c.signal(1, 1, false)
+	b.told(2, true)
+	require.Equal(t, reentrant.Gone, a.withdraw(2))
+}
+
+func signalUnheard(t *test) {
+	a, b, c := t.connect3()
+	a.waits(1, impatient)
+	b.waits(1)
+	c.take(1)
+	c.signal(1, 1, false)
+	a.told(2, true)
+	c.release(1)
+	t.pause(2 * brief) // a never beats: its process has died
+	b.beat(2)
+	b.told(2, true)
+}
+
+func withdrawDecides(t *test) {
+	a, b, c := t.connect3()
+	a.waits(1)
+	b.waits(1)
+	require.Equal(t, reentrant.Waited, a.withdraw(2))
+	c.take(1)
+	c.signal(1, 1, false)
+	b.told(2, true)
+	require.Equal(t, reentrant.Signalled, b.withdraw(2))
+	require.Equal(t, reentrant.Gone, b.withdraw(2))
+}
+
+func beatKeeps(t *test) {
+	a, b, _ := t.connect3()
+	a.waits(1, func(r *reentrant.AwaitRequest) { r.Patience = 4 * brief })
+	for range 4 {
+		t.pause(2 * brief)
+		require.Equal(t, []reentrant.TicketStatus{reentrant.Waited}, a.beat(2))
+	}
+	b.take(1)
+	b.signal(1, 1, false)
+	a.told(2, true)
+}
+
+func beatTells(t *test) {
+	a, b, _ := t.connect3()
+	a.waits(1)
+	b.take(1)
+	b.signal(1, 1, false)
+	require.Equal(t, []reentrant.TicketStatus{reentrant.Signalled, reentrant.Signalled}, a.beat(2, 7),
+		"and of one that is not known at all")
+	require.Equal(t, reentrant.Gone, a.withdraw(2), "the signal is heard")
+}
+
+func conditionNames(t *test) {
+	a, b, _ := t.connect3()
+	odd := "1:\x00} {b"
+	a.waits(1, func(r *reentrant.AwaitRequest) { r.Condition = odd })
+	b.take(1)
+	b.signal(1, 1, true)
+	ctx, cancel := a.command()
+	defer cancel()
+	status, err := a.raw.Withdraw(ctx, odd, 2)
+	require.NoError(t, err)
+	require.Equal(t, reentrant.Waited, status, "a signal of another condition is not for it")
+}

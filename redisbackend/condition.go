@@ -1,0 +1,130 @@
+package redisbackend
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// What the scripts of conditions answer; their headers say what it means.
+const (
+	awaitWaiting, awaitSignalled, awaitGone               = 1, 2, 3
+	signalDone, signalGone                                = 1, 2
+	withdrawWithdrawn, withdrawSignalled, withdrawNothing = 1, 2, 3
+	beatWaits                                             = 1
+)
+
+// Await implements reentrant.Remote.
+func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentrant.TicketStatus, error) {
+	switch {
+	case req.Holds < 1:
+		return 0, invalid("await", "the hold count must be at least 1")
+	case req.Patience <= 0 || req.GrantTTL <= 0:
+		return 0, invalid("await", "a waiter's patience and grant TTL must be positive")
+	}
+	var d draft
+	d.add(req.Epoch)
+	d.add(req.Ticket)
+	d.add(uint64(req.Holds))
+	d.add(uint64(req.Seen))
+	d.add(roundUp(req.Patience, time.Millisecond))
+	d.add(millis(req.GrantTTL))
+	d.add(keepFor(max(req.Patience, req.GrantTTL)))
+	n := d.cut()
+	args := [...]string{r.conn.session, n[0], n[1], req.Owner, n[2], n[3], n[4], n[5], r.conn.backend.channels, n[6]}
+	keys := r.keys.condition(r.conn.backend.prefix, req.Condition)
+	a, err := r.run(ctx, "await", &r.conn.backend.scripts.await, keys[:], args[:], 0)
+	return status("await", a, err, awaitWaiting, awaitSignalled, awaitGone)
+}
+
+// Withdraw implements reentrant.Remote.
+func (r *remote) Withdraw(ctx context.Context, condition string, ticket uint64) (reentrant.TicketStatus, error) {
+	keys := r.keys.condition(r.conn.backend.prefix, condition)
+	args := [...]string{r.conn.session, strconv.FormatUint(ticket, 10)}
+	a, err := r.run(ctx, "withdraw", &r.conn.backend.scripts.withdraw, keys[4:], args[:], 0)
+	return status("withdraw", a, err, withdrawWithdrawn, withdrawSignalled, withdrawNothing)
+}
+
+// status reads the code of a script that answers what became of a ticket.
+func status(op string, a answer, err error, waited, signalled, gone int64) (reentrant.TicketStatus, error) {
+	if err != nil {
+		return 0, err
+	}
+	switch a.code {
+	case waited:
+		return reentrant.Waited, nil
+	case signalled:
+		return reentrant.Signalled, nil
+	case gone:
+		return reentrant.Gone, nil
+	}
+	return 0, unexpected(op, fmt.Errorf("code %d", a.code))
+}
+
+// Signal implements reentrant.Remote.
+func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reentrant.SignalReply, error) {
+	all := "0"
+	if req.All {
+		all = "1"
+	}
+	var d draft
+	d.add(req.Epoch)
+	d.add(req.Op)
+	n := d.cut()
+	args := [...]string{r.conn.session, n[0], n[1], all, r.conn.backend.channels}
+	keys := r.keys.condition(r.conn.backend.prefix, req.Condition)
+	list, at, err := r.exec(ctx, "signal", &r.conn.backend.scripts.signal, keys[:], args[:])
+	if err != nil {
+		return reentrant.SignalReply{}, err
+	}
+	l := reader{list: list}
+	code := l.number()
+	at.stamp = l.number()
+	reply := reentrant.SignalReply{Gone: code == signalGone}
+	for l.err == nil && len(l.list) > 0 {
+		ticket, err := strconv.ParseUint(l.word(), 10, 63)
+		if l.err == nil {
+			l.err = err
+		}
+		reply.Tickets = append(reply.Tickets, ticket)
+	}
+	if l.err == nil && code != signalDone && code != signalGone {
+		l.err = fmt.Errorf("code %d", code)
+	}
+	if l.err != nil {
+		return reentrant.SignalReply{}, unexpected("signal", l.err)
+	}
+	r.clock.saw(at)
+	return reply, nil
+}
+
+// Beat implements reentrant.Remote.
+func (r *remote) Beat(ctx context.Context, condition string, tickets []uint64) ([]reentrant.TicketStatus, error) {
+	args := make([]string, 2, 2+len(tickets))
+	args[0], args[1] = r.conn.session, r.conn.backend.channels
+	for _, ticket := range tickets {
+		args = append(args, strconv.FormatUint(ticket, 10))
+	}
+	keys := r.keys.condition(r.conn.backend.prefix, condition)
+	list, at, err := r.exec(ctx, "beat", &r.conn.backend.scripts.beat, keys[:], args)
+	if err != nil {
+		return nil, err
+	}
+	l := reader{list: list}
+	at.stamp = l.number()
+	answers := make([]reentrant.TicketStatus, len(tickets))
+	for i := range answers {
+		answers[i] = reentrant.Signalled
+		if l.number() == beatWaits {
+			answers[i] = reentrant.Waited
+		}
+	}
+	if l.err != nil {
+		return nil, unexpected("beat", l.err)
+	}
+	r.clock.saw(at)
+	return answers, nil
+}

@@ -1,0 +1,33 @@
+-- await: gives up a hold and takes a place among those who wait for a condition, in one run.
+--
+-- KEYS  1 hold  2 record  3 queue  4 waiters  5 tickets  6 signalled  7 terms
+-- ARGV  1 session  2 epoch of the hold  3 ticket: an epoch of its own, by which the waiter is known
+--       4 owner  5 holds to come back with  6 highest token this session has seen
+--       7 patience, ms  8 grant TTL, ms  9 channel prefix  10 seconds that everything is kept
+-- Returns  {code, now}   1 waiting   2 signalled already (this is a resend)   3 gone: the hold was not there
+-- Keeps    a place is taken only in the run that gave up the hold, so a resend does not wait again after its signal.
+-- Twice    the second run finds the ticket, or that it was signalled.
+
+local session, epoch, ticket = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local WAITING, SIGNALLED, GONE = 1, 2, 3
+
+local now = clock()
+local rec = record(redis.call('GET', KEYS[2]))
+local _, mine = holder(KEYS[1], session)
+local member = session .. ':' .. ticket
+if not mine or rec.session ~= session or tonumber(rec.epoch) ~= epoch then
+  if redis.call('ZSCORE', KEYS[5], member) then return {WAITING, now} end
+  if redis.call('ZSCORE', KEYS[6], member) then return {SIGNALLED, now} end
+  return {GONE, now}
+end
+
+-- Tokens rise with every hold, so they are the order of arrival.
+redis.call('ZADD', KEYS[5], text(rec.first), member)
+redis.call('HSET', KEYS[7], member, text(now + tonumber(ARGV[7]) * 1000) .. ' ' .. ARGV[7] .. ' ' .. ARGV[8] .. ' '
+  .. ARGV[5] .. ' 1 ' .. ARGV[6] .. ' ' .. ARGV[10] .. ' ' .. ARGV[4])
+redis.call('EXPIRE', KEYS[5], ARGV[10])
+redis.call('EXPIRE', KEYS[7], ARGV[10])
+redis.call('DEL', KEYS[1])
+local next = waiting(KEYS[3], KEYS[4], now)
+if next then grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], rec, now, next, ARGV[9]) end
+return {WAITING, now}

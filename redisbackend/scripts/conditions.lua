@@ -1,0 +1,53 @@
+-- conditions.lua: what the scripts of conditions share, behind common.lua. It runs nothing by itself.
+--
+-- Keys of a condition of lock N, beside those of N itself:
+--   tickets    zset    those who wait, "session:ticket", in the order of the tokens that they held: their arrival.
+--                      A ticket is an epoch of its own.
+--   signalled  zset    those who were signalled, with the time by which their session must have shown that it knows
+--   terms      hash    "session:ticket" -> "deadline patience grant holds tokens seen keep owner"
+
+-- enlist gives a session a place at the end of the queue, for an attempt.
+local function enlist(queue, waiters, session, place, keep)
+  redis.call('RPUSH', queue, session)
+  redis.call('HSET', waiters, session, place)
+  redis.call('EXPIRE', queue, keep)
+  redis.call('EXPIRE', waiters, keep)
+end
+
+-- notify signals the longest live waiter of a condition, and answers its session and ticket; nil if there is none. The waiter also gets a place in the
+-- queue of the lock, unless its session has the lock or a place already: so the lock can be pushed to it as to any
+-- other waiter, without a command of its own. k are the seven keys, has is the field of the holder.
+local function notify(k, now, channel, has)
+  while true do
+    local member = redis.call('ZRANGE', k[5], '0', '0')[1]
+    if not member then return nil end
+    redis.call('ZREM', k[5], member)
+    local raw = redis.call('HGET', k[7], member)
+    local deadline, patience, terms, keep, owner =
+      string.match(raw or '', '^(%d+) (%d+) (%d+ %d+ %d+ %d+) (%d+) (.*)$')
+    if deadline and now <= tonumber(deadline) then
+      local session, ticket = string.match(member, '^(.*):(%d+)$')
+      local till = text(now + tonumber(patience) * 1000)
+      redis.call('ZADD', k[6], till, member)
+      redis.call('EXPIRE', k[6], keep)
+      local placed = '0'
+      if not (has and string.sub(has, 1, #session + 1) == session .. ':') and redis.call('HEXISTS', k[4], session) == 0 then
+        placed = '1'
+        enlist(k[3], k[4], session, ticket .. ' ' .. till .. ' ' .. terms .. ' ' .. keep .. ' ' .. owner, keep)
+      end
+      redis.pcall('PUBLISH', channel .. session, 's ' .. ticket .. ' ' .. placed .. ' ' .. k[1])
+      return session, ticket
+    end
+    redis.call('HDEL', k[7], member)
+  end
+end
+
+-- recall takes signals back from waiters whose session has not shown in time that it knows, and gives each to the
+-- next: the process of the first has died, or was paused.
+local function recall(k, now, channel, has)
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', k[6], '-inf', '(' .. text(now))) do
+    redis.call('ZREM', k[6], member)
+    redis.call('HDEL', k[7], member)
+    notify(k, now, channel, has)
+  end
+end

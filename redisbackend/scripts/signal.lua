@@ -1,0 +1,27 @@
+-- signal: wakes the longest waiter of a condition, or all of them, on behalf of a hold.
+--
+-- KEYS  1 hold  2 record  3 queue  4 waiters  5 tickets  6 signalled  7 terms
+-- ARGV  1 session  2 epoch of the hold  3 op: counts up within the epoch, together with reenter's
+--       4 "1" for all of them, "0" for one  5 channel prefix
+-- Returns  {code, now, tickets of this session that were signalled...}   1 done   2 gone: no such hold
+-- Keeps    a signal goes to a live waiter or, if there is none, is spent on nobody.
+-- Twice    op is not above the last one: nobody is signalled.
+
+local session, epoch, op = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local DONE, GONE = 1, 2
+
+local now = clock()
+local rec = record(redis.call('GET', KEYS[2]))
+local field, mine = holder(KEYS[1], session)
+if not mine or rec.session ~= session or tonumber(rec.epoch) ~= epoch then return {GONE, now} end
+if op <= tonumber(rec.op) then return {DONE, now} end
+rec.op = ARGV[3]
+save(KEYS[2], rec, now)
+
+recall(KEYS, now, ARGV[5], field)
+local answer = {DONE, now}
+repeat
+  local whose, ticket = notify(KEYS, now, ARGV[5], field)
+  if whose == session then answer[#answer + 1] = ticket end
+until not whose or ARGV[4] == '0'
+return answer

@@ -1,0 +1,21 @@
+-- withdraw: a waiter of a condition whose context ended or whose time is up leaves. The answer decides whether the
+-- signal came first.
+--
+-- KEYS  1 tickets  2 signalled  3 terms
+-- ARGV  1 session  2 ticket
+-- Returns  {code, now}   1 withdrawn   2 it was signalled before, and knows now   3 it was not there
+-- Keeps    a signal is not spent on a waiter that has left.
+-- Twice    the second run finds nothing.
+
+local WITHDRAWN, SIGNALLED, NOTHING = 1, 2, 3
+
+local now = clock()
+local member = ARGV[1] .. ':' .. ARGV[2]
+local code = NOTHING
+if redis.call('ZREM', KEYS[1], member) == 1 then
+  code = WITHDRAWN
+elseif redis.call('ZREM', KEYS[2], member) == 1 then
+  code = SIGNALLED
+end
+redis.call('HDEL', KEYS[3], member)
+return {code, now}

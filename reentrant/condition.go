@@ -1,0 +1,378 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/relock-go/relock/localqueue"
+)
+
+// ErrForeignCondition is returned when a lock is asked about a condition of another lock.
+var ErrForeignCondition = errors.New("the condition belongs to another lock")
+
+// A Condition lets owners who hold a lock wait until another owner, in any process, signals that something has
+// changed. It is java.util.concurrent.locks.Condition for the whole deployment: equal names of one lock are one
+// condition, wherever it was made.
+//
+// Every Await, in this order: gives up all holds in one step with taking its place among the waiters; waits; takes
+// the lock again with as many holds as before; and only then returns, also when it timed out or its context ended.
+// The one exception is an error for which errors.Is(err, ErrLost): the lock could not be had again (the session was
+// closed, or Redis refused), or was lost before the wait began. The caller then holds nothing, and each Unlock that
+// it owes answers ErrLost.
+//
+// There are no spurious wake-ups, with one exception: a process that was paused for longer than three heartbeats is
+// taken for dead, and its waiters wake when it goes on. Like all code that waits for a condition, test it in a loop.
+//
+// Waiting costs Redis one command per heartbeat for all waiters of a session on one condition.
+type Condition struct {
+	_    noCopy
+	lock *Lock
+	name string
+}
+
+// NewCondition returns the lock's condition with a name. It sends nothing.
+func (l *Lock) NewCondition(name string) *Condition { return &Condition{lock: l, name: name} }
+
+// A ticket is an owner's place among the waiters of a condition.
+type ticket struct {
+	epoch  uint64 // numbers it, from the counter of attempts
+	name   string // of the condition
+	owner  Owner
+	remote Remote
+	woken  chan bool // 1-buffered: signalled; true if Redis has also queued the session for the lock
+	told   bool      // entry.mu: it is known to be signalled, so it waits no more
+}
+
+// wake tells the waiter that it was signalled.
+func (t *ticket) wake(placed bool) {
+	select {
+	case t.woken <- placed:
+	default:
+	}
+}
+
+// Await waits until it is signalled or ctx ends. It returns nil if it was signalled, also if ctx ended after that;
+// ctx's error if ctx ended first, and at once, keeping the holds, if it had ended before; [ErrNotHeld] if the
+// caller does not hold the lock; [ErrLost] as described at [Condition]; any other error (what Redis answered, or
+// nothing) if it could not begin to wait, keeping the holds.
+func (c *Condition) Await(ctx context.Context) error {
+	_, err := c.await(ctx, "await", nil, false)
+	return err
+}
+
+// AwaitFor is Await with a time limit: it answers false, with no error, when the time was up first. With a limit of
+// zero or less it still gives up the lock and takes it again.
+func (c *Condition) AwaitFor(ctx context.Context, wait time.Duration) (bool, error) {
+	timer := time.NewTimer(max(wait, 0))
+	defer timer.Stop()
+	return c.await(ctx, "await", timer.C, false)
+}
+
+// AwaitUninterruptibly is Await that ctx cannot end: ctx provides only the owner.
+func (c *Condition) AwaitUninterruptibly(ctx context.Context) error {
+	_, err := c.await(ctx, "await", nil, true)
+	return err
+}
+
+// Signal moves the longest waiter of the whole deployment to the queue of the lock; it runs when it gets the lock,
+// after the caller's Unlock at the earliest. A waiter that has left or whose process has died is passed over; if a
+// process dies before it heard of its signal, another waiter gets it. With nobody waiting it does nothing.
+//
+// It returns [ErrNotHeld] if the caller does not hold the lock, ErrLost if the hold is lost. After an error with
+// [OutcomeUnknown] somebody may have been signalled.
+func (c *Condition) Signal(ctx context.Context) error { return c.signal(ctx, "signal", false) }
+
+// SignalAll is Signal for all waiters, in the order of their arrival.
+func (c *Condition) SignalAll(ctx context.Context) error { return c.signal(ctx, "signal all", true) }
+
+func (c *Condition) signal(ctx context.Context, op string, all bool) error {
+	return c.holding(ctx, op, ctx, func(e *entry, owner Owner, holds int) error {
+		err := e.operate(ctx, math.MaxInt, func(ctx context.Context, h hold) (gone bool, err error) {
+			req := SignalRequest{Condition: c.name, Epoch: h.epoch, Op: h.op, All: all}
+			reply, err := e.remote.Signal(ctx, req)
+			e.tell(reply.Tickets)
+			return reply.Gone, err
+		})
+		if !e.resettle(holds) {
+			e.passOn()
+			return ErrLost
+		}
+		return err
+	})
+}
+
+// holding calls f with the baton of the caller's hold. cancel is the context whose end forbids the call.
+func (c *Condition) holding(ctx context.Context, op string, cancel context.Context, f func(e *entry, owner Owner, holds int) error) error {
+	l := c.lock
+	owner, err := l.caller(ctx)
+	if err == nil && cancel.Err() != nil {
+		err = ended(cancel, "before the call", nil)
+	}
+	if err != nil {
+		return l.error(op, err)
+	}
+	e := l.session.find(l.name)
+	if e == nil {
+		return l.error(op, l.without(owner))
+	}
+	defer l.session.leave(e, 1)
+	holds, ok := e.queue.Begin(owner)
+	if !ok {
+		return l.error(op, l.without(owner))
+	}
+	return l.error(op, f(e, owner, holds))
+}
+
+// without is why an owner that has no hold cannot do what needs one.
+func (l *Lock) without(owner Owner) error {
+	if l.session.losses.owes(l.name, owner) {
+		return ErrLost
+	}
+	return ErrNotHeld
+}
+
+func (c *Condition) await(ctx context.Context, op string, timeout <-chan time.Time, deaf bool) (signalled bool, err error) {
+	var interrupt context.Context = ctx
+	if deaf && ctx != nil {
+		interrupt = context.WithoutCancel(ctx)
+	}
+	err = c.holding(ctx, op, interrupt, func(e *entry, owner Owner, holds int) (err error) {
+		signalled, err = e.await(interrupt, c, owner, holds, timeout)
+		return err
+	})
+	return signalled, err
+}
+
+// await is entered with the baton of the owner's hold. It ends with the owner holding again, or with ErrLost.
+func (e *entry) await(ctx context.Context, c *Condition, owner Owner, holds int, timeout <-chan time.Time) (bool, error) {
+	t := &ticket{epoch: e.s.nextEpoch(), name: c.name, owner: owner, remote: e.remote, woken: make(chan bool, 1)}
+	e.enlist(t)
+	if err := e.yieldHold(ctx, t, holds); err != nil {
+		e.strike(t)
+		if !e.resettle(holds) {
+			e.passOn()
+			return false, ErrLost
+		}
+		return false, err
+	}
+	e.end()
+	e.owes = false
+	e.s.vigil.add(t)
+	e.queue.Leave() // the hold's reference is now the ticket's
+
+	placed, waitErr := e.waitSignalled(ctx, t, timeout)
+	signalled := waitErr == nil
+	if errors.Is(waitErr, errTimeUp) {
+		waitErr = nil
+	}
+	e.tell([]uint64{t.epoch})
+	if err := e.comeBack(ctx, c.lock, t, holds, placed); err != nil {
+		e.s.losses.add(e.name, owner, holds)
+		return false, errors.Join(ErrLost, err, waitErr)
+	}
+	return signalled, waitErr
+}
+
+// enlist makes a ticket known before Redis knows it, so that no message for it can come too early.
+func (e *entry) enlist(t *ticket) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tickets = append(e.tickets, t)
+}
+
+// strike takes a ticket off again.
+func (e *entry) strike(t *ticket) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tickets = slices.DeleteFunc(e.tickets, func(x *ticket) bool { return x == t })
+}
+
+// tell takes tickets off the list of those who wait.
+func (e *entry) tell(epochs []uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, epoch := range epochs {
+		if t := e.ticketLocked(epoch); t != nil {
+			t.told = true
+		}
+	}
+}
+
+// ticketLocked is the ticket with an epoch, nil if there is none. e.mu is held.
+func (e *entry) ticketLocked(epoch uint64) *ticket {
+	for _, t := range e.tickets {
+		if t.epoch == epoch {
+			return t
+		}
+	}
+	return nil
+}
+
+// signalled wakes the owner of a ticket.
+func (e *entry) signalled(epoch uint64, placed bool) {
+	e.mu.Lock()
+	t := e.ticketLocked(epoch)
+	if t != nil {
+		t.told = true
+	}
+	e.mu.Unlock()
+	if t != nil {
+		t.wake(placed)
+	}
+}
+
+// yieldHold has Redis give up the hold and take the ticket, in one step. An error means that the hold is as it was,
+// or lost. Baton.
+func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
+	cfg := &e.s.config
+	req := AwaitRequest{
+		Condition: t.name, Ticket: t.epoch, Owner: e.print(t.owner), Holds: holds,
+		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
+	}
+	err := e.operate(ctx, math.MaxInt, func(ctx context.Context, h hold) (gone bool, err error) {
+		req.Epoch = h.epoch
+		status, err := e.remote.Await(ctx, req)
+		if status == Signalled {
+			t.wake(false)
+		}
+		return status == Gone, err
+	})
+	if err != nil && OutcomeUnknown(err) {
+		// Redis may have done it: then the hold is gone, and somebody else may have the lock.
+		e.mu.Lock()
+		epoch := e.hold.epoch
+		e.mu.Unlock()
+		e.lose(epoch, "it is not known whether Await gave it up")
+		e.s.cleaner.do(func() { e.s.tear(t) })
+	}
+	return err
+}
+
+// errTimeUp is the end of AwaitFor's time; it is never returned to callers.
+var errTimeUp = errors.New("the time is up")
+
+// waitSignalled parks until the ticket is signalled, or its owner has enough. What it answers in the second case is
+// decided in Redis, in one step: nil if the signal came first.
+func (e *entry) waitSignalled(ctx context.Context, t *ticket, timeout <-chan time.Time) (placed bool, err error) {
+	select {
+	case placed = <-t.woken:
+		e.s.vigil.signalled(t)
+		return placed, nil
+	case <-ctx.Done():
+		err = ended(ctx, "waiting for a signal", nil)
+	case <-timeout:
+		err = errTimeUp
+	case <-e.s.closing:
+		err = ErrClosed
+	}
+	e.s.vigil.remove(t)
+	if e.s.tear(t) == Signalled {
+		select {
+		case placed = <-t.woken:
+		default:
+		}
+		return placed, nil
+	}
+	return false, err
+}
+
+// tear takes a ticket back, and tells whether it was signalled before. A Redis that cannot be asked says nothing:
+// the ticket is then dropped when its session does not beat for it any more.
+func (s *Session) tear(t *ticket) TicketStatus {
+	ctx := context.Background()
+	for try := range releaseTries {
+		if try > 0 {
+			pause(ctx, retryPause(try, s.config.heartbeat), nil)
+		}
+		now := time.Now()
+		call := s.bounded(ctx, now, now.Add(s.config.commandTimeout()))
+		s.stats.commands.Add(1)
+		result, err := t.remote.Withdraw(&call, t.name, t.epoch)
+		if err == nil {
+			return result
+		}
+		if Refused(err) {
+			break
+		}
+	}
+	return Gone
+}
+
+// comeBack takes the lock again with the holds that the wait gave up, whatever the context says.
+func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, placed bool) error {
+	defer e.strike(t)
+	ctx = context.WithoutCancel(ctx)
+	back := try{op: "await", waits: true, holds: holds}
+	if placed {
+		back.ticket = t.epoch
+	}
+	switch e.queue.Claim(t.owner, t.owner.shared(), nil, nil) {
+	case localqueue.Claimed:
+		_, err := e.seize(ctx, l, t.owner, back)
+		return err
+	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
+		defer e.s.leave(e, 1)
+		has := e.queue.HoldCount(t.owner)
+		err := e.count(ctx, t.owner, has+holds, math.MaxInt)
+		if err == nil {
+			has += holds
+		}
+		if !e.resettle(has) {
+			e.passOn()
+			return ErrLost
+		}
+		return err
+	}
+	e.s.leave(e, 1)
+	return ErrClosed
+}
+
+// HasWaiters tells whether owners of this process wait for the condition. As in Java the lock must be held, which
+// is here: by any owner of this process, since the call carries none. It returns ErrForeignCondition for a
+// condition of another lock, ErrNotHeld if the lock is not held here, and an error for nil, in Java's order.
+func (l *Lock) HasWaiters(c *Condition) (bool, error) {
+	n, err := l.WaitQueueLength(c)
+	return n > 0, err
+}
+
+// WaitQueueLength is how many owners of this process wait for the condition. Errors are those of HasWaiters.
+func (l *Lock) WaitQueueLength(c *Condition) (int, error) {
+	owners, err := l.WaitingOwners(c)
+	return len(owners), err
+}
+
+// WaitingOwners are the owners of this process that wait for the condition, longest first. Errors are those of
+// HasWaiters.
+func (l *Lock) WaitingOwners(c *Condition) ([]Owner, error) {
+	switch {
+	case c == nil:
+		return nil, l.error("waiting owners", errors.New("nil condition"))
+	case c.lock.session != l.session || c.lock.name != l.name:
+		return nil, l.error("waiting owners", ErrForeignCondition)
+	}
+	var owners []Owner
+	held := false
+	l.look(func(e *entry) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		held = e.hold.live
+		for _, t := range e.tickets {
+			if t.name == c.name && !t.told {
+				owners = append(owners, t.owner)
+			}
+		}
+	})
+	if !held {
+		return nil, l.error("waiting owners", ErrNotHeld)
+	}
+	return owners, nil
+}
+
+// String names the condition and its lock.
+func (c *Condition) String() string {
+	return fmt.Sprintf("reentrant.Condition(%q of %q)", c.name, c.lock.name)
+}

@@ -1,0 +1,242 @@
+package reentrant_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+func TestConditionsNeedTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		l := s.NewLock("x")
+		c := l.NewCondition("ready")
+		assert.ErrorIs(t, c.Await(t.Context()), reentrant.ErrNotHeld)
+		_, err := c.AwaitFor(t.Context(), time.Second)
+		assert.ErrorIs(t, err, reentrant.ErrNotHeld)
+		assert.ErrorIs(t, c.AwaitUninterruptibly(t.Context()), reentrant.ErrNotHeld)
+		assert.ErrorIs(t, c.Signal(t.Context()), reentrant.ErrNotHeld)
+		assert.ErrorIs(t, c.SignalAll(t.Context()), reentrant.ErrNotHeld)
+
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.ErrorIs(t, c.Await(ended), context.Canceled, "a context that has ended wins, as an interrupt does")
+		defer lockFor(t, t.Context(), l)()
+		assert.ErrorIs(t, c.Await(ended), context.Canceled)
+		assert.Equal(t, 1, l.HoldCount(t.Context()), "and the holds are as they were")
+	})
+}
+
+func TestInspectingConditionsChecksInJavasOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		l, other := s.NewLock("x"), s.NewLock("y")
+		_, err := l.HasWaiters(nil)
+		assert.ErrorContains(t, err, "nil condition")
+		_, err = l.WaitQueueLength(other.NewCondition("ready"))
+		assert.ErrorIs(t, err, reentrant.ErrForeignCondition)
+		_, err = l.WaitingOwners(l.NewCondition("ready"))
+		assert.ErrorIs(t, err, reentrant.ErrNotHeld)
+	})
+}
+
+// The waiters of a condition, exactly, through waiting, a signal, and coming back.
+func TestWaitersAreSeenUntilTheyAreSignalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		l := s.NewLock("x")
+		c := l.NewCondition("ready")
+		var wg sync.WaitGroup
+		var owners []context.Context
+		for _, name := range []string{"t1", "t2"} {
+			ctx := reentrant.WithOwner(t.Context(), name)
+			owners = append(owners, ctx)
+			wg.Go(func() {
+				unlock := lockFor(t, ctx, l)
+				assert.NoError(t, c.Await(ctx))
+				unlock()
+			})
+			synctest.Wait()
+		}
+		require.NoError(t, l.Lock(t.Context()))
+		waiting, err := l.WaitingOwners(c)
+		require.NoError(t, err)
+		assert.Equal(t, []reentrant.Owner{reentrant.CurrentOwner(owners[0]), reentrant.CurrentOwner(owners[1])}, waiting)
+		assert.False(t, l.HasQueuedOwners(), "they wait for the condition, not for the lock")
+
+		require.NoError(t, c.Signal(t.Context()))
+		n, err := l.WaitQueueLength(c)
+		require.NoError(t, err)
+		assert.Equal(t, 1, n, "at once")
+		synctest.Wait()
+		assert.True(t, l.HasQueuedOwner(reentrant.CurrentOwner(owners[0])), "the longest waiter now waits for the lock")
+		require.NoError(t, c.SignalAll(t.Context()))
+		has, err := l.HasWaiters(c)
+		require.NoError(t, err)
+		assert.False(t, has)
+		require.NoError(t, l.Unlock(t.Context()))
+		wg.Wait()
+	})
+}
+
+func TestAwaitRestoresAllHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, other := newSession(t, b), newSession(t, b)
+		l := a.NewLock("x")
+		for range 3 {
+			require.NoError(t, l.Lock(t.Context()))
+		}
+		c := l.NewCondition("ready")
+		ok, err := c.AwaitFor(t.Context(), -time.Second)
+		require.NoError(t, err)
+		assert.False(t, ok, "the time is up, and still the lock was given up and taken again")
+		assert.Equal(t, 3, l.HoldCount(t.Context()))
+
+		go func() {
+			o := other.NewLock("x")
+			unlock := lockFor(t, t.Context(), o)
+			assert.NoError(t, o.NewCondition("ready").Signal(t.Context()), "equal names are one condition in every process")
+			unlock()
+		}()
+		require.NoError(t, c.Await(t.Context()))
+		st, err := l.Inspect(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 3, st.Holds)
+		assert.Equal(t, 3, l.HoldCount(t.Context()))
+		for range 3 {
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+	})
+}
+
+func TestAwaitUninterruptiblyIsNotEndedByItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		l := s.NewLock("x")
+		c := l.NewCondition("ready")
+		ctx, cancel := context.WithCancel(reentrant.WithOwner(t.Context(), "deaf"))
+		returned := make(chan error)
+		go func() {
+			assert.NoError(t, l.Lock(ctx))
+			returned <- c.AwaitUninterruptibly(ctx)
+		}()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		unlock := lockFor(t, t.Context(), l)
+		n, err := l.WaitQueueLength(c)
+		require.NoError(t, err)
+		assert.Equal(t, 1, n, "it waits on")
+		require.NoError(t, c.Signal(t.Context()))
+		unlock()
+		require.NoError(t, <-returned)
+		assert.Equal(t, 1, l.HoldCount(ctx))
+		require.NoError(t, l.Unlock(ctx))
+	})
+}
+
+// A bounded buffer over three sessions with two conditions, under a storm of faults: every item comes out once, in the
+// order in which it went in, and nobody sleeps for ever.
+func TestABoundedBufferLosesAndDoublesNothing(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run("", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { buffer(t, seed) })
+		})
+	}
+}
+
+func buffer(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 2))
+	var mu sync.Mutex
+	b := memory.New(memory.WithFault(func(op memory.Op) memory.Verdict {
+		mu.Lock()
+		defer mu.Unlock()
+		d := time.Duration(random.IntN(300)) * time.Millisecond
+		switch random.IntN(40) {
+		case 0:
+			if op.Verb != memory.Connect {
+				return memory.LoseReply
+			}
+		case 1:
+			if op.Verb == memory.Push {
+				return memory.Lose
+			}
+		case 2:
+			return memory.DelayReply(d)
+		case 3:
+			if op.Verb != memory.Connect {
+				return memory.Duplicate(d)
+			}
+		}
+		return memory.Pass
+	}))
+	const items, capacity = 60, 3
+	var stock []int // guarded by the lock under test
+	var out []int
+	var inside int
+	var wg sync.WaitGroup
+	next := 0
+	for range 3 {
+		s := newSession(t, b)
+		l := s.NewLock("buffer")
+		notFull, notEmpty := l.NewCondition("not full"), l.NewCondition("not empty")
+		// turn does one thing under the lock once ready, and tells whether there is more to do.
+		turn := func(ready func() bool, wait *reentrant.Condition, work func() bool, tell *reentrant.Condition) bool {
+			require.NoError(t, l.Lock(t.Context()))
+			for !ready() {
+				require.NoError(t, wait.Await(t.Context()))
+			}
+			inside++
+			assert.Equal(t, 1, inside, "nobody else is inside")
+			more := work()
+			inside--
+			if more {
+				require.NoError(t, tell.Signal(t.Context()))
+			} else {
+				require.NoError(t, notFull.SignalAll(t.Context()))
+				require.NoError(t, notEmpty.SignalAll(t.Context()))
+			}
+			if err := l.Unlock(t.Context()); err != nil {
+				assert.True(t, reentrant.OutcomeUnknown(err), "%v", err)
+			}
+			return more
+		}
+		wg.Go(func() {
+			for turn(func() bool { return len(stock) < capacity || next == items }, notFull, func() bool {
+				if next == items {
+					return false
+				}
+				stock = append(stock, next)
+				next++
+				return true
+			}, notEmpty) {
+			}
+		})
+		wg.Go(func() {
+			for turn(func() bool { return len(stock) > 0 || len(out) == items }, notEmpty, func() bool {
+				if len(out) == items {
+					return false
+				}
+				out = append(out, stock[0])
+				stock = stock[1:]
+				return true
+			}, notFull) {
+			}
+		})
+	}
+	wg.Wait()
+	for i, item := range out {
+		require.Equal(t, i, item)
+	}
+	assert.Len(t, out, items)
+}

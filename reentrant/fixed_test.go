@@ -1,0 +1,67 @@
+package reentrant_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A beat of a waiter is executed once more after the grant, whose message is lost: that copy starts the fixed lease.
+// The next beat is told what is left of it, so its holder does not believe in the lock for longer than Redis does.
+func TestAFixedLeaseStartedByACopyIsNotBelievedForLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memory.New(memory.WithFault(func(op memory.Op) memory.Verdict {
+			switch {
+			case op.Session == "B" && op.Verb == memory.Acquire && op.Try == 1:
+				return memory.Duplicate(1500 * time.Millisecond)
+			case op.Session == "B" && op.Verb == memory.Push:
+				return memory.Lose
+			}
+			return memory.Pass
+		}))
+		a, b, c := newSession(t, server).NewLock("x"),
+			newSession(t, server).NewLock("x", reentrant.WithFixedLease(2*time.Second)), newSession(t, server).NewLock("x")
+		unlock := lockFor(t, t.Context(), a)
+		var lostAt, gotAt time.Time
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			assert.NoError(t, b.Lock(t.Context()))
+			<-b.Lost(t.Context())
+			lostAt = time.Now()
+			assert.ErrorIs(t, b.Unlock(t.Context()), reentrant.ErrLost)
+		}()
+		time.Sleep(1200 * time.Millisecond)
+		unlock()
+		time.Sleep(time.Second)
+		unlock = lockFor(t, t.Context(), c)
+		gotAt = time.Now()
+		<-done
+		unlock()
+		assert.False(t, lostAt.After(gotAt), "lost %v after the next had it", lostAt.Sub(gotAt))
+	})
+}
+
+// A lock that is handed over after a hold with a fixed lease is renewed like any other.
+func TestAHoldAfterAFixedLeaseIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		unlock := lockFor(t, t.Context(), s.NewLock("x", reentrant.WithFixedLease(20*time.Second)))
+		l, next := s.NewLock("x"), reentrant.WithOwner(t.Context(), "next")
+		done := make(chan error)
+		go func() {
+			assert.NoError(t, l.Lock(next))
+			time.Sleep(time.Minute)
+			done <- l.Unlock(next)
+		}()
+		synctest.Wait()
+		unlock()
+		require.NoError(t, <-done)
+	})
+}
