@@ -151,3 +151,22 @@ func rounds(n int) int {
 	fmt.Sscan(os.Getenv("FAULTS_ROUNDS"), &factor)
 	return n * max(factor, 1)
 }
+
+// evals is how many scripts a server has run.
+func evals(t *testing.T, c rueidis.Client) int {
+	t.Helper()
+	info, err := c.Do(t.Context(), c.B().Info().Section("commandstats").Build()).ToString()
+	require.NoError(t, err)
+	n := 0
+	for line := range strings.Lines(info) {
+		for _, command := range []string{"cmdstat_evalsha:", "cmdstat_eval:"} {
+			if rest, ok := strings.CutPrefix(line, command); ok {
+				var calls int
+				_, err := fmt.Sscanf(rest, "calls=%d", &calls)
+				require.NoError(t, err)
+				n += calls
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,129 @@
+package faults
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A bounded buffer over three sessions with two conditions, while connections are killed and scripts flushed: every
+// item comes out once, in the order in which it went in.
+func TestABoundedBufferOverThreeSessionsWhileConnectionsAreKilled(t *testing.T) {
+	srv := server(t)
+	c := client(t, srv.Addr())
+	nemesis, stop := context.WithCancel(t.Context())
+	var nemeses sync.WaitGroup
+	nemeses.Go(func() { disturb(nemesis, c) })
+
+	items, capacity := rounds(600), 5
+	var s section
+	var stock, out []int // guarded by the lock under test
+	next := 0
+	var wg sync.WaitGroup
+	for range 3 {
+		l := session(t, srv.Addr()).NewLock("buffer")
+		notFull, notEmpty := l.NewCondition("not full"), l.NewCondition("not empty")
+		wg.Go(func() {
+			for turn(t, &s, l, notFull, notEmpty, func() bool { return len(stock) < capacity || next == items }, func() bool {
+				if next == items {
+					return false
+				}
+				stock = append(stock, next)
+				next++
+				return true
+			}) {
+			}
+		})
+		wg.Go(func() {
+			for turn(t, &s, l, notEmpty, notFull, func() bool { return len(stock) > 0 || len(out) == items }, func() bool {
+				if len(out) == items {
+					return false
+				}
+				out = append(out, stock[0])
+				stock = stock[1:]
+				return true
+			}) {
+			}
+		})
+	}
+	wg.Wait()
+	stop()
+	nemeses.Wait()
+	s.verify(t)
+	require.Len(t, out, items)
+	for i, item := range out {
+		require.Equal(t, i, item)
+	}
+	eventually(t, func() bool { return len(keys(t, c, "buffer")) == 0 }, "no ticket and no place is left")
+}
+
+// turn waits under the lock until ready, works, and tells the other side; false when there is no more to do, which it
+// tells everybody.
+func turn(t *testing.T, s *section, l *reentrant.Lock, wait, tell *reentrant.Condition, ready, work func() bool) bool {
+	ctx := t.Context()
+	if !assert.NoError(t, l.Lock(ctx)) {
+		return false
+	}
+	for !ready() {
+		if !assert.NoError(t, wait.Await(ctx)) {
+			return false
+		}
+	}
+	token, err := l.Token(ctx)
+	assert.NoError(t, err)
+	if s.inside.Add(1) != 1 {
+		s.overlaps.Add(1)
+	}
+	if token < s.token { // a turn that waited has a token of its own; one that did not may come twice in a hold
+		s.fallen.Add(1)
+	}
+	s.token = token
+	more := work()
+	s.inside.Add(-1)
+	if more {
+		assert.NoError(t, tell.Signal(ctx))
+	} else {
+		assert.NoError(t, wait.SignalAll(ctx))
+		assert.NoError(t, tell.SignalAll(ctx))
+	}
+	if err := l.Unlock(ctx); err != nil && !reentrant.OutcomeUnknown(err) {
+		assert.NoError(t, err)
+	}
+	return more
+}
+
+// Two processes that signal each other: a round trip is two signals and two awaits, and the lock itself is pushed.
+func TestARoundTripOfSignalsIsFourCommands(t *testing.T) {
+	srv := server(t)
+	c := client(t, srv.Addr())
+	const trips = 200
+	ball := 0 // guarded by the lock under test: whose turn it is, by parity
+	play := func(player int, l *reentrant.Lock) {
+		ctx := t.Context()
+		moved := l.NewCondition("moved")
+		assert.NoError(t, l.Lock(ctx))
+		for ball < 2*trips {
+			if ball%2 == player {
+				ball++
+				assert.NoError(t, moved.Signal(ctx))
+			} else {
+				assert.NoError(t, moved.Await(ctx))
+			}
+		}
+		assert.NoError(t, moved.Signal(ctx))
+		assert.NoError(t, l.Unlock(ctx))
+	}
+	a, b := session(t, srv.Addr()).NewLock("ball"), session(t, srv.Addr()).NewLock("ball")
+	before := evals(t, c)
+	var wg sync.WaitGroup
+	wg.Go(func() { play(0, a) })
+	wg.Go(func() { play(1, b) })
+	wg.Wait()
+	n := evals(t, c) - before
+	assert.LessOrEqual(t, float64(n), 4.1*trips, "with the beginning, the end, and what heartbeats fall in between")
+}
