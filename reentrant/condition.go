@@ -270,7 +270,7 @@ func (e *entry) waitSignalled(ctx context.Context, t *ticket, timeout <-chan tim
 		err = ErrClosed
 	}
 	e.s.vigil.remove(t)
-	if e.s.tear(t) == Signalled {
+	if e.s.tear(t) == Signalled && fault != faultSpent {
 		select {
 		case placed = <-t.woken:
 		default:
@@ -305,6 +305,9 @@ func (s *Session) tear(t *ticket) TicketStatus {
 // comeBack takes the lock again with the holds that the wait gave up, whatever the context says.
 func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, placed bool) error {
 	defer e.strike(t)
+	if fault == faultForgetful {
+		holds = 1
+	}
 	ctx = context.WithoutCancel(ctx)
 	back := try{op: "await", waits: true, holds: holds}
 	if placed {

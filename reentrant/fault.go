@@ -11,5 +11,7 @@ const (
 	faultShift     = "shift"     // a repeated attempt is a new one, with a new epoch
 	faultDeaf      = "deaf"      // a grant does not wake the head
 	faultNorenew   = "norenew"   // nothing is renewed
+	faultSpent     = "spent"     // a signal that came before the cancel is taken for a cancel
+	faultForgetful = "forgetful" // an owner comes back from a condition with one hold
 	faultCredulous = "credulous" // a hold is believed for ever
 )
