@@ -10,3 +10,11 @@ func (q *Queue[K]) Expel() {
 	}
 	q.unlock()
 }
+
+// Shut expels everybody who waits, and everybody who would have to wait from now on. Whoever has the baton keeps it.
+func (q *Queue[K]) Shut() {
+	q.mu.Lock()
+	q.shut = true
+	q.unlock()
+	q.Expel()
+}

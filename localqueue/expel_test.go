@@ -29,3 +29,15 @@ func TestExpelSendsWaitersAwayAndLeavesTheHolder(t *testing.T) {
 		assert.True(t, q.Idle())
 	})
 }
+
+func TestShutLetsNobodyWait(t *testing.T) {
+	var q localqueue.Queue[int]
+	assert.NoError(t, q.Acquire(t.Context(), 0))
+	q.Shut()
+	assert.Equal(t, localqueue.Cancelled, q.Claim(1, false, nil, nil), "nobody waits")
+	assert.ErrorIs(t, q.Acquire(t.Context(), 1), localqueue.ErrExpelled)
+	assert.NoError(t, q.Acquire(t.Context(), 0), "the holder goes on")
+	assert.NoError(t, q.Release(0))
+	assert.NoError(t, q.Release(0))
+	assert.NoError(t, q.Acquire(t.Context(), 1), "what need not wait goes on")
+}

@@ -58,6 +58,9 @@ func (q *Queue[K]) Acquire(ctx context.Context, owner K) error {
 	case full:
 		q.unlock()
 		return ErrTooManyHolds
+	case q.shut:
+		q.unlock()
+		return ErrExpelled
 	}
 	w := q.enqueueLocked(owner, false)
 	q.unlock()

@@ -36,6 +36,8 @@ type Queue[K comparable] struct {
 	// saves a critical section per hand-over.
 	granted *waiter[K]
 
+	shut bool // nobody waits any more. Guarded by mu.
+
 	// Those who wait. Guarded by mu.
 
 	line list[K]          // for the baton
@@ -79,6 +81,10 @@ func (q *Queue[K]) Claim(owner K, shared bool, done <-chan struct{}, timeout <-c
 	if got != Busy {
 		q.unlock()
 		return got
+	}
+	if q.shut {
+		q.unlock()
+		return Cancelled
 	}
 	w := q.enqueueLocked(owner, shared)
 	q.unlock()

@@ -14,8 +14,9 @@ import (
 // Every command has a deadline for another reason too: rueidis moves a connection to its slower, concurrent mode
 // for good at the first command whose context can be cancelled and has none.
 type callContext struct {
-	context.Context
-	deadline time.Time
+	context.Context                 // the caller's
+	end             context.Context // a horizon, if the caller's cannot end; else nil
+	deadline        time.Time
 }
 
 func (c *callContext) Deadline() (time.Time, bool) {
@@ -25,6 +26,20 @@ func (c *callContext) Deadline() (time.Time, bool) {
 	return c.deadline, true
 }
 
+func (c *callContext) Done() <-chan struct{} {
+	if c.end != nil {
+		return c.end.Done()
+	}
+	return c.Context.Done()
+}
+
+func (c *callContext) Err() error {
+	if c.end != nil {
+		return c.end.Err()
+	}
+	return c.Context.Err()
+}
+
 // bounded is the context of the entry's next command. Baton.
 func (e *entry) bounded(ctx context.Context, now, deadline time.Time) context.Context {
 	e.call = e.s.bounded(ctx, now, deadline)
@@ -32,10 +47,11 @@ func (e *entry) bounded(ctx context.Context, now, deadline time.Time) context.Co
 }
 
 func (s *Session) bounded(ctx context.Context, now, deadline time.Time) callContext {
+	call := callContext{Context: ctx, deadline: deadline}
 	if ctx.Done() == nil {
-		ctx = s.horizon.beyond(now, deadline)
+		call.end = s.horizon.beyond(now, deadline)
 	}
-	return callContext{Context: ctx, deadline: deadline}
+	return call
 }
 
 // A horizon lends out contexts that end some time after a deadline: one serves all commands of a stretch of time,
@@ -47,7 +63,7 @@ type horizon struct {
 	cancel  context.CancelFunc
 }
 
-// beyond is a context that ends after deadline, and no later than twice as far from now.
+// beyond is a context that ends after deadline: as far beyond it as that is from now, or as an earlier one asked for.
 func (h *horizon) beyond(now, deadline time.Time) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,5 +80,6 @@ func (h *horizon) close() {
 	defer h.mu.Unlock()
 	if h.cancel != nil {
 		h.cancel()
+		h.current, h.cancel = nil, nil
 	}
 }

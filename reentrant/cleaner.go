@@ -12,10 +12,10 @@ const maxCleaners = 4
 
 // A cleaner does in the background what a cancelled caller must not wait for.
 type cleaner struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // a leaf
 	jobs    []func()
 	running int
-	workers sync.WaitGroup
+	idle    chan struct{} // closed when nothing runs any more; nil while nobody waits for that
 }
 
 // do has job run soon. It never blocks.
@@ -25,7 +25,7 @@ func (c *cleaner) do(job func()) {
 	c.jobs = append(c.jobs, job)
 	if c.running < maxCleaners {
 		c.running++
-		c.workers.Go(c.work)
+		go c.work()
 	}
 }
 
@@ -44,7 +44,10 @@ func (c *cleaner) next() func() {
 	defer c.mu.Unlock()
 	if len(c.jobs) == 0 {
 		c.jobs = nil
-		c.running--
+		if c.running--; c.running == 0 && c.idle != nil {
+			close(c.idle)
+			c.idle = nil
+		}
 		return nil
 	}
 	job := c.jobs[0]
@@ -53,7 +56,24 @@ func (c *cleaner) next() func() {
 }
 
 // wait returns when everything is done.
-func (c *cleaner) wait() { c.workers.Wait() }
+func (c *cleaner) wait() {
+	if idle := c.busy(); idle != nil {
+		<-idle
+	}
+}
+
+// busy is a channel that is closed when nothing runs any more, nil if nothing does.
+func (c *cleaner) busy() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == 0 {
+		return nil
+	}
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+	}
+	return c.idle
+}
 
 // retryPause is how long a command waits before it is sent again after an error, growing with each try.
 func retryPause(try int, most time.Duration) time.Duration {

@@ -81,17 +81,23 @@ func (t turn) spent(now time.Time, limit time.Duration) bool {
 	return t.passes >= t.limit || now.Sub(t.began) >= limit
 }
 
-// settle makes the head the holder, with a hold count. From here on the watchdog sees the hold.
-func (e *entry) settle(h hold, holds int) {
+// settle makes the head the holder, with a hold count. From here on the watchdog sees the hold. It answers false if
+// there is no watchdog any more, because the session was closed: the baton then stays with the head.
+func (e *entry) settle(h hold, holds int) bool {
 	h.live = true
 	e.mu.Lock()
 	e.waiting = false
+	if e.s.abandoned.Load() { // set before Close looks for holds, so it sees this one or this sees it
+		e.mu.Unlock()
+		return false
+	}
 	e.hold = h
 	e.queue.Settle(holds)
 	e.mu.Unlock()
 	e.s.watchdog.expect(h.lease.wake())
 	e.s.saw(h.token)
 	e.s.stats.acquired.Add(1)
+	return true
 }
 
 // resettle ends an operation of the holder, with its hold count. It answers false when the hold was lost meanwhile:
@@ -119,7 +125,7 @@ func (e *entry) end() hold {
 
 // print is the owner as Redis has it. The same one comes again and again while a lock is not contended. Baton.
 func (e *entry) print(o Owner) string {
-	if e.texter != o {
+	if e.texter != o || e.text == "" {
 		e.texter, e.text = o, o.String()
 	}
 	return e.text
@@ -143,7 +149,7 @@ func (e *entry) waitingHead() (Owner, bool) {
 func (e *entry) heldBy(owner Owner) (hold, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.hold, e.hold.live && e.hold.owner == owner
+	return e.hold, e.hold.live && e.hold.owner == owner && e.hold.lease.trusted(time.Now())
 }
 
 // granted takes a grant that was pushed; false if no attempt of this entry wants it. s.mu is not held.

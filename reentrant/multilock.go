@@ -19,27 +19,23 @@ var ErrNotAcquired = errors.New("no lock was free")
 // It is not atomic: while it waits for one it has those before it. What it has is given back when it fails, when
 // its context ends, and when a panic passes through Do.
 type MultiLock struct {
-	locks []*Lock // in order, each once
+	locks   []*Lock // in order, each once
+	invalid error   // a lock is nil: every call returns it
 }
 
 // NewMultiLock makes one lock of several, of one session or of several. The same lock given twice counts once. A
 // MultiLock of nothing is always free. Nil locks are the error of every call.
 func NewMultiLock(locks ...*Lock) *MultiLock {
+	if slices.Contains(locks, nil) {
+		return &MultiLock{invalid: errors.New("reentrant: a MultiLock was given a nil lock")}
+	}
 	order := slices.Clone(locks)
 	slices.SortStableFunc(order, compareLocks)
-	return &MultiLock{slices.CompactFunc(order, func(a, b *Lock) bool { return compareLocks(a, b) == 0 })}
+	return &MultiLock{locks: slices.CompactFunc(order, func(a, b *Lock) bool { return compareLocks(a, b) == 0 })}
 }
 
-// compareLocks is the order in which every MultiLock takes its locks. Nil comes first, to be found at once.
+// compareLocks is the order in which every MultiLock takes its locks.
 func compareLocks(a, b *Lock) int {
-	switch {
-	case a == nil && b == nil:
-		return 0
-	case a == nil:
-		return -1
-	case b == nil:
-		return 1
-	}
 	return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.session.id, b.session.id))
 }
 
@@ -63,10 +59,10 @@ func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, e
 
 // take takes the locks one after the other, and gives back what it has when one fails.
 func (m *MultiLock) take(ctx context.Context, one func(*Lock) (bool, error)) (bool, error) {
+	if m.invalid != nil {
+		return false, m.invalid
+	}
 	for i, l := range m.locks {
-		if l == nil {
-			return false, errors.New("reentrant: a MultiLock was given a nil lock")
-		}
 		ok, err := one(l)
 		if !ok || err != nil {
 			return false, errors.Join(err, unlockAll(ctx, m.locks[:i]))
@@ -76,7 +72,9 @@ func (m *MultiLock) take(ctx context.Context, one func(*Lock) (bool, error)) (bo
 }
 
 // Unlock gives up one hold of each lock, the last taken first. It goes on after an error and returns all of them.
-func (m *MultiLock) Unlock(ctx context.Context) error { return unlockAll(ctx, m.locks) }
+func (m *MultiLock) Unlock(ctx context.Context) error {
+	return errors.Join(m.invalid, unlockAll(ctx, m.locks))
+}
 
 func unlockAll(ctx context.Context, locks []*Lock) error {
 	var errs []error
@@ -103,8 +101,11 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) 
 }
 
 // Lost returns a channel that is closed when any of the caller's holds is lost. For a caller that does not hold all
-// of the locks it is closed already.
+// of the locks it is closed already. What it needs is kept until the holds end: ask once per hold.
 func (m *MultiLock) Lost(ctx context.Context) <-chan struct{} {
+	if m.invalid != nil {
+		return alreadyLost
+	}
 	inside, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	m.onLoss(ctx, &cancel)
 	return inside.Done()

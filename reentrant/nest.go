@@ -44,11 +44,13 @@ func (e *entry) count(ctx context.Context, owner Owner, holds, tries int) error 
 func (e *entry) operate(ctx context.Context, tries int, command func(context.Context, hold) (gone bool, err error)) error {
 	e.mu.Lock()
 	e.hold.op++
-	h := e.hold
 	e.mu.Unlock()
 	var last error
 	for try := range tries {
 		now := time.Now()
+		e.mu.Lock()
+		h := e.hold // as it is now: the watchdog may have renewed it, or found it lost
+		e.mu.Unlock()
 		if h.lost || !h.lease.trusted(now) {
 			e.lose(h.epoch, "the lease ended while Redis was asked")
 			return ErrLost
@@ -66,7 +68,7 @@ func (e *entry) operate(ctx context.Context, tries int, command func(context.Con
 			return err
 		}
 		last = err
-		if ctx.Err() != nil || !pause(ctx, retryPause(try, e.s.config.heartbeat), e.s.closing) {
+		if ctx.Err() != nil || !pause(ctx, retryPause(try, e.s.config.heartbeat), nil) {
 			return ended(ctx, "while Redis was asked", last)
 		}
 	}

@@ -28,23 +28,27 @@ import (
 func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, error) {
 	cfg := &e.s.config
 	a := e.begin(l, owner, t)
-	if e.adopt(&a, t) && e.park(ctx, t, -1) {
-		if h, ok := e.accept(&a, owner); ok {
-			e.settle(h, a.req.Holds)
-			return true, nil
-		}
-	} else if a.req.Epoch == 0 {
+	switch {
+	case !e.adopt(&a, t):
 		e.renumber(&a)
+	case e.park(ctx, t, -1):
+		if h, ok := e.accept(&a, owner); ok {
+			return e.conclude(h, a.req.Holds)
+		}
 	}
 	spins := cfg.spin
 	var last error
-	for tries := 0; ; tries++ {
+	for asked, tries := false, 0; ; asked, tries = true, tries+1 {
 		if err := e.interrupted(ctx, last); err != nil {
 			e.giveUp()
 			return false, err
 		}
+		if asked && t.expired() {
+			e.giveUp()
+			return false, last // nil if the last answer was that another has it
+		}
 		sent := time.Now()
-		reply, err := e.ask(ctx, &a, sent)
+		reply, err := e.ask(ctx, &a, t, sent)
 		switch {
 		case err == nil && reply.Status == Granted:
 			h := a.held(owner, reply, sent)
@@ -52,19 +56,17 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 				if e.turn.began.IsZero() || a.req.Yield {
 					e.turn = e.newTurn(now)
 				}
-				e.settle(h, a.req.Holds)
-				return true, nil
+				return e.conclude(h, a.req.Holds)
 			}
 			// Too late to be believed: confirming it gives a full lease. A fixed one starts only once, so that
 			// takes a new attempt.
+			a.req.KeepTTL = false
 			if l.fixed > 0 {
 				e.renumber(&a)
 			}
-			continue
 		case err == nil && reply.Status == Stale:
 			// The epoch had its turn (a grant that ended before it was accepted, for instance).
 			e.renumber(&a)
-			continue
 		case err == nil:
 			last, tries = nil, 0
 			if !t.waits {
@@ -77,8 +79,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			}
 			if e.park(ctx, t, reply.TTL) {
 				if h, ok := e.accept(&a, owner); ok {
-					e.settle(h, a.req.Holds)
-					return true, nil
+					return e.conclude(h, a.req.Holds)
 				}
 			}
 		case Refused(err):
@@ -90,17 +91,30 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 				e.giveUp()
 				return false, err
 			}
-			pause(ctx, retryPause(tries, cfg.heartbeat), e.s.closing)
-		}
-		if t.expired() {
-			e.giveUp()
-			return false, nil
+			pause(ctx, t.within(retryPause(tries, cfg.heartbeat), 0), e.s.closing)
 		}
 	}
 }
 
+// conclude makes the head the holder, unless the session has been closed meanwhile.
+func (e *entry) conclude(h hold, holds int) (bool, error) {
+	if e.settle(h, holds) {
+		return true, nil
+	}
+	e.giveUp()
+	return false, ErrClosed
+}
+
 // expired tells whether a timed try is over.
 func (t try) expired() bool { return !t.deadline.IsZero() && !time.Now().Before(t.deadline) }
+
+// within is d, or what is left of a timed try if that is less, but at least some time.
+func (t try) within(d, least time.Duration) time.Duration {
+	if t.deadline.IsZero() {
+		return d
+	}
+	return min(d, max(time.Until(t.deadline), least))
+}
 
 // interrupted is why the head must stop, nil if it need not.
 func (e *entry) interrupted(ctx context.Context, last error) error {
@@ -117,9 +131,10 @@ func (e *entry) interrupted(ctx context.Context, last error) error {
 
 // An attempt is one epoch's request and what is known of its copies.
 type attempt struct {
-	req    AcquireRequest
-	handed bool  // the last holder of this session left the lock to it
-	kept   lease // with KeepTTL: the lease as it is
+	req     AcquireRequest
+	handed  bool      // the last holder of this session left the lock to it
+	refuted time.Time // when the latest copy was sent that was answered "waiting": a grant from before is over
+	kept    lease     // with KeepTTL: the lease as it is
 }
 
 // begin numbers an attempt of the head and says what it asks for.
@@ -136,13 +151,15 @@ func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 	if handed := e.inherited; handed.length > 0 {
 		e.inherited = lease{}
 		a.handed = true
-		a.req.Yield = t.waits && e.turn.spent(now, cfg.handoffTime)
-		e.turn.passes++
 		if !a.req.Fixed && !handed.renewAt.IsZero() && handed.length >= cfg.lease && handed.remaining(now) > cfg.lease*2/3 {
 			a.req.KeepTTL, a.kept = true, handed
 		}
-	} else {
+	}
+	if e.turn.began.IsZero() || !e.owes {
 		e.turn = turn{}
+	} else { // also after a head that was handed the lock and left
+		a.req.Yield = t.waits && e.turn.spent(now, cfg.handoffTime)
+		e.turn.passes++
 	}
 	e.mu.Lock()
 	e.head = owner
@@ -183,8 +200,9 @@ func (e *entry) renumber(a *attempt) {
 }
 
 // ask sends one copy of the attempt, and keeps account of what Redis may have of it.
-func (e *entry) ask(ctx context.Context, a *attempt, sent time.Time) (AcquireReply, error) {
-	a.req.NotAfter = sent.Add(e.s.config.commandTimeout())
+func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (AcquireReply, error) {
+	limit := e.s.config.commandTimeout()
+	a.req.NotAfter = sent.Add(t.within(limit, limit/8))
 	e.s.stats.commands.Add(1)
 	reply, err := e.remote.Acquire(e.bounded(ctx, sent, a.req.NotAfter), a.req)
 	if err != nil && fault == faultShift {
@@ -199,7 +217,7 @@ func (e *entry) ask(ctx context.Context, a *attempt, sent time.Time) (AcquireRep
 			e.s.stats.yields.Add(1)
 		}
 		// The lock is another's now: the next copy asks for a full lease, and a new turn begins when it comes.
-		a.req.KeepTTL, a.req.Yield, e.turn = false, false, turn{}
+		a.req.KeepTTL, a.req.Yield, e.turn, a.refuted = false, false, turn{}, sent
 	case OutcomeUnknown(err):
 		e.owes = true
 		a.req.KeepTTL = false
@@ -254,13 +272,14 @@ func (e *entry) park(ctx context.Context, t try, ttl time.Duration) bool {
 }
 
 // accept takes a pushed grant without a command, if it can be trusted for long enough to be renewed. It is not when
-// the moment of the grant is not known, when too much of its TTL has gone, or when the lease is a fixed one (which
-// starts when it is accepted): the next copy of the attempt then confirms it.
+// the moment of the grant is not known, or Redis has said since that another has the lock, when too much of its TTL
+// has gone, or when the lease is a fixed one (which starts when it is accepted): the next copy of the attempt then
+// confirms it.
 func (e *entry) accept(a *attempt, owner Owner) (hold, bool) {
 	e.mu.Lock()
 	g := e.grant
 	e.mu.Unlock()
-	if g.Epoch != a.req.Epoch && fault != faultAnygrant || g.NotBefore.IsZero() || a.req.Fixed {
+	if g.Epoch != a.req.Epoch && fault != faultAnygrant || g.NotBefore.IsZero() || g.NotBefore.Before(a.refuted) || a.req.Fixed {
 		return hold{}, false
 	}
 	now := time.Now()
@@ -298,13 +317,16 @@ func (e *entry) leaveQueue() {
 
 // passOn hands the baton on, or passes it and the reference that came with it to a clean-up in the background.
 func (e *entry) passOn() {
-	if e.queue.Pass() {
+	e.mu.Lock()
+	passed := e.queue.Pass()
+	if !passed {
+		e.cleaning = make(chan struct{})
+	}
+	e.mu.Unlock()
+	if passed {
 		e.s.leave(e, 1)
 		return
 	}
-	e.mu.Lock()
-	e.cleaning = make(chan struct{})
-	e.mu.Unlock()
 	e.s.cleaner.do(e.cleanUp)
 }
 

@@ -27,6 +27,8 @@ type Session struct {
 	seen    atomic.Uint64 // the highest token got
 	closing chan struct{} // closed when Close begins
 
+	abandoned atomic.Bool // Close has given up waiting for holders: nobody becomes one any more
+
 	mu      sync.Mutex
 	entries map[string]*entry // refs > 0
 	spare   []*entry          // some that were used before, with their nodes, timers and channels
@@ -207,8 +209,8 @@ func (k sink) Resumed() {
 
 // Close ends the session. New calls and those that wait for a lock fail with ErrClosed at once; holders go on
 // until they have all unlocked or ctx ends, whichever is first. In the second case what is still held is given up
-// (its owners are told by Lost, and their Unlock answers ErrLost), and ctx's error is returned. A second Close
-// returns ErrClosed.
+// (its owners are told by Lost, and their Unlock answers ErrLost), and ctx's error is returned; that takes as long as
+// the commands under way. A second Close returns ErrClosed.
 func (s *Session) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errors.New("reentrant: close: nil context")
@@ -225,12 +227,25 @@ func (s *Session) Close(ctx context.Context) error {
 		case <-ctx.Done():
 			n := s.watchdog.abandonAll()
 			err = fmt.Errorf("reentrant: close: %d holds given up: %w", n, ctx.Err())
+			s.awaitDrained()
 		}
 	}
 	s.watchdog.stop()
 	s.vigil.stop()
 	s.cleaner.wait()
+	s.horizon.close()
 	return errors.Join(err, s.conn.Close())
+}
+
+// awaitDrained waits until everybody has left, which takes no longer than the commands under way: what they have in
+// Redis is then given back while there is still a connection.
+func (s *Session) awaitDrained() {
+	limit := time.NewTimer(releaseTries * s.config.commandTimeout())
+	defer limit.Stop()
+	select {
+	case <-s.drained:
+	case <-limit.C:
+	}
 }
 
 // refuse turns away everybody but holders; false if the session was closed before.
@@ -246,7 +261,7 @@ func (s *Session) refuse() bool {
 		close(s.drained)
 	}
 	for _, e := range s.entries {
-		e.queue.Expel()
+		e.queue.Shut()
 	}
 	return true
 }

@@ -109,7 +109,7 @@ func (e *entry) release(ctx context.Context) error {
 		result, err := e.remote.Release(e.bounded(ctx, now, now.Add(e.s.config.commandTimeout())), req)
 		if err == nil {
 			e.owes = false
-			if result == Nothing && last == nil {
+			if result != Released && last == nil {
 				return ErrLost
 			}
 			return nil

@@ -2,6 +2,7 @@ package reentrant
 
 import (
 	"context"
+	"log/slog"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -47,7 +48,6 @@ func (w *watchdog) start() {
 func (w *watchdog) stop() {
 	close(w.quit)
 	w.done.Wait()
-	w.s.horizon.close()
 }
 
 // expect makes sure that the watch wakes by then.
@@ -122,7 +122,7 @@ func (w *watchdog) survey(now time.Time, slept, renewing bool) (batch []Renewal,
 			ended = append(ended, expiry{e, h.epoch, h.lost})
 			held = true
 		case !h.live:
-		case !renewing && (h.lease.due(now, h.lease.length/10) || slept && !h.lease.renewAt.IsZero()):
+		case !renewing && (h.lease.due(now, h.slack()) || slept && !h.lease.renewAt.IsZero()):
 			batch = append(batch, Renewal{Remote: e.remote, Epoch: h.epoch, Lease: h.span, entry: e})
 			wake, held = earlier(wake, h.lease.until), true
 		case renewing:
@@ -136,6 +136,14 @@ func (w *watchdog) survey(now time.Time, slept, renewing bool) (batch []Renewal,
 		wake = w.origin.Add(never / 2)
 	}
 	return batch, ended, wake
+}
+
+// slack is how much too early a renewal may be, to go with others in one batch. One that is tried again keeps its pause.
+func (h *hold) slack() time.Duration {
+	if h.failed {
+		return 0
+	}
+	return h.lease.length / 10
 }
 
 // renew sends the batches.
@@ -176,17 +184,16 @@ func (w *watchdog) renewed(r *Renewal, sent, now time.Time) {
 		h.lease = newLease(sent, h.span, false)
 	}
 	e.mu.Unlock()
-	log := w.s.config.logger
 	switch {
 	case !current:
 	case r.Gone:
 		w.gone(r)
 	case r.Err != nil && !was:
-		log.Warn("renewal failing", "lock", r.Remote.Name(), "error", r.Err)
+		w.s.log(slog.LevelWarn, "renewal failing", "lock", r.Remote.Name(), "error", r.Err)
 	case r.Err == nil:
 		w.s.stats.renewals.Add(1)
 		if was {
-			log.Info("renewal recovered", "lock", r.Remote.Name())
+			w.s.log(slog.LevelInfo, "renewal recovered", "lock", r.Remote.Name())
 		}
 	}
 }
@@ -204,10 +211,11 @@ func (w *watchdog) gone(r *Renewal) {
 func (w *watchdog) abandonAll() int {
 	s := w.s
 	var held []expiry
+	s.abandoned.Store(true)
 	s.mu.Lock()
 	for _, e := range s.entries {
 		e.mu.Lock()
-		if e.hold.live {
+		if e.hold.live || e.hold.lost {
 			e.refs++
 			held = append(held, expiry{e: e, epoch: e.hold.epoch})
 		}
@@ -262,11 +270,18 @@ func (e *entry) evict(epoch uint64, mayBeThere bool) {
 	e.s.leave(e, 1)
 }
 
-// lost tells everybody who wants to know that a hold is lost.
+// lost tells everybody who wants to know that a hold is lost: first those who must stop.
 func (s *Session) lost(name string, h hold, why string) {
 	s.stats.lost.Add(1)
-	s.config.logger.Error("lock lost", "lock", name, "owner", h.owner, "token", h.token, "reason", why)
 	if h.signal != nil {
 		h.signal.fire()
+	}
+	s.log(slog.LevelError, "lock lost", "lock", name, "owner", h.owner, "token", h.token, "reason", why)
+}
+
+// log writes a record in the background: a handler that is slow must not delay a renewal or a loss.
+func (s *Session) log(level slog.Level, text string, args ...any) {
+	if s.config.logger.Enabled(context.Background(), level) {
+		s.cleaner.do(func() { s.config.logger.Log(context.Background(), level, text, args...) })
 	}
 }

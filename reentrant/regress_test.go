@@ -1,0 +1,293 @@
+package reentrant_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Bugs that a review found, each as the interleaving that showed it.
+
+// ended is a context that has ended already.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func owner(t *testing.T, name string) context.Context { return reentrant.WithOwner(t.Context(), name) }
+
+// The answer to an acquire comes after Close has given up waiting: nobody would watch such a hold.
+func TestALockThatIsGrantedAfterCloseIsNotHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b), newSession(t, b)
+		b.SetFault(memory.Script(memory.Acquire, memory.DelayReply(time.Second)))
+		l := s.NewLock("x")
+		got := make(chan error)
+		go func() { got <- l.Lock(owner(t, "a")) }()
+		synctest.Wait()
+		closed := make(chan error)
+		go func() { closed <- s.Close(ended()) }()
+		assert.ErrorIs(t, <-got, reentrant.ErrClosed)
+		assert.ErrorIs(t, <-closed, context.Canceled)
+		ok, err := other.NewLock("x").TryLock(owner(t, "c"))
+		require.NoError(t, err)
+		assert.True(t, ok, "it was given back")
+		require.NoError(t, other.NewLock("x").Unlock(owner(t, "c")))
+	})
+}
+
+// Close does not cut off the clean-up of those it sends away.
+func TestCloseGivesPlacesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b), newSession(t, b)
+		held := other.NewLock("x")
+		require.NoError(t, held.Lock(owner(t, "c")))
+		got := make(chan error)
+		go func() { got <- s.NewLock("x").Lock(owner(t, "a")) }()
+		synctest.Wait()
+		closed := make(chan error)
+		go func() { closed <- s.Close(ended()) }()
+		assert.ErrorIs(t, <-got, reentrant.ErrClosed)
+		<-closed
+		st, err := held.Inspect(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, st.Waiting)
+		require.NoError(t, held.Unlock(owner(t, "c")))
+	})
+}
+
+// A push is older than the answer that another has the lock.
+func TestAGrantFromBeforeAnAnswerIsNotBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		holder, waiter, third := newSession(t, b), newSession(t, b), newSession(t, b)
+		require.NoError(t, holder.NewLock("x").Lock(owner(t, "a")))
+		got := make(chan error)
+		l := waiter.NewLock("x")
+		go func() { got <- l.Lock(owner(t, "b")) }()
+		synctest.Wait()
+		b.SetFault(memory.Script(memory.Push, memory.Delay(1200*time.Millisecond)))
+		require.NoError(t, holder.NewLock("x").Unlock(owner(t, "a")))
+		_, err := third.NewLock("x").ForceUnlock(t.Context())
+		require.NoError(t, err)
+		ok, err := third.NewLock("x").TryLock(owner(t, "c"))
+		require.NoError(t, err)
+		require.True(t, ok)
+		time.Sleep(1500 * time.Millisecond) // the heartbeat is answered "waiting", then the push arrives
+		assert.False(t, l.IsHeldByCurrentOwner(owner(t, "b")))
+		require.NoError(t, third.NewLock("x").Unlock(owner(t, "c")))
+		require.NoError(t, <-got)
+		require.NoError(t, l.Unlock(owner(t, "b")))
+	})
+}
+
+// A renewal that is refused again and again keeps its pauses to the end of the lease.
+func TestFailingRenewalsKeepTheirPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		l := s.NewLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		n := 0
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Renew {
+				n++
+				return memory.Lose
+			}
+			return memory.Pass
+		})
+		<-l.Lost(t.Context())
+		assert.Greater(t, n, 2, "it is tried again")
+		assert.Less(t, n, 60)
+		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+	})
+}
+
+// A hand-over that kept the TTL is answered when that lease is over: the next copy asks for a full one.
+func TestAHandOverThatIsAnsweredTooLateIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b, reentrant.WithHeartbeat(10*time.Millisecond))
+		l := s.NewLock("x")
+		start, n := time.Now(), 0
+		require.NoError(t, l.Lock(owner(t, "a")))
+		got := make(chan error)
+		go func() { got <- l.Lock(owner(t, "b")) }()
+		synctest.Wait()
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Acquire && time.Since(start) < 9900*time.Millisecond {
+				return memory.Lose
+			}
+			if op.Verb == memory.Acquire {
+				n++
+			}
+			return memory.Pass
+		})
+		require.NoError(t, l.Unlock(owner(t, "a")))
+		require.NoError(t, <-got)
+		assert.LessOrEqual(t, n, 3)
+		require.NoError(t, l.Unlock(owner(t, "b")))
+	})
+}
+
+// A timed try tells "time is up" from "Redis cannot be reached", and does not wait for a command much longer.
+func TestATimedTryDoesNotHideThatRedisIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		b.SetFault(func(memory.Op) memory.Verdict { return memory.Lose })
+		start := time.Now()
+		ok, err := s.NewLock("x").TryLockFor(t.Context(), 1100*time.Millisecond)
+		assert.False(t, ok)
+		assert.Error(t, err, "nobody else has it")
+		assert.Equal(t, 1100*time.Millisecond, time.Since(start))
+		b.SetFault(nil)
+		b.Partition(s.ID(), true)
+		start = time.Now()
+		ok, err = s.NewLock("x").TryLockFor(t.Context(), 10*time.Millisecond)
+		assert.False(t, ok)
+		assert.Error(t, err)
+		assert.Less(t, time.Since(start), time.Second)
+		b.Partition(s.ID(), false)
+	})
+}
+
+// The same owner may lose the same lock more often than losses are remembered.
+func TestEveryLossIsOwed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		l := s.NewLock("x", reentrant.WithFixedLease(100*time.Millisecond))
+		for range 1100 {
+			require.NoError(t, l.Lock(t.Context()))
+			time.Sleep(200 * time.Millisecond)
+			require.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+		}
+		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrNotHeld)
+	})
+}
+
+// A log handler that blocks delays nobody who must stop.
+func TestASlowLoggerDelaysNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		slow := make(slowHandler)
+		s := newSession(t, b, reentrant.WithLogger(slog.New(slow)))
+		var locks []*reentrant.Lock
+		for _, name := range []string{"x", "y"} {
+			l := s.NewLock(name)
+			require.NoError(t, l.Lock(t.Context()))
+			locks = append(locks, l)
+		}
+		b.Partition(s.ID(), true)
+		start := time.Now()
+		for _, l := range locks {
+			<-l.Lost(t.Context())
+		}
+		assert.Less(t, time.Since(start), reentrant.DefaultLease)
+		close(slow)
+		b.Partition(s.ID(), false)
+	})
+}
+
+// A slowHandler handles nothing until it is closed.
+type slowHandler chan struct{}
+
+func (slowHandler) Enabled(context.Context, slog.Level) bool    { return true }
+func (h slowHandler) Handle(context.Context, slog.Record) error { <-h; return nil }
+func (h slowHandler) WithAttrs([]slog.Attr) slog.Handler        { return h }
+func (h slowHandler) WithGroup(string) slog.Handler             { return h }
+
+// A re-entry that waits for Redis sees that the watchdog has renewed the lease meanwhile.
+func TestAReentryThatWaitsLivesAsLongAsItsHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		l := s.NewLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		start := time.Now()
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Reenter && time.Since(start) < 15*time.Second {
+				return memory.Lose
+			}
+			return memory.Pass
+		})
+		require.NoError(t, l.Lock(t.Context()))
+		assert.Equal(t, 2, l.HoldCount(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
+	})
+}
+
+// Heads that are handed the lock and leave do not renew their process's turn: at each hand-over one does.
+func TestHeadsThatLeaveDoNotStarveOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b, reentrant.WithHandoffs(2)), newSession(t, b)
+		l := s.NewLock("x")
+		holder := owner(t, "0")
+		require.NoError(t, l.Lock(holder))
+		got := make(chan error, 1)
+		go func() { got <- other.NewLock("x").Lock(owner(t, "c")) }()
+		synctest.Wait()
+		for round := 1; ; round++ {
+			require.Less(t, round, 10, "the other process starves")
+			leaver, leave := context.WithCancel(owner(t, "leaver"))
+			left, next, locked := make(chan error, 1), owner(t, fmt.Sprint(round)), make(chan error, 1)
+			go func() { left <- l.Lock(leaver) }()
+			synctest.Wait()
+			go func() { locked <- l.Lock(next) }()
+			synctest.Wait()
+			b.SetFault(func(op memory.Op) memory.Verdict {
+				if op.Verb != memory.Acquire || leaver.Err() != nil {
+					return memory.Pass
+				}
+				leave() // at the instant at which it is the head
+				return memory.Lose
+			})
+			require.NoError(t, l.Unlock(holder))
+			require.ErrorIs(t, <-left, context.Canceled)
+			synctest.Wait()
+			b.SetFault(nil)
+			holder = next
+			if len(got) == 0 {
+				require.NoError(t, <-locked)
+				continue
+			}
+			require.NoError(t, <-got)
+			require.NoError(t, other.NewLock("x").Unlock(owner(t, "c")))
+			require.NoError(t, <-locked)
+			require.NoError(t, l.Unlock(holder))
+			return
+		}
+	})
+}
+
+func TestNilLocksAreTheErrorOfEveryCall(t *testing.T) {
+	m := reentrant.NewMultiLock(nil)
+	assert.ErrorContains(t, m.Lock(t.Context()), "nil lock")
+	assert.ErrorContains(t, m.Unlock(t.Context()), "nil lock")
+	<-m.Lost(t.Context())
+}
+
+func TestAnOwnerMayHaveAnEmptyName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newSession(t, memory.New()).NewLock("x")
+		require.NoError(t, l.Lock(owner(t, "")))
+		st, err := l.Inspect(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "~", st.Owner)
+		require.NoError(t, l.Unlock(owner(t, "")))
+	})
+}
