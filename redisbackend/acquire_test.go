@@ -173,7 +173,9 @@ func TestTombstonesEnd(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		a.release(5, doubtfulFor(20*time.Millisecond))
+		assert.Len(t, s.record(), 8, "%q", s.record())
 		s.eventually(func() bool { return a.acquire(5).Status == reentrant.Granted }, "the doubt ends")
+		assert.Len(t, s.record(), 7, "and leaves nothing: %q", s.record())
 		b.release(9, doubtfulFor(time.Minute))
 		assert.Len(t, s.record(), 8, "the tombstone that is over has gone: %q", s.record())
 		b.release(10, doubtfulFor(time.Minute))

@@ -50,7 +50,7 @@ func newBench(tb testing.TB) *bench {
 	require.NoError(tb, err)
 	conn, err := backend.Connect(tb.Context(), "5f0c8a3e-0000-4000-8000-000000000000", newMember())
 	require.NoError(tb, err)
-	tb.Cleanup(func() { conn.Close() })
+	tb.Cleanup(func() { _ = conn.Close() })
 	b := &bench{acquire: newBare(client, 4, 13), release: newBare(client, 4, 6), req: request(0)}
 	b.remote, err = conn.Bind("lock")
 	require.NoError(tb, err)
@@ -137,7 +137,7 @@ func BenchmarkRenew10000(b *testing.B) {
 	require.NoError(b, err)
 	conn, err := backend.Connect(b.Context(), "5f0c8a3e-0000-4000-8000-000000000000", newMember())
 	require.NoError(b, err)
-	b.Cleanup(func() { conn.Close() })
+	b.Cleanup(func() { _ = conn.Close() })
 	renewals := make([]reentrant.Renewal, 10_000)
 	for i := range renewals {
 		remote, err := conn.Bind("lock:" + text(int64(i)))

@@ -36,9 +36,10 @@ const (
 	probeName = "~relock-probe"
 )
 
-// Connect implements reentrant.Backend. It runs a script that only reads, subscribes to the session's channel, and
+// Connect implements reentrant.Backend. It subscribes to the session's channel, runs a script that only reads, and
 // publishes a message to see it arrive. So a wrong address or password, a missing right to run scripts, subscribe
-// or publish, and a proxy that keeps messages back are found now and not at the first contended lock.
+// or publish, and a proxy that keeps messages back are found now and not at the first contended lock. The script's
+// answer is also the first that is known of Redis's clock.
 func (b *Backend) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
 	if err := checkSession(session); err != nil {
 		return nil, err
@@ -48,13 +49,7 @@ func (b *Backend) Connect(ctx context.Context, session string, sink reentrant.Si
 	}
 	c := &conn{backend: b, session: session, sink: sink, probed: make(chan string, 1)}
 	c.clocks.bySlot = b.cluster
-	probe, err := c.bind(probeName)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := probe.inspect(ctx, "run a script"); err != nil {
-		return nil, err
-	}
+	var err error
 	if c.channel, err = subscribe(ctx, b.client, b.channels+session, c); err != nil {
 		return nil, err
 	}
@@ -80,8 +75,15 @@ func checkSession(session string) error {
 	return nil
 }
 
-// probe publishes to the session's own channel and waits for it to arrive.
+// probe runs a script, publishes to the session's own channel and waits for the message.
 func (c *conn) probe(ctx context.Context) error {
+	remote, err := c.bind(probeName)
+	if err != nil {
+		return err
+	}
+	if _, err := remote.inspect(ctx, "run a script"); err != nil {
+		return err
+	}
 	client, text := c.backend.client, probeMark+rand.Text()
 	cmd := client.B().Publish().Channel(c.backend.channels + c.session).Message(text).Build()
 	if err := client.Do(ctx, cmd).Error(); err != nil {

@@ -11,16 +11,18 @@
 //	queue    list    relock:{orders}:q:orders   sessions, longest first       who waits
 //	waiters  hash    relock:{orders}:w:orders   session → attempt, deadline   and for what
 //
-//	               acquire, reenter, release, renew
-//	  session a ──────────────────────────────────────▶ ┌───────────────────────┐
-//	            ◀────────────────────────────────────── │ hold ▸ a:7 = 1        │
-//	               granted, first token, last token     │ record ▸ … a 12 …     │
-//	                                                    │ queue ▸ b c           │
-//	  session b ◀────────────────────────────────────── │ waiters ▸ b: 31 …     │
-//	               "g 31 token token ttl time orders"   └───────────────────────┘
-//	               on channel relock:session:b
+// and three for each of its conditions, described in scripts/conditions.lua.
 //
-// The four keys of a lock are in one Cluster slot, and no lock name reaches another lock's keys. Everything expires:
+//	             acquire, reenter, release, renew
+//	session a ──────────────────────────────────────▶ ┌───────────────────────┐
+//	          ◀────────────────────────────────────── │ hold ▸ a:7 = 1        │
+//	             granted, first token, last token     │ record ▸ … a 12 …     │
+//	                                                  │ queue ▸ b c           │
+//	session b ◀────────────────────────────────────── │ waiters ▸ b: 31 …     │
+//	             "g 31 token token ttl time orders"   └───────────────────────┘
+//	             on channel relock:session:b
+//
+// The keys of a lock are in one Cluster slot, and no lock name reaches another lock's keys. Everything expires:
 // the hold with its lease, the rest five minutes after the last change, or twice the lease if that is longer. A
 // prefix ([WithPrefix]) stands in front of all keys and channels.
 //
@@ -47,15 +49,16 @@
 // one lie to each other. Every answered command tells: its script ran after it was sent and before its answer came.
 // What is not known is never guessed: the attempt is refused as late with Redis's time in the answer, and repeated
 // once; the grant is passed on as one to be confirmed. The mapping is dropped when a connection is lost or samples
-// disagree, as after a failover to a node with another clock.
+// disagree, as after a failover to a node with another clock. In a Cluster there is one for each slot in use.
 //
 // # What it needs
 //
 // Of Redis: 6.2 or later, or Valkey; scripts, pub/sub, and the right to both. With ACLs a user needs ~prefix* (or all
-// keys), the channels prefix + "relock:session:*", and the commands eval, evalsha, subscribe, publish,
-// ping, time, get, set, del, expire, pexpire, pttl, hget, hgetall, hset, hincrby, hdel, lindex, lpos, lpop, lrange,
-// lrem and rpush. Opening a session checks that scripts run, and that a message that is published arrives. Keys must
-// not be evicted: use maxmemory-policy noeviction, since every one of ours has a TTL.
+// keys), the channels prefix + "relock:session:*", and the commands eval, evalsha, subscribe, publish, ping, time,
+// get, set, del, expire, pexpire, pttl, hget, hgetall, hset, hincrby, hdel, hexists, lindex, lpos, lpop, lrange, lrem,
+// rpush, zadd, zrange, zrangebyscore, zrem and zscore. Opening a session checks that scripts run, and that a message
+// that is published arrives. Keys must not be evicted: use maxmemory-policy noeviction, since every one of ours has a
+// TTL.
 //
 // Of the client, if it is the caller's own ([New]): one place in its BlockingPoolSize for each session's channel, or
 // with AlwaysRESP2 two connections. Anything else works: RESP2 and RESP3, client-side caching or not, pipelining or

@@ -140,8 +140,10 @@ func BenchmarkSessionUncontended(b *testing.B) {
 			b.Fatal("failed")
 		}
 		middle := time.Now()
-		if h.bare.call(yardstick) != nil || h.bare.call(yardstick) != nil {
-			b.Fatal("failed")
+		for range 2 {
+			if h.bare.call(yardstick) != nil {
+				b.Fatal("failed")
+			}
 		}
 		spent[0] += middle.Sub(start)
 		spent[1] += time.Since(middle)

@@ -238,11 +238,11 @@ func (s *site) hash() string {
 	s.Helper()
 	pairs, err := s.do("HGETALL", s.name).AsStrMap()
 	require.NoError(s, err)
-	text := ""
+	var text strings.Builder
 	for field, holds := range pairs {
-		text += field + "=" + holds
+		text.WriteString(field + "=" + holds)
 	}
-	return text
+	return text.String()
 }
 
 func (s *site) ttl() time.Duration {

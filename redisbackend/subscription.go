@@ -32,7 +32,8 @@ type subscription struct {
 	done   chan struct{} // closed when the goroutine has ended
 
 	mu       sync.Mutex // held while the listener is called: it never blocks
-	listener listener   // nil while nothing may be told
+	listener listener   // immutable
+	current  *line      // the connection that the listener hears; nil for none
 }
 
 const (
@@ -46,10 +47,10 @@ const (
 
 // subscribe opens a channel. It returns when the subscription is confirmed, or with the error of the first try.
 func subscribe(ctx context.Context, client rueidis.Client, channel string, l listener) (*subscription, error) {
-	s := &subscription{client: client, channel: channel, done: make(chan struct{})}
+	s := &subscription{client: client, channel: channel, listener: l, done: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	first := make(chan error, 1)
-	go s.run(l, first)
+	go s.run(first)
 	select {
 	case err := <-first:
 		if err != nil {
@@ -70,82 +71,87 @@ func (s *subscription) close() {
 }
 
 // run keeps the channel open. It tells first how the first try went, and ends if that failed.
-func (s *subscription) run(l listener, first chan<- error) {
+func (s *subscription) run(first chan<- error) {
 	defer close(s.done)
-	failures := 0
-	for s.ctx.Err() == nil {
-		line, err := s.open(l)
-		if first != nil {
-			if first <- err; err != nil {
-				return
-			}
-			first = nil
-		}
+	l, err := s.open()
+	if first <- err; err != nil {
+		return
+	}
+	for failures := 0; ; {
 		if err != nil {
 			failures++
 		} else {
 			failures = 0
-			line.wait(s.ctx)
-			s.shut(line)
+			l.wait(s.ctx)
+			s.shut(l)
 		}
-		s.pause(failures)
+		if !s.pause(failures) {
+			return
+		}
+		l, err = s.open()
 	}
 }
 
-// pause waits before the next try: at least half of a time that doubles with each failure.
-func (s *subscription) pause(failures int) {
+// pause waits before the next try: at least half of a time that doubles with each failure. It answers false when the
+// subscription is closed.
+func (s *subscription) pause(failures int) bool {
 	d := min(minRetry<<min(failures, 10), maxRetry)
 	timer := time.NewTimer(d/2 + rand.N(d/2))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
 	case <-s.ctx.Done():
+		return false
 	}
 }
 
-// A line is one connection with the channel open.
+// A line is one connection with the channel open, or about to be.
 type line struct {
-	client rueidis.DedicatedClient
-	ended  <-chan error // closed when the connection is lost or given up
+	client    rueidis.DedicatedClient
+	ended     <-chan error  // told and closed when the connection is lost
+	confirmed chan struct{} // closed when the server says that the channel is open
+	open      bool          // the same; subscription.mu
 }
 
-func (l line) wait(ctx context.Context) {
+// wait returns when the connection is lost or ctx has ended. Why it is lost, the next try will show.
+func (l *line) wait(ctx context.Context) {
 	select {
-	case <-l.ended:
+	case <-l.ended: //nolint:errcheck // see above
 	case <-ctx.Done():
 	}
 }
 
 // open takes a connection and subscribes. It returns with the subscription confirmed, or an error and nothing open.
-func (s *subscription) open(l listener) (line, error) {
+func (s *subscription) open() (*line, error) {
 	client, err := dedicate(s.ctx, s.client)
 	if err != nil {
-		return line{}, err
+		return nil, err
 	}
-	confirmed := make(chan struct{})
-	ended := client.SetPubSubHooks(rueidis.PubSubHooks{
+	l := &line{client: client, confirmed: make(chan struct{})}
+	s.hear(l)
+	l.ended = client.SetPubSubHooks(rueidis.PubSubHooks{
 		OnSubscription: func(sub rueidis.PubSubSubscription) {
-			if sub.Kind == "subscribe" && sub.Channel == s.channel && s.enter(l) {
-				close(confirmed)
+			if sub.Kind == "subscribe" && sub.Channel == s.channel {
+				s.confirm(l)
 			}
 		},
 		OnMessage: func(m rueidis.PubSubMessage) {
 			if m.Channel == s.channel {
-				s.deliver(m.Message)
+				s.deliver(l, m.Message)
 			}
 		},
 	})
-	opened := line{client: client, ended: ended}
-	if err := s.request(opened, confirmed); err != nil {
-		s.shut(opened)
-		return line{}, err
+	if err := s.request(l); err != nil {
+		s.shut(l)
+		return nil, err
 	}
-	return opened, nil
+	return l, nil
 }
 
 // request sends SUBSCRIBE and waits for the confirmation. It arrives at the hooks, and not only as an answer: with
 // RESP2 rueidis subscribes on a second connection, and after an error on yet another one without the hooks.
-func (s *subscription) request(l line, confirmed <-chan struct{}) error {
+func (s *subscription) request(l *line) error {
 	select {
 	case err := <-l.ended:
 		return lost(err)
@@ -157,7 +163,7 @@ func (s *subscription) request(l line, confirmed <-chan struct{}) error {
 		return err
 	}
 	select {
-	case <-confirmed:
+	case <-l.confirmed:
 		return nil
 	case err := <-l.ended:
 		return lost(err)
@@ -173,36 +179,35 @@ func lost(err error) error {
 	return err
 }
 
-// shut ends a connection. After it the listener hears nothing more from it.
-func (s *subscription) shut(l line) {
-	s.leave()
+// shut ends a connection. The listener hears nothing more from it.
+func (s *subscription) shut(l *line) {
+	s.hear(nil)
 	l.client.Close()
 }
 
-// enter begins to tell the listener; false if it had begun on this connection.
-func (s *subscription) enter(l listener) bool {
+// hear makes l the connection that the listener hears. What an older one still has to say is not passed on.
+func (s *subscription) hear(l *line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.listener != nil || s.ctx.Err() != nil {
-		return false
-	}
-	s.listener = l
-	l.opened()
-	return true
+	s.current = l
 }
 
-func (s *subscription) deliver(message string) {
+func (s *subscription) confirm(l *line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.listener != nil {
+	if s.current == l && !l.open {
+		l.open = true
+		s.listener.opened()
+		close(l.confirmed)
+	}
+}
+
+func (s *subscription) deliver(l *line, message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == l && l.open {
 		s.listener.received(message)
 	}
-}
-
-func (s *subscription) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.listener = nil
 }
 
 // dedicate takes a connection of the client. Dedicate itself knows no context: it dials, or waits for a place in the

@@ -57,11 +57,17 @@ local function longer(a, b)
   return tonumber(a) > tonumber(b) and a or b
 end
 
--- entombed says whether an attempt was given up while a copy of it might still be on its way.
+-- entombed says whether an attempt was given up while a copy of it might still be on its way. When all tombstones
+-- are over it forgets them, so that nobody looks through them again.
 local function entombed(rec, session, epoch, now)
+  local live = false
   for owner, upto, till in string.gmatch(rec.tombs, ' (%S+):(%d+):(%d+)') do
-    if owner == session and epoch <= tonumber(upto) and now <= tonumber(till) then return true end
+    if now <= tonumber(till) then
+      if owner == session and epoch <= tonumber(upto) then return true end
+      live = true
+    end
   end
+  if not live then rec.tombs = '' end
   return false
 end
 

@@ -1,0 +1,98 @@
+package redisserver_test
+
+import (
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+)
+
+// ask sends an inline command and answers the first line of the reply.
+func ask(t *testing.T, addr, command string) (string, error) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(100*time.Millisecond)))
+	if _, err := conn.Write([]byte(command + "\r\n")); err != nil {
+		return "", err
+	}
+	reply := make([]byte, 100)
+	n, err := conn.Read(reply)
+	line, _, _ := strings.Cut(string(reply[:n]), "\r\n")
+	return line, err
+}
+
+func TestServer(t *testing.T) {
+	s := redisserver.Start(t, "--databases", "3")
+	assert.Equal(t, "redis://"+s.Addr(), s.URL())
+	line, err := ask(t, s.Addr(), "SET key value")
+	require.NoError(t, err)
+	assert.Equal(t, "+OK", line)
+	line, err = ask(t, s.Addr(), "SELECT 3")
+	require.NoError(t, err)
+	assert.Contains(t, line, "out of range", "options arrive")
+
+	s.Freeze()
+	_, err = ask(t, s.Addr(), "PING")
+	require.ErrorContains(t, err, "timeout")
+	s.Thaw()
+	_, err = ask(t, s.Addr(), "PING")
+	require.NoError(t, err)
+
+	s.Stop()
+	s.Stop()
+	_, err = ask(t, s.Addr(), "PING")
+	require.Error(t, err)
+	s.Restart(t)
+	line, err = ask(t, s.Addr(), "GET key")
+	require.NoError(t, err)
+	assert.Equal(t, "$-1", line, "it comes back empty")
+}
+
+func TestURLOfTheEnvironment(t *testing.T) {
+	t.Setenv("REENTRANT_REDIS", "redis://example:1")
+	assert.Equal(t, "redis://example:1", redisserver.URL(t))
+}
+
+func TestWithoutAServer(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("REENTRANT_REDIS_REQUIRED", "")
+	t.Run("skipped", func(t *testing.T) {
+		t.Cleanup(func() { assert.True(t, t.Skipped()) })
+		redisserver.Start(t)
+	})
+	t.Setenv("REENTRANT_REDIS_REQUIRED", "1")
+	failed := new(failing)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		failed.TB = t
+		redisserver.Start(failed)
+	}()
+	<-done
+	assert.Contains(t, failed.message, "REENTRANT_REDIS_REQUIRED")
+}
+
+// failing is a test that takes note instead of failing.
+type failing struct {
+	testing.TB
+	message string
+}
+
+func (f *failing) Fatalf(format string, args ...any) {
+	f.message = format + strings.Repeat(" %v", len(args))
+	for _, arg := range args {
+		if text, ok := arg.(string); ok {
+			f.message += text
+		}
+	}
+	runtime.Goexit()
+}
