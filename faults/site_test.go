@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -147,8 +148,10 @@ func keys(t *testing.T, c rueidis.Client, lock string) []string {
 
 // rounds scales the long tests: FAULTS_ROUNDS=10 makes them ten times as long.
 func rounds(n int) int {
-	factor := 1
-	fmt.Sscan(os.Getenv("FAULTS_ROUNDS"), &factor)
+	factor, err := strconv.Atoi(os.Getenv("FAULTS_ROUNDS"))
+	if err != nil {
+		return n
+	}
 	return n * max(factor, 1)
 }
 

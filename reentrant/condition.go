@@ -136,7 +136,7 @@ func (l *Lock) without(owner Owner) error {
 }
 
 func (c *Condition) await(ctx context.Context, op string, timeout <-chan time.Time, deaf bool) (signalled bool, err error) {
-	var interrupt context.Context = ctx
+	interrupt := ctx
 	if deaf && ctx != nil {
 		interrupt = context.WithoutCancel(ctx)
 	}

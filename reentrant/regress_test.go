@@ -60,7 +60,7 @@ func TestCloseGivesPlacesBack(t *testing.T) {
 		closed := make(chan error)
 		go func() { closed <- s.Close(ended()) }()
 		assert.ErrorIs(t, <-got, reentrant.ErrClosed)
-		<-closed
+		assert.ErrorIs(t, <-closed, context.Canceled)
 		st, err := held.Inspect(t.Context())
 		require.NoError(t, err)
 		assert.Empty(t, st.Waiting)

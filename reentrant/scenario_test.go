@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -211,8 +212,8 @@ func (s *stage) options(args []string) []reentrant.Option {
 		case "heartbeat":
 			opts = append(opts, reentrant.WithHeartbeat(s.duration(value)))
 		case "handoffs":
-			var n int
-			fmt.Sscan(value, &n)
+			n, err := strconv.Atoi(value)
+			require.NoError(s.t, err)
 			opts = append(opts, reentrant.WithHandoffs(n))
 		default:
 			s.t.Fatalf("session has no option %q", key)

@@ -2,6 +2,7 @@ package reentrant
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -334,7 +335,7 @@ func (e *entry) passOn() {
 // baton and a reference. It gives up itself after a few tries: what is left expires, and the epoch of the next
 // attempt is above it.
 func (e *entry) cleanUp() {
-	if err := e.release(context.Background()); err != nil && err != ErrLost {
+	if err := e.release(context.Background()); err != nil && !errors.Is(err, ErrLost) {
 		e.s.config.logger.Warn("could not give back an attempt; it expires", "lock", e.name, "error", err)
 	}
 	e.mu.Lock()

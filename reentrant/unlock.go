@@ -2,6 +2,7 @@ package reentrant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -77,7 +78,7 @@ func (e *entry) unlock(ctx context.Context) error {
 	}
 	e.inherited = lease{}
 	err := e.release(ctx)
-	if err == ErrLost {
+	if errors.Is(err, ErrLost) {
 		e.s.lost(e.name, h, "Redis no longer had it at Unlock")
 	}
 	e.leaveQueue()

@@ -126,13 +126,13 @@ func (c *Conn) hand(m message) {
 	}
 	if !m.judged {
 		m.judged = true
-		v := c.b.judge(Op{Session: c.name, Verb: Push, Lock: m.grant.name, Epoch: m.grant.epoch})
+		v := c.b.judge(Op{Session: c.name, Verb: Push, Lock: m.name, Epoch: m.epoch})
 		if v.Again > 0 && !v.Lost {
 			c.later(v.Delay+v.Again, m)
 		}
 		switch {
 		case v.Lost:
-			c.b.note("push %s %s e%d (lost)", c.name, shown(m.grant.name), m.grant.epoch)
+			c.b.note("push %s %s e%d (lost)", c.name, shown(m.name), m.epoch)
 			return
 		case v.Delay > 0:
 			c.later(v.Delay, m)
