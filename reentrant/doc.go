@@ -63,6 +63,14 @@
 //
 // TryLock barges: it takes a free lock past those who wait. Re-entry never waits.
 //
+// # Conditions
+//
+// [Condition.Await] gives up all holds in one step with taking a ticket in Redis, waits, takes the lock again with as
+// many holds, and only then returns. [Condition.Signal] moves the longest waiter of the deployment to the queue of the
+// lock, as if its head had just come: it gets the lock by a push, after the signaller's Unlock. Whether a cancel or the
+// signal came first is decided in Redis. A waiter whose process has died is passed over, and a signal that such a
+// process did not hear goes to the next.
+//
 // # What a late message cannot do
 //
 // Every attempt has an epoch from one counter of its session, and Redis keeps it beside what the attempt got. So:
