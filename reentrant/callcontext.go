@@ -9,7 +9,7 @@ import (
 // A callContext bounds one command by a deadline without a timer of its own. A client reads the deadline and sets
 // it on its connection, which costs a small part of what context.WithDeadline does. Where a client waits for Done
 // instead, it gets the caller's, or, of a caller whose context cannot end, one that ends not long after the
-// deadline. An entry reuses its callContext, so a Backend does not keep it beyond its return.
+// deadline. Each command has one of its own: a client that has to dial leaves it to goroutines that outlive the call.
 //
 // Every command has a deadline for another reason too: rueidis moves a connection to its slower, concurrent mode
 // for good at the first command whose context can be cancelled and has none.
@@ -40,14 +40,9 @@ func (c *callContext) Err() error {
 	return c.Context.Err()
 }
 
-// bounded is the context of the entry's next command. Baton.
-func (e *entry) bounded(ctx context.Context, now, deadline time.Time) context.Context {
-	e.call = e.s.bounded(ctx, now, deadline)
-	return &e.call
-}
-
-func (s *Session) bounded(ctx context.Context, now, deadline time.Time) callContext {
-	call := callContext{Context: ctx, deadline: deadline}
+// bounded is the context of one command.
+func (s *Session) bounded(ctx context.Context, now, deadline time.Time) context.Context {
+	call := &callContext{Context: ctx, deadline: deadline}
 	if ctx.Done() == nil {
 		call.end = s.horizon.beyond(now, deadline)
 	}
@@ -55,7 +50,7 @@ func (s *Session) bounded(ctx context.Context, now, deadline time.Time) callCont
 }
 
 // A horizon lends out contexts that end some time after a deadline: one serves all commands of a stretch of time,
-// so that bounding a command costs neither a timer nor an allocation.
+// so that bounding a command takes no timer.
 type horizon struct {
 	mu      sync.Mutex // a leaf
 	current context.Context

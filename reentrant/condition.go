@@ -291,7 +291,7 @@ func (s *Session) tear(t *ticket) TicketStatus {
 		now := time.Now()
 		call := s.bounded(ctx, now, now.Add(s.config.commandTimeout()))
 		s.stats.commands.Add(1)
-		result, err := t.remote.Withdraw(&call, t.name, t.epoch)
+		result, err := t.remote.Withdraw(call, t.name, t.epoch)
 		if err == nil {
 			return result
 		}

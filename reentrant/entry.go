@@ -28,7 +28,6 @@ type entry struct {
 	owes      bool          // Redis may have a hold, a grant or a place of this session
 	doubtful  time.Time     // until then a copy of an attempt may be under way whose answer is not known
 	turn      turn          // the run of local hand-overs
-	call      callContext   // the context of the command under way
 	timer     *time.Timer   // of the parked head
 	wake      chan struct{} // 1-buffered: a grant has arrived, or the channel to the backend was reopened
 	inherited lease         // what the last holder left behind at a local hand-over

@@ -57,7 +57,7 @@ func (e *entry) operate(ctx context.Context, tries int, command func(context.Con
 		}
 		e.s.stats.commands.Add(1)
 		limit := earlier(now.Add(e.s.config.commandTimeout()), h.lease.until)
-		gone, err := command(e.bounded(ctx, now, limit), h)
+		gone, err := command(e.s.bounded(ctx, now, limit), h)
 		switch {
 		case err == nil && gone:
 			e.lose(h.epoch, "Redis no longer had it")

@@ -205,7 +205,7 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (Acq
 	limit := e.s.config.commandTimeout()
 	a.req.NotAfter = sent.Add(t.within(limit, limit/8))
 	e.s.stats.commands.Add(1)
-	reply, err := e.remote.Acquire(e.bounded(ctx, sent, a.req.NotAfter), a.req)
+	reply, err := e.remote.Acquire(e.s.bounded(ctx, sent, a.req.NotAfter), a.req)
 	if err != nil && fault == faultShift {
 		e.renumber(a)
 	}

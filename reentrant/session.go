@@ -150,7 +150,7 @@ func (s *Session) leaveLocked(e *entry, n int) {
 	}
 	if len(s.spare) < maxSpare {
 		e.name, e.remote, e.owes, e.doubtful = "", nil, false, time.Time{}
-		e.texter, e.text, e.call = Owner{}, "", callContext{}
+		e.texter, e.text = Owner{}, ""
 		s.spare = append(s.spare, e)
 	}
 }

@@ -107,7 +107,7 @@ func (e *entry) release(ctx context.Context) error {
 		}
 		now := time.Now()
 		e.s.stats.commands.Add(1)
-		result, err := e.remote.Release(e.bounded(ctx, now, now.Add(e.s.config.commandTimeout())), req)
+		result, err := e.remote.Release(e.s.bounded(ctx, now, now.Add(e.s.config.commandTimeout())), req)
 		if err == nil {
 			e.owes = false
 			if result != Released && last == nil {
