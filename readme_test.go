@@ -15,7 +15,7 @@ import (
 )
 
 // exampleFile has the program that the README shows. It is compiled and run as an Example.
-const exampleFile = "example_test.go"
+const exampleFile = "reentrant/example_test.go"
 
 func TestReadmeShowsTheExampleThatRuns(t *testing.T) {
 	readme := read(t, "README.md")

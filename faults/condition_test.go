@@ -16,6 +16,10 @@ import (
 func TestABoundedBufferOverThreeSessionsWhileConnectionsAreKilled(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
+	var sessions []*reentrant.Session
+	for range 3 {
+		sessions = append(sessions, session(t, srv.Addr()))
+	}
 	nemesis, stop := context.WithCancel(t.Context())
 	var nemeses sync.WaitGroup
 	nemeses.Go(func() { disturb(nemesis, c) })
@@ -25,8 +29,8 @@ func TestABoundedBufferOverThreeSessionsWhileConnectionsAreKilled(t *testing.T) 
 	var stock, out []int // guarded by the lock under test
 	next := 0
 	var wg sync.WaitGroup
-	for range 3 {
-		l := session(t, srv.Addr()).NewLock("buffer")
+	for _, session := range sessions {
+		l := session.NewLock("buffer")
 		notFull, notEmpty := l.NewCondition("not full"), l.NewCondition("not empty")
 		wg.Go(func() {
 			for turn(t, &s, l, notFull, notEmpty, func() bool { return len(stock) < capacity || next == items }, func() bool {

@@ -24,6 +24,8 @@ func TestHammerWhileConnectionsAreKilledScriptsFlushedAndWaitersCancelled(t *tes
 	const owners = 20
 	sections := rounds(500)
 
+	// Opening a session is one try, so the disturbance begins when both are open.
+	sessions := []*reentrant.Session{session(t, srv.Addr()), session(t, srv.Addr())}
 	nemesis, stop := context.WithCancel(t.Context())
 	var nemeses sync.WaitGroup
 	nemeses.Go(func() { disturb(nemesis, c) })
@@ -31,8 +33,7 @@ func TestHammerWhileConnectionsAreKilledScriptsFlushedAndWaitersCancelled(t *tes
 	var s section
 	var cancelled, lost atomic.Int64
 	var wg sync.WaitGroup
-	for range 2 {
-		session := session(t, srv.Addr())
+	for _, session := range sessions {
 		for range owners {
 			wg.Go(func() {
 				l := session.NewLock("hammer")

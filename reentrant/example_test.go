@@ -1,4 +1,4 @@
-package relock_test
+package reentrant_test
 
 import (
 	"context"
