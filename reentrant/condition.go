@@ -122,6 +122,8 @@ func (c *Condition) holding(ctx context.Context, op string, cancel context.Conte
 	defer l.session.leave(e, 1)
 	holds, ok := e.queue.Begin(owner)
 	if !ok {
+		e.mu.Lock() // a loss is on record before the mutex is free
+		defer e.mu.Unlock()
 		return l.error(op, l.without(owner))
 	}
 	return l.error(op, f(e, owner, holds))
@@ -233,16 +235,19 @@ func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
 		Condition: t.name, Ticket: t.epoch, Owner: e.print(t.owner), Holds: holds,
 		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}
+	unknown := false
 	err := e.operate(ctx, math.MaxInt, func(ctx context.Context, h hold) (gone bool, err error) {
 		req.Epoch = h.epoch
 		status, err := e.remote.Await(ctx, req)
+		unknown = unknown || OutcomeUnknown(err)
 		if status == Signalled {
 			t.wake(false)
 		}
 		return status == Gone, err
 	})
-	if err != nil && OutcomeUnknown(err) {
-		// Redis may have done it: then the hold is gone, and somebody else may have the lock.
+	if err != nil && unknown {
+		// Redis may have done it: then the hold is gone, and somebody else may have the lock; and no signal is to be
+		// spent on the ticket.
 		e.mu.Lock()
 		epoch := e.hold.epoch
 		e.mu.Unlock()

@@ -40,12 +40,16 @@ func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
 	if err != nil {
 		return hold{}, err
 	}
-	held := false
-	l.look(func(e *entry) { h, held = e.heldBy(owner) })
+	held, lost := false, false
+	l.look(func(e *entry) {
+		if h, held = e.heldBy(owner); !held { // lost, it is the owner's until the margin of its lease is over
+			lost = h.owner == owner && (h.live || h.lost)
+		}
+	})
 	switch {
 	case held:
 		return h, nil
-	case l.session.losses.owes(l.name, owner):
+	case lost, l.session.losses.owes(l.name, owner):
 		return hold{}, ErrLost
 	}
 	return hold{}, ErrNotHeld

@@ -75,6 +75,13 @@ func (e *entry) operate(ctx context.Context, tries int, command func(context.Con
 	return last
 }
 
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b

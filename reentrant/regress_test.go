@@ -291,3 +291,22 @@ func TestAnOwnerMayHaveAnEmptyName(t *testing.T) {
 		require.NoError(t, l.Unlock(owner(t, "")))
 	})
 }
+
+// Between the moment at which a hold is lost and the end of its margin its owner is told so, by every call.
+func TestALostHoldIsLostAtOnceForEveryCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newSession(t, memory.New()).NewLock("x", reentrant.WithFixedLease(10*time.Second))
+		require.NoError(t, l.Lock(t.Context()))
+		<-l.Lost(t.Context())
+		for range 2 { // within the margin, and after it
+			_, err := l.Token(t.Context())
+			assert.ErrorIs(t, err, reentrant.ErrLost)
+			assert.ErrorIs(t, l.Verify(t.Context()), reentrant.ErrLost)
+			assert.Zero(t, l.HoldCount(t.Context()))
+			time.Sleep(time.Second)
+		}
+		assert.ErrorIs(t, l.NewCondition("c").Signal(t.Context()), reentrant.ErrLost)
+		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrNotHeld)
+	})
+}

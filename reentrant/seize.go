@@ -3,6 +3,7 @@ package reentrant
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 )
 
@@ -138,7 +139,7 @@ type attempt struct {
 	kept    lease     // with KeepTTL: the lease as it is
 }
 
-// begin numbers an attempt of the head and says what it asks for.
+// begin says what an attempt of the head asks for; renumber or adopt gives it its epoch.
 func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 	cfg := &e.s.config
 	now := time.Now()
@@ -222,7 +223,7 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (Acq
 	case OutcomeUnknown(err):
 		e.owes = true
 		a.req.KeepTTL = false
-		e.doubtful = a.req.NotAfter
+		e.doubtful = later(e.doubtful, a.req.NotAfter)
 	}
 	return reply, err
 }
@@ -336,7 +337,7 @@ func (e *entry) passOn() {
 // attempt is above it.
 func (e *entry) cleanUp() {
 	if err := e.release(context.Background()); err != nil && !errors.Is(err, ErrLost) {
-		e.s.config.logger.Warn("could not give back an attempt; it expires", "lock", e.name, "error", err)
+		e.s.log(slog.LevelWarn, "could not give back an attempt; it expires", "lock", e.name, "error", err)
 	}
 	e.mu.Lock()
 	done := e.cleaning

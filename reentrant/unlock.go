@@ -116,7 +116,7 @@ func (e *entry) release(ctx context.Context) error {
 			return nil
 		}
 		if last = err; Refused(err) {
-			break
+			return err
 		}
 	}
 	return fmt.Errorf("given up after %d tries: %w", releaseTries, last)
