@@ -64,6 +64,10 @@
 // trying often: [Queue.TryClaim] takes the baton when it is free, and it is free only when nobody waits. What does
 // lengthen a wait is re-entry by the holder.
 //
+// Who waits in [Queue.Compete] instead gives some of that up. The baton is then offered to the first in line and not
+// given: it is woken, and until it runs, others who compete may take the baton in its place, [MaxOvertaken] times.
+// Offered is not free: the first in line still answers for the baton.
+//
 // # Memory
 //
 // What a goroutine did before it gave the baton up (Leave, Pass, Evict, the last Release) synchronizes before the

@@ -4,6 +4,9 @@ package localqueue
 // and their Acquires [ErrExpelled]. Whoever has the baton keeps it, and later claims wait as usual.
 func (q *Queue[K]) Expel() {
 	q.mu.Lock()
+	if q.state == offered { // somebody must answer for the baton: whom it was offered to has it
+		q.acceptLocked(q.line.first)
+	}
 	for w := q.line.first; w != nil; w = q.line.first {
 		q.dequeueLocked(w)
 		w.wake(expelled) // the node is left to the collector: nobody knows when its goroutine wakes

@@ -11,6 +11,7 @@ const (
 	faultDeafKin      = "deafkin"      // settling forgets those who wait for the same shared owner
 	faultDeafOps      = "deafops"      // those in Begin are not told that the hold is gone
 	faultEvictBusy    = "evictbusy"    // a holder at work is evicted
+	faultGreedy       = "greedy"       // who competes is overtaken without bound
 )
 
 // misgrantLocked seeds the faults that concern a grant. q.mu is held.

@@ -26,7 +26,7 @@ func (q *Queue[K]) Claimant() (K, bool) {
 // whoHas is the owner of the baton if it is out, with holds or without.
 func (q *Queue[K]) whoHas(holds bool) (owner K, ok bool) {
 	q.mu.Lock()
-	if ok = q.state != free && q.holds > 0 == holds; ok {
+	if ok = q.state != free && q.state != offered && q.holds > 0 == holds; ok {
 		owner = q.owner
 	}
 	q.unlock()

@@ -34,6 +34,9 @@ func (q *Queue[K]) checkBaton() {
 		must(q.holds > 0, "a settled baton has no holds")
 		must(q.ops.n == 0, "an operation waits for a settled baton")
 		must(q.kin[q.owner] == nil, "kin of the holder waits for a settled baton")
+	case offered:
+		must(q.owner == nobody && q.holds == 0 && q.ops.n == 0, "an offered baton has an owner")
+		must(q.line.n > 0 && q.line.first.competes, "the baton is offered to nobody")
 	default:
 		must(q.state == busy, "unknown state")
 	}
@@ -44,7 +47,8 @@ func (q *Queue[K]) checkBaton() {
 }
 
 func (q *Queue[K]) checkInLine(w *waiter[K]) {
-	must(w.queued && len(w.turn) == 0, "granted, and still in line")
+	must(w.queued && (len(w.turn) == 0 || q.offeredLocked(w)), "granted, and still in line")
+	must(w.overtaken <= MaxOvertaken, "overtaken too often")
 }
 
 func (q *Queue[K]) checkOperation(w *waiter[K]) {

@@ -14,6 +14,7 @@ type state uint8
 const (
 	free    state = iota // nobody has the baton, and nobody waits for it
 	busy                 // one goroutine is at work with it: a claimant, or an operation of the holder
+	offered              // nobody has it; the first in line was woken to take it, see Compete
 	settled              // its holder has it, and nothing is under way
 )
 
@@ -29,8 +30,8 @@ type Queue[K comparable] struct {
 	// The baton. Guarded by mu.
 
 	state state
-	owner K   // zero while free
-	holds int // zero while free, and while busy for a claimant
+	owner K   // zero while free or offered
+	holds int // zero while free or offered, and while busy for a claimant
 	// granted is the node by which a busy baton came to the goroutine that now has it. The node can serve again
 	// once that goroutine has woken, and it has when it takes its next step with the baton. Waiting for that step
 	// saves a critical section per hand-over.
@@ -71,24 +72,35 @@ func (q *Queue[K]) unlock() {
 // Set shared if other goroutines may act for the same owner at the same time. Then the owner's waiters are let in as
 // soon as one of them has settled.
 func (q *Queue[K]) Claim(owner K, shared bool, done <-chan struct{}, timeout <-chan time.Time) Outcome {
+	w, got := q.stand(owner, shared, false, done)
+	if w == nil {
+		return got
+	}
+	return q.await(w, done, timeout)
+}
+
+// stand makes the baton busy for owner if it can be had now, and otherwise gives it a place in line.
+func (q *Queue[K]) stand(owner K, shared, competes bool, done <-chan struct{}) (*waiter[K], Outcome) {
 	select {
 	case <-done:
-		return Cancelled
+		return nil, Cancelled
 	default:
 	}
 	q.mu.Lock()
-	got := q.claimLocked(owner)
-	if got != Busy {
-		q.unlock()
-		return got
+	defer q.unlock()
+	if competes {
+		q.overtakeLocked()
 	}
-	if q.shut {
-		q.unlock()
-		return Cancelled
+	got := q.claimLocked(owner)
+	switch {
+	case got != Busy:
+		return nil, got
+	case q.shut:
+		return nil, Cancelled
 	}
 	w := q.enqueueLocked(owner, shared)
-	q.unlock()
-	return q.await(w, done, timeout)
+	w.competes = competes
+	return w, Busy
 }
 
 // TryClaim is Claim without the wait: it answers [Busy] instead. It never overtakes anybody, as the baton is free
@@ -133,6 +145,9 @@ func (q *Queue[K]) await(w *waiter[K], done <-chan struct{}, timeout <-chan time
 // quit takes w out of line, unless it was granted the baton, or expelled, first.
 func (q *Queue[K]) quit(w *waiter[K], why Outcome) Outcome {
 	q.mu.Lock()
+	if q.offeredLocked(w) {
+		q.acceptLocked(w)
+	}
 	queued := w.queued
 	if queued && fault != faultGhost {
 		q.dequeueLocked(w)
@@ -259,6 +274,10 @@ func (q *Queue[K]) handOverLocked() {
 	}
 	if fault == faultLIFO {
 		w = q.line.last
+	}
+	if w.competes && w.overtaken < MaxOvertaken {
+		q.offerLocked(w)
+		return
 	}
 	q.dequeueLocked(w)
 	q.grantLocked(w, 0)

@@ -26,8 +26,10 @@ type waiter[K comparable] struct {
 
 	// Guarded by the queue's mu.
 
-	queued bool // in the line: neither granted nor cancelled
-	inRing bool // in the line, and in the ring of its owner's waiters
+	queued    bool  // in the line: neither granted nor cancelled
+	inRing    bool  // in the line, and in the ring of its owner's waiters
+	competes  bool  // may be overtaken, see Compete
+	overtaken uint8 // how often it was
 }
 
 // A kinship links a waiter to the others in line for the same shared owner. It is apart from the node because most
@@ -149,7 +151,7 @@ func (q *Queue[K]) nodeLocked(owner K) *waiter[K] {
 	}
 	q.spare, w.next = w.next, nil
 	q.spares--
-	w.owner = owner
+	w.owner, w.competes, w.overtaken = owner, false, 0
 	return w
 }
 

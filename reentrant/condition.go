@@ -314,11 +314,11 @@ func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, pla
 		holds = 1
 	}
 	ctx = context.WithoutCancel(ctx)
-	back := try{op: "await", waits: true, holds: holds}
+	back := try{op: "await", waits: true, barges: l.unfair, holds: holds}
 	if placed {
 		back.ticket = t.epoch
 	}
-	switch e.queue.Claim(t.owner, t.owner.shared(), nil, nil) {
+	switch e.enter(ctx, t.owner, back) {
 	case localqueue.Claimed:
 		_, err := e.seize(ctx, l, t.owner, back)
 		return err

@@ -87,8 +87,8 @@ func (l *Lock) look(f func(*entry)) {
 	}
 }
 
-// IsFair tells whether owners get the lock in the order of their arrival.
-func (l *Lock) IsFair() bool { return true }
+// IsFair tells whether owners get the lock in the order of their arrival ([WithFairness]).
+func (l *Lock) IsFair() bool { return !l.unfair }
 
 // HasQueuedOwners tells whether any owner of this process waits for the lock.
 func (l *Lock) HasQueuedOwners() bool { return l.QueueLength() > 0 }

@@ -31,6 +31,7 @@ type Lock struct {
 	remote  Remote
 	invalid error // what is wrong with the name or the options; every call returns it
 	fixed   time.Duration
+	unfair  bool
 }
 
 // noCopy lets go vet's copylocks check find copies.
@@ -72,7 +73,7 @@ func (l *Lock) Name() string { return l.name }
 // While the backend cannot be reached, Lock keeps trying. After an error nothing is held that was not held before;
 // what the server may still have is given back in the background, and expires with the lease at the latest.
 func (l *Lock) Lock(ctx context.Context) error {
-	_, err := l.acquire(ctx, try{op: "lock", waits: true})
+	_, err := l.acquire(ctx, try{op: "lock", waits: true, barges: l.unfair})
 	return err
 }
 
@@ -85,11 +86,11 @@ func (l *Lock) TryLock(ctx context.Context) (bool, error) {
 	return l.acquire(ctx, try{op: "try lock", barges: true})
 }
 
-// TryLockFor takes the lock if its turn comes within wait. It honours the queue, and tries once at least: with a
-// wait of zero or less it makes one attempt that neither waits nor barges. It answers (false, nil) when the time is
+// TryLockFor takes the lock if its turn comes within wait. It honours the queue (as far as [WithFairness] asks for
+// it), and tries once at least: with a wait of zero or less it makes one attempt that neither waits nor barges. It answers (false, nil) when the time is
 // up, and an error when ctx ended first; other errors are those of Lock.
 func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
-	t := try{op: "try lock", waits: wait > 0}
+	t := try{op: "try lock", waits: wait > 0, barges: l.unfair}
 	if t.waits {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
@@ -102,7 +103,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error)
 type try struct {
 	op       string
 	waits    bool
-	barges   bool
+	barges   bool // takes a free lock whoever else waits for it
 	deadline time.Time // zero: none
 	timeout  <-chan time.Time
 
@@ -142,17 +143,24 @@ func (l *Lock) acquire(ctx context.Context, t try) (bool, error) {
 
 // enter goes through the local queue.
 func (e *entry) enter(ctx context.Context, owner Owner, t try) localqueue.Outcome {
-	if !t.waits {
-		return e.tryEnter(ctx, owner)
+	switch {
+	case !t.waits:
+		return e.tryEnter(ctx, owner, t)
+	case t.barges:
+		return e.queue.Compete(owner, owner.shared(), ctx.Done(), t.timeout)
 	}
 	return e.queue.Claim(owner, owner.shared(), ctx.Done(), t.timeout)
 }
 
 // tryEnter goes through the local queue without waiting behind anybody. A clean-up after somebody who has left is
 // nobody: it is waited for, which takes one command, since what it gives back may be the lock that is asked for.
-func (e *entry) tryEnter(ctx context.Context, owner Owner) localqueue.Outcome {
+func (e *entry) tryEnter(ctx context.Context, owner Owner, t try) localqueue.Outcome {
+	claim := e.queue.TryClaim
+	if t.barges {
+		claim = e.queue.TryCompete
+	}
 	for {
-		got := e.queue.TryClaim(owner)
+		got := claim(owner)
 		if got != localqueue.Busy {
 			return got
 		}

@@ -292,7 +292,7 @@ func storm(t *testing.T, seed uint64) {
 		s := newSession(t, b, reentrant.WithLease(5*time.Second), reentrant.WithHeartbeat(500*time.Millisecond))
 		for range 4 {
 			wg.Go(func() {
-				l := s.NewLock("storm")
+				l := s.NewLock("storm", reentrant.WithFairness(roll(3) > 0))
 				for range 20 {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(roll(10_000))*time.Millisecond)
 					if l.Lock(ctx) == nil {
