@@ -14,6 +14,7 @@ type mailbox struct {
 	mu      sync.Mutex
 	grants  []reentrant.Grant
 	signals map[string]map[uint64]bool // lock and ticket -> whether it was given a place
+	wanted  map[string]uint64          // lock -> the latest epoch that was asked for
 	resumes int
 	news    chan struct{} // closed at the next news, and replaced
 }
@@ -40,6 +41,24 @@ func (m *mailbox) Signalled(name string, ticket uint64, placed bool) {
 	}
 	m.signals[name][ticket] = placed
 	m.wakeLocked()
+}
+
+// Wanted keeps the epoch.
+func (m *mailbox) Wanted(name string, epoch uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.wanted == nil {
+		m.wanted = make(map[string]uint64)
+	}
+	m.wanted[name] = max(m.wanted[name], epoch)
+	m.wakeLocked()
+}
+
+// asked is the latest epoch of a lock that another session asked for.
+func (m *mailbox) asked(name string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wanted[name]
 }
 
 // told is the signal of a ticket, nil if none came.

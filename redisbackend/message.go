@@ -40,6 +40,16 @@ func parsePush(message string) (push, bool) {
 	return p, valid
 }
 
+// parseWanted reads what ask in common.lua says to a session whose hold lingers, or may:
+//
+//	w <epoch> <hold key>
+func parseWanted(message string) (epoch uint64, hold string, ok bool) {
+	rest, ok := strings.CutPrefix(message, "w ")
+	number, hold, _ := strings.Cut(rest, " ")
+	epoch, err := strconv.ParseUint(number, 10, 63)
+	return epoch, hold, ok && err == nil && hold != ""
+}
+
 const (
 	maxMessageTTL = 1e12 // ms: some thirty years
 	maxStamp      = 9e15 // µs: the year 2255, and what a double holds exactly

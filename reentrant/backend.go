@@ -36,6 +36,9 @@ type Sink interface {
 	// Signalled says that a ticket of this session was signalled, and whether the session was given a place in the
 	// lock's queue for it, with the ticket as the epoch.
 	Signalled(name string, ticket uint64, placed bool)
+	// Wanted says that another session asked for the lock that an epoch of this session has. It is said of holds whose
+	// owner is [LingeringOwner], at each of the other's attempts.
+	Wanted(name string, epoch uint64)
 	// Resumed says that the channel was (re)opened: whatever was said meanwhile is lost, so every waiting
 	// attempt is to be sent again.
 	Resumed()
@@ -109,7 +112,7 @@ type Remote interface {
 // An AcquireRequest is one copy of an attempt.
 type AcquireRequest struct {
 	Epoch    uint64
-	Owner    string        // the field in the hash after the session's id; any bytes
+	Owner    string        // the field in the hash after the session's id; any bytes, see CohortOwner
 	Holds    int           // hold count to start with, at least 1
 	Lease    time.Duration // of the hold
 	NotAfter time.Time     // from then on this copy is refused

@@ -95,6 +95,7 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 			req := SignalRequest{Condition: c.name, Epoch: h.epoch, Op: h.op, All: all}
 			reply, err := e.remote.Signal(ctx, req)
 			e.tell(reply.Tickets)
+			e.askedFor(h.epoch) // by whoever was signalled
 			return reply.Gone, err
 		})
 		if !e.resettle(holds) {
@@ -231,8 +232,14 @@ func (e *entry) signalled(epoch uint64, placed bool) {
 // or lost. Baton.
 func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
 	cfg := &e.s.config
+	e.mu.Lock()
+	cohort := e.hold.cohort
+	e.mu.Unlock()
+	if cohort {
+		holds = 1 // in Redis
+	}
 	req := AwaitRequest{
-		Condition: t.name, Ticket: t.epoch, Owner: e.print(t.owner), Holds: holds,
+		Condition: t.name, Ticket: t.epoch, Owner: e.printed(t.owner, cohort), Holds: holds,
 		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}
 	unknown := false

@@ -2,6 +2,7 @@ package reentrant
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/localqueue"
@@ -25,14 +26,18 @@ type entry struct {
 	queue localqueue.Queue[Owner]
 
 	// Baton.
-	owes      bool          // Redis may have a hold, a grant or a place of this session
-	doubtful  time.Time     // until then a copy of an attempt may be under way whose answer is not known
-	turn      turn          // the run of local hand-overs
-	timer     *time.Timer   // of the parked head
-	wake      chan struct{} // 1-buffered: a grant has arrived, or the channel to the backend was reopened
-	inherited lease         // what the last holder left behind at a local hand-over
-	texter    Owner         // the last owner that was printed,
-	text      string        // and how
+	owes     bool          // Redis may have a hold, a grant or a place of this session
+	doubtful time.Time     // until then a copy of an attempt may be under way whose answer is not known
+	turn     turn          // the run of local hand-overs
+	timer    *time.Timer   // of the parked head
+	wake     chan struct{} // 1-buffered: a grant has arrived, or the channel to the backend was reopened
+	texter   Owner         // the last owner that was printed,
+	text     string        // and how
+	used     Token         // the last token used of the block that came with the last attempt; 0: all of them
+
+	// When the trust in a cohort's hold ends, in nanoseconds since Session.opened; 0 if there is none. Written under mu
+	// with hold, read by those who re-enter.
+	trust atomic.Int64
 
 	mu       sync.Mutex // guards what follows; taken after s.mu and before the queue's own
 	attempt  uint64     // the last epoch sent
@@ -42,6 +47,9 @@ type entry struct {
 	hold     hold
 	tickets  []*ticket     // owners who wait for the lock's conditions, or come back from there
 	cleaning chan struct{} // closed when the clean-up that has the baton is done; nil when there is none
+	lingers  bool          // nobody has the handed hold, and nobody is about to: its reference is its own
+	lingerTo time.Time     // when that ends
+	wanted   uint64        // the hold with this epoch, or a later one, was asked for by another session
 }
 
 // A hold is what an owner of this session has: guarded by entry.mu, written by whoever has the baton, and by the
@@ -49,10 +57,13 @@ type entry struct {
 type hold struct {
 	live   bool // an owner has the lock and its lease was trusted when last looked at
 	lost   bool // the lease ended while an operation of the owner was under way: the operation says so
+	handed bool // its owner has left it to the next one
+	cohort bool // it is the session's in Redis, not its owner's
 	owner  Owner
 	epoch  uint64
 	op     uint64 // of re-entry
 	token  Token
+	last   Token // of the block
 	lease  lease
 	span   time.Duration // the lease that renewals ask for
 	signal *signal       // nil until somebody wants to know of the loss
@@ -61,43 +72,60 @@ type hold struct {
 
 // turn counts the local hand-overs since this session was given the lock.
 type turn struct {
-	began  time.Time
-	passes int
-	limit  int
+	began      time.Time
+	passes     int
+	limit      int
+	generation int // how many stood in the queue when it began
 }
 
 // newTurn begins a turn for the owners that stand in the queue now.
 func (e *entry) newTurn(now time.Time) turn {
-	limit := e.s.config.handoffs
-	if limit == 0 {
-		limit = min(max(e.queue.Len(), minHandoffs), maxHandoffs)
-	}
-	return turn{began: now, limit: limit}
+	generation := e.queue.Len()
+	return turn{began: now, limit: e.s.config.turnLimit(generation), generation: generation}
 }
 
 // spent tells whether another session should have the lock now, if one waits.
-func (t turn) spent(now time.Time, limit time.Duration) bool {
-	return t.passes >= t.limit || now.Sub(t.began) >= limit
+func (t turn) spent(now time.Time, cfg *config) bool {
+	lasted := now.Sub(t.began)
+	return t.passes >= t.limit || lasted >= cfg.handoffTime ||
+		cfg.cohort && lasted >= DefaultHandoffTime && t.passes >= t.generation
 }
 
 // settle makes the head the holder, with a hold count. From here on the watchdog sees the hold. It answers false if
 // there is no watchdog any more, because the session was closed: the baton then stays with the head.
-func (e *entry) settle(h hold, holds int) bool {
-	h.live = true
+func (e *entry) settle(l *Lock, h hold, holds int) bool {
 	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.settleLocked(l, h, holds)
+}
+
+// settleLocked is settle with e.mu held.
+func (e *entry) settleLocked(l *Lock, h hold, holds int) bool {
 	e.waiting = false
 	if e.s.abandoned.Load() { // set before Close looks for holds, so it sees this one or this sees it
-		e.mu.Unlock()
 		return false
 	}
+	h.live = true
 	e.hold = h
+	if h.cohort {
+		e.used = h.token
+		if fault == faultTail && h.token > 1 {
+			e.used--
+		}
+		e.trustUntil(h.lease.until)
+		if l.latest.Load() != e {
+			l.latest.Store(e)
+		}
+	}
 	e.queue.Settle(holds)
-	e.mu.Unlock()
 	e.s.watchdog.expect(h.lease.wake())
 	e.s.saw(h.token)
 	e.s.stats.acquired.Add(1)
 	return true
 }
+
+// trustUntil publishes the end of the trust in a cohort's hold. e.mu is held.
+func (e *entry) trustUntil(t time.Time) { e.trust.Store(int64(t.Sub(e.s.opened))) }
 
 // resettle ends an operation of the holder, with its hold count. It answers false when the hold was lost meanwhile:
 // the baton then stays with the caller, and the holds that its owner still has to unlock are on record.
@@ -106,7 +134,7 @@ func (e *entry) resettle(holds int) bool {
 	defer e.mu.Unlock()
 	if e.hold.lost {
 		e.s.losses.add(e.name, e.hold.owner, holds)
-		e.hold = hold{}
+		e.clearLocked()
 		return false
 	}
 	e.queue.Settle(holds)
@@ -116,9 +144,39 @@ func (e *entry) resettle(holds int) bool {
 // end takes the hold away from its owner, who has the baton and is giving it up. It answers the hold as it was.
 func (e *entry) end() hold {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	h := e.hold
+	e.clearLocked()
+	return h
+}
+
+// clearLocked forgets the hold. e.mu is held.
+func (e *entry) clearLocked() {
 	e.hold = hold{}
-	e.mu.Unlock()
+	e.trust.Store(0)
+}
+
+// hand takes the hold from its owner, who has the baton, and leaves it to whoever gets the baton next. It answers
+// the hold as it was. Of one that was lost nothing is left.
+func (e *entry) hand() hold {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := e.hold
+	if h.lost {
+		e.clearLocked()
+		return h
+	}
+	e.hold.live, e.hold.handed, e.hold.owner, e.hold.signal = false, true, Owner{}, nil
+	return h
+}
+
+// take is what the last owner left to the head, if that does not inherit it as it is. Baton.
+func (e *entry) take(head Owner) hold {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.head = head
+	h := e.hold
+	e.clearLocked()
 	return h
 }
 
@@ -162,7 +220,8 @@ func (e *entry) granted(g Grant) (wanted bool) {
 	if (e.attempt != g.Epoch || !e.waiting) && fault != faultAnygrant {
 		// Superseded, or accepted by a heartbeat that was quicker: nothing to do. Given up: a clean-up is on
 		// its way, or the next head takes the grant over.
-		return e.attempt > g.Epoch || e.hold.live && e.hold.epoch == g.Epoch || !e.queue.Idle()
+		has := e.hold.live || e.hold.handed
+		return e.attempt > g.Epoch || has && e.hold.epoch == g.Epoch || !e.queue.Idle()
 	}
 	e.grant = g
 	if fault == faultDeaf {

@@ -14,4 +14,8 @@ const (
 	faultSpent     = "spent"     // a signal that came before the cancel is taken for a cancel
 	faultForgetful = "forgetful" // an owner comes back from a condition with one hold
 	faultCredulous = "credulous" // a hold is believed for ever
+	faultTwintoken = "twintoken" // owners of a cohort have the same token
+	faultTail      = "tail"      // a cohort gives its last used token back with the unused ones
+	faultStubborn  = "stubborn"  // a session keeps a lock that another has asked for
+	faultDaydream  = "daydream"  // a cohort re-enters a hold that was lost
 )

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/localqueue"
@@ -32,6 +33,7 @@ type Lock struct {
 	invalid error // what is wrong with the name or the options; every call returns it
 	fixed   time.Duration
 	unfair  bool
+	latest  atomic.Pointer[entry] // by which a cohort's owner last got it: a hint for again
 }
 
 // noCopy lets go vet's copylocks check find copies.
@@ -103,7 +105,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error)
 type try struct {
 	op       string
 	waits    bool
-	barges   bool // takes a free lock whoever else waits for it
+	barges   bool      // takes a free lock whoever else waits for it
 	deadline time.Time // zero: none
 	timeout  <-chan time.Time
 
@@ -119,6 +121,9 @@ func (l *Lock) acquire(ctx context.Context, t try) (bool, error) {
 	owner, err := l.admit(ctx)
 	if err != nil {
 		return false, l.error(t.op, err)
+	}
+	if l.again(owner) {
+		return true, nil
 	}
 	e, err := l.session.join(l)
 	if err != nil {

@@ -289,7 +289,14 @@ func storm(t *testing.T, seed uint64) {
 	}
 	var wg sync.WaitGroup
 	for range 3 {
-		s := newSession(t, b, reentrant.WithLease(5*time.Second), reentrant.WithHeartbeat(500*time.Millisecond))
+		opts := []reentrant.Option{reentrant.WithLease(5 * time.Second), reentrant.WithHeartbeat(500 * time.Millisecond)}
+		switch seed % 3 {
+		case 1:
+			opts = append(opts, reentrant.WithCohort(), reentrant.WithHandoffs(5), reentrant.WithHandoffTime(time.Second))
+		case 2:
+			opts = append(opts, reentrant.WithCohort(), reentrant.WithHandoffTime(time.Second), reentrant.WithLinger(time.Second))
+		}
+		s := newSession(t, b, opts...)
 		for range 4 {
 			wg.Go(func() {
 				l := s.NewLock("storm", reentrant.WithFairness(roll(3) > 0))

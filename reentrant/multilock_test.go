@@ -16,7 +16,7 @@ import (
 )
 
 // newSession opens a session that is closed at the end of the bubble's test function by the returned function.
-func newSession(t *testing.T, b reentrant.Backend, opts ...reentrant.Option) *reentrant.Session {
+func newSession(t testing.TB, b reentrant.Backend, opts ...reentrant.Option) *reentrant.Session {
 	t.Helper()
 	s, err := reentrant.NewSession(b, opts...)
 	require.NoError(t, err)

@@ -28,6 +28,12 @@ func (e *entry) nest(ctx context.Context, owner Owner) (bool, error) {
 // count has Redis count the holds of the current hold. The count is absolute, so a copy that arrives twice or late
 // changes nothing, and the next operation mends what a lost one left undone. Baton.
 func (e *entry) count(ctx context.Context, owner Owner, holds, tries int) error {
+	e.mu.Lock()
+	h := e.hold
+	e.mu.Unlock()
+	if h.cohort {
+		return e.believe(h, time.Now())
+	}
 	return e.operate(ctx, tries, func(ctx context.Context, h hold) (gone bool, err error) {
 		req := ReenterRequest{Epoch: h.epoch, Owner: e.print(owner), Op: h.op, Holds: holds}
 		if !h.lease.renewAt.IsZero() {
@@ -36,6 +42,15 @@ func (e *entry) count(ctx context.Context, owner Owner, holds, tries int) error 
 		reply, err := e.remote.Reenter(ctx, req)
 		return reply.Gone, err
 	})
+}
+
+// believe finds out, without Redis, whether the hold is still trusted: it is lost if not.
+func (e *entry) believe(h hold, now time.Time) error {
+	if h.lost || !h.lease.trusted(now) {
+		e.lose(h.epoch, "the lease ended while it was held")
+		return ErrLost
+	}
+	return nil
 }
 
 // operate sends a command of the current hold, again and again while it is not answered, as often as it may and the

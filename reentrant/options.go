@@ -14,6 +14,7 @@ const (
 	DefaultLease       = 10 * time.Second
 	DefaultHeartbeat   = time.Second
 	DefaultHandoffTime = 5 * time.Millisecond
+	DefaultCohortTime  = 25 * time.Millisecond
 )
 
 // How often a session hands a lock to its own goroutines, one command each, before another process's turn.
@@ -23,9 +24,14 @@ const (
 // Under 16 the price of a turn between processes (a push, and a wake-up in another process) dominates; over 64 the
 // others' longest wait grows and the throughput hardly does. A time limit stands beside it because a count says
 // nothing about how long the sections are. WithHandoffs replaces the whole rule by a number.
+//
+// In cohort mode a hand-over costs Redis nothing, so what a turn costs (a command, a push and a wake-up) is spread
+// over more of them: 256. With sections so long that this takes more than 5 ms, the turn ends with its generation, or
+// after 25 ms if that is sooner: others do not wait longer for it than they would in one queue for all.
 const (
-	minHandoffs = 16
-	maxHandoffs = 64
+	minHandoffs    = 16
+	maxHandoffs    = 64
+	cohortHandoffs = 256
 )
 
 // An Option sets a property of a session. Zero always means the default.
@@ -38,6 +44,8 @@ type config struct {
 	handoffs    int
 	spin        int
 	explicit    bool
+	cohort      bool
+	linger      time.Duration
 	logger      *slog.Logger
 	jitter      func(most time.Duration) time.Duration // rand.N; fixed in tests that tell a story
 }
@@ -52,16 +60,32 @@ func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } 
 func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
 
 // WithHandoffs sets how many times in a row a session may hand a lock from one of its owners to the next before
-// another waiting session gets it. Default: the length of the local queue when the turn began, within 16 and 64.
+// another waiting session gets it. Default: the length of the local queue when the turn began, within 16 and 64; 256
+// with [WithCohort].
 func WithHandoffs(n int) Option { return func(c *config) { c.handoffs = n } }
 
 // WithHandoffTime sets how long such a turn may last; whichever of the two limits is reached first ends it.
-// Default 5 ms.
+// Default 5 ms; with [WithCohort] 25 ms, of which those after the fifth are only for owners who waited when the turn
+// began. Never more than a quarter of the lease by default.
 func WithHandoffTime(d time.Duration) Option { return func(c *config) { c.handoffTime = d } }
 
 // WithSpin sets how many times the head of a queue tries again at once before it parks. Default 0: a freed lock
 // is pushed to the session that waits, so a try in between finds it free only while nobody waits.
 func WithSpin(n int) Option { return func(c *config) { c.spin = n } }
+
+// WithCohort makes the lock the session's in Redis ([CohortOwner]) and not its owner's: its owners hand it to each
+// other and re-enter it without a command, each with a fencing token of its own from a block that the session took.
+// What it gives up: Redis, and so [Lock.Inspect], knows the session that holds a lock, but neither the owner nor the
+// hold count; the tokens of a session run ahead of Redis's clock by up to a block. Locks with a fixed lease are
+// handed over in Redis all the same.
+func WithCohort() Option { return func(c *config) { c.cohort = true } }
+
+// WithLinger lets the session keep a lock for d after its last owner's Unlock, with the lease renewed, in case the next
+// one is its own too: a lock that no other process wants costs Redis next to nothing. A session that wants it asks, and
+// gets it at once; if that message is lost, within a heartbeat. Should this process die meanwhile, the others wait for
+// the lease as if the lock were held, and another's TryLock finds it taken the first time. It needs [WithCohort].
+// Default: zero, never.
+func WithLinger(d time.Duration) Option { return func(c *config) { c.linger = d } }
 
 // WithExplicitOwners makes the session refuse calls whose context carries no owner ([WithOwner]) with ErrNoOwner,
 // and skips the check of goroutine ids.
@@ -80,12 +104,12 @@ func newConfig(opts []Option) (config, error) {
 	if err := errors.Join(
 		notNegative("WithLease", c.lease), notNegative("WithHeartbeat", c.heartbeat),
 		notNegative("WithHandoffTime", c.handoffTime), notNegative("WithHandoffs", c.handoffs),
-		notNegative("WithSpin", c.spin)); err != nil {
+		notNegative("WithSpin", c.spin), notNegative("WithLinger", c.linger)); err != nil {
 		return c, err
 	}
 	c.lease = cmp.Or(c.lease, DefaultLease)
 	c.heartbeat = cmp.Or(c.heartbeat, min(DefaultHeartbeat, c.lease/3))
-	c.handoffTime = cmp.Or(c.handoffTime, DefaultHandoffTime)
+	c.handoffTime = cmp.Or(c.handoffTime, min(c.longestTurn(), c.lease/4))
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
 	}
@@ -103,8 +127,33 @@ func (c config) relations() error {
 	if c.handoffTime >= c.lease/2 {
 		return fmt.Errorf("reentrant: WithHandoffTime(%v) must be less than half the lease of %v (WithLease)", c.handoffTime, c.lease)
 	}
+	if c.linger > 0 && !c.cohort {
+		return errors.New("reentrant: WithLinger needs WithCohort")
+	}
 	return nil
 }
+
+// longestTurn is how long a turn lasts by default, see WithHandoffTime.
+func (c config) longestTurn() time.Duration {
+	if c.cohort {
+		return DefaultCohortTime
+	}
+	return DefaultHandoffTime
+}
+
+// turnLimit is how many hand-overs a turn has that begins with so many in the queue.
+func (c config) turnLimit(generation int) int {
+	switch {
+	case c.handoffs > 0:
+		return c.handoffs
+	case c.cohort:
+		return cohortHandoffs
+	}
+	return min(max(generation, minHandoffs), maxHandoffs)
+}
+
+// block is how many tokens a cohort takes at once: for the first owner and one for each hand-over.
+func (c config) block() int { return c.turnLimit(0) + 1 }
 
 // minLease keeps the margin a small part of the lease.
 const minLease = 20 * time.Millisecond

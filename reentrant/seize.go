@@ -29,13 +29,16 @@ import (
 // hold keeping the reference; or false with the baton given on, and the reference with whoever cleans up.
 func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, error) {
 	cfg := &e.s.config
+	if e.inherit(ctx, l, owner, max(t.holds, 1)) {
+		return true, nil
+	}
 	a := e.begin(l, owner, t)
 	switch {
 	case !e.adopt(&a, t):
 		e.renumber(&a)
 	case e.park(ctx, t, -1):
 		if h, ok := e.accept(&a, owner); ok {
-			return e.conclude(h, a.req.Holds)
+			return e.conclude(l, h, t)
 		}
 	}
 	spins := cfg.spin
@@ -58,7 +61,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 				if e.turn.began.IsZero() || a.req.Yield {
 					e.turn = e.newTurn(now)
 				}
-				return e.conclude(h, a.req.Holds)
+				return e.conclude(l, h, t)
 			}
 			// Too late to be believed: confirming it gives a full lease. A fixed one starts only once, so that
 			// takes a new attempt.
@@ -81,7 +84,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			}
 			if e.park(ctx, t, reply.TTL) {
 				if h, ok := e.accept(&a, owner); ok {
-					return e.conclude(h, a.req.Holds)
+					return e.conclude(l, h, t)
 				}
 			}
 		case Refused(err):
@@ -99,8 +102,8 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 }
 
 // conclude makes the head the holder, unless the session has been closed meanwhile.
-func (e *entry) conclude(h hold, holds int) (bool, error) {
-	if e.settle(h, holds) {
+func (e *entry) conclude(l *Lock, h hold, t try) (bool, error) {
+	if e.settle(l, h, max(t.holds, 1)) {
 		return true, nil
 	}
 	e.giveUp()
@@ -134,6 +137,7 @@ func (e *entry) interrupted(ctx context.Context, last error) error {
 // An attempt is one epoch's request and what is known of its copies.
 type attempt struct {
 	req     AcquireRequest
+	cohort  bool
 	handed  bool      // the last holder of this session left the lock to it
 	refuted time.Time // when the latest copy was sent that was answered "waiting": a grant from before is over
 	kept    lease     // with KeepTTL: the lease as it is
@@ -143,29 +147,28 @@ type attempt struct {
 func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 	cfg := &e.s.config
 	now := time.Now()
-	a := attempt{req: AcquireRequest{
-		Owner: e.print(owner), Holds: max(t.holds, 1), Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
+	a := attempt{cohort: l.cohort(), req: AcquireRequest{
+		Owner: e.printed(owner, l.cohort()), Holds: max(t.holds, 1), Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
 		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}}
+	if a.cohort {
+		a.req.Holds, a.req.Tokens = 1, cfg.block()
+	}
 	if l.fixed > 0 {
 		a.req.Lease, a.req.Fixed = l.fixed, true
 	}
-	if handed := e.inherited; handed.length > 0 {
-		e.inherited = lease{}
+	if h := e.take(owner); h.handed {
 		a.handed = true
-		if !a.req.Fixed && !handed.renewAt.IsZero() && handed.length >= cfg.lease && handed.remaining(now) > cfg.lease*2/3 {
-			a.req.KeepTTL, a.kept = true, handed
+		if !a.req.Fixed && !h.lease.renewAt.IsZero() && h.lease.length >= cfg.lease && h.lease.remaining(now) > cfg.lease*2/3 {
+			a.req.KeepTTL, a.kept = true, h.lease
 		}
 	}
 	if e.turn.began.IsZero() || !e.owes {
 		e.turn = turn{}
 	} else { // also after a head that was handed the lock and left
-		a.req.Yield = t.waits && e.turn.spent(now, cfg.handoffTime)
+		a.req.Yield = t.waits && (e.turn.spent(now, cfg) || a.cohort && a.handed)
 		e.turn.passes++
 	}
-	e.mu.Lock()
-	e.head = owner
-	e.mu.Unlock()
 	return a
 }
 
@@ -178,6 +181,7 @@ func (e *entry) adopt(a *attempt, t try) bool {
 		return false
 	}
 	a.req.Epoch, e.attempt, e.waiting = t.ticket, t.ticket, true
+	e.used = 0
 	select {
 	case <-e.wake:
 	default:
@@ -192,6 +196,7 @@ func (e *entry) adopt(a *attempt, t try) bool {
 // renumber makes the attempt a new one. Everything up to the last epoch is given up by that: nobody trusts it.
 func (e *entry) renumber(a *attempt) {
 	a.req.Epoch = e.s.nextEpoch()
+	e.used = 0
 	e.mu.Lock()
 	e.attempt, e.waiting, e.grant = a.req.Epoch, a.req.Queue, Grant{}
 	select {
@@ -230,7 +235,7 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (Acq
 
 // held is the hold that a granted attempt gives.
 func (a *attempt) held(owner Owner, reply AcquireReply, sent time.Time) hold {
-	h := hold{owner: owner, epoch: a.req.Epoch, token: reply.First, span: a.req.Lease}
+	h := hold{cohort: a.cohort, owner: owner, epoch: a.req.Epoch, token: reply.First, last: reply.Last, span: a.req.Lease}
 	if fault == faultLategrant {
 		sent = time.Now()
 	}
@@ -290,7 +295,7 @@ func (e *entry) accept(a *attempt, owner Owner) (hold, bool) {
 		return hold{}, false
 	}
 	e.turn = e.newTurn(now)
-	return hold{owner: owner, epoch: g.Epoch, token: g.First, lease: l, span: a.req.Lease}, true
+	return hold{cohort: a.cohort, owner: owner, epoch: g.Epoch, token: g.First, last: g.Last, lease: l, span: a.req.Lease}, true
 }
 
 // giveUp ends an attempt that brought no hold. The next head takes over what Redis has (the place among the

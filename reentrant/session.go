@@ -22,6 +22,7 @@ type Session struct {
 	id     string
 	config config
 	conn   Conn
+	opened time.Time
 
 	epochs  atomic.Uint64 // the last one used; one counter for all locks
 	seen    atomic.Uint64 // the highest token got
@@ -64,7 +65,7 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 		}
 	}
 	s := &Session{
-		id: newID(), config: cfg, entries: make(map[string]*entry),
+		id: newID(), config: cfg, opened: time.Now(), entries: make(map[string]*entry),
 		closing: make(chan struct{}), drained: make(chan struct{}),
 	}
 	s.watchdog, s.vigil = newWatchdog(s), newVigil(s)
@@ -149,7 +150,7 @@ func (s *Session) leaveLocked(e *entry, n int) {
 		close(s.drained)
 	}
 	if len(s.spare) < maxSpare {
-		e.name, e.remote, e.owes, e.doubtful = "", nil, false, time.Time{}
+		e.name, e.remote, e.owes, e.doubtful, e.used = "", nil, false, time.Time{}, 0
 		e.texter, e.text = Owner{}, ""
 		s.spare = append(s.spare, e)
 	}
@@ -194,6 +195,18 @@ func (k sink) Granted(g Grant) {
 func (k sink) Signalled(name string, ticket uint64, placed bool) {
 	if e := k.s.find(name); e != nil {
 		e.signalled(ticket, placed)
+		k.s.leave(e, 1)
+	}
+}
+
+// Wanted gives up a hold that lingers, or keeps it from doing so.
+func (k sink) Wanted(name string, epoch uint64) {
+	e := k.s.find(name)
+	switch {
+	case e == nil:
+	case e.askedFor(epoch):
+		k.s.cleaner.do(e.stopLingering)
+	default:
 		k.s.leave(e, 1)
 	}
 }
@@ -262,6 +275,10 @@ func (s *Session) refuse() bool {
 	}
 	for _, e := range s.entries {
 		e.queue.Shut()
+		if e.idles() {
+			e.refs++
+			s.cleaner.do(e.stopLingering)
+		}
 	}
 	return true
 }

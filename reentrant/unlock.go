@@ -19,6 +19,9 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if err != nil {
 		return l.error("unlock", err)
 	}
+	if l.back(owner) {
+		return nil
+	}
 	e := l.session.find(l.name)
 	if e == nil {
 		return l.error("unlock", l.notHeld(owner))
@@ -60,23 +63,27 @@ func (e *entry) unnest(ctx context.Context, owner Owner, holds int) error {
 // unlock gives up the last hold. While the turn of this process lasts the lock stays in the house: the next owner
 // takes it over in Redis with its own first command. It is called with the baton and ends with it given on.
 func (e *entry) unlock(ctx context.Context) error {
-	h := e.end()
+	h := e.hand()
+	now := time.Now()
 	lost := h.lost
-	if !lost && !h.lease.trusted(time.Now()) {
+	if !lost && !h.lease.trusted(now) {
 		lost = true
+		e.end()
 		e.s.lost(e.name, h, "the lease ended before Unlock")
 	}
 	if lost {
 		e.passOn()
 		return ErrLost
 	}
-	e.inherited = h.lease
 	if e.queue.Pass() {
 		e.s.leave(e, 1)
 		e.s.stats.handoffs.Add(1)
 		return nil
 	}
-	e.inherited = lease{}
+	if h.cohort && e.linger(&h, now) {
+		return nil
+	}
+	e.end()
 	err := e.release(ctx)
 	if errors.Is(err, ErrLost) {
 		e.s.lost(e.name, h, "Redis no longer had it at Unlock")
@@ -92,7 +99,7 @@ const releaseTries = 3
 // its tries. ErrLost means that the hold was gone before it was asked for. Baton.
 func (e *entry) release(ctx context.Context) error {
 	e.mu.Lock()
-	req := ReleaseRequest{Epoch: e.attempt}
+	req := ReleaseRequest{Epoch: e.attempt, Used: e.used}
 	e.mu.Unlock()
 	if e.doubtful.After(time.Now()) {
 		req.Until = e.doubtful

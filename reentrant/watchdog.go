@@ -70,7 +70,10 @@ func (w *watchdog) watch() {
 		slept := suspended(last, now)
 		last = now
 		w.asleep.Store(never)
-		batch, ended, wake := w.survey(now, slept, renewing)
+		batch, ended, idle, wake := w.survey(now, slept, renewing)
+		for _, e := range idle {
+			w.s.cleaner.do(e.stopLingering)
+		}
 		for _, x := range ended {
 			if x.told {
 				x.e.evict(x.epoch, true)
@@ -104,8 +107,9 @@ type expiry struct {
 	told  bool // its owner has been told, and the time for that is over too
 }
 
-// survey looks at every hold: which are to be renewed, which are over, and when to look again.
-func (w *watchdog) survey(now time.Time, slept, renewing bool) (batch []Renewal, ended []expiry, wake time.Time) {
+// survey looks at every hold: which are to be renewed, which are over, which nobody has needed for long enough, and
+// when to look again. Those that it answers come with a reference to their entries.
+func (w *watchdog) survey(now time.Time, slept, renewing bool) (batch []Renewal, ended []expiry, idle []*entry, wake time.Time) {
 	wake = now.Add(doze)
 	s := w.s
 	s.mu.Lock()
@@ -121,7 +125,11 @@ func (w *watchdog) survey(now time.Time, slept, renewing bool) (batch []Renewal,
 			e.refs++
 			ended = append(ended, expiry{e, h.epoch, h.lost})
 			held = true
-		case !h.live:
+		case e.lingers && !(now.Before(e.lingerTo) && h.lease.trusted(now)):
+			e.refs++
+			idle = append(idle, e)
+			e.lingerTo = now.Add(doze) // not again before that
+		case !h.live && !(h.handed && h.cohort && h.lease.trusted(now)):
 		case !renewing && (h.lease.due(now, h.slack()) || slept && !h.lease.renewAt.IsZero()):
 			batch = append(batch, Renewal{Remote: e.remote, Epoch: h.epoch, Lease: h.span, entry: e})
 			wake, held = earlier(wake, h.lease.until), true
@@ -130,12 +138,15 @@ func (w *watchdog) survey(now time.Time, slept, renewing bool) (batch []Renewal,
 		default:
 			wake, held = earlier(wake, h.lease.wake()), true
 		}
+		if e.lingers {
+			wake, held = earlier(wake, e.lingerTo), true
+		}
 		e.mu.Unlock()
 	}
 	if !held {
 		wake = w.origin.Add(never / 2)
 	}
-	return batch, ended, wake
+	return batch, ended, idle, wake
 }
 
 // slack is how much too early a renewal may be, to go with others in one batch. One that is tried again keeps its pause.
@@ -171,7 +182,7 @@ func (w *watchdog) renewed(r *Renewal, sent, now time.Time) {
 	e := r.entry
 	e.mu.Lock()
 	h := &e.hold
-	current := h.live && h.epoch == r.Epoch
+	current := (h.live || h.handed) && h.epoch == r.Epoch
 	was := h.failed
 	switch {
 	case !current:
@@ -182,6 +193,9 @@ func (w *watchdog) renewed(r *Renewal, sent, now time.Time) {
 	default:
 		h.failed = false
 		h.lease = newLease(sent, h.span, false)
+		if h.cohort {
+			e.trustUntil(h.lease.until)
+		}
 	}
 	e.mu.Unlock()
 	switch {
@@ -237,11 +251,15 @@ func (w *watchdog) abandonAll() int {
 func (e *entry) lose(epoch uint64, why string) {
 	e.mu.Lock()
 	h := e.hold
+	if h.handed && h.epoch == epoch {
+		e.clearLocked() // the next owner finds nothing to inherit
+	}
 	if !h.live || h.epoch != epoch {
 		e.mu.Unlock()
 		return
 	}
 	e.hold.live, e.hold.lost = false, true
+	e.trust.Store(0)
 	e.mu.Unlock()
 	e.s.lost(e.name, h, why)
 }
@@ -257,7 +275,7 @@ func (e *entry) evict(epoch uint64, mayBeThere bool) {
 	if evicted {
 		// On record before the mutex is free: the owner's Unlock looks there under it.
 		e.s.losses.add(e.name, h.owner, holds)
-		e.hold = hold{}
+		e.clearLocked()
 	}
 	remote, name := e.remote, e.name
 	e.mu.Unlock()

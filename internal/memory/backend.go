@@ -244,6 +244,10 @@ func (b *Backend) publishLocked(to string, m pushed) {
 			c.putLocked(message{pushed: m, link: c.link})
 		}
 	}
+	if m.wanted {
+		b.grants = append(b.grants, fmt.Sprintf("wanted %s %s e%d", b.names[to], shown(m.name), m.epoch))
+		return
+	}
 	if m.signal {
 		placed := either(m.placed, " placed", "")
 		b.grants = append(b.grants, fmt.Sprintf("signal %s %s e%d%s", b.names[to], shown(m.name), m.epoch, placed))

@@ -142,6 +142,8 @@ func (c *Conn) hand(m message) {
 	g, ok := c.read(m.grant)
 	switch {
 	case !ok:
+	case m.wanted:
+		c.sink.Wanted(m.name, m.epoch)
 	case m.signal:
 		c.sink.Signalled(m.name, m.epoch, m.placed)
 	default:

@@ -62,11 +62,12 @@ type waiter struct {
 	keep           time.Duration
 }
 
-// pushed is what a session is told: of a grant, or of a signal.
+// pushed is what a session is told: of a grant, of a signal, or that its lock is wanted.
 type pushed struct {
 	grant
 	signal bool // epoch is the ticket
 	placed bool
+	wanted bool // epoch is what another session asked for
 }
 
 // A grant is the message to a waiter that it has been given the lock.
@@ -155,7 +156,17 @@ func (l *lock) takeFree(now instant, session string, req reentrant.AcquireReques
 	l.hold = hold{session: session, owner: req.Owner, count: req.Holds, expires: now + req.Lease}
 	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, keepFor(req))
 	l.save(now)
+	if len(l.queue) > 0 {
+		l.ask(session, req.Owner)
+	}
 	return l.granted(now, req)
+}
+
+// ask tells a session that others wait for what it has, if it is one that may have a lock without needing it.
+func (l *lock) ask(session, owner string) {
+	if owner == reentrant.LingeringOwner {
+		l.publish(session, pushed{grant: grant{name: l.name, epoch: l.record.lastOf(session)}, wanted: true})
+	}
 }
 
 // wait answers an attempt that cannot have the lock now.
@@ -163,6 +174,7 @@ func (l *lock) wait(now instant, session string, req reentrant.AcquireRequest, t
 	if req.Queue && !l.place(now, session, req) {
 		return stale
 	}
+	l.ask(l.hold.session, l.hold.owner)
 	return waiting(ttl)
 }
 
@@ -341,6 +353,9 @@ func (l *lock) grant(now instant, w waiter) {
 	l.publish(w.session, pushed{grant: grant{
 		name: l.name, epoch: w.epoch, first: l.record.first, last: l.record.last, ttl: w.ttl, at: now,
 	}})
+	if len(l.queue) > 0 {
+		l.ask(w.session, w.owner)
+	}
 }
 
 func (w waiter) alive(now instant) bool { return now <= w.deadline }

@@ -60,6 +60,7 @@ end
 -- wait answers an attempt that cannot have the lock now.
 local function wait(ttl)
   if flag('q') and not place() then return {STALE, now, 0, 0, 0} end
+  ask(channel, rec.session, string.match(field, ':(.*)$'), rec.epoch, KEYS[1])
   return {WAITING, now, ttl, 0, 0}
 end
 
@@ -111,4 +112,5 @@ redis.call('HINCRBY', KEYS[1], session .. ':' .. owner, holds)
 redis.call('PEXPIRE', KEYS[1], lease)
 issue(rec, now, session, ARGV[2], tokens, seen, 'h', keep)
 save(KEYS[2], rec, now)
+if next and redis.call('EXISTS', KEYS[3]) == 1 then ask(channel, session, owner, ARGV[2], KEYS[1]) end
 return granted()

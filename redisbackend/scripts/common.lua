@@ -12,6 +12,7 @@
 --   queue    list    waiting sessions, longest first
 --   waiters  hash    session -> "epoch deadline grant holds tokens seen keep owner" (deadline: Redis time in us)
 --
+-- The owner '*linger' stands for a session that may have the lock while none of its owners needs it.
 -- Times are Redis's own, in microseconds; TTLs in milliseconds. Numbers are written with %.0f: concatenating
 -- them would round what is beyond 14 digits. What is only passed on stays text: converting costs more than most
 -- commands. Owners and names are concatenated: they may be any bytes, and %s ends at the first NUL.
@@ -124,6 +125,11 @@ local function drop(queue, waiters, session)
   redis.call('HDEL', waiters, session)
 end
 
+-- ask tells a session that others wait for what it has, if it is one that may have a lock without needing it.
+local function ask(channel, session, owner, epoch, hold)
+  if owner == '*linger' then redis.pcall('PUBLISH', channel .. session, 'w ' .. epoch .. ' ' .. hold) end
+end
+
 -- grant makes a waiting session the holder for its grant TTL and tells it so, and only it. The hold hash
 -- must be empty or deleted. The message comes last and cannot fail the script: it is a hint, the state above
 -- is what counts.
@@ -136,4 +142,5 @@ local function grant(hold, recordkey, queue, waiters, rec, now, w, channel)
   save(recordkey, rec, now)
   redis.pcall('PUBLISH', channel .. w.session, string.format('g %s %.0f %.0f %s %.0f ',
     w.epoch, rec.first, rec.last, w.grant, now) .. hold)
+  if w.owner == '*linger' and redis.call('EXISTS', queue) == 1 then ask(channel, w.session, w.owner, w.epoch, hold) end
 end

@@ -1,0 +1,110 @@
+package reentrant
+
+import (
+	"context"
+	"time"
+)
+
+// Cohort mode, after Dice, Marathe and Shavit's lock cohorting: the lock is the session's, and its owners hand it to
+// each other without a word to Redis. What stands in Redis is one of these owners:
+const (
+	// CohortOwner stands for whichever owner of the session has the lock.
+	CohortOwner = "*"
+	// LingeringOwner is a CohortOwner whose session may have the lock while none of its owners does. A backend tells
+	// it by [Sink.Wanted] when another session asks for the lock.
+	LingeringOwner = "*linger"
+)
+
+// A session in cohort mode takes the lock with a block of tokens, one for each owner of its turn, and the owners
+// after the first inherit it:
+//
+//	Redis     acquire e7, tokens 10..266                              acquire e8, yield
+//	              │                                                        ▲
+//	owners        └─▶ a: 10 ──▶ b: 11 ──▶ c: 12 ──▶ a: 13 ──▶ … ──▶ x: 266 ┘
+//
+// It ends with the block, with the turn, when the lease wants more renewing than the watchdog has managed, or with
+// the queue; then the session asks Redis again, or releases.
+
+// cohort tells whether the holds of a Lock are the session's. Fixed leases never are: each is its owner's own.
+func (l *Lock) cohort() bool { return l.session.config.cohort && l.fixed == 0 }
+
+// printed is the owner of an attempt as Redis has it. Baton.
+func (e *entry) printed(o Owner, cohort bool) string {
+	switch {
+	case !cohort:
+		return e.print(o)
+	case e.s.config.linger > 0:
+		return LingeringOwner
+	}
+	return CohortOwner
+}
+
+// inherit makes the head the holder of what the session has on the lock already, without a command. False: there is
+// nothing to inherit, or it is better to ask Redis. Baton.
+func (e *entry) inherit(ctx context.Context, l *Lock, owner Owner, holds int) bool {
+	e.mu.Lock()
+	lingered := e.lingers
+	e.lingers = false
+	settled := e.inheritLocked(ctx, l, owner, holds, lingered)
+	e.mu.Unlock()
+	if lingered {
+		e.s.leave(e, 1) // the reference of the hold that nobody had
+	}
+	return settled
+}
+
+// inheritLocked is inherit with e.mu held.
+func (e *entry) inheritLocked(ctx context.Context, l *Lock, owner Owner, holds int, lingered bool) bool {
+	h := e.hold
+	if !h.handed || !h.cohort || !l.cohort() {
+		return false
+	}
+	now := time.Now()
+	if lingered { // nobody has asked for it meanwhile
+		e.turn = e.newTurn(now)
+	}
+	if h.token >= h.last || h.lease.remaining(now) < h.lease.length/3 || e.turn.spent(now, &e.s.config) || ctx.Err() != nil {
+		return false
+	}
+	e.turn.passes++
+	h.handed, h.owner = false, owner
+	if fault != faultTwintoken {
+		h.token++
+	}
+	return e.settleLocked(l, h, holds)
+}
+
+// again is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the lock
+// by this handle already. False says nothing; the other way then has the answer.
+func (l *Lock) again(owner Owner) bool {
+	e := l.latest.Load()
+	if e == nil || owner.shared() {
+		return false
+	}
+	if _, ok := e.queue.Reenter(owner); !ok {
+		return false
+	}
+	// The goroutine has a hold, so the entry stays what it is; but it may be another lock's by now.
+	if e.name == l.name && (time.Since(e.s.opened) < time.Duration(e.trust.Load()) || fault == faultDaydream) {
+		e.s.stats.reentries.Add(1)
+		return true
+	}
+	e.queue.Exit(owner)
+	return false
+}
+
+// back undoes again.
+func (l *Lock) back(owner Owner) bool {
+	e := l.latest.Load()
+	if e == nil || owner.shared() {
+		return false
+	}
+	if _, ok := e.queue.Exit(owner); !ok {
+		return false
+	}
+	if e.name == l.name && e.trust.Load() > 0 {
+		return true
+	}
+	e.queue.Reenter(owner)
+	return false
+}

@@ -1,0 +1,195 @@
+package reentrant_test
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+func TestEachOwnerOfACohortHasATokenOfItsOwn(t *testing.T) {
+	s := newSession(t, memory.New(), reentrant.WithCohort())
+	var last reentrant.Token
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			l := s.NewLock("x")
+			for range 100 {
+				if !assert.NoError(t, l.Lock(t.Context())) {
+					return
+				}
+				token, err := l.Token(t.Context())
+				assert.NoError(t, err)
+				assert.Greater(t, token, last)
+				last = token
+				assert.NoError(t, l.Unlock(t.Context()))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestACohortSendsOneCommandPerTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New(), reentrant.WithCohort())
+		l := s.NewLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		var wg sync.WaitGroup
+		for range 200 {
+			wg.Go(func() {
+				assert.NoError(t, l.Lock(t.Context()))
+				assert.NoError(t, l.Lock(t.Context()))
+				assert.Equal(t, 2, l.HoldCount(t.Context()))
+				assert.NoError(t, l.Unlock(t.Context()))
+				assert.NoError(t, l.Unlock(t.Context()))
+			})
+		}
+		synctest.Wait()
+		assert.Equal(t, uint64(1), s.Stats().Commands)
+		require.NoError(t, l.Unlock(t.Context()))
+		wg.Wait()
+		assert.Equal(t, uint64(2), s.Stats().Commands, "one acquire, one release")
+		assert.Equal(t, uint64(201), s.Stats().Acquired)
+	})
+}
+
+func TestACohortDoesNotReenterWhatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b, reentrant.WithCohort(), reentrant.WithLease(3*time.Second))
+		l := s.NewLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		require.NoError(t, l.Lock(t.Context()))
+		b.SetFault(memory.Script(memory.Renew, lose(100)...))
+		<-l.Lost(t.Context())
+		assert.ErrorIs(t, l.Lock(t.Context()), reentrant.ErrLost)
+		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrNotHeld)
+	})
+}
+
+func lose(n int) (verdicts []memory.Verdict) {
+	for range n {
+		verdicts = append(verdicts, memory.Lose)
+	}
+	return verdicts
+}
+
+// A handle remembers where its lock was. That place may serve another lock by now, which the same goroutine holds.
+func TestAHandleIsNotMistakenForAnother(t *testing.T) {
+	s := newSession(t, memory.New(), reentrant.WithCohort())
+	a, b := s.NewLock("a"), s.NewLock("b")
+	require.NoError(t, a.Lock(t.Context()))
+	require.NoError(t, a.Unlock(t.Context()))
+	require.NoError(t, b.Lock(t.Context())) // where a was
+	require.NoError(t, b.Lock(t.Context()))
+	assert.ErrorIs(t, a.Unlock(t.Context()), reentrant.ErrNotHeld)
+	assert.Equal(t, 2, b.HoldCount(t.Context()))
+	require.NoError(t, a.Lock(t.Context()))
+	assert.Equal(t, 1, a.HoldCount(t.Context()))
+	assert.Equal(t, 2, b.HoldCount(t.Context()))
+	require.NoError(t, a.Unlock(t.Context()))
+	require.NoError(t, b.Unlock(t.Context()))
+	require.NoError(t, b.Unlock(t.Context()))
+	assert.Zero(t, reentrant.Entries(s))
+}
+
+func TestALockThatLingersCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New(), reentrant.WithCohort(), reentrant.WithLinger(time.Second))
+		l := s.NewLock("x")
+		for range 200 {
+			require.NoError(t, l.Lock(t.Context()))
+			require.NoError(t, l.Unlock(t.Context()))
+			time.Sleep(10 * time.Millisecond)
+		}
+		assert.Equal(t, uint64(1), s.Stats().Commands)
+		assert.Zero(t, s.Stats().Held)
+		time.Sleep(time.Second)
+		assert.Equal(t, uint64(2), s.Stats().Commands)
+		assert.Zero(t, reentrant.Entries(s))
+	})
+}
+
+func TestLingerNeedsACohort(t *testing.T) {
+	_, err := reentrant.NewSession(memory.New(), reentrant.WithLinger(time.Second))
+	assert.ErrorContains(t, err, "WithCohort")
+}
+
+// BenchmarkCohortReentry is a re-entrant Lock and Unlock by a goroutine that has the lock.
+func BenchmarkCohortReentry(b *testing.B) {
+	l := newSession(b, memory.New(), reentrant.WithCohort()).NewLock("x")
+	ctx := context.Background()
+	require.NoError(b, l.Lock(ctx))
+	b.ReportAllocs()
+	for b.Loop() {
+		if l.Lock(ctx) != nil || l.Unlock(ctx) != nil {
+			b.Fatal("it is held")
+		}
+	}
+	require.NoError(b, l.Unlock(ctx))
+}
+
+// BenchmarkCohortHandover is a hand-over between goroutines of one session, beside a value that two goroutines send
+// each other over a channel: one way.
+func BenchmarkCohortHandover(b *testing.B) {
+	b.Run("channel", func(b *testing.B) {
+		ping, pong := make(chan struct{}), make(chan struct{})
+		go func() {
+			for range ping {
+				pong <- struct{}{}
+			}
+		}()
+		for i := 0; b.Loop(); i++ {
+			if i%2 == 0 {
+				ping <- struct{}{}
+			} else {
+				<-pong
+			}
+		}
+		close(ping)
+	})
+	for _, waiters := range []int{1, 100, 10_000} {
+		b.Run(strconv.Itoa(waiters), func(b *testing.B) { benchmarkHandover(b, waiters) })
+	}
+}
+
+func benchmarkHandover(b *testing.B, waiters int) {
+	s := newSession(b, memory.New(), reentrant.WithCohort())
+	l := s.NewLock("x")
+	ctx := context.Background()
+	require.NoError(b, l.Lock(ctx))
+	left := b.N
+	var wg sync.WaitGroup
+	for range waiters + 1 {
+		wg.Go(func() {
+			for more := true; more; {
+				if l.Lock(ctx) != nil {
+					return
+				}
+				left--
+				more = left > 0
+				_ = l.Unlock(ctx)
+			}
+		})
+	}
+	for l.QueueLength() < waiters+1 {
+		runtime.Gosched()
+	}
+	before := s.Stats().Commands
+	b.ReportAllocs()
+	b.ResetTimer()
+	require.NoError(b, l.Unlock(ctx))
+	wg.Wait()
+	b.ReportMetric(float64(s.Stats().Commands-before)/float64(b.N), "commands/op")
+}

@@ -1,0 +1,73 @@
+package reentrant
+
+import (
+	"time"
+
+	"github.com/relock-go/relock/localqueue"
+)
+
+// A hold lingers when it was handed on and there was nobody to take it: the session keeps it, and the baton is free.
+// It ends when an owner takes the baton and inherits it; or when the time is up, another session asks or this one is
+// closed: then stopLingering takes the baton and gives the hold back.
+
+// linger keeps a hold that the owner with the baton has just left, and frees the baton. False: it is not to be kept,
+// and the baton is still the caller's.
+func (e *entry) linger(h *hold, now time.Time) bool {
+	if e.s.config.linger == 0 || h.token >= h.last || !e.lingerLocked(now) {
+		return false
+	}
+	e.s.watchdog.expect(now.Add(e.s.config.linger))
+	return true
+}
+
+func (e *entry) lingerLocked(now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	select {
+	case <-e.s.closing: // closed before Close looks for those that linger, so it sees this one or this sees it
+		return false
+	default:
+	}
+	if !e.hold.handed || e.wanted >= e.hold.epoch && fault != faultStubborn {
+		return false
+	}
+	e.lingers, e.lingerTo = true, now.Add(e.s.config.linger)
+	e.queue.Leave()
+	return true
+}
+
+// idles tells whether the hold lingers.
+func (e *entry) idles() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lingers
+}
+
+// stopLingering gives back a hold that nobody has. It comes with a reference to the entry.
+func (e *entry) stopLingering() {
+	if e.claimLingering() {
+		e.cleanUp() // with the reference of the hold
+	}
+	e.s.leave(e, 1)
+}
+
+// claimLingering takes the baton if the hold still lingers: then it is a clean-up's.
+func (e *entry) claimLingering() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.lingers || e.queue.TryClaim(Owner{}) != localqueue.Claimed {
+		return false // an owner is about to inherit it
+	}
+	e.lingers = false
+	e.clearLocked()
+	e.cleaning = make(chan struct{})
+	return true
+}
+
+// askedFor notes that another session waits for the hold with an epoch, and tells whether nobody here needs it.
+func (e *entry) askedFor(epoch uint64) (lingers bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.wanted = max(e.wanted, epoch)
+	return e.lingers
+}
