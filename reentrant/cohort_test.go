@@ -106,7 +106,7 @@ func TestAHandleIsNotMistakenForAnother(t *testing.T) {
 
 func TestALockThatLingersCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSession(t, memory.New(), reentrant.WithCohort(), reentrant.WithLinger(time.Second))
+		s := newSession(t, memory.New(), reentrant.WithCohort(), reentrant.WithLinger(time.Second), reentrant.WithLease(time.Minute))
 		l := s.NewLock("x")
 		for range 200 {
 			require.NoError(t, l.Lock(t.Context()))
@@ -115,7 +115,7 @@ func TestALockThatLingersCostsNothing(t *testing.T) {
 		}
 		assert.Equal(t, uint64(1), s.Stats().Commands)
 		assert.Zero(t, s.Stats().Held)
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		assert.Equal(t, uint64(2), s.Stats().Commands)
 		assert.Zero(t, reentrant.Entries(s))
 	})

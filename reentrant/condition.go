@@ -162,8 +162,9 @@ func (e *entry) await(ctx context.Context, c *Condition, owner Owner, holds int,
 		}
 		return false, err
 	}
-	e.end()
+	h := e.end()
 	e.owes = false
+	e.reportRelease(ctx, &h, false, nil)
 	e.s.vigil.add(t)
 	e.queue.Leave() // the hold's reference is now the ticket's
 
@@ -173,9 +174,13 @@ func (e *entry) await(ctx context.Context, c *Condition, owner Owner, holds int,
 		waitErr = nil
 	}
 	e.tell([]uint64{t.epoch})
+	begun := e.s.now()
 	if err := e.comeBack(ctx, c.lock, t, holds, placed); err != nil {
 		e.s.losses.add(e.name, owner, holds)
 		return false, errors.Join(ErrLost, err, waitErr)
+	}
+	if e.s.watched {
+		c.lock.reportAcquire(ctx, EventAcquired, begun, nil)
 	}
 	return signalled, waitErr
 }

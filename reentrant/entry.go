@@ -67,6 +67,7 @@ type hold struct {
 	lease  lease
 	span   time.Duration // the lease that renewals ask for
 	signal *signal       // nil until somebody wants to know of the loss
+	since  time.Time     // when it began, if anybody wants to know
 	failed bool          // the last renewal was not answered
 }
 
@@ -105,7 +106,7 @@ func (e *entry) settleLocked(l *Lock, h hold, holds int) bool {
 	if e.s.abandoned.Load() { // set before Close looks for holds, so it sees this one or this sees it
 		return false
 	}
-	h.live = true
+	h.live, h.since = true, e.s.now()
 	e.hold = h
 	if h.cohort {
 		e.used = h.token

@@ -118,32 +118,52 @@ type try struct {
 // acquire is every way to take the lock. On return the baton is with the holder if it answers true, and otherwise
 // where the function that gave up sent it.
 func (l *Lock) acquire(ctx context.Context, t try) (bool, error) {
+	begun := l.session.now()
+	kind, err := l.take(ctx, t)
+	err = l.error(t.op, err)
+	if l.session.watched {
+		l.reportAcquire(ctx, kind, begun, err)
+	}
+	return kind != EventFailed, err
+}
+
+// take tells how it ended: EventAcquired, EventReentered or EventFailed.
+func (l *Lock) take(ctx context.Context, t try) (EventKind, error) {
 	owner, err := l.admit(ctx)
 	if err != nil {
-		return false, l.error(t.op, err)
+		return EventFailed, err
 	}
 	if l.again(owner) {
-		return true, nil
+		return EventReentered, nil
 	}
 	e, err := l.session.join(l)
 	if err != nil {
-		return false, l.error(t.op, err)
+		return EventFailed, err
 	}
-	var ok bool
 	switch e.enter(ctx, owner, t) {
 	case localqueue.Claimed:
 		// seize keeps this reference for the hold, or passes it to a clean-up.
-		ok, err = e.seize(ctx, l, owner, t)
-		return ok, l.error(t.op, err)
+		ok, err := e.seize(ctx, l, owner, t)
+		return either(ok, EventAcquired), err
 	case localqueue.Reentered:
-		ok, err = e.nest(ctx, owner)
+		ok, err := e.nest(ctx, owner)
+		l.session.leave(e, 1)
+		return either(ok, EventReentered), err
 	case localqueue.Cancelled:
 		if err = ended(ctx, "in this process's queue", nil); ctx.Err() == nil {
 			err = ErrClosed // expelled
 		}
 	}
 	l.session.leave(e, 1)
-	return ok, l.error(t.op, err)
+	return EventFailed, err
+}
+
+// either is what succeeded, or EventFailed.
+func either(ok bool, kind EventKind) EventKind {
+	if ok {
+		return kind
+	}
+	return EventFailed
 }
 
 // enter goes through the local queue.

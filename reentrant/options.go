@@ -47,6 +47,7 @@ type config struct {
 	cohort      bool
 	linger      time.Duration
 	logger      *slog.Logger
+	observer    Observer
 	jitter      func(most time.Duration) time.Duration // rand.N; fixed in tests that tell a story
 }
 
@@ -91,9 +92,13 @@ func WithLinger(d time.Duration) Option { return func(c *config) { c.linger = d 
 // and skips the check of goroutine ids.
 func WithExplicitOwners() Option { return func(c *config) { c.explicit = true } }
 
-// WithLogger sets where the session reports what an operator should know: locks lost, renewals failing and
-// recovered, locks left behind. Default: nowhere.
+// WithLogger sets where the session reports what an operator should know: locks lost (as errors), renewals failing
+// and recovered, waits longer than a lease, locks left behind (as warnings); at the level of debugging every event of
+// an [Observer]. Default: nowhere.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
+
+// WithObserver has an observer told of what happens to the session's locks. Default: none, which costs nothing.
+func WithObserver(o Observer) Option { return func(c *config) { c.observer = o } }
 
 // newConfig applies the options and checks them, each alone and all relations.
 func newConfig(opts []Option) (config, error) {

@@ -44,6 +44,9 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 	spins := cfg.spin
 	var last error
 	for asked, tries := false, 0; ; asked, tries = true, tries+1 {
+		if asked {
+			a.complain(e, last)
+		}
 		if err := e.interrupted(ctx, last); err != nil {
 			e.giveUp()
 			return false, err
@@ -138,16 +141,26 @@ func (e *entry) interrupted(ctx context.Context, last error) error {
 type attempt struct {
 	req     AcquireRequest
 	cohort  bool
-	handed  bool      // the last holder of this session left the lock to it
+	handed  bool // the last holder of this session left the lock to it
+	begun   time.Time
+	told    bool      // that it has waited long
 	refuted time.Time // when the latest copy was sent that was answered "waiting": a grant from before is over
 	kept    lease     // with KeepTTL: the lease as it is
+}
+
+// complain reports, once, that the head has waited long.
+func (a *attempt) complain(e *entry, last error) {
+	if waited := time.Since(a.begun); !a.told && waited >= e.s.config.lease {
+		a.told = true
+		e.s.report(context.Background(), Event{Kind: EventWaitingLong, Lock: e.name, Owner: e.head, Wait: waited, Err: last})
+	}
 }
 
 // begin says what an attempt of the head asks for; renumber or adopt gives it its epoch.
 func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 	cfg := &e.s.config
 	now := time.Now()
-	a := attempt{cohort: l.cohort(), req: AcquireRequest{
+	a := attempt{begun: now, cohort: l.cohort(), req: AcquireRequest{
 		Owner: e.printed(owner, l.cohort()), Holds: max(t.holds, 1), Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
 		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}}
@@ -222,6 +235,9 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (Acq
 		e.owes = e.owes || a.req.Queue
 		if a.req.Yield && reply.Status == Waiting {
 			e.s.stats.yields.Add(1)
+			if e.s.watched {
+				e.s.report(context.Background(), Event{Kind: EventYielded, Lock: e.name})
+			}
 		}
 		// The lock is another's now: the next copy asks for a full lease, and a new turn begins when it comes.
 		a.req.KeepTTL, a.req.Yield, e.turn, a.refuted = false, false, turn{}, sent

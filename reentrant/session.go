@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,8 @@ type Session struct {
 	config config
 	conn   Conn
 	opened time.Time
+
+	watched bool // somebody wants to know of everything that happens: the observer, or the log
 
 	epochs  atomic.Uint64 // the last one used; one counter for all locks
 	seen    atomic.Uint64 // the highest token got
@@ -68,6 +71,7 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 		id: newID(), config: cfg, opened: time.Now(), entries: make(map[string]*entry),
 		closing: make(chan struct{}), drained: make(chan struct{}),
 	}
+	s.watched = cfg.observer != nil || cfg.logger.Enabled(context.Background(), slog.LevelDebug)
 	s.watchdog, s.vigil = newWatchdog(s), newVigil(s)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), connectTimeout,
 		fmt.Errorf("no answer within %v", connectTimeout))

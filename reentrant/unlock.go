@@ -76,15 +76,18 @@ func (e *entry) unlock(ctx context.Context) error {
 		return ErrLost
 	}
 	if e.queue.Pass() {
-		e.s.leave(e, 1)
 		e.s.stats.handoffs.Add(1)
+		e.reportRelease(ctx, &h, true, nil)
+		e.s.leave(e, 1)
 		return nil
 	}
 	if h.cohort && e.linger(&h, now) {
+		e.reportRelease(ctx, &h, false, nil)
 		return nil
 	}
 	e.end()
 	err := e.release(ctx)
+	e.reportRelease(ctx, &h, false, err)
 	if errors.Is(err, ErrLost) {
 		e.s.lost(e.name, h, "Redis no longer had it at Unlock")
 	}

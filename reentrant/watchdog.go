@@ -2,6 +2,7 @@ package reentrant
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"sync"
@@ -203,11 +204,11 @@ func (w *watchdog) renewed(r *Renewal, sent, now time.Time) {
 	case r.Gone:
 		w.gone(r)
 	case r.Err != nil && !was:
-		w.s.log(slog.LevelWarn, "renewal failing", "lock", r.Remote.Name(), "error", r.Err)
+		w.s.report(context.Background(), Event{Kind: EventRenewalFailing, Lock: r.Remote.Name(), Err: r.Err})
 	case r.Err == nil:
 		w.s.stats.renewals.Add(1)
 		if was {
-			w.s.log(slog.LevelInfo, "renewal recovered", "lock", r.Remote.Name())
+			w.s.report(context.Background(), Event{Kind: EventRenewalRecovered, Lock: r.Remote.Name()})
 		}
 	}
 }
@@ -294,7 +295,11 @@ func (s *Session) lost(name string, h hold, why string) {
 	if h.signal != nil {
 		h.signal.fire()
 	}
-	s.log(slog.LevelError, "lock lost", "lock", name, "owner", h.owner, "token", h.token, "reason", why)
+	e := Event{Kind: EventLost, Lock: name, Owner: h.owner, Token: h.token, Err: fmt.Errorf("%w (%s)", ErrLost, why)}
+	if !h.since.IsZero() {
+		e.Held = time.Since(h.since)
+	}
+	s.report(context.Background(), e)
 }
 
 // log writes a record in the background: a handler that is slow must not delay a renewal or a loss.

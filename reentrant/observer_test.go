@@ -1,0 +1,161 @@
+package reentrant_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A diary is an Observer that keeps everything.
+type diary struct {
+	mu     sync.Mutex
+	events []reentrant.Event
+	keys   []any
+}
+
+type diaryKey struct{}
+
+func (d *diary) Observe(ctx context.Context, e reentrant.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.events = append(d.events, e)
+	d.keys = append(d.keys, ctx.Value(diaryKey{}))
+}
+
+// take is what was noted since it was last called.
+func (d *diary) take() []reentrant.Event {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	events := d.events
+	d.events, d.keys = nil, nil
+	return events
+}
+
+func TestAnObserverIsToldOfEveryCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{}
+		s := newSession(t, memory.New(), reentrant.WithObserver(d))
+		l := s.NewLock("x")
+		ctx := context.WithValue(reentrant.WithOwner(t.Context(), "a"), diaryKey{}, "a's")
+		a, b := reentrant.CurrentOwner(ctx), reentrant.WithOwner(t.Context(), "b")
+		require.NoError(t, l.Lock(ctx))
+		require.NoError(t, l.Lock(ctx))
+		assert.Equal(t, []any{"a's", "a's"}, d.keys)
+		assert.Equal(t, []reentrant.Event{
+			{Kind: reentrant.EventAcquired, Lock: "x", Owner: a, Token: 1},
+			{Kind: reentrant.EventReentered, Lock: "x", Owner: a, Token: 1},
+		}, d.take())
+
+		ok, err := l.TryLockFor(b, time.Second)
+		require.NoError(t, err)
+		require.False(t, ok)
+		assert.Equal(t, []reentrant.Event{
+			{Kind: reentrant.EventFailed, Lock: "x", Owner: reentrant.CurrentOwner(b), Wait: time.Second},
+		}, d.take())
+
+		go func() { _ = l.Lock(b) }()
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		require.NoError(t, l.Unlock(ctx))
+		assert.Empty(t, d.take(), "one hold is left")
+		require.NoError(t, l.Unlock(ctx))
+		synctest.Wait()
+		events := d.take()
+		require.Len(t, events, 2)
+		assert.Contains(t, events, reentrant.Event{Kind: reentrant.EventReleased, Lock: "x", Owner: a, Token: 1,
+			Held: 3 * time.Second, HandedOff: true})
+		require.NoError(t, l.Unlock(b))
+	})
+}
+
+func TestAnObserverIsToldOfWhatGoesWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{}
+		b := memory.New()
+		s := newSession(t, b, reentrant.WithObserver(d), reentrant.WithLease(3*time.Second))
+		other := newSession(t, b, reentrant.WithLease(3*time.Second), reentrant.WithObserver(d))
+		l := s.NewLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		d.take()
+		b.SetFault(memory.Script(memory.Renew, memory.Lose, memory.Lose))
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, []reentrant.EventKind{reentrant.EventRenewalFailing, reentrant.EventRenewalRecovered}, kinds(d.take()))
+
+		go func() { _ = other.NewLock("x").Lock(reentrant.WithOwner(t.Context(), "o")) }()
+		time.Sleep(4 * time.Second)
+		long := d.take()
+		require.Equal(t, []reentrant.EventKind{reentrant.EventWaitingLong}, kinds(long))
+		assert.Equal(t, "~o", long[0].Owner.String())
+
+		b.SetFault(memory.Script(memory.Renew, lose(100)...))
+		<-l.Lost(t.Context())
+		synctest.Wait()
+		lost := d.take()
+		require.Equal(t, reentrant.EventLost, lost[len(lost)-1].Kind)
+		require.ErrorIs(t, lost[len(lost)-1].Err, reentrant.ErrLost)
+		assert.Greater(t, lost[len(lost)-1].Held, 6*time.Second)
+		time.Sleep(time.Second)
+		require.NoError(t, other.NewLock("x").Unlock(reentrant.WithOwner(t.Context(), "o")))
+	})
+}
+
+func kinds(events []reentrant.Event) (kinds []reentrant.EventKind) {
+	for _, e := range events {
+		kinds = append(kinds, e.Kind)
+	}
+	return kinds
+}
+
+func TestTheLogSaysWhatTheObserverIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		handler := slog.NewTextHandler(&out, &slog.HandlerOptions{
+			Level: slog.LevelDebug,
+			ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			},
+		})
+		s, err := reentrant.NewSession(memory.New(), reentrant.WithLogger(slog.New(handler)))
+		require.NoError(t, err)
+		ctx := reentrant.WithOwner(t.Context(), "a")
+		require.NoError(t, s.NewLock("x").Lock(ctx))
+		synctest.Wait()
+		time.Sleep(time.Second)
+		require.NoError(t, s.NewLock("x").Unlock(ctx))
+		require.NoError(t, s.Close(t.Context()))
+		assert.Equal(t, "level=DEBUG msg=\"lock acquired\" lock=x owner=~a token=1\n"+
+			"level=DEBUG msg=\"lock released\" lock=x owner=~a token=1 held=1s\n", out.String())
+	})
+}
+
+func TestEventKindsHaveNames(t *testing.T) {
+	assert.Equal(t, "lock lost", reentrant.EventLost.String())
+	assert.Equal(t, "EventKind(0)", reentrant.EventKind(0).String())
+	assert.Equal(t, "EventKind(99)", reentrant.EventKind(99).String())
+}
+
+func TestAnObserverSeesTheErrorOfAFailedCall(t *testing.T) {
+	d := &diary{}
+	s := newSession(t, memory.New(), reentrant.WithObserver(d))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := s.NewLock("x").Lock(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	events := d.take()
+	require.Len(t, events, 1)
+	assert.True(t, errors.Is(events[0].Err, context.Canceled))
+}
