@@ -17,5 +17,6 @@ const (
 	faultTwintoken = "twintoken" // owners of a cohort have the same token
 	faultTail      = "tail"      // a cohort gives its last used token back with the unused ones
 	faultStubborn  = "stubborn"  // a session keeps a lock that another has asked for
+	faultHasty     = "hasty"     // a deadlock over sessions is believed when it is first seen
 	faultDaydream  = "daydream"  // a cohort re-enters a hold that was lost
 )

@@ -1,4 +1,4 @@
-//go:build mutant_reentrant_lategrant || mutant_reentrant_anygrant || mutant_reentrant_lostbaton || mutant_reentrant_orphan || mutant_reentrant_deadctx || mutant_reentrant_shift || mutant_reentrant_deaf || mutant_reentrant_norenew || mutant_reentrant_credulous || mutant_reentrant_spent || mutant_reentrant_forgetful || mutant_reentrant_twintoken || mutant_reentrant_tail || mutant_reentrant_stubborn || mutant_reentrant_daydream
+//go:build mutant_reentrant_lategrant || mutant_reentrant_anygrant || mutant_reentrant_lostbaton || mutant_reentrant_orphan || mutant_reentrant_deadctx || mutant_reentrant_shift || mutant_reentrant_deaf || mutant_reentrant_norenew || mutant_reentrant_credulous || mutant_reentrant_spent || mutant_reentrant_forgetful || mutant_reentrant_twintoken || mutant_reentrant_tail || mutant_reentrant_stubborn || mutant_reentrant_hasty || mutant_reentrant_daydream
 
 package reentrant
 

@@ -119,12 +119,21 @@ type try struct {
 // where the function that gave up sent it.
 func (l *Lock) acquire(ctx context.Context, t try) (bool, error) {
 	begun := l.session.now()
-	kind, err := l.take(ctx, t)
+	kind, err := l.takeOrReport(ctx, t)
 	err = l.error(t.op, err)
 	if l.session.watched {
 		l.reportAcquire(ctx, kind, begun, err)
 	}
 	return kind != EventFailed, err
+}
+
+// takeOrReport is take, with a look out for deadlocks if the session is to have one. A wait with a time limit ends by
+// itself.
+func (l *Lock) takeOrReport(ctx context.Context, t try) (EventKind, error) {
+	if d := l.session.detector; d != nil && t.waits && t.deadline.IsZero() {
+		return d.takeWatched(ctx, l, t)
+	}
+	return l.take(ctx, t)
 }
 
 // take tells how it ended: EventAcquired, EventReentered or EventFailed.

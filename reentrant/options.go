@@ -45,6 +45,7 @@ type config struct {
 	spin        int
 	explicit    bool
 	cohort      bool
+	deadlocks   bool
 	linger      time.Duration
 	logger      *slog.Logger
 	observer    Observer
@@ -87,6 +88,15 @@ func WithCohort() Option { return func(c *config) { c.cohort = true } }
 // the lease as if the lock were held, and another's TryLock finds it taken the first time. It needs [WithCohort].
 // Default: zero, never.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.linger = d } }
+
+// WithDeadlockDetection ends a Lock that would wait for ever with a [*DeadlockError]: what Java's ThreadMXBean finds, as
+// an error to the one whose wait closes the cycle. Within the session that is at once; over several sessions, all of
+// which must have this option, after three to six heartbeats, for cycles of up to 16 owners, and at the cost of a few
+// commands per heartbeat while an owner waits that holds something.
+//
+// It does not look at waits with a time limit (TryLockFor), for conditions, or for the lock on the way back from one.
+// Goroutines that share an owner are taken for one: if one of them waits, the owner waits.
+func WithDeadlockDetection() Option { return func(c *config) { c.deadlocks = true } }
 
 // WithExplicitOwners makes the session refuse calls whose context carries no owner ([WithOwner]) with ErrNoOwner,
 // and skips the check of goroutine ids.

@@ -43,6 +43,7 @@ type Session struct {
 	cleaner  cleaner
 	watchdog *watchdog
 	vigil    *vigil
+	detector *detector // nil unless deadlocks are to be found
 	horizon  horizon
 	stats    counters
 }
@@ -81,6 +82,10 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 	}
 	s.watchdog.start()
 	s.vigil.start()
+	if cfg.deadlocks {
+		s.detector = newDetector(s)
+		s.detector.start()
+	}
 	return s, nil
 }
 
@@ -249,6 +254,9 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	s.watchdog.stop()
 	s.vigil.stop()
+	if s.detector != nil {
+		s.detector.stop()
+	}
 	s.cleaner.wait()
 	s.horizon.close()
 	return errors.Join(err, s.conn.Close())

@@ -19,10 +19,11 @@ type Backend struct {
 	fault    Fault
 	skew     time.Duration // what the server's clock is ahead of time.Now
 	locks    map[string]*lock
-	conns    []*Conn           // the open ones
-	names    map[string]string // session's id -> its name
-	cut      map[string]bool   // by session's id: it is partitioned
-	tries    map[Op]int        // since the fault was set: how many ops there were, by all but Try
+	conns    []*Conn               // the open ones
+	names    map[string]string     // session's id -> its name
+	cut      map[string]bool       // by session's id: it is partitioned
+	registry map[string]registered // by session's id
+	tries    map[Op]int            // since the fault was set: how many ops there were, by all but Try
 	executed map[Verb]int
 	grants   []string // by the command being executed, for the trace
 }
@@ -47,7 +48,7 @@ func WithTrace(f func(line string)) Option { return func(b *Backend) { b.trace =
 func New(opts ...Option) *Backend {
 	b := &Backend{
 		start: time.Now(), locks: make(map[string]*lock), names: make(map[string]string), cut: make(map[string]bool),
-		tries: make(map[Op]int), executed: make(map[Verb]int),
+		registry: make(map[string]registered), tries: make(map[Op]int), executed: make(map[Verb]int),
 	}
 	for _, opt := range opts {
 		opt(b)
@@ -106,6 +107,7 @@ func (b *Backend) Flush() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.locks)
+	clear(b.registry)
 	b.sayLocked("flush")
 }
 

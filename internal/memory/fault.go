@@ -10,18 +10,20 @@ type Verb string
 
 // The commands of a session, and what is pushed to it.
 const (
-	Connect Verb = "connect"
-	Acquire Verb = "acquire"
-	Reenter Verb = "reenter"
-	Release Verb = "release"
-	Renew   Verb = "renew" // one command for all locks of a call; its Op names the first of them
-	Await   Verb = "await"
-	Signal  Verb = "signal"
-	Leave   Verb = "withdraw"
-	Beat    Verb = "beat"
-	Inspect Verb = "inspect"
-	Force   Verb = "force"
-	Push    Verb = "push" // the message that tells a session of a grant
+	Connect    Verb = "connect"
+	Acquire    Verb = "acquire"
+	Reenter    Verb = "reenter"
+	Release    Verb = "release"
+	Renew      Verb = "renew" // one command for all locks of a call; its Op names the first of them
+	Await      Verb = "await"
+	Signal     Verb = "signal"
+	Leave      Verb = "withdraw"
+	Beat       Verb = "beat"
+	Inspect    Verb = "inspect"
+	Force      Verb = "force"
+	Register   Verb = "register"   // what the session's owners wait for
+	Registered Verb = "registered" // what another's do
+	Push       Verb = "push"       // the message that tells a session of a grant
 )
 
 // An Op is a command or a pushed message on its way.

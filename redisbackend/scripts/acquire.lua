@@ -112,5 +112,5 @@ redis.call('HINCRBY', KEYS[1], session .. ':' .. owner, holds)
 redis.call('PEXPIRE', KEYS[1], lease)
 issue(rec, now, session, ARGV[2], tokens, seen, 'h', keep)
 save(KEYS[2], rec, now)
-if next and redis.call('EXISTS', KEYS[3]) == 1 then ask(channel, session, owner, ARGV[2], KEYS[1]) end
+if next and redis.call('LINDEX', KEYS[3], '0') then ask(channel, session, owner, ARGV[2], KEYS[1]) end
 return granted()

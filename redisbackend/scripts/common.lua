@@ -142,5 +142,5 @@ local function grant(hold, recordkey, queue, waiters, rec, now, w, channel)
   save(recordkey, rec, now)
   redis.pcall('PUBLISH', channel .. w.session, string.format('g %s %.0f %.0f %s %.0f ',
     w.epoch, rec.first, rec.last, w.grant, now) .. hold)
-  if w.owner == '*linger' and redis.call('EXISTS', queue) == 1 then ask(channel, w.session, w.owner, w.epoch, hold) end
+  if w.owner == '*linger' and redis.call('LINDEX', queue, '0') then ask(channel, w.session, w.owner, w.epoch, hold) end
 end

@@ -1,0 +1,39 @@
+package memory
+
+import (
+	"context"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+var _ reentrant.Registry = (*Conn)(nil)
+
+// A registered text is what a session has on record.
+type registered struct {
+	text    string
+	expires instant
+}
+
+// Register puts a text on record for the session.
+func (c *Conn) Register(ctx context.Context, text string, ttl time.Duration) error {
+	op := Op{Session: c.name, Verb: Register}
+	_, err := call(ctx, c, op, func(now instant) (struct{}, string) {
+		c.b.registry[c.session] = registered{text, now + ttl}
+		return struct{}{}, op.String() + " → " + either(text != "", "told", "withdrawn")
+	})
+	return wrapped(op, err)
+}
+
+// Registered reads what a session has on record.
+func (c *Conn) Registered(ctx context.Context, session string) (string, error) {
+	op := Op{Session: c.name, Verb: Registered}
+	text, err := call(ctx, c, op, func(now instant) (string, string) {
+		r := c.b.registry[session]
+		if now > r.expires {
+			r.text = ""
+		}
+		return r.text, op.String() + " of " + c.b.names[session] + " → " + either(r.text != "", "something", "nothing")
+	})
+	return text, wrapped(op, err)
+}

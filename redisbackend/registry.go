@@ -1,0 +1,46 @@
+package redisbackend
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+var _ reentrant.Registry = (*conn)(nil)
+
+// registered is the key of what a session has on record: a string, <prefix>relock:waits:<session>.
+func (c *conn) registered(session string) string {
+	return c.backend.prefix + reserved + "waits:" + session
+}
+
+// Register implements reentrant.Registry.
+func (c *conn) Register(ctx context.Context, text string, ttl time.Duration) error {
+	build := c.backend.client.B()
+	cmd := build.Del().Key(c.registered(c.session)).Build()
+	if text != "" {
+		cmd = build.Set().Key(c.registered(c.session)).Value(text).PxMilliseconds(int64(millis(ttl))).Build()
+	}
+	if err := c.backend.client.Do(ctx, cmd).Error(); err != nil {
+		return fail(ctx, "register", err)
+	}
+	return nil
+}
+
+// Registered implements reentrant.Registry.
+func (c *conn) Registered(ctx context.Context, session string) (string, error) {
+	if err := checkSession(session); err != nil {
+		return "", fmt.Errorf("redisbackend: registered: %w", err)
+	}
+	text, err := c.backend.client.Do(ctx, c.backend.client.B().Get().Key(c.registered(session)).Build()).ToString()
+	switch {
+	case rueidis.IsRedisNil(err):
+		return "", nil
+	case err != nil:
+		return "", fail(ctx, "registered", err)
+	}
+	return text, nil
+}

@@ -1,0 +1,386 @@
+package reentrant
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/petermattis/goid"
+)
+
+// A DeadlockError ends the wait of an owner that would wait for ever: for a lock whose holder waits for a lock whose
+// holder … waits for one that the owner holds. The caller still holds what it held: to let the others go on it must
+// give that up.
+type DeadlockError struct {
+	Cycle []Blocked // the caller first; each waits for a lock that the next holds, the last for one of the caller's
+	_     struct{}
+}
+
+// Blocked is one owner of a cycle.
+type Blocked struct {
+	Session string
+	Owner   string // as Owner.String prints it
+	Lock    string // that it waits for
+	Stack   string // of its goroutine, if it is of this process
+	_       struct{}
+}
+
+func (e *DeadlockError) Error() string {
+	var text strings.Builder
+	text.WriteString("deadlock")
+	for i, b := range e.Cycle {
+		next := e.Cycle[(i+1)%len(e.Cycle)]
+		fmt.Fprintf(&text, "; owner %s of session %s waits for %q, which owner %s of session %s holds",
+			b.Owner, b.Session, b.Lock, next.Owner, next.Session)
+	}
+	return text.String()
+}
+
+// A Registry is what a [Conn] can be besides: where sessions read who of the others waits for what. Without it
+// [WithDeadlockDetection] sees one session only.
+type Registry interface {
+	// Register replaces what this session has on record, for ttl. An empty text removes it.
+	Register(ctx context.Context, text string, ttl time.Duration) error
+	// Registered reads what a session has on record, "" if nothing.
+	Registered(ctx context.Context, session string) (string, error)
+}
+
+// A detector finds cycles of owners that wait for each other.
+//
+// Within the session that is exact and at once: who is about to wait says so, and then looks whether its wait closes
+// a cycle; the last one to begin its wait sees all the others'.
+//
+// Across sessions it takes a few heartbeats. Every heartbeat a session puts on record which of its owners have waited
+// since the last one while they hold something, and follows each of them: who holds the lock that it waits for, what
+// does that one wait for, and so on. What is on record may be over, so a cycle counts when it is seen again after
+// everybody in it has renewed its record. All of them see it; the wait that ends is that of the greatest session and
+// owner. A session whose owners do not wait while they hold something sends nothing.
+type detector struct {
+	s        *Session
+	registry Registry
+	quit     chan struct{}
+	done     sync.WaitGroup
+
+	mu    sync.Mutex      // taken after no other mutex but before those of the entries' queues
+	waits map[Owner]*wait // those that have no time limit
+	last  uint64          // the latest one's number
+
+	// The goroutine's own.
+	beat    uint64
+	told    bool            // there is a record of this session
+	suspect map[Owner]chain // what was seen at the last heartbeat
+}
+
+// A wait is an owner that is in Lock.
+type wait struct {
+	number    uint64
+	lock      string
+	goroutine int64
+	beats     int // heartbeats that it has lasted
+	end       context.CancelCauseFunc
+}
+
+// maxChain bounds how many owners a cycle over several sessions may have.
+const maxChain = 16
+
+func newDetector(s *Session) *detector {
+	registry, _ := s.conn.(Registry)
+	return &detector{s: s, registry: registry, quit: make(chan struct{}), waits: make(map[Owner]*wait)}
+}
+
+func (d *detector) start() {
+	if d.registry != nil {
+		d.done.Go(d.watch)
+	}
+}
+
+func (d *detector) stop() {
+	close(d.quit)
+	d.done.Wait()
+}
+
+// takeWatched is take for a wait that nothing but its end can end.
+func (d *detector) takeWatched(ctx context.Context, l *Lock, t try) (EventKind, error) {
+	owner, err := l.admit(ctx)
+	if err != nil {
+		return EventFailed, err
+	}
+	watched, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := &wait{lock: l.name, goroutine: goid.Get(), end: cancel}
+	if err := d.begin(owner, w); err != nil {
+		return EventFailed, err
+	}
+	kind, err := l.take(watched, t)
+	d.finish(owner, w)
+	if deadlock, ok := errors.AsType[*DeadlockError](context.Cause(watched)); ok && err != nil && ctx.Err() == nil {
+		err = deadlock
+	}
+	return kind, err
+}
+
+// begin notes a wait, unless it would close a cycle.
+func (d *detector) begin(owner Owner, w *wait) error {
+	if cycle := d.note(owner, w); cycle != nil {
+		return d.error(cycle)
+	}
+	return nil
+}
+
+func (d *detector) note(owner Owner, w *wait) chain {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if cycle := d.cycleLocked(owner, w); len(cycle) > 1 {
+		return cycle
+	}
+	d.last++
+	w.number = d.last
+	d.waits[owner] = w
+	return nil
+}
+
+func (d *detector) finish(owner Owner, w *wait) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.waits[owner] == w {
+		delete(d.waits, owner)
+	}
+}
+
+// cycleLocked is the chain from a wait that is about to begin back to its owner, nil if there is none. It is one link
+// long for a lock that is the owner's own, which may re-enter it.
+func (d *detector) cycleLocked(owner Owner, w *wait) chain {
+	var c chain
+	for blocked := owner; w != nil; w = d.waits[blocked] {
+		c = append(c, link{blocked: Blocked{Session: d.s.id, Owner: blocked.String(), Lock: w.lock}, goroutine: w.goroutine})
+		holder, held := d.s.holder(w.lock)
+		if held && holder == owner {
+			return c
+		}
+		if !held || len(c) > len(d.waits) { // a cycle that the owner is not part of
+			return nil
+		}
+		blocked = holder
+	}
+	return nil
+}
+
+// holder is the owner of this session that has a lock.
+func (s *Session) holder(name string) (owner Owner, held bool) {
+	if e := s.find(name); e != nil {
+		owner, held = e.queue.Holder()
+		s.leave(e, 1)
+	}
+	return owner, held
+}
+
+// goroutineStacks are the stacks of all goroutines, by id.
+func goroutineStacks() map[int64]string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	stacks := make(map[int64]string)
+	for text := range bytes.SplitSeq(buf, []byte("\n\n")) {
+		fields := bytes.Fields(text[:min(len(text), 64)])
+		if len(fields) > 1 {
+			if id, err := strconv.ParseInt(string(fields[1]), 10, 64); err == nil {
+				stacks[id] = string(text)
+			}
+		}
+	}
+	return stacks
+}
+
+// ---- across sessions
+
+// A record is what a session tells the others: those of its owners that wait and hold something.
+type record struct {
+	Beat  uint64
+	Waits []recorded
+}
+
+type recorded struct {
+	Owner, Lock []byte
+	Number      uint64 // of the wait
+	Holds       [][]byte
+
+	goroutine int64
+}
+
+// A chain is what leads from an owner back to itself, link by link.
+type chain []link
+
+type link struct {
+	blocked   Blocked
+	goroutine int64 // if it is of this session
+	number    uint64
+	beat      uint64 // of its session's record; 0 for this session
+}
+
+// again tells whether a chain is the same as before, with every record renewed since.
+func (c chain) again(before chain) bool {
+	return len(c) > 0 && slices.EqualFunc(c, before, func(now, then link) bool {
+		return now.blocked == then.blocked && now.number == then.number && (now.beat == 0 || now.beat > then.beat)
+	})
+}
+
+// victim is the link whose wait ends, so that all sessions agree.
+func (c chain) victim() Blocked {
+	return slices.MaxFunc(c, func(a, b link) int {
+		return strings.Compare(a.blocked.Session+":"+a.blocked.Owner, b.blocked.Session+":"+b.blocked.Owner)
+	}).blocked
+}
+
+func (d *detector) watch() {
+	ticker := time.NewTicker(d.s.config.heartbeat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			d.look()
+		case <-d.quit:
+			return
+		}
+	}
+}
+
+// look is one heartbeat: it renews the record, and follows everybody on it.
+func (d *detector) look() {
+	own, waits := d.own()
+	if len(own.Waits) == 0 && !d.told {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d.s.config.commandTimeout())
+	defer cancel()
+	if !d.tell(ctx, own) {
+		return
+	}
+	suspect := make(map[Owner]chain)
+	for owner, w := range waits {
+		c := d.follow(ctx, owner, w, own)
+		switch {
+		case len(c) == 0:
+		case !c.again(d.suspect[owner]) && fault != faultHasty:
+			suspect[owner] = c
+		case c.victim().Session == d.s.id && c.victim().Owner == owner.String():
+			w.end(d.error(c))
+		}
+	}
+	d.suspect = suspect
+}
+
+// own is this session's record, and the waits that are on it.
+func (d *detector) own() (record, map[Owner]*wait) {
+	held := d.s.heldLocks()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.beat++
+	r := record{Beat: d.beat}
+	waits := make(map[Owner]*wait)
+	for owner, w := range d.waits {
+		if w.beats++; w.beats > 1 && len(held[owner]) > 0 {
+			waits[owner] = w
+			r.Waits = append(r.Waits, recorded{[]byte(owner.String()), []byte(w.lock), w.number, held[owner], w.goroutine})
+		}
+	}
+	return r, waits
+}
+
+// heldLocks is what each owner of the session holds.
+func (s *Session) heldLocks() map[Owner][][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := make(map[Owner][][]byte)
+	for name, e := range s.entries {
+		if owner, ok := e.queue.Holder(); ok {
+			held[owner] = append(held[owner], []byte(name))
+		}
+	}
+	return held
+}
+
+// tell puts the record where others can read it, or takes it away when it has become empty.
+func (d *detector) tell(ctx context.Context, own record) bool {
+	text := ""
+	if len(own.Waits) > 0 {
+		data, _ := json.Marshal(own) // of strings and numbers: it cannot fail
+		text = string(data)
+	}
+	d.s.stats.commands.Add(1)
+	err := d.registry.Register(ctx, text, d.s.config.patience())
+	d.told = text != "" || err != nil
+	return err == nil
+}
+
+// follow is the chain from a wait back to its owner, nil if it does not lead there.
+func (d *detector) follow(ctx context.Context, owner Owner, w *wait, own record) chain {
+	c := chain{{blocked: Blocked{Session: d.s.id, Owner: owner.String(), Lock: w.lock}, number: w.number, goroutine: w.goroutine}}
+	records := map[string]record{d.s.id: own}
+	for range maxChain {
+		session, r, ok := d.blocker(ctx, c[len(c)-1].blocked.Lock, records)
+		if !ok {
+			return nil
+		}
+		b := Blocked{Session: session, Owner: string(r.Owner), Lock: string(r.Lock)}
+		if b == c[0].blocked {
+			return c
+		}
+		if slices.ContainsFunc(c, func(l link) bool { return l.blocked == b }) {
+			return nil // a cycle that the owner is not part of
+		}
+		next := link{blocked: b, number: r.Number, beat: records[session].Beat}
+		if session == d.s.id {
+			next.beat, next.goroutine = 0, r.goroutine
+		}
+		c = append(c, next)
+	}
+	return nil
+}
+
+// blocker is who holds a lock, if it is on record as waiting itself.
+func (d *detector) blocker(ctx context.Context, lock string, records map[string]record) (string, recorded, bool) {
+	remote, err := d.s.conn.Bind(lock)
+	if err != nil {
+		return "", recorded{}, false
+	}
+	d.s.stats.commands.Add(1)
+	st, err := remote.Inspect(ctx)
+	if err != nil || !st.Locked {
+		return "", recorded{}, false
+	}
+	r, known := records[st.Session]
+	if !known {
+		d.s.stats.commands.Add(1)
+		text, err := d.registry.Registered(ctx, st.Session)
+		if err != nil || text == "" || json.Unmarshal([]byte(text), &r) != nil {
+			return "", recorded{}, false
+		}
+		records[st.Session] = r
+	}
+	// Redis does not know which owner of a cohort has the lock; its session does.
+	i := slices.IndexFunc(r.Waits, func(w recorded) bool {
+		return slices.ContainsFunc(w.Holds, func(name []byte) bool { return string(name) == lock })
+	})
+	if i < 0 {
+		return "", recorded{}, false
+	}
+	return st.Session, r.Waits[i], true
+}
+
+// error describes a chain, the caller's link first.
+func (d *detector) error(c chain) error {
+	stacks := goroutineStacks()
+	e := &DeadlockError{}
+	for _, l := range c {
+		l.blocked.Stack = stacks[l.goroutine]
+		e.Cycle = append(e.Cycle, l.blocked)
+	}
+	return e
+}

@@ -1,0 +1,200 @@
+package reentrant_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// embrace has owners lock their own lock, wait for each other, and then lock the next one's, in turn. It answers what
+// the second Lock returned. Whoever gets an error gives up what it has.
+func embrace(t *testing.T, sessions []*reentrant.Session, names []string) []error {
+	t.Helper()
+	errs := make([]error, len(sessions))
+	var ready, done sync.WaitGroup
+	ready.Add(len(sessions))
+	for i, s := range sessions {
+		done.Go(func() {
+			ctx := reentrant.WithOwner(t.Context(), names[i])
+			own, next := s.NewLock(names[i]), s.NewLock(names[(i+1)%len(names)])
+			assert.NoError(t, own.Lock(ctx))
+			ready.Done()
+			ready.Wait()
+			time.Sleep(time.Duration(i) * time.Millisecond)
+			if errs[i] = next.Lock(ctx); errs[i] == nil {
+				assert.NoError(t, next.Unlock(ctx))
+			}
+			assert.NoError(t, own.Unlock(ctx))
+		})
+	}
+	done.Wait()
+	return errs
+}
+
+func open(t *testing.T, b reentrant.Backend, n int, opts ...reentrant.Option) (sessions []*reentrant.Session) {
+	for range n {
+		sessions = append(sessions, newSession(t, b, append(opts, reentrant.WithDeadlockDetection())...))
+	}
+	return sessions
+}
+
+func TestADeadlockInAProcessIsReportedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		s := open(t, memory.New(), 1)[0]
+		errs := embrace(t, []*reentrant.Session{s, s, s}, []string{"a", "b", "c"})
+		require.NoError(t, errs[0])
+		require.NoError(t, errs[1])
+		var deadlock *reentrant.DeadlockError
+		require.ErrorAs(t, errs[2], &deadlock, "the one who closes the cycle")
+		assert.Equal(t, 2*time.Millisecond, time.Since(begun))
+
+		require.Len(t, deadlock.Cycle, 3)
+		for i, want := range []struct{ owner, lock string }{{"~c", "a"}, {"~a", "b"}, {"~b", "c"}} {
+			got := deadlock.Cycle[i]
+			assert.Equal(t, s.ID(), got.Session)
+			assert.Equal(t, want.owner, got.Owner)
+			assert.Equal(t, want.lock, got.Lock)
+			assert.Contains(t, got.Stack, "embrace", "the goroutine's stack")
+		}
+		assert.ErrorContains(t, errs[2], `owner ~c of session `+s.ID()+` waits for "a", which owner ~a of session `+s.ID()+` holds`)
+	})
+}
+
+func TestADeadlockOverProcessesEndsOneWait(t *testing.T) {
+	for _, mode := range []struct {
+		name string
+		opts []reentrant.Option
+	}{{"registered", nil}, {"cohort", []reentrant.Option{reentrant.WithCohort()}}} {
+		t.Run(mode.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				sessions := open(t, memory.New(), 3, mode.opts...)
+				errs := embrace(t, sessions, []string{"a", "b", "c"})
+				var failed int
+				for i, err := range errs {
+					var deadlock *reentrant.DeadlockError
+					if err == nil {
+						continue
+					}
+					failed++
+					require.ErrorAs(t, err, &deadlock)
+					require.Len(t, deadlock.Cycle, 3)
+					assert.Equal(t, sessions[i].ID(), deadlock.Cycle[0].Session, "the caller first")
+					assert.Equal(t, sessions[(i+1)%3].ID(), deadlock.Cycle[1].Session)
+					assert.NotEmpty(t, deadlock.Cycle[0].Stack)
+				}
+				assert.Equal(t, 1, failed)
+				assert.LessOrEqual(t, time.Since(begun), 6*reentrant.DefaultHeartbeat)
+			})
+		})
+	}
+}
+
+func TestWhatIsNoDeadlockIsNotReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, memory.New(), 1)[0]
+		a, b := reentrant.WithOwner(t.Context(), "a"), reentrant.WithOwner(t.Context(), "b")
+		x, y := s.NewLock("x"), s.NewLock("y")
+		require.NoError(t, x.Lock(a))
+		require.NoError(t, x.Lock(a), "its own")
+		require.NoError(t, y.Lock(b))
+		go func() { _, _ = x.TryLockFor(b, time.Minute) }() // ends by itself
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(a, time.Second)
+		defer cancel()
+		assert.ErrorIs(t, y.Lock(ctx), context.DeadlineExceeded)
+		require.NoError(t, x.Unlock(a))
+		require.NoError(t, x.Unlock(a))
+		synctest.Wait()
+		require.NoError(t, x.Unlock(b))
+		require.NoError(t, y.Unlock(b))
+	})
+}
+
+// Owners that take two locks in the same order never wait in a circle, whatever it looks like on the way.
+func TestAStormOfOrderedLocksIsNoDeadlock(t *testing.T) {
+	for seed := range uint64(10) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			var mu sync.Mutex
+			roll := func(n int) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return random.IntN(n)
+			}
+			var wg sync.WaitGroup
+			for _, s := range open(t, memory.New(), 3, reentrant.WithHeartbeat(50*time.Millisecond), reentrant.WithLease(time.Second)) {
+				for range 4 {
+					wg.Go(func() {
+						for range 10 {
+							n := roll(3)
+							first, second := s.NewLock(string(rune('a'+n))), s.NewLock(string(rune('a'+n+1+roll(3))))
+							assert.NoError(t, first.Lock(t.Context()))
+							time.Sleep(time.Duration(roll(100)) * time.Millisecond)
+							assert.NoError(t, second.Lock(t.Context()))
+							time.Sleep(time.Duration(roll(100)) * time.Millisecond)
+							assert.NoError(t, second.Unlock(t.Context()))
+							assert.NoError(t, first.Unlock(t.Context()))
+						}
+					})
+				}
+			}
+			wg.Wait()
+		})
+	}
+}
+
+func TestLookingForDeadlocksSendsNothingWhileNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, memory.New(), 1, reentrant.WithLease(time.Hour))[0]
+		l := s.NewLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		time.Sleep(time.Minute)
+		assert.Equal(t, uint64(1), s.Stats().Commands)
+		require.NoError(t, l.Unlock(t.Context()))
+	})
+}
+
+// What a session has on record may be over: here p has had b meanwhile, and given it back.
+func TestARecordThatIsOverIsNotBelieved(t *testing.T) {
+	for range 10 { // the wait that would end depends on the sessions' ids
+		synctest.Test(t, believeWhatIsOver)
+	}
+}
+
+func believeWhatIsOver(t *testing.T) {
+	backend := memory.New()
+	slow := open(t, backend, 1, reentrant.WithLease(time.Minute), reentrant.WithHeartbeat(10*time.Second))[0]
+	quick := open(t, backend, 1, reentrant.WithHeartbeat(50*time.Millisecond))[0]
+	other := newSession(t, backend)
+	x := reentrant.WithOwner(t.Context(), "x")
+	require.NoError(t, other.NewLock("b").Lock(x))
+	time.AfterFunc(21*time.Second, func() { assert.NoError(t, other.NewLock("b").Unlock(x)) })
+
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		p := reentrant.WithOwner(t.Context(), "p")
+		assert.NoError(t, slow.NewLock("a").Lock(p))
+		assert.NoError(t, slow.NewLock("b").Lock(p))
+		assert.NoError(t, slow.NewLock("b").Unlock(p))
+		time.Sleep(7 * time.Second)
+		assert.NoError(t, slow.NewLock("a").Unlock(p))
+	})
+	time.Sleep(22 * time.Second)
+	o := reentrant.WithOwner(t.Context(), "o")
+	require.NoError(t, quick.NewLock("b").Lock(o))
+	require.NoError(t, quick.NewLock("a").Lock(o))
+	require.NoError(t, quick.NewLock("a").Unlock(o))
+	require.NoError(t, quick.NewLock("b").Unlock(o))
+	wg.Wait()
+}
