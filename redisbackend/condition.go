@@ -3,6 +3,7 @@ package redisbackend
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,9 +33,14 @@ func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentra
 	d.add(uint64(req.Seen))
 	d.add(roundUp(req.Patience, time.Millisecond))
 	d.add(millis(req.GrantTTL))
-	d.add(keepFor(max(req.Patience, req.GrantTTL)))
+	var doubt time.Duration // as in Release
+	if !req.Until.IsZero() {
+		doubt = max(0, time.Until(req.Until))
+	}
+	d.add(keepFor(max(req.Patience, req.GrantTTL, doubt)))
+	d.add(roundUp(doubt, time.Microsecond))
 	n := d.cut()
-	args := [...]string{r.conn.session, n[0], n[1], req.Owner, n[2], n[3], n[4], n[5], r.conn.backend.channels, n[6]}
+	args := [...]string{r.conn.session, n[0], n[1], req.Owner, n[2], n[3], n[4], n[5], r.conn.backend.channels, n[6], n[7]}
 	keys := r.keys.condition(r.conn.backend.prefix, req.Condition)
 	a, err := r.run(ctx, "await", &r.conn.backend.scripts.await, keys[:], args[:], 0)
 	return status("await", a, err, awaitWaiting, awaitSignalled, awaitGone)
@@ -74,7 +80,7 @@ func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reent
 	d.add(req.Epoch)
 	d.add(req.Op)
 	n := d.cut()
-	args := [...]string{r.conn.session, n[0], n[1], all, r.conn.backend.channels}
+	args := [...]string{r.conn.session, n[0], n[1], all, r.conn.backend.channels, r.listening()}
 	keys := r.keys.condition(r.conn.backend.prefix, req.Condition)
 	list, at, err := r.exec(ctx, "signal", &r.conn.backend.scripts.signal, keys[:], args[:])
 	if err != nil {
@@ -101,11 +107,19 @@ func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reent
 	return reply, nil
 }
 
+// listening tells the scripts whether the server that they run in knows all sessions that listen.
+func (r *remote) listening() string {
+	if r.conn.backend.cluster {
+		return "0"
+	}
+	return "1"
+}
+
 // Beat implements reentrant.Remote.
-func (r *remote) Beat(ctx context.Context, condition string, tickets []uint64) ([]reentrant.TicketStatus, error) {
-	args := make([]string, 2, 2+len(tickets))
-	args[0], args[1] = r.conn.session, r.conn.backend.channels
-	for _, ticket := range tickets {
+func (r *remote) Beat(ctx context.Context, condition string, tickets, served []uint64) ([]reentrant.TicketStatus, error) {
+	args := make([]string, 4, 4+len(tickets)+len(served))
+	args[0], args[1], args[2], args[3] = r.conn.session, r.conn.backend.channels, strconv.Itoa(len(tickets)), r.listening()
+	for _, ticket := range slices.Concat(tickets, served) {
 		args = append(args, strconv.FormatUint(ticket, 10))
 	}
 	keys := r.keys.condition(r.conn.backend.prefix, condition)

@@ -37,7 +37,7 @@ func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 		}
 		other.release(1)
 		assert.Equal(s, "3", must(s.do("HGET", s.name, "a:o\x00 1").ToString()), "the owner comes back as it was, any bytes")
-		_, err = m.remote.Beat(s.ctx(), "ready", []uint64{2})
+		_, err = m.remote.Beat(s.ctx(), "ready", nil, []uint64{2})
 		require.NoError(s, err)
 		for _, kind := range []string{"c", "s", "h"} {
 			n, err := s.do("EXISTS", "relock:{"+s.name+"}:"+kind+":"+rest).ToInt64()

@@ -440,6 +440,6 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	require.NoError(t, err)
 	_, err = two.remote.Withdraw(s.ctx(), "ready", 101)
 	require.NoError(t, err)
-	_, err = two.remote.Beat(s.ctx(), "ready", []uint64{100, 102})
+	_, err = two.remote.Beat(s.ctx(), "ready", []uint64{100, 102}, nil)
 	require.NoError(t, err)
 }

@@ -96,12 +96,14 @@ type Remote interface {
 	// the caller's own session. An Op that is not above the last one (Reenter counts the same) signals nobody, so
 	// after an unknown outcome sending it again is right.
 	Signal(ctx context.Context, req SignalRequest) (SignalReply, error)
-	// Withdraw takes a ticket back: Waited if it was not signalled before, Signalled if it was, else Gone.
+	// Withdraw takes a ticket back: Waited if it was not signalled before, Signalled if it was, else Gone. A signal is
+	// not acknowledged by that: after an unknown outcome sending it again is right.
 	Withdraw(ctx context.Context, condition string, ticket uint64) (TicketStatus, error)
 	// Beat shows that the session of these tickets is alive, which they need once per Patience, and tells of each
-	// whether it waits: Waited, or Signalled (or given up for dead). A signal whose session does not beat within
-	// its Patience is given to the next waiter.
-	Beat(ctx context.Context, condition string, tickets []uint64) ([]TicketStatus, error)
+	// whether it waits: Waited, or Signalled (or given up for dead). It acknowledges the signals of served tickets,
+	// whose owners are back with the lock. One that is neither beaten for within its Patience nor acknowledged is
+	// given to the next waiter.
+	Beat(ctx context.Context, condition string, tickets, served []uint64) ([]TicketStatus, error)
 	// Inspect reads the lock's state for the whole deployment.
 	Inspect(ctx context.Context) (State, error)
 	// ForceUnlock takes the lock from whoever has it, and tells whether anybody had. It alone is not idempotent:
@@ -202,6 +204,7 @@ type AwaitRequest struct {
 	Seen      Token         //
 	Patience  time.Duration // the ticket is lost when there is no Beat for so long
 	GrantTTL  time.Duration //
+	Until     time.Time     // as in ReleaseRequest
 	_         struct{}
 }
 

@@ -41,11 +41,11 @@ func (e *entry) printed(o Owner, cohort bool) string {
 
 // inherit makes the head the holder of what the session has on the lock already, without a command. False: there is
 // nothing to inherit, or it is better to ask Redis. Baton.
-func (e *entry) inherit(ctx context.Context, l *Lock, owner Owner, holds int) bool {
+func (e *entry) inherit(ctx context.Context, l *Lock, owner Owner, t try) bool {
 	e.mu.Lock()
 	lingered := e.lingers
 	e.lingers = false
-	settled := e.inheritLocked(ctx, l, owner, holds, lingered)
+	settled := e.inheritLocked(ctx, l, owner, t, lingered)
 	e.mu.Unlock()
 	if lingered {
 		e.s.leave(e, 1) // the reference of the hold that nobody had
@@ -54,7 +54,7 @@ func (e *entry) inherit(ctx context.Context, l *Lock, owner Owner, holds int) bo
 }
 
 // inheritLocked is inherit with e.mu held.
-func (e *entry) inheritLocked(ctx context.Context, l *Lock, owner Owner, holds int, lingered bool) bool {
+func (e *entry) inheritLocked(ctx context.Context, l *Lock, owner Owner, t try, lingered bool) bool {
 	h := e.hold
 	if !h.handed || !h.cohort || !l.cohort() {
 		return false
@@ -67,11 +67,11 @@ func (e *entry) inheritLocked(ctx context.Context, l *Lock, owner Owner, holds i
 		return false
 	}
 	e.turn.passes++
-	h.handed, h.owner = false, owner
+	h.handed, h.owner, h.signal = false, owner, t.signal
 	if fault != faultTwintoken {
 		h.token++
 	}
-	return e.settleLocked(l, h, holds)
+	return e.settleLocked(l, h, max(t.holds, 1))
 }
 
 // again is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the lock

@@ -43,8 +43,12 @@ type ticket struct {
 	name   string // of the condition
 	owner  Owner
 	remote Remote
-	woken  chan bool // 1-buffered: signalled; true if Redis has also queued the session for the lock
-	told   bool      // entry.mu: it is known to be signalled, so it waits no more
+	woken  chan bool                // 1-buffered: signalled; true if Redis has also queued the session for the lock
+	told   bool                     // entry.mu: it is known to be signalled, so it waits no more
+	gave   hold                     // what the wait gave up
+	fair   bool                     // its owner comes back in line
+	gone   bool                     // entry.mu: the hold is given up
+	place  *localqueue.Place[Owner] // entry.mu: in this process's queue, since the signal
 }
 
 // wake tells the waiter that it was signalled.
@@ -94,7 +98,9 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 		err := e.operate(ctx, math.MaxInt, func(ctx context.Context, h hold) (gone bool, err error) {
 			req := SignalRequest{Condition: c.name, Epoch: h.epoch, Op: h.op, All: all}
 			reply, err := e.remote.Signal(ctx, req)
-			e.tell(reply.Tickets)
+			for _, ticket := range reply.Tickets {
+				e.signalled(ticket, false)
+			}
 			e.askedFor(h.epoch) // by whoever was signalled
 			return reply.Gone, err
 		})
@@ -152,17 +158,27 @@ func (c *Condition) await(ctx context.Context, op string, timeout <-chan time.Ti
 
 // await is entered with the baton of the owner's hold. It ends with the owner holding again, or with ErrLost.
 func (e *entry) await(ctx context.Context, c *Condition, owner Owner, holds int, timeout <-chan time.Time) (bool, error) {
-	t := &ticket{epoch: e.s.nextEpoch(), name: c.name, owner: owner, remote: e.remote, woken: make(chan bool, 1)}
+	select {
+	case <-e.s.closing: // nobody comes back any more, so nobody leaves
+		if !e.resettle(holds) {
+			e.passOn()
+			return false, ErrLost
+		}
+		return false, ErrClosed
+	default:
+	}
+	t := &ticket{epoch: e.s.nextEpoch(), name: c.name, owner: owner, remote: e.remote, woken: make(chan bool, 1), fair: !c.lock.unfair}
 	e.enlist(t)
 	if err := e.yieldHold(ctx, t, holds); err != nil {
 		e.strike(t)
 		if !e.resettle(holds) {
 			e.passOn()
-			return false, ErrLost
+			return false, errors.Join(ErrLost, err)
 		}
 		return false, err
 	}
-	h := e.end()
+	t.gave = e.leaveFor(t)
+	h := t.gave
 	e.owes = false
 	e.reportRelease(ctx, &h, false, nil)
 	e.s.vigil.add(t)
@@ -176,13 +192,46 @@ func (e *entry) await(ctx context.Context, c *Condition, owner Owner, holds int,
 	e.tell([]uint64{t.epoch})
 	begun := e.s.now()
 	if err := e.comeBack(ctx, c.lock, t, holds, placed); err != nil {
+		e.s.vigil.remove(t) // its signal, if there was one, goes to another
+		if signalled {
+			e.s.cleaner.do(func() { e.s.disown(t.remote, c.lock.name, t.epoch) })
+		}
 		e.s.losses.add(e.name, owner, holds)
+		e.s.lost(e.name, t.gave, "it could not be had again after a wait")
 		return false, errors.Join(ErrLost, err, waitErr)
 	}
 	if e.s.watched {
 		c.lock.reportAcquire(ctx, EventAcquired, begun, nil)
 	}
+	if signalled {
+		e.s.vigil.served(t)
+	}
 	return signalled, waitErr
+}
+
+// leaveFor takes the hold away from its owner, who from now on can be put in line by a signal. Baton.
+func (e *entry) leaveFor(t *ticket) hold {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := e.hold
+	e.hold, t.gone = hold{}, true
+	return h
+}
+
+// standLocked puts the owner of a ticket in this process's queue, once. e.mu is held.
+func (e *entry) standLocked(t *ticket) localqueue.Place[Owner] {
+	if t.place == nil {
+		place := e.queue.Stand(t.owner, t.owner.shared())
+		t.place = &place
+	}
+	return *t.place
+}
+
+// stand is standLocked.
+func (e *entry) stand(t *ticket) localqueue.Place[Owner] {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.standLocked(t)
 }
 
 // enlist makes a ticket known before Redis knows it, so that no message for it can come too early.
@@ -226,6 +275,9 @@ func (e *entry) signalled(epoch uint64, placed bool) {
 	t := e.ticketLocked(epoch)
 	if t != nil {
 		t.told = true
+		if t.gone && t.fair {
+			e.standLocked(t) // in the order of the signals, whichever goroutine runs first
+		}
 	}
 	e.mu.Unlock()
 	if t != nil {
@@ -247,8 +299,13 @@ func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
 		Condition: t.name, Ticket: t.epoch, Owner: e.printed(t.owner, cohort), Holds: holds,
 		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}
+	if e.doubtful.After(time.Now()) {
+		req.Until = e.doubtful
+	}
+	e.yielding(true)
+	defer e.yielding(false)
 	unknown := false
-	err := e.operate(ctx, math.MaxInt, func(ctx context.Context, h hold) (gone bool, err error) {
+	send := func(ctx context.Context, h hold) (gone bool, err error) {
 		req.Epoch = h.epoch
 		status, err := e.remote.Await(ctx, req)
 		unknown = unknown || OutcomeUnknown(err)
@@ -256,7 +313,11 @@ func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
 			t.wake(false)
 		}
 		return status == Gone, err
-	})
+	}
+	err := e.operate(ctx, math.MaxInt, send)
+	if err != nil && unknown && ctx.Err() != nil { // the caller leaves, and must know what it leaves with
+		err = e.operate(context.WithoutCancel(ctx), math.MaxInt, send)
+	}
 	if err != nil && unknown {
 		// Redis may have done it: then the hold is gone, and somebody else may have the lock; and no signal is to be
 		// spent on the ticket.
@@ -269,6 +330,13 @@ func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
 	return err
 }
 
+// yielding says whether the hold is being given up, so that a renewal that does not find it says nothing.
+func (e *entry) yielding(on bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hold.yielding = on
+}
+
 // errTimeUp is the end of AwaitFor's time; it is never returned to callers.
 var errTimeUp = errors.New("the time is up")
 
@@ -277,7 +345,6 @@ var errTimeUp = errors.New("the time is up")
 func (e *entry) waitSignalled(ctx context.Context, t *ticket, timeout <-chan time.Time) (placed bool, err error) {
 	select {
 	case placed = <-t.woken:
-		e.s.vigil.signalled(t)
 		return placed, nil
 	case <-ctx.Done():
 		err = ended(ctx, "waiting for a signal", nil)
@@ -286,7 +353,6 @@ func (e *entry) waitSignalled(ctx context.Context, t *ticket, timeout <-chan tim
 	case <-e.s.closing:
 		err = ErrClosed
 	}
-	e.s.vigil.remove(t)
 	if e.s.tear(t) == Signalled && fault != faultSpent {
 		select {
 		case placed = <-t.woken:
@@ -294,6 +360,7 @@ func (e *entry) waitSignalled(ctx context.Context, t *ticket, timeout <-chan tim
 		}
 		return placed, nil
 	}
+	e.s.vigil.remove(t)
 	return false, err
 }
 
@@ -326,11 +393,11 @@ func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, pla
 		holds = 1
 	}
 	ctx = context.WithoutCancel(ctx)
-	back := try{op: "await", waits: true, barges: l.unfair, holds: holds}
+	back := try{op: "await", waits: true, barges: l.unfair, holds: holds, signal: t.gave.signal}
 	if placed {
 		back.ticket = t.epoch
 	}
-	switch e.enter(ctx, t.owner, back) {
+	switch e.returns(ctx, l, t, back) {
 	case localqueue.Claimed:
 		_, err := e.seize(ctx, l, t.owner, back)
 		return err
@@ -340,6 +407,7 @@ func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, pla
 		err := e.count(ctx, t.owner, has+holds, math.MaxInt)
 		if err == nil {
 			has += holds
+			e.join(t.gave.signal)
 		}
 		if !e.resettle(has) {
 			e.passOn()
@@ -349,6 +417,31 @@ func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, pla
 	}
 	e.s.leave(e, 1)
 	return ErrClosed
+}
+
+// join has those who asked for the loss of an earlier hold told of the loss of this one. Baton.
+func (e *entry) join(sig *signal) {
+	if sig == nil {
+		return
+	}
+	e.mu.Lock()
+	own := e.hold.signal
+	if own == nil {
+		e.hold.signal = sig
+	}
+	e.mu.Unlock()
+	if own != nil {
+		fire := context.CancelCauseFunc(func(error) { sig.fire() })
+		own.add(&fire)
+	}
+}
+
+// returns goes through the local queue: from where the signal put the owner in line, or anywhere if nobody queues.
+func (e *entry) returns(ctx context.Context, l *Lock, t *ticket, back try) localqueue.Outcome {
+	if l.unfair {
+		return e.enter(ctx, t.owner, back)
+	}
+	return e.queue.Turn(e.stand(t))
 }
 
 // HasWaiters tells whether owners of this process wait for the condition. As in Java the lock must be held, which

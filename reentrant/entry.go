@@ -55,20 +55,21 @@ type entry struct {
 // A hold is what an owner of this session has: guarded by entry.mu, written by whoever has the baton, and by the
 // watchdog when it renews or loses it.
 type hold struct {
-	live   bool // an owner has the lock and its lease was trusted when last looked at
-	lost   bool // the lease ended while an operation of the owner was under way: the operation says so
-	handed bool // its owner has left it to the next one
-	cohort bool // it is the session's in Redis, not its owner's
-	owner  Owner
-	epoch  uint64
-	op     uint64 // of re-entry
-	token  Token
-	last   Token // of the block
-	lease  lease
-	span   time.Duration // the lease that renewals ask for
-	signal *signal       // nil until somebody wants to know of the loss
-	since  time.Time     // when it began, if anybody wants to know
-	failed bool          // the last renewal was not answered
+	live     bool // an owner has the lock and its lease was trusted when last looked at
+	lost     bool // the lease ended while an operation of the owner was under way: the operation says so
+	handed   bool // its owner has left it to the next one
+	cohort   bool // it is the session's in Redis, not its owner's
+	owner    Owner
+	epoch    uint64
+	op       uint64 // of re-entry
+	token    Token
+	last     Token // of the block
+	lease    lease
+	span     time.Duration // the lease that renewals ask for
+	signal   *signal       // nil until somebody wants to know of the loss
+	since    time.Time     // when it began, if anybody wants to know
+	failed   bool          // the last renewal was not answered
+	yielding bool          // Await is giving it up: Redis may have it no more, and that is no loss
 }
 
 // turn counts the local hand-overs since this session was given the lock.
@@ -214,8 +215,10 @@ func (e *entry) heldBy(owner Owner) (hold, bool) {
 func (e *entry) granted(g Grant) (wanted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.attempt < g.Epoch && e.ticketLocked(g.Epoch) != nil {
+	if t := e.ticketLocked(g.Epoch); t != nil && e.attempt < g.Epoch {
 		e.grant = g // for an owner who was signalled and is not the head yet
+		t.told = true
+		t.wake(true) // if the message of the signal was lost
 		return true
 	}
 	if (e.attempt != g.Epoch || !e.waiting) && fault != faultAnygrant {

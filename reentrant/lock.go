@@ -113,6 +113,7 @@ type try struct {
 	// session for it.
 	holds  int
 	ticket uint64
+	signal *signal // of the hold it had
 }
 
 // acquire is every way to take the lock. On return the baton is with the holder if it answers true, and otherwise

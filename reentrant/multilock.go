@@ -31,6 +31,11 @@ func NewMultiLock(locks ...*Lock) *MultiLock {
 	}
 	order := slices.Clone(locks)
 	slices.SortStableFunc(order, compareLocks)
+	for i, l := range order[min(1, len(order)):] {
+		if before := order[i]; before.name == l.name && before.session != l.session {
+			return &MultiLock{invalid: fmt.Errorf("reentrant: a MultiLock was given two locks named %q of different sessions: they have no order", l.name)}
+		}
+	}
 	return &MultiLock{locks: slices.CompactFunc(order, func(a, b *Lock) bool { return compareLocks(a, b) == 0 })}
 }
 
@@ -68,6 +73,11 @@ func (m *MultiLock) take(ctx context.Context, one func(*Lock) (bool, error)) (bo
 			return false, errors.Join(err, unlockAll(ctx, m.locks[:i]))
 		}
 	}
+	for _, l := range m.locks { // one may have been lost while it waited for another
+		if !l.IsHeldByCurrentOwner(ctx) {
+			return false, errors.Join(l.error("lock", ErrLost), unlockAll(ctx, m.locks))
+		}
+	}
 	return true, nil
 }
 
@@ -103,7 +113,7 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) 
 // Lost returns a channel that is closed when any of the caller's holds is lost. For a caller that does not hold all
 // of the locks it is closed already. What it needs is kept until the holds end: ask once per hold.
 func (m *MultiLock) Lost(ctx context.Context) <-chan struct{} {
-	if m.invalid != nil {
+	if m.invalid != nil || ctx == nil {
 		return alreadyLost
 	}
 	inside, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -124,10 +134,10 @@ func (m *MultiLock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc)
 }
 
 // TryAny takes the first of the locks that is free, trying each once in the order given, as [Lock.TryLock] does,
-// and returns it. It returns ErrNotAcquired if none is, joined with the errors of those that could not be asked. An
-// ended ctx is an error at once.
+// and returns it. It returns ErrNotAcquired if none is; if some could not be asked, their errors and not
+// ErrNotAcquired: they may be free. An ended ctx is an error at once.
 func TryAny(ctx context.Context, locks ...*Lock) (*Lock, error) {
-	errs := []error{ErrNotAcquired}
+	var errs []error
 	for i, l := range locks {
 		if l == nil {
 			errs = append(errs, fmt.Errorf("lock %d is nil", i+1))
@@ -143,6 +153,9 @@ func TryAny(ctx context.Context, locks ...*Lock) (*Lock, error) {
 				break
 			}
 		}
+	}
+	if errs == nil {
+		errs = append(errs, ErrNotAcquired)
 	}
 	return nil, fmt.Errorf("reentrant: try any: %w", errors.Join(errs...))
 }

@@ -29,7 +29,7 @@ import (
 // hold keeping the reference; or false with the baton given on, and the reference with whoever cleans up.
 func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, error) {
 	cfg := &e.s.config
-	if e.inherit(ctx, l, owner, max(t.holds, 1)) {
+	if e.inherit(ctx, l, owner, t) {
 		return true, nil
 	}
 	a := e.begin(l, owner, t)
@@ -146,6 +146,7 @@ type attempt struct {
 	told    bool      // that it has waited long
 	refuted time.Time // when the latest copy was sent that was answered "waiting": a grant from before is over
 	kept    lease     // with KeepTTL: the lease as it is
+	signal  *signal   // of the hold that a wait gave up
 }
 
 // complain reports, once, that the head has waited long.
@@ -160,7 +161,7 @@ func (a *attempt) complain(e *entry, last error) {
 func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 	cfg := &e.s.config
 	now := time.Now()
-	a := attempt{begun: now, cohort: l.cohort(), req: AcquireRequest{
+	a := attempt{signal: t.signal, begun: now, cohort: l.cohort(), req: AcquireRequest{
 		Owner: e.printed(owner, l.cohort()), Holds: max(t.holds, 1), Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
 		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}}
@@ -251,7 +252,7 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (Acq
 
 // held is the hold that a granted attempt gives.
 func (a *attempt) held(owner Owner, reply AcquireReply, sent time.Time) hold {
-	h := hold{cohort: a.cohort, owner: owner, epoch: a.req.Epoch, token: reply.First, last: reply.Last, span: a.req.Lease}
+	h := hold{cohort: a.cohort, owner: owner, epoch: a.req.Epoch, token: reply.First, last: reply.Last, span: a.req.Lease, signal: a.signal}
 	if fault == faultLategrant {
 		sent = time.Now()
 	}
@@ -311,7 +312,7 @@ func (e *entry) accept(a *attempt, owner Owner) (hold, bool) {
 		return hold{}, false
 	}
 	e.turn = e.newTurn(now)
-	return hold{cohort: a.cohort, owner: owner, epoch: g.Epoch, token: g.First, last: g.Last, lease: l, span: a.req.Lease}, true
+	return hold{cohort: a.cohort, owner: owner, epoch: g.Epoch, token: g.First, last: g.Last, lease: l, span: a.req.Lease, signal: a.signal}, true
 }
 
 // giveUp ends an attempt that brought no hold. The next head takes over what Redis has (the place among the

@@ -15,10 +15,14 @@ type signal struct {
 
 func newSignal() *signal { return &signal{lost: make(chan struct{})} }
 
-// fire is called once, by whoever finds the hold lost, with no other mutex held: cancelling a context runs code
+// fire is called by whoever finds the hold lost, with no other mutex held: cancelling a context runs code
 // that is not ours.
 func (s *signal) fire() {
 	s.mu.Lock()
+	if s.fired {
+		s.mu.Unlock()
+		return
+	}
 	s.fired = true
 	cancels := s.cancels
 	s.cancels = nil

@@ -18,7 +18,7 @@ type vigil struct {
 	done  sync.WaitGroup
 
 	mu      sync.Mutex       // a leaf
-	tickets map[*ticket]bool // true: signalled, to be acknowledged by one more beat
+	tickets map[*ticket]bool // true: back with the lock, so its signal is to be acknowledged by one more beat
 }
 
 func newVigil(s *Session) *vigil {
@@ -43,41 +43,52 @@ func (v *vigil) add(t *ticket) {
 	}
 }
 
-// signalled acknowledges a ticket with the next beat.
-func (v *vigil) signalled(t *ticket) { v.change(t, true) }
-
-// remove forgets a ticket: it was taken back.
-func (v *vigil) remove(t *ticket) { v.change(t, false) }
-
-func (v *vigil) change(t *ticket, keep bool) {
+// served acknowledges a ticket's signal with the next beat.
+func (v *vigil) served(t *ticket) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if _, ok := v.tickets[t]; ok && keep {
-		v.tickets[t] = true
-		return
-	}
+	v.tickets[t] = true
+}
+
+// remove forgets a ticket: it was taken back, or its owner could not come back, and the signal is another's.
+func (v *vigil) remove(t *ticket) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	delete(v.tickets, t)
 }
 
 func (v *vigil) watch() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for {
-		if v.empty() {
+	cfg := &v.s.config
+	var last time.Time
+	for armed := false; ; {
+		switch {
+		case v.empty():
 			timer.Stop()
-		} else {
-			cfg := &v.s.config
-			timer.Reset(cfg.heartbeat - cfg.jitter(cfg.heartbeat/8))
+			armed, last = false, time.Time{}
+		case !armed: // a ticket more does not put the beat off
+			timer.Reset(max(0, cfg.heartbeat-cfg.jitter(cfg.heartbeat/8)-since(last)))
+			armed = true
 		}
 		select {
 		case <-v.nudge:
 		case <-timer.C:
+			armed, last = false, time.Now()
 			v.beat()
 		case <-v.quit:
 			v.beat() // what was signalled has been heard: nobody else is to be signalled for it
 			return
 		}
 	}
+}
+
+// since is how long ago t was, if it was at all.
+func since(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return time.Since(t)
 }
 
 func (v *vigil) empty() bool {
@@ -92,46 +103,65 @@ type group struct {
 	name   string
 }
 
-// beat sends one command per condition.
+// beat sends one command per condition, all at once: one that gets no answer does not hold up the others.
 func (v *vigil) beat() {
+	limit := min(v.s.config.commandTimeout(), v.s.config.heartbeat)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	var sent sync.WaitGroup
 	for g, tickets := range v.groups() {
-		epochs := make([]uint64, len(tickets))
-		for i, t := range tickets {
-			epochs[i] = t.epoch
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), v.s.config.commandTimeout())
-		v.s.stats.commands.Add(1)
-		answers, err := g.remote.Beat(ctx, g.name, epochs)
-		cancel()
-		if err != nil || len(answers) != len(tickets) {
-			continue // the next one comes in time
-		}
-		for i, t := range tickets {
-			if answers[i] != Waited {
-				v.heard(t)
-			}
+		sent.Go(func() { v.show(ctx, g, tickets) })
+	}
+	sent.Wait()
+}
+
+// show sends the beat of one condition.
+func (v *vigil) show(ctx context.Context, g group, tickets grouped) {
+	v.s.stats.commands.Add(1)
+	answers, err := g.remote.Beat(ctx, g.name, epochs(tickets.waiting), epochs(tickets.served))
+	if err != nil || len(answers) != len(tickets.waiting) {
+		return // the next one comes in time
+	}
+	for _, t := range tickets.served {
+		v.remove(t)
+	}
+	for i, t := range tickets.waiting {
+		if answers[i] != Waited {
+			t.wake(false) // if its message was lost
 		}
 	}
 }
 
-func (v *vigil) groups() map[group][]*ticket {
+func epochs(tickets []*ticket) []uint64 {
+	epochs := make([]uint64, len(tickets))
+	for i, t := range tickets {
+		epochs[i] = t.epoch
+	}
+	return epochs
+}
+
+// grouped is what the tickets of a condition want of a beat.
+type grouped struct{ waiting, served []*ticket }
+
+func (v *vigil) groups() map[group]grouped {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	groups := make(map[group][]*ticket)
-	for t := range v.tickets {
+	groups := make(map[group]grouped)
+	for t, served := range v.tickets {
 		g := group{t.remote, t.name}
-		groups[g] = append(groups[g], t)
+		all := groups[g]
+		if served {
+			all.served = append(all.served, t)
+		} else {
+			all.waiting = append(all.waiting, t)
+		}
+		groups[g] = all
 	}
-	for _, tickets := range groups {
-		slices.SortFunc(tickets, func(a, b *ticket) int { return cmp.Compare(a.epoch, b.epoch) })
+	for _, all := range groups {
+		slices.SortFunc(all.waiting, byEpoch)
+		slices.SortFunc(all.served, byEpoch)
 	}
 	return groups
 }
 
-// heard ends the vigil for a ticket that Redis has signalled. If its message was lost, this is what wakes it.
-func (v *vigil) heard(t *ticket) {
-	v.mu.Lock()
-	delete(v.tickets, t)
-	v.mu.Unlock()
-	t.wake(false)
-}
+func byEpoch(a, b *ticket) int { return cmp.Compare(a.epoch, b.epoch) }

@@ -187,6 +187,9 @@ func (w *watchdog) renewed(r *Renewal, sent, now time.Time) {
 	was := h.failed
 	switch {
 	case !current:
+	case r.Gone && h.yielding: // if it is not given up after all, the next renewal tells
+		h.lease = h.lease.retried(now)
+		current = false
 	case r.Gone:
 	case r.Err != nil:
 		h.failed = true

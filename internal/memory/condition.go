@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/relock-go/relock/reentrant"
 )
@@ -42,7 +43,7 @@ func (l *lock) has(session string, epoch uint64) bool {
 }
 
 // await exchanges a hold for a ticket.
-func (l *lock) await(now instant, session string, req reentrant.AwaitRequest) reentrant.TicketStatus {
+func (l *lock) await(now instant, session string, req reentrant.AwaitRequest, doubt time.Duration) reentrant.TicketStatus {
 	l.expire(now)
 	c := l.condition(req.Condition)
 	switch {
@@ -59,6 +60,10 @@ func (l *lock) await(now instant, session string, req reentrant.AwaitRequest) re
 		holds: req.Holds, tokens: 1, seen: req.Seen, keep: keep,
 	}, patience: req.Patience})
 	l.hold = hold{}
+	if doubt > 0 {
+		l.record.entomb(session, req.Epoch, now+doubt, now)
+		l.save(now)
+	}
 	l.grantFree(now)
 	return reentrant.Waited
 }
@@ -138,15 +143,14 @@ func (l *lock) withdraw(session, name string, epoch uint64) reentrant.TicketStat
 		c.waiting = slices.Delete(c.waiting, i, i+1)
 		return reentrant.Waited
 	}
-	if i := find(c.signalled, session, epoch); i >= 0 {
-		c.signalled = slices.Delete(c.signalled, i, i+1)
+	if find(c.signalled, session, epoch) >= 0 {
 		return reentrant.Signalled
 	}
 	return reentrant.Gone
 }
 
 // beat is a sign of life for a session's tickets.
-func (l *lock) beat(now instant, session, name string, epochs []uint64) []reentrant.TicketStatus {
+func (l *lock) beat(now instant, session, name string, epochs, served []uint64) []reentrant.TicketStatus {
 	l.expire(now)
 	c := l.condition(name)
 	var answers []reentrant.TicketStatus
@@ -156,9 +160,12 @@ func (l *lock) beat(now instant, session, name string, epochs []uint64) []reentr
 			answers = append(answers, reentrant.Waited)
 			continue
 		}
-		c.signalled = slices.DeleteFunc(c.signalled, func(t ticket) bool { return t.session == session && t.epoch == epoch })
+		if i := find(c.signalled, session, epoch); i >= 0 {
+			c.signalled[i].deadline = now + c.signalled[i].patience
+		}
 		answers = append(answers, reentrant.Signalled)
 	}
+	c.signalled = slices.DeleteFunc(c.signalled, func(t ticket) bool { return t.session == session && slices.Contains(served, t.epoch) })
 	l.recall(now, c)
 	l.grantFree(now)
 	return answers
@@ -170,8 +177,12 @@ var statuses = map[reentrant.TicketStatus]string{
 
 func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentrant.TicketStatus, error) {
 	op := r.op(Await, req.Epoch)
+	var doubt time.Duration
+	if !req.Until.IsZero() {
+		doubt = max(0, time.Until(req.Until))
+	}
 	status, err := call(ctx, r.c, op, func(now instant) (reentrant.TicketStatus, string) {
-		status := r.lock().await(now, r.c.session, req)
+		status := r.lock().await(now, r.c.session, req, doubt)
 		return status, fmt.Sprintf("%s %s ticket=e%d holds=%d → %s", op, shown(req.Condition), req.Ticket, req.Holds, statuses[status])
 	})
 	return status, wrapped(op, err)
@@ -195,14 +206,17 @@ func (r *remote) Withdraw(ctx context.Context, name string, ticket uint64) (reen
 	return status, wrapped(op, err)
 }
 
-func (r *remote) Beat(ctx context.Context, name string, tickets []uint64) ([]reentrant.TicketStatus, error) {
+func (r *remote) Beat(ctx context.Context, name string, tickets, served []uint64) ([]reentrant.TicketStatus, error) {
 	op := r.op(Beat, 0)
-	tickets = slices.Clone(tickets) // the caller's slice is not touched by what comes late
+	tickets, served = slices.Clone(tickets), slices.Clone(served) // the caller's slices are not touched by what comes late
 	answers, err := call(ctx, r.c, op, func(now instant) ([]reentrant.TicketStatus, string) {
-		answers := r.lock().beat(now, r.c.session, name, tickets)
+		answers := r.lock().beat(now, r.c.session, name, tickets, served)
 		var parts []string
 		for i, ticket := range tickets {
 			parts = append(parts, fmt.Sprintf("e%d %s", ticket, statuses[answers[i]]))
+		}
+		for _, ticket := range served {
+			parts = append(parts, fmt.Sprintf("e%d served", ticket))
 		}
 		return answers, fmt.Sprintf("%s %s → %s", op, shown(name), strings.Join(parts, ", "))
 	})

@@ -4,6 +4,7 @@
 -- ARGV  1 session  2 epoch of the hold  3 ticket: an epoch of its own, by which the waiter is known
 --       4 owner  5 holds to come back with  6 highest token this session has seen
 --       7 patience, ms  8 grant TTL, ms  9 channel prefix  10 seconds that everything is kept
+--       11 doubt, us: for so long from now on a copy of an attempt up to the hold's may be under way; 0: none is
 -- Returns  {code, now}   1 waiting   2 signalled already (this is a resend)   3 gone: the hold was not there
 -- Keeps    a place is taken only in the run that gave up the hold, so a resend does not wait again after its signal.
 -- Twice    the second run finds the ticket, or that it was signalled.
@@ -28,6 +29,12 @@ redis.call('HSET', KEYS[7], member, text(now + tonumber(ARGV[7]) * 1000) .. ' ' 
 redis.call('EXPIRE', KEYS[5], ARGV[10])
 redis.call('EXPIRE', KEYS[7], ARGV[10])
 redis.call('DEL', KEYS[1])
+local doubt = tonumber(ARGV[11])
+if doubt > 0 then
+  entomb(rec, session, epoch, now + doubt, now)
+  rec.keep = longer(rec.keep, ARGV[10])
+  save(KEYS[2], rec, now)
+end
 local next = waiting(KEYS[3], KEYS[4], now)
 if next then grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], rec, now, next, ARGV[9]) end
 return {WAITING, now}

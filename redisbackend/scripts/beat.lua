@@ -2,10 +2,11 @@
 -- message was lost, and takes back signals that others have not heard.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters  5 tickets  6 signalled  7 terms
--- ARGV  1 session  2 channel prefix  then the tickets
+-- ARGV  1 session  2 channel prefix  3 number of tickets  4 "1" if all sessions listen here
+--       then the tickets, then those whose owners are back with the lock: their signals are acknowledged
 -- Returns  {now, code...}   1 waits   2 does not wait any more: it was signalled, or given up for dead
 -- Keeps    a lock that is free goes to the first live waiter.
--- Twice    deadlines move; a signal that was answered is forgotten, and answered 2 again.
+-- Twice    deadlines move.
 
 local WAITS, OVER = 1, 2
 local session, channel = ARGV[1], ARGV[2]
@@ -13,26 +14,36 @@ local session, channel = ARGV[1], ARGV[2]
 local now = clock()
 local field = holder(KEYS[1], session)
 local answer = {now}
-for i = 3, #ARGV do
+local last, kept = 4 + tonumber(ARGV[3]), nil
+for i = 5, last do
   local member = session .. ':' .. ARGV[i]
-  if redis.call('ZSCORE', KEYS[5], member) then
-    local raw = redis.call('HGET', KEYS[7], member)
-    local patience, rest = string.match(raw or '', '^%d+ (%d+)(.*)$')
-    if patience then
-      redis.call('HSET', KEYS[7], member, text(now + tonumber(patience) * 1000) .. ' ' .. patience .. rest)
-      local keep = string.match(rest, '^ %d+ %d+ %d+ %d+ (%d+)')
-      redis.call('EXPIRE', KEYS[5], keep)
-      redis.call('EXPIRE', KEYS[7], keep)
+  local raw = redis.call('HGET', KEYS[7], member)
+  local patience, rest = string.match(raw or '', '^%d+ (%d+)(.*)$')
+  local code = OVER
+  if patience then
+    local till = text(now + tonumber(patience) * 1000)
+    kept = kept or string.match(rest, '^ %d+ %d+ %d+ %d+ (%d+)')
+    if redis.call('ZSCORE', KEYS[5], member) then
+      redis.call('HSET', KEYS[7], member, till .. ' ' .. patience .. rest)
+      code = WAITS
+    elseif redis.call('ZSCORE', KEYS[6], member) then
+      redis.call('ZADD', KEYS[6], till, member)
+    else
+      redis.call('HDEL', KEYS[7], member)
     end
-    answer[i - 1] = patience and WAITS or OVER
-  else
-    redis.call('ZREM', KEYS[6], member)
-    redis.call('HDEL', KEYS[7], member)
-    answer[i - 1] = OVER
   end
+  answer[i - 3] = code
+end
+if kept then
+  for i = 5, 7 do redis.call('EXPIRE', KEYS[i], kept) end
+end
+for i = last + 1, #ARGV do
+  local member = session .. ':' .. ARGV[i]
+  redis.call('ZREM', KEYS[6], member)
+  redis.call('HDEL', KEYS[7], member)
 end
 
-recall(KEYS, now, channel, field)
+recall(KEYS, now, channel, field, ARGV[4] == '1')
 local next = not field and waiting(KEYS[3], KEYS[4], now)
 if next then
   grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], record(redis.call('GET', KEYS[2])), now, next, channel)

@@ -14,12 +14,33 @@ local function enlist(queue, waiters, session, place, keep)
   redis.call('EXPIRE', waiters, keep)
 end
 
+-- next_waiter answers the longest live waiter whose session listens; if none does, the longest live one.
+-- A process that has ended listens no more at once, long before its deadline: it is passed over, and keeps its ticket
+-- in case it only reconnects. In a Cluster, where a node knows its own listeners only, listening is false.
+local function next_waiter(k, now, channel, listening)
+  local i, first = 0, nil
+  while true do
+    local member = redis.call('ZRANGE', k[5], i, i)[1]
+    if not member then return first end
+    local deadline = string.match(redis.call('HGET', k[7], member) or '', '^%d+')
+    if deadline and now <= tonumber(deadline) then
+      if not listening then return member end
+      local heard = redis.pcall('PUBSUB', 'NUMSUB', channel .. string.match(member, '^(.*):%d+$'))
+      if heard.err or tonumber(heard[2]) > 0 then return member end -- err: the right to ask is missing
+      first, i = first or member, i + 1
+    else
+      redis.call('ZREM', k[5], member)
+      redis.call('HDEL', k[7], member)
+    end
+  end
+end
+
 -- notify signals the longest live waiter of a condition, and answers its session and ticket; nil if there is none. The waiter also gets a place in the
 -- queue of the lock, unless its session has the lock or a place already: so the lock can be pushed to it as to any
 -- other waiter, without a command of its own. k are the seven keys, has is the field of the holder.
-local function notify(k, now, channel, has)
+local function notify(k, now, channel, has, listening)
   while true do
-    local member = redis.call('ZRANGE', k[5], '0', '0')[1]
+    local member = next_waiter(k, now, channel, listening)
     if not member then return nil end
     redis.call('ZREM', k[5], member)
     local raw = redis.call('HGET', k[7], member)
@@ -44,10 +65,10 @@ end
 
 -- recall takes signals back from waiters whose session has not shown in time that it knows, and gives each to the
 -- next: the process of the first has died, or was paused.
-local function recall(k, now, channel, has)
+local function recall(k, now, channel, has, listening)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', k[6], '-inf', '(' .. text(now))) do
     redis.call('ZREM', k[6], member)
     redis.call('HDEL', k[7], member)
-    notify(k, now, channel, has)
+    notify(k, now, channel, has, listening)
   end
 end

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters  5 tickets  6 signalled  7 terms
 -- ARGV  1 session  2 epoch of the hold  3 op: counts up within the epoch, together with reenter's
---       4 "1" for all of them, "0" for one  5 channel prefix
+--       4 "1" for all of them, "0" for one  5 channel prefix  6 "1" if all sessions listen here
 -- Returns  {code, now, tickets of this session that were signalled...}   1 done   2 gone: no such hold
 -- Keeps    a signal goes to a live waiter or, if there is none, is spent on nobody.
 -- Twice    op is not above the last one: nobody is signalled.
@@ -18,10 +18,11 @@ if op <= tonumber(rec.op) then return {DONE, now} end
 rec.op = ARGV[3]
 save(KEYS[2], rec, now)
 
-recall(KEYS, now, ARGV[5], field)
+local listening = ARGV[6] == '1'
+recall(KEYS, now, ARGV[5], field, listening)
 local answer = {DONE, now}
 repeat
-  local whose, ticket = notify(KEYS, now, ARGV[5], field)
+  local whose, ticket = notify(KEYS, now, ARGV[5], field, listening and ARGV[4] == '0')
   if whose == session then answer[#answer + 1] = ticket end
 until not whose or ARGV[4] == '0'
 return answer

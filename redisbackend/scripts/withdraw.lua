@@ -3,9 +3,9 @@
 --
 -- KEYS  1 tickets  2 signalled  3 terms
 -- ARGV  1 session  2 ticket
--- Returns  {code, now}   1 withdrawn   2 it was signalled before, and knows now   3 it was not there
--- Keeps    a signal is not spent on a waiter that has left.
--- Twice    the second run finds nothing.
+-- Returns  {code, now}   1 withdrawn   2 it was signalled before   3 it was not there
+-- Keeps    a signal is not spent on a waiter that has left: one that was signalled acknowledges it when it is back.
+-- Twice    the second run finds nothing, or the signal again.
 
 local WITHDRAWN, SIGNALLED, NOTHING = 1, 2, 3
 
@@ -14,8 +14,8 @@ local member = ARGV[1] .. ':' .. ARGV[2]
 local code = NOTHING
 if redis.call('ZREM', KEYS[1], member) == 1 then
   code = WITHDRAWN
-elseif redis.call('ZREM', KEYS[2], member) == 1 then
+  redis.call('HDEL', KEYS[3], member)
+elseif redis.call('ZSCORE', KEYS[2], member) then
   code = SIGNALLED
 end
-redis.call('HDEL', KEYS[3], member)
 return {code, now}
