@@ -15,6 +15,7 @@ type mailbox struct {
 	grants  []reentrant.Grant
 	signals map[string]map[uint64]bool // lock and ticket -> whether it was given a place
 	wanted  map[string]uint64          // lock -> the latest epoch that was asked for
+	taken   map[string]uint64          // lock -> the latest epoch that was taken up by another
 	resumes int
 	news    chan struct{} // closed at the next news, and replaced
 }
@@ -52,6 +53,24 @@ func (m *mailbox) Wanted(name string, epoch uint64) {
 	}
 	m.wanted[name] = max(m.wanted[name], epoch)
 	m.wakeLocked()
+}
+
+// Taken keeps the epoch.
+func (m *mailbox) Taken(name string, epoch uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.taken == nil {
+		m.taken = make(map[string]uint64)
+	}
+	m.taken[name] = max(m.taken[name], epoch)
+	m.wakeLocked()
+}
+
+// lost is the latest epoch of a lock that another session took up.
+func (m *mailbox) lost(name string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.taken[name]
 }
 
 // asked is the latest epoch of a lock that another session asked for.

@@ -36,7 +36,7 @@ func (q *Queue[K]) checkBaton() {
 		must(q.kin[q.owner] == nil, "kin of the holder waits for a settled baton")
 	case offered:
 		must(q.owner == nobody && q.holds == 0 && q.ops.n == 0, "an offered baton has an owner")
-		must(q.line.n > 0 && q.line.first.competes, "the baton is offered to nobody")
+		must(q.line.n > 0 && q.line.first.rank == competing, "the baton is offered to nobody")
 	default:
 		must(q.state == busy, "unknown state")
 	}

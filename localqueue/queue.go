@@ -99,7 +99,9 @@ func (q *Queue[K]) stand(owner K, shared, competes bool, done <-chan struct{}) (
 		return nil, Cancelled
 	}
 	w := q.enqueueLocked(owner, shared)
-	w.competes = competes
+	if competes {
+		w.rank = competing
+	}
 	return w, Busy
 }
 
@@ -275,7 +277,7 @@ func (q *Queue[K]) handOverLocked() {
 	if fault == faultLIFO {
 		w = q.line.last
 	}
-	if w.competes && w.overtaken < MaxOvertaken {
+	if w.rank == competing && w.overtaken < MaxOvertaken {
 		q.offerLocked(w)
 		return
 	}

@@ -26,11 +26,20 @@ type waiter[K comparable] struct {
 
 	// Guarded by the queue's mu.
 
-	queued    bool  // in the line: neither granted nor cancelled
-	inRing    bool  // in the line, and in the ring of its owner's waiters
-	competes  bool  // may be overtaken, see Compete
+	queued    bool // in the line: neither granted nor cancelled
+	inRing    bool // in the line, and in the ring of its owner's waiters
+	rank      rank
 	overtaken uint8 // how often it was
 }
+
+// A rank is how a waiter stands towards the others.
+type rank uint8
+
+const (
+	ordinary  rank = iota
+	competing      // may be overtaken, see Compete
+	urgent         // stands before all others, see StandFirst
+)
 
 // A kinship links a waiter to the others in line for the same shared owner. It is apart from the node because most
 // waiters have no kin, and a hundred thousand of them should not pay for it.
@@ -151,7 +160,7 @@ func (q *Queue[K]) nodeLocked(owner K) *waiter[K] {
 	}
 	q.spare, w.next = w.next, nil
 	q.spares--
-	w.owner, w.competes, w.overtaken = owner, false, 0
+	w.owner, w.rank, w.overtaken = owner, ordinary, 0
 	return w
 }
 

@@ -154,6 +154,12 @@ func (c *conn) received(message string) {
 		}
 		return
 	}
+	if epoch, hold, ok := parseTaken(message); ok {
+		if name, ours := strings.CutPrefix(hold, c.backend.prefix); ours && name != "" {
+			c.sink.Taken(name, epoch)
+		}
+		return
+	}
 	if strings.HasPrefix(message, probeMark) {
 		select {
 		case <-c.probed: // an older one that nobody waited for

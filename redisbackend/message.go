@@ -44,7 +44,19 @@ func parsePush(message string) (push, bool) {
 //
 //	w <epoch> <hold key>
 func parseWanted(message string) (epoch uint64, hold string, ok bool) {
-	rest, ok := strings.CutPrefix(message, "w ")
+	return parseEpoch(message, "w ")
+}
+
+// parseTaken reads what resume.lua says to the session that had the hold:
+//
+//	t <epoch> <hold key>
+func parseTaken(message string) (epoch uint64, hold string, ok bool) {
+	return parseEpoch(message, "t ")
+}
+
+// parseEpoch reads a message that names an epoch and a lock.
+func parseEpoch(message, kind string) (epoch uint64, hold string, ok bool) {
+	rest, ok := strings.CutPrefix(message, kind)
 	number, hold, _ := strings.Cut(rest, " ")
 	epoch, err := strconv.ParseUint(number, 10, 63)
 	return epoch, hold, ok && err == nil && hold != ""

@@ -12,23 +12,23 @@ import (
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-// A script is one of the files, with common.lua (and conditions.lua) in front of it. Running it sends EVALSHA, and EVAL if the server
-// does not know it: after a restart, a failover or SCRIPT FLUSH.
+// A script is one of the files, with common.lua (and conditions.lua) in front of it. Running it sends EVALSHA, and
+// EVAL if the server does not know it: after a restart, a failover or SCRIPT FLUSH.
 type script struct {
 	*rueidis.Lua
 	text, sha string // for pipelines, which Lua.Exec does not do
 }
 
 type scripts struct {
-	acquire, reenter, release, renew, inspect, force script
-	await, signal, withdraw, beat                    script
+	acquire, reenter, release, renew, resume, inspect, force script
+	await, signal, withdraw, beat                            script
 }
 
 // loadScripts reads the scripts and computes their hashes, once in a process.
 var loadScripts = sync.OnceValue(func() *scripts {
 	return &scripts{
 		acquire: loadScript("acquire"), reenter: loadScript("reenter"), release: loadScript("release"),
-		renew: loadScript("renew"), inspect: loadScript("inspect"), force: loadScript("force"),
+		renew: loadScript("renew"), resume: loadScript("resume"), inspect: loadScript("inspect"), force: loadScript("force"),
 		await: loadScript("await"), signal: loadScript("signal"), withdraw: loadScript("withdraw"),
 		beat: loadScript("beat"),
 	}

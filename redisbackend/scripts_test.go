@@ -15,7 +15,7 @@ import (
 // testsOf says which tests run a script, by what their names begin with.
 var testsOf = map[string]string{
 	"acquire": "TestAcquire", "reenter": "TestReenter", "release": "TestRelease", "renew": "TestRenew",
-	"inspect": "TestInspect", "force": "TestForce",
+	"inspect": "TestInspect", "force": "TestForce", "resume": "TestResume",
 	"await": "TestConditions", "signal": "TestConditions", "withdraw": "TestConditions", "beat": "TestConditions",
 }
 

@@ -67,6 +67,7 @@ type member struct {
 	grants  chan reentrant.Grant
 	signals chan signal
 	wanted  chan uint64
+	taken   chan uint64
 	resumed chan struct{}
 }
 
@@ -76,12 +77,13 @@ type signal struct {
 }
 
 func newMember() *member {
-	return &member{grants: make(chan reentrant.Grant, 100), signals: make(chan signal, 100), wanted: make(chan uint64, 100), resumed: make(chan struct{}, 100)}
+	return &member{grants: make(chan reentrant.Grant, 100), signals: make(chan signal, 100), wanted: make(chan uint64, 100), taken: make(chan uint64, 100), resumed: make(chan struct{}, 100)}
 }
 
 func (m *member) Granted(g reentrant.Grant)                      { m.grants <- g }
 func (m *member) Signalled(_ string, ticket uint64, placed bool) { m.signals <- signal{ticket, placed} }
 func (m *member) Wanted(_ string, epoch uint64)                  { m.wanted <- epoch }
+func (m *member) Taken(_ string, epoch uint64)                   { m.taken <- epoch }
 func (m *member) Resumed()                                       { m.resumed <- struct{}{} }
 
 // join opens a session.

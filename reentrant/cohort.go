@@ -25,8 +25,9 @@ const (
 // It ends with the block, with the turn, when the lease wants more renewing than the watchdog has managed, or with
 // the queue; then the session asks Redis again, or releases.
 
-// cohort tells whether the holds of a Lock are the session's. Fixed leases never are: each is its owner's own.
-func (l *Lock) cohort() bool { return l.session.config.cohort && l.fixed == 0 }
+// cohort tells whether the hold of an owner would be the session's. A fixed lease never is, and neither is what a
+// portable owner holds: each is its owner's own.
+func (l *Lock) cohort(o Owner) bool { return l.session.config.cohort && l.fixed == 0 && !o.portable }
 
 // printed is the owner of an attempt as Redis has it. Baton.
 func (e *entry) printed(o Owner, cohort bool) string {
@@ -56,7 +57,7 @@ func (e *entry) inherit(ctx context.Context, l *Lock, owner Owner, t try) bool {
 // inheritLocked is inherit with e.mu held.
 func (e *entry) inheritLocked(ctx context.Context, l *Lock, owner Owner, t try, lingered bool) bool {
 	h := e.hold
-	if !h.handed || !h.cohort || !l.cohort() {
+	if !h.handed || !h.cohort || !l.cohort(owner) {
 		return false
 	}
 	now := time.Now()

@@ -12,16 +12,21 @@ import (
 
 // An Owner is what a lock is held by: a goroutine of this session, or a name that a context carries. Owners are
 // comparable. Two sessions never share a goroutine owner, and never share a named one: the same name in two
-// processes is two owners.
+// processes is two owners, unless it is portable ([WithPortableOwner]).
 type Owner struct {
 	name      string
 	goroutine int64 // 0 for a named owner
+	portable  bool  // known by its name in the whole deployment
 }
 
-// String prints the owner as it stands in Redis after the session's id: a goroutine's decimal id, or "~name".
+// String prints the owner as it stands in Redis after the session's id: a goroutine's decimal id, "~name", or "@id" for
+// a portable one.
 func (o Owner) String() string {
-	if o.goroutine != 0 {
+	switch {
+	case o.goroutine != 0:
 		return strconv.FormatInt(o.goroutine, 10)
+	case o.portable:
+		return "@" + o.name
 	}
 	return "~" + o.name
 }
@@ -40,7 +45,15 @@ func WithOwner(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, ownerKey{}, Owner{name: name})
 }
 
-// CurrentOwner is the owner that a call with ctx acts for: the innermost [WithOwner], else the calling goroutine.
+// WithPortableOwner is [WithOwner] with an owner that is known by its id in the whole deployment: what it holds can be
+// resumed by another session, or after a restart ([Lock.Resume]). Whoever knows the id is the owner, so it should be one
+// that nobody can guess, and used by one session at a time.
+func WithPortableOwner(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, ownerKey{}, Owner{name: id, portable: true})
+}
+
+// CurrentOwner is the owner that a call with ctx acts for: the innermost [WithOwner] or
+// [WithPortableOwner], else the calling goroutine.
 func CurrentOwner(ctx context.Context) Owner {
 	if ctx != nil {
 		if o, ok := ctx.Value(ownerKey{}).(Owner); ok {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/relock-go/relock/localqueue"
 )
 
 // seize is what the head of the queue does: it gets the lock from Redis. It is the slow path, and the only long
@@ -46,6 +48,14 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 	for asked, tries := false, 0; ; asked, tries = true, tries+1 {
 		if asked {
 			a.complain(e, last)
+			switch e.giveWay(ctx, owner, t) {
+			case localqueue.Busy:
+			case localqueue.Claimed:
+				e.renumber(&a) // who came in between may have had the lock
+			default: // the baton is with whoever it was given to, and this has left the line
+				e.s.leave(e, 1)
+				return false, e.interrupted(ctx, last)
+			}
 		}
 		if err := e.interrupted(ctx, last); err != nil {
 			e.giveUp()
@@ -94,7 +104,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			e.giveUp()
 			return false, err
 		default:
-			last = err
+			last = graver(last, err)
 			if !t.waits {
 				e.giveUp()
 				return false, err
@@ -122,6 +132,14 @@ func (t try) within(d, least time.Duration) time.Duration {
 		return d
 	}
 	return min(d, max(time.Until(t.deadline), least))
+}
+
+// graver is the error to be shown of two tries: one after which it may have been done, else the latest.
+func graver(last, err error) error {
+	if OutcomeUnknown(last) && !OutcomeUnknown(err) {
+		return last
+	}
+	return err
 }
 
 // interrupted is why the head must stop, nil if it need not.
@@ -161,8 +179,9 @@ func (a *attempt) complain(e *entry, last error) {
 func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 	cfg := &e.s.config
 	now := time.Now()
-	a := attempt{signal: t.signal, begun: now, cohort: l.cohort(), req: AcquireRequest{
-		Owner: e.printed(owner, l.cohort()), Holds: max(t.holds, 1), Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
+	cohort := l.cohort(owner)
+	a := attempt{signal: t.signal, begun: now, cohort: cohort, req: AcquireRequest{
+		Owner: e.printed(owner, cohort), Holds: max(t.holds, 1), Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
 		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}}
 	if a.cohort {
@@ -210,14 +229,19 @@ func (e *entry) adopt(a *attempt, t try) bool {
 // renumber makes the attempt a new one. Everything up to the last epoch is given up by that: nobody trusts it.
 func (e *entry) renumber(a *attempt) {
 	a.req.Epoch = e.s.nextEpoch()
+	e.number(a.req.Epoch, a.req.Queue)
+}
+
+// number makes an epoch the one that this session's part in the lock goes by. Baton.
+func (e *entry) number(epoch uint64, waiting bool) {
 	e.used = 0
 	e.mu.Lock()
-	e.attempt, e.waiting, e.grant = a.req.Epoch, a.req.Queue, Grant{}
+	defer e.mu.Unlock()
+	e.attempt, e.waiting, e.grant = epoch, waiting, Grant{}
 	select {
 	case <-e.wake: // left by an earlier attempt
 	default:
 	}
-	e.mu.Unlock()
 }
 
 // ask sends one copy of the attempt, and keeps account of what Redis may have of it.

@@ -208,6 +208,15 @@ func (k sink) Signalled(name string, ticket uint64, placed bool) {
 	}
 }
 
+// Taken ends a hold that another session has taken up.
+func (k sink) Taken(name string, epoch uint64) {
+	if e := k.s.find(name); e != nil {
+		e.lose(epoch, "another session has resumed it")
+		e.evict(epoch, false)
+		k.s.leave(e, 1)
+	}
+}
+
 // Wanted gives up a hold that lingers, or keeps it from doing so.
 func (k sink) Wanted(name string, epoch uint64) {
 	e := k.s.find(name)

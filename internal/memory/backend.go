@@ -246,6 +246,10 @@ func (b *Backend) publishLocked(to string, m pushed) {
 			c.putLocked(message{pushed: m, link: c.link})
 		}
 	}
+	if m.taken {
+		b.grants = append(b.grants, fmt.Sprintf("taken %s %s e%d", b.names[to], shown(m.name), m.epoch))
+		return
+	}
 	if m.wanted {
 		b.grants = append(b.grants, fmt.Sprintf("wanted %s %s e%d", b.names[to], shown(m.name), m.epoch))
 		return

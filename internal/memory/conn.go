@@ -142,6 +142,8 @@ func (c *Conn) hand(m message) {
 	g, ok := c.read(m.grant)
 	switch {
 	case !ok:
+	case m.taken:
+		c.sink.Taken(m.name, m.epoch)
 	case m.wanted:
 		c.sink.Wanted(m.name, m.epoch)
 	case m.signal:

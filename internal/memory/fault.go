@@ -19,6 +19,7 @@ const (
 	Signal     Verb = "signal"
 	Leave      Verb = "withdraw"
 	Beat       Verb = "beat"
+	Resume     Verb = "resume"
 	Inspect    Verb = "inspect"
 	Force      Verb = "force"
 	Register   Verb = "register"   // what the session's owners wait for

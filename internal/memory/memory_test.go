@@ -26,6 +26,7 @@ type session struct {
 func (s *session) Granted(g reentrant.Grant)      { s.grants <- g }
 func (s *session) Signalled(string, uint64, bool) {}
 func (s *session) Wanted(string, uint64)          {}
+func (s *session) Taken(string, uint64)           {}
 
 func (s *session) Resumed() { s.resumes <- struct{}{} }
 

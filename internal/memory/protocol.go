@@ -68,6 +68,7 @@ type pushed struct {
 	signal bool // epoch is the ticket
 	placed bool
 	wanted bool // epoch is what another session asked for
+	taken  bool // epoch is what another session took up
 }
 
 // A grant is the message to a waiter that it has been given the lock.
@@ -359,6 +360,11 @@ func (l *lock) grant(now instant, w waiter) {
 }
 
 func (w waiter) alive(now instant) bool { return now <= w.deadline }
+
+// leave takes a session out of the queue.
+func (l *lock) leave(session string) {
+	l.queue = slices.DeleteFunc(l.queue, func(w waiter) bool { return w.session == session })
+}
 
 // placeOf is the index of a session's place, -1 if it has none.
 func (l *lock) placeOf(session string) int {

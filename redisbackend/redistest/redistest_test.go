@@ -19,6 +19,7 @@ type sink struct{}
 func (sink) Granted(reentrant.Grant)        {}
 func (sink) Signalled(string, uint64, bool) {}
 func (sink) Wanted(string, uint64)          {}
+func (sink) Taken(string, uint64)           {}
 func (sink) Resumed()                       {}
 
 func do(t *testing.T, s *redistest.Server, words ...string) (int64, error) {

@@ -1,0 +1,58 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+var _ reentrant.Resumer = (*remote)(nil)
+
+const resumeResumed, resumeGone, resumeStale, resumeLate = 1, 2, 3, 4
+
+// Resume implements reentrant.Resumer. As in Acquire, a copy that Redis refuses as late too early is repeated once.
+func (r *remote) Resume(ctx context.Context, req reentrant.ResumeRequest) (reentrant.ResumeReply, error) {
+	if req.Lease <= 0 {
+		return reentrant.ResumeReply{}, invalid("resume", "the lease must be positive")
+	}
+	limit := instantOf(req.NotAfter)
+	a, err := r.resume(ctx, &req, r.clock.notAfter(limit))
+	if err == nil && a.code == resumeLate && a.sample.received < limit {
+		a, err = r.resume(ctx, &req, mapping{}.with(a.sample).notAfter(limit))
+	}
+	if err != nil {
+		return reentrant.ResumeReply{}, err
+	}
+	switch a.code {
+	case resumeResumed:
+		return reentrant.ResumeReply{Status: reentrant.Resumed, Holds: int(a.rest[0]), Token: reentrant.Token(a.rest[1]),
+			TTL: time.Duration(a.rest[2]) * time.Millisecond}, nil
+	case resumeGone:
+		return reentrant.ResumeReply{Status: reentrant.NotThere}, nil
+	case resumeStale:
+		return reentrant.ResumeReply{Status: reentrant.Overtaken}, nil
+	case resumeLate:
+		return reentrant.ResumeReply{}, errors.New("redisbackend: resume: it reached Redis too late and was not carried out")
+	}
+	return reentrant.ResumeReply{}, unexpected("resume", fmt.Errorf("code %d", a.code))
+}
+
+// resume sends one copy.
+func (r *remote) resume(ctx context.Context, req *reentrant.ResumeRequest, notAfter int64) (answer, error) {
+	var d draft
+	d.add(req.Epoch)
+	d.add(millis(req.Lease))
+	d.add(uint64(notAfter))
+	d.add(uint64(req.Seen))
+	d.add(keepFor(req.Lease))
+	n := d.cut()
+	fixed := ""
+	if req.Fixed {
+		fixed = "f"
+	}
+	args := [...]string{r.conn.session, n[0], req.Owner, n[1], n[2], n[3], r.conn.backend.channels, n[4], fixed}
+	return r.run(ctx, "resume", &r.conn.backend.scripts.resume, r.keys[:], args[:], 3)
+}

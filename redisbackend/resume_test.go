@@ -1,0 +1,72 @@
+package redisbackend_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// resume takes up the hold of owner @w.
+func (m *member) resume(epoch uint64, fixed bool) reentrant.ResumeReply {
+	m.Helper()
+	reply, err := m.remote.(reentrant.Resumer).Resume(m.ctx(), reentrant.ResumeRequest{
+		Epoch: epoch, Owner: "@w", Lease: lease, Fixed: fixed, NotAfter: time.Now().Add(time.Minute),
+	})
+	require.NoError(m, err)
+	return reply
+}
+
+// reenterAs is reenter for an owner.
+func (m *member) reenterAs(owner string, epoch, op uint64, holds int) {
+	m.Helper()
+	_, err := m.remote.Reenter(m.ctx(), reentrant.ReenterRequest{Epoch: epoch, Owner: owner, Op: op, Holds: holds})
+	require.NoError(m, err)
+}
+
+func TestResumeKeepsTheRecordWithTheHold(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		token := a.take(1, owned("@w"))
+		a.reenterAs("@w", 1, 1, 2)
+		got := b.resume(7, false)
+		assert.Equal(t, reentrant.Resumed, got.Status)
+		assert.Equal(t, 2, got.Holds)
+		assert.Equal(t, token, got.Token)
+		assert.Equal(t, "b:@w=2", s.hash())
+		assert.Equal(t, uint64(1), <-a.taken)
+		b.reenterAs("@w", 7, 1, 3)
+		assert.Equal(t, "b:@w=3", s.hash(), "operations are counted anew")
+		assert.False(t, a.renews(1, lease))
+		assert.Equal(t, reentrant.Nothing, a.release(1))
+		assert.Equal(t, reentrant.Released, b.release(7))
+		assert.Greater(t, a.take(2), token)
+	})
+}
+
+func TestResumeGivesUpThePlaceOfItsSession(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		a.take(1, owned("@w"))
+		b.wait(3)
+		assert.Equal(t, reentrant.Resumed, b.resume(4, false).Status)
+		assert.Empty(t, b.inspect().Waiting)
+	})
+}
+
+// Redis may have forgotten the record and not the hold, or the other way round.
+func TestResumeWithoutARecordHasANewToken(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		token := a.take(1, owned("@w"))
+		s.run("DEL", "relock:{"+s.name+"}:t:"+s.name)
+		got := b.resume(7, false)
+		assert.Equal(t, reentrant.Resumed, got.Status)
+		assert.Greater(t, got.Token, token)
+		b.release(7)
+		assert.Equal(t, reentrant.NotThere, a.resume(8, false).Status)
+	})
+}

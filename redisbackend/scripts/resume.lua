@@ -1,0 +1,46 @@
+-- resume: makes the hold of an owner, whichever session has it, this session's. The owner is one that is known by its
+-- id in the whole deployment. It takes no free lock and no other owner's, and never queues.
+--
+-- KEYS  1 hold  2 record  3 queue  4 waiters
+-- ARGV  1 session  2 epoch  3 owner  4 lease, ms: the TTL is at least that afterwards
+--       5 not after: Redis time, us, from which this copy is refused  6 highest token this session has seen
+--       7 channel prefix  8 seconds that the record is kept  9 "f": the TTL stays, if there is one
+-- Returns  {code, now, holds, token, TTL in ms}
+--   1 resumed   2 gone: the owner does not have the lock   3 stale: a later attempt of this session has it, or this
+--   one was given up   4 late: not after has passed
+-- Keeps    the hold count and the token; the TTL never shrinks.
+-- Twice    the second run finds the hold its own, and answers the same.
+
+local session, epoch, owner, seen = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[6])
+local RESUMED, GONE, STALE, LATE = 1, 2, 3, 4
+
+local now = clock()
+if now > tonumber(ARGV[5]) then return {LATE, now, 0, 0, 0} end
+local rec = record(redis.call('GET', KEYS[2]))
+if rec.tombs ~= '' and entombed(rec, session, epoch, now) then return {STALE, now, 0, 0, 0} end
+local had = redis.call('HGETALL', KEYS[1])
+local whose, who = string.match(had[1] or '', '^([^:]*):(.*)$')
+if who ~= owner then return {GONE, now, 0, 0, 0} end
+if rec.session == session and tonumber(rec.epoch) > epoch then return {STALE, now, 0, 0, 0} end
+
+if whose ~= session then
+  redis.call('HSET', KEYS[1], session .. ':' .. owner, had[2])
+  redis.call('HDEL', KEYS[1], had[1])
+end
+if rec.session ~= session or tonumber(rec.epoch) < epoch then
+  local last = rec.epoch
+  if rec.session ~= whose then -- the record was lost without the hold (eviction): the token is new
+    issue(rec, now, session, ARGV[2], 1, seen, 'h', ARGV[8])
+    last = '0'
+  end
+  rec.session, rec.epoch, rec.op, rec.state, rec.keep = session, ARGV[2], '0', 'h', longer(rec.keep, ARGV[8])
+  save(KEYS[2], rec, now)
+  drop(KEYS[3], KEYS[4], session) -- the place of an earlier attempt: who has the lock does not wait for it
+  if whose ~= session then redis.pcall('PUBLISH', ARGV[7] .. whose, 't ' .. last .. ' ' .. KEYS[1]) end
+end
+local ttl = redis.call('PTTL', KEYS[1])
+if ttl < 0 or ARGV[9] ~= 'f' and ttl < tonumber(ARGV[4]) then
+  redis.call('PEXPIRE', KEYS[1], ARGV[4])
+  ttl = tonumber(ARGV[4])
+end
+return {RESUMED, now, tonumber(had[2]), rec.last, ttl}

@@ -1,0 +1,213 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/localqueue"
+)
+
+// A Resumer is what a [Remote] can be besides: one whose holds can move to another session.
+type Resumer interface {
+	// Resume makes the hold that an owner has, in whichever session, that of an attempt of this session: with the same
+	// hold count and token. It takes no free lock and no other owner's. The session that had it is told, by
+	// [Sink.Taken]. After an unknown outcome sending it again is right.
+	Resume(ctx context.Context, req ResumeRequest) (ResumeReply, error)
+}
+
+// A ResumeRequest is one copy of an attempt to take up a hold.
+type ResumeRequest struct {
+	Epoch    uint64
+	Owner    string        // known by this in the whole deployment
+	Lease    time.Duration // the hold has at least so long afterwards
+	Fixed    bool          // it keeps what it has, if it has a lease at all
+	NotAfter time.Time     // from then on this copy is refused
+	Seen     Token         // as in AcquireRequest
+	_        struct{}
+}
+
+// A ResumeReply answers a ResumeRequest.
+type ResumeReply struct {
+	Status ResumeStatus
+	Holds  int
+	Token  Token
+	TTL    time.Duration
+	_      struct{}
+}
+
+// ResumeStatus is the answer to a ResumeRequest.
+type ResumeStatus int8
+
+const (
+	// Resumed: the hold is this attempt's.
+	Resumed ResumeStatus = iota + 1
+	// NotThere: the owner does not have the lock.
+	NotThere
+	// Overtaken: a later attempt of this session has it, or this one was given up.
+	Overtaken
+)
+
+// Resume takes up the hold of the caller's portable owner ([WithPortableOwner]) where it stands: taken by another
+// session, or before a restart. With it come its hold count and its token; from here on it is renewed, unless the Lock
+// has a fixed lease: then it goes on with what is left. If another session thought it had the hold, that ends with
+// ErrLost there. A hold of this very session is taken up as well: a Lock without a fixed lease then goes on renewing
+// what one with a fixed lease began.
+//
+// It returns [ErrNotHeld] if the owner does not have the lock anywhere; an error at once if the owner is not a portable
+// one, and an errors.ErrUnsupported if the backend cannot do it; other errors are those of [Lock.Lock]. While the
+// backend cannot be reached it keeps trying until ctx ends; after an error with [OutcomeUnknown] another Resume finds
+// the hold, as long as its lease lasts and no other owner of this session takes the lock.
+//
+// Whoever knows the id is the owner: what Resume gives up is the exclusion between two processes that use one id.
+func (l *Lock) Resume(ctx context.Context) error {
+	begun := l.session.now()
+	err := l.error("resume", l.resume(ctx))
+	if l.session.watched {
+		l.reportAcquire(ctx, either(err == nil, EventAcquired), begun, err)
+	}
+	return err
+}
+
+func (l *Lock) resume(ctx context.Context) error {
+	owner, err := l.admit(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !owner.portable:
+		return fmt.Errorf("owner %v is known to one session only: see WithPortableOwner", owner)
+	}
+	remote, ok := l.remote.(Resumer)
+	if !ok {
+		return fmt.Errorf("this backend cannot move holds: %w", errors.ErrUnsupported)
+	}
+	e, err := l.session.join(l)
+	if err != nil {
+		return err
+	}
+	if holder, held := e.queue.Holder(); held && holder != owner {
+		l.session.leave(e, 1) // another owner of this session has the lock, so this one does not
+		return ErrNotHeld
+	}
+	place := e.queue.StandFirst(owner, true)
+	e.nudge() // the head, which may be waiting for this very hold
+	switch e.queue.Wait(place, ctx.Done()) {
+	case localqueue.Claimed:
+		return e.resume(ctx, l, owner, remote)
+	case localqueue.Reentered:
+		err = e.resumeOwn(ctx, l, owner, remote)
+	default:
+		if err = ended(ctx, "in this process's queue", nil); ctx.Err() == nil {
+			err = ErrClosed
+		}
+	}
+	l.session.leave(e, 1)
+	return err
+}
+
+// giveWay lets a Resume go before the head. Busy: nobody wants to, and the baton is still the head's.
+func (e *entry) giveWay(ctx context.Context, owner Owner, t try) localqueue.Outcome {
+	return e.queue.GiveWay(owner, owner.shared(), ctx.Done(), t.timeout)
+}
+
+// resume takes up a hold of another session, or of an earlier life. It is entered with the baton and a reference, and
+// ends as seize does.
+func (e *entry) resume(ctx context.Context, l *Lock, owner Owner, remote Resumer) error {
+	e.mu.Lock()
+	e.waiting, e.head = false, owner
+	ours := e.hold.handed // this session has the lock, so the owner does not
+	e.mu.Unlock()
+	if ours {
+		e.giveUp()
+		return ErrNotHeld
+	}
+	h, holds, err := e.fetch(ctx, l, owner, remote)
+	if err != nil {
+		e.giveUp()
+		return err
+	}
+	e.owes, e.turn = true, e.newTurn(time.Now())
+	if !e.settle(l, h, holds) {
+		e.giveUp()
+		return ErrClosed
+	}
+	return nil
+}
+
+// resumeOwn goes on with a hold of this session under a new epoch, and with the lease of l. It is entered with the
+// baton of the owner's operation.
+func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote Resumer) error {
+	holds := e.queue.HoldCount(owner)
+	e.mu.Lock()
+	old := e.hold
+	e.mu.Unlock()
+	h, had, err := e.fetch(ctx, l, owner, remote)
+	switch {
+	case err == nil:
+		holds = had
+		e.replace(h)
+	case errors.Is(err, ErrNotHeld), OutcomeUnknown(err): // in the second case the old epoch may be over
+		e.lose(old.epoch, "Redis no longer had it at Resume")
+	}
+	if !e.resettle(holds) {
+		e.passOn()
+		return errors.Join(ErrLost, err)
+	}
+	return err
+}
+
+// replace puts a hold in the place of the owner's present one. If that has been lost meanwhile, those who asked have
+// been told. Baton.
+func (e *entry) replace(h hold) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h.live, h.since = true, e.hold.since
+	if !e.hold.lost {
+		h.signal = e.hold.signal
+	}
+	e.hold = h
+	e.s.watchdog.expect(h.lease.wake())
+	e.s.saw(h.token)
+}
+
+// fetch asks Redis for the owner's hold until it is answered. Baton.
+func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote Resumer) (hold, int, error) {
+	cfg := &e.s.config
+	req := ResumeRequest{Epoch: e.s.nextEpoch(), Owner: e.print(owner), Lease: cfg.lease, Seen: Token(e.s.seen.Load())}
+	if l.fixed > 0 {
+		req.Lease, req.Fixed = l.fixed, true
+	}
+	e.number(req.Epoch, false)
+	var last error
+	for try := 0; ; try++ {
+		if err := e.interrupted(ctx, last); err != nil {
+			return hold{}, 0, err
+		}
+		sent := time.Now()
+		req.NotAfter = sent.Add(cfg.commandTimeout())
+		e.s.stats.commands.Add(1)
+		reply, err := remote.Resume(e.s.bounded(ctx, sent, req.NotAfter), req)
+		switch {
+		case Refused(err):
+			return hold{}, 0, err
+		case err == nil && reply.Status == NotThere:
+			return hold{}, 0, ErrNotHeld
+		case err == nil && reply.Status == Overtaken:
+			req.Epoch = e.s.nextEpoch()
+			e.number(req.Epoch, false)
+		case err == nil && reply.Status == Resumed:
+			h := hold{owner: owner, epoch: req.Epoch, token: reply.Token, last: reply.Token, span: cfg.lease}
+			if h.lease = newLease(sent, cfg.lease, false); req.Fixed {
+				h.lease = newLease(sent, reply.TTL, true)
+			}
+			if h.lease.trusted(time.Now()) {
+				return h, reply.Holds, nil
+			}
+			last = nil // the answer came too late to be believed
+		default:
+			last = graver(last, err)
+			pause(ctx, retryPause(try, cfg.heartbeat), e.s.closing)
+		}
+	}
+}

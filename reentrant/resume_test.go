@@ -1,0 +1,240 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+func TestResumeTakesUpAHoldWhereItStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		one, two := newSession(t, b), newSession(t, b)
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		l, m := one.NewLock("x"), two.NewLock("x")
+		require.NoError(t, l.Lock(ctx))
+		require.NoError(t, l.Lock(ctx))
+		token, err := l.Token(ctx)
+		require.NoError(t, err)
+		lost := l.Lost(ctx)
+
+		require.NoError(t, m.Resume(ctx))
+		assert.Equal(t, 2, m.HoldCount(ctx))
+		got, err := m.Token(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, token, got)
+		<-lost
+		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrNotHeld)
+
+		time.Sleep(time.Minute) // it is renewed from here
+		require.NoError(t, m.Verify(ctx))
+		require.NoError(t, m.Lock(ctx))
+		for range 3 {
+			require.NoError(t, m.Unlock(ctx))
+		}
+		free, err := m.IsLocked(ctx)
+		require.NoError(t, err)
+		assert.False(t, free)
+		assert.ErrorIs(t, m.Resume(ctx), reentrant.ErrNotHeld)
+	})
+}
+
+func TestResumeAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		before := newSession(t, b)
+		require.NoError(t, before.NewLock("x").Lock(ctx))
+		b.Partition(before.ID(), true) // it is gone
+		time.Sleep(5 * time.Second)
+
+		after := newSession(t, b)
+		l := after.NewLock("x")
+		ok, err := l.TryLock(ctx)
+		require.NoError(t, err)
+		require.False(t, ok, "the id alone does not open the lock: it must be resumed")
+		require.NoError(t, l.Resume(ctx))
+		time.Sleep(time.Minute)
+		require.NoError(t, l.Unlock(ctx))
+		b.Partition(before.ID(), false)
+	})
+}
+
+// The owner whose hold is resumed goes before those of this session who wait for its end.
+func TestResumeDoesNotWaitBehindThoseWhoWaitForIt(t *testing.T) {
+	for _, fair := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New()
+			one, two := newSession(t, b), newSession(t, b)
+			ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+			require.NoError(t, one.NewLock("x").Lock(ctx))
+			l := two.NewLock("x", reentrant.WithFairness(fair))
+			var order []string
+			var wg sync.WaitGroup
+			for _, name := range []string{"a", "b"} {
+				wg.Go(func() {
+					c := reentrant.WithOwner(t.Context(), name)
+					assert.NoError(t, l.Lock(c))
+					order = append(order, name)
+					assert.NoError(t, l.Unlock(c))
+				})
+				synctest.Wait()
+			}
+			require.NoError(t, l.Resume(ctx))
+			synctest.Wait()
+			assert.Empty(t, order, "it is held")
+			assert.Equal(t, 2, l.QueueLength())
+			require.NoError(t, l.Unlock(ctx))
+			wg.Wait()
+			assert.Equal(t, []string{"a", "b"}, order)
+			assert.Zero(t, reentrant.Entries(two))
+		})
+	}
+}
+
+func TestWhoGaveWayToResumeCanBeCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		one, two := newSession(t, b), newSession(t, b)
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		require.NoError(t, one.NewLock("x").Lock(ctx))
+		l := two.NewLock("x")
+		waiting, cancel := context.WithCancel(reentrant.WithOwner(t.Context(), "a"))
+		ended := make(chan error, 1)
+		go func() { ended <- l.Lock(waiting) }()
+		synctest.Wait()
+		require.NoError(t, l.Resume(ctx))
+		cancel()
+		assert.ErrorIs(t, <-ended, context.Canceled)
+		require.NoError(t, l.Unlock(ctx))
+		assert.Zero(t, reentrant.Entries(two))
+	})
+}
+
+// A hold with a fixed lease goes on with what is left, or is renewed from there on, as the Lock says.
+func TestResumeGoesOnWithTheLeaseOfTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		fixed, renewed := s.NewLock("x", reentrant.WithFixedLease(time.Minute)), s.NewLock("x")
+		require.NoError(t, fixed.Lock(ctx))
+		time.Sleep(30 * time.Second)
+		lost := renewed.Lost(ctx)
+		require.NoError(t, fixed.Resume(ctx))
+		st, err := fixed.Inspect(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, 30*time.Second, st.TTL)
+		time.Sleep(25 * time.Second)
+		require.NoError(t, renewed.Resume(ctx))
+		time.Sleep(time.Hour)
+		require.NoError(t, renewed.Verify(ctx))
+		select {
+		case <-lost:
+			t.Error("the hold was never lost")
+		default:
+		}
+		require.NoError(t, renewed.Unlock(ctx))
+	})
+}
+
+func TestResumeOfWhatIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		one, two := newSession(t, b), newSession(t, b)
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		l := two.NewLock("x")
+		assert.ErrorIs(t, l.Resume(ctx), reentrant.ErrNotHeld, "free")
+		named := reentrant.WithOwner(t.Context(), "order 7")
+		assert.ErrorContains(t, l.Resume(named), "WithPortableOwner")
+		require.NoError(t, one.NewLock("x").Lock(named))
+		assert.ErrorIs(t, l.Resume(ctx), reentrant.ErrNotHeld, "another owner of another session")
+		require.NoError(t, one.NewLock("x").Unlock(named))
+		require.NoError(t, l.Lock(named))
+		assert.ErrorIs(t, l.Resume(ctx), reentrant.ErrNotHeld, "another owner of this session")
+		require.NoError(t, l.Unlock(named))
+		cancelled, cancel := context.WithCancel(ctx)
+		cancel()
+		assert.ErrorIs(t, l.Resume(cancelled), context.Canceled)
+		assert.Zero(t, reentrant.Entries(two))
+	})
+}
+
+func TestResumeIsTriedUntilItIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		one, two := newSession(t, b), newSession(t, b)
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		require.NoError(t, one.NewLock("x").Lock(ctx))
+		b.SetFault(memory.Script(memory.Resume, memory.Lose, memory.LoseReply, memory.Lose))
+		l := two.NewLock("x")
+		require.NoError(t, l.Resume(ctx))
+		require.NoError(t, l.Unlock(ctx))
+	})
+}
+
+func TestResumeThatWasNotAnsweredCanBeRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		one, two := newSession(t, b), newSession(t, b)
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		require.NoError(t, one.NewLock("x").Lock(ctx))
+		l := two.NewLock("x")
+		b.SetFault(memory.Script(memory.Resume, memory.LoseReply, memory.LoseReply, memory.LoseReply, memory.LoseReply, memory.LoseReply))
+		short, cancel := context.WithTimeout(ctx, time.Millisecond)
+		defer cancel()
+		err := l.Resume(short)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.True(t, reentrant.OutcomeUnknown(err), "%v", err)
+		b.SetFault(nil)
+		require.NoError(t, l.Resume(ctx))
+		require.NoError(t, l.Unlock(ctx))
+	})
+}
+
+// Sessions that take a hold from each other again and again: nobody hangs, and at the end it is one's.
+func TestAStormOfResumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		first := newSession(t, b)
+		require.NoError(t, first.NewLock("x").Lock(ctx))
+		var wg sync.WaitGroup
+		for range 4 {
+			s := newSession(t, b)
+			wg.Go(func() {
+				l := s.NewLock("x")
+				for range 20 {
+					assert.NoError(t, l.Resume(ctx))
+					time.Sleep(3 * time.Millisecond)
+				}
+			})
+			wg.Go(func() {
+				c := reentrant.WithOwner(t.Context(), "neighbour")
+				for range 5 {
+					got, err := s.NewLock("x").TryLockFor(c, 10*time.Millisecond)
+					assert.NoError(t, err)
+					assert.False(t, got)
+				}
+			})
+		}
+		wg.Wait()
+		last := newSession(t, b)
+		require.NoError(t, last.NewLock("x").Resume(ctx))
+		require.NoError(t, last.NewLock("x").Unlock(ctx))
+		held, err := last.NewLock("x").IsLocked(ctx)
+		require.NoError(t, err)
+		assert.False(t, held)
+		assert.False(t, errors.Is(err, reentrant.ErrLost))
+	})
+}
