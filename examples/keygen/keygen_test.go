@@ -12,12 +12,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/examples/internal/crew"
 )
 
 // The test's own program plays the children, as keygen's does.
 func TestMain(m *testing.M) {
-	if role, ok := os.LookupEnv(childEnv); ok {
-		os.Exit(childMain(role))
+	if crew.IsChild() {
+		os.Exit(crew.Play("keygen", role.play))
 	}
 	os.Exit(m.Run())
 }
@@ -41,10 +43,10 @@ func TestEveryNumberIsHandedOutOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, result.clean(), "%+v", result.verdict)
 	assert.EqualValues(t, opts.keys, result.verdict.numbers)
-	assert.EqualValues(t, opts.keys, result.did.Keys)
+	assert.EqualValues(t, opts.keys, result.outcome.Total.Keys)
 	assert.EqualValues(t, opts.keys, result.verdict.shares["p1"]+result.verdict.shares["p2"])
-	assert.Equal(t, [][]string{{"p1"}, {"p2"}}, result.names)
-	assert.GreaterOrEqual(t, result.cost.commands, int64(opts.keys), "a hold costs at least one command")
+	assert.Equal(t, [][]string{{"p1"}, {"p2"}}, result.outcome.Names)
+	assert.GreaterOrEqual(t, result.cost.Commands, int64(opts.keys), "a hold costs at least one command")
 }
 
 func TestAKilledProcessCostsNoNumber(t *testing.T) {
@@ -55,8 +57,8 @@ func TestAKilledProcessCostsNoNumber(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, result.clean(), "%+v", result.verdict)
 	assert.EqualValues(t, opts.keys, result.verdict.numbers)
-	assert.Equal(t, 1, result.kills)
-	assert.Len(t, slices.Concat(result.names...), 3, "the dead process was replaced")
+	assert.Equal(t, 1, result.outcome.Kills)
+	assert.Len(t, slices.Concat(result.outcome.Names...), 3, "the dead process was replaced")
 }
 
 // Nothing forces two workers to overlap here; they just never fail to when they are so many. Should a machine let them

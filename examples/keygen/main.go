@@ -24,6 +24,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/relock-go/relock/examples/internal/crew"
 )
 
 // Exit statuses. A finding is a duplicate, a gap or a token that went back; what keeps the job from being finished
@@ -35,8 +37,8 @@ const (
 )
 
 func main() {
-	if role, ok := os.LookupEnv(childEnv); ok {
-		os.Exit(childMain(role))
+	if crew.IsChild() {
+		os.Exit(crew.Play("keygen", role.play))
 	}
 	os.Exit(parentMain(os.Args[1:], os.Stdout, os.Stderr))
 }

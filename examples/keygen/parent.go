@@ -6,6 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/relock-go/relock/examples/internal/crew"
+	"github.com/relock-go/relock/examples/internal/deployment"
 )
 
 // generate does the whole job and judges it. The error says why it could not be finished.
@@ -22,21 +25,23 @@ func generate(ctx context.Context, opts options, stdout, stderr io.Writer) (*res
 	if err := store.recreate(ctx); err != nil {
 		return nil, err
 	}
-	meter, err := openMeter(ctx, opts)
+	redis := &deployment.Redis{Shown: "not used"}
+	if opts.lock != lockNone {
+		if redis, err = deployment.Open(ctx, opts.redis); err != nil {
+			return nil, err
+		}
+	}
+	defer redis.Close()
+	fmt.Fprintf(stdout, "keygen    %d keys by %d processes × %d workers, lock: %s\nredis     %s\ndatabase  %s %s\n",
+		opts.keys, opts.processes, opts.workers, opts.lock, redis.Shown, src.dialect.name, src.shown)
+
+	plan := opts.plan(redis.URL, src.url)
+	plan.Stderr = stderr
+	outcome, err := crew.Run(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
-	defer meter.close()
-	fmt.Fprintf(stdout, "keygen    %d keys by %d processes × %d workers, lock: %s\nredis     %s\ndatabase  %s %s\n",
-		opts.keys, opts.processes, opts.workers, opts.lock, meter.shown, src.dialect.name, src.shown)
-
-	c := newCrew(opts, role{
-		Workers: opts.workers, Keys: int64(opts.keys), Lock: opts.lock, Lease: opts.lease, Redis: meter.url, DSN: src.url,
-	}, stderr)
-	if err := c.run(ctx); err != nil {
-		return nil, err
-	}
-	cost, err := meter.read(ctx, c.total())
+	cost, err := redis.Cost(ctx, int64(outcome.Total.Commands))
 	if err != nil {
 		return nil, err
 	}
@@ -47,12 +52,27 @@ func generate(ctx context.Context, opts options, stdout, stderr io.Writer) (*res
 	return &result{
 		opts:    opts,
 		verdict: judge(records, opts.last(records)),
-		names:   c.names(),
-		did:     c.total(),
-		kills:   c.kills,
-		took:    c.ended.Sub(c.began),
+		outcome: outcome,
 		cost:    cost,
 	}, nil
+}
+
+// plan is the job for the crew.
+func (o options) plan(redis, dsn string) crew.Plan[report] {
+	return crew.Plan[report]{
+		Processes: o.processes,
+		Kills:     o.kills,
+		Goal:      int64(o.keys),
+		Unit:      "keys",
+		Role: func(name string, _ int) any {
+			return role{
+				Server: name, Workers: o.workers, Keys: int64(o.keys), Lock: o.lock, Lease: o.lease, Redis: redis, DSN: dsn,
+			}
+		},
+		// Without a lock the number goes back again and again, and might take very long to arrive. As many records as
+		// there should be numbers show enough.
+		Enough: func(total report) bool { return o.lock == lockNone && total.Keys >= int64(o.keys) },
+	}
 }
 
 // source is the database to use, by default a file in a fresh folder. The folder is left behind, to be looked at.

@@ -4,20 +4,18 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
-	"text/tabwriter"
-	"time"
+
+	"github.com/relock-go/relock/examples/internal/crew"
+	"github.com/relock-go/relock/examples/internal/deployment"
+	"github.com/relock-go/relock/examples/internal/screen"
 )
 
 // A result is a finished job.
 type result struct {
 	opts    options
 	verdict verdict
-	names   [][]string    // of the processes; those that replaced each other together
-	did     report        // what they said they did, added up
-	kills   int           //
-	took    time.Duration // from the moment when all processes were ready to the end of the last one
-	cost    cost          //
+	outcome crew.Outcome[report]
+	cost    deployment.Cost
 }
 
 // clean tells whether every number was handed out once, in the order of the tokens.
@@ -28,58 +26,36 @@ func (r *result) clean() bool {
 
 // print writes the table.
 func (r *result) print(out io.Writer) {
-	fmt.Fprintln(out)
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	for _, row := range r.rows() {
-		fmt.Fprintf(table, "%s\t%s\n", row.name, row.value)
-	}
-	_ = table.Flush()
-	fmt.Fprintf(out, "\n%s\n", r.sentence())
+	screen.PrintTable(out, r.rows(), r.sentence())
 }
 
-// A row is a line of the table.
-type row struct{ name, value string }
-
 // rows is the table.
-func (r *result) rows() []row {
+func (r *result) rows() []screen.Row {
 	v := r.verdict
 	reversals := count(v.reversals)
 	if r.opts.lock == lockNone {
 		reversals = "no lock, no tokens"
 	}
-	rows := []row{
-		{"keys", count(v.numbers)},
-		{"duplicates", count(v.duplicates)},
-		{"gaps", count(v.gaps)},
-		{"out-of-order tokens", reversals},
-		{"keys per process", r.split()},
+	rows := []screen.Row{
+		{Name: "keys", Value: count(v.numbers)},
+		{Name: "duplicates", Value: count(v.duplicates)},
+		{Name: "gaps", Value: count(v.gaps)},
+		{Name: "out-of-order tokens", Value: reversals},
+		{Name: "keys per process", Value: screen.Split(r.outcome.Names, v.shares)},
 	}
 	if r.opts.kills > 0 {
 		rows = append(rows,
-			row{"processes killed", fmt.Sprintf("%d of %d", r.kills, r.opts.kills)},
-			row{"keys taken over", count(r.did.Adopted) + " (raised by a process that was killed before it recorded them)"})
+			screen.Row{Name: "processes killed", Value: fmt.Sprintf("%d of %d", r.outcome.Kills, r.opts.kills)},
+			screen.Row{Name: "keys taken over", Value: count(r.outcome.Total.Adopted) + " (raised by a process that was killed before it recorded them)"})
 	}
-	if r.did.Lost > 0 {
-		rows = append(rows, row{"holds lost", count(r.did.Lost)})
+	if lost := r.outcome.Total.Lost; lost > 0 {
+		rows = append(rows, screen.Row{Name: "holds lost", Value: count(lost)})
 	}
-	seconds := r.took.Seconds()
+	seconds := r.outcome.Took.Seconds()
 	return append(rows,
-		row{"seconds", fmt.Sprintf("%.2f", seconds)},
-		row{"keys/s", fmt.Sprintf("%.0f", float64(v.numbers)/seconds)},
-		row{"Redis commands per key", r.commandsPerKey()})
-}
-
-// split tells how many numbers each process was given: "p1 20, p2 7+12" if p2 was killed once.
-func (r *result) split() string {
-	seats := make([]string, len(r.names))
-	for i, lives := range r.names {
-		shares := make([]string, len(lives))
-		for j, name := range lives {
-			shares[j] = count(r.verdict.shares[name])
-		}
-		seats[i] = lives[0] + " " + strings.Join(shares, "+")
-	}
-	return strings.Join(seats, ", ")
+		screen.Row{Name: "seconds", Value: fmt.Sprintf("%.2f", seconds)},
+		screen.Row{Name: "keys/s", Value: fmt.Sprintf("%.0f", float64(v.numbers)/seconds)},
+		screen.Row{Name: "Redis commands per key", Value: r.commandsPerKey()})
 }
 
 // commandsPerKey tells what a number cost Redis.
@@ -87,7 +63,7 @@ func (r *result) commandsPerKey() string {
 	if r.opts.lock == lockNone {
 		return "no lock, no commands"
 	}
-	return fmt.Sprintf("%.2f (%s)", float64(r.cost.commands)/float64(max(r.verdict.numbers, 1)), r.cost.counted)
+	return fmt.Sprintf("%.2f (%s)", float64(r.cost.Commands)/float64(max(r.verdict.numbers, 1)), r.cost.Counted)
 }
 
 // sentence is the table in one sentence.

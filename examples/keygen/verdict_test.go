@@ -56,11 +56,3 @@ func TestWithoutALockTokensAreNotJudged(t *testing.T) {
 	assert.True(t, r.clean())
 	assert.NotContains(t, r.sentence(), "token")
 }
-
-func TestSharesOfAKilledProcessStandTogether(t *testing.T) {
-	r := result{
-		names:   [][]string{{"p1"}, {"p2", "p2.2"}},
-		verdict: judge([]record{{key: 1, server: "p2"}, {key: 2, server: "p1"}, {key: 3, server: "p2.2"}, {key: 4, server: "p1"}}, 4),
-	}
-	assert.Equal(t, "p1 2, p2 1+1", r.split())
-}

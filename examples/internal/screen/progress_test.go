@@ -1,4 +1,4 @@
-package main
+package screen
 
 import (
 	"strings"
@@ -9,11 +9,11 @@ import (
 
 func TestProgressIsALineAtEveryTenth(t *testing.T) {
 	var out strings.Builder
-	p := newProgress(&out, 100)
+	p := NewProgress(&out, 100, "keys")
 	for done := range int64(101) {
-		p.show(done, 0)
+		p.Show(done, 0)
 	}
-	p.end()
+	p.End()
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	assert.Len(t, lines, 10)
 	assert.Equal(t, "10 of 100 keys", lines[0])
@@ -22,10 +22,10 @@ func TestProgressIsALineAtEveryTenth(t *testing.T) {
 
 func TestProgressOnATerminalIsOneLine(t *testing.T) {
 	var out strings.Builder
-	p := &progress{out: &out, terminal: true, keys: 100}
-	p.show(1, 0)
-	p.show(1, 0)
-	p.show(2, 1)
-	p.end()
+	p := &Progress{out: &out, terminal: true, goal: 100, unit: "keys"}
+	p.Show(1, 0)
+	p.Show(1, 0)
+	p.Show(2, 1)
+	p.End()
 	assert.Equal(t, "\r1 of 100 keys\r2 of 100 keys, 1 process killed\n", out.String())
 }

@@ -1,4 +1,5 @@
-package main
+// Package screen shows people how far a job is, and what came out.
+package screen
 
 import (
 	"fmt"
@@ -6,17 +7,18 @@ import (
 	"os"
 )
 
-// progress shows how far the job is: on a terminal one line that keeps changing, elsewhere a line at every tenth.
-type progress struct {
+// Progress shows how far a job is: on a terminal one line that keeps changing, elsewhere a line at every tenth.
+type Progress struct {
 	out      io.Writer
 	terminal bool
-	keys     int64
+	goal     int64
+	unit     string
 	shown    int64 // what the last line said
 }
 
-// newProgress shows the way to so many keys.
-func newProgress(out io.Writer, keys int) *progress {
-	return &progress{out: out, terminal: isTerminal(out), keys: int64(keys)}
+// NewProgress shows the way to a goal of so many units.
+func NewProgress(out io.Writer, goal int64, unit string) *Progress {
+	return &Progress{out: out, terminal: isTerminal(out), goal: goal, unit: unit}
 }
 
 // isTerminal tells whether a person watches out.
@@ -29,9 +31,9 @@ func isTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// show says how many keys are done.
-func (p *progress) show(done int64, kills int) {
-	step := p.keys / 10
+// Show says how much is done.
+func (p *Progress) Show(done int64, kills int) {
+	step := p.goal / 10
 	if p.terminal {
 		step = 1
 	}
@@ -39,7 +41,7 @@ func (p *progress) show(done int64, kills int) {
 		return
 	}
 	p.shown = done
-	text := fmt.Sprintf("%d of %d keys", done, p.keys)
+	text := fmt.Sprintf("%d of %d %s", done, p.goal, p.unit)
 	switch kills {
 	case 0:
 	case 1:
@@ -54,8 +56,8 @@ func (p *progress) show(done int64, kills int) {
 	fmt.Fprintln(p.out, text)
 }
 
-// end leaves the line.
-func (p *progress) end() {
+// End leaves the line.
+func (p *Progress) End() {
 	if p.terminal && p.shown > 0 {
 		fmt.Fprintln(p.out)
 	}

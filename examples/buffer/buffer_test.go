@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/examples/internal/crew"
+	"github.com/relock-go/relock/internal/redisserver"
+)
+
+// The test's own program plays the children, as buffer's does.
+func TestMain(m *testing.M) {
+	if crew.IsChild() {
+		os.Exit(crew.Play("buffer", role.play))
+	}
+	os.Exit(m.Run())
+}
+
+// small is a job that is quick, but in which everybody has to wait.
+func small() options {
+	return options{processes: 2, producers: 3, consumers: 2, items: 300, capacity: 3, lock: lockRelock, lease: time.Second}
+}
+
+// verify asserts that a job has moved its items, and that this was worth seeing.
+func verify(t *testing.T, opts options, r *result) {
+	t.Helper()
+	assert.True(t, r.verdict.clean(), "%+v", r.verdict)
+	assert.EqualValues(t, opts.items, r.verdict.items)
+	assert.EqualValues(t, opts.capacity, r.fullest, "the buffer was full")
+	assert.Positive(t, r.outcome.Total.Full, "producers had to wait")
+	assert.Positive(t, r.outcome.Total.Empty, "consumers had to wait")
+	assert.Equal(t, opts.kills, r.outcome.Kills)
+	assert.Len(t, slices.Concat(r.outcome.Names...), opts.processes+opts.kills, "who died was replaced")
+}
+
+func TestEveryItemComesThroughOnce(t *testing.T) {
+	opts := small()
+	r, err := move(t.Context(), opts, io.Discard, t.Output())
+	require.NoError(t, err)
+	verify(t, opts, r)
+	assert.EqualValues(t, opts.items, r.outcome.Total.Put)
+	assert.EqualValues(t, opts.items, r.outcome.Total.Taken)
+	// In a turn: lock, look, put or take, signal. In a wait: await, look. The rest is for the ends of the queues, for
+	// heartbeats, and for renewals on a machine that is busy with something else.
+	turns, waits := 2*opts.items, r.outcome.Total.Full+r.outcome.Total.Empty
+	assert.GreaterOrEqual(t, r.cost.Commands, int64(3*turns))
+	assert.LessOrEqual(t, float64(r.cost.Commands), 1.1*float64(4*int64(turns)+2*waits)+100*r.outcome.Took.Seconds())
+}
+
+func TestAKilledProcessCostsNoItem(t *testing.T) {
+	opts := small()
+	opts.kills = 1
+	opts.items = 1000 // enough for the kill to come on the way
+	r, err := move(t.Context(), opts, io.Discard, t.Output())
+	require.NoError(t, err)
+	verify(t, opts, r)
+}
+
+// The whole job on a real Redis, with processes killed all the way.
+func TestTwentyThousandItemsWhileProcessesAreKilled(t *testing.T) {
+	opts, err := parseOptions([]string{"-kill=6", "-redis=" + redisserver.Start(t).URL()}, t.Output())
+	require.NoError(t, err)
+	r, err := move(t.Context(), opts, t.Output(), t.Output())
+	require.NoError(t, err)
+	r.print(t.Output())
+	verify(t, opts, r)
+	assert.EqualValues(t, 20_000, r.verdict.items)
+}
+
+// Nothing forces two workers to overlap here; they just never fail to when they are so many. Should a machine let them
+// run one after the other all the same, another job is tried.
+func TestWithoutALockItemsAreLostAndDoubled(t *testing.T) {
+	for range 10 {
+		opts := small()
+		opts.lock = lockNone
+		r, err := move(t.Context(), opts, io.Discard, t.Output())
+		require.NoError(t, err)
+		if r.verdict.lost > 0 && r.verdict.doubled > 0 {
+			assert.False(t, r.verdict.clean())
+			return
+		}
+	}
+	t.Error("nothing lost and doubled in ten jobs without a lock")
+}
+
+func TestAnInterruptEndsTheProcesses(t *testing.T) {
+	opts := small()
+	opts.items = 5000
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	_, err := move(ctx, opts, io.Discard, &trigger{after: "of 5000 items", do: interrupt})
+	require.ErrorContains(t, err, "interrupted")
+}
+
+func TestExitStatuses(t *testing.T) {
+	var stdout, stderr strings.Builder
+	assert.Equal(t, exitClean, parentMain([]string{"-items=20", "-processes=1"}, &stdout, &stderr))
+	assert.Contains(t, stdout.String(), "redis    embedded")
+	assert.Regexp(t, `(?m)^lost +0$`, stdout.String())
+	assert.Contains(t, stdout.String(), "Every item came through exactly once.")
+
+	assert.Equal(t, exitClean, parentMain([]string{"-help"}, io.Discard, &stderr))
+	assert.Equal(t, exitUsage, parentMain([]string{"-items=0"}, io.Discard, &stderr))
+	assert.Equal(t, exitFinding, parentMain([]string{"-items=20", "-redis=redis://127.0.0.1:1"}, io.Discard, &stderr))
+	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
+}
+
+// A trigger is a writer that does something once it has seen a text.
+type trigger struct {
+	after string
+	do    func()
+}
+
+func (w *trigger) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), w.after) {
+		w.do()
+	}
+	return len(p), nil
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/examples/internal/crew"
+	"github.com/relock-go/relock/examples/internal/deployment"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A role is what a parent tells its child.
+type role struct {
+	Process   string // the child's name
+	Seat      int    // 1 for p1 and all that replace it
+	Processes int
+	Producers int // in each process
+	Consumers int
+	Items     int64
+	Capacity  int64
+	Lock      lockMode
+	Lease     time.Duration
+	Redis     string
+}
+
+// A report is what a child has done so far.
+type report struct {
+	Put      int64 // items
+	Taken    int64 //
+	Full     int64 // waits for a signal because the buffer was full
+	Empty    int64 // or empty
+	Lost     int64 // holds that ended before their turn did
+	Commands int64 // sent to Redis: the lock's, and the buffer's scripts
+}
+
+// Plus adds two reports up.
+func (r report) Plus(other report) report {
+	return report{
+		Put: r.Put + other.Put, Taken: r.Taken + other.Taken, Full: r.Full + other.Full, Empty: r.Empty + other.Empty,
+		Lost: r.Lost + other.Lost, Commands: r.Commands + other.Commands,
+	}
+}
+
+// Done is how many items have come through.
+func (r report) Done() int64 { return r.Taken }
+
+// A site is what the workers of a child share.
+type site struct {
+	role  role
+	lock  *reentrant.Lock
+	store *store
+	did   tally
+}
+
+// play connects, and works when the parent says so.
+func (r role) play(ctx context.Context, line *crew.Line[report]) error {
+	member, err := deployment.Join(r.Redis, reentrant.WithLease(r.Lease))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := member.Leave(ctx); err != nil {
+			fmt.Fprintf(os.Stderr, "buffer %s: %v\n", r.Process, err)
+		}
+	}()
+	s := &site{role: r, lock: member.Session.NewLock(lockName), store: &store{client: member.Client}}
+	return line.Work(ctx, r.Producers+r.Consumers,
+		func() report { return s.did.report(s.store.commands.Load() + int64(member.Session.Stats().Commands)) },
+		s.work)
+}
+
+// work is one worker: the first ones are producers, the others consumers.
+func (s *site) work(ctx context.Context, worker int) error {
+	notFull, notEmpty := s.lock.NewCondition("not full"), s.lock.NewCondition("not empty")
+	if worker >= s.role.Producers {
+		c := consumer{process: s.role.Process, items: s.role.Items, store: s.store, did: &s.did}
+		return repeat(ctx, s.turnstile(notEmpty, notFull, &s.did.idle.empty), c.step)
+	}
+	p := producer{
+		number: (s.role.Seat-1)*s.role.Producers + worker, producers: s.role.Processes * s.role.Producers,
+		items: s.role.Items, capacity: s.role.Capacity, store: s.store, did: &s.did,
+	}
+	return repeat(ctx, s.turnstile(notFull, notEmpty, &s.did.idle.full), p.step)
+}
+
+func (s *site) turnstile(wait, tell *reentrant.Condition, waits *atomic.Int64) turnstile {
+	if s.role.Lock == lockNone {
+		return openDoor{}
+	}
+	return &monitor{lock: s.lock, wait: wait, tell: tell, waits: waits, lost: &s.did.lost}
+}
+
+// report reads the counters.
+func (t *tally) report(commands int64) report {
+	return report{
+		Put: t.put.Load(), Taken: t.taken.Load(), Full: t.idle.full.Load(), Empty: t.idle.empty.Load(),
+		Lost: t.lost.Load(), Commands: commands,
+	}
+}

@@ -1,0 +1,5 @@
+//go:build mutant_buffer_debt
+
+package main
+
+const fault = faultDebt

@@ -1,0 +1,5 @@
+//go:build !(mutant_buffer_debt || mutant_buffer_fence)
+
+package main
+
+const fault = ""

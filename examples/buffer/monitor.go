@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// An outcome is what a step found.
+type outcome int
+
+const (
+	moved    outcome = iota // it moved an item
+	blocked                 // it cannot, now: the buffer is full, or empty
+	finished                // it never will: there is no more to do
+)
+
+// A step looks at the buffer, and moves an item if it can. The token is that of the hold under which it runs.
+type step func(ctx context.Context, token uint64) (outcome, error)
+
+// A turnstile lets one worker at a time make its step.
+type turnstile interface {
+	// turn makes one step that moves an item, however long it has to wait for that; or finds that there is no more
+	// to do.
+	turn(ctx context.Context, step step) (more bool, err error)
+}
+
+// A monitor is the turnstile of one worker: the buffer's lock, the condition that the worker waits for when it is
+// blocked, and the one that it makes true by its step.
+//
+// A signal is a debt. Whoever puts an item owes a signal to somebody who waits for one; whoever is woken by it has to
+// make use of it. As long as debts are paid, nobody waits for what is already there. A SIGKILL can come between an
+// item and its signal, or between a wake-up and its use, and then a debt is left that nobody knows of; a hold that is
+// lost on the way leaves it too. (A signal to a process that died before it heard is not among them: Redis gives it to
+// the next.) So a worker that begins, and one that has lost a hold, first pays what may be owed: it signals everybody.
+// Since every process that is killed is replaced, each debt is paid; and a signal too many wakes somebody who looks and
+// waits again.
+type monitor struct {
+	lock *reentrant.Lock
+	wait *reentrant.Condition
+	tell *reentrant.Condition
+	paid bool // nothing is owed by this worker's earlier lives
+
+	waits *atomic.Int64 // how often it waited for a signal
+	lost  *atomic.Int64 // how often a hold ended before its turn did
+}
+
+func (m *monitor) turn(ctx context.Context, step step) (more bool, err error) {
+	for {
+		err := m.lock.Do(ctx, func(context.Context) (err error) {
+			// Do's own context ends with the hold. That is not needed here: the fence refuses what comes too late.
+			more, err = m.inside(ctx, step)
+			return err
+		})
+		if !errors.Is(err, reentrant.ErrLost) && !errors.Is(err, errStale) {
+			return more, err
+		}
+		// Whether the step was made stands in the book: the next look tells.
+		m.paid = false
+		m.lost.Add(1)
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+	}
+}
+
+// inside runs under the lock.
+func (m *monitor) inside(ctx context.Context, step step) (more bool, err error) {
+	if err := m.pay(ctx); err != nil {
+		return false, err
+	}
+	for {
+		token, err := m.lock.Token(ctx) // each wait ends with a hold of its own
+		if err != nil {
+			return false, err
+		}
+		found, err := step(ctx, uint64(token))
+		switch {
+		case err != nil:
+			return false, err
+		case found == moved:
+			return true, m.tell.Signal(ctx)
+		case found == finished:
+			// Those who wait for the same will wait in vain.
+			return false, m.wait.SignalAll(ctx)
+		}
+		m.waits.Add(1)
+		if err := m.wait.Await(ctx); err != nil {
+			return false, err
+		}
+	}
+}
+
+// pay makes up for signals that may be owed.
+func (m *monitor) pay(ctx context.Context) error {
+	if m.paid || fault == faultDebt {
+		return nil
+	}
+	if err := m.wait.SignalAll(ctx); err != nil {
+		return err
+	}
+	if err := m.tell.SignalAll(ctx); err != nil {
+		return err
+	}
+	m.paid = true
+	return nil
+}
+
+// An openDoor keeps nobody out. There is nobody to be woken by either, so who is blocked looks again and again.
+type openDoor struct{}
+
+const lookAgainEvery = time.Millisecond
+
+func (openDoor) turn(ctx context.Context, step step) (more bool, err error) {
+	for {
+		found, err := step(ctx, 0)
+		if err != nil || found != blocked {
+			return found == moved, err
+		}
+		select {
+		case <-time.After(lookAgainEvery):
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}

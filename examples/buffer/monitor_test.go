@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// newMonitor is a worker's turnstile in a process of its own, as far as Redis can tell.
+func newMonitor(t *testing.T, url, wait, tell string) *monitor {
+	lock := join(t, url).Session.NewLock(lockName)
+	return &monitor{lock: lock, wait: lock.NewCondition(wait), tell: lock.NewCondition(tell),
+		waits: new(atomic.Int64), lost: new(atomic.Int64)}
+}
+
+// A patient is a worker that is blocked until there is an item.
+type patient struct {
+	item atomic.Bool
+	done chan error
+}
+
+// admit starts a patient, and returns when it waits.
+func admit(t *testing.T, url string) *patient {
+	t.Helper()
+	p := &patient{done: make(chan error, 1)}
+	m := newMonitor(t, url, "not empty", "not full")
+	go func() {
+		_, err := m.turn(t.Context(), func(context.Context, uint64) (outcome, error) {
+			if !p.item.Load() {
+				return blocked, nil
+			}
+			return moved, nil
+		})
+		p.done <- err
+	}()
+	require.Eventually(t, func() bool {
+		waits := false
+		require.NoError(t, m.lock.Do(t.Context(), func(context.Context) (err error) {
+			waits, err = m.lock.HasWaiters(m.wait)
+			return err
+		}))
+		return waits
+	}, time.Minute, time.Millisecond)
+	return p
+}
+
+// wakes waits until the patient has its item.
+func (p *patient) wakes(t *testing.T) {
+	t.Helper()
+	select {
+	case err := <-p.done:
+		require.NoError(t, err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("nobody woke it")
+	}
+}
+
+func idle(context.Context, uint64) (outcome, error) { return finished, nil }
+
+// One process puts an item and dies before it signals. The process that takes its seat finds nothing left to do; but who
+// waits for the item must hear of it.
+func TestWhoeverComesNextPaysTheSignalOfADeadProcess(t *testing.T) {
+	url := "redis://" + redistest.Start(t).Addr()
+	consumer := admit(t, url)
+	consumer.item.Store(true)
+
+	next := newMonitor(t, url, "not full", "not empty")
+	more, err := next.turn(t.Context(), idle)
+	require.NoError(t, err)
+	assert.False(t, more)
+	consumer.wakes(t)
+}
+
+// A hold that is lost between the item and its signal, or whose step comes too late, is followed by another turn. This
+// first makes up for the signal.
+func TestALostTurnIsMadeUpFor(t *testing.T) {
+	for name, lost := range map[string]error{"Lost": reentrant.ErrLost, "Stale": errStale} {
+		t.Run(name, func(t *testing.T) {
+			url := "redis://" + redistest.Start(t).Addr()
+			m := newMonitor(t, url, "not full", "not empty")
+			_, err := m.turn(t.Context(), idle) // what it owes at the start is paid
+			require.NoError(t, err)
+			consumer := admit(t, url)
+
+			turns := 0
+			more, err := m.turn(t.Context(), func(context.Context, uint64) (outcome, error) {
+				if turns++; turns == 1 {
+					consumer.item.Store(true)
+					return 0, lost
+				}
+				return finished, nil
+			})
+			require.NoError(t, err)
+			assert.False(t, more)
+			assert.Equal(t, 2, turns)
+			assert.EqualValues(t, 1, m.lost.Load())
+			consumer.wakes(t)
+		})
+	}
+}
+
+func TestEachWaitEndsWithAHoldOfItsOwn(t *testing.T) {
+	url := "redis://" + redistest.Start(t).Addr()
+	consumer := newMonitor(t, url, "not empty", "not full")
+	producer := newMonitor(t, url, "not full", "not empty")
+	var tokens []uint64
+	put := make(chan error, 1)
+	more, err := consumer.turn(t.Context(), func(_ context.Context, token uint64) (outcome, error) {
+		tokens = append(tokens, token)
+		if len(tokens) > 1 {
+			return moved, nil
+		}
+		go func() {
+			_, err := producer.turn(t.Context(), func(context.Context, uint64) (outcome, error) { return moved, nil })
+			put <- err
+		}()
+		return blocked, nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, <-put)
+	assert.True(t, more)
+	assert.Greater(t, tokens[1], tokens[0])
+	assert.EqualValues(t, 1, consumer.waits.Load())
+}
+
+func TestOtherErrorsEndTheTurn(t *testing.T) {
+	m := newMonitor(t, "redis://"+redistest.Start(t).Addr(), "not full", "not empty")
+	_, err := m.turn(t.Context(), func(context.Context, uint64) (outcome, error) { return 0, assert.AnError })
+	require.ErrorIs(t, err, assert.AnError)
+	assert.False(t, m.lock.IsHeldByCurrentOwner(t.Context()))
+}
+
+func TestAnOpenDoorLooksAgain(t *testing.T) {
+	looks := 0
+	more, err := openDoor{}.turn(t.Context(), func(_ context.Context, token uint64) (outcome, error) {
+		assert.Zero(t, token)
+		if looks++; looks < 3 {
+			return blocked, nil
+		}
+		return moved, nil
+	})
+	require.NoError(t, err)
+	assert.True(t, more)
+	assert.Equal(t, 3, looks)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = openDoor{}.turn(ctx, func(context.Context, uint64) (outcome, error) { return blocked, nil })
+	assert.ErrorIs(t, err, context.Canceled)
+}

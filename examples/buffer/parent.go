@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/relock-go/relock/examples/internal/crew"
+	"github.com/relock-go/relock/examples/internal/deployment"
+)
+
+// move does the whole job and judges it. The error says why it could not be finished.
+func move(ctx context.Context, opts options, stdout, stderr io.Writer) (*result, error) {
+	redis, err := deployment.Open(ctx, opts.redis)
+	if err != nil {
+		return nil, err
+	}
+	defer redis.Close()
+	fmt.Fprintf(stdout, "buffer   %d items through %d places, by %d processes × (%d producers + %d consumers), lock: %s\nredis    %s\n",
+		opts.items, opts.capacity, opts.processes, opts.producers, opts.consumers, opts.lock, redis.Shown)
+
+	s := &store{client: redis.Client}
+	if err := s.clear(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.clear(context.WithoutCancel(ctx)) }()
+	outcome, err := crew.Run(ctx, opts.plan(redis.URL, stderr))
+	if err != nil {
+		return nil, err
+	}
+	cost, err := redis.Cost(ctx, outcome.Total.Commands)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.remains(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &result{
+		opts:    opts,
+		verdict: judge(r, int64(opts.items), opts.processes*opts.producers, int64(opts.capacity)),
+		fullest: r.fullest,
+		outcome: outcome,
+		cost:    cost,
+	}, nil
+}
+
+// plan is the job for the crew.
+func (o options) plan(redis string, stderr io.Writer) crew.Plan[report] {
+	return crew.Plan[report]{
+		Processes: o.processes,
+		Kills:     o.kills,
+		Goal:      int64(o.items),
+		Unit:      "items",
+		Stderr:    stderr,
+		Role: func(name string, seat int) any {
+			return role{
+				Process: name, Seat: seat, Processes: o.processes, Producers: o.producers, Consumers: o.consumers,
+				Items: int64(o.items), Capacity: int64(o.capacity), Lock: o.lock, Lease: o.lease, Redis: redis,
+			}
+		},
+	}
+}

@@ -1,0 +1,47 @@
+package main
+
+// remains are what is in Redis after a job.
+type remains struct {
+	taken   []record // in the order in which they were taken
+	left    int64    // items still in the buffer
+	fullest int64    // most items that ever were in it
+}
+
+// A verdict is what the remains prove.
+type verdict struct {
+	items    int64            // different items that were taken
+	lost     int64            // items that nobody took
+	doubled  int64            // times that an item was taken again
+	disorder int64            // times that an item came after a later one of the same producer
+	left     int64            // items still in the buffer
+	overfull int64            // items by which the buffer was too full at worst
+	shares   map[string]int64 // items by the process that took them
+}
+
+// judge looks at what a job with so many items, producers, and places in the buffer has left.
+func judge(r remains, items int64, producers int, capacity int64) verdict {
+	v := verdict{left: r.left, overfull: max(r.fullest-capacity, 0), shares: map[string]int64{}}
+	seen := make(map[int64]bool, items)
+	latest := make([]int64, producers)
+	for _, t := range r.taken {
+		v.shares[t.process]++
+		if seen[t.item] {
+			v.doubled++
+			continue
+		}
+		seen[t.item] = true
+		producer := (t.item - 1) % int64(producers)
+		if t.item < latest[producer] {
+			v.disorder++
+		}
+		latest[producer] = max(latest[producer], t.item)
+	}
+	v.items = int64(len(seen))
+	v.lost = items - v.items
+	return v
+}
+
+// clean tells whether every item came through once, in order, through a buffer that was never too full.
+func (v verdict) clean() bool {
+	return v.lost == 0 && v.doubled == 0 && v.disorder == 0 && v.left == 0 && v.overfull == 0
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// A producer puts its items into the buffer, in order. Of n producers, the one with number k has the items k+1, k+1+n,
+// k+1+2n, …, so together they have each once.
+type producer struct {
+	number    int
+	producers int
+	items     int64 // all, of all producers
+	capacity  int64
+	store     *store
+	did       *tally
+}
+
+// step puts the next item. How far the producer has come stands in Redis, changed in one go with the buffer: nothing is
+// remembered here that a SIGKILL could take away.
+func (p producer) step(ctx context.Context, token uint64) (outcome, error) {
+	now, err := p.store.look(ctx, token, p.number)
+	if err != nil {
+		return 0, err
+	}
+	item := int64(p.number) + 1 + now.made*int64(p.producers)
+	switch {
+	case item > p.items || now.taken >= p.items: // the second only where the lock fails: nobody takes any more
+		return finished, nil
+	case now.length >= p.capacity:
+		return blocked, nil
+	}
+	if err := p.store.put(ctx, token, p.number, item); err != nil {
+		return 0, err
+	}
+	p.did.put.Add(1)
+	return moved, nil
+}
+
+// A consumer takes items out of the buffer, whoever put them.
+type consumer struct {
+	process string
+	items   int64 // all there will be
+	store   *store
+	did     *tally
+}
+
+// step takes the first item: it looks which one that is, and then moves it to those taken.
+func (c consumer) step(ctx context.Context, token uint64) (outcome, error) {
+	now, err := c.store.look(ctx, token, 0)
+	switch {
+	case err != nil:
+		return 0, err
+	case now.taken >= c.items:
+		return finished, nil
+	case now.length == 0:
+		return blocked, nil
+	}
+	if err := c.store.take(ctx, token, now.first, c.process); err != nil {
+		return 0, err
+	}
+	c.did.taken.Add(1)
+	return moved, nil
+}
+
+// tally counts what a process's workers do.
+type tally struct {
+	put, taken atomic.Int64
+	idle       struct{ full, empty atomic.Int64 } // waits because the buffer was so
+	lost       atomic.Int64                       // holds
+}
+
+// repeat makes a worker's steps until there is no more to do.
+func repeat(ctx context.Context, t turnstile, s step) error {
+	for {
+		if more, err := t.turn(ctx, s); err != nil || !more {
+			return err
+		}
+	}
+}

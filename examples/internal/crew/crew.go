@@ -1,0 +1,240 @@
+// Package crew does a job with several processes: it runs the program that calls it again and again, kills some of
+// these children on the way if that is asked for, replaces them, and adds up what they report.
+//
+//	parent → child   one line, once all children are ready; the end of the input means stop
+//	child → parent   reports in JSON: ready, then working every 50 ms, then done
+//
+// So a child whose parent is gone ends too.
+package crew
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/relock-go/relock/examples/internal/screen"
+)
+
+// graceful is how long children that were told to stop may take.
+const graceful = 10 * time.Second
+
+// A Tally is what a process has done so far. Tallies add up.
+type Tally[T any] interface {
+	Plus(T) T
+	Done() int64 // how much of the goal this is
+}
+
+// A Plan is a job as its crew sees it.
+type Plan[T Tally[T]] struct {
+	Processes int
+	Kills     int                             // processes to kill with SIGKILL, evenly spread over the way to the goal
+	Goal      int64                           // a total tally of so much is all there is to do
+	Unit      string                          // what the goal counts: "keys"
+	Role      func(name string, seat int) any // what a process is told, as JSON (see Play); one that replaces another has its seat
+	Enough    func(total T) bool              // when to stop before the children are done; nil: never
+	Stderr    io.Writer                       // for progress, and for what the children have to say to people
+}
+
+// An Outcome is what became of a job.
+type Outcome[T any] struct {
+	Total T             // what the processes reported, those that were killed as far as they came to say
+	Names [][]string    // of the processes; those that replaced each other together, in the order of their lives
+	Kills int           // how many were killed
+	Took  time.Duration // from the moment when all were ready to the end of the last one
+}
+
+// Run does the job and returns when all processes have ended. The error says why they could not finish; the end of ctx
+// is such a reason.
+func Run[T Tally[T]](ctx context.Context, plan Plan[T]) (Outcome[T], error) {
+	c := &crew[T]{plan: plan, progress: screen.NewProgress(plan.Stderr, plan.Goal, plan.Unit), events: make(chan event[T])}
+	err := c.run(ctx)
+	return Outcome[T]{Total: c.total(), Names: c.names(), Kills: c.kills, Took: c.ended.Sub(c.began)}, err
+}
+
+// A crew is the children at work. Everything in it belongs to the goroutine in run.
+type crew[T Tally[T]] struct {
+	plan     Plan[T]
+	progress *screen.Progress
+	events   chan event[T]
+
+	members []*process[T] // in the order they were started, the dead included
+	running int
+	kills   int
+
+	began   time.Time // when all were ready; zero before
+	ended   time.Time
+	stopped bool
+	failure error
+}
+
+// run starts the children and returns when all have ended.
+func (c *crew[T]) run(ctx context.Context) error {
+	defer c.progress.End()
+	for seat := range c.plan.Processes {
+		c.start(seat+1, 1)
+	}
+	interrupt := ctx.Done()
+	var patience <-chan time.Time
+	for c.running > 0 {
+		select {
+		case e := <-c.events:
+			c.hear(e)
+		case <-interrupt:
+			interrupt = nil
+			c.fail(fmt.Errorf("interrupted before all %d %s were done", c.plan.Goal, c.plan.Unit))
+		case <-patience:
+			c.killAll()
+		}
+		if c.stopped && patience == nil {
+			patience = time.After(graceful)
+		}
+	}
+	c.ended = time.Now()
+	return c.failure
+}
+
+// start adds a child.
+func (c *crew[T]) start(seat, life int) {
+	if c.stopped {
+		return
+	}
+	name := "p" + strconv.Itoa(seat)
+	if life > 1 {
+		name += "." + strconv.Itoa(life)
+	}
+	p, err := startProcess(name, c.plan.Role(name, seat), c.plan.Stderr, c.events)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	p.seat, p.life = seat, life
+	c.members = append(c.members, p)
+	c.running++
+}
+
+// hear takes in what a child said.
+func (c *crew[T]) hear(e event[T]) {
+	p := e.from
+	if e.exited {
+		c.bury(p, e.err)
+		return
+	}
+	p.last = e.report
+	if p.last.Phase == phaseReady {
+		c.begin(p)
+		return
+	}
+	total := c.total()
+	c.progress.Show(total.Done(), c.kills)
+	if c.plan.Enough != nil && c.plan.Enough(total) {
+		c.stop()
+	}
+	c.strike(total.Done())
+}
+
+// begin lets a child start that is ready: the first ones together, a replacement at once.
+func (c *crew[T]) begin(p *process[T]) {
+	if !c.began.IsZero() {
+		p.begin()
+		return
+	}
+	for _, m := range c.members {
+		if m.last.Phase != phaseReady {
+			return
+		}
+	}
+	if len(c.members) < c.plan.Processes {
+		return
+	}
+	c.began = time.Now()
+	for _, m := range c.members {
+		m.begin()
+	}
+}
+
+// strike kills a child at random when the next kill is due. The kills are spread evenly over the job.
+func (c *crew[T]) strike(done int64) {
+	due := c.plan.Goal * int64(c.kills+1) / int64(c.plan.Kills+1)
+	if c.stopped || c.kills == c.plan.Kills || done < due {
+		return
+	}
+	var busy []*process[T]
+	for _, m := range c.members {
+		if m.busy() {
+			busy = append(busy, m)
+		}
+	}
+	if len(busy) == 0 {
+		return
+	}
+	victim := busy[rand.IntN(len(busy))]
+	if err := victim.kill(); err != nil {
+		c.fail(fmt.Errorf("kill %s: %w", victim.name, err))
+		return
+	}
+	victim.killed = true
+	c.kills++
+}
+
+// bury takes a child off that has ended, and replaces it if we killed it.
+func (c *crew[T]) bury(p *process[T], err error) {
+	p.exited = true
+	c.running--
+	switch {
+	case p.killed && err == nil: // it was done before the signal came
+		c.kills--
+	case p.killed:
+		c.start(p.seat, p.life+1)
+	case err != nil:
+		c.fail(fmt.Errorf("process %s: %w", p.name, err))
+	case p.last.Phase != phaseDone:
+		c.fail(fmt.Errorf("process %s ended before its work was done", p.name))
+	}
+}
+
+// fail remembers the first failure and stops the others.
+func (c *crew[T]) fail(err error) {
+	if c.stopped {
+		return
+	}
+	c.failure = err
+	c.stop()
+}
+
+// stop tells the children to end, and starts no more.
+func (c *crew[T]) stop() {
+	c.stopped = true
+	for _, m := range c.members {
+		m.stop()
+	}
+}
+
+// killAll ends the children that did not stop in time.
+func (c *crew[T]) killAll() {
+	for _, m := range c.members {
+		if !m.exited {
+			_ = m.kill()
+		}
+	}
+}
+
+// total adds up what the children reported.
+func (c *crew[T]) total() T {
+	var sum T
+	for _, m := range c.members {
+		sum = sum.Plus(m.last.Tally)
+	}
+	return sum
+}
+
+// names gives the children's names, for each seat in the order of its lives.
+func (c *crew[T]) names() [][]string {
+	seats := make([][]string, c.plan.Processes)
+	for _, m := range c.members {
+		seats[m.seat-1] = append(seats[m.seat-1], m.name)
+	}
+	return seats
+}

@@ -1,0 +1,135 @@
+package crew
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The test's own program plays the children.
+func TestMain(m *testing.M) {
+	if IsChild() {
+		os.Exit(Play("crew", role.play))
+	}
+	os.Exit(m.Run())
+}
+
+// A role is a child that counts.
+type role struct {
+	Name  string
+	Seat  int
+	Steps int64         // for each of its two workers
+	Pause time.Duration // before each
+	Fail  string        // how it ends, if not well
+}
+
+// A steps tally is how far a child has counted.
+type steps int64
+
+func (s steps) Plus(other steps) steps { return s + other }
+func (s steps) Done() int64            { return int64(s) }
+
+func (r role) play(ctx context.Context, line *Line[steps]) error {
+	var done atomic.Int64
+	return line.Work(ctx, 2, func() steps { return steps(done.Load()) }, func(ctx context.Context, worker int) error {
+		for range r.Steps {
+			select {
+			case <-time.After(r.Pause):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			done.Add(1)
+		}
+		switch {
+		case r.Fail == "" || worker == 1:
+			return nil
+		case r.Fail == "silently":
+			os.Exit(0)
+		}
+		return errors.New(r.Fail)
+	})
+}
+
+// counting is a plan of two processes that count to ten with each of their workers.
+func counting(t *testing.T, r role) Plan[steps] {
+	return Plan[steps]{Processes: 2, Goal: 40, Unit: "steps", Stderr: t.Output(), Role: func(name string, seat int) any {
+		r := r
+		r.Name, r.Seat, r.Steps = name, seat, 10
+		if seat != 2 {
+			r.Fail = ""
+		}
+		return r
+	}}
+}
+
+func TestReportsAddUp(t *testing.T) {
+	outcome, err := Run(t.Context(), counting(t, role{}))
+	require.NoError(t, err)
+	assert.EqualValues(t, 40, outcome.Total)
+	assert.Equal(t, [][]string{{"p1"}, {"p2"}}, outcome.Names)
+	assert.Positive(t, outcome.Took)
+}
+
+func TestWhoIsKilledIsReplacedInItsSeat(t *testing.T) {
+	plan := counting(t, role{Pause: 30 * time.Millisecond})
+	plan.Kills = 2
+	seats := map[string]int{}
+	give := plan.Role
+	plan.Role = func(name string, seat int) any {
+		seats[name] = seat
+		return give(name, seat)
+	}
+	outcome, err := Run(t.Context(), plan)
+	require.NoError(t, err)
+	assert.Equal(t, 2, outcome.Kills)
+	names := slices.Concat(outcome.Names...)
+	assert.Len(t, names, 4)
+	for _, name := range names {
+		assert.True(t, strings.HasPrefix(name, []string{"p1", "p2"}[seats[name]-1]), name)
+	}
+}
+
+func TestOneFailureEndsTheJob(t *testing.T) {
+	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	require.NoError(t, err)
+	defer func() { _ = said.Close() }()
+	plan := counting(t, role{Fail: "out of numbers"})
+	plan.Stderr = said
+	_, err = Run(t.Context(), plan)
+	require.ErrorContains(t, err, "process p2: exit status 1")
+	text, err := os.ReadFile(said.Name())
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "crew p2: out of numbers")
+
+	_, err = Run(t.Context(), counting(t, role{Fail: "silently"}))
+	require.ErrorContains(t, err, "process p2 ended before its work was done")
+}
+
+func TestEnoughIsEnough(t *testing.T) {
+	plan := counting(t, role{Pause: time.Hour})
+	plan.Enough = func(steps) bool { return true }
+	outcome, err := Run(t.Context(), plan)
+	require.NoError(t, err)
+	assert.Zero(t, outcome.Total)
+}
+
+func TestAnInterruptIsAnError(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	plan := counting(t, role{Pause: time.Hour})
+	plan.Enough = func(steps) bool {
+		interrupt()
+		return false
+	}
+	_, err := Run(ctx, plan)
+	require.EqualError(t, err, "interrupted before all 40 steps were done")
+}

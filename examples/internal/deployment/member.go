@@ -1,0 +1,54 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A Member is a child's end: a session for its locks, on a client that serves its other data too.
+type Member struct {
+	Client  rueidis.Client
+	Session *reentrant.Session
+}
+
+// Join connects to the Redis at a URL and opens a session there.
+func Join(url string, opts ...reentrant.Option) (*Member, error) {
+	client, err := connect(url)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Redis: %w", err)
+	}
+	session, err := newSession(client, opts)
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	return &Member{Client: client, Session: session}, nil
+}
+
+func newSession(client rueidis.Client, opts []reentrant.Option) (*reentrant.Session, error) {
+	backend, err := redisbackend.New(client)
+	if err != nil {
+		return nil, err
+	}
+	return reentrant.NewSession(backend, opts...)
+}
+
+// closeWithin bounds how long a session may take to close.
+const closeWithin = 5 * time.Second
+
+// Leave closes the session and the client. ctx may have ended.
+func (m *Member) Leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
+	defer cancel()
+	defer m.Client.Close()
+	if err := m.Session.Close(ctx); err != nil {
+		return fmt.Errorf("close the session: %w", err)
+	}
+	return nil
+}

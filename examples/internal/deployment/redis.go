@@ -1,0 +1,130 @@
+// Package deployment is the Redis that the processes of a job share: the one that the user names, or an embedded one
+// that lives and ends with the parent.
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/redisbackend/redistest"
+)
+
+// A Redis is the parent's end. The zero value is a job that uses none: it costs nothing.
+type Redis struct {
+	URL    string         // for the children
+	Shown  string         // for people, without the password
+	Client rueidis.Client // for the job's own data
+
+	embedded *redistest.Server // nil with a server of the user's
+	before   int64             // what the server had counted at the start
+}
+
+// A Cost is what a job asked of Redis.
+type Cost struct {
+	Commands int64
+	Counted  string // who counted them
+}
+
+// Open connects to the Redis at a URL that came with the flag -redis, or, if there is none, starts the embedded one.
+func Open(ctx context.Context, address string) (*Redis, error) {
+	if address != "" {
+		return dial(ctx, address)
+	}
+	server, err := redistest.New()
+	if err != nil {
+		return nil, fmt.Errorf("start the embedded Redis: %w", err)
+	}
+	return &Redis{URL: "redis://" + server.Addr(), Shown: "embedded, at " + server.Addr(), Client: server.Client(), embedded: server}, nil
+}
+
+// dial connects to a server.
+func dial(ctx context.Context, address string) (*Redis, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, errors.New("-redis is not a URL")
+	}
+	client, err := connect(address)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Redis at %s: %w", u.Redacted(), err)
+	}
+	r := &Redis{URL: address, Shown: u.Redacted(), Client: client}
+	if r.before, err = r.scripts(ctx); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// answerWithin is how long a client waits for an answer: well below a lease, so that a renewal can be tried twice.
+const answerWithin = 3 * time.Second
+
+// connect makes a client as package redisbackend wants it.
+func connect(address string) (rueidis.Client, error) {
+	option, err := rueidis.ParseURL(address)
+	if err != nil {
+		return nil, err
+	}
+	option.DisableCache = true // which servers before 6 do not have, and nobody needs here
+	option.PipelineMultiplex = -1
+	option.ConnWriteTimeout = answerWithin
+	return rueidis.NewClient(option)
+}
+
+// Cost gives the cost since Open. own is what the children counted, which is all there is with the embedded Redis.
+func (r *Redis) Cost(ctx context.Context, own int64) (Cost, error) {
+	switch {
+	case r.embedded != nil:
+		return Cost{Commands: own, Counted: "counted by the processes"}, nil
+	case r.Client != nil:
+		after, err := r.scripts(ctx)
+		return Cost{Commands: after - r.before, Counted: "EVAL and EVALSHA in the server's INFO commandstats"}, err
+	}
+	return Cost{}, nil
+}
+
+// scripts asks the server how many scripts it has run: every verb of the lock is one. What runs inside of a script
+// is not counted again.
+func (r *Redis) scripts(ctx context.Context) (int64, error) {
+	stats, err := r.Client.Do(ctx, r.Client.B().Info().Section("commandstats").Build()).ToString()
+	if err != nil {
+		return 0, fmt.Errorf("read INFO commandstats: %w", err)
+	}
+	return scriptCalls(stats), nil
+}
+
+// scriptCalls adds up the script calls in the text of INFO commandstats, whose lines read
+// "cmdstat_evalsha:calls=20,usec=…".
+func scriptCalls(stats string) int64 {
+	var sum int64
+	for line := range strings.Lines(stats) {
+		name, values, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch strings.TrimPrefix(name, "cmdstat_") {
+		case "eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro":
+		default:
+			continue
+		}
+		calls, _, _ := strings.Cut(strings.TrimPrefix(values, "calls="), ",")
+		n, err := strconv.ParseInt(calls, 10, 64)
+		if err == nil {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// Close ends the embedded server, or the connection.
+func (r *Redis) Close() {
+	switch {
+	case r.embedded != nil:
+		r.embedded.Close()
+	case r.Client != nil:
+		r.Client.Close()
+	}
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/relock-go/relock/examples/internal/crew"
+	"github.com/relock-go/relock/examples/internal/deployment"
+)
+
+// A role is what a parent tells its child.
+type role struct {
+	Process   string // the child's name
+	Seat      int    // 1 for p1
+	Processes int
+	Openids   int
+	Requests  int
+	Lock      lockMode
+	Redis     string
+}
+
+// A report is what a child has done so far.
+type report struct {
+	Granted  int64 // requests, by their answer
+	Already  int64 //
+	Late     int64 //
+	Lost     int64 // holds that ended before the request was answered
+	Commands int64 // that the lock sent to Redis
+}
+
+// Plus adds two reports up.
+func (r report) Plus(other report) report {
+	return report{
+		Granted: r.Granted + other.Granted, Already: r.Already + other.Already, Late: r.Late + other.Late,
+		Lost: r.Lost + other.Lost, Commands: r.Commands + other.Commands,
+	}
+}
+
+// Done is how many requests are answered.
+func (r report) Done() int64 { return r.Granted + r.Already + r.Late }
+
+// play connects, and answers requests when the parent says so: all at once, each in a goroutine of its own, which is
+// the owner of the lock that it takes.
+func (r role) play(ctx context.Context, line *crew.Line[report]) error {
+	member, err := deployment.Join(r.Redis)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := member.Leave(ctx); err != nil {
+			fmt.Fprintf(os.Stderr, "redpacket %s: %v\n", r.Process, err)
+		}
+	}()
+	d := &desk{
+		packet: packet{member.Client}, session: member.Session, lock: r.Lock,
+		requests: requestsAt(r.Seat, r.Processes, r.Openids, r.Requests),
+	}
+	return line.Work(ctx, len(d.requests), d.report, d.serve)
+}
+
+// report reads the counters.
+func (d *desk) report() report {
+	return report{
+		Granted: d.answers[granted].Load(), Already: d.answers[already].Load(), Late: d.answers[late].Load(),
+		Lost: d.lost.Load(), Commands: int64(d.session.Stats().Commands),
+	}
+}

@@ -1,0 +1,78 @@
+// Redpacket gives out a red packet: 100 parts, and 200 people who each ask for one 50 times at once, at five processes.
+// Nobody may get two.
+//
+//	openid 17 taps and taps                                       Redis
+//	     │ ├──▶ process p1 ─▶ has 17 a part? ──────────▶ ┌───────────────────────────────────────┐
+//	     │ ├──▶ process p1                               │ parts    1.17 ◀ 3.02 ◀ 0.41 ◀ …       │
+//	     │ ├──▶ process p2 ─▶ lock redpacket:openid-17 ─▶│ of 17    –                            │
+//	     │ └──▶ process p4      has 17 a part? ─────────▶│ of 18    2.60                         │
+//	openid 18 …                 no: the first part ─────▶│ parts ──▶ of 17                       │
+//	                          unlock                     └───────────────────────────────────────┘
+//
+// The packet is a list of amounts in cents, drawn at random so that they add up. What somebody got is another list, and
+// a part goes from the one to the other in one command: it is never in both and never in neither. That command
+// does not ask whether somebody has a part already. To ask is a look before the move, and between the two another
+// request of the same openid, at another process, can look too and find nothing. So both are done under a lock, and
+// since nobody minds what others get, each openid has a lock of its own: many names, each wanted by few, and different
+// people never wait for each other. Before the lock there is a look without it, which is enough for many.
+//
+// At the end everything is given out, the amounts add up to the cent, and nobody has two parts. If not, the exit status
+// is 1: see the theft with -lock none.
+//
+// A process that is stopped for longer than its lease between look and move would come too late with the move. The
+// lock ends the context of the move then, so it is not sent; where that is not enough, a fencing token makes the
+// server refuse it, as in examples/buffer.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/relock-go/relock/examples/internal/crew"
+)
+
+// Exit statuses. A finding is a theft, or money that is not accounted for; what keeps the job from being finished (no
+// server, an interrupt) counts as one, since nothing is proved then.
+const (
+	exitClean   = 0
+	exitFinding = 1
+	exitUsage   = 2
+)
+
+func main() {
+	if crew.IsChild() {
+		os.Exit(crew.Play("redpacket", role.play))
+	}
+	os.Exit(parentMain(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// parentMain runs the job as its arguments say, and gives the exit status.
+func parentMain(args []string, stdout, stderr io.Writer) int {
+	opts, err := parseOptions(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitClean
+	case err != nil:
+		fmt.Fprintln(stderr, "redpacket:", err)
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	result, err := giveOut(ctx, opts, stdout, stderr)
+	if err != nil {
+		fmt.Fprintln(stderr, "redpacket:", err)
+		return exitFinding
+	}
+	result.print(stdout)
+	if !result.verdict.clean() {
+		return exitFinding
+	}
+	return exitClean
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"github.com/redis/rueidis"
+)
+
+// name stands before everything of this program in Redis: "redpacket:openid-17" is the lock of openid 17.
+const name = "redpacket"
+
+// partsKey is the list of parts that are left; ofKey the list of those that an openid got. A part goes from one to the
+// other in one command, so the braces put them on one node of a Cluster.
+const partsKey = "{" + name + "}:parts"
+
+func ofKey(openid int) string { return "{" + name + "}:of:" + strconv.Itoa(openid) }
+
+// lockName is the lock of an openid.
+func lockName(openid int) string { return name + ":openid-" + strconv.Itoa(openid) }
+
+// draw cuts an amount into parts at random: each is at least one cent, and they add up.
+func draw(cents, parts int) []int {
+	cuts := map[int]bool{}
+	for len(cuts) < parts-1 {
+		cuts[1+rand.IntN(cents-1)] = true
+	}
+	amounts := make([]int, 0, parts)
+	from := 0
+	for _, cut := range slices.Sorted(maps.Keys(cuts)) {
+		amounts = append(amounts, cut-from)
+		from = cut
+	}
+	return append(amounts, cents-from)
+}
+
+// An answer is what a request gets.
+type answer int
+
+const (
+	ask     answer = iota // nothing yet: a part may be had
+	granted               // a part
+	already               // this openid has one
+	late                  // the packet is empty
+)
+
+// A packet is the red packet in Redis.
+type packet struct{ client rueidis.Client }
+
+// fill puts the parts in, and takes away what another job has left.
+func (p packet) fill(ctx context.Context, amounts []int, openids int) error {
+	if err := p.clear(ctx, openids); err != nil {
+		return err
+	}
+	err := p.client.Do(ctx, p.client.B().Rpush().Key(partsKey).Element(texts(amounts)...).Build()).Error()
+	if err != nil {
+		return fmt.Errorf("fill the packet: %w", err)
+	}
+	return nil
+}
+
+// clear removes the packet, and what openids got.
+func (p packet) clear(ctx context.Context, openids int) error {
+	keys := []string{partsKey}
+	for openid := range openids {
+		keys = append(keys, ofKey(openid))
+	}
+	if err := p.client.Do(ctx, p.client.B().Del().Key(keys...).Build()).Error(); err != nil {
+		return fmt.Errorf("clear the packet: %w", err)
+	}
+	return nil
+}
+
+// look tells whether an openid has a part, or could still get one.
+func (p packet) look(ctx context.Context, openid int) (answer, error) {
+	b := p.client.B()
+	lengths := p.client.DoMulti(ctx, b.Llen().Key(ofKey(openid)).Build(), b.Llen().Key(partsKey).Build())
+	has, err := lengths[0].AsInt64()
+	if err != nil {
+		return ask, fmt.Errorf("look what openid %d has: %w", openid, err)
+	}
+	left, err := lengths[1].AsInt64()
+	switch {
+	case err != nil:
+		return ask, fmt.Errorf("look into the packet: %w", err)
+	case has > 0:
+		return already, nil
+	case left == 0:
+		return late, nil
+	}
+	return ask, nil
+}
+
+// move gives an openid the first part that is left, whatever it has got already.
+func (p packet) move(ctx context.Context, openid int) (answer, error) {
+	err := p.client.Do(ctx, p.client.B().Lmove().Source(partsKey).Destination(ofKey(openid)).Left().Right().Build()).Error()
+	switch {
+	case rueidis.IsRedisNil(err):
+		return late, nil
+	case err != nil:
+		return ask, fmt.Errorf("give openid %d a part: %w", openid, err)
+	}
+	return granted, nil
+}
+
+// remains are what is in Redis after a job, in cents.
+type remains struct {
+	got  [][]int // by openid
+	left []int   // still in the packet
+}
+
+// remains reads how the job ended.
+func (p packet) remains(ctx context.Context, openids int) (remains, error) {
+	lists := make(rueidis.Commands, 0, openids+1)
+	for openid := range openids {
+		lists = append(lists, p.client.B().Lrange().Key(ofKey(openid)).Start(0).Stop(-1).Build())
+	}
+	lists = append(lists, p.client.B().Lrange().Key(partsKey).Start(0).Stop(-1).Build())
+	var all [][]int
+	for _, list := range p.client.DoMulti(ctx, lists...) {
+		amounts, err := amounts(list)
+		if err != nil {
+			return remains{}, fmt.Errorf("read who got what: %w", err)
+		}
+		all = append(all, amounts)
+	}
+	return remains{got: all[:openids], left: all[openids]}, nil
+}
+
+func amounts(list rueidis.RedisResult) ([]int, error) {
+	lines, err := list.AsStrSlice()
+	if err != nil {
+		return nil, err
+	}
+	cents := make([]int, len(lines))
+	for i, line := range lines {
+		if cents[i], err = strconv.Atoi(line); err != nil {
+			return nil, err
+		}
+	}
+	return cents, nil
+}
+
+func texts(cents []int) []string {
+	lines := make([]string, len(cents))
+	for i, n := range cents {
+		lines[i] = strconv.Itoa(n)
+	}
+	return lines
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/relock-go/relock/examples/internal/crew"
+	"github.com/relock-go/relock/examples/internal/deployment"
+)
+
+// giveOut does the whole job and judges it. The error says why it could not be finished.
+func giveOut(ctx context.Context, opts options, stdout, stderr io.Writer) (*result, error) {
+	redis, err := deployment.Open(ctx, opts.redis)
+	if err != nil {
+		return nil, err
+	}
+	defer redis.Close()
+	fmt.Fprintf(stdout, "redpacket   %s in %d parts, %d openids × %d requests at %d processes, lock: %s\nredis       %s\n",
+		money(opts.cents), opts.parts, opts.openids, opts.requests, opts.processes, opts.lock, redis.Shown)
+
+	p := packet{redis.Client}
+	if err := p.fill(ctx, draw(opts.cents, opts.parts), opts.openids); err != nil {
+		return nil, err
+	}
+	defer func() { _ = p.clear(context.WithoutCancel(ctx), opts.openids) }()
+	outcome, err := crew.Run(ctx, opts.plan(redis.URL, stderr))
+	if err != nil {
+		return nil, err
+	}
+	cost, err := redis.Cost(ctx, outcome.Total.Commands)
+	if err != nil {
+		return nil, err
+	}
+	r, err := p.remains(ctx, opts.openids)
+	if err != nil {
+		return nil, err
+	}
+	return &result{opts: opts, verdict: judge(r, opts.parts, opts.cents), outcome: outcome, cost: cost}, nil
+}
+
+// plan is the job for the crew.
+func (o options) plan(redis string, stderr io.Writer) crew.Plan[report] {
+	return crew.Plan[report]{
+		Processes: o.processes,
+		Goal:      int64(o.openids) * int64(o.requests),
+		Unit:      "requests",
+		Stderr:    stderr,
+		Role: func(name string, seat int) any {
+			return role{
+				Process: name, Seat: seat, Processes: o.processes, Openids: o.openids, Requests: o.requests, Lock: o.lock,
+				Redis: redis,
+			}
+		},
+	}
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/examples/internal/crew"
+	"github.com/relock-go/relock/internal/redisserver"
+)
+
+// The test's own program plays the children, as redpacket's does.
+func TestMain(m *testing.M) {
+	if crew.IsChild() {
+		os.Exit(crew.Play("redpacket", role.play))
+	}
+	os.Exit(m.Run())
+}
+
+// small is a job that is quick, with more people than parts.
+func small() options {
+	return options{processes: 2, openids: 20, requests: 10, parts: 15, cents: 1000, lock: lockRelock}
+}
+
+// verify asserts that a packet was given out in full, and that its requests add up too.
+func verify(t *testing.T, opts options, r *result) {
+	t.Helper()
+	assert.True(t, r.verdict.clean(), "%+v", r.verdict)
+	assert.Equal(t, opts.parts, r.verdict.served)
+	assert.Equal(t, opts.parts, r.verdict.parts)
+	assert.Equal(t, opts.cents, r.verdict.cents)
+	did := r.outcome.Total
+	assert.EqualValues(t, opts.openids*opts.requests, did.Done(), "every request was answered")
+	assert.EqualValues(t, opts.parts, did.Granted)
+	assert.EqualValues(t, opts.parts*(opts.requests-1), did.Already, "who got a part was told so ever after")
+	assert.GreaterOrEqual(t, r.cost.Commands, 2*int64(opts.parts), "each part was locked for")
+}
+
+func TestNobodyGetsTwoParts(t *testing.T) {
+	opts := small()
+	r, err := giveOut(t.Context(), opts, io.Discard, t.Output())
+	require.NoError(t, err)
+	verify(t, opts, r)
+}
+
+func TestWithEnoughForAllTheRestIsLeft(t *testing.T) {
+	opts := small()
+	opts.parts = 25
+	r, err := giveOut(t.Context(), opts, io.Discard, t.Output())
+	require.NoError(t, err)
+	assert.True(t, r.verdict.clean(), "%+v", r.verdict)
+	assert.Equal(t, opts.openids, r.verdict.served)
+	assert.Positive(t, r.verdict.left)
+	assert.Equal(t, opts.cents, r.verdict.cents+r.verdict.left)
+	assert.Zero(t, r.outcome.Total.Late)
+}
+
+// The whole job on a real Redis.
+func TestTwoHundredPeopleAskFiftyTimes(t *testing.T) {
+	opts, err := parseOptions([]string{"-redis=" + redisserver.Start(t).URL()}, t.Output())
+	require.NoError(t, err)
+	r, err := giveOut(t.Context(), opts, t.Output(), t.Output())
+	require.NoError(t, err)
+	r.print(t.Output())
+	verify(t, opts, r)
+}
+
+// Nothing forces two requests to overlap here; they just never fail to when they are so many. Should a machine answer
+// them one after the other all the same, another packet is given out.
+func TestWithoutALockThereIsTheft(t *testing.T) {
+	for range 10 {
+		opts := small()
+		opts.lock = lockNone
+		r, err := giveOut(t.Context(), opts, io.Discard, t.Output())
+		require.NoError(t, err)
+		assert.Zero(t, r.verdict.missing, "a theft is no loss")
+		if r.verdict.thieves > 0 {
+			assert.False(t, r.verdict.clean())
+			assert.Positive(t, r.verdict.stolen)
+			assert.Less(t, r.verdict.served, opts.parts, "what is stolen is somebody's")
+			return
+		}
+	}
+	t.Error("no theft from ten packets without a lock")
+}
+
+func TestAnInterruptEndsTheProcesses(t *testing.T) {
+	opts := small()
+	opts.requests = 2000
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	_, err := giveOut(ctx, opts, io.Discard, &trigger{after: "of 40000 requests", do: interrupt})
+	require.ErrorContains(t, err, "interrupted")
+}
+
+func TestExitStatuses(t *testing.T) {
+	var stdout, stderr strings.Builder
+	args := []string{"-openids=5", "-requests=4", "-parts=3", "-processes=2"}
+	assert.Equal(t, exitClean, parentMain(args, &stdout, &stderr))
+	assert.Contains(t, stdout.String(), "redis       embedded")
+	assert.Regexp(t, `(?m)^openids with a part +3 of 5$`, stdout.String())
+	assert.Regexp(t, `(?m)^money given out +200.00 of 200.00$`, stdout.String())
+	assert.Contains(t, stdout.String(), "Nobody got two parts")
+
+	assert.Equal(t, exitClean, parentMain([]string{"-help"}, io.Discard, &stderr))
+	assert.Contains(t, stderr.String(), "go run ./examples/redpacket")
+	assert.Equal(t, exitUsage, parentMain([]string{"-parts=0"}, io.Discard, &stderr))
+	assert.Equal(t, exitFinding, parentMain(append(args, "-redis=redis://127.0.0.1:1"), io.Discard, &stderr))
+	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
+}
+
+// A trigger is a writer that does something once it has seen a text.
+type trigger struct {
+	after string
+	do    func()
+}
+
+func (w *trigger) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), w.after) {
+		w.do()
+	}
+	return len(p), nil
+}

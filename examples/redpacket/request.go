@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A desk is where a process answers requests.
+type desk struct {
+	packet  packet
+	session *reentrant.Session
+	lock    lockMode
+
+	requests []int // openids, in the order of their requests
+	answers  [late + 1]atomic.Int64
+	lost     atomic.Int64 // holds that ended before the request was answered
+}
+
+// requestsAt are the requests that come to a process: its share of each openid's, as mixed as people are.
+func requestsAt(seat, processes, openids, requests int) []int {
+	var mine []int
+	for openid := range openids {
+		for i := range requests {
+			if (openid+i)%processes == seat-1 {
+				mine = append(mine, openid)
+			}
+		}
+	}
+	rand.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
+	return mine
+}
+
+// serve answers the request with a number.
+func (d *desk) serve(ctx context.Context, request int) error {
+	a, err := d.answer(ctx, d.requests[request])
+	if err == nil {
+		d.answers[a].Add(1)
+	}
+	return err
+}
+
+func (d *desk) answer(ctx context.Context, openid int) (answer, error) {
+	for {
+		// Without the lock, for the many who have a part or come too late. What it says to others may change.
+		if a, err := d.packet.look(ctx, openid); a != ask || err != nil {
+			return a, err
+		}
+		a, err := d.section(ctx, openid)
+		if !errors.Is(err, reentrant.ErrLost) || ctx.Err() != nil {
+			return a, err
+		}
+		d.lost.Add(1) // the next look tells whether the part was moved
+	}
+}
+
+// section is what one request of an openid at a time may do.
+func (d *desk) section(ctx context.Context, openid int) (a answer, err error) {
+	if d.lock == lockNone {
+		return d.lookAndMove(ctx, openid)
+	}
+	err = d.session.NewLock(lockName(openid)).Do(ctx, func(ctx context.Context) (err error) {
+		a, err = d.lookAndMove(ctx, openid)
+		return err
+	})
+	return a, err
+}
+
+// lookAndMove gives an openid a part if it has none: what it sees is true as long as nobody else does this for the same
+// openid.
+func (d *desk) lookAndMove(ctx context.Context, openid int) (answer, error) {
+	if a, err := d.packet.look(ctx, openid); a != ask || err != nil {
+		return a, err
+	}
+	return d.packet.move(ctx, openid)
+}

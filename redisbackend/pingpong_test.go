@@ -1,0 +1,166 @@
+package redisbackend_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Two processes wake each other by a condition, in turn: what a bounded buffer with one place costs. A round trip is two
+// Signals and two Awaits. Beside it the same by bare messages, which is the least that waking somebody in another process
+// can cost. Slices of both in turn, since the machine drifts.
+func BenchmarkConditionPingPong(b *testing.B) {
+	addr := redisserver.Start(b).Addr()
+	table := newTable(b, addr)
+	wire := newWire(b, addr)
+	counter := connect(b, addr)
+	table.play(b, 10) // scripts are loaded
+	wire.play(b, 10)
+
+	var spent [2]time.Duration
+	commands, trips := 0, 0
+	const slice = 200
+	for b.Loop() {
+		before, start := evals(b, counter), time.Now()
+		table.play(b, slice)
+		spent[0] += time.Since(start)
+		commands += evals(b, counter) - before
+
+		start = time.Now()
+		wire.play(b, slice)
+		spent[1] += time.Since(start)
+		trips += slice
+	}
+	b.ReportMetric(float64(spent[0])/float64(trips), "condition-ns/op")
+	b.ReportMetric(float64(spent[1])/float64(trips), "pubsub-ns/op")
+	b.ReportMetric(float64(spent[0])/float64(spent[1]), "ratio")
+	b.ReportMetric(float64(commands)/float64(trips), "redis-commands/op")
+	b.ReportMetric(0, "ns/op")
+}
+
+// A table is where two sessions play, each on a client of its own, with a ball that a lock guards.
+type table struct {
+	locks [2]*reentrant.Lock
+	ball  int // whose turn it is, by parity
+}
+
+func newTable(tb testing.TB, addr string) *table {
+	var t table
+	for player := range t.locks {
+		backend, err := redisbackend.New(connect(tb, addr))
+		require.NoError(tb, err)
+		session, err := reentrant.NewSession(backend)
+		require.NoError(tb, err)
+		tb.Cleanup(func() { assert.NoError(tb, session.Close(context.Background())) })
+		t.locks[player] = session.NewLock("ball")
+	}
+	return &t
+}
+
+// play makes so many round trips.
+func (t *table) play(tb testing.TB, trips int) {
+	t.ball = 0
+	duel(tb, func(ctx context.Context, player int) error { return t.rally(ctx, player, 2*trips) })
+}
+
+// rally is one player's part of a game that ends with a number of strokes.
+func (t *table) rally(ctx context.Context, player, strokes int) error {
+	moved := t.locks[player].NewCondition("moved")
+	return t.locks[player].Do(ctx, func(context.Context) error {
+		for t.ball < strokes {
+			move := moved.Await
+			if t.ball%2 == player {
+				t.ball++
+				move = moved.Signal
+			}
+			if err := move(ctx); err != nil {
+				return err
+			}
+		}
+		return nil // the last stroke's signal has woken the other, if it was waiting
+	})
+}
+
+// A wire is two clients that send each other messages by Redis's pub/sub.
+type wire struct {
+	clients [2]rueidis.Client
+	heard   [2]chan struct{}
+}
+
+// ears are the channels that the two listen to.
+var ears = [2]string{"pingpong:0", "pingpong:1"}
+
+func newWire(tb testing.TB, addr string) *wire {
+	var w wire
+	for me := range ears {
+		w.clients[me], w.heard[me] = connect(tb, addr), make(chan struct{}, 1)
+		ctx, hangUp := context.WithCancel(context.Background())
+		var listening sync.WaitGroup
+		listening.Go(func() {
+			_ = w.clients[me].Receive(ctx, w.clients[me].B().Subscribe().Channel(ears[me]).Build(), // until it is told to end
+				func(rueidis.PubSubMessage) { w.heard[me] <- struct{}{} })
+		})
+		tb.Cleanup(func() {
+			hangUp()
+			listening.Wait()
+		})
+	}
+	require.Eventually(tb, func() bool {
+		n, err := w.clients[0].Do(tb.Context(), w.clients[0].B().PubsubNumsub().Channel(ears[:]...).Build()).AsIntMap()
+		require.NoError(tb, err)
+		return n[ears[0]] == 1 && n[ears[1]] == 1
+	}, time.Minute, time.Millisecond)
+	return &w
+}
+
+// play makes so many round trips.
+func (w *wire) play(tb testing.TB, trips int) {
+	duel(tb, func(ctx context.Context, me int) error {
+		for range trips {
+			if me == 1 {
+				w.listen(ctx, me)
+			}
+			message := w.clients[me].B().Publish().Channel(ears[1-me]).Message("").Build()
+			if err := w.clients[me].Do(ctx, message).Error(); err != nil {
+				return err
+			}
+			if me == 0 {
+				w.listen(ctx, me)
+			}
+		}
+		return nil
+	})
+}
+
+// listen waits for a message.
+func (w *wire) listen(ctx context.Context, me int) {
+	select {
+	case <-w.heard[me]:
+	case <-ctx.Done():
+	}
+}
+
+// duel runs two players. The first error ends both.
+func duel(tb testing.TB, play func(ctx context.Context, player int) error) {
+	ctx, stop := context.WithCancelCause(tb.Context())
+	defer stop(nil)
+	var players sync.WaitGroup
+	for player := range 2 {
+		players.Go(func() {
+			if err := play(ctx, player); err != nil {
+				stop(err)
+			}
+		})
+	}
+	players.Wait()
+	require.NoError(tb, context.Cause(ctx))
+}
