@@ -1,0 +1,182 @@
+package reentrant_test
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A yesman is a Backend that says yes and keeps nothing, so that what is measured is the session's alone.
+type yesman struct {
+	commands, renewals atomic.Int64
+	tokens             atomic.Uint64
+}
+
+func (y *yesman) Connect(context.Context, string, reentrant.Sink) (reentrant.Conn, error) { return y, nil }
+
+func (y *yesman) Bind(name string) (reentrant.Remote, error) {
+	return &yesRemote{Remote: nil, yesman: y, name: name}, nil
+}
+
+func (y *yesman) Close() error { return nil }
+
+func (y *yesman) Renew(_ context.Context, renewals []reentrant.Renewal) {
+	y.renewals.Add(int64(len(renewals)))
+	y.commands.Add(1)
+}
+
+type yesRemote struct {
+	reentrant.Remote
+	*yesman
+	name string
+}
+
+func (r *yesRemote) Name() string { return r.name }
+
+func (r *yesRemote) Acquire(_ context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+	r.commands.Add(1)
+	last := reentrant.Token(r.tokens.Add(uint64(req.Tokens)))
+	return reentrant.AcquireReply{Status: reentrant.Granted, First: last - reentrant.Token(req.Tokens) + 1, Last: last}, nil
+}
+
+func (r *yesRemote) Release(context.Context, reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+	r.commands.Add(1)
+	return reentrant.Released, nil
+}
+
+// inUse is what the heap and the stacks hold when all that can be collected is.
+func inUse() (heap, stacks int64) {
+	runtime.GC()
+	runtime.GC() // what the first one left to finalizers and pools
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc), int64(m.StackInuse)
+}
+
+// Names that were used leave nothing, however many there were.
+func TestAMillionNamesUsedOnceLeaveNothing(t *testing.T) {
+	names := 1_000_000
+	if testing.Short() || raceEnabled {
+		names /= 20
+	}
+	s := newSession(t, &yesman{})
+	use := func(from, to int) {
+		var wg sync.WaitGroup
+		for part := range 4 {
+			wg.Go(func() {
+				for i := from + part; i < to; i += 4 {
+					l := s.NewLock("name " + strconv.Itoa(i))
+					assert.NoError(t, l.Lock(t.Context()))
+					assert.NoError(t, l.Unlock(t.Context()))
+				}
+			})
+		}
+		wg.Wait()
+	}
+	use(0, names/100)
+	before, _ := inUse()
+	use(names/100, names)
+	after, _ := inUse()
+	assert.Zero(t, reentrant.Entries(s))
+	t.Logf("%d names: the heap grew by %d bytes", names, after-before)
+	assert.Less(t, after-before, int64(1<<20))
+}
+
+func TestTenThousandHeldLocks(t *testing.T) {
+	const locks = 10_000
+	y := &yesman{}
+	s := newSession(t, y, reentrant.WithLease(300*time.Millisecond))
+	held := make([]*reentrant.Lock, locks)
+	for i := range held {
+		held[i] = s.NewLock("name " + strconv.Itoa(i))
+	}
+	goroutines := runtime.NumGoroutine()
+	before, _ := inUse()
+	for _, l := range held {
+		require.NoError(t, l.Lock(t.Context()))
+	}
+	after, _ := inUse()
+	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines, "no goroutine per lock")
+	t.Logf("%d bytes per held lock", (after-before)/locks)
+	if !raceEnabled {
+		assert.LessOrEqual(t, (after-before)/locks, int64(1024))
+	}
+	// All that are due are renewed together: the backend decides how many commands that is.
+	y.commands.Store(0)
+	y.renewals.Store(0)
+	for y.renewals.Load() < 2*locks {
+		time.Sleep(time.Millisecond)
+	}
+	assert.LessOrEqual(t, y.commands.Load(), int64(locks/100), "one call for many")
+	for _, l := range held {
+		_ = l.Unlock(t.Context()) // on a slow machine one may have been lost
+	}
+}
+
+// Those who wait do so in order, and cost little more than a parked goroutine does.
+func TestAHundredThousandWaiters(t *testing.T) {
+	waiters := 100_000
+	if testing.Short() || raceEnabled {
+		waiters = 5_000
+	}
+	y := &yesman{}
+	s := newSession(t, y, reentrant.WithLease(10*time.Minute))
+	l := s.NewLock("x")
+	require.NoError(t, l.Lock(t.Context()))
+	commands := y.commands.Load()
+	bareGoroutines(waiters) // the runtime keeps what describes a goroutine; from now on that is there
+	bare := bareGoroutines(waiters)
+	heap, stacks := inUse()
+	order := make([]int, 0, waiters)
+	var wg sync.WaitGroup
+	for i := range waiters {
+		wg.Go(func() {
+			if assert.NoError(t, l.Lock(context.Background())) {
+				order = append(order, i)
+				assert.NoError(t, l.Unlock(context.Background()))
+			}
+		})
+		for l.QueueLength() <= i {
+			runtime.Gosched()
+		}
+	}
+	heapAfter, stacksAfter := inUse()
+	assert.Equal(t, commands, y.commands.Load(), "they cost Redis nothing")
+	perWaiter := (heapAfter - heap) / int64(waiters)
+	t.Logf("%d bytes per waiter beside its stack of %d; %d for a goroutine that is parked on a channel",
+		perWaiter, (stacksAfter-stacks)/int64(waiters), bare)
+	if !raceEnabled {
+		assert.LessOrEqual(t, perWaiter-bare, int64(300))
+	}
+	require.NoError(t, l.Unlock(t.Context()))
+	wg.Wait()
+	for i, got := range order {
+		if !assert.Equal(t, i, got, "in order of arrival") {
+			break
+		}
+	}
+	assert.Len(t, order, waiters)
+}
+
+// bareGoroutines is what a goroutine costs, beside its stack, that waits for a channel and does nothing else.
+func bareGoroutines(n int) int64 {
+	heap, _ := inUse()
+	gate := make(chan struct{})
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() { <-gate })
+	}
+	heapAfter, _ := inUse()
+	close(gate)
+	wg.Wait()
+	return (heapAfter - heap) / int64(n)
+}
