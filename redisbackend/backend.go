@@ -21,6 +21,7 @@ type Backend struct {
 	channels string // what stands before the session in its channel
 	cluster  bool
 	owned    bool // client was made by Open
+	replicas replicas
 	scripts  *scripts
 }
 

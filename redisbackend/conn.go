@@ -177,7 +177,8 @@ func (c *conn) granted(p push) {
 	}
 	g := reentrant.Grant{Name: p.hold[prefix:], Epoch: p.epoch,
 		First: reentrant.Token(p.first), Last: reentrant.Token(p.last), TTL: p.ttl}
-	if at, ok := c.clocks.of(p.hold).earliest(p.stamp, instantOf(time.Now())); ok {
+	// A grant that the replicas are to have is not taken at its word: the next acquire waits for them.
+	if at, ok := c.clocks.of(p.hold).earliest(p.stamp, instantOf(time.Now())); ok && c.backend.replicas.n == 0 {
 		g.NotBefore = started.Add(at)
 	}
 	c.sink.Granted(g)

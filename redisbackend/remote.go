@@ -92,6 +92,9 @@ func (r *remote) acquire(ctx context.Context, req *reentrant.AcquireRequest, not
 	n := d.cut()
 	args := [...]string{r.conn.session, n[0], req.Owner, n[1], n[2], n[3], flags(req), n[4], n[5], n[6], n[7],
 		r.conn.backend.channels, n[8]}
+	if r.conn.backend.replicas.n > 0 {
+		return r.execReplicated(ctx, r.keys[:], args[:], req.NotAfter)
+	}
 	return r.run(ctx, "acquire", &r.conn.backend.scripts.acquire, r.keys[:], args[:], 3)
 }
 
@@ -251,12 +254,17 @@ type answer struct {
 	sample sample
 }
 
-// run sends a script and reads an answer with n numbers beside the code and the time.
+// run sends a script and reads its answer.
 func (r *remote) run(ctx context.Context, op string, s *script, keys, args []string, n int) (a answer, err error) {
 	list, at, err := r.exec(ctx, op, s, keys, args)
 	if err != nil {
 		return answer{}, err
 	}
+	return r.decode(op, list, at, n)
+}
+
+// decode reads an answer with n numbers beside the code and the time.
+func (r *remote) decode(op string, list []rueidis.RedisMessage, at sample, n int) (a answer, err error) {
 	l := reader{list: list}
 	a.code, at.stamp = l.number(), l.number()
 	for i := range n {
@@ -270,13 +278,18 @@ func (r *remote) run(ctx context.Context, op string, s *script, keys, args []str
 	return a, nil
 }
 
-// exec sends a script, and says when. The sample has no stamp yet.
+// exec sends a script. The sample has no stamp yet.
 func (r *remote) exec(ctx context.Context, op string, s *script, keys, args []string) ([]rueidis.RedisMessage, sample, error) {
+	return r.read(ctx, op, func() rueidis.RedisResult { return s.Exec(ctx, r.conn.backend.client, keys, args) })
+}
+
+// read does what sends a script, and says when.
+func (r *remote) read(ctx context.Context, op string, send func() rueidis.RedisResult) ([]rueidis.RedisMessage, sample, error) {
 	sent := time.Now()
 	if err := ctxErr(ctx, sent); err != nil {
 		return nil, sample{}, fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
 	}
-	result := s.Exec(ctx, r.conn.backend.client, keys, args)
+	result := send()
 	at := sample{sent: instantOf(sent), received: instantOf(time.Now())}
 	list, err := result.ToArray()
 	if err != nil {

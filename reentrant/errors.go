@@ -18,6 +18,9 @@ var (
 	ErrClosed = errors.New("session closed")
 	// ErrTooManyHolds is returned when an owner holds the lock 2³¹−1 times. The holds are unchanged.
 	ErrTooManyHolds = errors.New("maximum hold count exceeded")
+	// ErrNotReplicated is returned when a lock was got but too few replicas have it (redisbackend.WithReplicas). It was
+	// given back.
+	ErrNotReplicated = errors.New("too few replicas have it")
 	// ErrNoOwner is returned in a session with WithExplicitOwners when the context carries no owner.
 	ErrNoOwner = errors.New("no owner in the context, and the session takes only explicit owners (WithOwner)")
 )

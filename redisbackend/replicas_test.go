@@ -1,0 +1,127 @@
+package redisbackend_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/redisbackend"
+)
+
+// replicated starts a master with one replica that follows.
+func replicated(t *testing.T) (s *site, replica *redisserver.Server) {
+	master := redisserver.Start(t, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+	host, port, err := net.SplitHostPort(master.Addr())
+	require.NoError(t, err)
+	replica = redisserver.Start(t, "--replicaof", host+" "+port)
+	copied := &site{T: t, client: connect(t, replica.Addr())}
+	copied.eventually(func() bool {
+		info, err := copied.do("INFO", "replication").ToString()
+		return err == nil && strings.Contains(info, "master_link_status:up")
+	}, "the replica follows")
+	s = &site{T: t, name: "lock", client: connect(t, master.Addr())}
+	s.eventually(func() bool {
+		s.run("SET", "marker", "1")
+		n, err := s.do("WAIT", "1", "1000").ToInt64()
+		return err == nil && n == 1
+	}, "the master knows that it does")
+	return s, replica
+}
+
+// with gives the site a backend whose acquires wait for n replicas.
+func (s *site) with(n int, timeout time.Duration) *site {
+	s.Helper()
+	b, err := redisbackend.New(s.client, redisbackend.WithReplicas(n, timeout))
+	require.NoError(s, err)
+	return &site{T: s.T, name: s.name, client: s.client, b: b}
+}
+
+func (m *member) requireNotReplicated(epoch uint64) {
+	m.Helper()
+	_, err := m.remote.Acquire(m.ctx(), request(epoch))
+	require.ErrorIs(m, err, reentrant.ErrNotReplicated)
+	assert.True(m, reentrant.Refused(err), "no use in trying again")
+	assert.False(m, reentrant.OutcomeUnknown(err), "it was given back")
+	assert.Empty(m, m.hash())
+}
+
+func TestReplicasAcknowledgeAnAcquire(t *testing.T) {
+	s, replica := replicated(t)
+	a, b := s.with(1, 10*time.Second).join("a"), s.with(2, 200*time.Millisecond).join("b")
+	first := a.take(1)
+	copied := &site{T: t, name: s.name, client: connect(t, replica.Addr())}
+	assert.Equal(t, "a:1=1", copied.hash(), "the replica has it")
+	a.release(1)
+	b.requireNotReplicated(1)
+	assert.Greater(t, a.take(2), first)
+	a.release(2)
+}
+
+func TestAReplicaThatHangsIsNone(t *testing.T) {
+	s, replica := replicated(t)
+	a := s.with(1, 500*time.Millisecond).join("a")
+	a.take(1)
+	a.release(1)
+	replica.Freeze()
+	a.requireNotReplicated(2)
+	replica.Thaw()
+	epoch := uint64(2)
+	s.eventually(func() bool {
+		epoch++
+		reply, err := a.remote.Acquire(s.ctx(), request(epoch))
+		return err == nil && reply.Status == reentrant.Granted
+	}, "it acknowledges again")
+}
+
+// WAIT with no replica connected answers 0 at once or when its time is up: that is none, not all.
+func TestWithoutReplicasNothingIsReplicated(t *testing.T) {
+	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr())}
+	s.with(1, 20*time.Millisecond).join("a").requireNotReplicated(1)
+}
+
+// A lock that was pushed is confirmed, and with that acknowledged, before Lock returns.
+func TestAGrantIsAcknowledgedToo(t *testing.T) {
+	s, replica := replicated(t)
+	b := s.with(1, 500*time.Millisecond).b
+	one, two := newSession(t, b), newSession(t, b)
+	holder, waiter := one.NewLock("x"), two.NewLock("x")
+	require.NoError(t, holder.Lock(t.Context()))
+	got := make(chan error, 1)
+	go func() { got <- waiter.Lock(t.Context()) }()
+	s.eventually(func() bool { return waiter.QueueLength() == 1 && len(must(holder.Inspect(t.Context())).Waiting) == 1 }, "it waits")
+	replica.Freeze()
+	require.NoError(t, holder.Unlock(t.Context()))
+	assert.ErrorIs(t, <-got, reentrant.ErrNotReplicated)
+	replica.Thaw()
+	s.eventually(func() bool { return waiter.Lock(t.Context()) == nil }, "it acknowledges again")
+}
+
+// newSession opens a session over b.
+func newSession(t *testing.T, b reentrant.Backend) *reentrant.Session {
+	t.Helper()
+	s, err := reentrant.NewSession(b)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = s.Close(ctx)
+	})
+	return s
+}
+
+func TestWithReplicasChecksItsArguments(t *testing.T) {
+	client := connect(t, redisserver.Start(t).Addr())
+	for _, opt := range []redisbackend.Option{
+		redisbackend.WithReplicas(0, time.Second), redisbackend.WithReplicas(1, 0), redisbackend.WithReplicas(-1, -1),
+	} {
+		_, err := redisbackend.New(client, opt)
+		assert.ErrorContains(t, err, "WithReplicas")
+	}
+}
