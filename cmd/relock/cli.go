@@ -1,0 +1,81 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+// grammar is the command line.
+type grammar struct {
+	Run     runCommand     `cmd:"" help:"Run a command while holding a lock."`
+	Inspect inspectCommand `cmd:"" help:"Show who holds a lock and who waits for it."`
+	List    listCommand    `cmd:"" help:"Show every lock that is held or waited for."`
+	Watch   watchCommand   `cmd:"" help:"Print a line whenever the state of a lock changes, until interrupted."`
+	Unlock  unlockCommand  `cmd:"" help:"Take a lock from whoever holds it."`
+
+	server
+}
+
+// server is where the locks are.
+type server struct {
+	Redis  string `env:"REDIS_URL" default:"redis://localhost:6379" placeholder:"URL" help:"Redis, as redis://[user:password@]host[:port][/db], or rediss:// for TLS. Others on this machine can read command lines: a password is better given in the environment."`
+	Prefix string `help:"What stands before the keys of all locks."`
+}
+
+const description = `A distributed lock for commands, on Redis.
+
+Exit statuses: 64 usage; 69 Redis cannot be reached or refuses; and see "relock run --help".`
+
+// execute does what the arguments say, and answers the exit status.
+func execute(args []string, stdout, stderr io.Writer) int {
+	var g grammar
+	parser, err := kong.New(&g, kong.Name("relock"), kong.Description(description), kong.Writers(stdout, stderr),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
+	if err != nil {
+		panic("relock: bug: " + err.Error())
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	ctx, err := parser.Parse(args)
+	if err != nil {
+		report(err, stderr)
+		return exitUsage
+	}
+	return report(ctx.Run(&g.server, &streams{stdout, stderr}), stderr)
+}
+
+// streams are where a command writes to.
+type streams struct{ out, err io.Writer }
+
+// Validate is called by the parser. An empty variable is like none.
+func (s *server) Validate() error {
+	s.Redis = cmp.Or(s.Redis, "redis://localhost:6379")
+	return nil
+}
+
+// lockName is an argument that names a lock.
+type lockName struct {
+	Name string `arg:"" help:"Name of the lock."`
+}
+
+// Validate is called by the parser.
+func (n lockName) Validate() error {
+	if n.Name == "" {
+		return errors.New("the name of a lock must not be empty")
+	}
+	return nil
+}
+
+// hostname is this machine's, for people to read.
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
+}

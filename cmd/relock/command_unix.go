@@ -1,0 +1,137 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"syscall"
+)
+
+// A command is a program that runs in a process group of its own, so that it can be ended with all that it started.
+type command struct {
+	program string
+	args    []string
+
+	pid      int // and the group's
+	changes  chan change
+	terminal terminal
+}
+
+// A change is something that happened to the command's own process.
+type change struct {
+	exited        bool
+	status        int  // the exit status, as a shell has it
+	wantsTerminal bool // it was stopped for using the terminal, or by the terminal
+}
+
+// lookPath finds a program, as a shell does.
+func lookPath(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil:
+		return path, nil
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return "", fail(exitNotFound, err)
+	}
+	return "", fail(exitNoExec, err)
+}
+
+// start starts the program. Its standard streams are relock's own.
+func (c *command) start(environment []string) error {
+	p := &exec.Cmd{
+		Path: c.program, Args: c.args, Env: environment,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		SysProcAttr: processAttributes(),
+	}
+	if err := p.Start(); err != nil {
+		return fail(exitNoExec, err)
+	}
+	c.pid, c.changes = p.Process.Pid, make(chan change, 16)
+	go c.wait()
+	return nil
+}
+
+// wait reports every change until the exit. exec.Cmd's own Wait does not tell that a process was stopped.
+func (c *command) wait() {
+	for {
+		var ws syscall.WaitStatus
+		_, err := syscall.Wait4(c.pid, &ws, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			panic(fmt.Sprintf("relock: bug: wait for %d: %v", c.pid, err))
+		case ws.Exited():
+			c.changes <- change{exited: true, status: ws.ExitStatus()}
+			return
+		case ws.Signaled():
+			c.changes <- change{exited: true, status: exitSignal + int(ws.Signal())}
+			return
+		case ws.Stopped() && slices.Contains(terminalStops, ws.StopSignal()):
+			c.changes <- change{wantsTerminal: true}
+		}
+	}
+}
+
+// terminalStops are what a terminal stops a process with: one in the background that reads, or writes and may not,
+// and one for which Ctrl-Z was pressed. A command that others stop with SIGSTOP stays stopped.
+var terminalStops = []syscall.Signal{syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGTSTP}
+
+// forwarded are the signals that are passed on, to the whole group: a terminal does so, and a shell that is killed
+// alone would leave running what it had started.
+var forwarded = []os.Signal{
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
+	syscall.SIGALRM, syscall.SIGWINCH,
+}
+
+// notify has the signals that concern the command sent to c. Those that were ignored when relock started stay so, for
+// nohup. Two are heard and dropped: SIGTSTP, since a relock that is stopped would not renew, and SIGPIPE, since one whose
+// own output nobody reads must not leave the command alone.
+func notify(c chan<- os.Signal) {
+	wanted := append([]os.Signal{syscall.SIGTSTP, syscall.SIGPIPE}, forwarded...)
+	signal.Notify(c, slices.DeleteFunc(wanted, signal.Ignored)...)
+}
+
+// forward passes a signal on.
+func (c *command) forward(sig os.Signal) {
+	if slices.Contains(forwarded, sig) {
+		c.signal(sig.(syscall.Signal))
+	}
+}
+
+// signal sends to the group. While a member lives, and for a moment after its leader has been waited for, the number
+// is nobody else's.
+func (c *command) signal(sig syscall.Signal) {
+	_ = syscall.Kill(-c.pid, sig) // the group may have ended
+}
+
+func (c *command) terminate() { c.signal(syscall.SIGTERM) }
+
+func (c *command) kill() {
+	if fault == faultAlone {
+		_ = syscall.Kill(c.pid, syscall.SIGKILL)
+		return
+	}
+	c.signal(syscall.SIGKILL)
+}
+
+// groupAlive tells whether the group has members, zombies included.
+func (c *command) groupAlive() bool { return !errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH) }
+
+// lendTerminal gives the terminal to the group, as a shell does with a job in its foreground, and lets it go on. It
+// answers false, and the command stays as it is, while relock itself is in the background.
+func (c *command) lendTerminal() bool {
+	if !c.terminal.lend(c.pid) {
+		return false
+	}
+	c.signal(syscall.SIGCONT)
+	return true
+}
+
+// finish takes the terminal back.
+func (c *command) finish() { c.terminal.takeBack(c.pid) }

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// closeTimeout bounds how long the end waits for Redis. What is still held then is given up, and expires.
+const closeTimeout = 3 * time.Second
+
+// open opens a session, and answers how to close it.
+func (s *server) open(ctx context.Context, opts ...reentrant.Option) (*reentrant.Session, func(), error) {
+	backend, err := redisbackend.Open(ctx, s.Redis, redisbackend.WithPrefix(s.Prefix))
+	if err != nil {
+		return nil, nil, err
+	}
+	session, err := reentrant.NewSession(backend, opts...)
+	if err != nil {
+		backend.Close()
+		return nil, nil, err
+	}
+	return session, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		_ = session.Close(ctx) // what it could not give back expires
+		backend.Close()
+	}, nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// listCommand is `relock list`.
+type listCommand struct {
+	All bool `help:"Also those that are free and were used in the last minutes."`
+	asJSON
+}
+
+// Run finds the locks by their records, looks at each, and prints those that are in use.
+func (c *listCommand) Run(s *server, std *streams) error {
+	ctx := context.Background()
+	session, done, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	names, err := s.names(ctx)
+	if err != nil {
+		return err
+	}
+	var locks []status
+	for _, name := range names {
+		st, err := session.NewLock(name).Inspect(ctx)
+		switch {
+		case wrongType(err): // somebody else's key now
+		case err != nil:
+			return err
+		case c.All || st.Locked || len(st.Waiting) > 0:
+			locks = append(locks, newStatus(name, st))
+		}
+	}
+	return c.print(locks, std.out)
+}
+
+func (c *listCommand) print(locks []status, w io.Writer) error {
+	if c.JSON {
+		for _, s := range locks {
+			if err := printJSON(w, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tOWNER\tSESSION\tHOLDS\tLEASE\tTOKEN\tWAITING")
+	for _, s := range locks {
+		owner, session := "-", "-"
+		if s.Locked {
+			owner, session = shown(s.Owner), shown(s.Session)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%d\t%d\n", shown(s.Name), owner, session, s.Holds, s.lease(), s.Token, len(s.Waiting))
+	}
+	return table.Flush()
+}
+
+// names are the locks that have a record, sorted. A record lives longer than what it is about, and its key is like no
+// other's; a hash that has a lock's form may be anybody's.
+func (s *server) names(ctx context.Context) ([]string, error) {
+	option, err := rueidis.ParseURL(s.Redis) // a session is open with it
+	if err != nil {
+		return nil, errors.New("the URL of Redis is not valid")
+	}
+	option.DisableCache = true
+	client, err := rueidis.NewClient(option)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	var names []string
+	for _, node := range client.Nodes() { // of a Cluster all, replicas too: they have the same
+		if names, err = scan(ctx, node, s.Prefix, names); err != nil {
+			return nil, fmt.Errorf("look for locks: %w", err)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// scan adds the names of the locks on a node.
+func scan(ctx context.Context, node rueidis.Client, prefix string, names []string) ([]string, error) {
+	const batch = 1000
+	pattern := globEscape.Replace(prefix) + sideKeys + "{*}:t:*"
+	for cursor := uint64(0); ; {
+		page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(batch).Build()).AsScanEntry()
+		if err != nil {
+			return names, err
+		}
+		for _, key := range page.Elements {
+			if name, ok := lockOfRecord(prefix, key); ok {
+				names = append(names, name)
+			}
+		}
+		if cursor = page.Cursor; cursor == 0 {
+			return names, nil
+		}
+	}
+}
+
+var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+
+// sideKeys is what stands behind the prefix in all keys of a lock but the lock itself.
+const sideKeys = "relock:"
+
+// lockOfRecord is the lock whose record has a key:
+//
+//	<prefix>relock:{T}:t:N
+//
+// where T is what Redis hashes of <prefix>N. T has no closing brace.
+func lockOfRecord(prefix, key string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(key, prefix+sideKeys+"{")
+	if !ok {
+		return "", false
+	}
+	tag, rest, _ := strings.Cut(rest, "}")
+	name, ok = strings.CutPrefix(rest, ":t:")
+	return name, ok && name != "" && hashed(prefix+name) == tag
+}
+
+// hashed is the part of a key that decides its Cluster slot.
+func hashed(key string) string {
+	if _, after, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return key
+}
+
+// wrongType tells whether a key that a lock's name gives is something else.
+func wrongType(err error) bool {
+	return reentrant.Refused(err) && strings.Contains(err.Error(), "WRONGTYPE")
+}

@@ -1,0 +1,270 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// look runs a command that does not start another, in this process, and answers what it prints with all that differs
+// from run to run made equal.
+func look(t *testing.T, status int, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, status, execute(args, &stdout, &stderr), "%s%s", &stdout, &stderr)
+	return even(stdout.String() + stderr.String())
+}
+
+func even(text string) string {
+	for _, r := range []struct{ pattern, with string }{
+		{`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`, "<session>"},
+		{`\b[0-9]{16}\b`, "<token>"},
+		{`"ttl_ms":[1-9][0-9]*`, `"ttl_ms":<ttl>`},
+		{`\b[0-9.]+s\b`, "<ttl>"},
+		{`\d{4}-\d\d-\d\dT[0-9:.]+Z`, "<time>"},
+		{` {2,}`, "  "},
+	} {
+		text = regexp.MustCompile(r.pattern).ReplaceAllString(text, r.with)
+	}
+	return text
+}
+
+// wait has a session wait for a lock until the test ends.
+func wait(t *testing.T, s *reentrant.Session, name string) {
+	t.Helper()
+	go func() { _ = s.NewLock(name).Lock(t.Context()) }() // ended by the test's end
+	eventually(t, func() bool { return len(state(t, s, name).Waiting) > 0 }, "it does not wait")
+}
+
+func TestInspect(t *testing.T) {
+	url := embedded(t)
+	s, other := session(t, url), session(t, url)
+	release := holdLock(t, s, "deploy", "build-7:4711")
+	wait(t, other, "deploy")
+
+	assert.Equal(t, `name  deploy
+state  held
+owner  ~build-7:4711
+session  <session>
+holds  1
+lease  <ttl>
+token  <token>
+waiting  1 <session>
+`, look(t, 0, "inspect", "deploy", "--redis", url))
+	assert.Equal(t, `{"name":"deploy","locked":true,"owner":"~build-7:4711","session":"<session>","holds":1,"ttl_ms":<ttl>,`+
+		`"token":<token>,"waiting":["<session>"]}`+"\n", look(t, 0, "inspect", "deploy", "--json", "--redis", url))
+
+	var st status
+	var stdout bytes.Buffer
+	require.Zero(t, execute([]string{"inspect", "deploy", "--json", "--redis", url}, &stdout, nil))
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &st))
+	assert.Equal(t, s.ID(), st.Session)
+	assert.Equal(t, []string{other.ID()}, st.Waiting)
+	release()
+}
+
+func TestInspectOfAFreeLock(t *testing.T) {
+	url := embedded(t)
+	assert.Equal(t, "name  \"a lock\\n\"\nstate  free\nlast token  0\nwaiting  0\n", look(t, 0, "inspect", "a lock\n", "--redis", url))
+	assert.Equal(t, `{"name":"free","locked":false,"owner":"","session":"","holds":0,"ttl_ms":0,"token":0,"waiting":[]}`+"\n",
+		look(t, 0, "inspect", "free", "--json", "--redis", url))
+}
+
+func TestInspectWithAPrefix(t *testing.T) {
+	url := embedded(t)
+	r := start(t, url, "run", "lock", "--prefix", "app:", "--", "sh", "-c", "echo ready; read line; sleep 100")
+	r.says("ready")
+	assert.Contains(t, look(t, 0, "inspect", "lock", "--prefix", "app:", "--redis", url), "held")
+	assert.Contains(t, look(t, 0, "inspect", "lock", "--redis", url), "free")
+	r.signal(syscall.SIGTERM)
+	r.exits(128 + 15)
+}
+
+func TestListShowsLocksAndNothingElse(t *testing.T) {
+	server := redistest.Start(t)
+	url := "redis://" + server.Addr()
+	c := server.Client()
+	do := func(words ...string) {
+		require.NoError(t, c.Do(t.Context(), c.B().Arbitrary(words...).Build()).Error())
+	}
+	// Not ours: hashes of any form, Redisson's too, and keys that look a little like a record.
+	do("HSET", "user:7", "name", "bob")
+	do("HSET", "redisson", "5bdd4a2d-c5fe-474a-b765-ce2a753733c0:7", "1")
+	do("SET", "relock:{a}:t:b", "a")
+	do("SET", "relock:{a}:t:", "a")
+	do("SET", "relock:{a", "a")
+	do("SET", "xrelock:{a}:t:a", "a")
+	s := session(t, url)
+	names := []string{"plain", "with:colon:t:x", "{tag}of", "a{tag}b", "two words", "relock", "app:sub", "é\x00\n"}
+	for _, name := range names {
+		holdLock(t, s, name, "me")
+	}
+	holdLock(t, s, "given back", "me")()
+	holdLock(t, s, "overwritten", "me")()
+	do("SET", "overwritten", "with something else")
+
+	var got []string
+	for line := range strings.Lines(look(t, 0, "list", "--json", "--redis", url)) {
+		var st struct{ Name string }
+		require.NoError(t, json.Unmarshal([]byte(strings.NewReplacer("<ttl>", "1", "<token>", "1").Replace(line)), &st))
+		got = append(got, st.Name)
+	}
+	assert.ElementsMatch(t, names, got)
+	all := look(t, 0, "list", "--all", "--redis", url)
+	assert.Contains(t, all, `"given back"  -  -  0  -  <token>  0`)
+	assert.Contains(t, all, "plain  ~me  <session>  1  <ttl>  <token>  0")
+	assert.NotContains(t, all, "overwritten")
+}
+
+func TestListWithAPrefix(t *testing.T) {
+	url := embedded(t)
+	var runs []*run
+	for _, prefix := range []string{"", "app:", "a*p:"} {
+		r := start(t, url, "run", "lock of "+prefix, "--prefix", prefix, "--", "sh", "-c", "echo ready; sleep 100")
+		r.says("ready")
+		runs = append(runs, r)
+	}
+	for _, prefix := range []string{"", "app:", "a*p:"} {
+		lines := strings.Split(strings.TrimSpace(look(t, 0, "list", "--json", "--prefix", prefix, "--redis", url)), "\n")
+		require.Len(t, lines, 1)
+		assert.Contains(t, lines[0], `"name":"lock of `+prefix+`"`)
+	}
+	for _, r := range runs {
+		r.signal(syscall.SIGTERM)
+		r.wait()
+	}
+}
+
+// In a Cluster every node has some of the locks.
+func TestListInACluster(t *testing.T) {
+	url := cluster(t)
+	s := session(t, url)
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		holdLock(t, s, name, "me")
+	}
+	lines := strings.Split(strings.TrimSpace(look(t, 0, "list", "--json", "--redis", url)), "\n")
+	assert.Len(t, lines, 6)
+}
+
+// cluster starts two masters that share the slots.
+func cluster(t *testing.T) string {
+	t.Helper()
+	var nodes []rueidis.Client
+	var first string
+	for _, slots := range [][]string{{"0", "8191"}, {"8192", "16383"}} {
+		bus, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		_, busPort, err := net.SplitHostPort(bus.Addr().String())
+		require.NoError(t, err)
+		require.NoError(t, bus.Close())
+		server := redisserver.Start(t, "--cluster-enabled", "yes", "--cluster-port", busPort,
+			"--cluster-config-file", filepath.Join(t.TempDir(), "nodes.conf"))
+		node, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+		require.NoError(t, err)
+		t.Cleanup(node.Close)
+		do := func(words ...string) {
+			require.NoError(t, node.Do(t.Context(), node.B().Arbitrary(words...).Build()).Error())
+		}
+		do("CLUSTER", "ADDSLOTSRANGE", slots[0], slots[1])
+		if first != "" {
+			host, port, err := net.SplitHostPort(server.Addr())
+			require.NoError(t, err)
+			require.NoError(t, nodes[0].Do(t.Context(), nodes[0].B().Arbitrary("CLUSTER", "MEET", host, port, busPort).Build()).Error())
+		} else {
+			first = server.URL()
+		}
+		nodes = append(nodes, node)
+	}
+	for _, node := range nodes {
+		eventually(t, func() bool {
+			info, err := node.Do(t.Context(), node.B().Arbitrary("CLUSTER", "INFO").Build()).ToString()
+			return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:2")
+		}, "the cluster is not formed")
+	}
+	return first
+}
+
+func TestUnlock(t *testing.T) {
+	url := embedded(t)
+	s := session(t, url)
+	holdLock(t, s, "lock", "somebody")
+	assert.Equal(t, "relock: lock lock is held by ~somebody of session <session>, 1 holds, token <token>, 0 waiting. "+
+		"Taking it away lets two run at once: --force if that is what you want\n", look(t, exitUsage, "unlock", "lock", "--redis", url))
+	assert.True(t, state(t, s, "lock").Locked, "it was taken without --force")
+
+	assert.Equal(t, "lock unlocked; it was held by ~somebody of session <session>, 1 holds, token <token>, 0 waiting\n",
+		look(t, 0, "unlock", "lock", "--force", "--redis", url))
+	assert.False(t, state(t, s, "lock").Locked)
+	assert.Equal(t, "lock was free\n", look(t, exitFree, "unlock", "lock", "--force", "--redis", url))
+	assert.Equal(t, `{"unlocked":false,"name":"lock","locked":false,"owner":"","session":"","holds":0,"ttl_ms":0,"token":<token>,"waiting":[]}`+"\n",
+		look(t, exitFree, "unlock", "lock", "--force", "--json", "--redis", url))
+
+	holdLock(t, session(t, url), "lock", "another")
+	assert.Equal(t, `{"unlocked":true,"name":"lock","locked":true,"owner":"~another","session":"<session>","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":[]}`+"\n",
+		look(t, 0, "unlock", "lock", "--force", "--json", "--redis", url))
+}
+
+func TestWatch(t *testing.T) {
+	url := embedded(t)
+	s, other := session(t, url), session(t, url)
+	text := start(t, url, "watch", "lock", "--interval", "5ms")
+	objects := start(t, url, "watch", "lock", "--interval", "5ms", "--json")
+	step := func(n int) {
+		t.Helper()
+		eventually(t, func() bool {
+			return strings.Count(text.stdout.String(), "\n") >= n && strings.Count(objects.stdout.String(), "\n") >= n
+		}, "the change is not seen")
+	}
+	step(1)
+	release := holdLock(t, s, "lock", "one")
+	step(2)
+	wait(t, other, "lock")
+	step(3)
+	release()
+	step(4)
+	for _, r := range []*run{text, objects} {
+		r.signal(syscall.SIGINT)
+		r.exits(0)
+	}
+	got := regexp.MustCompile(`~?[0-9]+ of session`).ReplaceAllString(even(text.stdout.String()), "<goroutine> of session")
+	assert.Equal(t, `<time>  free, last token 0, 0 waiting
+<time>  held by ~one of session <session>, 1 holds, token <token>, 0 waiting
+<time>  held by ~one of session <session>, 1 holds, token <token>, 1 waiting
+<time>  held by <goroutine> of session <session>, 1 holds, token <token>, 0 waiting
+`, got)
+	got = regexp.MustCompile(`"owner":"[0-9]+"`).ReplaceAllString(even(objects.stdout.String()), `"owner":"<goroutine>"`)
+	assert.Equal(t, `{"time":"<time>","name":"lock","locked":false,"owner":"","session":"","holds":0,"ttl_ms":0,"token":0,"waiting":[]}
+{"time":"<time>","name":"lock","locked":true,"owner":"~one","session":"<session>","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":[]}
+{"time":"<time>","name":"lock","locked":true,"owner":"~one","session":"<session>","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":["<session>"]}
+{"time":"<time>","name":"lock","locked":true,"owner":"<goroutine>","session":"<session>","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":[]}
+`, got)
+}
+
+func TestAWatchGoesOnOverAnOutage(t *testing.T) {
+	server := redisserver.Start(t)
+	r := start(t, server.URL(), "watch", "lock", "--interval", "5ms")
+	r.says("free")
+	server.Stop()
+	eventually(t, func() bool { return r.stderr.String() != "" }, "the outage is not said")
+	server.Restart(t)
+	holdLock(t, session(t, server.URL()), "lock", "me")
+	r.says("held by ~me")
+	assert.Equal(t, 1, strings.Count(r.stderr.String(), "\n"), r.stderr)
+	r.signal(syscall.SIGTERM)
+	r.exits(0)
+}

@@ -1,0 +1,114 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A command and a process that it started ignore TERM, and Redis stops answering. Both must be dead before Redis could
+// have given the lock to another.
+//
+// The end of the lease is known exactly: in one step Redis is told to answer nobody any more, and asked what is left of
+// the lease. No renewal comes after that.
+func TestTheCommandIsDeadBeforeTheLeaseEnds(t *testing.T) {
+	for name, stop := range map[string]func(*redisserver.Server){
+		"killed": (*redisserver.Server).Stop,
+		"frozen": (*redisserver.Server).Freeze,
+		"mute":   func(*redisserver.Server) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redisserver.Start(t)
+			h := newHeart(t)
+			r := start(t, server.URL(), "run", "lock", "--lease", "10s", "--grace", "1s", "--", "sh", "-c",
+				"trap '' TERM; "+h.command()+" & "+h.command()+" & while :; do wait; done")
+			h.await(2)
+
+			end := silence(t, client(t, server.Addr()), "lock")
+			stop(server)
+			r.exits(exitLost)
+			ended := clock()
+			assert.Contains(t, r.stderr.String(), "the command is ended in")
+			assert.Contains(t, r.stderr.String(), "lock lock was lost")
+
+			eventually(t, func() bool { return clock() > end }, "time stands still")
+			time.Sleep(100 * time.Millisecond) // many beats, if it lives
+			_, last := h.read()
+			assert.Less(t, last, end, "it beat after the end of the lease, %v late", time.Duration(last-end))
+			assert.Less(t, last, ended, "it beat when relock had ended")
+		})
+	}
+}
+
+// silence has Redis answer nobody for a long time, and answers when a lock's lease ends, by the clock.
+func silence(t *testing.T, c rueidis.Client, lock string) int64 {
+	t.Helper()
+	const long = "100000" // ms
+	one, done := c.Dedicate()
+	defer done()
+	answers := one.DoMulti(t.Context(),
+		one.B().Multi().Build(),
+		one.B().Arbitrary("CLIENT", "PAUSE", long, "ALL").Build(),
+		one.B().Pttl().Key(lock).Build(),
+		one.B().Exec().Build())
+	received := clock()
+	results, err := answers[3].ToArray()
+	require.NoError(t, err)
+	left, err := results[1].AsInt64()
+	require.NoError(t, err)
+	require.Positive(t, left)
+	return received + left*int64(time.Millisecond)
+}
+
+// An outage that is shorter than the lease allows is survived.
+func TestAShortOutageIsSurvived(t *testing.T) {
+	server := redisserver.Start(t)
+	r := start(t, server.URL(), "run", "lock", "--lease", "20s", "--", "sh", "-c", "echo ready; sleep 4; echo done")
+	r.says("ready")
+	server.Freeze()
+	eventually(t, func() bool { return r.stderr.String() != "" }, "the outage is not noticed")
+	server.Thaw()
+	r.exits(0)
+	assert.Equal(t, "ready\ndone\n", r.stdout.String())
+}
+
+// Who waits while Redis is silent is not told that somebody else has the lock.
+func TestAWaitThatEndsInAnOutageSaysSo(t *testing.T) {
+	server := redisserver.Start(t)
+	s := session(t, server.URL(), reentrant.WithLease(time.Minute))
+	release := holdLock(t, s, "lock", "somebody")
+	r := start(t, server.URL(), "run", "lock", "--wait", "4s", "--", "echo", "never")
+	eventually(t, func() bool { return len(state(t, s, "lock").Waiting) == 1 }, "it does not wait")
+	server.Freeze()
+	r.exits(exitRedis)
+	server.Thaw()
+	assert.Empty(t, r.stdout.String())
+	release()
+}
+
+// Nobody reads what relock says, and the command is ended all the same.
+func TestAReaderThatDoesNotReadHoldsNothingUp(t *testing.T) {
+	server := redisserver.Start(t)
+	h := newHeart(t)
+	r := newRun(t, server.URL(), "run", "lock", "--lease", "2s", "--grace", "100ms", "--", "sh", "-c",
+		h.command()+" & while :; do wait; done")
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, reader.Close())
+	r.cmd.Stderr = writer
+	r.begin()
+	require.NoError(t, writer.Close())
+	h.await(1)
+	server.Stop()
+	r.exits(exitLost)
+}

@@ -1,0 +1,69 @@
+// Relock runs commands under a distributed lock, and shows and breaks the locks of a Redis.
+//
+//	relock run deploy -- ./deploy.sh production      one at a time in the whole deployment
+//	relock inspect deploy                            who holds it, since which token, who waits
+//	relock list                                      every lock that is held or waited for
+//	relock watch deploy                              a line whenever that changes
+//	relock unlock --force deploy                     take it from whoever holds it
+//
+// The command that `relock run` starts is ended before Redis can give the lock to another: see [deadline]. What is
+// guaranteed, and the exit statuses, are in docs/cli.md and in --help.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+func main() {
+	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// Exit statuses. The command's own is passed on as it is, so relock's are where programs rarely have theirs: the ones
+// of sysexits(3), as flock(1) does, and those of the shell.
+const (
+	exitFree        = 1   // unlock --force: nobody held it
+	exitUsage       = 64  // EX_USAGE
+	exitRedis       = 69  // EX_UNAVAILABLE: Redis cannot be reached, or refuses
+	exitNotAcquired = 75  // EX_TEMPFAIL: somebody else had the lock until the end of --wait
+	exitLost        = 79  // the lock was lost, or could not be kept for sure, and the command was ended
+	exitNoExec      = 126 // the command cannot be executed
+	exitNotFound    = 127 // there is no such command
+	exitSignal      = 128 // plus the signal that ended the command
+)
+
+// A failure is an exit status and, unless the status speaks for itself, what to say about it.
+type failure struct {
+	code int
+	err  error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func fail(code int, err error) error { return &failure{code, err} }
+
+// failf is a failure with a text.
+func failf(code int, format string, args ...any) error {
+	return fail(code, fmt.Errorf(format, args...))
+}
+
+// report says what went wrong, and answers the exit status. An error that nobody gave one is Redis's.
+func report(err error, stderr io.Writer) int {
+	f := &failure{exitRedis, err}
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &f):
+	case errors.Is(err, reentrant.ErrLost):
+		f.code = exitLost
+	}
+	if f.err != nil {
+		fmt.Fprintln(stderr, "relock:", f.err)
+	}
+	return f.code
+}

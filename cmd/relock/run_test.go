@@ -1,0 +1,258 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheExitStatusIsTheCommandsOwn(t *testing.T) {
+	url := embedded(t)
+	plain := filepath.Join(t.TempDir(), "plain")
+	require.NoError(t, os.WriteFile(plain, []byte("not a program"), 0o600))
+	broken := filepath.Join(t.TempDir(), "broken")
+	require.NoError(t, os.WriteFile(broken, []byte("#!/nowhere/sh\n"), 0o700))
+	for name, test := range map[string]struct {
+		command []string
+		want    int
+	}{
+		"success":     {[]string{"true"}, 0},
+		"own":         {[]string{"sh", "-c", "exit 7"}, 7},
+		"killed":      {[]string{"sh", "-c", "kill -KILL $$"}, 128 + 9},
+		"not found":   {[]string{"no-such-command-here"}, 127},
+		"no file":     {[]string{"/no/such/command"}, 127},
+		"no program":  {[]string{plain}, 126},
+		"no intepret": {[]string{broken}, 126},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, url, append([]string{"run", "lock", "--"}, test.command...)...).exits(test.want)
+			assert.False(t, state(t, session(t, url), "lock").Locked, "it was not given back")
+		})
+	}
+}
+
+func TestTheCommandIsToldWhatItHolds(t *testing.T) {
+	url := embedded(t)
+	last := uint64(0)
+	for range 2 {
+		r := start(t, url, "run", "a lock", "--", "sh", "-c", `echo "$RELOCK_NAME|$RELOCK_TOKEN|$RELOCK_SESSION|$RELOCK_OWNER"; `+
+			`echo done; read line`)
+		r.says("done")
+		told := strings.Split(strings.Split(r.stdout.String(), "\n")[0], "|")
+		require.Len(t, told, 4)
+		token, err := strconv.ParseUint(told[1], 10, 64)
+		require.NoError(t, err)
+		assert.Greater(t, token, last, "tokens rise")
+		last = token
+		r.exits(1) // what read answers at the end of its input
+		assert.Equal(t, "a lock", told[0])
+		assert.Equal(t, fmt.Sprintf("%s:%d", hostname(), r.cmd.Process.Pid), told[3])
+		assert.EqualValues(t, token, state(t, session(t, url), "a lock").Token)
+	}
+}
+
+func TestAWaitThatIsOverHasAStatusOfItsOwn(t *testing.T) {
+	url := embedded(t)
+	s := session(t, url)
+	release := holdLock(t, s, "lock", "somebody")
+	marker := filepath.Join(t.TempDir(), "marker")
+	for _, wait := range []string{"0", "0s", "30ms"} {
+		r := start(t, url, "run", "lock", "--wait", wait, "--", "touch", marker)
+		r.exits(exitNotAcquired)
+		assert.Contains(t, r.stderr.String(), "lock lock was not to be had: it is held by ~somebody of session "+s.ID())
+	}
+	assert.NoFileExists(t, marker)
+	assert.Empty(t, state(t, s, "lock").Waiting, "a place was left behind")
+	release()
+	start(t, url, "run", "lock", "--wait", "0", "--", "touch", marker).exits(0)
+	assert.FileExists(t, marker)
+}
+
+func TestRunsExcludeEachOther(t *testing.T) {
+	url := embedded(t)
+	folder := filepath.Join(t.TempDir(), "inside")
+	script := fmt.Sprintf("mkdir '%s' && sleep 0.02 && rmdir '%[1]s' && echo alone", folder)
+	var runs []*run
+	for range 6 {
+		runs = append(runs, start(t, url, "run", "lock", "--", "sh", "-c", script))
+	}
+	for _, r := range runs {
+		r.exits(0)
+		assert.Equal(t, "alone\n", r.stdout.String())
+	}
+}
+
+func TestSignalsArePassedOn(t *testing.T) {
+	url := embedded(t)
+	for name, sig := range map[string]syscall.Signal{
+		"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "QUIT": syscall.SIGQUIT,
+		"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, url, "run", name, "--", "sh", "-c", "trap 'echo got; exit 3' "+name+"; echo ready; while :; do sleep 0.01; done")
+			r.says("ready")
+			r.signal(sig)
+			r.exits(3)
+			assert.Equal(t, "ready\ngot\n", r.stdout.String())
+		})
+	}
+}
+
+func TestASignalWithoutATrapIsTheExitStatus(t *testing.T) {
+	r := start(t, embedded(t), "run", "lock", "--", "sh", "-c", "echo ready; sleep 100; echo never")
+	r.says("ready")
+	r.signal(syscall.SIGTERM)
+	r.exits(128 + 15)
+	assert.Equal(t, "ready\n", r.stdout.String())
+}
+
+func TestAnInterruptEndsTheWait(t *testing.T) {
+	url := embedded(t)
+	s := session(t, url)
+	release := holdLock(t, s, "lock", "somebody")
+	defer release()
+	r := start(t, url, "run", "lock", "--", "echo", "never")
+	eventually(t, func() bool { return len(state(t, s, "lock").Waiting) == 1 }, "it does not wait")
+	r.signal(syscall.SIGINT)
+	r.exits(128 + 2)
+	assert.Empty(t, r.stdout.String())
+	assert.Empty(t, state(t, s, "lock").Waiting, "a place was left behind")
+}
+
+// nohup's SIG_IGN must reach the command, through a relock that passes signals on.
+func TestWhatWasIgnoredStaysIgnored(t *testing.T) {
+	program, err := os.Executable()
+	require.NoError(t, err)
+	r := newRun(t, embedded(t))
+	r.cmd.Path, r.cmd.Args = "/bin/sh", []string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`, program,
+		"run", "lock", "--", "sh", "-c", "echo ready; read line; kill -HUP $$; echo alive"}
+	input, err := r.cmd.StdinPipe()
+	require.NoError(t, err)
+	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
+	r.begin()
+	r.says("ready")
+	r.signal(syscall.SIGHUP)
+	_, err = input.Write([]byte("\n"))
+	require.NoError(t, err)
+	r.exits(0)
+	assert.Equal(t, "ready\nalive\n", r.stdout.String())
+}
+
+// The command leaves a process behind that ignores TERM. Who gets the lock next finds it dead.
+func TestNothingOfTheCommandOutlivesTheLock(t *testing.T) {
+	url := embedded(t)
+	h := newHeart(t)
+	first := start(t, url, "run", "lock", "--grace", "100ms", "--", "sh", "-c",
+		h.command()+" & while ! test -s '"+h.path+"'; do sleep 0.01; done; exit 5")
+	h.await(1)
+	next := start(t, url, "run", "lock", "--", "true")
+	next.exits(0)
+	began := clock()
+	first.exits(5)
+	time.Sleep(200 * time.Millisecond) // many beats, if it lives
+	_, last := h.read()
+	assert.Less(t, last, began, "it beat while another had the lock")
+}
+
+func TestAForcedUnlockEndsTheCommand(t *testing.T) {
+	url := embedded(t)
+	h := newHeart(t)
+	r := start(t, url, "run", "lock", "--lease", "3s", "--grace", "300ms", "--", "sh", "-c",
+		"trap 'echo told' TERM; "+h.command()+" & echo ready; while :; do wait; done")
+	r.says("ready")
+	h.await(1)
+	start(t, url, "unlock", "--force", "lock").exits(0)
+	r.exits(exitLost)
+	ended := clock()
+	assert.Equal(t, "ready\ntold\n", r.stdout.String(), "TERM comes before KILL")
+	assert.Contains(t, r.stderr.String(), "lock lock was lost (")
+	time.Sleep(100 * time.Millisecond)
+	_, last := h.read()
+	assert.Less(t, last, ended)
+}
+
+func TestAnErrorNeverShowsThePassword(t *testing.T) {
+	for name, url := range map[string]string{
+		"unreachable": "redis://user:hunter2@127.0.0.1:1",
+		"malformed":   "redis://user:hun/ter2@127.0.0.1:1",
+		"scheme":      "http://user:hunter2@127.0.0.1:1",
+	} {
+		for _, args := range [][]string{{"run", "lock", "--", "true"}, {"inspect", "lock"}, {"list"}, {"watch", "lock"}, {"unlock", "lock"}} {
+			t.Run(name+"/"+args[0], func(t *testing.T) {
+				r := start(t, url, args...)
+				r.exits(exitRedis)
+				assert.NotEmpty(t, r.stderr.String())
+				assert.NotContains(t, r.stderr.String()+r.stdout.String(), "ter2")
+			})
+		}
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	for name, args := range map[string][]string{
+		"no lock":         {"run"},
+		"no command":      {"run", "lock"},
+		"empty name":      {"run", "", "--", "true"},
+		"flag before --":  {"run", "lock", "ls", "-l"},
+		"negative wait":   {"run", "lock", "--wait=-1s", "--", "true"},
+		"short lease":     {"run", "lock", "--lease=100ms", "--", "true"},
+		"long grace":      {"run", "lock", "--lease=3s", "--grace=1100ms", "--", "true"},
+		"negative grace":  {"run", "lock", "--grace=-1s", "--", "true"},
+		"no duration":     {"run", "lock", "--wait=soon", "--", "true"},
+		"interval":        {"watch", "lock", "--interval=0s"},
+		"unknown command": {"lock", "lock"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, "redis://127.0.0.1:1", args...)
+			r.exits(exitUsage)
+			assert.True(t, strings.HasPrefix(r.stderr.String(), "relock: "), r.stderr)
+		})
+	}
+}
+
+func TestHelpNamesEveryExitStatus(t *testing.T) {
+	r := start(t, "", "run", "--help")
+	r.exits(0)
+	for _, status := range []int{exitUsage, exitRedis, exitNotAcquired, exitLost, exitNoExec, exitNotFound} {
+		assert.Contains(t, r.stdout.String(), strconv.Itoa(status)+"  ")
+	}
+}
+
+// The lock is pushed to a run that waits, with a short lease at first. The grace fits all the same.
+func TestALockThatWasWaitedForHasAFullLease(t *testing.T) {
+	url := embedded(t)
+	s := session(t, url)
+	release := holdLock(t, s, "lock", "somebody")
+	r := start(t, url, "run", "lock", "--lease", "30s", "--grace", "10s", "--", "sh", "-c", "sleep 0.2; exit 4")
+	eventually(t, func() bool { return len(state(t, s, "lock").Waiting) == 1 }, "it does not wait")
+	release()
+	r.exits(4)
+	assert.Empty(t, r.stderr.String())
+}
+
+func TestTheDeadlineLeavesTheGrace(t *testing.T) {
+	grace := 3 * time.Second
+	d, err := newDeadline(10*time.Second, &grace)
+	require.NoError(t, err)
+	asked := time.Now()
+	st := state(t, session(t, embedded(t)), "lock")
+	st.TTL = 8 * time.Second
+	d = d.confirmed(asked, st)
+	end := asked.Add(8 * time.Second)
+	assert.True(t, d.kill().Before(end.Add(-500*time.Millisecond)), "no room for the KILL")
+	assert.Equal(t, grace, d.kill().Sub(d.term()))
+	st.TTL = time.Second
+	assert.Equal(t, d.until, d.confirmed(asked, st).until, "what was promised is kept")
+	st.TTL = -1
+	assert.True(t, d.confirmed(asked, st).until.Before(asked.Add(10*time.Second)))
+}

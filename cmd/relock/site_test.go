@@ -1,0 +1,258 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// The test's own program plays relock, and a command that can be told from its traces.
+const roleVariable = "RELOCK_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "relock":
+		os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
+	case "beat":
+		beat(os.Args[1])
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// beat is a command that ignores all that it can, and writes the time into a file for as long as the file is there.
+func beat(path string) {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	for {
+		file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			return
+		}
+		fmt.Fprintln(file, os.Getpid(), clock())
+		_ = file.Close()
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// clock is a time that is the same in all processes of the machine, and never jumps.
+func clock() int64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic(err)
+	}
+	return now.Nano()
+}
+
+// heart is a file of beats.
+type heart struct {
+	t    *testing.T
+	path string
+}
+
+func newHeart(t *testing.T) *heart {
+	h := &heart{t, filepath.Join(t.TempDir(), "beats")}
+	require.NoError(t, os.WriteFile(h.path, nil, 0o600))
+	// Whoever still beats sees that the file is gone, before the folder is removed.
+	t.Cleanup(func() { _ = os.Remove(h.path) })
+	return h
+}
+
+// command is the shell's word for a beating command.
+func (h *heart) command() string {
+	program, err := os.Executable()
+	require.NoError(h.t, err)
+	return fmt.Sprintf("%s=beat '%s' '%s'", roleVariable, program, h.path)
+}
+
+// read answers who beat, and when last.
+func (h *heart) read() (pids map[int]bool, last int64) {
+	text, err := os.ReadFile(h.path)
+	require.NoError(h.t, err)
+	pids = map[int]bool{}
+	for line := range strings.Lines(string(text)) {
+		var pid int
+		var at int64
+		if n, _ := fmt.Sscan(line, &pid, &at); n == 2 {
+			pids[pid], last = true, max(last, at)
+		}
+	}
+	return pids, last
+}
+
+// await waits until so many beat.
+func (h *heart) await(n int) {
+	eventually(h.t, func() bool { pids, _ := h.read(); return len(pids) >= n }, "it does not beat")
+}
+
+// patience is how long a test waits for what must come. It only bounds the time of a failure.
+const patience = 50 * time.Second
+
+func eventually(t *testing.T, ok func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, ok, patience, 2*time.Millisecond, what)
+}
+
+// A run is a relock process.
+type run struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stdout *output
+	stderr *output
+	ended  chan struct{}
+}
+
+// start starts relock on a Redis.
+func start(t *testing.T, url string, args ...string) *run {
+	t.Helper()
+	r := newRun(t, url, args...)
+	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
+	// What a command leaves running, if a test fails, has the output open.
+	r.cmd.WaitDelay = time.Second
+	r.begin()
+	return r
+}
+
+func newRun(t *testing.T, url string, args ...string) *run {
+	program, err := os.Executable()
+	require.NoError(t, err)
+	r := &run{t: t, cmd: exec.Command(program, args...), stdout: new(output), stderr: new(output), ended: make(chan struct{})}
+	r.cmd.Env = append(os.Environ(), roleVariable+"=relock", "REDIS_URL="+url)
+	return r
+}
+
+func (r *run) begin() {
+	r.t.Helper()
+	require.NoError(r.t, r.cmd.Start())
+	r.watch()
+}
+
+// watch notices the end of the process that was started.
+func (r *run) watch() {
+	go func() {
+		defer close(r.ended)
+		_ = r.cmd.Wait() // its status is looked at
+	}()
+	r.t.Cleanup(func() {
+		_ = r.cmd.Process.Kill() // it has ended, if all is well
+		<-r.ended
+	})
+}
+
+// wait answers the exit status.
+func (r *run) wait() int {
+	r.t.Helper()
+	select {
+	case <-r.ended:
+	case <-time.After(patience):
+		require.Fail(r.t, "relock does not end", "%s%s", r.stdout, r.stderr)
+	}
+	return r.cmd.ProcessState.ExitCode()
+}
+
+// exits asserts the exit status.
+func (r *run) exits(status int) {
+	r.t.Helper()
+	require.Equal(r.t, status, r.wait(), "%s%s", r.stdout, r.stderr)
+}
+
+// says waits until the command's output has a text.
+func (r *run) says(text string) {
+	r.t.Helper()
+	eventually(r.t, func() bool { return strings.Contains(r.stdout.String(), text) }, "no "+text)
+}
+
+func (r *run) signal(sig syscall.Signal) { require.NoError(r.t, r.cmd.Process.Signal(sig)) }
+
+// output is what a process prints.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// countLines is how many lines have a text, and nothing else but what a terminal echoes in front of it.
+func countLines(text, line string) int {
+	n := 0
+	for l := range strings.Lines(text) {
+		if strings.TrimPrefix(strings.TrimSpace(l), "^C") == line {
+			n++
+		}
+	}
+	return n
+}
+
+// session opens a session of the test's own.
+func session(t *testing.T, url string, opts ...reentrant.Option) *reentrant.Session {
+	t.Helper()
+	b, err := redisbackend.Open(t.Context(), url)
+	require.NoError(t, err)
+	s, err := reentrant.NewSession(b, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = s.Close(ctx) // its server may have gone
+		b.Close()
+	})
+	return s
+}
+
+// client is a plain connection.
+func client(t *testing.T, addr string) rueidis.Client {
+	t.Helper()
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// embedded is the URL of an embedded Redis.
+func embedded(t *testing.T) string { return "redis://" + redistest.Start(t).Addr() }
+
+// state is what Redis knows of a lock.
+func state(t *testing.T, s *reentrant.Session, name string) reentrant.State {
+	t.Helper()
+	st, err := s.NewLock(name).Inspect(t.Context())
+	require.NoError(t, err)
+	return st
+}
+
+// holdLock takes a lock for the test.
+func holdLock(t *testing.T, s *reentrant.Session, name, owner string) (release func()) {
+	t.Helper()
+	ctx := reentrant.WithOwner(t.Context(), owner)
+	lock := s.NewLock(name)
+	require.NoError(t, lock.Lock(ctx))
+	return func() { assert.NoError(t, lock.Unlock(ctx)) }
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A status is the state of a lock as --json shows it. Scripts read these names: they do not change.
+type status struct {
+	Name    string   `json:"name"`
+	Locked  bool     `json:"locked"`
+	Owner   string   `json:"owner"`   // "" if not locked
+	Session string   `json:"session"` // "" if not locked
+	Holds   int      `json:"holds"`
+	TTL     int64    `json:"ttl_ms"`  // what is left of the lease; -1 if it has none, 0 if not locked
+	Token   uint64   `json:"token"`   // of the last holder
+	Waiting []string `json:"waiting"` // sessions, longest first
+}
+
+func newStatus(name string, st reentrant.State) status {
+	ttl := st.TTL.Milliseconds()
+	if st.TTL < 0 {
+		ttl = -1
+	}
+	return status{
+		Name: name, Locked: st.Locked, Owner: st.Owner, Session: st.Session, Holds: st.Holds, TTL: ttl,
+		Token: uint64(st.Token), Waiting: append([]string{}, st.Waiting...), // [] and not null
+	}
+}
+
+// same tells whether two states differ in nothing but the lease.
+func (s status) same(other status) bool {
+	return s.Locked == other.Locked && s.Owner == other.Owner && s.Session == other.Session && s.Holds == other.Holds &&
+		s.Token == other.Token && slices.Equal(s.Waiting, other.Waiting)
+}
+
+// line is the state in a line of text, without the name.
+func (s status) line() string {
+	if !s.Locked {
+		return fmt.Sprintf("free, last token %d, %d waiting", s.Token, len(s.Waiting))
+	}
+	return fmt.Sprintf("held by %s of session %s, %d holds, token %d, %d waiting",
+		shown(s.Owner), shown(s.Session), s.Holds, s.Token, len(s.Waiting))
+}
+
+// lease is what is left of it, as text.
+func (s status) lease() string {
+	switch {
+	case !s.Locked:
+		return "-"
+	case s.TTL < 0:
+		return "for ever"
+	}
+	return (time.Duration(s.TTL) * time.Millisecond).String()
+}
+
+// print shows the state over several lines.
+func (s status) print(w io.Writer) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "name\t%s\n", shown(s.Name))
+	if s.Locked {
+		fmt.Fprintf(table, "state\theld\nowner\t%s\nsession\t%s\nholds\t%d\nlease\t%s\ntoken\t%d\n",
+			shown(s.Owner), shown(s.Session), s.Holds, s.lease(), s.Token)
+	} else {
+		fmt.Fprintf(table, "state\tfree\nlast token\t%d\n", s.Token)
+	}
+	fmt.Fprintf(table, "waiting\t%s\n", strings.Join(append([]string{strconv.Itoa(len(s.Waiting))}, s.Waiting...), " "))
+	_ = table.Flush() // nobody reads the output any more
+}
+
+// printJSON prints a value on one line.
+func printJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+// heldBy says who has the lock, as a part of a sentence.
+func heldBy(st reentrant.State) string {
+	if !st.Locked {
+		return ""
+	}
+	return fmt.Sprintf(": it is held by %s of session %s", shown(st.Owner), shown(st.Session))
+}
+
+// shown is text that others have chosen, made safe for a terminal.
+func shown(text string) string {
+	odd := func(r rune) bool {
+		return !unicode.IsGraphic(r) || r == unicode.ReplacementChar || unicode.IsSpace(r) || r == '"'
+	}
+	if text == "" || strings.ContainsFunc(text, odd) {
+		return strconv.Quote(text)
+	}
+	return text
+}

@@ -1,0 +1,110 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// startOnTerminal starts a program as a shell starts a login: in a session of its own, with the terminal. Its output
+// comes over the terminal, which the answer writes to.
+func startOnTerminal(t *testing.T, r *run) *os.File {
+	t.Helper()
+	tty, err := pty.Start(r.cmd)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tty.Close() })
+	go func() {
+		buffer := make([]byte, 4096)
+		for {
+			n, err := tty.Read(buffer)
+			_, _ = r.stdout.Write(buffer[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	r.watch()
+	return tty
+}
+
+func enter(t *testing.T, tty *os.File, text string) {
+	t.Helper()
+	_, err := tty.WriteString(text)
+	require.NoError(t, err)
+}
+
+const (
+	ctrlC = "\x03"
+	ctrlZ = "\x1a"
+)
+
+func TestACommandCanReadTheTerminal(t *testing.T) {
+	r := newRun(t, embedded(t), "run", "lock", "--", "sh", "-c", "read line; echo got: $line; read line; echo got: $line")
+	tty := startOnTerminal(t, r)
+	enter(t, tty, "first\n")
+	r.says("got: first")
+	enter(t, tty, "second\n")
+	r.says("got: second")
+	r.exits(0)
+}
+
+// Ctrl-C reaches the command once, whether it is in the terminal's background, or has read and is in its foreground.
+func TestAnInterruptFromTheTerminalComesOnce(t *testing.T) {
+	for name, script := range map[string]string{
+		"background": "",
+		"foreground": "read line; ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			// It ends by itself, so that a second interrupt has time to come.
+			script += "trap 'echo int' INT; echo ready; i=0; while [ $i -lt 30 ]; do sleep 0.01; i=$((i+1)); done; echo over"
+			r := newRun(t, embedded(t), "run", "lock", "--", "sh", "-c", script)
+			tty := startOnTerminal(t, r)
+			enter(t, tty, "line\n")
+			r.says("ready")
+			enter(t, tty, ctrlC)
+			r.says("over")
+			r.exits(0)
+			assert.Equal(t, 1, countLines(r.stdout.String(), "int"), r.stdout)
+		})
+	}
+}
+
+// A stopped holder would keep the lock, or lose it: Ctrl-Z does nothing.
+func TestTheCommandCannotBeSuspended(t *testing.T) {
+	for name, script := range map[string]string{
+		"background": "",
+		"foreground": "read line; ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t, embedded(t), "run", "lock", "--", "sh", "-c", script+"echo ready; read line; echo got: $line")
+			tty := startOnTerminal(t, r)
+			if script != "" {
+				enter(t, tty, "line\n")
+			}
+			r.says("ready")
+			enter(t, tty, ctrlZ)
+			enter(t, tty, "more\n")
+			r.says("got: more")
+			r.exits(0)
+		})
+	}
+}
+
+// A script goes on after relock, and reads too.
+func TestTheTerminalIsGivenBack(t *testing.T) {
+	r := newRun(t, embedded(t))
+	relock := r.cmd.Path
+	r.cmd.Path, r.cmd.Args = "/bin/sh", []string{"sh", "-c",
+		`"$0" run lock -- sh -c 'read line; echo inner: $line'; read line; echo outer: $line`, relock}
+	tty := startOnTerminal(t, r)
+	enter(t, tty, "one\n")
+	r.says("inner: one")
+	enter(t, tty, "two\n")
+	r.says("outer: two")
+	r.exits(0)
+}

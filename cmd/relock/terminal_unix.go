@@ -1,0 +1,57 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A terminal is relock's controlling terminal, if it has one, and who is in its foreground. The command begins in the
+// background: Ctrl-C reaches relock, and the others of a pipeline, and the command once, from relock. Only when it
+// wants to read is it put into the foreground; from then on the terminal's signals go to it and not to relock. So it
+// never gets one twice.
+type terminal struct {
+	file *os.File // open while lent
+}
+
+// lend puts a process group into the foreground if relock's own, or that group, is there.
+func (t *terminal) lend(group int) bool {
+	if t.file == nil {
+		file, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+		if err != nil {
+			return false
+		}
+		t.file = file
+		signal.Ignore(syscall.SIGTTOU) // who takes back the terminal is in the background
+	}
+	switch t.foreground() {
+	case group:
+		return true
+	case syscall.Getpgrp():
+		return t.setForeground(group)
+	}
+	return false
+}
+
+// takeBack undoes lend, so that a script that goes on after relock can use its terminal.
+func (t *terminal) takeBack(group int) {
+	if t.file != nil && t.foreground() == group {
+		t.setForeground(syscall.Getpgrp())
+	}
+}
+
+func (t *terminal) foreground() int {
+	group, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
+	if err != nil {
+		return -1
+	}
+	return group
+}
+
+func (t *terminal) setForeground(group int) bool {
+	return unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) == nil
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// unlockCommand is `relock unlock`.
+type unlockCommand struct {
+	lockName
+	Force bool `help:"Do it. The holder learns of it within a third of its lease, a relock run within a tenth: until then two may run."`
+	asJSON
+}
+
+// Help is shown by --help.
+func (c *unlockCommand) Help() string {
+	return "Exit status: 0 it was taken from its holder, and goes to the next that waits; 1 nobody held it; 64 it is held, and there is no --force."
+}
+
+// unlocked is what --json prints.
+type unlocked struct {
+	Unlocked bool `json:"unlocked"`
+	status        // as it was just before
+}
+
+// Run looks who has the lock, and takes it away.
+func (c *unlockCommand) Run(s *server, std *streams) error {
+	ctx := context.Background()
+	session, done, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	lock := session.NewLock(c.Name)
+	st, err := lock.Inspect(ctx)
+	if err != nil {
+		return err
+	}
+	was := unlocked{status: newStatus(c.Name, st)}
+	if was.Locked && !c.Force {
+		return failf(exitUsage, "lock %s is %s. Taking it away lets two run at once: --force if that is what you want",
+			shown(c.Name), was.line())
+	}
+	if was.Locked {
+		if was.Unlocked, err = lock.ForceUnlock(ctx); err != nil {
+			return err
+		}
+	}
+	return was.print(c.JSON, std)
+}
+
+// print says what was done.
+func (u unlocked) print(json bool, std *streams) error {
+	free := fail(exitFree, nil)
+	if u.Unlocked {
+		free = nil
+	}
+	switch {
+	case json:
+		return errors.Join(printJSON(std.out, u), free)
+	case u.Unlocked:
+		fmt.Fprintf(std.out, "%s unlocked; it was %s\n", shown(u.Name), u.line())
+	default:
+		fmt.Fprintf(std.out, "%s was free\n", shown(u.Name))
+	}
+	return free
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// watchCommand is `relock watch`.
+type watchCommand struct {
+	lockName
+	Interval time.Duration `default:"1s" help:"How often Redis is asked: what begins and ends in between is not seen."`
+	asJSON
+}
+
+// Validate is called by the parser.
+func (c *watchCommand) Validate() error {
+	if c.Interval <= 0 {
+		return fmt.Errorf("--interval %v: must be positive", c.Interval)
+	}
+	return c.lockName.Validate()
+}
+
+// A sighting is a status and when it was seen.
+type sighting struct {
+	Time time.Time `json:"time"`
+	status
+}
+
+// Run prints the state and its changes until it is interrupted, which is how a watch ends well.
+func (c *watchCommand) Run(s *server, std *streams) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	session, done, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return c.watch(ctx, session.NewLock(c.Name), std)
+}
+
+// watch asks until ctx ends, or Redis refuses. One that does not answer is asked again, and it is said once.
+func (c *watchCommand) watch(ctx context.Context, lock *reentrant.Lock, std *streams) error {
+	tick := time.NewTicker(c.Interval)
+	defer tick.Stop()
+	var last *status
+	silent := false
+	for {
+		st, err := lock.Inspect(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case reentrant.Refused(err):
+			return err
+		case err != nil && !silent:
+			fmt.Fprintln(std.err, "relock: Redis does not answer:", err)
+		case err == nil:
+			now := newStatus(c.Name, st)
+			if last == nil || !last.same(now) {
+				if err := c.print(sighting{time.Now().UTC(), now}, std); err != nil {
+					return err
+				}
+			}
+			last = &now
+		}
+		silent = err != nil
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (c *watchCommand) print(s sighting, std *streams) error {
+	if c.JSON {
+		return printJSON(std.out, s)
+	}
+	_, err := fmt.Fprintf(std.out, "%s  %s\n", s.Time.Format("2006-01-02T15:04:05.000Z07:00"), s.line())
+	return err
+}
