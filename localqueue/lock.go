@@ -42,6 +42,23 @@ func (q *Queue[K]) Exit(owner K) (holds int, ok bool) {
 	return holds, ok
 }
 
+// ExitOrBegin is [Queue.Exit] and, if owner has a single hold, [Queue.Begin], in one critical section: with ok, holds
+// tells how many are left; with none left the last hold is still there, and the baton is busy on the caller's behalf.
+// ok is false, and nothing is changed, if owner is not the holder or is at work with the baton.
+func (q *Queue[K]) ExitOrBegin(owner K) (holds int, ok bool) {
+	q.mu.Lock()
+	if ok = q.settledLocked(owner); ok {
+		if q.holds > 1 {
+			q.holds--
+			holds = q.holds
+		} else {
+			q.state = busy
+		}
+	}
+	q.unlock()
+	return holds, ok
+}
+
 // Acquire locks the queue, used as a plain re-entrant lock, for owner: it waits its turn, unless owner has the lock
 // already. One goroutine at a time may act for an owner. The error is ctx's when ctx ended first, else
 // [ErrTooManyHolds] or [ErrExpelled]. A ctx that has ended already wins over a lock that could be had; a lock that

@@ -2,7 +2,6 @@ package reentrant
 
 import (
 	"context"
-	"time"
 )
 
 // Cohort mode, after Dice, Marathe and Shavit's lock cohorting: the lock is the session's, and its owners hand it to
@@ -56,11 +55,11 @@ func (e *entry) inherit(ctx context.Context, l *Lock, owner Owner, t try) bool {
 
 // inheritLocked is inherit with e.mu held.
 func (e *entry) inheritLocked(ctx context.Context, l *Lock, owner Owner, t try, lingered bool) bool {
-	h := e.hold
+	h := &e.hold
 	if !h.handed || !h.cohort || !l.cohort(owner) {
 		return false
 	}
-	now := time.Now()
+	now := e.s.clock()
 	if lingered { // nobody has asked for it meanwhile
 		e.turn = e.newTurn(now)
 	}
@@ -72,40 +71,33 @@ func (e *entry) inheritLocked(ctx context.Context, l *Lock, owner Owner, t try, 
 	if fault != faultTwintoken {
 		h.token++
 	}
-	return e.settleLocked(l, h, max(t.holds, 1))
+	return e.settleLocked(l, max(t.holds, 1))
 }
 
 // again is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the lock
-// by this handle already. False says nothing; the other way then has the answer.
-func (l *Lock) again(owner Owner) bool {
-	e := l.latest.Load()
-	if e == nil || owner.shared() {
+// by this handle already and has not been told that it is lost. False says nothing; the other way then has the answer.
+func (l *Lock) again(ctx context.Context) bool {
+	if ctx == nil || l.session.watched || ctx.Err() != nil {
 		return false
 	}
-	if _, ok := e.queue.Reenter(owner); !ok {
+	owner := CurrentOwner(ctx)
+	e := l.mine(owner)
+	if e == nil {
 		return false
 	}
-	// The goroutine has a hold, so the entry stays what it is; but it may be another lock's by now.
-	if e.name == l.name && (time.Since(e.s.opened) < time.Duration(e.trust.Load()) || fault == faultDaydream) {
+	_, ok := e.queue.Reenter(owner)
+	if ok {
 		e.s.stats.reentries.Add(1)
-		return true
 	}
-	e.queue.Exit(owner)
-	return false
+	return ok
 }
 
-// back undoes again.
-func (l *Lock) back(owner Owner) bool {
+// mine is the entry of the lock if the calling goroutine has it, in cohort mode: as far as that can be told at a
+// glance. The goroutine's hold keeps the entry what it is.
+func (l *Lock) mine(owner Owner) *entry {
 	e := l.latest.Load()
-	if e == nil || owner.shared() {
-		return false
+	if e == nil || owner.shared() || e.holder.Load() != owner.goroutine || e.name != l.name {
+		return nil
 	}
-	if _, ok := e.queue.Exit(owner); !ok {
-		return false
-	}
-	if e.name == l.name && e.trust.Load() > 0 {
-		return true
-	}
-	e.queue.Reenter(owner)
-	return false
+	return e
 }

@@ -35,9 +35,9 @@ type entry struct {
 	text     string        // and how
 	used     Token         // the last token used of the block that came with the last attempt; 0: all of them
 
-	// When the trust in a cohort's hold ends, in nanoseconds since Session.opened; 0 if there is none. Written under mu
-	// with hold, read by those who re-enter.
-	trust atomic.Int64
+	// The goroutine that has the lock in cohort mode and has not been told that it is lost; 0 if there is none. Written
+	// under mu with hold. A goroutine that reads its own id here has the lock.
+	holder atomic.Int64
 
 	mu       sync.Mutex // guards what follows; taken after s.mu and before the queue's own
 	attempt  uint64     // the last epoch sent
@@ -98,36 +98,38 @@ func (t turn) spent(now time.Time, cfg *config) bool {
 func (e *entry) settle(l *Lock, h hold, holds int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.settleLocked(l, h, holds)
+	e.hold = h
+	if !e.settleLocked(l, holds) {
+		e.clearLocked()
+		return false
+	}
+	e.s.watchdog.expect(h.lease.wake())
+	return true
 }
 
-// settleLocked is settle with e.mu held.
-func (e *entry) settleLocked(l *Lock, h hold, holds int) bool {
+// settleLocked makes e.hold the head's. e.mu is held.
+func (e *entry) settleLocked(l *Lock, holds int) bool {
 	e.waiting = false
 	if e.s.abandoned.Load() { // set before Close looks for holds, so it sees this one or this sees it
 		return false
 	}
+	h := &e.hold
 	h.live, h.since = true, e.s.now()
-	e.hold = h
 	if h.cohort {
 		e.used = h.token
 		if fault == faultTail && h.token > 1 {
 			e.used--
 		}
-		e.trustUntil(h.lease.until)
+		e.holder.Store(h.owner.goroutine)
 		if l.latest.Load() != e {
 			l.latest.Store(e)
 		}
 	}
 	e.queue.Settle(holds)
-	e.s.watchdog.expect(h.lease.wake())
 	e.s.saw(h.token)
 	e.s.stats.acquired.Add(1)
 	return true
 }
-
-// trustUntil publishes the end of the trust in a cohort's hold. e.mu is held.
-func (e *entry) trustUntil(t time.Time) { e.trust.Store(int64(t.Sub(e.s.opened))) }
 
 // resettle ends an operation of the holder, with its hold count. It answers false when the hold was lost meanwhile:
 // the baton then stays with the caller, and the holds that its owner still has to unlock are on record.
@@ -155,7 +157,7 @@ func (e *entry) end() hold {
 // clearLocked forgets the hold. e.mu is held.
 func (e *entry) clearLocked() {
 	e.hold = hold{}
-	e.trust.Store(0)
+	e.holder.Store(0)
 }
 
 // hand takes the hold from its owner, who has the baton, and leaves it to whoever gets the baton next. It answers
@@ -169,6 +171,7 @@ func (e *entry) hand() hold {
 		return h
 	}
 	e.hold.live, e.hold.handed, e.hold.owner, e.hold.signal = false, true, Owner{}, nil
+	e.holder.Store(0)
 	return h
 }
 

@@ -75,6 +75,9 @@ func (l *Lock) Name() string { return l.name }
 // While the backend cannot be reached, Lock keeps trying. After an error nothing is held that was not held before;
 // what the server may still have is given back in the background, and expires with the lease at the latest.
 func (l *Lock) Lock(ctx context.Context) error {
+	if l.again(ctx) {
+		return nil
+	}
 	_, err := l.acquire(ctx, try{op: "lock", waits: true, barges: l.unfair})
 	return err
 }
@@ -142,9 +145,6 @@ func (l *Lock) take(ctx context.Context, t try) (EventKind, error) {
 	owner, err := l.admit(ctx)
 	if err != nil {
 		return EventFailed, err
-	}
-	if l.again(owner) {
-		return EventReentered, nil
 	}
 	e, err := l.session.join(l)
 	if err != nil {

@@ -21,7 +21,9 @@ type yesman struct {
 	tokens             atomic.Uint64
 }
 
-func (y *yesman) Connect(context.Context, string, reentrant.Sink) (reentrant.Conn, error) { return y, nil }
+func (y *yesman) Connect(context.Context, string, reentrant.Sink) (reentrant.Conn, error) {
+	return y, nil
+}
 
 func (y *yesman) Bind(name string) (reentrant.Remote, error) {
 	return &yesRemote{Remote: nil, yesman: y, name: name}, nil

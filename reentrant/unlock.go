@@ -19,8 +19,13 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if err != nil {
 		return l.error("unlock", err)
 	}
-	if l.back(owner) {
-		return nil
+	if e := l.mine(owner); e != nil {
+		// The hold has a reference, until it is given up.
+		if holds, ok := e.queue.ExitOrBegin(owner); ok && holds > 0 {
+			return nil
+		} else if ok {
+			return l.error("unlock", e.unlock(ctx))
+		}
 	}
 	e := l.session.find(l.name)
 	if e == nil {
@@ -64,7 +69,7 @@ func (e *entry) unnest(ctx context.Context, owner Owner, holds int) error {
 // takes it over in Redis with its own first command. It is called with the baton and ends with it given on.
 func (e *entry) unlock(ctx context.Context) error {
 	h := e.hand()
-	now := time.Now()
+	now := e.s.clock()
 	lost := h.lost
 	if !lost && !h.lease.trusted(now) {
 		lost = true

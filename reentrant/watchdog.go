@@ -197,9 +197,6 @@ func (w *watchdog) renewed(r *Renewal, sent, now time.Time) {
 	default:
 		h.failed = false
 		h.lease = newLease(sent, h.span, false)
-		if h.cohort {
-			e.trustUntil(h.lease.until)
-		}
 	}
 	e.mu.Unlock()
 	switch {
@@ -263,7 +260,9 @@ func (e *entry) lose(epoch uint64, why string) {
 		return
 	}
 	e.hold.live, e.hold.lost = false, true
-	e.trust.Store(0)
+	if fault != faultDaydream {
+		e.holder.Store(0)
+	}
 	e.mu.Unlock()
 	e.s.lost(e.name, h, why)
 }
