@@ -88,7 +88,7 @@ func (r role) openSection() (section, *reentrant.Session, func(context.Context),
 	if r.Lock == lockNone {
 		return openSection{}, nil, func(context.Context) {}, nil
 	}
-	member, err := deployment.Join(r.Redis, reentrant.WithLease(r.Lease))
+	member, err := deployment.Join(r.Redis, r.Lock.options(r.Lease)...)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -107,4 +107,13 @@ func (t *tally) report(session *reentrant.Session) report {
 		r.Commands = session.Stats().Commands
 	}
 	return r
+}
+
+// options are those of a session that keeps the lock in this mode.
+func (m lockMode) options(lease time.Duration) []reentrant.Option {
+	opts := []reentrant.Option{reentrant.WithLease(lease)}
+	if m == lockCohort {
+		opts = append(opts, reentrant.WithCohort())
+	}
+	return opts
 }

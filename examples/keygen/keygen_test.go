@@ -39,6 +39,16 @@ func small(t *testing.T) options {
 
 func TestEveryNumberIsHandedOutOnce(t *testing.T) {
 	opts := small(t)
+	opts.lock = lockCohort
+	result, err := generate(t.Context(), opts, io.Discard, t.Output())
+	require.NoError(t, err)
+	assert.True(t, result.clean(), "%+v", result.verdict)
+	assert.EqualValues(t, opts.keys, result.verdict.numbers)
+	assert.Less(t, result.cost.Commands, int64(opts.keys), "a process takes the lock for many of its workers")
+}
+
+func TestEveryHolderIsKnownToRedis(t *testing.T) {
+	opts := small(t)
 	result, err := generate(t.Context(), opts, io.Discard, t.Output())
 	require.NoError(t, err)
 	assert.True(t, result.clean(), "%+v", result.verdict)

@@ -68,9 +68,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 // validate checks what the flag package cannot.
 func (o options) validate() error {
 	switch o.lock {
-	case lockRelock, lockNone:
-	case lockCohort:
-		return errors.New("-lock cohort is not in this version yet; there are relock and none")
+	case lockRelock, lockCohort, lockNone:
 	default:
 		return fmt.Errorf("-lock %q: there are relock, cohort and none", o.lock)
 	}

@@ -39,7 +39,6 @@ func TestOptionsAreChecked(t *testing.T) {
 		"NegativeKills":   {[]string{"-kill=-1"}, "-kill"},
 		"NoLease":         {[]string{"-lease=0s"}, "-lease"},
 		"UnknownLock":     {[]string{"-lock=java"}, "relock, cohort and none"},
-		"CohortNotYet":    {[]string{"-lock=cohort"}, "not in this version yet"},
 		"StrayArgument":   {[]string{"relock"}, `unexpected argument "relock"`},
 		"UnknownFlag":     {[]string{"-keyz=4"}, "keyz"},
 		"NotEvenANumeral": {[]string{"-keys=many"}, "keys"},
