@@ -34,6 +34,14 @@ func (l *Lock) Token(ctx context.Context) (Token, error) {
 	return h.token, l.error("token", err)
 }
 
+// TrustedUntil is the local moment up to which this process believes in the caller's hold as things stand: the end of
+// its lease, less a margin for the clocks. Renewals move it on; [Lock.Lost] closes when it comes. For work that needs time
+// to stop. It returns [ErrNotHeld] or [ErrLost] as Token does.
+func (l *Lock) TrustedUntil(ctx context.Context) (time.Time, error) {
+	h, err := l.currentHold(ctx)
+	return h.lease.until, l.error("trusted until", err)
+}
+
 // currentHold is the caller's hold.
 func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
 	owner, err := l.caller(ctx)
