@@ -1,4 +1,24 @@
 // Package faults shows what the lock does when something breaks: connections are killed, replies dropped, scripts
 // flushed, servers stopped, while many owners of several sessions use it on a real Redis. It is a module of its own,
-// so that the libraries that break things are nobody's dependency. It holds only tests.
+// so that the libraries that break things are nobody's dependency. It holds only tests; package history, which judges
+// what the processes of TestHistories did, is the one part that is not.
+//
+// # The ranked faults
+//
+// These are the faults over which locks of this family have fallen, the likeliest first. Each has a test here, and each
+// test a rule of the library that it misses when it is left out (MUTANTS).
+//
+//	 1  a wake-up is lost               TestRankedDrainWhenNothingIsPushed, TestHammer…
+//	 2  a holder is paused too long     TestRankedAHolderThatIsPausedPastItsLease
+//	 3  a reply is lost                 TestRankedAnswersThatAreLostAfterExecution
+//	 4  an old incarnation is heard     TestRankedStaleIncarnation
+//	 5  a grant is late                 TestRankedAnAttemptThatArrivesAfterItsCallerHasLeft, …IsExecutedAfterItsTime,
+//	                                    TestRankedAGrantThatIsAnsweredLateIsTrustedForLess
+//	 6  a failover loses writes         TestRankedTokensRiseOverEveryLoss
+//	 7  anything, in any order          TestHistories
+//	 8  a cancel meets a grant          TestRankedCancelsAtTheInstantOfAGrant
+//	 9  a renewal fails, or is wrong    TestRankedRenewalKeepsAndNeverBringsBack
+//	10  the server forgets              TestRankedTokensRiseOverEveryLoss, TestHistories
+//	11  a clock jumps                   TestRankedClockJumps
+//	12  it costs more than it may       TestRankedBudget
 package faults

@@ -26,6 +26,9 @@ import (
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
+	if text, ok := os.LookupEnv(childEnv); ok {
+		os.Exit(childMain(text))
+	}
 	zerolog.SetGlobalLevel(zerolog.Disabled)
 	// The proxy leaves a goroutine behind when a connection closes while a fault is added to it.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
@@ -80,22 +83,33 @@ func newLink(t *testing.T, upstream string) *link {
 func (l *link) addr() string { return l.proxy.Listen }
 
 // dropReplies lets requests through and nothing back: what is sent is done, and nobody is told.
-func (l *link) dropReplies() {
-	l.toxic(`{"name":"mute","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
-}
+func (l *link) dropReplies() { require.NoError(l.t, l.poison(mute)) }
 
 // dropRequests lets nothing through.
-func (l *link) dropRequests() {
-	l.toxic(`{"name":"deaf","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`)
-}
+func (l *link) dropRequests() { require.NoError(l.t, l.poison(deaf)) }
 
-func (l *link) toxic(json string) {
-	_, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(json))
-	require.NoError(l.t, err)
+// What can be wrong with a link.
+const (
+	mute  = `{"name":"mute","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`
+	deaf  = `{"name":"deaf","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`
+	slow  = `{"name":"slow","type":"latency","stream":"downstream","attributes":{"latency":150,"jitter":100}}`
+	reset = `{"name":"reset","type":"reset_peer","stream":"downstream","attributes":{"timeout":0}}`
+)
+
+func (l *link) poison(toxic string) error {
+	_, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(toxic))
+	return err
 }
 
 // mend lets everything through again.
 func (l *link) mend() { l.proxy.Toxics.ResetToxics(context.Background()) }
+
+// redirect has the link lead elsewhere, over new connections.
+func (l *link) redirect(upstream string) {
+	l.proxy.Stop()
+	l.proxy.Upstream = upstream
+	require.NoError(l.t, l.proxy.Start())
+}
 
 // A section is what a lock protects: it notices when two are inside at once, and tokens that do not rise.
 type section struct {

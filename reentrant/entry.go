@@ -207,11 +207,18 @@ func (e *entry) waitingHead() (Owner, bool) {
 	return e.head, e.waiting
 }
 
-// heldBy tells whether an owner has the lock, and the hold.
+// heldBy tells whether an owner has the lock, and the hold. Should it find that the lease is over before the watchdog
+// does (a process that was paused), the hold is lost from here on: nobody is told no now and yes later. No mutex is held.
 func (e *entry) heldBy(owner Owner) (hold, bool) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.hold, e.hold.live && e.hold.owner == owner && e.hold.lease.trusted(time.Now())
+	h := e.hold
+	e.mu.Unlock()
+	held := h.live && h.owner == owner
+	if held && !h.lease.trusted(time.Now()) {
+		e.lose(h.epoch, "the lease was over when the owner looked")
+		held = false
+	}
+	return h, held
 }
 
 // granted takes a grant that was pushed; false if no attempt of this entry wants it. s.mu is not held.

@@ -1,0 +1,145 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A courier stands between a session and its backend. It remembers what was sent, can hold commands up, and can keep
+// what is pushed.
+type courier struct {
+	reentrant.Backend
+	deaf bool // nothing that is pushed arrives
+
+	mu       sync.Mutex
+	acquire  carrier        // nil: attempts are passed on
+	muted    map[string]int // by verb, how many answers are still to be lost
+	acquires []reentrant.AcquireRequest
+	releases []reentrant.ReleaseRequest
+	conn     reentrant.Conn   // the backend's own
+	remote   reentrant.Remote // the backend's own, of the last lock
+}
+
+// A carrier brings an attempt to the backend, by send, and its answer back.
+type carrier func(ctx context.Context, req reentrant.AcquireRequest, send sender) (reentrant.AcquireReply, error)
+
+type sender func(context.Context, reentrant.AcquireRequest) (reentrant.AcquireReply, error)
+
+func (c *courier) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+	if c.deaf {
+		sink = deafSink{sink}
+	}
+	conn, err := c.Backend.Connect(ctx, session, sink)
+	if err != nil {
+		return nil, err
+	}
+	c.conn = conn
+	return courierConn{conn, c}, nil
+}
+
+// by has attempts carried by f from now on.
+func (c *courier) by(f carrier) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.acquire = f
+}
+
+// mute has the next n answers to a verb lost.
+func (c *courier) mute(verb string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.muted = map[string]int{verb: n}
+}
+
+// left is how many answers to a verb are still to be lost.
+func (c *courier) left(verb string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.muted[verb]
+}
+
+// heard gives the error that comes of an answer to a verb.
+func (c *courier) heard(verb string, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil || c.muted[verb] == 0 {
+		return err
+	}
+	c.muted[verb]--
+	return reentrant.WithOutcomeUnknown(errors.New("the answer is lost"))
+}
+
+// sent are the attempts and releases so far.
+func (c *courier) sent() ([]reentrant.AcquireRequest, []reentrant.ReleaseRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.acquires, c.releases
+}
+
+// A deafSink hears nothing of grants and signals.
+type deafSink struct{ reentrant.Sink }
+
+func (deafSink) Granted(reentrant.Grant)        {}
+func (deafSink) Signalled(string, uint64, bool) {}
+func (deafSink) Resumed()                       {}
+
+type courierConn struct {
+	reentrant.Conn
+	c *courier
+}
+
+func (k courierConn) Bind(name string) (reentrant.Remote, error) {
+	remote, err := k.Conn.Bind(name)
+	if err != nil {
+		return nil, err
+	}
+	k.c.mu.Lock()
+	defer k.c.mu.Unlock()
+	k.c.remote = remote
+	return courierRemote{remote, k.c}, nil
+}
+
+// Renew gives the backend its own remotes.
+func (k courierConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
+	for i, r := range renewals {
+		renewals[i].Remote = r.Remote.(courierRemote).Remote
+		defer func() { renewals[i].Remote = r.Remote }()
+	}
+	k.Conn.Renew(ctx, renewals)
+	for i, r := range renewals {
+		renewals[i].Err = k.c.heard("renew", r.Err)
+	}
+}
+
+type courierRemote struct {
+	reentrant.Remote
+	c *courier
+}
+
+func (r courierRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+	r.c.mu.Lock()
+	r.c.acquires = append(r.c.acquires, req)
+	carry := r.c.acquire
+	r.c.mu.Unlock()
+	if carry != nil {
+		return carry(ctx, req, r.Remote.Acquire)
+	}
+	reply, err := r.Remote.Acquire(ctx, req)
+	return reply, r.c.heard("acquire", err)
+}
+
+func (r courierRemote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+	r.c.mu.Lock()
+	r.c.releases = append(r.c.releases, req)
+	r.c.mu.Unlock()
+	result, err := r.Remote.Release(ctx, req)
+	return result, r.c.heard("release", err)
+}
+
+func (r courierRemote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
+	reply, err := r.Remote.Reenter(ctx, req)
+	return reply, r.c.heard("reenter", err)
+}

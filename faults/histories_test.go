@@ -1,0 +1,211 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/faults/history"
+	"github.com/relock-go/relock/internal/redisserver"
+)
+
+var (
+	duration = flag.Duration("duration", time.Second, "how long TestHistories goes on after its first rounds have begun")
+	seed     = flag.Uint64("seed", 0, "of the first round of TestHistories; 0 for a random one")
+)
+
+// How a round is.
+const (
+	processes      = 5
+	workers        = 4
+	roundLease     = time.Second
+	roundHeartbeat = 200 * time.Millisecond
+
+	// The shortest time for which a lock is had. One that is handed over has two thirds of a lease left at least; one
+	// that was pushed is believed for half of the three heartbeats of a grant at least; less what a margin takes.
+	least = min(roundLease*2/3, roundHeartbeat*3/2) - roundHeartbeat/10
+	// In cohort mode it is handed over if a third of its lease, or of its grant, is left.
+	leastCohort = min(roundLease/3, roundHeartbeat) - roundHeartbeat/10
+)
+
+// Processes use two locks in every way there is, while a nemesis breaks what it can; then everything is mended, and all
+// of them must get on. What they did is judged (package history), and what the locks protect must have lost nothing.
+//
+// Four kinds of rounds take turns. Longer, with the seed of a round that failed: go test ./faults -run Histories -duration 2h -timeout 0 -seed 42.
+func TestHistories(t *testing.T) {
+	first := *seed
+	if first == 0 {
+		first = rand.Uint64N(1 << 32)
+	}
+	end := time.Now().Add(*duration)
+	for i := first; i == first || time.Now().Before(end); i++ {
+		for _, k := range []kind{{durable: true}, {durable: false}, {durable: true, cohort: true}, {durable: false, cohort: true}} {
+			if !t.Run(fmt.Sprintf("%s/seed=%d", k, i), func(t *testing.T) { playRound(t, i, k) }) {
+				return
+			}
+		}
+	}
+}
+
+// chaos is how long the faults of a round last: long runs have long rounds, of up to some ten thousand operations.
+func chaos() time.Duration { return min(max(3*time.Second, *duration/10), 15*time.Second) }
+
+// A kind of round: does Redis keep everything, and have most sessions WithCohort?
+type kind struct{ durable, cohort bool }
+
+func (k kind) String() string {
+	name := "forgetful"
+	if k.durable {
+		name = "durable"
+	}
+	if k.cohort {
+		name += " cohorts"
+	}
+	return name
+}
+
+// A round is one run with fresh processes and a fresh Redis.
+type round struct{ *nemesis }
+
+func playRound(t *testing.T, seed uint64, k kind) {
+	dir, err := os.MkdirTemp("", "relock-histories-") //nolint:usetesting // it outlives a test that fails
+	require.NoError(t, err)
+	r := newRound(t, seed, k, dir)
+	t.Cleanup(func() { r.keep(dir) })
+
+	ctx, cancel := context.WithTimeout(t.Context(), chaos())
+	defer cancel()
+	r.rage(ctx)
+	r.recovers(t)
+	r.stop()
+	c := client(t, r.server.Addr())
+	for _, lock := range r.role.Locks {
+		eventually(t, func() bool { return len(keys(t, c, lock)) == 0 }, "everything was given back")
+	}
+	r.judge(t, dir)
+}
+
+func newRound(t *testing.T, seed uint64, k kind, dir string) *round {
+	options := []string{}
+	if k.durable {
+		options = []string{"--appendonly", "yes", "--appendfsync", "always"}
+	}
+	srv := redisserver.Start(t, options...)
+	register, addr := newRegister(t, true)
+	f := newFleet(t, processes, srv.Addr(), dir, role{
+		Register: addr, Locks: []string{"left", "right"}, Workers: workers,
+		Lease: roundLease, Heartbeat: roundHeartbeat, Seed: seed,
+		Cohort: k.cohort, Linger: roundHeartbeat / 2,
+	})
+	eventually(t, func() bool { return everybody(f.clients(), func(c string) bool { return register.turnsOf(c) > 0 }) }, "all have begun")
+	return &round{&nemesis{
+		fleet: f, server: srv, register: register, admin: client(t, srv.Addr()), seed: seed, kind: k,
+	}}
+}
+
+func everybody(clients []string, is func(client string) bool) bool {
+	for _, c := range clients {
+		if !is(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// recovers waits until every worker has had a lock after the last fault. What it may take is the longest of what the
+// dead leave behind (a lease, the patience with a dead waiter, a grant to it), and then everybody's turn.
+func (r *round) recovers(t *testing.T) {
+	began := time.Now()
+	before := make(map[string]int)
+	for _, c := range r.clients() {
+		before[c] = r.register.turnsOf(c)
+	}
+	eventually(t, func() bool {
+		return everybody(r.clients(), func(c string) bool { return r.register.turnsOf(c) > before[c] })
+	}, "everybody gets on when the faults are over")
+	r.note("everybody got on within %v", time.Since(began))
+}
+
+func (r *round) judge(t *testing.T, dir string) {
+	h := history.History{
+		Ops: r.ops(), Deaths: r.deaths, Forgets: r.forgets, Lease: roundLease, Least: least, Local: r.cohort,
+	}
+	if r.cohort {
+		h.Least = leastCohort
+	}
+	began := time.Now()
+	v := history.Judge(h)
+	sum := r.register.total()
+	t.Logf("%d operations, %d holds, %d of them lost, %d deaths, Redis forgot %d times; %d updates, %d refused; judged in %v",
+		len(h.Ops), v.Holds, v.Lost, len(h.Deaths), len(h.Forgets), sum.updates, sum.refused, time.Since(began).Round(time.Millisecond))
+	assert.Zero(t, sum.lost, "updates of a fenced register")
+	assert.Positive(t, v.Holds)
+	for _, f := range v.Findings {
+		assert.Fail(t, f.String())
+	}
+	assert.NoError(t, v.Save(dir))
+}
+
+// keep leaves what is needed to understand a failure, and says where.
+func (r *round) keep(dir string) {
+	t := r.t
+	if !t.Failed() {
+		assert.NoError(t, os.RemoveAll(dir))
+		return
+	}
+	diary := fmt.Sprintf("seed %d, %s\n%s\n", r.seed, r.kind, strings.Join(r.diary, "\n"))
+	assert.NoError(t, os.WriteFile(filepath.Join(dir, "nemesis.txt"), []byte(diary), 0o600))
+	forgets, err := json.Marshal(r.forgets)
+	assert.NoError(t, err)
+	assert.NoError(t, os.WriteFile(filepath.Join(dir, "forgets.json"), forgets, 0o600))
+	t.Logf("seed %d; histories, logs of the processes and pictures are in %s", r.seed, dir)
+}
+
+// A holder is stopped between its read and its write until another has written. If the register is fenced, the late
+// write is refused; if it is not, an update is lost: so what TestHistories says of fenced registers says something.
+func TestRankedAHolderThatIsPausedPastItsLease(t *testing.T) {
+	for _, fenced := range []bool{true, false} {
+		t.Run(fmt.Sprintf("fenced=%v", fenced), func(t *testing.T) {
+			srv := redisserver.Start(t)
+			register, addr := newRegister(t, fenced)
+			f := newFleet(t, 2, srv.Addr(), t.TempDir(), role{
+				Register: addr, Locks: []string{"paused"}, Workers: 1, Lease: roundLease, Heartbeat: roundHeartbeat,
+			})
+			reading := make(chan struct{})
+			var once sync.Once
+			register.watch(func(client string) {
+				if client == clientName("p1.1", 0) { // it gets the answer when it goes on
+					once.Do(func() {
+						f.seats[0].signal(syscall.SIGSTOP)
+						close(reading)
+					})
+				}
+			})
+			<-reading
+			before := register.total().updates
+			eventually(t, func() bool { return register.total().updates > before }, "another has written")
+			f.seats[0].signal(syscall.SIGCONT)
+			eventually(t, func() bool { return register.turnsOf(clientName("p1.1", 0)) > 1 }, "the paused one gets on")
+			f.stop()
+
+			sum := register.total()
+			assert.Equal(t, fenced, sum.lost == 0, "%d updates lost", sum.lost)
+			assert.Equal(t, fenced, sum.refused > 0, "%d writes refused", sum.refused)
+			v := history.Judge(history.History{Ops: f.ops(), Deaths: f.deaths, Lease: roundLease, Least: least})
+			assert.Empty(t, v.Findings)
+			assert.Positive(t, v.Lost, "it was told")
+		})
+	}
+}

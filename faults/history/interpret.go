@@ -1,0 +1,201 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// An interpreter turns the operations on one lock into steps of the model: which hold each is about, and when a hold
+// that did not end by Unlock ended.
+type interpreter struct {
+	h        History
+	steps    []porcupine.Operation
+	clients  map[string]int // numbers, for pictures
+	holds    int
+	lost     int
+	findings []string
+}
+
+// A client is what one client's own operations say about its hold.
+type client struct {
+	name string
+	hold *hold // nil: none
+	owed int   // Unlocks that are to answer Lost
+}
+
+// A hold is one that an outermost acquire got.
+type hold struct {
+	id    int
+	took  Op
+	token uint64
+	count int
+}
+
+// interpret reads the operations on one lock.
+func interpret(h History, ops []Op) ([]porcupine.Operation, *interpreter) {
+	in := &interpreter{h: h, clients: make(map[string]int)}
+	byClient := make(map[string][]Op)
+	for _, op := range ops {
+		byClient[op.Client] = append(byClient[op.Client], op)
+	}
+	for _, name := range slices.Sorted(maps.Keys(byClient)) {
+		in.clients[name] = len(in.clients)
+		in.client(name, byClient[name])
+	}
+	for i, f := range h.Forgets {
+		who := fmt.Sprintf("Redis forgets, %d", i+1)
+		in.clients[who] = len(in.clients)
+		in.add(who, step{verb: forget}, f.From, f.To)
+	}
+	return in.steps, in
+}
+
+// client reads the operations of one client, in order.
+func (in *interpreter) client(name string, ops []Op) {
+	slices.SortFunc(ops, func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
+	c := &client{name: name}
+	for _, op := range ops {
+		switch op.Kind {
+		case Acquire:
+			in.acquire(c, op)
+		case Unlock:
+			in.unlock(c, op)
+		default:
+			in.look(c, op)
+		}
+	}
+	if c.hold == nil {
+		return
+	}
+	last := ops[len(ops)-1]
+	dead, ok := in.h.Deaths[last.Process]
+	if !ok {
+		in.find("%s ended with the lock in its hands", name)
+		return
+	}
+	// An Unlock that the process did not live to see answered may have been executed.
+	from := in.canEnd(c.hold, dead)
+	if last.Kind == Unlock && last.Outcome == Pending && c.hold.count == 1 {
+		from = min(from, last.Call)
+	}
+	in.add(name, step{verb: lapse, hold: c.hold.id}, from, max(from, dead))
+}
+
+func (in *interpreter) acquire(c *client, op Op) {
+	switch {
+	case op.Outcome == Lost && c.hold != nil:
+		in.told(c, op)
+	case op.Outcome != OK:
+	case c.hold != nil && (op.Token == c.hold.token || op.Token == 0 || c.hold.token == 0):
+		c.hold.token = max(c.hold.token, op.Token)
+		c.hold.count++
+		in.step(c, reenter, op)
+	default:
+		if c.hold != nil { // lost unnoticed, and taken anew: the token says so
+			in.told(c, op)
+		}
+		in.holds++
+		c.hold = &hold{id: in.holds, took: op, token: op.Token, count: 1}
+		in.step(c, take, op)
+	}
+}
+
+func (in *interpreter) unlock(c *client, op Op) {
+	switch {
+	case op.Outcome == Pending:
+	case op.Outcome == Lost && c.hold != nil:
+		in.told(c, op)
+		c.owed--
+	case op.Outcome == Lost && c.owed > 0:
+		c.owed--
+	case op.Outcome == NotHeld && c.hold == nil && c.owed == 0:
+	case c.hold == nil || op.Outcome != OK && op.Outcome != Unknown:
+		in.find("%s: Unlock answered %q (%s) with %d Unlocks of lost holds owed and %s", c.name, op.Outcome, op.Note, c.owed, c.hold)
+	case c.hold.count > 1: // what Redis did not answer, the next operation sets right
+		c.hold.count--
+		in.step(c, part, op)
+	case op.Outcome == Unknown:
+		in.add(c.name, step{verb: lapse, hold: c.hold.id}, op.Call, op.Return)
+		c.hold = nil
+	default:
+		in.step(c, give, op)
+		c.hold = nil
+	}
+}
+
+// look reads what showed whether there is a hold.
+func (in *interpreter) look(c *client, op Op) {
+	switch {
+	case op.Outcome == OK && c.hold != nil:
+		in.step(c, shown, op)
+	case op.Outcome == OK:
+		in.find("%s: %s says that it holds, and it does not", c.name, op.Kind)
+	case op.Outcome == NotHeld && c.owed == 0:
+		in.find("%s: %s says that there never was a hold", c.name, op.Kind)
+	case op.Outcome == Lost && c.hold != nil:
+		in.told(c, op)
+	}
+}
+
+// told ends a hold whose owner was told by op that it is lost. It ended at some time before.
+func (in *interpreter) told(c *client, op Op) {
+	in.lost++
+	from := in.canEnd(c.hold, op.Return)
+	if from > op.Return {
+		in.find("%s lost %s for no reason: it was told %d ms before the lease could have ended", c.name, c.hold, (from-op.Return)/1e6)
+		from = op.Return
+	}
+	in.add(c.name, step{verb: lapse, hold: c.hold.id}, from, op.Return)
+	c.owed += c.hold.count
+	c.hold = nil
+}
+
+// canEnd is the earliest moment at which a hold can have ended by itself, as seen at a later one.
+func (in *interpreter) canEnd(h *hold, seen int64) int64 {
+	at := h.took.Call + in.h.Least.Nanoseconds()
+	var handed int64 // how long a lock that Redis forgot may be handed on
+	if in.h.Local {
+		handed = in.h.Lease.Nanoseconds()
+	}
+	for _, f := range in.h.Forgets {
+		if f.To+handed >= h.took.Call && f.From <= seen {
+			at = min(at, max(f.From, h.took.Call))
+		}
+	}
+	return at
+}
+
+// step adds what the owner of a hold did.
+func (in *interpreter) step(c *client, v verb, op Op) {
+	s := step{verb: v, hold: c.hold.id, token: op.Token, late: in.late(c.hold, v, op)}
+	in.add(c.name, s, op.Call, op.Return)
+}
+
+// late tells whether the hold may be one that Redis has forgotten, and the operation one that does not ask Redis.
+func (in *interpreter) late(h *hold, v verb, op Op) bool {
+	asks := op.Kind == Verify || v == part && op.Outcome == OK
+	return !asks && slices.ContainsFunc(in.h.Forgets, func(f Span) bool {
+		return h.took.Call <= f.To && f.From <= op.Return && op.Call <= f.To+in.h.Lease.Nanoseconds()
+	})
+}
+
+func (in *interpreter) add(who string, s step, from, to int64) {
+	s.who = who
+	in.steps = append(in.steps, porcupine.Operation{ClientId: in.clients[who], Input: s, Call: from, Return: to})
+}
+
+func (in *interpreter) find(format string, args ...any) {
+	in.findings = append(in.findings, strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+func (h *hold) String() string {
+	if h == nil {
+		return "no hold"
+	}
+	return fmt.Sprintf("hold %d × %d with token %d", h.id, h.count, h.token)
+}

@@ -1,0 +1,142 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A History is what happened in one run.
+type History struct {
+	Ops     []Op
+	Deaths  map[string]int64 // when a process was dead
+	Forgets []Span           // when Redis forgot everything
+	Lease   time.Duration
+	// Least is the shortest time, from the call of an acquire, after which the hold can end by itself.
+	Least time.Duration
+	// Local: processes hand locks on, and enter them again, without asking Redis. When Redis forgets, each may then
+	// go on for a while with a lock that is another's too, from owner to owner. With Local and Forgets there is no
+	// order to look for, and only the tokens are judged, and what each client says by itself.
+	Local bool
+}
+
+// A Span is a time between two moments of [Now].
+type Span struct{ From, To int64 }
+
+// A Finding is something that must not be.
+type Finding struct {
+	Lock string
+	What string
+}
+
+func (f Finding) String() string { return f.Lock + ": " + f.What }
+
+// A Verdict is the judgement of a history.
+type Verdict struct {
+	Holds    int // how many there were
+	Lost     int // of these, how many ended by themselves and their owners were told
+	Findings []Finding
+
+	histories map[string]porcupine.LinearizationInfo // of the locks that behaved as they must not
+}
+
+// patience bounds the search for an order. A history of a few ten thousand operations takes well under a second; one
+// that has none can take much longer, and a search that is given up found nothing.
+const patience = 30 * time.Second
+
+// Judge holds a history against the model, each lock for itself.
+func Judge(h History) Verdict {
+	v := Verdict{histories: make(map[string]porcupine.LinearizationInfo)}
+	byLock := make(map[string][]Op)
+	for _, op := range h.Ops {
+		byLock[op.Lock] = append(byLock[op.Lock], op)
+	}
+	for _, lock := range slices.Sorted(maps.Keys(byLock)) {
+		v.judge(h, lock, byLock[lock])
+	}
+	return v
+}
+
+func (v *Verdict) judge(h History, lock string, ops []Op) {
+	steps, account := interpret(h, ops)
+	v.Holds += account.holds
+	v.Lost += account.lost
+	for _, what := range append(account.findings, fallenTokens(ops)...) {
+		v.Findings = append(v.Findings, Finding{lock, what})
+	}
+	if h.Local && len(h.Forgets) > 0 {
+		return
+	}
+	result, info := porcupine.CheckOperationsVerbose(model, steps, patience)
+	switch result {
+	case porcupine.Illegal:
+		v.Findings = append(v.Findings, Finding{lock, "no order of the operations is one of a lock"})
+		v.histories[lock] = info
+	case porcupine.Unknown:
+		v.Findings = append(v.Findings, Finding{lock, fmt.Sprintf("no order was found in %v", patience)})
+		v.histories[lock] = info
+	}
+}
+
+// Save writes a picture of each lock that behaved as it must not.
+func (v Verdict) Save(dir string) error {
+	for lock, info := range v.histories {
+		file, err := os.Create(filepath.Join(dir, filepath.Base(lock)+".html"))
+		if err != nil {
+			return fmt.Errorf("history: %w", err)
+		}
+		err = porcupine.Visualize(model, info, file)
+		if closing := file.Close(); err == nil {
+			err = closing
+		}
+		if err != nil {
+			return fmt.Errorf("history: picture of %s: %w", lock, err)
+		}
+	}
+	return nil
+}
+
+// fallenTokens finds holds that began after another had its token, with one that is not higher. The model finds these
+// too; here they are named, and found however the holds ended.
+func fallenTokens(ops []Op) []string {
+	type taken struct {
+		token uint64
+		at    int64
+		op    Op
+	}
+	first := make(map[string]bool) // client and token: re-entry keeps the token
+	var calls, returns []taken
+	for _, op := range ops {
+		key := fmt.Sprint(op.Client, op.Token)
+		if op.Kind != Acquire || op.Outcome != OK || op.Token == 0 || first[key] {
+			continue
+		}
+		first[key] = true
+		calls = append(calls, taken{op.Token, op.Call, op})
+		returns = append(returns, taken{op.Token, op.Return, op})
+	}
+	byTime := func(a, b taken) int { return cmp.Compare(a.at, b.at) }
+	slices.SortFunc(calls, byTime)
+	slices.SortFunc(returns, byTime)
+	var findings []string
+	var highest taken
+	for _, c := range calls {
+		for len(returns) > 0 && returns[0].at < c.at {
+			if returns[0].token > highest.token {
+				highest = returns[0]
+			}
+			returns = returns[1:]
+		}
+		if c.token <= highest.token {
+			findings = append(findings, fmt.Sprintf("token %d of %s came after token %d of %s",
+				c.token, c.op.Client, highest.token, highest.op.Client))
+		}
+	}
+	return findings
+}

@@ -1,0 +1,195 @@
+package history
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// In these histories a lease is 100 and a hold can end by itself 50 after its acquire was called.
+const lease, least = 100, 50
+
+// took, gave and so on are operations of a client whose name is also its process's.
+func took(client string, call, ret int64, token uint64) Op {
+	return Op{Client: client, Process: client, Kind: Acquire, Call: call, Return: ret, Outcome: OK, Token: token}
+}
+
+func gave(client string, call, ret int64) Op { return did(client, Unlock, call, ret, OK) }
+
+func did(client string, kind Kind, call, ret int64, outcome Outcome) Op {
+	return Op{Client: client, Process: client, Kind: kind, Call: call, Return: ret, Outcome: outcome}
+}
+
+func TestJudge(t *testing.T) {
+	flush := []Span{{20, 25}}
+	dead := func(at int64) map[string]int64 { return map[string]int64{"a": at} }
+	for name, test := range map[string]struct {
+		ops     []Op
+		deaths  map[string]int64
+		forgets []Span
+		want    string // part of a finding; "" if it is legal
+	}{
+		"one after the other": {ops: []Op{took("a", 1, 2, 10), gave("a", 3, 4), took("b", 5, 6, 11), gave("b", 7, 8)}},
+		"a waiter's acquire is called early": {ops: []Op{
+			took("a", 1, 2, 10), took("b", 1, 6, 11), gave("a", 3, 5), gave("b", 7, 8)}},
+		"nesting": {ops: []Op{
+			took("a", 1, 2, 10), took("a", 3, 4, 10), gave("a", 5, 6), gave("a", 7, 8), took("b", 9, 10, 11), gave("b", 11, 12)}},
+		"two at once": {want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("b", 3, 4, 11), gave("a", 5, 6), gave("b", 7, 8)}},
+		"one Unlock frees two holds": {want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("a", 3, 4, 10), gave("a", 5, 6), took("b", 7, 8, 11), gave("b", 9, 10), gave("a", 11, 12)}},
+		"a token twice":       {want: "token 10 of b", ops: []Op{took("a", 1, 2, 10), gave("a", 3, 4), took("b", 5, 6, 10), gave("b", 7, 8)}},
+		"a token falls":       {want: "token 9 of b", ops: []Op{took("a", 1, 2, 10), gave("a", 3, 4), took("b", 5, 6, 9), gave("b", 7, 8)}},
+		"its own token twice": {want: "no order", ops: []Op{took("a", 1, 2, 10), gave("a", 3, 4), took("a", 5, 6, 10), gave("a", 7, 8)}},
+		"re-entry with a new token": {want: "for no reason", ops: []Op{
+			took("a", 1, 2, 10), took("a", 3, 4, 11), gave("a", 5, 6), gave("a", 7, 8)}},
+		"an Unlock too many": {want: "Unlock answered", ops: []Op{took("a", 1, 2, 10), gave("a", 3, 4), gave("a", 5, 6)}},
+		"an Unlock too many is refused": {ops: []Op{
+			took("a", 1, 2, 10), gave("a", 3, 4), did("a", Unlock, 5, 6, NotHeld)}},
+		"a holder's Unlock is refused":  {want: "Unlock answered", ops: []Op{took("a", 1, 2, 10), did("a", Unlock, 3, 4, NotHeld)}},
+		"it is kept":                    {want: "in its hands", ops: []Op{took("a", 1, 2, 10)}},
+		"shown what it does not have":   {want: "says that it holds", ops: []Op{did("a", Look, 1, 2, OK)}},
+		"not shown what it has":         {want: "never was a hold", ops: []Op{took("a", 1, 2, 10), did("a", Verify, 3, 4, NotHeld), gave("a", 5, 6)}},
+		"an acquire that got nothing":   {ops: []Op{took("a", 1, 2, 10), did("b", Acquire, 3, 4, No), gave("a", 5, 6)}},
+		"an acquire without an answer":  {ops: []Op{did("b", Acquire, 1, 0, Pending), took("a", 1, 2, 10), gave("a", 5, 6)}},
+		"a token that is not known":     {ops: []Op{took("a", 1, 2, 0), gave("a", 3, 4), took("b", 5, 6, 11), gave("b", 7, 8)}},
+		"two at once, one token hidden": {want: "no order", ops: []Op{took("a", 1, 2, 0), took("b", 3, 4, 11), gave("a", 5, 6), gave("b", 7, 8)}},
+
+		// Leases end.
+		"stolen after the lease, and told": {ops: []Op{
+			took("a", 1, 2, 10), took("b", 60, 61, 11), did("a", Unlock, 70, 71, Lost), gave("b", 80, 81)}},
+		"stolen before the lease can have ended": {want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("b", 40, 41, 11), did("a", Unlock, 70, 71, Lost), gave("b", 80, 81)}},
+		"stolen and not told": {want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("b", 60, 61, 11), gave("a", 70, 71), gave("b", 80, 81)}},
+		"stolen while it was still shown": {want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("b", 60, 61, 11), did("a", Look, 65, 66, OK), did("a", Unlock, 70, 71, Lost), gave("b", 80, 81)}},
+		"shown, then stolen, then told": {ops: []Op{
+			took("a", 1, 2, 10), did("a", Look, 58, 59, OK), took("b", 60, 61, 11), did("a", Look, 70, 71, Lost),
+			did("a", Unlock, 72, 73, Lost), gave("b", 80, 81)}},
+		"a robbed Unlock frees the thief's": {want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("b", 60, 61, 11), did("a", Unlock, 70, 71, Lost), took("c", 72, 73, 12), gave("b", 80, 81), gave("c", 82, 83)}},
+		"told for no reason": {want: "for no reason", ops: []Op{took("a", 1, 2, 10), did("a", Unlock, 20, 21, Lost)}},
+		"told for all holds": {ops: []Op{
+			took("a", 1, 2, 10), took("a", 3, 4, 10), did("a", Verify, 60, 61, Lost), did("a", Unlock, 62, 63, Lost), did("a", Unlock, 64, 65, Lost)}},
+		"a lost hold comes back": {want: "Unlock answered", ops: []Op{
+			took("a", 1, 2, 10), did("a", Look, 60, 61, Lost), gave("a", 62, 63)}},
+		"lost unnoticed and taken anew": {ops: []Op{
+			took("a", 1, 2, 10), took("a", 60, 61, 12), gave("a", 62, 63), did("a", Unlock, 64, 65, Lost)}},
+
+		// Outcomes that are not known.
+		"an Unlock of unknown outcome":    {ops: []Op{took("a", 1, 2, 10), did("a", Unlock, 3, 9, Unknown), took("b", 4, 5, 11), gave("b", 6, 7)}},
+		"not before that Unlock":          {want: "no order", ops: []Op{took("a", 1, 2, 10), took("b", 3, 4, 11), did("a", Unlock, 5, 9, Unknown), gave("b", 6, 7)}},
+		"nothing to give back afterwards": {want: "Unlock answered", ops: []Op{took("a", 1, 2, 10), did("a", Unlock, 3, 4, Unknown), gave("a", 5, 6)}},
+		"a partial Unlock of unknown outcome": {ops: []Op{
+			took("a", 1, 2, 10), took("a", 3, 4, 10), did("a", Unlock, 5, 6, Unknown), gave("a", 7, 8), took("b", 9, 10, 11), gave("b", 11, 12)}},
+
+		// Processes die.
+		"a dead one's lease ends":                {deaths: dead(10), ops: []Op{took("a", 1, 2, 10), took("b", 3, 60, 11), gave("b", 61, 62)}},
+		"not before it can":                      {deaths: dead(10), want: "no order", ops: []Op{took("a", 1, 2, 10), took("b", 3, 40, 11), gave("b", 61, 62)}},
+		"a dead one's Unlock was executed":       {deaths: dead(10), ops: []Op{took("a", 1, 2, 10), did("a", Unlock, 9, 0, Pending), took("b", 3, 11, 11), gave("b", 12, 13)}},
+		"its Unlock was not yet called":          {deaths: dead(10), want: "no order", ops: []Op{took("a", 1, 2, 10), took("b", 3, 5, 11), gave("b", 6, 7), did("a", Unlock, 9, 0, Pending)}},
+		"a dead one's partial Unlock":            {deaths: dead(10), want: "no order", ops: []Op{took("a", 1, 2, 10), took("a", 3, 4, 10), did("a", Unlock, 9, 0, Pending), took("b", 3, 11, 11), gave("b", 12, 13)}},
+		"the dead one's token stays the highest": {deaths: dead(10), want: "token 9 of b", ops: []Op{took("a", 1, 2, 10), took("b", 60, 61, 9), gave("b", 62, 63)}},
+
+		// Redis forgets.
+		"forgotten, and given to another": {forgets: flush, ops: []Op{
+			took("a", 1, 2, 10), took("b", 26, 27, 11), did("a", Look, 30, 31, OK), gave("a", 40, 41), gave("b", 50, 51)}},
+		"forgotten, and told": {forgets: flush, ops: []Op{
+			took("a", 1, 2, 10), took("b", 26, 27, 11), did("a", Verify, 30, 31, Lost), did("a", Unlock, 40, 41, Lost), gave("b", 50, 51)}},
+		"given to another before": {forgets: flush, want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("b", 3, 19, 11), gave("a", 40, 41), gave("b", 50, 51)}},
+		"forgotten, and believed for too long": {forgets: flush, want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("b", 26, 27, 11), gave("a", 126, 127), gave("b", 128, 129)}},
+		"forgotten, and verified": {forgets: flush, want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("b", 26, 27, 11), did("a", Verify, 30, 31, OK), gave("a", 40, 41), gave("b", 50, 51)}},
+		"forgotten, and entered again": {forgets: flush, want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("b", 26, 27, 11), took("a", 30, 31, 10), gave("a", 40, 41), gave("a", 42, 43), gave("b", 50, 51)}},
+		"forgotten, and the next holder robbed": {forgets: flush, want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("b", 26, 27, 11), gave("a", 40, 41), took("c", 42, 43, 12), gave("b", 50, 51), gave("c", 52, 53)}},
+		"forgotten, and the token falls": {forgets: flush, want: "token 9 of b", ops: []Op{
+			took("a", 1, 2, 10), gave("a", 3, 4), took("b", 26, 27, 9), gave("b", 30, 31)}},
+		"taken after it forgot, and stolen": {forgets: flush, want: "no order", ops: []Op{
+			took("a", 26, 27, 10), took("b", 30, 31, 11), gave("a", 40, 41), gave("b", 50, 51)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i := range test.ops {
+				test.ops[i].Lock = "lock"
+			}
+			v := Judge(History{Ops: test.ops, Deaths: test.deaths, Forgets: test.forgets, Lease: lease, Least: least})
+			var found []string
+			for _, f := range v.Findings {
+				found = append(found, f.String())
+			}
+			if test.want == "" {
+				assert.Empty(t, found)
+				return
+			}
+			assert.Contains(t, strings.Join(found, "\n"), test.want)
+		})
+	}
+}
+
+func TestLocksAreJudgedEachForItself(t *testing.T) {
+	a, b := took("a", 1, 2, 10), took("b", 1, 2, 10)
+	a.Lock, b.Lock = "one", "two"
+	freeA, freeB := gave("a", 3, 4), gave("b", 3, 4)
+	freeA.Lock, freeB.Lock = "one", "two"
+	v := Judge(History{Ops: []Op{a, b, freeA, freeB}, Lease: lease, Least: least})
+	assert.Empty(t, v.Findings)
+	assert.Equal(t, 2, v.Holds)
+}
+
+func TestProcessesThatDoNotAskGoOnWhenRedisForgets(t *testing.T) {
+	ops := []Op{
+		took("a", 1, 2, 10), gave("a", 26, 27), took("a", 28, 29, 11), took("b", 30, 31, 12), gave("a", 32, 33), gave("b", 34, 35),
+	}
+	h := History{Ops: ops, Forgets: []Span{{20, 25}}, Lease: lease, Least: least, Local: true}
+	assert.Empty(t, Judge(h).Findings)
+	told := History{Ops: append(ops[:3:3], did("a", Unlock, 30, 31, Lost)), Forgets: h.Forgets, Lease: lease, Least: least, Local: true}
+	assert.Empty(t, Judge(told).Findings, "what was handed on ends when Redis is asked")
+	h.Ops[3].Token = 11
+	assert.NotEmpty(t, Judge(h).Findings, "their tokens rise all the same")
+	h.Forgets = nil
+	h.Ops[3].Token = 12
+	assert.NotEmpty(t, Judge(h).Findings, "and if it does not forget, they are one behind the other")
+}
+
+func TestAPictureOfWhatIsWrong(t *testing.T) {
+	ops := []Op{took("a", 1, 2, 10), took("b", 3, 4, 11), gave("a", 5, 6), gave("b", 7, 8)}
+	dir := t.TempDir()
+	require.NoError(t, Judge(History{Ops: ops, Lease: lease, Least: least}).Save(dir))
+	files, err := filepath.Glob(filepath.Join(dir, "*.html"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	page, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	assert.Contains(t, string(page), "a take hold 1, token 10")
+}
+
+func TestLogsAreReadBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	log, err := NewLog(path)
+	require.NoError(t, err)
+	pending := Op{Process: "p", Client: "p/2", Lock: "lock", Kind: Acquire, Call: 3}
+	done := took("p/1", 1, 4, 10)
+	begun := done
+	begun.Return, begun.Outcome, begun.Token = 0, Pending, 0
+	for _, op := range []Op{begun, pending, done} {
+		require.NoError(t, log.Write(op))
+	}
+	_, err = log.file.WriteString(`{"client":"p/1","lock":"lo`) // where a SIGKILL came
+	require.NoError(t, err)
+	require.NoError(t, log.Close())
+	ops, err := Read(path)
+	require.NoError(t, err)
+	assert.Equal(t, []Op{done, pending}, ops)
+}
+
+func TestTheClockDoesNotFall(t *testing.T) {
+	assert.LessOrEqual(t, Now(), Now())
+}

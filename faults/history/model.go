@@ -1,0 +1,113 @@
+package history
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A step is an operation as the model sees it. hold is the number of the hold that it is about.
+type step struct {
+	verb  verb
+	hold  int
+	token uint64
+	who   string
+	// late: the hold is from before Redis forgot it, and its owner need not know yet.
+	late bool
+}
+
+type verb string
+
+const (
+	take    verb = "take"    // an outermost acquire
+	reenter verb = "reenter" //
+	shown   verb = "shown"   // the owner was shown that it has the lock
+	part    verb = "part"    // an Unlock that is not the last
+	give    verb = "give"    // the last Unlock
+	lapse   verb = "lapse"   // the hold ends by itself, if it has not ended
+	forget  verb = "forget"  // Redis forgets the lock
+)
+
+// A state is the lock between two steps. It is a value: == compares it.
+type state struct {
+	hold   int    // the hold there is; 0: the lock is free
+	count  int    // how often it was taken
+	token  uint64 // of the hold; 0: not known
+	max    uint64 // highest token so far
+	ghosts string // holds that Redis forgot and whose owners do not know, as text: a slice cannot be compared
+}
+
+var model = porcupine.Model{
+	Init: func() any { return state{} },
+	Step: func(s, input, _ any) (bool, any) {
+		next, ok := s.(state).do(input.(step))
+		return ok, next
+	},
+	DescribeOperation: func(input, _ any) string {
+		in := input.(step)
+		return fmt.Sprintf("%s %s hold %d, token %d", in.who, in.verb, in.hold, in.token)
+	},
+	DescribeState: func(s any) string {
+		st := s.(state)
+		if st.hold == 0 {
+			return fmt.Sprintf("free, tokens up to %d", st.max)
+		}
+		return fmt.Sprintf("hold %d × %d, token %d", st.hold, st.count, st.token)
+	},
+}
+
+// do is one step; false if a lock cannot do it.
+func (s state) do(in step) (state, bool) {
+	held := s.hold == in.hold
+	switch in.verb {
+	case take:
+		if s.hold != 0 || in.token != 0 && in.token <= s.max {
+			return s, false
+		}
+		s.hold, s.count, s.token, s.max = in.hold, 1, in.token, max(s.max, in.token)
+	case reenter:
+		if !held || s.token != 0 && in.token != 0 && s.token != in.token {
+			return s, false
+		}
+		s.count++
+	case shown:
+		return s, held || in.late && s.haunted(in.hold)
+	case part:
+		if held && s.count > 1 {
+			s.count--
+			return s, true
+		}
+		return s, in.late && s.haunted(in.hold)
+	case give:
+		switch {
+		case held && s.count == 1:
+			s.hold, s.count, s.token = 0, 0, 0
+		case in.late && s.haunted(in.hold):
+			return s.exorcise(in.hold), true
+		default:
+			return s, false
+		}
+	case lapse:
+		if held {
+			s.hold, s.count, s.token = 0, 0, 0
+		}
+		return s.exorcise(in.hold), true
+	case forget:
+		if s.hold != 0 {
+			s.ghosts += ghost(s.hold)
+		}
+		s.hold, s.count, s.token = 0, 0, 0
+	}
+	return s, true
+}
+
+// A ghost stands in the set of ghosts as its number between blanks.
+func ghost(hold int) string { return fmt.Sprintf(" %d ", hold) }
+
+func (s state) haunted(hold int) bool { return strings.Contains(s.ghosts, ghost(hold)) }
+
+func (s state) exorcise(hold int) state {
+	s.ghosts = strings.Replace(s.ghosts, ghost(hold), "", 1)
+	return s
+}

@@ -1,0 +1,118 @@
+package history
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Now is the machine's monotonic clock in nanoseconds. It is the same in all processes.
+func Now() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(err) // the clock is always there
+	}
+	return t.Nano()
+}
+
+// A Kind is what was asked of a lock.
+type Kind string
+
+// The kinds of operations. Acquire is any way to take the lock. Look asks this process only.
+const (
+	Acquire Kind = "acquire"
+	Unlock  Kind = "unlock"
+	Verify  Kind = "verify"
+	Look    Kind = "look"
+)
+
+// An Outcome is what came of it.
+type Outcome string
+
+// The outcomes. Pending: there was no answer, because the process died.
+const (
+	Pending Outcome = ""
+	OK      Outcome = "ok"       // done; for Look and Verify: it is held
+	No      Outcome = "no"       // nothing was taken, or nothing is known
+	Lost    Outcome = "lost"     // the hold ended by itself
+	NotHeld Outcome = "not held" // there was no hold
+	Unknown Outcome = "unknown"  // Unlock: it has ended for its owner, and Redis did not say so
+)
+
+// An Op is one operation of one client. The operations of a client come one after the other.
+type Op struct {
+	Process string  `json:"process"`
+	Client  string  `json:"client"`
+	Lock    string  `json:"lock"`
+	Kind    Kind    `json:"kind"`
+	Call    int64   `json:"call"`
+	Return  int64   `json:"return,omitempty"`
+	Outcome Outcome `json:"outcome,omitempty"`
+	Token   uint64  `json:"token,omitempty"` // of an acquire; 0 if it was lost before it could be asked
+	Note    string  `json:"note,omitempty"`  // the words of the error
+}
+
+// A Log writes operations to a file, each line with one write: the death of the process costs at most half a line.
+type Log struct {
+	mu   sync.Mutex
+	file *os.File
+}
+
+// NewLog makes the file.
+func NewLog(path string) (*Log, error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	return &Log{file: file}, nil
+}
+
+// Write adds an operation. One that may not return is written twice: when it is called, and when it has returned.
+func (l *Log) Write(op Op) error {
+	line, err := json.Marshal(op)
+	if err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := l.file.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	return nil
+}
+
+// Close ends the file.
+func (l *Log) Close() error { return l.file.Close() }
+
+// Read gives the operations of a file in the order in which they were completed, then those that never were.
+func Read(path string) ([]Op, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	defer func() { _ = file.Close() }() // only read
+	var ops []Op
+	pending := make(map[string]Op) // by client
+	for lines := json.NewDecoder(file); ; {
+		var op Op
+		switch err := lines.Decode(&op); {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // half a line is that of a dead process
+			for _, op := range pending {
+				ops = append(ops, op)
+			}
+			return ops, nil
+		case err != nil:
+			return nil, fmt.Errorf("history: %s: %w", path, err)
+		case op.Outcome == Pending:
+			pending[op.Client] = op
+		default:
+			delete(pending, op.Client)
+			ops = append(ops, op)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/faults/history"
+	"github.com/relock-go/relock/internal/redisserver"
+)
+
+// A nemesis breaks things at random: processes, the ways between them and Redis, and Redis itself, each in turns of its
+// own and all at the same time. The same seed gives the same turns, though not the same moments in what they meet.
+//
+// Two things are left out because they cannot be staged here. A clock that jumps needs a Redis whose clock can be set:
+// TestRankedClockJumps has one, in virtual time. A failover is in TestRankedTokensRiseOverEveryLoss.
+type nemesis struct {
+	*fleet
+	server   *redisserver.Server
+	register *Register
+	admin    rueidis.Client // straight to the server
+	seed     uint64
+	kind     // durable: Redis has everything on disk, so that a restart keeps the locks, and nobody flushes it
+
+	mu      sync.Mutex
+	diary   []string
+	forgets []history.Span
+}
+
+// An act is one fault, from its beginning to its end.
+type act struct {
+	name string
+	do   func(r *rand.Rand)
+}
+
+// rage breaks things until ctx ends, and then has mended everything.
+func (n *nemesis) rage(ctx context.Context) {
+	var lanes sync.WaitGroup
+	for i, acts := range [][]act{n.onProcesses(), n.onLinks()} {
+		lanes.Go(func() { n.take(ctx, rand.New(rand.NewPCG(n.seed, uint64(i))), acts) })
+	}
+	n.take(ctx, rand.New(rand.NewPCG(n.seed, 9)), n.onServer()) // here, since a restart that fails ends the test
+	lanes.Wait()
+}
+
+// take takes turns until ctx ends. The first act comes first, so that every round has it.
+func (n *nemesis) take(ctx context.Context, r *rand.Rand, acts []act) {
+	for next := acts[0]; ; next = acts[r.IntN(len(acts))] {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Duration(r.Int64N(int64(n.role.Lease / 4)))): // the pace of the faults
+		}
+		n.note("%s", next.name)
+		next.do(r)
+		n.note("%s is over", next.name)
+	}
+}
+
+func (n *nemesis) note(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.diary = append(n.diary, fmt.Sprintf("%d  ", history.Now())+fmt.Sprintf(format, args...))
+}
+
+// victim is some seat, most often one that has a lock: what happens to the others matters less.
+func (n *nemesis) victim(r *rand.Rand) *seat {
+	if holder := n.seatOf(n.register.holder()); r.IntN(4) > 0 && holder != nil {
+		return holder
+	}
+	return n.seats[r.IntN(len(n.seats))]
+}
+
+func (n *nemesis) seatOf(client string) *seat {
+	for _, s := range n.seats {
+		if strings.HasPrefix(client, s.name+".") {
+			return s
+		}
+	}
+	return nil
+}
+
+// stopHolder stops the next process that reads the register, and so has a lock, for a while.
+func (n *nemesis) stopHolder(d time.Duration) {
+	stopped := make(chan *seat, 1)
+	n.register.watch(func(client string) {
+		if s := n.seatOf(client); len(stopped) == 0 {
+			s.signal(syscall.SIGSTOP)
+			stopped <- s
+		}
+	})
+	select {
+	case s := <-stopped:
+		n.register.watch(nil)
+		time.Sleep(d) // how long it sleeps
+		s.signal(syscall.SIGCONT)
+	case <-time.After(n.role.Lease):
+		n.register.watch(nil)
+		if len(stopped) > 0 { // at the last moment
+			(<-stopped).signal(syscall.SIGCONT)
+		}
+	}
+}
+
+// some is a part of a lease, or more than one.
+func (n *nemesis) some(r *rand.Rand, least, most float64) time.Duration {
+	return time.Duration((least + r.Float64()*(most-least)) * float64(n.role.Lease))
+}
+
+// respawn has a seat's process followed by another.
+func (n *nemesis) respawn(s *seat) {
+	s.kill()
+	if err := s.start(); err != nil {
+		n.note("respawn: %v", err)
+	}
+}
+
+func (n *nemesis) onProcesses() []act {
+	return []act{
+		{"a holder sleeps past its lease", func(r *rand.Rand) { n.stopHolder(n.some(r, 1.1, 1.8)) }},
+		{"a process is killed", func(r *rand.Rand) { n.respawn(n.victim(r)) }},
+		{"a process is killed while it sleeps", func(r *rand.Rand) {
+			s := n.victim(r)
+			s.signal(syscall.SIGSTOP)
+			time.Sleep(n.some(r, 0.1, 0.5)) // how long it sleeps
+			n.respawn(s)
+		}},
+		{"a process naps", func(r *rand.Rand) { n.victim(r).pause(n.some(r, 0.1, 0.8)) }},
+		{"two processes sleep past their leases", func(r *rand.Rand) {
+			var both sync.WaitGroup
+			first := r.IntN(len(n.seats))
+			for _, i := range []int{first, (first + 1) % len(n.seats)} {
+				both.Go(func() { n.seats[i].pause(n.role.Lease * 3 / 2) })
+			}
+			both.Wait()
+		}},
+	}
+}
+
+func (n *nemesis) onLinks() []act {
+	broken := func(least, most float64, toxics ...string) func(*rand.Rand) {
+		return func(r *rand.Rand) {
+			l := n.victim(r).link
+			for _, toxic := range toxics {
+				if err := l.poison(toxic); err != nil {
+					n.note("toxic: %v", err)
+				}
+				time.Sleep(n.some(r, least, most)) // how long it lasts
+			}
+			l.mend()
+		}
+	}
+	return []act{
+		{"requests are dropped", broken(0.1, 1.5, deaf)},
+		{"replies are dropped", broken(0.1, 1.5, mute)},
+		{"replies are late", broken(0.2, 1, slow)},
+		{"replies are late, then dropped", broken(0.5, 1.5, slow, mute)},
+		{"connections are reset", broken(0.05, 0.1, reset)},
+	}
+}
+
+func (n *nemesis) onServer() []act {
+	acts := []act{
+		{"Redis restarts", func(*rand.Rand) { n.forgetting(!n.durable, func() { n.server.Restart(n.t) }) }},
+		{"connections are killed", func(*rand.Rand) { n.redis("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }},
+		{"subscriptions are killed", func(*rand.Rand) { n.redis("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes") }},
+		{"scripts are forgotten", func(*rand.Rand) { n.redis("SCRIPT", "FLUSH") }},
+		{"Redis freezes", func(r *rand.Rand) {
+			n.server.Freeze()
+			time.Sleep(n.some(r, 0.05, 0.7)) // how long it lasts
+			n.server.Thaw()
+		}},
+	}
+	if !n.durable {
+		acts = append(acts, act{"Redis is flushed", func(*rand.Rand) {
+			n.forgetting(true, func() { n.redis("FLUSHALL") })
+		}})
+	}
+	return acts
+}
+
+// forgetting does what makes Redis forget, and remembers when that was.
+func (n *nemesis) forgetting(really bool, do func()) {
+	from := history.Now()
+	do()
+	if really {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.forgets = append(n.forgets, history.Span{From: from, To: history.Now()})
+	}
+}
+
+// redis sends a command until it is answered. Sent twice, each of these does the same.
+func (n *nemesis) redis(command ...string) {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		err := n.admin.Do(ctx, n.admin.B().Arbitrary(command...).Build()).Error()
+		cancel()
+		if err == nil || n.t.Context().Err() != nil {
+			return
+		}
+		n.note("%v: %v", command, err)
+	}
+}

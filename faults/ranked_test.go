@@ -1,0 +1,487 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// The faults that locks of this family have fallen over, worst first; doc.go has the list. MUTANTS has for each a rule
+// that, left out, makes its test fail.
+
+// soon bounds what takes a second or two.
+const soon = 20 * time.Second
+
+// carried opens a session whose commands go by courier.
+func carried(t *testing.T, addr string, c *courier, opts ...reentrant.Option) *reentrant.Session {
+	t.Helper()
+	b, err := redisbackend.Open(t.Context(), "redis://"+addr)
+	require.NoError(t, err)
+	c.Backend = b
+	s, err := reentrant.NewSession(c, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), soon/4)
+		defer cancel()
+		_ = s.Close(ctx)
+		b.Close()
+	})
+	return s
+}
+
+// lasting are options with which nothing ends by itself while a test runs.
+func lasting() []reentrant.Option {
+	return []reentrant.Option{reentrant.WithLease(2 * patience), reentrant.WithHeartbeat(patience / 2)}
+}
+
+// holdsIn is the hold count of a lock as Redis shows it; "" if it is free.
+func holdsIn(t *testing.T, c rueidis.Client, lock string) string {
+	t.Helper()
+	fields, err := c.Do(t.Context(), c.B().Hvals().Key(lock).Build()).AsStrSlice()
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(fields), 1)
+	return strings.Join(fields, "")
+}
+
+// tokenIn is the last token of a lock as Redis shows it.
+func tokenIn(t *testing.T, c rueidis.Client, lock string) string {
+	t.Helper()
+	record, err := c.Do(t.Context(), c.B().Get().Key(fmt.Sprintf("relock:{%s}:t:%s", lock, lock)).Build()).ToString()
+	if !rueidis.IsRedisNil(err) {
+		require.NoError(t, err)
+	}
+	token, _, _ := strings.Cut(record, " ")
+	return token
+}
+
+// 1. Not one message arrives, a third of the waiters leave, and all others get their turns.
+func TestRankedDrainWhenNothingIsPushed(t *testing.T) {
+	srv := server(t)
+	opts := []reentrant.Option{reentrant.WithLease(5 * time.Second), reentrant.WithHeartbeat(30 * time.Millisecond)}
+	sections := rounds(30)
+	var s section
+	var wg sync.WaitGroup
+	for range 2 {
+		l := carried(t, srv.Addr(), &courier{deaf: true}, opts...).NewLock("drain")
+		for range 5 {
+			wg.Go(func() {
+				for done := 0; done < sections; {
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					if rand.N(3) == 0 {
+						cancel()
+						ctx, cancel = context.WithTimeout(t.Context(), rand.N(20*time.Millisecond))
+					}
+					if err := l.Lock(ctx); err == nil {
+						token, err := l.Token(ctx)
+						assert.NoError(t, err)
+						s.run(token)
+						done++
+						assert.NoError(t, l.Unlock(ctx))
+					}
+					cancel()
+				}
+			})
+		}
+	}
+	drained := make(chan struct{})
+	go func() { wg.Wait(); close(drained) }()
+	select {
+	case <-drained:
+	case <-time.After(soon):
+		require.FailNow(t, "somebody waits for ever")
+	}
+	s.verify(t)
+	assert.Equal(t, 10*sections, s.entries)
+	c := client(t, srv.Addr())
+	eventually(t, func() bool { return len(keys(t, c, "drain")) == 0 }, "nothing is left")
+}
+
+// 2. is TestRankedAHolderThatIsPausedPastItsLease.
+
+// 3. Each command is executed and its answer lost, twice; asked again, it must not have been done more than once.
+func TestRankedAnswersThatAreLostAfterExecution(t *testing.T) {
+	srv := server(t)
+	c := client(t, srv.Addr())
+	var mail courier
+	l := carried(t, srv.Addr(), &mail, reentrant.WithLease(3*time.Second)).NewLock("once")
+	step := func(verb, holds string, op func(context.Context) error) {
+		t.Helper()
+		mail.mute(verb, 2)
+		require.NoError(t, op(t.Context()), verb)
+		assert.Equal(t, holds, holdsIn(t, c, "once"), verb)
+	}
+	var first string
+	mail.by(func(ctx context.Context, req reentrant.AcquireRequest, send sender) (reentrant.AcquireReply, error) {
+		mail.by(nil)
+		_, err := send(ctx, req)
+		require.NoError(t, err)
+		first = tokenIn(t, c, "once")
+		return reentrant.AcquireReply{}, reentrant.WithOutcomeUnknown(errors.New("the answer is lost"))
+	})
+	step("acquire", "1", l.Lock)
+	token, err := l.Token(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, first, fmt.Sprint(token), "it has the token that the first copy got")
+	step("reenter", "2", l.Lock)
+	step("reenter", "1", l.Unlock)
+	step("renew", "1", func(context.Context) error {
+		eventually(t, func() bool { return mail.left("renew") == 0 }, "it is renewed in vain")
+		return l.Verify(t.Context())
+	})
+	assert.Equal(t, 1, l.HoldCount(t.Context()))
+	step("release", "", l.Unlock)
+	assert.Empty(t, keys(t, c, "once"))
+}
+
+// 4. What an owner sent when it had the lock before changes nothing of what it has now.
+func TestRankedStaleIncarnation(t *testing.T) {
+	srv := server(t)
+	c := client(t, srv.Addr())
+	var mail courier
+	l := carried(t, srv.Addr(), &mail, lasting()...).NewLock("stale")
+	require.NoError(t, l.Lock(t.Context()))
+	require.NoError(t, l.Unlock(t.Context()))
+	acquires, releases := mail.sent()
+	require.NoError(t, l.Lock(t.Context()))
+	before := tokenIn(t, c, "stale")
+
+	result, err := mail.remote.Release(t.Context(), releases[0])
+	require.NoError(t, err)
+	assert.Equal(t, reentrant.Nothing, result)
+	if reply, err := mail.remote.Acquire(t.Context(), acquires[0]); err == nil { // else its time is over
+		assert.Equal(t, reentrant.Stale, reply.Status)
+	}
+	renewals := []reentrant.Renewal{{Remote: mail.remote, Epoch: acquires[0].Epoch, Lease: time.Millisecond}}
+	mail.conn.Renew(t.Context(), renewals)
+	assert.True(t, renewals[0].Gone)
+
+	assert.Equal(t, "1", holdsIn(t, c, "stale"))
+	assert.Equal(t, before, tokenIn(t, c, "stale"))
+	require.NoError(t, l.Verify(t.Context()))
+	require.NoError(t, l.Unlock(t.Context()))
+}
+
+// 5a. An attempt arrives after its caller has left: nothing is taken.
+func TestRankedAnAttemptThatArrivesAfterItsCallerHasLeft(t *testing.T) {
+	srv := server(t)
+	c := client(t, srv.Addr())
+	var mail courier
+	l := carried(t, srv.Addr(), &mail, lasting()...).NewLock("late")
+	require.NoError(t, l.Lock(t.Context()), "the clocks are known")
+	require.NoError(t, l.Unlock(t.Context()))
+	var late reentrant.AcquireRequest
+	mail.by(func(ctx context.Context, req reentrant.AcquireRequest, _ sender) (reentrant.AcquireReply, error) {
+		late = req
+		<-ctx.Done()
+		return reentrant.AcquireReply{}, reentrant.WithOutcomeUnknown(ctx.Err())
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, l.Lock(ctx), context.DeadlineExceeded)
+	eventually(t, func() bool { _, releases := mail.sent(); return len(releases) == 2 }, "it is given up in Redis")
+	mail.by(nil)
+	ok, err := l.TryLock(t.Context())
+	require.NoError(t, err)
+	require.True(t, ok, "the clean-up is over")
+	require.NoError(t, l.Unlock(t.Context()))
+	require.NoError(t, c.Do(t.Context(), c.B().Flushall().Build()).Error())
+
+	// Its session's other attempts would refuse it too; now only what the release left behind can.
+	_, releases := mail.sent()
+	_, err = mail.remote.Release(t.Context(), releases[1])
+	require.NoError(t, err)
+	if reply, err := mail.remote.Acquire(t.Context(), late); err == nil { // else its time is over
+		assert.Equal(t, reentrant.Stale, reply.Status)
+	}
+	assert.Empty(t, holdsIn(t, c, "late"))
+}
+
+// 5b. An attempt waits at a frozen Redis until its time is over: nothing is taken when Redis goes on.
+func TestRankedAnAttemptThatIsExecutedAfterItsTime(t *testing.T) {
+	srv := server(t)
+	c := client(t, srv.Addr())
+	var mail courier
+	l := carried(t, srv.Addr(), &mail, lasting()...).NewLock("late")
+	require.NoError(t, l.Lock(t.Context()), "the clocks are known")
+	require.NoError(t, l.Unlock(t.Context()))
+	acquires, _ := mail.sent()
+	req := acquires[0]
+	req.Epoch, req.Queue, req.NotAfter = 1000, false, time.Now().Add(200*time.Millisecond)
+	srv.Freeze()
+	ctx, cancel := context.WithDeadline(t.Context(), req.NotAfter)
+	defer cancel()
+	_, err := mail.remote.Acquire(ctx, req)
+	require.True(t, reentrant.OutcomeUnknown(err), "%v", err)
+	time.Sleep(time.Until(req.NotAfter.Add(50 * time.Millisecond))) // its time is over
+	srv.Thaw()
+	_, err = mail.remote.Release(t.Context(), reentrant.ReleaseRequest{Epoch: 1}) // comes behind it on the same connection
+	require.NoError(t, err)
+	assert.Empty(t, holdsIn(t, c, "late"))
+}
+
+// 5c. The answer comes late, and then the holder is cut off: its trust counts from when it asked.
+func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
+	const lease = 2 * time.Second
+	srv := server(t)
+	way := newLink(t, srv.Addr())
+	opts := []reentrant.Option{reentrant.WithLease(lease), reentrant.WithHeartbeat(lease / 10)}
+	var mail courier
+	la := carried(t, way.addr(), &mail, opts...).NewLock("slow")
+	lb := session(t, srv.Addr(), opts...).NewLock("slow")
+	mail.by(func(ctx context.Context, req reentrant.AcquireRequest, send sender) (reentrant.AcquireReply, error) {
+		reply, err := send(ctx, req)
+		time.Sleep(lease / 4) // how late the answer is
+		return reply, err
+	})
+	a := reentrant.WithOwner(t.Context(), "a")
+	require.NoError(t, la.Lock(a))
+	way.dropRequests()
+	require.NoError(t, lb.Lock(t.Context()))
+	assert.False(t, la.IsHeldByCurrentOwner(a), "no two trust at once")
+	require.NoError(t, lb.Unlock(t.Context()))
+	way.mend()
+	assert.ErrorIs(t, la.Unlock(a), reentrant.ErrLost)
+}
+
+// 6 and 10. Redis loses what it knew. Whoever had the lock is told, and the tokens of others, who have never heard of the
+// old ones, are higher all the same.
+func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
+	const lease = 2 * time.Second
+	opts := []reentrant.Option{reentrant.WithLease(lease), reentrant.WithHeartbeat(lease / 10)}
+	for name, lose := range map[string]func(t *testing.T, s *pair){
+		"flush": func(t *testing.T, s *pair) {
+			c := client(t, s.master.Addr())
+			require.NoError(t, c.Do(t.Context(), c.B().Flushall().Build()).Error())
+		},
+		"restart":  func(t *testing.T, s *pair) { s.master.Restart(t) },
+		"failover": func(_ *testing.T, s *pair) { s.failOver() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newPair(t)
+			la := session(t, s.way.addr(), opts...).NewLock("lossy")
+			s.copying.dropReplies() // what follows, the replica does not get to know
+			require.NoError(t, la.Lock(t.Context()))
+			before, err := la.Token(t.Context())
+			require.NoError(t, err)
+			lost := la.Lost(t.Context())
+			lose(t, s)
+
+			lb := session(t, s.way.addr(), opts...).NewLock("lossy")
+			b := reentrant.WithOwner(t.Context(), "b")
+			require.NoError(t, lb.Lock(b))
+			after, err := lb.Token(b)
+			require.NoError(t, err)
+			assert.Greater(t, after, before)
+			select {
+			case <-lost:
+			case <-time.After(patience):
+				require.FailNow(t, "the first holder is not told")
+			}
+			assert.ErrorIs(t, la.Unlock(t.Context()), reentrant.ErrLost)
+			if err := lb.Verify(b); !errors.Is(err, reentrant.ErrLost) { // a slow machine may have lost it by itself
+				assert.NoError(t, err, "the first one's Unlock does not harm the second")
+			}
+			_ = lb.Unlock(b)
+		})
+	}
+}
+
+// 8. A waiter leaves at the very moment when it gets the lock: the lock is not left with it.
+func TestRankedCancelsAtTheInstantOfAGrant(t *testing.T) {
+	srv := server(t)
+	la, lb := session(t, srv.Addr(), lasting()...).NewLock("crossing"), session(t, srv.Addr(), lasting()...).NewLock("crossing")
+	got := 0
+	for i := range rounds(150) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+		require.NoError(t, la.Lock(ctx), "round %d: it was left with the one who went", i)
+		cancel()
+		ctx, cancel = context.WithCancel(t.Context())
+		waiting := make(chan bool)
+		go func() {
+			err := lb.Lock(ctx)
+			if err == nil {
+				assert.NoError(t, lb.Unlock(ctx))
+			}
+			waiting <- err == nil
+		}()
+		eventually(t, func() bool {
+			st, err := la.Inspect(t.Context())
+			return assert.NoError(t, err) && len(st.Waiting) == 1
+		}, "it waits")
+		go func() {
+			time.Sleep(rand.N(300 * time.Microsecond)) // so that the two meet now in this order, now in that
+			cancel()
+		}()
+		require.NoError(t, la.Unlock(t.Context()))
+		if <-waiting {
+			got++
+		}
+	}
+	t.Logf("%d times the grant was first", got)
+	c := client(t, srv.Addr())
+	eventually(t, func() bool { return len(keys(t, c, "crossing")) == 0 }, "nothing is left")
+}
+
+// 9. A hold is renewed while it is held, and a renewal never brings back what is gone.
+func TestRankedRenewalKeepsAndNeverBringsBack(t *testing.T) {
+	const lease = 3 * time.Second
+	srv := server(t)
+	c := client(t, srv.Addr())
+	l := carried(t, srv.Addr(), &courier{}, reentrant.WithLease(lease)).NewLock("renewed")
+	ttl := func() int64 {
+		n, err := c.Do(t.Context(), c.B().Pttl().Key("renewed").Build()).AsInt64()
+		require.NoError(t, err)
+		return n
+	}
+	require.NoError(t, l.Lock(t.Context()))
+	for last, now := ttl(), int64(0); now <= last; { // it falls until it is renewed, or over
+		last, now = ttl(), ttl()
+		require.Positive(t, now, "it was not renewed")
+	}
+
+	lost := l.Lost(t.Context())
+	require.NoError(t, c.Do(t.Context(), c.B().Del().Key("renewed").Build()).Error())
+	began := time.Now()
+	select {
+	case <-lost:
+	case <-time.After(soon):
+		require.FailNow(t, "a renewal of nothing was taken for a success")
+	}
+	t.Logf("told after %v of a lease", time.Since(began).Seconds()/lease.Seconds())
+	assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+	assert.Empty(t, holdsIn(t, c, "renewed"))
+}
+
+// 11. Redis's clock jumps forward by more than the lease: another gets the lock, and the first is told at its next
+// renewal. It jumps back: tokens go on rising. A server whose clock can be set is there in virtual time only.
+func TestRankedClockJumps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lease = 9 * time.Second
+		b := memory.New()
+		open := func() *reentrant.Lock {
+			s, err := reentrant.NewSession(b, reentrant.WithLease(lease))
+			require.NoError(t, err)
+			t.Cleanup(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), lease)
+				defer cancel()
+				assert.NoError(t, s.Close(ctx))
+			})
+			return s.NewLock("jump")
+		}
+		la, lb := open(), open()
+		ctx := t.Context()
+		require.NoError(t, la.Lock(ctx))
+		first, err := la.Token(ctx)
+		require.NoError(t, err)
+		lost := la.Lost(ctx)
+		b.SetSkew(2 * lease)
+		jumped := time.Now()
+		owner := reentrant.WithOwner(ctx, "b")
+		require.NoError(t, lb.Lock(owner))
+		second, err := lb.Token(owner)
+		require.NoError(t, err)
+		assert.Greater(t, second, first)
+		<-lost
+		assert.LessOrEqual(t, time.Since(jumped), lease/3+time.Second, "at the next renewal's answer")
+		assert.ErrorIs(t, la.Unlock(ctx), reentrant.ErrLost)
+
+		b.SetSkew(0)
+		require.NoError(t, lb.Unlock(owner))
+		require.NoError(t, la.Lock(ctx))
+		third, err := la.Token(ctx)
+		require.NoError(t, err)
+		assert.Greater(t, third, second, "the clock went back, the tokens do not")
+		require.NoError(t, la.Unlock(ctx))
+	})
+}
+
+// 12. What each section costs, as the server counts: two commands alone, two and a push from process to process.
+func TestRankedBudget(t *testing.T) {
+	srv := server(t)
+	c := client(t, srv.Addr())
+	opts := []reentrant.Option{reentrant.WithHeartbeat(time.Second)}
+	la, lb := session(t, srv.Addr(), opts...).NewLock("budget"), session(t, srv.Addr(), opts...).NewLock("budget")
+	for _, l := range []*reentrant.Lock{la, lb} { // the scripts are there, the clocks known
+		require.NoError(t, l.Lock(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+	const sections = 20
+	before := evals(t, c)
+	for range sections {
+		require.NoError(t, la.Lock(t.Context()))
+		require.NoError(t, la.Unlock(t.Context()))
+	}
+	assert.Equal(t, 2*sections, evals(t, c)-before, "alone")
+
+	before = evals(t, c)
+	var s section
+	var wg sync.WaitGroup
+	for _, l := range []*reentrant.Lock{la, lb} {
+		wg.Go(func() {
+			for range sections {
+				assert.NoError(t, l.Lock(t.Context()))
+				token, err := l.Token(t.Context())
+				assert.NoError(t, err)
+				s.run(token)
+				time.Sleep(2 * time.Millisecond) // time for the other to queue up
+				assert.NoError(t, l.Unlock(t.Context()))
+			}
+		})
+	}
+	wg.Wait()
+	s.verify(t)
+	const heartbeats = 8 // that may fall into waits on a slow machine
+	assert.LessOrEqual(t, evals(t, c)-before, 2*2*sections+heartbeats, "from process to process")
+
+	for _, key := range append(keys(t, c, "budget"), "relock:{budget}:t:budget") {
+		left, err := c.Do(t.Context(), c.B().Ttl().Key(key).Build()).AsInt64()
+		require.NoError(t, err)
+		assert.Positive(t, left, "%s ends by itself", key)
+	}
+}
+
+// A pair is a master with a replica, and a way that leads to the master.
+type pair struct {
+	t               *testing.T
+	master, replica *redisserver.Server
+	copying         *link // from the replica to the master
+	way             *link
+}
+
+func newPair(t *testing.T) *pair {
+	master := redisserver.Start(t, "--repl-diskless-sync-delay", "0")
+	copying := newLink(t, master.Addr())
+	host, port, err := net.SplitHostPort(copying.addr())
+	require.NoError(t, err)
+	replica := redisserver.Start(t, "--replicaof", host+" "+port)
+	c := client(t, replica.Addr())
+	eventually(t, func() bool {
+		info, err := c.Do(t.Context(), c.B().Info().Section("replication").Build()).ToString()
+		return err == nil && strings.Contains(info, "master_link_status:up")
+	}, "the replica follows")
+	return &pair{t, master, replica, copying, newLink(t, master.Addr())}
+}
+
+// failOver kills the master, makes the replica one, and has the way lead to it.
+func (p *pair) failOver() {
+	p.master.Stop()
+	c := client(p.t, p.replica.Addr())
+	require.NoError(p.t, c.Do(p.t.Context(), c.B().Arbitrary("REPLICAOF", "NO", "ONE").Build()).Error())
+	p.way.redirect(p.replica.Addr())
+}

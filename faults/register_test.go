@@ -1,0 +1,177 @@
+package faults
+
+import (
+	"net"
+	"net/rpc"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A Register is what locks protect in these tests: a number of updates, kept where no fault reaches it. A client reads
+// it and writes it back one higher, so an update that was made in between is lost, and counted.
+//
+// A fenced one refuses tokens below the highest it has seen, and it sees them when it is read too: otherwise a holder
+// that lost the lock could still write after the next one has read.
+type Register struct {
+	mu     sync.Mutex
+	fenced bool
+	cells  map[string]*cell      // by lock
+	turns  map[string]int        // reads by client: whoever reads has had the lock
+	last   string                // client that has read last: it has a lock, or had one just now
+	read   func(client string)   // told of every read, if not nil
+	conns  map[net.Conn]struct{} // the open ones
+	served sync.WaitGroup
+}
+
+type cell struct {
+	highest uint64 // token
+	version int
+	updates int
+	lost    int
+	refused int
+}
+
+// A Claim is what a client sends.
+type Claim struct {
+	Client, Lock string
+	Token        uint64
+	Version      int // Write: what was read
+}
+
+// A Value is what it gets.
+type Value struct {
+	Version int
+	Refused bool
+}
+
+// newRegister serves a register on a loopback port until the test ends.
+func newRegister(t *testing.T, fenced bool) (*Register, string) {
+	t.Helper()
+	r := &Register{fenced: fenced, cells: make(map[string]*cell), turns: make(map[string]int), conns: make(map[net.Conn]struct{})}
+	server := rpc.NewServer()
+	require.NoError(t, server.Register(r))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r.served.Go(func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			r.mu.Lock()
+			r.conns[conn] = struct{}{}
+			r.mu.Unlock()
+			r.served.Go(func() { server.ServeConn(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		r.mu.Lock()
+		for conn := range r.conns {
+			_ = conn.Close()
+		}
+		r.mu.Unlock()
+		r.served.Wait()
+	})
+	return r, listener.Addr().String()
+}
+
+// Read gives the version.
+func (r *Register) Read(c Claim, v *Value) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turns[c.Client]++
+	r.last = c.Client
+	if r.read != nil {
+		r.read(c.Client)
+	}
+	cell := r.cell(c)
+	v.Version, v.Refused = cell.version, r.refuses(cell, c)
+	return nil
+}
+
+// Write makes an update of a version that was read.
+func (r *Register) Write(c Claim, v *Value) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cell := r.cell(c)
+	if v.Refused = r.refuses(cell, c); v.Refused {
+		return nil
+	}
+	cell.lost += cell.version - c.Version
+	cell.version = c.Version + 1
+	cell.updates++
+	return nil
+}
+
+// refuses tells whether a token is too old, and remembers it otherwise. r.mu is held.
+func (r *Register) refuses(c *cell, claim Claim) bool {
+	if r.fenced && claim.Token < c.highest {
+		c.refused++
+		return true
+	}
+	c.highest = max(c.highest, claim.Token)
+	return false
+}
+
+func (r *Register) cell(c Claim) *cell {
+	if r.cells[c.Lock] == nil {
+		r.cells[c.Lock] = new(cell)
+	}
+	return r.cells[c.Lock]
+}
+
+// total adds up all locks.
+func (r *Register) total() cell {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var sum cell
+	for _, c := range r.cells {
+		sum.updates += c.updates
+		sum.lost += c.lost
+		sum.refused += c.refused
+	}
+	return sum
+}
+
+// turnsOf is how often a client had a lock.
+func (r *Register) turnsOf(client string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.turns[client]
+}
+
+// watch has f told of every read from now on, before it is answered.
+func (r *Register) watch(f func(client string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.read = f
+}
+
+// holder is the client that has had a lock most recently.
+func (r *Register) holder() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+func TestARegisterCountsLostUpdates(t *testing.T) {
+	for _, fenced := range []bool{false, true} {
+		r, addr := newRegister(t, fenced)
+		c, err := rpc.Dial("tcp", addr)
+		require.NoError(t, err)
+		call := func(method string, token uint64, version int) (v Value) {
+			require.NoError(t, c.Call("Register."+method, Claim{Client: "c", Lock: "l", Token: token, Version: version}, &v))
+			return v
+		}
+		old := call("Read", 1, 0)
+		assert.Zero(t, call("Read", 2, 0).Version)
+		assert.Equal(t, fenced, call("Write", 1, old.Version).Refused, "the newer one has only read yet")
+		assert.False(t, call("Write", 2, 0).Refused)
+		if sum := r.total(); fenced {
+			assert.Equal(t, [3]int{1, 0, 1}, [3]int{sum.updates, sum.lost, sum.refused})
+		} else {
+			assert.Equal(t, [3]int{2, 1, 0}, [3]int{sum.updates, sum.lost, sum.refused})
+		}
+		require.NoError(t, c.Close())
+	}
+}
