@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/relock-go/relock/internal/protocol"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -18,7 +19,7 @@ type Backend struct {
 	mu       sync.Mutex // guards what follows
 	fault    Fault
 	skew     time.Duration // what the server's clock is ahead of time.Now
-	locks    map[string]*lock
+	locks    map[string]*protocol.Lock
 	conns    []*Conn               // the open ones
 	names    map[string]string     // session's id -> its name
 	cut      map[string]bool       // by session's id: it is partitioned
@@ -47,7 +48,7 @@ func WithTrace(f func(line string)) Option { return func(b *Backend) { b.trace =
 // New starts a server. There is nothing to stop.
 func New(opts ...Option) *Backend {
 	b := &Backend{
-		start: time.Now(), locks: make(map[string]*lock), names: make(map[string]string), cut: make(map[string]bool),
+		start: time.Now(), locks: make(map[string]*protocol.Lock), names: make(map[string]string), cut: make(map[string]bool),
 		registry: make(map[string]registered), tries: make(map[Op]int), executed: make(map[Verb]int),
 	}
 	for _, opt := range opts {
@@ -60,7 +61,7 @@ func New(opts ...Option) *Backend {
 func (b *Backend) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
 	c := newConn(b, session, sink)
 	op := Op{Session: b.Name(session), Verb: Connect}
-	_, err := call(ctx, c, op, func(instant) (struct{}, string) { return struct{}{}, op.String() })
+	_, err := call(ctx, c, op, func(protocol.Instant) (struct{}, string) { return struct{}{}, op.String() })
 	if err != nil {
 		return nil, fmt.Errorf("memory: connect: %w", err)
 	}
@@ -206,7 +207,7 @@ func (b *Backend) number(op *Op) Fault {
 }
 
 // execute runs one command. It returns the answer, and what the server's clock is ahead: an answer carries its time.
-func execute[R any](b *Backend, v Verb, note string, run func(now instant) (R, string)) (R, time.Duration) {
+func execute[R any](b *Backend, v Verb, note string, run func(now protocol.Instant) (R, string)) (R, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.executed[v]++
@@ -227,40 +228,43 @@ func (b *Backend) refuse(op Op, words string) {
 	b.sayLocked("%s → refused: %s", op, words)
 }
 
-func (b *Backend) clockLocked() instant { return time.Since(b.start) + b.skew }
+func (b *Backend) clockLocked() protocol.Instant { return time.Since(b.start) + b.skew }
+
+// keep is how long a lock's record outlives its last change and its lease.
+const keep = time.Hour
 
 // lockLocked is the lock with a name.
-func (b *Backend) lockLocked(name string) *lock {
+func (b *Backend) lockLocked(name string) *protocol.Lock {
 	l := b.locks[name]
 	if l == nil {
-		l = &lock{name: name, publish: b.publishLocked}
+		l = &protocol.Lock{Name: name, Keep: keep, Publish: b.publishLocked}
 		b.locks[name] = l
 	}
 	return l
 }
 
 // publishLocked puts a message in the inbox of everybody who listens for the session.
-func (b *Backend) publishLocked(to string, m pushed) {
+func (b *Backend) publishLocked(to string, m protocol.Message) {
 	for _, c := range b.conns {
 		if c.session == to {
-			c.putLocked(message{pushed: m, link: c.link})
+			c.putLocked(message{Message: m, link: c.link})
 		}
 	}
-	if m.taken {
-		b.grants = append(b.grants, fmt.Sprintf("taken %s %s e%d", b.names[to], shown(m.name), m.epoch))
-		return
+	b.grants = append(b.grants, told(b.names[to], m))
+}
+
+// told is a message as a trace has it.
+func told(to string, m protocol.Message) string {
+	about := fmt.Sprintf("%s %s e%d", to, shown(m.Name), m.Epoch)
+	switch m.Kind {
+	case protocol.Taken:
+		return "taken " + about
+	case protocol.Wanted:
+		return "wanted " + about
+	case protocol.Signalled:
+		return "signal " + about + either(m.Placed, " placed", "")
 	}
-	if m.wanted {
-		b.grants = append(b.grants, fmt.Sprintf("wanted %s %s e%d", b.names[to], shown(m.name), m.epoch))
-		return
-	}
-	if m.signal {
-		placed := either(m.placed, " placed", "")
-		b.grants = append(b.grants, fmt.Sprintf("signal %s %s e%d%s", b.names[to], shown(m.name), m.epoch, placed))
-		return
-	}
-	g := m.grant
-	b.grants = append(b.grants, fmt.Sprintf("grant %s %s e%d %s", b.names[to], shown(g.name), g.epoch, block(g.first, g.last)))
+	return "grant " + about + " " + block(m.First, m.Last)
 }
 
 // note traces something that happened on the way.

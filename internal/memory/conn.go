@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/relock-go/relock/internal/protocol"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -31,7 +32,7 @@ type Conn struct {
 // A message is what the delivering goroutine finds in the inbox: a grant, or the news that the connection is new.
 type message struct {
 	resumed bool
-	pushed
+	protocol.Message
 	link   chan struct{} // the connection that it came by
 	judged bool          // the fault has seen it
 }
@@ -126,29 +127,31 @@ func (c *Conn) hand(m message) {
 	}
 	if !m.judged {
 		m.judged = true
-		v := c.b.judge(Op{Session: c.name, Verb: Push, Lock: m.name, Epoch: m.epoch})
+		v := c.b.judge(Op{Session: c.name, Verb: Push, Lock: m.Name, Epoch: m.Epoch})
 		if v.Again > 0 && !v.Lost {
 			c.later(v.Delay+v.Again, m)
 		}
 		switch {
 		case v.Lost:
-			c.b.note("push %s %s e%d (lost)", c.name, shown(m.name), m.epoch)
+			c.b.note("push %s %s e%d (lost)", c.name, shown(m.Name), m.Epoch)
 			return
 		case v.Delay > 0:
 			c.later(v.Delay, m)
 			return
 		}
 	}
-	g, ok := c.read(m.grant)
-	switch {
-	case !ok:
-	case m.taken:
-		c.sink.Taken(m.name, m.epoch)
-	case m.wanted:
-		c.sink.Wanted(m.name, m.epoch)
-	case m.signal:
-		c.sink.Signalled(m.name, m.epoch, m.placed)
-	default:
+	g, ok := c.read(m.Message)
+	if !ok {
+		return
+	}
+	switch m.Kind {
+	case protocol.Taken:
+		c.sink.Taken(m.Name, m.Epoch)
+	case protocol.Wanted:
+		c.sink.Wanted(m.Name, m.Epoch)
+	case protocol.Signalled:
+		c.sink.Signalled(m.Name, m.Epoch, m.Placed)
+	case protocol.Granted:
 		c.sink.Granted(g)
 	}
 }
@@ -163,15 +166,15 @@ func (c *Conn) later(d time.Duration, m message) {
 
 // read maps a grant to local time; false if the session is cut off. A clock that has not been seen over this
 // connection, or that says that the grant is still to come, tells nothing.
-func (c *Conn) read(g grant) (reentrant.Grant, bool) {
+func (c *Conn) read(g protocol.Message) (reentrant.Grant, bool) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	if c.b.cut[c.session] {
 		return reentrant.Grant{}, false
 	}
 	c.b.executed[Push]++
-	local := reentrant.Grant{Name: g.name, Epoch: g.epoch, First: g.first, Last: g.last, TTL: g.ttl}
-	at := c.b.start.Add(g.at - c.ahead)
+	local := reentrant.Grant{Name: g.Name, Epoch: g.Epoch, First: g.First, Last: g.Last, TTL: g.TTL}
+	at := c.b.start.Add(g.At - c.ahead)
 	if at.After(time.Now()) {
 		c.known = false
 	}
@@ -181,8 +184,8 @@ func (c *Conn) read(g grant) (reentrant.Grant, bool) {
 	return local, true
 }
 
-// instant maps a local time to the server's clock, as it was at the last answer.
-func (c *Conn) instant(t time.Time) instant {
+// protocol.Instant maps a local time to the server's clock, as it was at the last answer.
+func (c *Conn) instant(t time.Time) protocol.Instant {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	return t.Sub(c.b.start) + c.ahead
@@ -214,7 +217,7 @@ type reply[R any] struct {
 
 // call sends a command, whose execution is run, and waits for the reply as long as ctx lasts. Nothing that happens
 // later touches ctx, or anything of the caller's.
-func call[R any](ctx context.Context, c *Conn, op Op, run func(now instant) (answer R, line string)) (R, error) {
+func call[R any](ctx context.Context, c *Conn, op Op, run func(now protocol.Instant) (answer R, line string)) (R, error) {
 	var none R
 	if err := ended(ctx); err != nil {
 		return none, fmt.Errorf("not sent: %w", err)
@@ -243,7 +246,7 @@ func call[R any](ctx context.Context, c *Conn, op Op, run func(now instant) (ans
 }
 
 // send has a command executed as a verdict says, now or later.
-func send[R any](b *Backend, op Op, v Verdict, run func(now instant) (R, string), replies chan<- reply[R]) {
+func send[R any](b *Backend, op Op, v Verdict, run func(now protocol.Instant) (R, string), replies chan<- reply[R]) {
 	after(v.Delay, func() {
 		var r reply[R]
 		if v.Refused != "" {
@@ -329,11 +332,11 @@ func (c *Conn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
 		batch = append(batch, one{r.Remote.Name(), r.Epoch, r.Lease})
 	}
 	op := Op{Session: c.name, Verb: Renew, Lock: batch[0].name, Epoch: batch[0].epoch}
-	renewed, err := call(ctx, c, op, func(now instant) ([]bool, string) {
+	renewed, err := call(ctx, c, op, func(now protocol.Instant) ([]bool, string) {
 		var answers []bool
 		var parts []string
 		for _, r := range batch {
-			ok := c.b.lockLocked(r.name).renew(now, c.session, r.epoch, r.lease)
+			ok := c.b.lockLocked(r.name).Renew(now, c.session, r.epoch, r.lease)
 			answers = append(answers, ok)
 			parts = append(parts, fmt.Sprintf("%s e%d → %s", shown(r.name), r.epoch, either(ok, "renewed", "gone")))
 		}
@@ -363,9 +366,9 @@ func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (ree
 	}
 	for {
 		notAfter := r.c.instant(req.NotAfter)
-		got, err := call(ctx, r.c, op, func(now instant) (answer, string) {
+		got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
 			var a answer
-			a.reply, a.late = r.lock().acquire(now, r.c.session, req, notAfter)
+			a.reply, a.late = r.lock().Acquire(now, r.c.session, req, notAfter)
 			return a, acquired(op, req, a.reply, a.late)
 		})
 		switch {
@@ -381,8 +384,8 @@ func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (ree
 
 func (r *remote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
 	op := r.op(Reenter, req.Epoch)
-	reply, err := call(ctx, r.c, op, func(now instant) (reentrant.ReenterReply, string) {
-		reply := r.lock().reenter(now, r.c.session, req)
+	reply, err := call(ctx, r.c, op, func(now protocol.Instant) (reentrant.ReenterReply, string) {
+		reply := r.lock().Reenter(now, r.c.session, req)
 		return reply, fmt.Sprintf("%s op=%d holds=%d → %s", op, req.Op, req.Holds, either(reply.Gone, "gone", fmt.Sprint(reply.Holds)))
 	})
 	return reply, wrapped(op, err)
@@ -396,8 +399,8 @@ func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (ree
 	if !req.Until.IsZero() {
 		doubt = max(0, time.Until(req.Until))
 	}
-	result, err := call(ctx, r.c, op, func(now instant) (reentrant.ReleaseResult, string) {
-		result := r.lock().release(now, r.c.session, req, doubt)
+	result, err := call(ctx, r.c, op, func(now protocol.Instant) (reentrant.ReleaseResult, string) {
+		result := r.lock().Release(now, r.c.session, req, doubt)
 		return result, fmt.Sprintf("%s → %s", op, results[result])
 	})
 	return result, wrapped(op, err)
@@ -405,23 +408,23 @@ func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (ree
 
 func (r *remote) Inspect(ctx context.Context) (reentrant.State, error) {
 	op := r.op(Inspect, 0)
-	st, err := call(ctx, r.c, op, func(now instant) (reentrant.State, string) {
-		return r.lock().inspect(now), op.String()
+	st, err := call(ctx, r.c, op, func(now protocol.Instant) (reentrant.State, string) {
+		return r.lock().Inspect(now), op.String()
 	})
 	return st, wrapped(op, err)
 }
 
 func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
 	op := r.op(Force, 0)
-	had, err := call(ctx, r.c, op, func(now instant) (bool, string) {
-		had := r.lock().force(now)
+	had, err := call(ctx, r.c, op, func(now protocol.Instant) (bool, string) {
+		had := r.lock().Force(now)
 		return had, fmt.Sprintf("%s → %s", op, either(had, "forced", "free"))
 	})
 	return had, wrapped(op, err)
 }
 
 // lock is the server's state. Backend.mu is held.
-func (r *remote) lock() *lock { return r.c.b.lockLocked(r.name) }
+func (r *remote) lock() *protocol.Lock { return r.c.b.lockLocked(r.name) }
 
 func (r *remote) op(v Verb, epoch uint64) Op {
 	return Op{Session: r.c.name, Verb: v, Lock: r.name, Epoch: epoch}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/relock-go/relock/internal/protocol"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -12,13 +13,13 @@ var _ reentrant.Registry = (*Conn)(nil)
 // A registered text is what a session has on record.
 type registered struct {
 	text    string
-	expires instant
+	expires protocol.Instant
 }
 
 // Register puts a text on record for the session.
 func (c *Conn) Register(ctx context.Context, text string, ttl time.Duration) error {
 	op := Op{Session: c.name, Verb: Register}
-	_, err := call(ctx, c, op, func(now instant) (struct{}, string) {
+	_, err := call(ctx, c, op, func(now protocol.Instant) (struct{}, string) {
 		c.b.registry[c.session] = registered{text, now + ttl}
 		return struct{}{}, op.String() + " → " + either(text != "", "told", "withdrawn")
 	})
@@ -28,7 +29,7 @@ func (c *Conn) Register(ctx context.Context, text string, ttl time.Duration) err
 // Registered reads what a session has on record.
 func (c *Conn) Registered(ctx context.Context, session string) (string, error) {
 	op := Op{Session: c.name, Verb: Registered}
-	text, err := call(ctx, c, op, func(now instant) (string, string) {
+	text, err := call(ctx, c, op, func(now protocol.Instant) (string, string) {
 		r := c.b.registry[session]
 		if now > r.expires {
 			r.text = ""

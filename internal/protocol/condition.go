@@ -1,0 +1,170 @@
+package protocol
+
+import (
+	"slices"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A Condition is what the server keeps for those who wait for it.
+type Condition struct {
+	Waiting   []Ticket // longest first; some may be dead
+	Signalled []Ticket // deadline: by when the session must have shown that it knows
+}
+
+// A Ticket is a waiter. What it comes back with is a waiter's place in the lock's queue; its deadline is the ticket's.
+type Ticket struct {
+	Waiter
+	Patience time.Duration
+	Token    reentrant.Token // of the hold that was given up: the order of arrival
+}
+
+func (l *Lock) condition(name string) *Condition {
+	if l.Conditions == nil {
+		l.Conditions = make(map[string]*Condition)
+	}
+	if l.Conditions[name] == nil {
+		l.Conditions[name] = &Condition{}
+	}
+	return l.Conditions[name]
+}
+
+// find is the index of a ticket, -1 if it is not there.
+func find(tickets []Ticket, session string, epoch uint64) int {
+	return slices.IndexFunc(tickets, func(t Ticket) bool { return t.Session == session && t.Epoch == epoch })
+}
+
+// has tells whether an attempt of a session has the lock.
+func (l *Lock) has(session string, epoch uint64) bool {
+	return l.heldBy(session) && l.Record.lastOf(session) == epoch
+}
+
+// Await exchanges a hold for a ticket.
+func (l *Lock) Await(now Instant, session string, req reentrant.AwaitRequest, doubt time.Duration) reentrant.TicketStatus {
+	l.expire(now)
+	c := l.condition(req.Condition)
+	switch {
+	case l.has(session, req.Epoch):
+	case find(c.Waiting, session, req.Ticket) >= 0:
+		return reentrant.Waited
+	case find(c.Signalled, session, req.Ticket) >= 0:
+		return reentrant.Signalled
+	default:
+		return reentrant.Gone
+	}
+	c.Waiting = append(c.Waiting, Ticket{Token: l.Record.First, Waiter: Waiter{
+		Session: session, Owner: req.Owner, Epoch: req.Ticket, Deadline: now + req.Patience, TTL: req.GrantTTL,
+		Holds: req.Holds, Tokens: 1, Seen: req.Seen, Keep: l.Keep,
+	}, Patience: req.Patience})
+	l.Hold = Hold{}
+	if doubt > 0 {
+		l.Record.entomb(session, req.Epoch, now+doubt, now)
+		l.save(now)
+	}
+	l.grantFree(now)
+	return reentrant.Waited
+}
+
+// grantFree gives a free lock to the first waiter, if there is one.
+func (l *Lock) grantFree(now Instant) {
+	if next, ok := l.firstWaiter(now); ok && !l.held() {
+		l.grant(now, next)
+	}
+}
+
+// Signal wakes one waiter or all, on behalf of a hold.
+func (l *Lock) Signal(now Instant, session string, req reentrant.SignalRequest) reentrant.SignalReply {
+	l.expire(now)
+	if !l.has(session, req.Epoch) {
+		return reentrant.SignalReply{Gone: true}
+	}
+	var reply reentrant.SignalReply
+	if req.Op <= l.Record.Op {
+		return reply
+	}
+	l.Record.Op = req.Op
+	l.save(now)
+	c := l.condition(req.Condition)
+	l.recall(now, c)
+	for {
+		t, ok := l.notify(now, c)
+		if ok && t.Session == session {
+			reply.Tickets = append(reply.Tickets, t.Epoch)
+		}
+		if !ok || !req.All {
+			return reply
+		}
+	}
+}
+
+// notify signals the longest live waiter. It also gets a place in the lock's queue, unless its session has one or has
+// the lock, so that the lock can be pushed to it as to any other.
+func (l *Lock) notify(now Instant, c *Condition) (Ticket, bool) {
+	for len(c.Waiting) > 0 {
+		t := c.Waiting[0]
+		c.Waiting = c.Waiting[1:]
+		if !t.alive(now) {
+			continue
+		}
+		t.Deadline = now + t.Patience
+		c.Signalled = append(c.Signalled, t)
+		placed := !l.heldBy(t.Session) && l.placeOf(t.Session) < 0
+		if placed {
+			l.Queue = append(l.Queue, t.Waiter)
+		}
+		l.Publish(t.Session, Message{Kind: Signalled, Name: l.Name, Epoch: t.Epoch, Placed: placed})
+		return t, true
+	}
+	return Ticket{}, false
+}
+
+// recall gives signals that were not heard in time to others.
+func (l *Lock) recall(now Instant, c *Condition) {
+	deaf := 0
+	c.Signalled = slices.DeleteFunc(c.Signalled, func(t Ticket) bool {
+		if t.alive(now) {
+			return false
+		}
+		deaf++
+		return true
+	})
+	for range deaf {
+		l.notify(now, c)
+	}
+}
+
+// Withdraw takes a ticket back.
+func (l *Lock) Withdraw(session, name string, epoch uint64) reentrant.TicketStatus {
+	c := l.condition(name)
+	if i := find(c.Waiting, session, epoch); i >= 0 {
+		c.Waiting = slices.Delete(c.Waiting, i, i+1)
+		return reentrant.Waited
+	}
+	if find(c.Signalled, session, epoch) >= 0 {
+		return reentrant.Signalled
+	}
+	return reentrant.Gone
+}
+
+// Beat is a sign of life for a session's tickets.
+func (l *Lock) Beat(now Instant, session, name string, epochs, served []uint64) []reentrant.TicketStatus {
+	l.expire(now)
+	c := l.condition(name)
+	var answers []reentrant.TicketStatus
+	for _, epoch := range epochs {
+		if i := find(c.Waiting, session, epoch); i >= 0 {
+			c.Waiting[i].Deadline = now + c.Waiting[i].Patience
+			answers = append(answers, reentrant.Waited)
+			continue
+		}
+		if i := find(c.Signalled, session, epoch); i >= 0 {
+			c.Signalled[i].Deadline = now + c.Signalled[i].Patience
+		}
+		answers = append(answers, reentrant.Signalled)
+	}
+	c.Signalled = slices.DeleteFunc(c.Signalled, func(t Ticket) bool { return t.Session == session && slices.Contains(served, t.Epoch) })
+	l.recall(now, c)
+	l.grantFree(now)
+	return answers
+}

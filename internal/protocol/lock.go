@@ -1,0 +1,405 @@
+// Package protocol is what a server does for each verb, in plain Go: what the scripts of redisbackend do in Lua. The
+// server of package memory is made of it, and so is a session with a Redis that runs no scripts.
+package protocol
+
+import (
+	"slices"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// An Instant is a moment by the server's clock, counted from its own zero. The clock is the server's alone: sessions map
+// their times to it.
+type Instant = time.Duration
+
+// A Lock is what the server keeps for one name. Every method is one verb, executed as a whole.
+type Lock struct {
+	Name   string
+	Hold   Hold
+	Record Record
+	Queue  []Waiter // longest first; some may be dead
+
+	Conditions map[string]*Condition
+
+	Keep    time.Duration              // for how long the record outlives its last change and its lease
+	Publish func(to string, m Message) // tells a session
+}
+
+// A Hold is the lock's hash: one field at most, and its TTL.
+type Hold struct {
+	Session, Owner string
+	Count          int     // 0: nobody has the lock
+	Expires        Instant // the lease; it is still good at that very moment
+}
+
+// A Record is what the server remembers of a lock beyond its holds.
+type Record struct {
+	First, Last reentrant.Token // the block of the last grant
+	Session     string          // whose attempt was last given the lock,
+	Epoch       uint64          // and which
+	Op          uint64          // the last re-entry within that epoch
+	Pushed      bool            // given to a waiter who has perhaps not accepted it yet
+	Tombs       []Tombstone
+	Keep        time.Duration
+	Expires     Instant
+}
+
+// A Tombstone refuses a session's attempts up to an epoch until a moment: copies of them may still be under way.
+type Tombstone struct {
+	Session string
+	Epoch   uint64
+	Until   Instant
+}
+
+// A Waiter is a session's place in the queue, with the attempt that it is for.
+type Waiter struct {
+	Session, Owner string
+	Epoch          uint64
+	Deadline       Instant // it is dead after that
+	TTL            time.Duration
+	Holds, Tokens  int
+	Seen           reentrant.Token
+	Keep           time.Duration
+}
+
+// A Message is what a session is told: that it was given the lock or, by Kind, something else about the epoch.
+type Message struct {
+	Kind        MessageKind
+	Name        string
+	Epoch       uint64          // of the attempt, or the ticket
+	First, Last reentrant.Token // of a grant, as are those that follow
+	TTL         time.Duration
+	At          Instant
+	Placed      bool // of a signal: the session was given a place for it
+}
+
+// MessageKind says what a Message is about.
+type MessageKind int8
+
+// The zero kind is a grant.
+const (
+	Granted   MessageKind = iota
+	Signalled             // the ticket was
+	Wanted                // another session asked for the lock
+	Taken                 // another session has taken up the hold
+)
+
+// Acquire makes, repeats or refreshes an attempt. late: this copy came after the time up to which it may be executed.
+func (l *Lock) Acquire(now Instant, session string, req reentrant.AcquireRequest, notAfter Instant) (_ reentrant.AcquireReply, late bool) {
+	if now > notAfter {
+		return reentrant.AcquireReply{}, true
+	}
+	l.expire(now)
+	mine, last := l.heldBy(session), l.Record.lastOf(session)
+	switch {
+	case l.Record.entombed(session, req.Epoch, now):
+		return stale, false
+	case req.Epoch < last, req.Epoch == last && !mine:
+		return stale, false // given up, or it has had its turn
+	case mine && req.Epoch == last:
+		return l.confirm(now, req), false
+	case mine:
+		return l.takeOver(now, session, req), false
+	case l.held():
+		return l.wait(now, session, req, l.Hold.Expires-now), false
+	default:
+		return l.takeFree(now, session, req), false
+	}
+}
+
+var stale = reentrant.AcquireReply{Status: reentrant.Stale}
+
+// confirm answers a copy of the attempt that has the lock: a resend, a beat after the grant, or its acceptance.
+func (l *Lock) confirm(now Instant, req reentrant.AcquireRequest) reentrant.AcquireReply {
+	if !req.Fixed || l.Record.Pushed {
+		l.Hold.Expires = now + req.Lease
+	}
+	if l.Record.Pushed {
+		l.Record.Pushed = false
+		l.save(now)
+	}
+	return l.granted(now, req)
+}
+
+// takeOver gives what a session has to its newer attempt, or with Yield to the first waiter.
+func (l *Lock) takeOver(now Instant, session string, req reentrant.AcquireRequest) reentrant.AcquireReply {
+	if req.Yield {
+		if next, ok := l.firstWaiter(now); ok {
+			l.Hold = Hold{}
+			l.place(now, session, req) // before the grant, so that the message is the last that happens
+			l.grant(now, next)
+			return waiting(next.TTL)
+		}
+	}
+	expires := now + req.Lease
+	if req.KeepTTL {
+		expires = l.Hold.Expires
+	}
+	l.Hold = Hold{Session: session, Owner: req.Owner, Count: req.Holds, Expires: expires}
+	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, l.keepFor(req))
+	l.save(now)
+	return l.granted(now, req)
+}
+
+// takeFree is for a lock that nobody has: it goes to the first Waiter, or to this attempt if there is none, if the
+// first is the session's own, or if it barges.
+func (l *Lock) takeFree(now Instant, session string, req reentrant.AcquireRequest) reentrant.AcquireReply {
+	next, ok := l.firstWaiter(now)
+	if ok && next.Session != session && !req.Barge {
+		if req.Queue && !l.place(now, session, req) {
+			return stale
+		}
+		l.grant(now, next)
+		return waiting(next.TTL)
+	}
+	if i := l.placeOf(session); i >= 0 { // it has served its purpose
+		if l.Queue[i].Epoch > req.Epoch {
+			return stale
+		}
+		l.Queue = slices.Delete(l.Queue, i, i+1)
+	}
+	l.Hold = Hold{Session: session, Owner: req.Owner, Count: req.Holds, Expires: now + req.Lease}
+	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, l.keepFor(req))
+	l.save(now)
+	if len(l.Queue) > 0 {
+		l.ask(session, req.Owner)
+	}
+	return l.granted(now, req)
+}
+
+// ask tells a session that others wait for what it has, if it is one that may have a lock without needing it.
+func (l *Lock) ask(session, owner string) {
+	if owner == reentrant.LingeringOwner {
+		l.Publish(session, Message{Kind: Wanted, Name: l.Name, Epoch: l.Record.lastOf(session)})
+	}
+}
+
+// wait answers an attempt that cannot have the lock now.
+func (l *Lock) wait(now Instant, session string, req reentrant.AcquireRequest, ttl time.Duration) reentrant.AcquireReply {
+	if req.Queue && !l.place(now, session, req) {
+		return stale
+	}
+	l.ask(l.Hold.Session, l.Hold.Owner)
+	return waiting(ttl)
+}
+
+// place gives the session a place at the end of the queue, or renews the one it has for this attempt. It answers
+// false if the place is a newer attempt's.
+func (l *Lock) place(now Instant, session string, req reentrant.AcquireRequest) bool {
+	w := Waiter{
+		Session: session, Owner: req.Owner, Epoch: req.Epoch, Deadline: now + req.Patience, TTL: req.GrantTTL,
+		Holds: req.Holds, Tokens: req.Tokens, Seen: req.Seen, Keep: l.keepFor(req),
+	}
+	switch i := l.placeOf(session); {
+	case i < 0:
+		l.Queue = append(l.Queue, w)
+	case l.Queue[i].Epoch > req.Epoch:
+		return false
+	default:
+		l.Queue[i] = w
+	}
+	return true
+}
+
+// Reenter sets the hold count of the attempt that has the lock.
+func (l *Lock) Reenter(now Instant, session string, req reentrant.ReenterRequest) reentrant.ReenterReply {
+	l.expire(now)
+	if !l.heldBy(session) || l.Hold.Owner != req.Owner || l.Record.lastOf(session) != req.Epoch {
+		return reentrant.ReenterReply{Gone: true}
+	}
+	if req.Op <= l.Record.Op {
+		return reentrant.ReenterReply{Holds: l.Hold.Count}
+	}
+	if req.Holds > l.Hold.Count && req.Lease > 0 {
+		l.Hold.Expires = max(l.Hold.Expires, now+req.Lease)
+	}
+	l.Hold.Count = req.Holds
+	l.Record.Op = req.Op
+	l.save(now)
+	return reentrant.ReenterReply{Holds: req.Holds}
+}
+
+// Release gives up what a session's attempts up to an epoch have, and gives a free lock to the first waiter. doubt is
+// for how long from now a copy of such an attempt may still be under way.
+func (l *Lock) Release(now Instant, session string, req reentrant.ReleaseRequest, doubt time.Duration) reentrant.ReleaseResult {
+	l.expire(now)
+	result, changed := reentrant.Nothing, false
+	if l.heldBy(session) && l.Record.lastOf(session) <= req.Epoch {
+		result = reentrant.Released
+		l.Hold = Hold{}
+		if l.Record.lastOf(session) == req.Epoch && l.Record.First <= req.Used && req.Used < l.Record.Last {
+			l.Record.Last, changed = req.Used, true // the unused tail of the block
+		}
+	} else if i := l.placeOf(session); i >= 0 && l.Queue[i].Epoch <= req.Epoch {
+		result = reentrant.Withdrawn
+		l.Queue = slices.Delete(l.Queue, i, i+1)
+	}
+	if doubt > 0 {
+		l.Record.entomb(session, req.Epoch, now+doubt, now)
+		l.Record.Keep, changed = max(l.Record.Keep, l.Keep), true
+	}
+	if !l.held() {
+		if next, ok := l.firstWaiter(now); ok {
+			l.grant(now, next)
+			return result
+		}
+	}
+	if changed {
+		l.save(now)
+	}
+	return result
+}
+
+// Renew prolongs the lease of the attempt that has the lock, and tells whether it has it.
+func (l *Lock) Renew(now Instant, session string, epoch uint64, lease time.Duration) bool {
+	l.expire(now)
+	if !l.heldBy(session) || l.Record.lastOf(session) != epoch {
+		return false
+	}
+	l.Hold.Expires = now + lease
+	l.save(now)
+	return true
+}
+
+// Force takes the lock from whoever has it, for the first waiter.
+func (l *Lock) Force(now Instant) bool {
+	l.expire(now)
+	if !l.held() {
+		return false
+	}
+	l.Hold = Hold{}
+	if next, ok := l.firstWaiter(now); ok {
+		l.grant(now, next)
+	}
+	return true
+}
+
+func (l *Lock) Inspect(now Instant) reentrant.State {
+	l.expire(now)
+	st := reentrant.State{Token: l.Record.Last}
+	if l.held() {
+		st.Locked, st.Session, st.Owner, st.Holds = true, l.Hold.Session, l.Hold.Owner, l.Hold.Count
+		st.TTL = l.Hold.Expires - now
+		st.Epoch = l.Record.lastOf(l.Hold.Session)
+	}
+	for _, w := range l.Queue {
+		if w.alive(now) {
+			st.Waiting = append(st.Waiting, w.Session)
+		}
+	}
+	return st
+}
+
+// expire forgets what is over.
+func (l *Lock) expire(now Instant) {
+	if now > l.Hold.Expires {
+		l.Hold = Hold{}
+	}
+	if now > l.Record.Expires {
+		l.Record = Record{}
+	}
+}
+
+func (l *Lock) held() bool                 { return l.Hold.Count > 0 }
+func (l *Lock) heldBy(session string) bool { return l.held() && l.Hold.Session == session }
+
+func (l *Lock) granted(now Instant, req reentrant.AcquireRequest) reentrant.AcquireReply {
+	reply := reentrant.AcquireReply{Status: reentrant.Granted, First: l.Record.First, Last: l.Record.Last}
+	if req.Fixed {
+		reply.TTL = l.Hold.Expires - now
+	}
+	return reply
+}
+
+func waiting(ttl time.Duration) reentrant.AcquireReply {
+	return reentrant.AcquireReply{Status: reentrant.Waiting, TTL: ttl}
+}
+
+// issue gives the record to an attempt, with a new block of Tokens: above every one of this lock, above the clock
+// (so that they rise although the record was lost) and above what the session has seen.
+func (l *Lock) issue(now Instant, session string, epoch uint64, tokens int, seen reentrant.Token, keep time.Duration) {
+	r := &l.Record
+	r.First = max(r.Last+1, clockToken(now), seen+1)
+	r.Last = r.First + reentrant.Token(tokens) - 1
+	r.Session, r.Epoch, r.Op, r.Pushed = session, epoch, 0, false
+	r.Keep = max(r.Keep, keep)
+}
+
+// clockToken is the server's clock as a token.
+func clockToken(now Instant) reentrant.Token { return reentrant.Token(max(0, now.Microseconds())) }
+
+// save keeps the record from now on, and for longer by as much as its tokens have run ahead of the clock: tokens
+// that start from the clock again do not fall behind.
+func (l *Lock) save(now Instant) {
+	ahead := Instant(l.Record.Last)*time.Microsecond - now
+	l.Record.Expires = now + l.Record.Keep + max(0, ahead)
+}
+
+// keepFor is for how long the record outlives an attempt.
+func (l *Lock) keepFor(req reentrant.AcquireRequest) time.Duration { return l.Keep + req.Lease }
+
+// firstWaiter is the longest waiting session that is alive; the dead before it lose their places.
+func (l *Lock) firstWaiter(now Instant) (Waiter, bool) {
+	for len(l.Queue) > 0 && !l.Queue[0].alive(now) {
+		l.Queue = l.Queue[1:]
+	}
+	if len(l.Queue) == 0 {
+		return Waiter{}, false
+	}
+	return l.Queue[0], true
+}
+
+// grant gives a free lock to the first waiter, and tells it.
+func (l *Lock) grant(now Instant, w Waiter) {
+	l.Queue = l.Queue[1:]
+	l.Hold = Hold{Session: w.Session, Owner: w.Owner, Count: w.Holds, Expires: now + w.TTL}
+	l.issue(now, w.Session, w.Epoch, w.Tokens, w.Seen, w.Keep)
+	l.Record.Pushed = true
+	l.save(now)
+	l.Publish(w.Session, Message{
+		Name: l.Name, Epoch: w.Epoch, First: l.Record.First, Last: l.Record.Last, TTL: w.TTL, At: now,
+	})
+	if len(l.Queue) > 0 {
+		l.ask(w.Session, w.Owner)
+	}
+}
+
+func (w Waiter) alive(now Instant) bool { return now <= w.Deadline }
+
+// leave takes a session out of the queue.
+func (l *Lock) leave(session string) {
+	l.Queue = slices.DeleteFunc(l.Queue, func(w Waiter) bool { return w.Session == session })
+}
+
+// placeOf is the index of a session's place, -1 if it has none.
+func (l *Lock) placeOf(session string) int {
+	return slices.IndexFunc(l.Queue, func(w Waiter) bool { return w.Session == session })
+}
+
+// lastOf is the epoch with which a session was given the lock, 0 if another session had it since.
+func (r *Record) lastOf(session string) uint64 {
+	if r.Session != session {
+		return 0
+	}
+	return r.Epoch
+}
+
+// entombed tells whether an attempt was given up while a copy of it might still be under way.
+func (r *Record) entombed(session string, epoch uint64, now Instant) bool {
+	return slices.ContainsFunc(r.Tombs, func(t Tombstone) bool {
+		return t.Session == session && epoch <= t.Epoch && now <= t.Until
+	})
+}
+
+// entomb refuses a session's attempts up to an epoch, and forgets the tombstones that are over.
+func (r *Record) entomb(session string, epoch uint64, until, now Instant) {
+	grave := Tombstone{session, epoch, until}
+	r.Tombs = slices.DeleteFunc(r.Tombs, func(t Tombstone) bool {
+		if t.Session == session {
+			grave.Epoch, grave.Until = max(grave.Epoch, t.Epoch), max(grave.Until, t.Until)
+		}
+		return t.Session == session || now > t.Until
+	})
+	r.Tombs = append(r.Tombs, grave)
+}

@@ -1,0 +1,34 @@
+package protocol
+
+import (
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Resume makes the hold of an owner, whichever session has it, this session's.
+func (l *Lock) Resume(now Instant, session string, req reentrant.ResumeRequest, notAfter Instant) (_ reentrant.ResumeReply, late bool) {
+	if now > notAfter {
+		return reentrant.ResumeReply{}, true
+	}
+	l.expire(now)
+	switch {
+	case l.Record.entombed(session, req.Epoch, now), l.Record.lastOf(session) > req.Epoch:
+		return reentrant.ResumeReply{Status: reentrant.Overtaken}, false
+	case !l.held() || l.Hold.Owner != req.Owner:
+		return reentrant.ResumeReply{Status: reentrant.NotThere}, false
+	}
+	whose := l.Hold.Session
+	l.Hold.Session = session
+	if l.Record.lastOf(session) < req.Epoch {
+		last := l.Record.lastOf(whose)
+		l.Record.Session, l.Record.Epoch, l.Record.Op, l.Record.Pushed = session, req.Epoch, 0, false
+		l.save(now)
+		l.leave(session)
+		if whose != session {
+			l.Publish(whose, Message{Kind: Taken, Name: l.Name, Epoch: last})
+		}
+	}
+	if !req.Fixed {
+		l.Hold.Expires = max(l.Hold.Expires, now+req.Lease)
+	}
+	return reentrant.ResumeReply{Status: reentrant.Resumed, Holds: l.Hold.Count, Token: l.Record.Last, TTL: l.Hold.Expires - now}, false
+}
