@@ -23,6 +23,9 @@ var conditionCases = []testCase{
 	{"Condition/SignalPassesOverTheDead", signalDead},
 	{"Condition/SignalNobodyHeardGoesToTheNext", signalUnheard},
 	{"Condition/WithdrawTellsWhetherTheSignalCameFirst", withdrawDecides},
+	{"Condition/ASignalOfOneWhoLeavesGoesToTheNext", leaverSignalled},
+	{"Condition/AServedSignalGoesToNobodyElse", servedStays},
+	{"Condition/AwaitBuriesCopiesOfItsAttempt", awaitBuries},
 	{"Condition/BeatKeepsATicketAlive", beatKeeps},
 	{"Condition/BeatTellsOfALostMessage", beatTells},
 	{"Condition/NamesDoNotMix", conditionNames},
@@ -249,6 +252,47 @@ func withdrawDecides(t *test) {
 	require.Equal(t, reentrant.Signalled, b.withdraw(2), "a copy answers the same")
 	b.served(2)
 	require.Equal(t, reentrant.Gone, b.withdraw(2))
+}
+
+// One who was signalled and asks to leave has the signal until it says that it is back, which this one never does.
+func leaverSignalled(t *test) {
+	a, b, c := t.connect3()
+	a.waits(1, impatient)
+	b.waits(1)
+	c.take(1)
+	c.signal(1, 1, false)
+	a.told(2, true)
+	require.Equal(t, reentrant.Signalled, a.withdraw(2))
+	c.release(1)
+	t.pause(2 * brief)
+	b.beat(2)
+	b.told(2, true)
+}
+
+func servedStays(t *test) {
+	a, b, c := t.connect3()
+	a.waits(1, impatient)
+	b.waits(1)
+	c.take(1)
+	c.signal(1, 1, false)
+	a.told(2, true)
+	a.served(2)
+	t.pause(2 * brief)
+	b.beat(2) // takes back what nobody has heard
+	require.Equal(t, []reentrant.TicketStatus{reentrant.Waited}, b.beat(2))
+	c.signal(1, 2, false)
+	b.told(2, true)
+}
+
+func awaitBuries(t *test) {
+	a, b, _ := t.connect3()
+	a.take(5)
+	require.Equal(t, reentrant.Waited, a.await(5, 6, func(r *reentrant.AwaitRequest) { r.Until = time.Now().Add(long) }))
+	b.use(1)
+	a.stale(5)
+	a.stale(5, queue)
+	a.free()
+	a.take(7)
 }
 
 func beatKeeps(t *test) {

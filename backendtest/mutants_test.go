@@ -228,6 +228,28 @@ var mutants = []mutant{
 		}
 	})},
 
+	// Conditions.
+	{"await always has a ticket", "Condition/AwaitWithoutTheHoldTakesNoTicket", awaitAnswers(reentrant.Waited)},
+	{"a copy of await waits again", "Condition/AwaitAgainFindsItsTicket", awaitAnswers(reentrant.Waited)},
+	{"a waiter comes back with one hold", "Condition/SignalGivesThePlaceThatTheLockIsPushedTo", awaits(func(q *reentrant.AwaitRequest) { q.Holds = 1 })},
+	{"await leaves no tombstone", "Condition/AwaitBuriesCopiesOfItsAttempt", awaits(func(q *reentrant.AwaitRequest) { q.Until = time.Time{} })},
+	{"the dead are signalled", "Condition/SignalPassesOverTheDead", awaits(func(q *reentrant.AwaitRequest) { q.Patience = forever })},
+	{"a signal that nobody heard is spent", "Condition/SignalNobodyHeardGoesToTheNext", awaits(func(q *reentrant.AwaitRequest) { q.Patience = forever })},
+	{"every signal is for all", "Condition/SignalGoesToTheLongestWaiter", signals(func(q *reentrant.SignalRequest) { q.All = true })},
+	{"no signal is for all", "Condition/SignalAllGoesToAllInOrder", signals(func(q *reentrant.SignalRequest) { q.All = false })},
+	{"a copy of a signal is another", "Condition/SignalAgainSignalsNobody", copiesSignal},
+	{"a signal without the hold seems done", "Condition/SignalWithoutTheHoldSignalsNobody", signalReplies(func(a *reentrant.SignalReply) { a.Gone = false })},
+	{"own tickets are not named", "Condition/SignalOfTheOwnSessionNamesTheTicketAndTakesNoPlace", signalReplies(func(a *reentrant.SignalReply) { a.Tickets = nil })},
+	{"nobody is told of signals", "Condition/SignalGivesThePlaceThatTheLockIsPushedTo", signalsLost},
+	{"the message hides the place", "Condition/SignalGivesThePlaceThatTheLockIsPushedTo", placesHidden},
+	{"withdrawing acknowledges", "Condition/WithdrawTellsWhetherTheSignalCameFirst", withdrawAcknowledges},
+	{"a signal is spent on one who leaves", "Condition/ASignalOfOneWhoLeavesGoesToTheNext", withdrawAcknowledges},
+	{"a beat acknowledges what it tells", "Condition/BeatTellsOfALostMessage", beatAcknowledges},
+	{"a beat tells nothing", "Condition/BeatTellsOfALostMessage", beatTellsNothing},
+	{"a beat does not keep a ticket alive", "Condition/BeatKeepsATicketAlive", beatKeepsNothing},
+	{"signals are not acknowledged", "Condition/AServedSignalGoesToNobodyElse", servedInVain},
+	{"a lock has one condition", "Condition/NamesDoNotMix", oneCondition},
+
 	// Reading.
 	{"a free lock seems held", "Inspect/ShowsAFreeLock", states(func(st *reentrant.State) { st.Locked = true })},
 	{"Inspect forgets the session", "Inspect/ShowsEveryField", states(func(st *reentrant.State) { st.Session = "" })},

@@ -26,6 +26,12 @@ type hooks struct {
 	renew   func(ctx context.Context, c *conn, renewals []reentrant.Renewal)
 	granted func(to reentrant.Sink, g reentrant.Grant)
 	close   func(c *conn)
+
+	await     func(ctx context.Context, r *remote, req reentrant.AwaitRequest) (reentrant.TicketStatus, error)
+	signal    func(ctx context.Context, r *remote, req reentrant.SignalRequest) (reentrant.SignalReply, error)
+	withdraw  func(ctx context.Context, r *remote, condition string, ticket uint64) (reentrant.TicketStatus, error)
+	beat      func(ctx context.Context, r *remote, condition string, tickets, served []uint64) ([]reentrant.TicketStatus, error)
+	signalled func(to reentrant.Sink, name string, ticket uint64, placed bool)
 }
 
 func (w *wrapper) Connect(ctx context.Context, session string, to reentrant.Sink) (reentrant.Conn, error) {
@@ -35,7 +41,7 @@ func (w *wrapper) Connect(ctx context.Context, session string, to reentrant.Sink
 			return b.Connect(ctx, session, to)
 		}
 	}
-	c, err := connect(ctx, w.Backend, session, sink{to, w.granted})
+	c, err := connect(ctx, w.Backend, session, sink{to, w.hooks})
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +50,7 @@ func (w *wrapper) Connect(ctx context.Context, session string, to reentrant.Sink
 
 type sink struct {
 	reentrant.Sink
-	granted func(to reentrant.Sink, g reentrant.Grant)
+	hooks
 }
 
 func (s sink) Granted(g reentrant.Grant) {
@@ -53,6 +59,14 @@ func (s sink) Granted(g reentrant.Grant) {
 		return
 	}
 	s.granted(s.Sink, g)
+}
+
+func (s sink) Signalled(name string, ticket uint64, placed bool) {
+	if s.signalled == nil {
+		s.Sink.Signalled(name, ticket, placed)
+		return
+	}
+	s.signalled(s.Sink, name, ticket, placed)
 }
 
 type conn struct {
@@ -122,6 +136,34 @@ func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (ree
 		return r.Remote.Release(ctx, req)
 	}
 	return r.conn.release(ctx, r, req)
+}
+
+func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentrant.TicketStatus, error) {
+	if r.conn.await == nil {
+		return r.Remote.Await(ctx, req)
+	}
+	return r.conn.await(ctx, r, req)
+}
+
+func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reentrant.SignalReply, error) {
+	if r.conn.signal == nil {
+		return r.Remote.Signal(ctx, req)
+	}
+	return r.conn.signal(ctx, r, req)
+}
+
+func (r *remote) Withdraw(ctx context.Context, condition string, ticket uint64) (reentrant.TicketStatus, error) {
+	if r.conn.withdraw == nil {
+		return r.Remote.Withdraw(ctx, condition, ticket)
+	}
+	return r.conn.withdraw(ctx, r, condition, ticket)
+}
+
+func (r *remote) Beat(ctx context.Context, condition string, tickets, served []uint64) ([]reentrant.TicketStatus, error) {
+	if r.conn.beat == nil {
+		return r.Remote.Beat(ctx, condition, tickets, served)
+	}
+	return r.conn.beat(ctx, r, condition, tickets, served)
 }
 
 func (r *remote) Inspect(ctx context.Context) (reentrant.State, error) {

@@ -12,6 +12,10 @@ const (
 	faultDeafOps      = "deafops"      // those in Begin are not told that the hold is gone
 	faultEvictBusy    = "evictbusy"    // a holder at work is evicted
 	faultGreedy       = "greedy"       // who competes is overtaken without bound
+	faultUnturned     = "unturned"     // a place that gets the baton at once is not given its turn
+	faultStraggler    = "straggler"    // a place is taken in a line that is shut
+	faultSnatch       = "snatch"       // a place takes a baton that is offered to another
+	faultEstranged    = "estranged"    // a place is not kin to the other waiters of its shared owner
 )
 
 // misgrantLocked seeds the faults that concern a grant. q.mu is held.

@@ -23,7 +23,14 @@ type rig struct {
 	mu      sync.Mutex
 	results map[int]any
 
-	leave []leaver // calls that may be waiting in line
+	leave  []leaver // calls that may be waiting in line
+	places []placed // whose turns nobody waits for yet
+}
+
+// A placed is a Place and the call that its Turn will be.
+type placed struct {
+	id    int
+	place Place[string]
 }
 
 // A leaver is a call that can be made to leave the line.
@@ -40,7 +47,11 @@ func newRig(t *testing.T) *rig {
 // call runs f in a goroutine and notes its result.
 func (r *rig) call(f func() any) (id int) {
 	r.calls++
-	id = r.calls
+	r.start(r.calls, f)
+	return r.calls
+}
+
+func (r *rig) start(id int, f func() any) {
 	go func() {
 		result := f()
 		r.mu.Lock()
@@ -48,7 +59,6 @@ func (r *rig) call(f func() any) (id int) {
 		r.mu.Unlock()
 	}()
 	synctest.Wait()
-	return id
 }
 
 func (r *rig) claim(owner string, shared bool) {
@@ -61,6 +71,21 @@ func (r *rig) claim(owner string, shared bool) {
 // claimForGood cannot be cancelled: it waits by the plain receive.
 func (r *rig) claimForGood(owner string, shared bool) {
 	r.m.claim(r.call(func() any { return r.q.Claim(owner, shared, nil, nil) }), owner, shared)
+}
+
+// stand takes a place whose turn is waited for later. In all else it is a claim.
+func (r *rig) stand(owner string, shared bool) {
+	r.calls++
+	r.places = append(r.places, placed{r.calls, r.q.Stand(owner, shared)})
+	r.m.claim(r.calls, owner, shared)
+}
+
+// turn has everybody who was put in line wait for the turn.
+func (r *rig) turn() {
+	for _, p := range r.places {
+		r.start(p.id, func() any { return r.q.Turn(p.place) })
+	}
+	r.places = nil
 }
 
 func (r *rig) acquire(owner string) {
@@ -88,6 +113,7 @@ func (r *rig) quit(n int, byTimeout bool) {
 
 // end is a step of whoever has the busy baton. Without one, the queue must say that this cannot be.
 func (r *rig) end(real func(), model func()) {
+	r.turn() // it knows that it has it
 	if !r.m.busy {
 		requireBug(r.t, real)
 		return
@@ -103,7 +129,7 @@ var fuzzHolds = [...]int{1, 2, 3, MaxHolds}
 func (r *rig) step(code, arg byte) {
 	q, m := &r.q, &r.m
 	owner, shared, holds := fuzzOwners[arg&3], arg&4 != 0, fuzzHolds[arg>>3&3]
-	switch code % 17 {
+	switch code % 18 {
 	case 0, 1, 2:
 		r.claim(owner, shared)
 	case 3:
@@ -138,6 +164,8 @@ func (r *rig) step(code, arg byte) {
 	case 16:
 		q.Expel()
 		m.expel()
+	case 17:
+		r.stand(owner, shared)
 	case 15:
 		m.release(r.call(func() any { return asAny(q.Release(owner)) }), owner)
 	}
@@ -174,11 +202,16 @@ func (r *rig) compare() {
 	r.mu.Lock()
 	results := maps.Clone(r.results)
 	r.mu.Unlock()
-	require.Equal(t, m.results, results)
+	want := maps.Clone(m.results)
+	for _, p := range r.places {
+		delete(want, p.id)
+	}
+	require.Equal(t, want, results)
 }
 
 // drain gives the baton on until nobody wants it; all that still waits must get it, in the model's order.
 func (r *rig) drain() {
+	r.turn()
 	for r.m.out {
 		if r.m.busy {
 			r.q.Leave()
@@ -209,14 +242,15 @@ func runSteps(t *testing.T, steps []byte) {
 const maxSteps = 300
 
 func FuzzQueue(f *testing.F) {
-	f.Add([]byte{0, 0, 6, 0, 0, 1, 0, 2, 13, 2, 10, 0, 9, 0})                // settle, two wait, one leaves, evict
-	f.Add([]byte{0, 4, 0, 4, 0, 4, 0, 1, 6, 0, 6, 8, 13, 0, 8, 0, 9, 0})     // joiners of a shared owner
-	f.Add([]byte{0, 0, 6, 16, 5, 0, 5, 0, 5, 0, 6, 8, 9, 0, 15, 0})          // Begin behind Begin
-	f.Add([]byte{14, 0, 14, 1, 14, 2, 14, 0, 13, 0, 15, 0, 15, 0, 15, 1})    // the plain lock
-	f.Add([]byte{14, 4, 6, 0, 4, 0, 14, 0, 15, 0, 6, 24, 11, 0, 14, 0})      // plain and baton mixed, at the limit
-	f.Add([]byte{3, 5, 3, 1, 3, 5, 6, 0, 9, 0, 12, 1, 6, 8, 11, 1, 12, 1})   // waits that cannot be cancelled
-	f.Add([]byte{6, 0, 8, 0, 9, 0, 10, 3, 11, 3, 12, 3, 13, 0, 15, 3, 4, 3}) // nothing to end
-	f.Add([]byte{0, 4, 0, 4, 14, 0, 14, 1, 16, 0, 6, 0, 15, 4, 0, 4, 13, 0}) // expelled, shared and not
+	f.Add([]byte{0, 0, 6, 0, 0, 1, 0, 2, 13, 2, 10, 0, 9, 0})                 // settle, two wait, one leaves, evict
+	f.Add([]byte{0, 4, 0, 4, 0, 4, 0, 1, 6, 0, 6, 8, 13, 0, 8, 0, 9, 0})      // joiners of a shared owner
+	f.Add([]byte{0, 0, 6, 16, 5, 0, 5, 0, 5, 0, 6, 8, 9, 0, 15, 0})           // Begin behind Begin
+	f.Add([]byte{14, 0, 14, 1, 14, 2, 14, 0, 13, 0, 15, 0, 15, 0, 15, 1})     // the plain lock
+	f.Add([]byte{14, 4, 6, 0, 4, 0, 14, 0, 15, 0, 6, 24, 11, 0, 14, 0})       // plain and baton mixed, at the limit
+	f.Add([]byte{3, 5, 3, 1, 3, 5, 6, 0, 9, 0, 12, 1, 6, 8, 11, 1, 12, 1})    // waits that cannot be cancelled
+	f.Add([]byte{6, 0, 8, 0, 9, 0, 10, 3, 11, 3, 12, 3, 13, 0, 15, 3, 4, 3})  // nothing to end
+	f.Add([]byte{0, 4, 0, 4, 14, 0, 14, 1, 16, 0, 6, 0, 15, 4, 0, 4, 13, 0})  // expelled, shared and not
+	f.Add([]byte{17, 0, 6, 0, 17, 8, 17, 4, 17, 1, 6, 8, 9, 0, 17, 3, 16, 0}) // put in line by others
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		runSteps(t, steps[:min(len(steps), 2*maxSteps)])
 	})

@@ -16,6 +16,10 @@ func (q *Queue[K]) StandFirst(owner K, shared bool) Place[K] {
 		return Place[K]{w}
 	}
 	w := q.nodeLocked(owner)
+	if q.shut {
+		w.wake(expelled) // the node is left to the collector
+		return Place[K]{w}
+	}
 	w.rank = urgent
 	q.frontLocked(w, shared)
 	return Place[K]{w}
@@ -29,7 +33,7 @@ func (q *Queue[K]) Wait(p Place[K], done <-chan struct{}) Outcome { return q.awa
 func (q *Queue[K]) GiveWay(owner K, shared bool, done <-chan struct{}, timeout <-chan time.Time) Outcome {
 	q.lockBusy("GiveWay")
 	first := q.line.first
-	if first == nil || first.rank != urgent {
+	if first == nil || first.rank != urgent || q.shut {
 		q.unlock()
 		return Busy
 	}

@@ -173,3 +173,16 @@ func TestAStormOfThoseWhoGiveWayConservesTheBaton(t *testing.T) {
 	wg.Wait()
 	requireConserved(t, &q)
 }
+
+func TestNobodyStandsFirstInALineThatIsShut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("a"))
+		first := firstAs(&q, "f")
+		q.Shut()
+		require.Equal(t, Cancelled, first.outcome())
+		require.Equal(t, Cancelled, firstAs(&q, "g").outcome())
+		require.Equal(t, Busy, q.GiveWay("a", false, nil, nil))
+		q.Leave()
+	})
+}

@@ -21,13 +21,14 @@ var ErrForeignCondition = errors.New("the condition belongs to another lock")
 // Every Await, in this order: gives up all holds in one step with taking its place among the waiters; waits; takes
 // the lock again with as many holds as before; and only then returns, also when it timed out or its context ended.
 // The one exception is an error for which errors.Is(err, ErrLost): the lock could not be had again (the session was
-// closed, or Redis refused), or was lost before the wait began. The caller then holds nothing, and each Unlock that
-// it owes answers ErrLost.
+// closed, Redis refused, or with what the same owner has taken meanwhile there would be too many holds), or was lost
+// before the wait began. The holds that it gave up are then gone, and each Unlock that they owe answers ErrLost.
 //
 // There are no spurious wake-ups, with one exception: a process that was paused for longer than three heartbeats is
 // taken for dead, and its waiters wake when it goes on. Like all code that waits for a condition, test it in a loop.
 //
-// Waiting costs Redis one command per heartbeat for all waiters of a session on one condition.
+// Waiting costs Redis one command per heartbeat for all waiters of a session on one condition, or one for each 500 if
+// they are more.
 type Condition struct {
 	_    noCopy
 	lock *Lock
@@ -44,7 +45,7 @@ type ticket struct {
 	owner  Owner
 	remote Remote
 	woken  chan bool                // 1-buffered: signalled; true if Redis has also queued the session for the lock
-	told   bool                     // entry.mu: it is known to be signalled, so it waits no more
+	told   bool                     // entry.mu: it is known to be signalled, or has enough, so it waits no more
 	gave   hold                     // what the wait gave up
 	fair   bool                     // its owner comes back in line
 	gone   bool                     // entry.mu: the hold is given up
@@ -83,8 +84,11 @@ func (c *Condition) AwaitUninterruptibly(ctx context.Context) error {
 }
 
 // Signal moves the longest waiter of the whole deployment to the queue of the lock; it runs when it gets the lock,
-// after the caller's Unlock at the earliest. A waiter that has left or whose process has died is passed over; if a
-// process dies before it heard of its signal, another waiter gets it. With nobody waiting it does nothing.
+// after the caller's Unlock at the earliest. With nobody waiting it does nothing.
+//
+// A waiter that has left is passed over, and so is one whose process Redis knows to be dead: its connections are gone
+// (except in a Redis Cluster), or it has been silent for three heartbeats. If a process dies before its owner is back
+// with the lock, another waiter gets the signal, after three heartbeats and the next beat of any session that waits.
 //
 // It returns [ErrNotHeld] if the caller does not hold the lock, ErrLost if the hold is lost. After an error with
 // [OutcomeUnknown] somebody may have been signalled.
@@ -95,9 +99,11 @@ func (c *Condition) SignalAll(ctx context.Context) error { return c.signal(ctx, 
 
 func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 	return c.holding(ctx, op, ctx, func(e *entry, owner Owner, holds int) error {
+		unknown := false
 		err := e.operate(ctx, math.MaxInt, func(ctx context.Context, h hold) (gone bool, err error) {
 			req := SignalRequest{Condition: c.name, Epoch: h.epoch, Op: h.op, All: all}
 			reply, err := e.remote.Signal(ctx, req)
+			unknown = unknown || OutcomeUnknown(err) || err == nil && !reply.Gone
 			for _, ticket := range reply.Tickets {
 				e.signalled(ticket, false)
 			}
@@ -106,7 +112,10 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 		})
 		if !e.resettle(holds) {
 			e.passOn()
-			return ErrLost
+			err = ErrLost
+		}
+		if err != nil && unknown { // a copy may have been executed, whatever became of the last and of the hold
+			err = WithOutcomeUnknown(err)
 		}
 		return err
 	})
@@ -178,6 +187,9 @@ func (e *entry) await(ctx context.Context, c *Condition, owner Owner, holds int,
 		return false, err
 	}
 	t.gave = e.leaveFor(t)
+	if fault == faultAmnesia {
+		t.gave.signal = nil
+	}
 	h := t.gave
 	e.owes = false
 	e.reportRelease(ctx, &h, false, nil)
@@ -192,7 +204,11 @@ func (e *entry) await(ctx context.Context, c *Condition, owner Owner, holds int,
 	e.tell([]uint64{t.epoch})
 	begun := e.s.now()
 	if err := e.comeBack(ctx, c.lock, t, holds, placed); err != nil {
-		e.s.vigil.remove(t) // its signal, if there was one, goes to another
+		if fault != faultHoarder {
+			e.s.vigil.remove(t) // its signal, if there was one, goes to another
+		} else {
+			e.s.vigil.served(t)
+		}
 		if signalled {
 			e.s.cleaner.do(func() { e.s.disown(t.remote, c.lock.name, t.epoch) })
 		}
@@ -275,7 +291,7 @@ func (e *entry) signalled(epoch uint64, placed bool) {
 	t := e.ticketLocked(epoch)
 	if t != nil {
 		t.told = true
-		if t.gone && t.fair {
+		if t.gone && t.fair && fault != faultJostle {
 			e.standLocked(t) // in the order of the signals, whichever goroutine runs first
 		}
 	}
@@ -299,7 +315,7 @@ func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
 		Condition: t.name, Ticket: t.epoch, Owner: e.printed(t.owner, cohort), Holds: holds,
 		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}
-	if e.doubtful.After(time.Now()) {
+	if e.doubtful.After(time.Now()) && fault != faultUnburied {
 		req.Until = e.doubtful
 	}
 	e.yielding(true)
@@ -334,7 +350,7 @@ func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
 func (e *entry) yielding(on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.hold.yielding = on
+	e.hold.yielding = on && fault != faultPanicky
 }
 
 // errTimeUp is the end of AwaitFor's time; it is never returned to callers.
@@ -404,7 +420,10 @@ func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, pla
 	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
 		defer e.s.leave(e, 1)
 		has := e.queue.HoldCount(t.owner)
-		err := e.count(ctx, t.owner, has+holds, math.MaxInt)
+		err := ErrTooManyHolds
+		if has <= maxHolds-holds || fault == faultOverfull {
+			err = e.count(ctx, t.owner, has+holds, math.MaxInt)
+		}
 		if err == nil {
 			has += holds
 			e.join(t.gave.signal)

@@ -21,6 +21,9 @@ var (
 	// ErrNotReplicated is returned when a lock was got but too few replicas have it (redisbackend.WithReplicas). It was
 	// given back.
 	ErrNotReplicated = errors.New("too few replicas have it")
+	// ErrNoQuorum is returned when too few nodes of a quorum answered to decide (redisbackend.NewQuorum). It says nothing
+	// about who has the lock.
+	ErrNoQuorum = errors.New("no majority of the nodes")
 	// ErrNoOwner is returned in a session with WithExplicitOwners when the context carries no owner.
 	ErrNoOwner = errors.New("no owner in the context, and the session takes only explicit owners (WithOwner)")
 )

@@ -19,4 +19,15 @@ const (
 	faultStubborn  = "stubborn"  // a session keeps a lock that another has asked for
 	faultHasty     = "hasty"     // a deadlock over sessions is believed when it is first seen
 	faultDaydream  = "daydream"  // a cohort re-enters a hold that was lost
+	faultUnburied  = "unburied"  // Await leaves no tombstone for copies of its attempt
+	faultPanicky   = "panicky"   // a renewal that crosses Await takes the hold for lost
+	faultAmnesia   = "amnesia"   // those who asked for the loss of a hold are forgotten when Await gives it up
+	faultJostle    = "jostle"    // those who were signalled queue up as their goroutines happen to run
+	faultFidgety   = "fidgety"   // every new waiter puts the vigil's beat off
+	faultDrowsy    = "drowsy"    // a reopened channel does not wake the vigil
+	faultCurt      = "curt"      // only the first tickets of a condition are shown
+	faultIngrate   = "ingrate"   // signals are never acknowledged
+	faultTrusting  = "trusting"  // a MultiLock does not look whether it lost one while it waited for another
+	faultHoarder   = "hoarder"   // a signal is acknowledged although its owner cannot come back
+	faultOverfull  = "overfull"  // an owner comes back from a condition with more holds than there can be
 )

@@ -74,7 +74,7 @@ func (m *MultiLock) take(ctx context.Context, one func(*Lock) (bool, error)) (bo
 		}
 	}
 	for _, l := range m.locks { // one may have been lost while it waited for another
-		if !l.IsHeldByCurrentOwner(ctx) {
+		if !l.IsHeldByCurrentOwner(ctx) && fault != faultTrusting {
 			return false, errors.Join(l.error("lock", ErrLost), unlockAll(ctx, m.locks))
 		}
 	}

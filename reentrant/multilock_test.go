@@ -146,3 +146,47 @@ func TestTryAnyTakesTheFirstFreeLock(t *testing.T) {
 		require.NoError(t, got.Unlock(t.Context()))
 	})
 }
+
+// A lock may be lost while its caller waits for another: then there is nothing that it could be all of.
+func TestAMultiLockThatLostOneWhileItWaitedHasNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b), newSession(t, b)
+		first, last := s.NewLock("a", reentrant.WithFixedLease(time.Second)), s.NewLock("b")
+		unlock := lockFor(t, owner(t, "other"), other.NewLock("b"))
+		time.AfterFunc(3*time.Second, unlock)
+		m := reentrant.NewMultiLock(first, last)
+		assert.ErrorIs(t, m.Lock(t.Context()), reentrant.ErrLost)
+		assert.Zero(t, last.HoldCount(t.Context()), "all or nothing")
+		assert.ErrorIs(t, m.Unlock(t.Context()), reentrant.ErrNotHeld, "nothing is owed")
+	})
+}
+
+// Two locks of one name and two sessions are one lock: together they would wait for themselves.
+func TestAMultiLockOfOneNameTwiceIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		m := reentrant.NewMultiLock(newSession(t, b).NewLock("a"), newSession(t, b).NewLock("a"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		start := time.Now()
+		assert.ErrorContains(t, m.Lock(ctx), "different sessions")
+		assert.Zero(t, time.Since(start))
+		assert.ErrorContains(t, m.Unlock(ctx), "different sessions")
+	})
+}
+
+// A backend that refuses is not "somebody else has it".
+func TestTryAnyDoesNotCallTakenWhatItCouldNotAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		b.SetFault(memory.Script(memory.Acquire, memory.Refuse("NOPERM"), memory.Refuse("NOPERM")))
+		_, err := reentrant.TryAny(t.Context(), s.NewLock("a"), s.NewLock("b"))
+		assert.True(t, reentrant.Refused(err))
+		assert.NotErrorIs(t, err, reentrant.ErrNotAcquired)
+		_, err = reentrant.TryAny(ended(), s.NewLock("a"))
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.NotErrorIs(t, err, reentrant.ErrNotAcquired)
+	})
+}

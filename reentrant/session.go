@@ -232,8 +232,9 @@ func (k sink) Wanted(name string, epoch uint64) {
 	}
 }
 
-// Resumed sends every waiting head back to ask: what was pushed meanwhile is lost.
+// Resumed sends every waiting head back to ask, and has Redis asked for signals: what was pushed meanwhile is lost.
 func (k sink) Resumed() {
+	k.s.vigil.resumed()
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	for _, e := range k.s.entries {

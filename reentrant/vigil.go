@@ -8,12 +8,15 @@ import (
 	"time"
 )
 
-// A vigil shows Redis that a session's waiters for conditions are alive: one command per condition and heartbeat. The
-// answer tells of signals whose messages were lost, and tells Redis that those which arrived have been heard. One
-// goroutine does it for the whole session, and sleeps while nobody waits.
+// A vigil shows Redis that a session's waiters for conditions are alive, and also those who were signalled and are on
+// their way back to the lock: one command per condition and heartbeat. The answer tells of signals whose messages were
+// lost. The command tells Redis of those whose owners are back, and only that acknowledges a signal: a beat may be
+// answered to nobody, and whoever heard of the signal may still leave without the lock. One goroutine does it for the
+// whole session, and sleeps while nobody waits.
 type vigil struct {
 	s     *Session
 	nudge chan struct{} // 1-buffered: there is a ticket again
+	again chan struct{} // 1-buffered: the channel to the backend was reopened, so messages may be lost
 	quit  chan struct{}
 	done  sync.WaitGroup
 
@@ -22,7 +25,10 @@ type vigil struct {
 }
 
 func newVigil(s *Session) *vigil {
-	return &vigil{s: s, nudge: make(chan struct{}, 1), quit: make(chan struct{}), tickets: make(map[*ticket]bool)}
+	return &vigil{
+		s: s, nudge: make(chan struct{}, 1), again: make(chan struct{}, 1), quit: make(chan struct{}),
+		tickets: make(map[*ticket]bool),
+	}
 }
 
 func (v *vigil) start() { v.done.Go(v.watch) }
@@ -43,11 +49,24 @@ func (v *vigil) add(t *ticket) {
 	}
 }
 
+// resumed has the next beat sent at once: it tells of signals whose messages were lost with the channel.
+func (v *vigil) resumed() {
+	if fault == faultDrowsy {
+		return
+	}
+	select {
+	case v.again <- struct{}{}:
+	default:
+	}
+}
+
 // served acknowledges a ticket's signal with the next beat.
 func (v *vigil) served(t *ticket) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.tickets[t] = true
+	if v.tickets[t] = true; fault == faultIngrate {
+		delete(v.tickets, t)
+	}
 }
 
 // remove forgets a ticket: it was taken back, or its owner could not come back, and the signal is another's.
@@ -67,7 +86,7 @@ func (v *vigil) watch() {
 		case v.empty():
 			timer.Stop()
 			armed, last = false, time.Time{}
-		case !armed: // a ticket more does not put the beat off
+		case !armed || fault == faultFidgety: // a ticket more does not put the beat off
 			timer.Reset(max(0, cfg.heartbeat-cfg.jitter(cfg.heartbeat/8)-since(last)))
 			armed = true
 		}
@@ -76,8 +95,11 @@ func (v *vigil) watch() {
 		case <-timer.C:
 			armed, last = false, time.Now()
 			v.beat()
+		case <-v.again:
+			armed, last = false, time.Now()
+			v.beat()
 		case <-v.quit:
-			v.beat() // what was signalled has been heard: nobody else is to be signalled for it
+			v.beat() // acknowledges what is left to be
 			return
 		}
 	}
@@ -103,19 +125,22 @@ type group struct {
 	name   string
 }
 
-// beat sends one command per condition, all at once: one that gets no answer does not hold up the others.
+// beat sends one command per condition (more if it has many tickets), all at once: one that gets no answer does not
+// hold up the others.
 func (v *vigil) beat() {
 	limit := min(v.s.config.commandTimeout(), v.s.config.heartbeat)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	var sent sync.WaitGroup
 	for g, tickets := range v.groups() {
-		sent.Go(func() { v.show(ctx, g, tickets) })
+		for _, part := range tickets.parts() {
+			sent.Go(func() { v.show(ctx, g, part) })
+		}
 	}
 	sent.Wait()
 }
 
-// show sends the beat of one condition.
+// show sends one command of a beat.
 func (v *vigil) show(ctx context.Context, g group, tickets grouped) {
 	v.s.stats.commands.Add(1)
 	answers, err := g.remote.Beat(ctx, g.name, epochs(tickets.waiting), epochs(tickets.served))
@@ -142,6 +167,20 @@ func epochs(tickets []*ticket) []uint64 {
 
 // grouped is what the tickets of a condition want of a beat.
 type grouped struct{ waiting, served []*ticket }
+
+// maxBeat is how many tickets go into one command. Redis spends some 4 µs on each, and serves nobody else meanwhile.
+const maxBeat = 500
+
+// parts splits it into what goes into one command each.
+func (all grouped) parts() (parts []grouped) {
+	for len(all.waiting)+len(all.served) > 0 && (len(parts) == 0 || fault != faultCurt) {
+		w := min(len(all.waiting), maxBeat)
+		s := min(len(all.served), maxBeat-w)
+		parts = append(parts, grouped{all.waiting[:w], all.served[:s]})
+		all = grouped{all.waiting[w:], all.served[s:]}
+	}
+	return parts
+}
 
 func (v *vigil) groups() map[group]grouped {
 	v.mu.Lock()

@@ -1,0 +1,251 @@
+package localqueue
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// turnAs waits for a place's turn and returns when it has come or is waited for.
+func turnAs(q *Queue[string], p Place[string]) *claim {
+	c := &claim{ended: make(chan Outcome, 1)}
+	go func() { c.ended <- q.Turn(p) }()
+	synctest.Wait()
+	return c
+}
+
+// The baton is the place's from the moment it is taken, and not from the moment its goroutine runs.
+func TestAPlaceAtAFreeBatonHasIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		p := q.Stand("a", false)
+		require.Equal(t, Busy, q.TryClaim("b"))
+		b := claimAs(&q, "b", false)
+		require.Equal(t, Claimed, turnAs(&q, p).outcome())
+		q.Settle(2)
+		requireLine(t, &q, "a", 2, "b")
+		require.True(t, q.Evict("a"))
+		require.Equal(t, Claimed, b.outcome())
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+func TestAPlaceOfTheHolderReenters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		settleAs(t, &q, "a", 3)
+		b := claimAs(&q, "b", false)
+		p := q.Stand("a", false)
+		require.False(t, q.Evict("a"), "it is at work with the baton")
+		_, ok := q.Exit("a")
+		require.False(t, ok)
+		require.Equal(t, Reentered, turnAs(&q, p).outcome())
+		require.Equal(t, 3, q.HoldCount("a"))
+		require.Zero(t, b.outcome())
+		q.Leave()
+		require.Equal(t, Claimed, b.outcome())
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+// The order is that of taking places, whenever their goroutines run.
+func TestPlacesAreInLineWithClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		settleAs(t, &q, "a", 1)
+		b := claimAs(&q, "b", false)
+		first, second := q.Stand("c", false), q.Stand("d", false)
+		e := claimAs(&q, "e", false)
+		requireLine(t, &q, "a", 1, "b", "c", "d", "e")
+		d, c := turnAs(&q, second), turnAs(&q, first)
+		require.True(t, q.Evict("a"))
+		for _, next := range []*claim{b, c, d, e} {
+			require.Equal(t, Claimed, next.outcome())
+			q.Leave()
+		}
+		requireConserved(t, &q)
+	})
+}
+
+// The turn comes before anybody waits for it.
+func TestATurnIsKeptForItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		settleAs(t, &q, "a", 1)
+		p := q.Stand("b", false)
+		require.True(t, q.Evict("a"))
+		others := []*claim{claimAs(&q, "c", false), claimAs(&q, "d", false)}
+		require.Equal(t, Claimed, turnAs(&q, p).outcome())
+		for _, c := range others {
+			require.Zero(t, c.outcome())
+			q.Leave()
+			require.Equal(t, Claimed, c.outcome())
+		}
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+func TestAPlaceIsKinOfItsSharedOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("a"))
+		s := claimAs(&q, "s", true)
+		b := claimAs(&q, "b", false)
+		place := turnAs(&q, q.Stand("s", true))
+		q.Leave()
+		require.Equal(t, Claimed, s.outcome())
+		require.Zero(t, place.outcome())
+		q.Settle(1)
+		require.Equal(t, Reentered, place.outcome(), "past those in line")
+		require.Zero(t, b.outcome())
+		q.Leave()
+		require.Equal(t, Claimed, b.outcome())
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+func TestAPlaceOfAnOwnerAtWorkIsLetInWhenItSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("a"))
+		b := claimAs(&q, "b", false)
+		place := turnAs(&q, q.Stand("a", false))
+		require.Zero(t, place.outcome())
+		q.Settle(4)
+		require.Equal(t, Reentered, place.outcome())
+		q.Leave()
+		require.Equal(t, Claimed, b.outcome())
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+// Offered is not free: a place is behind the one who was woken for the baton, who may lose it to others who compete.
+func TestAPlaceDoesNotTakeAnOffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("a"))
+		b, _ := q.stand("b", false, true, nil)
+		q.Leave() // b is woken, and has not run
+		c := turnAs(&q, q.Stand("c", false))
+		<-b.turn
+		require.Equal(t, Claimed, q.accept(b))
+		require.Zero(t, c.outcome())
+		q.Leave()
+		require.Equal(t, Claimed, c.outcome())
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+func TestAPlaceIsNotOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("a"))
+		b := competeAs(&q, "b", false)
+		place := q.Stand("c", false)
+		d := competeAs(&q, "d", false)
+		overtake(t, &q, "n")
+		require.Zero(t, b.outcome())
+		q.Leave()
+		require.Equal(t, Claimed, b.outcome())
+		q.Leave()
+		require.Equal(t, Busy, q.TryCompete("m"), "the baton was given to the place, not offered")
+		require.Equal(t, Claimed, turnAs(&q, place).outcome())
+		require.Zero(t, d.outcome())
+		q.Leave()
+		require.Equal(t, Claimed, d.outcome())
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+func TestExpellingSendsPlacesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		given := q.Stand("a", false)
+		waited, unheard := turnAs(&q, q.Stand("b", true)), q.Stand("b", true)
+		q.Expel()
+		require.Equal(t, Cancelled, waited.outcome())
+		require.Equal(t, Cancelled, turnAs(&q, unheard).outcome(), "also if it asks later")
+		require.Equal(t, Claimed, turnAs(&q, given).outcome(), "whoever has the baton keeps it")
+		again := turnAs(&q, q.Stand("b", true))
+		require.Zero(t, again.outcome(), "later ones wait as usual")
+		q.Leave()
+		require.Equal(t, Claimed, again.outcome())
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
+func TestNoPlaceIsTakenInALineThatIsShut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		settleAs(t, &q, "a", 1)
+		q.Shut()
+		require.Equal(t, Cancelled, turnAs(&q, q.Stand("b", false)).outcome())
+		require.Zero(t, q.Len())
+		require.Equal(t, Reentered, turnAs(&q, q.Stand("a", false)).outcome(), "the holder goes on")
+		q.Leave()
+		require.Equal(t, Claimed, turnAs(&q, q.Stand("b", false)).outcome(), "what need not wait goes on")
+		q.Leave()
+		require.True(t, q.Idle())
+	})
+}
+
+// Places are taken by one goroutine and turned by another, among all other ways to wait, and everybody is expelled
+// now and then.
+func TestAStormOfPlacesConservesTheBaton(t *testing.T) {
+	r := rand.New(rand.NewPCG(newSeed(t), 0))
+	var q Queue[int]
+	var inside exclusion
+	var wg sync.WaitGroup
+	for owner := range 12 {
+		seed := r.Uint64()
+		places := make(chan Place[int])
+		wg.Go(func() {
+			for p := range places {
+				if got := q.Turn(p); got == Claimed {
+					inside.section(t)
+					q.Leave()
+				}
+			}
+		})
+		wg.Go(func() {
+			defer close(places)
+			r := rand.New(rand.NewPCG(seed, 1))
+			for range rounds(2000) {
+				got := Busy
+				done, timeout := make(chan struct{}), time.After(time.Duration(r.IntN(300))*time.Microsecond)
+				switch n := r.IntN(16); {
+				case n == 0:
+					q.Expel()
+				case n < 6:
+					places <- q.Stand(owner, n < 3)
+				case n < 8:
+					got = q.Compete(owner+100, n == 7, done, timeout)
+				case n == 8:
+					go func() { runtime.Gosched(); close(done) }()
+					got = q.Claim(owner+100, false, done, nil)
+				default:
+					got = q.Claim(owner+100, n == 9, nil, timeout)
+				}
+				if got == Claimed {
+					inside.section(t)
+					q.Leave()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	requireConserved(t, &q)
+}

@@ -1,0 +1,241 @@
+package reentrant_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// What Await does to the hold that it gives up and to the one that it comes back with.
+
+// requireClosed asserts that somebody was told of a loss.
+func requireClosed(t *testing.T, lost <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-lost:
+	default:
+		require.Fail(t, "Lost is not closed")
+	}
+}
+
+// What was to be told of the loss of the hold before Await is told of the loss of the hold after it.
+func TestALossAfterAwaitEndsTheContextOfDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b), newSession(t, b)
+		l := a.NewLock("x")
+		go func() {
+			time.Sleep(time.Second)
+			signals(t, c)
+		}()
+		err := l.Do(t.Context(), func(ctx context.Context) error {
+			lost := l.Lost(ctx)
+			require.NoError(t, l.NewCondition("ready").Await(ctx))
+			_, err := c.NewLock("x").ForceUnlock(t.Context())
+			require.NoError(t, err)
+			time.Sleep(30 * time.Second)
+			assert.ErrorIs(t, context.Cause(ctx), reentrant.ErrLost)
+			requireClosed(t, lost)
+			return nil
+		})
+		assert.ErrorIs(t, err, reentrant.ErrLost)
+	})
+}
+
+func TestAnAwaitThatCannotComeBackEndsTheContextOfDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		l := newSession(t, b).NewLock("x")
+		err := l.Do(t.Context(), func(ctx context.Context) error {
+			lost := l.Lost(ctx)
+			b.SetFault(memory.Script(memory.Acquire, memory.Refuse("NOPERM")))
+			_, err := l.NewCondition("ready").AwaitFor(ctx, time.Second)
+			assert.ErrorIs(t, err, reentrant.ErrLost)
+			assert.ErrorIs(t, context.Cause(ctx), reentrant.ErrLost)
+			requireClosed(t, lost)
+			return nil
+		})
+		assert.ErrorIs(t, err, reentrant.ErrLost)
+	})
+}
+
+// A renewal that crosses Await on its way finds nothing, which is as it should be.
+func TestARenewalThatCrossesAwaitFindsNothingLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b, reentrant.WithLease(9*time.Second)), newSession(t, b)
+		l := a.NewLock("x")
+		b.SetFault(memory.Script(memory.Await, memory.DelayReply(100*time.Millisecond)))
+		go func() {
+			time.Sleep(5 * time.Second)
+			signals(t, c)
+		}()
+		err := l.Do(t.Context(), func(ctx context.Context) error {
+			time.Sleep(3*time.Second - 50*time.Millisecond) // the renewal is sent in 50 ms
+			err := l.NewCondition("ready").Await(ctx)
+			assert.NoError(t, context.Cause(ctx))
+			return err
+		})
+		assert.NoError(t, err)
+		assert.Zero(t, a.Stats().Lost)
+	})
+}
+
+// The answer to await comes after the command's time limit: the second copy finds the ticket.
+func TestAwaitIsAnsweredTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b), newSession(t, b)
+		l := a.NewLock("x")
+		unlock := lockFor(t, t.Context(), l)
+		b.SetFault(memory.Script(memory.Await, memory.DelayReply(5*time.Second)))
+		go func() {
+			time.Sleep(4 * time.Second)
+			signals(t, c)
+		}()
+		time.Sleep(2 * time.Second)
+		require.NoError(t, l.NewCondition("ready").Await(t.Context()))
+		unlock()
+	})
+}
+
+func TestAContextThatEndsWhileAwaitIsUnderWayKeepsTheHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		l := newSession(t, b).NewLock("x")
+		unlock := lockFor(t, t.Context(), l)
+		b.SetFault(memory.Script(memory.Await, memory.DelayReply(100*time.Millisecond)))
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		err := l.NewCondition("ready").Await(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.NotErrorIs(t, err, reentrant.ErrLost)
+		assert.Equal(t, 1, l.HoldCount(t.Context()))
+		unlock()
+	})
+}
+
+func TestAwaitInAClosingSessionKeepsTheHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		l := s.NewLock("x")
+		unlock := lockFor(t, t.Context(), l)
+		closed := make(chan error)
+		go func() { closed <- s.Close(context.Background()) }()
+		synctest.Wait()
+		err := l.NewCondition("ready").Await(t.Context())
+		assert.ErrorIs(t, err, reentrant.ErrClosed)
+		assert.NotErrorIs(t, err, reentrant.ErrLost, "a holder goes on until it unlocks")
+		assert.Equal(t, 1, l.HoldCount(t.Context()))
+		unlock()
+		require.NoError(t, <-closed)
+	})
+}
+
+// A copy of the acquire is still under way when its hold is given up.
+func TestAwaitBuriesLateCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b), newSession(t, b)
+		l := a.NewLock("x")
+		b.SetFault(memory.Script(memory.Acquire, memory.Delay(500*time.Millisecond)))
+		done := make(chan error, 1)
+		ctx := owner(t, "w")
+		go func() {
+			unlock := lockFor(t, ctx, l)
+			_, err := l.NewCondition("ready").AwaitFor(ctx, 3*time.Second)
+			unlock()
+			done <- err
+		}()
+		synctest.Wait()
+		b.Restart() // the connection breaks: that copy arrives all the same
+		time.Sleep(100 * time.Millisecond)
+		other := c.NewLock("x")
+		lockFor(t, t.Context(), other)() // the record forgets whose attempt was last
+		time.Sleep(time.Second)
+		st, err := other.Inspect(t.Context())
+		require.NoError(t, err)
+		assert.False(t, st.Locked, "nobody wants the lock: %+v", st)
+		require.NoError(t, <-done)
+	})
+}
+
+// Two goroutines of one owner have more holds between them than an owner can have: the one that comes back has lost its
+// own, the other keeps what it has.
+func TestTooManyHoldsToComeBackWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		l := s.NewLock("x")
+		c := l.NewCondition("ready")
+		ctx := owner(t, "shared")
+		require.NoError(t, l.Lock(ctx))
+		require.NoError(t, l.Lock(ctx))
+		done := make(chan error)
+		go func() { done <- c.Await(ctx) }()
+		synctest.Wait()
+		require.NoError(t, l.Lock(ctx))
+		reentrant.SetHolds(l, ctx, math.MaxInt32-1)
+		require.NoError(t, c.Signal(ctx))
+		err := <-done
+		assert.ErrorIs(t, err, reentrant.ErrTooManyHolds)
+		assert.ErrorIs(t, err, reentrant.ErrLost)
+		assert.Equal(t, math.MaxInt32-1, l.HoldCount(ctx))
+		reentrant.SetHolds(l, ctx, 1)
+		require.NoError(t, l.Unlock(ctx))
+		for range 2 {
+			assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost, "it is owed")
+		}
+		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrNotHeld)
+	})
+}
+
+// Each mode of a session comes back with all holds, also beside another goroutine of the same owner.
+func TestAwaitRestoresAllHoldsInEveryMode(t *testing.T) {
+	for name, m := range modes {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				a, other := newSession(t, b, m.session...), newSession(t, b)
+				l := a.NewLock("x", m.lock...)
+				c := l.NewCondition("ready")
+				for range 3 {
+					require.NoError(t, l.Lock(t.Context()))
+				}
+				_, err := c.AwaitFor(t.Context(), time.Second)
+				require.NoError(t, err)
+				assert.Equal(t, 3, l.HoldCount(t.Context()))
+				go func() {
+					time.Sleep(time.Second)
+					signals(t, other)
+				}()
+				require.NoError(t, c.Await(t.Context()))
+				assert.Equal(t, 3, l.HoldCount(t.Context()))
+				for range 3 {
+					require.NoError(t, l.Unlock(t.Context()))
+				}
+
+				ctx := owner(t, "shared")
+				require.NoError(t, l.Lock(ctx))
+				require.NoError(t, l.Lock(ctx))
+				done := make(chan error)
+				go func() { done <- c.Await(ctx) }()
+				synctest.Wait()
+				require.NoError(t, l.Lock(ctx))
+				require.NoError(t, c.Signal(ctx))
+				require.NoError(t, <-done)
+				assert.Equal(t, 3, l.HoldCount(ctx))
+				for range 3 {
+					require.NoError(t, l.Unlock(ctx))
+				}
+			})
+		})
+	}
+}

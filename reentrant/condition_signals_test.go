@@ -1,0 +1,222 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Every signal goes to somebody who comes back with the lock, whatever is lost on the way.
+
+// awaits starts an owner that takes x, waits for "ready", unlocks, and tells what Await said. It returns when the
+// owner waits.
+func awaits(t *testing.T, ctx context.Context, s *reentrant.Session) <-chan error {
+	t.Helper()
+	l := s.NewLock("x")
+	done := make(chan error, 1)
+	go func() {
+		if err := l.Lock(ctx); err != nil {
+			done <- err
+			return
+		}
+		err := l.NewCondition("ready").Await(ctx)
+		if e := l.Unlock(ctx); !errors.Is(e, reentrant.ErrLost) {
+			assert.NoError(t, e)
+		}
+		done <- err
+	}()
+	synctest.Wait()
+	return done
+}
+
+// signals has an owner of the session signal one who waits for "ready".
+func signals(t *testing.T, s *reentrant.Session) {
+	t.Helper()
+	ctx, l := owner(t, "signaller"), s.NewLock("x")
+	unlock := lockFor(t, ctx, l)
+	assert.NoError(t, l.NewCondition("ready").Signal(ctx))
+	unlock()
+}
+
+// returned tells whether an Await has returned after d at the latest, and how.
+func returned(done <-chan error, d time.Duration) (error, bool) {
+	select {
+	case err := <-done:
+		return err, true
+	case <-time.After(d):
+		return nil, false
+	}
+}
+
+// The answer to a withdrawal is lost: the second copy must not say that there was no signal.
+func TestAWithdrawalThatIsRepeatedSpendsNoSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c, d := newSession(t, b), newSession(t, b), newSession(t, b)
+		ctx, cancel := context.WithCancel(owner(t, "first"))
+		first := awaits(t, ctx, a)
+		second := awaits(t, owner(t, "second"), d)
+		lost := memory.Script(memory.Leave, memory.LoseReply)
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Push && op.Session == "A" {
+				return memory.Delay(100 * time.Millisecond)
+			}
+			return lost(op)
+		})
+		signals(t, c)
+		cancel()
+		assert.NoError(t, <-first, "the signal came first")
+		_, woken := returned(second, 20*time.Second)
+		assert.False(t, woken, "one signal woke two")
+	})
+}
+
+// The time is up while a beat that tells of the signal is being answered.
+func TestABeatDoesNotAcknowledgeWhatItTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c, d := newSession(t, b, reentrant.WithJitter(0)), newSession(t, b), newSession(t, b)
+		start := time.Now()
+		first := make(chan bool, 1)
+		go func() {
+			ctx, l := owner(t, "first"), a.NewLock("x")
+			unlock := lockFor(t, ctx, l)
+			ok, err := l.NewCondition("ready").AwaitFor(ctx, 1050*time.Millisecond)
+			assert.NoError(t, err)
+			unlock()
+			first <- ok
+		}()
+		synctest.Wait()
+		second := awaits(t, owner(t, "second"), d)
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			switch {
+			case op.Verb == memory.Push && op.Session == "A":
+				return memory.Lose
+			case op.Verb == memory.Beat && op.Session == "A":
+				return memory.DelayReply(100 * time.Millisecond)
+			}
+			return memory.Pass
+		})
+		time.Sleep(900*time.Millisecond - time.Since(start))
+		signals(t, c)
+		assert.True(t, <-first, "the signal came first")
+		_, woken := returned(second, 20*time.Second)
+		assert.False(t, woken, "one signal woke two")
+	})
+}
+
+// A signalled waiter waits for the lock when its session is closed.
+func TestClosePassesASignalOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c, d := newSession(t, b), newSession(t, b), newSession(t, b)
+		first, second := awaits(t, owner(t, "first"), a), awaits(t, owner(t, "second"), d)
+		ctx, l := owner(t, "signaller"), c.NewLock("x")
+		unlock := lockFor(t, ctx, l)
+		require.NoError(t, l.NewCondition("ready").Signal(ctx))
+		synctest.Wait()
+		require.NoError(t, a.Close(t.Context()))
+		require.ErrorIs(t, <-first, reentrant.ErrLost)
+		unlock()
+		err, woken := returned(second, 20*time.Second)
+		assert.True(t, woken, "the signal was spent on a waiter that never got the lock")
+		assert.NoError(t, err)
+	})
+}
+
+// An owner that is back has its signal: nobody else gets it, however long it works.
+func TestASignalIsAcknowledgedByTheOwnersReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c, d := newSession(t, b), newSession(t, b), newSession(t, b)
+		first, second := awaits(t, owner(t, "first"), a), awaits(t, owner(t, "second"), d)
+		signals(t, c)
+		require.NoError(t, <-first)
+		_, woken := returned(second, time.Minute)
+		assert.False(t, woken, "one signal woke two")
+	})
+}
+
+// The push of the lock arrives, the message of the signal does not.
+func TestAGrantTellsOfItsSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b, reentrant.WithJitter(0)), newSession(t, b)
+		done := awaits(t, owner(t, "w"), a)
+		b.SetFault(memory.Script(memory.Push, memory.Lose))
+		signals(t, c)
+		err, ok := returned(done, 100*time.Millisecond)
+		assert.True(t, ok, "it need not wait for its session's next heartbeat")
+		assert.NoError(t, err)
+	})
+}
+
+func TestSignalAllKeepsTheOrderOfArrival(t *testing.T) {
+	for range 20 { // the order in which goroutines run is the scheduler's
+		synctest.Test(t, func(t *testing.T) {
+			l := newSession(t, memory.New()).NewLock("x")
+			c := l.NewCondition("ready")
+			const n = 8
+			var order []int // guarded by l
+			done := make(chan struct{}, n)
+			for i := range n {
+				go func() {
+					ctx := owner(t, fmt.Sprint(i))
+					unlock := lockFor(t, ctx, l)
+					assert.NoError(t, c.Await(ctx))
+					order = append(order, i)
+					unlock()
+					done <- struct{}{}
+				}()
+				synctest.Wait()
+			}
+			unlock := lockFor(t, t.Context(), l)
+			require.NoError(t, c.SignalAll(t.Context()))
+			synctest.Wait()
+			unlock()
+			for range n {
+				<-done
+			}
+			require.IsIncreasing(t, order)
+		})
+	}
+}
+
+// A hold that is lost while Signal is not answered: somebody may have been signalled, and the error says so.
+func TestALostSignalSaysThatItMayHaveBeenGiven(t *testing.T) {
+	for name, unknown := range map[string]bool{"executed": true, "never sent": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				a, c := newSession(t, b), newSession(t, b)
+				l := a.NewLock("x", reentrant.WithFixedLease(2*time.Second))
+				done := awaits(t, owner(t, "w"), c)
+				require.NoError(t, l.Lock(t.Context()))
+				n := 0
+				b.SetFault(func(op memory.Op) memory.Verdict {
+					if op.Verb != memory.Signal {
+						return memory.Pass
+					}
+					if n++; n == 1 && unknown {
+						return memory.LoseReply
+					}
+					return memory.Lose
+				})
+				err := l.NewCondition("ready").Signal(t.Context())
+				assert.ErrorIs(t, err, reentrant.ErrLost)
+				assert.Equal(t, unknown, reentrant.OutcomeUnknown(err), "%v", err)
+				_, woken := returned(done, 10*time.Second)
+				assert.Equal(t, unknown, woken)
+			})
+		})
+	}
+}

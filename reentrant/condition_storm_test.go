@@ -1,0 +1,215 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A mode is how the sessions of a test lock.
+type mode struct {
+	session []reentrant.Option
+	lock    []reentrant.LockOption
+}
+
+var modes = map[string]mode{
+	"plain":  {},
+	"cohort": {session: []reentrant.Option{reentrant.WithCohort()}},
+	"linger": {session: []reentrant.Option{reentrant.WithCohort(), reentrant.WithLinger(time.Second)}},
+	"unfair": {lock: []reentrant.LockOption{reentrant.WithFairness(false)}},
+}
+
+// Permits are handed out under a storm of faults, with one signal each, to waiters of three sessions: one in each
+// waits for ever, one until a time, one until its context ends. Nobody else is inside meanwhile, whoever comes back
+// has the holds that it gave up, and when it is over and quiet no permit is left while somebody waits.
+func TestNoSignalIsLostInAStormOfFaults(t *testing.T) {
+	storms := map[string][]mode{"mixed": slices.Collect(maps.Values(modes))}
+	for name, m := range modes {
+		storms[name] = []mode{m}
+	}
+	for name, sessions := range storms {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(rounds(40)) {
+				synctest.Test(t, func(t *testing.T) { newPermits(t, seed).storm(sessions) })
+				require.False(t, t.Failed(), "seed %d", seed)
+			}
+		})
+	}
+}
+
+// rounds is n, or less when the test binary is asked to be short.
+func rounds(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}
+
+// permits are what the lock under test guards.
+type permits struct {
+	*testing.T
+	backend *memory.Backend
+
+	mu     sync.Mutex
+	random *rand.Rand
+
+	// Guarded by the lock under test.
+	left, taken, inside int
+}
+
+func newPermits(t *testing.T, seed uint64) *permits {
+	p := &permits{T: t, random: rand.New(rand.NewPCG(seed, 3))}
+	p.backend = memory.New(memory.WithFault(p.fault))
+	return p
+}
+
+func (p *permits) roll(n int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.random.IntN(n)
+}
+
+func (p *permits) moment(most time.Duration) time.Duration {
+	return time.Duration(p.roll(int(most/time.Millisecond))) * time.Millisecond
+}
+
+func (p *permits) fault(op memory.Op) memory.Verdict {
+	if op.Verb == memory.Connect {
+		return memory.Pass
+	}
+	d := p.moment(300 * time.Millisecond)
+	switch p.roll(24) {
+	case 0:
+		return memory.LoseReply
+	case 1:
+		if op.Verb == memory.Push {
+			return memory.Lose
+		}
+	case 2:
+		return memory.DelayReply(d)
+	case 3:
+		return memory.Duplicate(d)
+	case 4:
+		return memory.Delay(d)
+	}
+	return memory.Pass
+}
+
+func (p *permits) enter() {
+	p.inside++
+	assert.Equal(p, 1, p.inside, "nobody else is inside")
+}
+
+func (p *permits) leave() { p.inside-- }
+
+// storm sends in three sessions or more, of these modes.
+func (p *permits) storm(modes []mode) {
+	const each = 13
+	sessions := max(3, len(modes))
+	ctx, stop := context.WithCancel(context.Background())
+	var takers, givers sync.WaitGroup
+	for i := range sessions {
+		m := modes[i%len(modes)]
+		s := newSession(p, p.backend, m.session...)
+		l := s.NewLock("x", m.lock...)
+		c := l.NewCondition("ready")
+		for _, await := range []func() error{
+			func() error { return c.Await(ctx) },
+			func() error {
+				if ok, err := c.AwaitFor(ctx, p.moment(1500*time.Millisecond)); ok || err != nil {
+					return err
+				}
+				return context.DeadlineExceeded
+			},
+			func() error {
+				short, cancel := context.WithTimeout(ctx, p.moment(1500*time.Millisecond))
+				defer cancel()
+				return c.Await(short)
+			},
+		} {
+			takers.Go(func() {
+				for ctx.Err() == nil {
+					p.take(ctx, l, await)
+				}
+			})
+		}
+		givers.Go(func() {
+			for range each {
+				time.Sleep(p.moment(800 * time.Millisecond))
+				p.give(l, c)
+			}
+		})
+	}
+	givers.Wait()
+	p.backend.SetFault(nil)
+	time.Sleep(30 * time.Second)
+	l := newSession(p, p.backend).NewLock("x")
+	assert.NoError(p, l.Lock(context.Background()))
+	assert.Zero(p, p.left, "a signal was lost: permits are left while three wait for ever")
+	assert.Equal(p, sessions*each, p.taken+p.left)
+	assert.NoError(p, l.Unlock(context.Background()))
+	stop()
+	takers.Wait()
+}
+
+// take takes a permit, or is sent away empty-handed.
+func (p *permits) take(ctx context.Context, l *reentrant.Lock, await func() error) {
+	holds := 0
+	for n := 1 + p.roll(3); holds < n && l.Lock(ctx) == nil; holds++ {
+	}
+	if holds == 0 {
+		return
+	}
+	p.enter()
+	var err error
+	for p.left == 0 && err == nil {
+		p.leave()
+		err = await()
+		if !assert.NotErrorIs(p, err, reentrant.ErrLost) {
+			return
+		}
+		assert.Equal(p, holds, l.HoldCount(ctx), "all holds are back")
+		p.enter()
+	}
+	if p.left > 0 && err == nil {
+		p.left--
+		p.taken++
+	}
+	p.leave()
+	for range holds {
+		p.unlock(l)
+	}
+	if err != nil {
+		time.Sleep(p.moment(100 * time.Millisecond))
+	}
+}
+
+// give adds a permit and signals one who may wait for it.
+func (p *permits) give(l *reentrant.Lock, c *reentrant.Condition) {
+	if !assert.NoError(p, l.Lock(context.Background())) {
+		return
+	}
+	p.enter()
+	p.left++
+	p.leave()
+	assert.NoError(p, c.Signal(context.Background()))
+	p.unlock(l)
+}
+
+func (p *permits) unlock(l *reentrant.Lock) {
+	if err := l.Unlock(context.Background()); err != nil {
+		assert.True(p, reentrant.OutcomeUnknown(err) && !errors.Is(err, reentrant.ErrLost), "%v", err)
+	}
+}
