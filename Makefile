@@ -6,7 +6,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 
 .DEFAULT_GOAL := help
-.PHONY: help test race stress fuzz bench keygen format vet lint servers mutants check ci
+.PHONY: help test race stress fuzz bench bench-readme keygen format vet lint servers mutants check ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ fuzz: ## every fuzz test for a while (FUZZTIME=30s)
 
 bench: ## the benchmarks (BENCH=. BENCHTIME=1s)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 1h work
+
+bench-readme: ## write the README's numbers and docs/bench from bench/report (go run ./bench measures them)
+	go run ./bench -readme
 
 keygen: ## the key generator on embedded parts (go run ./examples/keygen -help)
 	go run ./examples/keygen

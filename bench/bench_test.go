@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/bench/internal/contender"
+	"github.com/relock-go/relock/bench/internal/report"
+	"github.com/relock-go/relock/bench/internal/result"
+	"github.com/relock-go/relock/bench/internal/worker"
+	"github.com/relock-go/relock/bench/internal/workload"
+	"github.com/relock-go/relock/redisbackend/redistest"
+)
+
+// The test binary is also the worker: the program starts itself.
+func TestMain(m *testing.M) {
+	if worker.IsChild() {
+		os.Exit(worker.Main())
+	}
+	os.Exit(m.Run())
+}
+
+// needRedis skips where there is no redis-server, but not on CI.
+func needRedis(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("CI") == "" && os.Getenv("REENTRANT_REDIS_REQUIRED") == "" {
+		t.Skip("there is no redis-server")
+	}
+}
+
+func TestARunFromEndToEnd(t *testing.T) {
+	needRedis(t)
+	out := t.TempDir()
+	var stdout, stderr bytes.Buffer
+	status := parentMain([]string{
+		"-rounds", "1", "-duration", "50ms", "-only", "redsync,registered,cohort", "-workloads", "uncontended,2x20,reentrant", "-out", out,
+	}, &stdout, &stderr)
+	require.Equal(t, exitClean, status, "%s", &stderr)
+	assert.Contains(t, stdout.String(), "2 processes × 20 goroutines")
+	r, err := result.Load(filepath.Join(out, report.Data))
+	require.NoError(t, err)
+	require.Len(t, r.Cells, 8, "redsync cannot re-enter")
+	for _, cell := range r.Cells {
+		require.True(t, cell.Measured(), "%s %s: %s", cell.Workload, cell.Contender, cell.Remarks())
+		assert.Zero(t, cell.Overlaps())
+		for _, m := range []result.Metric{result.PerSecond, result.Bytes, result.JainProcesses} {
+			if cell.Workload != "reentrant" {
+				assert.Positive(t, cell.Range(m).Median, "%s %s %s", cell.Workload, cell.Contender, m.Name)
+			}
+		}
+	}
+	registered, _ := r.Cell("uncontended", "registered")
+	assert.InDelta(t, 2, registered.Range(result.Commands).Median, 0.2)
+	assert.FileExists(t, filepath.Join(out, report.Page))
+}
+
+// The safety column can see: without a lock there are overlaps, and the exit status says so.
+func TestWithoutALockThereAreOverlaps(t *testing.T) {
+	needRedis(t)
+	for range 10 { // nothing forces them to overlap; they just never fail to
+		var stderr bytes.Buffer
+		status := parentMain([]string{"-rounds", "1", "-duration", "100ms", "-only", "none", "-workloads", "5x20-100us", "-out", t.TempDir()}, io.Discard, &stderr)
+		if status == exitFinding {
+			assert.Contains(t, stderr.String(), "two holders")
+			return
+		}
+	}
+	t.Error("no overlap in ten runs without a lock")
+}
+
+func TestAnEmbeddedRedisIsRefused(t *testing.T) {
+	var stderr bytes.Buffer
+	status := parentMain([]string{"-quick", "-redis", "redis://" + redistest.Start(t).Addr(), "-out", t.TempDir()}, io.Discard, &stderr)
+	assert.Equal(t, exitFinding, status)
+	assert.Contains(t, stderr.String(), "a real Redis is needed")
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for want, args := range map[string][]string{
+		"no contender":   {"-only", "mutex"},
+		"no workload":    {"-workloads", "7x7"},
+		"-rounds":        {"-rounds", "-1"},
+		"-duration":      {"-duration", "1ms"},
+		"-out":           {"-out", ""},
+		"is not a flag":  {"fast"},
+		"flag provided":  {"-fast"},
+		"invalid value ": {"-rounds", "many"},
+	} {
+		_, err := parseOptions(args, io.Discard)
+		assert.ErrorContains(t, err, want)
+	}
+	opts, err := parseOptions(nil, io.Discard)
+	require.NoError(t, err)
+	assert.Equal(t, fullRounds, opts.rounds)
+	assert.Equal(t, time.Second, opts.duration)
+	assert.Len(t, opts.workloads, len(workload.All))
+	assert.Len(t, opts.contenders, len(contender.All())-1, "all but the fault")
+	quick, err := parseOptions([]string{"-quick", "-duration", "1s"}, io.Discard)
+	require.NoError(t, err)
+	assert.Equal(t, quickRounds, quick.rounds)
+	assert.Equal(t, time.Second, quick.duration)
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/bench/internal/contender"
+	"github.com/relock-go/relock/bench/internal/worker"
+	"github.com/relock-go/relock/bench/internal/workload"
+)
+
+// A crew is the processes of one cell.
+type crew struct {
+	children []*worker.Child
+	site     *worker.Site
+	release  func() bool // ends the context's watch
+}
+
+// A failure is a contender's, in one cell.
+type failure struct{ error }
+
+const (
+	// openWithin is for processes to start and connect, a thousand sessions included.
+	openWithin = 20 * time.Second
+	// beginIn is time enough for every process to have its order and its goroutines in place.
+	beginIn = 50 * time.Millisecond
+	// cutAfter is how much longer than a run somebody may wait for the lock: more than a queue of a thousand takes,
+	// and than any pause of those that poll. Who has not got it by then hangs.
+	cutAfter = 3 * time.Second
+	// killAfter is for processes that do not even answer then.
+	killAfter = 3 * time.Second
+)
+
+// startCrew starts the processes. When ctx ends they are stopped, and whoever waits for them is told.
+func startCrew(ctx context.Context, c contender.Contender, w workload.Workload, url, site string, stderr io.Writer) (*crew, error) {
+	var err error
+	all := &crew{release: func() bool { return true }}
+	if all.site, err = worker.CreateSite(site, max(w.Locks, 1)); err != nil {
+		return nil, err
+	}
+	job := worker.Job{
+		Contender: c.Name, Workload: w, URL: url, Site: site,
+		Prefix: "bench:" + rand.Text() + ":", // nobody finds what others left behind
+	}
+	for job.Process = range w.Processes {
+		child, err := worker.Start(job, stderr)
+		if err != nil {
+			all.stop()
+			return nil, err
+		}
+		all.children = append(all.children, child)
+	}
+	children := all.children
+	all.release = context.AfterFunc(ctx, func() { stopAll(children) })
+	return all, nil
+}
+
+// stop ends the processes; the site can still be read.
+func (c *crew) stop() {
+	c.release()
+	stopAll(c.children)
+	c.site.Close()
+}
+
+func stopAll(children []*worker.Child) {
+	var stopping sync.WaitGroup
+	for _, child := range children {
+		stopping.Go(child.Stop)
+	}
+	stopping.Wait()
+}
+
+func (c *crew) ready() error {
+	_, err := c.answers(time.Now().Add(openWithin))
+	return err
+}
+
+// run gives all processes one order.
+func (c *crew) run(d time.Duration) ([]worker.Outcome, error) {
+	order := worker.Order{Begin: time.Now().Add(beginIn), For: d, Cut: cutAfter}
+	for _, child := range c.children {
+		if err := child.Run(order); err != nil {
+			return nil, failure{worker.ErrEnded}
+		}
+	}
+	return c.answers(order.Begin.Add(d + cutAfter + killAfter))
+}
+
+// answers hears all of them. One that fails fails the cell.
+func (c *crew) answers(deadline time.Time) ([]worker.Outcome, error) {
+	var all []worker.Outcome
+	for i, child := range c.children {
+		outcome, err := child.Answer(deadline)
+		if err != nil {
+			return nil, failure{fmt.Errorf("process %d: %w", i+1, err)}
+		}
+		all = append(all, outcome)
+	}
+	return all, nil
+}

@@ -1,0 +1,74 @@
+package contender
+
+import (
+	"context"
+	"time"
+
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// lingering is long enough that an idle goroutine of the workloads finds its process's lock still there.
+const lingering = time.Second
+
+// own is Relock whole, and with parts left out: what each part brings is the difference between two lines.
+var own = []Contender{
+	{Name: "direct", About: "Relock without its local tier: each goroutine has a session of its own, over one client per process",
+		Own: true, Reentrant: true, Open: openDirect},
+	{Name: "budget-1", About: "Relock, WithHandoffs(1): every other hold goes to a waiting process",
+		Own: true, Reentrant: true, Open: session(reentrant.WithHandoffs(1))},
+	{Name: "registered", About: "Relock, defaults",
+		Own: true, Reentrant: true, Open: session()},
+	{Name: "cohort", About: "Relock, WithCohort()",
+		Own: true, Reentrant: true, Open: session(reentrant.WithCohort())},
+	{Name: "cohort-linger", About: "Relock, WithCohort() and WithLinger(1s)",
+		Own: true, Reentrant: true, Open: session(reentrant.WithCohort(), reentrant.WithLinger(lingering))},
+}
+
+// session is Relock as it is meant: one session for all goroutines of the process.
+func session(opts ...reentrant.Option) func(context.Context, string, int) (Process, error) {
+	return func(ctx context.Context, url string, _ int) (Process, error) {
+		return openSessions(ctx, url, 1, opts)
+	}
+}
+
+func openDirect(ctx context.Context, url string, goroutines int) (Process, error) {
+	return openSessions(ctx, url, goroutines, nil)
+}
+
+// relock shares its sessions out among the goroutines.
+type relock struct {
+	backend  *redisbackend.Backend
+	sessions []*reentrant.Session
+}
+
+func openSessions(ctx context.Context, url string, n int, opts []reentrant.Option) (Process, error) {
+	backend, err := redisbackend.Open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	r := &relock{backend: backend}
+	for range n {
+		s, err := reentrant.NewSession(backend, opts...)
+		if err != nil {
+			r.Close()
+			return nil, err
+		}
+		r.sessions = append(r.sessions, s)
+	}
+	return r, nil
+}
+
+func (r *relock) Mutex(_ context.Context, goroutine int, name string) (Mutex, error) {
+	return r.sessions[goroutine%len(r.sessions)].NewLock(name), nil
+}
+
+// Close gives up what a cut-off run left behind: nobody needs it any more.
+func (r *relock) Close() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, s := range r.sessions {
+		_ = s.Close(ctx)
+	}
+	r.backend.Close()
+}

@@ -1,0 +1,130 @@
+// Package redisload tells what a Redis server was asked to do, from its own counters.
+package redisload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Counters are a server's, since it started.
+type Counters struct {
+	Version string
+	Calls   map[string]int64 // by command; what runs inside of scripts is in here too
+	CPU     time.Duration    // all threads, user and system
+	Bytes   int64            // received and sent
+}
+
+// ErrNotReal is the answer of a server that has no counters.
+var ErrNotReal = errors.New("this server does not count its commands and its CPU time: a real Redis is needed, not an embedded one")
+
+// Read asks a server.
+func Read(ctx context.Context, client rueidis.Client) (Counters, error) {
+	text, err := client.Do(ctx, client.B().Info().Section("all").Build()).ToString()
+	if err != nil {
+		// The embedded one knows no such section, and says so with an error.
+		if server, ok := rueidis.IsRedisErr(err); ok && !strings.HasPrefix(server.Error(), "NO") {
+			return Counters{}, fmt.Errorf("%w (its words: %s)", ErrNotReal, server.Error())
+		}
+		return Counters{}, fmt.Errorf("ask Redis for its counters: %w", err)
+	}
+	return parse(text)
+}
+
+// parse reads INFO's lines: field:value, and cmdstat_<command>:calls=<n>,usec=<n>,….
+func parse(info string) (Counters, error) {
+	fields := map[string]string{}
+	c := Counters{Calls: map[string]int64{}}
+	for line := range strings.Lines(info) {
+		field, value, found := strings.Cut(strings.TrimSpace(line), ":")
+		if command, ok := strings.CutPrefix(field, "cmdstat_"); ok && found {
+			calls, err := callsOf(value)
+			if err != nil {
+				return Counters{}, fmt.Errorf("INFO commandstats: %s: %w", command, err)
+			}
+			c.Calls[command] = calls
+			continue
+		}
+		fields[field] = value
+	}
+	if fields["redis_version"] == "" || fields["used_cpu_user"] == "" || len(c.Calls) == 0 {
+		return Counters{}, ErrNotReal
+	}
+	c.Version = fields["redis_version"]
+	return c, c.add(fields)
+}
+
+func (c *Counters) add(fields map[string]string) error {
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, err := strconv.ParseFloat(fields[name], 64)
+		if err != nil {
+			return fmt.Errorf("INFO: %s: %w", name, err)
+		}
+		c.CPU += time.Duration(seconds * float64(time.Second))
+	}
+	for _, name := range []string{"total_net_input_bytes", "total_net_output_bytes"} {
+		bytes, err := strconv.ParseInt(fields[name], 10, 64)
+		if err != nil {
+			return fmt.Errorf("INFO: %s: %w", name, err)
+		}
+		c.Bytes += bytes
+	}
+	return nil
+}
+
+func callsOf(stats string) (int64, error) {
+	first, _, _ := strings.Cut(stats, ",")
+	calls, ok := strings.CutPrefix(first, "calls=")
+	if !ok {
+		return 0, fmt.Errorf("%q does not begin with calls=", stats)
+	}
+	return strconv.ParseInt(calls, 10, 64)
+}
+
+// Since is what happened after an earlier reading.
+func (c Counters) Since(before Counters) Counters {
+	d := Counters{Version: c.Version, Calls: map[string]int64{}, CPU: c.CPU - before.CPU, Bytes: c.Bytes - before.Bytes}
+	for command, calls := range c.Calls {
+		if n := calls - before.Calls[command]; n != 0 {
+			d.Calls[command] = n
+		}
+	}
+	return d
+}
+
+// Commands a script cannot call, and those it could but nobody's does: they came from a client.
+var (
+	scripts    = []string{"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"}
+	connection = []string{"auth", "client", "command", "hello", "ping", "quit", "select", "script",
+		"subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "psubscribe", "punsubscribe", "multi", "exec"}
+)
+
+// asking is this package's own command.
+const asking = "info"
+
+// FromClient tells whether a command came from a client and not from within a script. plain are those that the
+// clients in question send outside of scripts, besides the scripts themselves and what a connection needs.
+func FromClient(command string, plain []string) bool {
+	command, _, _ = strings.Cut(command, "|") // client|setinfo
+	return slices.Contains(scripts, command) || slices.Contains(connection, command) || slices.Contains(plain, command)
+}
+
+// Commands are the calls that came from clients, and those that their scripts made.
+func (c Counters) Commands(plain []string) (fromClients, inner int64) {
+	for command, calls := range c.Calls {
+		switch {
+		case command == asking:
+		case FromClient(command, plain):
+			fromClients += calls
+		default:
+			inner += calls
+		}
+	}
+	return fromClients, inner
+}

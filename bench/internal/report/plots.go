@@ -1,0 +1,229 @@
+package report
+
+import (
+	"bytes"
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/relock-go/relock/bench/internal/result"
+	"github.com/relock-go/relock/bench/internal/workload"
+)
+
+// A figure is a plot and what it says.
+type figure struct {
+	Name     string // of its files
+	Title    string
+	Sentence string
+	draw     func(*result.Result, theme) (*plot.Plot, error)
+}
+
+// figures are all of them, in the order of the page.
+var figures = []figure{
+	{"commands", "What a section asks of Redis",
+		"Commands that clients sent for each section, against the goroutines of one process. The axes are logarithmic: one step down is a tenth.",
+		lines(byGoroutines, result.Commands, "goroutines in one process", "commands per section")},
+	{"throughput", "Sections per second",
+		"How many sections get done, against the goroutines of one process that want the lock; nothing is done inside, so this is the lock's own speed.",
+		lines(byGoroutines, result.PerSecond, "goroutines in one process", "sections per second")},
+	{"waits", "How long one waits",
+		"From the call of Lock to its return, with 5 processes of 20 goroutines each and nothing inside: from the median over the 99th percentile to the longest. A short line is a fair lock; a low median with a far end is one that some get again and again while others starve.",
+		waits},
+	{"fairness", "Who gets how much",
+		"Jain's index of the sections that each goroutine, and each process, got in the same situation: 1 when all got as much as the others, 0.01 if one goroutine of a hundred got everything.",
+		fairness},
+	{"cost", "What a section costs Redis",
+		"Processor time of the Redis server for each section, against the number of processes with 20 goroutines each.",
+		lines(byProcesses, result.CPU, "processes of 20 goroutines", "Redis CPU per section, µs")},
+}
+
+// Size of a plot.
+const (
+	width, height = 8 * vg.Inch, 4.5 * vg.Inch
+)
+
+// A theme is the colours for one kind of page. Plots have no background of their own.
+type theme struct {
+	name       string
+	ink, faint color.Color
+	peers, own []color.Color
+}
+
+// The colours are told apart with any kind of sight, within their group and by their brightness; own ones are cold and
+// drawn solid, peers are warm and dashed.
+var themes = []theme{
+	{name: "light", ink: rgb(0x24292f), faint: rgb(0xd0d7de),
+		peers: []color.Color{rgb(0x8a4b08), rgb(0xd55e00), rgb(0x9a7d0a), rgb(0xe69f00), rgb(0x7d2e52), rgb(0xcc79a7)},
+		own:   []color.Color{rgb(0x6e7781), rgb(0x56b4e9), rgb(0x0072b2), rgb(0x009e73), rgb(0x054a36)}},
+	{name: "dark", ink: rgb(0xe6edf3), faint: rgb(0x3d444d),
+		peers: []color.Color{rgb(0xc98a4b), rgb(0xff8c42), rgb(0xbfa73a), rgb(0xffc845), rgb(0xb86a92), rgb(0xf2a6cf)},
+		own:   []color.Color{rgb(0x9198a1), rgb(0x8ed1fc), rgb(0x3fa0e0), rgb(0x2fcf9f), rgb(0xa5f0d5)}},
+}
+
+func rgb(hex uint32) color.Color {
+	return color.RGBA{R: uint8(hex >> 16), G: uint8(hex >> 8), B: uint8(hex), A: 0xff}
+}
+
+// of is the colour of a contender, by its place among its group.
+func (t theme) of(r *result.Result, name string) color.Color {
+	next := map[bool]int{}
+	for _, c := range r.Contenders {
+		group := t.peers
+		if c.Own {
+			group = t.own
+		}
+		if c.Name == name {
+			return group[next[c.Own]%len(group)]
+		}
+		next[c.Own]++
+	}
+	return t.ink
+}
+
+// blank is a plot without anything in it.
+func (t theme) blank(x, y string) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = color.Transparent
+	p.X.Label.Text, p.Y.Label.Text = x, y
+	p.X.Padding, p.Y.Padding = 0, 0
+	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
+		axis.Color, axis.Tick.Color = t.ink, t.ink
+		t.write(&axis.Label.TextStyle, 11)
+		t.write(&axis.Tick.Label, 10)
+	}
+	t.write(&p.Legend.TextStyle, 10)
+	p.Legend.YPosition = draw.PosCenter
+	grid := plotter.NewGrid()
+	grid.Horizontal.Color, grid.Vertical.Color = t.faint, t.faint
+	p.Add(grid)
+	return p
+}
+
+func (t theme) write(style *draw.TextStyle, size float64) {
+	style.Color = t.ink
+	style.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: font.Points(size)}
+}
+
+// log makes an axis logarithmic, over whole decades.
+func log(axis *plot.Axis) {
+	if axis.Min <= 0 || math.IsInf(axis.Min, 0) {
+		return // nothing was measured
+	}
+	axis.Scale = plot.LogScale{}
+	axis.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick {
+		ticks := plot.LogTicks{Prec: -1}.Ticks(low, high)
+		for i := range ticks {
+			if ticks[i].Label != "" {
+				ticks[i].Label = result.Number(ticks[i].Value)
+			}
+		}
+		return ticks
+	})
+	axis.Min = math.Pow(10, math.Floor(math.Log10(axis.Min)))
+	axis.Max = math.Pow(10, math.Ceil(math.Log10(axis.Max)))
+	if axis.Min == axis.Max {
+		axis.Max *= 10
+	}
+}
+
+// least keeps values on a logarithmic axis; below it nobody needs to tell them apart.
+const least = 0.0001
+
+// svg draws a plot. The font is named with others of the same widths, which browsers have.
+func svg(p *plot.Plot) ([]byte, error) {
+	canvas := vgsvg.New(width, height)
+	p.Draw(draw.New(canvas))
+	var out bytes.Buffer
+	if _, err := canvas.WriteTo(&out); err != nil {
+		return nil, err
+	}
+	return bytes.ReplaceAll(out.Bytes(), []byte("font-family:Liberation Sans"),
+		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif")), nil
+}
+
+// A series is the workloads along an axis.
+type series func(result.Workload) (x int, ok bool)
+
+func byGoroutines(w result.Workload) (int, bool) {
+	return w.Goroutines, w.Processes == 1 && plain(w)
+}
+
+func byProcesses(w result.Workload) (int, bool) {
+	return w.Processes, w.Goroutines == 20 && plain(w)
+}
+
+// plain are workloads of one lock with nothing inside.
+func plain(w result.Workload) bool {
+	known, ok := workload.Find(w.Name)
+	return ok && !known.Reentrant && known.Locks <= 1 && known.Busy == 0 && known.Idle == 0
+}
+
+// lines draws a metric of each contender along a series, on logarithmic axes.
+func lines(along series, metric result.Metric, x, y string) func(*result.Result, theme) (*plot.Plot, error) {
+	return func(r *result.Result, t theme) (*plot.Plot, error) {
+		p := t.blank(x, y)
+		p.Legend.XOffs = legendGap
+		for i, c := range r.Contenders {
+			points := pointsOf(r, c.Name, along, metric)
+			if len(points) == 0 {
+				continue
+			}
+			line, dots, err := plotter.NewLinePoints(points)
+			if err != nil {
+				return nil, err
+			}
+			line.Color, dots.Color = t.of(r, c.Name), t.of(r, c.Name)
+			line.Width = vg.Points(2)
+			dots.Shape, dots.Radius = shapes[i%len(shapes)], vg.Points(3.5)
+			if !c.Own {
+				line.Width, line.Dashes = vg.Points(1.5), []vg.Length{vg.Points(5), vg.Points(3)}
+			}
+			p.Add(line, dots)
+			p.Legend.Add(c.Name, line, dots)
+		}
+		if math.IsInf(p.X.Min, 0) {
+			return p, nil // nothing was measured
+		}
+		p.X.Tick.Marker = marks(r, along)
+		p.X.Scale = plot.LogScale{}
+		if p.X.Min == p.X.Max { // a single point
+			p.X.Max *= 10
+		}
+		log(&p.Y)
+		return p, nil
+	}
+}
+
+// legendGap is for plotting beside the legend.
+const legendGap = 0
+
+var shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.BoxGlyph{}}
+
+func pointsOf(r *result.Result, contender string, along series, metric result.Metric) plotter.XYs {
+	var points plotter.XYs
+	for _, w := range r.Workloads {
+		x, ok := along(w)
+		cell, found := r.Cell(w.Name, contender)
+		if ok && found && cell.Measured() {
+			points = append(points, plotter.XY{X: float64(x), Y: max(cell.Range(metric).Median, least)})
+		}
+	}
+	return points
+}
+
+// marks are the values that were measured.
+func marks(r *result.Result, along series) plot.Ticker {
+	var ticks plot.ConstantTicks
+	for _, w := range r.Workloads {
+		if x, ok := along(w); ok {
+			ticks = append(ticks, plot.Tick{Value: float64(x), Label: result.Number(float64(x))})
+		}
+	}
+	return ticks
+}

@@ -1,0 +1,118 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/relock-go/relock/bench/internal/result"
+)
+
+// The marks around the README's part that is written by [Publish].
+const (
+	begin = "<!-- bench:begin -->"
+	end   = "<!-- bench:end -->"
+)
+
+// shown are the figures in the README.
+var shown = []string{"commands", "waits"}
+
+// columns are those of its table.
+var columns = []result.Metric{
+	result.PerSecond, result.Commands, result.CPU, result.WaitP50, result.WaitP99, result.WaitMax,
+	result.JainGoroutines, result.JainProcesses,
+}
+
+// Publish takes the data of the report in one folder, makes the report anew in another one, to which the README
+// refers, and writes the README's part.
+func Publish(from, to, readme string) error {
+	r, err := result.Load(filepath.Join(from, Data))
+	if err != nil {
+		return err
+	}
+	if err := Write(r, to); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	part, err := Part(r, filepath.ToSlash(to))
+	if err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	changed, err := Replace(string(text), part)
+	if err != nil {
+		return fmt.Errorf("publish: %s: %w", readme, err)
+	}
+	return os.WriteFile(readme, []byte(changed), 0o644)
+}
+
+// Replace puts a part between the marks.
+func Replace(readme, part string) (string, error) {
+	before, rest, found := strings.Cut(readme, begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return "", errors.New("there are no lines " + begin + " and " + end)
+	}
+	return before + begin + "\n" + part + end + after, nil
+}
+
+// Part is what stands between the marks. folder is where the report is, as seen from the README.
+func Part(r *result.Result, folder string) (string, error) {
+	w, err := mainWorkload(r)
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	for _, name := range shown {
+		text.WriteString(pictures(name, folder))
+	}
+	fmt.Fprintf(&text, "%s:\n\n| |", upper(w.About))
+	for _, m := range columns {
+		fmt.Fprintf(&text, " %s |", m.Head)
+	}
+	text.WriteString(" overlaps |\n|---" + strings.Repeat("|--:", len(columns)+1) + "|\n")
+	for _, c := range r.Of(w.Name) {
+		text.WriteString(line(r, c))
+	}
+	fmt.Fprintf(&text, "\nCommands are those that clients send, Redis µs is its processor time, both per section; waits are from the call of\nLock to its return; Jain's index is 1 when all got the same.\n%s\n[More of it](%s), with all workloads and settings; `go run ./bench` measures it where you are.\n",
+		origin(r), path.Join(folder, Page))
+	return text.String(), nil
+}
+
+func line(r *result.Result, c result.Cell) string {
+	cells := []string{label(r, c.Contender)}
+	for _, m := range columns {
+		cells = append(cells, c.Show(m))
+	}
+	cells = append(cells, fmt.Sprint(c.Overlaps()))
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+// label sets our own apart.
+func label(r *result.Result, name string) string {
+	for _, c := range r.Contenders {
+		if c.Name == name && c.Own {
+			return "**" + name + "**"
+		}
+	}
+	return name
+}
+
+// pictures is one figure, dark where the reader's page is.
+func pictures(name, folder string) string {
+	for _, f := range figures {
+		if f.Name == name {
+			light, dark := path.Join(folder, file(f, themes[0])), path.Join(folder, file(f, themes[1]))
+			return fmt.Sprintf("<picture><source media=\"(prefers-color-scheme: dark)\" srcset=\"%s\"><img alt=\"%s\" src=\"%s\"></picture>\n\n%s\n\n",
+				dark, f.Title, light, f.Sentence)
+		}
+	}
+	panic("bug: there is no figure " + name)
+}
+
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

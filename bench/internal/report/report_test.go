@@ -1,0 +1,83 @@
+package report
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/bench/internal/result"
+	"github.com/relock-go/relock/bench/internal/workload"
+)
+
+// some is a result with numbers everywhere.
+func some() *result.Result {
+	r := &result.Result{
+		Date:       time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC),
+		Settings:   result.Settings{Rounds: 1, Duration: time.Second},
+		Machine:    result.Machine{CPU: "a CPU", Cores: 2, OS: "linux/amd64", Go: "go1.26", Redis: "7.4"},
+		Versions:   []result.Version{{Module: "github.com/redis/rueidis", Version: "v1"}},
+		Contenders: []result.Contender{{Name: "peer", About: "a peer"}, {Name: "cohort", About: "ours", Own: true}},
+	}
+	for _, w := range workload.All {
+		r.Workloads = append(r.Workloads, result.Workload{Name: w.Name, About: w.About(), Processes: w.Processes, Goroutines: w.Goroutines})
+		for i, c := range r.Contenders {
+			r.Add(w.Name, c.Name, result.Sample{Sections: 10, PerSecond: float64(1000 * (i + 1)), Commands: 2 / float64(i+1), CPU: 30,
+				WaitP50: 1, WaitP99: 2, WaitMax: 3, JainGoroutines: 0.9, JainProcesses: 1})
+		}
+	}
+	return r
+}
+
+func TestAReportIsWholeAndSelfContained(t *testing.T) {
+	folder := t.TempDir()
+	require.NoError(t, Write(some(), folder))
+	for _, f := range figures {
+		for _, theme := range themes {
+			svg, err := os.ReadFile(filepath.Join(folder, file(f, theme)))
+			require.NoError(t, err)
+			assert.Contains(t, string(svg), "<svg")
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(folder, Page))
+	require.NoError(t, err)
+	text := string(page)
+	for _, f := range figures {
+		assert.Contains(t, text, f.Title)
+	}
+	for _, outside := range []string{"http://", "https://", "<script src", "<link"} {
+		assert.NotContains(t, strings.ReplaceAll(text, "http://www.w3.org", ""), outside)
+	}
+	for _, name := range []string{Data, CSV} {
+		assert.FileExists(t, filepath.Join(folder, name))
+	}
+}
+
+func TestTheReadmeHasItsPart(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	require.NoError(t, Write(some(), from))
+	readme := filepath.Join(t.TempDir(), "README.md")
+	require.NoError(t, os.WriteFile(readme, []byte("before\n"+begin+"\nold\n"+end+"\nafter\n"), 0o600))
+	require.NoError(t, Publish(from, to, readme))
+	text, err := os.ReadFile(readme)
+	require.NoError(t, err)
+	assert.True(t, strings.HasPrefix(string(text), "before\n"+begin))
+	assert.True(t, strings.HasSuffix(string(text), end+"\nafter\n"))
+	assert.NotContains(t, string(text), "old")
+	assert.Contains(t, string(text), "| **cohort** | 2000 |")
+	assert.Contains(t, string(text), "a CPU, 2 cores")
+	once := string(text)
+	require.NoError(t, Publish(from, to, readme))
+	text, err = os.ReadFile(readme)
+	require.NoError(t, err)
+	assert.Equal(t, once, string(text), "again")
+}
+
+func TestAReadmeWithoutMarksIsRefused(t *testing.T) {
+	_, err := Replace("no marks", "part")
+	require.ErrorContains(t, err, begin)
+}

@@ -1,0 +1,159 @@
+// Package result is what a benchmark run has found, and how it is kept: as JSON, as CSV, and as a table for people.
+package result
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+)
+
+// A Result is a whole run.
+type Result struct {
+	Date       time.Time
+	Settings   Settings
+	Machine    Machine
+	Versions   []Version
+	Contenders []Contender
+	Workloads  []Workload
+	Cells      []Cell
+}
+
+// Settings say how long was measured.
+type Settings struct {
+	Rounds   int
+	Duration time.Duration // of each cell in each round
+	Quick    bool
+}
+
+// A Machine is where it was measured.
+type Machine struct {
+	CPU   string
+	Cores int
+	OS    string
+	Go    string
+	Redis string
+}
+
+// A Version is a module's.
+type Version struct{ Module, Version string }
+
+// A Contender is one that was measured.
+type Contender struct {
+	Name, About string
+	Own         bool
+}
+
+// A Workload is one that was measured.
+type Workload struct {
+	Name, About           string
+	Processes, Goroutines int
+}
+
+// A Cell is one contender under one workload.
+type Cell struct {
+	Workload, Contender string
+	Samples             []Sample // one for each round
+}
+
+// A Sample is one round of a cell. All values but the counts at the end are per section, or of waits.
+type Sample struct {
+	Sections       int64   // those after the end of the time included
+	PerSecond      float64 // those within the time
+	Commands       float64 // sent by clients
+	Inner          float64 // called by scripts
+	CPU            float64 // µs of Redis
+	Bytes          float64 // over Redis's connections, both ways
+	WaitP50        float64 // ms
+	WaitP99        float64
+	WaitMax        float64
+	JainGoroutines float64
+	JainProcesses  float64
+	Allocs         float64
+
+	Errors   int64
+	CutOff   int64  // goroutines that waited until they were cut off
+	Overlaps int64  // times that somebody came in while somebody else was inside
+	Failed   string // why there are no numbers
+	First    string // the first error
+}
+
+// Cell gives the cell of a workload and a contender; false if it was not measured.
+func (r *Result) Cell(workload, contender string) (Cell, bool) {
+	for _, c := range r.Cells {
+		if c.Workload == workload && c.Contender == contender {
+			return c, true
+		}
+	}
+	return Cell{}, false
+}
+
+// Add puts a sample into its cell.
+func (r *Result) Add(workload, contender string, s Sample) {
+	for i, c := range r.Cells {
+		if c.Workload == workload && c.Contender == contender {
+			r.Cells[i].Samples = append(c.Samples, s)
+			return
+		}
+	}
+	r.Cells = append(r.Cells, Cell{workload, contender, []Sample{s}})
+}
+
+// Range is what the rounds that have numbers say about a metric.
+func (c Cell) Range(metric Metric) Range {
+	var values []float64
+	for _, s := range c.Samples {
+		if s.Failed == "" {
+			values = append(values, metric.Of(s))
+		}
+	}
+	return rangeOf(values)
+}
+
+// Measured tells whether any round has numbers.
+func (c Cell) Measured() bool {
+	for _, s := range c.Samples {
+		if s.Failed == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Overlaps of all rounds.
+func (c Cell) Overlaps() (n int64) {
+	for _, s := range c.Samples {
+		n += s.Overlaps
+	}
+	return n
+}
+
+// Overlaps of the whole run.
+func (r *Result) Overlaps() (n int64) {
+	for _, c := range r.Cells {
+		n += c.Overlaps()
+	}
+	return n
+}
+
+// Save writes the result as JSON.
+func (r *Result) Save(path string) error {
+	text, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// Load reads what Save wrote.
+func Load(path string) (*Result, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the results: %w", err)
+	}
+	r := new(Result)
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return r, nil
+}

@@ -1,0 +1,99 @@
+package result
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/bench/internal/redisload"
+	"github.com/relock-go/relock/bench/internal/worker"
+)
+
+func TestJain(t *testing.T) {
+	assert.InDelta(t, 1, Jain([]int64{5, 5, 5}), 1e-9)
+	assert.InDelta(t, 0.25, Jain([]int64{8, 0, 0, 0}), 1e-9)
+	assert.InDelta(t, 0.5, Jain([]int64{3, 3, 0, 0}), 1e-9)
+	assert.Zero(t, Jain([]int64{0, 0}))
+	assert.Zero(t, Jain(nil))
+}
+
+func TestRangeIsTheMedianAndTheEnds(t *testing.T) {
+	assert.Equal(t, Range{}, rangeOf(nil))
+	assert.Equal(t, Range{3, 1, 9}, rangeOf([]float64{9, 1, 3}))
+	assert.Equal(t, Range{2.5, 1, 9}, rangeOf([]float64{9, 1, 3, 2}))
+}
+
+func TestNumbersAreShort(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0.00", 0.00001: "<0.0001", 0.0042: "0.0042", 0.5: "0.50", 2: "2.00", 12.34: "12.3", 123.4: "123",
+		1234: "1234", 12_345: "12.3k", 123_456: "123k", 1_234_567: "1.23M", 999_900: "1.00M",
+	} {
+		assert.Equal(t, want, Number(v), "%v", v)
+	}
+}
+
+func TestSumAddsUpWhatTheProcessesSay(t *testing.T) {
+	outcomes := []worker.Outcome{
+		{InTime: []int64{10, 10}, Sections: 22, Mallocs: 44},
+		{InTime: []int64{20, 0}, Sections: 22, Mallocs: 44, Errors: 1, First: "ouch", CutOff: 2},
+	}
+	load := redisload.Counters{Calls: map[string]int64{"evalsha": 88, "set": 44, "info": 1}, CPU: 440 * time.Microsecond, Bytes: 4400}
+	s := Sum(outcomes, 2*time.Second, load, nil)
+	assert.InDelta(t, 20, s.PerSecond, 1e-9, "those within the time")
+	assert.InDelta(t, 2, s.Commands, 1e-9, "of all sections; INFO is ours")
+	assert.InDelta(t, 1, s.Inner, 1e-9)
+	assert.InDelta(t, 10, s.CPU, 1e-9)
+	assert.InDelta(t, 100, s.Bytes, 1e-9)
+	assert.InDelta(t, 2, s.Allocs, 1e-9)
+	assert.InDelta(t, 1, s.JainProcesses, 1e-9)
+	assert.InDelta(t, 40.0*40/(4*600), s.JainGoroutines, 1e-9)
+	assert.Equal(t, "ouch", s.First)
+	assert.EqualValues(t, 2, s.CutOff)
+
+	plain := Sum(outcomes, time.Second, load, []string{"set"})
+	assert.InDelta(t, 3, plain.Commands, 1e-9, "a contender that sends SET itself")
+	assert.Zero(t, plain.Inner)
+}
+
+func sampleResult() *Result {
+	r := &Result{
+		Contenders: []Contender{{Name: "peer"}, {Name: "ours", Own: true}},
+		Workloads:  []Workload{{Name: "5x20", About: "5 processes", Processes: 5, Goroutines: 20}},
+	}
+	r.Add("5x20", "peer", Sample{PerSecond: 1000, Commands: 2})
+	r.Add("5x20", "peer", Sample{PerSecond: 3000, Commands: 2, Overlaps: 1})
+	r.Add("5x20", "ours", Sample{Failed: "process 1: a worker does not answer", CutOff: 3, Errors: 1, First: "why"})
+	return r
+}
+
+func TestATableShowsMediansAndWhatWentWrong(t *testing.T) {
+	r := sampleResult()
+	assert.EqualValues(t, 1, r.Overlaps())
+	var out bytes.Buffer
+	require.NoError(t, r.WriteTable(&out))
+	text := out.String()
+	assert.Contains(t, text, "2000")
+	assert.Contains(t, text, "50 %", "half of the distance")
+	assert.Contains(t, text, "a worker does not answer; hung: 3 goroutines cut off; 1 errors, the first: why")
+}
+
+func TestResultsAreKept(t *testing.T) {
+	r := sampleResult()
+	path := filepath.Join(t.TempDir(), "results.json")
+	require.NoError(t, r.Save(path))
+	again, err := Load(path)
+	require.NoError(t, err)
+	assert.Equal(t, r, again)
+
+	var out bytes.Buffer
+	require.NoError(t, r.WriteCSV(&out))
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Len(t, lines, 4)
+	assert.Equal(t, strings.Count(lines[0], ","), strings.Count(lines[3], ","))
+	assert.True(t, strings.HasPrefix(lines[2], "5x20,peer,2,"))
+}

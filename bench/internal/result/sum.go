@@ -1,0 +1,65 @@
+package result
+
+import (
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/relock-go/relock/bench/internal/redisload"
+	"github.com/relock-go/relock/bench/internal/worker"
+)
+
+// Sum makes a sample of what the processes say and what Redis counted. The load is that of all sections, those after
+// the end included, since it was counted until the last one had ended.
+func Sum(outcomes []worker.Outcome, d time.Duration, load redisload.Counters, plain []string) Sample {
+	var s Sample
+	var goroutines, processes []int64
+	var mallocs, inTime int64
+	var waits *hdrhistogram.Histogram
+	for _, o := range outcomes {
+		goroutines = append(goroutines, o.InTime...)
+		processes = append(processes, total(o.InTime))
+		inTime += total(o.InTime)
+		mallocs += int64(o.Mallocs)
+		s.Sections += o.Sections
+		s.Errors += o.Errors
+		s.CutOff += o.CutOff
+		if s.First == "" {
+			s.First = o.First
+		}
+		waits = merge(waits, o.Waits)
+	}
+	if waits != nil {
+		s.WaitP50, s.WaitP99, s.WaitMax = ms(waits.ValueAtQuantile(50)), ms(waits.ValueAtQuantile(99)), ms(waits.Max())
+	}
+	sections := float64(s.Sections)
+	fromClients, inner := load.Commands(plain)
+	s.PerSecond = float64(inTime) / d.Seconds()
+	s.Commands, s.Inner = ratio(float64(fromClients), sections), ratio(float64(inner), sections)
+	s.CPU = ratio(float64(load.CPU.Nanoseconds())/1e3, sections)
+	s.Bytes = ratio(float64(load.Bytes), sections)
+	s.Allocs = ratio(float64(mallocs), sections)
+	s.JainGoroutines, s.JainProcesses = Jain(goroutines), Jain(processes)
+	return s
+}
+
+func merge(to *hdrhistogram.Histogram, snapshot *hdrhistogram.Snapshot) *hdrhistogram.Histogram {
+	if snapshot == nil {
+		return to
+	}
+	h := hdrhistogram.Import(snapshot)
+	if to != nil {
+		to.Merge(h)
+		return to
+	}
+	return h
+}
+
+func total(shares []int64) (n int64) {
+	for _, share := range shares {
+		n += share
+	}
+	return n
+}
+
+func ms(ns int64) float64 { return float64(ns) / 1e6 }

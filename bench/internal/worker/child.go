@@ -1,0 +1,173 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/bench/internal/contender"
+)
+
+const childEnv = "RELOCK_BENCH_CHILD"
+
+// IsChild tells whether this process was started by [Start]. Its main function then only calls [Main].
+func IsChild() bool {
+	_, ok := os.LookupEnv(childEnv)
+	return ok
+}
+
+// Main does the child's work and gives the exit status.
+func Main() int {
+	// Ctrl-C in a terminal goes to all processes; the parent hears it, and what the children hear is the end of input.
+	signal.Ignore(os.Interrupt)
+	if err := serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench worker:", err)
+		return 1
+	}
+	return 0
+}
+
+// serve answers lines until there are no more. It reads ahead, so that the end of input ends a run as well.
+func serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	lines, answers := json.NewDecoder(in), json.NewEncoder(out)
+	var job Job
+	if err := lines.Decode(&job); err != nil {
+		return fmt.Errorf("read the job: %w", err)
+	}
+	orders := make(chan Order)
+	go func() {
+		defer stop()
+		defer close(orders)
+		for {
+			var o Order
+			if lines.Decode(&o) != nil { // the end of input, in general
+				return
+			}
+			orders <- o
+		}
+	}()
+	return job.serve(ctx, orders, answers)
+}
+
+func (j Job) serve(ctx context.Context, orders <-chan Order, answers *json.Encoder) error {
+	crew, err := j.open(ctx)
+	if err != nil {
+		return answers.Encode(Outcome{Err: err.Error()})
+	}
+	defer crew.close()
+	if err := answers.Encode(Outcome{}); err != nil {
+		return err
+	}
+	for order := range orders {
+		if err := answers.Encode(crew.run(ctx, order)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A crew is the goroutines of this process.
+type crew struct {
+	process    contender.Process
+	site       *Site
+	goroutines []*goroutine
+}
+
+func (j Job) open(ctx context.Context) (*crew, error) {
+	c, ok := contender.Find(j.Contender)
+	if !ok {
+		return nil, fmt.Errorf("no contender is named %q", j.Contender)
+	}
+	site, err := OpenSite(j.Site)
+	if err != nil {
+		return nil, err
+	}
+	process, err := c.Open(ctx, j.URL, j.Workload.Goroutines)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", c.Name, err)
+	}
+	all := &crew{process: process, site: site}
+	for number := range j.Workload.Goroutines {
+		places, err := j.places(ctx, all, number)
+		if err != nil {
+			return nil, err
+		}
+		all.goroutines = append(all.goroutines, newGoroutine(j, number, places))
+	}
+	return all, nil
+}
+
+func (j Job) places(ctx context.Context, c *crew, number int) ([]place, error) {
+	places := make([]place, max(j.Workload.Locks, 1))
+	for i := range places {
+		mutex, err := c.process.Mutex(ctx, number, j.Prefix+strconv.Itoa(i))
+		if err != nil {
+			return nil, fmt.Errorf("lock %d of goroutine %d: %w", i, number, err)
+		}
+		places[i] = place{mutex, c.site.Spot(i)}
+	}
+	return places, nil
+}
+
+func (c *crew) close() {
+	c.process.Close()
+	c.site.Close()
+}
+
+// run has the goroutines wait for the beginning, work until the end, and adds up.
+func (c *crew) run(ctx context.Context, order Order) Outcome {
+	ctx, cutOff := context.WithCancel(ctx)
+	defer cutOff()
+	end := order.Begin.Add(order.For)
+	// Not the context's own deadline: some clients are slower with one, and one peer takes it for the longest wait.
+	defer time.AfterFunc(time.Until(end.Add(order.Cut)), cutOff).Stop()
+
+	begin := make(chan struct{})
+	var ready, working sync.WaitGroup
+	for _, g := range c.goroutines {
+		g.reset()
+		ready.Add(1)
+		working.Go(func() {
+			ready.Done()
+			<-begin
+			g.run(ctx, end)
+		})
+	}
+	ready.Wait()
+	var before, after runtime.MemStats
+	runtime.GC() // what came before is not this run's to clear away
+	runtime.ReadMemStats(&before)
+	time.Sleep(time.Until(order.Begin))
+	close(begin)
+	working.Wait()
+	runtime.ReadMemStats(&after)
+	return c.outcome(after.Mallocs - before.Mallocs)
+}
+
+func (c *crew) outcome(mallocs uint64) Outcome {
+	o := Outcome{Mallocs: mallocs}
+	waits := newHistogram()
+	for _, g := range c.goroutines {
+		o.InTime = append(o.InTime, g.inTime)
+		o.Sections += g.sections
+		o.Errors += g.errors
+		if g.cutOff {
+			o.CutOff++
+		}
+		if o.First == "" && g.first != nil {
+			o.First = g.first.Error()
+		}
+		waits.Merge(g.waits)
+	}
+	o.Waits = waits.Export()
+	return o
+}

@@ -1,0 +1,129 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/relock-go/relock/bench/internal/contender"
+	"github.com/relock-go/relock/bench/internal/workload"
+)
+
+// A goroutine is one that locks, stays inside, unlocks, and again at once. While a run lasts, its fields are its own.
+type goroutine struct {
+	id       uint64 // in all processes, not 0
+	workload workload.Workload
+	places   []place
+	choose   *rand.Zipf // nil with one lock
+
+	sections, inTime, errors int64
+	cutOff                   bool
+	first                    error
+	waits                    *hdrhistogram.Histogram
+}
+
+// A place is a lock as this goroutine sees it, and where its sections take place.
+type place struct {
+	mutex contender.Mutex
+	spot  *Spot
+}
+
+// zipf is the skew: the first of 20 locks gets about a third of the sections.
+const zipf = 1.2
+
+func newGoroutine(job Job, number int, places []place) *goroutine {
+	g := &goroutine{
+		id:       uint64(job.Process*job.Workload.Goroutines+number) + 1,
+		workload: job.Workload, places: places, waits: newHistogram(),
+	}
+	if len(places) > 1 {
+		// Seeded, so that every contender gets the same sequence.
+		g.choose = rand.NewZipf(rand.New(rand.NewPCG(g.id, 0)), zipf, 1, uint64(len(places)-1))
+	}
+	return g
+}
+
+// reset forgets the run before.
+func (g *goroutine) reset() {
+	g.sections, g.inTime, g.errors, g.cutOff, g.first = 0, 0, 0, false, nil
+	g.waits.Reset()
+}
+
+// run does sections until the end.
+func (g *goroutine) run(ctx context.Context, end time.Time) {
+	if g.workload.Reentrant {
+		outer := g.places[0]
+		if err := outer.mutex.Lock(ctx); err != nil {
+			g.fail(err)
+			return
+		}
+		outer.spot.Enter(g.id)
+		defer func() {
+			outer.spot.Leave(g.id)
+			g.fail(outer.mutex.Unlock(ctx))
+		}()
+	}
+	for began := time.Now(); began.Before(end) && ctx.Err() == nil; {
+		began = g.section(ctx, began, end)
+	}
+}
+
+// section does one, and gives the moment after it. Reading the clock twice is all that it adds to the lock's work.
+func (g *goroutine) section(ctx context.Context, began, end time.Time) time.Time {
+	p := g.place()
+	err := p.mutex.Lock(ctx)
+	entered := time.Now()
+	g.wait(entered.Sub(began))
+	if err != nil {
+		if g.cutOff = ctx.Err() != nil; !g.cutOff {
+			g.fail(err)
+			time.Sleep(time.Millisecond) // no storm of errors: it would be what is measured
+		}
+		return time.Now()
+	}
+	if !g.workload.Reentrant { // else it is inside all the time
+		p.spot.Enter(g.id)
+		g.work(entered)
+		p.spot.Leave(g.id)
+	}
+	g.fail(p.mutex.Unlock(ctx))
+	g.sections++
+	if entered.Before(end) {
+		g.inTime++
+	}
+	return time.Now()
+}
+
+func (g *goroutine) place() place {
+	if g.choose == nil {
+		return g.places[0]
+	}
+	return g.places[g.choose.Uint64()]
+}
+
+// work is what is done inside.
+func (g *goroutine) work(entered time.Time) {
+	for g.workload.Busy > 0 && time.Since(entered) < g.workload.Busy {
+	}
+	if g.workload.Idle > 0 {
+		time.Sleep(g.workload.Idle)
+	}
+}
+
+func (g *goroutine) wait(d time.Duration) {
+	_ = g.waits.RecordValue(int64(min(max(d, 1), maxWait))) // within its bounds, it has no other error
+}
+
+// fail counts an error, if it is one.
+func (g *goroutine) fail(err error) {
+	if err == nil {
+		return
+	}
+	g.errors++
+	if g.first == nil {
+		g.first = fmt.Errorf("goroutine %d: %w", g.id, err)
+	}
+}

@@ -1,0 +1,80 @@
+// Package workload has the situations in which the locks are compared.
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A Workload is what the goroutines do: lock, stay inside, unlock, and again at once.
+type Workload struct {
+	Name       string
+	Processes  int
+	Goroutines int           // in each process
+	Locks      int           // more than one: chosen anew for each section, Zipf-distributed
+	Reentrant  bool          // the goroutine holds the lock all the time and takes it again
+	Busy       time.Duration // inside: so much computing
+	Idle       time.Duration // inside: so much waiting, as for a database
+}
+
+// The names that the report picks out.
+const (
+	Uncontended = "uncontended"
+	Main        = "5x20" // the one that stands for the usual case
+)
+
+// All is every workload, in the order of the report.
+var All = []Workload{
+	{Name: Uncontended, Processes: 1, Goroutines: 1},
+	{Name: "reentrant", Processes: 1, Goroutines: 1, Reentrant: true},
+	{Name: "1x10", Processes: 1, Goroutines: 10},
+	{Name: "1x20", Processes: 1, Goroutines: 20},
+	{Name: "1x100", Processes: 1, Goroutines: 100},
+	{Name: "1x1000", Processes: 1, Goroutines: 1000},
+	{Name: "2x20", Processes: 2, Goroutines: 20},
+	{Name: Main, Processes: 5, Goroutines: 20},
+	{Name: "10x20", Processes: 10, Goroutines: 20},
+	{Name: "5x200", Processes: 5, Goroutines: 200},
+	{Name: "5x20-zipf", Processes: 5, Goroutines: 20, Locks: 20},
+	{Name: "5x20-100us", Processes: 5, Goroutines: 20, Busy: 100 * time.Microsecond},
+	{Name: "5x20-1ms", Processes: 5, Goroutines: 20, Idle: time.Millisecond},
+}
+
+// Find gives the workload of a name.
+func Find(name string) (Workload, bool) {
+	i := slices.IndexFunc(All, func(w Workload) bool { return w.Name == name })
+	if i < 0 {
+		return Workload{}, false
+	}
+	return All[i], true
+}
+
+// About says it in words.
+func (w Workload) About() string {
+	who := count(w.Processes, "process", "processes") + " × " + count(w.Goroutines, "goroutine", "goroutines")
+	where := "one lock"
+	if w.Locks > 1 {
+		where = fmt.Sprintf("%d locks, Zipf-distributed", w.Locks)
+	}
+	return who + ", " + where + ", " + w.section()
+}
+
+func (w Workload) section() string {
+	switch {
+	case w.Reentrant:
+		return "which its holder takes again"
+	case w.Busy > 0:
+		return fmt.Sprintf("%v of computing inside", w.Busy)
+	case w.Idle > 0:
+		return fmt.Sprintf("%v of waiting inside", w.Idle)
+	}
+	return "nothing inside"
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,101 @@
+// Bench compares Relock with other locks on Redis, and with itself where parts of it are left out.
+//
+//	go run ./bench                       # all of it, about ten minutes; the report is in bench/report
+//	go run ./bench -quick                # a first look, under two minutes
+//	go run ./bench -only registered,cohort -workloads 5x20,1x100
+//	go run ./bench -readme               # write README.md's part and docs/bench from the report
+//
+// The processes of a workload are processes: bench starts itself again. They share a Redis, which is the one of -redis
+// or a redis-server that is started for the purpose, and a file in everybody's memory by which they notice two holders
+// ([worker.Site]). What the lock costs Redis is read from the server's own counters ([redisload.Counters]).
+//
+//	for each round, for each workload, for each contender:
+//	    start the processes ── run for a moment ── read the counters ── run ── read the counters ── stop
+//
+// So the contenders take turns all the time, and a machine that is slow for a while is slow for all of them. Numbers
+// of different machines, or of different runs, say little side by side.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/relock-go/relock/bench/internal/report"
+	"github.com/relock-go/relock/bench/internal/result"
+	"github.com/relock-go/relock/bench/internal/worker"
+)
+
+// Exit statuses. A finding is two holders at once.
+const (
+	exitClean   = 0
+	exitFinding = 1
+	exitUsage   = 2
+)
+
+func main() {
+	if worker.IsChild() {
+		os.Exit(worker.Main())
+	}
+	os.Exit(parentMain(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func parentMain(args []string, stdout, stderr io.Writer) int {
+	opts, err := parseOptions(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitClean
+	case err != nil:
+		fmt.Fprintln(stderr, "bench:", err)
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	if opts.readme {
+		err = report.Publish(opts.out, published, readme)
+	} else {
+		err = benchmark(ctx, opts, stdout, stderr)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return exitFinding
+	}
+	return exitClean
+}
+
+// Where -readme puts what it makes, seen from the root of the repository.
+const (
+	published = "docs/bench"
+	readme    = "README.md"
+)
+
+// errOverlaps is the finding.
+var errOverlaps = errors.New("FAILED: some lock had two holders at once (column overlaps)")
+
+func benchmark(ctx context.Context, opts options, stdout, stderr io.Writer) error {
+	r, err := measure(ctx, opts, stderr)
+	if err != nil {
+		return err
+	}
+	if err := r.WriteTable(stdout); err != nil {
+		return err
+	}
+	if err := report.Write(r, opts.out); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "\nThe report is %s/%s.\n", opts.out, report.Page)
+	return verdict(r)
+}
+
+func verdict(r *result.Result) error {
+	if r.Overlaps() > 0 {
+		return errOverlaps
+	}
+	return nil
+}

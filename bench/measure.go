@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/bench/internal/contender"
+	"github.com/relock-go/relock/bench/internal/redisload"
+	"github.com/relock-go/relock/bench/internal/result"
+	"github.com/relock-go/relock/bench/internal/workload"
+)
+
+// A bench is a run on one Redis.
+type bench struct {
+	opts   options
+	url    string
+	client rueidis.Client // for the counters
+	folder string         // for sites
+	stderr io.Writer
+	result *result.Result
+}
+
+// measure does all rounds.
+func measure(ctx context.Context, opts options, stderr io.Writer) (*result.Result, error) {
+	url := opts.redis
+	if url == "" {
+		server, err := redisload.StartServer(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer server.Stop()
+		url = server.URL
+	}
+	client, err := redisload.Connect(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	counters, err := redisload.Read(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := os.MkdirTemp("", "relock-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("folder for the sites: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(folder) }() // it is in the folder for such things
+	b := &bench{opts: opts, url: url, client: client, folder: folder, stderr: stderr, result: describe(opts, counters.Version)}
+	return b.result, b.rounds(ctx)
+}
+
+// rounds gives every contender its turn under each workload, again and again. Who begins changes with the round.
+func (b *bench) rounds(ctx context.Context) error {
+	progress := newProgress(b.stderr, b.count())
+	for round := range b.opts.rounds {
+		for _, w := range b.opts.workloads {
+			for i := range b.opts.contenders {
+				c := b.opts.contenders[(i+round)%len(b.opts.contenders)]
+				if !fits(c, w) {
+					continue
+				}
+				sample, err := b.cell(ctx, c, w)
+				if err != nil {
+					return err
+				}
+				b.result.Add(w.Name, c.Name, sample)
+				progress.done(round+1, w.Name, c.Name, sample)
+			}
+		}
+	}
+	return nil
+}
+
+// fits tells whether a contender can do a workload at all.
+func fits(c contender.Contender, w workload.Workload) bool { return c.Reentrant || !w.Reentrant }
+
+func (b *bench) count() (n int) {
+	for _, w := range b.opts.workloads {
+		for _, c := range b.opts.contenders {
+			if fits(c, w) {
+				n += b.opts.rounds
+			}
+		}
+	}
+	return n
+}
+
+// cell measures one contender under one workload. A contender that fails is a sample without numbers; the error is
+// that of the run as a whole.
+func (b *bench) cell(ctx context.Context, c contender.Contender, w workload.Workload) (result.Sample, error) {
+	crew, err := startCrew(ctx, c, w, b.url, filepath.Join(b.folder, "site"), b.stderr)
+	if err != nil {
+		return result.Sample{}, err
+	}
+	defer crew.stop()
+	sample, err := b.sample(ctx, crew, c.Plain)
+	var failure failure
+	if errors.As(err, &failure) {
+		sample, err = result.Sample{Failed: failure.Error()}, nil
+	}
+	sample.Overlaps = crew.site.Overlaps()
+	return sample, errors.Join(err, ctx.Err())
+}
+
+// warmUp is how long everybody runs before it counts: connections are made, scripts loaded, and pools filled.
+const warmUp = 100 * time.Millisecond
+
+func (b *bench) sample(ctx context.Context, crew *crew, plain []string) (result.Sample, error) {
+	if err := crew.ready(); err != nil {
+		return result.Sample{}, err
+	}
+	if _, err := crew.run(warmUp); err != nil {
+		return result.Sample{}, err
+	}
+	before, err := redisload.Read(ctx, b.client)
+	if err != nil {
+		return result.Sample{}, err
+	}
+	outcomes, err := crew.run(b.opts.duration)
+	if err != nil {
+		return result.Sample{}, err
+	}
+	after, err := redisload.Read(ctx, b.client)
+	if err != nil {
+		return result.Sample{}, err
+	}
+	return result.Sum(outcomes, b.opts.duration, after.Since(before), plain), nil
+}
