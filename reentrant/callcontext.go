@@ -41,7 +41,7 @@ func (c *callContext) Err() error {
 }
 
 // bounded is the context of one command.
-func (s *Session) bounded(ctx context.Context, now, deadline time.Time) context.Context {
+func (s *core) bounded(ctx context.Context, now, deadline time.Time) context.Context {
 	call := &callContext{Context: ctx, deadline: deadline}
 	if ctx.Done() == nil {
 		call.end = s.horizon.beyond(now, deadline)

@@ -82,7 +82,7 @@ func retryPause(try int, most time.Duration) time.Duration {
 
 // disown gives back what an epoch has on a lock, without the baton: release(epoch) touches nothing newer. It is a
 // courtesy to the others (it would expire), so one try is enough.
-func (s *Session) disown(remote Remote, name string, epoch uint64) {
+func (s *core) disown(remote Remote, name string, epoch uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.commandTimeout())
 	defer cancel()
 	s.stats.commands.Add(1)

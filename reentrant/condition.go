@@ -382,7 +382,7 @@ func (e *entry) waitSignalled(ctx context.Context, t *ticket, timeout <-chan tim
 
 // tear takes a ticket back, and tells whether it was signalled before. A Redis that cannot be asked says nothing:
 // the ticket is then dropped when its session does not beat for it any more.
-func (s *Session) tear(t *ticket) TicketStatus {
+func (s *core) tear(t *ticket) TicketStatus {
 	ctx := context.Background()
 	for try := range releaseTries {
 		if try > 0 {

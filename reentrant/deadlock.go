@@ -64,7 +64,7 @@ type Registry interface {
 // everybody in it has renewed its record. All of them see it; the wait that ends is that of the greatest session and
 // owner. A session whose owners do not wait while they hold something sends nothing.
 type detector struct {
-	s        *Session
+	s        *core
 	registry Registry
 	quit     chan struct{}
 	done     sync.WaitGroup
@@ -91,7 +91,7 @@ type wait struct {
 // maxChain bounds how many owners a cycle over several sessions may have.
 const maxChain = 16
 
-func newDetector(s *Session) *detector {
+func newDetector(s *core) *detector {
 	registry, _ := s.conn.(Registry)
 	return &detector{s: s, registry: registry, quit: make(chan struct{}), waits: make(map[Owner]*wait)}
 }
@@ -174,7 +174,7 @@ func (d *detector) cycleLocked(owner Owner, w *wait) chain {
 }
 
 // holder is the owner of this session that has a lock.
-func (s *Session) holder(name string) (owner Owner, held bool) {
+func (s *core) holder(name string) (owner Owner, held bool) {
 	if e := s.find(name); e != nil {
 		owner, held = e.queue.Holder()
 		s.leave(e, 1)
@@ -294,7 +294,7 @@ func (d *detector) own() (record, map[Owner]*wait) {
 }
 
 // heldLocks is what each owner of the session holds.
-func (s *Session) heldLocks() map[Owner][][]byte {
+func (s *core) heldLocks() map[Owner][][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := make(map[Owner][][]byte)

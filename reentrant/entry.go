@@ -15,7 +15,7 @@ import (
 // operations, a cleaner) is the only one to send commands for the lock and the only one to touch the fields marked
 // "baton".
 type entry struct {
-	s *Session
+	s *core
 
 	// Written when the entry is (re)used, under s.mu, before anybody can find it; constant while refs > 0.
 	name   string

@@ -85,7 +85,7 @@ type Event struct {
 
 // report tells the observer and the log. No mutex is held. The log is written in the background: a handler that is
 // slow must not delay a renewal or a loss.
-func (s *Session) report(ctx context.Context, e Event) {
+func (s *core) report(ctx context.Context, e Event) {
 	if s.config.observer != nil {
 		s.config.observer.Observe(ctx, e)
 	}
@@ -120,7 +120,7 @@ func (e Event) attributes() []slog.Attr {
 }
 
 // now is the time for those who report how long something took; zero if nobody wants to know.
-func (s *Session) now() time.Time {
+func (s *core) now() time.Time {
 	if !s.watched {
 		return time.Time{}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,11 +17,17 @@ import (
 const connectTimeout = 10 * time.Second
 
 // A Session is one process's standing with a backend: its identity, its watchdog, its wake-up channel. Most
-// programs have one. It is safe for concurrent use.
-//
-// Lock order: Session.mu, then entry.mu, then the mutex inside localqueue.Queue. The mutexes of losses, signal,
-// cleaner and watchdog are leaves. Nothing slow is done under any of them.
+// programs have one. It is safe for concurrent use. Close it: one that is forgotten goes on renewing what it holds, and
+// is reported in the log when it is found out.
 type Session struct {
+	*core // apart from the handle, which its goroutines do not hold, so that a forgotten one can be noticed
+}
+
+// A core is a session without its handle.
+//
+// Lock order: core.mu, then entry.mu, then the mutex inside localqueue.Queue. The mutexes of losses, signal,
+// cleaner and watchdog are leaves. Nothing slow is done under any of them.
+type core struct {
 	id     string
 	config config
 	conn   Conn
@@ -68,7 +76,7 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 			return nil, err
 		}
 	}
-	s := &Session{
+	s := &core{
 		id: newID(), config: cfg, opened: time.Now(), entries: make(map[string]*entry),
 		closing: make(chan struct{}), drained: make(chan struct{}),
 	}
@@ -86,7 +94,27 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 		s.detector = newDetector(s)
 		s.detector.start()
 	}
-	return s, nil
+	handle := &Session{s}
+	runtime.AddCleanup(handle, (*core).forgotten, s)
+	return handle, nil
+}
+
+// forgotten reports a session whose handle was dropped without being closed. It takes nothing away: whoever holds a lock
+// may be at work all the same.
+func (s *core) forgotten() {
+	s.mu.Lock()
+	closed := s.closed
+	var held []string
+	for name, e := range s.entries {
+		if _, ok := e.queue.Holder(); ok {
+			held = append(held, name)
+		}
+	}
+	s.mu.Unlock()
+	if !closed {
+		slices.Sort(held)
+		s.log(slog.LevelWarn, "a session was forgotten without being closed; it goes on renewing its locks", "session", s.id, "held", held)
+	}
 }
 
 // newID is a random UUID (version 4).
@@ -99,13 +127,13 @@ func newID() string {
 }
 
 // clock is time.Now without the wall clock, in half the time.
-func (s *Session) clock() time.Time { return s.opened.Add(time.Since(s.opened)) }
+func (s *core) clock() time.Time { return s.opened.Add(time.Since(s.opened)) }
 
 // ID is the session's random UUID: what stands before the owner in Redis.
-func (s *Session) ID() string { return s.id }
+func (s *core) ID() string { return s.id }
 
 // join takes a reference to the entry of a lock, making one if there is none.
-func (s *Session) join(l *Lock) (*entry, error) {
+func (s *core) join(l *Lock) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -121,7 +149,7 @@ func (s *Session) join(l *Lock) (*entry, error) {
 }
 
 // find takes a reference to the entry of a lock if there is one.
-func (s *Session) find(name string) *entry {
+func (s *core) find(name string) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[name]
@@ -132,7 +160,7 @@ func (s *Session) find(name string) *entry {
 }
 
 // newEntryLocked takes a spare entry or makes one. s.mu is held.
-func (s *Session) newEntryLocked(l *Lock) *entry {
+func (s *core) newEntryLocked(l *Lock) *entry {
 	var e *entry
 	if n := len(s.spare); n > 0 {
 		e, s.spare = s.spare[n-1], s.spare[:n-1]
@@ -144,13 +172,13 @@ func (s *Session) newEntryLocked(l *Lock) *entry {
 }
 
 // leave drops n references. An entry that nobody needs leaves nothing behind.
-func (s *Session) leave(e *entry, n int) {
+func (s *core) leave(e *entry, n int) {
 	s.mu.Lock()
 	s.leaveLocked(e, n)
 	s.mu.Unlock()
 }
 
-func (s *Session) leaveLocked(e *entry, n int) {
+func (s *core) leaveLocked(e *entry, n int) {
 	if e.refs -= n; e.refs > 0 {
 		return
 	}
@@ -169,10 +197,10 @@ func (s *Session) leaveLocked(e *entry, n int) {
 }
 
 // nextEpoch numbers an attempt.
-func (s *Session) nextEpoch() uint64 { return s.epochs.Add(1) }
+func (s *core) nextEpoch() uint64 { return s.epochs.Add(1) }
 
 // saw remembers the highest token.
-func (s *Session) saw(t Token) {
+func (s *core) saw(t Token) {
 	for {
 		old := s.seen.Load()
 		if uint64(t) <= old || s.seen.CompareAndSwap(old, uint64(t)) {
@@ -182,7 +210,7 @@ func (s *Session) saw(t Token) {
 }
 
 // sink is the session as its backend sees it.
-type sink struct{ s *Session }
+type sink struct{ s *core }
 
 // Granted wakes the attempt that the grant is for. A grant that nobody waits for is given back: its head was
 // cancelled, and what should have withdrawn it did not arrive.
@@ -246,7 +274,7 @@ func (k sink) Resumed() {
 // until they have all unlocked or ctx ends, whichever is first. In the second case what is still held is given up
 // (its owners are told by Lost, and their Unlock answers ErrLost), and ctx's error is returned; that takes as long as
 // the commands under way. A second Close returns ErrClosed.
-func (s *Session) Close(ctx context.Context) error {
+func (s *core) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errors.New("reentrant: close: nil context")
 	}
@@ -277,7 +305,7 @@ func (s *Session) Close(ctx context.Context) error {
 
 // awaitDrained waits until everybody has left, which takes no longer than the commands under way: what they have in
 // Redis is then given back while there is still a connection.
-func (s *Session) awaitDrained() {
+func (s *core) awaitDrained() {
 	limit := time.NewTimer(releaseTries * s.config.commandTimeout())
 	defer limit.Stop()
 	select {
@@ -287,7 +315,7 @@ func (s *Session) awaitDrained() {
 }
 
 // refuse turns away everybody but holders; false if the session was closed before.
-func (s *Session) refuse() bool {
+func (s *core) refuse() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

@@ -22,7 +22,7 @@ type counters struct {
 
 // Stats reads the session's counters. They are read one after the other, so they may disagree by what happens
 // meanwhile.
-func (s *Session) Stats() Stats {
+func (s *core) Stats() Stats {
 	st := Stats{
 		Acquired: s.stats.acquired.Load(), Reentries: s.stats.reentries.Load(), Handoffs: s.stats.handoffs.Load(),
 		Yields: s.stats.yields.Load(), Renewals: s.stats.renewals.Load(), Lost: s.stats.lost.Load(),

@@ -14,7 +14,7 @@ import (
 // answered to nobody, and whoever heard of the signal may still leave without the lock. One goroutine does it for the
 // whole session, and sleeps while nobody waits.
 type vigil struct {
-	s     *Session
+	s     *core
 	nudge chan struct{} // 1-buffered: there is a ticket again
 	again chan struct{} // 1-buffered: the channel to the backend was reopened, so messages may be lost
 	quit  chan struct{}
@@ -24,7 +24,7 @@ type vigil struct {
 	tickets map[*ticket]bool // true: back with the lock, so its signal is to be acknowledged by one more beat
 }
 
-func newVigil(s *Session) *vigil {
+func newVigil(s *core) *vigil {
 	return &vigil{
 		s: s, nudge: make(chan struct{}, 1), again: make(chan struct{}, 1), quit: make(chan struct{}),
 		tickets: make(map[*ticket]bool),

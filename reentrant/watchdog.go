@@ -14,7 +14,7 @@ import (
 // batch, and declares a hold lost at the moment its lease can no longer be trusted, whatever is in flight. Two
 // goroutines do it for all locks of the session, so that a renewal that hangs does not delay a loss.
 type watchdog struct {
-	s       *Session
+	s       *core
 	nudge   chan struct{} // 1-buffered: a lease ends before the watch would wake
 	batches chan []Renewal
 	idle    chan struct{} // 1-buffered: the renewer has answered and is free
@@ -32,7 +32,7 @@ const never = math.MaxInt64
 // doze bounds how long the watch sleeps while anything is held: a suspended machine is noticed that soon after.
 const doze = time.Second
 
-func newWatchdog(s *Session) *watchdog {
+func newWatchdog(s *core) *watchdog {
 	w := &watchdog{
 		s: s, nudge: make(chan struct{}, 1), batches: make(chan []Renewal), idle: make(chan struct{}, 1),
 		quit: make(chan struct{}), origin: time.Now(),
@@ -292,7 +292,7 @@ func (e *entry) evict(epoch uint64, mayBeThere bool) {
 }
 
 // lost tells everybody who wants to know that a hold is lost: first those who must stop.
-func (s *Session) lost(name string, h hold, why string) {
+func (s *core) lost(name string, h hold, why string) {
 	s.stats.lost.Add(1)
 	if h.signal != nil {
 		h.signal.fire()
@@ -305,7 +305,7 @@ func (s *Session) lost(name string, h hold, why string) {
 }
 
 // log writes a record in the background: a handler that is slow must not delay a renewal or a loss.
-func (s *Session) log(level slog.Level, text string, args ...any) {
+func (s *core) log(level slog.Level, text string, args ...any) {
 	if s.config.logger.Enabled(context.Background(), level) {
 		s.cleaner.do(func() { s.config.logger.Log(context.Background(), level, text, args...) })
 	}

@@ -1,0 +1,85 @@
+package reentrant_test
+
+import (
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A notebook is a log that can be read while it is written.
+type notebook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (n *notebook) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.Write(p)
+}
+
+func (n *notebook) String() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.String()
+}
+
+// eventuallyCollected waits for the collector to find out.
+func eventuallyCollected(t *testing.T, met func() bool) {
+	t.Helper()
+	for begun := time.Now(); !met(); time.Sleep(time.Millisecond) {
+		runtime.GC()
+		require.Less(t, time.Since(begun), 30*time.Second)
+	}
+}
+
+func TestASessionThatIsForgottenIsReportedAndKeepsItsLocks(t *testing.T) {
+	b, book := memory.New(), &notebook{}
+	ctx := reentrant.WithOwner(t.Context(), "a")
+	func() {
+		s, err := reentrant.NewSession(b, reentrant.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
+		require.NoError(t, err)
+		require.NoError(t, s.NewLock("x").Lock(ctx))
+	}()
+	eventuallyCollected(t, func() bool { return strings.Contains(book.String(), "forgotten") })
+	assert.Contains(t, book.String(), "held=[x]")
+	held, err := newSession(t, b).NewLock("x").IsLocked(t.Context())
+	require.NoError(t, err)
+	assert.True(t, held, "whoever has it may be at work")
+}
+
+func TestASessionThatIsClosedOrInUseIsNotForgotten(t *testing.T) {
+	b, book := memory.New(), &notebook{}
+	open := func() *reentrant.Session {
+		s, err := reentrant.NewSession(b, reentrant.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
+		require.NoError(t, err)
+		return s
+	}
+	l := open().NewLock("x") // keeps its session
+	collected := make(chan struct{})
+	func() {
+		s := open()
+		require.NoError(t, s.Close(t.Context()))
+		runtime.AddCleanup(s, func(done chan struct{}) { close(done) }, collected)
+	}()
+	eventuallyCollected(t, func() bool {
+		select {
+		case <-collected:
+			return true
+		default:
+			return false
+		}
+	})
+	require.NoError(t, l.Lock(reentrant.WithOwner(t.Context(), "a")))
+	require.NoError(t, l.Unlock(reentrant.WithOwner(t.Context(), "a")))
+	assert.Empty(t, book.String())
+}
