@@ -36,14 +36,31 @@ func needRedis(t *testing.T) {
 	}
 }
 
+// newLog is a file for what a program and its processes say: many may write to a file at once.
+func newLog(t *testing.T) *os.File {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, log.Close()) })
+	return log
+}
+
+func text(t *testing.T, log *os.File) string {
+	t.Helper()
+	all, err := os.ReadFile(log.Name())
+	require.NoError(t, err)
+	return string(all)
+}
+
 func TestARunFromEndToEnd(t *testing.T) {
 	needRedis(t)
 	out := t.TempDir()
-	var stdout, stderr bytes.Buffer
+	var stdout bytes.Buffer
+	stderr := newLog(t)
 	status := parentMain([]string{
 		"-rounds", "1", "-duration", "50ms", "-only", "redsync,registered,cohort", "-workloads", "uncontended,2x20,reentrant", "-out", out,
-	}, &stdout, &stderr)
-	require.Equal(t, exitClean, status, "%s", &stderr)
+	}, &stdout, stderr)
+	require.Equal(t, exitClean, status, text(t, stderr))
 	assert.Contains(t, stdout.String(), "2 processes × 20 goroutines")
 	r, err := result.Load(filepath.Join(out, report.Data))
 	require.NoError(t, err)
@@ -66,10 +83,10 @@ func TestARunFromEndToEnd(t *testing.T) {
 func TestWithoutALockThereAreOverlaps(t *testing.T) {
 	needRedis(t)
 	for range 10 { // nothing forces them to overlap; they just never fail to
-		var stderr bytes.Buffer
-		status := parentMain([]string{"-rounds", "1", "-duration", "100ms", "-only", "none", "-workloads", "5x20-100us", "-out", t.TempDir()}, io.Discard, &stderr)
+		stderr := newLog(t)
+		status := parentMain([]string{"-rounds", "1", "-duration", "100ms", "-only", "none", "-workloads", "5x20-100us", "-out", t.TempDir()}, io.Discard, stderr)
 		if status == exitFinding {
-			assert.Contains(t, stderr.String(), "two holders")
+			assert.Contains(t, text(t, stderr), "two holders")
 			return
 		}
 	}

@@ -29,8 +29,8 @@ const (
 	// beginIn is time enough for every process to have its order and its goroutines in place.
 	beginIn = 50 * time.Millisecond
 	// cutAfter is how much longer than a run somebody may wait for the lock: more than a queue of a thousand takes,
-	// and than any pause of those that poll. Who has not got it by then hangs.
-	cutAfter = 3 * time.Second
+	// and many times the pause of those that poll. Who has not got it by then is cut off, and counted.
+	cutAfter = 2 * time.Second
 	// killAfter is for processes that do not even answer then.
 	killAfter = 3 * time.Second
 )
@@ -79,15 +79,27 @@ func (c *crew) ready() error {
 	return err
 }
 
+// warmUp is how long everybody runs before it counts: connections are made, scripts loaded, and pools filled.
+const warmUp = 100 * time.Millisecond
+
+func (c *crew) warmUp() error {
+	_, err := c.run(worker.Order{WarmUp: true, For: warmUp, Cut: warmUp})
+	return err
+}
+
+func (c *crew) measure(d time.Duration) ([]worker.Outcome, error) {
+	return c.run(worker.Order{For: d, Cut: cutAfter})
+}
+
 // run gives all processes one order.
-func (c *crew) run(d time.Duration) ([]worker.Outcome, error) {
-	order := worker.Order{Begin: time.Now().Add(beginIn), For: d, Cut: cutAfter}
+func (c *crew) run(order worker.Order) ([]worker.Outcome, error) {
+	order.Begin = time.Now().Add(beginIn)
 	for _, child := range c.children {
 		if err := child.Run(order); err != nil {
 			return nil, failure{worker.ErrEnded}
 		}
 	}
-	return c.answers(order.Begin.Add(d + cutAfter + killAfter))
+	return c.answers(order.Begin.Add(order.For + order.Cut + killAfter))
 }
 
 // answers hears all of them. One that fails fails the cell.

@@ -45,6 +45,7 @@ func main() {
 	os.Exit(parentMain(os.Args[1:], os.Stdout, os.Stderr))
 }
 
+// parentMain's stderr is written to by all processes at once, as a file can be.
 func parentMain(args []string, stdout, stderr io.Writer) int {
 	opts, err := parseOptions(args, stderr)
 	switch {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -109,21 +108,18 @@ func (b *bench) cell(ctx context.Context, c contender.Contender, w workload.Work
 	return sample, errors.Join(err, ctx.Err())
 }
 
-// warmUp is how long everybody runs before it counts: connections are made, scripts loaded, and pools filled.
-const warmUp = 100 * time.Millisecond
-
 func (b *bench) sample(ctx context.Context, crew *crew, plain []string) (result.Sample, error) {
 	if err := crew.ready(); err != nil {
 		return result.Sample{}, err
 	}
-	if _, err := crew.run(warmUp); err != nil {
+	if err := crew.warmUp(); err != nil {
 		return result.Sample{}, err
 	}
 	before, err := redisload.Read(ctx, b.client)
 	if err != nil {
 		return result.Sample{}, err
 	}
-	outcomes, err := crew.run(b.opts.duration)
+	outcomes, err := crew.measure(b.opts.duration)
 	if err != nil {
 		return result.Sample{}, err
 	}

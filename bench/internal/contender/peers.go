@@ -78,16 +78,14 @@ func (m *rueidisMutex) Unlock(context.Context) error {
 
 // ---------------------------------------------------------------- redsync and redislock, on go-redis
 
-// maxConnections bounds go-redis's pool. A goroutine that pauses between two tries has no connection, so these are
-// plenty; the default of ten for each CPU makes goroutines wait for a connection while the lock is free.
-const maxConnections = 100
-
+// connect makes a client with a connection for each goroutine, if they need them at once. The default of ten for each
+// CPU would make the holder's Unlock wait behind those that poll.
 func connect(ctx context.Context, url string, goroutines int) (*redis.Client, error) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
-	options.PoolSize = min(goroutines, maxConnections)
+	options.PoolSize = goroutines
 	client := redis.NewClient(options)
 	if err := client.Ping(ctx).Err(); err != nil {
 		_ = client.Close() // the first error says more

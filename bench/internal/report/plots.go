@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"image/color"
 	"math"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -21,7 +22,7 @@ type figure struct {
 	Name     string // of its files
 	Title    string
 	Sentence string
-	draw     func(*result.Result, theme) (*plot.Plot, error)
+	draw     func(*result.Result, theme) (*drawing, error)
 }
 
 // figures are all of them, in the order of the page.
@@ -43,10 +44,17 @@ var figures = []figure{
 		lines(byProcesses, result.CPU, "processes of 20 goroutines", "Redis CPU per section, µs")},
 }
 
-// Size of a plot.
+// Size of a drawing, and of its part for the legend.
 const (
-	width, height = 8 * vg.Inch, 4.5 * vg.Inch
+	width, height = 9 * vg.Inch, 4.5 * vg.Inch
+	legendWidth   = 2 * vg.Inch
 )
+
+// A drawing is a plot with its legend beside it, where it hides nothing.
+type drawing struct {
+	*plot.Plot
+	legend plot.Legend
+}
 
 // A theme is the colours for one kind of page. Plots have no background of their own.
 type theme struct {
@@ -87,8 +95,8 @@ func (t theme) of(r *result.Result, name string) color.Color {
 }
 
 // blank is a plot without anything in it.
-func (t theme) blank(x, y string) *plot.Plot {
-	p := plot.New()
+func (t theme) blank(x, y string) *drawing {
+	p := &drawing{plot.New(), plot.NewLegend()}
 	p.BackgroundColor = color.Transparent
 	p.X.Label.Text, p.Y.Label.Text = x, y
 	p.X.Padding, p.Y.Padding = 0, 0
@@ -97,8 +105,8 @@ func (t theme) blank(x, y string) *plot.Plot {
 		t.write(&axis.Label.TextStyle, 11)
 		t.write(&axis.Tick.Label, 10)
 	}
-	t.write(&p.Legend.TextStyle, 10)
-	p.Legend.YPosition = draw.PosCenter
+	t.write(&p.legend.TextStyle, 10)
+	p.legend.Top, p.legend.Left, p.legend.XOffs, p.legend.Padding = true, true, vg.Points(12), vg.Points(3)
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = t.faint, t.faint
 	p.Add(grid)
@@ -120,7 +128,7 @@ func log(axis *plot.Axis) {
 		ticks := plot.LogTicks{Prec: -1}.Ticks(low, high)
 		for i := range ticks {
 			if ticks[i].Label != "" {
-				ticks[i].Label = result.Number(ticks[i].Value)
+				ticks[i].Label = short(ticks[i].Value)
 			}
 		}
 		return ticks
@@ -132,13 +140,26 @@ func log(axis *plot.Axis) {
 	}
 }
 
+// short is a number for an axis.
+func short(v float64) string {
+	switch {
+	case v >= 1e6:
+		return strconv.FormatFloat(v/1e6, 'g', -1, 64) + "M"
+	case v >= 1e4:
+		return strconv.FormatFloat(v/1e3, 'g', -1, 64) + "k"
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}
+
 // least keeps values on a logarithmic axis; below it nobody needs to tell them apart.
 const least = 0.0001
 
-// svg draws a plot. The font is named with others of the same widths, which browsers have.
-func svg(p *plot.Plot) ([]byte, error) {
+// svg draws it. The font is named with others of the same widths, which browsers have.
+func (d *drawing) svg() ([]byte, error) {
 	canvas := vgsvg.New(width, height)
-	p.Draw(draw.New(canvas))
+	page := draw.New(canvas)
+	d.Draw(draw.Crop(page, 0, -legendWidth, 0, -vg.Points(4)))
+	d.legend.Draw(draw.Crop(page, width-legendWidth, 0, 0, 0))
 	var out bytes.Buffer
 	if _, err := canvas.WriteTo(&out); err != nil {
 		return nil, err
@@ -165,10 +186,9 @@ func plain(w result.Workload) bool {
 }
 
 // lines draws a metric of each contender along a series, on logarithmic axes.
-func lines(along series, metric result.Metric, x, y string) func(*result.Result, theme) (*plot.Plot, error) {
-	return func(r *result.Result, t theme) (*plot.Plot, error) {
+func lines(along series, metric result.Metric, x, y string) func(*result.Result, theme) (*drawing, error) {
+	return func(r *result.Result, t theme) (*drawing, error) {
 		p := t.blank(x, y)
-		p.Legend.XOffs = legendGap
 		for i, c := range r.Contenders {
 			points := pointsOf(r, c.Name, along, metric)
 			if len(points) == 0 {
@@ -185,13 +205,14 @@ func lines(along series, metric result.Metric, x, y string) func(*result.Result,
 				line.Width, line.Dashes = vg.Points(1.5), []vg.Length{vg.Points(5), vg.Points(3)}
 			}
 			p.Add(line, dots)
-			p.Legend.Add(c.Name, line, dots)
+			p.legend.Add(c.Name, line, dots)
 		}
 		if math.IsInf(p.X.Min, 0) {
 			return p, nil // nothing was measured
 		}
 		p.X.Tick.Marker = marks(r, along)
 		p.X.Scale = plot.LogScale{}
+		p.X.Min, p.X.Max = p.X.Min/margin, p.X.Max*margin
 		if p.X.Min == p.X.Max { // a single point
 			p.X.Max *= 10
 		}
@@ -200,8 +221,8 @@ func lines(along series, metric result.Metric, x, y string) func(*result.Result,
 	}
 }
 
-// legendGap is for plotting beside the legend.
-const legendGap = 0
+// margin is what the x axis goes beyond the outermost values.
+const margin = 1.2
 
 var shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.BoxGlyph{}}
 
@@ -222,7 +243,7 @@ func marks(r *result.Result, along series) plot.Ticker {
 	var ticks plot.ConstantTicks
 	for _, w := range r.Workloads {
 		if x, ok := along(w); ok {
-			ticks = append(ticks, plot.Tick{Value: float64(x), Label: result.Number(float64(x))})
+			ticks = append(ticks, plot.Tick{Value: float64(x), Label: short(float64(x))})
 		}
 	}
 	return ticks

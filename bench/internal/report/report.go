@@ -47,11 +47,11 @@ func files(r *result.Result) (map[string][]byte, error) {
 	made := map[string][]byte{}
 	for _, f := range figures {
 		for _, t := range themes {
-			p, err := f.draw(r, t)
+			d, err := f.draw(r, t)
 			if err != nil {
 				return nil, fmt.Errorf("plot %s: %w", f.Name, err)
 			}
-			if made[file(f, t)], err = svg(p); err != nil {
+			if made[file(f, t)], err = d.svg(); err != nil {
 				return nil, fmt.Errorf("plot %s: %w", f.Name, err)
 			}
 		}

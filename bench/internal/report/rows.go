@@ -1,7 +1,6 @@
 package report
 
 import (
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -18,7 +17,7 @@ type mark struct {
 }
 
 // waits has a row for each contender, on a logarithmic axis.
-func waits(r *result.Result, t theme) (*plot.Plot, error) {
+func waits(r *result.Result, t theme) (*drawing, error) {
 	p, err := rows(r, t, "wait, ms", []mark{
 		{result.WaitP50, "median", draw.RingGlyph{}},
 		{result.WaitP99, "99th percentile", draw.CircleGlyph{}},
@@ -31,7 +30,7 @@ func waits(r *result.Result, t theme) (*plot.Plot, error) {
 }
 
 // fairness has one too, from 0 to 1.
-func fairness(r *result.Result, t theme) (*plot.Plot, error) {
+func fairness(r *result.Result, t theme) (*drawing, error) {
 	p, err := rows(r, t, "Jain's fairness index", []mark{
 		{result.JainGoroutines, "goroutines", draw.CircleGlyph{}},
 		{result.JainProcesses, "processes", draw.BoxGlyph{}},
@@ -43,7 +42,7 @@ func fairness(r *result.Result, t theme) (*plot.Plot, error) {
 }
 
 // rows draws a line for each contender from its first mark to its last, in the situation that stands for the usual one.
-func rows(r *result.Result, t theme, x string, marks []mark) (*plot.Plot, error) {
+func rows(r *result.Result, t theme, x string, marks []mark) (*drawing, error) {
 	p := t.blank(x, "")
 	cells := measured(r.Of(workload.Main))
 	var labels []string
@@ -56,7 +55,7 @@ func rows(r *result.Result, t theme, x string, marks []mark) (*plot.Plot, error)
 	}
 	for _, m := range marks {
 		legend := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: t.ink, Radius: vg.Points(4), Shape: m.shape}}
-		p.Legend.Add(m.name, legend)
+		p.legend.Add(m.name, legend)
 	}
 	if len(labels) > 0 {
 		p.NominalY(labels...)
@@ -66,7 +65,7 @@ func rows(r *result.Result, t theme, x string, marks []mark) (*plot.Plot, error)
 	return p, nil
 }
 
-func row(p *plot.Plot, r *result.Result, t theme, cell result.Cell, y float64, marks []mark) error {
+func row(p *drawing, r *result.Result, t theme, cell result.Cell, y float64, marks []mark) error {
 	var points plotter.XYs
 	for _, m := range marks {
 		points = append(points, plotter.XY{X: max(cell.Range(m.metric).Median, least), Y: y})

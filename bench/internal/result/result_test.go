@@ -79,7 +79,7 @@ func TestATableShowsMediansAndWhatWentWrong(t *testing.T) {
 	text := out.String()
 	assert.Contains(t, text, "2000")
 	assert.Contains(t, text, "50 %", "half of the distance")
-	assert.Contains(t, text, "a worker does not answer; hung: 3 goroutines cut off; 1 errors, the first: why")
+	assert.Contains(t, text, "a worker does not answer; 3 still waited at the end; 1 errors, the first: why")
 }
 
 func TestResultsAreKept(t *testing.T) {

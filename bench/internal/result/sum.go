@@ -39,6 +39,9 @@ func Sum(outcomes []worker.Outcome, d time.Duration, load redisload.Counters, pl
 	s.CPU = ratio(float64(load.CPU.Nanoseconds())/1e3, sections)
 	s.Bytes = ratio(float64(load.Bytes), sections)
 	s.Allocs = ratio(float64(mallocs), sections)
+	if s.Sections == 0 {
+		s.Failed = "nobody got the lock"
+	}
 	s.JainGoroutines, s.JainProcesses = Jain(goroutines), Jain(processes)
 	return s
 }

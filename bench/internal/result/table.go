@@ -60,7 +60,7 @@ func (c Cell) Remarks() string {
 		}
 	}
 	if cutOff > 0 {
-		remarks = append(remarks, fmt.Sprintf("hung: %d goroutines cut off", cutOff))
+		remarks = append(remarks, fmt.Sprintf("%d still waited at the end", cutOff))
 	}
 	if errors > 0 {
 		remarks = append(remarks, fmt.Sprintf("%d errors, the first: %s", errors, first))
@@ -102,15 +102,21 @@ func (r *Result) WriteTable(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, workload := range r.Workloads {
 		fmt.Fprintf(w, "\n%s: %s\n", workload.Name, workload.About)
-		fmt.Fprintln(w, strings.Join(Head(), "\t"))
+		fmt.Fprintln(w, columns(Head()))
 		for _, c := range r.Of(workload.Name) {
-			fmt.Fprintln(w, strings.Join(c.Row(), "\t"))
+			fmt.Fprintln(w, columns(c.Row()))
 		}
 		if err := w.Flush(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// columns are a line for the tabwriter, which pushes all but the last to the right.
+func columns(row []string) string {
+	last := len(row) - 1
+	return strings.Join(row[:last], "\t") + "\t  " + row[last]
 }
 
 // Of is the cells of a workload, in the order of the contenders.

@@ -97,19 +97,21 @@ func (j Job) open(ctx context.Context) (*crew, error) {
 	}
 	all := &crew{process: process, site: site}
 	for number := range j.Workload.Goroutines {
-		places, err := j.places(ctx, all, number)
-		if err != nil {
-			return nil, err
+		places := map[bool][]place{}
+		for warmUp, kind := range map[bool]string{false: "lock:", true: "warm-up:"} {
+			if places[warmUp], err = j.places(ctx, all, number, kind); err != nil {
+				return nil, err
+			}
 		}
 		all.goroutines = append(all.goroutines, newGoroutine(j, number, places))
 	}
 	return all, nil
 }
 
-func (j Job) places(ctx context.Context, c *crew, number int) ([]place, error) {
+func (j Job) places(ctx context.Context, c *crew, number int, kind string) ([]place, error) {
 	places := make([]place, max(j.Workload.Locks, 1))
 	for i := range places {
-		mutex, err := c.process.Mutex(ctx, number, j.Prefix+strconv.Itoa(i))
+		mutex, err := c.process.Mutex(ctx, number, j.Prefix+kind+strconv.Itoa(i))
 		if err != nil {
 			return nil, fmt.Errorf("lock %d of goroutine %d: %w", i, number, err)
 		}
@@ -134,7 +136,7 @@ func (c *crew) run(ctx context.Context, order Order) Outcome {
 	begin := make(chan struct{})
 	var ready, working sync.WaitGroup
 	for _, g := range c.goroutines {
-		g.reset()
+		g.reset(order.WarmUp)
 		ready.Add(1)
 		working.Go(func() {
 			ready.Done()

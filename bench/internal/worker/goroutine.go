@@ -16,8 +16,9 @@ import (
 type goroutine struct {
 	id       uint64 // in all processes, not 0
 	workload workload.Workload
-	places   []place
-	choose   *rand.Zipf // nil with one lock
+	all      map[bool][]place // false: to be measured; true: for warming up
+	places   []place          // of this run
+	choose   *rand.Zipf       // nil with one lock
 
 	sections, inTime, errors int64
 	cutOff                   bool
@@ -34,22 +35,32 @@ type place struct {
 // zipf is the skew: the first of 20 locks gets about a third of the sections.
 const zipf = 1.2
 
-func newGoroutine(job Job, number int, places []place) *goroutine {
-	g := &goroutine{
+func newGoroutine(job Job, number int, places map[bool][]place) *goroutine {
+	return &goroutine{
 		id:       uint64(job.Process*job.Workload.Goroutines+number) + 1,
-		workload: job.Workload, places: places, waits: newHistogram(),
+		workload: job.Workload, all: places, waits: newHistogram(),
 	}
-	if len(places) > 1 {
-		// Seeded, so that every contender gets the same sequence.
-		g.choose = rand.NewZipf(rand.New(rand.NewPCG(g.id, 0)), zipf, 1, uint64(len(places)-1))
-	}
-	return g
 }
 
-// reset forgets the run before.
-func (g *goroutine) reset() {
+// reset forgets the run before. The choice of locks is seeded, so that every contender gets the same sequence.
+func (g *goroutine) reset(warmUp bool) {
+	g.places = g.all[warmUp]
+	if n := len(g.places); n > 1 {
+		g.choose = rand.NewZipf(rand.New(rand.NewPCG(g.id, 0)), zipf, 1, uint64(n-1))
+	}
 	g.sections, g.inTime, g.errors, g.cutOff, g.first = 0, 0, 0, false, nil
 	g.waits.Reset()
+}
+
+// fail counts an error, if it is one. One of somebody who is cut off is not.
+func (g *goroutine) fail(ctx context.Context, err error) {
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	g.errors++
+	if g.first == nil {
+		g.first = fmt.Errorf("goroutine %d: %w", g.id, err)
+	}
 }
 
 // run does sections until the end.
@@ -57,13 +68,13 @@ func (g *goroutine) run(ctx context.Context, end time.Time) {
 	if g.workload.Reentrant {
 		outer := g.places[0]
 		if err := outer.mutex.Lock(ctx); err != nil {
-			g.fail(err)
+			g.fail(ctx, err)
 			return
 		}
 		outer.spot.Enter(g.id)
 		defer func() {
 			outer.spot.Leave(g.id)
-			g.fail(outer.mutex.Unlock(ctx))
+			g.fail(ctx, outer.mutex.Unlock(ctx))
 		}()
 	}
 	for began := time.Now(); began.Before(end) && ctx.Err() == nil; {
@@ -78,8 +89,8 @@ func (g *goroutine) section(ctx context.Context, began, end time.Time) time.Time
 	entered := time.Now()
 	g.wait(entered.Sub(began))
 	if err != nil {
+		g.fail(ctx, err)
 		if g.cutOff = ctx.Err() != nil; !g.cutOff {
-			g.fail(err)
 			time.Sleep(time.Millisecond) // no storm of errors: it would be what is measured
 		}
 		return time.Now()
@@ -89,7 +100,7 @@ func (g *goroutine) section(ctx context.Context, began, end time.Time) time.Time
 		g.work(entered)
 		p.spot.Leave(g.id)
 	}
-	g.fail(p.mutex.Unlock(ctx))
+	g.fail(ctx, p.mutex.Unlock(ctx))
 	g.sections++
 	if entered.Before(end) {
 		g.inTime++
@@ -115,15 +126,4 @@ func (g *goroutine) work(entered time.Time) {
 
 func (g *goroutine) wait(d time.Duration) {
 	_ = g.waits.RecordValue(int64(min(max(d, 1), maxWait))) // within its bounds, it has no other error
-}
-
-// fail counts an error, if it is one.
-func (g *goroutine) fail(err error) {
-	if err == nil {
-		return
-	}
-	g.errors++
-	if g.first == nil {
-		g.first = fmt.Errorf("goroutine %d: %w", g.id, err)
-	}
 }

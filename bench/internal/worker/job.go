@@ -27,9 +27,10 @@ type Job struct {
 
 // An Order is one run.
 type Order struct {
-	Begin time.Time     // by this machine's clock
-	For   time.Duration // then nobody begins another section; who waits for one still gets it
-	Cut   time.Duration // after that, who still waits is cut off
+	WarmUp bool          // on other locks: what it leaves behind must not be in the way
+	Begin  time.Time     // by this machine's clock
+	For    time.Duration // then nobody begins another section; who waits for one still gets it
+	Cut    time.Duration // after that, who still waits is cut off
 }
 
 // An Outcome is what happened in a run.
