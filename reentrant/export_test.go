@@ -2,12 +2,18 @@ package reentrant
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
 // WithJitter makes a session's heartbeats come early by d, always, so that a scenario is the same every time.
 func WithJitter(d time.Duration) Option {
 	return func(c *config) { c.jitter = func(most time.Duration) time.Duration { return min(d, most) } }
+}
+
+// WithNaps lets a session's machine be suspended, or its clock be set: so far is the wall clock ahead.
+func WithNaps(so *atomic.Int64) Option {
+	return func(c *config) { c.ahead = func(time.Time) time.Duration { return time.Duration(so.Load()) } }
 }
 
 // SetHolds sets the local hold count of the caller's hold.

@@ -57,10 +57,26 @@ func (l lease) retried(now time.Time) lease {
 	return l
 }
 
-// suspended tells whether this machine slept: its wall clock went on while its monotonic clock stood still. A
-// stepped wall clock looks the same, so this is a reason to ask the server, not to give the lock up.
-func suspended(before, now time.Time) bool {
-	const tolerance = 500 * time.Millisecond
-	wall := now.Round(0).Sub(before.Round(0)) // Round(0) strips the monotonic reading
-	return wall-now.Sub(before) > tolerance
+// woken is the lease after this machine slept for a while that the monotonic clock did not count. A wall clock that was
+// stepped looks the same, so a lease that is renewed is not given up for it: it is renewed at once, and trusted no
+// longer than the pause between two tries if that is not answered.
+func (l lease) woken(now time.Time, slept time.Duration) lease {
+	until := l.until.Add(-slept)
+	if !l.renewAt.IsZero() {
+		until = later(until, now.Add(l.length/9))
+		l.renewAt = now
+	}
+	l.until = earlier(l.until, until)
+	return l
 }
+
+// ahead is how far the wall clock has run ahead of the monotonic one since then. It jumps when the machine was
+// suspended, and when somebody sets the clock.
+func ahead(since time.Time) time.Duration {
+	now := time.Now()
+	wall := now.Round(0).Sub(since.Round(0)) // Round(0) strips the monotonic reading
+	return wall - now.Sub(since)
+}
+
+// napTolerance is a jump that is none: clocks are slewed, and read one after the other.
+const napTolerance = 500 * time.Millisecond

@@ -45,12 +45,27 @@ func TestLeaseAfterAFailedRenewalIsTriedAgainSoonAndNeverLasts(t *testing.T) {
 	}
 }
 
-func TestSuspendedIsWallTimeRunningAhead(t *testing.T) {
-	before := time.Now()
-	assert.False(t, suspended(before, before.Add(time.Hour)), "both clocks went on")
-	// A time without a monotonic reading, compared with one that has one, is compared by wall clock alone, which is
-	// how a test can let it run ahead.
-	assert.False(t, suspended(before, time.Now()))
+func TestTheWallClockIsNotAheadOfOneThatGoesOn(t *testing.T) {
+	assert.InDelta(t, 0, ahead(time.Now()), float64(napTolerance))
+	// A time without a monotonic reading is compared by wall clock alone.
+	assert.Zero(t, ahead(time.Now().Add(-time.Hour).Round(0)))
+}
+
+func TestALeaseAfterASleep(t *testing.T) {
+	sent := time.Now()
+	now := sent.Add(time.Second)
+	l := newLease(sent, 9*time.Second, false)
+	short := l.woken(now, 2*time.Second)
+	assert.Equal(t, l.until.Add(-2*time.Second), short.until)
+	assert.True(t, short.due(now, 0), "it is renewed at once")
+	long := l.woken(now, time.Hour)
+	assert.Equal(t, now.Add(time.Second), long.until, "the clock may only have been set")
+	late := l.woken(l.until.Add(-time.Millisecond), time.Hour)
+	assert.Equal(t, l.until, late.until, "no sleep extends anything")
+
+	fixed := newLease(sent, 9*time.Second, true)
+	assert.Equal(t, fixed.until.Add(-2*time.Second), fixed.woken(now, 2*time.Second).until)
+	assert.False(t, fixed.woken(now, time.Hour).trusted(now))
 }
 
 func TestNoMarginReachesALease(t *testing.T) {

@@ -50,6 +50,7 @@ type config struct {
 	logger      *slog.Logger
 	observer    Observer
 	jitter      func(most time.Duration) time.Duration // rand.N; fixed in tests that tell a story
+	ahead       func(since time.Time) time.Duration    // ahead; tests suspend the machine
 }
 
 // WithLease sets how long Redis keeps a lock whose session has gone silent, and so how long others wait after a
@@ -112,7 +113,7 @@ func WithObserver(o Observer) Option { return func(c *config) { c.observer = o }
 
 // newConfig applies the options and checks them, each alone and all relations.
 func newConfig(opts []Option) (config, error) {
-	c := config{jitter: rand.N[time.Duration]}
+	c := config{jitter: rand.N[time.Duration], ahead: ahead}
 	for _, opt := range opts {
 		opt(&c)
 	}

@@ -65,12 +65,12 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			e.giveUp()
 			return false, last // nil if the last answer was that another has it
 		}
-		sent := time.Now()
+		sent, slept := time.Now(), e.s.watchdog.slept.Load()
 		reply, err := e.ask(ctx, &a, t, sent)
 		switch {
 		case err == nil && reply.Status == Granted:
 			h := a.held(owner, reply, sent)
-			if now := time.Now(); h.lease.trusted(now) {
+			if now := time.Now(); h.lease.trusted(now) && e.s.watchdog.slept.Load() == slept {
 				if e.turn.began.IsZero() || a.req.Yield {
 					e.turn = e.newTurn(now)
 				}

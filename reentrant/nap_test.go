@@ -1,0 +1,91 @@
+package reentrant_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// doze is how often a session looks whether its machine slept.
+const doze = time.Second
+
+func TestAMachineThatSleptBelievesOnlyWhatRedisConfirms(t *testing.T) {
+	const lease = 9 * time.Second
+	for name, test := range map[string]struct {
+		sleep, stepped time.Duration // a clock that is set is ahead as well, but nothing happened
+		fixed, silent  bool
+		lost           bool
+		within         time.Duration // of time that counts
+	}{
+		"a nap":                       {sleep: 5 * time.Second},
+		"a nap, and Redis is silent":  {sleep: 5 * time.Second, silent: true, lost: true, within: lease - 5*time.Second},
+		"a night":                     {sleep: 8 * time.Hour, lost: true, within: doze},
+		"a night and Redis is silent": {sleep: 8 * time.Hour, silent: true, lost: true, within: doze + lease/9},
+		"a clock that was set":        {stepped: 8 * time.Hour},
+		"a clock that was set back":   {stepped: -8 * time.Hour},
+		"a fixed lease and a nap":     {sleep: 5 * time.Second, fixed: true, lost: true, within: lease - 5*time.Second},
+		"a fixed lease and a night":   {sleep: 8 * time.Hour, fixed: true, lost: true, within: doze},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				var ahead atomic.Int64
+				s := newSession(t, b, reentrant.WithLease(lease), reentrant.WithNaps(&ahead))
+				l := s.NewLock("x")
+				if test.fixed {
+					l = s.NewLock("x", reentrant.WithFixedLease(lease))
+				}
+				require.NoError(t, l.Lock(t.Context()))
+				lost := l.Lost(t.Context())
+				ahead.Add(int64(test.sleep + test.stepped))
+				b.SetSkew(test.sleep)
+				if test.silent {
+					b.SetFault(func(memory.Op) memory.Verdict { return memory.Lose })
+					defer b.SetFault(nil)
+				}
+				woke := time.Now()
+				if !test.lost {
+					time.Sleep(3 * lease)
+					assert.NoError(t, l.Unlock(t.Context()))
+					return
+				}
+				<-lost
+				assert.LessOrEqual(t, time.Since(woke), test.within)
+				assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+			})
+		})
+	}
+}
+
+// An answer to what was sent before the machine slept is as old as the sleep.
+func TestWhatWasAskedBeforeASleepIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lease, night = 9 * time.Second, 8 * time.Hour
+		b := memory.New()
+		var ahead atomic.Int64
+		s := newSession(t, b, reentrant.WithLease(lease), reentrant.WithNaps(&ahead))
+		require.NoError(t, s.NewLock("y").Lock(t.Context())) // so that the session looks
+		l, other := s.NewLock("x"), newSession(t, b).NewLock("x")
+		asked := b.Count(memory.Acquire)
+		b.SetFault(memory.Script(memory.Acquire, memory.DelayReply(doze+time.Millisecond)))
+		go func() {
+			ahead.Add(int64(night))
+			b.SetSkew(night)
+		}()
+		require.NoError(t, l.Lock(t.Context()))
+		assert.Equal(t, asked+3, b.Count(memory.Acquire),
+			"the answer was from before the night, and what was known of Redis's clock too")
+		got, err := other.TryLock(t.Context())
+		require.NoError(t, err)
+		assert.False(t, got)
+		assert.NoError(t, l.Unlock(t.Context()))
+		assert.ErrorIs(t, s.NewLock("y").Unlock(t.Context()), reentrant.ErrLost)
+	})
+}
