@@ -170,7 +170,8 @@ func (r *round) keep(dir string) {
 	forgets, err := json.Marshal(r.forgets)
 	assert.NoError(t, err)
 	assert.NoError(t, os.WriteFile(filepath.Join(dir, "forgets.json"), forgets, 0o600))
-	t.Logf("seed %d; histories, logs of the processes and pictures are in %s", r.seed, dir)
+	assert.NoError(t, os.WriteFile(filepath.Join(dir, "redis.log"), []byte(r.server.Log()), 0o600))
+	t.Logf("seed %d; histories, logs of the processes and of Redis, and pictures are in %s", r.seed, dir)
 }
 
 // A holder is stopped between its read and its write until another has written. If the register is fenced, the late

@@ -70,6 +70,7 @@ type hold struct {
 	since    time.Time     // when it began, if anybody wants to know
 	failed   bool          // the last renewal was not answered
 	yielding bool          // Await is giving it up: Redis may have it no more, and that is no loss
+	by       uint64        // number of the Lock it was got with
 }
 
 // turn counts the local hand-overs since this session was given the lock.
@@ -114,7 +115,7 @@ func (e *entry) settleLocked(l *Lock, holds int) bool {
 		return false
 	}
 	h := &e.hold
-	h.live, h.since = true, e.s.now()
+	h.live, h.since, h.by = true, e.s.now(), l.number()
 	if h.cohort {
 		e.used = h.token
 		if fault == faultTail && h.token > 1 {

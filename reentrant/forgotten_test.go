@@ -83,3 +83,36 @@ func TestASessionThatIsClosedOrInUseIsNotForgotten(t *testing.T) {
 	require.NoError(t, l.Unlock(reentrant.WithOwner(t.Context(), "a")))
 	assert.Empty(t, book.String())
 }
+
+func TestAHoldWhoseLockIsForgottenIsReportedAndKept(t *testing.T) {
+	book := &notebook{}
+	s := newSession(t, memory.New(), reentrant.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
+	ctx := reentrant.WithOwner(t.Context(), "a")
+	func() {
+		for _, name := range []string{"given up", "kept"} {
+			require.NoError(t, s.NewLock(name).Lock(ctx))
+		}
+		require.NoError(t, s.NewLock("given up").Unlock(ctx))
+	}()
+	eventuallyCollected(t, func() bool { return strings.Contains(book.String(), "forgotten") })
+	assert.Contains(t, book.String(), "lock=kept owner=~a")
+	assert.NotContains(t, book.String(), "given up")
+	assert.NoError(t, s.NewLock("kept").Unlock(ctx), "nothing was taken away")
+}
+
+func TestAHoldOfALockInUseIsNotForgotten(t *testing.T) {
+	book := &notebook{}
+	s := newSession(t, memory.New(), reentrant.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
+	ctx, l := reentrant.WithOwner(t.Context(), "a"), s.NewLock("x")
+	func() {
+		other := s.NewLock("x")
+		require.NoError(t, other.Lock(ctx))
+		require.NoError(t, other.Unlock(ctx))
+		require.NoError(t, s.NewLock("y").Lock(ctx))
+	}()
+	require.NoError(t, l.Lock(ctx))
+	eventuallyCollected(t, func() bool { return strings.Contains(book.String(), "lock=y") })
+	assert.NotContains(t, book.String(), "lock=x", "it is held by a Lock that is in use")
+	require.NoError(t, l.Unlock(ctx))
+	require.NoError(t, s.NewLock("y").Unlock(ctx))
+}

@@ -34,6 +34,7 @@ type Lock struct {
 	fixed   time.Duration
 	unfair  bool
 	latest  atomic.Pointer[entry] // by which a cohort's owner last got it: a hint for again
+	serial  atomic.Uint64         // see number
 }
 
 // noCopy lets go vet's copylocks check find copies.

@@ -162,7 +162,7 @@ func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote Resu
 func (e *entry) replace(h hold) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h.live, h.since = true, e.hold.since
+	h.live, h.since, h.by = true, e.hold.since, e.hold.by
 	if !e.hold.lost {
 		h.signal = e.hold.signal
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -97,24 +96,6 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 	handle := &Session{s}
 	runtime.AddCleanup(handle, (*core).forgotten, s)
 	return handle, nil
-}
-
-// forgotten reports a session whose handle was dropped without being closed. It takes nothing away: whoever holds a lock
-// may be at work all the same.
-func (s *core) forgotten() {
-	s.mu.Lock()
-	closed := s.closed
-	var held []string
-	for name, e := range s.entries {
-		if _, ok := e.queue.Holder(); ok {
-			held = append(held, name)
-		}
-	}
-	s.mu.Unlock()
-	if !closed {
-		slices.Sort(held)
-		s.log(slog.LevelWarn, "a session was forgotten without being closed; it goes on renewing its locks", "session", s.id, "held", held)
-	}
 }
 
 // newID is a random UUID (version 4).

@@ -181,6 +181,9 @@ func (s *Server) Addr() string { return s.addr }
 // URL is the server's address as redisbackend.Open takes it.
 func (s *Server) URL() string { return "redis://" + s.addr }
 
+// Log is what the server has printed since it was last started.
+func (s *Server) Log() string { return s.log.String() }
+
 // Stop kills the server, without saving and without goodbye. Stopping a stopped one does nothing.
 func (s *Server) Stop() {
 	s.signal(syscall.SIGKILL)

@@ -1,0 +1,64 @@
+package reentrant
+
+import (
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync/atomic"
+)
+
+// What is dropped without being given up is reported in the log, when the collector finds it. Nothing is taken away:
+// whoever holds a lock may be at work all the same.
+
+// forgotten reports a session whose handle was dropped without being closed.
+func (s *core) forgotten() {
+	s.mu.Lock()
+	closed := s.closed
+	var held []string
+	for name, e := range s.entries {
+		if _, ok := e.queue.Holder(); ok {
+			held = append(held, name)
+		}
+	}
+	s.mu.Unlock()
+	if !closed {
+		slices.Sort(held)
+		s.log(slog.LevelWarn, "a session was forgotten without being closed; it goes on renewing its locks", "session", s.id, "held", held)
+	}
+}
+
+// serials number the Locks that ever got a hold.
+var serials atomic.Uint64
+
+// number is a Lock's own, by which a hold tells that it was got with it. A Lock is watched from its first hold on.
+func (l *Lock) number() uint64 {
+	if n := l.serial.Load(); n != 0 {
+		return n
+	}
+	if n := serials.Add(1); l.serial.CompareAndSwap(0, n) {
+		runtime.AddCleanup(l, (*keepsake).forgotten, &keepsake{l.session.core, l.name, n})
+	}
+	return l.serial.Load()
+}
+
+// A keepsake is what is left of a Lock that was collected.
+type keepsake struct {
+	s      *core
+	name   string
+	number uint64
+}
+
+// forgotten reports a hold whose Lock is gone. Its owner can still unlock it, by another Lock of that name.
+func (k *keepsake) forgotten() {
+	e := k.s.find(k.name)
+	if e == nil {
+		return
+	}
+	defer k.s.leave(e, 1)
+	e.mu.Lock()
+	h := e.hold
+	e.mu.Unlock()
+	if h.live && h.by == k.number {
+		k.s.log(slog.LevelWarn, "a lock was forgotten while it is held", "lock", k.name, "owner", h.owner.String())
+	}
+}
