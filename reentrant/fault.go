@@ -19,6 +19,7 @@ const (
 	faultStubborn  = "stubborn"  // a session keeps a lock that another has asked for
 	faultHasty     = "hasty"     // a deadlock over sessions is believed when it is first seen
 	faultSleepless = "sleepless" // nobody notices that the machine slept
+	faultOversleep = "oversleep" // a head that waits is silent for a lease
 	faultDaydream  = "daydream"  // a cohort re-enters a hold that was lost
 	faultUnburied  = "unburied"  // Await leaves no tombstone for copies of its attempt
 	faultPanicky   = "panicky"   // a renewal that crosses Await takes the hold for lost

@@ -297,6 +297,9 @@ func (a *attempt) held(owner Owner, reply AcquireReply, sent time.Time) hold {
 func (e *entry) park(ctx context.Context, t try, ttl time.Duration) bool {
 	cfg := &e.s.config
 	wait := cfg.heartbeat - cfg.jitter(cfg.heartbeat/8)
+	if fault == faultOversleep {
+		wait = cfg.lease
+	}
 	if ttl >= 0 && ttl < wait {
 		wait = ttl + time.Millisecond + cfg.jitter(time.Millisecond)
 	}
