@@ -1,0 +1,84 @@
+package redisbackend_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// From Unlock in one process (here: a session with a client of its own) to the return of Lock in another that waits:
+// a command, and a message. Beside it round trips of a script that does nothing, in the same run.
+func BenchmarkHandoverBetweenSessions(b *testing.B) {
+	addr := redisserver.Start(b).Addr()
+	h := handover{
+		B: b, locks: contest(b, addr, "handover", 0), yardstick: newBare(connect(b, addr), 4, 6),
+		limit: deadline{context.Background(), time.Now().Add(time.Hour)},
+	}
+	h.play(20) // scripts are loaded
+	h.spent, h.bare = 0, 0
+	n := 0
+	for b.Loop() {
+		h.play(200)
+		n += 199 // nobody hands over to the first
+	}
+	b.ReportMetric(float64(h.spent)/float64(n), "handover-ns/op")
+	b.ReportMetric(float64(h.bare)/float64(n), "bare-ns/op")
+	b.ReportMetric(float64(h.spent)/float64(h.bare), "ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+// A handover is two sessions that give each other a lock. What is below belongs to its holder.
+type handover struct {
+	*testing.B
+	locks     [2]*reentrant.Lock
+	yardstick *bare
+	limit     context.Context
+
+	turns       int // left
+	gone        time.Time
+	spent, bare time.Duration
+}
+
+func (h *handover) play(turns int) {
+	h.turns, h.gone = turns, time.Time{}
+	duel(h, func(ctx context.Context, player int) error {
+		for {
+			if err := h.locks[player].Lock(ctx); err != nil {
+				return err
+			}
+			if h.turns == 0 {
+				return h.locks[player].Unlock(ctx)
+			}
+			if err := h.turn(ctx, player); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// turn is one player's, who has just got the lock.
+func (h *handover) turn(ctx context.Context, player int) error {
+	if !h.gone.IsZero() {
+		h.spent += time.Since(h.gone)
+		start := time.Now()
+		require.NoError(h, h.yardstick.call(h.limit))
+		h.bare += time.Since(start)
+	}
+	for {
+		state, err := h.locks[player].Inspect(ctx)
+		if err != nil {
+			return err
+		}
+		if len(state.Waiting) > 0 {
+			break
+		}
+	}
+	h.turns--
+	h.gone = time.Now()
+	return h.locks[player].Unlock(ctx)
+}
