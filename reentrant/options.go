@@ -79,8 +79,9 @@ func WithSpin(n int) Option { return func(c *config) { c.spin = n } }
 // WithCohort makes the lock the session's in Redis ([CohortOwner]) and not its owner's: its owners hand it to each
 // other and re-enter it without a command, each with a fencing token of its own from a block that the session took.
 // What it gives up: Redis, and so [Lock.Inspect], knows the session that holds a lock, but neither the owner nor the
-// hold count; the tokens of a session run ahead of Redis's clock by up to a block. Locks with a fixed lease are
-// handed over in Redis all the same.
+// hold count; the tokens of a session run ahead of Redis's clock by up to a block, and if Redis forgets the lock they may
+// be lower than those of others for as long as the session is not told, a third of the lease. Locks with a fixed lease
+// are handed over in Redis all the same.
 func WithCohort() Option { return func(c *config) { c.cohort = true } }
 
 // WithLinger lets the session keep a lock for d after its last owner's Unlock, with the lease renewed, in case the next

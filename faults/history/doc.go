@@ -36,5 +36,6 @@
 // may then be shown to its owner for one lease more at most, as long as Redis is not asked: IsHeldByCurrentOwner may
 // answer true, and the last Unlock may succeed, which keeps the lock for the next owner of the process without asking.
 // Re-entry and Verify ask, and must fail. Tokens must rise all the same. In cohort mode processes ask less, and only the
-// tokens are judged then ([History].Local).
+// tokens are judged then ([History].Local): for one lease a process may go on with a block from before, so that its tokens
+// rise but may be lower than those that others were given since, and what has seen these refuses them.
 package history

@@ -22,7 +22,8 @@ type History struct {
 	Least time.Duration
 	// Local: processes hand locks on, and enter them again, without asking Redis. When Redis forgets, each may then
 	// go on for a while with a lock that is another's too, from owner to owner. With Local and Forgets there is no
-	// order to look for, and only the tokens are judged, and what each client says by itself.
+	// order to look for, and only the tokens are judged, for a lease after that those of each process by themselves, and
+	// what each client says.
 	Local bool
 }
 
@@ -67,7 +68,7 @@ func (v *Verdict) judge(h History, lock string, ops []Op) {
 	steps, account := interpret(h, ops)
 	v.Holds += account.holds
 	v.Lost += account.lost
-	for _, what := range append(account.findings, fallenTokens(ops)...) {
+	for _, what := range append(account.findings, fallenTokens(h, ops)...) {
 		v.Findings = append(v.Findings, Finding{lock, what})
 	}
 	if h.Local && len(h.Forgets) > 0 {
@@ -103,40 +104,68 @@ func (v Verdict) Save(dir string) error {
 }
 
 // fallenTokens finds holds that began after another had its token, with one that is not higher. The model finds these
-// too; here they are named, and found however the holds ended.
-func fallenTokens(ops []Op) []string {
-	type taken struct {
-		token uint64
-		at    int64
-		op    Op
+// too; here they are named, and found however the holds ended. A process that does not ask may go on with tokens from
+// before Redis forgot: those are held against its own only. No token is ever given twice.
+func fallenTokens(h History, ops []Op) []string {
+	taken := firstHolds(ops)
+	calls := slices.SortedFunc(slices.Values(taken), func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
+	returns := slices.SortedFunc(slices.Values(taken), func(a, b Op) int { return cmp.Compare(a.Return, b.Return) })
+	var findings []string
+	var highest Op
+	own := make(map[string]Op) // the highest of each process
+	for _, c := range calls {
+		for len(returns) > 0 && returns[0].Return < c.Call {
+			r := returns[0]
+			returns = returns[1:]
+			if r.Token > highest.Token {
+				highest = r
+			}
+			if r.Token > own[r.Process].Token {
+				own[r.Process] = r
+			}
+		}
+		before := highest
+		if h.Local && h.forgot(c) {
+			before = own[c.Process]
+		}
+		if c.Token <= before.Token {
+			findings = append(findings, fmt.Sprintf("token %d of %s came after token %d of %s",
+				c.Token, c.Client, before.Token, before.Client))
+		}
 	}
-	first := make(map[string]bool) // client and token: re-entry keeps the token
-	var calls, returns []taken
+	return append(findings, twins(taken)...)
+}
+
+// firstHolds are the acquires that gave somebody a token: re-entry keeps it.
+func firstHolds(ops []Op) []Op {
+	var taken []Op
+	first := make(map[string]bool)
 	for _, op := range ops {
 		key := fmt.Sprint(op.Client, op.Token)
 		if op.Kind != Acquire || op.Outcome != OK || op.Token == 0 || first[key] {
 			continue
 		}
 		first[key] = true
-		calls = append(calls, taken{op.Token, op.Call, op})
-		returns = append(returns, taken{op.Token, op.Return, op})
+		taken = append(taken, op)
 	}
-	byTime := func(a, b taken) int { return cmp.Compare(a.at, b.at) }
-	slices.SortFunc(calls, byTime)
-	slices.SortFunc(returns, byTime)
-	var findings []string
-	var highest taken
-	for _, c := range calls {
-		for len(returns) > 0 && returns[0].at < c.at {
-			if returns[0].token > highest.token {
-				highest = returns[0]
-			}
-			returns = returns[1:]
+	return taken
+}
+
+// forgot tells whether a hold may be one of a lock that Redis had forgotten, which lasts a lease at most.
+func (h History) forgot(op Op) bool {
+	return slices.ContainsFunc(h.Forgets, func(f Span) bool {
+		return f.From <= op.Return && op.Call <= f.To+h.Lease.Nanoseconds()
+	})
+}
+
+// twins finds tokens that two clients had.
+func twins(taken []Op) (findings []string) {
+	had := make(map[uint64]Op)
+	for _, op := range taken {
+		if other, ok := had[op.Token]; ok {
+			findings = append(findings, fmt.Sprintf("token %d was given to %s and to %s", op.Token, other.Client, op.Client))
 		}
-		if c.token <= highest.token {
-			findings = append(findings, fmt.Sprintf("token %d of %s came after token %d of %s",
-				c.token, c.op.Client, highest.token, highest.op.Client))
-		}
+		had[op.Token] = op
 	}
 	return findings
 }

@@ -153,7 +153,15 @@ func TestProcessesThatDoNotAskGoOnWhenRedisForgets(t *testing.T) {
 	told := History{Ops: append(ops[:3:3], did("a", Unlock, 30, 31, Lost)), Forgets: h.Forgets, Lease: lease, Least: least, Local: true}
 	assert.Empty(t, Judge(told).Findings, "what was handed on ends when Redis is asked")
 	h.Ops[3].Token = 11
-	assert.NotEmpty(t, Judge(h).Findings, "their tokens rise all the same")
+	assert.NotEmpty(t, Judge(h).Findings, "a token that is given twice")
+	h.Ops[3].Token = 9
+	assert.Empty(t, Judge(h).Findings, "a process that goes on with a block from before")
+	h.Ops[2].Token = 8
+	assert.NotEmpty(t, Judge(h).Findings, "whose own tokens must rise all the same")
+	h.Ops[2].Token = 11
+	h.Lease = 1
+	assert.NotEmpty(t, Judge(h).Findings, "and which learns of it within a lease")
+	h.Lease = lease
 	h.Forgets = nil
 	h.Ops[3].Token = 12
 	assert.NotEmpty(t, Judge(h).Findings, "and if it does not forget, they are one behind the other")
