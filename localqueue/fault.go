@@ -1,7 +1,7 @@
 package localqueue
 
-// Seeded faults, to show that the tests would notice. A build with the tag mutant_localqueue_<name> has that one
-// fault; in all other builds fault is a constant and the code is not there. MUTANTS lists which tests must fail.
+// Seeded faults, to show that the tests would notice; package mutant says how to have one. MUTANTS lists which tests
+// must fail.
 const (
 	faultLostGrant    = "lostgrant"    // cancelled but granted, a waiter drops the baton
 	faultGhost        = "ghost"        // a cancelled waiter stays in line

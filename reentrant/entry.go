@@ -55,10 +55,11 @@ type entry struct {
 // A hold is what an owner of this session has: guarded by entry.mu, written by whoever has the baton, and by the
 // watchdog when it renews or loses it.
 type hold struct {
-	live     bool // an owner has the lock and its lease was trusted when last looked at
-	lost     bool // the lease ended while an operation of the owner was under way: the operation says so
-	handed   bool // its owner has left it to the next one
-	cohort   bool // it is the session's in Redis, not its owner's
+	live     bool   // an owner has the lock and its lease was trusted when last looked at
+	lost     bool   // the lease ended while an operation of the owner was under way: the operation says so
+	handed   bool   // its owner has left it to the next one
+	cohort   bool   // it is the session's in Redis, not its owner's
+	by       uint32 // number of the Lock it was got with
 	owner    Owner
 	epoch    uint64
 	op       uint64 // of re-entry
@@ -70,7 +71,6 @@ type hold struct {
 	since    time.Time     // when it began, if anybody wants to know
 	failed   bool          // the last renewal was not answered
 	yielding bool          // Await is giving it up: Redis may have it no more, and that is no loss
-	by       uint64        // number of the Lock it was got with
 }
 
 // turn counts the local hand-overs since this session was given the lock.

@@ -1,7 +1,7 @@
 package reentrant
 
-// Seeded faults, to show that the tests would notice. A build with the tag mutant_reentrant_<name> has that one fault;
-// in all other builds fault is a constant and the code is not there. MUTANTS lists which tests must fail.
+// Seeded faults, to show that the tests would notice; package mutant says how to have one. MUTANTS lists which tests
+// must fail.
 const (
 	faultLategrant = "lategrant" // a lease counts from when the answer came, not from when it was asked for
 	faultAnygrant  = "anygrant"  // a grant is believed whatever attempt it names
@@ -13,7 +13,7 @@ const (
 	faultNorenew   = "norenew"   // nothing is renewed
 	faultSpent     = "spent"     // a signal that came before the cancel is taken for a cancel
 	faultForgetful = "forgetful" // an owner comes back from a condition with one hold
-	faultCredulous = "credulous" // a hold is believed for ever
+	faultCredulous = "credulous" // a hold is believed for a year more
 	faultTwintoken = "twintoken" // owners of a cohort have the same token
 	faultTail      = "tail"      // a cohort gives its last used token back with the unused ones
 	faultStubborn  = "stubborn"  // a session keeps a lock that another has asked for

@@ -28,10 +28,10 @@ func (s *core) forgotten() {
 }
 
 // serials number the Locks that ever got a hold.
-var serials atomic.Uint64
+var serials atomic.Uint32
 
 // number is a Lock's own, by which a hold tells that it was got with it. A Lock is watched from its first hold on.
-func (l *Lock) number() uint64 {
+func (l *Lock) number() uint32 {
 	if n := l.serial.Load(); n != 0 {
 		return n
 	}
@@ -45,7 +45,7 @@ func (l *Lock) number() uint64 {
 type keepsake struct {
 	s      *core
 	name   string
-	number uint64
+	number uint32
 }
 
 // forgotten reports a hold whose Lock is gone. Its owner can still unlock it, by another Lock of that name.

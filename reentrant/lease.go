@@ -27,19 +27,22 @@ func margin(length time.Duration) time.Duration { return length/marginShare + ma
 // newLease is a lease of some length that the server counts from no earlier than sent.
 func newLease(sent time.Time, length time.Duration, fixed bool) lease {
 	l := lease{sent: sent, length: length, until: sent.Add(length - margin(length))}
-	if !fixed {
+	if !fixed && fault != faultNorenew {
 		l.renewAt = sent.Add(length / 3)
+	}
+	if fault == faultCredulous {
+		l.until = l.until.AddDate(1, 0, 0)
 	}
 	return l
 }
 
-func (l lease) trusted(now time.Time) bool            { return now.Before(l.until) || fault == faultCredulous }
+func (l lease) trusted(now time.Time) bool            { return now.Before(l.until) }
 func (l lease) end() time.Time                        { return l.sent.Add(l.length) }
 func (l lease) remaining(now time.Time) time.Duration { return l.until.Sub(now) }
 
 // due tells whether the lease wants renewing within slack.
 func (l lease) due(now time.Time, slack time.Duration) bool {
-	return fault != faultNorenew && !l.renewAt.IsZero() && !l.renewAt.After(now.Add(slack))
+	return !l.renewAt.IsZero() && !l.renewAt.After(now.Add(slack))
 }
 
 // wake is the next moment at which something has to be done about the lease.

@@ -33,8 +33,8 @@ type Lock struct {
 	invalid error // what is wrong with the name or the options; every call returns it
 	fixed   time.Duration
 	unfair  bool
+	serial  atomic.Uint32         // see number
 	latest  atomic.Pointer[entry] // by which a cohort's owner last got it: a hint for again
-	serial  atomic.Uint64         // see number
 }
 
 // noCopy lets go vet's copylocks check find copies.
