@@ -6,10 +6,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A relock that is killed cannot tell its command. The kernel does.
 func TestAKilledRelockTakesItsCommandAlong(t *testing.T) {
+	t.Parallel()
 	h := newHeart(t)
 	r := start(t, embedded(t), "run", "lock", "--", "sh", "-c", "exec env "+h.command())
 	h.await(1)
@@ -23,6 +27,19 @@ func TestAKilledRelockTakesItsCommandAlong(t *testing.T) {
 		}
 		return true
 	}, "the command lives on")
+}
+
+// What a command leaves behind is reaped by relock, which need not wait for an init that is late, or missing.
+func TestOrphansAreReaped(t *testing.T) {
+	t.Parallel()
+	r := start(t, embedded(t), "run", "lock", "--", "sh", "-c",
+		`orphan=$(sh -c 'sleep 100 >/dev/null & echo $!'); echo $orphan; grep PPid: /proc/$orphan/status; echo $PPID`)
+	r.exits(0)
+	var orphan, parent, relock int
+	_, err := fmt.Sscanf(r.stdout.String(), "%d\nPPid: %d\n%d", &orphan, &parent, &relock)
+	require.NoError(t, err, r.stdout)
+	assert.Equal(t, relock, parent)
+	assert.NoFileExists(t, fmt.Sprintf("/proc/%d/stat", orphan))
 }
 
 // dead tells whether a process has ended, whether or not somebody has asked how.

@@ -49,6 +49,7 @@ func (c *command) start(environment []string) error {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		SysProcAttr: processAttributes(),
 	}
+	adopt()
 	if err := p.Start(); err != nil {
 		return fail(exitNoExec, err)
 	}
@@ -57,21 +58,23 @@ func (c *command) start(environment []string) error {
 	return nil
 }
 
-// wait reports every change until the exit. exec.Cmd's own Wait does not tell that a process was stopped.
+// wait reports every change of the command's own process, and reaps all that it leaves behind. exec.Cmd's own Wait does
+// not tell that a process was stopped.
 func (c *command) wait() {
 	for {
 		var ws syscall.WaitStatus
-		_, err := syscall.Wait4(c.pid, &ws, syscall.WUNTRACED, nil)
+		pid, err := syscall.Wait4(-1, &ws, syscall.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.ECHILD):
+			return // all have been reaped
 		case err != nil:
-			panic(fmt.Sprintf("relock: bug: wait for %d: %v", c.pid, err))
+			panic(fmt.Sprintf("relock: bug: wait: %v", err))
+		case pid != c.pid: // an orphan
 		case ws.Exited():
 			c.changes <- change{exited: true, status: ws.ExitStatus()}
-			return
 		case ws.Signaled():
 			c.changes <- change{exited: true, status: exitSignal + int(ws.Signal())}
-			return
 		case ws.Stopped() && slices.Contains(terminalStops, ws.StopSignal()):
 			c.changes <- change{wantsTerminal: true}
 		}

@@ -25,6 +25,7 @@ import (
 )
 
 func TestAWrongPasswordIsSaidAndNotShown(t *testing.T) {
+	t.Parallel()
 	server := redisserver.Start(t, "--requirepass", "right")
 	url := func(password string) string { return strings.Replace(server.URL(), "//", "//:"+password+"@", 1) }
 	r := start(t, url("hunter2"), "run", "lock", "--", "true")
@@ -35,6 +36,7 @@ func TestAWrongPasswordIsSaidAndNotShown(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	certificate, file := certificate(t)
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
 	require.NoError(t, err)

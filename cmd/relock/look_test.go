@@ -52,6 +52,7 @@ func wait(t *testing.T, s *reentrant.Session, name string) {
 }
 
 func TestInspect(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	s, other := session(t, url), session(t, url)
 	release := holdLock(t, s, "deploy", "build-7:4711")
@@ -79,6 +80,7 @@ waiting  1 <session>
 }
 
 func TestInspectOfAFreeLock(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	assert.Equal(t, "name  \"a lock\\n\"\nstate  free\nlast token  0\nwaiting  0\n", look(t, 0, "inspect", "a lock\n", "--redis", url))
 	assert.Equal(t, `{"name":"free","locked":false,"owner":"","session":"","holds":0,"ttl_ms":0,"token":0,"waiting":[]}`+"\n",
@@ -86,6 +88,7 @@ func TestInspectOfAFreeLock(t *testing.T) {
 }
 
 func TestInspectWithAPrefix(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	r := start(t, url, "run", "lock", "--prefix", "app:", "--", "sh", "-c", "echo ready; read line; sleep 100")
 	r.says("ready")
@@ -96,6 +99,7 @@ func TestInspectWithAPrefix(t *testing.T) {
 }
 
 func TestListShowsLocksAndNothingElse(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	url := "redis://" + server.Addr()
 	c := server.Client()
@@ -132,6 +136,7 @@ func TestListShowsLocksAndNothingElse(t *testing.T) {
 }
 
 func TestListWithAPrefix(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	var runs []*run
 	for _, prefix := range []string{"", "app:", "a*p:"} {
@@ -152,6 +157,7 @@ func TestListWithAPrefix(t *testing.T) {
 
 // In a Cluster every node has some of the locks.
 func TestListInACluster(t *testing.T) {
+	t.Parallel()
 	url := cluster(t)
 	s := session(t, url)
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
@@ -200,6 +206,7 @@ func cluster(t *testing.T) string {
 }
 
 func TestUnlock(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	s := session(t, url)
 	holdLock(t, s, "lock", "somebody")
@@ -220,6 +227,7 @@ func TestUnlock(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	s, other := session(t, url), session(t, url)
 	text := start(t, url, "watch", "lock", "--interval", "5ms")
@@ -256,6 +264,7 @@ func TestWatch(t *testing.T) {
 }
 
 func TestAWatchGoesOnOverAnOutage(t *testing.T) {
+	t.Parallel()
 	server := redisserver.Start(t)
 	r := start(t, server.URL(), "watch", "lock", "--interval", "5ms")
 	r.says("free")

@@ -21,6 +21,7 @@ import (
 // The end of the lease is known exactly: in one step Redis is told to answer nobody any more, and asked what is left of
 // the lease. No renewal comes after that.
 func TestTheCommandIsDeadBeforeTheLeaseEnds(t *testing.T) {
+	t.Parallel()
 	for name, stop := range map[string]func(*redisserver.Server){
 		"killed": (*redisserver.Server).Stop,
 		"frozen": (*redisserver.Server).Freeze,
@@ -72,6 +73,7 @@ func silence(t *testing.T, c rueidis.Client, lock string) int64 {
 
 // An outage that is shorter than the lease allows is survived.
 func TestAShortOutageIsSurvived(t *testing.T) {
+	t.Parallel()
 	server := redisserver.Start(t)
 	r := start(t, server.URL(), "run", "lock", "--lease", "20s", "--", "sh", "-c", "echo ready; sleep 4; echo done")
 	r.says("ready")
@@ -84,6 +86,7 @@ func TestAShortOutageIsSurvived(t *testing.T) {
 
 // Who waits while Redis is silent is not told that somebody else has the lock.
 func TestAWaitThatEndsInAnOutageSaysSo(t *testing.T) {
+	t.Parallel()
 	server := redisserver.Start(t)
 	s := session(t, server.URL(), reentrant.WithLease(time.Minute))
 	release := holdLock(t, s, "lock", "somebody")
@@ -98,6 +101,7 @@ func TestAWaitThatEndsInAnOutageSaysSo(t *testing.T) {
 
 // Nobody reads what relock says, and the command is ended all the same.
 func TestAReaderThatDoesNotReadHoldsNothingUp(t *testing.T) {
+	t.Parallel()
 	server := redisserver.Start(t)
 	h := newHeart(t)
 	r := newRun(t, server.URL(), "run", "lock", "--lease", "2s", "--grace", "100ms", "--", "sh", "-c",

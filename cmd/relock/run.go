@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,12 +30,12 @@ type runCommand struct {
 
 // Help is shown by --help.
 func (c *runCommand) Help() string {
-	return `The command runs in a process group of its own, with RELOCK_NAME, RELOCK_TOKEN (the fencing token), RELOCK_SESSION and RELOCK_OWNER in its environment. Signals are passed on to it. When it exits, what is left of its group is ended, and then the lock is given back.
+	return `The command runs in a process group of its own, with RELOCK_NAME, RELOCK_TOKEN (the fencing token), RELOCK_SESSION, RELOCK_SESSIONS (those of the runs around it, too) and RELOCK_OWNER in its environment. Signals are passed on to it. When it exits, what is left of its group is ended, and then the lock is given back.
 
 If the lock is lost, or Redis does not answer for too long, the group gets TERM, and KILL after --grace: early enough to be dead before Redis can give the lock to another.
 
 Exit status: the command's own, or 128 plus the signal that ended it; and
-   64  usage
+   64  usage; or a run around this one has the lock
    69  Redis cannot be reached, or refuses
    75  the lock was not to be had within --wait
    79  the lock was lost, and the command was ended
@@ -127,6 +128,9 @@ func (h *hold) take(ctx context.Context, s *server, name string, wait *time.Dura
 	h.name = hostname() + ":" + strconv.Itoa(os.Getpid())
 	h.owner, ctx = reentrant.WithOwner(context.Background(), h.name), reentrant.WithOwner(ctx, h.name)
 	h.lock = h.session.NewLock(name)
+	if err := refuseNested(ctx, h.lock); err != nil {
+		return err
+	}
 	if err := acquire(ctx, h.lock, wait); err != nil {
 		return err
 	}
@@ -143,6 +147,23 @@ func (h *hold) take(ctx context.Context, s *server, name string, wait *time.Dura
 	}
 	h.deadline = h.deadline.confirmed(a.asked, a.state)
 	return a.err
+}
+
+// sessionsVariable lists the sessions of the runs that a command is a part of, the outermost first.
+const sessionsVariable = "RELOCK_SESSIONS"
+
+// refuseNested fails if a run that this one is a part of has the lock: each would wait for the other's end.
+func refuseNested(ctx context.Context, l *reentrant.Lock) error {
+	around := strings.Fields(os.Getenv(sessionsVariable))
+	if len(around) == 0 {
+		return nil
+	}
+	st, err := l.Inspect(ctx)
+	if err == nil && st.Locked && slices.Contains(around, st.Session) {
+		return failf(exitUsage, "lock %s is already held by the relock run that this one is a part of: it would wait for itself",
+			shown(l.Name()))
+	}
+	return err
 }
 
 // renew makes the lease a full one now, by re-entry: a lock that was pushed to us comes with a short one, until the
@@ -190,9 +211,13 @@ func (h *hold) giveBack() error {
 		h.close()
 		close(closed)
 	}()
-	limit := time.NewTimer(closeTimeout)
+	patient := closeTimeout
+	if until := h.deadline.until; !until.IsZero() { // when the lease has ended, there is nothing to give back
+		patient = min(patient, time.Until(until))
+	}
+	limit := time.NewTimer(patient)
 	defer limit.Stop()
-	err := errors.New("no answer within " + closeTimeout.String())
+	err := errors.New("Redis does not answer")
 	select {
 	case err = <-unlocked:
 		select {
@@ -224,6 +249,7 @@ func (h *hold) environment() []string {
 		"RELOCK_NAME="+h.lock.Name(),
 		"RELOCK_TOKEN="+strconv.FormatUint(uint64(h.token), 10),
 		"RELOCK_SESSION="+h.session.ID(),
+		sessionsVariable+"="+strings.TrimSpace(os.Getenv(sessionsVariable)+" "+h.session.ID()),
 		"RELOCK_OWNER="+h.name)
 }
 

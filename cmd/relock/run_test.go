@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 )
 
 func TestTheExitStatusIsTheCommandsOwn(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	plain := filepath.Join(t.TempDir(), "plain")
 	require.NoError(t, os.WriteFile(plain, []byte("not a program"), 0o600))
@@ -42,6 +44,7 @@ func TestTheExitStatusIsTheCommandsOwn(t *testing.T) {
 }
 
 func TestTheCommandIsToldWhatItHolds(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	last := uint64(0)
 	for range 2 {
@@ -62,6 +65,7 @@ func TestTheCommandIsToldWhatItHolds(t *testing.T) {
 }
 
 func TestAWaitThatIsOverHasAStatusOfItsOwn(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	s := session(t, url)
 	release := holdLock(t, s, "lock", "somebody")
@@ -78,7 +82,35 @@ func TestAWaitThatIsOverHasAStatusOfItsOwn(t *testing.T) {
 	assert.FileExists(t, marker)
 }
 
+func TestARunThatWouldWaitForItselfIsRefused(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	relock, err := os.Executable()
+	require.NoError(t, err)
+	inner, other := []string{relock, "run", "lock", "--"}, []string{relock, "run", "other", "--"}
+	for name, command := range map[string][]string{
+		"inside":       slices.Concat(inner, []string{"echo", "never"}),
+		"deep inside":  slices.Concat(other, inner, []string{"echo", "never"}),
+		"in the shell": {"sh", "-c", `"$0" run --wait 0 lock -- echo never`, relock},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, url, append([]string{"run", "lock", "--"}, command...)...)
+			r.exits(exitUsage)
+			assert.Contains(t, r.stderr.String(), "lock lock is already held by the relock run that this one is a part of")
+			assert.Empty(t, r.stdout.String())
+		})
+	}
+	start(t, url, slices.Concat([]string{"run", "lock", "--"}, other, []string{"true"})...).exits(0)
+
+	// What a command leaves behind, in a session of its own, still has the variable when the run is over.
+	r := newRun(t, url, "run", "lock", "--", "true")
+	r.cmd.Env = append(r.cmd.Env, sessionsVariable+"=of-a-run-that-is-over")
+	r.begin()
+	r.exits(0)
+}
+
 func TestRunsExcludeEachOther(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	folder := filepath.Join(t.TempDir(), "inside")
 	script := fmt.Sprintf("mkdir '%s' && sleep 0.02 && rmdir '%[1]s' && echo alone", folder)
@@ -93,6 +125,7 @@ func TestRunsExcludeEachOther(t *testing.T) {
 }
 
 func TestSignalsArePassedOn(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	for name, sig := range map[string]syscall.Signal{
 		"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "QUIT": syscall.SIGQUIT,
@@ -109,6 +142,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 }
 
 func TestASignalWithoutATrapIsTheExitStatus(t *testing.T) {
+	t.Parallel()
 	r := start(t, embedded(t), "run", "lock", "--", "sh", "-c", "echo ready; sleep 100; echo never")
 	r.says("ready")
 	r.signal(syscall.SIGTERM)
@@ -117,6 +151,7 @@ func TestASignalWithoutATrapIsTheExitStatus(t *testing.T) {
 }
 
 func TestAnInterruptEndsTheWait(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	s := session(t, url)
 	release := holdLock(t, s, "lock", "somebody")
@@ -131,6 +166,7 @@ func TestAnInterruptEndsTheWait(t *testing.T) {
 
 // nohup's SIG_IGN must reach the command, through a relock that passes signals on.
 func TestWhatWasIgnoredStaysIgnored(t *testing.T) {
+	t.Parallel()
 	program, err := os.Executable()
 	require.NoError(t, err)
 	r := newRun(t, embedded(t))
@@ -150,6 +186,7 @@ func TestWhatWasIgnoredStaysIgnored(t *testing.T) {
 
 // The command leaves a process behind that ignores TERM. Who gets the lock next finds it dead.
 func TestNothingOfTheCommandOutlivesTheLock(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	h := newHeart(t)
 	first := start(t, url, "run", "lock", "--grace", "100ms", "--", "sh", "-c",
@@ -165,6 +202,7 @@ func TestNothingOfTheCommandOutlivesTheLock(t *testing.T) {
 }
 
 func TestAForcedUnlockEndsTheCommand(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	h := newHeart(t)
 	r := start(t, url, "run", "lock", "--lease", "3s", "--grace", "300ms", "--", "sh", "-c",
@@ -182,6 +220,7 @@ func TestAForcedUnlockEndsTheCommand(t *testing.T) {
 }
 
 func TestAnErrorNeverShowsThePassword(t *testing.T) {
+	t.Parallel()
 	for name, url := range map[string]string{
 		"unreachable": "redis://user:hunter2@127.0.0.1:1",
 		"malformed":   "redis://user:hun/ter2@127.0.0.1:1",
@@ -199,6 +238,7 @@ func TestAnErrorNeverShowsThePassword(t *testing.T) {
 }
 
 func TestUsageErrors(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{
 		"no lock":         {"run"},
 		"no command":      {"run", "lock"},
@@ -221,6 +261,7 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestHelpNamesEveryExitStatus(t *testing.T) {
+	t.Parallel()
 	r := start(t, "", "run", "--help")
 	r.exits(0)
 	for _, status := range []int{exitUsage, exitRedis, exitNotAcquired, exitLost, exitNoExec, exitNotFound} {
@@ -230,6 +271,7 @@ func TestHelpNamesEveryExitStatus(t *testing.T) {
 
 // The lock is pushed to a run that waits, with a short lease at first. The grace fits all the same.
 func TestALockThatWasWaitedForHasAFullLease(t *testing.T) {
+	t.Parallel()
 	url := embedded(t)
 	s := session(t, url)
 	release := holdLock(t, s, "lock", "somebody")
@@ -241,6 +283,7 @@ func TestALockThatWasWaitedForHasAFullLease(t *testing.T) {
 }
 
 func TestTheDeadlineLeavesTheGrace(t *testing.T) {
+	t.Parallel()
 	grace := 3 * time.Second
 	d, err := newDeadline(10*time.Second, &grace)
 	require.NoError(t, err)

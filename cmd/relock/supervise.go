@@ -74,7 +74,7 @@ func (s *supervisor) over() bool {
 	if !s.exited {
 		return false
 	}
-	// Members that nobody reaps, in a container without an init, stay in the group for ever.
+	// Members that nobody reaps, where relock cannot adopt them and there is no init, stay in the group for ever.
 	unreaped := !s.killed.IsZero() && time.Since(s.killed) > s.deadline.room()
 	return !s.command.groupAlive() || unreaped || fault == faultLeftover
 }

@@ -44,6 +44,7 @@ const (
 )
 
 func TestACommandCanReadTheTerminal(t *testing.T) {
+	t.Parallel()
 	r := newRun(t, embedded(t), "run", "lock", "--", "sh", "-c", "read line; echo got: $line; read line; echo got: $line")
 	tty := startOnTerminal(t, r)
 	enter(t, tty, "first\n")
@@ -55,6 +56,7 @@ func TestACommandCanReadTheTerminal(t *testing.T) {
 
 // Ctrl-C reaches the command once, whether it is in the terminal's background, or has read and is in its foreground.
 func TestAnInterruptFromTheTerminalComesOnce(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"background": "",
 		"foreground": "read line; ",
@@ -76,6 +78,7 @@ func TestAnInterruptFromTheTerminalComesOnce(t *testing.T) {
 
 // A stopped holder would keep the lock, or lose it: Ctrl-Z does nothing.
 func TestTheCommandCannotBeSuspended(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"background": "",
 		"foreground": "read line; ",
@@ -97,6 +100,7 @@ func TestTheCommandCannotBeSuspended(t *testing.T) {
 
 // A script goes on after relock, and reads too.
 func TestTheTerminalIsGivenBack(t *testing.T) {
+	t.Parallel()
 	r := newRun(t, embedded(t))
 	relock := r.cmd.Path
 	r.cmd.Path, r.cmd.Args = "/bin/sh", []string{"sh", "-c",

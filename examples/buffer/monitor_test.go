@@ -57,7 +57,7 @@ func (p *patient) wakes(t *testing.T) {
 	select {
 	case err := <-p.done:
 		require.NoError(t, err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(10 * time.Second):
 		t.Fatal("nobody woke it")
 	}
 }
@@ -67,6 +67,7 @@ func idle(context.Context, uint64) (outcome, error) { return finished, nil }
 // One process puts an item and dies before it signals. The process that takes its seat finds nothing left to do; but who
 // waits for the item must hear of it.
 func TestWhoeverComesNextPaysTheSignalOfADeadProcess(t *testing.T) {
+	t.Parallel()
 	url := "redis://" + redistest.Start(t).Addr()
 	consumer := admit(t, url)
 	consumer.item.Store(true)
@@ -81,6 +82,7 @@ func TestWhoeverComesNextPaysTheSignalOfADeadProcess(t *testing.T) {
 // A hold that is lost between the item and its signal, or whose step comes too late, is followed by another turn. This
 // first makes up for the signal.
 func TestALostTurnIsMadeUpFor(t *testing.T) {
+	t.Parallel()
 	for name, lost := range map[string]error{"Lost": reentrant.ErrLost, "Stale": errStale} {
 		t.Run(name, func(t *testing.T) {
 			url := "redis://" + redistest.Start(t).Addr()
@@ -107,6 +109,7 @@ func TestALostTurnIsMadeUpFor(t *testing.T) {
 }
 
 func TestEachWaitEndsWithAHoldOfItsOwn(t *testing.T) {
+	t.Parallel()
 	url := "redis://" + redistest.Start(t).Addr()
 	consumer := newMonitor(t, url, "not empty", "not full")
 	producer := newMonitor(t, url, "not full", "not empty")
@@ -131,6 +134,7 @@ func TestEachWaitEndsWithAHoldOfItsOwn(t *testing.T) {
 }
 
 func TestOtherErrorsEndTheTurn(t *testing.T) {
+	t.Parallel()
 	m := newMonitor(t, "redis://"+redistest.Start(t).Addr(), "not full", "not empty")
 	_, err := m.turn(t.Context(), func(context.Context, uint64) (outcome, error) { return 0, assert.AnError })
 	require.ErrorIs(t, err, assert.AnError)
@@ -138,6 +142,7 @@ func TestOtherErrorsEndTheTurn(t *testing.T) {
 }
 
 func TestAnOpenDoorLooksAgain(t *testing.T) {
+	t.Parallel()
 	looks := 0
 	more, err := openDoor{}.turn(t.Context(), func(_ context.Context, token uint64) (outcome, error) {
 		assert.Zero(t, token)

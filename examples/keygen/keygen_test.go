@@ -21,6 +21,8 @@ func TestMain(m *testing.M) {
 	if crew.IsChild() {
 		os.Exit(crew.Play("keygen", role.play))
 	}
+	// A build with the detector of races would have each process sleep for a second at its end.
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	os.Exit(m.Run())
 }
 
@@ -60,6 +62,7 @@ func TestEveryHolderIsKnownToRedis(t *testing.T) {
 }
 
 func TestAKilledProcessCostsNoNumber(t *testing.T) {
+	t.Parallel()
 	opts := small(t)
 	opts.kills = 1
 	opts.keys = 1000 // enough for the kill to come on the way
@@ -88,6 +91,7 @@ func TestWithoutALockThereAreDuplicates(t *testing.T) {
 }
 
 func TestAnInterruptEndsTheProcesses(t *testing.T) {
+	t.Parallel()
 	opts := small(t)
 	opts.keys = 5000
 	ctx, interrupt := context.WithCancel(t.Context())
