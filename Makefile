@@ -46,8 +46,8 @@ vet: ## go vet
 lint: ## golangci-lint with the short list in .golangci.yml
 	.ci/run lint
 
-servers: ## all tests with a real Redis, and keygen on Redis with MariaDB and PostgreSQL
-	.ci/run servers keygen-servers
+servers: ## all tests with the race detector and a real Redis, and keygen on Redis with MariaDB and PostgreSQL
+	.ci/run race keygen-servers
 
 mutants: ## leave rules out of the code, one at a time, and see the tests notice
 	.ci/mutants

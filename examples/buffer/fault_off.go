@@ -1,4 +1,4 @@
-//go:build !(mutant_buffer_debt || mutant_buffer_fence)
+//go:build !mutants
 
 package main
 

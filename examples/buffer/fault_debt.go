@@ -1,5 +1,0 @@
-//go:build mutant_buffer_debt
-
-package main
-
-const fault = faultDebt

@@ -1,5 +1,0 @@
-//go:build mutant_buffer_fence
-
-package main
-
-const fault = faultFence
