@@ -199,13 +199,13 @@ type LockOption func(*Lock)
 // Re-entry does not prolong it. Zero means the session's lease, renewed.
 func WithFixedLease(d time.Duration) LockOption { return func(l *Lock) { l.fixed = d } }
 
-// WithFairness(false) gives up the order of arrival where that saves waiting for somebody to wake, as Java's unfair
-// locks do: who finds the lock free takes it, ahead of those who wait. At an Unlock the longest waiter of this process
-// is woken and competes with whoever comes; it is overtaken at most [localqueue.MaxOvertaken] times and is then given
-// the lock. In Redis a freed lock still goes to the longest waiting session, and a session still gives way after its
-// turn; only what Redis finds free can be taken past the others. So with n waiters of this process ahead of it, an
-// owner waits for no more than (n+1) × (MaxOvertaken+1) holds of this process, and for the turns of the other sessions
-// in between.
+// WithFairness says whether owners get the lock in the order of their arrival, as they do by default. WithFairness(false)
+// gives that up where it saves waiting for somebody to wake, as Java's unfair locks do: who finds the lock free takes
+// it, ahead of those who wait. At an Unlock the longest waiter of this process is woken and competes with whoever comes;
+// it is overtaken at most [localqueue.MaxOvertaken] times and is then given the lock. In Redis a freed lock still goes
+// to the longest waiting session, and a session still gives way after its turn; only what Redis finds free can be taken
+// past the others. So with n waiters of this process ahead of it, an owner waits for no more than (n+1) ×
+// (MaxOvertaken+1) holds of this process, and for the turns of the other sessions in between.
 //
 // Locks of equal name share one queue. If they differ in this, those made with WithFairness(true), which is the
 // default, are still never overtaken by others of their process.

@@ -145,11 +145,11 @@ func (w *watchdog) survey(now time.Time, slept time.Duration, renewing bool) (ba
 			e.refs++
 			ended = append(ended, expiry{e, h.epoch, h.lost})
 			held = true
-		case e.lingers && !(now.Before(e.lingerTo) && h.lease.trusted(now)):
+		case e.lingers && (!now.Before(e.lingerTo) || !h.lease.trusted(now)):
 			e.refs++
 			idle = append(idle, e)
 			e.lingerTo = now.Add(doze) // not again before that
-		case !h.live && !(h.handed && h.cohort && h.lease.trusted(now)):
+		case !h.live && (!h.handed || !h.cohort || !h.lease.trusted(now)):
 		case !renewing && h.lease.due(now, h.slack()):
 			batch = append(batch, Renewal{Remote: e.remote, Epoch: h.epoch, Lease: h.span, entry: e})
 			wake, held = earlier(wake, h.lease.until), true

@@ -217,7 +217,7 @@ func (h *hold) giveBack() error {
 	}
 	limit := time.NewTimer(patient)
 	defer limit.Stop()
-	err := errors.New("Redis does not answer")
+	err := errors.New("no answer from Redis")
 	select {
 	case err = <-unlocked:
 		select {

@@ -275,6 +275,7 @@ func (l *Lock) Force(now Instant) bool {
 	return true
 }
 
+// Inspect is what inspect.lua answers.
 func (l *Lock) Inspect(now Instant) reentrant.State {
 	l.expire(now)
 	st := reentrant.State{Token: l.Record.Last}

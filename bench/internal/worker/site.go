@@ -35,7 +35,7 @@ func OpenSite(path string) (*Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("site: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // the map outlives it
 	info, err := file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("site: %w", err)
