@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A board is what one server knows of the hall. The truth is in Redis and SQL, and is read again and again: so a hold that
+// just ends is seen, and so is what a killed server did without a word. Servers tell each other when they changed
+// something, to be looked at sooner.
+type board struct {
+	session *reentrant.Session
+	client  rueidis.Client
+	sales   *sales
+	hold    time.Duration
+	log     *slog.Logger
+	nudged  chan struct{} // holds one token: there is reason to look
+
+	mu      sync.Mutex
+	hall    hall
+	changed chan struct{} // closed, and replaced, when hall is
+}
+
+// A hall is who has which seat at one moment. It is not changed once it is on a board.
+type hall struct {
+	sold  map[seat]string // buyers
+	held  map[seat]holder
+	stale bool // it is older than it should be: the servers behind could not be asked
+}
+
+// A holder is the visitor that has a seat, and the moment up to which it is promised.
+type holder struct {
+	visitor string
+	until   time.Time
+}
+
+// lookEvery bounds how late a change is seen of which no message came: within a second, the reading included.
+const lookEvery = 800 * time.Millisecond
+
+func newBoard(session *reentrant.Session, client rueidis.Client, sales *sales, hold time.Duration, log *slog.Logger) *board {
+	return &board{
+		session: session, client: client, sales: sales, hold: hold, log: log,
+		nudged: make(chan struct{}, 1), changed: make(chan struct{}),
+	}
+}
+
+// look gives the hall, and a channel that is closed when there is another.
+func (b *board) look() (hall, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.hall, b.changed
+}
+
+// run keeps the board true until ctx ends.
+func (b *board) run(ctx context.Context) {
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	listening.Go(func() { b.listen(ctx) })
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-b.nudged:
+		}
+		b.refresh(ctx)
+	}
+}
+
+// refresh looks, and puts up what is new.
+func (b *board) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	next, err := b.read(ctx)
+	now, _ := b.look()
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			return
+		}
+		b.log.Warn("the hall could not be read", "error", err)
+		next = now
+		next.stale = true
+	}
+	if same(now, next) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hall = next
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// read asks Redis and SQL. It asks for holds first: a seat that is sold and then given back in between is sold, where
+// the other way round it would look free.
+func (b *board) read(ctx context.Context) (hall, error) {
+	held, err := b.holders(ctx)
+	if err != nil {
+		return hall{}, err
+	}
+	sold, err := b.sales.sold(ctx)
+	if err != nil {
+		return hall{}, err
+	}
+	for s := range sold {
+		delete(held, s)
+	}
+	return hall{sold: sold, held: held}, nil
+}
+
+// holders asks for all locks at once, which makes one round trip of it.
+func (b *board) holders(ctx context.Context) (map[seat]holder, error) {
+	states := make([]reentrant.State, len(seats))
+	errs := make([]error, len(seats))
+	begun := time.Now()
+	var asked sync.WaitGroup
+	for i, s := range seats {
+		asked.Go(func() { states[i], errs[i] = b.session.NewLock(s.lockName()).Inspect(ctx) })
+	}
+	asked.Wait()
+	// Eighty times the same would not say more.
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return nil, errs[i]
+	}
+	held := map[seat]holder{}
+	for i, state := range states {
+		if state.Locked {
+			visitor := strings.TrimPrefix(state.Owner, "@") // which marks a portable owner
+			held[seats[i]] = holder{visitor: visitor, until: begun.Add(state.TTL - grace(b.hold))}
+		}
+	}
+	return held, nil
+}
+
+// same tells whether two halls look the same. The end of a hold is never read as the same moment twice.
+func same(a, b hall) bool {
+	return a.stale == b.stale && maps.Equal(a.sold, b.sold) && maps.EqualFunc(a.held, b.held, func(a, b holder) bool {
+		return a.visitor == b.visitor && a.until.Sub(b.until).Abs() < 500*time.Millisecond
+	})
+}
+
+// channel is where servers say that they changed something.
+const channel = "seats:changed"
+
+// announce says so, here and elsewhere. If it cannot, the others see it when they look.
+func (b *board) announce(ctx context.Context) {
+	b.nudge()
+	_ = b.client.Do(ctx, b.client.B().Publish().Channel(channel).Message("").Build()).Error()
+}
+
+func (b *board) nudge() {
+	select {
+	case b.nudged <- struct{}{}:
+	default: // there is reason already
+	}
+}
+
+// listen looks whenever another server says so, until ctx ends.
+func (b *board) listen(ctx context.Context) {
+	for ctx.Err() == nil {
+		// On a connection of its own: with RESP2 one that has subscribed does nothing else.
+		_ = b.client.Dedicated(func(c rueidis.DedicatedClient) error {
+			return c.Receive(ctx, c.B().Subscribe().Channel(channel).Build(), func(rueidis.PubSubMessage) { b.nudge() })
+		})
+		select { // the connection ended, so this is not at once
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// holds is how many seats a visitor holds.
+func (h hall) holds(visitor string) int {
+	n := 0
+	for _, holder := range h.held {
+		if holder.visitor == visitor {
+			n++
+		}
+	}
+	return n
+}

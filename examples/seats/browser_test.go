@@ -1,0 +1,340 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// screenshots is where TestScreenshots puts the pictures of the README.
+var screenshots = flag.String("screenshots", "", "`folder` to put pictures of the page into")
+
+// browser starts a Chromium without a screen. Without one the test is skipped, but not where all tests must run.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("there is no chromium")
+		}
+		t.Skip("there is no chromium")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox)
+	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithErrorf(t.Logf))
+	t.Cleanup(cancel)
+	require.NoError(t, chromedp.Do(ctx))
+	return ctx
+}
+
+// A window shows the page.
+type window struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+// newVisitor opens the page at a server, with no cookies of others.
+func newVisitor(t *testing.T, browser context.Context, url string) *window {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	t.Cleanup(cancel)
+	w := &window{t: t, ctx: ctx}
+	w.resizes(1120, 760)
+	w.visit(url)
+	return w
+}
+
+// another opens another window of the same visitor.
+func (w *window) another(url string) *window {
+	w.t.Helper()
+	ctx, cancel := chromedp.NewContext(w.ctx)
+	w.t.Cleanup(cancel)
+	other := &window{t: w.t, ctx: ctx}
+	other.resizes(1120, 760)
+	other.visit(url)
+	return other
+}
+
+func (w *window) visit(url string) {
+	w.t.Helper()
+	require.NoError(w.t, chromedp.Do(w.ctx, chromedp.Navigate(url+"/")))
+	w.waits(`"live" in document.body.dataset`)
+}
+
+func (w *window) resizes(width, height int64, options ...chromedp.EmulateViewportOption) {
+	w.t.Helper()
+	require.NoError(w.t, chromedp.Do(w.ctx, chromedp.EmulateViewport(width, height, options...)))
+}
+
+// waits until an expression is true on the page.
+func (w *window) waits(expression string) {
+	w.t.Helper()
+	_, err := chromedp.Run(w.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(eventually)))
+	if err != nil {
+		state, _ := chromedp.Run(w.ctx, chromedp.Evaluate[string](`document.body.innerText`))
+		require.NoError(w.t, err, "%s\n%s", expression, state)
+	}
+}
+
+// sees waits until a seat looks as it should.
+func (w *window) sees(s seat, state string) {
+	w.t.Helper()
+	w.waits(fmt.Sprintf(`document.getElementById(%q).dataset.state === %q`, string(s), state))
+}
+
+// reads waits until the message says something.
+func (w *window) reads(text string) {
+	w.t.Helper()
+	w.waits(fmt.Sprintf(`document.getElementById("message").textContent.includes(%q)`, text))
+}
+
+// arrives waits until a link has led to a server's page.
+func (w *window) arrives(url string) {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool { // not by waits, which a page takes with it when it is left
+		at, err := chromedp.Run(w.ctx, chromedp.Evaluate[string](`location.origin`))
+		return err == nil && at == url
+	}, eventually, 50*time.Millisecond)
+	w.waits(`document.body && "live" in document.body.dataset`)
+}
+
+func (w *window) clicks(selector string) {
+	w.t.Helper()
+	require.NoError(w.t, chromedp.Do(w.ctx, chromedp.Click(chromedp.CSS(selector))))
+}
+
+func (w *window) types(keys string) {
+	w.t.Helper()
+	require.NoError(w.t, chromedp.Do(w.ctx, chromedp.KeyEvent(keys)))
+}
+
+// openCinema starts two real servers.
+func openCinema(t *testing.T, hold, payment time.Duration) *cinema {
+	t.Helper()
+	c, err := open(t.Context(), options{servers: 2, hold: hold, payment: payment}, t.Output())
+	require.NoError(t, err)
+	t.Cleanup(c.close)
+	return c
+}
+
+func TestInTheBrowserOneOfThreeGetsA05(t *testing.T) {
+	t.Parallel()
+	b := browser(t)
+	c := openCinema(t, time.Minute, 0)
+	var windows []*window
+	for i := range 3 {
+		windows = append(windows, newVisitor(t, b, c.servers[i%2].address))
+	}
+	for _, w := range windows {
+		_, err := chromedp.Run(w.ctx, chromedp.Evaluate[chromedp.Void](`setTimeout(() => document.getElementById("A05").click())`))
+		require.NoError(t, err)
+	}
+	got := 0
+	for _, w := range windows {
+		w.waits(`["mine", "held"].includes(document.getElementById("A05").dataset.state) && document.getElementById("message").textContent !== ""`)
+		state, err := chromedp.Run(w.ctx, chromedp.Evaluate[string](`document.getElementById("A05").dataset.state`))
+		require.NoError(t, err)
+		if state == "mine" {
+			got++
+			w.reads("A5 is held for you.")
+			continue
+		}
+		w.waits(`/Somebody was faster: A5 is held|held by somebody else/.test(document.getElementById("message").textContent)`)
+	}
+	assert.Equal(t, 1, got)
+}
+
+func TestInTheBrowserAHoldEnds(t *testing.T) {
+	t.Parallel()
+	b := browser(t)
+	c := openCinema(t, 5*time.Second, 0)
+	ann, bob := newVisitor(t, b, c.servers[0].address), newVisitor(t, b, c.servers[1].address)
+	// What bob's page shows, one after the other: the hold may be over before anybody looks for it.
+	require.NoError(t, chromedp.Do(bob.ctx, chromedp.Evaluate[chromedp.Void](`{
+		const seat = document.getElementById("A05");
+		window.shown = [];
+		new MutationObserver(() => window.shown.push(seat.dataset.state)).observe(seat, { attributeFilter: ["data-state"] });
+	}`)))
+	ann.clicks("#A05")
+	ann.reads("Your hold of A5 has ended.")
+	ann.sees("A05", "free")
+	ann.waits(`document.getElementById("tickets").childElementCount === 0`)
+	bob.waits(`window.shown.join() === "held,free"`)
+	bob.clicks("#A05")
+	bob.reads("A5 is held for you.")
+}
+
+// All by keyboard, at one server, and paid at the other.
+func TestInTheBrowserPayingAtTheOtherServer(t *testing.T) {
+	t.Parallel()
+	b := browser(t)
+	c := openCinema(t, time.Minute, 300*time.Millisecond)
+	ann, bob := newVisitor(t, b, c.servers[0].address), newVisitor(t, b, c.servers[1].address)
+	require.NoError(t, chromedp.Do(ann.ctx, chromedp.Evaluate[chromedp.Void](`document.getElementById("A01").focus()`)))
+	ann.types(kb.ArrowDown)
+	ann.types(kb.End)
+	ann.types(kb.ArrowLeft)
+	ann.types(kb.ArrowRight)
+	ann.types(kb.ArrowRight) // there is nothing further to the right
+	ann.waits(`document.activeElement.id === "B10" && document.activeElement.tabIndex === 0`)
+	ann.waits(`document.querySelectorAll("#seats button[tabindex='0']").length === 1`)
+	ann.types(kb.Enter)
+	ann.sees("B10", "mine")
+	ann.waits(`document.activeElement.getAttribute("aria-label") === "Row B, seat 10, held for you"`)
+	bob.sees("B10", "held")
+	bob.waits(`document.getElementById("B10").getAttribute("aria-disabled") === "true"`)
+	bob.clicks("#B10")
+	bob.reads("B10 is held by somebody else.")
+
+	there := ann.another(c.servers[1].address)
+	there.sees("B10", "mine")
+	there.clicks("#B10") // goes to its button
+	there.waits(`document.activeElement.matches("li[data-seat=B10] .pay")`)
+	there.types(kb.Enter)
+	there.reads("B10 is yours.")
+	there.waits(`document.activeElement.id === "B10"`) // the button is gone, and the focus is not lost
+	for _, w := range []*window{ann, there} {
+		w.sees("B10", "bought")
+	}
+	bob.sees("B10", "sold")
+}
+
+func TestInTheBrowserLettingGo(t *testing.T) {
+	t.Parallel()
+	b := browser(t)
+	c := openCinema(t, time.Minute, 0)
+	ann := newVisitor(t, b, c.servers[0].address)
+	bob, there := newVisitor(t, b, c.servers[1].address), ann.another(c.servers[1].address)
+	ann.clicks("#C03")
+	bob.sees("C03", "held")
+	there.sees("C03", "mine")
+	there.clicks("li[data-seat=C03] .release")
+	there.reads("You let C3 go.")
+	there.waits(`document.activeElement.id === "C03"`)
+	for _, w := range []*window{ann, bob, there} {
+		w.sees("C03", "free")
+	}
+	bob.clicks("#C03")
+	ann.sees("C03", "held")
+}
+
+func TestInTheBrowserGoingOnAfterAServerWasKilled(t *testing.T) {
+	t.Parallel()
+	b := browser(t)
+	c := openCinema(t, 10*time.Minute, 0)
+	ann, bob := newVisitor(t, b, c.servers[0].address), newVisitor(t, b, c.servers[1].address)
+	ann.clicks("#A05")
+	ann.sees("A05", "mine")
+	c.servers[0].kill()
+	ann.waits(`!document.getElementById("banner").hidden`)
+	bob.sees("A05", "held")
+	ann.clicks("li[data-seat=A05] .pay")
+	ann.reads("No answer came for A5. What you hold stays yours")
+	ann.clicks("#banner a")
+	ann.arrives(c.servers[1].address)
+	ann.sees("A05", "mine")
+	bob.clicks("#A05")
+	bob.reads("A5 is held by somebody else.")
+	ann.clicks("li[data-seat=A05] .pay")
+	ann.sees("A05", "bought")
+	bob.sees("A05", "sold")
+}
+
+// Nothing is wider than a small phone, and fingers hit what they aim at.
+func TestInTheBrowserOnAPhone(t *testing.T) {
+	t.Parallel()
+	b := browser(t)
+	c := openCinema(t, 10*time.Minute, 0)
+	ann := newVisitor(t, b, c.servers[0].address)
+	for _, width := range []int64{320, 390} {
+		ann.resizes(width, 640, chromedp.EmulateMobile)
+		ann.visit(c.servers[0].address)
+		ann.waits(fmt.Sprintf(`document.documentElement.scrollWidth <= %d`, width))
+		size, err := chromedp.Run(ann.ctx, chromedp.Evaluate[float64](`
+			Math.min(...[...document.querySelectorAll("#seats .cell")].slice(0, 2).map((c, i, all) => all[1].offsetLeft - all[0].offsetLeft))`))
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, size, 24.0, "from one seat to the next, at a width of %d", width)
+	}
+}
+
+// The pictures of the README: go test ./examples/seats -run Screenshots -screenshots "$PWD/docs/img"
+func TestScreenshots(t *testing.T) {
+	if *screenshots == "" {
+		t.Skip("-screenshots is not set")
+	}
+	b := browser(t)
+	c := openCinema(t, 10*time.Minute, 0)
+	urls := [2]string{c.servers[0].address, c.servers[1].address}
+	for _, taken := range []struct {
+		what  string
+		seats []seat
+	}{
+		{"pay", []seat{"D04", "D05", "D06", "D07"}},
+		{"pay", []seat{"E05", "E06", "F02", "F03"}},
+		{"pay", []seat{"G08", "G09", "G10", "C08"}},
+		{"hold", []seat{"E07", "E08"}},
+		{"hold", []seat{"B03", "B04", "F07"}},
+	} {
+		g := enters(t, urls)
+		for _, s := range taken.seats {
+			g.gets(200, 1, "hold", s)
+			if taken.what == "pay" {
+				g.gets(200, 2, "pay", s)
+			}
+		}
+	}
+	ann := newVisitor(t, b, urls[0])
+	ann.clicks("#C04")
+	ann.sees("C04", "mine")
+	ann.clicks("li[data-seat=C04] .pay")
+	ann.sees("C04", "bought")
+	ann.clicks("#C05")
+	ann.reads("C5 is held for you.")
+	for _, picture := range []struct {
+		name, scheme  string
+		width, height int64
+		scale         float64
+	}{
+		{"seats-light", "light", 1120, 760, 1},
+		{"seats-dark", "dark", 1120, 760, 1},
+		{"seats-phone", "light", 390, 780, 1.5},
+	} {
+		scheme := func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+			_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: picture.scheme}},
+			})
+			return chromedp.Void{}, err
+		}
+		ann.resizes(picture.width, picture.height, chromedp.EmulateScale(picture.scale))
+		require.NoError(t, chromedp.Do(ann.ctx, scheme))
+		ann.visit(urls[0])
+		if picture.name == "seats-phone" {
+			ann.clicks("#C06")
+			ann.reads("C6 is held for you.")
+		}
+		ann.waits(`document.getAnimations().every((a) => a.playState === "finished")`)
+		shot, err := chromedp.Run(ann.ctx, chromedp.CaptureScreenshot())
+		require.NoError(t, err)
+		decoded, err := png.Decode(bytes.NewReader(shot))
+		require.NoError(t, err)
+		var small bytes.Buffer
+		require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, decoded))
+		assert.Less(t, small.Len(), 150_000)
+		require.NoError(t, os.WriteFile(filepath.Join(*screenshots, picture.name+".png"), small.Bytes(), 0o644))
+	}
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/relock-go/relock/examples/internal/deployment"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// childEnv has the role of a child, in JSON.
+const childEnv = "RELOCK_EXAMPLE_SEATS"
+
+// A role is what a parent tells its child.
+type role struct {
+	Number  int // 1 for server 1
+	Port    int // 0 for any that is free
+	Hold    time.Duration
+	Payment time.Duration
+	Redis   string
+	DSN     string
+}
+
+// isChild tells whether this process is a server that a parent started.
+func isChild() bool {
+	_, ok := os.LookupEnv(childEnv)
+	return ok
+}
+
+// childMain is a server's process:
+//
+//	child → parent   a line with its address, once it can be reached
+//	parent → child   a line with the addresses of all; the end of the input means stop
+//
+// So a child whose parent is gone ends too.
+func childMain(stdin io.Reader, stdout, stderr io.Writer) int {
+	signal.Ignore(os.Interrupt) // Ctrl-C goes to all processes; the parent tells this one
+	var r role
+	err := json.Unmarshal([]byte(os.Getenv(childEnv)), &r)
+	if err == nil {
+		err = r.play(context.Background(), stdin, stdout, stderr)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "seats: server %d: %v\n", r.Number, err)
+		return exitError
+	}
+	return exitOK
+}
+
+// play serves until the input ends.
+func (r role) play(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", r.Port))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }()
+	log := slog.New(slog.NewTextHandler(stderr, nil)).With("server", r.Number)
+	c, err := r.open(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	fmt.Fprintf(stdout, "http://%v\n", listener.Addr())
+	lines := bufio.NewScanner(stdin)
+	if !lines.Scan() {
+		return nil
+	}
+	if err := json.Unmarshal(lines.Bytes(), &c.server.servers); err != nil {
+		return fmt.Errorf("addresses of the servers: %w", err)
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	go func() {
+		defer stop()
+		for lines.Scan() { // until the end
+		}
+	}()
+	return c.serve(ctx, listener)
+}
+
+// A counter is a desk with its server and what they stand on.
+type counter struct {
+	server *server
+	board  *board
+	member *deployment.Member
+	sales  *sales
+}
+
+// open connects to Redis and SQL, and looks for the first time.
+func (r role) open(ctx context.Context, log *slog.Logger) (*counter, error) {
+	telemetry, err := newTelemetry()
+	if err != nil {
+		return nil, err
+	}
+	// Every call here is for a visitor: one without is a mistake.
+	member, err := deployment.Join(r.Redis, reentrant.WithExplicitOwners(), reentrant.WithLease(leaseOf(r.Hold)),
+		reentrant.WithObserver(telemetry.Observer()))
+	if err != nil {
+		return nil, err
+	}
+	telemetry.Watch(member.Session)
+	src, err := parseSource(r.DSN)
+	if err != nil {
+		return nil, err
+	}
+	sales, err := openSales(ctx, src)
+	if err != nil {
+		member.Client.Close()
+		return nil, err
+	}
+	board := newBoard(member.Session, member.Client, sales, r.Hold, log)
+	board.refresh(ctx)
+	return &counter{
+		member: member, sales: sales, board: board,
+		server: &server{
+			desk:  &desk{session: member.Session, sales: sales, hold: r.Hold, charge: waiting(r.Payment)},
+			board: board, metrics: telemetry.page, number: r.Number, patient: r.Payment + 10*time.Second, log: log,
+		},
+	}, nil
+}
+
+// serve answers requests until ctx ends, and those that are under way then.
+func (c *counter) serve(ctx context.Context, listener net.Listener) error {
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	looking.Go(func() { c.board.run(ctx) })
+	web := &http.Server{
+		Handler:           c.server.handler(),
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // which ends the streams of events
+		ReadHeaderTimeout: 10 * time.Second,
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- web.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	patience, done := context.WithTimeout(context.Background(), c.server.patient)
+	defer done()
+	if err := web.Shutdown(patience); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// close ends the connections. It does not close the session, which would give up what it holds: holds are the visitors', and
+// outlive the server.
+func (c *counter) close() {
+	c.member.Client.Close()
+	_ = c.sales.close()
+}

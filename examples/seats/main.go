@@ -1,0 +1,66 @@
+// Seats sells the seats of a cinema. Two servers show the same plan of the hall; a seat that somebody picks is held for
+// them for ten minutes, and then is paid for, let go, or free again.
+//
+//	a browser        server 1 ──┐                ┌─ Redis ─ holds ──────────────────────────┐
+//	   │ ├── pick ──▶           ├── lock ───────▶│ seats:A05   @<visitor>   9 min 20 s      │
+//	   │ │                      │                └──────────────────────────────────────────┘
+//	   │ │           server 2 ──┤                ┌─ SQL ─── sales ──────────────────────────┐
+//	   │ └── pay ───▶           └── row ────────▶│ A05   visitor, token of the hold         │
+//	   ◀──── events, from both                   └──────────────────────────────────────────┘
+//
+// A hold is a lock, and its owner is the visitor, not the server: a portable owner, named by a random id that only the
+// visitor's browser has (in a cookie). So the other server can take up the hold where it stands (Resume), and when a server is
+// killed the seat stays its visitor's until the end of the hold. The lock has a fixed lease, so the hold ends on time
+// whatever becomes of the servers. While somebody pays, it is renewed: nobody loses a seat because the bank is slow.
+//
+// A sale is a row, written with the token of the hold. A server that was stopped for longer than a hold and goes on
+// as if nothing had been is refused by the row, since the next hold's token has been seen there.
+//
+// What all visitors see is read from Redis and SQL, more than once a second. A message says when to look sooner; if it is
+// lost, nothing else is.
+//
+// Each server has its metrics on /metrics, for Prometheus.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+)
+
+func main() {
+	if isChild() {
+		os.Exit(childMain(os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(parentMain(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// parentMain runs the cinema until it is interrupted, and gives the exit status.
+func parentMain(args []string, stdout, stderr io.Writer) int {
+	opts, err := parseOptions(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		fmt.Fprintln(stderr, "seats:", err)
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if err := run(ctx, opts, stdout, stderr); err != nil {
+		fmt.Fprintln(stderr, "seats:", err)
+		return exitError
+	}
+	return exitOK
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// errOldToken is returned when the row of a seat has seen a later hold: the caller's is over. Nothing was changed.
+var errOldToken = errors.New("a later hold of the seat was seen")
+
+// sales is the table of what is sold: a row for each seat, with its buyer, or nobody, and the highest token that was
+// seen there. A hold shows its token when it begins, so from then on no earlier hold can buy the seat, however late the
+// statement of a server comes that was paused in between.
+//
+//	server 1  token 7   pick ────────── paused ────────────── buy: refused
+//	server 2  token 9               pick ───────── buy
+//	          highest   7           9              9
+type sales struct {
+	db       *sql.DB
+	numbered bool
+}
+
+// openSales connects to the database.
+func openSales(ctx context.Context, src source) (*sales, error) {
+	db, err := sql.Open(src.driver, src.dsn)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	db.SetMaxOpenConns(8)
+	if err := db.PingContext(ctx); err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("connect to %s: %w", src.shown, err)
+	}
+	return &sales{db: db, numbered: src.numbered}, nil
+}
+
+// create makes the table and its rows, as far as they are not there: what is sold stays sold.
+func (s *sales) create(ctx context.Context) error {
+	_, err := s.db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS seats (seat VARCHAR(8) NOT NULL PRIMARY KEY,
+		buyer VARCHAR(64) NOT NULL, token BIGINT NOT NULL)`)
+	if err != nil {
+		return fmt.Errorf("make the table of sales: %w", err)
+	}
+	there, err := s.buyers(ctx, `SELECT seat, buyer FROM seats`)
+	if err != nil {
+		return err
+	}
+	for _, seat := range seats {
+		if _, ok := there[seat]; ok {
+			continue
+		}
+		if _, err := s.db.ExecContext(ctx, s.sql(`INSERT INTO seats (seat, buyer, token) VALUES (?, '', 0)`), string(seat)); err != nil {
+			return fmt.Errorf("make the row of %v: %w", seat, err)
+		}
+	}
+	return nil
+}
+
+// show has the row see a token, and tells who has bought the seat; "" if nobody. It returns errOldToken.
+func (s *sales) show(ctx context.Context, seat seat, token reentrant.Token) (buyer string, err error) {
+	err = s.update(ctx, `UPDATE seats SET token = ? WHERE seat = ? AND token <= ?`, int64(token), string(seat), int64(token))
+	if err == nil {
+		err = s.db.QueryRowContext(ctx, s.sql(`SELECT buyer FROM seats WHERE seat = ?`), string(seat)).Scan(&buyer)
+	}
+	if err != nil {
+		return "", fmt.Errorf("show token %d to %v: %w", token, seat, err)
+	}
+	return buyer, nil
+}
+
+// sell writes down who has bought the seat. It returns errOldToken if the hold is over; also if somebody else has
+// bought the seat, which takes a later hold. Selling to the same buyer again changes nothing.
+func (s *sales) sell(ctx context.Context, seat seat, token reentrant.Token, buyer string) error {
+	err := s.update(ctx, `UPDATE seats SET buyer = ?, token = ? WHERE seat = ? AND token <= ? AND buyer IN ('', ?)`,
+		buyer, int64(token), string(seat), int64(token), buyer)
+	if err != nil {
+		return fmt.Errorf("sell %v with token %d: %w", seat, token, err)
+	}
+	return nil
+}
+
+// update runs a statement that finds its row if the token is not too old.
+func (s *sales) update(ctx context.Context, statement string, args ...any) error {
+	result, err := s.db.ExecContext(ctx, s.sql(statement), args...)
+	if err != nil {
+		return err
+	}
+	found, err := result.RowsAffected()
+	if err == nil && found == 0 && fault != faultFence {
+		err = errOldToken
+	}
+	return err
+}
+
+// sold gives the buyers of all seats that are sold.
+func (s *sales) sold(ctx context.Context) (map[seat]string, error) {
+	return s.buyers(ctx, `SELECT seat, buyer FROM seats WHERE buyer <> ''`)
+}
+
+func (s *sales) buyers(ctx context.Context, query string) (map[seat]string, error) {
+	rows, err := s.db.QueryContext(ctx, query)
+	if err != nil {
+		return nil, fmt.Errorf("list the sales: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	buyers := map[seat]string{}
+	for rows.Next() {
+		var where seat
+		var buyer string
+		if err := rows.Scan(&where, &buyer); err != nil {
+			return nil, fmt.Errorf("list the sales: %w", err)
+		}
+		buyers[where] = buyer
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("list the sales: %w", err)
+	}
+	return buyers, nil
+}
+
+// sql turns the question marks of a statement into what the database wants.
+func (s *sales) sql(statement string) string {
+	if !s.numbered {
+		return statement
+	}
+	var b strings.Builder
+	for i, part := range strings.Split(statement, "?") {
+		if i > 0 {
+			b.WriteString("$" + strconv.Itoa(i))
+		}
+		b.WriteString(part)
+	}
+	return b.String()
+}
+
+// close ends the connections.
+func (s *sales) close() error { return s.db.Close() }

@@ -1,0 +1,634 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// The test's own program plays the servers.
+func TestMain(m *testing.M) {
+	if isChild() {
+		os.Exit(childMain(os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// eventually is long enough for everything that happens at all.
+const eventually = time.Minute
+
+// A pair is two servers in the test's own process.
+type pair struct {
+	counters [2]*counter
+	urls     [2]string
+}
+
+// newPair opens them, with holds of some length and payments that are through at once.
+func newPair(t *testing.T, hold time.Duration) *pair {
+	t.Helper()
+	r := role{Hold: hold, Redis: "redis://" + redistest.Start(t).Addr(), DSN: filepath.Join(t.TempDir(), "seats.db")}
+	src, err := parseSource(r.DSN)
+	require.NoError(t, err)
+	sales, err := openSales(t.Context(), src)
+	require.NoError(t, err)
+	require.NoError(t, sales.create(t.Context()))
+	require.NoError(t, sales.close())
+	p := &pair{}
+	for i := range p.counters {
+		r.Number = i + 1
+		c, err := r.open(t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil)))
+		require.NoError(t, err)
+		c.server.patient = eventually
+		ctx, stop := context.WithCancel(context.Background())
+		web := httptest.NewUnstartedServer(c.server.handler())
+		web.Config.BaseContext = func(net.Listener) context.Context { return ctx }
+		web.Start()
+		var looking sync.WaitGroup
+		looking.Go(func() { c.board.run(ctx) })
+		t.Cleanup(func() {
+			stop()
+			web.Close()
+			looking.Wait()
+			// The servers of real processes leave their holds. Here nothing is to go on after the test.
+			_ = c.member.Session.Close(ctx)
+			c.member.Client.Close()
+			assert.NoError(t, c.sales.close())
+		})
+		p.counters[i], p.urls[i] = c, web.URL
+	}
+	return p
+}
+
+// A guest is a visitor's browser, without the page.
+type guest struct {
+	t      *testing.T
+	client *http.Client
+	urls   [2]string
+}
+
+// enters gives the guest who has opened the page at the first server.
+func enters(t *testing.T, urls [2]string) *guest {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	g := &guest{t: t, client: &http.Client{Jar: jar}, urls: urls}
+	response, err := g.client.Get(urls[0] + "/")
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, response.Body)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	return g
+}
+
+// asks sends what a page sends when a button is pressed, to server 1 or 2.
+func (g *guest) asks(server int, what string, s seat) (status int, message string) {
+	g.t.Helper()
+	response, err := g.client.Post(g.urls[server-1]+"/seats/"+string(s)+"/"+what, "", nil)
+	if !assert.NoError(g.t, err) {
+		return 0, ""
+	}
+	defer func() { _ = response.Body.Close() }()
+	var answer struct{ Message string }
+	assert.NoError(g.t, json.NewDecoder(response.Body).Decode(&answer))
+	return response.StatusCode, answer.Message
+}
+
+// gets asserts what is answered.
+func (g *guest) gets(want int, server int, what string, s seat) {
+	g.t.Helper()
+	status, message := g.asks(server, what, s)
+	require.Equal(g.t, want, status, message)
+}
+
+// sees waits until the events of both servers show a seat in a state; "" is free.
+func (g *guest) sees(s seat, state string) {
+	g.t.Helper()
+	for _, url := range g.urls {
+		g.seesAt(url, func(seen sight) bool { return seen.Seats[s].State == state })
+	}
+}
+
+// seesAt waits for an event of one server that shows something.
+func (g *guest) seesAt(url string, is func(sight) bool) {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(g.t.Context(), eventually)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/events", nil)
+	require.NoError(g.t, err)
+	response, err := g.client.Do(request)
+	require.NoError(g.t, err)
+	defer func() { _ = response.Body.Close() }()
+	require.Equal(g.t, "text/event-stream", response.Header.Get("Content-Type"))
+	var seen sight
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		text, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		seen = sight{}
+		require.NoError(g.t, json.Unmarshal([]byte(text), &seen))
+		if is(seen) {
+			return
+		}
+	}
+	require.Fail(g.t, "never seen", "last: %v, %v", seen, lines.Err())
+}
+
+func TestASeatIsHeldAndSoldOnce(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Minute)
+	ann, bob := enters(t, p.urls), enters(t, p.urls)
+	ann.gets(http.StatusOK, 1, "hold", "A05")
+	ann.sees("A05", "mine")
+	bob.sees("A05", "held")
+	status, message := bob.asks(2, "hold", "A05")
+	assert.Equal(t, http.StatusConflict, status)
+	assert.Equal(t, "Somebody was faster: A5 is held for them. It may come free again.", message)
+	bob.gets(http.StatusConflict, 1, "hold", "A05")
+	bob.gets(http.StatusGone, 1, "pay", "A05")
+	bob.gets(http.StatusGone, 2, "release", "A05")
+
+	ann.gets(http.StatusOK, 2, "pay", "A05") // at the other server than the one that holds it
+	ann.sees("A05", "bought")
+	bob.sees("A05", "sold")
+	status, message = bob.asks(1, "hold", "A05")
+	assert.Equal(t, http.StatusConflict, status)
+	assert.Equal(t, "A5 is sold.", message)
+	ann.gets(http.StatusOK, 1, "pay", "A05") // once more changes nothing
+	ann.gets(http.StatusGone, 1, "release", "A05")
+	ann.sees("A05", "bought")
+}
+
+func TestThreeVisitorsRaceForASeat(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Minute)
+	guests := []*guest{enters(t, p.urls), enters(t, p.urls), enters(t, p.urls)}
+	for _, s := range seats[:5] {
+		statuses := make([]int, len(guests))
+		var racing sync.WaitGroup
+		for i, g := range guests {
+			racing.Go(func() { statuses[i], _ = g.asks(1+i%2, "hold", s) })
+		}
+		racing.Wait()
+		assert.ElementsMatch(t, []int{http.StatusOK, http.StatusConflict, http.StatusConflict}, statuses)
+		for i, status := range statuses {
+			if status == http.StatusOK {
+				guests[i].gets(http.StatusOK, 2-i%2, "release", s)
+			}
+		}
+	}
+}
+
+func TestAHoldEndsByItself(t *testing.T) {
+	t.Parallel()
+	for _, server := range []int{1, 2} {
+		t.Run(fmt.Sprintf("server %d", server), func(t *testing.T) {
+			t.Parallel()
+			const hold = 2 * time.Second
+			p := newPair(t, hold)
+			ann, bob := enters(t, p.urls), enters(t, p.urls)
+			begun := time.Now()
+			ann.gets(http.StatusOK, 1, "hold", "A05")
+			bob.getsInTheEnd(server, "A05")
+			assert.Greater(t, time.Since(begun), hold)
+			ann.gets(http.StatusGone, server, "pay", "A05")
+			ann.gets(http.StatusGone, server, "release", "A05")
+			ann.getsInTheEnd(server, "A05") // nothing is in the way of who had it before
+			ann.sees("A05", "")
+		})
+	}
+}
+
+// getsInTheEnd picks a seat that somebody else holds, until it is free.
+func (g *guest) getsInTheEnd(server int, s seat) {
+	g.t.Helper()
+	require.Eventually(g.t, func() bool {
+		status, _ := g.asks(server, "hold", s)
+		return status == http.StatusOK
+	}, eventually, 50*time.Millisecond)
+}
+
+// Whoever picks the same seat again just when their hold ends has the next hold, and hears nothing of the last.
+func TestPickingAgainWhenAHoldEnds(t *testing.T) {
+	t.Parallel()
+	d := newPair(t, 2*time.Second).counters[0].server.desk
+	ctx := as(t.Context(), "ann")
+	tokens := map[reentrant.Token]bool{}
+	for begun := time.Now(); len(tokens) < 2 && time.Since(begun) < eventually; {
+		require.NotErrorIs(t, d.pick(ctx, "ann", "A05"), reentrant.ErrLost)
+		if token, err := d.timed("A05").Token(ctx); err == nil {
+			tokens[token] = true
+		}
+	}
+	assert.Len(t, tokens, 2)
+}
+
+// The promise on the page is kept: the session does not give the hold up before the time that the page shows.
+func TestTheWholeHoldIsTheVisitors(t *testing.T) {
+	for _, hold := range []time.Duration{time.Second, 10 * time.Minute, 24 * time.Hour} {
+		lease := leaseOf(hold)
+		assert.GreaterOrEqual(t, lease-lease/100-2*time.Millisecond, hold)
+	}
+}
+
+func TestLettingGo(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Minute)
+	ann, bob := enters(t, p.urls), enters(t, p.urls)
+	for server := 1; server <= 2; server++ {
+		ann.gets(http.StatusOK, 1, "hold", "A05")
+		bob.sees("A05", "held")
+		ann.gets(http.StatusOK, server, "release", "A05")
+		bob.sees("A05", "")
+		ann.gets(http.StatusGone, server, "release", "A05")
+		bob.gets(http.StatusOK, 2, "hold", "A05")
+		bob.gets(http.StatusOK, 1, "release", "A05")
+	}
+}
+
+func TestTwoWindowsAreOneVisitor(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Minute)
+	ann, bob := enters(t, p.urls), enters(t, p.urls)
+	for range 5 {
+		var windows sync.WaitGroup
+		for i := range 6 {
+			windows.Go(func() {
+				status, message := ann.asks(1+i%2, "hold", "A05")
+				assert.Equal(t, http.StatusOK, status, message)
+			})
+		}
+		windows.Wait()
+		ann.gets(http.StatusOK, 1, "hold", "A05")
+		ann.gets(http.StatusOK, 1, "release", "A05")
+		bob.gets(http.StatusOK, 2, "hold", "A05") // however often ann picked it, once is enough to let it go
+		bob.gets(http.StatusOK, 2, "release", "A05")
+	}
+	ann.gets(http.StatusOK, 1, "hold", "A05")
+	var windows sync.WaitGroup
+	for i := range 4 {
+		windows.Go(func() {
+			status, message := ann.asks(1+i%2, "pay", "A05")
+			assert.Contains(t, []int{http.StatusOK, http.StatusGone}, status, message)
+		})
+	}
+	windows.Wait()
+	ann.sees("A05", "bought")
+}
+
+// paused makes payments wait: each says its key, and goes on as the test says.
+func (p *pair) paused() (keys chan string, outcomes chan error) {
+	keys, outcomes = make(chan string), make(chan error)
+	for _, c := range p.counters {
+		c.server.desk.charge = func(ctx context.Context, key string) error {
+			keys <- key
+			select {
+			case err := <-outcomes:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return keys, outcomes
+}
+
+func TestPayingMayTakeLongerThanAHold(t *testing.T) {
+	t.Parallel()
+	const hold = 3 * time.Second // long enough for a renewal on a machine that is busy
+	p := newPair(t, hold)
+	keys, outcomes := p.paused()
+	ann, bob := enters(t, p.urls), enters(t, p.urls)
+	ann.gets(http.StatusOK, 1, "hold", "A05")
+	var paying sync.WaitGroup
+	paying.Go(func() {
+		status, message := ann.asks(2, "pay", "A05")
+		assert.Equal(t, http.StatusOK, status, message)
+	})
+	<-keys
+	for begun := time.Now(); time.Since(begun) < 2*hold; {
+		status, _ := bob.asks(1, "hold", "A05")
+		require.Equal(t, http.StatusConflict, status)
+		bob.sees("A05", "held")
+		time.Sleep(hold / 10)
+	}
+	outcomes <- nil
+	paying.Wait()
+	ann.sees("A05", "bought")
+}
+
+func TestAPaymentThatFailsLeavesTheHoldToItsEnd(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, 3*time.Second)
+	keys, outcomes := p.paused()
+	ann := enters(t, p.urls)
+	ann.gets(http.StatusOK, 1, "hold", "A05")
+	var paying sync.WaitGroup
+	paying.Go(func() {
+		status, _ := ann.asks(1, "pay", "A05")
+		assert.Equal(t, http.StatusServiceUnavailable, status)
+	})
+	<-keys
+	outcomes <- errors.New("no money")
+	paying.Wait()
+	ann.sees("A05", "mine")
+	ann.sees("A05", "") // it was not renewed any more
+	ann.gets(http.StatusOK, 2, "hold", "A05")
+}
+
+// A payment is under way at server 1 when the same visitor pays at server 2, where a second charge with the same key is
+// the same payment.
+func TestPayingGoesOnAtTheOtherServer(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Minute)
+	keys, outcomes := p.paused()
+	ann := enters(t, p.urls)
+	ann.gets(http.StatusOK, 1, "hold", "A05")
+	var first, second sync.WaitGroup
+	first.Go(func() {
+		status, _ := ann.asks(1, "pay", "A05")
+		assert.Equal(t, http.StatusGone, status)
+	})
+	key := <-keys
+	second.Go(func() {
+		status, message := ann.asks(2, "pay", "A05")
+		assert.Equal(t, http.StatusOK, status, message)
+	})
+	assert.Equal(t, key, <-keys)
+	first.Wait() // it lost the hold to the second
+	outcomes <- nil
+	second.Wait()
+	ann.sees("A05", "bought")
+}
+
+// The seat is let go in one window while it is paid for in another.
+func TestWhatWasLetGoIsNotSold(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Minute)
+	keys, outcomes := p.paused()
+	ann, bob := enters(t, p.urls), enters(t, p.urls)
+	ann.gets(http.StatusOK, 1, "hold", "A05")
+	var paying sync.WaitGroup
+	paying.Go(func() {
+		status, _ := ann.asks(1, "pay", "A05")
+		assert.Equal(t, http.StatusGone, status)
+	})
+	<-keys
+	ann.gets(http.StatusOK, 1, "release", "A05")
+	outcomes <- nil
+	paying.Wait()
+	bob.gets(http.StatusOK, 1, "hold", "A05")
+}
+
+// The lock is forced open during a payment, as by an operator, and bob gets the seat.
+func TestALateSaleIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Minute)
+	keys, outcomes := p.paused()
+	ann, bob := enters(t, p.urls), enters(t, p.urls)
+	ann.gets(http.StatusOK, 1, "hold", "A05")
+	var paying sync.WaitGroup
+	paying.Go(func() {
+		status, _ := ann.asks(1, "pay", "A05")
+		assert.Equal(t, http.StatusGone, status)
+	})
+	<-keys
+	_, err := p.counters[1].member.Session.NewLock(seat("A05").lockName()).ForceUnlock(t.Context())
+	require.NoError(t, err)
+	bob.gets(http.StatusOK, 2, "hold", "A05")
+	outcomes <- nil
+	paying.Wait()
+	bob.sees("A05", "mine")
+}
+
+func TestWhatIsSoldIsNotHeld(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Minute)
+	ann, bob := enters(t, p.urls), enters(t, p.urls)
+	ann.gets(http.StatusOK, 1, "hold", "A05")
+	ann.gets(http.StatusOK, 1, "pay", "A05")
+	bob.gets(http.StatusConflict, 2, "hold", "A05")
+	locked, err := p.counters[0].member.Session.NewLock(seat("A05").lockName()).IsLocked(t.Context())
+	require.NoError(t, err)
+	assert.False(t, locked)
+}
+
+func TestAVisitorHoldsAFewSeats(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Minute)
+	ann := enters(t, p.urls)
+	for _, s := range seats[:mostHolds] {
+		ann.gets(http.StatusOK, 1, "hold", s)
+		ann.sees(s, "mine")
+	}
+	status, message := ann.asks(2, "hold", "H10")
+	assert.Equal(t, http.StatusConflict, status)
+	assert.Equal(t, "You hold 4 seats, which is the most. Pay for one or let one go first.", message)
+	ann.gets(http.StatusOK, 2, "release", seats[0])
+	ann.sees(seats[0], "")
+	ann.gets(http.StatusOK, 2, "hold", "H10")
+}
+
+func TestOnlyThePageActs(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Minute)
+	ann := enters(t, p.urls)
+	do := func(client *http.Client, method, path, site string) int {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, p.urls[0]+path, nil)
+		require.NoError(t, err)
+		if site != "" {
+			request.Header.Set("Sec-Fetch-Site", site)
+		}
+		response, err := client.Do(request)
+		require.NoError(t, err)
+		_, _ = io.Copy(io.Discard, response.Body)
+		require.NoError(t, response.Body.Close())
+		return response.StatusCode
+	}
+	assert.Equal(t, http.StatusForbidden, do(ann.client, http.MethodPost, "/seats/A05/hold", "cross-site"))
+	assert.Equal(t, http.StatusForbidden, do(ann.client, http.MethodPost, "/seats/A05/hold", "same-site"))
+	assert.Equal(t, http.StatusMethodNotAllowed, do(ann.client, http.MethodGet, "/seats/A05/hold", "same-origin"))
+	assert.Equal(t, http.StatusNotFound, do(ann.client, http.MethodPost, "/seats/Z99/hold", "same-origin"))
+	assert.Equal(t, http.StatusUnauthorized, do(http.DefaultClient, http.MethodPost, "/seats/A05/hold", "same-origin"))
+	assert.Equal(t, http.StatusUnauthorized, do(http.DefaultClient, http.MethodGet, "/events", ""))
+	ann.sees("A05", "")
+	assert.Equal(t, http.StatusOK, do(ann.client, http.MethodPost, "/seats/A05/hold", "same-origin"))
+}
+
+func TestTheCookieIsASecret(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Minute)
+	response, err := http.Get(p.urls[0])
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Len(t, response.Cookies(), 1)
+	c := response.Cookies()[0]
+	assert.True(t, c.HttpOnly)
+	assert.Equal(t, http.SameSiteLaxMode, c.SameSite)
+
+	request := httptest.NewRequest(http.MethodGet, "/", nil)
+	request.AddCookie(c)
+	assert.Len(t, visitor(request), 32)
+	assert.NotContains(t, visitor(request), c.Value)
+	short := httptest.NewRequest(http.MethodGet, "/", nil)
+	short.AddCookie(&http.Cookie{Name: cookie, Value: "guessed"})
+	assert.Empty(t, visitor(short))
+}
+
+func TestNobodyIsToldWhoTheOthersAre(t *testing.T) {
+	now := time.Now()
+	h := hall{
+		sold: map[seat]string{"A01": "ann", "A02": "bob"},
+		held: map[seat]holder{"A03": {"ann", now.Add(time.Second)}, "A04": {"bob", now}, "A05": {"ann", now.Add(-time.Second)}},
+	}
+	assert.Equal(t, sight{Seats: map[seat]seatSight{
+		"A01": {State: "bought"}, "A02": {State: "sold"}, "A03": {State: "mine", Left: 1000}, "A04": {State: "held"}, "A05": {State: "mine"},
+	}}, h.seenBy("ann", now))
+	assert.Equal(t, 2, h.holds("ann"))
+}
+
+// A change is seen without any message, too: here by a session that tells nobody.
+func TestChangesAreSeenWithoutAMessage(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Minute)
+	ann := enters(t, p.urls)
+	ctx := as(t.Context(), "somebody")
+	lock := p.counters[0].member.Session.NewLock(seat("B07").lockName(), reentrant.WithFixedLease(time.Minute))
+	require.NoError(t, lock.Lock(ctx))
+	ann.sees("B07", "held")
+	require.NoError(t, lock.Unlock(ctx))
+	ann.sees("B07", "")
+}
+
+// The next look is soon, so that only this shows that a message was sent and heard.
+func TestServersTellEachOther(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Minute)
+	ann := enters(t, p.urls)
+	member := p.counters[1].member
+	b := newBoard(member.Session, member.Client, p.counters[1].sales, time.Minute, slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(t.Context())
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	defer stop()
+	listening.Go(func() { b.listen(ctx) })
+	require.Eventually(t, func() bool {
+		ann.gets(http.StatusOK, 1, "hold", "A05")
+		select {
+		case <-b.nudged:
+			return true
+		default:
+			return false
+		}
+	}, eventually, 20*time.Millisecond)
+}
+
+// Real processes: one is killed that had got a hold, and the visitor goes on at the other.
+func TestAKilledServerLeavesItsHolds(t *testing.T) {
+	t.Parallel()
+	c, err := open(t.Context(), options{servers: 2, hold: time.Minute}, t.Output())
+	require.NoError(t, err)
+	defer c.close()
+	urls := [2]string{c.servers[0].address, c.servers[1].address}
+	ann, bob := enters(t, urls), enters(t, urls)
+	ann.gets(http.StatusOK, 1, "hold", "A05")
+	ann.gets(http.StatusOK, 1, "hold", "A06")
+	c.servers[0].kill()
+	urls[0] = urls[1] // there is only this now
+	ann.urls, bob.urls = urls, urls
+	ann.sees("A05", "mine")
+	bob.gets(http.StatusConflict, 2, "hold", "A05")
+	ann.gets(http.StatusOK, 2, "pay", "A05")
+	ann.gets(http.StatusOK, 2, "release", "A06")
+	bob.sees("A05", "sold")
+	bob.sees("A06", "")
+}
+
+func TestAHoldOfAKilledServerEndsOnTime(t *testing.T) {
+	t.Parallel()
+	const hold = 2 * time.Second
+	c, err := open(t.Context(), options{servers: 2, hold: hold}, t.Output())
+	require.NoError(t, err)
+	defer c.close()
+	urls := [2]string{c.servers[1].address, c.servers[0].address}
+	ann, bob := enters(t, urls), enters(t, urls)
+	begun := time.Now()
+	ann.gets(http.StatusOK, 2, "hold", "A05")
+	c.servers[0].kill()
+	bob.getsInTheEnd(1, "A05")
+	assert.Greater(t, time.Since(begun), hold)
+}
+
+// The holds are the visitors', so they outlive a server that is told to stop, as well.
+func TestAServerThatStopsLeavesItsHolds(t *testing.T) {
+	t.Parallel()
+	c, err := open(t.Context(), options{servers: 2, hold: time.Minute}, t.Output())
+	require.NoError(t, err)
+	defer c.close()
+	urls := [2]string{c.servers[0].address, c.servers[1].address}
+	ann := enters(t, urls)
+	ann.gets(http.StatusOK, 1, "hold", "A05")
+	c.servers[0].stop()
+	require.NoError(t, c.servers[0].err)
+	ann.urls[0] = urls[1]
+	ann.sees("A05", "mine")
+	ann.gets(http.StatusOK, 2, "pay", "A05")
+}
+
+// A trigger is a writer that does something once it has seen a text.
+type trigger struct {
+	strings.Builder
+	after string
+	do    func()
+}
+
+func (s *trigger) Write(p []byte) (int, error) {
+	n, err := s.Builder.Write(p)
+	if strings.Contains(s.String(), s.after) {
+		s.do()
+	}
+	return n, err
+}
+
+func TestTheProgram(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	out := &trigger{after: "Ctrl-C ends it", do: interrupt}
+	opts, err := parseOptions([]string{"-hold=1m"}, io.Discard)
+	require.NoError(t, err)
+	require.NoError(t, run(ctx, opts, out, t.Output()))
+	assert.Regexp(t, `(?m)^server 1 +http://127\.0\.0\.1:\d+ `, out.String())
+	assert.Regexp(t, `(?m)^server 2 +http://127\.0\.0\.1:\d+ `, out.String())
+	assert.Contains(t, out.String(), "A seat is held for 1m0s.")
+
+	var stderr strings.Builder
+	assert.Equal(t, exitOK, parentMain([]string{"-help"}, io.Discard, &stderr))
+	assert.Contains(t, stderr.String(), "go run ./examples/seats")
+	assert.Equal(t, exitUsage, parentMain([]string{"-hold=0"}, io.Discard, &stderr))
+	assert.Equal(t, exitError, parentMain([]string{"-redis=redis://127.0.0.1:1"}, io.Discard, &stderr))
+	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+//go:embed web
+var web embed.FS
+
+var pageTemplate = template.Must(template.ParseFS(web, "web/page.html"))
+
+// A server is the web server of one process.
+type server struct {
+	desk    *desk
+	board   *board
+	metrics http.Handler // what Prometheus reads
+	number  int          // of this server, from 1 on
+	servers []string     // addresses of all
+	patient time.Duration
+	log     *slog.Logger
+}
+
+// handler has all that the server answers.
+func (s *server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.page)
+	mux.HandleFunc("GET /events", s.events)
+	mux.HandleFunc("POST /seats/{seat}/hold", s.hold)
+	mux.HandleFunc("POST /seats/{seat}/release", s.release)
+	mux.HandleFunc("POST /seats/{seat}/pay", s.pay)
+	mux.Handle("GET /metrics", s.metrics)
+	for _, file := range []string{"style.css", "page.js", "icon.svg"} {
+		mux.HandleFunc("GET /"+file, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "no-cache")
+			http.ServeFileFS(w, r, web, "web/"+file)
+		})
+	}
+	// What changes something is a POST, and other sites' pages cannot send one here: browsers do not send the cookie
+	// with it, and say where it comes from.
+	return hardened(http.NewCrossOriginProtection().Handler(mux))
+}
+
+// hardened has browsers load nothing from elsewhere, and show the page in no other.
+func hardened(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Referrer-Policy", "same-origin")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// cookie has the secret by which a visitor is known. Cookies do not look at ports, so it is the same at both servers.
+const cookie = "seats-visitor"
+
+// visitor is who sent a request; "" if it has no cookie. The name is made from the secret: it is as hard to guess,
+// but whoever reads it in Redis or SQL is not in.
+func visitor(r *http.Request) string {
+	c, err := r.Cookie(cookie)
+	if err != nil || len(c.Value) != len(rand.Text()) {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(c.Value))
+	return hex.EncodeToString(sum[:16])
+}
+
+// page shows the hall.
+func (s *server) page(w http.ResponseWriter, r *http.Request) {
+	if visitor(r) == "" {
+		http.SetCookie(w, &http.Cookie{
+			Name: cookie, Value: rand.Text(), Path: "/", MaxAge: 24 * 60 * 60,
+			HttpOnly: true, SameSite: http.SameSiteLaxMode, // with https it would be Secure too
+		})
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	if err := pageTemplate.Execute(w, s.view()); err != nil {
+		s.log.Warn("the page was not sent", "error", err)
+	}
+}
+
+// A view is what the page is made from. Who has which seat comes with the first event.
+type view struct {
+	Rows   []viewRow
+	Hold   time.Duration
+	Number int
+	Others []viewServer
+}
+
+type viewRow struct {
+	Name  string
+	Seats []viewSeat
+}
+
+type viewSeat struct{ ID, Row, Number string }
+
+type viewServer struct {
+	Number  int
+	Address string
+}
+
+// HoldText is how long a hold is, for people.
+func (v view) HoldText() string {
+	if v.Hold%time.Minute == 0 && v.Hold > time.Minute {
+		return fmt.Sprintf("%d minutes", v.Hold/time.Minute)
+	}
+	return fmt.Sprintf("%.0f seconds", v.Hold.Seconds())
+}
+
+func (s *server) view() view {
+	v := view{Hold: s.desk.hold, Number: s.number}
+	for i, each := range seats {
+		if i%columns == 0 {
+			v.Rows = append(v.Rows, viewRow{Name: each.row()})
+		}
+		row := &v.Rows[len(v.Rows)-1]
+		row.Seats = append(row.Seats, viewSeat{ID: string(each), Row: each.row(), Number: each.number()})
+	}
+	for i, address := range s.servers {
+		if i+1 != s.number {
+			v.Others = append(v.Others, viewServer{Number: i + 1, Address: address})
+		}
+	}
+	return v
+}
+
+// events sends the hall as the visitor sees it, now and whenever it changes.
+func (s *server) events(w http.ResponseWriter, r *http.Request) {
+	who := visitor(r)
+	if who == "" {
+		http.Error(w, "no cookie: open the page first", http.StatusUnauthorized)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	flusher := http.NewResponseController(w)
+	for {
+		hall, changed := s.board.look()
+		text, err := json.Marshal(hall.seenBy(who, time.Now()))
+		if err != nil {
+			s.log.Error("event", "error", err)
+			return
+		}
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil || flusher.Flush() != nil {
+			return // the page is closed
+		}
+		select {
+		case <-changed:
+		case <-time.After(15 * time.Second): // so that nothing in between takes the connection for dead
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// A sight is the hall as one visitor sees it: the seats that are not free. It does not say who the others are.
+type sight struct {
+	Seats map[seat]seatSight `json:"seats"`
+	Stale bool               `json:"stale"`
+}
+
+type seatSight struct {
+	State string `json:"state"`          // held, mine, sold, bought
+	Left  int64  `json:"left,omitempty"` // of the visitor's own hold, in ms
+}
+
+func (h hall) seenBy(visitor string, now time.Time) sight {
+	seen := sight{Seats: map[seat]seatSight{}, Stale: h.stale}
+	for s, holder := range h.held {
+		seen.Seats[s] = seatSight{State: "held"}
+		if holder.visitor == visitor {
+			seen.Seats[s] = seatSight{State: "mine", Left: max(0, holder.until.Sub(now).Milliseconds())}
+		}
+	}
+	for s, buyer := range h.sold {
+		seen.Seats[s] = seatSight{State: "sold"}
+		if buyer == visitor {
+			seen.Seats[s] = seatSight{State: "bought"}
+		}
+	}
+	return seen
+}
+
+// mostHolds is how many seats a visitor can hold at once. It is not exact: it counts what the board knows, so that
+// two windows at the same moment may get one more, which hurts nobody.
+const mostHolds = 4
+
+// errTooMany is why a visitor does not get a seat although it is free.
+var errTooMany = errors.New("the visitor holds as many seats as one can")
+
+func (s *server) hold(w http.ResponseWriter, r *http.Request) {
+	s.act(w, r, "%v is held for you.", func(ctx context.Context, visitor string, seat seat) error {
+		if hall, _ := s.board.look(); hall.holds(visitor) >= mostHolds {
+			return errTooMany
+		}
+		return s.desk.pick(ctx, visitor, seat)
+	})
+}
+
+func (s *server) release(w http.ResponseWriter, r *http.Request) {
+	s.act(w, r, "You let %v go.", s.desk.letGo)
+}
+
+func (s *server) pay(w http.ResponseWriter, r *http.Request) {
+	s.act(w, r, "%v is yours. Enjoy the film!", s.desk.pay)
+}
+
+// act does what a visitor asks for, and answers with what to tell them. Who closes the page while a payment is under way
+// has paid all the same, so ctx does not end with the request.
+func (s *server) act(w http.ResponseWriter, r *http.Request, done string, do func(context.Context, string, seat) error) {
+	who, where := visitor(r), seat(r.PathValue("seat"))
+	switch {
+	case !where.exists():
+		http.NotFound(w, r)
+		return
+	case who == "":
+		answer(w, http.StatusUnauthorized, "This page needs a cookie to know you by. Allow it, and load the page again.")
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.patient)
+	defer cancel()
+	err := do(as(ctx, who), who, where)
+	s.board.announce(ctx)
+	if err == nil {
+		answer(w, http.StatusOK, fmt.Sprintf(done, where))
+		return
+	}
+	status, text := refusal(err, where)
+	if status == http.StatusServiceUnavailable {
+		s.log.Error(r.URL.Path, "error", err)
+	}
+	answer(w, status, text)
+}
+
+// refusal says an error to the visitor.
+func refusal(err error, s seat) (status int, text string) {
+	switch {
+	case errors.Is(err, errTaken):
+		return http.StatusConflict, fmt.Sprintf("Somebody was faster: %v is held for them. It may come free again.", s)
+	case errors.Is(err, errSold):
+		return http.StatusConflict, fmt.Sprintf("%v is sold.", s)
+	case errors.Is(err, errTooMany):
+		return http.StatusConflict, fmt.Sprintf("You hold %d seats, which is the most. Pay for one or let one go first.", mostHolds)
+	case errors.Is(err, errNoHold):
+		return http.StatusGone, fmt.Sprintf("Your hold of %v has ended, and nothing was paid. If it is free, pick it again.", s)
+	}
+	return http.StatusServiceUnavailable, "That did not work, and it is our fault. Please try again: nothing is paid twice."
+}
+
+// answer sends what the page tells the visitor.
+func answer(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"message": text})
+}

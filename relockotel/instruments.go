@@ -1,0 +1,82 @@
+package relockotel
+
+import (
+	"errors"
+
+	"go.opentelemetry.io/otel/metric"
+)
+
+// buckets are the upper bounds, in seconds, of both histograms, to compare one with the other. They begin at a round trip to
+// Redis, 10 s is the default lease, and the longest is for locks that people hold.
+var buckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 600}
+
+// instruments are all that is measured. The first group is what events tell, the second what a session counts.
+type instruments struct {
+	acquisitions metric.Int64Counter
+	wait, hold   metric.Float64Histogram
+	longWaits    metric.Int64Counter
+	failures     metric.Int64Counter
+	recoveries   metric.Int64Counter
+
+	held, waiting                                metric.Int64ObservableUpDownCounter
+	handoffs, yields, renewals, losses, commands metric.Int64ObservableCounter
+}
+
+// newInstruments registers everything with a meter.
+func newInstruments(meter metric.Meter) (instruments, error) {
+	m := maker{meter: meter}
+	i := instruments{
+		acquisitions: m.counter("relock.lock.acquisitions", "{acquisition}", "Calls that asked for a lock, by what came of it."),
+		wait:         m.histogram("relock.lock.wait.duration", "How long calls that asked for a lock took, re-entries left out."),
+		hold:         m.histogram("relock.lock.hold.duration", "How long locks were held."),
+		longWaits:    m.counter("relock.lock.long_waits", "{wait}", "Waits in Redis that became longer than the lease."),
+		failures:     m.counter("relock.lock.renewal.failures", "{failure}", "Holds whose renewal began to fail."),
+		recoveries:   m.counter("relock.lock.renewal.recoveries", "{recovery}", "Holds whose renewal worked again."),
+
+		held:     m.level("relock.lock.held", "{lock}", "Locks held."),
+		waiting:  m.level("relock.lock.waiting", "{owner}", "Owners that wait for a lock."),
+		handoffs: m.observed("relock.lock.handoffs", "{handoff}", "Unlocks that kept the lock for the next owner of the process."),
+		yields:   m.observed("relock.lock.yields", "{yield}", "Hand-overs to another process because the turn was over."),
+		renewals: m.observed("relock.lock.renewals", "{renewal}", "Leases prolonged."),
+		losses:   m.observed("relock.lock.losses", "{loss}", "Holds that ended before their owner gave them up."),
+		commands: m.observed("relock.commands", "{command}", "Commands sent to the backend."),
+	}
+	return i, m.err
+}
+
+// observables are those that are read, all at once.
+func (i *instruments) observables() []metric.Observable {
+	return []metric.Observable{i.held, i.waiting, i.handoffs, i.yields, i.renewals, i.losses, i.commands}
+}
+
+// A maker makes instruments and keeps the errors.
+type maker struct {
+	meter metric.Meter
+	err   error
+}
+
+func (m *maker) counter(name, unit, description string) metric.Int64Counter {
+	c, err := m.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.err = errors.Join(m.err, err)
+	return c
+}
+
+func (m *maker) histogram(name, description string) metric.Float64Histogram {
+	h, err := m.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description),
+		metric.WithExplicitBucketBoundaries(buckets...))
+	m.err = errors.Join(m.err, err)
+	return h
+}
+
+// level makes an up-down counter: unlike a gauge's, its values of several processes may be added up.
+func (m *maker) level(name, unit, description string) metric.Int64ObservableUpDownCounter {
+	c, err := m.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.err = errors.Join(m.err, err)
+	return c
+}
+
+func (m *maker) observed(name, unit, description string) metric.Int64ObservableCounter {
+	c, err := m.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.err = errors.Join(m.err, err)
+	return c
+}

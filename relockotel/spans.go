@@ -1,0 +1,63 @@
+package relockotel
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// trace makes the span of a call that has ended, and begins the one of the hold if there is one now. For a caller who is
+// not traced it looks, and that is all.
+func (o *observer) trace(ctx context.Context, e reentrant.Event, r result) {
+	if !trace.SpanContextFromContext(ctx).IsSampled() {
+		return
+	}
+	now := time.Now()
+	attrs := trace.WithAttributes(attributesOf(e)...) // at the start, for samplers to see
+	_, span := o.t.tracer.Start(ctx, "relock.acquire", attrs, trace.WithTimestamp(now.Add(-e.Wait)))
+	if !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(resultKey.String(string(r)))
+	if e.Err != nil && r != notHeld { // which is an answer, as busy is
+		fail(span, r, e.Err)
+	}
+	span.End(trace.WithTimestamp(now))
+	if e.Kind == reentrant.EventAcquired && !o.holds.resumed(e) {
+		_, hold := o.t.tracer.Start(ctx, "relock.hold", attrs, trace.WithTimestamp(now),
+			trace.WithLinks(trace.Link{SpanContext: span.SpanContext()}))
+		o.holds.begin(e, hold)
+	}
+}
+
+func attributesOf(e reentrant.Event) []attribute.KeyValue {
+	attrs := []attribute.KeyValue{lockKey.String(e.Lock)}
+	if e.Token > 0 {
+		attrs = append(attrs, tokenKey.Int64(int64(e.Token)))
+	}
+	return attrs
+}
+
+// finish ends the span of a hold.
+func finish(span trace.Span, e reentrant.Event, r result) {
+	span.SetAttributes(resultKey.String(string(r)))
+	if e.Err != nil {
+		fail(span, r, e.Err)
+	}
+	span.End()
+}
+
+// fail marks a span as failed.
+func fail(span trace.Span, r result, err error) {
+	kind := r
+	if r == released { // but Redis did not say so
+		kind = failed
+	}
+	span.SetAttributes(errorKey.String(string(kind)))
+	span.SetStatus(codes.Error, err.Error())
+}

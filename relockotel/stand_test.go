@@ -1,0 +1,106 @@
+package relockotel_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/relockotel"
+)
+
+// A stand is a telemetry with the other ends of its wires.
+type stand struct {
+	*relockotel.Telemetry
+	t      testing.TB
+	reader *sdkmetric.ManualReader
+	spans  *tracetest.InMemoryExporter
+	tracer trace.Tracer // the caller's
+}
+
+func newStand(t testing.TB, opts ...relockotel.Option) *stand {
+	t.Helper()
+	s := &stand{t: t, reader: sdkmetric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
+	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(s.spans))
+	s.tracer = tracers.Tracer("caller")
+	var err error
+	s.Telemetry, err = relockotel.New(append([]relockotel.Option{
+		relockotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.reader))),
+		relockotel.WithTracerProvider(tracers),
+	}, opts...)...)
+	require.NoError(t, err)
+	return s
+}
+
+// session opens a session that is observed and watched.
+func (s *stand) session(b reentrant.Backend, opts ...reentrant.Option) *reentrant.Session {
+	s.t.Helper()
+	session, err := reentrant.NewSession(b, append(opts, reentrant.WithObserver(s.Observer()))...)
+	require.NoError(s.t, err)
+	stop := s.Watch(session)
+	s.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_ = session.Close(ctx)
+		stop()
+	})
+	return session
+}
+
+// metrics reads everything.
+func (s *stand) metrics() map[string]metricdata.Metrics {
+	s.t.Helper()
+	var read metricdata.ResourceMetrics
+	require.NoError(s.t, s.reader.Collect(context.Background(), &read))
+	metrics := map[string]metricdata.Metrics{}
+	for _, scope := range read.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			metrics[m.Name] = m
+		}
+	}
+	return metrics
+}
+
+// count gives the values of a counter or an up-down counter by their attributes, in the form "key=value,key=value".
+func (s *stand) count(name string) map[string]int64 {
+	s.t.Helper()
+	counts := map[string]int64{}
+	if m, ok := s.metrics()[name]; ok {
+		for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+			counts[text(p.Attributes)] = p.Value
+		}
+	}
+	return counts
+}
+
+// times gives count and sum of a histogram by attributes.
+func (s *stand) times(name string) map[string]times {
+	s.t.Helper()
+	all := map[string]times{}
+	if m, ok := s.metrics()[name]; ok {
+		for _, p := range m.Data.(metricdata.Histogram[float64]).DataPoints {
+			all[text(p.Attributes)] = times{p.Count, p.Sum}
+		}
+	}
+	return all
+}
+
+type times struct {
+	count uint64
+	sum   float64 // seconds
+}
+
+func text(set attribute.Set) string { return set.Encoded(attribute.DefaultEncoder()) }
+
+// caller is the context of somebody with a name and a span of its own.
+func (s *stand) caller(name string) (context.Context, trace.Span) {
+	return s.tracer.Start(reentrant.WithOwner(context.Background(), name), name)
+}
