@@ -1,0 +1,200 @@
+package cookbook
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const root = "../.."
+
+// guides are the texts with snippets of this package, and of the examples that Go's own tools run.
+var guides = []string{"README.md", "README.zh-CN.md", "docs/cookbook.md", "docs/coming-from.md", "docs/testing.md"}
+
+// What is in a Go file compiles, and what is in a guide is in a Go file. Only the indentation may differ.
+func TestEverySnippetCompiles(t *testing.T) {
+	sources := goFiles(t)
+	for _, guide := range guides {
+		snippets := fences(text(t, guide), "go")
+		assert.NotEmpty(t, snippets, guide)
+		for _, snippet := range snippets {
+			assert.True(t, isIn(sources, snippet), "%s has a snippet that no Go file has:\n%s", guide, snippet)
+		}
+	}
+}
+
+func TestASnippetThatDiffersIsFound(t *testing.T) {
+	sources := []string{lines("func f() {\n\tg()\n\th()\n}\n")}
+	assert.True(t, isIn(sources, "g()\nh()"))
+	assert.True(t, isIn(sources, "    g()\n"))
+	assert.False(t, isIn(sources, "g()\n}"), "a line is missing")
+	assert.False(t, isIn(sources, "g("), "half a line")
+	assert.False(t, isIn(sources, ""), "nothing at all")
+	assert.Equal(t, []string{"a\n", "b\n"}, fences("x\n```go\na\n```\n```\nc\n```\n```go\nb\n```\n", "go"))
+}
+
+// What a guide calls in passing exists too: `lock.Verify(ctx)`, `reentrant.ErrLost`, `WithLease(d)`.
+func TestEveryNameInPassingExists(t *testing.T) {
+	ours := exported(t, "reentrant", "redisbackend", "redisbackend/redistest", "backendtest")
+	span := regexp.MustCompile("`[^`\n]+`")
+	name := regexp.MustCompile(`\b(?:lock|session|condition|both|reentrant|redisbackend|redistest|backendtest|server)\.([A-Z]\w*)|(?:^|[^.\w])(With[A-Z]\w*)`)
+	for _, guide := range guides[2:] {
+		found := 0
+		for _, code := range span.FindAllString(text(t, guide), -1) {
+			for _, match := range name.FindAllStringSubmatch(code, -1) {
+				found++
+				assert.Contains(t, ours, match[1]+match[2], "%s: %s", guide, code)
+			}
+		}
+		assert.Positive(t, found, "%s names nothing", guide)
+	}
+}
+
+// The Chinese README says what README.md says: part by part, with the same programs and links. Measurements are in
+// README.md alone, where a program writes them.
+func TestTheChineseREADMEHasTheSameParts(t *testing.T) {
+	english, chinese := withoutMeasurements(text(t, "README.md")), text(t, "README.zh-CN.md")
+	assert.Equal(t, marks(prose(english), `(?m)^(#+) `), marks(prose(chinese), `(?m)^(#+) `), "headings")
+	assert.Equal(t, blocks(english), blocks(chinese), "code")
+	assert.Equal(t, marks(prose(english), `(?m)^(\||\* |\d+\. )`), marks(prose(chinese), `(?m)^(\||\* |\d+\. )`), "tables and lists")
+	link := `\]\(([^)]+)\)`
+	assert.ElementsMatch(t, elsewhere(marks(english, link)), elsewhere(marks(chinese, link)), "links")
+}
+
+// withoutMeasurements is a text without what is between the marks of the bench.
+func withoutMeasurements(text string) string {
+	return regexp.MustCompile(`(?s)<!-- bench:begin -->.*?<!-- bench:end -->`).ReplaceAllString(text, "")
+}
+
+// elsewhere leaves out the links between the two READMEs.
+func elsewhere(links []string) (others []string) {
+	for _, link := range links {
+		if !strings.HasPrefix(link, "README") {
+			others = append(others, link)
+		}
+	}
+	return others
+}
+
+var fence = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+
+// fences are the code blocks of a language.
+func fences(text, language string) (all []string) {
+	for _, block := range fence.FindAllStringSubmatch(text, -1) {
+		if block[1] == language {
+			all = append(all, block[2])
+		}
+	}
+	return all
+}
+
+func blocks(text string) []string { return fence.FindAllString(text, -1) }
+func prose(text string) string    { return fence.ReplaceAllString(text, "") }
+
+// marks are the first groups of all that matches.
+func marks(text, pattern string) (all []string) {
+	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		all = append(all, match[1])
+	}
+	return all
+}
+
+// isIn tells whether a snippet's lines stand together in one of the sources.
+func isIn(sources []string, snippet string) bool {
+	snippet = lines(snippet)
+	if strings.TrimSpace(snippet) == "" {
+		return false
+	}
+	for _, source := range sources {
+		if strings.Contains(source, snippet) {
+			return true
+		}
+	}
+	return false
+}
+
+// lines is a text without indentation, with a line's end before each line and after the last.
+func lines(text string) string {
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	for i, line := range all {
+		all[i] = strings.TrimSpace(line)
+	}
+	return "\n" + strings.Join(all, "\n") + "\n"
+}
+
+// goFiles are all Go files of the project.
+func goFiles(t *testing.T) (sources []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && entry.Name() == ".git" {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) == ".go" {
+			source, err := os.ReadFile(path)
+			sources = append(sources, lines(string(source)))
+			return err
+		}
+		return nil
+	}))
+	return sources
+}
+
+// exported are the names that packages show: of functions, methods, types, fields, constants and variables.
+func exported(t *testing.T, folders ...string) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	for _, folder := range folders {
+		paths, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
+		require.NoError(t, err)
+		for _, path := range paths {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			require.NoError(t, err)
+			ast.Inspect(file, func(node ast.Node) bool {
+				if name := declared(node); name != nil && name.IsExported() {
+					names[name.Name] = true
+				}
+				return true
+			})
+		}
+	}
+	return names
+}
+
+// declared is the name that a function or a type declares, or the first of a field, a constant or a variable.
+func declared(node ast.Node) *ast.Ident {
+	switch node := node.(type) {
+	case *ast.FuncDecl:
+		return node.Name
+	case *ast.TypeSpec:
+		return node.Name
+	case *ast.ValueSpec:
+		return node.Names[0]
+	case *ast.Field:
+		if len(node.Names) > 0 {
+			return node.Names[0]
+		}
+	}
+	return nil
+}
+
+func text(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, path))
+	require.NoError(t, err)
+	return string(content)
+}

@@ -1,0 +1,29 @@
+package cookbook
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Run opens a session, does the program's work with it, and gives back what is still held.
+func Run(ctx context.Context, url string, work func(ctx context.Context, session *reentrant.Session) error) error {
+	backend, err := redisbackend.Open(ctx, url)
+	if err != nil {
+		return err // the server's own words: wrong address, wrong password
+	}
+	defer backend.Close()
+	session, err := reentrant.NewSession(backend, reentrant.WithLogger(slog.Default()))
+	if err != nil {
+		return err
+	}
+	err = work(ctx, session)
+	// ctx may have ended: that is how programs are told to stop. Holders get five more seconds.
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return errors.Join(err, session.Close(ending))
+}

@@ -1,0 +1,145 @@
+package cookbook
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backendtest"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// What docs/testing.md shows.
+
+func TestTwoProcessesSpendOneAfterTheOther(t *testing.T) {
+	server := redistest.Start(t) // in this process, on a port of its own; closed when the test ends
+	ledger := newLedger()        // notices two who are in the section at once
+	ledger.balance["ada"] = 100
+	var all sync.WaitGroup
+	for range 2 { // a session is what a process has: two of them are two processes
+		session, err := reentrant.NewSession(server.Backend())
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, session.Close(context.Background())) })
+		for range 10 {
+			all.Go(func() {
+				for range 5 {
+					assert.NoError(t, Spend(t.Context(), session, ledger, "ada", 1))
+				}
+			})
+		}
+	}
+	all.Wait()
+	assert.Zero(t, ledger.overlap)
+	assert.Zero(t, ledger.balance["ada"])
+}
+
+// backend is the Redis that REENTRANT_REDIS names, else an embedded one.
+func backend(t *testing.T) *redisbackend.Backend {
+	url := os.Getenv("REENTRANT_REDIS")
+	if url == "" {
+		return redistest.Start(t).Backend()
+	}
+	b, err := redisbackend.Open(t.Context(), url, redisbackend.WithPrefix(rand.Text()+":")) // others may use it too
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	return b
+}
+
+func TestALockOnWhateverRedisThereIs(t *testing.T) {
+	session, err := reentrant.NewSession(backend(t))
+	require.NoError(t, err)
+	lock := session.NewLock("work")
+	require.NoError(t, Plain(t.Context(), lock, func(ctx context.Context) error {
+		assert.Equal(t, 1, lock.HoldCount(ctx))
+		return nil
+	}))
+	require.NoError(t, session.Close(t.Context()))
+}
+
+func TestTheOneThatWaitsIsNext(t *testing.T) {
+	server := redistest.Start(t)
+	mine, theirs := process(t, server).NewLock("work"), process(t, server).NewLock("work")
+	require.NoError(t, mine.Lock(t.Context()))
+	got := make(chan error)
+	go func() { got <- theirs.Do(t.Context(), func(context.Context) error { return nil }) }()
+	require.Eventually(t, func() bool { // no sleep: look until the other stands in line
+		state, err := mine.Inspect(t.Context())
+		return err == nil && len(state.Waiting) == 1
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, mine.Unlock(t.Context()))
+	require.NoError(t, <-got)
+}
+
+// flush makes Redis forget every lock, as a failover does that lost the last writes.
+func flush(t *testing.T, server *redistest.Server) {
+	t.Helper()
+	client := server.Client()
+	require.NoError(t, client.Do(t.Context(), client.B().Flushall().Build()).Error())
+}
+
+func TestTheWorkEndsWhenTheLockIsLost(t *testing.T) {
+	server := redistest.Start(t)
+	lock := process(t, server).NewLock("work")
+	err := lock.Do(t.Context(), func(ctx context.Context) error {
+		flush(t, server)
+		assert.ErrorIs(t, lock.Verify(ctx), reentrant.ErrLost) // asks now, and does not wait for the next renewal
+		<-ctx.Done()                                           // the work that is tested
+		return nil
+	})
+	require.ErrorIs(t, err, reentrant.ErrLost)
+}
+
+func TestTheWorkEndsWhenRedisIsGone(t *testing.T) {
+	server := redistest.Start(t)
+	session, err := reentrant.NewSession(server.Backend(), reentrant.WithLease(300*time.Millisecond))
+	require.NoError(t, err)
+	defer func() { _ = session.Close(context.Background()) }() // there is nobody left to tell
+	err = session.NewLock("work").Do(t.Context(), func(ctx context.Context) error {
+		server.Close() // and it does not come back
+		<-ctx.Done()   // when the lease ends, before Redis could have given the lock to another
+		return context.Cause(ctx)
+	})
+	require.ErrorIs(t, err, reentrant.ErrLost)
+}
+
+// lostAfter is a Section that is lost after a while.
+type lostAfter time.Duration
+
+func (d lostAfter) Do(ctx context.Context, fn func(ctx context.Context) error) error {
+	inside, cancel := context.WithTimeoutCause(ctx, time.Duration(d), reentrant.ErrLost)
+	defer cancel()
+	err := fn(inside)
+	if errors.Is(context.Cause(inside), reentrant.ErrLost) {
+		err = errors.Join(err, reentrant.ErrLost) // as Unlock would say
+	}
+	return err
+}
+
+func TestStepsAreTakenUntilTheSectionIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // ten hours, in no time
+		steps := 0
+		err := Every(t.Context(), lostAfter(10*time.Hour+time.Minute), time.Hour, func(context.Context) error {
+			steps++
+			return nil
+		})
+		require.ErrorIs(t, err, reentrant.ErrLost)
+		assert.Equal(t, 10, steps)
+	})
+}
+
+func TestABackendOfOnesOwn(t *testing.T) {
+	newBackend := func(t *testing.T) reentrant.Backend {
+		return redistest.Start(t).Backend() // here: yours
+	}
+	backendtest.Run(t, newBackend, backendtest.InParallel())
+}
