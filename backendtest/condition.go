@@ -101,6 +101,11 @@ func (s *session) told(ticket uint64, placed bool) {
 
 func impatient(r *reentrant.AwaitRequest) { r.Patience = brief }
 
+// hearing is a patience that is over after a pause of deaf, and not before what comes at once on a slow machine.
+const hearing, deaf = 4 * brief, 6 * brief
+
+func patient(r *reentrant.AwaitRequest) { r.Patience = hearing }
+
 func awaitGivesUp(t *test) {
 	a, b, _ := t.connect3()
 	a.waits(1)
@@ -229,13 +234,13 @@ func signalDead(t *test) {
 
 func signalUnheard(t *test) {
 	a, b, c := t.connect3()
-	a.waits(1, impatient)
+	a.waits(1, patient)
 	b.waits(1)
 	c.take(1)
 	c.signal(1, 1, false)
 	a.told(2, true)
 	c.release(1)
-	t.pause(2 * brief) // a never beats: its process has died
+	t.pause(deaf) // a never beats: its process has died
 	b.beat(2)
 	b.told(2, true)
 }
@@ -257,27 +262,27 @@ func withdrawDecides(t *test) {
 // One who was signalled and asks to leave has the signal until it says that it is back, which this one never does.
 func leaverSignalled(t *test) {
 	a, b, c := t.connect3()
-	a.waits(1, impatient)
+	a.waits(1, patient)
 	b.waits(1)
 	c.take(1)
 	c.signal(1, 1, false)
 	a.told(2, true)
 	require.Equal(t, reentrant.Signalled, a.withdraw(2))
 	c.release(1)
-	t.pause(2 * brief)
+	t.pause(deaf)
 	b.beat(2)
 	b.told(2, true)
 }
 
 func servedStays(t *test) {
 	a, b, c := t.connect3()
-	a.waits(1, impatient)
+	a.waits(1, patient)
 	b.waits(1)
 	c.take(1)
 	c.signal(1, 1, false)
 	a.told(2, true)
 	a.served(2)
-	t.pause(2 * brief)
+	t.pause(deaf)
 	b.beat(2) // takes back what nobody has heard
 	require.Equal(t, []reentrant.TicketStatus{reentrant.Waited}, b.beat(2))
 	c.signal(1, 2, false)

@@ -22,6 +22,7 @@ type Backend struct {
 	cluster  bool
 	owned    bool // client was made by Open
 	replicas replicas
+	plain    bool // no scripts
 	scripts  *scripts
 }
 
@@ -59,8 +60,14 @@ func New(client rueidis.Client, opts ...Option) (*Backend, error) {
 		return nil, errors.New("redisbackend: New: nil client")
 	}
 	b := &Backend{client: client, cluster: client.Mode() == rueidis.ClientModeCluster, scripts: loadScripts()}
+	if b.cluster {
+		b.scripts = loadClusterScripts()
+	}
 	if err := b.apply(opts); err != nil {
 		return nil, fmt.Errorf("redisbackend: New: %w", err)
+	}
+	if b.plain && b.replicas.n > 0 {
+		return nil, errors.New("redisbackend: New: WithReplicas needs scripts (WithoutScripts)")
 	}
 	b.channels = b.prefix + reserved + "session:"
 	return b, nil
@@ -121,6 +128,9 @@ func Open(ctx context.Context, url string, opts ...Option) (*Backend, error) {
 // it ends up in any part of the URL.
 func clientOption(address string) (rueidis.ClientOption, error) {
 	u, err := url.Parse(address)
+	if err != nil && fault == faultQuote {
+		return rueidis.ClientOption{}, err
+	}
 	if err != nil {
 		return rueidis.ClientOption{}, errors.New("the URL is not well formed (special characters in a password must be percent-encoded)")
 	}

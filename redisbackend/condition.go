@@ -20,11 +20,8 @@ const (
 
 // Await implements reentrant.Remote.
 func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentrant.TicketStatus, error) {
-	switch {
-	case req.Holds < 1:
-		return 0, invalid("await", "the hold count must be at least 1")
-	case req.Patience <= 0 || req.GrantTTL <= 0:
-		return 0, invalid("await", "a waiter's patience and grant TTL must be positive")
+	if err := checkAwait(&req); err != nil {
+		return 0, err
 	}
 	var d draft
 	d.add(req.Epoch)
@@ -33,17 +30,28 @@ func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentra
 	d.add(uint64(req.Seen))
 	d.add(roundUp(req.Patience, time.Millisecond))
 	d.add(millis(req.GrantTTL))
-	var doubt time.Duration // as in Release
-	if !req.Until.IsZero() {
-		doubt = max(0, time.Until(req.Until))
-	}
+	doubt := left(req.Until)
 	d.add(keepFor(max(req.Patience, req.GrantTTL, doubt)))
 	d.add(roundUp(doubt, time.Microsecond))
 	n := d.cut()
 	args := [...]string{r.conn.session, n[0], n[1], req.Owner, n[2], n[3], n[4], n[5], r.conn.backend.channels, n[6], n[7]}
 	keys := r.keys.condition(r.conn.backend.prefix, req.Condition)
 	a, err := r.run(ctx, "await", &r.conn.backend.scripts.await, keys[:], args[:], 0)
+	if err == nil {
+		r.conn.listenFor(r)
+	}
 	return status("await", a, err, awaitWaiting, awaitSignalled, awaitGone)
+}
+
+// checkAwait refuses what would make a ticket that expires at once.
+func checkAwait(req *reentrant.AwaitRequest) error {
+	switch {
+	case req.Holds < 1:
+		return invalid("await", "the hold count must be at least 1")
+	case req.Patience <= 0 || req.GrantTTL <= 0:
+		return invalid("await", "a waiter's patience and grant TTL must be positive")
+	}
+	return nil
 }
 
 // Withdraw implements reentrant.Remote.

@@ -1,12 +1,19 @@
 package redisbackend_test
 
 import (
+	"context"
+	"crypto/tls"
+	"net"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -45,4 +52,107 @@ func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 			assert.Zero(s, n, "%s is gone", kind)
 		}
 	})
+}
+
+// awaits takes the lock and exchanges it for a ticket, one above the epoch.
+func (m *member) awaits(epoch uint64) {
+	m.Helper()
+	m.take(epoch)
+	status, err := m.remote.Await(m.ctx(), reentrant.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: epoch + 1, Owner: "o",
+		Holds: 1, Patience: patience, GrantTTL: grantTTL})
+	require.NoError(m, err)
+	require.Equal(m, reentrant.Waited, status)
+}
+
+func (m *member) signal(epoch, op uint64) {
+	m.Helper()
+	_, err := m.remote.Signal(m.ctx(), reentrant.SignalRequest{Condition: "ready", Epoch: epoch, Op: op})
+	require.NoError(m, err)
+}
+
+// The kernel closes the connections of a process that was killed, and Redis knows at once: nobody waits until its
+// patience is over. It keeps its place, in case it only reconnects, and is signalled when nobody else is left.
+func TestASignalPassesOverAProcessThatWasKilled(t *testing.T) {
+	s := realRedis(t)
+	var killed, alive process
+	first, second, signaller := s.joinVia(killed.open(s), "killed"), s.joinVia(alive.open(s), "alive"), s.join("signaller")
+	first.awaits(1)
+	second.awaits(1)
+	killed.kill()
+	s.eventually(func() bool {
+		n, err := s.do("PUBSUB", "NUMSUB", "relock:session:killed").AsIntMap()
+		return err == nil && n["relock:session:killed"] == 0
+	}, "Redis has noticed")
+	signaller.take(1)
+	signaller.signal(1, 1)
+	require.Equal(t, []string{"alive:2"}, s.signalled())
+	require.Equal(t, signal{2, true}, <-second.signals)
+	signaller.signal(1, 2)
+	assert.Equal(t, []string{"alive:2", "killed:2"}, s.signalled(), "rather than spend it on nobody")
+}
+
+// signalled are the waiters for "ready" whose signal is not acknowledged.
+func (s *site) signalled() []string {
+	s.Helper()
+	return must(s.do("ZRANGE", "relock:{"+s.name+"}:s:5:ready:"+s.name, "0", "-1").AsStrSlice())
+}
+
+// A process is the connections of a client, which can be killed: they close, and none is opened again.
+type process struct {
+	mu     sync.Mutex
+	killed bool
+	conns  []net.Conn
+}
+
+// open makes the process's backend.
+func (p *process) open(s *site) *redisbackend.Backend {
+	client := connect(s, redisserverAddr(s), func(o *rueidis.ClientOption) { o.DialCtxFn = p.dial })
+	b, err := redisbackend.New(client)
+	require.NoError(s, err)
+	return b
+}
+
+func (p *process) dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.killed {
+		return nil, net.ErrClosed
+	}
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err == nil {
+		p.conns = append(p.conns, conn)
+	}
+	return conn, err
+}
+
+func (p *process) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.killed = true
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+}
+
+// BenchmarkBeat is what a session's waiters for one condition cost Redis with each heartbeat. The time per ticket is
+// what package reentrant's bound on the tickets of one command is made of: nobody else is served meanwhile.
+func BenchmarkBeat(b *testing.B) {
+	for _, n := range []int{1, 500, 10_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			remote, tickets := newBench(b), make([]uint64, n)
+			for i := range tickets {
+				require.NoError(b, remote.lock())
+				tickets[i] = remote.req.Epoch + 1
+				_, err := remote.remote.Await(remote.ctx, reentrant.AwaitRequest{Condition: "ready", Epoch: remote.req.Epoch,
+					Ticket: tickets[i], Owner: "o", Holds: 1, Patience: time.Hour, GrantTTL: time.Minute})
+				require.NoError(b, err)
+				remote.req.Epoch++
+			}
+			for b.Loop() {
+				_, err := remote.remote.Beat(remote.ctx, "ready", tickets, nil)
+				require.NoError(b, err)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/ticket")
+		})
+	}
 }

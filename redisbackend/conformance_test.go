@@ -27,3 +27,22 @@ func TestConformanceRedis(t *testing.T) {
 		return b
 	}, backendtest.InParallel())
 }
+
+// Without scripts the same verbs are transactions.
+func TestConformancePlain(t *testing.T) {
+	url := redisserver.URL(t)
+	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
+		b, err := redisbackend.Open(t.Context(), url, redisbackend.WithoutScripts())
+		require.NoError(t, err)
+		t.Cleanup(b.Close)
+		return b
+	}, backendtest.InParallel())
+}
+
+func TestConformancePlainEmbedded(t *testing.T) {
+	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
+		b, err := redisbackend.New(redistest.Start(t).Client(), redisbackend.WithoutScripts())
+		require.NoError(t, err)
+		return b
+	}, backendtest.InParallel())
+}

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/relock-go/relock/reentrant"
 )
@@ -20,7 +23,9 @@ type conn struct {
 	sink    reentrant.Sink
 	clocks  clocks
 	channel *subscription
+	shards  *shards     // nil unless in a Cluster
 	probed  chan string // 1-buffered: the last probe that came back over the channel
+	hearing sync.Mutex  // of opened and received: the sink hears one thing at a time
 }
 
 var _ reentrant.Conn = (*conn)(nil)
@@ -57,6 +62,9 @@ func (b *Backend) Connect(ctx context.Context, session string, sink reentrant.Si
 		c.channel.close()
 		return nil, err
 	}
+	if b.cluster && !b.plain { // only a script knows whether a channel of one slot was heard
+		c.shards = newShards(b.client, b.channels, session, shardIdle, c)
+	}
 	return c, nil
 }
 
@@ -81,7 +89,7 @@ func (c *conn) probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := remote.inspect(ctx, "run a script"); err != nil {
+	if err := c.tryCommands(ctx, remote); err != nil {
 		return err
 	}
 	client, text := c.backend.client, probeMark+rand.Text()
@@ -105,11 +113,24 @@ func (c *conn) probe(ctx context.Context) error {
 	}
 }
 
+// tryCommands looks at a lock.
+func (c *conn) tryCommands(ctx context.Context, r *remote) (err error) {
+	if c.backend.plain {
+		_, err = plain{r}.Inspect(ctx)
+	} else {
+		_, err = r.inspect(ctx, "run a script")
+	}
+	return err
+}
+
 // Bind implements reentrant.Conn.
 func (c *conn) Bind(name string) (reentrant.Remote, error) {
 	r, err := c.bind(name)
 	if err != nil {
 		return nil, err // not a nil *remote
+	}
+	if c.backend.plain {
+		return plain{r}, nil
 	}
 	return r, nil
 }
@@ -124,20 +145,42 @@ func (c *conn) bind(name string) (*remote, error) {
 
 // Close implements reentrant.Conn. It waits for the channel's goroutine: a second, if the server is silent.
 func (c *conn) Close() error {
+	if c.shards != nil {
+		c.shards.close()
+	}
 	c.channel.close()
 	return nil
 }
 
-// opened and received are called by the channel's connection, one at a time, and not after close has returned.
+// listenFor sees to it that messages about a lock arrive: it is waited for.
+func (c *conn) listenFor(r *remote) {
+	if c.shards != nil {
+		c.shards.want(hashed(r.keys.hold()))
+	}
+	c.follow()
+}
 
-// opened is called when the subscription has been confirmed, and before the first message.
+// follow has the channel go where the commands go, if that may change: with Sentinel.
+func (c *conn) follow() {
+	if c.backend.client.Mode() == rueidis.ClientModeSentinel {
+		c.channel.follow()
+	}
+}
+
+// opened and received are called by the channels' connections, and not after close has returned.
+
+// opened is called when the subscription has been confirmed, before the first message, and when another one was lost.
 func (c *conn) opened() {
+	c.hearing.Lock()
+	defer c.hearing.Unlock()
 	c.clocks.forget()
 	c.sink.Resumed()
 }
 
 // received takes a message. What is not understood is ignored.
 func (c *conn) received(message string) {
+	c.hearing.Lock()
+	defer c.hearing.Unlock()
 	if p, ok := parsePush(message); ok {
 		c.granted(p)
 		return

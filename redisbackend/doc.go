@@ -58,7 +58,7 @@
 // get, set, del, expire, pexpire, pttl, hget, hgetall, hset, hincrby, hdel, hexists, lindex, lpos, lpop, lrange, lrem,
 // rpush, zadd, zrange, zrangebyscore, zrem and zscore. Opening a session checks that scripts run, and that a message
 // that is published arrives. Keys must not be evicted: use maxmemory-policy noeviction, since every one of ours has a
-// TTL.
+// TTL. The guarantees (docs/guarantees.md) have the ACL SETUSER lines, also for [WithReplicas] and [WithoutScripts].
 //
 // Of the client, if it is the caller's own ([New]): one place in its BlockingPoolSize for each session's channel, or
 // with AlwaysRESP2 two connections. Anything else works: RESP2 and RESP3, client-side caching or not, pipelining or
@@ -67,6 +67,29 @@
 // a connection in its fast, synchronous mode until two commands meet on it, one comes with a context that can be
 // cancelled and has no deadline, or one subscribes: package reentrant does neither of the last two.
 //
-// In a Cluster messages travel by PUBLISH, over the bus to every node. After a Sentinel failover the channel follows
-// when the old master is told that it is one no more, some ten seconds later; until then waiters live on heartbeats.
+// # Without scripts
+//
+// Where Lua is forbidden, [WithoutScripts] has each verb read the lock under WATCH, decide here by the same rules, and
+// write what changed in MULTI and EXEC. The keys and messages are the same, so sessions of both kinds may share locks. It
+// costs two round trips for each command instead of one, and one more pair whenever somebody else changed the lock in
+// between; a connection of the client's pool while it lasts; traffic as long as the lock's queue; and one transaction
+// for each renewal, where scripts renew all locks of a slot at once. In a Cluster its messages go over the bus.
+//
+// # Cluster and Sentinel
+//
+// In a Cluster a message by PUBLISH goes over the bus to every node. So a session that waits for a lock also listens on
+// that lock's own channel, relock:session:{tag}:<session>, on the node that has the slot (SSUBSCRIBE, in the
+// background). The scripts say it there first (SPUBLISH), and with PUBLISH if nobody has heard. There is nothing to
+// choose: where the server is older than Redis 7, or the right is missing, SPUBLISH fails inside the script and PUBLISH
+// is what is left; the session does not ask again. The channel is closed a minute after the session last waited for that
+// tag; a slot that moves, or a connection that is lost, has the waiters ask again, and listen where the slot is now.
+//
+// In a Cluster it also needs cluster|slots, asking, readonly, spublish, ssubscribe and sunsubscribe. Without the last
+// three everything works, over the bus. The client takes one more connection from its pool for each node that has a slot
+// which the session waits for.
+//
+// After a Sentinel failover the session's channel follows as soon as a waiter's attempt, or a renewal, is answered by
+// the new master: within a heartbeat. If the client also reads from replicas (SendToReplicas) it cannot be told which
+// node is the master, and the channel follows when the old one is told that it is one no more, some ten seconds later.
+// Until then waiters live on heartbeats.
 package redisbackend

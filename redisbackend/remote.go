@@ -53,6 +53,9 @@ func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (ree
 			First: reentrant.Token(a.rest[0]), Last: reentrant.Token(a.rest[1]),
 			TTL: time.Duration(a.rest[2]) * time.Millisecond}, nil
 	case acquireWaiting:
+		if req.Queue {
+			r.conn.listenFor(r)
+		}
 		return reentrant.AcquireReply{Status: reentrant.Waiting, TTL: time.Duration(a.rest[0]) * time.Millisecond}, nil
 	case acquireStale:
 		return reentrant.AcquireReply{Status: reentrant.Stale}, nil
@@ -150,10 +153,7 @@ func (r *remote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (ree
 func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
 	// How long from now, not until when: Redis counts from when it gets this, which is later, so the tombstone
 	// lasts long enough whatever is known of Redis's clock.
-	var doubt time.Duration
-	if !req.Until.IsZero() {
-		doubt = max(0, time.Until(req.Until))
-	}
+	doubt := left(req.Until)
 	var d draft
 	d.add(req.Epoch)
 	d.add(roundUp(doubt, time.Microsecond))

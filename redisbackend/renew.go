@@ -23,6 +23,10 @@ type batch struct {
 
 // Renew implements reentrant.Conn. All batches travel in one pipeline and fail one by one.
 func (c *conn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
+	if c.backend.plain {
+		c.renewPlain(ctx, renewals)
+		return
+	}
 	batches := c.batches(renewals)
 	if len(batches) == 0 {
 		return
@@ -34,12 +38,25 @@ func (c *conn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
 		}
 		return
 	}
-	results := c.pipeline(ctx, batches, false)
+	first, cancel := c.half(ctx)
+	results := c.pipeline(first, batches, false)
+	cancel()
 	c.teach(ctx, batches, results)
 	at := sample{sent: instantOf(sent), received: instantOf(time.Now())}
 	for i, b := range batches {
 		b.read(ctx, results[i], at)
 	}
+	c.follow()
+}
+
+// half is the part of ctx's time that the first pipeline may take. In a Cluster it goes to many nodes, and one that hangs
+// must leave time to teach the others the script.
+func (c *conn) half(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok || !c.backend.cluster || fault == faultOnebad {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/2)
 }
 
 // teach sends the scripts that a server did not know once more, in full.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"strings"
 	"sync"
 
 	"github.com/redis/rueidis"
@@ -24,21 +25,30 @@ type scripts struct {
 	await, signal, withdraw, beat                            script
 }
 
-// loadScripts reads the scripts and computes their hashes, once in a process.
-var loadScripts = sync.OnceValue(func() *scripts {
+// loadScripts and loadClusterScripts read the scripts and compute their hashes, once in a process.
+var (
+	loadScripts        = sync.OnceValue(func() *scripts { return newScripts(false) })
+	loadClusterScripts = sync.OnceValue(func() *scripts { return newScripts(true) })
+)
+
+func newScripts(cluster bool) *scripts {
+	load := func(name string) script { return loadScript(name, cluster) }
 	return &scripts{
-		acquire: loadScript("acquire"), reenter: loadScript("reenter"), release: loadScript("release"),
-		renew: loadScript("renew"), resume: loadScript("resume"), inspect: loadScript("inspect"), force: loadScript("force"),
-		await: loadScript("await"), signal: loadScript("signal"), withdraw: loadScript("withdraw"),
-		beat: loadScript("beat"),
+		acquire: load("acquire"), reenter: load("reenter"), release: load("release"),
+		renew: load("renew"), resume: load("resume"), inspect: load("inspect"), force: load("force"),
+		await: load("await"), signal: load("signal"), withdraw: load("withdraw"),
+		beat: load("beat"),
 	}
-})
+}
 
 // mutate changes a script for the tests that must notice it: scripts_mutants.go, off in normal builds.
 var mutate = func(text string) string { return text }
 
-func loadScript(name string) script {
+func loadScript(name string, cluster bool) script {
 	text := scriptText("common")
+	if cluster {
+		text = strings.Replace(text, "local SHARDED = false", "local SHARDED = true", 1)
+	}
 	switch name {
 	case "await", "signal", "withdraw", "beat":
 		text += scriptText("conditions")

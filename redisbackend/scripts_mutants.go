@@ -1,14 +1,15 @@
-//go:build mutant_redisbackend_releaseepoch || mutant_redisbackend_resendtoken || mutant_redisbackend_resendlease || mutant_redisbackend_deadwaiter || mutant_redisbackend_takeovertoken || mutant_redisbackend_tombstone || mutant_redisbackend_notafter || mutant_redisbackend_forgottenwaiter || mutant_redisbackend_secondturn || mutant_redisbackend_digits || mutant_redisbackend_nul || mutant_redisbackend_renewgone || mutant_redisbackend_reenterop || mutant_redisbackend_fixedlease || mutant_redisbackend_yieldplace || mutant_redisbackend_oldplace || mutant_redisbackend_lastinfirst || mutant_redisbackend_tokenclock || mutant_redisbackend_retention || mutant_redisbackend_publish || mutant_redisbackend_onebad
+//go:build mutants
 
 package redisbackend
 
 import (
-	"runtime/debug"
 	"strings"
+
+	"github.com/relock-go/relock/internal/mutant"
 )
 
-// mutants are faults in the scripts: what is left out or put wrong, in a build with the tag
-// mutant_redisbackend_<name>. MUTANTS lists the tests that must notice.
+// mutants are faults in the scripts: what is left out or put wrong. Package mutant says how to have one; MUTANTS lists the
+// tests that must notice.
 var mutants = map[string]struct{ right, wrong string }{
 	"releaseepoch":    {"and (rec.session ~= session or tonumber(rec.epoch) <= epoch)", ""},
 	"resendtoken":     {"if mine and epoch == last then", "if false then"},
@@ -31,13 +32,21 @@ var mutants = map[string]struct{ right, wrong string }{
 	"retention":       {"if rec.last <= now then return rec.keep end", "do return rec.keep end"},
 	"publish":         {"redis.pcall('PUBLISH'", "redis.call('PUBLISH'"},
 	"onebad":          {"local ok, code = pcall(renew,", "local ok, code = true, renew("},
+	"withdrawspends":  {"elseif redis.call('ZSCORE', KEYS[2], member) then", "elseif redis.call('ZREM', KEYS[2], member) == 1 then"},
+	"beatspends":      {"redis.call('ZADD', KEYS[6], till, member)\n    else", "redis.call('ZREM', KEYS[6], member)\n    else"},
+	"deadsignal":      {"if deadline and now <= tonumber(deadline) then", "if deadline then"},
+	"signalop":        {"if op <= tonumber(rec.op) then return {DONE, now} end", ""},
+	"passover":        {"if not listening then return member end", "if true then return member end"},
+	"awaittomb":       {"if doubt > 0 then\n  entomb(rec, session, epoch, now + doubt, now)\n  rec.keep", "if false then\n  rec.keep"},
+	"awaitagain":      {"if redis.call('ZSCORE', KEYS[6], member) then return {SIGNALLED, now} end", ""},
+	"unheard":         {"recall(KEYS, now, channel, field, ARGV[4] == '1')", ""},
 }
 
-// The one of this build is put into every script that it fits.
+// The one that is asked for is put into every script that it fits.
 func init() {
-	m, ok := mutants[mutantName()]
+	m, ok := mutants[mutant.Of("redisbackend")]
 	if !ok {
-		panic("redisbackend: no mutant of that name")
+		return
 	}
 	found := false
 	mutate = func(text string) string {
@@ -47,19 +56,4 @@ func init() {
 	if loadScripts(); !found {
 		panic("redisbackend: the scripts have changed, the mutant fits none")
 	}
-}
-
-// mutantName is the name in the build tag that brought this file in.
-func mutantName() string {
-	info, _ := debug.ReadBuildInfo()
-	for _, s := range info.Settings {
-		if s.Key == "-tags" {
-			for tag := range strings.SplitSeq(s.Value, ",") {
-				if name, ok := strings.CutPrefix(tag, "mutant_redisbackend_"); ok {
-					return name
-				}
-			}
-		}
-	}
-	return ""
 }

@@ -84,7 +84,14 @@ func (m *member) Granted(g reentrant.Grant)                      { m.grants <- g
 func (m *member) Signalled(_ string, ticket uint64, placed bool) { m.signals <- signal{ticket, placed} }
 func (m *member) Wanted(_ string, epoch uint64)                  { m.wanted <- epoch }
 func (m *member) Taken(_ string, epoch uint64)                   { m.taken <- epoch }
-func (m *member) Resumed()                                       { m.resumed <- struct{}{} }
+
+// Resumed is said with every connection, and mostly nobody waits for it: a Sink never blocks.
+func (m *member) Resumed() {
+	select {
+	case m.resumed <- struct{}{}:
+	default:
+	}
+}
 
 // join opens a session.
 func (s *site) join(id string) *member { return s.joinVia(s.b, id) }

@@ -20,7 +20,7 @@ type listener interface {
 // from the client with Dedicate: subscribing on a connection that carries commands would make rueidis serve those
 // in its slower, concurrent mode for good.
 //
-//	dedicate ── SUBSCRIBE ── confirmed: opened ── received, received … ── connection lost
+//	dedicate ── SUBSCRIBE ── confirmed: opened ── received, received … ── connection lost, or another master
 //	    ▲            │ failed                                                │
 //	    └─ pause ◀───┴───────────────────────────────────────────────────────┘
 type subscription struct {
@@ -109,26 +109,55 @@ func (s *subscription) pause(failures int) bool {
 // A line is one connection with the channel open, or about to be.
 type line struct {
 	client    rueidis.DedicatedClient
+	addr      string        // of the server, if the client has only one
 	ended     <-chan error  // told and closed when the connection is lost
 	confirmed chan struct{} // closed when the server says that the channel is open
 	open      bool          // the same; subscription.mu
+	left      chan struct{} // closed when the client has gone to another server
+	behind    bool          // the same; subscription.mu
 }
 
-// wait returns when the connection is lost or ctx has ended. Why it is lost, the next try will show.
+// wait returns when the connection is lost or left, or ctx has ended. Why it is lost, the next try will show.
 func (l *line) wait(ctx context.Context) {
 	select {
 	case <-l.ended: //nolint:errcheck // see above
+	case <-l.left:
 	case <-ctx.Done():
 	}
 }
 
+// follow opens the channel anew if the client's commands go to another server now. A Sentinel client does so as soon as
+// there is a new master; the old one keeps the channel's connection for some ten seconds more.
+func (s *subscription) follow() {
+	addr := onlyAddr(s.client)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.current; l != nil && l.open && !l.behind && l.addr != addr && fault != faultStay {
+		l.behind = true
+		close(l.left)
+	}
+}
+
+// onlyAddr is the address of the server that a client sends all commands to; "" if there are several.
+func onlyAddr(client rueidis.Client) string {
+	nodes := client.Nodes()
+	if len(nodes) != 1 {
+		return ""
+	}
+	for addr := range nodes {
+		return addr
+	}
+	return ""
+}
+
 // open takes a connection and subscribes. It returns with the subscription confirmed, or an error and nothing open.
 func (s *subscription) open() (*line, error) {
+	addr := onlyAddr(s.client)
 	client, err := dedicate(s.ctx, s.client)
 	if err != nil {
 		return nil, err
 	}
-	l := &line{client: client, confirmed: make(chan struct{})}
+	l := &line{client: client, addr: addr, confirmed: make(chan struct{}), left: make(chan struct{})}
 	s.hear(l)
 	l.ended = client.SetPubSubHooks(rueidis.PubSubHooks{
 		OnSubscription: func(sub rueidis.PubSubSubscription) {

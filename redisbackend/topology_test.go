@@ -1,10 +1,9 @@
 package redisbackend_test
 
 import (
+	"flag"
 	"fmt"
-	"net"
-	"path/filepath"
-	"strings"
+	"os"
 	"testing"
 	"time"
 
@@ -17,45 +16,38 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// cluster starts three masters that share the slots.
-func cluster(t *testing.T) (*site, []*site) {
-	slots := []string{"0", "5460", "5461", "10922", "10923", "16383"}
-	var nodes []*site
-	for i := range 3 {
-		bus, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		_, busPort, err := net.SplitHostPort(bus.Addr().String())
-		require.NoError(t, err)
-		require.NoError(t, bus.Close())
-		server := redisserver.Start(t, "--cluster-enabled", "yes", "--cluster-port", busPort,
-			"--cluster-config-file", filepath.Join(t.TempDir(), "nodes.conf"))
-		node := &site{T: t, client: connect(t, server.Addr(), func(o *rueidis.ClientOption) { o.ForceSingleClient = true })}
-		node.run("CLUSTER", "ADDSLOTSRANGE", slots[2*i], slots[2*i+1])
-		host, port, err := net.SplitHostPort(server.Addr())
-		require.NoError(t, err)
-		for _, other := range nodes {
-			other.run("CLUSTER", "MEET", host, port, busPort)
+// The tests that run in parallel wait for servers most of their time, so there are more of them at once than processors.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", "4"); err != nil {
+			panic(err)
 		}
-		node.name = server.Addr()
-		nodes = append(nodes, node)
 	}
-	for _, node := range nodes {
-		node.eventually(func() bool {
-			info, err := node.do("CLUSTER", "INFO").ToString()
-			return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3")
-		}, "the cluster is formed")
-	}
-	s := &site{T: t, client: connect(t, nodes[0].name), name: "lock"}
+	os.Exit(m.Run())
+}
+
+// cluster starts masters that share the slots, with replicas, and a client.
+func cluster(t *testing.T, replicasEach int, options ...string) (*site, *redisserver.Cluster) {
+	servers := redisserver.StartCluster(t, 3, replicasEach, options...)
+	s := &site{T: t, client: connect(t, servers.Masters[0].Addr()), name: "lock"}
 	require.Equal(t, rueidis.ClientModeCluster, s.client.Mode())
 	var err error
 	s.b, err = redisbackend.New(s.client)
 	require.NoError(t, err)
-	return s, nodes
+	return s, servers
+}
+
+// node is one server of a Cluster, for plain commands.
+func node(t *testing.T, server *redisserver.Server) *site {
+	return &site{T: t, client: connect(t, server.Addr(), func(o *rueidis.ClientOption) { o.ForceSingleClient = true })}
 }
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	s, nodes := cluster(t)
+	s, servers := cluster(t, 0)
 	a, b := s.join("a"), s.join("b")
 	for i := range uint64(20) { // over all nodes
 		s.name = fmt.Sprintf("lock-%d", i)
@@ -70,8 +62,8 @@ func TestCluster(t *testing.T) {
 		assert.False(t, g.NotBefore.IsZero(), "the clock of the lock's own node is known")
 		assert.Equal(t, g.First, b.take(2*i+1))
 	}
-	for _, node := range nodes {
-		size, err := node.do("DBSIZE").ToInt64()
+	for _, server := range servers.Masters {
+		size, err := node(t, server).do("DBSIZE").ToInt64()
 		require.NoError(t, err)
 		assert.Positive(t, size, "every node has some")
 	}
@@ -79,7 +71,7 @@ func TestCluster(t *testing.T) {
 
 func TestClusterRenewsBySlot(t *testing.T) {
 	t.Parallel()
-	s, nodes := cluster(t)
+	s, servers := cluster(t, 0)
 	a := s.join("a")
 	var renewals []reentrant.Renewal
 	for i := range 30 {
@@ -92,8 +84,8 @@ func TestClusterRenewsBySlot(t *testing.T) {
 		}
 	}
 	calls := func() (n int) {
-		for _, node := range nodes {
-			n += scriptCalls(node)
+		for _, server := range servers.Masters {
+			n += scriptCalls(node(t, server))
 		}
 		return n
 	}
@@ -107,54 +99,4 @@ func TestClusterRenewsBySlot(t *testing.T) {
 		assert.False(t, r.Gone)
 		assert.InDelta(t, lease, s.ttl(), float64(time.Second))
 	}
-}
-
-// sentinel starts a master with a replica, and a sentinel that watches them.
-func sentinel(t *testing.T) (admin *site, addr string) {
-	master := redisserver.Start(t, "--repl-diskless-sync-delay", "0")
-	host, port, err := net.SplitHostPort(master.Addr())
-	require.NoError(t, err)
-	replica := redisserver.Start(t, "--replicaof", host+" "+port)
-	copied := &site{T: t, client: connect(t, replica.Addr())}
-	copied.eventually(func() bool {
-		info, err := copied.do("INFO", "replication").ToString()
-		return err == nil && strings.Contains(info, "master_link_status:up")
-	}, "the replica follows")
-	watcher := redisserver.StartSentinel(t, fmt.Sprintf("sentinel monitor main %s %s 1", host, port))
-	admin = &site{T: t, client: connect(t, watcher.Addr(), func(o *rueidis.ClientOption) { o.ForceSingleClient = true })}
-	admin.eventually(func() bool {
-		list, err := admin.do("SENTINEL", "REPLICAS", "main").ToArray()
-		return err == nil && len(list) == 1
-	}, "the sentinel knows the replica")
-	return admin, watcher.Addr()
-}
-
-// It takes some ten seconds, for as long as a sentinel waits before it tells the old master that it is one no more.
-func TestSentinelFailover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow")
-	}
-	t.Parallel()
-	admin, addr := sentinel(t)
-	s := &site{T: t, name: "lock", client: connect(t, addr, func(o *rueidis.ClientOption) { o.Sentinel.MasterSet = "main" })}
-	var err error
-	s.b, err = redisbackend.New(s.client)
-	require.NoError(t, err)
-	a := s.join("a")
-	<-a.resumed
-	last := a.take(1)
-	hears(s, a, 2)
-	admin.eventually(func() bool { return admin.do("SENTINEL", "FAILOVER", "main").Error() == nil }, "failing over")
-	select {
-	case <-a.resumed:
-	case <-time.After(30 * time.Second):
-		require.FailNow(t, "not resumed")
-	}
-	var reply reentrant.AcquireReply
-	require.Eventually(t, func() bool {
-		reply, err = a.remote.Acquire(s.ctx(), request(3))
-		return err == nil && reply.Status == reentrant.Granted
-	}, 30*time.Second, 10*time.Millisecond)
-	assert.Greater(t, reply.First, last)
-	hears(s, a, 4)
 }

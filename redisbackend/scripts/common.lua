@@ -17,6 +17,8 @@
 -- them would round what is beyond 14 digits. What is only passed on stays text: converting costs more than most
 -- commands. Owners and names are concatenated: they may be any bytes, and %s ends at the first NUL.
 
+local SHARDED = false -- true in a Cluster: scripts.go
+
 local function clock()
   local t = redis.call('TIME')
   return tonumber(t[1]) * 1000000 + tonumber(t[2])
@@ -125,9 +127,21 @@ local function drop(queue, waiters, session)
   redis.call('HDEL', waiters, session)
 end
 
+-- tell sends a session a message, which is a hint: nothing that goes wrong with it fails the script. In a Cluster
+-- PUBLISH reaches a session wherever it listens, by way of every node. So its channel for this lock's slot is tried
+-- first, which stays on this node: it has a listener once the session has waited here for a while (shards.go).
+local function tell(channel, session, hold, message)
+  if SHARDED then
+    local tag = string.match(hold, '{([^}]*)}') or hold
+    local heard = redis.pcall('SPUBLISH', channel .. '{' .. tag .. '}:' .. session, message)
+    if type(heard) == 'number' and heard > 0 then return end
+  end
+  redis.pcall('PUBLISH', channel .. session, message)
+end
+
 -- ask tells a session that others wait for what it has, if it is one that may have a lock without needing it.
 local function ask(channel, session, owner, epoch, hold)
-  if owner == '*linger' then redis.pcall('PUBLISH', channel .. session, 'w ' .. epoch .. ' ' .. hold) end
+  if owner == '*linger' then tell(channel, session, hold, 'w ' .. epoch .. ' ' .. hold) end
 end
 
 -- grant makes a waiting session the holder for its grant TTL and tells it so, and only it. The hold hash
@@ -140,7 +154,7 @@ local function grant(hold, recordkey, queue, waiters, rec, now, w, channel)
   redis.call('HINCRBY', hold, w.session .. ':' .. w.owner, w.holds)
   redis.call('PEXPIRE', hold, w.grant)
   save(recordkey, rec, now)
-  redis.pcall('PUBLISH', channel .. w.session, string.format('g %s %.0f %.0f %s %.0f ',
+  tell(channel, w.session, hold, string.format('g %s %.0f %.0f %s %.0f ',
     w.epoch, rec.first, rec.last, w.grant, now) .. hold)
   if w.owner == '*linger' and redis.call('LINDEX', queue, '0') then ask(channel, w.session, w.owner, w.epoch, hold) end
 end

@@ -35,9 +35,10 @@ local function next_waiter(k, now, channel, listening)
   end
 end
 
--- notify signals the longest live waiter of a condition, and answers its session and ticket; nil if there is none. The waiter also gets a place in the
--- queue of the lock, unless its session has the lock or a place already: so the lock can be pushed to it as to any
--- other waiter, without a command of its own. k are the seven keys, has is the field of the holder.
+-- notify signals the longest live waiter of a condition, and answers its session and ticket; nil if there is none. The
+-- waiter also gets a place in the queue of the lock, unless its session has the lock or a place already: so the lock
+-- can be pushed to it as to any other waiter, without a command of its own. k are the seven keys, has is the field of
+-- the holder.
 local function notify(k, now, channel, has, listening)
   while true do
     local member = next_waiter(k, now, channel, listening)
@@ -51,12 +52,12 @@ local function notify(k, now, channel, has, listening)
       local till = text(now + tonumber(patience) * 1000)
       redis.call('ZADD', k[6], till, member)
       redis.call('EXPIRE', k[6], keep)
-      local placed = '0'
-      if not (has and string.sub(has, 1, #session + 1) == session .. ':') and redis.call('HEXISTS', k[4], session) == 0 then
+      local placed, holds = '0', has and string.sub(has, 1, #session + 1) == session .. ':'
+      if not holds and redis.call('HEXISTS', k[4], session) == 0 then
         placed = '1'
         enlist(k[3], k[4], session, ticket .. ' ' .. till .. ' ' .. terms .. ' ' .. keep .. ' ' .. owner, keep)
       end
-      redis.pcall('PUBLISH', channel .. session, 's ' .. ticket .. ' ' .. placed .. ' ' .. k[1])
+      tell(channel, session, k[1], 's ' .. ticket .. ' ' .. placed .. ' ' .. k[1])
       return session, ticket
     end
     redis.call('HDEL', k[7], member)

@@ -1,0 +1,182 @@
+package redisserver
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// A Cluster is a Redis Cluster of this test alone.
+type Cluster struct {
+	Masters  []*Server   // each with an equal part of the slots, in order
+	Replicas [][]*Server // of each of the masters
+}
+
+// clusterTimeout bounds how long the nodes may take to agree.
+const clusterTimeout = time.Minute
+
+// StartCluster starts a Cluster that is stopped when the test ends. Options are given to every node. It needs Redis 7.
+func StartCluster(tb testing.TB, masters, replicasEach int, options ...string) *Cluster {
+	tb.Helper()
+	c := &Cluster{}
+	for range masters {
+		c.Masters = append(c.Masters, startNode(tb, options))
+		var replicas []*Server
+		for range replicasEach {
+			replicas = append(replicas, startNode(tb, options))
+		}
+		c.Replicas = append(c.Replicas, replicas)
+	}
+	if err := c.form(); err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// startNode starts a node that knows no other yet. Its bus has a free port of its own: the one that Redis would choose,
+// 10000 above the other, may be in use or not exist.
+func startNode(tb testing.TB, options []string) *Server {
+	tb.Helper()
+	bus, err := freeAddr()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(bus)
+	return Start(tb, append([]string{"--cluster-enabled", "yes", "--cluster-port", port, "--cluster-config-file", "nodes.conf",
+		"--repl-diskless-sync-delay", "0"}, options...)...)
+}
+
+// Nodes are all servers of the Cluster.
+func (c *Cluster) Nodes() []*Server {
+	nodes := append([]*Server{}, c.Masters...)
+	for _, replicas := range c.Replicas {
+		nodes = append(nodes, replicas...)
+	}
+	return nodes
+}
+
+// Addrs are the addresses of all servers.
+func (c *Cluster) Addrs() []string {
+	var addrs []string
+	for _, node := range c.Nodes() {
+		addrs = append(addrs, node.Addr())
+	}
+	return addrs
+}
+
+// slots is how many slots a Cluster has.
+const slots = 16384
+
+func (c *Cluster) form() error {
+	nodes, n := c.Nodes(), len(c.Masters)
+	for i, node := range nodes {
+		// Epochs that differ from the start need not be negotiated.
+		if _, err := node.Command("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
+			return err
+		}
+		for _, other := range nodes[:i] {
+			host, port, _ := net.SplitHostPort(other.Addr())
+			if _, err := node.Command("CLUSTER", "MEET", host, port, other.busPort()); err != nil {
+				return err
+			}
+		}
+	}
+	for i, master := range c.Masters {
+		first, last := slots*i/n, slots*(i+1)/n-1
+		if _, err := master.Command("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+			return err
+		}
+	}
+	if err := awaitAll(nodes, "CLUSTER INFO", "cluster_state:ok", fmt.Sprintf("cluster_slots_ok:%d\r", slots), fmt.Sprintf("cluster_known_nodes:%d\r", len(nodes))); err != nil {
+		return err
+	}
+	for i, replicas := range c.Replicas {
+		id, err := c.Masters[i].Command("CLUSTER", "MYID")
+		if err != nil {
+			return err
+		}
+		for _, replica := range replicas {
+			if _, err := replica.Command("CLUSTER", "REPLICATE", id); err != nil {
+				return err
+			}
+		}
+		if err := awaitAll(replicas, "INFO replication", "master_link_status:up"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitAll waits until every one of the servers answers a command with all of the words.
+func awaitAll(servers []*Server, command string, words ...string) error {
+	for deadline := time.Now().Add(clusterTimeout); ; time.Sleep(20 * time.Millisecond) {
+		ready, last := 0, ""
+		for _, s := range servers {
+			var err error
+			if last, err = s.Command(strings.Fields(command)...); err == nil && containsAll(last, words) {
+				ready++
+			}
+		}
+		if ready == len(servers) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("redisserver: not within %v: %s with %q; now: %s", clusterTimeout, command, words, last)
+		}
+	}
+}
+
+func containsAll(text string, words []string) bool {
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// busPort is the port of the Cluster's bus, as it was given to the node.
+func (s *Server) busPort() string {
+	for i, option := range s.options {
+		if option == "--cluster-port" {
+			return s.options[i+1]
+		}
+	}
+	return ""
+}
+
+// commandTimeout bounds one command of Command.
+const commandTimeout = 5 * time.Second
+
+// Command sends the server one command, over a connection for it alone, and answers the reply as text.
+func (s *Server) Command(words ...string) (string, error) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true,
+		DisableCache: true, DisableRetry: true, AlwaysRESP2: true, ClientSetInfo: rueidis.DisableClientSetInfo})
+	if err != nil {
+		return "", fmt.Errorf("redisserver: %s: %w", s.addr, err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
+	defer cancel()
+	reply, err := client.Do(ctx, client.B().Arbitrary(words...).Build()).ToMessage()
+	if err != nil {
+		return "", fmt.Errorf("redisserver: %s: %s: %w", s.addr, strings.Join(words, " "), err)
+	}
+	return text(reply), nil
+}
+
+func text(m rueidis.RedisMessage) string {
+	if s, err := m.ToString(); err == nil {
+		return s
+	}
+	if n, err := m.ToInt64(); err == nil {
+		return strconv.FormatInt(n, 10)
+	}
+	return m.String()
+}

@@ -1,0 +1,434 @@
+package redisbackend_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A move is a slot on its way from one node to another, the way that redis-cli moves them.
+type move struct {
+	t        *testing.T
+	slot     string
+	from, to *site
+	target   string // the other node's address
+	all      []*site
+}
+
+// owner is the place among the masters of the one that a new Cluster gives a key to.
+func owner(t *testing.T, servers *redisserver.Cluster, key string) (index int, slot int64) {
+	slot, err := node(t, servers.Masters[0]).do("CLUSTER", "KEYSLOT", key).ToInt64()
+	require.NoError(t, err)
+	n := int64(len(servers.Masters))
+	return int(((slot+1)*n - 1) / 16384), slot
+}
+
+// startMove marks a key's slot as moving to the next node.
+func startMove(t *testing.T, servers *redisserver.Cluster, key string) *move {
+	i, slot := owner(t, servers, key)
+	target := servers.Masters[(i+1)%len(servers.Masters)]
+	m := &move{t: t, slot: text(slot), from: node(t, servers.Masters[i]), to: node(t, target), target: target.Addr(), all: nodes(t, servers)}
+	m.to.run("CLUSTER", "SETSLOT", m.slot, "IMPORTING", m.id(m.from))
+	m.from.run("CLUSTER", "SETSLOT", m.slot, "MIGRATING", m.id(m.to))
+	return m
+}
+
+func (m *move) id(of *site) string {
+	id, err := of.do("CLUSTER", "MYID").ToString()
+	require.NoError(m.t, err)
+	return id
+}
+
+// carry moves keys, or all there are.
+func (m *move) carry(keys ...string) {
+	if len(keys) == 0 {
+		var err error
+		keys, err = m.from.do("CLUSTER", "GETKEYSINSLOT", m.slot, "1000").AsStrSlice()
+		require.NoError(m.t, err)
+	}
+	host, port, err := net.SplitHostPort(m.target)
+	require.NoError(m.t, err)
+	m.from.run(append([]string{"MIGRATE", host, port, "", "0", "5000", "KEYS"}, keys...)...)
+}
+
+func (m *move) finish() {
+	// A waiter's attempt may bring a key back into the slot, so there is no end to carrying unless it is quick.
+	m.carry()
+	id := m.id(m.to)
+	for _, node := range append([]*site{m.to, m.from}, m.all...) {
+		node.run("CLUSTER", "SETSLOT", m.slot, "NODE", id)
+	}
+}
+
+// session opens a session. What it still holds at the end of the test is given up.
+func (s *site) session(opts ...reentrant.Option) *reentrant.Session {
+	s.Helper()
+	session, err := reentrant.NewSession(s.b, opts...)
+	require.NoError(s, err)
+	s.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = session.Close(ctx)
+	})
+	return session
+}
+
+// limit bounds what is waited for. It only bounds the time of a failure.
+const limit = time.Minute
+
+// await waits for something that another goroutine does.
+func await[T any](t *testing.T, from <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(limit):
+		require.FailNow(t, "not within a minute", what)
+	}
+	return v
+}
+
+// A locking is what a goroutine's Lock came to.
+type locking struct {
+	token reentrant.Token
+	err   error
+}
+
+// lockLater has another goroutine wait for a lock, and give it back when it has told of its token.
+func lockLater(ctx context.Context, l *reentrant.Lock) <-chan locking {
+	done := make(chan locking, 1)
+	go func() {
+		var r locking
+		r.err = l.Do(ctx, func(ctx context.Context) (err error) {
+			r.token, err = l.Token(ctx)
+			return err
+		})
+		done <- r
+	}()
+	return done
+}
+
+// waits waits until a session has a place in the lock's queue.
+func (s *site) waits(l *reentrant.Lock, session *reentrant.Session) {
+	s.Helper()
+	require.Eventually(s, func() bool {
+		state, err := l.Inspect(s.ctx())
+		return err == nil && slices.Contains(state.Waiting, session.ID())
+	}, limit, tick, "it waits")
+}
+
+const tick = 5 * time.Millisecond
+
+func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
+	t.Parallel()
+	s, servers := cluster(t, 0)
+	all := nodes(t, servers)
+	holder, waiter := s.session(), s.session()
+	held, wanted := holder.NewLock("lock"), waiter.NewLock("lock")
+	ctx := reentrant.WithOwner(t.Context(), "holder")
+	require.NoError(t, held.Lock(ctx))
+	first := must(held.Token(ctx))
+	got := lockLater(t.Context(), wanted)
+	s.waits(held, waiter)
+	s.eventually(func() bool { return shardListeners(all, "lock", waiter.ID()) == 1 }, "it listens on the node")
+
+	m := startMove(t, servers, "lock")
+	m.carry("relock:{lock}:t:lock") // half of it
+	verify := make(chan error, 1)
+	go func() { verify <- held.Verify(ctx) }()
+	// Redis answers TRYAGAIN until the slot is somewhere: that is neither a loss nor a refusal.
+	_, err := held.Inspect(s.ctx())
+	require.ErrorContains(t, err, "TRYAGAIN")
+	assert.False(t, reentrant.Refused(err))
+	m.finish()
+	if err := await(t, verify, "Verify"); err != nil {
+		assert.False(t, reentrant.Refused(err), "%v", err)
+	}
+	require.Eventually(t, func() bool { return held.Verify(ctx) == nil }, limit, tick)
+	assert.Equal(t, first, must(held.Token(ctx)), "the hold moved with its slot")
+	require.NoError(t, held.Unlock(ctx))
+	r := await(t, got, "the waiter has it")
+	require.NoError(t, r.err)
+	assert.Greater(t, r.token, first)
+
+	// And back again, while the lock is handed over.
+	for i := range 3 {
+		require.NoError(t, held.Lock(ctx))
+		got = lockLater(t.Context(), wanted)
+		s.waits(held, waiter)
+		s.eventually(func() bool { return shardListeners(all, "lock", waiter.ID()) == 1 }, "it listens on the new node")
+		before := busMessages(all)
+		require.NoError(t, held.Unlock(ctx))
+		require.NoError(t, await(t, got, "the waiter has it").err)
+		assert.Equal(t, before, busMessages(all), "round %d: told on the node", i)
+	}
+}
+
+func TestASlotMovesWhileALockIsHandedOver(t *testing.T) {
+	t.Parallel()
+	s, servers := cluster(t, 0)
+	holder, waiter := s.session(), s.session()
+	held, wanted := holder.NewLock("lock"), waiter.NewLock("lock")
+	ctx := reentrant.WithOwner(t.Context(), "holder")
+	require.NoError(t, held.Lock(ctx))
+	first := must(held.Token(ctx))
+	got := lockLater(t.Context(), wanted)
+	s.waits(held, waiter)
+	m := startMove(t, servers, "lock")
+	m.carry("lock")
+	unlocked := make(chan error, 1)
+	go func() { unlocked <- held.Unlock(ctx) }()
+	s.eventually(func() bool { return errorsOf(m.from, "TRYAGAIN")+errorsOf(m.to, "TRYAGAIN") > 0 }, "Unlock, or a beat, meets the gap")
+	m.finish()
+	if err := await(t, unlocked, "Unlock"); err != nil {
+		assert.ErrorContains(t, err, "TRYAGAIN", "the only thing that may have gone wrong")
+	}
+	r := await(t, got, "the waiter has it, from the unlock or its clean-up or the lease")
+	require.NoError(t, r.err)
+	assert.Greater(t, r.token, first)
+}
+
+// errorsOf is how many errors of a kind a server has answered with.
+func errorsOf(s *site, code string) (n int64) {
+	s.Helper()
+	info, err := s.do("INFO", "errorstats").ToString()
+	require.NoError(s, err)
+	for line := range strings.Lines(info) {
+		if count, ok := strings.CutPrefix(strings.TrimSpace(line), "errorstat_"+code+":count="); ok {
+			n = number(s, count)
+		}
+	}
+	return n
+}
+
+// A register takes writes with tokens as a fenced resource does.
+type register struct {
+	mu     sync.Mutex
+	seen   map[reentrant.Token]bool
+	last   reentrant.Token
+	writes int
+	twice  []reentrant.Token
+}
+
+func (r *register) write(token reentrant.Token) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen[token] {
+		r.twice = append(r.twice, token)
+	}
+	if r.seen == nil {
+		r.seen = make(map[reentrant.Token]bool)
+	}
+	r.seen[token] = true
+	if token > r.last { // a lower one is refused: its holder was paused, or a failover forgot it
+		r.last = token
+		r.writes++
+	}
+}
+
+func (r *register) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.writes
+}
+
+// crowd has owners of several sessions hand a lock over among themselves, until stop is called, which returns the
+// register that they wrote to.
+func (s *site) crowd(name string, sessions ...*reentrant.Session) (r *register, stop func()) {
+	r = new(register)
+	ctx, cancel := context.WithCancel(s.Context())
+	var all sync.WaitGroup
+	for _, session := range sessions {
+		lock := session.NewLock(name)
+		for range 2 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					_ = lock.Do(ctx, func(ctx context.Context) error { // what goes wrong, goes wrong for a while
+						token, err := lock.Token(ctx)
+						if err == nil {
+							r.write(token)
+						}
+						return err
+					})
+				}
+			})
+		}
+	}
+	return r, func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+// advances requires that a crowd goes on.
+func (s *site) advances(r *register) {
+	s.Helper()
+	goal := r.count() + 20
+	require.Eventually(s, func() bool { return r.count() >= goal }, limit, tick, "the lock is handed over")
+}
+
+// promote has a replica take the place of its master.
+func promote(t *testing.T, replica *site) {
+	replica.run("CLUSTER", "FAILOVER", "TAKEOVER")
+	replica.eventually(func() bool {
+		role, err := replica.do("ROLE").ToArray()
+		return err == nil && len(role) > 0 && must(role[0].ToString()) == "master"
+	}, "it is the master")
+}
+
+// copied waits until a replica has a hold.
+func copied(t *testing.T, replica *redisserver.Server, name string) *site {
+	r := node(t, replica)
+	r.name = name
+	_ = r.do("READONLY").Error() // needed in a Cluster, and an error elsewhere
+	r.eventually(func() bool { return r.hash() != "" }, "the replica has it")
+	return r
+}
+
+func TestAMasterDiesWhileItsLockIsHeldAndWaitedFor(t *testing.T) {
+	t.Parallel()
+	s, servers := cluster(t, 1, "--cluster-require-full-coverage", "no")
+	holder, waiter := s.session(), s.session()
+	ctx := reentrant.WithOwner(t.Context(), "holder")
+	var others []*reentrant.Lock
+	for i := range 30 {
+		others = append(others, holder.NewLock(fmt.Sprintf("other-%d", i)))
+		require.NoError(t, others[i].Lock(ctx))
+	}
+	held, wanted := holder.NewLock("lock"), waiter.NewLock("lock")
+	require.NoError(t, held.Lock(ctx))
+	first := must(held.Token(ctx))
+	got := lockLater(t.Context(), wanted)
+	s.waits(held, waiter)
+	i, _ := owner(t, servers, "lock")
+	replica := copied(t, servers.Replicas[i][0], "lock")
+	for j, other := range others {
+		if at, _ := owner(t, servers, other.Name()); at == i {
+			copied(t, servers.Replicas[i][0], others[j].Name())
+		}
+	}
+	servers.Masters[i].Stop()
+	promote(t, replica)
+	require.Eventually(t, func() bool { return held.Verify(ctx) == nil }, limit, tick, "the hold is there")
+	assert.Equal(t, first, must(held.Token(ctx)))
+	for _, other := range others {
+		require.Eventually(t, func() bool { return other.Verify(ctx) == nil }, limit, tick, other.Name())
+		assert.NoError(t, other.Unlock(ctx))
+	}
+	require.NoError(t, held.Unlock(ctx))
+	r := await(t, got, "the waiter has it")
+	require.NoError(t, r.err)
+	assert.Greater(t, r.token, first)
+}
+
+func TestAMasterDiesWhileItsLockIsHandedOver(t *testing.T) {
+	t.Parallel()
+	s, servers := cluster(t, 1, "--cluster-require-full-coverage", "no")
+	r, stop := s.crowd("lock", s.session(), s.session(), s.session())
+	s.advances(r)
+	i, _ := owner(t, servers, "lock")
+	servers.Masters[i].Stop()
+	promote(t, node(t, servers.Replicas[i][0]))
+	s.advances(r)
+	s.advances(r)
+	stop()
+	assert.Empty(t, r.twice, "tokens are never given twice")
+}
+
+// One node that does not answer keeps no renewal of another from being made and answered, not even where the others have
+// to be taught the script first.
+func TestRenewalsWhenANodeIsDown(t *testing.T) {
+	t.Parallel()
+	for how, stop := range map[string]func(*redisserver.Server){
+		"killed": (*redisserver.Server).Stop, "frozen": (*redisserver.Server).Freeze,
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s, servers := cluster(t, 0, "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "600000")
+			a := s.join("a")
+			var renewals []reentrant.Renewal
+			for i := range 30 {
+				a.remote = a.bind(fmt.Sprintf("lock-%d", i))
+				a.take(uint64(i + 1))
+				renewals = append(renewals, reentrant.Renewal{Remote: a.remote, Epoch: uint64(i + 1), Lease: 2 * lease})
+			}
+			const down = 1
+			stop(servers.Masters[down])
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // well below the client's own timeouts
+			defer cancel()
+			a.conn.Renew(ctx, renewals)
+			failed := 0
+			for _, r := range renewals {
+				assert.False(t, r.Gone)
+				if at, _ := owner(t, servers, r.Remote.Name()); at == down {
+					require.Error(t, r.Err)
+					assert.False(t, reentrant.Refused(r.Err), "%v", r.Err)
+					failed++
+					continue
+				}
+				require.NoError(t, r.Err)
+				at, _ := owner(t, servers, r.Remote.Name())
+				n := node(t, servers.Masters[at])
+				n.name = r.Remote.Name()
+				assert.Greater(t, n.ttl(), lease, "renewed")
+			}
+			assert.Positive(t, failed)
+			assert.Less(t, failed, len(renewals))
+			servers.Masters[down].Thaw()
+		})
+	}
+}
+
+// The same for a session: what is on the node that hangs is lost in time, what is elsewhere is kept.
+func TestASessionOutlivesANodeThatHangs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("as long as a lease")
+	}
+	t.Parallel()
+	s, servers := cluster(t, 0, "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "600000")
+	var err error
+	s.b, err = redisbackend.Open(t.Context(), "redis://"+servers.Masters[0].Addr())
+	require.NoError(t, err)
+	t.Cleanup(s.b.Close)
+	session := s.session()
+	ctx := reentrant.WithOwner(t.Context(), "holder")
+	const down = 2
+	var lost, kept []*reentrant.Lock
+	for i := range 30 {
+		lock := session.NewLock(fmt.Sprintf("lock-%d", i))
+		require.NoError(t, lock.Lock(ctx))
+		if at, _ := owner(t, servers, lock.Name()); at == down {
+			lost = append(lost, lock)
+		} else {
+			kept = append(kept, lock)
+		}
+	}
+	for _, node := range nodes(t, servers) { // they have to be taught while one of them hangs
+		node.run("SCRIPT", "FLUSH")
+	}
+	servers.Masters[down].Freeze()
+	defer servers.Masters[down].Thaw()
+	for _, lock := range lost {
+		await(t, lock.Lost(ctx), "the end of its trust")
+	}
+	for _, lock := range kept {
+		select {
+		case <-lock.Lost(ctx):
+			assert.Fail(t, "lost", lock.Name())
+		default:
+		}
+		assert.NoError(t, lock.Verify(ctx), lock.Name())
+		assert.NoError(t, lock.Unlock(ctx))
+	}
+}

@@ -1,0 +1,213 @@
+package redisbackend_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// nodes are all servers of a Cluster, for plain commands.
+func nodes(t *testing.T, servers *redisserver.Cluster) (all []*site) {
+	for _, server := range servers.Nodes() {
+		all = append(all, node(t, server))
+	}
+	return all
+}
+
+// shardListeners is how many listen to the session's channel for a tag, on all nodes together.
+func shardListeners(all []*site, tag, session string) (n int64) {
+	channel := "relock:session:{" + tag + "}:" + session
+	for _, node := range all {
+		heard, err := node.do("PUBSUB", "SHARDNUMSUB", channel).AsIntMap()
+		require.NoError(node, err)
+		n += heard[channel]
+	}
+	return n
+}
+
+// busMessages is how many messages of PUBLISH the nodes have sent to each other.
+func busMessages(all []*site) (n int64) {
+	for _, node := range all {
+		info, err := node.do("CLUSTER", "INFO").ToString()
+		require.NoError(node, err)
+		for line := range strings.Lines(info) {
+			if count, ok := strings.CutPrefix(line, "cluster_stats_messages_publish_sent:"); ok {
+				n += number(node, strings.TrimSpace(count))
+			}
+		}
+	}
+	return n
+}
+
+// handOver has the lock go from one session to another that waits for it.
+func handOver(from, to *member, epoch uint64) {
+	from.Helper()
+	last := from.take(epoch)
+	to.wait(epoch)
+	require.Equal(from, reentrant.Released, from.release(epoch))
+	g := to.granted()
+	for g.First <= last { // a channel that was opened again, on another node, hears what was still on the bus
+		g = to.granted()
+	}
+	assert.Equal(from, to.remote.Name(), g.Name)
+	assert.False(from, g.NotBefore.IsZero())
+	require.Equal(from, reentrant.Released, to.release(epoch))
+}
+
+func TestHandOversInAClusterStayOnTheNode(t *testing.T) {
+	t.Parallel()
+	s, servers := cluster(t, 0)
+	all := nodes(t, servers)
+	for i, tag := range []string{"lock", "a{b", "tag", "\x00\xff\n", "other"} {
+		s.name = map[bool]string{true: "x{tag}y{z}", false: tag}[tag == "tag"]
+		a, b := s.join("a"), s.join("b")
+		before := busMessages(all)
+		handOver(a, b, 1)
+		assert.LessOrEqual(t, busMessages(all)-before, int64(2), "the first one may be on the bus: to two nodes")
+		s.eventually(func() bool { return shardListeners(all, tag, "b") == 1 }, "b listens on the node: "+tag)
+		before = busMessages(all)
+		const times = 10
+		for n := range uint64(times) {
+			handOver(a, b, n+2)
+		}
+		assert.Equal(t, before, busMessages(all), "nothing on the bus for %q, case %d", tag, i)
+		assert.Zero(t, shardListeners(all, tag, "a"), "who has not waited does not listen")
+		require.NoError(t, a.conn.Close())
+		require.NoError(t, b.conn.Close())
+		s.eventually(func() bool { return shardListeners(all, tag, "b") == 0 }, "nobody listens any more")
+	}
+}
+
+// What the lock's channel cannot do, the bus does.
+func TestHandOversInAClusterWithoutTheRightToShards(t *testing.T) {
+	t.Parallel()
+	s, servers := cluster(t, 0)
+	all := nodes(t, servers)
+	for user, right := range map[string]string{"deaf": "-ssubscribe", "mute": "-spublish"} {
+		for _, node := range all {
+			node.run("ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all", right)
+		}
+		client := connect(t, servers.Masters[0].Addr(), password("pw"), func(o *rueidis.ClientOption) { o.Username = user })
+		var err error
+		s.b, err = redisbackend.New(client)
+		require.NoError(t, err)
+		s.name = user
+		a, b := s.join("a"), s.join("b")
+		for epoch := range uint64(5) {
+			handOver(a, b, epoch+1)
+		}
+	}
+}
+
+// A server older than 7 knows no such channels: all hand-overs go over the bus, and conditions work.
+func TestHandOversInAClusterThatKnowsNoShards(t *testing.T) {
+	t.Parallel()
+	s, servers := cluster(t, 0, "--rename-command", "SPUBLISH", "", "--rename-command", "SSUBSCRIBE", "")
+	all := nodes(t, servers)
+	require.ErrorContains(t, all[0].do("SPUBLISH", "c", "m").Error(), "unknown command")
+	a, b := s.join("a"), s.join("b")
+	before, times := busMessages(all), int64(5)
+	for epoch := range times {
+		handOver(a, b, uint64(epoch)+1)
+	}
+	assert.Equal(t, 2*times, busMessages(all)-before, "each to the two other nodes")
+	s.pingPong(t)
+}
+
+// pingPong has two processes signal each other by turns.
+func (s *site) pingPong(t *testing.T) {
+	var turn atomic.Int64 // between processes there is no happens-before edge
+	var both sync.WaitGroup
+	for mine := range int64(2) {
+		lock := s.session().NewLock("turns")
+		changed := lock.NewCondition("changed")
+		both.Go(func() {
+			assert.NoError(t, lock.Do(t.Context(), func(ctx context.Context) error {
+				for turn.Load() < 10 {
+					for turn.Load() < 10 && turn.Load()%2 != mine {
+						if err := changed.Await(ctx); err != nil {
+							return err
+						}
+					}
+					turn.Add(1)
+					if err := changed.Signal(ctx); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		})
+	}
+	both.Wait()
+	assert.GreaterOrEqual(t, turn.Load(), int64(10))
+}
+
+// Signals go to a session that has waited for the lock over the lock's own channel.
+func TestSignalsInAClusterStayOnTheNode(t *testing.T) {
+	t.Parallel()
+	s, servers := cluster(t, 0)
+	all := nodes(t, servers)
+	s.pingPong(t)
+	a, b := s.join("a"), s.join("b")
+	handOver(a, b, 1)
+	s.eventually(func() bool { return shardListeners(all, "lock", "b") == 1 }, "b listens on the node")
+	before := busMessages(all)
+	for i := range uint64(3) {
+		epoch := 10 * (i + 1)
+		b.awaits(epoch)
+		a.take(epoch)
+		a.signal(epoch, 1)
+		assert.Equal(t, signal{epoch + 1, true}, await(t, b.signals, "the signal"))
+		require.Equal(t, reentrant.Released, a.release(epoch))
+		assert.Equal(t, epoch+1, b.granted().Epoch)
+		require.Equal(t, reentrant.Released, b.release(epoch+1))
+	}
+	assert.Equal(t, before, busMessages(all), "nothing on the bus")
+}
+
+func TestALostShardIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	s, servers := cluster(t, 0)
+	all := nodes(t, servers)
+	for i, resp2 := range []bool{false, true} {
+		client := connect(t, servers.Masters[0].Addr(), func(o *rueidis.ClientOption) { o.AlwaysRESP2 = resp2 })
+		var err error
+		s.b, err = redisbackend.New(client)
+		require.NoError(t, err)
+		s.name = text(int64(i))
+		a, b := s.join("a"), s.join("b")
+		<-b.resumed
+		for epoch := range uint64(3) {
+			handOver(a, b, 2*epoch+1)
+			s.eventually(func() bool { return shardListeners(all, s.name, "b") == 1 }, "b listens on the node")
+			for _, node := range all {
+				node.run("CLIENT", "KILL", "TYPE", "pubsub")
+			}
+			for range 2 { // the session's channel, and the lock's
+				b.hearsOfResumption()
+			}
+			handOver(a, b, 2*epoch+2)
+		}
+	}
+}
+
+// hearsOfResumption waits until the session is told that it may have missed something.
+func (m *member) hearsOfResumption() {
+	m.Helper()
+	select {
+	case <-m.resumed:
+	case <-time.After(10 * time.Second):
+		require.FailNow(m, "not resumed")
+	}
+}

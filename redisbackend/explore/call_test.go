@@ -1,0 +1,119 @@
+package explore
+
+import (
+	"strconv"
+)
+
+// A verb is a script.
+type verb uint8
+
+const (
+	verbNone verb = iota
+	verbAcquire
+	verbReenter
+	verbRelease
+	verbRenew
+	verbAwait
+	verbSignal
+	verbWithdraw
+	verbBeat
+	verbCount
+)
+
+var verbNames = [verbCount]string{"", "acquire", "reenter", "release", "renew", "await", "signal", "withdraw", "beat"}
+
+func (v verb) String() string { return verbNames[v] }
+
+// flags are acquire's.
+type flags uint8
+
+const (
+	queueUp flags = 1 << iota
+	barge
+	yield
+	fixed
+	keepTTL
+)
+
+func (f flags) has(x flags) bool { return f&x != 0 }
+
+func (f flags) String() (letters string) {
+	for i, letter := range []string{"q", "b", "y", "f", "k"} {
+		if f&(1<<i) != 0 {
+			letters += letter
+		}
+	}
+	return letters
+}
+
+// The times of a world, in ticks. What has to be within what, is as in life; that a heartbeat takes no time makes all
+// of them small.
+const (
+	lease    tick = 2
+	grantTTL tick = 1
+	patience tick = 1
+	timeout  tick = 1 // of a command: its copies are refused from then on
+)
+
+// A call is one copy of a command, as a session sends it.
+type call struct {
+	verb           verb
+	session, owner uint8
+	epoch          uint8
+	flags          flags
+	holds, op      uint8
+	tokens         uint8
+	notAfter       tick // acquire: the first tick at which it is refused
+	doubt          tick // release: for so long from now
+	used, seen     uint32
+	ticket         uint8
+	all            bool
+}
+
+const (
+	channels = "relock:session:"
+	keep     = "300"
+	lockName = "lock"
+	condName = "full"
+)
+
+// arguments are the KEYS and ARGV of a call. That they are what the backend sends is tested.
+func (c call) arguments(names [keyCount]string) (keys, args []string) {
+	n := func(x uint8) string { return strconv.Itoa(int(x)) }
+	ms := func(t tick) string { return strconv.Itoa(1000 * int(t)) }
+	session := sessionName(c.session)
+	switch c.verb {
+	case verbAcquire:
+		return names[:4], []string{session, n(c.epoch), ownerName(c.owner), n(c.holds), ms(lease), strconv.FormatInt(c.notAfter.micros()-1, 10),
+			c.flags.String(), n(c.tokens), redisToken(c.seen), ms(patience), ms(grantTTL), channels, keep}
+	case verbReenter:
+		return names[:2], []string{session, n(c.epoch), ownerName(c.owner), n(c.op), n(c.holds), ms(lease)}
+	case verbRelease:
+		return names[:4], []string{session, n(c.epoch), strconv.Itoa(1_000_000 * int(c.doubt)), redisToken(c.used), channels, keep}
+	case verbRenew:
+		return names[:2], []string{session, n(c.epoch), ms(lease)}
+	case verbAwait:
+		return names[:7], []string{session, n(c.epoch), n(c.ticket), ownerName(c.owner), n(c.holds), redisToken(c.seen), ms(patience), ms(grantTTL), channels, keep,
+			strconv.Itoa(1_000_000 * int(c.doubt))}
+	case verbSignal:
+		all := "0"
+		if c.all {
+			all = "1"
+		}
+		return names[:7], []string{session, n(c.epoch), n(c.op), all, channels, "1"}
+	case verbWithdraw:
+		return names[4:7], []string{session, n(c.ticket)}
+	}
+	waiting := "1"
+	if c.all {
+		waiting = "0" // the ticket is one that is served
+	}
+	return names[:7], []string{session, channels, waiting, "1", n(c.ticket)}
+}
+
+func redisToken(t uint32) string {
+	if t == 0 {
+		return "0"
+	}
+	return strconv.FormatInt(epoch+int64(t), 10)
+}

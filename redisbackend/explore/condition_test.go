@@ -1,0 +1,163 @@
+package explore
+
+// A waiter is a session's owner that waits for the condition, and what is known of its ticket.
+type waiter struct {
+	ticket uint8 // 0: none
+	phase  phase
+	placed bool  // it was put in line for the lock
+	coming bool  // the attempt is its owner's, to come back
+	served uint8 // the ticket of one that is back, until that is acknowledged
+	asking verb  // the await or signal that was not answered
+}
+
+type phase uint8
+
+const (
+	_ phase = iota
+	waits
+	told // that it is signalled
+	torn // it is to be taken back: its await was not answered in time
+)
+
+// waits are what a session can do about the condition. The vigil and the owners who wait do some of it, beside the head.
+func (w *world) waits(all []action, s *state, i uint8) []action {
+	c := &s.sessions[i]
+	add := func(a what) {
+		for way := range s.ways() {
+			if way == promptly || way != slow && a != returns {
+				all = append(all, action{what: a, session: i, way: way})
+			}
+		}
+	}
+	if c.phase == waits {
+		add(beats)
+	}
+	if c.phase == waits || c.phase == torn {
+		add(withdraws)
+	}
+	if c.served != 0 {
+		add(acknowledges)
+	}
+	switch {
+	case c.busy || c.target != 0:
+	case c.asking != verbNone:
+		add(asks)
+	case c.mode == holding:
+		if s.left.awaits > 0 && c.ticket == 0 && c.served == 0 && c.count < w.attempts {
+			add(awaits)
+		}
+		if s.left.signals > 0 {
+			add(signals)
+		}
+	case c.phase == told && (c.mode == idle && !c.owes || c.coming && c.stale):
+		add(returns)
+	}
+	return all
+}
+
+// condition carries out an action of these.
+func (x *step) condition(a action) {
+	i, c := a.session, &x.sessions[a.session]
+	switch a.what {
+	case awaits:
+		x.left.awaits--
+		c.count++
+		c.ticket, c.asking = c.count, verbAwait
+		x.send(x.ask(i), a.way)
+	case signals:
+		x.left.signals--
+		c.op++
+		c.asking = verbSignal
+		x.send(x.ask(i), a.way)
+	case asks:
+		x.send(x.ask(i), a.way)
+	case beats:
+		x.send(call{verb: verbBeat, session: i, ticket: c.ticket}, a.way)
+	case withdraws:
+		x.send(call{verb: verbWithdraw, session: i, ticket: c.ticket}, a.way)
+	case acknowledges:
+		x.send(call{verb: verbBeat, session: i, ticket: c.served, all: true}, a.way)
+	case returns:
+		c.coming = true
+		if !c.placed || c.epoch >= c.ticket { // the place is not there, or has had its turn
+			x.attempt(i, queueUp, 1, promptly)
+			return
+		}
+		x.tell("%s takes over the place that came with the signal", sessionName(i))
+		c.mode, c.epoch, c.owner, c.flags, c.owes, c.refuted, c.used = trying, c.ticket, 1, queueUp, true, 0, 0
+	}
+}
+
+// ask is the await or signal that the holder is about.
+func (x *step) ask(i uint8) call {
+	c := &x.sessions[i]
+	if c.asking == verbSignal {
+		return call{verb: verbSignal, session: i, epoch: c.epoch, op: c.op}
+	}
+	a := call{verb: verbAwait, session: i, owner: 1, epoch: c.epoch, ticket: c.ticket, holds: c.holds, seen: c.seen}
+	if c.doubtful > x.now {
+		a.doubt = c.doubtful - x.now
+	}
+	return a
+}
+
+// heard is an answer to one of these.
+func (x *step) heard(a call, res result) {
+	c := &x.sessions[a.session]
+	switch a.verb {
+	case verbAwait:
+		c.asking = verbNone
+		switch res.code {
+		case 1:
+			c.phase = max(c.phase, waits) // its signal may have been heard already
+		case 2:
+			c.signalled(c.ticket, false)
+		default:
+			c.waiter = waiter{served: c.served}
+			x.lose(a.session)
+			return
+		}
+		c.mode, c.owes = idle, false
+	case verbSignal:
+		if c.asking = verbNone; res.code == gone {
+			x.lose(a.session)
+		}
+		for _, number := range res.numbers[2:] {
+			c.signalled(uint8(number), false)
+		}
+	case verbBeat:
+		if a.all && c.served == a.ticket {
+			c.served = 0
+		} else if !a.all && res.code == 2 {
+			c.signalled(a.ticket, false)
+		}
+	case verbWithdraw:
+		x.tornOff(c, res)
+	}
+}
+
+// tornOff is the answer to a withdrawal: the ticket is gone, or its owner is signalled all the same. An owner whose
+// ticket is gone comes back like any other that wants the lock.
+func (x *step) tornOff(c *client, res result) {
+	if res.code == 2 && c.phase != torn {
+		c.signalled(c.ticket, false)
+		return
+	}
+	x.orphans = x.orphans || res.code == 2 // its signal stays for whoever waits next, or expires
+	c.waiter = waiter{served: c.served, asking: c.asking}
+}
+
+// signalled notes that a ticket is signalled. One that may have been given up is only taken back: what its signal is
+// worth, is the next one's after its deadline.
+func (c *client) signalled(number uint8, placed bool) {
+	if c.ticket == number && c.phase != torn && c.phase != told {
+		c.phase, c.placed = told, placed
+	}
+}
+
+// arrived notes that the head has the lock: if it is the one that waited, it is back.
+func (c *client) arrived() {
+	if c.coming {
+		c.waiter = waiter{served: c.ticket}
+	}
+}

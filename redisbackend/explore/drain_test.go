@@ -1,0 +1,126 @@
+package explore
+
+// From every state that is reached, the world is left to itself: nothing fails any more, nobody wants the lock anew,
+// and what is under way is lost. Everybody who waits must get the lock, and at the end Redis must have nothing but the
+// record. The same once for each session that dies there.
+
+// drains tells whether everything ends well from a state.
+func (e *explorer) drains(s *state) bool {
+	for _, dead := range e.casualties(s) {
+		x := step{world: e.world, store: e.store, state: *s}
+		x.drain(dead, func(s *state) bool {
+			t := *s
+			t.left, t.top = budget{}, 0
+			t.left.ticks = uint8(dead + 1)
+			return e.fresh(e.drained, &t)
+		})
+		if x.bad != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// casualties are who may die in a state: nobody, -1, or a session that Redis may have something of.
+func (w *world) casualties(s *state) []int {
+	dead := []int{-1}
+	for i := range w.sessions {
+		if s.sessions[i].owes || s.sessions[i].ticket != 0 {
+			dead = append(dead, i)
+		}
+	}
+	return dead
+}
+
+// patienceOfDrain is how many ticks a drain may take: more than the leases and the grants of all who may have died.
+const patienceOfDrain = 12
+
+// drain lets the world end. on is asked in every state whether to go on.
+func (x *step) drain(dead int, on func(*state) bool) {
+	x.tell("— from here on nothing fails —")
+	if dead >= 0 {
+		x.tell("%s dies", sessionName(uint8(dead)))
+		x.sessions[dead] = client{}
+	}
+	for _, it := range x.net {
+		if it.wanted {
+			x.wait(it.call, false)
+			if int(it.call.session) != dead {
+				x.unanswered(it.call)
+			}
+		}
+	}
+	clear(x.net[:])
+	for limit := x.now + patienceOfDrain; x.now < limit && x.bad == ""; {
+		if !on(&x.state) {
+			return
+		}
+		before := x.state
+		for i := range x.world.sessions {
+			x.carryOn(uint8(i))
+		}
+		clear(x.net[:]) // messages are lost
+		if x.state == before {
+			if x.ended() {
+				x.remains(dead)
+				return
+			}
+			x.tick()
+		}
+		x.settle()
+	}
+	x.fail("somebody is parked for ever")
+}
+
+// carryOn is a session's next step: whoever holds unlocks, whoever waits shows a sign of life, and what was left is
+// given back.
+func (x *step) carryOn(i uint8) {
+	c := &x.sessions[i]
+	switch {
+	case c.asking != verbNone:
+		x.condition(action{what: asks, session: i})
+	case c.mode == trying && c.stale:
+		x.attempt(i, c.flags, c.owner, promptly)
+	case c.mode == trying:
+		x.send(x.acquire(i), promptly)
+	case c.served != 0:
+		x.condition(action{what: acknowledges, session: i})
+	case c.owes:
+		x.release(i, promptly)
+	case c.phase == told:
+		x.condition(action{what: returns, session: i})
+	case c.phase == torn || c.phase == waits && x.calm():
+		x.condition(action{what: withdraws, session: i})
+	case c.phase == waits:
+		x.condition(action{what: beats, session: i})
+	}
+}
+
+// calm tells whether nobody does anything that could wake a waiter.
+func (x *step) calm() bool {
+	for _, c := range x.sessions {
+		if c.mode != idle || c.owes || c.phase == told {
+			return false
+		}
+	}
+	return true
+}
+
+func (x *step) ended() bool {
+	for _, c := range x.sessions {
+		if c.mode != idle || c.owes || c.ticket != 0 || c.served != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// remains looks at what there is when everybody has gone.
+func (x *step) remains(dead int) {
+	m := x.memory
+	for i, v := range m.keys {
+		if i != keyRecord && v.items != nil && dead < 0 && !x.orphans {
+			x.fail("everybody has gone, and Redis has %q", v.items)
+		}
+	}
+}

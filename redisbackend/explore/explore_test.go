@@ -1,0 +1,115 @@
+package explore
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+)
+
+// An explorer goes through all runs of a world, the shortest first.
+type explorer struct {
+	*world
+	store   *store
+	seed    maphash.Seed
+	seen    map[uint64]struct{} // states that were reached
+	drained map[uint64]struct{} // states from which everything ends well
+	nodes   []node
+	steps   int
+	depth   int
+}
+
+// A node is a state that was reached, by how.
+type node struct {
+	from   int32
+	action action
+}
+
+func newExplorer(w *world, st *store) *explorer {
+	return &explorer{world: w, store: st, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, drained: map[uint64]struct{}{}}
+}
+
+// start is where the runs of a world begin.
+func (w *world) start(st *store) *step {
+	x := &step{world: w, store: st, state: state{now: 1, left: w.left, memory: st.intern([keyCount]value{})}}
+	for _, a := range w.begin {
+		x.happen(a)
+	}
+	return x
+}
+
+// explore answers the first, and so the shortest, run that breaks a rule, as a story; empty if there is none. It tells
+// whether it has seen all states.
+func (e *explorer) explore() (story string, all bool) {
+	type reached struct {
+		state
+		node int32
+	}
+	e.nodes = []node{{}}
+	layer := []reached{{e.start(e.store).state, 0}}
+	for ; len(layer) > 0; e.depth++ {
+		var next []reached
+		for _, at := range layer {
+			if e.most > 0 && len(e.seen) >= e.most {
+				return "", false
+			}
+			for _, a := range e.actions(&at.state) {
+				e.steps++
+				x := step{world: e.world, store: e.store, state: at.state}
+				x.happen(a)
+				fresh := x.bad == "" && e.fresh(e.seen, &x.state)
+				if x.bad == "" && !fresh {
+					continue
+				}
+				e.nodes = append(e.nodes, node{at.node, a})
+				n := int32(len(e.nodes) - 1)
+				if x.bad != "" || !e.drains(&x.state) {
+					return e.story(n), false
+				}
+				next = append(next, reached{x.state, n})
+			}
+		}
+		layer = next
+	}
+	return "", true
+}
+
+// fresh tells whether a state is reached for the first time. States are known by a hash of 64 bits, from a seed that
+// is another one in every run: two that are taken for one are less likely than a broken machine.
+func (e *explorer) fresh(seen map[uint64]struct{}, s *state) bool {
+	h := maphash.Comparable(e.seed, *s)
+	if _, ok := seen[h]; ok {
+		return false
+	}
+	seen[h] = struct{}{}
+	return true
+}
+
+// story tells how a node was reached.
+func (e *explorer) story(n int32) string {
+	var actions []action
+	for ; n != 0; n = e.nodes[n].from {
+		actions = append(actions, e.nodes[n].action)
+	}
+	slices.Reverse(actions)
+	return e.tell(actions)
+}
+
+// tell tells a run, and how it ends when it is left to itself.
+func (e *explorer) tell(actions []action) string {
+	x := *e.start(e.store)
+	x.told = []string{fmt.Sprintf("it begins with %d steps, without faults", len(e.begin))}
+	for _, a := range actions {
+		x.happen(a)
+	}
+	if x.bad == "" {
+		for _, dead := range e.casualties(&x.state) {
+			y := x
+			if y.drain(dead, func(*state) bool { return true }); y.bad != "" {
+				x = y
+				break
+			}
+		}
+	}
+	return strings.Join(append(x.told, "✗ "+x.bad), "\n")
+}

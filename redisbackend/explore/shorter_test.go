@@ -1,0 +1,26 @@
+package explore
+
+import "slices"
+
+// shorter leaves out of a run that breaks a rule what is not needed for that.
+func (e *explorer) shorter(run []action) []action {
+	for i := len(run) - 1; i >= 0; i-- {
+		if without := slices.Delete(slices.Clone(run), i, i+1); e.breaks(without) {
+			run = without
+		}
+	}
+	return run
+}
+
+// breaks tells whether a run can happen, and breaks a rule.
+func (e *explorer) breaks(run []action) bool {
+	x := e.start(e.store)
+	for _, a := range run {
+		if x.bad != "" || !slices.Contains(e.actions(&x.state), a) {
+			return false
+		}
+		x.happen(a)
+	}
+	clear(e.drained)
+	return x.bad != "" || !e.drains(&x.state)
+}

@@ -1,0 +1,138 @@
+package explore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// sources are the scripts as the backend sends them, and the keys that it names. They are overheard.
+type sources struct {
+	texts map[verb]string
+	keys  [keyCount]string
+	sent  map[verb][]string // what it sent with the latest script: KEYS, then ARGV
+}
+
+// A tap is a server that listens to what a backend sends to it.
+type tap struct {
+	mu   sync.Mutex
+	text string
+	sent []string
+}
+
+func (p *tap) hear(_ *server.Peer, cmd string, args ...string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if cmd == "EVAL" {
+		p.text = args[0]
+	}
+	if cmd == "EVAL" || cmd == "EVALSHA" {
+		p.sent = slices.Clone(args[2:])
+	}
+	return false
+}
+
+func (p *tap) take() (string, []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text, p.sent
+}
+
+// deaf is the sink of a session that is told nothing but that it is connected.
+type deaf struct{ reentrant.Sink }
+
+func (deaf) Resumed() {}
+
+// overheard has the backend send every script once, as a call of the model would be, and writes down what it sends.
+func overheard(t *testing.T) *sources {
+	t.Helper()
+	redis, p := miniredis.RunT(t), new(tap)
+	redis.Server().SetPreHook(p.hear)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true, ForceSingleClient: true})
+	require.NoError(t, err)
+	defer client.Close()
+	backend, err := redisbackend.New(client)
+	require.NoError(t, err)
+	conn, err := backend.Connect(t.Context(), "a", deaf{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	lock, err := conn.Bind(lockName)
+	require.NoError(t, err)
+	s := &sources{texts: map[verb]string{}, sent: map[verb][]string{}}
+	fits := false
+	for v, send := range samples(t.Context(), conn, lock) {
+		send()
+		s.texts[v], s.sent[v] = p.take()
+		fits = fits || strings.Contains(s.texts[v], mark)
+		s.texts[v] = mutate(s.texts[v])
+	}
+	require.True(t, fits, "the scripts have changed, the mutant fits none")
+	copy(s.keys[:], s.sent[verbAwait])
+	return s
+}
+
+// sampled are the calls that samples sends.
+var sampled = call{session: 0, owner: 2, epoch: 3, flags: queueUp | yield, holds: 4, op: 5, tokens: 6, used: 7, seen: 8, ticket: 9, all: true}
+
+// samples are the verbs of the backend with what is in sampled.
+func samples(ctx context.Context, conn reentrant.Conn, lock reentrant.Remote) map[verb]func() {
+	s, sec := sampled, func(t tick) time.Duration { return time.Duration(t) * second }
+	seen := reentrant.Token(epoch + s.seen64())
+	used := reentrant.Token(epoch + int64(s.used))
+	return map[verb]func(){
+		verbAcquire: func() {
+			_, _ = lock.Acquire(ctx, reentrant.AcquireRequest{Epoch: uint64(s.epoch), Owner: "2", Holds: int(s.holds), Lease: sec(lease),
+				NotAfter: time.Now().Add(time.Minute), Queue: true, Yield: true, Tokens: int(s.tokens), Seen: seen,
+				Patience: sec(patience), GrantTTL: sec(grantTTL)})
+		},
+		verbReenter: func() {
+			_, _ = lock.Reenter(ctx, reentrant.ReenterRequest{Epoch: uint64(s.epoch), Owner: "2", Op: uint64(s.op), Holds: int(s.holds), Lease: sec(lease)})
+		},
+		verbRelease: func() { _, _ = lock.Release(ctx, reentrant.ReleaseRequest{Epoch: uint64(s.epoch), Used: used}) },
+		verbRenew: func() {
+			conn.Renew(ctx, []reentrant.Renewal{{Remote: lock, Epoch: uint64(s.epoch), Lease: sec(lease)}})
+		},
+		verbAwait: func() {
+			_, _ = lock.Await(ctx, reentrant.AwaitRequest{Condition: condName, Epoch: uint64(s.epoch), Ticket: uint64(s.ticket), Owner: "2",
+				Holds: int(s.holds), Seen: seen, Patience: sec(patience), GrantTTL: sec(grantTTL)})
+		},
+		verbSignal: func() {
+			_, _ = lock.Signal(ctx, reentrant.SignalRequest{Condition: condName, Epoch: uint64(s.epoch), Op: uint64(s.op), All: s.all})
+		},
+		verbWithdraw: func() { _, _ = lock.Withdraw(ctx, condName, uint64(s.ticket)) },
+		verbBeat:     func() { _, _ = lock.Beat(ctx, condName, []uint64{uint64(s.ticket)}, nil) },
+	}
+}
+
+func (c call) seen64() int64 { return int64(c.seen) }
+
+// A model that sent something else than the backend does would explore another protocol.
+func TestArgumentsAreTheBackends(t *testing.T) {
+	s := overheard(t)
+	for v := verbAcquire; v < verbCount; v++ {
+		c := sampled
+		c.verb = v
+		c.all = v != verbBeat
+		keys, args := c.arguments(s.keys)
+		got := s.sent[v]
+		want := slices.Concat(keys, args)
+		if v == verbAcquire {
+			require.Greater(t, len(got), 9)
+			got[4+5], want[4+5] = "", "" // the time after which it is refused
+		}
+		assert.Equal(t, want, got, "%v", v)
+		assert.NotEmpty(t, s.texts[v], "%v", v)
+	}
+}

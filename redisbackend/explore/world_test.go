@@ -1,0 +1,714 @@
+package explore
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+const (
+	maxSessions = 3
+	maxNet      = 6
+)
+
+// A world is what can happen: how many sessions, and how much of everything. Every run in it ends, so all of them can
+// be explored.
+type world struct {
+	name     string
+	sessions int
+	attempts uint8   // of each session
+	kinds    []flags // of attempts that begin with nothing
+	pass     []flags // that may be added when the session has something already
+	block    uint8   // tokens of an attempt; more than one: the hold is the session's, and its owners inherit it
+	left     budget
+	begin    []action // what has happened already
+	most     int      // states that are looked at, the nearest first; 0: all, and there are few enough
+}
+
+// A budget is what may still happen.
+type budget struct {
+	ticks   uint8
+	faults  uint8 // commands that are lost, late or doubled, and answers that are lost
+	nests   uint8 // re-entries, and their unlocks
+	renews  uint8
+	flushes uint8 // losses of Redis's memory
+	awaits  uint8
+	signals uint8
+}
+
+// A mode is what the head of a session's queue, which has the baton, is about.
+type mode uint8
+
+const (
+	idle    mode = iota // nobody has the baton
+	trying              // it wants the lock
+	holding             // it has it, and trusts the lease
+)
+
+// A client is a session as reentrant keeps it for one lock: see entry there. It sends a new epoch only when none of its
+// owners trusts anything older, and has one command of the head under way.
+type client struct {
+	mode     mode
+	epoch    uint8 // of the last attempt, or the ticket that it came from
+	owner    uint8 // whose
+	flags    flags // of its next copy
+	busy     bool  // it waits for the answer of a command that is slow
+	renewing bool  // so does the watchdog
+	stale    bool  // the next copy needs a new epoch
+	owes     bool  // Redis may have something of ours
+	doubtful tick  // until then a copy may be under way whose answer is not known
+	refuted  tick  // when the last copy was sent that was answered "waiting"
+	until    tick  // the end of the trust, or of what keepTTL keeps
+	holds    uint8
+	op       uint8
+	target   uint8 // the hold count that was asked for and not answered; 0: none
+	unsure   bool  // such a question was given up
+	token    uint32
+	last     uint32
+	used     uint32
+	seen     uint32
+
+	count uint8 // of epochs: attempts and tickets
+	waiter
+
+	gone uint8 // not the session's knowledge: it has given up everything up to this epoch, and Redis knows
+}
+
+// An item is something under way: a command, an answer or a message.
+type item struct {
+	kind   kind
+	wanted bool // somebody waits for the answer
+	twin   bool // made by the network, of a command that was answered
+	sent   tick
+	call   call // of a message: session and epoch
+	code   uint8
+	first  uint32
+	last   uint32
+	ttl    tick
+}
+
+type kind uint8
+
+const (
+	nothing kind = iota
+	request
+	reply
+	grant
+	signal
+)
+
+// A state is a world at one moment. It is comparable.
+type state struct {
+	now      tick
+	memory   *memory
+	sessions [maxSessions]client
+	net      [maxNet]item // in an order that says nothing
+	left     budget
+	top      uint32 // the highest token of a hold that was believed in
+	orphans  bool   // Redis may have something that nobody knows of, as it should be: it must expire
+}
+
+// A way is how a command fares.
+type way uint8
+
+const (
+	promptly way = iota // it is executed and answered at once
+	lost                // it does not arrive, and its caller gives it up
+	unheard             // it is executed, and its answer lost
+	delayed             // its caller gives it up, and it is still under way
+	slow                // it is under way, and its caller waits
+	doubled             // it is executed and answered, and another copy of it is under way
+	ways
+)
+
+var wayNames = [ways]string{"", "; it is lost", "; the answer is lost", "; given up, but still under way", "; it is slow", "; a copy is still under way"}
+
+// An action is one thing that happens.
+type action struct {
+	what    what
+	session uint8
+	flags   flags
+	owner   uint8
+	way     way
+	index   uint8
+}
+
+type what uint8
+
+const (
+	attempts what = iota // a new attempt: the head has changed, or there is one again
+	copies               // the same attempt once more: a repetition or a heartbeat
+	leaves               // the head gives up
+	releases
+	enters // once more
+	exits  // once less
+	repeats
+	abandons // the operation that was not answered
+	inherits
+	renews
+	arrives // something that is under way
+	gives   // up waiting for an answer
+	ticks
+	flushes
+	awaits
+	signals
+	asks // once more
+	beats
+	withdraws
+	returns
+	acknowledges
+)
+
+// actions are all that can happen next.
+func (w *world) actions(s *state) (all []action) {
+	for i := range w.sessions {
+		if i > 0 && s.sessions[i-1].epoch == 0 {
+			break // sessions are alike: they come in order
+		}
+		all = w.moves(all, s, uint8(i))
+	}
+	for i, x := range s.net {
+		if x.kind != nothing && (x.kind != grant || s.sessions[x.call.session].expects(x)) && !slices.Contains(s.net[:i], x) {
+			all = append(all, action{what: arrives, index: uint8(i)})
+		}
+		if x.wanted && (x.kind == reply || x.kind == request) && s.left.faults > 0 {
+			all = append(all, action{what: gives, index: uint8(i)})
+		}
+	}
+	if s.left.ticks > 0 {
+		all = append(all, action{what: ticks})
+	}
+	if s.left.flushes > 0 && s.left.ticks > 0 && s.quiet() {
+		all = append(all, action{what: flushes})
+	}
+	return all
+}
+
+// quiet tells whether nobody trusts anything and nothing is under way: then Redis may lose its memory.
+func (s *state) quiet() bool {
+	for _, c := range s.sessions {
+		if c.mode == holding {
+			return false
+		}
+	}
+	return s.net == [maxNet]item{}
+}
+
+// ways is how many of the ways there are for a command now. What is to be under way needs room.
+func (s *state) ways() way {
+	switch {
+	case s.left.faults == 0:
+		return promptly + 1
+	case s.net[maxNet-1].kind != nothing:
+		return delayed
+	}
+	return ways
+}
+
+// moves are what a session can do.
+func (w *world) moves(all []action, s *state, i uint8) []action {
+	c := &s.sessions[i]
+	add := func(a action) {
+		a.session = i
+		for a.way = range s.ways() {
+			if all = append(all, a); a.what == leaves || a.what == abandons || a.what == inherits {
+				break // these send nothing
+			}
+		}
+	}
+	if c.mode == holding && s.left.renews > 0 && !c.renewing && !c.flags.has(fixed) {
+		add(action{what: renews})
+	}
+	all = w.waits(all, s, i)
+	if c.busy || c.asking != verbNone || c.coming && c.mode == trying {
+		if c.coming && !c.busy && c.asking == verbNone && !c.stale {
+			add(action{what: copies})
+		}
+		return all
+	}
+	for _, x := range w.beginnings(c) {
+		add(x)
+	}
+	switch {
+	case c.target != 0:
+		add(action{what: repeats})
+		add(action{what: abandons})
+		return all
+	case c.mode == trying && !c.stale:
+		add(action{what: copies})
+		add(action{what: leaves})
+	case c.mode == trying:
+		add(action{what: leaves})
+	case c.owes:
+		add(action{what: releases})
+	}
+	if c.mode != holding {
+		return all
+	}
+	if s.left.nests > 0 && w.block == 1 && c.holds < 2 {
+		add(action{what: enters})
+	}
+	if s.left.nests > 0 && c.holds > 1 {
+		add(action{what: exits})
+	}
+	if w.block > 1 && c.token < c.last {
+		add(action{what: inherits})
+	}
+	return all
+}
+
+// beginnings are the attempts that a session can begin.
+func (w *world) beginnings(c *client) (all []action) {
+	if c.count >= w.attempts || c.target != 0 {
+		return nil
+	}
+	for _, owner := range w.owners(c) {
+		for _, f := range w.kinds {
+			all = append(all, action{what: attempts, flags: f, owner: owner})
+			for _, p := range w.pass {
+				if c.owes && f.has(queueUp) && (!p.has(keepTTL) || c.mode == holding && !f.has(fixed)) {
+					all = append(all, action{what: attempts, flags: f | p, owner: owner})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// owners are who may be the next head: of owners who have not been there yet, one is like the other.
+func (w *world) owners(c *client) []uint8 {
+	switch {
+	case w.block > 1:
+		return []uint8{0}
+	case c.epoch == 0:
+		return []uint8{1}
+	}
+	return []uint8{1, 2}
+}
+
+// expects tells whether a session would believe a grant.
+func (c *client) expects(x item) bool {
+	return c.mode == trying && !c.busy && !c.stale && c.epoch == x.call.epoch && x.sent >= c.refuted && !c.flags.has(fixed)
+}
+
+// mayWant tells whether a session may come to expect a grant.
+func (c *client) mayWant(x item) bool {
+	return x.call.epoch >= c.epoch && (c.mode == trying || c.busy) || x.call.epoch == c.ticket
+}
+
+// A step is one action as it happens.
+type step struct {
+	world *world
+	store *store
+	state
+	bad  string   // what must not be
+	told []string // for readers; nil if there are none
+}
+
+func (x *step) tell(format string, args ...any) {
+	if x.told != nil {
+		x.told = append(x.told, fmt.Sprintf(format, args...))
+	}
+}
+
+func (x *step) fail(format string, args ...any) {
+	if x.bad == "" {
+		x.bad = fmt.Sprintf(format, args...)
+	}
+}
+
+// happen carries an action out.
+func (x *step) happen(a action) {
+	c := &x.sessions[a.session]
+	if a.way != promptly {
+		x.left.faults--
+	}
+	switch a.what {
+	case awaits, signals, asks, beats, withdraws, returns, acknowledges:
+		x.condition(a)
+	case attempts:
+		x.attempt(a.session, a.flags, a.owner, a.way)
+	case copies:
+		x.send(x.acquire(a.session), a.way)
+	case leaves:
+		x.tell("%s's owner %d leaves", sessionName(a.session), c.owner)
+		c.mode, c.stale = idle, false
+	case releases:
+		x.release(a.session, a.way)
+	case enters, exits:
+		x.recount(a)
+	case repeats:
+		x.send(x.reenter(a.session), a.way)
+	case abandons:
+		x.tell("%s gives up asking for %d holds", sessionName(a.session), c.target)
+		c.holds, c.target, c.unsure = min(c.holds, c.target), 0, true
+	case inherits:
+		x.believe(a.session, c.token+1, c.last, c.until)
+		x.tell("%s's next owner inherits the hold, with token %d", sessionName(a.session), c.token)
+	case renews:
+		x.left.renews--
+		x.send(call{verb: verbRenew, session: a.session, epoch: c.epoch}, a.way)
+	case arrives:
+		x.arrive(a.index)
+	case gives:
+		x.give(a.index)
+	case ticks:
+		x.tick()
+	case flushes:
+		x.tick()
+		x.tell("Redis loses its memory")
+		x.left.flushes--
+		x.memory = x.store.intern([keyCount]value{})
+	}
+	x.settle()
+}
+
+// recount is a re-entry, or an unlock that is not the last.
+func (x *step) recount(a action) {
+	c := &x.sessions[a.session]
+	x.left.nests--
+	c.op++
+	c.target = c.holds + 1
+	if a.what == exits {
+		c.target = c.holds - 1
+	}
+	x.send(x.reenter(a.session), a.way)
+}
+
+// attempt begins a new attempt. Whatever the session trusted is over by that.
+func (x *step) attempt(i uint8, f flags, owner uint8, w way) {
+	c := &x.sessions[i]
+	if c.mode == holding {
+		x.tell("%s hands the lock on, to its owner %d", sessionName(i), owner)
+	}
+	c.mode, c.stale, c.refuted, c.target, c.unsure, c.used = trying, false, 0, 0, false, 0
+	c.count++
+	c.epoch, c.owner, c.flags = c.count, owner, f
+	x.send(x.acquire(i), w)
+}
+
+func (x *step) acquire(i uint8) call {
+	c := &x.sessions[i]
+	return call{verb: verbAcquire, session: i, owner: c.owner, epoch: c.epoch, flags: c.flags, holds: 1, tokens: x.world.block,
+		notAfter: x.now + timeout, seen: c.seen}
+}
+
+func (x *step) reenter(i uint8) call {
+	c := &x.sessions[i]
+	return call{verb: verbReenter, session: i, owner: c.owner, epoch: c.epoch, op: c.op, holds: c.target}
+}
+
+// release gives up whatever the session has: its hold, or what attempts left behind.
+func (x *step) release(i uint8, w way) {
+	c := &x.sessions[i]
+	c.mode = idle
+	r := call{verb: verbRelease, session: i, epoch: c.epoch, used: c.used}
+	if c.doubtful > x.now {
+		r.doubt = c.doubtful - x.now
+	}
+	x.send(r, w)
+}
+
+// send is a command, and how it fares.
+func (x *step) send(c call, w way) {
+	x.tell("%v%s", c, wayNames[w])
+	switch w {
+	case promptly:
+		x.answered(c, x.exec(c, false), x.now)
+	case lost:
+		x.unanswered(c)
+	case unheard:
+		x.exec(c, false)
+		x.unanswered(c)
+	case delayed:
+		x.post(item{kind: request, call: c, sent: x.now})
+		x.unanswered(c)
+	case slow:
+		x.post(item{kind: request, call: c, sent: x.now, wanted: true})
+		x.wait(c, true)
+	case doubled:
+		x.answered(c, x.exec(c, false), x.now)
+		x.post(item{kind: request, call: c, sent: x.now, twin: true})
+	}
+}
+
+// wait notes that the head, or the watchdog, waits for an answer, or does no more.
+func (x *step) wait(c call, waits bool) {
+	if c.verb == verbRenew {
+		x.sessions[c.session].renewing = waits
+	} else {
+		x.sessions[c.session].busy = waits
+	}
+}
+
+// post puts something under way. If there is no room for it, it is lost.
+func (x *step) post(it item) {
+	for i := range x.net {
+		if x.net[i].kind == nothing {
+			x.net[i] = it
+			return
+		}
+	}
+}
+
+// exec is a command that reaches Redis.
+func (x *step) exec(c call, twin bool) result {
+	before := x.memory
+	res := x.store.exec(before, x.now, c)
+	if bad := contract(before, x.now, c, res); bad != "" {
+		x.fail("%v: %s", c, bad)
+	}
+	x.late(c, res, twin)
+	gone := &x.sessions[c.session].gone
+	if c.verb == verbRelease || c.verb == verbAwait && res.code == 1 {
+		*gone = max(*gone, c.epoch)
+	}
+	x.memory = res.after
+	for _, m := range res.messages {
+		switch m.kind {
+		case 's':
+			x.tell("  → %s is told that ticket %d is signalled", sessionName(m.to), m.epoch)
+			x.post(item{kind: signal, call: call{session: m.to, epoch: m.epoch, all: m.placed}, sent: m.at})
+		case 'g':
+			x.tell("  → %s is told that epoch %d has the lock, with token %d", sessionName(m.to), m.epoch, m.first)
+			x.post(item{kind: grant, call: call{session: m.to, epoch: m.epoch}, sent: m.at, first: m.first, last: m.last, ttl: m.ttl})
+		}
+	}
+	if x.told != nil {
+		x.tell("  → %s", describe(c, res))
+	}
+	return res
+}
+
+// late looks for attempts that are carried out after they were given up.
+func (x *step) late(c call, res result, twin bool) {
+	s := &x.sessions[c.session]
+	if got := res.code == granted || res.code == waiting && c.flags.has(queueUp); c.verb != verbAcquire || !got {
+		return
+	}
+	x.orphans = x.orphans || twin && !s.owes
+	if c.epoch > s.gone {
+		return
+	}
+	if x.orphans = true; !twin {
+		x.fail("%v is carried out, after all up to %d was given up", c, s.gone)
+	}
+}
+
+// answered is the answer to a command, which was sent at some moment.
+func (x *step) answered(a call, res result, sent tick) {
+	c := &x.sessions[a.session]
+	switch a.verb {
+	case verbAcquire:
+		x.acquired(a, res, sent)
+	case verbAwait, verbSignal, verbBeat, verbWithdraw:
+		x.heard(a, res)
+	case verbRelease:
+		c.owes = false
+	case verbReenter:
+		if c.target = 0; res.code == done {
+			c.holds, c.unsure = a.holds, false
+		} else {
+			x.lose(a.session)
+		}
+	case verbRenew:
+		switch {
+		case c.mode != holding || c.epoch != a.epoch: // of an older hold
+		case res.code == 1:
+			c.until = max(c.until, sent+lease)
+		default:
+			x.lose(a.session)
+		}
+	}
+}
+
+func (x *step) acquired(a call, res result, sent tick) {
+	c := &x.sessions[a.session]
+	switch res.code {
+	case granted:
+		c.owes = true
+		until := sent + lease
+		if a.flags.has(fixed) {
+			until = min(until, sent+tick((res.numbers[4]+999)/1000))
+		}
+		if a.flags.has(keepTTL) {
+			until = c.until
+		}
+		if x.now < until {
+			x.believe(a.session, token(res.numbers[2]), token(res.numbers[3]), until)
+			return
+		}
+		c.flags &^= keepTTL
+		c.stale = a.flags.has(fixed)
+	case waiting:
+		c.owes = c.owes || a.flags.has(queueUp)
+		c.flags &^= keepTTL | yield
+		c.refuted = sent
+		if !a.flags.has(queueUp) {
+			c.mode = idle
+		}
+	case stale:
+		c.stale = true
+	}
+}
+
+// unanswered is a command that its caller gave up: it may have been carried out all the same.
+func (x *step) unanswered(a call) {
+	c := &x.sessions[a.session]
+	if a.verb != verbAcquire {
+		return
+	}
+	c.owes = true
+	c.flags &^= keepTTL
+	c.doubtful = max(c.doubtful, a.notAfter)
+	if !a.flags.has(queueUp) {
+		c.mode = idle
+	}
+}
+
+// believe makes the head the holder.
+func (x *step) believe(i uint8, first, last uint32, until tick) {
+	c := &x.sessions[i]
+	if first <= x.top {
+		x.fail("%s is told token %d after a hold with token %d", sessionName(i), first, x.top)
+	}
+	x.top = max(x.top, first)
+	if c.mode != holding {
+		c.holds, c.op, c.target, c.unsure = 1, 0, 0, false
+		c.arrived()
+	}
+	c.mode, c.token, c.last, c.until = holding, first, last, until
+	c.seen = max(c.seen, first)
+	if x.world.block > 1 {
+		c.used = first
+	}
+}
+
+// lose ends a hold: its lease is over, or Redis no longer has it.
+func (x *step) lose(i uint8) {
+	c := &x.sessions[i]
+	x.tell("%s has lost the lock", sessionName(i))
+	c.mode, c.target = idle, 0
+	if c.asking == verbAwait {
+		c.phase = torn // it may have been carried out
+	}
+	c.asking = verbNone
+}
+
+// arrive is something that was under way: a command at Redis, an answer or a message at its session.
+func (x *step) arrive(i uint8) {
+	it := x.net[i]
+	x.net[i] = item{}
+	c := &x.sessions[it.call.session]
+	switch it.kind {
+	case request:
+		x.tell("that %v arrives", it.call)
+		res := x.exec(it.call, it.twin)
+		if !it.wanted {
+			return
+		}
+		it.kind, it.code = reply, uint8(res.code)
+		if len(res.numbers) > 4 {
+			it.first, it.last, it.ttl = token(res.numbers[2]), token(res.numbers[3]), tick((res.numbers[4]+999)/1000)
+		}
+		x.net[i] = it
+	case reply:
+		x.tell("the answer to that %v arrives", it.call)
+		x.wait(it.call, false)
+		x.answered(it.call, it.result(), it.sent)
+	case grant:
+		x.tell("%s hears that epoch %d has the lock", sessionName(it.call.session), it.call.epoch)
+		c.owes = true
+		x.believe(it.call.session, it.first, it.last, it.sent+it.ttl)
+	case signal:
+		x.tell("%s hears that ticket %d is signalled", sessionName(it.call.session), it.call.epoch)
+		c.signalled(it.call.epoch, it.call.all)
+	}
+}
+
+// result is the answer that is under way.
+func (it item) result() result {
+	return result{code: int(it.code), numbers: []int64{int64(it.code), 0, it.first64(), epoch + int64(it.last), 1000 * int64(it.ttl)}}
+}
+
+func (it item) first64() int64 { return epoch + int64(it.first) }
+
+// give gives up waiting for an answer: the connection broke, or the time was up.
+func (x *step) give(i uint8) {
+	it := &x.net[i]
+	x.left.faults--
+	x.tell("%s gives up waiting for the answer to %v", sessionName(it.call.session), it.call)
+	x.wait(it.call, false)
+	x.unanswered(it.call)
+	it.wanted = false
+	if it.kind == reply {
+		*it = item{}
+	}
+}
+
+// tick lets time pass.
+func (x *step) tick() {
+	x.now++
+	x.left.ticks -= min(x.left.ticks, 1)
+	x.tell("time passes: it is %d", x.now)
+	x.memory = x.store.pass(x.memory, x.now)
+	for i := range x.sessions {
+		c := &x.sessions[i]
+		if c.mode == holding && c.until <= x.now {
+			x.lose(uint8(i))
+		}
+		if c.doubtful <= x.now {
+			c.doubtful = 0
+		}
+		c.refuted = 0 // all grants from before are too old to be believed
+	}
+	for i, it := range x.net {
+		if it.kind == grant {
+			x.net[i] = item{}
+		}
+	}
+}
+
+// settle brings equal states into one form, and looks for what must not be.
+func (x *step) settle() {
+	for i := range x.sessions {
+		c := &x.sessions[i]
+		if c.mode != holding {
+			c.holds, c.op, c.target, c.unsure, c.token, c.last = 0, 0, 0, false, 0, 0
+			if c.mode != trying || !c.flags.has(keepTTL) {
+				c.until = 0
+			}
+		}
+		if c.mode == idle {
+			c.flags, c.refuted, c.stale = 0, 0, false
+		}
+	}
+	for i, it := range x.net {
+		if c := &x.sessions[it.call.session]; it.kind == grant && !c.mayWant(it) || it.kind == signal && c.ticket != it.call.epoch {
+			x.net[i] = item{}
+		}
+	}
+	slices.SortFunc(x.net[:], compareItems)
+	x.check()
+}
+
+func compareItems(a, b item) int {
+	return cmp.Or(cmp.Compare(b.kind, a.kind), compareCalls(a.call, b.call), cmp.Compare(a.sent, b.sent), cmp.Compare(a.first, b.first),
+		compareBools(a.wanted, b.wanted), compareBools(a.twin, b.twin), cmp.Compare(a.code, b.code))
+}
+
+func compareCalls(a, b call) int {
+	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.verb, b.verb), cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.op, b.op),
+		cmp.Compare(a.flags, b.flags), cmp.Compare(a.notAfter, b.notAfter), cmp.Compare(a.doubt, b.doubt), cmp.Compare(a.used, b.used),
+		cmp.Compare(a.seen, b.seen), cmp.Compare(a.holds, b.holds))
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}

@@ -1,0 +1,151 @@
+package explore
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// The worlds are as large as some seconds allow. They differ in what there is much of.
+var worlds = []world{
+	{name: "hand-over", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, faults: 1},
+		kinds: []flags{queueUp}, pass: []flags{yield, keepTTL, yield | keepTTL}},
+	{name: "faults", sessions: 2, attempts: 1, block: 1, left: budget{ticks: 2, faults: 3}, kinds: []flags{queueUp}},
+	{name: "three", sessions: 3, attempts: 1, block: 1, left: budget{ticks: 2, faults: 1}, kinds: []flags{queueUp}},
+	{name: "counts", sessions: 2, attempts: 1, block: 1, left: budget{ticks: 2, faults: 2, nests: 2}, kinds: []flags{queueUp}},
+	{name: "takeover", sessions: 1, attempts: 2, block: 1, left: budget{ticks: 2, faults: 2, nests: 1, renews: 1}, kinds: []flags{queueUp}, pass: []flags{keepTTL}},
+	{name: "kinds", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, faults: 1}, kinds: []flags{queueUp, 0, queueUp | barge}, begin: oneHolds},
+	{name: "fixed", sessions: 2, attempts: 1, block: 1, left: budget{ticks: 2, faults: 2}, kinds: []flags{queueUp | fixed}},
+	{name: "blocks", sessions: 2, attempts: 2, block: 2, left: budget{ticks: 1, faults: 1}, kinds: []flags{queueUp}, pass: []flags{yield}},
+	{name: "memory", sessions: 2, attempts: 2, block: 3, left: budget{ticks: 2, flushes: 1}, kinds: []flags{queueUp}},
+	{name: "condition", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, faults: 1, awaits: 1, signals: 1}, kinds: []flags{queueUp}, begin: oneHolds},
+	{name: "signals", sessions: 3, attempts: 2, block: 1, left: budget{ticks: 2, awaits: 2, signals: 1}, kinds: []flags{queueUp}, begin: twoWait},
+	{name: "lost signals", sessions: 3, attempts: 2, block: 1, left: budget{ticks: 1, faults: 1, awaits: 2, signals: 1}, kinds: []flags{queueUp},
+		begin: twoWait, most: 100_000},
+}
+
+// oneHolds is a beginning: session a has the lock.
+var oneHolds = []action{{what: attempts, session: 0, flags: queueUp, owner: 1}}
+
+// twoWait is a beginning: sessions a and b wait for the condition, and c has the lock.
+var twoWait = []action{
+	{what: attempts, session: 0, flags: queueUp, owner: 1}, {what: awaits, session: 0},
+	{what: attempts, session: 1, flags: queueUp, owner: 1}, {what: awaits, session: 1},
+	{what: attempts, session: 2, flags: queueUp, owner: 1},
+}
+
+// ceiling is for worlds that are to be complete: one that has grown so much fails, before it takes all memory.
+const ceiling = 1_000_000
+
+// room is for two worlds at once, which is all that there may be memory for.
+var room = make(chan struct{}, 2)
+
+// deep is how many states of each world, with one fault more, are to be reached; 0: as many as there are, without. A
+// million takes some 10 to 30 s of a processor and 1 GB, and two worlds run at once.
+var deep = must(strconv.Atoi(cmp.Or(os.Getenv("RELOCK_EXPLORE"), "0")))
+
+// hasty tells whether there is no time for more than a look. One goroutine has little to show a race detector.
+func hasty() bool { return testing.Short() || underRace }
+
+// sized is a world as large as there is time for, and whether it may be cut.
+func (w world) sized() (_ world, mayBeCut bool) {
+	switch {
+	case hasty():
+		w.most = 3_000
+	case deep > 0:
+		w.left.faults, w.most = w.left.faults+1, deep
+	case w.most == 0:
+		w.most = ceiling
+		return w, false
+	}
+	return w, true
+}
+
+func extent(complete bool) string {
+	if complete {
+		return "complete"
+	}
+	return "CUT"
+}
+
+func TestExplore(t *testing.T) {
+	for _, w := range worlds {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			room <- struct{}{}
+			defer func() { <-room }()
+			w, mayBeCut := w.sized()
+			began := time.Now()
+			e := newExplorer(&w, newStore(t, overheard(t)))
+			story, complete := e.explore()
+			t.Logf("%s: %d states, %d steps, %d deep, %d while it is left to itself; %d runs of scripts on %d memories; %v",
+				extent(complete), len(e.seen), e.steps, e.depth, len(e.drained), e.store.count, len(e.store.ids), time.Since(began).Round(time.Millisecond))
+			if story != "" {
+				t.Fatalf("\n%s", story)
+			}
+			if !complete && !mayBeCut {
+				t.Errorf("the world has more than %d states, and nobody has said that it may be cut", w.most)
+			}
+		})
+	}
+}
+
+// wide has more of everything than can be gone through.
+var wide = world{sessions: 3, attempts: 4, block: 1, left: budget{ticks: 8, faults: 5, nests: 4, renews: 3, flushes: 1, awaits: 2, signals: 2},
+	kinds: []flags{queueUp, 0, queueUp | barge, queueUp | fixed}, pass: []flags{yield, keepTTL, yield | keepTTL}}
+
+// seed is where the walks come from: the same in every run, so that it is a change that makes them fail, and another
+// one where more is looked at.
+func seed() uint64 {
+	switch text := os.Getenv("RELOCK_SEED"); {
+	case text != "":
+		return must(strconv.ParseUint(text, 10, 64))
+	case deep > 0:
+		return uint64(time.Now().UnixNano())
+	}
+	return 1
+}
+
+func TestExploreAtRandom(t *testing.T) {
+	seed := seed()
+	t.Logf("RELOCK_SEED=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	walks, steps := 2000, 0
+	switch {
+	case hasty():
+		walks = 50
+	case deep > 0:
+		walks *= 50
+	}
+	w := wide
+	e := newExplorer(&w, newStore(t, overheard(t)))
+	for i := range walks {
+		w.block = 1 + 2*uint8(i%2)
+		run, bad := e.walk(random)
+		if bad {
+			t.Fatalf("\n%s", e.tell(e.shorter(run)))
+		}
+		steps += len(run)
+	}
+	t.Logf("%d walks, %d steps; %d runs of scripts on %d memories", walks, steps, e.store.count, len(e.store.ids))
+}
+
+// longest bounds a walk: chance may go in circles for as long as it likes.
+const longest = 1000
+
+// walk goes through a world at random, and tells whether that breaks a rule.
+func (e *explorer) walk(random *rand.Rand) (run []action, bad bool) {
+	x := e.start(e.store)
+	for x.bad == "" && len(run) < longest {
+		all := e.actions(&x.state)
+		if len(all) == 0 {
+			break
+		}
+		run = append(run, all[random.IntN(len(all))])
+		x.happen(run[len(run)-1])
+	}
+	return run, x.bad != "" || !e.drains(&x.state)
+}

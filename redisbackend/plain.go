@@ -1,0 +1,258 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/internal/protocol"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// WithoutScripts has the verbs run without Lua, for servers that forbid it: each reads what there is of the lock under
+// WATCH, decides here, and writes it back by MULTI and EXEC, again if somebody else was quicker. What stands in Redis is
+// the same, so sessions with and without scripts can share locks.
+//
+// It costs two round trips and more for every command, more under contention (each round one of those who try gets
+// through), a connection from the client's pool (BlockingPoolSize) for as long as each takes, and as much traffic as the
+// queue of the lock is long. A renewal takes one transaction for each lock. WithReplicas needs scripts.
+func WithoutScripts() Option {
+	return func(b *Backend) error {
+		b.plain = true
+		return nil
+	}
+}
+
+// A plain is a remote that runs no scripts.
+type plain struct{ *remote }
+
+var (
+	_ reentrant.Remote  = plain{}
+	_ reentrant.Resumer = plain{}
+)
+
+// transact reads the lock (and a condition of it), has run decide, and writes what that changed, until nobody else has
+// changed it in between. run may be called more than once. An error of what was read says that nothing happened.
+func (r plain) transact(ctx context.Context, op string, condition *string, run func(now protocol.Instant, l *protocol.Lock)) error {
+	client, err := dedicate(ctx, r.conn.backend.client)
+	if err != nil {
+		return fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
+	}
+	defer client.Close()
+	for {
+		i, err := r.look(ctx, client, op, condition)
+		if err != nil {
+			return err
+		}
+		run(i.now, &i.lock)
+		changes := i.changes(client)
+		if len(changes) == 0 {
+			return r.unwatch(ctx, client, op)
+		}
+		switch done, err := commit(ctx, client, changes); {
+		case err != nil:
+			return fail(ctx, op, err)
+		case done:
+			return nil
+		}
+	}
+}
+
+// look reads an image under WATCH.
+func (r plain) look(ctx context.Context, client rueidis.DedicatedClient, op string, condition *string) (*image, error) {
+	sent := time.Now()
+	if err := ctxErr(ctx, sent); err != nil {
+		return nil, fmt.Errorf("redisbackend: %s: not done: %w", op, err)
+	}
+	i := &image{keys: r.keys, channels: r.conn.backend.channels}
+	watched := r.keys[:]
+	if condition != nil {
+		k := r.keys.condition(r.conn.backend.prefix, *condition)
+		i.condition, i.ticketing, watched = *condition, &k, k[:]
+	}
+	if fault == faultUnwatched {
+		watched = []string{"nothing"}
+	}
+	answers := client.DoMulti(ctx, append(rueidis.Commands{client.B().Watch().Key(watched...).Build()}, i.readers(client)...)...)
+	at := sample{sent: instantOf(sent), received: instantOf(time.Now())}
+	err := answers[0].Error()
+	if err == nil {
+		err = i.parse(answers[1:])
+	}
+	switch {
+	case err == nil:
+		at.stamp = i.now.Microseconds()
+		r.clock.saw(at)
+		return i, nil
+	case errorCode(err) != "":
+		return nil, fail(ctx, op, err)
+	}
+	r.clock.forget()
+	return nil, fmt.Errorf("redisbackend: %s: not done: %w", op, blame(ctx, err))
+}
+
+func (r plain) unwatch(ctx context.Context, client rueidis.DedicatedClient, op string) error {
+	if err := client.Do(ctx, client.B().Unwatch().Build()).Error(); err != nil {
+		return fmt.Errorf("redisbackend: %s: %w", op, blame(ctx, err))
+	}
+	return nil
+}
+
+// commit writes changes as one; false if the watched keys have changed since.
+func commit(ctx context.Context, client rueidis.DedicatedClient, changes rueidis.Commands) (bool, error) {
+	all := append(rueidis.Commands{client.B().Multi().Build()}, changes...)
+	answers := client.DoMulti(ctx, append(all, client.B().Exec().Build())...)
+	err := answers[len(answers)-1].Error()
+	if rueidis.IsRedisNil(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Acquire implements reentrant.Remote. A copy whose time is over is not sent; one that is held up on its way finds what
+// it watched changed by whoever came after it.
+func (r plain) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reply reentrant.AcquireReply, err error) {
+	if err := checkAcquire(&req); err != nil {
+		return reply, err
+	}
+	late := false
+	err = r.transact(ctx, "acquire", nil, func(now protocol.Instant, l *protocol.Lock) {
+		if late = !time.Now().Before(req.NotAfter); !late {
+			reply, _ = l.Acquire(now, r.conn.session, req, forever)
+		}
+	})
+	switch {
+	case err != nil:
+		return reentrant.AcquireReply{}, err
+	case late:
+		return reentrant.AcquireReply{}, errors.New("redisbackend: acquire: it would have reached Redis too late and was not sent")
+	}
+	return reply, nil
+}
+
+// Reenter implements reentrant.Remote.
+func (r plain) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reply reentrant.ReenterReply, err error) {
+	if req.Holds < 1 {
+		return reply, invalid("reenter", "the hold count must be at least 1")
+	}
+	err = r.transact(ctx, "reenter", nil, func(now protocol.Instant, l *protocol.Lock) { reply = l.Reenter(now, r.conn.session, req) })
+	return reply, err
+}
+
+// Release implements reentrant.Remote.
+func (r plain) Release(ctx context.Context, req reentrant.ReleaseRequest) (result reentrant.ReleaseResult, err error) {
+	err = r.transact(ctx, "release", nil, func(now protocol.Instant, l *protocol.Lock) {
+		result = l.Release(now, r.conn.session, req, left(req.Until))
+	})
+	return result, err
+}
+
+// left is how long it is to t, if anything.
+func left(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return max(0, time.Until(t))
+}
+
+// Resume implements reentrant.Resumer.
+func (r plain) Resume(ctx context.Context, req reentrant.ResumeRequest) (reply reentrant.ResumeReply, err error) {
+	if req.Lease <= 0 {
+		return reply, invalid("resume", "the lease must be positive")
+	}
+	late := false
+	err = r.transact(ctx, "resume", nil, func(now protocol.Instant, l *protocol.Lock) {
+		if late = !time.Now().Before(req.NotAfter); !late {
+			reply, _ = l.Resume(now, r.conn.session, req, forever)
+		}
+	})
+	if err == nil && late {
+		err = errors.New("redisbackend: resume: it would have reached Redis too late and was not sent")
+	}
+	return reply, err
+}
+
+// Await implements reentrant.Remote.
+func (r plain) Await(ctx context.Context, req reentrant.AwaitRequest) (status reentrant.TicketStatus, err error) {
+	if err := checkAwait(&req); err != nil {
+		return 0, err
+	}
+	err = r.transact(ctx, "await", &req.Condition, func(now protocol.Instant, l *protocol.Lock) {
+		status = l.Await(now, r.conn.session, req, left(req.Until))
+	})
+	return status, err
+}
+
+// Signal implements reentrant.Remote.
+func (r plain) Signal(ctx context.Context, req reentrant.SignalRequest) (reply reentrant.SignalReply, err error) {
+	err = r.transact(ctx, "signal", &req.Condition, func(now protocol.Instant, l *protocol.Lock) { reply = l.Signal(now, r.conn.session, req) })
+	return reply, err
+}
+
+// Withdraw implements reentrant.Remote.
+func (r plain) Withdraw(ctx context.Context, condition string, ticket uint64) (status reentrant.TicketStatus, err error) {
+	err = r.transact(ctx, "withdraw", &condition, func(_ protocol.Instant, l *protocol.Lock) {
+		status = l.Withdraw(r.conn.session, condition, ticket)
+	})
+	return status, err
+}
+
+// Beat implements reentrant.Remote.
+func (r plain) Beat(ctx context.Context, condition string, tickets, served []uint64) (answers []reentrant.TicketStatus, err error) {
+	err = r.transact(ctx, "beat", &condition, func(now protocol.Instant, l *protocol.Lock) {
+		answers = l.Beat(now, r.conn.session, condition, tickets, served)
+	})
+	return answers, err
+}
+
+// Inspect implements reentrant.Remote.
+func (r plain) Inspect(ctx context.Context) (st reentrant.State, err error) {
+	err = r.transact(ctx, "inspect", nil, func(now protocol.Instant, l *protocol.Lock) {
+		seen := *l // what is over is not cleared away by looking
+		st = seen.Inspect(now)
+	})
+	return st, err
+}
+
+// ForceUnlock implements reentrant.Remote.
+func (r plain) ForceUnlock(ctx context.Context) (had bool, err error) {
+	err = r.transact(ctx, "force unlock", nil, func(now protocol.Instant, l *protocol.Lock) { had = l.Force(now) })
+	return had, err
+}
+
+// renewPlain renews a few locks at once, so that one that others are busy with does not hold up the rest.
+func (c *conn) renewPlain(ctx context.Context, renewals []reentrant.Renewal) {
+	const atOnce = 8 // connections, out of a pool that the session's commands need too
+	next := make(chan *reentrant.Renewal)
+	var renewing sync.WaitGroup
+	for range min(atOnce, len(renewals)) {
+		renewing.Go(func() {
+			for w := range next {
+				w.Gone = false
+				w.Err = c.renewOne(ctx, w)
+			}
+		})
+	}
+	for i := range renewals {
+		next <- &renewals[i]
+	}
+	close(next)
+	renewing.Wait()
+}
+
+func (c *conn) renewOne(ctx context.Context, w *reentrant.Renewal) error {
+	r, ok := w.Remote.(plain)
+	switch {
+	case !ok || r.conn != c:
+		return invalid("renew", "the lock is not one of this session")
+	case w.Lease <= 0:
+		return invalid("renew", "the lease must be positive")
+	}
+	return r.transact(ctx, "renew", nil, func(now protocol.Instant, l *protocol.Lock) {
+		w.Gone = !l.Renew(now, c.session, w.Epoch, w.Lease)
+	})
+}

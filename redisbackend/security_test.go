@@ -1,0 +1,404 @@
+package redisbackend_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backendtest"
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// An authority signs certificates, and nobody but this test knows it.
+type authority struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	a := &authority{t: t, dir: t.TempDir()}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	a.key = must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	a.cert = template
+	a.cert = a.sign("ca", template, &a.key.PublicKey)
+	return a
+}
+
+// sign writes a certificate to a file.
+func (a *authority) sign(name string, template *x509.Certificate, key *ecdsa.PublicKey) *x509.Certificate {
+	der := must(x509.CreateCertificate(rand.Reader, template, a.cert, key, a.key))
+	a.write(name+".crt", "CERTIFICATE", der)
+	return must(x509.ParseCertificate(der))
+}
+
+func (a *authority) write(file, kind string, der []byte) {
+	require.NoError(a.t, os.WriteFile(a.file(file), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+}
+
+func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
+
+// server starts a Redis that has a certificate for the loopback address, and answers its address for TLS.
+func (a *authority) server(options ...string) string {
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	a.sign("server", &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "server"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, &key.PublicKey)
+	a.write("server.key", "EC PRIVATE KEY", must(x509.MarshalECPrivateKey(key)))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(a.t, err)
+	addr := l.Addr().String()
+	require.NoError(a.t, l.Close())
+	_, port, _ := net.SplitHostPort(addr)
+	redisserver.Start(a.t, append([]string{"--tls-port", port, "--tls-cert-file", a.file("server.crt"), "--tls-key-file", a.file("server.key"),
+		"--tls-ca-cert-file", a.file("ca.crt"), "--tls-auth-clients", "no"}, options...)...)
+	return addr
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	addr := a.server("--requirepass", "s3cret")
+	roots := x509.NewCertPool()
+	roots.AddCert(a.cert)
+	client := connect(t, addr, password("s3cret"), func(o *rueidis.ClientOption) { o.TLSConfig = &tls.Config{RootCAs: roots} })
+	s := &site{T: t, client: client, name: "lock"}
+	var err error
+	s.b, err = redisbackend.New(client)
+	require.NoError(t, err)
+	hears(s, s.join("m"), 1)
+
+	_, err = redisbackend.Open(t.Context(), "rediss://:s3cret@"+addr)
+	require.ErrorContains(t, err, "certificate", "the authority is not one that the system trusts")
+	assert.NotContains(t, err.Error(), "s3cret")
+	b, err := redisbackend.Open(t.Context(), "rediss://:s3cret@"+addr+"?skip_verify=true")
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	s.b = b
+	hears(s, s.join("m2"), 1)
+
+	// The system's authorities are read once in a process.
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOpenTrustsTheSystemsAuthorities$", "-test.v")
+	child.Env = append(os.Environ(), "SSL_CERT_FILE="+a.file("ca.crt"), systemURL+"=rediss://:s3cret@"+addr)
+	output, err := child.CombinedOutput()
+	require.NoError(t, err, string(output))
+	assert.Contains(t, string(output), "--- PASS: TestOpenTrustsTheSystemsAuthorities")
+}
+
+const systemURL = "RELOCK_TEST_TLS_URL"
+
+func TestOpenTrustsTheSystemsAuthorities(t *testing.T) {
+	url := os.Getenv(systemURL)
+	if url == "" {
+		t.Skip("TestTLS runs it in a process with an authority of its own")
+	}
+	b, err := redisbackend.Open(t.Context(), url)
+	require.NoError(t, err)
+	defer b.Close()
+	lock := newSession(t, b).NewLock("lock")
+	require.NoError(t, lock.Do(t.Context(), func(context.Context) error { return nil }))
+}
+
+// documented are the words of doc.go behind a phrase, up to the end of the sentence or a comma and "and".
+func documented(t *testing.T, phrase string) (commands []string) {
+	doc := strings.ReplaceAll(string(must(os.ReadFile("doc.go"))), "\n// ", " ")
+	_, list, ok := strings.Cut(doc, phrase)
+	require.True(t, ok, phrase)
+	list, _, _ = strings.Cut(list, ".")
+	for command := range strings.FieldsFuncSeq(list, func(r rune) bool { return (r < 'a' || r > 'z') && r != '|' }) {
+		if command != "and" {
+			commands = append(commands, "+"+command)
+		}
+	}
+	return commands
+}
+
+// setUser is the first ACL SETUSER line of the guarantees behind a phrase.
+func setUser(t *testing.T, phrase string) []string {
+	guide := string(must(os.ReadFile("../docs/guarantees.md")))
+	_, rest, _ := strings.Cut(guide, phrase)
+	_, line, ok := strings.Cut(rest, "\n    ACL SETUSER ")
+	require.True(t, ok, phrase)
+	line, _, _ = strings.Cut(line, "\n")
+	return append([]string{"ACL", "SETUSER"}, strings.Fields(line)...)
+}
+
+// Where the rights' lines in the guarantees begin.
+const (
+	rightsAlways         = "A user with these rights"
+	rightsInACluster     = "In a Cluster also:"
+	rightsWithReplicas   = "With `WithReplicas` also:"
+	rightsWithoutScripts = "With `WithoutScripts` instead of scripts:"
+)
+
+// leastUser makes a user on each of the servers that has the rights of the documentation, and no others.
+func leastUser(t *testing.T, more []string, servers ...*site) func(*rueidis.ClientOption) {
+	for _, server := range servers {
+		for _, phrase := range append([]string{rightsAlways}, more...) {
+			server.run(setUser(t, phrase)...)
+		}
+	}
+	return func(o *rueidis.ClientOption) { o.Username, o.Password = "locks", "password" }
+}
+
+// The package's documentation and the guarantees ask for the same rights.
+func TestTheDocumentedRightsAgree(t *testing.T) {
+	always := setUser(t, rightsAlways)[3:]
+	assert.Equal(t, []string{"on", ">password", "~app:*", "&app:relock:session:*"}, always[:4])
+	assert.ElementsMatch(t, documented(t, "and the commands "), always[4:])
+	assert.ElementsMatch(t, documented(t, "In a Cluster it also needs "), setUser(t, rightsInACluster)[3:])
+}
+
+// wellBehaved requires that a server has refused nothing, and has no key but those with the prefix.
+func wellBehaved(server *site) {
+	server.Helper()
+	denied, err := server.do("ACL", "LOG").ToArray()
+	require.NoError(server, err)
+	for _, entry := range denied {
+		assert.Fail(server, "refused", "%v", must(entry.AsStrMap()))
+	}
+	keys, err := server.do("KEYS", "*").AsStrSlice()
+	require.NoError(server, err)
+	for _, key := range keys {
+		assert.True(server, strings.HasPrefix(key, "app:"), "%q is outside of the prefix", key)
+	}
+}
+
+// Everything that a Backend is there for works with the rights that are documented: nothing is refused, not even what
+// would only be slower without.
+func TestTheDocumentedRightsAreEnoughForEverything(t *testing.T) {
+	t.Parallel()
+	for how, c := range map[string]struct {
+		rights  []string
+		options []redisbackend.Option
+		cases   []backendtest.Option
+	}{
+		"scripts": {}, "no scripts": {
+			[]string{rightsWithoutScripts}, []redisbackend.Option{redisbackend.WithoutScripts()},
+			[]backendtest.Option{backendtest.Skip("long, and no other commands", "Together", "Name/IsOneLockEach", "Renew/ManyLocksAtOnce",
+				"Condition/ASignalOfOneWhoLeavesGoesToTheNext", "Condition/AServedSignalGoesToNobodyElse",
+				"Condition/SignalNobodyHeardGoesToTheNext")},
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			server := redisserver.Start(t)
+			admin := node(t, server)
+			client := connect(t, server.Addr(), leastUser(t, c.rights, admin), func(o *rueidis.ClientOption) {
+				o.ForceSingleClient = true // else the client tries whether it is a Cluster, and takes no for an answer
+			})
+			b, err := redisbackend.New(client, append(c.options, redisbackend.WithPrefix("app:"))...)
+			require.NoError(t, err)
+			t.Run("verbs", func(t *testing.T) {
+				backendtest.Run(t, func(*testing.T) reentrant.Backend { return b }, append(c.cases, backendtest.InParallel())...)
+			})
+			s := &site{T: t, client: client, b: b, name: "lock"}
+			registry := s.join("m").conn.(reentrant.Registry)
+			require.NoError(t, registry.Register(s.ctx(), "waits", time.Minute))
+			assert.Equal(t, "waits", must(registry.Registered(s.ctx(), "m")))
+			require.NoError(t, registry.Register(s.ctx(), "", 0))
+			wellBehaved(admin)
+		})
+	}
+}
+
+func TestTheDocumentedRightsAreEnoughForReplicas(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Start(t)
+	admin := node(t, server)
+	client := connect(t, server.Addr(), leastUser(t, []string{rightsWithReplicas}, admin), func(o *rueidis.ClientOption) {
+		o.ForceSingleClient = true
+	})
+	b, err := redisbackend.New(client, redisbackend.WithPrefix("app:"), redisbackend.WithReplicas(1, time.Millisecond))
+	require.NoError(t, err)
+	require.ErrorIs(t, newSession(t, b).NewLock("lock").Lock(t.Context()), reentrant.ErrNotReplicated, "there are none")
+	wellBehaved(admin)
+}
+
+func TestTheDocumentedRightsAreEnoughForAllOfACluster(t *testing.T) {
+	t.Parallel()
+	servers := redisserver.StartCluster(t, 3, 0)
+	all := nodes(t, servers)
+	client := connect(t, servers.Masters[0].Addr(), leastUser(t, []string{rightsInACluster}, all...))
+	b, err := newBackend(client, "app:")
+	require.NoError(t, err)
+	s := &site{T: t, client: client, b: b, name: "lock"}
+	one, two := s.join("one"), s.join("two")
+	for epoch := range uint64(3) {
+		handOver(one, two, epoch+1)
+		s.eventually(func() bool {
+			var n int64
+			for _, node := range all {
+				heard, err := node.do("PUBSUB", "SHARDNUMSUB", "app:relock:session:{app:lock}:two").AsIntMap()
+				require.NoError(t, err)
+				n += heard["app:relock:session:{app:lock}:two"]
+			}
+			return n == 1
+		}, "two listens on the node")
+	}
+	for _, node := range all {
+		wellBehaved(node)
+	}
+}
+
+// What is outside of the prefix cannot be reached with these rights.
+func TestTheDocumentedRightsReachNothingElse(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Start(t)
+	admin := node(t, server)
+	admin.run("SET", "secret", "1")
+	client := connect(t, server.Addr(), leastUser(t, nil, admin))
+	least := &site{T: t, client: client}
+	for _, words := range [][]string{
+		{"GET", "secret"}, {"SET", "secret", "2"}, {"DEL", "secret"}, {"HSET", "ap", "f", "v"}, {"PUBLISH", "other", "m"},
+		{"PUBLISH", "relock:session:m", "m"}, {"EVAL", "return 1", "1", "secret"}, {"KEYS", "*"},
+		{"EVAL", "return redis.c" + "all('GET', 'secret')", "0"}, {"FLUSHALL"}, {"CONFIG", "GET", "*"}, {"ACL", "LIST"}, {"SCRIPT", "FLUSH"},
+	} {
+		err := least.do(words...).Error()
+		require.Error(t, err, "%q", words)
+		assert.Regexp(t, "NOPERM|can't access|permissions", err.Error(), "%q", words)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	require.ErrorContains(t, client.Receive(ctx, client.B().Subscribe().Channel("other").Build(), nil), "NOPERM")
+	for _, prefix := range []string{"", "web:", "ap"} {
+		b, err := newBackend(client, prefix)
+		require.NoError(t, err)
+		_, err = b.Connect(t.Context(), "m", newMember())
+		require.ErrorContains(t, err, "NOPERM", "%q", prefix)
+		assert.True(t, reentrant.Refused(err))
+	}
+	assert.Equal(t, "1", must(admin.do("GET", "secret").ToString()))
+}
+
+// A passwords' change while sessions are open shows up in errors and in the log, and the passwords do not.
+func TestPasswordsAreNotInErrorsOrLogs(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Start(t, "--requirepass", "s3cret")
+	admin := connect(t, server.Addr(), password("s3cret"))
+	b, err := redisbackend.Open(t.Context(), "redis://:s3cret@"+server.Addr())
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	var log buffer
+	s := &site{T: t, client: admin, b: b}
+	session := s.session(reentrant.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+	lock := session.NewLock("lock")
+	ctx := reentrant.WithOwner(t.Context(), "holder")
+	require.NoError(t, lock.Lock(ctx))
+	s.run("CONFIG", "SET", "requirepass", "n3wer")
+	for _, kind := range []string{"normal", "pubsub"} {
+		_ = s.do("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Error()
+	}
+	require.Eventually(t, func() bool {
+		err = lock.Verify(ctx)
+		return err != nil && strings.Contains(err.Error(), "WRONGPASS")
+	}, limit, tick)
+	assert.NotContains(t, err.Error(), "s3cret")
+	err = session.NewLock("another").Lock(t.Context())
+	require.ErrorContains(t, err, "WRONGPASS")
+	assert.NotContains(t, err.Error(), "s3cret")
+	require.Error(t, lock.Unlock(ctx))
+	assert.NotContains(t, log.String(), "s3cret")
+	assert.NotContains(t, log.String(), "n3wer")
+	assert.Contains(t, log.String(), "WRONGPASS", "the log has been written to")
+}
+
+// A buffer may be written to by many.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// nasty are names that have broken protocols.
+var nasty = []string{
+	"\x00", "a\x00b", "\n", "\r\n", "$3\r\nfoo\r\n", " ", "a b c", "a:b", ":", "::", "~", "*", "*linger", "?", "[a-z]", "%s%.0f%n", "é", "日本",
+	"\xff\xfe", "{", "{a", "a{b", "{tag}", "x{tag}y{z}", "{{a}}", "}", "{}", "a}b", "{a}}", "'", `"`, `\`, "]]", "--", "${x}", "relock", "relock:", "relock:{a}:t:a",
+	"Relock:", "0", "-1", "9007199254740993", "1:", "1:a", "g 1 2 3 4 5 x", "s 1 0 x", "nil", "false", strings.Repeat("x", 4096), strings.Repeat("{", 4096),
+	strings.Repeat("\x00", 4096), strings.Repeat("x", 4097), "",
+}
+
+// Any bytes are a name of a lock, a condition and an owner, or are refused with words that say so.
+func TestNastyNames(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		one, two := s.join("one"), s.join("two")
+		epoch, accepted := uint64(0), 0
+		for i, name := range nasty {
+			remote, err := one.conn.Bind(name)
+			if err != nil {
+				assert.ErrorContains(t, err, "lock name", "%q", name)
+				assert.Less(t, len(err.Error()), 400)
+				continue
+			}
+			accepted++
+			assert.Equal(t, name, remote.Name())
+			condition, who := nasty[(i+7)%len(nasty)], nasty[(i+13)%len(nasty)]
+			epoch += 10
+			one.remote, two.remote = remote, two.bind(name)
+			one.take(epoch, owned(who))
+			state := one.inspect()
+			require.Equal(t, who, state.Owner)
+			require.Equal(t, "one", state.Session)
+			two.wait(epoch, owned(name))
+			await, err := one.remote.Await(s.ctx(), reentrant.AwaitRequest{Condition: condition, Epoch: epoch, Ticket: epoch + 1,
+				Owner: who, Holds: 3, Patience: patience, GrantTTL: grantTTL})
+			require.NoError(t, err)
+			require.Equal(t, reentrant.Waited, await)
+			g := two.granted()
+			require.Equal(t, name, g.Name)
+			require.Equal(t, name, two.inspect().Owner)
+			two.take(epoch, owned(name))
+			_, err = two.remote.Signal(s.ctx(), reentrant.SignalRequest{Condition: condition, Epoch: epoch, Op: 1})
+			require.NoError(t, err)
+			select {
+			case got := <-one.signals:
+				require.Equal(t, signal{epoch + 1, true}, got)
+			case <-time.After(limit):
+				require.FailNow(t, "not signalled", "%q", condition)
+			}
+			require.Equal(t, reentrant.Released, two.release(epoch))
+			require.Equal(t, name, one.granted().Name)
+			state = one.inspect()
+			require.Equal(t, who, state.Owner)
+			require.Equal(t, 3, state.Holds)
+			require.Equal(t, reentrant.Released, one.release(epoch+1))
+		}
+		assert.Greater(t, accepted, 30)
+	})
+}

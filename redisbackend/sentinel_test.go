@@ -1,0 +1,258 @@
+package redisbackend_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A watched is a master with a replica, and a sentinel that watches them and does nothing by itself: it fails over when
+// it is told to, so that a slow machine is not taken for a dead one.
+type watched struct {
+	*testing.T
+	master, replica *redisserver.Server
+	sentinel        *site
+	addr            string // the sentinel's
+}
+
+func sentinel(t *testing.T) *watched {
+	w := &watched{T: t, master: redisserver.Start(t, "--repl-diskless-sync-delay", "0")}
+	host, port, err := net.SplitHostPort(w.master.Addr())
+	require.NoError(t, err)
+	w.replica = redisserver.Start(t, "--replicaof", host+" "+port)
+	follows(t, w.replica)
+	watcher := redisserver.StartSentinel(t, fmt.Sprintf("sentinel monitor main %s %s 1", host, port),
+		"sentinel down-after-milliseconds main 600000")
+	w.addr, w.sentinel = watcher.Addr(), node(t, watcher)
+	w.sentinel.eventually(func() bool {
+		list, err := w.sentinel.do("SENTINEL", "REPLICAS", "main").ToArray()
+		return err == nil && len(list) == 1
+	}, "the sentinel knows the replica")
+	return w
+}
+
+// follows waits until a replica has a link to its master.
+func follows(t *testing.T, replica *redisserver.Server) *site {
+	r := node(t, replica)
+	require.Eventually(t, func() bool {
+		info, err := r.do("INFO", "replication").ToString()
+		return err == nil && strings.Contains(info, "master_link_status:up")
+	}, limit, tick, "the replica follows")
+	return r
+}
+
+// site is the deployment as a client with a backend of its own sees it.
+func (w *watched) site(opts ...redisbackend.Option) *site {
+	w.Helper()
+	// What is broken here is never noticed by a connection that stays silent for long enough.
+	s := &site{T: w.T, name: "lock", client: connect(w.T, w.addr, func(o *rueidis.ClientOption) {
+		o.Sentinel.MasterSet, o.ConnWriteTimeout = "main", 10*time.Minute
+	})}
+	var err error
+	s.b, err = redisbackend.New(s.client, opts...)
+	require.NoError(w, err)
+	return s
+}
+
+// failover has the sentinel make the replica the master, and waits until it is.
+func (w *watched) failover() {
+	w.Helper()
+	require.Eventually(w, func() bool { return w.sentinel.do("SENTINEL", "FAILOVER", "main").Error() == nil }, limit, tick, "failing over")
+	require.Eventually(w, func() bool {
+		addr, err := w.sentinel.do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main").AsStrSlice()
+		return err == nil && net.JoinHostPort(addr[0], addr[1]) == w.replica.Addr()
+	}, limit, tick, "failed over")
+}
+
+func TestSentinelFailoverWhileALockIsHeldAndWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := sentinel(t)
+	s := w.site()
+	holder, waiter := s.session(), s.session()
+	held, wanted := holder.NewLock("lock"), waiter.NewLock("lock")
+	ctx := reentrant.WithOwner(t.Context(), "holder")
+	require.NoError(t, held.Lock(ctx))
+	first := must(held.Token(ctx))
+	got := lockLater(t.Context(), wanted)
+	s.waits(held, waiter)
+	copied(t, w.replica, "lock")
+	w.failover()
+	require.Eventually(t, func() bool { return held.Verify(ctx) == nil }, limit, tick, "the hold is there")
+	assert.Equal(t, first, must(held.Token(ctx)))
+	require.NoError(t, held.Unlock(ctx))
+	r := await(t, got, "the waiter has it")
+	require.NoError(t, r.err)
+	assert.Greater(t, r.token, first)
+}
+
+// A hold that did not get to the replica in time is lost with the old master. Its holder is told by its next renewal.
+func TestSentinelFailoverForgetsAHold(t *testing.T) {
+	t.Parallel()
+	w := sentinel(t)
+	s := w.site()
+	holder, other := s.session(), s.session()
+	held, free := holder.NewLock("lock"), other.NewLock("lock")
+	ctx := reentrant.WithOwner(t.Context(), "holder")
+	w.replica.Freeze() // so that it does not come back at once
+	node(t, w.master).run("CLIENT", "KILL", "TYPE", "replica")
+	require.NoError(t, held.Lock(ctx))
+	first := must(held.Token(ctx))
+	w.master.Stop()
+	w.replica.Thaw()
+	w.failover()
+	r := await(t, lockLater(t.Context(), free), "the lock is free")
+	require.NoError(t, r.err)
+	assert.Greater(t, r.token, first, "tokens tell")
+	await(t, held.Lost(ctx), "the holder is told")
+	assert.ErrorIs(t, held.Unlock(ctx), reentrant.ErrLost)
+}
+
+func TestSentinelFailoverWhileALockIsHandedOver(t *testing.T) {
+	t.Parallel()
+	for how, stop := range map[string]func(*redisserver.Server){
+		"in order": func(*redisserver.Server) {}, "killed": (*redisserver.Server).Stop, "frozen": (*redisserver.Server).Freeze,
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			w := sentinel(t)
+			s := w.site()
+			r, end := s.crowd("lock", s.session(), s.session(), s.session())
+			s.advances(r)
+			stop(w.master)
+			w.failover()
+			s.advances(r)
+			w.master.Thaw() // it still takes itself for the master: nobody may listen to it
+			s.advances(r)
+			end()
+			assert.Empty(t, r.twice, "tokens are never given twice")
+		})
+	}
+}
+
+// A master that hangs takes its holders' trust with it, in time. When it comes back as one that thinks it is the master,
+// and still has the hold, the old holder has long been told.
+func TestAnOldMasterThatComesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("as long as a lease")
+	}
+	t.Parallel()
+	w := sentinel(t)
+	s := w.site()
+	holder, other := s.session(), s.session()
+	held, free := holder.NewLock("lock"), other.NewLock("lock")
+	ctx := reentrant.WithOwner(t.Context(), "holder")
+	require.NoError(t, held.Lock(ctx))
+	first := must(held.Token(ctx))
+	w.master.Freeze()
+	await(t, held.Lost(ctx), "the end of its trust")
+	require.ErrorIs(t, held.Verify(ctx), reentrant.ErrLost)
+	w.failover()
+	r := await(t, lockLater(t.Context(), free), "the lock is free, or is so when the lease ends")
+	require.NoError(t, r.err)
+	assert.Greater(t, r.token, first, "tokens tell")
+	w.master.Thaw()
+	assert.ErrorIs(t, held.Unlock(ctx), reentrant.ErrLost)
+	require.NoError(t, held.Lock(ctx))
+	assert.Greater(t, must(held.Token(ctx)), r.token)
+	require.NoError(t, held.Unlock(ctx))
+}
+
+// A holder that cannot be reached by the failover, beside a master that nobody else talks to any more, has the lock on
+// that one for as long as it renews. Nothing but the token tells.
+func TestTokensTellOnBothSidesOfAPartition(t *testing.T) {
+	if testing.Short() {
+		t.Skip("as long as a lease")
+	}
+	t.Parallel()
+	w := sentinel(t)
+	alone := &site{T: t, name: "lock", client: connect(t, w.master.Addr())}
+	var err error
+	alone.b, err = redisbackend.New(alone.client)
+	require.NoError(t, err)
+	old := alone.session().NewLock("lock")
+	ctx := reentrant.WithOwner(t.Context(), "holder")
+	require.NoError(t, old.Lock(ctx))
+	first := must(old.Token(ctx))
+	copied(t, w.replica, "lock")
+	node(t, w.replica).run("REPLICAOF", "NO", "ONE")
+	beyond := &site{T: t, name: "lock", client: connect(t, w.replica.Addr())}
+	beyond.b, err = redisbackend.New(beyond.client)
+	require.NoError(t, err)
+	r := await(t, lockLater(t.Context(), beyond.session().NewLock("lock")), "the lease ends where it is not renewed")
+	require.NoError(t, r.err)
+	assert.Greater(t, r.token, first)
+	assert.NoError(t, old.Verify(ctx), "and here it is renewed")
+}
+
+func TestAnAcknowledgedAcquireSurvivesAFailover(t *testing.T) {
+	t.Parallel()
+	w := sentinel(t)
+	s := w.site(redisbackend.WithReplicas(1, limit))
+	held := s.session().NewLock("lock")
+	ctx := reentrant.WithOwner(t.Context(), "holder")
+	require.NoError(t, held.Lock(ctx))
+	first := must(held.Token(ctx))
+	w.master.Stop() // at once: the acknowledgement is all that there is
+	w.failover()
+	require.Eventually(t, func() bool { return held.Verify(ctx) == nil }, limit, tick, "the hold is there")
+	assert.Equal(t, first, must(held.Token(ctx)))
+	plain := w.site()
+	locked, err := plain.session().NewLock("lock").TryLock(ctx)
+	require.NoError(t, err)
+	assert.False(t, locked, "for everybody")
+}
+
+func TestAnAcquireThatIsNotAcknowledgedIsRefusedBeforeAFailover(t *testing.T) {
+	t.Parallel()
+	w := sentinel(t)
+	s := w.site(redisbackend.WithReplicas(1, 500*time.Millisecond))
+	lock := s.session().NewLock("lock")
+	w.replica.Freeze()
+	require.ErrorIs(t, lock.Lock(t.Context()), reentrant.ErrNotReplicated)
+	w.master.Stop()
+	w.replica.Thaw()
+	w.failover()
+	plain := w.site()
+	r := await(t, lockLater(t.Context(), plain.session().NewLock("lock")), "the lock is free")
+	assert.NoError(t, r.err)
+}
+
+// The channel follows the commands to the new master, although the old one keeps the connection and is silent.
+func TestTheChannelFollowsToTheNewMaster(t *testing.T) {
+	t.Parallel()
+	w := sentinel(t)
+	s := w.site()
+	a := s.join("a")
+	<-a.resumed
+	last := a.take(1)
+	hears(s, a, 2)
+	w.master.Freeze()
+	w.failover()
+	s.name = "lock"
+	b := w.site().join("b")
+	a.remote = a.bind("another")
+	b.remote = b.bind("another")
+	b.take(1)
+	var reply reentrant.AcquireReply
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // the old master may still be asked
+		defer cancel()
+		var err error
+		reply, err = a.remote.Acquire(ctx, request(3, queue))
+		return err == nil && reply.Status == reentrant.Waiting
+	}, limit, tick, "it waits at the new master")
+	a.hearsOfResumption()
+	assert.Equal(t, reentrant.Released, b.release(1))
+	assert.Greater(t, a.granted().First, last)
+}
