@@ -92,4 +92,9 @@
 // the new master: within a heartbeat. If the client also reads from replicas (SendToReplicas) it cannot be told which
 // node is the master, and the channel follows when the old one is told that it is one no more, some ten seconds later.
 // Until then waiters live on heartbeats.
+//
+// # Quorum
+//
+// [NewQuorum] is another Backend, over 3 or 5 masters that do not know each other: a lock is had where a majority gives it,
+// tokens included. It survives the loss of a master, and gives up the queue between processes, and with it conditions.
 package redisbackend

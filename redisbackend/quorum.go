@@ -1,0 +1,190 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A Quorum is a lock service over 3 or 5 independent masters (RedLock): it goes on while a majority of them can be
+// reached, and a master that fails takes no lock with it. Each node is asked what a single Redis is asked, with the same
+// scripts; what a majority agrees on holds.
+//
+//	                      node 1        node 2        node 3
+//	acquire e7 ─────────▶ granted 42    granted 42    (no answer)     2 of 3: had, token 42
+//	acquire of another ─▶ held          held          granted         1 of 3: given back, tried again later
+//
+//	◀──────────────────────── lease ─────────────────────────▶
+//	sent ── nodes count from here on ──── trusted until ── margin
+//
+// All nodes are asked at once. The answer is there when the majority has decided, or cannot any more; a node that is slow
+// or dead is not waited for beyond its limit, and its answer is dealt with when it comes.
+//
+// # What it takes to be safe
+//
+// A node has a lock for one session at a time, and any two majorities share a node. So two owners can hold a lock only if
+// a node forgets one of them. A hold that all n nodes have outlives the memory of any minority of them; one that only a
+// bare majority has, because the others were away, outlives none. A renewal (every third of a lease) therefore puts the
+// hold back on nodes that have lost it: only while a majority has it in that very renewal, and only where the node finds
+// the lock free, so it never displaces another owner. Still, a master without persistence that crashes and comes back within a
+// lease has forgotten: run it with appendfsync always, or let it stay away for the longest lease. Replicas that take over
+// from a master forget too: a node is a master alone.
+//
+// # Tokens
+//
+// The token of a hold is the highest that the nodes of its majority have given. Before the hold is granted it is written
+// back until a majority of the nodes has it as their last. The next holder's majority shares a node with that one, whose
+// token is above it, and so is the highest of all. Mostly nothing need be written: the attempt proposes a token a little
+// ahead of the nodes' clocks, and they give the same.
+//
+// # What it does not do
+//
+// There is no queue of sessions: nodes that each gave a freed lock to whoever waits longest there would give it to
+// different sessions, and none would have a majority. A session that has to wait tries again after a pause that doubles
+// up to an eighth of a second, with jitter; one of those who wait is told when the lock is given back and tries at
+// once. So between processes there is no order of arrival, a session may be overtaken any number of times, and nothing
+// bounds its wait but chance. Within a process the order is as always. A session whose turn is over gives the lock back
+// if another is known to wait.
+//
+// Conditions need that queue: Await, Signal and what goes with them fail with errors.ErrUnsupported. Holds do not
+// move between sessions ([reentrant.Resumer]), and deadlocks are found within a session only ([reentrant.Registry]).
+//
+// When fewer than a majority can be reached the error is [reentrant.ErrNoQuorum], after half a second for a round (all nodes
+// are asked at once; an attempt may have two rounds); what had been got is given back. It is never said then that somebody
+// else has the lock.
+type Quorum struct {
+	nodes []*Backend
+	need  int           // a majority
+	limit time.Duration // nodeLimit, but in tests
+}
+
+var _ reentrant.Backend = (*Quorum)(nil)
+
+// NewQuorum makes a Quorum over 3 or 5 clients, each of one standalone master that has nothing to do with the others:
+// neither a Cluster nor Sentinels. No command is sent yet. The options are New's, but for WithReplicas and
+// WithoutScripts; all processes use the same nodes with the same prefix.
+//
+// A client with a short Dialer.Timeout and ConnWriteTimeout forgets a dead node's commands sooner. Ask rueidis for a
+// client with ForceSingleClient: then NewClient returns one even for a node that is down, beside the error, and the
+// process can start without it.
+func NewQuorum(clients []rueidis.Client, opts ...Option) (*Quorum, error) {
+	if n := len(clients); n != 3 && n != 5 {
+		return nil, fmt.Errorf("redisbackend: NewQuorum: %d clients, 3 or 5 are needed", n)
+	}
+	q := &Quorum{need: len(clients)/2 + 1, limit: nodeLimit}
+	if quorumFault == quorumFaultMajority {
+		q.need = len(clients) / 2
+	}
+	seen := make(map[string]int)
+	for i, client := range clients {
+		b, err := independent(client, opts)
+		if err != nil {
+			return nil, fmt.Errorf("redisbackend: NewQuorum: node %d: %w", i+1, err)
+		}
+		addr := onlyAddr(client)
+		if other, ok := seen[addr]; ok {
+			return nil, fmt.Errorf("redisbackend: NewQuorum: nodes %d and %d are the same: %s", other+1, i+1, addr)
+		}
+		seen[addr] = i
+		q.nodes = append(q.nodes, b)
+	}
+	return q, nil
+}
+
+// independent makes the Backend of one node.
+func independent(client rueidis.Client, opts []Option) (*Backend, error) {
+	if client != nil && client.Mode() != rueidis.ClientModeStandalone {
+		return nil, errors.New("not a standalone master: a failover would forget who has the locks")
+	}
+	b, err := New(client, opts...)
+	switch {
+	case err != nil:
+		return nil, err
+	case b.replicas.n > 0:
+		return nil, errors.New("WithReplicas: the nodes are each other's replicas")
+	case b.plain:
+		return nil, errors.New("WithoutScripts: a quorum needs scripts")
+	}
+	return b, nil
+}
+
+// Connect implements reentrant.Backend. It asks all nodes at once whether scripts run. A majority must answer; a node
+// that cannot be reached may join later, but one that refuses (a wrong password, a missing right) is an error.
+func (q *Quorum) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+	if err := checkSession(session); err != nil {
+		return nil, err
+	}
+	if sink == nil {
+		return nil, errors.New("redisbackend: connect: nil sink")
+	}
+	c := &quorumConn{quorum: q, session: session, sink: sink, waiting: make(map[string]*quorumWaiter)}
+	for _, b := range q.nodes {
+		c.nodes = append(c.nodes, &conn{backend: b, session: session, sink: sink, probed: make(chan string, 1)})
+	}
+	if err := c.probe(ctx); err != nil {
+		return nil, err
+	}
+	c.listen()
+	return c, nil
+}
+
+// probe looks at a lock on every node.
+func (c *quorumConn) probe(ctx context.Context) error {
+	if err := c.begin(ctx, "connect"); err != nil {
+		return err
+	}
+	defer c.jobs.Done()
+	got := ask(ctx, c, c.quorum.budget(ctx, time.Time{}), func(ctx context.Context, i int) (reentrant.State, error) {
+		r, err := c.nodes[i].bind(probeName)
+		if err != nil {
+			return reentrant.State{}, err
+		}
+		return r.inspect(ctx, "run a script")
+	}, func([]reply[reentrant.State]) bool { return false })
+	errs := failures(got, len(c.nodes))
+	for i, err := range errs {
+		if reentrant.Refused(err) {
+			return fmt.Errorf("redisbackend: connect: node %d: %w", i+1, err)
+		}
+	}
+	if heardFrom(errs) < c.quorum.need {
+		return c.quorum.tooFew(ctx, "connect", errs)
+	}
+	return nil
+}
+
+// A quorumConn is one session's standing with the nodes.
+type quorumConn struct {
+	quorum  *Quorum
+	session string
+	sink    reentrant.Sink
+	nodes   []*conn
+	ears    []*quorumEar
+	jobs    sync.WaitGroup // verbs, and what goes on at nodes after their callers have been answered
+
+	hearing sync.Mutex // held while the sink is told something: one thing at a time, and nothing after Close
+	mu      sync.Mutex // guards what follows; a leaf
+	waiting map[string]*quorumWaiter
+	closed  bool
+}
+
+// begin says why a verb cannot be sent: its caller has left, or the conn is closed. One that can is a job until it has
+// returned, so that all that it starts is started before Close has done waiting.
+func (c *quorumConn) begin(ctx context.Context, op string) error {
+	if err := ctxErr(ctx, time.Now()); err != nil {
+		return fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("redisbackend: %s: not sent: the session is closed", op)
+	}
+	c.jobs.Add(1)
+	return nil
+}

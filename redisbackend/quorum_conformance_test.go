@@ -1,0 +1,128 @@
+package redisbackend_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backendtest"
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// What is not asked of a quorum, and why. Where a case looks at a queue only in passing, the rest of it is in
+// quorum_verbs_test.go.
+var quorumSkips = []backendtest.Option{
+	backendtest.InParallel(),
+	backendtest.Skip("a quorum has no conditions: Await and Signal say so", "Condition"),
+	backendtest.Skip("nodes keep no queue: each would grant the lock to another session", "Queue"),
+	backendtest.Skip("nothing is granted to a waiter: it is told to try again", "Grant",
+		"Acquire/OwnersAreAnyBytes", "Conn/OutlivesTheContextOfConnect", "Force/GivesTheLockToTheLongestLiveWaiter",
+		"Force/LeavesTheOldHolderWithNothing", "Name/IsAnyBytes", "Release/AgainDoesNotTakeTheLockFromTheNext",
+		"Release/GivesTheLockToTheLongestWaiter", "Release/OfAGrantGivesItToTheNext", "Token/RisesWithEveryHolder",
+		"Token/RisesAboveWhatTheSessionHasSeen", "Wanted/IsNotSaidToOtherOwners",
+		"Wanted/IsSaidToWhomTheLockIsGivenBeforeOthers", "Yield/AgainKeepsThePlace",
+		"Yield/GivesTheLockToTheFirstWaiterAndQueuesUp"),
+	backendtest.Skip("who waits has no place, and is not listed", "Acquire/BargingPassesTheQueue", "Conn/CloseLeavesTheLocks",
+		"Inspect/ChangesNothing", "Inspect/ShowsEveryField", "Inspect/ShowsTheSameToEverybody",
+		"Late/ACopyIsRefusedAfterTheWithdrawal", "Late/ATombstoneEnds", "Late/ATombstoneIsTheSessionsAlone",
+		"Late/NothingHappensAfterNotAfter", "Reenter/KeepsTheTokenAndTheQueue", "Release/OfAHigherEpochCoversTheLower",
+		"Release/OfALowerEpochChangesNothing", "Release/OfAnotherSessionChangesNothing", "Release/WithdrawsFromTheQueue",
+		"Release/WithholdsNothingFromTheSessionsNextAttempt", "Renew/ProlongsTheLeaseAndNothingElse",
+		"Yield/ATakeoverWithoutItDoesNotYield", "Yield/DoesNotGiveTheLockToTheDead"),
+	backendtest.Skip("a lease ends at each node by itself: an attempt that some have given the lock and others not is stale",
+		"Acquire/TheLeaseEnds"),
+	backendtest.Skip("an attempt that is repeated is stale if a node that lagged behind the holder's majority had granted it",
+		"Token/AnUnusedTailIsGivenBack", "Token/BlocksHaveTheirSizeAndDoNotOverlap",
+		"Wanted/IsSaidWhenAnotherQueues", "Wanted/IsSaidAtEachHeartbeat"),
+	backendtest.Skip("a takeover always gives a full lease: a node may have missed the last renewal",
+		"Acquire/ATakeoverWithKeepTTLLeavesTheLease"),
+	backendtest.Skip("sessions that ask at once may split the nodes: then none has the lock, and the attempt is stale",
+		"Together"),
+}
+
+func TestQuorumConformanceEmbedded(t *testing.T) {
+	t.Parallel()
+	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
+		var clients []rueidis.Client
+		for range 3 {
+			clients = append(clients, redistest.Start(t).Client())
+		}
+		q, err := redisbackend.NewQuorum(clients)
+		require.NoError(t, err)
+		q.SetNodeLimit(patient)
+		return unhurried{q}
+	}, quorumSkips...)
+}
+
+func TestQuorumConformanceOf3(t *testing.T) { t.Parallel(); quorumConformance(t, 3) }
+func TestQuorumConformanceOf5(t *testing.T) { t.Parallel(); quorumConformance(t, 5) }
+
+func quorumConformance(t *testing.T, n int) {
+	var addrs []string
+	for range n {
+		addrs = append(addrs, redisserver.Start(t).Addr())
+	}
+	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
+		var clients []rueidis.Client
+		for _, addr := range addrs {
+			clients = append(clients, connect(t, addr))
+		}
+		q, err := redisbackend.NewQuorum(clients)
+		require.NoError(t, err)
+		q.SetNodeLimit(patient)
+		return unhurried{q}
+	}, quorumSkips...)
+}
+
+// unhurried gives the leases that a case waits to end some more time: an acquire that takes longer than its lease is an
+// error here, and this machine may be busy.
+type unhurried struct{ reentrant.Backend }
+
+const unhurriedLease = 400 * time.Millisecond
+
+func (u unhurried) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+	conn, err := u.Backend.Connect(ctx, session, sink)
+	if err != nil {
+		return nil, err
+	}
+	return unhurriedConn{conn}, nil
+}
+
+type unhurriedConn struct{ reentrant.Conn }
+
+func (u unhurriedConn) Bind(name string) (reentrant.Remote, error) {
+	remote, err := u.Conn.Bind(name)
+	if err != nil {
+		return nil, err
+	}
+	return unhurriedRemote{remote}, nil
+}
+
+func (u unhurriedConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
+	wrapped := make([]reentrant.Remote, len(renewals))
+	for i := range renewals {
+		wrapped[i] = renewals[i].Remote
+		if own, ok := wrapped[i].(unhurriedRemote); ok {
+			renewals[i].Remote = own.Remote
+		}
+	}
+	u.Conn.Renew(ctx, renewals)
+	for i := range renewals {
+		renewals[i].Remote = wrapped[i]
+	}
+}
+
+type unhurriedRemote struct{ reentrant.Remote }
+
+func (u unhurriedRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+	if req.Lease > 0 {
+		req.Lease = max(req.Lease, unhurriedLease)
+	}
+	return u.Remote.Acquire(ctx, req)
+}

@@ -1,0 +1,13 @@
+package redisbackend
+
+// Seeded faults, quorum/<name> for package mutant, for the tests that MUTANTS lists.
+const (
+	quorumFaultMajority  = "majority"  // half of the nodes, rounded down, is enough
+	quorumFaultWriteback = "writeback" // the highest token is not written back
+	quorumFaultKeep      = "keep"      // what a vote that failed has got is kept
+	quorumFaultElapsed   = "elapsed"   // the time that a vote took does not count
+	quorumFaultSpent     = "spent"     // a node is asked again for an attempt that was given back there
+	quorumFaultOvertake  = "overtake"  // a copy is sent although what gives it up was quicker
+	quorumFaultSteal     = "steal"     // a hold is put back although the majority does not have it
+	quorumFaultOrphan    = "orphan"    // a hold is put back although it has been given up
+)

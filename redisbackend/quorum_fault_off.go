@@ -1,0 +1,5 @@
+//go:build !mutants
+
+package redisbackend
+
+const quorumFault = ""

@@ -1,0 +1,133 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A quorumPlace is one lock at one node, seen by one session. What the session does there it does one thing after the
+// other, each with the place's turn: so a node that hangs has one command waiting and not a crowd. Who comes to the place
+// first is a matter of chance; but nothing of an attempt is sent after what gives it up, or its copy would stay.
+type quorumPlace struct {
+	remote *remote
+	limit  time.Duration // for one command
+	wanted string        // key of who waits, see quorum_want.lua
+	turn   chan struct{} // 1-buffered
+
+	// Of whoever has the turn.
+	spent  uint64    // attempts up to this one have been given back here
+	closed passage   // copies from before it are not sent any more
+	doubt  time.Time // until then a copy may be under way whose answer is not known
+}
+
+// A passage is when, in the order of what was asked of a remote, attempts up to an epoch were given up.
+type passage struct{ order, epoch uint64 }
+
+func (p passage) before(order, epoch uint64) bool { return order < p.order && epoch <= p.epoch }
+
+// enter takes the turn. What could not be sent because of those before is an error like a connection that fails.
+func (p *quorumPlace) enter(ctx context.Context) error {
+	select {
+	case p.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return errors.New("not sent: the node has not answered what was asked before")
+	}
+}
+
+func (p *quorumPlace) leave() { <-p.turn }
+
+// acquire sends a copy of an attempt, unless it was overtaken by what gives it up. One that has been given back here is
+// not asked for again: what gave it back may be under way for longer than we wait, and would take away what this copy got.
+func (p *quorumPlace) acquire(ctx context.Context, req reentrant.AcquireRequest, order uint64) (reentrant.AcquireReply, error) {
+	if p.closed.before(order, req.Epoch) && quorumFault != quorumFaultOvertake || req.Epoch <= p.spent && quorumFault != quorumFaultSpent {
+		return reentrant.AcquireReply{Status: reentrant.Stale}, nil
+	}
+	answer, err := p.remote.Acquire(ctx, req)
+	if reentrant.OutcomeUnknown(err) && req.NotAfter.After(p.doubt) {
+		p.doubt = req.NotAfter
+	}
+	return answer, err
+}
+
+// giveBack gives up what an attempt may have here.
+func (p *quorumPlace) giveBack(epoch uint64) {
+	p.spent = max(p.spent, epoch)
+	if quorumFault == quorumFaultKeep {
+		return
+	}
+	p.insist(func(ctx context.Context) error {
+		_, err := p.remote.Release(ctx, reentrant.ReleaseRequest{Epoch: epoch, Until: p.doubt})
+		return err
+	})
+}
+
+const (
+	// quorumTries is how often a node is told that something is given back. The lease is the hedge.
+	quorumTries = 3
+	quorumPause = 50 * time.Millisecond
+)
+
+// insist does something until it is answered, a few times.
+func (p *quorumPlace) insist(do func(context.Context) error) {
+	for try := range quorumTries {
+		if try > 0 {
+			time.Sleep(quorumPause << try)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), p.limit)
+		err := do(ctx)
+		cancel()
+		if err == nil || reentrant.Refused(err) {
+			return
+		}
+	}
+}
+
+// write writes a token back.
+func (p *quorumPlace) write(ctx context.Context, epoch uint64, first, last reentrant.Token) error {
+	if quorumFault == quorumFaultWriteback {
+		return nil
+	}
+	var d draft
+	d.add(epoch)
+	d.add(uint64(first))
+	d.add(uint64(last))
+	n := d.cut()
+	a, err := p.remote.run(ctx, "write the token back", &loadQuorumScripts().token, p.remote.keys[:2],
+		[]string{p.remote.conn.session, n[0], n[1], n[2]}, 0)
+	if err == nil && a.code != 1 {
+		err = errors.New("the node has lost the hold")
+	}
+	return err
+}
+
+// want notes at the node that the session waits. It is a hint, and so is what became of it.
+func (p *quorumPlace) want(patience time.Duration) {
+	var d draft
+	d.add(millis(patience))
+	p.hint(&loadQuorumScripts().want, d.cut()[0])
+}
+
+// call tells whoever waits that the lock is free.
+func (p *quorumPlace) call() { p.hint(&loadQuorumScripts().call, p.remote.conn.backend.channels) }
+
+func (p *quorumPlace) hint(s *script, arg string) {
+	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
+	defer cancel()
+	_, _ = p.remote.run(ctx, "hint", s, []string{p.wanted, p.remote.keys.hold()}, []string{p.remote.conn.session, arg}, 0)
+}
+
+// asked is the session that is known to wait, "" for none.
+func (p *quorumPlace) asked(ctx context.Context) (string, error) {
+	client := p.remote.conn.backend.client
+	session, err := client.Do(ctx, client.B().Get().Key(p.wanted).Build()).ToString()
+	if rueidis.IsRedisNil(err) {
+		return "", nil
+	}
+	return session, err
+}

@@ -1,0 +1,348 @@
+package redisbackend
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A quorumRemote is one lock as the nodes know it, seen by one session. All copies of an attempt go through one.
+type quorumRemote struct {
+	conn   *quorumConn
+	name   string
+	places []*quorumPlace
+	asked  atomic.Uint64 // counts attempts' copies and what gives them up, in the order in which they were asked for
+
+	mu   sync.Mutex // a leaf
+	held quorumHold
+	torn uint64 // attempts up to this one have been given back at nodes that had granted them
+}
+
+var _ reentrant.Remote = (*quorumRemote)(nil)
+
+// A quorumHold is what is put back on a node that has forgotten it.
+type quorumHold struct {
+	epoch  uint64 // 0 for none
+	owner  string
+	holds  int
+	tokens int
+	last   reentrant.Token
+}
+
+// Bind implements reentrant.Conn.
+func (c *quorumConn) Bind(name string) (reentrant.Remote, error) {
+	r := &quorumRemote{conn: c, name: name}
+	for _, n := range c.nodes {
+		one, err := n.bind(name)
+		if err != nil {
+			return nil, err
+		}
+		hold, prefix := one.keys.hold(), n.backend.prefix
+		r.places = append(r.places, &quorumPlace{remote: one, limit: c.quorum.limit, turn: make(chan struct{}, 1),
+			wanted: prefix + reserved + "{" + hashed(hold) + "}:n:" + name})
+	}
+	return r, nil
+}
+
+// Name implements reentrant.Remote.
+func (r *quorumRemote) Name() string { return r.name }
+
+// keep remembers a hold.
+func (r *quorumRemote) keep(req *reentrant.AcquireRequest, got reentrant.AcquireReply) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	holds := req.Holds
+	if r.held.epoch == req.Epoch {
+		holds = r.held.holds // a resend leaves the count alone
+	}
+	r.held = quorumHold{epoch: req.Epoch, owner: req.Owner, holds: holds, tokens: req.Tokens, last: got.Last}
+}
+
+// holds is the hold of an attempt, if it has one.
+func (r *quorumRemote) holds(epoch uint64) (quorumHold, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held, r.held.epoch == epoch
+}
+
+// recount remembers how often the hold of an attempt is held.
+func (r *quorumRemote) recount(epoch uint64, holds int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held.epoch == epoch {
+		r.held.holds = holds
+	}
+}
+
+// forget is called before an attempt is given up, so that nothing of it is put back afterwards.
+func (r *quorumRemote) forget(epoch uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held.epoch <= epoch && quorumFault != quorumFaultOrphan {
+		r.held = quorumHold{}
+	}
+}
+
+// Reenter implements reentrant.Remote. Like on a single Redis it recreates no hold. A node that has missed a change of
+// the count shows the old one until the next change: the count decides nothing there.
+func (r *quorumRemote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
+	if req.Holds < 1 {
+		return reentrant.ReenterReply{}, invalid("reenter", "the hold count must be at least 1")
+	}
+	if err := r.conn.begin(ctx, "reenter"); err != nil {
+		return reentrant.ReenterReply{}, err
+	}
+	defer r.conn.jobs.Done()
+	q := r.conn.quorum
+	has := func(a reentrant.ReenterReply) bool { return !a.Gone }
+	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (reentrant.ReenterReply, error) {
+		p := r.places[i]
+		if err := p.enter(ctx); err != nil {
+			return reentrant.ReenterReply{}, err
+		}
+		defer p.leave()
+		return p.remote.Reenter(ctx, req)
+	}, func(got []reply[reentrant.ReenterReply]) bool {
+		_, gone := tell(got, has)
+		return alike(got, func(a reentrant.ReenterReply) int { return a.Holds }) >= q.need || gone >= q.blocks()
+	})
+	switch done, gone := tell(got, has); {
+	case done >= q.need:
+		holds := commonest(got, func(a reentrant.ReenterReply) int { return a.Holds })
+		r.recount(req.Epoch, holds)
+		return reentrant.ReenterReply{Holds: holds}, nil
+	case gone >= q.blocks():
+		return reentrant.ReenterReply{Gone: true}, nil
+	}
+	return reentrant.ReenterReply{}, q.tooFew(ctx, "reenter", failures(got, len(r.places)))
+}
+
+// commonest is what most answers say; the higher of two that are as common.
+func commonest[T any, V cmp.Ordered](got []reply[T], of func(T) V) (most V) {
+	best := 0
+	for v, n := range census(got, of) {
+		if n > best || n == best && v > most {
+			most, best = v, n
+		}
+	}
+	return most
+}
+
+// alike is how many answers say the commonest.
+func alike[T any, V comparable](got []reply[T], of func(T) V) (best int) {
+	for _, n := range census(got, of) {
+		best = max(best, n)
+	}
+	return best
+}
+
+func census[T any, V comparable](got []reply[T], of func(T) V) map[V]int {
+	count := make(map[V]int)
+	for _, one := range got {
+		if one.err == nil {
+			count[of(one.value)]++
+		}
+	}
+	return count
+}
+
+// Release implements reentrant.Remote. Nodes that do not answer are told again, after the others have decided.
+func (r *quorumRemote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+	if err := r.conn.begin(ctx, "release"); err != nil {
+		return 0, err
+	}
+	defer r.conn.jobs.Done()
+	r.forget(req.Epoch)
+	r.conn.stop(r.name, req.Epoch)
+	given := passage{r.asked.Add(1), req.Epoch}
+	replies := make(chan reply[reentrant.ReleaseResult], len(r.places))
+	decided := make(chan struct{})
+	defer close(decided)
+	for i, p := range r.places {
+		r.conn.jobs.Go(func() {
+			if p.release(req, given, i, replies) == reentrant.Released {
+				<-decided // whoever is told earlier finds the other nodes still taken
+				p.call()
+			}
+		})
+	}
+	q := r.conn.quorum
+	released := func(a reentrant.ReleaseResult) bool { return a == reentrant.Released }
+	got := collect(ctx, replies, nil, q.budget(ctx, time.Time{}), majority(q, released))
+	switch had, not := tell(got, released); {
+	case had >= q.need:
+		return reentrant.Released, nil
+	case not >= q.blocks():
+		return reentrant.Nothing, nil
+	}
+	return 0, q.tooFew(ctx, "release", failures(got, len(r.places)))
+}
+
+// turnLimit is how long a release waits for what was asked of the node before: until rueidis has given that up.
+const turnLimit = 10 * time.Second
+
+// release tells a node, again if it does not answer; the first time counts. It answers what became of it.
+func (p *quorumPlace) release(req reentrant.ReleaseRequest, given passage, i int, replies chan<- reply[reentrant.ReleaseResult]) (result reentrant.ReleaseResult) {
+	ctx, cancel := context.WithTimeout(context.Background(), turnLimit)
+	defer cancel()
+	if err := p.enter(ctx); err != nil {
+		replies <- reply[reentrant.ReleaseResult]{node: i, err: err}
+		return 0
+	}
+	defer p.leave()
+	p.closed = passage{max(p.closed.order, given.order), max(p.closed.epoch, given.epoch)}
+	if p.doubt.After(req.Until) {
+		req.Until = p.doubt
+	}
+	first := true
+	p.insist(func(ctx context.Context) (err error) {
+		result, err = p.remote.Release(ctx, req)
+		if first {
+			first = false
+			replies <- reply[reentrant.ReleaseResult]{i, result, err}
+		}
+		return err
+	})
+	return result
+}
+
+// isWanted tells whether another session is known to wait.
+func (r *quorumRemote) isWanted(ctx context.Context) bool {
+	other := func(session string) bool { return session != "" && session != r.conn.session }
+	got := ask(ctx, r.conn, r.conn.quorum.budget(ctx, time.Time{}), func(ctx context.Context, i int) (string, error) {
+		return r.places[i].asked(ctx)
+	}, func(got []reply[string]) bool {
+		yes, no := tell(got, other)
+		return yes > 0 || no >= r.conn.quorum.need
+	})
+	yes, _ := tell(got, other)
+	return yes > 0
+}
+
+// yield gives the session's hold to whoever comes next, and waits like all others.
+func (r *quorumRemote) yield(ctx context.Context, req *reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+	if _, err := r.Release(ctx, reentrant.ReleaseRequest{Epoch: req.Epoch - 1}); err != nil {
+		return reentrant.AcquireReply{}, err
+	}
+	if req.Queue {
+		r.conn.wait(r.name, req.Epoch)
+	}
+	return reentrant.AcquireReply{Status: reentrant.Waiting, TTL: -1}, nil
+}
+
+// ForceUnlock implements reentrant.Remote. It tells that somebody had the lock if that cannot be ruled out.
+func (r *quorumRemote) ForceUnlock(ctx context.Context) (bool, error) {
+	if err := r.conn.begin(ctx, "force unlock"); err != nil {
+		return false, err
+	}
+	defer r.conn.jobs.Done()
+	q := r.conn.quorum
+	yes := func(had bool) bool { return had }
+	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (bool, error) {
+		return r.places[i].remote.ForceUnlock(ctx)
+	}, majority(q, yes))
+	had, not := tell(got, yes)
+	if had+not < q.need {
+		return false, q.tooFew(ctx, "force unlock", failures(got, len(r.places)))
+	}
+	return had > 0 && not < q.blocks(), nil
+}
+
+// Inspect implements reentrant.Remote. A lock that no majority can have is free, whatever single nodes say. Nobody is
+// listed as waiting.
+func (r *quorumRemote) Inspect(ctx context.Context) (reentrant.State, error) {
+	if err := r.conn.begin(ctx, "inspect"); err != nil {
+		return reentrant.State{}, err
+	}
+	defer r.conn.jobs.Done()
+	q := r.conn.quorum
+	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (reentrant.State, error) {
+		return r.places[i].remote.Inspect(ctx)
+	}, func(got []reply[reentrant.State]) bool { return alike(got, essence) >= q.need })
+	of, sure := q.holder(got)
+	if !sure {
+		return reentrant.State{}, q.tooFew(ctx, "inspect", failures(got, len(r.places)))
+	}
+	state := reentrant.State{Token: commonest(of, func(s reentrant.State) reentrant.Token { return s.Token })}
+	if !of[0].value.Locked {
+		return state, nil
+	}
+	state.Locked, state.Session, state.Epoch = true, of[0].value.Session, of[0].value.Epoch
+	state.Owner = commonest(of, func(s reentrant.State) string { return s.Owner })
+	state.Holds = commonest(of, func(s reentrant.State) int { return s.Holds })
+	slices.SortFunc(of, func(a, b reply[reentrant.State]) int { return cmp.Compare(b.value.TTL, a.value.TTL) })
+	state.TTL = of[q.need-1].value.TTL // so long a majority has it
+	return state, nil
+}
+
+// A quorumEssence is what nodes that are up to date say alike. One that is behind has another hold count, or the token
+// that came before.
+type quorumEssence struct {
+	session, owner string
+	epoch          uint64
+	holds          int
+	token          reentrant.Token
+}
+
+func essence(s reentrant.State) quorumEssence {
+	return quorumEssence{s.Session, s.Owner, s.Epoch, s.Holds, s.Token}
+}
+
+// holder is what the nodes say of the lock's holder, and whether that is sure: a majority says the same, or no holder
+// can have a majority whatever the others say.
+func (q *Quorum) holder(got []reply[reentrant.State]) (of []reply[reentrant.State], sure bool) {
+	by := make(map[quorumEssence][]reply[reentrant.State])
+	var free []reply[reentrant.State] // if nobody has it, all say so
+	most := 0                         // nodes of one holder
+	for _, one := range got {
+		if one.err != nil {
+			continue
+		}
+		key := quorumEssence{session: one.value.Session, epoch: one.value.Epoch}
+		by[key] = append(by[key], one)
+		if one.value.Locked {
+			most = max(most, len(by[key]))
+		}
+		free = append(free, reply[reentrant.State]{value: reentrant.State{Token: one.value.Token}})
+	}
+	for _, of := range by {
+		if len(of) >= q.need {
+			return of, true
+		}
+	}
+	return free, len(free) > 0 && most+len(q.nodes)-len(free) < q.need
+}
+
+// errNoConditions says why a quorum has no conditions.
+var errNoConditions = fmt.Errorf("a quorum has no conditions, which need one queue for all sessions: %w", errors.ErrUnsupported)
+
+func unsupported(op string) error {
+	return reentrant.WithRefused(fmt.Errorf("redisbackend: %s: %w", op, errNoConditions))
+}
+
+// Await implements reentrant.Remote: it fails, and changes nothing.
+func (r *quorumRemote) Await(context.Context, reentrant.AwaitRequest) (reentrant.TicketStatus, error) {
+	return 0, unsupported("await")
+}
+
+// Signal implements reentrant.Remote: it fails, and changes nothing.
+func (r *quorumRemote) Signal(context.Context, reentrant.SignalRequest) (reentrant.SignalReply, error) {
+	return reentrant.SignalReply{}, unsupported("signal")
+}
+
+// Withdraw implements reentrant.Remote: it fails, and changes nothing.
+func (r *quorumRemote) Withdraw(context.Context, string, uint64) (reentrant.TicketStatus, error) {
+	return 0, unsupported("withdraw")
+}
+
+// Beat implements reentrant.Remote: it fails, and changes nothing.
+func (r *quorumRemote) Beat(context.Context, string, []uint64, []uint64) ([]reentrant.TicketStatus, error) {
+	return nil, unsupported("beat")
+}

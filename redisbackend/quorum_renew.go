@@ -1,0 +1,135 @@
+package redisbackend
+
+import (
+	"context"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A quorumRenewal is one hold's. It is a copy: the caller's is the caller's again when the majority has decided.
+type quorumRenewal struct {
+	remote *quorumRemote
+	epoch  uint64
+	lease  time.Duration
+	until  time.Time // copies that put it back are refused from then on: a majority has renewed it for longer
+}
+
+// Renew implements reentrant.Conn. Every node gets all of them in one batch. A hold is renewed when a majority of the
+// nodes has renewed it; it is then put back on those that have lost it, in the background.
+func (c *quorumConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
+	err := c.begin(ctx, "renew")
+	if err == nil {
+		defer c.jobs.Done()
+	}
+	limit := c.quorum.budget(ctx, time.Time{})
+	wanted, all := c.renewals(renewals, time.Now().Add(2*limit), err)
+	if len(all) == 0 {
+		return
+	}
+	replies := make(chan reply[[]reentrant.Renewal], len(c.nodes))
+	for i := range c.nodes {
+		c.jobs.Go(func() {
+			ctx, cancel := detached(ctx, limit)
+			defer cancel()
+			replies <- reply[[]reentrant.Renewal]{node: i, value: c.renewAt(ctx, i, all)}
+		})
+	}
+	got := collect(ctx, replies, nil, limit, func(got []reply[[]reentrant.Renewal]) bool {
+		for j := range all {
+			if has, gone := tell(about(got, j), renewed); has < c.quorum.need && gone < c.quorum.blocks() {
+				return false
+			}
+		}
+		return true
+	})
+	for j, r := range wanted {
+		answers := about(got, j)
+		switch has, gone := tell(answers, renewed); {
+		case has >= c.quorum.need:
+		case gone >= c.quorum.blocks():
+			r.Gone = true
+		default:
+			r.Err = c.quorum.tooFew(ctx, "renew", failures(answers, len(c.nodes)))
+		}
+	}
+	c.jobs.Go(func() {
+		got := collect(context.Background(), replies, got, limit, func([]reply[[]reentrant.Renewal]) bool { return false })
+		for j := range all {
+			all[j].mend(c.quorum, about(got, j))
+		}
+	})
+}
+
+// renewals are those of this session, if nothing keeps them from being sent; the others are refused.
+func (c *quorumConn) renewals(renewals []reentrant.Renewal, until time.Time, err error) (wanted []*reentrant.Renewal, all []quorumRenewal) {
+	for i := range renewals {
+		r := &renewals[i]
+		r.Gone, r.Err = false, nil
+		switch own, ok := r.Remote.(*quorumRemote); {
+		case !ok || own.conn != c:
+			r.Err = invalid("renew", "the lock is not one of this session")
+		case r.Lease <= 0:
+			r.Err = invalid("renew", "the lease must be positive")
+		case err != nil:
+			r.Err = err
+		default:
+			wanted, all = append(wanted, r), append(all, quorumRenewal{own, r.Epoch, r.Lease, until})
+		}
+	}
+	return wanted, all
+}
+
+// renewAt asks one node.
+func (c *quorumConn) renewAt(ctx context.Context, i int, all []quorumRenewal) []reentrant.Renewal {
+	batch := make([]reentrant.Renewal, len(all))
+	for j, r := range all {
+		batch[j] = reentrant.Renewal{Remote: r.remote.places[i].remote, Epoch: r.epoch, Lease: r.lease}
+	}
+	c.nodes[i].Renew(ctx, batch)
+	return batch
+}
+
+// about are the answers about one of the holds.
+func about(got []reply[[]reentrant.Renewal], j int) []reply[reentrant.Renewal] {
+	answers := make([]reply[reentrant.Renewal], len(got))
+	for i, one := range got {
+		answers[i] = reply[reentrant.Renewal]{one.node, one.value[j], one.value[j].Err}
+	}
+	return answers
+}
+
+func renewed(r reentrant.Renewal) bool { return !r.Gone }
+
+// mend puts a hold back on the nodes that have lost it, if a majority has it.
+func (r *quorumRenewal) mend(q *Quorum, answers []reply[reentrant.Renewal]) {
+	if has, _ := tell(answers, renewed); has < q.need && quorumFault != quorumFaultSteal {
+		return
+	}
+	for _, one := range answers {
+		if one.err == nil && one.value.Gone {
+			r.remote.conn.jobs.Go(func() { r.remote.putBack(one.node, *r) })
+		}
+	}
+}
+
+// putBack has a node take a hold again, if it finds the lock free and knows nothing of the attempt: one that it has let
+// expire it refuses as stale. It is not done for a hold that is about to be given up, and if the session gives it up
+// afterwards, that comes to this place afterwards too.
+func (r *quorumRemote) putBack(node int, of quorumRenewal) {
+	p := r.places[node]
+	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
+	defer cancel()
+	if p.enter(ctx) != nil {
+		return
+	}
+	defer p.leave()
+	h, ok := r.holds(of.epoch)
+	if !ok {
+		return
+	}
+	// Its token is above the hold's, so that whoever gets the lock next with this node's help gets a higher one too. No
+	// answer is needed: the next renewal tells.
+	_, _ = p.acquire(ctx, reentrant.AcquireRequest{Epoch: of.epoch, Owner: h.owner, Holds: h.holds, Lease: of.lease,
+		NotAfter: of.until, Barge: true, Tokens: h.tokens, Seen: h.last}, r.asked.Add(1))
+}

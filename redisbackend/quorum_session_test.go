@@ -1,0 +1,224 @@
+package redisbackend_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// session opens a session as another process would have it.
+func (c *council) session(opts ...reentrant.Option) *reentrant.Session {
+	c.Helper()
+	session, err := reentrant.NewSession(c.quorum(), opts...)
+	require.NoError(c, err)
+	c.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = session.Close(ctx)
+	})
+	return session
+}
+
+// A bridge is what a lock protects: one owner at a time is on it, with a token above those of all before.
+type bridge struct {
+	*testing.T
+	last atomic.Pointer[crossing]
+}
+
+// A crossing is one owner's. Of one that was lost, which takes a pause of a lease, nothing is required.
+type crossing struct {
+	token      reentrant.Token
+	left, lost atomic.Bool
+}
+
+// cross takes the lock once, and tells whether it could. What comes of the release is not its business: a node may be
+// dying.
+func (b *bridge) cross(ctx context.Context, l *reentrant.Lock) bool {
+	if err := l.Lock(ctx); err != nil {
+		assert.ErrorIs(b, err, context.Canceled)
+		return false
+	}
+	token, err := l.Token(ctx)
+	assert.NoError(b, err)
+	me := &crossing{token: token}
+	before := b.last.Swap(me)
+	together := before != nil && !before.left.Load()
+	select {
+	case <-l.Lost(ctx):
+		me.lost.Store(true)
+	default:
+	}
+	me.left.Store(true)
+	_ = l.Unlock(ctx)
+	if before != nil && !me.lost.Load() {
+		assert.True(b, !together || before.wasLost(), "somebody else is on the bridge")
+		assert.True(b, token > before.token || before.wasLost(), "tokens rise: %d, %d", before.token, token)
+	}
+	return true
+}
+
+// wasLost waits until the owner has left, and tells whether it was one no more.
+func (c *crossing) wasLost() bool {
+	for !c.left.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	return c.lost.Load()
+}
+
+// Two processes contend while nodes are killed, frozen and started again, never more than a minority at a time. The
+// nodes write everything down, as a quorum whose nodes may come back within a lease needs.
+func TestQuorumSessionsWhileNodesDieAndComeBack(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 5, "--appendonly", "yes", "--appendfsync", "always")
+	c.limit = 0
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	b := &bridge{T: t}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var everybody sync.WaitGroup
+	var crossed [2]atomic.Int64
+	for i := range crossed {
+		// A node that dies with a hold whose release it has not heard of has it when it comes back, for as long as this.
+		l := c.session(reentrant.WithLease(2 * time.Second)).NewLock(c.name)
+		for range 2 {
+			everybody.Go(func() {
+				for b.cross(ctx, l) {
+					crossed[i].Add(1)
+				}
+			})
+		}
+	}
+	advance := func() {
+		for i := range crossed {
+			goal := crossed[i].Load() + 3
+			require.Eventually(t, func() bool { return crossed[i].Load() >= goal }, limit, tick, "session %d goes on", i)
+		}
+	}
+	for range 4 {
+		down := random.Perm(len(c.servers))[:2]
+		kill := random.IntN(3) // of the two, how many are killed
+		for i, n := range down {
+			if i < kill {
+				c.servers[n].Stop()
+			} else {
+				c.servers[n].Freeze()
+			}
+		}
+		advance()
+		for i, n := range down {
+			if i < kill {
+				c.servers[n].Restart(t)
+			} else {
+				c.servers[n].Thaw()
+			}
+		}
+		advance()
+	}
+	cancel()
+	everybody.Wait()
+}
+
+// Sessions that ask at the same time split the nodes between them. Nobody keeps a minority, so somebody gets on.
+func TestQuorumSplitVotesEnd(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		c := newCouncil(t, n)
+		b := &bridge{T: t}
+		var everybody sync.WaitGroup
+		for range 5 {
+			l := c.session().NewLock(c.name)
+			everybody.Go(func() {
+				for range 5 {
+					b.cross(t.Context(), l)
+				}
+			})
+		}
+		everybody.Wait()
+		for i := range c.servers {
+			c.nodes[0].eventually(func() bool { return c.holder(i) == "" }, "everything is given back")
+		}
+	}
+}
+
+// What processes that died in the middle of an attempt have left behind at a minority stops nobody.
+func TestQuorumAMinorityOfCopiesStopsNobody(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		c := newCouncil(t, n)
+		for i := range n / 2 {
+			single, err := redisbackend.New(c.nodes[i].client)
+			require.NoError(t, err)
+			dead := &site{T: t, client: c.nodes[i].client, name: c.name}
+			dead.joinVia(single, "dead").take(1)
+		}
+		a := c.join("a")
+		a.take(1)
+		require.True(t, a.renews(1, lease))
+		require.Equal(t, "a", a.inspect().Session)
+		require.Equal(t, reentrant.Released, a.release(1))
+	}
+}
+
+// The callers see that a majority is missing, soon, and never that somebody else has the lock.
+func TestQuorumSessionsSeeThatAMajorityIsMissing(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	c.limit = 0
+	session := c.session()
+	held, other := session.NewLock("held"), session.NewLock("other")
+	require.NoError(t, held.Lock(t.Context()))
+	c.servers[0].Stop()
+	c.servers[1].Freeze()
+
+	began := time.Now()
+	got, err := other.TryLock(t.Context())
+	require.False(t, got)
+	require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+	require.Less(t, time.Since(began), bounded, "two rounds of half a second, and three releases of one each")
+
+	soon, cancel := context.WithTimeout(t.Context(), time.Second/4)
+	defer cancel()
+	err = session.NewLock("third").Lock(soon)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+	require.Error(t, held.Verify(t.Context()))
+	require.ErrorIs(t, held.Unlock(t.Context()), reentrant.ErrNoQuorum)
+
+	c.servers[1].Thaw()
+	require.NoError(t, other.Lock(t.Context()), "a majority is back")
+	require.NoError(t, other.Unlock(t.Context()))
+}
+
+// Within a process the order is as with any Backend, and a process whose turn is over gives way.
+func TestQuorumSessionsTakeTurns(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	b := &bridge{T: t}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	busy := c.session(reentrant.WithHandoffs(4)).NewLock(c.name)
+	var everybody sync.WaitGroup
+	for range 4 { // there is always one who waits in the process that has the lock
+		everybody.Go(func() {
+			for b.cross(ctx, busy) {
+			}
+		})
+	}
+	patient := c.session().NewLock(c.name)
+	for range 5 {
+		b.cross(t.Context(), patient)
+	}
+	cancel()
+	everybody.Wait()
+}

@@ -1,0 +1,513 @@
+package redisbackend_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A council is some real Redis servers, and a lock over all of them.
+type council struct {
+	*testing.T
+	name    string
+	limit   time.Duration // of a node, if it is not the usual one
+	servers []*redisserver.Server
+	nodes   []*site // for plain commands, each over a client of its own
+}
+
+func newCouncil(t *testing.T, n int, options ...string) *council {
+	c := &council{T: t, name: "lock", limit: patient}
+	for range n {
+		server := redisserver.Start(t, options...)
+		c.servers = append(c.servers, server)
+		c.nodes = append(c.nodes, &site{T: t, client: memberClient(t, server), name: c.name})
+	}
+	return c
+}
+
+// memberClient gives up on a node soon, and comes into being although the node is down.
+func memberClient(t testing.TB, server *redisserver.Server) rueidis.Client {
+	option := rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, PipelineMultiplex: -1,
+		ForceSingleClient: true, ConnWriteTimeout: time.Second}
+	option.Dialer.Timeout = time.Second
+	client, err := rueidis.NewClient(option)
+	if client == nil {
+		require.NoError(t, err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// quorum makes a backend with clients of its own, as another process has it.
+func (c *council) quorum() *redisbackend.Quorum {
+	c.Helper()
+	var clients []rueidis.Client
+	for _, server := range c.servers {
+		clients = append(clients, memberClient(c, server))
+	}
+	q, err := redisbackend.NewQuorum(clients)
+	require.NoError(c, err)
+	if c.limit != 0 {
+		q.SetNodeLimit(c.limit)
+	}
+	return q
+}
+
+// join opens a session.
+func (c *council) join(id string) *member {
+	c.Helper()
+	m := newMember()
+	m.site, m.id = &site{T: c.T, name: c.name}, id
+	var err error
+	m.conn, err = c.quorum().Connect(m.ctx(), id, m)
+	require.NoError(c, err)
+	c.Cleanup(func() { assert.NoError(c, m.conn.Close()) })
+	m.remote = m.bind(c.name)
+	return m
+}
+
+// on are the nodes, by number from 1, that have a hold of a session.
+func (c *council) on(m *member) (nodes []int) {
+	c.Helper()
+	for i := range c.servers {
+		if strings.HasPrefix(c.holder(i), m.id+":") {
+			nodes = append(nodes, i+1)
+		}
+	}
+	return nodes
+}
+
+// holder is what a node says of the lock, "" for free or down.
+func (c *council) holder(i int) string {
+	pairs, _ := c.nodes[i].do("HGETALL", c.name).AsStrMap()
+	for field := range pairs {
+		return field
+	}
+	return ""
+}
+
+// everywhere waits until all the nodes have a session's hold.
+func (c *council) everywhere(m *member) {
+	c.Helper()
+	c.nodes[0].eventually(func() bool { return len(c.on(m)) == len(c.servers) }, "all nodes have the hold")
+}
+
+// nowhere waits until no node has anything of a session.
+func (c *council) nowhere(m *member) {
+	c.Helper()
+	c.nodes[0].eventually(func() bool { return len(c.on(m)) == 0 }, "no node has anything left")
+}
+
+// try sends one copy of an attempt, whatever comes of it, and says how long that took.
+func (m *member) try(epoch uint64, change ...func(*reentrant.AcquireRequest)) (reentrant.AcquireReply, time.Duration, error) {
+	began := time.Now()
+	reply, err := m.remote.Acquire(m.ctx(), request(epoch, change...))
+	return reply, time.Since(began), err
+}
+
+// gets tries until it has the lock: a node that has been away may not have heard yet that it was given back.
+func (m *member) gets(epoch *uint64) reentrant.Token {
+	m.Helper()
+	var reply reentrant.AcquireReply
+	m.eventually(func() bool {
+		*epoch++
+		var err error
+		reply, _, err = m.try(*epoch)
+		return err == nil && reply.Status == reentrant.Granted
+	}, "the lock can be had")
+	return reply.First
+}
+
+const (
+	// patient is a limit for nodes in tests that do not wait for it to be over: all that is asked is answered, however
+	// busy this machine is.
+	patient = 10 * time.Second
+	// bounded is far more than the usual limits of an attempt's rounds together, and far less than a lease.
+	bounded = lease / 4
+)
+
+func TestQuorumIsOf3Or5Masters(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	clients := func(n int) (list []rueidis.Client) {
+		for i := range n {
+			list = append(list, c.nodes[i%3].client)
+		}
+		return list
+	}
+	for _, n := range []int{0, 1, 2, 4, 6, 7} {
+		_, err := redisbackend.NewQuorum(clients(n))
+		require.ErrorContains(t, err, "3 or 5")
+	}
+	_, err := redisbackend.NewQuorum(clients(5))
+	require.ErrorContains(t, err, "nodes 1 and 4 are the same")
+	_, err = redisbackend.NewQuorum([]rueidis.Client{clients(1)[0], nil, clients(3)[2]})
+	require.ErrorContains(t, err, "node 2")
+	_, err = redisbackend.NewQuorum(clients(3), redisbackend.WithReplicas(1, time.Second))
+	require.ErrorContains(t, err, "WithReplicas")
+	_, err = redisbackend.NewQuorum(clients(3), redisbackend.WithPrefix("{"))
+	require.Error(t, err)
+	_, err = redisbackend.NewQuorum(clients(3), redisbackend.WithPrefix("app:"))
+	require.NoError(t, err)
+}
+
+func TestQuorumGoesOnWithoutAMinority(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		c := newCouncil(t, n)
+		for i := range n / 2 {
+			c.servers[i].Stop()
+		}
+		a, b := c.join("a"), c.join("b")
+		last := a.take(1)
+		reply, _, err := b.try(1)
+		require.NoError(t, err)
+		require.Equal(t, reentrant.Waiting, reply.Status)
+		require.Equal(t, 2, a.reenter(1, 1, 2, 0).Holds)
+		require.True(t, a.renews(1, lease))
+		require.True(t, a.inspect().Locked)
+		require.Equal(t, reentrant.Released, a.release(1))
+		require.False(t, a.inspect().Locked)
+		require.Greater(t, b.take(2), last)
+	}
+}
+
+func TestQuorumKeepsAHoldWhileAMinorityFails(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		c := newCouncil(t, n)
+		a, b := c.join("a"), c.join("b")
+		a.take(1)
+		c.everywhere(a)
+		for i := range n / 2 {
+			c.servers[i].Stop()
+		}
+		require.True(t, a.renews(1, lease))
+		reply, _, err := b.try(1, barge)
+		require.NoError(t, err)
+		require.NotEqual(t, reentrant.Granted, reply.Status)
+		require.Equal(t, reentrant.Released, a.release(1))
+	}
+}
+
+// Without a majority the error says so, soon, and the nodes that did give the lock have it back.
+func TestQuorumWithoutAMajoritySaysSo(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		c := newCouncil(t, n)
+		a := c.join("a")
+		for i := range n/2 + 1 {
+			c.servers[i].Stop()
+		}
+		_, took, err := a.try(1, queue)
+		require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+		require.False(t, reentrant.Refused(err), "%v", err)
+		require.Less(t, took, bounded)
+		c.nowhere(a)
+
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = a.remote.Acquire(ended, request(2))
+		require.ErrorIs(t, err, context.Canceled)
+
+		one := []reentrant.Renewal{{Remote: a.remote, Epoch: 1, Lease: lease}}
+		a.conn.Renew(a.ctx(), one)
+		require.ErrorIs(t, one[0].Err, reentrant.ErrNoQuorum)
+		require.False(t, one[0].Gone)
+		_, err = a.remote.Reenter(a.ctx(), reentrant.ReenterRequest{Epoch: 1, Owner: "1", Op: 1, Holds: 2})
+		require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+		_, err = a.remote.Release(a.ctx(), reentrant.ReleaseRequest{Epoch: 2})
+		require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+		_, err = a.remote.Inspect(a.ctx())
+		require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+		_, err = a.remote.ForceUnlock(a.ctx())
+		require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+		_, err = c.quorum().Connect(a.ctx(), "b", newMember())
+		require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+
+		for i := range n/2 + 1 {
+			c.servers[i].Restart(t)
+		}
+		a.eventually(func() bool {
+			reply, _, err := a.try(3)
+			return err == nil && reply.Status == reentrant.Granted
+		}, "the nodes are back")
+	}
+}
+
+// What one node gave is given back when the others have said that the lock is another's, also by a node that is told so
+// only when it can listen again.
+func TestQuorumGivesBackWhatAMinorityGave(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	a, b := c.join("a"), c.join("b")
+	c.servers[2].Stop()
+	a.take(1)
+	c.servers[2].Restart(t)
+	c.nodes[0].eventually(func() bool { return c.nodes[2].do("PING").Error() == nil }, "node 3 is back")
+	for epoch := uint64(1); epoch < 10; epoch++ {
+		reply, _, err := b.try(epoch)
+		require.NoError(t, err)
+		require.NotEqual(t, reentrant.Granted, reply.Status)
+		c.nowhere(b)
+	}
+	require.Equal(t, []int{1, 2}, c.on(a))
+}
+
+// A node of which there is no telling gets it back as well: a copy that it carries out later is refused, or undone.
+func TestQuorumGivesBackWhatASilentNodeMayHaveGiven(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	c.limit = 0
+	a, b := c.join("a"), c.join("b")
+	c.servers[2].Freeze()
+	a.take(1)
+	c.servers[0].Freeze()
+	_, took, err := b.try(1, queue) // node 2 says no, and of the others it is not known
+	require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+	require.True(t, reentrant.OutcomeUnknown(err))
+	require.Less(t, took, bounded)
+	c.servers[0].Thaw()
+	c.servers[2].Thaw()
+	c.nowhere(b)
+	require.Contains(t, c.on(a), 1)
+	require.Contains(t, c.on(a), 2)
+}
+
+// A node that is frozen is not waited for: what the others say is the answer.
+func TestQuorumDoesNotWaitForAFrozenNode(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	a, b := c.join("a"), c.join("b")
+	a.take(1)
+	a.release(1)
+	c.servers[0].Freeze()
+	began := time.Now()
+	for epoch := uint64(2); epoch < 12; epoch++ {
+		a.take(epoch)
+		reply, _, err := b.try(epoch)
+		require.NoError(t, err)
+		require.NotEqual(t, reentrant.Granted, reply.Status)
+		require.True(t, a.renews(epoch, lease))
+		a.reenter(epoch, 1, 2, 0)
+		a.inspect()
+		require.Equal(t, reentrant.Released, a.release(epoch))
+	}
+	// 60 verbs; with a limit waited for in each this takes half a minute.
+	require.Less(t, time.Since(began), 10*time.Second)
+	c.servers[0].Thaw()
+	c.nowhere(a)
+}
+
+// A node that comes back empty while a lock is held gets the hold back with the next renewal, and nobody gets in.
+func TestQuorumPutsAHoldBack(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		c := newCouncil(t, n)
+		a, b := c.join("a"), c.join("b")
+		token := a.take(1)
+		a.reenter(1, 1, 3, 0)
+		c.everywhere(a)
+		epoch := uint64(0)
+		for i := range n { // one after the other, so that in the end none remembers what it was told first
+			c.servers[i].Stop()
+			c.servers[i].Restart(t)
+			c.nodes[0].eventually(func() bool { return c.nodes[i].do("PING").Error() == nil }, "the node is back")
+			epoch++
+			reply, _, err := b.try(epoch, barge)
+			require.NoError(t, err)
+			require.NotEqual(t, reentrant.Granted, reply.Status, "with node %d empty", i+1)
+			c.nowhere(b)
+			c.nodes[0].eventually(func() bool {
+				return a.renews(1, lease) && slices.Contains(c.on(a), i+1)
+			}, "the node has the hold again")
+			holds, err := c.nodes[i].do("HGET", c.name, "a:1").ToString()
+			require.NoError(t, err)
+			require.Equal(t, "3", holds)
+		}
+		require.Equal(t, reentrant.Released, a.release(1))
+		c.nowhere(a)
+		require.Greater(t, b.take(epoch+1), token, "although no node remembers the token but by the holds put back")
+	}
+}
+
+// A hold that the majority has forgotten is lost, and comes back on no node.
+func TestQuorumDoesNotPutALostHoldBack(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	a, b := c.join("a"), c.join("b")
+	token := a.take(1)
+	c.everywhere(a)
+	c.nodes[0].run("FLUSHALL")
+	c.nodes[1].run("FLUSHALL")
+	require.False(t, a.renews(1, lease))
+	require.NoError(t, a.conn.Close()) // waits for what is going on
+	require.Equal(t, []int{3}, c.on(a))
+	require.Greater(t, b.take(1), token)
+}
+
+// What is put back is given up with the rest, however the two cross.
+func TestQuorumPutsNothingBackAfterARelease(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	a := c.join("a")
+	for epoch := uint64(1); epoch < 60; epoch++ {
+		a.take(epoch)
+		c.everywhere(a)
+		c.nodes[epoch%3].run("DEL", c.name, c.nodes[0].side("t")) // it has forgotten everything
+		renewed := make(chan struct{})
+		go func() {
+			defer close(renewed)
+			a.conn.Renew(a.Context(), []reentrant.Renewal{{Remote: a.remote, Epoch: epoch, Lease: lease}})
+		}()
+		if epoch%2 == 0 {
+			<-renewed
+		}
+		require.Equal(t, reentrant.Released, a.release(epoch))
+		<-renewed
+		c.settled(a)
+	}
+}
+
+// settled waits until nothing of a session is left, and stays so when everything that was going on is done.
+func (c *council) settled(m *member) {
+	c.Helper()
+	c.nowhere(m)
+	require.NoError(c, m.conn.Close()) // waits for what is going on
+	require.Empty(c, c.on(m))
+	var err error
+	m.conn, err = c.quorum().Connect(m.ctx(), m.id, m)
+	require.NoError(c, err)
+	m.remote = m.bind(c.name)
+}
+
+// Two majorities share a node, which alone may know the highest token: it has to be told to a majority.
+func TestQuorumTokensRiseOverMajorities(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	single, err := redisbackend.New(c.nodes[0].client)
+	require.NoError(t, err)
+	ahead := (&site{T: t, client: c.nodes[0].client, name: c.name}).joinVia(single, "ahead")
+	far := ahead.take(1, func(r *reentrant.AcquireRequest) { r.Seen = reentrant.Token(time.Now().Add(time.Hour).UnixMicro()) })
+	ahead.release(1)
+
+	c.servers[2].Stop()
+	a := c.join("a")
+	token := a.take(1) // by nodes 1 and 2
+	require.Greater(t, token, far)
+	require.Equal(t, token, a.inspect().Token)
+	require.Equal(t, reentrant.Released, a.release(1))
+	c.servers[2].Restart(t)
+	c.servers[0].Stop()
+	b := c.join("b")
+	require.Greater(t, b.take(1), token) // by nodes 2 and 3
+}
+
+// Tokens rise whichever nodes answer.
+func TestQuorumTokensRiseWhileNodesComeAndGo(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 5)
+	a, b := c.join("a"), c.join("b")
+	var last reentrant.Token
+	var epoch uint64
+	for round := range 12 {
+		down := []int{round % 5, round * 3 % 5}
+		for _, i := range down {
+			c.servers[i].Freeze()
+		}
+		for _, m := range []*member{a, b} {
+			token := m.gets(&epoch)
+			require.Greater(t, token, last)
+			last = token
+			require.Equal(t, reentrant.Released, m.release(epoch))
+		}
+		for _, i := range down {
+			c.servers[i].Thaw()
+		}
+	}
+}
+
+// The time that the nodes took is taken off the lease: what comes when it is over is not had.
+func TestQuorumDoesNotGrantWhatIsOver(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	a := c.join("a")
+	a.take(1)
+	a.release(1)
+	c.nowhere(a)
+	short := 30 * time.Millisecond
+	for epoch := uint64(2); epoch < 5; epoch++ {
+		c.servers[0].Freeze()
+		c.servers[1].Freeze()
+		thaw := time.AfterFunc(2*short, func() {
+			c.servers[0].Thaw()
+			c.servers[1].Thaw()
+		})
+		reply, took, err := a.try(epoch, func(r *reentrant.AcquireRequest) { r.Lease = short })
+		thaw.Stop()
+		c.servers[0].Thaw()
+		c.servers[1].Thaw()
+		require.Greater(t, took, short, "the servers were frozen")
+		require.NotEqual(t, reentrant.Granted, reply.Status)
+		require.Error(t, err)
+		c.nowhere(a)
+	}
+}
+
+// A refusal by one node does not hide that the others have the lock, or that too few are left.
+func TestQuorumTellsRefusalsFromHolders(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	a, b := c.join("a"), c.join("b")
+	c.nodes[0].run("SET", c.name, "of another type")
+	a.take(1)
+	reply, _, err := b.try(1)
+	require.NoError(t, err)
+	require.Equal(t, reentrant.Waiting, reply.Status)
+	require.True(t, a.renews(1, lease))
+	require.Equal(t, reentrant.Released, a.release(1))
+
+	c.servers[1].Stop()
+	_, _, err = a.try(2)
+	require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+	require.ErrorContains(t, err, "WRONGTYPE")
+	require.False(t, reentrant.Refused(err), "with node 2 back it can be had: %v", err)
+
+	c.nodes[2].run("SET", c.name, "of another type")
+	_, _, err = a.try(3)
+	require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+	require.True(t, reentrant.Refused(err), "with nodes 1 and 3 refusing it cannot: %v", err)
+}
+
+func TestQuorumConnectNamesTheNodeThatRefuses(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	c.nodes[1].run("CONFIG", "SET", "requirepass", "secret")
+	_, err := c.quorum().Connect(t.Context(), "b", newMember())
+	require.ErrorContains(t, err, "node 2")
+	require.ErrorContains(t, err, "NOAUTH")
+	require.True(t, reentrant.Refused(err))
+}
+
+// A node that was down when the session was opened has its part as soon as it is there.
+func TestQuorumNodesJoinLater(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	c.servers[0].Stop()
+	a := c.join("a")
+	a.take(1)
+	c.servers[0].Restart(t)
+	c.nodes[0].eventually(func() bool { return a.renews(1, lease) && slices.Contains(c.on(a), 1) }, "node 1 has it too")
+	a.release(1)
+	c.nowhere(a)
+}

@@ -1,0 +1,266 @@
+package redisbackend_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// What the conformance suite asks in cases that also look at a queue, which a quorum has not.
+
+// eachQuorum runs a test on embedded nodes and on real ones. Three sessions meet there: one that mostly has the lock,
+// and two that want it.
+func eachQuorum(t *testing.T, test func(t *testing.T, a, b, c *member)) {
+	t.Run("embedded", func(t *testing.T) {
+		var clients []rueidis.Client
+		for range 3 {
+			clients = append(clients, redistest.Start(t).Client())
+		}
+		q, err := redisbackend.NewQuorum(clients)
+		require.NoError(t, err)
+		q.SetNodeLimit(patient)
+		test(t, joinQuorum(t, q, "a"), joinQuorum(t, q, "b"), joinQuorum(t, q, "c"))
+	})
+	t.Run("redis", func(t *testing.T) {
+		council := newCouncil(t, 3)
+		test(t, council.join("a"), council.join("b"), council.join("c"))
+	})
+}
+
+func joinQuorum(t *testing.T, q *redisbackend.Quorum, id string) *member {
+	m := newMember()
+	m.site, m.id = &site{T: t, name: "lock"}, id
+	var err error
+	m.conn, err = q.Connect(m.ctx(), id, m)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.conn.Close()) })
+	m.remote = m.bind(m.name)
+	return m
+}
+
+// has requires that the session has the lock with an epoch.
+func (m *member) has(epoch uint64) reentrant.State {
+	m.Helper()
+	st := m.inspect()
+	require.Equal(m, m.id, st.Session)
+	require.Equal(m, epoch, st.Epoch)
+	return st
+}
+
+func (m *member) stale(epoch uint64, change ...func(*reentrant.AcquireRequest)) {
+	m.Helper()
+	require.Equal(m, reentrant.Stale, m.acquire(epoch, change...).Status)
+}
+
+func until(d time.Duration) func(*reentrant.ReleaseRequest) {
+	return func(r *reentrant.ReleaseRequest) { r.Until = time.Now().Add(d) }
+}
+
+func TestQuorumReleaseIsOfItsSessionAndEpoch(t *testing.T) {
+	t.Parallel()
+	eachQuorum(t, func(t *testing.T, a, b, c *member) {
+		a.take(5)
+		b.wait(5)
+		require.Equal(t, reentrant.Nothing, c.release(9), "of another session")
+		require.Equal(t, reentrant.Nothing, a.release(4), "of a lower epoch")
+		a.has(5)
+		require.Equal(t, reentrant.Released, a.release(6), "a higher epoch covers it")
+		require.False(t, a.inspect().Locked)
+		require.Equal(t, reentrant.Nothing, a.release(6), "again")
+		b.gets(new(uint64))
+		require.Equal(t, reentrant.Nothing, a.release(6), "and again, when another has it")
+		require.Equal(t, "b", c.inspect().Session)
+	})
+}
+
+func TestQuorumALeaseEnds(t *testing.T) {
+	t.Parallel()
+	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
+		token := a.take(1, func(r *reentrant.AcquireRequest) { r.Lease = unhurriedLease })
+		require.Greater(t, b.gets(new(uint64)), token)
+		require.Equal(t, "b", a.inspect().Session)
+		require.False(t, a.renews(1, lease))
+	})
+}
+
+func TestQuorumInspectShowsTheSameToEverybody(t *testing.T) {
+	t.Parallel()
+	eachQuorum(t, func(t *testing.T, a, b, c *member) {
+		token := a.take(17, owned("~worker"), func(r *reentrant.AcquireRequest) { r.Holds = 4 })
+		b.wait(1)
+		for _, m := range []*member{a, b, c} {
+			st := m.inspect()
+			require.Greater(t, st.TTL, lease/2)
+			require.LessOrEqual(t, st.TTL, lease)
+			st.TTL = 0
+			require.Equal(t, reentrant.State{Locked: true, Session: "a", Owner: "~worker", Holds: 4, Epoch: 17, Token: token}, st)
+		}
+	})
+}
+
+func TestQuorumForceLeavesTheOldHolderWithNothing(t *testing.T) {
+	t.Parallel()
+	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
+		a.take(1)
+		forced, err := b.remote.ForceUnlock(b.ctx())
+		require.NoError(t, err)
+		require.True(t, forced)
+		require.False(t, a.renews(1, lease))
+		require.True(t, a.reenter(1, 1, 2, 0).Gone)
+		a.stale(1)
+		b.gets(new(uint64))
+		require.Equal(t, reentrant.Nothing, a.release(1))
+		require.Equal(t, "b", a.inspect().Session)
+	})
+}
+
+func TestQuorumTokensRiseWithEveryHolder(t *testing.T) {
+	t.Parallel()
+	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
+		var last reentrant.Token
+		next := func(token reentrant.Token) {
+			t.Helper()
+			require.Greater(t, token, last)
+			last = token
+		}
+		var epoch uint64
+		for range 4 {
+			next(a.gets(&epoch))
+			require.Equal(t, last, a.take(epoch), "a copy has the same")
+			epoch++
+			next(a.take(epoch))
+			a.reenter(epoch, 1, 2, 0)
+			a.release(epoch)
+			next(b.gets(&epoch))
+			_, err := a.remote.ForceUnlock(a.ctx())
+			require.NoError(t, err)
+		}
+		seen := last + 1_000_000_000
+		epoch++
+		next(a.take(epoch, func(r *reentrant.AcquireRequest) { r.Seen = seen }))
+		require.Greater(t, last, seen)
+	})
+}
+
+func TestQuorumRefusesLateCopies(t *testing.T) {
+	t.Parallel()
+	eachQuorum(t, func(t *testing.T, a, b, c *member) {
+		late := func(r *reentrant.AcquireRequest) { r.NotAfter = time.Now().Add(-time.Millisecond) }
+		_, err := a.remote.Acquire(a.ctx(), request(1, late))
+		require.Error(t, err)
+		require.False(t, reentrant.OutcomeUnknown(err))
+		require.False(t, a.inspect().Locked)
+
+		a.take(1)
+		b.wait(5)
+		b.release(5, until(time.Minute))
+		b.stale(5, queue)
+		a.release(1, until(time.Minute))
+		b.stale(5)
+		b.stale(4, barge)
+		a.stale(1)
+		c.take(5) // the tombstones are those of their sessions
+		c.release(5)
+		b.gets(new(uint64(5)))
+	})
+}
+
+func TestQuorumRenewalChangesNothingElse(t *testing.T) {
+	t.Parallel()
+	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
+		token := a.take(3, func(r *reentrant.AcquireRequest) { r.Lease, r.Holds = lease/10, 2 })
+		b.wait(1)
+		require.False(t, a.renews(2, lease))
+		require.True(t, a.renews(3, lease))
+		a.eventually(func() bool { return a.inspect().TTL > lease/2 }, "a majority of those who are asked was renewed")
+		st := a.has(3)
+		require.Equal(t, 2, st.Holds)
+		require.Equal(t, token, st.Token)
+	})
+}
+
+func TestQuorumYieldGivesTheLockToWhoeverIsKnownToWait(t *testing.T) {
+	t.Parallel()
+	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
+		token := a.take(1)
+		require.Greater(t, a.take(2, yield), token, "nobody waits")
+		b.wait(1)
+		require.Equal(t, reentrant.Granted, a.acquire(2, yield).Status, "a copy of what has the lock does not give it away")
+		epoch := uint64(2)
+		a.eventually(func() bool { // what b has said at the nodes comes after its answer
+			epoch++
+			return a.acquire(epoch, yield).Status == reentrant.Waiting
+		}, "it is known that b waits")
+		require.True(t, b.granted().NotBefore.IsZero(), "it has to be confirmed")
+		b.gets(new(uint64))
+	})
+}
+
+func TestQuorumNamesAndOwnersAreAnyBytes(t *testing.T) {
+	t.Parallel()
+	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
+		for _, text := range []string{"two words", "a:b:c", "{tag}:x", "line\nbreak", "\x00\xff", "f ~ g 1 2"} {
+			mine, theirs := a.bind(text), b.bind(text)
+			reply, err := mine.Acquire(a.ctx(), request(1, owned(text)))
+			require.NoError(t, err)
+			require.Equal(t, reentrant.Granted, reply.Status)
+			reply, err = theirs.Acquire(b.ctx(), request(1, queue))
+			require.NoError(t, err)
+			require.Equal(t, reentrant.Waiting, reply.Status)
+			st, err := theirs.Inspect(b.ctx())
+			require.NoError(t, err)
+			require.Equal(t, text, st.Owner)
+			_, err = mine.Release(a.ctx(), reentrant.ReleaseRequest{Epoch: 1})
+			require.NoError(t, err)
+			for b.granted().Name != text { // hints come more than once
+			}
+			_, err = theirs.Release(b.ctx(), reentrant.ReleaseRequest{Epoch: 1})
+			require.NoError(t, err)
+		}
+	})
+}
+
+func TestQuorumCloseLeavesTheLocks(t *testing.T) {
+	t.Parallel()
+	eachQuorum(t, func(t *testing.T, a, b, c *member) {
+		a.take(1)
+		b.wait(1)
+		require.NoError(t, a.conn.Close())
+		require.NoError(t, b.conn.Close())
+		require.Equal(t, "a", c.inspect().Session)
+	})
+}
+
+// What needs a queue is refused, and nothing is changed by it.
+func TestQuorumHasNoConditions(t *testing.T) {
+	t.Parallel()
+	eachQuorum(t, func(t *testing.T, a, _, _ *member) {
+		a.take(1)
+		ctx := context.Background()
+		for what, call := range map[string]func() error{
+			"await": func() error {
+				_, err := a.remote.Await(ctx, reentrant.AwaitRequest{Condition: "c", Epoch: 1, Ticket: 2, Owner: "1", Holds: 1})
+				return err
+			},
+			"signal": func() error {
+				_, err := a.remote.Signal(ctx, reentrant.SignalRequest{Condition: "c", Epoch: 1, Op: 1})
+				return err
+			},
+			"withdraw": func() error { _, err := a.remote.Withdraw(ctx, "c", 2); return err },
+			"beat":     func() error { _, err := a.remote.Beat(ctx, "c", []uint64{2}, nil); return err },
+		} {
+			err := call()
+			require.ErrorContains(t, err, what)
+			require.True(t, reentrant.Refused(err))
+			require.ErrorContains(t, err, "conditions")
+		}
+		a.has(1)
+	})
+}

@@ -1,0 +1,293 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A quorumVote is one copy of an attempt, at all nodes. At each of them a job goes through it:
+//
+//	ask ── counted: won? ── write the token ── final: kept? ── yes: the hold stays
+//	 │                                            └────────── no: give back what was got, or may have been
+//	 └─ the caller counts the answers, and does not wait for the last ones
+type quorumVote struct {
+	r       *quorumRemote
+	req     reentrant.AcquireRequest // as the nodes get it
+	queue   bool                     // the caller is going to wait
+	again   bool                     // it has been granted before, with a token that a majority has
+	order   uint64                   // when it was asked for, see quorumRemote.asked
+	sent    time.Time                // before anything was
+	limit   time.Duration            // of the first round
+	answers chan reply[reentrant.AcquireReply]
+	written chan reply[struct{}]
+
+	counted chan struct{}   // closed when won and first are known
+	won     bool            //
+	first   reentrant.Token // of the block
+
+	final chan struct{} // closed when kept is known
+	kept  bool
+}
+
+// tokenLead is how far the proposed token is ahead of the fastest clock: as long as an attempt is under way at most, so
+// that all nodes give that one and none its own time.
+const tokenLead = 2 * time.Second
+
+// Acquire implements reentrant.Remote. The answer is Waiting if another session has the lock at a node that kept this one
+// from a majority: it may be one that will not have a majority either.
+func (r *quorumRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+	if err := checkAcquire(&req); err != nil {
+		return reentrant.AcquireReply{}, err
+	}
+	if err := r.conn.begin(ctx, "acquire"); err != nil {
+		return reentrant.AcquireReply{}, err
+	}
+	defer r.conn.jobs.Done()
+	if !req.NotAfter.After(time.Now()) {
+		return reentrant.AcquireReply{}, errors.New("redisbackend: acquire: not sent: its time is over")
+	}
+	r.conn.pause(r.name)
+	if _, had := r.holds(req.Epoch); req.Yield && !had && r.isWanted(ctx) {
+		return r.yield(ctx, &req)
+	}
+	if r.isTorn(req.Epoch) {
+		return reentrant.AcquireReply{Status: reentrant.Stale}, nil
+	}
+	v := r.newVote(ctx, &req)
+	for i, p := range r.places {
+		r.conn.jobs.Go(func() { v.at(ctx, i, p) })
+	}
+	reply, err := v.count(ctx)
+	switch {
+	case v.kept:
+		r.keep(&v.req, reply)
+		r.conn.stop(r.name, req.Epoch)
+	case err == nil && reply.Status == reentrant.Waiting && req.Queue:
+		r.conn.wait(r.name, req.Epoch)
+	}
+	close(v.final)
+	return reply, err
+}
+
+// isTorn tells whether an attempt was given back somewhere. Where it was it is stale: it would take what the others give,
+// and keep that from everybody, without a chance if those are too few. The next epoch is as good as anybody's.
+func (r *quorumRemote) isTorn(epoch uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return epoch <= r.torn
+}
+
+func (r *quorumRemote) tear(epoch uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.torn = max(r.torn, epoch)
+}
+
+func (r *quorumRemote) newVote(ctx context.Context, req *reentrant.AcquireRequest) *quorumVote {
+	n := len(r.places)
+	v := &quorumVote{r: r, req: *req, queue: req.Queue, order: r.asked.Add(1), sent: time.Now(), limit: r.conn.quorum.budget(ctx, req.NotAfter),
+		answers: make(chan reply[reentrant.AcquireReply], n), written: make(chan reply[struct{}], n),
+		counted: make(chan struct{}), final: make(chan struct{})}
+	_, v.again = r.holds(req.Epoch)
+	v.req.Queue, v.req.Yield, v.req.Barge = false, false, true // a node that queued us would grant us the lock alone
+	// Whose lease a node was last told of differs from node to node: the shortest may be one that missed a renewal.
+	v.req.KeepTTL = false
+	v.req.Seen = max(req.Seen, r.conn.ahead())
+	return v
+}
+
+// ahead is the token below the one to propose.
+func (c *quorumConn) ahead() reentrant.Token {
+	var latest int64
+	for _, n := range c.nodes {
+		latest = max(latest, n.clocks.one.latest(instantOf(time.Now())))
+	}
+	if latest == 0 {
+		return 0 // no clock is known
+	}
+	return reentrant.Token(latest + tokenLead.Microseconds())
+}
+
+// latest is the latest that a Redis's clock can show at a moment, in µs; 0 when nothing is known.
+func (c *clock) latest(t instant) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.mapping.known {
+		return 0
+	}
+	return int64((t + c.mapping.aged(t).high) / resolution)
+}
+
+// at is the job at one node.
+func (v *quorumVote) at(ctx context.Context, i int, p *quorumPlace) {
+	command, cancel := detached(ctx, v.limit)
+	defer cancel()
+	if err := p.enter(command); err != nil {
+		v.answers <- reply[reentrant.AcquireReply]{node: i, err: err}
+		v.written <- reply[struct{}]{node: i, err: err}
+		return
+	}
+	defer p.leave()
+	answer, err := p.acquire(command, v.req, v.order)
+	v.answers <- reply[reentrant.AcquireReply]{i, answer, err}
+	<-v.counted
+	has := err == nil && answer.Status == reentrant.Granted
+	v.written <- reply[struct{}]{node: i, err: v.agree(ctx, p, has, answer)}
+	<-v.final
+	switch {
+	case v.kept:
+	case has || reentrant.OutcomeUnknown(err):
+		p.giveBack(v.req.Epoch)
+	case v.queue && err == nil && answer.Status == reentrant.Waiting:
+		p.want(v.req.Patience)
+	}
+}
+
+// agree has a node that gave the lock know the token, if the lock is had.
+func (v *quorumVote) agree(ctx context.Context, p *quorumPlace, has bool, answer reentrant.AcquireReply) error {
+	switch {
+	case !has || !v.won:
+		return errors.New("it did not give the lock")
+	case answer.First == v.first:
+		return nil
+	}
+	ctx, cancel := detached(ctx, v.limit)
+	defer cancel()
+	return p.write(ctx, v.req.Epoch, v.first, v.last())
+}
+
+func (v *quorumVote) last() reentrant.Token { return v.first + reentrant.Token(v.req.Tokens) - 1 }
+
+// count takes in the answers. It sets won and kept, and closes counted.
+func (v *quorumVote) count(ctx context.Context) (reentrant.AcquireReply, error) {
+	q := v.r.conn.quorum
+	decided := func(got []reply[reentrant.AcquireReply]) bool { return v.tally(got).decided(q) }
+	enough := func(got []reply[reentrant.AcquireReply]) bool {
+		return decided(got) || v.tally(got).answered() >= q.need
+	}
+	got := collect(ctx, v.answers, nil, v.limit, enough)
+	got = collect(ctx, v.answers, got, v.grace(), decided)
+	t := v.tally(got)
+	if t.granted >= q.need {
+		v.won = true
+		v.first, _ = t.token(q)
+	}
+	close(v.counted)
+	if t.granted > 0 && !v.won {
+		v.r.tear(v.req.Epoch)
+	}
+	switch {
+	case v.won:
+		return v.settle(ctx, t)
+	case t.answered() < q.need || ctxErr(ctx, time.Now()) != nil && !t.decided(q):
+		return reentrant.AcquireReply{}, t.doubt(q.tooFew(ctx, "acquire", failures(got, len(v.r.places))))
+	case t.granted+t.stale >= q.need:
+		return reentrant.AcquireReply{Status: reentrant.Stale}, nil
+	}
+	return reentrant.AcquireReply{Status: reentrant.Waiting, TTL: t.ttl}, nil
+}
+
+// grace is what nodes get that a majority was quicker than, when their answers decide: some times what that one took. If
+// one hangs while sessions split the others between them, each of them would keep its part for the whole limit.
+func (v *quorumVote) grace() time.Duration {
+	took := time.Since(v.sent)
+	return max(0, min(v.limit-took, max(v.limit/16, 4*took)))
+}
+
+// settle keeps the lock that a majority has given, once a majority has the token too, if anything is left of the lease.
+func (v *quorumVote) settle(ctx context.Context, t quorumTally) (reentrant.AcquireReply, error) {
+	q := v.r.conn.quorum
+	limit := q.budget(ctx, v.req.NotAfter)
+	got := collect(ctx, v.written, nil, limit, func(got []reply[struct{}]) bool {
+		has, _ := tell(got, func(struct{}) bool { return true })
+		return has >= q.need || len(got)-has >= q.blocks()
+	})
+	errs := failures(got, len(v.r.places))
+	if heardFrom(errs) < q.need {
+		return reentrant.AcquireReply{}, t.doubt(q.tooFew(ctx, "acquire: the token", errs))
+	}
+	if !v.valid(time.Now()) {
+		return reentrant.AcquireReply{}, t.doubt(fmt.Errorf("redisbackend: acquire: a majority took %v, and nothing is left of the lease",
+			time.Since(v.sent)))
+	}
+	v.kept = true
+	return reentrant.AcquireReply{Status: reentrant.Granted, First: v.first, Last: v.last(), TTL: t.left}, nil
+}
+
+// valid tells whether something is left of the lease: the first node may have counted from the moment of sending, and
+// clocks run apart by up to one part in a hundred.
+func (v *quorumVote) valid(now time.Time) bool {
+	drift := v.req.Lease/100 + 2*time.Millisecond
+	if quorumFault == quorumFaultElapsed {
+		now = v.sent
+	}
+	return v.req.Lease-now.Sub(v.sent)-drift > 0
+}
+
+// A quorumTally is what the nodes have answered so far.
+type quorumTally struct {
+	granted, waiting, stale, failed int
+
+	again  bool              // as in quorumVote
+	open   int               // have not answered
+	tokens []reentrant.Token // of those who granted
+	left   time.Duration     // the least that is left of a fixed lease
+	ttl    time.Duration     // the most that is left of another holder's
+}
+
+func (v *quorumVote) tally(got []reply[reentrant.AcquireReply]) quorumTally {
+	t := quorumTally{open: len(v.r.places) - len(got), ttl: -1, again: v.again}
+	for _, one := range got {
+		switch {
+		case one.err != nil:
+			t.failed++
+		case one.value.Status == reentrant.Granted:
+			if t.granted++; t.granted == 1 || one.value.TTL < t.left {
+				t.left = one.value.TTL
+			}
+			t.tokens = append(t.tokens, one.value.First)
+		case one.value.Status == reentrant.Stale:
+			t.stale++
+		default:
+			t.waiting++
+			t.ttl = max(t.ttl, one.value.TTL)
+		}
+	}
+	return t
+}
+
+func (t quorumTally) answered() int { return t.granted + t.waiting + t.stale }
+
+// doubt marks an error if a node gave the lock: it is being given back, and may be there for a while yet.
+func (t quorumTally) doubt(err error) error {
+	if t.granted == 0 || reentrant.OutcomeUnknown(err) || reentrant.Refused(err) {
+		return err
+	}
+	return reentrant.WithOutcomeUnknown(err)
+}
+
+// decided tells whether the answers that are missing make no difference. When too few can answer, those that may still
+// come do make one: they tell whether it was refused, and whether it may have been done.
+func (t quorumTally) decided(q *Quorum) bool {
+	if t.again && t.granted >= q.need { // an answer that is missing may be the one that makes the token the same
+		_, agreed := t.token(q)
+		return agreed || t.open == 0
+	}
+	return t.granted >= q.need || t.granted+t.open < q.need && t.answered() >= q.need
+}
+
+// token is the one that a majority has given, which then is the last one of a majority already; else the highest.
+func (t quorumTally) token(q *Quorum) (highest reentrant.Token, agreed bool) {
+	count := make(map[reentrant.Token]int)
+	for _, token := range t.tokens {
+		if count[token]++; count[token] >= q.need {
+			return token, true
+		}
+		highest = max(highest, token)
+	}
+	return highest, false
+}

@@ -1,0 +1,174 @@
+package redisbackend
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A quorumWaiter is a lock that this session waits for.
+type quorumWaiter struct {
+	epoch uint64
+	tries int
+	timer *time.Timer
+}
+
+const (
+	// minBackoff and maxBackoff bound the pause before a session tries again, of which half is chance: sessions that
+	// split the nodes between them must not meet again. The first is a few round trips; with the last a session that is
+	// told nothing costs each node ten commands a second.
+	minBackoff = 4 * time.Millisecond
+	maxBackoff = 128 * time.Millisecond
+)
+
+func quorumBackoff(tries int) time.Duration {
+	d := min(minBackoff<<min(tries, 10), maxBackoff)
+	return d/2 + rand.N(d/2)
+}
+
+// wait has the session told to try again after a pause.
+func (c *quorumConn) wait(name string, epoch uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	w := c.waiting[name]
+	if w == nil {
+		w = &quorumWaiter{timer: time.AfterFunc(time.Hour, func() { c.hear(func() { c.tryAgain(name) }) })}
+		c.waiting[name] = w
+	}
+	w.epoch = epoch
+	w.timer.Reset(quorumBackoff(w.tries))
+	w.tries++
+}
+
+// pause keeps the session from being told while it is trying.
+func (c *quorumConn) pause(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.waiting[name]; w != nil {
+		w.timer.Stop()
+	}
+}
+
+// stop ends the wait of an attempt.
+func (c *quorumConn) stop(name string, epoch uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.waiting[name]; w != nil && w.epoch <= epoch {
+		w.timer.Stop()
+		delete(c.waiting, name)
+	}
+}
+
+// tryAgain tells the session's attempt to try again. A grant that does not say since when it counts has to be confirmed
+// by an acquire: that is the one.
+func (c *quorumConn) tryAgain(name string) {
+	c.mu.Lock()
+	w, epoch := c.waiting[name], uint64(0)
+	if w != nil {
+		epoch = w.epoch
+	}
+	c.mu.Unlock()
+	if epoch > 0 {
+		c.sink.Granted(reentrant.Grant{Name: name, Epoch: epoch})
+	}
+}
+
+// hear tells the sink something, unless the conn is closed.
+func (c *quorumConn) hear(tell func()) {
+	c.hearing.Lock()
+	defer c.hearing.Unlock()
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if !closed {
+		tell()
+	}
+}
+
+// A quorumEar is the session's channel at one node. What is said there are hints, so a node whose channel is not open is
+// a node less that gives them.
+type quorumEar struct {
+	conn *quorumConn
+	node *conn
+
+	ctx    context.Context // ended by close
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	open   *subscription // set by the goroutine that done waits for; nil if it did not come to that
+}
+
+var _ listener = (*quorumEar)(nil)
+
+// listen opens the channels at all nodes, in the background: a node that is down is tried until it is there.
+func (c *quorumConn) listen() {
+	for _, n := range c.nodes {
+		e := &quorumEar{conn: c, node: n}
+		e.ctx, e.cancel = context.WithCancel(context.Background())
+		c.ears = append(c.ears, e)
+		e.done.Go(e.subscribe)
+	}
+}
+
+func (e *quorumEar) subscribe() {
+	b := e.node.backend
+	for e.ctx.Err() == nil {
+		s, err := subscribe(e.ctx, b.client, b.channels+e.node.session, e)
+		if err == nil {
+			e.open = s // from here on it keeps itself open
+			return
+		}
+		select {
+		case <-time.After(maxRetry/2 + rand.N(maxRetry/2)):
+		case <-e.ctx.Done():
+		}
+	}
+}
+
+func (e *quorumEar) close() {
+	e.cancel()
+	e.done.Wait()
+	if e.open != nil {
+		e.open.close()
+	}
+}
+
+// opened implements listener. Behind the same address is the same machine, so what is known of its clock stays.
+func (e *quorumEar) opened() { e.conn.hear(e.conn.sink.Resumed) }
+
+// received implements listener.
+func (e *quorumEar) received(message string) {
+	e.conn.hear(func() {
+		if hold, ok := strings.CutPrefix(message, "f "); ok { // quorum_call.lua
+			if name, ours := strings.CutPrefix(hold, e.node.backend.prefix); ours {
+				e.conn.tryAgain(name)
+			}
+			return
+		}
+		e.node.received(message)
+	})
+}
+
+// Close implements reentrant.Conn. It waits for what is being given back: some seconds if a node is silent.
+func (c *quorumConn) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	for name, w := range c.waiting {
+		w.timer.Stop()
+		delete(c.waiting, name)
+	}
+	c.mu.Unlock()
+	c.hearing.Lock()   // what the sink is being told is told
+	c.hearing.Unlock() //nolint:staticcheck // see above
+	for _, e := range c.ears {
+		e.close()
+	}
+	c.jobs.Wait()
+	return nil
+}
