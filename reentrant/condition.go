@@ -94,7 +94,8 @@ func (c *Condition) AwaitUninterruptibly(ctx context.Context) error {
 // [OutcomeUnknown] somebody may have been signalled.
 func (c *Condition) Signal(ctx context.Context) error { return c.signal(ctx, "signal", false) }
 
-// SignalAll is Signal for all waiters, in the order of their arrival.
+// SignalAll is Signal for all waiters, in the order of their arrival; those of one process that use an unfair lock come
+// back in any order.
 func (c *Condition) SignalAll(ctx context.Context) error { return c.signal(ctx, "signal all", true) }
 
 func (c *Condition) signal(ctx context.Context, op string, all bool) error {
