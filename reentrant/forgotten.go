@@ -36,7 +36,7 @@ func (l *Lock) number() uint32 {
 		return n
 	}
 	if n := serials.Add(1); l.serial.CompareAndSwap(0, n) {
-		runtime.AddCleanup(l, (*keepsake).forgotten, &keepsake{l.session.core, l.name, n})
+		runtime.AddCleanup(l, keepsake.forgotten, keepsake{l.session.core, l.name, n})
 	}
 	return l.serial.Load()
 }
@@ -49,7 +49,7 @@ type keepsake struct {
 }
 
 // forgotten reports a hold whose Lock is gone. Its owner can still unlock it, by another Lock of that name.
-func (k *keepsake) forgotten() {
+func (k keepsake) forgotten() {
 	e := k.s.find(k.name)
 	if e == nil {
 		return
