@@ -29,6 +29,7 @@ var mutants = map[string]struct{ right, wrong string }{
 	"oldplace":        {"if raw and tonumber(string.match(raw, '^%d+')) > epoch then return false end", ""},
 	"lastinfirst":     {"if not raw then\n    redis.call('RPUSH'", "if not raw then\n    redis.call('LPUSH'"},
 	"tokenclock":      {"math.max(rec.last + 1, now, seen + 1)", "math.max(rec.last + 1, seen + 1)"},
+	"sametoken":       {"math.max(rec.last + 1, now, seen + 1)", "math.max(rec.last, 1)"},
 	"retention":       {"if rec.last <= now then return rec.keep end", "do return rec.keep end"},
 	"publish":         {"redis.pcall('PUBLISH'", "redis.call('PUBLISH'"},
 	"onebad":          {"local ok, code = pcall(renew,", "local ok, code = true, renew("},
