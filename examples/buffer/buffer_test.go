@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/examples/internal/crew"
+	"github.com/relock-go/relock/examples/internal/screen"
 	"github.com/relock-go/relock/internal/redisserver"
 )
 
@@ -83,7 +84,7 @@ func TestProcessesAreKilledAllTheWay(t *testing.T) {
 	}
 	r, err := move(t.Context(), opts, t.Output(), t.Output())
 	require.NoError(t, err)
-	r.print(t.Output())
+	r.Print(t.Output())
 	verify(t, opts, r)
 }
 
@@ -116,14 +117,14 @@ func TestAnInterruptEndsTheProcesses(t *testing.T) {
 func TestExitStatuses(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr strings.Builder
-	assert.Equal(t, exitClean, parentMain([]string{"-items=20", "-processes=1"}, &stdout, &stderr))
+	assert.Equal(t, screen.ExitClean, parentMain([]string{"-items=20", "-processes=1"}, &stdout, &stderr))
 	assert.Contains(t, stdout.String(), "redis    embedded")
 	assert.Regexp(t, `(?m)^lost +0$`, stdout.String())
 	assert.Contains(t, stdout.String(), "Every item came through exactly once.")
 
-	assert.Equal(t, exitClean, parentMain([]string{"-help"}, io.Discard, &stderr))
-	assert.Equal(t, exitUsage, parentMain([]string{"-items=0"}, io.Discard, &stderr))
-	assert.Equal(t, exitFinding, parentMain([]string{"-items=20", "-redis=redis://127.0.0.1:1"}, io.Discard, &stderr))
+	assert.Equal(t, screen.ExitClean, parentMain([]string{"-help"}, io.Discard, &stderr))
+	assert.Equal(t, screen.ExitUsage, parentMain([]string{"-items=0"}, io.Discard, &stderr))
+	assert.Equal(t, screen.ExitFinding, parentMain([]string{"-items=20", "-redis=redis://127.0.0.1:1"}, io.Discard, &stderr))
 	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
 }
 

@@ -32,24 +32,11 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/relock-go/relock/examples/internal/crew"
-)
-
-// Exit statuses. A finding is an item lost, doubled or out of order, or a buffer too full; what keeps the job from being
-// finished (no server, an interrupt) counts as one, since nothing is proved then.
-const (
-	exitClean   = 0
-	exitFinding = 1
-	exitUsage   = 2
+	"github.com/relock-go/relock/examples/internal/screen"
 )
 
 func main() {
@@ -59,27 +46,7 @@ func main() {
 	os.Exit(parentMain(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// parentMain runs the job as its arguments say, and gives the exit status.
+// parentMain does the job as its arguments say, and gives the exit status. A finding is an item lost, doubled or out of order, or a buffer too full.
 func parentMain(args []string, stdout, stderr io.Writer) int {
-	opts, err := parseOptions(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitClean
-	case err != nil:
-		fmt.Fprintln(stderr, "buffer:", err)
-		return exitUsage
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-
-	result, err := move(ctx, opts, stdout, stderr)
-	if err != nil {
-		fmt.Fprintln(stderr, "buffer:", err)
-		return exitFinding
-	}
-	result.print(stdout)
-	if !result.verdict.clean() {
-		return exitFinding
-	}
-	return exitClean
+	return screen.Run("buffer", args, stdout, stderr, parseOptions, move)
 }

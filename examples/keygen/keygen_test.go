@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/examples/internal/crew"
+	"github.com/relock-go/relock/examples/internal/screen"
 )
 
 // The test's own program plays the children, as keygen's does.
@@ -44,7 +45,7 @@ func TestEveryNumberIsHandedOutOnce(t *testing.T) {
 	opts.lock = lockCohort
 	result, err := generate(t.Context(), opts, io.Discard, t.Output())
 	require.NoError(t, err)
-	assert.True(t, result.clean(), "%+v", result.verdict)
+	assert.True(t, result.Clean(), "%+v", result.verdict)
 	assert.EqualValues(t, opts.keys, result.verdict.numbers)
 	assert.Less(t, result.cost.Commands, int64(opts.keys), "a process takes the lock for many of its workers")
 }
@@ -53,7 +54,7 @@ func TestEveryHolderIsKnownToRedis(t *testing.T) {
 	opts := small(t)
 	result, err := generate(t.Context(), opts, io.Discard, t.Output())
 	require.NoError(t, err)
-	assert.True(t, result.clean(), "%+v", result.verdict)
+	assert.True(t, result.Clean(), "%+v", result.verdict)
 	assert.EqualValues(t, opts.keys, result.verdict.numbers)
 	assert.EqualValues(t, opts.keys, result.outcome.Total.Keys)
 	assert.EqualValues(t, opts.keys, result.verdict.shares["p1"]+result.verdict.shares["p2"])
@@ -68,7 +69,7 @@ func TestAKilledProcessCostsNoNumber(t *testing.T) {
 	opts.keys = 1000 // enough for the kill to come on the way
 	result, err := generate(t.Context(), opts, io.Discard, t.Output())
 	require.NoError(t, err)
-	assert.True(t, result.clean(), "%+v", result.verdict)
+	assert.True(t, result.Clean(), "%+v", result.verdict)
 	assert.EqualValues(t, opts.keys, result.verdict.numbers)
 	assert.Equal(t, 1, result.outcome.Kills)
 	assert.Len(t, slices.Concat(result.outcome.Names...), 3, "the dead process was replaced")
@@ -83,7 +84,7 @@ func TestWithoutALockThereAreDuplicates(t *testing.T) {
 		result, err := generate(t.Context(), opts, io.Discard, t.Output())
 		require.NoError(t, err)
 		if result.verdict.duplicates > 0 {
-			assert.False(t, result.clean())
+			assert.False(t, result.Clean())
 			return
 		}
 	}
@@ -104,15 +105,15 @@ func TestAnInterruptEndsTheProcesses(t *testing.T) {
 func TestExitStatuses(t *testing.T) {
 	var stdout, stderr strings.Builder
 	file := filepath.Join(t.TempDir(), "keygen.db")
-	assert.Equal(t, exitClean, parentMain([]string{"-keys=20", "-processes=1", "-db", file}, &stdout, &stderr))
+	assert.Equal(t, screen.ExitClean, parentMain([]string{"-keys=20", "-processes=1", "-db", file}, &stdout, &stderr))
 	assert.Contains(t, stdout.String(), "database  SQLite "+file)
 	assert.Regexp(t, `(?m)^duplicates +0$`, stdout.String())
 	assert.Contains(t, stdout.String(), "Every number was handed out exactly once.")
 
-	assert.Equal(t, exitClean, parentMain([]string{"-help"}, io.Discard, &stderr))
-	assert.Equal(t, exitUsage, parentMain([]string{"-keys=0"}, io.Discard, &stderr))
+	assert.Equal(t, screen.ExitClean, parentMain([]string{"-help"}, io.Discard, &stderr))
+	assert.Equal(t, screen.ExitUsage, parentMain([]string{"-keys=0"}, io.Discard, &stderr))
 	unreachable := []string{"-keys=20", "-db", file, "-redis=redis://127.0.0.1:1"}
-	assert.Equal(t, exitFinding, parentMain(unreachable, io.Discard, &stderr))
+	assert.Equal(t, screen.ExitFinding, parentMain(unreachable, io.Discard, &stderr))
 	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
 }
 
@@ -120,7 +121,7 @@ func TestExitStatuses(t *testing.T) {
 func TestTheDefaultDatabaseIsPrinted(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var stdout strings.Builder
-	require.Equal(t, exitClean, parentMain([]string{"-keys=20", "-processes=1"}, &stdout, io.Discard))
+	require.Equal(t, screen.ExitClean, parentMain([]string{"-keys=20", "-processes=1"}, &stdout, io.Discard))
 	_, rest, found := strings.Cut(stdout.String(), "database  SQLite ")
 	require.True(t, found)
 	file, _, _ := strings.Cut(rest, "\n")

@@ -16,24 +16,11 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/relock-go/relock/examples/internal/crew"
-)
-
-// Exit statuses. A finding is a duplicate, a gap or a token that went back; what keeps the job from being finished
-// (no server, an interrupt) counts as one, since nothing is proved then.
-const (
-	exitClean   = 0
-	exitFinding = 1
-	exitUsage   = 2
+	"github.com/relock-go/relock/examples/internal/screen"
 )
 
 func main() {
@@ -43,27 +30,7 @@ func main() {
 	os.Exit(parentMain(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// parentMain runs the job as its arguments say, and gives the exit status.
+// parentMain does the job as its arguments say, and gives the exit status. A finding is a duplicate, a gap or a token that went back.
 func parentMain(args []string, stdout, stderr io.Writer) int {
-	opts, err := parseOptions(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitClean
-	case err != nil:
-		fmt.Fprintln(stderr, "keygen:", err)
-		return exitUsage
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-
-	result, err := generate(ctx, opts, stdout, stderr)
-	if err != nil {
-		fmt.Fprintln(stderr, "keygen:", err)
-		return exitFinding
-	}
-	result.print(stdout)
-	if !result.clean() {
-		return exitFinding
-	}
-	return exitClean
+	return screen.Run("keygen", args, stdout, stderr, parseOptions, generate)
 }

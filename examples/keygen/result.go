@@ -18,14 +18,14 @@ type result struct {
 	cost    deployment.Cost
 }
 
-// clean tells whether every number was handed out once, in the order of the tokens.
-func (r *result) clean() bool {
+// Clean tells whether every number was handed out once, in the order of the tokens.
+func (r *result) Clean() bool {
 	v := r.verdict
 	return v.duplicates == 0 && v.gaps == 0 && (v.reversals == 0 || r.opts.lock == lockNone)
 }
 
-// print writes the table.
-func (r *result) print(out io.Writer) {
+// Print writes the table.
+func (r *result) Print(out io.Writer) {
 	screen.PrintTable(out, r.rows(), r.sentence())
 }
 
@@ -68,7 +68,7 @@ func (r *result) commandsPerKey() string {
 
 // sentence is the table in one sentence.
 func (r *result) sentence() string {
-	if r.clean() {
+	if r.Clean() {
 		return "Every number was handed out exactly once."
 	}
 	v := r.verdict

@@ -36,7 +36,7 @@ func TestJudge(t *testing.T) {
 
 func TestEveryFindingIsSaid(t *testing.T) {
 	clean := result{opts: options{lock: lockRelock}, verdict: verdict{numbers: 3}}
-	assert.True(t, clean.clean())
+	assert.True(t, clean.Clean())
 	assert.Contains(t, clean.sentence(), "exactly once")
 	for name, finding := range map[string]verdict{
 		"duplicates 1":          {numbers: 3, duplicates: 1},
@@ -45,7 +45,7 @@ func TestEveryFindingIsSaid(t *testing.T) {
 	} {
 		r := clean
 		r.verdict = finding
-		assert.False(t, r.clean(), name)
+		assert.False(t, r.Clean(), name)
 		assert.Contains(t, r.sentence(), "FAILED")
 		assert.Contains(t, r.sentence(), name)
 	}
@@ -53,6 +53,6 @@ func TestEveryFindingIsSaid(t *testing.T) {
 
 func TestWithoutALockTokensAreNotJudged(t *testing.T) {
 	r := result{opts: options{lock: lockNone}, verdict: verdict{numbers: 3, reversals: 2}}
-	assert.True(t, r.clean())
+	assert.True(t, r.Clean())
 	assert.NotContains(t, r.sentence(), "token")
 }

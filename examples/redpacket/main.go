@@ -25,24 +25,11 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/relock-go/relock/examples/internal/crew"
-)
-
-// Exit statuses. A finding is a theft, or money that is not accounted for; what keeps the job from being finished (no
-// server, an interrupt) counts as one, since nothing is proved then.
-const (
-	exitClean   = 0
-	exitFinding = 1
-	exitUsage   = 2
+	"github.com/relock-go/relock/examples/internal/screen"
 )
 
 func main() {
@@ -52,27 +39,7 @@ func main() {
 	os.Exit(parentMain(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// parentMain runs the job as its arguments say, and gives the exit status.
+// parentMain does the job as its arguments say, and gives the exit status. A finding is a theft, or money that is not accounted for.
 func parentMain(args []string, stdout, stderr io.Writer) int {
-	opts, err := parseOptions(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitClean
-	case err != nil:
-		fmt.Fprintln(stderr, "redpacket:", err)
-		return exitUsage
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-
-	result, err := giveOut(ctx, opts, stdout, stderr)
-	if err != nil {
-		fmt.Fprintln(stderr, "redpacket:", err)
-		return exitFinding
-	}
-	result.print(stdout)
-	if !result.verdict.clean() {
-		return exitFinding
-	}
-	return exitClean
+	return screen.Run("redpacket", args, stdout, stderr, parseOptions, giveOut)
 }

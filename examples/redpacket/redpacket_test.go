@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/examples/internal/crew"
+	"github.com/relock-go/relock/examples/internal/screen"
 	"github.com/relock-go/relock/internal/redisserver"
 )
 
@@ -68,7 +69,7 @@ func TestTwoHundredPeopleAskFiftyTimes(t *testing.T) {
 	require.NoError(t, err)
 	r, err := giveOut(t.Context(), opts, t.Output(), t.Output())
 	require.NoError(t, err)
-	r.print(t.Output())
+	r.Print(t.Output())
 	verify(t, opts, r)
 }
 
@@ -103,16 +104,16 @@ func TestAnInterruptEndsTheProcesses(t *testing.T) {
 func TestExitStatuses(t *testing.T) {
 	var stdout, stderr strings.Builder
 	args := []string{"-openids=5", "-requests=4", "-parts=3", "-processes=2"}
-	assert.Equal(t, exitClean, parentMain(args, &stdout, &stderr))
+	assert.Equal(t, screen.ExitClean, parentMain(args, &stdout, &stderr))
 	assert.Contains(t, stdout.String(), "redis       embedded")
 	assert.Regexp(t, `(?m)^openids with a part +3 of 5$`, stdout.String())
 	assert.Regexp(t, `(?m)^money given out +200.00 of 200.00$`, stdout.String())
 	assert.Contains(t, stdout.String(), "Nobody got two parts")
 
-	assert.Equal(t, exitClean, parentMain([]string{"-help"}, io.Discard, &stderr))
+	assert.Equal(t, screen.ExitClean, parentMain([]string{"-help"}, io.Discard, &stderr))
 	assert.Contains(t, stderr.String(), "go run ./examples/redpacket")
-	assert.Equal(t, exitUsage, parentMain([]string{"-parts=0"}, io.Discard, &stderr))
-	assert.Equal(t, exitFinding, parentMain(append(args, "-redis=redis://127.0.0.1:1"), io.Discard, &stderr))
+	assert.Equal(t, screen.ExitUsage, parentMain([]string{"-parts=0"}, io.Discard, &stderr))
+	assert.Equal(t, screen.ExitFinding, parentMain(append(args, "-redis=redis://127.0.0.1:1"), io.Discard, &stderr))
 	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
 }
 

@@ -18,8 +18,11 @@ type result struct {
 	cost    deployment.Cost
 }
 
-// print writes the table.
-func (r *result) print(out io.Writer) {
+// Clean tells whether nothing was found.
+func (r *result) Clean() bool { return r.verdict.clean() }
+
+// Print writes the table.
+func (r *result) Print(out io.Writer) {
 	screen.PrintTable(out, r.rows(), r.verdict.sentence())
 }
 
