@@ -42,6 +42,13 @@ func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "8")
 	// A build with the detector of races would have each process sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	// Under nohup a hangup is ignored, here and in what is started; a signal that is waited for is not.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() {
+		<-hangups
+		os.Exit(1)
+	}()
 	os.Exit(m.Run())
 }
 
