@@ -265,7 +265,7 @@ func (r *quorumRemote) Inspect(ctx context.Context) (reentrant.State, error) {
 	q := r.conn.quorum
 	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (reentrant.State, error) {
 		return r.places[i].remote.Inspect(ctx)
-	}, func(got []reply[reentrant.State]) bool { return alike(got, essence) >= q.need })
+	}, q.agreed)
 	of, sure := q.holder(got)
 	if !sure {
 		return reentrant.State{}, q.tooFew(ctx, "inspect", failures(got, len(r.places)))
@@ -294,6 +294,20 @@ type quorumEssence struct {
 func essence(s reentrant.State) quorumEssence {
 	return quorumEssence{s.Session, s.Owner, s.Epoch, s.Holds, s.Token}
 }
+
+// agreed tells whether a majority says the same, its TTL included: a node that has yet to hear of a renewal is
+// behind with that, and then the others are waited for.
+func (q *Quorum) agreed(got []reply[reentrant.State]) bool {
+	return slices.ContainsFunc(got, func(one reply[reentrant.State]) bool {
+		like, _ := tell(got, func(s reentrant.State) bool {
+			return essence(s) == essence(one.value) && near(s.TTL, one.value.TTL)
+		})
+		return one.err == nil && like >= q.need
+	})
+}
+
+// near tells whether two nodes' times can be those of one command.
+func near(a, b time.Duration) bool { return (a - b).Abs() <= max(a, b)/10+50*time.Millisecond }
 
 // holder is what the nodes say of the lock's holder, and whether that is sure: a majority says the same, or no holder
 // can have a majority whatever the others say.
