@@ -175,9 +175,9 @@ func aFixedLeaseEnds(t *test) {
 
 func bargingPassesTheQueue(t *test) {
 	a, b, c := t.connect3()
-	a.take(1, lease(short))
+	a.take(1)
 	b.wait(1)
-	a.expired()
+	a.lapse()
 	c.take(1, barge)
 	c.has(1)
 	c.waiting(b)

@@ -102,7 +102,7 @@ func (s *session) told(ticket uint64, placed bool) {
 func impatient(r *reentrant.AwaitRequest) { r.Patience = brief }
 
 // hearing is a patience that is over after a pause of deaf, and not before what comes at once on a slow machine.
-const hearing, deaf = 4 * brief, 6 * brief
+const hearing, deaf = 8 * brief, 12 * brief
 
 func patient(r *reentrant.AwaitRequest) { r.Patience = hearing }
 
@@ -302,8 +302,8 @@ func awaitBuries(t *test) {
 
 func beatKeeps(t *test) {
 	a, b, _ := t.connect3()
-	a.waits(1, func(r *reentrant.AwaitRequest) { r.Patience = 4 * brief })
-	for range 4 {
+	a.waits(1, patient)
+	for range 5 {
 		t.pause(2 * brief)
 		require.Equal(t, []reentrant.TicketStatus{reentrant.Waited}, a.beat(2))
 	}

@@ -226,6 +226,13 @@ func (r *remote) free() {
 	require.False(r.t, st.Locked, "the lock must be free: %+v", st)
 }
 
+// lapse lets the lease end, of the lock that the session has.
+func (r *remote) lapse() {
+	r.t.Helper()
+	r.take(r.inspect().Epoch+1, lease(short))
+	r.expired()
+}
+
 // expired waits until nobody has the lock.
 func (r *remote) expired() {
 	r.t.Helper()

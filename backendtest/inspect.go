@@ -64,9 +64,9 @@ func inspectByOthers(t *test) {
 
 func inspectChangesNothing(t *test) {
 	a, b, c := t.connect3()
-	a.take(1, lease(short))
+	a.take(1)
 	b.wait(1)
-	a.expired() // Inspect finds it free, and b waiting, and leaves it at that
+	a.lapse() // Inspect finds it free, and b waiting, and leaves it at that
 	c.take(1, barge)
 	c.waiting(b)
 }

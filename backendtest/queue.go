@@ -108,8 +108,9 @@ func theDeadAlone(t *test) {
 
 func aWaiterTakesAnExpiredLock(t *test) {
 	a, b, _ := t.connect3()
-	a.take(1, lease(short))
+	a.take(1)
 	b.wait(1)
+	a.take(2, lease(short))
 	t.eventually("a beat of the waiter finds the lock free", func() bool {
 		return b.acquire(1, queue).Status == reentrant.Granted
 	})
@@ -119,10 +120,10 @@ func aWaiterTakesAnExpiredLock(t *test) {
 
 func anExpiredLockGoesToTheFirst(t *test) {
 	a, b, c := t.connect3()
-	a.take(1, lease(short))
+	a.take(1)
 	b.wait(1)
 	c.wait(1)
-	a.expired()
+	a.lapse()
 	c.wait(1) // finds the lock free, but b is ahead: so b gets it
 	b.has(1)
 	b.waiting(c)
@@ -131,9 +132,9 @@ func anExpiredLockGoesToTheFirst(t *test) {
 
 func aNewcomerGoesToTheEnd(t *test) {
 	a, b, c := t.connect3()
-	a.take(1, lease(short))
+	a.take(1)
 	b.wait(1)
-	a.expired()
+	a.lapse()
 	c.wait(1)
 	b.has(1)
 	b.waiting(c)
@@ -141,9 +142,9 @@ func aNewcomerGoesToTheEnd(t *test) {
 
 func aTryDoesNotPass(t *test) {
 	a, b, c := t.connect3()
-	a.take(1, lease(short))
+	a.take(1)
 	b.wait(1)
-	a.expired()
+	a.lapse()
 	require.Equal(t, reentrant.Waiting, c.acquire(1).Status)
 	b.take(1, queue)
 	b.waiting()
@@ -151,20 +152,20 @@ func aTryDoesNotPass(t *test) {
 
 func aSessionUsesItsPlaceUp(t *test) {
 	a, b, c := t.connect3()
-	a.take(1, lease(short))
+	a.take(1)
 	b.wait(1)
 	c.wait(1)
-	a.expired()
+	a.lapse()
 	b.take(2) // a newer attempt, which would not queue
 	b.waiting(c)
 }
 
 func aBargerUsesItsPlaceUp(t *test) {
 	a, b, c := t.connect3()
-	a.take(1, lease(short))
+	a.take(1)
 	b.wait(1)
 	c.wait(1)
-	a.expired()
+	a.lapse()
 	c.take(2, barge)
 	c.waiting(b)
 }

@@ -77,8 +77,8 @@ func TestAnEpochIsGivenTheLockAtMostOnce(t *testing.T) {
 		assert.Equal(t, reentrant.Stale, a.acquire(5).Status, "released")
 		assert.Equal(t, reentrant.Stale, a.acquire(5, queue).Status)
 		assert.Empty(t, s.queued())
-		a.take(6, brief)
-		s.free()
+		a.take(6)
+		s.lapse()
 		assert.Equal(t, reentrant.Stale, a.acquire(6).Status, "expired")
 		assert.Empty(t, s.hash())
 		a.take(7)
@@ -252,9 +252,9 @@ func TestDeadWaitersAreSkipped(t *testing.T) {
 func TestAFreeLockGoesToTheFirstWaiter(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
-		a.take(1, brief)
+		a.take(1)
 		b.acquire(1, queue)
-		s.free() // nobody released it, so nobody was told
+		s.lapse() // nobody released it, so nobody was told
 		reply := c.acquire(1, queue)
 		assert.Equal(t, reentrant.Waiting, reply.Status, "a newcomer finds it free, and somebody ahead")
 		assert.InDelta(t, grantTTL, reply.TTL, float64(time.Second))
@@ -267,9 +267,9 @@ func TestAFreeLockGoesToTheFirstWaiter(t *testing.T) {
 func TestAFreeLockIsHadByTheFirstWaitersHeartbeat(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
-		a.take(1, brief)
+		a.take(1)
 		b.acquire(1, queue)
-		s.free()
+		s.lapse()
 		b.take(1, queue)
 		assert.Empty(t, s.queued())
 		assert.Equal(t, "h", s.record()[5])
@@ -279,10 +279,10 @@ func TestAFreeLockIsHadByTheFirstWaitersHeartbeat(t *testing.T) {
 func TestBargingPassesWaitersOfAFreeLock(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
-		a.take(1, brief)
+		a.take(1)
 		b.acquire(1, queue)
 		c.acquire(1, queue)
-		s.free()
+		s.lapse()
 		assert.Equal(t, reentrant.Stale, c.acquire(0, barge).Status, "an older attempt than the one that waits")
 		c.take(2, barge)
 		assert.Equal(t, []string{"b"}, s.queued(), "its own place has served its purpose")
@@ -320,8 +320,8 @@ func TestTokensRiseOverAnything(t *testing.T) {
 		a.release(1)
 		rises(b.take(1), "release")
 		b.release(1)
-		rises(a.take(2, brief), "the same session")
-		s.free()
+		rises(a.take(2), "the same session")
+		s.lapse()
 		rises(b.take(2), "expiry")
 		s.run("FLUSHALL")
 		rises(a.take(3), "FLUSHALL")

@@ -144,8 +144,7 @@ func yield(r *reentrant.AcquireRequest) { r.Yield, r.Queue = true, true }
 func fixed(r *reentrant.AcquireRequest) { r.Fixed = true }
 func keep(r *reentrant.AcquireRequest)  { r.KeepTTL = true }
 
-// brief makes a lease, or a waiter's patience, that is over at once.
-func brief(r *reentrant.AcquireRequest)     { r.Lease = 10 * time.Millisecond }
+// impatient makes a waiter's patience that is over at once.
 func impatient(r *reentrant.AcquireRequest) { r.Patience = 10 * time.Millisecond }
 
 func owned(owner string) func(*reentrant.AcquireRequest) {
@@ -279,9 +278,10 @@ func (s *site) queued() []string {
 	return sessions
 }
 
-// free waits until the hold has expired.
-func (s *site) free() {
+// lapse lets the lease of whoever has the lock end now.
+func (s *site) lapse() {
 	s.Helper()
+	s.run("PEXPIRE", s.name, "1")
 	s.eventually(func() bool { return s.hash() == "" }, "the lease ends")
 }
 

@@ -57,8 +57,8 @@ func TestReenterOfAHoldThatIsGone(t *testing.T) {
 		a.release(2)
 		assert.Equal(t, gone, a.reenter(2, 1, 2, lease), "released")
 		assert.Empty(t, s.hash(), "and not made again")
-		a.take(3, brief)
-		s.free()
+		a.take(3)
+		s.lapse()
 		assert.Equal(t, gone, a.reenter(3, 1, 2, lease), "expired")
 		a.take(4)
 		s.run("FLUSHALL")
@@ -135,10 +135,10 @@ func TestReleasePassesOnAGrantThatNobodyWants(t *testing.T) {
 func TestReleaseOfAFreeLockWakesItsWaiters(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
-		a.take(1, brief)
+		a.take(1)
 		b.acquire(1, queue)
 		c.acquire(1, queue)
-		s.free()
+		s.lapse()
 		b.release(1)
 		c.granted()
 	})
