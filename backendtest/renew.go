@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -57,18 +58,19 @@ func renewNeverRecreates(t *test) {
 
 func renewManyLocks(t *test) {
 	const locks = 250
+	const before, after = 10 * time.Minute, time.Hour // however long so many commands take
 	a, b, _ := t.connect3()
 	var batch []reentrant.Renewal
 	var mine []*remote
 	for i := range locks {
 		r := a.bind(t, fmt.Sprint(t.name, i))
-		r.take(uint64(i+1), lease(medium))
+		r.take(uint64(i+1), lease(before))
 		if lost(i) {
 			r.release(uint64(i + 1))
-			b.bind(t, r.name).take(1, lease(medium))
+			b.bind(t, r.name).take(1, lease(before))
 		}
 		mine = append(mine, r)
-		batch = append(batch, reentrant.Renewal{Remote: r.raw, Epoch: uint64(i + 1), Lease: long})
+		batch = append(batch, reentrant.Renewal{Remote: r.raw, Epoch: uint64(i + 1), Lease: after})
 	}
 	a.renewAll(batch)
 	for i, r := range mine {
@@ -76,9 +78,9 @@ func renewManyLocks(t *test) {
 		require.Equal(t, lost(i), batch[i].Gone, "lock %d", i)
 		if lost(i) {
 			require.Equal(t, b.id, st.Session)
-			t.full(medium, st.TTL)
+			require.LessOrEqual(t, st.TTL, before)
 		} else {
-			t.full(long, st.TTL)
+			require.Greater(t, st.TTL, before)
 		}
 	}
 }
