@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -55,6 +56,9 @@ type streams struct{ out, err io.Writer }
 // Validate is called by the parser. An empty variable is like none.
 func (s *server) Validate() error {
 	s.Redis = cmp.Or(s.Redis, "redis://localhost:6379")
+	if !strings.Contains(s.Redis, "://") { // not quoted: there may be a password in it
+		return errors.New("--redis or REDIS_URL is no URL: it starts with redis:// or rediss://")
+	}
 	return nil
 }
 
@@ -66,7 +70,7 @@ type lockName struct {
 // Validate is called by the parser.
 func (n lockName) Validate() error {
 	if n.Name == "" {
-		return errors.New("the name of a lock must not be empty")
+		return errors.New("NAME is missing, or empty")
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 // runCommand is `relock run`.
 type runCommand struct {
 	lockName
-	Command []string       `arg:"" help:"The command and its arguments, after --."`
+	Command []string       `arg:"" passthrough:"partial" help:"The command and its arguments; relock's own options come before it."`
 	Wait    *time.Duration `placeholder:"DURATION" help:"How long to wait for the lock; 0 tries once. Default: for ever."`
 	Lease   time.Duration  `default:"10s" help:"How long others wait after a crash of this machine, and about how long an outage of Redis may last before the command is ended."`
 	Grace   *time.Duration `placeholder:"DURATION" help:"What the command gets between TERM and KILL; at most a third of the lease. Default: a fifth of it."`
@@ -30,7 +30,9 @@ type runCommand struct {
 
 // Help is shown by --help.
 func (c *runCommand) Help() string {
-	return `The command runs in a process group of its own, with RELOCK_NAME, RELOCK_TOKEN (the fencing token), RELOCK_SESSION, RELOCK_SESSIONS (those of the runs around it, too) and RELOCK_OWNER in its environment. Signals are passed on to it. When it exits, what is left of its group is ended, and then the lock is given back.
+	return `relock run [OPTION]... NAME -- COMMAND [ARGUMENT]...
+
+The command runs in a process group of its own, with RELOCK_NAME, RELOCK_TOKEN (the fencing token), RELOCK_SESSION, RELOCK_SESSIONS (those of the runs around it, too) and RELOCK_OWNER in its environment. Signals are passed on to it. When it exits, what is left of its group is ended, and then the lock is given back.
 
 If the lock is lost, or Redis does not answer for too long, the group gets TERM, and KILL after --grace: early enough to be dead before Redis can give the lock to another.
 
@@ -47,6 +49,12 @@ Exit status: the command's own, or 128 plus the signal that ended it; and
 func (c *runCommand) Validate() (err error) {
 	if err := c.lockName.Validate(); err != nil {
 		return err
+	}
+	if len(c.Command) > 0 && c.Command[0] == "--" {
+		c.Command = c.Command[1:]
+	}
+	if len(c.Command) == 0 {
+		return errors.New("the command is missing: relock run NAME [OPTION]... -- COMMAND [ARGUMENT]...")
 	}
 	if c.Wait != nil && *c.Wait < 0 {
 		return fmt.Errorf("--wait %v: must not be negative", *c.Wait)

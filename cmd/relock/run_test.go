@@ -243,7 +243,9 @@ func TestUsageErrors(t *testing.T) {
 		"no lock":         {"run"},
 		"no command":      {"run", "lock"},
 		"empty name":      {"run", "", "--", "true"},
-		"flag before --":  {"run", "lock", "ls", "-l"},
+		"nothing to run":  {"run", "lock", "--"},
+		"unknown flag":    {"run", "lock", "-l", "--", "ls"},
+		"no URL":          {"run", "lock", "--redis=127.0.0.1:6379", "--", "true"},
 		"negative wait":   {"run", "lock", "--wait=-1s", "--", "true"},
 		"short lease":     {"run", "lock", "--lease=100ms", "--", "true"},
 		"long grace":      {"run", "lock", "--lease=3s", "--grace=1100ms", "--", "true"},
@@ -257,6 +259,20 @@ func TestUsageErrors(t *testing.T) {
 			r.exits(exitUsage)
 			assert.True(t, strings.HasPrefix(r.stderr.String(), "relock: "), r.stderr)
 		})
+	}
+}
+
+// What stands after the command is the command's, with -- before it or without.
+func TestTheCommandHasItsOwnFlags(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	for _, args := range [][]string{
+		{"run", "lock", "--wait=10s", "--", "echo", "--wait=1s", "--", "-x"},
+		{"run", "lock", "--wait=10s", "echo", "--wait=1s", "--", "-x"},
+	} {
+		r := start(t, url, args...)
+		r.exits(0)
+		assert.Equal(t, "--wait=1s -- -x\n", r.stdout.String(), "%q", args)
 	}
 }
 
