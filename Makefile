@@ -2,11 +2,12 @@
 
 COUNT    ?= 20
 FUZZTIME ?= 30s
+DURATION ?= 4h
 BENCH    ?= .
 BENCHTIME ?= 1s
 
 .DEFAULT_GOAL := help
-.PHONY: help test race stress fuzz bench bench-readme keygen format vet lint servers mutants check ci
+.PHONY: help test race stress fuzz nightly bench bench-readme keygen format vet lint servers mutants check ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +28,9 @@ fuzz: ## every fuzz test for a while (FUZZTIME=30s)
 			(cd "$$(dirname "$$file")" && go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
 		done; \
 	done
+
+nightly: ## histories of processes that a nemesis plagues (DURATION=4h)
+	go test ./faults -run Histories -duration $(DURATION) -timeout 0 -v
 
 bench: ## the benchmarks (BENCH=. BENCHTIME=1s)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 1h work

@@ -14,7 +14,7 @@
 //	 4  an old incarnation is heard     TestRankedStaleIncarnation
 //	 5  a grant is late                 TestRankedAnAttemptThatArrivesAfterItsCallerHasLeft, …IsExecutedAfterItsTime,
 //	                                    TestRankedAGrantThatIsAnsweredLateIsTrustedForLess
-//	 6  a failover loses writes         TestRankedTokensRiseOverEveryLoss
+//	 6  a failover loses writes         TestRankedTokensRiseOverEveryLoss, TestHistories
 //	 7  anything, in any order          TestHistories
 //	 8  a cancel meets a grant          TestRankedCancelsAtTheInstantOfAGrant
 //	 9  a renewal fails, or is wrong    TestRankedRenewalKeepsAndNeverBringsBack

@@ -90,7 +90,7 @@ func playRound(t *testing.T, seed uint64, k kind) {
 	r.rage(ctx)
 	r.recovers(t)
 	r.stop()
-	c := client(t, r.server.Addr())
+	c := client(t, r.servers.master.Addr())
 	for _, lock := range r.role.Locks {
 		eventually(t, func() bool { return len(keys(t, c, lock)) == 0 }, "everything was given back")
 	}
@@ -98,20 +98,22 @@ func playRound(t *testing.T, seed uint64, k kind) {
 }
 
 func newRound(t *testing.T, seed uint64, k kind, dir string) *round {
-	options := []string{}
+	servers := &pair{t: t}
 	if k.durable {
-		options = []string{"--appendonly", "yes", "--appendfsync", "always"}
+		servers.master = redisserver.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	} else {
+		servers = newPair(t)
 	}
-	srv := redisserver.Start(t, options...)
 	register, addr := newRegister(t, true)
-	f := newFleet(t, processes, srv.Addr(), dir, role{
+	f := newFleet(t, processes, servers.master.Addr(), dir, role{
 		Register: addr, Locks: []string{"left", "right"}, Workers: workers,
 		Lease: roundLease, Heartbeat: roundHeartbeat, Seed: seed,
 		Cohort: k.cohort, Linger: roundHeartbeat / 2,
 	})
 	eventually(t, func() bool { return everybody(f.clients(), func(c string) bool { return register.turnsOf(c) > 0 }) }, "all have begun")
+	way := newLink(t, servers.master.Addr())
 	return &round{&nemesis{
-		fleet: f, server: srv, register: register, admin: client(t, srv.Addr()), seed: seed, kind: k,
+		fleet: f, servers: servers, register: register, way: way, admin: client(t, way.addr()), seed: seed, kind: k,
 	}}
 }
 
@@ -148,14 +150,24 @@ func (r *round) judge(t *testing.T, dir string) {
 	began := time.Now()
 	v := history.Judge(h)
 	sum := r.register.total()
-	t.Logf("%d operations, %d holds, %d of them lost, %d deaths, Redis forgot %d times; %d updates, %d refused; judged in %v",
-		len(h.Ops), v.Holds, v.Lost, len(h.Deaths), len(h.Forgets), sum.updates, sum.refused, time.Since(began).Round(time.Millisecond))
+	t.Logf("%d operations, %d holds, %d of them lost, %d deaths, Redis forgot %d times, %d of them by a failover; "+
+		"%d updates, %d refused; judged in %v", len(h.Ops), v.Holds, v.Lost, len(h.Deaths), len(h.Forgets), failovers(h),
+		sum.updates, sum.refused, time.Since(began).Round(time.Millisecond))
 	assert.Zero(t, sum.lost, "updates of a fenced register")
 	assert.Positive(t, v.Holds)
 	for _, f := range v.Findings {
 		assert.Fail(t, f.String())
 	}
 	assert.NoError(t, v.Save(dir))
+}
+
+func failovers(h history.History) (n int) {
+	for _, f := range h.Forgets {
+		if f.Partly {
+			n++
+		}
+	}
+	return n
 }
 
 // keep leaves what is needed to understand a failure, and says where.
@@ -170,7 +182,7 @@ func (r *round) keep(dir string) {
 	forgets, err := json.Marshal(r.forgets)
 	assert.NoError(t, err)
 	assert.NoError(t, os.WriteFile(filepath.Join(dir, "forgets.json"), forgets, 0o600))
-	assert.NoError(t, os.WriteFile(filepath.Join(dir, "redis.log"), []byte(r.server.Log()), 0o600))
+	assert.NoError(t, os.WriteFile(filepath.Join(dir, "redis.log"), []byte(r.servers.master.Log()), 0o600))
 	t.Logf("seed %d; histories, logs of the processes and of Redis, and pictures are in %s", r.seed, dir)
 }
 

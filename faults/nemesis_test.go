@@ -12,19 +12,19 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/relock-go/relock/faults/history"
-	"github.com/relock-go/relock/internal/redisserver"
 )
 
 // A nemesis breaks things at random: processes, the ways between them and Redis, and Redis itself, each in turns of its
 // own and all at the same time. The same seed gives the same turns, though not the same moments in what they meet.
 //
-// Two things are left out because they cannot be staged here. A clock that jumps needs a Redis whose clock can be set:
-// TestRankedClockJumps has one, in virtual time. A failover is in TestRankedTokensRiseOverEveryLoss.
+// One thing is left out because it cannot be staged here: a clock that jumps needs a Redis whose clock can be set.
+// TestRankedClockJumps has one, in virtual time.
 type nemesis struct {
 	*fleet
-	server   *redisserver.Server
+	servers  *pair // a master without a replica, if it is durable
 	register *Register
-	admin    rueidis.Client // straight to the server
+	way      *link          // of admin, to the master
+	admin    rueidis.Client // what breaks things
 	seed     uint64
 	kind     // durable: Redis has everything on disk, so that a restart keeps the locks, and nobody flushes it
 
@@ -167,33 +167,53 @@ func (n *nemesis) onLinks() []act {
 
 func (n *nemesis) onServer() []act {
 	acts := []act{
-		{"Redis restarts", func(*rand.Rand) { n.forgetting(!n.durable, func() { n.server.Restart(n.t) }) }},
+		{"Redis restarts", func(*rand.Rand) { n.restart() }},
 		{"connections are killed", func(*rand.Rand) { n.redis("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }},
 		{"subscriptions are killed", func(*rand.Rand) { n.redis("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes") }},
 		{"scripts are forgotten", func(*rand.Rand) { n.redis("SCRIPT", "FLUSH") }},
 		{"Redis freezes", func(r *rand.Rand) {
-			n.server.Freeze()
+			n.servers.master.Freeze()
 			time.Sleep(n.some(r, 0.05, 0.7)) // how long it lasts
-			n.server.Thaw()
+			n.servers.master.Thaw()
 		}},
 	}
 	if !n.durable {
-		acts = append(acts, act{"Redis is flushed", func(*rand.Rand) {
-			n.forgetting(true, func() { n.redis("FLUSHALL") })
-		}})
+		acts = append(acts,
+			act{"Redis is flushed", func(*rand.Rand) { n.forgetting(false, func() { n.redis("FLUSHALL") }) }},
+			act{"the replica takes over", func(*rand.Rand) { n.failOver() }},
+			act{"the replica takes over, without the last writes", func(r *rand.Rand) {
+				n.servers.copying.dropReplies()
+				time.Sleep(n.some(r, 0.02, 0.3)) // how old what it knows is
+				n.failOver()
+			}})
 	}
 	return acts
 }
 
+func (n *nemesis) restart() {
+	if n.durable {
+		n.servers.master.Restart(n.t)
+		return
+	}
+	n.forgetting(false, func() { n.servers.master.Restart(n.t) })
+}
+
+func (n *nemesis) failOver() {
+	ways := []*link{n.way}
+	for _, s := range n.seats {
+		ways = append(ways, s.link)
+	}
+	n.forgetting(true, func() { n.servers.failOver(ways...) })
+	n.servers.rejoin()
+}
+
 // forgetting does what makes Redis forget, and remembers when that was.
-func (n *nemesis) forgetting(really bool, do func()) {
+func (n *nemesis) forgetting(partly bool, do func()) {
 	from := history.Now()
 	do()
-	if really {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.forgets = append(n.forgets, history.Span{From: from, To: history.Now()})
-	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.forgets = append(n.forgets, history.Span{From: from, To: history.Now(), Partly: partly})
 }
 
 // redis sends a command until it is answered. Sent twice, each of these does the same.

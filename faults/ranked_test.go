@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/memory"
-	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -264,25 +262,26 @@ func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
 func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 	const lease = 2 * time.Second
 	opts := []reentrant.Option{reentrant.WithLease(lease), reentrant.WithHeartbeat(lease / 10)}
-	for name, lose := range map[string]func(t *testing.T, s *pair){
-		"flush": func(t *testing.T, s *pair) {
+	for name, lose := range map[string]func(t *testing.T, s *pair, way *link){
+		"flush": func(t *testing.T, s *pair, _ *link) {
 			c := client(t, s.master.Addr())
 			require.NoError(t, c.Do(t.Context(), c.B().Flushall().Build()).Error())
 		},
-		"restart":  func(t *testing.T, s *pair) { s.master.Restart(t) },
-		"failover": func(_ *testing.T, s *pair) { s.failOver() },
+		"restart":  func(t *testing.T, s *pair, _ *link) { s.master.Restart(t) },
+		"failover": func(_ *testing.T, s *pair, way *link) { s.failOver(way) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newPair(t)
-			la := session(t, s.way.addr(), opts...).NewLock("lossy")
+			way := newLink(t, s.master.Addr())
+			la := session(t, way.addr(), opts...).NewLock("lossy")
 			s.copying.dropReplies() // what follows, the replica does not get to know
 			require.NoError(t, la.Lock(t.Context()))
 			before, err := la.Token(t.Context())
 			require.NoError(t, err)
 			lost := la.Lost(t.Context())
-			lose(t, s)
+			lose(t, s, way)
 
-			lb := session(t, s.way.addr(), opts...).NewLock("lossy")
+			lb := session(t, way.addr(), opts...).NewLock("lossy")
 			b := reentrant.WithOwner(t.Context(), "b")
 			require.NoError(t, lb.Lock(b))
 			after, err := lb.Token(b)
@@ -454,34 +453,4 @@ func TestRankedBudget(t *testing.T) {
 		require.NoError(t, err)
 		assert.Positive(t, left, "%s ends by itself", key)
 	}
-}
-
-// A pair is a master with a replica, and a way that leads to the master.
-type pair struct {
-	t               *testing.T
-	master, replica *redisserver.Server
-	copying         *link // from the replica to the master
-	way             *link
-}
-
-func newPair(t *testing.T) *pair {
-	master := redisserver.Start(t, "--repl-diskless-sync-delay", "0")
-	copying := newLink(t, master.Addr())
-	host, port, err := net.SplitHostPort(copying.addr())
-	require.NoError(t, err)
-	replica := redisserver.Start(t, "--replicaof", host+" "+port)
-	c := client(t, replica.Addr())
-	eventually(t, func() bool {
-		info, err := c.Do(t.Context(), c.B().Info().Section("replication").Build()).ToString()
-		return err == nil && strings.Contains(info, "master_link_status:up")
-	}, "the replica follows")
-	return &pair{t, master, replica, copying, newLink(t, master.Addr())}
-}
-
-// failOver kills the master, makes the replica one, and has the way lead to it.
-func (p *pair) failOver() {
-	p.master.Stop()
-	c := client(p.t, p.replica.Addr())
-	require.NoError(p.t, c.Do(p.t.Context(), c.B().Arbitrary("REPLICAOF", "NO", "ONE").Build()).Error())
-	p.way.redirect(p.replica.Addr())
 }

@@ -38,4 +38,7 @@
 // Re-entry and Verify ask, and must fail. Tokens must rise all the same. In cohort mode processes ask less, and only the
 // tokens are judged then ([History].Local): for one lease a process may go on with a block from before, so that its tokens
 // rise but may be lower than those that others were given since, and what has seen these refuses them.
+//
+// A failover forgets as much of the last writes as the replica lacked ([Span].Partly), so a hold is forgotten or it is not.
+// It is not if its owner is shown it by Redis afterwards, and then nobody else can have the lock.
 package history

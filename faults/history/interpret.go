@@ -50,7 +50,11 @@ func interpret(h History, ops []Op) ([]porcupine.Operation, *interpreter) {
 	for i, f := range h.Forgets {
 		who := fmt.Sprintf("Redis forgets, %d", i+1)
 		in.clients[who] = len(in.clients)
-		in.add(who, step{verb: forget}, f.From, f.To)
+		v := forget
+		if f.Partly {
+			v = doubt
+		}
+		in.add(who, step{verb: v}, f.From, f.To)
 	}
 	return in.steps, in
 }

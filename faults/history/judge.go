@@ -16,7 +16,7 @@ import (
 type History struct {
 	Ops     []Op
 	Deaths  map[string]int64 // when a process was dead
-	Forgets []Span           // when Redis forgot everything
+	Forgets []Span           // when Redis forgot
 	Lease   time.Duration
 	// Least is the shortest time, from the call of an acquire, after which the hold can end by itself.
 	Least time.Duration
@@ -27,8 +27,12 @@ type History struct {
 	Local bool
 }
 
-// A Span is a time between two moments of [Now].
-type Span struct{ From, To int64 }
+// A Span is the time between two moments of [Now] in which Redis forgot everything, or, Partly, perhaps some of what was
+// done last.
+type Span struct {
+	From, To int64
+	Partly   bool
+}
 
 // A Finding is something that must not be.
 type Finding struct {

@@ -25,7 +25,8 @@ func did(client string, kind Kind, call, ret int64, outcome Outcome) Op {
 }
 
 func TestJudge(t *testing.T) {
-	flush := []Span{{20, 25}}
+	flush := []Span{{From: 20, To: 25}}
+	failover := []Span{{From: 20, To: 25, Partly: true}}
 	dead := func(at int64) map[string]int64 { return map[string]int64{"a": at} }
 	for name, test := range map[string]struct {
 		ops     []Op
@@ -113,6 +114,20 @@ func TestJudge(t *testing.T) {
 			took("a", 1, 2, 10), took("b", 26, 27, 11), gave("a", 40, 41), took("c", 42, 43, 12), gave("b", 50, 51), gave("c", 52, 53)}},
 		"forgotten, and the token falls": {forgets: flush, want: "token 9 of b", ops: []Op{
 			took("a", 1, 2, 10), gave("a", 3, 4), took("b", 26, 27, 9), gave("b", 30, 31)}},
+		"known still, and kept": {forgets: failover, ops: []Op{
+			took("a", 1, 2, 10), did("a", Verify, 30, 31, OK), gave("a", 200, 201), took("b", 202, 203, 11), gave("b", 204, 205)}},
+		"perhaps forgotten, and given to another": {forgets: failover, ops: []Op{
+			took("a", 1, 2, 10), took("b", 26, 27, 11), did("a", Look, 30, 31, OK), gave("a", 40, 41), gave("b", 50, 51)}},
+		"known still, and given to another": {forgets: failover, want: "no order", ops: []Op{
+			took("a", 1, 2, 10), did("a", Verify, 26, 27, OK), took("b", 28, 29, 11), gave("a", 40, 41), gave("b", 50, 51)}},
+		"known still and entered again, and given to another": {forgets: failover, want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("a", 26, 27, 10), took("b", 28, 29, 11), gave("a", 40, 41), gave("a", 42, 43), gave("b", 50, 51)}},
+		"perhaps forgotten, given to another, and verified": {forgets: failover, want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("b", 26, 27, 11), did("a", Verify, 30, 31, OK), gave("a", 40, 41), gave("b", 50, 51)}},
+		"perhaps forgotten, and believed for too long": {forgets: failover, want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("b", 26, 27, 11), gave("a", 126, 127), gave("b", 128, 129)}},
+		"perhaps forgotten, and given to two others": {forgets: failover, want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("b", 26, 27, 11), took("c", 28, 29, 12), gave("a", 40, 41), gave("b", 50, 51), gave("c", 52, 53)}},
 		"taken after it forgot, and stolen": {forgets: flush, want: "no order", ops: []Op{
 			took("a", 26, 27, 10), took("b", 30, 31, 11), gave("a", 40, 41), gave("b", 50, 51)}},
 	} {
@@ -148,7 +163,7 @@ func TestProcessesThatDoNotAskGoOnWhenRedisForgets(t *testing.T) {
 	ops := []Op{
 		took("a", 1, 2, 10), gave("a", 26, 27), took("a", 28, 29, 11), took("b", 30, 31, 12), gave("a", 32, 33), gave("b", 34, 35),
 	}
-	h := History{Ops: ops, Forgets: []Span{{20, 25}}, Lease: lease, Least: least, Local: true}
+	h := History{Ops: ops, Forgets: []Span{{From: 20, To: 25}}, Lease: lease, Least: least, Local: true}
 	assert.Empty(t, Judge(h).Findings)
 	told := History{Ops: append(ops[:3:3], did("a", Unlock, 30, 31, Lost)), Forgets: h.Forgets, Lease: lease, Least: least, Local: true}
 	assert.Empty(t, Judge(told).Findings, "what was handed on ends when Redis is asked")

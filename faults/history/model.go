@@ -27,6 +27,7 @@ const (
 	give    verb = "give"    // the last Unlock
 	lapse   verb = "lapse"   // the hold ends by itself, if it has not ended
 	forget  verb = "forget"  // Redis forgets the lock
+	doubt   verb = "doubt"   // Redis may have forgotten what was done last
 )
 
 // A state is the lock between two steps. It is a value: == compares it.
@@ -35,6 +36,7 @@ type state struct {
 	count  int    // how often it was taken
 	token  uint64 // of the hold; 0: not known
 	max    uint64 // highest token so far
+	doubt  bool   // Redis may have forgotten the hold
 	ghosts string // holds that Redis forgot and whose owners do not know, as text: a slice cannot be compared
 }
 
@@ -62,6 +64,9 @@ func (s state) do(in step) (state, bool) {
 	held := s.hold == in.hold
 	switch in.verb {
 	case take:
+		if s.hold != 0 && s.doubt {
+			s = s.forgets()
+		}
 		if s.hold != 0 || in.token != 0 && in.token <= s.max {
 			return s, false
 		}
@@ -71,18 +76,21 @@ func (s state) do(in step) (state, bool) {
 			return s, false
 		}
 		s.count++
+		s.doubt = false
 	case shown:
+		s.doubt = s.doubt && !(held && !in.late)
 		return s, held || in.late && s.haunted(in.hold)
 	case part:
 		if held && s.count > 1 {
 			s.count--
+			s.doubt = s.doubt && in.late
 			return s, true
 		}
 		return s, in.late && s.haunted(in.hold)
 	case give:
 		switch {
 		case held && s.count == 1:
-			s.hold, s.count, s.token = 0, 0, 0
+			s = s.free()
 		case in.late && s.haunted(in.hold):
 			return s.exorcise(in.hold), true
 		default:
@@ -90,16 +98,27 @@ func (s state) do(in step) (state, bool) {
 		}
 	case lapse:
 		if held {
-			s.hold, s.count, s.token = 0, 0, 0
+			s = s.free()
 		}
 		return s.exorcise(in.hold), true
 	case forget:
-		if s.hold != 0 {
-			s.ghosts += ghost(s.hold)
-		}
-		s.hold, s.count, s.token = 0, 0, 0
+		return s.forgets(), true
+	case doubt:
+		s.doubt = s.hold != 0
 	}
 	return s, true
+}
+
+func (s state) free() state {
+	s.hold, s.count, s.token, s.doubt = 0, 0, 0, false
+	return s
+}
+
+func (s state) forgets() state {
+	if s.hold != 0 {
+		s.ghosts += ghost(s.hold)
+	}
+	return s.free()
 }
 
 // A ghost stands in the set of ghosts as its number between blanks.
