@@ -132,7 +132,7 @@ func clientOption(address string) (rueidis.ClientOption, error) {
 		return rueidis.ClientOption{}, err
 	}
 	if err != nil {
-		return rueidis.ClientOption{}, errors.New("the URL is not well formed (special characters in a password must be percent-encoded)")
+		return rueidis.ClientOption{}, errors.New("the URL is not well formed (it starts with redis:// or rediss://, and special characters in a password must be percent-encoded)")
 	}
 	switch u.Scheme {
 	case "redis", "rediss", "valkey", "valkeys", "unix":

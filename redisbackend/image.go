@@ -81,7 +81,9 @@ func (i *image) parse(answers []rueidis.RedisResult) error {
 	i.parseRecord(record)
 	hash, _ := answers[2].AsStrMap()
 	ttl, _ := answers[3].AsInt64()
-	i.parseHold(hash, ttl)
+	if err := i.parseHold(hash, ttl); err != nil {
+		return err
+	}
 	order, _ := answers[4].AsStrSlice()
 	places, _ := answers[5].AsStrMap()
 	for _, session := range order {
@@ -102,18 +104,24 @@ func (i *image) parse(answers []rueidis.RedisResult) error {
 	return nil
 }
 
-func (i *image) parseHold(hash map[string]string, ttl int64) {
+// errForeign is the scripts' error for a hash that is no lock.
+var errForeign = reentrant.WithRefused(errors.New("WRONGTYPE the key has a hash that is not a lock"))
+
+func (i *image) parseHold(hash map[string]string, ttl int64) error {
+	const expired, never = -2, -1
+	if ttl == expired { // since the hash was read
+		return nil
+	}
 	for field, count := range hash {
-		i.was.field = field
+		session, owner, named := strings.Cut(field, ":")
+		if !named || ttl == never {
+			return errForeign
+		}
+		i.was.field, i.was.expires = field, i.now+time.Duration(ttl)*time.Millisecond
 		i.was.count, _ = strconv.Atoi(count)
-	}
-	if i.was.expires = forever; ttl >= 0 {
-		i.was.expires = i.now + time.Duration(ttl)*time.Millisecond
-	}
-	if i.was.field != "" {
-		session, owner, _ := strings.Cut(i.was.field, ":")
 		i.lock.Hold = protocol.Hold{Session: session, Owner: owner, Count: i.was.count, Expires: i.was.expires}
 	}
+	return nil
 }
 
 // parseRecord reads "first last session epoch op state keep tombstone…".

@@ -40,6 +40,7 @@ var mutants = map[string]struct{ right, wrong string }{
 	"passover":        {"if not listening then return member end", "if true then return member end"},
 	"awaittomb":       {"if doubt > 0 then\n  entomb(rec, session, epoch, now + doubt, now)\n  rec.keep", "if false then\n  rec.keep"},
 	"awaitagain":      {"if redis.call('ZSCORE', KEYS[6], member) then return {SIGNALLED, now} end", ""},
+	"foreign":         {"return foreign(field, ttl) or wait(ttl)", "return wait(ttl)"},
 	"unheard":         {"recall(KEYS, now, channel, field, ARGV[4] == '1')", ""},
 }
 

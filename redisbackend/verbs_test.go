@@ -2,6 +2,7 @@ package redisbackend_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -293,14 +295,34 @@ func TestInspect(t *testing.T) {
 	})
 }
 
-func TestInspectOfSomebodyElsesHash(t *testing.T) {
-	each(t, func(t *testing.T, s *site) {
-		s.run("HSET", s.name, "some", "thing")
-		a := s.join("a")
-		got := a.inspect()
-		assert.Equal(t, reentrant.State{Locked: true, Session: "some", TTL: -time.Millisecond}, got)
-		assert.Negative(t, a.acquire(1).TTL)
-	})
+// A hash that is somebody else's data is refused, and left alone.
+func TestAHashThatIsNotALock(t *testing.T) {
+	for name, fields := range map[string][]string{
+		"one that does not expire": {"some:thing", "1"},
+		"one without an owner":     {"balance", "100"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, s *site) {
+				scriptless, err := redisbackend.New(s.client, redisbackend.WithoutScripts())
+				require.NoError(t, err)
+				for _, m := range []*member{s.join("a"), s.joinVia(scriptless, "b")} {
+					s.run(append([]string{"HSET", s.name}, fields...)...)
+					if name != "one that does not expire" {
+						s.run("PEXPIRE", s.name, "100000")
+					}
+					_, acquired := m.remote.Acquire(s.ctx(), request(1, queue))
+					_, inspected := m.remote.Inspect(s.ctx())
+					_, forced := m.remote.ForceUnlock(s.ctx())
+					for _, err := range []error{acquired, inspected, forced} {
+						require.ErrorContains(t, err, "WRONGTYPE the key has a hash that is not a lock")
+						assert.True(t, reentrant.Refused(err))
+					}
+					assert.Equal(t, strings.Join(fields, "="), s.hash())
+					assert.Empty(t, s.queued())
+				}
+			})
+		})
+	}
 }
 
 func TestForceUnlock(t *testing.T) {

@@ -16,6 +16,7 @@
 --   2 waiting (q) or held by another: a TTL of the holder, ms
 --   3 stale: this epoch, or a higher one, has been answered or given up already
 --   4 late: not after has passed
+--   or the error WRONGTYPE: the key has something else than a lock
 -- Keeps    at most one field in the hold hash; tokens rise; an epoch that had the lock does not get it again while
 --          the record is of its session (after that its tombstone and its not after keep late copies out).
 -- Twice    the second run of the same attempt finds itself holder (full lease, same token), finds its place
@@ -92,7 +93,8 @@ if mine then -- a newer attempt of the same session takes over
 end
 
 if field then -- another session's
-  return wait(redis.call('PTTL', KEYS[1]))
+  local ttl = redis.call('PTTL', KEYS[1])
+  return foreign(field, ttl) or wait(ttl)
 end
 
 local next = waiting(KEYS[3], KEYS[4], now)

@@ -93,6 +93,13 @@ local function holder(key, session)
   return field, field and string.find(field, session .. ':', 1, true) == 1
 end
 
+-- foreign answers an error if the hash, of which field is one, is no lock: a hold expires, and has an owner.
+local function foreign(field, ttl)
+  if ttl == -1 or not string.find(field, ':', 1, true) then
+    return redis.error_reply('WRONGTYPE the key has a hash that is not a lock')
+  end
+end
+
 -- issue gives the record to an attempt, with a new block of tokens: above every token of this lock, above
 -- the clock (so that they rise although Redis forgot the last one) and above what the session has seen.
 local function issue(rec, now, session, epoch, tokens, seen, state, keep)

@@ -2,12 +2,16 @@
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters
 -- ARGV  1 channel prefix
--- Returns  {code, now}   1 it was held   0 it was free
+-- Returns  {code, now}   1 it was held   0 it was free   or the error WRONGTYPE: the key has something else
 -- Keeps    the old holder's epoch answers "gone" from here on; the last token stays known.
 -- Twice    the second run takes the lock from the one that the first gave it to: it is not for retrying.
 
 local now = clock()
-if redis.call('DEL', KEYS[1]) == 0 then return {0, now} end
+local field = holder(KEYS[1], '')
+if not field then return {0, now} end
+local other = foreign(field, redis.call('PTTL', KEYS[1]))
+if other then return other end
+redis.call('DEL', KEYS[1])
 local next = waiting(KEYS[3], KEYS[4], now)
 if next then
   grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], record(redis.call('GET', KEYS[2])), now, next, ARGV[1])

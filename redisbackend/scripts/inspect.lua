@@ -4,13 +4,16 @@
 -- ARGV  none
 -- Returns  {now, field or "", holds, TTL in ms, first token, last token, session, epoch, state, then each live
 --          waiting session, longest first}; session and epoch are those of the record
+--          or the error WRONGTYPE: the key has something else than a lock
 -- Keeps    everything.
 -- Twice    the same answer.
 
 local now = clock()
 local rec = record(redis.call('GET', KEYS[2]))
-local pair = redis.call('HGETALL', KEYS[1])
-local answer = {now, pair[1] or '', tonumber(pair[2] or 0) or 0, redis.call('PTTL', KEYS[1]),
+local pair, ttl = redis.call('HGETALL', KEYS[1]), redis.call('PTTL', KEYS[1])
+local other = pair[1] and foreign(pair[1], ttl)
+if other then return other end
+local answer = {now, pair[1] or '', tonumber(pair[2] or 0), ttl,
   rec.first, rec.last, rec.session, tonumber(rec.epoch), rec.state}
 for _, session in ipairs(redis.call('LRANGE', KEYS[3], '0', '-1')) do
   local raw = redis.call('HGET', KEYS[4], session)
