@@ -2,16 +2,19 @@ package reentrant
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 )
 
-// maxCleaners bounds the goroutines of a session that clean up after callers who have left. They start when there
-// is something to do and end when there is not.
-const maxCleaners = 4
+// cleaners bounds the goroutines of a session that clean up after callers who have left: they do what a cancelled
+// caller must not wait for.
+const cleaners = 4
 
-// A cleaner does in the background what a cancelled caller must not wait for.
-type cleaner struct {
+// A crew does jobs in the background, in their order if it is a crew of one. Its goroutines start when there is
+// something to do and end when there is not.
+type crew struct {
+	size    int
 	mu      sync.Mutex // a leaf
 	jobs    []func()
 	running int
@@ -19,17 +22,24 @@ type cleaner struct {
 }
 
 // do has job run soon. It never blocks.
-func (c *cleaner) do(job func()) {
+func (c *crew) do(job func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.jobs = append(c.jobs, job)
-	if c.running < maxCleaners {
+	if c.running < c.size {
 		c.running++
 		go c.work()
 	}
 }
 
-func (c *cleaner) work() {
+// backlog is how many jobs have not begun.
+func (c *crew) backlog() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.jobs)
+}
+
+func (c *crew) work() {
 	for {
 		job := c.next()
 		if job == nil {
@@ -39,7 +49,7 @@ func (c *cleaner) work() {
 	}
 }
 
-func (c *cleaner) next() func() {
+func (c *crew) next() func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.jobs) == 0 {
@@ -56,14 +66,14 @@ func (c *cleaner) next() func() {
 }
 
 // wait returns when everything is done.
-func (c *cleaner) wait() {
+func (c *crew) wait() {
 	if idle := c.busy(); idle != nil {
 		<-idle
 	}
 }
 
 // busy is a channel that is closed when nothing runs any more, nil if nothing does.
-func (c *cleaner) busy() <-chan struct{} {
+func (c *crew) busy() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running == 0 {
@@ -87,6 +97,6 @@ func (s *core) disown(remote Remote, name string, epoch uint64) {
 	defer cancel()
 	s.stats.commands.Add(1)
 	if _, err := remote.Release(ctx, ReleaseRequest{Epoch: epoch}); err != nil {
-		s.config.logger.Warn("could not give back a lock; it expires", "lock", name, "error", err)
+		s.log(slog.LevelWarn, "could not give back a lock; it expires", slog.String("lock", name), slog.Any("error", err))
 	}
 }

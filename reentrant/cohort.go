@@ -92,11 +92,11 @@ func (l *Lock) again(ctx context.Context) bool {
 	return ok
 }
 
-// mine is the entry of the lock if the calling goroutine has it, in cohort mode: as far as that can be told at a
-// glance. The goroutine's hold keeps the entry what it is.
+// mine is the entry of the lock if the calling goroutine has it by this handle, in cohort mode: as far as that can be
+// told at a glance. The goroutine's hold keeps the entry what it is; if it is lost at this moment, the queue says so.
 func (l *Lock) mine(owner Owner) *entry {
 	e := l.latest.Load()
-	if e == nil || owner.shared() || e.holder.Load() != owner.goroutine || e.name != l.name {
+	if e == nil || owner.shared() || e.holder.Load() != owner.goroutine || e.via.Load() != l.serial.Load() {
 		return nil
 	}
 	return e

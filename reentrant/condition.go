@@ -22,7 +22,8 @@ var ErrForeignCondition = errors.New("the condition belongs to another lock")
 // the lock again with as many holds as before; and only then returns, also when it timed out or its context ended.
 // The one exception is an error for which errors.Is(err, ErrLost): the lock could not be had again (the session was
 // closed, Redis refused, or with what the same owner has taken meanwhile there would be too many holds), or was lost
-// before the wait began. The holds that it gave up are then gone, and each Unlock that they owe answers ErrLost.
+// before the wait began. The holds that it gave up are then gone, and each Unlock that they owe answers ErrLost. (With an
+// owner that goroutines share, an Unlock gives up what another of them holds meanwhile: after ErrLost leave it out.)
 //
 // There are no spurious wake-ups, with one exception: a process that was paused for longer than three heartbeats is
 // taken for dead, and its waiters wake when it goes on. Like all code that waits for a condition, test it in a loop.
@@ -48,6 +49,7 @@ type ticket struct {
 	told   bool                     // entry.mu: it is known to be signalled, or has enough, so it waits no more
 	gave   hold                     // what the wait gave up
 	fair   bool                     // its owner comes back in line
+	ahead  time.Duration            // how far the wall clock was ahead before it was sent
 	gone   bool                     // entry.mu: the hold is given up
 	place  *localqueue.Place[Owner] // entry.mu: in this process's queue, since the signal
 }
@@ -90,8 +92,9 @@ func (c *Condition) AwaitUninterruptibly(ctx context.Context) error {
 // (except in a Redis Cluster), or it has been silent for three heartbeats. If a process dies before its owner is back
 // with the lock, another waiter gets the signal, after three heartbeats and the next beat of any session that waits.
 //
-// It returns [ErrNotHeld] if the caller does not hold the lock, ErrLost if the hold is lost. After an error with
-// [OutcomeUnknown] somebody may have been signalled.
+// It works under a ctx that has ended, as Unlock does: ctx only provides the owner. While Redis does not answer it goes on
+// trying until the hold is lost. It returns [ErrNotHeld] if the caller does not hold the lock, ErrLost if the hold is
+// lost, and Redis's words if it refused; with [OutcomeUnknown] somebody may have been signalled.
 func (c *Condition) Signal(ctx context.Context) error { return c.signal(ctx, "signal", false) }
 
 // SignalAll is Signal for all waiters, in the order of their arrival; those of one process that use an unfair lock come
@@ -99,9 +102,9 @@ func (c *Condition) Signal(ctx context.Context) error { return c.signal(ctx, "si
 func (c *Condition) SignalAll(ctx context.Context) error { return c.signal(ctx, "signal all", true) }
 
 func (c *Condition) signal(ctx context.Context, op string, all bool) error {
-	return c.holding(ctx, op, ctx, func(e *entry, owner Owner, holds int) error {
+	return c.holding(ctx, op, nil, func(e *entry, owner Owner, holds int) error {
 		unknown := false
-		err := e.operate(ctx, math.MaxInt, func(ctx context.Context, h hold) (gone bool, err error) {
+		err := e.operate(context.WithoutCancel(ctx), math.MaxInt, func(ctx context.Context, h hold) (gone bool, err error) {
 			req := SignalRequest{Condition: c.name, Epoch: h.epoch, Op: h.op, All: all}
 			reply, err := e.remote.Signal(ctx, req)
 			unknown = unknown || OutcomeUnknown(err) || err == nil && !reply.Gone
@@ -111,7 +114,7 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 			e.askedFor(h.epoch) // by whoever was signalled
 			return reply.Gone, err
 		})
-		if !e.resettle(holds) {
+		if !e.resettle(holds, holds) {
 			e.passOn()
 			err = ErrLost
 		}
@@ -122,11 +125,11 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 	})
 }
 
-// holding calls f with the baton of the caller's hold. cancel is the context whose end forbids the call.
+// holding calls f with the baton of the caller's hold. cancel is the context whose end forbids the call, if there is one.
 func (c *Condition) holding(ctx context.Context, op string, cancel context.Context, f func(e *entry, owner Owner, holds int) error) error {
 	l := c.lock
 	owner, err := l.caller(ctx)
-	if err == nil && cancel.Err() != nil {
+	if err == nil && cancel != nil && cancel.Err() != nil {
 		err = ended(cancel, "before the call", nil)
 	}
 	if err != nil {
@@ -156,11 +159,14 @@ func (l *Lock) without(owner Owner) error {
 
 func (c *Condition) await(ctx context.Context, op string, timeout <-chan time.Time, deaf bool) (signalled bool, err error) {
 	interrupt := ctx
-	if deaf && ctx != nil {
-		interrupt = context.WithoutCancel(ctx)
+	if deaf {
+		interrupt = nil
 	}
 	err = c.holding(ctx, op, interrupt, func(e *entry, owner Owner, holds int) (err error) {
-		signalled, err = e.await(interrupt, c, owner, holds, timeout)
+		if deaf {
+			ctx = context.WithoutCancel(ctx)
+		}
+		signalled, err = e.await(ctx, c, owner, holds, timeout)
 		return err
 	})
 	return signalled, err
@@ -170,18 +176,18 @@ func (c *Condition) await(ctx context.Context, op string, timeout <-chan time.Ti
 func (e *entry) await(ctx context.Context, c *Condition, owner Owner, holds int, timeout <-chan time.Time) (bool, error) {
 	select {
 	case <-e.s.closing: // nobody comes back any more, so nobody leaves
-		if !e.resettle(holds) {
+		if !e.resettle(holds, holds) {
 			e.passOn()
 			return false, ErrLost
 		}
 		return false, ErrClosed
 	default:
 	}
-	t := &ticket{epoch: e.s.nextEpoch(), name: c.name, owner: owner, remote: e.remote, woken: make(chan bool, 1), fair: !c.lock.unfair}
+	t := &ticket{epoch: e.s.nextEpoch(), name: c.name, owner: owner, remote: e.remote, woken: make(chan bool, 1), fair: !c.lock.unfair, ahead: e.s.ahead()}
 	e.enlist(t)
 	if err := e.yieldHold(ctx, t, holds); err != nil {
 		e.strike(t)
-		if !e.resettle(holds) {
+		if !e.resettle(holds, holds) {
 			e.passOn()
 			return false, errors.Join(ErrLost, err)
 		}
@@ -231,7 +237,8 @@ func (e *entry) leaveFor(t *ticket) hold {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	h := e.hold
-	e.hold, t.gone = hold{}, true
+	e.clearLocked()
+	t.gone = true
 	return h
 }
 
@@ -319,8 +326,7 @@ func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
 	if e.doubtful.After(time.Now()) && fault != faultUnburied {
 		req.Until = e.doubtful
 	}
-	e.yielding(true)
-	defer e.yielding(false)
+	e.yielding(true) // until the hold has gone, or stays
 	unknown := false
 	send := func(ctx context.Context, h hold) (gone bool, err error) {
 		req.Epoch = h.epoch
@@ -334,6 +340,9 @@ func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
 	err := e.operate(ctx, math.MaxInt, send)
 	if err != nil && unknown && ctx.Err() != nil { // the caller leaves, and must know what it leaves with
 		err = e.operate(context.WithoutCancel(ctx), math.MaxInt, send)
+	}
+	if err != nil {
+		e.yielding(false)
 	}
 	if err != nil && unknown {
 		// Redis may have done it: then the hold is gone, and somebody else may have the lock; and no signal is to be
@@ -412,7 +421,7 @@ func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, pla
 	ctx = context.WithoutCancel(ctx)
 	back := try{op: "await", waits: true, barges: l.unfair, holds: holds, signal: t.gave.signal}
 	if placed {
-		back.ticket = t.epoch
+		back.ticket, back.ahead = t.epoch, t.ahead
 	}
 	switch e.returns(ctx, l, t, back) {
 	case localqueue.Claimed:
@@ -420,8 +429,8 @@ func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, pla
 		return err
 	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
 		defer e.s.leave(e, 1)
-		has := e.queue.HoldCount(t.owner)
-		err := ErrTooManyHolds
+		had := e.queue.HoldCount(t.owner)
+		has, err := had, ErrTooManyHolds
 		if has <= maxHolds-holds || fault == faultOverfull {
 			err = e.count(ctx, t.owner, has+holds, math.MaxInt)
 		}
@@ -429,7 +438,7 @@ func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, pla
 			has += holds
 			e.join(t.gave.signal)
 		}
-		if !e.resettle(has) {
+		if !e.resettle(has, had) {
 			e.passOn()
 			return ErrLost
 		}

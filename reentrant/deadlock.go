@@ -69,14 +69,14 @@ type detector struct {
 	quit     chan struct{}
 	done     sync.WaitGroup
 
-	mu    sync.Mutex      // taken after no other mutex but before those of the entries' queues
-	waits map[Owner]*wait // those that have no time limit
-	last  uint64          // the latest one's number
+	mu    sync.Mutex        // taken before all others
+	waits map[Owner][]*wait // those that have no time limit; goroutines that share an owner have one each
+	last  uint64            // the latest one's number
 
 	// The goroutine's own.
 	beat    uint64
-	told    bool            // there is a record of this session
-	suspect map[Owner]chain // what was seen at the last heartbeat
+	told    bool             // there is a record of this session
+	suspect map[uint64]chain // what was seen at the last heartbeat, by the number of the wait
 }
 
 // A wait is an owner that is in Lock.
@@ -93,7 +93,7 @@ const maxChain = 16
 
 func newDetector(s *core) *detector {
 	registry, _ := s.conn.(Registry)
-	return &detector{s: s, registry: registry, quit: make(chan struct{}), waits: make(map[Owner]*wait)}
+	return &detector{s: s, registry: registry, quit: make(chan struct{}), waits: make(map[Owner][]*wait)}
 }
 
 func (d *detector) start() {
@@ -143,14 +143,15 @@ func (d *detector) note(owner Owner, w *wait) chain {
 	}
 	d.last++
 	w.number = d.last
-	d.waits[owner] = w
+	d.waits[owner] = append(d.waits[owner], w)
 	return nil
 }
 
 func (d *detector) finish(owner Owner, w *wait) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.waits[owner] == w {
+	d.waits[owner] = slices.DeleteFunc(d.waits[owner], func(x *wait) bool { return x == w })
+	if len(d.waits[owner]) == 0 {
 		delete(d.waits, owner)
 	}
 }
@@ -158,19 +159,26 @@ func (d *detector) finish(owner Owner, w *wait) {
 // cycleLocked is the chain from a wait that is about to begin back to its owner, nil if there is none. It is one link
 // long for a lock that is the owner's own, which may re-enter it.
 func (d *detector) cycleLocked(owner Owner, w *wait) chain {
-	var c chain
-	for blocked := owner; w != nil; w = d.waits[blocked] {
+	seen := make(map[Owner]bool) // whose waits do not lead there
+	var chase func(blocked Owner, w *wait, c chain) chain
+	chase = func(blocked Owner, w *wait, c chain) chain {
 		c = append(c, link{blocked: Blocked{Session: d.s.id, Owner: blocked.String(), Lock: w.lock}, goroutine: w.goroutine})
 		holder, held := d.s.holder(w.lock)
 		if held && holder == owner {
 			return c
 		}
-		if !held || len(c) > len(d.waits) { // a cycle that the owner is not part of
+		if !held || seen[holder] {
 			return nil
 		}
-		blocked = holder
+		seen[holder] = true
+		for _, next := range d.waits[holder] {
+			if cycle := chase(holder, next, c); cycle != nil {
+				return cycle
+			}
+		}
+		return nil
 	}
-	return nil
+	return chase(owner, w, nil)
 }
 
 // holder is the owner of this session that has a lock.
@@ -262,13 +270,13 @@ func (d *detector) look() {
 	if !d.tell(ctx, own) {
 		return
 	}
-	suspect := make(map[Owner]chain)
-	for owner, w := range waits {
+	suspect := make(map[uint64]chain)
+	for w, owner := range waits {
 		c := d.follow(ctx, owner, w, own)
 		switch {
 		case len(c) == 0:
-		case !c.again(d.suspect[owner]) && fault != faultHasty:
-			suspect[owner] = c
+		case !c.again(d.suspect[w.number]) && fault != faultHasty:
+			suspect[w.number] = c
 		case c.victim().Session == d.s.id && c.victim().Owner == owner.String():
 			w.end(d.error(c))
 		}
@@ -277,17 +285,19 @@ func (d *detector) look() {
 }
 
 // own is this session's record, and the waits that are on it.
-func (d *detector) own() (record, map[Owner]*wait) {
+func (d *detector) own() (record, map[*wait]Owner) {
 	held := d.s.heldLocks()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.beat++
 	r := record{Beat: d.beat}
-	waits := make(map[Owner]*wait)
-	for owner, w := range d.waits {
-		if w.beats++; w.beats > 1 && len(held[owner]) > 0 {
-			waits[owner] = w
-			r.Waits = append(r.Waits, recorded{[]byte(owner.String()), []byte(w.lock), w.number, held[owner], w.goroutine})
+	waits := make(map[*wait]Owner)
+	for owner, list := range d.waits {
+		for _, w := range list {
+			if w.beats++; w.beats > 1 && len(held[owner]) > 0 {
+				waits[w] = owner
+				r.Waits = append(r.Waits, recorded{[]byte(owner.String()), []byte(w.lock), w.number, held[owner], w.goroutine})
+			}
 		}
 	}
 	return r, waits
@@ -321,57 +331,62 @@ func (d *detector) tell(ctx context.Context, own record) bool {
 
 // follow is the chain from a wait back to its owner, nil if it does not lead there.
 func (d *detector) follow(ctx context.Context, owner Owner, w *wait, own record) chain {
-	c := chain{{blocked: Blocked{Session: d.s.id, Owner: owner.String(), Lock: w.lock}, number: w.number, goroutine: w.goroutine}}
-	records := map[string]record{d.s.id: own}
-	for range maxChain {
-		session, r, ok := d.blocker(ctx, c[len(c)-1].blocked.Lock, records)
-		if !ok {
-			return nil
-		}
+	first := link{blocked: Blocked{Session: d.s.id, Owner: owner.String(), Lock: w.lock}, number: w.number, goroutine: w.goroutine}
+	return d.extend(ctx, chain{first}, map[string]record{d.s.id: own})
+}
+
+// extend is the cycle that begins with a chain, nil if there is none.
+func (d *detector) extend(ctx context.Context, c chain, records map[string]record) chain {
+	if len(c) > maxChain {
+		return nil
+	}
+	session, waits := d.blockers(ctx, c[len(c)-1].blocked.Lock, records)
+	for _, r := range waits {
 		b := Blocked{Session: session, Owner: string(r.Owner), Lock: string(r.Lock)}
 		if b == c[0].blocked {
 			return c
 		}
 		if slices.ContainsFunc(c, func(l link) bool { return l.blocked == b }) {
-			return nil // a cycle that the owner is not part of
+			continue // a cycle that the owner is not part of
 		}
 		next := link{blocked: b, number: r.Number, beat: records[session].Beat}
 		if session == d.s.id {
 			next.beat, next.goroutine = 0, r.goroutine
 		}
-		c = append(c, next)
+		if cycle := d.extend(ctx, append(c, next), records); cycle != nil {
+			return cycle
+		}
 	}
 	return nil
 }
 
-// blocker is who holds a lock, if it is on record as waiting itself.
-func (d *detector) blocker(ctx context.Context, lock string, records map[string]record) (string, recorded, bool) {
+// blockers are the waits of whoever holds a lock, as far as they are on record.
+func (d *detector) blockers(ctx context.Context, lock string, records map[string]record) (session string, waits []recorded) {
 	remote, err := d.s.conn.Bind(lock)
 	if err != nil {
-		return "", recorded{}, false
+		return "", nil
 	}
 	d.s.stats.commands.Add(1)
 	st, err := remote.Inspect(ctx)
 	if err != nil || !st.Locked {
-		return "", recorded{}, false
+		return "", nil
 	}
 	r, known := records[st.Session]
 	if !known {
 		d.s.stats.commands.Add(1)
 		text, err := d.registry.Registered(ctx, st.Session)
 		if err != nil || text == "" || json.Unmarshal([]byte(text), &r) != nil {
-			return "", recorded{}, false
+			return "", nil
 		}
 		records[st.Session] = r
 	}
 	// Redis does not know which owner of a cohort has the lock; its session does.
-	i := slices.IndexFunc(r.Waits, func(w recorded) bool {
-		return slices.ContainsFunc(w.Holds, func(name []byte) bool { return string(name) == lock })
-	})
-	if i < 0 {
-		return "", recorded{}, false
+	for _, w := range r.Waits {
+		if slices.ContainsFunc(w.Holds, func(name []byte) bool { return string(name) == lock }) {
+			waits = append(waits, w)
+		}
 	}
-	return st.Session, r.Waits[i], true
+	return st.Session, waits
 }
 
 // error describes a chain, the caller's link first.

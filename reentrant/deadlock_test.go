@@ -198,3 +198,37 @@ func believeWhatIsOver(t *testing.T) {
 	require.NoError(t, quick.NewLock("b").Unlock(o))
 	wg.Wait()
 }
+
+// Goroutines that share an owner wait each for itself: one of them that gets its lock does not hide that another waits.
+func TestGoroutinesThatShareAnOwnerMayDeadlockBoth(t *testing.T) {
+	for name, sessions := range map[string]int{"in a process": 1, "across sessions": 2} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := open(t, memory.New(), sessions)
+				s, u := all[0], all[sessions-1]
+				one, two := reentrant.WithOwner(t.Context(), "one"), reentrant.WithOwner(t.Context(), "two")
+				require.NoError(t, u.NewLock("a").Lock(two))
+				require.NoError(t, s.NewLock("b").Lock(one))
+				waits, cancel := context.WithCancel(one)
+				ended := make(chan error, 1)
+				go func() { ended <- s.NewLock("a").Lock(waits) }()
+				synctest.Wait()
+				require.NoError(t, s.NewLock("c").Lock(one), "by another goroutine")
+				require.NoError(t, s.NewLock("c").Unlock(one))
+				closes, stop := context.WithTimeout(two, time.Minute)
+				defer stop()
+				closing := make(chan error, 1)
+				go func() { closing <- u.NewLock("b").Lock(closes) }()
+				var err error
+				select {
+				case err = <-closing:
+				case err = <-ended:
+				}
+				var deadlock *reentrant.DeadlockError
+				require.ErrorAs(t, err, &deadlock)
+				stop()
+				cancel()
+			})
+		})
+	}
+}

@@ -38,6 +38,7 @@ type entry struct {
 	// The goroutine that has the lock in cohort mode and has not been told that it is lost; 0 if there is none. Written
 	// under mu with hold. A goroutine that reads its own id here has the lock.
 	holder atomic.Int64
+	via    atomic.Uint32 // number of the Lock it was got with
 
 	mu       sync.Mutex // guards what follows; taken after s.mu and before the queue's own
 	attempt  uint64     // the last epoch sent
@@ -121,6 +122,7 @@ func (e *entry) settleLocked(l *Lock, holds int) bool {
 		if fault == faultTail && h.token > 1 {
 			e.used--
 		}
+		e.via.Store(h.by)
 		e.holder.Store(h.owner.goroutine)
 		if l.latest.Load() != e {
 			l.latest.Store(e)
@@ -133,12 +135,13 @@ func (e *entry) settleLocked(l *Lock, holds int) bool {
 }
 
 // resettle ends an operation of the holder, with its hold count. It answers false when the hold was lost meanwhile:
-// the baton then stays with the caller, and the holds that its owner still has to unlock are on record.
-func (e *entry) resettle(holds int) bool {
+// the baton then stays with the caller, and what its owner owes, the holds that it then still has to unlock, is on
+// record.
+func (e *entry) resettle(holds, owed int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.hold.lost {
-		e.s.losses.add(e.name, e.hold.owner, holds)
+		e.s.losses.add(e.name, e.hold.owner, owed)
 		e.clearLocked()
 		return false
 	}

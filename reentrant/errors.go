@@ -13,7 +13,7 @@ var (
 	// ErrLost is returned when the caller held the lock and its lease can no longer be trusted: it was not
 	// renewed in time, Redis lost it, or somebody forced it open. Another owner may have it. It is also the
 	// cause of the context that Do passes on.
-	ErrLost = errors.New("lost: the lease ended while it was held")
+	ErrLost = errors.New("lost while it was held")
 	// ErrClosed is returned when the session is closed or closing, also to those who wait.
 	ErrClosed = errors.New("session closed")
 	// ErrTooManyHolds is returned when an owner holds the lock 2³¹−1 times. The holds are unchanged.

@@ -31,5 +31,6 @@ const (
 	faultIngrate   = "ingrate"   // signals are never acknowledged
 	faultTrusting  = "trusting"  // a MultiLock does not look whether it lost one while it waited for another
 	faultHoarder   = "hoarder"   // a signal is acknowledged although its owner cannot come back
+	faultHeirloom  = "heirloom"  // what was left to one who gives up is left to whoever uses the entry next
 	faultOverfull  = "overfull"  // an owner comes back from a condition with more holds than there can be
 )

@@ -23,7 +23,7 @@ func (s *core) forgotten() {
 	s.mu.Unlock()
 	if !closed {
 		slices.Sort(held)
-		s.log(slog.LevelWarn, "a session was forgotten without being closed; it goes on renewing its locks", "session", s.id, "held", held)
+		s.log(slog.LevelWarn, "a session was forgotten without being closed; it goes on renewing its locks", slog.String("session", s.id), slog.Any("held", held))
 	}
 }
 
@@ -59,6 +59,6 @@ func (k keepsake) forgotten() {
 	h := e.hold
 	e.mu.Unlock()
 	if h.live && h.by == k.number {
-		k.s.log(slog.LevelWarn, "a lock was forgotten while it is held", "lock", k.name, "owner", h.owner.String())
+		k.s.log(slog.LevelWarn, "a lock was forgotten while it is held", slog.String("lock", k.name), slog.String("owner", h.owner.String()))
 	}
 }

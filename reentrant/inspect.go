@@ -39,7 +39,7 @@ func (l *Lock) Token(ctx context.Context) (Token, error) {
 // to stop. It returns [ErrNotHeld] or [ErrLost] as Token does.
 func (l *Lock) TrustedUntil(ctx context.Context) (time.Time, error) {
 	h, err := l.currentHold(ctx)
-	return h.lease.until, l.error("trusted until", err)
+	return h.lease.until(), l.error("trusted until", err)
 }
 
 // currentHold is the caller's hold.
@@ -73,7 +73,7 @@ func (l *Lock) Verify(ctx context.Context) error {
 	if err != nil {
 		return l.error("verify", err)
 	}
-	st, err := l.Inspect(ctx)
+	st, err := l.inspect(ctx, "verify")
 	if err != nil {
 		return err
 	}
@@ -140,14 +140,16 @@ func (l *Lock) String() string {
 
 // IsLocked asks Redis whether anybody in the deployment holds the lock.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	st, err := l.Inspect(ctx)
+	st, err := l.inspect(ctx, "is locked")
 	return st.Locked, err
 }
 
 // Inspect asks Redis for the lock's state. ctx bounds it.
-func (l *Lock) Inspect(ctx context.Context) (State, error) {
+func (l *Lock) Inspect(ctx context.Context) (State, error) { return l.inspect(ctx, "inspect") }
+
+func (l *Lock) inspect(ctx context.Context, op string) (State, error) {
 	var st State
-	err := l.ask(ctx, "inspect", func(ctx context.Context) (err error) {
+	err := l.ask(ctx, op, func(ctx context.Context) (err error) {
 		st, err = l.remote.Inspect(ctx)
 		return err
 	})

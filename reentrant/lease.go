@@ -5,14 +5,15 @@ import "time"
 // A lease is how long this process may believe that it has a lock. It is pure arithmetic over local monotonic
 // times: Redis alone decides who has the lock, local time only decides when to stop believing.
 //
-//	sent ──────── renewAt ─────────────────── until ── margin ── Redis may give it away
+//	sent ──────── renew ───────────────────── until ── margin ── Redis may give it away
 //	 │◀── a third ──▶│                          │
 //	 │◀──────────────── length ────────────────────────────────▶│
 type lease struct {
-	sent    time.Time // no later than the moment from which the server counts
-	length  time.Duration
-	until   time.Time
-	renewAt time.Time // zero for a lease that is not renewed
+	sent   time.Time // no later than the moment from which the server counts
+	length time.Duration
+	trust  time.Duration // how long it is believed
+	renew  time.Duration // when it is to be renewed; 0: never
+	ahead  time.Duration // how far the wall clock was ahead of the monotonic one at first, or when that last mattered
 }
 
 // marginShare and marginFloor are what is taken off every lease: one part in a hundred lets the two clocks run
@@ -24,52 +25,67 @@ const (
 
 func margin(length time.Duration) time.Duration { return length/marginShare + marginFloor }
 
-// newLease is a lease of some length that the server counts from no earlier than sent.
-func newLease(sent time.Time, length time.Duration, fixed bool) lease {
-	l := lease{sent: sent, length: length, until: sent.Add(length - margin(length))}
+// newLease is a lease of some length that the server counts from no earlier than sent; the wall clock was so far ahead
+// then.
+func newLease(sent time.Time, ahead, length time.Duration, fixed bool) lease {
+	l := lease{sent: sent, length: length, trust: length - margin(length), ahead: ahead}
 	if !fixed && fault != faultNorenew {
-		l.renewAt = sent.Add(length / 3)
+		l.renew = length / 3
 	}
 	if fault == faultCredulous {
-		l.until = l.until.AddDate(1, 0, 0)
+		l.trust += 365 * 24 * time.Hour
 	}
 	return l
 }
 
-func (l lease) trusted(now time.Time) bool            { return now.Before(l.until) }
+func (l lease) until() time.Time                      { return l.sent.Add(l.trust) }
+func (l lease) trusted(now time.Time) bool            { return now.Before(l.until()) }
 func (l lease) end() time.Time                        { return l.sent.Add(l.length) }
-func (l lease) remaining(now time.Time) time.Duration { return l.until.Sub(now) }
+func (l lease) remaining(now time.Time) time.Duration { return l.until().Sub(now) }
+func (l lease) fixed() bool                           { return l.renew == 0 }
 
 // due tells whether the lease wants renewing within slack.
 func (l lease) due(now time.Time, slack time.Duration) bool {
-	return !l.renewAt.IsZero() && !l.renewAt.After(now.Add(slack))
+	return !l.fixed() && now.Sub(l.sent)+slack >= l.renew
 }
 
 // wake is the next moment at which something has to be done about the lease.
 func (l lease) wake() time.Time {
-	if l.renewAt.IsZero() || l.until.Before(l.renewAt) {
-		return l.until
+	if l.fixed() {
+		return l.until()
 	}
-	return l.renewAt
+	return l.sent.Add(min(l.renew, l.trust))
 }
 
 // retried is the lease after a renewal that was not answered: soon again, and more than once before the end.
 func (l lease) retried(now time.Time) lease {
 	pause := min(l.length/9, l.remaining(now)/3)
-	l.renewAt = now.Add(max(pause, time.Millisecond))
+	l.renew = now.Sub(l.sent) + max(pause, time.Millisecond)
 	return l
 }
 
-// woken is the lease after this machine slept for a while that the monotonic clock did not count. A wall clock that was
-// stepped looks the same, so a lease that is renewed is not given up for it: it is renewed at once, and trusted no
-// longer than the pause between two tries if that is not answered.
-func (l lease) woken(now time.Time, slept time.Duration) lease {
-	until := l.until.Add(-slept)
-	if !l.renewAt.IsZero() {
-		until = later(until, now.Add(l.length/9))
-		l.renewAt = now
+// slept is the lease, with what is known of this machine's sleep since it began: a suspended machine's monotonic clock
+// stands still, so the wall clock is further ahead. A wall clock that was set back says nothing.
+func (l lease) slept(now time.Time, ahead time.Duration) lease {
+	nap := ahead - l.ahead
+	if napped(l.ahead, ahead) {
+		l = l.woken(now, nap)
 	}
-	l.until = earlier(l.until, until)
+	if nap < 0 || nap > napTolerance {
+		l.ahead = ahead
+	}
+	return l
+}
+
+// woken is the lease after a nap. A wall clock that was stepped looks the same, so a lease that is renewed is not given
+// up for it: it is renewed at once, and trusted no longer than the pause between two tries if that is not answered.
+func (l lease) woken(now time.Time, nap time.Duration) lease {
+	trust := l.trust - nap
+	if age := now.Sub(l.sent); !l.fixed() {
+		trust = max(trust, age+l.length/9)
+		l.renew = max(age, 1)
+	}
+	l.trust = min(l.trust, trust)
 	return l
 }
 
@@ -80,6 +96,14 @@ func ahead(since time.Time) time.Duration {
 	wall := now.Round(0).Sub(since.Round(0)) // Round(0) strips the monotonic reading
 	return wall - now.Sub(since)
 }
+
+// napped tells whether the machine slept between two moments at which the wall clock was so far ahead.
+func napped(before, after time.Duration) bool {
+	return after-before > napTolerance && fault != faultSleepless
+}
+
+// ahead is how far the session's wall clock is ahead.
+func (s *core) ahead() time.Duration { return s.config.ahead(s.opened) }
 
 // napTolerance is a jump that is none: clocks are slewed, and read one after the other.
 const napTolerance = 500 * time.Millisecond

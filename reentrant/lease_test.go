@@ -9,9 +9,9 @@ import (
 
 func TestLeaseIsTrustedUntilTheMarginBeforeItsEnd(t *testing.T) {
 	sent := time.Now()
-	l := newLease(sent, 10*time.Second, false)
+	l := newLease(sent, 0, 10*time.Second, false)
 	end := sent.Add(10*time.Second - 100*time.Millisecond - 2*time.Millisecond)
-	assert.Equal(t, end, l.until)
+	assert.Equal(t, end, l.until())
 	assert.True(t, l.trusted(end.Add(-1)))
 	assert.False(t, l.trusted(end), "the end itself is outside")
 	assert.Equal(t, time.Second, l.remaining(end.Add(-time.Second)))
@@ -19,7 +19,7 @@ func TestLeaseIsTrustedUntilTheMarginBeforeItsEnd(t *testing.T) {
 
 func TestLeaseIsDueAtAThird(t *testing.T) {
 	sent := time.Now()
-	l := newLease(sent, 9*time.Second, false)
+	l := newLease(sent, 0, 9*time.Second, false)
 	assert.False(t, l.due(sent.Add(3*time.Second-1), 0))
 	assert.True(t, l.due(sent.Add(3*time.Second), 0))
 	assert.True(t, l.due(sent.Add(2*time.Second), time.Second), "within the slack of a batch")
@@ -28,19 +28,19 @@ func TestLeaseIsDueAtAThird(t *testing.T) {
 
 func TestFixedLeaseIsNeverDue(t *testing.T) {
 	sent := time.Now()
-	l := newLease(sent, time.Second, true)
+	l := newLease(sent, 0, time.Second, true)
 	assert.False(t, l.due(sent.Add(time.Hour), time.Hour))
-	assert.Equal(t, l.until, l.wake(), "it is looked at when it ends")
+	assert.Equal(t, l.until(), l.wake(), "it is looked at when it ends")
 }
 
 func TestLeaseAfterAFailedRenewalIsTriedAgainSoonAndNeverLasts(t *testing.T) {
 	sent := time.Now()
-	l := newLease(sent, 9*time.Second, false)
-	for now := sent.Add(3 * time.Second); l.trusted(now); now = l.renewAt {
+	l := newLease(sent, 0, 9*time.Second, false)
+	for now := sent.Add(3 * time.Second); l.trusted(now); now = l.wake() {
 		r := l.retried(now)
-		assert.Equal(t, l.until, r.until, "no answer extends nothing")
-		assert.True(t, r.renewAt.After(now))
-		assert.LessOrEqual(t, r.renewAt.Sub(now), time.Second)
+		assert.Equal(t, l.until(), r.until(), "no answer extends nothing")
+		assert.True(t, r.wake().After(now))
+		assert.LessOrEqual(t, r.wake().Sub(now), time.Second)
 		l = r
 	}
 }
@@ -54,17 +54,17 @@ func TestTheWallClockIsNotAheadOfOneThatGoesOn(t *testing.T) {
 func TestALeaseAfterASleep(t *testing.T) {
 	sent := time.Now()
 	now := sent.Add(time.Second)
-	l := newLease(sent, 9*time.Second, false)
+	l := newLease(sent, 0, 9*time.Second, false)
 	short := l.woken(now, 2*time.Second)
-	assert.Equal(t, l.until.Add(-2*time.Second), short.until)
+	assert.Equal(t, l.until().Add(-2*time.Second), short.until())
 	assert.True(t, short.due(now, 0), "it is renewed at once")
 	long := l.woken(now, time.Hour)
-	assert.Equal(t, now.Add(time.Second), long.until, "the clock may only have been set")
-	late := l.woken(l.until.Add(-time.Millisecond), time.Hour)
-	assert.Equal(t, l.until, late.until, "no sleep extends anything")
+	assert.Equal(t, now.Add(time.Second), long.until(), "the clock may only have been set")
+	late := l.woken(l.until().Add(-time.Millisecond), time.Hour)
+	assert.Equal(t, l.until(), late.until(), "no sleep extends anything")
 
-	fixed := newLease(sent, 9*time.Second, true)
-	assert.Equal(t, fixed.until.Add(-2*time.Second), fixed.woken(now, 2*time.Second).until)
+	fixed := newLease(sent, 0, 9*time.Second, true)
+	assert.Equal(t, fixed.until().Add(-2*time.Second), fixed.woken(now, 2*time.Second).until())
 	assert.False(t, fixed.woken(now, time.Hour).trusted(now))
 }
 

@@ -117,7 +117,8 @@ type try struct {
 	// session for it.
 	holds  int
 	ticket uint64
-	signal *signal // of the hold it had
+	ahead  time.Duration // how far the wall clock was ahead when it got the ticket
+	signal *signal       // of the hold it had
 }
 
 // acquire is every way to take the lock. On return the baton is with the holder if it answers true, and otherwise

@@ -89,3 +89,52 @@ func TestWhatWasAskedBeforeASleepIsAskedAgain(t *testing.T) {
 		assert.ErrorIs(t, s.NewLock("y").Unlock(t.Context()), reentrant.ErrLost)
 	})
 }
+
+// A sleep while nothing was held is noticed late. It is not charged to what is taken then.
+func TestASleepBeforeAHoldIsNotItsOwn(t *testing.T) {
+	for _, opts := range [][]reentrant.LockOption{{}, {reentrant.WithFixedLease(30 * time.Second)}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New()
+			var ahead atomic.Int64
+			s := newSession(t, b, reentrant.WithNaps(&ahead))
+			time.Sleep(time.Minute)
+			ahead.Add(int64(time.Hour))
+			b.SetSkew(time.Hour)
+			time.Sleep(time.Minute)
+			l := s.NewLock("x", opts...)
+			require.NoError(t, l.Lock(t.Context()))
+			until, err := l.TrustedUntil(t.Context())
+			require.NoError(t, err)
+			time.Sleep(2 * doze)
+			now, err := l.TrustedUntil(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, until, now)
+			require.NoError(t, l.Unlock(t.Context()))
+		})
+	}
+}
+
+// A grant that comes after a sleep may be as old as that: it is confirmed.
+func TestAGrantAfterASleepIsConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		var ahead atomic.Int64
+		l := newSession(t, b, reentrant.WithNaps(&ahead)).NewLock("x")
+		other := newSession(t, b).NewLock("x")
+		require.NoError(t, other.Lock(t.Context()))
+		done := make(chan error)
+		go func() {
+			err := l.Lock(t.Context())
+			if err == nil {
+				err = l.Unlock(t.Context())
+			}
+			done <- err
+		}()
+		synctest.Wait()
+		asked := b.Count(memory.Acquire)
+		ahead.Add(int64(time.Hour))
+		require.NoError(t, other.Unlock(t.Context()))
+		require.NoError(t, <-done)
+		assert.Equal(t, asked+1, b.Count(memory.Acquire))
+	})
+}

@@ -9,8 +9,8 @@ import (
 // nest takes the lock once more for the owner who has it. It is called with the baton, which goes back to the
 // owner, or on if the hold is lost meanwhile.
 func (e *entry) nest(ctx context.Context, owner Owner) (bool, error) {
-	holds := e.queue.HoldCount(owner)
-	err := ErrTooManyHolds
+	had := e.queue.HoldCount(owner)
+	holds, err := had, ErrTooManyHolds
 	if holds < maxHolds {
 		err = e.count(ctx, owner, holds+1, math.MaxInt)
 	}
@@ -18,7 +18,7 @@ func (e *entry) nest(ctx context.Context, owner Owner) (bool, error) {
 		holds++
 		e.s.stats.reentries.Add(1)
 	}
-	if !e.resettle(holds) {
+	if !e.resettle(holds, had) {
 		e.passOn()
 		return false, ErrLost
 	}
@@ -36,7 +36,7 @@ func (e *entry) count(ctx context.Context, owner Owner, holds, tries int) error 
 	}
 	return e.operate(ctx, tries, func(ctx context.Context, h hold) (gone bool, err error) {
 		req := ReenterRequest{Epoch: h.epoch, Owner: e.print(owner), Op: h.op, Holds: holds}
-		if !h.lease.renewAt.IsZero() {
+		if !h.lease.fixed() {
 			req.Lease = h.span
 		}
 		reply, err := e.remote.Reenter(ctx, req)
@@ -71,7 +71,7 @@ func (e *entry) operate(ctx context.Context, tries int, command func(context.Con
 			return ErrLost
 		}
 		e.s.stats.commands.Add(1)
-		limit := earlier(now.Add(e.s.config.commandTimeout()), h.lease.until)
+		limit := earlier(now.Add(e.s.config.commandTimeout()), h.lease.until())
 		gone, err := command(e.s.bounded(ctx, now, limit), h)
 		switch {
 		case err == nil && gone:
@@ -79,10 +79,10 @@ func (e *entry) operate(ctx context.Context, tries int, command func(context.Con
 			return ErrLost
 		case err == nil:
 			return nil
-		case Refused(err):
-			return err
 		}
-		last = err
+		if last = graver(last, err); Refused(err) {
+			return last
+		}
 		if ctx.Err() != nil || !pause(ctx, retryPause(try, e.s.config.heartbeat), nil) {
 			return ended(ctx, "while Redis was asked", last)
 		}

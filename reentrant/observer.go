@@ -83,15 +83,13 @@ type Event struct {
 	_         struct{}
 }
 
-// report tells the observer and the log. No mutex is held. The log is written in the background: a handler that is
-// slow must not delay a renewal or a loss.
+// report tells the observer and the log. No mutex is held.
 func (s *core) report(ctx context.Context, e Event) {
 	if s.config.observer != nil {
 		s.config.observer.Observe(ctx, e)
 	}
-	if level := e.Kind.level(); s.config.logger.Enabled(ctx, level) {
-		attrs := e.attributes()
-		s.cleaner.do(func() { s.config.logger.LogAttrs(context.Background(), level, e.Kind.String(), attrs...) })
+	if level := e.Kind.level(); s.scribe.handler.Enabled(ctx, level) {
+		s.log(level, e.Kind.String(), e.attributes()...)
 	}
 }
 

@@ -159,3 +159,68 @@ func TestAnObserverSeesTheErrorOfAFailedCall(t *testing.T) {
 	require.Len(t, events, 1)
 	assert.True(t, errors.Is(events[0].Err, context.Canceled))
 }
+
+// A hung is a log handler that never returns, until it is let go.
+type hung struct {
+	slog.Handler
+	released chan struct{}
+	mu       sync.Mutex
+	wrote    []slog.Record
+}
+
+func (h *hung) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *hung) Handle(_ context.Context, r slog.Record) error {
+	<-h.released
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wrote = append(h.wrote, r)
+	return nil
+}
+
+// A log that hangs holds up nothing, and then has in order what it was told of, with the times of what happened.
+func TestALogThatHangsHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hung{Handler: slog.DiscardHandler, released: make(chan struct{})}
+		b := memory.New()
+		s, err := reentrant.NewSession(b, reentrant.WithLogger(slog.New(h)))
+		require.NoError(t, err)
+		l, other := s.NewLock("x"), newSession(t, b).NewLock("x")
+		var times []time.Time
+		for range 10 {
+			times = append(times, time.Now())
+			require.NoError(t, s.NewLock("y").Lock(t.Context()))
+			time.Sleep(time.Second)
+			times = append(times, time.Now())
+			require.NoError(t, s.NewLock("y").Unlock(t.Context()))
+		}
+		require.NoError(t, other.Lock(t.Context()))
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, l.Lock(short))
+		require.NoError(t, other.Unlock(t.Context()))
+		short, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.NoError(t, l.Lock(short), "what was left of the first try has been given back")
+		require.NoError(t, l.Unlock(t.Context()))
+		for range 1000 {
+			require.NoError(t, l.Lock(t.Context()))
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+		require.NoError(t, s.Close(t.Context()), "though its log is not written")
+		close(h.released)
+		synctest.Wait()
+		require.Len(t, h.wrote, 1001, "what hangs, and as many as may wait")
+		for i, at := range times {
+			assert.Equal(t, at, h.wrote[i].Time)
+		}
+		dropped := ""
+		h.wrote[1].Attrs(func(a slog.Attr) bool {
+			if a.Key == "records_dropped" {
+				dropped = a.Value.String()
+			}
+			return true
+		})
+		assert.NotEmpty(t, dropped)
+	})
+}

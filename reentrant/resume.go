@@ -114,11 +114,7 @@ func (e *entry) giveWay(ctx context.Context, owner Owner, t try) localqueue.Outc
 // resume takes up a hold of another session, or of an earlier life. It is entered with the baton and a reference, and
 // ends as seize does.
 func (e *entry) resume(ctx context.Context, l *Lock, owner Owner, remote Resumer) error {
-	e.mu.Lock()
-	e.waiting, e.head = false, owner
-	ours := e.hold.handed // this session has the lock, so the owner does not
-	e.mu.Unlock()
-	if ours {
+	if e.inherits(owner) { // this session has the lock, so the owner does not
 		e.giveUp()
 		return ErrNotHeld
 	}
@@ -135,6 +131,20 @@ func (e *entry) resume(ctx context.Context, l *Lock, owner Owner, remote Resumer
 	return nil
 }
 
+// inherits tells whether the last owner of this session left the lock to whoever has the baton now. A hold that lingered
+// does so no more. Baton.
+func (e *entry) inherits(owner Owner) bool {
+	e.mu.Lock()
+	e.waiting, e.head = false, owner
+	left, lingered := e.hold.handed, e.lingers
+	e.lingers = false
+	e.mu.Unlock()
+	if lingered {
+		e.s.leave(e, 1) // the reference of the hold that nobody had
+	}
+	return left
+}
+
 // resumeOwn goes on with a hold of this session under a new epoch, and with the lease of l. It is entered with the
 // baton of the owner's operation.
 func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote Resumer) error {
@@ -142,15 +152,17 @@ func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote Resu
 	e.mu.Lock()
 	old := e.hold
 	e.mu.Unlock()
-	h, had, err := e.fetch(ctx, l, owner, remote)
+	e.yielding(true) // Redis has the old epoch no more, once it has answered
+	h, _, err := e.fetch(ctx, l, owner, remote)
 	switch {
-	case err == nil:
-		holds = had
+	case err == nil: // with the holds that calls have answered for: the next operation sets Redis's count right
 		e.replace(h)
 	case errors.Is(err, ErrNotHeld), OutcomeUnknown(err): // in the second case the old epoch may be over
 		e.lose(old.epoch, "Redis no longer had it at Resume")
+	default:
+		e.yielding(false)
 	}
-	if !e.resettle(holds) {
+	if !e.resettle(holds, holds) {
 		e.passOn()
 		return errors.Join(ErrLost, err)
 	}
@@ -184,7 +196,7 @@ func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote Resumer)
 		if err := e.interrupted(ctx, last); err != nil {
 			return hold{}, 0, err
 		}
-		sent := time.Now()
+		sent, ahead := time.Now(), e.s.ahead()
 		req.NotAfter = sent.Add(cfg.commandTimeout())
 		e.s.stats.commands.Add(1)
 		reply, err := remote.Resume(e.s.bounded(ctx, sent, req.NotAfter), req)
@@ -198,13 +210,13 @@ func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote Resumer)
 			e.number(req.Epoch, false)
 		case err == nil && reply.Status == Resumed:
 			h := hold{owner: owner, epoch: req.Epoch, token: reply.Token, last: reply.Token, span: cfg.lease}
-			if h.lease = newLease(sent, cfg.lease, false); req.Fixed {
-				h.lease = newLease(sent, reply.TTL, true)
+			if h.lease = newLease(sent, ahead, cfg.lease, false); req.Fixed {
+				h.lease = newLease(sent, ahead, reply.TTL, true)
 			}
-			if h.lease.trusted(time.Now()) {
+			if h.lease.trusted(time.Now()) && !napped(ahead, e.s.ahead()) {
 				return h, reply.Holds, nil
 			}
-			last = nil // the answer came too late to be believed
+			last = WithOutcomeUnknown(errors.New("the answer came too late to be believed"))
 		default:
 			last = graver(last, err)
 			pause(ctx, retryPause(try, cfg.heartbeat), e.s.closing)

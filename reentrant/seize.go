@@ -50,11 +50,15 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			a.complain(e, last)
 			switch e.giveWay(ctx, owner, t) {
 			case localqueue.Busy:
-			case localqueue.Claimed:
-				e.renumber(&a) // who came in between may have had the lock
+			case localqueue.Claimed: // who came in between may have had the lock
+				e.take(owner)
+				e.renumber(&a)
 			default: // the baton is with whoever it was given to, and this has left the line
 				e.s.leave(e, 1)
-				return false, e.interrupted(ctx, last)
+				if err := e.interrupted(ctx, last); err != nil {
+					return false, err
+				}
+				return false, last // the time was up
 			}
 		}
 		if err := e.interrupted(ctx, last); err != nil {
@@ -65,12 +69,12 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			e.giveUp()
 			return false, last // nil if the last answer was that another has it
 		}
-		sent, slept := time.Now(), e.s.watchdog.slept.Load()
+		sent := time.Now()
 		reply, err := e.ask(ctx, &a, t, sent)
 		switch {
 		case err == nil && reply.Status == Granted:
 			h := a.held(owner, reply, sent)
-			if now := time.Now(); h.lease.trusted(now) && e.s.watchdog.slept.Load() == slept {
+			if now := time.Now(); h.lease.trusted(now) && !napped(a.ahead, e.s.ahead()) {
 				if e.turn.began.IsZero() || a.req.Yield {
 					e.turn = e.newTurn(now)
 				}
@@ -161,10 +165,11 @@ type attempt struct {
 	cohort  bool
 	handed  bool // the last holder of this session left the lock to it
 	begun   time.Time
-	told    bool      // that it has waited long
-	refuted time.Time // when the latest copy was sent that was answered "waiting": a grant from before is over
-	kept    lease     // with KeepTTL: the lease as it is
-	signal  *signal   // of the hold that a wait gave up
+	told    bool          // that it has waited long
+	refuted time.Time     // when the latest copy was sent that was answered "waiting": a grant from before is over
+	kept    lease         // with KeepTTL: the lease as it is
+	ahead   time.Duration // how far the wall clock was ahead before the latest copy was sent
+	signal  *signal       // of the hold that a wait gave up
 }
 
 // complain reports, once, that the head has waited long.
@@ -192,7 +197,7 @@ func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 	}
 	if h := e.take(owner); h.handed {
 		a.handed = true
-		if !a.req.Fixed && !h.lease.renewAt.IsZero() && h.lease.length >= cfg.lease && h.lease.remaining(now) > cfg.lease*2/3 {
+		if !a.req.Fixed && !h.lease.fixed() && h.lease.length >= cfg.lease && h.lease.remaining(now) > cfg.lease*2/3 {
 			a.req.KeepTTL, a.kept = true, h.lease
 		}
 	}
@@ -214,6 +219,7 @@ func (e *entry) adopt(a *attempt, t try) bool {
 		return false
 	}
 	a.req.Epoch, e.attempt, e.waiting = t.ticket, t.ticket, true
+	a.ahead = t.ahead
 	e.used = 0
 	select {
 	case <-e.wake:
@@ -246,6 +252,7 @@ func (e *entry) number(epoch uint64, waiting bool) {
 
 // ask sends one copy of the attempt, and keeps account of what Redis may have of it.
 func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (AcquireReply, error) {
+	a.ahead = e.s.ahead()
 	limit := e.s.config.commandTimeout()
 	a.req.NotAfter = sent.Add(t.within(limit, limit/8))
 	e.s.stats.commands.Add(1)
@@ -285,9 +292,9 @@ func (a *attempt) held(owner Owner, reply AcquireReply, sent time.Time) hold {
 		h.lease = a.kept
 	case a.req.Fixed:
 		// It may have been started by an earlier copy, so what is left of it counts.
-		h.lease = newLease(sent, min(a.req.Lease, reply.TTL), true)
+		h.lease = newLease(sent, a.ahead, min(a.req.Lease, reply.TTL), true)
 	default:
-		h.lease = newLease(sent, a.req.Lease, false)
+		h.lease = newLease(sent, a.ahead, a.req.Lease, false)
 	}
 	return h
 }
@@ -324,7 +331,7 @@ func (e *entry) park(ctx context.Context, t try, ttl time.Duration) bool {
 
 // accept takes a pushed grant without a command, if it can be trusted for long enough to be renewed. It is not when
 // the moment of the grant is not known, or Redis has said since that another has the lock, when too much of its TTL
-// has gone, or when the lease is a fixed one (which starts when it is accepted): the next copy of the attempt then
+// has gone, when the machine slept since Redis was last asked, or when the lease is a fixed one (which starts when it is accepted): the next copy of the attempt then
 // confirms it.
 func (e *entry) accept(a *attempt, owner Owner) (hold, bool) {
 	e.mu.Lock()
@@ -334,8 +341,8 @@ func (e *entry) accept(a *attempt, owner Owner) (hold, bool) {
 		return hold{}, false
 	}
 	now := time.Now()
-	l := newLease(g.NotBefore, g.TTL, false)
-	if l.remaining(now) < g.TTL/2 {
+	l := newLease(g.NotBefore, a.ahead, g.TTL, false)
+	if l.remaining(now) < g.TTL/2 || napped(a.ahead, e.s.ahead()) {
 		return hold{}, false
 	}
 	e.turn = e.newTurn(now)
@@ -366,11 +373,15 @@ func (e *entry) leaveQueue() {
 	e.s.leave(e, 1)
 }
 
-// passOn hands the baton on, or passes it and the reference that came with it to a clean-up in the background.
+// passOn hands the baton on, and what was left to its owner with it; or passes it and the reference that came with it
+// to a clean-up in the background.
 func (e *entry) passOn() {
 	e.mu.Lock()
 	passed := e.queue.Pass()
 	if !passed {
+		if fault != faultHeirloom {
+			e.clearLocked()
+		}
 		e.cleaning = make(chan struct{})
 	}
 	e.mu.Unlock()
@@ -386,7 +397,7 @@ func (e *entry) passOn() {
 // attempt is above it.
 func (e *entry) cleanUp() {
 	if err := e.release(context.Background()); err != nil && !errors.Is(err, ErrLost) {
-		e.s.log(slog.LevelWarn, "could not give back an attempt; it expires", "lock", e.name, "error", err)
+		e.s.log(slog.LevelWarn, "could not give back an attempt; it expires", slog.String("lock", e.name), slog.Any("error", err))
 	}
 	e.mu.Lock()
 	done := e.cleaning

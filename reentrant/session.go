@@ -24,8 +24,8 @@ type Session struct {
 
 // A core is a session without its handle.
 //
-// Lock order: core.mu, then entry.mu, then the mutex inside localqueue.Queue. The mutexes of losses, signal,
-// cleaner and watchdog are leaves. Nothing slow is done under any of them.
+// Lock order: detector.mu, core.mu, entry.mu, then the mutex inside localqueue.Queue. The mutexes of losses, signal,
+// crew, vigil and horizon are leaves. Nothing slow is done under any of them.
 type core struct {
 	id     string
 	config config
@@ -47,7 +47,8 @@ type core struct {
 	drained chan struct{}     // closed when closed and entries is empty
 
 	losses   losses
-	cleaner  cleaner
+	cleaner  crew
+	scribe   scribe
 	watchdog *watchdog
 	vigil    *vigil
 	detector *detector // nil unless deadlocks are to be found
@@ -78,6 +79,7 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 	s := &core{
 		id: newID(), config: cfg, opened: time.Now(), entries: make(map[string]*entry),
 		closing: make(chan struct{}), drained: make(chan struct{}),
+		cleaner: crew{size: cleaners}, scribe: scribe{handler: cfg.logger.Handler(), records: crew{size: 1}},
 	}
 	s.watched = cfg.observer != nil || cfg.logger.Enabled(context.Background(), slog.LevelDebug)
 	s.watchdog, s.vigil = newWatchdog(s), newVigil(s)
@@ -166,6 +168,7 @@ func (s *core) leaveLocked(e *entry, n int) {
 	if e.refs < 0 || !e.queue.Idle() {
 		panic("reentrant: bug: an entry was left that is still in use")
 	}
+	e.vacant()
 	delete(s.entries, e.name)
 	if s.closed && len(s.entries) == 0 {
 		close(s.drained)
@@ -174,6 +177,15 @@ func (s *core) leaveLocked(e *entry, n int) {
 		e.name, e.remote, e.owes, e.doubtful, e.used = "", nil, false, time.Time{}, 0
 		e.texter, e.text = Owner{}, ""
 		s.spare = append(s.spare, e)
+	}
+}
+
+// vacant makes sure that the next lock which is given the entry does not find a hold of the last one in it.
+func (e *entry) vacant() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if h := &e.hold; (h.live || h.handed || h.lost || e.lingers) && fault != faultHeirloom {
+		panic("reentrant: bug: an entry was left with a hold")
 	}
 }
 
@@ -280,6 +292,7 @@ func (s *core) Close(ctx context.Context) error {
 		s.detector.stop()
 	}
 	s.cleaner.wait()
+	s.scribe.finish()
 	s.horizon.close()
 	return errors.Join(err, s.conn.Close())
 }

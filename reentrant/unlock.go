@@ -12,8 +12,9 @@ import (
 //
 // It returns [ErrNotHeld] if the owner does not hold the lock, and changes nothing; [ErrLost] if it held it and
 // the lease could not be trusted to the end: what was done since may not have been done alone. Any other error
-// means that the hold has ended here and Redis did not say so ([OutcomeUnknown]): the lock is free for others
-// within the lease at the latest.
+// means that the hold has ended here, and that Redis, asked three times, did not confirm it: it refused ([Refused]), may
+// have done it ([OutcomeUnknown]), or could not be reached. After the last Unlock the lock is then free for others
+// within the lease at the latest; the count of an outer hold is set right by the next call.
 func (l *Lock) Unlock(ctx context.Context) error {
 	owner, err := l.caller(ctx)
 	if err != nil {
@@ -58,7 +59,7 @@ func (l *Lock) notHeld(owner Owner) error {
 // It is called with the baton, which goes back to the owner, or on if the hold is lost.
 func (e *entry) unnest(ctx context.Context, owner Owner, holds int) error {
 	err := e.count(context.WithoutCancel(ctx), owner, holds, releaseTries)
-	if !e.resettle(holds) {
+	if !e.resettle(holds, holds) {
 		e.passOn()
 		return ErrLost
 	}
@@ -130,8 +131,8 @@ func (e *entry) release(ctx context.Context) error {
 			}
 			return nil
 		}
-		if last = err; Refused(err) {
-			return err
+		if last = graver(last, err); Refused(err) {
+			return last
 		}
 	}
 	return fmt.Errorf("given up after %d tries: %w", releaseTries, last)

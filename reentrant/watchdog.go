@@ -3,7 +3,6 @@ package reentrant
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -25,11 +24,6 @@ type watchdog struct {
 	// that one that comes too late to be seen nudges it.
 	asleep atomic.Int64
 	origin time.Time
-
-	// seen is how far the wall clock was ahead when that was last looked at, and slept how long the machine was
-	// suspended, all in all. The watch writes them; the renewer reads slept.
-	seen  time.Duration
-	slept atomic.Int64
 }
 
 const never = math.MaxInt64
@@ -73,7 +67,7 @@ func (w *watchdog) watch() {
 	for {
 		now := time.Now()
 		w.asleep.Store(never)
-		batch, ended, idle, wake := w.survey(now, w.nap(), renewing)
+		batch, ended, idle, wake := w.survey(now, w.s.ahead(), renewing)
 		for _, e := range idle {
 			w.s.cleaner.do(e.stopLingering)
 		}
@@ -103,20 +97,6 @@ func (w *watchdog) watch() {
 	}
 }
 
-// nap is how long the machine was suspended since the last call. A wall clock that was set back says nothing.
-func (w *watchdog) nap() time.Duration {
-	ahead := w.s.config.ahead(w.origin)
-	nap := ahead - w.seen
-	if nap < 0 || nap > napTolerance {
-		w.seen = ahead
-	}
-	if nap <= napTolerance || fault == faultSleepless {
-		return 0
-	}
-	w.slept.Add(int64(nap))
-	return nap
-}
-
 // expiry is a hold whose lease is over, with a reference to its entry.
 type expiry struct {
 	e     *entry
@@ -126,7 +106,7 @@ type expiry struct {
 
 // survey looks at every hold: which are to be renewed, which are over, which nobody has needed for long enough, and
 // when to look again. Those that it answers come with a reference to their entries.
-func (w *watchdog) survey(now time.Time, slept time.Duration, renewing bool) (batch []Renewal, ended []expiry, idle []*entry, wake time.Time) {
+func (w *watchdog) survey(now time.Time, ahead time.Duration, renewing bool) (batch []Renewal, ended []expiry, idle []*entry, wake time.Time) {
 	wake = now.Add(doze)
 	s := w.s
 	s.mu.Lock()
@@ -135,8 +115,8 @@ func (w *watchdog) survey(now time.Time, slept time.Duration, renewing bool) (ba
 	for _, e := range s.entries {
 		e.mu.Lock()
 		h := &e.hold
-		if slept > 0 && (h.live || h.handed) {
-			h.lease = h.lease.woken(now, slept)
+		if h.live || h.handed {
+			h.lease = h.lease.slept(now, ahead)
 		}
 		switch {
 		case h.lost && now.Before(h.lease.end()):
@@ -152,9 +132,9 @@ func (w *watchdog) survey(now time.Time, slept time.Duration, renewing bool) (ba
 		case !h.live && (!h.handed || !h.cohort || !h.lease.trusted(now)):
 		case !renewing && h.lease.due(now, h.slack()):
 			batch = append(batch, Renewal{Remote: e.remote, Epoch: h.epoch, Lease: h.span, entry: e})
-			wake, held = earlier(wake, h.lease.until), true
+			wake, held = earlier(wake, h.lease.until()), true
 		case renewing:
-			wake, held = earlier(wake, h.lease.until), true
+			wake, held = earlier(wake, h.lease.until()), true
 		default:
 			wake, held = earlier(wake, h.lease.wake()), true
 		}
@@ -181,13 +161,13 @@ func (h *hold) slack() time.Duration {
 func (w *watchdog) renew() {
 	for batch := range w.batches {
 		ctx, cancel := context.WithTimeout(context.Background(), w.s.config.commandTimeout())
-		sent, slept := time.Now(), w.slept.Load()
+		sent, ahead := time.Now(), w.s.ahead()
 		w.s.stats.commands.Add(1)
 		w.s.conn.Renew(ctx, batch)
 		cancel()
 		now := time.Now()
 		for i := range batch {
-			w.renewed(&batch[i], sent, now, w.slept.Load() > slept)
+			w.renewed(&batch[i], sent, ahead, now)
 		}
 		select {
 		case w.idle <- struct{}{}:
@@ -197,9 +177,8 @@ func (w *watchdog) renew() {
 }
 
 // renewed takes in the answer for one hold. The hold may have ended and the entry may serve another lock by now:
-// epochs are never used twice, so an answer for another epoch says nothing. One that was asked for before the machine
-// slept may be as old as that.
-func (w *watchdog) renewed(r *Renewal, sent, now time.Time, stale bool) {
+// epochs are never used twice, so an answer for another epoch says nothing.
+func (w *watchdog) renewed(r *Renewal, sent time.Time, ahead time.Duration, now time.Time) {
 	e := r.entry
 	e.mu.Lock()
 	h := &e.hold
@@ -214,10 +193,9 @@ func (w *watchdog) renewed(r *Renewal, sent, now time.Time, stale bool) {
 	case r.Err != nil:
 		h.failed = true
 		h.lease = h.lease.retried(now)
-	case stale: // it is due, and is asked for again
 	default:
 		h.failed = false
-		h.lease = newLease(sent, h.span, false)
+		h.lease = newLease(sent, ahead, h.span, false)
 	}
 	e.mu.Unlock()
 	switch {
@@ -323,11 +301,4 @@ func (s *core) lost(name string, h hold, why string) {
 		e.Held = time.Since(h.since)
 	}
 	s.report(context.Background(), e)
-}
-
-// log writes a record in the background: a handler that is slow must not delay a renewal or a loss.
-func (s *core) log(level slog.Level, text string, args ...any) {
-	if s.config.logger.Enabled(context.Background(), level) {
-		s.cleaner.do(func() { s.config.logger.Log(context.Background(), level, text, args...) })
-	}
 }

@@ -1,0 +1,114 @@
+package reentrant_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A re-entry that fails because the hold is lost meanwhile is owed no Unlock.
+func TestAReentryThatFindsALossIsNotOwed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, err := reentrant.NewSession(b)
+		require.NoError(t, err)
+		l, o := s.NewLock("x"), owner(t, "o")
+		require.NoError(t, l.Lock(o))
+		b.SetFault(memory.Script(memory.Reenter, memory.DelayReply(time.Second)))
+		closed := make(chan error)
+		go func() {
+			short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			closed <- s.Close(short)
+		}()
+		require.ErrorIs(t, l.Lock(o), reentrant.ErrLost)
+		require.ErrorIs(t, l.Unlock(o), reentrant.ErrLost)
+		require.ErrorIs(t, l.Unlock(o), reentrant.ErrNotHeld)
+		require.ErrorIs(t, <-closed, context.DeadlineExceeded)
+	})
+}
+
+// An owner that comes back to a hold which another of its goroutines has taken, and finds it lost: each of the two owes
+// what it had.
+func TestAReturnThatFindsALossIsOwedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, err := reentrant.NewSession(b)
+		require.NoError(t, err)
+		l, o := s.NewLock("x"), owner(t, "o")
+		c := l.NewCondition("c")
+		require.NoError(t, l.Lock(o))
+		require.NoError(t, l.Lock(o))
+		waited := make(chan error)
+		go func() {
+			_, err := c.AwaitFor(o, time.Second)
+			waited <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, l.Lock(o), "by another goroutine")
+		b.SetFault(memory.Script(memory.Reenter, memory.DelayReply(time.Second)))
+		closed := make(chan error)
+		go func() {
+			time.Sleep(1200 * time.Millisecond) // the wait has ended, and what it sent is on its way
+			short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			closed <- s.Close(short)
+		}()
+		require.ErrorIs(t, <-waited, reentrant.ErrLost)
+		for range 3 {
+			require.ErrorIs(t, l.Unlock(o), reentrant.ErrLost)
+		}
+		require.ErrorIs(t, l.Unlock(o), reentrant.ErrNotHeld)
+		require.ErrorIs(t, <-closed, context.DeadlineExceeded)
+	})
+}
+
+// Tries that were never sent do not make an answer that was lost known.
+func TestALostAnswerStaysUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		l := newSession(t, b).NewLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		b.SetFault(memory.Script(memory.Reenter, memory.LoseReply, memory.Refuse("NOPERM")))
+		err := l.Lock(t.Context())
+		assert.True(t, reentrant.OutcomeUnknown(err), "%v", err)
+		b.SetFault(memory.Script(memory.Release, memory.LoseReply, memory.Lose, memory.Lose))
+		err = l.Unlock(t.Context())
+		assert.True(t, reentrant.OutcomeUnknown(err), "%v", err)
+	})
+}
+
+// A signal is given though the caller's context has ended: a holder whose request was cancelled leaves nobody asleep.
+func TestSignalUnderAnEndedContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		done := awaits(t, owner(t, "w"), s)
+		l := s.NewLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.NoError(t, l.NewCondition("ready").Signal(ended))
+		require.NoError(t, l.Unlock(ended))
+		_, woken := returned(done, time.Second)
+		assert.True(t, woken)
+	})
+}
+
+func TestVerifySaysWhatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		l := newSession(t, b).NewLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		b.SetFault(memory.Script(memory.Inspect, memory.Lose))
+		assert.ErrorContains(t, l.Verify(t.Context()), `reentrant: verify "x": `)
+		require.NoError(t, l.Unlock(t.Context()))
+	})
+}

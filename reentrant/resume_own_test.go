@@ -1,0 +1,304 @@
+package reentrant_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A session that keeps a lock which nobody needs has no hold for Resume to take up. It gives the lock back then, and
+// has not kept anything of it.
+func TestResumeOfALockThatLingers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b, reentrant.WithCohort(), reentrant.WithLinger(time.Minute))
+		l, other := s.NewLock("x"), newSession(t, b).NewLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
+		assert.ErrorIs(t, l.Resume(reentrant.WithPortableOwner(t.Context(), "order 7")), reentrant.ErrNotHeld)
+		synctest.Wait()
+		got, err := other.TryLock(t.Context())
+		require.NoError(t, err)
+		require.True(t, got)
+		got, err = l.TryLock(t.Context())
+		require.NoError(t, err)
+		assert.False(t, got, "another session has it")
+		require.NoError(t, other.Unlock(t.Context()))
+	})
+}
+
+// What the owner before a Resume left behind is nothing that the next lock of the session finds.
+func TestNothingIsLeftBehindAResumeThatFindsNothing(t *testing.T) {
+	for name, m := range modes {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				s, other := newSession(t, b, m.session...), newSession(t, b)
+				l, ctx := s.NewLock("x", m.lock...), reentrant.WithPortableOwner(t.Context(), "order 7")
+				require.NoError(t, other.NewLock("y").Lock(t.Context()))
+				require.NoError(t, other.NewLock("z").Lock(ctx))
+
+				b.SetFault(memory.Script(memory.Acquire, memory.DelayReply(time.Millisecond)))
+				locked, unlock := make(chan struct{}), make(chan struct{})
+				go func() {
+					assert.NoError(t, l.Lock(t.Context()))
+					close(locked)
+					<-unlock
+					assert.NoError(t, l.Unlock(t.Context()))
+				}()
+				synctest.Wait() // its head asks Redis, so that Resume does not see it yet
+				resumed := make(chan error)
+				go func() { resumed <- l.Resume(ctx) }()
+				<-locked
+				synctest.Wait()
+				close(unlock)
+				require.ErrorIs(t, <-resumed, reentrant.ErrNotHeld)
+				synctest.Wait()
+
+				got, err := s.NewLock("y", m.lock...).TryLock(t.Context())
+				require.NoError(t, err)
+				assert.False(t, got, "another session has it")
+				require.NoError(t, s.NewLock("z").Resume(ctx), "that owner has it")
+				require.NoError(t, s.NewLock("z").Unlock(ctx))
+			})
+		})
+	}
+}
+
+func TestWhoGaveWayToResumeIsTheHeadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		require.NoError(t, newSession(t, b).NewLock("x").Lock(t.Context()))
+		l := newSession(t, b).NewLock("x")
+		a := reentrant.WithOwner(t.Context(), "a")
+		waiting, cancel := context.WithCancel(a)
+		ended := make(chan error)
+		go func() { ended <- l.Lock(waiting) }()
+		synctest.Wait()
+		assert.ErrorIs(t, l.Resume(reentrant.WithPortableOwner(t.Context(), "order 7")), reentrant.ErrNotHeld)
+		synctest.Wait()
+		assert.Equal(t, []reentrant.Owner{reentrant.CurrentOwner(a)}, l.QueuedOwners())
+		cancel()
+		assert.ErrorIs(t, <-ended, context.Canceled)
+	})
+}
+
+// One whose time is up while it gives way says what it knows: that Redis did not answer, not that another has the lock.
+func TestWhoGaveWayToResumeTellsOfItsTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		require.NoError(t, newSession(t, b).NewLock("x").Lock(ctx))
+		l := newSession(t, b).NewLock("x")
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Acquire {
+				return memory.Lose
+			}
+			return memory.Pass
+		})
+		answered := make(chan error)
+		go func() {
+			got, err := l.TryLockFor(reentrant.WithOwner(t.Context(), "a"), time.Second)
+			assert.False(t, got)
+			answered <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, l.Resume(ctx))
+		assert.ErrorContains(t, <-answered, "connection refused")
+		require.NoError(t, l.Unlock(ctx))
+	})
+}
+
+// A re-entry that returned an error is none, whatever Redis counted: Resume takes up the holds that calls answered for.
+func TestResumeOfOnesOwnHoldKeepsItsCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		l := newSession(t, b).NewLock("x")
+		require.NoError(t, l.Lock(ctx))
+		b.SetFault(memory.Script(memory.Reenter, memory.DelayReply(2*time.Millisecond)))
+		short, cancel := context.WithTimeout(ctx, time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, l.Lock(short), context.DeadlineExceeded)
+		require.NoError(t, l.Resume(ctx))
+		assert.Equal(t, 1, l.HoldCount(ctx))
+		require.NoError(t, l.Unlock(ctx))
+		held, err := l.IsLocked(ctx)
+		require.NoError(t, err)
+		assert.False(t, held)
+	})
+}
+
+// While the hold gets its new epoch, a renewal of the old one finds nothing. That is no loss.
+func TestARenewalThatCrossesResumeFindsNothingLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		l := s.NewLock("x")
+		require.NoError(t, l.Lock(ctx))
+		lost := l.Lost(ctx)
+		renewals := b.Count(memory.Renew)
+		time.Sleep(2500 * time.Millisecond)
+		b.SetFault(memory.Script(memory.Resume, memory.DelayReply(1500*time.Millisecond)))
+		require.NoError(t, l.Resume(ctx))
+		require.Greater(t, b.Count(memory.Renew), renewals)
+		synctest.Wait()
+		select {
+		case <-lost:
+			assert.Fail(t, "it is not lost")
+		default:
+		}
+		assert.Zero(t, s.Stats().Lost)
+		require.NoError(t, l.Verify(ctx))
+		require.NoError(t, l.Unlock(ctx))
+	})
+}
+
+// Owners of three sessions lock, re-enter, wait for signals, resume what they have and what they have not, and leave
+// early, while commands come late and, in every other storm, are lost. No two are ever inside at once, everybody gets
+// through, and nothing is left.
+func TestResumeInAStorm(t *testing.T) {
+	for seed := range uint64(rounds(150)) {
+		synctest.Test(t, func(t *testing.T) { newResumes(t, seed).storm() })
+		require.False(t, t.Failed(), "seed %d", seed)
+	}
+}
+
+// resumes are owners known everywhere, and what two locks guard.
+type resumes struct {
+	*testing.T
+	lossy bool
+
+	mu     sync.Mutex
+	random *rand.Rand
+	inside map[string]string // lock to owner
+}
+
+func newResumes(t *testing.T, seed uint64) *resumes {
+	return &resumes{T: t, lossy: seed%2 == 1, random: rand.New(rand.NewPCG(seed, 7)), inside: make(map[string]string)}
+}
+
+func (r *resumes) roll(n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.random.IntN(n)
+}
+
+func (r *resumes) moment(most time.Duration) time.Duration {
+	return time.Duration(r.roll(int(most/time.Microsecond))) * time.Microsecond
+}
+
+func (r *resumes) fault(op memory.Op) memory.Verdict {
+	d := r.moment(3 * time.Millisecond)
+	switch r.roll(40) {
+	case 0:
+		if r.lossy && op.Verb != memory.Connect {
+			return memory.LoseReply
+		}
+	case 1:
+		if r.lossy && op.Verb != memory.Connect {
+			return memory.Lose
+		}
+	case 2, 3, 4, 5, 6, 7, 8, 9, 10, 11:
+		return memory.Delay(d)
+	case 12, 13, 14, 15, 16, 17, 18, 19, 20, 21:
+		return memory.DelayReply(d)
+	}
+	return memory.Pass
+}
+
+func (r *resumes) enter(lock, owner string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	assert.Empty(r, r.inside[lock], "%s is inside, and %s comes", lock, owner)
+	r.inside[lock] = owner
+}
+
+func (r *resumes) leave(lock string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inside[lock] = ""
+}
+
+func (r *resumes) storm() {
+	b := memory.New(memory.WithFault(r.fault))
+	sessions := []*reentrant.Session{
+		newSession(r.T, b), newSession(r.T, b, reentrant.WithCohort()),
+		newSession(r.T, b, reentrant.WithCohort(), reentrant.WithLinger(20*time.Millisecond)),
+	}
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			for range 15 {
+				time.Sleep(r.moment(4 * time.Millisecond))
+				r.turn(sessions[i%len(sessions)], fmt.Sprint("owner ", i))
+			}
+		})
+	}
+	all.Wait()
+	b.SetFault(nil)
+	time.Sleep(time.Minute)
+	for _, s := range sessions {
+		for _, name := range []string{"x", "y"} {
+			require.NoError(r, s.NewLock(name).Lock(r.Context()))
+			require.NoError(r, s.NewLock(name).Unlock(r.Context()))
+		}
+	}
+	time.Sleep(time.Minute)
+	for _, s := range sessions {
+		assert.Zero(r, reentrant.Entries(s))
+	}
+}
+
+// turn is one owner's way through one of the locks.
+func (r *resumes) turn(s *reentrant.Session, owner string) {
+	name := []string{"x", "y"}[r.roll(2)]
+	l := s.NewLock(name, reentrant.WithFairness(r.roll(3) > 0))
+	portable := r.roll(3) == 0
+	stay := r.Context()
+	if portable {
+		stay = reentrant.WithPortableOwner(stay, owner)
+	}
+	ctx, cancel := stay, context.CancelFunc(func() {})
+	if r.roll(2) == 0 {
+		ctx, cancel = context.WithTimeout(stay, r.moment(8*time.Millisecond))
+	}
+	defer cancel()
+	if portable && r.roll(2) == 0 && l.Resume(ctx) == nil { // of what an earlier turn could not give back
+		for l.Unlock(ctx) == nil {
+		}
+	}
+	if l.Lock(ctx) != nil {
+		return
+	}
+	r.enter(name, owner)
+	time.Sleep(r.moment(time.Millisecond))
+	if l.Lock(ctx) == nil {
+		_ = l.Unlock(ctx)
+	}
+	if portable && r.roll(2) == 0 {
+		if err := l.Resume(stay); !r.lossy {
+			assert.NoError(r, err)
+		}
+	}
+	r.leave(name)
+	c := l.NewCondition("c")
+	switch r.roll(4) {
+	case 0:
+		_ = c.SignalAll(ctx)
+	case 1:
+		_, _ = c.AwaitFor(ctx, r.moment(6*time.Millisecond))
+	}
+	_ = l.Unlock(ctx) // lost replies may have lost it
+}
