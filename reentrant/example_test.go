@@ -12,7 +12,7 @@ import (
 
 func Example() {
 	ctx := context.Background()
-	redis, err := redistest.New() // an embedded one; or redisbackend.Open(ctx, "redis://localhost:6379")
+	redis, err := redistest.New() // an embedded one, for tests and first tries
 	if err != nil {
 		panic(err)
 	}

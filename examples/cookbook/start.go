@@ -12,7 +12,7 @@ import (
 
 // Run opens a session, does the program's work with it, and gives back what is still held.
 func Run(ctx context.Context, url string, work func(ctx context.Context, session *reentrant.Session) error) error {
-	backend, err := redisbackend.Open(ctx, url)
+	backend, err := redisbackend.Open(ctx, url, redisbackend.WithPrefix("lock:")) // no other data is under lock:
 	if err != nil {
 		return err // the server's own words: wrong address, wrong password
 	}

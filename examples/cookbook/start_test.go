@@ -17,6 +17,7 @@ func TestRunEndsInOrderWhenItsContextHasEnded(t *testing.T) {
 	server := redistest.Start(t)
 	ctx, stop := context.WithCancel(t.Context())
 	begun, ended := make(chan bool), make(chan error, 1)
+	prefixed := process(t, server).NewLock("lock:work")
 	err := Run(ctx, "redis://"+server.Addr(), func(ctx context.Context, session *reentrant.Session) error {
 		go func() {
 			ended <- session.NewLock("work").Do(ctx, func(context.Context) error {
@@ -28,12 +29,14 @@ func TestRunEndsInOrderWhenItsContextHasEnded(t *testing.T) {
 			})
 		}()
 		<-begun
+		locked, err := prefixed.IsLocked(t.Context())
+		assert.True(t, locked, "no lock is beside the data")
 		stop()
-		return nil
+		return err
 	})
 	require.NoError(t, err)
 	require.NoError(t, <-ended, "who is at work may finish")
-	locked, err := process(t, server).NewLock("work").IsLocked(t.Context())
+	locked, err := prefixed.IsLocked(t.Context())
 	require.NoError(t, err)
 	assert.False(t, locked)
 }

@@ -111,6 +111,7 @@ func TestExitStatuses(t *testing.T) {
 	assert.Contains(t, stdout.String(), "Every number was handed out exactly once.")
 
 	assert.Equal(t, screen.ExitClean, parentMain([]string{"-help"}, io.Discard, &stderr))
+	assert.Contains(t, stderr.String(), usage)
 	assert.Equal(t, screen.ExitUsage, parentMain([]string{"-keys=0"}, io.Discard, &stderr))
 	unreachable := []string{"-keys=20", "-db", file, "-redis=redis://127.0.0.1:1"}
 	assert.Equal(t, screen.ExitFinding, parentMain(unreachable, io.Discard, &stderr))

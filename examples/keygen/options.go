@@ -3,10 +3,11 @@ package main
 import (
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/relock-go/relock/examples/internal/screen"
 )
 
 // lockMode is what keeps two workers from reading the same number.
@@ -34,12 +35,15 @@ type options struct {
 	dsn       string // URL of a server, or path of a SQLite file; empty for one in a fresh folder
 }
 
+const usage = `Keygen hands out the numbers 1, 2, 3 … to the workers of several processes, from a table that nothing but a lock
+protects, and shows that nobody got one twice, also while processes are killed. Exit status 1: somebody did.
+`
+
 // parseOptions reads the command line.
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var opts options
 	var file, mode string
-	flags := flag.NewFlagSet("keygen", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags := screen.NewFlags("keygen", usage, stderr)
 	flags.IntVar(&opts.processes, "processes", 5, "number of processes")
 	flags.IntVar(&opts.workers, "workers", 5, "workers in each process")
 	flags.IntVar(&opts.keys, "keys", 10_000, "how many numbers to hand out")
