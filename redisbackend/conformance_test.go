@@ -39,6 +39,17 @@ func TestConformancePlain(t *testing.T) {
 	}, backendtest.InParallel())
 }
 
+func TestConformancePlainCluster(t *testing.T) {
+	t.Parallel()
+	servers := redisserver.StartCluster(t, 3, 0)
+	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
+		b, err := redisbackend.Open(t.Context(), "redis://"+servers.Masters[0].Addr(), redisbackend.WithoutScripts())
+		require.NoError(t, err)
+		t.Cleanup(b.Close)
+		return b
+	}, backendtest.InParallel())
+}
+
 func TestConformancePlainEmbedded(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
 		b, err := redisbackend.New(redistest.Start(t).Client(), redisbackend.WithoutScripts())

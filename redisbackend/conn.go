@@ -106,7 +106,7 @@ func (c *conn) probe(ctx context.Context) error {
 				return nil
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("redisbackend: waiting for a published message: %w", context.Cause(ctx))
+			return fmt.Errorf("redisbackend: waiting for a published message: %w", ctx.Err())
 		case <-timeout.C:
 			return fmt.Errorf("redisbackend: a message published to the session's channel did not arrive within %v: is there a proxy between?", probeWait)
 		}

@@ -61,19 +61,21 @@
 // TTL. The guarantees (docs/guarantees.md) have the ACL SETUSER lines, also for [WithReplicas] and [WithoutScripts].
 //
 // Of the client, if it is the caller's own ([New]): one place in its BlockingPoolSize for each session's channel, or
-// with AlwaysRESP2 two connections. Anything else works: RESP2 and RESP3, client-side caching or not, pipelining or
-// not, replicas for reading. PipelineMultiplex: -1 keeps commands in order, which is not needed for safety and saves
-// repetitions; a ConnWriteTimeout well below the lease lets a renewal be tried twice ([Open] sets both). rueidis serves
-// a connection in its fast, synchronous mode until two commands meet on it, one comes with a context that can be
-// cancelled and has no deadline, or one subscribes: package reentrant does neither of the last two.
+// with AlwaysRESP2 two connections; and one for each command that is under way with [WithoutScripts], or each acquire
+// with [WithReplicas]. Anything else works: RESP2 and RESP3, client-side caching or not, pipelining or not, replicas
+// for reading. PipelineMultiplex: -1 keeps commands in order, which is not needed for safety and saves repetitions; a
+// ConnWriteTimeout well below the lease lets a renewal be tried twice ([Open] sets both). rueidis serves a connection
+// in its fast, synchronous mode until two commands meet on it, one comes with a context that can be cancelled and has
+// no deadline, or one subscribes: package reentrant does neither of the last two.
 //
 // # Without scripts
 //
 // Where Lua is forbidden, [WithoutScripts] has each verb read the lock under WATCH, decide here by the same rules, and
-// write what changed in MULTI and EXEC. The keys and messages are the same, so sessions of both kinds may share locks. It
-// costs two round trips for each command instead of one, and one more pair whenever somebody else changed the lock in
-// between; a connection of the client's pool while it lasts; traffic as long as the lock's queue; and one transaction
-// for each renewal, where scripts renew all locks of a slot at once. In a Cluster its messages go over the bus.
+// write what changed in MULTI and EXEC; if nothing did, the same tells that what was read was there at one moment. The
+// keys and messages are the same, so sessions of both kinds may share locks. It costs two round trips for each command
+// instead of one, and one more pair whenever somebody else changed the lock in between; a connection of the client's
+// pool while it lasts, which stays open for the next; traffic as long as the lock's queue; and one transaction for each
+// renewal, where scripts renew all locks of a slot at once. In a Cluster its messages go over the bus.
 //
 // # Cluster and Sentinel
 //

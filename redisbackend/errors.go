@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -24,12 +25,8 @@ import (
 //
 // Redis's own words are kept. They never contain a password.
 func fail(ctx context.Context, op string, err error) error {
-	if code := errorCode(err); code != "" {
-		err = fmt.Errorf("redisbackend: %s: %w", op, err)
-		if passing[code] || strings.Contains(err.Error(), tooManyClients) {
-			return err
-		}
-		return reentrant.WithRefused(err)
+	if words := wordsOf(err); words != "" {
+		return judged(fmt.Errorf("redisbackend: %s: %w", op, err), words)
 	}
 	unsent := neverSent(err)
 	err = fmt.Errorf("redisbackend: %s: %w", op, blame(ctx, err))
@@ -42,6 +39,25 @@ func fail(ctx context.Context, op string, err error) error {
 	return reentrant.WithOutcomeUnknown(err)
 }
 
+// judged is err, marked as refused if the words that Redis answered with say so.
+func judged(err error, words string) error {
+	if passes(words) {
+		return err
+	}
+	return reentrant.WithRefused(err)
+}
+
+// lasting tells whether Redis answered with an error that it will repeat.
+func lasting(err error) bool {
+	words := wordsOf(err)
+	return words != "" && !passes(words)
+}
+
+// passes tells whether a server that said this did nothing, and may do it when asked again.
+func passes(words string) bool {
+	return passing[codeOf(words)] || strings.Contains(words, tooManyClients)
+}
+
 // passing are the error codes of a server that did nothing, and may do it when asked again.
 var passing = map[string]bool{
 	"LOADING": true, "BUSY": true, "MASTERDOWN": true, "READONLY": true, // (re)starting, busy, failing over
@@ -51,15 +67,34 @@ var passing = map[string]bool{
 // tooManyClients is said to a new connection, before it could ask for anything.
 const tooManyClients = "max number of clients reached"
 
-// errorCode is the first word of an error that Redis answered with; "" if it is none.
-func errorCode(err error) string {
+// wordsOf are the words of an error that Redis answered with; "" if it is none.
+func wordsOf(err error) string {
 	var answer *rueidis.RedisError
 	if !errors.As(err, &answer) || answer.IsNil() {
 		return ""
 	}
-	code, _, _ := strings.Cut(answer.Error(), " ")
+	return answer.Error()
+}
+
+// errorCode is the code of an error that Redis answered with; "" if it is none.
+func errorCode(err error) string { return codeOf(wordsOf(err)) }
+
+// codeOf is the code in Redis's words: the first of them, or that of the command that stopped a transaction, or (Redis 6)
+// a script, also as pcall catches it:
+//
+//	READONLY You can't write against a read only replica.
+//	EXECABORT Transaction discarded because of: READONLY You can't write against a read only replica.
+//	Error running script (call to f_6b1b…): @user_script:22: @user_script: 22: -READONLY You can't write…
+//	@user_script: 22: -READONLY You can't write…
+func codeOf(words string) string {
+	if inner := innerCode.FindStringSubmatch(words); inner != nil {
+		return inner[1]
+	}
+	code, _, _ := strings.Cut(words, " ")
 	return code
 }
+
+var innerCode = regexp.MustCompile(`^(?:EXECABORT .*because of: |(?:Error running script|@user_script).*: -)([A-Z]+) `)
 
 // neverSent tells whether err came before anything could be sent.
 func neverSent(err error) bool {

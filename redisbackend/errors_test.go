@@ -66,8 +66,23 @@ func TestRedissOwnErrors(t *testing.T) {
 		"MOVED 1 127.0.0.1:1":                           false,
 		"ASK 1 127.0.0.1:1":                             false,
 		"ERR max number of clients reached":             false,
+
+		// What stopped a transaction.
+		"EXECABORT Transaction discarded because of previous errors.":                          true,
+		"EXECABORT Transaction discarded because of: OOM command not allowed":                  true,
+		"EXECABORT Transaction discarded because of: READONLY You can't write against a read":  false,
+		"EXECABORT Transaction discarded because of: NOREPLICAS Not enough good replicas here": true,
+
+		// Redis 6, inside a script.
+		"ERR Error running script (call to f_6b1b): @user_script:22: @user_script: 22: -READONLY You can't write": false,
+		"ERR Error running script (call to f_6b1b): @user_script:22: @user_script: 22: -OOM command not":          true,
+		"ERR Error running script (call to f_6b1b): @user_script:9: attempt to compare nil with number":           true,
+		"@user_script: 22: -READONLY You can't write":                                                             false,
+		"@user_script: 22: -WRONGTYPE Operation against":                                                          true,
 	} {
-		err := fail(t.Context(), "acquire", redisError(t, words))
+		err := redisError(t, words)
+		assert.Equal(t, refused, lasting(err), words)
+		err = fail(t.Context(), "acquire", err)
 		assert.Equal(t, refused, reentrant.Refused(err), words)
 		assert.False(t, reentrant.OutcomeUnknown(err), "%s: it was read, and not carried out", words)
 		assert.EqualError(t, err, "redisbackend: acquire: "+strings.TrimPrefix(words, "ERR "), "rueidis leaves ERR out")

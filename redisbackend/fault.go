@@ -16,4 +16,6 @@ const (
 	faultShardtag  = "shardtag"  // a lock's channel is not in its slot
 	faultSignalbus = "signalbus" // a condition's signal always goes over the bus
 	faultUnwatched = "unwatched" // without scripts, what others change meanwhile is overwritten
+	faultStraddle  = "straddle"  // without scripts, an answer may be half from before and half from after a change
+	faultHalf      = "half"      // without scripts, what fails inside a transaction is not noticed
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,8 +19,9 @@ import (
 // the same, so sessions with and without scripts can share locks.
 //
 // It costs two round trips and more for every command, more under contention (each round one of those who try gets
-// through), a connection from the client's pool (BlockingPoolSize) for as long as each takes, and as much traffic as the
-// queue of the lock is long. A renewal takes one transaction for each lock. WithReplicas needs scripts.
+// through), a connection from the client's pool (BlockingPoolSize) for as long as each takes, which then stays open for
+// the next, and as much traffic as the queue of the lock is long. A renewal takes one transaction for each lock.
+// WithReplicas needs scripts.
 func WithoutScripts() Option {
 	return func(b *Backend) error {
 		b.plain = true
@@ -37,29 +39,30 @@ var (
 
 // transact reads the lock (and a condition of it), has run decide, and writes what that changed, until nobody else has
 // changed it in between. run may be called more than once. An error of what was read says that nothing happened.
-func (r plain) transact(ctx context.Context, op string, condition *string, run func(now protocol.Instant, l *protocol.Lock)) error {
-	client, err := dedicate(ctx, r.conn.backend.client)
+func (r plain) transact(ctx context.Context, op string, condition *string, run func(now protocol.Instant, l *protocol.Lock)) (err error) {
+	client, release, err := dedicate(ctx, r.conn.backend.client)
 	if err != nil {
 		return fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
 	}
-	defer client.Close()
-	for {
-		i, err := r.look(ctx, client, op, condition)
-		if err != nil {
-			return err
-		}
-		run(i.now, &i.lock)
-		changes := i.changes(client)
-		if len(changes) == 0 {
-			return r.unwatch(ctx, client, op)
-		}
-		switch done, err := commit(ctx, client, changes); {
-		case err != nil:
-			return fail(ctx, op, err)
-		case done:
-			return nil
-		}
+	defer func() { giveBack(client, release, err) }()
+	for done := false; err == nil && !done; {
+		done, err = r.try(ctx, client, op, condition, run)
 	}
+	return err
+}
+
+// try is one round; false if somebody else was quicker.
+func (r plain) try(ctx context.Context, client rueidis.DedicatedClient, op string, condition *string, run func(now protocol.Instant, l *protocol.Lock)) (bool, error) {
+	i, err := r.look(ctx, client, op, condition)
+	if err != nil {
+		return false, err
+	}
+	run(i.now, &i.lock)
+	changes := i.changes(client)
+	if len(changes) == 0 && fault == faultStraddle {
+		return true, nil
+	}
+	return r.commit(ctx, client, op, changes)
 }
 
 // look reads an image under WATCH.
@@ -88,29 +91,66 @@ func (r plain) look(ctx context.Context, client rueidis.DedicatedClient, op stri
 		at.stamp = i.now.Microseconds()
 		r.clock.saw(at)
 		return i, nil
+	case errors.Is(err, errForeign):
+		return nil, fmt.Errorf("redisbackend: %s: %w", op, err)
 	case errorCode(err) != "":
 		return nil, fail(ctx, op, err)
 	}
-	r.clock.forget()
-	return nil, fmt.Errorf("redisbackend: %s: not done: %w", op, blame(ctx, err))
+	return nil, r.notDone(ctx, op, err)
 }
 
-func (r plain) unwatch(ctx context.Context, client rueidis.DedicatedClient, op string) error {
-	if err := client.Do(ctx, client.B().Unwatch().Build()).Error(); err != nil {
-		return fmt.Errorf("redisbackend: %s: %w", op, blame(ctx, err))
+// notDone is the error of a connection that was lost before anything was written.
+func (r plain) notDone(ctx context.Context, op string, err error) error {
+	r.clock.forget()
+	return fmt.Errorf("redisbackend: %s: not done: %w", op, blame(ctx, err))
+}
+
+// commit writes changes as one; false if a watched key has changed since, and nothing was written. Without changes it
+// only tells that: what was read command by command is then known to have been there at one moment.
+func (r plain) commit(ctx context.Context, client rueidis.DedicatedClient, op string, changes rueidis.Commands) (bool, error) {
+	begin, end := client.B().Multi().Build(), client.B().Exec().Build()
+	answers := client.DoMulti(ctx, slices.Concat(rueidis.Commands{begin}, changes, rueidis.Commands{end})...)
+	queued, exec := answers[:len(answers)-1], answers[len(answers)-1]
+	results, err := exec.ToArray()
+	switch {
+	case rueidis.IsRedisNil(err):
+		return false, nil
+	case err == nil:
+		return true, carriedOut(op, results)
+	case len(changes) == 0 && errorCode(err) == "":
+		return false, r.notDone(ctx, op, err)
+	case errorCode(err) == "":
+		r.clock.forget()
+		return false, fail(ctx, op, err)
+	}
+	return false, discarded(ctx, op, queued, err)
+}
+
+// carriedOut is nil if all commands of a transaction were: Redis goes on after one that fails.
+func carriedOut(op string, results []rueidis.RedisMessage) error {
+	for _, m := range results {
+		if err := m.Error(); err != nil && !rueidis.IsRedisNil(err) && fault != faultHalf {
+			return reentrant.WithOutcomeUnknown(fmt.Errorf("redisbackend: %s: not all of it was done: %w", op, err))
+		}
 	}
 	return nil
 }
 
-// commit writes changes as one; false if the watched keys have changed since.
-func commit(ctx context.Context, client rueidis.DedicatedClient, changes rueidis.Commands) (bool, error) {
-	all := append(rueidis.Commands{client.B().Multi().Build()}, changes...)
-	answers := client.DoMulti(ctx, append(all, client.B().Exec().Build())...)
-	err := answers[len(answers)-1].Error()
-	if rueidis.IsRedisNil(err) {
-		return false, nil
+// discarded is the error of a transaction that Redis did not carry out. Why, says the first command that it did not want
+// to queue; EXEC itself may only say that there was one.
+func discarded(ctx context.Context, op string, queued []rueidis.RedisResult, exec error) error {
+	for i, answer := range queued {
+		err := answer.Error()
+		if err == nil {
+			continue
+		}
+		err = fail(ctx, op, err)
+		if i == 0 && len(queued) > 1 { // not even MULTI: then what followed was carried out one by one
+			err = reentrant.WithOutcomeUnknown(err)
+		}
+		return err
 	}
-	return err == nil, err
+	return fail(ctx, op, exec)
 }
 
 // Acquire implements reentrant.Remote. A copy whose time is over is not sent; one that is held up on its way finds what
@@ -130,6 +170,8 @@ func (r plain) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reply
 		return reentrant.AcquireReply{}, err
 	case late:
 		return reentrant.AcquireReply{}, errors.New("redisbackend: acquire: it would have reached Redis too late and was not sent")
+	case reply.Status == reentrant.Waiting && req.Queue:
+		r.conn.listenFor(r.remote)
 	}
 	return reply, nil
 }
@@ -184,6 +226,9 @@ func (r plain) Await(ctx context.Context, req reentrant.AwaitRequest) (status re
 	err = r.transact(ctx, "await", &req.Condition, func(now protocol.Instant, l *protocol.Lock) {
 		status = l.Await(now, r.conn.session, req, left(req.Until))
 	})
+	if err == nil {
+		r.conn.listenFor(r.remote)
+	}
 	return status, err
 }
 

@@ -120,6 +120,75 @@ func TestPlainNeedsNoScripts(t *testing.T) {
 	}
 }
 
+// Verbs one after the other need one connection, whether they change something or not.
+func TestPlainKeepsItsConnection(t *testing.T) {
+	s := realRedis(t).withoutScripts()
+	a, b := s.join("a"), s.join("b")
+	a.take(1)
+	before := everConnected(s)
+	for i := range uint64(10) {
+		a.take(i + 2)
+		a.inspect()
+		b.wait(i + 1)
+		b.release(i + 1)
+		a.release(i + 2)
+	}
+	assert.Equal(t, before, everConnected(s))
+}
+
+// Connections that wait in the client's pool may be lost meanwhile.
+func TestPlainAfterItsConnectionsAreLost(t *testing.T) {
+	s := realRedis(t).withoutScripts()
+	l := newSession(t, s.b).NewLock("x")
+	for range 3 {
+		require.NoError(t, l.Lock(t.Context()))
+		_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // and so is the answer
+		require.NoError(t, l.Unlock(t.Context()))
+		_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error()
+	}
+}
+
+// An empty transaction tells whether what is watched has changed: by that answers without changes are known to be right.
+func TestAnEmptyTransactionTellsOfChanges(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		client, release := s.client.Dedicate()
+		defer release()
+		for i, change := range []func(){
+			func() {}, func() { s.run("SET", "key", "2") }, func() { s.run("DEL", "key") }, func() { s.run("SET", "key", "1") },
+		} {
+			require.NoError(t, client.Do(s.ctx(), client.B().Watch().Key("key").Build()).Error())
+			change()
+			answers := client.DoMulti(s.ctx(), client.B().Multi().Build(), client.B().Exec().Build())
+			assert.Equal(t, i > 0, rueidis.IsRedisNil(answers[1].Error()), "change %d", i)
+		}
+	})
+}
+
+// A master that has become a replica refuses what is to be written until the client has found the new one. That passes.
+func TestAMasterThatIsOneNoMore(t *testing.T) {
+	scripted := realRedis(t)
+	for name, s := range map[string]*site{"scripts": scripted, "plain": scripted.withoutScripts()} {
+		t.Run(name, func(t *testing.T) {
+			m := s.join(name)
+			m.remote = m.bind(name)
+			m.take(1)
+			s.run("REPLICAOF", "127.0.0.1", "1")
+			one := []reentrant.Renewal{{Remote: m.remote, Epoch: 1, Lease: lease}}
+			m.conn.Renew(s.ctx(), one)
+			_, acquired := m.remote.Acquire(s.ctx(), request(2))
+			_, released := m.remote.Release(s.ctx(), reentrant.ReleaseRequest{Epoch: 1})
+			for verb, err := range map[string]error{"renew": one[0].Err, "acquire": acquired, "release": released} {
+				require.ErrorContains(t, err, "READONLY", verb)
+				assert.False(t, reentrant.Refused(err), verb)
+				assert.False(t, reentrant.OutcomeUnknown(err), verb)
+			}
+			s.run("REPLICAOF", "NO", "ONE")
+			assert.True(t, m.renews(1, lease))
+			assert.Equal(t, reentrant.Released, m.release(1))
+		})
+	}
+}
+
 func TestPlainWithReplicasIsRefused(t *testing.T) {
 	client := connect(t, redisserver.Start(t).Addr())
 	_, err := redisbackend.New(client, redisbackend.WithoutScripts(), redisbackend.WithReplicas(1, time.Second))

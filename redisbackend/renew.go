@@ -3,6 +3,7 @@ package redisbackend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,6 +26,7 @@ type batch struct {
 func (c *conn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
 	if c.backend.plain {
 		c.renewPlain(ctx, renewals)
+		c.follow()
 		return
 	}
 	batches := c.batches(renewals)
@@ -171,7 +173,7 @@ func (b batch) read(ctx context.Context, result rueidis.RedisResult, at sample) 
 	for i, r := range b.renewals {
 		m := list[i+1]
 		if words, err := m.ToString(); err == nil {
-			r.Err = invalid("renew", words)
+			r.Err = judged(fmt.Errorf("redisbackend: renew: %s", words), words)
 		} else if code, err := m.ToInt64(); err != nil {
 			r.Err = unexpected("renew", err)
 		} else {

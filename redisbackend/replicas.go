@@ -23,8 +23,8 @@ type replicas struct {
 //
 // It makes a lost lock after a failover unlikely, not impossible: a failover may promote a replica that did not
 // acknowledge, and renewals and re-entries are not waited for. Tokens tell then as always. It costs a second round
-// trip for each acquire, on a connection of its own from the client's pool (BlockingPoolSize), and a lock that is pushed
-// to a waiter is confirmed by it before Lock returns.
+// trip for each acquire, a connection from the client's pool (BlockingPoolSize) for as long as both take, which then
+// stays open for the next, and a lock that is pushed to a waiter is confirmed by it before Lock returns.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(b *Backend) error {
 		if n < 1 || timeout < time.Millisecond {
@@ -38,11 +38,11 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // execReplicated is exec for an acquire that the replicas must acknowledge. WAIT speaks of what its own connection has
 // written, so both go over one that nobody else uses.
 func (r *remote) execReplicated(ctx context.Context, keys, args []string, deadline time.Time) (a answer, err error) {
-	client, err := dedicate(ctx, r.conn.backend.client)
+	client, release, err := dedicate(ctx, r.conn.backend.client)
 	if err != nil {
-		return answer{}, fail(ctx, "acquire", err)
+		return answer{}, fmt.Errorf("redisbackend: acquire: not sent: %w", err)
 	}
-	defer client.Close()
+	defer func() { giveBack(client, release, err) }()
 	list, at, err := r.read(ctx, "acquire", func() rueidis.RedisResult {
 		return evalOn(ctx, client, &r.conn.backend.scripts.acquire, keys, args)
 	})
@@ -71,6 +71,9 @@ func (r *remote) acknowledged(ctx context.Context, client rueidis.DedicatedClien
 	limit := max(min(want.timeout, time.Until(deadline)), time.Millisecond)
 	got, err := client.Do(ctx, client.B().Wait().Numreplicas(int64(want.n)).Timeout(limit.Milliseconds()).Build()).ToInt64()
 	if err != nil {
+		if errorCode(err) == "" {
+			r.clock.forget() // as in read
+		}
 		return reentrant.WithOutcomeUnknown(fail(ctx, "wait for the replicas", err)) // the lock may be had
 	}
 	if got >= int64(want.n) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -116,6 +117,34 @@ func newSession(t *testing.T, b reentrant.Backend) *reentrant.Session {
 		_ = s.Close(ctx)
 	})
 	return s
+}
+
+func TestReplicasAreWaitedForOnOneConnection(t *testing.T) {
+	s, _ := replicated(t)
+	a := s.with(1, 10*time.Second).join("a")
+	a.take(1)
+	before := everConnected(s)
+	for i := range uint64(10) {
+		a.release(i + 1)
+		a.take(i + 2)
+	}
+	assert.Equal(t, before, everConnected(s))
+}
+
+// Who only waited for a place in the client's pool has sent nothing.
+func TestAnAcquireThatFoundNoConnectionWasNotSent(t *testing.T) {
+	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr(), func(o *rueidis.ClientOption) { o.BlockingPoolSize = 2 })}
+	a := s.with(1, time.Second).join("a") // whose channel has one
+	_, release := s.client.Dedicate()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := a.remote.Acquire(ctx, request(1))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorContains(t, err, "not sent")
+	assert.False(t, reentrant.OutcomeUnknown(err))
+	assert.False(t, reentrant.Refused(err))
+	release()
+	a.requireNotReplicated(2)
 }
 
 func TestWithReplicasChecksItsArguments(t *testing.T) {

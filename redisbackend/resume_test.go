@@ -59,14 +59,19 @@ func TestResumeGivesUpThePlaceOfItsSession(t *testing.T) {
 
 // Redis may have forgotten the record and not the hold, or the other way round.
 func TestResumeWithoutARecordHasANewToken(t *testing.T) {
-	each(t, func(t *testing.T, s *site) {
-		a, b := s.join("a"), s.join("b")
-		token := a.take(1, owned("@w"))
-		s.run("DEL", "relock:{"+s.name+"}:t:"+s.name)
-		got := b.resume(7, false)
-		assert.Equal(t, reentrant.Resumed, got.Status)
-		assert.Greater(t, got.Token, token)
-		b.release(7)
-		assert.Equal(t, reentrant.NotThere, a.resume(8, false).Status)
+	each(t, func(t *testing.T, scripted *site) {
+		for _, s := range []*site{scripted, scripted.withoutScripts()} {
+			a, b := s.join("a"), s.join("b")
+			token := a.take(1, owned("@w"))
+			s.run("DEL", s.side("t"))
+			got := b.resume(7, false)
+			assert.Equal(t, reentrant.Resumed, got.Status)
+			assert.Greater(t, got.Token, token)
+			assert.Equal(t, text(int64(got.Token)), s.record()[1])
+			assert.True(t, b.renews(7, lease), "the hold is known to be b's")
+			assert.Equal(t, reentrant.Released, b.release(7))
+			assert.Equal(t, reentrant.NotThere, a.resume(8, false).Status)
+			s.run("FLUSHALL")
+		}
 	})
 }

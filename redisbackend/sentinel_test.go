@@ -231,28 +231,46 @@ func TestAnAcquireThatIsNotAcknowledgedIsRefusedBeforeAFailover(t *testing.T) {
 // The channel follows the commands to the new master, although the old one keeps the connection and is silent.
 func TestTheChannelFollowsToTheNewMaster(t *testing.T) {
 	t.Parallel()
-	w := sentinel(t)
-	s := w.site()
-	a := s.join("a")
-	<-a.resumed
-	last := a.take(1)
-	hears(s, a, 2)
-	w.master.Freeze()
-	w.failover()
-	s.name = "lock"
-	b := w.site().join("b")
-	a.remote = a.bind("another")
-	b.remote = b.bind("another")
-	b.take(1)
-	var reply reentrant.AcquireReply
-	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // the old master may still be asked
+	for name, opts := range map[string][]redisbackend.Option{"scripts": nil, "plain": {redisbackend.WithoutScripts()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := sentinel(t)
+			s := w.site(opts...)
+			a, renewer := s.join("a"), s.join("renewer")
+			<-a.resumed
+			<-renewer.resumed
+			last := a.take(1)
+			hears(s, a, 2)
+			w.master.Freeze()
+			w.failover()
+			s.name = "lock"
+			b := w.site().join("b")
+			a.remote = a.bind("another")
+			b.remote = b.bind("another")
+			b.take(1)
+			w.answers("an attempt", func(ctx context.Context) bool {
+				reply, err := a.remote.Acquire(ctx, request(3, queue))
+				return err == nil && reply.Status == reentrant.Waiting
+			})
+			a.hearsOfResumption()
+			w.answers("a renewal", func(ctx context.Context) bool {
+				one := []reentrant.Renewal{{Remote: renewer.remote, Epoch: 1, Lease: lease}}
+				renewer.conn.Renew(ctx, one)
+				return one[0].Err == nil
+			})
+			renewer.hearsOfResumption()
+			assert.Equal(t, reentrant.Released, b.release(1))
+			assert.Greater(t, a.granted().First, last)
+		})
+	}
+}
+
+// answers waits until the new master answers. The old one may still be asked meanwhile.
+func (w *watched) answers(what string, ask func(ctx context.Context) bool) {
+	w.Helper()
+	require.Eventually(w, func() bool {
+		ctx, cancel := context.WithTimeout(w.Context(), 500*time.Millisecond)
 		defer cancel()
-		var err error
-		reply, err = a.remote.Acquire(ctx, request(3, queue))
-		return err == nil && reply.Status == reentrant.Waiting
-	}, limit, tick, "it waits at the new master")
-	a.hearsOfResumption()
-	assert.Equal(t, reentrant.Released, b.release(1))
-	assert.Greater(t, a.granted().First, last)
+		return ask(ctx)
+	}, limit, tick, what)
 }

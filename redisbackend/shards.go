@@ -142,8 +142,7 @@ func (s *shards) listen(tag string) {
 	if s.ears[tag] == e { // else it was opened and lost, and is wanted again: that one stands in line
 		delete(s.ears, tag)
 	}
-	code := errorCode(err)
-	s.off = s.off || code != "" && !passing[code]
+	s.off = s.off || lasting(err)
 }
 
 // anyNode is one to begin with: if possible one that is connected already.
@@ -197,7 +196,7 @@ func (s *shards) connected(ctx context.Context, addr string) (*node, error) {
 	if client == nil {
 		return nil, errors.New("not a node that the client knows")
 	}
-	dedicated, err := dedicate(ctx, client)
+	dedicated, _, err := dedicate(ctx, client)
 	if err != nil {
 		return nil, err
 	}

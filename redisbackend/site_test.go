@@ -96,6 +96,14 @@ func (m *member) Resumed() {
 // join opens a session.
 func (s *site) join(id string) *member { return s.joinVia(s.b, id) }
 
+// withoutScripts gives the site a backend that runs none.
+func (s *site) withoutScripts() *site {
+	s.Helper()
+	b, err := redisbackend.New(s.client, redisbackend.WithoutScripts())
+	require.NoError(s, err)
+	return &site{T: s.T, name: s.name, client: s.client, b: b}
+}
+
 func (s *site) joinVia(b *redisbackend.Backend, id string) *member {
 	s.Helper()
 	m := newMember()
@@ -347,6 +355,17 @@ func connections(s *site) []string {
 		ids = append(ids, id)
 	}
 	return ids
+}
+
+// everConnected is how many connections a server has had.
+func everConnected(s *site) int64 {
+	s.Helper()
+	info, err := s.do("INFO", "stats").ToString()
+	require.NoError(s, err)
+	_, rest, ok := strings.Cut(info, "total_connections_received:")
+	require.True(s, ok)
+	count, _, _ := strings.Cut(rest, "\r\n")
+	return number(s, count)
 }
 
 func text(n int64) string { return strconv.FormatInt(n, 10) }

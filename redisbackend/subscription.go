@@ -153,7 +153,7 @@ func onlyAddr(client rueidis.Client) string {
 // open takes a connection and subscribes. It returns with the subscription confirmed, or an error and nothing open.
 func (s *subscription) open() (*line, error) {
 	addr := onlyAddr(s.client)
-	client, err := dedicate(s.ctx, s.client)
+	client, _, err := dedicate(s.ctx, s.client)
 	if err != nil {
 		return nil, err
 	}
@@ -240,18 +240,33 @@ func (s *subscription) deliver(l *line, message string) {
 }
 
 // dedicate takes a connection of the client. Dedicate itself knows no context: it dials, or waits for a place in the
-// client's pool, for as long as that takes. If ctx ends first, the connection is closed when it comes.
-func dedicate(ctx context.Context, client rueidis.Client) (rueidis.DedicatedClient, error) {
-	taken := make(chan rueidis.DedicatedClient, 1)
+// client's pool, for as long as that takes. If ctx ends first, the connection is given back when it comes. release puts
+// it back into the pool, as it is; its Close ends it.
+func dedicate(ctx context.Context, client rueidis.Client) (dedicated rueidis.DedicatedClient, release func(), err error) {
+	type taken struct {
+		client  rueidis.DedicatedClient
+		release func()
+	}
+	coming := make(chan taken, 1)
 	go func() {
-		dedicated, _ := client.Dedicate() // given back by its Close
-		taken <- dedicated
+		client, release := client.Dedicate()
+		coming <- taken{client, release}
 	}()
 	select {
-	case dedicated := <-taken:
-		return dedicated, nil
+	case t := <-coming:
+		return t.client, t.release, nil
 	case <-ctx.Done():
-		go func() { (<-taken).Close() }()
-		return nil, ctx.Err()
+		go func() { (<-coming).release() }()
+		return nil, nil, ctx.Err()
 	}
+}
+
+// giveBack is how a verb leaves its connection. The next verb may have it, unless there was an error: then nobody knows
+// what the connection still watches, or what is still to be answered on it.
+func giveBack(dedicated rueidis.DedicatedClient, release func(), err error) {
+	if err != nil {
+		dedicated.Close()
+		return
+	}
+	release()
 }

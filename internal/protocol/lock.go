@@ -137,7 +137,7 @@ func (l *Lock) takeOver(now Instant, session string, req reentrant.AcquireReques
 		expires = l.Hold.Expires
 	}
 	l.Hold = Hold{Session: session, Owner: req.Owner, Count: req.Holds, Expires: expires}
-	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, l.keepFor(req))
+	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, l.keepFor(req.Lease))
 	l.save(now)
 	return l.granted(now, req)
 }
@@ -160,7 +160,7 @@ func (l *Lock) takeFree(now Instant, session string, req reentrant.AcquireReques
 		l.Queue = slices.Delete(l.Queue, i, i+1)
 	}
 	l.Hold = Hold{Session: session, Owner: req.Owner, Count: req.Holds, Expires: now + req.Lease}
-	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, l.keepFor(req))
+	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, l.keepFor(req.Lease))
 	l.save(now)
 	if len(l.Queue) > 0 {
 		l.ask(session, req.Owner)
@@ -189,7 +189,7 @@ func (l *Lock) wait(now Instant, session string, req reentrant.AcquireRequest, t
 func (l *Lock) place(now Instant, session string, req reentrant.AcquireRequest) bool {
 	w := Waiter{
 		Session: session, Owner: req.Owner, Epoch: req.Epoch, Deadline: now + req.Patience, TTL: req.GrantTTL,
-		Holds: req.Holds, Tokens: req.Tokens, Seen: req.Seen, Keep: l.keepFor(req),
+		Holds: req.Holds, Tokens: req.Tokens, Seen: req.Seen, Keep: l.keepFor(req.Lease),
 	}
 	switch i := l.placeOf(session); {
 	case i < 0:
@@ -337,8 +337,8 @@ func (l *Lock) save(now Instant) {
 	l.Record.Expires = now + l.Record.Keep + max(0, ahead)
 }
 
-// keepFor is for how long the record outlives an attempt.
-func (l *Lock) keepFor(req reentrant.AcquireRequest) time.Duration { return l.Keep + req.Lease }
+// keepFor is for how long the record outlives an attempt with a lease.
+func (l *Lock) keepFor(lease time.Duration) time.Duration { return l.Keep + lease }
 
 // firstWaiter is the longest waiting session that is alive; the dead before it lose their places.
 func (l *Lock) firstWaiter(now Instant) (Waiter, bool) {

@@ -20,7 +20,11 @@ func (l *Lock) Resume(now Instant, session string, req reentrant.ResumeRequest, 
 	l.Hold.Session = session
 	if l.Record.lastOf(session) < req.Epoch {
 		last := l.Record.lastOf(whose)
+		if l.Record.Session != whose { // the record was lost without the hold (eviction): the token is new
+			l.issue(now, session, req.Epoch, 1, req.Seen, 0)
+		}
 		l.Record.Session, l.Record.Epoch, l.Record.Op, l.Record.Pushed = session, req.Epoch, 0, false
+		l.Record.Keep = max(l.Record.Keep, l.keepFor(req.Lease))
 		l.save(now)
 		l.leave(session)
 		if whose != session {

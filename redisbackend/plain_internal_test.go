@@ -1,0 +1,171 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/protocol"
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// quiet is a session's sink that nothing is expected of.
+type quiet struct{ reentrant.Sink }
+
+func (quiet) Resumed() {}
+
+// plainOn is a lock without scripts, on a server of its own.
+func plainOn(t *testing.T) (plain, *redisserver.Server) {
+	remote, server := remoteOn(t, WithoutScripts())
+	return remote.(plain), server
+}
+
+// remoteOn is a lock on a server of its own.
+func remoteOn(t *testing.T, opts ...Option) (reentrant.Remote, *redisserver.Server) {
+	server := redisserver.Start(t)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	b, err := New(client, opts...)
+	require.NoError(t, err)
+	conn, err := b.Connect(t.Context(), "s", quiet{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	remote, err := conn.Bind("lock")
+	require.NoError(t, err)
+	return remote, server
+}
+
+// command sends the server a command over another connection.
+func command(t *testing.T, server *redisserver.Server, words ...string) {
+	_, err := server.Command(words...)
+	require.NoError(t, err)
+}
+
+// What was read command by command may be half from before and half from after a change. It is not the answer then, even
+// if there is nothing to write.
+func TestPlainAnswersFromOneMoment(t *testing.T) {
+	r, server := plainOn(t)
+	var tokens []reentrant.Token
+	err := r.transact(t.Context(), "look", nil, func(_ protocol.Instant, l *protocol.Lock) {
+		if tokens = append(tokens, l.Record.Last); len(tokens) == 1 {
+			command(t, server, "SET", r.keys[1], "7 7 other 1 0 h 300")
+		}
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []reentrant.Token{0, 7}, tokens)
+}
+
+// Redis carries out the rest of a transaction of which one command fails: nobody may take that for a success, nor for
+// nothing.
+func TestPlainNoticesWhatFailsInATransaction(t *testing.T) {
+	r, server := plainOn(t)
+	client, release, err := dedicate(t.Context(), r.conn.backend.client)
+	require.NoError(t, err)
+	defer release()
+	command(t, server, "HSET", "hash", "field", "1")
+	done, err := r.commit(t.Context(), client, "acquire", rueidis.Commands{
+		client.B().Set().Key("a").Value("1").Build(), client.B().Incr().Key("hash").Build(), client.B().Set().Key("b").Value("1").Build(),
+	})
+	assert.True(t, done)
+	require.ErrorContains(t, err, "WRONGTYPE")
+	assert.True(t, reentrant.OutcomeUnknown(err))
+	n, err := server.Command("EXISTS", "a", "b")
+	require.NoError(t, err)
+	assert.Equal(t, "2", n)
+}
+
+// A command that Redis does not queue says why, and nothing is written.
+func TestPlainSaysWhyATransactionWasDiscarded(t *testing.T) {
+	r, server := plainOn(t)
+	for words, refused := range map[string]bool{"READONLY": false, "OOM": true} {
+		err := r.transact(t.Context(), "acquire", nil, func(now protocol.Instant, l *protocol.Lock) {
+			l.Force(now)
+			l.Hold = protocol.Hold{Session: "s", Owner: "1", Count: 1, Expires: now + minKeep}
+			if refused {
+				command(t, server, "CONFIG", "SET", "maxmemory", "1")
+			} else {
+				command(t, server, "REPLICAOF", "127.0.0.1", "1")
+			}
+		})
+		command(t, server, "REPLICAOF", "NO", "ONE")
+		command(t, server, "CONFIG", "SET", "maxmemory", "0")
+		require.ErrorContains(t, err, words)
+		assert.Equal(t, refused, reentrant.Refused(err), "%v", err)
+		assert.False(t, reentrant.OutcomeUnknown(err), "%v", err)
+		st, err := r.Inspect(t.Context())
+		require.NoError(t, err)
+		assert.False(t, st.Locked)
+	}
+}
+
+// Without the right to begin a transaction its commands would be carried out one by one.
+func TestPlainWithoutTheRightToTransactions(t *testing.T) {
+	r, server := plainOn(t)
+	command(t, server, "ACL", "SETUSER", "default", "-multi")
+	_, err := r.conn.backend.Connect(t.Context(), "t", quiet{})
+	require.ErrorContains(t, err, "NOPERM")
+	assert.True(t, reentrant.Refused(err), "it is found before a lock is touched")
+	assert.False(t, reentrant.OutcomeUnknown(err))
+	_, err = r.ForceUnlock(t.Context())
+	require.ErrorContains(t, err, "NOPERM")
+	assert.False(t, reentrant.OutcomeUnknown(err), "nothing was to be written")
+	_, err = r.Release(t.Context(), reentrant.ReleaseRequest{Epoch: 1, Until: started.AddDate(1, 0, 0)})
+	require.ErrorContains(t, err, "NOPERM")
+	assert.True(t, reentrant.OutcomeUnknown(err))
+}
+
+// A connection that is lost between reading and writing may lead to another server next time.
+func TestPlainForgetsTheClockOfALostConnection(t *testing.T) {
+	for name, write := range map[string]bool{"writing": true, "looking": false} {
+		t.Run(name, func(t *testing.T) {
+			r, server := plainOn(t)
+			_, err := r.Inspect(t.Context())
+			require.NoError(t, err)
+			require.True(t, r.clock.mapping.known)
+			err = r.transact(t.Context(), "acquire", nil, func(now protocol.Instant, l *protocol.Lock) {
+				if write {
+					l.Hold = protocol.Hold{Session: "s", Owner: "1", Count: 1, Expires: now + minKeep}
+				}
+				command(t, server, "CLIENT", "KILL", "TYPE", "normal")
+			})
+			require.Error(t, err)
+			assert.Equal(t, write, reentrant.OutcomeUnknown(err), "%v", err)
+			assert.False(t, reentrant.Refused(err))
+			assert.False(t, r.clock.mapping.known)
+		})
+	}
+}
+
+func TestAnAcquireForgetsTheClockOfAConnectionThatIsLostWhileReplicasAreWaitedFor(t *testing.T) {
+	r, server := remoteOn(t, WithReplicas(1, time.Minute)) // there is none
+	got := make(chan error, 1)
+	go func() {
+		_, err := r.Acquire(t.Context(), reentrant.AcquireRequest{Epoch: 1, Owner: "1", Holds: 1, Lease: time.Minute,
+			Tokens: 1, NotAfter: time.Now().Add(time.Minute)})
+		got <- err
+	}()
+	require.Eventually(t, func() bool {
+		clients, err := server.Command("CLIENT", "LIST")
+		return err == nil && strings.Contains(clients, "cmd=wait ")
+	}, time.Minute, time.Millisecond, "it waits")
+	command(t, server, "CLIENT", "KILL", "TYPE", "normal")
+	assert.True(t, reentrant.OutcomeUnknown(<-got))
+	assert.False(t, r.(*remote).clock.mapping.known)
+}
+
+// A context's cause is its own affair: errors.Is(err, ctx.Err()) holds.
+func TestAProbeEndsWithItsContext(t *testing.T) {
+	r, _ := plainOn(t)
+	c := &conn{backend: r.conn.backend, session: "nobody-listens", sink: quiet{}, probed: make(chan string, 1)}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("a reason"))
+	defer cancel()
+	require.ErrorIs(t, c.probe(ctx), context.DeadlineExceeded)
+}
