@@ -31,10 +31,10 @@ import (
 // A node has a lock for one session at a time, and any two majorities share a node. So two owners can hold a lock only if
 // a node forgets one of them. A hold that all n nodes have outlives the memory of any minority of them; one that only a
 // bare majority has, because the others were away, outlives none. A renewal (every third of a lease) therefore puts the
-// hold back on nodes that have lost it: only while a majority has it in that very renewal, and only where the node finds
-// the lock free, so it never displaces another owner. Still, a master without persistence that crashes and comes back within a
-// lease has forgotten: run it with appendfsync always, or let it stay away for the longest lease. Replicas that take over
-// from a master forget too: a node is a master alone.
+// hold back on nodes that have forgotten it, or where its lease has ended while they were cut off: only while a majority
+// has it in that very renewal, and only where the node finds the lock free, so it never displaces another owner. Still, a
+// master without persistence that crashes and comes back within a lease has forgotten: run it with appendfsync always, or
+// let it stay away for the longest lease. Replicas that take over from a master forget too: a node is a master alone.
 //
 // # Tokens
 //
@@ -56,8 +56,8 @@ import (
 // move between sessions ([reentrant.Resumer]), and deadlocks are found within a session only ([reentrant.Registry]).
 //
 // When fewer than a majority can be reached the error is [reentrant.ErrNoQuorum], after half a second for a round (all nodes
-// are asked at once; an attempt may have two rounds); what had been got is given back. It is never said then that somebody
-// else has the lock.
+// are asked at once; an attempt may have two rounds, and opening a session takes up to five seconds if the others
+// hang); what had been got is given back. It is never said then that somebody else has the lock.
 type Quorum struct {
 	nodes []*Backend
 	need  int           // a majority
@@ -67,7 +67,8 @@ type Quorum struct {
 var _ reentrant.Backend = (*Quorum)(nil)
 
 // NewQuorum makes a Quorum over 3 or 5 clients, each of one standalone master that has nothing to do with the others:
-// neither a Cluster nor Sentinels. No command is sent yet. The options are New's, but for WithReplicas and
+// neither a Cluster nor Sentinels. No command is sent yet: that two of them are one server under two names is found
+// out when a session is opened, if both can be reached then. The options are New's, but for WithReplicas and
 // WithoutScripts; all processes use the same nodes with the same prefix.
 //
 // A client with a short Dialer.Timeout and ConnWriteTimeout forgets a dead node's commands sooner. Ask rueidis for a
@@ -112,51 +113,6 @@ func independent(client rueidis.Client, opts []Option) (*Backend, error) {
 		return nil, errors.New("WithoutScripts: a quorum needs scripts")
 	}
 	return b, nil
-}
-
-// Connect implements reentrant.Backend. It asks all nodes at once whether scripts run. A majority must answer; a node
-// that cannot be reached may join later, but one that refuses (a wrong password, a missing right) is an error.
-func (q *Quorum) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
-	if err := checkSession(session); err != nil {
-		return nil, err
-	}
-	if sink == nil {
-		return nil, errors.New("redisbackend: connect: nil sink")
-	}
-	c := &quorumConn{quorum: q, session: session, sink: sink, waiting: make(map[string]*quorumWaiter)}
-	for _, b := range q.nodes {
-		c.nodes = append(c.nodes, &conn{backend: b, session: session, sink: sink, probed: make(chan string, 1)})
-	}
-	if err := c.probe(ctx); err != nil {
-		return nil, err
-	}
-	c.listen()
-	return c, nil
-}
-
-// probe looks at a lock on every node.
-func (c *quorumConn) probe(ctx context.Context) error {
-	if err := c.begin(ctx, "connect"); err != nil {
-		return err
-	}
-	defer c.jobs.Done()
-	got := ask(ctx, c, c.quorum.budget(ctx, time.Time{}), func(ctx context.Context, i int) (reentrant.State, error) {
-		r, err := c.nodes[i].bind(probeName)
-		if err != nil {
-			return reentrant.State{}, err
-		}
-		return r.inspect(ctx, "run a script")
-	}, func([]reply[reentrant.State]) bool { return false })
-	errs := failures(got, len(c.nodes))
-	for i, err := range errs {
-		if reentrant.Refused(err) {
-			return fmt.Errorf("redisbackend: connect: node %d: %w", i+1, err)
-		}
-	}
-	if heardFrom(errs) < c.quorum.need {
-		return c.quorum.tooFew(ctx, "connect", errs)
-	}
-	return nil
 }
 
 // A quorumConn is one session's standing with the nodes.

@@ -10,4 +10,7 @@ const (
 	quorumFaultOvertake  = "overtake"  // a copy is sent although what gives it up was quicker
 	quorumFaultSteal     = "steal"     // a hold is put back although the majority does not have it
 	quorumFaultOrphan    = "orphan"    // a hold is put back although it has been given up
+	quorumFaultCertain   = "certain"   // a copy that was not answered is not doubted
+	quorumFaultGap       = "gap"       // a hold is put back although the majority's may have ended since
+	quorumFaultTwins     = "twins"     // one server counts as two nodes
 )

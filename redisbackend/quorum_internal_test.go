@@ -2,6 +2,7 @@ package redisbackend
 
 import (
 	"context"
+	"errors"
 	"runtime/pprof"
 	"strings"
 	"testing"
@@ -19,6 +20,14 @@ type deafSink struct{ reentrant.Sink }
 func (deafSink) Granted(reentrant.Grant) {}
 func (deafSink) Resumed()                {}
 
+// A hintSink passes on when its session is told to try again.
+type hintSink struct {
+	deafSink
+	hints chan reentrant.Grant
+}
+
+func (s hintSink) Granted(g reentrant.Grant) { s.hints <- g }
+
 // bound is a lock over three nodes.
 func bound(t *testing.T) (*quorumConn, *quorumRemote) {
 	return boundTo(t, redisserver.Start(t), redisserver.Start(t), redisserver.Start(t))
@@ -34,7 +43,12 @@ func boundTo(t *testing.T, nodes ...*redisserver.Server) (*quorumConn, *quorumRe
 	}
 	q, err := NewQuorum(clients)
 	require.NoError(t, err)
-	conn, err := q.Connect(t.Context(), "a", deafSink{})
+	return joined(t, q, "a", deafSink{})
+}
+
+// joined is the lock as one more session sees it.
+func joined(t *testing.T, q *Quorum, id string, sink reentrant.Sink) (*quorumConn, *quorumRemote) {
+	conn, err := q.Connect(t.Context(), id, sink)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	remote, err := conn.Bind("lock")
@@ -118,7 +132,7 @@ func TestQuorumNothingRunsAfterClose(t *testing.T) {
 		conn.Renew(ctx, []reentrant.Renewal{{Remote: r, Epoch: 1, Lease: time.Minute}})
 		_, err = r.Release(ctx, reentrant.ReleaseRequest{Epoch: 1})
 		require.NoError(t, err)
-		r.conn.wait(r.name, 2)
+		r.conn.wait(r.name, 2, 0)
 	})
 	require.NotEmpty(t, ours(), "something waits for the node that hangs")
 	require.NoError(t, conn.Close())
@@ -159,4 +173,259 @@ func TestQuorumDoesNotAskAgainWhereItGaveBack(t *testing.T) {
 	again, err := p.acquire(t.Context(), req, r.asked.Add(1))
 	require.NoError(t, err)
 	require.Equal(t, reentrant.Stale, again.Status)
+}
+
+// The lock may be given back while a waiter's new attempt is under way: the answer, that another has it, is old then.
+func TestQuorumAHintDuringAnAttemptIsOfThatAttempt(t *testing.T) {
+	t.Parallel()
+	conn, _ := bound(t)
+	hints := make(chan reentrant.Grant, 10)
+	waiter, r := joined(t, conn.quorum, "b", hintSink{hints: hints})
+	waiter.wait("lock", 1, 0)
+	<-hints // of the first attempt, which the nodes answer differently: the session goes on with the next
+	for _, p := range r.places[:2] {
+		require.NoError(t, p.enter(t.Context())) // two nodes are slow
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		req := attempt(2)
+		req.Queue, req.Patience, req.GrantTTL = true, time.Minute, time.Minute
+		_, _ = r.Acquire(t.Context(), req)
+	}()
+	require.Eventually(t, func() bool {
+		state, err := r.places[2].remote.Inspect(t.Context())
+		return err == nil && state.Epoch == 2
+	}, 10*time.Second, time.Millisecond, "the attempt is under way")
+	waiter.ears[0].received("f lock")
+	require.Equal(t, uint64(2), (<-hints).Epoch)
+	for _, p := range r.places[:2] {
+		p.leave()
+	}
+	<-answered
+}
+
+// Whoever is called when a session yields needs two round trips: if that session were back before, nobody would have got
+// anything by it.
+func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
+	t.Parallel()
+	conn, other := bound(t)
+	conn.quorum.limit = 10 * time.Second // the machine may be busy
+	hints := make(chan reentrant.Grant, 10)
+	_, r := joined(t, conn.quorum, "b", hintSink{hints: hints})
+	reply, err := r.Acquire(t.Context(), attempt(1))
+	require.NoError(t, err)
+	require.Equal(t, reentrant.Granted, reply.Status)
+	for _, p := range other.places {
+		p.want(time.Minute)
+	}
+	for _, p := range r.places {
+		require.NoError(t, p.enter(t.Context()))
+	}
+	asked, answered := r.asked.Load(), make(chan reentrant.AcquireReply, 1)
+	go func() {
+		req := attempt(2)
+		req.Yield, req.Queue, req.Patience, req.GrantTTL = true, true, time.Minute, time.Minute
+		reply, _ := r.Acquire(t.Context(), req)
+		answered <- reply
+	}()
+	require.Eventually(t, func() bool { return r.asked.Load() > asked }, 10*time.Second, time.Millisecond, "the release is under way")
+	const trip = 10 * time.Millisecond
+	time.Sleep(trip) // at least so long it takes
+	told := time.Now()
+	for _, p := range r.places {
+		p.leave()
+	}
+	require.Equal(t, uint64(2), (<-hints).Epoch)
+	require.Greater(t, time.Since(told), 3*trip)
+	require.Equal(t, reentrant.Waiting, (<-answered).Status)
+}
+
+// A node that was down when the session was opened, and refuses when it is there, is not asked again and again.
+func TestQuorumANodeThatRefusesLaterIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	node := redisserver.Start(t)
+	conn, _ := boundTo(t, node, redisserver.Start(t), redisserver.Start(t))
+	_, err := node.Command("ACL", "SETUSER", "default", "-subscribe")
+	require.NoError(t, err)
+	late := &quorumEar{conn: conn, node: conn.nodes[0]}
+	late.ctx, late.cancel = context.WithTimeout(t.Context(), 20*time.Second)
+	defer late.cancel()
+	late.rejoin(errors.New("it is down"))
+	require.NoError(t, late.ctx.Err(), "it goes on trying")
+	require.Nil(t, late.open)
+}
+
+// free tells whether a node shows the lock as free.
+func (p *quorumPlace) free(t *testing.T) bool {
+	state, err := p.remote.Inspect(t.Context())
+	require.NoError(t, err)
+	return !state.Locked
+}
+
+// taken gives the lock to an attempt, at all nodes.
+func (r *quorumRemote) taken(t *testing.T, req reentrant.AcquireRequest) (reentrant.AcquireReply, quorumHold) {
+	reply, err := r.Acquire(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, reentrant.Granted, reply.Status)
+	for _, p := range r.places {
+		require.Eventually(t, func() bool { return !p.free(t) }, 10*time.Second, time.Millisecond)
+	}
+	h, ok := r.holds(req.Epoch)
+	require.True(t, ok)
+	return reply, h
+}
+
+// soon is a time up to which what puts a hold back is not late.
+func soon() time.Time { return time.Now().Add(10 * time.Second) }
+
+// A hold is put back where it has ended or is forgotten, with its token, and only while nothing newer is there.
+func TestQuorumPutsBackAtANode(t *testing.T) {
+	t.Parallel()
+	conn, r := bound(t)
+	_, other := joined(t, conn.quorum, "b", deafSink{})
+	req := attempt(3)
+	req.Tokens = 4
+	reply, h := r.taken(t, req)
+	p := r.places[0]
+	lose := func(keys ...string) {
+		client := p.remote.conn.backend.client
+		require.NoError(t, client.Do(t.Context(), client.B().Del().Key(keys...).Build()).Error())
+	}
+	for _, keys := range [][]string{{"lock"}, {"lock", "relock:{lock}:t:lock"}, {"relock:{lock}:t:lock"}} {
+		lose(keys...)
+		require.NoError(t, p.restore(t.Context(), h, time.Minute, soon()))
+		state, err := p.remote.Inspect(t.Context())
+		require.NoError(t, err)
+		require.Greater(t, state.TTL, 30*time.Second)
+		state.TTL = 0
+		require.Equal(t, reentrant.State{Locked: true, Session: "a", Owner: "1", Holds: 1, Epoch: 3, Token: reply.Last}, state, "%q", keys)
+	}
+	lose(p.remote.keys[:2]...)
+	got, err := p.remote.Acquire(t.Context(), attempt(1))
+	require.NoError(t, err)
+	require.Equal(t, reentrant.Granted, got.Status)
+	require.NoError(t, p.restore(t.Context(), h, time.Minute, soon()))
+	state, err := p.remote.Inspect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, uint64(3), state.Epoch, "the node has missed that it went over to a later attempt")
+
+	lose("lock")
+	require.NoError(t, p.restore(t.Context(), h, time.Minute, time.Now()))
+	require.True(t, p.free(t), "it is late")
+	p.spent = 3
+	require.NoError(t, p.restore(t.Context(), h, time.Minute, soon()))
+	require.True(t, p.free(t), "it has been given back here")
+	p.spent = 2
+	got, err = other.places[0].remote.Acquire(t.Context(), attempt(1))
+	require.NoError(t, err)
+	require.Equal(t, reentrant.Granted, got.Status)
+	require.NoError(t, p.restore(t.Context(), h, time.Minute, soon()))
+	state, err = p.remote.Inspect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "b", state.Session, "it is another's")
+	result, err := other.places[0].remote.Release(t.Context(), reentrant.ReleaseRequest{Epoch: 1})
+	require.NoError(t, err)
+	require.Equal(t, reentrant.Released, result)
+
+	require.NoError(t, p.restore(t.Context(), h, time.Minute, soon()))
+	require.False(t, p.free(t))
+	state, err = p.remote.Inspect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, got.Last, state.Token, "the last token does not fall")
+	_, err = p.remote.Acquire(t.Context(), attempt(4))
+	require.NoError(t, err)
+	_, err = p.remote.Release(t.Context(), reentrant.ReleaseRequest{Epoch: 4})
+	require.NoError(t, err)
+	require.NoError(t, p.restore(t.Context(), h, time.Minute, soon()))
+	require.True(t, p.free(t), "a later attempt was here")
+}
+
+// A copy of what puts a hold back may be under way when the hold is released, and arrive afterwards.
+func TestQuorumNothingIsPutBackAfterItsReleaseWasThere(t *testing.T) {
+	t.Parallel()
+	nodes := []*redisserver.Server{redisserver.Start(t), redisserver.Start(t), redisserver.Start(t)}
+	_, r := boundTo(t, nodes...)
+	_, h := r.taken(t, attempt(1))
+	p := r.places[2]
+	require.NoError(t, p.enter(t.Context()))
+	nodes[2].Freeze()
+	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	err := p.restore(short, h, time.Minute, time.Now().Add(time.Minute))
+	nodes[2].Thaw()
+	p.leave()
+	require.True(t, reentrant.OutcomeUnknown(err), "%v", err)
+
+	_, err = r.Release(t.Context(), reentrant.ReleaseRequest{Epoch: 1})
+	require.NoError(t, err)
+	require.NoError(t, p.enter(t.Context())) // the release has been here
+	defer p.leave()
+	require.NoError(t, p.restore(t.Context(), h, time.Minute, time.Now().Add(time.Minute)))
+	require.True(t, p.free(t))
+}
+
+// What the session has lost or goes on from is not put back by a renewal that came before.
+func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
+	t.Parallel()
+	conn, r := bound(t)
+	for _, ends := range []func(epoch uint64){
+		func(epoch uint64) {
+			_, err := r.ForceUnlock(t.Context())
+			require.NoError(t, err)
+			lost := []reentrant.Renewal{{Remote: r, Epoch: epoch, Lease: time.Minute}}
+			conn.Renew(t.Context(), lost)
+			require.True(t, lost[0].Gone)
+		},
+		func(epoch uint64) {
+			for _, p := range r.places {
+				require.NoError(t, p.enter(t.Context()))
+			}
+			_, err := r.Acquire(t.Context(), attempt(epoch+1))
+			require.Error(t, err)
+			for _, p := range r.places {
+				p.leave()
+			}
+		},
+	} {
+		epoch := uint64(0)
+		require.Eventually(t, func() bool { // a node may be told late that it is free
+			epoch += 10
+			reply, err := r.Acquire(t.Context(), attempt(epoch))
+			return err == nil && reply.Status == reentrant.Granted
+		}, 10*time.Second, time.Millisecond)
+		_, ok := r.holds(epoch)
+		require.True(t, ok)
+		ends(epoch)
+		_, ok = r.holds(epoch)
+		require.False(t, ok)
+	}
+}
+
+// What a renewal that crosses it puts back is not a hold that was forced.
+func TestQuorumForceKeepsOutWhatIsPutBack(t *testing.T) {
+	t.Parallel()
+	_, r := bound(t)
+	_, h := r.taken(t, attempt(1))
+	_, err := r.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	for _, p := range r.places {
+		require.Eventually(t, func() bool { return p.free(t) }, 10*time.Second, time.Millisecond)
+		require.NoError(t, p.restore(t.Context(), h, time.Minute, soon()))
+		require.True(t, p.free(t))
+	}
+	reply, err := r.Acquire(t.Context(), attempt(2))
+	require.NoError(t, err)
+	require.Equal(t, reentrant.Granted, reply.Status, "it is not kept from the session's next attempt")
+}
+
+// What is put back after the majority's leases have ended may make a majority of what another has had meanwhile.
+func TestQuorumPutsBackWithinTheLease(t *testing.T) {
+	t.Parallel()
+	conn, r := bound(t)
+	sent := time.Now()
+	for lease, want := range map[time.Duration]time.Duration{time.Minute: time.Second, 100 * time.Millisecond: 97 * time.Millisecond} {
+		_, all := conn.renewals([]reentrant.Renewal{{Remote: r, Epoch: 1, Lease: lease}}, sent, time.Second, nil)
+		require.Equal(t, want, all[0].until.Sub(sent))
+	}
 }

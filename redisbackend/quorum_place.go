@@ -10,9 +10,11 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A quorumPlace is one lock at one node, seen by one session. What the session does there it does one thing after the
-// other, each with the place's turn: so a node that hangs has one command waiting and not a crowd. Who comes to the place
-// first is a matter of chance; but nothing of an attempt is sent after what gives it up, or its copy would stay.
+// A quorumPlace is one lock at one node, seen by one session. What takes a hold there, writes its token, counts it, puts it
+// back or gives it up is done one after the other, each with the place's turn: so a node that hangs has one of these waiting
+// and not a crowd. Who comes to the place first is a matter of chance; but nothing of an attempt is sent after what gives it
+// up, or its copy would stay. No turn is needed to look (Inspect, asked), to call, to renew, which gives nothing to
+// anybody, and to force, which is done to whoever has the lock.
 type quorumPlace struct {
 	remote *remote
 	limit  time.Duration // for one command
@@ -49,10 +51,37 @@ func (p *quorumPlace) acquire(ctx context.Context, req reentrant.AcquireRequest,
 		return reentrant.AcquireReply{Status: reentrant.Stale}, nil
 	}
 	answer, err := p.remote.Acquire(ctx, req)
-	if reentrant.OutcomeUnknown(err) && req.NotAfter.After(p.doubt) {
-		p.doubt = req.NotAfter
-	}
+	p.doubts(err, req.NotAfter)
 	return answer, err
+}
+
+// restore puts a hold back, unless the attempt has been given back here. Whether it is to be held still, the caller looks
+// when it has the turn: so it is not sent after the hold's release, and one that may be under way by then is as doubtful as
+// any copy. What comes of it the next renewal tells.
+func (p *quorumPlace) restore(ctx context.Context, h quorumHold, lease time.Duration, until time.Time) error {
+	if h.epoch <= p.spent && quorumFault != quorumFaultSpent {
+		return nil
+	}
+	var d draft
+	d.add(h.epoch)
+	d.add(uint64(h.holds))
+	d.add(millis(lease))
+	d.add(uint64(p.remote.clock.notAfter(instantOf(until))))
+	d.add(uint64(h.last) - uint64(h.tokens) + 1)
+	d.add(uint64(h.last))
+	d.add(keepFor(lease))
+	n := d.cut()
+	_, err := p.remote.run(ctx, "put the hold back", &loadQuorumScripts().restore, p.remote.keys[:2],
+		[]string{p.remote.conn.session, n[0], h.owner, n[1], n[2], n[3], n[4], n[5], n[6]}, 0)
+	p.doubts(err, until)
+	return err
+}
+
+// doubts takes note of a copy that may be under way.
+func (p *quorumPlace) doubts(err error, until time.Time) {
+	if reentrant.OutcomeUnknown(err) && until.After(p.doubt) && quorumFault != quorumFaultCertain {
+		p.doubt = until
+	}
 }
 
 // giveBack gives up what an attempt may have here.
@@ -121,6 +150,18 @@ func (p *quorumPlace) hint(s *script, arg string) {
 	defer cancel()
 	_, _ = p.remote.run(ctx, "hint", s, []string{p.wanted, p.remote.keys.hold()}, []string{p.remote.conn.session, arg}, 0)
 }
+
+// force takes the lock from whoever has it.
+func (p *quorumPlace) force(ctx context.Context) (bool, error) {
+	var d draft
+	d.add(roundUp(crossing*p.limit, time.Microsecond))
+	a, err := p.remote.run(ctx, "force unlock", &loadQuorumScripts().force, p.remote.keys[:2], []string{d.cut()[0]}, 0)
+	return a.code == forceHeld, err
+}
+
+// crossing is for how many limits of a node nothing is put back where a lock was forced: one until the others are forced
+// too, two for a renewal that was there before and what it puts back, and one more.
+const crossing = 4
 
 // asked is the session that is known to wait, "" for none.
 func (p *quorumPlace) asked(ctx context.Context) (string, error) {

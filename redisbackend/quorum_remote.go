@@ -13,7 +13,10 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A quorumRemote is one lock as the nodes know it, seen by one session. All copies of an attempt go through one.
+// A quorumRemote is one lock as the nodes know it, seen by one session. All copies of an attempt go through one, and what
+// gives it up does too. A hint that nobody waits for has a session give its attempt up once more, through a remote of its
+// own, which knows nothing of copies under way. By then the attempt has been given up through the first one, or had nothing
+// but what its votes give back themselves.
 type quorumRemote struct {
 	conn   *quorumConn
 	name   string
@@ -226,13 +229,15 @@ func (r *quorumRemote) isWanted(ctx context.Context) bool {
 	return yes > 0
 }
 
-// yield gives the session's hold to whoever comes next, and waits like all others.
+// yield gives the session's hold to whoever comes next, and waits like all others. But whoever is called needs two more
+// round trips to have it, and the release took one: this session comes back no sooner than after four.
 func (r *quorumRemote) yield(ctx context.Context, req *reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+	began := time.Now()
 	if _, err := r.Release(ctx, reentrant.ReleaseRequest{Epoch: req.Epoch - 1}); err != nil {
 		return reentrant.AcquireReply{}, err
 	}
 	if req.Queue {
-		r.conn.wait(r.name, req.Epoch)
+		r.conn.wait(r.name, req.Epoch, 8*time.Since(began))
 	}
 	return reentrant.AcquireReply{Status: reentrant.Waiting, TTL: -1}, nil
 }
@@ -246,7 +251,7 @@ func (r *quorumRemote) ForceUnlock(ctx context.Context) (bool, error) {
 	q := r.conn.quorum
 	yes := func(had bool) bool { return had }
 	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (bool, error) {
-		return r.places[i].remote.ForceUnlock(ctx)
+		return r.places[i].force(ctx)
 	}, majority(q, yes))
 	had, not := tell(got, yes)
 	if had+not < q.need {

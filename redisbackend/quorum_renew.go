@@ -12,7 +12,7 @@ type quorumRenewal struct {
 	remote *quorumRemote
 	epoch  uint64
 	lease  time.Duration
-	until  time.Time // copies that put it back are refused from then on: a majority has renewed it for longer
+	until  time.Time // copies that put it back are refused from then on: the majority has it for longer, without a gap
 }
 
 // Renew implements reentrant.Conn. Every node gets all of them in one batch. A hold is renewed when a majority of the
@@ -23,7 +23,7 @@ func (c *quorumConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
 		defer c.jobs.Done()
 	}
 	limit := c.quorum.budget(ctx, time.Time{})
-	wanted, all := c.renewals(renewals, time.Now().Add(2*limit), err)
+	wanted, all := c.renewals(renewals, time.Now(), 2*limit, err)
 	if len(all) == 0 {
 		return
 	}
@@ -49,6 +49,7 @@ func (c *quorumConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
 		case has >= c.quorum.need:
 		case gone >= c.quorum.blocks():
 			r.Gone = true
+			all[j].remote.forget(r.Epoch)
 		default:
 			r.Err = c.quorum.tooFew(ctx, "renew", failures(answers, len(c.nodes)))
 		}
@@ -62,7 +63,7 @@ func (c *quorumConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
 }
 
 // renewals are those of this session, if nothing keeps them from being sent; the others are refused.
-func (c *quorumConn) renewals(renewals []reentrant.Renewal, until time.Time, err error) (wanted []*reentrant.Renewal, all []quorumRenewal) {
+func (c *quorumConn) renewals(renewals []reentrant.Renewal, sent time.Time, most time.Duration, err error) (wanted []*reentrant.Renewal, all []quorumRenewal) {
 	for i := range renewals {
 		r := &renewals[i]
 		r.Gone, r.Err = false, nil
@@ -74,7 +75,11 @@ func (c *quorumConn) renewals(renewals []reentrant.Renewal, until time.Time, err
 		case err != nil:
 			r.Err = err
 		default:
-			wanted, all = append(wanted, r), append(all, quorumRenewal{own, r.Epoch, r.Lease, until})
+			within := min(most, sure(r.Lease))
+			if quorumFault == quorumFaultGap {
+				within = most
+			}
+			wanted, all = append(wanted, r), append(all, quorumRenewal{own, r.Epoch, r.Lease, sent.Add(within)})
 		}
 	}
 	return wanted, all
@@ -113,9 +118,8 @@ func (r *quorumRenewal) mend(q *Quorum, answers []reply[reentrant.Renewal]) {
 	}
 }
 
-// putBack has a node take a hold again, if it finds the lock free and knows nothing of the attempt: one that it has let
-// expire it refuses as stale. It is not done for a hold that is about to be given up, and if the session gives it up
-// afterwards, that comes to this place afterwards too.
+// putBack has a node take a hold again, if it finds the lock free. It is not done for a hold that is about to be given up,
+// and if the session gives it up afterwards, that comes to this place afterwards too.
 func (r *quorumRemote) putBack(node int, of quorumRenewal) {
 	p := r.places[node]
 	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
@@ -124,12 +128,7 @@ func (r *quorumRemote) putBack(node int, of quorumRenewal) {
 		return
 	}
 	defer p.leave()
-	h, ok := r.holds(of.epoch)
-	if !ok {
-		return
+	if h, ok := r.holds(of.epoch); ok {
+		_ = p.restore(ctx, h, of.lease, of.until)
 	}
-	// Its token is above the hold's, so that whoever gets the lock next with this node's help gets a higher one too. No
-	// answer is needed: the next renewal tells.
-	_, _ = p.acquire(ctx, reentrant.AcquireRequest{Epoch: of.epoch, Owner: h.owner, Holds: h.holds, Lease: of.lease,
-		NotAfter: of.until, Barge: true, Tokens: h.tokens, Seen: h.last}, r.asked.Add(1))
 }

@@ -2,6 +2,8 @@ package redisbackend_test
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -341,6 +343,38 @@ func TestQuorumPutsAHoldBack(t *testing.T) {
 	}
 }
 
+// A hold whose lease has ended at a node, which was cut off, is put back there too: so it does not stay on a bare majority.
+func TestQuorumPutsBackAHoldThatHasEndedAtANode(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		c := newCouncil(t, n)
+		a, b := c.join("a"), c.join("b")
+		token := a.take(1)
+		c.everywhere(a)
+		for i := range n / 2 {
+			c.nodes[i].lapse()
+		}
+		c.nodes[0].eventually(func() bool { return a.renews(1, lease) && len(c.on(a)) == n }, "all nodes have it again")
+		for i := range n / 2 { // as many as may fail, and others than before
+			c.nodes[n-1-i].run("FLUSHALL")
+		}
+		reply, _, err := b.try(1, barge)
+		require.NoError(t, err)
+		require.NotEqual(t, reentrant.Granted, reply.Status)
+		c.nowhere(b)
+		c.nodes[0].eventually(func() bool { return a.renews(1, lease) && len(c.on(a)) == n }, "all nodes have it again")
+
+		c.nodes[0].run("CONFIG", "RESETSTAT")
+		for range 5 {
+			require.True(t, a.renews(1, lease))
+		}
+		require.NoError(t, a.conn.Close()) // waits for what is going on
+		require.Equal(t, 5, scriptCalls(c.nodes[0]), "a node that has the hold is told of no more than renewals")
+		require.Equal(t, reentrant.Released, c.join("a").release(1))
+		require.Greater(t, b.take(2), token)
+	}
+}
+
 // A hold that the majority has forgotten is lost, and comes back on no node.
 func TestQuorumDoesNotPutALostHoldBack(t *testing.T) {
 	t.Parallel()
@@ -356,6 +390,22 @@ func TestQuorumDoesNotPutALostHoldBack(t *testing.T) {
 	require.Greater(t, b.take(1), token)
 }
 
+// Whether a hold is a majority's still must be known: else another may have had the lock meanwhile.
+func TestQuorumPutsNothingBackForAMinority(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	a := c.join("a")
+	a.take(1)
+	c.everywhere(a)
+	c.servers[0].Stop()
+	c.nodes[1].lapse()
+	one := []reentrant.Renewal{{Remote: a.remote, Epoch: 1, Lease: lease}}
+	a.conn.Renew(a.ctx(), one)
+	require.ErrorIs(t, one[0].Err, reentrant.ErrNoQuorum)
+	require.NoError(t, a.conn.Close()) // waits for what is going on
+	require.Equal(t, []int{3}, c.on(a))
+}
+
 // What is put back is given up with the rest, however the two cross.
 func TestQuorumPutsNothingBackAfterARelease(t *testing.T) {
 	t.Parallel()
@@ -364,7 +414,11 @@ func TestQuorumPutsNothingBackAfterARelease(t *testing.T) {
 	for epoch := uint64(1); epoch < 60; epoch++ {
 		a.take(epoch)
 		c.everywhere(a)
-		c.nodes[epoch%3].run("DEL", c.name, c.nodes[0].side("t")) // it has forgotten everything
+		if node := c.nodes[epoch%3]; epoch%4 < 2 {
+			node.run("DEL", c.name, node.side("t")) // it has forgotten everything
+		} else {
+			node.run("DEL", c.name) // the lease has ended there
+		}
 		renewed := make(chan struct{})
 		go func() {
 			defer close(renewed)
@@ -496,6 +550,85 @@ func TestQuorumConnectNamesTheNodeThatRefuses(t *testing.T) {
 	_, err := c.quorum().Connect(t.Context(), "b", newMember())
 	require.ErrorContains(t, err, "node 2")
 	require.ErrorContains(t, err, "NOAUTH")
+	require.True(t, reentrant.Refused(err))
+}
+
+// What does not work at a contended lock only is found out as well, and nothing goes on afterwards.
+func TestQuorumConnectTriesTheChannels(t *testing.T) {
+	t.Parallel()
+	for _, right := range []string{"subscribe", "publish"} {
+		c := newCouncil(t, 3)
+		c.nodes[2].run("ACL", "SETUSER", "default", "-"+right)
+		_, err := c.quorum().Connect(t.Context(), "b", newMember())
+		require.ErrorContains(t, err, "node 3")
+		require.ErrorContains(t, err, "NOPERM")
+		require.True(t, reentrant.Refused(err))
+		for i := range 2 {
+			c.nodes[i].eventually(func() bool {
+				heard, err := c.nodes[i].do("PUBSUB", "NUMSUB", "relock:session:b").ToArray()
+				return err == nil && must(heard[1].ToInt64()) == 0
+			}, "the channels are closed")
+		}
+	}
+}
+
+// The rights that are documented are enough, and a session that is opened asks for no others.
+func TestQuorumNeedsNoOtherRights(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	user := leastUser(t, nil, c.nodes...)
+	var clients []rueidis.Client
+	for _, server := range c.servers {
+		clients = append(clients, connect(t, server.Addr(), user, func(o *rueidis.ClientOption) { o.ForceSingleClient = true }))
+	}
+	q, err := redisbackend.NewQuorum(clients, redisbackend.WithPrefix("app:"))
+	require.NoError(t, err)
+	q.SetNodeLimit(patient)
+	a, b := joinQuorum(t, q, "a"), joinQuorum(t, q, "b")
+	a.take(1)
+	b.wait(1)
+	c.nodes[0].run("DEL", "app:lock")
+	require.True(t, a.renews(1, lease))
+	require.Equal(t, 2, a.reenter(1, 1, 2, 0).Holds)
+	require.Equal(t, reentrant.Released, a.release(1))
+	b.granted()
+	_, err = b.remote.ForceUnlock(b.ctx())
+	require.NoError(t, err)
+	require.NoError(t, a.conn.Close()) // waits for what is going on
+	require.NoError(t, b.conn.Close())
+	for _, node := range c.nodes {
+		wellBehaved(node)
+	}
+}
+
+// A node that hangs keeps nobody from opening a session.
+func TestQuorumConnectDoesNotWaitForAFrozenNode(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	c.limit = 0
+	q := c.quorum()
+	c.servers[0].Freeze()
+	began := time.Now()
+	conn, err := q.Connect(t.Context(), "a", newMember())
+	require.NoError(t, err)
+	require.Less(t, time.Since(began), bounded)
+	c.servers[0].Thaw()
+	require.NoError(t, conn.Close())
+}
+
+// One server is one node, whatever its names.
+func TestQuorumConnectFindsOneServerUnderTwoNames(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	alias := connect(t, "another-name:6379", func(o *rueidis.ClientOption) {
+		o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return d.DialContext(ctx, "tcp", c.servers[0].Addr())
+		}
+	})
+	q, err := redisbackend.NewQuorum([]rueidis.Client{c.nodes[0].client, c.nodes[1].client, alias})
+	require.NoError(t, err)
+	_, err = q.Connect(t.Context(), "a", newMember())
+	require.ErrorContains(t, err, "the same server as node")
 	require.True(t, reentrant.Refused(err))
 }
 

@@ -63,6 +63,21 @@ func until(d time.Duration) func(*reentrant.ReleaseRequest) {
 	return func(r *reentrant.ReleaseRequest) { r.Until = time.Now().Add(d) }
 }
 
+func TestQuorumWaitsWhileAnotherHasTheLock(t *testing.T) {
+	t.Parallel()
+	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
+		token := a.take(5)
+		for _, epoch := range []uint64{1, 5, 9} { // epochs of two sessions have nothing to do with each other
+			reply := b.acquire(epoch)
+			require.Equal(t, reentrant.Waiting, reply.Status)
+			require.Greater(t, reply.TTL, lease/2)
+			require.LessOrEqual(t, reply.TTL, lease)
+			b.wait(epoch + 1)
+		}
+		require.Equal(t, token, a.has(5).Token)
+	})
+}
+
 func TestQuorumReleaseIsOfItsSessionAndEpoch(t *testing.T) {
 	t.Parallel()
 	eachQuorum(t, func(t *testing.T, a, b, c *member) {

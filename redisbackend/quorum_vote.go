@@ -50,7 +50,8 @@ func (r *quorumRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest
 	if !req.NotAfter.After(time.Now()) {
 		return reentrant.AcquireReply{}, errors.New("redisbackend: acquire: not sent: its time is over")
 	}
-	r.conn.pause(r.name)
+	r.forget(req.Epoch - 1) // nobody trusts it any more
+	r.conn.pause(r.name, req.Epoch)
 	if _, had := r.holds(req.Epoch); req.Yield && !had && r.isWanted(ctx) {
 		return r.yield(ctx, &req)
 	}
@@ -67,7 +68,7 @@ func (r *quorumRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest
 		r.keep(&v.req, reply)
 		r.conn.stop(r.name, req.Epoch)
 	case err == nil && reply.Status == reentrant.Waiting && req.Queue:
-		r.conn.wait(r.name, req.Epoch)
+		r.conn.wait(r.name, req.Epoch, 0)
 	}
 	close(v.final)
 	return reply, err
@@ -218,14 +219,16 @@ func (v *quorumVote) settle(ctx context.Context, t quorumTally) (reentrant.Acqui
 	return reentrant.AcquireReply{Status: reentrant.Granted, First: v.first, Last: v.last(), TTL: t.left}, nil
 }
 
-// valid tells whether something is left of the lease: the first node may have counted from the moment of sending, and
-// clocks run apart by up to one part in a hundred.
+// sure is how much of a lease all nodes that give it have for certain, counted from the moment of sending: clocks run apart
+// by up to one part in a hundred.
+func sure(lease time.Duration) time.Duration { return lease - lease/100 - 2*time.Millisecond }
+
+// valid tells whether something is left of the lease: the first node may have counted from the moment of sending.
 func (v *quorumVote) valid(now time.Time) bool {
-	drift := v.req.Lease/100 + 2*time.Millisecond
 	if quorumFault == quorumFaultElapsed {
 		now = v.sent
 	}
-	return v.req.Lease-now.Sub(v.sent)-drift > 0
+	return sure(v.req.Lease) > now.Sub(v.sent)
 }
 
 // A quorumTally is what the nodes have answered so far.

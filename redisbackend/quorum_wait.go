@@ -25,13 +25,14 @@ const (
 	maxBackoff = 128 * time.Millisecond
 )
 
-func quorumBackoff(tries int) time.Duration {
-	d := min(minBackoff<<min(tries, 10), maxBackoff)
+// quorumBackoff is the pause after some tries: half of least, or of maxBackoff if that is less, it is in any case.
+func quorumBackoff(tries int, least time.Duration) time.Duration {
+	d := min(max(minBackoff<<min(tries, 10), least), maxBackoff)
 	return d/2 + rand.N(d/2)
 }
 
 // wait has the session told to try again after a pause.
-func (c *quorumConn) wait(name string, epoch uint64) {
+func (c *quorumConn) wait(name string, epoch uint64, least time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -43,16 +44,18 @@ func (c *quorumConn) wait(name string, epoch uint64) {
 		c.waiting[name] = w
 	}
 	w.epoch = epoch
-	w.timer.Reset(quorumBackoff(w.tries))
+	w.timer.Reset(quorumBackoff(w.tries, least))
 	w.tries++
 }
 
-// pause keeps the session from being told while it is trying.
-func (c *quorumConn) pause(name string) {
+// pause ends a pause: the session is trying, with an attempt that may be a new one. If the lock is given back before that
+// is answered, it is the one to be told.
+func (c *quorumConn) pause(name string, epoch uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w := c.waiting[name]; w != nil {
 		w.timer.Stop()
+		w.epoch = epoch
 	}
 }
 
@@ -106,29 +109,22 @@ type quorumEar struct {
 
 var _ listener = (*quorumEar)(nil)
 
-// listen opens the channels at all nodes, in the background: a node that is down is tried until it is there.
-func (c *quorumConn) listen() {
-	for _, n := range c.nodes {
-		e := &quorumEar{conn: c, node: n}
-		e.ctx, e.cancel = context.WithCancel(context.Background())
-		c.ears = append(c.ears, e)
-		e.done.Go(e.subscribe)
-	}
-}
-
-func (e *quorumEar) subscribe() {
-	b := e.node.backend
-	for e.ctx.Err() == nil {
-		s, err := subscribe(e.ctx, b.client, b.channels+e.node.session, e)
-		if err == nil {
-			e.open = s // from here on it keeps itself open
-			return
-		}
+// rejoin tries again what has failed until the channel is open: the node is down. One that refuses would do so again.
+func (e *quorumEar) rejoin(err error) {
+	for e.open == nil && !reentrant.Refused(err) && e.ctx.Err() == nil {
 		select {
 		case <-time.After(maxRetry/2 + rand.N(maxRetry/2)):
+			err = e.subscribe(e.ctx)
 		case <-e.ctx.Done():
 		}
 	}
+}
+
+// subscribe opens the channel, which from then on keeps itself open.
+func (e *quorumEar) subscribe(ctx context.Context) (err error) {
+	b := e.node.backend
+	e.open, err = subscribe(ctx, b.client, b.channels+e.node.session, e)
+	return err
 }
 
 func (e *quorumEar) close() {

@@ -41,6 +41,9 @@ var mutants = map[string]struct{ right, wrong string }{
 	"awaittomb":       {"if doubt > 0 then\n  entomb(rec, session, epoch, now + doubt, now)\n  rec.keep", "if false then\n  rec.keep"},
 	"awaitagain":      {"if redis.call('ZSCORE', KEYS[6], member) then return {SIGNALLED, now} end", ""},
 	"foreign":         {"return foreign(field, ttl) or wait(ttl)", "return wait(ttl)"},
+	"restorestale":    {"if epoch < last then return {STALE, now} end\nif field and not mine", "if field and not mine"},
+	"restoreheld":     {"if field and not mine then return {HELD, now} end", ""},
+	"forcetomb":       {"entomb(rec, rec.session, tonumber(rec.epoch), now + tonumber(ARGV[1]), now)", ""},
 	"unheard":         {"recall(KEYS, now, channel, field, ARGV[4] == '1')", ""},
 }
 
@@ -55,7 +58,8 @@ func init() {
 		found = found || strings.Contains(text, m.right)
 		return strings.ReplaceAll(text, m.right, m.wrong)
 	}
-	if loadScripts(); !found {
+	loadScripts()
+	if loadQuorumScripts(); !found {
 		panic("redisbackend: the scripts have changed, the mutant fits none")
 	}
 }

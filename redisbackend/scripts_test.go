@@ -17,7 +17,7 @@ var testsOf = map[string]string{
 	"acquire": "TestAcquire", "reenter": "TestReenter", "release": "TestRelease", "renew": "TestRenew",
 	"inspect": "TestInspect", "force": "TestForce", "resume": "TestResume",
 	"await": "TestConditions", "signal": "TestConditions", "withdraw": "TestConditions", "beat": "TestConditions",
-	"quorum_token": "TestQuorum", "quorum_want": "TestQuorum", "quorum_call": "TestQuorum",
+	"quorum_token": "TestQuorum", "quorum_restore": "TestQuorum", "quorum_force": "TestQuorum", "quorum_want": "TestQuorum", "quorum_call": "TestQuorum",
 }
 
 func TestEveryScriptHasItsContractAndItsTests(t *testing.T) {

@@ -41,8 +41,8 @@
 // different speeds. Two properties follow: a slow answer only shortens the window, and no answer at all ends it on
 // time. At trustedUntil, whatever is in flight, [Lock.Lost] closes, the context of [Lock.Do] ends with cause
 // [ErrLost], and Unlock answers ErrLost. No wall clock takes part, with one exception: when it jumps ahead of the
-// monotonic one, the machine may have been suspended (which stops the latter in most systems). Then every lease is
-// shortened by that jump, and Redis is asked at once; what it does not confirm is lost within a ninth of the lease.
+// monotonic one, the machine may have been suspended (which stops the latter in most systems). Then every lease from
+// before is shortened by that jump, and Redis is asked at once; what it does not confirm is lost within a ninth of the lease.
 //
 // The watchdog renews every third of the lease, all locks of a session in one batch. What it cannot do is stop a
 // process that does not look: one that was paused past its lease finds out when it wakes, and its late writes carry

@@ -1,0 +1,110 @@
+package redisbackend
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Connect implements reentrant.Backend. It sees at all nodes at once whether scripts run and messages arrive. A majority
+// must answer, for which it has five seconds, and the others half a second more. A node that cannot be reached may join
+// later, but one that refuses (a wrong password, a missing right) is an error, and so is one that is the same as another.
+func (q *Quorum) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+	if err := checkSession(session); err != nil {
+		return nil, err
+	}
+	if sink == nil {
+		return nil, errors.New("redisbackend: connect: nil sink")
+	}
+	c := &quorumConn{quorum: q, session: session, sink: sink, waiting: make(map[string]*quorumWaiter)}
+	for _, b := range q.nodes {
+		c.nodes = append(c.nodes, &conn{backend: b, session: session, sink: sink, probed: make(chan string, 1)})
+	}
+	if err := c.open(ctx); err != nil {
+		_ = c.Close() // never fails
+		return nil, err
+	}
+	return c, nil
+}
+
+// open opens the channels at all nodes, and answers when it is known what comes of that.
+func (c *quorumConn) open(ctx context.Context) error {
+	if err := c.begin(ctx, "connect"); err != nil {
+		return err
+	}
+	defer c.jobs.Done()
+	q, replies := c.quorum, c.listen()
+	got := collect(ctx, replies, nil, probeWait, func(got []reply[struct{}]) bool {
+		well, _ := tell(got, func(struct{}) bool { return true })
+		return well >= q.need || len(got)-well >= q.blocks()
+	})
+	got = collect(ctx, replies, got, q.budget(ctx, time.Time{}), func([]reply[struct{}]) bool { return false })
+	errs := failures(got, len(c.nodes))
+	for i, err := range errs {
+		if reentrant.Refused(err) {
+			return fmt.Errorf("redisbackend: connect: node %d: %w", i+1, err)
+		}
+	}
+	if heardFrom(errs) < q.need {
+		return q.tooFew(ctx, "connect", errs)
+	}
+	return nil
+}
+
+// listen has every node joined in the background, and answers how the first tries go.
+func (c *quorumConn) listen() <-chan reply[struct{}] {
+	replies, mark := make(chan reply[struct{}], len(c.nodes)), rand.Text()
+	for i, n := range c.nodes {
+		e := &quorumEar{conn: c, node: n}
+		e.ctx, e.cancel = context.WithCancel(context.Background())
+		c.ears = append(c.ears, e)
+		e.done.Go(func() {
+			err := e.join(mark, i+1)
+			replies <- reply[struct{}]{node: i, err: err}
+			e.rejoin(err)
+		})
+	}
+	return replies
+}
+
+// join opens the channel and sees whether the node is one of its own, since two of one server would hear each other's
+// messages, and whether everything works that a session does there.
+func (e *quorumEar) join(mark string, number int) error {
+	ctx, cancel := context.WithTimeout(e.ctx, probeWait)
+	defer cancel()
+	if err := e.subscribe(ctx); err != nil {
+		return err
+	}
+	if err := e.node.mark(ctx, mark, number); err != nil {
+		return err
+	}
+	return e.node.probe(ctx)
+}
+
+// mark leaves at a node which of the session's it is, for as long as they are joined. One server by two names has the mark
+// of the other already.
+func (c *conn) mark(ctx context.Context, mark string, number int) error {
+	client, key, own := c.backend.client, c.backend.prefix+reserved+"node:"+mark, strconv.Itoa(number)
+	err := client.Do(ctx, client.B().Set().Key(key).Value(own).Nx().Px(2*probeWait).Build()).Error()
+	if err == nil || quorumFault == quorumFaultTwins {
+		return nil
+	}
+	there := own
+	if rueidis.IsRedisNil(err) {
+		there, err = client.Do(ctx, client.B().Get().Key(key).Build()).ToString()
+	}
+	switch {
+	case err != nil:
+		return fail(ctx, "mark the node", err)
+	case there != own:
+		return reentrant.WithRefused(fmt.Errorf("it is the same server as node %s", there))
+	}
+	return nil
+}

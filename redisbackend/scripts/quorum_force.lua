@@ -1,0 +1,22 @@
+-- quorum_force: takes the lock from whoever has it. A renewal may cross it that still finds the hold at a majority of
+-- the nodes: what it would put back here is kept out.
+--
+-- KEYS  1 hold  2 record
+-- ARGV  1 doubt, us: for so long from now on the last attempt that had the lock here does not get it
+-- Returns  {code, now}   1 it was held   0 it was free   or the error WRONGTYPE: the key has something else
+-- Keeps    the last token stays known; other attempts can have the lock.
+-- Twice    the second run takes the lock from the one that has got it since the first: it is not for retrying.
+
+local HELD, FREE = 1, 0
+
+local now = clock()
+local field = holder(KEYS[1], '')
+local other = field and foreign(field, redis.call('PTTL', KEYS[1]))
+if other then return other end
+redis.call('DEL', KEYS[1])
+local rec = record(redis.call('GET', KEYS[2]))
+if rec.session ~= '-' then
+  entomb(rec, rec.session, tonumber(rec.epoch), now + tonumber(ARGV[1]), now)
+  save(KEYS[2], rec, now)
+end
+return {field and HELD or FREE, now}
