@@ -219,8 +219,9 @@ func (h *hold) giveBack() error {
 		h.close()
 		close(closed)
 	}()
-	patient := closeTimeout
-	if until := h.deadline.until; !until.IsZero() { // when the lease has ended, there is nothing to give back
+	patient, until := closeTimeout, time.Now().Add(h.deadline.lease)
+	if !h.deadline.until.IsZero() { // when the lease has ended, there is nothing to give back
+		until = h.deadline.until
 		patient = min(patient, time.Until(until))
 	}
 	limit := time.NewTimer(patient)
@@ -237,8 +238,8 @@ func (h *hold) giveBack() error {
 	switch {
 	case errors.Is(err, reentrant.ErrLost):
 		return failf(exitLost, "lock %s was lost while the command ran", shown(h.lock.Name()))
-	case err != nil:
-		fmt.Fprintf(h.stderr, "relock: the lock stays taken for up to %v: %v\n", h.deadline.lease, err)
+	case err != nil && time.Now().Before(until):
+		fmt.Fprintf(h.stderr, "relock: the lock stays taken for up to %v: %v\n", time.Until(until).Round(time.Millisecond), err)
 	}
 	return nil
 }
