@@ -30,7 +30,7 @@ type runCommand struct {
 
 // Help is shown by --help.
 func (c *runCommand) Help() string {
-	return `relock run [OPTION]... NAME -- COMMAND [ARGUMENT]...
+	return `relock run [OPTION…] NAME -- COMMAND [ARGUMENT…]
 
 The command runs in a process group of its own, with RELOCK_NAME, RELOCK_TOKEN (the fencing token), RELOCK_SESSION, RELOCK_SESSIONS (those of the runs around it, too) and RELOCK_OWNER in its environment. Signals are passed on to it. When it exits, what is left of its group is ended, and then the lock is given back.
 
@@ -54,7 +54,7 @@ func (c *runCommand) Validate() (err error) {
 		c.Command = c.Command[1:]
 	}
 	if len(c.Command) == 0 {
-		return errors.New("the command is missing: relock run NAME [OPTION]... -- COMMAND [ARGUMENT]...")
+		return errors.New("the command is missing: relock run [OPTION…] NAME -- COMMAND [ARGUMENT…]")
 	}
 	if c.Wait != nil && *c.Wait < 0 {
 		return fmt.Errorf("--wait %v: must not be negative", *c.Wait)

@@ -78,7 +78,7 @@ func (s state) do(in step) (state, bool) {
 		s.count++
 		s.doubt = false
 	case shown:
-		s.doubt = s.doubt && !(held && !in.late)
+		s.doubt = s.doubt && (!held || in.late)
 		return s, held || in.late && s.haunted(in.hold)
 	case part:
 		if held && s.count > 1 {
