@@ -145,6 +145,7 @@ func clientOption(address string) (rueidis.ClientOption, error) {
 	}
 	option.PipelineMultiplex = -1 // one connection: commands arrive in the order in which they were sent
 	option.DisableCache = true
+	option.BlockingPoolCleanup = time.Minute // after a burst of commands that need a connection each
 	option.ReadBufferEachConn, option.WriteBufferEachConn = openBuffer, openBuffer
 	if option.ConnWriteTimeout == 0 {
 		option.ConnWriteTimeout = openWriteTimeout

@@ -39,17 +39,31 @@ var (
 
 // transact reads the lock (and a condition of it), has run decide, and writes what that changed, until nobody else has
 // changed it in between. run may be called more than once. An error of what was read says that nothing happened.
-func (r plain) transact(ctx context.Context, op string, condition *string, run func(now protocol.Instant, l *protocol.Lock)) (err error) {
-	client, release, err := dedicate(ctx, r.conn.backend.client)
-	if err != nil {
-		return fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
+func (r plain) transact(ctx context.Context, op string, condition *string, run func(now protocol.Instant, l *protocol.Lock)) error {
+	for began := time.Now(); ; {
+		client, release, err := dedicate(ctx, r.conn.backend.client)
+		if err != nil {
+			return fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
+		}
+		for done := false; err == nil && !done; {
+			done, err = r.try(ctx, client, op, condition, run)
+		}
+		giveBack(client, release, err)
+		var lost *lostError
+		if !errors.As(err, &lost) || neverSent(err) || ctx.Err() != nil || time.Since(began) > reopening {
+			return err
+		}
 	}
-	defer func() { giveBack(client, release, err) }()
-	for done := false; err == nil && !done; {
-		done, err = r.try(ctx, client, op, condition, run)
-	}
-	return err
 }
+
+// reopening is for how long a verb takes another connection when one of the pool turns out to be lost, before it has
+// written anything. The client itself finds such connections out within a second.
+const reopening = time.Second
+
+// A lostError is that of a connection that was lost before anything was written.
+type lostError struct{ error }
+
+func (e *lostError) Unwrap() error { return e.error }
 
 // try is one round; false if somebody else was quicker.
 func (r plain) try(ctx context.Context, client rueidis.DedicatedClient, op string, condition *string, run func(now protocol.Instant, l *protocol.Lock)) (bool, error) {
@@ -102,7 +116,7 @@ func (r plain) look(ctx context.Context, client rueidis.DedicatedClient, op stri
 // notDone is the error of a connection that was lost before anything was written.
 func (r plain) notDone(ctx context.Context, op string, err error) error {
 	r.clock.forget()
-	return fmt.Errorf("redisbackend: %s: not done: %w", op, blame(ctx, err))
+	return &lostError{fmt.Errorf("redisbackend: %s: not done: %w", op, blame(ctx, err))}
 }
 
 // commit writes changes as one; false if a watched key has changed since, and nothing was written. Without changes it

@@ -194,3 +194,22 @@ func TestPlainWithReplicasIsRefused(t *testing.T) {
 	_, err := redisbackend.New(client, redisbackend.WithoutScripts(), redisbackend.WithReplicas(1, time.Second))
 	assert.ErrorContains(t, err, "WithReplicas needs scripts")
 }
+
+// When all connections of a pool have been lost, one call does not fail for each of them.
+func TestPlainAfterAPoolIsLost(t *testing.T) {
+	s := realRedis(t).withoutScripts()
+	a := s.join("a")
+	const many = 30
+	taken := make(chan func(), many)
+	for range many { // so many are open at once
+		client, release := s.client.Dedicate()
+		require.NoError(t, client.Do(t.Context(), client.B().Ping().Build()).Error())
+		taken <- release
+	}
+	for range many {
+		(<-taken)()
+	}
+	_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // and so is the answer
+	a.take(1)
+	a.release(1)
+}

@@ -128,9 +128,17 @@ type quorumConn struct {
 	mu      sync.Mutex // guards what follows; a leaf
 	waiting map[string]*quorumWaiter
 	closed  bool
+	refused error // why nothing is to be done with these nodes
 }
 
-// begin says why a verb cannot be sent: its caller has left, or the conn is closed. One that can is a job until it has
+// refuse has every verb fail from here on.
+func (c *quorumConn) refuse(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = err
+}
+
+// begin says why a verb cannot be sent: its caller has left, the conn is closed, or two of the nodes are one. One that can is a job until it has
 // returned, so that all that it starts is started before Close has done waiting.
 func (c *quorumConn) begin(ctx context.Context, op string) error {
 	if err := ctxErr(ctx, time.Now()); err != nil {
@@ -140,6 +148,9 @@ func (c *quorumConn) begin(ctx context.Context, op string) error {
 	defer c.mu.Unlock()
 	if c.closed {
 		return fmt.Errorf("redisbackend: %s: not sent: the session is closed", op)
+	}
+	if c.refused != nil {
+		return fmt.Errorf("redisbackend: %s: %w", op, c.refused)
 	}
 	c.jobs.Add(1)
 	return nil

@@ -40,7 +40,7 @@ func (c *quorumConn) open(ctx context.Context) error {
 		return err
 	}
 	defer c.jobs.Done()
-	q, replies := c.quorum, c.listen()
+	q, replies := c.quorum, c.listen(ctx)
 	got := collect(ctx, replies, nil, probeWait, func(got []reply[struct{}]) bool {
 		well, _ := tell(got, func(struct{}) bool { return true })
 		return well >= q.need || len(got)-well >= q.blocks()
@@ -58,15 +58,22 @@ func (c *quorumConn) open(ctx context.Context) error {
 	return nil
 }
 
-// listen has every node joined in the background, and answers how the first tries go.
-func (c *quorumConn) listen() <-chan reply[struct{}] {
+// listen has every node joined in the background, and answers how the first tries go, which last until ctx's deadline.
+func (c *quorumConn) listen(ctx context.Context) <-chan reply[struct{}] {
+	deadline := time.Now().Add(probeWait)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
 	replies, mark := make(chan reply[struct{}], len(c.nodes)), rand.Text()
 	for i, n := range c.nodes {
 		e := &quorumEar{conn: c, node: n}
 		e.ctx, e.cancel = context.WithCancel(context.Background())
 		c.ears = append(c.ears, e)
 		e.done.Go(func() {
-			err := e.join(mark, i+1)
+			err := e.join(deadline, mark, i+1)
+			if errors.Is(err, errTwin) { // perhaps after Connect has returned
+				c.refuse(fmt.Errorf("node %d: %w", i+1, err))
+			}
 			replies <- reply[struct{}]{node: i, err: err}
 			e.rejoin(err)
 		})
@@ -76,8 +83,8 @@ func (c *quorumConn) listen() <-chan reply[struct{}] {
 
 // join opens the channel and sees whether the node is one of its own, since two of one server would hear each other's
 // messages, and whether everything works that a session does there.
-func (e *quorumEar) join(mark string, number int) error {
-	ctx, cancel := context.WithTimeout(e.ctx, probeWait)
+func (e *quorumEar) join(deadline time.Time, mark string, number int) error {
+	ctx, cancel := context.WithDeadline(e.ctx, deadline)
 	defer cancel()
 	if err := e.subscribe(ctx); err != nil {
 		return err
@@ -101,10 +108,18 @@ func (c *conn) mark(ctx context.Context, mark string, number int) error {
 		there, err = client.Do(ctx, client.B().Get().Key(key).Build()).ToString()
 	}
 	switch {
+	case err != nil && errorCode(err) != "" && !forbidden[errorCode(err)]:
+		return nil // a node that takes no writes now, because it is full for instance, is joined as one that is not
 	case err != nil:
 		return fail(ctx, "mark the node", err)
 	case there != own:
-		return reentrant.WithRefused(fmt.Errorf("it is the same server as node %s", there))
+		return reentrant.WithRefused(fmt.Errorf("%w node %s", errTwin, there))
 	}
 	return nil
 }
+
+// errTwin is the error of a node that is one server with another.
+var errTwin = errors.New("it is the same server as")
+
+// forbidden are the codes of what a node will not let this user do.
+var forbidden = map[string]bool{"NOPERM": true, "NOAUTH": true, "WRONGPASS": true}

@@ -230,14 +230,15 @@ func (r *quorumRemote) isWanted(ctx context.Context) bool {
 }
 
 // yield gives the session's hold to whoever comes next, and waits like all others. But whoever is called needs two more
-// round trips to have it, and the release took one: this session comes back no sooner than after four.
+// round trips to have it, and the release took one: this session comes back no sooner than after four, if they are no
+// longer than half a second.
 func (r *quorumRemote) yield(ctx context.Context, req *reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
 	began := time.Now()
 	if _, err := r.Release(ctx, reentrant.ReleaseRequest{Epoch: req.Epoch - 1}); err != nil {
 		return reentrant.AcquireReply{}, err
 	}
 	if req.Queue {
-		r.conn.wait(r.name, req.Epoch, 8*time.Since(began))
+		r.conn.wait(r.name, req.Epoch, min(8*time.Since(began), time.Second))
 	}
 	return reentrant.AcquireReply{Status: reentrant.Waiting, TTL: -1}, nil
 }

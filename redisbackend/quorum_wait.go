@@ -25,9 +25,9 @@ const (
 	maxBackoff = 128 * time.Millisecond
 )
 
-// quorumBackoff is the pause after some tries: half of least, or of maxBackoff if that is less, it is in any case.
+// quorumBackoff is the pause after some tries: half of least it is in any case.
 func quorumBackoff(tries int, least time.Duration) time.Duration {
-	d := min(max(minBackoff<<min(tries, 10), least), maxBackoff)
+	d := max(min(minBackoff<<min(tries, 10), maxBackoff), least)
 	return d/2 + rand.N(d/2)
 }
 

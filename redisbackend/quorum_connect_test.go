@@ -1,0 +1,56 @@
+package redisbackend_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A node that takes no writes is one that is away, and no reason to refuse a session.
+func TestQuorumConnectsBesideANodeThatIsFull(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	c.nodes[2].run("CONFIG", "SET", "maxmemory", "1")
+	a := c.join("a")
+	a.take(1)
+	a.release(1)
+}
+
+// One server under two names, of which one answers when the session has been opened already: it can do nothing then.
+func TestQuorumFindsOneServerUnderTwoNamesLate(t *testing.T) {
+	t.Parallel()
+	c := newCouncil(t, 3)
+	var slow atomic.Bool
+	reached := make(chan struct{})
+	alias := connect(t, "another-name:6379", func(o *rueidis.ClientOption) {
+		o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if slow.Load() {
+				<-reached
+			}
+			return d.DialContext(ctx, "tcp", c.servers[0].Addr())
+		}
+	})
+	slow.Store(true)
+	q, err := redisbackend.NewQuorum([]rueidis.Client{c.nodes[0].client, c.nodes[1].client, alias})
+	require.NoError(t, err)
+	conn, err := q.Connect(t.Context(), "a", newMember())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	r, err := conn.Bind("lock")
+	require.NoError(t, err)
+	close(reached)
+	c.nodes[0].eventually(func() bool {
+		_, err = r.Inspect(t.Context())
+		return err != nil
+	}, "it is found out")
+	require.ErrorContains(t, err, "node 3: it is the same server as node 1")
+	require.True(t, reentrant.Refused(err))
+}
