@@ -429,23 +429,28 @@ func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, pla
 		return err
 	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
 		defer e.s.leave(e, 1)
-		had := e.queue.HoldCount(t.owner)
-		has, err := had, ErrTooManyHolds
-		if has <= maxHolds-holds || fault == faultOverfull {
-			err = e.count(ctx, t.owner, has+holds, math.MaxInt)
-		}
-		if err == nil {
-			has += holds
-			e.join(t.gave.signal)
-		}
-		if !e.resettle(has, had) {
-			e.passOn()
-			return ErrLost
-		}
-		return err
+		return e.rejoin(ctx, t.owner, holds, t.gave.signal)
 	}
 	e.s.leave(e, 1)
 	return ErrClosed
+}
+
+// rejoin adds the holds that a wait gave up to those that the owner has meanwhile. Baton of the owner's operation.
+func (e *entry) rejoin(ctx context.Context, owner Owner, holds int, sig *signal) error {
+	had := e.queue.HoldCount(owner)
+	has, err := had, ErrTooManyHolds
+	if has <= maxHolds-holds || fault == faultOverfull {
+		err = e.count(ctx, owner, has+holds, math.MaxInt)
+	}
+	if err == nil {
+		has += holds
+		e.join(sig)
+	}
+	if !e.resettle(has, had) {
+		e.passOn()
+		return ErrLost
+	}
+	return err
 }
 
 // join has those who asked for the loss of an earlier hold told of the loss of this one. Baton.

@@ -271,8 +271,9 @@ func (d *detector) look() {
 		return
 	}
 	suspect := make(map[uint64]chain)
+	v := view{records: map[string]record{d.s.id: own}, holders: make(map[string]holder)}
 	for w, owner := range waits {
-		c := d.follow(ctx, owner, w, own)
+		c := d.follow(ctx, owner, w, &v)
 		switch {
 		case len(c) == 0:
 		case !c.again(d.suspect[w.number]) && fault != faultHasty:
@@ -329,64 +330,88 @@ func (d *detector) tell(ctx context.Context, own record) bool {
 	return err == nil
 }
 
+// A view is what a session has read, at one heartbeat, of who waits for whom: each lock and each record once.
+type view struct {
+	records map[string]record
+	holders map[string]holder
+	seen    map[string]bool // locks that do not lead back to the wait that is followed
+}
+
+// A holder is who holds a lock: the session, and those of its owner's waits that are on record.
+type holder struct {
+	session string
+	waits   []recorded
+}
+
 // follow is the chain from a wait back to its owner, nil if it does not lead there.
-func (d *detector) follow(ctx context.Context, owner Owner, w *wait, own record) chain {
+func (d *detector) follow(ctx context.Context, owner Owner, w *wait, v *view) chain {
+	v.seen = make(map[string]bool)
 	first := link{blocked: Blocked{Session: d.s.id, Owner: owner.String(), Lock: w.lock}, number: w.number, goroutine: w.goroutine}
-	return d.extend(ctx, chain{first}, map[string]record{d.s.id: own})
+	return d.extend(ctx, chain{first}, v)
 }
 
 // extend is the cycle that begins with a chain, nil if there is none.
-func (d *detector) extend(ctx context.Context, c chain, records map[string]record) chain {
-	if len(c) > maxChain {
+func (d *detector) extend(ctx context.Context, c chain, v *view) chain {
+	lock := c[len(c)-1].blocked.Lock
+	if len(c) > maxChain || v.seen[lock] {
 		return nil
 	}
-	session, waits := d.blockers(ctx, c[len(c)-1].blocked.Lock, records)
-	for _, r := range waits {
-		b := Blocked{Session: session, Owner: string(r.Owner), Lock: string(r.Lock)}
+	v.seen[lock] = true
+	h := d.holder(ctx, lock, v)
+	for _, r := range h.waits {
+		b := Blocked{Session: h.session, Owner: string(r.Owner), Lock: string(r.Lock)}
 		if b == c[0].blocked {
 			return c
 		}
-		if slices.ContainsFunc(c, func(l link) bool { return l.blocked == b }) {
-			continue // a cycle that the owner is not part of
-		}
-		next := link{blocked: b, number: r.Number, beat: records[session].Beat}
-		if session == d.s.id {
+		next := link{blocked: b, number: r.Number, beat: v.records[h.session].Beat}
+		if h.session == d.s.id {
 			next.beat, next.goroutine = 0, r.goroutine
 		}
-		if cycle := d.extend(ctx, append(c, next), records); cycle != nil {
+		if cycle := d.extend(ctx, append(c, next), v); cycle != nil {
 			return cycle
 		}
 	}
 	return nil
 }
 
-// blockers are the waits of whoever holds a lock, as far as they are on record.
-func (d *detector) blockers(ctx context.Context, lock string, records map[string]record) (session string, waits []recorded) {
+// holder is who holds a lock, as far as that is on record.
+func (d *detector) holder(ctx context.Context, lock string, v *view) holder {
+	h, known := v.holders[lock]
+	if !known {
+		h = d.ask(ctx, lock, v)
+		v.holders[lock] = h
+	}
+	return h
+}
+
+// ask asks Redis who holds a lock.
+func (d *detector) ask(ctx context.Context, lock string, v *view) (h holder) {
 	remote, err := d.s.conn.Bind(lock)
 	if err != nil {
-		return "", nil
+		return h
 	}
 	d.s.stats.commands.Add(1)
 	st, err := remote.Inspect(ctx)
 	if err != nil || !st.Locked {
-		return "", nil
+		return h
 	}
-	r, known := records[st.Session]
+	r, known := v.records[st.Session]
 	if !known {
 		d.s.stats.commands.Add(1)
 		text, err := d.registry.Registered(ctx, st.Session)
 		if err != nil || text == "" || json.Unmarshal([]byte(text), &r) != nil {
-			return "", nil
+			return h
 		}
-		records[st.Session] = r
+		v.records[st.Session] = r
 	}
 	// Redis does not know which owner of a cohort has the lock; its session does.
+	h.session = st.Session
 	for _, w := range r.Waits {
 		if slices.ContainsFunc(w.Holds, func(name []byte) bool { return string(name) == lock }) {
-			waits = append(waits, w)
+			h.waits = append(h.waits, w)
 		}
 	}
-	return st.Session, waits
+	return h
 }
 
 // error describes a chain, the caller's link first.

@@ -2,6 +2,7 @@ package reentrant_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -231,4 +232,40 @@ func TestGoroutinesThatShareAnOwnerMayDeadlockBoth(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Many goroutines that share owners and wait for each other's many locks: who waits for whom is read once a heartbeat,
+// however many ways lead there.
+func TestManyWaysToNoDeadlockCostLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const deep, wide = 4, 8
+		b := memory.New()
+		sessions := open(t, b, deep)
+		ctx, cancel := context.WithCancel(t.Context())
+		owned := func(i int) context.Context { return reentrant.WithOwner(ctx, fmt.Sprint("owner ", i)) }
+		name := func(i, j int) string { return fmt.Sprintf("lock %d of %d", j, i) }
+		for i, s := range sessions {
+			for j := range wide {
+				require.NoError(t, s.NewLock(name(i, j)).Lock(owned(i)))
+			}
+		}
+		var waits sync.WaitGroup
+		for i, s := range sessions[:deep-1] {
+			for j := range wide {
+				waits.Go(func() { assert.ErrorIs(t, s.NewLock(name(i+1, j)).Lock(owned(i)), context.Canceled) })
+			}
+		}
+		synctest.Wait()
+		time.Sleep(3 * time.Second)
+		asked := b.Count(memory.Inspect)
+		time.Sleep(10 * time.Second)
+		assert.LessOrEqual(t, b.Count(memory.Inspect)-asked, 11*deep*deep*wide)
+		cancel()
+		waits.Wait()
+		for i, s := range sessions {
+			for j := range wide {
+				assert.NoError(t, s.NewLock(name(i, j)).Unlock(owned(i)))
+			}
+		}
+	})
 }

@@ -80,7 +80,7 @@ func (e *entry) operate(ctx context.Context, tries int, command func(context.Con
 		case err == nil:
 			return nil
 		}
-		if last = graver(last, err); Refused(err) {
+		if last = final(last, err); Refused(err) {
 			return last
 		}
 		if ctx.Err() != nil || !pause(ctx, retryPause(try, e.s.config.heartbeat), nil) {

@@ -58,7 +58,7 @@ const (
 // It returns [ErrNotHeld] if the owner does not have the lock anywhere; an error at once if the owner is not a portable
 // one, and an errors.ErrUnsupported if the backend cannot do it; other errors are those of [Lock.Lock]. While the
 // backend cannot be reached it keeps trying until ctx ends; after an error with [OutcomeUnknown] another Resume finds
-// the hold, as long as its lease lasts and no other owner of this session takes the lock.
+// the hold, as long as its lease lasts and no other owner of this session takes the lock, or gives up waiting for it.
 //
 // Whoever knows the id is the owner: what Resume gives up is the exclusion between two processes that use one id.
 func (l *Lock) Resume(ctx context.Context) error {
@@ -153,9 +153,14 @@ func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote Resu
 	old := e.hold
 	e.mu.Unlock()
 	e.yielding(true) // Redis has the old epoch no more, once it has answered
-	h, _, err := e.fetch(ctx, l, owner, remote)
+	h, had, err := e.fetch(ctx, l, owner, remote)
 	switch {
-	case err == nil: // with the holds that calls have answered for: the next operation sets Redis's count right
+	case err == nil && h.token == old.token: // with the holds that calls have answered for: the next sets Redis's count right
+		e.replace(h)
+	case err == nil: // another one than this session had
+		e.lose(old.epoch, "the owner had got it anew, in another session")
+		e.s.losses.add(e.name, owner, holds)
+		holds = had
 		e.replace(h)
 	case errors.Is(err, ErrNotHeld), OutcomeUnknown(err): // in the second case the old epoch may be over
 		e.lose(old.epoch, "Redis no longer had it at Resume")
@@ -174,9 +179,9 @@ func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote Resu
 func (e *entry) replace(h hold) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h.live, h.since, h.by = true, e.hold.since, e.hold.by
+	h.live, h.since, h.by = true, e.s.now(), e.hold.by
 	if !e.hold.lost {
-		h.signal = e.hold.signal
+		h.since, h.signal = e.hold.since, e.hold.signal
 	}
 	e.hold = h
 	e.s.watchdog.expect(h.lease.wake())
@@ -202,7 +207,7 @@ func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote Resumer)
 		reply, err := remote.Resume(e.s.bounded(ctx, sent, req.NotAfter), req)
 		switch {
 		case Refused(err):
-			return hold{}, 0, err
+			return hold{}, 0, final(last, err)
 		case err == nil && reply.Status == NotThere:
 			return hold{}, 0, ErrNotHeld
 		case err == nil && reply.Status == Overtaken:

@@ -302,3 +302,116 @@ func (r *resumes) turn(s *reentrant.Session, owner string) {
 	}
 	_ = l.Unlock(ctx) // lost replies may have lost it
 }
+
+// A head whose own owner resumes the lock before it: it has it once more.
+func TestResumeOfAnOwnerThatWaitsAsWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		require.NoError(t, newSession(t, b).NewLock("x").Lock(ctx))
+		s := newSession(t, b)
+		l := s.NewLock("x")
+		waited := make(chan error)
+		go func() { waited <- l.Lock(ctx) }()
+		synctest.Wait()
+		require.NoError(t, l.Resume(ctx))
+		require.NoError(t, <-waited)
+		assert.Equal(t, 2, l.HoldCount(ctx))
+		require.NoError(t, l.Unlock(ctx))
+		require.NoError(t, l.Unlock(ctx))
+		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrNotHeld)
+		assert.Zero(t, reentrant.Entries(s))
+	})
+}
+
+// The same for a head that comes back from a condition: it has the holds that it gave up besides.
+func TestResumeOfAnOwnerThatComesBackAsWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		l, other := newSession(t, b).NewLock("x"), newSession(t, b).NewLock("x")
+		require.NoError(t, l.Lock(ctx))
+		require.NoError(t, l.Lock(ctx))
+		waited := make(chan error)
+		go func() {
+			_, err := l.NewCondition("c").AwaitFor(ctx, time.Second)
+			waited <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, other.Lock(ctx))
+		time.Sleep(2 * time.Second) // it wants the lock back
+		require.NoError(t, l.Resume(ctx))
+		require.NoError(t, <-waited)
+		assert.Equal(t, 3, l.HoldCount(ctx))
+		for range 3 {
+			require.NoError(t, l.Unlock(ctx))
+		}
+		require.ErrorIs(t, other.Unlock(ctx), reentrant.ErrLost)
+	})
+}
+
+// Another life of the hold than the one that this session had: that one is lost, and its Unlocks are owed.
+func TestResumeOfAHoldThatWasHadAnewElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		l, other := newSession(t, b).NewLock("x"), newSession(t, b).NewLock("x")
+		for range 3 {
+			require.NoError(t, l.Lock(ctx))
+		}
+		lost := l.Lost(ctx)
+		_, err := other.ForceUnlock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, other.Lock(ctx))
+		require.NoError(t, l.Resume(ctx))
+		select {
+		case <-lost:
+		default:
+			assert.Fail(t, "the first hold is lost")
+		}
+		assert.Equal(t, 1, l.HoldCount(ctx))
+		require.NoError(t, l.Unlock(ctx))
+		for range 3 {
+			require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+		}
+		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrNotHeld)
+		require.ErrorIs(t, other.Unlock(ctx), reentrant.ErrLost)
+	})
+}
+
+// A head that was to keep the TTL of its session's last hold, and gave way: that hold is no more.
+func TestWhoGaveWayToResumeAsksForAFullLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b), newSession(t, b)
+		l := s.NewLock("x")
+		portable := reentrant.WithPortableOwner(t.Context(), "order 7")
+		one, two := reentrant.WithOwner(t.Context(), "one"), reentrant.WithOwner(t.Context(), "two")
+		require.NoError(t, l.Lock(one))
+		done := make(chan error)
+		go func() { done <- l.Lock(two) }()
+		synctest.Wait()
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Acquire && op.Session == "A" { // the first that connected
+				return memory.Lose
+			}
+			return memory.Pass
+		})
+		require.NoError(t, l.Unlock(one)) // handed to two, whose commands are not sent
+		synctest.Wait()
+		_, err := other.NewLock("x").ForceUnlock(t.Context())
+		require.NoError(t, err)
+		brief := []reentrant.LockOption{reentrant.WithFixedLease(3 * time.Second)}
+		require.NoError(t, other.NewLock("x", brief...).Lock(portable))
+		require.NoError(t, s.NewLock("x", brief...).Resume(portable))
+		b.SetFault(nil)
+		require.NoError(t, l.Unlock(portable))
+		require.NoError(t, <-done)
+		until, err := l.TrustedUntil(two)
+		require.NoError(t, err)
+		st, err := l.Inspect(t.Context())
+		require.NoError(t, err)
+		assert.LessOrEqual(t, time.Until(until), st.TTL, "believed for longer than Redis keeps it")
+		require.NoError(t, l.Unlock(two))
+	})
+}

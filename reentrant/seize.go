@@ -52,7 +52,11 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			case localqueue.Busy:
 			case localqueue.Claimed: // who came in between may have had the lock
 				e.take(owner)
+				a.req.KeepTTL = false
 				e.renumber(&a)
+			case localqueue.Reentered: // it was a Resume of this very owner
+				defer e.s.leave(e, 1)
+				return e.joinIn(ctx, owner, t)
 			default: // the baton is with whoever it was given to, and this has left the line
 				e.s.leave(e, 1)
 				if err := e.interrupted(ctx, last); err != nil {
@@ -106,7 +110,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			}
 		case Refused(err):
 			e.giveUp()
-			return false, err
+			return false, final(last, err)
 		default:
 			last = graver(last, err)
 			if !t.waits {
@@ -116,6 +120,15 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			pause(ctx, t.within(retryPause(tries, cfg.heartbeat), 0), e.s.closing)
 		}
 	}
+}
+
+// joinIn is what is left to do for a head whose owner has got the lock by Resume. Baton of the owner's operation.
+func (e *entry) joinIn(ctx context.Context, owner Owner, t try) (bool, error) {
+	if t.holds == 0 {
+		return e.nest(ctx, owner)
+	}
+	err := e.rejoin(ctx, owner, t.holds, t.signal)
+	return err == nil, err
 }
 
 // conclude makes the head the holder, unless the session has been closed meanwhile.
@@ -146,11 +159,19 @@ func graver(last, err error) error {
 	return err
 }
 
+// final is the error of the last of some tries. If one before it may have been done, it says so too.
+func final(last, err error) error {
+	if OutcomeUnknown(last) && !OutcomeUnknown(err) {
+		return WithOutcomeUnknown(err)
+	}
+	return err
+}
+
 // interrupted is why the head must stop, nil if it need not.
 func (e *entry) interrupted(ctx context.Context, last error) error {
 	select {
 	case <-e.s.closing:
-		return ErrClosed
+		return final(last, ErrClosed)
 	default:
 	}
 	if ctx.Err() != nil {

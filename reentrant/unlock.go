@@ -131,7 +131,7 @@ func (e *entry) release(ctx context.Context) error {
 			}
 			return nil
 		}
-		if last = graver(last, err); Refused(err) {
+		if last = final(last, err); Refused(err) {
 			return last
 		}
 	}
