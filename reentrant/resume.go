@@ -175,10 +175,13 @@ func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote Resu
 }
 
 // replace puts a hold in the place of the owner's present one. If that has been lost meanwhile, those who asked have
-// been told. Baton.
+// been told. In a session that has been closed it is lost, and nobody would watch the new one. Baton.
 func (e *entry) replace(h hold) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.s.abandoned.Load() { // as in settleLocked
+		return
+	}
 	h.live, h.since, h.by = true, e.s.now(), e.hold.by
 	if !e.hold.lost {
 		h.since, h.signal = e.hold.since, e.hold.signal

@@ -415,3 +415,29 @@ func TestWhoGaveWayToResumeAsksForAFullLease(t *testing.T) {
 		require.NoError(t, l.Unlock(two))
 	})
 }
+
+// A session that is closed while a hold gets its new epoch has lost it.
+func TestResumeInASessionThatIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, err := reentrant.NewSession(b)
+		require.NoError(t, err)
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		l := s.NewLock("x")
+		require.NoError(t, l.Lock(ctx))
+		b.SetFault(memory.Script(memory.Resume, memory.DelayReply(time.Second)))
+		closed := make(chan error)
+		go func() {
+			short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			closed <- s.Close(short)
+		}()
+		require.ErrorIs(t, l.Resume(ctx), reentrant.ErrLost)
+		require.ErrorIs(t, <-closed, context.DeadlineExceeded)
+		assert.False(t, l.IsHeldByCurrentOwner(ctx))
+		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+		held, err := newSession(t, b).NewLock("x").TryLock(t.Context())
+		require.NoError(t, err)
+		assert.True(t, held, "it was given back")
+	})
+}
