@@ -42,7 +42,8 @@
 // time. At trustedUntil, whatever is in flight, [Lock.Lost] closes, the context of [Lock.Do] ends with cause
 // [ErrLost], and Unlock answers ErrLost. No wall clock takes part, with one exception: when it jumps ahead of the
 // monotonic one, the machine may have been suspended (which stops the latter in most systems). Then every lease from
-// before is shortened by that jump, and Redis is asked at once; what it does not confirm is lost within a ninth of the lease.
+// before is shortened by that jump, and Redis is asked at once; what it does not confirm is lost within a ninth of the
+// lease.
 //
 // The watchdog renews every third of the lease, all locks of a session in one batch. What it cannot do is stop a
 // process that does not look: one that was paused past its lease finds out when it wakes, and its late writes carry
@@ -85,9 +86,9 @@
 //
 // Waiting callers go on trying until their context ends. Holders are renewed again and again until trustedUntil.
 // Unlock tries three times and then reports an error, with [OutcomeUnknown] if it may have been done; the lock is free
-// within the lease. What Redis refuses (a wrong password, a missing right) is returned at once in its own words. A Redis that forgot the
-// lock, by a flush or a failover that lost writes, makes holders learn of it at their next renewal, and tokens rise
-// all the same.
+// within the lease. What Redis refuses (a wrong password, a missing right) is returned at once in its own words. A Redis
+// that forgot the lock, by a flush or a failover that lost writes, makes holders learn of it at their next renewal, and
+// tokens rise all the same.
 //
 // # What is not promised
 //

@@ -89,7 +89,7 @@ func (s *core) report(ctx context.Context, e Event) {
 		s.config.observer.Observe(ctx, e)
 	}
 	if level := e.Kind.level(); s.scribe.handler.Enabled(ctx, level) {
-		s.log(level, e.Kind.String(), e.attributes()...)
+		s.scribe.write(level, e.Kind.String(), e.attributes())
 	}
 }
 

@@ -226,7 +226,7 @@ func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote Resumer)
 			}
 			last = WithOutcomeUnknown(errors.New("the answer came too late to be believed"))
 		default:
-			last = graver(last, err)
+			last = final(last, err)
 			pause(ctx, retryPause(try, cfg.heartbeat), e.s.closing)
 		}
 	}

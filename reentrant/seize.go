@@ -112,7 +112,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			e.giveUp()
 			return false, final(last, err)
 		default:
-			last = graver(last, err)
+			last = final(last, err)
 			if !t.waits {
 				e.giveUp()
 				return false, err
@@ -151,15 +151,7 @@ func (t try) within(d, least time.Duration) time.Duration {
 	return min(d, max(time.Until(t.deadline), least))
 }
 
-// graver is the error to be shown of two tries: one after which it may have been done, else the latest.
-func graver(last, err error) error {
-	if OutcomeUnknown(last) && !OutcomeUnknown(err) {
-		return last
-	}
-	return err
-}
-
-// final is the error of the last of some tries. If one before it may have been done, it says so too.
+// final is the latest error of some tries. If one before it may have been done, it says so too.
 func final(last, err error) error {
 	if OutcomeUnknown(last) && !OutcomeUnknown(err) {
 		return WithOutcomeUnknown(err)
@@ -352,8 +344,8 @@ func (e *entry) park(ctx context.Context, t try, ttl time.Duration) bool {
 
 // accept takes a pushed grant without a command, if it can be trusted for long enough to be renewed. It is not when
 // the moment of the grant is not known, or Redis has said since that another has the lock, when too much of its TTL
-// has gone, when the machine slept since Redis was last asked, or when the lease is a fixed one (which starts when it is accepted): the next copy of the attempt then
-// confirms it.
+// has gone, when the machine slept since Redis was last asked, or when the lease is a fixed one (which starts when it
+// is accepted): the next copy of the attempt then confirms it.
 func (e *entry) accept(a *attempt, owner Owner) (hold, bool) {
 	e.mu.Lock()
 	g := e.grant
