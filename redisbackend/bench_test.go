@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/redisserver"
@@ -164,25 +163,4 @@ func evals(tb testing.TB, client rueidis.Client) int {
 	info, err := client.Do(tb.Context(), client.B().Info().Section("commandstats").Build()).ToString()
 	require.NoError(tb, err)
 	return countScripts(tb, info)
-}
-
-// A call allocates what rueidis does for such a command, and one string with all its numbers.
-func TestAllocationsOfACall(t *testing.T) {
-	s := newBench(t)
-	calls := []func() error{s.lock, s.unlock}
-	bares := []func() error{func() error { return s.acquire.call(s.ctx) }, func() error { return s.release.call(s.ctx) }}
-	for i, call := range calls {
-		require.NoError(t, call())
-		require.NoError(t, bares[i]())
-	}
-	count := func(calls []func() error) float64 {
-		return testing.AllocsPerRun(200, func() {
-			for _, call := range calls {
-				if err := call(); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	assert.LessOrEqual(t, count(calls), count(bares)+2)
 }

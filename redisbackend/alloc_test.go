@@ -1,0 +1,40 @@
+//go:build !race
+
+// Under the race detector a sync.Pool drops what it is given at random, so these counts are for plain builds.
+
+package redisbackend_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A call allocates what rueidis does for such a command, and one string with all its numbers. Collections empty the
+// pools, and the client's own goroutines allocate too, which only ever adds: the fewest of several counts are compared.
+func TestAllocationsOfACall(t *testing.T) {
+	s := newBench(t)
+	calls := []func() error{s.lock, s.unlock}
+	bares := []func() error{func() error { return s.acquire.call(s.ctx) }, func() error { return s.release.call(s.ctx) }}
+	for i, call := range calls {
+		require.NoError(t, call())
+		require.NoError(t, bares[i]())
+	}
+	assert.LessOrEqual(t, fewestAllocs(t, calls), fewestAllocs(t, bares)+2)
+}
+
+func fewestAllocs(t *testing.T, calls []func() error) float64 {
+	fewest := math.Inf(1)
+	for range 10 {
+		fewest = min(fewest, testing.AllocsPerRun(100, func() {
+			for _, call := range calls {
+				if err := call(); err != nil {
+					t.Error(err)
+				}
+			}
+		}))
+	}
+	return fewest
+}
