@@ -199,19 +199,23 @@ func TestAStormOfCancellationsConservesTheBaton(t *testing.T) {
 		var claimed, cancelled atomic.Int64
 		var wg sync.WaitGroup
 		seed := newSeed(t)
+		release := holdBack(t, &q, workers)
 		for owner := range workers {
 			wg.Go(func() {
 				rnd := rand.New(rand.NewPCG(seed, uint64(owner)))
-				for range rounds(1500) {
+				for round := range rounds(1500) {
 					done, patience := make(chan struct{}), rnd.IntN(16)
 					cancel := sync.OnceFunc(func() { close(done) })
 					cancels[owner].Store(&cancel)
-					wg.Go(func() {
+					leave := func() {
 						for range patience {
 							runtime.Gosched()
 						}
 						cancel()
-					})
+					}
+					if round > 0 {
+						wg.Go(leave)
+					}
 					if q.Claim(owner, false, done, nil) != Claimed {
 						cancelled.Add(1)
 						continue
@@ -225,6 +229,7 @@ func TestAStormOfCancellationsConservesTheBaton(t *testing.T) {
 				}
 			})
 		}
+		release()
 		wg.Wait()
 		t.Logf("%d claimed, %d cancelled or expelled", claimed.Load(), cancelled.Load())
 		requireConserved(t, &q)

@@ -112,6 +112,17 @@ func requireLine(t *testing.T, q *Queue[string], holder string, holds int, waite
 	require.Len(t, waiters, q.Len())
 }
 
+// holdBack keeps the baton from everybody until release is called, when all who want it are in line. Without it the
+// goroutines of a storm may come and go one after the other, each before the next has begun.
+func holdBack(t *testing.T, q *Queue[int], nobody int) (release func()) {
+	t.Helper()
+	require.Equal(t, Claimed, q.TryClaim(nobody))
+	return func() {
+		synctest.Wait()
+		q.Leave()
+	}
+}
+
 // rounds is n, or less when the test binary is asked to be short.
 func rounds(n int) int {
 	if testing.Short() {

@@ -205,6 +205,7 @@ func TestAStormOnThePlainLock(t *testing.T) {
 		var wg sync.WaitGroup
 		value, check := uint64(1), ^uint64(1) // written inside only, so the race detector watches too
 		seed := newSeed(t)
+		release := holdBack(t, &q, workers)
 		for owner := range workers {
 			wg.Go(func() {
 				rnd := rand.New(rand.NewPCG(seed, uint64(owner)))
@@ -239,6 +240,7 @@ func TestAStormOnThePlainLock(t *testing.T) {
 				}
 			})
 		}
+		release()
 		wg.Wait()
 		requireConserved(t, &q)
 	})

@@ -270,18 +270,22 @@ func TestAStormOfSharedOwners(t *testing.T) {
 			}
 		}
 
+		release := holdBack(t, &q, owners)
 		for g := range owners * goroutines {
 			owner := g % owners
 			wg.Go(func() {
 				rnd := rand.New(rand.NewPCG(seed, uint64(g)))
-				for range rounds(500) {
+				for round := range rounds(500) {
 					done, patience := make(chan struct{}), rnd.IntN(20)
-					wg.Go(func() {
+					leave := func() {
 						for range patience {
 							runtime.Gosched()
 						}
 						close(done)
-					})
+					}
+					if round > 0 {
+						wg.Go(leave)
+					}
 					n := 0
 					for range 1 + rnd.IntN(3) {
 						if lock(owner, done) {
@@ -295,6 +299,7 @@ func TestAStormOfSharedOwners(t *testing.T) {
 				}
 			})
 		}
+		release()
 		wg.Wait()
 		require.Zero(t, held.holds.Load())
 		require.Empty(t, q.kin)

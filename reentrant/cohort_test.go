@@ -17,25 +17,28 @@ import (
 )
 
 func TestEachOwnerOfACohortHasATokenOfItsOwn(t *testing.T) {
-	s := newSession(t, memory.New(), reentrant.WithCohort())
-	var last reentrant.Token
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			l := s.NewLock("x")
-			for range 100 {
-				if !assert.NoError(t, l.Lock(t.Context())) {
-					return
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New(), reentrant.WithCohort())
+		var last reentrant.Token
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				l := s.NewLock("x")
+				for range 100 {
+					if !assert.NoError(t, l.Lock(t.Context())) {
+						return
+					}
+					token, err := l.Token(t.Context())
+					assert.NoError(t, err)
+					assert.Greater(t, token, last)
+					last = token
+					runtime.Gosched() // so that others queue up
+					assert.NoError(t, l.Unlock(t.Context()))
 				}
-				token, err := l.Token(t.Context())
-				assert.NoError(t, err)
-				assert.Greater(t, token, last)
-				last = token
-				assert.NoError(t, l.Unlock(t.Context()))
-			}
-		})
-	}
-	wg.Wait()
+			})
+		}
+		wg.Wait()
+	})
 }
 
 func TestACohortSendsOneCommandPerTurn(t *testing.T) {
@@ -87,7 +90,7 @@ func lose(n int) (verdicts []memory.Verdict) {
 
 // A handle remembers where its lock was. That place may serve another lock by now, which the same goroutine holds.
 func TestAHandleIsNotMistakenForAnother(t *testing.T) {
-	s := newSession(t, memory.New(), reentrant.WithCohort())
+	s := newSession(t, memory.New(), reentrant.WithCohort(), patient)
 	a, b := s.NewLock("a"), s.NewLock("b")
 	require.NoError(t, a.Lock(t.Context()))
 	require.NoError(t, a.Unlock(t.Context()))

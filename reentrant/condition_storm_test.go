@@ -49,10 +49,13 @@ func TestNoSignalIsLostInAStormOfFaults(t *testing.T) {
 	}
 }
 
-// rounds is n, or less when the test binary is asked to be short.
+// rounds is n, or less when the test binary is asked to be short, or is slow.
 func rounds(n int) int {
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		return n / 10
+	case raceEnabled:
+		return n / 4
 	}
 	return n
 }

@@ -76,7 +76,7 @@ type detector struct {
 	// The goroutine's own.
 	beat    uint64
 	told    bool             // there is a record of this session
-	suspect map[uint64]chain // what was seen at the last heartbeat, by the number of the wait
+	suspect map[uint64]chain // what the last heartbeats saw, as it was at first, by the number of the wait
 }
 
 // A wait is an owner that is in Lock.
@@ -232,11 +232,16 @@ type link struct {
 	beat      uint64 // of its session's record; 0 for this session
 }
 
-// again tells whether a chain is the same as before, with every record renewed since.
-func (c chain) again(before chain) bool {
-	return len(c) > 0 && slices.EqualFunc(c, before, func(now, then link) bool {
-		return now.blocked == then.blocked && now.number == then.number && (now.beat == 0 || now.beat > then.beat)
+// same tells whether a chain leads over the same waits as before.
+func (c chain) same(before chain) bool {
+	return slices.EqualFunc(c, before, func(now, then link) bool {
+		return now.blocked == then.blocked && now.number == then.number
 	})
+}
+
+// renewed tells whether every record on the way of the same chain has been renewed since.
+func (c chain) renewed(before chain) bool {
+	return slices.EqualFunc(c, before, func(now, then link) bool { return now.beat == 0 || now.beat > then.beat })
 }
 
 // victim is the link whose wait ends, so that all sessions agree.
@@ -273,11 +278,13 @@ func (d *detector) look() {
 	suspect := make(map[uint64]chain)
 	v := view{records: map[string]record{d.s.id: own}, holders: make(map[string]holder)}
 	for w, owner := range waits {
-		c := d.follow(ctx, owner, w, &v)
+		c, before := d.follow(ctx, owner, w, &v), d.suspect[w.number]
 		switch {
 		case len(c) == 0:
-		case !c.again(d.suspect[w.number]) && fault != faultHasty:
+		case !c.same(before) && fault != faultHasty:
 			suspect[w.number] = c
+		case !c.renewed(before) && fault != faultHasty: // sessions do not renew at the same moment of each heartbeat
+			suspect[w.number] = before
 		case c.victim().Session == d.s.id && c.victim().Owner == owner.String():
 			w.end(d.error(c))
 		}

@@ -101,6 +101,32 @@ func TestADeadlockOverProcessesEndsOneWait(t *testing.T) {
 	}
 }
 
+// Records that are renewed early in one heartbeat and late in the next: at no two heartbeats on end does the session whose
+// owner is to be told see all of them renewed.
+func TestADeadlockIsFoundHoweverRecordsAreRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		sessions := open(t, b, 2)
+		for last := ""; last <= max(sessions[0].ID(), sessions[1].ID()); { // the greatest is told, and looks after the others
+			time.Sleep(time.Microsecond)
+			sessions = append(sessions[:2], open(t, b, 1)...)
+			last = sessions[2].ID()
+		}
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			late := op.Session == "A" && op.Try%2 == 0 || op.Session == "B" && op.Try%2 == 1
+			if op.Verb == memory.Register && late {
+				return memory.Delay(500 * time.Millisecond)
+			}
+			return memory.Pass
+		})
+		begun := time.Now()
+		errs := embrace(t, sessions, []string{"a", "b", "c"})
+		var deadlock *reentrant.DeadlockError
+		require.ErrorAs(t, errs[2], &deadlock)
+		assert.LessOrEqual(t, time.Since(begun), 6*reentrant.DefaultHeartbeat)
+	})
+}
+
 func TestWhatIsNoDeadlockIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, memory.New(), 1)[0]
@@ -168,7 +194,7 @@ func TestLookingForDeadlocksSendsNothingWhileNobodyWaits(t *testing.T) {
 
 // What a session has on record may be over: here p has had b meanwhile, and given it back.
 func TestARecordThatIsOverIsNotBelieved(t *testing.T) {
-	for range 10 { // the wait that would end depends on the sessions' ids
+	for range 20 { // the wait that would end depends on the sessions' ids
 		synctest.Test(t, believeWhatIsOver)
 	}
 }

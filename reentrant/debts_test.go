@@ -22,16 +22,15 @@ func TestAReentryThatFindsALossIsNotOwed(t *testing.T) {
 		l, o := s.NewLock("x"), owner(t, "o")
 		require.NoError(t, l.Lock(o))
 		b.SetFault(memory.Script(memory.Reenter, memory.DelayReply(time.Second)))
-		closed := make(chan error)
-		go func() {
-			short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-			defer cancel()
-			closed <- s.Close(short)
-		}()
-		require.ErrorIs(t, l.Lock(o), reentrant.ErrLost)
+		locked := make(chan error, 1)
+		go func() { locked <- l.Lock(o) }()
+		synctest.Wait() // what it sent is on its way
+		short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, s.Close(short), context.DeadlineExceeded)
+		require.ErrorIs(t, <-locked, reentrant.ErrLost)
 		require.ErrorIs(t, l.Unlock(o), reentrant.ErrLost)
 		require.ErrorIs(t, l.Unlock(o), reentrant.ErrNotHeld)
-		require.ErrorIs(t, <-closed, context.DeadlineExceeded)
 	})
 }
 

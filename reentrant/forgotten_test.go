@@ -33,6 +33,14 @@ func (n *notebook) String() string {
 	return n.text.String()
 }
 
+// logged has a session's log in a notebook.
+func logged(n *notebook) reentrant.Option {
+	return reentrant.WithLogger(slog.New(slog.NewTextHandler(n, nil)))
+}
+
+// patient is a lease that does not end while a test, or the collector, takes its time.
+var patient = reentrant.WithLease(time.Hour)
+
 // eventuallyCollected waits for the collector to find out.
 func eventuallyCollected(t *testing.T, met func() bool) {
 	t.Helper()
@@ -46,11 +54,12 @@ func TestASessionThatIsForgottenIsReportedAndKeepsItsLocks(t *testing.T) {
 	b, book := memory.New(), &notebook{}
 	ctx := reentrant.WithOwner(t.Context(), "a")
 	func() {
-		s, err := reentrant.NewSession(b, reentrant.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
+		s, err := reentrant.NewSession(b, logged(book), patient)
 		require.NoError(t, err)
 		require.NoError(t, s.NewLock("x").Lock(ctx))
 	}()
-	eventuallyCollected(t, func() bool { return strings.Contains(book.String(), "forgotten") })
+	// Its Lock is reported too, and may be first.
+	eventuallyCollected(t, func() bool { return strings.Contains(book.String(), "session was forgotten") })
 	assert.Contains(t, book.String(), "held=[x]")
 	held, err := newSession(t, b).NewLock("x").IsLocked(t.Context())
 	require.NoError(t, err)
@@ -60,7 +69,7 @@ func TestASessionThatIsForgottenIsReportedAndKeepsItsLocks(t *testing.T) {
 func TestASessionThatIsClosedOrInUseIsNotForgotten(t *testing.T) {
 	b, book := memory.New(), &notebook{}
 	open := func() *reentrant.Session {
-		s, err := reentrant.NewSession(b, reentrant.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
+		s, err := reentrant.NewSession(b, logged(book), patient)
 		require.NoError(t, err)
 		return s
 	}
@@ -86,13 +95,14 @@ func TestASessionThatIsClosedOrInUseIsNotForgotten(t *testing.T) {
 
 func TestAHoldWhoseLockIsForgottenIsReportedAndKept(t *testing.T) {
 	book := &notebook{}
-	s := newSession(t, memory.New(), reentrant.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
+	s := newSession(t, memory.New(), logged(book), patient)
 	ctx := reentrant.WithOwner(t.Context(), "a")
 	func() {
-		for _, name := range []string{"given up", "kept"} {
-			require.NoError(t, s.NewLock(name).Lock(ctx))
-		}
+		l := s.NewLock("given up")
+		require.NoError(t, l.Lock(ctx))
 		require.NoError(t, s.NewLock("given up").Unlock(ctx))
+		runtime.KeepAlive(l) // it is forgotten once nothing is held by it
+		require.NoError(t, s.NewLock("kept").Lock(ctx))
 	}()
 	eventuallyCollected(t, func() bool { return strings.Contains(book.String(), "forgotten") })
 	assert.Contains(t, book.String(), "lock=kept owner=~a")
@@ -102,7 +112,7 @@ func TestAHoldWhoseLockIsForgottenIsReportedAndKept(t *testing.T) {
 
 func TestAHoldOfALockInUseIsNotForgotten(t *testing.T) {
 	book := &notebook{}
-	s := newSession(t, memory.New(), reentrant.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
+	s := newSession(t, memory.New(), logged(book), patient)
 	ctx, l := reentrant.WithOwner(t.Context(), "a"), s.NewLock("x")
 	func() {
 		other := s.NewLock("x")

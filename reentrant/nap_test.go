@@ -44,6 +44,7 @@ func TestAMachineThatSleptBelievesOnlyWhatRedisConfirms(t *testing.T) {
 				}
 				require.NoError(t, l.Lock(t.Context()))
 				lost := l.Lost(t.Context())
+				synctest.Wait() // nobody runs while the machine sleeps
 				ahead.Add(int64(test.sleep + test.stepped))
 				b.SetSkew(test.sleep)
 				if test.silent {
@@ -75,17 +76,18 @@ func TestWhatWasAskedBeforeASleepIsAskedAgain(t *testing.T) {
 		l, other := s.NewLock("x"), newSession(t, b).NewLock("x")
 		asked := b.Count(memory.Acquire)
 		b.SetFault(memory.Script(memory.Acquire, memory.DelayReply(doze+time.Millisecond)))
-		go func() {
-			ahead.Add(int64(night))
-			b.SetSkew(night)
-		}()
-		require.NoError(t, l.Lock(t.Context()))
+		locked, o := make(chan error), owner(t, "o")
+		go func() { locked <- l.Lock(o) }()
+		synctest.Wait() // Redis has it, and has not answered
+		ahead.Add(int64(night))
+		b.SetSkew(night)
+		require.NoError(t, <-locked)
 		assert.Equal(t, asked+3, b.Count(memory.Acquire),
 			"the answer was from before the night, and what was known of Redis's clock too")
 		got, err := other.TryLock(t.Context())
 		require.NoError(t, err)
 		assert.False(t, got)
-		assert.NoError(t, l.Unlock(t.Context()))
+		assert.NoError(t, l.Unlock(o))
 		assert.ErrorIs(t, s.NewLock("y").Unlock(t.Context()), reentrant.ErrLost)
 	})
 }

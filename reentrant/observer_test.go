@@ -131,11 +131,11 @@ func TestTheLogSaysWhatTheObserverIsTold(t *testing.T) {
 		})
 		s, err := reentrant.NewSession(memory.New(), reentrant.WithLogger(slog.New(handler)))
 		require.NoError(t, err)
-		ctx := reentrant.WithOwner(t.Context(), "a")
-		require.NoError(t, s.NewLock("x").Lock(ctx))
+		ctx, l := reentrant.WithOwner(t.Context(), "a"), s.NewLock("x")
+		require.NoError(t, l.Lock(ctx))
 		synctest.Wait()
 		time.Sleep(time.Second)
-		require.NoError(t, s.NewLock("x").Unlock(ctx))
+		require.NoError(t, l.Unlock(ctx))
 		require.NoError(t, s.Close(t.Context()))
 		assert.Equal(t, "level=DEBUG msg=\"lock acquired\" lock=x owner=~a token=1\n"+
 			"level=DEBUG msg=\"lock released\" lock=x owner=~a token=1 held=1s\n", out.String())
@@ -185,14 +185,14 @@ func TestALogThatHangsHoldsNothingUp(t *testing.T) {
 		b := memory.New()
 		s, err := reentrant.NewSession(b, reentrant.WithLogger(slog.New(h)))
 		require.NoError(t, err)
-		l, other := s.NewLock("x"), newSession(t, b).NewLock("x")
+		l, y, other := s.NewLock("x"), s.NewLock("y"), newSession(t, b).NewLock("x")
 		var times []time.Time
 		for range 10 {
 			times = append(times, time.Now())
-			require.NoError(t, s.NewLock("y").Lock(t.Context()))
+			require.NoError(t, y.Lock(t.Context()))
 			time.Sleep(time.Second)
 			times = append(times, time.Now())
-			require.NoError(t, s.NewLock("y").Unlock(t.Context()))
+			require.NoError(t, y.Unlock(t.Context()))
 		}
 		require.NoError(t, other.Lock(t.Context()))
 		short, cancel := context.WithTimeout(t.Context(), time.Second)

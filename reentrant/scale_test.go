@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -75,7 +76,7 @@ func TestAMillionNamesUsedOnceLeaveNothing(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		names /= 20
 	}
-	s := newSession(t, &yesman{})
+	s := newSession(t, &yesman{}, patient)
 	use := func(from, to int) {
 		var wg sync.WaitGroup
 		for part := range 4 {
@@ -100,33 +101,51 @@ func TestAMillionNamesUsedOnceLeaveNothing(t *testing.T) {
 
 func TestTenThousandHeldLocks(t *testing.T) {
 	const locks = 10_000
-	y := &yesman{}
-	s := newSession(t, y, reentrant.WithLease(2*time.Second)) // no renewal is under way when the heap is looked at
-	held := make([]*reentrant.Lock, locks)
-	for i := range held {
-		held[i] = s.NewLock("name " + strconv.Itoa(i))
-	}
+	s := newSession(t, &yesman{}, patient) // no renewal is under way when the heap is looked at
+	held := newLocks(s, locks)
 	goroutines := runtime.NumGoroutine()
 	before, _ := inUse()
 	for _, l := range held {
 		require.NoError(t, l.Lock(t.Context()))
 	}
 	after, _ := inUse()
-	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines, "no goroutine per lock")
+	assert.Less(t, runtime.NumGoroutine(), goroutines+locks/100, "no goroutine per lock")
 	t.Logf("%d bytes per held lock", (after-before)/locks)
 	if !raceEnabled {
 		assert.LessOrEqual(t, (after-before)/locks, int64(1024))
 	}
-	// All that are due are renewed together: the backend decides how many commands that is.
-	y.commands.Store(0)
-	y.renewals.Store(0)
-	for y.renewals.Load() < 2*locks {
-		time.Sleep(time.Millisecond)
-	}
-	assert.LessOrEqual(t, y.commands.Load(), int64(locks/100), "one call for many")
 	for _, l := range held {
-		_ = l.Unlock(t.Context()) // on a slow machine one may have been lost
+		require.NoError(t, l.Unlock(t.Context()))
 	}
+}
+
+// All that are due are renewed together: the backend decides how many commands that is.
+func TestTenThousandHeldLocksAreRenewedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const locks, lease = 10_000, 9 * time.Second
+		y := &yesman{}
+		held := newLocks(newSession(t, y, reentrant.WithLease(lease)), locks)
+		for _, l := range held {
+			require.NoError(t, l.Lock(t.Context()))
+		}
+		y.commands.Store(0)
+		time.Sleep(lease)
+		synctest.Wait()
+		assert.GreaterOrEqual(t, y.renewals.Load(), int64(2*locks))
+		assert.LessOrEqual(t, y.commands.Load(), int64(locks/100), "one call for many")
+		for _, l := range held {
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+	})
+}
+
+// newLocks are n locks of different names.
+func newLocks(s *reentrant.Session, n int) []*reentrant.Lock {
+	locks := make([]*reentrant.Lock, n)
+	for i := range locks {
+		locks[i] = s.NewLock("name " + strconv.Itoa(i))
+	}
+	return locks
 }
 
 // Those who wait do so in order, and cost little more than a parked goroutine does.
@@ -136,7 +155,7 @@ func TestAHundredThousandWaiters(t *testing.T) {
 		waiters = 5_000
 	}
 	y := &yesman{}
-	s := newSession(t, y, reentrant.WithLease(10*time.Minute))
+	s := newSession(t, y, patient)
 	l := s.NewLock("x")
 	require.NoError(t, l.Lock(t.Context()))
 	commands := y.commands.Load()

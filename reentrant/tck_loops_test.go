@@ -2,6 +2,7 @@ package reentrant_test
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
@@ -143,10 +144,14 @@ func TestTckLoopOfTimedTriesLeaksNothing(t *testing.T) {
 			assert.Empty(t, st.Waiting)
 			return heapObjects()
 		}
+		const most = threads * each / 4
 		objects()
-		before := objects()
-		after := objects()
-		assert.Less(t, int64(after-before), int64(threads*each/4), "an object stays of every fourth try")
+		grown := int64(math.MaxInt64)
+		for round := 0; round < 10 && grown >= most; round++ { // the runtime keeps timers that were stopped, for a while
+			before := objects()
+			grown = min(grown, int64(objects()-before))
+		}
+		assert.Less(t, grown, int64(most), "an object stays of every fourth try")
 		unlock()
 	})
 }
