@@ -18,8 +18,12 @@ type Cluster struct {
 	Replicas [][]*Server // of each of the masters
 }
 
-// clusterTimeout bounds how long the nodes may take to agree.
-const clusterTimeout = time.Minute
+const (
+	// clusterTimeout bounds how long the nodes may take to agree.
+	clusterTimeout = time.Minute
+	// meetTries is how often they are introduced: one that does not answer in time is forgotten.
+	meetTries = 3
+)
 
 // StartCluster starts a Cluster that is stopped when the test ends. Options are given to every node. It needs Redis 7.
 func StartCluster(tb testing.TB, masters, replicasEach int, options ...string) *Cluster {
@@ -43,14 +47,11 @@ func StartCluster(tb testing.TB, masters, replicasEach int, options ...string) *
 // 10000 above the other, may be in use or not exist.
 func startNode(tb testing.TB, options []string) *Server {
 	tb.Helper()
-	bus, err := freeAddr()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(bus)
-	return Start(tb, append([]string{"--cluster-enabled", "yes", "--cluster-port", port, "--cluster-config-file", "nodes.conf",
+	return Start(tb, append([]string{"--cluster-enabled", "yes", busPort, FreePort, "--cluster-config-file", "nodes.conf",
 		"--repl-diskless-sync-delay", "0"}, options...)...)
 }
+
+const busPort = "--cluster-port"
 
 // Nodes are all servers of the Cluster.
 func (c *Cluster) Nodes() []*Server {
@@ -80,12 +81,6 @@ func (c *Cluster) form() error {
 		if _, err := node.Command("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
-		for _, other := range nodes[:i] {
-			host, port, _ := net.SplitHostPort(other.Addr())
-			if _, err := node.Command("CLUSTER", "MEET", host, port, other.busPort()); err != nil {
-				return err
-			}
-		}
 	}
 	for i, master := range c.Masters {
 		first, last := slots*i/n, slots*(i+1)/n-1
@@ -93,7 +88,7 @@ func (c *Cluster) form() error {
 			return err
 		}
 	}
-	if err := awaitAll(nodes, "CLUSTER INFO", "cluster_state:ok", fmt.Sprintf("cluster_slots_ok:%d\r", slots), fmt.Sprintf("cluster_known_nodes:%d\r", len(nodes))); err != nil {
+	if err := c.meet(); err != nil {
 		return err
 	}
 	for i, replicas := range c.Replicas {
@@ -111,6 +106,26 @@ func (c *Cluster) form() error {
 		}
 	}
 	return nil
+}
+
+// meet introduces the nodes to each other, and waits until they all know who has which slots.
+func (c *Cluster) meet() (err error) {
+	nodes := c.Nodes()
+	for range meetTries {
+		for i, node := range nodes {
+			for _, other := range nodes[:i] {
+				host, port, _ := net.SplitHostPort(other.Addr())
+				if _, err := node.Command("CLUSTER", "MEET", host, port, other.Port(busPort)); err != nil {
+					return err
+				}
+			}
+		}
+		if err = awaitAll(nodes, "CLUSTER INFO", "cluster_state:ok", fmt.Sprintf("cluster_slots_ok:%d\r", slots),
+			fmt.Sprintf("cluster_known_nodes:%d\r", len(nodes))); err == nil {
+			break
+		}
+	}
+	return err
 }
 
 // awaitAll waits until every one of the servers answers a command with all of the words.
@@ -141,18 +156,8 @@ func containsAll(text string, words []string) bool {
 	return true
 }
 
-// busPort is the port of the Cluster's bus, as it was given to the node.
-func (s *Server) busPort() string {
-	for i, option := range s.options {
-		if option == "--cluster-port" {
-			return s.options[i+1]
-		}
-	}
-	return ""
-}
-
 // commandTimeout bounds one command of Command.
-const commandTimeout = 5 * time.Second
+const commandTimeout = 30 * time.Second
 
 // Command sends the server one command, over a connection for it alone, and answers the reply as text.
 func (s *Server) Command(words ...string) (string, error) {

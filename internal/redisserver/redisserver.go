@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,10 +44,17 @@ type Server struct {
 	dir     string
 	config  string // a file; "" for none
 	options []string
+	ports   map[string]string // of the options with FreePort
 	process *exec.Cmd
 	exited  chan struct{}
 	log     *output
 }
+
+// FreePort, as the value of an option, stands for a free port of the server's own. Port answers which.
+const FreePort = "free port"
+
+// Port is the port that an option was given for FreePort.
+func (s *Server) Port(option string) string { return s.ports[option] }
 
 // Start starts a server that is stopped when the test ends. Options are as on redis-server's command line.
 func Start(tb testing.TB, options ...string) *Server {
@@ -80,13 +88,13 @@ func begin(tb testing.TB, s *Server) *Server {
 	return s
 }
 
-// startTries is how often a port is chosen: somebody may take a free one before Redis does.
+// startTries is how often ports are chosen: somebody may take a free one before Redis does.
 const startTries = 5
 
 func (s *Server) start() error {
 	var err error
 	for range startTries {
-		if s.addr, err = freeAddr(); err != nil {
+		if err = s.choose(); err != nil {
 			return err
 		}
 		if err = s.launch(); err == nil {
@@ -94,6 +102,25 @@ func (s *Server) start() error {
 		}
 	}
 	return err
+}
+
+// choose chooses the server's address, and the ports of its options.
+func (s *Server) choose() (err error) {
+	if s.addr, err = freeAddr(); err != nil {
+		return err
+	}
+	s.ports = make(map[string]string)
+	for i, option := range s.options {
+		if option != FreePort {
+			continue
+		}
+		addr, err := freeAddr()
+		if err != nil {
+			return err
+		}
+		_, s.ports[s.options[i-1]], _ = net.SplitHostPort(addr)
+	}
+	return nil
 }
 
 func freeAddr() (string, error) {
@@ -111,21 +138,25 @@ func (s *Server) launch() error {
 	// A replica writes what it copies to a file, and a server that starts reads it.
 	_ = os.Remove(filepath.Join(s.dir, "dump.rdb"))
 	args := []string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.dir}
-	args = append(args, s.options...)
+	for i, option := range s.options {
+		if option == FreePort {
+			option = s.ports[s.options[i-1]]
+		}
+		args = append(args, option)
+	}
 	if s.config != "" {
 		args = slices.Insert(args, 0, s.config)
 	}
 	s.log = new(output)
 	s.process = exec.Command(binary, args...)
 	s.process.Stdout, s.process.Stderr = s.log, s.log
-	if err := s.process.Start(); err != nil {
+	dieWithParent(s.process)
+	s.exited = make(chan struct{})
+	started := make(chan error, 1)
+	go s.run(started)
+	if err := <-started; err != nil {
 		return err
 	}
-	s.exited = make(chan struct{})
-	go func() {
-		defer close(s.exited)
-		_ = s.process.Wait() // how it ended is in its log
-	}()
 	if err := s.await(); err != nil {
 		s.Stop()
 		return fmt.Errorf("%w\n%s", err, s.log.String())
@@ -133,8 +164,21 @@ func (s *Server) launch() error {
 	return nil
 }
 
+// run starts the process, says so, and waits until it ends.
+func (s *Server) run(started chan<- error) {
+	defer close(s.exited)
+	// The parent with which the process dies is this thread, so it has to stay.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := s.process.Start()
+	started <- err
+	if err == nil {
+		_ = s.process.Wait() // how it ended is in its log
+	}
+}
+
 // startTimeout bounds how long a server may take to answer.
-const startTimeout = 10 * time.Second
+const startTimeout = time.Minute
 
 // await waits until the server says that it is ready. Somebody else's may answer on the port, so it is not asked.
 func (s *Server) await() error {
@@ -194,7 +238,12 @@ func (s *Server) Stop() {
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	s.Stop()
-	if err := s.launch(); err != nil {
+	err := s.launch()
+	// Somebody may have the port for a moment, if only as that of a connection.
+	for deadline := time.Now().Add(startTimeout); err != nil && time.Now().Before(deadline); err = s.launch() {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil {
 		tb.Fatal(err)
 	}
 }

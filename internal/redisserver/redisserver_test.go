@@ -13,14 +13,20 @@ import (
 	"github.com/relock-go/relock/internal/redisserver"
 )
 
-// ask sends an inline command and answers the first line of the reply.
-func ask(t *testing.T, addr, command string) (string, error) {
+const (
+	// soon is for an answer that does not come; enough, for one that does.
+	soon   = 100 * time.Millisecond
+	enough = time.Minute
+)
+
+// ask sends an inline command and answers the first line of the reply, if it comes in time.
+func ask(t *testing.T, addr, command string, patience time.Duration) (string, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	require.NoError(t, conn.SetDeadline(time.Now().Add(100*time.Millisecond)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	if _, err := conn.Write([]byte(command + "\r\n")); err != nil {
 		return "", err
 	}
@@ -33,28 +39,48 @@ func ask(t *testing.T, addr, command string) (string, error) {
 func TestServer(t *testing.T) {
 	s := redisserver.Start(t, "--databases", "3")
 	assert.Equal(t, "redis://"+s.Addr(), s.URL())
-	line, err := ask(t, s.Addr(), "SET key value")
+	line, err := ask(t, s.Addr(), "SET key value", enough)
 	require.NoError(t, err)
 	assert.Equal(t, "+OK", line)
-	line, err = ask(t, s.Addr(), "SELECT 3")
+	line, err = ask(t, s.Addr(), "SELECT 3", enough)
 	require.NoError(t, err)
 	assert.Contains(t, line, "out of range", "options arrive")
 
 	s.Freeze()
-	_, err = ask(t, s.Addr(), "PING")
+	_, err = ask(t, s.Addr(), "PING", soon)
 	require.ErrorContains(t, err, "timeout")
 	s.Thaw()
-	_, err = ask(t, s.Addr(), "PING")
+	_, err = ask(t, s.Addr(), "PING", enough)
 	require.NoError(t, err)
 
 	s.Stop()
 	s.Stop()
-	_, err = ask(t, s.Addr(), "PING")
+	_, err = ask(t, s.Addr(), "PING", enough)
 	require.Error(t, err)
 	s.Restart(t)
-	line, err = ask(t, s.Addr(), "GET key")
+	line, err = ask(t, s.Addr(), "GET key", enough)
 	require.NoError(t, err)
 	assert.Equal(t, "$-1", line, "it comes back empty")
+}
+
+func TestRestartWaitsForItsPort(t *testing.T) {
+	s := redisserver.Start(t)
+	s.Stop()
+	somebody, err := net.Listen("tcp", s.Addr())
+	require.NoError(t, err)
+	time.AfterFunc(soon, func() { _ = somebody.Close() })
+	s.Restart(t)
+	line, err := ask(t, s.Addr(), "PING", enough)
+	require.NoError(t, err)
+	assert.Equal(t, "+PONG", line)
+}
+
+func TestFreePort(t *testing.T) {
+	s := redisserver.Start(t, "--cluster-enabled", "yes", "--cluster-port", redisserver.FreePort)
+	port, err := s.Command("CONFIG", "GET", "cluster-port")
+	require.NoError(t, err)
+	assert.Contains(t, port, s.Port("--cluster-port"))
+	assert.NotContains(t, s.Addr(), s.Port("--cluster-port"))
 }
 
 func TestURLOfTheEnvironment(t *testing.T) {

@@ -1,0 +1,51 @@
+package redisserver_test
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+)
+
+const orphanVariable = "RELOCK_TEST_ORPHAN"
+
+// The process below is killed, as go test kills one whose time is over.
+func TestNoServerOutlivesItsProcess(t *testing.T) {
+	redisserver.Start(t) // or there is none to start
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServerOfAProcessThatIsKilled$", "-test.timeout=5m")
+	child.Env = append(os.Environ(), orphanVariable+"=1")
+	output, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	line, err := bufio.NewReader(output).ReadString('\n')
+	require.NoError(t, err)
+	addr := strings.TrimSpace(line)
+	_, err = ask(t, addr, "PING", enough)
+	require.NoError(t, err)
+	require.NoError(t, child.Process.Kill())
+	_ = child.Wait() // it was killed
+	assert.Eventually(t, func() bool {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	}, enough, 5*time.Millisecond, "nobody listens any more")
+}
+
+func TestServerOfAProcessThatIsKilled(t *testing.T) {
+	if os.Getenv(orphanVariable) == "" {
+		t.Skip("TestNoServerOutlivesItsProcess runs it in a process of its own")
+	}
+	_, err := os.Stdout.WriteString(redisserver.Start(t).Addr() + "\n")
+	require.NoError(t, err)
+	<-t.Context().Done() // it is killed here
+}
