@@ -138,7 +138,7 @@ func anEpochThatHadItsTurnIsStale(t *test) {
 
 func anEpochWhoseLeaseEndedIsStale(t *test) {
 	a := t.connect()
-	a.take(5, lease(short))
+	a.brief(5)
 	a.expired()
 	a.stale(5)
 	a.free()
@@ -147,7 +147,7 @@ func anEpochWhoseLeaseEndedIsStale(t *test) {
 
 func theLeaseEnds(t *test) {
 	a, b, _ := t.connect3()
-	a.take(1, lease(short))
+	a.brief(1)
 	t.eventually("another session gets the lock", func() bool { return b.acquire(1).Status == reentrant.Granted })
 	b.has(1)
 }
@@ -166,9 +166,10 @@ func aFixedLeaseStartsOnce(t *test) {
 
 func aFixedLeaseEnds(t *test) {
 	a := t.connect()
-	a.take(1, fixed(short))
+	a.brief(1, fixed(short))
 	t.eventually("the lease ends although the attempt is repeated", func() bool {
-		return a.acquire(1, fixed(short)).Status == reentrant.Stale
+		reply, over := a.try(1, fixed(short))
+		return !over && reply.Status == reentrant.Stale
 	})
 	a.free()
 }

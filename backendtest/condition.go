@@ -34,7 +34,7 @@ var conditionCases = []testCase{
 func (r *remote) await(epoch, ticket uint64, changes ...func(*reentrant.AwaitRequest)) reentrant.TicketStatus {
 	r.t.Helper()
 	req := reentrant.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: ticket, Owner: "1", Holds: 2,
-		Patience: time.Minute, GrantTTL: time.Minute}
+		Patience: long, GrantTTL: long}
 	for _, change := range changes {
 		change(&req)
 	}
@@ -89,9 +89,6 @@ func (r *remote) served(tickets ...uint64) {
 	require.NoError(r.t, err, "Beat")
 }
 
-// brief is a patience that is soon over.
-const brief = 150 * time.Millisecond
-
 // told waits for the message of a signal.
 func (s *session) told(ticket uint64, placed bool) {
 	s.t.Helper()
@@ -99,12 +96,50 @@ func (s *session) told(ticket uint64, placed bool) {
 	require.Equal(s.t, placed, *s.mail.told(s.name, ticket), "whether it was given a place")
 }
 
-func impatient(r *reentrant.AwaitRequest) { r.Patience = brief }
+func beatenEvery(patience time.Duration) func(*reentrant.AwaitRequest) {
+	return func(r *reentrant.AwaitRequest) { r.Patience = patience }
+}
 
-// hearing is a patience that is over after a pause of deaf, and not before what comes at once on a slow machine.
-const hearing, deaf = 8 * brief, 12 * brief
+// patiently tries what needs a ticket to live until the next command or two, and to be dead after a pause. On a machine
+// that is too slow for that the ticket dies too soon, and it is tried again with more patience. Each try has ten epochs,
+// and leaves nothing behind if it was in vain.
+func (t *test) patiently(try func(epoch uint64, patience time.Duration) bool) {
+	t.Helper()
+	epoch := uint64(1)
+	for patience := short; !try(epoch, patience); patience *= 2 {
+		if patience > limit {
+			t.Fatalf("the ticket is dead although it has shown life within %v", patience)
+		}
+		epoch += 10
+	}
+}
 
-func patient(r *reentrant.AwaitRequest) { r.Patience = hearing }
+// deafly has a and b wait and c signal a, which shows no sign of life from then on: when it returns, a's patience is over.
+// then is done as soon as a is told.
+func (t *test) deafly(a, b, c *session, then func(epoch uint64)) (epoch uint64) {
+	t.Helper()
+	t.patiently(func(first uint64, patience time.Duration) bool {
+		epoch = first
+		a.waits(epoch, beatenEvery(patience))
+		b.waits(epoch)
+		c.take(epoch)
+		c.signal(epoch, 1, false)
+		t.eventually("one of them is told", func() bool {
+			return a.mail.told(t.name, epoch+1) != nil || b.mail.told(t.name, epoch+1) != nil
+		})
+		if a.mail.told(t.name, epoch+1) == nil {
+			c.release(epoch)
+			b.served(epoch + 1)
+			b.release(epoch + 1)
+			return false
+		}
+		a.told(epoch+1, true)
+		then(epoch)
+		t.pause(patience + patience/2)
+		return true
+	})
+	return epoch
+}
 
 func awaitGivesUp(t *test) {
 	a, b, _ := t.connect3()
@@ -223,10 +258,10 @@ func signalOwn(t *test) {
 
 func signalDead(t *test) {
 	a, b, c := t.connect3()
-	a.waits(1, impatient)
+	a.waits(1, beatenEvery(short))
 	b.waits(1)
 	c.take(1)
-	t.pause(2 * brief)
+	t.pause(2 * short)
 	c.signal(1, 1, false)
 	b.told(2, true)
 	require.Equal(t, reentrant.Gone, a.withdraw(2))
@@ -234,15 +269,9 @@ func signalDead(t *test) {
 
 func signalUnheard(t *test) {
 	a, b, c := t.connect3()
-	a.waits(1, patient)
-	b.waits(1)
-	c.take(1)
-	c.signal(1, 1, false)
-	a.told(2, true)
-	c.release(1)
-	t.pause(deaf) // a never beats: its process has died
-	b.beat(2)
-	b.told(2, true)
+	epoch := t.deafly(a, b, c, func(epoch uint64) { c.release(epoch) }) // a never beats: its process has died
+	b.beat(epoch + 1)
+	b.told(epoch+1, true)
 }
 
 func withdrawDecides(t *test) {
@@ -262,31 +291,21 @@ func withdrawDecides(t *test) {
 // One who was signalled and asks to leave has the signal until it says that it is back, which this one never does.
 func leaverSignalled(t *test) {
 	a, b, c := t.connect3()
-	a.waits(1, patient)
-	b.waits(1)
-	c.take(1)
-	c.signal(1, 1, false)
-	a.told(2, true)
-	require.Equal(t, reentrant.Signalled, a.withdraw(2))
-	c.release(1)
-	t.pause(deaf)
-	b.beat(2)
-	b.told(2, true)
+	epoch := t.deafly(a, b, c, func(epoch uint64) {
+		require.Equal(t, reentrant.Signalled, a.withdraw(epoch+1))
+		c.release(epoch)
+	})
+	b.beat(epoch + 1)
+	b.told(epoch+1, true)
 }
 
 func servedStays(t *test) {
 	a, b, c := t.connect3()
-	a.waits(1, patient)
-	b.waits(1)
-	c.take(1)
-	c.signal(1, 1, false)
-	a.told(2, true)
-	a.served(2)
-	t.pause(deaf)
-	b.beat(2) // takes back what nobody has heard
-	require.Equal(t, []reentrant.TicketStatus{reentrant.Waited}, b.beat(2))
-	c.signal(1, 2, false)
-	b.told(2, true)
+	epoch := t.deafly(a, b, c, func(epoch uint64) { a.served(epoch + 1) })
+	b.beat(epoch + 1) // takes back what nobody has heard
+	require.Equal(t, []reentrant.TicketStatus{reentrant.Waited}, b.beat(epoch+1))
+	c.signal(epoch, 2, false)
+	b.told(epoch+1, true)
 }
 
 func awaitBuries(t *test) {
@@ -302,14 +321,21 @@ func awaitBuries(t *test) {
 
 func beatKeeps(t *test) {
 	a, b, _ := t.connect3()
-	a.waits(1, patient)
-	for range 5 {
-		t.pause(2 * brief)
-		require.Equal(t, []reentrant.TicketStatus{reentrant.Waited}, a.beat(2))
-	}
-	b.take(1)
-	b.signal(1, 1, false)
-	a.told(2, true)
+	t.patiently(func(epoch uint64, patience time.Duration) bool {
+		a.waits(epoch, beatenEvery(patience))
+		for range 5 { // together longer than its patience
+			t.pause(patience / 4)
+			require.Equal(t, []reentrant.TicketStatus{reentrant.Waited}, a.beat(epoch+1))
+		}
+		b.take(epoch)
+		b.signal(epoch, 1, false)
+		kept := a.withdraw(epoch+1) == reentrant.Signalled
+		if kept {
+			a.told(epoch+1, true)
+		}
+		b.release(epoch)
+		return kept
+	})
 }
 
 func beatTells(t *test) {

@@ -27,7 +27,7 @@ func forceFrees(t *test) {
 func forceOfAFreeLock(t *test) {
 	a := t.connect()
 	require.False(t, a.force())
-	a.take(1, lease(short))
+	a.brief(1)
 	a.expired()
 	require.False(t, a.force())
 }

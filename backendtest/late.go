@@ -112,7 +112,7 @@ func aTombstoneIsNotShortened(t *test) {
 	a.until(5, -short)
 	a.release(4)
 	a.until(4, short)
-	b.take(1, lease(short))
+	b.brief(1)
 	b.expired()
 	a.stale(5)
 }

@@ -68,7 +68,7 @@ func anOlderAttemptLeavesThePlace(t *test) {
 	b.wait(5, owner("5"))
 	b.stale(4, queue, owner("4"))
 	require.NotEqual(t, reentrant.Granted, b.acquire(4).Status)
-	a.take(2, lease(short))
+	a.brief(2)
 	a.expired()
 	b.stale(4)
 	b.stale(4, barge)
@@ -110,7 +110,7 @@ func aWaiterTakesAnExpiredLock(t *test) {
 	a, b, _ := t.connect3()
 	a.take(1)
 	b.wait(1)
-	a.take(2, lease(short))
+	a.brief(2)
 	t.eventually("a beat of the waiter finds the lock free", func() bool {
 		return b.acquire(1, queue).Status == reentrant.Granted
 	})

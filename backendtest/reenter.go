@@ -90,7 +90,7 @@ func reenterIsGone(t *test) {
 	t.full(medium, st.TTL)
 	a.release(5)
 	gone(a, 5)
-	a.take(6, lease(short))
+	a.brief(6)
 	a.expired()
 	gone(a, 6)
 	a.free()

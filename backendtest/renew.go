@@ -50,7 +50,7 @@ func renewNeverRecreates(t *test) {
 	a.release(1)
 	require.False(t, a.renew(1, long))
 	a.free()
-	a.take(2, lease(short))
+	a.brief(2)
 	a.expired()
 	require.False(t, a.renew(2, long))
 	a.free()

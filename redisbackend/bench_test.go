@@ -141,9 +141,9 @@ func BenchmarkRenew10000(b *testing.B) {
 	for i := range renewals {
 		remote, err := conn.Bind("lock:" + text(int64(i)))
 		require.NoError(b, err)
-		_, err = remote.Acquire(b.Context(), request(1))
+		_, err = remote.Acquire(b.Context(), request(1, func(r *reentrant.AcquireRequest) { r.Lease = time.Hour }))
 		require.NoError(b, err)
-		renewals[i] = reentrant.Renewal{Remote: remote, Epoch: 1, Lease: lease}
+		renewals[i] = reentrant.Renewal{Remote: remote, Epoch: 1, Lease: time.Hour}
 	}
 	conn.Renew(b.Context(), renewals)
 	before := evals(b, client)

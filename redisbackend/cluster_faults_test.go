@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -60,7 +61,7 @@ func (m *move) carry(keys ...string) {
 	}
 	host, port, err := net.SplitHostPort(m.target)
 	require.NoError(m.t, err)
-	m.from.run(append([]string{"MIGRATE", host, port, "", "0", "5000", "KEYS"}, keys...)...)
+	m.from.run(append([]string{"MIGRATE", host, port, "", "0", text(limit.Milliseconds()), "KEYS"}, keys...)...)
 }
 
 func (m *move) finish() {
@@ -72,10 +73,11 @@ func (m *move) finish() {
 	}
 }
 
-// session opens a session. What it still holds at the end of the test is given up.
+// session opens a session. What it still holds at the end of the test is given up. A grant lasts for as long as a lease:
+// this machine may stand still when it comes.
 func (s *site) session(opts ...reentrant.Option) *reentrant.Session {
 	s.Helper()
-	session, err := reentrant.NewSession(s.b, opts...)
+	session, err := reentrant.NewSession(s.b, append([]reentrant.Option{reentrant.WithHeartbeat(4 * time.Second)}, opts...)...)
 	require.NoError(s, err)
 	s.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -134,7 +136,7 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 	t.Parallel()
 	s, servers := cluster(t, 0)
 	all := nodes(t, servers)
-	holder, waiter := s.session(), s.session()
+	holder, waiter := s.session(reentrant.WithLease(lease)), s.session(reentrant.WithLease(lease))
 	held, wanted := holder.NewLock("lock"), waiter.NewLock("lock")
 	ctx := reentrant.WithOwner(t.Context(), "holder")
 	require.NoError(t, held.Lock(ctx))
@@ -178,7 +180,7 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 func TestASlotMovesWhileALockIsHandedOver(t *testing.T) {
 	t.Parallel()
 	s, servers := cluster(t, 0)
-	holder, waiter := s.session(), s.session()
+	holder, waiter := s.session(reentrant.WithLease(limit/2)), s.session()
 	held, wanted := holder.NewLock("lock"), waiter.NewLock("lock")
 	ctx := reentrant.WithOwner(t.Context(), "holder")
 	require.NoError(t, held.Lock(ctx))
@@ -299,7 +301,7 @@ func copied(t *testing.T, replica *redisserver.Server, name string) *site {
 func TestAMasterDiesWhileItsLockIsHeldAndWaitedFor(t *testing.T) {
 	t.Parallel()
 	s, servers := cluster(t, 1, "--cluster-require-full-coverage", "no")
-	holder, waiter := s.session(), s.session()
+	holder, waiter := s.session(reentrant.WithLease(lease)), s.session(reentrant.WithLease(lease))
 	ctx := reentrant.WithOwner(t.Context(), "holder")
 	var others []*reentrant.Lock
 	for i := range 30 {
@@ -356,6 +358,11 @@ func TestRenewalsWhenANodeIsDown(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s, servers := cluster(t, 0, "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "600000")
+			// The caller's time is all that ends what the node that hangs was asked.
+			s.client = connect(t, servers.Masters[0].Addr(), func(o *rueidis.ClientOption) { o.ConnWriteTimeout = 10 * time.Minute })
+			var err error
+			s.b, err = redisbackend.New(s.client)
+			require.NoError(t, err)
 			a := s.join("a")
 			var renewals []reentrant.Renewal
 			for i := range 30 {
@@ -365,7 +372,7 @@ func TestRenewalsWhenANodeIsDown(t *testing.T) {
 			}
 			const down = 1
 			stop(servers.Masters[down])
-			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // well below the client's own timeouts
+			ctx, cancel := context.WithTimeout(t.Context(), limit/4)
 			defer cancel()
 			a.conn.Renew(ctx, renewals)
 			failed := 0

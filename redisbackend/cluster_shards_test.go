@@ -65,6 +65,17 @@ func handOver(from, to *member, epoch uint64) {
 	require.Equal(from, reentrant.Released, to.release(epoch))
 }
 
+// untilHeard has the lock handed over until the one who waits listens on the node, where the next hand-overs are to stay.
+// It answers the next epoch.
+func untilHeard(all []*site, tag string, from, to *member, epoch uint64) uint64 {
+	from.Helper()
+	for began := time.Now(); shardListeners(all, tag, to.id) != 1; epoch++ { // what fails is tried again when it waits again
+		require.Less(from, time.Since(began), limit, "it listens on the node")
+		handOver(from, to, epoch)
+	}
+	return epoch
+}
+
 func TestHandOversInAClusterStayOnTheNode(t *testing.T) {
 	t.Parallel()
 	s, servers := cluster(t, 0)
@@ -75,11 +86,11 @@ func TestHandOversInAClusterStayOnTheNode(t *testing.T) {
 		before := busMessages(all)
 		handOver(a, b, 1)
 		assert.LessOrEqual(t, busMessages(all)-before, int64(2), "the first one may be on the bus: to two nodes")
-		s.eventually(func() bool { return shardListeners(all, tag, "b") == 1 }, "b listens on the node: "+tag)
+		next := untilHeard(all, tag, a, b, 2)
 		before = busMessages(all)
 		const times = 10
 		for n := range uint64(times) {
-			handOver(a, b, n+2)
+			handOver(a, b, next+n)
 		}
 		assert.Equal(t, before, busMessages(all), "nothing on the bus for %q, case %d", tag, i)
 		assert.Zero(t, shardListeners(all, tag, "a"), "who has not waited does not listen")
@@ -130,7 +141,7 @@ func (s *site) pingPong(t *testing.T) {
 	var turn atomic.Int64 // between processes there is no happens-before edge
 	var both sync.WaitGroup
 	for mine := range int64(2) {
-		lock := s.session().NewLock("turns")
+		lock := s.session(reentrant.WithLease(lease), reentrant.WithHeartbeat(lease/12)).NewLock("turns")
 		changed := lock.NewCondition("changed")
 		both.Go(func() {
 			assert.NoError(t, lock.Do(t.Context(), func(ctx context.Context) error {
@@ -160,11 +171,10 @@ func TestSignalsInAClusterStayOnTheNode(t *testing.T) {
 	all := nodes(t, servers)
 	s.pingPong(t)
 	a, b := s.join("a"), s.join("b")
-	handOver(a, b, 1)
-	s.eventually(func() bool { return shardListeners(all, "lock", "b") == 1 }, "b listens on the node")
+	next := untilHeard(all, "lock", a, b, 1)
 	before := busMessages(all)
 	for i := range uint64(3) {
-		epoch := 10 * (i + 1)
+		epoch := next + 10*i
 		b.awaits(epoch)
 		a.take(epoch)
 		a.signal(epoch, 1)
@@ -188,16 +198,20 @@ func TestALostShardIsOpenedAgain(t *testing.T) {
 		s.name = text(int64(i))
 		a, b := s.join("a"), s.join("b")
 		<-b.resumed
-		for epoch := range uint64(3) {
-			handOver(a, b, 2*epoch+1)
-			s.eventually(func() bool { return shardListeners(all, s.name, "b") == 1 }, "b listens on the node")
+		epoch := uint64(1)
+		for range 3 {
+			epoch = untilHeard(all, s.name, a, b, epoch)
+			for len(b.resumed) > 0 {
+				<-b.resumed
+			}
 			for _, node := range all {
 				node.run("CLIENT", "KILL", "TYPE", "pubsub")
 			}
 			for range 2 { // the session's channel, and the lock's
 				b.hearsOfResumption()
 			}
-			handOver(a, b, 2*epoch+2)
+			handOver(a, b, epoch)
+			epoch++
 		}
 	}
 }
@@ -207,7 +221,7 @@ func (m *member) hearsOfResumption() {
 	m.Helper()
 	select {
 	case <-m.resumed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(silence):
 		require.FailNow(m, "not resumed")
 	}
 }

@@ -16,7 +16,7 @@ func TestConformanceCluster(t *testing.T) {
 	t.Parallel()
 	servers := redisserver.StartCluster(t, 3, 0)
 	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
-		b, err := redisbackend.Open(t.Context(), "redis://"+servers.Masters[0].Addr())
+		b, err := redisbackend.Open(t.Context(), patiently(servers.Masters[0].URL()))
 		require.NoError(t, err)
 		t.Cleanup(b.Close)
 		return b

@@ -39,7 +39,7 @@ func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 		select {
 		case got := <-m.signals:
 			assert.Equal(s, signal{2, true}, got)
-		case <-time.After(10 * time.Second):
+		case <-time.After(silence):
 			s.Fatal("no signal arrived")
 		}
 		other.release(1)
@@ -86,7 +86,7 @@ func TestASignalPassesOverAProcessThatWasKilled(t *testing.T) {
 	signaller.take(1)
 	signaller.signal(1, 1)
 	require.Equal(t, []string{"alive:2"}, s.signalled())
-	require.Equal(t, signal{2, true}, <-second.signals)
+	require.Equal(t, signal{2, true}, await(t, second.signals, "it is told"))
 	signaller.signal(1, 2)
 	assert.Equal(t, []string{"alive:2", "killed:2"}, s.signalled(), "rather than spend it on nobody")
 }

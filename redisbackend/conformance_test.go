@@ -1,6 +1,7 @@
 package redisbackend_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,15 @@ import (
 
 // The suite that every Backend passes, on the embedded Redis and on a real one.
 
+// patiently has a client made by Open wait longer for an answer than anything here stands still.
+func patiently(url string) string {
+	separator := "?"
+	if strings.Contains(url, "?") {
+		separator = "&"
+	}
+	return url + separator + "dial_timeout=1m&write_timeout=1m"
+}
+
 func TestConformanceEmbedded(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T) reentrant.Backend { return redistest.Start(t).Backend() }, backendtest.InParallel())
 }
@@ -21,7 +31,7 @@ func TestConformanceEmbedded(t *testing.T) {
 func TestConformanceRedis(t *testing.T) {
 	url := redisserver.URL(t)
 	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
-		b, err := redisbackend.Open(t.Context(), url)
+		b, err := redisbackend.Open(t.Context(), patiently(url))
 		require.NoError(t, err)
 		t.Cleanup(b.Close)
 		return b
@@ -32,7 +42,7 @@ func TestConformanceRedis(t *testing.T) {
 func TestConformancePlain(t *testing.T) {
 	url := redisserver.URL(t)
 	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
-		b, err := redisbackend.Open(t.Context(), url, redisbackend.WithoutScripts())
+		b, err := redisbackend.Open(t.Context(), patiently(url), redisbackend.WithoutScripts())
 		require.NoError(t, err)
 		t.Cleanup(b.Close)
 		return b
@@ -43,7 +53,7 @@ func TestConformancePlainCluster(t *testing.T) {
 	t.Parallel()
 	servers := redisserver.StartCluster(t, 3, 0)
 	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
-		b, err := redisbackend.Open(t.Context(), "redis://"+servers.Masters[0].Addr(), redisbackend.WithoutScripts())
+		b, err := redisbackend.Open(t.Context(), patiently(servers.Masters[0].URL()), redisbackend.WithoutScripts())
 		require.NoError(t, err)
 		t.Cleanup(b.Close)
 		return b

@@ -189,7 +189,7 @@ func TestALostChannelIsOpenedAgain(t *testing.T) {
 			s.run("CLIENT", "KILL", "TYPE", "pubsub")
 			select {
 			case <-m.resumed:
-			case <-time.After(10 * time.Second):
+			case <-time.After(silence):
 				require.FailNow(t, "not resumed")
 			}
 			hears(s, m, i+1)
@@ -210,7 +210,7 @@ func TestAServerRestartIsSurvived(t *testing.T) {
 	server.Restart(t)
 	select {
 	case <-m.resumed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(silence):
 		require.FailNow(t, "not resumed")
 	}
 	var reply reentrant.AcquireReply
@@ -279,7 +279,7 @@ func TestAGrantFromAnotherClockHasNoNotBefore(t *testing.T) {
 		assert.True(t, m.granted().NotBefore.IsZero(), "what was known has been dropped")
 		m.take(1)
 		s.run("PUBLISH", "relock:session:m", "g 7 2 3 1000 "+text(s.clock())+" lock")
-		assert.WithinDuration(t, time.Now(), m.granted().NotBefore, 5*time.Second, "an answered command brings it back")
+		assert.WithinDuration(t, time.Now(), m.granted().NotBefore, limit, "an answered command brings it back")
 	})
 }
 
@@ -364,7 +364,7 @@ func TestCloseWhileTheServerIsGone(t *testing.T) {
 	require.NoError(t, err)
 	server.Stop()
 	require.NoError(t, conn.Close())
-	assert.Eventually(t, func() bool { return running("redisbackend.") == 0 }, 10*time.Second, 5*time.Millisecond)
+	assert.Eventually(t, func() bool { return running("redisbackend.") == 0 }, silence, tick)
 }
 
 // running counts the goroutines that are in a function of that name.

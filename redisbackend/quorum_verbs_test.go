@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/redisbackend"
@@ -35,12 +36,12 @@ func eachQuorum(t *testing.T, test func(t *testing.T, a, b, c *member)) {
 }
 
 func joinQuorum(t *testing.T, q *redisbackend.Quorum, id string) *member {
+	t.Helper()
 	m := newMember()
 	m.site, m.id = &site{T: t, name: "lock"}, id
-	var err error
-	m.conn, err = q.Connect(m.ctx(), id, m)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.conn.Close()) })
+	conn := opened(t, q, id, m)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	m.conn = unhurriedConn{conn}
 	m.remote = m.bind(m.name)
 	return m
 }
@@ -98,7 +99,8 @@ func TestQuorumReleaseIsOfItsSessionAndEpoch(t *testing.T) {
 func TestQuorumALeaseEnds(t *testing.T) {
 	t.Parallel()
 	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
-		token := a.take(1, func(r *reentrant.AcquireRequest) { r.Lease = unhurriedLease })
+		token := a.take(1)
+		require.True(t, a.renews(1, unhurriedLease))
 		require.Greater(t, b.gets(new(uint64)), token)
 		require.Equal(t, "b", a.inspect().Session)
 		require.False(t, a.renews(1, lease))
@@ -175,9 +177,9 @@ func TestQuorumRefusesLateCopies(t *testing.T) {
 
 		a.take(1)
 		b.wait(5)
-		b.release(5, until(time.Minute))
+		b.release(5, until(time.Hour))
 		b.stale(5, queue)
-		a.release(1, until(time.Minute))
+		a.release(1, until(time.Hour))
 		b.stale(5)
 		b.stale(4, barge)
 		a.stale(1)
@@ -190,7 +192,7 @@ func TestQuorumRefusesLateCopies(t *testing.T) {
 func TestQuorumRenewalChangesNothingElse(t *testing.T) {
 	t.Parallel()
 	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
-		token := a.take(3, func(r *reentrant.AcquireRequest) { r.Lease, r.Holds = lease/10, 2 })
+		token := a.take(3, func(r *reentrant.AcquireRequest) { r.Lease, r.Holds = lease/4, 2 })
 		b.wait(1)
 		require.False(t, a.renews(2, lease))
 		require.True(t, a.renews(3, lease))

@@ -67,13 +67,13 @@ func TestReplicasAcknowledgeAnAcquire(t *testing.T) {
 
 func TestAReplicaThatHangsIsNone(t *testing.T) {
 	s, replica := replicated(t)
-	a := s.with(1, 500*time.Millisecond).join("a")
+	a, hasty := s.with(1, 10*time.Second).join("a"), s.with(1, 500*time.Millisecond).join("hasty")
 	a.take(1)
 	a.release(1)
 	replica.Freeze()
-	a.requireNotReplicated(2)
+	hasty.requireNotReplicated(1)
 	replica.Thaw()
-	epoch := uint64(2)
+	epoch := uint64(1)
 	s.eventually(func() bool {
 		epoch++
 		reply, err := a.remote.Acquire(s.ctx(), request(epoch))
@@ -90,15 +90,15 @@ func TestWithoutReplicasNothingIsReplicated(t *testing.T) {
 // A lock that was pushed is confirmed, and with that acknowledged, before Lock returns.
 func TestAGrantIsAcknowledgedToo(t *testing.T) {
 	s, replica := replicated(t)
-	b := s.with(1, 500*time.Millisecond).b
-	one, two := newSession(t, b), newSession(t, b)
+	one, two := newSession(t, s.with(1, 10*time.Second).b), newSession(t, s.with(1, 500*time.Millisecond).b)
 	holder, waiter := one.NewLock("x"), two.NewLock("x")
-	require.NoError(t, holder.Lock(t.Context()))
+	held := reentrant.WithOwner(t.Context(), "holder")
+	s.eventually(func() bool { return holder.Lock(held) == nil }, "the replica acknowledges")
 	got := make(chan error, 1)
 	go func() { got <- waiter.Lock(t.Context()) }()
 	s.eventually(func() bool { return waiter.QueueLength() == 1 && len(must(holder.Inspect(t.Context())).Waiting) == 1 }, "it waits")
 	replica.Freeze()
-	require.NoError(t, holder.Unlock(t.Context()))
+	require.NoError(t, holder.Unlock(held))
 	assert.ErrorIs(t, <-got, reentrant.ErrNotReplicated)
 	replica.Thaw()
 	ctx := reentrant.WithOwner(t.Context(), "later")
@@ -109,7 +109,7 @@ func TestAGrantIsAcknowledgedToo(t *testing.T) {
 // newSession opens a session over b.
 func newSession(t *testing.T, b reentrant.Backend) *reentrant.Session {
 	t.Helper()
-	s, err := reentrant.NewSession(b)
+	s, err := reentrant.NewSession(b, calm...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -70,14 +71,9 @@ func (a *authority) server(options ...string) string {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, &key.PublicKey)
 	a.write("server.key", "EC PRIVATE KEY", must(x509.MarshalECPrivateKey(key)))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(a.t, err)
-	addr := l.Addr().String()
-	require.NoError(a.t, l.Close())
-	_, port, _ := net.SplitHostPort(addr)
-	redisserver.Start(a.t, append([]string{"--tls-port", port, "--tls-cert-file", a.file("server.crt"), "--tls-key-file", a.file("server.key"),
-		"--tls-ca-cert-file", a.file("ca.crt"), "--tls-auth-clients", "no"}, options...)...)
-	return addr
+	server := redisserver.Start(a.t, append([]string{"--tls-port", redisserver.FreePort, "--tls-cert-file", a.file("server.crt"),
+		"--tls-key-file", a.file("server.key"), "--tls-ca-cert-file", a.file("ca.crt"), "--tls-auth-clients", "no"}, options...)...)
+	return net.JoinHostPort("127.0.0.1", server.Port("--tls-port"))
 }
 
 func TestTLS(t *testing.T) {
@@ -86,17 +82,19 @@ func TestTLS(t *testing.T) {
 	addr := a.server("--requirepass", "s3cret")
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
-	client := connect(t, addr, password("s3cret"), func(o *rueidis.ClientOption) { o.TLSConfig = &tls.Config{RootCAs: roots} })
+	client := connect(t, addr, password("s3cret"), func(o *rueidis.ClientOption) {
+		o.TLSConfig, o.Dialer.Timeout = &tls.Config{RootCAs: roots}, limit
+	})
 	s := &site{T: t, client: client, name: "lock"}
 	var err error
 	s.b, err = redisbackend.New(client)
 	require.NoError(t, err)
 	hears(s, s.join("m"), 1)
 
-	_, err = redisbackend.Open(t.Context(), "rediss://:s3cret@"+addr)
+	_, err = redisbackend.Open(t.Context(), patiently("rediss://:s3cret@"+addr))
 	require.ErrorContains(t, err, "certificate", "the authority is not one that the system trusts")
 	assert.NotContains(t, err.Error(), "s3cret")
-	b, err := redisbackend.Open(t.Context(), "rediss://:s3cret@"+addr+"?skip_verify=true")
+	b, err := redisbackend.Open(t.Context(), patiently("rediss://:s3cret@"+addr+"?skip_verify=true"))
 	require.NoError(t, err)
 	t.Cleanup(b.Close)
 	s.b = b
@@ -104,7 +102,7 @@ func TestTLS(t *testing.T) {
 
 	// The system's authorities are read once in a process.
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOpenTrustsTheSystemsAuthorities$", "-test.v")
-	child.Env = append(os.Environ(), "SSL_CERT_FILE="+a.file("ca.crt"), systemURL+"=rediss://:s3cret@"+addr)
+	child.Env = append(os.Environ(), "SSL_CERT_FILE="+a.file("ca.crt"), systemURL+"="+patiently("rediss://:s3cret@"+addr))
 	output, err := child.CombinedOutput()
 	require.NoError(t, err, string(output))
 	assert.Contains(t, string(output), "--- PASS: TestOpenTrustsTheSystemsAuthorities")
@@ -306,7 +304,8 @@ func TestPasswordsAreNotInErrorsOrLogs(t *testing.T) {
 	t.Cleanup(b.Close)
 	var log buffer
 	s := &site{T: t, client: admin, b: b}
-	session := s.session(reentrant.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+	logger := reentrant.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	session := s.session(slices.Concat(calm, []reentrant.Option{logger})...)
 	lock := session.NewLock("lock")
 	ctx := reentrant.WithOwner(t.Context(), "holder")
 	require.NoError(t, lock.Lock(ctx))

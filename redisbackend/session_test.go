@@ -2,6 +2,7 @@ package redisbackend_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,10 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
+// calm are the options of sessions that lose nothing while the machine stands still: neither a lease, nor a place, nor a
+// lock that was pushed to them.
+var calm = []reentrant.Option{reentrant.WithLease(time.Minute), reentrant.WithHeartbeat(10 * time.Second)}
+
 // A house is a Redis of its own and one session with it.
 type house struct {
 	session *reentrant.Session
@@ -24,9 +29,13 @@ func newHouse(tb testing.TB, opts ...reentrant.Option) *house {
 	client := connect(tb, redisserver.Start(tb).Addr())
 	backend, err := redisbackend.New(client)
 	require.NoError(tb, err)
-	session, err := reentrant.NewSession(backend, opts...)
+	session, err := reentrant.NewSession(backend, slices.Concat(calm, opts)...)
 	require.NoError(tb, err)
-	tb.Cleanup(func() { _ = session.Close(context.Background()) })
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = session.Close(ctx)
+	})
 	return &house{session, newBare(client, 4, 13)}
 }
 
@@ -35,6 +44,16 @@ func (h *house) commands(tb testing.TB, f func()) int {
 	before := evals(tb, h.bare.client)
 	f()
 	return evals(tb, h.bare.client) - before
+}
+
+// fewest is how many scripts the server runs while f does, at the least: what is answered too late is sent again, and
+// there are renewals.
+func (h *house) fewest(tb testing.TB, f func()) int {
+	n := h.commands(tb, f)
+	for range 4 {
+		n = min(n, h.commands(tb, f))
+	}
+	return n
 }
 
 // turns has goroutines take turns at a lock, sections times in all, and asserts that no two are inside.
@@ -76,7 +95,7 @@ func TestAnUncontendedSectionIsTwoCommands(t *testing.T) {
 		require.NoError(t, l.Unlock(t.Context()))
 	}
 	section() // the first brings the clocks together, and the scripts to Redis
-	assert.Equal(t, 20, h.commands(t, func() {
+	assert.Equal(t, 20, h.fewest(t, func() {
 		for range 10 {
 			section()
 		}
@@ -88,7 +107,7 @@ func TestReentryIsTwoCommands(t *testing.T) {
 	l := h.session.NewLock("again")
 	require.NoError(t, l.Lock(t.Context()))
 	require.NoError(t, l.Lock(t.Context()))
-	assert.Equal(t, 20, h.commands(t, func() {
+	assert.Equal(t, 20, h.fewest(t, func() {
 		for range 10 {
 			require.NoError(t, l.Lock(t.Context()))
 			require.NoError(t, l.Unlock(t.Context()))
@@ -99,7 +118,7 @@ func TestReentryIsTwoCommands(t *testing.T) {
 }
 
 // Unlock and Lock of neighbours are one command together. The few more are the ends of the run, when the queue is
-// empty, and renewals.
+// empty, what is answered too late, and renewals.
 func TestALocallyContendedSectionIsOneCommand(t *testing.T) {
 	h := newHouse(t)
 	h.turns(t, 10, 10)
@@ -110,7 +129,7 @@ func TestALocallyContendedSectionIsOneCommand(t *testing.T) {
 }
 
 func TestWaitingCostsRedisNothingButTheHeadsHeartbeat(t *testing.T) {
-	h := newHouse(t, reentrant.WithHeartbeat(50*time.Millisecond), reentrant.WithLease(time.Minute))
+	h := newHouse(t, reentrant.WithHeartbeat(50*time.Millisecond), reentrant.WithLease(time.Hour))
 	l := h.session.NewLock("held")
 	require.NoError(t, l.Lock(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -77,7 +77,7 @@ type signal struct {
 }
 
 func newMember() *member {
-	return &member{grants: make(chan reentrant.Grant, 100), signals: make(chan signal, 100), wanted: make(chan uint64, 100), taken: make(chan uint64, 100), resumed: make(chan struct{}, 100)}
+	return &member{grants: make(chan reentrant.Grant, 1000), signals: make(chan signal, 100), wanted: make(chan uint64, 100), taken: make(chan uint64, 100), resumed: make(chan struct{}, 100)}
 }
 
 func (m *member) Granted(g reentrant.Grant)                      { m.grants <- g }
@@ -125,15 +125,16 @@ func (m *member) bind(name string) reentrant.Remote {
 
 // ctx bounds one command.
 func (s *site) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(s.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), limit)
 	s.Cleanup(cancel)
 	return ctx
 }
 
+// Nothing of this ends while a test runs, however busy the machine is, unless the test ends it: with lapse or impatient.
 const (
-	lease    = 30 * time.Second
-	grantTTL = 10 * time.Second
-	patience = 15 * time.Second
+	lease    = 2 * time.Minute
+	grantTTL = 40 * time.Second
+	patience = time.Minute
 )
 
 // request is an ordinary attempt.
@@ -226,16 +227,20 @@ func (m *member) granted() reentrant.Grant {
 	select {
 	case g := <-m.grants:
 		return g
-	case <-time.After(10 * time.Second):
+	case <-time.After(silence):
 		require.FailNow(m, "no grant arrived", "session %s", m.id)
 		return reentrant.Grant{}
 	}
 }
 
+// silence is after how long nothing more is waited for. It only bounds the time of a failure, as limit does, and is
+// shorter: a mutant's test must end within a minute.
+const silence = limit / 2
+
 // eventually waits for a condition.
 func (s *site) eventually(condition func() bool, what string) {
 	s.Helper()
-	require.Eventually(s, condition, 10*time.Second, 2*time.Millisecond, what)
+	require.Eventually(s, condition, silence, 2*time.Millisecond, what)
 }
 
 // The server's side, read with plain commands.
@@ -286,11 +291,40 @@ func (s *site) queued() []string {
 	return sessions
 }
 
+// shorten leaves whoever has the lock half of its lease, so that a full one can be told from it.
+func (s *site) shorten() {
+	s.Helper()
+	s.run("PEXPIRE", s.name, text((lease / 2).Milliseconds()))
+}
+
+// assertFull asserts that a TTL is one that was given a moment ago: less than half of it is over, or was ever there.
+func assertFull(t testing.TB, want, got time.Duration, why ...any) {
+	t.Helper()
+	assert.Greater(t, got, want/2, why...)
+	assert.LessOrEqual(t, got, want, why...)
+}
+
+// assertShort asserts that the lease is as shorten has left it.
+func (s *site) assertShort(why ...any) {
+	s.Helper()
+	assert.Positive(s, s.ttl(), why...)
+	assert.LessOrEqual(s, s.ttl(), lease/2, why...)
+}
+
 // lapse lets the lease of whoever has the lock end now.
 func (s *site) lapse() {
 	s.Helper()
 	s.run("PEXPIRE", s.name, "1")
 	s.eventually(func() bool { return s.hash() == "" }, "the lease ends")
+}
+
+// settle lets the doubt about a session's attempt, of which there is the only tombstone, end now.
+func (s *site) settle(session string, epoch int64) {
+	s.Helper()
+	words := s.record()
+	require.Len(s, words, 8)
+	words[7] = session + ":" + text(epoch) + ":" + text(s.clock()-1)
+	s.run("SET", s.side("t"), strings.Join(words, " "), "KEEPTTL")
 }
 
 // stuck waits until the session's place, taken with impatient, is dead: its deadline has passed by Redis's clock.

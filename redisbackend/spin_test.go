@@ -3,6 +3,7 @@ package redisbackend_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ func contest(tb testing.TB, addr, name string, spin int) (locks [2]*reentrant.Lo
 	for player := range locks {
 		backend, err := redisbackend.New(connect(tb, addr))
 		require.NoError(tb, err)
-		session, err := reentrant.NewSession(backend, reentrant.WithSpin(spin))
+		session, err := reentrant.NewSession(backend, slices.Concat(calm, []reentrant.Option{reentrant.WithSpin(spin)})...)
 		require.NoError(tb, err)
 		tb.Cleanup(func() { assert.NoError(tb, session.Close(context.Background())) })
 		locks[player] = session.NewLock(name)

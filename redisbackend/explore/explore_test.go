@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+	"time"
 )
 
 // An explorer goes through all runs of a world, the shortest first.
@@ -14,6 +15,7 @@ type explorer struct {
 	seed    maphash.Seed
 	seen    map[uint64]struct{} // states that were reached
 	drained map[uint64]struct{} // states from which everything ends well
+	until   time.Time           // when it is late: then a few states have to be enough
 	nodes   []node
 	steps   int
 	depth   int
@@ -25,8 +27,8 @@ type node struct {
 	action action
 }
 
-func newExplorer(w *world, st *store) *explorer {
-	return &explorer{world: w, store: st, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, drained: map[uint64]struct{}{}}
+func newExplorer(w *world, st *store, until time.Time) *explorer {
+	return &explorer{world: w, store: st, until: until, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, drained: map[uint64]struct{}{}}
 }
 
 // start is where the runs of a world begin.
@@ -50,7 +52,7 @@ func (e *explorer) explore() (story string, all bool) {
 	for ; len(layer) > 0; e.depth++ {
 		var next []reached
 		for _, at := range layer {
-			if e.most > 0 && len(e.seen) >= e.most {
+			if e.most > 0 && len(e.seen) >= e.most || len(e.seen) >= look && e.late() {
 				return "", false
 			}
 			for _, a := range e.actions(&at.state) {
@@ -73,6 +75,8 @@ func (e *explorer) explore() (story string, all bool) {
 	}
 	return "", true
 }
+
+func (e *explorer) late() bool { return time.Now().After(e.until) }
 
 // fresh tells whether a state is reached for the first time. States are known by a hash of 64 bits, from a seed that
 // is another one in every run: two that are taken for one are less likely than a broken machine.
