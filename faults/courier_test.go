@@ -8,14 +8,15 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A courier stands between a session and its backend. It remembers what was sent, can hold commands up, and can keep
-// what is pushed.
+// A courier stands between a session and its backend. It remembers what was sent, can hold commands and grants up, and
+// can keep what is pushed.
 type courier struct {
 	reentrant.Backend
 	deaf bool // nothing that is pushed arrives
 
 	mu       sync.Mutex
 	acquire  carrier        // nil: attempts are passed on
+	arrived  func()         // called for a grant that has arrived, before the session hears of it; nil: nothing
 	muted    map[string]int // by verb, how many answers are still to be lost
 	acquires []reentrant.AcquireRequest
 	releases []reentrant.ReleaseRequest
@@ -29,6 +30,7 @@ type carrier func(ctx context.Context, req reentrant.AcquireRequest, send sender
 type sender func(context.Context, reentrant.AcquireRequest) (reentrant.AcquireReply, error)
 
 func (c *courier) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+	sink = waitingSink{sink, c}
 	if c.deaf {
 		sink = deafSink{sink}
 	}
@@ -45,6 +47,13 @@ func (c *courier) by(f carrier) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.acquire = f
+}
+
+// atGrant has f called for grants from now on.
+func (c *courier) atGrant(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arrived = f
 }
 
 // mute has the next n answers to a verb lost.
@@ -85,6 +94,22 @@ type deafSink struct{ reentrant.Sink }
 func (deafSink) Granted(reentrant.Grant)        {}
 func (deafSink) Signalled(string, uint64, bool) {}
 func (deafSink) Resumed()                       {}
+
+// A waitingSink hears of a grant when its courier has done what it has to do then.
+type waitingSink struct {
+	reentrant.Sink
+	c *courier
+}
+
+func (s waitingSink) Granted(g reentrant.Grant) {
+	s.c.mu.Lock()
+	arrived := s.c.arrived
+	s.c.mu.Unlock()
+	if arrived != nil {
+		arrived()
+	}
+	s.Sink.Granted(g)
+}
 
 type courierConn struct {
 	reentrant.Conn

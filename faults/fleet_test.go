@@ -64,7 +64,7 @@ func (s *seat) start() error {
 	s.lives++
 	r := s.fleet.role
 	r.Name = s.process()
-	r.Redis = s.link.addr()
+	r.Redis = s.link.addr
 	r.History = s.fleet.path(r.Name, "history")
 	r.Seed += uint64(s.lives)
 	r.Cohort = r.Cohort && s != s.fleet.seats[0] // the modes get on with each other

@@ -113,7 +113,7 @@ func newRound(t *testing.T, seed uint64, k kind, dir string) *round {
 	eventually(t, func() bool { return everybody(f.clients(), func(c string) bool { return register.turnsOf(c) > 0 }) }, "all have begun")
 	way := newLink(t, servers.master.Addr())
 	return &round{&nemesis{
-		fleet: f, servers: servers, register: register, way: way, admin: client(t, way.addr()), seed: seed, kind: k,
+		fleet: f, servers: servers, register: register, way: way, admin: client(t, way.addr), seed: seed, kind: k,
 	}}
 }
 

@@ -219,7 +219,7 @@ func (n *nemesis) forgetting(partly bool, do func()) {
 // redis sends a command until it is answered. Sent twice, each of these does the same.
 func (n *nemesis) redis(command ...string) {
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		err := n.admin.Do(ctx, n.admin.B().Arbitrary(command...).Build()).Error()
 		cancel()
 		if err == nil || n.t.Context().Err() != nil {

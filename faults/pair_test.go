@@ -30,7 +30,7 @@ func alone(t *testing.T) *redisserver.Server {
 
 // follow has the replica copy the master, and waits until it does.
 func (p *pair) follow() {
-	host, port, err := net.SplitHostPort(p.copying.addr())
+	host, port, err := net.SplitHostPort(p.copying.addr)
 	require.NoError(p.t, err)
 	c := client(p.t, p.replica.Addr())
 	do := func(words ...string) (string, error) {

@@ -23,9 +23,6 @@ import (
 // The faults that locks of this family have fallen over, worst first; doc.go has the list. MUTANTS has for each a rule
 // that, left out, makes its test fail.
 
-// soon bounds what takes a second or two.
-const soon = 20 * time.Second
-
 // carried opens a session whose commands go by courier.
 func carried(t *testing.T, addr string, c *courier, opts ...reentrant.Option) *reentrant.Session {
 	t.Helper()
@@ -35,17 +32,12 @@ func carried(t *testing.T, addr string, c *courier, opts ...reentrant.Option) *r
 	s, err := reentrant.NewSession(c, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), soon/4)
+		ctx, cancel := context.WithTimeout(context.Background(), patience/12)
 		defer cancel()
 		_ = s.Close(ctx)
 		b.Close()
 	})
 	return s
-}
-
-// lasting are options with which nothing ends by itself while a test runs.
-func lasting() []reentrant.Option {
-	return []reentrant.Option{reentrant.WithLease(2 * patience), reentrant.WithHeartbeat(patience / 2)}
 }
 
 // holdsIn is the hold count of a lock as Redis shows it; "" if it is free.
@@ -55,6 +47,15 @@ func holdsIn(t *testing.T, c rueidis.Client, lock string) string {
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(fields), 1)
 	return strings.Join(fields, "")
+}
+
+// verify is Verify, until it is answered.
+func verify(ctx context.Context, l *reentrant.Lock) error {
+	err := l.Verify(ctx)
+	for reentrant.OutcomeUnknown(err) {
+		err = l.Verify(ctx)
+	}
+	return err
 }
 
 // tokenIn is the last token of a lock as Redis shows it.
@@ -71,7 +72,7 @@ func tokenIn(t *testing.T, c rueidis.Client, lock string) string {
 // 1. Not one message arrives, a third of the waiters leave, and all others get their turns.
 func TestRankedDrainWhenNothingIsPushed(t *testing.T) {
 	srv := server(t)
-	opts := []reentrant.Option{reentrant.WithLease(5 * time.Second), reentrant.WithHeartbeat(30 * time.Millisecond)}
+	opts := []reentrant.Option{reentrant.WithLease(patience), reentrant.WithHeartbeat(30 * time.Millisecond)}
 	sections := rounds(30)
 	var s section
 	var wg sync.WaitGroup
@@ -99,10 +100,15 @@ func TestRankedDrainWhenNothingIsPushed(t *testing.T) {
 	}
 	drained := make(chan struct{})
 	go func() { wg.Wait(); close(drained) }()
-	select {
-	case <-drained:
-	case <-time.After(soon):
-		require.FailNow(t, "somebody waits for ever")
+	for last, over := int64(-1), false; !over; {
+		passed := s.passed.Load()
+		require.Greater(t, passed, last, "everybody waits for ever")
+		last = passed
+		select {
+		case <-drained:
+			over = true
+		case <-time.After(patience / 3):
+		}
 	}
 	s.verify(t)
 	assert.Equal(t, 10*sections, s.entries)
@@ -114,14 +120,17 @@ func TestRankedDrainWhenNothingIsPushed(t *testing.T) {
 
 // 3. Each command is executed and its answer lost, twice; asked again, it must not have been done more than once.
 func TestRankedAnswersThatAreLostAfterExecution(t *testing.T) {
+	const lease = 9 * time.Second // two renewals in vain are well within it
 	srv := server(t)
 	c := client(t, srv.Addr())
 	var mail courier
-	l := carried(t, srv.Addr(), &mail, reentrant.WithLease(3*time.Second)).NewLock("once")
+	l := carried(t, srv.Addr(), &mail, reentrant.WithLease(lease)).NewLock("once")
 	step := func(verb, holds string, op func(context.Context) error) {
 		t.Helper()
 		mail.mute(verb, 2)
-		require.NoError(t, op(t.Context()), verb)
+		if err := op(t.Context()); !reentrant.OutcomeUnknown(err) { // a slow machine may have lost the third answer too
+			require.NoError(t, err, verb)
+		}
 		assert.Equal(t, holds, holdsIn(t, c, "once"), verb)
 	}
 	var first string
@@ -171,7 +180,7 @@ func TestRankedStaleIncarnation(t *testing.T) {
 
 	assert.Equal(t, "1", holdsIn(t, c, "stale"))
 	assert.Equal(t, before, tokenIn(t, c, "stale"))
-	require.NoError(t, l.Verify(t.Context()))
+	require.NoError(t, verify(t.Context(), l))
 	require.NoError(t, l.Unlock(t.Context()))
 }
 
@@ -184,25 +193,23 @@ func TestRankedAnAttemptThatArrivesAfterItsCallerHasLeft(t *testing.T) {
 	require.NoError(t, l.Lock(t.Context()), "the clocks are known")
 	require.NoError(t, l.Unlock(t.Context()))
 	var late reentrant.AcquireRequest
+	_, before := mail.sent()
+	ctx, leave := context.WithCancel(t.Context())
 	mail.by(func(ctx context.Context, req reentrant.AcquireRequest, _ sender) (reentrant.AcquireReply, error) {
 		late = req
-		<-ctx.Done()
+		leave()
 		return reentrant.AcquireReply{}, reentrant.WithOutcomeUnknown(ctx.Err())
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, l.Lock(ctx), context.DeadlineExceeded)
-	eventually(t, func() bool { _, releases := mail.sent(); return len(releases) == 2 }, "it is given up in Redis")
+	require.ErrorIs(t, l.Lock(ctx), context.Canceled)
+	eventually(t, func() bool { _, releases := mail.sent(); return len(releases) > len(before) }, "it is given up in Redis")
 	mail.by(nil)
-	ok, err := l.TryLock(t.Context())
-	require.NoError(t, err)
-	require.True(t, ok, "the clean-up is over")
+	require.NoError(t, l.Lock(t.Context()), "the clean-up is over")
 	require.NoError(t, l.Unlock(t.Context()))
 	require.NoError(t, c.Do(t.Context(), c.B().Flushall().Build()).Error())
 
 	// Its session's other attempts would refuse it too; now only what the release left behind can.
 	_, releases := mail.sent()
-	_, err = mail.remote.Release(t.Context(), releases[1])
+	_, err := mail.remote.Release(t.Context(), releases[len(before)])
 	require.NoError(t, err)
 	if reply, err := mail.remote.Acquire(t.Context(), late); err == nil { // else its time is over
 		assert.Equal(t, reentrant.Stale, reply.Status)
@@ -220,36 +227,46 @@ func TestRankedAnAttemptThatIsExecutedAfterItsTime(t *testing.T) {
 	require.NoError(t, l.Unlock(t.Context()))
 	acquires, _ := mail.sent()
 	req := acquires[0]
-	req.Epoch, req.Queue, req.NotAfter = 1000, false, time.Now().Add(200*time.Millisecond)
+	req.Epoch, req.Queue = 1000, false
 	srv.Freeze()
-	ctx, cancel := context.WithDeadline(t.Context(), req.NotAfter)
-	defer cancel()
-	_, err := mail.remote.Acquire(ctx, req)
-	require.True(t, reentrant.OutcomeUnknown(err), "%v", err)
+	for limit, sent := 200*time.Millisecond, false; !sent; limit *= 2 { // a slow machine may need more to send it in time
+		req.NotAfter = time.Now().Add(limit)
+		ctx, cancel := context.WithDeadline(t.Context(), req.NotAfter)
+		_, err := mail.remote.Acquire(ctx, req)
+		cancel()
+		require.Error(t, err)
+		sent = reentrant.OutcomeUnknown(err)
+	}
 	time.Sleep(time.Until(req.NotAfter.Add(50 * time.Millisecond))) // its time is over
 	srv.Thaw()
-	_, err = mail.remote.Release(t.Context(), reentrant.ReleaseRequest{Epoch: 1}) // comes behind it on the same connection
+	_, err := mail.remote.Release(t.Context(), reentrant.ReleaseRequest{Epoch: 1}) // comes behind it on the same connection
 	require.NoError(t, err)
 	assert.Empty(t, holdsIn(t, c, "late"))
 }
 
 // 5c. The answer comes late, and then the holder is cut off: its trust counts from when it asked.
 func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
-	const lease = 2 * time.Second
+	const lease = 3 * time.Second
 	srv := server(t)
 	way := newLink(t, srv.Addr())
-	opts := []reentrant.Option{reentrant.WithLease(lease), reentrant.WithHeartbeat(lease / 10)}
 	var mail courier
-	la := carried(t, way.addr(), &mail, opts...).NewLock("slow")
-	lb := session(t, srv.Addr(), opts...).NewLock("slow")
+	la := carried(t, way.addr, &mail, reentrant.WithLease(lease)).NewLock("slow")
+	lb := session(t, srv.Addr(), reentrant.WithLease(patience), reentrant.WithHeartbeat(lease/10)).NewLock("slow")
+	var asked time.Time
 	mail.by(func(ctx context.Context, req reentrant.AcquireRequest, send sender) (reentrant.AcquireReply, error) {
+		way.mend() // if the last answer was too late to be believed
+		asked = time.Now()
 		reply, err := send(ctx, req)
-		time.Sleep(lease / 4) // how late the answer is
+		way.dropRequests()    // before it could be renewed
+		time.Sleep(lease / 2) // how late the answer is
 		return reply, err
 	})
 	a := reentrant.WithOwner(t.Context(), "a")
 	require.NoError(t, la.Lock(a))
-	way.dropRequests()
+	if until, err := la.TrustedUntil(a); !errors.Is(err, reentrant.ErrLost) { // it may be over on a slow machine
+		require.NoError(t, err)
+		assert.Less(t, until.Sub(asked), lease)
+	}
 	require.NoError(t, lb.Lock(t.Context()))
 	assert.False(t, la.IsHeldByCurrentOwner(a), "no two trust at once")
 	require.NoError(t, lb.Unlock(t.Context()))
@@ -260,7 +277,7 @@ func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
 // 6 and 10. Redis loses what it knew. Whoever had the lock is told, and the tokens of others, who have never heard of the
 // old ones, are higher all the same.
 func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
-	const lease = 2 * time.Second
+	const lease = 6 * time.Second // the first holder is told in a third of it
 	opts := []reentrant.Option{reentrant.WithLease(lease), reentrant.WithHeartbeat(lease / 10)}
 	for name, lose := range map[string]func(t *testing.T, s *pair, way *link){
 		"flush": func(t *testing.T, s *pair, _ *link) {
@@ -273,7 +290,7 @@ func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newPair(t)
 			way := newLink(t, s.master.Addr())
-			la := session(t, way.addr(), opts...).NewLock("lossy")
+			la := session(t, way.addr, opts...).NewLock("lossy")
 			s.copying.dropReplies() // what follows, the replica does not get to know
 			require.NoError(t, la.Lock(t.Context()))
 			before, err := la.Token(t.Context())
@@ -281,7 +298,7 @@ func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 			lost := la.Lost(t.Context())
 			lose(t, s, way)
 
-			lb := session(t, way.addr(), opts...).NewLock("lossy")
+			lb := session(t, way.addr, opts...).NewLock("lossy")
 			b := reentrant.WithOwner(t.Context(), "b")
 			require.NoError(t, lb.Lock(b))
 			after, err := lb.Token(b)
@@ -293,7 +310,7 @@ func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 				require.FailNow(t, "the first holder is not told")
 			}
 			assert.ErrorIs(t, la.Unlock(t.Context()), reentrant.ErrLost)
-			if err := lb.Verify(b); !errors.Is(err, reentrant.ErrLost) { // a slow machine may have lost it by itself
+			if err := verify(b, lb); !errors.Is(err, reentrant.ErrLost) { // a slow machine may have lost it by itself
 				assert.NoError(t, err, "the first one's Unlock does not harm the second")
 			}
 			_ = lb.Unlock(b)
@@ -301,10 +318,12 @@ func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 	}
 }
 
-// 8. A waiter leaves at the very moment when it gets the lock: the lock is not left with it.
+// 8. A waiter leaves at the very moment when it gets the lock: the lock is not left with it. In every other round it
+// is told to leave just before it is told of the grant, in the others at random.
 func TestRankedCancelsAtTheInstantOfAGrant(t *testing.T) {
 	srv := server(t)
-	la, lb := session(t, srv.Addr(), lasting()...).NewLock("crossing"), session(t, srv.Addr(), lasting()...).NewLock("crossing")
+	var mail courier
+	la, lb := session(t, srv.Addr(), lasting()...).NewLock("crossing"), carried(t, srv.Addr(), &mail, lasting()...).NewLock("crossing")
 	got := 0
 	for i := range rounds(150) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
@@ -321,12 +340,17 @@ func TestRankedCancelsAtTheInstantOfAGrant(t *testing.T) {
 		}()
 		eventually(t, func() bool {
 			st, err := la.Inspect(t.Context())
-			return assert.NoError(t, err) && len(st.Waiting) == 1
+			return err == nil && len(st.Waiting) == 1
 		}, "it waits")
-		go func() {
-			time.Sleep(rand.N(300 * time.Microsecond)) // so that the two meet now in this order, now in that
-			cancel()
-		}()
+		if i%2 == 0 {
+			mail.atGrant(cancel)
+		} else {
+			mail.atGrant(nil)
+			go func() {
+				time.Sleep(rand.N(300 * time.Microsecond)) // so that the two meet now in this order, now in that
+				cancel()
+			}()
+		}
 		require.NoError(t, la.Unlock(t.Context()))
 		if <-waiting {
 			got++
@@ -339,7 +363,7 @@ func TestRankedCancelsAtTheInstantOfAGrant(t *testing.T) {
 
 // 9. A hold is renewed while it is held, and a renewal never brings back what is gone.
 func TestRankedRenewalKeepsAndNeverBringsBack(t *testing.T) {
-	const lease = 3 * time.Second
+	const lease = 9 * time.Second
 	srv := server(t)
 	c := client(t, srv.Addr())
 	l := carried(t, srv.Addr(), &courier{}, reentrant.WithLease(lease)).NewLock("renewed")
@@ -359,7 +383,7 @@ func TestRankedRenewalKeepsAndNeverBringsBack(t *testing.T) {
 	began := time.Now()
 	select {
 	case <-lost:
-	case <-time.After(soon):
+	case <-time.After(patience / 2):
 		require.FailNow(t, "a renewal of nothing was taken for a success")
 	}
 	t.Logf("told after %v of a lease", time.Since(began).Seconds()/lease.Seconds())
@@ -414,19 +438,18 @@ func TestRankedClockJumps(t *testing.T) {
 func TestRankedBudget(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
-	opts := []reentrant.Option{reentrant.WithHeartbeat(time.Second)}
-	la, lb := session(t, srv.Addr(), opts...).NewLock("budget"), session(t, srv.Addr(), opts...).NewLock("budget")
+	la, lb := session(t, srv.Addr(), lasting()...).NewLock("budget"), session(t, srv.Addr(), lasting()...).NewLock("budget")
 	for _, l := range []*reentrant.Lock{la, lb} { // the scripts are there, the clocks known
 		require.NoError(t, l.Lock(t.Context()))
 		require.NoError(t, l.Unlock(t.Context()))
 	}
-	const sections = 20
+	const sections, resent = 20, 8 // commands that are not answered for two seconds are sent again
 	before := evals(t, c)
 	for range sections {
 		require.NoError(t, la.Lock(t.Context()))
 		require.NoError(t, la.Unlock(t.Context()))
 	}
-	assert.Equal(t, 2*sections, evals(t, c)-before, "alone")
+	assert.InDelta(t, 2*sections, evals(t, c)-before, resent, "alone")
 
 	before = evals(t, c)
 	var s section
@@ -445,12 +468,11 @@ func TestRankedBudget(t *testing.T) {
 	}
 	wg.Wait()
 	s.verify(t)
-	const heartbeats = 8 // that may fall into waits on a slow machine
-	assert.LessOrEqual(t, evals(t, c)-before, 2*2*sections+heartbeats, "from process to process")
+	assert.LessOrEqual(t, evals(t, c)-before, 2*2*sections+resent, "from process to process")
 
 	for _, key := range append(keys(t, c, "budget"), "relock:{budget}:t:budget") {
-		left, err := c.Do(t.Context(), c.B().Ttl().Key(key).Build()).AsInt64()
+		left, err := c.Do(t.Context(), c.B().Pttl().Key(key).Build()).AsInt64()
 		require.NoError(t, err)
-		assert.Positive(t, left, "%s ends by itself", key)
+		assert.NotEqual(t, int64(-1), left, "%s ends by itself", key)
 	}
 }

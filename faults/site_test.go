@@ -30,8 +30,20 @@ func TestMain(m *testing.M) {
 		os.Exit(childMain(text))
 	}
 	zerolog.SetGlobalLevel(zerolog.Disabled)
-	// The proxy leaves a goroutine behind when a connection closes while a fault is added to it.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+	goleak.VerifyTestMain(patient{m}, leftByProxies)
+}
+
+// leftByProxies is a goroutine that the proxy leaves behind when a connection closes while a fault is added to it.
+var leftByProxies = goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run")
+
+// patient is tests that are not over before their goroutines are: goleak waits half a second for those.
+type patient struct{ *testing.M }
+
+func (m patient) Run() int {
+	status := m.M.Run()
+	for end := time.Now().Add(patience); status == 0 && goleak.Find(leftByProxies) != nil && time.Now().Before(end); {
+	}
+	return status
 }
 
 // eventually waits until ok.
@@ -69,6 +81,7 @@ func session(t *testing.T, addr string, opts ...reentrant.Option) *reentrant.Ses
 type link struct {
 	t     *testing.T
 	proxy *toxiproxy.Proxy
+	addr  string // stays; the proxy writes its own when it is redirected
 }
 
 func newLink(t *testing.T, upstream string) *link {
@@ -77,10 +90,8 @@ func newLink(t *testing.T, upstream string) *link {
 	p := toxiproxy.NewProxy(server, strings.ReplaceAll(t.Name(), "/", "-"), "127.0.0.1:0", upstream)
 	require.NoError(t, p.Start())
 	t.Cleanup(p.Stop)
-	return &link{t, p}
+	return &link{t, p, p.Listen}
 }
-
-func (l *link) addr() string { return l.proxy.Listen }
 
 // dropReplies lets requests through and nothing back: what is sent is done, and nobody is told.
 func (l *link) dropReplies() { require.NoError(l.t, l.poison(mute)) }
@@ -108,7 +119,7 @@ func (l *link) mend() { l.proxy.Toxics.ResetToxics(context.Background()) }
 func (l *link) redirect(upstream string) {
 	l.proxy.Stop()
 	l.proxy.Upstream = upstream
-	require.NoError(l.t, l.proxy.Start())
+	eventually(l.t, func() bool { return l.proxy.Start() == nil }, "its port is free") // a connection may have taken it meanwhile
 }
 
 // A section is what a lock protects: it notices when two are inside at once, and tokens that do not rise.
@@ -116,6 +127,7 @@ type section struct {
 	inside   atomic.Int32
 	overlaps atomic.Int32
 	fallen   atomic.Int32
+	passed   atomic.Int64    // for those who only watch
 	token    reentrant.Token // guarded by the lock under test: a race here is an overlap too
 	entries  int
 }
@@ -129,6 +141,7 @@ func (s *section) run(token reentrant.Token) {
 	}
 	s.token = token
 	s.entries++
+	s.passed.Add(1)
 	s.inside.Add(-1)
 }
 
@@ -136,6 +149,17 @@ func (s *section) verify(t *testing.T) {
 	t.Helper()
 	assert.Zero(t, s.overlaps.Load(), "two were inside at once")
 	assert.Zero(t, s.fallen.Load(), "a token did not rise")
+}
+
+// lasting are options with which nothing ends by itself, and nothing is asked again, while a test runs.
+func lasting() []reentrant.Option {
+	return []reentrant.Option{reentrant.WithLease(2 * patience), reentrant.WithHeartbeat(patience / 2)}
+}
+
+// enduring are those for tests that lose messages: what is lost costs a heartbeat, and no lease ends while a machine is
+// busy with something else.
+func enduring() []reentrant.Option {
+	return []reentrant.Option{reentrant.WithLease(patience), reentrant.WithHeartbeat(patience / 20)}
 }
 
 // server starts a Redis of the test's own.

@@ -53,7 +53,7 @@ type Verdict struct {
 
 // patience bounds the search for an order. A history of a few ten thousand operations takes well under a second; one
 // that has none can take much longer, and a search that is given up found nothing.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // Judge holds a history against the model, each lock for itself.
 func Judge(h History) Verdict {
