@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +26,8 @@ func TestMain(m *testing.M) {
 	if worker.IsChild() {
 		os.Exit(worker.Main())
 	}
+	// A build with the detector of races would have each process sleep for a second at its end.
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	os.Exit(m.Run())
 }
 
@@ -57,8 +60,8 @@ func TestARunFromEndToEnd(t *testing.T) {
 	out := t.TempDir()
 	var stdout bytes.Buffer
 	stderr := newLog(t)
-	status := parentMain([]string{
-		"-rounds", "1", "-duration", "50ms", "-only", "redsync,registered,cohort", "-workloads", "uncontended,2x20,reentrant", "-out", out,
+	status := parentMain([]string{ // in three rounds: a machine that stands still in one leaves it without a number
+		"-rounds", "3", "-duration", "100ms", "-only", "redsync,registered,cohort", "-workloads", "uncontended,2x20,reentrant", "-out", out,
 	}, &stdout, stderr)
 	require.Equal(t, exitClean, status, text(t, stderr))
 	assert.Contains(t, stdout.String(), "2 processes × 20 goroutines")
@@ -70,12 +73,12 @@ func TestARunFromEndToEnd(t *testing.T) {
 		assert.Zero(t, cell.Overlaps())
 		for _, m := range []result.Metric{result.PerSecond, result.Bytes, result.JainProcesses} {
 			if cell.Workload != "reentrant" {
-				assert.Positive(t, cell.Range(m).Median, "%s %s %s", cell.Workload, cell.Contender, m.Name)
+				assert.Positive(t, cell.Range(m).Most, "%s %s %s", cell.Workload, cell.Contender, m.Name)
 			}
 		}
 	}
 	registered, _ := r.Cell("uncontended", "registered")
-	assert.InDelta(t, 2, registered.Range(result.Commands).Median, 0.2)
+	assert.InDelta(t, 2, registered.Range(result.Commands).Least, 0.2, "what its client asks beside only adds to it")
 	assert.FileExists(t, filepath.Join(out, report.Page))
 }
 
@@ -85,8 +88,8 @@ func TestWithoutALockThereAreOverlaps(t *testing.T) {
 	for range 10 { // nothing forces them to overlap; they just never fail to
 		stderr := newLog(t)
 		status := parentMain([]string{"-rounds", "1", "-duration", "100ms", "-only", "none", "-workloads", "5x20-100us", "-out", t.TempDir()}, io.Discard, stderr)
-		if status == exitFinding {
-			assert.Contains(t, text(t, stderr), "two holders")
+		if strings.Contains(text(t, stderr), "two holders") {
+			assert.Equal(t, exitFinding, status)
 			return
 		}
 	}

@@ -3,6 +3,7 @@ package relockotel_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -282,5 +283,9 @@ func TestWhoIsNotTracedPaysNothing(t *testing.T) {
 
 	event := reentrant.Event{Kind: reentrant.EventAcquired, Lock: "x", Token: 1}
 	o := s.Observer()
-	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { o.Observe(unsampled, event) }), 2.0)
+	fewest := math.Inf(1) // what else goes on in the process only ever adds
+	for range 10 {
+		fewest = min(fewest, testing.AllocsPerRun(100, func() { o.Observe(unsampled, event) }))
+	}
+	assert.LessOrEqual(t, fewest, 2.0)
 }

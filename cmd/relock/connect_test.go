@@ -27,7 +27,9 @@ import (
 func TestAWrongPasswordIsSaidAndNotShown(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t, "--requirepass", "right")
-	url := func(password string) string { return strings.Replace(server.URL(), "//", "//:"+password+"@", 1) }
+	url := func(password string) string {
+		return slowly(strings.Replace(server.URL(), "//", "//:"+password+"@", 1))
+	}
 	r := start(t, url("hunter2"), "run", "lock", "--", "true")
 	r.exits(exitRedis)
 	assert.Contains(t, r.stderr.String(), "WRONGPASS")
@@ -42,7 +44,7 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go relay(listener, redisserver.Start(t).Addr())
-	url := "rediss://" + listener.Addr().String()
+	url := slowly("rediss://" + listener.Addr().String())
 
 	r := start(t, url, "run", "lock", "--", "true")
 	r.exits(exitRedis)

@@ -5,14 +5,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"net"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -101,7 +98,7 @@ func TestInspectWithAPrefix(t *testing.T) {
 func TestListShowsLocksAndNothingElse(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	url := "redis://" + server.Addr()
+	url := slowly("redis://" + server.Addr())
 	c := server.Client()
 	do := func(words ...string) {
 		require.NoError(t, c.Do(t.Context(), c.B().Arbitrary(words...).Build()).Error())
@@ -158,51 +155,13 @@ func TestListWithAPrefix(t *testing.T) {
 // In a Cluster every node has some of the locks.
 func TestListInACluster(t *testing.T) {
 	t.Parallel()
-	url := cluster(t)
+	url := slowly(redisserver.StartCluster(t, 2, 0).Masters[0].URL())
 	s := session(t, url)
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		holdLock(t, s, name, "me")
 	}
 	lines := strings.Split(strings.TrimSpace(look(t, 0, "list", "--json", "--redis", url)), "\n")
 	assert.Len(t, lines, 6)
-}
-
-// cluster starts two masters that share the slots.
-func cluster(t *testing.T) string {
-	t.Helper()
-	var nodes []rueidis.Client
-	var first string
-	for _, slots := range [][]string{{"0", "8191"}, {"8192", "16383"}} {
-		bus, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		_, busPort, err := net.SplitHostPort(bus.Addr().String())
-		require.NoError(t, err)
-		require.NoError(t, bus.Close())
-		server := redisserver.Start(t, "--cluster-enabled", "yes", "--cluster-port", busPort,
-			"--cluster-config-file", filepath.Join(t.TempDir(), "nodes.conf"))
-		node, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
-		require.NoError(t, err)
-		t.Cleanup(node.Close)
-		do := func(words ...string) {
-			require.NoError(t, node.Do(t.Context(), node.B().Arbitrary(words...).Build()).Error())
-		}
-		do("CLUSTER", "ADDSLOTSRANGE", slots[0], slots[1])
-		if first != "" {
-			host, port, err := net.SplitHostPort(server.Addr())
-			require.NoError(t, err)
-			require.NoError(t, nodes[0].Do(t.Context(), nodes[0].B().Arbitrary("CLUSTER", "MEET", host, port, busPort).Build()).Error())
-		} else {
-			first = server.URL()
-		}
-		nodes = append(nodes, node)
-	}
-	for _, node := range nodes {
-		eventually(t, func() bool {
-			info, err := node.Do(t.Context(), node.B().Arbitrary("CLUSTER", "INFO").Build()).ToString()
-			return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:2")
-		}, "the cluster is not formed")
-	}
-	return first
 }
 
 func TestUnlock(t *testing.T) {
@@ -266,12 +225,12 @@ func TestWatch(t *testing.T) {
 func TestAWatchGoesOnOverAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
-	r := start(t, server.URL(), "watch", "lock", "--interval", "5ms")
+	r := start(t, slowly(server.URL()), "watch", "lock", "--interval", "5ms")
 	r.says("free")
 	server.Stop()
 	eventually(t, func() bool { return r.stderr.String() != "" }, "the outage is not said")
 	server.Restart(t)
-	holdLock(t, session(t, server.URL()), "lock", "me")
+	holdLock(t, session(t, slowly(server.URL())), "lock", "me")
 	r.says("held by ~me")
 	assert.Equal(t, 1, strings.Count(r.stderr.String(), "\n"), r.stderr)
 	r.signal(syscall.SIGTERM)

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/redisserver"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // A command and a process that it started ignore TERM, and Redis stops answering. Both must be dead before Redis could
@@ -31,7 +30,8 @@ func TestTheCommandIsDeadBeforeTheLeaseEnds(t *testing.T) {
 			t.Parallel()
 			server := redisserver.Start(t)
 			h := newHeart(t)
-			r := start(t, server.URL(), "run", "lock", "--lease", "10s", "--grace", "1s", "--", "sh", "-c",
+			// A twentieth of the lease is left for the KILL: for as long the machine may stand still just then.
+			r := start(t, slowly(server.URL()), "run", "lock", "--lease", "30s", "--grace", "1s", "--", "sh", "-c",
 				"trap '' TERM; "+h.command()+" & "+h.command()+" & while :; do wait; done")
 			h.await(2)
 
@@ -75,7 +75,7 @@ func silence(t *testing.T, c rueidis.Client, lock string) int64 {
 func TestAShortOutageIsSurvived(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
-	r := start(t, server.URL(), "run", "lock", "--lease", "20s", "--", "sh", "-c", "echo ready; sleep 4; echo done")
+	r := start(t, slowly(server.URL()), "run", "lock", "--lease", "20s", "--", "sh", "-c", "echo ready; sleep 4; echo done")
 	r.says("ready")
 	server.Freeze()
 	eventually(t, func() bool { return r.stderr.String() != "" }, "the outage is not noticed")
@@ -88,9 +88,9 @@ func TestAShortOutageIsSurvived(t *testing.T) {
 func TestAWaitThatEndsInAnOutageSaysSo(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
-	s := session(t, server.URL(), reentrant.WithLease(time.Minute))
+	s := session(t, slowly(server.URL()))
 	release := holdLock(t, s, "lock", "somebody")
-	r := start(t, server.URL(), "run", "lock", "--wait", "4s", "--", "echo", "never")
+	r := start(t, slowly(server.URL()), "run", "lock", "--wait", "15s", "--", "echo", "never")
 	eventually(t, func() bool { return len(state(t, s, "lock").Waiting) == 1 }, "it does not wait")
 	server.Freeze()
 	r.exits(exitRedis)
@@ -104,7 +104,7 @@ func TestAReaderThatDoesNotReadHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
 	h := newHeart(t)
-	r := newRun(t, server.URL(), "run", "lock", "--lease", "2s", "--grace", "100ms", "--", "sh", "-c",
+	r := newRun(t, slowly(server.URL()), "run", "lock", "--lease", "10s", "--grace", "100ms", "--", "sh", "-c",
 		h.command()+" & while :; do wait; done")
 	reader, writer, err := os.Pipe()
 	require.NoError(t, err)

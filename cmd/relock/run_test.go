@@ -70,7 +70,7 @@ func TestAWaitThatIsOverHasAStatusOfItsOwn(t *testing.T) {
 	s := session(t, url)
 	release := holdLock(t, s, "lock", "somebody")
 	marker := filepath.Join(t.TempDir(), "marker")
-	for _, wait := range []string{"0", "0s", "30ms"} {
+	for _, wait := range []string{"0", "0s", "800ms"} { // the last without a heartbeat, whose answer could come too late
 		r := start(t, url, "run", "lock", "--wait", wait, "--", "touch", marker)
 		r.exits(exitNotAcquired)
 		assert.Contains(t, r.stderr.String(), "lock lock was not to be had: it is held by ~somebody of session "+s.ID())
@@ -87,11 +87,11 @@ func TestARunThatWouldWaitForItselfIsRefused(t *testing.T) {
 	url := embedded(t)
 	relock, err := os.Executable()
 	require.NoError(t, err)
-	inner, other := []string{relock, "run", "lock", "--"}, []string{relock, "run", "other", "--"}
+	inner, other := []string{relock, "run", longLease, "lock", "--"}, []string{relock, "run", longLease, "other", "--"}
 	for name, command := range map[string][]string{
 		"inside":       slices.Concat(inner, []string{"echo", "never"}),
 		"deep inside":  slices.Concat(other, inner, []string{"echo", "never"}),
-		"in the shell": {"sh", "-c", `"$0" run --wait 0 lock -- echo never`, relock},
+		"in the shell": {"sh", "-c", `"$0" run --wait 0 --lease 1m lock -- echo never`, relock},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, url, append([]string{"run", "lock", "--"}, command...)...)
@@ -171,7 +171,7 @@ func TestWhatWasIgnoredStaysIgnored(t *testing.T) {
 	require.NoError(t, err)
 	r := newRun(t, embedded(t))
 	r.cmd.Path, r.cmd.Args = "/bin/sh", []string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`, program,
-		"run", "lock", "--", "sh", "-c", "echo ready; read line; kill -HUP $$; echo alive"}
+		"run", longLease, "lock", "--", "sh", "-c", "echo ready; read line; kill -HUP $$; echo alive"}
 	input, err := r.cmd.StdinPipe()
 	require.NoError(t, err)
 	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
@@ -205,7 +205,7 @@ func TestAForcedUnlockEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	h := newHeart(t)
-	r := start(t, url, "run", "lock", "--lease", "3s", "--grace", "300ms", "--", "sh", "-c",
+	r := start(t, url, "run", "lock", "--lease", "15s", "--grace", "5s", "--", "sh", "-c",
 		"trap 'echo told' TERM; "+h.command()+" & echo ready; while :; do wait; done")
 	r.says("ready")
 	h.await(1)

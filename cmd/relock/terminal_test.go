@@ -62,8 +62,9 @@ func TestAnInterruptFromTheTerminalComesOnce(t *testing.T) {
 		"foreground": "read line; ",
 	} {
 		t.Run(name, func(t *testing.T) {
-			// It ends by itself, so that a second interrupt has time to come.
-			script += "trap 'echo int' INT; echo ready; i=0; while [ $i -lt 30 ]; do sleep 0.01; i=$((i+1)); done; echo over"
+			// It ends by itself some time after the first interrupt, so that a second one has time to come.
+			script += "trap 'echo int; came=1' INT; echo ready; while [ -z \"$came\" ]; do sleep 0.01; done; " +
+				"i=0; while [ $i -lt 30 ]; do sleep 0.01; i=$((i+1)); done; echo over"
 			r := newRun(t, embedded(t), "run", "lock", "--", "sh", "-c", script)
 			tty := startOnTerminal(t, r)
 			enter(t, tty, "line\n")
@@ -104,7 +105,7 @@ func TestTheTerminalIsGivenBack(t *testing.T) {
 	r := newRun(t, embedded(t))
 	relock := r.cmd.Path
 	r.cmd.Path, r.cmd.Args = "/bin/sh", []string{"sh", "-c",
-		`"$0" run lock -- sh -c 'read line; echo inner: $line'; read line; echo outer: $line`, relock}
+		`"$0" run --lease 1m lock -- sh -c 'read line; echo inner: $line'; read line; echo outer: $line`, relock}
 	tty := startOnTerminal(t, r)
 	enter(t, tty, "one\n")
 	r.says("inner: one")

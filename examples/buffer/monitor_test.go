@@ -57,7 +57,7 @@ func (p *patient) wakes(t *testing.T) {
 	select {
 	case err := <-p.done:
 		require.NoError(t, err)
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("nobody woke it")
 	}
 }

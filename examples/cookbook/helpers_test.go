@@ -15,10 +15,12 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// process opens a session, which stands for a process. Its lease is longer than any of these tests waits.
+// process opens a session, which stands for a process. Its lease is longer than any of these tests waits, also that of a
+// lock that is pushed to a waiter, which is three heartbeats until it is renewed.
 func process(t *testing.T, server *redistest.Server) *reentrant.Session {
 	t.Helper()
-	session, err := reentrant.NewSession(server.Backend(), reentrant.WithLease(time.Minute))
+	session, err := reentrant.NewSession(server.Backend(), reentrant.WithLease(time.Minute),
+		reentrant.WithHeartbeat(20*time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -62,5 +64,5 @@ func waiting(t *testing.T, session *reentrant.Session, name string, sessions int
 // eventually waits for what must come.
 func eventually(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	require.Eventually(t, met, 10*time.Second, time.Millisecond, what)
+	require.Eventually(t, met, time.Minute, time.Millisecond, what)
 }

@@ -92,7 +92,7 @@ func TestAUserWaitsForItselfAndForNobodyElse(t *testing.T) {
 		select {
 		case err := <-quick:
 			assert.NoError(t, err)
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			assert.Fail(t, "quick waits for slow")
 		}
 		go func() { again <- Spend(t.Context(), other, ledger, "slow", 1) }()

@@ -19,6 +19,7 @@ type role struct {
 	Keys    int64
 	Lock    lockMode
 	Lease   time.Duration
+	Turn    time.Duration
 	Redis   string
 	DSN     string
 }
@@ -88,7 +89,7 @@ func (r role) openSection() (section, *reentrant.Session, func(context.Context),
 	if r.Lock == lockNone {
 		return openSection{}, nil, func(context.Context) {}, nil
 	}
-	member, err := deployment.Join(r.Redis, r.Lock.options(r.Lease)...)
+	member, err := deployment.Join(r.Redis, r.options()...)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -109,10 +110,11 @@ func (t *tally) report(session *reentrant.Session) report {
 	return r
 }
 
-// options are those of a session that keeps the lock in this mode.
-func (m lockMode) options(lease time.Duration) []reentrant.Option {
-	opts := []reentrant.Option{reentrant.WithLease(lease)}
-	if m == lockCohort {
+// options are those of the session. A lock that is pushed to a waiter comes with a lease of three heartbeats, until it is
+// renewed: as long as any other, see defaultLease.
+func (r role) options() []reentrant.Option {
+	opts := []reentrant.Option{reentrant.WithLease(r.Lease), reentrant.WithHeartbeat(r.Lease / 3), reentrant.WithHandoffTime(r.Turn)}
+	if r.Lock == lockCohort {
 		opts = append(opts, reentrant.WithCohort())
 	}
 	return opts

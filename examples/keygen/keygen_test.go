@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// small is a job that is quick but keeps two processes busy.
+// small is a job that is quick but keeps two processes busy. Its lease is longer than any machine stands still: see
+// defaultLease.
 func small(t *testing.T) options {
 	t.Helper()
 	return options{
@@ -35,7 +36,7 @@ func small(t *testing.T) options {
 		workers:   3,
 		keys:      300,
 		lock:      lockRelock,
-		lease:     2 * time.Second,
+		lease:     time.Minute,
 		dsn:       filepath.Join(t.TempDir(), "keygen.db"),
 	}
 }
@@ -43,6 +44,7 @@ func small(t *testing.T) options {
 func TestEveryNumberIsHandedOutOnce(t *testing.T) {
 	opts := small(t)
 	opts.lock = lockCohort
+	opts.turn = opts.lease / 4 // by default a turn is over after some milliseconds, which can be one step
 	result, err := generate(t.Context(), opts, io.Discard, t.Output())
 	require.NoError(t, err)
 	assert.True(t, result.Clean(), "%+v", result.verdict)
@@ -67,6 +69,7 @@ func TestAKilledProcessCostsNoNumber(t *testing.T) {
 	opts := small(t)
 	opts.kills = 1
 	opts.keys = 1000 // enough for the kill to come on the way
+	opts.lease = defaultLease
 	result, err := generate(t.Context(), opts, io.Discard, t.Output())
 	require.NoError(t, err)
 	assert.True(t, result.Clean(), "%+v", result.verdict)

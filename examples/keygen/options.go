@@ -19,9 +19,9 @@ const (
 	lockNone   lockMode = "none"   // nothing: shows what the lock is for
 )
 
-// defaultLease is short, because a killed process costs the others what is left of its lease; and long enough that
-// a busy machine does not lose a lock that is alive.
-const defaultLease = 3 * time.Second
+// defaultLease is short, because a killed process costs the others what is left of its lease; and longer than a busy
+// machine stands still. The tables take no token: a holder that was stopped for longer could hand out a number twice.
+const defaultLease = 6 * time.Second
 
 // options is the job.
 type options struct {
@@ -31,8 +31,9 @@ type options struct {
 	kills     int // how many processes to kill on the way
 	lock      lockMode
 	lease     time.Duration
-	redis     string // URL; empty for the embedded server
-	dsn       string // URL of a server, or path of a SQLite file; empty for one in a fresh folder
+	turn      time.Duration // how long a process may hand the lock to its own workers; 0 for the library's default
+	redis     string        // URL; empty for the embedded server
+	dsn       string        // URL of a server, or path of a SQLite file; empty for one in a fresh folder
 }
 
 const usage = `Keygen hands out the numbers 1, 2, 3 … to the workers of several processes, from a table that nothing but a lock
@@ -55,6 +56,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&mode, "lock", string(lockRelock), "relock, cohort, or none to see the duplicates")
 	flags.IntVar(&opts.kills, "kill", 0, "kill so many processes on the way, and replace them")
 	flags.DurationVar(&opts.lease, "lease", defaultLease, "lease of the lock: what a killed holder costs the others")
+	flags.DurationVar(&opts.turn, "turn", 0, "how long a process may hand the lock to its own workers (default: the library's)")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
@@ -84,6 +86,9 @@ func (o options) validate() error {
 	}
 	if o.lease <= 0 {
 		return errors.New("-lease must be positive")
+	}
+	if o.turn < 0 {
+		return errors.New("-turn must not be negative")
 	}
 	return nil
 }

@@ -17,10 +17,10 @@ func TestOptionsHaveDefaults(t *testing.T) {
 
 func TestOptionsAreRead(t *testing.T) {
 	opts, err := parseOptions([]string{"-processes=2", "-workers=3", "-keys=4", "-kill=1", "-lock=none", "-lease=2s",
-		"-redis=redis://h:1", "-dsn=mysql://u@h/d"}, io.Discard)
+		"-turn=1s", "-redis=redis://h:1", "-dsn=mysql://u@h/d"}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, options{processes: 2, workers: 3, keys: 4, kills: 1, lock: lockNone, lease: 2 * time.Second,
-		redis: "redis://h:1", dsn: "mysql://u@h/d"}, opts)
+		turn: time.Second, redis: "redis://h:1", dsn: "mysql://u@h/d"}, opts)
 
 	opts, err = parseOptions([]string{"-db=k.db"}, io.Discard)
 	require.NoError(t, err)
@@ -38,6 +38,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"NoKey":           {[]string{"-keys=0"}, "at least 1"},
 		"NegativeKills":   {[]string{"-kill=-1"}, "-kill"},
 		"NoLease":         {[]string{"-lease=0s"}, "-lease"},
+		"NegativeTurn":    {[]string{"-turn=-1s"}, "-turn"},
 		"UnknownLock":     {[]string{"-lock=java"}, "relock, cohort and none"},
 		"StrayArgument":   {[]string{"relock"}, `unexpected argument "relock"`},
 		"UnknownFlag":     {[]string{"-keyz=4"}, "keyz"},

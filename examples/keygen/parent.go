@@ -66,7 +66,8 @@ func (o options) plan(redis, dsn string) crew.Plan[report] {
 		Unit:      "keys",
 		Role: func(name string, _ int) any {
 			return role{
-				Server: name, Workers: o.workers, Keys: int64(o.keys), Lock: o.lock, Lease: o.lease, Redis: redis, DSN: dsn,
+				Server: name, Workers: o.workers, Keys: int64(o.keys), Lock: o.lock, Lease: o.lease, Turn: o.turn,
+				Redis: redis, DSN: dsn,
 			}
 		},
 		// Without a lock the number goes back again and again, and might take very long to arrive. As many records as

@@ -7,6 +7,7 @@ import (
 
 	"github.com/relock-go/relock/examples/internal/crew"
 	"github.com/relock-go/relock/examples/internal/deployment"
+	"github.com/relock-go/relock/reentrant"
 )
 
 // A role is what a parent tells its child.
@@ -43,7 +44,9 @@ func (r report) Done() int64 { return r.Granted + r.Already + r.Late }
 // play connects, and answers requests when the parent says so: all at once, each in a goroutine of its own, which is
 // the owner of the lock that it takes.
 func (r role) play(ctx context.Context, line *crew.Line[report]) error {
-	member, err := deployment.Join(r.Redis)
+	// A lock that is pushed to a waiter comes with a lease of three heartbeats, until it is renewed. The packet takes no
+	// token, so this is to be no shorter than any other.
+	member, err := deployment.Join(r.Redis, reentrant.WithHeartbeat(reentrant.DefaultLease/3))
 	if err != nil {
 		return err
 	}

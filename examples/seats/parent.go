@@ -182,7 +182,7 @@ func (p *process) stop() {
 	_ = p.stdin.Close()
 	select {
 	case <-p.gone:
-	case <-time.After(15 * time.Second):
+	case <-time.After(30 * time.Second):
 		p.kill()
 	}
 }

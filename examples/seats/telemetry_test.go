@@ -18,7 +18,7 @@ import (
 // scraped gives what Prometheus reads at a server where a seat was held, and let go.
 func scraped(t *testing.T) string {
 	t.Helper()
-	p := newPair(t, time.Minute)
+	p := newPair(t, time.Hour)
 	ann := enters(t, p.urls)
 	ann.gets(http.StatusOK, 1, "hold", "B07")
 	ann.gets(http.StatusOK, 1, "release", "B07")

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,16 +38,32 @@ func StartServer(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("folder for Redis: %w", err)
 	}
-	s := &Server{dir: dir, exited: make(chan struct{})}
+	s := &Server{dir: dir}
+	for range startTries {
+		if err = s.launch(ctx, path); err == nil {
+			return s, nil
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	_ = os.RemoveAll(dir) // an empty folder
+	return nil, fmt.Errorf("start %s: %w", path, err)
+}
+
+// startTries is how often a port is chosen: somebody may take a free one before Redis does.
+const startTries = 5
+
+// launch starts the process, and returns when it answers.
+func (s *Server) launch(ctx context.Context, path string) error {
 	if err := s.start(path); err != nil {
-		_ = os.RemoveAll(dir) // an empty folder
-		return nil, fmt.Errorf("start %s: %w", path, err)
+		return err
 	}
-	if err := s.await(ctx); err != nil {
-		s.Stop()
-		return nil, fmt.Errorf("start %s: %w", path, err)
+	err := s.await(ctx)
+	if err != nil {
+		s.kill()
 	}
-	return s, nil
+	return err
 }
 
 func (s *Server) start(path string) error {
@@ -63,6 +80,7 @@ func (s *Server) start(path string) error {
 	if err := s.process.Start(); err != nil {
 		return err
 	}
+	s.exited = make(chan struct{})
 	go func() {
 		defer close(s.exited)
 		_ = s.process.Wait() // that it ended is what counts
@@ -71,15 +89,13 @@ func (s *Server) start(path string) error {
 }
 
 // startWithin bounds how long a server may take to answer.
-const startWithin = 10 * time.Second
+const startWithin = 30 * time.Second
 
 func (s *Server) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startWithin, errors.New("it does not answer"))
 	defer cancel()
 	for {
-		client, err := Connect(ctx, s.URL)
-		if err == nil {
-			client.Close()
+		if s.answers(ctx) {
 			return nil
 		}
 		select {
@@ -92,11 +108,26 @@ func (s *Server) await(ctx context.Context) error {
 	}
 }
 
+// answers tells whether the process can be reached, and not another's that has taken the port.
+func (s *Server) answers(ctx context.Context) bool {
+	client, err := Connect(ctx, s.URL)
+	if err != nil {
+		return false
+	}
+	defer client.Close()
+	info, err := client.Do(ctx, client.B().Info().Section("server").Build()).ToString()
+	return err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r", s.process.Process.Pid))
+}
+
 // Stop kills the server and removes its folder.
 func (s *Server) Stop() {
+	s.kill()
+	_ = os.RemoveAll(s.dir)
+}
+
+func (s *Server) kill() {
 	_ = s.process.Process.Kill() // an error means that it has ended
 	<-s.exited
-	_ = os.RemoveAll(s.dir)
 }
 
 // Connect makes a client for the counters and sees that the server answers.

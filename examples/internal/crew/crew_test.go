@@ -31,6 +31,7 @@ type role struct {
 	Seat  int
 	Steps int64         // for each of its two workers
 	Pause time.Duration // before each
+	Gate  string        // a file without which nobody is done; "" for none
 	Fail  string        // how it ends, if not well
 }
 
@@ -51,6 +52,9 @@ func (r role) play(ctx context.Context, line *Line[steps]) error {
 			}
 			done.Add(1)
 		}
+		if err := passes(ctx, r.Gate); err != nil {
+			return err
+		}
 		switch {
 		case r.Fail == "" || worker == 1:
 			return nil
@@ -59,6 +63,21 @@ func (r role) play(ctx context.Context, line *Line[steps]) error {
 		}
 		return errors.New(r.Fail)
 	})
+}
+
+// passes waits until a gate is there.
+func passes(ctx context.Context, gate string) error {
+	for gate != "" {
+		if _, err := os.Stat(gate); err == nil {
+			break
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // counting is a plan of two processes that count to ten with each of their workers.
@@ -81,13 +100,17 @@ func TestReportsAddUp(t *testing.T) {
 	assert.Positive(t, outcome.Took)
 }
 
+// Nobody is done before all are killed that are to be: however late the parent hears of a step, there is somebody to kill.
 func TestWhoIsKilledIsReplacedInItsSeat(t *testing.T) {
-	plan := counting(t, role{Pause: 30 * time.Millisecond})
+	gate := filepath.Join(t.TempDir(), "gate")
+	plan := counting(t, role{Gate: gate})
 	plan.Kills = 2
 	seats := map[string]int{}
 	give := plan.Role
 	plan.Role = func(name string, seat int) any {
-		seats[name] = seat
+		if seats[name] = seat; len(seats) == plan.Processes+plan.Kills {
+			assert.NoError(t, os.WriteFile(gate, nil, 0o600))
+		}
 		return give(name, seat)
 	}
 	outcome, err := Run(t.Context(), plan)

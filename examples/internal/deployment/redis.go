@@ -62,8 +62,12 @@ func dial(ctx context.Context, address string) (*Redis, error) {
 	return r, nil
 }
 
-// answerWithin is how long a client waits for an answer: well below a lease, so that a renewal can be tried twice.
-const answerWithin = 3 * time.Second
+// answerWithin is how long a client waits for an answer: longer than a busy machine stands still, since the jobs end at an
+// error of their data; and below a lease, so that a renewal can be tried twice.
+const answerWithin = 5 * time.Second
+
+// dialWithin is how long a server may take to be connected to: all processes of a job start at once.
+const dialWithin = 30 * time.Second
 
 // connect makes a client as package redisbackend wants it.
 func connect(address string) (rueidis.Client, error) {
@@ -74,6 +78,7 @@ func connect(address string) (rueidis.Client, error) {
 	option.DisableCache = true // which servers before 6 do not have, and nobody needs here
 	option.PipelineMultiplex = -1
 	option.ConnWriteTimeout = answerWithin
+	option.Dialer.Timeout = dialWithin
 	return rueidis.NewClient(option)
 }
 
