@@ -179,7 +179,10 @@ func (n *nemesis) onServer() []act {
 	}
 	if !n.durable {
 		acts = append(acts,
-			act{"Redis is flushed", func(*rand.Rand) { n.forgetting(false, func() { n.redis("FLUSHALL") }) }},
+			act{"Redis is flushed", func(*rand.Rand) {
+				n.forgetting(false, func() { n.redis("FLUSHALL") })
+				n.servers.synced() // or a failover could bring back what has been forgotten
+			}},
 			act{"the replica takes over", func(*rand.Rand) { n.failOver() }},
 			act{"the replica takes over, without the last writes", func(r *rand.Rand) {
 				n.servers.copying.dropReplies()
@@ -196,6 +199,7 @@ func (n *nemesis) restart() {
 		return
 	}
 	n.forgetting(false, func() { n.servers.master.Restart(n.t) })
+	n.servers.follow() // at once: as long as the replica does not, a failover could bring back what has been forgotten
 }
 
 func (n *nemesis) failOver() {

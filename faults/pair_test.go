@@ -2,7 +2,7 @@ package faults
 
 import (
 	"net"
-	"strings"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,6 +15,7 @@ type pair struct {
 	t               *testing.T
 	master, replica *redisserver.Server
 	copying         *link // from the replica to the master
+	marks           int
 }
 
 func newPair(t *testing.T) *pair {
@@ -24,31 +25,42 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
+// alone starts a server. By way of a file a replica gets what comes after its first copy at once; otherwise it may be told
+// that only a second later.
 func alone(t *testing.T) *redisserver.Server {
-	return redisserver.Start(t, "--repl-diskless-sync-delay", "0")
+	return redisserver.Start(t, "--repl-diskless-sync", "no", "--hz", "100")
 }
 
-// follow has the replica copy the master, and waits until it does.
+// follow has the replica copy the master from now on, and waits until it knows all.
 func (p *pair) follow() {
 	host, port, err := net.SplitHostPort(p.copying.addr)
 	require.NoError(p.t, err)
-	c := client(p.t, p.replica.Addr())
-	do := func(words ...string) (string, error) {
-		return c.Do(p.t.Context(), c.B().Arbitrary(words...).Build()).ToString()
-	}
-	_, err = do("REPLICAOF", host, port)
-	require.NoError(p.t, err)
+	p.ask(p.replica, "REPLICAOF", "NO", "ONE") // so that it does not wait before it tries again
+	p.ask(p.replica, "REPLICAOF", host, port)
+	p.synced()
+}
+
+// synced waits until the replica knows what the master knows now. That it follows would not say so: what comes next may
+// still be held back.
+func (p *pair) synced() {
+	p.marks++
+	mark := strconv.Itoa(p.marks)
+	p.ask(p.master, "SET", "mark", mark)
 	eventually(p.t, func() bool {
-		info, err := do("INFO", "replication")
-		return err == nil && strings.Contains(info, "master_link_status:up")
+		seen, err := p.replica.Command("GET", "mark")
+		return err == nil && seen == mark
 	}, "the replica follows")
+}
+
+func (p *pair) ask(server *redisserver.Server, command ...string) {
+	_, err := server.Command(command...)
+	require.NoError(p.t, err)
 }
 
 // failOver kills the master, makes the replica one, and has the ways lead to it.
 func (p *pair) failOver(ways ...*link) {
 	p.master.Stop()
-	c := client(p.t, p.replica.Addr())
-	require.NoError(p.t, c.Do(p.t.Context(), c.B().Arbitrary("REPLICAOF", "NO", "ONE").Build()).Error())
+	p.ask(p.replica, "REPLICAOF", "NO", "ONE")
 	p.master, p.replica = p.replica, p.master
 	for _, way := range ways {
 		way.redirect(p.master.Addr())

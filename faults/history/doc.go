@@ -40,5 +40,6 @@
 // rise but may be lower than those that others were given since, and what has seen these refuses them.
 //
 // A failover forgets as much of the last writes as the replica lacked ([Span].Partly), so a hold is forgotten or it is not.
-// It is not if its owner is shown it by Redis afterwards, and then nobody else can have the lock.
+// It is not if its owner is shown it by Redis afterwards, and then nobody else can have the lock. What Redis forgot before,
+// the replica must have forgotten too: here no failover brings back a hold from before a flush.
 package history
