@@ -75,18 +75,19 @@ func (p packet) clear(ctx context.Context, openids int) error {
 	return nil
 }
 
-// look tells whether an openid has a part, or could still get one.
+// look tells whether an openid has a part, or could still get one. The packet is looked into first: if it is empty then,
+// whoever has got a part has got it before the second look.
 func (p packet) look(ctx context.Context, openid int) (answer, error) {
 	b := p.client.B()
-	lengths := p.client.DoMulti(ctx, b.Llen().Key(ofKey(openid)).Build(), b.Llen().Key(partsKey).Build())
-	has, err := lengths[0].AsInt64()
+	lengths := p.client.DoMulti(ctx, b.Llen().Key(partsKey).Build(), b.Llen().Key(ofKey(openid)).Build())
+	left, err := lengths[0].AsInt64()
 	if err != nil {
-		return ask, fmt.Errorf("look what openid %d has: %w", openid, err)
+		return ask, fmt.Errorf("look into the packet: %w", err)
 	}
-	left, err := lengths[1].AsInt64()
+	has, err := lengths[1].AsInt64()
 	switch {
 	case err != nil:
-		return ask, fmt.Errorf("look into the packet: %w", err)
+		return ask, fmt.Errorf("look what openid %d has: %w", openid, err)
 	case has > 0:
 		return already, nil
 	case left == 0:

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"testing"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -34,6 +36,32 @@ func TestPartsAddUpAndNoneIsEmpty(t *testing.T) {
 		}
 	}
 	assert.NotEqual(t, draw(1_000_000, 100), draw(1_000_000, 100), "nobody knows which part is the largest")
+}
+
+// An interrupted client lets something happen after the first of several commands.
+type interrupted struct {
+	rueidis.Client
+	by func()
+}
+
+func (c interrupted) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	first := c.Do(ctx, commands[0])
+	c.by()
+	return append([]rueidis.RedisResult{first}, c.Client.DoMulti(ctx, commands[1:]...)...)
+}
+
+func TestWhoGetsTheLastPartDuringALookIsNotLate(t *testing.T) {
+	each(t, func(t *testing.T, p packet) {
+		require.NoError(t, p.fill(t.Context(), []int{5}, 1))
+		during := packet{interrupted{p.client, func() {
+			got, err := p.move(t.Context(), 0)
+			require.NoError(t, err)
+			require.Equal(t, granted, got)
+		}}}
+		got, err := during.look(t.Context(), 0)
+		require.NoError(t, err)
+		assert.Equal(t, already, got)
+	})
 }
 
 func TestAPartGoesFromThePacketToAnOpenid(t *testing.T) {
