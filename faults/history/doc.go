@@ -40,6 +40,7 @@
 // rise but may be lower than those that others were given since, and what has seen these refuses them.
 //
 // A failover forgets as much of the last writes as the replica lacked ([Span].Partly), so a hold is forgotten or it is not.
-// It is not if its owner is shown it by Redis afterwards, and then nobody else can have the lock. What Redis forgot before,
-// the replica must have forgotten too: here no failover brings back a hold from before a flush.
+// It is not if its owner enters it again afterwards, which prolongs the lease, and then nobody else can have the lock. What
+// Verify shows is there, but for a lease it may end sooner than its owner thinks: the replica may lack a renewal. And what
+// Redis forgot before, the replica must have forgotten too: here no failover brings back a hold from before a flush.
 package history

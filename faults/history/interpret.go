@@ -176,14 +176,14 @@ func (in *interpreter) canEnd(h *hold, seen int64) int64 {
 
 // step adds what the owner of a hold did.
 func (in *interpreter) step(c *client, v verb, op Op) {
-	s := step{verb: v, hold: c.hold.id, token: op.Token, late: in.late(c.hold, v, op)}
-	in.add(c.name, s, op.Call, op.Return)
+	recent := in.forgotLately(c.hold, op)
+	asks := op.Kind == Verify || v == part && op.Outcome == OK
+	in.add(c.name, step{verb: v, hold: c.hold.id, token: op.Token, recent: recent, late: recent && !asks}, op.Call, op.Return)
 }
 
-// late tells whether the hold may be one that Redis has forgotten, and the operation one that does not ask Redis.
-func (in *interpreter) late(h *hold, v verb, op Op) bool {
-	asks := op.Kind == Verify || v == part && op.Outcome == OK
-	return !asks && slices.ContainsFunc(in.h.Forgets, func(f Span) bool {
+// forgotLately tells whether Redis has forgotten something while there was the hold, and no longer ago than a lease.
+func (in *interpreter) forgotLately(h *hold, op Op) bool {
+	return slices.ContainsFunc(in.h.Forgets, func(f Span) bool {
 		return h.took.Call <= f.To && f.From <= op.Return && op.Call <= f.To+in.h.Lease.Nanoseconds()
 	})
 }

@@ -118,8 +118,10 @@ func TestJudge(t *testing.T) {
 			took("a", 1, 2, 10), did("a", Verify, 30, 31, OK), gave("a", 200, 201), took("b", 202, 203, 11), gave("b", 204, 205)}},
 		"perhaps forgotten, and given to another": {forgets: failover, ops: []Op{
 			took("a", 1, 2, 10), took("b", 26, 27, 11), did("a", Look, 30, 31, OK), gave("a", 40, 41), gave("b", 50, 51)}},
-		"known still, and given to another": {forgets: failover, want: "no order", ops: []Op{
+		"known still, but not that it was renewed": {forgets: failover, ops: []Op{
 			took("a", 1, 2, 10), did("a", Verify, 26, 27, OK), took("b", 28, 29, 11), gave("a", 40, 41), gave("b", 50, 51)}},
+		"known still after a lease, and given to another": {forgets: failover, want: "no order", ops: []Op{
+			took("a", 1, 2, 10), did("a", Verify, 130, 131, OK), took("b", 132, 133, 11), gave("a", 140, 141), gave("b", 150, 151)}},
 		"known still and entered again, and given to another": {forgets: failover, want: "no order", ops: []Op{
 			took("a", 1, 2, 10), took("a", 26, 27, 10), took("b", 28, 29, 11), gave("a", 40, 41), gave("a", 42, 43), gave("b", 50, 51)}},
 		"perhaps forgotten, given to another, and verified": {forgets: failover, want: "no order", ops: []Op{

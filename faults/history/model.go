@@ -13,7 +13,10 @@ type step struct {
 	hold  int
 	token uint64
 	who   string
-	// late: the hold is from before Redis forgot it, and its owner need not know yet.
+	// recent: Redis has forgotten something less than a lease ago. If not the hold, then perhaps that it was renewed, so
+	// it may end sooner than its owner thinks.
+	recent bool
+	// late: recent, and Redis is not asked. If it forgot the hold, its owner need not know yet.
 	late bool
 }
 
@@ -36,7 +39,7 @@ type state struct {
 	count  int    // how often it was taken
 	token  uint64 // of the hold; 0: not known
 	max    uint64 // highest token so far
-	doubt  bool   // Redis may have forgotten the hold
+	doubt  bool   // Redis may have forgotten the hold, or how long it lasts
 	ghosts string // holds that Redis forgot and whose owners do not know, as text: a slice cannot be compared
 }
 
@@ -78,12 +81,12 @@ func (s state) do(in step) (state, bool) {
 		s.count++
 		s.doubt = false
 	case shown:
-		s.doubt = s.doubt && (!held || in.late)
+		s.doubt = s.doubt && (!held || in.recent)
 		return s, held || in.late && s.haunted(in.hold)
 	case part:
 		if held && s.count > 1 {
 			s.count--
-			s.doubt = s.doubt && in.late
+			s.doubt = s.doubt && in.recent
 			return s, true
 		}
 		return s, in.late && s.haunted(in.hold)
