@@ -62,11 +62,11 @@
 //
 // Of the client, if it is the caller's own ([New]): one place in its BlockingPoolSize for each session's channel, or
 // with AlwaysRESP2 two connections; and one (or two) for each command that is under way with [WithoutScripts], or each
-// acquire with [WithReplicas]. Anything else works: RESP2 and RESP3, client-side caching or not, pipelining or not, replicas
-// for reading. PipelineMultiplex: -1 keeps commands in order, which is not needed for safety and saves repetitions; a
-// ConnWriteTimeout well below the lease lets a renewal be tried twice ([Open] sets both). rueidis serves a connection
-// in its fast, synchronous mode until two commands meet on it, one comes with a context that can be cancelled and has
-// no deadline, or one subscribes: package reentrant does neither of the last two.
+// acquire with [WithReplicas]. Anything else works: RESP2 and RESP3, client-side caching or not, pipelining or not,
+// replicas for reading. PipelineMultiplex: -1 keeps commands in order, which is not needed for safety and saves
+// repetitions; a ConnWriteTimeout well below the lease lets a renewal be tried twice ([Open] sets both). rueidis serves a
+// connection in its fast, synchronous mode until two commands meet on it, one comes with a context that can be
+// cancelled and has no deadline, or one subscribes: package reentrant does neither of the last two.
 //
 // # Without scripts
 //

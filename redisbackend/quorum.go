@@ -55,8 +55,8 @@ import (
 // Conditions need that queue: Await, Signal and what goes with them fail with errors.ErrUnsupported. Holds do not
 // move between sessions ([reentrant.Resumer]), and deadlocks are found within a session only ([reentrant.Registry]).
 //
-// When fewer than a majority can be reached the error is [reentrant.ErrNoQuorum], after half a second for a round (all nodes
-// are asked at once; an attempt may have two rounds, and opening a session takes up to five seconds if the others
+// When fewer than a majority can be reached the error is [reentrant.ErrNoQuorum], after half a second for a round (all
+// nodes are asked at once; an attempt may have two rounds, and opening a session takes up to five seconds if the others
 // hang); what had been got is given back. It is never said then that somebody else has the lock.
 type Quorum struct {
 	nodes []*Backend
@@ -138,8 +138,8 @@ func (c *quorumConn) refuse(err error) {
 	c.refused = err
 }
 
-// begin says why a verb cannot be sent: its caller has left, the conn is closed, or two of the nodes are one. One that can is a job until it has
-// returned, so that all that it starts is started before Close has done waiting.
+// begin says why a verb cannot be sent: its caller has left, the conn is closed, or two of the nodes are one. One that can
+// is a job until it has returned, so that all that it starts is started before Close has done waiting.
 func (c *quorumConn) begin(ctx context.Context, op string) error {
 	if err := ctxErr(ctx, time.Now()); err != nil {
 		return fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
