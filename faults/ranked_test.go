@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -444,14 +445,18 @@ func TestRankedBudget(t *testing.T) {
 		require.NoError(t, l.Unlock(t.Context()))
 	}
 	const sections, resent = 20, 8 // commands that are not answered for two seconds are sent again
-	before := evals(t, c)
-	for range sections {
-		require.NoError(t, la.Lock(t.Context()))
-		require.NoError(t, la.Unlock(t.Context()))
+	alone := math.MaxInt           // the fewest of a few: that only adds to them
+	for range 3 {
+		before := evals(t, c)
+		for range sections {
+			require.NoError(t, la.Lock(t.Context()))
+			require.NoError(t, la.Unlock(t.Context()))
+		}
+		alone = min(alone, evals(t, c)-before)
 	}
-	assert.InDelta(t, 2*sections, evals(t, c)-before, resent, "alone")
+	assert.Equal(t, 2*sections, alone, "alone")
 
-	before = evals(t, c)
+	before := evals(t, c)
 	var s section
 	var wg sync.WaitGroup
 	for _, l := range []*reentrant.Lock{la, lb} {

@@ -161,6 +161,8 @@ const (
 	patient = 2 * time.Minute
 	// usual is the limit of those who use the backend.
 	usual = 500 * time.Millisecond
+	// opening is less than what a node has to open a session.
+	opening = 4 * time.Second
 	// bounded is far more than the usual limits of an attempt's rounds together, and far less than its time.
 	bounded = 30 * time.Second
 )
@@ -635,9 +637,15 @@ func TestQuorumConnectDoesNotWaitForAFrozenNode(t *testing.T) {
 	c.limit = 0
 	q := c.quorum()
 	c.servers[0].Freeze()
-	conn := opened(t, q, "a", newMember())
+	fewest := time.Hour
+	for tries := int64(0); fewest >= opening && tries < 5; tries++ { // this machine may stand still in some
+		began := time.Now()
+		conn := opened(t, q, text(tries), newMember())
+		fewest = min(fewest, time.Since(began))
+		defer func() { require.NoError(t, conn.Close()) }()
+	}
 	c.servers[0].Thaw()
-	require.NoError(t, conn.Close())
+	require.Less(t, fewest, opening, "it was waited for")
 }
 
 // One server is one node, whatever its names.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 // cluster starts masters that share the slots, with replicas, and a client.
 func cluster(t *testing.T, replicasEach int, options ...string) (*site, *redisserver.Cluster) {
 	servers := redisserver.StartCluster(t, 3, replicasEach, options...)
-	s := &site{T: t, client: connect(t, servers.Masters[0].Addr()), name: "lock"}
+	s := &site{T: t, client: connect(t, servers.Masters[0].Addr()), name: "lock", began: time.Now()}
 	require.Equal(t, rueidis.ClientModeCluster, s.client.Mode())
 	var err error
 	s.b, err = redisbackend.New(s.client)
@@ -96,6 +97,6 @@ func TestClusterRenewsBySlot(t *testing.T) {
 		s.name = r.Remote.Name()
 		assert.NoError(t, r.Err)
 		assert.False(t, r.Gone)
-		assertFull(t, lease, s.ttl())
+		s.assertFull(lease, s.ttl())
 	}
 }

@@ -34,12 +34,12 @@ func TestReenterNeverShortensTheLease(t *testing.T) {
 		a := s.join("a")
 		a.take(1)
 		a.reenter(1, 1, 2, time.Second)
-		assertFull(t, lease, s.ttl(), "it has more than asked for")
+		s.assertFull(lease, s.ttl(), "it has more than asked for")
 		s.shorten()
 		a.reenter(1, 2, 3, 0)
 		s.assertShort("nothing asked for")
 		a.reenter(1, 3, 4, lease)
-		assertFull(t, lease, s.ttl())
+		s.assertFull(lease, s.ttl())
 		s.shorten()
 		a.reenter(1, 4, 3, lease)
 		s.assertShort("the count falls")
@@ -178,9 +178,9 @@ func TestRenewProlongsTheLease(t *testing.T) {
 		s.shorten()
 		s.run("PEXPIRE", s.side("t"), "60000")
 		assert.True(t, a.renews(1, lease))
-		assertFull(t, lease, s.ttl())
+		s.assertFull(lease, s.ttl())
 		kept := must(s.do("TTL", s.side("t")).ToInt64())
-		assert.InDelta(t, 300, kept, 60, "the record lives on with the hold")
+		assert.InDelta(t, 300, kept, 2+time.Since(s.began).Seconds(), "the record lives on with the hold")
 		assert.True(t, a.renews(1, lease), "twice")
 	})
 }
@@ -236,7 +236,7 @@ func TestRenewOfManyLocks(t *testing.T) {
 			default:
 				assert.NoError(t, r.Err)
 				assert.False(t, r.Gone)
-				assertFull(t, lease, s.ttl())
+				s.assertFull(lease, s.ttl())
 			}
 		}
 	})
@@ -284,7 +284,7 @@ func TestInspect(t *testing.T) {
 		c.wait(2)
 		s.stuck("b")
 		got := c.inspect()
-		assertFull(t, lease, got.TTL)
+		s.assertFull(lease, got.TTL)
 		got.TTL = 0
 		assert.Equal(t, reentrant.State{Locked: true, Session: "a", Owner: "~x", Holds: 1, Epoch: 5, Token: token,
 			Waiting: []string{"c"}}, got)

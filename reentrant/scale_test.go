@@ -109,7 +109,10 @@ func TestTenThousandHeldLocks(t *testing.T) {
 		require.NoError(t, l.Lock(t.Context()))
 	}
 	after, _ := inUse()
-	assert.Less(t, runtime.NumGoroutine(), goroutines+locks/100, "no goroutine per lock")
+	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines && time.Now().Before(end); {
+		time.Sleep(time.Millisecond) // the runtime has some for a moment, to clean up
+	}
+	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines, "no goroutine per lock")
 	t.Logf("%d bytes per held lock", (after-before)/locks)
 	if !raceEnabled {
 		assert.LessOrEqual(t, (after-before)/locks, int64(1024))
