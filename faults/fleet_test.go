@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -125,6 +126,15 @@ func (f *fleet) clients() []string {
 		}
 	}
 	return names
+}
+
+// each waits until every client of the fleet is so, or names those that are not.
+func (f *fleet) each(is func(client string) bool, what string) {
+	f.t.Helper()
+	late := func() []string { return slices.DeleteFunc(f.clients(), is) }
+	if !assert.Eventually(f.t, func() bool { return len(late()) == 0 }, patience, 2*time.Millisecond, what) {
+		require.FailNow(f.t, "not all", "%v", late())
+	}
 }
 
 // stop tells all processes to end, and waits until they have.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -88,7 +87,7 @@ func playRound(t *testing.T, seed uint64, k kind) {
 	ctx, cancel := context.WithTimeout(t.Context(), chaos())
 	defer cancel()
 	r.rage(ctx)
-	r.recovers(t)
+	r.recovers()
 	r.stop()
 	c := client(t, r.servers.master.Addr())
 	for _, lock := range r.role.Locks {
@@ -110,33 +109,22 @@ func newRound(t *testing.T, seed uint64, k kind, dir string) *round {
 		Lease: roundLease, Heartbeat: roundHeartbeat, Seed: seed,
 		Cohort: k.cohort, Linger: roundHeartbeat / 2,
 	})
-	eventually(t, func() bool { return everybody(f.clients(), func(c string) bool { return register.turnsOf(c) > 0 }) }, "all have begun")
+	f.each(func(c string) bool { return register.turnsOf(c) > 0 }, "all have begun")
 	way := newLink(t, servers.master.Addr())
 	return &round{&nemesis{
 		fleet: f, servers: servers, register: register, way: way, admin: client(t, way.addr), seed: seed, kind: k,
 	}}
 }
 
-func everybody(clients []string, is func(client string) bool) bool {
-	for _, c := range clients {
-		if !is(c) {
-			return false
-		}
-	}
-	return true
-}
-
 // recovers waits until every worker has had a lock after the last fault. What it may take is the longest of what the
 // dead leave behind (a lease, the patience with a dead waiter, a grant to it), and then everybody's turn.
-func (r *round) recovers(t *testing.T) {
+func (r *round) recovers() {
 	began := time.Now()
 	before := make(map[string]int)
 	for _, c := range r.clients() {
 		before[c] = r.register.turnsOf(c)
 	}
-	eventually(t, func() bool {
-		return everybody(r.clients(), func(c string) bool { return r.register.turnsOf(c) > before[c] })
-	}, "everybody gets on when the faults are over")
+	r.each(func(c string) bool { return r.register.turnsOf(c) > before[c] }, "everybody gets on when the faults are over")
 	r.note("everybody got on within %v", time.Since(began))
 }
 
@@ -197,14 +185,13 @@ func TestRankedAHolderThatIsPausedPastItsLease(t *testing.T) {
 				Register: addr, Locks: []string{"paused"}, Workers: 1, Lease: roundLease, Heartbeat: roundHeartbeat,
 			})
 			reading := make(chan struct{})
-			var once sync.Once
-			register.watch(func(client string) {
-				if client == clientName("p1.1", 0) { // it gets the answer when it goes on
-					once.Do(func() {
-						f.seats[0].signal(syscall.SIGSTOP)
-						close(reading)
-					})
+			register.watch(func(client string) bool {
+				if client != clientName("p1.1", 0) {
+					return false
 				}
+				f.seats[0].signal(syscall.SIGSTOP) // it gets the answer when it goes on
+				close(reading)
+				return true
 			})
 			<-reading
 			before := register.total().updates

@@ -89,15 +89,14 @@ func (n *nemesis) seatOf(client string) *seat {
 // stopHolder stops the next process that reads the register, and so has a lock, for a while.
 func (n *nemesis) stopHolder(d time.Duration) {
 	stopped := make(chan *seat, 1)
-	n.register.watch(func(client string) {
-		if s := n.seatOf(client); len(stopped) == 0 {
-			s.signal(syscall.SIGSTOP)
-			stopped <- s
-		}
+	n.register.watch(func(client string) bool {
+		s := n.seatOf(client)
+		s.signal(syscall.SIGSTOP)
+		stopped <- s
+		return true
 	})
 	select {
 	case s := <-stopped:
-		n.register.watch(nil)
 		time.Sleep(d) // how long it sleeps
 		s.signal(syscall.SIGCONT)
 	case <-time.After(n.role.Lease):

@@ -21,7 +21,7 @@ type Register struct {
 	cells  map[string]*cell      // by lock
 	turns  map[string]int        // reads by client: whoever reads has had the lock
 	last   string                // client that has read last: it has a lock, or had one just now
-	read   func(client string)   // told of every read, if not nil
+	read   func(string) bool     // of watch; nil: nobody watches
 	conns  map[net.Conn]struct{} // the open ones
 	served sync.WaitGroup
 }
@@ -81,8 +81,8 @@ func (r *Register) Read(c Claim, v *Value) error {
 	defer r.mu.Unlock()
 	r.turns[c.Client]++
 	r.last = c.Client
-	if r.read != nil {
-		r.read(c.Client)
+	if r.read != nil && r.read(c.Client) {
+		r.read = nil
 	}
 	cell := r.cell(c)
 	v.Version, v.Refused = cell.version, r.refuses(cell, c)
@@ -140,8 +140,9 @@ func (r *Register) turnsOf(client string) int {
 	return r.turns[client]
 }
 
-// watch has f told of every read from now on, before it is answered.
-func (r *Register) watch(f func(client string)) {
+// watch has f told of every read from now on, before it is answered, until f has seen enough. So what f does once is done
+// once, however late its goroutine hears of it.
+func (r *Register) watch(f func(client string) (enough bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.read = f
@@ -174,4 +175,17 @@ func TestARegisterCountsLostUpdates(t *testing.T) {
 		}
 		require.NoError(t, c.Close())
 	}
+}
+
+func TestARegisterIsWatchedUntilItIsEnough(t *testing.T) {
+	r := Register{cells: make(map[string]*cell), turns: make(map[string]int)}
+	var seen []string
+	r.watch(func(client string) bool {
+		seen = append(seen, client)
+		return client == "b"
+	})
+	for _, client := range []string{"a", "b", "c"} {
+		require.NoError(t, r.Read(Claim{Client: client}, new(Value)))
+	}
+	assert.Equal(t, []string{"a", "b"}, seen)
 }
