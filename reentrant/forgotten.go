@@ -9,6 +9,9 @@ import (
 
 // What is dropped without being given up is reported in the log, when the collector finds it. Nothing is taken away:
 // whoever holds a lock may be at work all the same.
+//
+// Cleanups run beside everything, also outside the bubble of testing/synctest in which a session may live: they look
+// under the mutexes, take no reference that somebody would have to wait for, and have a scribe of their own.
 
 // forgotten reports a session whose handle was dropped without being closed.
 func (s *core) forgotten() {
@@ -23,7 +26,7 @@ func (s *core) forgotten() {
 	s.mu.Unlock()
 	if !closed {
 		slices.Sort(held)
-		s.log(slog.LevelWarn, "a session was forgotten without being closed; it goes on renewing its locks", slog.String("session", s.id), slog.Any("held", held))
+		s.finder.log(slog.LevelWarn, "a session was forgotten without being closed; it goes on renewing its locks", slog.String("session", s.id), slog.Any("held", held))
 	}
 }
 
@@ -50,15 +53,20 @@ type keepsake struct {
 
 // forgotten reports a hold whose Lock is gone. Its owner can still unlock it, by another Lock of that name.
 func (k keepsake) forgotten() {
-	e := k.s.find(k.name)
+	if h := k.s.glance(k.name); h.live && h.by == k.number {
+		k.s.finder.log(slog.LevelWarn, "a lock was forgotten while it is held", slog.String("lock", k.name), slog.String("owner", h.owner.String()))
+	}
+}
+
+// glance is the hold on a lock, without a reference to its entry.
+func (s *core) glance(name string) hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[name]
 	if e == nil {
-		return
+		return hold{}
 	}
-	defer k.s.leave(e, 1)
 	e.mu.Lock()
-	h := e.hold
-	e.mu.Unlock()
-	if h.live && h.by == k.number {
-		k.s.log(slog.LevelWarn, "a lock was forgotten while it is held", slog.String("lock", k.name), slog.String("owner", h.owner.String()))
-	}
+	defer e.mu.Unlock()
+	return e.hold
 }

@@ -1,11 +1,14 @@
 package reentrant_test
 
 import (
+	"context"
 	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -91,6 +94,7 @@ func TestASessionThatIsClosedOrInUseIsNotForgotten(t *testing.T) {
 	require.NoError(t, l.Lock(reentrant.WithOwner(t.Context(), "a")))
 	require.NoError(t, l.Unlock(reentrant.WithOwner(t.Context(), "a")))
 	assert.Empty(t, book.String())
+	runtime.KeepAlive(l)
 }
 
 func TestAHoldWhoseLockIsForgottenIsReportedAndKept(t *testing.T) {
@@ -125,4 +129,57 @@ func TestAHoldOfALockInUseIsNotForgotten(t *testing.T) {
 	assert.NotContains(t, book.String(), "lock=x", "it is held by a Lock that is in use")
 	require.NoError(t, l.Unlock(ctx))
 	require.NoError(t, s.NewLock("y").Unlock(ctx))
+}
+
+// A gate is a log that keeps who comes with a warning: when it is asked whether it wants it, or when it is given it.
+type gate struct {
+	slog.Handler
+	asking  bool
+	arrived atomic.Bool
+	opened  chan struct{}
+}
+
+func (g *gate) Enabled(_ context.Context, level slog.Level) bool {
+	if warning := level == slog.LevelWarn; !warning || !g.asking {
+		return warning
+	}
+	g.pass()
+	return false
+}
+
+func (g *gate) Handle(context.Context, slog.Record) error {
+	g.pass()
+	return nil
+}
+
+func (g *gate) pass() {
+	g.arrived.Store(true)
+	<-g.opened
+}
+
+// The collector's cleanups run outside the bubble of a test. Wherever they are held up, nobody in the bubble waits for
+// them, and they end nothing that was begun there.
+func TestACleanupHoldsNobodyUp(t *testing.T) {
+	for _, asking := range []bool{true, false} {
+		g := &gate{Handler: slog.DiscardHandler, asking: asking, opened: make(chan struct{})}
+		var late atomic.Bool
+		time.AfterFunc(30*time.Second, func() { late.Store(true) })
+		synctest.Test(t, func(t *testing.T) {
+			s, err := reentrant.NewSession(memory.New(), reentrant.WithLogger(slog.New(g)))
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(reentrant.WithOwner(t.Context(), "a"), time.Minute)
+			defer cancel()
+			require.NoError(t, s.NewLock("x").Lock(ctx))
+			for !g.arrived.Load() {
+				runtime.GC()
+				require.False(t, late.Load(), "nothing is collected")
+			}
+			require.NoError(t, s.NewLock("x").Unlock(ctx))
+			assert.Zero(t, reentrant.Entries(s))
+			begun := time.Now()
+			require.NoError(t, s.Close(ctx))
+			assert.Zero(t, time.Since(begun))
+		})
+		close(g.opened)
+	}
 }

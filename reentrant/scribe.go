@@ -22,6 +22,17 @@ const (
 	lastWords = time.Second
 )
 
+func newScribe(l *slog.Logger) scribe {
+	return scribe{handler: l.Handler(), records: crew{size: 1}}
+}
+
+// log has a record written soon, if anybody wants to read it.
+func (w *scribe) log(level slog.Level, text string, attrs ...slog.Attr) {
+	if w.handler.Enabled(context.Background(), level) {
+		w.write(level, text, attrs)
+	}
+}
+
 // write has a record written soon.
 func (w *scribe) write(level slog.Level, text string, attrs []slog.Attr) {
 	if w.records.backlog() >= maxRecords {
@@ -50,9 +61,7 @@ func (w *scribe) finish() {
 	}
 }
 
-// log writes a record, if anybody wants to read it.
+// log writes a record.
 func (s *core) log(level slog.Level, text string, attrs ...slog.Attr) {
-	if s.scribe.handler.Enabled(context.Background(), level) {
-		s.scribe.write(level, text, attrs)
-	}
+	s.scribe.log(level, text, attrs...)
 }

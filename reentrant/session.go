@@ -49,6 +49,7 @@ type core struct {
 	losses   losses
 	cleaner  crew
 	scribe   scribe
+	finder   scribe // of what the collector finds; nobody waits for it
 	watchdog *watchdog
 	vigil    *vigil
 	detector *detector // nil unless deadlocks are to be found
@@ -79,7 +80,7 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 	s := &core{
 		id: newID(), config: cfg, opened: time.Now(), entries: make(map[string]*entry),
 		closing: make(chan struct{}), drained: make(chan struct{}),
-		cleaner: crew{size: cleaners}, scribe: scribe{handler: cfg.logger.Handler(), records: crew{size: 1}},
+		cleaner: crew{size: cleaners}, scribe: newScribe(cfg.logger), finder: newScribe(cfg.logger),
 	}
 	s.watched = cfg.observer != nil || cfg.logger.Enabled(context.Background(), slog.LevelDebug)
 	s.watchdog, s.vigil = newWatchdog(s), newVigil(s)
