@@ -105,12 +105,13 @@ func TestADeadlockOverProcessesEndsOneWait(t *testing.T) {
 // owner is to be told see all of them renewed.
 func TestADeadlockIsFoundHoweverRecordsAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memory.New()
-		sessions := open(t, b, 2)
-		for last := ""; last <= max(sessions[0].ID(), sessions[1].ID()); { // the greatest is told, and looks after the others
-			time.Sleep(time.Microsecond)
-			sessions = append(sessions[:2], open(t, b, 1)...)
-			last = sessions[2].ID()
+		var b *memory.Backend
+		var sessions []*reentrant.Session
+		for told := false; !told; told = sessions[2].ID() > max(sessions[0].ID(), sessions[1].ID()) { // the greatest
+			b = memory.New()
+			sessions = open(t, b, 2)
+			time.Sleep(time.Microsecond) // it looks after the others
+			sessions = append(sessions, open(t, b, 1)...)
 		}
 		b.SetFault(func(op memory.Op) memory.Verdict {
 			late := op.Session == "A" && op.Try%2 == 0 || op.Session == "B" && op.Try%2 == 1

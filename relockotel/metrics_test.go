@@ -197,6 +197,7 @@ func TestWhatASessionCountsIsRead(t *testing.T) {
 		hold(t, session, "a")
 		b.Flush()
 		<-session.NewLock("x").Lost(as("a"))
+		synctest.Wait() // the observer is told last
 
 		stats := session.Stats()
 		for name, want := range map[string]uint64{
@@ -346,7 +347,9 @@ func attributesOf(m metricdata.Metrics) []string {
 func TestConcurrentUse(t *testing.T) {
 	s := newStand(t, relockotel.WithLockName(func(name string) string { return name }))
 	b := memory.New()
-	sessions := []*reentrant.Session{s.session(b), s.session(b)}
+	lasting := []reentrant.Option{reentrant.WithLease(time.Minute), reentrant.WithHeartbeat(20 * time.Second)}
+	sessions := []*reentrant.Session{s.session(b, lasting...), s.session(b, lasting...)}
+	passing := other(t, b)
 	stop := make(chan struct{})
 	var reading, working sync.WaitGroup
 	reading.Go(func() {
@@ -356,7 +359,7 @@ func TestConcurrentUse(t *testing.T) {
 				return
 			default:
 				s.metrics()
-				s.Watch(other(t, b))()
+				s.Watch(passing)()
 			}
 		}
 	})
