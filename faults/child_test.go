@@ -250,6 +250,9 @@ func (w *worker) acquire(ctx context.Context, l *reentrant.Lock) bool {
 		op.Token = uint64(token)
 	}
 	w.write(op)
+	if op.Outcome == history.OK && op.Token == 0 {
+		w.look(l) // it knows of the loss now, and its next acquire is no re-entry
+	}
 	return op.Outcome == history.OK
 }
 

@@ -108,6 +108,16 @@ func (s *seat) kill() {
 	s.fleet.deaths[s.process()] = history.Now()
 }
 
+// halt stops the process where it is, and waits until all of it stands still: a signal that was sent has yet to arrive.
+func (s *seat) halt() {
+	s.signal(syscall.SIGSTOP)
+	for {
+		if _, err := syscall.Wait4(s.cmd.Process.Pid, nil, syscall.WUNTRACED, nil); !errors.Is(err, syscall.EINTR) {
+			return
+		}
+	}
+}
+
 // pause stops the process where it is, for a while.
 func (s *seat) pause(d time.Duration) {
 	s.signal(syscall.SIGSTOP)

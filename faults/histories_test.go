@@ -189,7 +189,7 @@ func TestRankedAHolderThatIsPausedPastItsLease(t *testing.T) {
 				if client != clientName("p1.1", 0) {
 					return false
 				}
-				f.seats[0].signal(syscall.SIGSTOP) // it gets the answer when it goes on
+				f.seats[0].halt() // it gets the answer when it goes on
 				close(reading)
 				return true
 			})

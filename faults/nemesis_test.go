@@ -143,24 +143,22 @@ func (n *nemesis) onProcesses() []act {
 }
 
 func (n *nemesis) onLinks() []act {
-	broken := func(least, most float64, toxics ...string) func(*rand.Rand) {
+	broken := func(least, most float64, faults ...func(*link)) func(*rand.Rand) {
 		return func(r *rand.Rand) {
 			l := n.victim(r).link
-			for _, toxic := range toxics {
-				if err := l.poison(toxic); err != nil {
-					n.note("toxic: %v", err)
-				}
+			for _, begin := range faults {
+				begin(l)
 				time.Sleep(n.some(r, least, most)) // how long it lasts
 			}
 			l.mend()
 		}
 	}
 	return []act{
-		{"requests are dropped", broken(0.1, 1.5, deaf)},
-		{"replies are dropped", broken(0.1, 1.5, mute)},
-		{"replies are late", broken(0.2, 1, slow)},
-		{"replies are late, then dropped", broken(0.5, 1.5, slow, mute)},
-		{"connections are reset", broken(0.05, 0.1, reset)},
+		{"requests are dropped", broken(0.1, 1.5, (*link).dropRequests)},
+		{"replies are dropped", broken(0.1, 1.5, (*link).dropReplies)},
+		{"replies are late", broken(0.2, 1, (*link).delayReplies)},
+		{"replies are late, then dropped", broken(0.5, 1.5, (*link).delayReplies, (*link).dropReplies)},
+		{"connections are reset", broken(0.05, 0.1, (*link).cut)},
 	}
 }
 

@@ -82,6 +82,10 @@ func TestJudge(t *testing.T) {
 		"lost unnoticed and taken anew": {ops: []Op{
 			took("a", 1, 2, 10), took("a", 60, 61, 12), gave("a", 62, 63), did("a", Unlock, 64, 65, Lost)}},
 
+		"lost before its token was read, and taken anew": {ops: []Op{
+			took("a", 1, 2, 0), took("b", 60, 61, 11), gave("b", 62, 63), did("a", Look, 70, 71, Lost),
+			took("a", 72, 73, 12), gave("a", 74, 75), did("a", Unlock, 76, 77, Lost)}},
+
 		// Outcomes that are not known.
 		"an Unlock of unknown outcome":    {ops: []Op{took("a", 1, 2, 10), did("a", Unlock, 3, 9, Unknown), took("b", 4, 5, 11), gave("b", 6, 7)}},
 		"not before that Unlock":          {want: "no order", ops: []Op{took("a", 1, 2, 10), took("b", 3, 4, 11), did("a", Unlock, 5, 9, Unknown), gave("b", 6, 7)}},
