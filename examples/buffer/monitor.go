@@ -50,11 +50,18 @@ type monitor struct {
 
 func (m *monitor) turn(ctx context.Context, step step) (more bool, err error) {
 	for {
+		done := false
 		err := m.lock.Do(ctx, func(context.Context) (err error) {
 			// Do's own context ends with the hold. That is not needed here: the fence refuses what comes too late.
 			more, err = m.inside(ctx, step)
+			done = err == nil
 			return err
 		})
+		if done && !errors.Is(err, reentrant.ErrLost) {
+			// An error is Unlock's: Redis did not confirm it. The hold has ended here all the same, after a whole step with
+			// its signal, so nothing is owed. The others get the lock when the lease is over, at the latest.
+			return more, nil
+		}
 		if !errors.Is(err, reentrant.ErrLost) && !errors.Is(err, errStale) {
 			return more, err
 		}

@@ -15,7 +15,11 @@ import (
 
 // newMonitor is a worker's turnstile in a process of its own, as far as Redis can tell.
 func newMonitor(t *testing.T, url, wait, tell string) *monitor {
-	lock := join(t, url).Session.NewLock(lockName)
+	return monitorOf(join(t, url).Session, wait, tell)
+}
+
+func monitorOf(session *reentrant.Session, wait, tell string) *monitor {
+	lock := session.NewLock(lockName)
 	return &monitor{lock: lock, wait: lock.NewCondition(wait), tell: lock.NewCondition(tell),
 		waits: new(atomic.Int64), lost: new(atomic.Int64)}
 }
@@ -139,6 +143,48 @@ func TestOtherErrorsEndTheTurn(t *testing.T) {
 	_, err := m.turn(t.Context(), func(context.Context, uint64) (outcome, error) { return 0, assert.AnError })
 	require.ErrorIs(t, err, assert.AnError)
 	assert.False(t, m.lock.IsHeldByCurrentOwner(t.Context()))
+}
+
+// A silent backend does not answer what is given back.
+type (
+	silent       struct{ reentrant.Backend }
+	silentConn   struct{ reentrant.Conn }
+	silentRemote struct{ reentrant.Remote }
+)
+
+func (s silent) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+	conn, err := s.Backend.Connect(ctx, session, sink)
+	return silentConn{conn}, err
+}
+
+func (s silentConn) Bind(name string) (reentrant.Remote, error) {
+	remote, err := s.Conn.Bind(name)
+	return silentRemote{remote}, err
+}
+
+func (silentRemote) Release(context.Context, reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+	return 0, reentrant.WithOutcomeUnknown(assert.AnError)
+}
+
+// The step is made, and the hold has ended, whatever became of the Unlock.
+func TestATurnEndsWithoutAnAnswerToItsUnlock(t *testing.T) {
+	t.Parallel()
+	session, err := reentrant.NewSession(silent{redistest.Start(t).Backend()}, reentrant.WithLease(time.Minute))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, session.Close(context.Background())) })
+	m := monitorOf(session, "not full", "not empty")
+	for range 2 {
+		steps := 0
+		more, err := m.turn(t.Context(), func(context.Context, uint64) (outcome, error) { steps++; return moved, nil })
+		require.NoError(t, err)
+		assert.True(t, more)
+		assert.Equal(t, 1, steps)
+		assert.Zero(t, m.lost.Load())
+		require.ErrorIs(t, m.lock.Do(t.Context(), func(context.Context) error { return nil }), assert.AnError, "Unlock fails")
+	}
+	more, err := m.turn(t.Context(), idle)
+	require.NoError(t, err)
+	assert.False(t, more)
 }
 
 func TestAnOpenDoorLooksAgain(t *testing.T) {

@@ -16,10 +16,11 @@ import (
 )
 
 // process opens a session, which stands for a process. Its lease is longer than any of these tests waits, also that of a
-// lock that is pushed to a waiter, which is three heartbeats until it is renewed.
+// lock that is pushed to a waiter, which is three heartbeats until it is renewed; and what it asks is answered, also on a
+// machine that stands still for a while.
 func process(t *testing.T, server *redistest.Server) *reentrant.Session {
 	t.Helper()
-	session, err := reentrant.NewSession(server.Backend(), reentrant.WithLease(time.Minute),
+	session, err := reentrant.NewSession(unhurried{server.Backend()}, reentrant.WithLease(time.Minute),
 		reentrant.WithHeartbeat(20*time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -29,6 +30,70 @@ func process(t *testing.T, server *redistest.Server) *reentrant.Session {
 	})
 	return session
 }
+
+// unhurried lets commands take their time. A session gives each two seconds at most. What asks once (TryLock, Inspect,
+// Verify, ForceUnlock, what Close gives back) would fail on a machine that stands still for longer.
+type unhurried struct{ reentrant.Backend }
+
+func (u unhurried) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+	conn, err := u.Backend.Connect(ctx, session, sink)
+	if err != nil {
+		return nil, err
+	}
+	return unhurriedConn{conn}, nil
+}
+
+type unhurriedConn struct{ reentrant.Conn }
+
+func (u unhurriedConn) Bind(name string) (reentrant.Remote, error) {
+	remote, err := u.Conn.Bind(name)
+	if err != nil {
+		return nil, err
+	}
+	return unhurriedRemote{remote.(movable)}, nil
+}
+
+// Renew hands the backend its own locks. What it cannot do in time is done again.
+func (u unhurriedConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
+	for i := range renewals {
+		renewals[i].Remote = renewals[i].Remote.(unhurriedRemote).movable
+	}
+	u.Conn.Renew(ctx, renewals)
+	for i := range renewals {
+		renewals[i].Remote = unhurriedRemote{renewals[i].Remote.(movable)}
+	}
+}
+
+// A movable lock is one whose holds can move to another session.
+type movable interface {
+	reentrant.Remote
+	reentrant.Resumer
+}
+
+type unhurriedRemote struct{ movable }
+
+func (u unhurriedRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+	req.NotAfter = time.Now().Add(time.Hour)
+	return u.movable.Acquire(timeless{ctx}, req)
+}
+
+func (u unhurriedRemote) Inspect(ctx context.Context) (reentrant.State, error) {
+	return u.movable.Inspect(timeless{ctx})
+}
+
+func (u unhurriedRemote) ForceUnlock(ctx context.Context) (bool, error) {
+	return u.movable.ForceUnlock(timeless{ctx})
+}
+
+// The context of a Release ends only because its time is up, so here it does not.
+func (u unhurriedRemote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+	return u.movable.Release(context.WithoutCancel(ctx), req)
+}
+
+// A timeless context hides its deadline. It ends as it would.
+type timeless struct{ context.Context }
+
+func (timeless) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // database is a new one, in which statements have been executed.
 func database(t *testing.T, statements ...string) *sql.DB {

@@ -27,7 +27,8 @@ func TestTwoProcessesSpendOneAfterTheOther(t *testing.T) {
 	ledger.balance["ada"] = 100
 	var all sync.WaitGroup
 	for range 2 { // a session is what a process has: two of them are two processes
-		session, err := reentrant.NewSession(server.Backend())
+		session, err := reentrant.NewSession(server.Backend(), reentrant.WithLease(time.Minute),
+			reentrant.WithHeartbeat(20*time.Second)) // no hold ends because the machine is busy
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, session.Close(context.Background())) })
 		for range 10 {

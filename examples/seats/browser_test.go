@@ -14,6 +14,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
@@ -57,10 +58,7 @@ func newVisitor(t *testing.T, browser context.Context, url string) *window {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
-	w := &window{t: t, ctx: ctx}
-	w.resizes(1120, 760)
-	w.visit(url)
-	return w
+	return newWindow(t, ctx, url)
 }
 
 // another opens another window of the same visitor.
@@ -68,10 +66,38 @@ func (w *window) another(url string) *window {
 	w.t.Helper()
 	ctx, cancel := chromedp.NewContext(w.ctx)
 	w.t.Cleanup(cancel)
-	other := &window{t: w.t, ctx: ctx}
-	other.resizes(1120, 760)
-	other.visit(url)
-	return other
+	return newWindow(w.t, ctx, url)
+}
+
+func newWindow(t *testing.T, ctx context.Context, url string) *window {
+	t.Helper()
+	w := &window{t: t, ctx: ctx}
+	require.NoError(t, chromedp.Do(ctx, beside))
+	w.resizes(1120, 760)
+	w.visit(url)
+	return w
+}
+
+// beside adds to each page what a test needs on a busy machine. What the page asks for it asks again, as the answer
+// says, as long as the server had none from Redis in time. And what it says is kept: news of the hall may follow it.
+func beside(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+	_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument,
+		page.AddScriptToEvaluateOnNewDocumentParams{Source: `{
+			const once = window.fetch;
+			window.fetch = async (...request) => {
+				for (;;) {
+					const answer = await once(...request);
+					if (answer.status !== 503) return answer;
+					await new Promise((resolve) => setTimeout(resolve, 100));
+				}
+			};
+			window.said = [];
+			addEventListener("DOMContentLoaded", () => {
+				const message = document.getElementById("message");
+				new MutationObserver(() => window.said.push(message.textContent)).observe(message, { childList: true });
+			});
+		}`})
+	return chromedp.Void{}, err
 }
 
 func (w *window) visit(url string) {
@@ -101,10 +127,10 @@ func (w *window) sees(s seat, state string) {
 	w.waits(fmt.Sprintf(`document.getElementById(%q).dataset.state === %q`, string(s), state))
 }
 
-// reads waits until the message says something.
+// reads waits until the message says something, or has said so since what was read last.
 func (w *window) reads(text string) {
 	w.t.Helper()
-	w.waits(fmt.Sprintf(`document.getElementById("message").textContent.includes(%q)`, text))
+	w.waits(fmt.Sprintf(`window.said.splice(0, 1 + window.said.findIndex((text) => text.includes(%q))).length > 0`, text))
 }
 
 // arrives waits until a link has led to a server's page.
@@ -122,18 +148,17 @@ func (w *window) clicks(selector string) {
 	require.NoError(w.t, chromedp.Do(w.ctx, chromedp.Click(chromedp.CSS(selector))))
 }
 
-// picks clicks on a seat until it is held for the visitor: on a busy machine the server may ask to try again.
+// picks clicks on a seat, and waits until it is held for the visitor.
 func (w *window) picks(s seat) {
 	w.t.Helper()
-	mine := fmt.Sprintf(`document.getElementById(%q).dataset.state === "mine"`, string(s))
-	for begun, got := time.Now(), false; !got; {
-		require.Less(w.t, time.Since(begun), eventually, "%v is not to be had", s)
-		w.clicks("#" + string(s))
-		w.waits(fmt.Sprintf(`%s || !("pending" in document.getElementById(%q).dataset)`, mine, string(s)))
-		var err error
-		got, err = chromedp.Run(w.ctx, chromedp.Evaluate[bool](mine))
-		require.NoError(w.t, err)
-	}
+	w.clicks("#" + string(s))
+	w.holds(s)
+}
+
+// holds waits until a seat is held for the visitor, and the server has said so.
+func (w *window) holds(s seat) {
+	w.t.Helper()
+	w.waits(fmt.Sprintf(`document.querySelector('#%v[data-state="mine"]:not([data-pending])') !== null`, string(s)))
 }
 
 func (w *window) types(keys string) {
@@ -158,26 +183,27 @@ func TestInTheBrowserOneOfThreeGetsA05(t *testing.T) {
 	for i := range 3 {
 		windows = append(windows, newVisitor(t, b, c.servers[i%2].address))
 	}
-	// Each clicks once, and again as long as it is told to: on a busy machine the server may ask to try again.
 	for _, w := range windows {
-		_, err := chromedp.Run(w.ctx, chromedp.Evaluate[chromedp.Void](`{
-			const seat = document.getElementById("A05"), message = document.getElementById("message");
-			setTimeout(() => seat.click());
-			setInterval(() => { if (!("pending" in seat.dataset) && /try again/.test(message.textContent)) seat.click(); }, 100);
-		}`))
-		require.NoError(t, err)
+		require.NoError(t, chromedp.Do(w.ctx, chromedp.Evaluate[chromedp.Void](`{
+			setTimeout(() => document.getElementById("A05").click());
+		}`)))
 	}
+	// What they are told counts: for a moment a page may show a hold that the server could not confirm, and gave back.
+	said := func(pattern string) string {
+		return fmt.Sprintf(`window.said.some((text) => /%s/.test(text))`, pattern)
+	}
+	const won, lost = `A5 is held for you\.`, `Somebody was faster: A5 is held|held by somebody else`
 	got := 0
 	for _, w := range windows {
-		w.waits(`["mine", "held"].includes(document.getElementById("A05").dataset.state) && document.getElementById("message").textContent !== ""`)
-		state, err := chromedp.Run(w.ctx, chromedp.Evaluate[string](`document.getElementById("A05").dataset.state`))
+		w.waits(said(won + "|" + lost))
+		winner, err := chromedp.Run(w.ctx, chromedp.Evaluate[bool](said(won)))
 		require.NoError(t, err)
-		if state == "mine" {
+		if winner {
 			got++
-			w.reads("A5 is held for you.")
+			w.sees("A05", "mine")
 			continue
 		}
-		w.waits(`/Somebody was faster: A5 is held|held by somebody else/.test(document.getElementById("message").textContent)`)
+		w.sees("A05", "held")
 	}
 	assert.Equal(t, 1, got)
 }
@@ -197,7 +223,7 @@ func TestInTheBrowserAHoldEnds(t *testing.T) {
 	ann.reads("Your hold of A5 has ended.")
 	ann.sees("A05", "free")
 	ann.waits(`document.getElementById("tickets").childElementCount === 0`)
-	bob.waits(`window.shown.join() === "held,free"`)
+	bob.waits(`window.shown.join().endsWith("held,free")`) // there may have been a hold before that the server gave back
 	bob.picks("A05")
 }
 
@@ -216,7 +242,7 @@ func TestInTheBrowserPayingAtTheOtherServer(t *testing.T) {
 	ann.waits(`document.activeElement.id === "B10" && document.activeElement.tabIndex === 0`)
 	ann.waits(`document.querySelectorAll("#seats button[tabindex='0']").length === 1`)
 	ann.types(kb.Enter)
-	ann.sees("B10", "mine")
+	ann.holds("B10")
 	ann.waits(`document.activeElement.getAttribute("aria-label") === "Row B, seat 10, held for you"`)
 	bob.sees("B10", "held")
 	bob.waits(`document.getElementById("B10").getAttribute("aria-disabled") === "true"`)
@@ -320,8 +346,7 @@ func TestScreenshots(t *testing.T) {
 		}
 	}
 	ann := newVisitor(t, b, urls[0])
-	ann.clicks("#C04")
-	ann.sees("C04", "mine")
+	ann.picks("C04")
 	ann.clicks("li[data-seat=C04] .pay")
 	ann.sees("C04", "bought")
 	ann.clicks("#C05")
