@@ -1,6 +1,10 @@
 package main
 
-import "context"
+import (
+	"context"
+
+	"github.com/relock-go/relock/reentrant"
+)
 
 // inspectCommand is `relock inspect`.
 type inspectCommand struct {
@@ -20,7 +24,7 @@ func (c *inspectCommand) Run(s *server, std *streams) error {
 		return err
 	}
 	defer done()
-	st, err := session.NewLock(c.Name).Inspect(context.Background())
+	st, err := lookAt(context.Background(), session.NewLock(c.Name))
 	if err != nil {
 		return err
 	}
@@ -29,4 +33,24 @@ func (c *inspectCommand) Run(s *server, std *streams) error {
 	}
 	newStatus(c.Name, st).print(std.out)
 	return nil
+}
+
+// lookAt asks Redis for the state of a lock, patiently.
+func lookAt(ctx context.Context, l *reentrant.Lock) (st reentrant.State, err error) {
+	err = patiently(func() error {
+		st, err = l.Inspect(ctx)
+		return err
+	})
+	return st, err
+}
+
+// patiently asks Redis up to three times, as Unlock does, if it does not answer. A Redis that refuses, or cannot be
+// reached, is asked once.
+func patiently(ask func() error) (err error) {
+	for range 3 {
+		if err = ask(); !reentrant.OutcomeUnknown(err) {
+			break
+		}
+	}
+	return err
 }

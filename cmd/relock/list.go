@@ -34,7 +34,7 @@ func (c *listCommand) Run(s *server, std *streams) error {
 	}
 	var locks []status
 	for _, name := range names {
-		st, err := session.NewLock(name).Inspect(ctx)
+		st, err := lookAt(ctx, session.NewLock(name))
 		switch {
 		case wrongType(err): // somebody else's key now
 		case err != nil:

@@ -139,22 +139,48 @@ func (h *hold) take(ctx context.Context, s *server, name string, wait *time.Dura
 	if err := refuseNested(ctx, h.lock); err != nil {
 		return err
 	}
-	if err := acquire(ctx, h.lock, wait); err != nil {
-		return err
+	return h.stand(ctx, wait)
+}
+
+// stand stands in line for the lock until it has a full lease. A lock that is lost before, because relock was paused
+// with the short lease of a push or somebody forced it open, protected nothing yet: what is left of wait is for another
+// try.
+func (h *hold) stand(ctx context.Context, wait *time.Duration) error {
+	for began := time.Now(); ; {
+		if err := acquire(ctx, h.lock, wait, began); err != nil {
+			return err
+		}
+		h.held = true
+		err := h.confirm(ctx)
+		if !errors.Is(err, reentrant.ErrLost) {
+			return err
+		}
+		_ = h.lock.Unlock(ctx) // it is owed for the hold that was lost
+		h.held = false
 	}
-	h.held = true
+}
+
+// confirm gives the lock a full lease, and finds out until when it is ours. ErrLost says that it is not.
+func (h *hold) confirm(ctx context.Context) (err error) {
 	if err := renew(ctx, h.lock); err != nil {
 		return err
 	}
 	if h.token, err = h.lock.Token(ctx); err != nil {
 		return err
 	}
-	a := h.ask(ctx)
-	if a.err == nil && a.gone {
-		a.err = failf(exitLost, "lock %s was lost before the command began", shown(name))
+	var a answer
+	err = patiently(func() error {
+		a = h.ask(ctx)
+		return a.err
+	})
+	switch {
+	case err != nil:
+		return err
+	case a.gone:
+		return reentrant.ErrLost
 	}
 	h.deadline = h.deadline.confirmed(a.asked, a.state)
-	return a.err
+	return nil
 }
 
 // sessionsVariable lists the sessions of the runs that a command is a part of, the outermost first.
@@ -166,7 +192,7 @@ func refuseNested(ctx context.Context, l *reentrant.Lock) error {
 	if len(around) == 0 {
 		return nil
 	}
-	st, err := l.Inspect(ctx)
+	st, err := lookAt(ctx, l)
 	if err == nil && st.Locked && slices.Contains(around, st.Session) {
 		return failf(exitUsage, "lock %s is already held by the relock run that this one is a part of: it would wait for itself",
 			shown(l.Name()))
@@ -175,23 +201,28 @@ func refuseNested(ctx context.Context, l *reentrant.Lock) error {
 }
 
 // renew makes the lease a full one now, by re-entry: a lock that was pushed to us comes with a short one, until the
-// session's next renewal, and the grace has to fit into it.
+// session's next renewal, and the grace has to fit into it. It is done by TryLock: a hold of which nothing is left by now
+// cannot be re-entered, and this is not the place to stand in line.
 func renew(ctx context.Context, l *reentrant.Lock) error {
 	if fault == faultShort {
 		return nil
 	}
-	if err := l.Lock(ctx); err != nil {
+	ok, err := l.TryLock(ctx)
+	switch {
+	case err != nil:
 		return err
+	case !ok:
+		return reentrant.ErrLost
 	}
 	return l.Unlock(ctx)
 }
 
-// acquire takes the lock within wait; nil is for ever.
-func acquire(ctx context.Context, l *reentrant.Lock, wait *time.Duration) error {
+// acquire takes the lock within wait since it began; nil is for ever.
+func acquire(ctx context.Context, l *reentrant.Lock, wait *time.Duration, began time.Time) error {
 	if wait == nil {
 		return l.Lock(ctx)
 	}
-	ok, err := l.TryLockFor(ctx, *wait)
+	ok, err := l.TryLockFor(ctx, *wait-time.Since(began))
 	if err == nil && !ok {
 		return failf(exitNotAcquired, "lock %s was not to be had%s", shown(l.Name()), holder(ctx, l))
 	}
@@ -200,7 +231,7 @@ func acquire(ctx context.Context, l *reentrant.Lock, wait *time.Duration) error 
 
 // holder names who has the lock, if that can be found out.
 func holder(ctx context.Context, l *reentrant.Lock) string {
-	st, err := l.Inspect(ctx)
+	st, err := lookAt(ctx, l)
 	if err != nil {
 		return ""
 	}

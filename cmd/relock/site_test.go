@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -30,11 +31,18 @@ import (
 // The test's own program plays relock, and a command that can be told from its traces.
 const roleVariable = "RELOCK_TEST_ROLE"
 
+// pulseVariable has a relock beat as well, so that one that stood still can be told.
+const pulseVariable = "RELOCK_TEST_PULSE"
+
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "relock":
+		if path := os.Getenv(pulseVariable); path != "" {
+			go beat(path)
+		}
 		os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 	case "beat":
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) // all that a command can ignore
 		beat(os.Args[1])
 		os.Exit(0)
 	}
@@ -53,9 +61,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beat is a command that ignores all that it can, and writes the time into a file for as long as the file is there.
+// beat writes the time into a file for as long as the file is there.
 func beat(path string) {
-	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	for {
 		file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 		if err != nil {
@@ -97,19 +104,36 @@ func (h *heart) command() string {
 	return fmt.Sprintf("%s=beat '%s' '%s'", roleVariable, program, h.path)
 }
 
-// read answers who beat, and when last.
-func (h *heart) read() (pids map[int]bool, last int64) {
+// beats are who beat when.
+func (h *heart) beats(yield func(pid int, at int64) bool) {
 	text, err := os.ReadFile(h.path)
 	require.NoError(h.t, err)
-	pids = map[int]bool{}
 	for line := range strings.Lines(string(text)) {
 		var pid int
 		var at int64
-		if n, _ := fmt.Sscan(line, &pid, &at); n == 2 {
-			pids[pid], last = true, max(last, at)
+		if n, _ := fmt.Sscan(line, &pid, &at); n == 2 && !yield(pid, at) {
+			return
 		}
 	}
+}
+
+// read answers who beat, and when last.
+func (h *heart) read() (pids map[int]bool, last int64) {
+	pids = map[int]bool{}
+	for pid, at := range h.beats {
+		pids[pid], last = true, max(last, at)
+	}
 	return pids, last
+}
+
+// beatIn tells whether anybody beat between two times.
+func (h *heart) beatIn(from, to int64) bool {
+	for _, at := range h.beats {
+		if from <= at && at <= to {
+			return true
+		}
+	}
+	return false
 }
 
 // await waits until so many beat.
@@ -139,8 +163,6 @@ func start(t *testing.T, url string, args ...string) *run {
 	t.Helper()
 	r := newRun(t, url, args...)
 	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
-	// What a command leaves running, if a test fails, has the output open.
-	r.cmd.WaitDelay = time.Second
 	r.begin()
 	return r
 }
@@ -158,7 +180,22 @@ func newRun(t *testing.T, url string, args ...string) *run {
 	}
 	r := &run{t: t, cmd: exec.Command(program, args...), stdout: new(output), stderr: new(output), ended: make(chan struct{})}
 	r.cmd.Env = append(os.Environ(), roleVariable+"=relock", "REDIS_URL="+url)
+	// What a command leaves running, if a test fails, has the output open. What comes late is waited for.
+	r.cmd.WaitDelay = 10 * time.Second
 	return r
+}
+
+// answered is start for a run that soon gives up waiting for the lock. Should Redis's last answer come when the time is
+// up, relock says so, with a status of its own, and is started once more.
+func answered(t *testing.T, url string, args ...string) *run {
+	t.Helper()
+	late := regexp.MustCompile("context deadline exceeded|reached Redis too late")
+	for end := time.Now().Add(patience); ; {
+		r := start(t, url, args...)
+		if r.wait() != exitRedis || !late.MatchString(r.stderr.String()) || time.Now().After(end) {
+			return r
+		}
+	}
 }
 
 func (r *run) begin() {
@@ -238,11 +275,12 @@ func countLines(text, line string) int {
 
 // session opens a session of the test's own. It holds its locks, and stands in line, however long the machine stands
 // still.
-func session(t *testing.T, url string) *reentrant.Session {
+func session(t *testing.T, url string, opts ...reentrant.Option) *reentrant.Session {
 	t.Helper()
 	b, err := redisbackend.Open(t.Context(), url)
 	require.NoError(t, err)
-	s, err := reentrant.NewSession(b, reentrant.WithLease(50*time.Second), reentrant.WithHeartbeat(15*time.Second))
+	opts = append(opts, reentrant.WithLease(50*time.Second), reentrant.WithHeartbeat(15*time.Second))
+	s, err := reentrant.NewSession(b, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = s.Close(t.Context()) // which has ended: nobody waits for what the test still holds
@@ -263,15 +301,22 @@ func client(t *testing.T, addr string) rueidis.Client {
 // embedded is the URL of an embedded Redis.
 func embedded(t *testing.T) string { return slowly("redis://" + redistest.Start(t).Addr()) }
 
-// slowly is the URL of a server that may take its time to be connected to, as on a busy machine.
-func slowly(url string) string { return url + "?dial_timeout=1m" }
+// slowly is the URL of a server that may take its time, as on a busy machine, to be connected to and to answer.
+func slowly(url string) string { return promptly(url) + "&write_timeout=1m" }
 
-// state is what Redis knows of a lock.
+// promptly is the URL of a server that is going to be silent: a client gives up what is not answered as soon as ever.
+func promptly(url string) string { return url + "?dial_timeout=1m" }
+
+// state is what Redis knows of a lock. One that does not answer in time is asked again.
 func state(t *testing.T, s *reentrant.Session, name string) reentrant.State {
 	t.Helper()
-	st, err := s.NewLock(name).Inspect(t.Context())
-	require.NoError(t, err)
-	return st
+	for end := time.Now().Add(patience); ; {
+		st, err := s.NewLock(name).Inspect(t.Context())
+		if !reentrant.OutcomeUnknown(err) || time.Now().After(end) {
+			require.NoError(t, err)
+			return st
+		}
+	}
 }
 
 // holdLock takes a lock for the test.

@@ -33,7 +33,7 @@ func (c *unlockCommand) Run(s *server, std *streams) error {
 	}
 	defer done()
 	lock := session.NewLock(c.Name)
-	st, err := lock.Inspect(ctx)
+	st, err := lookAt(ctx, lock)
 	if err != nil {
 		return err
 	}
