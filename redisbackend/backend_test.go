@@ -45,7 +45,7 @@ func TestOpen(t *testing.T) {
 		"redis://me:s3cret@" + server.Addr() + "?protocol=2",
 		"valkey://me:s3cret@" + server.Addr(),
 	} {
-		b, err := redisbackend.Open(t.Context(), url)
+		b, err := redisbackend.Open(t.Context(), patiently(url))
 		require.NoError(t, err, url)
 		s := &site{T: t, client: admin, b: b, name: unique("lock")}
 		m, err := b.Connect(t.Context(), "m", newMember())
@@ -84,12 +84,12 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"redis://:s3cret@" + server.Addr() + "?write_timeout=-x": "parameters",
 		"redis://:s3cret@\n":                                     "percent-encoded",
 	} {
-		_, err := redisbackend.Open(t.Context(), url)
+		_, err := redisbackend.Open(t.Context(), patiently(url))
 		require.ErrorContains(t, err, want, "%q", url)
 		assert.NotContains(t, err.Error(), "s3cret", "a password is not repeated")
 		assert.NotContains(t, err.Error(), "wrong1")
 	}
-	_, err := redisbackend.Open(t.Context(), "redis://:wrong1@"+server.Addr())
+	_, err := redisbackend.Open(t.Context(), patiently("redis://:wrong1@"+server.Addr()))
 	assert.True(t, reentrant.Refused(err))
 }
 
@@ -110,7 +110,7 @@ func TestOpenUsesOneConnectionForCommands(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, client: connect(t, server.Addr()), name: "lock"}
 	before := len(connections(s))
-	b, err := redisbackend.Open(t.Context(), server.URL())
+	b, err := redisbackend.Open(t.Context(), patiently(server.URL()))
 	require.NoError(t, err)
 	defer b.Close()
 	assert.Equal(t, 1, len(connections(s))-before)

@@ -2,6 +2,7 @@ package redisbackend_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -150,7 +151,11 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 	verify := make(chan error, 1)
 	go func() { verify <- held.Verify(ctx) }()
 	// Redis answers TRYAGAIN until the slot is somewhere: that is neither a loss nor a refusal.
-	_, err := held.Inspect(s.ctx())
+	var err error
+	s.eventually(func() bool {
+		_, err = held.Inspect(s.ctx())
+		return !errors.Is(err, context.DeadlineExceeded)
+	}, "it is answered in time")
 	require.ErrorContains(t, err, "TRYAGAIN")
 	assert.False(t, reentrant.Refused(err))
 	m.finish()
@@ -193,7 +198,8 @@ func TestASlotMovesWhileALockIsHandedOver(t *testing.T) {
 	go func() { unlocked <- held.Unlock(ctx) }()
 	s.eventually(func() bool { return errorsOf(m.from, "TRYAGAIN")+errorsOf(m.to, "TRYAGAIN") > 0 }, "Unlock, or a beat, meets the gap")
 	m.finish()
-	if err := await(t, unlocked, "Unlock"); err != nil {
+	// Of a last try that is not answered in time nothing else is known.
+	if err := await(t, unlocked, "Unlock"); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		assert.ErrorContains(t, err, "TRYAGAIN", "the only thing that may have gone wrong")
 	}
 	r := await(t, got, "the waiter has it, from the unlock or its clean-up or the lease")

@@ -25,9 +25,16 @@ func nodes(t *testing.T, servers *redisserver.Cluster) (all []*site) {
 	return all
 }
 
+// shardChannel is the session's channel for a tag.
+func shardChannel(tag, session string) string { return "relock:session:{" + tag + "}:" + session }
+
 // shardListeners is how many listen to the session's channel for a tag, on all nodes together.
-func shardListeners(all []*site, tag, session string) (n int64) {
-	channel := "relock:session:{" + tag + "}:" + session
+func shardListeners(all []*site, tag, session string) int64 {
+	return listeners(all, shardChannel(tag, session))
+}
+
+// listeners is how many listen to a channel of shards, on all nodes together.
+func listeners(all []*site, channel string) (n int64) {
 	for _, node := range all {
 		heard, err := node.do("PUBSUB", "SHARDNUMSUB", channel).AsIntMap()
 		require.NoError(node, err)
@@ -65,11 +72,11 @@ func handOver(from, to *member, epoch uint64) {
 	require.Equal(from, reentrant.Released, to.release(epoch))
 }
 
-// untilHeard has the lock handed over until the one who waits listens on the node, where the next hand-overs are to stay.
-// It answers the next epoch.
-func untilHeard(all []*site, tag string, from, to *member, epoch uint64) uint64 {
+// untilHeard has the lock handed over until the one who waits listens to its channel on the node, where the next
+// hand-overs are to stay. It answers the next epoch.
+func untilHeard(all []*site, channel string, from, to *member, epoch uint64) uint64 {
 	from.Helper()
-	for began := time.Now(); shardListeners(all, tag, to.id) != 1; epoch++ { // what fails is tried again when it waits again
+	for began := time.Now(); listeners(all, channel) != 1; epoch++ { // what fails is tried again when it waits again
 		require.Less(from, time.Since(began), limit, "it listens on the node")
 		handOver(from, to, epoch)
 	}
@@ -86,7 +93,7 @@ func TestHandOversInAClusterStayOnTheNode(t *testing.T) {
 		before := busMessages(all)
 		handOver(a, b, 1)
 		assert.LessOrEqual(t, busMessages(all)-before, int64(2), "the first one may be on the bus: to two nodes")
-		next := untilHeard(all, tag, a, b, 2)
+		next := untilHeard(all, shardChannel(tag, "b"), a, b, 2)
 		before = busMessages(all)
 		const times = 10
 		for n := range uint64(times) {
@@ -171,7 +178,7 @@ func TestSignalsInAClusterStayOnTheNode(t *testing.T) {
 	all := nodes(t, servers)
 	s.pingPong(t)
 	a, b := s.join("a"), s.join("b")
-	next := untilHeard(all, "lock", a, b, 1)
+	next := untilHeard(all, shardChannel("lock", "b"), a, b, 1)
 	before := busMessages(all)
 	for i := range uint64(3) {
 		epoch := next + 10*i
@@ -200,18 +207,29 @@ func TestALostShardIsOpenedAgain(t *testing.T) {
 		<-b.resumed
 		epoch := uint64(1)
 		for range 3 {
-			epoch = untilHeard(all, s.name, a, b, epoch)
+			epoch = untilHeard(all, shardChannel(s.name, "b"), a, b, epoch)
 			for len(b.resumed) > 0 {
 				<-b.resumed
 			}
-			for _, node := range all {
-				node.run("CLIENT", "KILL", "TYPE", "pubsub")
-			}
+			hangUp(all)
 			for range 2 { // the session's channel, and the lock's
 				b.hearsOfResumption()
 			}
 			handOver(a, b, epoch)
 			epoch++
+		}
+	}
+}
+
+// hangUp ends all connections that listen now, on any node. One that is opened in the place of another stays.
+func hangUp(all []*site) {
+	listening := make([][]string, len(all))
+	for i, node := range all {
+		listening[i] = connections(node, "TYPE", "pubsub")
+	}
+	for i, node := range all {
+		for _, id := range listening[i] {
+			node.run("CLIENT", "KILL", "ID", id)
 		}
 	}
 }

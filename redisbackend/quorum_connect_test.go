@@ -29,9 +29,20 @@ func TestQuorumConnectsBesideANodeThatIsFull(t *testing.T) {
 func TestQuorumFindsOneServerUnderTwoNamesLate(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
+	var err error
+	for tries := 0; !reentrant.Refused(err) && tries < 5; tries++ { // this machine may stand still in some
+		err = c.inspectLate()
+	}
+	require.ErrorContains(t, err, "node 3: it is the same server as node 1")
+}
+
+// inspectLate opens a session whose third node is the first under another name, and is reached after that. It answers
+// what the session says of the lock as soon as it refuses, or when the time that the node has to join is over.
+func (c *council) inspectLate() (err error) {
+	c.Helper()
 	var slow atomic.Bool
 	reached := make(chan struct{})
-	alias := connect(t, "another-name:6379", func(o *rueidis.ClientOption) {
+	alias := connect(c, "another-name:6379", func(o *rueidis.ClientOption) {
 		o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			if slow.Load() {
 				<-reached
@@ -41,17 +52,16 @@ func TestQuorumFindsOneServerUnderTwoNamesLate(t *testing.T) {
 	})
 	slow.Store(true)
 	q, err := redisbackend.NewQuorum([]rueidis.Client{c.nodes[0].client, c.nodes[1].client, alias})
-	require.NoError(t, err)
+	require.NoError(c, err)
 	q.SetNodeLimit(time.Millisecond) // the one that is held up is not waited for
-	conn := opened(t, q, "a", newMember())
-	defer func() { require.NoError(t, conn.Close()) }()
+	conn := opened(c.T, q, "a", newMember())
+	defer func() { require.NoError(c, conn.Close()) }()
 	r, err := conn.Bind("lock")
-	require.NoError(t, err)
+	require.NoError(c, err)
 	close(reached)
 	q.SetNodeLimit(patient)
-	c.nodes[0].eventually(func() bool {
-		_, err = r.Inspect(t.Context())
-		return reentrant.Refused(err)
-	}, "it is found out")
-	require.ErrorContains(t, err, "node 3: it is the same server as node 1")
+	for began := time.Now(); !reentrant.Refused(err) && time.Since(began) < 2*opening; time.Sleep(tick) {
+		_, err = r.Inspect(c.Context())
+	}
+	return err
 }

@@ -45,6 +45,7 @@ type bridge struct {
 type crossing struct {
 	token      reentrant.Token
 	left, lost atomic.Bool
+	known      atomic.Bool // lost changes no more
 }
 
 // cross takes the lock once, and tells whether it could. What comes of the release is not its business: a node may be
@@ -63,12 +64,13 @@ func (b *bridge) cross(ctx context.Context, l *reentrant.Lock) bool {
 	me := &crossing{token: token}
 	before := b.last.Swap(me)
 	together := before != nil && !before.left.Load()
+	me.left.Store(true) // before it looks: so whoever was held up on the bridge finds that it is lost
 	select {
 	case <-l.Lost(ctx):
 		me.lost.Store(true)
 	default:
 	}
-	me.left.Store(true)
+	me.known.Store(true)
 	_ = l.Unlock(ctx)
 	if before != nil && !me.lost.Load() {
 		assert.True(b, !together || before.wasLost(), "somebody else is on the bridge")
@@ -77,9 +79,9 @@ func (b *bridge) cross(ctx context.Context, l *reentrant.Lock) bool {
 	return true
 }
 
-// wasLost waits until the owner has left, and tells whether it was one no more.
+// wasLost waits until the owner has left and looked, and tells whether it was one no more.
 func (c *crossing) wasLost() bool {
-	for !c.left.Load() {
+	for !c.known.Load() {
 		time.Sleep(time.Millisecond)
 	}
 	return c.lost.Load()

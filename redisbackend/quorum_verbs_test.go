@@ -178,8 +178,10 @@ func TestQuorumRefusesLateCopies(t *testing.T) {
 		a.take(1)
 		b.wait(5)
 		b.release(5, until(time.Hour))
+		b.idle() // a copy that is quicker at a node would not be late there
 		b.stale(5, queue)
 		a.release(1, until(time.Hour))
+		a.idle()
 		b.stale(5)
 		b.stale(4, barge)
 		a.stale(1)

@@ -96,8 +96,7 @@ func TestShardsAreBounded(t *testing.T) {
 func TestClosedShardsHearNothing(t *testing.T) {
 	t.Parallel()
 	s, e := listenOn(t, time.Hour)
-	s.want("a")
-	require.Eventually(t, func() bool { return say(t, s, "a") == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { s.want("a"); return say(t, s, "a") == 1 }, patience, time.Millisecond)
 	e.hears(t, "for a")
 	s.close()
 	s.close()

@@ -381,15 +381,18 @@ func countScripts(t require.TestingT, info string) int {
 	return calls
 }
 
-// connections are the ids of a server's clients.
-func connections(s *site) []string {
+// connections are the ids of a server's clients: all, or what CLIENT LIST answers to more words.
+func connections(s *site, words ...string) []string {
 	s.Helper()
-	list, err := s.do("CLIENT", "LIST").ToString()
+	list, err := s.do(append([]string{"CLIENT", "LIST"}, words...)...).ToString()
 	require.NoError(s, err)
 	var ids []string
 	for line := range strings.Lines(list) {
-		id, _, _ := strings.Cut(line, " ")
-		ids = append(ids, id)
+		// Before the first there may be what kind of text it is, and also if there is none.
+		if _, id, ok := strings.Cut(line, "id="); ok {
+			id, _, _ = strings.Cut(id, " ")
+			ids = append(ids, id)
+		}
 	}
 	return ids
 }
