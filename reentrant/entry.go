@@ -51,6 +51,7 @@ type entry struct {
 	lingers  bool          // nobody has the handed hold, and nobody is about to: its reference is its own
 	lingerTo time.Time     // when that ends
 	wanted   uint64        // the hold with this epoch, or a later one, was asked for by another session
+	moved    uint64        // the hold with this epoch was taken up by another session, so it was said
 }
 
 // A hold is what an owner of this session has: guarded by entry.mu, written by whoever has the baton, and by the
@@ -106,6 +107,7 @@ func (e *entry) settle(l *Lock, h hold, holds int) bool {
 		return false
 	}
 	e.s.watchdog.expect(h.lease.wake())
+	e.overtakenLocked()
 	return true
 }
 

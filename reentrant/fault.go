@@ -32,5 +32,7 @@ const (
 	faultTrusting  = "trusting"  // a MultiLock does not look whether it lost one while it waited for another
 	faultHoarder   = "hoarder"   // a signal is acknowledged although its owner cannot come back
 	faultHeirloom  = "heirloom"  // what was left to one who gives up is left to whoever uses the entry next
+	faultHomesick  = "homesick"  // nobody asks after a hold that moved while the channel was closed
+	faultHeedless  = "heedless"  // that a hold has moved is forgotten if it was not known to have begun
 	faultOverfull  = "overfull"  // an owner comes back from a condition with more holds than there can be
 )

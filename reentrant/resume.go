@@ -52,8 +52,8 @@ const (
 // Resume takes up the hold of the caller's portable owner ([WithPortableOwner]) where it stands: taken by another
 // session, or before a restart. With it come its hold count and its token; from here on it is renewed, unless the Lock
 // has a fixed lease: then it goes on with what is left. If another session thought it had the hold, that ends with
-// ErrLost there. A hold of this very session is taken up as well: a Lock without a fixed lease then goes on renewing
-// what one with a fixed lease began.
+// ErrLost there, as soon as it hears of it; until then its own owners cannot have the lock. A hold of this very session
+// is taken up as well: a Lock without a fixed lease then goes on renewing what one with a fixed lease began.
 //
 // It returns [ErrNotHeld] if the owner does not have the lock anywhere; an error at once if the owner is not a portable
 // one, and an errors.ErrUnsupported if the backend cannot do it; other errors are those of [Lock.Lock]. While the
@@ -189,6 +189,7 @@ func (e *entry) replace(h hold) {
 	e.hold = h
 	e.s.watchdog.expect(h.lease.wake())
 	e.s.saw(h.token)
+	e.overtakenLocked()
 }
 
 // fetch asks Redis for the owner's hold until it is answered. Baton.

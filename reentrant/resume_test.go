@@ -240,3 +240,93 @@ func TestAStormOfResumes(t *testing.T) {
 		assert.False(t, errors.Is(err, reentrant.ErrLost))
 	})
 }
+
+// The message that a hold was taken up elsewhere is lost with the connection: the new one has Redis asked. A hold with a
+// fixed lease would otherwise keep the lock here to its end.
+func TestAHoldThatMovedWhileTheChannelWasClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		one, two := newSession(t, b), newSession(t, b)
+		l, m := one.NewLock("x", reentrant.WithFixedLease(time.Hour)), two.NewLock("x")
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		require.NoError(t, l.Lock(ctx))
+		lost := l.Lost(ctx)
+		b.SetFault(memory.Script(memory.Push, memory.Lose))
+		require.NoError(t, m.Resume(ctx))
+		require.NoError(t, m.Unlock(ctx))
+		synctest.Wait()
+		require.True(t, l.IsHeldByCurrentOwner(ctx), "nobody has told")
+
+		b.Restart()
+		synctest.Wait()
+		select {
+		case <-lost:
+		default:
+			assert.Fail(t, "it is not told")
+		}
+		unlock := lockFor(t, owner(t, "next"), l)
+		unlock()
+		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+	})
+}
+
+// Another session takes a hold up while the answer by which it was got is under way, and the message comes first.
+func TestAHoldThatMovedBeforeItsAnswerCame(t *testing.T) {
+	late := memory.DelayReply(time.Second)
+	for name, gets := range map[string]struct {
+		verb  memory.Verb
+		first bool // it has the hold before
+		by    func(*reentrant.Lock, context.Context) error
+	}{
+		"Lock":              {memory.Acquire, false, (*reentrant.Lock).Lock},
+		"Resume":            {memory.Resume, false, (*reentrant.Lock).Resume},
+		"Resume of its own": {memory.Resume, true, (*reentrant.Lock).Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				here := newSession(t, b).NewLock("x", reentrant.WithFixedLease(time.Hour))
+				there := newSession(t, b).NewLock("x")
+				ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+				switch {
+				case gets.first:
+					require.NoError(t, here.Lock(ctx))
+				case gets.verb == memory.Resume:
+					require.NoError(t, there.Lock(ctx))
+				}
+				b.SetFault(memory.Script(gets.verb, late))
+				got := make(chan error, 1)
+				go func() { got <- gets.by(here, ctx) }()
+				time.Sleep(time.Millisecond)
+				require.NoError(t, there.Resume(ctx))
+				require.NoError(t, there.Unlock(ctx))
+				require.NoError(t, <-got)
+				synctest.Wait()
+				next := owner(t, "next")
+				ok, err := here.TryLock(next)
+				require.NoError(t, err)
+				require.True(t, ok, "it is believed to be held")
+				require.NoError(t, here.Unlock(next))
+				assert.ErrorIs(t, here.Unlock(ctx), reentrant.ErrLost)
+				assert.ErrorIs(t, here.Unlock(ctx), reentrant.ErrNotHeld)
+			})
+		})
+	}
+}
+
+// One that is where it was stays, also if Redis does not answer at first.
+func TestAHoldThatDidNotMoveIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		l := newSession(t, b).NewLock("x", reentrant.WithFixedLease(time.Hour))
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		require.NoError(t, l.Lock(ctx))
+		b.SetFault(memory.Script(memory.Inspect, memory.Lose, memory.Lose, memory.Lose))
+		b.Restart()
+		time.Sleep(time.Minute)
+		require.True(t, l.IsHeldByCurrentOwner(ctx))
+		b.Restart()
+		time.Sleep(time.Minute)
+		assert.NoError(t, l.Unlock(ctx))
+	})
+}

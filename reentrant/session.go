@@ -236,8 +236,7 @@ func (k sink) Signalled(name string, ticket uint64, placed bool) {
 // Taken ends a hold that another session has taken up.
 func (k sink) Taken(name string, epoch uint64) {
 	if e := k.s.find(name); e != nil {
-		e.lose(epoch, "another session has resumed it")
-		e.evict(epoch, false)
+		e.taken(epoch)
 		k.s.leave(e, 1)
 	}
 }
@@ -254,13 +253,15 @@ func (k sink) Wanted(name string, epoch uint64) {
 	}
 }
 
-// Resumed sends every waiting head back to ask, and has Redis asked for signals: what was pushed meanwhile is lost.
+// Resumed sends every waiting head back to ask, and has Redis asked for signals and for holds that may have moved: what
+// was pushed meanwhile is lost.
 func (k sink) Resumed() {
 	k.s.vigil.resumed()
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	for _, e := range k.s.entries {
 		e.nudge()
+		e.reconsider()
 	}
 }
 
