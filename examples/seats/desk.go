@@ -16,6 +16,7 @@ var (
 	errTaken  = errors.New("somebody else holds the seat")
 	errSold   = errors.New("the seat is sold")
 	errNoHold = errors.New("the visitor does not hold the seat")
+	errFree   = errors.New("nobody holds the seat")
 )
 
 // A desk is where visitors get seats at one server. The contexts of its methods carry the visitor as a portable owner
@@ -84,9 +85,25 @@ func (d *desk) pickOnce(ctx context.Context, s seat) error {
 	return errors.Join(err, release(ctx, lock))
 }
 
-// take gets a lock, or takes it up where the visitor has it. It tries first: of two windows that pick the seat at two
-// servers at the same moment, the one that comes too late finds the other's hold.
-func take(ctx context.Context, lock *reentrant.Lock) error {
+// take gets a lock, or takes it up where the visitor has it.
+//
+// A hold of this server's that was taken up at the other one keeps the lock from everybody here until the news of that
+// arrives, and it may have ended there by then. So as long as nobody has the lock in Redis, take tries again.
+func take(ctx context.Context, lock *reentrant.Lock) (err error) {
+	for range newsWithin / newsEvery {
+		if err = takeOnce(ctx, lock); !errors.Is(err, errFree) {
+			return err
+		}
+		time.Sleep(newsEvery)
+	}
+	return err
+}
+
+const newsEvery, newsWithin = 10 * time.Millisecond, time.Second
+
+// takeOnce tries first: of two windows that pick the seat at two servers at the same moment, the one that comes too late
+// finds the other's hold.
+func takeOnce(ctx context.Context, lock *reentrant.Lock) error {
 	got, err := lock.TryLock(ctx)
 	if errors.Is(err, reentrant.ErrLost) { // the visitor's last hold has just ended: this is about the next
 		got, err = lock.TryLock(ctx)
@@ -107,6 +124,8 @@ func takeUp(ctx context.Context, lock *reentrant.Lock) error {
 	switch {
 	case err != nil:
 		return err
+	case !state.Locked:
+		return errFree
 	case state.Owner != reentrant.CurrentOwner(ctx).String():
 		return reentrant.ErrNotHeld
 	}
@@ -198,7 +217,8 @@ func (d *desk) sellUnder(ctx context.Context, lock *reentrant.Lock, visitor stri
 
 // noHold says errNoHold where an error means that the hold is over.
 func noHold(err error) error {
-	if errors.Is(err, reentrant.ErrNotHeld) || errors.Is(err, reentrant.ErrLost) || errors.Is(err, errOldToken) {
+	switch {
+	case errors.Is(err, errFree), errors.Is(err, reentrant.ErrNotHeld), errors.Is(err, reentrant.ErrLost), errors.Is(err, errOldToken):
 		return fmt.Errorf("%w: %w", errNoHold, err)
 	}
 	return err
