@@ -42,7 +42,7 @@ type Sink interface {
 	// Taken says that another session has taken up a hold of this one ([Resumer]).
 	Taken(name string, epoch uint64)
 	// Resumed says that the channel was (re)opened: whatever was said meanwhile is lost, so every waiting
-	// attempt is to be sent again.
+	// attempt is to be sent again, and Redis to be asked for holds that may have been taken up.
 	Resumed()
 }
 

@@ -51,7 +51,7 @@ type entry struct {
 	lingers  bool          // nobody has the handed hold, and nobody is about to: its reference is its own
 	lingerTo time.Time     // when that ends
 	wanted   uint64        // the hold with this epoch, or a later one, was asked for by another session
-	moved    uint64        // the hold with this epoch was taken up by another session, so it was said
+	moved    uint64        // the hold with this epoch, or an earlier one, may have been taken up by another session
 }
 
 // A hold is what an owner of this session has: guarded by entry.mu, written by whoever has the baton, and by the
@@ -73,6 +73,7 @@ type hold struct {
 	since    time.Time     // when it began, if anybody wants to know
 	failed   bool          // the last renewal was not answered
 	yielding bool          // Await is giving it up: Redis may have it no more, and that is no loss
+	doubted  bool          // Redis is being asked whether another session has taken it up
 }
 
 // turn counts the local hand-overs since this session was given the lock.

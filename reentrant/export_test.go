@@ -31,3 +31,6 @@ func Entries(s *Session) int {
 	defer s.mu.Unlock()
 	return len(s.entries)
 }
+
+// Reopened has a session's channel reopened, and nothing else.
+func Reopened(s *Session) { sink{s.core}.Resumed() }

@@ -11,7 +11,8 @@ import (
 // whoever holds a lock may be at work all the same.
 //
 // Cleanups run beside everything, also outside the bubble of testing/synctest in which a session may live: they look
-// under the mutexes, take no reference that somebody would have to wait for, and have a scribe of their own.
+// under the mutexes, take no reference that somebody would have to wait for, and have a scribe of their own, for which
+// Close does not wait.
 
 // forgotten reports a session whose handle was dropped without being closed.
 func (s *core) forgotten() {

@@ -163,7 +163,7 @@ func TestACleanupHoldsNobodyUp(t *testing.T) {
 	for _, asking := range []bool{true, false} {
 		g := &gate{Handler: slog.DiscardHandler, asking: asking, opened: make(chan struct{})}
 		var late atomic.Bool
-		time.AfterFunc(30*time.Second, func() { late.Store(true) })
+		time.AfterFunc(2*time.Minute, func() { late.Store(true) })
 		synctest.Test(t, func(t *testing.T) {
 			s, err := reentrant.NewSession(memory.New(), reentrant.WithLogger(slog.New(g)))
 			require.NoError(t, err)

@@ -8,10 +8,15 @@ import (
 // A hold of a portable owner can be taken up by another session, which says so in a message. That ends it here. A hold
 // that is renewed finds out by that too; one with a fixed lease would be believed to the end, and nobody here could have
 // the lock. So the message must not be lost: neither with the channel, nor because it overtakes the answer by which the
-// hold was got. In both cases Redis is asked.
+// hold was got. In both cases Redis is asked, every heartbeat until it answers.
 
-// taken ends the hold with this epoch, or is remembered for when it begins.
+// taken ends the hold with this epoch, or is remembered for when it begins. Redis does not know the epoch if it had lost
+// the record: 0.
 func (e *entry) taken(epoch uint64) {
+	if epoch == 0 {
+		e.reconsider()
+		return
+	}
 	if fault != faultHeedless {
 		e.mu.Lock()
 		e.moved = max(e.moved, epoch)
@@ -21,51 +26,89 @@ func (e *entry) taken(epoch uint64) {
 	e.evict(epoch, false)
 }
 
-// overtakenLocked has Redis asked for a hold that begins, if another session was said to have taken it up. It may have been
-// got anew since, by a copy of the same attempt. e.mu is held.
+// reconsider has Redis asked for a hold that may have been taken up while the channel was closed, also if the answer by
+// which it is got is still under way.
+func (e *entry) reconsider() {
+	if fault == faultHomesick {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.moved = max(e.moved, e.attempt)
+	if e.hold.live && e.hold.lease.fixed() {
+		e.doubtLocked()
+	}
+}
+
+// overtakenLocked has Redis asked for a hold that begins, if it may have been taken up already. It may also have been got
+// anew since then, by a copy of the same attempt. e.mu is held.
 func (e *entry) overtakenLocked() {
 	if e.moved >= e.hold.epoch {
 		e.doubtLocked()
 	}
 }
 
-// reconsider has Redis asked for a hold that may have been taken up while the channel was closed.
-func (e *entry) reconsider() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if h := &e.hold; h.live && h.owner.portable && h.lease.fixed() && fault != faultHomesick {
-		e.doubtLocked()
-	}
-}
-
+// doubtLocked has Redis asked whether the hold is still this session's: in the background, and by a crew of its own, so
+// that nothing that others wait for stands behind it. e.mu is held.
 func (e *entry) doubtLocked() {
-	name, epoch := e.name, e.hold.epoch
-	e.s.cleaner.do(func() { e.s.confirm(name, epoch) })
+	if _, ok := e.remote.(Resumer); !ok || !e.hold.owner.portable || e.hold.doubted {
+		return
+	}
+	e.hold.doubted = true
+	q := question{e.s, e.name, e.hold.epoch}
+	e.s.doubts.do(q.ask)
 }
 
-// confirm asks Redis whether a hold is still this session's, and loses one that is not. A hold for which Redis does not
-// answer is believed to the end of its lease.
-func (s *core) confirm(name string, epoch uint64) {
-	e := s.find(name)
+// A question is whether a hold is still its session's.
+type question struct {
+	s     *core
+	name  string
+	epoch uint64
+}
+
+// ask has no reference to the entry while it waits for Redis: the hold may end meanwhile.
+func (q question) ask() {
+	e := q.s.find(q.name)
 	if e == nil {
 		return
 	}
-	defer s.leave(e, 1)
-	ctx := context.Background()
-	for try := range releaseTries {
-		if try > 0 {
-			pause(ctx, retryPause(try, s.config.heartbeat), nil)
-		}
-		now := time.Now()
-		s.stats.commands.Add(1)
-		st, err := e.remote.Inspect(s.bounded(ctx, now, now.Add(s.config.commandTimeout())))
-		if err != nil {
-			continue
-		}
-		if st.Session != s.id { // if it is, with another epoch, the next hold is about to begin
-			e.lose(epoch, "another session has it, or nobody")
-			e.evict(epoch, false)
-		}
+	asked, remote := e.has(q.epoch), e.remote
+	q.s.leave(e, 1)
+	if !asked {
 		return
+	}
+	now := time.Now()
+	q.s.stats.commands.Add(1)
+	st, err := remote.Inspect(q.s.bounded(context.Background(), now, now.Add(q.s.config.commandTimeout())))
+	if e = q.s.find(q.name); e != nil {
+		// Redis had the hold with this epoch, so with another one it is over. A record that was evicted has none.
+		e.answer(q, st.Session == q.s.id && (st.Epoch == q.epoch || st.Epoch == 0), err)
+		q.s.leave(e, 1)
+	}
+}
+
+func (e *entry) has(epoch uint64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hold.live && e.hold.epoch == epoch
+}
+
+// answer takes in what Redis says. While the owner gives the hold up, or renews it under another epoch, that says nothing:
+// if neither comes about, the next answer does.
+func (e *entry) answer(q question, ours bool, err error) {
+	e.mu.Lock()
+	h := &e.hold
+	current := h.live && h.epoch == q.epoch
+	again := current && (err != nil || h.yielding)
+	if current && ours && !again {
+		h.doubted = false
+	}
+	e.mu.Unlock()
+	switch {
+	case again:
+		time.AfterFunc(q.s.config.heartbeat, func() { q.s.doubts.do(q.ask) })
+	case current && !ours:
+		e.lose(q.epoch, "another session has it, or nobody")
+		e.evict(q.epoch, false)
 	}
 }

@@ -48,6 +48,7 @@ type core struct {
 
 	losses   losses
 	cleaner  crew
+	doubts   crew // asks after holds that may have moved
 	scribe   scribe
 	finder   scribe // of what the collector finds; nobody waits for it
 	watchdog *watchdog
@@ -80,7 +81,7 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 	s := &core{
 		id: newID(), config: cfg, opened: time.Now(), entries: make(map[string]*entry),
 		closing: make(chan struct{}), drained: make(chan struct{}),
-		cleaner: crew{size: cleaners}, scribe: newScribe(cfg.logger), finder: newScribe(cfg.logger),
+		cleaner: crew{size: cleaners}, doubts: crew{size: 1}, scribe: newScribe(cfg.logger), finder: newScribe(cfg.logger),
 	}
 	s.watched = cfg.observer != nil || cfg.logger.Enabled(context.Background(), slog.LevelDebug)
 	s.watchdog, s.vigil = newWatchdog(s), newVigil(s)
@@ -294,6 +295,7 @@ func (s *core) Close(ctx context.Context) error {
 		s.detector.stop()
 	}
 	s.cleaner.wait()
+	s.doubts.wait()
 	s.scribe.finish()
 	s.horizon.close()
 	return errors.Join(err, s.conn.Close())

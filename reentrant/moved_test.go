@@ -1,0 +1,232 @@
+package reentrant_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// order is a portable owner.
+func order(t *testing.T) context.Context { return reentrant.WithPortableOwner(t.Context(), "order 7") }
+
+// fixed is a lock whose lease is longer than any of these tests.
+func fixed(s *reentrant.Session) *reentrant.Lock {
+	return s.NewLock("x", reentrant.WithFixedLease(time.Hour))
+}
+
+// silent is a Redis whose messages are all lost, and whose verbs are as the scripts have it.
+func silent(scripts ...func(memory.Op) memory.Verdict) func(memory.Op) memory.Verdict {
+	return func(op memory.Op) memory.Verdict {
+		if op.Verb == memory.Push {
+			return memory.Lose
+		}
+		for _, script := range scripts {
+			if v := script(op); v != memory.Pass {
+				return v
+			}
+		}
+		return memory.Pass
+	}
+}
+
+// isFree asserts that the session does not think that somebody has the lock.
+func isFree(t *testing.T, l *reentrant.Lock) {
+	t.Helper()
+	next := owner(t, "next")
+	ok, err := l.TryLock(next)
+	require.NoError(t, err)
+	require.True(t, ok, "it is believed to be held")
+	require.NoError(t, l.Unlock(next))
+}
+
+// The message that a hold was taken up elsewhere is lost with the connection: the new one has Redis asked, until it
+// answers. A hold with a fixed lease would otherwise keep the lock here to its end.
+func TestAHoldThatMovedWhileTheChannelWasClosed(t *testing.T) {
+	for _, answers := range [][]memory.Verdict{
+		nil,
+		{memory.Lose, memory.LoseReply, memory.Refuse("LOADING"), memory.Refuse("LOADING"), memory.Refuse("LOADING")},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New()
+			one, two := newSession(t, b), newSession(t, b)
+			l, m, ctx := fixed(one), two.NewLock("x"), order(t)
+			require.NoError(t, l.Lock(ctx))
+			lost := l.Lost(ctx)
+			b.SetFault(silent(memory.Script(memory.Inspect, answers...)))
+			require.NoError(t, m.Resume(ctx))
+			require.NoError(t, m.Unlock(ctx))
+			synctest.Wait()
+			require.True(t, l.IsHeldByCurrentOwner(ctx), "nobody has told")
+
+			b.Restart()
+			begun := time.Now()
+			<-lost
+			assert.LessOrEqual(t, time.Since(begun), time.Duration(len(answers))*(reentrant.DefaultHeartbeat+2*time.Second))
+			isFree(t, l)
+			assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+		})
+	}
+}
+
+// Another session takes a hold up while the answer by which it was got is under way, and the message comes first, or is
+// lost with the channel.
+func TestAHoldThatMovedBeforeItsAnswerCame(t *testing.T) {
+	for name, gets := range map[string]struct {
+		verb  memory.Verb
+		first bool // it has the hold before
+		by    func(*reentrant.Lock, context.Context) error
+	}{
+		"Lock":              {memory.Acquire, false, (*reentrant.Lock).Lock},
+		"Resume":            {memory.Resume, false, (*reentrant.Lock).Resume},
+		"Resume of its own": {memory.Resume, true, (*reentrant.Lock).Resume},
+	} {
+		for _, heard := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := memory.New()
+					one, two := newSession(t, b), newSession(t, b)
+					here, there, ctx := fixed(one), two.NewLock("x"), order(t)
+					switch {
+					case gets.first:
+						require.NoError(t, here.Lock(ctx))
+					case gets.verb == memory.Resume:
+						require.NoError(t, there.Lock(ctx))
+					}
+					late := memory.Script(gets.verb, memory.DelayReply(time.Second))
+					if heard {
+						b.SetFault(late)
+					} else {
+						b.SetFault(silent(late))
+					}
+					got := make(chan error, 1)
+					go func() { got <- gets.by(here, ctx) }()
+					time.Sleep(time.Millisecond)
+					require.NoError(t, there.Resume(ctx))
+					require.NoError(t, there.Unlock(ctx))
+					if !heard {
+						reentrant.Reopened(one)
+					}
+					require.NoError(t, <-got)
+					time.Sleep(2 * reentrant.DefaultHeartbeat)
+					isFree(t, here)
+					assert.ErrorIs(t, here.Unlock(ctx), reentrant.ErrLost)
+					assert.ErrorIs(t, here.Unlock(ctx), reentrant.ErrNotHeld)
+				})
+			})
+		}
+	}
+}
+
+// Redis has given the lock to this session, but not for the hold that moved: another owner of it was signalled.
+func TestAHoldThatMovedAndCameBackToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		one, two := newSession(t, b), newSession(t, b)
+		woken := awaits(t, owner(t, "w"), one)
+		l, m, ctx := fixed(one), two.NewLock("x"), order(t)
+		require.NoError(t, l.Lock(ctx))
+		b.SetFault(silent())
+		require.NoError(t, m.Resume(ctx))
+		require.NoError(t, m.NewCondition("ready").Signal(ctx))
+		require.NoError(t, m.Unlock(ctx))
+		b.SetFault(nil)
+		b.Restart()
+		_, ok := returned(woken, time.Minute)
+		require.True(t, ok, "it waits for the end of a hold that is over")
+		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+	})
+}
+
+// One that is where it was stays.
+func TestAHoldThatDidNotMoveIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		l, ctx := fixed(s), order(t)
+		require.NoError(t, l.Lock(ctx))
+		asked, script := 0, memory.Script(memory.Inspect, memory.Lose, memory.Lose)
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Inspect {
+				asked++
+			}
+			return script(op)
+		})
+		for range 2 { // what is being asked is not asked twice
+			reentrant.Reopened(s)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, 3, asked, "until it is answered")
+		require.NoError(t, l.Unlock(ctx))
+	})
+}
+
+// An owner who is giving the hold up to wait for a condition has lost nothing.
+func TestAHoldThatAwaitGivesUpHasNotMoved(t *testing.T) {
+	for _, fault := range []memory.Verdict{memory.LoseReply, memory.DelayReply(time.Second)} {
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New()
+			s := newSession(t, b)
+			l, ctx := fixed(s), order(t)
+			require.NoError(t, l.Lock(ctx))
+			lost := l.Lost(ctx)
+			b.SetFault(memory.Script(memory.Await, fault))
+			done := make(chan error, 1)
+			go func() { done <- l.NewCondition("ready").Await(ctx) }()
+			time.Sleep(time.Millisecond)
+			reentrant.Reopened(s)
+			time.Sleep(time.Minute)
+			signals(t, s)
+			require.NoError(t, <-done)
+			select {
+			case <-lost:
+				assert.Fail(t, "it is told of a loss")
+			default:
+			}
+			require.NoError(t, l.Unlock(ctx))
+		})
+	}
+}
+
+// Questions that are not answered hold up neither what others wait for nor Close.
+func TestNobodyWaitsForAQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, rival := newSession(t, b), newSession(t, b)
+		ctx := order(t)
+		var locks []*reentrant.Lock
+		for i := range 100 {
+			locks = append(locks, s.NewLock(fmt.Sprintf("held %d", i), reentrant.WithFixedLease(time.Hour)))
+			require.NoError(t, locks[i].Lock(ctx))
+		}
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Inspect {
+				return memory.DelayReply(time.Minute)
+			}
+			return memory.Pass
+		})
+		free := lockFor(t, owner(t, "rival"), rival.NewLock("x"))
+		reentrant.Reopened(s)
+		waiting, cancel := context.WithTimeout(owner(t, "leaver"), time.Second)
+		defer cancel()
+		require.Error(t, s.NewLock("x").Lock(waiting)) // what it leaves is cleaned up before the next one here gets on
+		free()
+		begun := time.Now()
+		lockFor(t, owner(t, "next"), s.NewLock("x"))()
+		assert.Less(t, time.Since(begun), time.Second)
+		for _, l := range locks {
+			require.NoError(t, l.Unlock(ctx))
+		}
+		begun = time.Now()
+		require.NoError(t, s.Close(t.Context()))
+		assert.LessOrEqual(t, time.Since(begun), 2*time.Second, "as long as the command under way")
+	})
+}
