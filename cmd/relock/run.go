@@ -143,10 +143,11 @@ func (h *hold) take(ctx context.Context, s *server, name string, wait *time.Dura
 }
 
 // stand stands in line for the lock until it has a full lease. A lock that is lost before, because relock was paused
-// with the short lease of a push or somebody forced it open, protected nothing yet: what is left of wait is for another
-// try.
+// with the short lease of a push or somebody forced it open, protected nothing yet: what is left of wait is for other
+// tries. Whoever loses it again and again is told.
 func (h *hold) stand(ctx context.Context, wait *time.Duration) error {
-	for began := time.Now(); ; {
+	began := time.Now()
+	for range mostLosses {
 		if err := acquire(ctx, h.lock, wait, began); err != nil {
 			return err
 		}
@@ -158,7 +159,10 @@ func (h *hold) stand(ctx context.Context, wait *time.Duration) error {
 		_ = h.lock.Unlock(ctx) // it is owed for the hold that was lost
 		h.held = false
 	}
+	return failf(exitLost, "lock %s was lost %d times before the command began", shown(h.lock.Name()), mostLosses)
 }
+
+const mostLosses = 10
 
 // confirm gives the lock a full lease, and finds out until when it is ours. ErrLost says that it is not.
 func (h *hold) confirm(ctx context.Context) (err error) {
