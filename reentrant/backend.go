@@ -39,7 +39,7 @@ type Sink interface {
 	// Wanted says that another session asked for the lock that an epoch of this session has. It is said of holds whose
 	// owner is [LingeringOwner], at each of the other's attempts.
 	Wanted(name string, epoch uint64)
-	// Taken says that another session has taken up a hold of this one ([Resumer]).
+	// Taken says that another session has taken up a hold of this one ([Resumer]). The epoch is 0 if it is not known.
 	Taken(name string, epoch uint64)
 	// Resumed says that the channel was (re)opened: whatever was said meanwhile is lost, so every waiting
 	// attempt is to be sent again, and Redis to be asked for holds that may have been taken up.

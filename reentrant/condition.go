@@ -356,7 +356,8 @@ func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
 	return err
 }
 
-// yielding says whether the hold is being given up, so that a renewal that does not find it says nothing.
+// yielding says whether the hold is being given up, or renewed under another epoch, so that it is no loss if Redis has it no
+// more.
 func (e *entry) yielding(on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

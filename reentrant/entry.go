@@ -72,8 +72,8 @@ type hold struct {
 	signal   *signal       // nil until somebody wants to know of the loss
 	since    time.Time     // when it began, if anybody wants to know
 	failed   bool          // the last renewal was not answered
-	yielding bool          // Await is giving it up: Redis may have it no more, and that is no loss
-	doubted  bool          // Redis is being asked whether another session has taken it up
+	yielding bool          // Await gives it up, or Resume renews it: Redis may have this epoch no more, and that is no loss
+	doubted  bool          // Redis is to be asked whether another session has taken it up
 }
 
 // turn counts the local hand-overs since this session was given the lock.

@@ -32,5 +32,8 @@ func Entries(s *Session) int {
 	return len(s.entries)
 }
 
+// TakenUp tells a session that some hold of a lock was taken up.
+func TakenUp(s *Session, name string) { sink{s.core}.Taken(name, 0) }
+
 // Reopened has a session's channel reopened, and nothing else.
 func Reopened(s *Session) { sink{s.core}.Resumed() }

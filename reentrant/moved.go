@@ -8,7 +8,7 @@ import (
 // A hold of a portable owner can be taken up by another session, which says so in a message. That ends it here. A hold
 // that is renewed finds out by that too; one with a fixed lease would be believed to the end, and nobody here could have
 // the lock. So the message must not be lost: neither with the channel, nor because it overtakes the answer by which the
-// hold was got. In both cases Redis is asked, every heartbeat until it answers.
+// hold was got. In both cases Redis is asked, and again a heartbeat later if it does not answer.
 
 // taken ends the hold with this epoch, or is remembered for when it begins. Redis does not know the epoch if it had lost
 // the record: 0.
@@ -66,15 +66,15 @@ type question struct {
 	epoch uint64
 }
 
-// ask has no reference to the entry while it waits for Redis: the hold may end meanwhile.
+// ask has no reference to the entry while it waits for Redis, so that Close need not wait for a hold that has ended.
 func (q question) ask() {
 	e := q.s.find(q.name)
 	if e == nil {
 		return
 	}
-	asked, remote := e.has(q.epoch), e.remote
+	stands, remote := e.put(q), e.remote
 	q.s.leave(e, 1)
-	if !asked {
+	if !stands {
 		return
 	}
 	now := time.Now()
@@ -87,10 +87,15 @@ func (q question) ask() {
 	}
 }
 
-func (e *entry) has(epoch uint64) bool {
+// put tells whether the question still stands. It is put now, so a doubt that comes after this is another question.
+func (e *entry) put(q question) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.hold.live && e.hold.epoch == epoch
+	if !e.hold.live || e.hold.epoch != q.epoch {
+		return false
+	}
+	e.hold.doubted = false
+	return true
 }
 
 // answer takes in what Redis says. While the owner gives the hold up, or renews it under another epoch, that says nothing:
@@ -99,15 +104,16 @@ func (e *entry) answer(q question, ours bool, err error) {
 	e.mu.Lock()
 	h := &e.hold
 	current := h.live && h.epoch == q.epoch
-	again := current && (err != nil || h.yielding)
-	if current && ours && !again {
-		h.doubted = false
+	nothing := err != nil || h.yielding
+	again := current && nothing && !h.doubted // otherwise it is about to be asked again anyway
+	if again {
+		h.doubted = true
 	}
 	e.mu.Unlock()
 	switch {
 	case again:
 		time.AfterFunc(q.s.config.heartbeat, func() { q.s.doubts.do(q.ask) })
-	case current && !ours:
+	case current && !nothing && !ours:
 		e.lose(q.epoch, "another session has it, or nobody")
 		e.evict(q.epoch, false)
 	}

@@ -70,8 +70,35 @@ func TestAHoldThatMovedWhileTheChannelWasClosed(t *testing.T) {
 			begun := time.Now()
 			<-lost
 			assert.LessOrEqual(t, time.Since(begun), time.Duration(len(answers))*(reentrant.DefaultHeartbeat+2*time.Second))
+			synctest.Wait() // those who wait for the lock come after its owner
 			isFree(t, l)
 			assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+		})
+	}
+}
+
+// Whatever makes a hold doubtful does so again: an answer that Redis gave before says nothing.
+func TestAHoldThatMovedWhileAnAnswerWasUnderWay(t *testing.T) {
+	for name, hint := range map[string]func(*reentrant.Session){
+		"the channel was reopened": reentrant.Reopened,
+		"some hold was taken up":   func(s *reentrant.Session) { reentrant.TakenUp(s, "x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				one, two := newSession(t, b), newSession(t, b)
+				l, m, ctx := fixed(one), two.NewLock("x"), order(t)
+				require.NoError(t, l.Lock(ctx))
+				b.SetFault(silent(memory.Script(memory.Inspect, memory.DelayReply(time.Second))))
+				hint(one)
+				time.Sleep(100 * time.Millisecond)
+				require.NoError(t, m.Resume(ctx))
+				require.NoError(t, m.Unlock(ctx))
+				hint(one)
+				time.Sleep(time.Minute)
+				isFree(t, l)
+				assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+			})
 		})
 	}
 }

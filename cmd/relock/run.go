@@ -144,7 +144,7 @@ func (h *hold) take(ctx context.Context, s *server, name string, wait *time.Dura
 
 // stand stands in line for the lock until it has a full lease. A lock that is lost before, because relock was paused
 // with the short lease of a push or somebody forced it open, protected nothing yet: what is left of wait is for other
-// tries. Whoever loses it again and again is told.
+// tries. Whoever loses it ten times is told.
 func (h *hold) stand(ctx context.Context, wait *time.Duration) error {
 	began := time.Now()
 	for range mostLosses {
