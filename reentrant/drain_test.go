@@ -18,41 +18,40 @@ import (
 // Sessions × owners × sections, where half of the messages never arrive and a third of the waits are cancelled, always
 // end; and while somebody waits the lock is never unused for longer than two heartbeats: one that a session sleeps over
 // what it was not told, and one more if the owner who would have found out is cancelled, and what it had goes to another
-// session, which is not told either. Each further owner who is cancelled meanwhile may cost one more. A session that
-// lingers and is not told to stop does so for as long as it may. Commands take no time here, so that is exact.
+// session, which is not told either. A session that lingers and is not told to stop does so for as long as it may.
+// Commands take no time here, so that is exact.
 func TestEverybodyGetsTheirTurnAndNobodySleepsWhileTheLockIsFree(t *testing.T) {
+	const heartbeat, linger = 500 * time.Millisecond, time.Second
+	const sleep = 2 * heartbeat
 	for name, mode := range map[string]struct {
-		opts   []reentrant.Option
-		linger time.Duration
+		opts  []reentrant.Option
+		sleep time.Duration
 	}{
-		"registered": {nil, 0},
-		"one each":   {[]reentrant.Option{reentrant.WithHandoffs(1)}, 0},
-		"cohort":     {[]reentrant.Option{reentrant.WithCohort()}, 0},
-		"linger":     {[]reentrant.Option{reentrant.WithCohort(), reentrant.WithLinger(time.Second)}, time.Second},
+		"registered": {nil, sleep},
+		"one each":   {[]reentrant.Option{reentrant.WithHandoffs(1)}, sleep},
+		"cohort":     {[]reentrant.Option{reentrant.WithCohort()}, sleep},
+		"linger":     {[]reentrant.Option{reentrant.WithCohort(), reentrant.WithLinger(linger)}, linger + sleep},
 	} {
-		opts := append(mode.opts, reentrant.WithLease(5*time.Second), reentrant.WithHeartbeat(drainHeartbeat))
+		opts := append(mode.opts, reentrant.WithLease(5*time.Second), reentrant.WithHeartbeat(heartbeat))
 		for _, fair := range []bool{true, false} {
 			for seed := range uint64(2) {
 				t.Run(fmt.Sprintf("%s, fair=%v", name, fair), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { newDrain(t, seed, fair, opts).run(mode.linger) })
+					synctest.Test(t, func(t *testing.T) { newDrain(t, seed, fair, opts).run(mode.sleep) })
 				})
 			}
 		}
 	}
 }
 
-const drainHeartbeat = 500 * time.Millisecond
-
 // A drain is one such run.
 type drain struct {
 	*testing.T
 	locks []*reentrant.Lock // one of each session
 
-	mu        sync.Mutex
-	random    *rand.Rand
-	inside    int
-	since     time.Time // when somebody was last seen inside, or nobody waiting
-	cancelled int       // owners, since then
+	mu     sync.Mutex
+	random *rand.Rand
+	inside int
+	since  time.Time // when somebody was last seen inside, or nobody waiting
 }
 
 func newDrain(t *testing.T, seed uint64, fair bool, opts []reentrant.Option) *drain {
@@ -76,7 +75,7 @@ func (d *drain) roll(n int) int {
 }
 
 // run ends when everybody has had all their sections: a lost one would never, and the test with it.
-func (d *drain) run(linger time.Duration) {
+func (d *drain) run(sleep time.Duration) {
 	var owners sync.WaitGroup
 	for _, l := range d.locks {
 		for range 5 {
@@ -85,7 +84,7 @@ func (d *drain) run(linger time.Duration) {
 	}
 	watching, stop := context.WithCancel(d.Context())
 	var watch sync.WaitGroup
-	watch.Go(func() { d.watch(watching, linger) })
+	watch.Go(func() { d.watch(watching, sleep) })
 	owners.Wait()
 	stop()
 	watch.Wait()
@@ -103,8 +102,6 @@ func (d *drain) owner(l *reentrant.Lock) {
 			d.move(-1)
 			assert.NoError(d, l.Unlock(ctx))
 			sections++
-		} else {
-			d.cancel()
 		}
 		cancel()
 	}
@@ -114,18 +111,12 @@ func (d *drain) move(by int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.inside += by
-	d.since, d.cancelled = time.Now(), 0
+	d.since = time.Now()
 	assert.LessOrEqual(d, d.inside, 1, "nobody else is inside")
 }
 
-func (d *drain) cancel() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.cancelled++
-}
-
 // watch looks every millisecond whether somebody sleeps longer.
-func (d *drain) watch(ctx context.Context, linger time.Duration) {
+func (d *drain) watch(ctx context.Context, sleep time.Duration) {
 	for ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 		waiting := 0
@@ -134,11 +125,11 @@ func (d *drain) watch(ctx context.Context, linger time.Duration) {
 		}
 		d.mu.Lock()
 		if d.inside > 0 || waiting == 0 {
-			d.since, d.cancelled = time.Now(), 0
+			d.since = time.Now()
 		}
-		idle, most := time.Since(d.since), linger+drainHeartbeat*time.Duration(max(2, 1+d.cancelled))
+		idle := time.Since(d.since)
 		d.mu.Unlock()
-		if idle > most+time.Millisecond {
+		if idle > sleep+time.Millisecond {
 			assert.Fail(d, "the lock is free and somebody sleeps", "%d wait, for %v", waiting, idle)
 			return
 		}

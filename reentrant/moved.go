@@ -81,8 +81,8 @@ func (q question) ask() {
 	q.s.stats.commands.Add(1)
 	st, err := remote.Inspect(q.s.bounded(context.Background(), now, now.Add(q.s.config.commandTimeout())))
 	if e = q.s.find(q.name); e != nil {
-		// Redis had the hold with this epoch, so with another one it is over. A record that was evicted has none.
-		e.answer(q, st.Session == q.s.id && (st.Epoch == q.epoch || st.Epoch == 0), err)
+		// As in Verify: Redis had the hold with this epoch, so with another one it is over.
+		e.answer(q, st.Session == q.s.id && st.Epoch == q.epoch, err)
 		q.s.leave(e, 1)
 	}
 }

@@ -49,12 +49,12 @@ func Example() {
 	err = reader.Collect(ctx, &read)
 	fmt.Println("error:", err)
 	for _, m := range read.ScopeMetrics[0].Metrics {
-		if m.Name == "relock.lock.acquisitions" {
+		if m.Name == "relock.commands" {
 			fmt.Println(m.Name, m.Data.(metricdata.Sum[int64]).DataPoints[0].Value)
 		}
 	}
 	// Output:
 	// error: <nil>
 	// error: <nil>
-	// relock.lock.acquisitions 1
+	// relock.commands 2
 }

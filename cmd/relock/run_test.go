@@ -300,9 +300,7 @@ func TestALockThatWasWaitedForHasAFullLease(t *testing.T) {
 	eventually(t, func() bool { return len(state(t, s, "lock").Waiting) == 1 }, "it does not wait")
 	release()
 	r.exits(4)
-	for line := range strings.Lines(r.stderr.String()) { // an answer can be late on a busy machine
-		assert.Contains(t, line, "Redis does not answer")
-	}
+	assert.Empty(t, r.stderr.String())
 }
 
 // A lock that is lost before the command has begun protected nothing. It is waited for once more.

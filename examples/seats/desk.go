@@ -57,7 +57,7 @@ func (d *desk) timed(s seat) *reentrant.Lock {
 func (d *desk) renewed(s seat) *reentrant.Lock { return d.session.NewLock(s.lockName()) }
 
 // pick holds a seat for the visitor; one that they hold already stays as it is. It returns errTaken, errSold, or errFree
-// if for a second this server was not to be told that its hold of the seat is over.
+// if this server does not hear for a second that its hold of the seat is over.
 func (d *desk) pick(ctx context.Context, visitor string, s seat) error {
 	_, err, _ := d.picks.Do(visitor+string(s), func() (any, error) { return nil, d.pickOnce(ctx, s) })
 	return err
