@@ -19,7 +19,7 @@ import (
 // reentrant.Refused tell it:
 //
 //	Redis answered with an error that it will repeat     refused
-//	Redis answered with an error that will pass          neither: nothing happened, try again
+//	Redis answered with an error that may pass           neither: nothing happened, try again
 //	the connection could not be opened                   neither
 //	anything else: no answer, and it may have arrived    outcome unknown
 //
@@ -47,21 +47,37 @@ func judged(err error, words string) error {
 	return reentrant.WithRefused(err)
 }
 
-// lasting tells whether Redis answered with an error that it will repeat.
+// lasting reports whether Redis answered with an error that it will repeat.
 func lasting(err error) bool {
 	words := wordsOf(err)
 	return words != "" && !passes(words)
 }
 
-// passes tells whether a server that said this did nothing, and may do it when asked again.
+// passes reports whether a server that said this did nothing, and may do it when it is asked again. It is the one place
+// where a server's errors are classified.
 func passes(words string) bool {
-	return passing[codeOf(words)] || strings.Contains(words, tooManyClients)
+	code := codeOf(words)
+	if fault == faultNoPatience && code == "NOREPLICAS" {
+		return false
+	}
+	return passing[code] || strings.Contains(words, tooManyClients)
 }
 
-// passing are the error codes of a server that did nothing, and may do it when asked again.
+// passing are the error codes of a server that did nothing, and may do it when it is asked again. All other errors are
+// refusals: a wrong password, a missing right, a key of another type, a script that fails.
 var passing = map[string]bool{
-	"LOADING": true, "BUSY": true, "MASTERDOWN": true, "READONLY": true, // (re)starting, busy, failing over
-	"CLUSTERDOWN": true, "TRYAGAIN": true, "MOVED": true, "ASK": true, // resharding, after the client gave up
+	"LOADING":     true, // it reads its data after a start
+	"BUSY":        true, // it runs somebody's long script
+	"MASTERDOWN":  true, // a replica that has lost its master
+	"READONLY":    true, // a replica, after a failover
+	"UNBLOCKED":   true, // a master that became a replica while a client waited for replicas
+	"NOREPLICAS":  true, // fewer replicas than min-replicas-to-write
+	"MISCONF":     true, // it cannot write its data to disk
+	"OOM":         true, // maxmemory is reached, and nothing may be evicted
+	"CLUSTERDOWN": true, // the Cluster lacks a node
+	"TRYAGAIN":    true, // a slot is half moved
+	"MOVED":       true, // a slot has moved, and the client stopped following
+	"ASK":         true, // the same
 }
 
 // tooManyClients is said to a new connection, before it could ask for anything.

@@ -51,9 +51,9 @@ func TestRedissOwnErrors(t *testing.T) {
 		"NOAUTH Authentication required.":               true,
 		"NOPERM this user has no permissions":           true,
 		"WRONGTYPE Operation against a key":             true,
-		"OOM command not allowed":                       true,
-		"NOREPLICAS Not enough good replicas to write.": true,
-		"MISCONF Redis is configured to save":           true,
+		"OOM command not allowed":                       false,
+		"NOREPLICAS Not enough good replicas to write.": false,
+		"MISCONF Redis is configured to save":           false,
 		"ERR unknown command 'EVALSHA'":                 true,
 		"ERR user_script:1: bad argument":               true,
 		"DENIED Redis is running in protected mode":     true,
@@ -61,6 +61,7 @@ func TestRedissOwnErrors(t *testing.T) {
 		"BUSY Redis is busy running a script":           false,
 		"MASTERDOWN Link with MASTER is down":           false,
 		"READONLY You can't write against a read only":  false,
+		"UNBLOCKED force unblock from blocking":         false,
 		"CLUSTERDOWN The cluster is down":               false,
 		"TRYAGAIN Multiple keys request during":         false,
 		"MOVED 1 127.0.0.1:1":                           false,
@@ -69,13 +70,13 @@ func TestRedissOwnErrors(t *testing.T) {
 
 		// What stopped a transaction.
 		"EXECABORT Transaction discarded because of previous errors.":                          true,
-		"EXECABORT Transaction discarded because of: OOM command not allowed":                  true,
+		"EXECABORT Transaction discarded because of: OOM command not allowed":                  false,
 		"EXECABORT Transaction discarded because of: READONLY You can't write against a read":  false,
-		"EXECABORT Transaction discarded because of: NOREPLICAS Not enough good replicas here": true,
+		"EXECABORT Transaction discarded because of: NOREPLICAS Not enough good replicas here": false,
 
 		// Redis 6, inside a script.
 		"ERR Error running script (call to f_6b1b): @user_script:22: @user_script: 22: -READONLY You can't write": false,
-		"ERR Error running script (call to f_6b1b): @user_script:22: @user_script: 22: -OOM command not":          true,
+		"ERR Error running script (call to f_6b1b): @user_script:22: @user_script: 22: -OOM command not":          false,
 		"ERR Error running script (call to f_6b1b): @user_script:9: attempt to compare nil with number":           true,
 		"@user_script: 22: -READONLY You can't write":                                                             false,
 		"@user_script: 22: -WRONGTYPE Operation against":                                                          true,

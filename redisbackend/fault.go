@@ -18,4 +18,6 @@ const (
 	faultUnwatched = "unwatched" // without scripts, what others change meanwhile is overwritten
 	faultStraddle  = "straddle"  // without scripts, an answer may be half from before and half from after a change
 	faultHalf      = "half"      // without scripts, what fails inside a transaction is not noticed
+
+	faultNoPatience = "no-patience" // a server that lacks replicas refuses for good
 )

@@ -16,7 +16,7 @@ func TestEveryFaultIsListed(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	faults := regexp.MustCompile(`(?m)^\tfault\w+ += "(\w+)"`).FindAllStringSubmatch(read("fault.go"), -1)
+	faults := regexp.MustCompile(`(?m)^\tfault\w+ += "([\w-]+)"`).FindAllStringSubmatch(read("fault.go"), -1)
 	require.NotEmpty(t, faults)
 	for _, name := range faults {
 		assert.Regexp(t, `(?m)^redisclient/`+name[1]+` +\./redisbackend (Test|Fuzz)\w+$`, read("MUTANTS"))

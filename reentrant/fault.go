@@ -35,4 +35,6 @@ const (
 	faultHomesick  = "homesick"  // nobody asks after a hold that moved while the channel was closed
 	faultHeedless  = "heedless"  // that a hold has moved is forgotten if it was not known to have begun
 	faultOverfull  = "overfull"  // an owner comes back from a condition with more holds than there can be
+
+	faultRepeatOutage = "repeat-outage" // every try during an outage is logged
 )

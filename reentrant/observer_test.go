@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -222,5 +223,40 @@ func TestALogThatHangsHoldsNothingUp(t *testing.T) {
 			return true
 		})
 		assert.NotEmpty(t, dropped)
+	})
+}
+
+// A server that does not serve a lock for a while is said in the log once, however often it is asked.
+func TestAnOutageIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, buf := memory.New(), &bytes.Buffer{}
+		s := newSession(t, b, reentrant.WithLogger(slog.New(slog.NewTextHandler(buf, nil))))
+		outage := func(locked chan<- error, name string) {
+			b.SetFault(memory.Script(memory.Acquire, memory.Lose, memory.LoseReply, memory.Lose, memory.Lose))
+			locked <- s.NewLock(name).Lock(owner(t, name))
+		}
+		locked := make(chan error, 2)
+		outage(locked, "x")
+		require.NoError(t, <-locked)
+		outage(locked, "y")
+		require.NoError(t, <-locked)
+		ok, err := s.NewLock("z").TryLock(t.Context())
+		require.NoError(t, err)
+		assert.True(t, ok)
+		b.SetFault(memory.Script(memory.Acquire, memory.Lose))
+		_, err = s.NewLock("w").TryLock(t.Context())
+		require.Error(t, err, "a caller that does not wait is told by the error, and not by the log")
+		b.SetFault(nil)
+		for _, name := range []string{"x", "y"} {
+			assert.NoError(t, s.NewLock(name).Unlock(owner(t, name)))
+		}
+		assert.NoError(t, s.NewLock("z").Unlock(t.Context()))
+		synctest.Wait()
+		lines := strings.Split(strings.TrimSpace(buf.String()), "\n")
+		require.Len(t, lines, 2)
+		for i, name := range []string{"x", "y"} {
+			assert.Contains(t, lines[i], "lock="+name)
+			assert.Contains(t, lines[i], "connection refused", "the words of the error")
+		}
 	})
 }

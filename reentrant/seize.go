@@ -179,6 +179,7 @@ type attempt struct {
 	handed  bool // the last holder of this session left the lock to it
 	begun   time.Time
 	told    bool          // that it has waited long
+	failing bool          // the last copy was not carried out, and the log says so
 	refuted time.Time     // when the latest copy was sent that was answered "waiting": a grant from before is over
 	kept    lease         // with KeepTTL: the lease as it is
 	ahead   time.Duration // how far the wall clock was ahead before the latest copy was sent
@@ -190,6 +191,19 @@ func (a *attempt) complain(e *entry, last error) {
 	if waited := time.Since(a.begun); !a.told && waited >= e.s.config.lease {
 		a.told = true
 		e.s.report(context.Background(), Event{Kind: EventWaitingLong, Lock: e.name, Owner: e.head, Wait: waited, Err: last})
+	}
+}
+
+// logOutage says in the log, once for each outage, that the server cannot be reached or does not serve the lock at the
+// moment, and that the attempt goes on. The caller, who waits, learns of it only when its context ends.
+func (a *attempt) logOutage(e *entry, err error) {
+	failing := err != nil && !Refused(err) && !OutcomeUnknown(err)
+	if failing && (!a.failing || fault == faultRepeatOutage) {
+		e.s.log(slog.LevelWarn, "the server does not serve a lock; trying again",
+			slog.String("lock", e.name), slog.String("error", err.Error()))
+	}
+	if failing || err == nil {
+		a.failing = failing
 	}
 }
 
@@ -270,6 +284,9 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (Acq
 	a.req.NotAfter = sent.Add(t.within(limit, limit/8))
 	e.s.stats.commands.Add(1)
 	reply, err := e.remote.Acquire(e.s.bounded(ctx, sent, a.req.NotAfter), a.req)
+	if t.waits {
+		a.logOutage(e, err)
+	}
 	if err != nil && fault == faultShift {
 		e.renumber(a)
 	}

@@ -1,0 +1,70 @@
+package redisbackend_test
+
+import (
+	"bytes"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A journal is a log that can be read while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) count(words string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return bytes.Count(j.text.Bytes(), []byte(words))
+}
+
+// A server that will not write for a while does not end a Lock, which is told of in the log once. TryLock returns the
+// server's words.
+func testOutage(t *testing.T, setting, bad, good, words string) {
+	log := &journal{}
+	h := newHouse(t, reentrant.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+	set := func(value string) {
+		require.NoError(t, h.bare.client.Do(t.Context(),
+			h.bare.client.B().Arbitrary("CONFIG", "SET", setting, value).Build()).Error())
+	}
+	set(bad)
+	l := h.session.NewLock("outage")
+	_, err := l.TryLock(t.Context())
+	require.ErrorContains(t, err, words)
+	assert.False(t, reentrant.Refused(err))
+	assert.False(t, reentrant.OutcomeUnknown(err))
+
+	locked := make(chan error, 1)
+	ctx := reentrant.WithOwner(t.Context(), "waiter")
+	go func() { locked <- l.Lock(ctx) }()
+	commands := h.session.Stats().Commands
+	require.Eventually(t, func() bool { return h.session.Stats().Commands >= commands+3 || len(locked) > 0 },
+		time.Minute, time.Millisecond, "it is tried again")
+	set(good)
+	require.NoError(t, <-locked)
+	assert.NoError(t, l.Unlock(ctx))
+	require.Eventually(t, func() bool { return log.count(words) > 0 }, time.Minute, time.Millisecond)
+	assert.Equal(t, 1, log.count(words), "one line for the outage")
+	assert.Equal(t, 1, log.count("lock=outage"))
+}
+
+func TestLockWaitsWhileTheServerLacksReplicas(t *testing.T) {
+	testOutage(t, "min-replicas-to-write", "1", "0", "NOREPLICAS")
+}
+
+func TestLockWaitsWhileTheServerLacksMemory(t *testing.T) {
+	testOutage(t, "maxmemory", "1", "0", "OOM")
+}
