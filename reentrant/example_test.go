@@ -8,8 +8,6 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The README shows this program; TestReadmeShowsTheExampleThatRuns keeps the two the same.
-
 func Example() {
 	ctx := context.Background()
 	redis, err := redistest.New() // an embedded one, for tests and first tries

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/relock-go/relock/bench/internal/result"
@@ -17,13 +18,15 @@ const (
 	end   = "<!-- bench:end -->"
 )
 
-// shown are the figures in the README.
-var shown = []string{"commands", "waits"}
+// shown is the figure in the README.
+const shown = "commands"
+
+// compared are the contenders in its table: the quickest setting of each peer, and the modes of Relock. The report has all.
+var compared = []string{"rueidislock-1", "redsync", "redislock-exponential", "registered", "cohort", "cohort-linger"}
 
 // columns are those of its table.
 var columns = []result.Metric{
-	result.PerSecond, result.Commands, result.CPU, result.WaitP50, result.WaitP99, result.WaitMax,
-	result.JainGoroutines, result.JainProcesses,
+	result.PerSecond, result.Commands, result.CPU, result.WaitP50, result.WaitP99, result.JainGoroutines,
 }
 
 // Publish takes the data of the report in one folder, makes the report anew in another one, to which the README
@@ -68,19 +71,19 @@ func Part(r *result.Result, folder string) (string, error) {
 		return "", err
 	}
 	var text strings.Builder
-	for _, name := range shown {
-		text.WriteString(pictures(name, folder))
-	}
+	text.WriteString(pictures(shown, folder))
 	fmt.Fprintf(&text, "%s:\n\n| |", upper(w.About))
 	for _, m := range columns {
 		fmt.Fprintf(&text, " %s |", m.Head)
 	}
 	text.WriteString(" overlaps |\n|---" + strings.Repeat("|--:", len(columns)+1) + "|\n")
 	for _, c := range r.Of(w.Name) {
-		text.WriteString(line(r, c))
+		if slices.Contains(compared, c.Contender) {
+			text.WriteString(line(r, c))
+		}
 	}
-	fmt.Fprintf(&text, "\nCommands are those that clients send, Redis µs is its processor time, both per section; waits are from the call of\nLock to its return; Jain's index is 1 when all got the same.\n%s\n[More of it](%s), with all workloads and settings; `go run ./bench` measures it where you are.\n",
-		origin(r), path.Join(folder, Page))
+	fmt.Fprintf(&text, "\n%s.\nCommands and Redis µs (processor time of the server) are per section. A wait lasts from the call of Lock to its return.\nJain's index is 1 when every goroutine got the same. %s\n[The whole report](%s) has all workloads and settings; `go run ./bench` measures them on your machine.\n",
+		legend(r), origin(r), path.Join(folder, Page))
 	return text.String(), nil
 }
 
@@ -91,6 +94,17 @@ func line(r *result.Result, c result.Cell) string {
 	}
 	cells = append(cells, fmt.Sprint(c.Overlaps()))
 	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+// legend says what the table's names stand for.
+func legend(r *result.Result) string {
+	var entries []string
+	for _, c := range r.Contenders {
+		if slices.Contains(compared, c.Name) {
+			entries = append(entries, fmt.Sprintf("`%s`: %s", c.Name, c.About))
+		}
+	}
+	return strings.Join(entries, " · ")
 }
 
 // label sets our own apart.
