@@ -2,6 +2,7 @@ package reentrant
 
 import (
 	"context"
+	"time"
 )
 
 // Cohort mode, after Dice, Marathe and Shavit's lock cohorting: the lock is the session's, and its owners hand it to
@@ -92,11 +93,15 @@ func (l *Lock) again(ctx context.Context) bool {
 	return ok
 }
 
-// mine is the entry of the lock if the calling goroutine has it by this handle, in cohort mode: as far as that can be
-// told at a glance. The goroutine's hold keeps the entry what it is; if it is lost at this moment, the queue says so.
+// mine is the entry of the lock if the calling goroutine has it by this handle, in cohort mode, and its lease can be
+// trusted now. The watchdog may not have noticed the end of a lease yet, in a process that was stopped. The goroutine's
+// hold keeps the entry what it is; if it is lost at this moment, the queue says so.
 func (l *Lock) mine(owner Owner) *entry {
 	e := l.latest.Load()
 	if e == nil || owner.shared() || e.holder.Load() != owner.goroutine || e.via.Load() != l.serial.Load() {
+		return nil
+	}
+	if int64(time.Since(l.session.opened)) >= e.until.Load() && fault != faultTimeless {
 		return nil
 	}
 	return e

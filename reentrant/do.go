@@ -44,6 +44,9 @@ func (l *Lock) signal(owner Owner) *signal {
 		return nil
 	}
 	defer l.session.leave(e, 1)
+	if _, held := e.heldBy(owner); !held {
+		return nil
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.hold.live || e.hold.owner != owner {

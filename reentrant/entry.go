@@ -39,6 +39,7 @@ type entry struct {
 	// under mu with hold. A goroutine that reads its own id here has the lock.
 	holder atomic.Int64
 	via    atomic.Uint32 // number of the Lock it was got with
+	until  atomic.Int64  // the end of its trust, in nanoseconds since the session was opened. Written under mu with the lease
 
 	mu       sync.Mutex // guards what follows; taken after s.mu and before the queue's own
 	attempt  uint64     // the last epoch sent
@@ -126,6 +127,7 @@ func (e *entry) settleLocked(l *Lock, holds int) bool {
 			e.used--
 		}
 		e.via.Store(h.by)
+		e.trustLocked(h.lease)
 		e.holder.Store(h.owner.goroutine)
 		if l.latest.Load() != e {
 			l.latest.Store(e)
@@ -135,6 +137,12 @@ func (e *entry) settleLocked(l *Lock, holds int) bool {
 	e.s.saw(h.token)
 	e.s.stats.acquired.Add(1)
 	return true
+}
+
+// trustLocked gives the hold a lease. e.mu is held.
+func (e *entry) trustLocked(l lease) {
+	e.hold.lease = l
+	e.until.Store(int64(l.until().Sub(e.s.opened)))
 }
 
 // resettle ends an operation of the holder, with its hold count. It answers false when the hold was lost meanwhile:

@@ -37,3 +37,6 @@ func TakenUp(s *Session, name string) { sink{s.core}.Taken(name, 0) }
 
 // Reopened has a session's channel reopened, and nothing else.
 func Reopened(s *Session) { sink{s.core}.Resumed() }
+
+// AskFor tells a session that another one waits for the hold it has on a lock.
+func AskFor(s *Session, name string) { sink{s.core}.Wanted(name, s.glance(name).epoch) }

@@ -38,3 +38,10 @@ const (
 
 	faultRepeatOutage = "repeat-outage" // every try during an outage is logged
 )
+
+// Of the session's core.
+const (
+	faultLateLook = "late-look"        // TryLock looks for a clean-up after the baton was refused
+	faultTimeless = "timeless-reentry" // a cohort re-enters without a look at the clock
+	faultRash     = "rash-verify"      // Verify takes a hold that is being given up for lost
+)

@@ -67,24 +67,45 @@ func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
 // returns nil if it is, [ErrLost] if it is not (and the hold then counts as lost), [ErrNotHeld] if the caller has
 // none; another error if Redis did not answer, which says nothing about the hold.
 //
+// While another goroutine of the same owner is in [Condition.Await], which gives the hold up, or in [Lock.Resume], which
+// moves it, Verify asks again until that is settled.
+//
 // What Verify says can be over the moment it returns; only a resource that checks the [Token] is safe from that.
 func (l *Lock) Verify(ctx context.Context) error {
-	h, err := l.currentHold(ctx)
-	if err != nil {
-		return l.error("verify", err)
+	for try := 0; ; try++ {
+		h, err := l.currentHold(ctx)
+		if err != nil {
+			return l.error("verify", err)
+		}
+		st, err := l.inspect(ctx, "verify")
+		if err != nil {
+			return err
+		}
+		if st.Locked && st.Session == l.session.id && st.Epoch == h.epoch {
+			return nil
+		}
+		if l.refute(h.epoch) {
+			return l.error("verify", ErrLost)
+		}
+		if !pause(ctx, retryPause(try, l.session.config.heartbeat), nil) {
+			return l.error("verify", ended(ctx, "while the hold was given up or moved", nil))
+		}
 	}
-	st, err := l.inspect(ctx, "verify")
-	if err != nil {
-		return err
-	}
-	if st.Locked && st.Session == l.session.id && st.Epoch == h.epoch {
-		return nil
-	}
+}
+
+// refute ends the hold with an epoch that Redis does not have. It is false, and changes nothing, if the hold has another
+// epoch by now, or is being given up or moved: then the answer may be older than that, or newer.
+func (l *Lock) refute(epoch uint64) (lost bool) {
 	l.look(func(e *entry) {
-		e.lose(h.epoch, "Redis no longer had it at Verify")
-		e.evict(h.epoch, false)
+		e.mu.Lock()
+		lost = e.hold.live && e.hold.epoch == epoch && !(e.hold.yielding && fault != faultRash)
+		e.mu.Unlock()
+		if lost {
+			e.lose(epoch, "Redis no longer had it at Verify")
+			e.evict(epoch, false)
+		}
 	})
-	return l.error("verify", ErrLost)
+	return lost
 }
 
 // look calls f with the lock's entry, if there is one.

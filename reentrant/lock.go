@@ -197,15 +197,17 @@ func (e *entry) tryEnter(ctx context.Context, owner Owner, t try) localqueue.Out
 		claim = e.queue.TryCompete
 	}
 	for {
-		got := claim(owner)
-		if got != localqueue.Busy {
-			return got
-		}
-		e.mu.Lock()
-		cleaning := e.cleaning
+		e.mu.Lock() // under which a clean-up gets the baton, and gives it on
+		got, cleaning := claim(owner), e.cleaning
 		e.mu.Unlock()
-		if cleaning == nil {
-			return localqueue.Busy
+		if fault == faultLateLook {
+			time.Sleep(time.Microsecond)
+			e.mu.Lock()
+			cleaning = e.cleaning
+			e.mu.Unlock()
+		}
+		if got != localqueue.Busy || cleaning == nil {
+			return got
 		}
 		select {
 		case <-cleaning:

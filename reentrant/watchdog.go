@@ -116,7 +116,7 @@ func (w *watchdog) survey(now time.Time, ahead time.Duration, renewing bool) (ba
 		e.mu.Lock()
 		h := &e.hold
 		if h.live || h.handed {
-			h.lease = h.lease.slept(now, ahead)
+			e.trustLocked(h.lease.slept(now, ahead))
 		}
 		switch {
 		case h.lost && now.Before(h.lease.end()):
@@ -195,7 +195,7 @@ func (w *watchdog) renewed(r *Renewal, sent time.Time, ahead time.Duration, now 
 		h.lease = h.lease.retried(now)
 	default:
 		h.failed = false
-		h.lease = newLease(sent, ahead, h.span, false)
+		e.trustLocked(newLease(sent, ahead, h.span, false))
 	}
 	e.mu.Unlock()
 	switch {
