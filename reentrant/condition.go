@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -104,7 +103,7 @@ func (c *Condition) SignalAll(ctx context.Context) error { return c.signal(ctx, 
 func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 	return c.holding(ctx, op, nil, func(e *entry, owner Owner, holds int) error {
 		unknown := false
-		err := e.operate(context.WithoutCancel(ctx), math.MaxInt, func(ctx context.Context, h hold) (gone bool, err error) {
+		err := e.operate(context.WithoutCancel(ctx), time.Time{}, func(ctx context.Context, h hold) (gone bool, err error) {
 			req := SignalRequest{Condition: c.name, Epoch: h.epoch, Op: h.op, All: all}
 			reply, err := e.remote.Signal(ctx, req)
 			unknown = unknown || OutcomeUnknown(err) || err == nil && !reply.Gone
@@ -337,9 +336,9 @@ func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
 		}
 		return status == Gone, err
 	}
-	err := e.operate(ctx, math.MaxInt, send)
+	err := e.operate(ctx, time.Time{}, send)
 	if err != nil && unknown && ctx.Err() != nil { // the caller leaves, and must know what it leaves with
-		err = e.operate(context.WithoutCancel(ctx), math.MaxInt, send)
+		err = e.operate(context.WithoutCancel(ctx), time.Time{}, send)
 	}
 	if err != nil {
 		e.yielding(false)
@@ -441,7 +440,7 @@ func (e *entry) rejoin(ctx context.Context, owner Owner, holds int, sig *signal)
 	had := e.queue.HoldCount(owner)
 	has, err := had, ErrTooManyHolds
 	if has <= maxHolds-holds || fault == faultOverfull {
-		err = e.count(ctx, owner, has+holds, math.MaxInt)
+		err = e.count(ctx, owner, has+holds, time.Time{})
 	}
 	if err == nil {
 		has += holds

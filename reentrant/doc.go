@@ -85,8 +85,8 @@
 // # When Redis is slow, gone, or failed over
 //
 // Waiting callers go on trying until their context ends. Holders are renewed again and again until trustedUntil.
-// Unlock tries three times and then reports an error, with [OutcomeUnknown] if it may have been done; the lock is free
-// within the lease. What Redis refuses (a wrong password, a missing right) is returned at once in its own words. A Redis
+// Unlock tries for the length of the lease, at most 6 seconds, and then reports an error, with [OutcomeUnknown] if it may
+// have been done; the session goes on trying for a minute, and the lock is free within the lease. What Redis refuses (a wrong password, a missing right) is returned at once in its own words. A Redis
 // that forgot the lock, by a flush or a failover that lost writes, makes holders learn of it at their next renewal, and
 // tokens rise all the same.
 //

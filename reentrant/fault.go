@@ -36,7 +36,9 @@ const (
 	faultHeedless  = "heedless"  // that a hold has moved is forgotten if it was not known to have begun
 	faultOverfull  = "overfull"  // an owner comes back from a condition with more holds than there can be
 
-	faultRepeatOutage = "repeat-outage" // every try during an outage is logged
+	faultRepeatOutage  = "repeat-outage"  // every try during an outage is logged
+	faultThreeTries    = "three-tries"    // Unlock asks three times, however soon that is
+	faultForgetRelease = "forget-release" // a release that was not confirmed is not sent again in the background
 )
 
 // Of the session's core.

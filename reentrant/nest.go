@@ -2,7 +2,6 @@ package reentrant
 
 import (
 	"context"
-	"math"
 	"time"
 )
 
@@ -12,7 +11,7 @@ func (e *entry) nest(ctx context.Context, owner Owner) (bool, error) {
 	had := e.queue.HoldCount(owner)
 	holds, err := had, ErrTooManyHolds
 	if holds < maxHolds {
-		err = e.count(ctx, owner, holds+1, math.MaxInt)
+		err = e.count(ctx, owner, holds+1, time.Time{})
 	}
 	if err == nil {
 		holds++
@@ -26,15 +25,15 @@ func (e *entry) nest(ctx context.Context, owner Owner) (bool, error) {
 }
 
 // count has Redis count the holds of the current hold. The count is absolute, so a copy that arrives twice or late
-// changes nothing, and the next operation mends what a lost one left undone. Baton.
-func (e *entry) count(ctx context.Context, owner Owner, holds, tries int) error {
+// changes nothing, and the next operation mends what a lost one left undone. until is that of operate. Baton.
+func (e *entry) count(ctx context.Context, owner Owner, holds int, until time.Time) error {
 	e.mu.Lock()
 	h := e.hold
 	e.mu.Unlock()
 	if h.cohort {
 		return e.believe(h, time.Now())
 	}
-	return e.operate(ctx, tries, func(ctx context.Context, h hold) (gone bool, err error) {
+	return e.operate(ctx, until, func(ctx context.Context, h hold) (gone bool, err error) {
 		req := ReenterRequest{Epoch: h.epoch, Owner: e.print(owner), Op: h.op, Holds: holds}
 		if !h.lease.fixed() {
 			req.Lease = h.span
@@ -53,15 +52,15 @@ func (e *entry) believe(h hold, now time.Time) error {
 	return nil
 }
 
-// operate sends a command of the current hold, again and again while it is not answered, as often as it may and the
-// hold is trusted. Each operation has a number that rises within the epoch, so that Redis does it once. Gone means
+// operate sends a command of the current hold, again and again while it is not answered, as long as the hold is trusted
+// and, unless until is zero, until then. Each operation has a number that rises within the epoch, so that Redis does it once. Gone means
 // that Redis no longer has the hold: it is then lost. Baton.
-func (e *entry) operate(ctx context.Context, tries int, command func(context.Context, hold) (gone bool, err error)) error {
+func (e *entry) operate(ctx context.Context, until time.Time, command func(context.Context, hold) (gone bool, err error)) error {
 	e.mu.Lock()
 	e.hold.op++
 	e.mu.Unlock()
 	var last error
-	for try := range tries {
+	for try := 0; until.IsZero() || time.Now().Before(until); try++ {
 		now := time.Now()
 		e.mu.Lock()
 		h := e.hold // as it is now: the watchdog may have renewed it, or found it lost

@@ -423,11 +423,11 @@ func (e *entry) passOn() {
 }
 
 // cleanUp gives back what attempts that were given up have in Redis, then hands the baton on. It owns both the
-// baton and a reference. It gives up itself after a few tries: what is left expires, and the epoch of the next
-// attempt is above it.
+// baton and a reference. It gives up itself after releaseTime: the epoch of the next attempt is
+// above what is left.
 func (e *entry) cleanUp() {
 	if err := e.release(context.Background()); err != nil && !errors.Is(err, ErrLost) {
-		e.s.log(slog.LevelWarn, "could not give back an attempt; it expires", slog.String("lock", e.name), slog.Any("error", err))
+		e.s.log(slog.LevelWarn, "could not give back an attempt yet", slog.String("lock", e.name), slog.Any("error", err))
 	}
 	e.mu.Lock()
 	done := e.cleaning

@@ -48,6 +48,7 @@ type core struct {
 
 	losses   losses
 	cleaner  crew
+	releases crew // sends releases that Redis has not confirmed
 	doubts   crew // asks after holds that may have moved
 	scribe   scribe
 	finder   scribe // of what the collector finds; nobody waits for it
@@ -81,7 +82,7 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 	s := &core{
 		id: newID(), config: cfg, opened: time.Now(), entries: make(map[string]*entry),
 		closing: make(chan struct{}), drained: make(chan struct{}),
-		cleaner: crew{size: cleaners}, doubts: crew{size: 1}, scribe: newScribe(cfg.logger), finder: newScribe(cfg.logger),
+		cleaner: crew{size: cleaners}, releases: crew{size: cleaners}, doubts: crew{size: 1}, scribe: newScribe(cfg.logger), finder: newScribe(cfg.logger),
 	}
 	s.watched = cfg.observer != nil || cfg.logger.Enabled(context.Background(), slog.LevelDebug)
 	s.watchdog, s.vigil = newWatchdog(s), newVigil(s)
@@ -295,6 +296,7 @@ func (s *core) Close(ctx context.Context) error {
 		s.detector.stop()
 	}
 	s.cleaner.wait()
+	s.releases.wait()
 	s.doubts.wait()
 	s.scribe.finish()
 	s.horizon.close()
@@ -304,7 +306,7 @@ func (s *core) Close(ctx context.Context) error {
 // awaitDrained waits until everybody has left, which takes no longer than the commands under way: what they have in
 // Redis is then given back while there is still a connection.
 func (s *core) awaitDrained() {
-	limit := time.NewTimer(releaseTries * s.config.commandTimeout())
+	limit := time.NewTimer(s.config.releaseTime())
 	defer limit.Stop()
 	select {
 	case <-s.drained:

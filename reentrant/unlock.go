@@ -3,7 +3,6 @@ package reentrant
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -12,9 +11,11 @@ import (
 //
 // It returns [ErrNotHeld] if the owner does not hold the lock, and changes nothing; [ErrLost] if it held it and
 // the lease could not be trusted to the end: what was done since may not have been done alone. Any other error
-// means that the hold has ended here, and that Redis, asked three times, did not confirm it: it refused ([Refused]), may
-// have done it ([OutcomeUnknown]), or could not be reached. After the last Unlock the lock is then free for others
-// within the lease at the latest; the count of an outer hold is set right by the next call.
+// means that the hold has ended here, and that Redis did not confirm it: it refused ([Refused]), may have done it
+// ([OutcomeUnknown]), could not be reached, or did not serve the lock (a failover, a slot that moves). If it did not
+// refuse, Unlock has asked again for the length of the lease, at most 6 seconds. After the last Unlock the session then
+// goes on asking in the background, for a minute; the lock is free for others when Redis has answered, and within the
+// lease at the latest. The count of an outer hold is set right by the next call.
 func (l *Lock) Unlock(ctx context.Context) error {
 	owner, err := l.caller(ctx)
 	if err != nil {
@@ -58,7 +59,7 @@ func (l *Lock) notHeld(owner Owner) error {
 // unnest gives up one of several holds. It ends here whatever Redis says; the next operation sets the count right.
 // It is called with the baton, which goes back to the owner, or on if the hold is lost.
 func (e *entry) unnest(ctx context.Context, owner Owner, holds int) error {
-	err := e.count(context.WithoutCancel(ctx), owner, holds, releaseTries)
+	err := e.count(context.WithoutCancel(ctx), owner, holds, time.Now().Add(e.s.config.releaseTime()))
 	if !e.resettle(holds, holds) {
 		e.passOn()
 		return ErrLost
@@ -99,41 +100,4 @@ func (e *entry) unlock(ctx context.Context) error {
 	}
 	e.leaveQueue()
 	return err
-}
-
-// releaseTries bounds how often a release is sent. The lease is the hedge.
-const releaseTries = 3
-
-// release tells Redis that this session gives up everything it has on the lock. It outlives ctx, and is bounded by
-// its tries. ErrLost means that the hold was gone before it was asked for. Baton.
-func (e *entry) release(ctx context.Context) error {
-	e.mu.Lock()
-	req := ReleaseRequest{Epoch: e.attempt, Used: e.used}
-	e.mu.Unlock()
-	if e.doubtful.After(time.Now()) {
-		req.Until = e.doubtful
-	}
-	if fault != faultDeadctx {
-		ctx = context.WithoutCancel(ctx)
-	}
-	var last error
-	for try := range releaseTries {
-		if try > 0 {
-			pause(ctx, retryPause(try, e.s.config.heartbeat), nil)
-		}
-		now := time.Now()
-		e.s.stats.commands.Add(1)
-		result, err := e.remote.Release(e.s.bounded(ctx, now, now.Add(e.s.config.commandTimeout())), req)
-		if err == nil {
-			e.owes = false
-			if result != Released && last == nil {
-				return ErrLost
-			}
-			return nil
-		}
-		if last = final(last, err); Refused(err) {
-			return last
-		}
-	}
-	return fmt.Errorf("given up after %d tries: %w", releaseTries, last)
 }

@@ -50,6 +50,16 @@ func (w *watchdog) stop() {
 	w.done.Wait()
 }
 
+// stopped reports whether stop has begun.
+func (w *watchdog) stopped() bool {
+	select {
+	case <-w.quit:
+		return true
+	default:
+		return false
+	}
+}
+
 // expect makes sure that the watch wakes by then.
 func (w *watchdog) expect(at time.Time) {
 	if at.Sub(w.origin) < time.Duration(w.asleep.Load()) {

@@ -44,7 +44,7 @@ func lookAt(ctx context.Context, l *reentrant.Lock) (st reentrant.State, err err
 	return st, err
 }
 
-// patiently asks Redis up to three times, as Unlock does, if it does not answer. A Redis that refuses, or cannot be
+// patiently asks Redis up to three times if it does not answer. A Redis that refuses, or cannot be
 // reached, is asked once.
 func patiently(ask func() error) (err error) {
 	for range 3 {

@@ -1,0 +1,112 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// releaseTries bounds how often the answer of an unimportant command is waited for.
+const releaseTries = 3
+
+// releaseTime is how long a caller waits for Redis to confirm that something is given up: a failover or a moving slot is
+// often over by then. It is no more than a lease.
+func (c config) releaseTime() time.Duration { return releaseTries * c.commandTimeout() }
+
+// release tells Redis that this session gives up everything it has on the lock. It outlives ctx. It is sent again for
+// releaseTime, and after that in the background. ErrLost means that the hold was gone before it was asked for. Baton.
+func (e *entry) release(ctx context.Context) error {
+	e.mu.Lock()
+	req := ReleaseRequest{Epoch: e.attempt, Used: e.used}
+	e.mu.Unlock()
+	if e.doubtful.After(time.Now()) {
+		req.Until = e.doubtful
+	}
+	if fault != faultDeadctx {
+		ctx = context.WithoutCancel(ctx)
+	}
+	limit := e.s.config.releaseTime()
+	r := release{s: e.s, remote: e.remote, req: req}
+	err := r.repeat(ctx, time.Now().Add(limit))
+	switch {
+	case err == nil || errors.Is(err, ErrLost):
+		e.owes = false
+		return err
+	case Refused(err):
+		return err
+	}
+	if fault != faultForgetRelease {
+		r.finishLater(time.Now().Add(finishTime))
+	}
+	return fmt.Errorf("not confirmed within %v, and sent again in the background: %w", limit, err)
+}
+
+// A release is what a session gives up on a lock. It touches nothing that was got with a later epoch, so it can be sent
+// without the baton.
+type release struct {
+	s      *core
+	remote Remote
+	req    ReleaseRequest
+	tries  int
+	last   error // of the latest try; it says whether an earlier one may have been carried out
+}
+
+// repeat sends the release until Redis confirms or refuses it, or until a moment.
+func (r *release) repeat(ctx context.Context, until time.Time) error {
+	for {
+		now := time.Now()
+		if done, err := r.send(ctx, earlier(now.Add(r.s.config.commandTimeout()), until)); done {
+			return err
+		}
+		wait := retryPause(r.tries, r.s.config.heartbeat)
+		if !time.Now().Add(wait).Before(until) || fault == faultThreeTries && r.tries == 3 {
+			return r.last
+		}
+		pause(ctx, wait, nil)
+	}
+}
+
+// send sends the release once, and reports whether that was the last time. ErrLost means that Redis had nothing before
+// any copy can have been carried out.
+func (r *release) send(ctx context.Context, limit time.Time) (done bool, err error) {
+	r.tries++
+	r.s.stats.commands.Add(1)
+	result, err := r.remote.Release(r.s.bounded(ctx, time.Now(), limit), r.req)
+	switch {
+	case err == nil && result != Released && r.last == nil:
+		return true, ErrLost
+	case err == nil:
+		return true, nil
+	}
+	r.last = final(r.last, err)
+	return Refused(err), r.last
+}
+
+// finishTime bounds how long a release is sent in the background. After that the lock is free when its lease is over.
+const finishTime = time.Minute
+
+// finishLater has the release sent in the background until Redis answers it or a moment has come, while the session lasts.
+func (r release) finishLater(until time.Time) {
+	time.AfterFunc(retryPause(r.tries, r.s.config.heartbeat), func() {
+		r.s.releases.do(func() { r.finish(until) })
+	})
+}
+
+// finish sends the release once more.
+func (r release) finish(until time.Time) {
+	if r.s.watchdog.stopped() {
+		return
+	}
+	now, lock := time.Now(), slog.String("lock", r.remote.Name())
+	done, err := r.send(context.Background(), now.Add(r.s.config.commandTimeout()))
+	switch {
+	case !done && now.Before(until):
+		r.finishLater(until)
+	case !done || Refused(err):
+		r.s.log(slog.LevelWarn, "could not give back a lock; it expires", lock, slog.Any("error", err))
+	default:
+		r.s.log(slog.LevelInfo, "a lock was given back late", lock)
+	}
+}
