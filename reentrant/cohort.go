@@ -25,9 +25,11 @@ const (
 // It ends with the block, with the turn, when the lease wants more renewing than the watchdog has managed, or with
 // the queue; then the session asks Redis again, or releases.
 
-// cohort tells whether the hold of an owner would be the session's. A fixed lease never is, and neither is what a
+// cohort reports whether the hold of an owner would be the session's. A fixed lease never is, and neither is what a
 // portable owner holds: each is its owner's own.
-func (l *Lock) cohort(o Owner) bool { return l.session.config.cohort && l.fixed == 0 && !o.portable }
+func (s *core) cohort(o Owner, fixed time.Duration) bool {
+	return s.config.cohort && fixed == 0 && !o.portable
+}
 
 // printed is the owner of an attempt as Redis has it. Baton.
 func (e *entry) printed(o Owner, cohort bool) string {
@@ -57,7 +59,7 @@ func (e *entry) inherit(ctx context.Context, l *Lock, owner Owner, t try) bool {
 // inheritLocked is inherit with e.mu held.
 func (e *entry) inheritLocked(ctx context.Context, l *Lock, owner Owner, t try, lingered bool) bool {
 	h := &e.hold
-	if !h.handed || !h.cohort || !l.cohort(owner) {
+	if !h.handed || !h.cohort || !e.s.cohort(owner, t.fixed) {
 		return false
 	}
 	now := e.s.clock()

@@ -87,6 +87,9 @@ func (c *Condition) AwaitUninterruptibly(ctx context.Context) error {
 // Signal moves the longest waiter of the whole deployment to the queue of the lock; it runs when it gets the lock,
 // after the caller's Unlock at the earliest. With nobody waiting it does nothing.
 //
+// Waiters that are signalled one after the other come back in that order, with one exception: those of one process that
+// use an unfair lock ([WithFairness]) compete, and may come back in any order.
+//
 // A waiter that has left is passed over, and so is one whose process Redis knows to be dead: its connections are gone
 // (except in a Redis Cluster), or it has been silent for three heartbeats. If a process dies before its owner is back
 // with the lock, another waiter gets the signal, after three heartbeats and the next beat of any session that waits.
@@ -419,7 +422,10 @@ func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, pla
 		holds = 1
 	}
 	ctx = context.WithoutCancel(ctx)
-	back := try{op: "await", waits: true, barges: l.unfair, holds: holds, signal: t.gave.signal}
+	back := try{op: "await", waits: true, barges: l.unfair, fixed: t.gave.fixed(), holds: holds, signal: t.gave.signal}
+	if fault == faultHandleLease {
+		back.fixed = l.fixed
+	}
 	if placed {
 		back.ticket, back.ahead = t.epoch, t.ahead
 	}

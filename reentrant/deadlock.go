@@ -18,7 +18,7 @@ import (
 
 // A DeadlockError ends the wait of an owner that would wait for ever: for a lock whose holder waits for a lock whose
 // holder … waits for one that the owner holds. The caller still holds what it held: to let the others go on it must
-// give that up.
+// give that up. A cycle that a hold with a fixed lease is part of ends by itself, and is not reported.
 type DeadlockError struct {
 	Cycle []Blocked // the caller first; each waits for a lock that the next holds, the last for one of the caller's
 	_     struct{}
@@ -181,13 +181,25 @@ func (d *detector) cycleLocked(owner Owner, w *wait) chain {
 	return chase(owner, w, nil)
 }
 
-// holder is the owner of this session that has a lock.
+// holder is the owner of this session that has a lock, unless its hold ends by itself.
 func (s *core) holder(name string) (owner Owner, held bool) {
 	if e := s.find(name); e != nil {
-		owner, held = e.queue.Holder()
+		owner, held = e.lastingHolder()
 		s.leave(e, 1)
 	}
 	return owner, held
+}
+
+// lastingHolder is the owner that has the lock until it unlocks. A hold of a fixed lease and a lost one end by
+// themselves: a wait for them is no part of a deadlock.
+func (e *entry) lastingHolder() (Owner, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	owner, held := e.queue.Holder()
+	if fault == faultFixedDeadlock {
+		return owner, held
+	}
+	return owner, held && e.hold.live && !e.hold.lease.fixed()
 }
 
 // goroutineStacks are the stacks of all goroutines, by id.
@@ -311,13 +323,13 @@ func (d *detector) own() (record, map[*wait]Owner) {
 	return r, waits
 }
 
-// heldLocks is what each owner of the session holds.
+// heldLocks is what each owner of the session holds until it unlocks.
 func (s *core) heldLocks() map[Owner][][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := make(map[Owner][][]byte)
 	for name, e := range s.entries {
-		if owner, ok := e.queue.Holder(); ok {
+		if owner, ok := e.lastingHolder(); ok {
 			held[owner] = append(held[owner], []byte(name))
 		}
 	}

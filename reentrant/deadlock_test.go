@@ -296,3 +296,79 @@ func TestManyWaysToNoDeadlockCostLittle(t *testing.T) {
 		}
 	})
 }
+
+// A hold with a fixed lease ends by itself, and so does a cycle that it is part of, whichever link it is.
+func TestACycleThatAFixedLeaseEndsIsNoDeadlock(t *testing.T) {
+	for name, sessions := range map[string]int{"in a process": 1, "across sessions": 2} {
+		for fixed, lock := range []string{"of the one who waits first", "of the one who waits last"} {
+			t.Run(name+", "+lock, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					all := open(t, memory.New(), sessions)
+					outlastACycle(t, all[0], all[sessions-1], fixed)
+				})
+			})
+		}
+	}
+}
+
+func outlastACycle(t *testing.T, first, second *reentrant.Session, fixed int) {
+	const lease = 20 * time.Second // longer than it takes to find a deadlock
+	var opts [2][]reentrant.LockOption
+	opts[fixed] = []reentrant.LockOption{reentrant.WithFixedLease(lease)}
+	a, b := owner(t, "a"), owner(t, "b")
+	begun := time.Now()
+	require.NoError(t, first.NewLock("x", opts[0]...).Lock(a))
+	require.NoError(t, second.NewLock("y", opts[1]...).Lock(b))
+	unlock := func(ctx context.Context, l *reentrant.Lock, end bool) {
+		if err := l.Unlock(ctx); end {
+			assert.ErrorIs(t, err, reentrant.ErrLost)
+		} else {
+			assert.NoError(t, err)
+		}
+	}
+	var both sync.WaitGroup
+	both.Go(func() {
+		if assert.NoError(t, first.NewLock("y").Lock(a)) {
+			unlock(a, first.NewLock("y"), false)
+		}
+		unlock(a, first.NewLock("x"), fixed == 0)
+	})
+	synctest.Wait()
+	both.Go(func() {
+		if assert.NoError(t, second.NewLock("x").Lock(b)) {
+			unlock(b, second.NewLock("x"), false)
+		}
+		unlock(b, second.NewLock("y"), fixed == 1)
+	})
+	both.Wait()
+	assert.LessOrEqual(t, time.Since(begun), lease+time.Second)
+}
+
+// A deadline of the context does not hide a deadlock: the caller is told at once. A time limit does, and ends the wait.
+func TestADeadlineIsNoReasonNotToReportADeadlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, memory.New(), 1)[0]
+		a, b := owner(t, "a"), owner(t, "b")
+		require.NoError(t, s.NewLock("x").Lock(a))
+		require.NoError(t, s.NewLock("y").Lock(b))
+		waits := make(chan error)
+		limited, cancel := context.WithTimeout(a, time.Hour)
+		defer cancel()
+		go func() { waits <- s.NewLock("y").Lock(limited) }()
+		synctest.Wait()
+		ok, err := s.NewLock("x").TryLockFor(b, time.Minute)
+		assert.False(t, ok)
+		require.NoError(t, err, "a try with a time limit is not looked at")
+
+		closes, cancel := context.WithTimeout(b, time.Minute)
+		defer cancel()
+		begun := time.Now()
+		var deadlock *reentrant.DeadlockError
+		assert.ErrorAs(t, s.NewLock("x").Lock(closes), &deadlock)
+		assert.Zero(t, time.Since(begun))
+		require.NoError(t, s.NewLock("y").Unlock(b))
+		require.NoError(t, <-waits)
+		require.NoError(t, s.NewLock("y").Unlock(a))
+		require.NoError(t, s.NewLock("x").Unlock(a))
+	})
+}

@@ -69,12 +69,20 @@ type hold struct {
 	token    Token
 	last     Token // of the block
 	lease    lease
-	span     time.Duration // the lease that renewals ask for
+	span     time.Duration // the lease that was asked for, and that renewals ask for
 	signal   *signal       // nil until somebody wants to know of the loss
 	since    time.Time     // when it began, if anybody wants to know
 	failed   bool          // the last renewal was not answered
 	yielding bool          // Await gives it up, or Resume renews it: Redis may have this epoch no more, and that is no loss
 	doubted  bool          // Redis is to be asked whether another session has taken it up
+}
+
+// fixed is the length of the hold's lease if that is a fixed one, else zero.
+func (h *hold) fixed() time.Duration {
+	if h.lease.fixed() {
+		return h.span
+	}
+	return 0
 }
 
 // turn counts the local hand-overs since this session was given the lock.

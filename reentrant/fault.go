@@ -46,4 +46,12 @@ const (
 	faultLateLook = "late-look"        // TryLock looks for a clean-up after the baton was refused
 	faultTimeless = "timeless-reentry" // a cohort re-enters without a look at the clock
 	faultRash     = "rash-verify"      // Verify takes a hold that is being given up for lost
+
+	faultTryAnyHoards   = "tryany-keeps-all"               // TryAnyFor keeps every lock that it got
+	faultTryAnyNests    = "tryany-reenters"                // TryAny takes a lock that the caller has already for a free one
+	faultEmptyMultiLock = "empty-multilock-is-heedless"    // a MultiLock of nothing does not look at the context
+	faultBelieveReplies = "believe-impossible-replies"     // what a backend answers is not looked at
+	faultHandleLease    = "await-takes-lease-of-handle"    // an owner comes back from a condition with the lease of the condition's Lock
+	faultMixedHandles   = "multilock-of-mixed-handles"     // of two handles of a name with different options a MultiLock takes the first
+	faultFixedDeadlock  = "report-deadlock-of-fixed-lease" // a cycle is a deadlock although a hold in it ends by itself
 )

@@ -112,6 +112,8 @@ type try struct {
 	barges   bool      // takes a free lock whoever else waits for it
 	deadline time.Time // zero: none
 	timeout  <-chan time.Time
+	fixed    time.Duration // the lease of the hold, if it is a fixed one
+	fresh    bool          // a lock that the owner has already is not wanted
 
 	// An owner that comes back from a condition: the holds it had, and its ticket if Redis has already queued the
 	// session for it.
@@ -125,6 +127,7 @@ type try struct {
 // where the function that gave up sent it.
 func (l *Lock) acquire(ctx context.Context, t try) (bool, error) {
 	begun := l.session.now()
+	t.fixed = l.fixed
 	kind, err := l.takeOrReport(ctx, t)
 	err = l.error(t.op, err)
 	if l.session.watched {
@@ -158,7 +161,7 @@ func (l *Lock) take(ctx context.Context, t try) (EventKind, error) {
 		ok, err := e.seize(ctx, l, owner, t)
 		return either(ok, EventAcquired), err
 	case localqueue.Reentered:
-		ok, err := e.nest(ctx, owner)
+		ok, err := e.nest(ctx, owner, t)
 		l.session.leave(e, 1)
 		return either(ok, EventReentered), err
 	case localqueue.Cancelled:

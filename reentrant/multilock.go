@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// ErrNotAcquired is returned by TryAny when none of the locks was free.
-var ErrNotAcquired = errors.New("no lock was free")
-
 // A MultiLock is several locks that are taken all or none. It takes them in one order, by name, whatever order they
 // were given in, so two callers with the same locks in opposite orders never wait for each other. It is safe for
 // concurrent use, and re-entrant as its locks are.
@@ -24,7 +21,8 @@ type MultiLock struct {
 }
 
 // NewMultiLock makes one lock of several, of one session or of several. The same lock given twice counts once. A
-// MultiLock of nothing is always free. Nil locks are the error of every call.
+// MultiLock of nothing is always free, but not to be had with a ctx that has ended. Nil locks, and locks of one name with
+// different options or of different sessions, are the error of every call.
 func NewMultiLock(locks ...*Lock) *MultiLock {
 	if slices.Contains(locks, nil) {
 		return &MultiLock{invalid: errors.New("reentrant: a MultiLock was given a nil lock")}
@@ -32,11 +30,23 @@ func NewMultiLock(locks ...*Lock) *MultiLock {
 	order := slices.Clone(locks)
 	slices.SortStableFunc(order, compareLocks)
 	for i, l := range order[min(1, len(order)):] {
-		if before := order[i]; before.name == l.name && before.session != l.session {
-			return &MultiLock{invalid: fmt.Errorf("reentrant: a MultiLock was given two locks named %q of different sessions: they have no order", l.name)}
+		if err := order[i].unlike(l); err != nil {
+			return &MultiLock{invalid: fmt.Errorf("reentrant: a MultiLock was given two locks named %q %w", l.name, err)}
 		}
 	}
 	return &MultiLock{locks: slices.CompactFunc(order, func(a, b *Lock) bool { return compareLocks(a, b) == 0 })}
+}
+
+// unlike is what keeps two Locks of one name from being one lock of a MultiLock.
+func (l *Lock) unlike(m *Lock) error {
+	switch {
+	case l.name != m.name:
+	case l.session != m.session:
+		return errors.New("of different sessions: they have no order")
+	case (l.fixed != m.fixed || l.unfair != m.unfair) && fault != faultMixedHandles:
+		return errors.New("with different options: only one of them can decide")
+	}
+	return nil
 }
 
 // compareLocks is the order in which every MultiLock takes its locks.
@@ -46,26 +56,26 @@ func compareLocks(a, b *Lock) int {
 
 // Lock takes all locks, waiting for each in turn. Errors are those of [Lock.Lock], and name the lock.
 func (m *MultiLock) Lock(ctx context.Context) error {
-	_, err := m.take(ctx, func(l *Lock) (bool, error) { return true, l.Lock(ctx) })
+	_, err := m.take(ctx, "lock", func(l *Lock) (bool, error) { return true, l.Lock(ctx) })
 	return err
 }
 
 // TryLock takes all locks if all are free, with one attempt for each, as [Lock.TryLock] makes it.
 func (m *MultiLock) TryLock(ctx context.Context) (bool, error) {
-	return m.take(ctx, func(l *Lock) (bool, error) { return l.TryLock(ctx) })
+	return m.take(ctx, "try lock", func(l *Lock) (bool, error) { return l.TryLock(ctx) })
 }
 
 // TryLockFor takes all locks if that can be done within wait, which counts for all of them together. Errors are
 // those of [Lock.TryLockFor].
 func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
 	end := time.Now().Add(wait)
-	return m.take(ctx, func(l *Lock) (bool, error) { return l.TryLockFor(ctx, time.Until(end)) })
+	return m.take(ctx, "try lock", func(l *Lock) (bool, error) { return l.TryLockFor(ctx, time.Until(end)) })
 }
 
 // take takes the locks one after the other, and gives back what it has when one fails.
-func (m *MultiLock) take(ctx context.Context, one func(*Lock) (bool, error)) (bool, error) {
-	if m.invalid != nil {
-		return false, m.invalid
+func (m *MultiLock) take(ctx context.Context, op string, one func(*Lock) (bool, error)) (bool, error) {
+	if err := m.admit(ctx, op); err != nil {
+		return false, err
 	}
 	for i, l := range m.locks {
 		ok, err := one(l)
@@ -75,10 +85,25 @@ func (m *MultiLock) take(ctx context.Context, one func(*Lock) (bool, error)) (bo
 	}
 	for _, l := range m.locks { // one may have been lost while it waited for another
 		if !l.IsHeldByCurrentOwner(ctx) && fault != faultTrusting {
-			return false, errors.Join(l.error("lock", ErrLost), unlockAll(ctx, m.locks))
+			return false, errors.Join(l.error(op, ErrLost), unlockAll(ctx, m.locks))
 		}
 	}
 	return true, nil
+}
+
+// admit is what is wrong with a call before any lock is asked for. Of a MultiLock that has locks they say the rest.
+func (m *MultiLock) admit(ctx context.Context, op string) error {
+	switch {
+	case m.invalid != nil:
+		return m.invalid
+	case len(m.locks) > 0 || fault == faultEmptyMultiLock:
+		return nil
+	case ctx == nil:
+		return fmt.Errorf("reentrant: %s: nil context", op)
+	case ctx.Err() != nil:
+		return fmt.Errorf("reentrant: %s: %w", op, ended(ctx, "before the call", nil))
+	}
+	return nil
 }
 
 // Unlock gives up one hold of each lock, the last taken first. It goes on after an error and returns all of them.
@@ -131,31 +156,4 @@ func (m *MultiLock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc)
 			f()
 		}
 	}
-}
-
-// TryAny takes the first of the locks that is free, trying each once in the order given, as [Lock.TryLock] does,
-// and returns it. It returns ErrNotAcquired if none is; if some could not be asked, their errors and not
-// ErrNotAcquired: they may be free. An ended ctx is an error at once.
-func TryAny(ctx context.Context, locks ...*Lock) (*Lock, error) {
-	var errs []error
-	for i, l := range locks {
-		if l == nil {
-			errs = append(errs, fmt.Errorf("lock %d is nil", i+1))
-			continue
-		}
-		ok, err := l.TryLock(ctx)
-		if ok {
-			return l, nil
-		}
-		if err != nil {
-			errs = append(errs, err)
-			if ctx == nil || ctx.Err() != nil {
-				break
-			}
-		}
-	}
-	if errs == nil {
-		errs = append(errs, ErrNotAcquired)
-	}
-	return nil, fmt.Errorf("reentrant: try any: %w", errors.Join(errs...))
 }

@@ -2,7 +2,6 @@ package reentrant_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -124,29 +123,6 @@ func TestMultiLockGivesBackInAPanic(t *testing.T) {
 	})
 }
 
-func TestTryAnyTakesTheFirstFreeLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSession(t, memory.New())
-		a, b := s.NewLock("a"), s.NewLock("b")
-		other := reentrant.WithOwner(t.Context(), "other")
-		require.NoError(t, a.Lock(other))
-
-		got, err := reentrant.TryAny(t.Context(), a, b)
-		require.NoError(t, err)
-		assert.Same(t, b, got)
-		require.NoError(t, b.Unlock(t.Context()))
-
-		require.NoError(t, b.Lock(other))
-		_, err = reentrant.TryAny(t.Context(), a, b)
-		assert.ErrorIs(t, err, reentrant.ErrNotAcquired)
-		require.NoError(t, errors.Join(a.Unlock(other), b.Unlock(other)))
-
-		got, err = reentrant.TryAny(t.Context(), s.NewLock(""), a)
-		require.NoError(t, err, "a lock that cannot be asked does not hide one that is free")
-		require.NoError(t, got.Unlock(t.Context()))
-	})
-}
-
 // A lock may be lost while its caller waits for another: then there is nothing that it could be all of.
 func TestAMultiLockThatLostOneWhileItWaitedHasNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -176,17 +152,17 @@ func TestAMultiLockOfOneNameTwiceIsRefused(t *testing.T) {
 	})
 }
 
-// A backend that refuses is not "somebody else has it".
-func TestTryAnyDoesNotCallTakenWhatItCouldNotAsk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.New()
-		s := newSession(t, b)
-		b.SetFault(memory.Script(memory.Acquire, memory.Refuse("NOPERM"), memory.Refuse("NOPERM")))
-		_, err := reentrant.TryAny(t.Context(), s.NewLock("a"), s.NewLock("b"))
-		assert.True(t, reentrant.Refused(err))
-		assert.NotErrorIs(t, err, reentrant.ErrNotAcquired)
-		_, err = reentrant.TryAny(ended(), s.NewLock("a"))
-		assert.ErrorIs(t, err, context.Canceled)
-		assert.NotErrorIs(t, err, reentrant.ErrNotAcquired)
-	})
+// A MultiLock of nothing is always free, but not for a caller whose context has ended.
+func TestAnEmptyMultiLockHeedsItsContext(t *testing.T) {
+	m := reentrant.NewMultiLock()
+	require.NoError(t, m.Lock(t.Context()))
+	require.NoError(t, m.Unlock(t.Context()))
+	assert.ErrorIs(t, m.Lock(ended()), context.Canceled)
+	_, err := m.TryLock(ended())
+	assert.ErrorIs(t, err, context.Canceled)
+	ok, err := m.TryLockFor(ended(), time.Second)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.False(t, ok)
+	assert.ErrorIs(t, m.Do(ended(), func(context.Context) error { t.Error("it runs"); return nil }), context.Canceled)
+	assert.ErrorContains(t, m.Lock(nil), "nil context") //nolint:staticcheck // that is what is tested
 }

@@ -5,10 +5,14 @@ import (
 	"time"
 )
 
-// nest takes the lock once more for the owner who has it. It is called with the baton, which goes back to the
-// owner, or on if the hold is lost meanwhile.
-func (e *entry) nest(ctx context.Context, owner Owner) (bool, error) {
+// nest takes the lock once more for the owner who has it, unless a fresh one is wanted. It is called with the baton,
+// which goes back to the owner, or on if the hold is lost meanwhile.
+func (e *entry) nest(ctx context.Context, owner Owner, t try) (bool, error) {
 	had := e.queue.HoldCount(owner)
+	if t.fresh {
+		e.returnTo(had)
+		return false, nil
+	}
 	holds, err := had, ErrTooManyHolds
 	if holds < maxHolds {
 		err = e.count(ctx, owner, holds+1, time.Time{})
@@ -22,6 +26,13 @@ func (e *entry) nest(ctx context.Context, owner Owner) (bool, error) {
 		return false, ErrLost
 	}
 	return err == nil, err
+}
+
+// returnTo ends an operation that changed nothing. A hold that was lost meanwhile is on record for its owner's next call.
+func (e *entry) returnTo(holds int) {
+	if !e.resettle(holds, holds) {
+		e.passOn()
+	}
 }
 
 // count has Redis count the holds of the current hold. The count is absolute, so a copy that arrives twice or late

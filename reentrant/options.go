@@ -96,8 +96,9 @@ func WithLinger(d time.Duration) Option { return func(c *config) { c.linger = d 
 // which must have this option, after three to six heartbeats, for cycles of up to 16 owners, and at the cost of a few
 // commands per heartbeat while an owner waits that holds something.
 //
-// It does not look at waits with a time limit (TryLockFor), for conditions, or for the lock on the way back from one.
-// Goroutines that share an owner are taken for one: if one of them waits, the owner waits.
+// It does not look at waits with a time limit (TryLockFor, TryAnyFor), for conditions, or for the lock on the way back
+// from one, nor at holds with a fixed lease, which end by themselves. It does look at a Lock whose ctx has a deadline:
+// such a wait would end too, but the caller learns of the deadlock at once and not at the deadline. Goroutines that share an owner are taken for one: if one of them waits, the owner waits.
 func WithDeadlockDetection() Option { return func(c *config) { c.deadlocks = true } }
 
 // WithExplicitOwners makes the session refuse calls whose context carries no owner ([WithOwner]) with ErrNoOwner,
@@ -194,11 +195,15 @@ func (c config) grantTTL() time.Duration { return max(2*c.heartbeat, min(3*c.hea
 // commandTimeout is the longest that one command may take before it is given up and sent again.
 func (c config) commandTimeout() time.Duration { return min(c.lease/3, 2*time.Second) }
 
-// A LockOption sets a property of one Lock.
+// A LockOption sets a property of one Lock, which is a handle: Locks of equal name may differ in their options. The lease
+// belongs to the hold. The Lock of the outermost acquire decides whether it is fixed, and how long; re-entry and
+// [Condition.Await] through another Lock keep it, and only [Lock.Resume] changes it. Fairness belongs to the wait: the Lock
+// that waits decides. A [MultiLock] refuses two Locks of one name with different options.
 type LockOption func(*Lock)
 
-// WithFixedLease makes every hold of this Lock end d after it was got, whatever its holder does: it is not renewed.
-// Re-entry does not prolong it. Zero means the session's lease, renewed.
+// WithFixedLease makes every hold that is taken through this Lock end d after it was got, whatever its holder does: it is
+// not renewed. Re-entry does not prolong it, and gives a hold with a renewed lease no fixed one. A hold that Await gave up
+// comes back with the whole of d. Zero means the session's lease, renewed.
 func WithFixedLease(d time.Duration) LockOption { return func(l *Lock) { l.fixed = d } }
 
 // WithFairness says whether owners get the lock in the order of their arrival, as they do by default. WithFairness(false)

@@ -209,6 +209,9 @@ func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote Resumer)
 		req.NotAfter = sent.Add(cfg.commandTimeout())
 		e.s.stats.commands.Add(1)
 		reply, err := remote.Resume(e.s.bounded(ctx, sent, req.NotAfter), req)
+		if err == nil {
+			err = reply.check()
+		}
 		switch {
 		case Refused(err):
 			return hold{}, 0, final(last, err)
@@ -218,7 +221,7 @@ func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote Resumer)
 			req.Epoch = e.s.nextEpoch()
 			e.number(req.Epoch, false)
 		case err == nil && reply.Status == Resumed:
-			h := hold{owner: owner, epoch: req.Epoch, token: reply.Token, last: reply.Token, span: cfg.lease}
+			h := hold{owner: owner, epoch: req.Epoch, token: reply.Token, last: reply.Token, span: req.Lease}
 			if h.lease = newLease(sent, ahead, cfg.lease, false); req.Fixed {
 				h.lease = newLease(sent, ahead, reply.TTL, true)
 			}

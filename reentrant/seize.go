@@ -87,7 +87,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			// Too late to be believed: confirming it gives a full lease. A fixed one starts only once, so that
 			// takes a new attempt.
 			a.req.KeepTTL = false
-			if l.fixed > 0 {
+			if a.req.Fixed {
 				e.renumber(&a)
 			}
 		case err == nil && reply.Status == Stale:
@@ -125,7 +125,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 // joinIn is what is left to do for a head whose owner has got the lock by Resume. Baton of the owner's operation.
 func (e *entry) joinIn(ctx context.Context, owner Owner, t try) (bool, error) {
 	if t.holds == 0 {
-		return e.nest(ctx, owner)
+		return e.nest(ctx, owner, t)
 	}
 	err := e.rejoin(ctx, owner, t.holds, t.signal)
 	return err == nil, err
@@ -211,7 +211,7 @@ func (a *attempt) logOutage(e *entry, err error) {
 func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 	cfg := &e.s.config
 	now := time.Now()
-	cohort := l.cohort(owner)
+	cohort := e.s.cohort(owner, t.fixed)
 	a := attempt{signal: t.signal, begun: now, cohort: cohort, req: AcquireRequest{
 		Owner: e.printed(owner, cohort), Holds: max(t.holds, 1), Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
 		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
@@ -219,8 +219,8 @@ func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 	if a.cohort {
 		a.req.Holds, a.req.Tokens = 1, cfg.block()
 	}
-	if l.fixed > 0 {
-		a.req.Lease, a.req.Fixed = l.fixed, true
+	if t.fixed > 0 {
+		a.req.Lease, a.req.Fixed = t.fixed, true
 	}
 	if h := e.take(owner); h.handed {
 		a.handed = true
@@ -284,6 +284,9 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (Acq
 	a.req.NotAfter = sent.Add(t.within(limit, limit/8))
 	e.s.stats.commands.Add(1)
 	reply, err := e.remote.Acquire(e.s.bounded(ctx, sent, a.req.NotAfter), a.req)
+	if err == nil {
+		err = reply.check()
+	}
 	if t.waits {
 		a.logOutage(e, err)
 	}

@@ -1,0 +1,33 @@
+package reentrant
+
+import "fmt"
+
+// What a Backend answers is looked at where it comes in: an answer that cannot be is an error whose outcome is unknown, as
+// if none had come, and nothing is built on it.
+
+func (r *AcquireReply) check() error {
+	switch r.Status {
+	case Granted:
+		return possible(r, r.First > 0 && r.Last >= r.First)
+	case Waiting, Stale:
+		return nil
+	}
+	return possible(r, false)
+}
+
+func (r *ResumeReply) check() error {
+	switch r.Status {
+	case Resumed:
+		return possible(r, r.Holds > 0 && r.Holds <= maxHolds && r.Token > 0)
+	case NotThere, Overtaken:
+		return nil
+	}
+	return possible(r, false)
+}
+
+func possible(reply any, ok bool) error {
+	if ok || fault == faultBelieveReplies {
+		return nil
+	}
+	return WithOutcomeUnknown(fmt.Errorf("the backend's answer cannot be: %+v", reply))
+}

@@ -1,0 +1,126 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// ErrNotAcquired is returned by TryAny and TryAnyFor when none of the locks was free.
+var ErrNotAcquired = errors.New("no lock was free")
+
+// TryAny takes the first of the locks that is free, trying each once in the order given, as [Lock.TryLock] does,
+// and returns it. A lock that the caller's owner holds already is not free: it is passed over, and not re-entered.
+//
+// TryAny returns ErrNotAcquired if none is free; if some could not be asked, their errors and not ErrNotAcquired: they may be
+// free. An ended ctx and a nil lock are errors at once.
+func TryAny(ctx context.Context, locks ...*Lock) (*Lock, error) {
+	return firstOf(ctx, locks, func(*Lock) try { return try{barges: true} })
+}
+
+// TryAnyFor takes the first of the locks that becomes free within wait, and returns it. It tries each once in the order
+// given, and then waits for all of them at once, with a place in the queue of each, as [Lock.TryLockFor] does. If several
+// become free together it keeps one and gives the others back at once. A lock that the caller's owner holds already is not
+// waited for. With a wait of zero or less each is tried once.
+//
+// TryAnyFor returns ErrNotAcquired when the time is up, or at once if there is nothing to wait for; ctx's error when ctx
+// ends first; if some locks could not be asked and none was free in time, their errors and not ErrNotAcquired. A nil lock
+// is an error at once.
+func TryAnyFor(ctx context.Context, wait time.Duration, locks ...*Lock) (*Lock, error) {
+	deadline := time.Now().Add(wait)
+	got, err := firstOf(ctx, locks, func(l *Lock) try { return try{barges: l.unfair, deadline: deadline} })
+	if got != nil || wait <= 0 || ctx == nil || ctx.Err() != nil || slices.Contains(locks, nil) {
+		return got, err
+	}
+	return anyOf(ctx, distinct(locks), deadline)
+}
+
+// firstOf tries each lock once, until one is got or ctx ends.
+func firstOf(ctx context.Context, locks []*Lock, how func(*Lock) try) (*Lock, error) {
+	if i := slices.Index(locks, nil); i >= 0 {
+		return nil, fmt.Errorf("reentrant: try any: lock %d is nil", i+1)
+	}
+	var errs []error
+	for _, l := range locks {
+		ok, err := l.acquireFresh(ctx, how(l))
+		if ok {
+			return l, nil
+		}
+		if err != nil {
+			errs = append(errs, err)
+			if ctx == nil || ctx.Err() != nil {
+				break
+			}
+		}
+	}
+	return nil, noneOf(errs)
+}
+
+// acquireFresh takes the lock if the caller's owner does not hold it already.
+func (l *Lock) acquireFresh(ctx context.Context, t try) (bool, error) {
+	t.op, t.fresh = "try any", fault != faultTryAnyNests
+	return l.acquire(ctx, t)
+}
+
+// anyOf waits for all locks, each in a goroutine that acts for the caller's owner, until one is got. The others give up
+// then; what they have got all the same is given back before anyOf returns.
+func anyOf(ctx context.Context, locks []*Lock, deadline time.Time) (*Lock, error) {
+	inside, stop := context.WithCancel(context.WithValue(ctx, ownerKey{}, CurrentOwner(ctx)))
+	defer stop()
+	waits := make(chan oneOfMany)
+	for _, l := range locks {
+		go func() { waits <- l.waitFresh(inside, deadline) }()
+	}
+	var got *Lock
+	var errs []error
+	for range locks {
+		switch w := <-waits; {
+		case w.got && got == nil:
+			got = w.lock
+			stop()
+		case w.got && fault != faultTryAnyHoards:
+			_ = w.lock.Unlock(inside) // what it cannot give back expires
+		case w.err != nil:
+			errs = append(errs, w.err)
+		}
+	}
+	if got != nil {
+		return got, nil
+	}
+	return nil, noneOf(errs)
+}
+
+// oneOfMany is how the wait for one of several locks ended.
+type oneOfMany struct {
+	lock *Lock
+	got  bool
+	err  error
+}
+
+// waitFresh waits for the lock until the deadline.
+func (l *Lock) waitFresh(ctx context.Context, deadline time.Time) oneOfMany {
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	got, err := l.acquireFresh(ctx, try{waits: true, barges: l.unfair, timeout: timer.C, deadline: deadline})
+	return oneOfMany{l, got, err}
+}
+
+// distinct is the locks in the order given, each once.
+func distinct(locks []*Lock) (each []*Lock) {
+	for _, l := range locks {
+		if !slices.ContainsFunc(each, func(m *Lock) bool { return compareLocks(l, m) == 0 }) {
+			each = append(each, l)
+		}
+	}
+	return each
+}
+
+// noneOf is why none of the locks was got.
+func noneOf(errs []error) error {
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return fmt.Errorf("reentrant: try any: %w", ErrNotAcquired)
+}

@@ -1,0 +1,204 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+func TestTryAnyTakesTheFirstFreeLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		a, b := s.NewLock("a"), s.NewLock("b")
+		other := reentrant.WithOwner(t.Context(), "other")
+		require.NoError(t, a.Lock(other))
+
+		got, err := reentrant.TryAny(t.Context(), a, b)
+		require.NoError(t, err)
+		assert.Same(t, b, got)
+		require.NoError(t, b.Unlock(t.Context()))
+
+		require.NoError(t, b.Lock(other))
+		_, err = reentrant.TryAny(t.Context(), a, b)
+		assert.ErrorIs(t, err, reentrant.ErrNotAcquired)
+		require.NoError(t, errors.Join(a.Unlock(other), b.Unlock(other)))
+
+		got, err = reentrant.TryAny(t.Context(), s.NewLock(""), a)
+		require.NoError(t, err, "a lock that cannot be asked does not hide one that is free")
+		require.NoError(t, got.Unlock(t.Context()))
+	})
+}
+
+// A backend that refuses is not "somebody else has it".
+func TestTryAnyDoesNotCallTakenWhatItCouldNotAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		b.SetFault(memory.Script(memory.Acquire, memory.Refuse("NOPERM"), memory.Refuse("NOPERM")))
+		_, err := reentrant.TryAny(t.Context(), s.NewLock("a"), s.NewLock("b"))
+		assert.True(t, reentrant.Refused(err))
+		assert.NotErrorIs(t, err, reentrant.ErrNotAcquired)
+		_, err = reentrant.TryAny(ended(), s.NewLock("a"))
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.NotErrorIs(t, err, reentrant.ErrNotAcquired)
+	})
+}
+
+// What the caller has already is not free, whether a goroutine or a name is the owner, and stays as it is.
+func TestTryAnyDoesNotReenter(t *testing.T) {
+	for mode, opts := range map[string][]reentrant.Option{"registered": nil, "cohort": {reentrant.WithCohort()}} {
+		for name, own := range map[string]func(context.Context) context.Context{
+			"goroutine": func(ctx context.Context) context.Context { return ctx },
+			"named":     func(ctx context.Context) context.Context { return reentrant.WithOwner(ctx, "me") },
+		} {
+			t.Run(mode+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s, ctx := newSession(t, memory.New(), opts...), own(t.Context())
+					a, b := s.NewLock("a"), s.NewLock("b")
+					require.NoError(t, a.Lock(ctx))
+					for _, want := range []*reentrant.Lock{b, nil} {
+						got, err := reentrant.TryAny(ctx, a, b)
+						assert.Same(t, want, got)
+						if want == nil {
+							assert.ErrorIs(t, err, reentrant.ErrNotAcquired)
+						}
+					}
+					begun := time.Now()
+					_, err := reentrant.TryAnyFor(ctx, time.Hour, a, b)
+					assert.ErrorIs(t, err, reentrant.ErrNotAcquired)
+					assert.Zero(t, time.Since(begun), "there is nothing to wait for")
+					assert.Equal(t, 1, a.HoldCount(ctx))
+					assert.Equal(t, 1, b.HoldCount(ctx))
+					require.NoError(t, errors.Join(a.Unlock(ctx), b.Unlock(ctx)))
+				})
+			})
+		}
+	}
+}
+
+// TryAnyFor waits for all, and has the one that comes first.
+func TestTryAnyForTakesWhatBecomesFreeFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memory.New()
+		s, elsewhere := newSession(t, backend), newSession(t, backend)
+		names := []string{"a", "b", "c"}
+		other := owner(t, "other")
+		var locks []*reentrant.Lock
+		for i, name := range names {
+			l := s.NewLock(name)
+			locks = append(locks, l)
+			holder := []*reentrant.Session{s, elsewhere}[i%2].NewLock(name)
+			require.NoError(t, holder.Lock(other))
+			time.AfterFunc(time.Duration(3-i)*time.Minute, func() { assert.NoError(t, holder.Unlock(other)) })
+		}
+		begun := time.Now()
+		_, err := reentrant.TryAnyFor(t.Context(), time.Second, locks...)
+		assert.ErrorIs(t, err, reentrant.ErrNotAcquired)
+		assert.Equal(t, time.Second, time.Since(begun))
+		got, err := reentrant.TryAnyFor(t.Context(), time.Hour, append(locks, locks...)...)
+		require.NoError(t, err)
+		assert.Same(t, locks[2], got, "the last is freed first")
+		assert.Equal(t, 1, got.HoldCount(t.Context()))
+		require.NoError(t, got.Verify(t.Context()))
+		assert.InDelta(t, time.Minute, time.Since(begun), float64(time.Second))
+		assert.False(t, locks[0].HasQueuedOwners() || locks[1].HasQueuedOwners(), "the places are given up")
+		require.NoError(t, got.Unlock(t.Context()))
+		time.Sleep(time.Hour)
+		for _, l := range locks {
+			locked, err := l.IsLocked(t.Context())
+			require.NoError(t, err)
+			assert.False(t, locked)
+		}
+	})
+}
+
+// Of locks that become free at the same moment one is kept.
+func TestTryAnyForKeepsOne(t *testing.T) {
+	for _, sessions := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			backend := memory.New()
+			s := newSession(t, backend)
+			holder := s
+			if sessions == 2 {
+				holder = newSession(t, backend)
+			}
+			other := owner(t, "other")
+			var locks []*reentrant.Lock
+			for _, name := range []string{"a", "b", "c", "d"} {
+				locks = append(locks, s.NewLock(name))
+				require.NoError(t, holder.NewLock(name).Lock(other))
+			}
+			type result struct {
+				lock *reentrant.Lock
+				err  error
+			}
+			waits := make(chan result)
+			me := owner(t, "me")
+			go func() {
+				l, err := reentrant.TryAnyFor(me, time.Minute, locks...)
+				waits <- result{l, err}
+			}()
+			synctest.Wait()
+			var all sync.WaitGroup
+			for _, l := range locks {
+				all.Go(func() { assert.NoError(t, holder.NewLock(l.Name()).Unlock(other)) })
+			}
+			all.Wait()
+			r := <-waits
+			require.NoError(t, r.err)
+			held := 0
+			for _, l := range locks {
+				held += l.HoldCount(me)
+			}
+			assert.Equal(t, 1, held)
+			require.NoError(t, r.lock.Unlock(me))
+		})
+	}
+}
+
+func TestTryAnyForEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		locks := []*reentrant.Lock{s.NewLock("a"), s.NewLock("b")}
+		other := owner(t, "other")
+		require.NoError(t, reentrant.NewMultiLock(locks...).Lock(other))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := reentrant.TryAnyFor(ctx, time.Hour, locks...)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.NotErrorIs(t, err, reentrant.ErrNotAcquired)
+		_, err = reentrant.TryAnyFor(ended(), 0, locks...)
+		assert.ErrorIs(t, err, context.Canceled)
+		_, err = reentrant.TryAnyFor(t.Context(), 0, locks...)
+		assert.ErrorIs(t, err, reentrant.ErrNotAcquired)
+		_, err = reentrant.TryAnyFor(t.Context(), time.Hour, locks[0], nil)
+		assert.ErrorContains(t, err, "lock 2 is nil")
+		require.NoError(t, reentrant.NewMultiLock(locks...).Unlock(other))
+	})
+}
+
+// A lock that cannot be asked does not keep another from being waited for, and is the error if no other is got.
+func TestTryAnyForWaitsForThoseThatCanBeAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		bad, good := s.NewLock(""), s.NewLock("a")
+		unlock := lockFor(t, owner(t, "other"), good)
+		time.AfterFunc(time.Minute, unlock)
+		_, err := reentrant.TryAnyFor(t.Context(), time.Second, bad, good)
+		assert.ErrorContains(t, err, "must not be empty")
+		assert.NotErrorIs(t, err, reentrant.ErrNotAcquired)
+		got, err := reentrant.TryAnyFor(t.Context(), time.Hour, bad, good)
+		require.NoError(t, err)
+		assert.Same(t, good, got)
+		require.NoError(t, got.Unlock(t.Context()))
+	})
+}
