@@ -29,8 +29,8 @@ func BenchmarkLocalQueue(b *testing.B) {
 			b.Run(fmt.Sprintf("waiters=%d/%s/localqueue", waiters, kind), func(b *testing.B) {
 				var q localqueue.Queue[int64]
 				takeTurns(b, waiters,
-					func(owner int64) { _ = q.Acquire(ctx, owner) },
-					func(owner int64) { _ = q.Release(owner) })
+					func(owner int64) { q.Claim(owner, localqueue.Fair, ctx.Done(), nil) },
+					func(int64) { q.Leave() })
 			})
 			b.Run(fmt.Sprintf("waiters=%d/%s/semaphore", waiters, kind), func(b *testing.B) {
 				s := semaphore.NewWeighted(1)

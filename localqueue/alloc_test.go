@@ -18,20 +18,25 @@ func TestUncontendedCallsDoNotAllocate(t *testing.T) {
 	var q Queue[string]
 	ctx := t.Context()
 	for name, f := range map[string]func(){
-		"Acquire, Release": func() {
-			_ = q.Acquire(ctx, "a")
-			_ = q.Release("a")
+		"Claim, Leave": func() {
+			q.Claim("a", Fair, ctx.Done(), nil)
+			q.Leave()
+		},
+		"Reserve, Wait, Leave": func() {
+			q.Wait(q.Reserve("a", Shared), ctx.Done(), nil)
+			q.Leave()
 		},
 		"Claim, Settle, Begin, Leave": func() {
-			q.Claim("a", true, ctx.Done(), nil)
+			q.Claim("a", Shared, ctx.Done(), nil)
 			q.Settle(1)
 			q.Begin("a")
 			q.Leave()
 		},
-		"TryAcquire, Reenter, Exit, Evict": func() {
-			q.TryAcquire("a")
+		"TryClaim, Settle, Reenter, ExitOrBegin, Evict": func() {
+			q.TryClaim("a", Fair)
+			q.Settle(1)
 			q.Reenter("a")
-			q.Exit("a")
+			q.ExitOrBegin("a")
 			q.Evict("a")
 		},
 	} {
@@ -39,8 +44,8 @@ func TestUncontendedCallsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Two goroutines take turns, each giving the lock up only when the other is in line. So every acquire waits, and
-// every release hands over.
+// Two goroutines take turns, each giving the lock up only when the other is in line. So every lock waits, and
+// every unlock hands over.
 func TestHandOversDoNotAllocate(t *testing.T) {
 	cancellable := t.Context()
 	for name, ctx := range map[string]context.Context{"plain": context.Background(), "cancellable": cancellable} {
@@ -49,13 +54,13 @@ func TestHandOversDoNotAllocate(t *testing.T) {
 			var in exclusion
 			var stop atomic.Bool
 			turn := func(owner string) {
-				_ = q.Acquire(ctx, owner)
+				_ = lock(ctx, &q, owner)
 				in.enter(t)
 				for q.Len() == 0 && !stop.Load() {
 					runtime.Gosched()
 				}
 				in.exit(t)
-				_ = q.Release(owner)
+				_ = unlock(&q, owner)
 			}
 			var other sync.WaitGroup
 			other.Go(func() {

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// grantAfter does what Leave does, after f, in the same critical section. So whoever f makes leave the line finds out
-// only afterwards that it has the baton.
+// grantAfter does what Leave does, after f, in the same critical section. So a waiter that f
+// makes leave the line finds out only afterwards that it has the baton.
 func grantAfter(q *Queue[string], f func()) {
 	q.mu.Lock()
 	f()
@@ -26,8 +26,8 @@ func grantAfter(q *Queue[string], f func()) {
 func TestAGrantWinsOverACancellationThatComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b, c := claimAs(&q, "b", false), claimAs(&q, "c", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b, c := claimAs(&q, "b", Fair), claimAs(&q, "c", Fair)
 		grantAfter(&q, b.cancel)
 		require.Equal(t, Claimed, b.outcome())
 		require.Zero(t, c.outcome())
@@ -41,10 +41,10 @@ func TestAGrantWinsOverACancellationThatComesFirst(t *testing.T) {
 func TestAGrantWinsOverATimeoutThatComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
 		timeout := make(chan time.Time)
 		ended := make(chan Outcome, 1)
-		go func() { ended <- q.Claim("b", false, nil, timeout) }()
+		go func() { ended <- q.Claim("b", Fair, nil, timeout) }()
 		synctest.Wait()
 		grantAfter(&q, func() { timeout <- time.Time{} })
 		require.Equal(t, Claimed, <-ended)
@@ -56,8 +56,8 @@ func TestAGrantWinsOverATimeoutThatComesFirst(t *testing.T) {
 func TestAGrantWinsOverACancellationThatComesSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b := claimAs(&q, "b", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b := claimAs(&q, "b", Fair)
 		q.Leave()
 		b.cancel()
 		require.Equal(t, Claimed, b.outcome())
@@ -69,8 +69,8 @@ func TestAGrantWinsOverACancellationThatComesSecond(t *testing.T) {
 func TestACancellationWinsBeforeAnyGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b, c := claimAs(&q, "b", false), claimAs(&q, "c", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b, c := claimAs(&q, "b", Fair), claimAs(&q, "c", Fair)
 		b.cancel()
 		require.Equal(t, Cancelled, b.outcome())
 		q.Leave()
@@ -83,8 +83,8 @@ func TestACancellationWinsBeforeAnyGrant(t *testing.T) {
 func TestAReentryThatWasGrantedWinsOverItsCancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("s"))
-		joiner := claimAs(&q, "s", true)
+		require.Equal(t, Claimed, q.TryClaim("s", Fair))
+		joiner := claimAs(&q, "s", Shared)
 		q.mu.Lock()
 		joiner.cancel()
 		q.state, q.holds = settled, 1 // what Settle does
@@ -101,8 +101,8 @@ func TestTwoCancellationsAtOnceLeaveNoPhantom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range rounds(500) {
 			var q Queue[string]
-			require.Equal(t, Claimed, q.TryClaim("a"))
-			b, c := claimAs(&q, "b", false), claimAs(&q, "c", false)
+			require.Equal(t, Claimed, q.TryClaim("a", Fair))
+			b, c := claimAs(&q, "b", Fair), claimAs(&q, "c", Fair)
 			go b.cancel()
 			go c.cancel()
 			require.Equal(t, Cancelled, b.outcome())
@@ -117,13 +117,13 @@ func TestTwoCancellationsAtOnceLeaveNoPhantom(t *testing.T) {
 func TestANodeDoesNotServeTwoWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b := claimAs(&q, "b", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b := claimAs(&q, "b", Fair)
 		q.mu.Lock()
 		granted := q.line.first
 		b.cancel() // b is on its way out, and has not seen the grant
 		q.handOverLocked()
-		next := q.enqueueLocked("c", false)
+		next := q.enqueueLocked("c", Fair, false)
 		q.unlock()
 		require.NotSame(t, granted, next)
 		require.Equal(t, Claimed, b.outcome())
@@ -141,10 +141,10 @@ func TestFailedWaitsLeaveNothingBehind(t *testing.T) {
 		var q Queue[string]
 		settleAs(t, &q, "a", 1)
 		for range rounds(1000) {
-			require.Equal(t, TimedOut, q.Claim("b", true, nil, time.After(1)))
+			require.Equal(t, TimedOut, q.Claim("b", Shared, nil, time.After(1)))
 		}
 		require.Equal(t, 1, q.spares, "one node served them all")
-		require.Empty(t, q.kin)
+		require.Empty(t, q.siblings)
 		require.True(t, q.Evict("a"))
 		requireConserved(t, &q)
 	})
@@ -153,10 +153,10 @@ func TestFailedWaitsLeaveNothingBehind(t *testing.T) {
 func TestABurstLeavesABoundedNumberOfSpares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
 		for range 3 * maxSpares {
 			go func() {
-				q.Claim("b", false, nil, nil)
+				q.Claim("b", Fair, nil, nil)
 				q.Leave()
 			}()
 		}
@@ -172,7 +172,7 @@ func TestABurstLeavesABoundedNumberOfSpares(t *testing.T) {
 // whole line away first.
 func endSomehow(q *Queue[int], rnd *rand.Rand, owner int) {
 	if rnd.IntN(32) == 0 {
-		q.Expel()
+		sendAway(q)
 	}
 	if rnd.IntN(2) == 0 {
 		q.Settle(1)
@@ -216,7 +216,7 @@ func TestAStormOfCancellationsConservesTheBaton(t *testing.T) {
 					if round > 0 {
 						wg.Go(leave)
 					}
-					if q.Claim(owner, false, done, nil) != Claimed {
+					if q.Claim(owner, Fair, done, nil) != Claimed {
 						cancelled.Add(1)
 						continue
 					}
@@ -231,7 +231,7 @@ func TestAStormOfCancellationsConservesTheBaton(t *testing.T) {
 		}
 		release()
 		wg.Wait()
-		t.Logf("%d claimed, %d cancelled or expelled", claimed.Load(), cancelled.Load())
+		t.Logf("%d claimed, %d cancelled or sent away", claimed.Load(), cancelled.Load())
 		requireConserved(t, &q)
 	})
 }
@@ -250,7 +250,7 @@ func TestAStormOfTimeoutsConservesTheBaton(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, uint64(owner)))
 				for range rounds(100) {
 					timeout := time.After(time.Duration(rnd.IntN(30)) * time.Millisecond)
-					if q.Claim(owner, false, nil, timeout) != Claimed {
+					if q.Claim(owner, Fair, nil, timeout) != Claimed {
 						timedOut.Add(1)
 						continue
 					}
@@ -263,7 +263,7 @@ func TestAStormOfTimeoutsConservesTheBaton(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		t.Logf("%d claimed, %d timed out or expelled", claimed.Load(), timedOut.Load())
+		t.Logf("%d claimed, %d timed out or sent away", claimed.Load(), timedOut.Load())
 		requireConserved(t, &q)
 	})
 }

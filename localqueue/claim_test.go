@@ -26,10 +26,10 @@ func TestOutcomesHaveNames(t *testing.T) {
 func TestAFreeBatonIsClaimedAtOnce(t *testing.T) {
 	var q Queue[string]
 	require.True(t, q.Idle())
-	require.Equal(t, Claimed, q.Claim("a", false, nil, nil))
+	require.Equal(t, Claimed, q.Claim("a", Fair, nil, nil))
 	require.False(t, q.Idle())
-	require.Equal(t, Busy, q.TryClaim("b"))
-	require.Equal(t, Busy, q.TryClaim("a"), "its own claim is under way")
+	require.Equal(t, Busy, q.TryClaim("b", Fair))
+	require.Equal(t, Busy, q.TryClaim("a", Fair), "its own claim is under way")
 	q.Leave()
 	require.True(t, q.Idle())
 }
@@ -38,8 +38,8 @@ func TestSettlingMakesTheClaimantTheHolder(t *testing.T) {
 	var q Queue[string]
 	settleAs(t, &q, "a", 3)
 	requireLine(t, &q, "a", 3)
-	require.Equal(t, Busy, q.TryClaim("b"))
-	require.Equal(t, Reentered, q.TryClaim("a"))
+	require.Equal(t, Busy, q.TryClaim("b", Fair))
+	require.Equal(t, Reentered, q.TryClaim("a", Fair))
 	q.Settle(4)
 	requireLine(t, &q, "a", 4)
 }
@@ -48,8 +48,8 @@ func TestTheHolderGetsInPastTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		settleAs(t, &q, "a", 1)
-		b := claimAs(&q, "b", false)
-		require.Equal(t, Reentered, q.Claim("a", false, nil, nil))
+		b := claimAs(&q, "b", Fair)
+		require.Equal(t, Reentered, q.Claim("a", Fair, nil, nil))
 		q.Settle(2)
 		requireLine(t, &q, "a", 2, "b")
 		require.True(t, q.Evict("a"))
@@ -63,16 +63,16 @@ func TestPassGivesTheLongestWaiterABatonWithoutHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		settleAs(t, &q, "a", 7)
-		b, c := claimAs(&q, "b", false), claimAs(&q, "c", false)
+		b, c := claimAs(&q, "b", Fair), claimAs(&q, "c", Fair)
 		holds, ok := q.Begin("a")
 		require.True(t, ok)
 		require.Equal(t, 7, holds)
 		require.True(t, q.Pass())
 		require.Equal(t, Claimed, b.outcome())
 		require.Zero(t, c.outcome())
-		claimant, ok := q.Claimant()
+		owner, ok := claimant(&q)
 		require.True(t, ok)
-		require.Equal(t, "b", claimant)
+		require.Equal(t, "b", owner)
 		require.Zero(t, q.HoldCount("a"))
 		require.Zero(t, q.HoldCount("b"))
 		q.Leave()
@@ -88,22 +88,20 @@ func TestPassChangesNothingWhenNobodyWaits(t *testing.T) {
 	q.Begin("a")
 	require.False(t, q.Pass())
 	require.Equal(t, 2, q.HoldCount("a"))
-	require.Equal(t, Busy, q.TryClaim("a"), "still busy")
+	require.Equal(t, Busy, q.TryClaim("a", Fair), "still busy")
 	q.Leave()
 	requireConserved(t, &q)
 }
 
 func TestADoneThatIsClosedNeverTakes(t *testing.T) {
 	var q Queue[string]
-	require.Equal(t, Cancelled, q.Claim("a", false, closedDone(), nil), "free")
+	require.Equal(t, Cancelled, q.Claim("a", Fair, closedDone(), nil), "free")
 	require.True(t, q.Idle())
 	settleAs(t, &q, "a", 1)
-	require.Equal(t, Cancelled, q.Claim("a", false, closedDone(), nil), "its own")
-	require.Equal(t, Cancelled, q.Claim("b", false, closedDone(), nil), "another's")
+	require.Equal(t, Cancelled, q.Claim("a", Fair, closedDone(), nil), "its own")
+	require.Equal(t, Cancelled, q.Claim("b", Fair, closedDone(), nil), "another's")
 	requireLine(t, &q, "a", 1)
-	_, ok := q.Exit("a")
-	require.False(t, ok)
-	require.True(t, q.Evict("a"))
+	require.True(t, q.Evict("a"), "no operation is under way")
 	requireConserved(t, &q)
 }
 
@@ -112,9 +110,9 @@ func TestATimeoutEndsTheWait(t *testing.T) {
 		var q Queue[string]
 		settleAs(t, &q, "a", 1)
 		start := time.Now()
-		require.Equal(t, TimedOut, q.Claim("b", false, nil, time.After(time.Minute)))
+		require.Equal(t, TimedOut, q.Claim("b", Fair, nil, time.After(time.Minute)))
 		require.Equal(t, time.Minute, time.Since(start))
-		require.Equal(t, TimedOut, q.Claim("b", false, make(chan struct{}), time.After(time.Hour)))
+		require.Equal(t, TimedOut, q.Claim("b", Fair, make(chan struct{}), time.After(time.Hour)))
 		requireLine(t, &q, "a", 1)
 		require.True(t, q.Evict("a"))
 		requireConserved(t, &q)
@@ -125,8 +123,8 @@ func TestATimeoutThatHasFiredTriesOnce(t *testing.T) {
 	var q Queue[string]
 	fired := make(chan time.Time, 1)
 	fired <- time.Time{}
-	require.Equal(t, Claimed, q.Claim("a", false, nil, fired))
-	require.Equal(t, TimedOut, q.Claim("b", false, nil, fired))
+	require.Equal(t, Claimed, q.Claim("a", Fair, nil, fired))
+	require.Equal(t, TimedOut, q.Claim("b", Fair, nil, fired))
 	q.Leave()
 	requireConserved(t, &q)
 }
@@ -140,7 +138,7 @@ func TestBeginNeedsAHold(t *testing.T) {
 		require.Zero(t, holds)
 	}
 	refused("") // the zero owner of a free baton
-	q.TryClaim("a")
+	q.TryClaim("a", Fair)
 	refused("a") // a claim is not a hold
 	q.Settle(1)
 	refused("b")
@@ -152,10 +150,10 @@ func TestBeginNeedsAHold(t *testing.T) {
 func TestTheZeroOwnerIsAnOwner(t *testing.T) {
 	var q Queue[string]
 	require.False(t, q.Evict(""))
-	require.ErrorIs(t, q.Release(""), ErrNotHeld)
+	require.ErrorIs(t, unlock(&q, ""), errNotHeld)
 	settleAs(t, &q, "", 1)
-	require.Equal(t, Busy, q.TryClaim("a"))
-	require.NoError(t, q.Release(""))
+	require.Equal(t, Busy, q.TryClaim("a", Fair))
+	require.NoError(t, unlock(&q, ""))
 	requireConserved(t, &q)
 }
 
@@ -169,7 +167,7 @@ func TestImpossibleStepsPanic(t *testing.T) {
 		requireBug(t, func() { q.Leave() })
 	}
 	withoutABusyBaton()
-	require.Equal(t, Claimed, q.TryClaim("a"))
+	require.Equal(t, Claimed, q.TryClaim("a", Fair))
 	requireBug(t, func() { q.Settle(0) })
 	requireBug(t, func() { q.Settle(-1) })
 	tooMany := int64(MaxHolds) + 1

@@ -1,17 +1,16 @@
-// Package localqueue hands one baton from goroutine to goroutine, first come, first served, and counts holds by
-// owner. It is the part of a distributed lock that never leaves the process: no network, no clock, no goroutines
-// of its own. Used alone it is a fair re-entrant lock ([Queue.Acquire], [Queue.Release]).
+// Package localqueue passes one baton from goroutine to goroutine, first come, first served, and counts holds by owner.
+// It is the part of a distributed lock that stays in the process: no network, no clock, no goroutines of its own.
 //
 // # A mutex and a list
 //
-// A [Queue] is a small mutex around a doubly linked list, and every waiter parks on a channel of its own. It is not
-// a lock-free CLH queue, because waiters here also leave from the middle, by cancellation and by timeout. To repair
-// the links of a lock-free list while that happens has taken the best known implementation, that of
-// java.util.concurrent, two decades of corrections. Nor would it be faster: an empty critical section takes some ten
-// nanoseconds, and making the next goroutine run takes ten times that, under any list.
+// A [Queue] is a small mutex around a doubly linked list, and every waiter parks on a channel of its own. It is not a
+// lock-free CLH queue, because waiters here also leave from the middle, by cancellation and by timeout. Repairing the
+// links of a lock-free list while that happens took the best known implementation, that of java.util.concurrent, two
+// decades of corrections. It would not be faster either: an empty critical section takes some ten nanoseconds, and making
+// the next goroutine run takes ten times that, with any list.
 //
-// Channels, and not a condition variable, because a goroutine waits for its turn and for its cancellation at once,
-// and because a testing/synctest bubble then knows who is blocked.
+// Waiters use channels and not a condition variable, because a goroutine waits for its turn and for its cancellation at
+// once, and because a testing/synctest bubble then knows which goroutines are blocked.
 //
 //	                       the line, longest waiter first
 //	  the baton         ┌───┐      ┌───┐      ┌───┐
@@ -20,21 +19,21 @@
 //	      │               ▼          ▼          ▼
 //	      └─ hand-over ▶ channel    channel    channel    with a buffer of one
 //
-// What happens to a waiter, in a sentence each:
+// Three things happen to a waiter:
 //
-//   - Enqueue: whoever finds the baton out links a node at the end of the line and receives from its channel.
-//   - Hand-over: whoever gives the baton up makes the first in line its owner, unlinks that node and sends to its
-//     channel, all under the mutex; so the baton never lies free while somebody waits.
-//   - Cancellation: a waiter that wants to leave takes the mutex and looks: still linked, it unlinks itself and is
-//     cancelled; no longer linked, it was granted the baton (or expelled) before it could leave, and has it.
+//   - Enqueue: a goroutine that cannot have the baton links a node at the end of the line and receives from its channel.
+//   - Hand-over: the goroutine that gives the baton up makes the first in line its owner, unlinks that node and sends to
+//     its channel, all under the mutex. So the baton is never free while a goroutine waits.
+//   - Cancellation: a waiter that wants to leave locks the mutex and looks. If its node is still linked, it unlinks the
+//     node and is cancelled. If not, it was granted the baton (or sent away) before it could leave, and has it.
 //
-// That is the whole race between cancellation and grant. Being linked is the one fact that decides it, and both
-// sides look under the mutex.
+// That is the whole race between cancellation and grant. It is decided by whether the node is linked, and both sides look
+// under the mutex.
 //
 // # The life of a baton
 //
-// Who claims the baton holds nothing yet: in the lock built on top it is the one goroutine of the process that now
-// asks the server, and only the answer makes it settle with a hold count.
+// A claimant has the baton and no hold yet. In the lock built on top it is the one goroutine of the process that now asks
+// the server. When the server agrees, the claimant settles with a hold count.
 //
 //	┌──────┐  Claim   ┌──────┐          Settle          ┌─────────┐
 //	│      │ ───────▶ │      │ ───────────────────────▶ │         │
@@ -42,41 +41,40 @@
 //	│      │ ◀─────── │      │ ◀─────────────────────── │         │
 //	└──────┘          └──────┘                          └─────────┘
 //
-// If somebody waits, Leave and Pass give the busy baton, and Evict gives the settled one, to the first in line, for
-// whom it is busy without holds. If nobody does, Leave and Evict free it, and Pass leaves it as it is.
+// If a goroutine waits, Leave and Pass give the busy baton, and Evict gives the settled one, to the first in line, for
+// which it is busy without holds. If none waits, Leave and Evict free it, and Pass leaves it as it is.
 //
-// Busy means that one goroutine is at work with it, a claimant without holds or an operation of the holder; one at a
-// time, even when several act for one owner. A settled hold that needs no such work is counted up and down in place
-// ([Queue.Reenter], [Queue.Exit]).
+// Busy means that one goroutine works with the baton, either a claimant without holds or an operation of the holder.
+// There is one at a time, even when several act for one owner. A settled hold that needs no such work is counted up and
+// down in place ([Queue.Reenter], [Queue.ExitOrBegin]).
 //
 // # Owners
 //
-// An owner that holds the baton gets in again at once, past everybody in line; it must, or it would wait for itself.
-// If only one goroutine at a time acts for an owner, that is all. A shared owner may have several goroutines in line
-// when one of them gets the baton: as soon as it settles they are let in, one after the other, each when the one
-// before has settled. Therefore those in line for a shared owner are also found by owner, in a map that other
-// owners never touch.
+// An owner that holds the baton gets in again at once, past every waiter. Otherwise it would wait for itself. If only one
+// goroutine at a time acts for an owner, that is all. A shared owner ([Shared]) may have several goroutines in line when
+// one of them gets the baton. As soon as that one settles, the others are let in, one after the other, each when the one
+// before has settled. To find them by owner, waiters of a shared owner are linked in a ring, which is kept in a map. Other
+// owners never touch the map.
 //
 // # Fairness, by example
 //
-// Two goroutines that lock and unlock in a loop alternate: whoever gives the baton up while the other waits comes
-// after it. With a hundred in line, the last waits for a hundred sections, whoever else arrives. Nobody gets in by
-// trying often: [Queue.TryClaim] takes the baton when it is free, and it is free only when nobody waits. What does
-// lengthen a wait is re-entry by the holder.
+// Two goroutines that lock and unlock in a loop alternate: the one that gives the baton up while the other waits comes
+// after it. With a hundred in line, the last waits for a hundred sections, whatever else arrives. Trying often does not
+// help: [Queue.TryClaim] takes the baton when it is free, and it is free only when no goroutine waits. Re-entry by the
+// holder does lengthen a wait.
 //
-// Who waits in [Queue.Compete] instead gives some of that up. The baton is then offered to the first in line and not
-// given: it is woken, and until it runs, others who compete may take the baton in its place, [MaxOvertaken] times.
-// Offered is not free: the first in line still answers for the baton.
+// A [Barging] claim gives some of that up. The baton is then offered to the first in line and not given: the waiter is
+// woken, and until it runs, other barging claims may take the baton in its place, [MaxOvertaken] times.
 //
 // # Memory
 //
-// What a goroutine did before it gave the baton up (Leave, Pass, Evict, the last Release) synchronizes before the
-// return of every later claim that is granted; what it did before Settle, before every later operation and re-entry
-// of its owner. This holds in one process. Between processes that meet at a server there is no such order.
+// What a goroutine did before it gave the baton up (Leave, Pass, Evict) synchronizes before the return of every later
+// claim that is granted. What it did before Settle synchronizes before every later operation and re-entry of its owner.
+// This holds in one process. Between processes that meet at a server there is no such order.
 //
-// The mutex is a leaf. Nothing is called, locked or waited for while it is held, and nothing blocks: the only sends
-// are to channels whose buffer is empty.
+// The mutex is a leaf. No callback, lock or wait happens under it, and no send blocks: the only sends are to channels
+// whose buffer is empty.
 //
 // Builds with the tag invariants, and those with the race detector, check the whole structure at the end of every
-// critical section. A state that cannot be panics with a text that starts "localqueue: bug:".
+// critical section. An impossible state panics with a text that starts "localqueue: bug:".
 package localqueue

@@ -20,7 +20,7 @@ func TestEvictingGivesTheBatonToTheLongestWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		settleAs(t, &q, "a", 5)
-		b, c := claimAs(&q, "b", false), claimAs(&q, "c", false)
+		b, c := claimAs(&q, "b", Fair), claimAs(&q, "c", Fair)
 		require.True(t, q.Evict("a"))
 		require.Equal(t, Claimed, b.outcome())
 		require.Zero(t, c.outcome())
@@ -36,7 +36,7 @@ func TestEvictingGivesTheBatonToTheLongestWaiter(t *testing.T) {
 func TestOnlyTheHolderIsEvicted(t *testing.T) {
 	var q Queue[string]
 	require.False(t, q.Evict("a"))
-	require.Equal(t, Claimed, q.TryClaim("a"))
+	require.Equal(t, Claimed, q.TryClaim("a", Fair))
 	require.False(t, q.Evict("a"), "a claimant")
 	q.Settle(1)
 	require.False(t, q.Evict("b"))
@@ -50,7 +50,7 @@ func TestAHolderAtWorkIsNotEvicted(t *testing.T) {
 		var q Queue[string]
 		settleAs(t, &q, "a", 2)
 		q.Begin("a")
-		b := claimAs(&q, "b", false)
+		b := claimAs(&q, "b", Fair)
 		require.False(t, q.Evict("a"))
 		require.Zero(t, b.outcome(), "two goroutines at work with one baton")
 		q.Settle(1)
@@ -61,7 +61,7 @@ func TestAHolderAtWorkIsNotEvicted(t *testing.T) {
 	})
 }
 
-func TestWhoWasEvictedHoldsNothing(t *testing.T) {
+func TestAnEvictedOwnerHoldsNothing(t *testing.T) {
 	var q Queue[string]
 	settleAs(t, &q, "a", 3)
 	require.True(t, q.Evict("a"))
@@ -69,10 +69,10 @@ func TestWhoWasEvictedHoldsNothing(t *testing.T) {
 	require.False(t, began)
 	_, entered := q.Reenter("a")
 	require.False(t, entered)
-	_, exited := q.Exit("a")
+	_, exited := q.ExitOrBegin("a")
 	require.False(t, exited)
-	require.ErrorIs(t, q.Release("a"), ErrNotHeld)
-	require.Equal(t, Claimed, q.Claim("a", false, nil, nil), "from the start")
+	require.ErrorIs(t, unlock(&q, "a"), errNotHeld)
+	require.Equal(t, Claimed, q.Claim("a", Fair, nil, nil), "from the start")
 	q.Leave()
 	requireConserved(t, &q)
 }

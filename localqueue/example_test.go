@@ -1,42 +1,20 @@
 package localqueue_test
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/relock-go/relock/localqueue"
 )
 
-// Alone, a queue is a fair re-entrant lock. The owner is named by the caller.
-func ExampleQueue_Acquire() {
-	var lock localqueue.Queue[string]
-	ctx := context.Background()
-
-	_ = lock.Acquire(ctx, "alice")
-	_ = lock.Acquire(ctx, "alice") // again, without waiting for herself
-	fmt.Println("bob:", lock.TryAcquire("bob"))
-	fmt.Println("holds:", lock.HoldCount("alice"))
-
-	_ = lock.Release("alice")
-	_ = lock.Release("alice")
-	fmt.Println("bob:", lock.TryAcquire("bob"))
-	fmt.Println(lock.Release("alice"))
-	// Output:
-	// bob: false
-	// holds: 2
-	// bob: true
-	// localqueue: not held by this owner
-}
-
-// As the local tier of a distributed lock: whoever claims the baton is the one goroutine that asks the server, and
-// settles when the server has said yes.
+// As the local tier of a distributed lock: the goroutine that claims the baton is the one that asks the server, and it
+// settles when the server has agreed.
 func ExampleQueue_Claim() {
 	var queue localqueue.Queue[string]
 	askServer := func() bool { return true }
 	tellServer := func() {}
 
 	lock := func(owner string, done <-chan struct{}) bool {
-		switch queue.Claim(owner, false, done, nil) {
+		switch queue.Claim(owner, localqueue.Fair, done, nil) {
 		case localqueue.Claimed:
 			if !askServer() {
 				queue.Leave() // the next in line asks for itself
@@ -59,7 +37,7 @@ func ExampleQueue_Claim() {
 		case holds > 1:
 			queue.Settle(holds - 1)
 		case queue.Pass(): // the next in line has the baton, and takes the lock over
-		default: // nobody wants it here
+		default: // no goroutine of this process waits
 			tellServer()
 			queue.Leave()
 		}

@@ -20,7 +20,7 @@ func lineUp(t *testing.T, q *Queue[string], in *exclusion, n int) (claims []*cla
 		c.cancel = func() { close(done) }
 		claims = append(claims, c)
 		go func() {
-			got := q.Claim(c.owner, i%3 == 0, done, nil)
+			got := q.Claim(c.owner, sharedIf(i%3 == 0), done, nil)
 			if got == Claimed {
 				in.enter(t)
 				*order = append(*order, i)
@@ -38,7 +38,7 @@ func TestTurnsComeInOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		var in exclusion
-		require.Equal(t, Claimed, q.TryClaim("first"))
+		require.Equal(t, Claimed, q.TryClaim("first", Fair))
 		_, order := lineUp(t, &q, &in, 300)
 		require.Equal(t, 300, q.Len())
 		q.Leave()
@@ -54,7 +54,7 @@ func TestTheOrderSurvivesThoseWhoLeave(t *testing.T) {
 		var q Queue[string]
 		var in exclusion
 		rnd := rand.New(rand.NewPCG(newSeed(t), 0))
-		require.Equal(t, Claimed, q.TryClaim("first"))
+		require.Equal(t, Claimed, q.TryClaim("first", Fair))
 		claims, order := lineUp(t, &q, &in, 200)
 
 		leavers := append(rnd.Perm(200)[:120], 0, 199) // from the ends and from the middle, in any order
@@ -73,7 +73,7 @@ func TestTheOrderSurvivesThoseWhoLeave(t *testing.T) {
 		for _, i := range leavers {
 			claims[i].cancel()
 			require.Equal(t, Cancelled, claims[i].outcome())
-			require.False(t, q.Waiting(claims[i].owner))
+			require.NotContains(t, q.Waiters(), claims[i].owner)
 		}
 		require.Equal(t, left, q.Waiters())
 		q.Leave()
@@ -83,15 +83,15 @@ func TestTheOrderSurvivesThoseWhoLeave(t *testing.T) {
 	})
 }
 
-// The baton is never free while somebody waits, so nobody can take it in passing.
+// The baton is never free while a goroutine waits, so a late caller cannot take it in passing.
 func TestALateCallerDoesNotOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b := claimAs(&q, "b", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b := claimAs(&q, "b", Fair)
 		q.Leave() // b has the baton from here on, whether it has woken or not
-		require.Equal(t, Busy, q.TryClaim("late"))
-		require.False(t, q.TryAcquire("late"))
+		require.Equal(t, Busy, q.TryClaim("late", Fair))
+		require.False(t, tryLock(&q, "late"))
 		require.Equal(t, Claimed, b.outcome())
 		q.Leave()
 		requireConserved(t, &q)

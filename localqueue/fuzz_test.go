@@ -61,36 +61,47 @@ func (r *rig) start(id int, f func() any) {
 	synctest.Wait()
 }
 
-func (r *rig) claim(owner string, shared bool) {
+func (r *rig) claim(owner string, mode Mode) {
 	done, timeout := make(chan struct{}), make(chan time.Time, 1)
-	id := r.call(func() any { return r.q.Claim(owner, shared, done, timeout) })
-	r.m.claim(id, owner, shared)
+	id := r.call(func() any { return r.q.Claim(owner, mode, done, timeout) })
+	r.m.claim(id, owner, mode)
 	r.leave = append(r.leave, leaver{id, func() { close(done) }, func() { timeout <- time.Time{} }, Cancelled})
 }
 
 // claimForGood cannot be cancelled: it waits by the plain receive.
-func (r *rig) claimForGood(owner string, shared bool) {
-	r.m.claim(r.call(func() any { return r.q.Claim(owner, shared, nil, nil) }), owner, shared)
+func (r *rig) claimForGood(owner string, mode Mode) {
+	r.m.claim(r.call(func() any { return r.q.Claim(owner, mode, nil, nil) }), owner, mode)
 }
 
-// stand takes a place whose turn is waited for later. In all else it is a claim.
-func (r *rig) stand(owner string, shared bool) {
+// reserve takes a place whose turn is waited for later. In all else it is a claim.
+func (r *rig) reserve(owner string, mode Mode) {
 	r.calls++
-	r.places = append(r.places, placed{r.calls, r.q.Stand(owner, shared)})
-	r.m.claim(r.calls, owner, shared)
+	r.places = append(r.places, placed{r.calls, r.q.Reserve(owner, mode)})
+	r.m.claim(r.calls, owner, mode)
 }
 
-// turn has everybody who was put in line wait for the turn.
-func (r *rig) turn() {
+// giveWay is a step of a claimant without holds.
+func (r *rig) giveWay(mode Mode) {
+	r.waitForPlaces()
+	switch owner := r.m.owner; {
+	case !r.m.busy:
+		requireBug(r.t, func() { r.q.GiveWay(owner, mode, nil, nil) })
+	case r.m.holds == 0:
+		r.m.giveWay(r.call(func() any { return r.q.GiveWay(owner, mode, nil, nil) }), mode)
+	}
+}
+
+// waitForPlaces starts the waits for the turns of all places.
+func (r *rig) waitForPlaces() {
 	for _, p := range r.places {
-		r.start(p.id, func() any { return r.q.Turn(p.place) })
+		r.start(p.id, func() any { return r.q.Wait(p.place, nil, nil) })
 	}
 	r.places = nil
 }
 
-func (r *rig) acquire(owner string) {
+func (r *rig) lock(owner string) {
 	ctx, cancel := context.WithCancel(context.Background())
-	r.m.acquire(r.call(func() any { return r.q.Acquire(ctx, owner) }), owner)
+	r.m.lock(r.call(func() any { return asAny(lock(ctx, &r.q, owner)) }), owner)
 	r.leave = append(r.leave, leaver{r.calls, cancel, nil, context.Canceled})
 }
 
@@ -111,9 +122,9 @@ func (r *rig) quit(n int, byTimeout bool) {
 	r.m.cancel(l.id, l.cancelled)
 }
 
-// end is a step of whoever has the busy baton. Without one, the queue must say that this cannot be.
+// end is a step of the goroutine that has the busy baton. If the baton is not busy, the queue must panic.
 func (r *rig) end(real func(), model func()) {
-	r.turn() // it knows that it has it
+	r.waitForPlaces() // the goroutine knows that it has the baton
 	if !r.m.busy {
 		requireBug(r.t, real)
 		return
@@ -128,14 +139,16 @@ var fuzzHolds = [...]int{1, 2, 3, MaxHolds}
 // step decodes two bytes into one step.
 func (r *rig) step(code, arg byte) {
 	q, m := &r.q, &r.m
-	owner, shared, holds := fuzzOwners[arg&3], arg&4 != 0, fuzzHolds[arg>>3&3]
-	switch code % 18 {
-	case 0, 1, 2:
-		r.claim(owner, shared)
+	owner, mode, holds := fuzzOwners[arg&3], sharedIf(arg&4 != 0), fuzzHolds[arg>>3&3]
+	switch code % 20 {
+	case 0, 1:
+		r.claim(owner, mode)
+	case 2:
+		r.claim(owner, mode|Barging) // the offer is taken at once, so there is no difference
 	case 3:
-		r.claimForGood(owner, shared)
+		r.claimForGood(owner, mode)
 	case 4:
-		require.Equal(r.t, m.tryClaim(owner), q.TryClaim(owner))
+		require.Equal(r.t, m.tryClaim(owner), q.TryClaim(owner, Fair))
 	case 5:
 		id := r.call(func() any { holds, ok := q.Begin(owner); return beginResult{holds, ok} })
 		m.begin(id, owner, m.noteBegin(id))
@@ -151,23 +164,31 @@ func (r *rig) step(code, arg byte) {
 		holds, ok := q.Reenter(owner)
 		require.Equal(r.t, m.reenter(owner), beginResult{holds, ok})
 	case 12:
-		holds, ok := q.Exit(owner)
-		require.Equal(r.t, m.exit(owner), beginResult{holds, ok})
+		holds, ok := q.ExitOrBegin(owner)
+		require.Equal(r.t, m.exitOrBegin(owner), beginResult{holds, ok})
 	case 13:
 		r.quit(int(arg>>1), arg&1 != 0)
 	case 14:
-		if shared {
-			require.Equal(r.t, m.tryAcquire(owner), q.TryAcquire(owner))
+		if mode == Shared {
+			require.Equal(r.t, m.tryLock(owner), tryLock(q, owner))
 			return
 		}
-		r.acquire(owner)
-	case 16:
-		q.Expel()
-		m.expel()
-	case 17:
-		r.stand(owner, shared)
+		r.lock(owner)
 	case 15:
-		m.release(r.call(func() any { return asAny(q.Release(owner)) }), owner)
+		m.unlock(r.call(func() any { return asAny(unlock(q, owner)) }), owner)
+	case 16:
+		m.sendAway()
+		if m.shut = arg >= 0xF0; m.shut {
+			q.Shut()
+		} else {
+			sendAway(q)
+		}
+	case 17:
+		r.reserve(owner, mode)
+	case 18:
+		r.reserve(owner, mode|First)
+	case 19:
+		r.giveWay(mode)
 	}
 }
 
@@ -188,10 +209,13 @@ func (r *rig) compare() {
 	require.Equal(t, len(m.ops), q.ops.n)
 	require.Equal(t, !m.out, q.Idle())
 	holder, held := q.Holder()
-	claimant, claimed := q.Claimant()
+	claimed := q.state == busy && q.holds == 0
 	require.Equal(t, m.out && m.holds > 0, held)
 	require.Equal(t, m.out && m.holds == 0, claimed)
-	require.Equal(t, m.owner, holder+claimant)
+	require.Equal(t, m.owner, q.owner)
+	if held {
+		require.Equal(t, m.owner, holder)
+	}
 	for _, owner := range fuzzOwners {
 		want := 0
 		if m.out && owner == m.owner {
@@ -209,9 +233,9 @@ func (r *rig) compare() {
 	require.Equal(t, want, results)
 }
 
-// drain gives the baton on until nobody wants it; all that still waits must get it, in the model's order.
+// drain gives the baton on until no call waits for it; all that still wait must get it, in the model's order.
 func (r *rig) drain() {
-	r.turn()
+	r.waitForPlaces()
 	for r.m.out {
 		if r.m.busy {
 			r.q.Leave()
@@ -245,12 +269,13 @@ func FuzzQueue(f *testing.F) {
 	f.Add([]byte{0, 0, 6, 0, 0, 1, 0, 2, 13, 2, 10, 0, 9, 0})                 // settle, two wait, one leaves, evict
 	f.Add([]byte{0, 4, 0, 4, 0, 4, 0, 1, 6, 0, 6, 8, 13, 0, 8, 0, 9, 0})      // joiners of a shared owner
 	f.Add([]byte{0, 0, 6, 16, 5, 0, 5, 0, 5, 0, 6, 8, 9, 0, 15, 0})           // Begin behind Begin
-	f.Add([]byte{14, 0, 14, 1, 14, 2, 14, 0, 13, 0, 15, 0, 15, 0, 15, 1})     // the plain lock
-	f.Add([]byte{14, 4, 6, 0, 4, 0, 14, 0, 15, 0, 6, 24, 11, 0, 14, 0})       // plain and baton mixed, at the limit
+	f.Add([]byte{14, 0, 14, 1, 14, 2, 14, 0, 13, 0, 15, 0, 15, 0, 15, 1})     // lock and unlock
+	f.Add([]byte{14, 4, 6, 0, 4, 0, 14, 0, 15, 0, 6, 24, 11, 0, 14, 0})       // at the maximum of holds
 	f.Add([]byte{3, 5, 3, 1, 3, 5, 6, 0, 9, 0, 12, 1, 6, 8, 11, 1, 12, 1})    // waits that cannot be cancelled
 	f.Add([]byte{6, 0, 8, 0, 9, 0, 10, 3, 11, 3, 12, 3, 13, 0, 15, 3, 4, 3})  // nothing to end
-	f.Add([]byte{0, 4, 0, 4, 14, 0, 14, 1, 16, 0, 6, 0, 15, 4, 0, 4, 13, 0})  // expelled, shared and not
-	f.Add([]byte{17, 0, 6, 0, 17, 8, 17, 4, 17, 1, 6, 8, 9, 0, 17, 3, 16, 0}) // put in line by others
+	f.Add([]byte{0, 4, 0, 4, 14, 0, 14, 1, 16, 0, 6, 0, 15, 4, 0, 4, 13, 0})  // sent away, shared and not
+	f.Add([]byte{17, 0, 6, 0, 17, 8, 17, 4, 17, 1, 6, 8, 9, 0, 17, 3, 16, 0}) // places
+	f.Add([]byte{0, 0, 0, 1, 18, 2, 19, 0, 18, 4, 18, 4, 9, 0, 19, 4, 6, 0})  // first, and given way to
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		runSteps(t, steps[:min(len(steps), 2*maxSteps)])
 	})

@@ -1,6 +1,9 @@
 package localqueue
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
@@ -41,8 +44,8 @@ func (e *exclusion) section(t *testing.T) {
 func requireConserved[K comparable](t *testing.T, q *Queue[K]) {
 	t.Helper()
 	var owner K
-	require.Equal(t, Claimed, q.TryClaim(owner), "the next claim after it all")
-	require.Equal(t, Busy, q.TryClaim(owner), "a second baton")
+	require.Equal(t, Claimed, q.TryClaim(owner, Fair), "the next claim after it all")
+	require.Equal(t, Busy, q.TryClaim(owner, Fair), "a second baton")
 	require.False(t, q.Pass(), "somebody still waits")
 	q.Leave()
 	require.True(t, q.Idle())
@@ -58,10 +61,10 @@ type claim struct {
 }
 
 // claimAs starts a claim and returns when it has ended or waits.
-func claimAs(q *Queue[string], owner string, shared bool) *claim {
+func claimAs(q *Queue[string], owner string, mode Mode) *claim {
 	done := make(chan struct{})
 	c := &claim{owner: owner, cancel: func() { close(done) }, ended: make(chan Outcome, 1)}
-	go func() { c.ended <- q.Claim(owner, shared, done, nil) }()
+	go func() { c.ended <- q.Claim(owner, mode, done, nil) }()
 	synctest.Wait()
 	return c
 }
@@ -98,8 +101,78 @@ func beginAs(q *Queue[string], owner string) *begin {
 // settleAs makes owner the holder of a free baton.
 func settleAs(t *testing.T, q *Queue[string], owner string, holds int) {
 	t.Helper()
-	require.Equal(t, Claimed, q.TryClaim(owner))
+	require.Equal(t, Claimed, q.TryClaim(owner, Fair))
 	q.Settle(holds)
+}
+
+var (
+	errNotHeld      = errors.New("not held")
+	errTooManyHolds = errors.New("too many holds")
+	errShut         = errors.New("shut")
+)
+
+// lock takes a re-entrant lock as package reentrant does, with a server that always agrees.
+func lock[K comparable](ctx context.Context, q *Queue[K], owner K) error {
+	got := q.Claim(owner, Fair, ctx.Done(), nil)
+	if got == Cancelled {
+		return cmp.Or(ctx.Err(), errShut)
+	}
+	return settleOneMore(q, owner, got)
+}
+
+// tryLock is lock without the wait.
+func tryLock[K comparable](q *Queue[K], owner K) bool {
+	got := q.TryClaim(owner, Fair)
+	return got != Busy && settleOneMore(q, owner, got) == nil
+}
+
+// settleOneMore ends a claim that was granted with one more hold, if owner can have it.
+func settleOneMore[K comparable](q *Queue[K], owner K, got Outcome) error {
+	holds := 0
+	if got == Reentered {
+		holds = q.HoldCount(owner)
+	}
+	if holds == MaxHolds {
+		q.Settle(holds)
+		return errTooManyHolds
+	}
+	q.Settle(holds + 1)
+	return nil
+}
+
+// unlock gives up one hold of a re-entrant lock as package reentrant does.
+func unlock[K comparable](q *Queue[K], owner K) error {
+	holds, ok := q.ExitOrBegin(owner)
+	if ok && holds > 0 {
+		return nil
+	}
+	if !ok {
+		holds, ok = q.Begin(owner)
+	}
+	switch {
+	case !ok:
+		return errNotHeld
+	case holds > 1:
+		q.Settle(holds - 1)
+	case !q.Pass():
+		q.Leave()
+	}
+	return nil
+}
+
+// claimant is the owner that has the baton without holds, if there is one.
+func claimant[K comparable](q *Queue[K]) (owner K, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.owner, q.state == busy && q.holds == 0
+}
+
+// sendAway ends all waits as Shut does, and then opens the queue again.
+func sendAway[K comparable](q *Queue[K]) {
+	q.Shut()
+	q.mu.Lock()
+	q.shut = false
+	q.unlock()
 }
 
 // requireLine asserts who holds, how often, and who waits.
@@ -116,7 +189,7 @@ func requireLine(t *testing.T, q *Queue[string], holder string, holds int, waite
 // goroutines of a storm may come and go one after the other, each before the next has begun.
 func holdBack(t *testing.T, q *Queue[int], nobody int) (release func()) {
 	t.Helper()
-	require.Equal(t, Claimed, q.TryClaim(nobody))
+	require.Equal(t, Claimed, q.TryClaim(nobody, Fair))
 	return func() {
 		synctest.Wait()
 		q.Leave()

@@ -13,7 +13,7 @@ func (q *Queue[K]) check() {
 	q.checkBaton()
 	q.line.check(q.checkInLine)
 	q.ops.check(q.checkOperation)
-	q.checkKin()
+	q.checkSiblings()
 	q.checkSpares()
 }
 
@@ -24,24 +24,24 @@ func must(ok bool, what string) {
 }
 
 func (q *Queue[K]) checkBaton() {
-	var nobody K
+	var none K
 	must(q.holds >= 0 && q.holds <= MaxHolds, "impossible hold count")
 	switch q.state {
 	case free:
-		must(q.owner == nobody && q.holds == 0, "a free baton has an owner")
-		must(q.line.n == 0 && q.ops.n == 0 && len(q.kin) == 0, "the baton is free while somebody waits")
+		must(q.owner == none && q.holds == 0, "a free baton has an owner")
+		must(q.line.n == 0 && q.ops.n == 0 && len(q.siblings) == 0, "the baton is free while a goroutine waits")
 	case settled:
 		must(q.holds > 0, "a settled baton has no holds")
 		must(q.ops.n == 0, "an operation waits for a settled baton")
-		must(q.kin[q.owner] == nil, "kin of the holder waits for a settled baton")
+		must(q.siblings[q.owner] == nil, "a sibling of the holder waits for a settled baton")
 	case offered:
-		must(q.owner == nobody && q.holds == 0 && q.ops.n == 0, "an offered baton has an owner")
-		must(q.line.n > 0 && q.line.first.rank == competing, "the baton is offered to nobody")
+		must(q.owner == none && q.holds == 0 && q.ops.n == 0, "an offered baton has an owner")
+		must(q.line.n > 0 && q.line.first.mode&Barging != 0, "the baton is offered to no waiter")
 	default:
 		must(q.state == busy, "unknown state")
 	}
 	if w := q.granted; w != nil {
-		must(q.state == busy, "nobody is at work with a baton that was granted")
+		must(q.state == busy, "a granted baton is not busy")
 		must(!w.queued && w.prev == nil && w.next == nil && !w.inRing, "granted, and still linked")
 	}
 }
@@ -78,15 +78,15 @@ func (l *list[K]) check(node func(*waiter[K])) {
 	}
 }
 
-// checkKin checks that each ring is one shared owner's, in order, and that the map knows its first.
-func (q *Queue[K]) checkKin() {
-	must(len(q.kin) <= q.line.n, "more kin than waiters")
-	for owner, first := range q.kin {
+// checkSiblings checks that each ring belongs to one owner and is in order, and that the map has its first node.
+func (q *Queue[K]) checkSiblings() {
+	must(len(q.siblings) <= q.line.n, "more rings than waiters")
+	for owner, first := range q.siblings {
 		w := first
 		for n := 0; ; n++ {
-			must(w.owner == owner && w.queued && w.inRing, "kin of another owner, or not in line")
-			must(w.kin.next.kin.prev == w, "a ring's back link is wrong")
-			if w = w.kin.next; w == first || n == checkWalk {
+			must(w.owner == owner && w.queued && w.inRing, "a sibling has another owner, or is not in line")
+			must(w.ring.next.ring.prev == w, "a ring's back link is wrong")
+			if w = w.ring.next; w == first || n == checkWalk {
 				break
 			}
 		}
@@ -95,7 +95,7 @@ func (q *Queue[K]) checkKin() {
 	n := 0
 	for w := q.line.first; w != nil && n < checkWalk; w = w.next {
 		if w.inRing && !seen[w.owner] {
-			must(q.kin[w.owner] == w, "kin out of order, or unknown")
+			must(q.siblings[w.owner] == w, "a ring is out of order, or unknown")
 			seen[w.owner] = true
 		}
 		n++
@@ -103,10 +103,10 @@ func (q *Queue[K]) checkKin() {
 }
 
 func (q *Queue[K]) checkSpares() {
-	var nobody K
+	var none K
 	n := 0
 	for w := q.spare; w != nil && n <= maxSpares; w = w.next {
-		must(!w.queued && !w.inRing && w.owner == nobody && len(w.turn) == 0, "a spare is in use")
+		must(!w.queued && !w.inRing && w.owner == none && len(w.turn) == 0, "a spare is in use")
 		n++
 	}
 	must(n == q.spares && n <= maxSpares, "spares and their number disagree")

@@ -12,105 +12,105 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAcquireCountsHolds(t *testing.T) {
+func TestLockCountsHolds(t *testing.T) {
 	var q Queue[string]
 	for holds := 1; holds <= 20; holds++ {
-		require.NoError(t, q.Acquire(t.Context(), "a"))
+		require.NoError(t, lock(t.Context(), &q, "a"))
 		requireLine(t, &q, "a", holds)
 	}
 	for holds := 19; holds >= 0; holds-- {
-		require.NoError(t, q.Release("a"))
+		require.NoError(t, unlock(&q, "a"))
 		require.Equal(t, holds, q.HoldCount("a"))
 	}
 	requireConserved(t, &q)
 }
 
-func TestTryAcquire(t *testing.T) {
+func TestTryLock(t *testing.T) {
 	var q Queue[string]
-	require.True(t, q.TryAcquire("a"))
-	require.True(t, q.TryAcquire("a"))
-	require.False(t, q.TryAcquire("b"))
+	require.True(t, tryLock(&q, "a"))
+	require.True(t, tryLock(&q, "a"))
+	require.False(t, tryLock(&q, "b"))
 	requireLine(t, &q, "a", 2)
-	require.NoError(t, q.Release("a"))
-	require.NoError(t, q.Release("a"))
+	require.NoError(t, unlock(&q, "a"))
+	require.NoError(t, unlock(&q, "a"))
 	requireConserved(t, &q)
 }
 
-func TestReleaseByAnotherChangesNothing(t *testing.T) {
+func TestUnlockByAnotherChangesNothing(t *testing.T) {
 	var q Queue[string]
-	require.ErrorIs(t, q.Release("a"), ErrNotHeld)
-	require.True(t, q.TryAcquire("a"))
-	require.ErrorIs(t, q.Release("b"), ErrNotHeld)
+	require.ErrorIs(t, unlock(&q, "a"), errNotHeld)
+	require.True(t, tryLock(&q, "a"))
+	require.ErrorIs(t, unlock(&q, "b"), errNotHeld)
 	requireLine(t, &q, "a", 1)
-	require.NoError(t, q.Release("a"))
-	require.ErrorIs(t, q.Release("a"), ErrNotHeld)
+	require.NoError(t, unlock(&q, "a"))
+	require.ErrorIs(t, unlock(&q, "a"), errNotHeld)
 	requireConserved(t, &q)
 }
 
-func TestReleaseOfALockThatIsOnlyBeingAcquired(t *testing.T) {
+func TestUnlockOfALockThatIsOnlyBeingTaken(t *testing.T) {
 	var q Queue[string]
-	require.Equal(t, Claimed, q.TryClaim("a"))
-	require.ErrorIs(t, q.Release("a"), ErrNotHeld)
+	require.Equal(t, Claimed, q.TryClaim("a", Fair))
+	require.ErrorIs(t, unlock(&q, "a"), errNotHeld)
 	q.Leave()
 	requireConserved(t, &q)
 }
 
-func TestAcquireReportsTheEndOfItsContext(t *testing.T) {
+func TestLockReportsTheEndOfItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.True(t, q.TryAcquire("a"))
+		require.True(t, tryLock(&q, "a"))
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		require.ErrorIs(t, q.Acquire(ctx, "b"), context.DeadlineExceeded)
+		require.ErrorIs(t, lock(ctx, &q, "b"), context.DeadlineExceeded)
 		requireLine(t, &q, "a", 1)
 
-		require.ErrorIs(t, q.Acquire(ctx, "a"), context.DeadlineExceeded, "even for a re-entry")
-		require.NoError(t, q.Release("a"))
-		require.ErrorIs(t, q.Acquire(ctx, "a"), context.DeadlineExceeded, "even for a free lock")
+		require.ErrorIs(t, lock(ctx, &q, "a"), context.DeadlineExceeded, "even for a re-entry")
+		require.NoError(t, unlock(&q, "a"))
+		require.ErrorIs(t, lock(ctx, &q, "a"), context.DeadlineExceeded, "even for a free lock")
 		requireConserved(t, &q)
 	})
 }
 
-func TestAnAcquireThatWasGrantedIsHad(t *testing.T) {
+func TestALockThatWasGrantedIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
 		ctx, cancel := context.WithCancel(t.Context())
 		acquired := make(chan error, 1)
-		go func() { acquired <- q.Acquire(ctx, "b") }()
+		go func() { acquired <- lock(ctx, &q, "b") }()
 		synctest.Wait()
 		grantAfter(&q, cancel)
 		require.NoError(t, <-acquired)
 		requireLine(t, &q, "b", 1)
-		require.NoError(t, q.Release("b"))
+		require.NoError(t, unlock(&q, "b"))
 		requireConserved(t, &q)
 	})
 }
 
-func TestAcquireReportsThatItWasExpelled(t *testing.T) {
+func TestLockReportsThatTheQueueIsShut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.True(t, q.TryAcquire("a"))
+		require.True(t, tryLock(&q, "a"))
 		acquired := make(chan error, 1)
-		go func() { acquired <- q.Acquire(context.Background(), "b") }()
+		go func() { acquired <- lock(context.Background(), &q, "b") }()
 		synctest.Wait()
-		q.Expel()
-		require.ErrorIs(t, <-acquired, ErrExpelled)
+		q.Shut()
+		require.ErrorIs(t, <-acquired, errShut)
 		requireLine(t, &q, "a", 1)
-		require.NoError(t, q.Release("a"))
+		require.NoError(t, unlock(&q, "a"))
 		requireConserved(t, &q)
 	})
 }
 
-func TestReenterAndExitNeverTakeOrGiveUpTheLock(t *testing.T) {
+func TestReenterAndExitOrBeginChangeOnlySettledHolds(t *testing.T) {
 	var q Queue[string]
 	for range 2 { // free, then claimed
 		_, ok := q.Reenter("a")
 		require.False(t, ok)
-		_, ok = q.Exit("a")
+		_, ok = q.ExitOrBegin("a")
 		require.False(t, ok)
-		q.TryClaim("a")
+		q.TryClaim("a", Fair)
 	}
 	q.Settle(1)
 
@@ -119,24 +119,25 @@ func TestReenterAndExitNeverTakeOrGiveUpTheLock(t *testing.T) {
 	require.Equal(t, 2, holds)
 	_, ok = q.Reenter("b")
 	require.False(t, ok)
-	_, ok = q.Exit("b")
+	_, ok = q.ExitOrBegin("b")
 	require.False(t, ok)
 
 	q.Begin("a")
 	_, ok = q.Reenter("a")
 	require.False(t, ok, "busy")
-	_, ok = q.Exit("a")
+	_, ok = q.ExitOrBegin("a")
 	require.False(t, ok, "busy")
 	q.Settle(2)
 
-	holds, ok = q.Exit("a")
+	holds, ok = q.ExitOrBegin("a")
 	require.True(t, ok)
 	require.Equal(t, 1, holds)
-	holds, ok = q.Exit("a")
-	require.False(t, ok, "never the last one")
+	holds, ok = q.ExitOrBegin("a")
+	require.True(t, ok)
 	require.Zero(t, holds)
 	requireLine(t, &q, "a", 1)
-	require.NoError(t, q.Release("a"))
+	require.False(t, q.Evict("a"), "the last hold is still there, and busy")
+	q.Leave()
 	requireConserved(t, &q)
 }
 
@@ -150,31 +151,31 @@ func TestHoldsEndAtTheMaximum(t *testing.T) {
 	holds, ok = q.Reenter("a")
 	require.False(t, ok)
 	require.Equal(t, MaxHolds, holds, "says why")
-	require.False(t, q.TryAcquire("a"))
-	require.ErrorIs(t, q.Acquire(t.Context(), "a"), ErrTooManyHolds)
+	require.False(t, tryLock(&q, "a"))
+	require.ErrorIs(t, lock(t.Context(), &q, "a"), errTooManyHolds)
 	requireLine(t, &q, "a", MaxHolds)
 
-	require.NoError(t, q.Release("a"))
+	require.NoError(t, unlock(&q, "a"))
 	requireLine(t, &q, "a", MaxHolds-1)
 	require.True(t, q.Evict("a"))
 	requireConserved(t, &q)
 }
 
-// The plain lock and the baton's verbs may be mixed: the plain lock waits for an operation of its own owner.
-func TestAcquireAndReleaseWaitForTheOwnersOperation(t *testing.T) {
+// A re-entry and an unlock both wait for the operation that another goroutine of the owner has under way.
+func TestLockAndUnlockWaitForTheOwnersOperation(t *testing.T) {
 	for _, c := range []struct {
 		settle, holds int
 		acquired      error
 	}{
 		{1, 2, nil},
-		{MaxHolds, MaxHolds, ErrTooManyHolds},
+		{MaxHolds, MaxHolds, errTooManyHolds},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var q Queue[string]
 			settleAs(t, &q, "s", 1)
 			q.Begin("s")
 			acquired := make(chan error, 1)
-			go func() { acquired <- q.Acquire(t.Context(), "s") }()
+			go func() { acquired <- lock(t.Context(), &q, "s") }()
 			synctest.Wait()
 			require.Empty(t, acquired)
 			q.Settle(c.settle)
@@ -184,7 +185,7 @@ func TestAcquireAndReleaseWaitForTheOwnersOperation(t *testing.T) {
 			for _, holds := range []int{2, 1} {
 				q.Begin("s")
 				released := make(chan error, 1)
-				go func() { released <- q.Release("s") }()
+				go func() { released <- unlock(&q, "s") }()
 				synctest.Wait()
 				require.Empty(t, released)
 				q.Settle(holds)
@@ -197,7 +198,7 @@ func TestAcquireAndReleaseWaitForTheOwnersOperation(t *testing.T) {
 }
 
 // Some lock, some try, some give up, all of them nested: one at a time, and the lock survives.
-func TestAStormOnThePlainLock(t *testing.T) {
+func TestAStormOfLocksAndUnlocks(t *testing.T) {
 	const workers = 8
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[int]
@@ -214,9 +215,9 @@ func TestAStormOnThePlainLock(t *testing.T) {
 					if rnd.IntN(4) == 0 {
 						wg.Go(cancel)
 					}
-					if rnd.IntN(8) == 0 && !q.TryAcquire(owner) || q.Acquire(ctx, owner) != nil {
-						for q.HoldCount(owner) > 0 { // the TryAcquire may have succeeded before the Acquire failed
-							_ = q.Release(owner)
+					if rnd.IntN(8) == 0 && !tryLock(&q, owner) || lock(ctx, &q, owner) != nil {
+						for q.HoldCount(owner) > 0 { // tryLock may have succeeded before lock failed
+							_ = unlock(&q, owner)
 						}
 						cancel()
 						continue
@@ -229,10 +230,10 @@ func TestAStormOnThePlainLock(t *testing.T) {
 					q.Reenter(owner)
 					runtime.Gosched()
 					check = ^value
-					q.Exit(owner)
+					q.ExitOrBegin(owner)
 					in.exit(t)
 					for q.HoldCount(owner) > 0 {
-						if err := q.Release(owner); err != nil {
+						if err := unlock(&q, owner); err != nil {
 							t.Error(err)
 						}
 					}

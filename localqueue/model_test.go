@@ -3,22 +3,24 @@ package localqueue
 import "slices"
 
 // A model is what a Queue is meant to be, written without links, rings or nodes: one slice for the line, one for the
-// operations. Every call is given an id, and its result is noted under it when it ends.
+// operations. Every call has an id, and its result is noted under it when it ends.
 type model struct {
 	out, busy bool
 	owner     string
 	holds     int
 	line, ops []wait
+	shut      bool
 	results   map[int]any
 }
 
 // A wait is a call that has not ended. then is what its goroutine does when it gets the baton, or with 0 holds in
 // ops: when it learns that it will not.
 type wait struct {
-	id    int
-	owner string
-	kin   bool
-	then  func(holds int)
+	id      int
+	owner   string
+	mode    Mode
+	sibling bool // let in when its owner settles
+	then    func(holds int)
 
 	expelled any // the call's result if it is sent away
 }
@@ -28,17 +30,33 @@ type beginResult struct {
 	ok    bool
 }
 
-func (m *model) claim(id int, owner string, shared bool) {
-	m.results[id] = m.tryClaim(owner)
-	if m.results[id] == Busy {
-		delete(m.results, id)
-		m.enqueue(id, owner, shared, Cancelled, func(holds int) {
-			m.results[id] = Claimed
-			if holds > 0 {
-				m.results[id] = Reentered
-			}
-		})
+func (m *model) claim(id int, owner string, mode Mode) {
+	if got := m.tryClaim(owner); got != Busy {
+		m.results[id] = got
+		return
 	}
+	m.enqueue(m.claimWait(id, owner, mode), mode&First != 0)
+}
+
+// claimWait is a claim that waits.
+func (m *model) claimWait(id int, owner string, mode Mode) wait {
+	return wait{id: id, owner: owner, mode: mode, expelled: Cancelled, then: func(holds int) {
+		m.results[id] = Claimed
+		if holds > 0 {
+			m.results[id] = Reentered
+		}
+	}}
+}
+
+func (m *model) giveWay(id int, mode Mode) {
+	if m.shut || len(m.line) == 0 || m.line[0].mode&First == 0 {
+		m.results[id] = Busy
+		return
+	}
+	first := m.line[0]
+	m.line = m.line[1:]
+	m.enqueue(m.claimWait(id, m.owner, mode), true)
+	m.grant(first, 0)
 }
 
 func (m *model) tryClaim(owner string) Outcome {
@@ -53,8 +71,22 @@ func (m *model) tryClaim(owner string) Outcome {
 	return Busy
 }
 
-func (m *model) enqueue(id int, owner string, shared bool, expelled any, then func(int)) {
-	m.line = append(m.line, wait{id, owner, shared || owner == m.owner, then, expelled})
+func (m *model) enqueue(w wait, front bool) {
+	if m.shut {
+		m.results[w.id] = w.expelled
+		return
+	}
+	w.sibling = w.mode&Shared != 0 || w.owner == m.owner || front && m.siblingOf(w.owner) >= 0
+	if front {
+		m.line = slices.Insert(m.line, 0, w)
+	} else {
+		m.line = append(m.line, w)
+	}
+}
+
+// siblingOf is the index of the first waiter that is let in when owner settles, or -1.
+func (m *model) siblingOf(owner string) int {
+	return slices.IndexFunc(m.line, func(w wait) bool { return w.sibling && w.owner == owner })
 }
 
 func (m *model) begin(id int, owner string, then func(holds int)) {
@@ -76,17 +108,19 @@ func (m *model) noteBegin(id int) func(int) {
 func (m *model) settle(holds int) {
 	m.holds, m.busy = holds, false
 	if len(m.ops) > 0 {
-		m.grant(&m.ops, 0, holds)
+		w := m.ops[0]
+		m.ops = m.ops[1:]
+		m.grant(w, holds)
 		return
 	}
-	if i := slices.IndexFunc(m.line, func(w wait) bool { return w.kin && w.owner == m.owner }); i >= 0 {
-		m.grant(&m.line, i, holds)
+	if i := m.siblingOf(m.owner); i >= 0 {
+		w := m.line[i]
+		m.line = slices.Delete(m.line, i, i+1)
+		m.grant(w, holds)
 	}
 }
 
-func (m *model) grant(from *[]wait, i, holds int) {
-	w := (*from)[i]
-	*from = slices.Delete(*from, i, i+1)
+func (m *model) grant(w wait, holds int) {
 	m.out, m.busy, m.owner, m.holds = true, true, w.owner, holds
 	w.then(holds)
 }
@@ -97,7 +131,9 @@ func (m *model) handOver() {
 	}
 	m.ops = nil
 	if len(m.line) > 0 {
-		m.grant(&m.line, 0, 0)
+		w := m.line[0]
+		m.line = m.line[1:]
+		m.grant(w, 0)
 		return
 	}
 	m.out, m.busy, m.owner, m.holds = false, false, "", 0
@@ -132,15 +168,19 @@ func (m *model) reenter(owner string) beginResult {
 	return beginResult{m.holds, true}
 }
 
-func (m *model) exit(owner string) beginResult {
-	if !m.settledBy(owner) || m.holds == 1 {
+func (m *model) exitOrBegin(owner string) beginResult {
+	switch {
+	case !m.settledBy(owner):
 		return beginResult{}
+	case m.holds == 1:
+		m.busy = true
+		return beginResult{0, true}
 	}
 	m.holds--
 	return beginResult{m.holds, true}
 }
 
-func (m *model) tryAcquire(owner string) bool {
+func (m *model) tryLock(owner string) bool {
 	if !m.out {
 		m.out, m.owner, m.holds = true, owner, 1
 		return true
@@ -148,29 +188,29 @@ func (m *model) tryAcquire(owner string) bool {
 	return m.reenter(owner).ok
 }
 
-func (m *model) acquire(id int, owner string) {
+func (m *model) lock(id int, owner string) {
 	switch {
-	case m.tryAcquire(owner):
+	case m.tryLock(owner):
 		m.results[id] = nil
 	case m.settledBy(owner):
-		m.results[id] = ErrTooManyHolds
+		m.results[id] = errTooManyHolds
 	default:
-		m.enqueue(id, owner, false, ErrExpelled, func(holds int) {
+		m.enqueue(wait{id: id, owner: owner, expelled: errShut, then: func(holds int) {
 			m.results[id] = nil
 			if holds == MaxHolds {
-				m.results[id] = ErrTooManyHolds
+				m.results[id] = errTooManyHolds
 			}
 			m.settle(min(holds+1, MaxHolds))
-		})
+		}}, false)
 	}
 }
 
-func (m *model) release(id int, owner string) {
+func (m *model) unlock(id int, owner string) {
 	m.begin(id, owner, func(holds int) {
 		m.results[id] = nil
 		switch {
 		case holds == 0:
-			m.results[id] = ErrNotHeld
+			m.results[id] = errNotHeld
 		case holds > 1:
 			m.settle(holds - 1)
 		default:
@@ -187,7 +227,7 @@ func (m *model) cancel(id int, why any) {
 	}
 }
 
-func (m *model) expel() {
+func (m *model) sendAway() {
 	line := m.line
 	m.line = nil
 	for _, w := range line {

@@ -12,7 +12,7 @@ import (
 
 // MUTANTS covers every fault, and the tests exist.
 func TestEveryFaultIsListedWithTestsThatExist(t *testing.T) {
-	faults := find(read(t, "fault.go"), `= +"(\w+)"`)
+	faults := find(read(t, "fault.go"), `= +"([\w-]+)"`)
 	require.NotEmpty(t, faults)
 	var tests []string
 	files, err := filepath.Glob("*_test.go")

@@ -2,17 +2,17 @@ package localqueue
 
 import "fmt"
 
-// An Outcome says how a claim ended. Its zero value is no outcome.
+// An Outcome is how a claim ended. The zero value is no outcome.
 type Outcome int8
 
 const (
-	// Claimed says that the baton is the caller's, busy and without holds.
+	// Claimed says that the caller has the baton, busy and without holds.
 	Claimed Outcome = iota + 1
-	// Reentered says that the owner has holds, and its baton is busy on the caller's behalf.
+	// Reentered says that the owner has holds already, and that the caller has its baton, busy.
 	Reentered
-	// Busy says that the baton is out, and would have to be waited for.
+	// Busy says that the baton is not free, so that getting it needs a wait.
 	Busy
-	// Cancelled says that done was closed, or the line expelled, before the caller's turn came.
+	// Cancelled says that done was closed, or the queue was shut, before the caller's turn came.
 	Cancelled
 	// TimedOut says that timeout delivered before the caller's turn came.
 	TimedOut
@@ -26,7 +26,7 @@ var outcomeNames = [...]string{
 	TimedOut:  "timed out",
 }
 
-// String names the outcome.
+// String returns the name of the outcome.
 func (o Outcome) String() string {
 	if o < Claimed || o > TimedOut {
 		return fmt.Sprintf("Outcome(%d)", int8(o))

@@ -14,12 +14,12 @@ import (
 func TestAJoinerWaitsForTheClaimAndThenReenters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("s"))
-		joiner := claimAs(&q, "s", true)
+		require.Equal(t, Claimed, q.TryClaim("s", Fair))
+		joiner := claimAs(&q, "s", Shared)
 		require.Zero(t, joiner.outcome())
 		q.Settle(1)
 		require.Equal(t, Reentered, joiner.outcome())
-		require.Equal(t, Busy, q.TryClaim("s"), "busy on the joiner's behalf")
+		require.Equal(t, Busy, q.TryClaim("s", Fair), "busy on the joiner's behalf")
 		q.Settle(2)
 		requireLine(t, &q, "s", 2)
 		require.True(t, q.Evict("s"))
@@ -30,8 +30,8 @@ func TestAJoinerWaitsForTheClaimAndThenReenters(t *testing.T) {
 func TestJoinersAreLetInOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("s"))
-		j1, j2, j3 := claimAs(&q, "s", true), claimAs(&q, "s", true), claimAs(&q, "s", true)
+		require.Equal(t, Claimed, q.TryClaim("s", Fair))
+		j1, j2, j3 := claimAs(&q, "s", Shared), claimAs(&q, "s", Shared), claimAs(&q, "s", Shared)
 		for i, j := range []*claim{j1, j2, j3} {
 			require.Zero(t, j.outcome())
 			q.Settle(i + 1)
@@ -48,11 +48,11 @@ func TestJoinersGetInFromDeepInTheLineAndOthersKeepTheirPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		settleAs(t, &q, "a", 1)
-		s1, b, s2, c, s3 := claimAs(&q, "s", true), claimAs(&q, "b", false), claimAs(&q, "s", true),
-			claimAs(&q, "c", false), claimAs(&q, "s", true)
+		s1, b, s2, c, s3 := claimAs(&q, "s", Shared), claimAs(&q, "b", Fair), claimAs(&q, "s", Shared),
+			claimAs(&q, "c", Fair), claimAs(&q, "s", Shared)
 		require.True(t, q.Evict("a"))
 		require.Equal(t, Claimed, s1.outcome())
-		require.Zero(t, s2.outcome(), "a claim may fail: until it settles nobody may join")
+		require.Zero(t, s2.outcome(), "a claim may fail: until it settles no other may join")
 		q.Settle(1)
 		require.Equal(t, Reentered, s2.outcome())
 		require.Equal(t, []string{"b", "c", "s"}, q.Waiters())
@@ -72,8 +72,8 @@ func TestJoinersGetInFromDeepInTheLineAndOthersKeepTheirPlaces(t *testing.T) {
 func TestJoinersOfAClaimThatFailsKeepTheirPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("s"))
-		s1, b, s2 := claimAs(&q, "s", true), claimAs(&q, "b", false), claimAs(&q, "s", true)
+		require.Equal(t, Claimed, q.TryClaim("s", Fair))
+		s1, b, s2 := claimAs(&q, "s", Shared), claimAs(&q, "b", Fair), claimAs(&q, "s", Shared)
 		q.Leave()
 		require.Equal(t, Claimed, s1.outcome(), "its turn, not a re-entry")
 		require.True(t, q.Pass())
@@ -85,12 +85,12 @@ func TestJoinersOfAClaimThatFailsKeepTheirPlaces(t *testing.T) {
 	})
 }
 
-func TestAJoinerMayLeaveFromAnyPlaceAmongItsKin(t *testing.T) {
+func TestAJoinerMayLeaveFromAnyPlaceAmongItsSiblings(t *testing.T) {
 	for leaver := range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			var q Queue[string]
-			require.Equal(t, Claimed, q.TryClaim("s"))
-			joiners := []*claim{claimAs(&q, "s", true), claimAs(&q, "s", true), claimAs(&q, "s", true)}
+			require.Equal(t, Claimed, q.TryClaim("s", Fair))
+			joiners := []*claim{claimAs(&q, "s", Shared), claimAs(&q, "s", Shared), claimAs(&q, "s", Shared)}
 			joiners[leaver].cancel()
 			require.Equal(t, Cancelled, joiners[leaver].outcome())
 			for i, j := range joiners {
@@ -100,7 +100,7 @@ func TestAJoinerMayLeaveFromAnyPlaceAmongItsKin(t *testing.T) {
 				}
 			}
 			q.Settle(1)
-			require.Empty(t, q.kin)
+			require.Empty(t, q.siblings)
 			require.True(t, q.Evict("s"))
 			requireConserved(t, &q)
 		})
@@ -127,13 +127,13 @@ func TestBeginWaitsForTheOperationUnderWay(t *testing.T) {
 	})
 }
 
-// The operation may be the unlock that everybody else waits for.
+// The operation may be the unlock that all others wait for.
 func TestBeginGoesAheadOfJoiners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		settleAs(t, &q, "s", 1)
 		q.Begin("s")
-		joiner, b := claimAs(&q, "s", true), beginAs(&q, "s")
+		joiner, b := claimAs(&q, "s", Shared), beginAs(&q, "s")
 		q.Settle(1)
 		synctest.Wait()
 		require.Equal(t, begin{1, true, true}, *b)
@@ -148,9 +148,9 @@ func TestBeginGoesAheadOfJoiners(t *testing.T) {
 func TestBeginIsToldThatTheHoldIsGone(t *testing.T) {
 	for name, end := range map[string]func(q *Queue[string]){
 		"freed":              func(q *Queue[string]) { q.Leave() },
-		"left to another":    func(q *Queue[string]) { claimAs(q, "b", false); q.Leave() },
-		"passed to another":  func(q *Queue[string]) { claimAs(q, "b", false); q.Pass() },
-		"passed to a joiner": func(q *Queue[string]) { claimAs(q, "s", true); q.Pass() },
+		"left to another":    func(q *Queue[string]) { claimAs(q, "b", Fair); q.Leave() },
+		"passed to another":  func(q *Queue[string]) { claimAs(q, "b", Fair); q.Pass() },
+		"passed to a joiner": func(q *Queue[string]) { claimAs(q, "s", Shared); q.Pass() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestBeginIsToldThatTheHoldIsGone(t *testing.T) {
 				require.Equal(t, begin{0, false, true}, *b1)
 				require.Equal(t, begin{0, false, true}, *b2)
 				if !q.Idle() {
-					q.Leave() // by the one who has the baton now
+					q.Leave() // by the goroutine that has the baton now
 				}
 				requireConserved(t, &q)
 			})
@@ -178,7 +178,7 @@ func TestAnOwnerThatIsNotSharedJoinsItsOwnOperation(t *testing.T) {
 		var q Queue[string]
 		settleAs(t, &q, "g", 2)
 		q.Begin("g")
-		again := claimAs(&q, "g", false)
+		again := claimAs(&q, "g", Fair)
 		q.Settle(1)
 		require.Equal(t, Reentered, again.outcome())
 		q.Leave()
@@ -190,10 +190,10 @@ func TestOwnersThatAreNotSharedNeverTouchTheMap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		var in exclusion
-		require.Equal(t, Claimed, q.TryClaim("a"))
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
 		for _, owner := range []string{"b", "c", "d"} {
 			go func() {
-				q.Claim(owner, false, nil, nil)
+				q.Claim(owner, Fair, nil, nil)
 				q.Settle(1)
 				in.section(t)
 				q.Begin(owner)
@@ -203,7 +203,7 @@ func TestOwnersThatAreNotSharedNeverTouchTheMap(t *testing.T) {
 		synctest.Wait()
 		q.Leave()
 		synctest.Wait()
-		require.Nil(t, q.kin)
+		require.Nil(t, q.siblings)
 		requireConserved(t, &q)
 	})
 }
@@ -238,7 +238,7 @@ func TestAStormOfSharedOwners(t *testing.T) {
 		seed := newSeed(t)
 
 		lock := func(owner int, done chan struct{}) bool {
-			got := q.Claim(owner, true, done, nil)
+			got := q.Claim(owner, Shared, done, nil)
 			if got == Cancelled {
 				return false
 			}
@@ -302,7 +302,7 @@ func TestAStormOfSharedOwners(t *testing.T) {
 		release()
 		wg.Wait()
 		require.Zero(t, held.holds.Load())
-		require.Empty(t, q.kin)
+		require.Empty(t, q.siblings)
 		requireConserved(t, &q)
 	})
 }

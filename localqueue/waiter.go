@@ -1,9 +1,9 @@
 package localqueue
 
-// maxSpares is how many nodes a queue keeps for its next waiters. However many goroutines take turns, all nodes but
-// a handful are with those who wait, so a few spares make contention free of allocation. What they cost is what a
-// queue that has emptied goes on holding, some 150 bytes a node. A burst that ends leaves more spares than
-// that; the rest goes to the collector.
+// maxSpares is how many nodes a queue keeps for its next waiters. However many goroutines take turns, all nodes but a
+// handful belong to the waiters, so a few spares are enough for contention without allocation. They cost what a queue
+// that has emptied goes on holding, some 150 bytes a node. A burst leaves more spares than that; the collector gets the
+// rest.
 const maxSpares = 64
 
 // A waiter is the node of one goroutine that waits for its turn.
@@ -11,39 +11,32 @@ type waiter[K comparable] struct {
 	// Immutable while enqueued.
 
 	owner K
-	// turn is made with the node and never closed. A wait ends with one value in it or, if cancelled, with none.
-	// Whoever grants the turn sends, under mu; only the waiter receives. The buffer means the sender never blocks.
+	// turn is made with the node and never closed. A wait ends with one value in it or, if cancelled, with none. The
+	// goroutine that grants the turn sends under mu; only the waiter receives. The sender never blocks, thanks to the
+	// buffer.
 	turn chan struct{}
 
 	// Guarded by the queue's mu.
 
-	prev, next *waiter[K]  // in the line, or in ops; next also among the spares
-	kin        *kinship[K] // made when the node first stands for a shared owner, meaningful while inRing
+	prev, next *waiter[K] // in the line, or in ops; next also among the spares
+	ring       *ring[K]   // made when the node first waits for a shared owner, meaningful while inRing
 
-	// holds is the hold count that the turn comes with. Written under mu before the send, read by the waiter after
-	// the receive, and by nobody else.
+	// holds is the hold count that the turn comes with. It is written under mu before the send and read by the waiter
+	// after the receive.
 	holds int32
+
+	mode Mode // immutable while enqueued
 
 	// Guarded by the queue's mu.
 
 	queued    bool // in the line: neither granted nor cancelled
 	inRing    bool // in the line, and in the ring of its owner's waiters
-	rank      rank
-	overtaken uint8 // how often it was
+	overtaken uint8
 }
 
-// A rank is how a waiter stands towards the others.
-type rank uint8
-
-const (
-	ordinary  rank = iota
-	competing      // may be overtaken, see Compete
-	urgent         // stands before all others, see StandFirst
-)
-
-// A kinship links a waiter to the others in line for the same shared owner. It is apart from the node because most
-// waiters have no kin, and a hundred thousand of them should not pay for it.
-type kinship[K comparable] struct{ prev, next *waiter[K] }
+// A ring links a waiter to its siblings, the other waiters in line for the same shared owner. It is apart from the node
+// because most waiters have no siblings, and a hundred thousand of them should not pay for it.
+type ring[K comparable] struct{ prev, next *waiter[K] }
 
 // wake ends w's wait with a hold count.
 func (w *waiter[K]) wake(holds int) {
@@ -51,10 +44,10 @@ func (w *waiter[K]) wake(holds int) {
 	w.turn <- struct{}{}
 }
 
-// expelled is the hold count of those who are sent away without a turn.
+// expelled is the hold count of waiters that are sent away without a turn.
 const expelled = -1
 
-// outcome reads what w was woken with.
+// outcome is the result of a wait, by what w was woken with.
 func (w *waiter[K]) outcome() Outcome {
 	switch {
 	case w.holds == expelled:
@@ -82,6 +75,17 @@ func (l *list[K]) push(w *waiter[K]) {
 	l.n++
 }
 
+func (l *list[K]) pushFront(w *waiter[K]) {
+	w.next = l.first
+	if l.first == nil {
+		l.last = w
+	} else {
+		l.first.prev = w
+	}
+	l.first = w
+	l.n++
+}
+
 func (l *list[K]) remove(w *waiter[K]) {
 	if w.prev == nil {
 		l.first = w.next
@@ -97,59 +101,66 @@ func (l *list[K]) remove(w *waiter[K]) {
 	l.n--
 }
 
-// enqueueLocked puts owner at the end of the line. Its node is kin to others of the same owner if the owner is
-// shared, and also if the owner turns out to be at work with the baton right now. q.mu is held.
-func (q *Queue[K]) enqueueLocked(owner K, shared bool) *waiter[K] {
+// enqueueLocked puts a node for owner at the front or the end of the line. The node is a sibling of the owner's other
+// waiters if the owner is shared, and also if the owner is at work with the baton right now. q.mu is held.
+func (q *Queue[K]) enqueueLocked(owner K, mode Mode, front bool) *waiter[K] {
 	w := q.nodeLocked(owner)
-	w.queued = true
-	q.line.push(w)
-	if shared || owner == q.owner {
-		q.addKinLocked(w)
+	w.mode, w.queued = mode, true
+	if front {
+		q.line.pushFront(w)
+	} else {
+		q.line.push(w)
+	}
+	if mode&Shared != 0 && fault != faultReserveNoSibling || owner == q.owner || front && q.siblings[owner] != nil {
+		q.addSiblingLocked(w, front)
 	}
 	return w
 }
 
-// dequeueLocked takes w out of the line, from wherever it stands. q.mu is held.
+// dequeueLocked takes w out of the line. q.mu is held.
 func (q *Queue[K]) dequeueLocked(w *waiter[K]) {
 	w.queued = false
 	q.line.remove(w)
 	if w.inRing {
-		q.removeKinLocked(w)
+		q.removeSiblingLocked(w)
 	}
 }
 
-// addKinLocked adds w to the ring of its owner's waiters in line. The map knows the first of each ring, and the one
-// before the first is the last; so it takes no search to find whom to let in, or to leave. q.mu is held.
-func (q *Queue[K]) addKinLocked(w *waiter[K]) {
+// addSiblingLocked adds w to the ring of its owner's waiters in line. The map has the first of each ring, and the one
+// before the first is the last, so no search is needed to find the next to let in, or to leave. q.mu is held.
+func (q *Queue[K]) addSiblingLocked(w *waiter[K], front bool) {
 	w.inRing = true
-	if w.kin == nil {
-		w.kin = new(kinship[K])
+	if w.ring == nil {
+		w.ring = new(ring[K])
 	}
-	first := q.kin[w.owner]
+	first := q.siblings[w.owner]
 	if first == nil {
-		if q.kin == nil {
-			q.kin = make(map[K]*waiter[K])
+		if q.siblings == nil {
+			q.siblings = make(map[K]*waiter[K])
 		}
-		q.kin[w.owner] = w
-		*w.kin = kinship[K]{prev: w, next: w}
+		q.siblings[w.owner] = w
+		*w.ring = ring[K]{prev: w, next: w}
 		return
 	}
-	last := first.kin.prev
-	*w.kin = kinship[K]{prev: last, next: first}
-	last.kin.next, first.kin.prev = w, w
+	last := first.ring.prev
+	*w.ring = ring[K]{prev: last, next: first}
+	last.ring.next, first.ring.prev = w, w
+	if front {
+		q.siblings[w.owner] = w
+	}
 }
 
-// removeKinLocked takes w out of the ring of its owner's waiters. q.mu is held.
-func (q *Queue[K]) removeKinLocked(w *waiter[K]) {
-	prev, next := w.kin.prev, w.kin.next
+// removeSiblingLocked takes w out of the ring of its owner's waiters. q.mu is held.
+func (q *Queue[K]) removeSiblingLocked(w *waiter[K]) {
+	prev, next := w.ring.prev, w.ring.next
 	switch {
 	case next == w:
-		delete(q.kin, w.owner)
-	case q.kin[w.owner] == w:
-		q.kin[w.owner] = next
+		delete(q.siblings, w.owner)
+	case q.siblings[w.owner] == w:
+		q.siblings[w.owner] = next
 	}
-	prev.kin.next, next.kin.prev = next, prev
-	w.inRing, *w.kin = false, kinship[K]{}
+	prev.ring.next, next.ring.prev = next, prev
+	w.inRing, *w.ring = false, ring[K]{}
 }
 
 // nodeLocked takes a spare node, or makes one. q.mu is held.
@@ -160,7 +171,7 @@ func (q *Queue[K]) nodeLocked(owner K) *waiter[K] {
 	}
 	q.spare, w.next = w.next, nil
 	q.spares--
-	w.owner, w.rank, w.overtaken = owner, ordinary, 0
+	w.owner, w.mode, w.overtaken = owner, Fair, 0
 	return w
 }
 
@@ -170,8 +181,8 @@ func (q *Queue[K]) recycleLocked(w *waiter[K]) {
 	if q.spares == maxSpares {
 		return
 	}
-	var nobody K
-	w.owner = nobody // what an owner refers to is not kept alive
+	var none K
+	w.owner = none // what an owner refers to is not kept alive
 	q.spare, w.next = w, q.spare
 	q.spares++
 }

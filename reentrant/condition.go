@@ -247,7 +247,7 @@ func (e *entry) leaveFor(t *ticket) hold {
 // standLocked puts the owner of a ticket in this process's queue, once. e.mu is held.
 func (e *entry) standLocked(t *ticket) localqueue.Place[Owner] {
 	if t.place == nil {
-		place := e.queue.Stand(t.owner, t.owner.shared())
+		place := e.queue.Reserve(t.owner, t.owner.queueMode())
 		t.place = &place
 	}
 	return *t.place
@@ -481,7 +481,7 @@ func (e *entry) returns(ctx context.Context, l *Lock, t *ticket, back try) local
 	if l.unfair {
 		return e.enter(ctx, t.owner, back)
 	}
-	return e.queue.Turn(e.stand(t))
+	return e.queue.Wait(e.stand(t), nil, nil)
 }
 
 // HasWaiters tells whether owners of this process wait for the condition. As in Java the lock must be held, which

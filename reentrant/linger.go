@@ -55,7 +55,7 @@ func (e *entry) stopLingering() {
 func (e *entry) claimLingering() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.lingers || e.queue.TryClaim(Owner{}) != localqueue.Claimed {
+	if !e.lingers || e.queue.TryClaim(Owner{}, localqueue.Fair) != localqueue.Claimed {
 		return false // an owner is about to inherit it
 	}
 	e.lingers = false

@@ -183,25 +183,30 @@ func either(ok bool, kind EventKind) EventKind {
 
 // enter goes through the local queue.
 func (e *entry) enter(ctx context.Context, owner Owner, t try) localqueue.Outcome {
-	switch {
-	case !t.waits:
-		return e.tryEnter(ctx, owner, t)
-	case t.barges:
-		return e.queue.Compete(owner, owner.shared(), ctx.Done(), t.timeout)
+	mode := owner.queueMode()
+	if t.barges {
+		mode |= localqueue.Barging
 	}
-	return e.queue.Claim(owner, owner.shared(), ctx.Done(), t.timeout)
+	if !t.waits {
+		return e.tryEnter(ctx, owner, mode)
+	}
+	return e.queue.Claim(owner, mode, ctx.Done(), t.timeout)
+}
+
+// queueMode is how the owner waits in the local queue.
+func (o Owner) queueMode() localqueue.Mode {
+	if o.shared() {
+		return localqueue.Shared
+	}
+	return localqueue.Fair
 }
 
 // tryEnter goes through the local queue without waiting behind anybody. A clean-up after somebody who has left is
 // nobody: it is waited for, which takes one command, since what it gives back may be the lock that is asked for.
-func (e *entry) tryEnter(ctx context.Context, owner Owner, t try) localqueue.Outcome {
-	claim := e.queue.TryClaim
-	if t.barges {
-		claim = e.queue.TryCompete
-	}
+func (e *entry) tryEnter(ctx context.Context, owner Owner, mode localqueue.Mode) localqueue.Outcome {
 	for {
 		e.mu.Lock() // under which a clean-up gets the baton, and gives it on
-		got, cleaning := claim(owner), e.cleaning
+		got, cleaning := e.queue.TryClaim(owner, mode), e.cleaning
 		e.mu.Unlock()
 		if fault == faultLateLook {
 			time.Sleep(time.Microsecond)

@@ -90,9 +90,9 @@ func (l *Lock) resume(ctx context.Context) error {
 		l.session.leave(e, 1) // another owner of this session has the lock, so this one does not
 		return ErrNotHeld
 	}
-	place := e.queue.StandFirst(owner, true)
+	place := e.queue.Reserve(owner, localqueue.First|localqueue.Shared)
 	e.nudge() // the head, which may be waiting for this very hold
-	switch e.queue.Wait(place, ctx.Done()) {
+	switch e.queue.Wait(place, ctx.Done(), nil) {
 	case localqueue.Claimed:
 		return e.resume(ctx, l, owner, remote)
 	case localqueue.Reentered:
@@ -108,7 +108,7 @@ func (l *Lock) resume(ctx context.Context) error {
 
 // giveWay lets a Resume go before the head. Busy: nobody wants to, and the baton is still the head's.
 func (e *entry) giveWay(ctx context.Context, owner Owner, t try) localqueue.Outcome {
-	return e.queue.GiveWay(owner, owner.shared(), ctx.Done(), t.timeout)
+	return e.queue.GiveWay(owner, owner.queueMode(), ctx.Done(), t.timeout)
 }
 
 // resume takes up a hold of another session, or of an earlier life. It is entered with the baton and a reference, and

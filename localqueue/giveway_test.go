@@ -10,32 +10,32 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// firstAs stands first in line and returns when the wait has ended or goes on.
+// firstAs waits before all others and returns when the wait has ended or goes on.
 func firstAs(q *Queue[string], owner string) *claim {
 	done := make(chan struct{})
 	c := &claim{owner: owner, cancel: func() { close(done) }, ended: make(chan Outcome, 1)}
-	p := q.StandFirst(owner, true)
-	go func() { c.ended <- q.Wait(p, done) }()
+	p := q.Reserve(owner, First|Shared)
+	go func() { c.ended <- q.Wait(p, done, nil) }()
 	synctest.Wait()
 	return c
 }
 
-// giveWayAs has the claimant give way, and returns when it has ended or waits.
+// giveWayAs lets the claimant give way, and returns when it has ended or waits.
 func giveWayAs(q *Queue[string], owner string) *claim {
 	done := make(chan struct{})
 	c := &claim{owner: owner, cancel: func() { close(done) }, ended: make(chan Outcome, 1)}
-	go func() { c.ended <- q.GiveWay(owner, false, done, nil) }()
+	go func() { c.ended <- q.GiveWay(owner, Fair, done, nil) }()
 	synctest.Wait()
 	return c
 }
 
-func TestAClaimantGivesWayToWhoStandsFirst(t *testing.T) {
+func TestAClaimantGivesWayToAnOwnerThatIsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b := claimAs(&q, "b", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b := claimAs(&q, "b", Fair)
 		first := firstAs(&q, "f")
-		require.Zero(t, first.outcome(), "nobody has given way")
+		require.Zero(t, first.outcome(), "the claimant has not given way")
 		a := giveWayAs(&q, "a")
 		require.Equal(t, Claimed, first.outcome())
 		require.Zero(t, a.outcome())
@@ -52,17 +52,17 @@ func TestAClaimantGivesWayToWhoStandsFirst(t *testing.T) {
 	})
 }
 
-func TestAClaimantGivesWayToNobodyElse(t *testing.T) {
+func TestAClaimantGivesWayToNoOtherWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		require.Equal(t, Busy, q.GiveWay("a", false, nil, nil), "nobody waits")
-		b := claimAs(&q, "b", false)
-		require.Equal(t, Busy, q.GiveWay("a", false, nil, nil), "b has no claim to it")
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		require.Equal(t, Busy, q.GiveWay("a", Fair, nil, nil), "no goroutine waits")
+		b := claimAs(&q, "b", Fair)
+		require.Equal(t, Busy, q.GiveWay("a", Fair, nil, nil), "b has no claim to it")
 		first := firstAs(&q, "f")
 		first.cancel()
 		require.Equal(t, Cancelled, first.outcome())
-		require.Equal(t, Busy, q.GiveWay("a", false, nil, nil), "f has left")
+		require.Equal(t, Busy, q.GiveWay("a", Fair, nil, nil), "f has left")
 		q.Leave()
 		require.Equal(t, Claimed, b.outcome())
 		q.Leave()
@@ -70,10 +70,10 @@ func TestAClaimantGivesWayToNobodyElse(t *testing.T) {
 	})
 }
 
-func TestWhoGaveWayCanLeave(t *testing.T) {
+func TestAClaimantThatGaveWayCanLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
 		first := firstAs(&q, "f")
 		a := giveWayAs(&q, "a")
 		require.Equal(t, Claimed, first.outcome())
@@ -84,7 +84,7 @@ func TestWhoGaveWayCanLeave(t *testing.T) {
 	})
 }
 
-func TestStandingFirstAtAFreeBatonTakesIt(t *testing.T) {
+func TestFirstTakesAFreeBaton(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		require.Equal(t, Claimed, firstAs(&q, "f").outcome())
@@ -102,11 +102,11 @@ func TestStandingFirstAtAFreeBatonTakesIt(t *testing.T) {
 	})
 }
 
-func TestWhoStandsFirstIsFirstOfItsKin(t *testing.T) {
+func TestFirstIsFirstOfItsSiblings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		later := claimAs(&q, "s", true)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		later := claimAs(&q, "s", Shared)
 		first := firstAs(&q, "s")
 		giveWayAs(&q, "a")
 		require.Equal(t, Claimed, first.outcome())
@@ -114,16 +114,16 @@ func TestWhoStandsFirstIsFirstOfItsKin(t *testing.T) {
 		require.Equal(t, Reentered, later.outcome())
 		q.Leave()
 		synctest.Wait()
-		q.Leave() // what gave way
+		q.Leave() // by the claimant that gave way
 		requireConserved(t, &q)
 	})
 }
 
-func TestStandingFirstEndsAnOffer(t *testing.T) {
+func TestFirstEndsAnOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b := competeAs(&q, "b", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b := claimAs(&q, "b", Barging)
 		q.lockBusy("test")
 		q.handOverLocked()
 		q.unlock()
@@ -136,7 +136,7 @@ func TestStandingFirstEndsAnOffer(t *testing.T) {
 	})
 }
 
-func TestAStormOfThoseWhoGiveWayConservesTheBaton(t *testing.T) {
+func TestAStormOfGivingWayConservesTheBaton(t *testing.T) {
 	r := rand.New(rand.NewPCG(newSeed(t), 0))
 	var q Queue[int]
 	var inside exclusion
@@ -151,11 +151,11 @@ func TestAStormOfThoseWhoGiveWayConservesTheBaton(t *testing.T) {
 				switch n := r.IntN(8); {
 				case n == 0:
 					go func() { close(done) }()
-					got = q.Wait(q.StandFirst(owner, true), done)
+					got = q.Wait(q.Reserve(owner, First|Shared), done, nil)
 				case n < 3:
-					got = q.Compete(owner, false, done, timeout)
+					got = q.Claim(owner, Barging, done, timeout)
 				default:
-					got = q.Claim(owner, n == 3, done, timeout)
+					got = q.Claim(owner, sharedIf(n == 3), done, timeout)
 				}
 				for got == Claimed {
 					inside.section(t)
@@ -163,7 +163,7 @@ func TestAStormOfThoseWhoGiveWayConservesTheBaton(t *testing.T) {
 						q.Leave()
 						break
 					}
-					if got = q.GiveWay(owner, false, nil, time.After(time.Duration(r.IntN(300))*time.Microsecond)); got == Busy {
+					if got = q.GiveWay(owner, Fair, nil, time.After(time.Duration(r.IntN(300))*time.Microsecond)); got == Busy {
 						q.Leave()
 					}
 				}
@@ -174,15 +174,15 @@ func TestAStormOfThoseWhoGiveWayConservesTheBaton(t *testing.T) {
 	requireConserved(t, &q)
 }
 
-func TestNobodyStandsFirstInALineThatIsShut(t *testing.T) {
+func TestFirstDoesNotWaitInALineThatIsShut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
 		first := firstAs(&q, "f")
 		q.Shut()
 		require.Equal(t, Cancelled, first.outcome())
 		require.Equal(t, Cancelled, firstAs(&q, "g").outcome())
-		require.Equal(t, Busy, q.GiveWay("a", false, nil, nil))
+		require.Equal(t, Busy, q.GiveWay("a", Fair, nil, nil))
 		q.Leave()
 	})
 }

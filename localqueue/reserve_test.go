@@ -14,7 +14,7 @@ import (
 // turnAs waits for a place's turn and returns when it has come or is waited for.
 func turnAs(q *Queue[string], p Place[string]) *claim {
 	c := &claim{ended: make(chan Outcome, 1)}
-	go func() { c.ended <- q.Turn(p) }()
+	go func() { c.ended <- q.Wait(p, nil, nil) }()
 	synctest.Wait()
 	return c
 }
@@ -23,9 +23,9 @@ func turnAs(q *Queue[string], p Place[string]) *claim {
 func TestAPlaceAtAFreeBatonHasIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		p := q.Stand("a", false)
-		require.Equal(t, Busy, q.TryClaim("b"))
-		b := claimAs(&q, "b", false)
+		p := q.Reserve("a", Fair)
+		require.Equal(t, Busy, q.TryClaim("b", Fair))
+		b := claimAs(&q, "b", Fair)
 		require.Equal(t, Claimed, turnAs(&q, p).outcome())
 		q.Settle(2)
 		requireLine(t, &q, "a", 2, "b")
@@ -40,10 +40,10 @@ func TestAPlaceOfTheHolderReenters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		settleAs(t, &q, "a", 3)
-		b := claimAs(&q, "b", false)
-		p := q.Stand("a", false)
+		b := claimAs(&q, "b", Fair)
+		p := q.Reserve("a", Fair)
 		require.False(t, q.Evict("a"), "it is at work with the baton")
-		_, ok := q.Exit("a")
+		_, ok := q.ExitOrBegin("a")
 		require.False(t, ok)
 		require.Equal(t, Reentered, turnAs(&q, p).outcome())
 		require.Equal(t, 3, q.HoldCount("a"))
@@ -60,9 +60,9 @@ func TestPlacesAreInLineWithClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		settleAs(t, &q, "a", 1)
-		b := claimAs(&q, "b", false)
-		first, second := q.Stand("c", false), q.Stand("d", false)
-		e := claimAs(&q, "e", false)
+		b := claimAs(&q, "b", Fair)
+		first, second := q.Reserve("c", Fair), q.Reserve("d", Fair)
+		e := claimAs(&q, "e", Fair)
 		requireLine(t, &q, "a", 1, "b", "c", "d", "e")
 		d, c := turnAs(&q, second), turnAs(&q, first)
 		require.True(t, q.Evict("a"))
@@ -74,14 +74,14 @@ func TestPlacesAreInLineWithClaims(t *testing.T) {
 	})
 }
 
-// The turn comes before anybody waits for it.
+// The turn comes before any goroutine waits for it.
 func TestATurnIsKeptForItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		settleAs(t, &q, "a", 1)
-		p := q.Stand("b", false)
+		p := q.Reserve("b", Fair)
 		require.True(t, q.Evict("a"))
-		others := []*claim{claimAs(&q, "c", false), claimAs(&q, "d", false)}
+		others := []*claim{claimAs(&q, "c", Fair), claimAs(&q, "d", Fair)}
 		require.Equal(t, Claimed, turnAs(&q, p).outcome())
 		for _, c := range others {
 			require.Zero(t, c.outcome())
@@ -93,13 +93,13 @@ func TestATurnIsKeptForItsPlace(t *testing.T) {
 	})
 }
 
-func TestAPlaceIsKinOfItsSharedOwner(t *testing.T) {
+func TestAPlaceIsASiblingOfItsSharedOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		s := claimAs(&q, "s", true)
-		b := claimAs(&q, "b", false)
-		place := turnAs(&q, q.Stand("s", true))
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		s := claimAs(&q, "s", Shared)
+		b := claimAs(&q, "b", Fair)
+		place := turnAs(&q, q.Reserve("s", Shared))
 		q.Leave()
 		require.Equal(t, Claimed, s.outcome())
 		require.Zero(t, place.outcome())
@@ -116,9 +116,9 @@ func TestAPlaceIsKinOfItsSharedOwner(t *testing.T) {
 func TestAPlaceOfAnOwnerAtWorkIsLetInWhenItSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b := claimAs(&q, "b", false)
-		place := turnAs(&q, q.Stand("a", false))
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b := claimAs(&q, "b", Fair)
+		place := turnAs(&q, q.Reserve("a", Fair))
 		require.Zero(t, place.outcome())
 		q.Settle(4)
 		require.Equal(t, Reentered, place.outcome())
@@ -129,16 +129,15 @@ func TestAPlaceOfAnOwnerAtWorkIsLetInWhenItSettles(t *testing.T) {
 	})
 }
 
-// Offered is not free: a place is behind the one who was woken for the baton, who may lose it to others who compete.
+// Offered is not free: a place is behind the waiter that was woken for the baton, which may lose it to other barging claims.
 func TestAPlaceDoesNotTakeAnOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b, _ := q.stand("b", false, true, nil)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b := q.Reserve("b", Barging)
 		q.Leave() // b is woken, and has not run
-		c := turnAs(&q, q.Stand("c", false))
-		<-b.turn
-		require.Equal(t, Claimed, q.accept(b))
+		c := turnAs(&q, q.Reserve("c", Fair))
+		require.Equal(t, Claimed, q.Wait(b, nil, nil))
 		require.Zero(t, c.outcome())
 		q.Leave()
 		require.Equal(t, Claimed, c.outcome())
@@ -150,16 +149,16 @@ func TestAPlaceDoesNotTakeAnOffer(t *testing.T) {
 func TestAPlaceIsNotOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b := competeAs(&q, "b", false)
-		place := q.Stand("c", false)
-		d := competeAs(&q, "d", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b := claimAs(&q, "b", Barging)
+		place := q.Reserve("c", Fair)
+		d := claimAs(&q, "d", Barging)
 		overtake(t, &q, "n")
 		require.Zero(t, b.outcome())
 		q.Leave()
 		require.Equal(t, Claimed, b.outcome())
 		q.Leave()
-		require.Equal(t, Busy, q.TryCompete("m"), "the baton was given to the place, not offered")
+		require.Equal(t, Busy, q.TryClaim("m", Barging), "the baton was given to the place, not offered")
 		require.Equal(t, Claimed, turnAs(&q, place).outcome())
 		require.Zero(t, d.outcome())
 		q.Leave()
@@ -169,16 +168,16 @@ func TestAPlaceIsNotOvertaken(t *testing.T) {
 	})
 }
 
-func TestExpellingSendsPlacesAway(t *testing.T) {
+func TestShutSendsPlacesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		given := q.Stand("a", false)
-		waited, unheard := turnAs(&q, q.Stand("b", true)), q.Stand("b", true)
-		q.Expel()
+		given := q.Reserve("a", Fair)
+		waited, unheard := turnAs(&q, q.Reserve("b", Shared)), q.Reserve("b", Shared)
+		sendAway(&q)
 		require.Equal(t, Cancelled, waited.outcome())
 		require.Equal(t, Cancelled, turnAs(&q, unheard).outcome(), "also if it asks later")
-		require.Equal(t, Claimed, turnAs(&q, given).outcome(), "whoever has the baton keeps it")
-		again := turnAs(&q, q.Stand("b", true))
+		require.Equal(t, Claimed, turnAs(&q, given).outcome(), "a place that has the baton keeps it")
+		again := turnAs(&q, q.Reserve("b", Shared))
 		require.Zero(t, again.outcome(), "later ones wait as usual")
 		q.Leave()
 		require.Equal(t, Claimed, again.outcome())
@@ -192,18 +191,18 @@ func TestNoPlaceIsTakenInALineThatIsShut(t *testing.T) {
 		var q Queue[string]
 		settleAs(t, &q, "a", 1)
 		q.Shut()
-		require.Equal(t, Cancelled, turnAs(&q, q.Stand("b", false)).outcome())
+		require.Equal(t, Cancelled, turnAs(&q, q.Reserve("b", Fair)).outcome())
 		require.Zero(t, q.Len())
-		require.Equal(t, Reentered, turnAs(&q, q.Stand("a", false)).outcome(), "the holder goes on")
+		require.Equal(t, Reentered, turnAs(&q, q.Reserve("a", Fair)).outcome(), "the holder goes on")
 		q.Leave()
-		require.Equal(t, Claimed, turnAs(&q, q.Stand("b", false)).outcome(), "what need not wait goes on")
+		require.Equal(t, Claimed, turnAs(&q, q.Reserve("b", Fair)).outcome(), "what need not wait goes on")
 		q.Leave()
 		require.True(t, q.Idle())
 	})
 }
 
-// Places are taken by one goroutine and turned by another, among all other ways to wait, and everybody is expelled
-// now and then.
+// Places are reserved by one goroutine and waited for by another, among all other ways to wait, and now and then all
+// waiters are sent away.
 func TestAStormOfPlacesConservesTheBaton(t *testing.T) {
 	r := rand.New(rand.NewPCG(newSeed(t), 0))
 	var q Queue[int]
@@ -214,7 +213,7 @@ func TestAStormOfPlacesConservesTheBaton(t *testing.T) {
 		places := make(chan Place[int])
 		wg.Go(func() {
 			for p := range places {
-				if got := q.Turn(p); got == Claimed {
+				if got := q.Wait(p, nil, nil); got == Claimed {
 					inside.section(t)
 					q.Leave()
 				}
@@ -228,16 +227,16 @@ func TestAStormOfPlacesConservesTheBaton(t *testing.T) {
 				done, timeout := make(chan struct{}), time.After(time.Duration(r.IntN(300))*time.Microsecond)
 				switch n := r.IntN(16); {
 				case n == 0:
-					q.Expel()
+					sendAway(&q)
 				case n < 6:
-					places <- q.Stand(owner, n < 3)
+					places <- q.Reserve(owner, sharedIf(n < 3))
 				case n < 8:
-					got = q.Compete(owner+100, n == 7, done, timeout)
+					got = q.Claim(owner+100, barging(n == 7), done, timeout)
 				case n == 8:
 					go func() { runtime.Gosched(); close(done) }()
-					got = q.Claim(owner+100, false, done, nil)
+					got = q.Claim(owner+100, Fair, done, nil)
 				default:
-					got = q.Claim(owner+100, n == 9, nil, timeout)
+					got = q.Claim(owner+100, sharedIf(n == 9), nil, timeout)
 				}
 				if got == Claimed {
 					inside.section(t)

@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// competeAs starts a Compete and returns when it has ended or waits.
-func competeAs(q *Queue[string], owner string, shared bool) *claim {
-	done := make(chan struct{})
-	c := &claim{owner: owner, cancel: func() { close(done) }, ended: make(chan Outcome, 1)}
-	go func() { c.ended <- q.Compete(owner, shared, done, nil) }()
-	synctest.Wait()
-	return c
+func barging(shared bool) Mode { return Barging | sharedIf(shared) }
+
+func sharedIf(shared bool) Mode {
+	if shared {
+		return Shared
+	}
+	return Fair
 }
 
-// overtake gives the baton up and takes it back for owner before whoever was woken can.
+// overtake gives the baton up and takes it back for owner before the waiter that was woken can.
 func overtake(t *testing.T, q *Queue[string], owner string) {
 	t.Helper()
 	q.lockBusy("overtake")
@@ -31,11 +31,11 @@ func overtake(t *testing.T, q *Queue[string], owner string) {
 	q.unlock()
 }
 
-func TestCompetitorsWithoutNewcomersGoInOrder(t *testing.T) {
+func TestBargingWaitersWithoutNewcomersGoInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryCompete("a"))
-		b, c := competeAs(&q, "b", false), competeAs(&q, "c", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Barging))
+		b, c := claimAs(&q, "b", Barging), claimAs(&q, "c", Barging)
 		require.True(t, q.Pass())
 		require.Equal(t, Claimed, b.outcome())
 		require.Zero(t, c.outcome())
@@ -46,11 +46,11 @@ func TestCompetitorsWithoutNewcomersGoInOrder(t *testing.T) {
 	})
 }
 
-func TestANewcomerOvertakesTheOneWhoWasWoken(t *testing.T) {
+func TestANewcomerOvertakesTheWaiterThatWasWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b, c := competeAs(&q, "b", false), competeAs(&q, "c", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b, c := claimAs(&q, "b", Barging), claimAs(&q, "c", Barging)
 		overtake(t, &q, "n")
 		require.Zero(t, b.outcome(), "overtaken, it waits on")
 		q.Settle(1)
@@ -67,11 +67,11 @@ func TestANewcomerOvertakesTheOneWhoWasWoken(t *testing.T) {
 	})
 }
 
-func TestAnOfferIsNotFreeForThoseWhoKeepTheOrder(t *testing.T) {
+func TestAnOfferIsNotFreeForAFairClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b := competeAs(&q, "b", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b := claimAs(&q, "b", Barging)
 		q.lockBusy("test")
 		q.handOverLocked()
 		require.Equal(t, Busy, q.claimLocked("n"))
@@ -82,13 +82,13 @@ func TestAnOfferIsNotFreeForThoseWhoKeepTheOrder(t *testing.T) {
 	})
 }
 
-func TestWhoKeepsTheOrderIsNotOvertaken(t *testing.T) {
+func TestAFairWaiterIsNotOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryCompete("a"))
-		b, c := claimAs(&q, "b", false), competeAs(&q, "c", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Barging))
+		b, c := claimAs(&q, "b", Fair), claimAs(&q, "c", Barging)
 		q.Leave()
-		require.Equal(t, Busy, q.TryCompete("n"))
+		require.Equal(t, Busy, q.TryClaim("n", Barging))
 		require.Equal(t, Claimed, b.outcome())
 		require.Zero(t, c.outcome())
 		q.Leave()
@@ -101,26 +101,26 @@ func TestWhoKeepsTheOrderIsNotOvertaken(t *testing.T) {
 func TestOvertakingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b := competeAs(&q, "b", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b := claimAs(&q, "b", Barging)
 		for range MaxOvertaken {
 			overtake(t, &q, "n")
 			require.Zero(t, b.outcome())
 		}
 		q.Leave()
-		require.Equal(t, Busy, q.TryCompete("n"), "the baton was given, not offered")
+		require.Equal(t, Busy, q.TryClaim("n", Barging), "the baton was given, not offered")
 		require.Equal(t, Claimed, b.outcome())
 		q.Leave()
 		requireConserved(t, &q)
 	})
 }
 
-// Whom the baton was offered to has it when its wait ends in that very moment, so that somebody answers for it.
+// A waiter that was offered the baton has it even if its wait ends at that moment: some goroutine must give it on.
 func TestAnOfferWinsOverACancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b, c := competeAs(&q, "b", false), competeAs(&q, "c", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b, c := claimAs(&q, "b", Barging), claimAs(&q, "c", Barging)
 		grantAfter(&q, b.cancel)
 		require.Equal(t, Claimed, b.outcome())
 		require.Zero(t, c.outcome())
@@ -131,11 +131,11 @@ func TestAnOfferWinsOverACancellation(t *testing.T) {
 	})
 }
 
-func TestWhoWasOvertakenCanLeave(t *testing.T) {
+func TestAnOvertakenWaiterCanLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b := competeAs(&q, "b", true)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b := claimAs(&q, "b", Shared|Barging)
 		overtake(t, &q, "n")
 		b.cancel()
 		require.Equal(t, Cancelled, b.outcome())
@@ -144,11 +144,11 @@ func TestWhoWasOvertakenCanLeave(t *testing.T) {
 	})
 }
 
-func TestACompetitorIsLetInWithItsKin(t *testing.T) {
+func TestABargingWaiterIsLetInWithItsSiblings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("s"))
-		b, s := competeAs(&q, "b", false), competeAs(&q, "s", true)
+		require.Equal(t, Claimed, q.TryClaim("s", Fair))
+		b, s := claimAs(&q, "b", Barging), claimAs(&q, "s", Shared|Barging)
 		q.Settle(1)
 		require.Equal(t, Reentered, s.outcome())
 		require.Zero(t, b.outcome())
@@ -159,11 +159,11 @@ func TestACompetitorIsLetInWithItsKin(t *testing.T) {
 	})
 }
 
-func TestExpellingLeavesAnOfferWithWhomItWasMadeTo(t *testing.T) {
+func TestShutLeavesAnOfferWithTheWaiterThatHasIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		require.Equal(t, Claimed, q.TryClaim("a"))
-		b, c := competeAs(&q, "b", false), competeAs(&q, "c", false)
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		b, c := claimAs(&q, "b", Barging), claimAs(&q, "c", Barging)
 		q.lockBusy("test")
 		q.handOverLocked()
 		q.shut = true
@@ -176,7 +176,7 @@ func TestExpellingLeavesAnOfferWithWhomItWasMadeTo(t *testing.T) {
 	})
 }
 
-func TestAStormOfCompetitorsConservesTheBaton(t *testing.T) {
+func TestAStormOfBargingConservesTheBaton(t *testing.T) {
 	r := rand.New(rand.NewPCG(newSeed(t), 0))
 	var q Queue[int]
 	var inside exclusion
@@ -191,16 +191,16 @@ func TestAStormOfCompetitorsConservesTheBaton(t *testing.T) {
 				timeout := time.After(time.Duration(r.IntN(300)) * time.Microsecond)
 				switch n := r.IntN(10); {
 				case n == 0:
-					got = q.TryCompete(owner)
+					got = q.TryClaim(owner, Barging)
 				case n == 1:
-					got = q.TryClaim(owner)
+					got = q.TryClaim(owner, Fair)
 				case n < 4:
-					got = q.Claim(owner, false, done, timeout)
+					got = q.Claim(owner, Fair, done, timeout)
 				case n < 6:
 					go func() { runtime.Gosched(); close(done) }()
-					got = q.Compete(owner, n == 4, done, nil)
+					got = q.Claim(owner, barging(n == 4), done, nil)
 				default:
-					got = q.Compete(owner, n == 7, done, timeout)
+					got = q.Claim(owner, barging(n == 7), done, timeout)
 				}
 				if got == Claimed {
 					inside.section(t)
