@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -16,23 +15,26 @@ import (
 // A Backend is a Redis deployment in which the sessions of many processes meet. It is safe for concurrent use; one
 // Backend serves any number of sessions.
 type Backend struct {
-	client   rueidis.Client
-	prefix   string
-	channels string // what stands before the session in its channel
-	cluster  bool
-	owned    bool // client was made by Open
-	replicas replicas
-	plain    bool // no scripts
-	scripts  *scripts
+	deployment deployment // immutable once New has returned
+	owned      bool       // the client was made by Open
 }
 
 var _ reentrant.Backend = (*Backend)(nil)
 
+// Connect implements reentrant.Backend. It subscribes to the session's channel, runs a script that only reads, and
+// publishes a message to see it arrive. So a wrong address or password, a missing right to run scripts, subscribe
+// or publish, and a proxy that keeps messages back are found now and not at the first contended lock. The script's
+// answer is also the first that is known of Redis's clock.
+func (b *Backend) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+	c, err := connect(ctx, &b.deployment, session, sink)
+	if err != nil {
+		return nil, err // not a nil *conn
+	}
+	return c, nil
+}
+
 // An Option changes what New and Open make.
 type Option func(*Backend) error
-
-// maxPrefix bounds the prefix, which is part of every key.
-const maxPrefix = 256
 
 // WithPrefix puts prefix in front of the keys and channels of every lock, so that several applications can share a
 // Redis. The default is "", so that lock N is the hash N. Any bytes but braces are allowed (they would decide the
@@ -40,15 +42,43 @@ const maxPrefix = 256
 // the beginning of another, or lock names could meet: "app:" and "web:" are good, "a" and "ap" are not.
 func WithPrefix(prefix string) Option {
 	return func(b *Backend) error {
-		switch {
-		case len(prefix) > maxPrefix:
-			return fmt.Errorf("WithPrefix: %d bytes, at most %d are allowed", len(prefix), maxPrefix)
-		case strings.ContainsAny(prefix, "{}"):
-			return fmt.Errorf("WithPrefix(%q): braces are not allowed, they decide the Cluster slot", prefix)
-		case strings.Contains(prefix, reserved):
-			return fmt.Errorf("WithPrefix(%q): %q is reserved", prefix, reserved)
+		if err := checkPrefix(prefix); err != nil {
+			return err
 		}
-		b.prefix = prefix
+		b.deployment.prefix = prefix
+		return nil
+	}
+}
+
+// WithReplicas has every acquire acknowledged by n replicas (Redis's WAIT) before it counts, so that a failover to one
+// of them does not forget who has the lock. If fewer acknowledge it within timeout, also because fewer are connected,
+// the lock is given back and the call fails at once with reentrant.ErrNotReplicated.
+//
+// It makes a lost lock after a failover unlikely, not impossible: a failover may promote a replica that did not
+// acknowledge, and renewals and re-entries are not waited for. Tokens tell then as always. It costs a second round
+// trip for each acquire, a connection from the client's pool (BlockingPoolSize) for as long as both take, which then
+// stays open for the next, and a lock that is pushed to a waiter is confirmed by it before Lock returns.
+func WithReplicas(n int, timeout time.Duration) Option {
+	return func(b *Backend) error {
+		if n < 1 || timeout < time.Millisecond {
+			return fmt.Errorf("WithReplicas(%d, %v): at least 1, and at least 1ms", n, timeout)
+		}
+		b.deployment.replicas = replicas{n, timeout}
+		return nil
+	}
+}
+
+// WithoutScripts has the verbs run without Lua, for servers that forbid it: each reads what there is of the lock under
+// WATCH, decides here, and writes it back by MULTI and EXEC, again if somebody else was quicker. What stands in Redis is
+// the same, so sessions with and without scripts can share locks.
+//
+// It costs two round trips and more for every command, more under contention (each round one of those who try gets
+// through), a connection from the client's pool (BlockingPoolSize) for as long as each takes, which then stays open for
+// the next, and as much traffic as the queue of the lock is long. A renewal takes one transaction for each lock.
+// WithReplicas needs scripts.
+func WithoutScripts() Option {
+	return func(b *Backend) error {
+		b.deployment.verbs = transactions{}
 		return nil
 	}
 }
@@ -59,17 +89,13 @@ func New(client rueidis.Client, opts ...Option) (*Backend, error) {
 	if client == nil {
 		return nil, errors.New("redisbackend: New: nil client")
 	}
-	b := &Backend{client: client, cluster: client.Mode() == rueidis.ClientModeCluster, scripts: loadScripts()}
-	if b.cluster {
-		b.scripts = loadClusterScripts()
-	}
+	b := &Backend{deployment: newDeployment(client)}
 	if err := b.apply(opts); err != nil {
 		return nil, fmt.Errorf("redisbackend: New: %w", err)
 	}
-	if b.plain && b.replicas.n > 0 {
-		return nil, errors.New("redisbackend: New: WithReplicas needs scripts (WithoutScripts)")
+	if err := b.deployment.complete(); err != nil {
+		return nil, fmt.Errorf("redisbackend: New: %w", err)
 	}
-	b.channels = b.prefix + reserved + "session:"
 	return b, nil
 }
 
@@ -186,6 +212,6 @@ func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, err
 // Close closes the client if it was made by Open, and does nothing otherwise. Close the sessions first.
 func (b *Backend) Close() {
 	if b.owned {
-		b.client.Close()
+		b.deployment.client.Close()
 	}
 }

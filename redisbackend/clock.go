@@ -127,6 +127,16 @@ func (c *clock) earliest(stamp int64, arrived instant) (instant, bool) {
 	return at, ok
 }
 
+// latest is the latest that a Redis's clock can show at a moment, in µs; 0 when nothing is known.
+func (c *clock) latest(t instant) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.mapping.known {
+		return 0
+	}
+	return int64((t + c.mapping.aged(t).high) / resolution)
+}
+
 // clocks are the clocks of a deployment: one, or in a Cluster one for each slot in use. A slot moves between nodes
 // only with an error or a redirection, and two slots of one node merely learn the same thing twice.
 type clocks struct {

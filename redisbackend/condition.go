@@ -34,9 +34,9 @@ func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentra
 	d.add(keepFor(max(req.Patience, req.GrantTTL, doubt)))
 	d.add(roundUp(doubt, time.Microsecond))
 	n := d.cut()
-	args := [...]string{r.conn.session, n[0], n[1], req.Owner, n[2], n[3], n[4], n[5], r.conn.backend.channels, n[6], n[7]}
-	keys := r.keys.condition(r.conn.backend.prefix, req.Condition)
-	a, err := r.run(ctx, "await", &r.conn.backend.scripts.await, keys[:], args[:], 0)
+	args := [...]string{r.conn.session, n[0], n[1], req.Owner, n[2], n[3], n[4], n[5], r.conn.deployment.channels, n[6], n[7]}
+	keys := r.keys.condition(r.conn.deployment.prefix, req.Condition)
+	a, err := r.run(ctx, "await", &r.conn.deployment.scripts.await, keys[:], args[:], 0)
 	if err == nil {
 		r.conn.listenFor(r)
 	}
@@ -56,9 +56,9 @@ func checkAwait(req *reentrant.AwaitRequest) error {
 
 // Withdraw implements reentrant.Remote.
 func (r *remote) Withdraw(ctx context.Context, condition string, ticket uint64) (reentrant.TicketStatus, error) {
-	keys := r.keys.condition(r.conn.backend.prefix, condition)
+	keys := r.keys.condition(r.conn.deployment.prefix, condition)
 	args := [...]string{r.conn.session, strconv.FormatUint(ticket, 10)}
-	a, err := r.run(ctx, "withdraw", &r.conn.backend.scripts.withdraw, keys[4:], args[:], 0)
+	a, err := r.run(ctx, "withdraw", &r.conn.deployment.scripts.withdraw, keys[4:], args[:], 0)
 	return status("withdraw", a, err, withdrawWithdrawn, withdrawSignalled, withdrawNothing)
 }
 
@@ -88,9 +88,9 @@ func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reent
 	d.add(req.Epoch)
 	d.add(req.Op)
 	n := d.cut()
-	args := [...]string{r.conn.session, n[0], n[1], all, r.conn.backend.channels, r.listening()}
-	keys := r.keys.condition(r.conn.backend.prefix, req.Condition)
-	list, at, err := r.exec(ctx, "signal", &r.conn.backend.scripts.signal, keys[:], args[:])
+	args := [...]string{r.conn.session, n[0], n[1], all, r.conn.deployment.channels, r.listening()}
+	keys := r.keys.condition(r.conn.deployment.prefix, req.Condition)
+	list, at, err := r.exec(ctx, "signal", &r.conn.deployment.scripts.signal, keys[:], args[:])
 	if err != nil {
 		return reentrant.SignalReply{}, err
 	}
@@ -117,7 +117,7 @@ func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reent
 
 // listening tells the scripts whether the server that they run in knows all sessions that listen.
 func (r *remote) listening() string {
-	if r.conn.backend.cluster {
+	if r.conn.deployment.cluster {
 		return "0"
 	}
 	return "1"
@@ -126,12 +126,12 @@ func (r *remote) listening() string {
 // Beat implements reentrant.Remote.
 func (r *remote) Beat(ctx context.Context, condition string, tickets, served []uint64) ([]reentrant.TicketStatus, error) {
 	args := make([]string, 4, 4+len(tickets)+len(served))
-	args[0], args[1], args[2], args[3] = r.conn.session, r.conn.backend.channels, strconv.Itoa(len(tickets)), r.listening()
+	args[0], args[1], args[2], args[3] = r.conn.session, r.conn.deployment.channels, strconv.Itoa(len(tickets)), r.listening()
 	for _, ticket := range slices.Concat(tickets, served) {
 		args = append(args, strconv.FormatUint(ticket, 10))
 	}
-	keys := r.keys.condition(r.conn.backend.prefix, condition)
-	list, at, err := r.exec(ctx, "beat", &r.conn.backend.scripts.beat, keys[:], args)
+	keys := r.keys.condition(r.conn.deployment.prefix, condition)
+	list, at, err := r.exec(ctx, "beat", &r.conn.deployment.scripts.beat, keys[:], args)
 	if err != nil {
 		return nil, err
 	}

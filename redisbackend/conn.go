@@ -18,14 +18,14 @@ import (
 // the client's command connections, which they share with the caller's other commands; the channel has a connection
 // of its own.
 type conn struct {
-	backend *Backend
-	session string
-	sink    reentrant.Sink
-	clocks  clocks
-	channel *subscription
-	shards  *shards     // nil unless in a Cluster
-	probed  chan string // 1-buffered: the last probe that came back over the channel
-	hearing sync.Mutex  // of opened and received: the sink hears one thing at a time
+	deployment *deployment
+	session    string
+	sink       reentrant.Sink
+	clocks     clocks
+	channel    *subscription
+	shards     *shards     // nil unless in a Cluster
+	probed     chan string // 1-buffered: the last probe that came back over the channel
+	hearing    sync.Mutex  // of opened and received: the sink hears one thing at a time
 }
 
 var _ reentrant.Conn = (*conn)(nil)
@@ -41,29 +41,26 @@ const (
 	probeName = "~relock-probe"
 )
 
-// Connect implements reentrant.Backend. It subscribes to the session's channel, runs a script that only reads, and
-// publishes a message to see it arrive. So a wrong address or password, a missing right to run scripts, subscribe
-// or publish, and a proxy that keeps messages back are found now and not at the first contended lock. The script's
-// answer is also the first that is known of Redis's clock.
-func (b *Backend) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+// connect gives a session its standing with a deployment, as reentrant.Backend's Connect says.
+func connect(ctx context.Context, d *deployment, session string, sink reentrant.Sink) (*conn, error) {
 	if err := checkSession(session); err != nil {
 		return nil, err
 	}
 	if sink == nil {
 		return nil, errors.New("redisbackend: connect: nil sink")
 	}
-	c := &conn{backend: b, session: session, sink: sink, probed: make(chan string, 1)}
-	c.clocks.bySlot = b.cluster
+	c := &conn{deployment: d, session: session, sink: sink, probed: make(chan string, 1)}
+	c.clocks.bySlot = d.cluster
 	var err error
-	if c.channel, err = subscribe(ctx, b.client, b.channels+session, c); err != nil {
+	if c.channel, err = subscribe(ctx, d.client, d.channels+session, c); err != nil {
 		return nil, err
 	}
 	if err := c.probe(ctx); err != nil {
 		c.channel.close()
 		return nil, err
 	}
-	if b.cluster && !b.plain { // only a script knows whether a channel of one slot was heard
-		c.shards = newShards(b.client, b.channels, session, shardIdle, c)
+	if d.cluster && d.scripted() { // only a script reports whether a channel of one slot was heard
+		c.shards = newShards(d.client, d.channels, session, shardIdle, c)
 	}
 	return c, nil
 }
@@ -89,11 +86,11 @@ func (c *conn) probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.tryCommands(ctx, remote); err != nil {
+	if err := c.deployment.verbs.probe(ctx, remote); err != nil {
 		return err
 	}
-	client, text := c.backend.client, probeMark+rand.Text()
-	cmd := client.B().Publish().Channel(c.backend.channels + c.session).Message(text).Build()
+	client, text := c.deployment.client, probeMark+rand.Text()
+	cmd := client.B().Publish().Channel(c.deployment.channels + c.session).Message(text).Build()
 	if err := client.Do(ctx, cmd).Error(); err != nil {
 		return fail(ctx, "publish", err)
 	}
@@ -113,30 +110,17 @@ func (c *conn) probe(ctx context.Context) error {
 	}
 }
 
-// tryCommands looks at a lock.
-func (c *conn) tryCommands(ctx context.Context, r *remote) (err error) {
-	if c.backend.plain {
-		_, err = plain{r}.Inspect(ctx)
-	} else {
-		_, err = r.inspect(ctx, "run a script")
-	}
-	return err
-}
-
 // Bind implements reentrant.Conn.
 func (c *conn) Bind(name string) (reentrant.Remote, error) {
 	r, err := c.bind(name)
 	if err != nil {
 		return nil, err // not a nil *remote
 	}
-	if c.backend.plain {
-		return plain{r}, nil
-	}
-	return r, nil
+	return c.deployment.verbs.bind(r), nil
 }
 
 func (c *conn) bind(name string) (*remote, error) {
-	keys, err := keysOf(c.backend.prefix, name)
+	keys, err := keysOf(c.deployment.prefix, name)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +146,7 @@ func (c *conn) listenFor(r *remote) {
 
 // follow has the channel go where the commands go, if that may change: with Sentinel.
 func (c *conn) follow() {
-	if c.backend.client.Mode() == rueidis.ClientModeSentinel {
+	if c.deployment.client.Mode() == rueidis.ClientModeSentinel {
 		c.channel.follow()
 	}
 }
@@ -186,19 +170,19 @@ func (c *conn) received(message string) {
 		return
 	}
 	if ticket, placed, hold, ok := parseSignal(message); ok {
-		if name, ours := strings.CutPrefix(hold, c.backend.prefix); ours && name != "" {
+		if name, ours := strings.CutPrefix(hold, c.deployment.prefix); ours && name != "" {
 			c.sink.Signalled(name, ticket, placed)
 		}
 		return
 	}
 	if epoch, hold, ok := parseWanted(message); ok {
-		if name, ours := strings.CutPrefix(hold, c.backend.prefix); ours && name != "" {
+		if name, ours := strings.CutPrefix(hold, c.deployment.prefix); ours && name != "" {
 			c.sink.Wanted(name, epoch)
 		}
 		return
 	}
 	if epoch, hold, ok := parseTaken(message); ok {
-		if name, ours := strings.CutPrefix(hold, c.backend.prefix); ours && name != "" {
+		if name, ours := strings.CutPrefix(hold, c.deployment.prefix); ours && name != "" {
 			c.sink.Taken(name, epoch)
 		}
 		return
@@ -214,14 +198,14 @@ func (c *conn) received(message string) {
 
 // granted passes a grant on, with the earliest local moment at which it can have been made.
 func (c *conn) granted(p push) {
-	prefix := len(c.backend.prefix)
-	if len(p.hold) <= prefix || p.hold[:prefix] != c.backend.prefix {
+	prefix := len(c.deployment.prefix)
+	if len(p.hold) <= prefix || p.hold[:prefix] != c.deployment.prefix {
 		return
 	}
 	g := reentrant.Grant{Name: p.hold[prefix:], Epoch: p.epoch,
 		First: reentrant.Token(p.first), Last: reentrant.Token(p.last), TTL: p.ttl}
 	// A grant that the replicas are to have is not taken at its word: the next acquire waits for them.
-	if at, ok := c.clocks.of(p.hold).earliest(p.stamp, instantOf(time.Now())); ok && c.backend.replicas.n == 0 {
+	if at, ok := c.clocks.of(p.hold).earliest(p.stamp, instantOf(time.Now())); ok && c.deployment.replicas.n == 0 {
 		g.NotBefore = started.Add(at)
 	}
 	c.sink.Granted(g)

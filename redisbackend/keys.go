@@ -30,6 +30,22 @@ type keys [4]string
 // hold is the lock itself, the hash that others look at.
 func (k *keys) hold() string { return k[0] }
 
+// maxPrefix bounds the prefix, which is part of every key.
+const maxPrefix = 256
+
+// checkPrefix refuses a prefix with which lock names could meet.
+func checkPrefix(prefix string) error {
+	switch {
+	case len(prefix) > maxPrefix:
+		return fmt.Errorf("WithPrefix: %d bytes, at most %d are allowed", len(prefix), maxPrefix)
+	case strings.ContainsAny(prefix, "{}"):
+		return fmt.Errorf("WithPrefix(%q): braces are not allowed, they decide the Cluster slot", prefix)
+	case strings.Contains(prefix, reserved):
+		return fmt.Errorf("WithPrefix(%q): %q is reserved", prefix, reserved)
+	}
+	return nil
+}
+
 // keysOf are the keys of a lock, or what is wrong with its name.
 func keysOf(prefix, name string) (keys, error) {
 	switch {

@@ -14,21 +14,6 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// WithoutScripts has the verbs run without Lua, for servers that forbid it: each reads what there is of the lock under
-// WATCH, decides here, and writes it back by MULTI and EXEC, again if somebody else was quicker. What stands in Redis is
-// the same, so sessions with and without scripts can share locks.
-//
-// It costs two round trips and more for every command, more under contention (each round one of those who try gets
-// through), a connection from the client's pool (BlockingPoolSize) for as long as each takes, which then stays open for
-// the next, and as much traffic as the queue of the lock is long. A renewal takes one transaction for each lock.
-// WithReplicas needs scripts.
-func WithoutScripts() Option {
-	return func(b *Backend) error {
-		b.plain = true
-		return nil
-	}
-}
-
 // A plain is a remote that runs no scripts.
 type plain struct{ *remote }
 
@@ -41,7 +26,7 @@ var (
 // changed it in between. run may be called more than once. An error of what was read says that nothing happened.
 func (r plain) transact(ctx context.Context, op string, condition *string, run func(now protocol.Instant, l *protocol.Lock)) error {
 	for began := time.Now(); ; {
-		client, release, err := dedicate(ctx, r.conn.backend.client)
+		client, release, err := dedicate(ctx, r.conn.deployment.client)
 		if err != nil {
 			return fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
 		}
@@ -85,10 +70,10 @@ func (r plain) look(ctx context.Context, client rueidis.DedicatedClient, op stri
 	if err := ctxErr(ctx, sent); err != nil {
 		return nil, fmt.Errorf("redisbackend: %s: not done: %w", op, err)
 	}
-	i := &image{keys: r.keys, channels: r.conn.backend.channels}
+	i := &image{keys: r.keys, channels: r.conn.deployment.channels}
 	watched := r.keys[:]
 	if condition != nil {
-		k := r.keys.condition(r.conn.backend.prefix, *condition)
+		k := r.keys.condition(r.conn.deployment.prefix, *condition)
 		i.condition, i.ticketing, watched = *condition, &k, k[:]
 	}
 	if fault == faultUnwatched {
@@ -207,14 +192,6 @@ func (r plain) Release(ctx context.Context, req reentrant.ReleaseRequest) (resul
 	return result, err
 }
 
-// left is how long it is to t, if anything.
-func left(t time.Time) time.Duration {
-	if t.IsZero() {
-		return 0
-	}
-	return max(0, time.Until(t))
-}
-
 // Resume implements reentrant.Resumer.
 func (r plain) Resume(ctx context.Context, req reentrant.ResumeRequest) (reply reentrant.ResumeReply, err error) {
 	if req.Lease <= 0 {
@@ -283,8 +260,18 @@ func (r plain) ForceUnlock(ctx context.Context) (had bool, err error) {
 	return had, err
 }
 
-// renewPlain renews a few locks at once, so that one that others are busy with does not hold up the rest.
-func (c *conn) renewPlain(ctx context.Context, renewals []reentrant.Renewal) {
+// transactions carries out a deployment's verbs without scripts.
+type transactions struct{}
+
+func (transactions) bind(r *remote) reentrant.Remote { return plain{r} }
+
+func (transactions) probe(ctx context.Context, r *remote) error {
+	_, err := plain{r}.Inspect(ctx)
+	return err
+}
+
+// renew renews a few locks at once, so that one that others are busy with does not delay the rest.
+func (transactions) renew(ctx context.Context, c *conn, renewals []reentrant.Renewal) {
 	const atOnce = 8 // connections, out of a pool that the session's commands need too
 	next := make(chan *reentrant.Renewal)
 	var renewing sync.WaitGroup
@@ -292,7 +279,7 @@ func (c *conn) renewPlain(ctx context.Context, renewals []reentrant.Renewal) {
 		renewing.Go(func() {
 			for w := range next {
 				w.Gone = false
-				w.Err = c.renewOne(ctx, w)
+				w.Err = renewOne(ctx, c, w)
 			}
 		})
 	}
@@ -303,7 +290,7 @@ func (c *conn) renewPlain(ctx context.Context, renewals []reentrant.Renewal) {
 	renewing.Wait()
 }
 
-func (c *conn) renewOne(ctx context.Context, w *reentrant.Renewal) error {
+func renewOne(ctx context.Context, c *conn, w *reentrant.Renewal) error {
 	r, ok := w.Remote.(plain)
 	switch {
 	case !ok || r.conn != c:

@@ -23,19 +23,20 @@ func (quiet) Resumed() {}
 
 // plainOn is a lock without scripts, on a server of its own.
 func plainOn(t *testing.T) (plain, *redisserver.Server) {
-	remote, server := remoteOn(t, WithoutScripts())
+	remote, server := remoteOn(t, func(d *deployment) { d.verbs = transactions{} })
 	return remote.(plain), server
 }
 
 // remoteOn is a lock on a server of its own.
-func remoteOn(t *testing.T, opts ...Option) (reentrant.Remote, *redisserver.Server) {
+func remoteOn(t *testing.T, set func(*deployment)) (reentrant.Remote, *redisserver.Server) {
 	server := redisserver.Start(t)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	b, err := New(client, opts...)
-	require.NoError(t, err)
-	conn, err := b.Connect(t.Context(), "s", quiet{})
+	d := newDeployment(client)
+	set(&d)
+	require.NoError(t, d.complete())
+	conn, err := connect(t.Context(), &d, "s", quiet{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
 	remote, err := conn.Bind("lock")
@@ -67,7 +68,7 @@ func TestPlainAnswersFromOneMoment(t *testing.T) {
 // nothing.
 func TestPlainNoticesWhatFailsInATransaction(t *testing.T) {
 	r, server := plainOn(t)
-	client, release, err := dedicate(t.Context(), r.conn.backend.client)
+	client, release, err := dedicate(t.Context(), r.conn.deployment.client)
 	require.NoError(t, err)
 	defer release()
 	command(t, server, "HSET", "hash", "field", "1")
@@ -110,7 +111,7 @@ func TestPlainSaysWhyATransactionWasDiscarded(t *testing.T) {
 func TestPlainWithoutTheRightToTransactions(t *testing.T) {
 	r, server := plainOn(t)
 	command(t, server, "ACL", "SETUSER", "default", "-multi")
-	_, err := r.conn.backend.Connect(t.Context(), "t", quiet{})
+	_, err := connect(t.Context(), r.conn.deployment, "t", quiet{})
 	require.ErrorContains(t, err, "NOPERM")
 	assert.True(t, reentrant.Refused(err), "it is found before a lock is touched")
 	assert.False(t, reentrant.OutcomeUnknown(err))
@@ -145,7 +146,7 @@ func TestPlainForgetsTheClockOfALostConnection(t *testing.T) {
 }
 
 func TestAnAcquireForgetsTheClockOfAConnectionThatIsLostWhileReplicasAreWaitedFor(t *testing.T) {
-	r, server := remoteOn(t, WithReplicas(1, time.Minute)) // there is none
+	r, server := remoteOn(t, func(d *deployment) { d.replicas = replicas{1, time.Minute} }) // there is none
 	got := make(chan error, 1)
 	go func() {
 		_, err := r.Acquire(t.Context(), reentrant.AcquireRequest{Epoch: 1, Owner: "1", Holds: 1, Lease: time.Minute,
@@ -164,7 +165,7 @@ func TestAnAcquireForgetsTheClockOfAConnectionThatIsLostWhileReplicasAreWaitedFo
 // A context's cause is its own affair: errors.Is(err, ctx.Err()) holds.
 func TestAProbeEndsWithItsContext(t *testing.T) {
 	r, _ := plainOn(t)
-	c := &conn{backend: r.conn.backend, session: "nobody-listens", sink: quiet{}, probed: make(chan string, 1)}
+	c := &conn{deployment: r.conn.deployment, session: "nobody-listens", sink: quiet{}, probed: make(chan string, 1)}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("a reason"))
 	defer cancel()
 	require.ErrorIs(t, c.probe(ctx), context.DeadlineExceeded)

@@ -1,15 +1,10 @@
 package redisbackend
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/redis/rueidis"
-
-	"github.com/relock-go/relock/reentrant"
 )
 
 // A Quorum is a lock service over 3 or 5 independent masters (RedLock): it goes on while a majority of them can be
@@ -58,13 +53,7 @@ import (
 // When fewer than a majority can be reached the error is [reentrant.ErrNoQuorum], after half a second for a round (all
 // nodes are asked at once; an attempt may have two rounds, and opening a session takes up to five seconds if the others
 // hang); what had been got is given back. It is never said then that somebody else has the lock.
-type Quorum struct {
-	nodes []*Backend
-	need  int           // a majority
-	limit time.Duration // nodeLimit, but in tests
-}
-
-var _ reentrant.Backend = (*Quorum)(nil)
+// QUORUMALIAS
 
 // NewQuorum makes a Quorum over 3 or 5 clients, each of one standalone master that has nothing to do with the others:
 // neither a Cluster nor Sentinels. No command is sent yet: that two of them are one server under two names is found
@@ -78,28 +67,23 @@ func NewQuorum(clients []rueidis.Client, opts ...Option) (*Quorum, error) {
 	if n := len(clients); n != 3 && n != 5 {
 		return nil, fmt.Errorf("redisbackend: NewQuorum: %d clients, 3 or 5 are needed", n)
 	}
-	q := &Quorum{need: len(clients)/2 + 1, limit: nodeLimit}
-	if quorumFault == quorumFaultMajority {
-		q.need = len(clients) / 2
-	}
-	seen := make(map[string]int)
+	nodes := make([]*deployment, len(clients))
 	for i, client := range clients {
-		b, err := independent(client, opts)
+		d, err := independent(client, opts)
 		if err != nil {
 			return nil, fmt.Errorf("redisbackend: NewQuorum: node %d: %w", i+1, err)
 		}
-		addr := onlyAddr(client)
-		if other, ok := seen[addr]; ok {
-			return nil, fmt.Errorf("redisbackend: NewQuorum: nodes %d and %d are the same: %s", other+1, i+1, addr)
-		}
-		seen[addr] = i
-		q.nodes = append(q.nodes, b)
+		nodes[i] = d
+	}
+	q, err := newQuorum(nodes)
+	if err != nil {
+		return nil, fmt.Errorf("redisbackend: NewQuorum: %w", err)
 	}
 	return q, nil
 }
 
-// independent makes the Backend of one node.
-func independent(client rueidis.Client, opts []Option) (*Backend, error) {
+// independent returns one node.
+func independent(client rueidis.Client, opts []Option) (*deployment, error) {
 	if client != nil && client.Mode() != rueidis.ClientModeStandalone {
 		return nil, errors.New("not a standalone master: a failover would forget who has the locks")
 	}
@@ -107,51 +91,10 @@ func independent(client rueidis.Client, opts []Option) (*Backend, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case b.replicas.n > 0:
+	case b.deployment.replicas.n > 0:
 		return nil, errors.New("WithReplicas: the nodes are each other's replicas")
-	case b.plain:
+	case !b.deployment.scripted():
 		return nil, errors.New("WithoutScripts: a quorum needs scripts")
 	}
-	return b, nil
-}
-
-// A quorumConn is one session's standing with the nodes.
-type quorumConn struct {
-	quorum  *Quorum
-	session string
-	sink    reentrant.Sink
-	nodes   []*conn
-	ears    []*quorumEar
-	jobs    sync.WaitGroup // verbs, and what goes on at nodes after their callers have been answered
-
-	hearing sync.Mutex // held while the sink is told something: one thing at a time, and nothing after Close
-	mu      sync.Mutex // guards what follows; a leaf
-	waiting map[string]*quorumWaiter
-	closed  bool
-	refused error // why nothing is to be done with these nodes
-}
-
-// refuse has every verb fail from here on.
-func (c *quorumConn) refuse(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refused = err
-}
-
-// begin says why a verb cannot be sent: its caller has left, the conn is closed, or two of the nodes are one. One that can
-// is a job until it has returned, so that all that it starts is started before Close has done waiting.
-func (c *quorumConn) begin(ctx context.Context, op string) error {
-	if err := ctxErr(ctx, time.Now()); err != nil {
-		return fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return fmt.Errorf("redisbackend: %s: not sent: the session is closed", op)
-	}
-	if c.refused != nil {
-		return fmt.Errorf("redisbackend: %s: %w", op, c.refused)
-	}
-	c.jobs.Add(1)
-	return nil
+	return &b.deployment, nil
 }

@@ -24,8 +24,8 @@ func (q *Quorum) Connect(ctx context.Context, session string, sink reentrant.Sin
 		return nil, errors.New("redisbackend: connect: nil sink")
 	}
 	c := &quorumConn{quorum: q, session: session, sink: sink, waiting: make(map[string]*quorumWaiter)}
-	for _, b := range q.nodes {
-		c.nodes = append(c.nodes, &conn{backend: b, session: session, sink: sink, probed: make(chan string, 1)})
+	for _, d := range q.nodes {
+		c.nodes = append(c.nodes, &conn{deployment: d, session: session, sink: sink, probed: make(chan string, 1)})
 	}
 	if err := c.open(ctx); err != nil {
 		_ = c.Close() // never fails
@@ -89,16 +89,16 @@ func (e *quorumEar) join(deadline time.Time, mark string, number int) error {
 	if err := e.subscribe(ctx); err != nil {
 		return err
 	}
-	if err := e.node.mark(ctx, mark, number); err != nil {
+	if err := markNode(ctx, e.node, mark, number); err != nil {
 		return err
 	}
 	return e.node.probe(ctx)
 }
 
-// mark leaves at a node which of the session's it is, for as long as they are joined. One server by two names has the mark
+// markNode leaves at a node which of the session's it is, for as long as they are joined. One server by two names has the mark
 // of the other already.
-func (c *conn) mark(ctx context.Context, mark string, number int) error {
-	client, key, own := c.backend.client, c.backend.prefix+reserved+"node:"+mark, strconv.Itoa(number)
+func markNode(ctx context.Context, c *conn, mark string, number int) error {
+	client, key, own := c.deployment.client, c.deployment.prefix+reserved+"node:"+mark, strconv.Itoa(number)
 	err := client.Do(ctx, client.B().Set().Key(key).Value(own).Nx().Px(2*probeWait).Build()).Error()
 	if err == nil || quorumFault == quorumFaultTwins {
 		return nil

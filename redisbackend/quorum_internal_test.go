@@ -35,7 +35,7 @@ func bound(t *testing.T) (*quorumConn, *quorumRemote) {
 
 // boundTo has the client of the last node give it up after some time.
 func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (*quorumConn, *quorumRemote) {
-	var clients []rueidis.Client
+	var deployments []*deployment
 	for i, node := range nodes {
 		option := rueidis.ClientOption{InitAddress: []string{node.Addr()}, DisableCache: true, ConnWriteTimeout: patience}
 		if i == len(nodes)-1 {
@@ -48,9 +48,11 @@ func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (
 			return err == nil
 		}, patience, time.Millisecond, "the node answers in time")
 		t.Cleanup(client.Close)
-		clients = append(clients, client)
+		d := newDeployment(client)
+		require.NoError(t, d.complete())
+		deployments = append(deployments, &d)
 	}
-	q, err := NewQuorum(clients)
+	q, err := newQuorum(deployments)
 	require.NoError(t, err)
 	q.SetNodeLimit(patience)
 	return joined(t, q, "a", deafSink{})
@@ -312,7 +314,7 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 	reply, h := r.taken(t, req)
 	p := r.places[0]
 	lose := func(keys ...string) {
-		client := p.remote.conn.backend.client
+		client := p.remote.conn.deployment.client
 		require.NoError(t, client.Do(t.Context(), client.B().Del().Key(keys...).Build()).Error())
 	}
 	for _, keys := range [][]string{{"lock"}, {"lock", "relock:{lock}:t:lock"}, {"relock:{lock}:t:lock"}} {

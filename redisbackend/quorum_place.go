@@ -143,7 +143,7 @@ func (p *quorumPlace) want(patience time.Duration) {
 }
 
 // call tells whoever waits that the lock is free.
-func (p *quorumPlace) call() { p.hint(&loadQuorumScripts().call, p.remote.conn.backend.channels) }
+func (p *quorumPlace) call() { p.hint(&loadQuorumScripts().call, p.remote.conn.deployment.channels) }
 
 func (p *quorumPlace) hint(s *script, arg string) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
@@ -165,7 +165,7 @@ const crossing = 4
 
 // asked is the session that is known to wait, "" for none.
 func (p *quorumPlace) asked(ctx context.Context) (string, error) {
-	client := p.remote.conn.backend.client
+	client := p.remote.conn.deployment.client
 	session, err := client.Do(ctx, client.B().Get().Key(p.wanted).Build()).ToString()
 	if rueidis.IsRedisNil(err) {
 		return "", nil

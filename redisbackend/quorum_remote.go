@@ -47,7 +47,7 @@ func (c *quorumConn) Bind(name string) (reentrant.Remote, error) {
 		if err != nil {
 			return nil, err
 		}
-		hold, prefix := one.keys.hold(), n.backend.prefix
+		hold, prefix := one.keys.hold(), n.deployment.prefix
 		r.places = append(r.places, &quorumPlace{remote: one, limit: c.quorum.limit, turn: make(chan struct{}, 1),
 			wanted: prefix + reserved + "{" + hashed(hold) + "}:n:" + name})
 	}

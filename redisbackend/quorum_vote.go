@@ -113,16 +113,6 @@ func (c *quorumConn) ahead() reentrant.Token {
 	return reentrant.Token(latest + tokenLead.Microseconds())
 }
 
-// latest is the latest that a Redis's clock can show at a moment, in µs; 0 when nothing is known.
-func (c *clock) latest(t instant) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.mapping.known {
-		return 0
-	}
-	return int64((t + c.mapping.aged(t).high) / resolution)
-}
-
 // at is the job at one node.
 func (v *quorumVote) at(ctx context.Context, i int, p *quorumPlace) {
 	command, cancel := detached(ctx, v.limit)

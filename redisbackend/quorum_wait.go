@@ -122,7 +122,7 @@ func (e *quorumEar) rejoin(err error) {
 
 // subscribe opens the channel, which from then on keeps itself open.
 func (e *quorumEar) subscribe(ctx context.Context) (err error) {
-	b := e.node.backend
+	b := e.node.deployment
 	e.open, err = subscribe(ctx, b.client, b.channels+e.node.session, e)
 	return err
 }
@@ -142,7 +142,7 @@ func (e *quorumEar) opened() { e.conn.hear(e.conn.sink.Resumed) }
 func (e *quorumEar) received(message string) {
 	e.conn.hear(func() {
 		if hold, ok := strings.CutPrefix(message, "f "); ok { // quorum_call.lua
-			if name, ours := strings.CutPrefix(hold, e.node.backend.prefix); ours {
+			if name, ours := strings.CutPrefix(hold, e.node.deployment.prefix); ours {
 				e.conn.tryAgain(name)
 			}
 			return

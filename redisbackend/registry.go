@@ -14,17 +14,17 @@ var _ reentrant.Registry = (*conn)(nil)
 
 // registered is the key of what a session has on record: a string, <prefix>relock:waits:<session>.
 func (c *conn) registered(session string) string {
-	return c.backend.prefix + reserved + "waits:" + session
+	return c.deployment.prefix + reserved + "waits:" + session
 }
 
 // Register implements reentrant.Registry.
 func (c *conn) Register(ctx context.Context, text string, ttl time.Duration) error {
-	build := c.backend.client.B()
+	build := c.deployment.client.B()
 	cmd := build.Del().Key(c.registered(c.session)).Build()
 	if text != "" {
 		cmd = build.Set().Key(c.registered(c.session)).Value(text).PxMilliseconds(int64(millis(ttl))).Build()
 	}
-	if err := c.backend.client.Do(ctx, cmd).Error(); err != nil {
+	if err := c.deployment.client.Do(ctx, cmd).Error(); err != nil {
 		return fail(ctx, "register", err)
 	}
 	return nil
@@ -35,7 +35,7 @@ func (c *conn) Registered(ctx context.Context, session string) (string, error) {
 	if err := checkSession(session); err != nil {
 		return "", fmt.Errorf("redisbackend: registered: %w", err)
 	}
-	text, err := c.backend.client.Do(ctx, c.backend.client.B().Get().Key(c.registered(session)).Build()).ToString()
+	text, err := c.deployment.client.Do(ctx, c.deployment.client.B().Get().Key(c.registered(session)).Build()).ToString()
 	switch {
 	case rueidis.IsRedisNil(err):
 		return "", nil

@@ -22,7 +22,7 @@ type remote struct {
 var _ reentrant.Remote = (*remote)(nil)
 
 // Name implements reentrant.Remote.
-func (r *remote) Name() string { return r.keys.hold()[len(r.conn.backend.prefix):] }
+func (r *remote) Name() string { return r.keys.hold()[len(r.conn.deployment.prefix):] }
 
 // What the scripts answer; their headers say what it means.
 const (
@@ -94,11 +94,11 @@ func (r *remote) acquire(ctx context.Context, req *reentrant.AcquireRequest, not
 	d.add(keepFor(max(req.Lease, req.GrantTTL)))
 	n := d.cut()
 	args := [...]string{r.conn.session, n[0], req.Owner, n[1], n[2], n[3], flags(req), n[4], n[5], n[6], n[7],
-		r.conn.backend.channels, n[8]}
-	if r.conn.backend.replicas.n > 0 {
+		r.conn.deployment.channels, n[8]}
+	if r.conn.deployment.replicas.n > 0 {
 		return r.execReplicated(ctx, r.keys[:], args[:], req.NotAfter)
 	}
-	return r.run(ctx, "acquire", &r.conn.backend.scripts.acquire, r.keys[:], args[:], 3)
+	return r.run(ctx, "acquire", &r.conn.deployment.scripts.acquire, r.keys[:], args[:], 3)
 }
 
 // flagLetters are acquire's flags, in the order of the bits by which flags looks them up.
@@ -137,7 +137,7 @@ func (r *remote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (ree
 	d.add(millis(req.Lease))
 	n := d.cut()
 	args := [...]string{r.conn.session, n[0], req.Owner, n[1], n[2], n[3]}
-	a, err := r.run(ctx, "reenter", &r.conn.backend.scripts.reenter, r.keys[:2], args[:], 1)
+	a, err := r.run(ctx, "reenter", &r.conn.deployment.scripts.reenter, r.keys[:2], args[:], 1)
 	switch {
 	case err != nil:
 		return reentrant.ReenterReply{}, err
@@ -160,8 +160,8 @@ func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (ree
 	d.add(uint64(req.Used))
 	d.add(keepFor(doubt))
 	n := d.cut()
-	args := [...]string{r.conn.session, n[0], n[1], n[2], r.conn.backend.channels, n[3]}
-	a, err := r.run(ctx, "release", &r.conn.backend.scripts.release, r.keys[:], args[:], 0)
+	args := [...]string{r.conn.session, n[0], n[1], n[2], r.conn.deployment.channels, n[3]}
+	a, err := r.run(ctx, "release", &r.conn.deployment.scripts.release, r.keys[:], args[:], 0)
 	switch {
 	case err != nil:
 		return 0, err
@@ -177,8 +177,8 @@ func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (ree
 
 // ForceUnlock implements reentrant.Remote.
 func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
-	args := [...]string{r.conn.backend.channels}
-	a, err := r.run(ctx, "force unlock", &r.conn.backend.scripts.force, r.keys[:], args[:], 0)
+	args := [...]string{r.conn.deployment.channels}
+	a, err := r.run(ctx, "force unlock", &r.conn.deployment.scripts.force, r.keys[:], args[:], 0)
 	return a.code == forceHeld, err
 }
 
@@ -188,7 +188,7 @@ func (r *remote) Inspect(ctx context.Context) (reentrant.State, error) {
 }
 
 func (r *remote) inspect(ctx context.Context, op string) (reentrant.State, error) {
-	list, at, err := r.exec(ctx, op, &r.conn.backend.scripts.inspect, r.keys[:], nil)
+	list, at, err := r.exec(ctx, op, &r.conn.deployment.scripts.inspect, r.keys[:], nil)
 	if err != nil {
 		return reentrant.State{}, err
 	}
@@ -280,7 +280,7 @@ func (r *remote) decode(op string, list []rueidis.RedisMessage, at sample, n int
 
 // exec sends a script. The sample has no stamp yet.
 func (r *remote) exec(ctx context.Context, op string, s *script, keys, args []string) ([]rueidis.RedisMessage, sample, error) {
-	return r.read(ctx, op, func() rueidis.RedisResult { return s.Exec(ctx, r.conn.backend.client, keys, args) })
+	return r.read(ctx, op, func() rueidis.RedisResult { return s.Exec(ctx, r.conn.deployment.client, keys, args) })
 }
 
 // read does what sends a script, and says when.

@@ -24,11 +24,11 @@ type batch struct {
 
 // Renew implements reentrant.Conn. All batches travel in one pipeline and fail one by one.
 func (c *conn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
-	if c.backend.plain {
-		c.renewPlain(ctx, renewals)
-		c.follow()
-		return
-	}
+	c.deployment.verbs.renew(ctx, c, renewals)
+	c.follow()
+}
+
+func (scripted) renew(ctx context.Context, c *conn, renewals []reentrant.Renewal) {
 	batches := c.batches(renewals)
 	if len(batches) == 0 {
 		return
@@ -55,7 +55,7 @@ func (c *conn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
 // must leave time to teach the others the script.
 func (c *conn) half(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
-	if !ok || !c.backend.cluster || fault == faultOnebad {
+	if !ok || !c.deployment.cluster || fault == faultOnebad {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, time.Until(deadline)/2)
@@ -80,7 +80,7 @@ func (c *conn) teach(ctx context.Context, batches []batch, results []rueidis.Red
 
 // pipeline sends one command for each batch: the script's hash, or its text.
 func (c *conn) pipeline(ctx context.Context, batches []batch, text bool) []rueidis.RedisResult {
-	s, build := &c.backend.scripts.renew, c.backend.client.B()
+	s, build := &c.deployment.scripts.renew, c.deployment.client.B()
 	commands := make(rueidis.Commands, len(batches))
 	for i, b := range batches {
 		keys, args := b.arguments(c.session)
@@ -91,7 +91,7 @@ func (c *conn) pipeline(ctx context.Context, batches []batch, text bool) []rueid
 			commands[i] = build.Evalsha().Sha1(s.sha).Numkeys(n).Key(keys...).Arg(args...).Build()
 		}
 	}
-	return c.backend.client.DoMulti(ctx, commands...)
+	return c.deployment.client.DoMulti(ctx, commands...)
 }
 
 // batches groups renewals: by slot in a Cluster, as they come elsewhere. Those of another session are not sent.
@@ -109,7 +109,7 @@ func (c *conn) batches(renewals []reentrant.Renewal) []batch {
 			all.renewals, all.remotes = append(all.renewals, r), append(all.remotes, own)
 		}
 	}
-	if !c.backend.cluster {
+	if !c.deployment.cluster {
 		return all.chunks(nil)
 	}
 	var slots []uint16

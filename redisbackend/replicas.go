@@ -17,34 +17,16 @@ type replicas struct {
 	timeout time.Duration
 }
 
-// WithReplicas has every acquire acknowledged by n replicas (Redis's WAIT) before it counts, so that a failover to one
-// of them does not forget who has the lock. If fewer acknowledge it within timeout, also because fewer are connected,
-// the lock is given back and the call fails at once with reentrant.ErrNotReplicated.
-//
-// It makes a lost lock after a failover unlikely, not impossible: a failover may promote a replica that did not
-// acknowledge, and renewals and re-entries are not waited for. Tokens tell then as always. It costs a second round
-// trip for each acquire, a connection from the client's pool (BlockingPoolSize) for as long as both take, which then
-// stays open for the next, and a lock that is pushed to a waiter is confirmed by it before Lock returns.
-func WithReplicas(n int, timeout time.Duration) Option {
-	return func(b *Backend) error {
-		if n < 1 || timeout < time.Millisecond {
-			return fmt.Errorf("WithReplicas(%d, %v): at least 1, and at least 1ms", n, timeout)
-		}
-		b.replicas = replicas{n, timeout}
-		return nil
-	}
-}
-
 // execReplicated is exec for an acquire that the replicas must acknowledge. WAIT speaks of what its own connection has
 // written, so both go over one that nobody else uses.
 func (r *remote) execReplicated(ctx context.Context, keys, args []string, deadline time.Time) (a answer, err error) {
-	client, release, err := dedicate(ctx, r.conn.backend.client)
+	client, release, err := dedicate(ctx, r.conn.deployment.client)
 	if err != nil {
 		return answer{}, fmt.Errorf("redisbackend: acquire: not sent: %w", err)
 	}
 	defer func() { giveBack(client, release, err) }()
 	list, at, err := r.read(ctx, "acquire", func() rueidis.RedisResult {
-		return evalOn(ctx, client, &r.conn.backend.scripts.acquire, keys, args)
+		return evalOn(ctx, client, &r.conn.deployment.scripts.acquire, keys, args)
 	})
 	if err == nil {
 		a, err = r.decode("acquire", list, at, 3)
@@ -67,7 +49,7 @@ func evalOn(ctx context.Context, c rueidis.DedicatedClient, s *script, keys, arg
 
 // acknowledged waits for the replicas. If too few have it, it gives the epoch back.
 func (r *remote) acknowledged(ctx context.Context, client rueidis.DedicatedClient, epoch string, deadline time.Time) error {
-	want := r.conn.backend.replicas
+	want := r.conn.deployment.replicas
 	limit := max(min(want.timeout, time.Until(deadline)), time.Millisecond)
 	got, err := client.Do(ctx, client.B().Wait().Numreplicas(int64(want.n)).Timeout(limit.Milliseconds()).Build()).ToInt64()
 	if err != nil {
@@ -80,8 +62,8 @@ func (r *remote) acknowledged(ctx context.Context, client rueidis.DedicatedClien
 		return nil
 	}
 	err = reentrant.WithRefused(fmt.Errorf("redisbackend: acquire: %d of %d replicas have it: %w", got, want.n, reentrant.ErrNotReplicated))
-	args := []string{r.conn.session, epoch, "0", "0", r.conn.backend.channels, "0"}
-	if released := evalOn(ctx, client, &r.conn.backend.scripts.release, r.keys[:], args).Error(); released != nil {
+	args := []string{r.conn.session, epoch, "0", "0", r.conn.deployment.channels, "0"}
+	if released := evalOn(ctx, client, &r.conn.deployment.scripts.release, r.keys[:], args).Error(); released != nil {
 		return errors.Join(err, fail(ctx, "give it back", released))
 	}
 	return err

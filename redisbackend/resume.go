@@ -53,6 +53,6 @@ func (r *remote) resume(ctx context.Context, req *reentrant.ResumeRequest, notAf
 	if req.Fixed {
 		fixed = "f"
 	}
-	args := [...]string{r.conn.session, n[0], req.Owner, n[1], n[2], n[3], r.conn.backend.channels, n[4], fixed}
-	return r.run(ctx, "resume", &r.conn.backend.scripts.resume, r.keys[:], args[:], 3)
+	args := [...]string{r.conn.session, n[0], req.Owner, n[1], n[2], n[3], r.conn.deployment.channels, n[4], fixed}
+	return r.run(ctx, "resume", &r.conn.deployment.scripts.resume, r.keys[:], args[:], 3)
 }

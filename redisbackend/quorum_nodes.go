@@ -1,0 +1,77 @@
+package redisbackend
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A Quorum is several independent masters that decide by majority. The face of the package has its documentation.
+type Quorum struct {
+	nodes []*deployment
+	need  int           // a majority
+	limit time.Duration // nodeLimit, but in tests
+}
+
+var _ reentrant.Backend = (*Quorum)(nil)
+
+// newQuorum returns a quorum of nodes, unless two of them have one address.
+func newQuorum(nodes []*deployment) (*Quorum, error) {
+	q := &Quorum{nodes: nodes, need: len(nodes)/2 + 1, limit: nodeLimit}
+	if quorumFault == quorumFaultMajority {
+		q.need = len(nodes) / 2
+	}
+	seen := make(map[string]int)
+	for i, d := range nodes {
+		addr := onlyAddr(d.client)
+		if other, ok := seen[addr]; ok {
+			return nil, fmt.Errorf("nodes %d and %d are the same: %s", other+1, i+1, addr)
+		}
+		seen[addr] = i
+	}
+	return q, nil
+}
+
+// A quorumConn is one session's standing with the nodes.
+type quorumConn struct {
+	quorum  *Quorum
+	session string
+	sink    reentrant.Sink
+	nodes   []*conn
+	ears    []*quorumEar
+	jobs    sync.WaitGroup // verbs, and what goes on at nodes after their callers have been answered
+
+	hearing sync.Mutex // held while the sink is told something: one thing at a time, and nothing after Close
+	mu      sync.Mutex // guards what follows; a leaf
+	waiting map[string]*quorumWaiter
+	closed  bool
+	refused error // why nothing is to be done with these nodes
+}
+
+// refuse has every verb fail from here on.
+func (c *quorumConn) refuse(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = err
+}
+
+// begin says why a verb cannot be sent: its caller has left, the conn is closed, or two of the nodes are one. One that can
+// is a job until it has returned, so that all that it starts is started before Close has done waiting.
+func (c *quorumConn) begin(ctx context.Context, op string) error {
+	if err := ctxErr(ctx, time.Now()); err != nil {
+		return fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("redisbackend: %s: not sent: the session is closed", op)
+	}
+	if c.refused != nil {
+		return fmt.Errorf("redisbackend: %s: %w", op, c.refused)
+	}
+	c.jobs.Add(1)
+	return nil
+}
