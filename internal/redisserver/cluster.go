@@ -25,7 +25,7 @@ const (
 	meetTries = 3
 )
 
-// StartCluster starts a Cluster that is stopped when the test ends. Options are given to every node. It needs Redis 7.
+// StartCluster starts a Cluster that is stopped when the test ends. Options are given to every node.
 func StartCluster(tb testing.TB, masters, replicasEach int, options ...string) *Cluster {
 	tb.Helper()
 	c := &Cluster{}
@@ -43,15 +43,12 @@ func StartCluster(tb testing.TB, masters, replicasEach int, options ...string) *
 	return c
 }
 
-// startNode starts a node that knows no other yet. Its bus has a free port of its own: the one that Redis would choose,
-// 10000 above the other, may be in use or not exist.
+// startNode starts a node that knows no other yet.
 func startNode(tb testing.TB, options []string) *Server {
 	tb.Helper()
-	return Start(tb, append([]string{"--cluster-enabled", "yes", busPort, FreePort, "--cluster-config-file", "nodes.conf",
-		"--repl-diskless-sync-delay", "0"}, options...)...)
+	return begin(tb, &Server{dir: tb.TempDir(), bus: true, options: append([]string{"--cluster-enabled", "yes",
+		"--cluster-config-file", "nodes.conf", "--repl-diskless-sync-delay", "0"}, options...)})
 }
-
-const busPort = "--cluster-port"
 
 // Nodes are all servers of the Cluster.
 func (c *Cluster) Nodes() []*Server {
@@ -83,8 +80,11 @@ func (c *Cluster) form() error {
 		}
 	}
 	for i, master := range c.Masters {
-		first, last := slots*i/n, slots*(i+1)/n-1
-		if _, err := master.Command("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+		add := []string{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE is of Redis 7
+		for slot := slots * i / n; slot < slots*(i+1)/n; slot++ {
+			add = append(add, strconv.Itoa(slot))
+		}
+		if _, err := master.Command(add...); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (c *Cluster) meet() (err error) {
 		for i, node := range nodes {
 			for _, other := range nodes[:i] {
 				host, port, _ := net.SplitHostPort(other.Addr())
-				if _, err := node.Command("CLUSTER", "MEET", host, port, other.Port(busPort)); err != nil {
+				if _, err := node.Command("CLUSTER", "MEET", host, port); err != nil {
 					return err
 				}
 			}
@@ -171,7 +171,7 @@ func (s *Server) Command(words ...string) (string, error) {
 	defer cancel()
 	reply, err := client.Do(ctx, client.B().Arbitrary(words...).Build()).ToMessage()
 	if err != nil {
-		return "", fmt.Errorf("redisserver: %s: %s: %w", s.addr, strings.Join(words, " "), err)
+		return "", fmt.Errorf("redisserver: %s: %.200s: %w", s.addr, strings.Join(words, " "), err)
 	}
 	return text(reply), nil
 }

@@ -1,12 +1,15 @@
 // Package redisserver gives tests a real Redis. It starts the redis-server that is installed, on a free loopback port
 // and with nothing on disk, and stops it by its process id.
 //
+// RELOCK_REDIS_SERVER names another server program: an older Redis, or Valkey. It is started with options that Redis 6.2
+// knows too, and as a sentinel with --sentinel.
+//
 // With REENTRANT_REDIS=redis://… set, [URL] answers that server instead. Without it, and without a redis-server, tests
 // that need one are skipped; with REENTRANT_REDIS_REQUIRED=1 they fail, so that CI cannot skip them unnoticed.
 package redisserver
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -25,7 +28,7 @@ import (
 const (
 	urlVariable      = "REENTRANT_REDIS"
 	requiredVariable = "REENTRANT_REDIS_REQUIRED"
-	binary           = "redis-server"
+	binaryVariable   = "RELOCK_REDIS_SERVER"
 )
 
 // URL is a Redis that may be shared with other tests and their processes: use keys of your own, and nothing that
@@ -44,6 +47,7 @@ type Server struct {
 	dir     string
 	config  string // a file; "" for none
 	options []string
+	bus     bool              // it is a node of a Cluster
 	ports   map[string]string // of the options with FreePort
 	process *exec.Cmd
 	exited  chan struct{}
@@ -73,13 +77,26 @@ func StartSentinel(tb testing.TB, lines ...string) *Server {
 	return begin(tb, &Server{dir: dir, config: config, options: []string{"--sentinel"}})
 }
 
+// binary is the server's program.
+func binary() string { return cmp.Or(os.Getenv(binaryVariable), "redis-server") }
+
+// NeedTLS skips a test where the server was built without TLS. Only a server that RELOCK_REDIS_SERVER names may be one.
+func NeedTLS(tb testing.TB) {
+	tb.Helper()
+	// A server that may listen nowhere ends at once. It reads its options before.
+	why, _ := exec.CommandContext(tb.Context(), binary(), "--port", "0", "--tls-port", "0").CombinedOutput()
+	if os.Getenv(binaryVariable) != "" && strings.Contains(string(why), "Bad directive") {
+		tb.Skipf("%s was built without TLS", binary())
+	}
+}
+
 func begin(tb testing.TB, s *Server) *Server {
 	tb.Helper()
-	if _, err := exec.LookPath(binary); err != nil {
+	if _, err := exec.LookPath(binary()); err != nil {
 		if required, _ := strconv.ParseBool(os.Getenv(requiredVariable)); required {
-			tb.Fatalf("%s is set, and there is no redis-server: %v", requiredVariable, err)
+			tb.Fatalf("%s is set, and there is no server: %v", requiredVariable, err)
 		}
-		tb.Skip("no redis-server")
+		tb.Skipf("no %s", binary())
 	}
 	if err := s.start(); err != nil {
 		tb.Fatal(err)
@@ -106,7 +123,7 @@ func (s *Server) start() error {
 
 // choose chooses the server's address, and the ports of its options.
 func (s *Server) choose() (err error) {
-	if s.addr, err = freeAddr(); err != nil {
+	if s.addr, err = s.freeAddr(); err != nil {
 		return err
 	}
 	s.ports = make(map[string]string)
@@ -122,6 +139,31 @@ func (s *Server) choose() (err error) {
 	}
 	return nil
 }
+
+// freeAddr is a free address; that of a node has a free one 10000 ports above, which is its bus's.
+func (s *Server) freeAddr() (string, error) {
+	for {
+		addr, err := freeAddr()
+		if err != nil || !s.bus || busIsFree(addr) {
+			return addr, err
+		}
+	}
+}
+
+// busIsFree reports whether the bus of a node with this address finds its port free. The highest ports have none.
+func busIsFree(addr string) bool {
+	host, port, _ := net.SplitHostPort(addr)
+	n, _ := strconv.Atoi(port)
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(n+busOffset)))
+	if err != nil {
+		return false
+	}
+	_ = l.Close()
+	return true
+}
+
+// busOffset is how far the port of a node's bus is above its own. Redis 6.2 has no option for another one.
+const busOffset = 10000
 
 func freeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -148,7 +190,7 @@ func (s *Server) launch() error {
 		args = slices.Insert(args, 0, s.config)
 	}
 	s.log = new(output)
-	s.process = exec.Command(binary, args...)
+	s.process = exec.Command(binary(), args...)
 	s.process.Stdout, s.process.Stderr = s.log, s.log
 	dieWithParent(s.process)
 	s.exited = make(chan struct{})
@@ -188,11 +230,11 @@ func (s *Server) await() error {
 		}
 		select {
 		case <-s.exited:
-			return errors.New("redis-server ended at once")
+			return fmt.Errorf("%s ended at once", binary())
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
-	return errors.New("redis-server does not become ready")
+	return fmt.Errorf("%s does not become ready", binary())
 }
 
 // output is what a process prints.

@@ -76,11 +76,12 @@ func TestRestartWaitsForItsPort(t *testing.T) {
 }
 
 func TestFreePort(t *testing.T) {
-	s := redisserver.Start(t, "--cluster-enabled", "yes", "--cluster-port", redisserver.FreePort)
-	port, err := s.Command("CONFIG", "GET", "cluster-port")
+	const option = "--cluster-announce-port"
+	s := redisserver.Start(t, "--cluster-enabled", "no", option, redisserver.FreePort)
+	port, err := s.Command("CONFIG", "GET", "cluster-announce-port")
 	require.NoError(t, err)
-	assert.Contains(t, port, s.Port("--cluster-port"))
-	assert.NotContains(t, s.Addr(), s.Port("--cluster-port"))
+	assert.Contains(t, port, s.Port(option))
+	assert.NotContains(t, s.Addr(), s.Port(option))
 }
 
 func TestURLOfTheEnvironment(t *testing.T) {
@@ -90,6 +91,7 @@ func TestURLOfTheEnvironment(t *testing.T) {
 
 func TestWithoutAServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
+	t.Setenv("RELOCK_REDIS_SERVER", "")
 	t.Setenv("REENTRANT_REDIS_REQUIRED", "")
 	t.Run("skipped", func(t *testing.T) {
 		t.Cleanup(func() { assert.True(t, t.Skipped()) })
