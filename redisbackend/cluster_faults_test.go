@@ -144,7 +144,9 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 	first := must(held.Token(ctx))
 	got := lockLater(t.Context(), wanted)
 	s.waits(held, waiter)
-	s.eventually(func() bool { return shardListeners(all, "lock", waiter.ID()) == 1 }, "it listens on the node")
+	shards := redisserver.KnowsShards(t)
+	listens := func() bool { return !shards || shardListeners(all, "lock", waiter.ID()) == 1 }
+	s.eventually(listens, "it listens on the node")
 
 	m := startMove(t, servers, "lock")
 	m.carry("relock:{lock}:t:lock") // half of it
@@ -174,11 +176,13 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 		require.NoError(t, held.Lock(ctx))
 		got = lockLater(t.Context(), wanted)
 		s.waits(held, waiter)
-		s.eventually(func() bool { return shardListeners(all, "lock", waiter.ID()) == 1 }, "it listens on the new node")
+		s.eventually(listens, "it listens on the new node")
 		before := busMessages(all)
 		require.NoError(t, held.Unlock(ctx))
 		require.NoError(t, await(t, got, "the waiter has it").err)
-		assert.Equal(t, before, busMessages(all), "round %d: told on the node", i)
+		if shards {
+			assert.Equal(t, before, busMessages(all), "round %d: told on the node", i)
+		}
 	}
 }
 

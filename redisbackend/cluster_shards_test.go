@@ -85,6 +85,7 @@ func untilHeard(all []*site, channel string, from, to *member, epoch uint64) uin
 
 func TestHandOversInAClusterStayOnTheNode(t *testing.T) {
 	t.Parallel()
+	redisserver.NeedShards(t)
 	s, servers := cluster(t, 0)
 	all := nodes(t, servers)
 	for i, tag := range []string{"lock", "a{b", "tag", "\x00\xff\n", "other"} {
@@ -110,6 +111,7 @@ func TestHandOversInAClusterStayOnTheNode(t *testing.T) {
 // What the lock's channel cannot do, the bus does.
 func TestHandOversInAClusterWithoutTheRightToShards(t *testing.T) {
 	t.Parallel()
+	redisserver.NeedShards(t)
 	s, servers := cluster(t, 0)
 	all := nodes(t, servers)
 	for user, right := range map[string]string{"deaf": "-ssubscribe", "mute": "-spublish"} {
@@ -131,7 +133,11 @@ func TestHandOversInAClusterWithoutTheRightToShards(t *testing.T) {
 // A server older than 7 knows no such channels: all hand-overs go over the bus, and conditions work.
 func TestHandOversInAClusterThatKnowsNoShards(t *testing.T) {
 	t.Parallel()
-	s, servers := cluster(t, 0, "--rename-command", "SPUBLISH", "", "--rename-command", "SSUBSCRIBE", "")
+	var options []string
+	if redisserver.KnowsShards(t) {
+		options = []string{"--rename-command", "SPUBLISH", "", "--rename-command", "SSUBSCRIBE", ""}
+	}
+	s, servers := cluster(t, 0, options...)
 	all := nodes(t, servers)
 	require.ErrorContains(t, all[0].do("SPUBLISH", "c", "m").Error(), "unknown command")
 	a, b := s.join("a"), s.join("b")
@@ -174,6 +180,7 @@ func (s *site) pingPong(t *testing.T) {
 // Signals go to a session that has waited for the lock over the lock's own channel.
 func TestSignalsInAClusterStayOnTheNode(t *testing.T) {
 	t.Parallel()
+	redisserver.NeedShards(t)
 	s, servers := cluster(t, 0)
 	all := nodes(t, servers)
 	s.pingPong(t)
@@ -195,6 +202,7 @@ func TestSignalsInAClusterStayOnTheNode(t *testing.T) {
 
 func TestALostShardIsOpenedAgain(t *testing.T) {
 	t.Parallel()
+	redisserver.NeedShards(t)
 	s, servers := cluster(t, 0)
 	all := nodes(t, servers)
 	for i, resp2 := range []bool{false, true} {

@@ -399,7 +399,7 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	_, list, ok := strings.Cut(text, "and the commands ")
 	require.True(t, ok)
 	list, _, _ = strings.Cut(list, ". Opening a session")
-	words := []string{"ACL", "SETUSER", "least", "on", ">pw", "~app:*", "&app:relock:session:*"}
+	words := []string{"ACL", "SETUSER", "least", "on", ">pw", "~app:*", "resetchannels", "&app:relock:session:*"}
 	for command := range strings.FieldsFuncSeq(list, func(r rune) bool { return r < 'a' || r > 'z' }) {
 		if command != "and" {
 			words = append(words, "+"+command)

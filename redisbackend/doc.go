@@ -86,9 +86,10 @@
 // is what is left; the session does not ask again. The channel is closed a minute after the session last waited for that
 // tag; a slot that moves, or a connection that is lost, has the waiters ask again, and listen where the slot is now.
 //
-// In a Cluster it also needs cluster|slots, asking, readonly, spublish, ssubscribe and sunsubscribe. Without the last
-// three everything works, over the bus. The client takes one more connection from its pool for each node that has a slot
-// which the session waits for.
+// In a Cluster it also needs cluster|slots, cluster|shards, asking, readonly, spublish, ssubscribe and sunsubscribe. Redis
+// 6.2 does not know the last three, and without them everything works, over the bus. Servers from version 8 on are asked
+// for cluster|shards, and older ones for cluster|slots. The client takes one more connection from its pool for each node
+// that has a slot which the session waits for.
 //
 // After a Sentinel failover the session's channel follows as soon as a waiter's attempt, or a renewal, is answered by
 // the new master: within a heartbeat. If the client also reads from replicas (SendToReplicas) it cannot be told which

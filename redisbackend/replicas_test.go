@@ -21,7 +21,7 @@ func replicated(t *testing.T) (s *site, replica *redisserver.Server) {
 	master := redisserver.Start(t, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
 	host, port, err := net.SplitHostPort(master.Addr())
 	require.NoError(t, err)
-	replica = redisserver.Start(t, "--replicaof", host+" "+port)
+	replica = redisserver.Start(t, "--replicaof", host, port)
 	copied := &site{T: t, client: connect(t, replica.Addr())}
 	copied.eventually(func() bool {
 		info, err := copied.do("INFO", "replication").ToString()

@@ -30,7 +30,7 @@ func sentinel(t *testing.T) *watched {
 	w := &watched{T: t, master: redisserver.Start(t, "--repl-diskless-sync-delay", "0")}
 	host, port, err := net.SplitHostPort(w.master.Addr())
 	require.NoError(t, err)
-	w.replica = redisserver.Start(t, "--replicaof", host+" "+port)
+	w.replica = redisserver.Start(t, "--replicaof", host, port)
 	follows(t, w.replica)
 	w.watcher = redisserver.StartSentinel(t, fmt.Sprintf("sentinel monitor main %s %s 1", host, port),
 		"sentinel down-after-milliseconds main 600000")

@@ -67,6 +67,7 @@ func say(t *testing.T, s *shards, tag string) int64 {
 
 func TestAShardThatNobodyWaitsWithIsClosed(t *testing.T) {
 	t.Parallel()
+	redisserver.NeedShards(t)
 	s, e := listenOn(t, 100*time.Millisecond)
 	for _, tag := range []string{"a", "b", "c", "d"} { // over both nodes
 		s.want(tag)
@@ -95,6 +96,7 @@ func TestShardsAreBounded(t *testing.T) {
 
 func TestClosedShardsHearNothing(t *testing.T) {
 	t.Parallel()
+	redisserver.NeedShards(t)
 	s, e := listenOn(t, time.Hour)
 	require.Eventually(t, func() bool { s.want("a"); return say(t, s, "a") == 1 }, patience, time.Millisecond)
 	e.hears(t, "for a")

@@ -83,10 +83,25 @@ func binary() string { return cmp.Or(os.Getenv(binaryVariable), "redis-server") 
 // NeedTLS skips a test where the server was built without TLS. Only a server that RELOCK_REDIS_SERVER names may be one.
 func NeedTLS(tb testing.TB) {
 	tb.Helper()
-	// A server that may listen nowhere ends at once. It reads its options before.
-	why, _ := exec.CommandContext(tb.Context(), binary(), "--port", "0", "--tls-port", "0").CombinedOutput()
-	if os.Getenv(binaryVariable) != "" && strings.Contains(string(why), "Bad directive") {
+	// A server without a certificate ends at once, and says what it is missing.
+	why, _ := exec.CommandContext(tb.Context(), binary(), "--port", "0", "--tls-port", "1").CombinedOutput()
+	if os.Getenv(binaryVariable) != "" && !strings.Contains(string(why), "No tls-cert-file") {
 		tb.Skipf("%s was built without TLS", binary())
+	}
+}
+
+// KnowsShards reports whether the server has sharded channels: Redis 6.2 does not.
+func KnowsShards(tb testing.TB) bool {
+	tb.Helper()
+	version, err := exec.CommandContext(tb.Context(), binary(), "--version").Output()
+	return err != nil || !strings.Contains(string(version), " v=6.") // without a server, Start decides
+}
+
+// NeedShards skips a test where the server has no sharded channels. Only one that RELOCK_REDIS_SERVER names may be so old.
+func NeedShards(tb testing.TB) {
+	tb.Helper()
+	if os.Getenv(binaryVariable) != "" && !KnowsShards(tb) {
+		tb.Skipf("%s has no sharded channels", binary())
 	}
 }
 
