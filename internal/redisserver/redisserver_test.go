@@ -89,6 +89,15 @@ func TestURLOfTheEnvironment(t *testing.T) {
 	assert.Equal(t, "redis://example:1", redisserver.URL(t))
 }
 
+func TestTheProgramOfTheEnvironment(t *testing.T) {
+	t.Setenv("RELOCK_REDIS_SERVER", "another-server")
+	t.Setenv("REENTRANT_REDIS_REQUIRED", "")
+	t.Run("skipped", func(t *testing.T) {
+		t.Cleanup(func() { assert.True(t, t.Skipped()) })
+		redisserver.Start(t)
+	})
+}
+
 func TestWithoutAServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("RELOCK_REDIS_SERVER", "")
