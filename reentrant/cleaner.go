@@ -7,17 +7,24 @@ import (
 	"time"
 )
 
-// cleaners bounds the goroutines of a session that clean up after callers who have left: they do what a cancelled
-// caller must not wait for.
+// cleaners is how many goroutines of a session clean up after callers who have left, besides those that wait for a node
+// which does not answer.
 const cleaners = 4
 
-// A crew does jobs in the background, in their order if it is a crew of one. Its goroutines start when there is
-// something to do and end when there is not.
+// A crew does jobs in the background. Its goroutines start when there is something to do and end when there is not.
+//
+// A job that waits for a node which hangs must not delay those for other nodes. So a goroutine that has been at one job
+// for longer than stall makes room for two others, as Go's scheduler replaces a thread that is in a system call. The jobs
+// behind n such ones begin after stall × log2(n/size), and the crew has as many goroutines as it has commands without an
+// answer.
 type crew struct {
-	size    int
+	size  int           // how many of its goroutines are at work at once, if no job takes longer than stall
+	stall time.Duration // 0: jobs take as long as they do, and those of a crew of one are done in their order
+
 	mu      sync.Mutex // a leaf
 	jobs    []func()
-	running int
+	running int           // goroutines
+	stalled int           // those whose job has taken longer than stall
 	idle    chan struct{} // closed when nothing runs any more; nil while nobody waits for that
 }
 
@@ -26,7 +33,12 @@ func (c *crew) do(job func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.jobs = append(c.jobs, job)
-	if c.running < c.size {
+	c.growLocked()
+}
+
+// growLocked starts a goroutine for each job that waits, if there may be so many. c.mu is held.
+func (c *crew) growLocked() {
+	for range min(len(c.jobs), c.size+2*c.stalled-c.running) {
 		c.running++
 		go c.work()
 	}
@@ -45,7 +57,34 @@ func (c *crew) work() {
 		if job == nil {
 			return
 		}
+		end := c.begin()
 		job()
+		end()
+	}
+}
+
+// begin counts the goroutine as stalled when its job has taken too long, until end is called.
+func (c *crew) begin() (end func()) {
+	if c.stall == 0 || fault == faultSharedcrew {
+		return func() {}
+	}
+	late, over := false, false // c.mu
+	timer := time.AfterFunc(c.stall, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !over {
+			late = true
+			c.stalled++
+			c.growLocked()
+		}
+	})
+	return func() {
+		timer.Stop()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if over = true; late {
+			c.stalled--
+		}
 	}
 }
 

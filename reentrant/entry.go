@@ -41,18 +41,19 @@ type entry struct {
 	via    atomic.Uint32 // number of the Lock it was got with
 	until  atomic.Int64  // the end of its trust, in nanoseconds since the session was opened. Written under mu with the lease
 
-	mu       sync.Mutex // guards what follows; taken after s.mu and before the queue's own
-	attempt  uint64     // the last epoch sent
-	waiting  bool       // the attempt waits for a grant
-	head     Owner      // whose attempt it is
-	grant    Grant      // that came for it
-	hold     hold
-	tickets  []*ticket     // owners who wait for the lock's conditions, or come back from there
-	cleaning chan struct{} // closed when the clean-up that has the baton is done; nil when there is none
-	lingers  bool          // nobody has the handed hold, and nobody is about to: its reference is its own
-	lingerTo time.Time     // when that ends
-	wanted   uint64        // the hold with this epoch, or a later one, was asked for by another session
-	moved    uint64        // the hold with this epoch, or an earlier one, may have been taken up by another session
+	mu        sync.Mutex // guards what follows; taken after s.mu and before the queue's own
+	attempt   uint64     // the last epoch sent
+	waiting   bool       // the attempt waits for a grant
+	head      Owner      // whose attempt it is
+	grant     Grant      // that came for it
+	hold      hold
+	tickets   []*ticket     // owners who wait for the lock's conditions, or come back from there
+	cleaning  chan struct{} // closed when the clean-up that has the baton is done; nil when there is none
+	lingers   bool          // nobody has the handed hold, and nobody is about to: its reference is its own
+	dismissed bool          // a clean-up is on its way to end that
+	lingerTo  time.Time     // when that ends
+	wanted    uint64        // the hold with this epoch, or a later one, was asked for by another session
+	moved     uint64        // the hold with this epoch, or an earlier one, may have been taken up by another session
 }
 
 // A hold is what an owner of this session has: guarded by entry.mu, written by whoever has the baton, and by the

@@ -16,6 +16,9 @@ var (
 	ErrLost = errors.New("lost while it was held")
 	// ErrClosed is returned when the session is closed or closing, also to those who wait.
 	ErrClosed = errors.New("session closed")
+	// ErrUnavailable is returned when the backend could not be asked: it was not reached, did not answer in time, or
+	// cannot do anything at present (it is starting, for instance). It says nothing about who has the lock.
+	ErrUnavailable = errors.New("backend unavailable")
 	// ErrTooManyHolds is returned when an owner holds the lock 2³¹−1 times. The holds are unchanged.
 	ErrTooManyHolds = errors.New("maximum hold count exceeded")
 	// ErrNotReplicated is returned when a lock was got but too few replicas have it (redisbackend.WithReplicas). It was

@@ -40,3 +40,16 @@ func Reopened(s *Session) { sink{s.core}.Resumed() }
 
 // AskFor tells a session that another one waits for the hold it has on a lock.
 func AskFor(s *Session, name string) { sink{s.core}.Wanted(name, s.glance(name).epoch) }
+
+// OccupyCleaners keeps clean-ups from beginning until the channel is closed.
+func OccupyCleaners(s *Session) chan struct{} {
+	over := make(chan struct{})
+	s.cleaner.stall = 0
+	for range cleaners {
+		s.cleaner.do(func() { <-over })
+	}
+	return over
+}
+
+// Backlog is how many clean-ups have not begun.
+func Backlog(s *Session) int { return s.cleaner.backlog() }

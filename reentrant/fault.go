@@ -55,3 +55,11 @@ const (
 	faultMixedHandles   = "multilock-of-mixed-handles"     // of two handles of a name with different options a MultiLock takes the first
 	faultFixedDeadlock  = "report-deadlock-of-fixed-lease" // a cycle is a deadlock although a hold in it ends by itself
 )
+
+// Of ends: of waits, calls and sessions.
+const (
+	faultSharedcrew  = "delay-by-hung-clean-ups"   // clean-ups of a node that hangs keep those of others waiting
+	faultSummonagain = "repeat-clean-ups"          // a hold that lingers too long is sent a clean-up every second
+	faultSlowclose   = "close-waits-for-commands"  // Close waits for commands without an answer after its context has ended
+	faultIdleclose   = "close-ignores-its-context" // Close waits for holders after its context has ended
+)

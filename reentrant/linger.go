@@ -36,11 +36,20 @@ func (e *entry) lingerLocked(now time.Time) bool {
 	return true
 }
 
-// idles tells whether the hold lingers.
-func (e *entry) idles() bool {
+// dismiss reports whether the hold lingers and no clean-up is on its way to it. The caller then sends one: stopLingering,
+// with a reference to the entry.
+func (e *entry) dismiss() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.lingers
+	return e.dismissLocked()
+}
+
+func (e *entry) dismissLocked() bool {
+	if !e.lingers || e.dismissed && fault != faultSummonagain {
+		return false
+	}
+	e.dismissed = true
+	return true
 }
 
 // stopLingering gives back a hold that nobody has. It comes with a reference to the entry.
@@ -55,6 +64,7 @@ func (e *entry) stopLingering() {
 func (e *entry) claimLingering() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.dismissed = false
 	if !e.lingers || e.queue.TryClaim(Owner{}, localqueue.Fair) != localqueue.Claimed {
 		return false // an owner is about to inherit it
 	}
@@ -64,10 +74,10 @@ func (e *entry) claimLingering() bool {
 	return true
 }
 
-// askedFor notes that another session waits for the hold with an epoch, and tells whether nobody here needs it.
-func (e *entry) askedFor(epoch uint64) (lingers bool) {
+// askedFor notes that another session waits for the hold with an epoch. It reports what dismiss does.
+func (e *entry) askedFor(epoch uint64) (dismissed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.wanted = max(e.wanted, epoch)
-	return e.lingers
+	return e.dismissLocked()
 }

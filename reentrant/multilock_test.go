@@ -23,6 +23,7 @@ func newSession(t testing.TB, b reentrant.Backend, opts ...reentrant.Option) *re
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = s.Close(ctx)
+		_ = s.Close(context.Background()) // waits for what goes on in the background
 	})
 	return s
 }

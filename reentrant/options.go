@@ -192,6 +192,10 @@ func (c config) patience() time.Duration { return 3 * c.heartbeat }
 // grantTTL is the lease of a lock that was pushed to a waiter, until the first renewal.
 func (c config) grantTTL() time.Duration { return max(2*c.heartbeat, min(3*c.heartbeat, c.lease)) }
 
+// stall is how long a job in the background may take before others are begun beside it: short enough that those behind
+// ten thousand which hang begin within a heartbeat.
+func (c config) stall() time.Duration { return c.heartbeat / 16 }
+
 // commandTimeout is the longest that one command may take before it is given up and sent again.
 func (c config) commandTimeout() time.Duration { return min(c.lease/3, 2*time.Second) }
 

@@ -38,7 +38,12 @@ type core struct {
 	seen    atomic.Uint64 // the highest token got
 	closing chan struct{} // closed when Close begins
 
-	abandoned atomic.Bool // Close has given up waiting for holders: nobody becomes one any more
+	impatient   chan struct{} // s.mu: closed when the context of a Close has ended
+	abandoned   atomic.Bool   // end has given up waiting for holders: nobody becomes one any more
+	surrendered atomic.Int64  // how many there were
+	silent      chan struct{} // closed by end when nothing is sent any more
+	ended       chan struct{} // closed by end, at its end
+	endErr      error         // the connection's; written by end before ended is closed
 
 	mu      sync.Mutex
 	entries map[string]*entry // refs > 0
@@ -82,7 +87,9 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 	s := &core{
 		id: newID(), config: cfg, opened: time.Now(), entries: make(map[string]*entry),
 		closing: make(chan struct{}), drained: make(chan struct{}),
-		cleaner: crew{size: cleaners}, releases: crew{size: cleaners}, doubts: crew{size: 1}, scribe: newScribe(cfg.logger), finder: newScribe(cfg.logger),
+		impatient: make(chan struct{}), silent: make(chan struct{}), ended: make(chan struct{}),
+		cleaner: crew{size: cleaners, stall: cfg.stall()}, releases: crew{size: cleaners, stall: cfg.stall()},
+		doubts: crew{size: 1, stall: cfg.stall()}, scribe: newScribe(cfg.logger), finder: newScribe(cfg.logger),
 	}
 	s.watched = cfg.observer != nil || cfg.logger.Enabled(context.Background(), slog.LevelDebug)
 	s.watchdog, s.vigil = newWatchdog(s), newVigil(s)
@@ -267,26 +274,101 @@ func (k sink) Resumed() {
 	}
 }
 
+// closeGrace is how long a Close whose context has ended goes on waiting for commands that are under way.
+const closeGrace = time.Second
+
 // Close ends the session. New calls and those that wait for a lock fail with ErrClosed at once; holders go on
 // until they have all unlocked or ctx ends, whichever is first. In the second case what is still held is given up
-// (its owners are told by Lost, and their Unlock answers ErrLost), and ctx's error is returned; that takes as long as
-// the commands under way. A second Close returns ErrClosed.
+// (its owners are told by Lost, and their Unlock returns ErrLost), and ctx's error is returned.
+//
+// Close returns a second after the end of ctx at the latest. If the backend has not answered by then, the error is
+// ErrUnavailable too: what the session still has is given back in the background, or expires.
+//
+// Any number of Closes may wait, and the first context to end gives up what is held for all of them. Every Close
+// but the first returns ErrClosed when the session has ended, and so does one whose holds another Close gave up.
 func (s *core) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errors.New("reentrant: close: nil context")
 	}
-	if !s.refuse() {
-		return fmt.Errorf("reentrant: close: %w", ErrClosed)
+	var errs []error
+	if s.refuse() {
+		go s.end()
+	} else {
+		errs = append(errs, ErrClosed)
 	}
-	var err error
+	select {
+	case <-s.ended:
+	case <-ctx.Done():
+		if fault != faultIdleclose {
+			s.giveUp()
+		}
+		errs = append(errs, s.awaitEnd(ctx))
+	}
+	if s.abandoned.Load() {
+		errs = append(errs, s.givenUp(ctx))
+	}
+	select {
+	case <-s.ended:
+		errs = append(errs, s.endErr)
+	default:
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("reentrant: close: %w", err)
+	}
+	return nil
+}
+
+// giveUp has end take from the holders what they still have.
+func (s *core) giveUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.impatient:
+	default:
+		close(s.impatient)
+	}
+}
+
+// awaitEnd waits for the end of the session after the end of ctx.
+func (s *core) awaitEnd(ctx context.Context) error {
+	grace := closeGrace
+	if fault == faultSlowclose {
+		grace = time.Hour
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-s.ended:
+		return nil
+	case <-timer.C:
+	}
+	select {
+	case <-s.silent: // it waits for the log, or for the channel
+		return fmt.Errorf("the session ends in the background: %w", ctx.Err())
+	default:
+		return fmt.Errorf("commands under way have no answer: %w: %w", ErrUnavailable, ctx.Err())
+	}
+}
+
+// givenUp is the error of a Close after which some owners had no hold any more.
+func (s *core) givenUp(ctx context.Context) error {
+	err := ctx.Err()
+	if err == nil {
+		err = fmt.Errorf("the context of another Close ended: %w", ErrClosed)
+	}
+	return fmt.Errorf("%d holds given up: %w", s.surrendered.Load(), err)
+}
+
+// end waits for the holders and ends the session. Close runs it once, in the background.
+func (s *core) end() {
+	defer close(s.ended)
 	select {
 	case <-s.drained:
 	default:
 		select {
 		case <-s.drained:
-		case <-ctx.Done():
-			n := s.watchdog.abandonAll()
-			err = fmt.Errorf("reentrant: close: %d holds given up: %w", n, ctx.Err())
+		case <-s.impatient:
+			s.watchdog.abandonAll()
 			s.awaitDrained()
 		}
 	}
@@ -298,9 +380,10 @@ func (s *core) Close(ctx context.Context) error {
 	s.cleaner.wait()
 	s.releases.wait()
 	s.doubts.wait()
+	close(s.silent)
 	s.scribe.finish()
 	s.horizon.close()
-	return errors.Join(err, s.conn.Close())
+	s.endErr = s.conn.Close()
 }
 
 // awaitDrained waits until everybody has left, which takes no longer than the commands under way: what they have in
@@ -328,7 +411,7 @@ func (s *core) refuse() bool {
 	}
 	for _, e := range s.entries {
 		e.queue.Shut()
-		if e.idles() {
+		if e.dismiss() {
 			e.refs++
 			s.cleaner.do(e.stopLingering)
 		}

@@ -136,9 +136,11 @@ func (w *watchdog) survey(now time.Time, ahead time.Duration, renewing bool) (ba
 			ended = append(ended, expiry{e, h.epoch, h.lost})
 			held = true
 		case e.lingers && (!now.Before(e.lingerTo) || !h.lease.trusted(now)):
-			e.refs++
-			idle = append(idle, e)
-			e.lingerTo = now.Add(doze) // not again before that
+			e.lingerTo = now.Add(doze) // if an owner who is about to inherit it does not after all
+			if e.dismissLocked() {
+				e.refs++
+				idle = append(idle, e)
+			}
 		case !h.live && (!h.handed || !h.cohort || !h.lease.trusted(now)):
 		case !renewing && h.lease.due(now, h.slack()):
 			batch = append(batch, Renewal{Remote: e.remote, Epoch: h.epoch, Lease: h.span, entry: e})
@@ -231,8 +233,8 @@ func (w *watchdog) gone(r *Renewal) {
 	}
 }
 
-// abandonAll loses every hold of the session, and tells how many there were.
-func (w *watchdog) abandonAll() int {
+// abandonAll loses every hold of the session.
+func (w *watchdog) abandonAll() {
 	s := w.s
 	var held []expiry
 	s.abandoned.Store(true)
@@ -246,12 +248,12 @@ func (w *watchdog) abandonAll() int {
 		e.mu.Unlock()
 	}
 	s.mu.Unlock()
+	s.surrendered.Store(int64(len(held)))
 	for _, x := range held {
 		x.e.lose(x.epoch, "the session was closed")
 		x.e.evict(x.epoch, true)
 		s.leave(x.e, 1)
 	}
-	return len(held)
 }
 
 // lose ends a hold that can no longer be trusted: its owner is told. The owner still has the baton. If it is in the

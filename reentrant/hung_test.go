@@ -1,0 +1,167 @@
+package reentrant_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// hangs has the commands of a verb for locks whose names begin with "hung" arrive in an hour.
+func hangs(verb memory.Verb) memory.Fault {
+	return func(op memory.Op) memory.Verdict {
+		if op.Verb == verb && strings.HasPrefix(op.Lock, "hung") {
+			return memory.Delay(time.Hour)
+		}
+		return memory.Pass
+	}
+}
+
+// abandon has a session wait for locks that another one holds, and leave. What Redis has of it then is given back in the
+// background.
+func abandon(t *testing.T, holder, s *reentrant.Session, names ...string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for _, name := range names {
+		require.NoError(t, holder.NewLock(name).Lock(t.Context()))
+		waiting.Go(func() { assert.ErrorIs(t, s.NewLock(name).Lock(ctx), context.Canceled) })
+	}
+	synctest.Wait() // until all have a place
+	cancel()
+	waiting.Wait()
+}
+
+func hungNames(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("hung %d", i))
+	}
+	return names
+}
+
+// Clean-ups on a node that hangs delay those of locks on other nodes by less than a heartbeat: TryLock waits for one, and
+// another session for a lock that is to linger no longer.
+func TestCleanUpsThatHangDelayNoOtherLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		holder := newSession(t, b)
+		s := newSession(t, b, reentrant.WithCohort(), reentrant.WithLinger(time.Minute))
+		idle := s.NewLock("idle")
+		require.NoError(t, idle.Lock(t.Context()))
+		require.NoError(t, idle.Unlock(t.Context()))
+		b.SetFault(hangs(memory.Release))
+		abandon(t, holder, s, hungNames(1000)...)
+
+		abandon(t, holder, s, "fine")
+		require.NoError(t, holder.NewLock("fine").Unlock(t.Context()))
+		began := time.Now()
+		got, err := s.NewLock("fine").TryLock(t.Context())
+		require.NoError(t, err)
+		assert.True(t, got)
+		assert.Less(t, time.Since(began), reentrant.DefaultHeartbeat)
+
+		abandon(t, holder, s, hungNames(2000)[1000:]...)
+		began = time.Now()
+		require.NoError(t, holder.NewLock("idle").Lock(t.Context()))
+		assert.Less(t, time.Since(began), reentrant.DefaultHeartbeat)
+	})
+}
+
+// A hold that has lingered for too long gets one clean-up, however long that takes to begin.
+func TestALockThatLingersGetsOneCleanUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b, reentrant.WithCohort(), reentrant.WithLinger(time.Second))
+		l := s.NewLock("hung")
+		require.NoError(t, l.Lock(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
+		occupied := reentrant.OccupyCleaners(s)
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, 1, reentrant.Backlog(s))
+		close(occupied)
+	})
+}
+
+// Close returns soon after the end of its context although the backend has stopped answering, with both reasons.
+func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
+	for name, opts := range map[string][]reentrant.Option{
+		"held":      nil,
+		"lingering": {reentrant.WithCohort(), reentrant.WithLinger(time.Minute)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				s, err := reentrant.NewSession(b, opts...)
+				require.NoError(t, err)
+				for _, name := range hungNames(1000) {
+					require.NoError(t, s.NewLock(name).Lock(t.Context()))
+					if opts != nil {
+						require.NoError(t, s.NewLock(name).Unlock(t.Context()))
+					}
+				}
+				b.SetFault(hangs(memory.Release))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				began := time.Now()
+				err = s.Close(ctx)
+				assert.LessOrEqual(t, time.Since(began), 2*time.Second)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, err, reentrant.ErrUnavailable)
+				assert.ErrorIs(t, s.Close(t.Context()), reentrant.ErrClosed, "and waits for what goes on in the background")
+				assert.Less(t, time.Since(began), reentrant.DefaultLease)
+			})
+		})
+	}
+}
+
+// A second Close can cut short one that waits for holders.
+func TestASecondCloseCutsTheFirstShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := reentrant.NewSession(memory.New())
+		require.NoError(t, err)
+		l := s.NewLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		limit, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		first := make(chan error, 1)
+		go func() { first <- s.Close(limit) }()
+		synctest.Wait()
+		second := s.Close(ended())
+		require.ErrorIs(t, second, context.Canceled)
+		require.ErrorIs(t, second, reentrant.ErrClosed)
+		err = <-first
+		require.ErrorIs(t, err, reentrant.ErrClosed)
+		require.NoError(t, limit.Err(), "its own context has not ended")
+		require.NotErrorIs(t, err, context.Canceled)
+		assert.ErrorContains(t, err, "1 holds given up")
+		require.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+	})
+}
+
+// A Close that waits for holders beside another one ends with it, and says that it was not the first.
+func TestTwoClosesWaitForTheHolders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := reentrant.NewSession(memory.New())
+		require.NoError(t, err)
+		l := s.NewLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { first <- s.Close(context.Background()) }()
+		synctest.Wait()
+		go func() { second <- s.Close(context.Background()) }()
+		synctest.Wait()
+		assert.Empty(t, second)
+		require.NoError(t, l.Unlock(t.Context()))
+		require.NoError(t, <-first)
+		require.ErrorIs(t, <-second, reentrant.ErrClosed)
+	})
+}
