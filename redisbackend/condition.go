@@ -28,7 +28,7 @@ func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentra
 	d.add(req.Ticket)
 	d.add(uint64(req.Holds))
 	d.add(uint64(req.Seen))
-	d.add(roundUp(req.Patience, time.Millisecond))
+	d.add(millis(req.Patience))
 	d.add(millis(req.GrantTTL))
 	doubt := left(req.Until)
 	d.add(keepFor(max(req.Patience, req.GrantTTL, doubt)))
@@ -43,19 +43,11 @@ func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentra
 	return status("await", a, err, awaitWaiting, awaitSignalled, awaitGone)
 }
 
-// checkAwait refuses what would make a ticket that expires at once.
-func checkAwait(req *reentrant.AwaitRequest) error {
-	switch {
-	case req.Holds < 1:
-		return invalid("await", "the hold count must be at least 1")
-	case req.Patience <= 0 || req.GrantTTL <= 0:
-		return invalid("await", "a waiter's patience and grant TTL must be positive")
-	}
-	return nil
-}
-
 // Withdraw implements reentrant.Remote.
 func (r *remote) Withdraw(ctx context.Context, condition string, ticket uint64) (reentrant.TicketStatus, error) {
+	if err := checkNumbers("withdraw", ticket); err != nil {
+		return 0, err
+	}
 	keys := r.keys.condition(r.conn.deployment.prefix, condition)
 	args := [...]string{r.conn.session, strconv.FormatUint(ticket, 10)}
 	a, err := r.run(ctx, "withdraw", &r.conn.deployment.scripts.withdraw, keys[4:], args[:], 0)
@@ -80,6 +72,9 @@ func status(op string, a answer, err error, waited, signalled, gone int64) (reen
 
 // Signal implements reentrant.Remote.
 func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reentrant.SignalReply, error) {
+	if err := checkNumbers("signal", req.Epoch, req.Op); err != nil {
+		return reentrant.SignalReply{}, err
+	}
 	all := "0"
 	if req.All {
 		all = "1"
@@ -125,6 +120,9 @@ func (r *remote) listening() string {
 
 // Beat implements reentrant.Remote.
 func (r *remote) Beat(ctx context.Context, condition string, tickets, served []uint64) ([]reentrant.TicketStatus, error) {
+	if err := checkNumbers("beat", slices.Concat(tickets, served)...); err != nil {
+		return nil, err
+	}
 	args := make([]string, 4, 4+len(tickets)+len(served))
 	args[0], args[1], args[2], args[3] = r.conn.session, r.conn.deployment.channels, strconv.Itoa(len(tickets)), r.listening()
 	for _, ticket := range slices.Concat(tickets, served) {

@@ -196,7 +196,8 @@ func (c *conn) received(message string) {
 	}
 }
 
-// granted passes a grant on, with the earliest local moment at which it can have been made.
+// granted passes a grant on, with the earliest local moment at which it can have been made. One without that moment is
+// confirmed by the next acquire, whose answer has the tokens.
 func (c *conn) granted(p push) {
 	prefix := len(c.deployment.prefix)
 	if len(p.hold) <= prefix || p.hold[:prefix] != c.deployment.prefix {
@@ -205,7 +206,7 @@ func (c *conn) granted(p push) {
 	g := reentrant.Grant{Name: p.hold[prefix:], Epoch: p.epoch,
 		First: reentrant.Token(p.first), Last: reentrant.Token(p.last), TTL: p.ttl}
 	// A grant that the replicas are to have is not taken at its word: the next acquire waits for them.
-	if at, ok := c.clocks.of(p.hold).earliest(p.stamp, instantOf(time.Now())); ok && c.deployment.replicas.n == 0 {
+	if at, ok := c.clocks.of(p.hold).earliest(p.stamp, instantOf(time.Now())); ok && c.deployment.replicas.n == 0 && p.plausible() {
 		g.NotBefore = started.Add(at)
 	}
 	c.sink.Granted(g)

@@ -53,10 +53,10 @@ const minKeep = 5 * time.Minute
 // keepFor is the time that a record is kept, in seconds, for a lease.
 func keepFor(lease time.Duration) uint64 { return roundUp(max(minKeep, 2*lease), time.Second) }
 
-// left is how long it is to t, if anything.
+// left is how long it is to t, if anything; maxTTL at most.
 func left(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
 	}
-	return max(0, time.Until(t))
+	return min(max(0, time.Until(t)), maxTTL)
 }

@@ -17,6 +17,8 @@ const (
 	faultSignalbus = "signalbus" // a condition's signal always goes over the bus
 	faultUnwatched = "unwatched" // without scripts, what others change meanwhile is overwritten
 	faultStraddle  = "straddle"  // without scripts, an answer may be half from before and half from after a change
+	faultAnytoken  = "anytoken"  // a message's tokens are believed, however high
+	faultRounded   = "rounded"   // Lua rounds epochs
 	faultHalf      = "half"      // without scripts, what fails inside a transaction is not noticed
 
 	faultNoPatience = "no-patience" // a server that lacks replicas refuses for good

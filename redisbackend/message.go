@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/relock-go/relock/internal/protocol"
 )
 
 // A push is what grant in common.lua says to the session that was given a lock:
@@ -14,6 +16,12 @@ type push struct {
 	ttl                time.Duration
 	stamp              int64
 	hold               string
+}
+
+// plausible reports whether a script can have given out these tokens at the time that the message names, as far as that
+// can be told without asking. After a failover to a clock that is behind, they may be right nevertheless.
+func (p *push) plausible() bool {
+	return p.last <= uint64(p.stamp+protocol.Horizon.Microseconds()) || fault == faultAnytoken
 }
 
 // parsePush reads a message; false if it is anything else. Anybody who may publish can write to the channel, so

@@ -158,17 +158,17 @@ func (r plain) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reply
 	if err := checkAcquire(&req); err != nil {
 		return reply, err
 	}
-	late := false
+	var refused error
 	err = r.transact(ctx, "acquire", nil, func(now protocol.Instant, l *protocol.Lock) {
-		if late = !time.Now().Before(req.NotAfter); !late {
-			reply, _ = l.Acquire(now, r.conn.session, req, forever)
+		if refused = tooLate(req.NotAfter); refused == nil {
+			reply, refused = l.Acquire(now, r.conn.session, req, forever)
 		}
 	})
 	switch {
 	case err != nil:
 		return reentrant.AcquireReply{}, err
-	case late:
-		return reentrant.AcquireReply{}, errors.New("redisbackend: acquire: it would have reached Redis too late and was not sent")
+	case refused != nil:
+		return reentrant.AcquireReply{}, fmt.Errorf("redisbackend: acquire: %w", refused)
 	case reply.Status == reentrant.Waiting && req.Queue:
 		r.conn.listenFor(r.remote)
 	}
@@ -177,8 +177,8 @@ func (r plain) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reply
 
 // Reenter implements reentrant.Remote.
 func (r plain) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reply reentrant.ReenterReply, err error) {
-	if req.Holds < 1 {
-		return reply, invalid("reenter", "the hold count must be at least 1")
+	if err := checkReenter(&req); err != nil {
+		return reply, err
 	}
 	err = r.transact(ctx, "reenter", nil, func(now protocol.Instant, l *protocol.Lock) { reply = l.Reenter(now, r.conn.session, req) })
 	return reply, err
@@ -186,25 +186,36 @@ func (r plain) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reply
 
 // Release implements reentrant.Remote.
 func (r plain) Release(ctx context.Context, req reentrant.ReleaseRequest) (result reentrant.ReleaseResult, err error) {
+	if err := checkRelease(&req); err != nil {
+		return 0, err
+	}
 	err = r.transact(ctx, "release", nil, func(now protocol.Instant, l *protocol.Lock) {
 		result = l.Release(now, r.conn.session, req, left(req.Until))
 	})
 	return result, err
 }
 
+// tooLate is the error of a copy that is not sent, because the time up to which it may be executed is over.
+func tooLate(notAfter time.Time) error {
+	if time.Now().Before(notAfter) {
+		return nil
+	}
+	return errors.New("it would have reached Redis too late and was not sent")
+}
+
 // Resume implements reentrant.Resumer.
 func (r plain) Resume(ctx context.Context, req reentrant.ResumeRequest) (reply reentrant.ResumeReply, err error) {
-	if req.Lease <= 0 {
-		return reply, invalid("resume", "the lease must be positive")
+	if err := checkResume(&req); err != nil {
+		return reply, err
 	}
-	late := false
+	var refused error
 	err = r.transact(ctx, "resume", nil, func(now protocol.Instant, l *protocol.Lock) {
-		if late = !time.Now().Before(req.NotAfter); !late {
-			reply, _ = l.Resume(now, r.conn.session, req, forever)
+		if refused = tooLate(req.NotAfter); refused == nil {
+			reply, refused = l.Resume(now, r.conn.session, req, forever)
 		}
 	})
-	if err == nil && late {
-		err = errors.New("redisbackend: resume: it would have reached Redis too late and was not sent")
+	if err == nil && refused != nil {
+		err = fmt.Errorf("redisbackend: resume: %w", refused)
 	}
 	return reply, err
 }
@@ -214,23 +225,34 @@ func (r plain) Await(ctx context.Context, req reentrant.AwaitRequest) (status re
 	if err := checkAwait(&req); err != nil {
 		return 0, err
 	}
+	var refused error
 	err = r.transact(ctx, "await", &req.Condition, func(now protocol.Instant, l *protocol.Lock) {
-		status = l.Await(now, r.conn.session, req, left(req.Until))
+		status, refused = l.Await(now, r.conn.session, req, left(req.Until))
 	})
-	if err == nil {
-		r.conn.listenFor(r.remote)
+	switch {
+	case err != nil:
+		return 0, err
+	case refused != nil:
+		return 0, fmt.Errorf("redisbackend: await: %w", refused)
 	}
-	return status, err
+	r.conn.listenFor(r.remote)
+	return status, nil
 }
 
 // Signal implements reentrant.Remote.
 func (r plain) Signal(ctx context.Context, req reentrant.SignalRequest) (reply reentrant.SignalReply, err error) {
+	if err := checkNumbers("signal", req.Epoch, req.Op); err != nil {
+		return reply, err
+	}
 	err = r.transact(ctx, "signal", &req.Condition, func(now protocol.Instant, l *protocol.Lock) { reply = l.Signal(now, r.conn.session, req) })
 	return reply, err
 }
 
 // Withdraw implements reentrant.Remote.
 func (r plain) Withdraw(ctx context.Context, condition string, ticket uint64) (status reentrant.TicketStatus, err error) {
+	if err := checkNumbers("withdraw", ticket); err != nil {
+		return 0, err
+	}
 	err = r.transact(ctx, "withdraw", &condition, func(_ protocol.Instant, l *protocol.Lock) {
 		status = l.Withdraw(r.conn.session, condition, ticket)
 	})
@@ -239,6 +261,9 @@ func (r plain) Withdraw(ctx context.Context, condition string, ticket uint64) (s
 
 // Beat implements reentrant.Remote.
 func (r plain) Beat(ctx context.Context, condition string, tickets, served []uint64) (answers []reentrant.TicketStatus, err error) {
+	if err := checkNumbers("beat", slices.Concat(tickets, served)...); err != nil {
+		return nil, err
+	}
 	err = r.transact(ctx, "beat", &condition, func(now protocol.Instant, l *protocol.Lock) {
 		answers = l.Beat(now, r.conn.session, condition, tickets, served)
 	})
@@ -295,10 +320,11 @@ func renewOne(ctx context.Context, c *conn, w *reentrant.Renewal) error {
 	switch {
 	case !ok || r.conn != c:
 		return invalid("renew", "the lock is not one of this session")
-	case w.Lease <= 0:
-		return invalid("renew", "the lease must be positive")
+	}
+	if err := checkRenewal(w); err != nil {
+		return err
 	}
 	return r.transact(ctx, "renew", nil, func(now protocol.Instant, l *protocol.Lock) {
-		w.Gone = !l.Renew(now, c.session, w.Epoch, w.Lease)
+		w.Gone = !l.Renew(now, c.session, w.Epoch, min(w.Lease, maxTTL))
 	})
 }

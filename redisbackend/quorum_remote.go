@@ -65,7 +65,7 @@ func (r *quorumRemote) keep(req *reentrant.AcquireRequest, got reentrant.Acquire
 	if r.held.epoch == req.Epoch {
 		holds = r.held.holds // a resend leaves the count alone
 	}
-	r.held = quorumHold{epoch: req.Epoch, owner: req.Owner, holds: holds, tokens: req.Tokens, last: got.Last}
+	r.held = quorumHold{epoch: req.Epoch, owner: req.Owner, holds: holds, tokens: int(got.Last-got.First) + 1, last: got.Last}
 }
 
 // holds is the hold of an attempt, if it has one.

@@ -25,9 +25,10 @@ type quorumVote struct {
 	answers chan reply[reentrant.AcquireReply]
 	written chan reply[struct{}]
 
-	counted chan struct{}   // closed when won and first are known
+	counted chan struct{}   // closed when won, first and size are known
 	won     bool            //
 	first   reentrant.Token // of the block
+	size    int             // of the block: no larger than that of any node that gave the lock
 
 	final chan struct{} // closed when kept is known
 	kept  bool
@@ -143,7 +144,7 @@ func (v *quorumVote) agree(ctx context.Context, p *quorumPlace, has bool, answer
 	switch {
 	case !has || !v.won:
 		return errors.New("it did not give the lock")
-	case answer.First == v.first:
+	case answer.First == v.first && answer.Last >= v.last():
 		return nil
 	}
 	ctx, cancel := detached(ctx, v.limit)
@@ -151,7 +152,7 @@ func (v *quorumVote) agree(ctx context.Context, p *quorumPlace, has bool, answer
 	return p.write(ctx, v.req.Epoch, v.first, v.last())
 }
 
-func (v *quorumVote) last() reentrant.Token { return v.first + reentrant.Token(v.req.Tokens) - 1 }
+func (v *quorumVote) last() reentrant.Token { return v.first + reentrant.Token(v.size) - 1 }
 
 // count takes in the answers. It sets won and kept, and closes counted.
 func (v *quorumVote) count(ctx context.Context) (reentrant.AcquireReply, error) {
@@ -166,6 +167,7 @@ func (v *quorumVote) count(ctx context.Context) (reentrant.AcquireReply, error) 
 	if t.granted >= q.need {
 		v.won = true
 		v.first, _ = t.token(q)
+		v.size = t.size
 	}
 	close(v.counted)
 	if t.granted > 0 && !v.won {
@@ -228,12 +230,13 @@ type quorumTally struct {
 	again  bool              // as in quorumVote
 	open   int               // have not answered
 	tokens []reentrant.Token // of those who granted
+	size   int               // of the smallest block of theirs
 	left   time.Duration     // the least that is left of a fixed lease
 	ttl    time.Duration     // the most that is left of another holder's
 }
 
 func (v *quorumVote) tally(got []reply[reentrant.AcquireReply]) quorumTally {
-	t := quorumTally{open: len(v.r.places) - len(got), ttl: -1, again: v.again}
+	t := quorumTally{open: len(v.r.places) - len(got), ttl: -1, again: v.again, size: v.req.Tokens}
 	for _, one := range got {
 		switch {
 		case one.err != nil:
@@ -243,6 +246,7 @@ func (v *quorumVote) tally(got []reply[reentrant.AcquireReply]) quorumTally {
 				t.left = one.value.TTL
 			}
 			t.tokens = append(t.tokens, one.value.First)
+			t.size = min(t.size, int(one.value.Last-one.value.First)+1)
 		case one.value.Status == reentrant.Stale:
 			t.stale++
 		default:

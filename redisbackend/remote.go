@@ -49,6 +49,9 @@ func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (ree
 	}
 	switch a.code {
 	case acquireGranted:
+		if err := a.checkTokens(a.rest[0], a.rest[1]); err != nil {
+			return reentrant.AcquireReply{}, unexpected("acquire", err)
+		}
 		return reentrant.AcquireReply{Status: reentrant.Granted,
 			First: reentrant.Token(a.rest[0]), Last: reentrant.Token(a.rest[1]),
 			TTL: time.Duration(a.rest[2]) * time.Millisecond}, nil
@@ -63,21 +66,6 @@ func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (ree
 		return reentrant.AcquireReply{}, errors.New("redisbackend: acquire: it reached Redis too late and was not carried out")
 	}
 	return reentrant.AcquireReply{}, unexpected("acquire", fmt.Errorf("code %d", a.code))
-}
-
-// checkAcquire refuses what would make a hold or a place that expires at once.
-func checkAcquire(req *reentrant.AcquireRequest) error {
-	switch {
-	case req.Holds < 1:
-		return invalid("acquire", "the hold count must be at least 1")
-	case req.Tokens < 1:
-		return invalid("acquire", "the number of tokens must be at least 1")
-	case req.Lease <= 0:
-		return invalid("acquire", "the lease must be positive")
-	case req.Queue && (req.Patience <= 0 || req.GrantTTL <= 0):
-		return invalid("acquire", "a waiter's patience and grant TTL must be positive")
-	}
-	return nil
 }
 
 // acquire sends one copy.
@@ -127,8 +115,8 @@ func flags(req *reentrant.AcquireRequest) string {
 
 // Reenter implements reentrant.Remote.
 func (r *remote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
-	if req.Holds < 1 {
-		return reentrant.ReenterReply{}, invalid("reenter", "the hold count must be at least 1")
+	if err := checkReenter(&req); err != nil {
+		return reentrant.ReenterReply{}, err
 	}
 	var d draft
 	d.add(req.Epoch)
@@ -151,6 +139,9 @@ func (r *remote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (ree
 
 // Release implements reentrant.Remote.
 func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+	if err := checkRelease(&req); err != nil {
+		return 0, err
+	}
 	// How long from now, not until when: Redis counts from when it gets this, which is later, so the tombstone
 	// lasts long enough whatever is known of Redis's clock.
 	doubt := left(req.Until)

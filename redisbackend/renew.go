@@ -100,12 +100,12 @@ func (c *conn) batches(renewals []reentrant.Renewal) []batch {
 	for i := range renewals {
 		r := &renewals[i]
 		r.Gone, r.Err = false, nil
-		switch own, ok := r.Remote.(*remote); {
-		case !ok || own.conn != c:
+		own, ok := r.Remote.(*remote)
+		if !ok || own.conn != c {
 			r.Err = invalid("renew", "the lock is not one of this session")
-		case r.Lease <= 0:
-			r.Err = invalid("renew", "the lease must be positive")
-		default:
+			continue
+		}
+		if r.Err = checkRenewal(r); r.Err == nil {
 			all.renewals, all.remotes = append(all.renewals, r), append(all.remotes, own)
 		}
 	}
@@ -147,7 +147,7 @@ func (b batch) arguments(session string) (keys, args []string) {
 	for i, r := range b.remotes {
 		var d draft
 		d.add(b.renewals[i].Epoch)
-		d.add(millis(b.renewals[i].Lease))
+		d.add(millis(min(b.renewals[i].Lease, maxTTL)))
 		n := d.cut()
 		keys, args = append(keys, r.keys[0], r.keys[1]), append(args, n[0], n[1])
 	}

@@ -15,8 +15,8 @@ const resumeResumed, resumeGone, resumeStale, resumeLate = 1, 2, 3, 4
 
 // Resume implements reentrant.Resumer. As in Acquire, a copy that Redis refuses as late too early is repeated once.
 func (r *remote) Resume(ctx context.Context, req reentrant.ResumeRequest) (reentrant.ResumeReply, error) {
-	if req.Lease <= 0 {
-		return reentrant.ResumeReply{}, invalid("resume", "the lease must be positive")
+	if err := checkResume(&req); err != nil {
+		return reentrant.ResumeReply{}, err
 	}
 	limit := instantOf(req.NotAfter)
 	a, err := r.resume(ctx, &req, r.clock.notAfter(limit))
@@ -28,6 +28,9 @@ func (r *remote) Resume(ctx context.Context, req reentrant.ResumeRequest) (reent
 	}
 	switch a.code {
 	case resumeResumed:
+		if err := a.checkTokens(a.rest[1], a.rest[1]); err != nil {
+			return reentrant.ResumeReply{}, unexpected("resume", err)
+		}
 		return reentrant.ResumeReply{Status: reentrant.Resumed, Holds: int(a.rest[0]), Token: reentrant.Token(a.rest[1]),
 			TTL: time.Duration(a.rest[2]) * time.Millisecond}, nil
 	case resumeGone:

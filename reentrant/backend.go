@@ -127,8 +127,8 @@ type AcquireRequest struct {
 	Fixed   bool // the lease starts when the attempt is first answered Granted; repeating never prolongs it
 	KeepTTL bool // when taking over from the own session: leave the lease as it is
 
-	Tokens   int           // size of the block of tokens, at least 1
-	Seen     Token         // highest token that the session has seen for any lock
+	Tokens   int           // size of the block of tokens, 1 to 65,536; the block that is granted may be smaller
+	Seen     Token         // highest token that the session has seen for any lock; refused if over a year ahead of the clock
 	Patience time.Duration // the place is lost when not refreshed for so long
 	GrantTTL time.Duration // lease of a hold that is granted while waiting
 	_        struct{}
@@ -149,7 +149,7 @@ const (
 // An AcquireReply answers an attempt.
 type AcquireReply struct {
 	Status AcquireStatus
-	First  Token // Granted: the block of tokens
+	First  Token // Granted: the block of tokens, of one at least
 	Last   Token //
 	// TTL is, with Waiting, what is left of the holder's lease, negative if it has none; with Granted and Fixed,
 	// what is left of the attempt's own lease, which an earlier copy may have started.

@@ -34,6 +34,9 @@ const (
 	cohortHandoffs = 256
 )
 
+// maxCohortHandoffs bounds the block of tokens that a cohort takes: what AcquireRequest allows, without the first owner's.
+const maxCohortHandoffs = 1<<16 - 1
+
 // An Option sets a property of a session. Zero always means the default.
 type Option func(*config)
 
@@ -64,7 +67,7 @@ func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbea
 
 // WithHandoffs sets how many times in a row a session may hand a lock from one of its owners to the next before
 // another waiting session gets it. Default: the length of the local queue when the turn began, within 16 and 64; 256
-// with [WithCohort].
+// with [WithCohort], which allows 65,535 at most.
 func WithHandoffs(n int) Option { return func(c *config) { c.handoffs = n } }
 
 // WithHandoffTime sets how long such a turn may last; whichever of the two limits is reached first ends it.
@@ -79,9 +82,10 @@ func WithSpin(n int) Option { return func(c *config) { c.spin = n } }
 // WithCohort makes the lock the session's in Redis ([CohortOwner]) and not its owner's: its owners hand it to each
 // other and re-enter it without a command, each with a fencing token of its own from a block that the session took.
 // What it gives up: Redis, and so [Lock.Inspect], knows the session that holds a lock, but neither the owner nor the
-// hold count; the tokens of a session run ahead of Redis's clock by up to a block, and if Redis forgets the lock they may
-// be lower than those of others for as long as the session is not told, a third of the lease. Locks with a fixed lease
-// are handed over in Redis all the same.
+// hold count. Tokens may run up to five seconds ahead of Redis's clock, since a block can be used up faster than one
+// token in a microsecond. So if Redis forgets the lock, the tokens of its first five seconds afterwards may be lower than
+// those before; and those that the session still has of its block may be lower than others' for as long as it is not told,
+// a third of the lease. Locks with a fixed lease are handed over in Redis all the same.
 func WithCohort() Option { return func(c *config) { c.cohort = true } }
 
 // WithLinger lets the session keep a lock for d after its last owner's Unlock, with the lease renewed, in case the next
@@ -147,6 +151,9 @@ func (c config) relations() error {
 	}
 	if c.handoffTime >= c.lease/2 {
 		return fmt.Errorf("reentrant: WithHandoffTime(%v) must be less than half the lease of %v (WithLease)", c.handoffTime, c.lease)
+	}
+	if c.cohort && c.handoffs > maxCohortHandoffs {
+		return fmt.Errorf("reentrant: WithHandoffs(%d): at most %d with WithCohort", c.handoffs, maxCohortHandoffs)
 	}
 	if c.linger > 0 && !c.cohort {
 		return errors.New("reentrant: WithLinger needs WithCohort")

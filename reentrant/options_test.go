@@ -1,6 +1,7 @@
 package reentrant
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ func TestOptionsThatContradictAreNamed(t *testing.T) {
 		{"negative lease", []Option{WithLease(-1)}, "WithLease"},
 		{"negative heartbeat", []Option{WithHeartbeat(-1)}, "WithHeartbeat"},
 		{"negative hand-offs", []Option{WithHandoffs(-1)}, "WithHandoffs"},
+		{"more hand-offs than a cohort's block has", []Option{WithCohort(), WithHandoffs(1 << 16)}, "WithHandoffs"},
+		{"hand-offs that overflow", []Option{WithCohort(), WithHandoffs(math.MaxInt)}, "WithHandoffs"},
 		{"negative hand-off time", []Option{WithHandoffTime(-1)}, "WithHandoffTime"},
 		{"negative spin", []Option{WithSpin(-1)}, "WithSpin"},
 		{"tiny lease", []Option{WithLease(time.Millisecond)}, "WithLease"},

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,11 +22,16 @@ func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentra
 	if !req.Until.IsZero() {
 		doubt = max(0, time.Until(req.Until))
 	}
-	status, err := call(ctx, r.c, op, func(now protocol.Instant) (reentrant.TicketStatus, string) {
-		status := r.lock().Await(now, r.c.session, req, doubt)
-		return status, fmt.Sprintf("%s %s ticket=e%d holds=%d → %s", op, shown(req.Condition), req.Ticket, req.Holds, statuses[status])
+	type answer struct {
+		status reentrant.TicketStatus
+		err    error
+	}
+	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
+		var a answer
+		a.status, a.err = r.lock().Await(now, r.c.session, req, doubt)
+		return a, fmt.Sprintf("%s %s ticket=e%d holds=%d → %s", op, shown(req.Condition), req.Ticket, req.Holds, outcome(a.err, statuses[a.status]))
 	})
-	return status, wrapped(op, err)
+	return got.status, wrapped(op, cmp.Or(err, got.err))
 }
 
 func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reentrant.SignalReply, error) {

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -362,23 +363,19 @@ func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (ree
 	op := r.op(Acquire, req.Epoch)
 	type answer struct {
 		reply reentrant.AcquireReply
-		late  bool
+		err   error
 	}
 	for {
 		notAfter := r.c.instant(req.NotAfter)
 		got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
 			var a answer
-			a.reply, a.late = r.lock().Acquire(now, r.c.session, req, notAfter)
-			return a, acquired(op, req, a.reply, a.late)
+			a.reply, a.err = r.lock().Acquire(now, r.c.session, req, notAfter)
+			return a, acquired(op, req, a.reply, a.err)
 		})
-		switch {
-		case err != nil:
-			return reentrant.AcquireReply{}, wrapped(op, err)
-		case !got.late:
-			return got.reply, nil
-		case !time.Now().Before(req.NotAfter):
-			return reentrant.AcquireReply{}, wrapped(op, errors.New("not executed: it is after NotAfter"))
+		if err == nil && errors.Is(got.err, protocol.ErrLate) && time.Now().Before(req.NotAfter) {
+			continue
 		}
+		return got.reply, wrapped(op, cmp.Or(err, got.err))
 	}
 }
 

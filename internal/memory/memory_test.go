@@ -483,12 +483,12 @@ func TestWithdrawalHandsAFreeLockOn(t *testing.T) {
 	})(t)
 }
 
-// A block of tokens that is ahead of the clock is remembered until the clock has caught up.
+// A token that is ahead of the clock is remembered until the clock has caught up.
 func TestTokensThatRanAheadAreKept(t *testing.T) {
 	bubble(func(t *testing.T, server *memory.Backend) {
 		a, b := connect(t, server, "A"), connect(t, server, "B")
 		req := request(1)
-		req.Tokens = int((10 * time.Hour).Microseconds())
+		req.Seen = reentrant.Token((10 * time.Hour).Microseconds())
 		block, err := a.Acquire(t.Context(), req)
 		require.NoError(t, err)
 		a.release(1)

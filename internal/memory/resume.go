@@ -1,8 +1,8 @@
 package memory
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/relock-go/relock/internal/protocol"
@@ -16,18 +16,15 @@ func (r *remote) Resume(ctx context.Context, req reentrant.ResumeRequest) (reent
 	op := r.op(Resume, req.Epoch)
 	type answer struct {
 		reply reentrant.ResumeReply
-		late  bool
+		err   error
 	}
 	notAfter := r.c.instant(req.NotAfter)
 	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
 		var a answer
-		a.reply, a.late = r.lock().Resume(now, r.c.session, req, notAfter)
-		return a, fmt.Sprintf("%s owner=%s → %s", op, shown(req.Owner), either(a.late, "late", resumes[a.reply.Status]))
+		a.reply, a.err = r.lock().Resume(now, r.c.session, req, notAfter)
+		return a, fmt.Sprintf("%s owner=%s → %s", op, shown(req.Owner), outcome(a.err, resumes[a.reply.Status]))
 	})
-	if err == nil && got.late {
-		err = errors.New("not executed: it is after NotAfter")
-	}
-	return got.reply, wrapped(op, err)
+	return got.reply, wrapped(op, cmp.Or(err, got.err))
 }
 
 var resumes = map[reentrant.ResumeStatus]string{

@@ -1,10 +1,12 @@
 package memory
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/relock-go/relock/internal/protocol"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -41,7 +43,7 @@ func (v Verdict) String() string {
 }
 
 // acquired is the line of an acquire.
-func acquired(op Op, req reentrant.AcquireRequest, reply reentrant.AcquireReply, late bool) string {
+func acquired(op Op, req reentrant.AcquireRequest, reply reentrant.AcquireReply, err error) string {
 	words := []string{op.String(), "owner=" + shown(req.Owner)}
 	for _, flag := range []struct {
 		set  bool
@@ -51,13 +53,22 @@ func acquired(op Op, req reentrant.AcquireRequest, reply reentrant.AcquireReply,
 			words = append(words, flag.name)
 		}
 	}
-	return strings.Join(append(words, "→", answered(reply, late)), " ")
+	return strings.Join(append(words, "→", outcome(err, answered(reply))), " ")
 }
 
-func answered(reply reentrant.AcquireReply, late bool) string {
+// outcome is the line's end: what the server answered, or why it did nothing.
+func outcome(err error, answer string) string {
 	switch {
-	case late:
+	case err == nil:
+		return answer
+	case errors.Is(err, protocol.ErrLate):
 		return "late"
+	}
+	return "refused: " + err.Error()
+}
+
+func answered(reply reentrant.AcquireReply) string {
+	switch {
 	case reply.Status == reentrant.Granted:
 		return "granted " + block(reply.First, reply.Last)
 	case reply.Status == reentrant.Waiting:

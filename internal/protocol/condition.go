@@ -40,18 +40,21 @@ func (l *Lock) has(session string, epoch uint64) bool {
 	return l.heldBy(session) && l.Record.lastOf(session) == epoch
 }
 
-// Await exchanges a hold for a ticket.
-func (l *Lock) Await(now Instant, session string, req reentrant.AwaitRequest, doubt time.Duration) reentrant.TicketStatus {
+// Await exchanges a hold for a ticket. It returns ErrFarToken.
+func (l *Lock) Await(now Instant, session string, req reentrant.AwaitRequest, doubt time.Duration) (reentrant.TicketStatus, error) {
 	l.expire(now)
 	c := l.condition(req.Condition)
 	switch {
 	case l.has(session, req.Epoch):
 	case find(c.Waiting, session, req.Ticket) >= 0:
-		return reentrant.Waited
+		return reentrant.Waited, nil
 	case find(c.Signalled, session, req.Ticket) >= 0:
-		return reentrant.Signalled
+		return reentrant.Signalled, nil
 	default:
-		return reentrant.Gone
+		return reentrant.Gone, nil
+	}
+	if l.Record.tooFar(now, 1, req.Seen) {
+		return 0, ErrFarToken
 	}
 	c.Waiting = append(c.Waiting, Ticket{Token: l.Record.First, Waiter: Waiter{
 		Session: session, Owner: req.Owner, Epoch: req.Ticket, Deadline: now + req.Patience, TTL: req.GrantTTL,
@@ -63,7 +66,7 @@ func (l *Lock) Await(now Instant, session string, req reentrant.AwaitRequest, do
 		l.save(now)
 	}
 	l.grantFree(now)
-	return reentrant.Waited
+	return reentrant.Waited, nil
 }
 
 // grantFree gives a free lock to the first waiter, if there is one.

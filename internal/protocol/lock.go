@@ -85,26 +85,28 @@ const (
 	Taken                 // another session has taken up the hold
 )
 
-// Acquire makes, repeats or refreshes an attempt. late: this copy came after the time up to which it may be executed.
-func (l *Lock) Acquire(now Instant, session string, req reentrant.AcquireRequest, notAfter Instant) (_ reentrant.AcquireReply, late bool) {
+// Acquire makes, repeats or refreshes an attempt. It returns ErrLate after notAfter, and ErrFarToken.
+func (l *Lock) Acquire(now Instant, session string, req reentrant.AcquireRequest, notAfter Instant) (reentrant.AcquireReply, error) {
 	if now > notAfter {
-		return reentrant.AcquireReply{}, true
+		return reentrant.AcquireReply{}, ErrLate
 	}
 	l.expire(now)
 	mine, last := l.heldBy(session), l.Record.lastOf(session)
 	switch {
 	case l.Record.entombed(session, req.Epoch, now):
-		return stale, false
+		return stale, nil
 	case req.Epoch < last, req.Epoch == last && !mine:
-		return stale, false // given up, or it has had its turn
+		return stale, nil // given up, or it has had its turn
+	case l.Record.tooFar(now, req.Tokens, req.Seen):
+		return reentrant.AcquireReply{}, ErrFarToken
 	case mine && req.Epoch == last:
-		return l.confirm(now, req), false
+		return l.confirm(now, req), nil
 	case mine:
-		return l.takeOver(now, session, req), false
+		return l.takeOver(now, session, req), nil
 	case l.held():
-		return l.wait(now, session, req, l.Hold.Expires-now), false
+		return l.wait(now, session, req, l.Hold.Expires-now), nil
 	default:
-		return l.takeFree(now, session, req), false
+		return l.takeFree(now, session, req), nil
 	}
 }
 
@@ -318,11 +320,11 @@ func waiting(ttl time.Duration) reentrant.AcquireReply {
 }
 
 // issue gives the record to an attempt, with a new block of Tokens: above every one of this lock, above the clock
-// (so that they rise although the record was lost) and above what the session has seen.
+// (so that they rise although the record was lost) and above what the session has seen. The block ends at the Horizon.
 func (l *Lock) issue(now Instant, session string, epoch uint64, tokens int, seen reentrant.Token, keep time.Duration) {
 	r := &l.Record
 	r.First = max(r.Last+1, clockToken(now), seen+1)
-	r.Last = r.First + reentrant.Token(tokens) - 1
+	r.Last = max(r.First, min(r.First+reentrant.Token(tokens)-1, clockToken(now+Horizon)))
 	r.Session, r.Epoch, r.Op, r.Pushed = session, epoch, 0, false
 	r.Keep = max(r.Keep, keep)
 }
@@ -333,7 +335,7 @@ func clockToken(now Instant) reentrant.Token { return reentrant.Token(max(0, now
 // save keeps the record from now on, and for longer by as much as its tokens have run ahead of the clock: tokens
 // that start from the clock again do not fall behind.
 func (l *Lock) save(now Instant) {
-	ahead := Instant(l.Record.Last)*time.Microsecond - now
+	ahead := Instant(min(l.Record.Last, clockToken(now+Farthest)))*time.Microsecond - now
 	l.Record.Expires = now + l.Record.Keep + max(0, ahead)
 }
 
@@ -351,8 +353,15 @@ func (l *Lock) firstWaiter(now Instant) (Waiter, bool) {
 	return l.Queue[0], true
 }
 
-// grant gives a free lock to the first waiter, and tells it.
+// grant gives a free lock to the first waiter, and tells it. A waiter for which there is no token stays where it is: its
+// next attempt is told why.
 func (l *Lock) grant(now Instant, w Waiter) {
+	if l.Record.tooFar(now, w.Tokens, w.Seen) {
+		if l.Record.Keep > 0 { // there is a record
+			l.save(now)
+		}
+		return
+	}
 	l.Queue = l.Queue[1:]
 	l.Hold = Hold{Session: w.Session, Owner: w.Owner, Count: w.Holds, Expires: now + w.TTL}
 	l.issue(now, w.Session, w.Epoch, w.Tokens, w.Seen, w.Keep)

@@ -4,17 +4,22 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Resume makes the hold of an owner, whichever session has it, this session's.
-func (l *Lock) Resume(now Instant, session string, req reentrant.ResumeRequest, notAfter Instant) (_ reentrant.ResumeReply, late bool) {
+// Resume makes the hold of an owner, whichever session has it, this session's. It returns ErrLate after notAfter, and
+// ErrFarToken.
+func (l *Lock) Resume(now Instant, session string, req reentrant.ResumeRequest, notAfter Instant) (reentrant.ResumeReply, error) {
 	if now > notAfter {
-		return reentrant.ResumeReply{}, true
+		return reentrant.ResumeReply{}, ErrLate
 	}
 	l.expire(now)
 	switch {
-	case l.Record.entombed(session, req.Epoch, now), l.Record.lastOf(session) > req.Epoch:
-		return reentrant.ResumeReply{Status: reentrant.Overtaken}, false
+	case l.Record.entombed(session, req.Epoch, now):
+		return reentrant.ResumeReply{Status: reentrant.Overtaken}, nil
 	case !l.held() || l.Hold.Owner != req.Owner:
-		return reentrant.ResumeReply{Status: reentrant.NotThere}, false
+		return reentrant.ResumeReply{Status: reentrant.NotThere}, nil
+	case l.Record.lastOf(session) > req.Epoch:
+		return reentrant.ResumeReply{Status: reentrant.Overtaken}, nil
+	case l.Record.tooFar(now, 1, req.Seen):
+		return reentrant.ResumeReply{}, ErrFarToken
 	}
 	whose := l.Hold.Session
 	l.Hold.Session = session
@@ -34,5 +39,5 @@ func (l *Lock) Resume(now Instant, session string, req reentrant.ResumeRequest, 
 	if !req.Fixed {
 		l.Hold.Expires = max(l.Hold.Expires, now+req.Lease)
 	}
-	return reentrant.ResumeReply{Status: reentrant.Resumed, Holds: l.Hold.Count, Token: l.Record.Last, TTL: l.Hold.Expires - now}, false
+	return reentrant.ResumeReply{Status: reentrant.Resumed, Holds: l.Hold.Count, Token: l.Record.Last, TTL: l.Hold.Expires - now}, nil
 }

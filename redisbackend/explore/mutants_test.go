@@ -16,7 +16,7 @@ var mutants = map[string]struct{ right, wrong string }{
 	"withdrawepoch":   {"if raw and tonumber(string.match(raw, '^%d+')) <= epoch then\n    code = WITHDRAWN", "if raw then\n    code = WITHDRAWN"},
 	"takeoverlease":   {"if not flag('k') then", "if false then"},
 	"grantedplace":    {"redis.call('LPOP', queue)\n  redis.call('HDEL', waiters, w.session)\n  issue", "redis.call('LPOP', queue)\n  issue"},
-	"blocksize":       {"rec.last = rec.first + tokens - 1", "rec.last = rec.first"},
+	"blocksize":       {"rec.last = math.max(rec.first, math.min(rec.first + tokens - 1, now + HORIZON))", "rec.last = rec.first"},
 	"usedtail":        {"rec.last, dirty = used, true", "rec.last, dirty = used - 1, true"},
 	"grantlease":      {"redis.call('PEXPIRE', hold, w.grant)", ""},
 	"yieldunasked":    {"local next = flag('y') and waiting(", "local next = waiting("},

@@ -12,11 +12,11 @@
 --      10 patience, ms: the place is dropped when not refreshed for so long
 --      11 grant TTL, ms  12 channel prefix  13 seconds that the record is kept
 -- Returns  {code, now, a, b, c}
---   1 granted: a first token, b last token, c with f: what is left of the lease, ms
+--   1 granted: a first token, b last token (of fewer tokens, perhaps), c with f: what is left of the lease, ms
 --   2 waiting (q) or held by another: a TTL of the holder, ms
 --   3 stale: this epoch, or a higher one, has been answered or given up already
 --   4 late: not after has passed
---   or the error WRONGTYPE: the key has something else than a lock
+--   or an error, and nothing is touched: WRONGTYPE, the key has something else than a lock; FARTOKEN, see common.lua
 -- Keeps    at most one field in the hold hash; tokens rise; an epoch that had the lock does not get it again while
 --          the record is of its session (after that its tombstone and its not after keep late copies out).
 -- Twice    the second run of the same attempt finds itself holder (full lease, same token), finds its place
@@ -36,6 +36,9 @@ if rec.tombs ~= '' and entombed(rec, session, epoch, now) then return {STALE, no
 local field, mine = holder(KEYS[1], session)
 local last = rec.session == session and tonumber(rec.epoch) or 0
 if epoch < last or (epoch == last and not mine) then return {STALE, now, 0, 0, 0} end
+
+local refused = far(rec, now, tokens, seen)
+if refused then return refused end
 
 -- place takes the session's place at the end of the queue, or keeps the one it has and moves its deadline.
 local function place()

@@ -6,6 +6,7 @@
 --       7 patience, ms  8 grant TTL, ms  9 channel prefix  10 seconds that everything is kept
 --       11 doubt, us: for so long from now on a copy of an attempt up to the hold's may be under way; 0: none is
 -- Returns  {code, now}   1 waiting   2 signalled already (this is a resend)   3 gone: the hold was not there
+--          or the error FARTOKEN, and nothing is touched
 -- Keeps    a place is taken only in the run that gave up the hold, so a resend does not wait again after its signal.
 -- Twice    the second run finds the ticket, or that it was signalled.
 
@@ -22,6 +23,8 @@ if not mine or rec.session ~= session or tonumber(rec.epoch) ~= epoch then
   return {GONE, now}
 end
 
+local refused = far(rec, now, 1, ARGV[6])
+if refused then return refused end
 -- Tokens rise with every hold, so they are the order of arrival.
 redis.call('ZADD', KEYS[5], text(rec.first), member)
 redis.call('HSET', KEYS[7], member, text(now + tonumber(ARGV[7]) * 1000) .. ' ' .. ARGV[7] .. ' ' .. ARGV[8] .. ' '

@@ -12,12 +12,17 @@
 --   queue    list    waiting sessions, longest first
 --   waiters  hash    session -> "epoch deadline grant holds tokens seen keep owner" (deadline: Redis time in us)
 --
+-- Tokens are given out only up to a year beyond the clock (FARTHEST). What would need a higher one is refused with the error
+-- FARTOKEN, and nothing is touched: the token that the session has seen, or the record, was forged.
 -- The owner '*linger' stands for a session that may have the lock while none of its owners needs it.
 -- Times are Redis's own, in microseconds; TTLs in milliseconds. Numbers are written with %.0f: concatenating
 -- them would round what is beyond 14 digits. What is only passed on stays text: converting costs more than most
 -- commands. Owners and names are concatenated: they may be any bytes, and %s ends at the first NUL.
 
 local SHARDED = false -- true in a Cluster: scripts.go
+
+local HORIZON = 5000000 -- us beyond the clock: a block of more than one token ends there
+local FARTHEST = 366 * 86400 * 1000000 -- us beyond the clock: no token is higher
 
 local function clock()
   local t = redis.call('TIME')
@@ -45,7 +50,7 @@ end
 -- behind the last one.
 local function retention(rec, now)
   if rec.last <= now then return rec.keep end
-  return text(rec.keep + math.ceil((rec.last - now) / 1000000))
+  return text(rec.keep + math.ceil(math.min(rec.last - now, FARTHEST) / 1000000))
 end
 
 local function save(key, rec, now)
@@ -100,11 +105,19 @@ local function foreign(field, ttl)
   end
 end
 
+-- far answers an error if the tokens of an attempt would be further ahead of the clock than FARTHEST.
+local function far(rec, now, tokens, seen)
+  if math.max(rec.last, tonumber(seen)) > now + FARTHEST - tokens then
+    return redis.error_reply("FARTOKEN the fencing tokens would be more than a year ahead of the server's clock")
+  end
+end
+
 -- issue gives the record to an attempt, with a new block of tokens: above every token of this lock, above
--- the clock (so that they rise although Redis forgot the last one) and above what the session has seen.
+-- the clock (so that they rise although Redis forgot the last one) and above what the session has seen. It ends at the
+-- HORIZON, so a block may be smaller than what was asked for, and has one token at least.
 local function issue(rec, now, session, epoch, tokens, seen, state, keep)
   rec.first = math.max(rec.last + 1, now, seen + 1)
-  rec.last = rec.first + tokens - 1
+  rec.last = math.max(rec.first, math.min(rec.first + tokens - 1, now + HORIZON))
   rec.session, rec.epoch, rec.op, rec.state, rec.keep = session, epoch, '0', state, longer(rec.keep, keep)
 end
 
@@ -153,8 +166,12 @@ end
 
 -- grant makes a waiting session the holder for its grant TTL and tells it so, and only it. The hold hash
 -- must be empty or deleted. The message comes last and cannot fail the script: it is a hint, the state above
--- is what counts.
+-- is what counts. A waiter for which there is no token (far) stays where it is: its next attempt is told why.
 local function grant(hold, recordkey, queue, waiters, rec, now, w, channel)
+  if far(rec, now, w.tokens, w.seen) then
+    if rec.keep ~= '0' then save(recordkey, rec, now) end
+    return
+  end
   redis.call('LPOP', queue)
   redis.call('HDEL', waiters, w.session)
   issue(rec, now, w.session, w.epoch, w.tokens, w.seen, 'g', w.keep)

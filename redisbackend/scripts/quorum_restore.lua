@@ -7,7 +7,7 @@
 --       7 first token, 8 last token of its block  9 seconds that the record is kept
 -- Returns  {code, now}   1 the epoch has the lock here   2 another session has it
 --   3 stale: a later epoch of the session was here, or this one was given up or taken away
---   4 late: not after has passed
+--   4 late: not after has passed   or the error FARTOKEN, and nothing is touched
 -- Keeps    another session's hold; the last token never falls, and is not below the block. The record cannot tell a
 --          hold that ended from one that was released: nothing is sent after the release, and a copy that may have
 --          been under way then finds its tombstone or is late (quorum_place.go).
@@ -26,6 +26,8 @@ local last = rec.session == session and tonumber(rec.epoch) or 0
 if epoch < last then return {STALE, now} end
 if field and not mine then return {HELD, now} end
 if mine and epoch == last then return {RESTORED, now} end
+local refused = far(rec, now, 0, upto)
+if refused then return refused end
 
 redis.call('DEL', KEYS[1]) -- what an older epoch of the session has, if there is anything
 redis.call('HINCRBY', KEYS[1], session .. ':' .. ARGV[3], ARGV[4])

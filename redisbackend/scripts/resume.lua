@@ -7,7 +7,7 @@
 --       7 channel prefix  8 seconds that the record is kept  9 "f": the TTL stays, if there is one
 -- Returns  {code, now, holds, token, TTL in ms}
 --   1 resumed   2 gone: the owner does not have the lock   3 stale: a later attempt of this session has it, or this
---   one was given up   4 late: not after has passed
+--   one was given up   4 late: not after has passed   or the error FARTOKEN, and nothing is touched
 -- Keeps    the hold count and the token; the TTL never shrinks.
 -- Twice    the second run finds the hold its own, and answers the same.
 
@@ -22,6 +22,8 @@ local had = redis.call('HGETALL', KEYS[1])
 local whose, who = string.match(had[1] or '', '^([^:]*):(.*)$')
 if who ~= owner then return {GONE, now, 0, 0, 0} end
 if rec.session == session and tonumber(rec.epoch) > epoch then return {STALE, now, 0, 0, 0} end
+local refused = far(rec, now, 1, seen)
+if refused then return refused end
 
 if whose ~= session then
   redis.call('HSET', KEYS[1], session .. ':' .. owner, had[2])

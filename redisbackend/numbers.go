@@ -1,0 +1,102 @@
+package redisbackend
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/relock-go/relock/internal/protocol"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// The numbers of requests and answers, with and without scripts. What a request must not have is refused before anything is
+// sent.
+
+const (
+	// maxNumber is the highest number that Lua counts to in steps of one, for epochs, operations and tickets.
+	maxNumber = 1<<53 - 1
+	// maxHolds is how often a lock can be held, as reentrant says it.
+	maxHolds = math.MaxInt32
+	// maxTTL is the longest of all leases, patiences and doubts: longer ones are cut. Twice as much is no overflow.
+	maxTTL = 30 * 365 * 24 * time.Hour
+)
+
+// checkNumbers refuses epochs, operations and tickets that Lua would round.
+func checkNumbers(op string, numbers ...uint64) error {
+	for _, n := range numbers {
+		if n > maxNumber && fault != faultRounded {
+			return invalid(op, fmt.Sprintf("%d: epochs, operations and tickets are less than 2^53", n))
+		}
+	}
+	return nil
+}
+
+func checkHolds(op string, holds int) error {
+	if holds < 1 || holds > maxHolds {
+		return invalid(op, fmt.Sprintf("the hold count must be within 1 and %d", maxHolds))
+	}
+	return nil
+}
+
+// checkAcquire refuses what would make a hold or a place that expires at once, and what is out of bounds.
+func checkAcquire(req *reentrant.AcquireRequest) error {
+	switch {
+	case req.Tokens < 1 || req.Tokens > protocol.MaxBlock:
+		return invalid("acquire", fmt.Sprintf("the number of tokens must be within 1 and %d", protocol.MaxBlock))
+	case req.Lease <= 0:
+		return invalid("acquire", "the lease must be positive")
+	case req.Queue && (req.Patience <= 0 || req.GrantTTL <= 0):
+		return invalid("acquire", "a waiter's patience and grant TTL must be positive")
+	}
+	req.Lease, req.Patience, req.GrantTTL = min(req.Lease, maxTTL), min(req.Patience, maxTTL), min(req.GrantTTL, maxTTL)
+	if err := checkHolds("acquire", req.Holds); err != nil {
+		return err
+	}
+	return checkNumbers("acquire", req.Epoch)
+}
+
+func checkReenter(req *reentrant.ReenterRequest) error {
+	req.Lease = min(req.Lease, maxTTL)
+	if err := checkHolds("reenter", req.Holds); err != nil {
+		return err
+	}
+	return checkNumbers("reenter", req.Epoch, req.Op)
+}
+
+func checkRelease(req *reentrant.ReleaseRequest) error { return checkNumbers("release", req.Epoch) }
+
+func checkResume(req *reentrant.ResumeRequest) error {
+	if req.Lease <= 0 {
+		return invalid("resume", "the lease must be positive")
+	}
+	req.Lease = min(req.Lease, maxTTL)
+	return checkNumbers("resume", req.Epoch)
+}
+
+func checkRenewal(r *reentrant.Renewal) error {
+	if r.Lease <= 0 {
+		return invalid("renew", "the lease must be positive")
+	}
+	return checkNumbers("renew", r.Epoch)
+}
+
+// checkAwait refuses what would make a ticket that expires at once, and what is out of bounds.
+func checkAwait(req *reentrant.AwaitRequest) error {
+	if req.Patience <= 0 || req.GrantTTL <= 0 {
+		return invalid("await", "a waiter's patience and grant TTL must be positive")
+	}
+	req.Patience, req.GrantTTL = min(req.Patience, maxTTL), min(req.GrantTTL, maxTTL)
+	if err := checkHolds("await", req.Holds); err != nil {
+		return err
+	}
+	return checkNumbers("await", req.Epoch, req.Ticket)
+}
+
+// checkTokens is the error of a block of tokens that no script gives out: a session that believed it would ask for still
+// higher ones, of every lock.
+func (a *answer) checkTokens(first, last int64) error {
+	if first < 1 || first > last || last > a.sample.stamp+protocol.Farthest.Microseconds() {
+		return fmt.Errorf("tokens %d to %d at %d", first, last, a.sample.stamp)
+	}
+	return nil
+}
