@@ -260,7 +260,6 @@ type State struct {
 	Epoch   uint64        // the holder's attempt
 	Token   Token         // last token given out
 	Waiting []string      // sessions with a live place, longest first
-	_       struct{}
 }
 
 // unknownError marks an error after which the verb may have happened all the same.

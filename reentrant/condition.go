@@ -38,6 +38,9 @@ type Condition struct {
 // NewCondition returns the lock's condition with a name. It sends nothing.
 func (l *Lock) NewCondition(name string) *Condition { return &Condition{lock: l, name: name} }
 
+// Name is the condition's name.
+func (c *Condition) Name() string { return c.name }
+
 // A ticket is an owner's place among the waiters of a condition.
 type ticket struct {
 	epoch  uint64 // numbers it, from the counter of attempts
@@ -488,24 +491,26 @@ func (e *entry) returns(ctx context.Context, l *Lock, t *ticket, back try) local
 // is here: by any owner of this process, since the call carries none. It returns ErrForeignCondition for a
 // condition of another lock, ErrNotHeld if the lock is not held here, and an error for nil, in Java's order.
 func (l *Lock) HasWaiters(c *Condition) (bool, error) {
-	n, err := l.WaitQueueLength(c)
-	return n > 0, err
+	owners, err := l.waiters("has waiters", c)
+	return len(owners) > 0, err
 }
 
 // WaitQueueLength is how many owners of this process wait for the condition. Errors are those of HasWaiters.
 func (l *Lock) WaitQueueLength(c *Condition) (int, error) {
-	owners, err := l.WaitingOwners(c)
+	owners, err := l.waiters("wait queue length", c)
 	return len(owners), err
 }
 
 // WaitingOwners are the owners of this process that wait for the condition, longest first. Errors are those of
 // HasWaiters.
-func (l *Lock) WaitingOwners(c *Condition) ([]Owner, error) {
+func (l *Lock) WaitingOwners(c *Condition) ([]Owner, error) { return l.waiters("waiting owners", c) }
+
+func (l *Lock) waiters(op string, c *Condition) ([]Owner, error) {
 	switch {
 	case c == nil:
-		return nil, l.error("waiting owners", errors.New("nil condition"))
+		return nil, l.error(op, errors.New("nil condition"))
 	case c.lock.session != l.session || c.lock.name != l.name:
-		return nil, l.error("waiting owners", ErrForeignCondition)
+		return nil, l.error(op, ErrForeignCondition)
 	}
 	var owners []Owner
 	held := false
@@ -520,7 +525,7 @@ func (l *Lock) WaitingOwners(c *Condition) ([]Owner, error) {
 		}
 	})
 	if !held {
-		return nil, l.error("waiting owners", ErrNotHeld)
+		return nil, l.error(op, ErrNotHeld)
 	}
 	return owners, nil
 }

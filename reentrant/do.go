@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // Do runs fn while holding the lock: Lock, fn, Unlock. The context that fn gets ends when ctx does, and with cause
@@ -12,10 +13,36 @@ import (
 //
 // It returns Lock's error without calling fn; otherwise fn's error joined with Unlock's, which is ErrLost if the
 // hold was lost on the way, also when fn returned nil.
-func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := l.Lock(ctx); err != nil {
 		return err
 	}
+	return l.run(ctx, fn)
+}
+
+// TryDo is [Lock.Do] with [Lock.TryLock] for Lock: it runs fn if the lock is free (or the caller's own), and reports
+// whether it did. It returns false and no error if another has the lock; false and TryLock's error if that failed; true
+// and the error that Do would return if fn was called.
+func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
+	ok, err := l.TryLock(ctx)
+	if !ok || err != nil {
+		return false, err
+	}
+	return true, l.run(ctx, fn)
+}
+
+// TryDoFor is [Lock.TryDo] with [Lock.TryLockFor] for TryLock: it runs fn if the caller's turn comes within wait. wait does
+// not bound fn.
+func (l *Lock) TryDoFor(ctx context.Context, wait time.Duration, fn func(ctx context.Context) error) (bool, error) {
+	ok, err := l.TryLockFor(ctx, wait)
+	if !ok || err != nil {
+		return false, err
+	}
+	return true, l.run(ctx, fn)
+}
+
+// run calls fn with a hold of the caller's, and gives that up.
+func (l *Lock) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	inside, cancel := context.WithCancelCause(ctx)
 	forget := l.onLoss(ctx, &cancel)
 	defer func() {

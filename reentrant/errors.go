@@ -57,3 +57,11 @@ func ended(ctx context.Context, phase string, last error) error {
 	}
 	return fmt.Errorf("the caller's context ended %s: %w", phase, err)
 }
+
+// counted is a number of things, in words.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

@@ -119,6 +119,62 @@ func unlockAll(ctx context.Context, locks []*Lock) error {
 	return errors.Join(errs...)
 }
 
+// HoldCount is how many times the caller's owner holds all of the locks: the least of their hold counts. It is 0 if the
+// owner lacks one, and for a MultiLock of nothing.
+func (m *MultiLock) HoldCount(ctx context.Context) int {
+	least := 0
+	for i, l := range m.locks {
+		holds := l.HoldCount(ctx)
+		if least = min(least, holds); i == 0 || fault == faultHollowMulti {
+			least = holds
+		}
+	}
+	return least
+}
+
+// IsHeldByCurrentOwner reports whether the caller's owner holds all of the locks, as far as this process can trust it. It
+// sends nothing; see [MultiLock.Verify].
+func (m *MultiLock) IsHeldByCurrentOwner(ctx context.Context) bool { return m.HoldCount(ctx) > 0 }
+
+// Verify asks Redis, with a command for each lock, whether the caller's holds are all still there, as [Lock.Verify] does
+// for one. It stops at the first that is not, or is not answered, and returns its error. For a MultiLock of nothing that
+// is [ErrNotHeld].
+func (m *MultiLock) Verify(ctx context.Context) error {
+	return m.each("verify", func(l *Lock) error { return l.Verify(ctx) })
+}
+
+// TrustedUntil is the local moment up to which this process believes in all of the caller's holds: the earliest of those
+// that [Lock.TrustedUntil] gives. Errors are the same; for a MultiLock of nothing it is [ErrNotHeld].
+func (m *MultiLock) TrustedUntil(ctx context.Context) (earliest time.Time, err error) {
+	err = m.each("trusted until", func(l *Lock) error {
+		until, err := l.TrustedUntil(ctx)
+		if earliest.IsZero() || until.Before(earliest) {
+			earliest = until
+		}
+		return err
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	return earliest, nil
+}
+
+// each calls f for one lock after the other, up to the first error.
+func (m *MultiLock) each(op string, f func(*Lock) error) error {
+	if m.invalid != nil {
+		return m.invalid
+	}
+	if len(m.locks) == 0 {
+		return fmt.Errorf("reentrant: %s: %w", op, ErrNotHeld)
+	}
+	for _, l := range m.locks {
+		if err := f(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Do runs fn while holding all locks, as [Lock.Do] does with one: the context that fn gets ends with cause ErrLost
 // when any of them is lost, and a panic in fn gives all of them back.
 func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {

@@ -167,3 +167,68 @@ func TestAnEmptyMultiLockHeedsItsContext(t *testing.T) {
 	assert.ErrorIs(t, m.Do(ended(), func(context.Context) error { t.Error("it runs"); return nil }), context.Canceled)
 	assert.ErrorContains(t, m.Lock(nil), "nil context") //nolint:staticcheck // that is what is tested
 }
+
+// What is asked of a MultiLock is answered for the lock that is worst off.
+func TestAMultiLockIsHeldIfAllOfItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		a, b := s.NewLock("b"), s.NewLock("a", reentrant.WithFixedLease(time.Minute))
+		m := reentrant.NewMultiLock(b, a)
+		require.NoError(t, m.Lock(t.Context()))
+		require.NoError(t, a.Lock(t.Context()))
+		assert.Equal(t, 1, m.HoldCount(t.Context()))
+		require.NoError(t, m.Lock(t.Context()))
+		assert.Equal(t, 2, m.HoldCount(t.Context()))
+		assert.True(t, m.IsHeldByCurrentOwner(t.Context()))
+		assert.Zero(t, m.HoldCount(owner(t, "other")))
+		require.NoError(t, m.Verify(t.Context()))
+		until, err := m.TrustedUntil(t.Context())
+		require.NoError(t, err)
+		want, err := a.TrustedUntil(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, want, until, "renewed, but sooner than a minute")
+
+		time.Sleep(time.Hour)
+		assert.Equal(t, 3, a.HoldCount(t.Context()))
+		assert.Zero(t, m.HoldCount(t.Context()))
+		assert.False(t, m.IsHeldByCurrentOwner(t.Context()))
+		assert.ErrorIs(t, m.Verify(t.Context()), reentrant.ErrLost)
+		_, err = m.TrustedUntil(t.Context())
+		assert.ErrorIs(t, err, reentrant.ErrLost)
+		require.NoError(t, a.Unlock(t.Context()))
+		assert.ErrorIs(t, m.Unlock(t.Context()), reentrant.ErrLost)
+		assert.ErrorIs(t, m.Unlock(t.Context()), reentrant.ErrLost)
+		assert.Zero(t, m.HoldCount(t.Context()))
+		assert.ErrorIs(t, m.Verify(t.Context()), reentrant.ErrNotHeld)
+	})
+}
+
+func TestVerifyOfAMultiLockAsksForEachLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		m := reentrant.NewMultiLock(s.NewLock("a"), s.NewLock("b"))
+		require.NoError(t, m.Lock(t.Context()))
+		taken, err := s.NewLock("b").ForceUnlock(t.Context())
+		require.NoError(t, err)
+		assert.True(t, taken)
+		assert.True(t, m.IsHeldByCurrentOwner(t.Context()), "nobody has asked yet")
+		err = m.Verify(t.Context())
+		assert.ErrorIs(t, err, reentrant.ErrLost)
+		assert.ErrorContains(t, err, `verify "b"`)
+		assert.False(t, m.IsHeldByCurrentOwner(t.Context()))
+		_ = m.Unlock(t.Context())
+	})
+}
+
+func TestWhatAnEmptyOrInvalidMultiLockSaysOfItself(t *testing.T) {
+	none, invalid := reentrant.NewMultiLock(), reentrant.NewMultiLock(nil)
+	assert.Zero(t, none.HoldCount(t.Context()))
+	assert.ErrorIs(t, none.Verify(t.Context()), reentrant.ErrNotHeld)
+	_, err := none.TrustedUntil(t.Context())
+	assert.ErrorIs(t, err, reentrant.ErrNotHeld)
+	assert.Zero(t, invalid.HoldCount(t.Context()))
+	assert.ErrorContains(t, invalid.Verify(t.Context()), "nil lock")
+	_, err = invalid.TrustedUntil(t.Context())
+	assert.ErrorContains(t, err, "nil lock")
+}

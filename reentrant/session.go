@@ -22,6 +22,9 @@ type Session struct {
 	*core // apart from the handle, which its goroutines do not hold, so that a forgotten one can be noticed
 }
 
+// String names the session by its id.
+func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", s.id) }
+
 // A core is a session without its handle.
 //
 // Lock order: detector.mu, core.mu, entry.mu, then the mutex inside localqueue.Queue. The mutexes of losses, signal,
@@ -356,7 +359,7 @@ func (s *core) givenUp(ctx context.Context) error {
 	if err == nil {
 		err = fmt.Errorf("the context of another Close ended: %w", ErrClosed)
 	}
-	return fmt.Errorf("%d holds given up: %w", s.surrendered.Load(), err)
+	return fmt.Errorf("%s given up: %w", counted(int(s.surrendered.Load()), "hold"), err)
 }
 
 // end waits for the holders and ends the session. Close runs it once, in the background.

@@ -13,7 +13,6 @@ type Stats struct {
 	Renewals  uint64 // leases prolonged
 	Lost      uint64 // holds lost
 	Commands  uint64 // commands sent for all of this; a batch of renewals counts as one
-	_         struct{}
 }
 
 type counters struct {

@@ -169,11 +169,11 @@ func TestUnlock(t *testing.T) {
 	url := embedded(t)
 	s := session(t, url)
 	holdLock(t, s, "lock", "somebody")
-	assert.Equal(t, "relock: lock lock is held by ~somebody of session <session>, 1 holds, token <token>, 0 waiting. "+
+	assert.Equal(t, "relock: lock lock is held by ~somebody of session <session>, 1 hold, token <token>, 0 waiting. "+
 		"Taking it away lets two run at once: --force if that is what you want\n", look(t, exitUsage, "unlock", "lock", "--redis", url))
 	assert.True(t, state(t, s, "lock").Locked, "it was taken without --force")
 
-	assert.Equal(t, "lock unlocked; it was held by ~somebody of session <session>, 1 holds, token <token>, 0 waiting\n",
+	assert.Equal(t, "lock unlocked; it was held by ~somebody of session <session>, 1 hold, token <token>, 0 waiting\n",
 		look(t, 0, "unlock", "lock", "--force", "--redis", url))
 	assert.False(t, state(t, s, "lock").Locked)
 	assert.Equal(t, "lock was free\n", look(t, exitFree, "unlock", "lock", "--force", "--redis", url))
@@ -210,9 +210,9 @@ func TestWatch(t *testing.T) {
 	}
 	got := regexp.MustCompile(`~?[0-9]+ of session`).ReplaceAllString(even(text.stdout.String()), "<goroutine> of session")
 	assert.Equal(t, `<time>  free, last token 0, 0 waiting
-<time>  held by ~one of session <session>, 1 holds, token <token>, 0 waiting
-<time>  held by ~one of session <session>, 1 holds, token <token>, 1 waiting
-<time>  held by <goroutine> of session <session>, 1 holds, token <token>, 0 waiting
+<time>  held by ~one of session <session>, 1 hold, token <token>, 0 waiting
+<time>  held by ~one of session <session>, 1 hold, token <token>, 1 waiting
+<time>  held by <goroutine> of session <session>, 1 hold, token <token>, 0 waiting
 `, got)
 	got = regexp.MustCompile(`"owner":"[0-9]+"`).ReplaceAllString(even(objects.stdout.String()), `"owner":"<goroutine>"`)
 	assert.Equal(t, `{"time":"<time>","name":"lock","locked":false,"owner":"","session":"","holds":0,"ttl_ms":0,"token":0,"waiting":[]}

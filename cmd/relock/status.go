@@ -48,8 +48,12 @@ func (s status) line() string {
 	if !s.Locked {
 		return fmt.Sprintf("free, last token %d, %d waiting", s.Token, len(s.Waiting))
 	}
-	return fmt.Sprintf("held by %s of session %s, %d holds, token %d, %d waiting",
-		shown(s.Owner), shown(s.Session), s.Holds, s.Token, len(s.Waiting))
+	holds := "holds"
+	if s.Holds == 1 {
+		holds = "hold"
+	}
+	return fmt.Sprintf("held by %s of session %s, %d %s, token %d, %d waiting",
+		shown(s.Owner), shown(s.Session), s.Holds, holds, s.Token, len(s.Waiting))
 }
 
 // lease is what is left of it, as text.

@@ -31,11 +31,11 @@ func Sell(ctx context.Context, lock *reentrant.Lock, db *sql.DB, item string, so
 
 // look shows the token before it reads: from then on the row accepts no lower one.
 func look(ctx context.Context, db *sql.DB, token reentrant.Token, item string) (left int, err error) {
-	err = fenced(db.ExecContext(ctx, `UPDATE stock SET token = ? WHERE item = ? AND token <= ?`, int64(token), item, int64(token)))
+	err = fenced(db.ExecContext(ctx, `UPDATE stock SET token = ? WHERE item = ? AND token <= ?`, token, item, token))
 	if err != nil {
 		return 0, err
 	}
-	err = db.QueryRowContext(ctx, `SELECT amount FROM stock WHERE item = ? AND token = ?`, item, int64(token)).Scan(&left)
+	err = db.QueryRowContext(ctx, `SELECT amount FROM stock WHERE item = ? AND token = ?`, item, token).Scan(&left)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrOldToken // a later holder came between the two statements
 	}
@@ -45,7 +45,7 @@ func look(ctx context.Context, db *sql.DB, token reentrant.Token, item string) (
 // put writes, with the check in the statement that writes.
 func put(ctx context.Context, db *sql.DB, token reentrant.Token, item string, left int) error {
 	return fenced(db.ExecContext(ctx, `UPDATE stock SET amount = ?, token = ? WHERE item = ? AND token <= ?`,
-		left, int64(token), item, int64(token)))
+		left, token, item, token))
 }
 
 // fenced is the error of a statement that finds its row only with a token that is not too old.

@@ -3,21 +3,15 @@ package cookbook
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/relock-go/relock/reentrant"
 )
 
 // RunTick runs a job for one tick of its schedule, unless another process is at it or a run for that tick, or a later
-// one, is on record. It tells whether job was run to its end.
+// one, is on record. It reports whether job was run to its end.
 func RunTick(ctx context.Context, lock *reentrant.Lock, db *sql.DB, tick time.Time, job func(ctx context.Context) error) (ran bool, err error) {
-	free, err := lock.TryLock(ctx)
-	if !free || err != nil {
-		return false, err // another process is at it; or nobody could be asked, which is not the same
-	}
-	defer func() { err = errors.Join(err, lock.Unlock(ctx)) }()
-	err = lock.Do(ctx, func(ctx context.Context) error { // re-entry, for a context that ends with the hold
+	_, err = lock.TryDo(ctx, func(ctx context.Context) error { // nothing is run while another process is at it
 		var last int64
 		err := db.QueryRowContext(ctx, `SELECT last_tick FROM schedule WHERE job = ?`, lock.Name()).Scan(&last)
 		if err != nil || last >= tick.Unix() {

@@ -1,0 +1,78 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+func TestTryDoRunsOnlyWithTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		l, other := s.NewLock("x"), owner(t, "other")
+		failed := errors.New("failed")
+		ran, err := l.TryDo(t.Context(), func(ctx context.Context) error {
+			assert.Equal(t, 1, l.HoldCount(t.Context()))
+			ran, err := l.TryDo(other, func(context.Context) error { t.Error("two run"); return nil })
+			assert.False(t, ran)
+			assert.NoError(t, err, "another has it")
+			return failed
+		})
+		assert.True(t, ran)
+		assert.ErrorIs(t, err, failed)
+		assert.Zero(t, l.HoldCount(t.Context()))
+
+		ran, err = l.TryDo(ended(), func(context.Context) error { t.Error("it runs"); return nil })
+		assert.False(t, ran)
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.PanicsWithValue(t, "out", func() { _, _ = l.TryDo(t.Context(), func(context.Context) error { panic("out") }) })
+		assert.Zero(t, l.HoldCount(t.Context()), "a panic gives it back")
+	})
+}
+
+func TestTryDoForWaitsItsTimeAndNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		l := s.NewLock("x")
+		unlock := lockFor(t, owner(t, "other"), l)
+		begun := time.Now()
+		ran, err := l.TryDoFor(t.Context(), time.Second, func(context.Context) error { t.Error("it runs"); return nil })
+		assert.False(t, ran)
+		require.NoError(t, err)
+		assert.Equal(t, time.Second, time.Since(begun))
+
+		time.AfterFunc(time.Second, unlock)
+		ran, err = l.TryDoFor(t.Context(), 2*time.Second, func(ctx context.Context) error {
+			time.Sleep(time.Hour) // the limit is that of the wait
+			return ctx.Err()
+		})
+		assert.True(t, ran)
+		require.NoError(t, err)
+	})
+}
+
+func TestTheContextOfTryDoEndsWithTheHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		l := s.NewLock("x", reentrant.WithFixedLease(time.Second))
+		for _, do := range []func(func(context.Context) error) (bool, error){
+			func(fn func(context.Context) error) (bool, error) { return l.TryDo(t.Context(), fn) },
+			func(fn func(context.Context) error) (bool, error) { return l.TryDoFor(t.Context(), time.Minute, fn) },
+		} {
+			ran, err := do(func(ctx context.Context) error {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+			assert.True(t, ran)
+			assert.ErrorIs(t, err, reentrant.ErrLost)
+		}
+	})
+}

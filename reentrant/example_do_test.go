@@ -1,0 +1,68 @@
+package reentrant_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// exampleSession is a session on an embedded Redis.
+func exampleSession() (session *reentrant.Session, stop func()) {
+	redis, err := redistest.New()
+	if err != nil {
+		panic(err)
+	}
+	session, err = reentrant.NewSession(redis.Backend())
+	if err != nil {
+		panic(err)
+	}
+	return session, func() {
+		_ = session.Close(context.Background())
+		redis.Close()
+	}
+}
+
+// A job that every replica starts, and one runs.
+func ExampleLock_TryDo() {
+	session, stop := exampleSession()
+	defer stop()
+	report := session.NewLock("nightly report")
+	job := func(replica string) {
+		ctx := reentrant.WithOwner(context.Background(), replica)
+		ran, err := report.TryDo(ctx, func(context.Context) error {
+			other := reentrant.WithOwner(context.Background(), "another replica")
+			ran, err := report.TryDo(other, func(context.Context) error { return nil })
+			fmt.Println("the other ran:", ran, err)
+			return nil
+		})
+		fmt.Println(replica, "ran:", ran, err)
+	}
+	job("replica 1")
+	// Output:
+	// the other ran: false <nil>
+	// replica 1 ran: true <nil>
+}
+
+// The first printer that becomes free, within a second.
+func ExampleTryAnyFor() {
+	session, stop := exampleSession()
+	defer stop()
+	ctx := context.Background()
+	first, second := session.NewLock("printer 1"), session.NewLock("printer 2")
+	busy := reentrant.WithOwner(ctx, "another")
+	if err := first.Lock(busy); err != nil {
+		panic(err)
+	}
+	printer, err := reentrant.TryAnyFor(ctx, time.Second, first, second)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(printer.Name())
+	fmt.Println(printer.Unlock(ctx), first.Unlock(busy))
+	// Output:
+	// printer 2
+	// <nil> <nil>
+}

@@ -1,0 +1,59 @@
+package reentrant_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// What is printed is what there is to know, and nothing of how it is kept.
+func TestWhatPrintsSaysWhatItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		l := s.NewLock("x")
+		assert.Equal(t, "reentrant.Session("+s.ID()+")", fmt.Sprint(s))
+		assert.Equal(t, "ready", l.NewCondition("ready").Name())
+		require.NoError(t, l.Lock(t.Context()))
+		st, err := l.Inspect(t.Context())
+		require.NoError(t, err)
+		for _, v := range []any{s.Stats(), st} {
+			assert.NotContains(t, fmt.Sprintf("%+v", v), "_:")
+		}
+		require.NoError(t, l.Unlock(t.Context()))
+	})
+}
+
+func TestOneHoldIsNotPlural(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for locks, want := range map[int]string{1: "1 hold given up", 2: "2 holds given up"} {
+			s, err := reentrant.NewSession(memory.New())
+			require.NoError(t, err)
+			for i := range locks {
+				require.NoError(t, s.NewLock(fmt.Sprint("lock ", i)).Lock(t.Context()))
+			}
+			err = s.Close(ended())
+			assert.ErrorIs(t, err, context.Canceled)
+			assert.ErrorContains(t, err, want)
+		}
+	})
+}
+
+// An error names the call that the caller made.
+func TestAnErrorNamesTheCallThatWasMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newSession(t, memory.New()).NewLock("x")
+		_, err := l.HasWaiters(nil)
+		assert.EqualError(t, err, `reentrant: has waiters "x": nil condition`)
+		_, err = l.WaitQueueLength(nil)
+		assert.EqualError(t, err, `reentrant: wait queue length "x": nil condition`)
+		_, err = reentrant.TryAny(ended(), l)
+		assert.ErrorContains(t, err, `reentrant: try any "x": the caller's context ended`)
+	})
+}
