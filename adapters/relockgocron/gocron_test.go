@@ -1,0 +1,140 @@
+package relockgocron_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/adapters/relockgocron"
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// process opens a session, which stands for a process.
+func process(t *testing.T, server *redistest.Server) *reentrant.Session {
+	t.Helper()
+	session, err := reentrant.NewSession(server.Backend(), reentrant.WithLease(time.Minute), reentrant.WithHeartbeat(20*time.Second))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = session.Close(ctx) // what a test still holds is given up
+	})
+	return session
+}
+
+func TestOneRunOfAJobHasTheLock(t *testing.T) {
+	server := redistest.Start(t)
+	here := relockgocron.NewLocker(process(t, server), 0)
+	there := relockgocron.NewLocker(process(t, server), 0)
+	lock, err := here.Lock(t.Context(), "report")
+	require.NoError(t, err)
+	for name, locker := range map[string]*relockgocron.Locker{"same process": here, "another": there} {
+		_, err = locker.Lock(t.Context(), "report")
+		require.ErrorIs(t, err, relockgocron.ErrTaken, name)
+	}
+	_, err = there.Lock(t.Context(), "another job")
+	require.NoError(t, err)
+	unlocked := make(chan error)
+	go func() { unlocked <- lock.Unlock(t.Context()) }() // gocron may unlock from any goroutine
+	require.NoError(t, <-unlocked)
+	_, err = there.Lock(t.Context(), "report")
+	require.NoError(t, err)
+}
+
+func TestALockIsKeptForTheSplay(t *testing.T) {
+	server := redistest.Start(t)
+	here := relockgocron.NewLocker(process(t, server), 200*time.Millisecond)
+	there := relockgocron.NewLocker(process(t, server), 0)
+	began := time.Now()
+	lock, err := here.Lock(t.Context(), "report")
+	require.NoError(t, err)
+	require.NoError(t, lock.Unlock(t.Context()))
+	require.Eventually(t, func() bool {
+		_, err := there.Lock(t.Context(), "report")
+		return err == nil
+	}, time.Minute, time.Millisecond)
+	assert.GreaterOrEqual(t, time.Since(began), 200*time.Millisecond)
+}
+
+// Two schedulers of the real gocron run a job that takes longer than its interval: never twice at once.
+func TestSchedulersRunAJobOneAtATime(t *testing.T) {
+	server := redistest.Start(t)
+	var inside, runs, overlaps atomic.Int32
+	for range 2 {
+		scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(relockgocron.NewLocker(process(t, server), 0)))
+		require.NoError(t, err)
+		_, err = scheduler.NewJob(gocron.DurationJob(5*time.Millisecond), gocron.NewTask(func() {
+			if inside.Add(1) != 1 {
+				overlaps.Add(1)
+			}
+			time.Sleep(10 * time.Millisecond) // the job's work
+			inside.Add(-1)
+			runs.Add(1)
+		}), gocron.WithName("report"))
+		require.NoError(t, err)
+		scheduler.Start()
+		t.Cleanup(func() { assert.NoError(t, scheduler.Shutdown()) })
+	}
+	require.Eventually(t, func() bool { return runs.Load() >= 20 }, time.Minute, time.Millisecond)
+	assert.Zero(t, overlaps.Load())
+}
+
+func TestThereIsOneLeader(t *testing.T) {
+	server := redistest.Start(t)
+	first, second := process(t, server), process(t, server)
+	here, there := relockgocron.NewElector(first, "leader"), relockgocron.NewElector(second, "leader")
+	require.NoError(t, here.IsLeader(t.Context()))
+	commands := first.Stats().Commands
+	require.NoError(t, here.IsLeader(t.Context()))
+	assert.Equal(t, commands, first.Stats().Commands, "the leader asks no server")
+	require.ErrorIs(t, there.IsLeader(t.Context()), relockgocron.ErrNotLeader)
+	require.NoError(t, here.Resign(t.Context()))
+	require.NoError(t, here.Resign(t.Context()), "again")
+	require.NoError(t, there.IsLeader(t.Context()))
+	require.ErrorIs(t, here.IsLeader(t.Context()), relockgocron.ErrNotLeader)
+}
+
+func TestAProcessThatEndsIsFollowed(t *testing.T) {
+	server := redistest.Start(t)
+	first := process(t, server)
+	here, there := relockgocron.NewElector(first, "leader"), relockgocron.NewElector(process(t, server), "leader")
+	require.NoError(t, here.IsLeader(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = first.Close(ctx) // gives up what is held
+	require.Eventually(t, func() bool { return there.IsLeader(t.Context()) == nil }, time.Minute, time.Millisecond)
+	require.ErrorIs(t, here.IsLeader(t.Context()), reentrant.ErrClosed)
+}
+
+func TestALeaderThatLostTheLockCampaignsAgain(t *testing.T) {
+	server := redistest.Start(t)
+	session := process(t, server)
+	elector := relockgocron.NewElector(session, "leader")
+	require.NoError(t, elector.IsLeader(t.Context()))
+	_, err := session.NewLock("leader").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.Error(t, session.NewLock("leader").Verify(t.Context())) // another owner's question changes nothing
+	require.NoError(t, elector.IsLeader(t.Context()))
+}
+
+// Schedulers with an elector run jobs in one process only.
+func TestOnlyTheLeaderRunsJobs(t *testing.T) {
+	server := redistest.Start(t)
+	var runs [2]atomic.Int32
+	for i := range runs {
+		scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(relockgocron.NewElector(process(t, server), "leader")))
+		require.NoError(t, err)
+		_, err = scheduler.NewJob(gocron.DurationJob(5*time.Millisecond), gocron.NewTask(func() { runs[i].Add(1) }))
+		require.NoError(t, err)
+		scheduler.Start()
+		t.Cleanup(func() { assert.NoError(t, scheduler.Shutdown()) })
+	}
+	require.Eventually(t, func() bool { return runs[0].Load()+runs[1].Load() >= 20 }, time.Minute, time.Millisecond)
+	assert.Zero(t, min(runs[0].Load(), runs[1].Load()))
+}
