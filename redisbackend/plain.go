@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -362,7 +363,7 @@ func (r plain) renewWhenFull(ctx context.Context, w *reentrant.Renewal) error {
 func (r plain) prolong(ctx context.Context, key string, d time.Duration) error {
 	client := r.conn.deployment.client
 	err := client.Do(ctx, client.B().Pexpire().Key(key).Milliseconds(int64(millis(d))).Gt().Build()).Error()
-	if errorCode(err) == "ERR" { // it does not know GT
+	if strings.Contains(wordsOf(err), "number of arguments") { // it does not know GT
 		err = client.Do(ctx, client.B().Pexpire().Key(key).Milliseconds(int64(millis(d))).Build()).Error()
 	}
 	if err != nil {
