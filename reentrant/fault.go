@@ -65,3 +65,10 @@ const (
 	faultSlowclose   = "close-waits-for-commands"  // Close waits for commands without an answer after its context has ended
 	faultIdleclose   = "close-ignores-its-context" // Close waits for holders after its context has ended
 )
+
+// Of clocks.
+const (
+	faultNoRefresh  = "no-refresh"  // another server does not have the leases renewed at once
+	faultBlindFixed = "blind-fixed" // another server, or a sleep, does not have fixed leases asked for
+	faultTrustTTL   = "trust-ttl"   // a lease is believed although Redis says that less is left
+)

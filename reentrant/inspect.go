@@ -65,7 +65,8 @@ func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
 
 // Verify asks Redis whether the caller's hold is still there: after a pause, before touching what it protects. It
 // returns nil if it is, [ErrLost] if it is not (and the hold then counts as lost), [ErrNotHeld] if the caller has
-// none; another error if Redis did not answer, which says nothing about the hold.
+// none; another error if Redis did not answer, which says nothing about the hold. If less is left of the lease than was
+// believed, because a clock was stepped or another server took over, [Lock.TrustedUntil] comes earlier.
 //
 // While another goroutine of the same owner is in [Condition.Await], which gives the hold up, or in [Lock.Resume], which
 // moves it, Verify asks again until that is settled.
@@ -77,11 +78,13 @@ func (l *Lock) Verify(ctx context.Context) error {
 		if err != nil {
 			return l.error("verify", err)
 		}
+		sent := time.Now()
 		st, err := l.inspect(ctx, "verify")
 		if err != nil {
 			return err
 		}
 		if st.Locked && st.Session == l.session.id && st.Epoch == h.epoch {
+			l.look(func(e *entry) { e.shorten(h.epoch, sent, st.TTL) })
 			return nil
 		}
 		if l.refute(h.epoch) {

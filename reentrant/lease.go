@@ -57,6 +57,23 @@ func (l lease) wake() time.Time {
 	return l.sent.Add(min(l.renew, l.trust))
 }
 
+// left is the lease, given what is left of it in Redis as a command was told that was sent at some moment. The clock by
+// which it ends may have been stepped, or be another server's: it may end sooner than it was believed, and is then to be
+// renewed at once. It is never believed for longer.
+func (l lease) left(sent, now time.Time, ttl time.Duration) lease {
+	trust := sent.Sub(l.sent) + ttl - margin(ttl)
+	if trust >= l.trust || sent.Before(l.sent) { // in the second case it has been renewed since
+		return l
+	}
+	if fault != faultTrustTTL {
+		l.trust, l.length = trust, min(l.length, trust+margin(ttl))
+	}
+	if !l.fixed() {
+		l.renew = max(now.Sub(l.sent), 1)
+	}
+	return l
+}
+
 // retried is the lease after a renewal that was not answered: soon again, and more than once before the end.
 func (l lease) retried(now time.Time) lease {
 	pause := min(l.length/9, l.remaining(now)/3)

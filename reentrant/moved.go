@@ -27,7 +27,8 @@ func (e *entry) taken(epoch uint64) {
 }
 
 // reconsider has Redis asked for a hold that may have been taken up while the channel was closed, also if the answer by
-// which it is got is still under way.
+// which it is got is still under way. A hold with a fixed lease is asked for in any case: the lease may end sooner, by the
+// clock of another server. One that is renewed is renewed (watchdog.refreshLocked).
 func (e *entry) reconsider() {
 	if fault == faultHomesick {
 		return
@@ -48,10 +49,13 @@ func (e *entry) overtakenLocked() {
 	}
 }
 
-// doubtLocked has Redis asked whether the hold is still this session's: in the background, and by a crew of its own, so
-// that nothing that others wait for stands behind it. e.mu is held.
+// doubtLocked has Redis asked whether the hold is still this session's, and for how long: in the background, and by a crew
+// of its own, so that nothing that others wait for stands behind it. A hold that is renewed and cannot have been taken up
+// needs no question. e.mu is held.
 func (e *entry) doubtLocked() {
-	if _, ok := e.remote.(Resumer); !ok || !e.hold.owner.portable || e.hold.doubted {
+	_, moves := e.remote.(Resumer)
+	moves = moves && e.hold.owner.portable
+	if e.hold.doubted || !moves && (!e.hold.lease.fixed() || fault == faultBlindFixed) {
 		return
 	}
 	e.hold.doubted = true
@@ -82,7 +86,11 @@ func (q question) ask() {
 	st, err := remote.Inspect(q.s.bounded(context.Background(), now, now.Add(q.s.config.commandTimeout())))
 	if e = q.s.find(q.name); e != nil {
 		// As in Verify: Redis had the hold with this epoch, so with another one it is over.
-		e.answer(q, st.Session == q.s.id && st.Epoch == q.epoch, err)
+		ours := err == nil && st.Session == q.s.id && st.Epoch == q.epoch
+		e.answer(q, ours, err)
+		if ours {
+			e.shorten(q.epoch, now, st.TTL)
+		}
 		q.s.leave(e, 1)
 	}
 }
@@ -96,6 +104,18 @@ func (e *entry) put(q question) bool {
 	}
 	e.hold.doubted = false
 	return true
+}
+
+// shorten takes in how long the hold with this epoch lasts, as a command was told that was sent at some moment.
+func (e *entry) shorten(epoch uint64, sent time.Time, ttl time.Duration) {
+	e.mu.Lock()
+	h := &e.hold
+	if h.live && h.epoch == epoch {
+		e.trustLocked(h.lease.left(sent, time.Now(), ttl))
+	}
+	wake := h.lease.wake()
+	e.mu.Unlock()
+	e.s.watchdog.expect(wake)
 }
 
 // answer takes in what Redis says. While the owner gives the hold up, or renews it under another epoch, that says nothing:

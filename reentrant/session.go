@@ -57,7 +57,7 @@ type core struct {
 	losses   losses
 	cleaner  crew
 	releases crew // sends releases that Redis has not confirmed
-	doubts   crew // asks after holds that may have moved
+	doubts   crew // asks Redis for holds that may have moved, and for what is left of fixed leases
 	scribe   scribe
 	finder   scribe // of what the collector finds; nobody waits for it
 	watchdog *watchdog
@@ -92,7 +92,7 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 		closing: make(chan struct{}), drained: make(chan struct{}),
 		impatient: make(chan struct{}), silent: make(chan struct{}), ended: make(chan struct{}),
 		cleaner: crew{size: cleaners, stall: cfg.stall()}, releases: crew{size: cleaners, stall: cfg.stall()},
-		doubts: crew{size: 1, stall: cfg.stall()}, scribe: newScribe(cfg.logger), finder: newScribe(cfg.logger),
+		doubts: crew{size: cleaners, stall: cfg.stall()}, scribe: newScribe(cfg.logger), finder: newScribe(cfg.logger),
 	}
 	s.watched = cfg.observer != nil || cfg.logger.Enabled(context.Background(), slog.LevelDebug)
 	s.watchdog, s.vigil = newWatchdog(s), newVigil(s)
@@ -266,11 +266,13 @@ func (k sink) Wanted(name string, epoch uint64) {
 }
 
 // Resumed sends every waiting head back to ask, and has Redis asked for signals and for holds that may have moved: what
-// was pushed meanwhile is lost.
+// was pushed meanwhile is lost. There may be another server now, with another clock, so all leases are renewed, and fixed
+// ones asked for.
 func (k sink) Resumed() {
 	k.s.vigil.resumed()
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
+	k.s.watchdog.refreshLocked()
 	for _, e := range k.s.entries {
 		e.nudge()
 		e.reconsider()

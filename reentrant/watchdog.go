@@ -20,6 +20,9 @@ type watchdog struct {
 	quit    chan struct{}
 	done    sync.WaitGroup
 
+	// Leases from before then are renewed at once: the server may be another one since. Guarded by core.mu.
+	refreshed time.Time
+
 	// asleep is when the watch wakes by itself, in nanoseconds since origin; never while it looks at the holds, so
 	// that one that comes too late to be seen nudges it.
 	asleep atomic.Int64
@@ -68,6 +71,15 @@ func (w *watchdog) expect(at time.Time) {
 		default:
 		}
 	}
+}
+
+// refreshLocked has every lease renewed at once. core.mu is held.
+func (w *watchdog) refreshLocked() {
+	if fault == faultNoRefresh {
+		return
+	}
+	w.refreshed = time.Now()
+	w.expect(w.refreshed)
 }
 
 func (w *watchdog) watch() {
@@ -126,7 +138,11 @@ func (w *watchdog) survey(now time.Time, ahead time.Duration, renewing bool) (ba
 		e.mu.Lock()
 		h := &e.hold
 		if h.live || h.handed {
-			e.trustLocked(h.lease.slept(now, ahead))
+			slept := h.lease.slept(now, ahead)
+			if h.live && slept.trust < h.lease.trust {
+				e.doubtLocked()
+			}
+			e.trustLocked(slept)
 		}
 		switch {
 		case h.lost && now.Before(h.lease.end()):
@@ -142,7 +158,7 @@ func (w *watchdog) survey(now time.Time, ahead time.Duration, renewing bool) (ba
 				idle = append(idle, e)
 			}
 		case !h.live && (!h.handed || !h.cohort || !h.lease.trusted(now)):
-		case !renewing && h.lease.due(now, h.slack()):
+		case !renewing && w.dueLocked(h, now):
 			batch = append(batch, Renewal{Remote: e.remote, Epoch: h.epoch, Lease: h.span, entry: e})
 			wake, held = earlier(wake, h.lease.until()), true
 		case renewing:
@@ -159,6 +175,12 @@ func (w *watchdog) survey(now time.Time, ahead time.Duration, renewing bool) (ba
 		wake = w.origin.Add(never / 2)
 	}
 	return batch, ended, idle, wake
+}
+
+// dueLocked reports whether a hold is to be renewed. core.mu and the entry's mu are held.
+func (w *watchdog) dueLocked(h *hold, now time.Time) bool {
+	stale := h.lease.sent.Before(w.refreshed) && !h.lease.fixed() && !h.failed
+	return stale || h.lease.due(now, h.slack())
 }
 
 // slack is how much too early a renewal may be, to go with others in one batch. One that is tried again keeps its pause.
