@@ -142,7 +142,7 @@ func TestASecondCloseCutsTheFirstShort(t *testing.T) {
 		require.ErrorIs(t, err, reentrant.ErrClosed)
 		require.NoError(t, limit.Err(), "its own context has not ended")
 		require.NotErrorIs(t, err, context.Canceled)
-		assert.ErrorContains(t, err, "1 holds given up")
+		assert.ErrorContains(t, err, "1 hold given up")
 		require.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
 	})
 }
