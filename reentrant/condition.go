@@ -336,6 +336,9 @@ func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
 	send := func(ctx context.Context, h hold) (gone bool, err error) {
 		req.Epoch = h.epoch
 		status, err := e.remote.Await(ctx, req)
+		if err == nil {
+			err = status.check()
+		}
 		unknown = unknown || OutcomeUnknown(err)
 		if status == Signalled {
 			t.wake(false)
@@ -381,7 +384,9 @@ func (e *entry) waitSignalled(ctx context.Context, t *ticket, timeout <-chan tim
 	case <-ctx.Done():
 		err = ended(ctx, "waiting for a signal", nil)
 	case <-timeout:
-		err = errTimeUp
+		if err = errTimeUp; ctx.Err() != nil { // both, while Redis was asked: nothing says which was first
+			err = ended(ctx, "waiting for a signal", nil)
+		}
 	case <-e.s.closing:
 		err = ErrClosed
 	}
@@ -408,6 +413,9 @@ func (s *core) tear(t *ticket) TicketStatus {
 		call := s.bounded(ctx, now, now.Add(s.config.commandTimeout()))
 		s.stats.commands.Add(1)
 		result, err := t.remote.Withdraw(call, t.name, t.epoch)
+		if err == nil {
+			err = result.check()
+		}
 		if err == nil {
 			return result
 		}

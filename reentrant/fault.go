@@ -56,6 +56,8 @@ const (
 	faultHandleLease    = "await-takes-lease-of-handle"    // an owner comes back from a condition with the lease of the condition's Lock
 	faultMixedHandles   = "multilock-of-mixed-handles"     // of two handles of a name with different options a MultiLock takes the first
 	faultFixedDeadlock  = "report-deadlock-of-fixed-lease" // a cycle is a deadlock although a hold in it ends by itself
+
+	faultPatientTry = "patient-trylock" // TryLock asks for re-entry until the hold is lost
 )
 
 // Of ends: of waits, calls and sessions.

@@ -174,7 +174,9 @@ func (l *Lock) Inspect(ctx context.Context) (State, error) { return l.inspect(ct
 func (l *Lock) inspect(ctx context.Context, op string) (State, error) {
 	var st State
 	err := l.ask(ctx, op, func(ctx context.Context) (err error) {
-		st, err = l.remote.Inspect(ctx)
+		if st, err = l.remote.Inspect(ctx); err == nil {
+			err = st.check()
+		}
 		return err
 	})
 	return st, err

@@ -87,7 +87,8 @@ func (l *Lock) Lock(ctx context.Context) error {
 // care who else waits: like Java's, it barges even past a fair queue. It answers false without a command while
 // another owner of this process holds the lock or waits for it in Redis.
 //
-// Errors are those of Lock. A backend that cannot be reached is an error, never "somebody else has it".
+// Errors are those of Lock. A backend that cannot be reached is an error, never "somebody else has it"; re-entry, too, is
+// asked for once.
 func (l *Lock) TryLock(ctx context.Context) (bool, error) {
 	return l.acquire(ctx, try{op: "try lock", barges: true})
 }

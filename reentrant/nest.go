@@ -15,7 +15,7 @@ func (e *entry) nest(ctx context.Context, owner Owner, t try) (bool, error) {
 	}
 	holds, err := had, ErrTooManyHolds
 	if holds < maxHolds {
-		err = e.count(ctx, owner, holds+1, time.Time{})
+		err = e.count(ctx, owner, holds+1, t.asksUntil(time.Now()))
 	}
 	if err == nil {
 		holds++
@@ -26,6 +26,15 @@ func (e *entry) nest(ctx context.Context, owner Owner, t try) (bool, error) {
 		return false, ErrLost
 	}
 	return err == nil, err
+}
+
+// asksUntil is when re-entry stops asking a Redis that does not answer, as operate takes it: a try that does not wait asks
+// once.
+func (t try) asksUntil(now time.Time) time.Time {
+	if !t.waits && fault != faultPatientTry {
+		return now
+	}
+	return t.deadline
 }
 
 // returnTo ends an operation that changed nothing. A hold that was lost meanwhile is on record for its owner's next call.
@@ -50,6 +59,9 @@ func (e *entry) count(ctx context.Context, owner Owner, holds int, until time.Ti
 			req.Lease = h.span
 		}
 		reply, err := e.remote.Reenter(ctx, req)
+		if err == nil {
+			err = reply.check()
+		}
 		return reply.Gone, err
 	})
 }
@@ -64,14 +76,14 @@ func (e *entry) believe(h hold, now time.Time) error {
 }
 
 // operate sends a command of the current hold, again and again while it is not answered, as long as the hold is trusted
-// and, unless until is zero, until then. Each operation has a number that rises within the epoch, so that Redis does it once. Gone means
-// that Redis no longer has the hold: it is then lost. Baton.
+// and, unless until is zero, until then, but once at least. Each operation has a number that rises within the epoch, so
+// that Redis does it once. Gone means that Redis no longer has the hold: it is then lost. Baton.
 func (e *entry) operate(ctx context.Context, until time.Time, command func(context.Context, hold) (gone bool, err error)) error {
 	e.mu.Lock()
 	e.hold.op++
 	e.mu.Unlock()
 	var last error
-	for try := 0; until.IsZero() || time.Now().Before(until); try++ {
+	for try := 0; ; try++ {
 		now := time.Now()
 		e.mu.Lock()
 		h := e.hold // as it is now: the watchdog may have renewed it, or found it lost
@@ -82,6 +94,9 @@ func (e *entry) operate(ctx context.Context, until time.Time, command func(conte
 		}
 		e.s.stats.commands.Add(1)
 		limit := earlier(now.Add(e.s.config.commandTimeout()), h.lease.until())
+		if until.After(now) {
+			limit = earlier(limit, later(until, now.Add(e.s.config.commandTimeout()/8)))
+		}
 		gone, err := command(e.s.bounded(ctx, now, limit), h)
 		switch {
 		case err == nil && gone:
@@ -93,11 +108,14 @@ func (e *entry) operate(ctx context.Context, until time.Time, command func(conte
 		if last = final(last, err); Refused(err) {
 			return last
 		}
-		if ctx.Err() != nil || !pause(ctx, retryPause(try, e.s.config.heartbeat), nil) {
+		wait := retryPause(try, e.s.config.heartbeat)
+		if !until.IsZero() && !time.Now().Add(wait).Before(until) && ctx.Err() == nil {
+			return last
+		}
+		if ctx.Err() != nil || !pause(ctx, wait, nil) {
 			return ended(ctx, "while Redis was asked", last)
 		}
 	}
-	return last
 }
 
 func later(a, b time.Time) time.Time {

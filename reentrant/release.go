@@ -74,6 +74,9 @@ func (r *release) send(ctx context.Context, limit time.Time) (done bool, err err
 	r.tries++
 	r.s.stats.commands.Add(1)
 	result, err := r.remote.Release(r.s.bounded(ctx, time.Now(), limit), r.req)
+	if err == nil {
+		err = result.check()
+	}
 	switch {
 	case err == nil && result != Released && r.last == nil:
 		return true, ErrLost

@@ -25,6 +25,16 @@ func (r *ResumeReply) check() error {
 	return possible(r, false)
 }
 
+func (r *ReenterReply) check() error {
+	return possible(r, r.Gone || r.Holds > 0 && r.Holds <= maxHolds)
+}
+
+func (r ReleaseResult) check() error { return possible(r, r >= Released && r <= Nothing) }
+
+func (s TicketStatus) check() error { return possible(s, s >= Waited && s <= Gone) }
+
+func (s *State) check() error { return possible(s, s.Holds >= 0) }
+
 func possible(reply any, ok bool) error {
 	if ok || fault == faultBelieveReplies {
 		return nil

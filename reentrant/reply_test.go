@@ -19,6 +19,7 @@ type liar struct {
 	reentrant.Backend
 	acquire func(*reentrant.AcquireReply)
 	resume  func(*reentrant.ResumeReply)
+	others  bool // the answers to Reenter, Release and Inspect cannot be
 }
 
 func (b *liar) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
@@ -55,6 +56,53 @@ func (r *liarRemote) Resume(ctx context.Context, req reentrant.ResumeRequest) (r
 		r.b.resume(&reply)
 	}
 	return reply, err
+}
+
+func (r *liarRemote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
+	reply, err := r.Remote.Reenter(ctx, req)
+	if r.b.others {
+		reply.Holds = -reply.Holds
+	}
+	return reply, err
+}
+
+func (r *liarRemote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+	if r.b.others {
+		return 100, nil
+	}
+	return r.Remote.Release(ctx, req)
+}
+
+func (r *liarRemote) Inspect(ctx context.Context) (reentrant.State, error) {
+	if r.b.others {
+		return reentrant.State{Holds: -1}, nil
+	}
+	return r.Remote.Inspect(ctx)
+}
+
+// Of re-entry, Verify and Unlock: none succeeds, and none says that the lock is lost because of such an answer.
+func TestOtherImpossibleAnswersAreNotBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &liar{Backend: memory.New()}
+		l := newSession(t, b).NewLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		b.others = true
+		ok, err := l.TryLock(t.Context())
+		assert.False(t, ok)
+		unbelieved(t, err)
+		assert.Equal(t, 1, l.HoldCount(t.Context()))
+		unbelieved(t, l.Verify(t.Context()))
+		unbelieved(t, l.Unlock(t.Context()))
+
+		b.others = false
+	})
+}
+
+func unbelieved(t *testing.T, err error) {
+	t.Helper()
+	assert.ErrorContains(t, err, "cannot be")
+	assert.NotErrorIs(t, err, reentrant.ErrLost)
+	assert.True(t, reentrant.OutcomeUnknown(err))
 }
 
 // Holds that there cannot be would make the local queue panic, under the mutex of the lock.

@@ -3,8 +3,10 @@ package reentrant_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/memory"
@@ -24,4 +26,31 @@ func TestTryLockIsFalseOnlyForAnOwner(t *testing.T) {
 		require.True(t, ok, "no owner has it")
 		require.NoError(t, l.Unlock(ctx))
 	}
+}
+
+// TryLock does not wait, and TryLockFor waits no longer than it was told, for re-entry neither.
+func TestReentryIsTriedForNoLongerThanAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		l := newSession(t, b).NewLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		b.SetFault(func(op memory.Op) memory.Verdict { return memory.Verdict{Lost: op.Verb == memory.Reenter} })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begun := time.Now()
+		ok, err := l.TryLock(ctx)
+		assert.False(t, ok)
+		require.Error(t, err)
+		assert.Less(t, time.Since(begun), 10*time.Millisecond)
+
+		begun = time.Now()
+		ok, err = l.TryLockFor(ctx, time.Second)
+		assert.False(t, ok)
+		require.Error(t, err)
+		assert.LessOrEqual(t, time.Since(begun), 2*time.Second)
+
+		b.SetFault(nil)
+		assert.Equal(t, 1, l.HoldCount(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
+	})
 }
