@@ -7,13 +7,16 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 
 .DEFAULT_GOAL := help
-.PHONY: help test race stress fuzz nightly bench bench-readme keygen format vet lint servers mutants check ci
+.PHONY: help test full race stress fuzz nightly bench bench-readme keygen format vet lint servers mutants check ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: ## all tests of all modules; nothing but Go is needed
+test: ## all tests of all modules, in two minutes; nothing but Go is needed
 	go test work
+
+full: ## what `make test` leaves out: full sizes, every state of the explorer's worlds, the page in a browser
+	.ci/run full-size explore browser
 
 race: ## the same with the race detector
 	go test -race work
@@ -50,8 +53,8 @@ vet: ## go vet
 lint: ## golangci-lint with the short list in .golangci.yml
 	.ci/run lint
 
-servers: ## all tests with the race detector and a real Redis, and keygen on Redis with MariaDB and PostgreSQL
-	.ci/run race keygen-servers
+servers: ## all tests with the race detector and a real Redis, Redis 6.2 and Valkey, keygen with MariaDB and PostgreSQL
+	.ci/run race other-servers keygen-servers
 
 mutants: ## leave rules out of the code, one at a time, and see the tests notice
 	.ci/mutants

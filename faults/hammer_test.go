@@ -164,6 +164,7 @@ func TestAnAcquireWhoseReplyIsDroppedLeavesNothingAndTheQueueGoesOn(t *testing.T
 
 // The reply to a release is dropped: Unlock says that it does not know, and Redis is free.
 func TestAnUnlockWhoseReplyIsDroppedFreesTheLock(t *testing.T) {
+	t.Parallel()
 	srv := server(t)
 	c := client(t, srv.Addr())
 	way := newLink(t, srv.Addr())
@@ -223,6 +224,7 @@ func TestAFrozenRedisDelaysAndLosesNobody(t *testing.T) {
 
 // Redis is killed and comes back empty: holders lose, waiters get in, tokens rise.
 func TestARedisThatComesBackEmptyLosesHoldersAndTokensRise(t *testing.T) {
+	t.Parallel()
 	const lease = 6 * time.Second // the holder is told in a third of it
 	srv := server(t)
 	l := session(t, srv.Addr(), reentrant.WithLease(lease)).NewLock("forgotten")

@@ -111,6 +111,7 @@ func TestRankedDrainWhenNothingIsPushed(t *testing.T) {
 
 // 3. Each command is executed and its answer lost, twice; asked again, it must not have been done more than once.
 func TestRankedAnswersThatAreLostAfterExecution(t *testing.T) {
+	t.Parallel()
 	const lease = 9 * time.Second // two renewals in vain are well within it
 	srv := server(t)
 	c := client(t, srv.Addr())
@@ -238,6 +239,7 @@ func TestRankedAnAttemptThatIsExecutedAfterItsTime(t *testing.T) {
 
 // 5c. The answer comes late, and then the holder is cut off: its trust counts from when it asked.
 func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
+	t.Parallel()
 	const lease = 3 * time.Second
 	srv := server(t)
 	way := newLink(t, srv.Addr())
@@ -269,6 +271,7 @@ func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
 // 6 and 10. Redis loses what it knew. Whoever had the lock is told, and the tokens of others, who have never heard of the
 // old ones, are higher all the same.
 func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
+	t.Parallel()
 	const lease = 6 * time.Second // the first holder is told in a third of it
 	opts := []reentrant.Option{reentrant.WithLease(lease), reentrant.WithHeartbeat(lease / 10)}
 	for name, lose := range map[string]func(t *testing.T, s *pair, way *link){
@@ -280,6 +283,7 @@ func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 		"failover": func(_ *testing.T, s *pair, way *link) { s.failOver(way) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newPair(t)
 			way := newLink(t, s.master.Addr())
 			la := session(t, way.addr, opts...).NewLock("lossy")
@@ -355,6 +359,7 @@ func TestRankedCancelsAtTheInstantOfAGrant(t *testing.T) {
 
 // 9. A hold is renewed while it is held, and a renewal never brings back what is gone.
 func TestRankedRenewalKeepsAndNeverBringsBack(t *testing.T) {
+	t.Parallel()
 	const lease = 9 * time.Second
 	srv := server(t)
 	c := client(t, srv.Addr())

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -71,10 +72,10 @@ func inUse() (heap, stacks int64) {
 }
 
 // Names that were used leave nothing, however many there were.
-func TestAMillionNamesUsedOnceLeaveNothing(t *testing.T) {
-	names := 1_000_000
+func TestNamesUsedOnceLeaveNothing(t *testing.T) {
+	names := testsize.Of(1_000_000, 50_000)
 	if testing.Short() || raceEnabled {
-		names /= 20
+		names = 50_000
 	}
 	s := newSession(t, &yesman{}, patient)
 	use := func(from, to int) {
@@ -152,8 +153,8 @@ func newLocks(s *reentrant.Session, n int) []*reentrant.Lock {
 }
 
 // Those who wait do so in order, and cost little more than a parked goroutine does.
-func TestAHundredThousandWaiters(t *testing.T) {
-	waiters := 100_000
+func TestManyWaiters(t *testing.T) {
+	waiters := testsize.Of(100_000, 10_000)
 	if testing.Short() || raceEnabled {
 		waiters = 5_000
 	}

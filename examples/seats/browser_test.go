@@ -1,3 +1,5 @@
+//go:build browser
+
 package main
 
 import (
@@ -319,7 +321,7 @@ func TestInTheBrowserOnAPhone(t *testing.T) {
 	}
 }
 
-// The pictures of the README: go test ./examples/seats -run Screenshots -screenshots "$PWD/docs/img"
+// The pictures of the README: go test -tags browser ./examples/seats -run Screenshots -screenshots "$PWD/docs/img"
 func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("-screenshots is not set")

@@ -23,8 +23,8 @@
 // it likes, or never. A session that does nothing for a while is one that is paused. Time has few instants: a
 // grant and a waiter's patience take one tick, a lease two, and commands are refused from the next tick on.
 //
-// Every world has a budget of attempts, ticks, faults and so on, so all of its runs end and it is gone through
-// completely, nearest first (explore_test.go). One that is cut, because it says so or there is no time, logs CUT; one
+// Every world has a budget of attempts, ticks, faults and so on, so all of its runs end. With RELOCK_FULL=1 it is gone
+// through completely, nearest first (explore_test.go); without, its first few thousand states are. One that is cut, because it says so or there is no time, logs CUT; one
 // that has grown too large fails. Sessions and owners that have not acted yet are alike. What is too large for that is
 // walked at random; a failure prints its seed.
 //

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/relock-go/relock/internal/testsize"
 )
 
 // The worlds are as large as some seconds allow. They differ in what there is much of.
@@ -47,8 +49,11 @@ var room = make(chan struct{}, 2)
 // million takes some 10 to 30 s of a processor and 1 GB, and two worlds run at once.
 var deep = must(strconv.Atoi(cmp.Or(os.Getenv("RELOCK_EXPLORE"), "0")))
 
-// hasty tells whether there is no time for more than a look. One goroutine has little to show a race detector.
-func hasty() bool { return testing.Short() || underRace }
+// hasty reports whether there is only time for a look: everywhere but at full size, and there too under the race
+// detector, to which one goroutine has little to show.
+func hasty() bool {
+	return testing.Short() || underRace || !testsize.Full() && deep == 0 && !unhurried
+}
 
 // look is how many states of each world there is always time for.
 const look = 3_000
