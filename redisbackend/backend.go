@@ -54,6 +54,9 @@ func WithPrefix(prefix string) Option {
 // of them does not forget who has the lock. If fewer acknowledge it within timeout, also because fewer are connected,
 // the lock is given back and the call fails at once with reentrant.ErrNotReplicated.
 //
+// Lock.Resume waits for the replicas in the same way, and is sent again until n have it or its context ends: the hold is
+// not given back, and the error then has OutcomeUnknown and reentrant.ErrNotReplicated.
+//
 // It makes a lost lock after a failover unlikely, not impossible: a failover may promote a replica that did not
 // acknowledge, and renewals and re-entries are not waited for. Tokens tell then as always. It costs a second round
 // trip for each acquire, a connection from the client's pool (BlockingPoolSize) for as long as both take, which then

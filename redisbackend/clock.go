@@ -60,6 +60,18 @@ func (m mapping) with(s sample) mapping {
 	return m
 }
 
+// contradicts reports whether a sample shows another clock than the one that the mapping is of: the clock was stepped, or
+// another server answers. A clock that is slewed, which is done by less than a tenth, is the same one.
+func (m mapping) contradicts(s sample) bool {
+	if !m.known {
+		return false
+	}
+	fresh := mapping{}.with(s)
+	tolerance := min((fresh.at-m.at).Abs()/10, time.Second) + 10*time.Millisecond
+	m = m.aged(fresh.at)
+	return max(fresh.low-m.high, m.low-fresh.high) > tolerance
+}
+
 // aged is the mapping as seen from another moment, before or after.
 func (m mapping) aged(at instant) mapping {
 	slack := (at - m.at).Abs() * drift / 1e6
@@ -89,15 +101,28 @@ func (m mapping) earliest(stamp int64, arrived instant) (instant, bool) {
 
 // A clock keeps the mapping for one Redis node. It is safe for concurrent use.
 type clock struct {
+	jumped func() // called without the mutex when a sample shows another clock; nil: nobody listens. Set before use
+
 	mu      sync.Mutex
 	mapping mapping
+	last    mapping // as it was after the latest sample; a lost connection does not make it forgotten
 }
 
 // saw adds a sample.
 func (c *clock) saw(s sample) {
+	if c.learn(s) && c.jumped != nil && fault != faultIgnoreJump {
+		c.jumped()
+	}
+}
+
+// learn adds a sample, and reports whether it shows another clock.
+func (c *clock) learn(s sample) (another bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	another = c.last.contradicts(s)
 	c.mapping = c.mapping.with(s)
+	c.last = c.mapping
+	return another
 }
 
 // forget starts anew: the connection was lost, and there may be another node with another clock behind the next.
@@ -105,6 +130,13 @@ func (c *clock) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mapping = mapping{}
+}
+
+// restart forgets the last clock too.
+func (c *clock) restart() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mapping, c.last = mapping{}, mapping{}
 }
 
 // notAfter is mapping.notAfter.
@@ -137,13 +169,15 @@ func (c *clock) latest(t instant) int64 {
 	return int64((t + c.mapping.aged(t).high) / resolution)
 }
 
-// clocks are the clocks of a deployment: one, or in a Cluster one for each slot in use. A slot moves between nodes
-// only with an error or a redirection, and two slots of one node merely learn the same thing twice.
+// clocks are the clocks of a deployment: one, or in a Cluster one for each slot in use. Two slots of one node merely learn
+// the same thing twice. A slot can come to another node with no more than a redirection that the client follows by itself,
+// so it is the clock that tells: one sample that shows another clock makes all slots start anew, and leases be renewed.
 type clocks struct {
 	one    clock
 	mu     sync.Mutex // guards slots; taken before a clock's
 	slots  map[uint16]*clock
-	bySlot bool // set before use
+	bySlot bool   // set before use
+	jumped func() // a clock's; set before use
 }
 
 // of is the clock for a key.
@@ -158,17 +192,17 @@ func (c *clocks) of(key string) *clock {
 		if c.slots == nil {
 			c.slots = make(map[uint16]*clock)
 		}
-		c.slots[n] = new(clock)
+		c.slots[n] = &clock{jumped: c.jumped}
 	}
 	return c.slots[n]
 }
 
-// forget starts all of them anew.
-func (c *clocks) forget() {
-	c.one.forget()
+// restart starts all of them anew.
+func (c *clocks) restart() {
+	c.one.restart()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, one := range c.slots {
-		one.forget()
+		one.restart()
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/reentrant"
 )
 
 const (
@@ -126,7 +128,7 @@ func TestForgetDropsTheMapping(t *testing.T) {
 		one := c.of("a")
 		one.saw(answered(1000*ms, 1001*ms, 1002*ms))
 		assert.NotZero(t, one.notAfter(2000*ms))
-		c.forget()
+		c.restart()
 		assert.Zero(t, one.notAfter(2000*ms))
 	}
 }
@@ -158,3 +160,70 @@ func TestStressClock(t *testing.T) {
 	}
 	all.Wait()
 }
+
+func TestAnotherClockIsNoticed(t *testing.T) {
+	for name, test := range map[string]struct {
+		later, off time.Duration
+		another    bool
+	}{
+		"the same":                          {later: time.Second},
+		"slewed by chrony":                  {later: 3 * time.Second, off: 3 * time.Second * 8 / 100},
+		"slewed back":                       {later: 3 * time.Second, off: -3 * time.Second * 8 / 100},
+		"stepped":                           {later: time.Second, off: 200 * ms, another: true},
+		"stepped back":                      {later: time.Second, off: -200 * ms, another: true},
+		"stepped by no more than a command": {later: time.Second, off: ms},
+		"stepped long ago":                  {later: time.Hour, off: time.Minute, another: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			jumps := 0
+			c := clock{jumped: func() { jumps++ }}
+			c.saw(answered(1000*ms, 1001*ms, 1002*ms))
+			c.forget() // a lost connection: what stands behind the next one is compared all the same
+			at := 1000*ms + test.later
+			c.saw(sample{sent: at, received: at + 2*ms, stamp: stampAt(at+ms, ahead+test.off)})
+			assert.Equal(t, test.another, jumps == 1)
+		})
+	}
+}
+
+// A node whose clock is another one than its slot had took over, and it may have taken other slots too.
+func TestAnotherClockMakesAllSlotsStartAnew(t *testing.T) {
+	sink := &countingSink{}
+	c := &conn{sink: sink}
+	c.clocks.bySlot, c.clocks.jumped = true, c.opened
+	one, two := c.clocks.of("{a}"), c.clocks.of("{b}")
+	require.NotSame(t, one, two)
+	for _, c := range []*clock{one, two} {
+		c.saw(answered(1000*ms, 1001*ms, 1002*ms))
+	}
+	one.saw(sample{sent: 2000 * ms, received: 2002 * ms, stamp: stampAt(2001*ms, ahead+9*time.Second)})
+	assert.Equal(t, 1, sink.resumed, "leases are renewed, and places refreshed")
+	_, known := two.earliest(stampAt(1500*ms, ahead), 2000*ms)
+	assert.False(t, known, "a grant of that slot is to be confirmed")
+	two.saw(sample{sent: 2000 * ms, received: 2002 * ms, stamp: stampAt(2001*ms, ahead+9*time.Second)})
+	assert.Equal(t, 1, sink.resumed, "said once")
+}
+
+// Before the first command to a new node a grant from there is judged by the old clock. The moment of the grant is never
+// taken for later than the message came.
+func TestAGrantByAnotherClockIsNoLaterThanItsMessage(t *testing.T) {
+	for _, off := range []time.Duration{-9 * time.Second, -ms, 0, ms, 50 * ms, 9 * time.Second} {
+		var c clock
+		c.saw(answered(1000*ms, 1001*ms, 1002*ms))
+		const granted, arrived = 1500 * ms, 1600 * ms
+		at, ok := c.earliest(stampAt(granted, ahead+off), arrived)
+		assert.True(t, !ok || at <= arrived, "%v", off)
+		if off <= 0 {
+			assert.True(t, ok && at <= granted, "%v: a clock that is behind is only too careful", off)
+		}
+	}
+}
+
+// A countingSink counts what it is told.
+type countingSink struct{ resumed int }
+
+func (*countingSink) Granted(reentrant.Grant)        {}
+func (*countingSink) Signalled(string, uint64, bool) {}
+func (*countingSink) Wanted(string, uint64)          {}
+func (*countingSink) Taken(string, uint64)           {}
+func (s *countingSink) Resumed()                     { s.resumed++ }

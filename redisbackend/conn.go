@@ -50,6 +50,7 @@ func connect(ctx context.Context, d *deployment, session string, sink reentrant.
 		return nil, errors.New("redisbackend: connect: nil sink")
 	}
 	c := &conn{deployment: d, session: session, sink: sink, probed: make(chan string, 1)}
+	c.clocks.jumped, c.clocks.one.jumped = c.opened, c.opened
 	c.clocks.bySlot = d.cluster
 	var err error
 	if c.channel, err = subscribe(ctx, d.client, d.channels+session, c); err != nil {
@@ -153,11 +154,12 @@ func (c *conn) follow() {
 
 // opened and received are called by the channels' connections, and not after close has returned.
 
-// opened is called when the subscription has been confirmed, before the first message, and when another one was lost.
+// opened is called when the subscription has been confirmed, before the first message; when another one was lost; and by a
+// verb that finds another clock than it knew. In each case another server may answer now.
 func (c *conn) opened() {
 	c.hearing.Lock()
 	defer c.hearing.Unlock()
-	c.clocks.forget()
+	c.clocks.restart()
 	c.sink.Resumed()
 }
 

@@ -22,4 +22,7 @@ const (
 	faultHalf      = "half"      // without scripts, what fails inside a transaction is not noticed
 
 	faultNoPatience = "no-patience" // a server that lacks replicas refuses for good
+
+	faultUnreplicatedResume = "unreplicated-resume" // Resume does not wait for the replicas
+	faultIgnoreJump         = "ignore-jump"         // a clock that jumps is taken for nothing more than a new sample
 )

@@ -84,7 +84,7 @@ func (r *remote) acquire(ctx context.Context, req *reentrant.AcquireRequest, not
 	args := [...]string{r.conn.session, n[0], req.Owner, n[1], n[2], n[3], flags(req), n[4], n[5], n[6], n[7],
 		r.conn.deployment.channels, n[8]}
 	if r.conn.deployment.replicas.n > 0 {
-		return r.execReplicated(ctx, r.keys[:], args[:], req.NotAfter)
+		return r.acquireReplicated(ctx, args[:], req.NotAfter)
 	}
 	return r.run(ctx, "acquire", &r.conn.deployment.scripts.acquire, r.keys[:], args[:], 3)
 }

@@ -11,30 +11,54 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// replicas is how many replicas must have an acquire before it counts, and how long they are waited for.
+// replicas is how many replicas must have an acquire or a resume before it counts, and how long they are waited for.
 type replicas struct {
 	n       int
 	timeout time.Duration
 }
 
-// execReplicated is exec for an acquire that the replicas must acknowledge. WAIT speaks of what its own connection has
-// written, so both go over one that nobody else uses.
-func (r *remote) execReplicated(ctx context.Context, keys, args []string, deadline time.Time) (a answer, err error) {
+// acquireReplicated is an acquire that the replicas must acknowledge. If too few do, it gives the epoch back.
+func (r *remote) acquireReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
+	return r.replicated(ctx, "acquire", &r.conn.deployment.scripts.acquire, args, deadline, func(client rueidis.DedicatedClient, few error) error {
+		release := []string{r.conn.session, args[1], "0", "0", r.conn.deployment.channels, "0"}
+		err := evalOn(ctx, client, &r.conn.deployment.scripts.release, r.keys[:], release).Error()
+		if err != nil {
+			err = fail(ctx, "give it back", err)
+		}
+		return errors.Join(reentrant.WithRefused(few), err)
+	})
+}
+
+// resumeReplicated is a resume that the replicas must acknowledge. If too few do, the hold stays this session's: to give it
+// back would end what its owner has. The outcome is then unknown, and sending it again waits for the replicas again.
+func (r *remote) resumeReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
+	return r.replicated(ctx, "resume", &r.conn.deployment.scripts.resume, args, deadline, func(_ rueidis.DedicatedClient, few error) error {
+		return reentrant.WithOutcomeUnknown(few)
+	})
+}
+
+// replicated runs a script that the replicas must acknowledge if its code is 1, the lock is the attempt's. tooFew returns
+// the error if they do not. WAIT speaks of what its own connection has written, so both go over one that nobody else uses.
+func (r *remote) replicated(ctx context.Context, op string, s *script, args []string, deadline time.Time,
+	tooFew func(rueidis.DedicatedClient, error) error) (a answer, err error) {
 	client, release, err := dedicate(ctx, r.conn.deployment.client)
 	if err != nil {
-		return answer{}, fmt.Errorf("redisbackend: acquire: not sent: %w", err)
+		return answer{}, fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
 	}
 	defer func() { giveBack(client, release, err) }()
-	list, at, err := r.read(ctx, "acquire", func() rueidis.RedisResult {
-		return evalOn(ctx, client, &r.conn.deployment.scripts.acquire, keys, args)
-	})
+	list, at, err := r.read(ctx, op, func() rueidis.RedisResult { return evalOn(ctx, client, s, r.keys[:], args) })
 	if err == nil {
-		a, err = r.decode("acquire", list, at, 3)
+		a, err = r.decode(op, list, at, 3)
 	}
-	if err != nil || a.code != acquireGranted {
+	if err != nil || a.code != acquireGranted { // which is resumeResumed
 		return a, err
 	}
-	return a, r.acknowledged(ctx, client, args[1], deadline)
+	want := r.conn.deployment.replicas.n
+	got, err := r.acknowledged(ctx, client, deadline)
+	if err == nil && got < want {
+		err = tooFew(client, fmt.Errorf("redisbackend: %s: %d of %d replicas have it: %w", op, got, want, reentrant.ErrNotReplicated))
+	}
+	return a, err
 }
 
 // evalOn runs a script over one connection.
@@ -47,8 +71,8 @@ func evalOn(ctx context.Context, c rueidis.DedicatedClient, s *script, keys, arg
 	return result
 }
 
-// acknowledged waits for the replicas. If too few have it, it gives the epoch back.
-func (r *remote) acknowledged(ctx context.Context, client rueidis.DedicatedClient, epoch string, deadline time.Time) error {
+// acknowledged waits for the replicas, and returns how many have what the connection has written.
+func (r *remote) acknowledged(ctx context.Context, client rueidis.DedicatedClient, deadline time.Time) (int, error) {
 	want := r.conn.deployment.replicas
 	limit := max(min(want.timeout, time.Until(deadline)), time.Millisecond)
 	got, err := client.Do(ctx, client.B().Wait().Numreplicas(int64(want.n)).Timeout(limit.Milliseconds()).Build()).ToInt64()
@@ -56,15 +80,7 @@ func (r *remote) acknowledged(ctx context.Context, client rueidis.DedicatedClien
 		if errorCode(err) == "" {
 			r.clock.forget() // as in read
 		}
-		return reentrant.WithOutcomeUnknown(fail(ctx, "wait for the replicas", err)) // the lock may be had
+		return 0, reentrant.WithOutcomeUnknown(fail(ctx, "wait for the replicas", err)) // the lock may be had
 	}
-	if got >= int64(want.n) {
-		return nil
-	}
-	err = reentrant.WithRefused(fmt.Errorf("redisbackend: acquire: %d of %d replicas have it: %w", got, want.n, reentrant.ErrNotReplicated))
-	args := []string{r.conn.session, epoch, "0", "0", r.conn.deployment.channels, "0"}
-	if released := evalOn(ctx, client, &r.conn.deployment.scripts.release, r.keys[:], args).Error(); released != nil {
-		return errors.Join(err, fail(ctx, "give it back", released))
-	}
-	return err
+	return int(got), nil
 }

@@ -119,6 +119,37 @@ func newSession(t *testing.T, b reentrant.Backend) *reentrant.Session {
 	return s
 }
 
+// A hold that was taken up survives a failover as one that was got does: with the session that has it now.
+func TestAResumeIsAcknowledgedToo(t *testing.T) {
+	s, replica := replicated(t)
+	a, b, c := s.with(1, 10*time.Second).join("a"), s.with(1, 10*time.Second).join("b"), s.with(2, 20*time.Millisecond).join("c")
+	a.take(1, owned("@w"))
+	replica.Freeze()
+	resumed := make(chan struct{})
+	go func() {
+		defer close(resumed)
+		assert.Equal(t, reentrant.Resumed, b.resume(2, false).Status)
+	}()
+	s.eventually(func() bool { return s.hash() == "b:@w=1" }, "the master has it")
+	select {
+	case <-resumed:
+		assert.Fail(t, "it is said to be resumed before the replica has it")
+	case <-time.After(100 * time.Millisecond): // a test that fails is what this can miss, and no other
+	}
+	replica.Thaw()
+	<-resumed
+	copied := &site{T: t, name: s.name, client: connect(t, replica.Addr())}
+	assert.Equal(t, "b:@w=1", copied.hash())
+
+	_, err := c.remote.(reentrant.Resumer).Resume(s.ctx(), reentrant.ResumeRequest{
+		Epoch: 3, Owner: "@w", Lease: lease, NotAfter: time.Now().Add(time.Minute),
+	})
+	require.ErrorIs(t, err, reentrant.ErrNotReplicated)
+	assert.True(t, reentrant.OutcomeUnknown(err), "the master has it")
+	assert.False(t, reentrant.Refused(err), "it is sent again until the replicas are there")
+	assert.Equal(t, "c:@w=1", s.hash())
+}
+
 func TestReplicasAreWaitedForOnOneConnection(t *testing.T) {
 	s, _ := replicated(t)
 	a := s.with(1, 10*time.Second).join("a")

@@ -57,5 +57,8 @@ func (r *remote) resume(ctx context.Context, req *reentrant.ResumeRequest, notAf
 		fixed = "f"
 	}
 	args := [...]string{r.conn.session, n[0], req.Owner, n[1], n[2], n[3], r.conn.deployment.channels, n[4], fixed}
+	if r.conn.deployment.replicas.n > 0 && fault != faultUnreplicatedResume {
+		return r.resumeReplicated(ctx, args[:], req.NotAfter)
+	}
 	return r.run(ctx, "resume", &r.conn.deployment.scripts.resume, r.keys[:], args[:], 3)
 }
