@@ -468,3 +468,21 @@ func TestAttemptsThatWouldExpireAtOnceAreNotSent(t *testing.T) {
 	}
 	assert.Empty(t, s.hash())
 }
+
+// What all waiters share lasts for as long as the one that needs it longest asked for, whoever asks last.
+func TestSharedKeysLastForWhoNeedsThemLongest(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		for kind, s := range map[string]*site{"scripts": s, "transactions": s.withoutScripts()} {
+			s.run("FLUSHALL")
+			a, b, c := s.join("a"+kind), s.join("b"+kind), s.join("c"+kind)
+			a.take(1)
+			b.wait(1, func(r *reentrant.AcquireRequest) { r.Lease = 2 * time.Hour })
+			c.wait(1)
+			for _, key := range []string{"q", "w"} {
+				kept, err := s.do("TTL", s.side(key)).ToInt64()
+				require.NoError(t, err)
+				assert.Greater(t, kept, int64(3600), "%s: %s", kind, key)
+			}
+		}
+	})
+}

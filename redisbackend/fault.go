@@ -19,6 +19,7 @@ const (
 	faultStraddle  = "straddle"  // without scripts, an answer may be half from before and half from after a change
 	faultAnytoken  = "anytoken"  // a message's tokens are believed, however high
 	faultRounded   = "rounded"   // Lua rounds epochs
+	faultFull      = "full"      // without scripts, a full server renews nothing
 	faultHalf      = "half"      // without scripts, what fails inside a transaction is not noticed
 
 	faultNoPatience = "no-patience" // a server that lacks replicas refuses for good

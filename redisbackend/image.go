@@ -24,12 +24,13 @@ type image struct {
 	ticketing *conditionKeys // nil for none
 	channels  string
 
-	now   protocol.Instant
-	was   held
-	queue []string // "session record", in order
-	lists [2][]string
-	lock  protocol.Lock
-	told  []message
+	now    protocol.Instant
+	was    held
+	record string
+	queue  []string // "session record", in order
+	lists  [2][]string
+	lock   protocol.Lock
+	told   []message
 }
 
 // held is the hash as it was.
@@ -77,8 +78,8 @@ func (i *image) parse(answers []rueidis.RedisResult) error {
 	}
 	i.now = protocol.Instant(clock[0])*time.Second + protocol.Instant(clock[1])*time.Microsecond
 	i.lock = protocol.Lock{Keep: minKeep, Publish: i.tell}
-	record, _ := answers[1].ToString()
-	i.parseRecord(record)
+	i.record, _ = answers[1].ToString()
+	i.parseRecord(i.record)
 	hash, _ := answers[2].AsStrMap()
 	ttl, _ := answers[3].AsInt64()
 	if err := i.parseHold(hash, ttl); err != nil {
@@ -247,7 +248,11 @@ func (i *image) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
 	k := i.keys
 	if r := &i.lock.Record; r.Expires != forever { // it was saved
 		seconds := int64(roundUp(r.Expires-i.now, time.Second))
-		commands = append(commands, c.B().Set().Key(k[1]).Value(i.writeRecord()).ExSeconds(seconds).Build())
+		if record := i.writeRecord(); record == i.record { // a server that is full still prolongs what it has
+			commands = append(commands, c.B().Expire().Key(k[1]).Seconds(seconds).Build())
+		} else {
+			commands = append(commands, c.B().Set().Key(k[1]).Value(record).ExSeconds(seconds).Build())
+		}
 	}
 	var places []string
 	for _, w := range i.lock.Queue {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -324,7 +325,49 @@ func renewOne(ctx context.Context, c *conn, w *reentrant.Renewal) error {
 	if err := checkRenewal(w); err != nil {
 		return err
 	}
-	return r.transact(ctx, "renew", nil, func(now protocol.Instant, l *protocol.Lock) {
+	err := r.transact(ctx, "renew", nil, func(now protocol.Instant, l *protocol.Lock) {
 		w.Gone = !l.Renew(now, c.session, w.Epoch, min(w.Lease, maxTTL))
 	})
+	if errorCode(err) == "OOM" && fault != faultFull {
+		return r.renewWhenFull(ctx, w)
+	}
+	return err
+}
+
+// renewWhenFull renews on a server without free memory. Redis then queues no command for a transaction, not even one that
+// needs no memory, so the lease is prolonged by a command of its own. The lock may become another session's just before
+// that: then this hold is gone, as the second look shows, and the other's lease has at most become longer. (Redis 6 cannot
+// only prolong. There the other's may have become shorter, if memory became free in that moment and its lease is longer.)
+func (r plain) renewWhenFull(ctx context.Context, w *reentrant.Renewal) error {
+	var ttl, keep time.Duration
+	look := func() error {
+		return r.transact(ctx, "renew", nil, func(now protocol.Instant, l *protocol.Lock) {
+			renewed := *l // the image stays as it is
+			w.Gone = !renewed.Renew(now, r.conn.session, w.Epoch, min(w.Lease, maxTTL))
+			ttl, keep = renewed.Hold.Expires-now, renewed.Record.Expires-now
+		})
+	}
+	if err := look(); err != nil || w.Gone {
+		return err
+	}
+	if err := r.prolong(ctx, r.keys[0], ttl); err != nil {
+		return err
+	}
+	if err := r.prolong(ctx, r.keys[1], keep); err != nil {
+		return err
+	}
+	return look()
+}
+
+// prolong makes a key last for d at least. Redis 6 makes it last for d.
+func (r plain) prolong(ctx context.Context, key string, d time.Duration) error {
+	client := r.conn.deployment.client
+	err := client.Do(ctx, client.B().Pexpire().Key(key).Milliseconds(int64(millis(d))).Gt().Build()).Error()
+	if strings.Contains(wordsOf(err), "number of arguments") { // it does not know GT
+		err = client.Do(ctx, client.B().Pexpire().Key(key).Milliseconds(int64(millis(d))).Build()).Error()
+	}
+	if err != nil {
+		return fail(ctx, "renew", err)
+	}
+	return nil
 }

@@ -220,3 +220,29 @@ func TestPlainAfterAPoolIsLost(t *testing.T) {
 	}, "it is had")
 	a.release(1)
 }
+
+// A server that is full (noeviction) takes no new locks. Those that are held are renewed, with their records.
+func TestPlainRenewsOnAFullServer(t *testing.T) {
+	s := realRedis(t)
+	for kind, s := range map[string]*site{"scripts": s, "transactions": s.withoutScripts()} {
+		s.began = time.Now()
+		a, b := s.join("a-"+kind), s.join("b-"+kind)
+		a.take(1)
+		a.renews(1, lease) // the script is known
+		s.shorten()
+		s.run("EXPIRE", s.side("t"), "30")
+		s.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
+		s.run("CONFIG", "SET", "maxmemory", "1")
+		_, err := b.remote.Acquire(s.ctx(), request(1, queue))
+		require.ErrorContains(t, err, "OOM", kind)
+		assert.True(t, a.renews(1, lease), kind)
+		s.assertFull(lease, s.ttl(), kind)
+		kept, err := s.do("TTL", s.side("t")).ToInt64()
+		require.NoError(t, err)
+		assert.Greater(t, kept, int64(lease.Seconds()), "%s: the record outlives the hold", kind)
+		assert.False(t, a.renews(2, lease), "%s: another epoch's", kind)
+		assert.False(t, b.renews(1, lease), "%s: another session's", kind)
+		s.run("CONFIG", "SET", "maxmemory", "0")
+		assert.Equal(t, reentrant.Released, a.release(1), kind)
+	}
+}

@@ -34,6 +34,7 @@ var mutants = map[string]struct{ right, wrong string }{
 	"fartoken":        {"if math.max(rec.last, tonumber(seen)) > now + FARTHEST - tokens then", "if false then"},
 	"horizon":         {"math.min(rec.first + tokens - 1, now + HORIZON)", "rec.first + tokens - 1"},
 	"longretention":   {"math.min(rec.last - now, FARTHEST)", "(rec.last - now)"},
+	"shortkeep":       {"if redis.call('PTTL', key) < tonumber(seconds) * 1000 then", "if true then"},
 	"publish":         {"redis.pcall('PUBLISH'", "redis.call('PUBLISH'"},
 	"onebad":          {"local ok, code = pcall(renew,", "local ok, code = true, renew("},
 	"withdrawspends":  {"elseif redis.call('ZSCORE', KEYS[2], member) then", "elseif redis.call('ZREM', KEYS[2], member) == 1 then"},

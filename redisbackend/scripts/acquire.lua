@@ -51,8 +51,8 @@ local function place()
   end
   redis.call('HSET', KEYS[4], session, ARGV[2] .. ' ' .. text(now + patience * 1000) .. ' ' .. ARGV[11] .. ' '
     .. holds .. ' ' .. tokens .. ' ' .. seen .. ' ' .. keep .. ' ' .. owner)
-  redis.call('EXPIRE', KEYS[3], keep)
-  redis.call('EXPIRE', KEYS[4], keep)
+  outlast(KEYS[3], keep)
+  outlast(KEYS[4], keep)
   return true
 end
 

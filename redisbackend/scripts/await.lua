@@ -29,8 +29,8 @@ if refused then return refused end
 redis.call('ZADD', KEYS[5], text(rec.first), member)
 redis.call('HSET', KEYS[7], member, text(now + tonumber(ARGV[7]) * 1000) .. ' ' .. ARGV[7] .. ' ' .. ARGV[8] .. ' '
   .. ARGV[5] .. ' 1 ' .. ARGV[6] .. ' ' .. ARGV[10] .. ' ' .. ARGV[4])
-redis.call('EXPIRE', KEYS[5], ARGV[10])
-redis.call('EXPIRE', KEYS[7], ARGV[10])
+outlast(KEYS[5], ARGV[10])
+outlast(KEYS[7], ARGV[10])
 redis.call('DEL', KEYS[1])
 local doubt = tonumber(ARGV[11])
 if doubt > 0 then

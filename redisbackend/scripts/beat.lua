@@ -14,7 +14,7 @@ local session, channel = ARGV[1], ARGV[2]
 local now = clock()
 local field = holder(KEYS[1], session)
 local answer = {now}
-local last, kept = 4 + tonumber(ARGV[3]), nil
+local last, kept = 4 + tonumber(ARGV[3]), '0'
 for i = 5, last do
   local member = session .. ':' .. ARGV[i]
   local raw = redis.call('HGET', KEYS[7], member)
@@ -22,7 +22,7 @@ for i = 5, last do
   local code = OVER
   if patience then
     local till = text(now + tonumber(patience) * 1000)
-    kept = kept or string.match(rest, '^ %d+ %d+ %d+ %d+ (%d+)')
+    kept = longer(kept, string.match(rest, '^ %d+ %d+ %d+ %d+ (%d+)') or '0')
     if redis.call('ZSCORE', KEYS[5], member) then
       redis.call('HSET', KEYS[7], member, till .. ' ' .. patience .. rest)
       code = WAITS
@@ -34,8 +34,8 @@ for i = 5, last do
   end
   answer[i - 3] = code
 end
-if kept then
-  for i = 5, 7 do redis.call('EXPIRE', KEYS[i], kept) end
+if kept ~= '0' then
+  for i = 5, 7 do outlast(KEYS[i], kept) end
 end
 for i = last + 1, #ARGV do
   local member = session .. ':' .. ARGV[i]

@@ -65,6 +65,11 @@ local function longer(a, b)
   return tonumber(a) > tonumber(b) and a or b
 end
 
+-- outlast makes a key that all sessions share last for so many seconds at least. Another session may need it for longer.
+local function outlast(key, seconds)
+  if redis.call('PTTL', key) < tonumber(seconds) * 1000 then redis.call('EXPIRE', key, seconds) end
+end
+
 -- entombed says whether an attempt was given up while a copy of it might still be on its way. When all tombstones
 -- are over it forgets them, so that nobody looks through them again.
 local function entombed(rec, session, epoch, now)

@@ -10,8 +10,8 @@
 local function enlist(queue, waiters, session, place, keep)
   redis.call('RPUSH', queue, session)
   redis.call('HSET', waiters, session, place)
-  redis.call('EXPIRE', queue, keep)
-  redis.call('EXPIRE', waiters, keep)
+  outlast(queue, keep)
+  outlast(waiters, keep)
 end
 
 -- next_waiter answers the longest live waiter whose session listens; if none does, the longest live one.
@@ -51,7 +51,7 @@ local function notify(k, now, channel, has, listening)
       local session, ticket = string.match(member, '^(.*):(%d+)$')
       local till = text(now + tonumber(patience) * 1000)
       redis.call('ZADD', k[6], till, member)
-      redis.call('EXPIRE', k[6], keep)
+      outlast(k[6], keep)
       local placed, holds = '0', has and string.sub(has, 1, #session + 1) == session .. ':'
       if not holds and redis.call('HEXISTS', k[4], session) == 0 then
         placed = '1'
