@@ -74,7 +74,7 @@ func (e *entry) inheritLocked(ctx context.Context, l *Lock, owner Owner, t try, 
 	if fault != faultTwintoken {
 		h.token++
 	}
-	return e.settleLocked(l, max(t.holds, 1))
+	return e.settleLocked(ctx, l, t, max(t.holds, 1))
 }
 
 // again is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the lock

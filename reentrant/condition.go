@@ -214,7 +214,6 @@ func (e *entry) await(ctx context.Context, c *Condition, owner Owner, holds int,
 		waitErr = nil
 	}
 	e.tell([]uint64{t.epoch})
-	begun := e.s.now()
 	if err := e.comeBack(ctx, c.lock, t, holds, placed); err != nil {
 		if fault != faultHoarder {
 			e.s.vigil.remove(t) // its signal, if there was one, goes to another
@@ -227,9 +226,6 @@ func (e *entry) await(ctx context.Context, c *Condition, owner Owner, holds int,
 		e.s.losses.add(e.name, owner, holds)
 		e.s.lost(e.name, t.gave, "it could not be had again after a wait")
 		return false, errors.Join(ErrLost, err, waitErr)
-	}
-	if e.s.watched {
-		c.lock.reportAcquire(ctx, EventAcquired, begun, nil)
 	}
 	if signalled {
 		e.s.vigil.served(t)
@@ -433,7 +429,7 @@ func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, pla
 		holds = 1
 	}
 	ctx = context.WithoutCancel(ctx)
-	back := try{op: "await", waits: true, barges: l.unfair, fixed: t.gave.fixed(), holds: holds, signal: t.gave.signal}
+	back := try{op: "await", waits: true, barges: l.unfair, begun: e.s.now(), fixed: t.gave.fixed(), holds: holds, signal: t.gave.signal}
 	if fault == faultHandleLease {
 		back.fixed = l.fixed
 	}
@@ -446,24 +442,24 @@ func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, pla
 		return err
 	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
 		defer e.s.leave(e, 1)
-		return e.rejoin(ctx, t.owner, holds, t.gave.signal)
+		return e.rejoin(ctx, t.owner, back)
 	}
 	e.s.leave(e, 1)
 	return ErrClosed
 }
 
 // rejoin adds the holds that a wait gave up to those that the owner has meanwhile. Baton of the owner's operation.
-func (e *entry) rejoin(ctx context.Context, owner Owner, holds int, sig *signal) error {
+func (e *entry) rejoin(ctx context.Context, owner Owner, t try) error {
 	had := e.queue.HoldCount(owner)
 	has, err := had, ErrTooManyHolds
-	if has <= maxHolds-holds || fault == faultOverfull {
-		err = e.count(ctx, owner, has+holds, time.Time{})
+	if has <= maxHolds-t.holds || fault == faultOverfull {
+		err = e.count(ctx, owner, has+t.holds, time.Time{})
 	}
 	if err == nil {
-		has += holds
-		e.join(sig)
+		has += t.holds
+		e.join(t.signal)
 	}
-	if !e.resettle(has, had) {
+	if !e.regot(ctx, EventReentered, t, has, had, err) {
 		e.passOn()
 		return ErrLost
 	}

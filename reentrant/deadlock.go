@@ -108,23 +108,23 @@ func (d *detector) stop() {
 }
 
 // takeWatched is take for a wait that nothing but its end can end.
-func (d *detector) takeWatched(ctx context.Context, l *Lock, t try) (EventKind, error) {
+func (d *detector) takeWatched(ctx context.Context, l *Lock, t try) (bool, error) {
 	owner, err := l.admit(ctx)
 	if err != nil {
-		return EventFailed, err
+		return false, err
 	}
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w := &wait{lock: l.name, goroutine: goid.Get(), end: cancel}
 	if err := d.begin(owner, w); err != nil {
-		return EventFailed, err
+		return false, err
 	}
-	kind, err := l.take(watched, t)
+	ok, err := l.take(watched, t)
 	d.finish(owner, w)
 	if deadlock, ok := errors.AsType[*DeadlockError](context.Cause(watched)); ok && err != nil && ctx.Err() == nil {
 		err = deadlock
 	}
-	return kind, err
+	return ok, err
 }
 
 // begin notes a wait, unless it would close a cycle.

@@ -1,6 +1,7 @@
 package reentrant
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,11 +110,11 @@ func (t turn) spent(now time.Time, cfg *config) bool {
 
 // settle makes the head the holder, with a hold count. From here on the watchdog sees the hold. It answers false if
 // there is no watchdog any more, because the session was closed: the baton then stays with the head.
-func (e *entry) settle(l *Lock, h hold, holds int) bool {
+func (e *entry) settle(ctx context.Context, l *Lock, h hold, t try, holds int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.hold = h
-	if !e.settleLocked(l, holds) {
+	if !e.settleLocked(ctx, l, t, holds) {
 		e.clearLocked()
 		return false
 	}
@@ -123,7 +124,7 @@ func (e *entry) settle(l *Lock, h hold, holds int) bool {
 }
 
 // settleLocked makes e.hold the head's. e.mu is held.
-func (e *entry) settleLocked(l *Lock, holds int) bool {
+func (e *entry) settleLocked(ctx context.Context, l *Lock, t try, holds int) bool {
 	e.waiting = false
 	if e.s.abandoned.Load() { // set before Close looks for holds, so it sees this one or this sees it
 		return false
@@ -142,6 +143,7 @@ func (e *entry) settleLocked(l *Lock, holds int) bool {
 			l.latest.Store(e)
 		}
 	}
+	e.reportGot(ctx, EventAcquired, t)
 	e.queue.Settle(holds)
 	e.s.saw(h.token)
 	e.s.stats.acquired.Add(1)
@@ -160,6 +162,11 @@ func (e *entry) trustLocked(l lease) {
 func (e *entry) resettle(holds, owed int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.resettleLocked(holds, owed)
+}
+
+// resettleLocked is resettle with e.mu held.
+func (e *entry) resettleLocked(holds, owed int) bool {
 	if e.hold.lost {
 		e.s.losses.add(e.name, e.hold.owner, owed)
 		e.clearLocked()
@@ -167,6 +174,17 @@ func (e *entry) resettle(holds, owed int) bool {
 	}
 	e.queue.Settle(holds)
 	return true
+}
+
+// regot ends an operation that, if err is nil, got the owner the lock in the way that kind says.
+func (e *entry) regot(ctx context.Context, kind EventKind, t try, holds, owed int, err error) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	settled := e.resettleLocked(holds, owed)
+	if settled && err == nil {
+		e.reportGot(ctx, kind, t)
+	}
+	return settled
 }
 
 // end takes the hold away from its owner, who has the baton and is giving it up. It answers the hold as it was.

@@ -14,7 +14,8 @@ var (
 	// renewed in time, Redis lost it, or somebody forced it open. Another owner may have it. It is also the
 	// cause of the context that Do passes on.
 	ErrLost = errors.New("lost while it was held")
-	// ErrClosed is returned when the session is closed or closing, also to those who wait.
+	// ErrClosed is returned when the session is closed or closing, also to those who wait. Only an owner that holds a
+	// lock can take it once more while the session is closing.
 	ErrClosed = errors.New("session closed")
 	// ErrUnavailable is returned when the backend could not be asked: it was not reached, did not answer in time, or
 	// cannot do anything at present (it is starting, for instance). It says nothing about who has the lock.

@@ -1,6 +1,7 @@
 package reentrant
 
 import (
+	"context"
 	"time"
 
 	"github.com/relock-go/relock/localqueue"
@@ -12,15 +13,18 @@ import (
 
 // linger keeps a hold that the owner with the baton has just left, and frees the baton. False: it is not to be kept,
 // and the baton is still the caller's.
-func (e *entry) linger(h *hold, now time.Time) bool {
-	if e.s.config.linger == 0 || h.token >= h.last || !e.lingerLocked(now) {
+func (e *entry) linger(ctx context.Context, h *hold, now time.Time) bool {
+	if e.s.config.linger == 0 || h.token >= h.last || !e.lingerLocked(ctx, h, now) {
 		return false
+	}
+	if fault == faultTardy {
+		e.reportRelease(ctx, h, false, nil)
 	}
 	e.s.watchdog.expect(now.Add(e.s.config.linger))
 	return true
 }
 
-func (e *entry) lingerLocked(now time.Time) bool {
+func (e *entry) lingerLocked(ctx context.Context, h *hold, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	select {
@@ -32,7 +36,10 @@ func (e *entry) lingerLocked(now time.Time) bool {
 		return false
 	}
 	e.lingers, e.lingerTo = true, now.Add(e.s.config.linger)
-	e.queue.Leave()
+	if fault != faultTardy {
+		e.reportRelease(ctx, h, false, nil)
+	}
+	e.queue.Leave() // from now on the entry may be another lock's
 	return true
 }
 

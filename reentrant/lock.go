@@ -115,6 +115,7 @@ type try struct {
 	timeout  <-chan time.Time
 	fixed    time.Duration // the lease of the hold, if it is a fixed one
 	fresh    bool          // a lock that the owner has already is not wanted
+	begun    time.Time     // if anybody wants to know
 
 	// An owner that comes back from a condition: the holds it had, and its ticket if Redis has already queued the
 	// session for it.
@@ -127,59 +128,65 @@ type try struct {
 // acquire is every way to take the lock. On return the baton is with the holder if it answers true, and otherwise
 // where the function that gave up sent it.
 func (l *Lock) acquire(ctx context.Context, t try) (bool, error) {
-	begun := l.session.now()
-	t.fixed = l.fixed
-	kind, err := l.takeOrReport(ctx, t)
+	t.begun, t.fixed = l.session.now(), l.fixed
+	ok, err := l.takeOrReport(ctx, t)
 	err = l.error(t.op, err)
-	if l.session.watched {
-		l.reportAcquire(ctx, kind, begun, err)
+	if !ok {
+		l.reportFailed(ctx, t.begun, err)
 	}
-	return kind != EventFailed, err
+	return ok, err
 }
 
 // takeOrReport is take, with a look out for deadlocks if the session is to have one. A wait with a time limit ends by
 // itself.
-func (l *Lock) takeOrReport(ctx context.Context, t try) (EventKind, error) {
+func (l *Lock) takeOrReport(ctx context.Context, t try) (bool, error) {
 	if d := l.session.detector; d != nil && t.waits && t.deadline.IsZero() {
 		return d.takeWatched(ctx, l, t)
 	}
 	return l.take(ctx, t)
 }
 
-// take tells how it ended: EventAcquired, EventReentered or EventFailed.
-func (l *Lock) take(ctx context.Context, t try) (EventKind, error) {
+// take goes through the local queue, and then does what is left to do. In a session that is being closed only an owner
+// that has the lock gets it.
+func (l *Lock) take(ctx context.Context, t try) (bool, error) {
 	owner, err := l.admit(ctx)
 	if err != nil {
-		return EventFailed, err
+		return false, err
 	}
 	e, err := l.session.join(l)
 	if err != nil {
-		return EventFailed, err
+		return l.reenterClosed(ctx, owner, t)
 	}
-	switch e.enter(ctx, owner, t) {
-	case localqueue.Claimed:
-		// seize keeps this reference for the hold, or passes it to a clean-up.
-		ok, err := e.seize(ctx, l, owner, t)
-		return either(ok, EventAcquired), err
-	case localqueue.Reentered:
-		ok, err := e.nest(ctx, owner, t)
-		l.session.leave(e, 1)
-		return either(ok, EventReentered), err
-	case localqueue.Cancelled:
-		if err = ended(ctx, "in this process's queue", nil); ctx.Err() == nil {
-			err = ErrClosed // expelled
-		}
+	got := e.enter(ctx, owner, t)
+	if got == localqueue.Claimed {
+		return e.seize(ctx, l, owner, t) // keeps this reference for the hold, or passes it to a clean-up
 	}
-	l.session.leave(e, 1)
-	return EventFailed, err
+	defer l.session.leave(e, 1)
+	switch {
+	case got == localqueue.Reentered:
+		return e.nest(ctx, owner, t)
+	case got != localqueue.Cancelled:
+		return false, nil
+	case ctx.Err() != nil:
+		return false, ended(ctx, "in this process's queue", nil)
+	}
+	return l.reenterClosed(ctx, owner, t) // expelled
 }
 
-// either is what succeeded, or EventFailed.
-func either(ok bool, kind EventKind) EventKind {
-	if ok {
-		return kind
+// reenterClosed takes the lock once more in a session that is being closed.
+func (l *Lock) reenterClosed(ctx context.Context, owner Owner, t try) (bool, error) {
+	e := l.session.find(l.name)
+	if e == nil {
+		return false, ErrClosed
 	}
-	return EventFailed
+	defer l.session.leave(e, 1)
+	if fault == faultShutOut {
+		return false, ErrClosed
+	}
+	if _, holds := e.queue.Begin(owner); !holds {
+		return false, ErrClosed
+	}
+	return e.nest(ctx, owner, t)
 }
 
 // enter goes through the local queue.

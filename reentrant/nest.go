@@ -21,7 +21,7 @@ func (e *entry) nest(ctx context.Context, owner Owner, t try) (bool, error) {
 		holds++
 		e.s.stats.reentries.Add(1)
 	}
-	if !e.resettle(holds, had) {
+	if !e.regot(ctx, EventReentered, t, holds, had, err) {
 		e.passOn()
 		return false, ErrLost
 	}

@@ -4,14 +4,22 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 )
 
 // An Observer is told what happens to the locks of a session: for metrics, traces and tests.
 type Observer interface {
-	// Observe takes one event. Those of a call (EventAcquired, EventReentered, EventFailed and EventReleased) come on its
-	// goroutine, with its context, before it returns; all others on any goroutine, with context.Background. No mutex is
-	// held, but others may wait: Observe must be quick, and must not use the lock that the event is about.
+	// Observe takes one event. Events come one at a time, and those of one lock in the order in which they happened, in a
+	// goroutine of the session's: an observer that is slow, blocks or panics delays no lock and no other call. The price
+	// is that a call may return before its event is observed.
+	//
+	// ctx is that of the call (with EventAcquired, EventReentered, EventFailed and EventReleased), for its values; it may
+	// have ended by now. With all other events it is context.Background.
+	//
+	// While Observe blocks, ten thousand events wait. Beyond that they are dropped: [Stats] counts them, and the log has
+	// a warning. A panic in Observe costs that event, and is reported in the log; later ones are not. [Session.Close]
+	// waits until all events have been observed, but not for more than a second.
 	Observe(ctx context.Context, e Event)
 }
 
@@ -19,7 +27,7 @@ type Observer interface {
 type EventKind int8
 
 const (
-	// EventAcquired: an owner got a lock that it did not hold. Wait is how long that took. A return from
+	// EventAcquired: an owner got a lock that it did not hold, or moved its hold by Resume. Wait is how long that took. A return from
 	// [Condition.Await] is one too.
 	EventAcquired EventKind = iota + 1
 	// EventReentered: an owner got a lock once more.
@@ -73,6 +81,7 @@ func (k EventKind) level() slog.Level {
 // An Event is something that happened to a lock. What does not belong to its kind is zero.
 type Event struct {
 	Kind      EventKind
+	At        time.Time // when it happened
 	Lock      string
 	Owner     Owner
 	Token     Token
@@ -83,14 +92,41 @@ type Event struct {
 	_         struct{}
 }
 
-// report tells the observer and the log. No mutex is held.
+// maxEvents bounds how many events wait for the observer.
+const maxEvents = 10_000
+
+// report has the observer and the log told of an event, soon, and in the order of the calls of report. It never blocks,
+// and is called with the mutexes held that decide the order.
 func (s *core) report(ctx context.Context, e Event) {
-	if s.config.observer != nil {
+	e.At = time.Now()
+	if fault == faultStifled {
 		s.config.observer.Observe(ctx, e)
+		return
 	}
-	if level := e.Kind.level(); s.scribe.handler.Enabled(ctx, level) {
-		s.scribe.write(level, e.Kind.String(), e.attributes())
+	if s.config.observer != nil && !s.events.post(func() { s.observe(ctx, e) }) {
+		s.slowObserver.Do(func() {
+			s.log(slog.LevelWarn, "the observer is too slow: events are dropped, and Stats counts them; this is said once")
+		})
 	}
+	if level := e.Kind.level(); level > slog.LevelDebug || s.verbose {
+		s.scribe.event(level, e)
+	}
+}
+
+// observe gives an event to the observer.
+func (s *core) observe(ctx context.Context, e Event) {
+	defer func() {
+		if fault == faultBrittle {
+			return
+		}
+		if p := recover(); p != nil {
+			s.brokenObserver.Do(func() {
+				s.log(slog.LevelError, "the observer panicked; it goes on being called, and this is said once",
+					slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			})
+		}
+	}()
+	s.config.observer.Observe(ctx, e)
 }
 
 // attributes are the parts of the event that say something.
@@ -125,20 +161,23 @@ func (s *core) now() time.Time {
 	return time.Now()
 }
 
-// reportAcquire reports how a call that asked for a lock has ended.
-func (l *Lock) reportAcquire(ctx context.Context, kind EventKind, begun time.Time, err error) {
+// reportGot reports that the owner got the lock. Like reportRelease it is called with e.mu held, or with the baton of the
+// hold, so that the events of a lock have an order.
+func (e *entry) reportGot(ctx context.Context, kind EventKind, t try) {
+	if e.s.watched {
+		e.s.report(ctx, Event{Kind: kind, Lock: e.name, Owner: e.hold.owner, Token: e.hold.token, Wait: time.Since(t.begun)})
+	}
+}
+
+// reportFailed reports that a call that asked for the lock did not get it.
+func (l *Lock) reportFailed(ctx context.Context, begun time.Time, err error) {
+	if !l.session.watched {
+		return
+	}
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	e := Event{Kind: kind, Lock: l.name, Owner: CurrentOwner(ctx), Wait: time.Since(begun), Err: err}
-	if kind != EventFailed {
-		l.look(func(en *entry) {
-			if h, held := en.heldBy(e.Owner); held {
-				e.Token = h.token
-			}
-		})
-	}
-	l.session.report(ctx, e)
+	l.session.report(ctx, Event{Kind: EventFailed, Lock: l.name, Owner: CurrentOwner(ctx), Wait: time.Since(begun), Err: err})
 }
 
 // reportRelease reports that an owner has given up its last hold.
@@ -147,4 +186,14 @@ func (e *entry) reportRelease(ctx context.Context, h *hold, handedOff bool, err 
 		e.s.report(ctx, Event{Kind: EventReleased, Lock: e.name, Owner: h.owner, Token: h.token,
 			Held: time.Since(h.since), HandedOff: handedOff, Err: err})
 	}
+}
+
+// reportLost reports that a hold is lost.
+func (s *core) reportLost(name string, h hold, why string) {
+	s.stats.lost.Add(1)
+	e := Event{Kind: EventLost, Lock: name, Owner: h.owner, Token: h.token, Err: fmt.Errorf("%w (%s)", ErrLost, why)}
+	if !h.since.IsZero() {
+		e.Held = time.Since(h.since)
+	}
+	s.report(context.Background(), e)
 }

@@ -30,12 +30,14 @@ type diaryKey struct{}
 func (d *diary) Observe(ctx context.Context, e reentrant.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	e.At = time.Time{}
 	d.events = append(d.events, e)
 	d.keys = append(d.keys, ctx.Value(diaryKey{}))
 }
 
-// take is what was noted since it was last called.
+// take is what was noted since it was last called, in a bubble.
 func (d *diary) take() []reentrant.Event {
+	synctest.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	events := d.events
@@ -52,6 +54,7 @@ func TestAnObserverIsToldOfEveryCall(t *testing.T) {
 		a, b := reentrant.CurrentOwner(ctx), reentrant.WithOwner(t.Context(), "b")
 		require.NoError(t, l.Lock(ctx))
 		require.NoError(t, l.Lock(ctx))
+		synctest.Wait()
 		assert.Equal(t, []any{"a's", "a's"}, d.keys)
 		assert.Equal(t, []reentrant.Event{
 			{Kind: reentrant.EventAcquired, Lock: "x", Owner: a, Token: 1},
@@ -150,15 +153,17 @@ func TestEventKindsHaveNames(t *testing.T) {
 }
 
 func TestAnObserverSeesTheErrorOfAFailedCall(t *testing.T) {
-	d := &diary{}
-	s := newSession(t, memory.New(), reentrant.WithObserver(d))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	err := s.NewLock("x").Lock(ctx)
-	require.ErrorIs(t, err, context.Canceled)
-	events := d.take()
-	require.Len(t, events, 1)
-	assert.True(t, errors.Is(events[0].Err, context.Canceled))
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{}
+		s := newSession(t, memory.New(), reentrant.WithObserver(d))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := s.NewLock("x").Lock(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		events := d.take()
+		require.Len(t, events, 1)
+		assert.True(t, errors.Is(events[0].Err, context.Canceled))
+	})
 }
 
 // A hung is a log handler that never returns, until it is let go.

@@ -112,12 +112,13 @@ func WithExplicitOwners() Option { return func(c *config) { c.explicit = true } 
 // WithLogger sets where the session reports what an operator should know: locks lost (as errors), renewals failing
 // and recovered, waits longer than a lease, locks left behind, and sessions and Locks that were dropped while they held
 // something, when they are garbage-collected (as warnings; nothing is taken from anybody who may be at work); at the
-// level of debugging every event of an [Observer]. Records are written in order, beside everything else. While a handler
+// level of debugging, if that is enabled when the session is opened, every event of an [Observer]. Records are written in order, beside everything else. While a handler
 // hangs, a thousand wait for it; beyond that they are dropped, and records_dropped in the next one says how many. Default:
 // nowhere.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
-// WithObserver has an observer told of what happens to the session's locks. Default: none, which costs nothing.
+// WithObserver has an observer told of what happens to the session's locks, in order and beside everything else. Default:
+// none, which costs nothing.
 func WithObserver(o Observer) Option { return func(c *config) { c.observer = o } }
 
 // newConfig applies the options and checks them, each alone and all relations.

@@ -62,15 +62,15 @@ const (
 //
 // Whoever knows the id is the owner: what Resume gives up is the exclusion between two processes that use one id.
 func (l *Lock) Resume(ctx context.Context) error {
-	begun := l.session.now()
-	err := l.error("resume", l.resume(ctx))
-	if l.session.watched {
-		l.reportAcquire(ctx, either(err == nil, EventAcquired), begun, err)
+	t := try{begun: l.session.now()}
+	err := l.error("resume", l.resume(ctx, t))
+	if err != nil {
+		l.reportFailed(ctx, t.begun, err)
 	}
 	return err
 }
 
-func (l *Lock) resume(ctx context.Context) error {
+func (l *Lock) resume(ctx context.Context, t try) error {
 	owner, err := l.admit(ctx)
 	switch {
 	case err != nil:
@@ -94,9 +94,9 @@ func (l *Lock) resume(ctx context.Context) error {
 	e.nudge() // the head, which may be waiting for this very hold
 	switch e.queue.Wait(place, ctx.Done(), nil) {
 	case localqueue.Claimed:
-		return e.resume(ctx, l, owner, remote)
+		return e.resume(ctx, l, owner, remote, t)
 	case localqueue.Reentered:
-		err = e.resumeOwn(ctx, l, owner, remote)
+		err = e.resumeOwn(ctx, l, owner, remote, t)
 	default:
 		if err = ended(ctx, "in this process's queue", nil); ctx.Err() == nil {
 			err = ErrClosed
@@ -113,7 +113,7 @@ func (e *entry) giveWay(ctx context.Context, owner Owner, t try) localqueue.Outc
 
 // resume takes up a hold of another session, or of an earlier life. It is entered with the baton and a reference, and
 // ends as seize does.
-func (e *entry) resume(ctx context.Context, l *Lock, owner Owner, remote Resumer) error {
+func (e *entry) resume(ctx context.Context, l *Lock, owner Owner, remote Resumer, t try) error {
 	if e.inherits(owner) { // this session has the lock, so the owner does not
 		e.giveUp()
 		return ErrNotHeld
@@ -124,7 +124,7 @@ func (e *entry) resume(ctx context.Context, l *Lock, owner Owner, remote Resumer
 		return err
 	}
 	e.owes, e.turn = true, e.newTurn(time.Now())
-	if !e.settle(l, h, holds) {
+	if !e.settle(ctx, l, h, t, holds) {
 		e.giveUp()
 		return ErrClosed
 	}
@@ -147,7 +147,7 @@ func (e *entry) inherits(owner Owner) bool {
 
 // resumeOwn goes on with a hold of this session under a new epoch, and with the lease of l. It is entered with the
 // baton of the owner's operation.
-func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote Resumer) error {
+func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote Resumer, t try) error {
 	holds := e.queue.HoldCount(owner)
 	e.mu.Lock()
 	old := e.hold
@@ -167,7 +167,7 @@ func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote Resu
 	default:
 		e.yielding(false)
 	}
-	if !e.resettle(holds, holds) {
+	if !e.regot(ctx, EventAcquired, t, holds, holds, err) {
 		e.passOn()
 		return errors.Join(ErrLost, err)
 	}

@@ -40,7 +40,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 		e.renumber(&a)
 	case e.park(ctx, t, -1):
 		if h, ok := e.accept(&a, owner); ok {
-			return e.conclude(l, h, t)
+			return e.conclude(ctx, l, h, t)
 		}
 	}
 	spins := cfg.spin
@@ -82,7 +82,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 				if e.turn.began.IsZero() || a.req.Yield {
 					e.turn = e.newTurn(now)
 				}
-				return e.conclude(l, h, t)
+				return e.conclude(ctx, l, h, t)
 			}
 			// Too late to be believed: confirming it gives a full lease. A fixed one starts only once, so that
 			// takes a new attempt.
@@ -105,7 +105,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			}
 			if e.park(ctx, t, reply.TTL) {
 				if h, ok := e.accept(&a, owner); ok {
-					return e.conclude(l, h, t)
+					return e.conclude(ctx, l, h, t)
 				}
 			}
 		case Refused(err):
@@ -127,13 +127,13 @@ func (e *entry) joinIn(ctx context.Context, owner Owner, t try) (bool, error) {
 	if t.holds == 0 {
 		return e.nest(ctx, owner, t)
 	}
-	err := e.rejoin(ctx, owner, t.holds, t.signal)
+	err := e.rejoin(ctx, owner, t)
 	return err == nil, err
 }
 
 // conclude makes the head the holder, unless the session has been closed meanwhile.
-func (e *entry) conclude(l *Lock, h hold, t try) (bool, error) {
-	if e.settle(l, h, max(t.holds, 1)) {
+func (e *entry) conclude(ctx context.Context, l *Lock, h hold, t try) (bool, error) {
+	if e.settle(ctx, l, h, t, max(t.holds, 1)) {
 		return true, nil
 	}
 	e.giveUp()
@@ -300,9 +300,7 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (Acq
 		e.owes = e.owes || a.req.Queue
 		if a.req.Yield && reply.Status == Waiting {
 			e.s.stats.yields.Add(1)
-			if e.s.watched {
-				e.s.report(context.Background(), Event{Kind: EventYielded, Lock: e.name})
-			}
+			e.s.report(context.Background(), Event{Kind: EventYielded, Lock: e.name})
 		}
 		// The lock is another's now: the next copy asks for a full lease, and a new turn begins when it comes.
 		a.req.KeepTTL, a.req.Yield, e.turn, a.refuted = false, false, turn{}, sent

@@ -36,6 +36,7 @@ type core struct {
 	opened time.Time
 
 	watched bool // somebody wants to know of everything that happens: the observer, or the log
+	verbose bool // the log does
 
 	epochs  atomic.Uint64 // the last one used; one counter for all locks
 	seen    atomic.Uint64 // the highest token got
@@ -58,6 +59,7 @@ type core struct {
 	cleaner  crew
 	releases crew // sends releases that Redis has not confirmed
 	doubts   crew // asks Redis for holds that may have moved, and for what is left of fixed leases
+	events   feed // to the observer
 	scribe   scribe
 	finder   scribe // of what the collector finds; nobody waits for it
 	watchdog *watchdog
@@ -65,6 +67,8 @@ type core struct {
 	detector *detector // nil unless deadlocks are to be found
 	horizon  horizon
 	stats    counters
+
+	slowObserver, brokenObserver sync.Once // it was reported that the observer is slow, or panicked
 }
 
 // maxSpare bounds the entries kept for reuse, so that locking a free lock again and again allocates nothing.
@@ -92,9 +96,11 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 		closing: make(chan struct{}), drained: make(chan struct{}),
 		impatient: make(chan struct{}), silent: make(chan struct{}), ended: make(chan struct{}),
 		cleaner: crew{size: cleaners, stall: cfg.stall()}, releases: crew{size: cleaners, stall: cfg.stall()},
-		doubts: crew{size: cleaners, stall: cfg.stall()}, scribe: newScribe(cfg.logger), finder: newScribe(cfg.logger),
+		doubts: crew{size: cleaners, stall: cfg.stall()}, events: feed{jobs: crew{size: 1}, limit: maxEvents},
+		scribe: newScribe(cfg.logger), finder: newScribe(cfg.logger),
 	}
-	s.watched = cfg.observer != nil || cfg.logger.Enabled(context.Background(), slog.LevelDebug)
+	s.verbose = cfg.logger.Enabled(context.Background(), slog.LevelDebug)
+	s.watched = cfg.observer != nil || s.verbose
 	s.watchdog, s.vigil = newWatchdog(s), newVigil(s)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), connectTimeout,
 		fmt.Errorf("no answer within %v", connectTimeout))
@@ -282,8 +288,8 @@ func (k sink) Resumed() {
 // closeGrace is how long a Close whose context has ended goes on waiting for commands that are under way.
 const closeGrace = time.Second
 
-// Close ends the session. New calls and those that wait for a lock fail with ErrClosed at once; holders go on
-// until they have all unlocked or ctx ends, whichever is first. In the second case what is still held is given up
+// Close ends the session. New calls and those that wait for a lock fail with ErrClosed at once; holders go on,
+// and take what they hold once more if they like, until they have all unlocked or ctx ends, whichever is first. In the second case what is still held is given up
 // (its owners are told by Lost, and their Unlock returns ErrLost), and ctx's error is returned.
 //
 // Close returns a second after the end of ctx at the latest. If the backend has not answered by then, the error is
@@ -386,7 +392,8 @@ func (s *core) end() {
 	s.releases.wait()
 	s.doubts.wait()
 	close(s.silent)
-	s.scribe.finish()
+	s.events.finish()
+	s.scribe.feed.finish()
 	s.horizon.close()
 	s.endErr = s.conn.Close()
 }

@@ -13,6 +13,7 @@ type Stats struct {
 	Renewals  uint64 // leases prolonged
 	Lost      uint64 // holds lost
 	Commands  uint64 // commands sent for all of this; a batch of renewals counts as one
+	Dropped   uint64 // events that were not observed, because the observer was too slow
 }
 
 type counters struct {
@@ -25,7 +26,7 @@ func (s *core) Stats() Stats {
 	st := Stats{
 		Acquired: s.stats.acquired.Load(), Reentries: s.stats.reentries.Load(), Handoffs: s.stats.handoffs.Load(),
 		Yields: s.stats.yields.Load(), Renewals: s.stats.renewals.Load(), Lost: s.stats.lost.Load(),
-		Commands: s.stats.commands.Load(),
+		Commands: s.stats.commands.Load(), Dropped: uint64(s.events.dropped.Load()),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

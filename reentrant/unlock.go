@@ -82,14 +82,7 @@ func (e *entry) unlock(ctx context.Context) error {
 		e.passOn()
 		return ErrLost
 	}
-	if e.queue.Pass() {
-		e.s.stats.handoffs.Add(1)
-		e.reportRelease(ctx, &h, true, nil)
-		e.s.leave(e, 1)
-		return nil
-	}
-	if h.cohort && e.linger(&h, now) {
-		e.reportRelease(ctx, &h, false, nil)
+	if e.pass(ctx, &h) || h.cohort && e.linger(ctx, &h, now) {
 		return nil
 	}
 	e.end()
@@ -100,4 +93,24 @@ func (e *entry) unlock(ctx context.Context) error {
 	}
 	e.leaveQueue()
 	return err
+}
+
+// pass gives the baton to the next owner in line, with what its last one left, and drops the reference of the hold. It is
+// false, and changes nothing, if nobody waits. The next owner becomes the holder under the same mutex, so nobody is told
+// of that before the end of this hold.
+func (e *entry) pass(ctx context.Context, h *hold) bool {
+	e.mu.Lock()
+	passed := e.queue.Pass()
+	if passed && fault != faultTardy {
+		e.reportRelease(ctx, h, true, nil)
+	}
+	e.mu.Unlock()
+	if passed && fault == faultTardy {
+		e.reportRelease(ctx, h, true, nil)
+	}
+	if passed {
+		e.s.stats.handoffs.Add(1)
+		e.s.leave(e, 1)
+	}
+	return passed
 }

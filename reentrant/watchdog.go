@@ -2,7 +2,6 @@ package reentrant
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -296,8 +295,9 @@ func (e *entry) lose(epoch uint64, why string) {
 	if fault != faultDaydream {
 		e.holder.Store(0)
 	}
+	e.s.reportLost(e.name, h, why)
 	e.mu.Unlock()
-	e.s.lost(e.name, h, why)
+	h.tell()
 }
 
 // evict takes the baton from the owner of a lost hold and gives it to the next, unless the owner is giving it up
@@ -324,15 +324,15 @@ func (e *entry) evict(epoch uint64, mayBeThere bool) {
 	e.s.leave(e, 1)
 }
 
-// lost tells everybody who wants to know that a hold is lost: first those who must stop.
+// lost tells everybody who wants to know that a hold is lost: first those who must stop. No mutex is held.
 func (s *core) lost(name string, h hold, why string) {
-	s.stats.lost.Add(1)
+	h.tell()
+	s.reportLost(name, h, why)
+}
+
+// tell tells those who must stop when the hold is lost. No mutex is held.
+func (h *hold) tell() {
 	if h.signal != nil {
 		h.signal.fire()
 	}
-	e := Event{Kind: EventLost, Lock: name, Owner: h.owner, Token: h.token, Err: fmt.Errorf("%w (%s)", ErrLost, why)}
-	if !h.since.IsZero() {
-		e.Held = time.Since(h.since)
-	}
-	s.report(context.Background(), e)
 }

@@ -1,7 +1,6 @@
 package relockotel
 
 import (
-	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/trace"
@@ -9,20 +8,10 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// holds has the spans of the holds that have not ended. When a lock is handed over within the process, the next owner may
-// be heard of before the last one's end: so a lock can have several.
+// holds has the spans of the holds that have not ended. The events of a lock come in their order, so it has one at most.
 type holds struct {
 	mu   sync.Mutex
-	open map[string][]openHold // by lock, in the order of their tokens; under mu
-	// early are the last holds that were lost before they were heard of: a process that was paused just when it got a
-	// lock notices the loss and returns from Lock at the same time. Only the first of these can be late. Under mu.
-	early [8]holdID
-	next  int // where the next goes; under mu
-}
-
-type holdID struct {
-	lock  string
-	token reentrant.Token
+	open map[string]openHold // by lock; under mu
 }
 
 type openHold struct {
@@ -30,83 +19,63 @@ type openHold struct {
 	span  trace.Span
 }
 
-// begin keeps the span of a hold until its end.
+// begin keeps the span of a hold until its end. If there is one already, the event of its end was dropped.
 func (h *holds) begin(e reentrant.Event, span trace.Span) {
 	h.mu.Lock()
-	missed := slices.Contains(h.early[:], holdID{e.Lock, e.Token})
-	if !missed {
-		if h.open == nil {
-			h.open = map[string][]openHold{}
-		}
-		h.open[e.Lock] = append(h.open[e.Lock], openHold{token: e.Token, span: span})
+	before := h.open[e.Lock].span
+	if h.open == nil {
+		h.open = map[string]openHold{}
 	}
+	h.open[e.Lock] = openHold{token: e.Token, span: span}
 	h.mu.Unlock()
-	if missed {
-		e.Err = reentrant.ErrLost
-		finish(span, e, lost)
+	if before != nil {
+		before.End(trace.WithTimestamp(e.At))
 	}
 }
 
-// resumed tells whether a hold goes on that has a span, and says so there.
+// resumed reports whether a hold goes on that has a span, and notes it there.
 func (h *holds) resumed(e reentrant.Event) bool {
-	h.mu.Lock()
 	span := h.find(e.Lock, e.Token)
-	h.mu.Unlock()
 	if span == nil {
 		return false
 	}
-	span.AddEvent("lock resumed")
+	span.AddEvent("lock resumed", trace.WithTimestamp(e.At))
 	return true
 }
 
-// note says on the span of a lock's hold that its renewal fails, or works again.
+// note notes on the span of a lock's hold that its renewal fails, or works again.
 func (h *holds) note(e reentrant.Event) {
 	h.mu.Lock()
-	var span trace.Span
-	if of := h.open[e.Lock]; len(of) > 0 {
-		span = of[len(of)-1].span
-	}
+	span := h.open[e.Lock].span
 	h.mu.Unlock()
+	at := trace.WithTimestamp(e.At)
 	switch {
 	case span == nil:
 	case e.Err != nil:
-		span.AddEvent(e.Kind.String(), trace.WithAttributes(messageKey.String(e.Err.Error())))
+		span.AddEvent(e.Kind.String(), at, trace.WithAttributes(messageKey.String(e.Err.Error())))
 	default:
-		span.AddEvent(e.Kind.String())
+		span.AddEvent(e.Kind.String(), at)
 	}
 }
 
 // end ends the span of a hold.
 func (h *holds) end(e reentrant.Event, r result) {
-	h.mu.Lock()
 	span := h.find(e.Lock, e.Token)
-	switch {
-	case span != nil:
-		h.drop(e.Lock, e.Token)
-	case r == lost:
-		h.early[h.next] = holdID{e.Lock, e.Token}
-		h.next = (h.next + 1) % len(h.early)
+	if span == nil {
+		return
 	}
+	h.mu.Lock()
+	delete(h.open, e.Lock)
 	h.mu.Unlock()
-	if span != nil {
-		finish(span, e, r)
-	}
+	finish(span, e, r)
 }
 
-// find is the span of a hold, nil if there is none. mu is held.
+// find returns the span of a hold, nil if there is none.
 func (h *holds) find(lock string, token reentrant.Token) trace.Span {
-	for _, o := range h.open[lock] {
-		if o.token == token {
-			return o.span
-		}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if o := h.open[lock]; o.token == token {
+		return o.span
 	}
 	return nil
-}
-
-// drop forgets it. mu is held.
-func (h *holds) drop(lock string, token reentrant.Token) {
-	left := slices.DeleteFunc(h.open[lock], func(o openHold) bool { return o.token == token })
-	if h.open[lock] = left; len(left) == 0 {
-		delete(h.open, lock)
-	}
 }

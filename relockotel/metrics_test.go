@@ -388,6 +388,7 @@ func TestConcurrentUse(t *testing.T) {
 		assert.EqualValues(t, 8*each/2, s.times("relock.lock.hold.duration")["relock.lock.name="+name+",relock.result=released"].count)
 	}
 	assert.Equal(t, map[string]int64{"": int64(sessions[0].Stats().Handoffs + sessions[1].Stats().Handoffs)}, s.count("relock.lock.handoffs"))
+	s.flush()
 	names := map[string]int{}
 	for _, span := range s.spans.GetSpans() {
 		names[span.Name]++

@@ -2,7 +2,6 @@ package relockotel
 
 import (
 	"context"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -17,9 +16,8 @@ func (o *observer) trace(ctx context.Context, e reentrant.Event, r result) {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return
 	}
-	now := time.Now()
 	attrs := trace.WithAttributes(attributesOf(e)...) // at the start, for samplers to see
-	_, span := o.t.tracer.Start(ctx, "relock.acquire", attrs, trace.WithTimestamp(now.Add(-e.Wait)))
+	_, span := o.t.tracer.Start(ctx, "relock.acquire", attrs, trace.WithTimestamp(e.At.Add(-e.Wait)))
 	if !span.IsRecording() {
 		return
 	}
@@ -27,9 +25,9 @@ func (o *observer) trace(ctx context.Context, e reentrant.Event, r result) {
 	if e.Err != nil && r != notHeld { // which is an answer, as busy is
 		fail(span, r, e.Err)
 	}
-	span.End(trace.WithTimestamp(now))
+	span.End(trace.WithTimestamp(e.At))
 	if e.Kind == reentrant.EventAcquired && !o.holds.resumed(e) {
-		_, hold := o.t.tracer.Start(ctx, "relock.hold", attrs, trace.WithTimestamp(now),
+		_, hold := o.t.tracer.Start(ctx, "relock.hold", attrs, trace.WithTimestamp(e.At),
 			trace.WithLinks(trace.Link{SpanContext: span.SpanContext()}))
 		o.holds.begin(e, hold)
 	}
@@ -49,7 +47,7 @@ func finish(span trace.Span, e reentrant.Event, r result) {
 	if e.Err != nil {
 		fail(span, r, e.Err)
 	}
-	span.End()
+	span.End(trace.WithTimestamp(e.At))
 }
 
 // fail marks a span as failed.

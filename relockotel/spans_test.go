@@ -2,7 +2,6 @@ package relockotel_test
 
 import (
 	"context"
-	"errors"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -23,6 +22,7 @@ import (
 
 // named gives the spans with a name, in the order of their ends.
 func (s *stand) named(name string) (found []tracetest.SpanStub) {
+	s.flush()
 	for _, span := range s.spans.GetSpans() {
 		if span.Name == name {
 			found = append(found, span)
@@ -110,6 +110,7 @@ func TestAFailedCallIsASpanWithAnError(t *testing.T) {
 		assert.Contains(t, call.Status.Description, "NOPERM")
 		assert.Contains(t, call.Attributes, attribute.String("error.type", "refused"))
 
+		s.flush()
 		s.spans.Reset()
 		hold(t, session, "b")
 		ok, err := session.NewLock("x").TryLock(ctx)
@@ -119,6 +120,7 @@ func TestAFailedCallIsASpanWithAnError(t *testing.T) {
 		assert.Equal(t, codes.Unset, call.Status.Code, "that somebody has it is an answer")
 		assert.Contains(t, call.Attributes, attribute.String("relock.result", "busy"))
 
+		s.flush()
 		s.spans.Reset()
 		require.ErrorIs(t, session.NewLock("x").Resume(reentrant.WithPortableOwner(ctx, "p")), reentrant.ErrNotHeld)
 		assert.Equal(t, codes.Unset, s.one("relock.acquire").Status.Code, "so is that there is no hold")
@@ -160,7 +162,10 @@ func TestAnUnlockOfUnknownOutcomeIsAnErrorOfTheHold(t *testing.T) {
 		ctx, _ := s.caller("a")
 		l := s.session(b).NewLock("x")
 		require.NoError(t, l.Lock(ctx))
-		b.SetFault(memory.Script(memory.Release, memory.Lose, memory.Lose, memory.Lose))
+		b.SetFault(func(op memory.Op) (v memory.Verdict) {
+			v.Lost = op.Verb == memory.Release
+			return v
+		})
 		require.Error(t, l.Unlock(ctx))
 		held := s.one("relock.hold")
 		assert.Equal(t, codes.Error, held.Status.Code)
@@ -223,34 +228,19 @@ func TestAHoldThatMovesIsASpanInEachSession(t *testing.T) {
 	})
 }
 
-// When a lock is handed over in the process, the next owner can be heard of before the last.
-func TestEventsOfAHandOverInAnyOrder(t *testing.T) {
+// The event of a hold's end can be dropped, if observers are too slow: its span ends with the next hold's beginning.
+func TestAHoldWhoseEndWasDropped(t *testing.T) {
 	s := newStand(t)
 	o := s.Observer()
 	ctx, _ := s.caller("a")
-	event := func(kind reentrant.EventKind, token reentrant.Token) {
-		o.Observe(ctx, reentrant.Event{Kind: kind, Lock: "x", Token: token})
+	at := time.Now()
+	o.Observe(ctx, reentrant.Event{Kind: reentrant.EventAcquired, At: at, Lock: "x", Token: 1})
+	o.Observe(ctx, reentrant.Event{Kind: reentrant.EventAcquired, At: at.Add(second), Lock: "x", Token: 2})
+	assert.Contains(t, s.one("relock.hold").Attributes, attribute.Int64("relock.token", 1))
+	o.Observe(ctx, reentrant.Event{Kind: reentrant.EventReleased, At: at.Add(2 * second), Lock: "x", Token: 2})
+	for _, held := range s.named("relock.hold") {
+		assert.Equal(t, second, held.EndTime.Sub(held.StartTime))
 	}
-	event(reentrant.EventAcquired, 1)
-	event(reentrant.EventAcquired, 2)
-	event(reentrant.EventReleased, 1)
-	event(reentrant.EventReleased, 2)
-	holds := s.named("relock.hold")
-	require.Len(t, holds, 2)
-	for i, held := range holds {
-		assert.Contains(t, held.Attributes, attribute.Int64("relock.token", int64(i+1)))
-	}
-}
-
-// A process that was paused while it got a lock can notice the loss before the call has returned.
-func TestALossThatIsHeardOfFirst(t *testing.T) {
-	s := newStand(t)
-	o := s.Observer()
-	ctx, _ := s.caller("a")
-	o.Observe(context.Background(), reentrant.Event{Kind: reentrant.EventLost, Lock: "x", Token: 1, Err: reentrant.ErrLost})
-	o.Observe(ctx, reentrant.Event{Kind: reentrant.EventAcquired, Lock: "x", Token: 1})
-	assert.Equal(t, codes.Error, s.one("relock.hold").Status.Code)
-	o.Observe(ctx, reentrant.Event{Kind: reentrant.EventRenewalFailing, Lock: "x", Err: errors.New("gone")})
 }
 
 // asked counts how often a sampler is asked, and never wants a span.
@@ -274,11 +264,13 @@ func TestWhoIsNotTracedPaysNothing(t *testing.T) {
 	}))
 	require.NoError(t, session.NewLock("x").Lock(unsampled))
 	release(t, session, "a")
+	s.flush()
 	assert.Zero(t, sampler.times)
 
 	ctx, _ := s.caller("a") // a provider that drops what is below a span that others keep
 	require.NoError(t, session.NewLock("x").Lock(ctx))
 	release(t, session, "a")
+	s.flush()
 	assert.Equal(t, 1, sampler.times, "no hold of a call that is dropped")
 
 	event := reentrant.Event{Kind: reentrant.EventAcquired, Lock: "x", Token: 1}

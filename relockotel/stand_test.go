@@ -24,11 +24,14 @@ type stand struct {
 	reader *sdkmetric.ManualReader
 	spans  *tracetest.InMemoryExporter
 	tracer trace.Tracer // the caller's
+
+	sessions []*reentrant.Session // that are open
+	flushed  chan struct{}        // receives when one of them has observed all events
 }
 
 func newStand(t testing.TB, opts ...relockotel.Option) *stand {
 	t.Helper()
-	s := &stand{t: t, reader: sdkmetric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
+	s := &stand{t: t, reader: sdkmetric.NewManualReader(), spans: tracetest.NewInMemoryExporter(), flushed: make(chan struct{})}
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(s.spans))
 	s.tracer = tracers.Tracer("caller")
 	var err error
@@ -43,10 +46,12 @@ func newStand(t testing.TB, opts ...relockotel.Option) *stand {
 // session opens a session that is observed and watched.
 func (s *stand) session(b reentrant.Backend, opts ...reentrant.Option) *reentrant.Session {
 	s.t.Helper()
-	session, err := reentrant.NewSession(b, append(opts, reentrant.WithObserver(s.Observer()))...)
+	session, err := reentrant.NewSession(b, append(opts, reentrant.WithObserver(marked{s.Observer(), s.flushed}))...)
 	require.NoError(s.t, err)
 	stop := s.Watch(session)
+	s.sessions = append(s.sessions, session)
 	s.t.Cleanup(func() {
+		s.sessions = nil
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = session.Close(ctx)
@@ -55,9 +60,35 @@ func (s *stand) session(b reentrant.Backend, opts ...reentrant.Option) *reentran
 	return session
 }
 
+// marked is an observer that is not told of the calls of flush.
+type marked struct {
+	reentrant.Observer
+	flushed chan<- struct{}
+}
+
+func (m marked) Observe(ctx context.Context, e reentrant.Event) {
+	if ctx.Value(flushKey{}) != nil {
+		m.flushed <- struct{}{}
+		return
+	}
+	m.Observer.Observe(ctx, e)
+}
+
+type flushKey struct{}
+
+// flush waits until everything that has happened was observed: the event of a call that fails at once comes after all
+// others.
+func (s *stand) flush() {
+	for _, session := range s.sessions {
+		_ = session.NewLock("").Lock(context.WithValue(context.Background(), flushKey{}, true))
+		<-s.flushed
+	}
+}
+
 // metrics reads everything.
 func (s *stand) metrics() map[string]metricdata.Metrics {
 	s.t.Helper()
+	s.flush()
 	var read metricdata.ResourceMetrics
 	require.NoError(s.t, s.reader.Collect(context.Background(), &read))
 	metrics := map[string]metricdata.Metrics{}

@@ -22,12 +22,17 @@ func scraped(t *testing.T) string {
 	ann := enters(t, p.urls)
 	ann.gets(http.StatusOK, 1, "hold", "B07")
 	ann.gets(http.StatusOK, 1, "release", "B07")
-	response, err := http.Get(p.urls[0] + "/metrics")
-	require.NoError(t, err)
-	text, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	require.NoError(t, response.Body.Close())
-	return string(text)
+	var page string
+	require.Eventually(t, func() bool { // events are observed beside the calls
+		response, err := http.Get(p.urls[0] + "/metrics")
+		require.NoError(t, err)
+		text, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		page = string(text)
+		return strings.Contains(page, `relock_result="released"`)
+	}, time.Minute, 10*time.Millisecond)
+	return page
 }
 
 func TestPrometheusReadsTheLocks(t *testing.T) {
