@@ -17,10 +17,12 @@ var conditionCases = []testCase{
 	{"Condition/SignalGivesThePlaceThatTheLockIsPushedTo", signalPlaces},
 	{"Condition/SignalGoesToTheLongestWaiter", signalOrder},
 	{"Condition/SignalAllGoesToAllInOrder", signalAll},
+	{"Condition/SignalAllGoesToManyInOrder", signalMany},
 	{"Condition/SignalAgainSignalsNobody", signalAgain},
 	{"Condition/SignalWithoutTheHoldSignalsNobody", signalWithoutHold},
 	{"Condition/SignalOfTheOwnSessionNamesTheTicketAndTakesNoPlace", signalOwn},
 	{"Condition/SignalPassesOverTheDead", signalDead},
+	{"Condition/SignalAllPassesOverTheDead", signalAllDead},
 	{"Condition/SignalNobodyHeardGoesToTheNext", signalUnheard},
 	{"Condition/WithdrawTellsWhetherTheSignalCameFirst", withdrawDecides},
 	{"Condition/ASignalOfOneWhoLeavesGoesToTheNext", leaverSignalled},
@@ -256,13 +258,16 @@ func signalOwn(t *test) {
 	require.Empty(t, a.signal(3, 2, true).Tickets)
 }
 
-func signalDead(t *test) {
+func signalDead(t *test)    { signalPastTheDead(t, false) }
+func signalAllDead(t *test) { signalPastTheDead(t, true) }
+
+func signalPastTheDead(t *test, all bool) {
 	a, b, c := t.connect3()
 	a.waits(1, beatenEvery(short))
 	b.waits(1)
 	c.take(1)
 	t.pause(2 * short)
-	c.signal(1, 1, false)
+	c.signal(1, 1, all)
 	b.told(2, true)
 	require.Equal(t, reentrant.Gone, a.withdraw(2))
 }
@@ -361,4 +366,32 @@ func conditionNames(t *test) {
 	status, err := a.raw.Withdraw(ctx, odd, 2)
 	require.NoError(t, err)
 	require.Equal(t, reentrant.Waited, status, "a signal of another condition is not for it")
+}
+
+// A server may wake only some of many waiters at once. The next Op goes on with the longest of the others, and repeating one
+// wakes nobody, and says that there are others still.
+func signalMany(t *test) {
+	const waiters = 250
+	a, b, _ := t.connect3()
+	for e := uint64(1); e < 2*waiters; e += 2 {
+		a.waits(e, beatenEvery(long))
+	}
+	b.take(1)
+	var woken []uint64
+	for op := uint64(1); ; op++ {
+		require.LessOrEqual(t, op, uint64(waiters), "each Op wakes somebody")
+		more := b.signal(1, op, true).More
+		require.Equal(t, more, b.signal(1, op, true).More, "a copy")
+		if !more {
+			break
+		}
+	}
+	for e := uint64(2); e <= 2*waiters; e += 2 {
+		a.told(e, len(woken) == 0)
+		woken = append(woken, e)
+	}
+	for _, status := range a.beat(woken...) {
+		require.Equal(t, reentrant.Signalled, status)
+	}
+	require.False(t, b.signal(1, waiters+1, true).More)
 }

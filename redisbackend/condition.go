@@ -13,7 +13,7 @@ import (
 // What the scripts of conditions answer; their headers say what it means.
 const (
 	awaitWaiting, awaitSignalled, awaitGone               = 1, 2, 3
-	signalDone, signalGone                                = 1, 2
+	signalDone, signalGone, signalMore                    = 1, 2, 3
 	withdrawWithdrawn, withdrawSignalled, withdrawNothing = 1, 2, 3
 	beatWaits                                             = 1
 )
@@ -92,7 +92,7 @@ func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reent
 	l := reader{list: list}
 	code := l.number()
 	at.stamp = l.number()
-	reply := reentrant.SignalReply{Gone: code == signalGone}
+	reply := reentrant.SignalReply{Gone: code == signalGone, More: code == signalMore}
 	for l.err == nil && len(l.list) > 0 {
 		ticket, err := strconv.ParseUint(l.word(), 10, 63)
 		if l.err == nil {
@@ -100,7 +100,7 @@ func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reent
 		}
 		reply.Tickets = append(reply.Tickets, ticket)
 	}
-	if l.err == nil && code != signalDone && code != signalGone {
+	if l.err == nil && (code < signalDone || code > signalMore) {
 		l.err = fmt.Errorf("code %d", code)
 	}
 	if l.err != nil {

@@ -156,3 +156,30 @@ func BenchmarkBeat(b *testing.B) {
 		})
 	}
 }
+
+// Redis does nothing else while a script runs, so one wakes a hundred waiters at most, however many there are.
+func TestSignalAllIsBoundedForRedis(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		const waiters = 250
+		a, b := s.join("a"), s.join("b")
+		for epoch := uint64(1); epoch < 2*waiters; epoch += 2 {
+			a.take(epoch)
+			_, err := a.remote.Await(s.ctx(), reentrant.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: epoch + 1, Owner: "1",
+				Holds: 1, Patience: patience, GrantTTL: grantTTL})
+			require.NoError(t, err)
+		}
+		b.take(1)
+		told := int64(0)
+		for op, left := range []int64{150, 50, 0} {
+			reply, err := b.remote.Signal(s.ctx(), reentrant.SignalRequest{Condition: "ready", Epoch: 1, Op: uint64(op) + 1, All: true})
+			require.NoError(t, err)
+			assert.Equal(t, left > 0, reply.More)
+			got, err := s.do("ZCARD", "relock:{"+s.name+"}:c:5:ready:"+s.name).ToInt64()
+			require.NoError(t, err)
+			assert.Equal(t, left, got)
+			for ; told < waiters-left; told++ {
+				<-a.signals
+			}
+		}
+	})
+}

@@ -95,7 +95,8 @@ type Remote interface {
 	Await(ctx context.Context, req AwaitRequest) (TicketStatus, error)
 	// Signal wakes the longest live waiter of a condition, or all of them, on behalf of a hold: each gets a place
 	// in the lock's queue, unless its session has one or has the lock, and its session is told. It names those of
-	// the caller's own session. An Op that is not above the last one (Reenter counts the same) signals nobody, so
+	// the caller's own session. Of all of them it may wake only as many as the server has time for at once, the longest
+	// first, and then says that there are More. An Op that is not above the last one (Reenter counts the same) signals nobody, so
 	// after an unknown outcome sending it again is right.
 	Signal(ctx context.Context, req SignalRequest) (SignalReply, error)
 	// Withdraw takes a ticket back: Waited if it was not signalled before, Signalled if it was, else Gone. A signal is
@@ -222,6 +223,7 @@ type SignalRequest struct {
 // A SignalReply answers a SignalRequest.
 type SignalReply struct {
 	Gone    bool     // the epoch no longer has the lock
+	More    bool     // with All: others wait still, for a SignalRequest with the next Op
 	Tickets []uint64 // of the caller's session, that were signalled
 	_       struct{}
 }

@@ -108,8 +108,8 @@ func (c *Condition) SignalAll(ctx context.Context) error { return c.signal(ctx, 
 
 func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 	return c.holding(ctx, op, nil, func(e *entry, owner Owner, holds int) error {
-		unknown := false
-		err := e.operate(context.WithoutCancel(ctx), time.Time{}, func(ctx context.Context, h hold) (gone bool, err error) {
+		unknown, more := false, false
+		signal := func(ctx context.Context, h hold) (gone bool, err error) {
 			req := SignalRequest{Condition: c.name, Epoch: h.epoch, Op: h.op, All: all}
 			reply, err := e.remote.Signal(ctx, req)
 			unknown = unknown || OutcomeUnknown(err) || err == nil && !reply.Gone
@@ -117,8 +117,13 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 				e.signalled(ticket, false)
 			}
 			e.askedFor(h.epoch) // by whoever was signalled
+			more = reply.More && fault != faultFirstbatch
 			return reply.Gone, err
-		})
+		}
+		err := e.operate(context.WithoutCancel(ctx), time.Time{}, signal)
+		for err == nil && more {
+			err = e.operate(context.WithoutCancel(ctx), time.Time{}, signal)
+		}
 		if !e.resettle(holds, holds) {
 			e.passOn()
 			err = ErrLost

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -239,4 +240,33 @@ func buffer(t *testing.T, seed uint64) {
 		require.Equal(t, i, item)
 	}
 	assert.Len(t, out, items)
+}
+
+// A server wakes many waiters in batches; SignalAll goes on until all of them are woken.
+func TestSignalAllWakesMoreThanOneBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const waiters = 250
+		var woken atomic.Int32
+		b := memory.New()
+		l := newSession(t, b).NewLock("x")
+		c := l.NewCondition("ready")
+		var wg sync.WaitGroup
+		for range waiters {
+			wg.Go(func() {
+				if l.Do(t.Context(), c.Await) == nil {
+					woken.Add(1)
+				}
+			})
+			synctest.Wait()
+		}
+		require.NoError(t, l.Lock(t.Context()))
+		require.NoError(t, c.SignalAll(t.Context()))
+		has, err := l.HasWaiters(c)
+		require.NoError(t, err)
+		require.False(t, has)
+		assert.Equal(t, 3, b.Count(memory.Signal))
+		require.NoError(t, l.Unlock(t.Context()))
+		wg.Wait()
+		assert.EqualValues(t, waiters, woken.Load())
+	})
 }

@@ -233,11 +233,14 @@ func (b *Backend) clockLocked() protocol.Instant { return time.Since(b.start) + 
 // keep is how long a lock's record outlives its last change and its lease.
 const keep = time.Hour
 
+// batch is how many waiters of a condition one Signal wakes, as with scripts.
+const batch = 100
+
 // lockLocked is the lock with a name.
 func (b *Backend) lockLocked(name string) *protocol.Lock {
 	l := b.locks[name]
 	if l == nil {
-		l = &protocol.Lock{Name: name, Keep: keep, Publish: b.publishLocked}
+		l = &protocol.Lock{Name: name, Keep: keep, Batch: batch, Publish: b.publishLocked}
 		b.locks[name] = l
 	}
 	return l

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -83,43 +84,53 @@ func (l *Lock) Signal(now Instant, session string, req reentrant.SignalRequest) 
 		return reentrant.SignalReply{Gone: true}
 	}
 	var reply reentrant.SignalReply
+	c := l.condition(req.Condition)
 	if req.Op <= l.Record.Op {
+		reply.More = req.All && len(c.Waiting) > 0
 		return reply
 	}
 	l.Record.Op = req.Op
 	l.save(now)
-	c := l.condition(req.Condition)
 	l.recall(now, c)
-	for {
-		t, ok := l.notify(now, c)
+	name := func(t Ticket, ok bool) {
 		if ok && t.Session == session {
 			reply.Tickets = append(reply.Tickets, t.Epoch)
 		}
-		if !ok || !req.All {
-			return reply
-		}
 	}
+	if !req.All {
+		name(l.notify(now, c))
+		return reply
+	}
+	for range min(cmp.Or(l.Batch, len(c.Waiting)), len(c.Waiting)) {
+		name(l.wake(now, c))
+	}
+	reply.More = len(c.Waiting) > 0
+	return reply
 }
 
-// notify signals the longest live waiter. It also gets a place in the lock's queue, unless its session has one or has
-// the lock, so that the lock can be pushed to it as to any other.
-func (l *Lock) notify(now Instant, c *Condition) (Ticket, bool) {
-	for len(c.Waiting) > 0 {
-		t := c.Waiting[0]
-		c.Waiting = c.Waiting[1:]
-		if !t.alive(now) {
-			continue
-		}
-		t.Deadline = now + t.Patience
-		c.Signalled = append(c.Signalled, t)
-		placed := !l.heldBy(t.Session) && l.placeOf(t.Session) < 0
-		if placed {
-			l.Queue = append(l.Queue, t.Waiter)
-		}
-		l.Publish(t.Session, Message{Kind: Signalled, Name: l.Name, Epoch: t.Epoch, Placed: placed})
-		return t, true
+// wake signals the longest waiter, unless it is dead: then it is forgotten. The waiter also gets a place in the lock's
+// queue, unless its session has one or has the lock, so that the lock can be pushed to it as to any other.
+func (l *Lock) wake(now Instant, c *Condition) (t Ticket, alive bool) {
+	t, c.Waiting = c.Waiting[0], c.Waiting[1:]
+	if !t.alive(now) {
+		return t, false
 	}
-	return Ticket{}, false
+	t.Deadline = now + t.Patience
+	c.Signalled = append(c.Signalled, t)
+	placed := !l.heldBy(t.Session) && l.placeOf(t.Session) < 0
+	if placed {
+		l.Queue = append(l.Queue, t.Waiter)
+	}
+	l.Publish(t.Session, Message{Kind: Signalled, Name: l.Name, Epoch: t.Epoch, Placed: placed})
+	return t, true
+}
+
+// notify wakes the longest live waiter.
+func (l *Lock) notify(now Instant, c *Condition) (t Ticket, ok bool) {
+	for len(c.Waiting) > 0 && !ok {
+		t, ok = l.wake(now, c)
+	}
+	return t, ok
 }
 
 // recall gives signals that were not heard in time to others.

@@ -22,6 +22,7 @@ type Lock struct {
 
 	Conditions map[string]*Condition
 
+	Batch   int                        // how many waiters of a condition one Signal wakes at most; 0: all
 	Keep    time.Duration              // for how long the record outlives its last change and its lease
 	Publish func(to string, m Message) // tells a session
 }

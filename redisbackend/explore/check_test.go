@@ -50,7 +50,7 @@ var answers = [verbCount][]string{
 	verbRelease:  {"", "released", "withdrawn", "nothing"},
 	verbRenew:    {"gone", "renewed"},
 	verbAwait:    {"", "waiting", "signalled", "gone"},
-	verbSignal:   {"", "done", "gone"},
+	verbSignal:   {"", "done", "gone", "more"},
 	verbWithdraw: {"", "withdrawn", "signalled", "nothing"},
 	verbBeat:     {"", "waits", "over"},
 }

@@ -26,7 +26,7 @@ var mutants = map[string]struct{ right, wrong string }{
 	"everybodybarges": {"next.session ~= session and not flag('b')", "next.session ~= session and false"},
 	"deafbeat":        {"  redis.call('HSET', KEYS[4], session, ARGV[2]", "  if raw then return true end\n  redis.call('HSET', KEYS[4], session, ARGV[2]"},
 	"deadfirst":       {"redis.call('LPOP', queue)\n    redis.call('HDEL', waiters, session)\n  end\nend", "return nil\n  end\nend"},
-	"signaltwice":     {"if op <= tonumber(rec.op) then return {DONE, now} end", ""},
+	"signaltwice":     {"if op <= tonumber(rec.op) then return {done(), now} end", ""},
 	"awaitepoch":      {"rec.session ~= session or tonumber(rec.epoch) ~= epoch then\n  if redis", "rec.session ~= session then\n  if redis"},
 	"signalplace":     {"and redis.call('HEXISTS', k[4], session) == 0 then", "and false then"},
 	"norecall":        {"'(' .. text(now)", "'(0'"},

@@ -6,6 +6,8 @@
 --   signalled  zset    those who were signalled, with the time by which their session must have shown that it knows
 --   terms      hash    "session:ticket" -> "deadline patience grant holds tokens seen keep owner"
 
+local BATCH = 100 -- as many waiters are woken by one run
+
 -- enlist gives a session a place at the end of the queue, for an attempt.
 local function enlist(queue, waiters, session, place, keep)
   redis.call('RPUSH', queue, session)
@@ -35,39 +37,46 @@ local function next_waiter(k, now, channel, listening)
   end
 end
 
--- notify signals the longest live waiter of a condition, and answers its session and ticket; nil if there is none. The
+-- wake signals a waiter of a condition, and answers its session and ticket; nil if it is dead, and then forgets it. The
 -- waiter also gets a place in the queue of the lock, unless its session has the lock or a place already: so the lock
 -- can be pushed to it as to any other waiter, without a command of its own. k are the seven keys, has is the field of
 -- the holder.
+local function wake(k, now, channel, has, member)
+  redis.call('ZREM', k[5], member)
+  local raw = redis.call('HGET', k[7], member)
+  local deadline, patience, terms, keep, owner =
+    string.match(raw or '', '^(%d+) (%d+) (%d+ %d+ %d+ %d+) (%d+) (.*)$')
+  if not deadline or now > tonumber(deadline) then
+    redis.call('HDEL', k[7], member)
+    return nil
+  end
+  local session, ticket = string.match(member, '^(.*):(%d+)$')
+  local till = text(now + tonumber(patience) * 1000)
+  redis.call('ZADD', k[6], till, member)
+  outlast(k[6], keep)
+  local placed, holds = '0', has and string.sub(has, 1, #session + 1) == session .. ':'
+  if not holds and redis.call('HEXISTS', k[4], session) == 0 then
+    placed = '1'
+    enlist(k[3], k[4], session, ticket .. ' ' .. till .. ' ' .. terms .. ' ' .. keep .. ' ' .. owner, keep)
+  end
+  tell(channel, session, k[1], 's ' .. ticket .. ' ' .. placed .. ' ' .. k[1])
+  return session, ticket
+end
+
+-- notify wakes the longest live waiter of a condition, and answers its session and ticket; nil if there is none.
 local function notify(k, now, channel, has, listening)
   while true do
     local member = next_waiter(k, now, channel, listening)
     if not member then return nil end
-    redis.call('ZREM', k[5], member)
-    local raw = redis.call('HGET', k[7], member)
-    local deadline, patience, terms, keep, owner =
-      string.match(raw or '', '^(%d+) (%d+) (%d+ %d+ %d+ %d+) (%d+) (.*)$')
-    if deadline and now <= tonumber(deadline) then
-      local session, ticket = string.match(member, '^(.*):(%d+)$')
-      local till = text(now + tonumber(patience) * 1000)
-      redis.call('ZADD', k[6], till, member)
-      outlast(k[6], keep)
-      local placed, holds = '0', has and string.sub(has, 1, #session + 1) == session .. ':'
-      if not holds and redis.call('HEXISTS', k[4], session) == 0 then
-        placed = '1'
-        enlist(k[3], k[4], session, ticket .. ' ' .. till .. ' ' .. terms .. ' ' .. keep .. ' ' .. owner, keep)
-      end
-      tell(channel, session, k[1], 's ' .. ticket .. ' ' .. placed .. ' ' .. k[1])
-      return session, ticket
-    end
-    redis.call('HDEL', k[7], member)
+    local session, ticket = wake(k, now, channel, has, member)
+    if session then return session, ticket end
   end
 end
 
 -- recall takes signals back from waiters whose session has not shown in time that it knows, and gives each to the
--- next: the process of the first has died, or was paused.
+-- next: the process of the first has died, or was paused. What is more than a BATCH waits for the next run.
 local function recall(k, now, channel, has, listening)
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', k[6], '-inf', '(' .. text(now))) do
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', k[6], '-inf', '(' .. text(now), 'LIMIT', '0', BATCH)) do
     redis.call('ZREM', k[6], member)
     redis.call('HDEL', k[7], member)
     notify(k, now, channel, has, listening)
