@@ -137,12 +137,12 @@ func Open(ctx context.Context, url string, opts ...Option) (*Backend, error) {
 	}
 	client, err := dial(ctx, option)
 	if err != nil {
-		return nil, fail(ctx, "Open", err)
+		return nil, fail(ctx, fmt.Errorf("Open: %w", err))
 	}
 	err = client.Do(ctx, client.B().Ping().Build()).Error()
 	if err != nil && errorCode(err) != "NOPERM" { // a user who may not PING is logged in all the same
 		client.Close()
-		return nil, fail(ctx, "Open", err)
+		return nil, fail(ctx, fmt.Errorf("Open: %w", err))
 	}
 	b, err := New(client, opts...)
 	if err != nil {

@@ -36,26 +36,26 @@ func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentra
 	n := d.cut()
 	args := [...]string{r.conn.session, n[0], n[1], req.Owner, n[2], n[3], n[4], n[5], r.conn.deployment.channels, n[6], n[7]}
 	keys := r.keys.condition(r.conn.deployment.prefix, req.Condition)
-	a, err := r.run(ctx, "await", &r.conn.deployment.scripts.await, keys[:], args[:], 0)
+	a, err := r.run(ctx, &r.conn.deployment.scripts.await, keys[:], args[:], 0)
 	if err == nil {
 		r.conn.listenFor(r)
 	}
-	return status("await", a, err, awaitWaiting, awaitSignalled, awaitGone)
+	return status(a, err, awaitWaiting, awaitSignalled, awaitGone)
 }
 
 // Withdraw implements reentrant.Remote.
 func (r *remote) Withdraw(ctx context.Context, condition string, ticket uint64) (reentrant.TicketStatus, error) {
-	if err := checkNumbers("withdraw", ticket); err != nil {
+	if err := checkNumbers(ticket); err != nil {
 		return 0, err
 	}
 	keys := r.keys.condition(r.conn.deployment.prefix, condition)
 	args := [...]string{r.conn.session, strconv.FormatUint(ticket, 10)}
-	a, err := r.run(ctx, "withdraw", &r.conn.deployment.scripts.withdraw, keys[4:], args[:], 0)
-	return status("withdraw", a, err, withdrawWithdrawn, withdrawSignalled, withdrawNothing)
+	a, err := r.run(ctx, &r.conn.deployment.scripts.withdraw, keys[4:], args[:], 0)
+	return status(a, err, withdrawWithdrawn, withdrawSignalled, withdrawNothing)
 }
 
 // status reads the code of a script that answers what became of a ticket.
-func status(op string, a answer, err error, waited, signalled, gone int64) (reentrant.TicketStatus, error) {
+func status(a answer, err error, waited, signalled, gone int64) (reentrant.TicketStatus, error) {
 	if err != nil {
 		return 0, err
 	}
@@ -67,12 +67,12 @@ func status(op string, a answer, err error, waited, signalled, gone int64) (reen
 	case gone:
 		return reentrant.Gone, nil
 	}
-	return 0, unexpected(op, fmt.Errorf("code %d", a.code))
+	return 0, unexpected(fmt.Errorf("code %d", a.code))
 }
 
 // Signal implements reentrant.Remote.
 func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reentrant.SignalReply, error) {
-	if err := checkNumbers("signal", req.Epoch, req.Op); err != nil {
+	if err := checkNumbers(req.Epoch, req.Op); err != nil {
 		return reentrant.SignalReply{}, err
 	}
 	all := "0"
@@ -85,7 +85,7 @@ func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reent
 	n := d.cut()
 	args := [...]string{r.conn.session, n[0], n[1], all, r.conn.deployment.channels, r.listening()}
 	keys := r.keys.condition(r.conn.deployment.prefix, req.Condition)
-	list, at, err := r.exec(ctx, "signal", &r.conn.deployment.scripts.signal, keys[:], args[:])
+	list, at, err := r.exec(ctx, &r.conn.deployment.scripts.signal, keys[:], args[:])
 	if err != nil {
 		return reentrant.SignalReply{}, err
 	}
@@ -104,7 +104,7 @@ func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reent
 		l.err = fmt.Errorf("code %d", code)
 	}
 	if l.err != nil {
-		return reentrant.SignalReply{}, unexpected("signal", l.err)
+		return reentrant.SignalReply{}, unexpected(l.err)
 	}
 	r.clock.saw(at)
 	return reply, nil
@@ -120,7 +120,7 @@ func (r *remote) listening() string {
 
 // Beat implements reentrant.Remote.
 func (r *remote) Beat(ctx context.Context, condition string, tickets, served []uint64) ([]reentrant.TicketStatus, error) {
-	if err := checkNumbers("beat", slices.Concat(tickets, served)...); err != nil {
+	if err := checkNumbers(slices.Concat(tickets, served)...); err != nil {
 		return nil, err
 	}
 	args := make([]string, 4, 4+len(tickets)+len(served))
@@ -129,7 +129,7 @@ func (r *remote) Beat(ctx context.Context, condition string, tickets, served []u
 		args = append(args, strconv.FormatUint(ticket, 10))
 	}
 	keys := r.keys.condition(r.conn.deployment.prefix, condition)
-	list, at, err := r.exec(ctx, "beat", &r.conn.deployment.scripts.beat, keys[:], args)
+	list, at, err := r.exec(ctx, &r.conn.deployment.scripts.beat, keys[:], args)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (r *remote) Beat(ctx context.Context, condition string, tickets, served []u
 		}
 	}
 	if l.err != nil {
-		return nil, unexpected("beat", l.err)
+		return nil, unexpected(l.err)
 	}
 	r.clock.saw(at)
 	return answers, nil

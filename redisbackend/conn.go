@@ -93,7 +93,7 @@ func (c *conn) probe(ctx context.Context) error {
 	client, text := c.deployment.client, probeMark+rand.Text()
 	cmd := client.B().Publish().Channel(c.deployment.channels + c.session).Message(text).Build()
 	if err := client.Do(ctx, cmd).Error(); err != nil {
-		return fail(ctx, "publish", err)
+		return fail(ctx, fmt.Errorf("publish: %w", err))
 	}
 	timeout := time.NewTimer(probeWait)
 	defer timeout.Stop()

@@ -36,7 +36,7 @@ type scripted struct{}
 func (scripted) bind(r *remote) reentrant.Remote { return r }
 
 func (scripted) probe(ctx context.Context, r *remote) error {
-	_, err := r.inspect(ctx, "run a script")
+	_, err := r.Inspect(ctx)
 	return err
 }
 

@@ -23,13 +23,14 @@ import (
 //	the connection could not be opened                   neither
 //	anything else: no answer, and it may have arrived    outcome unknown
 //
-// Redis's own words are kept. They never contain a password.
-func fail(ctx context.Context, op string, err error) error {
+// Redis's own words are kept. They never contain a password. The verb is not named: one call of a lock may send several, and
+// reentrant.Error names the call.
+func fail(ctx context.Context, err error) error {
 	if words := wordsOf(err); words != "" {
-		return judged(fmt.Errorf("redisbackend: %s: %w", op, err), words)
+		return judged(fmt.Errorf("redisbackend: %w", err), words)
 	}
 	unsent := neverSent(err)
-	err = fmt.Errorf("redisbackend: %s: %w", op, blame(ctx, err))
+	err = fmt.Errorf("redisbackend: %w", blame(ctx, err))
 	switch {
 	case errors.Is(err, rueidis.ErrNoCache): // says what to change in the client
 		return reentrant.WithRefused(err)
@@ -150,11 +151,11 @@ func ctxErr(ctx context.Context, now time.Time) error {
 }
 
 // invalid is the error of a request that no server has to see.
-func invalid(op, what string) error {
-	return reentrant.WithRefused(fmt.Errorf("redisbackend: %s: %s", op, what))
+func invalid(what string) error {
+	return reentrant.WithRefused(fmt.Errorf("redisbackend: %s", what))
 }
 
 // unexpected is the error of an answer that the scripts do not give.
-func unexpected(op string, err error) error {
-	return reentrant.WithOutcomeUnknown(fmt.Errorf("redisbackend: %s: unexpected answer: %w", op, err))
+func unexpected(err error) error {
+	return reentrant.WithOutcomeUnknown(fmt.Errorf("redisbackend: unexpected answer: %w", err))
 }

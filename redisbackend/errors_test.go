@@ -83,10 +83,10 @@ func TestRedissOwnErrors(t *testing.T) {
 	} {
 		err := redisError(t, words)
 		assert.Equal(t, refused, lasting(err), words)
-		err = fail(t.Context(), "acquire", err)
+		err = fail(t.Context(), err)
 		assert.Equal(t, refused, reentrant.Refused(err), words)
 		assert.False(t, reentrant.OutcomeUnknown(err), "%s: it was read, and not carried out", words)
-		assert.EqualError(t, err, "redisbackend: acquire: "+strings.TrimPrefix(words, "ERR "), "rueidis leaves ERR out")
+		assert.EqualError(t, err, "redisbackend: "+strings.TrimPrefix(words, "ERR "), "rueidis leaves ERR out")
 		var answer *rueidis.RedisError
 		assert.ErrorAs(t, err, &answer)
 	}
@@ -108,27 +108,27 @@ func TestErrorsOfTheConnection(t *testing.T) {
 		{rueidis.ErrClosing, true, false},
 		{context.DeadlineExceeded, true, false},
 	} {
-		err := fail(t.Context(), "acquire", c.err)
+		err := fail(t.Context(), c.err)
 		assert.Equal(t, c.unknown, reentrant.OutcomeUnknown(err), "%v", c.err)
 		assert.Equal(t, c.refused, reentrant.Refused(err), "%v", c.err)
 	}
-	assert.ErrorContains(t, fail(t.Context(), "acquire", read), "ConnWriteTimeout")
+	assert.ErrorContains(t, fail(t.Context(), read), "ConnWriteTimeout")
 }
 
 func TestContextErrorsAreThoseOfTheCallersContext(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := fail(ended, "acquire", io.ErrUnexpectedEOF)
+	err := fail(ended, io.ErrUnexpectedEOF)
 	require.ErrorIs(t, err, context.Canceled, "the connection was closed because the context had ended")
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	err = fail(ended, "acquire", context.Canceled)
-	assert.EqualError(t, err, "redisbackend: acquire: context canceled", "said once")
+	err = fail(ended, context.Canceled)
+	assert.EqualError(t, err, "redisbackend: context canceled", "said once")
 
-	err = fail(t.Context(), "acquire", fmt.Errorf("dialing: %w", context.Canceled))
+	err = fail(t.Context(), fmt.Errorf("dialing: %w", context.Canceled))
 	assert.NotErrorIs(t, err, context.Canceled, "somebody else's context ended while the connection was opened")
 	assert.ErrorContains(t, err, "context canceled")
 	timeout := &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
-	err = fail(t.Context(), "acquire", timeout)
+	err = fail(t.Context(), timeout)
 	assert.NotErrorIs(t, err, context.DeadlineExceeded, "the dialer's own timeout")
 	assert.False(t, reentrant.OutcomeUnknown(err))
 }

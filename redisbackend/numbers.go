@@ -22,18 +22,18 @@ const (
 )
 
 // checkNumbers refuses epochs, operations and tickets that Lua would round.
-func checkNumbers(op string, numbers ...uint64) error {
+func checkNumbers(numbers ...uint64) error {
 	for _, n := range numbers {
 		if n > maxNumber && fault != faultRounded {
-			return invalid(op, fmt.Sprintf("%d: epochs, operations and tickets are less than 2^53", n))
+			return invalid(fmt.Sprintf("%d: epochs, operations and tickets are less than 2^53", n))
 		}
 	}
 	return nil
 }
 
-func checkHolds(op string, holds int) error {
+func checkHolds(holds int) error {
 	if holds < 1 || holds > maxHolds {
-		return invalid(op, fmt.Sprintf("the hold count must be within 1 and %d", maxHolds))
+		return invalid(fmt.Sprintf("the hold count must be within 1 and %d", maxHolds))
 	}
 	return nil
 }
@@ -42,54 +42,54 @@ func checkHolds(op string, holds int) error {
 func checkAcquire(req *reentrant.AcquireRequest) error {
 	switch {
 	case req.Tokens < 1 || req.Tokens > protocol.MaxBlock:
-		return invalid("acquire", fmt.Sprintf("the number of tokens must be within 1 and %d", protocol.MaxBlock))
+		return invalid(fmt.Sprintf("the number of tokens must be within 1 and %d", protocol.MaxBlock))
 	case req.Lease <= 0:
-		return invalid("acquire", "the lease must be positive")
+		return invalid("the lease must be positive")
 	case req.Queue && (req.Patience <= 0 || req.GrantTTL <= 0):
-		return invalid("acquire", "a waiter's patience and grant TTL must be positive")
+		return invalid("a waiter's patience and grant TTL must be positive")
 	}
 	req.Lease, req.Patience, req.GrantTTL = min(req.Lease, maxTTL), min(req.Patience, maxTTL), min(req.GrantTTL, maxTTL)
-	if err := checkHolds("acquire", req.Holds); err != nil {
+	if err := checkHolds(req.Holds); err != nil {
 		return err
 	}
-	return checkNumbers("acquire", req.Epoch)
+	return checkNumbers(req.Epoch)
 }
 
 func checkReenter(req *reentrant.ReenterRequest) error {
 	req.Lease = min(req.Lease, maxTTL)
-	if err := checkHolds("reenter", req.Holds); err != nil {
+	if err := checkHolds(req.Holds); err != nil {
 		return err
 	}
-	return checkNumbers("reenter", req.Epoch, req.Op)
+	return checkNumbers(req.Epoch, req.Op)
 }
 
-func checkRelease(req *reentrant.ReleaseRequest) error { return checkNumbers("release", req.Epoch) }
+func checkRelease(req *reentrant.ReleaseRequest) error { return checkNumbers(req.Epoch) }
 
 func checkResume(req *reentrant.ResumeRequest) error {
 	if req.Lease <= 0 {
-		return invalid("resume", "the lease must be positive")
+		return invalid("the lease must be positive")
 	}
 	req.Lease = min(req.Lease, maxTTL)
-	return checkNumbers("resume", req.Epoch)
+	return checkNumbers(req.Epoch)
 }
 
 func checkRenewal(r *reentrant.Renewal) error {
 	if r.Lease <= 0 {
-		return invalid("renew", "the lease must be positive")
+		return invalid("the lease must be positive")
 	}
-	return checkNumbers("renew", r.Epoch)
+	return checkNumbers(r.Epoch)
 }
 
 // checkAwait refuses what would make a ticket that expires at once, and what is out of bounds.
 func checkAwait(req *reentrant.AwaitRequest) error {
 	if req.Patience <= 0 || req.GrantTTL <= 0 {
-		return invalid("await", "a waiter's patience and grant TTL must be positive")
+		return invalid("a waiter's patience and grant TTL must be positive")
 	}
 	req.Patience, req.GrantTTL = min(req.Patience, maxTTL), min(req.GrantTTL, maxTTL)
-	if err := checkHolds("await", req.Holds); err != nil {
+	if err := checkHolds(req.Holds); err != nil {
 		return err
 	}
-	return checkNumbers("await", req.Epoch, req.Ticket)
+	return checkNumbers(req.Epoch, req.Ticket)
 }
 
 // checkTokens is the error of a block of tokens that no script gives out: a session that believed it would ask for still

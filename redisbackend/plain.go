@@ -25,14 +25,14 @@ var (
 
 // transact reads the lock (and a condition of it), has run decide, and writes what that changed, until nobody else has
 // changed it in between. run may be called more than once. An error of what was read says that nothing happened.
-func (r plain) transact(ctx context.Context, op string, condition *string, run func(now protocol.Instant, l *protocol.Lock)) error {
+func (r plain) transact(ctx context.Context, condition *string, run func(now protocol.Instant, l *protocol.Lock)) error {
 	for began := time.Now(); ; {
 		client, release, err := dedicate(ctx, r.conn.deployment.client)
 		if err != nil {
-			return fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
+			return fmt.Errorf("redisbackend: not sent: %w", err)
 		}
 		for done := false; err == nil && !done; {
-			done, err = r.try(ctx, client, op, condition, run)
+			done, err = r.try(ctx, client, condition, run)
 		}
 		giveBack(client, release, err)
 		var lost *lostError
@@ -52,8 +52,8 @@ type lostError struct{ error }
 func (e *lostError) Unwrap() error { return e.error }
 
 // try is one round; false if somebody else was quicker.
-func (r plain) try(ctx context.Context, client rueidis.DedicatedClient, op string, condition *string, run func(now protocol.Instant, l *protocol.Lock)) (bool, error) {
-	i, err := r.look(ctx, client, op, condition)
+func (r plain) try(ctx context.Context, client rueidis.DedicatedClient, condition *string, run func(now protocol.Instant, l *protocol.Lock)) (bool, error) {
+	i, err := r.look(ctx, client, condition)
 	if err != nil {
 		return false, err
 	}
@@ -62,14 +62,14 @@ func (r plain) try(ctx context.Context, client rueidis.DedicatedClient, op strin
 	if len(changes) == 0 && fault == faultStraddle {
 		return true, nil
 	}
-	return r.commit(ctx, client, op, changes)
+	return r.commit(ctx, client, changes)
 }
 
 // look reads an image under WATCH.
-func (r plain) look(ctx context.Context, client rueidis.DedicatedClient, op string, condition *string) (*image, error) {
+func (r plain) look(ctx context.Context, client rueidis.DedicatedClient, condition *string) (*image, error) {
 	sent := time.Now()
 	if err := ctxErr(ctx, sent); err != nil {
-		return nil, fmt.Errorf("redisbackend: %s: not done: %w", op, err)
+		return nil, fmt.Errorf("redisbackend: not done: %w", err)
 	}
 	i := &image{keys: r.keys, channels: r.conn.deployment.channels}
 	watched := r.keys[:]
@@ -92,22 +92,22 @@ func (r plain) look(ctx context.Context, client rueidis.DedicatedClient, op stri
 		r.clock.saw(at)
 		return i, nil
 	case errors.Is(err, errForeign):
-		return nil, fmt.Errorf("redisbackend: %s: %w", op, err)
+		return nil, fmt.Errorf("redisbackend: %w", err)
 	case errorCode(err) != "":
-		return nil, fail(ctx, op, err)
+		return nil, fail(ctx, err)
 	}
-	return nil, r.notDone(ctx, op, err)
+	return nil, r.notDone(ctx, err)
 }
 
 // notDone is the error of a connection that was lost before anything was written.
-func (r plain) notDone(ctx context.Context, op string, err error) error {
+func (r plain) notDone(ctx context.Context, err error) error {
 	r.clock.forget()
-	return &lostError{fmt.Errorf("redisbackend: %s: not done: %w", op, blame(ctx, err))}
+	return &lostError{fmt.Errorf("redisbackend: not done: %w", blame(ctx, err))}
 }
 
 // commit writes changes as one; false if a watched key has changed since, and nothing was written. Without changes it
 // only tells that: what was read command by command is then known to have been there at one moment.
-func (r plain) commit(ctx context.Context, client rueidis.DedicatedClient, op string, changes rueidis.Commands) (bool, error) {
+func (r plain) commit(ctx context.Context, client rueidis.DedicatedClient, changes rueidis.Commands) (bool, error) {
 	begin, end := client.B().Multi().Build(), client.B().Exec().Build()
 	answers := client.DoMulti(ctx, slices.Concat(rueidis.Commands{begin}, changes, rueidis.Commands{end})...)
 	queued, exec := answers[:len(answers)-1], answers[len(answers)-1]
@@ -116,21 +116,21 @@ func (r plain) commit(ctx context.Context, client rueidis.DedicatedClient, op st
 	case rueidis.IsRedisNil(err):
 		return false, nil
 	case err == nil:
-		return true, carriedOut(op, results)
+		return true, carriedOut(results)
 	case len(changes) == 0 && errorCode(err) == "":
-		return false, r.notDone(ctx, op, err)
+		return false, r.notDone(ctx, err)
 	case errorCode(err) == "":
 		r.clock.forget()
-		return false, fail(ctx, op, err)
+		return false, fail(ctx, err)
 	}
-	return false, discarded(ctx, op, queued, err)
+	return false, discarded(ctx, queued, err)
 }
 
 // carriedOut is nil if all commands of a transaction were: Redis goes on after one that fails.
-func carriedOut(op string, results []rueidis.RedisMessage) error {
+func carriedOut(results []rueidis.RedisMessage) error {
 	for _, m := range results {
 		if err := m.Error(); err != nil && !rueidis.IsRedisNil(err) && fault != faultHalf {
-			return reentrant.WithOutcomeUnknown(fmt.Errorf("redisbackend: %s: not all of it was done: %w", op, err))
+			return reentrant.WithOutcomeUnknown(fmt.Errorf("redisbackend: not all of it was done: %w", err))
 		}
 	}
 	return nil
@@ -138,19 +138,19 @@ func carriedOut(op string, results []rueidis.RedisMessage) error {
 
 // discarded is the error of a transaction that Redis did not carry out. Why, says the first command that it did not want
 // to queue; EXEC itself may only say that there was one.
-func discarded(ctx context.Context, op string, queued []rueidis.RedisResult, exec error) error {
+func discarded(ctx context.Context, queued []rueidis.RedisResult, exec error) error {
 	for i, answer := range queued {
 		err := answer.Error()
 		if err == nil {
 			continue
 		}
-		err = fail(ctx, op, err)
+		err = fail(ctx, err)
 		if i == 0 && len(queued) > 1 { // not even MULTI: then what followed was carried out one by one
 			err = reentrant.WithOutcomeUnknown(err)
 		}
 		return err
 	}
-	return fail(ctx, op, exec)
+	return fail(ctx, exec)
 }
 
 // Acquire implements reentrant.Remote. A copy whose time is over is not sent; one that is held up on its way finds what
@@ -160,7 +160,7 @@ func (r plain) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reply
 		return reply, err
 	}
 	var refused error
-	err = r.transact(ctx, "acquire", nil, func(now protocol.Instant, l *protocol.Lock) {
+	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
 		if refused = tooLate(req.NotAfter); refused == nil {
 			reply, refused = l.Acquire(now, r.conn.session, req, forever)
 		}
@@ -169,7 +169,7 @@ func (r plain) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reply
 	case err != nil:
 		return reentrant.AcquireReply{}, err
 	case refused != nil:
-		return reentrant.AcquireReply{}, fmt.Errorf("redisbackend: acquire: %w", refused)
+		return reentrant.AcquireReply{}, fmt.Errorf("redisbackend: %w", refused)
 	case reply.Status == reentrant.Waiting && req.Queue:
 		r.conn.listenFor(r.remote)
 	}
@@ -181,7 +181,7 @@ func (r plain) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reply
 	if err := checkReenter(&req); err != nil {
 		return reply, err
 	}
-	err = r.transact(ctx, "reenter", nil, func(now protocol.Instant, l *protocol.Lock) { reply = l.Reenter(now, r.conn.session, req) })
+	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) { reply = l.Reenter(now, r.conn.session, req) })
 	return reply, err
 }
 
@@ -190,7 +190,7 @@ func (r plain) Release(ctx context.Context, req reentrant.ReleaseRequest) (resul
 	if err := checkRelease(&req); err != nil {
 		return 0, err
 	}
-	err = r.transact(ctx, "release", nil, func(now protocol.Instant, l *protocol.Lock) {
+	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
 		result = l.Release(now, r.conn.session, req, left(req.Until))
 	})
 	return result, err
@@ -210,7 +210,7 @@ func (r plain) Resume(ctx context.Context, req reentrant.ResumeRequest) (reply r
 		return reply, err
 	}
 	var refused error
-	err = r.transact(ctx, "resume", nil, func(now protocol.Instant, l *protocol.Lock) {
+	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
 		if refused = tooLate(req.NotAfter); refused == nil {
 			reply, refused = l.Resume(now, r.conn.session, req, forever)
 		}
@@ -227,14 +227,14 @@ func (r plain) Await(ctx context.Context, req reentrant.AwaitRequest) (status re
 		return 0, err
 	}
 	var refused error
-	err = r.transact(ctx, "await", &req.Condition, func(now protocol.Instant, l *protocol.Lock) {
+	err = r.transact(ctx, &req.Condition, func(now protocol.Instant, l *protocol.Lock) {
 		status, refused = l.Await(now, r.conn.session, req, left(req.Until))
 	})
 	switch {
 	case err != nil:
 		return 0, err
 	case refused != nil:
-		return 0, fmt.Errorf("redisbackend: await: %w", refused)
+		return 0, fmt.Errorf("redisbackend: %w", refused)
 	}
 	r.conn.listenFor(r.remote)
 	return status, nil
@@ -242,19 +242,19 @@ func (r plain) Await(ctx context.Context, req reentrant.AwaitRequest) (status re
 
 // Signal implements reentrant.Remote.
 func (r plain) Signal(ctx context.Context, req reentrant.SignalRequest) (reply reentrant.SignalReply, err error) {
-	if err := checkNumbers("signal", req.Epoch, req.Op); err != nil {
+	if err := checkNumbers(req.Epoch, req.Op); err != nil {
 		return reply, err
 	}
-	err = r.transact(ctx, "signal", &req.Condition, func(now protocol.Instant, l *protocol.Lock) { reply = l.Signal(now, r.conn.session, req) })
+	err = r.transact(ctx, &req.Condition, func(now protocol.Instant, l *protocol.Lock) { reply = l.Signal(now, r.conn.session, req) })
 	return reply, err
 }
 
 // Withdraw implements reentrant.Remote.
 func (r plain) Withdraw(ctx context.Context, condition string, ticket uint64) (status reentrant.TicketStatus, err error) {
-	if err := checkNumbers("withdraw", ticket); err != nil {
+	if err := checkNumbers(ticket); err != nil {
 		return 0, err
 	}
-	err = r.transact(ctx, "withdraw", &condition, func(_ protocol.Instant, l *protocol.Lock) {
+	err = r.transact(ctx, &condition, func(_ protocol.Instant, l *protocol.Lock) {
 		status = l.Withdraw(r.conn.session, condition, ticket)
 	})
 	return status, err
@@ -262,10 +262,10 @@ func (r plain) Withdraw(ctx context.Context, condition string, ticket uint64) (s
 
 // Beat implements reentrant.Remote.
 func (r plain) Beat(ctx context.Context, condition string, tickets, served []uint64) (answers []reentrant.TicketStatus, err error) {
-	if err := checkNumbers("beat", slices.Concat(tickets, served)...); err != nil {
+	if err := checkNumbers(slices.Concat(tickets, served)...); err != nil {
 		return nil, err
 	}
-	err = r.transact(ctx, "beat", &condition, func(now protocol.Instant, l *protocol.Lock) {
+	err = r.transact(ctx, &condition, func(now protocol.Instant, l *protocol.Lock) {
 		answers = l.Beat(now, r.conn.session, condition, tickets, served)
 	})
 	return answers, err
@@ -273,7 +273,7 @@ func (r plain) Beat(ctx context.Context, condition string, tickets, served []uin
 
 // Inspect implements reentrant.Remote.
 func (r plain) Inspect(ctx context.Context) (st reentrant.State, err error) {
-	err = r.transact(ctx, "inspect", nil, func(now protocol.Instant, l *protocol.Lock) {
+	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
 		seen := *l // what is over is not cleared away by looking
 		st = seen.Inspect(now)
 	})
@@ -282,7 +282,7 @@ func (r plain) Inspect(ctx context.Context) (st reentrant.State, err error) {
 
 // ForceUnlock implements reentrant.Remote.
 func (r plain) ForceUnlock(ctx context.Context) (had bool, err error) {
-	err = r.transact(ctx, "force unlock", nil, func(now protocol.Instant, l *protocol.Lock) { had = l.Force(now) })
+	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) { had = l.Force(now) })
 	return had, err
 }
 
@@ -320,12 +320,12 @@ func renewOne(ctx context.Context, c *conn, w *reentrant.Renewal) error {
 	r, ok := w.Remote.(plain)
 	switch {
 	case !ok || r.conn != c:
-		return invalid("renew", "the lock is not one of this session")
+		return invalid("the lock is not one of this session")
 	}
 	if err := checkRenewal(w); err != nil {
 		return err
 	}
-	err := r.transact(ctx, "renew", nil, func(now protocol.Instant, l *protocol.Lock) {
+	err := r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
 		w.Gone = !l.Renew(now, c.session, w.Epoch, min(w.Lease, maxTTL))
 	})
 	if errorCode(err) == "OOM" && fault != faultFull {
@@ -341,7 +341,7 @@ func renewOne(ctx context.Context, c *conn, w *reentrant.Renewal) error {
 func (r plain) renewWhenFull(ctx context.Context, w *reentrant.Renewal) error {
 	var ttl, keep time.Duration
 	look := func() error {
-		return r.transact(ctx, "renew", nil, func(now protocol.Instant, l *protocol.Lock) {
+		return r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
 			renewed := *l // the image stays as it is
 			w.Gone = !renewed.Renew(now, r.conn.session, w.Epoch, min(w.Lease, maxTTL))
 			ttl, keep = renewed.Hold.Expires-now, renewed.Record.Expires-now
@@ -367,7 +367,7 @@ func (r plain) prolong(ctx context.Context, key string, d time.Duration) error {
 		err = client.Do(ctx, client.B().Pexpire().Key(key).Milliseconds(int64(millis(d))).Build()).Error()
 	}
 	if err != nil {
-		return fail(ctx, "renew", err)
+		return fail(ctx, err)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func command(t *testing.T, server *redisserver.Server, words ...string) {
 func TestPlainAnswersFromOneMoment(t *testing.T) {
 	r, server := plainOn(t)
 	var tokens []reentrant.Token
-	err := r.transact(t.Context(), "look", nil, func(_ protocol.Instant, l *protocol.Lock) {
+	err := r.transact(t.Context(), nil, func(_ protocol.Instant, l *protocol.Lock) {
 		if tokens = append(tokens, l.Record.Last); len(tokens) == 1 {
 			command(t, server, "SET", r.keys[1], "7 7 other 1 0 h 300")
 		}
@@ -72,7 +72,7 @@ func TestPlainNoticesWhatFailsInATransaction(t *testing.T) {
 	require.NoError(t, err)
 	defer release()
 	command(t, server, "HSET", "hash", "field", "1")
-	done, err := r.commit(t.Context(), client, "acquire", rueidis.Commands{
+	done, err := r.commit(t.Context(), client, rueidis.Commands{
 		client.B().Set().Key("a").Value("1").Build(), client.B().Incr().Key("hash").Build(), client.B().Set().Key("b").Value("1").Build(),
 	})
 	assert.True(t, done)
@@ -87,7 +87,7 @@ func TestPlainNoticesWhatFailsInATransaction(t *testing.T) {
 func TestPlainSaysWhyATransactionWasDiscarded(t *testing.T) {
 	r, server := plainOn(t)
 	for _, words := range []string{"READONLY", "OOM"} {
-		err := r.transact(t.Context(), "acquire", nil, func(now protocol.Instant, l *protocol.Lock) {
+		err := r.transact(t.Context(), nil, func(now protocol.Instant, l *protocol.Lock) {
 			l.Force(now)
 			l.Hold = protocol.Hold{Session: "s", Owner: "1", Count: 1, Expires: now + minKeep}
 			if words == "OOM" {
@@ -131,7 +131,7 @@ func TestPlainForgetsTheClockOfALostConnection(t *testing.T) {
 			_, err := r.Inspect(t.Context())
 			require.NoError(t, err)
 			require.True(t, r.clock.mapping.known)
-			err = r.transact(t.Context(), "acquire", nil, func(now protocol.Instant, l *protocol.Lock) {
+			err = r.transact(t.Context(), nil, func(now protocol.Instant, l *protocol.Lock) {
 				if write {
 					l.Hold = protocol.Hold{Session: "s", Owner: "1", Count: 1, Expires: now + minKeep}
 				}

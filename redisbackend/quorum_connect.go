@@ -36,7 +36,7 @@ func (q *Quorum) Connect(ctx context.Context, session string, sink reentrant.Sin
 
 // open opens the channels at all nodes, and answers when it is known what comes of that.
 func (c *quorumConn) open(ctx context.Context) error {
-	if err := c.begin(ctx, "connect"); err != nil {
+	if err := c.begin(ctx); err != nil {
 		return err
 	}
 	defer c.jobs.Done()
@@ -53,7 +53,7 @@ func (c *quorumConn) open(ctx context.Context) error {
 		}
 	}
 	if heardFrom(errs) < q.need {
-		return q.tooFew(ctx, "connect", errs)
+		return q.tooFew(ctx, errs)
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func markNode(ctx context.Context, c *conn, mark string, number int) error {
 	case err != nil && errorCode(err) != "" && !forbidden[errorCode(err)]:
 		return nil // a node that takes no writes now, because it is full for instance, is joined as one that is not
 	case err != nil:
-		return fail(ctx, "mark the node", err)
+		return fail(ctx, fmt.Errorf("mark the node: %w", err))
 	case there != own:
 		return reentrant.WithRefused(fmt.Errorf("%w node %s", errTwin, there))
 	}

@@ -60,17 +60,17 @@ func (c *quorumConn) refuse(err error) {
 
 // begin says why a verb cannot be sent: its caller has left, the conn is closed, or two of the nodes are one. One that can
 // is a job until it has returned, so that all that it starts is started before Close has done waiting.
-func (c *quorumConn) begin(ctx context.Context, op string) error {
+func (c *quorumConn) begin(ctx context.Context) error {
 	if err := ctxErr(ctx, time.Now()); err != nil {
-		return fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
+		return fmt.Errorf("redisbackend: not sent: %w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return fmt.Errorf("redisbackend: %s: not sent: the session is closed", op)
+		return fmt.Errorf("redisbackend: not sent: the session is closed")
 	}
 	if c.refused != nil {
-		return fmt.Errorf("redisbackend: %s: %w", op, c.refused)
+		return fmt.Errorf("redisbackend: %w", c.refused)
 	}
 	c.jobs.Add(1)
 	return nil

@@ -71,7 +71,7 @@ func (p *quorumPlace) restore(ctx context.Context, h quorumHold, lease time.Dura
 	d.add(uint64(h.last))
 	d.add(keepFor(lease))
 	n := d.cut()
-	_, err := p.remote.run(ctx, "put the hold back", &loadQuorumScripts().restore, p.remote.keys[:2],
+	_, err := p.remote.run(ctx, &loadQuorumScripts().restore, p.remote.keys[:2],
 		[]string{p.remote.conn.session, n[0], h.owner, n[1], n[2], n[3], n[4], n[5], n[6]}, 0)
 	p.doubts(err, until)
 	return err
@@ -127,7 +127,7 @@ func (p *quorumPlace) write(ctx context.Context, epoch uint64, first, last reent
 	d.add(uint64(first))
 	d.add(uint64(last))
 	n := d.cut()
-	a, err := p.remote.run(ctx, "write the token back", &loadQuorumScripts().token, p.remote.keys[:2],
+	a, err := p.remote.run(ctx, &loadQuorumScripts().token, p.remote.keys[:2],
 		[]string{p.remote.conn.session, n[0], n[1], n[2]}, 0)
 	if err == nil && a.code != 1 {
 		err = errors.New("the node has lost the hold")
@@ -148,14 +148,14 @@ func (p *quorumPlace) call() { p.hint(&loadQuorumScripts().call, p.remote.conn.d
 func (p *quorumPlace) hint(s *script, arg string) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
 	defer cancel()
-	_, _ = p.remote.run(ctx, "hint", s, []string{p.wanted, p.remote.keys.hold()}, []string{p.remote.conn.session, arg}, 0)
+	_, _ = p.remote.run(ctx, s, []string{p.wanted, p.remote.keys.hold()}, []string{p.remote.conn.session, arg}, 0)
 }
 
 // force takes the lock from whoever has it.
 func (p *quorumPlace) force(ctx context.Context) (bool, error) {
 	var d draft
 	d.add(roundUp(crossing*p.limit, time.Microsecond))
-	a, err := p.remote.run(ctx, "force unlock", &loadQuorumScripts().force, p.remote.keys[:2], []string{d.cut()[0]}, 0)
+	a, err := p.remote.run(ctx, &loadQuorumScripts().force, p.remote.keys[:2], []string{d.cut()[0]}, 0)
 	return a.code == forceHeld, err
 }
 

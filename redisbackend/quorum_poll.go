@@ -123,7 +123,7 @@ func heardFrom(errs []error) (n int) {
 
 // tooFew is the error of a verb that the answers do not decide. It is a refusal if the nodes that refused are enough to
 // keep it from ever being decided; what a few of them said is only told, so that nobody takes it for the whole answer.
-func (q *Quorum) tooFew(ctx context.Context, op string, errs []error) error {
+func (q *Quorum) tooFew(ctx context.Context, errs []error) error {
 	var said []string
 	var refused []error
 	unknown := false
@@ -137,8 +137,8 @@ func (q *Quorum) tooFew(ctx context.Context, op string, errs []error) error {
 			refused = append(refused, err)
 		}
 	}
-	err := fmt.Errorf("redisbackend: %s: %w (%d of %d answered): %s",
-		op, reentrant.ErrNoQuorum, heardFrom(errs), len(errs), strings.Join(said, "; "))
+	err := fmt.Errorf("redisbackend: %w (%d of %d answered): %s",
+		reentrant.ErrNoQuorum, heardFrom(errs), len(errs), strings.Join(said, "; "))
 	if ended := ctxErr(ctx, time.Now()); ended != nil {
 		err = fmt.Errorf("%w: %w", ended, err)
 	}

@@ -97,9 +97,9 @@ func (r *quorumRemote) forget(epoch uint64) {
 // the count shows the old one until the next change: the count decides nothing there.
 func (r *quorumRemote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
 	if req.Holds < 1 {
-		return reentrant.ReenterReply{}, invalid("reenter", "the hold count must be at least 1")
+		return reentrant.ReenterReply{}, invalid("the hold count must be at least 1")
 	}
-	if err := r.conn.begin(ctx, "reenter"); err != nil {
+	if err := r.conn.begin(ctx); err != nil {
 		return reentrant.ReenterReply{}, err
 	}
 	defer r.conn.jobs.Done()
@@ -124,7 +124,7 @@ func (r *quorumRemote) Reenter(ctx context.Context, req reentrant.ReenterRequest
 	case gone >= q.blocks():
 		return reentrant.ReenterReply{Gone: true}, nil
 	}
-	return reentrant.ReenterReply{}, q.tooFew(ctx, "reenter", failures(got, len(r.places)))
+	return reentrant.ReenterReply{}, q.tooFew(ctx, failures(got, len(r.places)))
 }
 
 // commonest is what most answers say; the higher of two that are as common.
@@ -158,7 +158,7 @@ func census[T any, V comparable](got []reply[T], of func(T) V) map[V]int {
 
 // Release implements reentrant.Remote. Nodes that do not answer are told again, after the others have decided.
 func (r *quorumRemote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
-	if err := r.conn.begin(ctx, "release"); err != nil {
+	if err := r.conn.begin(ctx); err != nil {
 		return 0, err
 	}
 	defer r.conn.jobs.Done()
@@ -185,7 +185,7 @@ func (r *quorumRemote) Release(ctx context.Context, req reentrant.ReleaseRequest
 	case not >= q.blocks():
 		return reentrant.Nothing, nil
 	}
-	return 0, q.tooFew(ctx, "release", failures(got, len(r.places)))
+	return 0, q.tooFew(ctx, failures(got, len(r.places)))
 }
 
 // turnLimit is how long a release waits for what was asked of the node before: until rueidis has given that up.
@@ -245,7 +245,7 @@ func (r *quorumRemote) yield(ctx context.Context, req *reentrant.AcquireRequest)
 
 // ForceUnlock implements reentrant.Remote. It tells that somebody had the lock if that cannot be ruled out.
 func (r *quorumRemote) ForceUnlock(ctx context.Context) (bool, error) {
-	if err := r.conn.begin(ctx, "force unlock"); err != nil {
+	if err := r.conn.begin(ctx); err != nil {
 		return false, err
 	}
 	defer r.conn.jobs.Done()
@@ -256,7 +256,7 @@ func (r *quorumRemote) ForceUnlock(ctx context.Context) (bool, error) {
 	}, majority(q, yes))
 	had, not := tell(got, yes)
 	if had+not < q.need {
-		return false, q.tooFew(ctx, "force unlock", failures(got, len(r.places)))
+		return false, q.tooFew(ctx, failures(got, len(r.places)))
 	}
 	return had > 0 && not < q.blocks(), nil
 }
@@ -264,7 +264,7 @@ func (r *quorumRemote) ForceUnlock(ctx context.Context) (bool, error) {
 // Inspect implements reentrant.Remote. A lock that no majority can have is free, whatever single nodes say. Nobody is
 // listed as waiting.
 func (r *quorumRemote) Inspect(ctx context.Context) (reentrant.State, error) {
-	if err := r.conn.begin(ctx, "inspect"); err != nil {
+	if err := r.conn.begin(ctx); err != nil {
 		return reentrant.State{}, err
 	}
 	defer r.conn.jobs.Done()
@@ -274,7 +274,7 @@ func (r *quorumRemote) Inspect(ctx context.Context) (reentrant.State, error) {
 	}, q.agreed)
 	of, sure := q.holder(got)
 	if !sure {
-		return reentrant.State{}, q.tooFew(ctx, "inspect", failures(got, len(r.places)))
+		return reentrant.State{}, q.tooFew(ctx, failures(got, len(r.places)))
 	}
 	state := reentrant.State{Token: commonest(of, func(s reentrant.State) reentrant.Token { return s.Token })}
 	if !of[0].value.Locked {
@@ -343,26 +343,26 @@ func (q *Quorum) holder(got []reply[reentrant.State]) (of []reply[reentrant.Stat
 // errNoConditions says why a quorum has no conditions.
 var errNoConditions = fmt.Errorf("a quorum has no conditions, which need one queue for all sessions: %w", errors.ErrUnsupported)
 
-func unsupported(op string) error {
-	return reentrant.WithRefused(fmt.Errorf("redisbackend: %s: %w", op, errNoConditions))
+func unsupported() error {
+	return reentrant.WithRefused(fmt.Errorf("redisbackend: %w", errNoConditions))
 }
 
 // Await implements reentrant.Remote: it fails, and changes nothing.
 func (r *quorumRemote) Await(context.Context, reentrant.AwaitRequest) (reentrant.TicketStatus, error) {
-	return 0, unsupported("await")
+	return 0, unsupported()
 }
 
 // Signal implements reentrant.Remote: it fails, and changes nothing.
 func (r *quorumRemote) Signal(context.Context, reentrant.SignalRequest) (reentrant.SignalReply, error) {
-	return reentrant.SignalReply{}, unsupported("signal")
+	return reentrant.SignalReply{}, unsupported()
 }
 
 // Withdraw implements reentrant.Remote: it fails, and changes nothing.
 func (r *quorumRemote) Withdraw(context.Context, string, uint64) (reentrant.TicketStatus, error) {
-	return 0, unsupported("withdraw")
+	return 0, unsupported()
 }
 
 // Beat implements reentrant.Remote: it fails, and changes nothing.
 func (r *quorumRemote) Beat(context.Context, string, []uint64, []uint64) ([]reentrant.TicketStatus, error) {
-	return nil, unsupported("beat")
+	return nil, unsupported()
 }

@@ -18,7 +18,7 @@ type quorumRenewal struct {
 // Renew implements reentrant.Conn. Every node gets all of them in one batch. A hold is renewed when a majority of the
 // nodes has renewed it; it is then put back on those that have lost it, in the background.
 func (c *quorumConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
-	err := c.begin(ctx, "renew")
+	err := c.begin(ctx)
 	if err == nil {
 		defer c.jobs.Done()
 	}
@@ -51,7 +51,7 @@ func (c *quorumConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
 			r.Gone = true
 			all[j].remote.forget(r.Epoch)
 		default:
-			r.Err = c.quorum.tooFew(ctx, "renew", failures(answers, len(c.nodes)))
+			r.Err = c.quorum.tooFew(ctx, failures(answers, len(c.nodes)))
 		}
 	}
 	c.jobs.Go(func() {
@@ -69,9 +69,9 @@ func (c *quorumConn) renewals(renewals []reentrant.Renewal, sent time.Time, most
 		r.Gone, r.Err = false, nil
 		switch own, ok := r.Remote.(*quorumRemote); {
 		case !ok || own.conn != c:
-			r.Err = invalid("renew", "the lock is not one of this session")
+			r.Err = invalid("the lock is not one of this session")
 		case r.Lease <= 0:
-			r.Err = invalid("renew", "the lease must be positive")
+			r.Err = invalid("the lease must be positive")
 		case err != nil:
 			r.Err = err
 		default:

@@ -276,9 +276,8 @@ func TestQuorumHasNoConditions(t *testing.T) {
 			"beat":     func() error { _, err := a.remote.Beat(ctx, "c", []uint64{2}, nil); return err },
 		} {
 			err := call()
-			require.ErrorContains(t, err, what)
-			require.True(t, reentrant.Refused(err))
-			require.ErrorContains(t, err, "conditions")
+			require.True(t, reentrant.Refused(err), what)
+			require.ErrorContains(t, err, "conditions", what)
 		}
 		a.has(1)
 	})

@@ -44,12 +44,12 @@ func (r *quorumRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest
 	if err := checkAcquire(&req); err != nil {
 		return reentrant.AcquireReply{}, err
 	}
-	if err := r.conn.begin(ctx, "acquire"); err != nil {
+	if err := r.conn.begin(ctx); err != nil {
 		return reentrant.AcquireReply{}, err
 	}
 	defer r.conn.jobs.Done()
 	if !req.NotAfter.After(time.Now()) {
-		return reentrant.AcquireReply{}, errors.New("redisbackend: acquire: not sent: its time is over")
+		return reentrant.AcquireReply{}, errors.New("redisbackend: not sent: its time is over")
 	}
 	r.forget(req.Epoch - 1) // nobody trusts it any more
 	r.conn.pause(r.name, req.Epoch)
@@ -177,7 +177,7 @@ func (v *quorumVote) count(ctx context.Context) (reentrant.AcquireReply, error) 
 	case v.won:
 		return v.settle(ctx, t)
 	case t.answered() < q.need || ctxErr(ctx, time.Now()) != nil && !t.decided(q):
-		return reentrant.AcquireReply{}, t.doubt(q.tooFew(ctx, "acquire", failures(got, len(v.r.places))))
+		return reentrant.AcquireReply{}, t.doubt(q.tooFew(ctx, failures(got, len(v.r.places))))
 	case t.granted+t.stale >= q.need:
 		return reentrant.AcquireReply{Status: reentrant.Stale}, nil
 	}
@@ -201,10 +201,10 @@ func (v *quorumVote) settle(ctx context.Context, t quorumTally) (reentrant.Acqui
 	})
 	errs := failures(got, len(v.r.places))
 	if heardFrom(errs) < q.need {
-		return reentrant.AcquireReply{}, t.doubt(q.tooFew(ctx, "acquire: the token", errs))
+		return reentrant.AcquireReply{}, t.doubt(fmt.Errorf("the token: %w", q.tooFew(ctx, errs)))
 	}
 	if !v.valid(time.Now()) {
-		return reentrant.AcquireReply{}, t.doubt(fmt.Errorf("redisbackend: acquire: a majority took %v, and nothing is left of the lease",
+		return reentrant.AcquireReply{}, t.doubt(fmt.Errorf("redisbackend: a majority took %v, and nothing is left of the lease",
 			time.Since(v.sent)))
 	}
 	v.kept = true

@@ -25,7 +25,7 @@ func (c *conn) Register(ctx context.Context, text string, ttl time.Duration) err
 		cmd = build.Set().Key(c.registered(c.session)).Value(text).PxMilliseconds(int64(millis(ttl))).Build()
 	}
 	if err := c.deployment.client.Do(ctx, cmd).Error(); err != nil {
-		return fail(ctx, "register", err)
+		return fail(ctx, err)
 	}
 	return nil
 }
@@ -33,14 +33,14 @@ func (c *conn) Register(ctx context.Context, text string, ttl time.Duration) err
 // Registered implements reentrant.Registry.
 func (c *conn) Registered(ctx context.Context, session string) (string, error) {
 	if err := checkSession(session); err != nil {
-		return "", fmt.Errorf("redisbackend: registered: %w", err)
+		return "", fmt.Errorf("redisbackend: %w", err)
 	}
 	text, err := c.deployment.client.Do(ctx, c.deployment.client.B().Get().Key(c.registered(session)).Build()).ToString()
 	switch {
 	case rueidis.IsRedisNil(err):
 		return "", nil
 	case err != nil:
-		return "", fail(ctx, "registered", err)
+		return "", fail(ctx, err)
 	}
 	return text, nil
 }

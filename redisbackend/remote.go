@@ -50,7 +50,7 @@ func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (ree
 	switch a.code {
 	case acquireGranted:
 		if err := a.checkTokens(a.rest[0], a.rest[1]); err != nil {
-			return reentrant.AcquireReply{}, unexpected("acquire", err)
+			return reentrant.AcquireReply{}, unexpected(err)
 		}
 		return reentrant.AcquireReply{Status: reentrant.Granted,
 			First: reentrant.Token(a.rest[0]), Last: reentrant.Token(a.rest[1]),
@@ -63,9 +63,9 @@ func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (ree
 	case acquireStale:
 		return reentrant.AcquireReply{Status: reentrant.Stale}, nil
 	case acquireLate:
-		return reentrant.AcquireReply{}, errors.New("redisbackend: acquire: it reached Redis too late and was not carried out")
+		return reentrant.AcquireReply{}, errors.New("redisbackend: it reached Redis too late and was not carried out")
 	}
-	return reentrant.AcquireReply{}, unexpected("acquire", fmt.Errorf("code %d", a.code))
+	return reentrant.AcquireReply{}, unexpected(fmt.Errorf("code %d", a.code))
 }
 
 // acquire sends one copy.
@@ -86,7 +86,7 @@ func (r *remote) acquire(ctx context.Context, req *reentrant.AcquireRequest, not
 	if r.conn.deployment.replicas.n > 0 {
 		return r.acquireReplicated(ctx, args[:], req.NotAfter)
 	}
-	return r.run(ctx, "acquire", &r.conn.deployment.scripts.acquire, r.keys[:], args[:], 3)
+	return r.run(ctx, &r.conn.deployment.scripts.acquire, r.keys[:], args[:], 3)
 }
 
 // flagLetters are acquire's flags, in the order of the bits by which flags looks them up.
@@ -125,7 +125,7 @@ func (r *remote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (ree
 	d.add(millis(req.Lease))
 	n := d.cut()
 	args := [...]string{r.conn.session, n[0], req.Owner, n[1], n[2], n[3]}
-	a, err := r.run(ctx, "reenter", &r.conn.deployment.scripts.reenter, r.keys[:2], args[:], 1)
+	a, err := r.run(ctx, &r.conn.deployment.scripts.reenter, r.keys[:2], args[:], 1)
 	switch {
 	case err != nil:
 		return reentrant.ReenterReply{}, err
@@ -134,7 +134,7 @@ func (r *remote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (ree
 	case a.code == reenterGone:
 		return reentrant.ReenterReply{Gone: true}, nil
 	}
-	return reentrant.ReenterReply{}, unexpected("reenter", fmt.Errorf("code %d", a.code))
+	return reentrant.ReenterReply{}, unexpected(fmt.Errorf("code %d", a.code))
 }
 
 // Release implements reentrant.Remote.
@@ -152,7 +152,7 @@ func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (ree
 	d.add(keepFor(doubt))
 	n := d.cut()
 	args := [...]string{r.conn.session, n[0], n[1], n[2], r.conn.deployment.channels, n[3]}
-	a, err := r.run(ctx, "release", &r.conn.deployment.scripts.release, r.keys[:], args[:], 0)
+	a, err := r.run(ctx, &r.conn.deployment.scripts.release, r.keys[:], args[:], 0)
 	switch {
 	case err != nil:
 		return 0, err
@@ -163,23 +163,19 @@ func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (ree
 	case a.code == releaseNothing:
 		return reentrant.Nothing, nil
 	}
-	return 0, unexpected("release", fmt.Errorf("code %d", a.code))
+	return 0, unexpected(fmt.Errorf("code %d", a.code))
 }
 
 // ForceUnlock implements reentrant.Remote.
 func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
 	args := [...]string{r.conn.deployment.channels}
-	a, err := r.run(ctx, "force unlock", &r.conn.deployment.scripts.force, r.keys[:], args[:], 0)
+	a, err := r.run(ctx, &r.conn.deployment.scripts.force, r.keys[:], args[:], 0)
 	return a.code == forceHeld, err
 }
 
 // Inspect implements reentrant.Remote. The owner is as the holder wrote it, whoever the holder is.
 func (r *remote) Inspect(ctx context.Context) (reentrant.State, error) {
-	return r.inspect(ctx, "inspect")
-}
-
-func (r *remote) inspect(ctx context.Context, op string) (reentrant.State, error) {
-	list, at, err := r.exec(ctx, op, &r.conn.deployment.scripts.inspect, r.keys[:], nil)
+	list, at, err := r.exec(ctx, &r.conn.deployment.scripts.inspect, r.keys[:], nil)
 	if err != nil {
 		return reentrant.State{}, err
 	}
@@ -200,7 +196,7 @@ func (r *remote) inspect(ctx context.Context, op string) (reentrant.State, error
 		state.Waiting = append(state.Waiting, l.word())
 	}
 	if l.err != nil {
-		return reentrant.State{}, unexpected(op, l.err)
+		return reentrant.State{}, unexpected(l.err)
 	}
 	r.clock.saw(at)
 	return state, nil
@@ -246,23 +242,23 @@ type answer struct {
 }
 
 // run sends a script and reads its answer.
-func (r *remote) run(ctx context.Context, op string, s *script, keys, args []string, n int) (a answer, err error) {
-	list, at, err := r.exec(ctx, op, s, keys, args)
+func (r *remote) run(ctx context.Context, s *script, keys, args []string, n int) (a answer, err error) {
+	list, at, err := r.exec(ctx, s, keys, args)
 	if err != nil {
 		return answer{}, err
 	}
-	return r.decode(op, list, at, n)
+	return r.decode(list, at, n)
 }
 
 // decode reads an answer with n numbers beside the code and the time.
-func (r *remote) decode(op string, list []rueidis.RedisMessage, at sample, n int) (a answer, err error) {
+func (r *remote) decode(list []rueidis.RedisMessage, at sample, n int) (a answer, err error) {
 	l := reader{list: list}
 	a.code, at.stamp = l.number(), l.number()
 	for i := range n {
 		a.rest[i] = l.number()
 	}
 	if l.err != nil {
-		return answer{}, unexpected(op, l.err)
+		return answer{}, unexpected(l.err)
 	}
 	r.clock.saw(at)
 	a.sample = at
@@ -270,15 +266,15 @@ func (r *remote) decode(op string, list []rueidis.RedisMessage, at sample, n int
 }
 
 // exec sends a script. The sample has no stamp yet.
-func (r *remote) exec(ctx context.Context, op string, s *script, keys, args []string) ([]rueidis.RedisMessage, sample, error) {
-	return r.read(ctx, op, func() rueidis.RedisResult { return s.Exec(ctx, r.conn.deployment.client, keys, args) })
+func (r *remote) exec(ctx context.Context, s *script, keys, args []string) ([]rueidis.RedisMessage, sample, error) {
+	return r.read(ctx, func() rueidis.RedisResult { return s.Exec(ctx, r.conn.deployment.client, keys, args) })
 }
 
 // read does what sends a script, and says when.
-func (r *remote) read(ctx context.Context, op string, send func() rueidis.RedisResult) ([]rueidis.RedisMessage, sample, error) {
+func (r *remote) read(ctx context.Context, send func() rueidis.RedisResult) ([]rueidis.RedisMessage, sample, error) {
 	sent := time.Now()
 	if err := ctxErr(ctx, sent); err != nil {
-		return nil, sample{}, fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
+		return nil, sample{}, fmt.Errorf("redisbackend: not sent: %w", err)
 	}
 	result := send()
 	at := sample{sent: instantOf(sent), received: instantOf(time.Now())}
@@ -287,7 +283,7 @@ func (r *remote) read(ctx context.Context, op string, send func() rueidis.RedisR
 		if result.NonRedisError() != nil {
 			r.clock.forget() // the connection may have gone with it, and the next one lead elsewhere
 		}
-		return nil, sample{}, fail(ctx, op, err)
+		return nil, sample{}, fail(ctx, err)
 	}
 	return list, at, nil
 }

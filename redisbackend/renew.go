@@ -36,7 +36,7 @@ func (scripted) renew(ctx context.Context, c *conn, renewals []reentrant.Renewal
 	sent := time.Now()
 	if err := ctxErr(ctx, sent); err != nil {
 		for _, b := range batches {
-			b.fail(errors.Join(errors.New("redisbackend: renew: not sent"), err))
+			b.fail(errors.Join(errors.New("redisbackend: not sent"), err))
 		}
 		return
 	}
@@ -102,7 +102,7 @@ func (c *conn) batches(renewals []reentrant.Renewal) []batch {
 		r.Gone, r.Err = false, nil
 		own, ok := r.Remote.(*remote)
 		if !ok || own.conn != c {
-			r.Err = invalid("renew", "the lock is not one of this session")
+			r.Err = invalid("the lock is not one of this session")
 			continue
 		}
 		if r.Err = checkRenewal(r); r.Err == nil {
@@ -164,7 +164,7 @@ func (b batch) read(ctx context.Context, result rueidis.RedisResult, at sample) 
 		if result.NonRedisError() != nil {
 			b.remotes[0].clock.forget()
 		}
-		b.fail(fail(ctx, "renew", err))
+		b.fail(fail(ctx, err))
 		return
 	}
 	if at.stamp, err = list[0].ToInt64(); err == nil {
@@ -173,9 +173,9 @@ func (b batch) read(ctx context.Context, result rueidis.RedisResult, at sample) 
 	for i, r := range b.renewals {
 		m := list[i+1]
 		if words, err := m.ToString(); err == nil {
-			r.Err = judged(fmt.Errorf("redisbackend: renew: %s", words), words)
+			r.Err = judged(fmt.Errorf("redisbackend: %s", words), words)
 		} else if code, err := m.ToInt64(); err != nil {
-			r.Err = unexpected("renew", err)
+			r.Err = unexpected(err)
 		} else {
 			r.Gone = code == 0
 		}

@@ -19,11 +19,11 @@ type replicas struct {
 
 // acquireReplicated is an acquire that the replicas must acknowledge. If too few do, it gives the epoch back.
 func (r *remote) acquireReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
-	return r.replicated(ctx, "acquire", &r.conn.deployment.scripts.acquire, args, deadline, func(client rueidis.DedicatedClient, few error) error {
+	return r.replicated(ctx, &r.conn.deployment.scripts.acquire, args, deadline, func(client rueidis.DedicatedClient, few error) error {
 		release := []string{r.conn.session, args[1], "0", "0", r.conn.deployment.channels, "0"}
 		err := evalOn(ctx, client, &r.conn.deployment.scripts.release, r.keys[:], release).Error()
 		if err != nil {
-			err = fail(ctx, "give it back", err)
+			err = fail(ctx, fmt.Errorf("give it back: %w", err))
 		}
 		return errors.Join(reentrant.WithRefused(few), err)
 	})
@@ -32,23 +32,23 @@ func (r *remote) acquireReplicated(ctx context.Context, args []string, deadline 
 // resumeReplicated is a resume that the replicas must acknowledge. If too few do, the hold stays this session's: to give it
 // back would end what its owner has. The outcome is then unknown, and sending it again waits for the replicas again.
 func (r *remote) resumeReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
-	return r.replicated(ctx, "resume", &r.conn.deployment.scripts.resume, args, deadline, func(_ rueidis.DedicatedClient, few error) error {
+	return r.replicated(ctx, &r.conn.deployment.scripts.resume, args, deadline, func(_ rueidis.DedicatedClient, few error) error {
 		return reentrant.WithOutcomeUnknown(few)
 	})
 }
 
 // replicated runs a script that the replicas must acknowledge if its code is 1, the lock is the attempt's. tooFew returns
 // the error if they do not. WAIT speaks of what its own connection has written, so both go over one that nobody else uses.
-func (r *remote) replicated(ctx context.Context, op string, s *script, args []string, deadline time.Time,
+func (r *remote) replicated(ctx context.Context, s *script, args []string, deadline time.Time,
 	tooFew func(rueidis.DedicatedClient, error) error) (a answer, err error) {
 	client, release, err := dedicate(ctx, r.conn.deployment.client)
 	if err != nil {
-		return answer{}, fmt.Errorf("redisbackend: %s: not sent: %w", op, err)
+		return answer{}, fmt.Errorf("redisbackend: not sent: %w", err)
 	}
 	defer func() { giveBack(client, release, err) }()
-	list, at, err := r.read(ctx, op, func() rueidis.RedisResult { return evalOn(ctx, client, s, r.keys[:], args) })
+	list, at, err := r.read(ctx, func() rueidis.RedisResult { return evalOn(ctx, client, s, r.keys[:], args) })
 	if err == nil {
-		a, err = r.decode(op, list, at, 3)
+		a, err = r.decode(list, at, 3)
 	}
 	if err != nil || a.code != acquireGranted { // which is resumeResumed
 		return a, err
@@ -56,7 +56,7 @@ func (r *remote) replicated(ctx context.Context, op string, s *script, args []st
 	want := r.conn.deployment.replicas.n
 	got, err := r.acknowledged(ctx, client, deadline)
 	if err == nil && got < want {
-		err = tooFew(client, fmt.Errorf("redisbackend: %s: %d of %d replicas have it: %w", op, got, want, reentrant.ErrNotReplicated))
+		err = tooFew(client, fmt.Errorf("redisbackend: %d of %d replicas have it: %w", got, want, reentrant.ErrNotReplicated))
 	}
 	return a, err
 }
@@ -80,7 +80,7 @@ func (r *remote) acknowledged(ctx context.Context, client rueidis.DedicatedClien
 		if errorCode(err) == "" {
 			r.clock.forget() // as in read
 		}
-		return 0, reentrant.WithOutcomeUnknown(fail(ctx, "wait for the replicas", err)) // the lock may be had
+		return 0, reentrant.WithOutcomeUnknown(fail(ctx, fmt.Errorf("wait for the replicas: %w", err))) // the lock may be had
 	}
 	return int(got), nil
 }

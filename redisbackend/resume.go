@@ -29,7 +29,7 @@ func (r *remote) Resume(ctx context.Context, req reentrant.ResumeRequest) (reent
 	switch a.code {
 	case resumeResumed:
 		if err := a.checkTokens(a.rest[1], a.rest[1]); err != nil {
-			return reentrant.ResumeReply{}, unexpected("resume", err)
+			return reentrant.ResumeReply{}, unexpected(err)
 		}
 		return reentrant.ResumeReply{Status: reentrant.Resumed, Holds: int(a.rest[0]), Token: reentrant.Token(a.rest[1]),
 			TTL: time.Duration(a.rest[2]) * time.Millisecond}, nil
@@ -40,7 +40,7 @@ func (r *remote) Resume(ctx context.Context, req reentrant.ResumeRequest) (reent
 	case resumeLate:
 		return reentrant.ResumeReply{}, errors.New("redisbackend: resume: it reached Redis too late and was not carried out")
 	}
-	return reentrant.ResumeReply{}, unexpected("resume", fmt.Errorf("code %d", a.code))
+	return reentrant.ResumeReply{}, unexpected(fmt.Errorf("code %d", a.code))
 }
 
 // resume sends one copy.
@@ -60,5 +60,5 @@ func (r *remote) resume(ctx context.Context, req *reentrant.ResumeRequest, notAf
 	if r.conn.deployment.replicas.n > 0 && fault != faultUnreplicatedResume {
 		return r.resumeReplicated(ctx, args[:], req.NotAfter)
 	}
-	return r.run(ctx, "resume", &r.conn.deployment.scripts.resume, r.keys[:], args[:], 3)
+	return r.run(ctx, &r.conn.deployment.scripts.resume, r.keys[:], args[:], 3)
 }

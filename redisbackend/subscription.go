@@ -3,6 +3,7 @@ package redisbackend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -55,12 +56,12 @@ func subscribe(ctx context.Context, client rueidis.Client, channel string, l lis
 	case err := <-first:
 		if err != nil {
 			s.close()
-			return nil, fail(ctx, "subscribe", err)
+			return nil, fail(ctx, fmt.Errorf("subscribe: %w", err))
 		}
 		return s, nil
 	case <-ctx.Done():
 		s.close()
-		return nil, fail(ctx, "subscribe", ctx.Err())
+		return nil, fail(ctx, fmt.Errorf("subscribe: %w", ctx.Err()))
 	}
 }
 
