@@ -109,7 +109,7 @@ func playRound(t *testing.T, seed uint64, k kind) {
 func newRound(t *testing.T, seed uint64, k kind, dir string) *round {
 	servers := &pair{t: t}
 	if k.durable {
-		servers.master = redisserver.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+		servers.master = redisserver.StartWithClock(t, "--appendonly", "yes", "--appendfsync", "always")
 	} else {
 		servers = newPair(t)
 	}

@@ -17,8 +17,9 @@ import (
 // A nemesis breaks things at random: processes, the ways between them and Redis, and Redis itself, each in turns of its
 // own and all at the same time. The same seed gives the same turns, though not the same moments in what they meet.
 //
-// One thing is left out because it cannot be staged here: a clock that jumps needs a Redis whose clock can be set.
-// TestRankedClockJumps has one, in virtual time.
+// Clocks run at speeds that differ, within the margin of a lease, and where Redis may forget they also differ by more, and
+// jump: then leases end early, which is a way to forget. They never go back. If Redis forgot the last token as well, those
+// that follow would be lower.
 type nemesis struct {
 	*fleet
 	servers  *pair // a master without a replica, if it is durable
@@ -174,20 +175,35 @@ func (n *nemesis) onServer() []act {
 			n.servers.master.Thaw()
 		}},
 	}
-	if !n.durable {
-		acts = append(acts,
-			act{"Redis is flushed", func(*rand.Rand) {
-				n.forgetting(false, func() { n.redis("FLUSHALL") })
-				n.servers.synced() // or a failover could bring back what has been forgotten
-			}},
-			act{"the replica takes over", func(*rand.Rand) { n.failOver() }},
-			act{"the replica takes over, without the last writes", func(r *rand.Rand) {
-				n.servers.copying.dropReplies()
-				time.Sleep(n.some(r, 0.02, 0.3)) // how old what it knows is
-				n.failOver()
-			}})
+	if n.durable {
+		return append(acts, act{"the clock is slewed within the margin", func(r *rand.Rand) {
+			n.slew(r, 8_000, func() { time.Sleep(n.some(r, 0.5, 2)) }) // how long it lasts
+		}})
 	}
-	return acts
+	return append(acts,
+		act{"the clock is slewed as fast as chrony does", func(r *rand.Rand) {
+			n.slew(r, 80_000, func() {
+				for range 4 { // so long a fault is many: a lease may end early at any time
+					n.forgetting(true, func() { time.Sleep(n.some(r, 0.1, 0.3)) }) // how long it lasts
+				}
+			})
+		}},
+		act{"the clock jumps", func(r *rand.Rand) {
+			n.forgetting(true, func() { n.servers.master.Clock().Step(n.some(r, 0.1, 1.5)) })
+		}},
+		act{"the replica takes over, with another clock", func(r *rand.Rand) {
+			n.failOverTo(n.some(r, 0.1, 1))
+		}},
+		act{"Redis is flushed", func(*rand.Rand) {
+			n.forgetting(false, func() { n.redis("FLUSHALL") })
+			n.servers.synced() // or a failover could bring back what has been forgotten
+		}},
+		act{"the replica takes over", func(*rand.Rand) { n.failOver() }},
+		act{"the replica takes over, without the last writes", func(r *rand.Rand) {
+			n.servers.copying.dropReplies()
+			time.Sleep(n.some(r, 0.02, 0.3)) // how old what it knows is
+			n.failOver()
+		}})
 }
 
 func (n *nemesis) restart() {
@@ -199,7 +215,22 @@ func (n *nemesis) restart() {
 	n.servers.follow() // at once: as long as the replica does not, a failover could bring back what has been forgotten
 }
 
-func (n *nemesis) failOver() {
+// slew has the master's clock run faster or slower by so many millionths while during lasts.
+func (n *nemesis) slew(r *rand.Rand, ppm int64, during func()) {
+	if r.IntN(2) == 0 {
+		ppm = -ppm
+	}
+	clock := n.servers.master.Clock() // a restart keeps it
+	clock.Slew(ppm)
+	defer clock.Slew(0)
+	during()
+}
+
+func (n *nemesis) failOver() { n.failOverTo(0) }
+
+// failOverTo has the replica take over, whose clock is ahead of the master's by d.
+func (n *nemesis) failOverTo(d time.Duration) {
+	n.servers.leadReplica(d)
 	ways := []*link{n.way}
 	for _, s := range n.seats {
 		ways = append(ways, s.link)

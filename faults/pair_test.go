@@ -4,13 +4,14 @@ import (
 	"net"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/redisserver"
 )
 
-// A pair is a master with a replica.
+// A pair is a master with a replica, each with a clock of its own.
 type pair struct {
 	t               *testing.T
 	master, replica *redisserver.Server
@@ -25,10 +26,10 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-// alone starts a server. By way of a file a replica gets what comes after its first copy at once; otherwise it may be told
+// alone starts a server whose clock can be set. By way of a file a replica gets what comes after its first copy at once; otherwise it may be told
 // that only a second later.
 func alone(t *testing.T) *redisserver.Server {
-	return redisserver.Start(t, "--repl-diskless-sync", "no", "--hz", "100")
+	return redisserver.StartWithClock(t, "--repl-diskless-sync", "no", "--hz", "100")
 }
 
 // follow has the replica copy the master from now on, and waits until it knows all.
@@ -65,6 +66,11 @@ func (p *pair) failOver(ways ...*link) {
 	for _, way := range ways {
 		way.redirect(p.master.Addr())
 	}
+}
+
+// leadReplica has the replica's clock show what the master's does, and d more.
+func (p *pair) leadReplica(d time.Duration) {
+	p.replica.Clock().Step(p.master.Clock().Ahead() + d - p.replica.Clock().Ahead())
 }
 
 // rejoin has the old master come back as the new one's replica.

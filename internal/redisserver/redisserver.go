@@ -47,6 +47,7 @@ type Server struct {
 	dir     string
 	config  string // a file; "" for none
 	options []string
+	clock   *Clock            // nil: the machine's
 	bus     bool              // it is a node of a Cluster
 	ports   map[string]string // of the options with FreePort
 	process *exec.Cmd
@@ -207,6 +208,9 @@ func (s *Server) launch() error {
 	s.log = new(output)
 	s.process = exec.Command(binary(), args...)
 	s.process.Stdout, s.process.Stderr = s.log, s.log
+	if s.clock != nil {
+		s.process.Env = s.clock.environment()
+	}
 	dieWithParent(s.process)
 	s.exited = make(chan struct{})
 	started := make(chan error, 1)

@@ -1,0 +1,100 @@
+package faults
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// The replica that takes over has a clock that is ahead, so a fixed lease ends early by as much. Its holder asks as soon as
+// it is connected again, and has stopped when the next owner gets the lock.
+func TestAFailoverToAClockThatIsAhead(t *testing.T) {
+	const lease, ahead = 40 * time.Second, 36 * time.Second
+	servers := newPair(t)
+	way := newLink(t, servers.master.Addr())
+	l := session(t, way.addr).NewLock("ahead", reentrant.WithFixedLease(lease))
+	other := session(t, way.addr).NewLock("ahead")
+	holder := reentrant.WithOwner(t.Context(), "holder")
+	require.NoError(t, l.Lock(holder))
+	first, err := l.Token(holder)
+	require.NoError(t, err)
+	lost := l.Lost(holder)
+	begun := time.Now()
+	servers.synced()
+	servers.leadReplica(ahead)
+	servers.failOver(way)
+	eventually(t, func() bool {
+		until, err := l.TrustedUntil(holder)
+		return err != nil || until.Before(begun.Add(lease-ahead))
+	}, "it is believed for as long as the new server has it")
+
+	ctx := reentrant.WithOwner(t.Context(), "next")
+	require.NoError(t, other.Lock(ctx))
+	select {
+	case <-lost:
+	default:
+		assert.Fail(t, "two owners believe that they have the lock")
+	}
+	assert.Less(t, time.Since(begun), lease, "the lease was over early")
+	second, err := other.Token(ctx)
+	require.NoError(t, err)
+	assert.Greater(t, second, first)
+	require.ErrorIs(t, l.Unlock(holder), reentrant.ErrLost)
+	require.NoError(t, other.Unlock(ctx))
+}
+
+// A clock is stepped, and no connection is lost. The first answer to the session, whatever it asked, shows the step: fixed
+// leases are asked for, and the others renewed.
+func TestAClockThatIsStepped(t *testing.T) {
+	const lease, step = time.Hour, 50 * time.Minute
+	server := redisserver.StartWithClock(t)
+	s := session(t, server.Addr(), reentrant.WithLease(lease))
+	fixed, renewed := s.NewLock("fixed", reentrant.WithFixedLease(lease)), s.NewLock("renewed")
+	holder := reentrant.WithOwner(t.Context(), "holder")
+	require.NoError(t, fixed.Lock(holder))
+	require.NoError(t, renewed.Lock(holder))
+	begun := time.Now()
+	server.Clock().Step(step)
+	_, err := s.NewLock("another").IsLocked(t.Context())
+	require.NoError(t, err)
+	eventually(t, func() bool {
+		until, err := fixed.TrustedUntil(holder)
+		return err == nil && until.Before(begun.Add(lease-step))
+	}, "it is believed for as long as Redis has it")
+	eventually(t, func() bool {
+		st, err := renewed.Inspect(t.Context())
+		return err == nil && st.TTL > lease-step
+	}, "the other one is renewed")
+	require.NoError(t, fixed.Unlock(holder))
+	require.NoError(t, renewed.Unlock(holder))
+}
+
+// A server's clock runs 8 % fast, which is beyond the margin. A holder that cannot ask is then believed for too long by no
+// more than what the clock gains over a lease; and tokens rise.
+func TestAClockThatRunsFasterThanTheMargin(t *testing.T) {
+	const lease, ppm = 4 * time.Second, 80_000
+	server := redisserver.StartWithClock(t)
+	server.Clock().Slew(ppm)
+	way := newLink(t, server.Addr())
+	l, other := session(t, way.addr).NewLock("fast", reentrant.WithFixedLease(lease)), session(t, server.Addr()).NewLock("fast")
+	ctx := reentrant.WithOwner(t.Context(), "next")
+	require.NoError(t, l.Lock(t.Context()))
+	first, err := l.Token(t.Context())
+	require.NoError(t, err)
+	until, err := l.TrustedUntil(t.Context())
+	require.NoError(t, err)
+	way.dropRequests()
+	defer way.mend()
+	require.NoError(t, other.Lock(ctx))
+	assert.LessOrEqual(t, time.Until(until), lease*ppm/1_000_000)
+	second, err := other.Token(ctx)
+	require.NoError(t, err)
+	assert.Greater(t, second, first)
+	require.NoError(t, other.Unlock(ctx))
+	<-l.Lost(t.Context())
+}
