@@ -35,7 +35,8 @@ type Condition struct {
 	name string
 }
 
-// NewCondition returns the lock's condition with a name. It sends nothing.
+// NewCondition returns the lock's condition with a name. It sends nothing; a name of more than 4096 bytes is the error of
+// every wait and signal.
 func (l *Lock) NewCondition(name string) *Condition { return &Condition{lock: l, name: name} }
 
 // Name is the condition's name.
@@ -139,6 +140,9 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 func (c *Condition) holding(ctx context.Context, op string, cancel context.Context, f func(e *entry, owner Owner, holds int) error) error {
 	l := c.lock
 	owner, err := l.caller(ctx)
+	if err == nil && len(c.name) > maxName && fault != faultNameless {
+		err = fmt.Errorf("the name of the condition is %d bytes long, at most %d are allowed", len(c.name), maxName)
+	}
 	if err == nil && cancel != nil && cancel.Err() != nil {
 		err = ended(cancel, "before the call", nil)
 	}

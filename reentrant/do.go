@@ -11,6 +11,11 @@ import (
 // [ErrLost] at the moment the hold is lost, so that fn can stop before another owner begins. A panic in fn unlocks
 // and goes on panicking.
 //
+// A goroutine that fn starts is another owner, but with that context, and until Do returns, it can ask about the hold:
+// [Lock.Lost], [Lock.Token], [Lock.Verify], [Lock.TrustedUntil], [Lock.HoldCount] and [Lock.IsHeldByCurrentOwner] are then
+// about the owner that called Do, unless the goroutine has the lock itself or the context names an owner ([WithOwner]).
+// Lock and Unlock are always the goroutine's own: its Lock waits, and its Unlock returns [ErrNotHeld].
+//
 // It returns Lock's error without calling fn; otherwise fn's error joined with Unlock's, which is ErrLost if the
 // hold was lost on the way, also when fn returned nil.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
@@ -43,19 +48,24 @@ func (l *Lock) TryDoFor(ctx context.Context, wait time.Duration, fn func(ctx con
 
 // run calls fn with a hold of the caller's, and gives that up.
 func (l *Lock) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
-	inside, cancel := context.WithCancelCause(ctx)
+	carried, end := inside(ctx, l)
+	within, cancel := context.WithCancelCause(carried)
 	forget := l.onLoss(ctx, &cancel)
 	defer func() {
 		forget()
+		end()
 		cancel(nil)
 		err = errors.Join(err, l.Unlock(ctx))
 	}()
-	return fn(inside)
+	return fn(within)
 }
 
 // onLoss has cancel called with ErrLost when the caller's hold is lost, until the returned function is called.
 func (l *Lock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc) (forget func()) {
-	sig := l.signal(CurrentOwner(ctx))
+	var sig *signal
+	if owner, err := l.asker(ctx); err == nil {
+		sig = l.signal(owner)
+	}
 	if sig == nil {
 		(*cancel)(ErrLost)
 		return func() {}
@@ -89,7 +99,7 @@ func (l *Lock) signal(owner Owner) *signal {
 // trust its lease, before Redis gives the lock to another. It stays open if the hold ends by Unlock. For a caller
 // that holds nothing it is closed already. ctx provides only the owner.
 func (l *Lock) Lost(ctx context.Context) <-chan struct{} {
-	if owner, err := l.caller(ctx); err == nil {
+	if owner, err := l.asker(ctx); err == nil {
 		if sig := l.signal(owner); sig != nil {
 			return sig.lost
 		}

@@ -44,13 +44,15 @@ const (
 
 // Of the session's core.
 const (
-	faultLateLook = "late-look"        // TryLock looks for a clean-up after the baton was refused
-	faultTimeless = "timeless-reentry" // a cohort re-enters without a look at the clock
-	faultTardy    = "tardy-release"    // an observer is told of a release after the next owner could be reported
-	faultBrittle  = "brittle-observer" // a panic of the observer is not caught
-	faultStifled  = "stifled"          // the observer is called by whoever has an event
-	faultShutOut  = "shut-out"         // an owner cannot re-enter when its session is being closed
-	faultRash     = "rash-verify"      // Verify takes a hold that is being given up for lost
+	faultLateLook  = "late-look"        // TryLock looks for a clean-up after the baton was refused
+	faultTimeless  = "timeless-reentry" // a cohort re-enters without a look at the clock
+	faultUncarried = "uncarried"        // the context of Do does not carry its owner
+	faultNameless  = "nameless"         // any name of an owner or a condition will do
+	faultTardy     = "tardy-release"    // an observer is told of a release after the next owner could be reported
+	faultBrittle   = "brittle-observer" // a panic of the observer is not caught
+	faultStifled   = "stifled"          // the observer is called by whoever has an event
+	faultShutOut   = "shut-out"         // an owner cannot re-enter when its session is being closed
+	faultRash      = "rash-verify"      // Verify takes a hold that is being given up for lost
 
 	faultHollowMulti    = "multilock-is-held-in-part"      // a MultiLock counts as held if one of its locks is
 	faultTokenWraps     = "token-wraps"                    // a token above 2⁶³−1 is a negative number in a database

@@ -10,7 +10,7 @@ import (
 
 // HoldCount is how many times the caller's owner holds the lock; 0 if it does not.
 func (l *Lock) HoldCount(ctx context.Context) int {
-	owner, err := l.caller(ctx)
+	owner, err := l.asker(ctx)
 	if err != nil {
 		return 0
 	}
@@ -44,7 +44,7 @@ func (l *Lock) TrustedUntil(ctx context.Context) (time.Time, error) {
 
 // currentHold is the caller's hold.
 func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
-	owner, err := l.caller(ctx)
+	owner, err := l.asker(ctx)
 	if err != nil {
 		return hold{}, err
 	}

@@ -254,7 +254,7 @@ func (l *Lock) caller(ctx context.Context) (Owner, error) {
 	if l.session.config.explicit && !owner.shared() {
 		return Owner{}, ErrNoOwner
 	}
-	return owner, nil
+	return owner, owner.check()
 }
 
 // error says which call of which lock failed.

@@ -181,14 +181,16 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) 
 	if err := m.Lock(ctx); err != nil {
 		return err
 	}
-	inside, cancel := context.WithCancelCause(ctx)
+	carried, end := inside(ctx, m.locks...)
+	within, cancel := context.WithCancelCause(carried)
 	forget := m.onLoss(ctx, &cancel)
 	defer func() {
 		forget()
+		end()
 		cancel(nil)
 		err = errors.Join(err, m.Unlock(ctx))
 	}()
-	return fn(inside)
+	return fn(within)
 }
 
 // Lost returns a channel that is closed when any of the caller's holds is lost. For a caller that does not hold all

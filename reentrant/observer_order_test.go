@@ -161,6 +161,7 @@ func TestAnEventSaysWhenItHappened(t *testing.T) {
 		time.Sleep(time.Second)
 		require.NoError(t, s.NewLock("x").Unlock(t.Context()))
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		assert.Equal(t, []time.Time{begun, begun.Add(time.Second)}, at)
 	})
 }

@@ -3,6 +3,7 @@ package reentrant
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -34,6 +35,23 @@ func (o Owner) String() string {
 // shared tells whether several goroutines can act as this owner at once.
 func (o Owner) shared() bool { return o.goroutine == 0 }
 
+// maxName bounds the names of owners and conditions, in bytes. Redis has them in each command, and in what it sends to
+// others.
+const maxName = 4096
+
+// check reports what is wrong with a name that a context carries.
+func (o Owner) check() error {
+	switch {
+	case o.goroutine != 0 || fault == faultNameless:
+		return nil
+	case o.name == "":
+		return errors.New("the owner that the context carries has an empty name")
+	case len(o.name) > maxName:
+		return fmt.Errorf("the name of the owner that the context carries is %d bytes long, at most %d are allowed", len(o.name), maxName)
+	}
+	return nil
+}
+
 type ownerKey struct{}
 
 // WithOwner makes name the owner of every lock that is taken and released under the returned context, in place of
@@ -41,13 +59,16 @@ type ownerKey struct{}
 //
 // Goroutines that share an owner share its locks: while one holds a lock, Lock by the other is re-entry and
 // succeeds at once. The lock does not keep them apart.
+//
+// The name has 1 to 4096 bytes. With any other every call that takes or gives up a lock, waits, signals or asks about a
+// hold returns an error, and changes nothing; where it has no error to return, the owner holds nothing.
 func WithOwner(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, ownerKey{}, Owner{name: name})
 }
 
 // WithPortableOwner is [WithOwner] with an owner that is known by its id in the whole deployment: what it holds can be
 // resumed by another session, or after a restart ([Lock.Resume]). Whoever knows the id is the owner, so it should be one
-// that nobody can guess, and used by one session at a time.
+// that nobody can guess, and used by one session at a time. It has 1 to 4096 bytes, as the name of WithOwner.
 func WithPortableOwner(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, ownerKey{}, Owner{name: id, portable: true})
 }

@@ -283,17 +283,6 @@ func TestNilLocksAreTheErrorOfEveryCall(t *testing.T) {
 	<-m.Lost(t.Context())
 }
 
-func TestAnOwnerMayHaveAnEmptyName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newSession(t, memory.New()).NewLock("x")
-		require.NoError(t, l.Lock(owner(t, "")))
-		st, err := l.Inspect(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, "~", st.Owner)
-		require.NoError(t, l.Unlock(owner(t, "")))
-	})
-}
-
 // Between the moment at which a hold is lost and the end of its margin its owner is told so, by every call.
 func TestALostHoldIsLostAtOnceForEveryCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
