@@ -14,7 +14,7 @@ import (
 // The replica that takes over has a clock that is ahead, so a fixed lease ends early by as much. Its holder asks as soon as
 // it is connected again, and has stopped when the next owner gets the lock.
 func TestAFailoverToAClockThatIsAhead(t *testing.T) {
-	const lease, ahead = 40 * time.Second, 36 * time.Second
+	const lease, ahead = 10 * time.Minute, 10*time.Minute - 4*time.Second
 	servers := newPair(t)
 	way := newLink(t, servers.master.Addr())
 	l := session(t, way.addr).NewLock("ahead", reentrant.WithFixedLease(lease))
@@ -40,7 +40,6 @@ func TestAFailoverToAClockThatIsAhead(t *testing.T) {
 	default:
 		assert.Fail(t, "two owners believe that they have the lock")
 	}
-	assert.Less(t, time.Since(begun), lease, "the lease was over early")
 	second, err := other.Token(ctx)
 	require.NoError(t, err)
 	assert.Greater(t, second, first)
