@@ -27,9 +27,9 @@ func (e *entry) release(ctx context.Context) error {
 	if fault != faultDeadctx {
 		ctx = context.WithoutCancel(ctx)
 	}
-	limit := e.s.config.releaseTime()
+	begun := time.Now()
 	r := release{s: e.s, remote: e.remote, req: req}
-	err := r.repeat(ctx, time.Now().Add(limit))
+	err := r.repeat(ctx, begun.Add(e.s.config.releaseTime()))
 	switch {
 	case err == nil || errors.Is(err, ErrLost):
 		e.owes = false
@@ -40,7 +40,7 @@ func (e *entry) release(ctx context.Context) error {
 	if fault != faultForgetRelease {
 		r.finishLater(time.Now().Add(finishTime))
 	}
-	return fmt.Errorf("not confirmed within %v, and sent again in the background: %w", limit, err)
+	return fmt.Errorf("not confirmed within %v, and sent again in the background: %w", time.Since(begun).Round(time.Millisecond), err)
 }
 
 // A release is what a session gives up on a lock. It touches nothing that was got with a later epoch, so it can be sent
@@ -53,15 +53,16 @@ type release struct {
 	last   error // of the latest try; it says whether an earlier one may have been carried out
 }
 
-// repeat sends the release until Redis confirms or refuses it, or until a moment.
+// repeat sends the release until Redis confirms or refuses it. It returns before until. Each try has its full time, so that
+// its error says what was wrong, and not that there was too little.
 func (r *release) repeat(ctx context.Context, until time.Time) error {
 	for {
 		now := time.Now()
-		if done, err := r.send(ctx, earlier(now.Add(r.s.config.commandTimeout()), until)); done {
+		if done, err := r.send(ctx, now.Add(r.s.config.commandTimeout())); done {
 			return err
 		}
 		wait := retryPause(r.tries, r.s.config.heartbeat)
-		if !time.Now().Add(wait).Before(until) || fault == faultThreeTries && r.tries == 3 {
+		if time.Now().Add(wait+r.s.config.commandTimeout()).After(until) || fault == faultThreeTries && r.tries == 3 {
 			return r.last
 		}
 		pause(ctx, wait, nil)
