@@ -186,6 +186,33 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 	}
 }
 
+// While a slot is on the move Redis takes a key that does not exist for one that may have moved already. What needs only keys
+// that exist goes on: a holder keeps and re-enters its lock. A free lock has keys that do not exist, and so cannot be had.
+func TestASlotThatMovesServesHoldersAndNobodyElse(t *testing.T) {
+	t.Parallel()
+	s, servers := cluster(t, 0)
+	holder := s.join("holder")
+	holder.take(1)
+	free := holder.bind("{lock}free")
+
+	m := startMove(t, servers, "lock")
+	assert.True(t, holder.renews(1, lease))
+	assert.Equal(t, 2, holder.reenter(1, 1, 2, 0).Holds)
+	for name, err := range map[string]error{
+		"acquire": second(free.Acquire(s.ctx(), request(1))),
+		"release": second(holder.remote.Release(s.ctx(), reentrant.ReleaseRequest{Epoch: 1})),
+		"inspect": second(holder.remote.Inspect(s.ctx())),
+	} {
+		require.ErrorContains(t, err, "TRYAGAIN", name)
+		assert.False(t, reentrant.Refused(err), "%s: it passes", name)
+	}
+	m.finish()
+	s.eventually(func() bool { return second(free.Acquire(s.ctx(), request(1))) == nil }, "the slot has moved")
+	assert.Equal(t, reentrant.Released, holder.release(1))
+}
+
+func second[T any](_ T, err error) error { return err }
+
 func TestASlotMovesWhileALockIsHandedOver(t *testing.T) {
 	t.Parallel()
 	s, servers := cluster(t, 0)

@@ -18,6 +18,7 @@ const (
 	faultUnwatched = "unwatched" // without scripts, what others change meanwhile is overwritten
 	faultStraddle  = "straddle"  // without scripts, an answer may be half from before and half from after a change
 	faultAnytoken  = "anytoken"  // a message's tokens are believed, however high
+	faultUncounted = "uncounted" // tokens are sent that Lua cannot read
 	faultRounded   = "rounded"   // Lua rounds epochs
 	faultFull      = "full"      // without scripts, a full server renews nothing
 	faultHalf      = "half"      // without scripts, what fails inside a transaction is not noticed

@@ -31,6 +31,14 @@ func checkNumbers(numbers ...uint64) error {
 	return nil
 }
 
+// countable is a token that is sent, or the highest number in its place: there is no such token, and Lua cannot read them all.
+func countable(t reentrant.Token) reentrant.Token {
+	if fault == faultUncounted {
+		return t
+	}
+	return min(t, maxNumber)
+}
+
 func checkHolds(holds int) error {
 	if holds < 1 || holds > maxHolds {
 		return invalid(fmt.Sprintf("the hold count must be within 1 and %d", maxHolds))
@@ -49,6 +57,7 @@ func checkAcquire(req *reentrant.AcquireRequest) error {
 		return invalid("a waiter's patience and grant TTL must be positive")
 	}
 	req.Lease, req.Patience, req.GrantTTL = min(req.Lease, maxTTL), min(req.Patience, maxTTL), min(req.GrantTTL, maxTTL)
+	req.Seen = countable(req.Seen)
 	if err := checkHolds(req.Holds); err != nil {
 		return err
 	}
@@ -63,13 +72,16 @@ func checkReenter(req *reentrant.ReenterRequest) error {
 	return checkNumbers(req.Epoch, req.Op)
 }
 
-func checkRelease(req *reentrant.ReleaseRequest) error { return checkNumbers(req.Epoch) }
+func checkRelease(req *reentrant.ReleaseRequest) error {
+	req.Used = countable(req.Used)
+	return checkNumbers(req.Epoch)
+}
 
 func checkResume(req *reentrant.ResumeRequest) error {
 	if req.Lease <= 0 {
 		return invalid("the lease must be positive")
 	}
-	req.Lease = min(req.Lease, maxTTL)
+	req.Lease, req.Seen = min(req.Lease, maxTTL), countable(req.Seen)
 	return checkNumbers(req.Epoch)
 }
 
@@ -85,7 +97,7 @@ func checkAwait(req *reentrant.AwaitRequest) error {
 	if req.Patience <= 0 || req.GrantTTL <= 0 {
 		return invalid("a waiter's patience and grant TTL must be positive")
 	}
-	req.Patience, req.GrantTTL = min(req.Patience, maxTTL), min(req.GrantTTL, maxTTL)
+	req.Patience, req.GrantTTL, req.Seen = min(req.Patience, maxTTL), min(req.GrantTTL, maxTTL), countable(req.Seen)
 	if err := checkHolds(req.Holds); err != nil {
 		return err
 	}

@@ -1,0 +1,215 @@
+package redisbackend_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// edges are the numbers at which a type, or Lua, counts no further.
+var edges = [16]int64{0, 1, -1, 2, 3, 1000, 1<<16 - 1, 1 << 16, 1<<16 + 1, 1<<31 - 1, 1 << 31, 1<<53 - 1, 1 << 53, 1<<53 + 1,
+	math.MaxInt64, math.MinInt64}
+
+// A numbered is a program of verbs, with numbers from the edges: for each verb a byte that says which, one for the session,
+// and one for each of its numbers.
+type numbered struct{ rest []byte }
+
+func (p *numbered) next() byte {
+	if len(p.rest) == 0 {
+		return 0
+	}
+	b := p.rest[0]
+	p.rest = p.rest[1:]
+	return b
+}
+
+func (p *numbered) number() int64           { return edges[p.next()%byte(len(edges))] }
+func (p *numbered) duration() time.Duration { return time.Duration(p.number()) }
+func (p *numbered) flag() bool              { return p.next()%2 == 1 }
+
+// long is a time that does not end during a step, however slow the machine is, unless it is one that cannot be.
+func (p *numbered) long() time.Duration {
+	d := p.duration()
+	if d > 0 {
+		d = max(d, time.Hour)
+	}
+	return d
+}
+
+// seen is a token about the clock, or at an edge.
+func (p *numbered) seen(clock int64) reentrant.Token {
+	n := p.number()
+	if p.flag() {
+		n += clock
+	}
+	return reentrant.Token(n)
+}
+
+// An outcome is what a step came to, without what depends on the moment.
+func outcome(err error, answer string) string {
+	if err != nil {
+		return fmt.Sprintf("error, refused %v, unknown %v", reentrant.Refused(err), reentrant.OutcomeUnknown(err))
+	}
+	return answer
+}
+
+// A side is one of the two that are compared: two sessions, the scripts' or those without scripts, at one lock.
+type side struct {
+	site    *site
+	members [2]*member
+	base    reentrant.Token // of the first grant
+}
+
+func newSide(s *site, b *redisbackend.Backend, kind string) *side {
+	one := &side{site: &site{T: s.T, client: s.client, b: b, name: "lock-" + kind, began: s.began}}
+	for i := range one.members {
+		one.members[i] = one.site.join(fmt.Sprintf("%s-%d", kind, i))
+	}
+	return one
+}
+
+// verbs is how many there are, and the number of the step that has Redis forget everything.
+const verbs = 8
+
+// step does one verb of the program, and answers what came of it.
+func (d *side) step(p *numbered, clock int64) string {
+	verb, m := p.next()%verbs, d.members[p.next()%2]
+	ctx := d.site.ctx()
+	switch verb {
+	case 0, 1:
+		req := reentrant.AcquireRequest{Epoch: uint64(p.number()), Owner: "1", Holds: int(p.number()), Lease: p.long(),
+			NotAfter: time.Now().Add(time.Minute), Queue: p.flag(), Barge: p.flag(), Yield: p.flag(), Fixed: p.flag(), KeepTTL: p.flag(),
+			Tokens: int(p.number()), Seen: p.seen(clock), Patience: p.long(), GrantTTL: p.long()}
+		reply, err := m.remote.Acquire(ctx, req)
+		if err == nil && reply.Status == reentrant.Granted {
+			assert.LessOrEqual(d.site, reply.First, reply.Last)
+			assert.LessOrEqual(d.site, reply.Last, reentrant.Token(clock)+reentrant.Token((367*24*time.Hour).Microseconds()))
+		}
+		return "acquire " + outcome(err, fmt.Sprint(reply.Status, sizeOf(reply), reply.TTL > 30*time.Minute))
+	case 2:
+		reply, err := m.remote.Reenter(ctx, reentrant.ReenterRequest{Epoch: uint64(p.number()), Owner: "1", Op: uint64(p.number()),
+			Holds: int(p.number()), Lease: p.long()})
+		return "reenter " + outcome(err, fmt.Sprint(reply.Gone, reply.Holds))
+	case 3:
+		req := reentrant.ReleaseRequest{Epoch: uint64(p.number()), Used: reentrant.Token(p.number())}
+		if d := p.long(); d != 0 {
+			req.Until = time.Now().Add(d)
+		}
+		result, err := m.remote.Release(ctx, req)
+		return "release " + outcome(err, fmt.Sprint(result))
+	case 4:
+		one := []reentrant.Renewal{{Remote: m.remote, Epoch: uint64(p.number()), Lease: p.long()}}
+		m.conn.Renew(ctx, one)
+		return "renew " + outcome(one[0].Err, fmt.Sprint(one[0].Gone))
+	case 5:
+		req := reentrant.AwaitRequest{Condition: "c", Epoch: uint64(p.number()), Ticket: uint64(p.number()), Owner: "1",
+			Holds: int(p.number()), Seen: p.seen(clock), Patience: p.long(), GrantTTL: p.long()}
+		status, err := m.remote.Await(ctx, req)
+		return "await " + outcome(err, fmt.Sprint(status))
+	case 6:
+		reply, err := m.remote.Signal(ctx, reentrant.SignalRequest{Condition: "c", Epoch: uint64(p.number()), Op: uint64(p.number()), All: p.flag()})
+		return "signal " + outcome(err, fmt.Sprint(reply.Gone, reply.More, reply.Tickets))
+	}
+	req := reentrant.ResumeRequest{Epoch: uint64(p.number()), Owner: "1", Lease: p.long(), Seen: p.seen(clock), NotAfter: time.Now().Add(time.Minute), Fixed: p.flag()}
+	reply, err := m.remote.(reentrant.Resumer).Resume(ctx, req)
+	return "resume " + outcome(err, fmt.Sprint(reply.Status, reply.Holds, reply.TTL > 30*time.Minute))
+}
+
+// sizeOf is the size of a block as far as the clock has no part in it.
+func sizeOf(reply reentrant.AcquireReply) string {
+	if reply.Status != reentrant.Granted {
+		return "none"
+	}
+	return fmt.Sprint(reply.First == reply.Last)
+}
+
+// state is what Redis has of the lock, without moments and tokens.
+func (d *side) state() string {
+	st := d.members[0].inspect()
+	session := func(id string) string {
+		if id == "" {
+			return ""
+		}
+		return id[len(id)-1:]
+	}
+	var waiting []string
+	for _, id := range st.Waiting {
+		waiting = append(waiting, session(id))
+	}
+	if st.Locked {
+		assert.Positive(d.site, st.TTL, "a lease has an end, and it is not over")
+		assert.Less(d.site, st.TTL, 31*365*24*time.Hour)
+	}
+	kept, err := d.site.do("TTL", d.site.side("t")).ToInt64()
+	require.NoError(d.site, err)
+	assert.NotEqual(d.site, int64(-1), kept, "the record expires")
+	assert.Less(d.site, kept, int64(100*365*86400))
+	return fmt.Sprint(st.Locked, session(st.Session), st.Owner, st.Holds, st.Epoch, waiting)
+}
+
+// FuzzNumbers compares what the scripts and what package protocol make of numbers at their edges: each step of a program is
+// answered alike, and leaves the same lock.
+func FuzzNumbers(f *testing.F) {
+	for _, seed := range edgePrograms() {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, program []byte) {
+		if len(program) > 600 {
+			t.Skip()
+		}
+		s := embedded(t)
+		plain := s.withoutScripts()
+		scripted, bare := newSide(s, s.b, "a"), newSide(s, plain.b, "b")
+		p := numbered{program}
+		for i := 0; len(p.rest) > 0; i++ {
+			if p.rest[0] == verbs {
+				p.next()
+				s.run("FLUSHALL")
+				continue
+			}
+			q, clock := p, s.clock()
+			got, want := scripted.step(&p, clock), bare.step(&q, clock)
+			require.Equal(t, want, got, "step %d", i)
+			require.Equal(t, bare.state(), scripted.state(), "step %d: %s", i, got)
+		}
+	})
+}
+
+// edgePrograms have each number of each verb at each edge, the others being ordinary, with a hold and without one.
+func edgePrograms() (programs [][]byte) {
+	// Indices of edges: 1 is 1, 3 is 2, 5 is 1000 (as a time: an hour).
+	take := []byte{0, 0, 1, 1, 5, 0, 0, 0, 0, 0, 1, 0, 0, 5, 5}
+	ordinary := [][]byte{
+		{0, 0, 3, 1, 5, 1, 0, 0, 0, 0, 1, 0, 0, 5, 5}, // acquire, queueing
+		{0, 1, 3, 1, 5, 1, 0, 0, 0, 0, 1, 0, 1, 5, 5}, // the other session, and what it has seen is about the clock
+		{2, 0, 1, 1, 3, 5},                            // reenter
+		{3, 0, 1, 0, 5},                               // release
+		{4, 0, 1, 5},                                  // renew
+		{5, 0, 1, 3, 1, 0, 0, 5, 5},                   // await
+		{6, 0, 1, 1, 1},                               // signal
+		{7, 1, 3, 5, 0, 0, 0},                         // resume
+	}
+	for _, verb := range ordinary {
+		var inARow []byte
+		for at := 2; at < len(verb); at++ {
+			var program []byte
+			for edge := range byte(len(edges)) {
+				one := slices.Clone(verb)
+				one[at] = edge
+				program = slices.Concat(program, []byte{verbs}, take, one)
+				inARow = append(inARow, one...)
+			}
+			programs = append(programs, program)
+		}
+		programs = append(programs, inARow[:min(len(inARow), 600)])
+	}
+	return programs
+}
