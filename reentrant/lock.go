@@ -216,11 +216,9 @@ func (e *entry) tryEnter(ctx context.Context, owner Owner, mode localqueue.Mode)
 		e.mu.Lock() // under which a clean-up gets the baton, and gives it on
 		got, cleaning := e.queue.TryClaim(owner, mode), e.cleaning
 		e.mu.Unlock()
-		if fault == faultLateLook {
-			time.Sleep(time.Microsecond)
-			e.mu.Lock()
-			cleaning = e.cleaning
-			e.mu.Unlock()
+		if fault == faultLateLook && cleaning != nil {
+			<-cleaning
+			cleaning = nil
 		}
 		if got != localqueue.Busy || cleaning == nil {
 			return got
