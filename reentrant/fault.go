@@ -64,7 +64,11 @@ const (
 	faultMixedHandles   = "multilock-of-mixed-handles"     // of two handles of a name with different options a MultiLock takes the first
 	faultFixedDeadlock  = "report-deadlock-of-fixed-lease" // a cycle is a deadlock although a hold in it ends by itself
 
-	faultPatientTry = "patient-trylock" // TryLock asks for re-entry until the hold is lost
+	faultCleanerHolds     = "clean-up-is-an-owner"      // who waited for a clean-up is told that another has the lock
+	faultForgetFirst      = "tryany-forgets-first-pass" // TryAnyFor forgets that its first tries may have got a lock
+	faultEndlessCleanUp   = "endless-clean-up"          // TryLock waits for a clean-up as long as that takes
+	faultBoundlessOptions = "boundless-options"         // leases may be longer, and heartbeats shorter, than can be counted
+	faultPatientTry       = "patient-trylock"           // TryLock asks for re-entry until the hold is lost
 )
 
 // Of ends: of waits, calls and sessions.

@@ -55,6 +55,8 @@ func (s *Session) NewLock(name string, opts ...LockOption) *Lock {
 		l.invalid = errors.New("the name of a lock must not be empty")
 	case l.fixed < 0 || l.fixed > 0 && l.fixed < minLease:
 		l.invalid = fmt.Errorf("WithFixedLease(%v): at least %v", l.fixed, minLease)
+	case l.fixed > maxLease && fault != faultBoundlessOptions:
+		l.invalid = fmt.Errorf("WithFixedLease(%v): at most %v", l.fixed, maxLease)
 	default:
 		l.remote, l.invalid = s.conn.Bind(name)
 	}
@@ -166,11 +168,22 @@ func (l *Lock) take(ctx context.Context, t try) (bool, error) {
 	case got == localqueue.Reentered:
 		return e.nest(ctx, owner, t)
 	case got != localqueue.Cancelled:
-		return false, nil
+		return false, e.cleanedUp()
 	case ctx.Err() != nil:
 		return false, ended(ctx, "in this process's queue", nil)
 	}
 	return l.reenterClosed(ctx, owner, t) // expelled
+}
+
+// cleanedUp is an error if the baton is with a clean-up: no owner of this process has the lock, and Redis has not been asked
+// who has.
+func (e *entry) cleanedUp() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cleaning == nil || fault == faultCleanerHolds {
+		return nil
+	}
+	return fmt.Errorf("what an earlier caller left behind is not given back yet: %w", ErrUnavailable)
 }
 
 // reenterClosed takes the lock once more in a session that is being closed.
@@ -210,8 +223,9 @@ func (o Owner) queueMode() localqueue.Mode {
 }
 
 // tryEnter goes through the local queue without waiting behind anybody. A clean-up after somebody who has left is
-// nobody: it is waited for, which takes one command, since what it gives back may be the lock that is asked for.
+// nobody: it is waited for, for as long as one command may take, since what it gives back may be the lock that is asked for.
 func (e *entry) tryEnter(ctx context.Context, owner Owner, mode localqueue.Mode) localqueue.Outcome {
+	var limit <-chan time.Time
 	for {
 		e.mu.Lock() // under which a clean-up gets the baton, and gives it on
 		got, cleaning := e.queue.TryClaim(owner, mode), e.cleaning
@@ -223,8 +237,15 @@ func (e *entry) tryEnter(ctx context.Context, owner Owner, mode localqueue.Mode)
 		if got != localqueue.Busy || cleaning == nil {
 			return got
 		}
+		if limit == nil && fault != faultEndlessCleanUp {
+			timer := time.NewTimer(e.s.config.commandTimeout())
+			defer timer.Stop()
+			limit = timer.C
+		}
 		select {
 		case <-cleaning:
+		case <-limit:
+			return localqueue.TimedOut
 		case <-ctx.Done():
 			return localqueue.Cancelled
 		}

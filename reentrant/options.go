@@ -58,11 +58,11 @@ type config struct {
 
 // WithLease sets how long Redis keeps a lock whose session has gone silent, and so how long others wait after a
 // crash. It is renewed every third of it while the lock is held. Default 10 s; more than twice the heartbeat.
-// Shorter frees a dead holder's locks sooner, longer rides out longer outages.
+// Shorter frees a dead holder's locks sooner, longer rides out longer outages. At least 20 ms, and at most ten years.
 func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
 
 // WithHeartbeat sets how often a waiting session shows that it is alive; it is skipped when it was silent for
-// three. One heartbeat is also what a lost wake-up costs. Default 1 s, or a third of the lease if that is less.
+// three. One heartbeat is also what a lost wake-up costs. At least 1 ms. Default 1 s, or a third of the lease if that is less.
 func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
 
 // WithHandoffs sets how many times in a row a session may hand a lock from one of its owners to the next before
@@ -147,7 +147,13 @@ func (c config) relations() error {
 	if c.lease < minLease {
 		return fmt.Errorf("reentrant: WithLease(%v): at least %v", c.lease, minLease)
 	}
-	if c.lease <= 2*c.heartbeat {
+	if c.lease > maxLease && fault != faultBoundlessOptions {
+		return fmt.Errorf("reentrant: WithLease(%v): at most %v", c.lease, maxLease)
+	}
+	if c.heartbeat < minHeartbeat && fault != faultBoundlessOptions {
+		return fmt.Errorf("reentrant: WithHeartbeat(%v): at least %v", c.heartbeat, minHeartbeat)
+	}
+	if c.lease-c.heartbeat <= c.heartbeat { // twice the heartbeat may be too large a number
 		return fmt.Errorf("reentrant: WithLease(%v) must be more than twice the heartbeat of %v (WithHeartbeat)", c.lease, c.heartbeat)
 	}
 	if c.handoffTime >= c.lease/2 {
@@ -184,8 +190,13 @@ func (c config) turnLimit(generation int) int {
 // block is how many tokens a cohort takes at once: for the first owner and one for each hand-over.
 func (c config) block() int { return c.turnLimit(0) + 1 }
 
-// minLease keeps the margin a small part of the lease.
-const minLease = 20 * time.Millisecond
+// minLease keeps the margin a small part of the lease. maxLease, ten years, keeps sums of leases and moments within what
+// a server's script can count in microseconds. minHeartbeat is the server's resolution.
+const (
+	minLease     = 20 * time.Millisecond
+	maxLease     = 10 * 365 * 24 * time.Hour
+	minHeartbeat = time.Millisecond
+)
 
 func notNegative[T int | time.Duration](option string, v T) error {
 	if v < 0 {

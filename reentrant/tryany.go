@@ -34,7 +34,11 @@ func TryAnyFor(ctx context.Context, wait time.Duration, locks ...*Lock) (*Lock, 
 	if got != nil || wait <= 0 || ctx == nil || ctx.Err() != nil || slices.Contains(locks, nil) {
 		return got, err
 	}
-	return anyOf(ctx, distinct(locks), deadline)
+	got, last := anyOf(ctx, distinct(locks), deadline)
+	if last != nil && fault != faultForgetFirst {
+		last = final(err, last)
+	}
+	return got, last
 }
 
 // firstOf tries each lock once, until one is got or ctx ends.

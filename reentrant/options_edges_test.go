@@ -1,0 +1,162 @@
+package reentrant_test
+
+import (
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// edges are where numbers change their nature: to a float of Lua, to one of 32 bits, to a negative one.
+var edges = []int64{0, 1, -1, 1 << 31, 1<<31 - 1, 1<<53 - 1, 1 << 53, 1<<53 + 1, math.MaxInt64, math.MinInt64}
+
+// An optionEdge makes an option of a number, or of nothing, with what it needs beside it.
+type optionEdge struct {
+	option func(n int64) reentrant.Option
+	lock   func(n int64) reentrant.LockOption
+	beside []reentrant.Option
+}
+
+func of(option func(time.Duration) reentrant.Option, beside ...reentrant.Option) optionEdge {
+	return optionEdge{option: func(n int64) reentrant.Option { return option(time.Duration(n)) }, beside: beside}
+}
+
+func count(option func(int) reentrant.Option, beside ...reentrant.Option) optionEdge {
+	return optionEdge{option: func(n int64) reentrant.Option { return option(int(n)) }, beside: beside}
+}
+
+func plain(option reentrant.Option, beside ...reentrant.Option) optionEdge {
+	return optionEdge{option: func(int64) reentrant.Option { return option }, beside: beside}
+}
+
+const longest = 10 * 365 * 24 * time.Hour // the longest lease
+
+// optionEdges has every option by its name; what follows a dash sets rows of the same option apart.
+var optionEdges = map[string]optionEdge{
+	"WithLease":              of(reentrant.WithLease),
+	"WithHeartbeat":          of(reentrant.WithHeartbeat),
+	"WithHeartbeat-long":     of(reentrant.WithHeartbeat, reentrant.WithLease(longest)),
+	"WithHandoffTime":        of(reentrant.WithHandoffTime),
+	"WithHandoffTime-long":   of(reentrant.WithHandoffTime, reentrant.WithLease(longest)),
+	"WithHandoffTime-cohort": of(reentrant.WithHandoffTime, reentrant.WithCohort()),
+	"WithHandoffs":           count(reentrant.WithHandoffs),
+	"WithHandoffs-cohort":    count(reentrant.WithHandoffs, reentrant.WithCohort()),
+	"WithSpin":               count(func(n int) reentrant.Option { return reentrant.WithSpin(min(n, 1<<10)) }), // as many tries are made
+	"WithLinger":             of(reentrant.WithLinger, reentrant.WithCohort()),
+	"WithFixedLease":         {lock: func(n int64) reentrant.LockOption { return reentrant.WithFixedLease(time.Duration(n)) }},
+	"WithFixedLease-cohort": {lock: func(n int64) reentrant.LockOption { return reentrant.WithFixedLease(time.Duration(n)) },
+		beside: []reentrant.Option{reentrant.WithCohort()}},
+	"WithFairness":          {lock: func(n int64) reentrant.LockOption { return reentrant.WithFairness(n == 1) }},
+	"WithCohort":            plain(reentrant.WithCohort()),
+	"WithExplicitOwners":    plain(reentrant.WithExplicitOwners()),
+	"WithDeadlockDetection": plain(reentrant.WithDeadlockDetection()),
+	"WithLogger":            plain(reentrant.WithLogger(slog.New(slog.DiscardHandler))),
+	"WithLogger-nil":        plain(reentrant.WithLogger(nil)),
+	"WithObserver":          plain(reentrant.WithObserver(&diary{})),
+	"WithObserver-nil":      plain(reentrant.WithObserver(nil)),
+}
+
+// Every option works with every number, or is refused with an error that names it.
+func TestOptionsAtTheirEdges(t *testing.T) {
+	for name, edge := range optionEdges {
+		for _, n := range edges {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { tryOption(t, strings.SplitN(name, "-", 2)[0], edge, n) })
+			})
+		}
+	}
+}
+
+func FuzzOptions(f *testing.F) {
+	for _, n := range edges {
+		f.Add(n, n)
+	}
+	f.Fuzz(func(t *testing.T, n, m int64) {
+		for _, name := range []string{"WithLease", "WithHeartbeat-long", "WithHandoffTime-long", "WithHandoffs-cohort", "WithFixedLease"} {
+			synctest.Test(t, func(t *testing.T) {
+				tryOption(t, strings.SplitN(name, "-", 2)[0], optionEdges[name], n)
+				tryOption(t, strings.SplitN(name, "-", 2)[0], optionEdges[name], m)
+			})
+		}
+	})
+}
+
+// tryOption opens two sessions with an option, and has them hand a lock to each other.
+func tryOption(t *testing.T, name string, edge optionEdge, n int64) {
+	b := memory.New()
+	options := edge.beside
+	if edge.option != nil {
+		options = append([]reentrant.Option{edge.option(n)}, options...)
+	}
+	s, err := reentrant.NewSession(b, options...)
+	if err != nil {
+		require.ErrorContains(t, err, name, n)
+		return
+	}
+	other, err := reentrant.NewSession(b, options...)
+	require.NoError(t, err)
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		assert.NoError(t, s.Close(ctx), n)
+		assert.NoError(t, other.Close(ctx), n)
+	}()
+	var locks []reentrant.LockOption
+	if edge.lock != nil {
+		locks = append(locks, edge.lock(n))
+	}
+	mine, theirs := s.NewLock("x", locks...), other.NewLock("x", locks...)
+	ctx, cancel := context.WithTimeout(reentrant.WithOwner(context.Background(), "o"), time.Minute)
+	defer cancel()
+	if err := mine.Lock(ctx); err != nil {
+		require.ErrorContains(t, err, name, n)
+		return
+	}
+	require.NoError(t, mine.Lock(ctx), n)
+	first, err := mine.Token(ctx)
+	require.NoError(t, err, n)
+	waited := make(chan error)
+	go func() { waited <- theirs.Lock(ctx) }()
+	synctest.Wait()
+	ok, err := theirs.TryLock(reentrant.WithOwner(ctx, "third"))
+	require.NoError(t, err, n)
+	assert.False(t, ok, "two have it: %d", n)
+	require.NoError(t, mine.Unlock(ctx), n)
+	require.NoError(t, mine.Unlock(ctx), n)
+	require.NoError(t, <-waited, n)
+	second, err := theirs.Token(ctx)
+	require.NoError(t, err, n)
+	assert.Greater(t, second, first, n)
+	require.NoError(t, theirs.Unlock(ctx), n)
+}
+
+// Every option of the package has a row.
+func TestOptionEdgesAreComplete(t *testing.T) {
+	packages, err := parser.ParseDir(token.NewFileSet(), ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
+	require.NoError(t, err)
+	for _, file := range packages["reentrant"].Files {
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Recv != nil || !f.Name.IsExported() || f.Type.Results == nil {
+				continue
+			}
+			result, _ := f.Type.Results.List[0].Type.(*ast.Ident)
+			if result != nil && (result.Name == "Option" || result.Name == "LockOption") {
+				assert.Contains(t, optionEdges, f.Name.Name)
+			}
+		}
+	}
+}
