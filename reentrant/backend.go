@@ -16,7 +16,8 @@ import (
 //     than its first arrival did. What makes this possible is written at each verb.
 //   - Honest errors. An error is wrapped so that [OutcomeUnknown] and [Refused] tell the truth about it: may it
 //     have happened all the same, or did the server read it and refuse? An error that is neither never reached
-//     the server and can be tried again.
+//     the server and can be tried again. Callers find [ErrUnavailable] in every error that is not a refusal, and of the
+//     ends of contexts only that of their own.
 //
 // Times in requests and replies are local (time.Time with its monotonic reading). A backend whose server has a
 // clock of its own maps them, and never reads the wall clock to do so.

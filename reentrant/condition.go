@@ -20,8 +20,8 @@ var ErrForeignCondition = errors.New("the condition belongs to another lock")
 // Every Await, in this order: gives up all holds in one step with taking its place among the waiters; waits; takes
 // the lock again with as many holds as before; and only then returns, also when it timed out or its context ended.
 // The one exception is an error for which errors.Is(err, ErrLost): the lock could not be had again (the session was
-// closed, Redis refused, or with what the same owner has taken meanwhile there would be too many holds), or was lost
-// before the wait began. The holds that it gave up are then gone, and each Unlock that they owe answers ErrLost. (With an
+// closed, Redis refused, a lease has passed since the end of the context or of the time limit, or with what the same owner
+// has taken meanwhile there would be too many holds), or was lost before the wait began. The holds that it gave up are then gone, and each Unlock that they owe answers ErrLost. (With an
 // owner that goroutines share, an Unlock gives up what another of them holds meanwhile: after ErrLost leave it out.)
 //
 // There are no spurious wake-ups, with one exception: a process that was paused for longer than three heartbeats is
@@ -68,23 +68,26 @@ func (t *ticket) wake(placed bool) {
 // Await waits until it is signalled or ctx ends. It returns nil if it was signalled, also if ctx ended after that;
 // ctx's error if ctx ended first, and at once, keeping the holds, if it had ended before; [ErrNotHeld] if the
 // caller does not hold the lock; [ErrLost] as described at [Condition]; any other error (what Redis answered, or
-// nothing) if it could not begin to wait, keeping the holds.
+// [ErrUnavailable]) if it could not begin to wait, keeping the holds.
+//
+// It returns a lease ([WithLease]) after the end of ctx at the latest. If the lock cannot be taken again by then, because
+// Redis cannot be reached or others have it, the error is ErrLost, ctx's error, and Redis's if there was one.
 func (c *Condition) Await(ctx context.Context) error {
-	_, err := c.await(ctx, "await", nil, false)
+	_, err := c.await(ctx, "await", time.Time{}, false)
 	return err
 }
 
 // AwaitFor is Await with a time limit: it answers false, with no error, when the time was up first. With a limit of
-// zero or less it still gives up the lock and takes it again.
+// zero or less it still gives up the lock and takes it again. It returns a lease after the limit at the latest, with
+// ErrLost as described at [Condition.Await].
 func (c *Condition) AwaitFor(ctx context.Context, wait time.Duration) (bool, error) {
-	timer := time.NewTimer(max(wait, 0))
-	defer timer.Stop()
-	return c.await(ctx, "await", timer.C, false)
+	return c.await(ctx, "await", time.Now().Add(max(wait, 0)), false)
 }
 
-// AwaitUninterruptibly is Await that ctx cannot end: ctx provides only the owner.
+// AwaitUninterruptibly is Await that ctx cannot end: ctx provides only the owner. While Redis cannot be reached only
+// [Session.Close] ends it.
 func (c *Condition) AwaitUninterruptibly(ctx context.Context) error {
-	_, err := c.await(ctx, "await", nil, true)
+	_, err := c.await(ctx, "await", time.Time{}, true)
 	return err
 }
 
@@ -171,7 +174,7 @@ func (l *Lock) without(owner Owner) error {
 	return ErrNotHeld
 }
 
-func (c *Condition) await(ctx context.Context, op string, timeout <-chan time.Time, deaf bool) (signalled bool, err error) {
+func (c *Condition) await(ctx context.Context, op string, limit time.Time, deaf bool) (signalled bool, err error) {
 	interrupt := ctx
 	if deaf {
 		interrupt = nil
@@ -180,14 +183,17 @@ func (c *Condition) await(ctx context.Context, op string, timeout <-chan time.Ti
 		if deaf {
 			ctx = context.WithoutCancel(ctx)
 		}
-		signalled, err = e.await(ctx, c, owner, holds, timeout)
+		over, stop := e.s.overtime(ctx, limit)
+		defer stop()
+		signalled, err = e.await(ctx, over, c, owner, holds, limit)
 		return err
 	})
 	return signalled, err
 }
 
-// await is entered with the baton of the owner's hold. It ends with the owner holding again, or with ErrLost.
-func (e *entry) await(ctx context.Context, c *Condition, owner Owner, holds int, timeout <-chan time.Time) (bool, error) {
+// await is entered with the baton of the owner's hold. It ends with the owner holding again, or with ErrLost. over is the
+// wait's overtime.
+func (e *entry) await(ctx, over context.Context, c *Condition, owner Owner, holds int, limit time.Time) (bool, error) {
 	select {
 	case <-e.s.closing: // nobody comes back any more, so nobody leaves
 		if !e.resettle(holds, holds) {
@@ -199,7 +205,7 @@ func (e *entry) await(ctx context.Context, c *Condition, owner Owner, holds int,
 	}
 	t := &ticket{epoch: e.s.nextEpoch(), name: c.name, owner: owner, remote: e.remote, woken: make(chan bool, 1), fair: !c.lock.unfair, ahead: e.s.ahead()}
 	e.enlist(t)
-	if err := e.yieldHold(ctx, t, holds); err != nil {
+	if err := e.yieldHold(ctx, over, t, holds, limit); err != nil {
 		e.strike(t)
 		if !e.resettle(holds, holds) {
 			e.passOn()
@@ -217,13 +223,16 @@ func (e *entry) await(ctx context.Context, c *Condition, owner Owner, holds int,
 	e.s.vigil.add(t)
 	e.queue.Leave() // the hold's reference is now the ticket's
 
-	placed, waitErr := e.waitSignalled(ctx, t, timeout)
+	placed, waitErr := e.waitSignalled(ctx, over, t, limit)
 	signalled := waitErr == nil
 	if errors.Is(waitErr, errTimeUp) {
 		waitErr = nil
 	}
 	e.tell([]uint64{t.epoch})
-	if err := e.comeBack(ctx, c.lock, t, holds, placed); err != nil {
+	if err := e.comeBack(over, c.lock, t, holds, placed); err != nil {
+		if waitErr == nil && ctx.Err() != nil {
+			waitErr = ended(ctx, "after the signal", nil)
+		}
 		if fault != faultHoarder {
 			e.s.vigil.remove(t) // its signal, if there was one, goes to another
 		} else {
@@ -240,6 +249,25 @@ func (e *entry) await(ctx context.Context, c *Condition, owner Owner, holds int,
 		e.s.vigil.served(t)
 	}
 	return signalled, waitErr
+}
+
+// errOverdue is the cause of the end of a wait's overtime.
+var errOverdue = errors.New("the lock could not be taken again within a lease of the end of the wait")
+
+// overtime is a context that ends a lease after ctx, or a lease after the time limit if there is one: an owner then no
+// longer tries to come back from its wait. stop frees what it uses.
+func (s *core) overtime(ctx context.Context, limit time.Time) (over context.Context, stop func()) {
+	over, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	if fault == faultEndlesswait {
+		return over, func() { cancel(nil) }
+	}
+	overdue := func() { cancel(errOverdue) }
+	forget := context.AfterFunc(ctx, func() { time.AfterFunc(s.config.lease, overdue) })
+	if limit.IsZero() {
+		return over, func() { forget(); cancel(nil) }
+	}
+	timer := time.AfterFunc(time.Until(limit.Add(s.config.lease)), overdue) // without an overflow
+	return over, func() { forget(); timer.Stop(); cancel(nil) }
 }
 
 // leaveFor takes the hold away from its owner, who from now on can be put in line by a signal. Baton.
@@ -321,7 +349,7 @@ func (e *entry) signalled(epoch uint64, placed bool) {
 
 // yieldHold has Redis give up the hold and take the ticket, in one step. An error means that the hold is as it was,
 // or lost. Baton.
-func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
+func (e *entry) yieldHold(ctx, over context.Context, t *ticket, holds int, limit time.Time) error {
 	cfg := &e.s.config
 	e.mu.Lock()
 	cohort := e.hold.cohort
@@ -350,9 +378,16 @@ func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
 		}
 		return status == Gone, err
 	}
-	err := e.operate(ctx, time.Time{}, send)
+	if !limit.IsZero() {
+		limit = limit.Add(cfg.lease - cfg.commandTimeout()/8) // the last try has an eighth of its time at least
+	}
+	err := e.operate(ctx, limit, send)
 	if err != nil && unknown && ctx.Err() != nil { // the caller leaves, and must know what it leaves with
-		err = e.operate(context.WithoutCancel(ctx), time.Time{}, send)
+		if again := e.operate(over, limit, send); again != nil {
+			err = fmt.Errorf("%w; and since then: %w", err, again)
+		} else {
+			err = nil
+		}
 	}
 	if err != nil {
 		e.yielding(false)
@@ -364,7 +399,7 @@ func (e *entry) yieldHold(ctx context.Context, t *ticket, holds int) error {
 		epoch := e.hold.epoch
 		e.mu.Unlock()
 		e.lose(epoch, "it is not known whether Await gave it up")
-		e.s.cleaner.do(func() { e.s.tear(t) })
+		e.s.cleaner.do(func() { e.s.tear(context.Background(), t) })
 	}
 	return err
 }
@@ -382,7 +417,13 @@ var errTimeUp = errors.New("the time is up")
 
 // waitSignalled parks until the ticket is signalled, or its owner has enough. What it answers in the second case is
 // decided in Redis, in one step: nil if the signal came first.
-func (e *entry) waitSignalled(ctx context.Context, t *ticket, timeout <-chan time.Time) (placed bool, err error) {
+func (e *entry) waitSignalled(ctx, over context.Context, t *ticket, limit time.Time) (placed bool, err error) {
+	var timeout <-chan time.Time
+	if !limit.IsZero() {
+		timer := time.NewTimer(time.Until(limit))
+		defer timer.Stop()
+		timeout = timer.C
+	}
 	select {
 	case placed = <-t.woken:
 		return placed, nil
@@ -395,7 +436,7 @@ func (e *entry) waitSignalled(ctx context.Context, t *ticket, timeout <-chan tim
 	case <-e.s.closing:
 		err = ErrClosed
 	}
-	if e.s.tear(t) == Signalled && fault != faultSpent {
+	if e.s.tear(over, t) == Signalled && fault != faultSpent {
 		select {
 		case placed = <-t.woken:
 		default:
@@ -408,11 +449,10 @@ func (e *entry) waitSignalled(ctx context.Context, t *ticket, timeout <-chan tim
 
 // tear takes a ticket back, and tells whether it was signalled before. A Redis that cannot be asked says nothing:
 // the ticket is then dropped when its session does not beat for it any more.
-func (s *core) tear(t *ticket) TicketStatus {
-	ctx := context.Background()
+func (s *core) tear(ctx context.Context, t *ticket) TicketStatus {
 	for try := range releaseTries {
-		if try > 0 {
-			pause(ctx, retryPause(try, s.config.heartbeat), nil)
+		if try > 0 && !pause(ctx, retryPause(try, s.config.heartbeat), nil) {
+			break
 		}
 		now := time.Now()
 		call := s.bounded(ctx, now, now.Add(s.config.commandTimeout()))
@@ -431,13 +471,12 @@ func (s *core) tear(t *ticket) TicketStatus {
 	return Gone
 }
 
-// comeBack takes the lock again with the holds that the wait gave up, whatever the context says.
+// comeBack takes the lock again with the holds that the wait gave up. ctx is the wait's overtime.
 func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, placed bool) error {
 	defer e.strike(t)
 	if fault == faultForgetful {
 		holds = 1
 	}
-	ctx = context.WithoutCancel(ctx)
 	back := try{op: "await", waits: true, barges: l.unfair, begun: e.s.now(), fixed: t.gave.fixed(), holds: holds, signal: t.gave.signal}
 	if fault == faultHandleLease {
 		back.fixed = l.fixed
@@ -454,6 +493,9 @@ func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, pla
 		return e.rejoin(ctx, t.owner, back)
 	}
 	e.s.leave(e, 1)
+	if ctx.Err() != nil {
+		return ended(ctx, "in this process's queue", nil)
+	}
 	return ErrClosed
 }
 
@@ -497,7 +539,7 @@ func (e *entry) returns(ctx context.Context, l *Lock, t *ticket, back try) local
 	if l.unfair {
 		return e.enter(ctx, t.owner, back)
 	}
-	return e.queue.Wait(e.stand(t), nil, nil)
+	return e.queue.Wait(e.stand(t), ctx.Done(), nil)
 }
 
 // HasWaiters tells whether owners of this process wait for the condition. As in Java the lock must be held, which

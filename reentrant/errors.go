@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 var (
@@ -46,11 +47,60 @@ func (e *Error) Error() string { return fmt.Sprintf("reentrant: %s %q: %v", e.Op
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// An unavailableError is a backend's error other than a refusal: ErrUnavailable. Its chain has the end of the caller's
+// context, and no other's: commands, attempts and clients have limits of their own, which are not the caller's.
+type unavailableError struct {
+	err   error
+	ended error // why the caller's context had ended, if it had
+}
+
+// asked is the error of a command that was sent, or was to be sent, on behalf of ctx.
+func asked(ctx context.Context, err error) error {
+	if err == nil || Refused(err) || fault == faultBareTimeout {
+		return err
+	}
+	return unavailableError{err, reasonOf(ctx)}
+}
+
+func (e unavailableError) Error() string {
+	if errors.Is(e.err, ErrUnavailable) {
+		return e.err.Error()
+	}
+	return fmt.Sprintf("%v: %v", ErrUnavailable, e.err)
+}
+
+func (e unavailableError) Is(target error) bool {
+	switch target {
+	case ErrUnavailable:
+		return true
+	case context.Canceled, context.DeadlineExceeded:
+		return errors.Is(e.ended, target)
+	}
+	return errors.Is(e.err, target)
+}
+
+func (e unavailableError) As(target any) bool { return errors.As(e.err, target) }
+
+// reasonOf is why ctx has ended as its owner knows it, nil if it has not. A context need not have noticed yet that its
+// deadline has passed.
+func reasonOf(ctx context.Context) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errOverdue) {
+		return cause
+	}
+	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
 // ended describes the end of ctx during a phase of a call, so that the text says whose limit it was. last is the
 // latest error from the backend, nil if there was none.
 func ended(ctx context.Context, phase string, last error) error {
-	err := ctx.Err()
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	switch {
+	case errors.Is(cause, errOverdue): // the session's own limit, which is no end of a context to the caller
+		return errors.Join(cause, last)
+	case cause != nil && !errors.Is(cause, err):
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}
 	if last != nil {

@@ -77,6 +77,8 @@ const (
 	faultSummonagain = "repeat-clean-ups"          // a hold that lingers too long is sent a clean-up every second
 	faultSlowclose   = "close-waits-for-commands"  // Close waits for commands without an answer after its context has ended
 	faultIdleclose   = "close-ignores-its-context" // Close waits for holders after its context has ended
+	faultEndlesswait = "wait-without-end"          // an owner that comes back from a wait tries for ever
+	faultBareTimeout = "bare-timeouts"             // a command's own limit looks like the end of the caller's context
 )
 
 // Of clocks.

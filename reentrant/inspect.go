@@ -208,5 +208,5 @@ func (l *Lock) ask(ctx context.Context, op string, command func(ctx context.Cont
 	now := time.Now()
 	call := l.session.bounded(ctx, now, now.Add(l.session.config.commandTimeout()))
 	l.session.stats.commands.Add(1)
-	return l.error(op, command(call))
+	return l.error(op, asked(ctx, command(call)))
 }

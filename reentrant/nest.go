@@ -2,6 +2,7 @@ package reentrant
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -90,6 +91,9 @@ func (e *entry) operate(ctx context.Context, until time.Time, command func(conte
 		e.mu.Unlock()
 		if h.lost || !h.lease.trusted(now) {
 			e.lose(h.epoch, "the lease ended while Redis was asked")
+			if last != nil {
+				return fmt.Errorf("%w: %w", ErrLost, last)
+			}
 			return ErrLost
 		}
 		e.s.stats.commands.Add(1)
@@ -98,6 +102,7 @@ func (e *entry) operate(ctx context.Context, until time.Time, command func(conte
 			limit = earlier(limit, later(until, now.Add(e.s.config.commandTimeout()/8)))
 		}
 		gone, err := command(e.s.bounded(ctx, now, limit), h)
+		err = asked(ctx, err)
 		switch {
 		case err == nil && gone:
 			e.lose(h.epoch, "Redis no longer had it")

@@ -75,6 +75,7 @@ func (r *release) send(ctx context.Context, limit time.Time) (done bool, err err
 	r.tries++
 	r.s.stats.commands.Add(1)
 	result, err := r.remote.Release(r.s.bounded(ctx, time.Now(), limit), r.req)
+	err = asked(ctx, err)
 	if err == nil {
 		err = result.check()
 	}

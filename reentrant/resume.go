@@ -209,6 +209,7 @@ func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote Resumer)
 		req.NotAfter = sent.Add(cfg.commandTimeout())
 		e.s.stats.commands.Add(1)
 		reply, err := remote.Resume(e.s.bounded(ctx, sent, req.NotAfter), req)
+		err = asked(ctx, err)
 		if err == nil {
 			err = reply.check()
 		}
@@ -228,7 +229,7 @@ func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote Resumer)
 			if h.lease.trusted(time.Now()) && !napped(ahead, e.s.ahead()) {
 				return h, reply.Holds, nil
 			}
-			last = WithOutcomeUnknown(errors.New("the answer came too late to be believed"))
+			last = asked(ctx, WithOutcomeUnknown(errors.New("the answer came too late to be believed")))
 		default:
 			last = final(last, err)
 			pause(ctx, retryPause(try, cfg.heartbeat), e.s.closing)

@@ -284,6 +284,7 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (Acq
 	a.req.NotAfter = sent.Add(t.within(limit, limit/8))
 	e.s.stats.commands.Add(1)
 	reply, err := e.remote.Acquire(e.s.bounded(ctx, sent, a.req.NotAfter), a.req)
+	err = asked(ctx, err)
 	if err == nil {
 		err = reply.check()
 	}

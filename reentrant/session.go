@@ -75,7 +75,8 @@ type core struct {
 const maxSpare = 64
 
 // NewSession opens a session with a backend. The backend is asked at once whether it can be reached and allows
-// what is needed: its error, such as a wrong address, password or missing right, is returned in its own words. It
+// what is needed: its error, such as a wrong password or missing right, is returned in its own words ([Refused]), and is
+// [ErrUnavailable] if the backend could not be reached. It
 // fails too if an option is out of bounds or contradicts another, and if goroutine ids cannot be trusted with this
 // Go release (unless [WithExplicitOwners]).
 func NewSession(b Backend, opts ...Option) (*Session, error) {
@@ -106,7 +107,7 @@ func NewSession(b Backend, opts ...Option) (*Session, error) {
 		fmt.Errorf("no answer within %v", connectTimeout))
 	defer cancel()
 	if s.conn, err = b.Connect(ctx, s.id, sink{s}); err != nil {
-		return nil, fmt.Errorf("reentrant: opening a session: %w", err)
+		return nil, fmt.Errorf("reentrant: opening a session: %w", asked(context.Background(), err))
 	}
 	s.watchdog.start()
 	s.vigil.start()
@@ -395,7 +396,7 @@ func (s *core) end() {
 	s.events.finish()
 	s.scribe.feed.finish()
 	s.horizon.close()
-	s.endErr = s.conn.Close()
+	s.endErr = asked(context.Background(), s.conn.Close())
 }
 
 // awaitDrained waits until everybody has left, which takes no longer than the commands under way: what they have in

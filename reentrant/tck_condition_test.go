@@ -343,7 +343,10 @@ func TestTckACancelledWaitEndsWithTheLock(t *testing.T) {
 	})
 }
 
-// In no kit: a wait that is over, but not by a signal, waits for the lock as everybody does.
+// nearlyALease is how long a wait that has ended goes on waiting for the lock, at least.
+const nearlyALease = reentrant.DefaultLease - time.Second
+
+// In no kit: a wait that is over, but not by a signal, waits for the lock as everybody does, for a lease.
 func TestTckAnEndedWaitWaitsForTheLock(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		for from, holder := range signallers(t, k) {
@@ -356,10 +359,12 @@ func TestTckAnEndedWaitWaitsForTheLock(t *testing.T) {
 					waiter.interrupt()
 				case "AwaitFor":
 					want = errTimeUp
+					time.Sleep(time.Minute)
 				case "Await until":
 					want = context.DeadlineExceeded
+					time.Sleep(time.Minute)
 				}
-				time.Sleep(2 * time.Minute)
+				time.Sleep(nearlyALease)
 				waiter.requireWaiting(t)
 				assert.Equal(t, []reentrant.Owner{waiter.Owner}, k.QueuedOwners(), "%s, held by %s", way, from)
 				holder.requireWaiters(t)
@@ -474,7 +479,7 @@ func TestTckARogueAwaitSpoilsNothing(t *testing.T) {
 	})
 }
 
-// In no kit: a wait that ends after its signal is a signalled one, however long the lock takes to come.
+// In no kit: a wait that ends after its signal is a signalled one, though the lock takes a lease to come.
 func TestTckWhatEndsAfterTheSignalDoesNotCount(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		for from, signaller := range signallers(t, k) {
@@ -486,8 +491,9 @@ func TestTckWhatEndsAfterTheSignalDoesNotCount(t *testing.T) {
 				case "Await":
 					waiter.interrupt()
 				default:
-					time.Sleep(2 * time.Minute)
+					time.Sleep(time.Minute)
 				}
+				time.Sleep(nearlyALease)
 				waiter.requireWaiting(t)
 				unlock()
 				require.NoError(t, <-waiter.ended, "%s, signalled from %s", way, from)

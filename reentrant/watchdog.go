@@ -200,6 +200,7 @@ func (w *watchdog) renew() {
 		cancel()
 		now := time.Now()
 		for i := range batch {
+			batch[i].Err = asked(context.Background(), batch[i].Err)
 			w.renewed(&batch[i], sent, ahead, now)
 		}
 		select {

@@ -1,0 +1,105 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// calls are what can be asked of a backend. Each is made by the owner of ctx, who holds the lock "held" and not "free".
+var calls = map[string]func(ctx context.Context, held, free *reentrant.Lock) error{
+	"Lock":       func(ctx context.Context, _, free *reentrant.Lock) error { return free.Lock(ctx) },
+	"Lock again": func(ctx context.Context, held, _ *reentrant.Lock) error { return held.Lock(ctx) },
+	"TryLock":    func(ctx context.Context, _, free *reentrant.Lock) error { return failure(free.TryLock(ctx)) },
+	"TryLockFor": func(ctx context.Context, _, free *reentrant.Lock) error {
+		return failure(free.TryLockFor(ctx, time.Second/5))
+	},
+	"TryAny": func(ctx context.Context, _, free *reentrant.Lock) error { return failure(reentrant.TryAny(ctx, free)) },
+	"MultiLock": func(ctx context.Context, _, free *reentrant.Lock) error {
+		return failure(reentrant.NewMultiLock(free).TryLock(ctx))
+	},
+	"Unlock":      func(ctx context.Context, held, _ *reentrant.Lock) error { return held.Unlock(ctx) },
+	"Verify":      func(ctx context.Context, held, _ *reentrant.Lock) error { return held.Verify(ctx) },
+	"Inspect":     func(ctx context.Context, held, _ *reentrant.Lock) error { return failure(held.Inspect(ctx)) },
+	"IsLocked":    func(ctx context.Context, held, _ *reentrant.Lock) error { return failure(held.IsLocked(ctx)) },
+	"ForceUnlock": func(ctx context.Context, held, _ *reentrant.Lock) error { return failure(held.ForceUnlock(ctx)) },
+	"Signal":      func(ctx context.Context, held, _ *reentrant.Lock) error { return held.NewCondition("c").Signal(ctx) },
+	"Await":       func(ctx context.Context, held, _ *reentrant.Lock) error { return held.NewCondition("c").Await(ctx) },
+	"AwaitFor": func(ctx context.Context, held, _ *reentrant.Lock) error {
+		return failure(held.NewCondition("c").AwaitFor(ctx, time.Second))
+	},
+}
+
+func failure[T any](_ T, err error) error { return err }
+
+// deaf are the calls that ctx does not end.
+var deaf = map[string]bool{"Unlock": true, "Signal": true}
+
+// A backend that cannot be reached is ErrUnavailable in every call. The end of a context is seen only if it is the caller's
+// own: commands and attempts have limits too, and those are no concern of the caller's.
+func TestABackendThatCannotBeReachedIsUnavailable(t *testing.T) {
+	for outage, verdict := range map[string]memory.Verdict{"hangs": memory.Delay(24 * time.Hour), "is gone": memory.Lose} {
+		for name, call := range calls {
+			t.Run(name+" "+outage, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					for _, limit := range []time.Duration{0, 300 * time.Millisecond} {
+						testUnavailable(t, name, verdict, limit, call)
+					}
+				})
+			})
+		}
+	}
+}
+
+func testUnavailable(t *testing.T, name string, verdict memory.Verdict, limit time.Duration, call func(context.Context, *reentrant.Lock, *reentrant.Lock) error) {
+	if limit == 0 && name == "Lock" {
+		return // it goes on trying
+	}
+	b := memory.New()
+	s := newSession(t, b)
+	held, free := s.NewLock("held"), s.NewLock("free")
+	require.NoError(t, held.Lock(owner(t, "o")))
+	b.SetFault(func(memory.Op) memory.Verdict { return verdict })
+	ctx := owner(t, "o")
+	if limit > 0 {
+		limited, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		ctx = limited
+	}
+	err := call(ctx, held, free)
+	if name == "Lock again" && limit == 0 || name == "Signal" || name == "AwaitFor" || name == "Await" { // until the hold is lost
+		assert.True(t, errors.Is(err, reentrant.ErrLost) || errors.Is(err, reentrant.ErrUnavailable), "%v", err)
+	} else {
+		require.ErrorIs(t, err, reentrant.ErrUnavailable)
+	}
+	assert.NotErrorIs(t, err, context.Canceled)
+	if limit > 0 && !deaf[name] && !(name == "TryLockFor" || verdict.Lost) {
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	} else if limit == 0 || deaf[name] {
+		assert.NotErrorIs(t, err, context.DeadlineExceeded)
+	}
+}
+
+// A session that cannot be opened says so, without the limit that it had of its own; so does a Close that gets no answer.
+func TestASessionWithoutAnAnswerIsUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, verdict := range []memory.Verdict{memory.Delay(time.Hour), memory.Lose} {
+			b := memory.New(memory.WithFault(memory.Script(memory.Connect, verdict)))
+			_, err := reentrant.NewSession(b)
+			require.ErrorIs(t, err, reentrant.ErrUnavailable)
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
+		}
+		b := memory.New(memory.WithFault(memory.Script(memory.Connect, memory.Refuse("WRONGPASS"))))
+		_, err := reentrant.NewSession(b)
+		require.True(t, reentrant.Refused(err))
+		require.NotErrorIs(t, err, reentrant.ErrUnavailable, "it was reached")
+	})
+}
