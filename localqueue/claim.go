@@ -58,12 +58,18 @@ type Place[K comparable] struct {
 // It never blocks. The second half, [Queue.Wait], may be another goroutine's.
 func (q *Queue[K]) Reserve(owner K, mode Mode) Place[K] {
 	q.mu.Lock()
-	defer q.unlock()
 	if mode&Barging != 0 || fault == faultReserveOffer {
 		q.overtakeLocked()
 	} else if mode&First != 0 && q.state == offered {
 		q.acceptLocked(q.line.first) // it is about to lose the front of the line
 	}
+	p := q.reserveLocked(owner, mode)
+	q.unlock()
+	return p
+}
+
+// reserveLocked is Reserve after the mode has had its effect on an offer. q.mu is held.
+func (q *Queue[K]) reserveLocked(owner K, mode Mode) Place[K] {
 	got := q.claimLocked(owner)
 	switch {
 	case got != Busy && fault == faultReserveNoTurn:
