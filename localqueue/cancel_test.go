@@ -189,7 +189,7 @@ func endSomehow(q *Queue[int], rnd *rand.Rand, owner int) {
 }
 
 // Cancellations strike at random moments, and often the first in line just before it is granted the baton. No baton
-// may be lost (the bubble would report that everybody is blocked) and none may be made (two would meet inside).
+// may be lost (the bubble would report that all goroutines are blocked) and none may be made (two would meet inside).
 func TestAStormOfCancellationsConservesTheBaton(t *testing.T) {
 	const workers = 8
 	synctest.Test(t, func(t *testing.T) {

@@ -82,7 +82,7 @@ func TestPassGivesTheLongestWaiterABatonWithoutHolds(t *testing.T) {
 	})
 }
 
-func TestPassChangesNothingWhenNobodyWaits(t *testing.T) {
+func TestPassChangesNothingWhenNoGoroutineWaits(t *testing.T) {
 	var q Queue[string]
 	settleAs(t, &q, "a", 2)
 	q.Begin("a")

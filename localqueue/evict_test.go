@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEvictingFreesTheBatonIfNobodyWaits(t *testing.T) {
+func TestEvictingFreesTheBatonIfNoGoroutineWaits(t *testing.T) {
 	var q Queue[string]
 	settleAs(t, &q, "a", 5)
 	require.True(t, q.Evict("a"))

@@ -24,7 +24,7 @@ type rig struct {
 	results map[int]any
 
 	leave  []leaver // calls that may be waiting in line
-	places []placed // whose turns nobody waits for yet
+	places []placed // whose turns no goroutine waits for yet
 }
 
 // A placed is a Place and the call that its Turn will be.

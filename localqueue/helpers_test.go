@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nearly every test runs in a synctest bubble. Time there is virtual, synctest.Wait returns when everybody is
+// Nearly every test runs in a synctest bubble. Time there is virtual, synctest.Wait returns when all goroutines are
 // blocked, which fixes the order of arrival; and a bubble fails by itself when all its goroutines are blocked, or
 // when one of them is left over: lost batons and leaked goroutines need no assertion of their own.
 
@@ -40,13 +40,13 @@ func (e *exclusion) section(t *testing.T) {
 	e.exit(t)
 }
 
-// requireConserved asserts that there is exactly one baton, that it is free, and that nobody is left behind.
+// requireConserved asserts that there is exactly one baton, that it is free, and that no goroutine is left behind.
 func requireConserved[K comparable](t *testing.T, q *Queue[K]) {
 	t.Helper()
 	var owner K
 	require.Equal(t, Claimed, q.TryClaim(owner, Fair), "the next claim after it all")
 	require.Equal(t, Busy, q.TryClaim(owner, Fair), "a second baton")
-	require.False(t, q.Pass(), "somebody still waits")
+	require.False(t, q.Pass(), "a goroutine still waits")
 	q.Leave()
 	require.True(t, q.Idle())
 	require.Zero(t, q.Len())
@@ -69,7 +69,7 @@ func claimAs(q *Queue[string], owner string, mode Mode) *claim {
 	return c
 }
 
-// outcome is the claim's outcome when everybody has done what can be done, and 0 if it still waits.
+// outcome is the claim's outcome when all goroutines have gone as far as they can, and 0 if it still waits.
 func (c *claim) outcome() Outcome {
 	synctest.Wait()
 	select {
@@ -185,11 +185,11 @@ func requireLine(t *testing.T, q *Queue[string], holder string, holds int, waite
 	require.Len(t, waiters, q.Len())
 }
 
-// holdBack keeps the baton from everybody until release is called, when all who want it are in line. Without it the
+// holdBack keeps the baton until release is called, when all goroutines that want it are in line. Without it the
 // goroutines of a storm may come and go one after the other, each before the next has begun.
-func holdBack(t *testing.T, q *Queue[int], nobody int) (release func()) {
+func holdBack(t *testing.T, q *Queue[int], holder int) (release func()) {
 	t.Helper()
-	require.Equal(t, Claimed, q.TryClaim(nobody, Fair))
+	require.Equal(t, Claimed, q.TryClaim(holder, Fair))
 	return func() {
 		synctest.Wait()
 		q.Leave()

@@ -210,11 +210,11 @@ func TestOwnersThatAreNotSharedNeverTouchTheMap(t *testing.T) {
 
 // An ownership asserts that only goroutines of one owner are inside at a time, and that their holds are counted.
 type ownership struct {
-	owner atomic.Int64 // plus one; 0 while nobody is inside
+	owner atomic.Int64 // plus one; 0 while no owner is inside
 	holds atomic.Int64
 }
 
-// count adds n holds of owner; the baton is busy, so nobody else counts.
+// count adds n holds of owner; the baton is busy, so no other goroutine counts.
 func (o *ownership) count(t *testing.T, owner, n int) int {
 	if was := o.owner.Swap(int64(owner) + 1); was != 0 && was != int64(owner)+1 {
 		t.Errorf("owner %d meets owner %d", owner, was-1)
