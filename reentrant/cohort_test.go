@@ -66,19 +66,29 @@ func TestACohortSendsOneCommandPerTurn(t *testing.T) {
 }
 
 func TestACohortDoesNotReenterWhatIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.New()
-		s := newSession(t, b, reentrant.WithCohort(), reentrant.WithLease(3*time.Second))
-		l := s.NewLock("x")
-		require.NoError(t, l.Lock(t.Context()))
-		require.NoError(t, l.Lock(t.Context()))
-		b.SetFault(memory.Script(memory.Renew, lose(100)...))
-		<-l.Lost(t.Context())
-		assert.ErrorIs(t, l.Lock(t.Context()), reentrant.ErrLost)
-		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
-		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
-		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrNotHeld)
-	})
+	for name, end := range map[string]func(b *memory.Backend, s *reentrant.Session){
+		"its lease has ended": func(b *memory.Backend, _ *reentrant.Session) {
+			b.SetFault(memory.Script(memory.Renew, lose(100)...))
+		},
+		"its lease goes on": func(_ *memory.Backend, s *reentrant.Session) { reentrant.Lose(s, "x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				s := newSession(t, b, reentrant.WithCohort(), reentrant.WithLease(3*time.Second))
+				l := s.NewLock("x")
+				require.NoError(t, l.Lock(t.Context()))
+				require.NoError(t, l.Lock(t.Context()))
+				lost := l.Lost(t.Context())
+				end(b, s)
+				<-lost
+				assert.ErrorIs(t, l.Lock(t.Context()), reentrant.ErrLost)
+				assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+				assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+				assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrNotHeld)
+			})
+		})
+	}
 }
 
 func lose(n int) (verdicts []memory.Verdict) {

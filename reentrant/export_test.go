@@ -38,6 +38,13 @@ func TakenUp(s *Session, name string) { sink{s.core}.Taken(name, 0) }
 // Reopened has a session's channel reopened, and nothing else.
 func Reopened(s *Session) { sink{s.core}.Resumed() }
 
+// Lose takes a hold for lost, and leaves its owner the baton, as at the moment when it is told.
+func Lose(s *Session, name string) {
+	e := s.find(name)
+	defer s.leave(e, 1)
+	e.lose(s.glance(name).epoch, "the test says so")
+}
+
 // AskFor tells a session that another one waits for the hold it has on a lock.
 func AskFor(s *Session, name string) { sink{s.core}.Wanted(name, s.glance(name).epoch) }
 
