@@ -16,7 +16,7 @@ import (
 func TestACohortLooksAtTheClock(t *testing.T) {
 	b := memory.New(memory.WithFault(memory.Script(memory.Renew, lose(1000)...)))
 	l := newSession(t, b, reentrant.WithCohort(), reentrant.WithLease(60*time.Millisecond)).NewLock("x")
-	for range 5 {
+	for range 20 {
 		require.NoError(t, l.Lock(t.Context()))
 		until, err := l.TrustedUntil(t.Context())
 		require.NoError(t, err)
