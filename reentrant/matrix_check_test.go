@@ -1,0 +1,328 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A bound is how long a call may take, as its documentation says.
+type bound struct {
+	limit   time.Duration // at most, whatever its context does; negative: for as long as that lasts
+	heeds   bool          // the end of its context ends it
+	after   time.Duration // at most so long after the end of its context
+	instant bool          // it asks nobody
+	wait    time.Duration // what its argument says, if that is a time limit
+}
+
+const (
+	soon    = 20 * time.Millisecond
+	forever = -1
+	// outlasts is how long a call without a limit is watched before what it waits for happens, and recovers is how long
+	// it may take after that.
+	outlasts = 25 * time.Second
+	recovers = cellLease
+)
+
+// The bounds.
+var (
+	// Calls that send nothing.
+	boundAtOnce = bound{limit: 0, instant: true}
+	// Calls that send nothing, and look at their context first.
+	boundCheck = bound{limit: 0, instant: true, heeds: true}
+	// One command, which its context ends: TryLock ("one attempt that does not wait"), Verify, Inspect, IsLocked, ForceUnlock.
+	boundOneCommand = bound{limit: cellCommand + soon, heeds: true, after: soon}
+	// TryAny tries each of two locks once.
+	boundTwoCommands = bound{limit: 2*cellCommand + soon, heeds: true, after: soon}
+	// Lock and Resume: for as long as the context lasts.
+	boundCtx = bound{limit: forever, heeds: true, after: soon}
+	// TryLockFor: its time, and an eighth of a command for the last try.
+	boundLimit = bound{wait: cellPatience, limit: cellPatience + cellCommand/8 + soon, heeds: true, after: soon}
+	// TryAnyFor tries each once, and then waits for its time; what it got twice it gives back.
+	boundCommandThenLimit = bound{wait: cellPatience, limit: 2*cellCommand + cellPatience + 2*soon, heeds: true, after: soon}
+	// Unlock outlives its context: it "has asked again for the length of the lease, at most 6 seconds".
+	boundUnlock = bound{limit: 6*time.Second + soon}
+	// Signal outlives its context too: "while Redis does not answer it goes on trying until the hold is lost".
+	boundSignal = bound{limit: cellLease}
+	// Do unlocks after its context has ended, and a MultiLock gives back what it has.
+	boundCtxAndUnlock = bound{limit: forever, heeds: true, after: cellLease}
+	// TryDo and TryDoFor unlock what they got.
+	boundCommandAndUnlock = bound{limit: cellCommand + 6*time.Second + soon, heeds: true, after: cellLease}
+	boundLimitAndUnlock   = bound{wait: cellPatience, limit: cellPatience + 6*time.Second + soon, heeds: true, after: cellLease}
+	// Await takes the lock again before it returns, or has lost it: at worst a lease after its context or limit.
+	boundAwait    = bound{limit: forever, heeds: true, after: cellLease}
+	boundAwaitFor = bound{wait: cellPatience, limit: cellPatience + cellLease, heeds: true, after: cellLease}
+	// AwaitUninterruptibly: nothing ends it but a signal.
+	boundNone = bound{limit: forever}
+	// Close waits for holders until its context ends, and a second more for the backend.
+	boundClose = bound{limit: forever, heeds: true, after: time.Second + soon}
+	// NewSession has no context: it waits ten seconds for the backend.
+	boundOpen = bound{limit: 10*time.Second + soon}
+)
+
+func (b bound) local() bool { return b.instant }
+
+// most is how long the call may take in this cell, and whether it ends by itself. If not, that is how long it is watched.
+func (c *cell) most() (most time.Duration, ends bool) {
+	b, x := c.row.bound, c.kind
+	most, ends = b.limit, b.limit >= 0
+	if b.heeds && x.ends >= 0 && (!ends || x.ends+b.after < most) {
+		most, ends = x.ends+b.after, true
+	}
+	if !ends {
+		most = outlasts
+	}
+	return most + time.Millisecond, ends
+}
+
+// check is about the call's result.
+func (c *cell) check() {
+	r := &c.result
+	if r.panicked != nil {
+		c.errorf("the call panicked: %v", r.panicked)
+		return
+	}
+	c.t.Logf("%v, %v after %v", r.ok, r.err, r.took)
+	if !c.row.bound.local() {
+		c.checkContextErrors()
+		c.checkSentinels()
+		c.checkPredicates()
+		c.checkUnavailable()
+		c.checkHolds()
+	}
+	c.checkSuccess()
+}
+
+// ended tells whether the call's context had ended when it returned.
+func (c *cell) ended() bool { return c.result.ctxErr != nil }
+
+// heeded tells whether the end of the context is what ends such a call, and it had ended.
+func (c *cell) heeded() bool { return c.row.bound.heeds && c.ended() }
+
+// checkContextErrors: the context's error is in the result if, and only if, its end kept the call from succeeding.
+func (c *cell) checkContextErrors() {
+	r := &c.result
+	for _, err := range []error{context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(r.err, err) && !errors.Is(r.ctxErr, err) {
+			c.errorf("errors.Is(err, %v), although that of the caller's context is: %v\n%v", err, r.ctxErr, r.err)
+		}
+	}
+	if c.row.bound.heeds && c.kind.ends == 0 && !errors.Is(r.err, context.Canceled) && !c.row.idle {
+		c.errorf("the context had ended before the call, and the result is %v, %v", r.ok, r.err)
+	}
+	timeUp := c.row.bound.wait > 0 && c.kind.ends > c.row.bound.wait // before the context ended
+	if c.heeded() && !r.ok && r.took >= c.kind.ends && !timeUp && !errors.Is(r.err, r.ctxErr) {
+		c.errorf("the context has ended, and the error does not say so: %v", r.err)
+	}
+	if !c.row.bound.heeds && errors.Is(r.err, c.ctx.Err()) && c.ctx.Err() != nil {
+		c.errorf("the context ends no such call: %v", r.err)
+	}
+}
+
+// checkSentinels: each says something that is so.
+func (c *cell) checkSentinels() {
+	r, f := &c.result, &c.failure
+	is := func(err error) bool { return errors.Is(r.err, err) }
+	if is(reentrant.ErrLost) && !r.lost {
+		c.errorf("ErrLost, although nothing was lost: %v", r.err)
+	}
+	if is(reentrant.ErrClosed) && !c.row.ends {
+		c.errorf("ErrClosed, although the session is open: %v", r.err)
+	}
+	if is(reentrant.ErrNotHeld) && !errors.Is(c.row.want, reentrant.ErrNotHeld) && !is(reentrant.ErrLost) && !f.forgets {
+		c.errorf("ErrNotHeld, although it was held: %v", r.err)
+	}
+	if is(reentrant.ErrNotAcquired) && !errors.Is(c.row.want, reentrant.ErrNotAcquired) {
+		c.errorf("ErrNotAcquired, although the lock is free: %v", r.err)
+	}
+	if !r.ok && r.err == nil && !c.row.busy && !(f.forgets && c.row.asks) && !f.lies {
+		c.errorf("(false, nil), although nobody has the lock")
+	}
+	if (f.refuses || !c.row.opens && (f.unreachable || f.lies && !c.row.blind)) && c.row.sends && r.err == nil && !c.row.waits && !c.row.awaits && !c.endedByMend() && !c.inherited() {
+		c.errorf("no error, although the node did not answer: %v", r.ok)
+	}
+}
+
+// endedByMend tells whether the call lasted until the node worked again.
+func (c *cell) endedByMend() bool { return c.result.took >= outlasts }
+
+// checkPredicates: Refused and OutcomeUnknown.
+func (c *cell) checkPredicates() {
+	r, f := &c.result, &c.failure
+	if reentrant.Refused(r.err) && !f.refuses {
+		c.errorf("Refused, although nothing was: %v", r.err)
+	}
+	if f.refuses && c.row.sends && c.kind.ends != 0 && !reentrant.Refused(r.err) && !c.inherited() {
+		c.errorf("the node refused, and the error does not say so: %v", r.err)
+	}
+	if f.refuses && c.row.sends && !c.row.bound.heeds && !reentrant.Refused(r.err) && !c.inherited() {
+		c.errorf("the node refused, and the error does not say so: %v", r.err)
+	}
+	if reentrant.OutcomeUnknown(r.err) && (f.refuses || f.unheard || f.name == "none") {
+		c.errorf("OutcomeUnknown, although no command was executed: %v", r.err)
+	}
+	if f.unanswered && c.row.sends && !c.row.reads && c.upset == nil && r.err != nil && r.took > 0 && !reentrant.OutcomeUnknown(r.err) && !errors.Is(r.err, reentrant.ErrLost) && (c.row.want == nil || !errors.Is(r.err, c.row.want)) {
+		c.errorf("commands were executed, and the error does not say that the outcome is unknown: %v", r.err)
+	}
+}
+
+// checkUnavailable: ErrUnavailable is in the result if the node could not be asked, and nothing else is known.
+func (c *cell) checkUnavailable() {
+	r, f := &c.result, &c.failure
+	is := func(err error) bool { return err != nil && errors.Is(r.err, err) }
+	unasked := f.unreachable || f.name == "unreachable-for-a-while"
+	known := is(reentrant.ErrLost) || is(reentrant.ErrNotHeld) || is(reentrant.ErrClosed) || is(c.row.want)
+	if unasked && r.err != nil && r.took > 0 && !known && !c.heeded() && !is(reentrant.ErrUnavailable) {
+		c.errorf("the node could not be asked, and the error does not say so: %v", r.err)
+	}
+	answers := f.name == "none" || f.refuses || f.forgets || f.observer != "" || f.name == "answers-twice"
+	if answers && is(reentrant.ErrUnavailable) {
+		c.errorf("ErrUnavailable, although the node answered: %v", r.err)
+	}
+}
+
+// inherited tells whether the call may have ended without a command of its own.
+func (c *cell) inherited() bool { return c.mode.cohort && c.row.state.holds > 0 }
+
+// checkHolds: the caller has what the result says.
+func (c *cell) checkHolds() {
+	r := &c.result
+	if c.row.ends {
+		return
+	}
+	want := r.had
+	switch {
+	case r.ok && r.err == nil:
+		want += c.row.gains
+	case r.lost:
+		want = 0
+	case errors.Is(r.err, reentrant.ErrNotHeld):
+	default:
+		want += c.row.gives
+	}
+	if r.have != want {
+		c.errorf("the caller had %d holds and has %d, not %d, after: %v", r.had, r.have, want, r.err)
+	}
+}
+
+// checkSuccess: a call that nothing keeps from succeeding succeeds.
+func (c *cell) checkSuccess() {
+	r, f := &c.result, &c.failure
+	healthy := f.name == "none" || f.observer != "" || f.name == "answers-twice"
+	possible := healthy || f.mild && c.row.again || c.row.bound.local()
+	// Whose context ends, or whose time is up, may come too late.
+	if c.row.bound.heeds && c.kind.ends == 0 || c.ended() && !c.row.bound.local() {
+		return
+	}
+	if b := c.row.bound; !healthy && !b.local() && (b.limit >= 0 && b.limit < passingFor || b.wait > 0 && c.row.state.holds == 0) {
+		return
+	}
+	switch {
+	case !possible:
+	case c.row.want != nil:
+		if !errors.Is(r.err, c.row.want) {
+			c.errorf("the result is %v, %v, not %v", r.ok, r.err, c.row.want)
+		}
+	case r.err != nil:
+		c.errorf("the call failed: %v", r.err)
+	case r.ok == c.row.busy:
+		c.errorf("the result is %v", r.ok)
+	}
+}
+
+// checkNothingIsLeft: what the session has is given back when callers have, and what its node has is over with the leases.
+func (c *cell) checkNothingIsLeft() {
+	if !c.row.ends {
+		time.Sleep(cellLease)
+		if n := reentrant.Entries(c.a); n != 0 {
+			c.errorf("the session has something about %d locks", n)
+		}
+		if st := c.a.Stats(); st.Held != 0 || st.Waiting != 0 {
+			c.errorf("the session has %d holds and %d waiters", st.Held, st.Waiting)
+		}
+	}
+	time.Sleep(cellLease + time.Millisecond) // it is good for that very moment
+	c.checkNode(c.b.NewLock("far/x"))
+	c.checkNode(c.b.NewLock("near/y"))
+}
+
+func (c *cell) checkNode(l *reentrant.Lock) {
+	for _, left := range append(c.far.Left(l.Name()), c.near.Left(l.Name())...) {
+		c.errorf("%s: %s is left", l.Name(), left)
+	}
+	ok, err := l.TryLock(c.stranger)
+	if !ok {
+		c.errorf("%s cannot be had: %v", l.Name(), err)
+		return
+	}
+	c.must(l.Unlock(c.stranger))
+}
+
+// Every exported function and method of the package has a row.
+func TestMatrixIsComplete(t *testing.T) {
+	has := make(map[string]bool)
+	for _, r := range rows {
+		has[strings.SplitN(r.name, "-", 2)[0]] = true
+	}
+	for _, name := range apiNames(t) {
+		assert.True(t, has[name], "the matrix has no row for %s", name)
+	}
+}
+
+func TestMatrixRowsHaveNamesOfTheirOwn(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, r := range rows {
+		assert.False(t, seen[r.name], r.name)
+		seen[r.name] = true
+	}
+}
+
+// apiNames are the exported functions of the package, from its source, and the exported methods of its types, by
+// reflection. A type that has methods and is unknown to the matrix is reported.
+func apiNames(t *testing.T) []string {
+	var names []string
+	files := token.NewFileSet()
+	packages, err := parser.ParseDir(files, ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
+	require.NoError(t, err)
+	for _, file := range packages["reentrant"].Files {
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			switch {
+			case !ok || !f.Name.IsExported():
+			case f.Recv == nil:
+				names = append(names, f.Name.Name)
+			case ast.IsExported(receiver(f)):
+				assert.Contains(t, apiTypes, receiver(f), "the matrix does not know this type")
+			}
+		}
+	}
+	for name, typ := range apiTypes {
+		for i := range typ.NumMethod() {
+			names = append(names, name+"."+typ.Method(i).Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// receiver is the name of a method's type.
+func receiver(f *ast.FuncDecl) string {
+	typ := f.Recv.List[0].Type
+	if star, ok := typ.(*ast.StarExpr); ok {
+		typ = star.X
+	}
+	name, _ := typ.(*ast.Ident)
+	return name.Name
+}

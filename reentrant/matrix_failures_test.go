@@ -1,0 +1,258 @@
+package reentrant_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A failureKind is what becomes of the session's node. It concerns the locks on that node, and only the session that is
+// tested: the other session reaches both nodes.
+type failureKind struct {
+	name     string
+	begin    func(c *cell)
+	end      func(c *cell) // nil: it cannot be mended
+	observer string        // what the session's observer does: nothing, "panics" or "blocks"
+
+	refuses     bool // the node reads commands and refuses them
+	unreachable bool // no command of the session is answered while it lasts
+	unheard     bool // no command of the session arrives at the node while it lasts
+	unanswered  bool // each command is executed, and its answer is lost
+	forgets     bool // the node forgets its locks
+	lies        bool // answers are not what the contract of Remote allows
+	mild        bool // a call that tries again succeeds while it lasts
+}
+
+const (
+	passingFor = 2500 * time.Millisecond // how long errors last that pass
+	lateBy     = 1500 * time.Millisecond // less than the time that a command has
+	tooLateBy  = 3 * time.Second         // more than that
+)
+
+var failures = []failureKind{
+	{name: "none", mild: true},
+	{name: "hangs", unreachable: true, begin: func(c *cell) {
+		c.far.Partition("A", true)
+		c.every(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Connect {
+				return memory.Delay(24 * time.Hour)
+			}
+			return memory.Pass
+		})
+	}, end: func(c *cell) {
+		c.far.SetFault(nil)
+		c.far.Partition("A", false)
+	}},
+	{name: "refuses", refuses: true, begin: always(memory.Refuse("NOPERM this user has no permissions")), end: mended},
+	{name: "unreachable", unreachable: true, unheard: true, begin: always(memory.Lose), end: mended},
+	{name: "unreachable-for-a-while", mild: true, unheard: true, begin: func(c *cell) {
+		until := time.Now().Add(passingFor)
+		c.every(func(memory.Op) memory.Verdict { return memory.Verdict{Lost: time.Now().Before(until)} })
+	}, end: mended},
+	{name: "answers-nothing", unreachable: true, unanswered: true, begin: always(memory.LoseReply), end: mended},
+	{name: "forgets", forgets: true, begin: func(c *cell) { c.far.Flush() }},
+	{name: "answers-late", mild: true, begin: always(memory.Verdict{Delay: lateBy / 3, Late: lateBy * 2 / 3}), end: mended},
+	{name: "answers-too-late", unreachable: true, begin: always(memory.DelayReply(tooLateBy)), end: mended},
+	{name: "answers-twice", mild: true, begin: always(memory.Verdict{Again: 700 * time.Millisecond}), end: mended},
+	{name: "answers-garbage", lies: true, begin: func(c *cell) { c.garbage.Store(true); c.pushGarbage() },
+		end: func(c *cell) { c.garbage.Store(false) }},
+	{name: "observer-panics", mild: true, observer: "panics", begin: func(c *cell) { c.trap.set.Store(true) }, end: func(c *cell) { c.trap.set.Store(false) }},
+	{name: "observer-blocks", mild: true, observer: "blocks", begin: func(c *cell) { c.trap.set.Store(true) }, end: func(c *cell) {
+		c.trap.set.Store(false)
+		close(c.trap.open)
+	}},
+}
+
+// always has one verdict for every command of the session, and for what is pushed to it.
+func always(v memory.Verdict) func(c *cell) {
+	return func(c *cell) { c.every(func(memory.Op) memory.Verdict { return v }) }
+}
+
+func mended(c *cell) { c.far.SetFault(nil) }
+
+// every has f decide about what is under way between the failing node and all sessions but the other one.
+func (c *cell) every(f memory.Fault) {
+	c.far.SetFault(func(op memory.Op) memory.Verdict {
+		if op.Session == "B" {
+			return memory.Pass
+		}
+		return f(op)
+	})
+}
+
+// nodes is a Backend of two servers. The far one has the locks whose names begin with far/; it is the one that fails.
+type nodes struct {
+	near, far *memory.Backend
+	garbage   atomic.Bool    // the far one answers the first session with nonsense
+	sink      reentrant.Sink // of the first session
+}
+
+func (n *nodes) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+	near, err := n.near.Connect(ctx, session, sink)
+	if err != nil {
+		return nil, err
+	}
+	far, err := n.far.Connect(ctx, session, sink)
+	if err != nil {
+		_ = near.Close()
+		return nil, err
+	}
+	c := &twoConns{n: n, near: near, far: far, first: n.sink == nil}
+	if c.first {
+		n.sink = sink
+	}
+	return c, nil
+}
+
+type twoConns struct {
+	n         *nodes
+	near, far reentrant.Conn
+	first     bool // its session is the one that is tested
+}
+
+func isFar(name string) bool { return strings.HasPrefix(name, "far/") }
+
+func (c *twoConns) Bind(name string) (reentrant.Remote, error) {
+	if !isFar(name) {
+		return c.near.Bind(name)
+	}
+	remote, err := c.far.Bind(name)
+	if err != nil {
+		return nil, err
+	}
+	return &farRemote{remote, c}, nil
+}
+
+// Renew asks both nodes at once.
+func (c *twoConns) Renew(ctx context.Context, renewals []reentrant.Renewal) {
+	var index [2][]int
+	var parts [2][]reentrant.Renewal
+	for i, r := range renewals {
+		node := 0
+		if isFar(r.Remote.Name()) {
+			node = 1
+		}
+		index[node], parts[node] = append(index[node], i), append(parts[node], r)
+	}
+	var asked sync.WaitGroup
+	for node, conn := range []reentrant.Conn{c.near, c.far} {
+		asked.Go(func() { conn.Renew(ctx, parts[node]) })
+	}
+	asked.Wait()
+	for node, part := range parts {
+		for j, r := range part {
+			renewals[index[node][j]] = r
+		}
+	}
+}
+
+func (c *twoConns) Close() error {
+	_ = c.near.Close()
+	return c.far.Close()
+}
+
+// A farRemote is a lock on the far node. While that answers with garbage, it does nothing else.
+type farRemote struct {
+	reentrant.Remote
+	c *twoConns
+}
+
+func (r *farRemote) garbage() bool { return r.c.first && r.c.n.garbage.Load() }
+
+func (r *farRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+	if r.garbage() {
+		return reentrant.AcquireReply{Status: 77, First: 9, Last: 3, TTL: -time.Hour}, nil
+	}
+	return r.Remote.Acquire(ctx, req)
+}
+
+func (r *farRemote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
+	if r.garbage() {
+		return reentrant.ReenterReply{Holds: -5}, nil
+	}
+	return r.Remote.Reenter(ctx, req)
+}
+
+func (r *farRemote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+	if r.garbage() {
+		return -8, nil
+	}
+	return r.Remote.Release(ctx, req)
+}
+
+func (r *farRemote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentrant.TicketStatus, error) {
+	if r.garbage() {
+		return 42, nil
+	}
+	return r.Remote.Await(ctx, req)
+}
+
+func (r *farRemote) Signal(ctx context.Context, req reentrant.SignalRequest) (reentrant.SignalReply, error) {
+	if r.garbage() {
+		return reentrant.SignalReply{Tickets: []uint64{0, req.Epoch, 1 << 63}}, nil
+	}
+	return r.Remote.Signal(ctx, req)
+}
+
+func (r *farRemote) Withdraw(ctx context.Context, condition string, ticket uint64) (reentrant.TicketStatus, error) {
+	if r.garbage() {
+		return -3, nil
+	}
+	return r.Remote.Withdraw(ctx, condition, ticket)
+}
+
+func (r *farRemote) Beat(ctx context.Context, condition string, tickets, served []uint64) ([]reentrant.TicketStatus, error) {
+	if r.garbage() {
+		return []reentrant.TicketStatus{7, 7, 7, 7, 7}, nil
+	}
+	return r.Remote.Beat(ctx, condition, tickets, served)
+}
+
+func (r *farRemote) Inspect(ctx context.Context) (reentrant.State, error) {
+	if r.garbage() {
+		return reentrant.State{Holds: -1, TTL: -time.Hour, Waiting: []string{"", ""}}, nil
+	}
+	return r.Remote.Inspect(ctx)
+}
+
+func (r *farRemote) Resume(ctx context.Context, req reentrant.ResumeRequest) (reentrant.ResumeReply, error) {
+	if r.garbage() {
+		return reentrant.ResumeReply{Status: 1, Holds: -7, TTL: 1 << 62}, nil
+	}
+	return r.Remote.(reentrant.Resumer).Resume(ctx, req)
+}
+
+// pushGarbage tells the tested session of grants, signals and moves that never happened.
+func (c *cell) pushGarbage() {
+	const name = "far/x"
+	for _, epoch := range []uint64{0, 1, 1 << 63} {
+		c.sink.Signalled(name, epoch, true)
+		c.sink.Wanted(name, epoch)
+		c.sink.Granted(reentrant.Grant{Name: name, Epoch: epoch, First: 3, Last: 1, TTL: -1})
+	}
+	c.sink.Granted(reentrant.Grant{})
+	c.sink.Taken("", 1)
+	c.sink.Resumed()
+}
+
+// A trap is an observer that fails: it panics, or does not come back before it is opened.
+type trap struct {
+	panics bool
+	set    atomic.Bool
+	open   chan struct{}
+}
+
+func (o *trap) Observe(context.Context, reentrant.Event) {
+	switch {
+	case !o.set.Load():
+	case o.panics:
+		panic("the observer is broken")
+	default:
+		<-o.open
+	}
+}

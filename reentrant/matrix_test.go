@@ -1,0 +1,421 @@
+package reentrant_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/internal/testsize"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// The matrix calls every exported function and method of the package while its node fails in every way, under every
+// kind of context, in virtual time:
+//
+//	rows (matrix_methods_test.go)  ×  failures (matrix_failures_test.go)  ×  contexts  ─▶  checks (matrix_check_test.go)
+//
+// A cell is one of these calls. There are two nodes. The locks of the call are on the far one, which fails; the near one
+// works. One cell can be run alone:
+//
+//	go test ./reentrant -run 'TestMatrix/Lock.Lock-free/hangs/deadline$'
+//
+// TestMatrixIsComplete fails if a function or method of the package has no row.
+
+const (
+	cellLease     = reentrant.DefaultLease
+	cellHeartbeat = reentrant.DefaultHeartbeat
+	cellCommand   = 2 * time.Second // the longest that one command may take
+)
+
+// A kind of context. ends is when it ends after the call began; negative: it does not.
+type contextKind struct {
+	name string
+	ends time.Duration
+	make func(parent context.Context) (context.Context, context.CancelFunc)
+}
+
+const (
+	deadlineAfter = 3 * time.Second
+	cancelAfter   = 1300 * time.Millisecond
+)
+
+var contexts = []contextKind{
+	{"endless", -1, func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} }},
+	{"deadline", deadlineAfter, func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(ctx, deadlineAfter)
+	}},
+	{"cancelled-before", 0, func(ctx context.Context) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		return ctx, cancel
+	}},
+	{"cancelled-during", cancelAfter, func(ctx context.Context) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(cancelAfter, cancel)
+		return ctx, cancel
+	}},
+}
+
+// A modeKind is how the sessions are made.
+type modeKind struct {
+	name    string
+	options []reentrant.Option
+	cohort  bool
+}
+
+var modeKinds = []modeKind{
+	{name: "registered"},
+	{name: "cohort", cohort: true, options: []reentrant.Option{reentrant.WithCohort()}},
+	{name: "linger", cohort: true, options: []reentrant.Option{reentrant.WithCohort(), reentrant.WithLinger(5 * time.Second)}},
+}
+
+func TestMatrix(t *testing.T) { testMatrix(t, modeKinds[0]) }
+
+func TestMatrixCohort(t *testing.T) { testMatrix(t, modeKinds[1]) }
+
+func TestMatrixLinger(t *testing.T) { testMatrix(t, modeKinds[2]) }
+
+func testMatrix(t *testing.T, m modeKind) {
+	stride, n := 1, 0
+	if m.cohort {
+		stride = testsize.Of(1, 5)
+	}
+	for _, r := range rows {
+		for _, f := range failures {
+			for _, x := range contexts {
+				if r.bound.local() && (m.cohort || x.ends > 0) {
+					continue // nothing that lasts, so nothing that could end meanwhile
+				}
+				if n++; n%stride != 0 {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%s/%s", r.name, f.name, x.name), func(t *testing.T) { runCell(t, r, f, x, m) })
+			}
+		}
+	}
+}
+
+// runCell runs one cell in a bubble. A bubble that cannot end has goroutines that nothing ends: that is the cell's
+// failure, not the end of the test run.
+func runCell(t *testing.T, r row, f failureKind, x contextKind, m modeKind) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.Errorf("goroutines are left: %v", p)
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		c := &cell{t: t, row: r, failure: f, kind: x, mode: m}
+		c.run()
+	})
+}
+
+// A cell is one call of one method, while the node fails in one way, under one kind of context.
+type cell struct {
+	t       *testing.T
+	row     row
+	failure failureKind
+	kind    contextKind
+	mode    modeKind
+
+	*nodes
+	trap                *trap
+	a, b                *reentrant.Session // the one that is tested, and the other
+	lock, third         *reentrant.Lock    // on the far node, of session a
+	second              *reentrant.Lock    // on the near node
+	theirs              *reentrant.Lock    // lock, of session b
+	cond                *reentrant.Condition
+	multi               *reentrant.MultiLock
+	home                context.Context // the caller's, without end
+	ctx                 context.Context // that of the call
+	stranger, neighbour context.Context // owners: in session b, in session a
+
+	others sync.WaitGroup // goroutines beside the call
+	result result
+	upset  func() // what happens when the failure has begun, before the call
+	failed bool   // the failure has begun
+	mended bool
+}
+
+// A result is what is known of the call.
+type result struct {
+	ok        bool
+	err       error
+	panicked  any
+	took      time.Duration
+	ctxErr    error // of the call's context when it returned
+	lost      bool  // the hold from before the call, or that it got, was lost before it returned
+	had, have int   // holds before and after
+	begun     time.Time
+}
+
+func (c *cell) errorf(format string, args ...any) {
+	c.t.Helper()
+	c.t.Errorf(format, args...)
+}
+
+func (c *cell) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Errorf("preparing: %v", err)
+	}
+}
+
+// background runs f beside the call.
+func (c *cell) background(f func()) { c.others.Go(f) }
+
+func (c *cell) deploy() {
+	c.nodes = &nodes{near: memory.New(), far: memory.New()}
+	c.trap = &trap{panics: c.failure.observer == "panics", open: make(chan struct{})}
+	options := slices.Clone(c.mode.options)
+	if c.failure.observer != "" {
+		options = append(options, reentrant.WithObserver(c.trap))
+	}
+	var err error
+	c.a, err = reentrant.NewSession(c.nodes, options...)
+	c.must(err)
+	c.b, err = reentrant.NewSession(c.nodes, c.mode.options...)
+	c.must(err)
+	c.lock, c.third, c.second, c.theirs = c.a.NewLock("far/x"), c.a.NewLock("far/z"), c.a.NewLock("near/y"), c.b.NewLock("far/x")
+	c.cond, c.multi = c.lock.NewCondition("c"), reentrant.NewMultiLock(c.second, c.lock)
+	c.home = context.Background()
+	c.stranger = reentrant.WithOwner(context.Background(), "stranger")
+	c.neighbour = reentrant.WithOwner(context.Background(), "neighbour")
+}
+
+// run is a cell from its beginning to the end of its sessions.
+func (c *cell) run() {
+	c.deploy()
+	prepared, begin, returned, tidy, gone := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() { // the caller, which is a goroutine of its own from beginning to end
+		defer close(gone)
+		if prepare := c.row.state.prepare; prepare != nil {
+			prepare(c)
+		}
+		close(prepared)
+		<-begin
+		c.perform()
+		close(returned)
+		<-tidy
+		c.giveUpHolds()
+	}()
+	<-prepared
+	synctest.Wait()
+	if !c.row.late {
+		c.fail()
+	}
+	if c.upset != nil {
+		c.upset()
+	}
+	close(begin)
+	if c.row.late {
+		time.Sleep(500 * time.Millisecond)
+		c.fail()
+	}
+	stop := make(chan struct{})
+	if !c.row.bound.local() {
+		c.background(func() { c.probe(stop) })
+	}
+	c.await(returned)
+	c.mend()
+	close(stop)
+	select {
+	case <-returned:
+	default:
+		c.errorf("the call does not return, although the node works again:\n%s", stacks())
+		return
+	}
+	c.check()
+	close(tidy)
+	<-gone
+	c.others.Wait()
+	c.checkNothingIsLeft()
+	c.closeAll()
+}
+
+// stacks are those of this bubble's goroutines.
+func stacks() string {
+	buf := make([]byte, 1<<20)
+	var own []string
+	for text := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(text, "synctest bubble") {
+			own = append(own, text)
+		}
+	}
+	return strings.Join(own, "\n\n")
+}
+
+// perform makes the call and notes what came of it. It is the caller's.
+func (c *cell) perform() {
+	r := &c.result
+	r.had = c.lock.HoldCount(c.home)
+	lost := c.lock.Lost(c.home)
+	var cancel context.CancelFunc
+	c.ctx, cancel = c.kind.make(c.home)
+	defer cancel()
+	r.begun = time.Now()
+	func() {
+		defer func() { r.panicked = recover() }()
+		r.ok, r.err = c.row.call(c)
+	}()
+	r.took, r.ctxErr = time.Since(r.begun), c.ctx.Err()
+	if deadline, ok := c.ctx.Deadline(); ok && !time.Now().Before(deadline) { // which it need not have noticed yet
+		r.ctxErr = context.DeadlineExceeded
+	}
+	r.lost = r.had > 0 && !stillOpen(lost)
+	r.have = c.lock.HoldCount(c.home)
+}
+
+// await waits until the call has returned, for as long as it may take. One that may go on is ended then: the node works
+// again, whoever has the lock gives it up, and whoever waits for a condition is signalled.
+func (c *cell) await(returned chan struct{}) {
+	most, ends := c.most()
+	begun := time.Now()
+	select {
+	case <-returned:
+		return
+	case <-time.After(most):
+	}
+	if ends {
+		c.errorf("the call has not returned after %v", most)
+	}
+	c.mend()
+	c.release()
+	select {
+	case <-returned:
+		if ends {
+			c.errorf("it took %v", time.Since(begun))
+		}
+	case <-time.After(3 * cellLease):
+	}
+}
+
+// fail begins the failure. On a node that fails there is more to do than the call: callers have left that waited for other
+// locks, and what they left is to be cleaned up.
+func (c *cell) fail() {
+	if c.failure.begin == nil {
+		return
+	}
+	const crowd = 6
+	if c.failure.observer == "" && !c.row.bound.local() && !c.row.ends {
+		for i := range crowd {
+			name := fmt.Sprintf("far/crowd%d", i)
+			theirs, mine := c.b.NewLock(name), c.a.NewLock(name)
+			c.must(theirs.Lock(c.stranger))
+			ctx, cancel := context.WithTimeout(reentrant.WithOwner(context.Background(), "impatient"), time.Millisecond)
+			c.background(func() {
+				defer cancel()
+				_ = mine.Lock(ctx)
+			})
+			c.background(func() {
+				time.Sleep(2 * time.Second)
+				if err := theirs.Unlock(c.stranger); !c.failure.forgets {
+					c.must(err)
+				}
+			})
+		}
+		synctest.Wait()
+	}
+	c.failed = true
+	c.failure.begin(c)
+}
+
+// mend ends the failure.
+func (c *cell) mend() {
+	if c.failed && !c.mended && c.failure.end != nil {
+		c.failure.end(c)
+	}
+	c.mended = true
+}
+
+// release ends what a call waits for.
+func (c *cell) release() {
+	_ = c.theirs.Unlock(c.stranger)
+	_ = c.lock.Unlock(c.neighbour)
+	if c.row.awaits {
+		c.background(func() {
+			ctx, cancel := context.WithTimeout(c.stranger, 2*cellLease)
+			defer cancel()
+			if c.theirs.Lock(ctx) == nil {
+				c.must(c.theirs.NewCondition("c").SignalAll(ctx))
+				c.must(c.theirs.Unlock(ctx))
+			}
+		})
+	}
+}
+
+// probe uses another lock of the session all the time, and notes how long that takes. Part of it is a caller that leaves:
+// what it leaves behind must be cleaned up as quickly.
+func (c *cell) probe(stop chan struct{}) {
+	mine, theirs := c.a.NewLock("near/probe"), c.b.NewLock("near/probe")
+	prober, rival := reentrant.WithOwner(context.Background(), "prober"), reentrant.WithOwner(context.Background(), "rival")
+	timed := func(what string, f func() error) {
+		begun := time.Now()
+		err := f()
+		if took := time.Since(begun); took > cellHeartbeat {
+			c.errorf("another lock: %s took %v", what, took)
+		}
+		if err != nil {
+			c.errorf("another lock: %s: %v", what, err)
+		}
+	}
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if c.row.ends {
+			return
+		}
+		timed("Lock", func() error { return mine.Lock(prober) })
+		timed("Unlock", func() error { return mine.Unlock(prober) })
+		c.must(theirs.Lock(rival))
+		ctx, cancel := context.WithTimeout(prober, time.Millisecond)
+		if mine.Lock(ctx) == nil {
+			c.errorf("another lock: two have it")
+		}
+		cancel()
+		c.must(theirs.Unlock(rival))
+		timed("TryLock after a caller that left", func() error {
+			if ok, err := mine.TryLock(prober); !ok {
+				return fmt.Errorf("not taken: %w", err)
+			}
+			return nil
+		})
+		timed("Unlock", func() error { return mine.Unlock(prober) })
+		time.Sleep(1500 * time.Millisecond)
+	}
+}
+
+// giveUpHolds unlocks what the caller has. It is the caller's.
+func (c *cell) giveUpHolds() {
+	if c.row.ends {
+		_ = c.theirs.Unlock(c.stranger)
+		return
+	}
+	for range c.lock.HoldCount(c.home) {
+		_ = c.lock.Unlock(c.home)
+	}
+	for range c.second.HoldCount(c.home) {
+		_ = c.second.Unlock(c.home)
+	}
+	for range c.theirs.HoldCount(c.home) {
+		_ = c.theirs.Unlock(c.home)
+	}
+	_ = c.theirs.Unlock(c.stranger)
+	_ = c.lock.Unlock(c.neighbour)
+}
+
+func (c *cell) closeAll() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_ = c.a.Close(ctx)
+	_ = c.b.Close(ctx)
+}
