@@ -115,6 +115,15 @@ type Remote interface {
 	ForceUnlock(ctx context.Context) (bool, error)
 }
 
+// The owners of holds that are the session's (reentrant.WithCohort).
+const (
+	// CohortOwner stands for whichever owner of the session has the lock.
+	CohortOwner = "*"
+	// LingeringOwner is a CohortOwner whose session may have the lock while none of its owners does. A backend tells
+	// it by [Sink.Wanted] when another session asks for the lock.
+	LingeringOwner = "*linger"
+)
+
 // An AcquireRequest is one copy of an attempt.
 type AcquireRequest struct {
 	Epoch    uint64
@@ -249,8 +258,6 @@ type Renewal struct {
 
 	Gone bool  // set by Renew: the epoch no longer has the lock
 	Err  error // set by Renew: there was no answer
-
-	entry *entry // whose hold it is
 }
 
 // State is what the whole deployment knows of a lock at one moment.
@@ -263,6 +270,55 @@ type State struct {
 	Epoch   uint64        // the holder's attempt
 	Token   Token         // last token given out
 	Waiting []string      // sessions with a live place, longest first
+}
+
+// A Resumer is what a [Remote] can be besides: one whose holds can move to another session.
+type Resumer interface {
+	// Resume makes the hold that an owner has, in whichever session, that of an attempt of this session: with the same
+	// hold count and token. It takes no free lock and no other owner's. The session that had it is told, by
+	// [Sink.Taken]. After an unknown outcome sending it again is right.
+	Resume(ctx context.Context, req ResumeRequest) (ResumeReply, error)
+}
+
+// A ResumeRequest is one copy of an attempt to take up a hold.
+type ResumeRequest struct {
+	Epoch    uint64
+	Owner    string        // known by this in the whole deployment
+	Lease    time.Duration // the hold has at least so long afterwards
+	Fixed    bool          // it keeps what it has, if it has a lease at all
+	NotAfter time.Time     // from then on this copy is refused
+	Seen     Token         // as in AcquireRequest
+	_        struct{}
+}
+
+// A ResumeReply answers a ResumeRequest.
+type ResumeReply struct {
+	Status ResumeStatus
+	Holds  int
+	Token  Token
+	TTL    time.Duration
+	_      struct{}
+}
+
+// ResumeStatus is the answer to a ResumeRequest.
+type ResumeStatus int8
+
+const (
+	// Resumed: the hold is this attempt's.
+	Resumed ResumeStatus = iota + 1
+	// NotThere: the owner does not have the lock.
+	NotThere
+	// Overtaken: a later attempt of this session has it, or this one was given up.
+	Overtaken
+)
+
+// A Registry is what a [Conn] can be besides: where sessions read who of the others waits for what. Without it
+// [WithDeadlockDetection] sees one session only.
+type Registry interface {
+	// Register replaces what this session has on record, for ttl. An empty text removes it.
+	Register(ctx context.Context, text string, ttl time.Duration) error
+	// Registered reads what a session has on record, "" if nothing.
+	Registered(ctx context.Context, session string) (string, error)
 }
 
 // unknownError marks an error after which the verb may have happened all the same.

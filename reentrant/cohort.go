@@ -6,14 +6,7 @@ import (
 )
 
 // Cohort mode, after Dice, Marathe and Shavit's lock cohorting: the lock is the session's, and its owners hand it to
-// each other without a word to Redis. What stands in Redis is one of these owners:
-const (
-	// CohortOwner stands for whichever owner of the session has the lock.
-	CohortOwner = "*"
-	// LingeringOwner is a CohortOwner whose session may have the lock while none of its owners does. A backend tells
-	// it by [Sink.Wanted] when another session asks for the lock.
-	LingeringOwner = "*linger"
-)
+// each other without a word to Redis. What stands in Redis is [CohortOwner] or [LingeringOwner].
 
 // A session in cohort mode takes the lock with a block of tokens, one for each owner of its turn, and the owners
 // after the first inherit it:

@@ -370,7 +370,7 @@ func (e *entry) yieldHold(ctx, over context.Context, t *ticket, holds int, limit
 		req.Epoch = h.epoch
 		status, err := e.remote.Await(ctx, req)
 		if err == nil {
-			err = status.check()
+			err = checkTicket(status)
 		}
 		unknown = unknown || OutcomeUnknown(err)
 		if status == Signalled {
@@ -459,7 +459,7 @@ func (s *core) tear(ctx context.Context, t *ticket) TicketStatus {
 		s.stats.commands.Add(1)
 		result, err := t.remote.Withdraw(call, t.name, t.epoch)
 		if err == nil {
-			err = result.check()
+			err = checkTicket(result)
 		}
 		if err == nil {
 			return result

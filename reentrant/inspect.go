@@ -175,7 +175,7 @@ func (l *Lock) inspect(ctx context.Context, op string) (State, error) {
 	var st State
 	err := l.ask(ctx, op, func(ctx context.Context) (err error) {
 		if st, err = l.remote.Inspect(ctx); err == nil {
-			err = st.check()
+			err = checkState(&st)
 		}
 		return err
 	})

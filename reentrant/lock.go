@@ -11,11 +11,6 @@ import (
 	"github.com/relock-go/relock/localqueue"
 )
 
-// A Token is a fencing token: a number that rises with every outermost acquire of a lock, over all processes. A
-// resource that remembers the highest token it has seen and refuses lower ones is safe from a holder that was
-// paused past its lease. Re-entry keeps the token, as in Hazelcast's FencedLock.
-type Token uint64
-
 // A Lock is a name that at most one owner in the whole deployment holds at a time, as often as it likes. It behaves
 // like java.util.concurrent.locks.ReentrantLock with one difference in form: what Java takes from the current
 // thread, owner and interrupt, is taken from the context.

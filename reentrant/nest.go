@@ -61,7 +61,7 @@ func (e *entry) count(ctx context.Context, owner Owner, holds int, until time.Ti
 		}
 		reply, err := e.remote.Reenter(ctx, req)
 		if err == nil {
-			err = reply.check()
+			err = checkReenter(&reply)
 		}
 		return reply.Gone, err
 	})

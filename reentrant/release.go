@@ -77,7 +77,7 @@ func (r *release) send(ctx context.Context, limit time.Time) (done bool, err err
 	result, err := r.remote.Release(r.s.bounded(ctx, time.Now(), limit), r.req)
 	err = asked(ctx, err)
 	if err == nil {
-		err = result.check()
+		err = checkRelease(result)
 	}
 	switch {
 	case err == nil && result != Released && r.last == nil:

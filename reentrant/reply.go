@@ -5,7 +5,7 @@ import "fmt"
 // What a Backend answers is looked at where it comes in: an answer that cannot be is an error whose outcome is unknown, as
 // if none had come, and nothing is built on it.
 
-func (r *AcquireReply) check() error {
+func checkAcquire(r *AcquireReply) error {
 	switch r.Status {
 	case Granted:
 		return possible(r, r.First > 0 && r.Last >= r.First)
@@ -15,7 +15,7 @@ func (r *AcquireReply) check() error {
 	return possible(r, false)
 }
 
-func (r *ResumeReply) check() error {
+func checkResume(r *ResumeReply) error {
 	switch r.Status {
 	case Resumed:
 		return possible(r, r.Holds > 0 && r.Holds <= maxHolds && r.Token > 0)
@@ -25,15 +25,15 @@ func (r *ResumeReply) check() error {
 	return possible(r, false)
 }
 
-func (r *ReenterReply) check() error {
+func checkReenter(r *ReenterReply) error {
 	return possible(r, r.Gone || r.Holds > 0 && r.Holds <= maxHolds)
 }
 
-func (r ReleaseResult) check() error { return possible(r, r >= Released && r <= Nothing) }
+func checkRelease(r ReleaseResult) error { return possible(r, r >= Released && r <= Nothing) }
 
-func (s TicketStatus) check() error { return possible(s, s >= Waited && s <= Gone) }
+func checkTicket(s TicketStatus) error { return possible(s, s >= Waited && s <= Gone) }
 
-func (s *State) check() error { return possible(s, s.Holds >= 0) }
+func checkState(s *State) error { return possible(s, s.Holds >= 0) }
 
 func possible(reply any, ok bool) error {
 	if ok || fault == faultBelieveReplies {

@@ -9,46 +9,6 @@ import (
 	"github.com/relock-go/relock/localqueue"
 )
 
-// A Resumer is what a [Remote] can be besides: one whose holds can move to another session.
-type Resumer interface {
-	// Resume makes the hold that an owner has, in whichever session, that of an attempt of this session: with the same
-	// hold count and token. It takes no free lock and no other owner's. The session that had it is told, by
-	// [Sink.Taken]. After an unknown outcome sending it again is right.
-	Resume(ctx context.Context, req ResumeRequest) (ResumeReply, error)
-}
-
-// A ResumeRequest is one copy of an attempt to take up a hold.
-type ResumeRequest struct {
-	Epoch    uint64
-	Owner    string        // known by this in the whole deployment
-	Lease    time.Duration // the hold has at least so long afterwards
-	Fixed    bool          // it keeps what it has, if it has a lease at all
-	NotAfter time.Time     // from then on this copy is refused
-	Seen     Token         // as in AcquireRequest
-	_        struct{}
-}
-
-// A ResumeReply answers a ResumeRequest.
-type ResumeReply struct {
-	Status ResumeStatus
-	Holds  int
-	Token  Token
-	TTL    time.Duration
-	_      struct{}
-}
-
-// ResumeStatus is the answer to a ResumeRequest.
-type ResumeStatus int8
-
-const (
-	// Resumed: the hold is this attempt's.
-	Resumed ResumeStatus = iota + 1
-	// NotThere: the owner does not have the lock.
-	NotThere
-	// Overtaken: a later attempt of this session has it, or this one was given up.
-	Overtaken
-)
-
 // Resume takes up the hold of the caller's portable owner ([WithPortableOwner]) where it stands: taken by another
 // session, or before a restart. With it come its hold count and its token; from here on it is renewed, unless the Lock
 // has a fixed lease: then it goes on with what is left. If another session thought it had the hold, that ends with
@@ -211,7 +171,7 @@ func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote Resumer)
 		reply, err := remote.Resume(e.s.bounded(ctx, sent, req.NotAfter), req)
 		err = asked(ctx, err)
 		if err == nil {
-			err = reply.check()
+			err = checkResume(&reply)
 		}
 		switch {
 		case Refused(err):

@@ -286,7 +286,7 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (Acq
 	reply, err := e.remote.Acquire(e.s.bounded(ctx, sent, a.req.NotAfter), a.req)
 	err = asked(ctx, err)
 	if err == nil {
-		err = reply.check()
+		err = checkAcquire(&reply)
 	}
 	if t.waits {
 		a.logOutage(e, err)

@@ -7,6 +7,11 @@ import (
 	"strconv"
 )
 
+// A Token is a fencing token: a number that rises with every outermost acquire of a lock, over all processes. A
+// resource that remembers the highest token it has seen and refuses lower ones is safe from a holder that was
+// paused past its lease. Re-entry keeps the token, as in Hazelcast's FencedLock.
+type Token uint64
+
 // Value makes a Token a parameter of a database's statement, as an int64. A token above 2⁶³−1, which no clock gives, is an
 // error.
 func (t Token) Value() (driver.Value, error) {

@@ -14,7 +14,7 @@ import (
 type watchdog struct {
 	s       *core
 	nudge   chan struct{} // 1-buffered: a lease ends before the watch would wake
-	batches chan []Renewal
+	batches chan batch
 	idle    chan struct{} // 1-buffered: the renewer has answered and is free
 	quit    chan struct{}
 	done    sync.WaitGroup
@@ -35,7 +35,7 @@ const doze = time.Second
 
 func newWatchdog(s *core) *watchdog {
 	w := &watchdog{
-		s: s, nudge: make(chan struct{}, 1), batches: make(chan []Renewal), idle: make(chan struct{}, 1),
+		s: s, nudge: make(chan struct{}, 1), batches: make(chan batch), idle: make(chan struct{}, 1),
 		quit: make(chan struct{}), origin: time.Now(),
 	}
 	w.asleep.Store(never)
@@ -88,7 +88,7 @@ func (w *watchdog) watch() {
 	for {
 		now := time.Now()
 		w.asleep.Store(never)
-		batch, ended, idle, wake := w.survey(now, w.s.ahead(), renewing)
+		due, ended, idle, wake := w.survey(now, w.s.ahead(), renewing)
 		for _, e := range idle {
 			w.s.cleaner.do(e.stopLingering)
 		}
@@ -100,9 +100,9 @@ func (w *watchdog) watch() {
 			}
 			w.s.leave(x.e, 1)
 		}
-		if len(batch) > 0 {
+		if len(due.entries) > 0 {
 			renewing = true
-			w.batches <- batch
+			w.batches <- due
 		}
 		w.asleep.Store(int64(wake.Sub(w.origin)))
 		timer.Reset(time.Until(wake))
@@ -118,6 +118,18 @@ func (w *watchdog) watch() {
 	}
 }
 
+// A batch is the holds that are renewed together, and their entries in the same order. It has no references: an entry may
+// serve another lock when the reply comes.
+type batch struct {
+	renewals []Renewal
+	entries  []*entry
+}
+
+func (b *batch) add(e *entry, h *hold) {
+	b.renewals = append(b.renewals, Renewal{Remote: e.remote, Epoch: h.epoch, Lease: h.span})
+	b.entries = append(b.entries, e)
+}
+
 // expiry is a hold whose lease is over, with a reference to its entry.
 type expiry struct {
 	e     *entry
@@ -127,7 +139,7 @@ type expiry struct {
 
 // survey looks at every hold: which are to be renewed, which are over, which nobody has needed for long enough, and
 // when to look again. Those that it answers come with a reference to their entries.
-func (w *watchdog) survey(now time.Time, ahead time.Duration, renewing bool) (batch []Renewal, ended []expiry, idle []*entry, wake time.Time) {
+func (w *watchdog) survey(now time.Time, ahead time.Duration, renewing bool) (due batch, ended []expiry, idle []*entry, wake time.Time) {
 	wake = now.Add(doze)
 	s := w.s
 	s.mu.Lock()
@@ -158,7 +170,7 @@ func (w *watchdog) survey(now time.Time, ahead time.Duration, renewing bool) (ba
 			}
 		case !h.live && (!h.handed || !h.cohort || !h.lease.trusted(now)):
 		case !renewing && w.dueLocked(h, now):
-			batch = append(batch, Renewal{Remote: e.remote, Epoch: h.epoch, Lease: h.span, entry: e})
+			due.add(e, h)
 			wake, held = earlier(wake, h.lease.until()), true
 		case renewing:
 			wake, held = earlier(wake, h.lease.until()), true
@@ -173,7 +185,7 @@ func (w *watchdog) survey(now time.Time, ahead time.Duration, renewing bool) (ba
 	if !held {
 		wake = w.origin.Add(never / 2)
 	}
-	return batch, ended, idle, wake
+	return due, ended, idle, wake
 }
 
 // dueLocked reports whether a hold is to be renewed. core.mu and the entry's mu are held.
@@ -192,16 +204,17 @@ func (h *hold) slack() time.Duration {
 
 // renew sends the batches.
 func (w *watchdog) renew() {
-	for batch := range w.batches {
+	for due := range w.batches {
 		ctx, cancel := context.WithTimeout(context.Background(), w.s.config.commandTimeout())
 		sent, ahead := time.Now(), w.s.ahead()
 		w.s.stats.commands.Add(1)
-		w.s.conn.Renew(ctx, batch)
+		w.s.conn.Renew(ctx, due.renewals)
 		cancel()
 		now := time.Now()
-		for i := range batch {
-			batch[i].Err = asked(context.Background(), batch[i].Err)
-			w.renewed(&batch[i], sent, ahead, now)
+		for i, e := range due.entries {
+			r := &due.renewals[i]
+			r.Err = asked(context.Background(), r.Err)
+			w.renewed(e, r, sent, ahead, now)
 		}
 		select {
 		case w.idle <- struct{}{}:
@@ -212,8 +225,7 @@ func (w *watchdog) renew() {
 
 // renewed takes in the answer for one hold. The hold may have ended and the entry may serve another lock by now:
 // epochs are never used twice, so an answer for another epoch says nothing.
-func (w *watchdog) renewed(r *Renewal, sent time.Time, ahead time.Duration, now time.Time) {
-	e := r.entry
+func (w *watchdog) renewed(e *entry, r *Renewal, sent time.Time, ahead time.Duration, now time.Time) {
 	e.mu.Lock()
 	h := &e.hold
 	current := (h.live || h.handed) && h.epoch == r.Epoch
