@@ -1,12 +1,13 @@
 package main
 
 import (
-	"context"
 	"io"
 	"net"
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,14 +138,15 @@ func TestWithoutALockItemsAreLostAndDoubled(t *testing.T) {
 	t.Error("nothing lost and doubled in ten jobs without a lock")
 }
 
-func TestAnInterruptEndsTheProcesses(t *testing.T) {
-	t.Parallel()
-	opts := small()
-	opts.items = 5000
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	_, err := move(ctx, opts, io.Discard, &trigger{after: "of 5000 items", do: interrupt})
-	require.ErrorContains(t, err, "interrupted")
+func TestAnInterruptPrintsTheResultSoFar(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		var stdout strings.Builder
+		interrupt := sync.OnceFunc(func() { assert.NoError(t, syscall.Kill(os.Getpid(), signal)) })
+		status := parentMain([]string{"-items=5000", "-processes=2"}, &stdout, &trigger{after: "of 5000 items", do: interrupt})
+		assert.Equal(t, screen.ExitInterrupted, status)
+		assert.Regexp(t, `(?m)^Interrupted at [1-9]\d* of 5000`, stdout.String())
+		assert.Contains(t, stdout.String(), "Until then every item came through exactly once.")
+	}
 }
 
 func TestExitStatuses(t *testing.T) {
@@ -156,7 +158,9 @@ func TestExitStatuses(t *testing.T) {
 	assert.Contains(t, stdout.String(), "Every item came through exactly once.")
 
 	assert.Equal(t, screen.ExitClean, parentMain([]string{"-help"}, io.Discard, &stderr))
-	assert.Equal(t, screen.ExitUsage, parentMain([]string{"-items=0"}, io.Discard, &stderr))
+	for _, bad := range []string{"-items=0", "-unknown", "-redis=localhost:6379", "extra"} {
+		assert.Equal(t, screen.ExitUsage, parentMain([]string{bad}, io.Discard, &stderr), bad)
+	}
 	assert.Equal(t, screen.ExitFinding, parentMain([]string{"-items=20", "-redis=redis://127.0.0.1:1"}, io.Discard, &stderr))
 	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
 }

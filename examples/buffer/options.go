@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/relock-go/relock/examples/internal/deployment"
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
@@ -35,7 +36,7 @@ type options struct {
 }
 
 const usage = `Buffer moves items through a small buffer that the producers and consumers of several processes share, and shows
-that each came through exactly once, also while processes are killed. Exit status 1: some did not.
+that each came through exactly once, also while processes are killed. Exit status 1: some did not; 130: interrupted before.
 `
 
 // parseOptions reads the command line.
@@ -57,8 +58,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return options{}, err
 	}
 	opts.lock = lockMode(mode)
-	if flags.NArg() > 0 {
-		return options{}, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	if err := screen.NoArguments(flags); err != nil {
+		return options{}, err
 	}
 	return opts, opts.validate()
 }
@@ -80,5 +81,5 @@ func (o options) validate() error {
 	if o.lease <= 0 {
 		return errors.New("-lease must be positive")
 	}
-	return nil
+	return deployment.CheckURL(o.redis)
 }

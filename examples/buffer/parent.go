@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/relock-go/relock/examples/internal/crew"
 	"github.com/relock-go/relock/examples/internal/deployment"
+	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// move does the whole job and judges it. The error says why it could not be finished.
+// move does the whole job and judges it. The error says why it could not be finished; with [screen.ErrInterrupted] the
+// result is of what was done until then.
 func move(ctx context.Context, opts options, stdout, stderr io.Writer) (*result, error) {
 	redis, err := deployment.Open(ctx, opts.redis)
 	if err != nil {
@@ -24,10 +27,11 @@ func move(ctx context.Context, opts options, stdout, stderr io.Writer) (*result,
 		return nil, err
 	}
 	defer func() { _ = s.clear(context.WithoutCancel(ctx)) }()
-	outcome, err := crew.Run(ctx, opts.plan(redis.URL, stderr))
-	if err != nil {
-		return nil, err
+	outcome, stopped := crew.Run(ctx, opts.plan(redis.URL, stderr))
+	if stopped != nil && !errors.Is(stopped, screen.ErrInterrupted) {
+		return nil, stopped
 	}
+	ctx = context.WithoutCancel(ctx)
 	cost, err := redis.Cost(ctx, outcome.Total.Commands)
 	if err != nil {
 		return nil, err
@@ -36,13 +40,18 @@ func move(ctx context.Context, opts options, stdout, stderr io.Writer) (*result,
 	if err != nil {
 		return nil, err
 	}
+	items := int64(opts.items)
+	if stopped != nil { // no more were due than were put and are not on their way
+		items = r.made - r.left
+	}
 	return &result{
-		opts:    opts,
-		verdict: judge(r, int64(opts.items), opts.processes*opts.producers, int64(opts.capacity)),
-		fullest: r.fullest,
-		outcome: outcome,
-		cost:    cost,
-	}, nil
+		opts:        opts,
+		verdict:     judge(r, items, opts.processes*opts.producers, int64(opts.capacity)),
+		interrupted: stopped != nil,
+		fullest:     r.fullest,
+		outcome:     outcome,
+		cost:        cost,
+	}, stopped
 }
 
 // plan is the job for the crew.

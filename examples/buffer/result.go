@@ -11,19 +11,26 @@ import (
 
 // A result is a finished job.
 type result struct {
-	opts    options
-	verdict verdict
-	fullest int64
-	outcome crew.Outcome[report]
-	cost    deployment.Cost
+	opts        options
+	verdict     verdict
+	interrupted bool
+	fullest     int64
+	outcome     crew.Outcome[report]
+	cost        deployment.Cost
 }
 
-// Clean tells whether nothing was found.
-func (r *result) Clean() bool { return r.verdict.clean() }
+// Clean reports whether nothing was found. After an interrupt, items may be left in the buffer.
+func (r *result) Clean() bool {
+	v := r.verdict
+	if r.interrupted {
+		v.left = 0
+	}
+	return v.clean()
+}
 
 // Print writes the table.
 func (r *result) Print(out io.Writer) {
-	screen.PrintTable(out, r.rows(), r.verdict.sentence())
+	screen.PrintTable(out, r.rows(), r.sentence())
 }
 
 // rows is the table.
@@ -51,6 +58,14 @@ func (r *result) rows() []screen.Row {
 		screen.Row{Name: "seconds", Value: fmt.Sprintf("%.2f", seconds)},
 		screen.Row{Name: "items/s", Value: fmt.Sprintf("%.0f", float64(v.items)/seconds)},
 		screen.Row{Name: "Redis commands per item", Value: fmt.Sprintf("%.2f (%s)", float64(r.cost.Commands)/float64(max(v.items, 1)), r.cost.Counted)})
+}
+
+// sentence is the table in one sentence.
+func (r *result) sentence() string {
+	if r.interrupted && r.Clean() {
+		return fmt.Sprintf("Interrupted at %d of %d. Until then every item came through exactly once.", r.verdict.items, r.opts.items)
+	}
+	return r.verdict.sentence()
 }
 
 // sentence is the verdict in one sentence.

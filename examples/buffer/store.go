@@ -110,10 +110,17 @@ type record struct {
 // remains reads how the job ended.
 func (s *store) remains(ctx context.Context) (r remains, err error) {
 	b := s.client.B()
-	answers := s.client.DoMulti(ctx, b.Hget().Key(bookKey).Field("fullest").Build(),
+	answers := s.client.DoMulti(ctx, b.Hgetall().Key(bookKey).Build(),
 		b.Llen().Key(itemsKey).Build(), b.Lrange().Key(takenKey).Start(0).Stop(-1).Build())
-	if r.fullest, err = answers[0].AsInt64(); err != nil {
+	book, err := answers[0].AsIntMap()
+	if err != nil {
 		return r, fmt.Errorf("read the book: %w", err)
+	}
+	r.fullest = book["fullest"]
+	for field, n := range book {
+		if strings.HasPrefix(field, "made:") {
+			r.made += n
+		}
 	}
 	if r.left, err = answers[1].AsInt64(); err != nil {
 		return r, fmt.Errorf("read the buffer: %w", err)

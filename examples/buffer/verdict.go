@@ -4,6 +4,7 @@ package main
 type remains struct {
 	taken   []record // in the order in which they were taken
 	left    int64    // items still in the buffer
+	made    int64    // items that were put
 	fullest int64    // most items that ever were in it
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/relock-go/relock/examples/internal/dsn"
 )
 
 // A dialect is what SQLite, MySQL and PostgreSQL do not agree on.
@@ -54,20 +56,25 @@ type source struct {
 	shown   string // the same for people, without the password
 }
 
-// parseSource reads what -dsn and -db give: mysql://… (or mariadb://…), postgres://… (or postgresql://…), or the path
-// of a SQLite file, with or without sqlite:// before it.
-func parseSource(dsn string) (source, error) {
-	scheme, rest, isURL := strings.Cut(dsn, "://")
-	if !isURL {
-		return sqliteSource(dsn)
+// parseSource reads what -dsn and -db give: mysql://… (or mariadb://…), postgres://… (or postgresql://…), the data source
+// name of Go's MySQL driver, or the path of a SQLite file, with or without sqlite:// before it.
+func parseSource(text string) (source, error) {
+	switch kind, err := dsn.KindOf(text); {
+	case err != nil:
+		return source{}, err
+	case kind == dsn.File:
+		return sqliteSource(text)
+	case kind == dsn.MySQL:
+		return mysqlDriverSource(text)
 	}
+	scheme, rest, _ := strings.Cut(text, "://")
 	switch scheme {
 	case "sqlite":
 		return sqliteSource(rest)
 	case "mysql", "mariadb":
-		return mysqlSource(dsn)
+		return mysqlSource(text)
 	case "postgres", "postgresql":
-		return postgresSource(dsn)
+		return postgresSource(text)
 	}
 	return source{}, fmt.Errorf("database %s://…: there are mysql://, postgres:// and the path of a SQLite file", scheme)
 }
@@ -91,12 +98,21 @@ func sqliteSource(path string) (source, error) {
 		"synchronous(OFF)",
 	}}
 	location := url.URL{Scheme: "file", Path: absolute, RawQuery: settings.Encode()}
-	return source{dialect: sqliteDialect, url: absolute, driver: location.String(), shown: absolute}, nil
+	return source{dialect: sqliteDialect, url: "sqlite://" + absolute, driver: location.String(), shown: absolute}, nil
+}
+
+// mysqlDriverSource leaves a data source name to the MySQL driver.
+func mysqlDriverSource(text string) (source, error) {
+	config, err := dsn.ParseMySQL(text)
+	if err != nil {
+		return source{}, err
+	}
+	return source{dialect: mysqlDialect, url: text, driver: text, shown: dsn.Shown(config)}, nil
 }
 
 // mysqlSource turns a URL into the form that the MySQL driver reads; the URL's query goes to the driver as it is.
-func mysqlSource(dsn string) (source, error) {
-	u, err := parseURL(dsn)
+func mysqlSource(text string) (source, error) {
+	u, err := dsn.ParseURL(text)
 	if err != nil {
 		return source{}, err
 	}
@@ -109,44 +125,25 @@ func mysqlSource(dsn string) (source, error) {
 	config.User = u.User.Username()
 	config.Passwd, _ = u.User.Password()
 	config.DBName = strings.TrimPrefix(u.Path, "/")
-	text := config.FormatDSN()
+	driver := config.FormatDSN()
 	if u.RawQuery != "" {
 		separator := "?"
-		if strings.Contains(text, "?") {
+		if strings.Contains(driver, "?") {
 			separator = "&"
 		}
-		text += separator + u.RawQuery
+		driver += separator + u.RawQuery
 	}
-	if _, err := mysql.ParseDSN(text); err != nil {
-		return source{}, fmt.Errorf("database %s: %w", u.Redacted(), err)
+	if _, err := mysql.ParseDSN(driver); err != nil {
+		return source{}, fmt.Errorf("database %s: %w", dsn.Redacted(u), err)
 	}
-	return source{dialect: mysqlDialect, url: dsn, driver: text, shown: u.Redacted()}, nil
+	return source{dialect: mysqlDialect, url: text, driver: driver, shown: dsn.Redacted(u)}, nil
 }
 
 // postgresSource leaves the URL to the driver, which reads it as PostgreSQL's own tools do.
-func postgresSource(dsn string) (source, error) {
-	u, err := parseURL(dsn)
+func postgresSource(text string) (source, error) {
+	u, err := dsn.ParseURL(text)
 	if err != nil {
 		return source{}, err
 	}
-	return source{dialect: postgresDialect, url: dsn, driver: dsn, shown: u.Redacted()}, nil
-}
-
-// parseURL reads a server's URL. Its errors do not repeat the URL, which may carry a password.
-func parseURL(dsn string) (*url.URL, error) {
-	u, err := url.Parse(dsn)
-	if err != nil {
-		var detail *url.Error
-		if errors.As(err, &detail) {
-			err = detail.Err
-		}
-		return nil, fmt.Errorf("URL of the database: %w", err)
-	}
-	if u.Host == "" {
-		return nil, fmt.Errorf("URL of the database %s has no host", u.Redacted())
-	}
-	if strings.Trim(u.Path, "/") == "" {
-		return nil, fmt.Errorf("URL of the database %s names no database", u.Redacted())
-	}
-	return u, nil
+	return source{dialect: postgresDialect, url: text, driver: text, shown: dsn.Redacted(u)}, nil
 }

@@ -22,6 +22,9 @@ func TestParseSource(t *testing.T) {
 		"MySQLOdd":       {"mysql://u:%40%2F%3A@h/d", "MySQL", "u:@/:@tcp(h:3306)/d", "mysql://u:xxxxx@h:3306/d"},
 		"MySQLSettings":  {"mysql://u@h/d?timeout=5s", "MySQL", "u@tcp(h:3306)/d?timeout=5s", "mysql://u@h:3306/d?timeout=5s"},
 		"MySQLOverIPv6":  {"mysql://u@[::1]/d", "MySQL", "u@tcp([::1]:3306)/d", "mysql://u@[::1]:3306/d"},
+		"MySQLDriver":    {"u:p@tcp(h:3307)/d", "MySQL", "u:p@tcp(h:3307)/d", "u:xxxxx@tcp(h:3307)/d"},
+		"MySQLSocket":    {"u:p@unix(/run/m.sock)/d", "MySQL", "u:p@unix(/run/m.sock)/d", "u:xxxxx@unix(/run/m.sock)/d"},
+		"SQLiteWithAt":   {"sqlite:///data/a@b.db", "SQLite", "file:///data/a@b.db" + pragmas, "/data/a@b.db"},
 		"PostgreSQL":     {"postgres://u:p@h/d?sslmode=disable", "PostgreSQL", "postgres://u:p@h/d?sslmode=disable", "postgres://u:xxxxx@h/d?sslmode=disable"},
 		"PostgreSQLLong": {"postgresql://h/d", "PostgreSQL", "postgresql://h/d", "postgresql://h/d"},
 	} {
@@ -46,6 +49,9 @@ func TestParseSourceRefuses(t *testing.T) {
 		"NoHost":          {"mysql:///d", "has no host"},
 		"NoDatabase":      {"postgres://u:secret@h", "names no database"},
 		"BrokenURL":       {"mysql://u:sec%ret@h/d", "URL of the database: "},
+		"PortLikeURL":     {"mysql://u:p/secret@h/d", "URL of the database: "},
+		"MySQLDriver":     {"user:secret@h/d", "user:password@tcp(host:port)/name"},
+		"PostgreSQLWords": {"host=h password=secret", "postgres://"},
 		"UnknownSettings": {"mysql://u@h/d?timeout=soon", "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"context"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -94,15 +95,18 @@ func TestWithoutALockThereAreDuplicates(t *testing.T) {
 	t.Error("no duplicates in ten jobs without a lock")
 }
 
-func TestAnInterruptEndsTheProcesses(t *testing.T) {
-	t.Parallel()
-	opts := small(t)
-	opts.keys = 5000
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	output := &trigger{after: "of 5000 keys", do: interrupt}
-	_, err := generate(ctx, opts, io.Discard, output)
-	require.ErrorContains(t, err, "interrupted")
+func TestAnInterruptPrintsTheResultSoFar(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		folder := t.TempDir()
+		t.Setenv("TMPDIR", folder)
+		var stdout strings.Builder
+		interrupt := sync.OnceFunc(func() { assert.NoError(t, syscall.Kill(os.Getpid(), signal)) })
+		status := parentMain([]string{"-keys=5000", "-processes=2"}, &stdout, &trigger{after: "of 5000 keys", do: interrupt})
+		assert.Equal(t, screen.ExitInterrupted, status)
+		assert.Regexp(t, `(?m)^Interrupted at [1-9]\d* of 5000`, stdout.String())
+		assert.Contains(t, stdout.String(), "Until then every number was handed out exactly once.")
+		assertEmpty(t, folder)
+	}
 }
 
 func TestExitStatuses(t *testing.T) {
@@ -115,22 +119,46 @@ func TestExitStatuses(t *testing.T) {
 
 	assert.Equal(t, screen.ExitClean, parentMain([]string{"-help"}, io.Discard, &stderr))
 	assert.Contains(t, stderr.String(), usage)
-	assert.Equal(t, screen.ExitUsage, parentMain([]string{"-keys=0"}, io.Discard, &stderr))
+	for _, bad := range []string{"-keys=0", "-keyz=1", "-dsn=oracle://h/d", "-dsn=u@h", "-redis=localhost:6379", "extra"} {
+		assert.Equal(t, screen.ExitUsage, parentMain([]string{bad}, io.Discard, &stderr), bad)
+	}
 	unreachable := []string{"-keys=20", "-db", file, "-redis=redis://127.0.0.1:1"}
 	assert.Equal(t, screen.ExitFinding, parentMain(unreachable, io.Discard, &stderr))
 	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
 }
 
-// The default database is a file in a fresh folder, which is left to be looked at.
-func TestTheDefaultDatabaseIsPrinted(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
+// The default database is a file in a fresh folder, which is deleted at the end; also of a job that could not be done.
+func TestTheDefaultDatabaseIsDeletedAtTheEnd(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
 	var stdout strings.Builder
 	require.Equal(t, screen.ExitClean, parentMain([]string{"-keys=20", "-processes=1"}, &stdout, io.Discard))
-	_, rest, found := strings.Cut(stdout.String(), "database  SQLite ")
-	require.True(t, found)
-	file, _, _ := strings.Cut(rest, "\n")
-	assert.FileExists(t, file)
-	assert.Equal(t, "keygen.db", filepath.Base(file))
+	assert.Contains(t, stdout.String(), "database  SQLite "+folder)
+	assert.Contains(t, stdout.String(), "deleted at the end")
+	assertEmpty(t, folder)
+	require.Equal(t, screen.ExitFinding, parentMain([]string{"-keys=20", "-redis=redis://127.0.0.1:1"}, io.Discard, io.Discard))
+	assertEmpty(t, folder)
+}
+
+func assertEmpty(t *testing.T, folder string) {
+	t.Helper()
+	files, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	assert.Empty(t, files)
+}
+
+// Go's usual form of a MySQL address was taken for the name of a file, and printed.
+func TestNoPasswordIsPrinted(t *testing.T) {
+	var output strings.Builder
+	for _, args := range [][]string{
+		{"-dsn=user:secret@tcp(127.0.0.1:1)/x"}, {"-db=user:secret@tcp(127.0.0.1:1)/x"}, {"-dsn=user:secret@127.0.0.1/x"},
+		{"-dsn=mysql://user:pass/secret@127.0.0.1/x"}, {"-dsn=host=127.0.0.1 password=secret"}, {"user:secret@tcp(127.0.0.1:1)/x"},
+		{"-redis=user:secret@127.0.0.1:1"}, {"-redis=redis://user:secret@127.0.0.1:port"}, {"-redis=redis://:secret@127.0.0.1:1"},
+	} {
+		assert.NotEqual(t, screen.ExitClean, parentMain(append(args, "-keys=20"), &output, &output))
+	}
+	assert.NotContains(t, output.String(), "secret")
+	assert.Contains(t, output.String(), "connect to MySQL at user:xxxxx@tcp(127.0.0.1:1)/x")
 }
 
 // A trigger is a writer that does something once it has seen a text.

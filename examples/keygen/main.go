@@ -8,9 +8,10 @@
 //
 // Reading and raising are separate statements, each committed at once, so nothing in the database keeps two workers
 // from reading the same number: only the lock does. At the end every number must have been recorded exactly once,
-// with fencing tokens that rise from number to number. If not, the exit status is 1. See it fail with -lock none.
+// with fencing tokens that rise from number to number. If not, the exit status is 1. See it fail with -lock none. An
+// interrupt prints the result so far; the exit status is 130 then, or 1 if something was found.
 //
-// Without flags it brings everything along: an embedded Redis, and SQLite in a fresh temporary folder. With -redis and
+// Without flags it brings everything along: an embedded Redis, and SQLite in a temporary folder. With -redis and
 // -dsn it runs on servers. With -kill N it kills N of its processes on the way with SIGKILL; what that may leave
 // behind, and why it never becomes a duplicate, stands at [step].
 package main

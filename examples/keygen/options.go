@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/relock-go/relock/examples/internal/deployment"
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
@@ -37,7 +38,7 @@ type options struct {
 }
 
 const usage = `Keygen hands out the numbers 1, 2, 3 … to the workers of several processes, from a table that nothing but a lock
-protects, and shows that nobody got one twice, also while processes are killed. Exit status 1: somebody did.
+protects, and shows that nobody got one twice, also while processes are killed. Exit status 1: somebody did; 130: interrupted before.
 `
 
 // parseOptions reads the command line.
@@ -50,9 +51,10 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&opts.keys, "keys", 10_000, "how many numbers to hand out")
 	flags.StringVar(&opts.redis, "redis", "", "`URL` of a Redis, redis://… or rediss://… (default: an embedded one)")
 	flags.StringVar(&opts.dsn, "dsn", "",
-		"`URL` of a database, mysql://user:password@host:port/name or postgres://…; its tables key_generator and "+
+		"`URL` of a database, mysql://user:password@host:port/name or postgres://…, or user:password@tcp(host:port)/name as "+
+			"Go's MySQL driver has it; its tables key_generator and "+
 			"key_fetch_record are dropped and made anew (default: SQLite)")
-	flags.StringVar(&file, "db", "", "`path` of the SQLite file (default: keygen.db in a fresh temporary folder)")
+	flags.StringVar(&file, "db", "", "`path` of the SQLite file (default: one that is deleted at the end)")
 	flags.StringVar(&mode, "lock", string(lockRelock), "relock, cohort, or none to see the duplicates")
 	flags.IntVar(&opts.kills, "kill", 0, "kill so many processes on the way, and replace them")
 	flags.DurationVar(&opts.lease, "lease", defaultLease, "lease of the lock: what a killed holder costs the others")
@@ -65,8 +67,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return options{}, errors.New("-db is the path of a SQLite file, -dsn names another database: give one of them")
 	}
 	opts.dsn = cmp.Or(opts.dsn, file)
-	if flags.NArg() > 0 {
-		return options{}, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	if err := screen.NoArguments(flags); err != nil {
+		return options{}, err
 	}
 	return opts, opts.validate()
 }
@@ -90,5 +92,10 @@ func (o options) validate() error {
 	if o.turn < 0 {
 		return errors.New("-turn must not be negative")
 	}
-	return nil
+	if o.dsn != "" {
+		if _, err := parseSource(o.dsn); err != nil {
+			return fmt.Errorf("-dsn: %w", err)
+		}
+	}
+	return deployment.CheckURL(o.redis)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,14 +10,17 @@ import (
 
 	"github.com/relock-go/relock/examples/internal/crew"
 	"github.com/relock-go/relock/examples/internal/deployment"
+	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// generate does the whole job and judges it. The error says why it could not be finished.
+// generate does the whole job and judges it. The error says why it could not be finished; with
+// [screen.ErrInterrupted] the result is of what was done until then.
 func generate(ctx context.Context, opts options, stdout, stderr io.Writer) (*result, error) {
-	src, err := opts.source()
+	src, remove, err := opts.source()
 	if err != nil {
 		return nil, err
 	}
+	defer remove() // after the tables are closed
 	store, err := openDatabase(ctx, src, 1)
 	if err != nil {
 		return nil, err
@@ -37,10 +41,11 @@ func generate(ctx context.Context, opts options, stdout, stderr io.Writer) (*res
 
 	plan := opts.plan(redis.URL, src.url)
 	plan.Stderr = stderr
-	outcome, err := crew.Run(ctx, plan)
-	if err != nil {
-		return nil, err
+	outcome, stopped := crew.Run(ctx, plan)
+	if stopped != nil && !errors.Is(stopped, screen.ErrInterrupted) {
+		return nil, stopped
 	}
+	ctx = context.WithoutCancel(ctx)
 	cost, err := redis.Cost(ctx, int64(outcome.Total.Commands))
 	if err != nil {
 		return nil, err
@@ -49,12 +54,11 @@ func generate(ctx context.Context, opts options, stdout, stderr io.Writer) (*res
 	if err != nil {
 		return nil, err
 	}
-	return &result{
-		opts:    opts,
-		verdict: judge(records, opts.last(records)),
-		outcome: outcome,
-		cost:    cost,
-	}, nil
+	last := int64(opts.keys)
+	if opts.lock == lockNone || stopped != nil { // the job ended anywhere
+		last = highest(records)
+	}
+	return &result{opts: opts, verdict: judge(records, last), interrupted: stopped != nil, outcome: outcome, cost: cost}, stopped
 }
 
 // plan is the job for the crew.
@@ -76,23 +80,23 @@ func (o options) plan(redis, dsn string) crew.Plan[report] {
 	}
 }
 
-// source is the database to use, by default a file in a fresh folder. The folder is left behind, to be looked at.
-func (o options) source() (source, error) {
+// source is the database to use, by default a file in a fresh folder. The caller calls remove when it is done with it.
+func (o options) source() (src source, remove func(), err error) {
 	if o.dsn != "" {
-		return parseSource(o.dsn)
+		src, err = parseSource(o.dsn)
+		return src, func() {}, err
 	}
 	folder, err := os.MkdirTemp("", "keygen-")
 	if err != nil {
-		return source{}, fmt.Errorf("folder for the database: %w", err)
+		return source{}, nil, fmt.Errorf("folder for the database: %w", err)
 	}
-	return sqliteSource(filepath.Join(folder, "keygen.db"))
+	src, err = sqliteSource(filepath.Join(folder, "keygen.db"))
+	src.shown += ", deleted at the end (-db keeps it)"
+	return src, func() { _ = os.RemoveAll(folder) }, err
 }
 
-// last is the number up to which there must be no gap. Without a lock the job ends anywhere.
-func (o options) last(records []record) int64 {
-	if o.lock != lockNone {
-		return int64(o.keys)
-	}
+// highest is the highest number that was recorded; records are in the order of their numbers.
+func highest(records []record) int64 {
 	if len(records) == 0 {
 		return 0
 	}

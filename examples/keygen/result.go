@@ -12,13 +12,14 @@ import (
 
 // A result is a finished job.
 type result struct {
-	opts    options
-	verdict verdict
-	outcome crew.Outcome[report]
-	cost    deployment.Cost
+	opts        options
+	verdict     verdict
+	interrupted bool
+	outcome     crew.Outcome[report]
+	cost        deployment.Cost
 }
 
-// Clean tells whether every number was handed out once, in the order of the tokens.
+// Clean reports whether every number was handed out once, in the order of the tokens.
 func (r *result) Clean() bool {
 	v := r.verdict
 	return v.duplicates == 0 && v.gaps == 0 && (v.reversals == 0 || r.opts.lock == lockNone)
@@ -68,7 +69,10 @@ func (r *result) commandsPerKey() string {
 
 // sentence is the table in one sentence.
 func (r *result) sentence() string {
-	if r.Clean() {
+	switch {
+	case r.Clean() && r.interrupted:
+		return fmt.Sprintf("Interrupted at %d of %d. Until then every number was handed out exactly once.", r.verdict.numbers, r.opts.keys)
+	case r.Clean():
 		return "Every number was handed out exactly once."
 	}
 	v := r.verdict

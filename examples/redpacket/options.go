@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/relock-go/relock/examples/internal/deployment"
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
@@ -28,7 +29,7 @@ type options struct {
 }
 
 const usage = `Redpacket gives out a red packet to people who ask many times at once, at several processes, and shows that nobody
-got two parts, that everything was given out, and that the amounts add up. Exit status 1: they do not.
+got two parts, that everything was given out, and that the amounts add up. Exit status 1: they do not; 130: interrupted before.
 `
 
 // parseOptions reads the command line.
@@ -48,8 +49,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return options{}, err
 	}
 	opts.lock = lockMode(mode)
-	if flags.NArg() > 0 {
-		return options{}, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	if err := screen.NoArguments(flags); err != nil {
+		return options{}, err
 	}
 	return opts, opts.validate()
 }
@@ -65,5 +66,5 @@ func (o options) validate() error {
 	if o.cents < o.parts {
 		return errors.New("-cents must be at least as many as -parts: no part is empty")
 	}
-	return nil
+	return deployment.CheckURL(o.redis)
 }

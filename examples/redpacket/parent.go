@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/relock-go/relock/examples/internal/crew"
 	"github.com/relock-go/relock/examples/internal/deployment"
+	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// giveOut does the whole job and judges it. The error says why it could not be finished.
+// giveOut does the whole job and judges it. The error says why it could not be finished; with [screen.ErrInterrupted] the
+// result is of what was done until then.
 func giveOut(ctx context.Context, opts options, stdout, stderr io.Writer) (*result, error) {
 	redis, err := deployment.Open(ctx, opts.redis)
 	if err != nil {
@@ -24,10 +27,11 @@ func giveOut(ctx context.Context, opts options, stdout, stderr io.Writer) (*resu
 		return nil, err
 	}
 	defer func() { _ = p.clear(context.WithoutCancel(ctx), opts.openids) }()
-	outcome, err := crew.Run(ctx, opts.plan(redis.URL, stderr))
-	if err != nil {
-		return nil, err
+	outcome, stopped := crew.Run(ctx, opts.plan(redis.URL, stderr))
+	if stopped != nil && !errors.Is(stopped, screen.ErrInterrupted) {
+		return nil, stopped
 	}
+	ctx = context.WithoutCancel(ctx)
 	cost, err := redis.Cost(ctx, outcome.Total.Commands)
 	if err != nil {
 		return nil, err
@@ -36,7 +40,11 @@ func giveOut(ctx context.Context, opts options, stdout, stderr io.Writer) (*resu
 	if err != nil {
 		return nil, err
 	}
-	return &result{opts: opts, verdict: judge(r, opts.parts, opts.cents), outcome: outcome, cost: cost}, nil
+	v := judge(r, opts.parts, opts.cents)
+	if stopped != nil { // nothing more was due than was given out
+		v.due = v.served
+	}
+	return &result{opts: opts, verdict: v, interrupted: stopped != nil, outcome: outcome, cost: cost}, stopped
 }
 
 // plan is the job for the crew.

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"context"
 	"io"
 	"os"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -92,13 +93,15 @@ func TestWithoutALockThereIsTheft(t *testing.T) {
 	t.Error("no theft from ten packets without a lock")
 }
 
-func TestAnInterruptEndsTheProcesses(t *testing.T) {
-	opts := small()
-	opts.requests = 600 // which take far longer than the first report
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	_, err := giveOut(ctx, opts, io.Discard, &trigger{after: "of 12000 requests", do: interrupt})
-	require.ErrorContains(t, err, "interrupted")
+func TestAnInterruptPrintsTheResultSoFar(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		var stdout strings.Builder
+		interrupt := sync.OnceFunc(func() { assert.NoError(t, syscall.Kill(os.Getpid(), signal)) })
+		status := parentMain([]string{"-openids=20", "-requests=600", "-processes=2"}, &stdout, &trigger{after: "of 12000 requests", do: interrupt})
+		assert.Equal(t, screen.ExitInterrupted, status)
+		assert.Regexp(t, `(?m)^Interrupted at [1-9]\d* of 12000`, stdout.String())
+		assert.Contains(t, stdout.String(), "Until then nobody got two parts, and it adds up.")
+	}
 }
 
 func TestExitStatuses(t *testing.T) {
@@ -112,7 +115,9 @@ func TestExitStatuses(t *testing.T) {
 
 	assert.Equal(t, screen.ExitClean, parentMain([]string{"-help"}, io.Discard, &stderr))
 	assert.Contains(t, stderr.String(), "go run ./examples/redpacket")
-	assert.Equal(t, screen.ExitUsage, parentMain([]string{"-parts=0"}, io.Discard, &stderr))
+	for _, bad := range []string{"-parts=0", "-unknown", "-redis=localhost:6379", "extra"} {
+		assert.Equal(t, screen.ExitUsage, parentMain([]string{bad}, io.Discard, &stderr), bad)
+	}
 	assert.Equal(t, screen.ExitFinding, parentMain(append(args, "-redis=redis://127.0.0.1:1"), io.Discard, &stderr))
 	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
 }

@@ -12,18 +12,19 @@ import (
 
 // A result is a finished job.
 type result struct {
-	opts    options
-	verdict verdict
-	outcome crew.Outcome[report]
-	cost    deployment.Cost
+	opts        options
+	verdict     verdict
+	interrupted bool
+	outcome     crew.Outcome[report]
+	cost        deployment.Cost
 }
 
-// Clean tells whether nothing was found.
+// Clean reports whether nothing was found.
 func (r *result) Clean() bool { return r.verdict.clean() }
 
 // Print writes the table.
 func (r *result) Print(out io.Writer) {
-	screen.PrintTable(out, r.rows(), r.verdict.sentence())
+	screen.PrintTable(out, r.rows(), r.sentence())
 }
 
 // rows is the table.
@@ -53,6 +54,15 @@ func (r *result) commandsPerRequest() string {
 		return "no lock, no commands"
 	}
 	return fmt.Sprintf("%.2f (%s)", float64(r.cost.Commands)/float64(max(r.outcome.Total.Done(), 1)), r.cost.Counted)
+}
+
+// sentence is the table in one sentence.
+func (r *result) sentence() string {
+	if r.interrupted && r.Clean() {
+		return fmt.Sprintf("Interrupted at %d of %d requests. Until then nobody got two parts, and it adds up.",
+			r.outcome.Total.Done(), r.opts.openids*r.opts.requests)
+	}
+	return r.verdict.sentence()
 }
 
 // sentence is the verdict in one sentence.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/relock-go/relock/examples/internal/deployment"
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
@@ -32,12 +33,12 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&opts.redis, "redis", "",
 		"`URL` of a Redis 6.2 or later, redis://… or rediss://… (default: an embedded one)")
 	flags.StringVar(&opts.dsn, "dsn", "",
-		"`URL` of the database, mysql://… or postgres://…, or a SQLite file; it keeps what is sold\n(default: a file that is deleted at the end)")
+		"`URL` of the database, mysql://… or postgres://…, user:password@tcp(host)/name, or a SQLite file; it keeps what is sold\n(default: a file that is deleted at the end)")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
-	if flags.NArg() > 0 {
-		return options{}, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	if err := screen.NoArguments(flags); err != nil {
+		return options{}, err
 	}
 	return opts, opts.validate()
 }
@@ -58,5 +59,5 @@ func (o options) validate() error {
 			return fmt.Errorf("-dsn: %w", err)
 		}
 	}
-	return nil
+	return deployment.CheckURL(o.redis)
 }

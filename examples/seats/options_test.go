@@ -56,7 +56,13 @@ func TestSources(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "file:///tmp/with%20space.db?_pragma=busy_timeout%2810000%29&_pragma=journal_mode%28WAL%29", src.dsn)
 
-	for _, dsn := range []string{"mysql:///cinema", "postgres://user:secret@db/", "mysql://user:secret@db:port/cinema", "mysql://user:secret@db/cinema?tls=%zz"} {
+	src, err = parseSource("user:secret@tcp(db)/cinema")
+	require.NoError(t, err)
+	assert.Equal(t, source{
+		driver: "mysql", dsn: "user:secret@tcp(db:3306)/cinema?clientFoundRows=true", shown: "MySQL user:xxxxx@tcp(db:3306)/cinema",
+	}, src)
+
+	for _, dsn := range []string{"mysql:///cinema", "user:secret@db/cinema", "mysql://user:p/secret@db/cinema", "postgres://user:secret@db/", "mysql://user:secret@db:port/cinema", "mysql://user:secret@db/cinema?tls=%zz"} {
 		_, err := parseSource(dsn)
 		require.Error(t, err, dsn)
 		assert.NotContains(t, err.Error(), "secret")

@@ -699,7 +699,10 @@ func TestTheProgram(t *testing.T) {
 	var stderr strings.Builder
 	assert.Equal(t, exitOK, parentMain([]string{"-help"}, io.Discard, &stderr))
 	assert.Contains(t, stderr.String(), "go run ./examples/seats")
-	assert.Equal(t, exitUsage, parentMain([]string{"-hold=0"}, io.Discard, &stderr))
+	for _, bad := range []string{"-hold=0", "-unknown", "-redis=localhost:6379", "-dsn=user:secret@h", "extra"} {
+		assert.Equal(t, exitUsage, parentMain([]string{bad}, io.Discard, &stderr), bad)
+	}
+	assert.NotContains(t, stderr.String(), "secret")
 	assert.Equal(t, exitError, parentMain([]string{"-redis=redis://127.0.0.1:1"}, io.Discard, &stderr))
 	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
 }

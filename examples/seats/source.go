@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	// The other two drivers, known to database/sql as "pgx" and "sqlite".
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
+
+	"github.com/relock-go/relock/examples/internal/dsn"
 )
 
 // A source is a database to open.
@@ -22,26 +23,27 @@ type source struct {
 	numbered bool   // parameters are $1, $2 … instead of ?
 }
 
-// parseSource reads what -dsn gives: mysql://… (or mariadb://…), postgres://… (or postgresql://…), or the path of a
-// SQLite file.
-func parseSource(dsn string) (source, error) {
-	if !strings.Contains(dsn, "://") {
-		return sqliteSource(dsn)
+// parseSource reads what -dsn gives: mysql://… (or mariadb://…), postgres://… (or postgresql://…), the data source name of
+// Go's MySQL driver, or the path of a SQLite file, with or without sqlite:// before it.
+func parseSource(text string) (source, error) {
+	switch kind, err := dsn.KindOf(text); {
+	case err != nil:
+		return source{}, err
+	case kind == dsn.File:
+		return sqliteSource(text)
+	case kind == dsn.MySQL:
+		return mysqlDriverSource(text)
 	}
-	u, err := url.Parse(dsn)
-	switch {
-	case err != nil: // which repeats the URL, and so the password
-		return source{}, errors.New("that is not a URL")
-	case u.Host == "" || strings.Trim(u.Path, "/") == "":
-		return source{}, fmt.Errorf("%s names no host or no database", u.Redacted())
-	}
-	switch u.Scheme {
+	scheme, rest, _ := strings.Cut(text, "://")
+	switch scheme {
+	case "sqlite":
+		return sqliteSource(rest)
 	case "mysql", "mariadb":
-		return mysqlSource(u)
+		return mysqlSource(text)
 	case "postgres", "postgresql":
-		return source{driver: "pgx", dsn: dsn, shown: "PostgreSQL " + u.Redacted(), numbered: true}, nil
+		return postgresSource(text)
 	}
-	return source{}, fmt.Errorf("%s://…: there are mysql://, postgres:// and the path of a SQLite file", u.Scheme)
+	return source{}, fmt.Errorf("%s://…: there are mysql://, postgres:// and the path of a SQLite file", scheme)
 }
 
 // sqliteSource opens a file that several processes write to: who finds it locked waits, and readers are not kept out.
@@ -55,22 +57,47 @@ func sqliteSource(path string) (source, error) {
 	return source{driver: "sqlite", dsn: location.String(), shown: "SQLite " + absolute}, nil
 }
 
-func mysqlSource(u *url.URL) (source, error) {
+// mysqlDriverSource leaves a data source name to the MySQL driver.
+func mysqlDriverSource(text string) (source, error) {
+	config, err := dsn.ParseMySQL(text)
+	if err != nil {
+		return source{}, err
+	}
+	shown := "MySQL " + dsn.Shown(config)
+	config.ClientFoundRows = true // see mysqlSource
+	return source{driver: "mysql", dsn: config.FormatDSN(), shown: shown}, nil
+}
+
+// postgresSource leaves the URL to the driver, which reads it as PostgreSQL's own tools do.
+func postgresSource(text string) (source, error) {
+	u, err := dsn.ParseURL(text)
+	if err != nil {
+		return source{}, err
+	}
+	return source{driver: "pgx", dsn: text, shown: "PostgreSQL " + dsn.Redacted(u), numbered: true}, nil
+}
+
+// mysqlSource turns a URL into the form that the MySQL driver reads; the URL's query goes to the driver as it is.
+func mysqlSource(text string) (source, error) {
+	u, err := dsn.ParseURL(text)
+	if err != nil {
+		return source{}, err
+	}
 	config := mysql.NewConfig()
 	config.Net, config.Addr, config.User = "tcp", u.Host, u.User.Username()
 	config.Passwd, _ = u.User.Password()
 	config.DBName = strings.Trim(u.Path, "/")
-	// An UPDATE tells how many rows it found, as elsewhere, and not how many it changed.
+	// An UPDATE reports how many rows it found, as elsewhere, and not how many it changed.
 	config.ClientFoundRows = true
 	if u.Port() == "" {
 		config.Addr += ":3306"
 	}
-	dsn := config.FormatDSN()
+	driver := config.FormatDSN()
 	if u.RawQuery != "" {
-		dsn += "&" + u.RawQuery // after clientFoundRows
+		driver += "&" + u.RawQuery // after clientFoundRows
 	}
-	if _, err := mysql.ParseDSN(dsn); err != nil {
-		return source{}, fmt.Errorf("%s: %w", u.Redacted(), err)
+	if _, err := mysql.ParseDSN(driver); err != nil {
+		return source{}, fmt.Errorf("%s: %w", dsn.Redacted(u), err)
 	}
-	return source{driver: "mysql", dsn: dsn, shown: "MySQL " + u.Redacted()}, nil
+	return source{driver: "mysql", dsn: driver, shown: "MySQL " + dsn.Redacted(u)}, nil
 }

@@ -49,9 +49,9 @@ func IsChild() bool {
 // Play plays this child's role and gives the exit status: 0, or 1 after an error, which is printed. play is a method of
 // the role; its context ends when the parent wants the child to stop, or has ended itself.
 func Play[R, T any](program string, play func(role R, ctx context.Context, line *Line[T]) error) int {
-	// Ctrl-C in a terminal goes to all processes. The parent hears it and tells the children, so that each can give
-	// back its locks.
-	signal.Ignore(os.Interrupt)
+	// Ctrl-C in a terminal goes to all processes, and timeout(1) sends its signal to all as well. The parent hears it and
+	// tells the children, so that each can give back its locks.
+	signal.Ignore(os.Interrupt, syscall.SIGTERM)
 	// With the parent gone, nobody reads the reports. That is to be an error like others, so that locks are given back.
 	signal.Ignore(syscall.SIGPIPE)
 	var role R

@@ -46,8 +46,8 @@ type Outcome[T any] struct {
 	Took  time.Duration // from the moment when all were ready to the end of the last one
 }
 
-// Run does the job and returns when all processes have ended. The error says why they could not finish; the end of ctx
-// is such a reason.
+// Run does the job and returns when all processes have ended. The error says why they could not finish. The end of ctx is
+// such a reason: the error is [screen.ErrInterrupted] then, and the outcome is what was done until all had stopped.
 func Run[T Tally[T]](ctx context.Context, plan Plan[T]) (Outcome[T], error) {
 	c := &crew[T]{plan: plan, progress: screen.NewProgress(plan.Stderr, plan.Goal, plan.Unit), events: make(chan event[T])}
 	err := c.run(ctx)
@@ -84,7 +84,7 @@ func (c *crew[T]) run(ctx context.Context) error {
 			c.hear(e)
 		case <-interrupt:
 			interrupt = nil
-			c.fail(fmt.Errorf("interrupted before all %d %s were done", c.plan.Goal, c.plan.Unit))
+			c.fail(fmt.Errorf("%w before all %d %s were done", screen.ErrInterrupted, c.plan.Goal, c.plan.Unit))
 		case <-patience:
 			c.killAll()
 		}

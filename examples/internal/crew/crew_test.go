@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/examples/internal/screen"
 )
 
 // The test's own program plays the children.
@@ -157,4 +159,5 @@ func TestAnInterruptIsAnError(t *testing.T) {
 	}
 	_, err := Run(ctx, plan)
 	require.EqualError(t, err, "interrupted before all 40 steps were done")
+	require.ErrorIs(t, err, screen.ErrInterrupted)
 }

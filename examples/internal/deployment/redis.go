@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,11 +45,34 @@ func Open(ctx context.Context, address string) (*Redis, error) {
 	return &Redis{URL: "redis://" + server.Addr(), Shown: "embedded, at " + server.Addr(), Client: server.Client(), embedded: server}, nil
 }
 
+// CheckURL returns an error if what came with the flag -redis is not the URL of a Redis. The error does not repeat it: it
+// may have a password in it.
+func CheckURL(address string) error {
+	if address == "" {
+		return nil
+	}
+	if _, err := parseURL(address); err != nil {
+		return err
+	}
+	if _, err := rueidis.ParseURL(address); err != nil {
+		return errors.New("-redis: the number of the database, or another setting, is not valid")
+	}
+	return nil
+}
+
+func parseURL(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil || !slices.Contains([]string{"redis", "rediss", "valkey", "valkeys", "unix"}, u.Scheme) || u.Opaque != "" {
+		return nil, errors.New("-redis is not the URL of a Redis, redis://… or rediss://…")
+	}
+	return u, nil
+}
+
 // dial connects to a server.
 func dial(ctx context.Context, address string) (*Redis, error) {
-	u, err := url.Parse(address)
+	u, err := parseURL(address)
 	if err != nil {
-		return nil, errors.New("-redis is not a URL")
+		return nil, err
 	}
 	client, err := connect(address)
 	if err != nil {

@@ -1,9 +1,11 @@
 package screen
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // NewFlags makes the flags of a program. Its -help says first what the program is for.
@@ -15,4 +17,17 @@ func NewFlags(program, purpose string, stderr io.Writer) *flag.FlagSet {
 		flags.PrintDefaults()
 	}
 	return flags
+}
+
+// NoArguments returns an error if there is an argument that belongs to no flag. One that could have a password in it, the
+// URL of a server say, is not repeated.
+func NoArguments(flags *flag.FlagSet) error {
+	switch argument := flags.Arg(0); {
+	case flags.NArg() == 0:
+		return nil
+	case strings.ContainsAny(argument, "@="):
+		return errors.New("unexpected argument: the address of a server belongs to a flag")
+	default:
+		return fmt.Errorf("unexpected argument %q", argument)
+	}
 }

@@ -11,12 +11,16 @@ import (
 	"syscall"
 )
 
-// Exit statuses. What keeps a program from proving anything (no server, an interrupt) counts as a finding.
+// Exit statuses. What keeps a program from proving anything, such as a server that is not there, counts as a finding.
 const (
-	ExitClean   = 0
-	ExitFinding = 1
-	ExitUsage   = 2
+	ExitClean       = 0
+	ExitFinding     = 1
+	ExitUsage       = 2
+	ExitInterrupted = 130 // by SIGINT or SIGTERM, with nothing found until then
 )
+
+// ErrInterrupted is in the error of a job that was interrupted. The proof beside it is of what was done until then.
+var ErrInterrupted = errors.New("interrupted")
 
 // A Proof is what a program comes to.
 type Proof interface {
@@ -25,7 +29,7 @@ type Proof interface {
 }
 
 // Run is the main of a program that proves something: it reads the arguments, does the job until it is done or
-// interrupted, prints what it came to, and gives the exit status.
+// interrupted, prints what it came to, and returns the exit status. prove may return a proof and [ErrInterrupted].
 func Run[O any, P Proof](name string, args []string, stdout, stderr io.Writer,
 	parse func(args []string, stderr io.Writer) (O, error),
 	prove func(ctx context.Context, opts O, stdout, stderr io.Writer) (P, error),
@@ -42,12 +46,17 @@ func Run[O any, P Proof](name string, args []string, stdout, stderr io.Writer,
 	defer stop()
 
 	proof, err := prove(ctx, opts, stdout, stderr)
+	interrupted := errors.Is(err, ErrInterrupted)
+	if err == nil || interrupted {
+		proof.Print(stdout)
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		return ExitFinding
 	}
-	proof.Print(stdout)
-	if !proof.Clean() {
+	switch {
+	case interrupted && proof.Clean(), !interrupted && err != nil && ctx.Err() != nil: // the second before any work was done
+		return ExitInterrupted
+	case err != nil, !proof.Clean():
 		return ExitFinding
 	}
 	return ExitClean
