@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	oteltrace "go.opentelemetry.io/otel/trace"
@@ -280,4 +281,19 @@ func TestWhoIsNotTracedPaysNothing(t *testing.T) {
 		fewest = min(fewest, testing.AllocsPerRun(100, func() { o.Observe(unsampled, event) }))
 	}
 	assert.LessOrEqual(t, fewest, 2.0)
+}
+
+// Both scopes have a version: a backend shows it beside what it stores, to tell a release from the next.
+func TestScopesHaveAVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		ctx, span := s.caller("b")
+		require.NoError(t, s.session(memory.New()).NewLock("x").Lock(ctx))
+		span.End()
+		assert.Equal(t, "devel", s.one("relock.acquire").InstrumentationScope.Version)
+		var read metricdata.ResourceMetrics
+		require.NoError(t, s.reader.Collect(context.Background(), &read))
+		require.Len(t, read.ScopeMetrics, 1)
+		assert.Equal(t, "devel", read.ScopeMetrics[0].Scope.Version)
+	})
 }

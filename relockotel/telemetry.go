@@ -35,12 +35,13 @@ func New(opts ...Option) (*Telemetry, error) {
 	for _, o := range opts {
 		o(&c)
 	}
-	meter := c.meters.Meter(scope)
+	meter := c.meters.Meter(scope, metric.WithInstrumentationVersion(version()))
 	instruments, err := newInstruments(meter)
 	if err != nil {
 		return nil, fmt.Errorf("relockotel: %w", err)
 	}
-	t := &Telemetry{instruments: instruments, tracer: c.tracers.Tracer(scope), lockName: c.lockName}
+	t := &Telemetry{instruments: instruments, lockName: c.lockName}
+	t.tracer = c.tracers.Tracer(scope, trace.WithInstrumentationVersion(version()))
 	if t.reading, err = meter.RegisterCallback(t.read, t.observables()...); err != nil {
 		return nil, fmt.Errorf("relockotel: %w", err)
 	}

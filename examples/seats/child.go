@@ -99,7 +99,7 @@ type counter struct {
 
 // open connects to Redis and SQL, and looks for the first time.
 func (r role) open(ctx context.Context, log *slog.Logger) (*counter, error) {
-	telemetry, err := newTelemetry()
+	telemetry, err := newTelemetry(ctx, r.Number)
 	if err != nil {
 		return nil, err
 	}

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/relock-go/relock/relockotel"
 )
@@ -20,13 +24,21 @@ type telemetry struct {
 	page http.Handler
 }
 
-func newTelemetry() (telemetry, error) {
+// newTelemetry makes that of a server, with its number. Prometheus finds the service's name in target_info.
+func newTelemetry(ctx context.Context, number int) (telemetry, error) {
 	registry := prometheus.NewRegistry()
-	exporter, err := otelprom.New(otelprom.WithRegisterer(registry), otelprom.WithoutScopeInfo())
+	exporter, err := otelprom.New(otelprom.WithRegisterer(registry))
 	if err != nil {
 		return telemetry{}, err
 	}
-	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
+	about, err := resource.New(ctx, resource.WithTelemetrySDK(),
+		resource.WithAttributes(
+			attribute.String("service.name", "seats"), attribute.String("service.instance.id", fmt.Sprintf("server %d", number))),
+		resource.WithFromEnv()) // so OTEL_SERVICE_NAME gives another name
+	if err != nil {
+		return telemetry{}, err
+	}
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithResource(about))
 	locks, err := relockotel.New(relockotel.WithMeterProvider(provider), relockotel.WithLockName(rowOf))
 	return telemetry{Telemetry: locks, page: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}, err
 }

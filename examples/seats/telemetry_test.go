@@ -38,11 +38,13 @@ func scraped(t *testing.T) string {
 func TestPrometheusReadsTheLocks(t *testing.T) {
 	t.Parallel()
 	page := scraped(t)
+	const scope = `otel_scope_name="github.com/relock-go/relock/relockotel",otel_scope_schema_url="",otel_scope_version="devel"`
 	// Picked, and taken up to be let go.
-	assert.Contains(t, page, `relock_lock_acquisitions_total{relock_lock_name="row B",relock_result="acquired"} 2`)
-	assert.Contains(t, page, `relock_lock_hold_duration_seconds_count{relock_lock_name="row B",relock_result="released"} 1`)
-	assert.Contains(t, page, "\nrelock_lock_held 0\n")
-	assert.Regexp(t, `\nrelock_commands_total [1-9]`, page)
+	assert.Contains(t, page, `relock_lock_acquisitions_total{`+scope+`,relock_lock_name="row B",relock_result="acquired"} 2`)
+	assert.Contains(t, page, `relock_lock_hold_duration_seconds_count{`+scope+`,relock_lock_name="row B",relock_result="released"} 1`)
+	assert.Contains(t, page, "\nrelock_lock_held{"+scope+"} 0\n")
+	assert.Regexp(t, `\nrelock_commands_total{[^}]*} [1-9]`, page)
+	assert.Regexp(t, `\ntarget_info{.*service_instance_id="server 1",service_name="seats"`, page)
 	assert.NotContains(t, page, "B07", "a time series for every seat")
 }
 
