@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -96,7 +97,7 @@ func turn(t *testing.T, s *section, l *reentrant.Lock, wait, tell *reentrant.Con
 		assert.NoError(t, wait.SignalAll(ctx))
 		assert.NoError(t, tell.SignalAll(ctx))
 	}
-	if err := l.Unlock(ctx); err != nil && !reentrant.OutcomeUnknown(err) {
+	if err := l.Unlock(ctx); err != nil && !backend.OutcomeUnknown(err) {
 		assert.NoError(t, err)
 	}
 	return more

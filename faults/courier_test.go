@@ -5,31 +5,31 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // A courier stands between a session and its backend. It remembers what was sent, can hold commands and grants up, and
 // can keep what is pushed.
 type courier struct {
-	reentrant.Backend
+	backend.Backend
 	deaf bool // nothing that is pushed arrives
 
 	mu       sync.Mutex
 	acquire  carrier        // nil: attempts are passed on
 	arrived  func()         // called for a grant that has arrived, before the session hears of it; nil: nothing
 	muted    map[string]int // by verb, how many answers are still to be lost
-	acquires []reentrant.AcquireRequest
-	releases []reentrant.ReleaseRequest
-	conn     reentrant.Conn   // the backend's own
-	remote   reentrant.Remote // the backend's own, of the last lock
+	acquires []backend.AcquireRequest
+	releases []backend.ReleaseRequest
+	conn     backend.Conn   // the backend's own
+	remote   backend.Remote // the backend's own, of the last lock
 }
 
 // A carrier brings an attempt to the backend, by send, and its answer back.
-type carrier func(ctx context.Context, req reentrant.AcquireRequest, send sender) (reentrant.AcquireReply, error)
+type carrier func(ctx context.Context, req backend.AcquireRequest, send sender) (backend.AcquireReply, error)
 
-type sender func(context.Context, reentrant.AcquireRequest) (reentrant.AcquireReply, error)
+type sender func(context.Context, backend.AcquireRequest) (backend.AcquireReply, error)
 
-func (c *courier) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+func (c *courier) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	sink = waitingSink{sink, c}
 	if c.deaf {
 		sink = deafSink{sink}
@@ -78,30 +78,30 @@ func (c *courier) heard(verb string, err error) error {
 		return err
 	}
 	c.muted[verb]--
-	return reentrant.WithOutcomeUnknown(errors.New("the answer is lost"))
+	return backend.WithOutcomeUnknown(errors.New("the answer is lost"))
 }
 
 // sent are the attempts and releases so far.
-func (c *courier) sent() ([]reentrant.AcquireRequest, []reentrant.ReleaseRequest) {
+func (c *courier) sent() ([]backend.AcquireRequest, []backend.ReleaseRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.acquires, c.releases
 }
 
 // A deafSink hears nothing of grants and signals.
-type deafSink struct{ reentrant.Sink }
+type deafSink struct{ backend.Sink }
 
-func (deafSink) Granted(reentrant.Grant)        {}
+func (deafSink) Granted(backend.Grant)          {}
 func (deafSink) Signalled(string, uint64, bool) {}
 func (deafSink) Resumed()                       {}
 
 // A waitingSink hears of a grant when its courier has done what it has to do then.
 type waitingSink struct {
-	reentrant.Sink
+	backend.Sink
 	c *courier
 }
 
-func (s waitingSink) Granted(g reentrant.Grant) {
+func (s waitingSink) Granted(g backend.Grant) {
 	s.c.mu.Lock()
 	arrived := s.c.arrived
 	s.c.mu.Unlock()
@@ -112,11 +112,11 @@ func (s waitingSink) Granted(g reentrant.Grant) {
 }
 
 type courierConn struct {
-	reentrant.Conn
+	backend.Conn
 	c *courier
 }
 
-func (k courierConn) Bind(name string) (reentrant.Remote, error) {
+func (k courierConn) Bind(name string) (backend.Remote, error) {
 	remote, err := k.Conn.Bind(name)
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (k courierConn) Bind(name string) (reentrant.Remote, error) {
 }
 
 // Renew gives the backend its own remotes.
-func (k courierConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
+func (k courierConn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	for i, r := range renewals {
 		renewals[i].Remote = r.Remote.(courierRemote).Remote
 		defer func() { renewals[i].Remote = r.Remote }()
@@ -140,11 +140,11 @@ func (k courierConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
 }
 
 type courierRemote struct {
-	reentrant.Remote
+	backend.Remote
 	c *courier
 }
 
-func (r courierRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+func (r courierRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	r.c.mu.Lock()
 	r.c.acquires = append(r.c.acquires, req)
 	carry := r.c.acquire
@@ -156,7 +156,7 @@ func (r courierRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest
 	return reply, r.c.heard("acquire", err)
 }
 
-func (r courierRemote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+func (r courierRemote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	r.c.mu.Lock()
 	r.c.releases = append(r.c.releases, req)
 	r.c.mu.Unlock()
@@ -164,7 +164,7 @@ func (r courierRemote) Release(ctx context.Context, req reentrant.ReleaseRequest
 	return result, r.c.heard("release", err)
 }
 
-func (r courierRemote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
+func (r courierRemote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
 	reply, err := r.Remote.Reenter(ctx, req)
 	return reply, r.c.heard("reenter", err)
 }

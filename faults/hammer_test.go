@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -52,7 +53,7 @@ func TestHammerWhileConnectionsAreKilledScriptsFlushedAndWaitersCancelled(t *tes
 					assert.NoError(t, err)
 					s.run(token)
 					done++
-					if err := l.Unlock(ctx); err != nil && !reentrant.OutcomeUnknown(err) {
+					if err := l.Unlock(ctx); err != nil && !backend.OutcomeUnknown(err) {
 						assert.ErrorIs(t, err, reentrant.ErrLost)
 						lost.Add(1)
 					}
@@ -154,7 +155,7 @@ func TestAnAcquireWhoseReplyIsDroppedLeavesNothingAndTheQueueGoesOn(t *testing.T
 	cancel()
 	err := <-failed
 	require.ErrorIs(t, err, context.Canceled)
-	assert.True(t, reentrant.OutcomeUnknown(err), "%v", err)
+	assert.True(t, backend.OutcomeUnknown(err), "%v", err)
 
 	way.mend()
 	require.NoError(t, l.Lock(t.Context()), "the local queue goes on")
@@ -174,7 +175,7 @@ func TestAnUnlockWhoseReplyIsDroppedFreesTheLock(t *testing.T) {
 	require.NoError(t, l.Lock(t.Context()))
 	way.dropReplies()
 	err := l.Unlock(t.Context())
-	assert.True(t, reentrant.OutcomeUnknown(err), "%v", err)
+	assert.True(t, backend.OutcomeUnknown(err), "%v", err)
 	assert.False(t, l.IsHeldByCurrentOwner(t.Context()), "the hold has ended here whatever Redis says")
 	eventually(t, func() bool { return len(keys(t, c, "unheard")) == 0 }, "the release was executed")
 	way.mend()

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -25,7 +26,7 @@ import (
 // carried opens a session whose commands go by courier.
 func carried(t *testing.T, addr string, c *courier, opts ...reentrant.Option) *reentrant.Session {
 	t.Helper()
-	return sessionBy(t, addr, func(b reentrant.Backend) reentrant.Backend {
+	return sessionBy(t, addr, func(b backend.Backend) backend.Backend {
 		c.Backend = b
 		return c
 	}, opts...)
@@ -43,7 +44,7 @@ func holdsIn(t *testing.T, c rueidis.Client, lock string) string {
 // verify is Verify, until it is answered.
 func verify(ctx context.Context, l *reentrant.Lock) error {
 	err := l.Verify(ctx)
-	for reentrant.OutcomeUnknown(err) {
+	for backend.OutcomeUnknown(err) {
 		err = l.Verify(ctx)
 	}
 	return err
@@ -120,19 +121,19 @@ func TestRankedAnswersThatAreLostAfterExecution(t *testing.T) {
 	step := func(verb, holds string, op func(context.Context) error) {
 		t.Helper()
 		mail.mute(verb, 2)
-		if err := op(t.Context()); !reentrant.OutcomeUnknown(err) { // a slow machine may have lost the third answer too
+		if err := op(t.Context()); !backend.OutcomeUnknown(err) { // a slow machine may have lost the third answer too
 			require.NoError(t, err, verb)
 		}
 		assert.Equal(t, holds, holdsIn(t, c, "once"), verb)
 	}
 	var first string
-	mail.by(func(ctx context.Context, req reentrant.AcquireRequest, send sender) (reentrant.AcquireReply, error) {
+	mail.by(func(ctx context.Context, req backend.AcquireRequest, send sender) (backend.AcquireReply, error) {
 		if _, err := send(ctx, req); err != nil {
-			return reentrant.AcquireReply{}, err // a slow machine: the next one
+			return backend.AcquireReply{}, err // a slow machine: the next one
 		}
 		mail.by(nil)
 		first = tokenIn(t, c, "once")
-		return reentrant.AcquireReply{}, reentrant.WithOutcomeUnknown(errors.New("the answer is lost"))
+		return backend.AcquireReply{}, backend.WithOutcomeUnknown(errors.New("the answer is lost"))
 	})
 	step("acquire", "1", l.Lock)
 	token, err := l.Token(t.Context())
@@ -163,11 +164,11 @@ func TestRankedStaleIncarnation(t *testing.T) {
 
 	result, err := mail.remote.Release(t.Context(), releases[0])
 	require.NoError(t, err)
-	assert.Equal(t, reentrant.Nothing, result)
+	assert.Equal(t, backend.Nothing, result)
 	if reply, err := mail.remote.Acquire(t.Context(), acquires[0]); err == nil { // else its time is over
-		assert.Equal(t, reentrant.Stale, reply.Status)
+		assert.Equal(t, backend.Stale, reply.Status)
 	}
-	renewals := []reentrant.Renewal{{Remote: mail.remote, Epoch: acquires[0].Epoch, Lease: time.Millisecond}}
+	renewals := []backend.Renewal{{Remote: mail.remote, Epoch: acquires[0].Epoch, Lease: time.Millisecond}}
 	mail.conn.Renew(t.Context(), renewals)
 	assert.True(t, renewals[0].Gone)
 
@@ -185,13 +186,13 @@ func TestRankedAnAttemptThatArrivesAfterItsCallerHasLeft(t *testing.T) {
 	l := carried(t, srv.Addr(), &mail, lasting()...).NewLock("late")
 	require.NoError(t, l.Lock(t.Context()), "the clocks are known")
 	require.NoError(t, l.Unlock(t.Context()))
-	var late reentrant.AcquireRequest
+	var late backend.AcquireRequest
 	_, before := mail.sent()
 	ctx, leave := context.WithCancel(t.Context())
-	mail.by(func(ctx context.Context, req reentrant.AcquireRequest, _ sender) (reentrant.AcquireReply, error) {
+	mail.by(func(ctx context.Context, req backend.AcquireRequest, _ sender) (backend.AcquireReply, error) {
 		late = req
 		leave()
-		return reentrant.AcquireReply{}, reentrant.WithOutcomeUnknown(ctx.Err())
+		return backend.AcquireReply{}, backend.WithOutcomeUnknown(ctx.Err())
 	})
 	require.ErrorIs(t, l.Lock(ctx), context.Canceled)
 	eventually(t, func() bool { _, releases := mail.sent(); return len(releases) > len(before) }, "it is given up in Redis")
@@ -205,7 +206,7 @@ func TestRankedAnAttemptThatArrivesAfterItsCallerHasLeft(t *testing.T) {
 	_, err := mail.remote.Release(t.Context(), releases[len(before)])
 	require.NoError(t, err)
 	if reply, err := mail.remote.Acquire(t.Context(), late); err == nil { // else its time is over
-		assert.Equal(t, reentrant.Stale, reply.Status)
+		assert.Equal(t, backend.Stale, reply.Status)
 	}
 	assert.Empty(t, holdsIn(t, c, "late"))
 }
@@ -228,11 +229,11 @@ func TestRankedAnAttemptThatIsExecutedAfterItsTime(t *testing.T) {
 		_, err := mail.remote.Acquire(ctx, req)
 		cancel()
 		require.Error(t, err)
-		sent = reentrant.OutcomeUnknown(err)
+		sent = backend.OutcomeUnknown(err)
 	}
 	time.Sleep(time.Until(req.NotAfter.Add(50 * time.Millisecond))) // its time is over
 	srv.Thaw()
-	_, err := mail.remote.Release(t.Context(), reentrant.ReleaseRequest{Epoch: 1}) // comes behind it on the same connection
+	_, err := mail.remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 1}) // comes behind it on the same connection
 	require.NoError(t, err)
 	assert.Empty(t, holdsIn(t, c, "late"))
 }
@@ -247,7 +248,7 @@ func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
 	la := carried(t, way.addr, &mail, reentrant.WithLease(lease)).NewLock("slow")
 	lb := session(t, srv.Addr(), reentrant.WithLease(patience), reentrant.WithHeartbeat(lease/10)).NewLock("slow")
 	var asked time.Time
-	mail.by(func(ctx context.Context, req reentrant.AcquireRequest, send sender) (reentrant.AcquireReply, error) {
+	mail.by(func(ctx context.Context, req backend.AcquireRequest, send sender) (backend.AcquireReply, error) {
 		way.mend() // if the last answer was too late to be believed
 		asked = time.Now()
 		reply, err := send(ctx, req)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
@@ -68,11 +69,11 @@ func client(t *testing.T, addr string) rueidis.Client {
 // session opens a session with a client of its own, through addr.
 func session(t *testing.T, addr string, opts ...reentrant.Option) *reentrant.Session {
 	t.Helper()
-	return sessionBy(t, addr, func(b reentrant.Backend) reentrant.Backend { return b }, opts...)
+	return sessionBy(t, addr, func(b backend.Backend) backend.Backend { return b }, opts...)
 }
 
 // sessionBy opens one whose backend goes by another.
-func sessionBy(t *testing.T, addr string, by func(reentrant.Backend) reentrant.Backend, opts ...reentrant.Option) (s *reentrant.Session) {
+func sessionBy(t *testing.T, addr string, by func(backend.Backend) backend.Backend, opts ...reentrant.Option) (s *reentrant.Session) {
 	t.Helper()
 	for begun := time.Now(); s == nil; { // opening is one try, and a machine may stand still for as long
 		b, err := redisbackend.Open(t.Context(), "redis://"+addr)
@@ -97,12 +98,12 @@ type section struct {
 	inside   atomic.Int32
 	overlaps atomic.Int32
 	fallen   atomic.Int32
-	passed   atomic.Int64    // for those who only watch
-	token    reentrant.Token // guarded by the lock under test: a race here is an overlap too
+	passed   atomic.Int64  // for those who only watch
+	token    backend.Token // guarded by the lock under test: a race here is an overlap too
 	entries  int
 }
 
-func (s *section) run(token reentrant.Token) {
+func (s *section) run(token backend.Token) {
 	if s.inside.Add(1) != 1 {
 		s.overlaps.Add(1)
 	}

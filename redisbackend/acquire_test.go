@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 func TestAcquireTakesAFreeLock(t *testing.T) {
@@ -16,7 +16,7 @@ func TestAcquireTakesAFreeLock(t *testing.T) {
 		a := s.join("a")
 		before := s.clock()
 		reply := a.acquire(5)
-		assert.Equal(t, reentrant.Granted, reply.Status)
+		assert.Equal(t, backend.Granted, reply.Status)
 		assert.Equal(t, reply.First, reply.Last)
 		assert.GreaterOrEqual(t, int64(reply.First), before)
 		assert.Equal(t, "a:1=1", s.hash())
@@ -42,7 +42,7 @@ func TestAcquireOfAHeldLockAnswersTheHoldersTTL(t *testing.T) {
 		a, b := s.join("a"), s.join("b")
 		a.take(1)
 		reply := b.acquire(1)
-		assert.Equal(t, reentrant.Waiting, reply.Status)
+		assert.Equal(t, backend.Waiting, reply.Status)
 		s.assertFull(lease, reply.TTL)
 		assert.Empty(t, s.queued(), "it did not ask for a place")
 	})
@@ -59,7 +59,7 @@ func TestAcquireTwiceKeepsOnePlace(t *testing.T) {
 		b.wait(2)
 		assert.Equal(t, []string{"b", "c"}, s.queued(), "and so does the session's next head")
 		assert.Equal(t, []string{"b", "c"}, c.inspect().Waiting, "its deadline has moved")
-		assert.Equal(t, reentrant.Stale, b.acquire(1, queue).Status, "the old head's heartbeat comes late")
+		assert.Equal(t, backend.Stale, b.acquire(1, queue).Status, "the old head's heartbeat comes late")
 		a.release(1)
 		assert.Equal(t, uint64(2), b.granted().Epoch)
 	})
@@ -69,15 +69,15 @@ func TestAnEpochIsGivenTheLockAtMostOnce(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		a.take(5)
-		assert.Equal(t, reentrant.Stale, a.acquire(4).Status, "a copy of an older attempt")
+		assert.Equal(t, backend.Stale, a.acquire(4).Status, "a copy of an older attempt")
 		assert.Equal(t, "a:1=1", s.hash())
 		a.release(5)
-		assert.Equal(t, reentrant.Stale, a.acquire(5).Status, "released")
-		assert.Equal(t, reentrant.Stale, a.acquire(5, queue).Status)
+		assert.Equal(t, backend.Stale, a.acquire(5).Status, "released")
+		assert.Equal(t, backend.Stale, a.acquire(5, queue).Status)
 		assert.Empty(t, s.queued())
 		a.take(6)
 		s.lapse()
-		assert.Equal(t, reentrant.Stale, a.acquire(6).Status, "expired")
+		assert.Equal(t, backend.Stale, a.acquire(6).Status, "expired")
 		assert.Empty(t, s.hash())
 		a.take(7)
 	})
@@ -93,9 +93,9 @@ func TestAHigherEpochTakesOver(t *testing.T) {
 		assert.Equal(t, "a:2=1", s.hash())
 		s.assertFull(lease, s.ttl())
 		assert.Equal(t, second, a.take(6, owned("2")), "twice")
-		assert.Equal(t, reentrant.Stale, a.acquire(5).Status)
+		assert.Equal(t, backend.Stale, a.acquire(5).Status)
 		s.shorten()
-		third := a.take(7, keep, func(r *reentrant.AcquireRequest) { r.Holds = 3 })
+		third := a.take(7, keep, func(r *backend.AcquireRequest) { r.Holds = 3 })
 		assert.Greater(t, third, second)
 		assert.Equal(t, "a:1=3", s.hash())
 		s.assertShort()
@@ -109,12 +109,12 @@ func TestYieldGivesTheLockToTheFirstWaiter(t *testing.T) {
 		b.wait(1, owned("77"))
 		c.wait(1)
 		reply := a.acquire(2, yield)
-		assert.Equal(t, reentrant.Waiting, reply.Status)
+		assert.Equal(t, backend.Waiting, reply.Status)
 		s.assertFull(grantTTL, reply.TTL)
 		assert.Equal(t, "b:77=1", s.hash())
 		assert.Equal(t, []string{"c", "a"}, s.queued())
 		assert.Greater(t, b.granted().First, first)
-		assert.Equal(t, reentrant.Waiting, a.acquire(2, yield).Status, "twice")
+		assert.Equal(t, backend.Waiting, a.acquire(2, yield).Status, "twice")
 		assert.Equal(t, []string{"c", "a"}, s.queued())
 		b.release(1)
 		c.granted()
@@ -142,8 +142,8 @@ func TestLateCopiesAreRefused(t *testing.T) {
 		req.NotAfter = time.Now().Add(-time.Second)
 		_, err := a.remote.Acquire(s.ctx(), req)
 		require.ErrorContains(t, err, "too late")
-		assert.False(t, reentrant.OutcomeUnknown(err), "nothing happened")
-		assert.False(t, reentrant.Refused(err), "and it can be tried again")
+		assert.False(t, backend.OutcomeUnknown(err), "nothing happened")
+		assert.False(t, backend.Refused(err), "and it can be tried again")
 		assert.Empty(t, s.hash())
 		assert.Empty(t, s.queued())
 		a.take(1)
@@ -153,17 +153,17 @@ func TestLateCopiesAreRefused(t *testing.T) {
 func TestAGivenUpAttemptIsEntombed(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
-		assert.Equal(t, reentrant.Nothing, a.release(5, doubtfulFor(time.Minute)))
-		assert.Equal(t, reentrant.Stale, a.acquire(5).Status, "the late copy")
-		assert.Equal(t, reentrant.Stale, a.acquire(4, queue).Status, "and that of an older attempt")
+		assert.Equal(t, backend.Nothing, a.release(5, doubtfulFor(time.Minute)))
+		assert.Equal(t, backend.Stale, a.acquire(5).Status, "the late copy")
+		assert.Equal(t, backend.Stale, a.acquire(4, queue).Status, "and that of an older attempt")
 		assert.Empty(t, s.hash())
 		b.take(5)
 		b.release(5)
-		assert.Equal(t, reentrant.Stale, a.acquire(5).Status, "others come and go meanwhile")
+		assert.Equal(t, backend.Stale, a.acquire(5).Status, "others come and go meanwhile")
 		a.take(6)
 		a.release(6)
-		assert.Equal(t, reentrant.Nothing, a.release(3, doubtfulFor(time.Minute)))
-		assert.Equal(t, reentrant.Stale, a.acquire(5).Status, "a lower tombstone does not undo a higher one")
+		assert.Equal(t, backend.Nothing, a.release(3, doubtfulFor(time.Minute)))
+		assert.Equal(t, backend.Stale, a.acquire(5).Status, "a lower tombstone does not undo a higher one")
 	})
 }
 
@@ -195,7 +195,7 @@ func TestWaitersGetTheLockInOrder(t *testing.T) {
 		holder, epoch := a, uint64(1)
 		for i, m := range waiters {
 			start := time.Now()
-			assert.Equal(t, reentrant.Released, holder.release(epoch))
+			assert.Equal(t, backend.Released, holder.release(epoch))
 			g := m.granted()
 			holder, epoch = m, uint64(i+10)
 			assert.Equal(t, s.name, g.Name)
@@ -255,7 +255,7 @@ func TestAFreeLockGoesToTheFirstWaiter(t *testing.T) {
 		b.acquire(1, queue)
 		s.lapse() // nobody released it, so nobody was told
 		reply := c.acquire(1, queue)
-		assert.Equal(t, reentrant.Waiting, reply.Status, "a newcomer finds it free, and somebody ahead")
+		assert.Equal(t, backend.Waiting, reply.Status, "a newcomer finds it free, and somebody ahead")
 		s.assertFull(grantTTL, reply.TTL)
 		b.granted()
 		assert.Equal(t, "b:1=1", s.hash())
@@ -282,10 +282,10 @@ func TestBargingPassesWaitersOfAFreeLock(t *testing.T) {
 		b.acquire(1, queue)
 		c.acquire(1, queue)
 		s.lapse()
-		assert.Equal(t, reentrant.Stale, c.acquire(0, barge).Status, "an older attempt than the one that waits")
+		assert.Equal(t, backend.Stale, c.acquire(0, barge).Status, "an older attempt than the one that waits")
 		c.take(2, barge)
 		assert.Equal(t, []string{"b"}, s.queued(), "its own place has served its purpose")
-		assert.Equal(t, reentrant.Waiting, a.acquire(2, barge).Status, "a held lock cannot be had by barging")
+		assert.Equal(t, backend.Waiting, a.acquire(2, barge).Status, "a held lock cannot be had by barging")
 	})
 }
 
@@ -312,7 +312,7 @@ func TestTokensRiseOverAnything(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		last := a.take(1)
-		rises := func(token reentrant.Token, over string) {
+		rises := func(token backend.Token, over string) {
 			assert.Greater(t, token, last, "over %s", over)
 			last = token
 		}
@@ -326,7 +326,7 @@ func TestTokensRiseOverAnything(t *testing.T) {
 		rises(a.take(3), "FLUSHALL")
 		a.release(3)
 		ahead := last + 1e9
-		rises(b.take(3, func(r *reentrant.AcquireRequest) { r.Seen = ahead }), "what another server gave")
+		rises(b.take(3, func(r *backend.AcquireRequest) { r.Seen = ahead }), "what another server gave")
 		assert.Equal(t, ahead+1, last)
 		b.release(3)
 		rises(a.take(4), "a clock that is behind")
@@ -337,13 +337,13 @@ func TestTokensRiseOverAnything(t *testing.T) {
 func TestTheRecordIsKeptUntilTheClockHasCaughtUp(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
-		ahead := reentrant.Token(s.clock()) + 3600e6 // an hour
-		a.take(1, func(r *reentrant.AcquireRequest) { r.Seen = ahead })
+		ahead := backend.Token(s.clock()) + 3600e6 // an hour
+		a.take(1, func(r *backend.AcquireRequest) { r.Seen = ahead })
 		kept, err := s.do("TTL", s.side("t")).ToInt64()
 		require.NoError(t, err)
 		assert.InDelta(t, 3600+300, kept, 5+time.Since(s.began).Seconds())
 		a.release(1)
-		a.take(2, func(r *reentrant.AcquireRequest) { r.Lease = time.Hour })
+		a.take(2, func(r *backend.AcquireRequest) { r.Lease = time.Hour })
 		kept, err = s.do("TTL", s.side("t")).ToInt64()
 		require.NoError(t, err)
 		assert.InDelta(t, 3600+7200, kept, 5+time.Since(s.began).Seconds(), "twice a long lease")
@@ -353,11 +353,11 @@ func TestTheRecordIsKeptUntilTheClockHasCaughtUp(t *testing.T) {
 func TestTokensComeInBlocks(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
-		block := func(r *reentrant.AcquireRequest) { r.Tokens = 64 }
+		block := func(r *backend.AcquireRequest) { r.Tokens = 64 }
 		reply := a.acquire(1, block)
 		assert.Equal(t, reply.First+63, reply.Last)
 		b.wait(1, block)
-		a.release(1, func(r *reentrant.ReleaseRequest) { r.Used = reply.First + 2 })
+		a.release(1, func(r *backend.ReleaseRequest) { r.Used = reply.First + 2 })
 		g := b.granted()
 		assert.Equal(t, g.First+63, g.Last)
 		assert.GreaterOrEqual(t, g.First, reply.First+3)
@@ -367,14 +367,14 @@ func TestTokensComeInBlocks(t *testing.T) {
 func TestTheUnusedTailOfABlockIsGivenBack(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
-		used := func(n reentrant.Token) func(*reentrant.ReleaseRequest) {
-			return func(r *reentrant.ReleaseRequest) { r.Used = n }
+		used := func(n backend.Token) func(*backend.ReleaseRequest) {
+			return func(r *backend.ReleaseRequest) { r.Used = n }
 		}
 		for epoch := uint64(1); ; epoch += 3 {
-			ahead := reentrant.Token(s.clock()) + 4e6 // blocks end a second later
-			reply := a.acquire(epoch, func(r *reentrant.AcquireRequest) { r.Tokens, r.Seen = 64, ahead })
-			assert.Equal(t, reentrant.Released, a.release(epoch, used(reply.First+9)))
-			assert.Equal(t, reentrant.Nothing, a.release(epoch, used(reply.First+2)), "twice")
+			ahead := backend.Token(s.clock()) + 4e6 // blocks end a second later
+			reply := a.acquire(epoch, func(r *backend.AcquireRequest) { r.Tokens, r.Seen = 64, ahead })
+			assert.Equal(t, backend.Released, a.release(epoch, used(reply.First+9)))
+			assert.Equal(t, backend.Nothing, a.release(epoch, used(reply.First+2)), "twice")
 			second := a.take(epoch + 1)
 			a.release(epoch+1, used(reply.First-1))
 			third := a.take(epoch + 2)
@@ -396,22 +396,22 @@ func TestNumbersKeepAllTheirDigits(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		const epoch = 9007199254740101 // below 2⁵³
-		seen := reentrant.Token(s.clock()/10000*10000 + 100*86400e6 + 1)
-		reply := a.acquire(epoch, func(r *reentrant.AcquireRequest) { r.Seen = seen })
+		seen := backend.Token(s.clock()/10000*10000 + 100*86400e6 + 1)
+		reply := a.acquire(epoch, func(r *backend.AcquireRequest) { r.Seen = seen })
 		assert.Equal(t, seen+1, reply.First)
 		assert.Equal(t, seen+1, reply.Last)
 		token := text(int64(seen + 1))
 		assert.Equal(t, []string{token, token, "a", "9007199254740101", "0", "h"}, s.record()[:6])
 		a.reenter(epoch, epoch, 2, 0)
 		assert.Equal(t, "9007199254740101", s.record()[4])
-		b.wait(epoch, func(r *reentrant.AcquireRequest) { r.Seen = seen + 200 })
-		assert.Equal(t, reentrant.Released, a.release(epoch, doubtfulFor(time.Minute)))
+		b.wait(epoch, func(r *backend.AcquireRequest) { r.Seen = seen + 200 })
+		assert.Equal(t, backend.Released, a.release(epoch, doubtfulFor(time.Minute)))
 		g := b.granted()
 		assert.Equal(t, uint64(epoch), g.Epoch)
 		assert.Equal(t, seen+201, g.First)
 		assert.Contains(t, s.record()[7], "a:9007199254740101:")
-		assert.Equal(t, reentrant.Stale, a.acquire(epoch).Status)
-		assert.Equal(t, reentrant.Waiting, a.acquire(epoch+1).Status)
+		assert.Equal(t, backend.Stale, a.acquire(epoch).Status)
+		assert.Equal(t, backend.Waiting, a.acquire(epoch+1).Status)
 	})
 }
 
@@ -427,7 +427,7 @@ func TestNamesAndOwnersAreAnyBytes(t *testing.T) {
 			a.release(1)
 			assert.Equal(t, name, b.granted().Name)
 			assert.Equal(t, b.id+":"+owner+"=1", s.hash())
-			reply, err := b.remote.Reenter(s.ctx(), reentrant.ReenterRequest{Epoch: 1, Owner: owner, Op: 1, Holds: 2})
+			reply, err := b.remote.Reenter(s.ctx(), backend.ReenterRequest{Epoch: 1, Owner: owner, Op: 1, Holds: 2})
 			require.NoError(t, err)
 			assert.Equal(t, 2, reply.Holds)
 			state := b.inspect()
@@ -444,8 +444,8 @@ func TestAKeyOfAnotherTypeIsRefused(t *testing.T) {
 		s.run("SET", s.name, "mine")
 		_, err := a.remote.Acquire(s.ctx(), request(1))
 		require.ErrorContains(t, err, "WRONGTYPE")
-		assert.True(t, reentrant.Refused(err))
-		assert.False(t, reentrant.OutcomeUnknown(err))
+		assert.True(t, backend.Refused(err))
+		assert.False(t, backend.OutcomeUnknown(err))
 		value, err := s.do("GET", s.name).ToString()
 		require.NoError(t, err)
 		assert.Equal(t, "mine", value)
@@ -455,16 +455,16 @@ func TestAKeyOfAnotherTypeIsRefused(t *testing.T) {
 func TestAttemptsThatWouldExpireAtOnceAreNotSent(t *testing.T) {
 	s := embedded(t)
 	a := s.join("a")
-	for what, change := range map[string]func(*reentrant.AcquireRequest){
-		"hold count": func(r *reentrant.AcquireRequest) { r.Holds = 0 },
-		"tokens":     func(r *reentrant.AcquireRequest) { r.Tokens = 0 },
-		"lease":      func(r *reentrant.AcquireRequest) { r.Lease = 0 },
-		"patience":   func(r *reentrant.AcquireRequest) { r.Queue, r.Patience = true, 0 },
-		"grant TTL":  func(r *reentrant.AcquireRequest) { r.Queue, r.GrantTTL = true, 0 },
+	for what, change := range map[string]func(*backend.AcquireRequest){
+		"hold count": func(r *backend.AcquireRequest) { r.Holds = 0 },
+		"tokens":     func(r *backend.AcquireRequest) { r.Tokens = 0 },
+		"lease":      func(r *backend.AcquireRequest) { r.Lease = 0 },
+		"patience":   func(r *backend.AcquireRequest) { r.Queue, r.Patience = true, 0 },
+		"grant TTL":  func(r *backend.AcquireRequest) { r.Queue, r.GrantTTL = true, 0 },
 	} {
 		_, err := a.remote.Acquire(s.ctx(), request(1, change))
 		require.ErrorContains(t, err, what)
-		assert.True(t, reentrant.Refused(err))
+		assert.True(t, backend.Refused(err))
 	}
 	assert.Empty(t, s.hash())
 }
@@ -476,7 +476,7 @@ func TestSharedKeysLastForWhoNeedsThemLongest(t *testing.T) {
 			s.run("FLUSHALL")
 			a, b, c := s.join("a"+kind), s.join("b"+kind), s.join("c"+kind)
 			a.take(1)
-			b.wait(1, func(r *reentrant.AcquireRequest) { r.Lease = 2 * time.Hour })
+			b.wait(1, func(r *backend.AcquireRequest) { r.Lease = 2 * time.Hour })
 			c.wait(1)
 			for _, key := range []string{"q", "w"} {
 				kept, err := s.do("TTL", s.side(key)).ToInt64()

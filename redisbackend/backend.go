@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // A Backend is a Redis deployment in which the sessions of many processes meet. It is safe for concurrent use; one
@@ -19,13 +19,13 @@ type Backend struct {
 	owned      bool       // the client was made by Open
 }
 
-var _ reentrant.Backend = (*Backend)(nil)
+var _ backend.Backend = (*Backend)(nil)
 
-// Connect implements reentrant.Backend. It subscribes to the session's channel, runs a script that only reads, and
+// Connect implements backend.Backend. It subscribes to the session's channel, runs a script that only reads, and
 // publishes a message to see it arrive. So a wrong address or password, a missing right to run scripts, subscribe
 // or publish, and a proxy that keeps messages back are found now and not at the first contended lock. The script's
 // answer is also the first that is known of Redis's clock.
-func (b *Backend) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+func (b *Backend) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	c, err := connect(ctx, &b.deployment, session, sink)
 	if err != nil {
 		return nil, err // not a nil *conn

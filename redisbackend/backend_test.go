@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
-	"github.com/relock-go/relock/reentrant"
 )
 
 func TestNewChecksItsArguments(t *testing.T) {
@@ -54,7 +54,7 @@ func TestOpen(t *testing.T) {
 		require.NoError(t, err)
 		reply, err := remote.Acquire(t.Context(), request(1))
 		require.NoError(t, err)
-		assert.Equal(t, reentrant.Granted, reply.Status)
+		assert.Equal(t, backend.Granted, reply.Status)
 		require.NoError(t, m.Close())
 		b.Close()
 		_, err = remote.Acquire(t.Context(), request(2))
@@ -90,7 +90,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		assert.NotContains(t, err.Error(), "wrong1")
 	}
 	_, err := redisbackend.Open(t.Context(), patiently("redis://:wrong1@"+server.Addr()))
-	assert.True(t, reentrant.Refused(err))
+	assert.True(t, backend.Refused(err))
 }
 
 func TestOpenHonoursItsContext(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // bare is a script that does nothing, called with as many keys and arguments as ours: what a round trip costs.
@@ -38,8 +38,8 @@ func (b *bare) call(ctx context.Context) error {
 // bench is an uncontended lock and its yardstick, on one connection.
 type bench struct {
 	ctx              context.Context
-	remote           reentrant.Remote
-	req              reentrant.AcquireRequest
+	remote           backend.Remote
+	req              backend.AcquireRequest
 	acquire, release *bare
 }
 
@@ -73,7 +73,7 @@ func (b *bench) lock() error {
 }
 
 func (b *bench) unlock() error {
-	_, err := b.remote.Release(b.ctx, reentrant.ReleaseRequest{Epoch: b.req.Epoch})
+	_, err := b.remote.Release(b.ctx, backend.ReleaseRequest{Epoch: b.req.Epoch})
 	return err
 }
 
@@ -132,18 +132,18 @@ func BenchmarkBareTwice(b *testing.B) {
 // 10,000 held locks at a renewal tick.
 func BenchmarkRenew10000(b *testing.B) {
 	client := connect(b, redisserver.Start(b).Addr())
-	backend, err := redisbackend.New(client)
+	redis, err := redisbackend.New(client)
 	require.NoError(b, err)
-	conn, err := backend.Connect(b.Context(), "5f0c8a3e-0000-4000-8000-000000000000", newMember())
+	conn, err := redis.Connect(b.Context(), "5f0c8a3e-0000-4000-8000-000000000000", newMember())
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = conn.Close() })
-	renewals := make([]reentrant.Renewal, 10_000)
+	renewals := make([]backend.Renewal, 10_000)
 	for i := range renewals {
 		remote, err := conn.Bind("lock:" + text(int64(i)))
 		require.NoError(b, err)
-		_, err = remote.Acquire(b.Context(), request(1, func(r *reentrant.AcquireRequest) { r.Lease = time.Hour }))
+		_, err = remote.Acquire(b.Context(), request(1, func(r *backend.AcquireRequest) { r.Lease = time.Hour }))
 		require.NoError(b, err)
-		renewals[i] = reentrant.Renewal{Remote: remote, Epoch: 1, Lease: time.Hour}
+		renewals[i] = backend.Renewal{Remote: remote, Epoch: 1, Lease: time.Hour}
 	}
 	conn.Renew(b.Context(), renewals)
 	before := evals(b, client)

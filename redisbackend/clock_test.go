@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 const (
@@ -222,7 +222,7 @@ func TestAGrantByAnotherClockIsNoLaterThanItsMessage(t *testing.T) {
 // A countingSink counts what it is told.
 type countingSink struct{ resumed int }
 
-func (*countingSink) Granted(reentrant.Grant)        {}
+func (*countingSink) Granted(backend.Grant)          {}
 func (*countingSink) Signalled(string, uint64, bool) {}
 func (*countingSink) Wanted(string, uint64)          {}
 func (*countingSink) Taken(string, uint64)           {}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
@@ -104,7 +105,7 @@ func await[T any](t *testing.T, from <-chan T, what string) (v T) {
 
 // A locking is what a goroutine's Lock came to.
 type locking struct {
-	token reentrant.Token
+	token backend.Token
 	err   error
 }
 
@@ -159,10 +160,10 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 		return !errors.Is(err, context.DeadlineExceeded)
 	}, "it is answered in time")
 	require.ErrorContains(t, err, "TRYAGAIN")
-	assert.False(t, reentrant.Refused(err))
+	assert.False(t, backend.Refused(err))
 	m.finish()
 	if err := await(t, verify, "Verify"); err != nil {
-		assert.False(t, reentrant.Refused(err), "%v", err)
+		assert.False(t, backend.Refused(err), "%v", err)
 	}
 	require.Eventually(t, func() bool { return held.Verify(ctx) == nil }, limit, tick)
 	assert.Equal(t, first, must(held.Token(ctx)), "the hold moved with its slot")
@@ -200,15 +201,15 @@ func TestASlotThatMovesServesHoldersAndNobodyElse(t *testing.T) {
 	assert.Equal(t, 2, holder.reenter(1, 1, 2, 0).Holds)
 	for name, err := range map[string]error{
 		"acquire": second(free.Acquire(s.ctx(), request(1))),
-		"release": second(holder.remote.Release(s.ctx(), reentrant.ReleaseRequest{Epoch: 1})),
+		"release": second(holder.remote.Release(s.ctx(), backend.ReleaseRequest{Epoch: 1})),
 		"inspect": second(holder.remote.Inspect(s.ctx())),
 	} {
 		require.ErrorContains(t, err, "TRYAGAIN", name)
-		assert.False(t, reentrant.Refused(err), "%s: it passes", name)
+		assert.False(t, backend.Refused(err), "%s: it passes", name)
 	}
 	m.finish()
 	s.eventually(func() bool { return second(free.Acquire(s.ctx(), request(1))) == nil }, "the slot has moved")
-	assert.Equal(t, reentrant.Released, holder.release(1))
+	assert.Equal(t, backend.Released, holder.release(1))
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -253,20 +254,20 @@ func errorsOf(s *site, code string) (n int64) {
 // A register takes writes with tokens as a fenced resource does.
 type register struct {
 	mu     sync.Mutex
-	seen   map[reentrant.Token]bool
-	last   reentrant.Token
+	seen   map[backend.Token]bool
+	last   backend.Token
 	writes int
-	twice  []reentrant.Token
+	twice  []backend.Token
 }
 
-func (r *register) write(token reentrant.Token) {
+func (r *register) write(token backend.Token) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.seen[token] {
 		r.twice = append(r.twice, token)
 	}
 	if r.seen == nil {
-		r.seen = make(map[reentrant.Token]bool)
+		r.seen = make(map[backend.Token]bool)
 	}
 	r.seen[token] = true
 	if token > r.last { // a lower one is refused: its holder was paused, or a failover forgot it
@@ -400,11 +401,11 @@ func TestRenewalsWhenANodeIsDown(t *testing.T) {
 			s.b, err = redisbackend.New(s.client)
 			require.NoError(t, err)
 			a := s.join("a")
-			var renewals []reentrant.Renewal
+			var renewals []backend.Renewal
 			for i := range 30 {
 				a.remote = a.bind(fmt.Sprintf("lock-%d", i))
 				a.take(uint64(i + 1))
-				renewals = append(renewals, reentrant.Renewal{Remote: a.remote, Epoch: uint64(i + 1), Lease: 2 * lease})
+				renewals = append(renewals, backend.Renewal{Remote: a.remote, Epoch: uint64(i + 1), Lease: 2 * lease})
 			}
 			const down = 1
 			stop(servers.Masters[down])
@@ -416,7 +417,7 @@ func TestRenewalsWhenANodeIsDown(t *testing.T) {
 				assert.False(t, r.Gone)
 				if at, _ := owner(t, servers, r.Remote.Name()); at == down {
 					require.Error(t, r.Err)
-					assert.False(t, reentrant.Refused(r.Err), "%v", r.Err)
+					assert.False(t, backend.Refused(r.Err), "%v", r.Err)
 					failed++
 					continue
 				}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
@@ -62,14 +63,14 @@ func handOver(from, to *member, epoch uint64) {
 	from.Helper()
 	last := from.take(epoch)
 	to.wait(epoch)
-	require.Equal(from, reentrant.Released, from.release(epoch))
+	require.Equal(from, backend.Released, from.release(epoch))
 	g := to.granted()
 	for g.First <= last { // a channel that was opened again, on another node, hears what was still on the bus
 		g = to.granted()
 	}
 	assert.Equal(from, to.remote.Name(), g.Name)
 	assert.False(from, g.NotBefore.IsZero())
-	require.Equal(from, reentrant.Released, to.release(epoch))
+	require.Equal(from, backend.Released, to.release(epoch))
 }
 
 // untilHeard has the lock handed over until the one who waits listens to its channel on the node, where the next
@@ -193,9 +194,9 @@ func TestSignalsInAClusterStayOnTheNode(t *testing.T) {
 		a.take(epoch)
 		a.signal(epoch, 1)
 		assert.Equal(t, signal{epoch + 1, true}, await(t, b.signals, "the signal"))
-		require.Equal(t, reentrant.Released, a.release(epoch))
+		require.Equal(t, backend.Released, a.release(epoch))
 		assert.Equal(t, epoch+1, b.granted().Epoch)
-		require.Equal(t, reentrant.Released, b.release(epoch+1))
+		require.Equal(t, backend.Released, b.release(epoch+1))
 	}
 	assert.Equal(t, before, busMessages(all), "nothing on the bus")
 }

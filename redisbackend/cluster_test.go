@@ -5,17 +5,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/relock-go/relock/backendtest"
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/backend/backendtest"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // The suite that every Backend passes, over three nodes: each case has locks of its own, in slots anywhere.
 func TestConformanceCluster(t *testing.T) {
 	t.Parallel()
 	servers := redisserver.StartCluster(t, 3, 0)
-	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
+	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		b, err := redisbackend.Open(t.Context(), patiently(servers.Masters[0].URL()))
 		require.NoError(t, err)
 		t.Cleanup(b.Close)

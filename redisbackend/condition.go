@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // What the scripts of conditions answer; their headers say what it means.
@@ -18,8 +18,8 @@ const (
 	beatWaits                                             = 1
 )
 
-// Await implements reentrant.Remote.
-func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentrant.TicketStatus, error) {
+// Await implements backend.Remote.
+func (r *remote) Await(ctx context.Context, req backend.AwaitRequest) (backend.TicketStatus, error) {
 	if err := checkAwait(&req); err != nil {
 		return 0, err
 	}
@@ -43,8 +43,8 @@ func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentra
 	return status(a, err, awaitWaiting, awaitSignalled, awaitGone)
 }
 
-// Withdraw implements reentrant.Remote.
-func (r *remote) Withdraw(ctx context.Context, condition string, ticket uint64) (reentrant.TicketStatus, error) {
+// Withdraw implements backend.Remote.
+func (r *remote) Withdraw(ctx context.Context, condition string, ticket uint64) (backend.TicketStatus, error) {
 	if err := checkNumbers(ticket); err != nil {
 		return 0, err
 	}
@@ -55,25 +55,25 @@ func (r *remote) Withdraw(ctx context.Context, condition string, ticket uint64) 
 }
 
 // status reads the code of a script that answers what became of a ticket.
-func status(a answer, err error, waited, signalled, gone int64) (reentrant.TicketStatus, error) {
+func status(a answer, err error, waited, signalled, gone int64) (backend.TicketStatus, error) {
 	if err != nil {
 		return 0, err
 	}
 	switch a.code {
 	case waited:
-		return reentrant.Waited, nil
+		return backend.Waited, nil
 	case signalled:
-		return reentrant.Signalled, nil
+		return backend.Signalled, nil
 	case gone:
-		return reentrant.Gone, nil
+		return backend.Gone, nil
 	}
 	return 0, unexpected(fmt.Errorf("code %d", a.code))
 }
 
-// Signal implements reentrant.Remote.
-func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reentrant.SignalReply, error) {
+// Signal implements backend.Remote.
+func (r *remote) Signal(ctx context.Context, req backend.SignalRequest) (backend.SignalReply, error) {
 	if err := checkNumbers(req.Epoch, req.Op); err != nil {
-		return reentrant.SignalReply{}, err
+		return backend.SignalReply{}, err
 	}
 	all := "0"
 	if req.All {
@@ -87,12 +87,12 @@ func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reent
 	keys := r.keys.condition(r.conn.deployment.prefix, req.Condition)
 	list, at, err := r.exec(ctx, &r.conn.deployment.scripts.signal, keys[:], args[:])
 	if err != nil {
-		return reentrant.SignalReply{}, err
+		return backend.SignalReply{}, err
 	}
 	l := reader{list: list}
 	code := l.number()
 	at.stamp = l.number()
-	reply := reentrant.SignalReply{Gone: code == signalGone, More: code == signalMore}
+	reply := backend.SignalReply{Gone: code == signalGone, More: code == signalMore}
 	for l.err == nil && len(l.list) > 0 {
 		ticket, err := strconv.ParseUint(l.word(), 10, 63)
 		if l.err == nil {
@@ -104,7 +104,7 @@ func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reent
 		l.err = fmt.Errorf("code %d", code)
 	}
 	if l.err != nil {
-		return reentrant.SignalReply{}, unexpected(l.err)
+		return backend.SignalReply{}, unexpected(l.err)
 	}
 	r.clock.saw(at)
 	return reply, nil
@@ -118,8 +118,8 @@ func (r *remote) listening() string {
 	return "1"
 }
 
-// Beat implements reentrant.Remote.
-func (r *remote) Beat(ctx context.Context, condition string, tickets, served []uint64) ([]reentrant.TicketStatus, error) {
+// Beat implements backend.Remote.
+func (r *remote) Beat(ctx context.Context, condition string, tickets, served []uint64) ([]backend.TicketStatus, error) {
 	if err := checkNumbers(slices.Concat(tickets, served)...); err != nil {
 		return nil, err
 	}
@@ -135,11 +135,11 @@ func (r *remote) Beat(ctx context.Context, condition string, tickets, served []u
 	}
 	l := reader{list: list}
 	at.stamp = l.number()
-	answers := make([]reentrant.TicketStatus, len(tickets))
+	answers := make([]backend.TicketStatus, len(tickets))
 	for i := range answers {
-		answers[i] = reentrant.Signalled
+		answers[i] = backend.Signalled
 		if l.number() == beatWaits {
-			answers[i] = reentrant.Waited
+			answers[i] = backend.Waited
 		}
 	}
 	if l.err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // What the conformance suite does not see: the keys. Everything of a condition expires, and goes with its last waiter.
@@ -22,10 +22,10 @@ func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		m := s.join("a")
 		m.take(1)
-		status, err := m.remote.Await(s.ctx(), reentrant.AwaitRequest{Condition: "ready", Epoch: 1, Ticket: 2, Owner: "o\x00 1",
+		status, err := m.remote.Await(s.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: 1, Ticket: 2, Owner: "o\x00 1",
 			Holds: 3, Patience: patience, GrantTTL: grantTTL})
 		require.NoError(s, err)
-		require.Equal(s, reentrant.Waited, status)
+		require.Equal(s, backend.Waited, status)
 		rest := "5:ready:" + s.name
 		for _, kind := range []string{"c", "h"} {
 			ttl, err := s.do("TTL", "relock:{"+s.name+"}:"+kind+":"+rest).ToInt64()
@@ -34,7 +34,7 @@ func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 		}
 		other := s.join("b")
 		other.take(1)
-		_, err = other.remote.Signal(s.ctx(), reentrant.SignalRequest{Condition: "ready", Epoch: 1, Op: 1})
+		_, err = other.remote.Signal(s.ctx(), backend.SignalRequest{Condition: "ready", Epoch: 1, Op: 1})
 		require.NoError(s, err)
 		select {
 		case got := <-m.signals:
@@ -58,15 +58,15 @@ func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 func (m *member) awaits(epoch uint64) {
 	m.Helper()
 	m.take(epoch)
-	status, err := m.remote.Await(m.ctx(), reentrant.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: epoch + 1, Owner: "o",
+	status, err := m.remote.Await(m.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: epoch + 1, Owner: "o",
 		Holds: 1, Patience: patience, GrantTTL: grantTTL})
 	require.NoError(m, err)
-	require.Equal(m, reentrant.Waited, status)
+	require.Equal(m, backend.Waited, status)
 }
 
 func (m *member) signal(epoch, op uint64) {
 	m.Helper()
-	_, err := m.remote.Signal(m.ctx(), reentrant.SignalRequest{Condition: "ready", Epoch: epoch, Op: op})
+	_, err := m.remote.Signal(m.ctx(), backend.SignalRequest{Condition: "ready", Epoch: epoch, Op: op})
 	require.NoError(m, err)
 }
 
@@ -143,7 +143,7 @@ func BenchmarkBeat(b *testing.B) {
 			for i := range tickets {
 				require.NoError(b, remote.lock())
 				tickets[i] = remote.req.Epoch + 1
-				_, err := remote.remote.Await(remote.ctx, reentrant.AwaitRequest{Condition: "ready", Epoch: remote.req.Epoch,
+				_, err := remote.remote.Await(remote.ctx, backend.AwaitRequest{Condition: "ready", Epoch: remote.req.Epoch,
 					Ticket: tickets[i], Owner: "o", Holds: 1, Patience: time.Hour, GrantTTL: time.Minute})
 				require.NoError(b, err)
 				remote.req.Epoch++
@@ -164,14 +164,14 @@ func TestSignalAllIsBoundedForRedis(t *testing.T) {
 		a, b := s.join("a"), s.join("b")
 		for epoch := uint64(1); epoch < 2*waiters; epoch += 2 {
 			a.take(epoch)
-			_, err := a.remote.Await(s.ctx(), reentrant.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: epoch + 1, Owner: "1",
+			_, err := a.remote.Await(s.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: epoch + 1, Owner: "1",
 				Holds: 1, Patience: patience, GrantTTL: grantTTL})
 			require.NoError(t, err)
 		}
 		b.take(1)
 		told := int64(0)
 		for op, left := range []int64{150, 50, 0} {
-			reply, err := b.remote.Signal(s.ctx(), reentrant.SignalRequest{Condition: "ready", Epoch: 1, Op: uint64(op) + 1, All: true})
+			reply, err := b.remote.Signal(s.ctx(), backend.SignalRequest{Condition: "ready", Epoch: 1, Op: uint64(op) + 1, All: true})
 			require.NoError(t, err)
 			assert.Equal(t, left > 0, reply.More)
 			got, err := s.do("ZCARD", "relock:{"+s.name+"}:c:5:ready:"+s.name).ToInt64()

@@ -6,11 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/relock-go/relock/backendtest"
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/backend/backendtest"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // The suite that every Backend passes, on the embedded Redis and on a real one.
@@ -25,12 +25,12 @@ func patiently(url string) string {
 }
 
 func TestConformanceEmbedded(t *testing.T) {
-	backendtest.Run(t, func(t *testing.T) reentrant.Backend { return redistest.Start(t).Backend() }, backendtest.InParallel())
+	backendtest.Run(t, func(t *testing.T) backend.Backend { return redistest.Start(t).Backend() }, backendtest.InParallel())
 }
 
 func TestConformanceRedis(t *testing.T) {
 	url := redisserver.URL(t)
-	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
+	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		b, err := redisbackend.Open(t.Context(), patiently(url))
 		require.NoError(t, err)
 		t.Cleanup(b.Close)
@@ -41,7 +41,7 @@ func TestConformanceRedis(t *testing.T) {
 // Without scripts the same verbs are transactions.
 func TestConformancePlain(t *testing.T) {
 	url := redisserver.URL(t)
-	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
+	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		b, err := redisbackend.Open(t.Context(), patiently(url), redisbackend.WithoutScripts())
 		require.NoError(t, err)
 		t.Cleanup(b.Close)
@@ -52,7 +52,7 @@ func TestConformancePlain(t *testing.T) {
 func TestConformancePlainCluster(t *testing.T) {
 	t.Parallel()
 	servers := redisserver.StartCluster(t, 3, 0)
-	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
+	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		b, err := redisbackend.Open(t.Context(), patiently(servers.Masters[0].URL()), redisbackend.WithoutScripts())
 		require.NoError(t, err)
 		t.Cleanup(b.Close)
@@ -61,7 +61,7 @@ func TestConformancePlainCluster(t *testing.T) {
 }
 
 func TestConformancePlainEmbedded(t *testing.T) {
-	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
+	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		b, err := redisbackend.New(redistest.Start(t).Client(), redisbackend.WithoutScripts())
 		require.NoError(t, err)
 		return b

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // A conn is one session's standing: its channel, what it knows of Redis's clock, and the verbs. The verbs go over
@@ -20,7 +20,7 @@ import (
 type conn struct {
 	deployment *deployment
 	session    string
-	sink       reentrant.Sink
+	sink       backend.Sink
 	clocks     clocks
 	channel    *subscription
 	shards     *shards     // nil unless in a Cluster
@@ -28,7 +28,7 @@ type conn struct {
 	hearing    sync.Mutex  // of opened and received: the sink hears one thing at a time
 }
 
-var _ reentrant.Conn = (*conn)(nil)
+var _ backend.Conn = (*conn)(nil)
 
 const (
 	// maxSession bounds a session's id, which stands in every queue.
@@ -41,8 +41,8 @@ const (
 	probeName = "~relock-probe"
 )
 
-// connect gives a session its standing with a deployment, as reentrant.Backend's Connect says.
-func connect(ctx context.Context, d *deployment, session string, sink reentrant.Sink) (*conn, error) {
+// connect gives a session its standing with a deployment, as backend.Backend's Connect says.
+func connect(ctx context.Context, d *deployment, session string, sink backend.Sink) (*conn, error) {
 	if err := checkSession(session); err != nil {
 		return nil, err
 	}
@@ -111,8 +111,8 @@ func (c *conn) probe(ctx context.Context) error {
 	}
 }
 
-// Bind implements reentrant.Conn.
-func (c *conn) Bind(name string) (reentrant.Remote, error) {
+// Bind implements backend.Conn.
+func (c *conn) Bind(name string) (backend.Remote, error) {
 	r, err := c.bind(name)
 	if err != nil {
 		return nil, err // not a nil *remote
@@ -128,7 +128,7 @@ func (c *conn) bind(name string) (*remote, error) {
 	return &remote{conn: c, keys: keys, clock: c.clocks.of(keys.hold())}, nil
 }
 
-// Close implements reentrant.Conn. It waits for the channel's goroutine: a second, if the server is silent.
+// Close implements backend.Conn. It waits for the channel's goroutine: a second, if the server is silent.
 func (c *conn) Close() error {
 	if c.shards != nil {
 		c.shards.close()
@@ -205,8 +205,8 @@ func (c *conn) granted(p push) {
 	if len(p.hold) <= prefix || p.hold[:prefix] != c.deployment.prefix {
 		return
 	}
-	g := reentrant.Grant{Name: p.hold[prefix:], Epoch: p.epoch,
-		First: reentrant.Token(p.first), Last: reentrant.Token(p.last), TTL: p.ttl}
+	g := backend.Grant{Name: p.hold[prefix:], Epoch: p.epoch,
+		First: backend.Token(p.first), Last: backend.Token(p.last), TTL: p.ttl}
 	// A grant that the replicas are to have is not taken at its word: the next acquire waits for them.
 	if at, ok := c.clocks.of(p.hold).earliest(p.stamp, instantOf(time.Now())); ok && c.deployment.replicas.n == 0 && p.plausible() {
 		g.NotBefore = started.Add(at)

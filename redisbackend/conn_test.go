@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // hears proves that a session is told of grants.
@@ -84,8 +84,8 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 			require.NoError(t, err)
 			_, err = b.Connect(t.Context(), "s", newMember())
 			require.ErrorContains(t, err, "NOPERM", user)
-			assert.True(t, reentrant.Refused(err), user)
-			assert.False(t, reentrant.OutcomeUnknown(err), user)
+			assert.True(t, backend.Refused(err), user)
+			assert.False(t, backend.OutcomeUnknown(err), user)
 			assert.NotContains(t, err.Error(), "pw")
 		}
 	}
@@ -213,12 +213,12 @@ func TestAServerRestartIsSurvived(t *testing.T) {
 	case <-time.After(silence):
 		require.FailNow(t, "not resumed")
 	}
-	var reply reentrant.AcquireReply
+	var reply backend.AcquireReply
 	s.eventually(func() bool {
 		reply, err = m.remote.Acquire(s.ctx(), request(2))
 		return err == nil
 	}, "commands work again")
-	assert.Equal(t, reentrant.Granted, reply.Status)
+	assert.Equal(t, backend.Granted, reply.Status)
 	assert.Greater(t, reply.First, last)
 	hears(s, m, 3)
 }
@@ -239,7 +239,7 @@ func TestAFlushedScriptCacheIsFilledAgain(t *testing.T) {
 			flush()
 			b.wait(i + 1)
 			flush()
-			assert.Equal(t, reentrant.Released, a.release(2*i+1))
+			assert.Equal(t, backend.Released, a.release(2*i+1))
 			b.granted()
 			flush()
 			held, err := b.remote.ForceUnlock(s.ctx())
@@ -386,7 +386,7 @@ func TestAMessageThatCannotBeSentDoesNotStopARelease(t *testing.T) {
 	a.take(1)
 	b.wait(1)
 	s.run("ACL", "SETUSER", "default", "-publish")
-	assert.Equal(t, reentrant.Released, a.release(1))
+	assert.Equal(t, backend.Released, a.release(1))
 	assert.Equal(t, "b:1=1", s.hash())
 	b.take(1, queue)
 	assert.Empty(t, b.grants)
@@ -421,7 +421,7 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	one.release(1, doubtfulFor(time.Minute))
 	two.granted()
 	one.wait(2)
-	assert.Equal(t, reentrant.Withdrawn, one.release(2))
+	assert.Equal(t, backend.Withdrawn, one.release(2))
 	two.acquire(2, yield)
 	three.granted()
 	three.take(2, owned("2"))
@@ -431,12 +431,12 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	two.granted()
 	for ticket := range uint64(3) {
 		two.take(10 * (ticket + 1))
-		_, err = two.remote.Await(s.ctx(), reentrant.AwaitRequest{Condition: "ready", Epoch: 10 * (ticket + 1), Ticket: 100 + ticket,
+		_, err = two.remote.Await(s.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: 10 * (ticket + 1), Ticket: 100 + ticket,
 			Owner: "1", Holds: 1, Patience: patience, GrantTTL: grantTTL})
 		require.NoError(t, err)
 	}
 	three.take(4)
-	_, err = three.remote.Signal(s.ctx(), reentrant.SignalRequest{Condition: "ready", Epoch: 4, Op: 1})
+	_, err = three.remote.Signal(s.ctx(), backend.SignalRequest{Condition: "ready", Epoch: 4, Op: 1})
 	require.NoError(t, err)
 	_, err = two.remote.Withdraw(s.ctx(), "ready", 101)
 	require.NoError(t, err)

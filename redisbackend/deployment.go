@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // A deployment is one Redis and how locks are kept there: what a Backend's conns, and a quorum's nodes, have in common.
@@ -23,9 +23,9 @@ type deployment struct {
 // verbs is how a deployment carries out what it is asked: by scripts, or by transactions where Lua is forbidden.
 type verbs interface {
 	// bind returns the verbs of one lock.
-	bind(r *remote) reentrant.Remote
-	// renew is reentrant.Conn's Renew.
-	renew(ctx context.Context, c *conn, renewals []reentrant.Renewal)
+	bind(r *remote) backend.Remote
+	// renew is backend.Conn's Renew.
+	renew(ctx context.Context, c *conn, renewals []backend.Renewal)
 	// probe inspects a lock, to see whether the server allows it.
 	probe(ctx context.Context, r *remote) error
 }
@@ -33,7 +33,7 @@ type verbs interface {
 // scripted carries out the verbs by scripts.
 type scripted struct{}
 
-func (scripted) bind(r *remote) reentrant.Remote { return r }
+func (scripted) bind(r *remote) backend.Remote { return r }
 
 func (scripted) probe(ctx context.Context, r *remote) error {
 	_, err := r.Inspect(ctx)

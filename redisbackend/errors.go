@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // fail is the error of an operation, with the truth about its outcome as reentrant.OutcomeUnknown and
@@ -33,11 +33,11 @@ func fail(ctx context.Context, err error) error {
 	err = fmt.Errorf("redisbackend: %w", blame(ctx, err))
 	switch {
 	case errors.Is(err, rueidis.ErrNoCache): // says what to change in the client
-		return reentrant.WithRefused(err)
+		return backend.WithRefused(err)
 	case unsent:
 		return err
 	}
-	return reentrant.WithOutcomeUnknown(err)
+	return backend.WithOutcomeUnknown(err)
 }
 
 // judged is err, marked as refused if the words that Redis answered with say so.
@@ -45,7 +45,7 @@ func judged(err error, words string) error {
 	if passes(words) {
 		return err
 	}
-	return reentrant.WithRefused(err)
+	return backend.WithRefused(err)
 }
 
 // lasting reports whether Redis answered with an error that it will repeat.
@@ -152,10 +152,10 @@ func ctxErr(ctx context.Context, now time.Time) error {
 
 // invalid is the error of a request that no server has to see.
 func invalid(what string) error {
-	return reentrant.WithRefused(fmt.Errorf("redisbackend: %s", what))
+	return backend.WithRefused(fmt.Errorf("redisbackend: %s", what))
 }
 
 // unexpected is the error of an answer that the scripts do not give.
 func unexpected(err error) error {
-	return reentrant.WithOutcomeUnknown(fmt.Errorf("redisbackend: unexpected answer: %w", err))
+	return backend.WithOutcomeUnknown(fmt.Errorf("redisbackend: unexpected answer: %w", err))
 }

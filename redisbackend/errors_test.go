@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // redisError is the error that rueidis makes of Redis's words.
@@ -84,8 +84,8 @@ func TestRedissOwnErrors(t *testing.T) {
 		err := redisError(t, words)
 		assert.Equal(t, refused, lasting(err), words)
 		err = fail(t.Context(), err)
-		assert.Equal(t, refused, reentrant.Refused(err), words)
-		assert.False(t, reentrant.OutcomeUnknown(err), "%s: it was read, and not carried out", words)
+		assert.Equal(t, refused, backend.Refused(err), words)
+		assert.False(t, backend.OutcomeUnknown(err), "%s: it was read, and not carried out", words)
 		assert.EqualError(t, err, "redisbackend: "+strings.TrimPrefix(words, "ERR "), "rueidis leaves ERR out")
 		var answer *rueidis.RedisError
 		assert.ErrorAs(t, err, &answer)
@@ -109,8 +109,8 @@ func TestErrorsOfTheConnection(t *testing.T) {
 		{context.DeadlineExceeded, true, false},
 	} {
 		err := fail(t.Context(), c.err)
-		assert.Equal(t, c.unknown, reentrant.OutcomeUnknown(err), "%v", c.err)
-		assert.Equal(t, c.refused, reentrant.Refused(err), "%v", c.err)
+		assert.Equal(t, c.unknown, backend.OutcomeUnknown(err), "%v", c.err)
+		assert.Equal(t, c.refused, backend.Refused(err), "%v", c.err)
 	}
 	assert.ErrorContains(t, fail(t.Context(), read), "ConnWriteTimeout")
 }
@@ -130,5 +130,5 @@ func TestContextErrorsAreThoseOfTheCallersContext(t *testing.T) {
 	timeout := &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
 	err = fail(t.Context(), timeout)
 	assert.NotErrorIs(t, err, context.DeadlineExceeded, "the dialer's own timeout")
-	assert.False(t, reentrant.OutcomeUnknown(err))
+	assert.False(t, backend.OutcomeUnknown(err))
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // An image is what Redis has of a lock at one moment, read as scripts/common.lua says it is written, with what a verb
@@ -106,7 +106,7 @@ func (i *image) parse(answers []rueidis.RedisResult) error {
 }
 
 // errForeign is the scripts' error for a hash that is no lock.
-var errForeign = reentrant.WithRefused(errors.New("WRONGTYPE the key has a hash that is not a lock"))
+var errForeign = backend.WithRefused(errors.New("WRONGTYPE the key has a hash that is not a lock"))
 
 func (i *image) parseHold(hash map[string]string, ttl int64) error {
 	const expired, never = -2, -1
@@ -134,7 +134,7 @@ func (i *image) parseRecord(text string) {
 		return
 	}
 	number := func(n int) uint64 { v, _ := strconv.ParseUint(words[n], 10, 64); return v }
-	r.First, r.Last, r.Session = reentrant.Token(number(0)), reentrant.Token(number(1)), words[2]
+	r.First, r.Last, r.Session = backend.Token(number(0)), backend.Token(number(1)), words[2]
 	r.Epoch, r.Op, r.Pushed = number(3), number(4), words[5] == "g"
 	r.Keep = time.Duration(number(6)) * time.Second
 	for _, tomb := range words[7:] {
@@ -177,7 +177,7 @@ func parsePlace(session, raw string) protocol.Waiter {
 	}
 	return protocol.Waiter{
 		Session: session, Epoch: uint64(n[0]), Deadline: micros(n[1]), TTL: time.Duration(n[2]) * time.Millisecond,
-		Holds: int(n[3]), Tokens: int(n[4]), Seen: reentrant.Token(n[5]), Keep: time.Duration(n[6]) * time.Second, Owner: words[7],
+		Holds: int(n[3]), Tokens: int(n[4]), Seen: backend.Token(n[5]), Keep: time.Duration(n[6]) * time.Second, Owner: words[7],
 	}
 }
 
@@ -202,7 +202,7 @@ func tickets(order []rueidis.ZScore, terms map[string]string, signalled bool) (l
 		epoch, _ := strconv.ParseUint(z.Member[i+1:], 10, 64)
 		deadline, _ := strconv.ParseInt(words[0], 10, 64)
 		patience, _ := strconv.ParseInt(words[1], 10, 64)
-		t := protocol.Ticket{Token: reentrant.Token(z.Score), Patience: time.Duration(patience) * time.Millisecond}
+		t := protocol.Ticket{Token: backend.Token(z.Score), Patience: time.Duration(patience) * time.Millisecond}
 		t.Waiter = parsePlace(z.Member[:i], fmt.Sprintf("%d %d %s", epoch, deadline, words[2]))
 		if signalled {
 			t.Deadline = micros(int64(z.Score))

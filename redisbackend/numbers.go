@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // The numbers of requests and answers, with and without scripts. What a request must not have is refused before anything is
@@ -32,7 +32,7 @@ func checkNumbers(numbers ...uint64) error {
 }
 
 // countable is a token that is sent, or the highest number in its place: there is no such token, and Lua cannot read them all.
-func countable(t reentrant.Token) reentrant.Token {
+func countable(t backend.Token) backend.Token {
 	if fault == faultUncounted {
 		return t
 	}
@@ -47,7 +47,7 @@ func checkHolds(holds int) error {
 }
 
 // checkAcquire refuses what would make a hold or a place that expires at once, and what is out of bounds.
-func checkAcquire(req *reentrant.AcquireRequest) error {
+func checkAcquire(req *backend.AcquireRequest) error {
 	switch {
 	case req.Tokens < 1 || req.Tokens > protocol.MaxBlock:
 		return invalid(fmt.Sprintf("the number of tokens must be within 1 and %d", protocol.MaxBlock))
@@ -64,7 +64,7 @@ func checkAcquire(req *reentrant.AcquireRequest) error {
 	return checkNumbers(req.Epoch)
 }
 
-func checkReenter(req *reentrant.ReenterRequest) error {
+func checkReenter(req *backend.ReenterRequest) error {
 	req.Lease = min(req.Lease, maxTTL)
 	if err := checkHolds(req.Holds); err != nil {
 		return err
@@ -72,12 +72,12 @@ func checkReenter(req *reentrant.ReenterRequest) error {
 	return checkNumbers(req.Epoch, req.Op)
 }
 
-func checkRelease(req *reentrant.ReleaseRequest) error {
+func checkRelease(req *backend.ReleaseRequest) error {
 	req.Used = countable(req.Used)
 	return checkNumbers(req.Epoch)
 }
 
-func checkResume(req *reentrant.ResumeRequest) error {
+func checkResume(req *backend.ResumeRequest) error {
 	if req.Lease <= 0 {
 		return invalid("the lease must be positive")
 	}
@@ -85,7 +85,7 @@ func checkResume(req *reentrant.ResumeRequest) error {
 	return checkNumbers(req.Epoch)
 }
 
-func checkRenewal(r *reentrant.Renewal) error {
+func checkRenewal(r *backend.Renewal) error {
 	if r.Lease <= 0 {
 		return invalid("the lease must be positive")
 	}
@@ -93,7 +93,7 @@ func checkRenewal(r *reentrant.Renewal) error {
 }
 
 // checkAwait refuses what would make a ticket that expires at once, and what is out of bounds.
-func checkAwait(req *reentrant.AwaitRequest) error {
+func checkAwait(req *backend.AwaitRequest) error {
 	if req.Patience <= 0 || req.GrantTTL <= 0 {
 		return invalid("a waiter's patience and grant TTL must be positive")
 	}

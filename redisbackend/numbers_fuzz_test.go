@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // edges are the numbers at which a type, or Lua, counts no further.
@@ -45,18 +45,18 @@ func (p *numbered) long() time.Duration {
 }
 
 // seen is a token about the clock, or at an edge.
-func (p *numbered) seen(clock int64) reentrant.Token {
+func (p *numbered) seen(clock int64) backend.Token {
 	n := p.number()
 	if p.flag() {
 		n += clock
 	}
-	return reentrant.Token(n)
+	return backend.Token(n)
 }
 
 // An outcome is what a step came to, without what depends on the moment.
 func outcome(err error, answer string) string {
 	if err != nil {
-		return fmt.Sprintf("error, refused %v, unknown %v", reentrant.Refused(err), reentrant.OutcomeUnknown(err))
+		return fmt.Sprintf("error, refused %v, unknown %v", backend.Refused(err), backend.OutcomeUnknown(err))
 	}
 	return answer
 }
@@ -65,7 +65,7 @@ func outcome(err error, answer string) string {
 type side struct {
 	site    *site
 	members [2]*member
-	base    reentrant.Token // of the first grant
+	base    backend.Token // of the first grant
 }
 
 func newSide(s *site, b *redisbackend.Backend, kind string) *side {
@@ -85,47 +85,47 @@ func (d *side) step(p *numbered, clock int64) string {
 	ctx := d.site.ctx()
 	switch verb {
 	case 0, 1:
-		req := reentrant.AcquireRequest{Epoch: uint64(p.number()), Owner: "1", Holds: int(p.number()), Lease: p.long(),
+		req := backend.AcquireRequest{Epoch: uint64(p.number()), Owner: "1", Holds: int(p.number()), Lease: p.long(),
 			NotAfter: time.Now().Add(time.Minute), Queue: p.flag(), Barge: p.flag(), Yield: p.flag(), Fixed: p.flag(), KeepTTL: p.flag(),
 			Tokens: int(p.number()), Seen: p.seen(clock), Patience: p.long(), GrantTTL: p.long()}
 		reply, err := m.remote.Acquire(ctx, req)
-		if err == nil && reply.Status == reentrant.Granted {
+		if err == nil && reply.Status == backend.Granted {
 			assert.LessOrEqual(d.site, reply.First, reply.Last)
-			assert.LessOrEqual(d.site, reply.Last, reentrant.Token(clock)+reentrant.Token((367*24*time.Hour).Microseconds()))
+			assert.LessOrEqual(d.site, reply.Last, backend.Token(clock)+backend.Token((367*24*time.Hour).Microseconds()))
 		}
 		return "acquire " + outcome(err, fmt.Sprint(reply.Status, sizeOf(reply), reply.TTL > 30*time.Minute))
 	case 2:
-		reply, err := m.remote.Reenter(ctx, reentrant.ReenterRequest{Epoch: uint64(p.number()), Owner: "1", Op: uint64(p.number()),
+		reply, err := m.remote.Reenter(ctx, backend.ReenterRequest{Epoch: uint64(p.number()), Owner: "1", Op: uint64(p.number()),
 			Holds: int(p.number()), Lease: p.long()})
 		return "reenter " + outcome(err, fmt.Sprint(reply.Gone, reply.Holds))
 	case 3:
-		req := reentrant.ReleaseRequest{Epoch: uint64(p.number()), Used: reentrant.Token(p.number())}
+		req := backend.ReleaseRequest{Epoch: uint64(p.number()), Used: backend.Token(p.number())}
 		if d := p.long(); d != 0 {
 			req.Until = time.Now().Add(d)
 		}
 		result, err := m.remote.Release(ctx, req)
 		return "release " + outcome(err, fmt.Sprint(result))
 	case 4:
-		one := []reentrant.Renewal{{Remote: m.remote, Epoch: uint64(p.number()), Lease: p.long()}}
+		one := []backend.Renewal{{Remote: m.remote, Epoch: uint64(p.number()), Lease: p.long()}}
 		m.conn.Renew(ctx, one)
 		return "renew " + outcome(one[0].Err, fmt.Sprint(one[0].Gone))
 	case 5:
-		req := reentrant.AwaitRequest{Condition: "c", Epoch: uint64(p.number()), Ticket: uint64(p.number()), Owner: "1",
+		req := backend.AwaitRequest{Condition: "c", Epoch: uint64(p.number()), Ticket: uint64(p.number()), Owner: "1",
 			Holds: int(p.number()), Seen: p.seen(clock), Patience: p.long(), GrantTTL: p.long()}
 		status, err := m.remote.Await(ctx, req)
 		return "await " + outcome(err, fmt.Sprint(status))
 	case 6:
-		reply, err := m.remote.Signal(ctx, reentrant.SignalRequest{Condition: "c", Epoch: uint64(p.number()), Op: uint64(p.number()), All: p.flag()})
+		reply, err := m.remote.Signal(ctx, backend.SignalRequest{Condition: "c", Epoch: uint64(p.number()), Op: uint64(p.number()), All: p.flag()})
 		return "signal " + outcome(err, fmt.Sprint(reply.Gone, reply.More, reply.Tickets))
 	}
-	req := reentrant.ResumeRequest{Epoch: uint64(p.number()), Owner: "1", Lease: p.long(), Seen: p.seen(clock), NotAfter: time.Now().Add(time.Minute), Fixed: p.flag()}
-	reply, err := m.remote.(reentrant.Resumer).Resume(ctx, req)
+	req := backend.ResumeRequest{Epoch: uint64(p.number()), Owner: "1", Lease: p.long(), Seen: p.seen(clock), NotAfter: time.Now().Add(time.Minute), Fixed: p.flag()}
+	reply, err := m.remote.(backend.Resumer).Resume(ctx, req)
 	return "resume " + outcome(err, fmt.Sprint(reply.Status, reply.Holds, reply.TTL > 30*time.Minute))
 }
 
 // sizeOf is the size of a block as far as the clock has no part in it.
-func sizeOf(reply reentrant.AcquireReply) string {
-	if reply.Status != reentrant.Granted {
+func sizeOf(reply backend.AcquireReply) string {
+	if reply.Status != backend.Granted {
 		return "none"
 	}
 	return fmt.Sprint(reply.First == reply.Last)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -44,8 +45,8 @@ func testOutage(t *testing.T, setting, bad, good, words string) {
 	l := h.session.NewLock("outage")
 	_, err := l.TryLock(t.Context())
 	require.ErrorContains(t, err, words)
-	assert.False(t, reentrant.Refused(err))
-	assert.False(t, reentrant.OutcomeUnknown(err))
+	assert.False(t, backend.Refused(err))
+	assert.False(t, backend.OutcomeUnknown(err))
 
 	locked := make(chan error, 1)
 	ctx := reentrant.WithOwner(t.Context(), "waiter")

@@ -11,16 +11,16 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // A plain is a remote that runs no scripts.
 type plain struct{ *remote }
 
 var (
-	_ reentrant.Remote  = plain{}
-	_ reentrant.Resumer = plain{}
+	_ backend.Remote  = plain{}
+	_ backend.Resumer = plain{}
 )
 
 // transact reads the lock (and a condition of it), has run decide, and writes what that changed, until nobody else has
@@ -130,7 +130,7 @@ func (r plain) commit(ctx context.Context, client rueidis.DedicatedClient, chang
 func carriedOut(results []rueidis.RedisMessage) error {
 	for _, m := range results {
 		if err := m.Error(); err != nil && !rueidis.IsRedisNil(err) && fault != faultHalf {
-			return reentrant.WithOutcomeUnknown(fmt.Errorf("redisbackend: not all of it was done: %w", err))
+			return backend.WithOutcomeUnknown(fmt.Errorf("redisbackend: not all of it was done: %w", err))
 		}
 	}
 	return nil
@@ -146,16 +146,16 @@ func discarded(ctx context.Context, queued []rueidis.RedisResult, exec error) er
 		}
 		err = fail(ctx, err)
 		if i == 0 && len(queued) > 1 { // not even MULTI: then what followed was carried out one by one
-			err = reentrant.WithOutcomeUnknown(err)
+			err = backend.WithOutcomeUnknown(err)
 		}
 		return err
 	}
 	return fail(ctx, exec)
 }
 
-// Acquire implements reentrant.Remote. A copy whose time is over is not sent; one that is held up on its way finds what
+// Acquire implements backend.Remote. A copy whose time is over is not sent; one that is held up on its way finds what
 // it watched changed by whoever came after it.
-func (r plain) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reply reentrant.AcquireReply, err error) {
+func (r plain) Acquire(ctx context.Context, req backend.AcquireRequest) (reply backend.AcquireReply, err error) {
 	if err := checkAcquire(&req); err != nil {
 		return reply, err
 	}
@@ -167,17 +167,17 @@ func (r plain) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reply
 	})
 	switch {
 	case err != nil:
-		return reentrant.AcquireReply{}, err
+		return backend.AcquireReply{}, err
 	case refused != nil:
-		return reentrant.AcquireReply{}, fmt.Errorf("redisbackend: %w", refused)
-	case reply.Status == reentrant.Waiting && req.Queue:
+		return backend.AcquireReply{}, fmt.Errorf("redisbackend: %w", refused)
+	case reply.Status == backend.Waiting && req.Queue:
 		r.conn.listenFor(r.remote)
 	}
 	return reply, nil
 }
 
-// Reenter implements reentrant.Remote.
-func (r plain) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reply reentrant.ReenterReply, err error) {
+// Reenter implements backend.Remote.
+func (r plain) Reenter(ctx context.Context, req backend.ReenterRequest) (reply backend.ReenterReply, err error) {
 	if err := checkReenter(&req); err != nil {
 		return reply, err
 	}
@@ -185,8 +185,8 @@ func (r plain) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reply
 	return reply, err
 }
 
-// Release implements reentrant.Remote.
-func (r plain) Release(ctx context.Context, req reentrant.ReleaseRequest) (result reentrant.ReleaseResult, err error) {
+// Release implements backend.Remote.
+func (r plain) Release(ctx context.Context, req backend.ReleaseRequest) (result backend.ReleaseResult, err error) {
 	if err := checkRelease(&req); err != nil {
 		return 0, err
 	}
@@ -204,8 +204,8 @@ func tooLate(notAfter time.Time) error {
 	return errors.New("it would have reached Redis too late and was not sent")
 }
 
-// Resume implements reentrant.Resumer.
-func (r plain) Resume(ctx context.Context, req reentrant.ResumeRequest) (reply reentrant.ResumeReply, err error) {
+// Resume implements backend.Resumer.
+func (r plain) Resume(ctx context.Context, req backend.ResumeRequest) (reply backend.ResumeReply, err error) {
 	if err := checkResume(&req); err != nil {
 		return reply, err
 	}
@@ -221,8 +221,8 @@ func (r plain) Resume(ctx context.Context, req reentrant.ResumeRequest) (reply r
 	return reply, err
 }
 
-// Await implements reentrant.Remote.
-func (r plain) Await(ctx context.Context, req reentrant.AwaitRequest) (status reentrant.TicketStatus, err error) {
+// Await implements backend.Remote.
+func (r plain) Await(ctx context.Context, req backend.AwaitRequest) (status backend.TicketStatus, err error) {
 	if err := checkAwait(&req); err != nil {
 		return 0, err
 	}
@@ -240,8 +240,8 @@ func (r plain) Await(ctx context.Context, req reentrant.AwaitRequest) (status re
 	return status, nil
 }
 
-// Signal implements reentrant.Remote.
-func (r plain) Signal(ctx context.Context, req reentrant.SignalRequest) (reply reentrant.SignalReply, err error) {
+// Signal implements backend.Remote.
+func (r plain) Signal(ctx context.Context, req backend.SignalRequest) (reply backend.SignalReply, err error) {
 	if err := checkNumbers(req.Epoch, req.Op); err != nil {
 		return reply, err
 	}
@@ -249,8 +249,8 @@ func (r plain) Signal(ctx context.Context, req reentrant.SignalRequest) (reply r
 	return reply, err
 }
 
-// Withdraw implements reentrant.Remote.
-func (r plain) Withdraw(ctx context.Context, condition string, ticket uint64) (status reentrant.TicketStatus, err error) {
+// Withdraw implements backend.Remote.
+func (r plain) Withdraw(ctx context.Context, condition string, ticket uint64) (status backend.TicketStatus, err error) {
 	if err := checkNumbers(ticket); err != nil {
 		return 0, err
 	}
@@ -260,8 +260,8 @@ func (r plain) Withdraw(ctx context.Context, condition string, ticket uint64) (s
 	return status, err
 }
 
-// Beat implements reentrant.Remote.
-func (r plain) Beat(ctx context.Context, condition string, tickets, served []uint64) (answers []reentrant.TicketStatus, err error) {
+// Beat implements backend.Remote.
+func (r plain) Beat(ctx context.Context, condition string, tickets, served []uint64) (answers []backend.TicketStatus, err error) {
 	if err := checkNumbers(slices.Concat(tickets, served)...); err != nil {
 		return nil, err
 	}
@@ -271,8 +271,8 @@ func (r plain) Beat(ctx context.Context, condition string, tickets, served []uin
 	return answers, err
 }
 
-// Inspect implements reentrant.Remote.
-func (r plain) Inspect(ctx context.Context) (st reentrant.State, err error) {
+// Inspect implements backend.Remote.
+func (r plain) Inspect(ctx context.Context) (st backend.State, err error) {
 	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
 		seen := *l // what is over is not cleared away by looking
 		st = seen.Inspect(now)
@@ -280,7 +280,7 @@ func (r plain) Inspect(ctx context.Context) (st reentrant.State, err error) {
 	return st, err
 }
 
-// ForceUnlock implements reentrant.Remote.
+// ForceUnlock implements backend.Remote.
 func (r plain) ForceUnlock(ctx context.Context) (had bool, err error) {
 	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) { had = l.Force(now) })
 	return had, err
@@ -289,7 +289,7 @@ func (r plain) ForceUnlock(ctx context.Context) (had bool, err error) {
 // transactions carries out a deployment's verbs without scripts.
 type transactions struct{}
 
-func (transactions) bind(r *remote) reentrant.Remote { return plain{r} }
+func (transactions) bind(r *remote) backend.Remote { return plain{r} }
 
 func (transactions) probe(ctx context.Context, r *remote) error {
 	_, err := plain{r}.Inspect(ctx)
@@ -297,9 +297,9 @@ func (transactions) probe(ctx context.Context, r *remote) error {
 }
 
 // renew renews a few locks at once, so that one that others are busy with does not delay the rest.
-func (transactions) renew(ctx context.Context, c *conn, renewals []reentrant.Renewal) {
+func (transactions) renew(ctx context.Context, c *conn, renewals []backend.Renewal) {
 	const atOnce = 8 // connections, out of a pool that the session's commands need too
-	next := make(chan *reentrant.Renewal)
+	next := make(chan *backend.Renewal)
 	var renewing sync.WaitGroup
 	for range min(atOnce, len(renewals)) {
 		renewing.Go(func() {
@@ -316,7 +316,7 @@ func (transactions) renew(ctx context.Context, c *conn, renewals []reentrant.Ren
 	renewing.Wait()
 }
 
-func renewOne(ctx context.Context, c *conn, w *reentrant.Renewal) error {
+func renewOne(ctx context.Context, c *conn, w *backend.Renewal) error {
 	r, ok := w.Remote.(plain)
 	switch {
 	case !ok || r.conn != c:
@@ -338,7 +338,7 @@ func renewOne(ctx context.Context, c *conn, w *reentrant.Renewal) error {
 // needs no memory, so the lease is prolonged by a command of its own. The lock may become another session's just before
 // that: then this hold is gone, as the second look shows, and the other's lease has at most become longer. (Redis 6 cannot
 // only prolong. There the other's may have become shorter, if memory became free in that moment and its lease is longer.)
-func (r plain) renewWhenFull(ctx context.Context, w *reentrant.Renewal) error {
+func (r plain) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
 	var ttl, keep time.Duration
 	look := func() error {
 		return r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {

@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
 	"github.com/relock-go/relock/internal/redisserver"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // quiet is a session's sink that nothing is expected of.
-type quiet struct{ reentrant.Sink }
+type quiet struct{ backend.Sink }
 
 func (quiet) Resumed() {}
 
@@ -28,7 +28,7 @@ func plainOn(t *testing.T) (plain, *redisserver.Server) {
 }
 
 // remoteOn is a lock on a server of its own.
-func remoteOn(t *testing.T, set func(*deployment)) (reentrant.Remote, *redisserver.Server) {
+func remoteOn(t *testing.T, set func(*deployment)) (backend.Remote, *redisserver.Server) {
 	server := redisserver.Start(t)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
 	require.NoError(t, err)
@@ -54,14 +54,14 @@ func command(t *testing.T, server *redisserver.Server, words ...string) {
 // if there is nothing to write.
 func TestPlainAnswersFromOneMoment(t *testing.T) {
 	r, server := plainOn(t)
-	var tokens []reentrant.Token
+	var tokens []backend.Token
 	err := r.transact(t.Context(), nil, func(_ protocol.Instant, l *protocol.Lock) {
 		if tokens = append(tokens, l.Record.Last); len(tokens) == 1 {
 			command(t, server, "SET", r.keys[1], "7 7 other 1 0 h 300")
 		}
 	})
 	require.NoError(t, err)
-	assert.Equal(t, []reentrant.Token{0, 7}, tokens)
+	assert.Equal(t, []backend.Token{0, 7}, tokens)
 }
 
 // Redis carries out the rest of a transaction of which one command fails: nobody may take that for a success, nor for
@@ -77,7 +77,7 @@ func TestPlainNoticesWhatFailsInATransaction(t *testing.T) {
 	})
 	assert.True(t, done)
 	require.ErrorContains(t, err, "WRONGTYPE")
-	assert.True(t, reentrant.OutcomeUnknown(err))
+	assert.True(t, backend.OutcomeUnknown(err))
 	n, err := server.Command("EXISTS", "a", "b")
 	require.NoError(t, err)
 	assert.Equal(t, "2", n)
@@ -99,8 +99,8 @@ func TestPlainSaysWhyATransactionWasDiscarded(t *testing.T) {
 		command(t, server, "REPLICAOF", "NO", "ONE")
 		command(t, server, "CONFIG", "SET", "maxmemory", "0")
 		require.ErrorContains(t, err, words)
-		assert.False(t, reentrant.Refused(err), "it passes: %v", err)
-		assert.False(t, reentrant.OutcomeUnknown(err), "%v", err)
+		assert.False(t, backend.Refused(err), "it passes: %v", err)
+		assert.False(t, backend.OutcomeUnknown(err), "%v", err)
 		st, err := r.Inspect(t.Context())
 		require.NoError(t, err)
 		assert.False(t, st.Locked)
@@ -113,14 +113,14 @@ func TestPlainWithoutTheRightToTransactions(t *testing.T) {
 	command(t, server, "ACL", "SETUSER", "default", "-multi")
 	_, err := connect(t.Context(), r.conn.deployment, "t", quiet{})
 	require.ErrorContains(t, err, "NOPERM")
-	assert.True(t, reentrant.Refused(err), "it is found before a lock is touched")
-	assert.False(t, reentrant.OutcomeUnknown(err))
+	assert.True(t, backend.Refused(err), "it is found before a lock is touched")
+	assert.False(t, backend.OutcomeUnknown(err))
 	_, err = r.ForceUnlock(t.Context())
 	require.ErrorContains(t, err, "NOPERM")
-	assert.False(t, reentrant.OutcomeUnknown(err), "nothing was to be written")
-	_, err = r.Release(t.Context(), reentrant.ReleaseRequest{Epoch: 1, Until: started.AddDate(1, 0, 0)})
+	assert.False(t, backend.OutcomeUnknown(err), "nothing was to be written")
+	_, err = r.Release(t.Context(), backend.ReleaseRequest{Epoch: 1, Until: started.AddDate(1, 0, 0)})
 	require.ErrorContains(t, err, "NOPERM")
-	assert.True(t, reentrant.OutcomeUnknown(err))
+	assert.True(t, backend.OutcomeUnknown(err))
 }
 
 // A connection that is lost between reading and writing may lead to another server next time.
@@ -138,8 +138,8 @@ func TestPlainForgetsTheClockOfALostConnection(t *testing.T) {
 				command(t, server, "CLIENT", "KILL", "TYPE", "normal")
 			})
 			require.Error(t, err)
-			assert.Equal(t, write, reentrant.OutcomeUnknown(err), "%v", err)
-			assert.False(t, reentrant.Refused(err))
+			assert.Equal(t, write, backend.OutcomeUnknown(err), "%v", err)
+			assert.False(t, backend.Refused(err))
 			assert.False(t, r.clock.mapping.known)
 		})
 	}
@@ -149,7 +149,7 @@ func TestAnAcquireForgetsTheClockOfAConnectionThatIsLostWhileReplicasAreWaitedFo
 	r, server := remoteOn(t, func(d *deployment) { d.replicas = replicas{1, time.Minute} }) // there is none
 	got := make(chan error, 1)
 	go func() {
-		_, err := r.Acquire(t.Context(), reentrant.AcquireRequest{Epoch: 1, Owner: "1", Holds: 1, Lease: time.Minute,
+		_, err := r.Acquire(t.Context(), backend.AcquireRequest{Epoch: 1, Owner: "1", Holds: 1, Lease: time.Minute,
 			Tokens: 1, NotAfter: time.Now().Add(time.Minute)})
 		got <- err
 	}()
@@ -158,7 +158,7 @@ func TestAnAcquireForgetsTheClockOfAConnectionThatIsLostWhileReplicasAreWaitedFo
 		return err == nil && strings.Contains(clients, "cmd=wait ")
 	}, time.Minute, time.Millisecond, "it waits")
 	command(t, server, "CLIENT", "KILL", "TYPE", "normal")
-	assert.True(t, reentrant.OutcomeUnknown(<-got))
+	assert.True(t, backend.OutcomeUnknown(<-got))
 	assert.False(t, r.(*remote).clock.mapping.known)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
@@ -27,7 +28,7 @@ func TestPlainSharesLocksWithScripts(t *testing.T) {
 	// Between sessions there is no happens-before edge, as there is none between processes.
 	var inside, last, turn atomic.Uint64
 	var wg sync.WaitGroup
-	for _, b := range []reentrant.Backend{with, without, with, without} {
+	for _, b := range []backend.Backend{with, without, with, without} {
 		s := newSession(t, b)
 		for range 3 {
 			wg.Go(func() {
@@ -83,7 +84,7 @@ func TestPlainTakesALockOnce(t *testing.T) {
 			m.remote = m.bind(text(int64(i)))
 			wg.Go(func() {
 				reply, err := m.remote.Acquire(t.Context(), request(uint64(i+1)))
-				if assert.NoError(t, err) && reply.Status == reentrant.Granted {
+				if assert.NoError(t, err) && reply.Status == backend.Granted {
 					taken.Add(1)
 				}
 			})
@@ -101,7 +102,7 @@ func TestPlainNeedsNoScripts(t *testing.T) {
 	scripted, err := redisbackend.New(client)
 	require.NoError(t, err)
 	_, err = reentrant.NewSession(scripted)
-	require.True(t, reentrant.Refused(err), "%v", err)
+	require.True(t, backend.Refused(err), "%v", err)
 
 	b, err := redisbackend.New(client, redisbackend.WithoutScripts())
 	require.NoError(t, err)
@@ -173,18 +174,18 @@ func TestAMasterThatIsOneNoMore(t *testing.T) {
 			m.remote = m.bind(name)
 			m.take(1)
 			s.run("REPLICAOF", "127.0.0.1", "1")
-			one := []reentrant.Renewal{{Remote: m.remote, Epoch: 1, Lease: lease}}
+			one := []backend.Renewal{{Remote: m.remote, Epoch: 1, Lease: lease}}
 			m.conn.Renew(s.ctx(), one)
 			_, acquired := m.remote.Acquire(s.ctx(), request(2))
-			_, released := m.remote.Release(s.ctx(), reentrant.ReleaseRequest{Epoch: 1})
+			_, released := m.remote.Release(s.ctx(), backend.ReleaseRequest{Epoch: 1})
 			for verb, err := range map[string]error{"renew": one[0].Err, "acquire": acquired, "release": released} {
 				require.ErrorContains(t, err, "READONLY", verb)
-				assert.False(t, reentrant.Refused(err), verb)
-				assert.False(t, reentrant.OutcomeUnknown(err), verb)
+				assert.False(t, backend.Refused(err), verb)
+				assert.False(t, backend.OutcomeUnknown(err), verb)
 			}
 			s.run("REPLICAOF", "NO", "ONE")
 			assert.True(t, m.renews(1, lease))
-			assert.Equal(t, reentrant.Released, m.release(1))
+			assert.Equal(t, backend.Released, m.release(1))
 		})
 	}
 }
@@ -243,6 +244,6 @@ func TestPlainRenewsOnAFullServer(t *testing.T) {
 		assert.False(t, a.renews(2, lease), "%s: another epoch's", kind)
 		assert.False(t, b.renews(1, lease), "%s: another session's", kind)
 		s.run("CONFIG", "SET", "maxmemory", "0")
-		assert.Equal(t, reentrant.Released, a.release(1), kind)
+		assert.Equal(t, backend.Released, a.release(1), kind)
 	}
 }

@@ -48,7 +48,7 @@ import (
 // if another is known to wait.
 //
 // Conditions need that queue: Await, Signal and what goes with them fail with errors.ErrUnsupported. Holds do not
-// move between sessions ([reentrant.Resumer]), and deadlocks are found within a session only ([reentrant.Registry]).
+// move between sessions ([backend.Resumer]), and deadlocks are found within a session only ([backend.Registry]).
 //
 // When fewer than a majority can be reached the error is [reentrant.ErrNoQuorum], after half a second for a round (all
 // nodes are asked at once; an attempt may have two rounds, and opening a session takes up to five seconds if the others

@@ -9,11 +9,11 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/relock-go/relock/backendtest"
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/backend/backendtest"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // What is not asked of a quorum, and why. Where a case looks at a queue only in passing, the rest of it is in
@@ -49,7 +49,7 @@ var quorumSkips = []backendtest.Option{
 
 func TestQuorumConformanceEmbedded(t *testing.T) {
 	t.Parallel()
-	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
+	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		var clients []rueidis.Client
 		for range 3 {
 			clients = append(clients, redistest.Start(t).Client())
@@ -69,7 +69,7 @@ func quorumConformance(t *testing.T, n int) {
 	for range n {
 		addrs = append(addrs, redisserver.Start(t).Addr())
 	}
-	backendtest.Run(t, func(t *testing.T) reentrant.Backend {
+	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		var clients []rueidis.Client
 		for _, addr := range addrs {
 			clients = append(clients, connect(t, addr))
@@ -83,7 +83,7 @@ func quorumConformance(t *testing.T, n int) {
 
 // unhurried gives attempts more time, on a machine that may be busy: leases that are waited for to end, since one that was
 // over before the answer is an error here, and the nodes, which the copy's own time and its context's would limit.
-type unhurried struct{ reentrant.Backend }
+type unhurried struct{ backend.Backend }
 
 const unhurriedLease = 400 * time.Millisecond
 
@@ -92,9 +92,9 @@ type timeless struct{ context.Context }
 
 func (timeless) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-func (u unhurried) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+func (u unhurried) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	conn, err := u.Backend.Connect(ctx, session, sink)
-	for errors.Is(err, reentrant.ErrNoQuorum) && ctx.Err() == nil { // it has five seconds
+	for errors.Is(err, backend.ErrNoQuorum) && ctx.Err() == nil { // it has five seconds
 		conn, err = u.Backend.Connect(ctx, session, sink)
 	}
 	if err != nil {
@@ -103,9 +103,9 @@ func (u unhurried) Connect(ctx context.Context, session string, sink reentrant.S
 	return unhurriedConn{conn}, nil
 }
 
-type unhurriedConn struct{ reentrant.Conn }
+type unhurriedConn struct{ backend.Conn }
 
-func (u unhurriedConn) Bind(name string) (reentrant.Remote, error) {
+func (u unhurriedConn) Bind(name string) (backend.Remote, error) {
 	remote, err := u.Conn.Bind(name)
 	if err != nil {
 		return nil, err
@@ -113,8 +113,8 @@ func (u unhurriedConn) Bind(name string) (reentrant.Remote, error) {
 	return unhurriedRemote{remote}, nil
 }
 
-func (u unhurriedConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
-	wrapped := make([]reentrant.Remote, len(renewals))
+func (u unhurriedConn) Renew(ctx context.Context, renewals []backend.Renewal) {
+	wrapped := make([]backend.Remote, len(renewals))
 	for i := range renewals {
 		wrapped[i] = renewals[i].Remote
 		if own, ok := wrapped[i].(unhurriedRemote); ok {
@@ -127,9 +127,9 @@ func (u unhurriedConn) Renew(ctx context.Context, renewals []reentrant.Renewal) 
 	}
 }
 
-type unhurriedRemote struct{ reentrant.Remote }
+type unhurriedRemote struct{ backend.Remote }
 
-func (u unhurriedRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+func (u unhurriedRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if req.Lease > 0 {
 		req.Lease = max(req.Lease, unhurriedLease)
 	}

@@ -10,13 +10,13 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
-// Connect implements reentrant.Backend. It sees at all nodes at once whether scripts run and messages arrive. A majority
+// Connect implements backend.Backend. It sees at all nodes at once whether scripts run and messages arrive. A majority
 // must answer, for which it has five seconds, and the others half a second more. A node that cannot be reached may join
 // later, but one that refuses (a wrong password, a missing right) is an error, and so is one that is the same as another.
-func (q *Quorum) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+func (q *Quorum) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	if err := checkSession(session); err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (c *quorumConn) open(ctx context.Context) error {
 	got = collect(ctx, replies, got, q.budget(ctx, time.Time{}), func([]reply[struct{}]) bool { return false })
 	errs := failures(got, len(c.nodes))
 	for i, err := range errs {
-		if reentrant.Refused(err) {
+		if backend.Refused(err) {
 			return fmt.Errorf("redisbackend: connect: node %d: %w", i+1, err)
 		}
 	}
@@ -113,7 +113,7 @@ func markNode(ctx context.Context, c *conn, mark string, number int) error {
 	case err != nil:
 		return fail(ctx, fmt.Errorf("mark the node: %w", err))
 	case there != own:
-		return reentrant.WithRefused(fmt.Errorf("%w node %s", errTwin, there))
+		return backend.WithRefused(fmt.Errorf("%w node %s", errTwin, there))
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // A node that takes no writes is one that is away, and no reason to refuse a session.
@@ -30,7 +30,7 @@ func TestQuorumFindsOneServerUnderTwoNamesLate(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
 	var err error
-	for tries := 0; !reentrant.Refused(err) && tries < 5; tries++ { // this machine may stand still in some
+	for tries := 0; !backend.Refused(err) && tries < 5; tries++ { // this machine may stand still in some
 		err = c.inspectLate()
 	}
 	require.ErrorContains(t, err, "node 3: it is the same server as node 1")
@@ -60,7 +60,7 @@ func (c *council) inspectLate() (err error) {
 	require.NoError(c, err)
 	close(reached)
 	q.SetNodeLimit(patient)
-	for began := time.Now(); !reentrant.Refused(err) && time.Since(began) < 2*opening; time.Sleep(tick) {
+	for began := time.Now(); !backend.Refused(err) && time.Since(began) < 2*opening; time.Sleep(tick) {
 		_, err = r.Inspect(c.Context())
 	}
 	return err

@@ -11,22 +11,22 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
-	"github.com/relock-go/relock/reentrant"
 )
 
-type deafSink struct{ reentrant.Sink }
+type deafSink struct{ backend.Sink }
 
-func (deafSink) Granted(reentrant.Grant) {}
-func (deafSink) Resumed()                {}
+func (deafSink) Granted(backend.Grant) {}
+func (deafSink) Resumed()              {}
 
 // A hintSink passes on when its session is told to try again.
 type hintSink struct {
 	deafSink
-	hints chan reentrant.Grant
+	hints chan backend.Grant
 }
 
-func (s hintSink) Granted(g reentrant.Grant) { s.hints <- g }
+func (s hintSink) Granted(g backend.Grant) { s.hints <- g }
 
 // bound is a lock over three nodes, which have all the time that they need.
 func bound(t *testing.T) (*quorumConn, *quorumRemote) {
@@ -59,12 +59,12 @@ func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (
 }
 
 // joined is the lock as one more session sees it.
-func joined(t *testing.T, q *Quorum, id string, sink reentrant.Sink) (*quorumConn, *quorumRemote) {
-	var conn reentrant.Conn
+func joined(t *testing.T, q *Quorum, id string, sink backend.Sink) (*quorumConn, *quorumRemote) {
+	var conn backend.Conn
 	var err error
 	require.Eventually(t, func() bool { // a majority has five seconds, and this machine may be busier
 		conn, err = q.Connect(t.Context(), id, sink)
-		return !errors.Is(err, reentrant.ErrNoQuorum)
+		return !errors.Is(err, backend.ErrNoQuorum)
 	}, patience, time.Millisecond)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
@@ -73,8 +73,8 @@ func joined(t *testing.T, q *Quorum, id string, sink reentrant.Sink) (*quorumCon
 	return conn.(*quorumConn), remote.(*quorumRemote)
 }
 
-func attempt(epoch uint64) reentrant.AcquireRequest {
-	return reentrant.AcquireRequest{Epoch: epoch, Owner: "1", Holds: 1, Lease: time.Hour, Tokens: 1,
+func attempt(epoch uint64) backend.AcquireRequest {
+	return backend.AcquireRequest{Epoch: epoch, Owner: "1", Holds: 1, Lease: time.Hour, Tokens: 1,
 		NotAfter: time.Now().Add(time.Hour)}
 }
 
@@ -94,9 +94,9 @@ func TestQuorumNothingOfAnAttemptComesAfterItsRelease(t *testing.T) {
 	_, r := bound(t)
 	late, req := r.places[2], attempt(1)
 	v := r.newVote(t.Context(), &req)
-	result, err := r.Release(t.Context(), reentrant.ReleaseRequest{Epoch: 1})
+	result, err := r.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
 	require.NoError(t, err)
-	require.Equal(t, reentrant.Nothing, result)
+	require.Equal(t, backend.Nothing, result)
 	late.visited(t, 1)
 
 	close(v.counted)
@@ -105,11 +105,11 @@ func TestQuorumNothingOfAnAttemptComesAfterItsRelease(t *testing.T) {
 	v.at(t.Context(), 2, late)
 	answer := <-v.answers
 	require.NoError(t, answer.err)
-	require.Equal(t, reentrant.Stale, answer.value.Status)
+	require.Equal(t, backend.Stale, answer.value.Status)
 
 	reply, err := r.Acquire(t.Context(), attempt(2))
 	require.NoError(t, err)
-	require.Equal(t, reentrant.Granted, reply.Status)
+	require.Equal(t, backend.Granted, reply.Status)
 }
 
 // A closed conn sends nothing, so nothing goes on when Close has returned.
@@ -120,15 +120,15 @@ func TestQuorumSendsNothingAfterClose(t *testing.T) {
 	ctx := context.Background()
 	_, err := r.Acquire(ctx, attempt(1))
 	require.ErrorContains(t, err, "closed")
-	_, err = r.Release(ctx, reentrant.ReleaseRequest{Epoch: 1})
+	_, err = r.Release(ctx, backend.ReleaseRequest{Epoch: 1})
 	require.ErrorContains(t, err, "closed")
-	_, err = r.Reenter(ctx, reentrant.ReenterRequest{Epoch: 1, Holds: 2})
+	_, err = r.Reenter(ctx, backend.ReenterRequest{Epoch: 1, Holds: 2})
 	require.ErrorContains(t, err, "closed")
 	_, err = r.Inspect(ctx)
 	require.ErrorContains(t, err, "closed")
 	_, err = r.ForceUnlock(ctx)
 	require.ErrorContains(t, err, "closed")
-	renewals := []reentrant.Renewal{{Remote: r, Epoch: 1, Lease: time.Minute}}
+	renewals := []backend.Renewal{{Remote: r, Epoch: 1, Lease: time.Minute}}
 	conn.Renew(ctx, renewals)
 	require.ErrorContains(t, renewals[0].Err, "closed")
 }
@@ -155,8 +155,8 @@ func TestQuorumNothingRunsAfterClose(t *testing.T) {
 		for epoch := uint64(1); ours() == ""; epoch++ { // once, unless all of it is given up before anybody looks
 			_, err := r.Acquire(ctx, attempt(epoch))
 			require.NoError(t, err)
-			conn.Renew(ctx, []reentrant.Renewal{{Remote: r, Epoch: epoch, Lease: time.Hour}})
-			_, err = r.Release(ctx, reentrant.ReleaseRequest{Epoch: epoch})
+			conn.Renew(ctx, []backend.Renewal{{Remote: r, Epoch: epoch, Lease: time.Hour}})
+			_, err = r.Release(ctx, backend.ReleaseRequest{Epoch: epoch})
 			require.NoError(t, err)
 			r.conn.wait(r.name, epoch+1, 0)
 		}
@@ -170,14 +170,14 @@ func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
 	t.Parallel()
 	q := &Quorum{need: 2}
 	for _, c := range []struct {
-		given  []reentrant.Token
-		want   reentrant.Token
+		given  []backend.Token
+		want   backend.Token
 		agreed bool
 	}{
-		{[]reentrant.Token{5, 5}, 5, true},
-		{[]reentrant.Token{5, 7}, 7, false},
-		{[]reentrant.Token{7, 5, 5}, 5, true}, // the last of a majority already
-		{[]reentrant.Token{7, 5, 6}, 7, false},
+		{[]backend.Token{5, 5}, 5, true},
+		{[]backend.Token{5, 7}, 7, false},
+		{[]backend.Token{7, 5, 5}, 5, true}, // the last of a majority already
+		{[]backend.Token{7, 5, 6}, 7, false},
 	} {
 		token, agreed := quorumTally{tokens: c.given}.token(q)
 		require.Equal(t, c.want, token, "%v", c.given)
@@ -193,19 +193,19 @@ func TestQuorumDoesNotAskAgainWhereItGaveBack(t *testing.T) {
 	p, req := r.places[0], attempt(1)
 	given, err := p.acquire(t.Context(), req, r.asked.Add(1))
 	require.NoError(t, err)
-	require.Equal(t, reentrant.Granted, given.Status)
+	require.Equal(t, backend.Granted, given.Status)
 	p.limit = time.Nanosecond // the node does not hear of it
 	p.giveBack(1)
 	again, err := p.acquire(t.Context(), req, r.asked.Add(1))
 	require.NoError(t, err)
-	require.Equal(t, reentrant.Stale, again.Status)
+	require.Equal(t, backend.Stale, again.Status)
 }
 
 // The lock may be given back while a waiter's new attempt is under way: the answer, that another has it, is old then.
 func TestQuorumAHintDuringAnAttemptIsOfThatAttempt(t *testing.T) {
 	t.Parallel()
 	conn, _ := bound(t)
-	hints := make(chan reentrant.Grant, 10)
+	hints := make(chan backend.Grant, 10)
 	waiter, r := joined(t, conn.quorum, "b", hintSink{hints: hints})
 	waiter.wait("lock", 1, 0)
 	<-hints // of the first attempt, which the nodes answer differently: the session goes on with the next
@@ -236,18 +236,18 @@ func TestQuorumAHintDuringAnAttemptIsOfThatAttempt(t *testing.T) {
 func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 	t.Parallel()
 	conn, other := bound(t)
-	hints := make(chan reentrant.Grant, 10)
+	hints := make(chan backend.Grant, 10)
 	_, r := joined(t, conn.quorum, "b", hintSink{hints: hints})
 	reply, err := r.Acquire(t.Context(), attempt(1))
 	require.NoError(t, err)
-	require.Equal(t, reentrant.Granted, reply.Status)
+	require.Equal(t, backend.Granted, reply.Status)
 	for _, p := range other.places {
 		p.want(time.Hour)
 	}
 	for _, p := range r.places {
 		require.NoError(t, p.enter(t.Context()))
 	}
-	asked, answered := r.asked.Load(), make(chan reentrant.AcquireReply, 1)
+	asked, answered := r.asked.Load(), make(chan backend.AcquireReply, 1)
 	go func() {
 		req := attempt(2)
 		req.Yield, req.Queue, req.Patience, req.GrantTTL = true, true, time.Hour, time.Hour
@@ -263,7 +263,7 @@ func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 	}
 	require.Equal(t, uint64(2), (<-hints).Epoch)
 	require.Greater(t, time.Since(told), 3*trip)
-	require.Equal(t, reentrant.Waiting, (<-answered).Status)
+	require.Equal(t, backend.Waiting, (<-answered).Status)
 }
 
 // A node that was down when the session was opened, and refuses when it is there, is not asked again and again.
@@ -289,10 +289,10 @@ func (p *quorumPlace) free(t *testing.T) bool {
 }
 
 // taken gives the lock to an attempt, at all nodes.
-func (r *quorumRemote) taken(t *testing.T, req reentrant.AcquireRequest) (reentrant.AcquireReply, quorumHold) {
+func (r *quorumRemote) taken(t *testing.T, req backend.AcquireRequest) (backend.AcquireReply, quorumHold) {
 	reply, err := r.Acquire(t.Context(), req)
 	require.NoError(t, err)
-	require.Equal(t, reentrant.Granted, reply.Status)
+	require.Equal(t, backend.Granted, reply.Status)
 	for _, p := range r.places {
 		require.Eventually(t, func() bool { return !p.free(t) }, patience, time.Millisecond)
 	}
@@ -324,12 +324,12 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 		require.NoError(t, err)
 		require.Greater(t, state.TTL, time.Hour/2)
 		state.TTL = 0
-		require.Equal(t, reentrant.State{Locked: true, Session: "a", Owner: "1", Holds: 1, Epoch: 3, Token: reply.Last}, state, "%q", keys)
+		require.Equal(t, backend.State{Locked: true, Session: "a", Owner: "1", Holds: 1, Epoch: 3, Token: reply.Last}, state, "%q", keys)
 	}
 	lose(p.remote.keys[:2]...)
 	got, err := p.remote.Acquire(t.Context(), attempt(1))
 	require.NoError(t, err)
-	require.Equal(t, reentrant.Granted, got.Status)
+	require.Equal(t, backend.Granted, got.Status)
 	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
 	state, err := p.remote.Inspect(t.Context())
 	require.NoError(t, err)
@@ -344,14 +344,14 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 	p.spent = 2
 	got, err = other.places[0].remote.Acquire(t.Context(), attempt(1))
 	require.NoError(t, err)
-	require.Equal(t, reentrant.Granted, got.Status)
+	require.Equal(t, backend.Granted, got.Status)
 	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
 	state, err = p.remote.Inspect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "b", state.Session, "it is another's")
-	result, err := other.places[0].remote.Release(t.Context(), reentrant.ReleaseRequest{Epoch: 1})
+	result, err := other.places[0].remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
 	require.NoError(t, err)
-	require.Equal(t, reentrant.Released, result)
+	require.Equal(t, backend.Released, result)
 
 	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
 	require.False(t, p.free(t))
@@ -360,7 +360,7 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 	require.Equal(t, got.Last, state.Token, "the last token does not fall")
 	_, err = p.remote.Acquire(t.Context(), attempt(4))
 	require.NoError(t, err)
-	_, err = p.remote.Release(t.Context(), reentrant.ReleaseRequest{Epoch: 4})
+	_, err = p.remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 4})
 	require.NoError(t, err)
 	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
 	require.True(t, p.free(t), "a later attempt was here")
@@ -376,7 +376,7 @@ func TestQuorumNothingIsPutBackAfterItsReleaseWasThere(t *testing.T) {
 	require.NoError(t, p.enter(t.Context()))
 	nodes[2].Freeze()
 	var err error
-	for wait := 10 * time.Millisecond; !reentrant.OutcomeUnknown(err); wait *= 2 { // its time may be over before it is sent
+	for wait := 10 * time.Millisecond; !backend.OutcomeUnknown(err); wait *= 2 { // its time may be over before it is sent
 		require.Less(t, wait, patience, "%v", err)
 		short, cancel := context.WithTimeout(t.Context(), wait)
 		err = p.restore(short, h, time.Hour, soon())
@@ -385,7 +385,7 @@ func TestQuorumNothingIsPutBackAfterItsReleaseWasThere(t *testing.T) {
 	nodes[2].Thaw()
 	p.leave()
 
-	_, err = r.Release(t.Context(), reentrant.ReleaseRequest{Epoch: 1})
+	_, err = r.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
 	require.NoError(t, err)
 	p.visited(t, 1)
 	require.NoError(t, p.enter(t.Context()))
@@ -402,7 +402,7 @@ func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
 		func(epoch uint64) {
 			_, err := r.ForceUnlock(t.Context())
 			require.NoError(t, err)
-			lost := []reentrant.Renewal{{Remote: r, Epoch: epoch, Lease: time.Hour}}
+			lost := []backend.Renewal{{Remote: r, Epoch: epoch, Lease: time.Hour}}
 			conn.Renew(t.Context(), lost)
 			require.True(t, lost[0].Gone)
 		},
@@ -422,7 +422,7 @@ func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
 		require.Eventually(t, func() bool { // a node may be told late that it is free
 			epoch += 10
 			reply, err := r.Acquire(t.Context(), attempt(epoch))
-			return err == nil && reply.Status == reentrant.Granted
+			return err == nil && reply.Status == backend.Granted
 		}, patience, time.Millisecond)
 		_, ok := r.holds(epoch)
 		require.True(t, ok)
@@ -446,7 +446,7 @@ func TestQuorumForceKeepsOutWhatIsPutBack(t *testing.T) {
 	}
 	reply, err := r.Acquire(t.Context(), attempt(2))
 	require.NoError(t, err)
-	require.Equal(t, reentrant.Granted, reply.Status, "it is not kept from the session's next attempt")
+	require.Equal(t, backend.Granted, reply.Status, "it is not kept from the session's next attempt")
 }
 
 // What is put back after the majority's leases have ended may make a majority of what another has had meanwhile.
@@ -455,7 +455,7 @@ func TestQuorumPutsBackWithinTheLease(t *testing.T) {
 	conn, r := bound(t)
 	sent := time.Now()
 	for lease, want := range map[time.Duration]time.Duration{time.Minute: time.Second, 100 * time.Millisecond: 97 * time.Millisecond} {
-		_, all := conn.renewals([]reentrant.Renewal{{Remote: r, Epoch: 1, Lease: lease}}, sent, time.Second, nil)
+		_, all := conn.renewals([]backend.Renewal{{Remote: r, Epoch: 1, Lease: lease}}, sent, time.Second, nil)
 		require.Equal(t, want, all[0].until.Sub(sent))
 	}
 }

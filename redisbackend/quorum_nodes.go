@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // A Quorum is several independent masters that decide by majority. The face of the package has its documentation.
@@ -16,7 +16,7 @@ type Quorum struct {
 	limit time.Duration // nodeLimit, but in tests
 }
 
-var _ reentrant.Backend = (*Quorum)(nil)
+var _ backend.Backend = (*Quorum)(nil)
 
 // newQuorum returns a quorum of nodes, unless two of them have one address.
 func newQuorum(nodes []*deployment) (*Quorum, error) {
@@ -39,7 +39,7 @@ func newQuorum(nodes []*deployment) (*Quorum, error) {
 type quorumConn struct {
 	quorum  *Quorum
 	session string
-	sink    reentrant.Sink
+	sink    backend.Sink
 	nodes   []*conn
 	ears    []*quorumEar
 	jobs    sync.WaitGroup // verbs, and what goes on at nodes after their callers have been answered

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // A quorumPlace is one lock at one node, seen by one session. What takes a hold there, writes its token, counts it, puts it
@@ -46,9 +46,9 @@ func (p *quorumPlace) leave() { <-p.turn }
 
 // acquire sends a copy of an attempt, unless it was overtaken by what gives it up. One that has been given back here is
 // not asked for again: what gave it back may be under way for longer than we wait, and would take away what this copy got.
-func (p *quorumPlace) acquire(ctx context.Context, req reentrant.AcquireRequest, order uint64) (reentrant.AcquireReply, error) {
+func (p *quorumPlace) acquire(ctx context.Context, req backend.AcquireRequest, order uint64) (backend.AcquireReply, error) {
 	if p.closed.before(order, req.Epoch) && quorumFault != quorumFaultOvertake || req.Epoch <= p.spent && quorumFault != quorumFaultSpent {
-		return reentrant.AcquireReply{Status: reentrant.Stale}, nil
+		return backend.AcquireReply{Status: backend.Stale}, nil
 	}
 	answer, err := p.remote.Acquire(ctx, req)
 	p.doubts(err, req.NotAfter)
@@ -79,7 +79,7 @@ func (p *quorumPlace) restore(ctx context.Context, h quorumHold, lease time.Dura
 
 // doubts takes note of a copy that may be under way.
 func (p *quorumPlace) doubts(err error, until time.Time) {
-	if reentrant.OutcomeUnknown(err) && until.After(p.doubt) && quorumFault != quorumFaultCertain {
+	if backend.OutcomeUnknown(err) && until.After(p.doubt) && quorumFault != quorumFaultCertain {
 		p.doubt = until
 	}
 }
@@ -91,7 +91,7 @@ func (p *quorumPlace) giveBack(epoch uint64) {
 		return
 	}
 	p.insist(func(ctx context.Context) error {
-		_, err := p.remote.Release(ctx, reentrant.ReleaseRequest{Epoch: epoch, Until: p.doubt})
+		_, err := p.remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch, Until: p.doubt})
 		return err
 	})
 }
@@ -111,14 +111,14 @@ func (p *quorumPlace) insist(do func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(context.Background(), p.limit)
 		err := do(ctx)
 		cancel()
-		if err == nil || reentrant.Refused(err) {
+		if err == nil || backend.Refused(err) {
 			return
 		}
 	}
 }
 
 // write writes a token back.
-func (p *quorumPlace) write(ctx context.Context, epoch uint64, first, last reentrant.Token) error {
+func (p *quorumPlace) write(ctx context.Context, epoch uint64, first, last backend.Token) error {
 	if quorumFault == quorumFaultWriteback {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // nodeLimit is how long a node may take to answer before it is done without, or a half of what there is if that is less:
@@ -98,7 +98,7 @@ func tell[T any](got []reply[T], yes func(T) bool) (y, n int) {
 func (q *Quorum) blocks() int { return len(q.nodes) - q.need + 1 }
 
 // errSilent stands for the answer of a node that has not come.
-var errSilent = reentrant.WithOutcomeUnknown(errors.New("no answer in time"))
+var errSilent = backend.WithOutcomeUnknown(errors.New("no answer in time"))
 
 // failures is what each node has failed with: nil for an answer.
 func failures[T any](got []reply[T], nodes int) []error {
@@ -132,21 +132,21 @@ func (q *Quorum) tooFew(ctx context.Context, errs []error) error {
 			continue
 		}
 		said = append(said, fmt.Sprintf("node %d: %s", i+1, strings.TrimPrefix(err.Error(), "redisbackend: ")))
-		unknown = unknown || reentrant.OutcomeUnknown(err)
-		if reentrant.Refused(err) {
+		unknown = unknown || backend.OutcomeUnknown(err)
+		if backend.Refused(err) {
 			refused = append(refused, err)
 		}
 	}
 	err := fmt.Errorf("redisbackend: %w (%d of %d answered): %s",
-		reentrant.ErrNoQuorum, heardFrom(errs), len(errs), strings.Join(said, "; "))
+		backend.ErrNoQuorum, heardFrom(errs), len(errs), strings.Join(said, "; "))
 	if ended := ctxErr(ctx, time.Now()); ended != nil {
 		err = fmt.Errorf("%w: %w", ended, err)
 	}
 	switch {
 	case len(refused) >= q.blocks():
-		return reentrant.WithRefused(err)
+		return backend.WithRefused(err)
 	case unknown:
-		return reentrant.WithOutcomeUnknown(err)
+		return backend.WithOutcomeUnknown(err)
 	}
 	return err
 }

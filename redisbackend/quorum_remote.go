@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // A quorumRemote is one lock as the nodes know it, seen by one session. All copies of an attempt go through one, and what
@@ -28,7 +28,7 @@ type quorumRemote struct {
 	torn uint64 // attempts up to this one have been given back at nodes that had granted them
 }
 
-var _ reentrant.Remote = (*quorumRemote)(nil)
+var _ backend.Remote = (*quorumRemote)(nil)
 
 // A quorumHold is what is put back on a node that has forgotten it.
 type quorumHold struct {
@@ -36,11 +36,11 @@ type quorumHold struct {
 	owner  string
 	holds  int
 	tokens int
-	last   reentrant.Token
+	last   backend.Token
 }
 
-// Bind implements reentrant.Conn.
-func (c *quorumConn) Bind(name string) (reentrant.Remote, error) {
+// Bind implements backend.Conn.
+func (c *quorumConn) Bind(name string) (backend.Remote, error) {
 	r := &quorumRemote{conn: c, name: name}
 	for _, n := range c.nodes {
 		one, err := n.bind(name)
@@ -54,11 +54,11 @@ func (c *quorumConn) Bind(name string) (reentrant.Remote, error) {
 	return r, nil
 }
 
-// Name implements reentrant.Remote.
+// Name implements backend.Remote.
 func (r *quorumRemote) Name() string { return r.name }
 
 // keep remembers a hold.
-func (r *quorumRemote) keep(req *reentrant.AcquireRequest, got reentrant.AcquireReply) {
+func (r *quorumRemote) keep(req *backend.AcquireRequest, got backend.AcquireReply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	holds := req.Holds
@@ -93,38 +93,38 @@ func (r *quorumRemote) forget(epoch uint64) {
 	}
 }
 
-// Reenter implements reentrant.Remote. Like on a single Redis it recreates no hold. A node that has missed a change of
+// Reenter implements backend.Remote. Like on a single Redis it recreates no hold. A node that has missed a change of
 // the count shows the old one until the next change: the count decides nothing there.
-func (r *quorumRemote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
+func (r *quorumRemote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
 	if req.Holds < 1 {
-		return reentrant.ReenterReply{}, invalid("the hold count must be at least 1")
+		return backend.ReenterReply{}, invalid("the hold count must be at least 1")
 	}
 	if err := r.conn.begin(ctx); err != nil {
-		return reentrant.ReenterReply{}, err
+		return backend.ReenterReply{}, err
 	}
 	defer r.conn.jobs.Done()
 	q := r.conn.quorum
-	has := func(a reentrant.ReenterReply) bool { return !a.Gone }
-	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (reentrant.ReenterReply, error) {
+	has := func(a backend.ReenterReply) bool { return !a.Gone }
+	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (backend.ReenterReply, error) {
 		p := r.places[i]
 		if err := p.enter(ctx); err != nil {
-			return reentrant.ReenterReply{}, err
+			return backend.ReenterReply{}, err
 		}
 		defer p.leave()
 		return p.remote.Reenter(ctx, req)
-	}, func(got []reply[reentrant.ReenterReply]) bool {
+	}, func(got []reply[backend.ReenterReply]) bool {
 		_, gone := tell(got, has)
-		return alike(got, func(a reentrant.ReenterReply) int { return a.Holds }) >= q.need || gone >= q.blocks()
+		return alike(got, func(a backend.ReenterReply) int { return a.Holds }) >= q.need || gone >= q.blocks()
 	})
 	switch done, gone := tell(got, has); {
 	case done >= q.need:
-		holds := commonest(got, func(a reentrant.ReenterReply) int { return a.Holds })
+		holds := commonest(got, func(a backend.ReenterReply) int { return a.Holds })
 		r.recount(req.Epoch, holds)
-		return reentrant.ReenterReply{Holds: holds}, nil
+		return backend.ReenterReply{Holds: holds}, nil
 	case gone >= q.blocks():
-		return reentrant.ReenterReply{Gone: true}, nil
+		return backend.ReenterReply{Gone: true}, nil
 	}
-	return reentrant.ReenterReply{}, q.tooFew(ctx, failures(got, len(r.places)))
+	return backend.ReenterReply{}, q.tooFew(ctx, failures(got, len(r.places)))
 }
 
 // commonest is what most answers say; the higher of two that are as common.
@@ -156,8 +156,8 @@ func census[T any, V comparable](got []reply[T], of func(T) V) map[V]int {
 	return count
 }
 
-// Release implements reentrant.Remote. Nodes that do not answer are told again, after the others have decided.
-func (r *quorumRemote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+// Release implements backend.Remote. Nodes that do not answer are told again, after the others have decided.
+func (r *quorumRemote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	if err := r.conn.begin(ctx); err != nil {
 		return 0, err
 	}
@@ -165,25 +165,25 @@ func (r *quorumRemote) Release(ctx context.Context, req reentrant.ReleaseRequest
 	r.forget(req.Epoch)
 	r.conn.stop(r.name, req.Epoch)
 	given := passage{r.asked.Add(1), req.Epoch}
-	replies := make(chan reply[reentrant.ReleaseResult], len(r.places))
+	replies := make(chan reply[backend.ReleaseResult], len(r.places))
 	decided := make(chan struct{})
 	defer close(decided)
 	for i, p := range r.places {
 		r.conn.jobs.Go(func() {
-			if p.release(req, given, i, replies) == reentrant.Released {
+			if p.release(req, given, i, replies) == backend.Released {
 				<-decided // whoever is told earlier finds the other nodes still taken
 				p.call()
 			}
 		})
 	}
 	q := r.conn.quorum
-	released := func(a reentrant.ReleaseResult) bool { return a == reentrant.Released }
+	released := func(a backend.ReleaseResult) bool { return a == backend.Released }
 	got := collect(ctx, replies, nil, q.budget(ctx, time.Time{}), majority(q, released))
 	switch had, not := tell(got, released); {
 	case had >= q.need:
-		return reentrant.Released, nil
+		return backend.Released, nil
 	case not >= q.blocks():
-		return reentrant.Nothing, nil
+		return backend.Nothing, nil
 	}
 	return 0, q.tooFew(ctx, failures(got, len(r.places)))
 }
@@ -192,11 +192,11 @@ func (r *quorumRemote) Release(ctx context.Context, req reentrant.ReleaseRequest
 const turnLimit = 10 * time.Second
 
 // release tells a node, again if it does not answer; the first time counts. It answers what became of it.
-func (p *quorumPlace) release(req reentrant.ReleaseRequest, given passage, i int, replies chan<- reply[reentrant.ReleaseResult]) (result reentrant.ReleaseResult) {
+func (p *quorumPlace) release(req backend.ReleaseRequest, given passage, i int, replies chan<- reply[backend.ReleaseResult]) (result backend.ReleaseResult) {
 	ctx, cancel := context.WithTimeout(context.Background(), turnLimit)
 	defer cancel()
 	if err := p.enter(ctx); err != nil {
-		replies <- reply[reentrant.ReleaseResult]{node: i, err: err}
+		replies <- reply[backend.ReleaseResult]{node: i, err: err}
 		return 0
 	}
 	defer p.leave()
@@ -209,7 +209,7 @@ func (p *quorumPlace) release(req reentrant.ReleaseRequest, given passage, i int
 		result, err = p.remote.Release(ctx, req)
 		if first {
 			first = false
-			replies <- reply[reentrant.ReleaseResult]{i, result, err}
+			replies <- reply[backend.ReleaseResult]{i, result, err}
 		}
 		return err
 	})
@@ -232,18 +232,18 @@ func (r *quorumRemote) isWanted(ctx context.Context) bool {
 // yield gives the session's hold to whoever comes next, and waits like all others. But whoever is called needs two more
 // round trips to have it, and the release took one: this session comes back no sooner than after four, if they are no
 // longer than half a second.
-func (r *quorumRemote) yield(ctx context.Context, req *reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+func (r *quorumRemote) yield(ctx context.Context, req *backend.AcquireRequest) (backend.AcquireReply, error) {
 	began := time.Now()
-	if _, err := r.Release(ctx, reentrant.ReleaseRequest{Epoch: req.Epoch - 1}); err != nil {
-		return reentrant.AcquireReply{}, err
+	if _, err := r.Release(ctx, backend.ReleaseRequest{Epoch: req.Epoch - 1}); err != nil {
+		return backend.AcquireReply{}, err
 	}
 	if req.Queue {
 		r.conn.wait(r.name, req.Epoch, min(8*time.Since(began), time.Second))
 	}
-	return reentrant.AcquireReply{Status: reentrant.Waiting, TTL: -1}, nil
+	return backend.AcquireReply{Status: backend.Waiting, TTL: -1}, nil
 }
 
-// ForceUnlock implements reentrant.Remote. It tells that somebody had the lock if that cannot be ruled out.
+// ForceUnlock implements backend.Remote. It tells that somebody had the lock if that cannot be ruled out.
 func (r *quorumRemote) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := r.conn.begin(ctx); err != nil {
 		return false, err
@@ -261,29 +261,29 @@ func (r *quorumRemote) ForceUnlock(ctx context.Context) (bool, error) {
 	return had > 0 && not < q.blocks(), nil
 }
 
-// Inspect implements reentrant.Remote. A lock that no majority can have is free, whatever single nodes say. Nobody is
+// Inspect implements backend.Remote. A lock that no majority can have is free, whatever single nodes say. Nobody is
 // listed as waiting.
-func (r *quorumRemote) Inspect(ctx context.Context) (reentrant.State, error) {
+func (r *quorumRemote) Inspect(ctx context.Context) (backend.State, error) {
 	if err := r.conn.begin(ctx); err != nil {
-		return reentrant.State{}, err
+		return backend.State{}, err
 	}
 	defer r.conn.jobs.Done()
 	q := r.conn.quorum
-	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (reentrant.State, error) {
+	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (backend.State, error) {
 		return r.places[i].remote.Inspect(ctx)
 	}, q.agreed)
 	of, sure := q.holder(got)
 	if !sure {
-		return reentrant.State{}, q.tooFew(ctx, failures(got, len(r.places)))
+		return backend.State{}, q.tooFew(ctx, failures(got, len(r.places)))
 	}
-	state := reentrant.State{Token: commonest(of, func(s reentrant.State) reentrant.Token { return s.Token })}
+	state := backend.State{Token: commonest(of, func(s backend.State) backend.Token { return s.Token })}
 	if !of[0].value.Locked {
 		return state, nil
 	}
 	state.Locked, state.Session, state.Epoch = true, of[0].value.Session, of[0].value.Epoch
-	state.Owner = commonest(of, func(s reentrant.State) string { return s.Owner })
-	state.Holds = commonest(of, func(s reentrant.State) int { return s.Holds })
-	slices.SortFunc(of, func(a, b reply[reentrant.State]) int { return cmp.Compare(b.value.TTL, a.value.TTL) })
+	state.Owner = commonest(of, func(s backend.State) string { return s.Owner })
+	state.Holds = commonest(of, func(s backend.State) int { return s.Holds })
+	slices.SortFunc(of, func(a, b reply[backend.State]) int { return cmp.Compare(b.value.TTL, a.value.TTL) })
 	state.TTL = of[q.need-1].value.TTL // so long a majority has it
 	return state, nil
 }
@@ -294,18 +294,18 @@ type quorumEssence struct {
 	session, owner string
 	epoch          uint64
 	holds          int
-	token          reentrant.Token
+	token          backend.Token
 }
 
-func essence(s reentrant.State) quorumEssence {
+func essence(s backend.State) quorumEssence {
 	return quorumEssence{s.Session, s.Owner, s.Epoch, s.Holds, s.Token}
 }
 
 // agreed tells whether a majority says the same, its TTL included: a node that has yet to hear of a renewal is
 // behind with that, and then the others are waited for.
-func (q *Quorum) agreed(got []reply[reentrant.State]) bool {
-	return slices.ContainsFunc(got, func(one reply[reentrant.State]) bool {
-		like, _ := tell(got, func(s reentrant.State) bool {
+func (q *Quorum) agreed(got []reply[backend.State]) bool {
+	return slices.ContainsFunc(got, func(one reply[backend.State]) bool {
+		like, _ := tell(got, func(s backend.State) bool {
 			return essence(s) == essence(one.value) && near(s.TTL, one.value.TTL)
 		})
 		return one.err == nil && like >= q.need
@@ -317,10 +317,10 @@ func near(a, b time.Duration) bool { return (a - b).Abs() <= max(a, b)/10+50*tim
 
 // holder is what the nodes say of the lock's holder, and whether that is sure: a majority says the same, or no holder
 // can have a majority whatever the others say.
-func (q *Quorum) holder(got []reply[reentrant.State]) (of []reply[reentrant.State], sure bool) {
-	by := make(map[quorumEssence][]reply[reentrant.State])
-	var free []reply[reentrant.State] // if nobody has it, all say so
-	most := 0                         // nodes of one holder
+func (q *Quorum) holder(got []reply[backend.State]) (of []reply[backend.State], sure bool) {
+	by := make(map[quorumEssence][]reply[backend.State])
+	var free []reply[backend.State] // if nobody has it, all say so
+	most := 0                       // nodes of one holder
 	for _, one := range got {
 		if one.err != nil {
 			continue
@@ -330,7 +330,7 @@ func (q *Quorum) holder(got []reply[reentrant.State]) (of []reply[reentrant.Stat
 		if one.value.Locked {
 			most = max(most, len(by[key]))
 		}
-		free = append(free, reply[reentrant.State]{value: reentrant.State{Token: one.value.Token}})
+		free = append(free, reply[backend.State]{value: backend.State{Token: one.value.Token}})
 	}
 	for _, of := range by {
 		if len(of) >= q.need {
@@ -344,25 +344,25 @@ func (q *Quorum) holder(got []reply[reentrant.State]) (of []reply[reentrant.Stat
 var errNoConditions = fmt.Errorf("a quorum has no conditions, which need one queue for all sessions: %w", errors.ErrUnsupported)
 
 func unsupported() error {
-	return reentrant.WithRefused(fmt.Errorf("redisbackend: %w", errNoConditions))
+	return backend.WithRefused(fmt.Errorf("redisbackend: %w", errNoConditions))
 }
 
-// Await implements reentrant.Remote: it fails, and changes nothing.
-func (r *quorumRemote) Await(context.Context, reentrant.AwaitRequest) (reentrant.TicketStatus, error) {
+// Await implements backend.Remote: it fails, and changes nothing.
+func (r *quorumRemote) Await(context.Context, backend.AwaitRequest) (backend.TicketStatus, error) {
 	return 0, unsupported()
 }
 
-// Signal implements reentrant.Remote: it fails, and changes nothing.
-func (r *quorumRemote) Signal(context.Context, reentrant.SignalRequest) (reentrant.SignalReply, error) {
-	return reentrant.SignalReply{}, unsupported()
+// Signal implements backend.Remote: it fails, and changes nothing.
+func (r *quorumRemote) Signal(context.Context, backend.SignalRequest) (backend.SignalReply, error) {
+	return backend.SignalReply{}, unsupported()
 }
 
-// Withdraw implements reentrant.Remote: it fails, and changes nothing.
-func (r *quorumRemote) Withdraw(context.Context, string, uint64) (reentrant.TicketStatus, error) {
+// Withdraw implements backend.Remote: it fails, and changes nothing.
+func (r *quorumRemote) Withdraw(context.Context, string, uint64) (backend.TicketStatus, error) {
 	return 0, unsupported()
 }
 
-// Beat implements reentrant.Remote: it fails, and changes nothing.
-func (r *quorumRemote) Beat(context.Context, string, []uint64, []uint64) ([]reentrant.TicketStatus, error) {
+// Beat implements backend.Remote: it fails, and changes nothing.
+func (r *quorumRemote) Beat(context.Context, string, []uint64, []uint64) ([]backend.TicketStatus, error) {
 	return nil, unsupported()
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // A quorumRenewal is one hold's. It is a copy: the caller's is the caller's again when the majority has decided.
@@ -15,9 +15,9 @@ type quorumRenewal struct {
 	until  time.Time // copies that put it back are refused from then on: the majority has it for longer, without a gap
 }
 
-// Renew implements reentrant.Conn. Every node gets all of them in one batch. A hold is renewed when a majority of the
+// Renew implements backend.Conn. Every node gets all of them in one batch. A hold is renewed when a majority of the
 // nodes has renewed it; it is then put back on those that have lost it, in the background.
-func (c *quorumConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
+func (c *quorumConn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	err := c.begin(ctx)
 	if err == nil {
 		defer c.jobs.Done()
@@ -27,15 +27,15 @@ func (c *quorumConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
 	if len(all) == 0 {
 		return
 	}
-	replies := make(chan reply[[]reentrant.Renewal], len(c.nodes))
+	replies := make(chan reply[[]backend.Renewal], len(c.nodes))
 	for i := range c.nodes {
 		c.jobs.Go(func() {
 			ctx, cancel := detached(ctx, limit)
 			defer cancel()
-			replies <- reply[[]reentrant.Renewal]{node: i, value: c.renewAt(ctx, i, all)}
+			replies <- reply[[]backend.Renewal]{node: i, value: c.renewAt(ctx, i, all)}
 		})
 	}
-	got := collect(ctx, replies, nil, limit, func(got []reply[[]reentrant.Renewal]) bool {
+	got := collect(ctx, replies, nil, limit, func(got []reply[[]backend.Renewal]) bool {
 		for j := range all {
 			if has, gone := tell(about(got, j), renewed); has < c.quorum.need && gone < c.quorum.blocks() {
 				return false
@@ -55,7 +55,7 @@ func (c *quorumConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
 		}
 	}
 	c.jobs.Go(func() {
-		got := collect(context.Background(), replies, got, limit, func([]reply[[]reentrant.Renewal]) bool { return false })
+		got := collect(context.Background(), replies, got, limit, func([]reply[[]backend.Renewal]) bool { return false })
 		for j := range all {
 			all[j].mend(c.quorum, about(got, j))
 		}
@@ -63,7 +63,7 @@ func (c *quorumConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
 }
 
 // renewals are those of this session, if nothing keeps them from being sent; the others are refused.
-func (c *quorumConn) renewals(renewals []reentrant.Renewal, sent time.Time, most time.Duration, err error) (wanted []*reentrant.Renewal, all []quorumRenewal) {
+func (c *quorumConn) renewals(renewals []backend.Renewal, sent time.Time, most time.Duration, err error) (wanted []*backend.Renewal, all []quorumRenewal) {
 	for i := range renewals {
 		r := &renewals[i]
 		r.Gone, r.Err = false, nil
@@ -86,28 +86,28 @@ func (c *quorumConn) renewals(renewals []reentrant.Renewal, sent time.Time, most
 }
 
 // renewAt asks one node.
-func (c *quorumConn) renewAt(ctx context.Context, i int, all []quorumRenewal) []reentrant.Renewal {
-	batch := make([]reentrant.Renewal, len(all))
+func (c *quorumConn) renewAt(ctx context.Context, i int, all []quorumRenewal) []backend.Renewal {
+	batch := make([]backend.Renewal, len(all))
 	for j, r := range all {
-		batch[j] = reentrant.Renewal{Remote: r.remote.places[i].remote, Epoch: r.epoch, Lease: r.lease}
+		batch[j] = backend.Renewal{Remote: r.remote.places[i].remote, Epoch: r.epoch, Lease: r.lease}
 	}
 	c.nodes[i].Renew(ctx, batch)
 	return batch
 }
 
 // about are the answers about one of the holds.
-func about(got []reply[[]reentrant.Renewal], j int) []reply[reentrant.Renewal] {
-	answers := make([]reply[reentrant.Renewal], len(got))
+func about(got []reply[[]backend.Renewal], j int) []reply[backend.Renewal] {
+	answers := make([]reply[backend.Renewal], len(got))
 	for i, one := range got {
-		answers[i] = reply[reentrant.Renewal]{one.node, one.value[j], one.value[j].Err}
+		answers[i] = reply[backend.Renewal]{one.node, one.value[j], one.value[j].Err}
 	}
 	return answers
 }
 
-func renewed(r reentrant.Renewal) bool { return !r.Gone }
+func renewed(r backend.Renewal) bool { return !r.Gone }
 
 // mend puts a hold back on the nodes that have lost it, if a majority has it.
-func (r *quorumRenewal) mend(q *Quorum, answers []reply[reentrant.Renewal]) {
+func (r *quorumRenewal) mend(q *Quorum, answers []reply[backend.Renewal]) {
 	if has, _ := tell(answers, renewed); has < q.need && quorumFault != quorumFaultSteal {
 		return
 	}

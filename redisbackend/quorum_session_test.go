@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -24,7 +25,7 @@ func (c *council) session(opts ...reentrant.Option) *reentrant.Session {
 	var err error
 	require.Eventually(c, func() bool { // a majority has five seconds, and this machine may be busier
 		session, err = reentrant.NewSession(q, opts...)
-		return !errors.Is(err, reentrant.ErrNoQuorum)
+		return !errors.Is(err, backend.ErrNoQuorum)
 	}, limit, tick)
 	require.NoError(c, err)
 	c.Cleanup(func() {
@@ -43,7 +44,7 @@ type bridge struct {
 
 // A crossing is one owner's. Of one that was lost, which takes a pause of a lease, nothing is required.
 type crossing struct {
-	token      reentrant.Token
+	token      backend.Token
 	left, lost atomic.Bool
 	known      atomic.Bool // lost changes no more
 }
@@ -179,7 +180,7 @@ func TestQuorumAMinorityOfCopiesStopsNobody(t *testing.T) {
 		a.take(1)
 		require.True(t, a.renews(1, lease))
 		require.Equal(t, "a", a.inspect().Session)
-		require.Equal(t, reentrant.Released, a.release(1))
+		require.Equal(t, backend.Released, a.release(1))
 	}
 }
 
@@ -197,12 +198,12 @@ func TestQuorumSessionsSeeThatAMajorityIsMissing(t *testing.T) {
 	began := time.Now()
 	got, err := other.TryLock(t.Context())
 	require.False(t, got)
-	require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+	require.ErrorIs(t, err, backend.ErrNoQuorum)
 	require.Less(t, time.Since(began), bounded, "two rounds of half a second, and three releases of one each")
 
 	third := session.NewLock("third")
 	err = nil
-	for wait := time.Second / 4; !errors.Is(err, reentrant.ErrNoQuorum); wait *= 2 { // its time may be over before anything is sent
+	for wait := time.Second / 4; !errors.Is(err, backend.ErrNoQuorum); wait *= 2 { // its time may be over before anything is sent
 		require.Less(t, wait, limit)
 		soon, cancel := context.WithTimeout(t.Context(), wait)
 		err = third.Lock(soon)
@@ -210,7 +211,7 @@ func TestQuorumSessionsSeeThatAMajorityIsMissing(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
 	require.Error(t, held.Verify(t.Context()))
-	require.ErrorIs(t, held.Unlock(t.Context()), reentrant.ErrNoQuorum)
+	require.ErrorIs(t, held.Unlock(t.Context()), backend.ErrNoQuorum)
 
 	c.servers[1].Thaw()
 	require.Eventually(t, func() bool {

@@ -13,9 +13,9 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // A council is some real Redis servers, and a lock over all of them.
@@ -66,13 +66,13 @@ func (c *council) quorum() *redisbackend.Quorum {
 }
 
 // opened opens a session. A majority has five seconds for that, and this machine may be busier.
-func opened(t *testing.T, q *redisbackend.Quorum, id string, sink reentrant.Sink) reentrant.Conn {
+func opened(t *testing.T, q *redisbackend.Quorum, id string, sink backend.Sink) backend.Conn {
 	t.Helper()
-	var conn reentrant.Conn
+	var conn backend.Conn
 	var err error
 	require.Eventually(t, func() bool {
 		conn, err = q.Connect(t.Context(), id, sink)
-		return !errors.Is(err, reentrant.ErrNoQuorum)
+		return !errors.Is(err, backend.ErrNoQuorum)
 	}, limit, tick, "a majority is quick enough")
 	require.NoError(t, err)
 	return conn
@@ -82,11 +82,11 @@ func opened(t *testing.T, q *redisbackend.Quorum, id string, sink reentrant.Sink
 func refusal(t *testing.T, q *redisbackend.Quorum) (err error) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		var conn reentrant.Conn
+		var conn backend.Conn
 		if conn, err = q.Connect(t.Context(), "refused", newMember()); err == nil {
 			_ = conn.Close() // never fails
 		}
-		return reentrant.Refused(err)
+		return backend.Refused(err)
 	}, silence, tick, "a node refuses")
 	return err
 }
@@ -130,21 +130,21 @@ func (c *council) nowhere(m *member) {
 }
 
 // try sends one copy of an attempt, whatever comes of it, and says how long that took.
-func (m *member) try(epoch uint64, change ...func(*reentrant.AcquireRequest)) (reentrant.AcquireReply, time.Duration, error) {
+func (m *member) try(epoch uint64, change ...func(*backend.AcquireRequest)) (backend.AcquireReply, time.Duration, error) {
 	began := time.Now()
 	reply, err := m.remote.Acquire(m.ctx(), request(epoch, change...))
 	return reply, time.Since(began), err
 }
 
 // gets tries until it has the lock: a node that has been away may not have heard yet that it was given back.
-func (m *member) gets(epoch *uint64) reentrant.Token {
+func (m *member) gets(epoch *uint64) backend.Token {
 	m.Helper()
-	var reply reentrant.AcquireReply
+	var reply backend.AcquireReply
 	require.Eventually(m, func() bool {
 		*epoch++
 		var err error
 		reply, _, err = m.try(*epoch)
-		return err == nil && reply.Status == reentrant.Granted
+		return err == nil && reply.Status == backend.Granted
 	}, limit, tick, "the lock can be had")
 	return reply.First
 }
@@ -203,11 +203,11 @@ func TestQuorumGoesOnWithoutAMinority(t *testing.T) {
 		last := a.take(1)
 		reply, _, err := b.try(1)
 		require.NoError(t, err)
-		require.Equal(t, reentrant.Waiting, reply.Status)
+		require.Equal(t, backend.Waiting, reply.Status)
 		require.Equal(t, 2, a.reenter(1, 1, 2, 0).Holds)
 		require.True(t, a.renews(1, lease))
 		require.True(t, a.inspect().Locked)
-		require.Equal(t, reentrant.Released, a.release(1))
+		require.Equal(t, backend.Released, a.release(1))
 		require.False(t, a.inspect().Locked)
 		require.Greater(t, b.take(2), last)
 	}
@@ -226,8 +226,8 @@ func TestQuorumKeepsAHoldWhileAMinorityFails(t *testing.T) {
 		require.True(t, a.renews(1, lease))
 		reply, _, err := b.try(1, barge)
 		require.NoError(t, err)
-		require.NotEqual(t, reentrant.Granted, reply.Status)
-		require.Equal(t, reentrant.Released, a.release(1))
+		require.NotEqual(t, backend.Granted, reply.Status)
+		require.Equal(t, backend.Released, a.release(1))
 	}
 }
 
@@ -241,8 +241,8 @@ func TestQuorumWithoutAMajoritySaysSo(t *testing.T) {
 			c.servers[i].Stop()
 		}
 		_, took, err := a.try(1, queue)
-		require.ErrorIs(t, err, reentrant.ErrNoQuorum)
-		require.False(t, reentrant.Refused(err), "%v", err)
+		require.ErrorIs(t, err, backend.ErrNoQuorum)
+		require.False(t, backend.Refused(err), "%v", err)
 		require.Less(t, took, bounded)
 		c.nowhere(a)
 
@@ -251,20 +251,20 @@ func TestQuorumWithoutAMajoritySaysSo(t *testing.T) {
 		_, err = a.remote.Acquire(ended, request(2))
 		require.ErrorIs(t, err, context.Canceled)
 
-		one := []reentrant.Renewal{{Remote: a.remote, Epoch: 1, Lease: lease}}
+		one := []backend.Renewal{{Remote: a.remote, Epoch: 1, Lease: lease}}
 		a.conn.Renew(a.ctx(), one)
-		require.ErrorIs(t, one[0].Err, reentrant.ErrNoQuorum)
+		require.ErrorIs(t, one[0].Err, backend.ErrNoQuorum)
 		require.False(t, one[0].Gone)
-		_, err = a.remote.Reenter(a.ctx(), reentrant.ReenterRequest{Epoch: 1, Owner: "1", Op: 1, Holds: 2})
-		require.ErrorIs(t, err, reentrant.ErrNoQuorum)
-		_, err = a.remote.Release(a.ctx(), reentrant.ReleaseRequest{Epoch: 2})
-		require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+		_, err = a.remote.Reenter(a.ctx(), backend.ReenterRequest{Epoch: 1, Owner: "1", Op: 1, Holds: 2})
+		require.ErrorIs(t, err, backend.ErrNoQuorum)
+		_, err = a.remote.Release(a.ctx(), backend.ReleaseRequest{Epoch: 2})
+		require.ErrorIs(t, err, backend.ErrNoQuorum)
 		_, err = a.remote.Inspect(a.ctx())
-		require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+		require.ErrorIs(t, err, backend.ErrNoQuorum)
 		_, err = a.remote.ForceUnlock(a.ctx())
-		require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+		require.ErrorIs(t, err, backend.ErrNoQuorum)
 		_, err = c.quorum().Connect(a.ctx(), "b", newMember())
-		require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+		require.ErrorIs(t, err, backend.ErrNoQuorum)
 
 		for i := range n/2 + 1 {
 			c.servers[i].Restart(t)
@@ -287,7 +287,7 @@ func TestQuorumGivesBackWhatAMinorityGave(t *testing.T) {
 	for epoch := uint64(1); epoch < 10; epoch++ {
 		reply, _, err := b.try(epoch)
 		require.NoError(t, err)
-		require.NotEqual(t, reentrant.Granted, reply.Status)
+		require.NotEqual(t, backend.Granted, reply.Status)
 		b.idle() // node 3 may be the last to give it
 		require.Empty(t, c.on(b))
 	}
@@ -305,8 +305,8 @@ func TestQuorumGivesBackWhatASilentNodeMayHaveGiven(t *testing.T) {
 	a.take(1)
 	c.servers[0].Freeze()
 	_, took, err := b.try(1, queue) // node 2 says no, and of the others it is not known
-	require.ErrorIs(t, err, reentrant.ErrNoQuorum)
-	require.True(t, reentrant.OutcomeUnknown(err))
+	require.ErrorIs(t, err, backend.ErrNoQuorum)
+	require.True(t, backend.OutcomeUnknown(err))
 	require.Less(t, took, bounded)
 	c.servers[0].Thaw()
 	c.servers[2].Thaw()
@@ -328,11 +328,11 @@ func TestQuorumDoesNotWaitForAFrozenNode(t *testing.T) {
 		a.take(epoch)
 		reply, _, err := b.try(epoch)
 		require.NoError(t, err)
-		require.NotEqual(t, reentrant.Granted, reply.Status)
+		require.NotEqual(t, backend.Granted, reply.Status)
 		require.True(t, a.renews(epoch, lease))
 		a.reenter(epoch, 1, 2, 0)
 		a.inspect()
-		require.Equal(t, reentrant.Released, a.release(epoch))
+		require.Equal(t, backend.Released, a.release(epoch))
 		require.Less(t, time.Since(began), bounded, "a limit waited for by any of the verbs is as long, or longer")
 	}
 	c.servers[0].Thaw()
@@ -356,7 +356,7 @@ func TestQuorumPutsAHoldBack(t *testing.T) {
 			epoch++
 			reply, _, err := b.try(epoch, barge)
 			require.NoError(t, err)
-			require.NotEqual(t, reentrant.Granted, reply.Status, "with node %d empty", i+1)
+			require.NotEqual(t, backend.Granted, reply.Status, "with node %d empty", i+1)
 			c.nowhere(b)
 			c.nodes[0].eventually(func() bool {
 				return a.renews(1, lease) && slices.Contains(c.on(a), i+1)
@@ -365,7 +365,7 @@ func TestQuorumPutsAHoldBack(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "3", holds)
 		}
-		require.Equal(t, reentrant.Released, a.release(1))
+		require.Equal(t, backend.Released, a.release(1))
 		c.nowhere(a)
 		require.Greater(t, b.take(epoch+1), token, "although no node remembers the token but by the holds put back")
 	}
@@ -388,7 +388,7 @@ func TestQuorumPutsBackAHoldThatHasEndedAtANode(t *testing.T) {
 		}
 		reply, _, err := b.try(1, barge)
 		require.NoError(t, err)
-		require.NotEqual(t, reentrant.Granted, reply.Status)
+		require.NotEqual(t, backend.Granted, reply.Status)
 		c.nowhere(b)
 		c.nodes[0].eventually(func() bool { return a.renews(1, lease) && len(c.on(a)) == n }, "all nodes have it again")
 
@@ -400,7 +400,7 @@ func TestQuorumPutsBackAHoldThatHasEndedAtANode(t *testing.T) {
 		}
 		a.idle()
 		require.Equal(t, 5, scriptCalls(c.nodes[0]), "a node that has the hold is told of no more than renewals")
-		require.Equal(t, reentrant.Released, a.release(1))
+		require.Equal(t, backend.Released, a.release(1))
 		require.Greater(t, b.take(2), token)
 	}
 }
@@ -430,16 +430,16 @@ func TestQuorumPutsNothingBackForAMinority(t *testing.T) {
 	c.everywhere(a)
 	c.servers[0].Stop()
 	c.nodes[1].lapse()
-	one := []reentrant.Renewal{{Remote: a.remote, Epoch: 1, Lease: lease}}
+	one := []backend.Renewal{{Remote: a.remote, Epoch: 1, Lease: lease}}
 	a.conn.Renew(a.ctx(), one)
-	require.ErrorIs(t, one[0].Err, reentrant.ErrNoQuorum)
+	require.ErrorIs(t, one[0].Err, backend.ErrNoQuorum)
 	a.idle()
 	require.Equal(t, []int{3}, c.on(a))
 }
 
 // overtake waits until the nodes' clock is beyond a token, which nobody may know any more: then all that are given are
 // above it.
-func (c *council) overtake(token reentrant.Token) {
+func (c *council) overtake(token backend.Token) {
 	c.Helper()
 	c.nodes[0].eventually(func() bool { return c.nodes[0].clock() > int64(token) }, "the clock goes on")
 }
@@ -460,12 +460,12 @@ func TestQuorumPutsNothingBackAfterARelease(t *testing.T) {
 		renewed := make(chan struct{})
 		go func() {
 			defer close(renewed)
-			a.conn.Renew(a.Context(), []reentrant.Renewal{{Remote: a.remote, Epoch: epoch, Lease: lease}})
+			a.conn.Renew(a.Context(), []backend.Renewal{{Remote: a.remote, Epoch: epoch, Lease: lease}})
 		}()
 		if epoch%2 == 0 {
 			<-renewed
 		}
-		require.Equal(t, reentrant.Released, a.release(epoch))
+		require.Equal(t, backend.Released, a.release(epoch))
 		<-renewed
 		c.nowhere(a)
 		a.idle()
@@ -480,7 +480,7 @@ func TestQuorumTokensRiseOverMajorities(t *testing.T) {
 	single, err := redisbackend.New(c.nodes[0].client)
 	require.NoError(t, err)
 	ahead := (&site{T: t, client: c.nodes[0].client, name: c.name}).joinVia(single, "ahead")
-	far := ahead.take(1, func(r *reentrant.AcquireRequest) { r.Seen = reentrant.Token(time.Now().Add(time.Hour).UnixMicro()) })
+	far := ahead.take(1, func(r *backend.AcquireRequest) { r.Seen = backend.Token(time.Now().Add(time.Hour).UnixMicro()) })
 	ahead.release(1)
 
 	c.servers[2].Stop()
@@ -488,7 +488,7 @@ func TestQuorumTokensRiseOverMajorities(t *testing.T) {
 	token := a.take(1) // by nodes 1 and 2
 	require.Greater(t, token, far)
 	require.Equal(t, token, a.inspect().Token)
-	require.Equal(t, reentrant.Released, a.release(1))
+	require.Equal(t, backend.Released, a.release(1))
 	c.servers[2].Restart(t)
 	c.servers[0].Stop()
 	b := c.join("b")
@@ -501,7 +501,7 @@ func TestQuorumTokensRiseWhileNodesComeAndGo(t *testing.T) {
 	c := newCouncil(t, 5)
 	c.limit = 10 * time.Second // nodes that split their votes are waited for, also for those that are frozen
 	a, b := c.join("a"), c.join("b")
-	var last reentrant.Token
+	var last backend.Token
 	var epoch uint64
 	for round := range 12 {
 		down := []int{round % 5, round * 3 % 5}
@@ -512,7 +512,7 @@ func TestQuorumTokensRiseWhileNodesComeAndGo(t *testing.T) {
 			token := m.gets(&epoch)
 			require.Greater(t, token, last)
 			last = token
-			require.Equal(t, reentrant.Released, m.release(epoch))
+			require.Equal(t, backend.Released, m.release(epoch))
 		}
 		for _, i := range down {
 			c.servers[i].Thaw()
@@ -532,19 +532,19 @@ func TestQuorumDoesNotGrantWhatIsOver(t *testing.T) {
 	for epoch := uint64(2); epoch < 5; epoch++ {
 		c.servers[0].Freeze()
 		c.servers[1].Freeze()
-		var reply reentrant.AcquireReply
+		var reply backend.AcquireReply
 		var err error
 		answered := make(chan struct{})
 		go func() {
 			defer close(answered)
-			reply, _, err = a.try(epoch, func(r *reentrant.AcquireRequest) { r.Lease = unhurriedLease })
+			reply, _, err = a.try(epoch, func(r *backend.AcquireRequest) { r.Lease = unhurriedLease })
 		}()
 		c.nodes[2].eventually(func() bool { return c.nodes[2].record()[3] == text(int64(epoch)) }, "the third node has heard of it")
 		time.Sleep(2 * unhurriedLease) // at least so long the others are silent
 		c.servers[0].Thaw()
 		c.servers[1].Thaw()
 		<-answered
-		require.NotEqual(t, reentrant.Granted, reply.Status)
+		require.NotEqual(t, backend.Granted, reply.Status)
 		require.Error(t, err)
 		c.nowhere(a)
 	}
@@ -559,20 +559,20 @@ func TestQuorumTellsRefusalsFromHolders(t *testing.T) {
 	a.take(1)
 	reply, _, err := b.try(1)
 	require.NoError(t, err)
-	require.Equal(t, reentrant.Waiting, reply.Status)
+	require.Equal(t, backend.Waiting, reply.Status)
 	require.True(t, a.renews(1, lease))
-	require.Equal(t, reentrant.Released, a.release(1))
+	require.Equal(t, backend.Released, a.release(1))
 
 	c.servers[1].Stop()
 	_, _, err = a.try(2)
-	require.ErrorIs(t, err, reentrant.ErrNoQuorum)
+	require.ErrorIs(t, err, backend.ErrNoQuorum)
 	require.ErrorContains(t, err, "WRONGTYPE")
-	require.False(t, reentrant.Refused(err), "with node 2 back it can be had: %v", err)
+	require.False(t, backend.Refused(err), "with node 2 back it can be had: %v", err)
 
 	c.nodes[2].run("SET", c.name, "of another type")
 	_, _, err = a.try(3)
-	require.ErrorIs(t, err, reentrant.ErrNoQuorum)
-	require.True(t, reentrant.Refused(err), "with nodes 1 and 3 refusing it cannot: %v", err)
+	require.ErrorIs(t, err, backend.ErrNoQuorum)
+	require.True(t, backend.Refused(err), "with nodes 1 and 3 refusing it cannot: %v", err)
 }
 
 func TestQuorumConnectNamesTheNodeThatRefuses(t *testing.T) {
@@ -620,7 +620,7 @@ func TestQuorumNeedsNoOtherRights(t *testing.T) {
 	c.nodes[0].run("DEL", "app:lock")
 	require.True(t, a.renews(1, lease))
 	require.Equal(t, 2, a.reenter(1, 1, 2, 0).Holds)
-	require.Equal(t, reentrant.Released, a.release(1))
+	require.Equal(t, backend.Released, a.release(1))
 	b.granted()
 	_, err = b.remote.ForceUnlock(b.ctx())
 	require.NoError(t, err)

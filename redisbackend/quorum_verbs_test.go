@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // What the conformance suite asks in cases that also look at a queue, which a quorum has not.
@@ -47,7 +47,7 @@ func joinQuorum(t *testing.T, q *redisbackend.Quorum, id string) *member {
 }
 
 // has requires that the session has the lock with an epoch.
-func (m *member) has(epoch uint64) reentrant.State {
+func (m *member) has(epoch uint64) backend.State {
 	m.Helper()
 	st := m.inspect()
 	require.Equal(m, m.id, st.Session)
@@ -55,13 +55,13 @@ func (m *member) has(epoch uint64) reentrant.State {
 	return st
 }
 
-func (m *member) stale(epoch uint64, change ...func(*reentrant.AcquireRequest)) {
+func (m *member) stale(epoch uint64, change ...func(*backend.AcquireRequest)) {
 	m.Helper()
-	require.Equal(m, reentrant.Stale, m.acquire(epoch, change...).Status)
+	require.Equal(m, backend.Stale, m.acquire(epoch, change...).Status)
 }
 
-func until(d time.Duration) func(*reentrant.ReleaseRequest) {
-	return func(r *reentrant.ReleaseRequest) { r.Until = time.Now().Add(d) }
+func until(d time.Duration) func(*backend.ReleaseRequest) {
+	return func(r *backend.ReleaseRequest) { r.Until = time.Now().Add(d) }
 }
 
 func TestQuorumWaitsWhileAnotherHasTheLock(t *testing.T) {
@@ -70,7 +70,7 @@ func TestQuorumWaitsWhileAnotherHasTheLock(t *testing.T) {
 		token := a.take(5)
 		for _, epoch := range []uint64{1, 5, 9} { // epochs of two sessions have nothing to do with each other
 			reply := b.acquire(epoch)
-			require.Equal(t, reentrant.Waiting, reply.Status)
+			require.Equal(t, backend.Waiting, reply.Status)
 			require.Greater(t, reply.TTL, lease/2)
 			require.LessOrEqual(t, reply.TTL, lease)
 			b.wait(epoch + 1)
@@ -84,14 +84,14 @@ func TestQuorumReleaseIsOfItsSessionAndEpoch(t *testing.T) {
 	eachQuorum(t, func(t *testing.T, a, b, c *member) {
 		a.take(5)
 		b.wait(5)
-		require.Equal(t, reentrant.Nothing, c.release(9), "of another session")
-		require.Equal(t, reentrant.Nothing, a.release(4), "of a lower epoch")
+		require.Equal(t, backend.Nothing, c.release(9), "of another session")
+		require.Equal(t, backend.Nothing, a.release(4), "of a lower epoch")
 		a.has(5)
-		require.Equal(t, reentrant.Released, a.release(6), "a higher epoch covers it")
+		require.Equal(t, backend.Released, a.release(6), "a higher epoch covers it")
 		require.False(t, a.inspect().Locked)
-		require.Equal(t, reentrant.Nothing, a.release(6), "again")
+		require.Equal(t, backend.Nothing, a.release(6), "again")
 		b.gets(new(uint64))
-		require.Equal(t, reentrant.Nothing, a.release(6), "and again, when another has it")
+		require.Equal(t, backend.Nothing, a.release(6), "and again, when another has it")
 		require.Equal(t, "b", c.inspect().Session)
 	})
 }
@@ -110,14 +110,14 @@ func TestQuorumALeaseEnds(t *testing.T) {
 func TestQuorumInspectShowsTheSameToEverybody(t *testing.T) {
 	t.Parallel()
 	eachQuorum(t, func(t *testing.T, a, b, c *member) {
-		token := a.take(17, owned("~worker"), func(r *reentrant.AcquireRequest) { r.Holds = 4 })
+		token := a.take(17, owned("~worker"), func(r *backend.AcquireRequest) { r.Holds = 4 })
 		b.wait(1)
 		for _, m := range []*member{a, b, c} {
 			st := m.inspect()
 			require.Greater(t, st.TTL, lease/2)
 			require.LessOrEqual(t, st.TTL, lease)
 			st.TTL = 0
-			require.Equal(t, reentrant.State{Locked: true, Session: "a", Owner: "~worker", Holds: 4, Epoch: 17, Token: token}, st)
+			require.Equal(t, backend.State{Locked: true, Session: "a", Owner: "~worker", Holds: 4, Epoch: 17, Token: token}, st)
 		}
 	})
 }
@@ -133,7 +133,7 @@ func TestQuorumForceLeavesTheOldHolderWithNothing(t *testing.T) {
 		require.True(t, a.reenter(1, 1, 2, 0).Gone)
 		a.stale(1)
 		b.gets(new(uint64))
-		require.Equal(t, reentrant.Nothing, a.release(1))
+		require.Equal(t, backend.Nothing, a.release(1))
 		require.Equal(t, "b", a.inspect().Session)
 	})
 }
@@ -141,8 +141,8 @@ func TestQuorumForceLeavesTheOldHolderWithNothing(t *testing.T) {
 func TestQuorumTokensRiseWithEveryHolder(t *testing.T) {
 	t.Parallel()
 	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
-		var last reentrant.Token
-		next := func(token reentrant.Token) {
+		var last backend.Token
+		next := func(token backend.Token) {
 			t.Helper()
 			require.Greater(t, token, last)
 			last = token
@@ -161,7 +161,7 @@ func TestQuorumTokensRiseWithEveryHolder(t *testing.T) {
 		}
 		seen := last + 1_000_000_000
 		epoch++
-		next(a.take(epoch, func(r *reentrant.AcquireRequest) { r.Seen = seen }))
+		next(a.take(epoch, func(r *backend.AcquireRequest) { r.Seen = seen }))
 		require.Greater(t, last, seen)
 	})
 }
@@ -169,10 +169,10 @@ func TestQuorumTokensRiseWithEveryHolder(t *testing.T) {
 func TestQuorumRefusesLateCopies(t *testing.T) {
 	t.Parallel()
 	eachQuorum(t, func(t *testing.T, a, b, c *member) {
-		late := func(r *reentrant.AcquireRequest) { r.NotAfter = time.Now().Add(-time.Millisecond) }
+		late := func(r *backend.AcquireRequest) { r.NotAfter = time.Now().Add(-time.Millisecond) }
 		_, err := a.remote.Acquire(a.ctx(), request(1, late))
 		require.Error(t, err)
-		require.False(t, reentrant.OutcomeUnknown(err))
+		require.False(t, backend.OutcomeUnknown(err))
 		require.False(t, a.inspect().Locked)
 
 		a.take(1)
@@ -194,7 +194,7 @@ func TestQuorumRefusesLateCopies(t *testing.T) {
 func TestQuorumRenewalChangesNothingElse(t *testing.T) {
 	t.Parallel()
 	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
-		token := a.take(3, func(r *reentrant.AcquireRequest) { r.Lease, r.Holds = lease/4, 2 })
+		token := a.take(3, func(r *backend.AcquireRequest) { r.Lease, r.Holds = lease/4, 2 })
 		b.wait(1)
 		require.False(t, a.renews(2, lease))
 		require.True(t, a.renews(3, lease))
@@ -211,11 +211,11 @@ func TestQuorumYieldGivesTheLockToWhoeverIsKnownToWait(t *testing.T) {
 		token := a.take(1)
 		require.Greater(t, a.take(2, yield), token, "nobody waits")
 		b.wait(1)
-		require.Equal(t, reentrant.Granted, a.acquire(2, yield).Status, "a copy of what has the lock does not give it away")
+		require.Equal(t, backend.Granted, a.acquire(2, yield).Status, "a copy of what has the lock does not give it away")
 		epoch := uint64(2)
 		a.eventually(func() bool { // what b has said at the nodes comes after its answer
 			epoch++
-			return a.acquire(epoch, yield).Status == reentrant.Waiting
+			return a.acquire(epoch, yield).Status == backend.Waiting
 		}, "it is known that b waits")
 		require.True(t, b.granted().NotBefore.IsZero(), "it has to be confirmed")
 		b.gets(new(uint64))
@@ -229,18 +229,18 @@ func TestQuorumNamesAndOwnersAreAnyBytes(t *testing.T) {
 			mine, theirs := a.bind(text), b.bind(text)
 			reply, err := mine.Acquire(a.ctx(), request(1, owned(text)))
 			require.NoError(t, err)
-			require.Equal(t, reentrant.Granted, reply.Status)
+			require.Equal(t, backend.Granted, reply.Status)
 			reply, err = theirs.Acquire(b.ctx(), request(1, queue))
 			require.NoError(t, err)
-			require.Equal(t, reentrant.Waiting, reply.Status)
+			require.Equal(t, backend.Waiting, reply.Status)
 			st, err := theirs.Inspect(b.ctx())
 			require.NoError(t, err)
 			require.Equal(t, text, st.Owner)
-			_, err = mine.Release(a.ctx(), reentrant.ReleaseRequest{Epoch: 1})
+			_, err = mine.Release(a.ctx(), backend.ReleaseRequest{Epoch: 1})
 			require.NoError(t, err)
 			for b.granted().Name != text { // hints come more than once
 			}
-			_, err = theirs.Release(b.ctx(), reentrant.ReleaseRequest{Epoch: 1})
+			_, err = theirs.Release(b.ctx(), backend.ReleaseRequest{Epoch: 1})
 			require.NoError(t, err)
 		}
 	})
@@ -265,18 +265,18 @@ func TestQuorumHasNoConditions(t *testing.T) {
 		ctx := context.Background()
 		for what, call := range map[string]func() error{
 			"await": func() error {
-				_, err := a.remote.Await(ctx, reentrant.AwaitRequest{Condition: "c", Epoch: 1, Ticket: 2, Owner: "1", Holds: 1})
+				_, err := a.remote.Await(ctx, backend.AwaitRequest{Condition: "c", Epoch: 1, Ticket: 2, Owner: "1", Holds: 1})
 				return err
 			},
 			"signal": func() error {
-				_, err := a.remote.Signal(ctx, reentrant.SignalRequest{Condition: "c", Epoch: 1, Op: 1})
+				_, err := a.remote.Signal(ctx, backend.SignalRequest{Condition: "c", Epoch: 1, Op: 1})
 				return err
 			},
 			"withdraw": func() error { _, err := a.remote.Withdraw(ctx, "c", 2); return err },
 			"beat":     func() error { _, err := a.remote.Beat(ctx, "c", []uint64{2}, nil); return err },
 		} {
 			err := call()
-			require.True(t, reentrant.Refused(err), what)
+			require.True(t, backend.Refused(err), what)
 			require.ErrorContains(t, err, "conditions", what)
 		}
 		a.has(1)

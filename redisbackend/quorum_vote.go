@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // A quorumVote is one copy of an attempt, at all nodes. At each of them a job goes through it:
@@ -16,19 +16,19 @@ import (
 //	 └─ the caller counts the answers, and does not wait for the last ones
 type quorumVote struct {
 	r       *quorumRemote
-	req     reentrant.AcquireRequest // as the nodes get it
-	queue   bool                     // the caller is going to wait
-	again   bool                     // it has been granted before, with a token that a majority has
-	order   uint64                   // when it was asked for, see quorumRemote.asked
-	sent    time.Time                // before anything was
-	limit   time.Duration            // of the first round
-	answers chan reply[reentrant.AcquireReply]
+	req     backend.AcquireRequest // as the nodes get it
+	queue   bool                   // the caller is going to wait
+	again   bool                   // it has been granted before, with a token that a majority has
+	order   uint64                 // when it was asked for, see quorumRemote.asked
+	sent    time.Time              // before anything was
+	limit   time.Duration          // of the first round
+	answers chan reply[backend.AcquireReply]
 	written chan reply[struct{}]
 
-	counted chan struct{}   // closed when won, first and size are known
-	won     bool            //
-	first   reentrant.Token // of the block
-	size    int             // of the block: no larger than that of any node that gave the lock
+	counted chan struct{} // closed when won, first and size are known
+	won     bool          //
+	first   backend.Token // of the block
+	size    int           // of the block: no larger than that of any node that gave the lock
 
 	final chan struct{} // closed when kept is known
 	kept  bool
@@ -38,18 +38,18 @@ type quorumVote struct {
 // that all nodes give that one and none its own time.
 const tokenLead = 2 * time.Second
 
-// Acquire implements reentrant.Remote. The answer is Waiting if another session has the lock at a node that kept this one
+// Acquire implements backend.Remote. The answer is Waiting if another session has the lock at a node that kept this one
 // from a majority: it may be one that will not have a majority either.
-func (r *quorumRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+func (r *quorumRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if err := checkAcquire(&req); err != nil {
-		return reentrant.AcquireReply{}, err
+		return backend.AcquireReply{}, err
 	}
 	if err := r.conn.begin(ctx); err != nil {
-		return reentrant.AcquireReply{}, err
+		return backend.AcquireReply{}, err
 	}
 	defer r.conn.jobs.Done()
 	if !req.NotAfter.After(time.Now()) {
-		return reentrant.AcquireReply{}, errors.New("redisbackend: not sent: its time is over")
+		return backend.AcquireReply{}, errors.New("redisbackend: not sent: its time is over")
 	}
 	r.forget(req.Epoch - 1) // nobody trusts it any more
 	r.conn.pause(r.name, req.Epoch)
@@ -57,7 +57,7 @@ func (r *quorumRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest
 		return r.yield(ctx, &req)
 	}
 	if r.isTorn(req.Epoch) {
-		return reentrant.AcquireReply{Status: reentrant.Stale}, nil
+		return backend.AcquireReply{Status: backend.Stale}, nil
 	}
 	v := r.newVote(ctx, &req)
 	for i, p := range r.places {
@@ -68,7 +68,7 @@ func (r *quorumRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest
 	case v.kept:
 		r.keep(&v.req, reply)
 		r.conn.stop(r.name, req.Epoch)
-	case err == nil && reply.Status == reentrant.Waiting && req.Queue:
+	case err == nil && reply.Status == backend.Waiting && req.Queue:
 		r.conn.wait(r.name, req.Epoch, 0)
 	}
 	close(v.final)
@@ -89,10 +89,10 @@ func (r *quorumRemote) tear(epoch uint64) {
 	r.torn = max(r.torn, epoch)
 }
 
-func (r *quorumRemote) newVote(ctx context.Context, req *reentrant.AcquireRequest) *quorumVote {
+func (r *quorumRemote) newVote(ctx context.Context, req *backend.AcquireRequest) *quorumVote {
 	n := len(r.places)
 	v := &quorumVote{r: r, req: *req, queue: req.Queue, order: r.asked.Add(1), sent: time.Now(), limit: r.conn.quorum.budget(ctx, req.NotAfter),
-		answers: make(chan reply[reentrant.AcquireReply], n), written: make(chan reply[struct{}], n),
+		answers: make(chan reply[backend.AcquireReply], n), written: make(chan reply[struct{}], n),
 		counted: make(chan struct{}), final: make(chan struct{})}
 	_, v.again = r.holds(req.Epoch)
 	v.req.Queue, v.req.Yield, v.req.Barge = false, false, true // a node that queued us would grant us the lock alone
@@ -103,7 +103,7 @@ func (r *quorumRemote) newVote(ctx context.Context, req *reentrant.AcquireReques
 }
 
 // ahead is the token below the one to propose.
-func (c *quorumConn) ahead() reentrant.Token {
+func (c *quorumConn) ahead() backend.Token {
 	var latest int64
 	for _, n := range c.nodes {
 		latest = max(latest, n.clocks.one.latest(instantOf(time.Now())))
@@ -111,7 +111,7 @@ func (c *quorumConn) ahead() reentrant.Token {
 	if latest == 0 {
 		return 0 // no clock is known
 	}
-	return reentrant.Token(latest + tokenLead.Microseconds())
+	return backend.Token(latest + tokenLead.Microseconds())
 }
 
 // at is the job at one node.
@@ -119,28 +119,28 @@ func (v *quorumVote) at(ctx context.Context, i int, p *quorumPlace) {
 	command, cancel := detached(ctx, v.limit)
 	defer cancel()
 	if err := p.enter(command); err != nil {
-		v.answers <- reply[reentrant.AcquireReply]{node: i, err: err}
+		v.answers <- reply[backend.AcquireReply]{node: i, err: err}
 		v.written <- reply[struct{}]{node: i, err: err}
 		return
 	}
 	defer p.leave()
 	answer, err := p.acquire(command, v.req, v.order)
-	v.answers <- reply[reentrant.AcquireReply]{i, answer, err}
+	v.answers <- reply[backend.AcquireReply]{i, answer, err}
 	<-v.counted
-	has := err == nil && answer.Status == reentrant.Granted
+	has := err == nil && answer.Status == backend.Granted
 	v.written <- reply[struct{}]{node: i, err: v.agree(ctx, p, has, answer)}
 	<-v.final
 	switch {
 	case v.kept:
-	case has || reentrant.OutcomeUnknown(err):
+	case has || backend.OutcomeUnknown(err):
 		p.giveBack(v.req.Epoch)
-	case v.queue && err == nil && answer.Status == reentrant.Waiting:
+	case v.queue && err == nil && answer.Status == backend.Waiting:
 		p.want(v.req.Patience)
 	}
 }
 
 // agree has a node that gave the lock know the token, if the lock is had.
-func (v *quorumVote) agree(ctx context.Context, p *quorumPlace, has bool, answer reentrant.AcquireReply) error {
+func (v *quorumVote) agree(ctx context.Context, p *quorumPlace, has bool, answer backend.AcquireReply) error {
 	switch {
 	case !has || !v.won:
 		return errors.New("it did not give the lock")
@@ -152,13 +152,13 @@ func (v *quorumVote) agree(ctx context.Context, p *quorumPlace, has bool, answer
 	return p.write(ctx, v.req.Epoch, v.first, v.last())
 }
 
-func (v *quorumVote) last() reentrant.Token { return v.first + reentrant.Token(v.size) - 1 }
+func (v *quorumVote) last() backend.Token { return v.first + backend.Token(v.size) - 1 }
 
 // count takes in the answers. It sets won and kept, and closes counted.
-func (v *quorumVote) count(ctx context.Context) (reentrant.AcquireReply, error) {
+func (v *quorumVote) count(ctx context.Context) (backend.AcquireReply, error) {
 	q := v.r.conn.quorum
-	decided := func(got []reply[reentrant.AcquireReply]) bool { return v.tally(got).decided(q) }
-	enough := func(got []reply[reentrant.AcquireReply]) bool {
+	decided := func(got []reply[backend.AcquireReply]) bool { return v.tally(got).decided(q) }
+	enough := func(got []reply[backend.AcquireReply]) bool {
 		return decided(got) || v.tally(got).answered() >= q.need
 	}
 	got := collect(ctx, v.answers, nil, v.limit, enough)
@@ -177,11 +177,11 @@ func (v *quorumVote) count(ctx context.Context) (reentrant.AcquireReply, error) 
 	case v.won:
 		return v.settle(ctx, t)
 	case t.answered() < q.need || ctxErr(ctx, time.Now()) != nil && !t.decided(q):
-		return reentrant.AcquireReply{}, t.doubt(q.tooFew(ctx, failures(got, len(v.r.places))))
+		return backend.AcquireReply{}, t.doubt(q.tooFew(ctx, failures(got, len(v.r.places))))
 	case t.granted+t.stale >= q.need:
-		return reentrant.AcquireReply{Status: reentrant.Stale}, nil
+		return backend.AcquireReply{Status: backend.Stale}, nil
 	}
-	return reentrant.AcquireReply{Status: reentrant.Waiting, TTL: t.ttl}, nil
+	return backend.AcquireReply{Status: backend.Waiting, TTL: t.ttl}, nil
 }
 
 // grace is what nodes get that a majority was quicker than, when their answers decide: some times what that one took. If
@@ -192,7 +192,7 @@ func (v *quorumVote) grace() time.Duration {
 }
 
 // settle keeps the lock that a majority has given, once a majority has the token too, if anything is left of the lease.
-func (v *quorumVote) settle(ctx context.Context, t quorumTally) (reentrant.AcquireReply, error) {
+func (v *quorumVote) settle(ctx context.Context, t quorumTally) (backend.AcquireReply, error) {
 	q := v.r.conn.quorum
 	limit := q.budget(ctx, v.req.NotAfter)
 	got := collect(ctx, v.written, nil, limit, func(got []reply[struct{}]) bool {
@@ -201,14 +201,14 @@ func (v *quorumVote) settle(ctx context.Context, t quorumTally) (reentrant.Acqui
 	})
 	errs := failures(got, len(v.r.places))
 	if heardFrom(errs) < q.need {
-		return reentrant.AcquireReply{}, t.doubt(fmt.Errorf("the token: %w", q.tooFew(ctx, errs)))
+		return backend.AcquireReply{}, t.doubt(fmt.Errorf("the token: %w", q.tooFew(ctx, errs)))
 	}
 	if !v.valid(time.Now()) {
-		return reentrant.AcquireReply{}, t.doubt(fmt.Errorf("redisbackend: a majority took %v, and nothing is left of the lease",
+		return backend.AcquireReply{}, t.doubt(fmt.Errorf("redisbackend: a majority took %v, and nothing is left of the lease",
 			time.Since(v.sent)))
 	}
 	v.kept = true
-	return reentrant.AcquireReply{Status: reentrant.Granted, First: v.first, Last: v.last(), TTL: t.left}, nil
+	return backend.AcquireReply{Status: backend.Granted, First: v.first, Last: v.last(), TTL: t.left}, nil
 }
 
 // sure is how much of a lease all nodes that give it have for certain, counted from the moment of sending: clocks run apart
@@ -227,27 +227,27 @@ func (v *quorumVote) valid(now time.Time) bool {
 type quorumTally struct {
 	granted, waiting, stale, failed int
 
-	again  bool              // as in quorumVote
-	open   int               // have not answered
-	tokens []reentrant.Token // of those who granted
-	size   int               // of the smallest block of theirs
-	left   time.Duration     // the least that is left of a fixed lease
-	ttl    time.Duration     // the most that is left of another holder's
+	again  bool            // as in quorumVote
+	open   int             // have not answered
+	tokens []backend.Token // of those who granted
+	size   int             // of the smallest block of theirs
+	left   time.Duration   // the least that is left of a fixed lease
+	ttl    time.Duration   // the most that is left of another holder's
 }
 
-func (v *quorumVote) tally(got []reply[reentrant.AcquireReply]) quorumTally {
+func (v *quorumVote) tally(got []reply[backend.AcquireReply]) quorumTally {
 	t := quorumTally{open: len(v.r.places) - len(got), ttl: -1, again: v.again, size: v.req.Tokens}
 	for _, one := range got {
 		switch {
 		case one.err != nil:
 			t.failed++
-		case one.value.Status == reentrant.Granted:
+		case one.value.Status == backend.Granted:
 			if t.granted++; t.granted == 1 || one.value.TTL < t.left {
 				t.left = one.value.TTL
 			}
 			t.tokens = append(t.tokens, one.value.First)
 			t.size = min(t.size, int(one.value.Last-one.value.First)+1)
-		case one.value.Status == reentrant.Stale:
+		case one.value.Status == backend.Stale:
 			t.stale++
 		default:
 			t.waiting++
@@ -261,10 +261,10 @@ func (t quorumTally) answered() int { return t.granted + t.waiting + t.stale }
 
 // doubt marks an error if a node gave the lock: it is being given back, and may be there for a while yet.
 func (t quorumTally) doubt(err error) error {
-	if t.granted == 0 || reentrant.OutcomeUnknown(err) || reentrant.Refused(err) {
+	if t.granted == 0 || backend.OutcomeUnknown(err) || backend.Refused(err) {
 		return err
 	}
-	return reentrant.WithOutcomeUnknown(err)
+	return backend.WithOutcomeUnknown(err)
 }
 
 // decided tells whether the answers that are missing make no difference. When too few can answer, those that may still
@@ -278,8 +278,8 @@ func (t quorumTally) decided(q *Quorum) bool {
 }
 
 // token is the one that a majority has given, which then is the last one of a majority already; else the highest.
-func (t quorumTally) token(q *Quorum) (highest reentrant.Token, agreed bool) {
-	count := make(map[reentrant.Token]int)
+func (t quorumTally) token(q *Quorum) (highest backend.Token, agreed bool) {
+	count := make(map[backend.Token]int)
 	for _, token := range t.tokens {
 		if count[token]++; count[token] >= q.need {
 			return token, true

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // A quorumWaiter is a lock that this session waits for.
@@ -79,7 +79,7 @@ func (c *quorumConn) tryAgain(name string) {
 	}
 	c.mu.Unlock()
 	if epoch > 0 {
-		c.sink.Granted(reentrant.Grant{Name: name, Epoch: epoch})
+		c.sink.Granted(backend.Grant{Name: name, Epoch: epoch})
 	}
 }
 
@@ -111,7 +111,7 @@ var _ listener = (*quorumEar)(nil)
 
 // rejoin tries again what has failed until the channel is open: the node is down. One that refuses would do so again.
 func (e *quorumEar) rejoin(err error) {
-	for e.open == nil && !reentrant.Refused(err) && e.ctx.Err() == nil {
+	for e.open == nil && !backend.Refused(err) && e.ctx.Err() == nil {
 		select {
 		case <-time.After(maxRetry/2 + rand.N(maxRetry/2)):
 			err = e.subscribe(e.ctx)
@@ -151,7 +151,7 @@ func (e *quorumEar) received(message string) {
 	})
 }
 
-// Close implements reentrant.Conn. It waits for what is being given back: some seconds if a node is silent.
+// Close implements backend.Conn. It waits for what is being given back: some seconds if a node is silent.
 func (c *quorumConn) Close() error {
 	c.mu.Lock()
 	c.closed = true

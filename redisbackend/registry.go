@@ -7,17 +7,17 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
-var _ reentrant.Registry = (*conn)(nil)
+var _ backend.Registry = (*conn)(nil)
 
 // registered is the key of what a session has on record: a string, <prefix>relock:waits:<session>.
 func (c *conn) registered(session string) string {
 	return c.deployment.prefix + reserved + "waits:" + session
 }
 
-// Register implements reentrant.Registry.
+// Register implements backend.Registry.
 func (c *conn) Register(ctx context.Context, text string, ttl time.Duration) error {
 	build := c.deployment.client.B()
 	cmd := build.Del().Key(c.registered(c.session)).Build()
@@ -30,7 +30,7 @@ func (c *conn) Register(ctx context.Context, text string, ttl time.Duration) err
 	return nil
 }
 
-// Registered implements reentrant.Registry.
+// Registered implements backend.Registry.
 func (c *conn) Registered(ctx context.Context, session string) (string, error) {
 	if err := checkSession(session); err != nil {
 		return "", fmt.Errorf("redisbackend: %w", err)

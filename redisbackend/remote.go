@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // A remote is one lock as Redis knows it, seen by one session. It is immutable.
@@ -19,9 +19,9 @@ type remote struct {
 	clock *clock
 }
 
-var _ reentrant.Remote = (*remote)(nil)
+var _ backend.Remote = (*remote)(nil)
 
-// Name implements reentrant.Remote.
+// Name implements backend.Remote.
 func (r *remote) Name() string { return r.keys.hold()[len(r.conn.deployment.prefix):] }
 
 // What the scripts answer; their headers say what it means.
@@ -32,12 +32,12 @@ const (
 	forceHeld                                                 = 1
 )
 
-// Acquire implements reentrant.Remote. It is one command, unless Redis refuses it as late although its time has not
+// Acquire implements backend.Remote. It is one command, unless Redis refuses it as late although its time has not
 // come: then what is known of Redis's clock was missing or too careful. The answer carries the clock, so a second
 // copy is right or really late.
-func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if err := checkAcquire(&req); err != nil {
-		return reentrant.AcquireReply{}, err
+		return backend.AcquireReply{}, err
 	}
 	limit := instantOf(req.NotAfter)
 	a, err := r.acquire(ctx, &req, r.clock.notAfter(limit))
@@ -45,31 +45,31 @@ func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (ree
 		a, err = r.acquire(ctx, &req, mapping{}.with(a.sample).notAfter(limit))
 	}
 	if err != nil {
-		return reentrant.AcquireReply{}, err
+		return backend.AcquireReply{}, err
 	}
 	switch a.code {
 	case acquireGranted:
 		if err := a.checkTokens(a.rest[0], a.rest[1]); err != nil {
-			return reentrant.AcquireReply{}, unexpected(err)
+			return backend.AcquireReply{}, unexpected(err)
 		}
-		return reentrant.AcquireReply{Status: reentrant.Granted,
-			First: reentrant.Token(a.rest[0]), Last: reentrant.Token(a.rest[1]),
+		return backend.AcquireReply{Status: backend.Granted,
+			First: backend.Token(a.rest[0]), Last: backend.Token(a.rest[1]),
 			TTL: time.Duration(a.rest[2]) * time.Millisecond}, nil
 	case acquireWaiting:
 		if req.Queue {
 			r.conn.listenFor(r)
 		}
-		return reentrant.AcquireReply{Status: reentrant.Waiting, TTL: time.Duration(a.rest[0]) * time.Millisecond}, nil
+		return backend.AcquireReply{Status: backend.Waiting, TTL: time.Duration(a.rest[0]) * time.Millisecond}, nil
 	case acquireStale:
-		return reentrant.AcquireReply{Status: reentrant.Stale}, nil
+		return backend.AcquireReply{Status: backend.Stale}, nil
 	case acquireLate:
-		return reentrant.AcquireReply{}, errors.New("redisbackend: it reached Redis too late and was not carried out")
+		return backend.AcquireReply{}, errors.New("redisbackend: it reached Redis too late and was not carried out")
 	}
-	return reentrant.AcquireReply{}, unexpected(fmt.Errorf("code %d", a.code))
+	return backend.AcquireReply{}, unexpected(fmt.Errorf("code %d", a.code))
 }
 
 // acquire sends one copy.
-func (r *remote) acquire(ctx context.Context, req *reentrant.AcquireRequest, notAfter int64) (answer, error) {
+func (r *remote) acquire(ctx context.Context, req *backend.AcquireRequest, notAfter int64) (answer, error) {
 	var d draft
 	d.add(req.Epoch)
 	d.add(uint64(req.Holds))
@@ -103,7 +103,7 @@ var flagTexts = func() (texts [1 << len(flagLetters)]string) {
 	return texts
 }()
 
-func flags(req *reentrant.AcquireRequest) string {
+func flags(req *backend.AcquireRequest) string {
 	bits := 0
 	for i, set := range [len(flagLetters)]bool{req.Queue, req.Barge, req.Yield, req.Fixed, req.KeepTTL} {
 		if set {
@@ -113,10 +113,10 @@ func flags(req *reentrant.AcquireRequest) string {
 	return flagTexts[bits]
 }
 
-// Reenter implements reentrant.Remote.
-func (r *remote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
+// Reenter implements backend.Remote.
+func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
 	if err := checkReenter(&req); err != nil {
-		return reentrant.ReenterReply{}, err
+		return backend.ReenterReply{}, err
 	}
 	var d draft
 	d.add(req.Epoch)
@@ -128,17 +128,17 @@ func (r *remote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (ree
 	a, err := r.run(ctx, &r.conn.deployment.scripts.reenter, r.keys[:2], args[:], 1)
 	switch {
 	case err != nil:
-		return reentrant.ReenterReply{}, err
+		return backend.ReenterReply{}, err
 	case a.code == reenterDone:
-		return reentrant.ReenterReply{Holds: int(a.rest[0])}, nil
+		return backend.ReenterReply{Holds: int(a.rest[0])}, nil
 	case a.code == reenterGone:
-		return reentrant.ReenterReply{Gone: true}, nil
+		return backend.ReenterReply{Gone: true}, nil
 	}
-	return reentrant.ReenterReply{}, unexpected(fmt.Errorf("code %d", a.code))
+	return backend.ReenterReply{}, unexpected(fmt.Errorf("code %d", a.code))
 }
 
-// Release implements reentrant.Remote.
-func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+// Release implements backend.Remote.
+func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	if err := checkRelease(&req); err != nil {
 		return 0, err
 	}
@@ -157,34 +157,34 @@ func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (ree
 	case err != nil:
 		return 0, err
 	case a.code == releaseReleased:
-		return reentrant.Released, nil
+		return backend.Released, nil
 	case a.code == releaseWithdrawn:
-		return reentrant.Withdrawn, nil
+		return backend.Withdrawn, nil
 	case a.code == releaseNothing:
-		return reentrant.Nothing, nil
+		return backend.Nothing, nil
 	}
 	return 0, unexpected(fmt.Errorf("code %d", a.code))
 }
 
-// ForceUnlock implements reentrant.Remote.
+// ForceUnlock implements backend.Remote.
 func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
 	args := [...]string{r.conn.deployment.channels}
 	a, err := r.run(ctx, &r.conn.deployment.scripts.force, r.keys[:], args[:], 0)
 	return a.code == forceHeld, err
 }
 
-// Inspect implements reentrant.Remote. The owner is as the holder wrote it, whoever the holder is.
-func (r *remote) Inspect(ctx context.Context) (reentrant.State, error) {
+// Inspect implements backend.Remote. The owner is as the holder wrote it, whoever the holder is.
+func (r *remote) Inspect(ctx context.Context) (backend.State, error) {
 	list, at, err := r.exec(ctx, &r.conn.deployment.scripts.inspect, r.keys[:], nil)
 	if err != nil {
-		return reentrant.State{}, err
+		return backend.State{}, err
 	}
 	l := reader{list: list}
 	at.stamp = l.number()
 	field, holds, ttl := l.word(), l.number(), l.number()
 	_, last := l.number(), l.number()
 	session, epoch, _ := l.word(), l.number(), l.word()
-	state := reentrant.State{Token: reentrant.Token(last)}
+	state := backend.State{Token: backend.Token(last)}
 	if field != "" {
 		state.Locked, state.Holds, state.TTL = true, int(holds), time.Duration(ttl)*time.Millisecond
 		state.Session, state.Owner, _ = strings.Cut(field, ":")
@@ -196,7 +196,7 @@ func (r *remote) Inspect(ctx context.Context) (reentrant.State, error) {
 		state.Waiting = append(state.Waiting, l.word())
 	}
 	if l.err != nil {
-		return reentrant.State{}, unexpected(l.err)
+		return backend.State{}, unexpected(l.err)
 	}
 	r.clock.saw(at)
 	return state, nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // maxBatch is how many locks one script renews. Redis does nothing else meanwhile: with 100 that is some 0.2 ms.
@@ -18,17 +18,17 @@ const maxBatch = 100
 
 // A batch is renewed by one script: locks of one node. Renewals that it does not name are not in it.
 type batch struct {
-	renewals []*reentrant.Renewal
+	renewals []*backend.Renewal
 	remotes  []*remote // the same, in the same order
 }
 
-// Renew implements reentrant.Conn. All batches travel in one pipeline and fail one by one.
-func (c *conn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
+// Renew implements backend.Conn. All batches travel in one pipeline and fail one by one.
+func (c *conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	c.deployment.verbs.renew(ctx, c, renewals)
 	c.follow()
 }
 
-func (scripted) renew(ctx context.Context, c *conn, renewals []reentrant.Renewal) {
+func (scripted) renew(ctx context.Context, c *conn, renewals []backend.Renewal) {
 	batches := c.batches(renewals)
 	if len(batches) == 0 {
 		return
@@ -95,7 +95,7 @@ func (c *conn) pipeline(ctx context.Context, batches []batch, text bool) []rueid
 }
 
 // batches groups renewals: by slot in a Cluster, as they come elsewhere. Those of another session are not sent.
-func (c *conn) batches(renewals []reentrant.Renewal) []batch {
+func (c *conn) batches(renewals []backend.Renewal) []batch {
 	var all batch
 	for i := range renewals {
 		r := &renewals[i]

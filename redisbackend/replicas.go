@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // replicas is how many replicas must have an acquire or a resume before it counts, and how long they are waited for.
@@ -25,7 +25,7 @@ func (r *remote) acquireReplicated(ctx context.Context, args []string, deadline 
 		if err != nil {
 			err = fail(ctx, fmt.Errorf("give it back: %w", err))
 		}
-		return errors.Join(reentrant.WithRefused(few), err)
+		return errors.Join(backend.WithRefused(few), err)
 	})
 }
 
@@ -33,7 +33,7 @@ func (r *remote) acquireReplicated(ctx context.Context, args []string, deadline 
 // back would end what its owner has. The outcome is then unknown, and sending it again waits for the replicas again.
 func (r *remote) resumeReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
 	return r.replicated(ctx, &r.conn.deployment.scripts.resume, args, deadline, func(_ rueidis.DedicatedClient, few error) error {
-		return reentrant.WithOutcomeUnknown(few)
+		return backend.WithOutcomeUnknown(few)
 	})
 }
 
@@ -56,7 +56,7 @@ func (r *remote) replicated(ctx context.Context, s *script, args []string, deadl
 	want := r.conn.deployment.replicas.n
 	got, err := r.acknowledged(ctx, client, deadline)
 	if err == nil && got < want {
-		err = tooFew(client, fmt.Errorf("redisbackend: %d of %d replicas have it: %w", got, want, reentrant.ErrNotReplicated))
+		err = tooFew(client, fmt.Errorf("redisbackend: %d of %d replicas have it: %w", got, want, backend.ErrNotReplicated))
 	}
 	return a, err
 }
@@ -80,7 +80,7 @@ func (r *remote) acknowledged(ctx context.Context, client rueidis.DedicatedClien
 		if errorCode(err) == "" {
 			r.clock.forget() // as in read
 		}
-		return 0, reentrant.WithOutcomeUnknown(fail(ctx, fmt.Errorf("wait for the replicas: %w", err))) // the lock may be had
+		return 0, backend.WithOutcomeUnknown(fail(ctx, fmt.Errorf("wait for the replicas: %w", err))) // the lock may be had
 	}
 	return int(got), nil
 }

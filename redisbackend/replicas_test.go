@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
@@ -47,9 +48,9 @@ func (s *site) with(n int, timeout time.Duration) *site {
 func (m *member) requireNotReplicated(epoch uint64) {
 	m.Helper()
 	_, err := m.remote.Acquire(m.ctx(), request(epoch))
-	require.ErrorIs(m, err, reentrant.ErrNotReplicated)
-	assert.True(m, reentrant.Refused(err), "no use in trying again")
-	assert.False(m, reentrant.OutcomeUnknown(err), "it was given back")
+	require.ErrorIs(m, err, backend.ErrNotReplicated)
+	assert.True(m, backend.Refused(err), "no use in trying again")
+	assert.False(m, backend.OutcomeUnknown(err), "it was given back")
 	assert.Empty(m, m.hash())
 }
 
@@ -77,7 +78,7 @@ func TestAReplicaThatHangsIsNone(t *testing.T) {
 	s.eventually(func() bool {
 		epoch++
 		reply, err := a.remote.Acquire(s.ctx(), request(epoch))
-		return err == nil && reply.Status == reentrant.Granted
+		return err == nil && reply.Status == backend.Granted
 	}, "it acknowledges again")
 }
 
@@ -99,7 +100,7 @@ func TestAGrantIsAcknowledgedToo(t *testing.T) {
 	s.eventually(func() bool { return waiter.QueueLength() == 1 && len(must(holder.Inspect(t.Context())).Waiting) == 1 }, "it waits")
 	replica.Freeze()
 	require.NoError(t, holder.Unlock(held))
-	assert.ErrorIs(t, <-got, reentrant.ErrNotReplicated)
+	assert.ErrorIs(t, <-got, backend.ErrNotReplicated)
 	replica.Thaw()
 	ctx := reentrant.WithOwner(t.Context(), "later")
 	s.eventually(func() bool { return waiter.Lock(ctx) == nil }, "it acknowledges again")
@@ -107,7 +108,7 @@ func TestAGrantIsAcknowledgedToo(t *testing.T) {
 }
 
 // newSession opens a session over b.
-func newSession(t *testing.T, b reentrant.Backend) *reentrant.Session {
+func newSession(t *testing.T, b backend.Backend) *reentrant.Session {
 	t.Helper()
 	s, err := reentrant.NewSession(b, calm...)
 	require.NoError(t, err)
@@ -128,7 +129,7 @@ func TestAResumeIsAcknowledgedToo(t *testing.T) {
 	resumed := make(chan struct{})
 	go func() {
 		defer close(resumed)
-		assert.Equal(t, reentrant.Resumed, b.resume(2, false).Status)
+		assert.Equal(t, backend.Resumed, b.resume(2, false).Status)
 	}()
 	s.eventually(func() bool { return s.hash() == "b:@w=1" }, "the master has it")
 	select {
@@ -141,12 +142,12 @@ func TestAResumeIsAcknowledgedToo(t *testing.T) {
 	copied := &site{T: t, name: s.name, client: connect(t, replica.Addr())}
 	assert.Equal(t, "b:@w=1", copied.hash())
 
-	_, err := c.remote.(reentrant.Resumer).Resume(s.ctx(), reentrant.ResumeRequest{
+	_, err := c.remote.(backend.Resumer).Resume(s.ctx(), backend.ResumeRequest{
 		Epoch: 3, Owner: "@w", Lease: lease, NotAfter: time.Now().Add(time.Minute),
 	})
-	require.ErrorIs(t, err, reentrant.ErrNotReplicated)
-	assert.True(t, reentrant.OutcomeUnknown(err), "the master has it")
-	assert.False(t, reentrant.Refused(err), "it is sent again until the replicas are there")
+	require.ErrorIs(t, err, backend.ErrNotReplicated)
+	assert.True(t, backend.OutcomeUnknown(err), "the master has it")
+	assert.False(t, backend.Refused(err), "it is sent again until the replicas are there")
 	assert.Equal(t, "c:@w=1", s.hash())
 }
 
@@ -172,8 +173,8 @@ func TestAnAcquireThatFoundNoConnectionWasNotSent(t *testing.T) {
 	_, err := a.remote.Acquire(ctx, request(1))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.ErrorContains(t, err, "not sent")
-	assert.False(t, reentrant.OutcomeUnknown(err))
-	assert.False(t, reentrant.Refused(err))
+	assert.False(t, backend.OutcomeUnknown(err))
+	assert.False(t, backend.Refused(err))
 	release()
 	a.requireNotReplicated(2)
 }

@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
-var _ reentrant.Resumer = (*remote)(nil)
+var _ backend.Resumer = (*remote)(nil)
 
 const resumeResumed, resumeGone, resumeStale, resumeLate = 1, 2, 3, 4
 
-// Resume implements reentrant.Resumer. As in Acquire, a copy that Redis refuses as late too early is repeated once.
-func (r *remote) Resume(ctx context.Context, req reentrant.ResumeRequest) (reentrant.ResumeReply, error) {
+// Resume implements backend.Resumer. As in Acquire, a copy that Redis refuses as late too early is repeated once.
+func (r *remote) Resume(ctx context.Context, req backend.ResumeRequest) (backend.ResumeReply, error) {
 	if err := checkResume(&req); err != nil {
-		return reentrant.ResumeReply{}, err
+		return backend.ResumeReply{}, err
 	}
 	limit := instantOf(req.NotAfter)
 	a, err := r.resume(ctx, &req, r.clock.notAfter(limit))
@@ -24,27 +24,27 @@ func (r *remote) Resume(ctx context.Context, req reentrant.ResumeRequest) (reent
 		a, err = r.resume(ctx, &req, mapping{}.with(a.sample).notAfter(limit))
 	}
 	if err != nil {
-		return reentrant.ResumeReply{}, err
+		return backend.ResumeReply{}, err
 	}
 	switch a.code {
 	case resumeResumed:
 		if err := a.checkTokens(a.rest[1], a.rest[1]); err != nil {
-			return reentrant.ResumeReply{}, unexpected(err)
+			return backend.ResumeReply{}, unexpected(err)
 		}
-		return reentrant.ResumeReply{Status: reentrant.Resumed, Holds: int(a.rest[0]), Token: reentrant.Token(a.rest[1]),
+		return backend.ResumeReply{Status: backend.Resumed, Holds: int(a.rest[0]), Token: backend.Token(a.rest[1]),
 			TTL: time.Duration(a.rest[2]) * time.Millisecond}, nil
 	case resumeGone:
-		return reentrant.ResumeReply{Status: reentrant.NotThere}, nil
+		return backend.ResumeReply{Status: backend.NotThere}, nil
 	case resumeStale:
-		return reentrant.ResumeReply{Status: reentrant.Overtaken}, nil
+		return backend.ResumeReply{Status: backend.Overtaken}, nil
 	case resumeLate:
-		return reentrant.ResumeReply{}, errors.New("redisbackend: resume: it reached Redis too late and was not carried out")
+		return backend.ResumeReply{}, errors.New("redisbackend: resume: it reached Redis too late and was not carried out")
 	}
-	return reentrant.ResumeReply{}, unexpected(fmt.Errorf("code %d", a.code))
+	return backend.ResumeReply{}, unexpected(fmt.Errorf("code %d", a.code))
 }
 
 // resume sends one copy.
-func (r *remote) resume(ctx context.Context, req *reentrant.ResumeRequest, notAfter int64) (answer, error) {
+func (r *remote) resume(ctx context.Context, req *backend.ResumeRequest, notAfter int64) (answer, error) {
 	var d draft
 	d.add(req.Epoch)
 	d.add(millis(req.Lease))

@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // resume takes up the hold of owner @w.
-func (m *member) resume(epoch uint64, fixed bool) reentrant.ResumeReply {
+func (m *member) resume(epoch uint64, fixed bool) backend.ResumeReply {
 	m.Helper()
-	reply, err := m.remote.(reentrant.Resumer).Resume(m.ctx(), reentrant.ResumeRequest{
+	reply, err := m.remote.(backend.Resumer).Resume(m.ctx(), backend.ResumeRequest{
 		Epoch: epoch, Owner: "@w", Lease: lease, Fixed: fixed, NotAfter: time.Now().Add(time.Minute),
 	})
 	require.NoError(m, err)
@@ -23,7 +23,7 @@ func (m *member) resume(epoch uint64, fixed bool) reentrant.ResumeReply {
 // reenterAs is reenter for an owner.
 func (m *member) reenterAs(owner string, epoch, op uint64, holds int) {
 	m.Helper()
-	_, err := m.remote.Reenter(m.ctx(), reentrant.ReenterRequest{Epoch: epoch, Owner: owner, Op: op, Holds: holds})
+	_, err := m.remote.Reenter(m.ctx(), backend.ReenterRequest{Epoch: epoch, Owner: owner, Op: op, Holds: holds})
 	require.NoError(m, err)
 }
 
@@ -33,7 +33,7 @@ func TestResumeKeepsTheRecordWithTheHold(t *testing.T) {
 		token := a.take(1, owned("@w"))
 		a.reenterAs("@w", 1, 1, 2)
 		got := b.resume(7, false)
-		assert.Equal(t, reentrant.Resumed, got.Status)
+		assert.Equal(t, backend.Resumed, got.Status)
 		assert.Equal(t, 2, got.Holds)
 		assert.Equal(t, token, got.Token)
 		assert.Equal(t, "b:@w=2", s.hash())
@@ -41,8 +41,8 @@ func TestResumeKeepsTheRecordWithTheHold(t *testing.T) {
 		b.reenterAs("@w", 7, 1, 3)
 		assert.Equal(t, "b:@w=3", s.hash(), "operations are counted anew")
 		assert.False(t, a.renews(1, lease))
-		assert.Equal(t, reentrant.Nothing, a.release(1))
-		assert.Equal(t, reentrant.Released, b.release(7))
+		assert.Equal(t, backend.Nothing, a.release(1))
+		assert.Equal(t, backend.Released, b.release(7))
 		assert.Greater(t, a.take(2), token)
 	})
 }
@@ -52,7 +52,7 @@ func TestResumeGivesUpThePlaceOfItsSession(t *testing.T) {
 		a, b := s.join("a"), s.join("b")
 		a.take(1, owned("@w"))
 		b.wait(3)
-		assert.Equal(t, reentrant.Resumed, b.resume(4, false).Status)
+		assert.Equal(t, backend.Resumed, b.resume(4, false).Status)
 		assert.Empty(t, b.inspect().Waiting)
 	})
 }
@@ -65,12 +65,12 @@ func TestResumeWithoutARecordHasANewToken(t *testing.T) {
 			token := a.take(1, owned("@w"))
 			s.run("DEL", s.side("t"))
 			got := b.resume(7, false)
-			assert.Equal(t, reentrant.Resumed, got.Status)
+			assert.Equal(t, backend.Resumed, got.Status)
 			assert.Greater(t, got.Token, token)
 			assert.Equal(t, text(int64(got.Token)), s.record()[1])
 			assert.True(t, b.renews(7, lease), "the hold is known to be b's")
-			assert.Equal(t, reentrant.Released, b.release(7))
-			assert.Equal(t, reentrant.NotThere, a.resume(8, false).Status)
+			assert.Equal(t, backend.Released, b.release(7))
+			assert.Equal(t, backend.NotThere, a.resume(8, false).Status)
 			s.run("FLUSHALL")
 		}
 	})

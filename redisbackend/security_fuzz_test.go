@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend/redistest"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // FuzzOwners: whatever an owner is called, it is the holder that Redis names: when it took the lock, when it was given it,
@@ -30,25 +30,25 @@ func FuzzOwners(f *testing.F) {
 		a.take(1, owned(one))
 		require.Equal(t, one, a.inspect().Owner)
 		b.wait(1, owned(two))
-		_, err := a.remote.Await(s.ctx(), reentrant.AwaitRequest{Condition: two, Epoch: 1, Ticket: 2, Owner: one, Holds: 1,
+		_, err := a.remote.Await(s.ctx(), backend.AwaitRequest{Condition: two, Epoch: 1, Ticket: 2, Owner: one, Holds: 1,
 			Patience: patience, GrantTTL: grantTTL})
 		require.NoError(t, err)
 		b.granted()
 		require.Equal(t, two, a.inspect().Owner)
 		b.take(1, owned(two))
-		reply, err := b.remote.Reenter(s.ctx(), reentrant.ReenterRequest{Epoch: 1, Owner: two, Op: 1, Holds: 2, Lease: lease})
+		reply, err := b.remote.Reenter(s.ctx(), backend.ReenterRequest{Epoch: 1, Owner: two, Op: 1, Holds: 2, Lease: lease})
 		require.NoError(t, err)
-		require.Equal(t, reentrant.ReenterReply{Holds: 2}, reply)
-		_, err = b.remote.Signal(s.ctx(), reentrant.SignalRequest{Condition: two, Epoch: 1, Op: 2})
+		require.Equal(t, backend.ReenterReply{Holds: 2}, reply)
+		_, err = b.remote.Signal(s.ctx(), backend.SignalRequest{Condition: two, Epoch: 1, Op: 2})
 		require.NoError(t, err)
-		require.Equal(t, reentrant.Released, b.release(1))
+		require.Equal(t, backend.Released, b.release(1))
 		a.granted()
 		require.Equal(t, one, a.inspect().Owner)
-		resumed, err := b.remote.(reentrant.Resumer).Resume(s.ctx(), reentrant.ResumeRequest{Epoch: 3, Owner: one, Lease: lease, NotAfter: time.Now().Add(limit)})
+		resumed, err := b.remote.(backend.Resumer).Resume(s.ctx(), backend.ResumeRequest{Epoch: 3, Owner: one, Lease: lease, NotAfter: time.Now().Add(limit)})
 		require.NoError(t, err)
 		assert.Equal(t, 1, resumed.Holds)
 		require.Equal(t, one, a.inspect().Owner)
 		require.Equal(t, "b", a.inspect().Session)
-		require.Equal(t, reentrant.Released, b.release(3))
+		require.Equal(t, backend.Released, b.release(3))
 	})
 }

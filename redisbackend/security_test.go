@@ -27,7 +27,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/relock-go/relock/backendtest"
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/backend/backendtest"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
@@ -236,10 +237,10 @@ func TestTheDocumentedRightsAreEnoughForEverything(t *testing.T) {
 			b, err := redisbackend.New(client, append(c.options, redisbackend.WithPrefix("app:"))...)
 			require.NoError(t, err)
 			t.Run("verbs", func(t *testing.T) {
-				backendtest.Run(t, func(*testing.T) reentrant.Backend { return b }, append(c.cases, backendtest.InParallel())...)
+				backendtest.Run(t, func(*testing.T) backend.Backend { return b }, append(c.cases, backendtest.InParallel())...)
 			})
 			s := &site{T: t, client: client, b: b, name: "lock"}
-			registry := s.join("m").conn.(reentrant.Registry)
+			registry := s.join("m").conn.(backend.Registry)
 			require.NoError(t, registry.Register(s.ctx(), "waits", time.Minute))
 			assert.Equal(t, "waits", must(registry.Registered(s.ctx(), "m")))
 			require.NoError(t, registry.Register(s.ctx(), "", 0))
@@ -257,7 +258,7 @@ func TestTheDocumentedRightsAreEnoughForReplicas(t *testing.T) {
 	})
 	b, err := redisbackend.New(client, redisbackend.WithPrefix("app:"), redisbackend.WithReplicas(1, time.Millisecond))
 	require.NoError(t, err)
-	require.ErrorIs(t, newSession(t, b).NewLock("lock").Lock(t.Context()), reentrant.ErrNotReplicated, "there are none")
+	require.ErrorIs(t, newSession(t, b).NewLock("lock").Lock(t.Context()), backend.ErrNotReplicated, "there are none")
 	wellBehaved(admin)
 }
 
@@ -308,7 +309,7 @@ func TestTheDocumentedRightsReachNothingElse(t *testing.T) {
 		require.NoError(t, err)
 		_, err = b.Connect(t.Context(), "m", newMember())
 		require.ErrorContains(t, err, "NOPERM", "%q", prefix)
-		assert.True(t, reentrant.Refused(err))
+		assert.True(t, backend.Refused(err))
 	}
 	assert.Equal(t, "1", must(admin.do("GET", "secret").ToString()))
 }
@@ -396,15 +397,15 @@ func TestNastyNames(t *testing.T) {
 			require.Equal(t, who, state.Owner)
 			require.Equal(t, "one", state.Session)
 			two.wait(epoch, owned(name))
-			await, err := one.remote.Await(s.ctx(), reentrant.AwaitRequest{Condition: condition, Epoch: epoch, Ticket: epoch + 1,
+			await, err := one.remote.Await(s.ctx(), backend.AwaitRequest{Condition: condition, Epoch: epoch, Ticket: epoch + 1,
 				Owner: who, Holds: 3, Patience: patience, GrantTTL: grantTTL})
 			require.NoError(t, err)
-			require.Equal(t, reentrant.Waited, await)
+			require.Equal(t, backend.Waited, await)
 			g := two.granted()
 			require.Equal(t, name, g.Name)
 			require.Equal(t, name, two.inspect().Owner)
 			two.take(epoch, owned(name))
-			_, err = two.remote.Signal(s.ctx(), reentrant.SignalRequest{Condition: condition, Epoch: epoch, Op: 1})
+			_, err = two.remote.Signal(s.ctx(), backend.SignalRequest{Condition: condition, Epoch: epoch, Op: 1})
 			require.NoError(t, err)
 			select {
 			case got := <-one.signals:
@@ -412,12 +413,12 @@ func TestNastyNames(t *testing.T) {
 			case <-time.After(limit):
 				require.FailNow(t, "not signalled", "%q", condition)
 			}
-			require.Equal(t, reentrant.Released, two.release(epoch))
+			require.Equal(t, backend.Released, two.release(epoch))
 			require.Equal(t, name, one.granted().Name)
 			state = one.inspect()
 			require.Equal(t, who, state.Owner)
 			require.Equal(t, 3, state.Holds)
-			require.Equal(t, reentrant.Released, one.release(epoch+1))
+			require.Equal(t, backend.Released, one.release(epoch+1))
 		}
 		assert.Greater(t, accepted, 30)
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
@@ -227,7 +228,7 @@ func TestAnAcquireThatIsNotAcknowledgedIsRefusedBeforeAFailover(t *testing.T) {
 	s := w.site(redisbackend.WithReplicas(1, 500*time.Millisecond))
 	lock := s.session().NewLock("lock")
 	w.replica.Freeze()
-	require.ErrorIs(t, lock.Lock(t.Context()), reentrant.ErrNotReplicated)
+	require.ErrorIs(t, lock.Lock(t.Context()), backend.ErrNotReplicated)
 	w.master.Stop()
 	w.replica.Thaw()
 	w.failover()
@@ -258,16 +259,16 @@ func TestTheChannelFollowsToTheNewMaster(t *testing.T) {
 			b.take(1)
 			w.answers("an attempt", func(ctx context.Context) bool {
 				reply, err := a.remote.Acquire(ctx, request(3, queue))
-				return err == nil && reply.Status == reentrant.Waiting
+				return err == nil && reply.Status == backend.Waiting
 			})
 			a.hearsOfResumption()
 			w.answers("a renewal", func(ctx context.Context) bool {
-				one := []reentrant.Renewal{{Remote: renewer.remote, Epoch: 1, Lease: lease}}
+				one := []backend.Renewal{{Remote: renewer.remote, Epoch: 1, Lease: lease}}
 				renewer.conn.Renew(ctx, one)
 				return one[0].Err == nil
 			})
 			renewer.hearsOfResumption()
-			assert.Equal(t, reentrant.Released, b.release(1))
+			assert.Equal(t, backend.Released, b.release(1))
 			assert.Greater(t, a.granted().First, last)
 		})
 	}

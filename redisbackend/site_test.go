@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // A site is one lock on one server, with the sessions that a test opens there.
@@ -63,9 +63,9 @@ func connect(t testing.TB, addr string, change ...func(*rueidis.ClientOption)) r
 type member struct {
 	*site
 	id      string
-	conn    reentrant.Conn
-	remote  reentrant.Remote
-	grants  chan reentrant.Grant
+	conn    backend.Conn
+	remote  backend.Remote
+	grants  chan backend.Grant
 	signals chan signal
 	wanted  chan uint64
 	taken   chan uint64
@@ -78,10 +78,10 @@ type signal struct {
 }
 
 func newMember() *member {
-	return &member{grants: make(chan reentrant.Grant, 1000), signals: make(chan signal, 100), wanted: make(chan uint64, 100), taken: make(chan uint64, 100), resumed: make(chan struct{}, 100)}
+	return &member{grants: make(chan backend.Grant, 1000), signals: make(chan signal, 100), wanted: make(chan uint64, 100), taken: make(chan uint64, 100), resumed: make(chan struct{}, 100)}
 }
 
-func (m *member) Granted(g reentrant.Grant)                      { m.grants <- g }
+func (m *member) Granted(g backend.Grant)                        { m.grants <- g }
 func (m *member) Signalled(_ string, ticket uint64, placed bool) { m.signals <- signal{ticket, placed} }
 func (m *member) Wanted(_ string, epoch uint64)                  { m.wanted <- epoch }
 func (m *member) Taken(_ string, epoch uint64)                   { m.taken <- epoch }
@@ -117,7 +117,7 @@ func (s *site) joinVia(b *redisbackend.Backend, id string) *member {
 	return m
 }
 
-func (m *member) bind(name string) reentrant.Remote {
+func (m *member) bind(name string) backend.Remote {
 	m.Helper()
 	remote, err := m.conn.Bind(name)
 	require.NoError(m, err)
@@ -139,8 +139,8 @@ const (
 )
 
 // request is an ordinary attempt.
-func request(epoch uint64, change ...func(*reentrant.AcquireRequest)) reentrant.AcquireRequest {
-	req := reentrant.AcquireRequest{Epoch: epoch, Owner: "1", Holds: 1, Lease: lease, NotAfter: time.Now().Add(10 * time.Second),
+func request(epoch uint64, change ...func(*backend.AcquireRequest)) backend.AcquireRequest {
+	req := backend.AcquireRequest{Epoch: epoch, Owner: "1", Holds: 1, Lease: lease, NotAfter: time.Now().Add(10 * time.Second),
 		Tokens: 1, Patience: patience, GrantTTL: grantTTL}
 	for _, f := range change {
 		f(&req)
@@ -148,20 +148,20 @@ func request(epoch uint64, change ...func(*reentrant.AcquireRequest)) reentrant.
 	return req
 }
 
-func queue(r *reentrant.AcquireRequest) { r.Queue = true }
-func barge(r *reentrant.AcquireRequest) { r.Barge = true }
-func yield(r *reentrant.AcquireRequest) { r.Yield, r.Queue = true, true }
-func fixed(r *reentrant.AcquireRequest) { r.Fixed = true }
-func keep(r *reentrant.AcquireRequest)  { r.KeepTTL = true }
+func queue(r *backend.AcquireRequest) { r.Queue = true }
+func barge(r *backend.AcquireRequest) { r.Barge = true }
+func yield(r *backend.AcquireRequest) { r.Yield, r.Queue = true, true }
+func fixed(r *backend.AcquireRequest) { r.Fixed = true }
+func keep(r *backend.AcquireRequest)  { r.KeepTTL = true }
 
 // impatient makes a waiter's patience that is over at once.
-func impatient(r *reentrant.AcquireRequest) { r.Patience = 10 * time.Millisecond }
+func impatient(r *backend.AcquireRequest) { r.Patience = 10 * time.Millisecond }
 
-func owned(owner string) func(*reentrant.AcquireRequest) {
-	return func(r *reentrant.AcquireRequest) { r.Owner = owner }
+func owned(owner string) func(*backend.AcquireRequest) {
+	return func(r *backend.AcquireRequest) { r.Owner = owner }
 }
 
-func (m *member) acquire(epoch uint64, change ...func(*reentrant.AcquireRequest)) reentrant.AcquireReply {
+func (m *member) acquire(epoch uint64, change ...func(*backend.AcquireRequest)) backend.AcquireReply {
 	m.Helper()
 	reply, err := m.remote.Acquire(m.ctx(), request(epoch, change...))
 	require.NoError(m, err)
@@ -169,30 +169,30 @@ func (m *member) acquire(epoch uint64, change ...func(*reentrant.AcquireRequest)
 }
 
 // take acquires the lock, which must be had, and answers the token.
-func (m *member) take(epoch uint64, change ...func(*reentrant.AcquireRequest)) reentrant.Token {
+func (m *member) take(epoch uint64, change ...func(*backend.AcquireRequest)) backend.Token {
 	m.Helper()
 	reply := m.acquire(epoch, change...)
-	require.Equal(m, reentrant.Granted, reply.Status)
+	require.Equal(m, backend.Granted, reply.Status)
 	return reply.First
 }
 
 // wait takes a place among the waiters.
-func (m *member) wait(epoch uint64, change ...func(*reentrant.AcquireRequest)) {
+func (m *member) wait(epoch uint64, change ...func(*backend.AcquireRequest)) {
 	m.Helper()
 	reply := m.acquire(epoch, append(change, queue)...)
-	require.Equal(m, reentrant.Waiting, reply.Status)
+	require.Equal(m, backend.Waiting, reply.Status)
 }
 
-func (m *member) reenter(epoch, op uint64, holds int, lease time.Duration) reentrant.ReenterReply {
+func (m *member) reenter(epoch, op uint64, holds int, lease time.Duration) backend.ReenterReply {
 	m.Helper()
-	reply, err := m.remote.Reenter(m.ctx(), reentrant.ReenterRequest{Epoch: epoch, Owner: "1", Op: op, Holds: holds, Lease: lease})
+	reply, err := m.remote.Reenter(m.ctx(), backend.ReenterRequest{Epoch: epoch, Owner: "1", Op: op, Holds: holds, Lease: lease})
 	require.NoError(m, err)
 	return reply
 }
 
-func (m *member) release(epoch uint64, change ...func(*reentrant.ReleaseRequest)) reentrant.ReleaseResult {
+func (m *member) release(epoch uint64, change ...func(*backend.ReleaseRequest)) backend.ReleaseResult {
 	m.Helper()
-	req := reentrant.ReleaseRequest{Epoch: epoch}
+	req := backend.ReleaseRequest{Epoch: epoch}
 	for _, f := range change {
 		f(&req)
 	}
@@ -202,20 +202,20 @@ func (m *member) release(epoch uint64, change ...func(*reentrant.ReleaseRequest)
 }
 
 // doubtfulFor says that a copy of the attempt may be under way for so long.
-func doubtfulFor(d time.Duration) func(*reentrant.ReleaseRequest) {
-	return func(r *reentrant.ReleaseRequest) { r.Until = time.Now().Add(d) }
+func doubtfulFor(d time.Duration) func(*backend.ReleaseRequest) {
+	return func(r *backend.ReleaseRequest) { r.Until = time.Now().Add(d) }
 }
 
 // renews asks for one renewal, and tells whether it was had.
 func (m *member) renews(epoch uint64, lease time.Duration) bool {
 	m.Helper()
-	one := []reentrant.Renewal{{Remote: m.remote, Epoch: epoch, Lease: lease}}
+	one := []backend.Renewal{{Remote: m.remote, Epoch: epoch, Lease: lease}}
 	m.conn.Renew(m.ctx(), one)
 	require.NoError(m, one[0].Err)
 	return !one[0].Gone
 }
 
-func (m *member) inspect() reentrant.State {
+func (m *member) inspect() backend.State {
 	m.Helper()
 	state, err := m.remote.Inspect(m.ctx())
 	require.NoError(m, err)
@@ -223,14 +223,14 @@ func (m *member) inspect() reentrant.State {
 }
 
 // granted waits for the push that says that the lock is this session's.
-func (m *member) granted() reentrant.Grant {
+func (m *member) granted() backend.Grant {
 	m.Helper()
 	select {
 	case g := <-m.grants:
 		return g
 	case <-time.After(silence):
 		require.FailNow(m, "no grant arrived", "session %s", m.id)
-		return reentrant.Grant{}
+		return backend.Grant{}
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // Sessions take turns at a lock while their connections are killed and the scripts forgotten. There is never more
@@ -56,10 +56,10 @@ func (m *member) enter(epoch *uint64) uint64 {
 		reply, err := m.remote.Acquire(m.ctx(), request(*epoch, queue))
 		switch {
 		case err != nil:
-			assert.False(m, reentrant.Refused(err), "%v", err)
-		case reply.Status == reentrant.Granted:
+			assert.False(m, backend.Refused(err), "%v", err)
+		case reply.Status == backend.Granted:
 			return uint64(reply.First)
-		case reply.Status == reentrant.Stale:
+		case reply.Status == backend.Stale:
 			*epoch++
 		default:
 			select {
@@ -78,10 +78,10 @@ func (m *member) enter(epoch *uint64) uint64 {
 // leave gives it back, and asks again until there was an answer.
 func (m *member) leave(epoch uint64) {
 	for m.Context().Err() == nil {
-		_, err := m.remote.Release(m.ctx(), reentrant.ReleaseRequest{Epoch: epoch, Until: time.Now().Add(10 * time.Second)})
+		_, err := m.remote.Release(m.ctx(), backend.ReleaseRequest{Epoch: epoch, Until: time.Now().Add(10 * time.Second)})
 		if err == nil {
 			return
 		}
-		assert.False(m, reentrant.Refused(err), "%v", err)
+		assert.False(m, backend.Refused(err), "%v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -18,7 +19,7 @@ func TestAGrantWithForgedTokensIsConfirmed(t *testing.T) {
 		m := s.join("m")
 		m.take(1)
 		now := s.clock()
-		say := func(first, last int64) reentrant.Grant {
+		say := func(first, last int64) backend.Grant {
 			s.run("PUBLISH", "relock:session:m", "g 7 "+text(first)+" "+text(last)+" 1000 "+text(now)+" lock")
 			return m.granted()
 		}
@@ -52,7 +53,7 @@ func TestAForgedGrantDoesNotRaiseTokens(t *testing.T) {
 		token, err := lock.Token(ctx)
 		require.NoError(t, err)
 		require.NoError(t, lock.Unlock(ctx))
-		assert.Less(t, token, before+reentrant.Token(time.Hour.Microseconds()))
+		assert.Less(t, token, before+backend.Token(time.Hour.Microseconds()))
 	})
 }
 
@@ -75,10 +76,10 @@ func TestARecordWithForgedTokensIsRefused(t *testing.T) {
 				for epoch := range uint64(3) {
 					_, err = m.remote.Acquire(s.ctx(), request(epoch+1, queue))
 					require.ErrorContains(t, err, "FARTOKEN", "%s: %s", kind, last)
-					assert.True(t, reentrant.Refused(err), "%s: %s", kind, last)
+					assert.True(t, backend.Refused(err), "%s: %s", kind, last)
 				}
 				assert.Equal(t, forged[:6], s.record()[:6], "nothing is touched")
-				assert.Equal(t, reentrant.Released, m.release(1), "%s: %s", kind, last)
+				assert.Equal(t, backend.Released, m.release(1), "%s: %s", kind, last)
 			}
 		}
 	})
@@ -89,14 +90,14 @@ func TestNumbersOutOfBoundsAreNotSent(t *testing.T) {
 	s := embedded(t)
 	for _, s := range []*site{s, s.withoutScripts()} {
 		m := s.join("m")
-		for name, change := range map[string]func(*reentrant.AcquireRequest){
-			"epoch":    func(r *reentrant.AcquireRequest) { r.Epoch = 1 << 53 },
-			"holds":    func(r *reentrant.AcquireRequest) { r.Holds = 1 << 31 },
-			"tokens":   func(r *reentrant.AcquireRequest) { r.Tokens = 1<<16 + 1 },
-			"negative": func(r *reentrant.AcquireRequest) { r.Tokens = -1 },
+		for name, change := range map[string]func(*backend.AcquireRequest){
+			"epoch":    func(r *backend.AcquireRequest) { r.Epoch = 1 << 53 },
+			"holds":    func(r *backend.AcquireRequest) { r.Holds = 1 << 31 },
+			"tokens":   func(r *backend.AcquireRequest) { r.Tokens = 1<<16 + 1 },
+			"negative": func(r *backend.AcquireRequest) { r.Tokens = -1 },
 		} {
 			_, err := m.remote.Acquire(s.ctx(), request(1, change))
-			assert.True(t, reentrant.Refused(err), "%s: %v", name, err)
+			assert.True(t, backend.Refused(err), "%s: %v", name, err)
 		}
 		assert.Empty(t, s.hash())
 	}

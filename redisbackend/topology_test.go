@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // The tests that run in parallel wait for servers most of their time, so there are more of them at once than processors.
@@ -55,7 +55,7 @@ func TestCluster(t *testing.T) {
 		last := a.take(2*i + 1)
 		b.wait(2*i + 1)
 		assert.Equal(t, []string{"b"}, a.inspect().Waiting)
-		assert.Equal(t, reentrant.Released, a.release(2*i+1))
+		assert.Equal(t, backend.Released, a.release(2*i+1))
 		g := b.granted()
 		assert.Equal(t, s.name, g.Name)
 		assert.Greater(t, g.First, last)
@@ -73,14 +73,14 @@ func TestClusterRenewsBySlot(t *testing.T) {
 	t.Parallel()
 	s, servers := cluster(t, 0)
 	a := s.join("a")
-	var renewals []reentrant.Renewal
+	var renewals []backend.Renewal
 	for i := range 30 {
 		for _, name := range []string{fmt.Sprintf("lock-%d", i), fmt.Sprintf("{tag}lock-%d", i)} {
 			s.name = name
 			a.remote = a.bind(name)
 			a.take(uint64(i + 1))
 			s.shorten()
-			renewals = append(renewals, reentrant.Renewal{Remote: a.remote, Epoch: uint64(i + 1), Lease: lease})
+			renewals = append(renewals, backend.Renewal{Remote: a.remote, Epoch: uint64(i + 1), Lease: lease})
 		}
 	}
 	calls := func() (n int) {

@@ -9,21 +9,21 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
-	"github.com/relock-go/relock/reentrant"
 )
 
 func TestReenterSetsTheCount(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		token := a.take(1)
-		assert.Equal(t, reentrant.ReenterReply{Holds: 2}, a.reenter(1, 1, 2, 0))
-		assert.Equal(t, reentrant.ReenterReply{Holds: 5}, a.reenter(1, 2, 5, 0))
+		assert.Equal(t, backend.ReenterReply{Holds: 2}, a.reenter(1, 1, 2, 0))
+		assert.Equal(t, backend.ReenterReply{Holds: 5}, a.reenter(1, 2, 5, 0))
 		assert.Equal(t, "a:1=5", s.hash())
-		assert.Equal(t, reentrant.ReenterReply{Holds: 5}, a.reenter(1, 2, 9, 0), "twice: what it says now does not matter")
-		assert.Equal(t, reentrant.ReenterReply{Holds: 5}, a.reenter(1, 1, 2, 0), "an older one comes late")
-		assert.Equal(t, reentrant.ReenterReply{Holds: 1}, a.reenter(1, 3, 1, 0))
+		assert.Equal(t, backend.ReenterReply{Holds: 5}, a.reenter(1, 2, 9, 0), "twice: what it says now does not matter")
+		assert.Equal(t, backend.ReenterReply{Holds: 5}, a.reenter(1, 1, 2, 0), "an older one comes late")
+		assert.Equal(t, backend.ReenterReply{Holds: 1}, a.reenter(1, 3, 1, 0))
 		assert.Equal(t, "a:1=1", s.hash())
 		assert.Equal(t, token, a.take(1), "re-entry keeps the token")
 	})
@@ -49,7 +49,7 @@ func TestReenterNeverShortensTheLease(t *testing.T) {
 func TestReenterOfAHoldThatIsGone(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
-		gone := reentrant.ReenterReply{Gone: true}
+		gone := backend.ReenterReply{Gone: true}
 		assert.Equal(t, gone, a.reenter(1, 1, 2, lease), "never had")
 		a.take(2)
 		assert.Equal(t, gone, a.reenter(1, 1, 2, lease), "an older epoch")
@@ -74,11 +74,11 @@ func TestReleaseFreesTheLock(t *testing.T) {
 		a := s.join("a")
 		a.take(5)
 		a.reenter(5, 1, 3, 0)
-		assert.Equal(t, reentrant.Released, a.release(5), "whatever the count")
+		assert.Equal(t, backend.Released, a.release(5), "whatever the count")
 		assert.Empty(t, s.hash())
-		assert.Equal(t, reentrant.Nothing, a.release(5), "twice")
+		assert.Equal(t, backend.Nothing, a.release(5), "twice")
 		a.take(6)
-		assert.Equal(t, reentrant.Released, a.release(9), "what a lower epoch has")
+		assert.Equal(t, backend.Released, a.release(9), "what a lower epoch has")
 		assert.Empty(t, s.hash())
 	})
 }
@@ -87,17 +87,17 @@ func TestReleaseLeavesWhatAHigherEpochHas(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		a.take(5)
-		assert.Equal(t, reentrant.Nothing, a.release(4))
+		assert.Equal(t, backend.Nothing, a.release(4))
 		assert.Equal(t, "a:1=1", s.hash())
 		b.wait(5)
-		assert.Equal(t, reentrant.Nothing, b.release(4))
+		assert.Equal(t, backend.Nothing, b.release(4))
 		assert.Equal(t, []string{"b"}, s.queued())
-		assert.Equal(t, reentrant.Nothing, b.release(4, doubtfulFor(time.Minute)), "a tombstone for older copies")
+		assert.Equal(t, backend.Nothing, b.release(4, doubtfulFor(time.Minute)), "a tombstone for older copies")
 		a.release(5)
 		b.granted()
-		assert.Equal(t, reentrant.Nothing, b.release(4))
+		assert.Equal(t, backend.Nothing, b.release(4))
 		assert.Equal(t, "b:1=1", s.hash())
-		assert.Equal(t, reentrant.Nothing, a.release(9), "somebody else's")
+		assert.Equal(t, backend.Nothing, a.release(9), "somebody else's")
 		assert.Equal(t, "b:1=1", s.hash())
 	})
 }
@@ -108,8 +108,8 @@ func TestReleaseWithdrawsAWaiter(t *testing.T) {
 		a.take(1)
 		b.wait(1)
 		c.wait(1)
-		assert.Equal(t, reentrant.Withdrawn, b.release(1))
-		assert.Equal(t, reentrant.Nothing, b.release(1), "twice")
+		assert.Equal(t, backend.Withdrawn, b.release(1))
+		assert.Equal(t, backend.Nothing, b.release(1), "twice")
 		assert.Equal(t, []string{"c"}, s.queued())
 		assert.Equal(t, "a:1=1", s.hash())
 		places, err := s.do("HKEYS", s.side("w")).AsStrSlice()
@@ -128,9 +128,9 @@ func TestReleasePassesOnAGrantThatNobodyWants(t *testing.T) {
 		b.wait(1)
 		c.wait(1)
 		a.release(1)
-		assert.Equal(t, reentrant.Released, b.release(1, doubtfulFor(time.Minute)), "cancelled while the grant was on its way")
+		assert.Equal(t, backend.Released, b.release(1, doubtfulFor(time.Minute)), "cancelled while the grant was on its way")
 		c.granted()
-		assert.Equal(t, reentrant.Stale, b.acquire(1, queue).Status, "and a heartbeat of it comes late")
+		assert.Equal(t, backend.Stale, b.acquire(1, queue).Status, "and a heartbeat of it comes late")
 	})
 }
 
@@ -151,7 +151,7 @@ func TestReleaseAfterFlush(t *testing.T) {
 		a := s.join("a")
 		a.take(1)
 		s.run("FLUSHALL")
-		assert.Equal(t, reentrant.Nothing, a.release(1))
+		assert.Equal(t, backend.Nothing, a.release(1))
 		assert.Equal(t, int64(0), must(s.do("DBSIZE").ToInt64()), "nothing is left behind")
 	})
 }
@@ -209,13 +209,13 @@ func TestRenewOfManyLocks(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		const n = 250
-		renewals := make([]reentrant.Renewal, n)
+		renewals := make([]backend.Renewal, n)
 		for i := range renewals {
 			s.name = unique("lock")
 			a.remote = a.bind(s.name)
 			a.take(uint64(i + 1))
 			s.shorten()
-			renewals[i] = reentrant.Renewal{Remote: a.remote, Epoch: uint64(i + 1), Lease: lease}
+			renewals[i] = backend.Renewal{Remote: a.remote, Epoch: uint64(i + 1), Lease: lease}
 		}
 		renewals[7].Epoch = 9999
 		s.run("DEL", renewals[8].Remote.Name())
@@ -231,7 +231,7 @@ func TestRenewOfManyLocks(t *testing.T) {
 				s.assertShort()
 			case 8:
 				require.ErrorContains(t, r.Err, "WRONGTYPE")
-				assert.True(t, reentrant.Refused(r.Err))
+				assert.True(t, backend.Refused(r.Err))
 				assert.False(t, r.Gone)
 			default:
 				assert.NoError(t, r.Err)
@@ -246,11 +246,11 @@ func TestRenewCommands(t *testing.T) {
 	s := realRedis(t)
 	a := s.join("a")
 	const n = 250
-	renewals := make([]reentrant.Renewal, n)
+	renewals := make([]backend.Renewal, n)
 	for i := range renewals {
 		a.remote = a.bind(unique("lock"))
 		a.take(1)
-		renewals[i] = reentrant.Renewal{Remote: a.remote, Epoch: 1, Lease: lease}
+		renewals[i] = backend.Renewal{Remote: a.remote, Epoch: 1, Lease: lease}
 	}
 	a.conn.Renew(s.ctx(), renewals)
 	before := scriptCalls(s)
@@ -262,13 +262,13 @@ func TestRenewOfForeignLocks(t *testing.T) {
 	s := embedded(t)
 	a, b := s.join("a"), s.join("b")
 	a.take(1)
-	renewals := []reentrant.Renewal{
+	renewals := []backend.Renewal{
 		{Remote: b.remote, Epoch: 1, Lease: lease}, {Epoch: 1, Lease: lease}, {Remote: a.remote, Epoch: 1},
 		{Remote: a.remote, Epoch: 1, Lease: lease, Gone: true, Err: context.Canceled},
 	}
 	a.conn.Renew(s.ctx(), renewals)
 	for _, r := range renewals[:3] {
-		assert.True(t, reentrant.Refused(r.Err))
+		assert.True(t, backend.Refused(r.Err))
 	}
 	assert.NoError(t, renewals[3].Err, "what it held before does not matter")
 	assert.False(t, renewals[3].Gone)
@@ -278,7 +278,7 @@ func TestRenewOfForeignLocks(t *testing.T) {
 func TestInspect(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
-		assert.Equal(t, reentrant.State{}, a.inspect())
+		assert.Equal(t, backend.State{}, a.inspect())
 		token := a.take(5, owned("~x"))
 		b.wait(1, impatient)
 		c.wait(2)
@@ -286,12 +286,12 @@ func TestInspect(t *testing.T) {
 		got := c.inspect()
 		s.assertFull(lease, got.TTL)
 		got.TTL = 0
-		assert.Equal(t, reentrant.State{Locked: true, Session: "a", Owner: "~x", Holds: 1, Epoch: 5, Token: token,
+		assert.Equal(t, backend.State{Locked: true, Session: "a", Owner: "~x", Holds: 1, Epoch: 5, Token: token,
 			Waiting: []string{"c"}}, got)
 		assert.Equal(t, []string{"b", "c"}, s.queued(), "looking changes nothing")
 		c.release(2)
 		a.release(5)
-		assert.Equal(t, reentrant.State{Token: token}, a.inspect())
+		assert.Equal(t, backend.State{Token: token}, a.inspect())
 	})
 }
 
@@ -315,7 +315,7 @@ func TestAHashThatIsNotALock(t *testing.T) {
 					_, forced := m.remote.ForceUnlock(s.ctx())
 					for _, err := range []error{acquired, inspected, forced} {
 						require.ErrorContains(t, err, "WRONGTYPE the key has a hash that is not a lock")
-						assert.True(t, reentrant.Refused(err))
+						assert.True(t, backend.Refused(err))
 					}
 					assert.Equal(t, strings.Join(fields, "="), s.hash())
 					assert.Empty(t, s.queued())
@@ -340,11 +340,11 @@ func TestForceUnlock(t *testing.T) {
 		assert.Greater(t, b.granted().First, last)
 		assert.False(t, a.renews(1, lease))
 		assert.True(t, a.reenter(1, 1, 2, lease).Gone)
-		assert.Equal(t, reentrant.Nothing, a.release(1))
+		assert.Equal(t, backend.Nothing, a.release(1))
 		assert.Equal(t, "b:1=1", s.hash())
 		assert.True(t, force(), "twice: it takes the lock from the next one")
 		assert.Empty(t, s.hash())
-		assert.Equal(t, reentrant.Stale, b.acquire(1).Status, "it does not come back by a resend")
+		assert.Equal(t, backend.Stale, b.acquire(1).Status, "it does not come back by a resend")
 	})
 }
 
@@ -377,12 +377,12 @@ func TestNothingIsSentWithAnEndedContext(t *testing.T) {
 		before := scriptCalls(s)
 		_, err := a.remote.Acquire(ctx, request(1))
 		require.ErrorIs(t, err, want)
-		assert.False(t, reentrant.OutcomeUnknown(err))
-		assert.False(t, reentrant.Refused(err))
-		one := []reentrant.Renewal{{Remote: a.remote, Epoch: 1, Lease: lease}}
+		assert.False(t, backend.OutcomeUnknown(err))
+		assert.False(t, backend.Refused(err))
+		one := []backend.Renewal{{Remote: a.remote, Epoch: 1, Lease: lease}}
 		a.conn.Renew(ctx, one)
 		require.ErrorIs(t, one[0].Err, want)
-		assert.False(t, reentrant.OutcomeUnknown(one[0].Err))
+		assert.False(t, backend.OutcomeUnknown(one[0].Err))
 		assert.Equal(t, before, scriptCalls(s))
 	}
 	assert.Equal(t, clients, connections(s), "no connection was lost over it")
@@ -410,7 +410,7 @@ func TestNoAnswerLeavesTheOutcomeUnknown(t *testing.T) {
 	}, "it is sent before its time is over")
 	server.Thaw()
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.True(t, reentrant.OutcomeUnknown(err))
+	assert.True(t, backend.OutcomeUnknown(err))
 	a.take(1)
 	a.release(1)
 	server.Stop()
@@ -418,14 +418,14 @@ func TestNoAnswerLeavesTheOutcomeUnknown(t *testing.T) {
 	require.Error(t, err)
 	s.eventually(func() bool {
 		_, err = a.remote.Acquire(s.ctx(), request(2))
-		return !reentrant.OutcomeUnknown(err)
+		return !backend.OutcomeUnknown(err)
 	}, "once the connection is known to be lost, a refused one is an error that was never sent")
 	require.ErrorContains(t, err, "connection refused")
-	assert.False(t, reentrant.Refused(err), "it can be tried again")
+	assert.False(t, backend.Refused(err), "it can be tried again")
 	server.Restart(t)
 	s.eventually(func() bool {
 		reply, err := a.remote.Acquire(s.ctx(), request(3))
-		return err == nil && reply.Status == reentrant.Granted
+		return err == nil && reply.Status == backend.Granted
 	}, "and works again when the server is back")
 }
 

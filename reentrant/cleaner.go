@@ -2,6 +2,7 @@ package reentrant
 
 import (
 	"context"
+	"github.com/relock-go/relock/backend"
 	"log/slog"
 	"sync"
 	"time"
@@ -131,11 +132,11 @@ func retryPause(try int, most time.Duration) time.Duration {
 
 // disown gives back what an epoch has on a lock, without the baton: release(epoch) touches nothing newer. It is a
 // courtesy to the others (it would expire), so one try is enough.
-func (s *core) disown(remote Remote, name string, epoch uint64) {
+func (s *core) disown(remote backend.Remote, name string, epoch uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.commandTimeout())
 	defer cancel()
 	s.stats.commands.Add(1)
-	if _, err := remote.Release(ctx, ReleaseRequest{Epoch: epoch}); err != nil {
+	if _, err := remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch}); err != nil {
 		s.log(slog.LevelWarn, "could not give back a lock; it expires", slog.String("lock", name), slog.Any("error", err))
 	}
 }

@@ -2,11 +2,12 @@ package reentrant
 
 import (
 	"context"
+	"github.com/relock-go/relock/backend"
 	"time"
 )
 
 // Cohort mode, after Dice, Marathe and Shavit's lock cohorting: the lock is the session's, and its owners hand it to
-// each other without a word to Redis. What stands in Redis is [CohortOwner] or [LingeringOwner].
+// each other without a word to Redis. What stands in Redis is [backend.CohortOwner] or [backend.LingeringOwner].
 
 // A session in cohort mode takes the lock with a block of tokens, one for each owner of its turn, and the owners
 // after the first inherit it:
@@ -30,9 +31,9 @@ func (e *entry) printed(o Owner, cohort bool) string {
 	case !cohort:
 		return e.print(o)
 	case e.s.config.linger > 0:
-		return LingeringOwner
+		return backend.LingeringOwner
 	}
-	return CohortOwner
+	return backend.CohortOwner
 }
 
 // inherit makes the head the holder of what the session has on the lock already, without a command. False: there is

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -19,7 +20,7 @@ import (
 func TestEachOwnerOfACohortHasATokenOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New(), reentrant.WithCohort())
-		var last reentrant.Token
+		var last backend.Token
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
 )
 
@@ -47,7 +48,7 @@ type ticket struct {
 	epoch  uint64 // numbers it, from the counter of attempts
 	name   string // of the condition
 	owner  Owner
-	remote Remote
+	remote backend.Remote
 	woken  chan bool                // 1-buffered: signalled; true if Redis has also queued the session for the lock
 	told   bool                     // entry.mu: it is known to be signalled, or has enough, so it waits no more
 	gave   hold                     // what the wait gave up
@@ -114,7 +115,7 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 	return c.holding(ctx, op, nil, func(e *entry, owner Owner, holds int) error {
 		unknown, more := false, false
 		signal := func(ctx context.Context, h hold) (gone bool, err error) {
-			req := SignalRequest{Condition: c.name, Epoch: h.epoch, Op: h.op, All: all}
+			req := backend.SignalRequest{Condition: c.name, Epoch: h.epoch, Op: h.op, All: all}
 			reply, err := e.remote.Signal(ctx, req)
 			unknown = unknown || OutcomeUnknown(err) || err == nil && !reply.Gone
 			for _, ticket := range reply.Tickets {
@@ -133,7 +134,7 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 			err = ErrLost
 		}
 		if err != nil && unknown { // a copy may have been executed, whatever became of the last and of the hold
-			err = WithOutcomeUnknown(err)
+			err = backend.WithOutcomeUnknown(err)
 		}
 		return err
 	})
@@ -357,7 +358,7 @@ func (e *entry) yieldHold(ctx, over context.Context, t *ticket, holds int, limit
 	if cohort {
 		holds = 1 // in Redis
 	}
-	req := AwaitRequest{
+	req := backend.AwaitRequest{
 		Condition: t.name, Ticket: t.epoch, Owner: e.printed(t.owner, cohort), Holds: holds,
 		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}
@@ -373,10 +374,10 @@ func (e *entry) yieldHold(ctx, over context.Context, t *ticket, holds int, limit
 			err = checkTicket(status)
 		}
 		unknown = unknown || OutcomeUnknown(err)
-		if status == Signalled {
+		if status == backend.Signalled {
 			t.wake(false)
 		}
-		return status == Gone, err
+		return status == backend.Gone, err
 	}
 	if !limit.IsZero() {
 		limit = limit.Add(cfg.lease - cfg.commandTimeout()/8) // the last try has an eighth of its time at least
@@ -436,7 +437,7 @@ func (e *entry) waitSignalled(ctx, over context.Context, t *ticket, limit time.T
 	case <-e.s.closing:
 		err = ErrClosed
 	}
-	if e.s.tear(over, t) == Signalled && fault != faultSpent {
+	if e.s.tear(over, t) == backend.Signalled && fault != faultSpent {
 		select {
 		case placed = <-t.woken:
 		default:
@@ -449,7 +450,7 @@ func (e *entry) waitSignalled(ctx, over context.Context, t *ticket, limit time.T
 
 // tear takes a ticket back, and tells whether it was signalled before. A Redis that cannot be asked says nothing:
 // the ticket is then dropped when its session does not beat for it any more.
-func (s *core) tear(ctx context.Context, t *ticket) TicketStatus {
+func (s *core) tear(ctx context.Context, t *ticket) backend.TicketStatus {
 	for try := range releaseTries {
 		if try > 0 && !pause(ctx, retryPause(try, s.config.heartbeat), nil) {
 			break
@@ -468,7 +469,7 @@ func (s *core) tear(ctx context.Context, t *ticket) TicketStatus {
 			break
 		}
 	}
-	return Gone
+	return backend.Gone
 }
 
 // comeBack takes the lock again with the holds that the wait gave up. ctx is the wait's overtime.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -213,7 +214,7 @@ func TestALostSignalSaysThatItMayHaveBeenGiven(t *testing.T) {
 				})
 				err := l.NewCondition("ready").Signal(t.Context())
 				assert.ErrorIs(t, err, reentrant.ErrLost)
-				assert.Equal(t, unknown, reentrant.OutcomeUnknown(err), "%v", err)
+				assert.Equal(t, unknown, backend.OutcomeUnknown(err), "%v", err)
 				_, woken := returned(done, 10*time.Second)
 				assert.Equal(t, unknown, woken)
 			})

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -213,6 +214,6 @@ func (p *permits) give(l *reentrant.Lock, c *reentrant.Condition) {
 
 func (p *permits) unlock(l *reentrant.Lock) {
 	if err := l.Unlock(context.Background()); err != nil {
-		assert.True(p, reentrant.OutcomeUnknown(err) && !errors.Is(err, reentrant.ErrLost), "%v", err)
+		assert.True(p, backend.OutcomeUnknown(err) && !errors.Is(err, reentrant.ErrLost), "%v", err)
 	}
 }

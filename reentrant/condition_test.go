@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -208,7 +209,7 @@ func buffer(t *testing.T, seed uint64) {
 				require.NoError(t, notEmpty.SignalAll(t.Context()))
 			}
 			if err := l.Unlock(t.Context()); err != nil {
-				assert.True(t, reentrant.OutcomeUnknown(err), "%v", err)
+				assert.True(t, backend.OutcomeUnknown(err), "%v", err)
 			}
 			return more
 		}

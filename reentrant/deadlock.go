@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/petermattis/goid"
+	"github.com/relock-go/relock/backend"
 )
 
 // A DeadlockError ends the wait of an owner that would wait for ever: for a lock whose holder waits for a lock whose
@@ -56,7 +57,7 @@ func (e *DeadlockError) Error() string {
 // owner. A session whose owners do not wait while they hold something sends nothing.
 type detector struct {
 	s        *core
-	registry Registry
+	registry backend.Registry
 	quit     chan struct{}
 	done     sync.WaitGroup
 
@@ -83,7 +84,7 @@ type wait struct {
 const maxChain = 16
 
 func newDetector(s *core) *detector {
-	registry, _ := s.conn.(Registry)
+	registry, _ := s.conn.(backend.Registry)
 	return &detector{s: s, registry: registry, quit: make(chan struct{}), waits: make(map[Owner][]*wait)}
 }
 

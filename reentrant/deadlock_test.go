@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -41,7 +42,7 @@ func embrace(t *testing.T, sessions []*reentrant.Session, names []string) []erro
 	return errs
 }
 
-func open(t *testing.T, b reentrant.Backend, n int, opts ...reentrant.Option) (sessions []*reentrant.Session) {
+func open(t *testing.T, b backend.Backend, n int, opts ...reentrant.Option) (sessions []*reentrant.Session) {
 	for range n {
 		sessions = append(sessions, newSession(t, b, append(opts, reentrant.WithDeadlockDetection())...))
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
 )
 
@@ -20,7 +21,7 @@ type entry struct {
 
 	// Written when the entry is (re)used, under s.mu, before anybody can find it; constant while refs > 0.
 	name   string
-	remote Remote
+	remote backend.Remote
 
 	refs int // s.mu: one for the hold, for each caller inside and for each clean-up
 
@@ -42,11 +43,11 @@ type entry struct {
 	via    atomic.Uint32 // number of the Lock it was got with
 	until  atomic.Int64  // the end of its trust, in nanoseconds since the session was opened. Written under mu with the lease
 
-	mu        sync.Mutex // guards what follows; taken after s.mu and before the queue's own
-	attempt   uint64     // the last epoch sent
-	waiting   bool       // the attempt waits for a grant
-	head      Owner      // whose attempt it is
-	grant     Grant      // that came for it
+	mu        sync.Mutex    // guards what follows; taken after s.mu and before the queue's own
+	attempt   uint64        // the last epoch sent
+	waiting   bool          // the attempt waits for a grant
+	head      Owner         // whose attempt it is
+	grant     backend.Grant // that came for it
 	hold      hold
 	tickets   []*ticket     // owners who wait for the lock's conditions, or come back from there
 	cleaning  chan struct{} // closed when the clean-up that has the baton is done; nil when there is none
@@ -264,7 +265,7 @@ func (e *entry) heldBy(owner Owner) (hold, bool) {
 }
 
 // granted takes a grant that was pushed; false if no attempt of this entry wants it. s.mu is not held.
-func (e *entry) granted(g Grant) (wanted bool) {
+func (e *entry) granted(g backend.Grant) (wanted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t := e.ticketLocked(g.Epoch); t != nil && e.attempt < g.Epoch {

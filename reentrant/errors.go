@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/relock-go/relock/backend"
 )
 
 var (
@@ -20,15 +22,15 @@ var (
 	ErrClosed = errors.New("session closed")
 	// ErrUnavailable is returned when the backend could not be asked: it was not reached, did not answer in time, or
 	// cannot do anything at present (it is starting, for instance). It says nothing about who has the lock.
-	ErrUnavailable = errors.New("backend unavailable")
+	ErrUnavailable = backend.ErrUnavailable
 	// ErrTooManyHolds is returned when an owner holds the lock 2³¹−1 times. The holds are unchanged.
 	ErrTooManyHolds = errors.New("maximum hold count exceeded")
 	// ErrNotReplicated is returned when a lock was got but too few replicas have it (redisbackend.WithReplicas). It was
 	// given back.
-	ErrNotReplicated = errors.New("too few replicas have it")
+	ErrNotReplicated = backend.ErrNotReplicated
 	// ErrNoQuorum is returned when too few nodes of a quorum answered to decide (redisbackend.NewQuorum). It says nothing
 	// about who has the lock.
-	ErrNoQuorum = errors.New("no majority of the nodes")
+	ErrNoQuorum = backend.ErrNoQuorum
 	// ErrNoOwner is returned in a session with WithExplicitOwners when the context carries no owner.
 	ErrNoOwner = errors.New("no owner in the context, and the session takes only explicit owners (WithOwner)")
 )
@@ -116,3 +118,11 @@ func counted(n int, thing string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }
+
+// OutcomeUnknown reports whether the server may have done what was asked although err was returned. Nothing is left
+// behind for longer than the lease in either case.
+func OutcomeUnknown(err error) bool { return backend.OutcomeUnknown(err) }
+
+// Refused reports whether err is the server's own refusal, such as a wrong password or a missing right. It is not "another
+// owner has it", and not worth trying again.
+func Refused(err error) bool { return backend.Refused(err) }

@@ -55,7 +55,6 @@ const (
 	faultRash      = "rash-verify"      // Verify takes a hold that is being given up for lost
 
 	faultHollowMulti    = "multilock-is-held-in-part"      // a MultiLock counts as held if one of its locks is
-	faultTokenWraps     = "token-wraps"                    // a token above 2⁶³−1 is a negative number in a database
 	faultTryAnyHoards   = "tryany-keeps-all"               // TryAnyFor keeps every lock that it got
 	faultTryAnyNests    = "tryany-reenters"                // TryAny takes a lock that the caller has already for a free one
 	faultEmptyMultiLock = "empty-multilock-is-heedless"    // a MultiLock of nothing does not look at the context

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -115,7 +116,7 @@ func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 				err = s.Close(ctx)
 				assert.LessOrEqual(t, time.Since(began), 2*time.Second)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.ErrorIs(t, err, reentrant.ErrUnavailable)
+				require.ErrorIs(t, err, backend.ErrUnavailable)
 				assert.ErrorIs(t, s.Close(t.Context()), reentrant.ErrClosed, "and waits for what goes on in the background")
 				assert.Less(t, time.Since(began), reentrant.DefaultLease)
 			})

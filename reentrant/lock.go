@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
 )
 
@@ -24,7 +25,7 @@ type Lock struct {
 	_       noCopy
 	session *Session
 	name    string
-	remote  Remote
+	remote  backend.Remote
 	invalid error // what is wrong with the name or the options; every call returns it
 	fixed   time.Duration
 	unfair  bool

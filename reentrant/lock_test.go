@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -273,8 +274,8 @@ func storm(t *testing.T, seed uint64) {
 		return memory.Pass
 	}))
 	var inside int
-	var last reentrant.Token
-	enter := func(token reentrant.Token) {
+	var last backend.Token
+	enter := func(token backend.Token) {
 		mu.Lock()
 		defer mu.Unlock()
 		inside++
@@ -325,7 +326,7 @@ func storm(t *testing.T, seed uint64) {
 }
 
 // work is inside for d, or until the hold is lost: exclusion is promised until then.
-func work(t *testing.T, l *reentrant.Lock, d time.Duration, enter func(reentrant.Token), leave func()) {
+func work(t *testing.T, l *reentrant.Lock, d time.Duration, enter func(backend.Token), leave func()) {
 	token, err := l.Token(t.Context())
 	if err != nil {
 		return // lost already

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -161,19 +162,19 @@ func (c *cell) endedByMend() bool { return c.result.took >= outlasts }
 // checkPredicates: Refused and OutcomeUnknown.
 func (c *cell) checkPredicates() {
 	r, f := &c.result, &c.failure
-	if reentrant.Refused(r.err) && !f.refuses {
+	if backend.Refused(r.err) && !f.refuses {
 		c.errorf("Refused, although nothing was: %v", r.err)
 	}
-	if f.refuses && c.row.sends && c.kind.ends != 0 && !reentrant.Refused(r.err) && !c.inherited() {
+	if f.refuses && c.row.sends && c.kind.ends != 0 && !backend.Refused(r.err) && !c.inherited() {
 		c.errorf("the node refused, and the error does not say so: %v", r.err)
 	}
-	if f.refuses && c.row.sends && !c.row.bound.heeds && !reentrant.Refused(r.err) && !c.inherited() {
+	if f.refuses && c.row.sends && !c.row.bound.heeds && !backend.Refused(r.err) && !c.inherited() {
 		c.errorf("the node refused, and the error does not say so: %v", r.err)
 	}
-	if reentrant.OutcomeUnknown(r.err) && (f.refuses || f.unheard || f.name == "none") {
+	if backend.OutcomeUnknown(r.err) && (f.refuses || f.unheard || f.name == "none") {
 		c.errorf("OutcomeUnknown, although no command was executed: %v", r.err)
 	}
-	if f.unanswered && c.row.sends && !c.row.reads && c.upset == nil && r.err != nil && r.took > 0 && !reentrant.OutcomeUnknown(r.err) && !errors.Is(r.err, reentrant.ErrLost) && (c.row.want == nil || !errors.Is(r.err, c.row.want)) {
+	if f.unanswered && c.row.sends && !c.row.reads && c.upset == nil && r.err != nil && r.took > 0 && !backend.OutcomeUnknown(r.err) && !errors.Is(r.err, reentrant.ErrLost) && (c.row.want == nil || !errors.Is(r.err, c.row.want)) {
 		c.errorf("commands were executed, and the error does not say that the outcome is unknown: %v", r.err)
 	}
 }
@@ -184,11 +185,11 @@ func (c *cell) checkUnavailable() {
 	is := func(err error) bool { return err != nil && errors.Is(r.err, err) }
 	unasked := f.unreachable || f.name == "unreachable-for-a-while"
 	known := is(reentrant.ErrLost) || is(reentrant.ErrNotHeld) || is(reentrant.ErrClosed) || is(c.row.want)
-	if unasked && r.err != nil && r.took > 0 && !known && !c.heeded() && !is(reentrant.ErrUnavailable) {
+	if unasked && r.err != nil && r.took > 0 && !known && !c.heeded() && !is(backend.ErrUnavailable) {
 		c.errorf("the node could not be asked, and the error does not say so: %v", r.err)
 	}
 	answers := f.name == "none" || f.refuses || f.forgets || f.observer != "" || f.name == "answers-twice"
-	if answers && is(reentrant.ErrUnavailable) {
+	if answers && is(backend.ErrUnavailable) {
 		c.errorf("ErrUnavailable, although the node answered: %v", r.err)
 	}
 }

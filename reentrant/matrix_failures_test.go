@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -88,11 +89,11 @@ func (c *cell) every(f memory.Fault) {
 // nodes is a Backend of two servers. The far one has the locks whose names begin with far/; it is the one that fails.
 type nodes struct {
 	near, far *memory.Backend
-	garbage   atomic.Bool    // the far one answers the first session with nonsense
-	sink      reentrant.Sink // of the first session
+	garbage   atomic.Bool  // the far one answers the first session with nonsense
+	sink      backend.Sink // of the first session
 }
 
-func (n *nodes) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+func (n *nodes) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	near, err := n.near.Connect(ctx, session, sink)
 	if err != nil {
 		return nil, err
@@ -111,13 +112,13 @@ func (n *nodes) Connect(ctx context.Context, session string, sink reentrant.Sink
 
 type twoConns struct {
 	n         *nodes
-	near, far reentrant.Conn
+	near, far backend.Conn
 	first     bool // its session is the one that is tested
 }
 
 func isFar(name string) bool { return strings.HasPrefix(name, "far/") }
 
-func (c *twoConns) Bind(name string) (reentrant.Remote, error) {
+func (c *twoConns) Bind(name string) (backend.Remote, error) {
 	if !isFar(name) {
 		return c.near.Bind(name)
 	}
@@ -129,9 +130,9 @@ func (c *twoConns) Bind(name string) (reentrant.Remote, error) {
 }
 
 // Renew asks both nodes at once.
-func (c *twoConns) Renew(ctx context.Context, renewals []reentrant.Renewal) {
+func (c *twoConns) Renew(ctx context.Context, renewals []backend.Renewal) {
 	var index [2][]int
-	var parts [2][]reentrant.Renewal
+	var parts [2][]backend.Renewal
 	for i, r := range renewals {
 		node := 0
 		if isFar(r.Remote.Name()) {
@@ -140,7 +141,7 @@ func (c *twoConns) Renew(ctx context.Context, renewals []reentrant.Renewal) {
 		index[node], parts[node] = append(index[node], i), append(parts[node], r)
 	}
 	var asked sync.WaitGroup
-	for node, conn := range []reentrant.Conn{c.near, c.far} {
+	for node, conn := range []backend.Conn{c.near, c.far} {
 		asked.Go(func() { conn.Renew(ctx, parts[node]) })
 	}
 	asked.Wait()
@@ -158,73 +159,73 @@ func (c *twoConns) Close() error {
 
 // A farRemote is a lock on the far node. While that answers with garbage, it does nothing else.
 type farRemote struct {
-	reentrant.Remote
+	backend.Remote
 	c *twoConns
 }
 
 func (r *farRemote) garbage() bool { return r.c.first && r.c.n.garbage.Load() }
 
-func (r *farRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+func (r *farRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if r.garbage() {
-		return reentrant.AcquireReply{Status: 77, First: 9, Last: 3, TTL: -time.Hour}, nil
+		return backend.AcquireReply{Status: 77, First: 9, Last: 3, TTL: -time.Hour}, nil
 	}
 	return r.Remote.Acquire(ctx, req)
 }
 
-func (r *farRemote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
+func (r *farRemote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
 	if r.garbage() {
-		return reentrant.ReenterReply{Holds: -5}, nil
+		return backend.ReenterReply{Holds: -5}, nil
 	}
 	return r.Remote.Reenter(ctx, req)
 }
 
-func (r *farRemote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+func (r *farRemote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	if r.garbage() {
 		return -8, nil
 	}
 	return r.Remote.Release(ctx, req)
 }
 
-func (r *farRemote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentrant.TicketStatus, error) {
+func (r *farRemote) Await(ctx context.Context, req backend.AwaitRequest) (backend.TicketStatus, error) {
 	if r.garbage() {
 		return 42, nil
 	}
 	return r.Remote.Await(ctx, req)
 }
 
-func (r *farRemote) Signal(ctx context.Context, req reentrant.SignalRequest) (reentrant.SignalReply, error) {
+func (r *farRemote) Signal(ctx context.Context, req backend.SignalRequest) (backend.SignalReply, error) {
 	if r.garbage() {
-		return reentrant.SignalReply{Tickets: []uint64{0, req.Epoch, 1 << 63}}, nil
+		return backend.SignalReply{Tickets: []uint64{0, req.Epoch, 1 << 63}}, nil
 	}
 	return r.Remote.Signal(ctx, req)
 }
 
-func (r *farRemote) Withdraw(ctx context.Context, condition string, ticket uint64) (reentrant.TicketStatus, error) {
+func (r *farRemote) Withdraw(ctx context.Context, condition string, ticket uint64) (backend.TicketStatus, error) {
 	if r.garbage() {
 		return -3, nil
 	}
 	return r.Remote.Withdraw(ctx, condition, ticket)
 }
 
-func (r *farRemote) Beat(ctx context.Context, condition string, tickets, served []uint64) ([]reentrant.TicketStatus, error) {
+func (r *farRemote) Beat(ctx context.Context, condition string, tickets, served []uint64) ([]backend.TicketStatus, error) {
 	if r.garbage() {
-		return []reentrant.TicketStatus{7, 7, 7, 7, 7}, nil
+		return []backend.TicketStatus{7, 7, 7, 7, 7}, nil
 	}
 	return r.Remote.Beat(ctx, condition, tickets, served)
 }
 
-func (r *farRemote) Inspect(ctx context.Context) (reentrant.State, error) {
+func (r *farRemote) Inspect(ctx context.Context) (backend.State, error) {
 	if r.garbage() {
-		return reentrant.State{Holds: -1, TTL: -time.Hour, Waiting: []string{"", ""}}, nil
+		return backend.State{Holds: -1, TTL: -time.Hour, Waiting: []string{"", ""}}, nil
 	}
 	return r.Remote.Inspect(ctx)
 }
 
-func (r *farRemote) Resume(ctx context.Context, req reentrant.ResumeRequest) (reentrant.ResumeReply, error) {
+func (r *farRemote) Resume(ctx context.Context, req backend.ResumeRequest) (backend.ResumeReply, error) {
 	if r.garbage() {
-		return reentrant.ResumeReply{Status: 1, Holds: -7, TTL: 1 << 62}, nil
+		return backend.ResumeReply{Status: 1, Holds: -7, TTL: 1 << 62}, nil
 	}
-	return r.Remote.(reentrant.Resumer).Resume(ctx, req)
+	return r.Remote.(backend.Resumer).Resume(ctx, req)
 }
 
 // pushGarbage tells the tested session of grants, signals and moves that never happened.
@@ -233,9 +234,9 @@ func (c *cell) pushGarbage() {
 	for _, epoch := range []uint64{0, 1, 1 << 63} {
 		c.sink.Signalled(name, epoch, true)
 		c.sink.Wanted(name, epoch)
-		c.sink.Granted(reentrant.Grant{Name: name, Epoch: epoch, First: 3, Last: 1, TTL: -1})
+		c.sink.Granted(backend.Grant{Name: name, Epoch: epoch, First: 3, Last: 1, TTL: -1})
 	}
-	c.sink.Granted(reentrant.Grant{})
+	c.sink.Granted(backend.Grant{})
 	c.sink.Taken("", 1)
 	c.sink.Resumed()
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -257,12 +258,12 @@ var rows = []row{
 	{name: "WithPortableOwner", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(reentrant.WithPortableOwner(c.ctx, "o")) }},
 	{name: "CurrentOwner", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(reentrant.CurrentOwner(c.ctx)) }},
 	{name: "Owner.String", bound: boundAtOnce, call: func(c *cell) (bool, error) { return reentrant.CurrentOwner(c.ctx).String() != "", nil }},
-	{name: "OutcomeUnknown", bound: boundAtOnce, call: func(*cell) (bool, error) { return !reentrant.OutcomeUnknown(errors.New("x")), nil }},
+	{name: "OutcomeUnknown", bound: boundAtOnce, call: func(*cell) (bool, error) { return !backend.OutcomeUnknown(errors.New("x")), nil }},
 	{name: "WithOutcomeUnknown", bound: boundAtOnce, call: func(*cell) (bool, error) {
-		return reentrant.OutcomeUnknown(reentrant.WithOutcomeUnknown(errors.New("x"))), nil
+		return backend.OutcomeUnknown(backend.WithOutcomeUnknown(errors.New("x"))), nil
 	}},
-	{name: "Refused", bound: boundAtOnce, call: func(*cell) (bool, error) { return !reentrant.Refused(errors.New("x")), nil }},
-	{name: "WithRefused", bound: boundAtOnce, call: func(*cell) (bool, error) { return reentrant.Refused(reentrant.WithRefused(errors.New("x"))), nil }},
+	{name: "Refused", bound: boundAtOnce, call: func(*cell) (bool, error) { return !backend.Refused(errors.New("x")), nil }},
+	{name: "WithRefused", bound: boundAtOnce, call: func(*cell) (bool, error) { return backend.Refused(backend.WithRefused(errors.New("x"))), nil }},
 	{name: "Error.Error", bound: boundAtOnce, call: func(*cell) (bool, error) {
 		return (&reentrant.Error{Op: "o", Err: reentrant.ErrLost}).Error() != "", nil
 	}},
@@ -270,8 +271,8 @@ var rows = []row{
 		return (&reentrant.Error{Err: reentrant.ErrLost}).Unwrap() == reentrant.ErrLost, nil
 	}},
 	{name: "DeadlockError.Error", bound: boundAtOnce, call: func(*cell) (bool, error) { return (&reentrant.DeadlockError{}).Error() != "", nil }},
-	{name: "Token.Scan", bound: boundAtOnce, call: func(*cell) (bool, error) { return done(new(reentrant.Token).Scan(int64(7))) }},
-	{name: "Token.Value", bound: boundAtOnce, call: func(*cell) (bool, error) { _, err := reentrant.Token(7).Value(); return done(err) }},
+	{name: "Token.Scan", bound: boundAtOnce, call: func(*cell) (bool, error) { return done(new(backend.Token).Scan(int64(7))) }},
+	{name: "Token.Value", bound: boundAtOnce, call: func(*cell) (bool, error) { _, err := backend.Token(7).Value(); return done(err) }},
 	{name: "EventKind.String", bound: boundAtOnce, call: func(*cell) (bool, error) { return reentrant.EventLost.String() != "", nil }},
 
 	// Options. What they accept is in TestOptionsAtTheirEdges; here they are only called.
@@ -329,7 +330,7 @@ func stillOpen(c <-chan struct{}) bool {
 var apiTypes = map[string]reflect.Type{
 	"Session": reflect.TypeFor[*reentrant.Session](), "Lock": reflect.TypeFor[*reentrant.Lock](),
 	"Condition": reflect.TypeFor[*reentrant.Condition](), "MultiLock": reflect.TypeFor[*reentrant.MultiLock](),
-	"Token": reflect.TypeFor[*reentrant.Token](), "Owner": reflect.TypeFor[reentrant.Owner](), "Error": reflect.TypeFor[*reentrant.Error](),
+	"Token": reflect.TypeFor[*backend.Token](), "Owner": reflect.TypeFor[reentrant.Owner](), "Error": reflect.TypeFor[*reentrant.Error](),
 	"DeadlockError": reflect.TypeFor[*reentrant.DeadlockError](), "EventKind": reflect.TypeFor[reentrant.EventKind](),
 	"Locker": reflect.TypeFor[sync.Locker](),
 }

@@ -2,6 +2,7 @@ package reentrant
 
 import (
 	"context"
+	"github.com/relock-go/relock/backend"
 	"time"
 )
 
@@ -53,7 +54,7 @@ func (e *entry) overtakenLocked() {
 // of its own, so that nothing that others wait for stands behind it. A hold that is renewed and cannot have been taken up
 // needs no question. e.mu is held.
 func (e *entry) doubtLocked() {
-	_, moves := e.remote.(Resumer)
+	_, moves := e.remote.(backend.Resumer)
 	moves = moves && e.hold.owner.portable
 	if e.hold.doubted || !moves && (!e.hold.lease.fixed() || fault == faultBlindFixed) {
 		return

@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
 
 // newSession opens a session that is closed at the end of the bubble's test function by the returned function.
-func newSession(t testing.TB, b reentrant.Backend, opts ...reentrant.Option) *reentrant.Session {
+func newSession(t testing.TB, b backend.Backend, opts ...reentrant.Option) *reentrant.Session {
 	t.Helper()
 	s, err := reentrant.NewSession(b, opts...)
 	require.NoError(t, err)

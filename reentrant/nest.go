@@ -3,6 +3,7 @@ package reentrant
 import (
 	"context"
 	"fmt"
+	"github.com/relock-go/relock/backend"
 	"time"
 )
 
@@ -55,7 +56,7 @@ func (e *entry) count(ctx context.Context, owner Owner, holds int, until time.Ti
 		return e.believe(h, time.Now())
 	}
 	return e.operate(ctx, until, func(ctx context.Context, h hold) (gone bool, err error) {
-		req := ReenterRequest{Epoch: h.epoch, Owner: e.print(owner), Op: h.op, Holds: holds}
+		req := backend.ReenterRequest{Epoch: h.epoch, Owner: e.print(owner), Op: h.op, Holds: holds}
 		if !h.lease.fixed() {
 			req.Lease = h.span
 		}

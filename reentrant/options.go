@@ -79,7 +79,7 @@ func WithHandoffTime(d time.Duration) Option { return func(c *config) { c.handof
 // is pushed to the session that waits, so a try in between finds it free only while nobody waits.
 func WithSpin(n int) Option { return func(c *config) { c.spin = n } }
 
-// WithCohort makes the lock the session's in Redis ([CohortOwner]) and not its owner's: its owners hand it to each
+// WithCohort makes the lock the session's in Redis ([backend.CohortOwner]) and not its owner's: its owners hand it to each
 // other and re-enter it without a command, each with a fencing token of its own from a block that the session took.
 // What it gives up: Redis, and so [Lock.Inspect], knows the session that holds a lock, but neither the owner nor the
 // hold count. Tokens may run up to five seconds ahead of Redis's clock, since a block can be used up faster than one

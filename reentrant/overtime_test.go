@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -49,7 +50,7 @@ func TestAWaitEndsWithinALeaseOfItsContext(t *testing.T) {
 						require.ErrorIs(t, err, reentrant.ErrLost)
 						assert.Equal(t, !limited, errors.Is(err, context.DeadlineExceeded), "%v", err)
 						assert.NotErrorIs(t, err, context.Canceled)
-						assert.ErrorIs(t, err, reentrant.ErrUnavailable)
+						assert.ErrorIs(t, err, backend.ErrUnavailable)
 						assert.ErrorContains(t, err, "memory: ", "what the backend said")
 						require.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
 					})

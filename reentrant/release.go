@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/relock-go/relock/backend"
 	"log/slog"
 	"time"
 )
@@ -19,7 +20,7 @@ func (c config) releaseTime() time.Duration { return releaseTries * c.commandTim
 // releaseTime, and after that in the background. ErrLost means that the hold was gone before it was asked for. Baton.
 func (e *entry) release(ctx context.Context) error {
 	e.mu.Lock()
-	req := ReleaseRequest{Epoch: e.attempt, Used: e.used}
+	req := backend.ReleaseRequest{Epoch: e.attempt, Used: e.used}
 	e.mu.Unlock()
 	if e.doubtful.After(time.Now()) {
 		req.Until = e.doubtful
@@ -47,8 +48,8 @@ func (e *entry) release(ctx context.Context) error {
 // without the baton.
 type release struct {
 	s      *core
-	remote Remote
-	req    ReleaseRequest
+	remote backend.Remote
+	req    backend.ReleaseRequest
 	tries  int
 	last   error // of the latest try; it says whether an earlier one may have been carried out
 }
@@ -80,7 +81,7 @@ func (r *release) send(ctx context.Context, limit time.Time) (done bool, err err
 		err = checkRelease(result)
 	}
 	switch {
-	case err == nil && result != Released && r.last == nil:
+	case err == nil && result != backend.Released && r.last == nil:
 		return true, ErrLost
 	case err == nil:
 		return true, nil

@@ -1,37 +1,44 @@
 package reentrant
 
-import "fmt"
+import (
+	"fmt"
+	"github.com/relock-go/relock/backend"
+)
 
 // What a Backend answers is looked at where it comes in: an answer that cannot be is an error whose outcome is unknown, as
 // if none had come, and nothing is built on it.
 
-func checkAcquire(r *AcquireReply) error {
+func checkAcquire(r *backend.AcquireReply) error {
 	switch r.Status {
-	case Granted:
+	case backend.Granted:
 		return possible(r, r.First > 0 && r.Last >= r.First)
-	case Waiting, Stale:
+	case backend.Waiting, backend.Stale:
 		return nil
 	}
 	return possible(r, false)
 }
 
-func checkResume(r *ResumeReply) error {
+func checkResume(r *backend.ResumeReply) error {
 	switch r.Status {
-	case Resumed:
+	case backend.Resumed:
 		return possible(r, r.Holds > 0 && r.Holds <= maxHolds && r.Token > 0)
-	case NotThere, Overtaken:
+	case backend.NotThere, backend.Overtaken:
 		return nil
 	}
 	return possible(r, false)
 }
 
-func checkReenter(r *ReenterReply) error {
+func checkReenter(r *backend.ReenterReply) error {
 	return possible(r, r.Gone || r.Holds > 0 && r.Holds <= maxHolds)
 }
 
-func checkRelease(r ReleaseResult) error { return possible(r, r >= Released && r <= Nothing) }
+func checkRelease(r backend.ReleaseResult) error {
+	return possible(r, r >= backend.Released && r <= backend.Nothing)
+}
 
-func checkTicket(s TicketStatus) error { return possible(s, s >= Waited && s <= Gone) }
+func checkTicket(s backend.TicketStatus) error {
+	return possible(s, s >= backend.Waited && s <= backend.Gone)
+}
 
 func checkState(s *State) error { return possible(s, s.Holds >= 0) }
 
@@ -39,5 +46,5 @@ func possible(reply any, ok bool) error {
 	if ok || fault == faultBelieveReplies {
 		return nil
 	}
-	return WithOutcomeUnknown(fmt.Errorf("the backend's answer cannot be: %+v", reply))
+	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's answer cannot be: %+v", reply))
 }

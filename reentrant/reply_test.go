@@ -10,39 +10,40 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
 
 // A liar is a backend whose answers are changed on the way; the other verbs are as they are.
 type liar struct {
-	reentrant.Backend
-	acquire func(*reentrant.AcquireReply)
-	resume  func(*reentrant.ResumeReply)
+	backend.Backend
+	acquire func(*backend.AcquireReply)
+	resume  func(*backend.ResumeReply)
 	others  bool // the answers to Reenter, Release and Inspect cannot be
 }
 
-func (b *liar) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+func (b *liar) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	conn, err := b.Backend.Connect(ctx, session, sink)
 	return &liarConn{conn, b}, err
 }
 
 type liarConn struct {
-	reentrant.Conn
+	backend.Conn
 	b *liar
 }
 
-func (c *liarConn) Bind(name string) (reentrant.Remote, error) {
+func (c *liarConn) Bind(name string) (backend.Remote, error) {
 	remote, err := c.Conn.Bind(name)
 	return &liarRemote{remote, c.b}, err
 }
 
 type liarRemote struct {
-	reentrant.Remote
+	backend.Remote
 	b *liar
 }
 
-func (r *liarRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+func (r *liarRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	reply, err := r.Remote.Acquire(ctx, req)
 	if err == nil && r.b.acquire != nil {
 		r.b.acquire(&reply)
@@ -50,15 +51,15 @@ func (r *liarRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest) 
 	return reply, err
 }
 
-func (r *liarRemote) Resume(ctx context.Context, req reentrant.ResumeRequest) (reentrant.ResumeReply, error) {
-	reply, err := r.Remote.(reentrant.Resumer).Resume(ctx, req)
+func (r *liarRemote) Resume(ctx context.Context, req backend.ResumeRequest) (backend.ResumeReply, error) {
+	reply, err := r.Remote.(backend.Resumer).Resume(ctx, req)
 	if err == nil && r.b.resume != nil {
 		r.b.resume(&reply)
 	}
 	return reply, err
 }
 
-func (r *liarRemote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
+func (r *liarRemote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
 	reply, err := r.Remote.Reenter(ctx, req)
 	if r.b.others {
 		reply.Holds = -reply.Holds
@@ -66,16 +67,16 @@ func (r *liarRemote) Reenter(ctx context.Context, req reentrant.ReenterRequest) 
 	return reply, err
 }
 
-func (r *liarRemote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+func (r *liarRemote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	if r.b.others {
 		return 100, nil
 	}
 	return r.Remote.Release(ctx, req)
 }
 
-func (r *liarRemote) Inspect(ctx context.Context) (reentrant.State, error) {
+func (r *liarRemote) Inspect(ctx context.Context) (backend.State, error) {
 	if r.b.others {
-		return reentrant.State{Holds: -1}, nil
+		return backend.State{Holds: -1}, nil
 	}
 	return r.Remote.Inspect(ctx)
 }
@@ -102,18 +103,18 @@ func unbelieved(t *testing.T, err error) {
 	t.Helper()
 	assert.ErrorContains(t, err, "cannot be")
 	assert.NotErrorIs(t, err, reentrant.ErrLost)
-	assert.True(t, reentrant.OutcomeUnknown(err))
+	assert.True(t, backend.OutcomeUnknown(err))
 }
 
 // Holds that there cannot be would make the local queue panic, under the mutex of the lock.
 func TestAnImpossibleAnswerToResumeIsNotBelieved(t *testing.T) {
-	for name, lie := range map[string]func(*reentrant.ResumeReply){
-		"no holds":       func(r *reentrant.ResumeReply) { r.Holds = 0 },
-		"negative holds": func(r *reentrant.ResumeReply) { r.Holds = -1 },
-		"too many holds": func(r *reentrant.ResumeReply) { r.Holds = math.MaxInt },
-		"no token":       func(r *reentrant.ResumeReply) { r.Token = 0 },
-		"no status":      func(r *reentrant.ResumeReply) { r.Status = 0 },
-		"odd status":     func(r *reentrant.ResumeReply) { r.Status = 100 },
+	for name, lie := range map[string]func(*backend.ResumeReply){
+		"no holds":       func(r *backend.ResumeReply) { r.Holds = 0 },
+		"negative holds": func(r *backend.ResumeReply) { r.Holds = -1 },
+		"too many holds": func(r *backend.ResumeReply) { r.Holds = math.MaxInt },
+		"no token":       func(r *backend.ResumeReply) { r.Token = 0 },
+		"no status":      func(r *backend.ResumeReply) { r.Status = 0 },
+		"odd status":     func(r *backend.ResumeReply) { r.Status = 100 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -127,7 +128,7 @@ func TestAnImpossibleAnswerToResumeIsNotBelieved(t *testing.T) {
 				err := l.Resume(ctx)
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 				assert.ErrorContains(t, err, "cannot be")
-				assert.True(t, reentrant.OutcomeUnknown(err))
+				assert.True(t, backend.OutcomeUnknown(err))
 				assert.False(t, l.IsHeldByCurrentOwner(me))
 
 				b.resume = nil
@@ -140,11 +141,11 @@ func TestAnImpossibleAnswerToResumeIsNotBelieved(t *testing.T) {
 }
 
 func TestAnImpossibleAnswerToAcquireIsNotBelieved(t *testing.T) {
-	for name, lie := range map[string]func(*reentrant.AcquireReply){
-		"no status":      func(r *reentrant.AcquireReply) { r.Status = 0 },
-		"odd status":     func(r *reentrant.AcquireReply) { r.Status = -1 },
-		"no token":       func(r *reentrant.AcquireReply) { r.First, r.Last = 0, 0 },
-		"a block turned": func(r *reentrant.AcquireReply) { r.Last = r.First - 1 },
+	for name, lie := range map[string]func(*backend.AcquireReply){
+		"no status":      func(r *backend.AcquireReply) { r.Status = 0 },
+		"odd status":     func(r *backend.AcquireReply) { r.Status = -1 },
+		"no token":       func(r *backend.AcquireReply) { r.First, r.Last = 0, 0 },
+		"a block turned": func(r *backend.AcquireReply) { r.Last = r.First - 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -152,7 +153,7 @@ func TestAnImpossibleAnswerToAcquireIsNotBelieved(t *testing.T) {
 				l := newSession(t, b).NewLock("x")
 				ok, err := l.TryLock(t.Context())
 				assert.False(t, ok)
-				assert.True(t, reentrant.OutcomeUnknown(err))
+				assert.True(t, backend.OutcomeUnknown(err))
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 				defer cancel()
 				assert.ErrorIs(t, l.Lock(ctx), context.DeadlineExceeded)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
 )
 
@@ -38,7 +39,7 @@ func (l *Lock) resume(ctx context.Context, t try) error {
 	case !owner.portable:
 		return fmt.Errorf("owner %v is known to one session only: see WithPortableOwner", owner)
 	}
-	remote, ok := l.remote.(Resumer)
+	remote, ok := l.remote.(backend.Resumer)
 	if !ok {
 		return fmt.Errorf("this backend cannot move holds: %w", errors.ErrUnsupported)
 	}
@@ -73,7 +74,7 @@ func (e *entry) giveWay(ctx context.Context, owner Owner, t try) localqueue.Outc
 
 // resume takes up a hold of another session, or of an earlier life. It is entered with the baton and a reference, and
 // ends as seize does.
-func (e *entry) resume(ctx context.Context, l *Lock, owner Owner, remote Resumer, t try) error {
+func (e *entry) resume(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer, t try) error {
 	if e.inherits(owner) { // this session has the lock, so the owner does not
 		e.giveUp()
 		return ErrNotHeld
@@ -107,7 +108,7 @@ func (e *entry) inherits(owner Owner) bool {
 
 // resumeOwn goes on with a hold of this session under a new epoch, and with the lease of l. It is entered with the
 // baton of the owner's operation.
-func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote Resumer, t try) error {
+func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer, t try) error {
 	holds := e.queue.HoldCount(owner)
 	e.mu.Lock()
 	old := e.hold
@@ -153,9 +154,9 @@ func (e *entry) replace(h hold) {
 }
 
 // fetch asks Redis for the owner's hold until it is answered. Baton.
-func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote Resumer) (hold, int, error) {
+func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer) (hold, int, error) {
 	cfg := &e.s.config
-	req := ResumeRequest{Epoch: e.s.nextEpoch(), Owner: e.print(owner), Lease: cfg.lease, Seen: Token(e.s.seen.Load())}
+	req := backend.ResumeRequest{Epoch: e.s.nextEpoch(), Owner: e.print(owner), Lease: cfg.lease, Seen: Token(e.s.seen.Load())}
 	if l.fixed > 0 {
 		req.Lease, req.Fixed = l.fixed, true
 	}
@@ -176,12 +177,12 @@ func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote Resumer)
 		switch {
 		case Refused(err):
 			return hold{}, 0, final(last, err)
-		case err == nil && reply.Status == NotThere:
+		case err == nil && reply.Status == backend.NotThere:
 			return hold{}, 0, ErrNotHeld
-		case err == nil && reply.Status == Overtaken:
+		case err == nil && reply.Status == backend.Overtaken:
 			req.Epoch = e.s.nextEpoch()
 			e.number(req.Epoch, false)
-		case err == nil && reply.Status == Resumed:
+		case err == nil && reply.Status == backend.Resumed:
 			h := hold{owner: owner, epoch: req.Epoch, token: reply.Token, last: reply.Token, span: req.Lease}
 			if h.lease = newLease(sent, ahead, cfg.lease, false); req.Fixed {
 				h.lease = newLease(sent, ahead, reply.TTL, true)
@@ -189,7 +190,7 @@ func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote Resumer)
 			if h.lease.trusted(time.Now()) && !napped(ahead, e.s.ahead()) {
 				return h, reply.Holds, nil
 			}
-			last = asked(ctx, WithOutcomeUnknown(errors.New("the answer came too late to be believed")))
+			last = asked(ctx, backend.WithOutcomeUnknown(errors.New("the answer came too late to be believed")))
 		default:
 			last = final(last, err)
 			pause(ctx, retryPause(try, cfg.heartbeat), e.s.closing)

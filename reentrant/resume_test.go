@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -195,7 +196,7 @@ func TestResumeThatWasNotAnsweredCanBeRepeated(t *testing.T) {
 		defer cancel()
 		err := l.Resume(short)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.True(t, reentrant.OutcomeUnknown(err), "%v", err)
+		assert.True(t, backend.OutcomeUnknown(err), "%v", err)
 		b.SetFault(nil)
 		require.NoError(t, l.Resume(ctx))
 		require.NoError(t, l.Unlock(ctx))

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -23,38 +24,38 @@ type yesman struct {
 	tokens             atomic.Uint64
 }
 
-func (y *yesman) Connect(context.Context, string, reentrant.Sink) (reentrant.Conn, error) {
+func (y *yesman) Connect(context.Context, string, backend.Sink) (backend.Conn, error) {
 	return y, nil
 }
 
-func (y *yesman) Bind(name string) (reentrant.Remote, error) {
+func (y *yesman) Bind(name string) (backend.Remote, error) {
 	return &yesRemote{Remote: nil, yesman: y, name: name}, nil
 }
 
 func (y *yesman) Close() error { return nil }
 
-func (y *yesman) Renew(_ context.Context, renewals []reentrant.Renewal) {
+func (y *yesman) Renew(_ context.Context, renewals []backend.Renewal) {
 	y.renewals.Add(int64(len(renewals)))
 	y.commands.Add(1)
 }
 
 type yesRemote struct {
-	reentrant.Remote
+	backend.Remote
 	*yesman
 	name string
 }
 
 func (r *yesRemote) Name() string { return r.name }
 
-func (r *yesRemote) Acquire(_ context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+func (r *yesRemote) Acquire(_ context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	r.commands.Add(1)
-	last := reentrant.Token(r.tokens.Add(uint64(req.Tokens)))
-	return reentrant.AcquireReply{Status: reentrant.Granted, First: last - reentrant.Token(req.Tokens) + 1, Last: last}, nil
+	last := backend.Token(r.tokens.Add(uint64(req.Tokens)))
+	return backend.AcquireReply{Status: backend.Granted, First: last - backend.Token(req.Tokens) + 1, Last: last}, nil
 }
 
-func (r *yesRemote) Release(context.Context, reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+func (r *yesRemote) Release(context.Context, backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	r.commands.Add(1)
-	return reentrant.Released, nil
+	return backend.Released, nil
 }
 
 // inUse is what the heap and the stacks hold when all that can be collected is: a collection leaves something to

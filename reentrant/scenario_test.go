@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -350,10 +351,10 @@ func verdict(err error) string {
 			words = append(words, e.Error())
 		}
 	}
-	if reentrant.Refused(err) {
+	if backend.Refused(err) {
 		words = append(words, "refused")
 	}
-	if reentrant.OutcomeUnknown(err) {
+	if backend.OutcomeUnknown(err) {
 		words = append(words, "outcome unknown")
 	}
 	switch {

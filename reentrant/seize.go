@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
 )
 
@@ -76,7 +77,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 		sent := time.Now()
 		reply, err := e.ask(ctx, &a, t, sent)
 		switch {
-		case err == nil && reply.Status == Granted:
+		case err == nil && reply.Status == backend.Granted:
 			h := a.held(owner, reply, sent)
 			if now := time.Now(); h.lease.trusted(now) && !napped(a.ahead, e.s.ahead()) {
 				if e.turn.began.IsZero() || a.req.Yield {
@@ -90,7 +91,7 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			if a.req.Fixed {
 				e.renumber(&a)
 			}
-		case err == nil && reply.Status == Stale:
+		case err == nil && reply.Status == backend.Stale:
 			// The epoch had its turn (a grant that ended before it was accepted, for instance).
 			e.renumber(&a)
 		case err == nil:
@@ -154,7 +155,7 @@ func (t try) within(d, least time.Duration) time.Duration {
 // final is the latest error of some tries. If one before it may have been done, it says so too.
 func final(last, err error) error {
 	if OutcomeUnknown(last) && !OutcomeUnknown(err) {
-		return WithOutcomeUnknown(err)
+		return backend.WithOutcomeUnknown(err)
 	}
 	return err
 }
@@ -174,7 +175,7 @@ func (e *entry) interrupted(ctx context.Context, last error) error {
 
 // An attempt is one epoch's request and what is known of its copies.
 type attempt struct {
-	req     AcquireRequest
+	req     backend.AcquireRequest
 	cohort  bool
 	handed  bool // the last holder of this session left the lock to it
 	begun   time.Time
@@ -212,7 +213,7 @@ func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 	cfg := &e.s.config
 	now := time.Now()
 	cohort := e.s.cohort(owner, t.fixed)
-	a := attempt{signal: t.signal, begun: now, cohort: cohort, req: AcquireRequest{
+	a := attempt{signal: t.signal, begun: now, cohort: cohort, req: backend.AcquireRequest{
 		Owner: e.printed(owner, cohort), Holds: max(t.holds, 1), Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
 		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}}
@@ -270,7 +271,7 @@ func (e *entry) number(epoch uint64, waiting bool) {
 	e.used = 0
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.attempt, e.waiting, e.grant = epoch, waiting, Grant{}
+	e.attempt, e.waiting, e.grant = epoch, waiting, backend.Grant{}
 	select {
 	case <-e.wake: // left by an earlier attempt
 	default:
@@ -278,7 +279,7 @@ func (e *entry) number(epoch uint64, waiting bool) {
 }
 
 // ask sends one copy of the attempt, and keeps account of what Redis may have of it.
-func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (AcquireReply, error) {
+func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (backend.AcquireReply, error) {
 	a.ahead = e.s.ahead()
 	limit := e.s.config.commandTimeout()
 	a.req.NotAfter = sent.Add(t.within(limit, limit/8))
@@ -295,11 +296,11 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (Acq
 		e.renumber(a)
 	}
 	switch {
-	case err == nil && reply.Status == Granted:
+	case err == nil && reply.Status == backend.Granted:
 		e.owes = true
 	case err == nil:
 		e.owes = e.owes || a.req.Queue
-		if a.req.Yield && reply.Status == Waiting {
+		if a.req.Yield && reply.Status == backend.Waiting {
 			e.s.stats.yields.Add(1)
 			e.s.report(context.Background(), Event{Kind: EventYielded, Lock: e.name})
 		}
@@ -314,7 +315,7 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (Acq
 }
 
 // held is the hold that a granted attempt gives.
-func (a *attempt) held(owner Owner, reply AcquireReply, sent time.Time) hold {
+func (a *attempt) held(owner Owner, reply backend.AcquireReply, sent time.Time) hold {
 	h := hold{cohort: a.cohort, owner: owner, epoch: a.req.Epoch, token: reply.First, last: reply.Last, span: a.req.Lease, signal: a.signal}
 	if fault == faultLategrant {
 		sent = time.Now()

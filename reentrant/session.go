@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"github.com/relock-go/relock/backend"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -32,7 +33,7 @@ func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", 
 type core struct {
 	id     string
 	config config
-	conn   Conn
+	conn   backend.Conn
 	opened time.Time
 
 	watched bool // somebody wants to know of everything that happens: the observer, or the log
@@ -79,7 +80,7 @@ const maxSpare = 64
 // [ErrUnavailable] if the backend could not be reached. It
 // fails too if an option is out of bounds or contradicts another, and if goroutine ids cannot be trusted with this
 // Go release (unless [WithExplicitOwners]).
-func NewSession(b Backend, opts ...Option) (*Session, error) {
+func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	if b == nil {
 		return nil, errors.New("reentrant: NewSession: nil backend")
 	}
@@ -227,7 +228,7 @@ type sink struct{ s *core }
 
 // Granted wakes the attempt that the grant is for. A grant that nobody waits for is given back: its head was
 // cancelled, and what should have withdrawn it did not arrive.
-func (k sink) Granted(g Grant) {
+func (k sink) Granted(g backend.Grant) {
 	s := k.s
 	e := s.find(g.Name)
 	if e != nil {

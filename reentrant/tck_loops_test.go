@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -90,7 +91,7 @@ func TestTckLoopWhileRedisRefuses(t *testing.T) {
 			for range each {
 				err := k.Lock.Lock(ctx)
 				for ; err != nil; err = k.Lock.Lock(ctx) {
-					assert.True(t, reentrant.Refused(err), "%v", err)
+					assert.True(t, backend.Refused(err), "%v", err)
 				}
 				value.change()
 				ok, err := k.TryLock(stranger)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -140,7 +141,7 @@ func TestTckAnErrorAtTheHeadIsItsOwn(t *testing.T) {
 				unlock()
 				err := <-t1.ended
 				assert.ErrorContains(t, err, "OOM command not allowed")
-				assert.True(t, reentrant.Refused(err))
+				assert.True(t, backend.Refused(err))
 				require.NoError(t, <-t2.ended)
 			})
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -45,7 +46,7 @@ func TestTryAnyDoesNotCallTakenWhatItCouldNotAsk(t *testing.T) {
 		s := newSession(t, b)
 		b.SetFault(memory.Script(memory.Acquire, memory.Refuse("NOPERM"), memory.Refuse("NOPERM")))
 		_, err := reentrant.TryAny(t.Context(), s.NewLock("a"), s.NewLock("b"))
-		assert.True(t, reentrant.Refused(err))
+		assert.True(t, backend.Refused(err))
 		assert.NotErrorIs(t, err, reentrant.ErrNotAcquired)
 		_, err = reentrant.TryAny(ended(), s.NewLock("a"))
 		assert.ErrorIs(t, err, context.Canceled)
@@ -131,7 +132,7 @@ func TestTryAnyForKeepsOne(t *testing.T) {
 		require.NoError(t, m.Lock(other))
 		var both sync.WaitGroup
 		both.Add(2)
-		b.acquire = func(*reentrant.AcquireReply) { both.Done(); both.Wait() }
+		b.acquire = func(*backend.AcquireReply) { both.Done(); both.Wait() }
 		time.AfterFunc(time.Second, func() { assert.NoError(t, m.Unlock(other)) })
 		got, err := reentrant.TryAnyFor(me, time.Minute, s.NewLock("a"), s.NewLock("b"))
 		require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -76,9 +77,9 @@ func testUnavailable(t *testing.T, name string, verdict memory.Verdict, limit ti
 	}
 	err := call(ctx, held, free)
 	if name == "Lock again" && limit == 0 || name == "Signal" || name == "AwaitFor" || name == "Await" { // until the hold is lost
-		assert.True(t, errors.Is(err, reentrant.ErrLost) || errors.Is(err, reentrant.ErrUnavailable), "%v", err)
+		assert.True(t, errors.Is(err, reentrant.ErrLost) || errors.Is(err, backend.ErrUnavailable), "%v", err)
 	} else {
-		require.ErrorIs(t, err, reentrant.ErrUnavailable)
+		require.ErrorIs(t, err, backend.ErrUnavailable)
 	}
 	assert.NotErrorIs(t, err, context.Canceled)
 	if limit > 0 && !deaf[name] && !(name == "TryLockFor" || verdict.Lost) {
@@ -94,12 +95,12 @@ func TestASessionWithoutAnAnswerIsUnavailable(t *testing.T) {
 		for _, verdict := range []memory.Verdict{memory.Delay(time.Hour), memory.Lose} {
 			b := memory.New(memory.WithFault(memory.Script(memory.Connect, verdict)))
 			_, err := reentrant.NewSession(b)
-			require.ErrorIs(t, err, reentrant.ErrUnavailable)
+			require.ErrorIs(t, err, backend.ErrUnavailable)
 			require.NotErrorIs(t, err, context.DeadlineExceeded)
 		}
 		b := memory.New(memory.WithFault(memory.Script(memory.Connect, memory.Refuse("WRONGPASS"))))
 		_, err := reentrant.NewSession(b)
-		require.True(t, reentrant.Refused(err))
-		require.NotErrorIs(t, err, reentrant.ErrUnavailable, "it was reached")
+		require.True(t, backend.Refused(err))
+		require.NotErrorIs(t, err, backend.ErrUnavailable, "it was reached")
 	})
 }

@@ -3,6 +3,7 @@ package reentrant
 import (
 	"cmp"
 	"context"
+	"github.com/relock-go/relock/backend"
 	"slices"
 	"sync"
 	"time"
@@ -121,7 +122,7 @@ func (v *vigil) empty() bool {
 
 // group is the tickets of one condition.
 type group struct {
-	remote Remote
+	remote backend.Remote
 	name   string
 }
 
@@ -151,7 +152,7 @@ func (v *vigil) show(ctx context.Context, g group, tickets grouped) {
 		v.remove(t)
 	}
 	for i, t := range tickets.waiting {
-		if answers[i] != Waited {
+		if answers[i] != backend.Waited {
 			t.wake(false) // if its message was lost
 		}
 	}

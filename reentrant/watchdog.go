@@ -2,6 +2,7 @@ package reentrant
 
 import (
 	"context"
+	"github.com/relock-go/relock/backend"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -121,12 +122,12 @@ func (w *watchdog) watch() {
 // A batch is the holds that are renewed together, and their entries in the same order. It has no references: an entry may
 // serve another lock when the reply comes.
 type batch struct {
-	renewals []Renewal
+	renewals []backend.Renewal
 	entries  []*entry
 }
 
 func (b *batch) add(e *entry, h *hold) {
-	b.renewals = append(b.renewals, Renewal{Remote: e.remote, Epoch: h.epoch, Lease: h.span})
+	b.renewals = append(b.renewals, backend.Renewal{Remote: e.remote, Epoch: h.epoch, Lease: h.span})
 	b.entries = append(b.entries, e)
 }
 
@@ -225,7 +226,7 @@ func (w *watchdog) renew() {
 
 // renewed takes in the answer for one hold. The hold may have ended and the entry may serve another lock by now:
 // epochs are never used twice, so an answer for another epoch says nothing.
-func (w *watchdog) renewed(e *entry, r *Renewal, sent time.Time, ahead time.Duration, now time.Time) {
+func (w *watchdog) renewed(e *entry, r *backend.Renewal, sent time.Time, ahead time.Duration, now time.Time) {
 	e.mu.Lock()
 	h := &e.hold
 	current := (h.live || h.handed) && h.epoch == r.Epoch
@@ -259,7 +260,7 @@ func (w *watchdog) renewed(e *entry, r *Renewal, sent time.Time, ahead time.Dura
 }
 
 // gone loses a hold that Redis no longer has.
-func (w *watchdog) gone(r *Renewal) {
+func (w *watchdog) gone(r *backend.Renewal) {
 	if e := w.s.find(r.Remote.Name()); e != nil {
 		e.lose(r.Epoch, "Redis no longer had it at renewal")
 		e.evict(r.Epoch, false)

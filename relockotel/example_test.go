@@ -8,12 +8,13 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 	"github.com/relock-go/relock/relockotel"
 )
 
-func open(backend reentrant.Backend) (*reentrant.Session, error) {
+func open(backend backend.Backend) (*reentrant.Session, error) {
 	telemetry, err := relockotel.New() // one for a process: metrics and spans go to OpenTelemetry's global providers
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 	"github.com/relock-go/relock/relockotel"
@@ -79,7 +80,7 @@ func release(t *testing.T, s *reentrant.Session, owner string) {
 }
 
 // other is a session that nobody measures.
-func other(t *testing.T, b reentrant.Backend) *reentrant.Session {
+func other(t *testing.T, b backend.Backend) *reentrant.Session {
 	t.Helper()
 	s, err := reentrant.NewSession(b)
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant"
 	"github.com/relock-go/relock/relockotel"
 )
@@ -44,7 +45,7 @@ func newStand(t testing.TB, opts ...relockotel.Option) *stand {
 }
 
 // session opens a session that is observed and watched.
-func (s *stand) session(b reentrant.Backend, opts ...reentrant.Option) *reentrant.Session {
+func (s *stand) session(b backend.Backend, opts ...reentrant.Option) *reentrant.Session {
 	s.t.Helper()
 	session, err := reentrant.NewSession(b, append(opts, reentrant.WithObserver(marked{s.Observer(), s.flushed}))...)
 	require.NoError(s.t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -147,23 +148,23 @@ func TestOtherErrorsEndTheTurn(t *testing.T) {
 
 // A silent backend does not answer what is given back.
 type (
-	silent       struct{ reentrant.Backend }
-	silentConn   struct{ reentrant.Conn }
-	silentRemote struct{ reentrant.Remote }
+	silent       struct{ backend.Backend }
+	silentConn   struct{ backend.Conn }
+	silentRemote struct{ backend.Remote }
 )
 
-func (s silent) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+func (s silent) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	conn, err := s.Backend.Connect(ctx, session, sink)
 	return silentConn{conn}, err
 }
 
-func (s silentConn) Bind(name string) (reentrant.Remote, error) {
+func (s silentConn) Bind(name string) (backend.Remote, error) {
 	remote, err := s.Conn.Bind(name)
 	return silentRemote{remote}, err
 }
 
-func (silentRemote) Release(context.Context, reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
-	return 0, reentrant.WithOutcomeUnknown(assert.AnError)
+func (silentRemote) Release(context.Context, backend.ReleaseRequest) (backend.ReleaseResult, error) {
+	return 0, backend.WithOutcomeUnknown(assert.AnError)
 }
 
 // The step is made, and the hold has ended, whatever became of the Unlock.

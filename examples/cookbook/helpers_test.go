@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -33,9 +34,9 @@ func process(t *testing.T, server *redistest.Server) *reentrant.Session {
 
 // unhurried lets commands take their time. A session gives each two seconds at most. What asks once (TryLock, Inspect,
 // Verify, ForceUnlock, what Close gives back) would fail on a machine that stands still for longer.
-type unhurried struct{ reentrant.Backend }
+type unhurried struct{ backend.Backend }
 
-func (u unhurried) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+func (u unhurried) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	conn, err := u.Backend.Connect(ctx, session, sink)
 	if err != nil {
 		return nil, err
@@ -43,9 +44,9 @@ func (u unhurried) Connect(ctx context.Context, session string, sink reentrant.S
 	return unhurriedConn{conn}, nil
 }
 
-type unhurriedConn struct{ reentrant.Conn }
+type unhurriedConn struct{ backend.Conn }
 
-func (u unhurriedConn) Bind(name string) (reentrant.Remote, error) {
+func (u unhurriedConn) Bind(name string) (backend.Remote, error) {
 	remote, err := u.Conn.Bind(name)
 	if err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func (u unhurriedConn) Bind(name string) (reentrant.Remote, error) {
 }
 
 // Renew hands the backend its own locks. What it cannot do in time is done again.
-func (u unhurriedConn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
+func (u unhurriedConn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	for i := range renewals {
 		renewals[i].Remote = renewals[i].Remote.(unhurriedRemote).movable
 	}
@@ -66,13 +67,13 @@ func (u unhurriedConn) Renew(ctx context.Context, renewals []reentrant.Renewal) 
 
 // A movable lock is one whose holds can move to another session.
 type movable interface {
-	reentrant.Remote
-	reentrant.Resumer
+	backend.Remote
+	backend.Resumer
 }
 
 type unhurriedRemote struct{ movable }
 
-func (u unhurriedRemote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+func (u unhurriedRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	req.NotAfter = time.Now().Add(time.Hour)
 	return u.movable.Acquire(timeless{ctx}, req)
 }
@@ -86,7 +87,7 @@ func (u unhurriedRemote) ForceUnlock(ctx context.Context) (bool, error) {
 }
 
 // The context of a Release ends only because its time is up, so here it does not.
-func (u unhurriedRemote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+func (u unhurriedRemote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	return u.movable.Release(context.WithoutCancel(ctx), req)
 }
 

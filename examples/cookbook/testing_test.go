@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/relock-go/relock/backendtest"
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/backend/backendtest"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
@@ -44,8 +45,8 @@ func TestTwoProcessesSpendOneAfterTheOther(t *testing.T) {
 	assert.Zero(t, ledger.balance["ada"])
 }
 
-// backend is the Redis that REENTRANT_REDIS names, else an embedded one.
-func backend(t *testing.T) *redisbackend.Backend {
+// anyRedis is the Redis that REENTRANT_REDIS names, else an embedded one.
+func anyRedis(t *testing.T) *redisbackend.Backend {
 	url := os.Getenv("REENTRANT_REDIS")
 	if url == "" {
 		return redistest.Start(t).Backend()
@@ -57,7 +58,7 @@ func backend(t *testing.T) *redisbackend.Backend {
 }
 
 func TestALockOnWhateverRedisThereIs(t *testing.T) {
-	session, err := reentrant.NewSession(backend(t))
+	session, err := reentrant.NewSession(anyRedis(t))
 	require.NoError(t, err)
 	lock := session.NewLock("work")
 	require.NoError(t, Plain(t.Context(), lock, func(ctx context.Context) error {
@@ -139,7 +140,7 @@ func TestStepsAreTakenUntilTheSectionIsLost(t *testing.T) {
 }
 
 func TestABackendOfOnesOwn(t *testing.T) {
-	newBackend := func(t *testing.T) reentrant.Backend {
+	newBackend := func(t *testing.T) backend.Backend {
 		return redistest.Start(t).Backend() // here: yours
 	}
 	backendtest.Run(t, newBackend, backendtest.InParallel())

@@ -9,28 +9,29 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 )
 
 // The news that a hold was taken up elsewhere reaches a late session only when it has looked at a lock.
 type (
-	late     struct{ reentrant.Backend }
+	late     struct{ backend.Backend }
 	lateSink struct {
-		reentrant.Sink
+		backend.Sink
 		looked <-chan struct{}
 	}
 	lateConn struct {
-		reentrant.Conn
+		backend.Conn
 		look func()
 	}
 	lateRemote struct {
-		reentrant.Remote
+		backend.Remote
 		look func()
 	}
 )
 
-func (l late) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+func (l late) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	looked := make(chan struct{})
 	conn, err := l.Backend.Connect(ctx, session, lateSink{sink, looked})
 	return lateConn{conn, sync.OnceFunc(func() { close(looked) })}, err
@@ -43,7 +44,7 @@ func (s lateSink) Taken(name string, epoch uint64) {
 	}()
 }
 
-func (c lateConn) Bind(name string) (reentrant.Remote, error) {
+func (c lateConn) Bind(name string) (backend.Remote, error) {
 	remote, err := c.Conn.Bind(name)
 	return lateRemote{remote, c.look}, err
 }
@@ -57,14 +58,14 @@ func (r lateRemote) Inspect(ctx context.Context) (reentrant.State, error) {
 // The visitor before went on at the other server, and let the seat go there. This server has not heard of it yet.
 func TestASeatIsFreeBeforeTheServerHasHeardOfIt(t *testing.T) {
 	t.Parallel()
-	backend := redistest.Start(t).Backend()
-	lock := func(b reentrant.Backend) *reentrant.Lock {
+	shared := redistest.Start(t).Backend()
+	lock := func(b backend.Backend) *reentrant.Lock {
 		session, err := reentrant.NewSession(b, reentrant.WithLease(time.Hour))
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, session.Close(context.Background())) })
 		return session.NewLock("seat", reentrant.WithFixedLease(time.Hour))
 	}
-	here, there := lock(late{backend}), lock(backend)
+	here, there := lock(late{shared}), lock(shared)
 	ann, bob := as(t.Context(), "ann"), as(t.Context(), "bob")
 	takes := func(visitor context.Context, lock *reentrant.Lock) {
 		err := take(visitor, lock)

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // A Backend is one server and the ways to it. It is safe for concurrent use.
@@ -29,7 +29,7 @@ type Backend struct {
 	grants   []string // by the command being executed, for the trace
 }
 
-var _ reentrant.Backend = (*Backend)(nil)
+var _ backend.Backend = (*Backend)(nil)
 
 // An Option sets a property of a Backend.
 type Option func(*Backend)
@@ -58,7 +58,7 @@ func New(opts ...Option) *Backend {
 }
 
 // Connect opens a session's standing. Close ends it, and its goroutine.
-func (b *Backend) Connect(ctx context.Context, session string, sink reentrant.Sink) (reentrant.Conn, error) {
+func (b *Backend) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	c := newConn(b, session, sink)
 	op := Op{Session: b.Name(session), Verb: Connect}
 	_, err := call(ctx, c, op, func(protocol.Instant) (struct{}, string) { return struct{}{}, op.String() })

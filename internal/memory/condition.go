@@ -8,22 +8,22 @@ import (
 	"strings"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
-	"github.com/relock-go/relock/reentrant"
 )
 
-var statuses = map[reentrant.TicketStatus]string{
-	reentrant.Waited: "waits", reentrant.Signalled: "signalled", reentrant.Gone: "gone",
+var statuses = map[backend.TicketStatus]string{
+	backend.Waited: "waits", backend.Signalled: "signalled", backend.Gone: "gone",
 }
 
-func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentrant.TicketStatus, error) {
+func (r *remote) Await(ctx context.Context, req backend.AwaitRequest) (backend.TicketStatus, error) {
 	op := r.op(Await, req.Epoch)
 	var doubt time.Duration
 	if !req.Until.IsZero() {
 		doubt = max(0, time.Until(req.Until))
 	}
 	type answer struct {
-		status reentrant.TicketStatus
+		status backend.TicketStatus
 		err    error
 	}
 	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
@@ -34,28 +34,28 @@ func (r *remote) Await(ctx context.Context, req reentrant.AwaitRequest) (reentra
 	return got.status, wrapped(op, cmp.Or(err, got.err))
 }
 
-func (r *remote) Signal(ctx context.Context, req reentrant.SignalRequest) (reentrant.SignalReply, error) {
+func (r *remote) Signal(ctx context.Context, req backend.SignalRequest) (backend.SignalReply, error) {
 	op := r.op(Signal, req.Epoch)
-	reply, err := call(ctx, r.c, op, func(now protocol.Instant) (reentrant.SignalReply, string) {
+	reply, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.SignalReply, string) {
 		reply := r.lock().Signal(now, r.c.session, req)
 		return reply, fmt.Sprintf("%s %s%s → %s", op, shown(req.Condition), either(req.All, " all", ""), either(reply.Gone, "gone", "done"))
 	})
 	return reply, wrapped(op, err)
 }
 
-func (r *remote) Withdraw(ctx context.Context, name string, ticket uint64) (reentrant.TicketStatus, error) {
+func (r *remote) Withdraw(ctx context.Context, name string, ticket uint64) (backend.TicketStatus, error) {
 	op := r.op(Leave, ticket)
-	status, err := call(ctx, r.c, op, func(protocol.Instant) (reentrant.TicketStatus, string) {
+	status, err := call(ctx, r.c, op, func(protocol.Instant) (backend.TicketStatus, string) {
 		status := r.lock().Withdraw(r.c.session, name, ticket)
-		return status, fmt.Sprintf("%s %s → %s", op, shown(name), either(status == reentrant.Waited, "withdrawn", statuses[status]))
+		return status, fmt.Sprintf("%s %s → %s", op, shown(name), either(status == backend.Waited, "withdrawn", statuses[status]))
 	})
 	return status, wrapped(op, err)
 }
 
-func (r *remote) Beat(ctx context.Context, name string, tickets, served []uint64) ([]reentrant.TicketStatus, error) {
+func (r *remote) Beat(ctx context.Context, name string, tickets, served []uint64) ([]backend.TicketStatus, error) {
 	op := r.op(Beat, 0)
 	tickets, served = slices.Clone(tickets), slices.Clone(served) // the caller's slices are not touched by what comes late
-	answers, err := call(ctx, r.c, op, func(now protocol.Instant) ([]reentrant.TicketStatus, string) {
+	answers, err := call(ctx, r.c, op, func(now protocol.Instant) ([]backend.TicketStatus, string) {
 		answers := r.lock().Beat(now, r.c.session, name, tickets, served)
 		var parts []string
 		for i, ticket := range tickets {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // A Conn is one session's standing: the client's side of the protocol.
@@ -17,7 +17,7 @@ type Conn struct {
 	b       *Backend
 	session string
 	name    string // in traces and faults
-	sink    reentrant.Sink
+	sink    backend.Sink
 	wake    chan struct{} // 1-buffered: the inbox has something
 	quit    chan struct{} // closed by Close
 	done    chan struct{} // closed when nothing will be delivered any more
@@ -38,7 +38,7 @@ type message struct {
 	judged bool          // the fault has seen it
 }
 
-func newConn(b *Backend, session string, sink reentrant.Sink) *Conn {
+func newConn(b *Backend, session string, sink backend.Sink) *Conn {
 	return &Conn{
 		b: b, session: session, name: b.Name(session), sink: sink, link: make(chan struct{}),
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
@@ -167,14 +167,14 @@ func (c *Conn) later(d time.Duration, m message) {
 
 // read maps a grant to local time; false if the session is cut off. A clock that has not been seen over this
 // connection, or that says that the grant is still to come, tells nothing.
-func (c *Conn) read(g protocol.Message) (reentrant.Grant, bool) {
+func (c *Conn) read(g protocol.Message) (backend.Grant, bool) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	if c.b.cut[c.session] {
-		return reentrant.Grant{}, false
+		return backend.Grant{}, false
 	}
 	c.b.executed[Push]++
-	local := reentrant.Grant{Name: g.Name, Epoch: g.Epoch, First: g.First, Last: g.Last, TTL: g.TTL}
+	local := backend.Grant{Name: g.Name, Epoch: g.Epoch, First: g.First, Last: g.Last, TTL: g.TTL}
 	at := c.b.start.Add(g.At - c.ahead)
 	if at.After(time.Now()) {
 		c.known = false
@@ -252,12 +252,12 @@ func send[R any](b *Backend, op Op, v Verdict, run func(now protocol.Instant) (R
 		var r reply[R]
 		if v.Refused != "" {
 			b.refuse(op, v.Refused)
-			r.err = reentrant.WithRefused(errors.New(v.Refused))
+			r.err = backend.WithRefused(errors.New(v.Refused))
 		} else {
 			r.answer, r.ahead = execute(b, op.Verb, v.String(), run)
 		}
 		if v.Mute {
-			r.err = reentrant.WithOutcomeUnknown(errors.New("the reply was lost"))
+			r.err = backend.WithOutcomeUnknown(errors.New("the reply was lost"))
 		}
 		after(v.Late, func() { replies <- r })
 	})
@@ -299,7 +299,7 @@ func await[R any](ctx context.Context, link <-chan struct{}, replies <-chan repl
 	case <-link:
 		err = errors.New("connection reset")
 	}
-	return reply[R]{}, reentrant.WithOutcomeUnknown(fmt.Errorf("no answer: %w", err))
+	return reply[R]{}, backend.WithOutcomeUnknown(fmt.Errorf("no answer: %w", err))
 }
 
 // ended is why a command must not be sent.
@@ -311,7 +311,7 @@ func ended(ctx context.Context) error {
 }
 
 // Bind prepares the verbs for one lock. Any name but the empty one is good.
-func (c *Conn) Bind(name string) (reentrant.Remote, error) {
+func (c *Conn) Bind(name string) (backend.Remote, error) {
 	if name == "" {
 		return nil, errors.New("memory: empty lock name")
 	}
@@ -319,7 +319,7 @@ func (c *Conn) Bind(name string) (reentrant.Remote, error) {
 }
 
 // Renew is one command for all locks.
-func (c *Conn) Renew(ctx context.Context, renewals []reentrant.Renewal) {
+func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	if len(renewals) == 0 {
 		return
 	}
@@ -359,10 +359,10 @@ func (r *remote) Name() string { return r.name }
 
 // Acquire sends a copy of an attempt. One that the server finds late by a clock that was jumped is sent again, now
 // that the clock is known.
-func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (reentrant.AcquireReply, error) {
+func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	op := r.op(Acquire, req.Epoch)
 	type answer struct {
-		reply reentrant.AcquireReply
+		reply backend.AcquireReply
 		err   error
 	}
 	for {
@@ -379,16 +379,16 @@ func (r *remote) Acquire(ctx context.Context, req reentrant.AcquireRequest) (ree
 	}
 }
 
-func (r *remote) Reenter(ctx context.Context, req reentrant.ReenterRequest) (reentrant.ReenterReply, error) {
+func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
 	op := r.op(Reenter, req.Epoch)
-	reply, err := call(ctx, r.c, op, func(now protocol.Instant) (reentrant.ReenterReply, string) {
+	reply, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.ReenterReply, string) {
 		reply := r.lock().Reenter(now, r.c.session, req)
 		return reply, fmt.Sprintf("%s op=%d holds=%d → %s", op, req.Op, req.Holds, either(reply.Gone, "gone", fmt.Sprint(reply.Holds)))
 	})
 	return reply, wrapped(op, err)
 }
 
-func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (reentrant.ReleaseResult, error) {
+func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	op := r.op(Release, req.Epoch)
 	// How long from now, not until when: the server counts from when it executes this, which is later, so the
 	// tombstone lasts long enough whatever is known of its clock.
@@ -396,16 +396,16 @@ func (r *remote) Release(ctx context.Context, req reentrant.ReleaseRequest) (ree
 	if !req.Until.IsZero() {
 		doubt = max(0, time.Until(req.Until))
 	}
-	result, err := call(ctx, r.c, op, func(now protocol.Instant) (reentrant.ReleaseResult, string) {
+	result, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.ReleaseResult, string) {
 		result := r.lock().Release(now, r.c.session, req, doubt)
 		return result, fmt.Sprintf("%s → %s", op, results[result])
 	})
 	return result, wrapped(op, err)
 }
 
-func (r *remote) Inspect(ctx context.Context) (reentrant.State, error) {
+func (r *remote) Inspect(ctx context.Context) (backend.State, error) {
 	op := r.op(Inspect, 0)
-	st, err := call(ctx, r.c, op, func(now protocol.Instant) (reentrant.State, string) {
+	st, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.State, string) {
 		return r.lock().Inspect(now), op.String()
 	})
 	return st, wrapped(op, err)

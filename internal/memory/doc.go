@@ -1,4 +1,4 @@
-// Package memory is a lock server in one process: a [reentrant.Backend] for tests.
+// Package memory is a lock server in one process: a [backend.Backend] for tests.
 //
 //	session A          Backend: the server           session B
 //	┌──────┐  command  ┌──────────────────┐  command  ┌──────┐

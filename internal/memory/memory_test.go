@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // The protocol's own behaviour is tested by backendtest. Here is what it cannot see: faults, clocks, traces.
@@ -17,13 +17,13 @@ import (
 // A session is what these tests need of one.
 type session struct {
 	t *testing.T
-	reentrant.Remote
-	conn    reentrant.Conn
-	grants  chan reentrant.Grant
+	backend.Remote
+	conn    backend.Conn
+	grants  chan backend.Grant
 	resumes chan struct{}
 }
 
-func (s *session) Granted(g reentrant.Grant)      { s.grants <- g }
+func (s *session) Granted(g backend.Grant)        { s.grants <- g }
 func (s *session) Signalled(string, uint64, bool) {}
 func (s *session) Wanted(string, uint64)          {}
 func (s *session) Taken(string, uint64)           {}
@@ -33,7 +33,7 @@ func (s *session) Resumed() { s.resumes <- struct{}{} }
 // connect opens a session on lock L.
 func connect(t *testing.T, server *memory.Backend, id string) *session {
 	t.Helper()
-	s := &session{t: t, grants: make(chan reentrant.Grant, 10), resumes: make(chan struct{}, 10)}
+	s := &session{t: t, grants: make(chan backend.Grant, 10), resumes: make(chan struct{}, 10)}
 	conn, err := server.Connect(t.Context(), id, s)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
@@ -44,25 +44,25 @@ func connect(t *testing.T, server *memory.Backend, id string) *session {
 }
 
 // request is an attempt that queues.
-func request(epoch uint64) reentrant.AcquireRequest {
-	return reentrant.AcquireRequest{
+func request(epoch uint64) backend.AcquireRequest {
+	return backend.AcquireRequest{
 		Epoch: epoch, Owner: "7", Holds: 1, Lease: 10 * time.Second, NotAfter: time.Now().Add(time.Second), Queue: true,
 		Tokens: 1, Patience: time.Minute, GrantTTL: 3 * time.Second,
 	}
 }
 
 // acquire sends a copy of an attempt and waits a second for its answer.
-func (s *session) acquire(epoch uint64) (reentrant.AcquireReply, error) {
+func (s *session) acquire(epoch uint64) (backend.AcquireReply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	return s.Acquire(ctx, request(epoch))
 }
 
-func (s *session) take(epoch uint64) reentrant.Token {
+func (s *session) take(epoch uint64) backend.Token {
 	s.t.Helper()
 	reply, err := s.acquire(epoch)
 	require.NoError(s.t, err)
-	require.Equal(s.t, reentrant.Granted, reply.Status)
+	require.Equal(s.t, backend.Granted, reply.Status)
 	return reply.First
 }
 
@@ -70,12 +70,12 @@ func (s *session) wait(epoch uint64) {
 	s.t.Helper()
 	reply, err := s.acquire(epoch)
 	require.NoError(s.t, err)
-	require.Equal(s.t, reentrant.Waiting, reply.Status)
+	require.Equal(s.t, backend.Waiting, reply.Status)
 }
 
-func (s *session) release(epoch uint64) reentrant.ReleaseResult {
+func (s *session) release(epoch uint64) backend.ReleaseResult {
 	s.t.Helper()
-	result, err := s.Release(context.Background(), reentrant.ReleaseRequest{Epoch: epoch})
+	result, err := s.Release(context.Background(), backend.ReleaseRequest{Epoch: epoch})
 	require.NoError(s.t, err)
 	return result
 }
@@ -91,22 +91,22 @@ func (s *session) locked() bool {
 func unknown(t *testing.T, err error) {
 	t.Helper()
 	require.Error(t, err)
-	require.True(t, reentrant.OutcomeUnknown(err), "%v", err)
-	require.False(t, reentrant.Refused(err), "%v", err)
+	require.True(t, backend.OutcomeUnknown(err), "%v", err)
+	require.False(t, backend.Refused(err), "%v", err)
 }
 
 func refused(t *testing.T, err error, words string) {
 	t.Helper()
 	require.ErrorContains(t, err, words)
-	require.True(t, reentrant.Refused(err), "%v", err)
-	require.False(t, reentrant.OutcomeUnknown(err), "%v", err)
+	require.True(t, backend.Refused(err), "%v", err)
+	require.False(t, backend.OutcomeUnknown(err), "%v", err)
 }
 
 func unsent(t *testing.T, err error) {
 	t.Helper()
 	require.Error(t, err)
-	require.False(t, reentrant.Refused(err), "%v", err)
-	require.False(t, reentrant.OutcomeUnknown(err), "%v", err)
+	require.False(t, backend.Refused(err), "%v", err)
+	require.False(t, backend.OutcomeUnknown(err), "%v", err)
 }
 
 // bubble is a test in virtual time, with a server of its own.
@@ -124,13 +124,13 @@ func TestTraceTellsTheStory(t *testing.T) {
 		b := connect(t, server, "91c0-random")
 		a.take(1)
 		b.wait(1)
-		_, err := a.Reenter(t.Context(), reentrant.ReenterRequest{Epoch: 1, Owner: "7", Op: 1, Holds: 2})
+		_, err := a.Reenter(t.Context(), backend.ReenterRequest{Epoch: 1, Owner: "7", Op: 1, Holds: 2})
 		require.NoError(t, err)
-		a.conn.Renew(t.Context(), []reentrant.Renewal{{Remote: a.Remote, Epoch: 1, Lease: time.Second}, {Remote: a.Remote, Epoch: 9}})
+		a.conn.Renew(t.Context(), []backend.Renewal{{Remote: a.Remote, Epoch: 1, Lease: time.Second}, {Remote: a.Remote, Epoch: 9}})
 		server.SetFault(memory.Script(memory.Release, memory.LoseReply))
-		_, err = a.Release(t.Context(), reentrant.ReleaseRequest{Epoch: 1})
+		_, err = a.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
 		unknown(t, err)
-		require.Equal(t, reentrant.Nothing, a.release(1))
+		require.Equal(t, backend.Nothing, a.release(1))
 		server.SetFault(memory.Script(memory.Force, memory.Refuse("NOPERM")))
 		_, err = a.ForceUnlock(t.Context())
 		refused(t, err, "NOPERM")
@@ -198,7 +198,7 @@ func TestRefusal(t *testing.T) {
 		a := connect(t, server, "A")
 		server.SetFault(memory.Script(memory.Renew, memory.Refuse("NOPERM")))
 		a.take(1)
-		batch := []reentrant.Renewal{{Remote: a.Remote, Epoch: 1, Lease: time.Minute}}
+		batch := []backend.Renewal{{Remote: a.Remote, Epoch: 1, Lease: time.Minute}}
 		a.conn.Renew(t.Context(), batch)
 		refused(t, batch[0].Err, "NOPERM")
 		require.False(t, batch[0].Gone)
@@ -235,7 +235,7 @@ func TestLateCommandIsExecutedAfterItsCallerLeft(t *testing.T) {
 			a.take(1)
 			server.SetFault(memory.Script(memory.Release, memory.Delay(3*time.Second)))
 			sent := time.Now()
-			_, err := a.Release(newContext(), reentrant.ReleaseRequest{Epoch: 1})
+			_, err := a.Release(newContext(), backend.ReleaseRequest{Epoch: 1})
 			unknown(t, err)
 			require.Equal(t, time.Second, time.Since(sent))
 			require.True(t, a.locked())
@@ -430,7 +430,7 @@ func TestFlushForgetsAndTokensRise(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		server.Flush()
 		require.False(t, a.locked())
-		require.Equal(t, reentrant.Nothing, a.release(1))
+		require.Equal(t, backend.Nothing, a.release(1))
 		require.Greater(t, b.take(1), before)
 	})(t)
 }
@@ -478,7 +478,7 @@ func TestWithdrawalHandsAFreeLockOn(t *testing.T) {
 		c.wait(1)
 		time.Sleep(11 * time.Second)
 		require.False(t, a.locked())
-		require.Equal(t, reentrant.Withdrawn, b.release(1))
+		require.Equal(t, backend.Withdrawn, b.release(1))
 		require.EqualValues(t, 1, (<-c.grants).Epoch)
 	})(t)
 }
@@ -488,7 +488,7 @@ func TestTokensThatRanAheadAreKept(t *testing.T) {
 	bubble(func(t *testing.T, server *memory.Backend) {
 		a, b := connect(t, server, "A"), connect(t, server, "B")
 		req := request(1)
-		req.Seen = reentrant.Token((10 * time.Hour).Microseconds())
+		req.Seen = backend.Token((10 * time.Hour).Microseconds())
 		block, err := a.Acquire(t.Context(), req)
 		require.NoError(t, err)
 		a.release(1)

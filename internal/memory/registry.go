@@ -4,11 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
-	"github.com/relock-go/relock/reentrant"
 )
 
-var _ reentrant.Registry = (*Conn)(nil)
+var _ backend.Registry = (*Conn)(nil)
 
 // A registered text is what a session has on record.
 type registered struct {

@@ -5,17 +5,17 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
-	"github.com/relock-go/relock/reentrant"
 )
 
-var _ reentrant.Resumer = (*remote)(nil)
+var _ backend.Resumer = (*remote)(nil)
 
 // Resume sends a copy of an attempt to take up a hold.
-func (r *remote) Resume(ctx context.Context, req reentrant.ResumeRequest) (reentrant.ResumeReply, error) {
+func (r *remote) Resume(ctx context.Context, req backend.ResumeRequest) (backend.ResumeReply, error) {
 	op := r.op(Resume, req.Epoch)
 	type answer struct {
-		reply reentrant.ResumeReply
+		reply backend.ResumeReply
 		err   error
 	}
 	notAfter := r.c.instant(req.NotAfter)
@@ -27,6 +27,6 @@ func (r *remote) Resume(ctx context.Context, req reentrant.ResumeRequest) (reent
 	return got.reply, wrapped(op, cmp.Or(err, got.err))
 }
 
-var resumes = map[reentrant.ResumeStatus]string{
-	reentrant.Resumed: "resumed", reentrant.NotThere: "nothing", reentrant.Overtaken: "stale",
+var resumes = map[backend.ResumeStatus]string{
+	backend.Resumed: "resumed", backend.NotThere: "nothing", backend.Overtaken: "stale",
 }

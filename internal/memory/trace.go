@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // String is the op as a trace has it: verb, session, lock, epoch.
@@ -43,7 +43,7 @@ func (v Verdict) String() string {
 }
 
 // acquired is the line of an acquire.
-func acquired(op Op, req reentrant.AcquireRequest, reply reentrant.AcquireReply, err error) string {
+func acquired(op Op, req backend.AcquireRequest, reply backend.AcquireReply, err error) string {
 	words := []string{op.String(), "owner=" + shown(req.Owner)}
 	for _, flag := range []struct {
 		set  bool
@@ -67,18 +67,18 @@ func outcome(err error, answer string) string {
 	return "refused: " + err.Error()
 }
 
-func answered(reply reentrant.AcquireReply) string {
+func answered(reply backend.AcquireReply) string {
 	switch {
-	case reply.Status == reentrant.Granted:
+	case reply.Status == backend.Granted:
 		return "granted " + block(reply.First, reply.Last)
-	case reply.Status == reentrant.Waiting:
+	case reply.Status == backend.Waiting:
 		return fmt.Sprintf("waiting %v", reply.TTL.Round(time.Millisecond))
 	}
 	return "stale"
 }
 
-var results = map[reentrant.ReleaseResult]string{
-	reentrant.Released: "released", reentrant.Withdrawn: "withdrawn", reentrant.Nothing: "nothing",
+var results = map[backend.ReleaseResult]string{
+	backend.Released: "released", backend.Withdrawn: "withdrawn", backend.Nothing: "nothing",
 }
 
 func either(ok bool, yes, no string) string {
@@ -101,7 +101,7 @@ func shown(s string) string {
 }
 
 // block is a block of tokens as a trace has it.
-func block(first, last reentrant.Token) string {
+func block(first, last backend.Token) string {
 	if first == last {
 		return fmt.Sprint(first)
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // A Condition is what the server keeps for those who wait for it.
@@ -18,7 +18,7 @@ type Condition struct {
 type Ticket struct {
 	Waiter
 	Patience time.Duration
-	Token    reentrant.Token // of the hold that was given up: the order of arrival
+	Token    backend.Token // of the hold that was given up: the order of arrival
 }
 
 func (l *Lock) condition(name string) *Condition {
@@ -42,17 +42,17 @@ func (l *Lock) has(session string, epoch uint64) bool {
 }
 
 // Await exchanges a hold for a ticket. It returns ErrFarToken.
-func (l *Lock) Await(now Instant, session string, req reentrant.AwaitRequest, doubt time.Duration) (reentrant.TicketStatus, error) {
+func (l *Lock) Await(now Instant, session string, req backend.AwaitRequest, doubt time.Duration) (backend.TicketStatus, error) {
 	l.expire(now)
 	c := l.condition(req.Condition)
 	switch {
 	case l.has(session, req.Epoch):
 	case find(c.Waiting, session, req.Ticket) >= 0:
-		return reentrant.Waited, nil
+		return backend.Waited, nil
 	case find(c.Signalled, session, req.Ticket) >= 0:
-		return reentrant.Signalled, nil
+		return backend.Signalled, nil
 	default:
-		return reentrant.Gone, nil
+		return backend.Gone, nil
 	}
 	if l.Record.tooFar(now, 1, req.Seen) {
 		return 0, ErrFarToken
@@ -67,7 +67,7 @@ func (l *Lock) Await(now Instant, session string, req reentrant.AwaitRequest, do
 		l.save(now)
 	}
 	l.grantFree(now)
-	return reentrant.Waited, nil
+	return backend.Waited, nil
 }
 
 // grantFree gives a free lock to the first waiter, if there is one.
@@ -78,12 +78,12 @@ func (l *Lock) grantFree(now Instant) {
 }
 
 // Signal wakes one waiter or all, on behalf of a hold.
-func (l *Lock) Signal(now Instant, session string, req reentrant.SignalRequest) reentrant.SignalReply {
+func (l *Lock) Signal(now Instant, session string, req backend.SignalRequest) backend.SignalReply {
 	l.expire(now)
 	if !l.has(session, req.Epoch) {
-		return reentrant.SignalReply{Gone: true}
+		return backend.SignalReply{Gone: true}
 	}
-	var reply reentrant.SignalReply
+	var reply backend.SignalReply
 	c := l.condition(req.Condition)
 	if req.Op <= l.Record.Op {
 		reply.More = req.All && len(c.Waiting) > 0
@@ -149,33 +149,33 @@ func (l *Lock) recall(now Instant, c *Condition) {
 }
 
 // Withdraw takes a ticket back.
-func (l *Lock) Withdraw(session, name string, epoch uint64) reentrant.TicketStatus {
+func (l *Lock) Withdraw(session, name string, epoch uint64) backend.TicketStatus {
 	c := l.condition(name)
 	if i := find(c.Waiting, session, epoch); i >= 0 {
 		c.Waiting = slices.Delete(c.Waiting, i, i+1)
-		return reentrant.Waited
+		return backend.Waited
 	}
 	if find(c.Signalled, session, epoch) >= 0 {
-		return reentrant.Signalled
+		return backend.Signalled
 	}
-	return reentrant.Gone
+	return backend.Gone
 }
 
 // Beat is a sign of life for a session's tickets.
-func (l *Lock) Beat(now Instant, session, name string, epochs, served []uint64) []reentrant.TicketStatus {
+func (l *Lock) Beat(now Instant, session, name string, epochs, served []uint64) []backend.TicketStatus {
 	l.expire(now)
 	c := l.condition(name)
-	var answers []reentrant.TicketStatus
+	var answers []backend.TicketStatus
 	for _, epoch := range epochs {
 		if i := find(c.Waiting, session, epoch); i >= 0 {
 			c.Waiting[i].Deadline = now + c.Waiting[i].Patience
-			answers = append(answers, reentrant.Waited)
+			answers = append(answers, backend.Waited)
 			continue
 		}
 		if i := find(c.Signalled, session, epoch); i >= 0 {
 			c.Signalled[i].Deadline = now + c.Signalled[i].Patience
 		}
-		answers = append(answers, reentrant.Signalled)
+		answers = append(answers, backend.Signalled)
 	}
 	c.Signalled = slices.DeleteFunc(c.Signalled, func(t Ticket) bool { return t.Session == session && slices.Contains(served, t.Epoch) })
 	l.recall(now, c)

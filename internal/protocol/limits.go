@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 const (
@@ -23,12 +23,12 @@ var (
 	// ErrLate is that of a copy that came after the time up to which it may be executed.
 	ErrLate = errors.New("it came too late and was not carried out")
 	// ErrFarToken is that of an attempt whose tokens would be further ahead of the clock than Farthest.
-	ErrFarToken = reentrant.WithRefused(errors.New(
+	ErrFarToken = backend.WithRefused(errors.New(
 		"FARTOKEN the fencing tokens would be more than a year ahead of the server's clock"))
 )
 
 // tooFar reports whether tokens that are issued now, above the last one and above what the session has seen, would be
 // further ahead of the clock than Farthest.
-func (r *Record) tooFar(now Instant, tokens int, seen reentrant.Token) bool {
-	return max(r.Last, seen) > clockToken(now+Farthest)-reentrant.Token(tokens)
+func (r *Record) tooFar(now Instant, tokens int, seen backend.Token) bool {
+	return max(r.Last, seen) > clockToken(now+Farthest)-backend.Token(tokens)
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // An Instant is a moment by the server's clock, counted from its own zero. The clock is the server's alone: sessions map
@@ -36,11 +36,11 @@ type Hold struct {
 
 // A Record is what the server remembers of a lock beyond its holds.
 type Record struct {
-	First, Last reentrant.Token // the block of the last grant
-	Session     string          // whose attempt was last given the lock,
-	Epoch       uint64          // and which
-	Op          uint64          // the last re-entry within that epoch
-	Pushed      bool            // given to a waiter who has perhaps not accepted it yet
+	First, Last backend.Token // the block of the last grant
+	Session     string        // whose attempt was last given the lock,
+	Epoch       uint64        // and which
+	Op          uint64        // the last re-entry within that epoch
+	Pushed      bool          // given to a waiter who has perhaps not accepted it yet
 	Tombs       []Tombstone
 	Keep        time.Duration
 	Expires     Instant
@@ -60,7 +60,7 @@ type Waiter struct {
 	Deadline       Instant // it is dead after that
 	TTL            time.Duration
 	Holds, Tokens  int
-	Seen           reentrant.Token
+	Seen           backend.Token
 	Keep           time.Duration
 }
 
@@ -68,8 +68,8 @@ type Waiter struct {
 type Message struct {
 	Kind        MessageKind
 	Name        string
-	Epoch       uint64          // of the attempt, or the ticket
-	First, Last reentrant.Token // of a grant, as are those that follow
+	Epoch       uint64        // of the attempt, or the ticket
+	First, Last backend.Token // of a grant, as are those that follow
 	TTL         time.Duration
 	At          Instant
 	Placed      bool // of a signal: the session was given a place for it
@@ -87,9 +87,9 @@ const (
 )
 
 // Acquire makes, repeats or refreshes an attempt. It returns ErrLate after notAfter, and ErrFarToken.
-func (l *Lock) Acquire(now Instant, session string, req reentrant.AcquireRequest, notAfter Instant) (reentrant.AcquireReply, error) {
+func (l *Lock) Acquire(now Instant, session string, req backend.AcquireRequest, notAfter Instant) (backend.AcquireReply, error) {
 	if now > notAfter {
-		return reentrant.AcquireReply{}, ErrLate
+		return backend.AcquireReply{}, ErrLate
 	}
 	l.expire(now)
 	mine, last := l.heldBy(session), l.Record.lastOf(session)
@@ -99,7 +99,7 @@ func (l *Lock) Acquire(now Instant, session string, req reentrant.AcquireRequest
 	case req.Epoch < last, req.Epoch == last && !mine:
 		return stale, nil // given up, or it has had its turn
 	case l.Record.tooFar(now, req.Tokens, req.Seen):
-		return reentrant.AcquireReply{}, ErrFarToken
+		return backend.AcquireReply{}, ErrFarToken
 	case mine && req.Epoch == last:
 		return l.confirm(now, req), nil
 	case mine:
@@ -111,10 +111,10 @@ func (l *Lock) Acquire(now Instant, session string, req reentrant.AcquireRequest
 	}
 }
 
-var stale = reentrant.AcquireReply{Status: reentrant.Stale}
+var stale = backend.AcquireReply{Status: backend.Stale}
 
 // confirm answers a copy of the attempt that has the lock: a resend, a beat after the grant, or its acceptance.
-func (l *Lock) confirm(now Instant, req reentrant.AcquireRequest) reentrant.AcquireReply {
+func (l *Lock) confirm(now Instant, req backend.AcquireRequest) backend.AcquireReply {
 	if !req.Fixed || l.Record.Pushed {
 		l.Hold.Expires = now + req.Lease
 	}
@@ -126,7 +126,7 @@ func (l *Lock) confirm(now Instant, req reentrant.AcquireRequest) reentrant.Acqu
 }
 
 // takeOver gives what a session has to its newer attempt, or with Yield to the first waiter.
-func (l *Lock) takeOver(now Instant, session string, req reentrant.AcquireRequest) reentrant.AcquireReply {
+func (l *Lock) takeOver(now Instant, session string, req backend.AcquireRequest) backend.AcquireReply {
 	if req.Yield {
 		if next, ok := l.firstWaiter(now); ok {
 			l.Hold = Hold{}
@@ -147,7 +147,7 @@ func (l *Lock) takeOver(now Instant, session string, req reentrant.AcquireReques
 
 // takeFree is for a lock that nobody has: it goes to the first Waiter, or to this attempt if there is none, if the
 // first is the session's own, or if it barges.
-func (l *Lock) takeFree(now Instant, session string, req reentrant.AcquireRequest) reentrant.AcquireReply {
+func (l *Lock) takeFree(now Instant, session string, req backend.AcquireRequest) backend.AcquireReply {
 	next, ok := l.firstWaiter(now)
 	if ok && next.Session != session && !req.Barge {
 		if req.Queue && !l.place(now, session, req) {
@@ -173,13 +173,13 @@ func (l *Lock) takeFree(now Instant, session string, req reentrant.AcquireReques
 
 // ask tells a session that others wait for what it has, if it is one that may have a lock without needing it.
 func (l *Lock) ask(session, owner string) {
-	if owner == reentrant.LingeringOwner {
+	if owner == backend.LingeringOwner {
 		l.Publish(session, Message{Kind: Wanted, Name: l.Name, Epoch: l.Record.lastOf(session)})
 	}
 }
 
 // wait answers an attempt that cannot have the lock now.
-func (l *Lock) wait(now Instant, session string, req reentrant.AcquireRequest, ttl time.Duration) reentrant.AcquireReply {
+func (l *Lock) wait(now Instant, session string, req backend.AcquireRequest, ttl time.Duration) backend.AcquireReply {
 	if req.Queue && !l.place(now, session, req) {
 		return stale
 	}
@@ -189,7 +189,7 @@ func (l *Lock) wait(now Instant, session string, req reentrant.AcquireRequest, t
 
 // place gives the session a place at the end of the queue, or renews the one it has for this attempt. It answers
 // false if the place is a newer attempt's.
-func (l *Lock) place(now Instant, session string, req reentrant.AcquireRequest) bool {
+func (l *Lock) place(now Instant, session string, req backend.AcquireRequest) bool {
 	w := Waiter{
 		Session: session, Owner: req.Owner, Epoch: req.Epoch, Deadline: now + req.Patience, TTL: req.GrantTTL,
 		Holds: req.Holds, Tokens: req.Tokens, Seen: req.Seen, Keep: l.keepFor(req.Lease),
@@ -206,13 +206,13 @@ func (l *Lock) place(now Instant, session string, req reentrant.AcquireRequest) 
 }
 
 // Reenter sets the hold count of the attempt that has the lock.
-func (l *Lock) Reenter(now Instant, session string, req reentrant.ReenterRequest) reentrant.ReenterReply {
+func (l *Lock) Reenter(now Instant, session string, req backend.ReenterRequest) backend.ReenterReply {
 	l.expire(now)
 	if !l.heldBy(session) || l.Hold.Owner != req.Owner || l.Record.lastOf(session) != req.Epoch {
-		return reentrant.ReenterReply{Gone: true}
+		return backend.ReenterReply{Gone: true}
 	}
 	if req.Op <= l.Record.Op {
-		return reentrant.ReenterReply{Holds: l.Hold.Count}
+		return backend.ReenterReply{Holds: l.Hold.Count}
 	}
 	if req.Holds > l.Hold.Count && req.Lease > 0 {
 		l.Hold.Expires = max(l.Hold.Expires, now+req.Lease)
@@ -220,22 +220,22 @@ func (l *Lock) Reenter(now Instant, session string, req reentrant.ReenterRequest
 	l.Hold.Count = req.Holds
 	l.Record.Op = req.Op
 	l.save(now)
-	return reentrant.ReenterReply{Holds: req.Holds}
+	return backend.ReenterReply{Holds: req.Holds}
 }
 
 // Release gives up what a session's attempts up to an epoch have, and gives a free lock to the first waiter. doubt is
 // for how long from now a copy of such an attempt may still be under way.
-func (l *Lock) Release(now Instant, session string, req reentrant.ReleaseRequest, doubt time.Duration) reentrant.ReleaseResult {
+func (l *Lock) Release(now Instant, session string, req backend.ReleaseRequest, doubt time.Duration) backend.ReleaseResult {
 	l.expire(now)
-	result, changed := reentrant.Nothing, false
+	result, changed := backend.Nothing, false
 	if l.heldBy(session) && l.Record.lastOf(session) <= req.Epoch {
-		result = reentrant.Released
+		result = backend.Released
 		l.Hold = Hold{}
 		if l.Record.lastOf(session) == req.Epoch && l.Record.First <= req.Used && req.Used < l.Record.Last {
 			l.Record.Last, changed = req.Used, true // the unused tail of the block
 		}
 	} else if i := l.placeOf(session); i >= 0 && l.Queue[i].Epoch <= req.Epoch {
-		result = reentrant.Withdrawn
+		result = backend.Withdrawn
 		l.Queue = slices.Delete(l.Queue, i, i+1)
 	}
 	if doubt > 0 {
@@ -279,9 +279,9 @@ func (l *Lock) Force(now Instant) bool {
 }
 
 // Inspect is what inspect.lua answers.
-func (l *Lock) Inspect(now Instant) reentrant.State {
+func (l *Lock) Inspect(now Instant) backend.State {
 	l.expire(now)
-	st := reentrant.State{Token: l.Record.Last}
+	st := backend.State{Token: l.Record.Last}
 	if l.held() {
 		st.Locked, st.Session, st.Owner, st.Holds = true, l.Hold.Session, l.Hold.Owner, l.Hold.Count
 		st.TTL = l.Hold.Expires - now
@@ -308,30 +308,30 @@ func (l *Lock) expire(now Instant) {
 func (l *Lock) held() bool                 { return l.Hold.Count > 0 }
 func (l *Lock) heldBy(session string) bool { return l.held() && l.Hold.Session == session }
 
-func (l *Lock) granted(now Instant, req reentrant.AcquireRequest) reentrant.AcquireReply {
-	reply := reentrant.AcquireReply{Status: reentrant.Granted, First: l.Record.First, Last: l.Record.Last}
+func (l *Lock) granted(now Instant, req backend.AcquireRequest) backend.AcquireReply {
+	reply := backend.AcquireReply{Status: backend.Granted, First: l.Record.First, Last: l.Record.Last}
 	if req.Fixed {
 		reply.TTL = l.Hold.Expires - now
 	}
 	return reply
 }
 
-func waiting(ttl time.Duration) reentrant.AcquireReply {
-	return reentrant.AcquireReply{Status: reentrant.Waiting, TTL: ttl}
+func waiting(ttl time.Duration) backend.AcquireReply {
+	return backend.AcquireReply{Status: backend.Waiting, TTL: ttl}
 }
 
 // issue gives the record to an attempt, with a new block of Tokens: above every one of this lock, above the clock
 // (so that they rise although the record was lost) and above what the session has seen. The block ends at the Horizon.
-func (l *Lock) issue(now Instant, session string, epoch uint64, tokens int, seen reentrant.Token, keep time.Duration) {
+func (l *Lock) issue(now Instant, session string, epoch uint64, tokens int, seen backend.Token, keep time.Duration) {
 	r := &l.Record
 	r.First = max(r.Last+1, clockToken(now), seen+1)
-	r.Last = max(r.First, min(r.First+reentrant.Token(tokens)-1, clockToken(now+Horizon)))
+	r.Last = max(r.First, min(r.First+backend.Token(tokens)-1, clockToken(now+Horizon)))
 	r.Session, r.Epoch, r.Op, r.Pushed = session, epoch, 0, false
 	r.Keep = max(r.Keep, keep)
 }
 
 // clockToken is the server's clock as a token.
-func clockToken(now Instant) reentrant.Token { return reentrant.Token(max(0, now.Microseconds())) }
+func clockToken(now Instant) backend.Token { return backend.Token(max(0, now.Microseconds())) }
 
 // save keeps the record from now on, and for longer by as much as its tokens have run ahead of the clock: tokens
 // that start from the clock again do not fall behind.

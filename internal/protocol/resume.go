@@ -1,25 +1,25 @@
 package protocol
 
 import (
-	"github.com/relock-go/relock/reentrant"
+	"github.com/relock-go/relock/backend"
 )
 
 // Resume makes the hold of an owner, whichever session has it, this session's. It returns ErrLate after notAfter, and
 // ErrFarToken.
-func (l *Lock) Resume(now Instant, session string, req reentrant.ResumeRequest, notAfter Instant) (reentrant.ResumeReply, error) {
+func (l *Lock) Resume(now Instant, session string, req backend.ResumeRequest, notAfter Instant) (backend.ResumeReply, error) {
 	if now > notAfter {
-		return reentrant.ResumeReply{}, ErrLate
+		return backend.ResumeReply{}, ErrLate
 	}
 	l.expire(now)
 	switch {
 	case l.Record.entombed(session, req.Epoch, now):
-		return reentrant.ResumeReply{Status: reentrant.Overtaken}, nil
+		return backend.ResumeReply{Status: backend.Overtaken}, nil
 	case !l.held() || l.Hold.Owner != req.Owner:
-		return reentrant.ResumeReply{Status: reentrant.NotThere}, nil
+		return backend.ResumeReply{Status: backend.NotThere}, nil
 	case l.Record.lastOf(session) > req.Epoch:
-		return reentrant.ResumeReply{Status: reentrant.Overtaken}, nil
+		return backend.ResumeReply{Status: backend.Overtaken}, nil
 	case l.Record.tooFar(now, 1, req.Seen):
-		return reentrant.ResumeReply{}, ErrFarToken
+		return backend.ResumeReply{}, ErrFarToken
 	}
 	whose := l.Hold.Session
 	l.Hold.Session = session
@@ -39,5 +39,5 @@ func (l *Lock) Resume(now Instant, session string, req reentrant.ResumeRequest, 
 	if !req.Fixed {
 		l.Hold.Expires = max(l.Hold.Expires, now+req.Lease)
 	}
-	return reentrant.ResumeReply{Status: reentrant.Resumed, Holds: l.Hold.Count, Token: l.Record.Last, TTL: l.Hold.Expires - now}, nil
+	return backend.ResumeReply{Status: backend.Resumed, Holds: l.Hold.Count, Token: l.Record.Last, TTL: l.Hold.Expires - now}, nil
 }

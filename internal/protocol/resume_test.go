@@ -6,19 +6,19 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // held is a lock that session a has, as owner @w, for ten seconds.
 func held() *protocol.Lock {
 	l := &protocol.Lock{Name: "lock", Keep: time.Minute, Publish: func(string, protocol.Message) {}}
-	l.Acquire(time.Second, "a", reentrant.AcquireRequest{Epoch: 1, Owner: "@w", Holds: 1, Tokens: 1, Lease: 10 * time.Second}, time.Hour)
+	l.Acquire(time.Second, "a", backend.AcquireRequest{Epoch: 1, Owner: "@w", Holds: 1, Tokens: 1, Lease: 10 * time.Second}, time.Hour)
 	return l
 }
 
-func resume(l *protocol.Lock, lease time.Duration, seen reentrant.Token) reentrant.ResumeReply {
-	reply, _ := l.Resume(2*time.Second, "b", reentrant.ResumeRequest{Epoch: 7, Owner: "@w", Lease: lease, Seen: seen}, time.Hour)
+func resume(l *protocol.Lock, lease time.Duration, seen backend.Token) backend.ResumeReply {
+	reply, _ := l.Resume(2*time.Second, "b", backend.ResumeRequest{Epoch: 7, Owner: "@w", Lease: lease, Seen: seen}, time.Hour)
 	return reply
 }
 
@@ -28,13 +28,13 @@ func TestResumeWithoutARecordMakesOne(t *testing.T) {
 	before := l.Record.Last
 	l.Record = protocol.Record{}
 	reply := resume(l, 10*time.Second, 0)
-	assert.Equal(t, reentrant.Resumed, reply.Status)
+	assert.Equal(t, backend.Resumed, reply.Status)
 	assert.Greater(t, reply.Token, before)
 	assert.True(t, l.Renew(3*time.Second, "b", 7, time.Second))
 
 	l = held()
 	l.Record = protocol.Record{}
-	assert.Equal(t, reentrant.Token(9e9+1), resume(l, 10*time.Second, 9e9).Token, "above all that the session has seen")
+	assert.Equal(t, backend.Token(9e9+1), resume(l, 10*time.Second, 9e9).Token, "above all that the session has seen")
 }
 
 func TestResumeKeepsTheTokenThatTheRecordHas(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend"
-	"github.com/relock-go/relock/reentrant"
 )
 
 // sources are the scripts as the backend sends them, and the keys that it names. They are overheard.
@@ -51,7 +51,7 @@ func (p *tap) take() (string, []string) {
 }
 
 // deaf is the sink of a session that is told nothing but that it is connected.
-type deaf struct{ reentrant.Sink }
+type deaf struct{ backend.Sink }
 
 func (deaf) Resumed() {}
 
@@ -87,29 +87,29 @@ func overheard(t *testing.T) *sources {
 var sampled = call{session: 0, owner: 2, epoch: 3, flags: queueUp | yield, holds: 4, op: 5, tokens: 6, used: 7, seen: 8, ticket: 9, all: true}
 
 // samples are the verbs of the backend with what is in sampled.
-func samples(ctx context.Context, conn reentrant.Conn, lock reentrant.Remote) map[verb]func() {
+func samples(ctx context.Context, conn backend.Conn, lock backend.Remote) map[verb]func() {
 	s, sec := sampled, func(t tick) time.Duration { return time.Duration(t) * second }
-	seen := reentrant.Token(epoch + s.seen64())
-	used := reentrant.Token(epoch + int64(s.used))
+	seen := backend.Token(epoch + s.seen64())
+	used := backend.Token(epoch + int64(s.used))
 	return map[verb]func(){
 		verbAcquire: func() {
-			_, _ = lock.Acquire(ctx, reentrant.AcquireRequest{Epoch: uint64(s.epoch), Owner: "2", Holds: int(s.holds), Lease: sec(lease),
+			_, _ = lock.Acquire(ctx, backend.AcquireRequest{Epoch: uint64(s.epoch), Owner: "2", Holds: int(s.holds), Lease: sec(lease),
 				NotAfter: time.Now().Add(time.Minute), Queue: true, Yield: true, Tokens: int(s.tokens), Seen: seen,
 				Patience: sec(patience), GrantTTL: sec(grantTTL)})
 		},
 		verbReenter: func() {
-			_, _ = lock.Reenter(ctx, reentrant.ReenterRequest{Epoch: uint64(s.epoch), Owner: "2", Op: uint64(s.op), Holds: int(s.holds), Lease: sec(lease)})
+			_, _ = lock.Reenter(ctx, backend.ReenterRequest{Epoch: uint64(s.epoch), Owner: "2", Op: uint64(s.op), Holds: int(s.holds), Lease: sec(lease)})
 		},
-		verbRelease: func() { _, _ = lock.Release(ctx, reentrant.ReleaseRequest{Epoch: uint64(s.epoch), Used: used}) },
+		verbRelease: func() { _, _ = lock.Release(ctx, backend.ReleaseRequest{Epoch: uint64(s.epoch), Used: used}) },
 		verbRenew: func() {
-			conn.Renew(ctx, []reentrant.Renewal{{Remote: lock, Epoch: uint64(s.epoch), Lease: sec(lease)}})
+			conn.Renew(ctx, []backend.Renewal{{Remote: lock, Epoch: uint64(s.epoch), Lease: sec(lease)}})
 		},
 		verbAwait: func() {
-			_, _ = lock.Await(ctx, reentrant.AwaitRequest{Condition: condName, Epoch: uint64(s.epoch), Ticket: uint64(s.ticket), Owner: "2",
+			_, _ = lock.Await(ctx, backend.AwaitRequest{Condition: condName, Epoch: uint64(s.epoch), Ticket: uint64(s.ticket), Owner: "2",
 				Holds: int(s.holds), Seen: seen, Patience: sec(patience), GrantTTL: sec(grantTTL)})
 		},
 		verbSignal: func() {
-			_, _ = lock.Signal(ctx, reentrant.SignalRequest{Condition: condName, Epoch: uint64(s.epoch), Op: uint64(s.op), All: s.all})
+			_, _ = lock.Signal(ctx, backend.SignalRequest{Condition: condName, Epoch: uint64(s.epoch), Op: uint64(s.op), All: s.all})
 		},
 		verbWithdraw: func() { _, _ = lock.Withdraw(ctx, condName, uint64(s.ticket)) },
 		verbBeat:     func() { _, _ = lock.Beat(ctx, condName, []uint64{uint64(s.ticket)}, nil) },

@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
-	"github.com/relock-go/relock/reentrant"
 )
 
 type sink struct{}
 
-func (sink) Granted(reentrant.Grant)        {}
+func (sink) Granted(backend.Grant)          {}
 func (sink) Signalled(string, uint64, bool) {}
 func (sink) Wanted(string, uint64)          {}
 func (sink) Taken(string, uint64)           {}

@@ -1,0 +1,117 @@
+// Package backend is the seam between the lock and the servers: what a Redis, or a stand-in for one, does for package
+// reentrant. Users of the lock need none of it; package backendtest has the suite that a [Backend] must pass.
+package backend
+
+import (
+	"context"
+	"time"
+)
+
+// A Backend is where the sessions of many processes meet: Redis, or a stand-in for tests. It decides who has a
+// lock; everything else (queues of goroutines, re-entry, trust, renewal) is this package's.
+//
+// Three rules hold for every verb:
+//
+//   - Atomic. It happens as a whole or not at all, in one order with all other verbs on the same lock.
+//   - Idempotent by epoch. A verb that arrives twice, late or in another order than it was sent, changes no more
+//     than its first arrival did. What makes this possible is written at each verb.
+//   - Honest errors. An error is wrapped so that [OutcomeUnknown] and [Refused] tell the truth about it: may it
+//     have happened all the same, or did the server read it and refuse? An error that is neither never reached
+//     the server and can be tried again. Callers find [ErrUnavailable] in every error that is not a refusal, and of the
+//     ends of contexts only that of their own.
+//
+// Times in requests and replies are local (time.Time with its monotonic reading). A backend whose server has a
+// clock of its own maps them, and never reads the wall clock to do so.
+//
+// The package backendtest has the suite that a Backend must pass.
+type Backend interface {
+	// Connect gives a session its standing: it checks that the server can be reached and allows what is
+	// needed, and opens the channel on which the session is told of grants. ctx bounds only Connect itself.
+	// sink is called from the backend's own goroutine and never blocks.
+	Connect(ctx context.Context, session string, sink Sink) (Conn, error)
+}
+
+// A Sink is the receiving end of a session. Everything it is told is a hint: it may come twice, late or never.
+type Sink interface {
+	// Granted says that an attempt of this session that was waiting has been given the lock.
+	Granted(Grant)
+	// Signalled says that a ticket of this session was signalled, and whether the session was given a place in the
+	// lock's queue for it, with the ticket as the epoch.
+	Signalled(name string, ticket uint64, placed bool)
+	// Wanted says that another session asked for the lock that an epoch of this session has. It is said of holds whose
+	// owner is [LingeringOwner], at each of the other's attempts.
+	Wanted(name string, epoch uint64)
+	// Taken says that another session has taken up a hold of this one ([Resumer]). The epoch is 0 if it is not known.
+	Taken(name string, epoch uint64)
+	// Resumed says that the channel was (re)opened: whatever was said meanwhile is lost, so every waiting
+	// attempt is to be sent again, and Redis to be asked for holds that may have been taken up.
+	Resumed()
+}
+
+// A Grant is a lock that was handed to a waiting attempt.
+type Grant struct {
+	Name  string
+	Epoch uint64
+	First Token // the block of tokens, First..Last
+	Last  Token
+	TTL   time.Duration // from the moment of the grant
+	// NotBefore is the earliest local moment at which the grant can have been made; the trust in it counts
+	// from there. Zero: not known, so the grant must be confirmed by an Acquire.
+	NotBefore time.Time
+	_         struct{}
+}
+
+// A Conn is one session's standing with a backend. It is safe for concurrent use.
+type Conn interface {
+	// Bind prepares the verbs for one lock. The error says what is wrong with the name; no command is sent.
+	Bind(name string) (Remote, error)
+	// Renew prolongs the leases of many holds and sets Gone where the epoch no longer has the lock, Err where
+	// there was no answer. One bad lock never keeps the others from being renewed. It never takes a lock or
+	// recreates a hold.
+	Renew(ctx context.Context, renewals []Renewal)
+	// Close ends the standing. It does not touch the locks.
+	Close() error
+}
+
+// A Remote is one lock as the backend knows it, seen by one session.
+//
+// An epoch counts the attempts of a session; what a session has on a lock (a hold, a grant or a place among the
+// waiters) carries the epoch that it was got with. A verb with a lower epoch than that never changes it.
+type Remote interface {
+	// Name is the lock's name.
+	Name() string
+	// Acquire makes, repeats or refreshes an attempt: free and nobody live ahead, it takes the lock; what this
+	// session has with a lower epoch is taken over, with a new token; what it has with the same epoch is
+	// confirmed, with the same token and a full lease; a lower epoch, and one that has had its turn, is Stale.
+	// After an unknown outcome sending the same epoch again is right.
+	Acquire(ctx context.Context, req AcquireRequest) (AcquireReply, error)
+	// Reenter sets the hold count of epoch. An Op that is not above the last one changes nothing. After an
+	// unknown outcome sending it again, or the next one, is right.
+	Reenter(ctx context.Context, req ReenterRequest) (ReenterReply, error)
+	// Release gives up what the session's attempts up to Epoch have on the lock, and hands it to the longest
+	// live waiter. After an unknown outcome sending it again is right; it then answers Nothing.
+	Release(ctx context.Context, req ReleaseRequest) (ReleaseResult, error)
+	// Await gives up a hold and takes a ticket among those who wait for a condition, in one step. It takes one
+	// only in the step that gives up the hold, so sending it again after an unknown outcome is right: it finds the
+	// ticket waiting, or Signalled, or, if the hold was gone before, answers Gone.
+	Await(ctx context.Context, req AwaitRequest) (TicketStatus, error)
+	// Signal wakes the longest live waiter of a condition, or all of them, on behalf of a hold: each gets a place
+	// in the lock's queue, unless its session has one or has the lock, and its session is told. It names those of
+	// the caller's own session. Of all of them it may wake only as many as the server has time for at once, the longest
+	// first, and then says that there are More. An Op that is not above the last one (Reenter counts the same) signals nobody, so
+	// after an unknown outcome sending it again is right.
+	Signal(ctx context.Context, req SignalRequest) (SignalReply, error)
+	// Withdraw takes a ticket back: Waited if it was not signalled before, Signalled if it was, else Gone. A signal is
+	// not acknowledged by that: after an unknown outcome sending it again is right.
+	Withdraw(ctx context.Context, condition string, ticket uint64) (TicketStatus, error)
+	// Beat shows that the session of these tickets is alive, which they need once per Patience, and tells of each
+	// whether it waits: Waited, or Signalled (or given up for dead). It acknowledges the signals of served tickets,
+	// whose owners are back with the lock. One that is neither beaten for within its Patience nor acknowledged is
+	// given to the next waiter.
+	Beat(ctx context.Context, condition string, tickets, served []uint64) ([]TicketStatus, error)
+	// Inspect reads the lock's state for the whole deployment.
+	Inspect(ctx context.Context) (State, error)
+	// ForceUnlock takes the lock from whoever has it, and tells whether anybody had. It alone is not idempotent:
+	// sent again it takes the lock from the next holder.
+	ForceUnlock(ctx context.Context) (bool, error)
+}

@@ -1,0 +1,14 @@
+// Package backendtest is the suite that every [backend.Backend] passes. It talks to a Backend as sessions do,
+// through the verbs of its Conns and Remotes, and needs nothing else of it. [Run] has an example of a Backend's own
+// test.
+//
+// Each case is a subtest with a Backend of its own, or with another client of the same deployment: cases use session
+// ids and lock names that nobody else has, and clean up by closing their Conns only.
+//
+// The cases are in areas, one file each: Acquire, Reenter, Release, Queue, Grant, Yield, Late, Renew, Token, Inspect,
+// Force, Name, Conn and Together. A case's name says what must be true. None measures speed, and none sleeps and hopes:
+// what has to end is given a short lease and is then waited for, and what must not end has one that outlasts the case.
+//
+// mutants_test.go shows that the suite has teeth: each of a hundred Backends that get one thing wrong fails the case
+// that is about it.
+package backendtest

@@ -1,0 +1,21 @@
+package backendtest_test
+
+import (
+	"testing"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/backend/backendtest"
+	"github.com/relock-go/relock/internal/memory"
+)
+
+// This is all that a test of a Backend needs. memory stands for the package under test: it has no network and waits
+// only on channels, so it is tested in virtual time. One that talks to a server is not in a bubble, and would rather
+// have its cases run InParallel.
+func ExampleRun() {
+	_ = func(t *testing.T) { // func TestConformance(t *testing.T)
+		newBackend := func(t *testing.T) backend.Backend {
+			return memory.New()
+		}
+		backendtest.Run(t, newBackend, backendtest.InBubble())
+	}
+}

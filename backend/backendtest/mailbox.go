@@ -1,0 +1,143 @@
+package backendtest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// A mailbox is the Sink of a session that keeps everything.
+type mailbox struct {
+	mu      sync.Mutex
+	grants  []backend.Grant
+	signals map[string]map[uint64]bool // lock and ticket -> whether it was given a place
+	wanted  map[string]uint64          // lock -> the latest epoch that was asked for
+	taken   map[string]uint64          // lock -> the latest epoch that was taken up by another
+	resumes int
+	news    chan struct{} // closed at the next news, and replaced
+}
+
+func newMailbox() *mailbox { return &mailbox{news: make(chan struct{})} }
+
+// Granted keeps the grant.
+func (m *mailbox) Granted(g backend.Grant) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.grants = append(m.grants, g)
+	m.wakeLocked()
+}
+
+// Signalled keeps the signal.
+func (m *mailbox) Signalled(name string, ticket uint64, placed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.signals == nil {
+		m.signals = make(map[string]map[uint64]bool)
+	}
+	if m.signals[name] == nil {
+		m.signals[name] = make(map[uint64]bool)
+	}
+	m.signals[name][ticket] = placed
+	m.wakeLocked()
+}
+
+// Wanted keeps the epoch.
+func (m *mailbox) Wanted(name string, epoch uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.wanted == nil {
+		m.wanted = make(map[string]uint64)
+	}
+	m.wanted[name] = max(m.wanted[name], epoch)
+	m.wakeLocked()
+}
+
+// Taken keeps the epoch.
+func (m *mailbox) Taken(name string, epoch uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.taken == nil {
+		m.taken = make(map[string]uint64)
+	}
+	m.taken[name] = max(m.taken[name], epoch)
+	m.wakeLocked()
+}
+
+// lost is the latest epoch of a lock that another session took up.
+func (m *mailbox) lost(name string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.taken[name]
+}
+
+// asked is the latest epoch of a lock that another session asked for.
+func (m *mailbox) asked(name string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wanted[name]
+}
+
+// told is the signal of a ticket, nil if none came.
+func (m *mailbox) told(name string, ticket uint64) *bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if placed, ok := m.signals[name][ticket]; ok {
+		return &placed
+	}
+	return nil
+}
+
+// Resumed counts.
+func (m *mailbox) Resumed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.resumes++
+	m.wakeLocked()
+}
+
+func (m *mailbox) wakeLocked() {
+	close(m.news)
+	m.news = make(chan struct{})
+}
+
+func (m *mailbox) resumed() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.resumes
+}
+
+// all is every grant of a lock that came.
+func (m *mailbox) all(name string) []backend.Grant {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(m.grants), func(g backend.Grant) bool { return g.Name != name })
+}
+
+// wait waits for the grant of an attempt, until the channel is reopened or d is over.
+func (m *mailbox) wait(ctx context.Context, name string, epoch uint64, d time.Duration) (backend.Grant, bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for mark := m.resumed(); ; {
+		m.mu.Lock()
+		i := slices.IndexFunc(m.grants, func(g backend.Grant) bool { return g.Name == name && g.Epoch == epoch })
+		resumes, news := m.resumes, m.news
+		var g backend.Grant
+		if i >= 0 {
+			g = m.grants[i]
+		}
+		m.mu.Unlock()
+		if i >= 0 || resumes != mark {
+			return g, i >= 0
+		}
+		select {
+		case <-news:
+		case <-timer.C:
+			return backend.Grant{}, false
+		case <-ctx.Done():
+			return backend.Grant{}, false
+		}
+	}
+}

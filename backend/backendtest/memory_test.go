@@ -1,0 +1,17 @@
+package backendtest_test
+
+import (
+	"testing"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/backend/backendtest"
+	"github.com/relock-go/relock/internal/memory"
+)
+
+func newMemory(*testing.T) backend.Backend { return memory.New() }
+
+func TestMemoryInVirtualTime(t *testing.T) {
+	backendtest.Run(t, newMemory, backendtest.InBubble())
+}
+
+func TestMemory(t *testing.T) { backendtest.Run(t, newMemory, backendtest.InParallel()) }

@@ -1,0 +1,82 @@
+package backendtest
+
+import (
+	"strings"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// Names of locks.
+var nameCases = []testCase{
+	{"Name/IsAnyBytes", nameIsAnyBytes},
+	{"Name/IsOneLockEach", nameIsOneLock},
+}
+
+const longestName = 4096
+
+// names are lock names that are easily mistaken for something else, or for each other. All are made of a prefix that
+// nobody else uses.
+func names(prefix string) []string {
+	list := []string{prefix}
+	for _, tail := range []string{
+		" ", "  ", "\n", "\r\n", "\x00", "\x00a", "\t", ":", "::", "|", "*", "?", "[a]", "%s", "%d", "$", "'", `"`, `\`,
+		"/", "-", "é", "日本", "\xff", "\xff\xfe\x80", " 1 2 3", ":1", " g 1 1 1 1 1 x",
+		"{", "}", "{}", "}{", "{a}", "{a}b", "{a}{b}", "a{b}c{d}", "{{a}}", "{a", "a}",
+	} {
+		list = append(list, prefix+tail)
+	}
+	fill := strings.Repeat("x", longestName-len(prefix)-1)
+	return append(list, prefix+fill+"1", prefix+fill+"2")
+}
+
+// bindable is what a session makes of the names. Only braces are a reason to refuse one.
+func (s *session) bindable(t *test) []*remote {
+	t.Helper()
+	var bound []*remote
+	for _, name := range names(t.name) {
+		raw, err := s.conn.Bind(name)
+		if err != nil && strings.ContainsAny(name, "{}") {
+			continue
+		}
+		require.NoError(t, err, "Bind(%q)", name)
+		require.Equal(t, name, raw.Name())
+		bound = append(bound, &remote{t: t, raw: raw, name: name})
+	}
+	return bound
+}
+
+func nameIsAnyBytes(t *test) {
+	a, b, _ := t.connect3()
+	for i, r := range a.bindable(t) {
+		t.name = r.name
+		a.remote, b.remote = r, b.bind(t, r.name)
+		a.epoch, b.epoch = uint64(10*i), uint64(10*i)
+		p := t.handOver(a, b)
+		require.Equal(t, r.name, p.Name)
+		require.Equal(t, 2, b.reenter(backend.ReenterRequest{Epoch: b.epoch, Op: 1, Holds: 2}).Holds)
+		require.True(t, b.renew(b.epoch, long))
+	}
+}
+
+// All are held at once, by an epoch each, and given up one after the other.
+func nameIsOneLock(t *test) {
+	a := t.connect()
+	all := a.bindable(t)
+	for i, r := range all {
+		r.take(uint64(i + 1))
+	}
+	for i, r := range all {
+		require.Equal(t, uint64(i+1), r.inspect().Epoch, "%q", r.name)
+	}
+	for i, r := range all {
+		r.release(uint64(i + 1))
+		r.free()
+		for j, other := range all[i+1:] {
+			if j < 3 || j == len(all)-i-2 {
+				require.True(t, other.inspect().Locked, "%q went with %q", other.name, r.name)
+			}
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package backendtest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// A Case is one test of the suite.
+type Case struct {
+	Name string // Area/WhatMustBeTrue
+	// Func tests a Backend. It reports to t alone, and ends its goroutine when it has failed.
+	Func func(t testing.TB, b backend.Backend)
+	_    struct{}
+}
+
+// An Option changes how Run runs the cases.
+type Option func(*options)
+
+type options struct {
+	bubble   bool
+	parallel bool
+	skips    []skip
+}
+
+type skip struct{ reason, name string }
+
+// InBubble runs each case in a testing/synctest bubble of its own, newBackend included.
+func InBubble() Option { return func(o *options) { o.bubble = true } }
+
+// InParallel runs the cases beside each other: most of the suite's time it waits for leases to end.
+func InParallel() Option { return func(o *options) { o.parallel = true } }
+
+// Skip leaves out cases, or whole areas, that a Backend is not meant to pass; the reason is shown.
+func Skip(reason string, names ...string) Option {
+	return func(o *options) {
+		for _, name := range names {
+			o.skips = append(o.skips, skip{reason, name})
+		}
+	}
+}
+
+// Run runs the suite, each case as a subtest with what newBackend returns.
+func Run(t *testing.T, newBackend func(t *testing.T) backend.Backend, opts ...Option) {
+	t.Helper()
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			if reason := o.skipped(c.Name); reason != "" {
+				t.Skip(reason)
+			}
+			if o.parallel {
+				t.Parallel()
+			}
+			if o.bubble {
+				synctest.Test(t, func(t *testing.T) { c.Func(t, newBackend(t)) })
+			} else {
+				c.Func(t, newBackend(t))
+			}
+		})
+	}
+}
+
+// skipped is why a case is left out, "" if it is not.
+func (o *options) skipped(name string) string {
+	for _, s := range o.skips {
+		if name == s.name || strings.HasPrefix(name, s.name+"/") {
+			return s.reason
+		}
+	}
+	return ""
+}
+
+// Cases is the whole suite, for those who want to wrap each case themselves.
+func Cases() []Case {
+	var all []Case
+	for _, c := range slices.Concat(acquireCases, reenterCases, releaseCases, queueCases, grantCases, yieldCases, wantedCases, resumeCases,
+		lateCases, renewCases, tokenCases, inspectCases, forceCases, conditionCases, nameCases, connCases, togetherCases) {
+		all = append(all, Case{
+			Name: c.name,
+			Func: func(t testing.TB, b backend.Backend) { c.run(newTest(t, b)) },
+		})
+	}
+	return all
+}
+
+// A testCase is a Case as the areas list it.
+type testCase struct {
+	name string
+	run  func(t *test)
+}

@@ -1,0 +1,46 @@
+package backend
+
+import "errors"
+
+var (
+	// ErrUnavailable is returned when the backend could not be asked: it was not reached, did not answer in time, or
+	// cannot do anything at present (it is starting, for instance). It says nothing about who has the lock.
+	ErrUnavailable = errors.New("backend unavailable")
+	// ErrNotReplicated is returned when a lock was got but too few replicas have it (redisbackend.WithReplicas). It was
+	// given back.
+	ErrNotReplicated = errors.New("too few replicas have it")
+	// ErrNoQuorum is returned when too few nodes of a quorum answered to decide (redisbackend.NewQuorum). It says nothing
+	// about who has the lock.
+	ErrNoQuorum = errors.New("no majority of the nodes")
+)
+
+// unknownError marks an error after which the verb may have happened all the same.
+type unknownError struct{ error }
+
+func (e unknownError) Unwrap() error { return e.error }
+
+// refusedError marks the server's own words: it read the verb and would not do it.
+type refusedError struct{ error }
+
+func (e refusedError) Unwrap() error { return e.error }
+
+// WithOutcomeUnknown marks err, for Backends: what was asked may have happened all the same.
+func WithOutcomeUnknown(err error) error { return unknownError{err} }
+
+// WithRefused marks err, for Backends: the server answered, refused, and would refuse again (a wrong password, a
+// missing right, a key of another type).
+func WithRefused(err error) error { return refusedError{err} }
+
+// OutcomeUnknown tells whether the server may have done what was asked although err was returned. Nothing is left
+// behind for longer than the lease in either case.
+func OutcomeUnknown(err error) bool {
+	_, ok := errors.AsType[unknownError](err)
+	return ok
+}
+
+// Refused tells whether err is the server's own refusal, such as a wrong password or a missing right: not
+// "somebody else has it", and not worth trying again.
+func Refused(err error) bool {
+	_, ok := errors.AsType[refusedError](err)
+	return ok
+}

@@ -1,0 +1,160 @@
+package backend
+
+import "time"
+
+// The owners of holds that are the session's (reentrant.WithCohort).
+const (
+	// CohortOwner stands for whichever owner of the session has the lock.
+	CohortOwner = "*"
+	// LingeringOwner is a CohortOwner whose session may have the lock while none of its owners does. A backend tells
+	// it by [Sink.Wanted] when another session asks for the lock.
+	LingeringOwner = "*linger"
+)
+
+// An AcquireRequest is one copy of an attempt.
+type AcquireRequest struct {
+	Epoch    uint64
+	Owner    string        // the field in the hash after the session's id; any bytes, see CohortOwner
+	Holds    int           // hold count to start with, at least 1
+	Lease    time.Duration // of the hold
+	NotAfter time.Time     // from then on this copy is refused
+
+	Queue   bool // take a place among the waiters if it cannot be had now
+	Barge   bool // do not wait behind others for a free lock
+	Yield   bool // when taking over from the own session: give it to the first waiter, if any, and queue up
+	Fixed   bool // the lease starts when the attempt is first answered Granted; repeating never prolongs it
+	KeepTTL bool // when taking over from the own session: leave the lease as it is
+
+	Tokens   int           // size of the block of tokens, 1 to 65,536; the block that is granted may be smaller
+	Seen     Token         // highest token that the session has seen for any lock; refused if over a year ahead of the clock
+	Patience time.Duration // the place is lost when not refreshed for so long
+	GrantTTL time.Duration // lease of a hold that is granted while waiting
+	_        struct{}
+}
+
+// AcquireStatus is the answer to an attempt.
+type AcquireStatus int8
+
+const (
+	// Granted: the attempt has the lock.
+	Granted AcquireStatus = iota + 1
+	// Waiting: another has it, or comes first; with Queue the attempt now has a place.
+	Waiting
+	// Stale: this epoch, or a higher one of the session, was answered and given up before.
+	Stale
+)
+
+// An AcquireReply answers an attempt.
+type AcquireReply struct {
+	Status AcquireStatus
+	First  Token // Granted: the block of tokens, of one at least
+	Last   Token //
+	// TTL is, with Waiting, what is left of the holder's lease, negative if it has none; with Granted and Fixed,
+	// what is left of the attempt's own lease, which an earlier copy may have started.
+	TTL time.Duration
+	_   struct{}
+}
+
+// A ReenterRequest sets the hold count of a hold.
+type ReenterRequest struct {
+	Epoch uint64
+	Owner string
+	Op    uint64        // counts up within the epoch
+	Holds int           // at least 1
+	Lease time.Duration // the hold has at least so long when the count rises; 0 leaves it alone
+	_     struct{}
+}
+
+// A ReenterReply answers a ReenterRequest.
+type ReenterReply struct {
+	Gone  bool // the epoch no longer has the lock
+	Holds int  // the count there is now
+	_     struct{}
+}
+
+// A ReleaseRequest gives up a hold, a grant or a place.
+type ReleaseRequest struct {
+	Epoch uint64
+	// Until is the time up to which a copy of an attempt up to Epoch may still be under way; such copies are
+	// refused until then. Zero: none is.
+	Until time.Time
+	Used  Token // last token used of the block; 0 for all of it
+	_     struct{}
+}
+
+// A ReleaseResult tells what was given up.
+type ReleaseResult int8
+
+const (
+	// Released: the session had the lock.
+	Released ReleaseResult = iota + 1
+	// Withdrawn: the session had a place among the waiters.
+	Withdrawn
+	// Nothing: the session had nothing with such an epoch.
+	Nothing
+)
+
+// An AwaitRequest exchanges a hold for a ticket.
+type AwaitRequest struct {
+	Condition string
+	Epoch     uint64        // of the hold
+	Ticket    uint64        // an epoch of its own, above the hold's
+	Owner     string        // as in AcquireRequest, as are all that follow: what the waiter comes back with
+	Holds     int           //
+	Seen      Token         //
+	Patience  time.Duration // the ticket is lost when there is no Beat for so long
+	GrantTTL  time.Duration //
+	Until     time.Time     // as in ReleaseRequest
+	_         struct{}
+}
+
+// A SignalRequest wakes waiters of a condition.
+type SignalRequest struct {
+	Condition string
+	Epoch     uint64 // of the hold
+	Op        uint64 // counts up within the epoch, together with Reenter's
+	All       bool
+	_         struct{}
+}
+
+// A SignalReply answers a SignalRequest.
+type SignalReply struct {
+	Gone    bool     // the epoch no longer has the lock
+	More    bool     // with All: others wait still, for a SignalRequest with the next Op
+	Tickets []uint64 // of the caller's session, that were signalled
+	_       struct{}
+}
+
+// TicketStatus is what became of a ticket.
+type TicketStatus int8
+
+const (
+	// Waited: it waits (Await, Beat), or waited until it was taken back (Withdraw).
+	Waited TicketStatus = iota + 1
+	// Signalled: it was signalled.
+	Signalled
+	// Gone: there is no such ticket, and for Await no such hold.
+	Gone
+)
+
+// A Renewal asks for one hold's lease to be prolonged, and carries the answer.
+type Renewal struct {
+	Remote Remote
+	Epoch  uint64
+	Lease  time.Duration
+
+	Gone bool  // set by Renew: the epoch no longer has the lock
+	Err  error // set by Renew: there was no answer
+}
+
+// State is what the whole deployment knows of a lock at one moment.
+type State struct {
+	Locked  bool
+	Session string        // the holder's session
+	Owner   string        // the holder's owner within it, as Owner.String prints it
+	Holds   int           //
+	TTL     time.Duration // what is left of the lease; negative if it has none
+	Epoch   uint64        // the holder's attempt
+	Token   Token         // last token given out
+	Waiting []string      // sessions with a live place, longest first
+}

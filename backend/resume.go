@@ -1,0 +1,46 @@
+package backend
+
+import (
+	"context"
+	"time"
+)
+
+// A Resumer is what a [Remote] can be besides: one whose holds can move to another session.
+type Resumer interface {
+	// Resume makes the hold that an owner has, in whichever session, that of an attempt of this session: with the same
+	// hold count and token. It takes no free lock and no other owner's. The session that had it is told, by
+	// [Sink.Taken]. After an unknown outcome sending it again is right.
+	Resume(ctx context.Context, req ResumeRequest) (ResumeReply, error)
+}
+
+// A ResumeRequest is one copy of an attempt to take up a hold.
+type ResumeRequest struct {
+	Epoch    uint64
+	Owner    string        // known by this in the whole deployment
+	Lease    time.Duration // the hold has at least so long afterwards
+	Fixed    bool          // it keeps what it has, if it has a lease at all
+	NotAfter time.Time     // from then on this copy is refused
+	Seen     Token         // as in AcquireRequest
+	_        struct{}
+}
+
+// A ResumeReply answers a ResumeRequest.
+type ResumeReply struct {
+	Status ResumeStatus
+	Holds  int
+	Token  Token
+	TTL    time.Duration
+	_      struct{}
+}
+
+// ResumeStatus is the answer to a ResumeRequest.
+type ResumeStatus int8
+
+const (
+	// Resumed: the hold is this attempt's.
+	Resumed ResumeStatus = iota + 1
+	// NotThere: the owner does not have the lock.
+	NotThere
+	// Overtaken: a later attempt of this session has it, or this one was given up.
+	Overtaken
+)
