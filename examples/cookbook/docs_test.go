@@ -44,7 +44,7 @@ func TestASnippetThatDiffersIsFound(t *testing.T) {
 
 // What a guide calls in passing exists too: `lock.Verify(ctx)`, `reentrant.ErrLost`, `WithLease(d)`.
 func TestEveryNameInPassingExists(t *testing.T) {
-	ours := exported(t, "reentrant", "redisbackend", "redisbackend/redistest", "backendtest")
+	ours := exported(t, "reentrant", "redisbackend", "redisbackend/redistest", "backend", "backend/backendtest")
 	span := regexp.MustCompile("`[^`\n]+`")
 	name := regexp.MustCompile(`\b(?:lock|session|condition|both|reentrant|redisbackend|redistest|backendtest|server)\.([A-Z]\w*)|(?:^|[^.\w])(With[A-Z]\w*)`)
 	for _, guide := range guides[2:] {
