@@ -74,7 +74,7 @@ func (m mapping) contradicts(s sample) bool {
 
 // aged is the mapping as seen from another moment, before or after.
 func (m mapping) aged(at instant) mapping {
-	slack := (at - m.at).Abs() * drift / 1e6
+	slack := (at - m.at).Abs() / (1e6 / drift) // multiplied first, it would overflow after a hundred days
 	return mapping{known: m.known, low: m.low - slack, high: m.high + slack, at: at}
 }
 

@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/relock-go/relock/backend"
 )
 
 const (
@@ -51,6 +49,13 @@ func TestAgeWidensTheMapping(t *testing.T) {
 	late := m.with(sample{sent: m.at + 10*time.Second, received: m.at + 11*time.Second,
 		stamp: stampAt(m.at+10*time.Second+500*ms, ahead)})
 	assert.Less(t, late.high-late.low, 30*ms, "a loose sample does not undo an old tight one, it only ages")
+}
+
+func TestAgeIsCountedForYears(t *testing.T) {
+	m := mapping{}.with(answered(1000*ms, 1001*ms, 1002*ms))
+	old, older := m.aged(24*time.Hour), m.aged(50*365*24*time.Hour)
+	assert.Less(t, older.low, old.low)
+	assert.Greater(t, older.high, old.high)
 }
 
 func TestClocksThatRunApartAgreeAllTheSame(t *testing.T) {
@@ -188,20 +193,23 @@ func TestAnotherClockIsNoticed(t *testing.T) {
 
 // A node whose clock is another one than its slot had took over, and it may have taken other slots too.
 func TestAnotherClockMakesAllSlotsStartAnew(t *testing.T) {
-	sink := &countingSink{}
-	c := &conn{sink: sink}
-	c.clocks.bySlot, c.clocks.jumped = true, c.opened
-	one, two := c.clocks.of("{a}"), c.clocks.of("{b}")
+	jumps := 0
+	c := &clocks{bySlot: true}
+	c.jumped = func() { // as a conn does
+		c.restart()
+		jumps++
+	}
+	one, two := c.of("{a}"), c.of("{b}")
 	require.NotSame(t, one, two)
 	for _, c := range []*clock{one, two} {
 		c.saw(answered(1000*ms, 1001*ms, 1002*ms))
 	}
 	one.saw(sample{sent: 2000 * ms, received: 2002 * ms, stamp: stampAt(2001*ms, ahead+9*time.Second)})
-	assert.Equal(t, 1, sink.resumed, "leases are renewed, and places refreshed")
+	assert.Equal(t, 1, jumps, "leases are renewed, and places refreshed")
 	_, known := two.earliest(stampAt(1500*ms, ahead), 2000*ms)
 	assert.False(t, known, "a grant of that slot is to be confirmed")
 	two.saw(sample{sent: 2000 * ms, received: 2002 * ms, stamp: stampAt(2001*ms, ahead+9*time.Second)})
-	assert.Equal(t, 1, sink.resumed, "said once")
+	assert.Equal(t, 1, jumps, "said once")
 }
 
 // Before the first command to a new node a grant from there is judged by the old clock. The moment of the grant is never
@@ -218,12 +226,3 @@ func TestAGrantByAnotherClockIsNoLaterThanItsMessage(t *testing.T) {
 		}
 	}
 }
-
-// A countingSink counts what it is told.
-type countingSink struct{ resumed int }
-
-func (*countingSink) Granted(backend.Grant)          {}
-func (*countingSink) Signalled(string, uint64, bool) {}
-func (*countingSink) Wanted(string, uint64)          {}
-func (*countingSink) Taken(string, uint64)           {}
-func (s *countingSink) Resumed()                     { s.resumed++ }

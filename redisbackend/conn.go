@@ -83,7 +83,7 @@ func checkSession(session string) error {
 
 // probe runs a script, publishes to the session's own channel and waits for the message.
 func (c *conn) probe(ctx context.Context) error {
-	remote, err := c.bind(probeName)
+	remote, err := c.remoteOf(probeName)
 	if err != nil {
 		return err
 	}
@@ -113,14 +113,14 @@ func (c *conn) probe(ctx context.Context) error {
 
 // Bind implements backend.Conn.
 func (c *conn) Bind(name string) (backend.Remote, error) {
-	r, err := c.bind(name)
+	r, err := c.remoteOf(name)
 	if err != nil {
 		return nil, err // not a nil *remote
 	}
 	return c.deployment.verbs.bind(r), nil
 }
 
-func (c *conn) bind(name string) (*remote, error) {
+func (c *conn) remoteOf(name string) (*remote, error) {
 	keys, err := keysOf(c.deployment.prefix, name)
 	if err != nil {
 		return nil, err

@@ -103,12 +103,3 @@ func checkAwait(req *backend.AwaitRequest) error {
 	}
 	return checkNumbers(req.Epoch, req.Ticket)
 }
-
-// checkTokens is the error of a block of tokens that no script gives out: a session that believed it would ask for still
-// higher ones, of every lock.
-func (a *answer) checkTokens(first, last int64) error {
-	if first < 1 || first > last || last > a.sample.stamp+protocol.Farthest.Microseconds() {
-		return fmt.Errorf("tokens %d to %d at %d", first, last, a.sample.stamp)
-	}
-	return nil
-}

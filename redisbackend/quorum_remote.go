@@ -43,7 +43,7 @@ type quorumHold struct {
 func (c *quorumConn) Bind(name string) (backend.Remote, error) {
 	r := &quorumRemote{conn: c, name: name}
 	for _, n := range c.nodes {
-		one, err := n.bind(name)
+		one, err := n.remoteOf(name)
 		if err != nil {
 			return nil, err
 		}

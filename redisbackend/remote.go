@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/protocol"
 )
 
 // A remote is one lock as Redis knows it, seen by one session. It is immutable.
@@ -286,4 +287,13 @@ func (r *remote) read(ctx context.Context, send func() rueidis.RedisResult) ([]r
 		return nil, sample{}, fail(ctx, err)
 	}
 	return list, at, nil
+}
+
+// checkTokens is the error of a block of tokens that no script gives out: a session that believed it would ask for still
+// higher ones, of every lock.
+func (a *answer) checkTokens(first, last int64) error {
+	if first < 1 || first > last || last > a.sample.stamp+protocol.Farthest.Microseconds() {
+		return fmt.Errorf("tokens %d to %d at %d", first, last, a.sample.stamp)
+	}
+	return nil
 }
