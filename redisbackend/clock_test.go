@@ -51,9 +51,9 @@ func TestAgeWidensTheMapping(t *testing.T) {
 	assert.Less(t, late.high-late.low, 30*ms, "a loose sample does not undo an old tight one, it only ages")
 }
 
-func TestAgeIsCountedForYears(t *testing.T) {
+func TestAgeIsCountedForMonths(t *testing.T) {
 	m := mapping{}.with(answered(1000*ms, 1001*ms, 1002*ms))
-	old, older := m.aged(24*time.Hour), m.aged(50*365*24*time.Hour)
+	old, older := m.aged(24*time.Hour), m.aged(150*24*time.Hour)
 	assert.Less(t, older.low, old.low)
 	assert.Greater(t, older.high, old.high)
 }
