@@ -3,8 +3,11 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -13,28 +16,38 @@ import (
 // grammar is the command line.
 type grammar struct {
 	Run     runCommand     `cmd:"" help:"Run a command while holding a lock."`
+	Hold    holdCommand    `cmd:"" help:"Hold a lock until a signal, or the end of the input."`
 	Inspect inspectCommand `cmd:"" help:"Show who holds a lock and who waits for it."`
 	List    listCommand    `cmd:"" help:"Show every lock that is held or waited for."`
 	Watch   watchCommand   `cmd:"" help:"Print a line whenever the state of a lock changes, until interrupted."`
 	Unlock  unlockCommand  `cmd:"" help:"Take a lock from whoever holds it."`
+	Help    helpCommand    `cmd:"" help:"Show the help of a command."`
 
 	server
+	Version kong.VersionFlag `help:"Print the version."`
 }
 
 // server is where the locks are.
 type server struct {
 	Redis  string `env:"REDIS_URL" default:"redis://localhost:6379" placeholder:"URL" help:"Redis, as redis://[user:password@]host[:port][/db], or rediss:// for TLS. Others on this machine can read command lines: a password is better given in the environment."`
-	Prefix string `help:"What stands before the keys of all locks."`
+	Prefix string `env:"RELOCK_PREFIX" help:"What stands before the keys of all locks."`
 }
 
 const description = `A distributed lock for commands, on Redis.
 
-Exit statuses: 64 usage; 69 Redis cannot be reached or refuses; and see "relock run --help".`
+Examples:
+  relock run deploy -- ./deploy.sh production     one at a time in the whole deployment
+  relock inspect deploy                           who holds it, who waits
+  relock list 'deploy-*'
+  relock help run
+
+Exit statuses: 64 usage; 69 Redis cannot be reached or refuses; and see "relock help run".`
 
 // execute does what the arguments say, and answers the exit status.
 func execute(args []string, stdout, stderr io.Writer) int {
 	var g grammar
 	parser, err := kong.New(&g, kong.Name("relock"), kong.Description(description), kong.Writers(stdout, stderr),
+		kong.Vars{"version": version()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
 	if err != nil {
 		panic("relock: bug: " + err.Error())
@@ -82,4 +95,13 @@ func hostname() string {
 		return "unknown"
 	}
 	return name
+}
+
+// version is what the program was built from.
+func version() string {
+	release := "(unknown)"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		release = cmp.Or(info.Main.Version, release)
+	}
+	return fmt.Sprintf("relock %s, %s, %s/%s", release, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
@@ -28,4 +31,14 @@ func (s *server) open(ctx context.Context, opts ...reentrant.Option) (*reentrant
 		_ = session.Close(ctx) // what it could not give back expires
 		backend.Close()
 	}, nil
+}
+
+// client opens a plain connection, for what a session does not do.
+func (s *server) client() (rueidis.Client, error) {
+	option, err := rueidis.ParseURL(s.Redis)
+	if err != nil { // it may show the password
+		return nil, errors.New("the URL of Redis is not valid")
+	}
+	option.DisableCache = true
+	return rueidis.NewClient(option)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -16,8 +15,17 @@ import (
 
 // listCommand is `relock list`.
 type listCommand struct {
-	All bool `help:"Also those that are free and were used in the last minutes."`
+	Pattern string `arg:"" optional:"" default:"*" help:"Only locks with such names: * stands for any characters, ? for one, [a-z] for one of these. Quote it for the shell."`
+	All     bool   `help:"Also those that are free and were used in the last minutes."`
 	asJSON
+}
+
+// Help is shown by --help.
+func (c *listCommand) Help() string {
+	return `Examples:
+  relock list
+  relock list 'deploy-*' --json
+  relock list --prefix app: --all`
 }
 
 // Run finds the locks by their records, looks at each, and prints those that are in use.
@@ -28,7 +36,7 @@ func (c *listCommand) Run(s *server, std *streams) error {
 		return err
 	}
 	defer done()
-	names, err := s.names(ctx)
+	names, err := s.names(ctx, c.Pattern)
 	if err != nil {
 		return err
 	}
@@ -43,7 +51,22 @@ func (c *listCommand) Run(s *server, std *streams) error {
 			locks = append(locks, newStatus(name, st))
 		}
 	}
+	if len(locks) == 0 {
+		c.sayEmpty(s.Prefix, std.err)
+	}
 	return c.print(locks, std.out)
+}
+
+// sayEmpty says what was looked for, and where.
+func (c *listCommand) sayEmpty(prefix string, w io.Writer) {
+	what, use := "no lock", "is held or waited for"
+	if c.Pattern != "*" {
+		what += fmt.Sprintf(" named like %q", c.Pattern)
+	}
+	if c.All {
+		use = "was used lately"
+	}
+	fmt.Fprintf(w, "relock: %s %s with the prefix %q (--prefix or RELOCK_PREFIX)\n", what, use, prefix)
 }
 
 func (c *listCommand) print(locks []status, w io.Writer) error {
@@ -69,20 +92,15 @@ func (c *listCommand) print(locks []status, w io.Writer) error {
 
 // names are the locks that have a record, sorted. A record lives longer than what it is about, and its key is like no
 // other's; a hash that has a lock's form may be anybody's.
-func (s *server) names(ctx context.Context) ([]string, error) {
-	option, err := rueidis.ParseURL(s.Redis) // a session is open with it
-	if err != nil {
-		return nil, errors.New("the URL of Redis is not valid")
-	}
-	option.DisableCache = true
-	client, err := rueidis.NewClient(option)
+func (s *server) names(ctx context.Context, pattern string) ([]string, error) {
+	client, err := s.client()
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
 	var names []string
 	for _, node := range client.Nodes() { // of a Cluster all, replicas too: they have the same
-		if names, err = scan(ctx, node, s.Prefix, names); err != nil {
+		if names, err = scan(ctx, node, s.Prefix, pattern, names); err != nil {
 			return nil, fmt.Errorf("look for locks: %w", err)
 		}
 	}
@@ -91,11 +109,11 @@ func (s *server) names(ctx context.Context) ([]string, error) {
 }
 
 // scan adds the names of the locks on a node.
-func scan(ctx context.Context, node rueidis.Client, prefix string, names []string) ([]string, error) {
+func scan(ctx context.Context, node rueidis.Client, prefix, pattern string, names []string) ([]string, error) {
 	const batch = 1000
-	pattern := globEscape.Replace(prefix) + sideKeys + "{*}:t:*"
+	keys := globEscape.Replace(prefix) + sideKeys + "{*}:t:" + pattern
 	for cursor := uint64(0); ; {
-		page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(batch).Build()).AsScanEntry()
+		page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(keys).Count(batch).Build()).AsScanEntry()
 		if err != nil {
 			return names, err
 		}

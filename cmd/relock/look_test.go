@@ -164,6 +164,40 @@ func TestListInACluster(t *testing.T) {
 	assert.Len(t, lines, 6)
 }
 
+func TestListTakesAPattern(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	s := session(t, url)
+	for _, name := range []string{"deploy-a", "deploy-b/c", "nightly", "*"} {
+		holdLock(t, s, name, "me")
+	}
+	for pattern, want := range map[string][]string{
+		"deploy-*": {"deploy-a", "deploy-b/c"},
+		"*ly":      {"nightly"},
+		"[d]*-?":   {"deploy-a"},
+		`\*`:       {"*"},
+		"nightly":  {"nightly"},
+	} {
+		lines := strings.Split(strings.TrimSpace(look(t, 0, "list", pattern, "--redis", url)), "\n")
+		require.Len(t, lines, 1+len(want), pattern)
+		for i, name := range want {
+			assert.True(t, strings.HasPrefix(lines[1+i], name+" "), lines[1+i])
+		}
+	}
+}
+
+func TestAnEmptyListSaysWhereItLooked(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	const header = "NAME  OWNER  SESSION  HOLDS  LEASE  TOKEN  WAITING\n"
+	assert.Equal(t, header+"relock: no lock is held or waited for with the prefix \"app:\" (--prefix or RELOCK_PREFIX)\n",
+		look(t, 0, "list", "--prefix", "app:", "--redis", url))
+	assert.Equal(t, header+"relock: no lock named like \"x*\" was used lately with the prefix \"\" (--prefix or RELOCK_PREFIX)\n",
+		look(t, 0, "list", "x*", "--all", "--redis", url))
+	holdLock(t, session(t, url), "lock", "me")
+	assert.NotContains(t, look(t, 0, "list", "--redis", url), "relock:")
+}
+
 func TestUnlock(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)

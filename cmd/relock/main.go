@@ -1,6 +1,7 @@
 // Relock runs commands under a distributed lock, and shows and breaks the locks of a Redis.
 //
 //	relock run deploy -- ./deploy.sh production      one at a time in the whole deployment
+//	relock hold deploy                               hold it until a signal or the end of the input
 //	relock inspect deploy                            who holds it, since which token, who waits
 //	relock list                                      every lock that is held or waited for
 //	relock watch deploy                              a line whenever that changes

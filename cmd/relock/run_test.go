@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -64,7 +66,7 @@ func TestTheCommandIsToldWhatItHolds(t *testing.T) {
 		last = token
 		r.exits(1) // what read answers at the end of its input
 		assert.Equal(t, "a lock", told[0])
-		assert.Equal(t, fmt.Sprintf("%s:%d", hostname(), r.cmd.Process.Pid), told[3])
+		assert.Equal(t, fmt.Sprintf("relock[%d]@%s", r.cmd.Process.Pid, hostname()), told[3])
 		assert.EqualValues(t, token, state(t, session(t, url), "a lock").Token)
 	}
 }
@@ -256,6 +258,13 @@ func TestUsageErrors(t *testing.T) {
 		"long grace":      {"run", "lock", "--lease=3s", "--grace=1100ms", "--", "true"},
 		"negative grace":  {"run", "lock", "--grace=-1s", "--", "true"},
 		"no duration":     {"run", "lock", "--wait=soon", "--", "true"},
+		"no number":       {"run", "lock", "-w", "NaN", "--", "true"},
+		"two waits":       {"run", "lock", "-n", "-w", "3", "--", "true"},
+		"two commands":    {"run", "lock", "-c", "true", "--", "true"},
+		"large status":    {"run", "lock", "-E", "256", "--", "true"},
+		"negative status": {"hold", "lock", "-E=-1"},
+		"command to hold": {"hold", "lock", "--", "true"},
+		"help of nothing": {"help", "nothing"},
 		"interval":        {"watch", "lock", "--interval=0s"},
 		"unknown command": {"lock", "lock"},
 	} {
@@ -300,7 +309,7 @@ func TestALockThatWasWaitedForHasAFullLease(t *testing.T) {
 	eventually(t, func() bool { return len(state(t, s, "lock").Waiting) == 1 }, "it does not wait")
 	release()
 	r.exits(4)
-	assert.Empty(t, r.stderr.String())
+	assert.NotContains(t, r.stderr.String(), "lost")
 }
 
 // A lock that is lost before the command has begun protected nothing. It is waited for once more.
@@ -346,24 +355,53 @@ func robbed(t *testing.T) (h *hold, thief *reentrant.Session, releases <-chan fu
 	url := embedded(t)
 	thief = session(t, url)
 	taken, once := make(chan func(), 1), sync.Once{}
-	victim := session(t, url, reentrant.WithObserver(observer(func(e reentrant.Event) {
-		if e.Kind == reentrant.EventAcquired { // the call that has got it has not returned yet
-			once.Do(func() {
-				force(t, thief, "lock")
-				taken <- holdLock(t, thief, "lock", "thief")
-			})
-		}
-	})))
+	b, err := redisbackend.Open(t.Context(), url)
+	require.NoError(t, err)
+	victim := sessionOn(t, robbedBackend{b, func() {
+		once.Do(func() {
+			force(t, thief, "lock")
+			taken <- holdLock(t, thief, "lock", "thief")
+		})
+	}}, b.Close)
 	d, err := newDeadline(50*time.Second, nil)
 	require.NoError(t, err)
-	h = &hold{deadline: d, session: victim, lock: victim.NewLock("lock"), owner: reentrant.WithOwner(t.Context(), "victim")}
+	h = &hold{server: &server{Redis: url}, deadline: d, stderr: io.Discard, session: victim, lock: victim.NewLock("lock"), owner: reentrant.WithOwner(t.Context(), "victim")}
 	return h, thief, taken
 }
 
-// observer is told of a session's events.
-type observer func(e reentrant.Event)
+// robbedBackend calls rob between the grant of a lock and the return of the Acquire.
+type robbedBackend struct {
+	backend.Backend
+	rob func()
+}
 
-func (f observer) Observe(_ context.Context, e reentrant.Event) { f(e) }
+func (b robbedBackend) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
+	c, err := b.Backend.Connect(ctx, session, sink)
+	return robbedConn{c, b.rob}, err
+}
+
+type robbedConn struct {
+	backend.Conn
+	rob func()
+}
+
+func (c robbedConn) Bind(name string) (backend.Remote, error) {
+	r, err := c.Conn.Bind(name)
+	return robbedRemote{r, c.rob}, err
+}
+
+type robbedRemote struct {
+	backend.Remote
+	rob func()
+}
+
+func (r robbedRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
+	reply, err := r.Remote.Acquire(ctx, req)
+	if err == nil && reply.Status == backend.Granted {
+		r.rob()
+	}
+	return reply, err
+}
 
 // force takes a lock from whoever has it. Nobody else waits for it, so that once more does no harm.
 func force(t *testing.T, s *reentrant.Session, name string) {

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
@@ -175,7 +176,7 @@ func newRun(t *testing.T, url string, args ...string) *run {
 	program, err := os.Executable()
 	require.NoError(t, err)
 	lease := func(arg string) bool { return strings.HasPrefix(arg, "--lease") }
-	if len(args) > 1 && args[0] == "run" && !slices.ContainsFunc(args, lease) {
+	if len(args) > 1 && (args[0] == "run" || args[0] == "hold") && !slices.ContainsFunc(args, lease) {
 		args = slices.Insert(slices.Clone(args), 1, longLease)
 	}
 	r := &run{t: t, cmd: exec.Command(program, args...), stdout: new(output), stderr: new(output), ended: make(chan struct{})}
@@ -275,16 +276,20 @@ func countLines(text, line string) int {
 
 // session opens a session of the test's own. It holds its locks, and stands in line, however long the machine stands
 // still.
-func session(t *testing.T, url string, opts ...reentrant.Option) *reentrant.Session {
+func session(t *testing.T, url string) *reentrant.Session {
 	t.Helper()
 	b, err := redisbackend.Open(t.Context(), url)
 	require.NoError(t, err)
-	opts = append(opts, reentrant.WithLease(50*time.Second), reentrant.WithHeartbeat(15*time.Second))
-	s, err := reentrant.NewSession(b, opts...)
+	return sessionOn(t, b, b.Close)
+}
+
+func sessionOn(t *testing.T, b backend.Backend, closeBackend func()) *reentrant.Session {
+	t.Helper()
+	s, err := reentrant.NewSession(b, reentrant.WithLease(50*time.Second), reentrant.WithHeartbeat(15*time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = s.Close(t.Context()) // which has ended: nobody waits for what the test still holds
-		b.Close()
+		closeBackend()
 	})
 	return s
 }

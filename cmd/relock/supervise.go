@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -36,10 +35,8 @@ func (h *hold) run(c *command, signals <-chan os.Signal) (int, error) {
 		return 0, err
 	}
 	defer c.finish()
-	ctx, cancel := context.WithCancel(h.owner)
-	defer cancel()
-	answers := make(chan answer)
-	go h.askOften(ctx, h.deadline.poll(), answers)
+	answers, stop := h.askOften()
+	defer stop()
 
 	for {
 		select {
@@ -51,7 +48,7 @@ func (h *hold) run(c *command, signals <-chan os.Signal) (int, error) {
 			s.heard(a)
 		case <-lost:
 			lost = nil
-			s.lose(errors.New("its lease could not be renewed, or Redis no longer has it"))
+			s.lose(errors.New(leaseEnded))
 		case <-time.After(time.Until(s.next())):
 		}
 		if s.over() {
@@ -60,6 +57,12 @@ func (h *hold) run(c *command, signals <-chan os.Signal) (int, error) {
 		s.act(time.Now())
 	}
 }
+
+// Why a lock counts as lost.
+const (
+	leaseEnded = "its lease could not be renewed, or Redis no longer has it"
+	takenAway  = "somebody took it, or Redis forgot it"
+)
 
 // result is the command's exit status, if it ran under the lock to its end.
 func (s *supervisor) result() (int, error) {
@@ -103,7 +106,7 @@ func (s *supervisor) heard(a answer) {
 				time.Until(s.deadline.term()).Round(time.Millisecond), a.err)
 		}
 	case a.gone:
-		s.lose(errors.New("somebody took it, or Redis forgot it" + heldBy(a.state)))
+		s.lose(errors.New(takenAway + heldBy(a.state)))
 	default:
 		s.silence = nil
 		s.deadline = s.deadline.confirmed(a.asked, a.state)

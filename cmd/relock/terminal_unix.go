@@ -55,3 +55,9 @@ func (t *terminal) foreground() int {
 func (t *terminal) setForeground(group int) bool {
 	return unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) == nil
 }
+
+// isTTY reports whether a file is a terminal.
+func isTTY(fd int) bool {
+	_, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+	return err == nil
+}

@@ -1,0 +1,139 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/reentrant"
+)
+
+func TestATerminalIsToldWhoHasTheLock(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	holder := start(t, url, "hold", "deploy")
+	heldToken(holder)
+	r := newRun(t, url, "run", "deploy", "--", "echo", "ready")
+	startOnTerminal(t, r)
+	r.says("relock: waiting for deploy, held by " + hostname() + " (pid " + strconv.Itoa(holder.cmd.Process.Pid) + ") for ")
+	assert.Regexp(t, `for \d+ (s|min)\r?\n`, r.stdout.String())
+
+	// The next holder is told too.
+	s := session(t, url)
+	eventually(t, func() bool { return len(state(t, s, "deploy").Waiting) == 1 }, "it does not wait")
+	force(t, s, "deploy")
+	holder.exits(exitLost)
+	r.exits(0)
+	r.says("ready")
+}
+
+func TestATerminalIsToldOfTheNextHolder(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	first, second := session(t, url), session(t, url)
+	release := holdLock(t, first, "lock", "one")
+	next := make(chan func(), 1)
+	go func() { next <- holdLock(t, second, "lock", "two words") }()
+	eventually(t, func() bool { return len(state(t, first, "lock").Waiting) == 1 }, "it does not wait")
+	r := newRun(t, url, "run", "lock", "--", "true")
+	startOnTerminal(t, r)
+	r.says("relock: waiting for lock, held by one")
+	release()
+	r.says(`relock: waiting for lock, held by "two words"`)
+	(<-next)()
+	r.exits(0)
+}
+
+func TestALogHasARecordOfWhoHasTheLock(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	s := session(t, url)
+	release := holdLock(t, s, "lock", "somebody")
+	r := start(t, url, "run", "lock", "--", "true")
+	record := regexp.MustCompile(`^time=\S+ level=INFO msg="waiting for a lock" lock=lock waited=\S+s holder=somebody held_for=\S+s\n$`)
+	eventually(t, func() bool { return r.stderr.String() != "" }, "it waits in silence")
+	assert.Regexp(t, record, r.stderr.String())
+	release()
+	r.exits(0)
+}
+
+func TestAnOutageIsSaidWhileALockIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Start(t)
+	s := session(t, promptly(server.URL()))
+	holdLock(t, s, "lock", "somebody")
+	r := newRun(t, promptly(server.URL()), "run", "lock", "--", "true")
+	startOnTerminal(t, r)
+	r.says("relock: waiting for lock, held by somebody")
+	server.Freeze()
+	r.says("relock: waiting for lock, but Redis does not answer: ")
+	server.Thaw()
+}
+
+// A lock that is had at once, or not waited for, is not talked about.
+func TestALockThatIsFreeIsNotTalkedAbout(t *testing.T) {
+	t.Parallel()
+	r := start(t, embedded(t), "run", "lock", "--", "sleep", "0.4")
+	r.exits(0)
+	assert.Empty(t, r.stderr.String())
+}
+
+func TestHoldersAreNamed(t *testing.T) {
+	t.Parallel()
+	for owner, want := range map[string]string{
+		"~" + ownerName("web-3", 812): "web-3 (pid 812)",
+		"~job 17":                     `"job 17"`,
+		"~web-3:812":                  "web-3:812",
+		"17":                          "session 5bdd",
+	} {
+		assert.Equal(t, want, holderOf(reentrant.State{Locked: true, Session: "5bdd", Owner: owner}))
+	}
+}
+
+func TestDurationsInWords(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0 s", 14*time.Second + 900*time.Millisecond: "14 s", 119 * time.Second: "119 s",
+		2 * time.Minute: "2 min", 3 * time.Hour: "3 h", 50 * time.Hour: "2 days",
+	} {
+		assert.Equal(t, want, inWords(d), fmt.Sprint(d))
+	}
+}
+
+func TestTheAgeOfATokenIsByTheClockOfRedis(t *testing.T) {
+	t.Parallel()
+	asked := time.Now()
+	elsewhere := asked.Add(-time.Hour) // this machine is an hour ahead
+	c := &redisClock{redis: elsewhere, local: asked}
+	age, known := c.since(t.Context(), reentrant.Token(elsewhere.Add(-14*time.Second).UnixMicro()))
+	assert.True(t, known)
+	assert.GreaterOrEqual(t, age, 14*time.Second)
+	assert.Less(t, age, 30*time.Minute)
+	_, known = c.since(t.Context(), reentrant.Token(elsewhere.Add(time.Hour).UnixMicro()))
+	assert.False(t, known, "a token ahead of the clock says nothing")
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, known = (&redisClock{server: &server{Redis: "redis://127.0.0.1:1"}}).since(ended, 1)
+	assert.False(t, known, "Redis could not be asked")
+}
+
+func TestOnlyATerminalIsATerminal(t *testing.T) {
+	t.Parallel()
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	defer reader.Close()
+	defer writer.Close()
+	assert.False(t, isTerminal(writer))
+	assert.False(t, isTerminal(new(output)))
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A redisClock knows Redis's clock, which tokens come from. It asks once, and counts on by this machine's monotonic clock.
+type redisClock struct {
+	server *server
+
+	redis time.Time // zero until Redis has been asked
+	local time.Time // when it was
+}
+
+// since is how long ago a token was given out. It is not known if Redis does not tell its time, or the token is ahead of
+// it, as those of a busy lock can be.
+func (c *redisClock) since(ctx context.Context, t reentrant.Token) (_ time.Duration, known bool) {
+	if c.redis.IsZero() && c.ask(ctx) != nil {
+		return 0, false
+	}
+	age := c.redis.Add(time.Since(c.local)).Sub(time.UnixMicro(int64(t)))
+	return age, age >= 0
+}
+
+func (c *redisClock) ask(ctx context.Context) error {
+	client, err := c.server.client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	parts, err := client.Do(ctx, client.B().Time().Build()).AsIntSlice()
+	if err != nil {
+		return err
+	}
+	c.redis, c.local = time.Unix(parts[0], parts[1]*int64(time.Microsecond)), time.Now()
+	return nil
+}

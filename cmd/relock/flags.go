@@ -1,0 +1,58 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// waiting is how long a command waits for its lock. The flags are those of flock(1).
+type waiting struct {
+	Wait             *seconds `short:"w" xor:"wait" placeholder:"SECONDS" help:"How long to wait for the lock, in seconds or as 5m or 1h30m; 0 tries once. Default: for ever."`
+	Nonblock         bool     `short:"n" aliases:"nb,nonblocking" xor:"wait" help:"Do not wait: the same as --wait 0."`
+	ConflictExitCode int      `short:"E" default:"75" placeholder:"CODE" help:"The exit status if the lock was not to be had within --wait. Default: ${default}."`
+}
+
+// check reports flags that make no sense.
+func (w waiting) check() error {
+	switch {
+	case w.Wait != nil && *w.Wait < 0:
+		return fmt.Errorf("--wait %v: must not be negative", time.Duration(*w.Wait))
+	case w.ConflictExitCode < 0 || w.ConflictExitCode > 255:
+		return fmt.Errorf("--conflict-exit-code %d: must be from 0 to 255", w.ConflictExitCode)
+	}
+	return nil
+}
+
+// limit is how long to wait; nil is for ever.
+func (w waiting) limit() *time.Duration {
+	if w.Nonblock {
+		return new(time.Duration)
+	}
+	return (*time.Duration)(w.Wait)
+}
+
+// status gives the error of a wait that was too short the exit status that was asked for.
+func (w waiting) status(err error) error {
+	f, ok := errors.AsType[*failure](err)
+	if ok && f.code == exitNotAcquired && fault != faultConflict {
+		return fail(w.ConflictExitCode, f.err)
+	}
+	return err
+}
+
+// seconds is a duration that can be given as a plain number.
+type seconds time.Duration
+
+// UnmarshalText reads 5, 0.5, or what [time.ParseDuration] reads.
+func (s *seconds) UnmarshalText(text []byte) error {
+	if _, err := strconv.ParseFloat(string(text), 64); err == nil {
+		text = append(text, 's')
+	}
+	d, err := time.ParseDuration(string(text))
+	*s = seconds(d)
+	return err
+}

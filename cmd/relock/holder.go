@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// ownerName is the owner that a relock process takes its lock for. It says where to look for the process.
+func ownerName(host string, pid int) string { return fmt.Sprintf("relock[%d]@%s", pid, host) }
+
+var ownerForm = regexp.MustCompile(`^~relock\[([0-9]+)\]@(.+)$`)
+
+// holderOf names the holder of a lock: by host and process id if it is a relock process, else by owner and session.
+func holderOf(st reentrant.State) string {
+	if m := ownerForm.FindStringSubmatch(st.Owner); m != nil {
+		return fmt.Sprintf("%s (pid %s)", shown(m[2]), m[1])
+	}
+	if name, named := strings.CutPrefix(st.Owner, "~"); named {
+		return shown(name)
+	}
+	return "session " + shown(st.Session)
+}
+
+// inWords is a duration as people say it.
+func inWords(d time.Duration) string {
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "days"}, {time.Hour, "h"}, {time.Minute, "min"}} {
+		if d >= 2*unit.size {
+			return fmt.Sprintf("%d %s", d/unit.size, unit.name)
+		}
+	}
+	return fmt.Sprintf("%d s", d/time.Second)
+}

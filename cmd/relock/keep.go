@@ -1,0 +1,103 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+)
+
+// holdCommand is `relock hold`.
+type holdCommand struct {
+	lockName
+	waiting
+	Lease time.Duration `default:"10s" help:"How long others wait after a crash of this machine."`
+
+	deadline deadline
+}
+
+// Help is shown by --help.
+func (c *holdCommand) Help() string {
+	return `Waits for the lock, prints the fencing token on a line, and holds the lock until a signal (INT, TERM, HUP, QUIT) or the end of its input. A standard input that is /dev/null does not count. Nothing is ended when the lock is lost: what relies on it has to watch for the end of relock hold.
+
+Examples:
+  relock hold deploy              keep deployments off while you look around; Ctrl-D gives it back
+  relock hold -w 10 deploy        give up if another has it for the next ten seconds
+
+Exit status:
+    0  the lock was held to the end
+   64  usage; or a run around this one has the lock
+   69  Redis cannot be reached, or refuses
+   75  the lock was not to be had within --wait (-E has another number for it)
+   79  the lock was lost
+  128  plus the signal that ended the wait for the lock`
+}
+
+// Validate is called by the parser.
+func (c *holdCommand) Validate() (err error) {
+	if err := errors.Join(c.lockName.Validate(), c.waiting.check()); err != nil {
+		return err
+	}
+	c.deadline, err = newDeadline(c.Lease, nil)
+	return err
+}
+
+// Run holds the lock until it is told to end.
+func (c *holdCommand) Run(s *server, std *streams) error {
+	h := newHold(s, std.err, c.deadline)
+	return h.during(c.Name, c.waiting, func(signals <-chan os.Signal) (int, error) {
+		fmt.Fprintln(std.out, uint64(h.token))
+		if isTerminal(os.Stdin) && isTerminal(std.err) {
+			fmt.Fprintf(std.err, "relock: %s is held; Ctrl-D or Ctrl-C gives it back\n", shown(c.Name))
+		}
+		return 0, h.keep(signals, endOf(os.Stdin))
+	})
+}
+
+// keep waits for the end: a signal, the end of the input, or the loss of the lock.
+func (h *hold) keep(signals <-chan os.Signal, end <-chan struct{}) error {
+	answers, stop := h.askOften()
+	defer stop()
+	lost := h.lock.Lost(h.owner)
+	for {
+		select {
+		case <-end:
+			return nil
+		case sig := <-signals:
+			if slices.Contains(endings, sig) {
+				return nil
+			}
+		case <-lost:
+			return failf(exitLost, "lock %s was lost (%s)", shown(h.lock.Name()), leaseEnded)
+		case a := <-answers:
+			if a.gone {
+				return failf(exitLost, "lock %s was lost (%s%s)", shown(h.lock.Name()), takenAway, heldBy(a.state))
+			}
+		}
+	}
+}
+
+// endOf closes the channel when the file has been read to its end. /dev/null has none (the channel is nil), so that a job in the background,
+// which gets it as its input, holds its lock. Nor has a terminal that may not be read from there.
+func endOf(file *os.File) <-chan struct{} {
+	if isNull(file) && fault != faultNull {
+		return nil
+	}
+	end := make(chan struct{})
+	go func() {
+		if _, err := io.Copy(io.Discard, file); err == nil {
+			close(end)
+		}
+	}()
+	return end
+}
+
+func isNull(file *os.File) bool {
+	info, err := file.Stat()
+	null, err2 := os.Stat(os.DevNull)
+	return err == nil && err2 == nil && os.SameFile(info, null)
+}

@@ -1,0 +1,111 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+)
+
+// heldToken waits until relock hold has printed its token.
+func heldToken(r *run) uint64 {
+	r.t.Helper()
+	r.says("\n")
+	token, err := strconv.ParseUint(strings.TrimSpace(r.stdout.String()), 10, 64)
+	require.NoError(r.t, err)
+	return token
+}
+
+func TestAHoldEndsWithItsInput(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	s := session(t, url)
+	r := newRun(t, url, "hold", "lock")
+	input, err := r.cmd.StdinPipe()
+	require.NoError(t, err)
+	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
+	r.begin()
+	assert.EqualValues(t, heldToken(r), state(t, s, "lock").Token)
+	_, err = input.Write([]byte("this is read, and means nothing\n"))
+	require.NoError(t, err)
+	assert.True(t, state(t, s, "lock").Locked)
+	require.NoError(t, input.Close())
+	r.exits(0)
+	assert.False(t, state(t, s, "lock").Locked, "it was not given back")
+	assert.Empty(t, r.stderr.String())
+}
+
+// A job in the background has /dev/null as its input, and holds its lock all the same.
+func TestAHoldWithoutInputEndsWithASignal(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	s := session(t, url)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		r := start(t, url, "hold", "lock") // with /dev/null
+		heldToken(r)
+		select {
+		case <-r.ended:
+		default:
+			assert.True(t, state(t, s, "lock").Locked)
+		}
+		r.signal(syscall.SIGTSTP) // a holder that is stopped would lose its lock
+		r.signal(sig)
+		r.exits(0)
+		assert.False(t, state(t, s, "lock").Locked, "it was not given back")
+	}
+}
+
+func TestDevNullHasNoEnd(t *testing.T) {
+	t.Parallel()
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer null.Close()
+	assert.True(t, isNull(null))
+	file, err := os.Open("keep_test.go")
+	require.NoError(t, err)
+	defer file.Close()
+	assert.False(t, isNull(file))
+	<-endOf(file)
+	assert.Nil(t, endOf(null), "a job in the background would give up its lock at once")
+}
+
+func TestAHoldEndsWhenTheLockIsTaken(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	r := start(t, url, "hold", "lock", "--lease", "15s")
+	heldToken(r)
+	start(t, url, "unlock", "--force", "lock").exits(0)
+	r.exits(exitLost)
+	assert.Contains(t, r.stderr.String(), "relock: lock lock was lost (")
+}
+
+func TestAHoldEndsWithItsLease(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Start(t)
+	r := start(t, promptly(server.URL()), "hold", "lock", "--lease", "5s")
+	heldToken(r)
+	server.Stop()
+	r.exits(exitLost)
+	assert.Contains(t, r.stderr.String(), "relock: lock lock was lost (")
+}
+
+func TestAHoldOnATerminalEndsWithControlD(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]string{"Ctrl-D": "\x04", "Ctrl-C": ctrlC} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t, embedded(t), "hold", "lock")
+			tty := startOnTerminal(t, r)
+			r.says("relock: lock is held; Ctrl-D or Ctrl-C gives it back")
+			enter(t, tty, key)
+			r.exits(0)
+		})
+	}
+}
