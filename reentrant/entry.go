@@ -51,6 +51,7 @@ type entry struct {
 	hold      hold
 	tickets   []*ticket     // owners who wait for the lock's conditions, or come back from there
 	cleaning  chan struct{} // closed when the clean-up that has the baton is done; nil when there is none
+	cleans    time.Time     // since when it has the baton
 	lingers   bool          // nobody has the handed hold, and nobody is about to: its reference is its own
 	dismissed bool          // a clean-up is on its way to end that
 	lingerTo  time.Time     // when that ends

@@ -77,7 +77,7 @@ func (e *entry) claimLingering() bool {
 	}
 	e.lingers = false
 	e.clearLocked()
-	e.cleaning = make(chan struct{})
+	e.startCleaningLocked()
 	return true
 }
 

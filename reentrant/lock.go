@@ -171,12 +171,12 @@ func (l *Lock) take(ctx context.Context, t try) (bool, error) {
 	return l.reenterClosed(ctx, owner, t) // expelled
 }
 
-// cleanedUp is an error if the baton is with a clean-up: no owner of this process has the lock, and Redis has not been asked
-// who has.
+// cleanedUp returns an error if the baton is with a clean-up that Redis does not answer: no owner of this process has the
+// lock, and Redis has not been asked who has. One that has only begun is no error: the caller's time is up.
 func (e *entry) cleanedUp() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.cleaning == nil || fault == faultCleanerHolds {
+	if e.cleaning == nil || e.s.clock().Sub(e.cleans) < e.s.cleaner.stall || fault == faultCleanerHolds {
 		return nil
 	}
 	return fmt.Errorf("what an earlier caller left behind is not given back yet: %w", ErrUnavailable)

@@ -415,7 +415,7 @@ func (e *entry) passOn() {
 		if fault != faultHeirloom {
 			e.clearLocked()
 		}
-		e.cleaning = make(chan struct{})
+		e.startCleaningLocked()
 	}
 	e.mu.Unlock()
 	if passed {
@@ -424,6 +424,9 @@ func (e *entry) passOn() {
 	}
 	e.s.cleaner.do(e.cleanUp)
 }
+
+// startCleaningLocked gives the baton to a clean-up. e.mu is held.
+func (e *entry) startCleaningLocked() { e.cleaning, e.cleans = make(chan struct{}), e.s.clock() }
 
 // cleanUp gives back what attempts that were given up have in Redis, then hands the baton on. It owns both the
 // baton and a reference. It gives up itself after releaseTime: the epoch of the next attempt is
