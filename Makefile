@@ -7,10 +7,10 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 
 .DEFAULT_GOAL := help
-.PHONY: help test full race stress fuzz nightly bench bench-readme keygen format vet lint servers mutants check ci
+.PHONY: help test full race stress fuzz nightly bench bench-readme keygen format vet lint servers mutants mutant-edit check ci
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## all tests of all modules, in two minutes; nothing but Go is needed
 	go test work
@@ -47,8 +47,9 @@ keygen: ## the key generator on embedded parts (go run ./examples/keygen -help)
 format: ## rewrite the Go files as gofmt wants them
 	gofmt -l -w .
 
-vet: ## go vet
+vet: ## go vet, and whether the mutants still fit the code
 	go vet work
+	.ci/mutants -check
 
 lint: ## golangci-lint with the short list in .golangci.yml
 	.ci/run lint
@@ -58,6 +59,9 @@ servers: ## all tests with the race detector and a real Redis, Redis 6.2 and Val
 
 mutants: ## leave rules out of the code, one at a time, and see the tests notice
 	.ci/mutants
+
+mutant-edit: ## add mutants of a package, or mend a patch that no longer applies (PKG=reentrant)
+	.ci/mutants -edit $(PKG)
 
 check: ## what to run before every commit
 	.ci/run format vet test lint

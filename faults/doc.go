@@ -6,7 +6,7 @@
 // # The ranked faults
 //
 // These are the faults over which locks of this family have fallen, the likeliest first. Each has a test here, and each
-// test a rule of the library that it misses when it is left out (MUTANTS).
+// test a rule of the library that it misses when it is left out (mutants/faults.list).
 //
 //	 1  a wake-up is lost               TestRankedDrainWhenNothingIsPushed, TestHammer…
 //	 2  a holder is paused too long     TestRankedAHolderThatIsPausedPastItsLease

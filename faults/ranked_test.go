@@ -20,8 +20,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The faults that locks of this family have fallen over, worst first; doc.go has the list. MUTANTS has for each a rule
-// that, left out, makes its test fail.
+// The faults that locks of this family have fallen over, worst first; doc.go has the list. mutants/faults.list has for
+// each a rule that, left out, makes its test fail.
 
 // carried opens a session whose commands go by courier.
 func carried(t *testing.T, addr string, c *courier, opts ...reentrant.Option) *reentrant.Session {

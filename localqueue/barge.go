@@ -44,9 +44,7 @@ func (q *Queue[K]) overtakeLocked() {
 	}
 	w := q.line.first
 	q.state = free
-	if fault != faultOvertakeAlways {
-		w.overtaken++
-	}
+	w.overtaken++
 	w.drainTurn()
 }
 

@@ -58,7 +58,7 @@ type Place[K comparable] struct {
 // It never blocks. The second half, [Queue.Wait], may be another goroutine's.
 func (q *Queue[K]) Reserve(owner K, mode Mode) Place[K] {
 	q.mu.Lock()
-	if mode&Barging != 0 || fault == faultReserveOffer {
+	if mode&Barging != 0 {
 		q.overtakeLocked()
 	} else if mode&First != 0 && q.state == offered {
 		q.acceptLocked(q.line.first) // it is about to lose the front of the line
@@ -72,11 +72,9 @@ func (q *Queue[K]) Reserve(owner K, mode Mode) Place[K] {
 func (q *Queue[K]) reserveLocked(owner K, mode Mode) Place[K] {
 	got := q.claimLocked(owner)
 	switch {
-	case got != Busy && fault == faultReserveNoTurn:
-		return Place[K]{w: q.nodeLocked(owner)}
 	case got != Busy:
 		return Place[K]{got: got}
-	case q.shut && fault != faultReserveShut:
+	case q.shut:
 		return Place[K]{got: Cancelled}
 	}
 	return Place[K]{w: q.enqueueLocked(owner, mode, mode&First != 0)}
@@ -142,12 +140,12 @@ func (q *Queue[K]) quit(w *waiter[K], why Outcome) Outcome {
 		q.acceptLocked(w)
 	}
 	queued := w.queued
-	if queued && fault != faultKeepCancelled {
+	if queued {
 		q.dequeueLocked(w)
 		q.recycleLocked(w)
 	}
 	q.unlock()
-	if queued || fault == faultDropGrant {
+	if queued {
 		return why
 	}
 	<-w.turn // sent when w was unlinked, so this does not block; a node must not keep its turn

@@ -81,7 +81,7 @@ func (q *Queue[K]) resumeLocked() {
 		q.grantLocked(w, q.holds)
 		return
 	}
-	if len(q.siblings) == 0 || fault == faultForgetSiblings {
+	if len(q.siblings) == 0 {
 		return
 	}
 	if w := q.siblings[q.owner]; w != nil {

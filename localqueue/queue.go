@@ -83,7 +83,7 @@ func (q *Queue[K]) Leave() {
 // way: that operation finds the loss by itself.
 func (q *Queue[K]) Evict(owner K) bool {
 	q.mu.Lock()
-	evicted := q.owner == owner && (q.state == settled || q.state == busy && fault == faultEvictBusy)
+	evicted := q.owner == owner && q.state == settled
 	if evicted {
 		q.handOverLocked()
 	}
@@ -122,7 +122,7 @@ func (q *Queue[K]) lockBusy(method string) {
 // handOverLocked ends the current hold or claim and gives the baton to the longest waiter, or frees it. Callers of Begin
 // that wait for the hold are woken without it. q.mu is held.
 func (q *Queue[K]) handOverLocked() {
-	for w := q.ops.first; w != nil && fault != faultForgetBegin; w = q.ops.first {
+	for w := q.ops.first; w != nil; w = q.ops.first {
 		q.ops.remove(w)
 		w.wake(0) // the node is left to the collector: the queue does not learn when its goroutine wakes
 	}
@@ -131,9 +131,6 @@ func (q *Queue[K]) handOverLocked() {
 		var none K
 		q.state, q.owner, q.holds = free, none, 0
 		return
-	}
-	if fault == faultLIFO {
-		w = q.line.last
 	}
 	if w.mode&Barging != 0 && w.overtaken < MaxOvertaken {
 		q.offerLocked(w)
@@ -147,5 +144,4 @@ func (q *Queue[K]) handOverLocked() {
 func (q *Queue[K]) grantLocked(w *waiter[K], holds int) {
 	q.state, q.owner, q.holds, q.granted = busy, w.owner, holds, w
 	w.wake(holds)
-	q.misgrantLocked(w)
 }

@@ -111,7 +111,7 @@ func (q *Queue[K]) enqueueLocked(owner K, mode Mode, front bool) *waiter[K] {
 	} else {
 		q.line.push(w)
 	}
-	if mode&Shared != 0 && fault != faultReserveNoSibling || owner == q.owner || front && q.siblings[owner] != nil {
+	if mode&Shared != 0 || owner == q.owner || front && q.siblings[owner] != nil {
 		q.addSiblingLocked(w, front)
 	}
 	return w

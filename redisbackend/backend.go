@@ -157,9 +157,6 @@ func Open(ctx context.Context, url string, opts ...Option) (*Backend, error) {
 // it ends up in any part of the URL.
 func clientOption(address string) (rueidis.ClientOption, error) {
 	u, err := url.Parse(address)
-	if err != nil && fault == faultQuote {
-		return rueidis.ClientOption{}, err
-	}
 	if err != nil {
 		return rueidis.ClientOption{}, errors.New("the URL is not well formed (it starts with redis:// or rediss://, and special characters in a password must be percent-encoded)")
 	}

@@ -110,7 +110,7 @@ type clock struct {
 
 // saw adds a sample.
 func (c *clock) saw(s sample) {
-	if c.learn(s) && c.jumped != nil && fault != faultIgnoreJump {
+	if c.learn(s) && c.jumped != nil {
 		c.jumped()
 	}
 }

@@ -58,9 +58,6 @@ func lasting(err error) bool {
 // where a server's errors are classified.
 func passes(words string) bool {
 	code := codeOf(words)
-	if fault == faultNoPatience && code == "NOREPLICAS" {
-		return false
-	}
 	return passing[code] || strings.Contains(words, tooManyClients)
 }
 

@@ -53,7 +53,7 @@ func keysOf(prefix, name string) (keys, error) {
 		return keys{}, errors.New("redisbackend: empty lock name")
 	case len(name) > maxName:
 		return keys{}, fmt.Errorf("redisbackend: lock name %s is %d bytes long, at most %d are allowed", quoted(name), len(name), maxName)
-	case strings.HasPrefix(name, reserved) && fault != faultPlain:
+	case strings.HasPrefix(name, reserved):
 		return keys{}, fmt.Errorf("redisbackend: lock name %s starts with %q, which is reserved", quoted(name), reserved)
 	}
 	hold := prefix + name
@@ -78,9 +78,6 @@ func (k *keys) condition(prefix, name string) conditionKeys {
 	hold := k.hold()
 	side := prefix + reserved + "{" + hashed(hold) + "}:"
 	rest := strconv.Itoa(len(name)) + ":" + name + ":" + hold[len(prefix):]
-	if fault == faultJoined {
-		rest = name + ":" + hold[len(prefix):]
-	}
 	return conditionKeys{k[0], k[1], k[2], k[3], side + "c:" + rest, side + "s:" + rest, side + "h:" + rest}
 }
 

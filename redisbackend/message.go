@@ -21,7 +21,7 @@ type push struct {
 // plausible reports whether a script can have given out these tokens at the time that the message names, as far as that
 // can be told without asking. After a failover to a clock that is behind, they may be right nevertheless.
 func (p *push) plausible() bool {
-	return p.last <= uint64(p.stamp+protocol.Horizon.Microseconds()) || fault == faultAnytoken
+	return p.last <= uint64(p.stamp+protocol.Horizon.Microseconds())
 }
 
 // parsePush reads a message; false if it is anything else. Anybody who may publish can write to the channel, so

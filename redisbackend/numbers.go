@@ -24,7 +24,7 @@ const (
 // checkNumbers refuses epochs, operations and tickets that Lua would round.
 func checkNumbers(numbers ...uint64) error {
 	for _, n := range numbers {
-		if n > maxNumber && fault != faultRounded {
+		if n > maxNumber {
 			return invalid(fmt.Sprintf("%d: epochs, operations and tickets are less than 2^53", n))
 		}
 	}
@@ -33,9 +33,6 @@ func checkNumbers(numbers ...uint64) error {
 
 // countable is a token that is sent, or the highest number in its place: there is no such token, and Lua cannot read them all.
 func countable(t backend.Token) backend.Token {
-	if fault == faultUncounted {
-		return t
-	}
 	return min(t, maxNumber)
 }
 

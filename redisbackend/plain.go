@@ -59,9 +59,6 @@ func (r plain) try(ctx context.Context, client rueidis.DedicatedClient, conditio
 	}
 	run(i.now, &i.lock)
 	changes := i.changes(client)
-	if len(changes) == 0 && fault == faultStraddle {
-		return true, nil
-	}
 	return r.commit(ctx, client, changes)
 }
 
@@ -76,9 +73,6 @@ func (r plain) look(ctx context.Context, client rueidis.DedicatedClient, conditi
 	if condition != nil {
 		k := r.keys.condition(r.conn.deployment.prefix, *condition)
 		i.condition, i.ticketing, watched = *condition, &k, k[:]
-	}
-	if fault == faultUnwatched {
-		watched = []string{"nothing"}
 	}
 	answers := client.DoMulti(ctx, append(rueidis.Commands{client.B().Watch().Key(watched...).Build()}, i.readers(client)...)...)
 	at := sample{sent: instantOf(sent), received: instantOf(time.Now())}
@@ -129,7 +123,7 @@ func (r plain) commit(ctx context.Context, client rueidis.DedicatedClient, chang
 // carriedOut is nil if all commands of a transaction were: Redis goes on after one that fails.
 func carriedOut(results []rueidis.RedisMessage) error {
 	for _, m := range results {
-		if err := m.Error(); err != nil && !rueidis.IsRedisNil(err) && fault != faultHalf {
+		if err := m.Error(); err != nil && !rueidis.IsRedisNil(err) {
 			return backend.WithOutcomeUnknown(fmt.Errorf("redisbackend: not all of it was done: %w", err))
 		}
 	}
@@ -328,7 +322,7 @@ func renewOne(ctx context.Context, c *conn, w *backend.Renewal) error {
 	err := r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
 		w.Gone = !l.Renew(now, c.session, w.Epoch, min(w.Lease, maxTTL))
 	})
-	if errorCode(err) == "OOM" && fault != faultFull {
+	if errorCode(err) == "OOM" {
 		return r.renewWhenFull(ctx, w)
 	}
 	return err

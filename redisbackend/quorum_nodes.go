@@ -21,9 +21,6 @@ var _ backend.Backend = (*Quorum)(nil)
 // newQuorum returns a quorum of nodes, unless two of them have one address.
 func newQuorum(nodes []*deployment) (*Quorum, error) {
 	q := &Quorum{nodes: nodes, need: len(nodes)/2 + 1, limit: nodeLimit}
-	if quorumFault == quorumFaultMajority {
-		q.need = len(nodes) / 2
-	}
 	seen := make(map[string]int)
 	for i, d := range nodes {
 		addr := onlyAddr(d.client)

@@ -47,7 +47,7 @@ func (p *quorumPlace) leave() { <-p.turn }
 // acquire sends a copy of an attempt, unless it was overtaken by what gives it up. One that has been given back here is
 // not asked for again: what gave it back may be under way for longer than we wait, and would take away what this copy got.
 func (p *quorumPlace) acquire(ctx context.Context, req backend.AcquireRequest, order uint64) (backend.AcquireReply, error) {
-	if p.closed.before(order, req.Epoch) && quorumFault != quorumFaultOvertake || req.Epoch <= p.spent && quorumFault != quorumFaultSpent {
+	if p.closed.before(order, req.Epoch) || req.Epoch <= p.spent {
 		return backend.AcquireReply{Status: backend.Stale}, nil
 	}
 	answer, err := p.remote.Acquire(ctx, req)
@@ -59,7 +59,7 @@ func (p *quorumPlace) acquire(ctx context.Context, req backend.AcquireRequest, o
 // when it has the turn: so it is not sent after the hold's release, and one that may be under way by then is as doubtful as
 // any copy. What comes of it the next renewal tells.
 func (p *quorumPlace) restore(ctx context.Context, h quorumHold, lease time.Duration, until time.Time) error {
-	if h.epoch <= p.spent && quorumFault != quorumFaultSpent {
+	if h.epoch <= p.spent {
 		return nil
 	}
 	var d draft
@@ -79,7 +79,7 @@ func (p *quorumPlace) restore(ctx context.Context, h quorumHold, lease time.Dura
 
 // doubts takes note of a copy that may be under way.
 func (p *quorumPlace) doubts(err error, until time.Time) {
-	if backend.OutcomeUnknown(err) && until.After(p.doubt) && quorumFault != quorumFaultCertain {
+	if backend.OutcomeUnknown(err) && until.After(p.doubt) {
 		p.doubt = until
 	}
 }
@@ -87,9 +87,6 @@ func (p *quorumPlace) doubts(err error, until time.Time) {
 // giveBack gives up what an attempt may have here.
 func (p *quorumPlace) giveBack(epoch uint64) {
 	p.spent = max(p.spent, epoch)
-	if quorumFault == quorumFaultKeep {
-		return
-	}
 	p.insist(func(ctx context.Context) error {
 		_, err := p.remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch, Until: p.doubt})
 		return err
@@ -119,9 +116,6 @@ func (p *quorumPlace) insist(do func(context.Context) error) {
 
 // write writes a token back.
 func (p *quorumPlace) write(ctx context.Context, epoch uint64, first, last backend.Token) error {
-	if quorumFault == quorumFaultWriteback {
-		return nil
-	}
 	var d draft
 	d.add(epoch)
 	d.add(uint64(first))

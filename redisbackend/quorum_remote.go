@@ -88,7 +88,7 @@ func (r *quorumRemote) recount(epoch uint64, holds int) {
 func (r *quorumRemote) forget(epoch uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held.epoch <= epoch && quorumFault != quorumFaultOrphan {
+	if r.held.epoch <= epoch {
 		r.held = quorumHold{}
 	}
 }

@@ -76,9 +76,6 @@ func (c *quorumConn) renewals(renewals []backend.Renewal, sent time.Time, most t
 			r.Err = err
 		default:
 			within := min(most, sure(r.Lease))
-			if quorumFault == quorumFaultGap {
-				within = most
-			}
 			wanted, all = append(wanted, r), append(all, quorumRenewal{own, r.Epoch, r.Lease, sent.Add(within)})
 		}
 	}
@@ -108,7 +105,7 @@ func renewed(r backend.Renewal) bool { return !r.Gone }
 
 // mend puts a hold back on the nodes that have lost it, if a majority has it.
 func (r *quorumRenewal) mend(q *Quorum, answers []reply[backend.Renewal]) {
-	if has, _ := tell(answers, renewed); has < q.need && quorumFault != quorumFaultSteal {
+	if has, _ := tell(answers, renewed); has < q.need {
 		return
 	}
 	for _, one := range answers {

@@ -217,9 +217,6 @@ func sure(lease time.Duration) time.Duration { return lease - lease/100 - 2*time
 
 // valid tells whether something is left of the lease: the first node may have counted from the moment of sending.
 func (v *quorumVote) valid(now time.Time) bool {
-	if quorumFault == quorumFaultElapsed {
-		now = v.sent
-	}
 	return sure(v.req.Lease) > now.Sub(v.sent)
 }
 

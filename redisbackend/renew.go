@@ -55,7 +55,7 @@ func (scripted) renew(ctx context.Context, c *conn, renewals []backend.Renewal) 
 // must leave time to teach the others the script.
 func (c *conn) half(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
-	if !ok || !c.deployment.cluster || fault == faultOnebad {
+	if !ok || !c.deployment.cluster {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, time.Until(deadline)/2)

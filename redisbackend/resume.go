@@ -57,7 +57,7 @@ func (r *remote) resume(ctx context.Context, req *backend.ResumeRequest, notAfte
 		fixed = "f"
 	}
 	args := [...]string{r.conn.session, n[0], req.Owner, n[1], n[2], n[3], r.conn.deployment.channels, n[4], fixed}
-	if r.conn.deployment.replicas.n > 0 && fault != faultUnreplicatedResume {
+	if r.conn.deployment.replicas.n > 0 {
 		return r.resumeReplicated(ctx, args[:], req.NotAfter)
 	}
 	return r.run(ctx, &r.conn.deployment.scripts.resume, r.keys[:], args[:], 3)

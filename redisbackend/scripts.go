@@ -41,9 +41,6 @@ func newScripts(cluster bool) *scripts {
 	}
 }
 
-// mutate changes a script for the tests that must notice it: scripts_mutants.go, off in normal builds.
-var mutate = func(text string) string { return text }
-
 func loadScript(name string, cluster bool) script {
 	text := scriptText("common")
 	if cluster {
@@ -53,7 +50,7 @@ func loadScript(name string, cluster bool) script {
 	case "await", "signal", "withdraw", "beat":
 		text += scriptText("conditions")
 	}
-	text = mutate(text + scriptText(name))
+	text += scriptText(name)
 	sum := sha1.Sum([]byte(text))
 	return script{Lua: rueidis.NewLuaScript(text), text: text, sha: hex.EncodeToString(sum[:])}
 }

@@ -49,20 +49,6 @@ func TestEveryScriptHasItsContractAndItsTests(t *testing.T) {
 	assert.Len(t, files, len(testsOf)+2)
 }
 
-// MUTANTS has a line for every fault, and the tests that it names are there.
-func TestEveryMutantIsListed(t *testing.T) {
-	source, list, tests := readAll(t, "scripts_mutants.go"), readAll(t, "MUTANTS"), readAll(t, "*_test.go")
-	names := regexp.MustCompile(`(?m)^\t"(\w+)": `).FindAllStringSubmatch(source, -1)
-	require.NotEmpty(t, names)
-	for _, name := range names {
-		assert.Regexp(t, `(?m)^redisbackend/`+name[1]+` +\./redisbackend Test[\w/]+$`, list)
-	}
-	for _, test := range regexp.MustCompile(`Test\w+`).FindAllString(list, -1) {
-		assert.Contains(t, tests, "func "+test+"(")
-	}
-	assert.Equal(t, len(names), strings.Count(list, "\nredisbackend/"))
-}
-
 // Lua is in .lua files, where it has a contract.
 func TestNoLuaInGo(t *testing.T) {
 	assert.NotContains(t, readGo(t), "redis."+"call")
@@ -73,7 +59,7 @@ func readGo(t *testing.T) string {
 	require.NoError(t, err)
 	var text strings.Builder
 	for _, file := range files {
-		if !strings.HasSuffix(file, "_test.go") && file != "scripts_mutants.go" {
+		if !strings.HasSuffix(file, "_test.go") {
 			text.Write(must(os.ReadFile(file)))
 		}
 	}

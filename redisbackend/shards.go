@@ -242,7 +242,7 @@ func (s *shards) drop(n *node) {
 			heard = true
 		}
 	}
-	if heard && !s.closed && fault != faultDeafshard {
+	if heard && !s.closed {
 		s.listener.opened()
 	}
 }
@@ -261,7 +261,7 @@ func (s *shards) told(n *node, sub rueidis.PubSubSubscription) {
 	case sub.Kind == "ssubscribe" && e.node == nil:
 		e.node = n
 		close(e.open)
-	case sub.Kind == "sunsubscribe" && e.node == n && fault != faultStayshard:
+	case sub.Kind == "sunsubscribe" && e.node == n:
 		delete(s.ears, tag)
 		s.listener.opened()
 	}
@@ -280,7 +280,7 @@ func (s *shards) sweep(now time.Time) {
 	s.mu.Lock()
 	old := make(map[string]*node)
 	for tag, e := range s.ears {
-		if e.node != nil && now.Sub(e.used) > s.idle && fault != faultEternal {
+		if e.node != nil && now.Sub(e.used) > s.idle {
 			old[tag] = e.node
 			delete(s.ears, tag)
 		}

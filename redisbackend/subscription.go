@@ -133,7 +133,7 @@ func (s *subscription) follow() {
 	addr := onlyAddr(s.client)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.current; l != nil && l.open && !l.behind && l.addr != addr && fault != faultStay {
+	if l := s.current; l != nil && l.open && !l.behind && l.addr != addr {
 		l.behind = true
 		close(l.left)
 	}

@@ -65,9 +65,7 @@ func (e *entry) inheritLocked(ctx context.Context, l *Lock, owner Owner, t try, 
 	}
 	e.turn.passes++
 	h.handed, h.owner, h.signal = false, owner, t.signal
-	if fault != faultTwintoken {
-		h.token++
-	}
+	h.token++
 	return e.settleLocked(ctx, l, t, max(t.holds, 1))
 }
 
@@ -97,7 +95,7 @@ func (l *Lock) mine(owner Owner) *entry {
 	if e == nil || owner.shared() || e.holder.Load() != owner.goroutine || e.via.Load() != l.serial.Load() {
 		return nil
 	}
-	if int64(time.Since(l.session.opened)) >= e.until.Load() && fault != faultTimeless {
+	if int64(time.Since(l.session.opened)) >= e.until.Load() {
 		return nil
 	}
 	return e

@@ -122,7 +122,7 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 				e.signalled(ticket, false)
 			}
 			e.askedFor(h.epoch) // by whoever was signalled
-			more = reply.More && fault != faultFirstbatch
+			more = reply.More
 			return reply.Gone, err
 		}
 		err := e.operate(context.WithoutCancel(ctx), time.Time{}, signal)
@@ -144,7 +144,7 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 func (c *Condition) holding(ctx context.Context, op string, cancel context.Context, f func(e *entry, owner Owner, holds int) error) error {
 	l := c.lock
 	owner, err := l.caller(ctx)
-	if err == nil && len(c.name) > maxName && fault != faultNameless {
+	if err == nil && len(c.name) > maxName {
 		err = fmt.Errorf("the name of the condition is %d bytes long, at most %d are allowed", len(c.name), maxName)
 	}
 	if err == nil && cancel != nil && cancel.Err() != nil {
@@ -215,9 +215,6 @@ func (e *entry) await(ctx, over context.Context, c *Condition, owner Owner, hold
 		return false, err
 	}
 	t.gave = e.leaveFor(t)
-	if fault == faultAmnesia {
-		t.gave.signal = nil
-	}
 	h := t.gave
 	e.owes = false
 	e.reportRelease(ctx, &h, false, nil)
@@ -234,11 +231,7 @@ func (e *entry) await(ctx, over context.Context, c *Condition, owner Owner, hold
 		if waitErr == nil && ctx.Err() != nil {
 			waitErr = ended(ctx, "after the signal", nil)
 		}
-		if fault != faultHoarder {
-			e.s.vigil.remove(t) // its signal, if there was one, goes to another
-		} else {
-			e.s.vigil.served(t)
-		}
+		e.s.vigil.remove(t) // its signal, if there was one, goes to another
 		if signalled {
 			e.s.cleaner.do(func() { e.s.disown(t.remote, c.lock.name, t.epoch) })
 		}
@@ -259,9 +252,6 @@ var errOverdue = errors.New("the lock could not be taken again within a lease of
 // longer tries to come back from its wait. stop frees what it uses.
 func (s *core) overtime(ctx context.Context, limit time.Time) (over context.Context, stop func()) {
 	over, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	if fault == faultEndlesswait {
-		return over, func() { cancel(nil) }
-	}
 	overdue := func() { cancel(errOverdue) }
 	forget := context.AfterFunc(ctx, func() { time.AfterFunc(s.config.lease, overdue) })
 	if limit.IsZero() {
@@ -338,7 +328,7 @@ func (e *entry) signalled(epoch uint64, placed bool) {
 	t := e.ticketLocked(epoch)
 	if t != nil {
 		t.told = true
-		if t.gone && t.fair && fault != faultJostle {
+		if t.gone && t.fair {
 			e.standLocked(t) // in the order of the signals, whichever goroutine runs first
 		}
 	}
@@ -362,7 +352,7 @@ func (e *entry) yieldHold(ctx, over context.Context, t *ticket, holds int, limit
 		Condition: t.name, Ticket: t.epoch, Owner: e.printed(t.owner, cohort), Holds: holds,
 		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}
-	if e.doubtful.After(time.Now()) && fault != faultUnburied {
+	if e.doubtful.After(time.Now()) {
 		req.Until = e.doubtful
 	}
 	e.yielding(true) // until the hold has gone, or stays
@@ -410,7 +400,7 @@ func (e *entry) yieldHold(ctx, over context.Context, t *ticket, holds int, limit
 func (e *entry) yielding(on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.hold.yielding = on && fault != faultPanicky
+	e.hold.yielding = on
 }
 
 // errTimeUp is the end of AwaitFor's time; it is never returned to callers.
@@ -437,7 +427,7 @@ func (e *entry) waitSignalled(ctx, over context.Context, t *ticket, limit time.T
 	case <-e.s.closing:
 		err = ErrClosed
 	}
-	if e.s.tear(over, t) == backend.Signalled && fault != faultSpent {
+	if e.s.tear(over, t) == backend.Signalled {
 		select {
 		case placed = <-t.woken:
 		default:
@@ -475,13 +465,7 @@ func (s *core) tear(ctx context.Context, t *ticket) backend.TicketStatus {
 // comeBack takes the lock again with the holds that the wait gave up. ctx is the wait's overtime.
 func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, placed bool) error {
 	defer e.strike(t)
-	if fault == faultForgetful {
-		holds = 1
-	}
 	back := try{op: "await", waits: true, barges: l.unfair, begun: e.s.now(), fixed: t.gave.fixed(), holds: holds, signal: t.gave.signal}
-	if fault == faultHandleLease {
-		back.fixed = l.fixed
-	}
 	if placed {
 		back.ticket, back.ahead = t.epoch, t.ahead
 	}
@@ -504,7 +488,7 @@ func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, pla
 func (e *entry) rejoin(ctx context.Context, owner Owner, t try) error {
 	had := e.queue.HoldCount(owner)
 	has, err := had, ErrTooManyHolds
-	if has <= maxHolds-t.holds || fault == faultOverfull {
+	if has <= maxHolds-t.holds {
 		err = e.count(ctx, owner, has+t.holds, time.Time{})
 	}
 	if err == nil {

@@ -188,9 +188,6 @@ func (e *entry) lastingHolder() (Owner, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	owner, held := e.queue.Holder()
-	if fault == faultFixedDeadlock {
-		return owner, held
-	}
 	return owner, held && e.hold.live && !e.hold.lease.fixed()
 }
 
@@ -285,9 +282,9 @@ func (d *detector) look() {
 		c, before := d.follow(ctx, owner, w, &v), d.suspect[w.number]
 		switch {
 		case len(c) == 0:
-		case !c.same(before) && fault != faultHasty:
+		case !c.same(before):
 			suspect[w.number] = c
-		case !c.renewed(before) && fault != faultHasty: // sessions do not renew at the same moment of each heartbeat
+		case !c.renewed(before): // sessions do not renew at the same moment of each heartbeat
 			suspect[w.number] = before
 		case c.victim().Session == d.s.id && c.victim().Owner == owner.String():
 			w.end(d.error(c))

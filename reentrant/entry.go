@@ -135,9 +135,6 @@ func (e *entry) settleLocked(ctx context.Context, l *Lock, t try, holds int) boo
 	h.live, h.since, h.by = true, e.s.now(), l.number()
 	if h.cohort {
 		e.used = h.token
-		if fault == faultTail && h.token > 1 {
-			e.used--
-		}
 		e.via.Store(h.by)
 		e.trustLocked(h.lease)
 		e.holder.Store(h.owner.goroutine)
@@ -275,16 +272,13 @@ func (e *entry) granted(g backend.Grant) (wanted bool) {
 		t.wake(true) // if the message of the signal was lost
 		return true
 	}
-	if (e.attempt != g.Epoch || !e.waiting) && fault != faultAnygrant {
+	if e.attempt != g.Epoch || !e.waiting {
 		// Superseded, or accepted by a heartbeat that was quicker: nothing to do. Given up: a clean-up is on
 		// its way, or the next head takes the grant over.
 		has := e.hold.live || e.hold.handed
 		return e.attempt > g.Epoch || has && e.hold.epoch == g.Epoch || !e.queue.Idle()
 	}
 	e.grant = g
-	if fault == faultDeaf {
-		return true
-	}
 	e.nudge()
 	return true
 }

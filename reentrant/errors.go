@@ -58,7 +58,7 @@ type unavailableError struct {
 
 // asked is the error of a command that was sent, or was to be sent, on behalf of ctx.
 func asked(ctx context.Context, err error) error {
-	if err == nil || Refused(err) || fault == faultBareTimeout {
+	if err == nil || Refused(err) {
 		return err
 	}
 	return unavailableError{err, reasonOf(ctx)}

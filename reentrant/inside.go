@@ -20,7 +20,7 @@ type runningKey struct{}
 // inside returns the context of a Do by ctx's owner, and a function to be called when it returns.
 func inside(ctx context.Context, locks ...*Lock) (context.Context, func()) {
 	owner := CurrentOwner(ctx)
-	if owner.shared() || fault == faultUncarried { // ctx carries it already
+	if owner.shared() { // ctx carries it already
 		return ctx, func() {}
 	}
 	r := &running{locks: locks, owner: owner}

@@ -101,7 +101,7 @@ func (l *Lock) Verify(ctx context.Context) error {
 func (l *Lock) refute(epoch uint64) (lost bool) {
 	l.look(func(e *entry) {
 		e.mu.Lock()
-		lost = e.hold.live && e.hold.epoch == epoch && !(e.hold.yielding && fault != faultRash)
+		lost = e.hold.live && e.hold.epoch == epoch && !e.hold.yielding
 		e.mu.Unlock()
 		if lost {
 			e.lose(epoch, "Redis no longer had it at Verify")

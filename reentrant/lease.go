@@ -29,11 +29,8 @@ func margin(length time.Duration) time.Duration { return length/marginShare + ma
 // then.
 func newLease(sent time.Time, ahead, length time.Duration, fixed bool) lease {
 	l := lease{sent: sent, length: length, trust: length - margin(length), ahead: ahead}
-	if !fixed && fault != faultNorenew {
+	if !fixed {
 		l.renew = length / 3
-	}
-	if fault == faultCredulous {
-		l.trust += 365 * 24 * time.Hour
 	}
 	return l
 }
@@ -65,9 +62,7 @@ func (l lease) left(sent, now time.Time, ttl time.Duration) lease {
 	if trust >= l.trust || sent.Before(l.sent) { // in the second case it has been renewed since
 		return l
 	}
-	if fault != faultTrustTTL {
-		l.trust, l.length = trust, min(l.length, trust+margin(ttl))
-	}
+	l.trust, l.length = trust, min(l.length, trust+margin(ttl))
 	if !l.fixed() {
 		l.renew = max(now.Sub(l.sent), 1)
 	}
@@ -116,7 +111,7 @@ func ahead(since time.Time) time.Duration {
 
 // napped tells whether the machine slept between two moments at which the wall clock was so far ahead.
 func napped(before, after time.Duration) bool {
-	return after-before > napTolerance && fault != faultSleepless
+	return after-before > napTolerance
 }
 
 // ahead is how far the session's wall clock is ahead.

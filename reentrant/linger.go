@@ -17,9 +17,6 @@ func (e *entry) linger(ctx context.Context, h *hold, now time.Time) bool {
 	if e.s.config.linger == 0 || h.token >= h.last || !e.lingerLocked(ctx, h, now) {
 		return false
 	}
-	if fault == faultTardy {
-		e.reportRelease(ctx, h, false, nil)
-	}
 	e.s.watchdog.expect(now.Add(e.s.config.linger))
 	return true
 }
@@ -32,13 +29,11 @@ func (e *entry) lingerLocked(ctx context.Context, h *hold, now time.Time) bool {
 		return false
 	default:
 	}
-	if !e.hold.handed || e.wanted >= e.hold.epoch && fault != faultStubborn {
+	if !e.hold.handed || e.wanted >= e.hold.epoch {
 		return false
 	}
 	e.lingers, e.lingerTo = true, now.Add(e.s.config.linger)
-	if fault != faultTardy {
-		e.reportRelease(ctx, h, false, nil)
-	}
+	e.reportRelease(ctx, h, false, nil)
 	e.queue.Leave() // from now on the entry may be another lock's
 	return true
 }
@@ -52,7 +47,7 @@ func (e *entry) dismiss() bool {
 }
 
 func (e *entry) dismissLocked() bool {
-	if !e.lingers || e.dismissed && fault != faultSummonagain {
+	if !e.lingers || e.dismissed {
 		return false
 	}
 	e.dismissed = true

@@ -51,7 +51,7 @@ func (s *Session) NewLock(name string, opts ...LockOption) *Lock {
 		l.invalid = errors.New("the name of a lock must not be empty")
 	case l.fixed < 0 || l.fixed > 0 && l.fixed < minLease:
 		l.invalid = fmt.Errorf("WithFixedLease(%v): at least %v", l.fixed, minLease)
-	case l.fixed > maxLease && fault != faultBoundlessOptions:
+	case l.fixed > maxLease:
 		l.invalid = fmt.Errorf("WithFixedLease(%v): at most %v", l.fixed, maxLease)
 	default:
 		l.remote, l.invalid = s.conn.Bind(name)
@@ -176,7 +176,7 @@ func (l *Lock) take(ctx context.Context, t try) (bool, error) {
 func (e *entry) cleanedUp() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.cleaning == nil || e.s.clock().Sub(e.cleans) < e.s.cleaner.stall || fault == faultCleanerHolds {
+	if e.cleaning == nil || e.s.clock().Sub(e.cleans) < e.s.cleaner.stall {
 		return nil
 	}
 	return fmt.Errorf("what an earlier caller left behind is not given back yet: %w", ErrUnavailable)
@@ -189,9 +189,6 @@ func (l *Lock) reenterClosed(ctx context.Context, owner Owner, t try) (bool, err
 		return false, ErrClosed
 	}
 	defer l.session.leave(e, 1)
-	if fault == faultShutOut {
-		return false, ErrClosed
-	}
 	if _, holds := e.queue.Begin(owner); !holds {
 		return false, ErrClosed
 	}
@@ -226,14 +223,10 @@ func (e *entry) tryEnter(ctx context.Context, owner Owner, mode localqueue.Mode)
 		e.mu.Lock() // under which a clean-up gets the baton, and gives it on
 		got, cleaning := e.queue.TryClaim(owner, mode), e.cleaning
 		e.mu.Unlock()
-		if fault == faultLateLook && cleaning != nil {
-			<-cleaning
-			cleaning = nil
-		}
 		if got != localqueue.Busy || cleaning == nil {
 			return got
 		}
-		if limit == nil && fault != faultEndlessCleanUp {
+		if limit == nil {
 			timer := time.NewTimer(e.s.config.commandTimeout())
 			defer timer.Stop()
 			limit = timer.C

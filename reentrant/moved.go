@@ -18,11 +18,9 @@ func (e *entry) taken(epoch uint64) {
 		e.reconsider()
 		return
 	}
-	if fault != faultHeedless {
-		e.mu.Lock()
-		e.moved = max(e.moved, epoch)
-		e.mu.Unlock()
-	}
+	e.mu.Lock()
+	e.moved = max(e.moved, epoch)
+	e.mu.Unlock()
 	e.lose(epoch, "another session has resumed it")
 	e.evict(epoch, false)
 }
@@ -31,9 +29,6 @@ func (e *entry) taken(epoch uint64) {
 // which it is got is still under way. A hold with a fixed lease is asked for in any case: the lease may end sooner, by the
 // clock of another server. One that is renewed is renewed (watchdog.refreshLocked).
 func (e *entry) reconsider() {
-	if fault == faultHomesick {
-		return
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.moved = max(e.moved, e.attempt)
@@ -56,7 +51,7 @@ func (e *entry) overtakenLocked() {
 func (e *entry) doubtLocked() {
 	_, moves := e.remote.(backend.Resumer)
 	moves = moves && e.hold.owner.portable
-	if e.hold.doubted || !moves && (!e.hold.lease.fixed() || fault == faultBlindFixed) {
+	if e.hold.doubted || !moves && !e.hold.lease.fixed() {
 		return
 	}
 	e.hold.doubted = true

@@ -43,7 +43,7 @@ func (l *Lock) unlike(m *Lock) error {
 	case l.name != m.name:
 	case l.session != m.session:
 		return errors.New("of different sessions: they have no order")
-	case (l.fixed != m.fixed || l.unfair != m.unfair) && fault != faultMixedHandles:
+	case l.fixed != m.fixed || l.unfair != m.unfair:
 		return errors.New("with different options: only one of them can decide")
 	}
 	return nil
@@ -84,7 +84,7 @@ func (m *MultiLock) take(ctx context.Context, op string, one func(*Lock) (bool, 
 		}
 	}
 	for _, l := range m.locks { // one may have been lost while it waited for another
-		if !l.IsHeldByCurrentOwner(ctx) && fault != faultTrusting {
+		if !l.IsHeldByCurrentOwner(ctx) {
 			return false, errors.Join(l.error(op, ErrLost), unlockAll(ctx, m.locks))
 		}
 	}
@@ -96,7 +96,7 @@ func (m *MultiLock) admit(ctx context.Context, op string) error {
 	switch {
 	case m.invalid != nil:
 		return m.invalid
-	case len(m.locks) > 0 || fault == faultEmptyMultiLock:
+	case len(m.locks) > 0:
 		return nil
 	case ctx == nil:
 		return fmt.Errorf("reentrant: %s: nil context", op)
@@ -125,7 +125,7 @@ func (m *MultiLock) HoldCount(ctx context.Context) int {
 	least := 0
 	for i, l := range m.locks {
 		holds := l.HoldCount(ctx)
-		if least = min(least, holds); i == 0 || fault == faultHollowMulti {
+		if least = min(least, holds); i == 0 {
 			least = holds
 		}
 	}

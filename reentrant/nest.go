@@ -33,7 +33,7 @@ func (e *entry) nest(ctx context.Context, owner Owner, t try) (bool, error) {
 // asksUntil is when re-entry stops asking a Redis that does not answer, as operate takes it: a try that does not wait asks
 // once.
 func (t try) asksUntil(now time.Time) time.Time {
-	if !t.waits && fault != faultPatientTry {
+	if !t.waits {
 		return now
 	}
 	return t.deadline

@@ -99,10 +99,6 @@ const maxEvents = 10_000
 // and is called with the mutexes held that decide the order.
 func (s *core) report(ctx context.Context, e Event) {
 	e.At = time.Now()
-	if fault == faultStifled {
-		s.config.observer.Observe(ctx, e)
-		return
-	}
 	if s.config.observer != nil && !s.events.post(func() { s.observe(ctx, e) }) {
 		s.slowObserver.Do(func() {
 			s.log(slog.LevelWarn, "the observer is too slow: events are dropped, and Stats counts them; this is said once")
@@ -116,9 +112,6 @@ func (s *core) report(ctx context.Context, e Event) {
 // observe gives an event to the observer.
 func (s *core) observe(ctx context.Context, e Event) {
 	defer func() {
-		if fault == faultBrittle {
-			return
-		}
 		if p := recover(); p != nil {
 			s.brokenObserver.Do(func() {
 				s.log(slog.LevelError, "the observer panicked; it goes on being called, and this is said once",

@@ -147,10 +147,10 @@ func (c config) relations() error {
 	if c.lease < minLease {
 		return fmt.Errorf("reentrant: WithLease(%v): at least %v", c.lease, minLease)
 	}
-	if c.lease > maxLease && fault != faultBoundlessOptions {
+	if c.lease > maxLease {
 		return fmt.Errorf("reentrant: WithLease(%v): at most %v", c.lease, maxLease)
 	}
-	if c.heartbeat < minHeartbeat && fault != faultBoundlessOptions {
+	if c.heartbeat < minHeartbeat {
 		return fmt.Errorf("reentrant: WithHeartbeat(%v): at least %v", c.heartbeat, minHeartbeat)
 	}
 	if c.lease-c.heartbeat <= c.heartbeat { // twice the heartbeat may be too large a number

@@ -42,7 +42,7 @@ const maxName = 4096
 // check reports what is wrong with a name that a context carries.
 func (o Owner) check() error {
 	switch {
-	case o.goroutine != 0 || fault == faultNameless:
+	case o.goroutine != 0:
 		return nil
 	case o.name == "":
 		return errors.New("the owner that the context carries has an empty name")

@@ -25,9 +25,7 @@ func (e *entry) release(ctx context.Context) error {
 	if e.doubtful.After(time.Now()) {
 		req.Until = e.doubtful
 	}
-	if fault != faultDeadctx {
-		ctx = context.WithoutCancel(ctx)
-	}
+	ctx = context.WithoutCancel(ctx)
 	begun := time.Now()
 	r := release{s: e.s, remote: e.remote, req: req}
 	err := r.repeat(ctx, begun.Add(e.s.config.releaseTime()))
@@ -38,9 +36,7 @@ func (e *entry) release(ctx context.Context) error {
 	case Refused(err):
 		return err
 	}
-	if fault != faultForgetRelease {
-		r.finishLater(time.Now().Add(finishTime))
-	}
+	r.finishLater(time.Now().Add(finishTime))
 	return fmt.Errorf("not confirmed within %v, and sent again in the background: %w", time.Since(begun).Round(time.Millisecond), err)
 }
 
@@ -63,7 +59,7 @@ func (r *release) repeat(ctx context.Context, until time.Time) error {
 			return err
 		}
 		wait := retryPause(r.tries, r.s.config.heartbeat)
-		if time.Now().Add(wait+r.s.config.commandTimeout()).After(until) || fault == faultThreeTries && r.tries == 3 {
+		if time.Now().Add(wait + r.s.config.commandTimeout()).After(until) {
 			return r.last
 		}
 		pause(ctx, wait, nil)

@@ -43,7 +43,7 @@ func checkTicket(s backend.TicketStatus) error {
 func checkState(s *State) error { return possible(s, s.Holds >= 0) }
 
 func possible(reply any, ok bool) error {
-	if ok || fault == faultBelieveReplies {
+	if ok {
 		return nil
 	}
 	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's answer cannot be: %+v", reply))

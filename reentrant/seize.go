@@ -199,7 +199,7 @@ func (a *attempt) complain(e *entry, last error) {
 // moment, and that the attempt goes on. The caller, who waits, learns of it only when its context ends.
 func (a *attempt) logOutage(e *entry, err error) {
 	failing := err != nil && !Refused(err) && !OutcomeUnknown(err)
-	if failing && (!a.failing || fault == faultRepeatOutage) {
+	if failing && !a.failing {
 		e.s.log(slog.LevelWarn, "the server does not serve a lock; trying again",
 			slog.String("lock", e.name), slog.String("error", err.Error()))
 	}
@@ -292,9 +292,6 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (bac
 	if t.waits {
 		a.logOutage(e, err)
 	}
-	if err != nil && fault == faultShift {
-		e.renumber(a)
-	}
 	switch {
 	case err == nil && reply.Status == backend.Granted:
 		e.owes = true
@@ -317,9 +314,6 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (bac
 // held is the hold that a granted attempt gives.
 func (a *attempt) held(owner Owner, reply backend.AcquireReply, sent time.Time) hold {
 	h := hold{cohort: a.cohort, owner: owner, epoch: a.req.Epoch, token: reply.First, last: reply.Last, span: a.req.Lease, signal: a.signal}
-	if fault == faultLategrant {
-		sent = time.Now()
-	}
 	switch {
 	case a.req.KeepTTL:
 		h.lease = a.kept
@@ -337,9 +331,6 @@ func (a *attempt) held(owner Owner, reply backend.AcquireReply, sent time.Time) 
 func (e *entry) park(ctx context.Context, t try, ttl time.Duration) bool {
 	cfg := &e.s.config
 	wait := cfg.heartbeat - cfg.jitter(cfg.heartbeat/8)
-	if fault == faultOversleep {
-		wait = cfg.lease
-	}
 	if ttl >= 0 && ttl < wait {
 		wait = ttl + time.Millisecond + cfg.jitter(time.Millisecond)
 	}
@@ -370,7 +361,7 @@ func (e *entry) accept(a *attempt, owner Owner) (hold, bool) {
 	e.mu.Lock()
 	g := e.grant
 	e.mu.Unlock()
-	if g.Epoch != a.req.Epoch && fault != faultAnygrant || g.NotBefore.IsZero() || g.NotBefore.Before(a.refuted) || a.req.Fixed {
+	if g.Epoch != a.req.Epoch || g.NotBefore.IsZero() || g.NotBefore.Before(a.refuted) || a.req.Fixed {
 		return hold{}, false
 	}
 	now := time.Now()
@@ -389,10 +380,7 @@ func (e *entry) giveUp() {
 	e.mu.Lock()
 	e.waiting = false
 	e.mu.Unlock()
-	if fault == faultLostbaton {
-		return
-	}
-	if !e.owes || fault == faultOrphan {
+	if !e.owes {
 		e.leaveQueue()
 		return
 	}
@@ -412,9 +400,7 @@ func (e *entry) passOn() {
 	e.mu.Lock()
 	passed := e.queue.Pass()
 	if !passed {
-		if fault != faultHeirloom {
-			e.clearLocked()
-		}
+		e.clearLocked()
 		e.startCleaningLocked()
 	}
 	e.mu.Unlock()

@@ -205,7 +205,7 @@ func (s *core) leaveLocked(e *entry, n int) {
 func (e *entry) vacant() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if h := &e.hold; (h.live || h.handed || h.lost || e.lingers) && fault != faultHeirloom {
+	if h := &e.hold; h.live || h.handed || h.lost || e.lingers {
 		panic("reentrant: bug: an entry was left with a hold")
 	}
 }
@@ -312,9 +312,7 @@ func (s *core) Close(ctx context.Context) error {
 	select {
 	case <-s.ended:
 	case <-ctx.Done():
-		if fault != faultIdleclose {
-			s.giveUp()
-		}
+		s.giveUp()
 		errs = append(errs, s.awaitEnd(ctx))
 	}
 	if s.abandoned.Load() {
@@ -345,9 +343,6 @@ func (s *core) giveUp() {
 // awaitEnd waits for the end of the session after the end of ctx.
 func (s *core) awaitEnd(ctx context.Context) error {
 	grace := closeGrace
-	if fault == faultSlowclose {
-		grace = time.Hour
-	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {

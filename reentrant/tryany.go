@@ -35,7 +35,7 @@ func TryAnyFor(ctx context.Context, wait time.Duration, locks ...*Lock) (*Lock, 
 		return got, err
 	}
 	got, last := anyOf(ctx, distinct(locks), deadline)
-	if last != nil && fault != faultForgetFirst {
+	if last != nil {
 		last = final(err, last)
 	}
 	return got, last
@@ -64,7 +64,7 @@ func firstOf(ctx context.Context, locks []*Lock, how func(*Lock) try) (*Lock, er
 
 // acquireFresh takes the lock if the caller's owner does not hold it already.
 func (l *Lock) acquireFresh(ctx context.Context, t try) (bool, error) {
-	t.op, t.fresh = "try any", fault != faultTryAnyNests
+	t.op, t.fresh = "try any", true
 	return l.acquire(ctx, t)
 }
 
@@ -84,7 +84,7 @@ func anyOf(ctx context.Context, locks []*Lock, deadline time.Time) (*Lock, error
 		case w.got && got == nil:
 			got = w.lock
 			stop()
-		case w.got && fault != faultTryAnyHoards:
+		case w.got:
 			_ = w.lock.Unlock(inside) // what it cannot give back expires
 		case w.err != nil:
 			errs = append(errs, w.err)

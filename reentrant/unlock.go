@@ -101,13 +101,10 @@ func (e *entry) unlock(ctx context.Context) error {
 func (e *entry) pass(ctx context.Context, h *hold) bool {
 	e.mu.Lock()
 	passed := e.queue.Pass()
-	if passed && fault != faultTardy {
+	if passed {
 		e.reportRelease(ctx, h, true, nil)
 	}
 	e.mu.Unlock()
-	if passed && fault == faultTardy {
-		e.reportRelease(ctx, h, true, nil)
-	}
 	if passed {
 		e.s.stats.handoffs.Add(1)
 		e.s.leave(e, 1)

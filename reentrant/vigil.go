@@ -52,9 +52,6 @@ func (v *vigil) add(t *ticket) {
 
 // resumed has the next beat sent at once: it tells of signals whose messages were lost with the channel.
 func (v *vigil) resumed() {
-	if fault == faultDrowsy {
-		return
-	}
 	select {
 	case v.again <- struct{}{}:
 	default:
@@ -65,9 +62,7 @@ func (v *vigil) resumed() {
 func (v *vigil) served(t *ticket) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.tickets[t] = true; fault == faultIngrate {
-		delete(v.tickets, t)
-	}
+	v.tickets[t] = true
 }
 
 // remove forgets a ticket: it was taken back, or its owner could not come back, and the signal is another's.
@@ -87,7 +82,7 @@ func (v *vigil) watch() {
 		case v.empty():
 			timer.Stop()
 			armed, last = false, time.Time{}
-		case !armed || fault == faultFidgety: // a ticket more does not put the beat off
+		case !armed: // a ticket more does not put the beat off
 			timer.Reset(max(0, cfg.heartbeat-cfg.jitter(cfg.heartbeat/8)-since(last)))
 			armed = true
 		}
@@ -174,7 +169,7 @@ const maxBeat = 500
 
 // parts splits it into what goes into one command each.
 func (all grouped) parts() (parts []grouped) {
-	for len(all.waiting)+len(all.served) > 0 && (len(parts) == 0 || fault != faultCurt) {
+	for len(all.waiting)+len(all.served) > 0 {
 		w := min(len(all.waiting), maxBeat)
 		s := min(len(all.served), maxBeat-w)
 		parts = append(parts, grouped{all.waiting[:w], all.served[:s]})

@@ -75,9 +75,6 @@ func (w *watchdog) expect(at time.Time) {
 
 // refreshLocked has every lease renewed at once. core.mu is held.
 func (w *watchdog) refreshLocked() {
-	if fault == faultNoRefresh {
-		return
-	}
 	w.refreshed = time.Now()
 	w.expect(w.refreshed)
 }
@@ -306,9 +303,7 @@ func (e *entry) lose(epoch uint64, why string) {
 		return
 	}
 	e.hold.live, e.hold.lost = false, true
-	if fault != faultDaydream {
-		e.holder.Store(0)
-	}
+	e.holder.Store(0)
 	e.s.reportLost(e.name, h, why)
 	e.mu.Unlock()
 	h.tell()

@@ -42,9 +42,6 @@ func newBulletin(h *hold) *bulletin {
 
 // follow says what there is to say until ctx ends.
 func (b *bulletin) follow(ctx context.Context) {
-	if fault == faultSilent {
-		return
-	}
 	for pause := notice; ; pause = b.every {
 		select {
 		case <-time.After(pause):

@@ -116,10 +116,6 @@ func (c *command) signal(sig syscall.Signal) {
 func (c *command) terminate() { c.signal(syscall.SIGTERM) }
 
 func (c *command) kill() {
-	if fault == faultAlone {
-		_ = syscall.Kill(c.pid, syscall.SIGKILL)
-		return
-	}
 	c.signal(syscall.SIGKILL)
 }
 

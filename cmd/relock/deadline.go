@@ -71,16 +71,10 @@ func (d deadline) confirmed(asked time.Time, st reentrant.State) deadline {
 
 // term is when the command must be told to end, if nothing more is heard.
 func (d deadline) term() time.Time {
-	if fault == faultLate {
-		return d.until
-	}
 	return d.kill().Add(-d.grace)
 }
 
 // kill is when it must be killed.
 func (d deadline) kill() time.Time {
-	if fault == faultLate {
-		return d.until.Add(d.grace)
-	}
 	return d.until.Add(-d.room())
 }

@@ -38,7 +38,7 @@ func (w waiting) limit() *time.Duration {
 // status gives the error of a wait that was too short the exit status that was asked for.
 func (w waiting) status(err error) error {
 	f, ok := errors.AsType[*failure](err)
-	if ok && f.code == exitNotAcquired && fault != faultConflict {
+	if ok && f.code == exitNotAcquired {
 		return fail(w.ConflictExitCode, f.err)
 	}
 	return err

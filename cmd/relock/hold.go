@@ -64,13 +64,8 @@ func conclude(err, kept error, stderr io.Writer) error {
 		return err
 	}
 	status := 0
-	if fault != faultOrder {
-		status = report(err, stderr)
-	}
+	status = report(err, stderr)
 	fmt.Fprintln(stderr, "relock:", kept)
-	if fault == faultOrder {
-		status = report(err, stderr)
-	}
 	return fail(status, nil)
 }
 
@@ -179,9 +174,6 @@ func refuseNested(ctx context.Context, l *reentrant.Lock) error {
 // session's next renewal, and the grace has to fit into it. It is done by TryLock: a hold of which nothing is left by now
 // cannot be re-entered, and this is not the place to stand in line.
 func renew(ctx context.Context, l *reentrant.Lock) error {
-	if fault == faultShort {
-		return nil
-	}
 	ok, err := l.TryLock(ctx)
 	switch {
 	case err != nil:

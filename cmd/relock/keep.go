@@ -84,7 +84,7 @@ func (h *hold) keep(signals <-chan os.Signal, end <-chan struct{}) error {
 // endOf closes the channel when the file has been read to its end. /dev/null has none (the channel is nil), so that a job in the background,
 // which gets it as its input, holds its lock. Nor has a terminal that may not be read from there.
 func endOf(file *os.File) <-chan struct{} {
-	if isNull(file) && fault != faultNull {
+	if isNull(file) {
 		return nil
 	}
 	end := make(chan struct{})

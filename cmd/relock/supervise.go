@@ -79,7 +79,7 @@ func (s *supervisor) over() bool {
 	}
 	// Members that nobody reaps, where relock cannot adopt them and there is no init, stay in the group for ever.
 	unreaped := !s.killed.IsZero() && time.Since(s.killed) > s.deadline.room()
-	return !s.command.groupAlive() || unreaped || fault == faultLeftover
+	return !s.command.groupAlive() || unreaped
 }
 
 // changed takes in what became of the command itself.

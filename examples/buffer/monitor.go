@@ -103,7 +103,7 @@ func (m *monitor) inside(ctx context.Context, step step) (more bool, err error) 
 
 // pay makes up for signals that may be owed.
 func (m *monitor) pay(ctx context.Context) error {
-	if m.paid || fault == faultDebt {
+	if m.paid {
 		return nil
 	}
 	if err := m.wait.SignalAll(ctx); err != nil {

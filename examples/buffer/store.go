@@ -141,9 +141,6 @@ func (s *store) remains(ctx context.Context) (r remains, err error) {
 
 // stamp is a token as the scripts take it.
 func stamp(token uint64) string {
-	if fault == faultFence {
-		token = 1
-	}
 	return strconv.FormatUint(token, 10)
 }
 

@@ -77,7 +77,7 @@ func (d *desk) pickOnce(ctx context.Context, s seat) error {
 	}
 	// Only with the lock does the answer stay true. Whoever had it before may have bought the seat.
 	buyer, err := d.sales.show(ctx, s, token)
-	if err == nil && (buyer == "" || fault == faultLook) {
+	if err == nil && buyer == "" {
 		return nil
 	}
 	if err == nil {
@@ -162,9 +162,6 @@ func (d *desk) pay(ctx context.Context, visitor string, s seat) error {
 
 func (d *desk) payOnce(ctx context.Context, visitor string, s seat) error {
 	lock := d.renewed(s)
-	if fault == faultEnds {
-		lock = d.timed(s)
-	}
 	err := takeUp(ctx, lock)
 	if err == nil {
 		if err = d.sellUnder(ctx, lock, visitor, s); err == nil {

@@ -92,7 +92,7 @@ func (s *sales) update(ctx context.Context, statement string, args ...any) error
 		return err
 	}
 	found, err := result.RowsAffected()
-	if err == nil && found == 0 && fault != faultFence {
+	if err == nil && found == 0 {
 		err = errOldToken
 	}
 	return err

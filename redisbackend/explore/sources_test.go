@@ -3,7 +3,6 @@ package explore
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -71,14 +70,10 @@ func overheard(t *testing.T) *sources {
 	lock, err := conn.Bind(lockName)
 	require.NoError(t, err)
 	s := &sources{texts: map[verb]string{}, sent: map[verb][]string{}}
-	fits := false
 	for v, send := range samples(t.Context(), conn, lock) {
 		send()
 		s.texts[v], s.sent[v] = p.take()
-		fits = fits || strings.Contains(s.texts[v], mark)
-		s.texts[v] = mutate(s.texts[v])
 	}
-	require.True(t, fits, "the scripts have changed, the mutant fits none")
 	copy(s.keys[:], s.sent[verbAwait])
 	return s
 }

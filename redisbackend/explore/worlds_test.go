@@ -52,20 +52,17 @@ var deep = must(strconv.Atoi(cmp.Or(os.Getenv("RELOCK_EXPLORE"), "0")))
 // hasty reports whether there is only time for a look: everywhere but at full size, and there too under the race
 // detector, to which one goroutine has little to show.
 func hasty() bool {
-	return testing.Short() || underRace || !testsize.Full() && deep == 0 && !unhurried
+	return testing.Short() || underRace || !testsize.Full() && deep == 0
 }
 
 // look is how many states of each world there is always time for.
 const look = 3_000
 
-// unhurried is for tests that are to fail: those look until they do.
-var unhurried = false
-
 // lateFrom is from when on the worlds are only looked at: half of the time that go test gives this package is over, so
 // the machine is too slow to see them as a whole.
 func lateFrom(t *testing.T) time.Time {
 	end, limited := t.Deadline()
-	if !limited || deep > 0 || unhurried {
+	if !limited || deep > 0 {
 		return time.Now().Add(24 * time.Hour)
 	}
 	return loaded.Add(end.Sub(loaded) / 2)
