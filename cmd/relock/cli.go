@@ -23,6 +23,10 @@ type grammar struct {
 	Unlock  unlockCommand  `cmd:"" help:"Take a lock from whoever holds it."`
 	Help    helpCommand    `cmd:"" help:"Show the help of a command."`
 
+	Completion completionCommand `cmd:"" help:"Print what completes commands and flags in a shell."`
+	Complete   completeCommand   `cmd:"" hidden:"" name:"__complete"`
+	Man        manCommand        `cmd:"" help:"Print the manual page."`
+
 	server
 	Version kong.VersionFlag `help:"Print the version."`
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -54,6 +56,7 @@ func (c *holdCommand) Run(s *server, std *streams) error {
 		if isTerminal(os.Stdin) && isTerminal(std.err) {
 			fmt.Fprintf(std.err, "relock: %s is held; Ctrl-D or Ctrl-C gives it back\n", shown(c.Name))
 		}
+		signal.Ignore(syscall.SIGTTIN) // which stops who reads a terminal in its background
 		return 0, h.keep(signals, endOf(os.Stdin))
 	})
 }

@@ -109,3 +109,17 @@ func TestAHoldOnATerminalEndsWithControlD(t *testing.T) {
 		})
 	}
 }
+
+// A shell with jobs stops those that read its terminal in the background. A holder that is stopped would lose its lock.
+func TestAHoldInTheBackgroundOfATerminalIsNotStopped(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, embedded(t))
+	relock := r.cmd.Path
+	r.cmd.Path, r.cmd.Args = "/bin/sh", []string{"sh", "-c",
+		`set -m; "$0" hold --lease 1m lock & read line; kill -TERM $!; wait $!; echo status: $?`, relock}
+	tty := startOnTerminal(t, r)
+	r.says("relock: lock is held")
+	enter(t, tty, "line\n")
+	r.says("status: 0")
+	r.exits(0)
+}
