@@ -15,38 +15,41 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// fail is the error of an operation, with the truth about its outcome as reentrant.OutcomeUnknown and
-// reentrant.Refused tell it:
+// fail is the error of an operation, marked for backend.OutcomeUnknown, backend.Refused and
+// backend.ErrUnavailable:
 //
 //	Redis answered with an error that it will repeat     refused
-//	Redis answered with an error that may pass           neither: nothing happened, try again
-//	the connection could not be opened                   neither
-//	anything else: no answer, and it may have arrived    outcome unknown
+//	Redis answered with an error that may pass           unavailable: nothing happened, try again
+//	the connection could not be opened                   unavailable
+//	anything else: no answer, and it may have arrived    unavailable, outcome unknown
 //
 // Redis's own words are kept. They never contain a password. The verb is not named: one call of a lock may send several, and
 // reentrant.Error names the call.
 func fail(ctx context.Context, err error) error {
 	if words := wordsOf(err); words != "" {
-		return judged(fmt.Errorf("redisbackend: %w", err), words)
+		return judged(err, words)
+	}
+	if errors.Is(err, rueidis.ErrNoCache) { // says what to change in the client
+		return backend.WithRefused(fmt.Errorf("redisbackend: %w", err))
 	}
 	unsent := neverSent(err)
-	err = fmt.Errorf("redisbackend: %w", blame(ctx, err))
-	switch {
-	case errors.Is(err, rueidis.ErrNoCache): // says what to change in the client
-		return backend.WithRefused(err)
-	case unsent:
+	err = unavailable(blame(ctx, err))
+	if unsent {
 		return err
 	}
 	return backend.WithOutcomeUnknown(err)
 }
 
-// judged is err, marked as refused if the words that Redis answered with say so.
+// judged is the error that Redis answered with, marked by what its words say.
 func judged(err error, words string) error {
 	if passes(words) {
-		return err
+		return unavailable(err)
 	}
-	return backend.WithRefused(err)
+	return backend.WithRefused(fmt.Errorf("redisbackend: %w", err))
 }
+
+// unavailable marks the error of a server that could not be asked, or can do nothing at present.
+func unavailable(err error) error { return fmt.Errorf("redisbackend: %w: %w", backend.ErrUnavailable, err) }
 
 // lasting reports whether Redis answered with an error that it will repeat.
 func lasting(err error) bool {

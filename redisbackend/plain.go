@@ -96,7 +96,7 @@ func (r plain) look(ctx context.Context, client rueidis.DedicatedClient, conditi
 // notDone is the error of a connection that was lost before anything was written.
 func (r plain) notDone(ctx context.Context, err error) error {
 	r.clock.forget()
-	return &lostError{fmt.Errorf("redisbackend: not done: %w", blame(ctx, err))}
+	return &lostError{unavailable(fmt.Errorf("not done: %w", blame(ctx, err)))}
 }
 
 // commit writes changes as one; false if a watched key has changed since, and nothing was written. Without changes it
@@ -195,7 +195,7 @@ func tooLate(notAfter time.Time) error {
 	if time.Now().Before(notAfter) {
 		return nil
 	}
-	return errors.New("it would have reached Redis too late and was not sent")
+	return unavailable(errors.New("it would have reached Redis too late and was not sent"))
 }
 
 // Resume implements backend.Resumer.

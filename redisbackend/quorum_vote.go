@@ -49,7 +49,7 @@ func (r *quorumRemote) Acquire(ctx context.Context, req backend.AcquireRequest) 
 	}
 	defer r.conn.jobs.Done()
 	if !req.NotAfter.After(time.Now()) {
-		return backend.AcquireReply{}, errors.New("redisbackend: not sent: its time is over")
+		return backend.AcquireReply{}, unavailable(errors.New("not sent: its time is over"))
 	}
 	r.forget(req.Epoch - 1) // nobody trusts it any more
 	r.conn.pause(r.name, req.Epoch)

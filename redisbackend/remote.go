@@ -64,7 +64,7 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	case acquireStale:
 		return backend.AcquireReply{Status: backend.Stale}, nil
 	case acquireLate:
-		return backend.AcquireReply{}, errors.New("redisbackend: it reached Redis too late and was not carried out")
+		return backend.AcquireReply{}, unavailable(errors.New("it reached Redis too late and was not carried out"))
 	}
 	return backend.AcquireReply{}, unexpected(fmt.Errorf("code %d", a.code))
 }

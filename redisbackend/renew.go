@@ -3,7 +3,6 @@ package redisbackend
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -173,7 +172,7 @@ func (b batch) read(ctx context.Context, result rueidis.RedisResult, at sample) 
 	for i, r := range b.renewals {
 		m := list[i+1]
 		if words, err := m.ToString(); err == nil {
-			r.Err = judged(fmt.Errorf("redisbackend: %s", words), words)
+			r.Err = judged(errors.New(words), words)
 		} else if code, err := m.ToInt64(); err != nil {
 			r.Err = unexpected(err)
 		} else {

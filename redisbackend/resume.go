@@ -38,7 +38,7 @@ func (r *remote) Resume(ctx context.Context, req backend.ResumeRequest) (backend
 	case resumeStale:
 		return backend.ResumeReply{Status: backend.Overtaken}, nil
 	case resumeLate:
-		return backend.ResumeReply{}, errors.New("redisbackend: resume: it reached Redis too late and was not carried out")
+		return backend.ResumeReply{}, unavailable(errors.New("it reached Redis too late and was not carried out"))
 	}
 	return backend.ResumeReply{}, unexpected(fmt.Errorf("code %d", a.code))
 }
