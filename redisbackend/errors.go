@@ -33,7 +33,11 @@ func fail(ctx context.Context, err error) error {
 		return backend.WithRefused(fmt.Errorf("redisbackend: %w", err))
 	}
 	unsent := neverSent(err)
-	err = unavailable(blame(ctx, err))
+	if err = blame(ctx, err); ctxErr(ctx, time.Now()) != nil { // it is the caller who has left
+		err = fmt.Errorf("redisbackend: %w", err)
+	} else {
+		err = unavailable(err)
+	}
 	if unsent {
 		return err
 	}
@@ -49,7 +53,9 @@ func judged(err error, words string) error {
 }
 
 // unavailable marks the error of a server that could not be asked, or can do nothing at present.
-func unavailable(err error) error { return fmt.Errorf("redisbackend: %w: %w", backend.ErrUnavailable, err) }
+func unavailable(err error) error {
+	return fmt.Errorf("redisbackend: %w: %w", backend.ErrUnavailable, err)
+}
 
 // lasting reports whether Redis answered with an error that it will repeat.
 func lasting(err error) bool {

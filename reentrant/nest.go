@@ -114,7 +114,7 @@ func (e *entry) operate(ctx context.Context, until time.Time, command func(conte
 		if last = final(last, err); Refused(err) {
 			return last
 		}
-		wait := retryPause(try, e.s.config.heartbeat)
+		wait := min(retryPause(try, e.s.config.heartbeat), max(h.lease.remaining(time.Now()), 0))
 		if !until.IsZero() && !time.Now().Add(wait).Before(until) && ctx.Err() == nil {
 			return last
 		}

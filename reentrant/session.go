@@ -304,8 +304,8 @@ func (s *core) Close(ctx context.Context) error {
 		return errors.New("reentrant: close: nil context")
 	}
 	var errs []error
-	if s.refuse() {
-		go s.end()
+	if first, idle := s.refuse(); first {
+		go s.end(ctx.Err() != nil && !idle)
 	} else {
 		errs = append(errs, ErrClosed)
 	}
@@ -367,18 +367,12 @@ func (s *core) givenUp(ctx context.Context) error {
 	return fmt.Errorf("%s given up: %w", counted(int(s.surrendered.Load()), "hold"), err)
 }
 
-// end waits for the holders and ends the session. Close runs it once, in the background.
-func (s *core) end() {
+// end waits for the holders, unless it is hurried, and ends the session. Close runs it once, in the background.
+func (s *core) end(hurried bool) {
 	defer close(s.ended)
-	select {
-	case <-s.drained:
-	default:
-		select {
-		case <-s.drained:
-		case <-s.impatient:
-			s.watchdog.abandonAll()
-			s.awaitDrained()
-		}
+	if hurried || !s.awaitHolders() {
+		s.watchdog.abandonAll()
+		s.awaitDrained()
 	}
 	s.watchdog.stop()
 	s.vigil.stop()
@@ -395,6 +389,21 @@ func (s *core) end() {
 	s.endErr = asked(context.Background(), s.conn.Close())
 }
 
+// awaitHolders reports whether all have left of their own accord.
+func (s *core) awaitHolders() bool {
+	select {
+	case <-s.drained:
+		return true
+	default:
+	}
+	select {
+	case <-s.drained:
+		return true
+	case <-s.impatient:
+		return false
+	}
+}
+
 // awaitDrained waits until everybody has left, which takes no longer than the commands under way: what they have in
 // Redis is then given back while there is still a connection.
 func (s *core) awaitDrained() {
@@ -406,12 +415,12 @@ func (s *core) awaitDrained() {
 	}
 }
 
-// refuse turns away everybody but holders; false if the session was closed before.
-func (s *core) refuse() bool {
+// refuse turns away all but holders. It reports whether it is the first to do so, and whether no lock was in use then.
+func (s *core) refuse() (first, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return false
+		return false, false
 	}
 	s.closed = true
 	close(s.closing)
@@ -425,5 +434,5 @@ func (s *core) refuse() bool {
 			s.cleaner.do(e.stopLingering)
 		}
 	}
-	return true
+	return true, len(s.entries) == 0
 }
