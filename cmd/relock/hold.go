@@ -63,8 +63,7 @@ func conclude(err, kept error, stderr io.Writer) error {
 	if kept == nil {
 		return err
 	}
-	status := 0
-	status = report(err, stderr)
+	status := report(err, stderr)
 	fmt.Fprintln(stderr, "relock:", kept)
 	return fail(status, nil)
 }
