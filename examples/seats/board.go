@@ -44,8 +44,17 @@ type holder struct {
 	until   time.Time
 }
 
-// lookEvery bounds how late a change is seen of which no message came: within a second, the reading included.
-const lookEvery = 800 * time.Millisecond
+// lookEvery bounds how late a change is seen of which no message came: within a second, the reading included. While Redis
+// or SQL does not answer, the pauses double, up to lookAtLeastEvery.
+const (
+	lookEvery        = 800 * time.Millisecond
+	lookAtLeastEvery = 10 * time.Second
+)
+
+// longer is the pause after one that was followed by another failure.
+func longer(pause time.Duration) time.Duration {
+	return min(2*pause, lookAtLeastEvery)
+}
 
 func newBoard(session *reentrant.Session, client rueidis.Client, sales *sales, hold time.Duration, log *slog.Logger) *board {
 	return &board{
@@ -66,36 +75,49 @@ func (b *board) run(ctx context.Context) {
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() { b.listen(ctx) })
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+	pause, nudged := lookEvery, b.nudged
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-		case <-b.nudged:
+		case <-time.After(pause):
+		case <-nudged:
 		}
-		b.refresh(ctx)
+		if b.refresh(ctx) {
+			pause, nudged = lookEvery, b.nudged
+		} else {
+			pause, nudged = longer(pause), nil // a visitor who tries again is no reason to ask sooner
+		}
 	}
 }
 
-// refresh looks, and puts up what is new.
-func (b *board) refresh(ctx context.Context) {
+// refresh looks, and puts up what is new. It reports whether it could.
+func (b *board) refresh(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	next, err := b.read(ctx)
+	if errors.Is(err, context.Canceled) {
+		return false
+	}
 	now, _ := b.look()
 	if err != nil {
-		if errors.Is(err, context.Canceled) {
-			return
-		}
-		b.log.Warn("the hall could not be read", "error", err)
 		next = now
 		next.stale = true
 	}
-	if same(now, next) {
-		return
+	switch { // one line when it begins, and one when it is over
+	case next.stale && !now.stale:
+		b.log.Warn("the hall could not be read; trying again", "error", err)
+	case !next.stale && now.stale:
+		b.log.Info("the hall is read again")
 	}
+	if !same(now, next) {
+		b.put(next)
+	}
+	return err == nil
+}
+
+// put has everybody see another hall.
+func (b *board) put(next hall) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.hall = next
@@ -169,13 +191,17 @@ func (b *board) nudge() {
 
 // listen looks whenever another server says so, until ctx ends.
 func (b *board) listen(ctx context.Context) {
-	for ctx.Err() == nil {
+	for pause := lookEvery; ctx.Err() == nil; pause = longer(pause) {
+		begun := time.Now()
 		// On a connection of its own: with RESP2 one that has subscribed does nothing else.
 		_ = b.client.Dedicated(func(c rueidis.DedicatedClient) error {
 			return c.Receive(ctx, c.B().Subscribe().Channel(channel).Build(), func(rueidis.PubSubMessage) { b.nudge() })
 		})
+		if time.Since(begun) > lookAtLeastEvery { // it worked for a while
+			pause = lookEvery
+		}
 		select { // the connection ended, so this is not at once
-		case <-time.After(lookEvery):
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
 	}

@@ -29,6 +29,7 @@ type role struct {
 	Port    int // 0 for any that is free
 	Hold    time.Duration
 	Payment time.Duration
+	Show    time.Time
 	Redis   string
 	DSN     string
 }
@@ -125,7 +126,7 @@ func (r role) open(ctx context.Context, log *slog.Logger) (*counter, error) {
 		member: member, sales: sales, board: board,
 		server: &server{
 			desk:  &desk{session: member.Session, sales: sales, hold: r.Hold, charge: waiting(r.Payment)},
-			board: board, metrics: telemetry.page, number: r.Number, patient: r.Payment + 10*time.Second, log: log,
+			board: board, metrics: telemetry.page, number: r.Number, show: r.Show, patient: r.Payment + 10*time.Second, log: log,
 		},
 	}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -29,11 +31,12 @@ type desk struct {
 	// charge takes the money. The key is the same whenever the same hold is paid for, at the other server too: a
 	// payment service takes such a key so that repeating a payment is not paying twice. What it took for a sale that
 	// does not come about is given back.
-	charge func(ctx context.Context, key string) error
+	charge func(ctx context.Context, key string, euros int) error
 
 	// What two windows ask for at the same moment is done once. The lock would count two picks, and let go of one; and two
 	// payments under one hold would get in each other's way.
-	picks, payments singleflight.Group // by visitor and seat
+	picks    singleflight.Group // by visitor and seat
+	payments singleflight.Group // by visitor
 }
 
 // as gives the context in which a visitor is the owner of locks.
@@ -151,66 +154,129 @@ func (d *desk) letGo(ctx context.Context, _ string, s seat) error {
 	return release(ctx, lock)
 }
 
-// pay sells a seat to the visitor who holds it, wherever it was picked. The hold lasts for as long as that takes. Paying
-// for what the visitor has bought already is nothing. It returns errNoHold if there is no hold, or if it ended on the way
-// all the same; the charge's error, and the hold is as it was; another error if it is not known whether the seat is
-// sold: paying again is right.
-func (d *desk) pay(ctx context.Context, visitor string, s seat) error {
-	_, err, _ := d.payments.Do(visitor+string(s), func() (any, error) { return nil, d.payOnce(ctx, visitor, s) })
-	return err
+// pay sells seats to the visitor who holds them, wherever they were picked: all of them, in one payment, or none. The holds
+// last for as long as that takes. What the visitor has bought already is not paid for again. It returns lapsed if there are
+// holds that have ended, on the way too; the charge's error, and the holds are as they were; another error if it is not
+// known whether the seats are sold: paying again is right.
+func (d *desk) pay(ctx context.Context, visitor string, wanted ...seat) error {
+	for {
+		done, err, _ := d.payments.Do(visitor, func() (any, error) { return wanted, d.payOnce(ctx, visitor, wanted) })
+		if slices.Equal(done.([]seat), wanted) {
+			return err
+		}
+		// That was another window's payment, for other seats.
+	}
 }
 
-func (d *desk) payOnce(ctx context.Context, visitor string, s seat) error {
-	lock := d.renewed(s)
-	err := takeUp(ctx, lock)
-	if err == nil {
-		if err = d.sellUnder(ctx, lock, visitor, s); err == nil {
-			// A lock that cannot be given back ends by itself.
-			_ = release(ctx, lock)
-			return nil
-		}
-		// What is left of the hold is the visitor's, to try again; but it is not renewed any more. One that went to the
-		// other server meanwhile is not taken back.
-		if lock.IsHeldByCurrentOwner(ctx) {
-			err = errors.Join(err, d.timed(s).Resume(ctx))
-		}
-	}
-	err = noHold(err)
-	if errors.Is(err, errNoHold) && d.bought(ctx, visitor, s) { // in another window, or when no answer came
+// A payment is for one seat, with the lock that is held for that.
+type payment struct {
+	seat seat
+	lock *reentrant.Lock
+	err  error // why the hold was not taken up
+}
+
+func (d *desk) payOnce(ctx context.Context, visitor string, wanted []seat) error {
+	due := d.unpaid(ctx, visitor, wanted)
+	if len(due) == 0 {
 		return nil
 	}
-	return err
-}
-
-// bought tells whether the visitor is known to have bought the seat.
-func (d *desk) bought(ctx context.Context, visitor string, s seat) bool {
-	buyers, err := d.sales.sold(ctx)
-	return err == nil && buyers[s] == visitor
-}
-
-// sellUnder charges the visitor and writes the sale down, under a hold.
-func (d *desk) sellUnder(ctx context.Context, lock *reentrant.Lock, visitor string, s seat) error {
-	token, err := lock.Token(ctx)
-	if err != nil {
-		return err
+	payments := d.takeUpAll(ctx, due)
+	var err error
+	for _, p := range payments {
+		err = errors.Join(err, p.err)
 	}
+	if err == nil {
+		err = noHold(d.sellUnder(ctx, visitor, payments))
+	}
+	ended, left := d.settle(ctx, payments, err == nil)
+	err = errors.Join(err, left)
+	switch {
+	case !errors.Is(err, errNoHold):
+		return err
+	case len(d.unpaid(ctx, visitor, due)) == 0: // they were bought in another window, or when no answer came
+		return nil
+	case len(ended) == 0: // the rows of the seats know of later holds
+		ended = due
+	}
+	return fmt.Errorf("%w: %w", lapsed{ended}, err)
+}
+
+// takeUpAll takes up the visitor's holds of seats, to be renewed from then on.
+func (d *desk) takeUpAll(ctx context.Context, due []seat) []payment {
+	payments := make([]payment, len(due))
+	for i, s := range due {
+		lock := d.renewed(s)
+		payments[i] = payment{s, lock, noHold(takeUp(ctx, lock))}
+	}
+	return payments
+}
+
+// lapsed is an error: the visitor does not hold these seats any more.
+type lapsed struct{ seats []seat }
+
+func (l lapsed) Error() string { return "no hold of " + list(l.seats) }
+
+// unpaid gives the seats that the visitor is not known to have bought.
+func (d *desk) unpaid(ctx context.Context, visitor string, wanted []seat) []seat {
+	buyers, err := d.sales.sold(ctx)
+	if err != nil {
+		return wanted
+	}
+	return slices.DeleteFunc(slices.Clone(wanted), func(s seat) bool { return buyers[s] == visitor })
+}
+
+// settle gives the holds back after a sale. Without one, what is left of them is the visitor's, to try again; but they are
+// not renewed any more. It returns the seats whose holds have ended.
+func (d *desk) settle(ctx context.Context, payments []payment, sold bool) (ended []seat, err error) {
+	for _, p := range payments {
+		switch {
+		case errors.Is(p.err, errNoHold):
+			ended = append(ended, p.seat)
+		case p.err != nil: // it is as it was
+		case !p.lock.IsHeldByCurrentOwner(ctx): // one that went to the other server is not taken back
+			ended = append(ended, p.seat)
+		case sold:
+			// A lock that cannot be given back ends by itself.
+			_ = release(ctx, p.lock)
+		default:
+			err = errors.Join(err, d.timed(p.seat).Resume(ctx))
+		}
+	}
+	return ended, err
+}
+
+// sellUnder charges the visitor and writes the sales down, under their holds.
+func (d *desk) sellUnder(ctx context.Context, visitor string, payments []payment) error {
 	charging, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go func() { // the hold may end here: at the other server the same visitor goes on with it
-		select {
-		case <-lock.Lost(ctx):
-			cancel(reentrant.ErrLost)
-		case <-charging.Done():
+	var all []sale
+	var keys []string
+	for _, p := range payments {
+		token, err := p.lock.Token(ctx)
+		if err != nil {
+			return err
 		}
-	}()
-	if err := d.charge(charging, fmt.Sprintf("%s-%d", s, token)); err != nil {
+		all = append(all, sale{p.seat, token})
+		keys = append(keys, fmt.Sprintf("%s-%d", p.seat, token))
+		lost := p.lock.Lost(ctx)
+		go func() { // the hold may end here: at the other server the same visitor goes on with it
+			select {
+			case <-lost:
+				cancel(reentrant.ErrLost)
+			case <-charging.Done():
+			}
+		}()
+	}
+	if err := d.charge(charging, strings.Join(keys, ","), price*len(payments)); err != nil {
 		return errors.Join(err, context.Cause(charging))
 	}
-	// Another window may have let the seat go meanwhile.
-	if err := lock.Verify(ctx); err != nil {
-		return err
+	// Another window may have let a seat go meanwhile.
+	for _, p := range payments {
+		if err := p.lock.Verify(ctx); err != nil {
+			return err
+		}
 	}
-	return d.sales.sell(ctx, s, token, visitor)
+	return d.sales.sell(ctx, visitor, all...)
 }
 
 // noHold says errNoHold where an error means that the hold is over.
@@ -223,8 +289,8 @@ func noHold(err error) error {
 }
 
 // waiting is a payment service that says yes after a while.
-func waiting(d time.Duration) func(ctx context.Context, key string) error {
-	return func(ctx context.Context, _ string) error {
+func waiting(d time.Duration) func(ctx context.Context, key string, euros int) error {
+	return func(ctx context.Context, _ string, _ int) error {
 		select {
 		case <-time.After(d):
 			return nil

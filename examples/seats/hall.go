@@ -12,6 +12,9 @@ const (
 	columns = 10
 )
 
+// price is what a seat costs, in euros.
+const price = 12
+
 // A seat is one place in the hall: "A05".
 type seat string
 
@@ -28,6 +31,9 @@ var seats = func() []seat {
 
 func (s seat) exists() bool { return slices.Contains(seats, s) }
 
+// wheelchair reports whether the place has room for a wheelchair: those at both ends of the last row, beside the doors.
+func (s seat) wheelchair() bool { return slices.Contains([]seat{"H01", "H02", "H09", "H10"}, s) }
+
 // row and number are the parts of its name as people say them: "A" and "5".
 func (s seat) row() string    { return string(s[:1]) }
 func (s seat) number() string { return strings.TrimLeft(string(s[1:]), "0") }
@@ -36,3 +42,15 @@ func (s seat) String() string { return s.row() + s.number() }
 
 // lockName is the lock that a hold of the seat is.
 func (s seat) lockName() string { return "seats:" + string(s) }
+
+// list names seats: "A5", "A5 and A6", "A5, A6 and A7".
+func list(seats []seat) string {
+	names := make([]string, len(seats))
+	for i, s := range seats {
+		names[i] = s.String()
+	}
+	if last := len(names) - 1; last > 0 {
+		return strings.Join(names[:last], ", ") + " and " + names[last]
+	}
+	return strings.Join(names, "")
+}

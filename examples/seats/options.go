@@ -16,8 +16,9 @@ type options struct {
 	port    int // of the first server; 0 for any that are free
 	hold    time.Duration
 	payment time.Duration
-	redis   string // URL; empty for the embedded server
-	dsn     string // empty for a SQLite file that is deleted at the end
+	show    time.Time // when the film begins; zero for the next evening
+	redis   string    // URL; empty for the embedded server
+	dsn     string    // empty for a SQLite file that is deleted at the end
 }
 
 const usage = `Seats sells the seats of a cinema at two web servers. Open their addresses, in two browsers to be two visitors.

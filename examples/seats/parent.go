@@ -64,6 +64,9 @@ func open(ctx context.Context, opts options, stderr io.Writer) (c *cinema, err e
 	if err := c.prepare(ctx, &opts); err != nil {
 		return c, err
 	}
+	if opts.show.IsZero() {
+		opts.show = nextShow(time.Now())
+	}
 	addresses := []string{}
 	for i := range opts.servers {
 		p, err := start(opts.role(i+1, c.redis.URL), stderr, c.ended)
@@ -87,7 +90,7 @@ func (c *cinema) prepare(ctx context.Context, opts *options) (err error) {
 		if c.folder, err = os.MkdirTemp("", "relock-seats-"); err != nil {
 			return err
 		}
-		opts.dsn = filepath.Join(c.folder, "seats.db")
+		opts.dsn = "sqlite://" + filepath.Join(c.folder, "seats.db")
 	}
 	src, err := parseSource(opts.dsn)
 	if err != nil {
@@ -101,9 +104,18 @@ func (c *cinema) prepare(ctx context.Context, opts *options) (err error) {
 	return errors.Join(sales.create(ctx), sales.close())
 }
 
+// nextShow is when the next film begins: at 20:15 every day.
+func nextShow(now time.Time) time.Time {
+	show := time.Date(now.Year(), now.Month(), now.Day(), 20, 15, 0, 0, now.Location())
+	if show.Before(now) {
+		show = show.AddDate(0, 0, 1)
+	}
+	return show
+}
+
 // role is what a server is told.
 func (o options) role(number int, redis string) role {
-	r := role{Number: number, Hold: o.hold, Payment: o.payment, Redis: redis, DSN: o.dsn}
+	r := role{Number: number, Hold: o.hold, Payment: o.payment, Show: o.show, Redis: redis, DSN: o.dsn}
 	if o.port > 0 {
 		r.Port = o.port + number - 1
 	}

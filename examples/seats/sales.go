@@ -64,7 +64,7 @@ func (s *sales) create(ctx context.Context) error {
 
 // show has the row see a token, and tells who has bought the seat; "" if nobody. It returns errOldToken.
 func (s *sales) show(ctx context.Context, seat seat, token reentrant.Token) (buyer string, err error) {
-	err = s.update(ctx, `UPDATE seats SET token = ? WHERE seat = ? AND token <= ?`, int64(token), string(seat), int64(token))
+	err = s.update(ctx, s.db, `UPDATE seats SET token = ? WHERE seat = ? AND token <= ?`, int64(token), string(seat), int64(token))
 	if err == nil {
 		err = s.db.QueryRowContext(ctx, s.sql(`SELECT buyer FROM seats WHERE seat = ?`), string(seat)).Scan(&buyer)
 	}
@@ -74,20 +74,41 @@ func (s *sales) show(ctx context.Context, seat seat, token reentrant.Token) (buy
 	return buyer, nil
 }
 
-// sell writes down who has bought the seat. It returns errOldToken if the hold is over; also if somebody else has
-// bought the seat, which takes a later hold. Selling to the same buyer again changes nothing.
-func (s *sales) sell(ctx context.Context, seat seat, token reentrant.Token, buyer string) error {
-	err := s.update(ctx, `UPDATE seats SET buyer = ?, token = ? WHERE seat = ? AND token <= ? AND buyer IN ('', ?)`,
-		buyer, int64(token), string(seat), int64(token), buyer)
+// A sale is a seat to be sold under a hold.
+type sale struct {
+	seat  seat
+	token reentrant.Token
+}
+
+// sell writes down who has bought seats: all of them or none. It returns errOldToken if one of the holds is over; also if
+// another visitor has bought the seat, which takes a later hold. Selling to the same buyer again changes nothing.
+func (s *sales) sell(ctx context.Context, buyer string, all ...sale) error {
+	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("sell %v with token %d: %w", seat, token, err)
+		return fmt.Errorf("begin the sale: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing after the commit
+	for _, each := range all {
+		err := s.update(ctx, tx, `UPDATE seats SET buyer = ?, token = ? WHERE seat = ? AND token <= ? AND buyer IN ('', ?)`,
+			buyer, int64(each.token), string(each.seat), int64(each.token), buyer)
+		if err != nil {
+			return fmt.Errorf("sell %v with token %d: %w", each.seat, each.token, err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit the sale: %w", err)
 	}
 	return nil
 }
 
+// A runner runs statements: the database, or a transaction.
+type runner interface {
+	ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)
+}
+
 // update runs a statement that finds its row if the token is not too old.
-func (s *sales) update(ctx context.Context, statement string, args ...any) error {
-	result, err := s.db.ExecContext(ctx, s.sql(statement), args...)
+func (s *sales) update(ctx context.Context, on runner, statement string, args ...any) error {
+	result, err := on.ExecContext(ctx, s.sql(statement), args...)
 	if err != nil {
 		return err
 	}

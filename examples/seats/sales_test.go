@@ -48,12 +48,12 @@ func TestSales(t *testing.T) {
 		buyer, err := s.show(t.Context(), "A05", token)
 		require.NoError(t, err)
 		assert.Empty(t, buyer)
-		require.NoError(t, s.sell(t.Context(), "A05", token, "ann"))
-		require.NoError(t, s.sell(t.Context(), "A05", token, "ann"), "the same again")
+		require.NoError(t, s.sell(t.Context(), "ann", sale{"A05", token}))
+		require.NoError(t, s.sell(t.Context(), "ann", sale{"A05", token}), "the same again")
 		buyer, err = s.show(t.Context(), "A05", token+1)
 		require.NoError(t, err)
 		assert.Equal(t, "ann", buyer)
-		assert.ErrorIs(t, s.sell(t.Context(), "A05", token+1, "bob"), errOldToken, "what is sold stays sold")
+		assert.ErrorIs(t, s.sell(t.Context(), "bob", sale{"A05", token + 1}), errOldToken, "what is sold stays sold")
 
 		require.NoError(t, s.create(t.Context()), "when the cinema opens again")
 		sold, err := s.sold(t.Context())
@@ -70,13 +70,29 @@ func TestAnEarlierHoldBuysNothing(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.show(t.Context(), "A05", 9)
 		require.NoError(t, err)
-		assert.ErrorIs(t, s.sell(t.Context(), "A05", 7, "ann"), errOldToken)
+		assert.ErrorIs(t, s.sell(t.Context(), "ann", sale{"A05", 7}), errOldToken)
 		_, err = s.show(t.Context(), "A05", 7)
 		assert.ErrorIs(t, err, errOldToken)
-		require.NoError(t, s.sell(t.Context(), "A05", 9, "bob"))
-		assert.ErrorIs(t, s.sell(t.Context(), "A05", 7, "ann"), errOldToken)
+		require.NoError(t, s.sell(t.Context(), "bob", sale{"A05", 9}))
+		assert.ErrorIs(t, s.sell(t.Context(), "ann", sale{"A05", 7}), errOldToken)
 		sold, err := s.sold(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, map[seat]string{"A05": "bob"}, sold)
+	})
+}
+
+// One of the holds is over, so nothing is sold.
+func TestSeatsAreSoldTogetherOrNotAtAll(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, s *sales) {
+		_, err := s.show(t.Context(), "A06", 9)
+		require.NoError(t, err)
+		assert.ErrorIs(t, s.sell(t.Context(), "ann", sale{"A05", 8}, sale{"A06", 8}), errOldToken)
+		sold, err := s.sold(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, sold)
+		require.NoError(t, s.sell(t.Context(), "ann", sale{"A05", 10}, sale{"A06", 10}))
+		sold, err = s.sold(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, map[seat]string{"A05": "ann", "A06": "ann"}, sold)
 	})
 }

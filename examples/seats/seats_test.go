@@ -339,7 +339,7 @@ func (p *pair) paused(t *testing.T) *till {
 	return w
 }
 
-func (w *till) charge(ctx context.Context, key string) error {
+func (w *till) charge(ctx context.Context, key string, _ int) error {
 	w.keys <- key
 	select {
 	case <-w.ended:
@@ -444,6 +444,64 @@ func TestPayingGoesOnAtTheOtherServer(t *testing.T) {
 	ann.sees("A05", "bought")
 }
 
+func TestSeatsArePaidForTogether(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Hour)
+	charges := make(chan int, 10)
+	for _, c := range p.counters {
+		c.server.desk.charge = func(_ context.Context, _ string, euros int) error {
+			charges <- euros
+			return nil
+		}
+	}
+	ann, bob := enters(t, p.urls), enters(t, p.urls)
+	ann.gets(http.StatusOK, 1, "hold", "A06")
+	ann.gets(http.StatusOK, 2, "hold", "A05")
+	ann.gets(http.StatusOK, 2, "hold", "A07")
+	status, message := ann.asks(1, "pay", "A06,A05,A06")
+	require.Equal(t, http.StatusOK, status, message)
+	assert.Regexp(t, `^A5 and A6 are yours\. You paid €24\. Your ticket code is [A-Z2-7]{4}-[A-Z2-7]{4}\. Enjoy the film!$`, message)
+	assert.Equal(t, 2*price, <-charges)
+	for _, s := range []seat{"A05", "A06"} {
+		ann.sees(s, "bought")
+		bob.sees(s, "sold")
+	}
+	bob.gets(http.StatusConflict, 1, "hold", "A07") // it was not paid for, and is still ann's
+	ann.gets(http.StatusOK, 2, "pay", "A05,A06,A07")
+	assert.Equal(t, price, <-charges, "what is bought already costs nothing")
+}
+
+// One of the holds has ended, so nothing is charged, and the other hold is as it was.
+func TestSeatsArePaidForTogetherOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Hour)
+	till := p.paused(t)
+	ann, bob := enters(t, p.urls), enters(t, p.urls)
+	ann.gets(http.StatusOK, 1, "hold", "A05")
+	ann.gets(http.StatusOK, 1, "hold", "A06")
+	ann.gets(http.StatusOK, 2, "release", "A06")
+	status, message := ann.asks(1, "pay", "A05,A06")
+	assert.Equal(t, http.StatusGone, status)
+	assert.Equal(t, "Your hold of A6 has ended, and nothing was paid. If it is free, pick it again.", message)
+	assert.Empty(t, till.keys)
+	bob.gets(http.StatusConflict, 2, "hold", "A05")
+
+	// The other ends while the payment is under way.
+	ann.gets(http.StatusOK, 1, "hold", "A06")
+	var paying sync.WaitGroup
+	paying.Go(func() {
+		status, message := ann.asks(2, "pay", "A05,A06")
+		assert.Equal(t, http.StatusGone, status)
+		assert.Contains(t, message, "Your hold of A5 has ended")
+	})
+	assert.Regexp(t, `^A5-\d+,A6-\d+$`, till.begins())
+	ann.gets(http.StatusOK, 2, "release", "A05")
+	till.ends(nil)
+	paying.Wait()
+	ann.sees("A05", "")
+	ann.sees("A06", "mine")
+}
+
 // The seat is let go in one window while it is paid for in another.
 func TestWhatWasLetGoIsNotSold(t *testing.T) {
 	t.Parallel()
@@ -539,6 +597,8 @@ func TestOnlyThePageActs(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, do(ann.client, http.MethodPost, "/seats/A05/hold", "same-site"))
 	assert.Equal(t, http.StatusMethodNotAllowed, do(ann.client, http.MethodGet, "/seats/A05/hold", "same-origin"))
 	assert.Equal(t, http.StatusNotFound, do(ann.client, http.MethodPost, "/seats/Z99/hold", "same-origin"))
+	assert.Equal(t, http.StatusNotFound, do(ann.client, http.MethodPost, "/seats/A05,Z99/pay", "same-origin"))
+	assert.Equal(t, http.StatusNotFound, do(ann.client, http.MethodPost, "/seats/,/pay", "same-origin"))
 	assert.Equal(t, http.StatusUnauthorized, do(http.DefaultClient, http.MethodPost, "/seats/A05/hold", "same-origin"))
 	assert.Equal(t, http.StatusUnauthorized, do(http.DefaultClient, http.MethodGet, "/events", ""))
 	ann.sees("A05", "")
@@ -577,7 +637,8 @@ func TestNobodyIsToldWhoTheOthersAre(t *testing.T) {
 	}
 	assert.Equal(t, sight{Seats: map[seat]seatSight{
 		"A01": {State: "bought"}, "A02": {State: "sold"}, "A03": {State: "mine", Left: 1000}, "A04": {State: "held"}, "A05": {State: "mine"},
-	}}, h.seenBy("ann", now))
+	}, Code: ticketCode("ann")}, h.seenBy("ann", now))
+	assert.Empty(t, h.seenBy("cid", now).Code)
 	assert.Equal(t, 2, h.holds("ann"))
 }
 
@@ -682,6 +743,13 @@ func (s *trigger) Write(p []byte) (int, error) {
 		s.do()
 	}
 	return n, err
+}
+
+func TestTheShowIsTheNextOne(t *testing.T) {
+	evening := time.Date(2026, time.November, 28, 20, 15, 0, 0, time.UTC)
+	assert.Equal(t, evening, nextShow(evening.Add(-20*time.Hour)))
+	assert.Equal(t, evening, nextShow(evening))
+	assert.Equal(t, evening.AddDate(0, 0, 1), nextShow(evening.Add(time.Second)))
 }
 
 func TestTheProgram(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"embed"
+	"encoding/base32"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,8 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -27,6 +30,7 @@ type server struct {
 	metrics http.Handler // what Prometheus reads
 	number  int          // of this server, from 1 on
 	servers []string     // addresses of all
+	show    time.Time    // when the film begins
 	patient time.Duration
 	log     *slog.Logger
 }
@@ -38,7 +42,7 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("POST /seats/{seat}/hold", s.hold)
 	mux.HandleFunc("POST /seats/{seat}/release", s.release)
-	mux.HandleFunc("POST /seats/{seat}/pay", s.pay)
+	mux.HandleFunc("POST /seats/{seats}/pay", s.pay) // several have commas between them
 	mux.Handle("GET /metrics", s.metrics)
 	for _, file := range []string{"style.css", "page.js", "icon.svg"} {
 		mux.HandleFunc("GET /"+file, func(w http.ResponseWriter, r *http.Request) {
@@ -89,12 +93,22 @@ func (s *server) page(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// ticketCode is what a visitor shows at the door: one code for all the seats that they have bought. Like the visitor's
+// name it is made from the secret.
+func ticketCode(visitor string) string {
+	sum := sha256.Sum256([]byte("ticket " + visitor))
+	code := base32.StdEncoding.EncodeToString(sum[:5])
+	return code[:4] + "-" + code[4:]
+}
+
 // A view is what the page is made from. Who has which seat comes with the first event.
 type view struct {
-	Rows   []viewRow
-	Hold   time.Duration
-	Number int
-	Others []viewServer
+	Rows    []viewRow
+	Hold    time.Duration
+	Price   int
+	Show    time.Time
+	Number  int
+	Servers []viewServer // in the same order on each server's page
 }
 
 type viewRow struct {
@@ -102,11 +116,15 @@ type viewRow struct {
 	Seats []viewSeat
 }
 
-type viewSeat struct{ ID, Row, Number string }
+type viewSeat struct {
+	ID, Row, Number string
+	Wheelchair      bool
+}
 
 type viewServer struct {
 	Number  int
 	Address string
+	Here    bool
 }
 
 // HoldText is how long a hold is, for people.
@@ -118,18 +136,16 @@ func (v view) HoldText() string {
 }
 
 func (s *server) view() view {
-	v := view{Hold: s.desk.hold, Number: s.number}
+	v := view{Hold: s.desk.hold, Price: price, Show: s.show, Number: s.number}
 	for i, each := range seats {
 		if i%columns == 0 {
 			v.Rows = append(v.Rows, viewRow{Name: each.row()})
 		}
 		row := &v.Rows[len(v.Rows)-1]
-		row.Seats = append(row.Seats, viewSeat{ID: string(each), Row: each.row(), Number: each.number()})
+		row.Seats = append(row.Seats, viewSeat{string(each), each.row(), each.number(), each.wheelchair()})
 	}
 	for i, address := range s.servers {
-		if i+1 != s.number {
-			v.Others = append(v.Others, viewServer{Number: i + 1, Address: address})
-		}
+		v.Servers = append(v.Servers, viewServer{Number: i + 1, Address: address, Here: i+1 == s.number})
 	}
 	return v
 }
@@ -167,6 +183,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 type sight struct {
 	Seats map[seat]seatSight `json:"seats"`
 	Stale bool               `json:"stale"`
+	Code  string             `json:"code,omitempty"` // of the visitor's tickets
 }
 
 type seatSight struct {
@@ -186,6 +203,7 @@ func (h hall) seenBy(visitor string, now time.Time) sight {
 		seen.Seats[s] = seatSight{State: "sold"}
 		if buyer == visitor {
 			seen.Seats[s] = seatSight{State: "bought"}
+			seen.Code = ticketCode(visitor)
 		}
 	}
 	return seen
@@ -199,28 +217,45 @@ const mostHolds = 4
 var errTooMany = errors.New("the visitor holds as many seats as one can")
 
 func (s *server) hold(w http.ResponseWriter, r *http.Request) {
-	s.act(w, r, "%v is held for you.", func(ctx context.Context, visitor string, seat seat) error {
+	where := seat(r.PathValue("seat"))
+	s.act(w, r, []seat{where}, func(ctx context.Context, visitor string) (string, error) {
 		if hall, _ := s.board.look(); hall.holds(visitor) >= mostHolds {
-			return errTooMany
+			return "", errTooMany
 		}
-		return s.desk.pick(ctx, visitor, seat)
+		return fmt.Sprintf("%v is held for you.", where), s.desk.pick(ctx, visitor, where)
 	})
 }
 
 func (s *server) release(w http.ResponseWriter, r *http.Request) {
-	s.act(w, r, "You let %v go.", s.desk.letGo)
+	where := seat(r.PathValue("seat"))
+	s.act(w, r, []seat{where}, func(ctx context.Context, visitor string) (string, error) {
+		return fmt.Sprintf("You let %v go.", where), s.desk.letGo(ctx, visitor, where)
+	})
 }
 
 func (s *server) pay(w http.ResponseWriter, r *http.Request) {
-	s.act(w, r, "%v is yours. Enjoy the film!", s.desk.pay)
+	var where []seat
+	for name := range strings.SplitSeq(r.PathValue("seats"), ",") {
+		where = append(where, seat(name))
+	}
+	slices.Sort(where)
+	where = slices.Compact(where)
+	s.act(w, r, where, func(ctx context.Context, visitor string) (string, error) {
+		is := "is"
+		if len(where) > 1 {
+			is = "are"
+		}
+		return fmt.Sprintf("%s %s yours. You paid €%d. Your ticket code is %s. Enjoy the film!",
+			list(where), is, price*len(where), ticketCode(visitor)), s.desk.pay(ctx, visitor, where...)
+	})
 }
 
-// act does what a visitor asks for, and answers with what to tell them. Who closes the page while a payment is under way
-// has paid all the same, so ctx does not end with the request.
-func (s *server) act(w http.ResponseWriter, r *http.Request, done string, do func(context.Context, string, seat) error) {
-	who, where := visitor(r), seat(r.PathValue("seat"))
+// act does what a visitor asks for, and answers with what to tell them. A visitor who closes the page while a payment is
+// under way has paid all the same, so ctx does not end with the request.
+func (s *server) act(w http.ResponseWriter, r *http.Request, where []seat, do func(ctx context.Context, visitor string) (string, error)) {
+	who := visitor(r)
 	switch {
-	case !where.exists():
+	case slices.ContainsFunc(where, func(s seat) bool { return !s.exists() }):
 		http.NotFound(w, r)
 		return
 	case who == "":
@@ -229,13 +264,13 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, done string, do fun
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.patient)
 	defer cancel()
-	err := do(as(ctx, who), who, where)
+	done, err := do(as(ctx, who), who)
 	s.board.announce(ctx)
 	if err == nil {
-		answer(w, http.StatusOK, fmt.Sprintf(done, where))
+		answer(w, http.StatusOK, done)
 		return
 	}
-	status, text := refusal(err, where)
+	status, text := refusal(err, where[0])
 	if status == http.StatusServiceUnavailable {
 		s.log.Error(r.URL.Path, "error", err)
 	}
@@ -244,6 +279,8 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, done string, do fun
 
 // refusal says an error to the visitor.
 func refusal(err error, s seat) (status int, text string) {
+	ended := lapsed{[]seat{s}}
+	errors.As(err, &ended)
 	switch {
 	case errors.Is(err, errTaken):
 		return http.StatusConflict, fmt.Sprintf("Somebody was faster: %v is held for them. It may come free again.", s)
@@ -252,7 +289,7 @@ func refusal(err error, s seat) (status int, text string) {
 	case errors.Is(err, errTooMany):
 		return http.StatusConflict, fmt.Sprintf("You hold %d seats, which is the most. Pay for one or let one go first.", mostHolds)
 	case errors.Is(err, errNoHold):
-		return http.StatusGone, fmt.Sprintf("Your hold of %v has ended, and nothing was paid. If it is free, pick it again.", s)
+		return http.StatusGone, fmt.Sprintf("Your hold of %s has ended, and nothing was paid. If it is free, pick it again.", list(ended.seats))
 	}
 	return http.StatusServiceUnavailable, "That did not work, and it is our fault. Please try again: nothing is paid twice."
 }

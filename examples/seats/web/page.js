@@ -3,15 +3,20 @@
 "use strict";
 
 const hold = Number(document.body.dataset.hold); // ms
+const price = Number(document.body.dataset.price); // euros
 const grid = document.getElementById("seats");
 const tickets = document.getElementById("tickets");
 const hint = document.getElementById("hint");
 const message = document.getElementById("message");
+const news = document.getElementById("news");
 const banner = document.getElementById("banner");
+const stale = document.getElementById("stale");
+const payAll = document.getElementById("pay-all");
+const code = document.getElementById("code");
 const buttons = [...grid.querySelectorAll("button")];
 const columns = grid.querySelector(".row").querySelectorAll("button").length;
 
-const mine = new Map(); // seat → its ticket: {node, state, end}
+const mine = new Map(); // seat → its ticket: {node, state, end}; state is mine, bought, or ended until it is picked again or dismissed
 const asked = new Map(); // seat → what this page has asked the server for: hold, pay, release
 
 const words = {
@@ -24,36 +29,69 @@ const words = {
 
 const short = (seat) => seat.dataset.row + seat.dataset.number;
 
-function say(text, bad = false) {
-	message.textContent = text;
-	message.classList.toggle("bad", bad);
+// list names seats as the server does.
+function list(seats) {
+	const names = seats.map(short);
+	return names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names.join();
 }
 
-// Events.
+// say shows the answer to what the visitor has done. It stays until the next one.
+function say(text, bad = false) {
+	put(message, text, bad);
+	put(news, "");
+}
 
-const events = new EventSource("/events");
-events.onmessage = (event) => {
-	banner.hidden = true;
-	show(JSON.parse(event.data));
-};
-events.onerror = () => {
-	if (events.readyState === EventSource.CLOSED) {
-		say("This page is out of date. Please load it again.", true);
-	} else {
-		banner.hidden = false; // the browser goes on trying
-	}
-};
+// tell shows what happened without the visitor. It stands below the last answer, which it does not replace.
+function tell(text, bad = false) {
+	put(news, text, bad);
+}
+
+function put(node, text, bad = false) {
+	node.textContent = text;
+	node.classList.toggle("bad", bad);
+}
+
+// Events. When a server does not answer, the pauses before the next try double; by chance some are shorter, so that not all
+// pages come back to a server at the same moment.
+
+const firstPause = 1000, longestPause = 30_000; // ms
+let pause = firstPause;
+let events, retry;
+
+function listen() {
+	clearTimeout(retry);
+	events?.close();
+	events = new EventSource("/events");
+	events.onmessage = (event) => {
+		pause = firstPause;
+		banner.hidden = true;
+		show(JSON.parse(event.data));
+	};
+	events.onerror = () => {
+		const refused = events.readyState === EventSource.CLOSED;
+		events.close();
+		if (refused) {
+			say("This page is out of date. Please load it again.", true);
+			return;
+		}
+		banner.hidden = false;
+		retry = setTimeout(listen, pause * (0.5 + Math.random() / 2));
+		pause = Math.min(2 * pause, longestPause);
+	};
+}
+
+addEventListener("online", listen);
 
 function show(hall) {
 	for (const seat of buttons) {
 		const now = hall.seats[seat.id] ?? { state: "free" };
 		const before = seat.dataset.state;
 		if (now.state !== before) change(seat, before, now.state);
-		showTicket(seat, now);
+		showTicket(seat, now, before);
 	}
-	hint.hidden = mine.size > 0;
+	stale.hidden = !hall.stale;
+	drawSum(hall.code);
 	document.body.dataset.live = ""; // the first event is here
-	if (hall.stale) say("The hall cannot be brought up to date at the moment.", true);
 }
 
 function change(seat, before, now) {
@@ -61,31 +99,45 @@ function change(seat, before, now) {
 	label(seat);
 	const ended = before === "mine" && now !== "bought" && !asked.has(seat.id);
 	if (ended) {
-		say(`Your hold of ${short(seat)} has ended.`, true);
+		tell(`Your hold of ${short(seat)} has ended.`, true);
 	} else if (seat === document.activeElement && !asked.has(seat.id)) {
-		say(`${short(seat)} is now ${words[now]}.`);
+		tell(`${short(seat)} is now ${words[now]}.`);
 	}
 }
 
 function label(seat) {
 	const state = seat.dataset.state;
-	seat.setAttribute("aria-label", `Row ${seat.dataset.row}, seat ${seat.dataset.number}, ${words[state]}`);
+	const place = "wheelchair" in seat.dataset ? "wheelchair place, " : "";
+	seat.setAttribute("aria-label", `Row ${seat.dataset.row}, seat ${seat.dataset.number}, ${place}${words[state]}`);
 	seat.toggleAttribute("aria-disabled", false);
 	if (state === "held" || state === "sold") seat.setAttribute("aria-disabled", "true");
 }
 
 // Tickets: what the visitor holds or has bought.
 
-function showTicket(seat, now) {
-	const ticket = mine.get(seat.id);
+function showTicket(seat, now, before) {
+	let ticket = mine.get(seat.id);
 	if (now.state !== "mine" && now.state !== "bought") {
-		if (ticket) removeTicket(seat, ticket);
+		if (!ticket) return;
+		const gone = asked.get(seat.id) === "release" || ticket.released;
+		if (before === "mine" && gone) removeTicket(seat, ticket);
+		else endTicket(seat, ticket, now.state);
 		return;
 	}
-	const t = ticket ?? addTicket(seat);
-	t.state = now.state;
-	if (now.state === "mine") t.end = performance.now() + now.left;
-	drawTicket(seat, t);
+	ticket ??= addTicket(seat);
+	ticket.state = now.state;
+	ticket.released = false;
+	if (now.state === "mine") ticket.end = performance.now() + now.left;
+	drawTicket(seat, ticket);
+}
+
+// endTicket leaves a ticket whose hold has ended, to pick the seat again if it is free.
+function endTicket(seat, ticket, now) {
+	const again = ticket.node.querySelector(".again");
+	ticket.state = "ended";
+	if (now !== "free" && document.activeElement === again) focus(seat);
+	again.hidden = now !== "free";
+	drawTicket(seat, ticket);
 }
 
 function addTicket(seat) {
@@ -95,10 +147,12 @@ function addTicket(seat) {
 	node.querySelector(".place-number").textContent = seat.dataset.number;
 	const pay = node.querySelector(".pay");
 	const release = node.querySelector(".release");
-	pay.setAttribute("aria-label", `Pay for ${short(seat)}, 12 euros`);
-	release.setAttribute("aria-label", `Let ${short(seat)} go`);
-	pay.onclick = () => ask(seat, "pay");
-	release.onclick = () => ask(seat, "release");
+	const again = node.querySelector(".again");
+	pay.setAttribute("aria-label", `Pay for ${short(seat)}, ${price} euros`);
+	again.setAttribute("aria-label", `Pick ${short(seat)} again`);
+	pay.onclick = () => ask("pay", seat);
+	again.onclick = () => ask("hold", seat);
+	release.onclick = () => (mine.get(seat.id).state === "ended" ? removeTicket(seat, mine.get(seat.id)) : ask("release", seat));
 	const next = [...tickets.children].find((other) => other.dataset.seat > seat.id);
 	tickets.insertBefore(node, next ?? null);
 	const ticket = { node, state: "mine", end: 0, warned: false };
@@ -111,19 +165,51 @@ function removeTicket(seat, ticket) {
 	ticket.node.remove();
 	mine.delete(seat.id);
 	if (focused) focus(seat);
+	drawSum();
 }
 
 function drawTicket(seat, ticket) {
 	const paying = asked.get(seat.id) === "pay";
 	const bought = ticket.state === "bought";
+	const ended = ticket.state === "ended";
 	const { node } = ticket;
 	if (bought && node.querySelector(".actions").contains(document.activeElement)) focus(seat);
-	node.classList.toggle("paying", paying && !bought);
+	if (ended && document.activeElement === node.querySelector(".pay")) focus(seat);
+	node.classList.toggle("paying", paying && ticket.state === "mine");
 	node.classList.toggle("bought", bought);
-	node.querySelector(".state").textContent = bought ? "Your ticket" : paying ? "Paying, it stays yours" : "Held for you";
+	node.classList.toggle("ended", ended);
+	node.classList.toggle("soon", false);
+	const taken = ended && seat.dataset.state !== "free";
+	const text = { mine: paying ? "Paying, it stays yours" : "Held for you", bought: "Your ticket", ended: "Your hold has ended" };
+	node.querySelector(".state").textContent = text[ticket.state] + (taken ? `, and it is ${words[seat.dataset.state]}` : "");
+	const release = node.querySelector(".release");
+	release.textContent = ended ? "Dismiss" : "Let go";
+	release.setAttribute("aria-label", ended ? `Dismiss ${short(seat)}` : `Let ${short(seat)} go`);
 	for (const button of node.querySelectorAll("button")) button.setAttribute("aria-disabled", String(asked.has(seat.id)));
 	drawTime(seat, ticket);
 }
+
+// drawSum draws what all seats together cost, and the code of those that are paid for, which an event may bring.
+function drawSum(ticketCode) {
+	const held = inState("mine");
+	const bought = inState("bought");
+	const paying = held.some((seat) => asked.has(seat.id));
+	if (held.length < 2 && document.activeElement === payAll) focus(held[0] ?? bought[0] ?? buttons[0]);
+	payAll.hidden = held.length < 2;
+	payAll.textContent = `Pay for all ${held.length} seats, €${price * held.length}`;
+	payAll.setAttribute("aria-disabled", String(paying));
+	hint.hidden = mine.size > 0;
+	code.hidden = bought.length === 0;
+	if (ticketCode) code.querySelector("strong").textContent = ticketCode;
+	code.querySelector("span").textContent = `for ${list(bought)}. Show it at the door.`;
+}
+
+// inState gives the seats whose ticket has a state, in their order in the hall.
+function inState(state) {
+	return buttons.filter((seat) => mine.get(seat.id)?.state === state);
+}
+
+payAll.onclick = () => ask("pay", ...inState("mine"));
 
 function drawTime(seat, ticket) {
 	if (ticket.state !== "mine") return;
@@ -134,7 +220,7 @@ function drawTime(seat, ticket) {
 	ticket.node.querySelector(".left").textContent = paying ? "" : `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
 	ticket.node.querySelector(".bar i").style.transform = `scaleX(${Math.min(1, left / hold)})`;
 	ticket.node.classList.toggle("soon", soon);
-	if (soon && !ticket.warned && hold >= 60_000) say(`Less than a minute left for ${short(seat)}.`);
+	if (soon && !ticket.warned && hold >= 60_000) tell(`Less than a minute left for ${short(seat)}.`);
 	ticket.warned = soon;
 }
 
@@ -144,24 +230,34 @@ setInterval(() => {
 
 // Asking.
 
-async function ask(seat, what) {
-	if (asked.has(seat.id)) return;
-	const before = seat.dataset.state;
-	asked.set(seat.id, what);
-	seat.dataset.pending = "";
-	if (mine.has(seat.id)) drawTicket(seat, mine.get(seat.id));
+async function ask(what, ...seats) {
+	if (seats.length === 0 || seats.some((seat) => asked.has(seat.id))) return;
+	const before = seats[0].dataset.state;
+	for (const seat of seats) {
+		asked.set(seat.id, what);
+		seat.dataset.pending = "";
+	}
+	draw(seats);
 	try {
-		const response = await fetch(`/seats/${seat.id}/${what}`, { method: "POST" });
+		const response = await fetch(`/seats/${seats.map((seat) => seat.id).join()}/${what}`, { method: "POST" });
 		const answer = await response.json();
 		say(answer.message, !response.ok);
-		if (!response.ok) refuse(seat);
-		await changed(seat, before, response.ok ? 2000 : 300);
+		if (!response.ok) seats.forEach(refuse);
+		else if (what === "release" && mine.has(seats[0].id)) mine.get(seats[0].id).released = true;
+		await changed(seats[0], before, response.ok ? 2000 : 300);
 	} catch {
-		say(`No answer came for ${short(seat)}. What you hold stays yours; please try again.`, true);
+		say(`No answer came for ${list(seats)}. What you hold stays yours; please try again.`, true);
 	}
-	asked.delete(seat.id);
-	delete seat.dataset.pending;
-	if (mine.has(seat.id)) drawTicket(seat, mine.get(seat.id));
+	for (const seat of seats) {
+		asked.delete(seat.id);
+		delete seat.dataset.pending;
+	}
+	draw(seats);
+}
+
+function draw(seats) {
+	for (const seat of seats) if (mine.has(seat.id)) drawTicket(seat, mine.get(seat.id));
+	drawSum();
 }
 
 // changed waits for the event that goes with an answer: until it is here, a change is no news.
@@ -179,7 +275,7 @@ function refuse(seat) {
 function press(seat) {
 	switch (seat.dataset.state) {
 		case "free":
-			ask(seat, "hold");
+			ask("hold", seat);
 			break;
 		case "mine":
 			mine.get(seat.id)?.node.querySelector(".pay").focus();
@@ -233,3 +329,4 @@ new ResizeObserver(() => {
 
 buttons[0].tabIndex = 0;
 buttons.forEach(label);
+listen();
