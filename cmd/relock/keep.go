@@ -66,6 +66,7 @@ func (h *hold) keep(signals <-chan os.Signal, end <-chan struct{}) error {
 	answers, stop := h.askOften()
 	defer stop()
 	lost := h.lock.Lost(h.owner)
+	silence := outage{stderr: h.stderr}
 	for {
 		select {
 		case <-end:
@@ -77,6 +78,7 @@ func (h *hold) keep(signals <-chan os.Signal, end <-chan struct{}) error {
 		case <-lost:
 			return failf(exitLost, "lock %s was lost (%s)", shown(h.lock.Name()), leaseEnded)
 		case a := <-answers:
+			silence.heard(a.err, func() string { return "the lock is lost when its lease ends" })
 			if a.gone {
 				return failf(exitLost, "lock %s was lost (%s%s)", shown(h.lock.Name()), takenAway, heldBy(a.state))
 			}

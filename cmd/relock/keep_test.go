@@ -97,6 +97,18 @@ func TestAHoldEndsWithItsLease(t *testing.T) {
 	assert.Contains(t, r.stderr.String(), "relock: lock lock was lost (")
 }
 
+func TestAHoldSaysThatRedisDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Start(t)
+	r := start(t, promptly(server.URL()), "hold", "lock")
+	heldToken(r)
+	server.Stop()
+	says := func() bool {
+		return strings.Contains(r.stderr.String(), "relock: Redis does not answer; the lock is lost when its lease ends: ")
+	}
+	eventually(t, says, "the outage is not said")
+}
+
 func TestAHoldOnATerminalEndsWithControlD(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"Ctrl-D": "\x04", "Ctrl-C": ctrlC} {

@@ -266,7 +266,8 @@ func TestAWatchGoesOnOverAnOutage(t *testing.T) {
 	server.Restart(t)
 	holdLock(t, session(t, slowly(server.URL())), "lock", "me")
 	r.says("held by ~me")
-	assert.Equal(t, 1, strings.Count(r.stderr.String(), "\n"), r.stderr)
+	eventually(t, func() bool { return strings.HasSuffix(r.stderr.String(), "relock: Redis answers again\n") }, "the end is not said")
+	assert.Equal(t, 2, strings.Count(r.stderr.String(), "\n"), r.stderr)
 	r.signal(syscall.SIGTERM)
 	r.exits(0)
 }

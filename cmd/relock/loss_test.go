@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,16 +89,26 @@ func silence(t *testing.T, c rueidis.Client, lock string) int64 {
 	return received + left*int64(time.Millisecond)
 }
 
-// An outage that is shorter than the lease allows is survived.
+// An outage that is shorter than the lease allows is survived. Its beginning and its end are said.
 func TestAShortOutageIsSurvived(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
-	r := start(t, promptly(server.URL()), "run", "lock", "--lease", "20s", "--",
-		"sh", "-c", "echo ready; sleep 4; echo done")
+	r := newRun(t, promptly(server.URL()), "run", "lock", "--", "sh", "-c", "echo ready; read line; echo done")
+	input, err := r.cmd.StdinPipe()
+	require.NoError(t, err)
+	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
+	r.begin()
 	r.says("ready")
+	says := func(text string) {
+		t.Helper()
+		eventually(t, func() bool { return strings.Contains(r.stderr.String(), text) }, "no "+text)
+	}
 	server.Freeze()
-	eventually(t, func() bool { return r.stderr.String() != "" }, "the outage is not noticed")
+	says("relock: Redis does not answer; the command is ended in ")
 	server.Thaw()
+	says("relock: Redis answers again\n")
+	_, err = input.Write([]byte("\n"))
+	require.NoError(t, err)
 	r.exits(0)
 	assert.Equal(t, "ready\ndone\n", r.stdout.String())
 }

@@ -21,7 +21,7 @@ type supervisor struct {
 	lost    error     // why the lock counts as lost
 	ending  time.Time // when the group got TERM; zero before
 	killed  time.Time // when it got KILL; zero before
-	silence error     // Redis does not answer; reported once
+	outage  outage    // of Redis
 }
 
 // sweep is how often the group is looked at once its leader has exited: nobody tells when the last member goes.
@@ -29,7 +29,7 @@ const sweep = 5 * time.Millisecond
 
 // run runs the command until nothing of it is left, and answers its exit status.
 func (h *hold) run(c *command, signals <-chan os.Signal) (int, error) {
-	s := &supervisor{hold: h, command: c, name: shown(h.lock.Name())}
+	s := &supervisor{hold: h, command: c, name: shown(h.lock.Name()), outage: outage{stderr: h.stderr}}
 	lost := h.lock.Lost(h.owner)
 	if err := c.start(h.environment()); err != nil {
 		return 0, err
@@ -97,18 +97,14 @@ func (s *supervisor) heard(a answer) {
 	if s.stopped { // relock may be in the foreground by now: nobody tells
 		s.stopped = !s.command.lendTerminal()
 	}
+	s.outage.heard(a.err, func() string {
+		return fmt.Sprintf("the command is ended in %v unless it does", time.Until(s.deadline.term()).Round(time.Millisecond))
+	})
 	switch {
 	case a.err != nil:
-		if s.silence == nil {
-			s.silence = a.err
-			// Not in this goroutine: a reader that does not read must not hold up the end of the command.
-			go fmt.Fprintf(s.stderr, "relock: Redis does not answer; the command is ended in %v unless it does: %v\n",
-				time.Until(s.deadline.term()).Round(time.Millisecond), a.err)
-		}
 	case a.gone:
 		s.lose(errors.New(takenAway + heldBy(a.state)))
 	default:
-		s.silence = nil
 		s.deadline = s.deadline.confirmed(a.asked, a.state)
 	}
 }
@@ -159,8 +155,8 @@ func (s *supervisor) act(now time.Time) {
 
 // unanswered says why the deadline came.
 func (s *supervisor) unanswered() error {
-	if s.silence != nil {
-		return fmt.Errorf("no answer from Redis in time: %w", s.silence)
+	if s.outage.err != nil {
+		return fmt.Errorf("no answer from Redis in time: %w", s.outage.err)
 	}
 	return errors.New("it was not renewed in time")
 }

@@ -44,12 +44,12 @@ func (c *watchCommand) Run(s *server, std *streams) error {
 	return c.watch(ctx, session.NewLock(c.Name), std)
 }
 
-// watch asks until ctx ends, or Redis refuses. One that does not answer is asked again, and it is said once.
+// watch asks until ctx ends, or Redis refuses. One that does not answer is asked again.
 func (c *watchCommand) watch(ctx context.Context, lock *reentrant.Lock, std *streams) error {
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	var last *status
-	silent := false
+	silence := outage{stderr: std.err}
 	for {
 		st, err := lock.Inspect(ctx)
 		switch {
@@ -57,8 +57,6 @@ func (c *watchCommand) watch(ctx context.Context, lock *reentrant.Lock, std *str
 			return nil
 		case reentrant.Refused(err):
 			return err
-		case err != nil && !silent:
-			fmt.Fprintln(std.err, "relock: Redis does not answer:", err)
 		case err == nil:
 			now := newStatus(c.Name, st)
 			if last == nil || !last.same(now) {
@@ -68,7 +66,7 @@ func (c *watchCommand) watch(ctx context.Context, lock *reentrant.Lock, std *str
 			}
 			last = &now
 		}
-		silent = err != nil
+		silence.heard(err, func() string { return "it is asked again" })
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
