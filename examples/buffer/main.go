@@ -18,6 +18,7 @@
 // A turn is: lock; look; await as long as it must be; step; signal; unlock. Looking and stepping are two commands, and
 // between them only the lock keeps others away: two consumers that look at once take the same item, and the next one
 // vanishes. See that with -lock none; the exit status is 1 then.
+// An interrupt prints the result so far; the exit status is 130, or 1 if something was found.
 //
 // With -kill N it kills N of its processes on the way with SIGKILL, and replaces them. Three things keep every item then:
 //

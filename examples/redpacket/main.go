@@ -17,7 +17,7 @@
 // people never wait for each other. Before the lock there is a look without it, which is enough for many.
 //
 // At the end everything is given out, the amounts add up to the cent, and nobody has two parts. If not, the exit status
-// is 1: see the theft with -lock none.
+// is 1: see the theft with -lock none. An interrupt prints the result so far; the exit status is 130, or 1 after a theft.
 //
 // A process that is stopped for longer than its lease between look and move would come too late with the move. The
 // lock ends the context of the move then, so it is not sent; where that is not enough, a fencing token makes the

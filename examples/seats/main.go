@@ -16,8 +16,11 @@
 // A sale is a row, written with the token of the hold. A server that was stopped for longer than a hold and goes on
 // as if nothing had been is refused by the row, since the next hold's token has been seen there.
 //
-// What all visitors see is read from Redis and SQL, more than once a second. A message says when to look sooner; if it is
-// lost, nothing else is.
+// Several seats are paid for in one payment, under all of their holds, and their rows are written in one transaction: the
+// visitor gets all of them or none.
+//
+// What all visitors see is read from Redis and SQL, more than once a second; less often while
+// they do not answer. A message says when to look sooner; if it is lost, nothing else is.
 //
 // Each server has its metrics on /metrics, for Prometheus.
 package main
@@ -46,7 +49,8 @@ func main() {
 	os.Exit(parentMain(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// parentMain runs the cinema until it is interrupted, and gives the exit status.
+// parentMain runs the cinema until it is interrupted, which is its regular end, and returns the exit status: 2 for flags
+// that are wrong, 1 for another error.
 func parentMain(args []string, stdout, stderr io.Writer) int {
 	opts, err := parseOptions(args, stderr)
 	switch {
