@@ -66,7 +66,7 @@ func WithReplicas(n int, timeout time.Duration) Option {
 		if n < 1 || timeout < time.Millisecond {
 			return fmt.Errorf("WithReplicas(%d, %v): at least 1, and at least 1ms", n, timeout)
 		}
-		b.deployment.replicas = replicas{n, timeout}
+		b.deployment.replicas = replicas{n: n, timeout: timeout}
 		return nil
 	}
 }

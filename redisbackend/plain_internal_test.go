@@ -146,7 +146,7 @@ func TestPlainForgetsTheClockOfALostConnection(t *testing.T) {
 }
 
 func TestAnAcquireForgetsTheClockOfAConnectionThatIsLostWhileReplicasAreWaitedFor(t *testing.T) {
-	r, server := remoteOn(t, func(d *deployment) { d.replicas = replicas{1, time.Minute} }) // there is none
+	r, server := remoteOn(t, func(d *deployment) { d.replicas = replicas{n: 1, timeout: time.Minute} }) // there is none
 	got := make(chan error, 1)
 	go func() {
 		_, err := r.Acquire(t.Context(), backend.AcquireRequest{Epoch: 1, Owner: "1", Holds: 1, Lease: time.Minute,

@@ -56,7 +56,7 @@ func TestQuorumConformanceEmbedded(t *testing.T) {
 		}
 		q, err := redisbackend.NewQuorum(clients)
 		require.NoError(t, err)
-		q.SetNodeLimit(patient)
+		redisbackend.SetNodeLimit(q, patient)
 		return unhurried{q}
 	}, quorumSkips...)
 }
@@ -76,7 +76,7 @@ func quorumConformance(t *testing.T, n int) {
 		}
 		q, err := redisbackend.NewQuorum(clients)
 		require.NoError(t, err)
-		q.SetNodeLimit(patient)
+		redisbackend.SetNodeLimit(q, patient)
 		return unhurried{q}
 	}, quorumSkips...)
 }

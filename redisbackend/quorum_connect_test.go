@@ -53,13 +53,13 @@ func (c *council) inspectLate() (err error) {
 	slow.Store(true)
 	q, err := redisbackend.NewQuorum([]rueidis.Client{c.nodes[0].client, c.nodes[1].client, alias})
 	require.NoError(c, err)
-	q.SetNodeLimit(time.Millisecond) // the one that is held up is not waited for
+	redisbackend.SetNodeLimit(q, time.Millisecond) // the one that is held up is not waited for
 	conn := opened(c.T, q, "a", newMember())
 	defer func() { require.NoError(c, conn.Close()) }()
 	r, err := conn.Bind("lock")
 	require.NoError(c, err)
 	close(reached)
-	q.SetNodeLimit(patient)
+	redisbackend.SetNodeLimit(q, patient)
 	for began := time.Now(); !backend.Refused(err) && time.Since(began) < 2*opening; time.Sleep(tick) {
 		_, err = r.Inspect(c.Context())
 	}

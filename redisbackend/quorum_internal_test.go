@@ -28,16 +28,19 @@ type hintSink struct {
 
 func (s hintSink) Granted(g backend.Grant) { s.hints <- g }
 
+// allowed is how long a node may take, in tests that are not about that: the machine may be busy.
+const allowed = 30 * time.Second
+
 // bound is a lock over three nodes, which have all the time that they need.
 func bound(t *testing.T) (*quorumConn, *quorumRemote) {
-	return boundTo(t, patience, redisserver.Start(t), redisserver.Start(t), redisserver.Start(t))
+	return boundTo(t, allowed, redisserver.Start(t), redisserver.Start(t), redisserver.Start(t))
 }
 
 // boundTo has the client of the last node give it up after some time.
 func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (*quorumConn, *quorumRemote) {
 	var deployments []*deployment
 	for i, node := range nodes {
-		option := rueidis.ClientOption{InitAddress: []string{node.Addr()}, DisableCache: true, ConnWriteTimeout: patience}
+		option := rueidis.ClientOption{InitAddress: []string{node.Addr()}, DisableCache: true, ConnWriteTimeout: allowed}
 		if i == len(nodes)-1 {
 			option.ConnWriteTimeout = giveUp
 		}
@@ -46,7 +49,7 @@ func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (
 			var err error
 			client, err = rueidis.NewClient(option)
 			return err == nil
-		}, patience, time.Millisecond, "the node answers in time")
+		}, allowed, time.Millisecond, "the node answers in time")
 		t.Cleanup(client.Close)
 		d := newDeployment(client)
 		require.NoError(t, d.complete())
@@ -54,7 +57,7 @@ func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (
 	}
 	q, err := newQuorum(deployments)
 	require.NoError(t, err)
-	q.SetNodeLimit(patience)
+	q.limit = allowed
 	return joined(t, q, "a", deafSink{})
 }
 
@@ -65,7 +68,7 @@ func joined(t *testing.T, q *Quorum, id string, sink backend.Sink) (*quorumConn,
 	require.Eventually(t, func() bool { // a majority has five seconds, and this machine may be busier
 		conn, err = q.Connect(t.Context(), id, sink)
 		return !errors.Is(err, backend.ErrNoQuorum)
-	}, patience, time.Millisecond)
+	}, allowed, time.Millisecond)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	remote, err := conn.Bind("lock")
@@ -84,7 +87,7 @@ func (p *quorumPlace) visited(t *testing.T, epoch uint64) {
 		p.turn <- struct{}{}
 		defer p.leave()
 		return p.closed.epoch >= epoch
-	}, patience, time.Millisecond, "the release has been at this node too")
+	}, allowed, time.Millisecond, "the release has been at this node too")
 }
 
 // The job of an attempt at one node may be so late that the others have given the lock, and have it back, before it
@@ -222,7 +225,7 @@ func TestQuorumAHintDuringAnAttemptIsOfThatAttempt(t *testing.T) {
 	require.Eventually(t, func() bool {
 		state, err := r.places[2].remote.Inspect(t.Context())
 		return err == nil && state.Epoch == 2
-	}, patience, time.Millisecond, "the attempt is under way")
+	}, allowed, time.Millisecond, "the attempt is under way")
 	waiter.ears[0].received("f lock")
 	require.Equal(t, uint64(2), (<-hints).Epoch)
 	for _, p := range r.places[:2] {
@@ -254,7 +257,7 @@ func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 		reply, _ := r.Acquire(t.Context(), req)
 		answered <- reply
 	}()
-	require.Eventually(t, func() bool { return r.asked.Load() > asked }, patience, time.Millisecond, "the release is under way")
+	require.Eventually(t, func() bool { return r.asked.Load() > asked }, allowed, time.Millisecond, "the release is under way")
 	const trip = 10 * time.Millisecond
 	time.Sleep(trip) // at least so long it takes
 	told := time.Now()
@@ -270,11 +273,11 @@ func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 func TestQuorumANodeThatRefusesLaterIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	node := redisserver.Start(t)
-	conn, _ := boundTo(t, patience, node, redisserver.Start(t), redisserver.Start(t))
+	conn, _ := boundTo(t, allowed, node, redisserver.Start(t), redisserver.Start(t))
 	_, err := node.Command("ACL", "SETUSER", "default", "-subscribe")
 	require.NoError(t, err)
 	late := &quorumEar{conn: conn, node: conn.nodes[0]}
-	late.ctx, late.cancel = context.WithTimeout(t.Context(), patience)
+	late.ctx, late.cancel = context.WithTimeout(t.Context(), allowed)
 	defer late.cancel()
 	late.rejoin(errors.New("it is down"))
 	require.NoError(t, late.ctx.Err(), "it goes on trying")
@@ -294,7 +297,7 @@ func (r *quorumRemote) taken(t *testing.T, req backend.AcquireRequest) (backend.
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, reply.Status)
 	for _, p := range r.places {
-		require.Eventually(t, func() bool { return !p.free(t) }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return !p.free(t) }, allowed, time.Millisecond)
 	}
 	h, ok := r.holds(req.Epoch)
 	require.True(t, ok)
@@ -370,14 +373,14 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 func TestQuorumNothingIsPutBackAfterItsReleaseWasThere(t *testing.T) {
 	t.Parallel()
 	nodes := []*redisserver.Server{redisserver.Start(t), redisserver.Start(t), redisserver.Start(t)}
-	_, r := boundTo(t, patience, nodes...)
+	_, r := boundTo(t, allowed, nodes...)
 	_, h := r.taken(t, attempt(1))
 	p := r.places[2]
 	require.NoError(t, p.enter(t.Context()))
 	nodes[2].Freeze()
 	var err error
 	for wait := 10 * time.Millisecond; !backend.OutcomeUnknown(err); wait *= 2 { // its time may be over before it is sent
-		require.Less(t, wait, patience, "%v", err)
+		require.Less(t, wait, allowed, "%v", err)
 		short, cancel := context.WithTimeout(t.Context(), wait)
 		err = p.restore(short, h, time.Hour, soon())
 		cancel()
@@ -410,7 +413,7 @@ func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
 			for _, p := range r.places {
 				require.NoError(t, p.enter(t.Context()))
 			}
-			conn.quorum.SetNodeLimit(time.Millisecond) // nobody gets a turn
+			conn.quorum.limit = time.Millisecond // nobody gets a turn
 			_, err := r.Acquire(t.Context(), attempt(epoch+1))
 			require.Error(t, err)
 			for _, p := range r.places {
@@ -423,7 +426,7 @@ func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
 			epoch += 10
 			reply, err := r.Acquire(t.Context(), attempt(epoch))
 			return err == nil && reply.Status == backend.Granted
-		}, patience, time.Millisecond)
+		}, allowed, time.Millisecond)
 		_, ok := r.holds(epoch)
 		require.True(t, ok)
 		ends(epoch)
@@ -440,7 +443,7 @@ func TestQuorumForceKeepsOutWhatIsPutBack(t *testing.T) {
 	_, err := r.ForceUnlock(t.Context())
 	require.NoError(t, err)
 	for _, p := range r.places {
-		require.Eventually(t, func() bool { return p.free(t) }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return p.free(t) }, allowed, time.Millisecond)
 		require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
 		require.True(t, p.free(t))
 	}

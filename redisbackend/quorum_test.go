@@ -60,7 +60,7 @@ func (c *council) quorum() *redisbackend.Quorum {
 	q, err := redisbackend.NewQuorum(clients)
 	require.NoError(c, err)
 	if c.limit != 0 {
-		q.SetNodeLimit(c.limit)
+		redisbackend.SetNodeLimit(q, c.limit)
 	}
 	return q
 }
@@ -300,7 +300,7 @@ func TestQuorumGivesBackWhatASilentNodeMayHaveGiven(t *testing.T) {
 	c := newCouncil(t, 3)
 	q := c.quorum()
 	a, b := c.join("a"), joinQuorum(t, q, "b")
-	q.SetNodeLimit(usual) // what is given back has more time: the nodes are frozen for as long as this takes
+	redisbackend.SetNodeLimit(q, usual) // what is given back has more time: the nodes are frozen for as long as this takes
 	c.servers[2].Freeze()
 	a.take(1)
 	c.servers[0].Freeze()
@@ -613,7 +613,7 @@ func TestQuorumNeedsNoOtherRights(t *testing.T) {
 	}
 	q, err := redisbackend.NewQuorum(clients, redisbackend.WithPrefix("app:"))
 	require.NoError(t, err)
-	q.SetNodeLimit(patient)
+	redisbackend.SetNodeLimit(q, patient)
 	a, b := joinQuorum(t, q, "a"), joinQuorum(t, q, "b")
 	a.take(1)
 	b.wait(1)
@@ -660,7 +660,7 @@ func TestQuorumConnectFindsOneServerUnderTwoNames(t *testing.T) {
 	})
 	q, err := redisbackend.NewQuorum([]rueidis.Client{c.nodes[0].client, c.nodes[1].client, alias})
 	require.NoError(t, err)
-	q.SetNodeLimit(patient)
+	redisbackend.SetNodeLimit(q, patient)
 	require.ErrorContains(t, refusal(t, q), "the same server as node")
 }
 

@@ -26,7 +26,7 @@ func eachQuorum(t *testing.T, test func(t *testing.T, a, b, c *member)) {
 		}
 		q, err := redisbackend.NewQuorum(clients)
 		require.NoError(t, err)
-		q.SetNodeLimit(patient)
+		redisbackend.SetNodeLimit(q, patient)
 		test(t, joinQuorum(t, q, "a"), joinQuorum(t, q, "b"), joinQuorum(t, q, "c"))
 	})
 	t.Run("redis", func(t *testing.T) {
