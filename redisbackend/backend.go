@@ -10,13 +10,16 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/noscript"
+	"github.com/relock-go/relock/redisbackend/internal/single"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
 // A Backend is a Redis deployment in which the sessions of many processes meet. It is safe for concurrent use; one
 // Backend serves any number of sessions.
 type Backend struct {
-	deployment deployment // immutable once New has returned
-	owned      bool       // the client was made by Open
+	deployment single.Deployment // immutable once New has returned
+	owned      bool              // the client was made by Open
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -26,7 +29,7 @@ var _ backend.Backend = (*Backend)(nil)
 // or publish, and a proxy that keeps messages back are found now and not at the first contended lock. The script's
 // answer is also the first that is known of Redis's clock.
 func (b *Backend) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
-	c, err := connect(ctx, &b.deployment, session, sink)
+	c, err := single.Connect(ctx, &b.deployment, session, sink)
 	if err != nil {
 		return nil, err // not a nil *conn
 	}
@@ -42,10 +45,10 @@ type Option func(*Backend) error
 // the beginning of another, or lock names could meet: "app:" and "web:" are good, "a" and "ap" are not.
 func WithPrefix(prefix string) Option {
 	return func(b *Backend) error {
-		if err := checkPrefix(prefix); err != nil {
+		if err := wire.CheckPrefix(prefix); err != nil {
 			return err
 		}
-		b.deployment.prefix = prefix
+		b.deployment.Prefix = prefix
 		return nil
 	}
 }
@@ -66,7 +69,7 @@ func WithReplicas(n int, timeout time.Duration) Option {
 		if n < 1 || timeout < time.Millisecond {
 			return fmt.Errorf("WithReplicas(%d, %v): at least 1, and at least 1ms", n, timeout)
 		}
-		b.deployment.replicas = replicas{n: n, timeout: timeout}
+		b.deployment.Replicas = single.Replicas{Count: n, Timeout: timeout}
 		return nil
 	}
 }
@@ -81,7 +84,7 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // WithReplicas needs scripts.
 func WithoutScripts() Option {
 	return func(b *Backend) error {
-		b.deployment.verbs = transactions{}
+		b.deployment.Verbs = noscript.Verbs{}
 		return nil
 	}
 }
@@ -92,11 +95,11 @@ func New(client rueidis.Client, opts ...Option) (*Backend, error) {
 	if client == nil {
 		return nil, errors.New("redisbackend: New: nil client")
 	}
-	b := &Backend{deployment: newDeployment(client)}
+	b := &Backend{deployment: single.NewDeployment(client)}
 	if err := b.apply(opts); err != nil {
 		return nil, fmt.Errorf("redisbackend: New: %w", err)
 	}
-	if err := b.deployment.complete(); err != nil {
+	if err := b.deployment.Complete(); err != nil {
 		return nil, fmt.Errorf("redisbackend: New: %w", err)
 	}
 	return b, nil
@@ -137,12 +140,12 @@ func Open(ctx context.Context, url string, opts ...Option) (*Backend, error) {
 	}
 	client, err := dial(ctx, option)
 	if err != nil {
-		return nil, fail(ctx, fmt.Errorf("Open: %w", err))
+		return nil, wire.Fail(ctx, fmt.Errorf("Open: %w", err))
 	}
 	err = client.Do(ctx, client.B().Ping().Build()).Error()
-	if err != nil && errorCode(err) != "NOPERM" { // a user who may not PING is logged in all the same
+	if err != nil && wire.ErrorCode(err) != "NOPERM" { // a user who may not PING is logged in all the same
 		client.Close()
-		return nil, fail(ctx, fmt.Errorf("Open: %w", err))
+		return nil, wire.Fail(ctx, fmt.Errorf("Open: %w", err))
 	}
 	b, err := New(client, opts...)
 	if err != nil {
@@ -212,6 +215,6 @@ func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, err
 // Close closes the client if it was made by Open, and does nothing otherwise. Close the sessions first.
 func (b *Backend) Close() {
 	if b.owned {
-		b.deployment.client.Close()
+		b.deployment.Client.Close()
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/redisbackend/internal/quorum"
+	"github.com/relock-go/relock/redisbackend/internal/single"
 )
 
 // A Quorum is a lock service over 3 or 5 independent masters (RedLock): it goes on while a majority of them can be
@@ -53,7 +56,7 @@ import (
 // When fewer than a majority can be reached the error is [reentrant.ErrNoQuorum], after half a second for a round (all
 // nodes are asked at once; an attempt may have two rounds, and opening a session takes up to five seconds if the others
 // hang); what had been got is given back. It is never said then that somebody else has the lock.
-// QUORUMALIAS
+type Quorum = quorum.Quorum
 
 // NewQuorum makes a Quorum over 3 or 5 clients, each of one standalone master that has nothing to do with the others:
 // neither a Cluster nor Sentinels. No command is sent yet: that two of them are one server under two names is found
@@ -67,7 +70,7 @@ func NewQuorum(clients []rueidis.Client, opts ...Option) (*Quorum, error) {
 	if n := len(clients); n != 3 && n != 5 {
 		return nil, fmt.Errorf("redisbackend: NewQuorum: %d clients, 3 or 5 are needed", n)
 	}
-	nodes := make([]*deployment, len(clients))
+	nodes := make([]*single.Deployment, len(clients))
 	for i, client := range clients {
 		d, err := independent(client, opts)
 		if err != nil {
@@ -75,7 +78,7 @@ func NewQuorum(clients []rueidis.Client, opts ...Option) (*Quorum, error) {
 		}
 		nodes[i] = d
 	}
-	q, err := newQuorum(nodes)
+	q, err := quorum.New(nodes)
 	if err != nil {
 		return nil, fmt.Errorf("redisbackend: NewQuorum: %w", err)
 	}
@@ -83,7 +86,7 @@ func NewQuorum(clients []rueidis.Client, opts ...Option) (*Quorum, error) {
 }
 
 // independent returns one node.
-func independent(client rueidis.Client, opts []Option) (*deployment, error) {
+func independent(client rueidis.Client, opts []Option) (*single.Deployment, error) {
 	if client != nil && client.Mode() != rueidis.ClientModeStandalone {
 		return nil, errors.New("not a standalone master: a failover would forget who has the locks")
 	}
@@ -91,9 +94,9 @@ func independent(client rueidis.Client, opts []Option) (*deployment, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case b.deployment.replicas.n > 0:
+	case b.deployment.Replicas.Count > 0:
 		return nil, errors.New("WithReplicas: the nodes are each other's replicas")
-	case !b.deployment.scripted():
+	case !b.deployment.Scripted():
 		return nil, errors.New("WithoutScripts: a quorum needs scripts")
 	}
 	return &b.deployment, nil

@@ -1,0 +1,210 @@
+package clock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// An instant is a local moment: monotonic time since this process started. Wall clocks do not matter here.
+type instant = time.Duration
+
+var Started = time.Now()
+
+func InstantOf(t time.Time) instant { return t.Sub(Started) }
+
+// A Sample is an answered command. Redis read its clock while the command was under way:
+//
+//	sent ≤ local(stamp) ≤ received
+type Sample struct {
+	Sent, Received instant
+	Stamp          int64 // Redis's clock, µs
+}
+
+func (s Sample) redis() instant { return instant(s.Stamp) * time.Microsecond }
+
+// A Mapping is what is known of how far Redis's clock is ahead of the local one: no less than low and no more than
+// high. Samples narrow it, age widens it.
+//
+//	          ├─────────── sample 1 ───────────┤
+//	                     ├──────── sample 2 ─────────┤
+//	                     ├─────────────────────┤           both are right: known
+//	├── 3 ──┤                                              cannot be: start anew from the latest
+//
+// It is pure arithmetic. The zero mapping knows nothing.
+type Mapping struct {
+	Known     bool
+	low, high instant // Redis time minus local time, as of at
+	at        instant
+}
+
+const (
+	// drift is how far two clocks may run apart: 1000 ppm, that is 1 ms per second. A quartz does 50; the rest is
+	// for clocks that are slewed (adjtime does 500), on either side.
+	drift = 1000
+	// resolution is that of Redis's answer.
+	resolution = time.Microsecond
+)
+
+// With is the mapping as one more sample leaves it.
+func (m Mapping) With(s Sample) Mapping {
+	fresh := Mapping{Known: true, low: s.redis() - s.Received, high: s.redis() + resolution - s.Sent, at: s.Received}
+	if !m.Known {
+		return fresh
+	}
+	at := max(m.at, s.Received) // samples come in any order
+	m, latest := m.aged(at), fresh.aged(at)
+	m.low, m.high = max(m.low, latest.low), min(m.high, latest.high)
+	if m.low > m.high {
+		return fresh
+	}
+	return m
+}
+
+// contradicts reports whether a sample shows another clock than the one that the mapping is of: the clock was stepped, or
+// another server answers. A clock that is slewed, which is done by less than a tenth, is the same one.
+func (m Mapping) contradicts(s Sample) bool {
+	if !m.Known {
+		return false
+	}
+	fresh := Mapping{}.With(s)
+	tolerance := min((fresh.at-m.at).Abs()/10, time.Second) + 10*time.Millisecond
+	m = m.aged(fresh.at)
+	return max(fresh.low-m.high, m.low-fresh.high) > tolerance
+}
+
+// aged is the mapping as seen from another moment, before or after.
+func (m Mapping) aged(at instant) Mapping {
+	slack := (at - m.at).Abs() / (1e6 / drift) // multiplied first, it would overflow after a hundred days
+	return Mapping{Known: m.Known, low: m.low - slack, high: m.high + slack, at: at}
+}
+
+// NotAfter is a Redis time that is no later than a local one: a script that runs at or after t finds it passed,
+// and may find so earlier. 0, which is always passed, when nothing is known.
+func (m Mapping) NotAfter(t instant) int64 {
+	if !m.Known {
+		return 0
+	}
+	latest := t + m.aged(t).low
+	return max(0, int64((latest-1)/resolution))
+}
+
+// Earliest is the first local moment at which Redis's clock can have shown stamp, asked when a message with it has
+// arrived; false when nothing is known. Keys expire by whole milliseconds, so it is counted from the start of one.
+func (m Mapping) Earliest(stamp int64, arrived instant) (instant, bool) {
+	if !m.Known {
+		return 0, false
+	}
+	redis := Sample{Stamp: stamp}.redis().Truncate(time.Millisecond)
+	high := max(m.aged(redis-m.high).high, m.aged(arrived).high) // as of the stamp, which lies before arrived
+	return redis - high, true
+}
+
+// A Clock keeps the mapping for one Redis node. It is safe for concurrent use.
+type Clock struct {
+	Jumped func() // called without the mutex when a sample shows another clock; nil: nobody listens. Set before use
+
+	mu      sync.Mutex
+	Mapping Mapping
+	last    Mapping // as it was after the latest sample; a lost connection does not make it forgotten
+}
+
+// Saw adds a sample.
+func (c *Clock) Saw(s Sample) {
+	if c.learn(s) && c.Jumped != nil {
+		c.Jumped()
+	}
+}
+
+// learn adds a sample, and reports whether it shows another clock.
+func (c *Clock) learn(s Sample) (another bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	another = c.last.contradicts(s)
+	c.Mapping = c.Mapping.With(s)
+	c.last = c.Mapping
+	return another
+}
+
+// Forget starts anew: the connection was lost, and there may be another node with another clock behind the next.
+func (c *Clock) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Mapping = Mapping{}
+}
+
+// Restart forgets the last clock too.
+func (c *Clock) Restart() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Mapping, c.last = Mapping{}, Mapping{}
+}
+
+// NotAfter is mapping.notAfter.
+func (c *Clock) NotAfter(t instant) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Mapping.NotAfter(t)
+}
+
+// Earliest is mapping.earliest for a message that arrived at a moment. If it would have been written after it
+// arrived, the clock was stepped or is another one: the mapping is dropped.
+func (c *Clock) Earliest(stamp int64, arrived instant) (instant, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, ok := c.Mapping.Earliest(stamp, arrived)
+	if ok && at > arrived {
+		c.Mapping = Mapping{}
+		return 0, false
+	}
+	return at, ok
+}
+
+// Latest is the latest that a Redis's clock can show at a moment, in µs; 0 when nothing is known.
+func (c *Clock) Latest(t instant) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.Mapping.Known {
+		return 0
+	}
+	return int64((t + c.Mapping.aged(t).high) / resolution)
+}
+
+// Clocks are the clocks of a deployment: one, or in a Cluster one for each slot in use. Two slots of one node merely learn
+// the same thing twice. A slot can come to another node with no more than a redirection that the client follows by itself,
+// so it is the clock that tells: one sample that shows another clock makes all slots start anew, and leases be renewed.
+type Clocks struct {
+	One    Clock
+	mu     sync.Mutex // guards slots; taken before a clock's
+	slots  map[uint16]*Clock
+	BySlot bool   // set before use
+	Jumped func() // a clock's; set before use
+}
+
+// Of is the clock for a key.
+func (c *Clocks) Of(key string) *Clock {
+	if !c.BySlot {
+		return &c.One
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := wire.Slot(key)
+	if c.slots[n] == nil {
+		if c.slots == nil {
+			c.slots = make(map[uint16]*Clock)
+		}
+		c.slots[n] = &Clock{Jumped: c.Jumped}
+	}
+	return c.slots[n]
+}
+
+// Restart starts all of them anew.
+func (c *Clocks) Restart() {
+	c.One.Restart()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range c.slots {
+		one.Restart()
+	}
+}

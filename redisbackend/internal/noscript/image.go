@@ -1,0 +1,339 @@
+package noscript
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/protocol"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// An image is what Redis has of a lock at one moment, read as scripts/common.lua says it is written, with what a verb
+// has made of it since. It is for sessions with a Redis that runs no scripts.
+type image struct {
+	keys      wire.Keys
+	condition string              // whose tickets are in it; "" for none
+	ticketing *wire.ConditionKeys // nil for none
+	channels  string
+
+	now    protocol.Instant
+	was    held
+	record string
+	queue  []string // "session record", in order
+	lists  [2][]string
+	lock   protocol.Lock
+	told   []message
+}
+
+// held is the hash as it was.
+type held struct {
+	field   string
+	count   int
+	expires protocol.Instant
+}
+
+type message struct{ channel, text string }
+
+// forever is later than any lease ends.
+const forever = protocol.Instant(math.MaxInt64)
+
+// readers are the commands that read an image, in the order in which parse wants their answers.
+func (i *image) readers(c rueidis.DedicatedClient) rueidis.Commands {
+	k := i.keys
+	commands := rueidis.Commands{
+		c.B().Time().Build(),
+		c.B().Get().Key(k[1]).Build(),
+		c.B().Hgetall().Key(k[0]).Build(),
+		c.B().Pttl().Key(k[0]).Build(),
+		c.B().Lrange().Key(k[2]).Start(0).Stop(-1).Build(),
+		c.B().Hgetall().Key(k[3]).Build(),
+	}
+	if t := i.ticketing; t != nil {
+		commands = append(commands,
+			c.B().Zrange().Key(t[4]).Min("0").Max("-1").Withscores().Build(),
+			c.B().Zrange().Key(t[5]).Min("0").Max("-1").Withscores().Build(),
+			c.B().Hgetall().Key(t[6]).Build())
+	}
+	return commands
+}
+
+// parse reads the answers.
+func (i *image) parse(answers []rueidis.RedisResult) error {
+	for _, a := range answers {
+		if err := a.Error(); err != nil && !rueidis.IsRedisNil(err) {
+			return err
+		}
+	}
+	clock, err := answers[0].AsIntSlice()
+	if err != nil || len(clock) != 2 {
+		return errors.New("no time")
+	}
+	i.now = protocol.Instant(clock[0])*time.Second + protocol.Instant(clock[1])*time.Microsecond
+	i.lock = protocol.Lock{Keep: wire.MinKeep, Publish: i.tell}
+	i.record, _ = answers[1].ToString()
+	i.parseRecord(i.record)
+	hash, _ := answers[2].AsStrMap()
+	ttl, _ := answers[3].AsInt64()
+	if err := i.parseHold(hash, ttl); err != nil {
+		return err
+	}
+	order, _ := answers[4].AsStrSlice()
+	places, _ := answers[5].AsStrMap()
+	for _, session := range order {
+		if raw, ok := places[session]; ok {
+			i.queue = append(i.queue, session+" "+raw)
+			i.lock.Queue = append(i.lock.Queue, parsePlace(session, raw))
+		}
+	}
+	if i.ticketing != nil {
+		terms, _ := answers[8].AsStrMap()
+		waiting, _ := answers[6].AsZScores()
+		signalled, _ := answers[7].AsZScores()
+		i.lock.Conditions = map[string]*protocol.Condition{i.condition: {
+			Waiting: tickets(waiting, terms, false), Signalled: tickets(signalled, terms, true),
+		}}
+		i.lists = i.tickets()
+	}
+	return nil
+}
+
+// errForeign is the scripts' error for a hash that is no lock.
+var errForeign = backend.WithRefused(errors.New("WRONGTYPE the key has a hash that is not a lock"))
+
+func (i *image) parseHold(hash map[string]string, ttl int64) error {
+	const expired, never = -2, -1
+	if ttl == expired { // since the hash was read
+		return nil
+	}
+	for field, count := range hash {
+		session, owner, named := strings.Cut(field, ":")
+		if !named || ttl == never {
+			return errForeign
+		}
+		i.was.field, i.was.expires = field, i.now+time.Duration(ttl)*time.Millisecond
+		i.was.count, _ = strconv.Atoi(count)
+		i.lock.Hold = protocol.Hold{Session: session, Owner: owner, Count: i.was.count, Expires: i.was.expires}
+	}
+	return nil
+}
+
+// parseRecord reads "first last session epoch op state keep tombstone…".
+func (i *image) parseRecord(text string) {
+	words := strings.Fields(text)
+	r := &i.lock.Record
+	r.Expires = forever
+	if len(words) < 7 {
+		return
+	}
+	number := func(n int) uint64 { v, _ := strconv.ParseUint(words[n], 10, 64); return v }
+	r.First, r.Last, r.Session = backend.Token(number(0)), backend.Token(number(1)), words[2]
+	r.Epoch, r.Op, r.Pushed = number(3), number(4), words[5] == "g"
+	r.Keep = time.Duration(number(6)) * time.Second
+	for _, tomb := range words[7:] {
+		if parts := strings.Split(tomb, ":"); len(parts) == 3 {
+			epoch, _ := strconv.ParseUint(parts[1], 10, 64)
+			until, _ := strconv.ParseInt(parts[2], 10, 64)
+			r.Tombs = append(r.Tombs, protocol.Tombstone{Session: parts[0], Epoch: epoch, Until: micros(until)})
+		}
+	}
+}
+
+func micros(n int64) protocol.Instant { return protocol.Instant(n) * time.Microsecond }
+
+// writeRecord is the record as the scripts write it.
+func (i *image) writeRecord() string {
+	r := &i.lock.Record
+	if r.Session == "" {
+		r.Session = "-"
+	}
+	state := "h"
+	if r.Pushed {
+		state = "g"
+	}
+	text := fmt.Sprintf("%d %d %s %d %d %s %d", r.First, r.Last, r.Session, r.Epoch, r.Op, state, wire.RoundUp(r.Keep, time.Second))
+	for _, t := range r.Tombs {
+		text += fmt.Sprintf(" %s:%d:%d", t.Session, t.Epoch, t.Until.Microseconds())
+	}
+	return text
+}
+
+// parsePlace reads "epoch deadline grant holds tokens seen keep owner".
+func parsePlace(session, raw string) protocol.Waiter {
+	words := strings.SplitN(raw, " ", 8)
+	if len(words) < 8 {
+		return protocol.Waiter{Session: session}
+	}
+	var n [7]int64
+	for i := range n {
+		n[i], _ = strconv.ParseInt(words[i], 10, 64)
+	}
+	return protocol.Waiter{
+		Session: session, Epoch: uint64(n[0]), Deadline: micros(n[1]), TTL: time.Duration(n[2]) * time.Millisecond,
+		Holds: int(n[3]), Tokens: int(n[4]), Seen: backend.Token(n[5]), Keep: time.Duration(n[6]) * time.Second, Owner: words[7],
+	}
+}
+
+func writePlace(w protocol.Waiter) string {
+	return fmt.Sprintf("%d %d %s", w.Epoch, w.Deadline.Microseconds(), writeTerms(w))
+}
+
+// writeTerms is what a waiter comes back with: the end of a place, and of a ticket.
+func writeTerms(w protocol.Waiter) string {
+	return fmt.Sprintf("%d %d %d %d %d %s", wire.Millis(w.TTL), w.Holds, w.Tokens, w.Seen, wire.RoundUp(w.Keep, time.Second), w.Owner)
+}
+
+// tickets reads those of a condition: their order, and their terms "deadline patience grant holds tokens seen keep owner".
+func tickets(order []rueidis.ZScore, terms map[string]string, signalled bool) (list []protocol.Ticket) {
+	for _, z := range order {
+		i := strings.LastIndexByte(z.Member, ':')
+		raw, ok := terms[z.Member]
+		words := strings.SplitN(raw, " ", 3)
+		if i < 0 || !ok || len(words) < 3 {
+			continue
+		}
+		epoch, _ := strconv.ParseUint(z.Member[i+1:], 10, 64)
+		deadline, _ := strconv.ParseInt(words[0], 10, 64)
+		patience, _ := strconv.ParseInt(words[1], 10, 64)
+		t := protocol.Ticket{Token: backend.Token(z.Score), Patience: time.Duration(patience) * time.Millisecond}
+		t.Waiter = parsePlace(z.Member[:i], fmt.Sprintf("%d %d %s", epoch, deadline, words[2]))
+		if signalled {
+			t.Deadline = micros(int64(z.Score))
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// tickets are those of the condition as they are now, waiting and signalled, a line each.
+func (i *image) tickets() (lists [2][]string) {
+	c := i.lock.Conditions[i.condition]
+	for n, list := range [][]protocol.Ticket{c.Waiting, c.Signalled} {
+		for _, t := range list {
+			lists[n] = append(lists[n], fmt.Sprintf("%s:%d %d %s", t.Session, t.Epoch, t.Deadline, t.Patience))
+		}
+	}
+	return lists
+}
+
+// tell is the protocol's word to a session: in the form of the scripts' messages.
+func (i *image) tell(session string, m protocol.Message) {
+	hold := i.keys.Hold()
+	text := fmt.Sprintf("g %d %d %d %d %d %s", m.Epoch, m.First, m.Last, wire.Millis(m.TTL), m.At.Microseconds(), hold)
+	switch m.Kind {
+	case protocol.Signalled:
+		placed := 0
+		if m.Placed {
+			placed = 1
+		}
+		text = fmt.Sprintf("s %d %d %s", m.Epoch, placed, hold)
+	case protocol.Wanted:
+		text = fmt.Sprintf("w %d %s", m.Epoch, hold)
+	case protocol.Taken:
+		text = fmt.Sprintf("t %d %s", m.Epoch, hold)
+	}
+	i.told = append(i.told, message{i.channels + session, text})
+}
+
+// changes are the commands that make Redis's state what the image is now. Nothing: it is that already.
+func (i *image) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
+	commands = append(commands, i.holdChanges(c)...)
+	k := i.keys
+	if r := &i.lock.Record; r.Expires != forever { // it was saved
+		seconds := int64(wire.RoundUp(r.Expires-i.now, time.Second))
+		if record := i.writeRecord(); record == i.record { // a server that is full still prolongs what it has
+			commands = append(commands, c.B().Expire().Key(k[1]).Seconds(seconds).Build())
+		} else {
+			commands = append(commands, c.B().Set().Key(k[1]).Value(record).ExSeconds(seconds).Build())
+		}
+	}
+	var places []string
+	for _, w := range i.lock.Queue {
+		places = append(places, w.Session+" "+writePlace(w))
+	}
+	if !slices.Equal(places, i.queue) {
+		commands = append(commands, i.queueChanges(c)...)
+	}
+	if i.ticketing != nil && !equalLists(i.tickets(), i.lists) {
+		commands = append(commands, i.ticketChanges(c)...)
+	}
+	for _, m := range i.told {
+		commands = append(commands, c.B().Publish().Channel(m.channel).Message(m.text).Build())
+	}
+	return commands
+}
+
+func equalLists(a, b [2][]string) bool { return slices.Equal(a[0], b[0]) && slices.Equal(a[1], b[1]) }
+
+func (i *image) holdChanges(c rueidis.DedicatedClient) (commands rueidis.Commands) {
+	h, key := i.lock.Hold, i.keys.Hold()
+	if h.Count == 0 {
+		if i.was.field != "" {
+			commands = append(commands, c.B().Del().Key(key).Build())
+		}
+		return commands
+	}
+	field := h.Session + ":" + h.Owner
+	if field != i.was.field || h.Count != i.was.count {
+		commands = append(commands, c.B().Hset().Key(key).FieldValue().FieldValue(field, strconv.Itoa(h.Count)).Build())
+	}
+	if i.was.field != "" && field != i.was.field {
+		commands = append(commands, c.B().Hdel().Key(key).Field(i.was.field).Build())
+	}
+	if h.Expires != i.was.expires || i.was.field == "" {
+		commands = append(commands, c.B().Pexpire().Key(key).Milliseconds(int64(wire.Millis(h.Expires-i.now))).Build())
+	}
+	return commands
+}
+
+func (i *image) queueChanges(c rueidis.DedicatedClient) rueidis.Commands {
+	k := i.keys
+	commands := rueidis.Commands{c.B().Del().Key(k[2], k[3]).Build()}
+	if len(i.lock.Queue) == 0 {
+		return commands
+	}
+	var order []string
+	var keep time.Duration
+	places := c.B().Hset().Key(k[3]).FieldValue()
+	for _, w := range i.lock.Queue {
+		order, keep = append(order, w.Session), max(keep, w.Keep)
+		places = places.FieldValue(w.Session, writePlace(w))
+	}
+	seconds := int64(wire.RoundUp(keep, time.Second))
+	return append(commands,
+		c.B().Rpush().Key(k[2]).Element(order...).Build(), places.Build(),
+		c.B().Expire().Key(k[2]).Seconds(seconds).Build(), c.B().Expire().Key(k[3]).Seconds(seconds).Build())
+}
+
+func (i *image) ticketChanges(c rueidis.DedicatedClient) rueidis.Commands {
+	t, cond := i.ticketing, i.lock.Conditions[i.condition]
+	commands := rueidis.Commands{c.B().Del().Key(t[4], t[5], t[6]).Build()}
+	all := slices.Concat(cond.Waiting, cond.Signalled)
+	if len(all) == 0 {
+		return commands
+	}
+	terms := c.B().Hset().Key(t[6]).FieldValue()
+	keep := slices.MaxFunc(all, func(a, b protocol.Ticket) int { return cmp.Compare(a.Keep, b.Keep) }).Keep
+	for n, w := range all {
+		member := fmt.Sprintf("%s:%d", w.Session, w.Epoch)
+		key, score := t[4], float64(w.Token)
+		if n >= len(cond.Waiting) {
+			key, score = t[5], float64(w.Deadline.Microseconds())
+		}
+		commands = append(commands, c.B().Zadd().Key(key).ScoreMember().ScoreMember(score, member).Build())
+		terms = terms.FieldValue(member, fmt.Sprintf("%d %d %s", w.Deadline.Microseconds(), wire.Millis(w.Patience), writeTerms(w.Waiter)))
+	}
+	commands = append(commands, terms.Build())
+	for _, key := range t[4:] {
+		commands = append(commands, c.B().Expire().Key(key).Seconds(int64(wire.RoundUp(keep, time.Second))).Build())
+	}
+	return commands
+}

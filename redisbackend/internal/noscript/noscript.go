@@ -1,0 +1,371 @@
+package noscript
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/protocol"
+	"github.com/relock-go/relock/redisbackend/internal/clock"
+	"github.com/relock-go/relock/redisbackend/internal/push"
+	"github.com/relock-go/relock/redisbackend/internal/single"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// A plain is a remote that runs no scripts.
+type plain struct{ *single.Remote }
+
+var (
+	_ backend.Remote  = plain{}
+	_ backend.Resumer = plain{}
+)
+
+// transact reads the lock (and a condition of it), has run decide, and writes what that changed, until nobody else has
+// changed it in between. run may be called more than once. An error of what was read says that nothing happened.
+func (r plain) transact(ctx context.Context, condition *string, run func(now protocol.Instant, l *protocol.Lock)) error {
+	for began := time.Now(); ; {
+		client, release, err := push.Dedicate(ctx, r.Conn.Deployment.Client)
+		if err != nil {
+			return fmt.Errorf("redisbackend: not sent: %w", err)
+		}
+		for done := false; err == nil && !done; {
+			done, err = r.try(ctx, client, condition, run)
+		}
+		push.GiveBack(client, release, err)
+		var lost *lostError
+		if !errors.As(err, &lost) || wire.NeverSent(err) || ctx.Err() != nil || time.Since(began) > reopening {
+			return err
+		}
+	}
+}
+
+// reopening is for how long a verb takes another connection when one of the pool turns out to be lost, before it has
+// written anything. The client itself finds such connections out within a second.
+const reopening = time.Second
+
+// A lostError is that of a connection that was lost before anything was written.
+type lostError struct{ error }
+
+func (e *lostError) Unwrap() error { return e.error }
+
+// try is one round; false if somebody else was quicker.
+func (r plain) try(ctx context.Context, client rueidis.DedicatedClient, condition *string, run func(now protocol.Instant, l *protocol.Lock)) (bool, error) {
+	i, err := r.look(ctx, client, condition)
+	if err != nil {
+		return false, err
+	}
+	run(i.now, &i.lock)
+	changes := i.changes(client)
+	return r.commit(ctx, client, changes)
+}
+
+// look reads an image under WATCH.
+func (r plain) look(ctx context.Context, client rueidis.DedicatedClient, condition *string) (*image, error) {
+	sent := time.Now()
+	if err := wire.ContextErr(ctx, sent); err != nil {
+		return nil, fmt.Errorf("redisbackend: not done: %w", err)
+	}
+	i := &image{keys: r.Keys, channels: r.Conn.Deployment.Channels}
+	watched := r.Keys[:]
+	if condition != nil {
+		k := r.Keys.Condition(r.Conn.Deployment.Prefix, *condition)
+		i.condition, i.ticketing, watched = *condition, &k, k[:]
+	}
+	answers := client.DoMulti(ctx, append(rueidis.Commands{client.B().Watch().Key(watched...).Build()}, i.readers(client)...)...)
+	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
+	err := answers[0].Error()
+	if err == nil {
+		err = i.parse(answers[1:])
+	}
+	switch {
+	case err == nil:
+		at.Stamp = i.now.Microseconds()
+		r.Clock.Saw(at)
+		return i, nil
+	case errors.Is(err, errForeign):
+		return nil, fmt.Errorf("redisbackend: %w", err)
+	case wire.ErrorCode(err) != "":
+		return nil, wire.Fail(ctx, err)
+	}
+	return nil, r.notDone(ctx, err)
+}
+
+// notDone is the error of a connection that was lost before anything was written.
+func (r plain) notDone(ctx context.Context, err error) error {
+	r.Clock.Forget()
+	return &lostError{wire.Unavailable(fmt.Errorf("not done: %w", wire.Blame(ctx, err)))}
+}
+
+// commit writes changes as one; false if a watched key has changed since, and nothing was written. Without changes it
+// only tells that: what was read command by command is then known to have been there at one moment.
+func (r plain) commit(ctx context.Context, client rueidis.DedicatedClient, changes rueidis.Commands) (bool, error) {
+	begin, end := client.B().Multi().Build(), client.B().Exec().Build()
+	answers := client.DoMulti(ctx, slices.Concat(rueidis.Commands{begin}, changes, rueidis.Commands{end})...)
+	queued, exec := answers[:len(answers)-1], answers[len(answers)-1]
+	results, err := exec.ToArray()
+	switch {
+	case rueidis.IsRedisNil(err):
+		return false, nil
+	case err == nil:
+		return true, carriedOut(results)
+	case len(changes) == 0 && wire.ErrorCode(err) == "":
+		return false, r.notDone(ctx, err)
+	case wire.ErrorCode(err) == "":
+		r.Clock.Forget()
+		return false, wire.Fail(ctx, err)
+	}
+	return false, discarded(ctx, queued, err)
+}
+
+// carriedOut is nil if all commands of a transaction were: Redis goes on after one that fails.
+func carriedOut(results []rueidis.RedisMessage) error {
+	for _, m := range results {
+		if err := m.Error(); err != nil && !rueidis.IsRedisNil(err) {
+			return backend.WithOutcomeUnknown(fmt.Errorf("redisbackend: not all of it was done: %w", err))
+		}
+	}
+	return nil
+}
+
+// discarded is the error of a transaction that Redis did not carry out. Why, says the first command that it did not want
+// to queue; EXEC itself may only say that there was one.
+func discarded(ctx context.Context, queued []rueidis.RedisResult, exec error) error {
+	for i, answer := range queued {
+		err := answer.Error()
+		if err == nil {
+			continue
+		}
+		err = wire.Fail(ctx, err)
+		if i == 0 && len(queued) > 1 { // not even MULTI: then what followed was carried out one by one
+			err = backend.WithOutcomeUnknown(err)
+		}
+		return err
+	}
+	return wire.Fail(ctx, exec)
+}
+
+// Acquire implements backend.Remote. A copy whose time is over is not sent; one that is held up on its way finds what
+// it watched changed by whoever came after it.
+func (r plain) Acquire(ctx context.Context, req backend.AcquireRequest) (reply backend.AcquireReply, err error) {
+	if err := wire.CheckAcquire(&req); err != nil {
+		return reply, err
+	}
+	var refused error
+	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
+		if refused = tooLate(req.NotAfter); refused == nil {
+			reply, refused = l.Acquire(now, r.Conn.Session, req, forever)
+		}
+	})
+	switch {
+	case err != nil:
+		return backend.AcquireReply{}, err
+	case refused != nil:
+		return backend.AcquireReply{}, fmt.Errorf("redisbackend: %w", refused)
+	case reply.Status == backend.Waiting && req.Queue:
+		r.Conn.Listen(r.Remote)
+	}
+	return reply, nil
+}
+
+// Reenter implements backend.Remote.
+func (r plain) Reenter(ctx context.Context, req backend.ReenterRequest) (reply backend.ReenterReply, err error) {
+	if err := wire.CheckReenter(&req); err != nil {
+		return reply, err
+	}
+	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) { reply = l.Reenter(now, r.Conn.Session, req) })
+	return reply, err
+}
+
+// Release implements backend.Remote.
+func (r plain) Release(ctx context.Context, req backend.ReleaseRequest) (result backend.ReleaseResult, err error) {
+	if err := wire.CheckRelease(&req); err != nil {
+		return 0, err
+	}
+	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
+		result = l.Release(now, r.Conn.Session, req, wire.Remaining(req.Until))
+	})
+	return result, err
+}
+
+// tooLate is the error of a copy that is not sent, because the time up to which it may be executed is over.
+func tooLate(notAfter time.Time) error {
+	if time.Now().Before(notAfter) {
+		return nil
+	}
+	return wire.Unavailable(errors.New("it would have reached Redis too late and was not sent"))
+}
+
+// Resume implements backend.Resumer.
+func (r plain) Resume(ctx context.Context, req backend.ResumeRequest) (reply backend.ResumeReply, err error) {
+	if err := wire.CheckResume(&req); err != nil {
+		return reply, err
+	}
+	var refused error
+	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
+		if refused = tooLate(req.NotAfter); refused == nil {
+			reply, refused = l.Resume(now, r.Conn.Session, req, forever)
+		}
+	})
+	if err == nil && refused != nil {
+		err = fmt.Errorf("redisbackend: resume: %w", refused)
+	}
+	return reply, err
+}
+
+// Await implements backend.Remote.
+func (r plain) Await(ctx context.Context, req backend.AwaitRequest) (status backend.TicketStatus, err error) {
+	if err := wire.CheckAwait(&req); err != nil {
+		return 0, err
+	}
+	var refused error
+	err = r.transact(ctx, &req.Condition, func(now protocol.Instant, l *protocol.Lock) {
+		status, refused = l.Await(now, r.Conn.Session, req, wire.Remaining(req.Until))
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case refused != nil:
+		return 0, fmt.Errorf("redisbackend: %w", refused)
+	}
+	r.Conn.Listen(r.Remote)
+	return status, nil
+}
+
+// Signal implements backend.Remote.
+func (r plain) Signal(ctx context.Context, req backend.SignalRequest) (reply backend.SignalReply, err error) {
+	if err := wire.CheckNumbers(req.Epoch, req.Op); err != nil {
+		return reply, err
+	}
+	err = r.transact(ctx, &req.Condition, func(now protocol.Instant, l *protocol.Lock) { reply = l.Signal(now, r.Conn.Session, req) })
+	return reply, err
+}
+
+// Withdraw implements backend.Remote.
+func (r plain) Withdraw(ctx context.Context, condition string, ticket uint64) (status backend.TicketStatus, err error) {
+	if err := wire.CheckNumbers(ticket); err != nil {
+		return 0, err
+	}
+	err = r.transact(ctx, &condition, func(_ protocol.Instant, l *protocol.Lock) {
+		status = l.Withdraw(r.Conn.Session, condition, ticket)
+	})
+	return status, err
+}
+
+// Beat implements backend.Remote.
+func (r plain) Beat(ctx context.Context, condition string, tickets, served []uint64) (answers []backend.TicketStatus, err error) {
+	if err := wire.CheckNumbers(slices.Concat(tickets, served)...); err != nil {
+		return nil, err
+	}
+	err = r.transact(ctx, &condition, func(now protocol.Instant, l *protocol.Lock) {
+		answers = l.Beat(now, r.Conn.Session, condition, tickets, served)
+	})
+	return answers, err
+}
+
+// Inspect implements backend.Remote.
+func (r plain) Inspect(ctx context.Context) (st backend.State, err error) {
+	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
+		seen := *l // what is over is not cleared away by looking
+		st = seen.Inspect(now)
+	})
+	return st, err
+}
+
+// ForceUnlock implements backend.Remote.
+func (r plain) ForceUnlock(ctx context.Context) (had bool, err error) {
+	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) { had = l.Force(now) })
+	return had, err
+}
+
+// Verbs carries out a deployment's verbs without scripts.
+type Verbs struct{}
+
+func (Verbs) Bind(r *single.Remote) backend.Remote { return plain{r} }
+
+func (Verbs) Probe(ctx context.Context, r *single.Remote) error {
+	_, err := plain{r}.Inspect(ctx)
+	return err
+}
+
+// Renew renews a few locks at once, so that one that others are busy with does not delay the rest.
+func (Verbs) Renew(ctx context.Context, c *single.Conn, renewals []backend.Renewal) {
+	const atOnce = 8 // connections, out of a pool that the session's commands need too
+	next := make(chan *backend.Renewal)
+	var renewing sync.WaitGroup
+	for range min(atOnce, len(renewals)) {
+		renewing.Go(func() {
+			for w := range next {
+				w.Gone = false
+				w.Err = renewOne(ctx, c, w)
+			}
+		})
+	}
+	for i := range renewals {
+		next <- &renewals[i]
+	}
+	close(next)
+	renewing.Wait()
+}
+
+func renewOne(ctx context.Context, c *single.Conn, w *backend.Renewal) error {
+	r, ok := w.Remote.(plain)
+	switch {
+	case !ok || r.Conn != c:
+		return wire.Invalid("the lock is not one of this session")
+	}
+	if err := wire.CheckRenewal(w); err != nil {
+		return err
+	}
+	err := r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
+		w.Gone = !l.Renew(now, c.Session, w.Epoch, min(w.Lease, wire.MaxTTL))
+	})
+	if wire.ErrorCode(err) == "OOM" {
+		return r.renewWhenFull(ctx, w)
+	}
+	return err
+}
+
+// renewWhenFull renews on a server without free memory. Redis then queues no command for a transaction, not even one that
+// needs no memory, so the lease is prolonged by a command of its own. The lock may become another session's just before
+// that: then this hold is gone, as the second look shows, and the other's lease has at most become longer. (Redis 6 cannot
+// only prolong. There the other's may have become shorter, if memory became free in that moment and its lease is longer.)
+func (r plain) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
+	var ttl, keep time.Duration
+	look := func() error {
+		return r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
+			renewed := *l // the image stays as it is
+			w.Gone = !renewed.Renew(now, r.Conn.Session, w.Epoch, min(w.Lease, wire.MaxTTL))
+			ttl, keep = renewed.Hold.Expires-now, renewed.Record.Expires-now
+		})
+	}
+	if err := look(); err != nil || w.Gone {
+		return err
+	}
+	if err := r.prolong(ctx, r.Keys[0], ttl); err != nil {
+		return err
+	}
+	if err := r.prolong(ctx, r.Keys[1], keep); err != nil {
+		return err
+	}
+	return look()
+}
+
+// prolong makes a key last for d at least. Redis 6 makes it last for d.
+func (r plain) prolong(ctx context.Context, key string, d time.Duration) error {
+	client := r.Conn.Deployment.Client
+	err := client.Do(ctx, client.B().Pexpire().Key(key).Milliseconds(int64(wire.Millis(d))).Gt().Build()).Error()
+	if strings.Contains(wire.WordsOf(err), "number of arguments") { // it does not know GT
+		err = client.Do(ctx, client.B().Pexpire().Key(key).Milliseconds(int64(wire.Millis(d))).Build()).Error()
+	}
+	if err != nil {
+		return wire.Fail(ctx, err)
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package noscript
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/protocol"
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend/internal/clock"
+	"github.com/relock-go/relock/redisbackend/internal/push"
+	"github.com/relock-go/relock/redisbackend/internal/single"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// quiet is a session's sink that nothing is expected of.
+type quiet struct{ backend.Sink }
+
+func (quiet) Resumed() {}
+
+// plainOn is a lock without scripts, on a server of its own.
+func plainOn(t *testing.T) (plain, *redisserver.Server) {
+	remote, server := remoteOn(t, func(d *single.Deployment) { d.Verbs = Verbs{} })
+	return remote.(plain), server
+}
+
+// remoteOn is a lock on a server of its own.
+func remoteOn(t *testing.T, set func(*single.Deployment)) (backend.Remote, *redisserver.Server) {
+	server := redisserver.Start(t)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	d := single.NewDeployment(client)
+	set(&d)
+	require.NoError(t, d.Complete())
+	conn, err := single.Connect(t.Context(), &d, "s", quiet{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	remote, err := conn.Bind("lock")
+	require.NoError(t, err)
+	return remote, server
+}
+
+// command sends the server a command over another connection.
+func command(t *testing.T, server *redisserver.Server, words ...string) {
+	_, err := server.Command(words...)
+	require.NoError(t, err)
+}
+
+// What was read command by command may be half from before and half from after a change. It is not the answer then, even
+// if there is nothing to write.
+func TestPlainAnswersFromOneMoment(t *testing.T) {
+	r, server := plainOn(t)
+	var tokens []backend.Token
+	err := r.transact(t.Context(), nil, func(_ protocol.Instant, l *protocol.Lock) {
+		if tokens = append(tokens, l.Record.Last); len(tokens) == 1 {
+			command(t, server, "SET", r.Keys[1], "7 7 other 1 0 h 300")
+		}
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []backend.Token{0, 7}, tokens)
+}
+
+// Redis carries out the rest of a transaction of which one command fails: nobody may take that for a success, nor for
+// nothing.
+func TestPlainNoticesWhatFailsInATransaction(t *testing.T) {
+	r, server := plainOn(t)
+	client, release, err := push.Dedicate(t.Context(), r.Conn.Deployment.Client)
+	require.NoError(t, err)
+	defer release()
+	command(t, server, "HSET", "hash", "field", "1")
+	done, err := r.commit(t.Context(), client, rueidis.Commands{
+		client.B().Set().Key("a").Value("1").Build(), client.B().Incr().Key("hash").Build(), client.B().Set().Key("b").Value("1").Build(),
+	})
+	assert.True(t, done)
+	require.ErrorContains(t, err, "WRONGTYPE")
+	assert.True(t, backend.OutcomeUnknown(err))
+	n, err := server.Command("EXISTS", "a", "b")
+	require.NoError(t, err)
+	assert.Equal(t, "2", n)
+}
+
+// A command that Redis does not queue says why, and nothing is written.
+func TestPlainSaysWhyATransactionWasDiscarded(t *testing.T) {
+	r, server := plainOn(t)
+	for _, words := range []string{"READONLY", "OOM"} {
+		err := r.transact(t.Context(), nil, func(now protocol.Instant, l *protocol.Lock) {
+			l.Force(now)
+			l.Hold = protocol.Hold{Session: "s", Owner: "1", Count: 1, Expires: now + wire.MinKeep}
+			if words == "OOM" {
+				command(t, server, "CONFIG", "SET", "maxmemory", "1")
+			} else {
+				command(t, server, "REPLICAOF", "127.0.0.1", "1")
+			}
+		})
+		command(t, server, "REPLICAOF", "NO", "ONE")
+		command(t, server, "CONFIG", "SET", "maxmemory", "0")
+		require.ErrorContains(t, err, words)
+		assert.False(t, backend.Refused(err), "it passes: %v", err)
+		assert.False(t, backend.OutcomeUnknown(err), "%v", err)
+		st, err := r.Inspect(t.Context())
+		require.NoError(t, err)
+		assert.False(t, st.Locked)
+	}
+}
+
+// Without the right to begin a transaction its commands would be carried out one by one.
+func TestPlainWithoutTheRightToTransactions(t *testing.T) {
+	r, server := plainOn(t)
+	command(t, server, "ACL", "SETUSER", "default", "-multi")
+	_, err := single.Connect(t.Context(), r.Conn.Deployment, "t", quiet{})
+	require.ErrorContains(t, err, "NOPERM")
+	assert.True(t, backend.Refused(err), "it is found before a lock is touched")
+	assert.False(t, backend.OutcomeUnknown(err))
+	_, err = r.ForceUnlock(t.Context())
+	require.ErrorContains(t, err, "NOPERM")
+	assert.False(t, backend.OutcomeUnknown(err), "nothing was to be written")
+	_, err = r.Release(t.Context(), backend.ReleaseRequest{Epoch: 1, Until: clock.Started.AddDate(1, 0, 0)})
+	require.ErrorContains(t, err, "NOPERM")
+	assert.True(t, backend.OutcomeUnknown(err))
+}
+
+// A connection that is lost between reading and writing may lead to another server next time.
+func TestPlainForgetsTheClockOfALostConnection(t *testing.T) {
+	for name, write := range map[string]bool{"writing": true, "looking": false} {
+		t.Run(name, func(t *testing.T) {
+			r, server := plainOn(t)
+			_, err := r.Inspect(t.Context())
+			require.NoError(t, err)
+			require.True(t, r.Clock.Mapping.Known)
+			err = r.transact(t.Context(), nil, func(now protocol.Instant, l *protocol.Lock) {
+				if write {
+					l.Hold = protocol.Hold{Session: "s", Owner: "1", Count: 1, Expires: now + wire.MinKeep}
+				}
+				command(t, server, "CLIENT", "KILL", "TYPE", "normal")
+			})
+			require.Error(t, err)
+			assert.Equal(t, write, backend.OutcomeUnknown(err), "%v", err)
+			assert.False(t, backend.Refused(err))
+			assert.False(t, r.Clock.Mapping.Known)
+		})
+	}
+}
+
+func TestAnAcquireForgetsTheClockOfAConnectionThatIsLostWhileReplicasAreWaitedFor(t *testing.T) {
+	r, server := remoteOn(t, func(d *single.Deployment) { d.Replicas = single.Replicas{Count: 1, Timeout: time.Minute} }) // there is none
+	got := make(chan error, 1)
+	go func() {
+		_, err := r.Acquire(t.Context(), backend.AcquireRequest{Epoch: 1, Owner: "1", Holds: 1, Lease: time.Minute,
+			Tokens: 1, NotAfter: time.Now().Add(time.Minute)})
+		got <- err
+	}()
+	require.Eventually(t, func() bool {
+		clients, err := server.Command("CLIENT", "LIST")
+		return err == nil && strings.Contains(clients, "cmd=wait ")
+	}, time.Minute, time.Millisecond, "it waits")
+	command(t, server, "CLIENT", "KILL", "TYPE", "normal")
+	assert.True(t, backend.OutcomeUnknown(<-got))
+	assert.False(t, r.(*single.Remote).Clock.Mapping.Known)
+}
+
+// A context's cause is its own affair: errors.Is(err, ctx.Err()) holds.
+func TestAProbeEndsWithItsContext(t *testing.T) {
+	r, _ := plainOn(t)
+	c := &single.Conn{Deployment: r.Conn.Deployment, Session: "nobody-listens", Sink: quiet{}, Probed: make(chan string, 1)}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("a reason"))
+	defer cancel()
+	require.ErrorIs(t, c.Probe(ctx), context.DeadlineExceeded)
+}

@@ -1,0 +1,297 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// Shards are a session's channels in a Cluster, beside the one that reaches it everywhere: one for each hash tag that it
+// waits for, <prefix>relock:session:{tag}:<session>, on the node that has the tag's slot. What is said there does not
+// travel to the other nodes. Nothing depends on them: a script that finds nobody listening says it with PUBLISH.
+//
+//	an acquire waits ── SSUBSCRIBE, in the background ── heard ── idle for a while ── SUNSUBSCRIBE
+//	                        │ MOVED: once more, there         │ the slot moved, the connection was lost
+//	                        ▼ failed                          ▼
+//	                     forgotten: the waiter's next beat tries again
+type Shards struct {
+	client   rueidis.Client
+	channels string        // what stands before the tag
+	session  string        // and after it
+	idle     time.Duration // after which a channel that nobody waited with is closed
+
+	ctx    context.Context // ended by close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+	wanted chan string // tags to listen for
+
+	mu       sync.Mutex // held while the listener is called: it never blocks
+	listener Listener   // immutable
+	closed   bool
+	off      bool // the server knows no such channels, or we may not use them
+	ears     map[string]*ear
+	nodes    map[string]*node
+}
+
+// An ear is the channel of one tag, open or about to be: wanted has its tag once, and only listen forgets it before it
+// is open.
+type ear struct {
+	used time.Time     // shards.mu's, as node is
+	node *node         // the one that confirmed it; nil for none yet
+	open chan struct{} // closed when that happens; immutable
+}
+
+// A node is a connection to one node of the Cluster, with any number of channels.
+type node struct {
+	addr   string
+	client rueidis.DedicatedClient
+	ended  <-chan error  // told and closed when the connection is lost
+	left   chan struct{} // closed when it is forgotten
+}
+
+const (
+	// ShardIdle is well above a heartbeat: whoever still waits has asked again by then.
+	ShardIdle = time.Minute
+	// maxShards bounds the channels of one session. The locks beyond are served by PUBLISH.
+	maxShards = 1000
+	// shardBacklog is how many tags may stand in line for the connection. More are put off until their next beat.
+	shardBacklog = 100
+)
+
+func NewShards(client rueidis.Client, channels, session string, idle time.Duration, l Listener) *Shards {
+	s := &Shards{client: client, channels: channels, session: session, idle: idle, listener: l,
+		wanted: make(chan string, shardBacklog), ears: make(map[string]*ear), nodes: make(map[string]*node)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.tasks.Go(s.Run)
+	return s
+}
+
+// Close ends all connections and waits for their goroutines.
+func (s *Shards) Close() {
+	s.cancel()
+	s.mu.Lock()
+	s.closed = true
+	for _, n := range s.nodes {
+		s.drop(n)
+	}
+	s.mu.Unlock()
+	s.tasks.Wait()
+}
+
+// Want says that the session waits for a lock with this tag. It does not block.
+func (s *Shards) Want(tag string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.ears[tag]; e != nil {
+		e.used = time.Now()
+		return
+	}
+	if s.closed || s.off || len(s.ears) >= maxShards {
+		return
+	}
+	select {
+	case s.wanted <- tag:
+		s.ears[tag] = &ear{used: time.Now(), open: make(chan struct{})}
+	default:
+	}
+}
+
+func (s *Shards) Run() {
+	sweep := time.NewTicker(s.idle / 2)
+	defer sweep.Stop()
+	for {
+		select {
+		case tag := <-s.wanted:
+			s.listen(tag)
+		case now := <-sweep.C:
+			s.sweep(now)
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Shards) channel(tag string) string { return s.channels + "{" + tag + "}:" + s.session }
+
+// listen opens the channel of a tag: on any node, and then on the one that this one names.
+func (s *Shards) listen(tag string) {
+	s.mu.Lock()
+	e := s.ears[tag]
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.ctx, subscribeTimeout)
+	defer cancel()
+	addr, err := s.anyNode(), error(nil)
+	for range 3 { // the slot may move once more meanwhile
+		if err = s.request(ctx, addr, tag, e); err == nil {
+			return
+		}
+		var answer *rueidis.RedisError
+		moved := false
+		if errors.As(err, &answer) {
+			addr, moved = answer.IsMoved()
+		}
+		if !moved {
+			break
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ears[tag] == e { // else it was opened and lost, and is wanted again: that one stands in line
+		delete(s.ears, tag)
+	}
+	s.off = s.off || wire.Lasting(err)
+}
+
+// anyNode is one to begin with: if possible one that is connected already.
+func (s *Shards) anyNode() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for addr := range s.nodes {
+		return addr
+	}
+	for addr := range s.client.Nodes() {
+		return addr
+	}
+	return ""
+}
+
+// request asks a node for the channel of a tag and waits for the confirmation, which comes to the hooks.
+func (s *Shards) request(ctx context.Context, addr, tag string, e *ear) error {
+	n, err := s.connected(ctx, addr)
+	if err != nil {
+		return err
+	}
+	err = n.client.Do(ctx, n.client.B().Ssubscribe().Channel(s.channel(tag)).Build()).Error()
+	if wire.ErrorCode(err) != "" {
+		return err // an answer: the connection is good
+	}
+	if err == nil {
+		select {
+		case <-e.open:
+			return nil
+		case <-n.left:
+			err = lost(nil)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(n) // and with it a channel that may be open and not heard
+	return err
+}
+
+// connected is the connection to a node, a new one if there is none.
+func (s *Shards) connected(ctx context.Context, addr string) (*node, error) {
+	s.mu.Lock()
+	n := s.nodes[addr]
+	s.mu.Unlock()
+	if n != nil {
+		return n, nil
+	}
+	client := s.client.Nodes()[addr]
+	if client == nil {
+		return nil, errors.New("not a node that the client knows")
+	}
+	dedicated, _, err := Dedicate(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	n = &node{addr: addr, client: dedicated, left: make(chan struct{})}
+	n.ended = dedicated.SetPubSubHooks(rueidis.PubSubHooks{
+		OnSubscription: func(sub rueidis.PubSubSubscription) { s.told(n, sub) },
+		OnMessage:      func(m rueidis.PubSubMessage) { s.deliver(n, m.Message) },
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		dedicated.Close() // it has no channel yet
+		return nil, context.Canceled
+	}
+	s.nodes[addr] = n
+	s.tasks.Go(func() { s.watch(n) })
+	return n, nil
+}
+
+// watch waits for the end of a connection, or until it is forgotten, and closes it.
+func (s *Shards) watch(n *node) {
+	defer n.client.Close() // not under the mutex: the hooks wait for that
+	select {
+	case <-n.ended: //nolint:errcheck // whatever the reason
+	case <-n.left:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(n)
+}
+
+// drop forgets a connection and its channels. What is said there from now on is lost, so waiters are to ask again.
+func (s *Shards) drop(n *node) {
+	if s.nodes[n.addr] != n {
+		return
+	}
+	delete(s.nodes, n.addr)
+	close(n.left)
+	heard := false
+	for tag, e := range s.ears {
+		if e.node == n {
+			delete(s.ears, tag)
+			heard = true
+		}
+	}
+	if heard && !s.closed {
+		s.listener.Opened()
+	}
+}
+
+// told is called when a channel has been opened, or closed: by us, and then it is forgotten already, or by the server,
+// whose slot it is no more. The waiters' next attempts find the new one, which has another clock.
+func (s *Shards) told(n *node, sub rueidis.PubSubSubscription) {
+	tag := wire.HashTag(sub.Channel)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.ears[tag]
+	if e == nil || s.nodes[n.addr] != n || sub.Channel != s.channel(tag) {
+		return
+	}
+	switch {
+	case sub.Kind == "ssubscribe" && e.node == nil:
+		e.node = n
+		close(e.open)
+	case sub.Kind == "sunsubscribe" && e.node == n:
+		delete(s.ears, tag)
+		s.listener.Opened()
+	}
+}
+
+func (s *Shards) deliver(n *node, message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nodes[n.addr] == n {
+		s.listener.Received(message)
+	}
+}
+
+// sweep closes the channels that nobody has waited with for long.
+func (s *Shards) sweep(now time.Time) {
+	s.mu.Lock()
+	old := make(map[string]*node)
+	for tag, e := range s.ears {
+		if e.node != nil && now.Sub(e.used) > s.idle {
+			old[tag] = e.node
+			delete(s.ears, tag)
+		}
+	}
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.ctx, subscribeTimeout)
+	defer cancel()
+	for tag, n := range old {
+		// If it fails, the connection is being lost, and the channel with it.
+		_ = n.client.Do(ctx, n.client.B().Sunsubscribe().Channel(s.channel(tag)).Build()).Error()
+	}
+}

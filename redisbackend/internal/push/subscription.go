@@ -1,0 +1,275 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// A Listener is told what comes over a channel: one call at a time, none after close has returned.
+type Listener interface {
+	Opened()                 // the subscription has been confirmed; whatever was said before is lost
+	Received(message string) // never called before opened
+}
+
+// A Subscription listens to one channel for as long as it is open, over one connection after another. Each is taken
+// from the client with Dedicate: subscribing on a connection that carries commands would make rueidis serve those
+// in its slower, concurrent mode for good.
+//
+//	dedicate ── SUBSCRIBE ── confirmed: opened ── received, received … ── connection lost, or another master
+//	    ▲            │ failed                                                │
+//	    └─ pause ◀───┴───────────────────────────────────────────────────────┘
+type Subscription struct {
+	client  rueidis.Client
+	channel string
+
+	ctx    context.Context // ended by close
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the goroutine has ended
+
+	mu       sync.Mutex // held while the listener is called: it never blocks
+	listener Listener   // immutable
+	current  *line      // the connection that the listener hears; nil for none
+}
+
+const (
+	// minRetry and maxRetry bound the pause before the channel is opened again. All sessions lose their channel
+	// when a server restarts, so pauses are spread; while one lasts, waiters live on heartbeats.
+	minRetry = 20 * time.Millisecond
+	MaxRetry = time.Second
+	// subscribeTimeout bounds one try.
+	subscribeTimeout = 5 * time.Second
+)
+
+// Subscribe opens a channel. It returns when the subscription is confirmed, or with the error of the first try.
+func Subscribe(ctx context.Context, client rueidis.Client, channel string, l Listener) (*Subscription, error) {
+	s := &Subscription{client: client, channel: channel, listener: l, done: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	first := make(chan error, 1)
+	go s.Run(first)
+	select {
+	case err := <-first:
+		if err != nil {
+			s.Close()
+			return nil, wire.Fail(ctx, fmt.Errorf("subscribe: %w", err))
+		}
+		return s, nil
+	case <-ctx.Done():
+		s.Close()
+		return nil, wire.Fail(ctx, fmt.Errorf("subscribe: %w", ctx.Err()))
+	}
+}
+
+// Close ends the subscription and waits for its goroutine.
+func (s *Subscription) Close() {
+	s.cancel()
+	<-s.done
+}
+
+// Run keeps the channel open. It tells first how the first try went, and ends if that failed.
+func (s *Subscription) Run(first chan<- error) {
+	defer close(s.done)
+	l, err := s.open()
+	if first <- err; err != nil {
+		return
+	}
+	for failures := 0; ; {
+		if err != nil {
+			failures++
+		} else {
+			failures = 0
+			l.wait(s.ctx)
+			s.shut(l)
+		}
+		if !s.pause(failures) {
+			return
+		}
+		l, err = s.open()
+	}
+}
+
+// pause waits before the next try: at least half of a time that doubles with each failure. It answers false when the
+// subscription is closed.
+func (s *Subscription) pause(failures int) bool {
+	d := min(minRetry<<min(failures, 10), MaxRetry)
+	timer := time.NewTimer(d/2 + rand.N(d/2))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
+// A line is one connection with the channel open, or about to be.
+type line struct {
+	client    rueidis.DedicatedClient
+	addr      string        // of the server, if the client has only one
+	ended     <-chan error  // told and closed when the connection is lost
+	confirmed chan struct{} // closed when the server says that the channel is open
+	open      bool          // the same; subscription.mu
+	left      chan struct{} // closed when the client has gone to another server
+	behind    bool          // the same; subscription.mu
+}
+
+// wait returns when the connection is lost or left, or ctx has ended. Why it is lost, the next try will show.
+func (l *line) wait(ctx context.Context) {
+	select {
+	case <-l.ended: //nolint:errcheck // see above
+	case <-l.left:
+	case <-ctx.Done():
+	}
+}
+
+// Follow opens the channel anew if the client's commands go to another server now. A Sentinel client does so as soon as
+// there is a new master; the old one keeps the channel's connection for some ten seconds more.
+func (s *Subscription) Follow() {
+	addr := OnlyAddr(s.client)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.current; l != nil && l.open && !l.behind && l.addr != addr {
+		l.behind = true
+		close(l.left)
+	}
+}
+
+// OnlyAddr is the address of the server that a client sends all commands to; "" if there are several.
+func OnlyAddr(client rueidis.Client) string {
+	nodes := client.Nodes()
+	if len(nodes) != 1 {
+		return ""
+	}
+	for addr := range nodes {
+		return addr
+	}
+	return ""
+}
+
+// open takes a connection and subscribes. It returns with the subscription confirmed, or an error and nothing open.
+func (s *Subscription) open() (*line, error) {
+	addr := OnlyAddr(s.client)
+	client, _, err := Dedicate(s.ctx, s.client)
+	if err != nil {
+		return nil, err
+	}
+	l := &line{client: client, addr: addr, confirmed: make(chan struct{}), left: make(chan struct{})}
+	s.hear(l)
+	l.ended = client.SetPubSubHooks(rueidis.PubSubHooks{
+		OnSubscription: func(sub rueidis.PubSubSubscription) {
+			if sub.Kind == "subscribe" && sub.Channel == s.channel {
+				s.confirm(l)
+			}
+		},
+		OnMessage: func(m rueidis.PubSubMessage) {
+			if m.Channel == s.channel {
+				s.deliver(l, m.Message)
+			}
+		},
+	})
+	if err := s.request(l); err != nil {
+		s.shut(l)
+		return nil, err
+	}
+	return l, nil
+}
+
+// request sends SUBSCRIBE and waits for the confirmation. It arrives at the hooks, and not only as an answer: with
+// RESP2 rueidis subscribes on a second connection, and after an error on yet another one without the hooks.
+func (s *Subscription) request(l *line) error {
+	select {
+	case err := <-l.ended:
+		return lost(err)
+	default:
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, subscribeTimeout)
+	defer cancel()
+	if err := l.client.Do(ctx, l.client.B().Subscribe().Channel(s.channel).Build()).Error(); err != nil {
+		return err
+	}
+	select {
+	case <-l.confirmed:
+		return nil
+	case err := <-l.ended:
+		return lost(err)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func lost(err error) error {
+	if err == nil {
+		return errors.New("the connection was lost")
+	}
+	return err
+}
+
+// shut ends a connection. The listener hears nothing more from it.
+func (s *Subscription) shut(l *line) {
+	s.hear(nil)
+	l.client.Close()
+}
+
+// hear makes l the connection that the listener hears. What an older one still has to say is not passed on.
+func (s *Subscription) hear(l *line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = l
+}
+
+func (s *Subscription) confirm(l *line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == l && !l.open {
+		l.open = true
+		s.listener.Opened()
+		close(l.confirmed)
+	}
+}
+
+func (s *Subscription) deliver(l *line, message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == l && l.open {
+		s.listener.Received(message)
+	}
+}
+
+// Dedicate takes a connection of the client. Dedicate itself knows no context: it dials, or waits for a place in the
+// client's pool, for as long as that takes. If ctx ends first, the connection is given back when it comes. release puts
+// it back into the pool, as it is; its Close ends it.
+func Dedicate(ctx context.Context, client rueidis.Client) (dedicated rueidis.DedicatedClient, release func(), err error) {
+	type taken struct {
+		client  rueidis.DedicatedClient
+		release func()
+	}
+	coming := make(chan taken, 1)
+	go func() {
+		client, release := client.Dedicate()
+		coming <- taken{client, release}
+	}()
+	select {
+	case t := <-coming:
+		return t.client, t.release, nil
+	case <-ctx.Done():
+		go func() { (<-coming).release() }()
+		return nil, nil, ctx.Err()
+	}
+}
+
+// GiveBack is how a verb leaves its connection. The next verb may have it, unless there was an error: then nobody knows
+// what the connection still watches, or what is still to be answered on it.
+func GiveBack(dedicated rueidis.DedicatedClient, release func(), err error) {
+	if err != nil {
+		dedicated.Close()
+		return
+	}
+	release()
+}

@@ -1,0 +1,127 @@
+package quorum
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/single"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// Connect implements backend.Backend. It sees at all nodes at once whether scripts run and messages arrive. A majority
+// must answer, for which it has five seconds, and the others half a second more. A node that cannot be reached may join
+// later, but one that refuses (a wrong password, a missing right) is an error, and so is one that is the same as another.
+func (q *Quorum) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
+	if err := single.CheckSession(session); err != nil {
+		return nil, err
+	}
+	if sink == nil {
+		return nil, errors.New("redisbackend: connect: nil sink")
+	}
+	c := &Conn{quorum: q, session: session, sink: sink, waiting: make(map[string]*quorumWaiter)}
+	for _, d := range q.nodes {
+		c.nodes = append(c.nodes, &single.Conn{Deployment: d, Session: session, Sink: sink, Probed: make(chan string, 1)})
+	}
+	if err := c.open(ctx); err != nil {
+		_ = c.Close() // never fails
+		return nil, err
+	}
+	return c, nil
+}
+
+// open opens the channels at all nodes, and answers when it is known what comes of that.
+func (c *Conn) open(ctx context.Context) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	defer c.Jobs.Done()
+	q, replies := c.quorum, c.listen(ctx)
+	got := collect(ctx, replies, nil, single.ProbeWait, func(got []reply[struct{}]) bool {
+		well, _ := tell(got, func(struct{}) bool { return true })
+		return well >= q.need || len(got)-well >= q.blocks()
+	})
+	got = collect(ctx, replies, got, q.budget(ctx, time.Time{}), func([]reply[struct{}]) bool { return false })
+	errs := failures(got, len(c.nodes))
+	for i, err := range errs {
+		if backend.Refused(err) {
+			return fmt.Errorf("redisbackend: connect: node %d: %w", i+1, err)
+		}
+	}
+	if heardFrom(errs) < q.need {
+		return q.tooFew(ctx, errs)
+	}
+	return nil
+}
+
+// listen has every node joined in the background, and answers how the first tries go, which last until ctx's deadline.
+func (c *Conn) listen(ctx context.Context) <-chan reply[struct{}] {
+	deadline := time.Now().Add(single.ProbeWait)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	replies, mark := make(chan reply[struct{}], len(c.nodes)), rand.Text()
+	for i, n := range c.nodes {
+		e := &quorumEar{conn: c, node: n}
+		e.ctx, e.cancel = context.WithCancel(context.Background())
+		c.ears = append(c.ears, e)
+		e.done.Go(func() {
+			err := e.join(deadline, mark, i+1)
+			if errors.Is(err, errTwin) { // perhaps after Connect has returned
+				c.refuse(fmt.Errorf("node %d: %w", i+1, err))
+			}
+			replies <- reply[struct{}]{node: i, err: err}
+			e.rejoin(err)
+		})
+	}
+	return replies
+}
+
+// join opens the channel and sees whether the node is one of its own, since two of one server would hear each other's
+// messages, and whether everything works that a session does there.
+func (e *quorumEar) join(deadline time.Time, mark string, number int) error {
+	ctx, cancel := context.WithDeadline(e.ctx, deadline)
+	defer cancel()
+	if err := e.subscribe(ctx); err != nil {
+		return err
+	}
+	if err := markNode(ctx, e.node, mark, number); err != nil {
+		return err
+	}
+	return e.node.Probe(ctx)
+}
+
+// markNode leaves at a node which of the session's it is, for as long as they are joined. One server by two names has the mark
+// of the other already.
+func markNode(ctx context.Context, c *single.Conn, mark string, number int) error {
+	client, key, own := c.Deployment.Client, c.Deployment.Prefix+wire.Reserved+"node:"+mark, strconv.Itoa(number)
+	err := client.Do(ctx, client.B().Set().Key(key).Value(own).Nx().Px(2*single.ProbeWait).Build()).Error()
+	if err == nil {
+		return nil
+	}
+	there := own
+	if rueidis.IsRedisNil(err) {
+		there, err = client.Do(ctx, client.B().Get().Key(key).Build()).ToString()
+	}
+	switch {
+	case err != nil && wire.ErrorCode(err) != "" && !forbidden[wire.ErrorCode(err)]:
+		return nil // a node that takes no writes now, because it is full for instance, is joined as one that is not
+	case err != nil:
+		return wire.Fail(ctx, fmt.Errorf("mark the node: %w", err))
+	case there != own:
+		return backend.WithRefused(fmt.Errorf("%w node %s", errTwin, there))
+	}
+	return nil
+}
+
+// errTwin is the error of a node that is one server with another.
+var errTwin = errors.New("it is the same server as")
+
+// forbidden are the codes of what a node will not let this user do.
+var forbidden = map[string]bool{"NOPERM": true, "NOAUTH": true, "WRONGPASS": true}

@@ -1,0 +1,465 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"runtime/pprof"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend/internal/single"
+)
+
+type deafSink struct{ backend.Sink }
+
+func (deafSink) Granted(backend.Grant) {}
+func (deafSink) Resumed()              {}
+
+// A hintSink passes on when its session is told to try again.
+type hintSink struct {
+	deafSink
+	hints chan backend.Grant
+}
+
+func (s hintSink) Granted(g backend.Grant) { s.hints <- g }
+
+// allowed is how long a node may take, in tests that are not about that: the machine may be busy.
+const allowed = 30 * time.Second
+
+// bound is a lock over three nodes, which have all the time that they need.
+func bound(t *testing.T) (*Conn, *quorumRemote) {
+	return boundTo(t, allowed, redisserver.Start(t), redisserver.Start(t), redisserver.Start(t))
+}
+
+// boundTo has the client of the last node give it up after some time.
+func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (*Conn, *quorumRemote) {
+	var deployments []*single.Deployment
+	for i, node := range nodes {
+		option := rueidis.ClientOption{InitAddress: []string{node.Addr()}, DisableCache: true, ConnWriteTimeout: allowed}
+		if i == len(nodes)-1 {
+			option.ConnWriteTimeout = giveUp
+		}
+		var client rueidis.Client
+		require.Eventually(t, func() bool {
+			var err error
+			client, err = rueidis.NewClient(option)
+			return err == nil
+		}, allowed, time.Millisecond, "the node answers in time")
+		t.Cleanup(client.Close)
+		d := single.NewDeployment(client)
+		require.NoError(t, d.Complete())
+		deployments = append(deployments, &d)
+	}
+	q, err := New(deployments)
+	require.NoError(t, err)
+	q.Limit = allowed
+	return joined(t, q, "a", deafSink{})
+}
+
+// joined is the lock as one more session sees it.
+func joined(t *testing.T, q *Quorum, id string, sink backend.Sink) (*Conn, *quorumRemote) {
+	var conn backend.Conn
+	var err error
+	require.Eventually(t, func() bool { // a majority has five seconds, and this machine may be busier
+		conn, err = q.Connect(t.Context(), id, sink)
+		return !errors.Is(err, backend.ErrNoQuorum)
+	}, allowed, time.Millisecond)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	remote, err := conn.Bind("lock")
+	require.NoError(t, err)
+	return conn.(*Conn), remote.(*quorumRemote)
+}
+
+func attempt(epoch uint64) backend.AcquireRequest {
+	return backend.AcquireRequest{Epoch: epoch, Owner: "1", Holds: 1, Lease: time.Hour, Tokens: 1,
+		NotAfter: time.Now().Add(time.Hour)}
+}
+
+// visited waits until what gives up an attempt has had its turn at the place.
+func (p *quorumPlace) visited(t *testing.T, epoch uint64) {
+	require.Eventually(t, func() bool {
+		p.turn <- struct{}{}
+		defer p.leave()
+		return p.closed.epoch >= epoch
+	}, allowed, time.Millisecond, "the release has been at this node too")
+}
+
+// The job of an attempt at one node may be so late that the others have given the lock, and have it back, before it
+// begins. What it would take then nobody would give back.
+func TestQuorumNothingOfAnAttemptComesAfterItsRelease(t *testing.T) {
+	t.Parallel()
+	_, r := bound(t)
+	late, req := r.places[2], attempt(1)
+	v := r.newVote(t.Context(), &req)
+	result, err := r.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
+	require.NoError(t, err)
+	require.Equal(t, backend.Nothing, result)
+	late.visited(t, 1)
+
+	close(v.counted)
+	v.kept = true
+	close(v.final)
+	v.at(t.Context(), 2, late)
+	answer := <-v.answers
+	require.NoError(t, answer.err)
+	require.Equal(t, backend.Stale, answer.value.Status)
+
+	reply, err := r.Acquire(t.Context(), attempt(2))
+	require.NoError(t, err)
+	require.Equal(t, backend.Granted, reply.Status)
+}
+
+// A closed conn sends nothing, so nothing goes on when Close has returned.
+func TestQuorumSendsNothingAfterClose(t *testing.T) {
+	t.Parallel()
+	conn, r := bound(t)
+	require.NoError(t, conn.Close())
+	ctx := context.Background()
+	_, err := r.Acquire(ctx, attempt(1))
+	require.ErrorContains(t, err, "closed")
+	_, err = r.Release(ctx, backend.ReleaseRequest{Epoch: 1})
+	require.ErrorContains(t, err, "closed")
+	_, err = r.Reenter(ctx, backend.ReenterRequest{Epoch: 1, Holds: 2})
+	require.ErrorContains(t, err, "closed")
+	_, err = r.Inspect(ctx)
+	require.ErrorContains(t, err, "closed")
+	_, err = r.ForceUnlock(ctx)
+	require.ErrorContains(t, err, "closed")
+	renewals := []backend.Renewal{{Remote: r, Epoch: 1, Lease: time.Minute}}
+	conn.Renew(ctx, renewals)
+	require.ErrorContains(t, renewals[0].Err, "closed")
+}
+
+// Whatever is under way, and although a node hangs.
+func TestQuorumNothingRunsAfterClose(t *testing.T) {
+	t.Parallel()
+	nodes := []*redisserver.Server{redisserver.Start(t), redisserver.Start(t), redisserver.Start(t)}
+	conn, r := boundTo(t, time.Second, nodes...)
+	ours := func() string {
+		var all strings.Builder
+		require.NoError(t, pprof.Lookup("goroutine").WriteTo(&all, 1))
+		var found []string
+		for one := range strings.SplitSeq(all.String(), "\n\n") {
+			if strings.Contains(one, `"quorum":"close"`) && strings.Contains(one, "redisbackend.(*quorum") {
+				found = append(found, one)
+			}
+		}
+		return strings.Join(found, "\n\n")
+	}
+	nodes[2].Freeze()
+	// What is started in there bears the label.
+	pprof.Do(t.Context(), pprof.Labels("quorum", "close"), func(ctx context.Context) {
+		for epoch := uint64(1); ours() == ""; epoch++ { // once, unless all of it is given up before anybody looks
+			_, err := r.Acquire(ctx, attempt(epoch))
+			require.NoError(t, err)
+			conn.Renew(ctx, []backend.Renewal{{Remote: r, Epoch: epoch, Lease: time.Hour}})
+			_, err = r.Release(ctx, backend.ReleaseRequest{Epoch: epoch})
+			require.NoError(t, err)
+			r.conn.wait(r.name, epoch+1, 0)
+		}
+	})
+	require.NoError(t, conn.Close())
+	require.Empty(t, ours())
+}
+
+// A token that a majority has given is above all before, and known to that majority: nothing need be written.
+func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
+	t.Parallel()
+	q := &Quorum{need: 2}
+	for _, c := range []struct {
+		given  []backend.Token
+		want   backend.Token
+		agreed bool
+	}{
+		{[]backend.Token{5, 5}, 5, true},
+		{[]backend.Token{5, 7}, 7, false},
+		{[]backend.Token{7, 5, 5}, 5, true}, // the last of a majority already
+		{[]backend.Token{7, 5, 6}, 7, false},
+	} {
+		token, agreed := quorumTally{tokens: c.given}.token(q)
+		require.Equal(t, c.want, token, "%v", c.given)
+		require.Equal(t, c.agreed, agreed, "%v", c.given)
+	}
+}
+
+// What gives a copy back may be under way for longer than anybody waits for it. It would take away what another copy of
+// the same attempt got at that node.
+func TestQuorumDoesNotAskAgainWhereItGaveBack(t *testing.T) {
+	t.Parallel()
+	_, r := bound(t)
+	p, req := r.places[0], attempt(1)
+	given, err := p.acquire(t.Context(), req, r.asked.Add(1))
+	require.NoError(t, err)
+	require.Equal(t, backend.Granted, given.Status)
+	p.limit = time.Nanosecond // the node does not hear of it
+	p.giveBack(1)
+	again, err := p.acquire(t.Context(), req, r.asked.Add(1))
+	require.NoError(t, err)
+	require.Equal(t, backend.Stale, again.Status)
+}
+
+// The lock may be given back while a waiter's new attempt is under way: the answer, that another has it, is old then.
+func TestQuorumAHintDuringAnAttemptIsOfThatAttempt(t *testing.T) {
+	t.Parallel()
+	conn, _ := bound(t)
+	hints := make(chan backend.Grant, 10)
+	waiter, r := joined(t, conn.quorum, "b", hintSink{hints: hints})
+	waiter.wait("lock", 1, 0)
+	<-hints // of the first attempt, which the nodes answer differently: the session goes on with the next
+	for _, p := range r.places[:2] {
+		require.NoError(t, p.enter(t.Context())) // two nodes are slow
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		req := attempt(2)
+		req.Queue, req.Patience, req.GrantTTL = true, time.Hour, time.Hour
+		_, _ = r.Acquire(t.Context(), req)
+	}()
+	require.Eventually(t, func() bool {
+		state, err := r.places[2].remote.Inspect(t.Context())
+		return err == nil && state.Epoch == 2
+	}, allowed, time.Millisecond, "the attempt is under way")
+	waiter.ears[0].Received("f lock")
+	require.Equal(t, uint64(2), (<-hints).Epoch)
+	for _, p := range r.places[:2] {
+		p.leave()
+	}
+	<-answered
+}
+
+// Whoever is called when a session yields needs two round trips: if that session were back before, nobody would have got
+// anything by it.
+func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
+	t.Parallel()
+	conn, other := bound(t)
+	hints := make(chan backend.Grant, 10)
+	_, r := joined(t, conn.quorum, "b", hintSink{hints: hints})
+	reply, err := r.Acquire(t.Context(), attempt(1))
+	require.NoError(t, err)
+	require.Equal(t, backend.Granted, reply.Status)
+	for _, p := range other.places {
+		p.Want(time.Hour)
+	}
+	for _, p := range r.places {
+		require.NoError(t, p.enter(t.Context()))
+	}
+	asked, answered := r.asked.Load(), make(chan backend.AcquireReply, 1)
+	go func() {
+		req := attempt(2)
+		req.Yield, req.Queue, req.Patience, req.GrantTTL = true, true, time.Hour, time.Hour
+		reply, _ := r.Acquire(t.Context(), req)
+		answered <- reply
+	}()
+	require.Eventually(t, func() bool { return r.asked.Load() > asked }, allowed, time.Millisecond, "the release is under way")
+	const trip = 10 * time.Millisecond
+	time.Sleep(trip) // at least so long it takes
+	told := time.Now()
+	for _, p := range r.places {
+		p.leave()
+	}
+	require.Equal(t, uint64(2), (<-hints).Epoch)
+	require.Greater(t, time.Since(told), 3*trip)
+	require.Equal(t, backend.Waiting, (<-answered).Status)
+}
+
+// A node that was down when the session was opened, and refuses when it is there, is not asked again and again.
+func TestQuorumANodeThatRefusesLaterIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	node := redisserver.Start(t)
+	conn, _ := boundTo(t, allowed, node, redisserver.Start(t), redisserver.Start(t))
+	_, err := node.Command("ACL", "SETUSER", "default", "-subscribe")
+	require.NoError(t, err)
+	late := &quorumEar{conn: conn, node: conn.nodes[0]}
+	late.ctx, late.cancel = context.WithTimeout(t.Context(), allowed)
+	defer late.cancel()
+	late.rejoin(errors.New("it is down"))
+	require.NoError(t, late.ctx.Err(), "it goes on trying")
+	require.Nil(t, late.open)
+}
+
+// free tells whether a node shows the lock as free.
+func (p *quorumPlace) free(t *testing.T) bool {
+	state, err := p.remote.Inspect(t.Context())
+	require.NoError(t, err)
+	return !state.Locked
+}
+
+// taken gives the lock to an attempt, at all nodes.
+func (r *quorumRemote) taken(t *testing.T, req backend.AcquireRequest) (backend.AcquireReply, quorumHold) {
+	reply, err := r.Acquire(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, backend.Granted, reply.Status)
+	for _, p := range r.places {
+		require.Eventually(t, func() bool { return !p.free(t) }, allowed, time.Millisecond)
+	}
+	h, ok := r.holds(req.Epoch)
+	require.True(t, ok)
+	return reply, h
+}
+
+// soon is a time up to which what puts a hold back is not late.
+func soon() time.Time { return time.Now().Add(time.Hour) }
+
+// A hold is put back where it has ended or is forgotten, with its token, and only while nothing newer is there.
+func TestQuorumPutsBackAtANode(t *testing.T) {
+	t.Parallel()
+	conn, r := bound(t)
+	_, other := joined(t, conn.quorum, "b", deafSink{})
+	req := attempt(3)
+	req.Tokens = 4
+	reply, h := r.taken(t, req)
+	p := r.places[0]
+	lose := func(keys ...string) {
+		client := p.remote.Conn.Deployment.Client
+		require.NoError(t, client.Do(t.Context(), client.B().Del().Key(keys...).Build()).Error())
+	}
+	for _, keys := range [][]string{{"lock"}, {"lock", "relock:{lock}:t:lock"}, {"relock:{lock}:t:lock"}} {
+		lose(keys...)
+		require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+		state, err := p.remote.Inspect(t.Context())
+		require.NoError(t, err)
+		require.Greater(t, state.TTL, time.Hour/2)
+		state.TTL = 0
+		require.Equal(t, backend.State{Locked: true, Session: "a", Owner: "1", Holds: 1, Epoch: 3, Token: reply.Last}, state, "%q", keys)
+	}
+	lose(p.remote.Keys[:2]...)
+	got, err := p.remote.Acquire(t.Context(), attempt(1))
+	require.NoError(t, err)
+	require.Equal(t, backend.Granted, got.Status)
+	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+	state, err := p.remote.Inspect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, uint64(3), state.Epoch, "the node has missed that it went over to a later attempt")
+
+	lose("lock")
+	require.NoError(t, p.restore(t.Context(), h, time.Hour, time.Now()))
+	require.True(t, p.free(t), "it is late")
+	p.spent = 3
+	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+	require.True(t, p.free(t), "it has been given back here")
+	p.spent = 2
+	got, err = other.places[0].remote.Acquire(t.Context(), attempt(1))
+	require.NoError(t, err)
+	require.Equal(t, backend.Granted, got.Status)
+	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+	state, err = p.remote.Inspect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "b", state.Session, "it is another's")
+	result, err := other.places[0].remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
+	require.NoError(t, err)
+	require.Equal(t, backend.Released, result)
+
+	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+	require.False(t, p.free(t))
+	state, err = p.remote.Inspect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, got.Last, state.Token, "the last token does not fall")
+	_, err = p.remote.Acquire(t.Context(), attempt(4))
+	require.NoError(t, err)
+	_, err = p.remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 4})
+	require.NoError(t, err)
+	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+	require.True(t, p.free(t), "a later attempt was here")
+}
+
+// A copy of what puts a hold back may be under way when the hold is released, and arrive afterwards.
+func TestQuorumNothingIsPutBackAfterItsReleaseWasThere(t *testing.T) {
+	t.Parallel()
+	nodes := []*redisserver.Server{redisserver.Start(t), redisserver.Start(t), redisserver.Start(t)}
+	_, r := boundTo(t, allowed, nodes...)
+	_, h := r.taken(t, attempt(1))
+	p := r.places[2]
+	require.NoError(t, p.enter(t.Context()))
+	nodes[2].Freeze()
+	var err error
+	for wait := 10 * time.Millisecond; !backend.OutcomeUnknown(err); wait *= 2 { // its time may be over before it is sent
+		require.Less(t, wait, allowed, "%v", err)
+		short, cancel := context.WithTimeout(t.Context(), wait)
+		err = p.restore(short, h, time.Hour, soon())
+		cancel()
+	}
+	nodes[2].Thaw()
+	p.leave()
+
+	_, err = r.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
+	require.NoError(t, err)
+	p.visited(t, 1)
+	require.NoError(t, p.enter(t.Context()))
+	defer p.leave()
+	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+	require.True(t, p.free(t))
+}
+
+// What the session has lost or goes on from is not put back by a renewal that came before.
+func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
+	t.Parallel()
+	conn, r := bound(t)
+	for _, ends := range []func(epoch uint64){
+		func(epoch uint64) {
+			_, err := r.ForceUnlock(t.Context())
+			require.NoError(t, err)
+			lost := []backend.Renewal{{Remote: r, Epoch: epoch, Lease: time.Hour}}
+			conn.Renew(t.Context(), lost)
+			require.True(t, lost[0].Gone)
+		},
+		func(epoch uint64) {
+			for _, p := range r.places {
+				require.NoError(t, p.enter(t.Context()))
+			}
+			conn.quorum.Limit = time.Millisecond // nobody gets a turn
+			_, err := r.Acquire(t.Context(), attempt(epoch+1))
+			require.Error(t, err)
+			for _, p := range r.places {
+				p.leave()
+			}
+		},
+	} {
+		epoch := uint64(0)
+		require.Eventually(t, func() bool { // a node may be told late that it is free
+			epoch += 10
+			reply, err := r.Acquire(t.Context(), attempt(epoch))
+			return err == nil && reply.Status == backend.Granted
+		}, allowed, time.Millisecond)
+		_, ok := r.holds(epoch)
+		require.True(t, ok)
+		ends(epoch)
+		_, ok = r.holds(epoch)
+		require.False(t, ok)
+	}
+}
+
+// What a renewal that crosses it puts back is not a hold that was forced.
+func TestQuorumForceKeepsOutWhatIsPutBack(t *testing.T) {
+	t.Parallel()
+	_, r := bound(t)
+	_, h := r.taken(t, attempt(1))
+	_, err := r.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	for _, p := range r.places {
+		require.Eventually(t, func() bool { return p.free(t) }, allowed, time.Millisecond)
+		require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+		require.True(t, p.free(t))
+	}
+	reply, err := r.Acquire(t.Context(), attempt(2))
+	require.NoError(t, err)
+	require.Equal(t, backend.Granted, reply.Status, "it is not kept from the session's next attempt")
+}
+
+// What is put back after the majority's leases have ended may make a majority of what another has had meanwhile.
+func TestQuorumPutsBackWithinTheLease(t *testing.T) {
+	t.Parallel()
+	conn, r := bound(t)
+	sent := time.Now()
+	for lease, want := range map[time.Duration]time.Duration{time.Minute: time.Second, 100 * time.Millisecond: 97 * time.Millisecond} {
+		_, all := conn.renewals([]backend.Renewal{{Remote: r, Epoch: 1, Lease: lease}}, sent, time.Second, nil)
+		require.Equal(t, want, all[0].until.Sub(sent))
+	}
+}

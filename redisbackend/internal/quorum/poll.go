@@ -1,0 +1,153 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// nodeLimit is how long a node may take to answer before it is done without, or a half of what there is if that is less:
+// an attempt has two rounds. A node in the same region answers in a few milliseconds, so one that needs this long is
+// no help; a smaller limit would give up on a healthy node that forks or collects.
+const nodeLimit = 500 * time.Millisecond
+
+// budget is the time that the nodes have for a round, of what is left until a moment (zero: none is named) and in ctx.
+func (q *Quorum) budget(ctx context.Context, until time.Time) time.Duration {
+	limit := q.Limit
+	if !until.IsZero() {
+		limit = min(limit, time.Until(until)/2)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline)/2)
+	}
+	return max(limit, time.Millisecond)
+}
+
+// A reply is what one node has answered.
+type reply[T any] struct {
+	node  int
+	value T
+	err   error
+}
+
+// collect adds replies to those that there are until they decide, the limit is over or ctx has ended.
+func collect[T any](ctx context.Context, replies <-chan reply[T], got []reply[T], limit time.Duration, decided func([]reply[T]) bool) []reply[T] {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for len(got) < cap(replies) && !decided(got) {
+		select {
+		case one := <-replies:
+			got = append(got, one)
+		case <-timer.C:
+			return got
+		case <-ctx.Done():
+			return got
+		}
+	}
+	return got
+}
+
+// ask has all nodes do something at once and collects their replies. Those that come later nobody hears.
+func ask[T any](ctx context.Context, c *Conn, limit time.Duration, do func(ctx context.Context, node int) (T, error),
+	decided func([]reply[T]) bool,
+) []reply[T] {
+	replies := make(chan reply[T], len(c.nodes))
+	for i := range c.nodes {
+		c.Jobs.Go(func() {
+			ctx, cancel := detached(ctx, limit)
+			defer cancel()
+			value, err := do(ctx, i)
+			replies <- reply[T]{i, value, err}
+		})
+	}
+	return collect(ctx, replies, nil, limit, decided)
+}
+
+// detached is a context for one node's command: the caller may leave when the others have decided.
+func detached(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), limit)
+}
+
+// majority decides when enough replies, or too few, are of a kind: yes or no.
+func majority[T any](q *Quorum, yes func(T) bool) func([]reply[T]) bool {
+	return func(got []reply[T]) bool {
+		y, n := tell(got, yes)
+		return y >= q.need || n >= q.blocks()
+	}
+}
+
+// tell counts the answers of a kind and the others. Errors are neither.
+func tell[T any](got []reply[T], yes func(T) bool) (y, n int) {
+	for _, one := range got {
+		switch {
+		case one.err != nil:
+		case yes(one.value):
+			y++
+		default:
+			n++
+		}
+	}
+	return y, n
+}
+
+// blocks is how many nodes are enough to keep all others from a majority.
+func (q *Quorum) blocks() int { return len(q.nodes) - q.need + 1 }
+
+// errSilent stands for the answer of a node that has not come.
+var errSilent = backend.WithOutcomeUnknown(errors.New("no answer in time"))
+
+// failures is what each node has failed with: nil for an answer.
+func failures[T any](got []reply[T], nodes int) []error {
+	errs := make([]error, nodes)
+	for i := range errs {
+		errs[i] = errSilent
+	}
+	for _, one := range got {
+		errs[one.node] = one.err
+	}
+	return errs
+}
+
+func heardFrom(errs []error) (n int) {
+	for _, err := range errs {
+		if err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// tooFew is the error of a verb that the answers do not decide. It is a refusal if the nodes that refused are enough to
+// keep it from ever being decided; what a few of them said is only told, so that nobody takes it for the whole answer.
+func (q *Quorum) tooFew(ctx context.Context, errs []error) error {
+	var said []string
+	var refused []error
+	unknown := false
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		said = append(said, fmt.Sprintf("node %d: %s", i+1, strings.TrimPrefix(err.Error(), "redisbackend: ")))
+		unknown = unknown || backend.OutcomeUnknown(err)
+		if backend.Refused(err) {
+			refused = append(refused, err)
+		}
+	}
+	err := fmt.Errorf("redisbackend: %w (%d of %d answered): %s",
+		backend.ErrNoQuorum, heardFrom(errs), len(errs), strings.Join(said, "; "))
+	if ended := wire.ContextErr(ctx, time.Now()); ended != nil {
+		err = fmt.Errorf("%w: %w", ended, err)
+	}
+	switch {
+	case len(refused) >= q.blocks():
+		return backend.WithRefused(err)
+	case unknown:
+		return backend.WithOutcomeUnknown(err)
+	}
+	return err
+}

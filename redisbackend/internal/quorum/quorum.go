@@ -1,0 +1,77 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/push"
+	"github.com/relock-go/relock/redisbackend/internal/single"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// A Quorum is several independent masters that decide by majority. The face of the package has its documentation.
+type Quorum struct {
+	nodes []*single.Deployment
+	need  int           // a majority
+	Limit time.Duration // nodeLimit, but in tests
+}
+
+var _ backend.Backend = (*Quorum)(nil)
+
+// New returns a quorum of nodes, unless two of them have one address.
+func New(nodes []*single.Deployment) (*Quorum, error) {
+	q := &Quorum{nodes: nodes, need: len(nodes)/2 + 1, Limit: nodeLimit}
+	seen := make(map[string]int)
+	for i, d := range nodes {
+		addr := push.OnlyAddr(d.Client)
+		if other, ok := seen[addr]; ok {
+			return nil, fmt.Errorf("nodes %d and %d are the same: %s", other+1, i+1, addr)
+		}
+		seen[addr] = i
+	}
+	return q, nil
+}
+
+// A Conn is one session's standing with the nodes.
+type Conn struct {
+	quorum  *Quorum
+	session string
+	sink    backend.Sink
+	nodes   []*single.Conn
+	ears    []*quorumEar
+	Jobs    sync.WaitGroup // verbs, and what goes on at nodes after their callers have been answered
+
+	hearing sync.Mutex // held while the sink is told something: one thing at a time, and nothing after Close
+	mu      sync.Mutex // guards what follows; a leaf
+	waiting map[string]*quorumWaiter
+	closed  bool
+	refused error // why nothing is to be done with these nodes
+}
+
+// refuse has every verb fail from here on.
+func (c *Conn) refuse(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = err
+}
+
+// begin says why a verb cannot be sent: its caller has left, the conn is closed, or two of the nodes are one. One that can
+// is a job until it has returned, so that all that it starts is started before Close has done waiting.
+func (c *Conn) begin(ctx context.Context) error {
+	if err := wire.ContextErr(ctx, time.Now()); err != nil {
+		return fmt.Errorf("redisbackend: not sent: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("redisbackend: not sent: the session is closed")
+	}
+	if c.refused != nil {
+		return fmt.Errorf("redisbackend: %w", c.refused)
+	}
+	c.Jobs.Add(1)
+	return nil
+}

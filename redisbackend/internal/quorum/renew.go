@@ -1,0 +1,132 @@
+package quorum
+
+import (
+	"context"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// A quorumRenewal is one hold's. It is a copy: the caller's is the caller's again when the majority has decided.
+type quorumRenewal struct {
+	remote *quorumRemote
+	epoch  uint64
+	lease  time.Duration
+	until  time.Time // copies that put it back are refused from then on: the majority has it for longer, without a gap
+}
+
+// Renew implements backend.Conn. Every node gets all of them in one batch. A hold is renewed when a majority of the
+// nodes has renewed it; it is then put back on those that have lost it, in the background.
+func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
+	err := c.begin(ctx)
+	if err == nil {
+		defer c.Jobs.Done()
+	}
+	limit := c.quorum.budget(ctx, time.Time{})
+	wanted, all := c.renewals(renewals, time.Now(), 2*limit, err)
+	if len(all) == 0 {
+		return
+	}
+	replies := make(chan reply[[]backend.Renewal], len(c.nodes))
+	for i := range c.nodes {
+		c.Jobs.Go(func() {
+			ctx, cancel := detached(ctx, limit)
+			defer cancel()
+			replies <- reply[[]backend.Renewal]{node: i, value: c.renewAt(ctx, i, all)}
+		})
+	}
+	got := collect(ctx, replies, nil, limit, func(got []reply[[]backend.Renewal]) bool {
+		for j := range all {
+			if has, gone := tell(about(got, j), renewed); has < c.quorum.need && gone < c.quorum.blocks() {
+				return false
+			}
+		}
+		return true
+	})
+	for j, r := range wanted {
+		answers := about(got, j)
+		switch has, gone := tell(answers, renewed); {
+		case has >= c.quorum.need:
+		case gone >= c.quorum.blocks():
+			r.Gone = true
+			all[j].remote.Forget(r.Epoch)
+		default:
+			r.Err = c.quorum.tooFew(ctx, failures(answers, len(c.nodes)))
+		}
+	}
+	c.Jobs.Go(func() {
+		got := collect(context.Background(), replies, got, limit, func([]reply[[]backend.Renewal]) bool { return false })
+		for j := range all {
+			all[j].mend(c.quorum, about(got, j))
+		}
+	})
+}
+
+// renewals are those of this session, if nothing keeps them from being sent; the others are refused.
+func (c *Conn) renewals(renewals []backend.Renewal, sent time.Time, most time.Duration, err error) (wanted []*backend.Renewal, all []quorumRenewal) {
+	for i := range renewals {
+		r := &renewals[i]
+		r.Gone, r.Err = false, nil
+		switch own, ok := r.Remote.(*quorumRemote); {
+		case !ok || own.conn != c:
+			r.Err = wire.Invalid("the lock is not one of this session")
+		case r.Lease <= 0:
+			r.Err = wire.Invalid("the lease must be positive")
+		case err != nil:
+			r.Err = err
+		default:
+			within := min(most, sure(r.Lease))
+			wanted, all = append(wanted, r), append(all, quorumRenewal{own, r.Epoch, r.Lease, sent.Add(within)})
+		}
+	}
+	return wanted, all
+}
+
+// renewAt asks one node.
+func (c *Conn) renewAt(ctx context.Context, i int, all []quorumRenewal) []backend.Renewal {
+	batch := make([]backend.Renewal, len(all))
+	for j, r := range all {
+		batch[j] = backend.Renewal{Remote: r.remote.places[i].remote, Epoch: r.epoch, Lease: r.lease}
+	}
+	c.nodes[i].Renew(ctx, batch)
+	return batch
+}
+
+// about are the answers about one of the holds.
+func about(got []reply[[]backend.Renewal], j int) []reply[backend.Renewal] {
+	answers := make([]reply[backend.Renewal], len(got))
+	for i, one := range got {
+		answers[i] = reply[backend.Renewal]{one.node, one.value[j], one.value[j].Err}
+	}
+	return answers
+}
+
+func renewed(r backend.Renewal) bool { return !r.Gone }
+
+// mend puts a hold back on the nodes that have lost it, if a majority has it.
+func (r *quorumRenewal) mend(q *Quorum, answers []reply[backend.Renewal]) {
+	if has, _ := tell(answers, renewed); has < q.need {
+		return
+	}
+	for _, one := range answers {
+		if one.err == nil && one.value.Gone {
+			r.remote.conn.Jobs.Go(func() { r.remote.putBack(one.node, *r) })
+		}
+	}
+}
+
+// putBack has a node take a hold again, if it finds the lock free. It is not done for a hold that is about to be given up,
+// and if the session gives it up afterwards, that comes to this place afterwards too.
+func (r *quorumRemote) putBack(node int, of quorumRenewal) {
+	p := r.places[node]
+	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
+	defer cancel()
+	if p.enter(ctx) != nil {
+		return
+	}
+	defer p.leave()
+	if h, ok := r.holds(of.epoch); ok {
+		_ = p.restore(ctx, h, of.lease, of.until)
+	}
+}

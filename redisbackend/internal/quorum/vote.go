@@ -1,0 +1,289 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/clock"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// A quorumVote is one copy of an attempt, at all nodes. At each of them a job goes through it:
+//
+//	ask ── counted: won? ── write the token ── final: kept? ── yes: the hold stays
+//	 │                                            └────────── no: give back what was got, or may have been
+//	 └─ the caller counts the answers, and does not wait for the last ones
+type quorumVote struct {
+	r       *quorumRemote
+	req     backend.AcquireRequest // as the nodes get it
+	queue   bool                   // the caller is going to wait
+	again   bool                   // it has been granted before, with a token that a majority has
+	order   uint64                 // when it was asked for, see quorumRemote.asked
+	sent    time.Time              // before anything was
+	limit   time.Duration          // of the first round
+	answers chan reply[backend.AcquireReply]
+	written chan reply[struct{}]
+
+	counted chan struct{} // closed when won, first and size are known
+	won     bool          //
+	first   backend.Token // of the block
+	size    int           // of the block: no larger than that of any node that gave the lock
+
+	final chan struct{} // closed when kept is known
+	kept  bool
+}
+
+// tokenLead is how far the proposed token is ahead of the fastest clock: as long as an attempt is under way at most, so
+// that all nodes give that one and none its own time.
+const tokenLead = 2 * time.Second
+
+// Acquire implements backend.Remote. The answer is Waiting if another session has the lock at a node that kept this one
+// from a majority: it may be one that will not have a majority either.
+func (r *quorumRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
+	if err := wire.CheckAcquire(&req); err != nil {
+		return backend.AcquireReply{}, err
+	}
+	if err := r.conn.begin(ctx); err != nil {
+		return backend.AcquireReply{}, err
+	}
+	defer r.conn.Jobs.Done()
+	if !req.NotAfter.After(time.Now()) {
+		return backend.AcquireReply{}, wire.Unavailable(errors.New("not sent: its time is over"))
+	}
+	r.Forget(req.Epoch - 1) // nobody trusts it any more
+	r.conn.pause(r.name, req.Epoch)
+	if _, had := r.holds(req.Epoch); req.Yield && !had && r.isWanted(ctx) {
+		return r.yield(ctx, &req)
+	}
+	if r.isTorn(req.Epoch) {
+		return backend.AcquireReply{Status: backend.Stale}, nil
+	}
+	v := r.newVote(ctx, &req)
+	for i, p := range r.places {
+		r.conn.Jobs.Go(func() { v.at(ctx, i, p) })
+	}
+	reply, err := v.count(ctx)
+	switch {
+	case v.kept:
+		r.keep(&v.req, reply)
+		r.conn.stop(r.name, req.Epoch)
+	case err == nil && reply.Status == backend.Waiting && req.Queue:
+		r.conn.wait(r.name, req.Epoch, 0)
+	}
+	close(v.final)
+	return reply, err
+}
+
+// isTorn tells whether an attempt was given back somewhere. Where it was it is stale: it would take what the others give,
+// and keep that from everybody, without a chance if those are too few. The next epoch is as good as anybody's.
+func (r *quorumRemote) isTorn(epoch uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return epoch <= r.torn
+}
+
+func (r *quorumRemote) tear(epoch uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.torn = max(r.torn, epoch)
+}
+
+func (r *quorumRemote) newVote(ctx context.Context, req *backend.AcquireRequest) *quorumVote {
+	n := len(r.places)
+	v := &quorumVote{r: r, req: *req, queue: req.Queue, order: r.asked.Add(1), sent: time.Now(), limit: r.conn.quorum.budget(ctx, req.NotAfter),
+		answers: make(chan reply[backend.AcquireReply], n), written: make(chan reply[struct{}], n),
+		counted: make(chan struct{}), final: make(chan struct{})}
+	_, v.again = r.holds(req.Epoch)
+	v.req.Queue, v.req.Yield, v.req.Barge = false, false, true // a node that queued us would grant us the lock alone
+	// Whose lease a node was last told of differs from node to node: the shortest may be one that missed a renewal.
+	v.req.KeepTTL = false
+	v.req.Seen = max(req.Seen, r.conn.ahead())
+	return v
+}
+
+// ahead is the token below the one to propose.
+func (c *Conn) ahead() backend.Token {
+	var latest int64
+	for _, n := range c.nodes {
+		latest = max(latest, n.Clocks.One.Latest(clock.InstantOf(time.Now())))
+	}
+	if latest == 0 {
+		return 0 // no clock is known
+	}
+	return backend.Token(latest + tokenLead.Microseconds())
+}
+
+// at is the job at one node.
+func (v *quorumVote) at(ctx context.Context, i int, p *quorumPlace) {
+	command, cancel := detached(ctx, v.limit)
+	defer cancel()
+	if err := p.enter(command); err != nil {
+		v.answers <- reply[backend.AcquireReply]{node: i, err: err}
+		v.written <- reply[struct{}]{node: i, err: err}
+		return
+	}
+	defer p.leave()
+	answer, err := p.acquire(command, v.req, v.order)
+	v.answers <- reply[backend.AcquireReply]{i, answer, err}
+	<-v.counted
+	has := err == nil && answer.Status == backend.Granted
+	v.written <- reply[struct{}]{node: i, err: v.agree(ctx, p, has, answer)}
+	<-v.final
+	switch {
+	case v.kept:
+	case has || backend.OutcomeUnknown(err):
+		p.giveBack(v.req.Epoch)
+	case v.queue && err == nil && answer.Status == backend.Waiting:
+		p.Want(v.req.Patience)
+	}
+}
+
+// agree has a node that gave the lock know the token, if the lock is had.
+func (v *quorumVote) agree(ctx context.Context, p *quorumPlace, has bool, answer backend.AcquireReply) error {
+	switch {
+	case !has || !v.won:
+		return errors.New("it did not give the lock")
+	case answer.First == v.first && answer.Last >= v.last():
+		return nil
+	}
+	ctx, cancel := detached(ctx, v.limit)
+	defer cancel()
+	return p.write(ctx, v.req.Epoch, v.first, v.last())
+}
+
+func (v *quorumVote) last() backend.Token { return v.first + backend.Token(v.size) - 1 }
+
+// count takes in the answers. It sets won and kept, and closes counted.
+func (v *quorumVote) count(ctx context.Context) (backend.AcquireReply, error) {
+	q := v.r.conn.quorum
+	decided := func(got []reply[backend.AcquireReply]) bool { return v.tally(got).decided(q) }
+	enough := func(got []reply[backend.AcquireReply]) bool {
+		return decided(got) || v.tally(got).answered() >= q.need
+	}
+	got := collect(ctx, v.answers, nil, v.limit, enough)
+	got = collect(ctx, v.answers, got, v.grace(), decided)
+	t := v.tally(got)
+	if t.granted >= q.need {
+		v.won = true
+		v.first, _ = t.token(q)
+		v.size = t.size
+	}
+	close(v.counted)
+	if t.granted > 0 && !v.won {
+		v.r.tear(v.req.Epoch)
+	}
+	switch {
+	case v.won:
+		return v.settle(ctx, t)
+	case t.answered() < q.need || wire.ContextErr(ctx, time.Now()) != nil && !t.decided(q):
+		return backend.AcquireReply{}, t.doubt(q.tooFew(ctx, failures(got, len(v.r.places))))
+	case t.granted+t.stale >= q.need:
+		return backend.AcquireReply{Status: backend.Stale}, nil
+	}
+	return backend.AcquireReply{Status: backend.Waiting, TTL: t.ttl}, nil
+}
+
+// grace is what nodes get that a majority was quicker than, when their answers decide: some times what that one took. If
+// one hangs while sessions split the others between them, each of them would keep its part for the whole limit.
+func (v *quorumVote) grace() time.Duration {
+	took := time.Since(v.sent)
+	return max(0, min(v.limit-took, max(v.limit/16, 4*took)))
+}
+
+// settle keeps the lock that a majority has given, once a majority has the token too, if anything is left of the lease.
+func (v *quorumVote) settle(ctx context.Context, t quorumTally) (backend.AcquireReply, error) {
+	q := v.r.conn.quorum
+	limit := q.budget(ctx, v.req.NotAfter)
+	got := collect(ctx, v.written, nil, limit, func(got []reply[struct{}]) bool {
+		has, _ := tell(got, func(struct{}) bool { return true })
+		return has >= q.need || len(got)-has >= q.blocks()
+	})
+	errs := failures(got, len(v.r.places))
+	if heardFrom(errs) < q.need {
+		return backend.AcquireReply{}, t.doubt(fmt.Errorf("the token: %w", q.tooFew(ctx, errs)))
+	}
+	if !v.valid(time.Now()) {
+		return backend.AcquireReply{}, t.doubt(fmt.Errorf("redisbackend: a majority took %v, and nothing is left of the lease",
+			time.Since(v.sent)))
+	}
+	v.kept = true
+	return backend.AcquireReply{Status: backend.Granted, First: v.first, Last: v.last(), TTL: t.left}, nil
+}
+
+// sure is how much of a lease all nodes that give it have for certain, counted from the moment of sending: clocks run apart
+// by up to one part in a hundred.
+func sure(lease time.Duration) time.Duration { return lease - lease/100 - 2*time.Millisecond }
+
+// valid tells whether something is left of the lease: the first node may have counted from the moment of sending.
+func (v *quorumVote) valid(now time.Time) bool {
+	return sure(v.req.Lease) > now.Sub(v.sent)
+}
+
+// A quorumTally is what the nodes have answered so far.
+type quorumTally struct {
+	granted, waiting, stale, failed int
+
+	again  bool            // as in quorumVote
+	open   int             // have not answered
+	tokens []backend.Token // of those who granted
+	size   int             // of the smallest block of theirs
+	left   time.Duration   // the least that is left of a fixed lease
+	ttl    time.Duration   // the most that is left of another holder's
+}
+
+func (v *quorumVote) tally(got []reply[backend.AcquireReply]) quorumTally {
+	t := quorumTally{open: len(v.r.places) - len(got), ttl: -1, again: v.again, size: v.req.Tokens}
+	for _, one := range got {
+		switch {
+		case one.err != nil:
+			t.failed++
+		case one.value.Status == backend.Granted:
+			if t.granted++; t.granted == 1 || one.value.TTL < t.left {
+				t.left = one.value.TTL
+			}
+			t.tokens = append(t.tokens, one.value.First)
+			t.size = min(t.size, int(one.value.Last-one.value.First)+1)
+		case one.value.Status == backend.Stale:
+			t.stale++
+		default:
+			t.waiting++
+			t.ttl = max(t.ttl, one.value.TTL)
+		}
+	}
+	return t
+}
+
+func (t quorumTally) answered() int { return t.granted + t.waiting + t.stale }
+
+// doubt marks an error if a node gave the lock: it is being given back, and may be there for a while yet.
+func (t quorumTally) doubt(err error) error {
+	if t.granted == 0 || backend.OutcomeUnknown(err) || backend.Refused(err) {
+		return err
+	}
+	return backend.WithOutcomeUnknown(err)
+}
+
+// decided tells whether the answers that are missing make no difference. When too few can answer, those that may still
+// come do make one: they tell whether it was refused, and whether it may have been done.
+func (t quorumTally) decided(q *Quorum) bool {
+	if t.again && t.granted >= q.need { // an answer that is missing may be the one that makes the token the same
+		_, agreed := t.token(q)
+		return agreed || t.open == 0
+	}
+	return t.granted >= q.need || t.granted+t.open < q.need && t.answered() >= q.need
+}
+
+// token is the one that a majority has given, which then is the last one of a majority already; else the highest.
+func (t quorumTally) token(q *Quorum) (highest backend.Token, agreed bool) {
+	count := make(map[backend.Token]int)
+	for _, token := range t.tokens {
+		if count[token]++; count[token] >= q.need {
+			return token, true
+		}
+		highest = max(highest, token)
+	}
+	return highest, false
+}

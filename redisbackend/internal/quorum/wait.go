@@ -1,0 +1,172 @@
+package quorum
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/push"
+	"github.com/relock-go/relock/redisbackend/internal/single"
+)
+
+// A quorumWaiter is a lock that this session waits for.
+type quorumWaiter struct {
+	epoch uint64
+	tries int
+	timer *time.Timer
+}
+
+const (
+	// minBackoff and maxBackoff bound the pause before a session tries again, of which half is chance: sessions that
+	// split the nodes between them must not meet again. The first is a few round trips; with the last a session that is
+	// told nothing costs each node ten commands a second.
+	minBackoff = 4 * time.Millisecond
+	maxBackoff = 128 * time.Millisecond
+)
+
+// quorumBackoff is the pause after some tries: half of least it is in any case.
+func quorumBackoff(tries int, least time.Duration) time.Duration {
+	d := max(min(minBackoff<<min(tries, 10), maxBackoff), least)
+	return d/2 + rand.N(d/2)
+}
+
+// wait has the session told to try again after a pause.
+func (c *Conn) wait(name string, epoch uint64, least time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	w := c.waiting[name]
+	if w == nil {
+		w = &quorumWaiter{timer: time.AfterFunc(time.Hour, func() { c.hear(func() { c.tryAgain(name) }) })}
+		c.waiting[name] = w
+	}
+	w.epoch = epoch
+	w.timer.Reset(quorumBackoff(w.tries, least))
+	w.tries++
+}
+
+// pause ends a pause: the session is trying, with an attempt that may be a new one. If the lock is given back before that
+// is answered, it is the one to be told.
+func (c *Conn) pause(name string, epoch uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.waiting[name]; w != nil {
+		w.timer.Stop()
+		w.epoch = epoch
+	}
+}
+
+// stop ends the wait of an attempt.
+func (c *Conn) stop(name string, epoch uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.waiting[name]; w != nil && w.epoch <= epoch {
+		w.timer.Stop()
+		delete(c.waiting, name)
+	}
+}
+
+// tryAgain tells the session's attempt to try again. A grant that does not say since when it counts has to be confirmed
+// by an acquire: that is the one.
+func (c *Conn) tryAgain(name string) {
+	c.mu.Lock()
+	w, epoch := c.waiting[name], uint64(0)
+	if w != nil {
+		epoch = w.epoch
+	}
+	c.mu.Unlock()
+	if epoch > 0 {
+		c.sink.Granted(backend.Grant{Name: name, Epoch: epoch})
+	}
+}
+
+// hear tells the sink something, unless the conn is closed.
+func (c *Conn) hear(tell func()) {
+	c.hearing.Lock()
+	defer c.hearing.Unlock()
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if !closed {
+		tell()
+	}
+}
+
+// A quorumEar is the session's channel at one node. What is said there are hints, so a node whose channel is not open is
+// a node less that gives them.
+type quorumEar struct {
+	conn *Conn
+	node *single.Conn
+
+	ctx    context.Context // ended by close
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	open   *push.Subscription // set by the goroutine that done waits for; nil if it did not come to that
+}
+
+var _ push.Listener = (*quorumEar)(nil)
+
+// rejoin tries again what has failed until the channel is open: the node is down. One that refuses would do so again.
+func (e *quorumEar) rejoin(err error) {
+	for e.open == nil && !backend.Refused(err) && e.ctx.Err() == nil {
+		select {
+		case <-time.After(push.MaxRetry/2 + rand.N(push.MaxRetry/2)):
+			err = e.subscribe(e.ctx)
+		case <-e.ctx.Done():
+		}
+	}
+}
+
+// subscribe opens the channel, which from then on keeps itself open.
+func (e *quorumEar) subscribe(ctx context.Context) (err error) {
+	b := e.node.Deployment
+	e.open, err = push.Subscribe(ctx, b.Client, b.Channels+e.node.Session, e)
+	return err
+}
+
+func (e *quorumEar) Close() {
+	e.cancel()
+	e.done.Wait()
+	if e.open != nil {
+		e.open.Close()
+	}
+}
+
+// Opened implements listener. Behind the same address is the same machine, so what is known of its clock stays.
+func (e *quorumEar) Opened() { e.conn.hear(e.conn.sink.Resumed) }
+
+// Received implements listener.
+func (e *quorumEar) Received(message string) {
+	e.conn.hear(func() {
+		if hold, ok := strings.CutPrefix(message, "f "); ok { // quorum_call.lua
+			if name, ours := strings.CutPrefix(hold, e.node.Deployment.Prefix); ours {
+				e.conn.tryAgain(name)
+			}
+			return
+		}
+		e.node.Received(message)
+	})
+}
+
+// Close implements backend.Conn. It waits for what is being given back: some seconds if a node is silent.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	for name, w := range c.waiting {
+		w.timer.Stop()
+		delete(c.waiting, name)
+	}
+	c.mu.Unlock()
+	c.hearing.Lock()   // what the sink is being told is told
+	c.hearing.Unlock() //nolint:staticcheck // see above
+	for _, e := range c.ears {
+		e.Close()
+	}
+	c.Jobs.Wait()
+	return nil
+}

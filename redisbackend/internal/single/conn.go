@@ -1,0 +1,218 @@
+package single
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/clock"
+	"github.com/relock-go/relock/redisbackend/internal/push"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// A Conn is one session's standing: its channel, what it knows of Redis's clock, and the verbs. The verbs go over
+// the client's command connections, which they share with the caller's other commands; the channel has a connection
+// of its own.
+type Conn struct {
+	Deployment *Deployment
+	Session    string
+	Sink       backend.Sink
+	Clocks     clock.Clocks
+	channel    *push.Subscription
+	shards     *push.Shards // nil unless in a Cluster
+	Probed     chan string  // 1-buffered: the last probe that came back over the channel
+	hearing    sync.Mutex   // of opened and received: the sink hears one thing at a time
+}
+
+var _ backend.Conn = (*Conn)(nil)
+
+const (
+	// maxSession bounds a session's id, which stands in every queue.
+	maxSession = 128
+	// ProbeWait is how long the channel may take to bring back what was published to it.
+	ProbeWait = 5 * time.Second
+	// probeMark is how a probe begins.
+	probeMark = "probe "
+	// probeName is the lock that is looked at, and never taken, to see whether scripts run.
+	probeName = "~relock-probe"
+)
+
+// Connect gives a session its standing with a deployment, as backend.Backend's Connect says.
+func Connect(ctx context.Context, d *Deployment, session string, sink backend.Sink) (*Conn, error) {
+	if err := CheckSession(session); err != nil {
+		return nil, err
+	}
+	if sink == nil {
+		return nil, errors.New("redisbackend: connect: nil sink")
+	}
+	c := &Conn{Deployment: d, Session: session, Sink: sink, Probed: make(chan string, 1)}
+	c.Clocks.Jumped, c.Clocks.One.Jumped = c.Opened, c.Opened
+	c.Clocks.BySlot = d.cluster
+	var err error
+	if c.channel, err = push.Subscribe(ctx, d.Client, d.Channels+session, c); err != nil {
+		return nil, err
+	}
+	if err := c.Probe(ctx); err != nil {
+		c.channel.Close()
+		return nil, err
+	}
+	if d.cluster && d.Scripted() { // only a script reports whether a channel of one slot was heard
+		c.shards = push.NewShards(d.Client, d.Channels, session, push.ShardIdle, c)
+	}
+	return c, nil
+}
+
+// CheckSession refuses ids that would break the records they stand in. A UUID is fine.
+func CheckSession(session string) error {
+	if session == "" || len(session) > maxSession {
+		return fmt.Errorf("redisbackend: connect: a session's id has 1 to %d bytes, not %d", maxSession, len(session))
+	}
+	for _, r := range session {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_', r == '.':
+		default:
+			return fmt.Errorf("redisbackend: connect: a session's id has only letters, digits, - _ and dots, not %q", session)
+		}
+	}
+	return nil
+}
+
+// Probe runs a script, publishes to the session's own channel and waits for the message.
+func (c *Conn) Probe(ctx context.Context) error {
+	remote, err := c.RemoteOf(probeName)
+	if err != nil {
+		return err
+	}
+	if err := c.Deployment.Verbs.Probe(ctx, remote); err != nil {
+		return err
+	}
+	client, text := c.Deployment.Client, probeMark+rand.Text()
+	cmd := client.B().Publish().Channel(c.Deployment.Channels + c.Session).Message(text).Build()
+	if err := client.Do(ctx, cmd).Error(); err != nil {
+		return wire.Fail(ctx, fmt.Errorf("publish: %w", err))
+	}
+	timeout := time.NewTimer(ProbeWait)
+	defer timeout.Stop()
+	for {
+		select {
+		case got := <-c.Probed:
+			if got == text {
+				return nil
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("redisbackend: waiting for a published message: %w", ctx.Err())
+		case <-timeout.C:
+			return fmt.Errorf("redisbackend: a message published to the session's channel did not arrive within %v: is there a proxy between?", ProbeWait)
+		}
+	}
+}
+
+// Bind implements backend.Conn.
+func (c *Conn) Bind(name string) (backend.Remote, error) {
+	r, err := c.RemoteOf(name)
+	if err != nil {
+		return nil, err // not a nil *remote
+	}
+	return c.Deployment.Verbs.Bind(r), nil
+}
+
+func (c *Conn) RemoteOf(name string) (*Remote, error) {
+	keys, err := wire.KeysOf(c.Deployment.Prefix, name)
+	if err != nil {
+		return nil, err
+	}
+	return &Remote{Conn: c, Keys: keys, Clock: c.Clocks.Of(keys.Hold())}, nil
+}
+
+// Close implements backend.Conn. It waits for the channel's goroutine: a second, if the server is silent.
+func (c *Conn) Close() error {
+	if c.shards != nil {
+		c.shards.Close()
+	}
+	c.channel.Close()
+	return nil
+}
+
+// Listen sees to it that messages about a lock arrive: it is waited for.
+func (c *Conn) Listen(r *Remote) {
+	if c.shards != nil {
+		c.shards.Want(wire.HashTag(r.Keys.Hold()))
+	}
+	c.Follow()
+}
+
+// Follow has the channel go where the commands go, if that may change: with Sentinel.
+func (c *Conn) Follow() {
+	if c.Deployment.Client.Mode() == rueidis.ClientModeSentinel {
+		c.channel.Follow()
+	}
+}
+
+// opened and received are called by the channels' connections, and not after close has returned.
+
+// Opened is called when the subscription has been confirmed, before the first message; when another one was lost; and by a
+// verb that finds another clock than it knew. In each case another server may answer now.
+func (c *Conn) Opened() {
+	c.hearing.Lock()
+	defer c.hearing.Unlock()
+	c.Clocks.Restart()
+	c.Sink.Resumed()
+}
+
+// Received takes a message. What is not understood is ignored.
+func (c *Conn) Received(message string) {
+	c.hearing.Lock()
+	defer c.hearing.Unlock()
+	if p, ok := wire.ParseGrant(message); ok {
+		c.granted(p)
+		return
+	}
+	if ticket, placed, hold, ok := wire.ParseSignal(message); ok {
+		if name, ours := strings.CutPrefix(hold, c.Deployment.Prefix); ours && name != "" {
+			c.Sink.Signalled(name, ticket, placed)
+		}
+		return
+	}
+	if epoch, hold, ok := wire.ParseWanted(message); ok {
+		if name, ours := strings.CutPrefix(hold, c.Deployment.Prefix); ours && name != "" {
+			c.Sink.Wanted(name, epoch)
+		}
+		return
+	}
+	if epoch, hold, ok := wire.ParseTaken(message); ok {
+		if name, ours := strings.CutPrefix(hold, c.Deployment.Prefix); ours && name != "" {
+			c.Sink.Taken(name, epoch)
+		}
+		return
+	}
+	if strings.HasPrefix(message, probeMark) {
+		select {
+		case <-c.Probed: // an older one that nobody waited for
+		default:
+		}
+		c.Probed <- message
+	}
+}
+
+// granted passes a grant on, with the earliest local moment at which it can have been made. One without that moment is
+// confirmed by the next acquire, whose answer has the tokens.
+func (c *Conn) granted(p wire.GrantMessage) {
+	prefix := len(c.Deployment.Prefix)
+	if len(p.Hold) <= prefix || p.Hold[:prefix] != c.Deployment.Prefix {
+		return
+	}
+	g := backend.Grant{Name: p.Hold[prefix:], Epoch: p.Epoch,
+		First: backend.Token(p.First), Last: backend.Token(p.Last), TTL: p.TTL}
+	// A grant that the replicas are to have is not taken at its word: the next acquire waits for them.
+	if at, ok := c.Clocks.Of(p.Hold).Earliest(p.Stamp, clock.InstantOf(time.Now())); ok && c.Deployment.Replicas.Count == 0 && p.Plausible() {
+		g.NotBefore = clock.Started.Add(at)
+	}
+	c.Sink.Granted(g)
+}

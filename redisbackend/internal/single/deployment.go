@@ -1,0 +1,62 @@
+package single
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// A Deployment is one Redis and how locks are kept there: what a Backend's conns, and a quorum's nodes, have in common.
+type Deployment struct {
+	Client   rueidis.Client
+	Prefix   string
+	Channels string // the name of a session's channel, up to the session
+	cluster  bool
+	Replicas Replicas
+	Verbs    verbs
+	scripts  *wire.Scripts
+}
+
+// verbs is how a deployment carries out what it is asked: by scripts, or by transactions where Lua is forbidden.
+type verbs interface {
+	// bind returns the verbs of one lock.
+	Bind(r *Remote) backend.Remote
+	// renew is backend.Conn's Renew.
+	Renew(ctx context.Context, c *Conn, renewals []backend.Renewal)
+	// probe inspects a lock, to see whether the server allows it.
+	Probe(ctx context.Context, r *Remote) error
+}
+
+// scripted carries out the verbs by scripts.
+type scripted struct{}
+
+func (scripted) Bind(r *Remote) backend.Remote { return r }
+
+func (scripted) Probe(ctx context.Context, r *Remote) error {
+	_, err := r.Inspect(ctx)
+	return err
+}
+
+// NewDeployment returns the deployment that a client leads to, without options.
+func NewDeployment(client rueidis.Client) Deployment {
+	d := Deployment{Client: client, cluster: client.Mode() == rueidis.ClientModeCluster, Verbs: scripted{}, scripts: wire.LoadScripts()}
+	if d.cluster {
+		d.scripts = wire.LoadClusterScripts()
+	}
+	return d
+}
+
+// Complete sets what follows from the options. It returns an error if they contradict each other.
+func (d *Deployment) Complete() error {
+	if !d.Scripted() && d.Replicas.Count > 0 {
+		return errors.New("WithReplicas needs scripts (WithoutScripts)")
+	}
+	d.Channels = d.Prefix + wire.Reserved + "session:"
+	return nil
+}
+
+func (d *Deployment) Scripted() bool { return d.Verbs == scripted{} }

@@ -1,0 +1,301 @@
+package single
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/protocol"
+	"github.com/relock-go/relock/redisbackend/internal/clock"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// A Remote is one lock as Redis knows it, seen by one session. It is immutable.
+type Remote struct {
+	Conn  *Conn
+	Keys  wire.Keys
+	Clock *clock.Clock
+}
+
+var _ backend.Remote = (*Remote)(nil)
+
+// Name implements backend.Remote.
+func (r *Remote) Name() string { return r.Keys.Hold()[len(r.Conn.Deployment.Prefix):] }
+
+// What the scripts answer; their headers say what it means.
+const (
+	acquireGranted, acquireWaiting, acquireStale, acquireLate = 1, 2, 3, 4
+	reenterDone, reenterGone                                  = 1, 2
+	releaseReleased, releaseWithdrawn, releaseNothing         = 1, 2, 3
+	ForceHeld                                                 = 1
+)
+
+// Acquire implements backend.Remote. It is one command, unless Redis refuses it as late although its time has not
+// come: then what is known of Redis's clock was missing or too careful. The answer carries the clock, so a second
+// copy is right or really late.
+func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
+	if err := wire.CheckAcquire(&req); err != nil {
+		return backend.AcquireReply{}, err
+	}
+	limit := clock.InstantOf(req.NotAfter)
+	a, err := r.acquire(ctx, &req, r.Clock.NotAfter(limit))
+	if err == nil && a.Code == acquireLate && a.sample.Received < limit {
+		a, err = r.acquire(ctx, &req, clock.Mapping{}.With(a.sample).NotAfter(limit))
+	}
+	if err != nil {
+		return backend.AcquireReply{}, err
+	}
+	switch a.Code {
+	case acquireGranted:
+		if err := a.checkTokens(a.rest[0], a.rest[1]); err != nil {
+			return backend.AcquireReply{}, wire.Unexpected(err)
+		}
+		return backend.AcquireReply{Status: backend.Granted,
+			First: backend.Token(a.rest[0]), Last: backend.Token(a.rest[1]),
+			TTL: time.Duration(a.rest[2]) * time.Millisecond}, nil
+	case acquireWaiting:
+		if req.Queue {
+			r.Conn.Listen(r)
+		}
+		return backend.AcquireReply{Status: backend.Waiting, TTL: time.Duration(a.rest[0]) * time.Millisecond}, nil
+	case acquireStale:
+		return backend.AcquireReply{Status: backend.Stale}, nil
+	case acquireLate:
+		return backend.AcquireReply{}, wire.Unavailable(errors.New("it reached Redis too late and was not carried out"))
+	}
+	return backend.AcquireReply{}, wire.Unexpected(fmt.Errorf("code %d", a.Code))
+}
+
+// acquire sends one copy.
+func (r *Remote) acquire(ctx context.Context, req *backend.AcquireRequest, notAfter int64) (answer, error) {
+	var d wire.ArgWriter
+	d.Add(req.Epoch)
+	d.Add(uint64(req.Holds))
+	d.Add(wire.Millis(req.Lease))
+	d.Add(uint64(notAfter))
+	d.Add(uint64(req.Tokens))
+	d.Add(uint64(req.Seen))
+	d.Add(wire.RoundUp(req.Patience, time.Millisecond))
+	d.Add(wire.Millis(req.GrantTTL))
+	d.Add(wire.KeepFor(max(req.Lease, req.GrantTTL)))
+	n := d.Strings()
+	args := [...]string{r.Conn.Session, n[0], req.Owner, n[1], n[2], n[3], flags(req), n[4], n[5], n[6], n[7],
+		r.Conn.Deployment.Channels, n[8]}
+	if r.Conn.Deployment.Replicas.Count > 0 {
+		return r.acquireReplicated(ctx, args[:], req.NotAfter)
+	}
+	return r.Run(ctx, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args[:], 3)
+}
+
+// flagLetters are acquire's flags, in the order of the bits by which flags looks them up.
+const flagLetters = "qbyfk"
+
+var flagTexts = func() (texts [1 << len(flagLetters)]string) {
+	for bits := range texts {
+		for i, letter := range flagLetters {
+			if bits&(1<<i) != 0 {
+				texts[bits] += string(letter)
+			}
+		}
+	}
+	return texts
+}()
+
+func flags(req *backend.AcquireRequest) string {
+	bits := 0
+	for i, set := range [len(flagLetters)]bool{req.Queue, req.Barge, req.Yield, req.Fixed, req.KeepTTL} {
+		if set {
+			bits |= 1 << i
+		}
+	}
+	return flagTexts[bits]
+}
+
+// Reenter implements backend.Remote.
+func (r *Remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
+	if err := wire.CheckReenter(&req); err != nil {
+		return backend.ReenterReply{}, err
+	}
+	var d wire.ArgWriter
+	d.Add(req.Epoch)
+	d.Add(req.Op)
+	d.Add(uint64(req.Holds))
+	d.Add(wire.Millis(req.Lease))
+	n := d.Strings()
+	args := [...]string{r.Conn.Session, n[0], req.Owner, n[1], n[2], n[3]}
+	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Reenter, r.Keys[:2], args[:], 1)
+	switch {
+	case err != nil:
+		return backend.ReenterReply{}, err
+	case a.Code == reenterDone:
+		return backend.ReenterReply{Holds: int(a.rest[0])}, nil
+	case a.Code == reenterGone:
+		return backend.ReenterReply{Gone: true}, nil
+	}
+	return backend.ReenterReply{}, wire.Unexpected(fmt.Errorf("code %d", a.Code))
+}
+
+// Release implements backend.Remote.
+func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
+	if err := wire.CheckRelease(&req); err != nil {
+		return 0, err
+	}
+	// How long from now, not until when: Redis counts from when it gets this, which is later, so the tombstone
+	// lasts long enough whatever is known of Redis's clock.
+	doubt := wire.Remaining(req.Until)
+	var d wire.ArgWriter
+	d.Add(req.Epoch)
+	d.Add(wire.RoundUp(doubt, time.Microsecond))
+	d.Add(uint64(req.Used))
+	d.Add(wire.KeepFor(doubt))
+	n := d.Strings()
+	args := [...]string{r.Conn.Session, n[0], n[1], n[2], r.Conn.Deployment.Channels, n[3]}
+	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Release, r.Keys[:], args[:], 0)
+	switch {
+	case err != nil:
+		return 0, err
+	case a.Code == releaseReleased:
+		return backend.Released, nil
+	case a.Code == releaseWithdrawn:
+		return backend.Withdrawn, nil
+	case a.Code == releaseNothing:
+		return backend.Nothing, nil
+	}
+	return 0, wire.Unexpected(fmt.Errorf("code %d", a.Code))
+}
+
+// ForceUnlock implements backend.Remote.
+func (r *Remote) ForceUnlock(ctx context.Context) (bool, error) {
+	args := [...]string{r.Conn.Deployment.Channels}
+	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Force, r.Keys[:], args[:], 0)
+	return a.Code == ForceHeld, err
+}
+
+// Inspect implements backend.Remote. The owner is as the holder wrote it, whoever the holder is.
+func (r *Remote) Inspect(ctx context.Context) (backend.State, error) {
+	list, at, err := r.exec(ctx, &r.Conn.Deployment.scripts.Inspect, r.Keys[:], nil)
+	if err != nil {
+		return backend.State{}, err
+	}
+	l := reader{list: list}
+	at.Stamp = l.number()
+	field, holds, ttl := l.word(), l.number(), l.number()
+	_, last := l.number(), l.number()
+	session, epoch, _ := l.word(), l.number(), l.word()
+	state := backend.State{Token: backend.Token(last)}
+	if field != "" {
+		state.Locked, state.Holds, state.TTL = true, int(holds), time.Duration(ttl)*time.Millisecond
+		state.Session, state.Owner, _ = strings.Cut(field, ":")
+		if session == state.Session {
+			state.Epoch = uint64(epoch)
+		}
+	}
+	for l.err == nil && len(l.list) > 0 {
+		state.Waiting = append(state.Waiting, l.word())
+	}
+	if l.err != nil {
+		return backend.State{}, wire.Unexpected(l.err)
+	}
+	r.Clock.Saw(at)
+	return state, nil
+}
+
+// A reader takes an answer apart, element by element. After the first one that is not as expected, err is set and
+// all that follow are zero.
+type reader struct {
+	list []rueidis.RedisMessage
+	err  error
+}
+
+func (l *reader) next() (m rueidis.RedisMessage, ok bool) {
+	if l.err == nil && len(l.list) == 0 {
+		l.err = errors.New("too short")
+	}
+	if l.err != nil {
+		return m, false
+	}
+	m, l.list = l.list[0], l.list[1:]
+	return m, true
+}
+
+func (l *reader) number() (n int64) {
+	if m, ok := l.next(); ok {
+		n, l.err = m.ToInt64()
+	}
+	return n
+}
+
+func (l *reader) word() (s string) {
+	if m, ok := l.next(); ok {
+		s, l.err = m.ToString()
+	}
+	return s
+}
+
+// An answer is what a script of a single lock returns: a code, Redis's time, and up to three numbers.
+type answer struct {
+	Code   int64
+	rest   [3]int64
+	sample clock.Sample
+}
+
+// Run sends a script and reads its answer.
+func (r *Remote) Run(ctx context.Context, s *wire.Script, keys, args []string, n int) (a answer, err error) {
+	list, at, err := r.exec(ctx, s, keys, args)
+	if err != nil {
+		return answer{}, err
+	}
+	return r.decode(list, at, n)
+}
+
+// decode reads an answer with n numbers beside the code and the time.
+func (r *Remote) decode(list []rueidis.RedisMessage, at clock.Sample, n int) (a answer, err error) {
+	l := reader{list: list}
+	a.Code, at.Stamp = l.number(), l.number()
+	for i := range n {
+		a.rest[i] = l.number()
+	}
+	if l.err != nil {
+		return answer{}, wire.Unexpected(l.err)
+	}
+	r.Clock.Saw(at)
+	a.sample = at
+	return a, nil
+}
+
+// exec sends a script. The sample has no stamp yet.
+func (r *Remote) exec(ctx context.Context, s *wire.Script, keys, args []string) ([]rueidis.RedisMessage, clock.Sample, error) {
+	return r.read(ctx, func() rueidis.RedisResult { return s.Exec(ctx, r.Conn.Deployment.Client, keys, args) })
+}
+
+// read does what sends a script, and says when.
+func (r *Remote) read(ctx context.Context, send func() rueidis.RedisResult) ([]rueidis.RedisMessage, clock.Sample, error) {
+	sent := time.Now()
+	if err := wire.ContextErr(ctx, sent); err != nil {
+		return nil, clock.Sample{}, fmt.Errorf("redisbackend: not sent: %w", err)
+	}
+	result := send()
+	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
+	list, err := result.ToArray()
+	if err != nil {
+		if result.NonRedisError() != nil {
+			r.Clock.Forget() // the connection may have gone with it, and the next one lead elsewhere
+		}
+		return nil, clock.Sample{}, wire.Fail(ctx, err)
+	}
+	return list, at, nil
+}
+
+// checkTokens is the error of a block of tokens that no script gives out: a session that believed it would ask for still
+// higher ones, of every lock.
+func (a *answer) checkTokens(first, last int64) error {
+	if first < 1 || first > last || last > a.sample.Stamp+protocol.Farthest.Microseconds() {
+		return fmt.Errorf("tokens %d to %d at %d", first, last, a.sample.Stamp)
+	}
+	return nil
+}

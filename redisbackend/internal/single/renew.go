@@ -1,0 +1,190 @@
+package single
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/clock"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// maxBatch is how many locks one script renews. Redis does nothing else meanwhile: with 100 that is some 0.2 ms.
+// Fewer would cost more commands, more would make others wait longer.
+const maxBatch = 100
+
+// A batch is renewed by one script: locks of one node. Renewals that it does not name are not in it.
+type batch struct {
+	renewals []*backend.Renewal
+	remotes  []*Remote // the same, in the same order
+}
+
+// Renew implements backend.Conn. All batches travel in one pipeline and fail one by one.
+func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
+	c.Deployment.Verbs.Renew(ctx, c, renewals)
+	c.Follow()
+}
+
+func (scripted) Renew(ctx context.Context, c *Conn, renewals []backend.Renewal) {
+	batches := c.batches(renewals)
+	if len(batches) == 0 {
+		return
+	}
+	sent := time.Now()
+	if err := wire.ContextErr(ctx, sent); err != nil {
+		for _, b := range batches {
+			b.fail(errors.Join(errors.New("redisbackend: not sent"), err))
+		}
+		return
+	}
+	first, cancel := c.half(ctx)
+	results := c.pipeline(first, batches, false)
+	cancel()
+	c.teach(ctx, batches, results)
+	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
+	for i, b := range batches {
+		b.read(ctx, results[i], at)
+	}
+	c.Follow()
+}
+
+// half is the part of ctx's time that the first pipeline may take. In a Cluster it goes to many nodes, and one that hangs
+// must leave time to teach the others the script.
+func (c *Conn) half(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok || !c.Deployment.cluster {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/2)
+}
+
+// teach sends the scripts that a server did not know once more, in full.
+func (c *Conn) teach(ctx context.Context, batches []batch, results []rueidis.RedisResult) {
+	var unknown []int
+	var again []batch
+	for i, result := range results {
+		if wire.ErrorCode(result.Error()) == "NOSCRIPT" {
+			unknown, again = append(unknown, i), append(again, batches[i])
+		}
+	}
+	if len(again) == 0 {
+		return
+	}
+	for i, result := range c.pipeline(ctx, again, true) {
+		results[unknown[i]] = result
+	}
+}
+
+// pipeline sends one command for each batch: the script's hash, or its text.
+func (c *Conn) pipeline(ctx context.Context, batches []batch, text bool) []rueidis.RedisResult {
+	s, build := &c.Deployment.scripts.Renew, c.Deployment.Client.B()
+	commands := make(rueidis.Commands, len(batches))
+	for i, b := range batches {
+		keys, args := b.arguments(c.Session)
+		n := int64(len(keys))
+		if text {
+			commands[i] = build.Eval().Script(s.Text).Numkeys(n).Key(keys...).Arg(args...).Build()
+		} else {
+			commands[i] = build.Evalsha().Sha1(s.SHA).Numkeys(n).Key(keys...).Arg(args...).Build()
+		}
+	}
+	return c.Deployment.Client.DoMulti(ctx, commands...)
+}
+
+// batches groups renewals: by slot in a Cluster, as they come elsewhere. Those of another session are not sent.
+func (c *Conn) batches(renewals []backend.Renewal) []batch {
+	var all batch
+	for i := range renewals {
+		r := &renewals[i]
+		r.Gone, r.Err = false, nil
+		own, ok := r.Remote.(*Remote)
+		if !ok || own.Conn != c {
+			r.Err = wire.Invalid("the lock is not one of this session")
+			continue
+		}
+		if r.Err = wire.CheckRenewal(r); r.Err == nil {
+			all.renewals, all.remotes = append(all.renewals, r), append(all.remotes, own)
+		}
+	}
+	if !c.Deployment.cluster {
+		return all.chunks(nil)
+	}
+	var slots []uint16
+	bySlot := make(map[uint16]*batch)
+	for i, r := range all.remotes {
+		n := wire.Slot(r.Keys.Hold())
+		b := bySlot[n]
+		if b == nil {
+			b = new(batch)
+			bySlot[n] = b
+			slots = append(slots, n)
+		}
+		b.renewals, b.remotes = append(b.renewals, all.renewals[i]), append(b.remotes, r)
+	}
+	var batches []batch
+	for _, n := range slots {
+		batches = bySlot[n].chunks(batches)
+	}
+	return batches
+}
+
+// chunks appends the batch in parts that are not too large.
+func (b batch) chunks(to []batch) []batch {
+	remotes := slices.Collect(slices.Chunk(b.remotes, maxBatch))
+	for i, renewals := range slices.Collect(slices.Chunk(b.renewals, maxBatch)) {
+		to = append(to, batch{renewals: renewals, remotes: remotes[i]})
+	}
+	return to
+}
+
+// arguments are the script's.
+func (b batch) arguments(session string) (keys, args []string) {
+	keys, args = make([]string, 0, 2*len(b.remotes)), make([]string, 0, 1+2*len(b.remotes))
+	args = append(args, session)
+	for i, r := range b.remotes {
+		var d wire.ArgWriter
+		d.Add(b.renewals[i].Epoch)
+		d.Add(wire.Millis(min(b.renewals[i].Lease, wire.MaxTTL)))
+		n := d.Strings()
+		keys, args = append(keys, r.Keys[0], r.Keys[1]), append(args, n[0], n[1])
+	}
+	return keys, args
+}
+
+// read gives every renewal of the batch its answer.
+func (b batch) read(ctx context.Context, result rueidis.RedisResult, at clock.Sample) {
+	list, err := result.ToArray()
+	if err == nil && len(list) != 1+len(b.renewals) {
+		err = errors.New("wrong length")
+	}
+	if err != nil {
+		if result.NonRedisError() != nil {
+			b.remotes[0].Clock.Forget()
+		}
+		b.fail(wire.Fail(ctx, err))
+		return
+	}
+	if at.Stamp, err = list[0].ToInt64(); err == nil {
+		b.remotes[0].Clock.Saw(at)
+	}
+	for i, r := range b.renewals {
+		m := list[i+1]
+		if words, err := m.ToString(); err == nil {
+			r.Err = wire.Judged(errors.New(words), words)
+		} else if code, err := m.ToInt64(); err != nil {
+			r.Err = wire.Unexpected(err)
+		} else {
+			r.Gone = code == 0
+		}
+	}
+}
+
+func (b batch) fail(err error) {
+	for _, r := range b.renewals {
+		r.Err = err
+	}
+}

@@ -1,0 +1,62 @@
+package wire
+
+import (
+	"strconv"
+	"time"
+)
+
+const (
+	// maxNumbers is how many numbers the largest script of a single lock takes.
+	maxNumbers = 9
+	// maxDigits is the length of 18446744073709551615.
+	maxDigits = 20
+)
+
+// A ArgWriter writes the numbers of one call: into one buffer, which becomes one string, of which the arguments are
+// parts. So a call costs one allocation for all of them.
+type ArgWriter struct {
+	buf  [maxNumbers * maxDigits]byte
+	ends [maxNumbers + 1]uint8 // ends[i] is where number i begins
+	n    int
+}
+
+func (d *ArgWriter) Add(number uint64) {
+	end := len(strconv.AppendUint(d.buf[:d.ends[d.n]], number, 10))
+	d.n++
+	d.ends[d.n] = uint8(end)
+}
+
+// Strings gives the numbers out as strings, in the order in which they were added.
+func (d *ArgWriter) Strings() (numbers [maxNumbers]string) {
+	text := string(d.buf[:d.ends[d.n]])
+	for i := range d.n {
+		numbers[i] = text[d.ends[i]:d.ends[i+1]]
+	}
+	return numbers
+}
+
+// Millis is a duration as Redis counts TTLs: rounded up, so that Redis never ends one before its holder does.
+func Millis(d time.Duration) uint64 { return RoundUp(d, time.Millisecond) }
+
+func RoundUp(d, unit time.Duration) uint64 {
+	if d <= 0 {
+		return 0
+	}
+	return uint64((d-1)/unit) + 1
+}
+
+// MinKeep is for how long a lock's record outlives its last change at the least: as long as anybody may come back
+// with an attempt that it knows of, and as Redis's clock may be behind another node's after a failover. Twice a
+// longer lease, so that the record outlives the hold. It costs some 150 bytes for a lock that nobody uses any more.
+const MinKeep = 5 * time.Minute
+
+// KeepFor is the time that a record is kept, in seconds, for a lease.
+func KeepFor(lease time.Duration) uint64 { return RoundUp(max(MinKeep, 2*lease), time.Second) }
+
+// Remaining is how long it is to t, if anything; maxTTL at most.
+func Remaining(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return min(max(0, time.Until(t)), MaxTTL)
+}

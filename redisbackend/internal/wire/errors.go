@@ -1,0 +1,167 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// Fail is the error of an operation, marked for backend.OutcomeUnknown, backend.Refused and
+// backend.ErrUnavailable:
+//
+//	Redis answered with an error that it will repeat     refused
+//	Redis answered with an error that may pass           unavailable: nothing happened, try again
+//	the connection could not be opened                   unavailable
+//	anything else: no answer, and it may have arrived    unavailable, outcome unknown
+//
+// Redis's own words are kept. They never contain a password. The verb is not named: one call of a lock may send several, and
+// reentrant.Error names the call.
+func Fail(ctx context.Context, err error) error {
+	if words := WordsOf(err); words != "" {
+		return Judged(err, words)
+	}
+	if errors.Is(err, rueidis.ErrNoCache) { // says what to change in the client
+		return backend.WithRefused(fmt.Errorf("redisbackend: %w", err))
+	}
+	unsent := NeverSent(err)
+	if err = Blame(ctx, err); ContextErr(ctx, time.Now()) != nil { // it is the caller who has left
+		err = fmt.Errorf("redisbackend: %w", err)
+	} else {
+		err = Unavailable(err)
+	}
+	if unsent {
+		return err
+	}
+	return backend.WithOutcomeUnknown(err)
+}
+
+// Judged is the error that Redis answered with, marked by what its words say.
+func Judged(err error, words string) error {
+	if passes(words) {
+		return Unavailable(err)
+	}
+	return backend.WithRefused(fmt.Errorf("redisbackend: %w", err))
+}
+
+// Unavailable marks the error of a server that could not be asked, or can do nothing at present.
+func Unavailable(err error) error {
+	return fmt.Errorf("redisbackend: %w: %w", backend.ErrUnavailable, err)
+}
+
+// Lasting reports whether Redis answered with an error that it will repeat.
+func Lasting(err error) bool {
+	words := WordsOf(err)
+	return words != "" && !passes(words)
+}
+
+// passes reports whether a server that said this did nothing, and may do it when it is asked again. It is the one place
+// where a server's errors are classified.
+func passes(words string) bool {
+	code := codeOf(words)
+	return passing[code] || strings.Contains(words, tooManyClients)
+}
+
+// passing are the error codes of a server that did nothing, and may do it when it is asked again. All other errors are
+// refusals: a wrong password, a missing right, a key of another type, a script that fails.
+var passing = map[string]bool{
+	"LOADING":     true, // it reads its data after a start
+	"BUSY":        true, // it runs somebody's long script
+	"MASTERDOWN":  true, // a replica that has lost its master
+	"READONLY":    true, // a replica, after a failover
+	"UNBLOCKED":   true, // a master that became a replica while a client waited for replicas
+	"NOREPLICAS":  true, // fewer replicas than min-replicas-to-write
+	"MISCONF":     true, // it cannot write its data to disk
+	"OOM":         true, // maxmemory is reached, and nothing may be evicted
+	"CLUSTERDOWN": true, // the Cluster lacks a node
+	"TRYAGAIN":    true, // a slot is half moved
+	"MOVED":       true, // a slot has moved, and the client stopped following
+	"ASK":         true, // the same
+}
+
+// tooManyClients is said to a new connection, before it could ask for anything.
+const tooManyClients = "max number of clients reached"
+
+// WordsOf are the words of an error that Redis answered with; "" if it is none.
+func WordsOf(err error) string {
+	var answer *rueidis.RedisError
+	if !errors.As(err, &answer) || answer.IsNil() {
+		return ""
+	}
+	return answer.Error()
+}
+
+// ErrorCode is the code of an error that Redis answered with; "" if it is none.
+func ErrorCode(err error) string { return codeOf(WordsOf(err)) }
+
+// codeOf is the code in Redis's words: the first of them, or that of the command that stopped a transaction, or (Redis 6)
+// a script, also as pcall catches it:
+//
+//	READONLY You can't write against a read only replica.
+//	EXECABORT Transaction discarded because of: READONLY You can't write against a read only replica.
+//	Error running script (call to f_6b1b…): @user_script:22: @user_script: 22: -READONLY You can't write…
+//	@user_script: 22: -READONLY You can't write…
+func codeOf(words string) string {
+	if inner := innerCode.FindStringSubmatch(words); inner != nil {
+		return inner[1]
+	}
+	code, _, _ := strings.Cut(words, " ")
+	return code
+}
+
+var innerCode = regexp.MustCompile(`^(?:EXECABORT .*because of: |(?:Error running script|@user_script).*: -)([A-Z]+) `)
+
+// NeverSent tells whether err came before anything could be sent.
+func NeverSent(err error) bool {
+	var network *net.OpError
+	return errors.As(err, &network) && network.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot)
+}
+
+// Blame makes errors.Is(err, ctx.Err()) hold if ctx has ended, and no context's error visible if it has not: a
+// connection that is being opened for somebody else fails with the end of that one's context.
+func Blame(ctx context.Context, err error) error {
+	ended := ContextErr(ctx, time.Now())
+	switch {
+	case ended != nil && !errors.Is(err, ended):
+		return fmt.Errorf("%w: %w", ended, err)
+	case ended != nil:
+		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("no answer within the client's ConnWriteTimeout: %w", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("no answer within the client's Dialer.Timeout: " + err.Error())
+	case errors.Is(err, context.Canceled):
+		return errors.New(err.Error())
+	}
+	return err
+}
+
+// ContextErr is why nothing can be sent with ctx any more, nil if something can. A context need not have noticed yet
+// that its deadline has passed.
+func ContextErr(ctx context.Context, now time.Time) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok && !now.Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Invalid is the error of a request that no server has to see.
+func Invalid(what string) error {
+	return backend.WithRefused(fmt.Errorf("redisbackend: %s", what))
+}
+
+// Unexpected is the error of an answer that the scripts do not give.
+func Unexpected(err error) error {
+	return backend.WithOutcomeUnknown(fmt.Errorf("redisbackend: unexpected answer: %w", err))
+}

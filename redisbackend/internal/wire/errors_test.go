@@ -1,0 +1,135 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// redisError is the error that rueidis makes of Redis's words.
+func redisError(t *testing.T, words string) error {
+	// RedisError has no constructor; a client that talks to a pipe makes one.
+	client, server := net.Pipe()
+	defer server.Close()
+	go func() {
+		in := bufio.NewReader(server)
+		for {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			if bytes.HasPrefix([]byte(line), []byte("*")) {
+				fmt.Fprintf(server, "-%s\r\n", words)
+			}
+		}
+	}()
+	_, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"pipe"}, ForceSingleClient: true,
+		DisableCache: true, ClientSetInfo: rueidis.DisableClientSetInfo,
+		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) { return client, nil }})
+	var answer *rueidis.RedisError
+	require.ErrorAs(t, err, &answer)
+	return err
+}
+
+func TestRedissOwnErrors(t *testing.T) {
+	for words, refused := range map[string]bool{
+		"WRONGPASS invalid username-password pair":      true,
+		"NOAUTH Authentication required.":               true,
+		"NOPERM this user has no permissions":           true,
+		"WRONGTYPE Operation against a key":             true,
+		"OOM command not allowed":                       false,
+		"NOREPLICAS Not enough good replicas to write.": false,
+		"MISCONF Redis is configured to save":           false,
+		"ERR unknown command 'EVALSHA'":                 true,
+		"ERR user_script:1: bad argument":               true,
+		"DENIED Redis is running in protected mode":     true,
+		"LOADING Redis is loading the dataset":          false,
+		"BUSY Redis is busy running a script":           false,
+		"MASTERDOWN Link with MASTER is down":           false,
+		"READONLY You can't write against a read only":  false,
+		"UNBLOCKED force unblock from blocking":         false,
+		"CLUSTERDOWN The cluster is down":               false,
+		"TRYAGAIN Multiple keys request during":         false,
+		"MOVED 1 127.0.0.1:1":                           false,
+		"ASK 1 127.0.0.1:1":                             false,
+		"ERR max number of clients reached":             false,
+
+		// What stopped a transaction.
+		"EXECABORT Transaction discarded because of previous errors.":                          true,
+		"EXECABORT Transaction discarded because of: OOM command not allowed":                  false,
+		"EXECABORT Transaction discarded because of: READONLY You can't write against a read":  false,
+		"EXECABORT Transaction discarded because of: NOREPLICAS Not enough good replicas here": false,
+
+		// Redis 6, inside a script.
+		"ERR Error running script (call to f_6b1b): @user_script:22: @user_script: 22: -READONLY You can't write": false,
+		"ERR Error running script (call to f_6b1b): @user_script:22: @user_script: 22: -OOM command not":          false,
+		"ERR Error running script (call to f_6b1b): @user_script:9: attempt to compare nil with number":           true,
+		"@user_script: 22: -READONLY You can't write":                                                             false,
+		"@user_script: 22: -WRONGTYPE Operation against":                                                          true,
+	} {
+		err := redisError(t, words)
+		assert.Equal(t, refused, Lasting(err), words)
+		err = Fail(t.Context(), err)
+		assert.Equal(t, refused, backend.Refused(err), words)
+		assert.False(t, backend.OutcomeUnknown(err), "%s: it was read, and not carried out", words)
+		assert.Equal(t, !refused, errors.Is(err, backend.ErrUnavailable), words)
+		assert.Equal(t, "redisbackend: "+strings.TrimPrefix(words, "ERR "), strings.Replace(err.Error(), "backend unavailable: ", "", 1), "rueidis leaves ERR out")
+		var answer *rueidis.RedisError
+		assert.ErrorAs(t, err, &answer)
+	}
+}
+
+func TestErrorsOfTheConnection(t *testing.T) {
+	dial := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	read := &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	for _, c := range []struct {
+		err              error
+		unknown, refused bool
+	}{
+		{dial, false, false},
+		{rueidis.ErrNoSlot, false, false},
+		{fmt.Errorf("%s\n%w", "ERR unknown subcommand 'TRACKING'", rueidis.ErrNoCache), false, true},
+		{io.EOF, true, false},
+		{read, true, false},
+		{net.ErrClosed, true, false},
+		{rueidis.ErrClosing, true, false},
+		{context.DeadlineExceeded, true, false},
+	} {
+		err := Fail(t.Context(), c.err)
+		assert.Equal(t, c.unknown, backend.OutcomeUnknown(err), "%v", c.err)
+		assert.Equal(t, c.refused, backend.Refused(err), "%v", c.err)
+	}
+	assert.ErrorContains(t, Fail(t.Context(), read), "ConnWriteTimeout")
+}
+
+func TestContextErrorsAreThoseOfTheCallersContext(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := Fail(ended, io.ErrUnexpectedEOF)
+	require.ErrorIs(t, err, context.Canceled, "the connection was closed because the context had ended")
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	err = Fail(ended, context.Canceled)
+	assert.EqualError(t, err, "redisbackend: context canceled", "said once")
+
+	err = Fail(t.Context(), fmt.Errorf("dialing: %w", context.Canceled))
+	assert.NotErrorIs(t, err, context.Canceled, "somebody else's context ended while the connection was opened")
+	assert.ErrorContains(t, err, "context canceled")
+	timeout := &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
+	err = Fail(t.Context(), timeout)
+	assert.NotErrorIs(t, err, context.DeadlineExceeded, "the dialer's own timeout")
+	assert.False(t, backend.OutcomeUnknown(err))
+}

@@ -1,0 +1,120 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	// Reserved is the beginning of every key that is not a hold, and of every channel.
+	Reserved = "relock:"
+	// maxName bounds lock names. A name stands in four keys, and with a hash tag of its own twice in three of
+	// them, so a long one is paid for seven times.
+	maxName = 4096
+)
+
+// Keys are the keys of one lock, in the order in which the scripts take them.
+//
+//	hold     <prefix>N
+//	record   <prefix>relock:{T}:t:N
+//	queue    <prefix>relock:{T}:q:N
+//	waiters  <prefix>relock:{T}:w:N
+//
+// T is what Redis hashes to find the hold's slot: its hash tag if it has one, else all of it. T has no closing
+// brace, so the first pair of braces of a side key is the one around T, and all four keys have the same slot. N
+// stands at the end, whole: two names never share a key.
+type Keys [4]string
+
+// Hold is the lock itself, the hash that others look at.
+func (k *Keys) Hold() string { return k[0] }
+
+// maxPrefix bounds the prefix, which is part of every key.
+const maxPrefix = 256
+
+// CheckPrefix refuses a prefix with which lock names could meet.
+func CheckPrefix(prefix string) error {
+	switch {
+	case len(prefix) > maxPrefix:
+		return fmt.Errorf("WithPrefix: %d bytes, at most %d are allowed", len(prefix), maxPrefix)
+	case strings.ContainsAny(prefix, "{}"):
+		return fmt.Errorf("WithPrefix(%q): braces are not allowed, they decide the Cluster slot", prefix)
+	case strings.Contains(prefix, Reserved):
+		return fmt.Errorf("WithPrefix(%q): %q is reserved", prefix, Reserved)
+	}
+	return nil
+}
+
+// KeysOf are the keys of a lock, or what is wrong with its name.
+func KeysOf(prefix, name string) (Keys, error) {
+	switch {
+	case name == "":
+		return Keys{}, errors.New("redisbackend: empty lock name")
+	case len(name) > maxName:
+		return Keys{}, fmt.Errorf("redisbackend: lock name %s is %d bytes long, at most %d are allowed", quoted(name), len(name), maxName)
+	case strings.HasPrefix(name, Reserved):
+		return Keys{}, fmt.Errorf("redisbackend: lock name %s starts with %q, which is reserved", quoted(name), Reserved)
+	}
+	hold := prefix + name
+	tag := HashTag(hold)
+	if strings.IndexByte(tag, '}') >= 0 {
+		return Keys{}, fmt.Errorf("redisbackend: the braces of lock name %s give no Cluster slot: write them as {tag}, or leave } out", quoted(name))
+	}
+	side := prefix + Reserved + "{" + tag + "}:"
+	return Keys{hold, side + "t:" + name, side + "q:" + name, side + "w:" + name}, nil
+}
+
+// ConditionKeys are the keys of one condition of a lock: the lock's own, then
+//
+//	tickets    <prefix>relock:{T}:c:<length of C>:C:N
+//	signalled  <prefix>relock:{T}:s:…
+//	terms      <prefix>relock:{T}:h:…
+//
+// The length says where the condition's name ends, so two pairs of names never share a key.
+type ConditionKeys [7]string
+
+func (k *Keys) Condition(prefix, name string) ConditionKeys {
+	hold := k.Hold()
+	side := prefix + Reserved + "{" + HashTag(hold) + "}:"
+	rest := strconv.Itoa(len(name)) + ":" + name + ":" + hold[len(prefix):]
+	return ConditionKeys{k[0], k[1], k[2], k[3], side + "c:" + rest, side + "s:" + rest, side + "h:" + rest}
+}
+
+// HashTag is the part of a key that decides its slot: what is between the first opening brace and the next closing
+// one, if there is anything, else all of it.
+func HashTag(key string) string {
+	_, after, ok := strings.Cut(key, "{")
+	if !ok {
+		return key
+	}
+	if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
+		return tag
+	}
+	return key
+}
+
+// Slot is the Cluster slot of a key: CRC16 (XMODEM) of what is hashed, modulo 16384.
+func Slot(key string) uint16 {
+	var crc uint16
+	for _, c := range []byte(HashTag(key)) {
+		crc ^= uint16(c) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc % 16384
+}
+
+// quoted is a name as an error shows it.
+func quoted(name string) string {
+	const most = 64
+	if len(name) > most {
+		return fmt.Sprintf("%q…", name[:most])
+	}
+	return fmt.Sprintf("%q", name)
+}

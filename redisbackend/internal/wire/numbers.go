@@ -1,0 +1,102 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/protocol"
+)
+
+// The numbers of requests and answers, with and without scripts. What a request must not have is refused before anything is
+// sent.
+
+const (
+	// maxNumber is the highest number that Lua counts to in steps of one, for epochs, operations and tickets.
+	maxNumber = 1<<53 - 1
+	// maxHolds is how often a lock can be held, as reentrant says it.
+	maxHolds = math.MaxInt32
+	// MaxTTL is the longest of all leases, patiences and doubts: longer ones are cut. Twice as much is no overflow.
+	MaxTTL = 30 * 365 * 24 * time.Hour
+)
+
+// CheckNumbers refuses epochs, operations and tickets that Lua would round.
+func CheckNumbers(numbers ...uint64) error {
+	for _, n := range numbers {
+		if n > maxNumber {
+			return Invalid(fmt.Sprintf("%d: epochs, operations and tickets are less than 2^53", n))
+		}
+	}
+	return nil
+}
+
+// countable is a token that is sent, or the highest number in its place: there is no such token, and Lua cannot read them all.
+func countable(t backend.Token) backend.Token {
+	return min(t, maxNumber)
+}
+
+func checkHolds(holds int) error {
+	if holds < 1 || holds > maxHolds {
+		return Invalid(fmt.Sprintf("the hold count must be within 1 and %d", maxHolds))
+	}
+	return nil
+}
+
+// CheckAcquire refuses what would make a hold or a place that expires at once, and what is out of bounds.
+func CheckAcquire(req *backend.AcquireRequest) error {
+	switch {
+	case req.Tokens < 1 || req.Tokens > protocol.MaxBlock:
+		return Invalid(fmt.Sprintf("the number of tokens must be within 1 and %d", protocol.MaxBlock))
+	case req.Lease <= 0:
+		return Invalid("the lease must be positive")
+	case req.Queue && (req.Patience <= 0 || req.GrantTTL <= 0):
+		return Invalid("a waiter's patience and grant TTL must be positive")
+	}
+	req.Lease, req.Patience, req.GrantTTL = min(req.Lease, MaxTTL), min(req.Patience, MaxTTL), min(req.GrantTTL, MaxTTL)
+	req.Seen = countable(req.Seen)
+	if err := checkHolds(req.Holds); err != nil {
+		return err
+	}
+	return CheckNumbers(req.Epoch)
+}
+
+func CheckReenter(req *backend.ReenterRequest) error {
+	req.Lease = min(req.Lease, MaxTTL)
+	if err := checkHolds(req.Holds); err != nil {
+		return err
+	}
+	return CheckNumbers(req.Epoch, req.Op)
+}
+
+func CheckRelease(req *backend.ReleaseRequest) error {
+	req.Used = countable(req.Used)
+	return CheckNumbers(req.Epoch)
+}
+
+func CheckResume(req *backend.ResumeRequest) error {
+	if req.Lease <= 0 {
+		return Invalid("the lease must be positive")
+	}
+	req.Lease, req.Seen = min(req.Lease, MaxTTL), countable(req.Seen)
+	return CheckNumbers(req.Epoch)
+}
+
+func CheckRenewal(r *backend.Renewal) error {
+	if r.Lease <= 0 {
+		return Invalid("the lease must be positive")
+	}
+	return CheckNumbers(r.Epoch)
+}
+
+// CheckAwait refuses what would make a ticket that expires at once, and what is out of bounds.
+func CheckAwait(req *backend.AwaitRequest) error {
+	if req.Patience <= 0 || req.GrantTTL <= 0 {
+		return Invalid("a waiter's patience and grant TTL must be positive")
+	}
+	req.Patience, req.GrantTTL, req.Seen = min(req.Patience, MaxTTL), min(req.GrantTTL, MaxTTL), countable(req.Seen)
+	if err := checkHolds(req.Holds); err != nil {
+		return err
+	}
+	return CheckNumbers(req.Epoch, req.Ticket)
+}

@@ -1,0 +1,64 @@
+package wire
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"strings"
+	"sync"
+
+	"github.com/redis/rueidis"
+)
+
+//go:embed scripts/*.lua
+var scriptFiles embed.FS
+
+// A Script is one of the files, with common.lua (and conditions.lua) in front of it. Running it sends EVALSHA, and
+// EVAL if the server does not know it: after a restart, a failover or SCRIPT FLUSH.
+type Script struct {
+	*rueidis.Lua
+	Text, SHA string // for pipelines, which Lua.Exec does not do
+}
+
+type Scripts struct {
+	Acquire, Reenter, Release, Renew, Resume, Inspect, Force Script
+	Await, Signal, Withdraw, Beat                            Script
+}
+
+// loadScripts and loadClusterScripts read the scripts and compute their hashes, once in a process.
+var (
+	LoadScripts        = sync.OnceValue(func() *Scripts { return newScripts(false) })
+	LoadClusterScripts = sync.OnceValue(func() *Scripts { return newScripts(true) })
+)
+
+func newScripts(cluster bool) *Scripts {
+	load := func(name string) Script { return loadScript(name, cluster) }
+	return &Scripts{
+		Acquire: load("acquire"), Reenter: load("reenter"), Release: load("release"),
+		Renew: load("renew"), Resume: load("resume"), Inspect: load("inspect"), Force: load("force"),
+		Await: load("await"), Signal: load("signal"), Withdraw: load("withdraw"),
+		Beat: load("beat"),
+	}
+}
+
+func loadScript(name string, cluster bool) Script {
+	text := scriptText("common")
+	if cluster {
+		text = strings.Replace(text, "local SHARDED = false", "local SHARDED = true", 1)
+	}
+	switch name {
+	case "await", "signal", "withdraw", "beat":
+		text += scriptText("conditions")
+	}
+	text += scriptText(name)
+	sum := sha1.Sum([]byte(text))
+	return Script{Lua: rueidis.NewLuaScript(text), Text: text, SHA: hex.EncodeToString(sum[:])}
+}
+
+func scriptText(name string) string {
+	text, err := scriptFiles.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		panic("redisbackend: bug: " + err.Error()) // it is embedded
+	}
+	return string(text)
+}

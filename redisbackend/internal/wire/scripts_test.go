@@ -1,0 +1,84 @@
+package wire
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// testsOf says which tests run a script, by what their names begin with.
+var testsOf = map[string]string{
+	"acquire": "TestAcquire", "reenter": "TestReenter", "release": "TestRelease", "renew": "TestRenew",
+	"inspect": "TestInspect", "force": "TestForce", "resume": "TestResume",
+	"await": "TestConditions", "signal": "TestConditions", "withdraw": "TestConditions", "beat": "TestConditions",
+	"quorum_token": "TestQuorum", "quorum_restore": "TestQuorum", "quorum_force": "TestQuorum", "quorum_want": "TestQuorum", "quorum_call": "TestQuorum",
+}
+
+func TestEveryScriptHasItsContractAndItsTests(t *testing.T) {
+	files, err := fs.Glob(scriptFiles, "scripts/*.lua")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	tests := readAll(t, "*_test.go")
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".lua")
+		text := scriptText(name)
+		header, _, _ := strings.Cut(text, "\n\n")
+		if name == "common" || name == "conditions" {
+			assert.True(t, strings.HasPrefix(header, "-- "+name+".lua: "))
+			continue
+		}
+		parts := regexp.MustCompile(`(?m)^-- (`+name+`:|KEYS  |ARGV  |Returns  |Keeps    |Twice    )`).FindAllStringSubmatch(header, -1)
+		var order []string
+		for _, part := range parts {
+			order = append(order, strings.TrimSpace(part[1]))
+		}
+		assert.Equal(t, []string{name + ":", "KEYS", "ARGV", "Returns", "Keeps", "Twice"}, order, "the header of %s", file)
+		prefix, ok := testsOf[name]
+		assert.True(t, ok, "%s has no tests", file)
+		assert.Contains(t, tests, "func "+prefix)
+		for i, line := range strings.Split(text, "\n") {
+			assert.LessOrEqual(t, len(line), 120, "%s:%d", file, i+1)
+		}
+	}
+	assert.Len(t, files, len(testsOf)+2)
+}
+
+// Lua is in .lua files, where it has a contract.
+func TestNoLuaInGo(t *testing.T) {
+	assert.NotContains(t, readGo(t), "redis."+"call")
+}
+
+func readGo(t *testing.T) string {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	var text strings.Builder
+	for _, file := range files {
+		if !strings.HasSuffix(file, "_test.go") {
+			text.Write(must(os.ReadFile(file)))
+		}
+	}
+	return text.String()
+}
+
+func readAll(t *testing.T, pattern string) string {
+	files, err := filepath.Glob(pattern)
+	require.NoError(t, err)
+	var text strings.Builder
+	for _, file := range files {
+		text.Write(must(os.ReadFile(file)))
+	}
+	return text.String()
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
