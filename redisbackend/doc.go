@@ -28,7 +28,7 @@
 //
 // # Protocol
 //
-// The scripts are the protocol: scripts/common.lua says what the keys hold, and the header of each of the others what
+// The scripts are the protocol: internal/wire/scripts/common.lua says what the keys hold, and the header of each of the others what
 // it takes, answers and keeps, and why it may run twice. In one paragraph:
 //
 // An attempt has an epoch, which counts the attempts of its session. Acquire takes a free lock, or a place in the

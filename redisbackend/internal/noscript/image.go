@@ -17,7 +17,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// An image is what Redis has of a lock at one moment, read as scripts/common.lua says it is written, with what a verb
+// An image is what Redis has of a lock at one moment, read as common.lua says it is written, with what a verb
 // has made of it since. It is for sessions with a Redis that runs no scripts.
 type image struct {
 	keys      wire.Keys

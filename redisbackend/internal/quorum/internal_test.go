@@ -147,7 +147,7 @@ func TestQuorumNothingRunsAfterClose(t *testing.T) {
 		require.NoError(t, pprof.Lookup("goroutine").WriteTo(&all, 1))
 		var found []string
 		for one := range strings.SplitSeq(all.String(), "\n\n") {
-			if strings.Contains(one, `"quorum":"close"`) && strings.Contains(one, "redisbackend.(*quorum") {
+			if strings.Contains(one, `"quorum":"close"`) && strings.Contains(one, "internal/quorum.(*") {
 				found = append(found, one)
 			}
 		}
