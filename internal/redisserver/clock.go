@@ -80,7 +80,7 @@ func (c *Clock) aheadLocked(now time.Time) time.Duration {
 	return c.ahead + now.Sub(c.since)*time.Duration(c.ppm)/1e6
 }
 
-// Step moves the clock by d.
+// Step moves the clock by d. When it returns, the server has noticed.
 func (c *Clock) Step(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +94,12 @@ func (c *Clock) Slew(ppm int64) {
 	c.setLocked(0, ppm)
 }
 
-// setLocked writes the setting that does not count, and then that it does. The server reads the file as memory.
+// Valkey 9.1 looks at the wall clock once a millisecond, and counts with its monotonic clock in between. Its commands show
+// the clock as it was set before for that long.
+const betweenLooks = 2 * time.Millisecond
+
+// setLocked writes the setting that does not count, and then that it does. The server reads the file as memory. Every
+// command that is sent after it has returned has the clock as it was set.
 func (c *Clock) setLocked(step time.Duration, ppm int64) {
 	now := time.Now()
 	c.since, c.ahead, c.ppm = now, c.aheadLocked(now)+step, ppm
@@ -105,6 +110,7 @@ func (c *Clock) setLocked(step time.Duration, ppm int64) {
 	}
 	c.write(b, 8+24*c.current)
 	c.write(encoding.NativeEndian.AppendUint64(nil, uint64(c.current)), 0)
+	time.Sleep(betweenLooks)
 }
 
 func (c *Clock) write(b []byte, at int64) {
