@@ -268,7 +268,7 @@ var rows = []row{
 		return (&reentrant.Error{Op: "o", Err: reentrant.ErrLost}).Error() != "", nil
 	}},
 	{name: "Error.Unwrap", bound: boundAtOnce, call: func(*cell) (bool, error) {
-		return (&reentrant.Error{Err: reentrant.ErrLost}).Unwrap() == reentrant.ErrLost, nil
+		return errors.Is((&reentrant.Error{Err: reentrant.ErrLost}).Unwrap(), reentrant.ErrLost), nil
 	}},
 	{name: "DeadlockError.Error", bound: boundAtOnce, call: func(*cell) (bool, error) { return (&reentrant.DeadlockError{}).Error() != "", nil }},
 	{name: "Token.Scan", bound: boundAtOnce, call: func(*cell) (bool, error) { return done(new(backend.Token).Scan(int64(7))) }},

@@ -3,9 +3,6 @@ package reentrant_test
 import (
 	"context"
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"log/slog"
 	"math"
 	"strings"
@@ -145,9 +142,7 @@ func tryOption(t *testing.T, name string, edge optionEdge, n int64) {
 
 // Every option of the package has a row.
 func TestOptionEdgesAreComplete(t *testing.T) {
-	packages, err := parser.ParseDir(token.NewFileSet(), ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
-	require.NoError(t, err)
-	for _, file := range packages["reentrant"].Files {
+	for _, file := range sourceFiles(t) {
 		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok || f.Recv != nil || !f.Name.IsExported() || f.Type.Results == nil {

@@ -40,7 +40,7 @@ func TestAWaitEndsWithinALeaseOfItsContext(t *testing.T) {
 						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 						defer cancel()
 						began := time.Now()
-						err := errors.New("not called")
+						var err error
 						if limited {
 							_, err = l.NewCondition("c").AwaitFor(t.Context(), time.Second)
 						} else {

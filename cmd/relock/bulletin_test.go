@@ -132,8 +132,8 @@ func TestOnlyATerminalIsATerminal(t *testing.T) {
 	t.Parallel()
 	reader, writer, err := os.Pipe()
 	require.NoError(t, err)
-	defer reader.Close()
-	defer writer.Close()
+	defer func() { _ = reader.Close() }()
+	defer func() { _ = writer.Close() }()
 	assert.False(t, isTerminal(writer))
 	assert.False(t, isTerminal(new(output)))
 }

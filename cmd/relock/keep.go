@@ -41,7 +41,7 @@ Exit status:
 
 // Validate is called by the parser.
 func (c *holdCommand) Validate() (err error) {
-	if err := errors.Join(c.lockName.Validate(), c.waiting.check()); err != nil {
+	if err := errors.Join(c.lockName.Validate(), c.check()); err != nil {
 		return err
 	}
 	c.deadline, err = newDeadline(c.Lease, nil)

@@ -47,7 +47,7 @@ Exit status: the command's own, or 128 plus the signal that ended it; and
 
 // Validate is called by the parser.
 func (c *runCommand) Validate() (err error) {
-	if err := errors.Join(c.lockName.Validate(), c.waiting.check()); err != nil {
+	if err := errors.Join(c.lockName.Validate(), c.check()); err != nil {
 		return err
 	}
 	if len(c.Command) > 0 && c.Command[0] == "--" {

@@ -68,10 +68,10 @@ func outcome(err error, answer string) string {
 }
 
 func answered(reply backend.AcquireReply) string {
-	switch {
-	case reply.Status == backend.Granted:
+	switch reply.Status {
+	case backend.Granted:
 		return "granted " + block(reply.First, reply.Last)
-	case reply.Status == backend.Waiting:
+	case backend.Waiting:
 		return fmt.Sprintf("waiting %v", reply.TTL.Round(time.Millisecond))
 	}
 	return "stale"

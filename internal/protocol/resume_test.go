@@ -5,15 +5,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
 )
 
 // held is a lock that session a has, as owner @w, for ten seconds.
-func held() *protocol.Lock {
+func held(t *testing.T) *protocol.Lock {
 	l := &protocol.Lock{Name: "lock", Keep: time.Minute, Publish: func(string, protocol.Message) {}}
-	l.Acquire(time.Second, "a", backend.AcquireRequest{Epoch: 1, Owner: "@w", Holds: 1, Tokens: 1, Lease: 10 * time.Second}, time.Hour)
+	_, err := l.Acquire(time.Second, "a", backend.AcquireRequest{Epoch: 1, Owner: "@w", Holds: 1, Tokens: 1, Lease: 10 * time.Second}, time.Hour)
+	require.NoError(t, err)
 	return l
 }
 
@@ -24,7 +26,7 @@ func resume(l *protocol.Lock, lease time.Duration, seen backend.Token) backend.R
 
 // The hold of a session that the record does not know would be lost at its first renewal.
 func TestResumeWithoutARecordMakesOne(t *testing.T) {
-	l := held()
+	l := held(t)
 	before := l.Record.Last
 	l.Record = protocol.Record{}
 	reply := resume(l, 10*time.Second, 0)
@@ -32,20 +34,20 @@ func TestResumeWithoutARecordMakesOne(t *testing.T) {
 	assert.Greater(t, reply.Token, before)
 	assert.True(t, l.Renew(3*time.Second, "b", 7, time.Second))
 
-	l = held()
+	l = held(t)
 	l.Record = protocol.Record{}
 	assert.Equal(t, backend.Token(9e9+1), resume(l, 10*time.Second, 9e9).Token, "above all that the session has seen")
 }
 
 func TestResumeKeepsTheTokenThatTheRecordHas(t *testing.T) {
-	l := held()
+	l := held(t)
 	before := l.Record.Last
 	assert.Equal(t, before, resume(l, 10*time.Second, 9e9).Token)
 }
 
 // The record is kept for as long as the lease that the hold has now.
 func TestResumeWithALongerLeaseKeepsTheRecord(t *testing.T) {
-	l := held()
+	l := held(t)
 	resume(l, time.Hour, 0)
 	assert.True(t, l.Renew(50*time.Minute, "b", 7, time.Second))
 }
