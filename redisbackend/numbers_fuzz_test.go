@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
 )
 
@@ -165,22 +166,40 @@ func FuzzNumbers(f *testing.F) {
 		if len(program) > 600 {
 			t.Skip()
 		}
-		s := embedded(t)
-		plain := s.withoutScripts()
-		scripted, bare := newSide(s, s.b, "a"), newSide(s, plain.b, "b")
-		p := numbered{program}
-		for i := 0; len(p.rest) > 0; i++ {
-			if p.rest[0] == verbs {
-				p.next()
-				s.run("FLUSHALL")
-				continue
-			}
-			q, clock := p, s.clock()
-			got, want := scripted.step(&p, clock), bare.step(&q, clock)
-			require.Equal(t, want, got, "step %d", i)
-			require.Equal(t, bare.state(), scripted.state(), "step %d: %s", i, got)
-		}
+		compare(embedded(t), program)
 	})
+}
+
+// The same numbers on a real Redis, whose Lua is not the embedded one's.
+func TestNumbersOnARealRedis(t *testing.T) {
+	server := redisserver.Start(t)
+	for i, program := range edgePrograms() {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			client := connect(t, server.Addr())
+			b, err := redisbackend.New(client)
+			require.NoError(t, err)
+			s := &site{T: t, client: client, b: b, name: "lock", began: time.Now()}
+			s.run("FLUSHALL")
+			compare(s, program)
+		})
+	}
+}
+
+// compare runs a program on both sides.
+func compare(s *site, program []byte) {
+	scripted, bare := newSide(s, s.b, "a"), newSide(s, s.withoutScripts().b, "b")
+	p := numbered{program}
+	for i := 0; len(p.rest) > 0; i++ {
+		if p.rest[0] == verbs {
+			p.next()
+			s.run("FLUSHALL")
+			continue
+		}
+		q, clock := p, s.clock()
+		got, want := scripted.step(&p, clock), bare.step(&q, clock)
+		require.Equal(s, want, got, "step %d", i)
+		require.Equal(s, bare.state(), scripted.state(), "step %d: %s", i, got)
+	}
 }
 
 // edgePrograms have each number of each verb at each edge, the others being ordinary, with a hold and without one.
