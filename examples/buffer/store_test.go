@@ -45,7 +45,7 @@ func TestAStepMovesAnItemAndRecordsWhose(t *testing.T) {
 
 		r, err := s.remains(ctx)
 		require.NoError(t, err)
-		assert.Equal(t, remains{taken: []record{{7, "p1"}, {8, "p2.3"}}, left: 1, fullest: 3}, r)
+		assert.Equal(t, remains{taken: []record{{7, "p1"}, {8, "p2.3"}}, left: 1, made: 3, fullest: 3}, r)
 		assert.EqualValues(t, 7, s.commands.Load())
 
 		require.NoError(t, s.clear(ctx))
