@@ -1,0 +1,71 @@
+package redisbackend_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// frozen returns a lock, and a server that stands still once it is told to.
+func frozen(t *testing.T, lease time.Duration) (*reentrant.Lock, *redisserver.Server) {
+	server := redisserver.Start(t)
+	b, err := redisbackend.New(connect(t, server.Addr()))
+	require.NoError(t, err)
+	session, err := reentrant.NewSession(b, reentrant.WithLease(lease), reentrant.WithHeartbeat(lease/10))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		server.Thaw()
+		_ = session.Close(t.Context())
+	})
+	return session.NewLock("lock"), server
+}
+
+// The caller has no deadline, so no deadline is found in the error: the server could not be asked.
+func TestATimedTryOnAFrozenServer(t *testing.T) {
+	lock, server := frozen(t, time.Minute)
+	server.Freeze()
+	ok, err := lock.TryLockFor(context.Background(), 200*time.Millisecond)
+	assert.False(t, ok)
+	require.ErrorIs(t, err, reentrant.ErrUnavailable)
+	assert.NotErrorIs(t, err, context.DeadlineExceeded)
+	assert.False(t, reentrant.Refused(err))
+}
+
+// A process that is told to stop can, whatever the server does: Await ends within a lease of its context.
+func TestAnAwaitOnAFrozenServerEndsWithItsContext(t *testing.T) {
+	const lease = 2 * time.Second
+	lock, server := frozen(t, lease)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	held, awaited := make(chan struct{}), make(chan error, 1)
+	go func() {
+		waiter := reentrant.WithOwner(ctx, "waiter")
+		if err := lock.Lock(waiter); err != nil {
+			awaited <- err
+			return
+		}
+		close(held)
+		awaited <- lock.NewCondition("never").Await(waiter)
+	}()
+	<-held
+	require.Eventually(t, func() bool {
+		locked, err := lock.IsLocked(t.Context())
+		return err == nil && !locked
+	}, time.Minute, time.Millisecond, "the waiter has given the lock up")
+	server.Freeze()
+	cancel()
+	select {
+	case err := <-awaited:
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, reentrant.ErrLost, "the lock could not be had again")
+	case <-time.After(time.Minute):
+		t.Fatal("the wait goes on")
+	}
+}
