@@ -66,7 +66,6 @@ func outcome(err error, answer string) string {
 type side struct {
 	site    *site
 	members [2]*member
-	base    backend.Token // of the first grant
 }
 
 func newSide(s *site, b *redisbackend.Backend, kind string) *side {

@@ -45,13 +45,13 @@ type entry struct {
 
 	mu        sync.Mutex    // guards what follows; taken after s.mu and before the queue's own
 	attempt   uint64        // the last epoch sent
-	waiting   bool          // the attempt waits for a grant
 	head      Owner         // whose attempt it is
 	grant     backend.Grant // that came for it
 	hold      hold
 	tickets   []*ticket     // owners who wait for the lock's conditions, or come back from there
 	cleaning  chan struct{} // closed when the clean-up that has the baton is done; nil when there is none
-	cleans    time.Time     // since when it has the baton
+	cleans    time.Duration // how old the session was when that began
+	waiting   bool          // the attempt waits for a grant
 	lingers   bool          // nobody has the handed hold, and nobody is about to: its reference is its own
 	dismissed bool          // a clean-up is on its way to end that
 	lingerTo  time.Time     // when that ends

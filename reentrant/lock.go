@@ -176,7 +176,7 @@ func (l *Lock) take(ctx context.Context, t try) (bool, error) {
 func (e *entry) cleanedUp() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.cleaning == nil || e.s.clock().Sub(e.cleans) < e.s.cleaner.stall {
+	if e.cleaning == nil || time.Since(e.s.opened)-e.cleans < e.s.cleaner.stall {
 		return nil
 	}
 	return fmt.Errorf("what an earlier caller left behind is not given back yet: %w", ErrUnavailable)

@@ -412,7 +412,9 @@ func (e *entry) passOn() {
 }
 
 // startCleaningLocked gives the baton to a clean-up. e.mu is held.
-func (e *entry) startCleaningLocked() { e.cleaning, e.cleans = make(chan struct{}), e.s.clock() }
+func (e *entry) startCleaningLocked() {
+	e.cleaning, e.cleans = make(chan struct{}), time.Since(e.s.opened)
+}
 
 // cleanUp gives back what attempts that were given up have in Redis, then hands the baton on. It owns both the
 // baton and a reference. It gives up itself after releaseTime: the epoch of the next attempt is

@@ -10,8 +10,10 @@ import (
 // An instant is a local moment: monotonic time since this process started. Wall clocks do not matter here.
 type instant = time.Duration
 
+// Started is when this process began: local moments are counted from then.
 var Started = time.Now()
 
+// InstantOf returns the local moment of t.
 func InstantOf(t time.Time) instant { return t.Sub(Started) }
 
 // A Sample is an answered command. Redis read its clock while the command was under way:

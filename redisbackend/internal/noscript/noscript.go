@@ -287,8 +287,10 @@ func (r plain) ForceUnlock(ctx context.Context) (had bool, err error) {
 // Verbs carries out a deployment's verbs without scripts.
 type Verbs struct{}
 
+// Bind implements single.Verbs.
 func (Verbs) Bind(r *single.Remote) backend.Remote { return plain{r} }
 
+// Probe implements single.Verbs.
 func (Verbs) Probe(ctx context.Context, r *single.Remote) error {
 	_, err := plain{r}.Inspect(ctx)
 	return err

@@ -63,6 +63,7 @@ const (
 	shardBacklog = 100
 )
 
+// NewShards returns the channels of a session, of which none is open.
 func NewShards(client rueidis.Client, channels, session string, idle time.Duration, l Listener) *Shards {
 	s := &Shards{client: client, channels: channels, session: session, idle: idle, listener: l,
 		wanted: make(chan string, shardBacklog), ears: make(map[string]*ear), nodes: make(map[string]*node)}
@@ -101,6 +102,7 @@ func (s *Shards) Want(tag string) {
 	}
 }
 
+// Run keeps the channels that are wanted open until Close.
 func (s *Shards) Run() {
 	sweep := time.NewTicker(s.idle / 2)
 	defer sweep.Stop()

@@ -123,6 +123,7 @@ func (c *Conn) Bind(name string) (backend.Remote, error) {
 	return c.Deployment.Verbs.Bind(r), nil
 }
 
+// RemoteOf returns the verbs of one lock, by scripts. The error says what is wrong with its name.
 func (c *Conn) RemoteOf(name string) (*Remote, error) {
 	keys, err := wire.KeysOf(c.Deployment.Prefix, name)
 	if err != nil {

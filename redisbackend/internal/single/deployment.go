@@ -59,4 +59,5 @@ func (d *Deployment) Complete() error {
 	return nil
 }
 
+// Scripted reports whether the verbs are carried out by scripts.
 func (d *Deployment) Scripted() bool { return d.Verbs == scripted{} }

@@ -20,6 +20,7 @@ type ArgWriter struct {
 	n    int
 }
 
+// Add appends a number.
 func (d *ArgWriter) Add(number uint64) {
 	end := len(strconv.AppendUint(d.buf[:d.ends[d.n]], number, 10))
 	d.n++
@@ -38,6 +39,7 @@ func (d *ArgWriter) Strings() (numbers [maxNumbers]string) {
 // Millis is a duration as Redis counts TTLs: rounded up, so that Redis never ends one before its holder does.
 func Millis(d time.Duration) uint64 { return RoundUp(d, time.Millisecond) }
 
+// RoundUp returns how many units d has, a part of one counting as one; 0 if d is not positive.
 func RoundUp(d, unit time.Duration) uint64 {
 	if d <= 0 {
 		return 0

@@ -74,6 +74,7 @@ func KeysOf(prefix, name string) (Keys, error) {
 // The length says where the condition's name ends, so two pairs of names never share a key.
 type ConditionKeys [7]string
 
+// Condition returns the keys of a condition of the lock.
 func (k *Keys) Condition(prefix, name string) ConditionKeys {
 	hold := k.Hold()
 	side := prefix + Reserved + "{" + HashTag(hold) + "}:"

@@ -61,6 +61,7 @@ func CheckAcquire(req *backend.AcquireRequest) error {
 	return CheckNumbers(req.Epoch)
 }
 
+// CheckReenter refuses what is out of bounds, and shortens what Redis cannot count.
 func CheckReenter(req *backend.ReenterRequest) error {
 	req.Lease = min(req.Lease, MaxTTL)
 	if err := checkHolds(req.Holds); err != nil {
@@ -69,11 +70,13 @@ func CheckReenter(req *backend.ReenterRequest) error {
 	return CheckNumbers(req.Epoch, req.Op)
 }
 
+// CheckRelease refuses what is out of bounds.
 func CheckRelease(req *backend.ReleaseRequest) error {
 	req.Used = countable(req.Used)
 	return CheckNumbers(req.Epoch)
 }
 
+// CheckResume refuses what would make a hold that expires at once, and what is out of bounds.
 func CheckResume(req *backend.ResumeRequest) error {
 	if req.Lease <= 0 {
 		return Invalid("the lease must be positive")
@@ -82,6 +85,7 @@ func CheckResume(req *backend.ResumeRequest) error {
 	return CheckNumbers(req.Epoch)
 }
 
+// CheckRenewal refuses what would end a hold at once, and what is out of bounds.
 func CheckRenewal(r *backend.Renewal) error {
 	if r.Lease <= 0 {
 		return Invalid("the lease must be positive")

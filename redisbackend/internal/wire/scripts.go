@@ -20,12 +20,13 @@ type Script struct {
 	Text, SHA string // for pipelines, which Lua.Exec does not do
 }
 
+// Scripts are those of one lock, a field each.
 type Scripts struct {
 	Acquire, Reenter, Release, Renew, Resume, Inspect, Force Script
 	Await, Signal, Withdraw, Beat                            Script
 }
 
-// loadScripts and loadClusterScripts read the scripts and compute their hashes, once in a process.
+// LoadScripts and LoadClusterScripts read the scripts and compute their hashes, once in a process.
 var (
 	LoadScripts        = sync.OnceValue(func() *Scripts { return newScripts(false) })
 	LoadClusterScripts = sync.OnceValue(func() *Scripts { return newScripts(true) })
