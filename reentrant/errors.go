@@ -98,7 +98,7 @@ func reasonOf(ctx context.Context) error {
 // ended describes the end of ctx during a phase of a call, so that the text says whose limit it was. last is the
 // latest error from the backend, nil if there was none.
 func ended(ctx context.Context, phase string, last error) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
+	err, cause := reasonOf(ctx), context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errOverdue): // the session's own limit, which is no end of a context to the caller
 		return errors.Join(cause, last)

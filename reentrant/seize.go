@@ -160,14 +160,15 @@ func final(last, err error) error {
 	return err
 }
 
-// interrupted is why the head must stop, nil if it need not.
+// interrupted is why the head must stop, nil if it need not. After the deadline of ctx it must, also if ctx has not noticed it
+// yet: no command could be sent.
 func (e *entry) interrupted(ctx context.Context, last error) error {
 	select {
 	case <-e.s.closing:
 		return final(last, ErrClosed)
 	default:
 	}
-	if ctx.Err() != nil {
+	if reasonOf(ctx) != nil {
 		return ended(ctx, "waiting for Redis", last)
 	}
 	return nil

@@ -7,27 +7,32 @@ import (
 
 // A signal tells those who want to know that a hold is lost. One exists only for holds that somebody asked about.
 type signal struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // a leaf
 	lost    chan struct{}
-	fired   bool
+	fired   bool // lost is closed
 	cancels []*context.CancelCauseFunc
 }
 
 func newSignal() *signal { return &signal{lost: make(chan struct{})} }
 
+// shut closes the channel of Lost. It may be called with other mutexes held: it runs no code that is not ours.
+func (s *signal) shut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.fired {
+		s.fired = true
+		close(s.lost)
+	}
+}
+
 // fire is called by whoever finds the hold lost, with no other mutex held: cancelling a context runs code
 // that is not ours.
 func (s *signal) fire() {
+	s.shut()
 	s.mu.Lock()
-	if s.fired {
-		s.mu.Unlock()
-		return
-	}
-	s.fired = true
 	cancels := s.cancels
 	s.cancels = nil
 	s.mu.Unlock()
-	close(s.lost)
 	for _, cancel := range cancels {
 		(*cancel)(ErrLost)
 	}

@@ -3,6 +3,8 @@ package reentrant_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,5 +104,49 @@ func TestASessionWithoutAnAnswerIsUnavailable(t *testing.T) {
 		_, err := reentrant.NewSession(b)
 		require.True(t, backend.Refused(err))
 		require.NotErrorIs(t, err, backend.ErrUnavailable, "it was reached")
+	})
+}
+
+// A tardyContext has not noticed yet that its deadline has passed.
+type tardyContext struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c tardyContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// A head whose deadline passes at the moment when it is to ask sends nothing, and so learns nothing about the server.
+func TestADeadlineThatIsNotNoticedYetIsNoFailureOfTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		err := newSession(t, memory.New()).NewLock("x").Lock(tardyContext{ctx, time.Now()})
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.NotErrorIs(t, err, reentrant.ErrUnavailable)
+	})
+}
+
+// The watchdog and the calls notice the end of their leases at the same moment.
+func TestLostIsClosedBeforeACallReturnsErrLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		cut := make(chan struct{})
+		var calls sync.WaitGroup
+		for i := range 500 {
+			calls.Go(func() {
+				l, ctx := s.NewLock(fmt.Sprint(i)), t.Context()
+				assert.NoError(t, l.Lock(ctx))
+				lost := l.Lost(ctx)
+				<-cut
+				assert.ErrorIs(t, l.Lock(ctx), reentrant.ErrLost)
+				assert.False(t, stillOpen(lost))
+			})
+		}
+		synctest.Wait()
+		b.Partition("A", true)
+		close(cut)
+		calls.Wait()
+		b.Partition("A", false)
 	})
 }

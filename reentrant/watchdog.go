@@ -304,6 +304,9 @@ func (e *entry) lose(epoch uint64, why string) {
 	}
 	e.hold.live, e.hold.lost = false, true
 	e.holder.Store(0)
+	if h.signal != nil {
+		h.signal.shut() // before any call can return ErrLost
+	}
 	e.s.reportLost(e.name, h, why)
 	e.mu.Unlock()
 	h.tell()
