@@ -111,7 +111,7 @@ type Remote interface {
 	Beat(ctx context.Context, condition string, tickets, served []uint64) ([]TicketStatus, error)
 	// Inspect reads the lock's state for the whole deployment.
 	Inspect(ctx context.Context) (State, error)
-	// ForceUnlock takes the lock from whoever has it, and tells whether anybody had. It alone is not idempotent:
+	// ForceUnlock takes the lock from its holder, and reports whether there was one. It alone is not idempotent:
 	// sent again it takes the lock from the next holder.
 	ForceUnlock(ctx context.Context) (bool, error)
 }

@@ -31,15 +31,15 @@ func WithOutcomeUnknown(err error) error { return unknownError{err} }
 // missing right, a key of another type).
 func WithRefused(err error) error { return refusedError{err} }
 
-// OutcomeUnknown tells whether the server may have done what was asked although err was returned. Nothing is left
+// OutcomeUnknown reports whether the server may have done what was asked although err was returned. Nothing is left
 // behind for longer than the lease in either case.
 func OutcomeUnknown(err error) bool {
 	_, ok := errors.AsType[unknownError](err)
 	return ok
 }
 
-// Refused tells whether err is the server's own refusal, such as a wrong password or a missing right: not
-// "somebody else has it", and not worth trying again.
+// Refused reports whether err is the server's own refusal, such as a wrong password or a missing right: not
+// "another owner has it", and not worth trying again.
 func Refused(err error) bool {
 	_, ok := errors.AsType[refusedError](err)
 	return ok
