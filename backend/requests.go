@@ -141,10 +141,14 @@ const (
 type Renewal struct {
 	Remote Remote
 	Epoch  uint64
-	Lease  time.Duration
+	Lease  time.Duration // units of a shared name keep what they have if that is longer
+	// Under is 0 for the hold of a Lock. For units of a shared name ([Sharer]) it is the First of the answer or push that
+	// settled the epoch. Units are renewed only while nothing newer was sent about the name.
+	Under Token
 
-	Gone bool  // set by Renew: the epoch no longer has the lock
-	Err  error // set by Renew: there was no answer
+	Gone  bool  // set by Renew: the epoch no longer has the lock, or no live units under that token
+	Units int   // set by Renew, with Under: how many units the epoch has
+	Err   error // set by Renew: there was no answer
 }
 
 // State is what the whole deployment knows of a lock at one moment.

@@ -1,0 +1,174 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrWrongKind is returned when a name is already used for another kind of lock: a Lock, a read-write lock and a semaphore
+// cannot share one. It is a refusal ([Refused]), and nothing was touched. A name's kind is forgotten some minutes after
+// its last use.
+var ErrWrongKind = errors.New("the name is used for another kind of lock")
+
+// AllUnits is how many units the write side of a read-write lock needs: all there are. It is also the limit of a read-write
+// lock, and the highest limit of a semaphore.
+const AllUnits = 1<<31 - 1
+
+// Unlimited is the May of an answer when no other session waits. No session has more units than that.
+const Unlimited = AllUnits
+
+// A Sharer is what a [Remote] can be besides: one whose name can be held by many sessions at once, in units. A Remote that
+// is none cannot do it, and its users return errors.ErrUnsupported.
+//
+// The server knows sessions and units. A reader has 1, a writer AllUnits, a user of a semaphore as many as it wants. A
+// request fits when the units that the other sessions have and those that this session then has in total are no more than
+// the request's own Limit. Sessions whose requests do not fit wait in a queue, and only its head is ever served.
+type Sharer interface {
+	// Share says what the session has of the name from now on, and what it wants to have. It is the only verb: it asks,
+	// gives back, waits, withdraws and confirms.
+	//
+	// A higher epoch than the last one: the session keeps Keep of its live units, gives back the others at once, and
+	// wants Want in total. A copy of the last epoch changes nothing of that: it gives the units that the session still
+	// has a full lease and its place a new deadline, and is answered with the present state. A lower epoch is StaleShare.
+	//
+	// Errors: ErrWrongKind; a refusal of a request that cannot be (see ShareRequest); a copy that the server refused
+	// because NotAfter had passed is ErrUnavailable, not a refusal, and the same epoch can be sent again. After an unknown
+	// outcome sending the same epoch again is right.
+	Share(ctx context.Context, req ShareRequest) (ShareReply, error)
+	// InspectShared reads what the whole deployment knows of the name. A name that is not in use has the Kind 0. It
+	// returns ErrWrongKind for the name of a Lock, as Inspect does for a shared one.
+	InspectShared(ctx context.Context) (SharedState, error)
+}
+
+// ShareKind is what a shared name is. A name keeps its kind for some minutes after its last use.
+type ShareKind int8
+
+const (
+	// ReadWrite is a read-write lock: sessions have 0, 1 or AllUnits, and the grant of AllUnits comes with new tokens.
+	ReadWrite ShareKind = iota + 1
+	// Permits is a semaphore: while several sessions have or want units, each gets about its fair share.
+	Permits
+)
+
+// A ShareRequest is one copy of what a session says about a name. A resend repeats every field but NotAfter and Memory;
+// anything else that changes needs a higher epoch. A request is refused, and nothing is touched, unless
+//
+//	0 ≤ Keep ≤ Want ≤ AllUnits, 1 ≤ Limit ≤ AllUnits, and if Keep < Want: 1 ≤ Least ≤ Want and Least ≤ Limit
+//
+// and, as in AcquireRequest, for values out of bounds.
+type ShareRequest struct {
+	Kind  ShareKind
+	Epoch uint64
+	// Keep is how many of its units the session keeps. If the server knows of fewer, the answer is ShareLost.
+	Keep int
+	// Want is how many units the session wants in total. Want == Keep asks for nothing, and gives up a place. With more,
+	// the session is granted what fits at once, or gets a place in the queue. A place that it has already is kept where
+	// it stands.
+	Want int
+	// Least is the total that the session is content with. A grant has at least so many units.
+	Least int
+	// Limit is the most units that all sessions together have when this request is granted.
+	Limit int
+	// Under is the First of the last answer or push of this name that had units, and so the token under which the
+	// session has what it keeps: units of another life of the server are not confirmed. 0 with Keep 0.
+	Under Token
+	// Tail is the last token of its block that a writer used, if the session has AllUnits and keeps fewer; the tokens
+	// after it are free again, and readers come under it. 0 keeps the whole block as used.
+	Tail Token
+	// Tokens is how many tokens a grant of AllUnits has, 1 to 65,536; it may have fewer. Of ReadWrite alone.
+	Tokens int
+	Seen   Token // highest token that the session has seen for any lock; refused if over a year ahead of the clock
+
+	Lease    time.Duration // of the units that the session has after the answer
+	GrantTTL time.Duration // lease of units that are granted while the session waits
+	Patience time.Duration // the place is lost when no copy comes for so long
+	NotAfter time.Time     // from then on this copy is refused
+	Memory   time.Time     // the latest NotAfter that the session ever sent for this name, this copy's included
+	_        struct{}
+}
+
+// ShareStatus is the answer to a ShareRequest.
+type ShareStatus int8
+
+const (
+	// Shared: the epoch counts, and the answer says what the session has.
+	Shared ShareStatus = iota + 1
+	// StaleShare: the server knows a higher epoch of this session. Nothing was touched.
+	StaleShare
+	// ShareLost: the server does not know of Keep live units under the token Under. The session has no units and no place
+	// now, and the epoch counts. Copies of it are answered Shared with no units and no place.
+	ShareLost
+)
+
+// A ShareReply answers a ShareRequest with the state after it.
+type ShareReply struct {
+	Status ShareStatus
+	Epoch  uint64 // that the server knows; with StaleShare a higher one than the request's
+	// Units is what the session has. The lease of the request counts for it from when the copy was sent, at the earliest.
+	// Without a place it is settled. It can be fewer than Want, and fewer than Keep when they ran out since.
+	Units  int
+	Placed bool // the session has a place in the queue, and is told of the grant by a push, with the same epoch
+	// First and Last are the tokens under which the session has the units, 0 with no units. A writer (AllUnits) has a
+	// block of even tokens, First, First+2, … Last. All others have First == Last, the last token that a writer used or
+	// could have used: their version is one above it. A writer that kept 1 has the version of a reader from then on.
+	First, Last Token
+	// May is how many units the session may keep so that the head of the queue fits: it is to give back what is above
+	// that. Unlimited if no session waits, or this session is the head. Only other sessions are told by a push.
+	May int
+	// Share is Limit divided by the number of sessions that have units or a place, this one included. 0 with ReadWrite.
+	Share int
+	_     struct{}
+}
+
+// A SharedSink is what a [Sink] can be besides: one that is told of shared names. Without it the session hears nothing
+// until its next copy. Both are hints: they may come twice, late or never.
+type SharedSink interface {
+	// Shared says that a request of this session that had a place was granted. It counts only for the epoch that it
+	// names, while that is the last one.
+	Shared(ShareGrant)
+	// SharedWanted says that another session waits for units of the name, and that this one may keep so many. It is said
+	// at each copy of the other's request.
+	SharedWanted(name string, may int)
+}
+
+// A ShareGrant is what a waiting request was given.
+type ShareGrant struct {
+	Name  string
+	Epoch uint64
+	Units int   // in total
+	First Token // as in ShareReply
+	Last  Token
+	May   int           // as in ShareReply
+	TTL   time.Duration // of all its units, from the moment of the grant
+	// NotBefore is the earliest local moment at which the grant can have been made; the trust in it counts from there.
+	// Zero: not known, so the grant must be confirmed by a copy of the request.
+	NotBefore time.Time
+	_         struct{}
+}
+
+// SharedState is what the whole deployment knows of a shared name at one moment.
+type SharedState struct {
+	Kind    ShareKind // 0 if the name is not in use
+	Token   Token     // last token given out and not given back
+	Holders []SharedHolder
+	Waiting []SharedWaiter // with a live place, longest first
+}
+
+// A SharedHolder is a session that has live units, in no particular order.
+type SharedHolder struct {
+	Session string
+	Epoch   uint64
+	Units   int
+	Limit   int           // that its last request named
+	TTL     time.Duration // what is left of the lease
+}
+
+// A SharedWaiter is a session with a place in the queue. It may be a holder as well.
+type SharedWaiter struct {
+	Session string
+	Epoch   uint64
+	Want    int
+	Least   int
+	Limit   int
+}
