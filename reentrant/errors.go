@@ -83,16 +83,44 @@ func (e unavailableError) Is(target error) bool {
 
 func (e unavailableError) As(target any) bool { return errors.As(e.err, target) }
 
-// reasonOf is why ctx has ended as its owner knows it, nil if it has not. A context need not have noticed yet that its
-// deadline has passed.
+// reasonOf is why ctx has ended as its owner knows it, nil if it has not. If the deadline of ctx has passed, reasonOf first
+// waits until ctx has ended, so that an error never blames a context whose Err is still nil.
 func reasonOf(ctx context.Context) error {
+	passed := deadlinePassed(ctx)
+	if passed {
+		awaitEnd(ctx)
+	}
 	if cause := context.Cause(ctx); errors.Is(cause, errOverdue) {
 		return cause
 	}
-	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(deadline) {
-		return context.DeadlineExceeded
+	if err := ctx.Err(); err != nil || !passed {
+		return err
 	}
-	return ctx.Err()
+	return context.DeadlineExceeded
+}
+
+// deadlinePassed reports whether the deadline of ctx has passed by the clock. The timer that ends ctx may fire later.
+func deadlinePassed(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && !time.Now().Before(deadline)
+}
+
+// endWithin is how long awaitEnd waits: longer than a timer is late on any machine that works.
+const endWithin = 5 * time.Second
+
+// awaitEnd waits for the end of a context whose deadline has passed. It does not wait for ever, since a context of the
+// caller's own making may have a deadline and not end at it.
+func awaitEnd(ctx context.Context) {
+	done := ctx.Done()
+	if done == nil {
+		return
+	}
+	timer := time.NewTimer(endWithin)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }
 
 // ended describes the end of ctx during a phase of a call, so that the text says whose limit it was. last is the

@@ -160,7 +160,7 @@ func final(last, err error) error {
 	return err
 }
 
-// interrupted is why the head must stop, nil if it need not. After the deadline of ctx it must, also if ctx has not noticed it
+// interrupted is why the head must stop, nil if it need not. After the deadline of ctx it must, also if ctx has not ended
 // yet: no command could be sent.
 func (e *entry) interrupted(ctx context.Context, last error) error {
 	select {
@@ -168,7 +168,7 @@ func (e *entry) interrupted(ctx context.Context, last error) error {
 		return final(last, ErrClosed)
 	default:
 	}
-	if reasonOf(ctx) != nil {
+	if ctx.Err() != nil || deadlinePassed(ctx) {
 		return ended(ctx, "waiting for Redis", last)
 	}
 	return nil

@@ -126,6 +126,47 @@ func TestADeadlineThatIsNotNoticedYetIsNoFailureOfTheServer(t *testing.T) {
 	})
 }
 
+// A timer fires late on a busy machine, so a context can end after its deadline. No call says before that that it has ended.
+func TestNoErrorBlamesAContextThatHasNotEnded(t *testing.T) {
+	const deadline, late = 10 * time.Millisecond, 300 * time.Millisecond
+	for name, call := range map[string]func(context.Context, *reentrant.Lock) error{
+		"Lock":    func(ctx context.Context, l *reentrant.Lock) error { return l.Lock(ctx) },
+		"TryLock": func(ctx context.Context, l *reentrant.Lock) error { _, err := l.TryLock(ctx); return err },
+		"Inspect": func(ctx context.Context, l *reentrant.Lock) error { _, err := l.Inspect(ctx); return err },
+		"Resume":  func(ctx context.Context, l *reentrant.Lock) error { return l.Resume(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				l := newSession(t, b).NewLock("x")
+				b.Partition("A", true)
+				defer b.Partition("A", false)
+				ctx, cancel := context.WithTimeout(reentrant.WithPortableOwner(t.Context(), "ann"), late)
+				defer cancel()
+				err := call(tardyContext{ctx, time.Now().Add(deadline)}, l)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+			})
+		})
+	}
+}
+
+// A context of the caller's own making may have a deadline, and never end. The deadline ends the call, too.
+func TestADeadlineCountsWithoutAnEndOfTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		l := newSession(t, b).NewLock("x")
+		b.Partition("A", true)
+		defer b.Partition("A", false)
+		for _, endless := range []context.Context{t.Context(), context.Background()} { // the second has no Done
+			begun := time.Now()
+			err := l.Lock(tardyContext{endless, begun.Add(time.Second)})
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.Less(t, time.Since(begun), time.Minute)
+		}
+	})
+}
+
 // The watchdog and the calls notice the end of their leases at the same moment.
 func TestLostIsClosedBeforeACallReturnsErrLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

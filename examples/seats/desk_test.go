@@ -2,14 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -79,4 +84,78 @@ func TestASeatIsFreeBeforeTheServerHasHeardOfIt(t *testing.T) {
 	require.NoError(t, release(ann, there))
 	takes(bob, here)
 	require.NoError(t, release(bob, here))
+}
+
+// atDesks runs a test with the desks of two servers in a bubble: no machine is too slow for the holds there.
+func atDesks(t *testing.T, hold time.Duration, test func(t *testing.T, desks [2]*desk)) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "seats.db")
+	synctest.Test(t, func(t *testing.T) {
+		src, err := parseSource(file)
+		require.NoError(t, err)
+		sales, err := openSales(t.Context(), src)
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, sales.close()) }()
+		require.NoError(t, sales.create(t.Context()))
+		shared := memory.New()
+		var desks [2]*desk
+		for i := range desks {
+			session, err := reentrant.NewSession(shared, reentrant.WithExplicitOwners(), reentrant.WithLease(leaseOf(hold)))
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, session.Close(context.Background())) }()
+			desks[i] = &desk{session: session, sales: sales, hold: hold}
+		}
+		test(t, desks)
+	})
+}
+
+func TestPayingMayTakeLongerThanAHold(t *testing.T) {
+	const hold = 10 * time.Minute
+	atDesks(t, hold, func(t *testing.T, desks [2]*desk) {
+		ann, bob := as(t.Context(), "ann"), as(t.Context(), "bob")
+		require.NoError(t, desks[0].pick(ann, "ann", "A05"))
+		desks[1].charge = waiting(3*hold + time.Second)
+		paid := make(chan error)
+		go func() { paid <- desks[1].pay(ann, "ann", "A05") }()
+		hall := newBoard(desks[0].session, nil, desks[0].sales, hold, slog.New(slog.DiscardHandler))
+		for range 6 {
+			time.Sleep(hold / 2)
+			require.ErrorIs(t, desks[0].pick(bob, "bob", "A05"), errTaken)
+			seen, err := hall.read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, "ann", seen.held["A05"].visitor)
+		}
+		require.NoError(t, <-paid)
+		assert.ErrorIs(t, desks[0].pick(bob, "bob", "A05"), errSold)
+	})
+}
+
+func TestAPaymentThatFailsLeavesTheHoldToItsEnd(t *testing.T) {
+	const hold = 10 * time.Minute
+	atDesks(t, hold, func(t *testing.T, desks [2]*desk) {
+		ann, bob := as(t.Context(), "ann"), as(t.Context(), "bob")
+		noMoney := errors.New("no money")
+		require.NoError(t, desks[0].pick(ann, "ann", "A05"))
+		desks[0].charge = func(context.Context, string, int) error { return noMoney }
+		require.ErrorIs(t, desks[0].pay(ann, "ann", "A05"), noMoney)
+		time.Sleep(hold - time.Second)
+		assert.ErrorIs(t, desks[1].pick(bob, "bob", "A05"), errTaken)
+		time.Sleep(time.Minute) // it was not renewed any more
+		assert.NoError(t, desks[1].pick(bob, "bob", "A05"))
+	})
+}
+
+// A visitor who picks the same seat again just when their hold ends has the next hold, and no error from the last.
+func TestPickingAgainWhenAHoldEnds(t *testing.T) {
+	atDesks(t, 5*time.Second, func(t *testing.T, desks [2]*desk) {
+		d, ctx := desks[0], as(t.Context(), "ann")
+		tokens := map[reentrant.Token]bool{}
+		for len(tokens) < 3 {
+			require.NoError(t, d.pick(ctx, "ann", "A05"))
+			if token, err := d.timed("A05").Token(ctx); err == nil {
+				tokens[token] = true
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
 }
