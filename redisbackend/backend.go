@@ -1,6 +1,7 @@
 package redisbackend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 // Backend serves any number of sessions.
 type Backend struct {
 	deployment single.Deployment // immutable once New has returned
-	owned      bool              // the client was made by Open
+	owned      bool              // the client was made by Open or OpenClient
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -132,20 +133,33 @@ const (
 // accepts the password: if not, the error has its own words, and never the password. Close closes the client.
 func Open(ctx context.Context, url string, opts ...Option) (*Backend, error) {
 	option, err := clientOption(url)
-	if err == nil {
-		err = new(Backend).apply(opts) // before anything is opened
-	}
 	if err != nil {
 		return nil, fmt.Errorf("redisbackend: Open: %w", err)
 	}
-	client, err := dial(ctx, option)
+	return open(ctx, "Open", option, opts)
+}
+
+// OpenClient is Open with rueidis's options in place of a URL: for Sentinel, a Cluster with several addresses, a dialer
+// or credentials that change. Options that are zero, and that Relock wants to differ from rueidis's defaults, get the
+// values that Open gives them: PipelineMultiplex, ConnWriteTimeout (3 s), BlockingPoolCleanup and the sizes of the
+// buffers. Client-side caching is off.
+func OpenClient(ctx context.Context, option rueidis.ClientOption, opts ...Option) (*Backend, error) {
+	return open(ctx, "OpenClient", option, opts)
+}
+
+// open makes a Backend with a client of its own for the function that is called name.
+func open(ctx context.Context, name string, option rueidis.ClientOption, opts []Option) (*Backend, error) {
+	if err := new(Backend).apply(opts); err != nil { // before anything is opened
+		return nil, fmt.Errorf("redisbackend: %s: %w", name, err)
+	}
+	client, err := dial(ctx, withDefaults(option))
 	if err != nil {
-		return nil, wire.Fail(ctx, fmt.Errorf("Open: %w", err))
+		return nil, wire.Fail(ctx, fmt.Errorf("%s: %w", name, err))
 	}
 	err = client.Do(ctx, client.B().Ping().Build()).Error()
 	if err != nil && wire.ErrorCode(err) != "NOPERM" { // a user who may not PING is logged in all the same
 		client.Close()
-		return nil, wire.Fail(ctx, fmt.Errorf("Open: %w", err))
+		return nil, wire.Fail(ctx, fmt.Errorf("%s: %w", name, err))
 	}
 	b, err := New(client, opts...)
 	if err != nil {
@@ -172,14 +186,18 @@ func clientOption(address string) (rueidis.ClientOption, error) {
 	if err != nil {
 		return rueidis.ClientOption{}, errors.New("the URL's host, port, database or parameters are not valid (special characters in a password must be percent-encoded)")
 	}
-	option.PipelineMultiplex = -1 // one connection: commands arrive in the order in which they were sent
-	option.DisableCache = true
-	option.BlockingPoolCleanup = time.Minute // after a burst of commands that need a connection each
-	option.ReadBufferEachConn, option.WriteBufferEachConn = openBuffer, openBuffer
-	if option.ConnWriteTimeout == 0 {
-		option.ConnWriteTimeout = openWriteTimeout
-	}
 	return option, nil
+}
+
+// withDefaults sets what the caller left open.
+func withDefaults(option rueidis.ClientOption) rueidis.ClientOption {
+	option.DisableCache = true
+	option.PipelineMultiplex = cmp.Or(option.PipelineMultiplex, -1)              // one connection: commands arrive in the order in which they were sent
+	option.BlockingPoolCleanup = cmp.Or(option.BlockingPoolCleanup, time.Minute) // after a burst of commands that need a connection each
+	option.ReadBufferEachConn = cmp.Or(option.ReadBufferEachConn, openBuffer)
+	option.WriteBufferEachConn = cmp.Or(option.WriteBufferEachConn, openBuffer)
+	option.ConnWriteTimeout = cmp.Or(option.ConnWriteTimeout, openWriteTimeout)
+	return option
 }
 
 // dial makes a client. NewClient knows no context: if ctx ends first, the client is closed when it comes.
@@ -212,7 +230,7 @@ func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, err
 	}
 }
 
-// Close closes the client if it was made by Open, and does nothing otherwise. Close the sessions first.
+// Close closes the client if it was made by Open or OpenClient, and does nothing otherwise. Close the sessions first.
 func (b *Backend) Close() {
 	if b.owned {
 		b.deployment.Client.Close()

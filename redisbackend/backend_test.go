@@ -2,11 +2,14 @@ package redisbackend_test
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -104,6 +107,31 @@ func TestOpenHonoursItsContext(t *testing.T) {
 	cancel()
 	_, err = redisbackend.Open(ctx, "redis://"+l.Addr().String())
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// OpenClient takes what a URL cannot say, and closes the client that it made.
+func TestOpenClient(t *testing.T) {
+	server := redisserver.Start(t)
+	s := &site{T: t, client: connect(t, server.Addr()), name: "lock"}
+	before := len(connections(s))
+	var dialed atomic.Int32
+	option := rueidis.ClientOption{InitAddress: []string{"behind.the.tunnel:1"}, ConnWriteTimeout: limit,
+		DialCtxFn: func(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			dialed.Add(1)
+			return dialer.DialContext(ctx, "tcp", server.Addr())
+		}}
+	b, err := redisbackend.OpenClient(t.Context(), option)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, dialed.Load())
+	assert.Equal(t, 1, len(connections(s))-before, "one connection for commands, as Open has it")
+	b.Close()
+	require.Eventually(t, func() bool { return len(connections(s)) == before }, limit, tick)
+
+	option.InitAddress = nil
+	_, err = redisbackend.OpenClient(t.Context(), option)
+	require.ErrorContains(t, err, "OpenClient: no alive address")
+	_, err = redisbackend.OpenClient(t.Context(), option, redisbackend.WithPrefix("{}"))
+	require.ErrorContains(t, err, "braces", "options are looked at before anything is opened")
 }
 
 func TestOpenUsesOneConnectionForCommands(t *testing.T) {
