@@ -54,9 +54,9 @@ const (
 // A ShareRequest is one copy of what a session says about a name. A resend repeats every field but NotAfter and Memory;
 // anything else that changes needs a higher epoch. A request is refused, and nothing is touched, unless
 //
-//	0 ≤ Keep ≤ Want ≤ AllUnits, 1 ≤ Limit ≤ AllUnits, and if Keep < Want: 1 ≤ Least ≤ Want and Least ≤ Limit
-//
-// and, as in AcquireRequest, for values out of bounds.
+//	0 ≤ Keep ≤ Want ≤ AllUnits and 1 ≤ Limit ≤ AllUnits,
+//	if Keep < Want, 1 ≤ Least ≤ Want and Least ≤ Limit, and Patience and GrantTTL are positive,
+//	and with ReadWrite Keep and Want are 0, 1 or AllUnits, Least is Want and Limit is AllUnits.
 type ShareRequest struct {
 	Kind  ShareKind
 	Epoch uint64
@@ -70,8 +70,8 @@ type ShareRequest struct {
 	Least int
 	// Limit is the most units that all sessions together have when this request is granted.
 	Limit int
-	// Under is the First of the last answer or push of this name that had units, and so the token under which the
-	// session has what it keeps: units of another life of the server are not confirmed. 0 with Keep 0.
+	// Under is the First of the last answer or push of this name, placed or not, and so the token under which the session
+	// has its units: those of another life of the server are not confirmed. 0 if it has none.
 	Under Token
 	// Tail is the last token of its block that a writer used, if the session has AllUnits and keeps fewer; the tokens
 	// after it are free again, and readers come under it. 0 keeps the whole block as used.

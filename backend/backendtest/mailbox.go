@@ -18,6 +18,7 @@ type mailbox struct {
 	taken   map[string]uint64          // lock -> the latest epoch that was taken up by another
 	resumes int
 	news    chan struct{} // closed at the next news, and replaced
+	shares  shareMail
 }
 
 func newMailbox() *mailbox { return &mailbox{news: make(chan struct{})} }

@@ -81,7 +81,8 @@ func (o *options) skipped(name string) string {
 func Cases() []Case {
 	var all []Case
 	for _, c := range slices.Concat(acquireCases, reenterCases, releaseCases, queueCases, grantCases, yieldCases, wantedCases, resumeCases,
-		lateCases, renewCases, tokenCases, inspectCases, forceCases, conditionCases, nameCases, connCases, togetherCases) {
+		lateCases, renewCases, tokenCases, inspectCases, forceCases, conditionCases, nameCases, connCases, togetherCases,
+		shareCases, shareCopyCases) {
 		all = append(all, Case{
 			Name: c.name,
 			Func: func(t testing.TB, b backend.Backend) { c.run(newTest(t, b)) },

@@ -20,6 +20,7 @@ type Backend struct {
 	fault    Fault
 	skew     time.Duration // what the server's clock is ahead of time.Now
 	locks    map[string]*protocol.Lock
+	shared   map[string]*protocol.Shared
 	conns    []*Conn               // the open ones
 	names    map[string]string     // session's id -> its name
 	cut      map[string]bool       // by session's id: it is partitioned
@@ -48,7 +49,7 @@ func WithTrace(f func(line string)) Option { return func(b *Backend) { b.trace =
 // New starts a server. There is nothing to stop.
 func New(opts ...Option) *Backend {
 	b := &Backend{
-		start: time.Now(), locks: make(map[string]*protocol.Lock), names: make(map[string]string), cut: make(map[string]bool),
+		start: time.Now(), locks: make(map[string]*protocol.Lock), shared: make(map[string]*protocol.Shared), names: make(map[string]string), cut: make(map[string]bool),
 		registry: make(map[string]registered), tries: make(map[Op]int), executed: make(map[Verb]int),
 	}
 	for _, opt := range opts {
@@ -108,6 +109,7 @@ func (b *Backend) Flush() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.locks)
+	clear(b.shared)
 	clear(b.registry)
 	b.sayLocked("flush")
 }
@@ -260,6 +262,10 @@ func (b *Backend) publishLocked(to string, m protocol.Message) {
 func told(to string, m protocol.Message) string {
 	about := fmt.Sprintf("%s %s e%d", to, shown(m.Name), m.Epoch)
 	switch m.Kind {
+	case protocol.SharedGrant:
+		return fmt.Sprintf("grant %s %s under %s%s", about, units(m.Units), block(m.First, m.Last), allowed(m.May))
+	case protocol.SharedWanted:
+		return fmt.Sprintf("wanted %s %s, may keep %s", to, shown(m.Name), units(m.May))
 	case protocol.Taken:
 		return "taken " + about
 	case protocol.Wanted:

@@ -154,6 +154,21 @@ func (c *Conn) hand(m message) {
 		c.sink.Signalled(m.Name, m.Epoch, m.Placed)
 	case protocol.Granted:
 		c.sink.Granted(g)
+	case protocol.SharedGrant, protocol.SharedWanted:
+		c.handShared(m.Message, g.NotBefore)
+	}
+}
+
+// handShared gives a message about a shared name to a sink that wants it.
+func (c *Conn) handShared(m protocol.Message, notBefore time.Time) {
+	sink, ok := c.sink.(backend.SharedSink)
+	switch {
+	case !ok:
+	case m.Kind == protocol.SharedWanted:
+		sink.SharedWanted(m.Name, m.May)
+	default:
+		sink.Shared(backend.ShareGrant{Name: m.Name, Epoch: m.Epoch, Units: m.Units, First: m.First, Last: m.Last,
+			May: m.May, TTL: m.TTL, NotBefore: notBefore})
 	}
 }
 
@@ -327,25 +342,39 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 		name  string
 		epoch uint64
 		lease time.Duration
+		under backend.Token
 	}
 	var batch []one // the caller's slice is not touched by what comes late
 	for _, r := range renewals {
-		batch = append(batch, one{r.Remote.Name(), r.Epoch, r.Lease})
+		batch = append(batch, one{r.Remote.Name(), r.Epoch, r.Lease, r.Under})
 	}
 	op := Op{Session: c.name, Verb: Renew, Lock: batch[0].name, Epoch: batch[0].epoch}
-	renewed, err := call(ctx, c, op, func(now protocol.Instant) ([]bool, string) {
-		var answers []bool
+	type renewed struct {
+		ok    bool
+		units int
+	}
+	results, err := call(ctx, c, op, func(now protocol.Instant) ([]renewed, string) {
+		var answers []renewed
 		var parts []string
 		for _, r := range batch {
-			ok := c.b.lockLocked(r.name).Renew(now, c.session, r.epoch, r.lease)
-			answers = append(answers, ok)
-			parts = append(parts, fmt.Sprintf("%s e%d → %s", shown(r.name), r.epoch, either(ok, "renewed", "gone")))
+			var a renewed
+			if s := c.b.shared[r.name]; r.under == 0 {
+				a.ok = c.b.lockLocked(r.name).Renew(now, c.session, r.epoch, r.lease)
+			} else if s != nil {
+				a.units = s.Renew(now, c.session, r.epoch, r.under, r.lease)
+				a.ok = a.units > 0
+			}
+			answers = append(answers, a)
+			parts = append(parts, fmt.Sprintf("%s e%d → %s", shown(r.name), r.epoch, either(a.ok, "renewed", "gone")))
 		}
 		return answers, fmt.Sprintf("renew %s %s", c.name, strings.Join(parts, ", "))
 	})
 	for i := range renewals {
 		r := &renewals[i]
-		r.Gone, r.Err = err == nil && !renewed[i], wrapped(op, err)
+		r.Gone, r.Units, r.Err = false, 0, wrapped(op, err)
+		if err == nil {
+			r.Gone, r.Units = !results[i].ok, results[i].units
+		}
 	}
 }
 
@@ -369,7 +398,10 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 		notAfter := r.c.instant(req.NotAfter)
 		got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
 			var a answer
-			a.reply, a.err = r.lock().Acquire(now, r.c.session, req, notAfter)
+			l, err := r.exclusive(now)
+			if a.err = err; err == nil {
+				a.reply, a.err = l.Acquire(now, r.c.session, req, notAfter)
+			}
 			return a, acquired(op, req, a.reply, a.err)
 		})
 		if err == nil && errors.Is(got.err, protocol.ErrLate) && time.Now().Before(req.NotAfter) {
@@ -405,23 +437,45 @@ func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 
 func (r *remote) Inspect(ctx context.Context) (backend.State, error) {
 	op := r.op(Inspect, 0)
-	st, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.State, string) {
-		return r.lock().Inspect(now), op.String()
+	type answer struct {
+		state backend.State
+		err   error
+	}
+	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
+		var a answer
+		l, err := r.exclusive(now)
+		if a.err = err; err == nil {
+			a.state = l.Inspect(now)
+		}
+		return a, op.String()
 	})
-	return st, wrapped(op, err)
+	return got.state, wrapped(op, cmp.Or(err, got.err))
 }
 
 func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
 	op := r.op(Force, 0)
-	had, err := call(ctx, r.c, op, func(now protocol.Instant) (bool, string) {
-		had := r.lock().Force(now)
-		return had, fmt.Sprintf("%s → %s", op, either(had, "forced", "free"))
+	type answer struct {
+		had bool
+		err error
+	}
+	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
+		var a answer
+		l, err := r.exclusive(now)
+		if a.err = err; err == nil {
+			a.had = l.Force(now)
+		}
+		return a, fmt.Sprintf("%s → %s", op, outcome(a.err, either(a.had, "forced", "free")))
 	})
-	return had, wrapped(op, err)
+	return got.had, wrapped(op, cmp.Or(err, got.err))
 }
 
 // lock is the server's state. Backend.mu is held.
 func (r *remote) lock() *protocol.Lock { return r.c.b.lockLocked(r.name) }
+
+// exclusive is the server's state, or why the name is that of a shared one. Backend.mu is held.
+func (r *remote) exclusive(now protocol.Instant) (*protocol.Lock, error) {
+	return r.c.b.exclusiveLocked(r.name, now)
+}
 
 func (r *remote) op(v Verb, epoch uint64) Op {
 	return Op{Session: r.c.name, Verb: v, Lock: r.name, Epoch: epoch}

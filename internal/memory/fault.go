@@ -20,6 +20,7 @@ const (
 	Leave      Verb = "withdraw"
 	Beat       Verb = "beat"
 	Resume     Verb = "resume"
+	Share      Verb = "share"
 	Inspect    Verb = "inspect"
 	Force      Verb = "force"
 	Register   Verb = "register"   // what the session's owners wait for

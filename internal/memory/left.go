@@ -1,6 +1,10 @@
 package memory
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/relock-go/relock/internal/protocol"
+)
 
 // Left describes what the server still has of a lock that is not over: a hold, places in the queue, tickets. It is for
 // tests that look whether anything was left behind.
@@ -8,10 +12,10 @@ func (b *Backend) Left(name string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l, now := b.locks[name], b.clockLocked()
+	left := b.leftSharedLocked(name, now)
 	if l == nil {
-		return nil
+		return left
 	}
-	var left []string
 	if l.Hold.Count > 0 && now <= l.Hold.Expires {
 		left = append(left, fmt.Sprintf("a hold of %s by %s", l.Hold.Owner, b.names[l.Hold.Session]))
 	}
@@ -26,6 +30,22 @@ func (b *Backend) Left(name string) []string {
 				left = append(left, fmt.Sprintf("a ticket of %s for %q", b.names[t.Session], name))
 			}
 		}
+	}
+	return left
+}
+
+// leftSharedLocked is what is left of a shared name: units and places.
+func (b *Backend) leftSharedLocked(name string, now protocol.Instant) (left []string) {
+	s := b.shared[name]
+	if s == nil {
+		return nil
+	}
+	st := s.Inspect(now)
+	for _, h := range st.Holders {
+		left = append(left, fmt.Sprintf("%s units of %s", units(h.Units), b.names[h.Session]))
+	}
+	for _, w := range st.Waiting {
+		left = append(left, fmt.Sprintf("a place of %s", b.names[w.Session]))
 	}
 	return left
 }

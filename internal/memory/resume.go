@@ -21,7 +21,10 @@ func (r *remote) Resume(ctx context.Context, req backend.ResumeRequest) (backend
 	notAfter := r.c.instant(req.NotAfter)
 	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
 		var a answer
-		a.reply, a.err = r.lock().Resume(now, r.c.session, req, notAfter)
+		l, err := r.exclusive(now)
+		if a.err = err; err == nil {
+			a.reply, a.err = l.Resume(now, r.c.session, req, notAfter)
+		}
 		return a, fmt.Sprintf("%s owner=%s → %s", op, shown(req.Owner), outcome(a.err, resumes[a.reply.Status]))
 	})
 	return got.reply, wrapped(op, cmp.Or(err, got.err))

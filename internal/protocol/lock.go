@@ -73,6 +73,8 @@ type Message struct {
 	TTL         time.Duration
 	At          Instant
 	Placed      bool // of a signal: the session was given a place for it
+	Units       int  // of a grant of a shared name
+	May         int  // of a shared name
 }
 
 // MessageKind says what a Message is about.
@@ -80,10 +82,12 @@ type MessageKind int8
 
 // The zero kind is a grant.
 const (
-	Granted   MessageKind = iota
-	Signalled             // the ticket was
-	Wanted                // another session asked for the lock
-	Taken                 // another session has taken up the hold
+	Granted      MessageKind = iota
+	Signalled                // the ticket was
+	Wanted                   // another session asked for the lock
+	Taken                    // another session has taken up the hold
+	SharedGrant              // units of a shared name
+	SharedWanted             // another session waits for units of a shared name
 )
 
 // Acquire makes, repeats or refreshes an attempt. It returns ErrLate after notAfter, and ErrFarToken.
@@ -303,6 +307,12 @@ func (l *Lock) expire(now Instant) {
 	if now > l.Record.Expires {
 		l.Record = Record{}
 	}
+}
+
+// InUse reports whether the server knows anything of the lock.
+func (l *Lock) InUse(now Instant) bool {
+	l.expire(now)
+	return l.held() || l.Record.Keep > 0
 }
 
 func (l *Lock) held() bool                 { return l.Hold.Count > 0 }

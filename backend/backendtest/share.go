@@ -1,0 +1,373 @@
+package backendtest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// Shared names: who gets in, who waits, and what comes back. For those Remotes that can do it.
+var shareCases = []testCase{
+	{"Share/ReadersAreInTogether", readersTogether},
+	{"Share/AWriterIsAlone", writerAlone},
+	{"Share/AWriterWaitsForAllReaders", writerWaits},
+	{"Share/WhoFitsDoesNotOvertakeTheHead", headFirst},
+	{"Share/ReadersThatStandTogetherGetInTogether", readersBatch},
+	{"Share/ADowngradeLetsInTheHead", downgrade},
+	{"Share/AReaderMayWaitToWrite", upgrade},
+	{"Share/TwoReadersThatBothWaitToWriteEnd", twoUpgrades},
+	{"Share/ANewEpochKeepsThePlace", placeKept},
+	{"Share/AWithdrawalServesTheNext", withdrawalServes},
+	{"Share/TheDeadAreSkipped", deadSkipped},
+	{"Share/UnitsEndWithTheirLease", unitsEnd},
+	{"Share/AShortLeaseNeverCutsALongerOne", leaseKept},
+	{"Share/KeepGivesTheRestBack", keepGivesBack},
+	{"Share/TheHolderIsAskedAtEachHeartbeat", askedAgain},
+	{"Share/AGrantTellsEverything", grantTells},
+	{"Share/ALostGrantIsAnswered", lostGrant},
+
+	{"Share/PermitsAreShared", permitsShared},
+	{"Share/AThirdSessionGetsItsShare", thirdSession},
+	{"Share/WhoHasItsShareGetsNoPlace", shareNoPlace},
+	{"Share/WhoHasItsShareGetsWhatIsFreeWhileNoneWaits", shareFree},
+	{"Share/WhatItHasAlreadyIsNoGrant", hasIsNoGrant},
+	{"Share/ManyAtOnceWaitForAllOfThem", manyAtOnce},
+	{"Share/HoldersGiveWayToTheStricterLimit", stricterLimit},
+}
+
+func readersTogether(t *test) {
+	s := t.sharers(3)
+	var first backend.Token
+	for _, a := range s {
+		reply := a.read(0)
+		require.Equal(t, backend.Shared, reply.Status)
+		require.Equal(t, 1, reply.Units)
+		require.False(t, reply.Placed)
+		require.Equal(t, backend.Unlimited, reply.May)
+		require.Equal(t, reply.First, reply.Last)
+		require.NotZero(t, reply.First)
+		require.True(t, first == 0 || first == reply.First, "readers come under one token")
+		first = reply.First
+	}
+	require.Zero(t, s[0].keep(0).Units)
+	require.Equal(t, 0, s[1].unitsOf(s[0]))
+	require.Equal(t, 1, s[0].unitsOf(s[1]))
+}
+
+func writerAlone(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	require.Equal(t, all, a.write(0).Units)
+	reply := b.read(0)
+	b.placed(reply)
+	require.Zero(t, reply.Units)
+	require.Zero(t, reply.First)
+	require.Equal(t, backend.Unlimited, reply.May, "the head is not asked for anything")
+	a.wanted(all-1, b.again)
+	a.keep(0)
+	b.granted(1)
+	b.keep(0)
+	require.Equal(t, all, a.write(0).Units)
+}
+
+func writerWaits(t *test) {
+	s := t.readers(2)
+	c := t.sharers(1)[0]
+	reply := c.write(0)
+	c.placed(reply)
+	s[0].wanted(0, c.again)
+	s[1].wanted(0, c.again)
+	require.Zero(t, s[0].keep(0).May, "the head still waits")
+	require.Zero(t, c.again().Units)
+	s[1].keep(0)
+	c.granted(all)
+}
+
+func headFirst(t *test) {
+	a := t.readers(1)[0]
+	s := t.sharers(2)
+	b, c := s[0], s[1]
+	b.placed(b.write(0))
+	c.placed(c.read(0))
+	c.placed(c.again())
+	a.queued(b, c)
+	a.keep(0)
+	b.granted(all)
+	c.placed(c.again())
+	b.keep(0)
+	c.granted(1)
+}
+
+func readersBatch(t *test) {
+	s := t.sharers(4)
+	s[0].write(0)
+	s[1].placed(s[1].read(0))
+	s[2].placed(s[2].read(0))
+	s[3].placed(s[3].write(0))
+	s[0].keep(0)
+	one, two := s[1].granted(1), s[2].granted(1)
+	require.Equal(t, one.First, two.First)
+	require.Zero(t, one.May, "the writer behind them wants all of it")
+	require.Zero(t, two.May)
+	s[0].queued(s[3])
+}
+
+func downgrade(t *test) {
+	s := t.sharers(4)
+	a, b, c, d := s[0], s[1], s[2], s[3]
+	got := a.write(0, block(8))
+	b.placed(b.read(0))
+	c.placed(c.write(0))
+	d.placed(d.read(0))
+	used := got.First + 4
+	reply := a.keep(1, tail(used))
+	require.Equal(t, 1, reply.Units)
+	require.Equal(t, used, reply.First, "it reads under the last token that it used")
+	require.Equal(t, used, reply.Last)
+	require.Zero(t, reply.May)
+	require.Equal(t, used, b.granted(1).First)
+	a.queued(c, d)
+	a.keep(0)
+	b.keep(0)
+	require.Greater(t, c.granted(all).First, used)
+}
+
+func upgrade(t *test) {
+	s := t.readers(2)
+	a, b := s[0], s[1]
+	reply := a.write(1)
+	a.placed(reply)
+	require.Equal(t, 1, reply.Units, "what it keeps is confirmed")
+	b.wanted(0, a.again)
+	b.keep(0)
+	a.granted(all)
+}
+
+func twoUpgrades(t *test) {
+	s := t.readers(2)
+	a, b := s[0], s[1]
+	a.placed(a.write(1))
+	reply := b.write(1)
+	b.placed(reply)
+	require.Zero(t, reply.May)
+	reply = b.write(0) // its last reader leaves
+	b.placed(reply)
+	a.granted(all)
+	a.keep(0)
+	b.granted(all)
+}
+
+func placeKept(t *test) {
+	a := t.readers(1)[0]
+	s := t.sharers(2)
+	b, c := s[0], s[1]
+	b.placed(b.write(0))
+	c.placed(c.write(0))
+	b.placed(b.write(0))
+	a.queued(b, c)
+	a.keep(0)
+	b.granted(all)
+}
+
+func withdrawalServes(t *test) {
+	a := t.readers(1)[0]
+	s := t.sharers(2)
+	b, c := s[0], s[1]
+	b.placed(b.write(0))
+	c.placed(c.read(0))
+	require.False(t, b.keep(0).Placed)
+	c.granted(1)
+	require.Equal(t, 1, c.unitsOf(a))
+}
+
+func deadSkipped(t *test) {
+	a := t.readers(1)[0]
+	s := t.sharers(2)
+	b, c := s[0], s[1]
+	b.write(0, sharePatience(short))
+	c.read(0)
+	t.eventually("the reader gets in when the writer is dead", func() bool { return !c.again().Placed })
+	require.Equal(t, 1, a.unitsOf(c))
+	require.False(t, b.again().Placed, "a place that is lost does not come back")
+}
+
+func unitsEnd(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	a.read(0, shareLease(short))
+	b.lapsed(a)
+	require.Equal(t, all, b.write(0).Units)
+	require.Zero(t, a.again().Units, "units that ended do not come back")
+	require.Equal(t, all, a.unitsOf(b))
+}
+
+func leaseKept(t *test) {
+	a := t.readers(1)[0]
+	a.read(1, shareLease(short))
+	t.full(long, a.state().Holders[0].TTL)
+	units, gone := a.renewShared(a.epoch, a.under, short)
+	require.False(t, gone)
+	require.Equal(t, 1, units)
+	t.full(long, a.state().Holders[0].TTL)
+}
+
+func keepGivesBack(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	require.Equal(t, 5, a.borrow(5, 0, 5).Units)
+	b.placed(b.borrow(5, 0, 3, least(3)))
+	a.keep(4)
+	b.placed(b.again())
+	a.keep(2)
+	b.granted(3)
+	require.Equal(t, 2, b.unitsOf(a))
+}
+
+func askedAgain(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	a.write(0)
+	b.write(0)
+	a.wanted(0, b.again)
+	a.mail.SharedWanted(t.name, -1) // forget it
+	a.wanted(0, b.again)
+	require.Zero(t, a.again().May, "its own answer says so too")
+}
+
+func grantTells(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	a.read(0)
+	asked := time.Now()
+	b.placed(b.write(0, block(4)))
+	a.keep(0)
+	released := time.Now()
+	g := b.granted(all)
+	require.Equal(t, t.name, g.Name)
+	require.Equal(t, b.epoch, g.Epoch)
+	require.Equal(t, backend.Unlimited, g.May)
+	require.Equal(t, g.First+6, g.Last)
+	if !g.NotBefore.IsZero() {
+		require.LessOrEqual(t, g.TTL, medium)
+		require.Greater(t, g.TTL, medium-limit)
+		require.False(t, g.NotBefore.After(released), "it says that the grant was made after it was")
+		require.Less(t, asked.Sub(g.NotBefore), limit)
+	}
+	reply := b.again()
+	require.False(t, reply.Placed)
+	require.Equal(t, all, reply.Units)
+	require.Equal(t, g.First, reply.First, "the answer names the same tokens")
+	require.Equal(t, g.Last, reply.Last)
+}
+
+func lostGrant(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	a.write(0)
+	b.placed(b.read(0))
+	a.keep(0)
+	reply := b.again()
+	require.False(t, reply.Placed)
+	require.Equal(t, 1, reply.Units)
+}
+
+func permitsShared(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	reply := a.borrow(10, 0, 10)
+	require.Equal(t, 10, reply.Units)
+	require.Equal(t, 10, reply.Share)
+	reply = b.borrow(10, 0, 10)
+	b.placed(reply)
+	require.Equal(t, 5, reply.Share)
+	a.wanted(5, b.again)
+	require.Equal(t, backend.Unlimited, a.keep(5).May, "what is asked for was given")
+	g := b.granted(5)
+	require.Equal(t, backend.Unlimited, g.May)
+}
+
+func thirdSession(t *test) {
+	s := t.sharers(3)
+	a, b, c := s[0], s[1], s[2]
+	require.Equal(t, 5, a.borrow(10, 0, 5).Units)
+	require.Equal(t, 5, b.borrow(10, 0, 5).Units)
+	reply := c.borrow(10, 0, 10)
+	c.placed(reply)
+	require.Equal(t, 3, reply.Share)
+	a.wanted(3, c.again)
+	b.wanted(3, c.again)
+	a.keep(3)
+	c.granted(2) // what fits: it is content with one
+	require.Equal(t, 5, c.unitsOf(b))
+	c.placed(c.borrow(10, 2, 4))
+	b.keep(3)
+	c.granted(4)
+}
+
+func shareNoPlace(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	a.borrow(10, 0, 5)
+	b.borrow(10, 0, 5)
+	reply := a.borrow(10, 5, 9)
+	require.False(t, reply.Placed)
+	require.Equal(t, 5, reply.Units)
+	require.Equal(t, 5, reply.Share)
+	require.Equal(t, backend.Unlimited, b.again().May)
+}
+
+func shareFree(t *test) {
+	s := t.sharers(3)
+	a, b, c := s[0], s[1], s[2]
+	a.borrow(10, 0, 5)
+	b.borrow(10, 0, 2)
+	require.Equal(t, 8, a.borrow(10, 5, 9).Units, "nobody waits: what is free")
+	a.keep(5)
+	c.placed(c.borrow(10, 0, 4, least(4)))
+	require.Equal(t, 5, a.borrow(10, 5, 9).Units, "another waits for what is free")
+}
+
+func hasIsNoGrant(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	b.borrow(10, 0, 8)
+	require.Equal(t, 2, a.borrow(10, 0, 2).Units)
+	reply := a.borrow(10, 2, 5)
+	a.placed(reply)
+	require.Equal(t, 2, reply.Units)
+	b.wanted(5, a.again)
+	b.keep(5)
+	a.granted(5)
+}
+
+func manyAtOnce(t *test) {
+	s := t.sharers(3)
+	a, b, c := s[0], s[1], s[2]
+	a.borrow(10, 0, 4)
+	b.placed(b.borrow(10, 0, 8, least(8)))
+	c.placed(c.borrow(10, 0, 1)) // it would fit, and is not the head
+	a.wanted(2, b.again)
+	a.keep(2)
+	b.granted(8)
+	c.placed(c.again())
+	a.keep(0)
+	c.granted(1)
+}
+
+func stricterLimit(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	a.borrow(10, 0, 10)
+	reply := b.borrow(4, 0, 4)
+	b.placed(reply)
+	require.Equal(t, 2, reply.Share)
+	a.wanted(2, b.again)
+	a.keep(3)
+	b.granted(1)
+	require.Equal(t, 3, a.unitsOf(a))
+	a.keep(2)
+	reply = b.borrow(4, 1, 4)
+	require.Equal(t, 2, reply.Units)
+}

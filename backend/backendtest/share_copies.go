@@ -1,0 +1,443 @@
+package backendtest
+
+import (
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// Shared names: copies, losses, tokens, renewals, kinds, and what is refused.
+var shareCopyCases = []testCase{
+	{"ShareCopies/AResendTakesNothingAndGivesNothing", resendKeeps},
+	{"ShareCopies/AResendSetsTheFullLease", resendLease},
+	{"ShareCopies/ALowerEpochIsStale", staleShare},
+	{"ShareCopies/ACopyIsStaleWhenNothingIsLeft", staleWithoutUnits},
+	{"ShareCopies/NothingHappensAfterNotAfter", shareLate},
+	{"ShareCopies/UnitsThatAreKeptAndGoneAreLost", shareLost},
+	{"ShareCopies/UnitsUnderAnotherTokenAreLost", underAnother},
+	{"ShareCopies/ALossServesTheNext", lossServes},
+
+	{"ShareTokens/AreEvenAndRise", sharedTokensRise},
+	{"ShareTokens/AnUnusedTailIsGivenBack", sharedTail},
+	{"ShareTokens/AWriterThatSaysNothingUsedThemAll", sharedNoTail},
+	{"ShareTokens/AreAboveWhatTheSessionHasSeen", sharedSeen},
+	{"ShareTokens/AForgedOneIsRefused", sharedForged},
+	{"ShareTokens/AWriterThatDiedIsFenced", sharedFence},
+
+	{"ShareRenew/ProlongsTheLease", sharedRenew},
+	{"ShareRenew/NeedsTheVeryEpochAndToken", sharedRenewEpoch},
+	{"ShareRenew/NeverRecreates", sharedRenewGone},
+	{"ShareRenew/GoesWithTheLocks", sharedRenewBatch},
+
+	{"ShareKind/ALockIsNotShared", kindOfLock},
+	{"ShareKind/ASharedNameIsNoLock", kindOfShared},
+	{"ShareKind/AReadWriteLockIsNoSemaphore", kindOfPermits},
+	{"ShareKind/WhatCannotBeIsRefused", badShares},
+
+	{"ShareInspect/ShowsEverything", inspectShared},
+	{"ShareInspect/ANameThatIsNotInUse", inspectUnused},
+
+	{"ShareTogether/NeverMoreThanTheLimit", sharedTogether},
+}
+
+func resendKeeps(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	a.borrow(10, 0, 4)
+	give := a.next(backend.Permits, 10, 1, 1, nil)
+	a.say(give)
+	require.Equal(t, 3, a.borrow(10, 1, 3).Units)
+	require.Equal(t, backend.StaleShare, a.say(give).Status)
+	require.Equal(t, 3, a.again().Units)
+	require.Equal(t, 3, b.unitsOf(a))
+}
+
+func resendLease(t *test) {
+	a := t.sharers(1)[0]
+	a.read(0, shareLease(medium))
+	a.last.Lease = long // a copy that says so of the same epoch
+	a.again()
+	t.full(long, a.state().Holders[0].TTL)
+}
+
+func staleShare(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	old := a.next(backend.ReadWrite, all, 0, all, nil)
+	a.say(old)
+	a.keep(0)
+	b.read(0)
+	reply := a.say(old)
+	require.Equal(t, backend.StaleShare, reply.Status)
+	require.Equal(t, a.epoch, reply.Epoch)
+	require.Empty(t, b.state().Waiting)
+	require.Equal(t, 1, a.unitsOf(b))
+}
+
+// The last epoch's own time is over, but not that of an earlier copy.
+func staleWithoutUnits(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	old := a.next(backend.ReadWrite, all, 0, 1, []shareWith{shareLease(short)})
+	old.NotAfter = time.Now().Add(long)
+	a.say(old)
+	last := a.next(backend.ReadWrite, all, 0, 0, nil)
+	last.NotAfter = time.Now().Add(limit)
+	a.say(last)
+	t.pause(2 * short)
+	require.Equal(t, all, b.write(0).Units) // a run that settles
+	require.Equal(t, backend.StaleShare, a.say(old).Status)
+	b.queued()
+}
+
+func shareLate(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	req := a.next(backend.ReadWrite, all, 0, all, nil)
+	req.NotAfter = time.Now().Add(-short)
+	_, err := a.send(req)
+	require.Error(t, err)
+	require.ErrorIs(t, err, backend.ErrUnavailable)
+	require.False(t, backend.Refused(err))
+	require.False(t, backend.OutcomeUnknown(err))
+	require.Zero(t, b.state().Kind)
+	require.Equal(t, 1, b.read(0).Units)
+	req.NotAfter = time.Time{}
+	a.placed(a.say(req))
+}
+
+func shareLost(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	a.read(0, shareLease(short))
+	b.lapsed(a)
+	reply := a.write(1)
+	require.Equal(t, backend.ShareLost, reply.Status)
+	require.Zero(t, reply.Units)
+	require.False(t, reply.Placed)
+	reply = a.again()
+	require.Equal(t, backend.Shared, reply.Status)
+	require.Zero(t, reply.Units)
+	require.False(t, reply.Placed)
+	require.Equal(t, all, a.write(0).Units)
+}
+
+func underAnother(t *test) {
+	s := t.readers(2)
+	a, b := s[0], s[1]
+	a.under += 2
+	require.Equal(t, backend.ShareLost, a.read(1).Status)
+	require.Zero(t, b.unitsOf(a))
+}
+
+func lossServes(t *test) {
+	s := t.readers(2)
+	a, b := s[0], s[1]
+	b.placed(b.write(0))
+	a.under += 2
+	require.Equal(t, backend.ShareLost, a.read(1).Status)
+	b.granted(all)
+}
+
+func sharedTokensRise(t *test) {
+	s := t.sharers(2)
+	last := backend.Token(0)
+	for i := range 8 {
+		a := s[i%2]
+		reply := a.write(0, block(i+1))
+		require.Greater(t, reply.First, last)
+		require.Zero(t, reply.First%2)
+		require.Zero(t, reply.Last%2)
+		require.LessOrEqual(t, reply.Last, reply.First+backend.Token(2*i))
+		last = reply.Last
+		a.keep(0)
+		require.Equal(t, last, s[1-i%2].read(0).First, "a reader comes under the last token")
+		s[1-i%2].keep(0)
+	}
+}
+
+func sharedTail(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	first := a.write(0, block(100)).First
+	a.keep(0, tail(first+2))
+	require.Equal(t, first+2, b.read(0).First)
+	require.Equal(t, first+2, b.state().Token)
+}
+
+func sharedNoTail(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	for _, wrong := range []backend.Token{0, 1, 7} {
+		reply := a.write(0, block(4))
+		if wrong != 0 {
+			wrong += reply.Last
+		}
+		a.keep(0, tail(wrong))
+		require.Equal(t, reply.Last, b.read(0).First)
+		b.keep(0)
+	}
+}
+
+func sharedSeen(t *test) {
+	s := t.sharers(2)
+	seen := s[0].write(0).First + 1_000_001
+	s[0].keep(0)
+	reply := s[1].write(0, func(r *backend.ShareRequest) { r.Seen = seen })
+	require.Greater(t, reply.First, seen)
+	require.Zero(t, reply.First%2)
+}
+
+func sharedForged(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	_, err := a.send(a.next(backend.ReadWrite, all, 0, all, []shareWith{func(r *backend.ShareRequest) { r.Seen = 1 << 62 }}))
+	require.True(t, backend.Refused(err), "%v", err)
+	require.Zero(t, b.state().Kind)
+	a.read(0)
+	_, err = a.send(a.next(backend.ReadWrite, all, 0, 0, []shareWith{func(r *backend.ShareRequest) { r.Seen = 1 << 62 }}))
+	require.NoError(t, err, "what is given back needs no token")
+}
+
+func sharedFence(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	last := a.write(0, block(3), shareLease(short)).Last
+	b.lapsed(a)
+	require.Equal(t, last, b.read(0).First)
+}
+
+func sharedRenew(t *test) {
+	a := t.sharers(1)[0]
+	a.borrow(10, 0, 7, shareLease(medium))
+	units, gone := a.renewShared(a.epoch, a.under, long)
+	require.False(t, gone)
+	require.Equal(t, 7, units)
+	t.full(long, a.state().Holders[0].TTL)
+}
+
+func sharedRenewEpoch(t *test) {
+	s := t.readers(2)
+	a := s[0]
+	for _, wrong := range []struct {
+		epoch uint64
+		under backend.Token
+	}{{a.epoch - 1, a.under}, {a.epoch + 1, a.under}, {a.epoch, a.under + 2}} {
+		units, gone := a.renewShared(wrong.epoch, wrong.under, 2*long)
+		require.True(t, gone, "%+v", wrong)
+		require.Zero(t, units)
+	}
+	require.LessOrEqual(t, a.state().Holders[0].TTL, long)
+}
+
+func sharedRenewGone(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	a.read(0, shareLease(short))
+	under := a.under
+	b.lapsed(a)
+	_, gone := a.renewShared(a.epoch, under, long)
+	require.True(t, gone)
+	require.Zero(t, b.unitsOf(a))
+	_, gone = b.renewShared(1, under, long)
+	require.True(t, gone)
+	require.Equal(t, all, b.write(0).Units)
+}
+
+func sharedRenewBatch(t *test) {
+	a := t.readers(1)[0]
+	lock := a.bind(t, t.name+"-lock")
+	lock.take(1, lease(medium))
+	other := &sharer{session: &session{remote: a.bind(t, t.name+"-permits"), id: a.id, conn: a.conn, mail: a.mail}}
+	require.Equal(t, 3, other.borrow(3, 0, 3, shareLease(medium)).Units)
+	batch := []backend.Renewal{
+		{Remote: a.raw, Epoch: a.epoch, Under: a.under, Lease: 2 * long},
+		{Remote: lock.raw, Epoch: 1, Lease: long},
+		{Remote: other.raw, Epoch: other.epoch, Under: other.under + 2, Lease: long},
+		{Remote: other.raw, Epoch: other.epoch, Under: other.under, Lease: long},
+		{Remote: lock.raw, Epoch: 2, Lease: long},
+	}
+	a.renewAll(batch)
+	for i, want := range []struct {
+		gone  bool
+		units int
+	}{{false, 1}, {false, 0}, {true, 0}, {false, 3}, {true, 0}} {
+		require.Equal(t, want.gone, batch[i].Gone, "renewal %d", i)
+		require.Equal(t, want.units, batch[i].Units, "renewal %d", i)
+	}
+	t.full(2*long, a.state().Holders[0].TTL)
+	t.full(long, lock.inspect().TTL)
+}
+
+func (t *test) wrongKind(err error) {
+	t.Helper()
+	require.ErrorIs(t, err, backend.ErrWrongKind)
+	require.True(t, backend.Refused(err), "%v", err)
+	require.False(t, backend.OutcomeUnknown(err), "%v", err)
+}
+
+func kindOfLock(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	a.take(1)
+	for _, kind := range []backend.ShareKind{backend.ReadWrite, backend.Permits} {
+		_, err := b.send(b.next(kind, all, 0, 1, nil))
+		t.wrongKind(err)
+	}
+	ctx, cancel := b.command()
+	defer cancel()
+	_, err := b.raw.(backend.Sharer).InspectShared(ctx)
+	t.wrongKind(err)
+	a.has(1)
+	a.waiting()
+	a.release(1)
+	_, err = b.send(b.next(backend.ReadWrite, all, 0, 1, nil))
+	t.wrongKind(err)
+}
+
+func kindOfShared(t *test) {
+	s := t.readers(2)
+	a, b := s[0], s[1]
+	ctx, cancel := b.command()
+	defer cancel()
+	for _, changes := range [][]with{{}, {queue}, {barge}} {
+		_, err := b.raw.Acquire(ctx, request(9, changes))
+		t.wrongKind(err)
+	}
+	_, err := b.raw.Inspect(ctx)
+	t.wrongKind(err)
+	_, err = b.raw.ForceUnlock(ctx)
+	t.wrongKind(err)
+	require.Equal(t, 1, b.unitsOf(a))
+	a.keep(0)
+	b.keep(0)
+	_, err = b.raw.Acquire(ctx, request(9, nil))
+	t.wrongKind(err)
+	require.Empty(t, a.state().Holders)
+}
+
+func kindOfPermits(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	a.read(0)
+	_, err := b.send(b.next(backend.Permits, 5, 0, 1, nil))
+	t.wrongKind(err)
+	_, err = a.send(a.next(backend.Permits, 5, 0, 0, nil))
+	t.wrongKind(err)
+	require.Equal(t, 1, b.unitsOf(a))
+	require.Equal(t, backend.ReadWrite, b.state().Kind)
+}
+
+func badShares(t *test) {
+	a := t.sharers(1)[0]
+	for what, change := range map[string]shareWith{
+		"no kind":             func(r *backend.ShareRequest) { r.Kind = 0 },
+		"an unknown kind":     func(r *backend.ShareRequest) { r.Kind = 9 },
+		"limit 0":             func(r *backend.ShareRequest) { r.Limit = 0 },
+		"a limit too high":    func(r *backend.ShareRequest) { r.Limit = all + 1 },
+		"least above limit":   func(r *backend.ShareRequest) { r.Limit, r.Want, r.Least = 3, 4, 4 },
+		"least above want":    func(r *backend.ShareRequest) { r.Least = 3 },
+		"least 0":             func(r *backend.ShareRequest) { r.Least = 0 },
+		"a negative keep":     func(r *backend.ShareRequest) { r.Keep = -1 },
+		"want below keep":     func(r *backend.ShareRequest) { r.Keep, r.Want = 3, 1 },
+		"no lease":            func(r *backend.ShareRequest) { r.Lease = 0 },
+		"no patience":         func(r *backend.ShareRequest) { r.Patience = 0 },
+		"no grant TTL":        func(r *backend.ShareRequest) { r.GrantTTL = 0 },
+		"two of a ReadWrite":  func(r *backend.ShareRequest) { r.Kind, r.Limit, r.Want, r.Least = backend.ReadWrite, all, 2, 2 },
+		"a limited ReadWrite": func(r *backend.ShareRequest) { r.Kind, r.Limit, r.Want, r.Least = backend.ReadWrite, 5, 1, 1 },
+		"no token": func(r *backend.ShareRequest) {
+			r.Kind, r.Limit, r.Want, r.Least, r.Tokens = backend.ReadWrite, all, all, all, 0
+		},
+		"too many tokens": func(r *backend.ShareRequest) {
+			r.Kind, r.Limit, r.Want, r.Least, r.Tokens = backend.ReadWrite, all, all, all, 1<<16+1
+		},
+		"part of a write lock": func(r *backend.ShareRequest) { r.Kind, r.Limit, r.Want, r.Least = backend.ReadWrite, all, all, 1 },
+	} {
+		_, err := a.send(a.next(backend.Permits, 5, 0, 2, []shareWith{change}))
+		require.Error(t, err, what)
+		require.True(t, backend.Refused(err), "%s: %v", what, err)
+		require.False(t, backend.OutcomeUnknown(err), "%s: %v", what, err)
+	}
+	require.Zero(t, a.state().Kind)
+}
+
+func inspectShared(t *test) {
+	s := t.sharers(4)
+	a, b, c, d := s[0], s[1], s[2], s[3]
+	a.borrow(9, 0, 5)
+	b.borrow(10, 0, 4)
+	c.borrow(8, 0, 3, least(2))
+	d.borrow(10, 0, 6)
+	a.borrow(9, 4, 4)
+	st := d.state()
+	require.Equal(t, backend.Permits, st.Kind)
+	require.Equal(t, a.under, st.Token)
+	require.Len(t, st.Holders, 2)
+	for _, h := range st.Holders {
+		t.full(long, h.TTL)
+		h.TTL = 0
+		want := backend.SharedHolder{Session: a.id, Epoch: a.epoch, Units: 4, Limit: 9}
+		if h.Session == b.id {
+			want = backend.SharedHolder{Session: b.id, Epoch: b.epoch, Units: 4, Limit: 10}
+		}
+		require.Equal(t, want, h)
+	}
+	require.Equal(t, []backend.SharedWaiter{
+		{Session: c.id, Epoch: c.epoch, Want: 3, Least: 2, Limit: 8},
+		{Session: d.id, Epoch: d.epoch, Want: 6, Least: 1, Limit: 10},
+	}, st.Waiting)
+}
+
+func inspectUnused(t *test) {
+	require.Zero(t, t.sharers(1)[0].state())
+}
+
+// Sessions that come and go at once: the units of all are never more than the limit, and a writer is alone.
+func sharedTogether(t *test) {
+	const rounds, permits = 12, 5
+	s := t.sharers(4)
+	var mu sync.Mutex
+	inside := map[*sharer]int{}
+	enter := func(a *sharer, units int) {
+		mu.Lock()
+		defer mu.Unlock()
+		inside[a] = units
+		sum := 0
+		for _, n := range inside {
+			sum += n
+		}
+		if sum > permits {
+			t.Errorf("%d units are used, %d are the limit", sum, permits)
+		}
+	}
+	var sessions sync.WaitGroup
+	for i, a := range s {
+		sessions.Go(func() {
+			for round := range rounds {
+				want := 1 + (i+round)%permits
+				req := a.next(backend.Permits, permits, 0, want, nil)
+				reply, err := a.send(req)
+				for end := time.Now().Add(limit); err == nil && reply.Placed && time.Now().Before(end); {
+					t.pause(pollInterval)
+					reply, err = a.send(req)
+				}
+				if err != nil || reply.Units != want {
+					t.Errorf("session %d: %+v, %v", i, reply, err)
+					return
+				}
+				a.under = reply.First
+				enter(a, want)
+				t.pause(time.Millisecond)
+				enter(a, 0)
+				if _, err := a.send(a.next(backend.Permits, permits, 0, 0, nil)); err != nil {
+					t.Errorf("session %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	sessions.Wait()
+}

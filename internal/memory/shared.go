@@ -1,0 +1,118 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/protocol"
+)
+
+var _ backend.Sharer = (*remote)(nil)
+
+// sharedLocked is what the server keeps for a shared name, or why the name is none.
+func (b *Backend) sharedLocked(name string, now protocol.Instant) (*protocol.Shared, error) {
+	if l := b.locks[name]; l != nil && l.InUse(now) {
+		return nil, protocol.ErrWrongKind
+	}
+	s := b.shared[name]
+	if s == nil {
+		s = &protocol.Shared{Name: name, Keep: keep, Publish: b.publishLocked}
+		b.shared[name] = s
+	}
+	return s, nil
+}
+
+// exclusiveLocked is the lock with a name, or why the name is none.
+func (b *Backend) exclusiveLocked(name string, now protocol.Instant) (*protocol.Lock, error) {
+	if s := b.shared[name]; s != nil && s.InUse(now) {
+		return nil, protocol.ErrWrongKind
+	}
+	return b.lockLocked(name), nil
+}
+
+// Share sends a copy of what the session says about a name. As in Acquire, one that the server finds late by a clock that
+// was jumped is sent again.
+func (r *remote) Share(ctx context.Context, req backend.ShareRequest) (backend.ShareReply, error) {
+	op := r.op(Share, req.Epoch)
+	if err := protocol.CheckShare(&req); err != nil {
+		return backend.ShareReply{}, wrapped(op, err)
+	}
+	type answer struct {
+		reply backend.ShareReply
+		err   error
+	}
+	for {
+		notAfter, memory := r.c.instant(req.NotAfter), r.c.instant(req.Memory)
+		got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
+			var a answer
+			s, err := r.c.b.sharedLocked(r.name, now)
+			if a.err = err; err == nil {
+				a.reply, a.err = s.Share(now, r.c.session, req, notAfter, memory)
+			}
+			return a, fmt.Sprintf("%s %s → %s", op, asked(req), outcome(a.err, shared(a.reply)))
+		})
+		if err == nil && errors.Is(got.err, protocol.ErrLate) {
+			if time.Now().Before(req.NotAfter) {
+				continue
+			}
+			got.err = fmt.Errorf("%w: %w", backend.ErrUnavailable, got.err)
+		}
+		return got.reply, wrapped(op, cmp.Or(err, got.err))
+	}
+}
+
+// InspectShared reads what the server knows of the name.
+func (r *remote) InspectShared(ctx context.Context) (backend.SharedState, error) {
+	op := r.op(Inspect, 0)
+	type answer struct {
+		state backend.SharedState
+		err   error
+	}
+	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
+		var a answer
+		s, err := r.c.b.sharedLocked(r.name, now)
+		if a.err = err; err == nil {
+			a.state = s.Inspect(now)
+		}
+		return a, op.String()
+	})
+	return got.state, wrapped(op, cmp.Or(err, got.err))
+}
+
+// asked is a request as a trace has it.
+func asked(req backend.ShareRequest) string {
+	words := []string{"keep=" + units(req.Keep)}
+	if req.Want > req.Keep {
+		words = append(words, "want="+units(req.Want))
+		if req.Least != req.Want {
+			words = append(words, "least="+units(req.Least))
+		}
+	}
+	if req.Tail > 0 {
+		words = append(words, fmt.Sprintf("tail=%d", req.Tail))
+	}
+	return strings.Join(words, " ")
+}
+
+// shared is an answer as a trace has it.
+func shared(reply backend.ShareReply) string {
+	switch reply.Status {
+	case backend.StaleShare:
+		return fmt.Sprintf("stale e%d", reply.Epoch)
+	case backend.ShareLost:
+		return "lost"
+	}
+	return units(reply.Units) + either(reply.Units > 0, " under "+block(reply.First, reply.Last), "") +
+		either(reply.Placed, ", placed", "") + allowed(reply.May)
+}
+
+// allowed is what a session may keep, if there is a limit to it.
+func allowed(may int) string { return either(may < backend.Unlimited, ", may keep "+units(may), "") }
+
+// units is a number of units, all of them by name.
+func units(n int) string { return either(n == backend.AllUnits, "all", fmt.Sprint(n)) }
