@@ -45,7 +45,7 @@ type Sink interface {
 	Taken(name string, epoch uint64)
 	// Resumed says that the channel was (re)opened: whatever was said meanwhile is lost, so every waiting
 	// attempt is to be sent again, and Redis to be asked for holds that may have been taken up.
-	Resumed()
+	Reconnected()
 }
 
 // A Grant is a lock that was handed to a waiting attempt.

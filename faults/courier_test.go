@@ -93,7 +93,7 @@ type deafSink struct{ backend.Sink }
 
 func (deafSink) Granted(backend.Grant)          {}
 func (deafSink) Signalled(string, uint64, bool) {}
-func (deafSink) Resumed()                       {}
+func (deafSink) Reconnected()                   {}
 
 // A waitingSink hears of a grant when its courier has done what it has to do then.
 type waitingSink struct {

@@ -87,7 +87,7 @@ func (m *member) Wanted(_ string, epoch uint64)                  { m.wanted <- e
 func (m *member) Taken(_ string, epoch uint64)                   { m.taken <- epoch }
 
 // Resumed is said with every connection, and mostly nobody waits for it: a Sink never blocks.
-func (m *member) Resumed() {
+func (m *member) Reconnected() {
 	select {
 	case m.resumed <- struct{}{}:
 	default:

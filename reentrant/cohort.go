@@ -21,15 +21,15 @@ import (
 
 // cohort reports whether the hold of an owner would be the session's. A fixed lease never is, and neither is what a
 // portable owner holds: each is its owner's own.
-func (s *core) cohort(o Owner, fixed time.Duration) bool {
+func (s *session) cohort(o Owner, fixed time.Duration) bool {
 	return s.config.cohort && fixed == 0 && !o.portable
 }
 
-// printed is the owner of an attempt as Redis has it. Baton.
-func (e *entry) printed(o Owner, cohort bool) string {
+// attemptField is the owner of an attempt as Redis has it. Baton.
+func (e *lockState) attemptField(o Owner, cohort bool) string {
 	switch {
 	case !cohort:
-		return e.print(o)
+		return e.ownerField(o)
 	case e.s.config.linger > 0:
 		return backend.LingeringOwner
 	}
@@ -38,20 +38,20 @@ func (e *entry) printed(o Owner, cohort bool) string {
 
 // inherit makes the head the holder of what the session has on the lock already, without a command. False: there is
 // nothing to inherit, or it is better to ask Redis. Baton.
-func (e *entry) inherit(ctx context.Context, l *Lock, owner Owner, t try) bool {
+func (e *lockState) inherit(ctx context.Context, l *Lock, owner Owner, t try) bool {
 	e.mu.Lock()
 	lingered := e.lingers
 	e.lingers = false
 	settled := e.inheritLocked(ctx, l, owner, t, lingered)
 	e.mu.Unlock()
 	if lingered {
-		e.s.leave(e, 1) // the reference of the hold that nobody had
+		e.s.putState(e, 1) // the reference of the hold that nobody had
 	}
 	return settled
 }
 
 // inheritLocked is inherit with e.mu held.
-func (e *entry) inheritLocked(ctx context.Context, l *Lock, owner Owner, t try, lingered bool) bool {
+func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t try, lingered bool) bool {
 	h := &e.hold
 	if !h.handed || !h.cohort || !e.s.cohort(owner, t.fixed) {
 		return false
@@ -64,19 +64,19 @@ func (e *entry) inheritLocked(ctx context.Context, l *Lock, owner Owner, t try, 
 		return false
 	}
 	e.turn.passes++
-	h.handed, h.owner, h.signal = false, owner, t.signal
+	h.handed, h.owner, h.notifier = false, owner, t.notifier
 	h.token++
 	return e.settleLocked(ctx, l, t, max(t.holds, 1))
 }
 
-// again is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the lock
+// reenterFast is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the lock
 // by this handle already and has not been told that it is lost. False says nothing; the other way then has the answer.
-func (l *Lock) again(ctx context.Context) bool {
-	if ctx == nil || l.session.watched || ctx.Err() != nil {
+func (l *Lock) reenterFast(ctx context.Context) bool {
+	if ctx == nil || l.session.reporting || ctx.Err() != nil {
 		return false
 	}
 	owner := CurrentOwner(ctx)
-	e := l.mine(owner)
+	e := l.ownState(owner)
 	if e == nil {
 		return false
 	}
@@ -87,15 +87,15 @@ func (l *Lock) again(ctx context.Context) bool {
 	return ok
 }
 
-// mine is the entry of the lock if the calling goroutine has it by this handle, in cohort mode, and its lease can be
+// ownState is the lock state of the lock if the calling goroutine has it by this handle, in cohort mode, and its lease can be
 // trusted now. The watchdog may not have noticed the end of a lease yet, in a process that was stopped. The goroutine's
-// hold keeps the entry what it is; if it is lost at this moment, the queue says so.
-func (l *Lock) mine(owner Owner) *entry {
-	e := l.latest.Load()
-	if e == nil || owner.shared() || e.holder.Load() != owner.goroutine || e.via.Load() != l.serial.Load() {
+// hold keeps the lock state what it is; if it is lost at this moment, the queue says so.
+func (l *Lock) ownState(owner Owner) *lockState {
+	e := l.lastState.Load()
+	if e == nil || owner.shared() || e.holder.Load() != owner.goroutine || e.holderLock.Load() != l.lazyID.Load() {
 		return nil
 	}
-	if int64(time.Since(l.session.opened)) >= e.until.Load() {
+	if int64(time.Since(l.session.opened)) >= e.holderUntil.Load() {
 		return nil
 	}
 	return e

@@ -45,17 +45,17 @@ func (c *Condition) Name() string { return c.name }
 
 // A ticket is an owner's place among the waiters of a condition.
 type ticket struct {
-	epoch  uint64 // numbers it, from the counter of attempts
-	name   string // of the condition
-	owner  Owner
-	remote backend.Remote
-	woken  chan bool                // 1-buffered: signalled; true if Redis has also queued the session for the lock
-	told   bool                     // entry.mu: it is known to be signalled, or has enough, so it waits no more
-	gave   hold                     // what the wait gave up
-	fair   bool                     // its owner comes back in line
-	ahead  time.Duration            // how far the wall clock was ahead before it was sent
-	gone   bool                     // entry.mu: the hold is given up
-	place  *localqueue.Place[Owner] // entry.mu: in this process's queue, since the signal
+	epoch    uint64 // numbers it, from the counter of attempts
+	name     string // of the condition
+	owner    Owner
+	remote   backend.Remote
+	woken    chan bool                // 1-buffered: signalled; true if Redis has also queued the session for the lock
+	over     bool                     // lockState.mu: it is known to be signalled, or has enough, so it waits no more
+	hold     hold                     // what the wait gave up
+	fair     bool                     // its owner comes back in line
+	ahead    time.Duration            // how far the wall clock was ahead before it was sent
+	holdGone bool                     // lockState.mu: the hold is given up
+	place    *localqueue.Place[Owner] // lockState.mu: in this process's queue, since the signal
 }
 
 // wake tells the waiter that it was signalled.
@@ -112,7 +112,7 @@ func (c *Condition) Signal(ctx context.Context) error { return c.signal(ctx, "si
 func (c *Condition) SignalAll(ctx context.Context) error { return c.signal(ctx, "signal all", true) }
 
 func (c *Condition) signal(ctx context.Context, op string, all bool) error {
-	return c.holding(ctx, op, nil, func(e *entry, owner Owner, holds int) error {
+	return c.holding(ctx, op, nil, func(e *lockState, owner Owner, holds int) error {
 		unknown, more := false, false
 		signal := func(ctx context.Context, h hold) (gone bool, err error) {
 			req := backend.SignalRequest{Condition: c.name, Epoch: h.epoch, Op: h.op, All: all}
@@ -121,7 +121,7 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 			for _, ticket := range reply.Tickets {
 				e.signalled(ticket, false)
 			}
-			e.askedFor(h.epoch) // by whoever was signalled
+			e.noteWanted(h.epoch) // by whoever was signalled
 			more = reply.More
 			return reply.Gone, err
 		}
@@ -129,7 +129,7 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 		for err == nil && more {
 			err = e.operate(context.WithoutCancel(ctx), time.Time{}, signal)
 		}
-		if !e.resettle(holds, holds) {
+		if !e.finishOperation(holds, holds) {
 			e.passOn()
 			err = ErrLost
 		}
@@ -141,35 +141,35 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 }
 
 // holding calls f with the baton of the caller's hold. cancel is the context whose end forbids the call, if there is one.
-func (c *Condition) holding(ctx context.Context, op string, cancel context.Context, f func(e *entry, owner Owner, holds int) error) error {
+func (c *Condition) holding(ctx context.Context, op string, cancel context.Context, f func(e *lockState, owner Owner, holds int) error) error {
 	l := c.lock
 	owner, err := l.caller(ctx)
 	if err == nil && len(c.name) > maxName {
 		err = fmt.Errorf("the name of the condition is %d bytes long, at most %d are allowed", len(c.name), maxName)
 	}
 	if err == nil && cancel != nil && cancel.Err() != nil {
-		err = ended(cancel, "before the call", nil)
+		err = interruptedBy(cancel, "before the call", nil)
 	}
 	if err != nil {
 		return l.error(op, err)
 	}
-	e := l.session.find(l.name)
+	e := l.session.findState(l.name)
 	if e == nil {
-		return l.error(op, l.without(owner))
+		return l.error(op, l.noHold(owner))
 	}
-	defer l.session.leave(e, 1)
+	defer l.session.putState(e, 1)
 	holds, ok := e.queue.Begin(owner)
 	if !ok {
 		e.mu.Lock() // a loss is on record before the mutex is free
 		defer e.mu.Unlock()
-		return l.error(op, l.without(owner))
+		return l.error(op, l.noHold(owner))
 	}
 	return l.error(op, f(e, owner, holds))
 }
 
-// without is why an owner that has no hold cannot do what needs one.
-func (l *Lock) without(owner Owner) error {
-	if l.session.losses.owes(l.name, owner) {
+// noHold is why an owner that has no hold cannot do what needs one.
+func (l *Lock) noHold(owner Owner) error {
+	if l.session.lostHolds.isOwed(l.name, owner) {
 		return ErrLost
 	}
 	return ErrNotHeld
@@ -180,7 +180,7 @@ func (c *Condition) await(ctx context.Context, op string, limit time.Time, deaf 
 	if deaf {
 		interrupt = nil
 	}
-	err = c.holding(ctx, op, interrupt, func(e *entry, owner Owner, holds int) (err error) {
+	err = c.holding(ctx, op, interrupt, func(e *lockState, owner Owner, holds int) (err error) {
 		if deaf {
 			ctx = context.WithoutCancel(ctx)
 		}
@@ -194,10 +194,10 @@ func (c *Condition) await(ctx context.Context, op string, limit time.Time, deaf 
 
 // await is entered with the baton of the owner's hold. It ends with the owner holding again, or with ErrLost. over is the
 // wait's overtime.
-func (e *entry) await(ctx, over context.Context, c *Condition, owner Owner, holds int, limit time.Time) (bool, error) {
+func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, holds int, limit time.Time) (bool, error) {
 	select {
 	case <-e.s.closing: // nobody comes back any more, so nobody leaves
-		if !e.resettle(holds, holds) {
+		if !e.finishOperation(holds, holds) {
 			e.passOn()
 			return false, ErrLost
 		}
@@ -205,20 +205,20 @@ func (e *entry) await(ctx, over context.Context, c *Condition, owner Owner, hold
 	default:
 	}
 	t := &ticket{epoch: e.s.nextEpoch(), name: c.name, owner: owner, remote: e.remote, woken: make(chan bool, 1), fair: !c.lock.unfair, ahead: e.s.ahead()}
-	e.enlist(t)
-	if err := e.yieldHold(ctx, over, t, holds, limit); err != nil {
-		e.strike(t)
-		if !e.resettle(holds, holds) {
+	e.addTicket(t)
+	if err := e.releaseForWait(ctx, over, t, holds, limit); err != nil {
+		e.removeTicket(t)
+		if !e.finishOperation(holds, holds) {
 			e.passOn()
 			return false, errors.Join(ErrLost, err)
 		}
 		return false, err
 	}
-	t.gave = e.leaveFor(t)
-	h := t.gave
-	e.owes = false
+	t.hold = e.leaveHold(t)
+	h := t.hold
+	e.mayOwe = false
 	e.reportRelease(ctx, &h, false, nil)
-	e.s.vigil.add(t)
+	e.s.heartbeat.add(t)
 	e.queue.Leave() // the hold's reference is now the ticket's
 
 	placed, waitErr := e.waitSignalled(ctx, over, t, limit)
@@ -226,21 +226,21 @@ func (e *entry) await(ctx, over context.Context, c *Condition, owner Owner, hold
 	if errors.Is(waitErr, errTimeUp) {
 		waitErr = nil
 	}
-	e.tell([]uint64{t.epoch})
-	if err := e.comeBack(over, c.lock, t, holds, placed); err != nil {
+	e.endWaits([]uint64{t.epoch})
+	if err := e.reacquire(over, c.lock, t, holds, placed); err != nil {
 		if waitErr == nil && ctx.Err() != nil {
-			waitErr = ended(ctx, "after the signal", nil)
+			waitErr = interruptedBy(ctx, "after the signal", nil)
 		}
-		e.s.vigil.remove(t) // its signal, if there was one, goes to another
+		e.s.heartbeat.remove(t) // its signal, if there was one, goes to another
 		if signalled {
-			e.s.cleaner.do(func() { e.s.disown(t.remote, c.lock.name, t.epoch) })
+			e.s.cleaner.do(func() { e.s.releaseOrphan(t.remote, c.lock.name, t.epoch) })
 		}
-		e.s.losses.add(e.name, owner, holds)
-		e.s.lost(e.name, t.gave, "it could not be had again after a wait")
+		e.s.lostHolds.add(e.name, owner, holds)
+		e.s.notifyLost(e.name, t.hold, "it could not be had again after a wait")
 		return false, errors.Join(ErrLost, err, waitErr)
 	}
 	if signalled {
-		e.s.vigil.served(t)
+		e.s.heartbeat.acknowledge(t)
 	}
 	return signalled, waitErr
 }
@@ -250,7 +250,7 @@ var errOverdue = errors.New("the lock could not be taken again within a lease of
 
 // overtime is a context that ends a lease after ctx, or a lease after the time limit if there is one: an owner then no
 // longer tries to come back from its wait. stop frees what it uses.
-func (s *core) overtime(ctx context.Context, limit time.Time) (over context.Context, stop func()) {
+func (s *session) overtime(ctx context.Context, limit time.Time) (over context.Context, stop func()) {
 	over, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	overdue := func() { cancel(errOverdue) }
 	forget := context.AfterFunc(ctx, func() { time.AfterFunc(s.config.lease, overdue) })
@@ -261,18 +261,18 @@ func (s *core) overtime(ctx context.Context, limit time.Time) (over context.Cont
 	return over, func() { forget(); timer.Stop(); cancel(nil) }
 }
 
-// leaveFor takes the hold away from its owner, who from now on can be put in line by a signal. Baton.
-func (e *entry) leaveFor(t *ticket) hold {
+// leaveHold takes the hold away from its owner, who from now on can be put in line by a signal. Baton.
+func (e *lockState) leaveHold(t *ticket) hold {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	h := e.hold
 	e.clearLocked()
-	t.gone = true
+	t.holdGone = true
 	return h
 }
 
-// standLocked puts the owner of a ticket in this process's queue, once. e.mu is held.
-func (e *entry) standLocked(t *ticket) localqueue.Place[Owner] {
+// reserveLocked puts the owner of a ticket in this process's queue, once. e.mu is held.
+func (e *lockState) reserveLocked(t *ticket) localqueue.Place[Owner] {
 	if t.place == nil {
 		place := e.queue.Reserve(t.owner, t.owner.queueMode())
 		t.place = &place
@@ -280,40 +280,40 @@ func (e *entry) standLocked(t *ticket) localqueue.Place[Owner] {
 	return *t.place
 }
 
-// stand is standLocked.
-func (e *entry) stand(t *ticket) localqueue.Place[Owner] {
+// reserve is reserveLocked.
+func (e *lockState) reserve(t *ticket) localqueue.Place[Owner] {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.standLocked(t)
+	return e.reserveLocked(t)
 }
 
-// enlist makes a ticket known before Redis knows it, so that no message for it can come too early.
-func (e *entry) enlist(t *ticket) {
+// addTicket makes a ticket known before Redis knows it, so that no message for it can come too early.
+func (e *lockState) addTicket(t *ticket) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tickets = append(e.tickets, t)
 }
 
-// strike takes a ticket off again.
-func (e *entry) strike(t *ticket) {
+// removeTicket takes a ticket off again.
+func (e *lockState) removeTicket(t *ticket) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tickets = slices.DeleteFunc(e.tickets, func(x *ticket) bool { return x == t })
 }
 
-// tell takes tickets off the list of those who wait.
-func (e *entry) tell(epochs []uint64) {
+// endWaits takes tickets off the list of those who wait.
+func (e *lockState) endWaits(epochs []uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, epoch := range epochs {
 		if t := e.ticketLocked(epoch); t != nil {
-			t.told = true
+			t.over = true
 		}
 	}
 }
 
 // ticketLocked is the ticket with an epoch, nil if there is none. e.mu is held.
-func (e *entry) ticketLocked(epoch uint64) *ticket {
+func (e *lockState) ticketLocked(epoch uint64) *ticket {
 	for _, t := range e.tickets {
 		if t.epoch == epoch {
 			return t
@@ -323,13 +323,13 @@ func (e *entry) ticketLocked(epoch uint64) *ticket {
 }
 
 // signalled wakes the owner of a ticket.
-func (e *entry) signalled(epoch uint64, placed bool) {
+func (e *lockState) signalled(epoch uint64, placed bool) {
 	e.mu.Lock()
 	t := e.ticketLocked(epoch)
 	if t != nil {
-		t.told = true
-		if t.gone && t.fair {
-			e.standLocked(t) // in the order of the signals, whichever goroutine runs first
+		t.over = true
+		if t.holdGone && t.fair {
+			e.reserveLocked(t) // in the order of the signals, whichever goroutine runs first
 		}
 	}
 	e.mu.Unlock()
@@ -338,9 +338,9 @@ func (e *entry) signalled(epoch uint64, placed bool) {
 	}
 }
 
-// yieldHold has Redis give up the hold and take the ticket, in one step. An error means that the hold is as it was,
+// releaseForWait has Redis give up the hold and take the ticket, in one step. An error means that the hold is as it was,
 // or lost. Baton.
-func (e *entry) yieldHold(ctx, over context.Context, t *ticket, holds int, limit time.Time) error {
+func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds int, limit time.Time) error {
 	cfg := &e.s.config
 	e.mu.Lock()
 	cohort := e.hold.cohort
@@ -349,11 +349,11 @@ func (e *entry) yieldHold(ctx, over context.Context, t *ticket, holds int, limit
 		holds = 1 // in Redis
 	}
 	req := backend.AwaitRequest{
-		Condition: t.name, Ticket: t.epoch, Owner: e.printed(t.owner, cohort), Holds: holds,
-		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
+		Condition: t.name, Ticket: t.epoch, Owner: e.attemptField(t.owner, cohort), Holds: holds,
+		Seen: Token(e.s.seenToken.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}
-	if e.doubtful.After(time.Now()) {
-		req.Until = e.doubtful
+	if e.unknownUntil.After(time.Now()) {
+		req.Until = e.unknownUntil
 	}
 	e.yielding(true) // until the hold has gone, or stays
 	unknown := false
@@ -390,14 +390,14 @@ func (e *entry) yieldHold(ctx, over context.Context, t *ticket, holds int, limit
 		epoch := e.hold.epoch
 		e.mu.Unlock()
 		e.lose(epoch, "it is not known whether Await gave it up")
-		e.s.cleaner.do(func() { e.s.tear(context.Background(), t) })
+		e.s.cleaner.do(func() { e.s.withdraw(context.Background(), t) })
 	}
 	return err
 }
 
 // yielding says whether the hold is being given up, or renewed under another epoch, so that it is no loss if Redis has it no
 // more.
-func (e *entry) yielding(on bool) {
+func (e *lockState) yielding(on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.hold.yielding = on
@@ -408,7 +408,7 @@ var errTimeUp = errors.New("the time is up")
 
 // waitSignalled parks until the ticket is signalled, or its owner has enough. What it answers in the second case is
 // decided in Redis, in one step: nil if the signal came first.
-func (e *entry) waitSignalled(ctx, over context.Context, t *ticket, limit time.Time) (placed bool, err error) {
+func (e *lockState) waitSignalled(ctx, over context.Context, t *ticket, limit time.Time) (placed bool, err error) {
 	var timeout <-chan time.Time
 	if !limit.IsZero() {
 		timer := time.NewTimer(time.Until(limit))
@@ -419,34 +419,34 @@ func (e *entry) waitSignalled(ctx, over context.Context, t *ticket, limit time.T
 	case placed = <-t.woken:
 		return placed, nil
 	case <-ctx.Done():
-		err = ended(ctx, "waiting for a signal", nil)
+		err = interruptedBy(ctx, "waiting for a signal", nil)
 	case <-timeout:
 		if err = errTimeUp; ctx.Err() != nil { // both, while Redis was asked: nothing says which was first
-			err = ended(ctx, "waiting for a signal", nil)
+			err = interruptedBy(ctx, "waiting for a signal", nil)
 		}
 	case <-e.s.closing:
 		err = ErrClosed
 	}
-	if e.s.tear(over, t) == backend.Signalled {
+	if e.s.withdraw(over, t) == backend.Signalled {
 		select {
 		case placed = <-t.woken:
 		default:
 		}
 		return placed, nil
 	}
-	e.s.vigil.remove(t)
+	e.s.heartbeat.remove(t)
 	return false, err
 }
 
-// tear takes a ticket back, and tells whether it was signalled before. A Redis that cannot be asked says nothing:
+// withdraw takes a ticket back, and tells whether it was signalled before. A Redis that cannot be asked says nothing:
 // the ticket is then dropped when its session does not beat for it any more.
-func (s *core) tear(ctx context.Context, t *ticket) backend.TicketStatus {
+func (s *session) withdraw(ctx context.Context, t *ticket) backend.TicketStatus {
 	for try := range releaseTries {
 		if try > 0 && !pause(ctx, retryPause(try, s.config.heartbeat), nil) {
 			break
 		}
 		now := time.Now()
-		call := s.bounded(ctx, now, now.Add(s.config.commandTimeout()))
+		call := s.commandContext(ctx, now, now.Add(s.config.commandTimeout()))
 		s.stats.commands.Add(1)
 		result, err := t.remote.Withdraw(call, t.name, t.epoch)
 		if err == nil {
@@ -462,69 +462,69 @@ func (s *core) tear(ctx context.Context, t *ticket) backend.TicketStatus {
 	return backend.Gone
 }
 
-// comeBack takes the lock again with the holds that the wait gave up. ctx is the wait's overtime.
-func (e *entry) comeBack(ctx context.Context, l *Lock, t *ticket, holds int, placed bool) error {
-	defer e.strike(t)
-	back := try{op: "await", waits: true, barges: l.unfair, begun: e.s.now(), fixed: t.gave.fixed(), holds: holds, signal: t.gave.signal}
+// reacquire takes the lock again with the holds that the wait gave up. ctx is the wait's overtime.
+func (e *lockState) reacquire(ctx context.Context, l *Lock, t *ticket, holds int, placed bool) error {
+	defer e.removeTicket(t)
+	back := try{op: "await", waits: true, barges: l.unfair, begun: e.s.now(), fixed: t.hold.fixed(), holds: holds, notifier: t.hold.notifier}
 	if placed {
 		back.ticket, back.ahead = t.epoch, t.ahead
 	}
-	switch e.returns(ctx, l, t, back) {
+	switch e.requeue(ctx, l, t, back) {
 	case localqueue.Claimed:
-		_, err := e.seize(ctx, l, t.owner, back)
+		_, err := e.acquireRemote(ctx, l, t.owner, back)
 		return err
 	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
-		defer e.s.leave(e, 1)
-		return e.rejoin(ctx, t.owner, back)
+		defer e.s.putState(e, 1)
+		return e.restoreHolds(ctx, t.owner, back)
 	}
-	e.s.leave(e, 1)
+	e.s.putState(e, 1)
 	if ctx.Err() != nil {
-		return ended(ctx, "in this process's queue", nil)
+		return interruptedBy(ctx, "in this process's queue", nil)
 	}
 	return ErrClosed
 }
 
-// rejoin adds the holds that a wait gave up to those that the owner has meanwhile. Baton of the owner's operation.
-func (e *entry) rejoin(ctx context.Context, owner Owner, t try) error {
+// restoreHolds adds the holds that a wait gave up to those that the owner has meanwhile. Baton of the owner's operation.
+func (e *lockState) restoreHolds(ctx context.Context, owner Owner, t try) error {
 	had := e.queue.HoldCount(owner)
 	has, err := had, ErrTooManyHolds
 	if has <= maxHolds-t.holds {
-		err = e.count(ctx, owner, has+t.holds, time.Time{})
+		err = e.setRemoteHolds(ctx, owner, has+t.holds, time.Time{})
 	}
 	if err == nil {
 		has += t.holds
-		e.join(t.signal)
+		e.shareNotifier(t.notifier)
 	}
-	if !e.regot(ctx, EventReentered, t, has, had, err) {
+	if !e.finishAcquire(ctx, EventReentered, t, has, had, err) {
 		e.passOn()
 		return ErrLost
 	}
 	return err
 }
 
-// join has those who asked for the loss of an earlier hold told of the loss of this one. Baton.
-func (e *entry) join(sig *signal) {
+// shareNotifier has those who asked for the loss of an earlier hold told of the loss of this one. Baton.
+func (e *lockState) shareNotifier(sig *lossNotifier) {
 	if sig == nil {
 		return
 	}
 	e.mu.Lock()
-	own := e.hold.signal
+	own := e.hold.notifier
 	if own == nil {
-		e.hold.signal = sig
+		e.hold.notifier = sig
 	}
 	e.mu.Unlock()
 	if own != nil {
-		fire := context.CancelCauseFunc(func(error) { sig.fire() })
+		fire := context.CancelCauseFunc(func(error) { sig.notify() })
 		own.add(&fire)
 	}
 }
 
-// returns goes through the local queue: from where the signal put the owner in line, or anywhere if nobody queues.
-func (e *entry) returns(ctx context.Context, l *Lock, t *ticket, back try) localqueue.Outcome {
+// requeue goes through the local queue: from where the signal put the owner in line, or anywhere if nobody queues.
+func (e *lockState) requeue(ctx context.Context, l *Lock, t *ticket, back try) localqueue.Outcome {
 	if l.unfair {
 		return e.enter(ctx, t.owner, back)
 	}
-	return e.queue.Wait(e.stand(t), ctx.Done(), nil)
+	return e.queue.Wait(e.reserve(t), ctx.Done(), nil)
 }
 
 // HasWaiters tells whether owners of this process wait for the condition. As in Java the lock must be held, which
@@ -554,12 +554,12 @@ func (l *Lock) waiters(op string, c *Condition) ([]Owner, error) {
 	}
 	var owners []Owner
 	held := false
-	l.look(func(e *entry) {
+	l.withState(func(e *lockState) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		held = e.hold.live
 		for _, t := range e.tickets {
-			if t.name == c.name && !t.told {
+			if t.name == c.name && !t.over {
 				owners = append(owners, t.owner)
 			}
 		}

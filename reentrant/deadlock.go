@@ -56,24 +56,24 @@ func (e *DeadlockError) Error() string {
 // everybody in it has renewed its record. All of them see it; the wait that ends is that of the greatest session and
 // owner. A session whose owners do not wait while they hold something sends nothing.
 type detector struct {
-	s        *core
+	s        *session
 	registry backend.Registry
 	quit     chan struct{}
 	done     sync.WaitGroup
 
 	mu    sync.Mutex        // taken before all others
 	waits map[Owner][]*wait // those that have no time limit; goroutines that share an owner have one each
-	last  uint64            // the latest one's number
+	last  uint64            // the latest one's id
 
 	// The goroutine's own.
-	beat    uint64
-	told    bool             // there is a record of this session
-	suspect map[uint64]chain // what the last heartbeats saw, as it was at first, by the number of the wait
+	beat       uint64
+	registered bool             // there is a record of this session
+	suspect    map[uint64]chain // what the last heartbeats saw, as it was at first, by the id of the wait
 }
 
 // A wait is an owner that is in Lock.
 type wait struct {
-	number    uint64
+	id        uint64
 	lock      string
 	goroutine int64
 	beats     int // heartbeats that it has lasted
@@ -83,7 +83,7 @@ type wait struct {
 // maxChain bounds how many owners a cycle over several sessions may have.
 const maxChain = 16
 
-func newDetector(s *core) *detector {
+func newDetector(s *session) *detector {
 	registry, _ := s.conn.(backend.Registry)
 	return &detector{s: s, registry: registry, quit: make(chan struct{}), waits: make(map[Owner][]*wait)}
 }
@@ -112,7 +112,7 @@ func (d *detector) takeWatched(ctx context.Context, l *Lock, t try) (bool, error
 		return false, err
 	}
 	ok, err := l.take(watched, t)
-	d.finish(owner, w)
+	d.remove(owner, w)
 	if deadlock, ok := errors.AsType[*DeadlockError](context.Cause(watched)); ok && err != nil && ctx.Err() == nil {
 		err = deadlock
 	}
@@ -121,25 +121,25 @@ func (d *detector) takeWatched(ctx context.Context, l *Lock, t try) (bool, error
 
 // begin notes a wait, unless it would close a cycle.
 func (d *detector) begin(owner Owner, w *wait) error {
-	if cycle := d.note(owner, w); cycle != nil {
+	if cycle := d.add(owner, w); cycle != nil {
 		return d.error(cycle)
 	}
 	return nil
 }
 
-func (d *detector) note(owner Owner, w *wait) chain {
+func (d *detector) add(owner Owner, w *wait) chain {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if cycle := d.cycleLocked(owner, w); len(cycle) > 1 {
 		return cycle
 	}
 	d.last++
-	w.number = d.last
+	w.id = d.last
 	d.waits[owner] = append(d.waits[owner], w)
 	return nil
 }
 
-func (d *detector) finish(owner Owner, w *wait) {
+func (d *detector) remove(owner Owner, w *wait) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.waits[owner] = slices.DeleteFunc(d.waits[owner], func(x *wait) bool { return x == w })
@@ -174,17 +174,17 @@ func (d *detector) cycleLocked(owner Owner, w *wait) chain {
 }
 
 // holder is the owner of this session that has a lock, unless its hold ends by itself.
-func (s *core) holder(name string) (owner Owner, held bool) {
-	if e := s.find(name); e != nil {
-		owner, held = e.lastingHolder()
-		s.leave(e, 1)
+func (s *session) holder(name string) (owner Owner, held bool) {
+	if e := s.findState(name); e != nil {
+		owner, held = e.unboundedHolder()
+		s.putState(e, 1)
 	}
 	return owner, held
 }
 
-// lastingHolder is the owner that has the lock until it unlocks. A hold of a fixed lease and a lost one end by
+// unboundedHolder is the owner that has the lock until it unlocks. A hold of a fixed lease and a lost one end by
 // themselves: a wait for them is no part of a deadlock.
-func (e *entry) lastingHolder() (Owner, bool) {
+func (e *lockState) unboundedHolder() (Owner, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	owner, held := e.queue.Holder()
@@ -229,14 +229,14 @@ type chain []link
 type link struct {
 	blocked   Blocked
 	goroutine int64 // if it is of this session
-	number    uint64
+	wait      uint64
 	beat      uint64 // of its session's record; 0 for this session
 }
 
 // same tells whether a chain leads over the same waits as before.
 func (c chain) same(before chain) bool {
 	return slices.EqualFunc(c, before, func(now, then link) bool {
-		return now.blocked == then.blocked && now.number == then.number
+		return now.blocked == then.blocked && now.wait == then.wait
 	})
 }
 
@@ -268,24 +268,24 @@ func (d *detector) watch() {
 // look is one heartbeat: it renews the record, and follows everybody on it.
 func (d *detector) look() {
 	own, waits := d.own()
-	if len(own.Waits) == 0 && !d.told {
+	if len(own.Waits) == 0 && !d.registered {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), d.s.config.commandTimeout())
 	defer cancel()
-	if !d.tell(ctx, own) {
+	if !d.register(ctx, own) {
 		return
 	}
 	suspect := make(map[uint64]chain)
 	v := view{records: map[string]record{d.s.id: own}, holders: make(map[string]holder)}
 	for w, owner := range waits {
-		c, before := d.follow(ctx, owner, w, &v), d.suspect[w.number]
+		c, before := d.follow(ctx, owner, w, &v), d.suspect[w.id]
 		switch {
 		case len(c) == 0:
 		case !c.same(before):
-			suspect[w.number] = c
+			suspect[w.id] = c
 		case !c.renewed(before): // sessions do not renew at the same moment of each heartbeat
-			suspect[w.number] = before
+			suspect[w.id] = before
 		case c.victim().Session == d.s.id && c.victim().Owner == owner.String():
 			w.end(d.error(c))
 		}
@@ -305,7 +305,7 @@ func (d *detector) own() (record, map[*wait]Owner) {
 		for _, w := range list {
 			if w.beats++; w.beats > 1 && len(held[owner]) > 0 {
 				waits[w] = owner
-				r.Waits = append(r.Waits, recorded{[]byte(owner.String()), []byte(w.lock), w.number, held[owner], w.goroutine})
+				r.Waits = append(r.Waits, recorded{[]byte(owner.String()), []byte(w.lock), w.id, held[owner], w.goroutine})
 			}
 		}
 	}
@@ -313,20 +313,20 @@ func (d *detector) own() (record, map[*wait]Owner) {
 }
 
 // heldLocks is what each owner of the session holds until it unlocks.
-func (s *core) heldLocks() map[Owner][][]byte {
+func (s *session) heldLocks() map[Owner][][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := make(map[Owner][][]byte)
-	for name, e := range s.entries {
-		if owner, ok := e.lastingHolder(); ok {
+	for name, e := range s.states {
+		if owner, ok := e.unboundedHolder(); ok {
 			held[owner] = append(held[owner], []byte(name))
 		}
 	}
 	return held
 }
 
-// tell puts the record where others can read it, or takes it away when it has become empty.
-func (d *detector) tell(ctx context.Context, own record) bool {
+// register puts the record where others can read it, or takes it away when it has become empty.
+func (d *detector) register(ctx context.Context, own record) bool {
 	text := ""
 	if len(own.Waits) > 0 {
 		data, _ := json.Marshal(own) // of strings and numbers: it cannot fail
@@ -334,7 +334,7 @@ func (d *detector) tell(ctx context.Context, own record) bool {
 	}
 	d.s.stats.commands.Add(1)
 	err := d.registry.Register(ctx, text, d.s.config.patience())
-	d.told = text != "" || err != nil
+	d.registered = text != "" || err != nil
 	return err == nil
 }
 
@@ -354,7 +354,7 @@ type holder struct {
 // follow is the chain from a wait back to its owner, nil if it does not lead there.
 func (d *detector) follow(ctx context.Context, owner Owner, w *wait, v *view) chain {
 	v.seen = make(map[string]bool)
-	first := link{blocked: Blocked{Session: d.s.id, Owner: owner.String(), Lock: w.lock}, number: w.number, goroutine: w.goroutine}
+	first := link{blocked: Blocked{Session: d.s.id, Owner: owner.String(), Lock: w.lock}, wait: w.id, goroutine: w.goroutine}
 	return d.extend(ctx, chain{first}, v)
 }
 
@@ -371,7 +371,7 @@ func (d *detector) extend(ctx context.Context, c chain, v *view) chain {
 		if b == c[0].blocked {
 			return c
 		}
-		next := link{blocked: b, number: r.Number, beat: v.records[h.session].Beat}
+		next := link{blocked: b, wait: r.Number, beat: v.records[h.session].Beat}
 		if h.session == d.s.id {
 			next.beat, next.goroutine = 0, r.goroutine
 		}

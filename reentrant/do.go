@@ -62,9 +62,9 @@ func (l *Lock) run(ctx context.Context, fn func(ctx context.Context) error) (err
 
 // onLoss has cancel called with ErrLost when the caller's hold is lost, until the returned function is called.
 func (l *Lock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc) (forget func()) {
-	var sig *signal
+	var sig *lossNotifier
 	if owner, err := l.asker(ctx); err == nil {
-		sig = l.signal(owner)
+		sig = l.notifierOf(owner)
 	}
 	if sig == nil {
 		(*cancel)(ErrLost)
@@ -74,13 +74,13 @@ func (l *Lock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc) (for
 	return func() { sig.remove(cancel) }
 }
 
-// signal is what tells of the loss of an owner's hold; nil if it has none.
-func (l *Lock) signal(owner Owner) *signal {
-	e := l.session.find(l.name)
+// notifierOf is what tells of the loss of an owner's hold; nil if it has none.
+func (l *Lock) notifierOf(owner Owner) *lossNotifier {
+	e := l.session.findState(l.name)
 	if e == nil {
 		return nil
 	}
-	defer l.session.leave(e, 1)
+	defer l.session.putState(e, 1)
 	if _, held := e.heldBy(owner); !held {
 		return nil
 	}
@@ -89,10 +89,10 @@ func (l *Lock) signal(owner Owner) *signal {
 	if !e.hold.live || e.hold.owner != owner {
 		return nil
 	}
-	if e.hold.signal == nil {
-		e.hold.signal = newSignal()
+	if e.hold.notifier == nil {
+		e.hold.notifier = newLossNotifier()
 	}
-	return e.hold.signal
+	return e.hold.notifier
 }
 
 // Lost returns a channel that is closed when the caller's hold is lost: at the moment this process can no longer
@@ -100,7 +100,7 @@ func (l *Lock) signal(owner Owner) *signal {
 // that holds nothing it is closed already. ctx provides only the owner.
 func (l *Lock) Lost(ctx context.Context) <-chan struct{} {
 	if owner, err := l.asker(ctx); err == nil {
-		if sig := l.signal(owner); sig != nil {
+		if sig := l.notifierOf(owner); sig != nil {
 			return sig.lost
 		}
 	}

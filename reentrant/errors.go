@@ -56,8 +56,8 @@ type unavailableError struct {
 	ended error // why the caller's context had ended, if it had
 }
 
-// asked is the error of a command that was sent, or was to be sent, on behalf of ctx.
-func asked(ctx context.Context, err error) error {
+// wrapUnavailable is the error of a command that was sent, or was to be sent, on behalf of ctx.
+func wrapUnavailable(ctx context.Context, err error) error {
 	if err == nil || Refused(err) {
 		return err
 	}
@@ -123,9 +123,9 @@ func awaitEnd(ctx context.Context) {
 	}
 }
 
-// ended describes the end of ctx during a phase of a call, so that the text says whose limit it was. last is the
+// interruptedBy describes the end of ctx during a phase of a call, so that the text says whose limit it was. last is the
 // latest error from the backend, nil if there was none.
-func ended(ctx context.Context, phase string, last error) error {
+func interruptedBy(ctx context.Context, phase string, last error) error {
 	err, cause := reasonOf(ctx), context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errOverdue): // the session's own limit, which is no end of a context to the caller

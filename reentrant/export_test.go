@@ -18,7 +18,7 @@ func WithNaps(so *atomic.Int64) Option {
 
 // SetHolds sets the local hold count of the caller's hold.
 func SetHolds(l *Lock, ctx context.Context, holds int) {
-	l.look(func(e *entry) {
+	l.withState(func(e *lockState) {
 		if _, ok := e.queue.Begin(CurrentOwner(ctx)); ok {
 			e.queue.Settle(holds)
 		}
@@ -29,24 +29,24 @@ func SetHolds(l *Lock, ctx context.Context, holds int) {
 func Entries(s *Session) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.entries)
+	return len(s.states)
 }
 
 // TakenUp tells a session that some hold of a lock was taken up.
-func TakenUp(s *Session, name string) { sink{s.core}.Taken(name, 0) }
+func TakenUp(s *Session, name string) { sink{s.session}.Taken(name, 0) }
 
 // Reopened has a session's channel reopened, and nothing else.
-func Reopened(s *Session) { sink{s.core}.Resumed() }
+func Reopened(s *Session) { sink{s.session}.Reconnected() }
 
 // Lose takes a hold for lost, and leaves its owner the baton, as at the moment when it is told.
 func Lose(s *Session, name string) {
-	e := s.find(name)
-	defer s.leave(e, 1)
-	e.lose(s.glance(name).epoch, "the test says so")
+	e := s.findState(name)
+	defer s.putState(e, 1)
+	e.lose(s.holdOf(name).epoch, "the test says so")
 }
 
 // AskFor tells a session that another one waits for the hold it has on a lock.
-func AskFor(s *Session, name string) { sink{s.core}.Wanted(name, s.glance(name).epoch) }
+func AskFor(s *Session, name string) { sink{s.session}.Wanted(name, s.holdOf(name).epoch) }
 
 // OccupyCleaners keeps clean-ups from beginning until the channel is closed.
 func OccupyCleaners(s *Session) chan struct{} {

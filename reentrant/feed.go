@@ -8,13 +8,13 @@ import (
 // A feed calls code of the user's, the handler of the log or the observer, in order and beside everything else: code that
 // is slow delays neither a renewal nor a loss. Code that blocks costs what comes while the feed is full.
 type feed struct {
-	jobs    crew // of one
-	limit   int  // how many may wait
+	jobs    workers // of one
+	limit   int     // how many may wait
 	dropped atomic.Int64
 }
 
-// lastWords is how long a session that is closed waits for each of its feeds.
-const lastWords = time.Second
+// feedGrace is how long a session that is closed waits for each of its feeds.
+const feedGrace = time.Second
 
 // post has job run soon, after those before it. It never blocks: false if too many wait, and then it is dropped.
 func (f *feed) post(job func()) bool {
@@ -28,7 +28,7 @@ func (f *feed) post(job func()) bool {
 
 // finish waits until everything is done, but not for ever.
 func (f *feed) finish() {
-	limit := time.NewTimer(lastWords)
+	limit := time.NewTimer(feedGrace)
 	defer limit.Stop()
 	if idle := f.jobs.busy(); idle != nil {
 		select {

@@ -15,7 +15,7 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 		return 0
 	}
 	holds := 0
-	l.look(func(e *entry) {
+	l.withState(func(e *lockState) {
 		if _, ok := e.heldBy(owner); ok {
 			holds = e.queue.HoldCount(owner)
 		}
@@ -49,7 +49,7 @@ func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
 		return hold{}, err
 	}
 	held, lost := false, false
-	l.look(func(e *entry) {
+	l.withState(func(e *lockState) {
 		if h, held = e.heldBy(owner); !held { // lost, it is the owner's until the margin of its lease is over
 			lost = h.owner == owner && (h.live || h.lost)
 		}
@@ -57,7 +57,7 @@ func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
 	switch {
 	case held:
 		return h, nil
-	case lost, l.session.losses.owes(l.name, owner):
+	case lost, l.session.lostHolds.isOwed(l.name, owner):
 		return hold{}, ErrLost
 	}
 	return hold{}, ErrNotHeld
@@ -84,22 +84,22 @@ func (l *Lock) Verify(ctx context.Context) error {
 			return err
 		}
 		if st.Locked && st.Session == l.session.id && st.Epoch == h.epoch {
-			l.look(func(e *entry) { e.shorten(h.epoch, sent, st.TTL) })
+			l.withState(func(e *lockState) { e.shorten(h.epoch, sent, st.TTL) })
 			return nil
 		}
-		if l.refute(h.epoch) {
+		if l.loseIfCurrent(h.epoch) {
 			return l.error("verify", ErrLost)
 		}
 		if !pause(ctx, retryPause(try, l.session.config.heartbeat), nil) {
-			return l.error("verify", ended(ctx, "while the hold was given up or moved", nil))
+			return l.error("verify", interruptedBy(ctx, "while the hold was given up or moved", nil))
 		}
 	}
 }
 
-// refute ends the hold with an epoch that Redis does not have. It is false, and changes nothing, if the hold has another
+// loseIfCurrent ends the hold with an epoch that Redis does not have. It is false, and changes nothing, if the hold has another
 // epoch by now, or is being given up or moved: then the answer may be older than that, or newer.
-func (l *Lock) refute(epoch uint64) (lost bool) {
-	l.look(func(e *entry) {
+func (l *Lock) loseIfCurrent(epoch uint64) (lost bool) {
+	l.withState(func(e *lockState) {
 		e.mu.Lock()
 		lost = e.hold.live && e.hold.epoch == epoch && !e.hold.yielding
 		e.mu.Unlock()
@@ -111,11 +111,11 @@ func (l *Lock) refute(epoch uint64) (lost bool) {
 	return lost
 }
 
-// look calls f with the lock's entry, if there is one.
-func (l *Lock) look(f func(*entry)) {
-	if e := l.session.find(l.name); e != nil {
+// withState calls f with the lock's state, if there is one.
+func (l *Lock) withState(f func(*lockState)) {
+	if e := l.session.findState(l.name); e != nil {
 		f(e)
-		l.session.leave(e, 1)
+		l.session.putState(e, 1)
 	}
 }
 
@@ -132,14 +132,14 @@ func (l *Lock) HasQueuedOwner(o Owner) bool { return slices.Contains(l.QueuedOwn
 // all of these it is a snapshot.
 func (l *Lock) QueueLength() int {
 	n := 0
-	l.look(func(e *entry) { n = e.queueLength() })
+	l.withState(func(e *lockState) { n = e.queueLength() })
 	return n
 }
 
 // QueuedOwners are the owners of this process that wait for the lock, longest first.
 func (l *Lock) QueuedOwners() []Owner {
 	var owners []Owner
-	l.look(func(e *entry) {
+	l.withState(func(e *lockState) {
 		if head, waits := e.waitingHead(); waits {
 			owners = append(owners, head)
 		}
@@ -152,7 +152,7 @@ func (l *Lock) QueuedOwners() []Owner {
 // "[Locked by owner X]". A lock that another process holds is "[Unlocked]" here; see [Lock.Inspect].
 func (l *Lock) String() string {
 	state := "[Unlocked]"
-	l.look(func(e *entry) {
+	l.withState(func(e *lockState) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.hold.live {
@@ -173,7 +173,7 @@ func (l *Lock) Inspect(ctx context.Context) (State, error) { return l.inspect(ct
 
 func (l *Lock) inspect(ctx context.Context, op string) (State, error) {
 	var st State
-	err := l.ask(ctx, op, func(ctx context.Context) (err error) {
+	err := l.command(ctx, op, func(ctx context.Context) (err error) {
 		if st, err = l.remote.Inspect(ctx); err == nil {
 			err = checkState(&st)
 		}
@@ -188,25 +188,25 @@ func (l *Lock) inspect(ctx context.Context, op string) (State, error) {
 // before trying again: a second one would take the lock from the next holder.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var had bool
-	err := l.ask(ctx, "force unlock", func(ctx context.Context) (err error) {
+	err := l.command(ctx, "force unlock", func(ctx context.Context) (err error) {
 		had, err = l.remote.ForceUnlock(ctx)
 		return err
 	})
 	return had, err
 }
 
-// ask sends one command that belongs to no hold.
-func (l *Lock) ask(ctx context.Context, op string, command func(ctx context.Context) error) error {
+// command sends one command that belongs to no hold.
+func (l *Lock) command(ctx context.Context, op string, command func(ctx context.Context) error) error {
 	switch {
 	case ctx == nil:
 		return l.error(op, errors.New("nil context"))
 	case l.invalid != nil:
 		return l.error(op, l.invalid)
 	case ctx.Err() != nil:
-		return l.error(op, ended(ctx, "before the call", nil))
+		return l.error(op, interruptedBy(ctx, "before the call", nil))
 	}
 	now := time.Now()
-	call := l.session.bounded(ctx, now, now.Add(l.session.config.commandTimeout()))
+	call := l.session.commandContext(ctx, now, now.Add(l.session.config.commandTimeout()))
 	l.session.stats.commands.Add(1)
-	return l.error(op, asked(ctx, command(call)))
+	return l.error(op, wrapUnavailable(ctx, command(call)))
 }

@@ -115,7 +115,7 @@ func napped(before, after time.Duration) bool {
 }
 
 // ahead is how far the session's wall clock is ahead.
-func (s *core) ahead() time.Duration { return s.config.ahead(s.opened) }
+func (s *session) ahead() time.Duration { return s.config.ahead(s.opened) }
 
 // napTolerance is a jump that is none: clocks are slewed, and read one after the other.
 const napTolerance = 500 * time.Millisecond

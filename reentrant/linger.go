@@ -13,15 +13,15 @@ import (
 
 // linger keeps a hold that the owner with the baton has just left, and frees the baton. False: it is not to be kept,
 // and the baton is still the caller's.
-func (e *entry) linger(ctx context.Context, h *hold, now time.Time) bool {
+func (e *lockState) linger(ctx context.Context, h *hold, now time.Time) bool {
 	if e.s.config.linger == 0 || h.token >= h.last || !e.lingerLocked(ctx, h, now) {
 		return false
 	}
-	e.s.watchdog.expect(now.Add(e.s.config.linger))
+	e.s.watchdog.wakeBy(now.Add(e.s.config.linger))
 	return true
 }
 
-func (e *entry) lingerLocked(ctx context.Context, h *hold, now time.Time) bool {
+func (e *lockState) lingerLocked(ctx context.Context, h *hold, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	select {
@@ -29,24 +29,24 @@ func (e *entry) lingerLocked(ctx context.Context, h *hold, now time.Time) bool {
 		return false
 	default:
 	}
-	if !e.hold.handed || e.wanted >= e.hold.epoch {
+	if !e.hold.handed || e.wantedEpoch >= e.hold.epoch {
 		return false
 	}
-	e.lingers, e.lingerTo = true, now.Add(e.s.config.linger)
+	e.lingers, e.lingerUntil = true, now.Add(e.s.config.linger)
 	e.reportRelease(ctx, h, false, nil)
-	e.queue.Leave() // from now on the entry may be another lock's
+	e.queue.Leave() // from now on the lock state may be another lock's
 	return true
 }
 
-// dismiss reports whether the hold lingers and no clean-up is on its way to it. The caller then sends one: stopLingering,
-// with a reference to the entry.
-func (e *entry) dismiss() bool {
+// startDismissal reports whether the hold lingers and no clean-up is on its way to it. The caller then sends one: stopLingering,
+// with a reference to the lock state.
+func (e *lockState) startDismissal() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.dismissLocked()
+	return e.startDismissalLocked()
 }
 
-func (e *entry) dismissLocked() bool {
+func (e *lockState) startDismissalLocked() bool {
 	if !e.lingers || e.dismissed {
 		return false
 	}
@@ -54,16 +54,16 @@ func (e *entry) dismissLocked() bool {
 	return true
 }
 
-// stopLingering gives back a hold that nobody has. It comes with a reference to the entry.
-func (e *entry) stopLingering() {
+// stopLingering gives back a hold that nobody has. It comes with a reference to the lock state.
+func (e *lockState) stopLingering() {
 	if e.claimLingering() {
 		e.cleanUp() // with the reference of the hold
 	}
-	e.s.leave(e, 1)
+	e.s.putState(e, 1)
 }
 
 // claimLingering takes the baton if the hold still lingers: then it is a clean-up's.
-func (e *entry) claimLingering() bool {
+func (e *lockState) claimLingering() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dismissed = false
@@ -76,10 +76,10 @@ func (e *entry) claimLingering() bool {
 	return true
 }
 
-// askedFor notes that another session waits for the hold with an epoch. It reports what dismiss does.
-func (e *entry) askedFor(epoch uint64) (dismissed bool) {
+// noteWanted notes that another session waits for the hold with an epoch. It reports what startDismissal does.
+func (e *lockState) noteWanted(epoch uint64) (dismissed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.wanted = max(e.wanted, epoch)
-	return e.dismissLocked()
+	e.wantedEpoch = max(e.wantedEpoch, epoch)
+	return e.startDismissalLocked()
 }

@@ -22,15 +22,15 @@ import (
 // Within this process the n'th Unlock synchronizes before the return of the m'th Lock for n < m. Between processes
 // there is no such edge: there is exclusion for as long as leases are trusted, and the [Token] beyond that.
 type Lock struct {
-	_       noCopy
-	session *Session
-	name    string
-	remote  backend.Remote
-	invalid error // what is wrong with the name or the options; every call returns it
-	fixed   time.Duration
-	unfair  bool
-	serial  atomic.Uint32         // see number
-	latest  atomic.Pointer[entry] // by which a cohort's owner last got it: a hint for again
+	_         noCopy
+	session   *Session
+	name      string
+	remote    backend.Remote
+	invalid   error // what is wrong with the name or the options; every call returns it
+	fixed     time.Duration
+	unfair    bool
+	lazyID    atomic.Uint32             // see id
+	lastState atomic.Pointer[lockState] // by which a cohort's owner last got it: a hint for reenterFast
 }
 
 // noCopy lets go vet's copylocks check find copies.
@@ -74,7 +74,7 @@ func (l *Lock) Name() string { return l.name }
 // While the backend cannot be reached, Lock keeps trying. After an error nothing is held that was not held before;
 // what the server may still have is given back in the background, and expires with the lease at the latest.
 func (l *Lock) Lock(ctx context.Context) error {
-	if l.again(ctx) {
+	if l.reenterFast(ctx) {
 		return nil
 	}
 	_, err := l.acquire(ctx, try{op: "lock", waits: true, barges: l.unfair})
@@ -117,10 +117,10 @@ type try struct {
 
 	// An owner that comes back from a condition: the holds it had, and its ticket if Redis has already queued the
 	// session for it.
-	holds  int
-	ticket uint64
-	ahead  time.Duration // how far the wall clock was ahead when it got the ticket
-	signal *signal       // of the hold it had
+	holds    int
+	ticket   uint64
+	ahead    time.Duration // how far the wall clock was ahead when it got the ticket
+	notifier *lossNotifier // of the hold it had
 }
 
 // acquire is every way to take the lock. On return the baton is with the holder if it answers true, and otherwise
@@ -151,32 +151,32 @@ func (l *Lock) take(ctx context.Context, t try) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	e, err := l.session.join(l)
+	e, err := l.session.getState(l)
 	if err != nil {
 		return l.reenterClosed(ctx, owner, t)
 	}
 	got := e.enter(ctx, owner, t)
 	if got == localqueue.Claimed {
-		return e.seize(ctx, l, owner, t) // keeps this reference for the hold, or passes it to a clean-up
+		return e.acquireRemote(ctx, l, owner, t) // keeps this reference for the hold, or passes it to a clean-up
 	}
-	defer l.session.leave(e, 1)
+	defer l.session.putState(e, 1)
 	switch {
 	case got == localqueue.Reentered:
-		return e.nest(ctx, owner, t)
+		return e.reenter(ctx, owner, t)
 	case got != localqueue.Cancelled:
 		return false, e.cleanedUp()
 	case ctx.Err() != nil:
-		return false, ended(ctx, "in this process's queue", nil)
+		return false, interruptedBy(ctx, "in this process's queue", nil)
 	}
 	return l.reenterClosed(ctx, owner, t) // expelled
 }
 
 // cleanedUp returns an error if the baton is with a clean-up that Redis does not answer: no owner of this process has the
 // lock, and Redis has not been asked who has. One that has only begun is no error: the caller's time is up.
-func (e *entry) cleanedUp() error {
+func (e *lockState) cleanedUp() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.cleaning == nil || time.Since(e.s.opened)-e.cleans < e.s.cleaner.stall {
+	if e.cleaning == nil || time.Since(e.s.opened)-e.cleaningSince < e.s.cleaner.stall {
 		return nil
 	}
 	return fmt.Errorf("what an earlier caller left behind is not given back yet: %w", ErrUnavailable)
@@ -184,19 +184,19 @@ func (e *entry) cleanedUp() error {
 
 // reenterClosed takes the lock once more in a session that is being closed.
 func (l *Lock) reenterClosed(ctx context.Context, owner Owner, t try) (bool, error) {
-	e := l.session.find(l.name)
+	e := l.session.findState(l.name)
 	if e == nil {
 		return false, ErrClosed
 	}
-	defer l.session.leave(e, 1)
+	defer l.session.putState(e, 1)
 	if _, holds := e.queue.Begin(owner); !holds {
 		return false, ErrClosed
 	}
-	return e.nest(ctx, owner, t)
+	return e.reenter(ctx, owner, t)
 }
 
 // enter goes through the local queue.
-func (e *entry) enter(ctx context.Context, owner Owner, t try) localqueue.Outcome {
+func (e *lockState) enter(ctx context.Context, owner Owner, t try) localqueue.Outcome {
 	mode := owner.queueMode()
 	if t.barges {
 		mode |= localqueue.Barging
@@ -217,7 +217,7 @@ func (o Owner) queueMode() localqueue.Mode {
 
 // tryEnter goes through the local queue without waiting behind anybody. A clean-up after somebody who has left is
 // nobody: it is waited for, for as long as one command may take, since what it gives back may be the lock that is asked for.
-func (e *entry) tryEnter(ctx context.Context, owner Owner, mode localqueue.Mode) localqueue.Outcome {
+func (e *lockState) tryEnter(ctx context.Context, owner Owner, mode localqueue.Mode) localqueue.Outcome {
 	var limit <-chan time.Time
 	for {
 		e.mu.Lock() // under which a clean-up gets the baton, and gives it on
@@ -245,7 +245,7 @@ func (e *entry) tryEnter(ctx context.Context, owner Owner, mode localqueue.Mode)
 func (l *Lock) admit(ctx context.Context) (Owner, error) {
 	owner, err := l.caller(ctx)
 	if err == nil && ctx.Err() != nil {
-		err = ended(ctx, "before the call", nil)
+		err = interruptedBy(ctx, "before the call", nil)
 	}
 	return owner, err
 }

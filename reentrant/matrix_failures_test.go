@@ -238,7 +238,7 @@ func (c *cell) pushGarbage() {
 	}
 	c.sink.Granted(backend.Grant{})
 	c.sink.Taken("", 1)
-	c.sink.Resumed()
+	c.sink.Reconnected()
 }
 
 // A trap is an observer that fails: it panics, or does not come back before it is opened.

@@ -30,15 +30,15 @@ func NewMultiLock(locks ...*Lock) *MultiLock {
 	order := slices.Clone(locks)
 	slices.SortStableFunc(order, compareLocks)
 	for i, l := range order[min(1, len(order)):] {
-		if err := order[i].unlike(l); err != nil {
+		if err := order[i].mismatch(l); err != nil {
 			return &MultiLock{invalid: fmt.Errorf("reentrant: a MultiLock was given two locks named %q %w", l.name, err)}
 		}
 	}
 	return &MultiLock{locks: slices.CompactFunc(order, func(a, b *Lock) bool { return compareLocks(a, b) == 0 })}
 }
 
-// unlike is what keeps two Locks of one name from being one lock of a MultiLock.
-func (l *Lock) unlike(m *Lock) error {
+// mismatch is what keeps two Locks of one name from being one lock of a MultiLock.
+func (l *Lock) mismatch(m *Lock) error {
 	switch {
 	case l.name != m.name:
 	case l.session != m.session:
@@ -101,7 +101,7 @@ func (m *MultiLock) admit(ctx context.Context, op string) error {
 	case ctx == nil:
 		return fmt.Errorf("reentrant: %s: nil context", op)
 	case ctx.Err() != nil:
-		return fmt.Errorf("reentrant: %s: %w", op, ended(ctx, "before the call", nil))
+		return fmt.Errorf("reentrant: %s: %w", op, interruptedBy(ctx, "before the call", nil))
 	}
 	return nil
 }

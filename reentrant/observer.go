@@ -97,7 +97,7 @@ const maxEvents = 10_000
 
 // report has the observer and the log told of an event, soon, and in the order of the calls of report. It never blocks,
 // and is called with the mutexes held that decide the order.
-func (s *core) report(ctx context.Context, e Event) {
+func (s *session) report(ctx context.Context, e Event) {
 	e.At = time.Now()
 	if s.config.observer != nil && !s.events.post(func() { s.observe(ctx, e) }) {
 		s.slowObserver.Do(func() {
@@ -105,12 +105,12 @@ func (s *core) report(ctx context.Context, e Event) {
 		})
 	}
 	if level := e.Kind.level(); level > slog.LevelDebug || s.verbose {
-		s.scribe.event(level, e)
+		s.logWriter.event(level, e)
 	}
 }
 
 // observe gives an event to the observer.
-func (s *core) observe(ctx context.Context, e Event) {
+func (s *session) observe(ctx context.Context, e Event) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.brokenObserver.Do(func() {
@@ -147,8 +147,8 @@ func (e Event) attributes() []slog.Attr {
 }
 
 // now is the time for those who report how long something took; zero if nobody wants to know.
-func (s *core) now() time.Time {
-	if !s.watched {
+func (s *session) now() time.Time {
+	if !s.reporting {
 		return time.Time{}
 	}
 	return time.Now()
@@ -156,15 +156,15 @@ func (s *core) now() time.Time {
 
 // reportGot reports that the owner got the lock. Like reportRelease it is called with e.mu held, or with the baton of the
 // hold, so that the events of a lock have an order.
-func (e *entry) reportGot(ctx context.Context, kind EventKind, t try) {
-	if e.s.watched {
+func (e *lockState) reportGot(ctx context.Context, kind EventKind, t try) {
+	if e.s.reporting {
 		e.s.report(ctx, Event{Kind: kind, Lock: e.name, Owner: e.hold.owner, Token: e.hold.token, Wait: time.Since(t.begun)})
 	}
 }
 
 // reportFailed reports that a call that asked for the lock did not get it.
 func (l *Lock) reportFailed(ctx context.Context, begun time.Time, err error) {
-	if !l.session.watched {
+	if !l.session.reporting {
 		return
 	}
 	if ctx == nil {
@@ -174,15 +174,15 @@ func (l *Lock) reportFailed(ctx context.Context, begun time.Time, err error) {
 }
 
 // reportRelease reports that an owner has given up its last hold.
-func (e *entry) reportRelease(ctx context.Context, h *hold, handedOff bool, err error) {
-	if e.s.watched {
+func (e *lockState) reportRelease(ctx context.Context, h *hold, handedOff bool, err error) {
+	if e.s.reporting {
 		e.s.report(ctx, Event{Kind: EventReleased, Lock: e.name, Owner: h.owner, Token: h.token,
 			Held: time.Since(h.since), HandedOff: handedOff, Err: err})
 	}
 }
 
 // reportLost reports that a hold is lost.
-func (s *core) reportLost(name string, h hold, why string) {
+func (s *session) reportLost(name string, h hold, why string) {
 	s.stats.lost.Add(1)
 	e := Event{Kind: EventLost, Lock: name, Owner: h.owner, Token: h.token, Err: fmt.Errorf("%w (%s)", ErrLost, why)}
 	if !h.since.IsZero() {

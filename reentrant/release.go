@@ -18,12 +18,12 @@ func (c config) releaseTime() time.Duration { return releaseTries * c.commandTim
 
 // release tells Redis that this session gives up everything it has on the lock. It outlives ctx. It is sent again for
 // releaseTime, and after that in the background. ErrLost means that the hold was gone before it was asked for. Baton.
-func (e *entry) release(ctx context.Context) error {
+func (e *lockState) release(ctx context.Context) error {
 	e.mu.Lock()
-	req := backend.ReleaseRequest{Epoch: e.attempt, Used: e.used}
+	req := backend.ReleaseRequest{Epoch: e.sentEpoch, Used: e.lastUsed}
 	e.mu.Unlock()
-	if e.doubtful.After(time.Now()) {
-		req.Until = e.doubtful
+	if e.unknownUntil.After(time.Now()) {
+		req.Until = e.unknownUntil
 	}
 	ctx = context.WithoutCancel(ctx)
 	begun := time.Now()
@@ -31,7 +31,7 @@ func (e *entry) release(ctx context.Context) error {
 	err := r.repeat(ctx, begun.Add(e.s.config.releaseTime()))
 	switch {
 	case err == nil || errors.Is(err, ErrLost):
-		e.owes = false
+		e.mayOwe = false
 		return err
 	case Refused(err):
 		return err
@@ -43,7 +43,7 @@ func (e *entry) release(ctx context.Context) error {
 // A release is what a session gives up on a lock. It touches nothing that was got with a later epoch, so it can be sent
 // without the baton.
 type release struct {
-	s      *core
+	s      *session
 	remote backend.Remote
 	req    backend.ReleaseRequest
 	tries  int
@@ -71,8 +71,8 @@ func (r *release) repeat(ctx context.Context, until time.Time) error {
 func (r *release) send(ctx context.Context, limit time.Time) (done bool, err error) {
 	r.tries++
 	r.s.stats.commands.Add(1)
-	result, err := r.remote.Release(r.s.bounded(ctx, time.Now(), limit), r.req)
-	err = asked(ctx, err)
+	result, err := r.remote.Release(r.s.commandContext(ctx, time.Now(), limit), r.req)
+	err = wrapUnavailable(ctx, err)
 	if err == nil {
 		err = checkRelease(result)
 	}
@@ -82,7 +82,7 @@ func (r *release) send(ctx context.Context, limit time.Time) (done bool, err err
 	case err == nil:
 		return true, nil
 	}
-	r.last = final(r.last, err)
+	r.last = mergeOutcome(r.last, err)
 	return Refused(err), r.last
 }
 

@@ -43,12 +43,12 @@ func (l *Lock) resume(ctx context.Context, t try) error {
 	if !ok {
 		return fmt.Errorf("this backend cannot move holds: %w", errors.ErrUnsupported)
 	}
-	e, err := l.session.join(l)
+	e, err := l.session.getState(l)
 	if err != nil {
 		return err
 	}
 	if holder, held := e.queue.Holder(); held && holder != owner {
-		l.session.leave(e, 1) // another owner of this session has the lock, so this one does not
+		l.session.putState(e, 1) // another owner of this session has the lock, so this one does not
 		return ErrNotHeld
 	}
 	place := e.queue.Reserve(owner, localqueue.First|localqueue.Shared)
@@ -59,32 +59,32 @@ func (l *Lock) resume(ctx context.Context, t try) error {
 	case localqueue.Reentered:
 		err = e.resumeOwn(ctx, l, owner, remote, t)
 	default:
-		if err = ended(ctx, "in this process's queue", nil); ctx.Err() == nil {
+		if err = interruptedBy(ctx, "in this process's queue", nil); ctx.Err() == nil {
 			err = ErrClosed
 		}
 	}
-	l.session.leave(e, 1)
+	l.session.putState(e, 1)
 	return err
 }
 
 // giveWay lets a Resume go before the head. Busy: nobody wants to, and the baton is still the head's.
-func (e *entry) giveWay(ctx context.Context, owner Owner, t try) localqueue.Outcome {
+func (e *lockState) giveWay(ctx context.Context, owner Owner, t try) localqueue.Outcome {
 	return e.queue.GiveWay(owner, owner.queueMode(), ctx.Done(), t.timeout)
 }
 
 // resume takes up a hold of another session, or of an earlier life. It is entered with the baton and a reference, and
-// ends as seize does.
-func (e *entry) resume(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer, t try) error {
+// ends as acquireRemote does.
+func (e *lockState) resume(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer, t try) error {
 	if e.inherits(owner) { // this session has the lock, so the owner does not
 		e.giveUp()
 		return ErrNotHeld
 	}
-	h, holds, err := e.fetch(ctx, l, owner, remote)
+	h, holds, err := e.sendResume(ctx, l, owner, remote)
 	if err != nil {
 		e.giveUp()
 		return err
 	}
-	e.owes, e.turn = true, e.newTurn(time.Now())
+	e.mayOwe, e.turn = true, e.newTurn(time.Now())
 	if !e.settle(ctx, l, h, t, holds) {
 		e.giveUp()
 		return ErrClosed
@@ -94,33 +94,33 @@ func (e *entry) resume(ctx context.Context, l *Lock, owner Owner, remote backend
 
 // inherits tells whether the last owner of this session left the lock to whoever has the baton now. A hold that lingered
 // does so no more. Baton.
-func (e *entry) inherits(owner Owner) bool {
+func (e *lockState) inherits(owner Owner) bool {
 	e.mu.Lock()
 	e.waiting, e.head = false, owner
 	left, lingered := e.hold.handed, e.lingers
 	e.lingers = false
 	e.mu.Unlock()
 	if lingered {
-		e.s.leave(e, 1) // the reference of the hold that nobody had
+		e.s.putState(e, 1) // the reference of the hold that nobody had
 	}
 	return left
 }
 
 // resumeOwn goes on with a hold of this session under a new epoch, and with the lease of l. It is entered with the
 // baton of the owner's operation.
-func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer, t try) error {
+func (e *lockState) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer, t try) error {
 	holds := e.queue.HoldCount(owner)
 	e.mu.Lock()
 	old := e.hold
 	e.mu.Unlock()
 	e.yielding(true) // Redis has the old epoch no more, once it has answered
-	h, had, err := e.fetch(ctx, l, owner, remote)
+	h, had, err := e.sendResume(ctx, l, owner, remote)
 	switch {
 	case err == nil && h.token == old.token: // with the holds that calls have answered for: the next sets Redis's count right
 		e.replace(h)
 	case err == nil: // another one than this session had
 		e.lose(old.epoch, "the owner had got it anew, in another session")
-		e.s.losses.add(e.name, owner, holds)
+		e.s.lostHolds.add(e.name, owner, holds)
 		holds = had
 		e.replace(h)
 	case errors.Is(err, ErrNotHeld), OutcomeUnknown(err): // in the second case the old epoch may be over
@@ -128,7 +128,7 @@ func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote back
 	default:
 		e.yielding(false)
 	}
-	if !e.regot(ctx, EventAcquired, t, holds, holds, err) {
+	if !e.finishAcquire(ctx, EventAcquired, t, holds, holds, err) {
 		e.passOn()
 		return errors.Join(ErrLost, err)
 	}
@@ -137,30 +137,30 @@ func (e *entry) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote back
 
 // replace puts a hold in the place of the owner's present one. If that has been lost meanwhile, those who asked have
 // been told. In a session that has been closed it is lost, and nobody would watch the new one. Baton.
-func (e *entry) replace(h hold) {
+func (e *lockState) replace(h hold) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.s.abandoned.Load() { // as in settleLocked
 		return
 	}
-	h.live, h.since, h.by = true, e.s.now(), e.hold.by
+	h.live, h.since, h.lockID = true, e.s.now(), e.hold.lockID
 	if !e.hold.lost {
-		h.since, h.signal = e.hold.since, e.hold.signal
+		h.since, h.notifier = e.hold.since, e.hold.notifier
 	}
 	e.hold = h
-	e.s.watchdog.expect(h.lease.wake())
-	e.s.saw(h.token)
-	e.overtakenLocked()
+	e.s.watchdog.wakeBy(h.lease.wake())
+	e.s.noteToken(h.token)
+	e.checkIfMovedLocked()
 }
 
-// fetch asks Redis for the owner's hold until it is answered. Baton.
-func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer) (hold, int, error) {
+// sendResume asks Redis for the owner's hold until it is answered. Baton.
+func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer) (hold, int, error) {
 	cfg := &e.s.config
-	req := backend.ResumeRequest{Epoch: e.s.nextEpoch(), Owner: e.print(owner), Lease: cfg.lease, Seen: Token(e.s.seen.Load())}
+	req := backend.ResumeRequest{Epoch: e.s.nextEpoch(), Owner: e.ownerField(owner), Lease: cfg.lease, Seen: Token(e.s.seenToken.Load())}
 	if l.fixed > 0 {
 		req.Lease, req.Fixed = l.fixed, true
 	}
-	e.number(req.Epoch, false)
+	e.startEpoch(req.Epoch, false)
 	var last error
 	for try := 0; ; try++ {
 		if err := e.interrupted(ctx, last); err != nil {
@@ -169,19 +169,19 @@ func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote backend.
 		sent, ahead := time.Now(), e.s.ahead()
 		req.NotAfter = sent.Add(cfg.commandTimeout())
 		e.s.stats.commands.Add(1)
-		reply, err := remote.Resume(e.s.bounded(ctx, sent, req.NotAfter), req)
-		err = asked(ctx, err)
+		reply, err := remote.Resume(e.s.commandContext(ctx, sent, req.NotAfter), req)
+		err = wrapUnavailable(ctx, err)
 		if err == nil {
 			err = checkResume(&reply)
 		}
 		switch {
 		case Refused(err):
-			return hold{}, 0, final(last, err)
+			return hold{}, 0, mergeOutcome(last, err)
 		case err == nil && reply.Status == backend.NotThere:
 			return hold{}, 0, ErrNotHeld
 		case err == nil && reply.Status == backend.Overtaken:
 			req.Epoch = e.s.nextEpoch()
-			e.number(req.Epoch, false)
+			e.startEpoch(req.Epoch, false)
 		case err == nil && reply.Status == backend.Resumed:
 			h := hold{owner: owner, epoch: req.Epoch, token: reply.Token, last: reply.Token, span: req.Lease}
 			if h.lease = newLease(sent, ahead, cfg.lease, false); req.Fixed {
@@ -190,9 +190,9 @@ func (e *entry) fetch(ctx context.Context, l *Lock, owner Owner, remote backend.
 			if h.lease.trusted(time.Now()) && !napped(ahead, e.s.ahead()) {
 				return h, reply.Holds, nil
 			}
-			last = asked(ctx, backend.WithOutcomeUnknown(errors.New("the answer came too late to be believed")))
+			last = wrapUnavailable(ctx, backend.WithOutcomeUnknown(errors.New("the answer came too late to be believed")))
 		default:
-			last = final(last, err)
+			last = mergeOutcome(last, err)
 			pause(ctx, retryPause(try, cfg.heartbeat), e.s.closing)
 		}
 	}

@@ -20,59 +20,59 @@ const connectTimeout = 10 * time.Second
 // programs have one. It is safe for concurrent use. Close it: one that is forgotten goes on renewing what it holds, and
 // is reported in the log when it is found out.
 type Session struct {
-	*core // apart from the handle, which its goroutines do not hold, so that a forgotten one can be noticed
+	*session // apart from the handle, which its goroutines do not hold, so that a forgotten one can be noticed
 }
 
 // String names the session by its id.
 func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", s.id) }
 
-// A core is a session without its handle.
+// A session is a Session without its handle.
 //
-// Lock order: detector.mu, core.mu, entry.mu, then the mutex inside localqueue.Queue. The mutexes of losses, signal,
-// crew, vigil and horizon are leaves. Nothing slow is done under any of them.
-type core struct {
+// Lock order: detector.mu, session.mu, lockState.mu, then the mutex inside localqueue.Queue. The mutexes of lostHolds, lossNotifier,
+// workers, waiterHeartbeat and sharedDeadline are leaves. Nothing slow is done under any of them.
+type session struct {
 	id     string
 	config config
 	conn   backend.Conn
 	opened time.Time
 
-	watched bool // somebody wants to know of everything that happens: the observer, or the log
-	verbose bool // the log does
+	reporting bool // somebody wants to know of everything that happens: the observer, or the log
+	verbose   bool // the log does
 
-	epochs  atomic.Uint64 // the last one used; one counter for all locks
-	seen    atomic.Uint64 // the highest token got
-	closing chan struct{} // closed when Close begins
+	epochs    atomic.Uint64 // the last one used; one counter for all locks
+	seenToken atomic.Uint64 // the highest token got
+	closing   chan struct{} // closed when Close begins
 
-	impatient   chan struct{} // s.mu: closed when the context of a Close has ended
-	abandoned   atomic.Bool   // end has given up waiting for holders: nobody becomes one any more
-	surrendered atomic.Int64  // how many there were
-	silent      chan struct{} // closed by end when nothing is sent any more
-	ended       chan struct{} // closed by end, at its end
-	endErr      error         // the connection's; written by end before ended is closed
+	hurry          chan struct{} // s.mu: closed when the context of a Close has ended
+	abandoned      atomic.Bool   // end has given up waiting for holders: nobody becomes one any more
+	abandonedHolds atomic.Int64  // how many there were
+	quiet          chan struct{} // closed by end when nothing is sent any more
+	ended          chan struct{} // closed by end, at its end
+	endErr         error         // the connection's; written by end before ended is closed
 
 	mu      sync.Mutex
-	entries map[string]*entry // refs > 0
-	spare   []*entry          // some that were used before, with their nodes, timers and channels
-	closed  bool              // no new entries
-	drained chan struct{}     // closed when closed and entries is empty
+	states  map[string]*lockState // refs > 0
+	spares  []*lockState          // some that were used before, with their nodes, timers and channels
+	closed  bool                  // no new lock states
+	drained chan struct{}         // closed when closed and states is empty
 
-	losses   losses
-	cleaner  crew
-	releases crew // sends releases that Redis has not confirmed
-	doubts   crew // asks Redis for holds that may have moved, and for what is left of fixed leases
-	events   feed // to the observer
-	scribe   scribe
-	finder   scribe // of what the collector finds; nobody waits for it
-	watchdog *watchdog
-	vigil    *vigil
-	detector *detector // nil unless deadlocks are to be found
-	horizon  horizon
-	stats    counters
+	lostHolds    lostHolds
+	cleaner      workers
+	releases     workers // sends releases that Redis has not confirmed
+	checks       workers // asks Redis for holds that may have moved, and for what is left of fixed leases
+	events       feed    // to the observer
+	logWriter    asyncLog
+	leakLog      asyncLog // of what the collector finds; nobody waits for it
+	watchdog     *watchdog
+	heartbeat    *waiterHeartbeat
+	detector     *detector // nil unless deadlocks are to be found
+	commandLimit sharedDeadline
+	stats        counters
 
 	slowObserver, brokenObserver sync.Once // it was reported that the observer is slow, or panicked
 }
 
-// maxSpare bounds the entries kept for reuse, so that locking a free lock again and again allocates nothing.
+// maxSpare bounds the lock states kept for reuse, so that locking a free lock again and again allocates nothing.
 const maxSpare = 64
 
 // NewSession opens a session with a backend. The backend is asked at once whether it can be reached and allows
@@ -93,31 +93,31 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 			return nil, err
 		}
 	}
-	s := &core{
-		id: newID(), config: cfg, opened: time.Now(), entries: make(map[string]*entry),
+	s := &session{
+		id: newID(), config: cfg, opened: time.Now(), states: make(map[string]*lockState),
 		closing: make(chan struct{}), drained: make(chan struct{}),
-		impatient: make(chan struct{}), silent: make(chan struct{}), ended: make(chan struct{}),
-		cleaner: crew{size: cleaners, stall: cfg.stall()}, releases: crew{size: cleaners, stall: cfg.stall()},
-		doubts: crew{size: cleaners, stall: cfg.stall()}, events: feed{jobs: crew{size: 1}, limit: maxEvents},
-		scribe: newScribe(cfg.logger), finder: newScribe(cfg.logger),
+		hurry: make(chan struct{}), quiet: make(chan struct{}), ended: make(chan struct{}),
+		cleaner: workers{size: cleaners, stall: cfg.stall()}, releases: workers{size: cleaners, stall: cfg.stall()},
+		checks: workers{size: cleaners, stall: cfg.stall()}, events: feed{jobs: workers{size: 1}, limit: maxEvents},
+		logWriter: newAsyncLog(cfg.logger), leakLog: newAsyncLog(cfg.logger),
 	}
 	s.verbose = cfg.logger.Enabled(context.Background(), slog.LevelDebug)
-	s.watched = cfg.observer != nil || s.verbose
-	s.watchdog, s.vigil = newWatchdog(s), newVigil(s)
+	s.reporting = cfg.observer != nil || s.verbose
+	s.watchdog, s.heartbeat = newWatchdog(s), newWaiterHeartbeat(s)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), connectTimeout,
 		fmt.Errorf("no answer within %v", connectTimeout))
 	defer cancel()
 	if s.conn, err = b.Connect(ctx, s.id, sink{s}); err != nil {
-		return nil, fmt.Errorf("reentrant: opening a session: %w", asked(context.Background(), err))
+		return nil, fmt.Errorf("reentrant: opening a session: %w", wrapUnavailable(context.Background(), err))
 	}
 	s.watchdog.start()
-	s.vigil.start()
+	s.heartbeat.start()
 	if cfg.deadlocks {
 		s.detector = newDetector(s)
 		s.detector.start()
 	}
 	handle := &Session{s}
-	runtime.AddCleanup(handle, (*core).forgotten, s)
+	runtime.AddCleanup(handle, (*session).reportLeak, s)
 	return handle, nil
 }
 
@@ -131,78 +131,78 @@ func newID() string {
 }
 
 // clock is time.Now without the wall clock, in half the time.
-func (s *core) clock() time.Time { return s.opened.Add(time.Since(s.opened)) }
+func (s *session) clock() time.Time { return s.opened.Add(time.Since(s.opened)) }
 
 // ID is the session's random UUID: what stands before the owner in Redis.
-func (s *core) ID() string { return s.id }
+func (s *session) ID() string { return s.id }
 
-// join takes a reference to the entry of a lock, making one if there is none.
-func (s *core) join(l *Lock) (*entry, error) {
+// getState takes a reference to the lock state of a lock, making one if there is none.
+func (s *session) getState(l *Lock) (*lockState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, ErrClosed
 	}
-	e := s.entries[l.name]
+	e := s.states[l.name]
 	if e == nil {
-		e = s.newEntryLocked(l)
-		s.entries[l.name] = e
+		e = s.newStateLocked(l)
+		s.states[l.name] = e
 	}
 	e.refs++
 	return e, nil
 }
 
-// find takes a reference to the entry of a lock if there is one.
-func (s *core) find(name string) *entry {
+// findState takes a reference to the lock state of a lock if there is one.
+func (s *session) findState(name string) *lockState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.entries[name]
+	e := s.states[name]
 	if e != nil {
 		e.refs++
 	}
 	return e
 }
 
-// newEntryLocked takes a spare entry or makes one. s.mu is held.
-func (s *core) newEntryLocked(l *Lock) *entry {
-	var e *entry
-	if n := len(s.spare); n > 0 {
-		e, s.spare = s.spare[n-1], s.spare[:n-1]
+// newStateLocked takes a spare lock state or makes one. s.mu is held.
+func (s *session) newStateLocked(l *Lock) *lockState {
+	var e *lockState
+	if n := len(s.spares); n > 0 {
+		e, s.spares = s.spares[n-1], s.spares[:n-1]
 	} else {
-		e = &entry{s: s, wake: make(chan struct{}, 1)}
+		e = &lockState{s: s, wake: make(chan struct{}, 1)}
 	}
 	e.name, e.remote = l.name, l.remote
 	return e
 }
 
-// leave drops n references. An entry that nobody needs leaves nothing behind.
-func (s *core) leave(e *entry, n int) {
+// putState drops n references. A lock state that nobody needs leaves nothing behind.
+func (s *session) putState(e *lockState, n int) {
 	s.mu.Lock()
-	s.leaveLocked(e, n)
+	s.putStateLocked(e, n)
 	s.mu.Unlock()
 }
 
-func (s *core) leaveLocked(e *entry, n int) {
+func (s *session) putStateLocked(e *lockState, n int) {
 	if e.refs -= n; e.refs > 0 {
 		return
 	}
 	if e.refs < 0 || !e.queue.Idle() {
 		panic("reentrant: bug: an entry was left that is still in use")
 	}
-	e.vacant()
-	delete(s.entries, e.name)
-	if s.closed && len(s.entries) == 0 {
+	e.checkVacant()
+	delete(s.states, e.name)
+	if s.closed && len(s.states) == 0 {
 		close(s.drained)
 	}
-	if len(s.spare) < maxSpare {
-		e.name, e.remote, e.owes, e.doubtful, e.used = "", nil, false, time.Time{}, 0
-		e.texter, e.text = Owner{}, ""
-		s.spare = append(s.spare, e)
+	if len(s.spares) < maxSpare {
+		e.name, e.remote, e.mayOwe, e.unknownUntil, e.lastUsed = "", nil, false, time.Time{}, 0
+		e.fieldOwner, e.field = Owner{}, ""
+		s.spares = append(s.spares, e)
 	}
 }
 
-// vacant makes sure that the next lock which is given the entry does not find a hold of the last one in it.
-func (e *entry) vacant() {
+// checkVacant makes sure that the next lock which is given the lock state does not find a hold of the last one in it.
+func (e *lockState) checkVacant() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if h := &e.hold; h.live || h.handed || h.lost || e.lingers {
@@ -211,29 +211,29 @@ func (e *entry) vacant() {
 }
 
 // nextEpoch numbers an attempt.
-func (s *core) nextEpoch() uint64 { return s.epochs.Add(1) }
+func (s *session) nextEpoch() uint64 { return s.epochs.Add(1) }
 
-// saw remembers the highest token.
-func (s *core) saw(t Token) {
+// noteToken remembers the highest token.
+func (s *session) noteToken(t Token) {
 	for {
-		old := s.seen.Load()
-		if uint64(t) <= old || s.seen.CompareAndSwap(old, uint64(t)) {
+		old := s.seenToken.Load()
+		if uint64(t) <= old || s.seenToken.CompareAndSwap(old, uint64(t)) {
 			return
 		}
 	}
 }
 
 // sink is the session as its backend sees it.
-type sink struct{ s *core }
+type sink struct{ s *session }
 
 // Granted wakes the attempt that the grant is for. A grant that nobody waits for is given back: its head was
 // cancelled, and what should have withdrawn it did not arrive.
 func (k sink) Granted(g backend.Grant) {
 	s := k.s
-	e := s.find(g.Name)
+	e := s.findState(g.Name)
 	if e != nil {
 		wanted := e.granted(g)
-		s.leave(e, 1)
+		s.putState(e, 1)
 		if wanted {
 			return
 		}
@@ -242,48 +242,48 @@ func (k sink) Granted(g backend.Grant) {
 	if err != nil {
 		return
 	}
-	s.cleaner.do(func() { s.disown(remote, g.Name, g.Epoch) })
+	s.cleaner.do(func() { s.releaseOrphan(remote, g.Name, g.Epoch) })
 }
 
 // Signalled wakes the owner of a ticket.
 func (k sink) Signalled(name string, ticket uint64, placed bool) {
-	if e := k.s.find(name); e != nil {
+	if e := k.s.findState(name); e != nil {
 		e.signalled(ticket, placed)
-		k.s.leave(e, 1)
+		k.s.putState(e, 1)
 	}
 }
 
 // Taken ends a hold that another session has taken up.
 func (k sink) Taken(name string, epoch uint64) {
-	if e := k.s.find(name); e != nil {
-		e.taken(epoch)
-		k.s.leave(e, 1)
+	if e := k.s.findState(name); e != nil {
+		e.markTaken(epoch)
+		k.s.putState(e, 1)
 	}
 }
 
 // Wanted gives up a hold that lingers, or keeps it from doing so.
 func (k sink) Wanted(name string, epoch uint64) {
-	e := k.s.find(name)
+	e := k.s.findState(name)
 	switch {
 	case e == nil:
-	case e.askedFor(epoch):
+	case e.noteWanted(epoch):
 		k.s.cleaner.do(e.stopLingering)
 	default:
-		k.s.leave(e, 1)
+		k.s.putState(e, 1)
 	}
 }
 
-// Resumed sends every waiting head back to ask, and has Redis asked for signals and for holds that may have moved: what
+// Reconnected sends every waiting head back to ask, and has Redis asked for signals and for holds that may have moved: what
 // was pushed meanwhile is lost. There may be another server now, with another clock, so all leases are renewed, and fixed
 // ones asked for.
-func (k sink) Resumed() {
-	k.s.vigil.resumed()
+func (k sink) Reconnected() {
+	k.s.heartbeat.beatNow()
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	k.s.watchdog.refreshLocked()
-	for _, e := range k.s.entries {
+	for _, e := range k.s.states {
 		e.nudge()
-		e.reconsider()
+		e.recheck()
 	}
 }
 
@@ -299,12 +299,12 @@ const closeGrace = time.Second
 //
 // Any number of Closes may wait, and the first context to end gives up what is held for all of them. Every Close
 // but the first returns ErrClosed when the session has ended, and so does one whose holds another Close gave up.
-func (s *core) Close(ctx context.Context) error {
+func (s *session) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errors.New("reentrant: close: nil context")
 	}
 	var errs []error
-	if first, idle := s.refuse(); first {
+	if first, idle := s.startClosing(); first {
 		go s.end(ctx.Err() != nil && !idle)
 	} else {
 		errs = append(errs, ErrClosed)
@@ -330,18 +330,18 @@ func (s *core) Close(ctx context.Context) error {
 }
 
 // giveUp has end take from the holders what they still have.
-func (s *core) giveUp() {
+func (s *session) giveUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-s.impatient:
+	case <-s.hurry:
 	default:
-		close(s.impatient)
+		close(s.hurry)
 	}
 }
 
 // awaitEnd waits for the end of the session after the end of ctx.
-func (s *core) awaitEnd(ctx context.Context) error {
+func (s *session) awaitEnd(ctx context.Context) error {
 	grace := closeGrace
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -351,7 +351,7 @@ func (s *core) awaitEnd(ctx context.Context) error {
 	case <-timer.C:
 	}
 	select {
-	case <-s.silent: // it waits for the log, or for the channel
+	case <-s.quiet: // it waits for the log, or for the channel
 		return fmt.Errorf("the session ends in the background: %w", ctx.Err())
 	default:
 		return fmt.Errorf("commands under way have no answer: %w: %w", ErrUnavailable, ctx.Err())
@@ -359,38 +359,38 @@ func (s *core) awaitEnd(ctx context.Context) error {
 }
 
 // givenUp is the error of a Close after which some owners had no hold any more.
-func (s *core) givenUp(ctx context.Context) error {
+func (s *session) givenUp(ctx context.Context) error {
 	err := ctx.Err()
 	if err == nil {
 		err = fmt.Errorf("the context of another Close ended: %w", ErrClosed)
 	}
-	return fmt.Errorf("%s given up: %w", counted(int(s.surrendered.Load()), "hold"), err)
+	return fmt.Errorf("%s given up: %w", counted(int(s.abandonedHolds.Load()), "hold"), err)
 }
 
 // end waits for the holders, unless it is hurried, and ends the session. Close runs it once, in the background.
-func (s *core) end(hurried bool) {
+func (s *session) end(hurried bool) {
 	defer close(s.ended)
 	if hurried || !s.awaitHolders() {
 		s.watchdog.abandonAll()
 		s.awaitDrained()
 	}
 	s.watchdog.stop()
-	s.vigil.stop()
+	s.heartbeat.stop()
 	if s.detector != nil {
 		s.detector.stop()
 	}
 	s.cleaner.wait()
 	s.releases.wait()
-	s.doubts.wait()
-	close(s.silent)
+	s.checks.wait()
+	close(s.quiet)
 	s.events.finish()
-	s.scribe.feed.finish()
-	s.horizon.close()
-	s.endErr = asked(context.Background(), s.conn.Close())
+	s.logWriter.feed.finish()
+	s.commandLimit.close()
+	s.endErr = wrapUnavailable(context.Background(), s.conn.Close())
 }
 
 // awaitHolders reports whether all have left of their own accord.
-func (s *core) awaitHolders() bool {
+func (s *session) awaitHolders() bool {
 	select {
 	case <-s.drained:
 		return true
@@ -399,14 +399,14 @@ func (s *core) awaitHolders() bool {
 	select {
 	case <-s.drained:
 		return true
-	case <-s.impatient:
+	case <-s.hurry:
 		return false
 	}
 }
 
 // awaitDrained waits until everybody has left, which takes no longer than the commands under way: what they have in
 // Redis is then given back while there is still a connection.
-func (s *core) awaitDrained() {
+func (s *session) awaitDrained() {
 	limit := time.NewTimer(s.config.releaseTime())
 	defer limit.Stop()
 	select {
@@ -415,8 +415,8 @@ func (s *core) awaitDrained() {
 	}
 }
 
-// refuse turns away all but holders. It reports whether it is the first to do so, and whether no lock was in use then.
-func (s *core) refuse() (first, idle bool) {
+// startClosing turns away all but holders. It reports whether it is the first to do so, and whether no lock was in use then.
+func (s *session) startClosing() (first, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -424,15 +424,15 @@ func (s *core) refuse() (first, idle bool) {
 	}
 	s.closed = true
 	close(s.closing)
-	if len(s.entries) == 0 {
+	if len(s.states) == 0 {
 		close(s.drained)
 	}
-	for _, e := range s.entries {
+	for _, e := range s.states {
 		e.queue.Shut()
-		if e.dismiss() {
+		if e.startDismissal() {
 			e.refs++
 			s.cleaner.do(e.stopLingering)
 		}
 	}
-	return true, len(s.entries) == 0
+	return true, len(s.states) == 0
 }

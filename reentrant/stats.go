@@ -22,7 +22,7 @@ type counters struct {
 
 // Stats reads the session's counters. They are read one after the other, so they may disagree by what happens
 // meanwhile.
-func (s *core) Stats() Stats {
+func (s *session) Stats() Stats {
 	st := Stats{
 		Acquired: s.stats.acquired.Load(), Reentries: s.stats.reentries.Load(), Handoffs: s.stats.handoffs.Load(),
 		Yields: s.stats.yields.Load(), Renewals: s.stats.renewals.Load(), Lost: s.stats.lost.Load(),
@@ -30,7 +30,7 @@ func (s *core) Stats() Stats {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range s.entries {
+	for _, e := range s.states {
 		if _, held := e.queue.Holder(); held {
 			st.Held++
 		}

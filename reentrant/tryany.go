@@ -36,7 +36,7 @@ func TryAnyFor(ctx context.Context, wait time.Duration, locks ...*Lock) (*Lock, 
 	}
 	got, last := anyOf(ctx, distinct(locks), deadline)
 	if last != nil {
-		last = final(err, last)
+		last = mergeOutcome(err, last)
 	}
 	return got, last
 }

@@ -21,7 +21,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if err != nil {
 		return l.error("unlock", err)
 	}
-	if e := l.mine(owner); e != nil {
+	if e := l.ownState(owner); e != nil {
 		// The hold has a reference, until it is given up.
 		if holds, ok := e.queue.ExitOrBegin(owner); ok && holds > 0 {
 			return nil
@@ -29,11 +29,11 @@ func (l *Lock) Unlock(ctx context.Context) error {
 			return l.error("unlock", e.unlock(ctx))
 		}
 	}
-	e := l.session.find(l.name)
+	e := l.session.findState(l.name)
 	if e == nil {
 		return l.error("unlock", l.notHeld(owner))
 	}
-	defer l.session.leave(e, 1)
+	defer l.session.putState(e, 1)
 	holds, ok := e.queue.Begin(owner)
 	switch {
 	case !ok:
@@ -41,7 +41,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		defer e.mu.Unlock()
 		err = l.notHeld(owner)
 	case holds > 1:
-		err = e.unnest(ctx, owner, holds-1)
+		err = e.exit(ctx, owner, holds-1)
 	default:
 		err = e.unlock(ctx)
 	}
@@ -50,17 +50,17 @@ func (l *Lock) Unlock(ctx context.Context) error {
 
 // notHeld is why an owner without a hold cannot unlock.
 func (l *Lock) notHeld(owner Owner) error {
-	if l.session.losses.pay(l.name, owner) {
+	if l.session.lostHolds.takeOwed(l.name, owner) {
 		return ErrLost
 	}
 	return ErrNotHeld
 }
 
-// unnest gives up one of several holds. It ends here whatever Redis says; the next operation sets the count right.
+// exit gives up one of several holds. It ends here whatever Redis says; the next operation sets the count right.
 // It is called with the baton, which goes back to the owner, or on if the hold is lost.
-func (e *entry) unnest(ctx context.Context, owner Owner, holds int) error {
-	err := e.count(context.WithoutCancel(ctx), owner, holds, time.Now().Add(e.s.config.releaseTime()))
-	if !e.resettle(holds, holds) {
+func (e *lockState) exit(ctx context.Context, owner Owner, holds int) error {
+	err := e.setRemoteHolds(context.WithoutCancel(ctx), owner, holds, time.Now().Add(e.s.config.releaseTime()))
+	if !e.finishOperation(holds, holds) {
 		e.passOn()
 		return ErrLost
 	}
@@ -69,36 +69,36 @@ func (e *entry) unnest(ctx context.Context, owner Owner, holds int) error {
 
 // unlock gives up the last hold. While the turn of this process lasts the lock stays in the house: the next owner
 // takes it over in Redis with its own first command. It is called with the baton and ends with it given on.
-func (e *entry) unlock(ctx context.Context) error {
-	h := e.hand()
+func (e *lockState) unlock(ctx context.Context) error {
+	h := e.handOver()
 	now := e.s.clock()
 	lost := h.lost
 	if !lost && !h.lease.trusted(now) {
 		lost = true
-		e.end()
-		e.s.lost(e.name, h, "the lease ended before Unlock")
+		e.endHold()
+		e.s.notifyLost(e.name, h, "the lease ended before Unlock")
 	}
 	if lost {
 		e.passOn()
 		return ErrLost
 	}
-	if e.pass(ctx, &h) || h.cohort && e.linger(ctx, &h, now) {
+	if e.handToNext(ctx, &h) || h.cohort && e.linger(ctx, &h, now) {
 		return nil
 	}
-	e.end()
+	e.endHold()
 	err := e.release(ctx)
 	e.reportRelease(ctx, &h, false, err)
 	if errors.Is(err, ErrLost) {
-		e.s.lost(e.name, h, "Redis no longer had it at Unlock")
+		e.s.notifyLost(e.name, h, "Redis no longer had it at Unlock")
 	}
 	e.leaveQueue()
 	return err
 }
 
-// pass gives the baton to the next owner in line, with what its last one left, and drops the reference of the hold. It is
+// handToNext gives the baton to the next owner in line, with what its last one left, and drops the reference of the hold. It is
 // false, and changes nothing, if nobody waits. The next owner becomes the holder under the same mutex, so nobody is told
 // of that before the end of this hold.
-func (e *entry) pass(ctx context.Context, h *hold) bool {
+func (e *lockState) handToNext(ctx context.Context, h *hold) bool {
 	e.mu.Lock()
 	passed := e.queue.Pass()
 	if passed {
@@ -107,7 +107,7 @@ func (e *entry) pass(ctx context.Context, h *hold) bool {
 	e.mu.Unlock()
 	if passed {
 		e.s.stats.handoffs.Add(1)
-		e.s.leave(e, 1)
+		e.s.putState(e, 1)
 	}
 	return passed
 }

@@ -13,33 +13,33 @@ import (
 // batch, and declares a hold lost at the moment its lease can no longer be trusted, whatever is in flight. Two
 // goroutines do it for all locks of the session, so that a renewal that hangs does not delay a loss.
 type watchdog struct {
-	s       *core
+	s       *session
 	nudge   chan struct{} // 1-buffered: a lease ends before the watch would wake
 	batches chan batch
 	idle    chan struct{} // 1-buffered: the renewer has answered and is free
 	quit    chan struct{}
 	done    sync.WaitGroup
 
-	// Leases from before then are renewed at once: the server may be another one since. Guarded by core.mu.
+	// Leases from before then are renewed at once: the server may be another one since. Guarded by session.mu.
 	refreshed time.Time
 
 	// asleep is when the watch wakes by itself, in nanoseconds since origin; never while it looks at the holds, so
 	// that one that comes too late to be seen nudges it.
-	asleep atomic.Int64
-	origin time.Time
+	wakesAt atomic.Int64
+	origin  time.Time
 }
 
 const never = math.MaxInt64
 
-// doze bounds how long the watch sleeps while anything is held: a suspended machine is noticed that soon after.
-const doze = time.Second
+// maxSleep bounds how long the watch sleeps while anything is held: a suspended machine is noticed that soon after.
+const maxSleep = time.Second
 
-func newWatchdog(s *core) *watchdog {
+func newWatchdog(s *session) *watchdog {
 	w := &watchdog{
 		s: s, nudge: make(chan struct{}, 1), batches: make(chan batch), idle: make(chan struct{}, 1),
 		quit: make(chan struct{}), origin: time.Now(),
 	}
-	w.asleep.Store(never)
+	w.wakesAt.Store(never)
 	return w
 }
 
@@ -63,9 +63,9 @@ func (w *watchdog) stopped() bool {
 	}
 }
 
-// expect makes sure that the watch wakes by then.
-func (w *watchdog) expect(at time.Time) {
-	if at.Sub(w.origin) < time.Duration(w.asleep.Load()) {
+// wakeBy makes sure that the watch wakes by then.
+func (w *watchdog) wakeBy(at time.Time) {
+	if at.Sub(w.origin) < time.Duration(w.wakesAt.Load()) {
 		select {
 		case w.nudge <- struct{}{}:
 		default:
@@ -73,10 +73,10 @@ func (w *watchdog) expect(at time.Time) {
 	}
 }
 
-// refreshLocked has every lease renewed at once. core.mu is held.
+// refreshLocked has every lease renewed at once. session.mu is held.
 func (w *watchdog) refreshLocked() {
 	w.refreshed = time.Now()
-	w.expect(w.refreshed)
+	w.wakeBy(w.refreshed)
 }
 
 func (w *watchdog) watch() {
@@ -85,24 +85,24 @@ func (w *watchdog) watch() {
 	renewing := false
 	for {
 		now := time.Now()
-		w.asleep.Store(never)
-		due, ended, idle, wake := w.survey(now, w.s.ahead(), renewing)
+		w.wakesAt.Store(never)
+		due, ended, idle, wake := w.inspectAll(now, w.s.ahead(), renewing)
 		for _, e := range idle {
 			w.s.cleaner.do(e.stopLingering)
 		}
 		for _, x := range ended {
-			if x.told {
+			if x.wasLost {
 				x.e.evict(x.epoch, true)
 			} else {
 				x.e.lose(x.epoch, "the lease was not renewed in time")
 			}
-			w.s.leave(x.e, 1)
+			w.s.putState(x.e, 1)
 		}
 		if len(due.entries) > 0 {
 			renewing = true
 			w.batches <- due
 		}
-		w.asleep.Store(int64(wake.Sub(w.origin)))
+		w.wakesAt.Store(int64(wake.Sub(w.origin)))
 		timer.Reset(time.Until(wake))
 		select {
 		case <-timer.C:
@@ -116,40 +116,40 @@ func (w *watchdog) watch() {
 	}
 }
 
-// A batch is the holds that are renewed together, and their entries in the same order. It has no references: an entry may
+// A batch is the holds that are renewed together, and their lock states in the same order. It has no references: a lock state may
 // serve another lock when the reply comes.
 type batch struct {
 	renewals []backend.Renewal
-	entries  []*entry
+	entries  []*lockState
 }
 
-func (b *batch) add(e *entry, h *hold) {
+func (b *batch) add(e *lockState, h *hold) {
 	b.renewals = append(b.renewals, backend.Renewal{Remote: e.remote, Epoch: h.epoch, Lease: h.span})
 	b.entries = append(b.entries, e)
 }
 
-// expiry is a hold whose lease is over, with a reference to its entry.
+// expiry is a hold whose lease is over, with a reference to its lock state.
 type expiry struct {
-	e     *entry
-	epoch uint64
-	told  bool // its owner has been told, and the time for that is over too
+	e       *lockState
+	epoch   uint64
+	wasLost bool // its owner has been told, and the time for that is over too
 }
 
-// survey looks at every hold: which are to be renewed, which are over, which nobody has needed for long enough, and
-// when to look again. Those that it answers come with a reference to their entries.
-func (w *watchdog) survey(now time.Time, ahead time.Duration, renewing bool) (due batch, ended []expiry, idle []*entry, wake time.Time) {
-	wake = now.Add(doze)
+// inspectAll looks at every hold: which are to be renewed, which are over, which nobody has needed for long enough, and
+// when to look again. Those that it answers come with a reference to their lock states.
+func (w *watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool) (due batch, ended []expiry, idle []*lockState, wake time.Time) {
+	wake = now.Add(maxSleep)
 	s := w.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := false
-	for _, e := range s.entries {
+	for _, e := range s.states {
 		e.mu.Lock()
 		h := &e.hold
 		if h.live || h.handed {
 			slept := h.lease.slept(now, ahead)
 			if h.live && slept.trust < h.lease.trust {
-				e.doubtLocked()
+				e.scheduleCheckLocked()
 			}
 			e.trustLocked(slept)
 		}
@@ -160,9 +160,9 @@ func (w *watchdog) survey(now time.Time, ahead time.Duration, renewing bool) (du
 			e.refs++
 			ended = append(ended, expiry{e, h.epoch, h.lost})
 			held = true
-		case e.lingers && (!now.Before(e.lingerTo) || !h.lease.trusted(now)):
-			e.lingerTo = now.Add(doze) // if an owner who is about to inherit it does not after all
-			if e.dismissLocked() {
+		case e.lingers && (!now.Before(e.lingerUntil) || !h.lease.trusted(now)):
+			e.lingerUntil = now.Add(maxSleep) // if an owner who is about to inherit it does not after all
+			if e.startDismissalLocked() {
 				e.refs++
 				idle = append(idle, e)
 			}
@@ -176,7 +176,7 @@ func (w *watchdog) survey(now time.Time, ahead time.Duration, renewing bool) (du
 			wake, held = earlier(wake, h.lease.wake()), true
 		}
 		if e.lingers {
-			wake, held = earlier(wake, e.lingerTo), true
+			wake, held = earlier(wake, e.lingerUntil), true
 		}
 		e.mu.Unlock()
 	}
@@ -186,15 +186,15 @@ func (w *watchdog) survey(now time.Time, ahead time.Duration, renewing bool) (du
 	return due, ended, idle, wake
 }
 
-// dueLocked reports whether a hold is to be renewed. core.mu and the entry's mu are held.
+// dueLocked reports whether a hold is to be renewed. session.mu and the lock state's mu are held.
 func (w *watchdog) dueLocked(h *hold, now time.Time) bool {
-	stale := h.lease.sent.Before(w.refreshed) && !h.lease.fixed() && !h.failed
+	stale := h.lease.sent.Before(w.refreshed) && !h.lease.fixed() && !h.renewalFailed
 	return stale || h.lease.due(now, h.slack())
 }
 
 // slack is how much too early a renewal may be, to go with others in one batch. One that is tried again keeps its pause.
 func (h *hold) slack() time.Duration {
-	if h.failed {
+	if h.renewalFailed {
 		return 0
 	}
 	return h.lease.length / 10
@@ -211,7 +211,7 @@ func (w *watchdog) renew() {
 		now := time.Now()
 		for i, e := range due.entries {
 			r := &due.renewals[i]
-			r.Err = asked(context.Background(), r.Err)
+			r.Err = wrapUnavailable(context.Background(), r.Err)
 			w.renewed(e, r, sent, ahead, now)
 		}
 		select {
@@ -221,13 +221,13 @@ func (w *watchdog) renew() {
 	}
 }
 
-// renewed takes in the answer for one hold. The hold may have ended and the entry may serve another lock by now:
+// renewed takes in the answer for one hold. The hold may have ended and the lock state may serve another lock by now:
 // epochs are never used twice, so an answer for another epoch says nothing.
-func (w *watchdog) renewed(e *entry, r *backend.Renewal, sent time.Time, ahead time.Duration, now time.Time) {
+func (w *watchdog) renewed(e *lockState, r *backend.Renewal, sent time.Time, ahead time.Duration, now time.Time) {
 	e.mu.Lock()
 	h := &e.hold
 	current := (h.live || h.handed) && h.epoch == r.Epoch
-	was := h.failed
+	was := h.renewalFailed
 	switch {
 	case !current:
 	case r.Gone && h.yielding: // if it is not given up after all, the next renewal tells
@@ -235,17 +235,17 @@ func (w *watchdog) renewed(e *entry, r *backend.Renewal, sent time.Time, ahead t
 		current = false
 	case r.Gone:
 	case r.Err != nil:
-		h.failed = true
+		h.renewalFailed = true
 		h.lease = h.lease.retried(now)
 	default:
-		h.failed = false
+		h.renewalFailed = false
 		e.trustLocked(newLease(sent, ahead, h.span, false))
 	}
 	e.mu.Unlock()
 	switch {
 	case !current:
 	case r.Gone:
-		w.gone(r)
+		w.loseGone(r)
 	case r.Err != nil && !was:
 		w.s.report(context.Background(), Event{Kind: EventRenewalFailing, Lock: r.Remote.Name(), Err: r.Err})
 	case r.Err == nil:
@@ -256,12 +256,12 @@ func (w *watchdog) renewed(e *entry, r *backend.Renewal, sent time.Time, ahead t
 	}
 }
 
-// gone loses a hold that Redis no longer has.
-func (w *watchdog) gone(r *backend.Renewal) {
-	if e := w.s.find(r.Remote.Name()); e != nil {
+// loseGone loses a hold that Redis no longer has.
+func (w *watchdog) loseGone(r *backend.Renewal) {
+	if e := w.s.findState(r.Remote.Name()); e != nil {
 		e.lose(r.Epoch, "Redis no longer had it at renewal")
 		e.evict(r.Epoch, false)
-		w.s.leave(e, 1)
+		w.s.putState(e, 1)
 	}
 }
 
@@ -271,7 +271,7 @@ func (w *watchdog) abandonAll() {
 	var held []expiry
 	s.abandoned.Store(true)
 	s.mu.Lock()
-	for _, e := range s.entries {
+	for _, e := range s.states {
 		e.mu.Lock()
 		if e.hold.live || e.hold.lost {
 			e.refs++
@@ -280,11 +280,11 @@ func (w *watchdog) abandonAll() {
 		e.mu.Unlock()
 	}
 	s.mu.Unlock()
-	s.surrendered.Store(int64(len(held)))
+	s.abandonedHolds.Store(int64(len(held)))
 	for _, x := range held {
 		x.e.lose(x.epoch, "the session was closed")
 		x.e.evict(x.epoch, true)
-		s.leave(x.e, 1)
+		s.putState(x.e, 1)
 	}
 }
 
@@ -292,7 +292,7 @@ func (w *watchdog) abandonAll() {
 // middle of an operation, that finds out and gives the baton on; if it unlocks, that does; if it does neither, the
 // baton is taken from it (evict) when the lease is over in Redis too. So a neighbour gets in no sooner than a stranger
 // could, and the margin of the lease is the owner's to stop in.
-func (e *entry) lose(epoch uint64, why string) {
+func (e *lockState) lose(epoch uint64, why string) {
 	e.mu.Lock()
 	h := e.hold
 	if h.handed && h.epoch == epoch {
@@ -304,25 +304,25 @@ func (e *entry) lose(epoch uint64, why string) {
 	}
 	e.hold.live, e.hold.lost = false, true
 	e.holder.Store(0)
-	if h.signal != nil {
-		h.signal.shut() // before any call can return ErrLost
+	if h.notifier != nil {
+		h.notifier.closeLost() // before any call can return ErrLost
 	}
 	e.s.reportLost(e.name, h, why)
 	e.mu.Unlock()
-	h.tell()
+	h.notifyLoss()
 }
 
 // evict takes the baton from the owner of a lost hold and gives it to the next, unless the owner is giving it up
 // itself. If nobody is next to take over what Redis may still have, that is given back. The caller has a reference to
-// the entry.
-func (e *entry) evict(epoch uint64, mayBeThere bool) {
+// the lock state.
+func (e *lockState) evict(epoch uint64, mayBeThere bool) {
 	e.mu.Lock()
 	h := e.hold
 	holds := e.queue.HoldCount(h.owner)
 	evicted := h.lost && h.epoch == epoch && e.queue.Evict(h.owner)
 	if evicted {
 		// On record before the mutex is free: the owner's Unlock looks there under it.
-		e.s.losses.add(e.name, h.owner, holds)
+		e.s.lostHolds.add(e.name, h.owner, holds)
 		e.clearLocked()
 	}
 	remote, name := e.remote, e.name
@@ -331,20 +331,20 @@ func (e *entry) evict(epoch uint64, mayBeThere bool) {
 		return
 	}
 	if mayBeThere && e.queue.Idle() {
-		e.s.cleaner.do(func() { e.s.disown(remote, name, epoch) })
+		e.s.cleaner.do(func() { e.s.releaseOrphan(remote, name, epoch) })
 	}
-	e.s.leave(e, 1)
+	e.s.putState(e, 1)
 }
 
-// lost tells everybody who wants to know that a hold is lost: first those who must stop. No mutex is held.
-func (s *core) lost(name string, h hold, why string) {
-	h.tell()
+// notifyLost tells everybody who wants to know that a hold is lost: first those who must stop. No mutex is held.
+func (s *session) notifyLost(name string, h hold, why string) {
+	h.notifyLoss()
 	s.reportLost(name, h, why)
 }
 
-// tell tells those who must stop when the hold is lost. No mutex is held.
-func (h *hold) tell() {
-	if h.signal != nil {
-		h.signal.fire()
+// notifyLoss tells those who must stop when the hold is lost. No mutex is held.
+func (h *hold) notifyLoss() {
+	if h.notifier != nil {
+		h.notifier.notify()
 	}
 }

@@ -92,7 +92,7 @@ func (m *mailbox) told(name string, ticket uint64) *bool {
 }
 
 // Resumed counts.
-func (m *mailbox) Resumed() {
+func (m *mailbox) Reconnected() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.resumes++

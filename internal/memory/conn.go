@@ -123,7 +123,7 @@ func (c *Conn) next() (message, bool) {
 // hand gives a message to the sink, unless the fault has other plans for it.
 func (c *Conn) hand(m message) {
 	if m.resumed {
-		c.sink.Resumed()
+		c.sink.Reconnected()
 		return
 	}
 	if !m.judged {

@@ -8,7 +8,7 @@
 //	   ▲                  │ grants      │                ▲
 //	   └───── inbox ◀─────┘             └────▶ inbox ────┘
 //
-// protocol.go is the protocol itself: what redisbackend's scripts do, as Go that can be read and executed. The rest
+// The protocol itself, what redisbackend's scripts do, is Go code in internal/protocol. The rest
 // is what lies between a session and a server, and what can happen there.
 //
 // It has no network and no timers of its own, so it works in a testing/synctest bubble, where its time is the

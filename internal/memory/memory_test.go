@@ -28,7 +28,7 @@ func (s *session) Signalled(string, uint64, bool) {}
 func (s *session) Wanted(string, uint64)          {}
 func (s *session) Taken(string, uint64)           {}
 
-func (s *session) Resumed() { s.resumes <- struct{}{} }
+func (s *session) Reconnected() { s.resumes <- struct{}{} }
 
 // connect opens a session on lock L.
 func connect(t *testing.T, server *memory.Backend, id string) *session {

@@ -19,7 +19,7 @@ const (
 	torn // it is to be taken back: its await was not answered in time
 )
 
-// waits are what a session can do about the condition. The vigil and the owners who wait do some of it, beside the head.
+// waits are what a session can do about the condition. The heartbeat and the owners who wait do some of it, beside the head.
 func (w *world) waits(all []action, s *state, i uint8) []action {
 	c := &s.sessions[i]
 	add := func(a what) {

@@ -52,7 +52,7 @@ func (p *tap) take() (string, []string) {
 // deaf is the sink of a session that is told nothing but that it is connected.
 type deaf struct{ backend.Sink }
 
-func (deaf) Resumed() {}
+func (deaf) Reconnected() {}
 
 // overheard has the backend send every script once, as a call of the model would be, and writes down what it sends.
 func overheard(t *testing.T) *sources {

@@ -45,7 +45,7 @@ const (
 	holding             // it has it, and trusts the lease
 )
 
-// A client is a session as reentrant keeps it for one lock: see entry there. It sends a new epoch only when none of its
+// A client is a session as reentrant keeps it for one lock: see lockState there. It sends a new epoch only when none of its
 // owners trusts anything older, and has one command of the head under way.
 type client struct {
 	mode     mode

@@ -20,7 +20,7 @@ func (sink) Granted(backend.Grant)          {}
 func (sink) Signalled(string, uint64, bool) {}
 func (sink) Wanted(string, uint64)          {}
 func (sink) Taken(string, uint64)           {}
-func (sink) Resumed()                       {}
+func (sink) Reconnected()                   {}
 
 func do(t *testing.T, s *redistest.Server, words ...string) (int64, error) {
 	return s.Client().Do(t.Context(), s.Client().B().Arbitrary(words...).Build()).AsInt64()

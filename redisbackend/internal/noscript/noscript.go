@@ -19,17 +19,17 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A plain is a remote that runs no scripts.
-type plain struct{ *single.Remote }
+// A noscript is a remote that runs no scripts.
+type noscript struct{ *single.Remote }
 
 var (
-	_ backend.Remote  = plain{}
-	_ backend.Resumer = plain{}
+	_ backend.Remote  = noscript{}
+	_ backend.Resumer = noscript{}
 )
 
 // transact reads the lock (and a condition of it), has run decide, and writes what that changed, until nobody else has
 // changed it in between. run may be called more than once. An error of what was read says that nothing happened.
-func (r plain) transact(ctx context.Context, condition *string, run func(now protocol.Instant, l *protocol.Lock)) error {
+func (r noscript) transact(ctx context.Context, condition *string, run func(now protocol.Instant, l *protocol.Lock)) error {
 	for began := time.Now(); ; {
 		client, release, err := push.Dedicate(ctx, r.Conn.Deployment.Client)
 		if err != nil {
@@ -56,8 +56,8 @@ type lostError struct{ error }
 func (e *lostError) Unwrap() error { return e.error }
 
 // try is one round; false if somebody else was quicker.
-func (r plain) try(ctx context.Context, client rueidis.DedicatedClient, condition *string, run func(now protocol.Instant, l *protocol.Lock)) (bool, error) {
-	i, err := r.look(ctx, client, condition)
+func (r noscript) try(ctx context.Context, client rueidis.DedicatedClient, condition *string, run func(now protocol.Instant, l *protocol.Lock)) (bool, error) {
+	i, err := r.read(ctx, client, condition)
 	if err != nil {
 		return false, err
 	}
@@ -66,13 +66,13 @@ func (r plain) try(ctx context.Context, client rueidis.DedicatedClient, conditio
 	return r.commit(ctx, client, changes)
 }
 
-// look reads an image under WATCH.
-func (r plain) look(ctx context.Context, client rueidis.DedicatedClient, condition *string) (*image, error) {
+// read reads a snapshot under WATCH.
+func (r noscript) read(ctx context.Context, client rueidis.DedicatedClient, condition *string) (*snapshot, error) {
 	sent := time.Now()
 	if err := wire.ContextErr(ctx, sent); err != nil {
 		return nil, fmt.Errorf("redisbackend: not done: %w", err)
 	}
-	i := &image{keys: r.Keys, channels: r.Conn.Deployment.Channels}
+	i := &snapshot{keys: r.Keys, channels: r.Conn.Deployment.Channels}
 	watched := r.Keys[:]
 	if condition != nil {
 		k := r.Keys.Condition(r.Conn.Deployment.Prefix, *condition)
@@ -98,14 +98,14 @@ func (r plain) look(ctx context.Context, client rueidis.DedicatedClient, conditi
 }
 
 // notDone is the error of a connection that was lost before anything was written.
-func (r plain) notDone(ctx context.Context, err error) error {
+func (r noscript) notDone(ctx context.Context, err error) error {
 	r.Clock.Forget()
 	return &lostError{wire.Unavailable(fmt.Errorf("not done: %w", wire.Blame(ctx, err)))}
 }
 
 // commit writes changes as one; false if a watched key has changed since, and nothing was written. Without changes it
 // only tells that: what was read command by command is then known to have been there at one moment.
-func (r plain) commit(ctx context.Context, client rueidis.DedicatedClient, changes rueidis.Commands) (bool, error) {
+func (r noscript) commit(ctx context.Context, client rueidis.DedicatedClient, changes rueidis.Commands) (bool, error) {
 	begin, end := client.B().Multi().Build(), client.B().Exec().Build()
 	answers := client.DoMulti(ctx, slices.Concat(rueidis.Commands{begin}, changes, rueidis.Commands{end})...)
 	queued, exec := answers[:len(answers)-1], answers[len(answers)-1]
@@ -153,7 +153,7 @@ func discarded(ctx context.Context, queued []rueidis.RedisResult, exec error) er
 
 // Acquire implements backend.Remote. A copy whose time is over is not sent; one that is held up on its way finds what
 // it watched changed by whoever came after it.
-func (r plain) Acquire(ctx context.Context, req backend.AcquireRequest) (reply backend.AcquireReply, err error) {
+func (r noscript) Acquire(ctx context.Context, req backend.AcquireRequest) (reply backend.AcquireReply, err error) {
 	if err := wire.CheckAcquire(&req); err != nil {
 		return reply, err
 	}
@@ -175,7 +175,7 @@ func (r plain) Acquire(ctx context.Context, req backend.AcquireRequest) (reply b
 }
 
 // Reenter implements backend.Remote.
-func (r plain) Reenter(ctx context.Context, req backend.ReenterRequest) (reply backend.ReenterReply, err error) {
+func (r noscript) Reenter(ctx context.Context, req backend.ReenterRequest) (reply backend.ReenterReply, err error) {
 	if err := wire.CheckReenter(&req); err != nil {
 		return reply, err
 	}
@@ -184,7 +184,7 @@ func (r plain) Reenter(ctx context.Context, req backend.ReenterRequest) (reply b
 }
 
 // Release implements backend.Remote.
-func (r plain) Release(ctx context.Context, req backend.ReleaseRequest) (result backend.ReleaseResult, err error) {
+func (r noscript) Release(ctx context.Context, req backend.ReleaseRequest) (result backend.ReleaseResult, err error) {
 	if err := wire.CheckRelease(&req); err != nil {
 		return 0, err
 	}
@@ -203,7 +203,7 @@ func tooLate(notAfter time.Time) error {
 }
 
 // Resume implements backend.Resumer.
-func (r plain) Resume(ctx context.Context, req backend.ResumeRequest) (reply backend.ResumeReply, err error) {
+func (r noscript) Resume(ctx context.Context, req backend.ResumeRequest) (reply backend.ResumeReply, err error) {
 	if err := wire.CheckResume(&req); err != nil {
 		return reply, err
 	}
@@ -220,7 +220,7 @@ func (r plain) Resume(ctx context.Context, req backend.ResumeRequest) (reply bac
 }
 
 // Await implements backend.Remote.
-func (r plain) Await(ctx context.Context, req backend.AwaitRequest) (status backend.TicketStatus, err error) {
+func (r noscript) Await(ctx context.Context, req backend.AwaitRequest) (status backend.TicketStatus, err error) {
 	if err := wire.CheckAwait(&req); err != nil {
 		return 0, err
 	}
@@ -239,7 +239,7 @@ func (r plain) Await(ctx context.Context, req backend.AwaitRequest) (status back
 }
 
 // Signal implements backend.Remote.
-func (r plain) Signal(ctx context.Context, req backend.SignalRequest) (reply backend.SignalReply, err error) {
+func (r noscript) Signal(ctx context.Context, req backend.SignalRequest) (reply backend.SignalReply, err error) {
 	if err := wire.CheckNumbers(req.Epoch, req.Op); err != nil {
 		return reply, err
 	}
@@ -248,7 +248,7 @@ func (r plain) Signal(ctx context.Context, req backend.SignalRequest) (reply bac
 }
 
 // Withdraw implements backend.Remote.
-func (r plain) Withdraw(ctx context.Context, condition string, ticket uint64) (status backend.TicketStatus, err error) {
+func (r noscript) Withdraw(ctx context.Context, condition string, ticket uint64) (status backend.TicketStatus, err error) {
 	if err := wire.CheckNumbers(ticket); err != nil {
 		return 0, err
 	}
@@ -259,7 +259,7 @@ func (r plain) Withdraw(ctx context.Context, condition string, ticket uint64) (s
 }
 
 // Beat implements backend.Remote.
-func (r plain) Beat(ctx context.Context, condition string, tickets, served []uint64) (answers []backend.TicketStatus, err error) {
+func (r noscript) Beat(ctx context.Context, condition string, tickets, served []uint64) (answers []backend.TicketStatus, err error) {
 	if err := wire.CheckNumbers(slices.Concat(tickets, served)...); err != nil {
 		return nil, err
 	}
@@ -270,7 +270,7 @@ func (r plain) Beat(ctx context.Context, condition string, tickets, served []uin
 }
 
 // Inspect implements backend.Remote.
-func (r plain) Inspect(ctx context.Context) (st backend.State, err error) {
+func (r noscript) Inspect(ctx context.Context) (st backend.State, err error) {
 	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
 		seen := *l // what is over is not cleared away by looking
 		st = seen.Inspect(now)
@@ -279,7 +279,7 @@ func (r plain) Inspect(ctx context.Context) (st backend.State, err error) {
 }
 
 // ForceUnlock implements backend.Remote.
-func (r plain) ForceUnlock(ctx context.Context) (had bool, err error) {
+func (r noscript) ForceUnlock(ctx context.Context) (had bool, err error) {
 	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) { had = l.Force(now) })
 	return had, err
 }
@@ -288,11 +288,11 @@ func (r plain) ForceUnlock(ctx context.Context) (had bool, err error) {
 type Verbs struct{}
 
 // Bind implements single.Verbs.
-func (Verbs) Bind(r *single.Remote) backend.Remote { return plain{r} }
+func (Verbs) Bind(r *single.Remote) backend.Remote { return noscript{r} }
 
 // Probe implements single.Verbs.
 func (Verbs) Probe(ctx context.Context, r *single.Remote) error {
-	_, err := plain{r}.Inspect(ctx)
+	_, err := noscript{r}.Inspect(ctx)
 	return err
 }
 
@@ -317,7 +317,7 @@ func (Verbs) Renew(ctx context.Context, c *single.Conn, renewals []backend.Renew
 }
 
 func renewOne(ctx context.Context, c *single.Conn, w *backend.Renewal) error {
-	r, ok := w.Remote.(plain)
+	r, ok := w.Remote.(noscript)
 	switch {
 	case !ok || r.Conn != c:
 		return wire.Invalid("the lock is not one of this session")
@@ -338,11 +338,11 @@ func renewOne(ctx context.Context, c *single.Conn, w *backend.Renewal) error {
 // needs no memory, so the lease is prolonged by a command of its own. The lock may become another session's just before
 // that: then this hold is gone, as the second look shows, and the other's lease has at most become longer. (Redis 6 cannot
 // only prolong. There the other's may have become shorter, if memory became free in that moment and its lease is longer.)
-func (r plain) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
+func (r noscript) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
 	var ttl, keep time.Duration
 	look := func() error {
 		return r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
-			renewed := *l // the image stays as it is
+			renewed := *l // the snapshot stays as it is
 			w.Gone = !renewed.Renew(now, r.Conn.Session, w.Epoch, min(w.Lease, wire.MaxTTL))
 			ttl, keep = renewed.Hold.Expires-now, renewed.Record.Expires-now
 		})
@@ -360,7 +360,7 @@ func (r plain) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
 }
 
 // prolong makes a key last for d at least. Redis 6 makes it last for d.
-func (r plain) prolong(ctx context.Context, key string, d time.Duration) error {
+func (r noscript) prolong(ctx context.Context, key string, d time.Duration) error {
 	client := r.Conn.Deployment.Client
 	err := client.Do(ctx, client.B().Pexpire().Key(key).Milliseconds(int64(wire.Millis(d))).Gt().Build()).Error()
 	if strings.Contains(wire.WordsOf(err), "number of arguments") { // it does not know GT

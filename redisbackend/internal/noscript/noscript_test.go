@@ -23,12 +23,12 @@ import (
 // quiet is a session's sink that nothing is expected of.
 type quiet struct{ backend.Sink }
 
-func (quiet) Resumed() {}
+func (quiet) Reconnected() {}
 
 // plainOn is a lock without scripts, on a server of its own.
-func plainOn(t *testing.T) (plain, *redisserver.Server) {
+func plainOn(t *testing.T) (noscript, *redisserver.Server) {
 	remote, server := remoteOn(t, func(d *single.Deployment) { d.Verbs = Verbs{} })
-	return remote.(plain), server
+	return remote.(noscript), server
 }
 
 // remoteOn is a lock on a server of its own.

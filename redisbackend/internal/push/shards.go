@@ -34,13 +34,13 @@ type Shards struct {
 	listener Listener   // immutable
 	closed   bool
 	off      bool // the server knows no such channels, or we may not use them
-	ears     map[string]*ear
+	byTag    map[string]*channel
 	nodes    map[string]*node
 }
 
-// An ear is the channel of one tag, open or about to be: wanted has its tag once, and only listen forgets it before it
+// A channel is that of one tag, open or about to be: wanted has its tag once, and only listen forgets it before it
 // is open.
-type ear struct {
+type channel struct {
 	used time.Time     // shards.mu's, as node is
 	node *node         // the one that confirmed it; nil for none yet
 	open chan struct{} // closed when that happens; immutable
@@ -66,7 +66,7 @@ const (
 // NewShards returns the channels of a session, of which none is open.
 func NewShards(client rueidis.Client, channels, session string, idle time.Duration, l Listener) *Shards {
 	s := &Shards{client: client, channels: channels, session: session, idle: idle, listener: l,
-		wanted: make(chan string, shardBacklog), ears: make(map[string]*ear), nodes: make(map[string]*node)}
+		wanted: make(chan string, shardBacklog), byTag: make(map[string]*channel), nodes: make(map[string]*node)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.tasks.Go(s.Run)
 	return s
@@ -88,16 +88,16 @@ func (s *Shards) Close() {
 func (s *Shards) Want(tag string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.ears[tag]; e != nil {
+	if e := s.byTag[tag]; e != nil {
 		e.used = time.Now()
 		return
 	}
-	if s.closed || s.off || len(s.ears) >= maxShards {
+	if s.closed || s.off || len(s.byTag) >= maxShards {
 		return
 	}
 	select {
 	case s.wanted <- tag:
-		s.ears[tag] = &ear{used: time.Now(), open: make(chan struct{})}
+		s.byTag[tag] = &channel{used: time.Now(), open: make(chan struct{})}
 	default:
 	}
 }
@@ -123,7 +123,7 @@ func (s *Shards) channel(tag string) string { return s.channels + "{" + tag + "}
 // listen opens the channel of a tag: on any node, and then on the one that this one names.
 func (s *Shards) listen(tag string) {
 	s.mu.Lock()
-	e := s.ears[tag]
+	e := s.byTag[tag]
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.ctx, subscribeTimeout)
 	defer cancel()
@@ -143,8 +143,8 @@ func (s *Shards) listen(tag string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ears[tag] == e { // else it was opened and lost, and is wanted again: that one stands in line
-		delete(s.ears, tag)
+	if s.byTag[tag] == e { // else it was opened and lost, and is wanted again: that one stands in line
+		delete(s.byTag, tag)
 	}
 	s.off = s.off || wire.Lasting(err)
 }
@@ -163,7 +163,7 @@ func (s *Shards) anyNode() string {
 }
 
 // request asks a node for the channel of a tag and waits for the confirmation, which comes to the hooks.
-func (s *Shards) request(ctx context.Context, addr, tag string, e *ear) error {
+func (s *Shards) request(ctx context.Context, addr, tag string, e *channel) error {
 	n, err := s.connected(ctx, addr)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (s *Shards) connected(ctx context.Context, addr string) (*node, error) {
 	}
 	n = &node{addr: addr, client: dedicated, left: make(chan struct{})}
 	n.ended = dedicated.SetPubSubHooks(rueidis.PubSubHooks{
-		OnSubscription: func(sub rueidis.PubSubSubscription) { s.told(n, sub) },
+		OnSubscription: func(sub rueidis.PubSubSubscription) { s.confirmed(n, sub) },
 		OnMessage:      func(m rueidis.PubSubMessage) { s.deliver(n, m.Message) },
 	})
 	s.mu.Lock()
@@ -240,9 +240,9 @@ func (s *Shards) drop(n *node) {
 	delete(s.nodes, n.addr)
 	close(n.left)
 	heard := false
-	for tag, e := range s.ears {
+	for tag, e := range s.byTag {
 		if e.node == n {
-			delete(s.ears, tag)
+			delete(s.byTag, tag)
 			heard = true
 		}
 	}
@@ -251,13 +251,13 @@ func (s *Shards) drop(n *node) {
 	}
 }
 
-// told is called when a channel has been opened, or closed: by us, and then it is forgotten already, or by the server,
+// confirmed is called when a channel has been opened, or closed: by us, and then it is forgotten already, or by the server,
 // whose slot it is no more. The waiters' next attempts find the new one, which has another clock.
-func (s *Shards) told(n *node, sub rueidis.PubSubSubscription) {
+func (s *Shards) confirmed(n *node, sub rueidis.PubSubSubscription) {
 	tag := wire.HashTag(sub.Channel)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.ears[tag]
+	e := s.byTag[tag]
 	if e == nil || s.nodes[n.addr] != n || sub.Channel != s.channel(tag) {
 		return
 	}
@@ -266,7 +266,7 @@ func (s *Shards) told(n *node, sub rueidis.PubSubSubscription) {
 		e.node = n
 		close(e.open)
 	case sub.Kind == "sunsubscribe" && e.node == n:
-		delete(s.ears, tag)
+		delete(s.byTag, tag)
 		s.listener.Opened()
 	}
 }
@@ -283,10 +283,10 @@ func (s *Shards) deliver(n *node, message string) {
 func (s *Shards) sweep(now time.Time) {
 	s.mu.Lock()
 	old := make(map[string]*node)
-	for tag, e := range s.ears {
+	for tag, e := range s.byTag {
 		if e.node != nil && now.Sub(e.used) > s.idle {
 			old[tag] = e.node
-			delete(s.ears, tag)
+			delete(s.byTag, tag)
 		}
 	}
 	s.mu.Unlock()

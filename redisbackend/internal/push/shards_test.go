@@ -80,7 +80,7 @@ func TestAShardThatNobodyWaitsWithIsClosed(t *testing.T) {
 	assert.Empty(t, e.openings, "nothing was lost by that")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	assert.LessOrEqual(t, len(s.ears), 4)
+	assert.LessOrEqual(t, len(s.byTag), 4)
 }
 
 func TestShardsAreBounded(t *testing.T) {
@@ -91,7 +91,7 @@ func TestShardsAreBounded(t *testing.T) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	assert.LessOrEqual(t, len(s.ears), maxShards)
+	assert.LessOrEqual(t, len(s.byTag), maxShards)
 }
 
 func TestClosedShardsHearNothing(t *testing.T) {

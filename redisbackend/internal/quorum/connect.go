@@ -25,7 +25,7 @@ func (q *Quorum) Connect(ctx context.Context, session string, sink backend.Sink)
 	if sink == nil {
 		return nil, errors.New("redisbackend: connect: nil sink")
 	}
-	c := &Conn{quorum: q, session: session, sink: sink, waiting: make(map[string]*quorumWaiter)}
+	c := &Conn{quorum: q, session: session, sink: sink, waiting: make(map[string]*waiter)}
 	for _, d := range q.nodes {
 		c.nodes = append(c.nodes, &single.Conn{Deployment: d, Session: session, Sink: sink, Probed: make(chan string, 1)})
 	}
@@ -44,7 +44,7 @@ func (c *Conn) open(ctx context.Context) error {
 	defer c.Jobs.Done()
 	q, replies := c.quorum, c.listen(ctx)
 	got := collect(ctx, replies, nil, single.ProbeWait, func(got []reply[struct{}]) bool {
-		well, _ := tell(got, func(struct{}) bool { return true })
+		well, _ := count(got, func(struct{}) bool { return true })
 		return well >= q.need || len(got)-well >= q.blocks()
 	})
 	got = collect(ctx, replies, got, q.budget(ctx, time.Time{}), func([]reply[struct{}]) bool { return false })
@@ -68,11 +68,11 @@ func (c *Conn) listen(ctx context.Context) <-chan reply[struct{}] {
 	}
 	replies, mark := make(chan reply[struct{}], len(c.nodes)), rand.Text()
 	for i, n := range c.nodes {
-		e := &quorumEar{conn: c, node: n}
+		e := &subscriber{conn: c, node: n}
 		e.ctx, e.cancel = context.WithCancel(context.Background())
 		c.ears = append(c.ears, e)
 		e.done.Go(func() {
-			err := e.join(deadline, mark, i+1)
+			err := e.mark(deadline, mark, i+1)
 			if errors.Is(err, errTwin) { // perhaps after Connect has returned
 				c.refuse(fmt.Errorf("node %d: %w", i+1, err))
 			}
@@ -83,9 +83,9 @@ func (c *Conn) listen(ctx context.Context) <-chan reply[struct{}] {
 	return replies
 }
 
-// join opens the channel and sees whether the node is one of its own, since two of one server would hear each other's
+// mark opens the channel and sees whether the node is one of its own, since two of one server would hear each other's
 // messages, and whether everything works that a session does there.
-func (e *quorumEar) join(deadline time.Time, mark string, number int) error {
+func (e *subscriber) mark(deadline time.Time, mark string, number int) error {
 	ctx, cancel := context.WithDeadline(e.ctx, deadline)
 	defer cancel()
 	if err := e.subscribe(ctx); err != nil {

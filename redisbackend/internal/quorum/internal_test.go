@@ -19,7 +19,7 @@ import (
 type deafSink struct{ backend.Sink }
 
 func (deafSink) Granted(backend.Grant) {}
-func (deafSink) Resumed()              {}
+func (deafSink) Reconnected()          {}
 
 // A hintSink passes on when its session is told to try again.
 type hintSink struct {
@@ -33,12 +33,12 @@ func (s hintSink) Granted(g backend.Grant) { s.hints <- g }
 const allowed = 30 * time.Second
 
 // bound is a lock over three nodes, which have all the time that they need.
-func bound(t *testing.T) (*Conn, *quorumRemote) {
+func bound(t *testing.T) (*Conn, *remote) {
 	return boundTo(t, allowed, redisserver.Start(t), redisserver.Start(t), redisserver.Start(t))
 }
 
 // boundTo has the client of the last node give it up after some time.
-func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (*Conn, *quorumRemote) {
+func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (*Conn, *remote) {
 	var deployments []*single.Deployment
 	for i, node := range nodes {
 		option := rueidis.ClientOption{InitAddress: []string{node.Addr()}, DisableCache: true, ConnWriteTimeout: allowed}
@@ -63,7 +63,7 @@ func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (
 }
 
 // joined is the lock as one more session sees it.
-func joined(t *testing.T, q *Quorum, id string, sink backend.Sink) (*Conn, *quorumRemote) {
+func joined(t *testing.T, q *Quorum, id string, sink backend.Sink) (*Conn, *remote) {
 	var conn backend.Conn
 	var err error
 	require.Eventually(t, func() bool { // a majority has five seconds, and this machine may be busier
@@ -72,9 +72,9 @@ func joined(t *testing.T, q *Quorum, id string, sink backend.Sink) (*Conn, *quor
 	}, allowed, time.Millisecond)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
-	remote, err := conn.Bind("lock")
+	bound, err := conn.Bind("lock")
 	require.NoError(t, err)
-	return conn.(*Conn), remote.(*quorumRemote)
+	return conn.(*Conn), bound.(*remote)
 }
 
 func attempt(epoch uint64) backend.AcquireRequest {
@@ -83,7 +83,7 @@ func attempt(epoch uint64) backend.AcquireRequest {
 }
 
 // visited waits until what gives up an attempt has had its turn at the place.
-func (p *quorumPlace) visited(t *testing.T, epoch uint64) {
+func (p *replica) visited(t *testing.T, epoch uint64) {
 	require.Eventually(t, func() bool {
 		p.turn <- struct{}{}
 		defer p.leave()
@@ -96,7 +96,7 @@ func (p *quorumPlace) visited(t *testing.T, epoch uint64) {
 func TestQuorumNothingOfAnAttemptComesAfterItsRelease(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
-	late, req := r.places[2], attempt(1)
+	late, req := r.replicas[2], attempt(1)
 	v := r.newVote(t.Context(), &req)
 	result, err := r.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
 	require.NoError(t, err)
@@ -183,7 +183,7 @@ func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
 		{[]backend.Token{7, 5, 5}, 5, true}, // the last of a majority already
 		{[]backend.Token{7, 5, 6}, 7, false},
 	} {
-		token, agreed := quorumTally{tokens: c.given}.token(q)
+		token, agreed := tally{tokens: c.given}.token(q)
 		require.Equal(t, c.want, token, "%v", c.given)
 		require.Equal(t, c.agreed, agreed, "%v", c.given)
 	}
@@ -194,7 +194,7 @@ func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
 func TestQuorumDoesNotAskAgainWhereItGaveBack(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
-	p, req := r.places[0], attempt(1)
+	p, req := r.replicas[0], attempt(1)
 	given, err := p.acquire(t.Context(), req, r.asked.Add(1))
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, given.Status)
@@ -213,7 +213,7 @@ func TestQuorumAHintDuringAnAttemptIsOfThatAttempt(t *testing.T) {
 	waiter, r := joined(t, conn.quorum, "b", hintSink{hints: hints})
 	waiter.wait("lock", 1, 0)
 	<-hints // of the first attempt, which the nodes answer differently: the session goes on with the next
-	for _, p := range r.places[:2] {
+	for _, p := range r.replicas[:2] {
 		require.NoError(t, p.enter(t.Context())) // two nodes are slow
 	}
 	answered := make(chan struct{})
@@ -224,12 +224,12 @@ func TestQuorumAHintDuringAnAttemptIsOfThatAttempt(t *testing.T) {
 		_, _ = r.Acquire(t.Context(), req)
 	}()
 	require.Eventually(t, func() bool {
-		state, err := r.places[2].remote.Inspect(t.Context())
+		state, err := r.replicas[2].remote.Inspect(t.Context())
 		return err == nil && state.Epoch == 2
 	}, allowed, time.Millisecond, "the attempt is under way")
 	waiter.ears[0].Received("f lock")
 	require.Equal(t, uint64(2), (<-hints).Epoch)
-	for _, p := range r.places[:2] {
+	for _, p := range r.replicas[:2] {
 		p.leave()
 	}
 	<-answered
@@ -245,10 +245,10 @@ func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 	reply, err := r.Acquire(t.Context(), attempt(1))
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, reply.Status)
-	for _, p := range other.places {
+	for _, p := range other.replicas {
 		p.Want(time.Hour)
 	}
-	for _, p := range r.places {
+	for _, p := range r.replicas {
 		require.NoError(t, p.enter(t.Context()))
 	}
 	asked, answered := r.asked.Load(), make(chan backend.AcquireReply, 1)
@@ -262,7 +262,7 @@ func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 	const trip = 10 * time.Millisecond
 	time.Sleep(trip) // at least so long it takes
 	told := time.Now()
-	for _, p := range r.places {
+	for _, p := range r.replicas {
 		p.leave()
 	}
 	require.Equal(t, uint64(2), (<-hints).Epoch)
@@ -277,7 +277,7 @@ func TestQuorumANodeThatRefusesLaterIsLeftAlone(t *testing.T) {
 	conn, _ := boundTo(t, allowed, node, redisserver.Start(t), redisserver.Start(t))
 	_, err := node.Command("ACL", "SETUSER", "default", "-subscribe")
 	require.NoError(t, err)
-	late := &quorumEar{conn: conn, node: conn.nodes[0]}
+	late := &subscriber{conn: conn, node: conn.nodes[0]}
 	late.ctx, late.cancel = context.WithTimeout(t.Context(), allowed)
 	defer late.cancel()
 	late.rejoin(errors.New("it is down"))
@@ -286,18 +286,18 @@ func TestQuorumANodeThatRefusesLaterIsLeftAlone(t *testing.T) {
 }
 
 // free tells whether a node shows the lock as free.
-func (p *quorumPlace) free(t *testing.T) bool {
+func (p *replica) free(t *testing.T) bool {
 	state, err := p.remote.Inspect(t.Context())
 	require.NoError(t, err)
 	return !state.Locked
 }
 
 // taken gives the lock to an attempt, at all nodes.
-func (r *quorumRemote) taken(t *testing.T, req backend.AcquireRequest) (backend.AcquireReply, quorumHold) {
+func (r *remote) taken(t *testing.T, req backend.AcquireRequest) (backend.AcquireReply, hold) {
 	reply, err := r.Acquire(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, reply.Status)
-	for _, p := range r.places {
+	for _, p := range r.replicas {
 		require.Eventually(t, func() bool { return !p.free(t) }, allowed, time.Millisecond)
 	}
 	h, ok := r.holds(req.Epoch)
@@ -316,7 +316,7 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 	req := attempt(3)
 	req.Tokens = 4
 	reply, h := r.taken(t, req)
-	p := r.places[0]
+	p := r.replicas[0]
 	lose := func(keys ...string) {
 		client := p.remote.Conn.Deployment.Client
 		require.NoError(t, client.Do(t.Context(), client.B().Del().Key(keys...).Build()).Error())
@@ -346,14 +346,14 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
 	require.True(t, p.free(t), "it has been given back here")
 	p.spent = 2
-	got, err = other.places[0].remote.Acquire(t.Context(), attempt(1))
+	got, err = other.replicas[0].remote.Acquire(t.Context(), attempt(1))
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, got.Status)
 	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
 	state, err = p.remote.Inspect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "b", state.Session, "it is another's")
-	result, err := other.places[0].remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
+	result, err := other.replicas[0].remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
 	require.NoError(t, err)
 	require.Equal(t, backend.Released, result)
 
@@ -376,7 +376,7 @@ func TestQuorumNothingIsPutBackAfterItsReleaseWasThere(t *testing.T) {
 	nodes := []*redisserver.Server{redisserver.Start(t), redisserver.Start(t), redisserver.Start(t)}
 	_, r := boundTo(t, allowed, nodes...)
 	_, h := r.taken(t, attempt(1))
-	p := r.places[2]
+	p := r.replicas[2]
 	require.NoError(t, p.enter(t.Context()))
 	nodes[2].Freeze()
 	var err error
@@ -411,13 +411,13 @@ func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
 			require.True(t, lost[0].Gone)
 		},
 		func(epoch uint64) {
-			for _, p := range r.places {
+			for _, p := range r.replicas {
 				require.NoError(t, p.enter(t.Context()))
 			}
 			conn.quorum.Limit = time.Millisecond // nobody gets a turn
 			_, err := r.Acquire(t.Context(), attempt(epoch+1))
 			require.Error(t, err)
-			for _, p := range r.places {
+			for _, p := range r.replicas {
 				p.leave()
 			}
 		},
@@ -443,7 +443,7 @@ func TestQuorumForceKeepsOutWhatIsPutBack(t *testing.T) {
 	_, h := r.taken(t, attempt(1))
 	_, err := r.ForceUnlock(t.Context())
 	require.NoError(t, err)
-	for _, p := range r.places {
+	for _, p := range r.replicas {
 		require.Eventually(t, func() bool { return p.free(t) }, allowed, time.Millisecond)
 		require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
 		require.True(t, p.free(t))

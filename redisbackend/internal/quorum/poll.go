@@ -76,13 +76,13 @@ func detached(ctx context.Context, limit time.Duration) (context.Context, contex
 // majority decides when enough replies, or too few, are of a kind: yes or no.
 func majority[T any](q *Quorum, yes func(T) bool) func([]reply[T]) bool {
 	return func(got []reply[T]) bool {
-		y, n := tell(got, yes)
+		y, n := count(got, yes)
 		return y >= q.need || n >= q.blocks()
 	}
 }
 
-// tell counts the answers of a kind and the others. Errors are neither.
-func tell[T any](got []reply[T], yes func(T) bool) (y, n int) {
+// count counts the answers of a kind and the others. Errors are neither.
+func count[T any](got []reply[T], yes func(T) bool) (y, n int) {
 	for _, one := range got {
 		switch {
 		case one.err != nil:

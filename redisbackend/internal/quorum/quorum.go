@@ -41,12 +41,12 @@ type Conn struct {
 	session string
 	sink    backend.Sink
 	nodes   []*single.Conn
-	ears    []*quorumEar
+	ears    []*subscriber
 	Jobs    sync.WaitGroup // verbs, and what goes on at nodes after their callers have been answered
 
 	hearing sync.Mutex // held while the sink is told something: one thing at a time, and nothing after Close
 	mu      sync.Mutex // guards what follows; a leaf
-	waiting map[string]*quorumWaiter
+	waiting map[string]*waiter
 	closed  bool
 	refused error // why nothing is to be done with these nodes
 }

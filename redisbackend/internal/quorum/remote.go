@@ -14,25 +14,25 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A quorumRemote is one lock as the nodes know it, seen by one session. All copies of an attempt go through one, and what
+// A remote is one lock as the nodes know it, seen by one session. All copies of an attempt go through one, and what
 // gives it up does too. A hint that nobody waits for has a session give its attempt up once more, through a remote of its
 // own, which knows nothing of copies under way. By then the attempt has been given up through the first one, or had nothing
 // but what its votes give back themselves.
-type quorumRemote struct {
-	conn   *Conn
-	name   string
-	places []*quorumPlace
-	asked  atomic.Uint64 // counts attempts' copies and what gives them up, in the order in which they were asked for
+type remote struct {
+	conn     *Conn
+	name     string
+	replicas []*replica
+	asked    atomic.Uint64 // counts attempts' copies and what gives them up, in the order in which they were asked for
 
 	mu   sync.Mutex // a leaf
-	held quorumHold
+	held hold
 	torn uint64 // attempts up to this one have been given back at nodes that had granted them
 }
 
-var _ backend.Remote = (*quorumRemote)(nil)
+var _ backend.Remote = (*remote)(nil)
 
-// A quorumHold is what is put back on a node that has forgotten it.
-type quorumHold struct {
+// A hold is what is put back on a node that has forgotten it.
+type hold struct {
 	epoch  uint64 // 0 for none
 	owner  string
 	holds  int
@@ -42,42 +42,42 @@ type quorumHold struct {
 
 // Bind implements backend.Conn.
 func (c *Conn) Bind(name string) (backend.Remote, error) {
-	r := &quorumRemote{conn: c, name: name}
+	r := &remote{conn: c, name: name}
 	for _, n := range c.nodes {
 		one, err := n.RemoteOf(name)
 		if err != nil {
 			return nil, err
 		}
 		hold, prefix := one.Keys.Hold(), n.Deployment.Prefix
-		r.places = append(r.places, &quorumPlace{remote: one, limit: c.quorum.Limit, turn: make(chan struct{}, 1),
+		r.replicas = append(r.replicas, &replica{remote: one, limit: c.quorum.Limit, turn: make(chan struct{}, 1),
 			wanted: prefix + wire.Reserved + "{" + wire.HashTag(hold) + "}:n:" + name})
 	}
 	return r, nil
 }
 
 // Name implements backend.Remote.
-func (r *quorumRemote) Name() string { return r.name }
+func (r *remote) Name() string { return r.name }
 
-// keep remembers a hold.
-func (r *quorumRemote) keep(req *backend.AcquireRequest, got backend.AcquireReply) {
+// remember remembers a hold.
+func (r *remote) remember(req *backend.AcquireRequest, got backend.AcquireReply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	holds := req.Holds
 	if r.held.epoch == req.Epoch {
 		holds = r.held.holds // a resend leaves the count alone
 	}
-	r.held = quorumHold{epoch: req.Epoch, owner: req.Owner, holds: holds, tokens: int(got.Last-got.First) + 1, last: got.Last}
+	r.held = hold{epoch: req.Epoch, owner: req.Owner, holds: holds, tokens: int(got.Last-got.First) + 1, last: got.Last}
 }
 
 // holds is the hold of an attempt, if it has one.
-func (r *quorumRemote) holds(epoch uint64) (quorumHold, bool) {
+func (r *remote) holds(epoch uint64) (hold, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.held, r.held.epoch == epoch
 }
 
 // recount remembers how often the hold of an attempt is held.
-func (r *quorumRemote) recount(epoch uint64, holds int) {
+func (r *remote) recount(epoch uint64, holds int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.held.epoch == epoch {
@@ -86,17 +86,17 @@ func (r *quorumRemote) recount(epoch uint64, holds int) {
 }
 
 // Forget is called before an attempt is given up, so that nothing of it is put back afterwards.
-func (r *quorumRemote) Forget(epoch uint64) {
+func (r *remote) Forget(epoch uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.held.epoch <= epoch {
-		r.held = quorumHold{}
+		r.held = hold{}
 	}
 }
 
 // Reenter implements backend.Remote. Like on a single Redis it recreates no hold. A node that has missed a change of
 // the count shows the old one until the next change: the count decides nothing there.
-func (r *quorumRemote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
+func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
 	if req.Holds < 1 {
 		return backend.ReenterReply{}, wire.Invalid("the hold count must be at least 1")
 	}
@@ -107,17 +107,17 @@ func (r *quorumRemote) Reenter(ctx context.Context, req backend.ReenterRequest) 
 	q := r.conn.quorum
 	has := func(a backend.ReenterReply) bool { return !a.Gone }
 	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (backend.ReenterReply, error) {
-		p := r.places[i]
+		p := r.replicas[i]
 		if err := p.enter(ctx); err != nil {
 			return backend.ReenterReply{}, err
 		}
 		defer p.leave()
 		return p.remote.Reenter(ctx, req)
 	}, func(got []reply[backend.ReenterReply]) bool {
-		_, gone := tell(got, has)
+		_, gone := count(got, has)
 		return alike(got, func(a backend.ReenterReply) int { return a.Holds }) >= q.need || gone >= q.blocks()
 	})
-	switch done, gone := tell(got, has); {
+	switch done, gone := count(got, has); {
 	case done >= q.need:
 		holds := commonest(got, func(a backend.ReenterReply) int { return a.Holds })
 		r.recount(req.Epoch, holds)
@@ -125,7 +125,7 @@ func (r *quorumRemote) Reenter(ctx context.Context, req backend.ReenterRequest) 
 	case gone >= q.blocks():
 		return backend.ReenterReply{Gone: true}, nil
 	}
-	return backend.ReenterReply{}, q.tooFew(ctx, failures(got, len(r.places)))
+	return backend.ReenterReply{}, q.tooFew(ctx, failures(got, len(r.replicas)))
 }
 
 // commonest is what most answers say; the higher of two that are as common.
@@ -158,18 +158,18 @@ func census[T any, V comparable](got []reply[T], of func(T) V) map[V]int {
 }
 
 // Release implements backend.Remote. Nodes that do not answer are told again, after the others have decided.
-func (r *quorumRemote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
+func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	if err := r.conn.begin(ctx); err != nil {
 		return 0, err
 	}
 	defer r.conn.Jobs.Done()
 	r.Forget(req.Epoch)
 	r.conn.stop(r.name, req.Epoch)
-	given := passage{r.asked.Add(1), req.Epoch}
-	replies := make(chan reply[backend.ReleaseResult], len(r.places))
+	given := fence{r.asked.Add(1), req.Epoch}
+	replies := make(chan reply[backend.ReleaseResult], len(r.replicas))
 	decided := make(chan struct{})
 	defer close(decided)
-	for i, p := range r.places {
+	for i, p := range r.replicas {
 		r.conn.Jobs.Go(func() {
 			if p.release(req, given, i, replies) == backend.Released {
 				<-decided // whoever is told earlier finds the other nodes still taken
@@ -180,20 +180,20 @@ func (r *quorumRemote) Release(ctx context.Context, req backend.ReleaseRequest) 
 	q := r.conn.quorum
 	released := func(a backend.ReleaseResult) bool { return a == backend.Released }
 	got := collect(ctx, replies, nil, q.budget(ctx, time.Time{}), majority(q, released))
-	switch had, not := tell(got, released); {
+	switch had, not := count(got, released); {
 	case had >= q.need:
 		return backend.Released, nil
 	case not >= q.blocks():
 		return backend.Nothing, nil
 	}
-	return 0, q.tooFew(ctx, failures(got, len(r.places)))
+	return 0, q.tooFew(ctx, failures(got, len(r.replicas)))
 }
 
 // turnLimit is how long a release waits for what was asked of the node before: until rueidis has given that up.
 const turnLimit = 10 * time.Second
 
 // release tells a node, again if it does not answer; the first time counts. It answers what became of it.
-func (p *quorumPlace) release(req backend.ReleaseRequest, given passage, i int, replies chan<- reply[backend.ReleaseResult]) (result backend.ReleaseResult) {
+func (p *replica) release(req backend.ReleaseRequest, given fence, i int, replies chan<- reply[backend.ReleaseResult]) (result backend.ReleaseResult) {
 	ctx, cancel := context.WithTimeout(context.Background(), turnLimit)
 	defer cancel()
 	if err := p.enter(ctx); err != nil {
@@ -201,12 +201,12 @@ func (p *quorumPlace) release(req backend.ReleaseRequest, given passage, i int, 
 		return 0
 	}
 	defer p.leave()
-	p.closed = passage{max(p.closed.order, given.order), max(p.closed.epoch, given.epoch)}
-	if p.doubt.After(req.Until) {
-		req.Until = p.doubt
+	p.closed = fence{max(p.closed.order, given.order), max(p.closed.epoch, given.epoch)}
+	if p.unknownUntil.After(req.Until) {
+		req.Until = p.unknownUntil
 	}
 	first := true
-	p.insist(func(ctx context.Context) (err error) {
+	p.retry(func(ctx context.Context) (err error) {
 		result, err = p.remote.Release(ctx, req)
 		if first {
 			first = false
@@ -218,22 +218,22 @@ func (p *quorumPlace) release(req backend.ReleaseRequest, given passage, i int, 
 }
 
 // isWanted tells whether another session is known to wait.
-func (r *quorumRemote) isWanted(ctx context.Context) bool {
+func (r *remote) isWanted(ctx context.Context) bool {
 	other := func(session string) bool { return session != "" && session != r.conn.session }
 	got := ask(ctx, r.conn, r.conn.quorum.budget(ctx, time.Time{}), func(ctx context.Context, i int) (string, error) {
-		return r.places[i].asked(ctx)
+		return r.replicas[i].readWanted(ctx)
 	}, func(got []reply[string]) bool {
-		yes, no := tell(got, other)
+		yes, no := count(got, other)
 		return yes > 0 || no >= r.conn.quorum.need
 	})
-	yes, _ := tell(got, other)
+	yes, _ := count(got, other)
 	return yes > 0
 }
 
 // yield gives the session's hold to whoever comes next, and waits like all others. But whoever is called needs two more
 // round trips to have it, and the release took one: this session comes back no sooner than after four, if they are no
 // longer than half a second.
-func (r *quorumRemote) yield(ctx context.Context, req *backend.AcquireRequest) (backend.AcquireReply, error) {
+func (r *remote) yield(ctx context.Context, req *backend.AcquireRequest) (backend.AcquireReply, error) {
 	began := time.Now()
 	if _, err := r.Release(ctx, backend.ReleaseRequest{Epoch: req.Epoch - 1}); err != nil {
 		return backend.AcquireReply{}, err
@@ -245,7 +245,7 @@ func (r *quorumRemote) yield(ctx context.Context, req *backend.AcquireRequest) (
 }
 
 // ForceUnlock implements backend.Remote. It tells that somebody had the lock if that cannot be ruled out.
-func (r *quorumRemote) ForceUnlock(ctx context.Context) (bool, error) {
+func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := r.conn.begin(ctx); err != nil {
 		return false, err
 	}
@@ -253,29 +253,29 @@ func (r *quorumRemote) ForceUnlock(ctx context.Context) (bool, error) {
 	q := r.conn.quorum
 	yes := func(had bool) bool { return had }
 	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (bool, error) {
-		return r.places[i].force(ctx)
+		return r.replicas[i].force(ctx)
 	}, majority(q, yes))
-	had, not := tell(got, yes)
+	had, not := count(got, yes)
 	if had+not < q.need {
-		return false, q.tooFew(ctx, failures(got, len(r.places)))
+		return false, q.tooFew(ctx, failures(got, len(r.replicas)))
 	}
 	return had > 0 && not < q.blocks(), nil
 }
 
 // Inspect implements backend.Remote. A lock that no majority can have is free, whatever single nodes say. Nobody is
 // listed as waiting.
-func (r *quorumRemote) Inspect(ctx context.Context) (backend.State, error) {
+func (r *remote) Inspect(ctx context.Context) (backend.State, error) {
 	if err := r.conn.begin(ctx); err != nil {
 		return backend.State{}, err
 	}
 	defer r.conn.Jobs.Done()
 	q := r.conn.quorum
 	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (backend.State, error) {
-		return r.places[i].remote.Inspect(ctx)
+		return r.replicas[i].remote.Inspect(ctx)
 	}, q.agreed)
 	of, sure := q.holder(got)
 	if !sure {
-		return backend.State{}, q.tooFew(ctx, failures(got, len(r.places)))
+		return backend.State{}, q.tooFew(ctx, failures(got, len(r.replicas)))
 	}
 	state := backend.State{Token: commonest(of, func(s backend.State) backend.Token { return s.Token })}
 	if !of[0].value.Locked {
@@ -289,24 +289,24 @@ func (r *quorumRemote) Inspect(ctx context.Context) (backend.State, error) {
 	return state, nil
 }
 
-// A quorumEssence is what nodes that are up to date say alike. One that is behind has another hold count, or the token
+// essentials are what nodes that are up to date report alike. One that is behind has another hold count, or the token
 // that came before.
-type quorumEssence struct {
+type essentials struct {
 	session, owner string
 	epoch          uint64
 	holds          int
 	token          backend.Token
 }
 
-func essence(s backend.State) quorumEssence {
-	return quorumEssence{s.Session, s.Owner, s.Epoch, s.Holds, s.Token}
+func essence(s backend.State) essentials {
+	return essentials{s.Session, s.Owner, s.Epoch, s.Holds, s.Token}
 }
 
 // agreed tells whether a majority says the same, its TTL included: a node that has yet to hear of a renewal is
 // behind with that, and then the others are waited for.
 func (q *Quorum) agreed(got []reply[backend.State]) bool {
 	return slices.ContainsFunc(got, func(one reply[backend.State]) bool {
-		like, _ := tell(got, func(s backend.State) bool {
+		like, _ := count(got, func(s backend.State) bool {
 			return essence(s) == essence(one.value) && near(s.TTL, one.value.TTL)
 		})
 		return one.err == nil && like >= q.need
@@ -319,14 +319,14 @@ func near(a, b time.Duration) bool { return (a - b).Abs() <= max(a, b)/10+50*tim
 // holder is what the nodes say of the lock's holder, and whether that is sure: a majority says the same, or no holder
 // can have a majority whatever the others say.
 func (q *Quorum) holder(got []reply[backend.State]) (of []reply[backend.State], sure bool) {
-	by := make(map[quorumEssence][]reply[backend.State])
+	by := make(map[essentials][]reply[backend.State])
 	var free []reply[backend.State] // if nobody has it, all say so
 	most := 0                       // nodes of one holder
 	for _, one := range got {
 		if one.err != nil {
 			continue
 		}
-		key := quorumEssence{session: one.value.Session, epoch: one.value.Epoch}
+		key := essentials{session: one.value.Session, epoch: one.value.Epoch}
 		by[key] = append(by[key], one)
 		if one.value.Locked {
 			most = max(most, len(by[key]))
@@ -349,21 +349,21 @@ func unsupported() error {
 }
 
 // Await implements backend.Remote: it fails, and changes nothing.
-func (r *quorumRemote) Await(context.Context, backend.AwaitRequest) (backend.TicketStatus, error) {
+func (r *remote) Await(context.Context, backend.AwaitRequest) (backend.TicketStatus, error) {
 	return 0, unsupported()
 }
 
 // Signal implements backend.Remote: it fails, and changes nothing.
-func (r *quorumRemote) Signal(context.Context, backend.SignalRequest) (backend.SignalReply, error) {
+func (r *remote) Signal(context.Context, backend.SignalRequest) (backend.SignalReply, error) {
 	return backend.SignalReply{}, unsupported()
 }
 
 // Withdraw implements backend.Remote: it fails, and changes nothing.
-func (r *quorumRemote) Withdraw(context.Context, string, uint64) (backend.TicketStatus, error) {
+func (r *remote) Withdraw(context.Context, string, uint64) (backend.TicketStatus, error) {
 	return 0, unsupported()
 }
 
 // Beat implements backend.Remote: it fails, and changes nothing.
-func (r *quorumRemote) Beat(context.Context, string, []uint64, []uint64) ([]backend.TicketStatus, error) {
+func (r *remote) Beat(context.Context, string, []uint64, []uint64) ([]backend.TicketStatus, error) {
 	return nil, unsupported()
 }

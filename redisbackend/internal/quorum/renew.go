@@ -8,9 +8,9 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A quorumRenewal is one hold's. It is a copy: the caller's is the caller's again when the majority has decided.
-type quorumRenewal struct {
-	remote *quorumRemote
+// A renewal is one hold's. It is a copy: the caller's is the caller's again when the majority has decided.
+type renewal struct {
+	remote *remote
 	epoch  uint64
 	lease  time.Duration
 	until  time.Time // copies that put it back are refused from then on: the majority has it for longer, without a gap
@@ -38,7 +38,7 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	}
 	got := collect(ctx, replies, nil, limit, func(got []reply[[]backend.Renewal]) bool {
 		for j := range all {
-			if has, gone := tell(about(got, j), renewed); has < c.quorum.need && gone < c.quorum.blocks() {
+			if has, gone := count(about(got, j), renewed); has < c.quorum.need && gone < c.quorum.blocks() {
 				return false
 			}
 		}
@@ -46,7 +46,7 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	})
 	for j, r := range wanted {
 		answers := about(got, j)
-		switch has, gone := tell(answers, renewed); {
+		switch has, gone := count(answers, renewed); {
 		case has >= c.quorum.need:
 		case gone >= c.quorum.blocks():
 			r.Gone = true
@@ -64,11 +64,11 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 }
 
 // renewals are those of this session, if nothing keeps them from being sent; the others are refused.
-func (c *Conn) renewals(renewals []backend.Renewal, sent time.Time, most time.Duration, err error) (wanted []*backend.Renewal, all []quorumRenewal) {
+func (c *Conn) renewals(renewals []backend.Renewal, sent time.Time, most time.Duration, err error) (wanted []*backend.Renewal, all []renewal) {
 	for i := range renewals {
 		r := &renewals[i]
 		r.Gone, r.Err = false, nil
-		switch own, ok := r.Remote.(*quorumRemote); {
+		switch own, ok := r.Remote.(*remote); {
 		case !ok || own.conn != c:
 			r.Err = wire.Invalid("the lock is not one of this session")
 		case r.Lease <= 0:
@@ -77,17 +77,17 @@ func (c *Conn) renewals(renewals []backend.Renewal, sent time.Time, most time.Du
 			r.Err = err
 		default:
 			within := min(most, sure(r.Lease))
-			wanted, all = append(wanted, r), append(all, quorumRenewal{own, r.Epoch, r.Lease, sent.Add(within)})
+			wanted, all = append(wanted, r), append(all, renewal{own, r.Epoch, r.Lease, sent.Add(within)})
 		}
 	}
 	return wanted, all
 }
 
 // renewAt asks one node.
-func (c *Conn) renewAt(ctx context.Context, i int, all []quorumRenewal) []backend.Renewal {
+func (c *Conn) renewAt(ctx context.Context, i int, all []renewal) []backend.Renewal {
 	batch := make([]backend.Renewal, len(all))
 	for j, r := range all {
-		batch[j] = backend.Renewal{Remote: r.remote.places[i].remote, Epoch: r.epoch, Lease: r.lease}
+		batch[j] = backend.Renewal{Remote: r.remote.replicas[i].remote, Epoch: r.epoch, Lease: r.lease}
 	}
 	c.nodes[i].Renew(ctx, batch)
 	return batch
@@ -105,8 +105,8 @@ func about(got []reply[[]backend.Renewal], j int) []reply[backend.Renewal] {
 func renewed(r backend.Renewal) bool { return !r.Gone }
 
 // mend puts a hold back on the nodes that have lost it, if a majority has it.
-func (r *quorumRenewal) mend(q *Quorum, answers []reply[backend.Renewal]) {
-	if has, _ := tell(answers, renewed); has < q.need {
+func (r *renewal) mend(q *Quorum, answers []reply[backend.Renewal]) {
+	if has, _ := count(answers, renewed); has < q.need {
 		return
 	}
 	for _, one := range answers {
@@ -118,8 +118,8 @@ func (r *quorumRenewal) mend(q *Quorum, answers []reply[backend.Renewal]) {
 
 // putBack has a node take a hold again, if it finds the lock free. It is not done for a hold that is about to be given up,
 // and if the session gives it up afterwards, that comes to this place afterwards too.
-func (r *quorumRemote) putBack(node int, of quorumRenewal) {
-	p := r.places[node]
+func (r *remote) putBack(node int, of renewal) {
+	p := r.replicas[node]
 	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
 	defer cancel()
 	if p.enter(ctx) != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A quorumVote is one copy of an attempt, at all nodes. At each of them a job goes through it:
+// A vote is one copy of an attempt, at all nodes. At each of them a job goes through it:
 //
 //	ask ── counted: won? ── write the token ── final: kept? ── yes: the hold stays
 //	 │                                            └────────── no: give back what was got, or may have been
 //	 └─ the caller counts the answers, and does not wait for the last ones
-type quorumVote struct {
-	r       *quorumRemote
+type vote struct {
+	r       *remote
 	req     backend.AcquireRequest // as the nodes get it
 	queue   bool                   // the caller is going to wait
 	again   bool                   // it has been granted before, with a token that a majority has
@@ -42,7 +42,7 @@ const tokenLead = 2 * time.Second
 
 // Acquire implements backend.Remote. The answer is Waiting if another session has the lock at a node that kept this one
 // from a majority: it may be one that will not have a majority either.
-func (r *quorumRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
+func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if err := wire.CheckAcquire(&req); err != nil {
 		return backend.AcquireReply{}, err
 	}
@@ -58,17 +58,17 @@ func (r *quorumRemote) Acquire(ctx context.Context, req backend.AcquireRequest) 
 	if _, had := r.holds(req.Epoch); req.Yield && !had && r.isWanted(ctx) {
 		return r.yield(ctx, &req)
 	}
-	if r.isTorn(req.Epoch) {
+	if r.isWithdrawn(req.Epoch) {
 		return backend.AcquireReply{Status: backend.Stale}, nil
 	}
 	v := r.newVote(ctx, &req)
-	for i, p := range r.places {
+	for i, p := range r.replicas {
 		r.conn.Jobs.Go(func() { v.at(ctx, i, p) })
 	}
 	reply, err := v.count(ctx)
 	switch {
 	case v.kept:
-		r.keep(&v.req, reply)
+		r.remember(&v.req, reply)
 		r.conn.stop(r.name, req.Epoch)
 	case err == nil && reply.Status == backend.Waiting && req.Queue:
 		r.conn.wait(r.name, req.Epoch, 0)
@@ -77,23 +77,23 @@ func (r *quorumRemote) Acquire(ctx context.Context, req backend.AcquireRequest) 
 	return reply, err
 }
 
-// isTorn tells whether an attempt was given back somewhere. Where it was it is stale: it would take what the others give,
+// isWithdrawn tells whether an attempt was given back somewhere. Where it was it is stale: it would take what the others give,
 // and keep that from everybody, without a chance if those are too few. The next epoch is as good as anybody's.
-func (r *quorumRemote) isTorn(epoch uint64) bool {
+func (r *remote) isWithdrawn(epoch uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return epoch <= r.torn
 }
 
-func (r *quorumRemote) tear(epoch uint64) {
+func (r *remote) withdraw(epoch uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.torn = max(r.torn, epoch)
 }
 
-func (r *quorumRemote) newVote(ctx context.Context, req *backend.AcquireRequest) *quorumVote {
-	n := len(r.places)
-	v := &quorumVote{r: r, req: *req, queue: req.Queue, order: r.asked.Add(1), sent: time.Now(), limit: r.conn.quorum.budget(ctx, req.NotAfter),
+func (r *remote) newVote(ctx context.Context, req *backend.AcquireRequest) *vote {
+	n := len(r.replicas)
+	v := &vote{r: r, req: *req, queue: req.Queue, order: r.asked.Add(1), sent: time.Now(), limit: r.conn.quorum.budget(ctx, req.NotAfter),
 		answers: make(chan reply[backend.AcquireReply], n), written: make(chan reply[struct{}], n),
 		counted: make(chan struct{}), final: make(chan struct{})}
 	_, v.again = r.holds(req.Epoch)
@@ -117,7 +117,7 @@ func (c *Conn) ahead() backend.Token {
 }
 
 // at is the job at one node.
-func (v *quorumVote) at(ctx context.Context, i int, p *quorumPlace) {
+func (v *vote) at(ctx context.Context, i int, p *replica) {
 	command, cancel := detached(ctx, v.limit)
 	defer cancel()
 	if err := p.enter(command); err != nil {
@@ -142,7 +142,7 @@ func (v *quorumVote) at(ctx context.Context, i int, p *quorumPlace) {
 }
 
 // agree has a node that gave the lock know the token, if the lock is had.
-func (v *quorumVote) agree(ctx context.Context, p *quorumPlace, has bool, answer backend.AcquireReply) error {
+func (v *vote) agree(ctx context.Context, p *replica, has bool, answer backend.AcquireReply) error {
 	switch {
 	case !has || !v.won:
 		return errors.New("it did not give the lock")
@@ -154,10 +154,10 @@ func (v *quorumVote) agree(ctx context.Context, p *quorumPlace, has bool, answer
 	return p.write(ctx, v.req.Epoch, v.first, v.last())
 }
 
-func (v *quorumVote) last() backend.Token { return v.first + backend.Token(v.size) - 1 }
+func (v *vote) last() backend.Token { return v.first + backend.Token(v.size) - 1 }
 
 // count takes in the answers. It sets won and kept, and closes counted.
-func (v *quorumVote) count(ctx context.Context) (backend.AcquireReply, error) {
+func (v *vote) count(ctx context.Context) (backend.AcquireReply, error) {
 	q := v.r.conn.quorum
 	decided := func(got []reply[backend.AcquireReply]) bool { return v.tally(got).decided(q) }
 	enough := func(got []reply[backend.AcquireReply]) bool {
@@ -173,13 +173,13 @@ func (v *quorumVote) count(ctx context.Context) (backend.AcquireReply, error) {
 	}
 	close(v.counted)
 	if t.granted > 0 && !v.won {
-		v.r.tear(v.req.Epoch)
+		v.r.withdraw(v.req.Epoch)
 	}
 	switch {
 	case v.won:
 		return v.settle(ctx, t)
 	case t.answered() < q.need || wire.ContextErr(ctx, time.Now()) != nil && !t.decided(q):
-		return backend.AcquireReply{}, t.doubt(q.tooFew(ctx, failures(got, len(v.r.places))))
+		return backend.AcquireReply{}, t.doubt(q.tooFew(ctx, failures(got, len(v.r.replicas))))
 	case t.granted+t.stale >= q.need:
 		return backend.AcquireReply{Status: backend.Stale}, nil
 	}
@@ -188,20 +188,20 @@ func (v *quorumVote) count(ctx context.Context) (backend.AcquireReply, error) {
 
 // grace is what nodes get that a majority was quicker than, when their answers decide: some times what that one took. If
 // one hangs while sessions split the others between them, each of them would keep its part for the whole limit.
-func (v *quorumVote) grace() time.Duration {
+func (v *vote) grace() time.Duration {
 	took := time.Since(v.sent)
 	return max(0, min(v.limit-took, max(v.limit/16, 4*took)))
 }
 
 // settle keeps the lock that a majority has given, once a majority has the token too, if anything is left of the lease.
-func (v *quorumVote) settle(ctx context.Context, t quorumTally) (backend.AcquireReply, error) {
+func (v *vote) settle(ctx context.Context, t tally) (backend.AcquireReply, error) {
 	q := v.r.conn.quorum
 	limit := q.budget(ctx, v.req.NotAfter)
 	got := collect(ctx, v.written, nil, limit, func(got []reply[struct{}]) bool {
-		has, _ := tell(got, func(struct{}) bool { return true })
+		has, _ := count(got, func(struct{}) bool { return true })
 		return has >= q.need || len(got)-has >= q.blocks()
 	})
-	errs := failures(got, len(v.r.places))
+	errs := failures(got, len(v.r.replicas))
 	if heardFrom(errs) < q.need {
 		return backend.AcquireReply{}, t.doubt(fmt.Errorf("the token: %w", q.tooFew(ctx, errs)))
 	}
@@ -218,12 +218,12 @@ func (v *quorumVote) settle(ctx context.Context, t quorumTally) (backend.Acquire
 func sure(lease time.Duration) time.Duration { return lease - lease/100 - 2*time.Millisecond }
 
 // valid tells whether something is left of the lease: the first node may have counted from the moment of sending.
-func (v *quorumVote) valid(now time.Time) bool {
+func (v *vote) valid(now time.Time) bool {
 	return sure(v.req.Lease) > now.Sub(v.sent)
 }
 
-// A quorumTally is what the nodes have answered so far.
-type quorumTally struct {
+// A tally is what the nodes have answered so far.
+type tally struct {
 	granted, waiting, stale, failed int
 
 	again  bool            // as in quorumVote
@@ -234,8 +234,8 @@ type quorumTally struct {
 	ttl    time.Duration   // the most that is left of another holder's
 }
 
-func (v *quorumVote) tally(got []reply[backend.AcquireReply]) quorumTally {
-	t := quorumTally{open: len(v.r.places) - len(got), ttl: -1, again: v.again, size: v.req.Tokens}
+func (v *vote) tally(got []reply[backend.AcquireReply]) tally {
+	t := tally{open: len(v.r.replicas) - len(got), ttl: -1, again: v.again, size: v.req.Tokens}
 	for _, one := range got {
 		switch {
 		case one.err != nil:
@@ -256,10 +256,10 @@ func (v *quorumVote) tally(got []reply[backend.AcquireReply]) quorumTally {
 	return t
 }
 
-func (t quorumTally) answered() int { return t.granted + t.waiting + t.stale }
+func (t tally) answered() int { return t.granted + t.waiting + t.stale }
 
 // doubt marks an error if a node gave the lock: it is being given back, and may be there for a while yet.
-func (t quorumTally) doubt(err error) error {
+func (t tally) doubt(err error) error {
 	if t.granted == 0 || backend.OutcomeUnknown(err) || backend.Refused(err) {
 		return err
 	}
@@ -268,7 +268,7 @@ func (t quorumTally) doubt(err error) error {
 
 // decided tells whether the answers that are missing make no difference. When too few can answer, those that may still
 // come do make one: they tell whether it was refused, and whether it may have been done.
-func (t quorumTally) decided(q *Quorum) bool {
+func (t tally) decided(q *Quorum) bool {
 	if t.again && t.granted >= q.need { // an answer that is missing may be the one that makes the token the same
 		_, agreed := t.token(q)
 		return agreed || t.open == 0
@@ -277,7 +277,7 @@ func (t quorumTally) decided(q *Quorum) bool {
 }
 
 // token is the one that a majority has given, which then is the last one of a majority already; else the highest.
-func (t quorumTally) token(q *Quorum) (highest backend.Token, agreed bool) {
+func (t tally) token(q *Quorum) (highest backend.Token, agreed bool) {
 	count := make(map[backend.Token]int)
 	for _, token := range t.tokens {
 		if count[token]++; count[token] >= q.need {

@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/single"
 )
 
-// A quorumWaiter is a lock that this session waits for.
-type quorumWaiter struct {
+// A waiter is a lock that this session waits for.
+type waiter struct {
 	epoch uint64
 	tries int
 	timer *time.Timer
@@ -27,8 +27,8 @@ const (
 	maxBackoff = 128 * time.Millisecond
 )
 
-// quorumBackoff is the pause after some tries: half of least it is in any case.
-func quorumBackoff(tries int, least time.Duration) time.Duration {
+// backoff is the pause after some tries: half of least it is in any case.
+func backoff(tries int, least time.Duration) time.Duration {
 	d := max(min(minBackoff<<min(tries, 10), maxBackoff), least)
 	return d/2 + rand.N(d/2)
 }
@@ -42,11 +42,11 @@ func (c *Conn) wait(name string, epoch uint64, least time.Duration) {
 	}
 	w := c.waiting[name]
 	if w == nil {
-		w = &quorumWaiter{timer: time.AfterFunc(time.Hour, func() { c.hear(func() { c.tryAgain(name) }) })}
+		w = &waiter{timer: time.AfterFunc(time.Hour, func() { c.hear(func() { c.tryAgain(name) }) })}
 		c.waiting[name] = w
 	}
 	w.epoch = epoch
-	w.timer.Reset(quorumBackoff(w.tries, least))
+	w.timer.Reset(backoff(w.tries, least))
 	w.tries++
 }
 
@@ -97,9 +97,9 @@ func (c *Conn) hear(tell func()) {
 	}
 }
 
-// A quorumEar is the session's channel at one node. What is said there are hints, so a node whose channel is not open is
+// A subscriber is the session's channel at one node. What is said there are hints, so a node whose channel is not open is
 // a node less that gives them.
-type quorumEar struct {
+type subscriber struct {
 	conn *Conn
 	node *single.Conn
 
@@ -109,10 +109,10 @@ type quorumEar struct {
 	open   *push.Subscription // set by the goroutine that done waits for; nil if it did not come to that
 }
 
-var _ push.Listener = (*quorumEar)(nil)
+var _ push.Listener = (*subscriber)(nil)
 
 // rejoin tries again what has failed until the channel is open: the node is down. One that refuses would do so again.
-func (e *quorumEar) rejoin(err error) {
+func (e *subscriber) rejoin(err error) {
 	for e.open == nil && !backend.Refused(err) && e.ctx.Err() == nil {
 		select {
 		case <-time.After(push.MaxRetry/2 + rand.N(push.MaxRetry/2)):
@@ -123,13 +123,13 @@ func (e *quorumEar) rejoin(err error) {
 }
 
 // subscribe opens the channel, which from then on keeps itself open.
-func (e *quorumEar) subscribe(ctx context.Context) (err error) {
+func (e *subscriber) subscribe(ctx context.Context) (err error) {
 	b := e.node.Deployment
 	e.open, err = push.Subscribe(ctx, b.Client, b.Channels+e.node.Session, e)
 	return err
 }
 
-func (e *quorumEar) Close() {
+func (e *subscriber) Close() {
 	e.cancel()
 	e.done.Wait()
 	if e.open != nil {
@@ -138,10 +138,10 @@ func (e *quorumEar) Close() {
 }
 
 // Opened implements listener. Behind the same address is the same machine, so what is known of its clock stays.
-func (e *quorumEar) Opened() { e.conn.hear(e.conn.sink.Resumed) }
+func (e *subscriber) Opened() { e.conn.hear(e.conn.sink.Reconnected) }
 
 // Received implements listener.
-func (e *quorumEar) Received(message string) {
+func (e *subscriber) Received(message string) {
 	e.conn.hear(func() {
 		if hold, ok := strings.CutPrefix(message, "f "); ok { // quorum_call.lua
 			if name, ours := strings.CutPrefix(hold, e.node.Deployment.Prefix); ours {

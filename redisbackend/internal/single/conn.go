@@ -164,7 +164,7 @@ func (c *Conn) Opened() {
 	c.hearing.Lock()
 	defer c.hearing.Unlock()
 	c.Clocks.Restart()
-	c.Sink.Resumed()
+	c.Sink.Reconnected()
 }
 
 // Received takes a message. What is not understood is ignored.

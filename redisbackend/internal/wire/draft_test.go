@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestDraftWritesNumbers(t *testing.T) {
+func TestArgWriterWritesNumbers(t *testing.T) {
 	var d ArgWriter
 	for range maxNumbers - 2 {
 		d.Add(math.MaxUint64)

@@ -15,7 +15,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The vigil: a session's signs of life for those who wait for conditions.
+// The heartbeat: a session's signs of life for those who wait for conditions.
 
 // Others of the session begin and end their waits all the time, which does not put the beat off.
 func TestABusySessionBeats(t *testing.T) {

@@ -5,30 +5,30 @@ import (
 	"sync"
 )
 
-// A signal tells those who want to know that a hold is lost. One exists only for holds that somebody asked about.
-type signal struct {
+// A lossNotifier reports the loss of a hold. One exists only for holds that a caller asked about.
+type lossNotifier struct {
 	mu      sync.Mutex // a leaf
 	lost    chan struct{}
-	fired   bool // lost is closed
+	closed  bool // lost is closed
 	cancels []*context.CancelCauseFunc
 }
 
-func newSignal() *signal { return &signal{lost: make(chan struct{})} }
+func newLossNotifier() *lossNotifier { return &lossNotifier{lost: make(chan struct{})} }
 
-// shut closes the channel of Lost. It may be called with other mutexes held: it runs no code that is not ours.
-func (s *signal) shut() {
+// closeLost closes the channel of Lost. It may be called with other mutexes held: it runs no code that is not ours.
+func (s *lossNotifier) closeLost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.fired {
-		s.fired = true
+	if !s.closed {
+		s.closed = true
 		close(s.lost)
 	}
 }
 
-// fire is called by whoever finds the hold lost, with no other mutex held: cancelling a context runs code
+// notify is called by whoever finds the hold lost, with no other mutex held: cancelling a context runs code
 // that is not ours.
-func (s *signal) fire() {
-	s.shut()
+func (s *lossNotifier) notify() {
+	s.closeLost()
 	s.mu.Lock()
 	cancels := s.cancels
 	s.cancels = nil
@@ -39,9 +39,9 @@ func (s *signal) fire() {
 }
 
 // add has cancel called with ErrLost when the hold is lost, until remove.
-func (s *signal) add(cancel *context.CancelCauseFunc) {
+func (s *lossNotifier) add(cancel *context.CancelCauseFunc) {
 	s.mu.Lock()
-	fired := s.fired
+	fired := s.closed
 	if !fired {
 		s.cancels = append(s.cancels, cancel)
 	}
@@ -51,7 +51,7 @@ func (s *signal) add(cancel *context.CancelCauseFunc) {
 	}
 }
 
-func (s *signal) remove(cancel *context.CancelCauseFunc) {
+func (s *lossNotifier) remove(cancel *context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, c := range s.cancels {

@@ -28,8 +28,8 @@ func inside(ctx context.Context, locks ...*Lock) (context.Context, func()) {
 	return context.WithValue(ctx, runningKey{}, r), func() { r.over.Store(true) }
 }
 
-// about reports whether the Do holds a lock, by whichever handle.
-func (r *running) about(l *Lock) bool {
+// holds reports whether the Do holds a lock, by whichever handle.
+func (r *running) holds(l *Lock) bool {
 	return !r.over.Load() && slices.ContainsFunc(r.locks, func(x *Lock) bool { return x.name == l.name && x.session == l.session })
 }
 
@@ -41,7 +41,7 @@ func (l *Lock) asker(ctx context.Context) (Owner, error) {
 		return owner, err
 	}
 	r, _ := ctx.Value(runningKey{}).(*running)
-	for r != nil && !r.about(l) {
+	for r != nil && !r.holds(l) {
 		r = r.outer
 	}
 	if r == nil || l.has(owner) {
@@ -52,7 +52,7 @@ func (l *Lock) asker(ctx context.Context) (Owner, error) {
 
 // has reports whether the owner has the lock, or lost it and has not been evicted yet.
 func (l *Lock) has(owner Owner) (has bool) {
-	l.look(func(e *entry) {
+	l.withState(func(e *lockState) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		has = e.hold.owner == owner && (e.hold.live || e.hold.lost)

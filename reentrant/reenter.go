@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// nest takes the lock once more for the owner who has it, unless a fresh one is wanted. It is called with the baton,
+// reenter takes the lock once more for the owner who has it, unless a fresh one is wanted. It is called with the baton,
 // which goes back to the owner, or on if the hold is lost meanwhile.
-func (e *entry) nest(ctx context.Context, owner Owner, t try) (bool, error) {
+func (e *lockState) reenter(ctx context.Context, owner Owner, t try) (bool, error) {
 	had := e.queue.HoldCount(owner)
 	if t.fresh {
-		e.returnTo(had)
+		e.finishUnchanged(had)
 		return false, nil
 	}
 	holds, err := had, ErrTooManyHolds
 	if holds < maxHolds {
-		err = e.count(ctx, owner, holds+1, t.asksUntil(time.Now()))
+		err = e.setRemoteHolds(ctx, owner, holds+1, t.asksUntil(time.Now()))
 	}
 	if err == nil {
 		holds++
 		e.s.stats.reentries.Add(1)
 	}
-	if !e.regot(ctx, EventReentered, t, holds, had, err) {
+	if !e.finishAcquire(ctx, EventReentered, t, holds, had, err) {
 		e.passOn()
 		return false, ErrLost
 	}
@@ -39,24 +39,24 @@ func (t try) asksUntil(now time.Time) time.Time {
 	return t.deadline
 }
 
-// returnTo ends an operation that changed nothing. A hold that was lost meanwhile is on record for its owner's next call.
-func (e *entry) returnTo(holds int) {
-	if !e.resettle(holds, holds) {
+// finishUnchanged ends an operation that changed nothing. A hold that was lost meanwhile is on record for its owner's next call.
+func (e *lockState) finishUnchanged(holds int) {
+	if !e.finishOperation(holds, holds) {
 		e.passOn()
 	}
 }
 
-// count has Redis count the holds of the current hold. The count is absolute, so a copy that arrives twice or late
+// setRemoteHolds has Redis count the holds of the current hold. The count is absolute, so a copy that arrives twice or late
 // changes nothing, and the next operation mends what a lost one left undone. until is that of operate. Baton.
-func (e *entry) count(ctx context.Context, owner Owner, holds int, until time.Time) error {
+func (e *lockState) setRemoteHolds(ctx context.Context, owner Owner, holds int, until time.Time) error {
 	e.mu.Lock()
 	h := e.hold
 	e.mu.Unlock()
 	if h.cohort {
-		return e.believe(h, time.Now())
+		return e.checkTrust(h, time.Now())
 	}
 	return e.operate(ctx, until, func(ctx context.Context, h hold) (gone bool, err error) {
-		req := backend.ReenterRequest{Epoch: h.epoch, Owner: e.print(owner), Op: h.op, Holds: holds}
+		req := backend.ReenterRequest{Epoch: h.epoch, Owner: e.ownerField(owner), Op: h.op, Holds: holds}
 		if !h.lease.fixed() {
 			req.Lease = h.span
 		}
@@ -68,8 +68,8 @@ func (e *entry) count(ctx context.Context, owner Owner, holds int, until time.Ti
 	})
 }
 
-// believe finds out, without Redis, whether the hold is still trusted: it is lost if not.
-func (e *entry) believe(h hold, now time.Time) error {
+// checkTrust finds out, without Redis, whether the hold is still trusted: it is lost if not.
+func (e *lockState) checkTrust(h hold, now time.Time) error {
 	if h.lost || !h.lease.trusted(now) {
 		e.lose(h.epoch, "the lease ended while it was held")
 		return ErrLost
@@ -80,7 +80,7 @@ func (e *entry) believe(h hold, now time.Time) error {
 // operate sends a command of the current hold, again and again while it is not answered, as long as the hold is trusted
 // and, unless until is zero, until then, but once at least. Each operation has a number that rises within the epoch, so
 // that Redis does it once. Gone means that Redis no longer has the hold: it is then lost. Baton.
-func (e *entry) operate(ctx context.Context, until time.Time, command func(context.Context, hold) (gone bool, err error)) error {
+func (e *lockState) operate(ctx context.Context, until time.Time, command func(context.Context, hold) (gone bool, err error)) error {
 	e.mu.Lock()
 	e.hold.op++
 	e.mu.Unlock()
@@ -102,8 +102,8 @@ func (e *entry) operate(ctx context.Context, until time.Time, command func(conte
 		if until.After(now) {
 			limit = earlier(limit, later(until, now.Add(e.s.config.commandTimeout()/8)))
 		}
-		gone, err := command(e.s.bounded(ctx, now, limit), h)
-		err = asked(ctx, err)
+		gone, err := command(e.s.commandContext(ctx, now, limit), h)
+		err = wrapUnavailable(ctx, err)
 		switch {
 		case err == nil && gone:
 			e.lose(h.epoch, "Redis no longer had it")
@@ -111,7 +111,7 @@ func (e *entry) operate(ctx context.Context, until time.Time, command func(conte
 		case err == nil:
 			return nil
 		}
-		if last = final(last, err); Refused(err) {
+		if last = mergeOutcome(last, err); Refused(err) {
 			return last
 		}
 		wait := min(retryPause(try, e.s.config.heartbeat), max(h.lease.remaining(time.Now()), 0))
@@ -119,7 +119,7 @@ func (e *entry) operate(ctx context.Context, until time.Time, command func(conte
 			return last
 		}
 		if ctx.Err() != nil || !pause(ctx, wait, nil) {
-			return ended(ctx, "while Redis was asked", last)
+			return interruptedBy(ctx, "while Redis was asked", last)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/localqueue"
 )
 
-// seize is what the head of the queue does: it gets the lock from Redis. It is the slow path, and the only long
+// acquireRemote is what the head of the queue does: it gets the lock from Redis. It is the slow path, and the only long
 // function of the package; each turn of its loop is one command, then one look at the answer:
 //
 //	        ┌────────────────────────────────────────────────┐
@@ -28,17 +28,17 @@ import (
 //	                                             ▼
 //	                                           settle
 //
-// It is entered with the baton and one reference to the entry. It returns true with the caller as holder, the
+// It is entered with the baton and one reference to the lock state. It returns true with the caller as holder, the
 // hold keeping the reference; or false with the baton given on, and the reference with whoever cleans up.
-func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, error) {
+func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t try) (bool, error) {
 	cfg := &e.s.config
 	if e.inherit(ctx, l, owner, t) {
 		return true, nil
 	}
-	a := e.begin(l, owner, t)
+	a := e.newAttempt(l, owner, t)
 	switch {
 	case !e.adopt(&a, t):
-		e.renumber(&a)
+		e.startNewEpoch(&a)
 	case e.park(ctx, t, -1):
 		if h, ok := e.accept(&a, owner); ok {
 			return e.conclude(ctx, l, h, t)
@@ -48,18 +48,18 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 	var last error
 	for asked, tries := false, 0; ; asked, tries = true, tries+1 {
 		if asked {
-			a.complain(e, last)
+			a.reportLongWait(e, last)
 			switch e.giveWay(ctx, owner, t) {
 			case localqueue.Busy:
 			case localqueue.Claimed: // who came in between may have had the lock
-				e.take(owner)
+				e.takeHanded(owner)
 				a.req.KeepTTL = false
-				e.renumber(&a)
+				e.startNewEpoch(&a)
 			case localqueue.Reentered: // it was a Resume of this very owner
-				defer e.s.leave(e, 1)
-				return e.joinIn(ctx, owner, t)
+				defer e.s.putState(e, 1)
+				return e.addHolds(ctx, owner, t)
 			default: // the baton is with whoever it was given to, and this has left the line
-				e.s.leave(e, 1)
+				e.s.putState(e, 1)
 				if err := e.interrupted(ctx, last); err != nil {
 					return false, err
 				}
@@ -75,10 +75,10 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			return false, last // nil if the last answer was that another has it
 		}
 		sent := time.Now()
-		reply, err := e.ask(ctx, &a, t, sent)
+		reply, err := e.sendAcquire(ctx, &a, t, sent)
 		switch {
 		case err == nil && reply.Status == backend.Granted:
-			h := a.held(owner, reply, sent)
+			h := a.newHold(owner, reply, sent)
 			if now := time.Now(); h.lease.trusted(now) && !napped(a.ahead, e.s.ahead()) {
 				if e.turn.began.IsZero() || a.req.Yield {
 					e.turn = e.newTurn(now)
@@ -89,11 +89,11 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			// takes a new attempt.
 			a.req.KeepTTL = false
 			if a.req.Fixed {
-				e.renumber(&a)
+				e.startNewEpoch(&a)
 			}
 		case err == nil && reply.Status == backend.Stale:
 			// The epoch had its turn (a grant that ended before it was accepted, for instance).
-			e.renumber(&a)
+			e.startNewEpoch(&a)
 		case err == nil:
 			last, tries = nil, 0
 			if !t.waits {
@@ -111,9 +111,9 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 			}
 		case Refused(err):
 			e.giveUp()
-			return false, final(last, err)
+			return false, mergeOutcome(last, err)
 		default:
-			last = final(last, err)
+			last = mergeOutcome(last, err)
 			if !t.waits {
 				e.giveUp()
 				return false, err
@@ -123,17 +123,17 @@ func (e *entry) seize(ctx context.Context, l *Lock, owner Owner, t try) (bool, e
 	}
 }
 
-// joinIn is what is left to do for a head whose owner has got the lock by Resume. Baton of the owner's operation.
-func (e *entry) joinIn(ctx context.Context, owner Owner, t try) (bool, error) {
+// addHolds is what is left to do for a head whose owner has got the lock by Resume. Baton of the owner's operation.
+func (e *lockState) addHolds(ctx context.Context, owner Owner, t try) (bool, error) {
 	if t.holds == 0 {
-		return e.nest(ctx, owner, t)
+		return e.reenter(ctx, owner, t)
 	}
-	err := e.rejoin(ctx, owner, t)
+	err := e.restoreHolds(ctx, owner, t)
 	return err == nil, err
 }
 
 // conclude makes the head the holder, unless the session has been closed meanwhile.
-func (e *entry) conclude(ctx context.Context, l *Lock, h hold, t try) (bool, error) {
+func (e *lockState) conclude(ctx context.Context, l *Lock, h hold, t try) (bool, error) {
 	if e.settle(ctx, l, h, t, max(t.holds, 1)) {
 		return true, nil
 	}
@@ -152,8 +152,8 @@ func (t try) within(d, least time.Duration) time.Duration {
 	return min(d, max(time.Until(t.deadline), least))
 }
 
-// final is the latest error of some tries. If one before it may have been done, it says so too.
-func final(last, err error) error {
+// mergeOutcome is the latest error of some tries. If one before it may have been done, it says so too.
+func mergeOutcome(last, err error) error {
 	if OutcomeUnknown(last) && !OutcomeUnknown(err) {
 		return backend.WithOutcomeUnknown(err)
 	}
@@ -162,61 +162,61 @@ func final(last, err error) error {
 
 // interrupted is why the head must stop, nil if it need not. After the deadline of ctx it must, also if ctx has not ended
 // yet: no command could be sent.
-func (e *entry) interrupted(ctx context.Context, last error) error {
+func (e *lockState) interrupted(ctx context.Context, last error) error {
 	select {
 	case <-e.s.closing:
-		return final(last, ErrClosed)
+		return mergeOutcome(last, ErrClosed)
 	default:
 	}
 	if ctx.Err() != nil || deadlinePassed(ctx) {
-		return ended(ctx, "waiting for Redis", last)
+		return interruptedBy(ctx, "waiting for Redis", last)
 	}
 	return nil
 }
 
 // An attempt is one epoch's request and what is known of its copies.
 type attempt struct {
-	req     backend.AcquireRequest
-	cohort  bool
-	handed  bool // the last holder of this session left the lock to it
-	begun   time.Time
-	told    bool          // that it has waited long
-	failing bool          // the last copy was not carried out, and the log says so
-	refuted time.Time     // when the latest copy was sent that was answered "waiting": a grant from before is over
-	kept    lease         // with KeepTTL: the lease as it is
-	ahead   time.Duration // how far the wall clock was ahead before the latest copy was sent
-	signal  *signal       // of the hold that a wait gave up
+	req            backend.AcquireRequest
+	cohort         bool
+	handed         bool // the last holder of this session left the lock to it
+	begun          time.Time
+	reportedWait   bool          // that it has waited long
+	reportedOutage bool          // the last copy was not carried out, and the log says so
+	refuted        time.Time     // when the latest copy was sent that was answered "waiting": a grant from before is over
+	kept           lease         // with KeepTTL: the lease as it is
+	ahead          time.Duration // how far the wall clock was ahead before the latest copy was sent
+	notifier       *lossNotifier // of the hold that a wait gave up
 }
 
-// complain reports, once, that the head has waited long.
-func (a *attempt) complain(e *entry, last error) {
-	if waited := time.Since(a.begun); !a.told && waited >= e.s.config.lease {
-		a.told = true
+// reportLongWait reports, once, that the head has waited long.
+func (a *attempt) reportLongWait(e *lockState, last error) {
+	if waited := time.Since(a.begun); !a.reportedWait && waited >= e.s.config.lease {
+		a.reportedWait = true
 		e.s.report(context.Background(), Event{Kind: EventWaitingLong, Lock: e.name, Owner: e.head, Wait: waited, Err: last})
 	}
 }
 
 // logOutage says in the log, once for each outage, that the server cannot be reached or does not serve the lock at the
 // moment, and that the attempt goes on. The caller, who waits, learns of it only when its context ends.
-func (a *attempt) logOutage(e *entry, err error) {
+func (a *attempt) logOutage(e *lockState, err error) {
 	failing := err != nil && !Refused(err) && !OutcomeUnknown(err)
-	if failing && !a.failing {
+	if failing && !a.reportedOutage {
 		e.s.log(slog.LevelWarn, "the server does not serve a lock; trying again",
 			slog.String("lock", e.name), slog.String("error", err.Error()))
 	}
 	if failing || err == nil {
-		a.failing = failing
+		a.reportedOutage = failing
 	}
 }
 
-// begin says what an attempt of the head asks for; renumber or adopt gives it its epoch.
-func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
+// newAttempt says what an attempt of the head asks for; startNewEpoch or adopt gives it its epoch.
+func (e *lockState) newAttempt(l *Lock, owner Owner, t try) attempt {
 	cfg := &e.s.config
 	now := time.Now()
 	cohort := e.s.cohort(owner, t.fixed)
-	a := attempt{signal: t.signal, begun: now, cohort: cohort, req: backend.AcquireRequest{
-		Owner: e.printed(owner, cohort), Holds: max(t.holds, 1), Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
-		Seen: Token(e.s.seen.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
+	a := attempt{notifier: t.notifier, begun: now, cohort: cohort, req: backend.AcquireRequest{
+		Owner: e.attemptField(owner, cohort), Holds: max(t.holds, 1), Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
+		Seen: Token(e.s.seenToken.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}}
 	if a.cohort {
 		a.req.Holds, a.req.Tokens = 1, cfg.block()
@@ -224,13 +224,13 @@ func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 	if t.fixed > 0 {
 		a.req.Lease, a.req.Fixed = t.fixed, true
 	}
-	if h := e.take(owner); h.handed {
+	if h := e.takeHanded(owner); h.handed {
 		a.handed = true
 		if !a.req.Fixed && !h.lease.fixed() && h.lease.length >= cfg.lease && h.lease.remaining(now) > cfg.lease*2/3 {
 			a.req.KeepTTL, a.kept = true, h.lease
 		}
 	}
-	if e.turn.began.IsZero() || !e.owes {
+	if e.turn.began.IsZero() || !e.mayOwe {
 		e.turn = turn{}
 	} else { // also after a head that was handed the lock and left
 		a.req.Yield = t.waits && (e.turn.spent(now, cfg) || a.cohort && a.handed)
@@ -241,15 +241,15 @@ func (e *entry) begin(l *Lock, owner Owner, t try) attempt {
 
 // adopt makes the place in Redis that came with a signal the attempt's own, so that nothing need be sent before the
 // grant comes. False: there is none, or a newer attempt of this session has taken it over since.
-func (e *entry) adopt(a *attempt, t try) bool {
+func (e *lockState) adopt(a *attempt, t try) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if t.ticket == 0 || e.attempt > t.ticket || a.handed {
+	if t.ticket == 0 || e.sentEpoch > t.ticket || a.handed {
 		return false
 	}
-	a.req.Epoch, e.attempt, e.waiting = t.ticket, t.ticket, true
+	a.req.Epoch, e.sentEpoch, e.waiting = t.ticket, t.ticket, true
 	a.ahead = t.ahead
-	e.used = 0
+	e.lastUsed = 0
 	select {
 	case <-e.wake:
 	default:
@@ -257,36 +257,36 @@ func (e *entry) adopt(a *attempt, t try) bool {
 	if e.grant.Epoch == t.ticket { // it was quicker than the baton
 		e.nudge()
 	}
-	e.owes = true
+	e.mayOwe = true
 	return true
 }
 
-// renumber makes the attempt a new one. Everything up to the last epoch is given up by that: nobody trusts it.
-func (e *entry) renumber(a *attempt) {
+// startNewEpoch makes the attempt a new one. Everything up to the last epoch is given up by that: nobody trusts it.
+func (e *lockState) startNewEpoch(a *attempt) {
 	a.req.Epoch = e.s.nextEpoch()
-	e.number(a.req.Epoch, a.req.Queue)
+	e.startEpoch(a.req.Epoch, a.req.Queue)
 }
 
-// number makes an epoch the one that this session's part in the lock goes by. Baton.
-func (e *entry) number(epoch uint64, waiting bool) {
-	e.used = 0
+// startEpoch makes an epoch the one that this session's part in the lock goes by. Baton.
+func (e *lockState) startEpoch(epoch uint64, waiting bool) {
+	e.lastUsed = 0
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.attempt, e.waiting, e.grant = epoch, waiting, backend.Grant{}
+	e.sentEpoch, e.waiting, e.grant = epoch, waiting, backend.Grant{}
 	select {
 	case <-e.wake: // left by an earlier attempt
 	default:
 	}
 }
 
-// ask sends one copy of the attempt, and keeps account of what Redis may have of it.
-func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (backend.AcquireReply, error) {
+// sendAcquire sends one copy of the attempt, and keeps account of what Redis may have of it.
+func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t try, sent time.Time) (backend.AcquireReply, error) {
 	a.ahead = e.s.ahead()
 	limit := e.s.config.commandTimeout()
 	a.req.NotAfter = sent.Add(t.within(limit, limit/8))
 	e.s.stats.commands.Add(1)
-	reply, err := e.remote.Acquire(e.s.bounded(ctx, sent, a.req.NotAfter), a.req)
-	err = asked(ctx, err)
+	reply, err := e.remote.Acquire(e.s.commandContext(ctx, sent, a.req.NotAfter), a.req)
+	err = wrapUnavailable(ctx, err)
 	if err == nil {
 		err = checkAcquire(&reply)
 	}
@@ -295,9 +295,9 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (bac
 	}
 	switch {
 	case err == nil && reply.Status == backend.Granted:
-		e.owes = true
+		e.mayOwe = true
 	case err == nil:
-		e.owes = e.owes || a.req.Queue
+		e.mayOwe = e.mayOwe || a.req.Queue
 		if a.req.Yield && reply.Status == backend.Waiting {
 			e.s.stats.yields.Add(1)
 			e.s.report(context.Background(), Event{Kind: EventYielded, Lock: e.name})
@@ -305,16 +305,16 @@ func (e *entry) ask(ctx context.Context, a *attempt, t try, sent time.Time) (bac
 		// The lock is another's now: the next copy asks for a full lease, and a new turn begins when it comes.
 		a.req.KeepTTL, a.req.Yield, e.turn, a.refuted = false, false, turn{}, sent
 	case OutcomeUnknown(err):
-		e.owes = true
+		e.mayOwe = true
 		a.req.KeepTTL = false
-		e.doubtful = later(e.doubtful, a.req.NotAfter)
+		e.unknownUntil = later(e.unknownUntil, a.req.NotAfter)
 	}
 	return reply, err
 }
 
-// held is the hold that a granted attempt gives.
-func (a *attempt) held(owner Owner, reply backend.AcquireReply, sent time.Time) hold {
-	h := hold{cohort: a.cohort, owner: owner, epoch: a.req.Epoch, token: reply.First, last: reply.Last, span: a.req.Lease, signal: a.signal}
+// newHold is the hold that a granted attempt gives.
+func (a *attempt) newHold(owner Owner, reply backend.AcquireReply, sent time.Time) hold {
+	h := hold{cohort: a.cohort, owner: owner, epoch: a.req.Epoch, token: reply.First, last: reply.Last, span: a.req.Lease, notifier: a.notifier}
 	switch {
 	case a.req.KeepTTL:
 		h.lease = a.kept
@@ -329,7 +329,7 @@ func (a *attempt) held(owner Owner, reply backend.AcquireReply, sent time.Time) 
 
 // park waits until a grant comes, or it is time to show a sign of life: at the next heartbeat, or when the holder's
 // lease ends if that is sooner. The jitter keeps waiters from asking all at once. True means that a grant came.
-func (e *entry) park(ctx context.Context, t try, ttl time.Duration) bool {
+func (e *lockState) park(ctx context.Context, t try, ttl time.Duration) bool {
 	cfg := &e.s.config
 	wait := cfg.heartbeat - cfg.jitter(cfg.heartbeat/8)
 	if ttl >= 0 && ttl < wait {
@@ -358,7 +358,7 @@ func (e *entry) park(ctx context.Context, t try, ttl time.Duration) bool {
 // the moment of the grant is not known, or Redis has said since that another has the lock, when too much of its TTL
 // has gone, when the machine slept since Redis was last asked, or when the lease is a fixed one (which starts when it
 // is accepted): the next copy of the attempt then confirms it.
-func (e *entry) accept(a *attempt, owner Owner) (hold, bool) {
+func (e *lockState) accept(a *attempt, owner Owner) (hold, bool) {
 	e.mu.Lock()
 	g := e.grant
 	e.mu.Unlock()
@@ -371,17 +371,17 @@ func (e *entry) accept(a *attempt, owner Owner) (hold, bool) {
 		return hold{}, false
 	}
 	e.turn = e.newTurn(now)
-	return hold{cohort: a.cohort, owner: owner, epoch: g.Epoch, token: g.First, last: g.Last, lease: l, span: a.req.Lease, signal: a.signal}, true
+	return hold{cohort: a.cohort, owner: owner, epoch: g.Epoch, token: g.First, last: g.Last, lease: l, span: a.req.Lease, notifier: a.notifier}, true
 }
 
 // giveUp ends an attempt that brought no hold. The next head takes over what Redis has (the place among the
 // waiters belongs to the session); if there is none, a clean-up in the background gives it back, so that a caller
 // whose context ended does not wait for Redis.
-func (e *entry) giveUp() {
+func (e *lockState) giveUp() {
 	e.mu.Lock()
 	e.waiting = false
 	e.mu.Unlock()
-	if !e.owes {
+	if !e.mayOwe {
 		e.leaveQueue()
 		return
 	}
@@ -390,14 +390,14 @@ func (e *entry) giveUp() {
 
 // leaveQueue hands the baton on, or frees it: Redis has nothing of this session. It drops the reference that came
 // with the baton.
-func (e *entry) leaveQueue() {
+func (e *lockState) leaveQueue() {
 	e.queue.Leave()
-	e.s.leave(e, 1)
+	e.s.putState(e, 1)
 }
 
 // passOn hands the baton on, and what was left to its owner with it; or passes it and the reference that came with it
 // to a clean-up in the background.
-func (e *entry) passOn() {
+func (e *lockState) passOn() {
 	e.mu.Lock()
 	passed := e.queue.Pass()
 	if !passed {
@@ -406,21 +406,21 @@ func (e *entry) passOn() {
 	}
 	e.mu.Unlock()
 	if passed {
-		e.s.leave(e, 1)
+		e.s.putState(e, 1)
 		return
 	}
 	e.s.cleaner.do(e.cleanUp)
 }
 
 // startCleaningLocked gives the baton to a clean-up. e.mu is held.
-func (e *entry) startCleaningLocked() {
-	e.cleaning, e.cleans = make(chan struct{}), time.Since(e.s.opened)
+func (e *lockState) startCleaningLocked() {
+	e.cleaning, e.cleaningSince = make(chan struct{}), time.Since(e.s.opened)
 }
 
 // cleanUp gives back what attempts that were given up have in Redis, then hands the baton on. It owns both the
 // baton and a reference. It gives up itself after releaseTime: the epoch of the next attempt is
 // above what is left.
-func (e *entry) cleanUp() {
+func (e *lockState) cleanUp() {
 	if err := e.release(context.Background()); err != nil && !errors.Is(err, ErrLost) {
 		e.s.log(slog.LevelWarn, "could not give back an attempt yet", slog.String("lock", e.name), slog.Any("error", err))
 	}
@@ -430,5 +430,5 @@ func (e *entry) cleanUp() {
 	e.queue.Leave()
 	e.mu.Unlock()
 	close(done)
-	e.s.leave(e, 1)
+	e.s.putState(e, 1)
 }

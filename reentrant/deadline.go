@@ -6,60 +6,60 @@ import (
 	"time"
 )
 
-// A callContext bounds one command by a deadline without a timer of its own. A client reads the deadline and sets
+// A commandContext bounds one command by a deadline without a timer of its own. A client reads the deadline and sets
 // it on its connection, which costs a small part of what context.WithDeadline does. Where a client waits for Done
 // instead, it gets the caller's, or, of a caller whose context cannot end, one that ends not long after the
 // deadline. Each command has one of its own: a client that has to dial leaves it to goroutines that outlive the call.
 //
 // Every command has a deadline for another reason too: rueidis moves a connection to its slower, concurrent mode
 // for good at the first command whose context can be cancelled and has none.
-type callContext struct {
+type commandContext struct {
 	context.Context                 // the caller's
-	end             context.Context // a horizon, if the caller's cannot end; else nil
+	until           context.Context // a sharedDeadline, if the caller's cannot end; else nil
 	deadline        time.Time
 }
 
-func (c *callContext) Deadline() (time.Time, bool) {
+func (c *commandContext) Deadline() (time.Time, bool) {
 	if d, ok := c.Context.Deadline(); ok && d.Before(c.deadline) {
 		return d, true
 	}
 	return c.deadline, true
 }
 
-func (c *callContext) Done() <-chan struct{} {
-	if c.end != nil {
-		return c.end.Done()
+func (c *commandContext) Done() <-chan struct{} {
+	if c.until != nil {
+		return c.until.Done()
 	}
 	return c.Context.Done()
 }
 
-func (c *callContext) Err() error {
-	if c.end != nil {
-		return c.end.Err()
+func (c *commandContext) Err() error {
+	if c.until != nil {
+		return c.until.Err()
 	}
 	return c.Context.Err()
 }
 
-// bounded is the context of one command.
-func (s *core) bounded(ctx context.Context, now, deadline time.Time) context.Context {
-	call := &callContext{Context: ctx, deadline: deadline}
+// commandContext is the context of one command.
+func (s *session) commandContext(ctx context.Context, now, deadline time.Time) context.Context {
+	call := &commandContext{Context: ctx, deadline: deadline}
 	if ctx.Done() == nil {
-		call.end = s.horizon.beyond(now, deadline)
+		call.until = s.commandLimit.after(now, deadline)
 	}
 	return call
 }
 
-// A horizon lends out contexts that end some time after a deadline: one serves all commands of a stretch of time,
+// A sharedDeadline lends out contexts that end some time after a deadline: one serves all commands of a stretch of time,
 // so that bounding a command takes no timer.
-type horizon struct {
+type sharedDeadline struct {
 	mu      sync.Mutex // a leaf
 	current context.Context
 	end     time.Time
 	cancel  context.CancelFunc
 }
 
-// beyond is a context that ends after deadline: as far beyond it as that is from now, or as an earlier one asked for.
-func (h *horizon) beyond(now, deadline time.Time) context.Context {
+// after is a context that ends after deadline: as far beyond it as that is from now, or as an earlier one asked for.
+func (h *sharedDeadline) after(now, deadline time.Time) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.current == nil || h.end.Before(deadline) {
@@ -70,7 +70,7 @@ func (h *horizon) beyond(now, deadline time.Time) context.Context {
 	return h.current
 }
 
-func (h *horizon) close() {
+func (h *sharedDeadline) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.cancel != nil {

@@ -12,15 +12,15 @@ import (
 // which does not answer.
 const cleaners = 4
 
-// A crew does jobs in the background. Its goroutines start when there is something to do and end when there is not.
+// Workers do jobs in the background. Their goroutines start when there is something to do and end when there is not.
 //
 // A job that waits for a node which hangs must not delay those for other nodes. So a goroutine that has been at one job
 // for longer than stall makes room for two others, as Go's scheduler replaces a thread that is in a system call. The jobs
-// behind n such ones begin after stall × log2(n/size), and the crew has as many goroutines as it has commands without an
+// behind n such ones begin after stall × log2(n/size), and there are as many goroutines as commands without an
 // answer.
-type crew struct {
+type workers struct {
 	size  int           // how many of its goroutines are at work at once, if no job takes longer than stall
-	stall time.Duration // 0: jobs take as long as they do, and those of a crew of one are done in their order
+	stall time.Duration // 0: jobs take as long as they do, and those of one worker are done in their order
 
 	mu      sync.Mutex // a leaf
 	jobs    []func()
@@ -30,7 +30,7 @@ type crew struct {
 }
 
 // do has job run soon. It never blocks.
-func (c *crew) do(job func()) {
+func (c *workers) do(job func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.jobs = append(c.jobs, job)
@@ -38,7 +38,7 @@ func (c *crew) do(job func()) {
 }
 
 // growLocked starts a goroutine for each job that waits, if there may be so many. c.mu is held.
-func (c *crew) growLocked() {
+func (c *workers) growLocked() {
 	for range min(len(c.jobs), c.size+2*c.stalled-c.running) {
 		c.running++
 		go c.work()
@@ -46,13 +46,13 @@ func (c *crew) growLocked() {
 }
 
 // backlog is how many jobs have not begun.
-func (c *crew) backlog() int {
+func (c *workers) backlog() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.jobs)
 }
 
-func (c *crew) work() {
+func (c *workers) work() {
 	for {
 		job := c.next()
 		if job == nil {
@@ -65,7 +65,7 @@ func (c *crew) work() {
 }
 
 // begin counts the goroutine as stalled when its job has taken too long, until end is called.
-func (c *crew) begin() (end func()) {
+func (c *workers) begin() (end func()) {
 	if c.stall == 0 {
 		return func() {}
 	}
@@ -89,7 +89,7 @@ func (c *crew) begin() (end func()) {
 	}
 }
 
-func (c *crew) next() func() {
+func (c *workers) next() func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.jobs) == 0 {
@@ -106,14 +106,14 @@ func (c *crew) next() func() {
 }
 
 // wait returns when everything is done.
-func (c *crew) wait() {
+func (c *workers) wait() {
 	if idle := c.busy(); idle != nil {
 		<-idle
 	}
 }
 
 // busy is a channel that is closed when nothing runs any more, nil if nothing does.
-func (c *crew) busy() <-chan struct{} {
+func (c *workers) busy() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running == 0 {
@@ -130,9 +130,9 @@ func retryPause(try int, most time.Duration) time.Duration {
 	return min(time.Millisecond<<min(try, 10), most)
 }
 
-// disown gives back what an epoch has on a lock, without the baton: release(epoch) touches nothing newer. It is a
+// releaseOrphan gives back what an epoch has on a lock, without the baton: release(epoch) touches nothing newer. It is a
 // courtesy to the others (it would expire), so one try is enough.
-func (s *core) disown(remote backend.Remote, name string, epoch uint64) {
+func (s *session) releaseOrphan(remote backend.Remote, name string, epoch uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.commandTimeout())
 	defer cancel()
 	s.stats.commands.Add(1)

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// A vigil shows Redis that a session's waiters for conditions are alive, and also those who were signalled and are on
+// A waiterHeartbeat shows Redis that a session's waiters for conditions are alive, and also those who were signalled and are on
 // their way back to the lock: one command per condition and heartbeat. The answer tells of signals whose messages were
 // lost. The command tells Redis of those whose owners are back, and only that acknowledges a signal: a beat may be
 // answered to nobody, and whoever heard of the signal may still leave without the lock. One goroutine does it for the
 // whole session, and sleeps while nobody waits.
-type vigil struct {
-	s     *core
+type waiterHeartbeat struct {
+	s     *session
 	nudge chan struct{} // 1-buffered: there is a ticket again
 	again chan struct{} // 1-buffered: the channel to the backend was reopened, so messages may be lost
 	quit  chan struct{}
@@ -25,22 +25,22 @@ type vigil struct {
 	tickets map[*ticket]bool // true: back with the lock, so its signal is to be acknowledged by one more beat
 }
 
-func newVigil(s *core) *vigil {
-	return &vigil{
+func newWaiterHeartbeat(s *session) *waiterHeartbeat {
+	return &waiterHeartbeat{
 		s: s, nudge: make(chan struct{}, 1), again: make(chan struct{}, 1), quit: make(chan struct{}),
 		tickets: make(map[*ticket]bool),
 	}
 }
 
-func (v *vigil) start() { v.done.Go(v.watch) }
+func (v *waiterHeartbeat) start() { v.done.Go(v.watch) }
 
-func (v *vigil) stop() {
+func (v *waiterHeartbeat) stop() {
 	close(v.quit)
 	v.done.Wait()
 }
 
 // add beats for a ticket from now on.
-func (v *vigil) add(t *ticket) {
+func (v *waiterHeartbeat) add(t *ticket) {
 	v.mu.Lock()
 	v.tickets[t] = false
 	v.mu.Unlock()
@@ -50,29 +50,29 @@ func (v *vigil) add(t *ticket) {
 	}
 }
 
-// resumed has the next beat sent at once: it tells of signals whose messages were lost with the channel.
-func (v *vigil) resumed() {
+// beatNow has the next beat sent at once: it tells of signals whose messages were lost with the channel.
+func (v *waiterHeartbeat) beatNow() {
 	select {
 	case v.again <- struct{}{}:
 	default:
 	}
 }
 
-// served acknowledges a ticket's signal with the next beat.
-func (v *vigil) served(t *ticket) {
+// acknowledge acknowledges a ticket's signal with the next beat.
+func (v *waiterHeartbeat) acknowledge(t *ticket) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.tickets[t] = true
 }
 
 // remove forgets a ticket: it was taken back, or its owner could not come back, and the signal is another's.
-func (v *vigil) remove(t *ticket) {
+func (v *waiterHeartbeat) remove(t *ticket) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.tickets, t)
 }
 
-func (v *vigil) watch() {
+func (v *waiterHeartbeat) watch() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	cfg := &v.s.config
@@ -109,7 +109,7 @@ func since(t time.Time) time.Duration {
 	return time.Since(t)
 }
 
-func (v *vigil) empty() bool {
+func (v *waiterHeartbeat) empty() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.tickets) == 0
@@ -123,21 +123,21 @@ type group struct {
 
 // beat sends one command per condition (more if it has many tickets), all at once: one that gets no answer does not
 // hold up the others.
-func (v *vigil) beat() {
+func (v *waiterHeartbeat) beat() {
 	limit := min(v.s.config.commandTimeout(), v.s.config.heartbeat)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	var sent sync.WaitGroup
 	for g, tickets := range v.groups() {
 		for _, part := range tickets.parts() {
-			sent.Go(func() { v.show(ctx, g, part) })
+			sent.Go(func() { v.send(ctx, g, part) })
 		}
 	}
 	sent.Wait()
 }
 
-// show sends one command of a beat.
-func (v *vigil) show(ctx context.Context, g group, tickets grouped) {
+// send sends one command of a beat.
+func (v *waiterHeartbeat) send(ctx context.Context, g group, tickets grouped) {
 	v.s.stats.commands.Add(1)
 	answers, err := g.remote.Beat(ctx, g.name, epochs(tickets.waiting), epochs(tickets.served))
 	if err != nil || len(answers) != len(tickets.waiting) {
@@ -178,7 +178,7 @@ func (all grouped) parts() (parts []grouped) {
 	return parts
 }
 
-func (v *vigil) groups() map[group]grouped {
+func (v *waiterHeartbeat) groups() map[group]grouped {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	groups := make(map[group]grouped)

@@ -17,21 +17,21 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// An image is what Redis has of a lock at one moment, read as common.lua says it is written, with what a verb
+// A snapshot is what Redis has of a lock at one moment, read as common.lua says it is written, with what a verb
 // has made of it since. It is for sessions with a Redis that runs no scripts.
-type image struct {
+type snapshot struct {
 	keys      wire.Keys
 	condition string              // whose tickets are in it; "" for none
 	ticketing *wire.ConditionKeys // nil for none
 	channels  string
 
-	now    protocol.Instant
-	was    held
-	record string
-	queue  []string // "session record", in order
-	lists  [2][]string
-	lock   protocol.Lock
-	told   []message
+	now      protocol.Instant
+	was      held
+	record   string
+	queue    []string // "session record", in order
+	lists    [2][]string
+	lock     protocol.Lock
+	messages []message
 }
 
 // held is the hash as it was.
@@ -47,7 +47,7 @@ type message struct{ channel, text string }
 const forever = protocol.Instant(math.MaxInt64)
 
 // readers are the commands that read an image, in the order in which parse wants their answers.
-func (i *image) readers(c rueidis.DedicatedClient) rueidis.Commands {
+func (i *snapshot) readers(c rueidis.DedicatedClient) rueidis.Commands {
 	k := i.keys
 	commands := rueidis.Commands{
 		c.B().Time().Build(),
@@ -67,7 +67,7 @@ func (i *image) readers(c rueidis.DedicatedClient) rueidis.Commands {
 }
 
 // parse reads the answers.
-func (i *image) parse(answers []rueidis.RedisResult) error {
+func (i *snapshot) parse(answers []rueidis.RedisResult) error {
 	for _, a := range answers {
 		if err := a.Error(); err != nil && !rueidis.IsRedisNil(err) {
 			return err
@@ -78,7 +78,7 @@ func (i *image) parse(answers []rueidis.RedisResult) error {
 		return errors.New("no time")
 	}
 	i.now = protocol.Instant(clock[0])*time.Second + protocol.Instant(clock[1])*time.Microsecond
-	i.lock = protocol.Lock{Keep: wire.MinKeep, Publish: i.tell}
+	i.lock = protocol.Lock{Keep: wire.MinKeep, Publish: i.publish}
 	i.record, _ = answers[1].ToString()
 	i.parseRecord(i.record)
 	hash, _ := answers[2].AsStrMap()
@@ -109,7 +109,7 @@ func (i *image) parse(answers []rueidis.RedisResult) error {
 // errForeign is the scripts' error for a hash that is no lock.
 var errForeign = backend.WithRefused(errors.New("WRONGTYPE the key has a hash that is not a lock"))
 
-func (i *image) parseHold(hash map[string]string, ttl int64) error {
+func (i *snapshot) parseHold(hash map[string]string, ttl int64) error {
 	const expired, never = -2, -1
 	if ttl == expired { // since the hash was read
 		return nil
@@ -127,7 +127,7 @@ func (i *image) parseHold(hash map[string]string, ttl int64) error {
 }
 
 // parseRecord reads "first last session epoch op state keep tombstone…".
-func (i *image) parseRecord(text string) {
+func (i *snapshot) parseRecord(text string) {
 	words := strings.Fields(text)
 	r := &i.lock.Record
 	r.Expires = forever
@@ -150,7 +150,7 @@ func (i *image) parseRecord(text string) {
 func micros(n int64) protocol.Instant { return protocol.Instant(n) * time.Microsecond }
 
 // writeRecord is the record as the scripts write it.
-func (i *image) writeRecord() string {
+func (i *snapshot) writeRecord() string {
 	r := &i.lock.Record
 	if r.Session == "" {
 		r.Session = "-"
@@ -214,7 +214,7 @@ func tickets(order []rueidis.ZScore, terms map[string]string, signalled bool) (l
 }
 
 // tickets are those of the condition as they are now, waiting and signalled, a line each.
-func (i *image) tickets() (lists [2][]string) {
+func (i *snapshot) tickets() (lists [2][]string) {
 	c := i.lock.Conditions[i.condition]
 	for n, list := range [][]protocol.Ticket{c.Waiting, c.Signalled} {
 		for _, t := range list {
@@ -224,8 +224,8 @@ func (i *image) tickets() (lists [2][]string) {
 	return lists
 }
 
-// tell is the protocol's word to a session: in the form of the scripts' messages.
-func (i *image) tell(session string, m protocol.Message) {
+// publish is the protocol's word to a session: in the form of the scripts' messages.
+func (i *snapshot) publish(session string, m protocol.Message) {
 	hold := i.keys.Hold()
 	text := fmt.Sprintf("g %d %d %d %d %d %s", m.Epoch, m.First, m.Last, wire.Millis(m.TTL), m.At.Microseconds(), hold)
 	switch m.Kind {
@@ -240,11 +240,11 @@ func (i *image) tell(session string, m protocol.Message) {
 	case protocol.Taken:
 		text = fmt.Sprintf("t %d %s", m.Epoch, hold)
 	}
-	i.told = append(i.told, message{i.channels + session, text})
+	i.messages = append(i.messages, message{i.channels + session, text})
 }
 
 // changes are the commands that make Redis's state what the image is now. Nothing: it is that already.
-func (i *image) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
+func (i *snapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
 	commands = append(commands, i.holdChanges(c)...)
 	k := i.keys
 	if r := &i.lock.Record; r.Expires != forever { // it was saved
@@ -265,7 +265,7 @@ func (i *image) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
 	if i.ticketing != nil && !equalLists(i.tickets(), i.lists) {
 		commands = append(commands, i.ticketChanges(c)...)
 	}
-	for _, m := range i.told {
+	for _, m := range i.messages {
 		commands = append(commands, c.B().Publish().Channel(m.channel).Message(m.text).Build())
 	}
 	return commands
@@ -273,7 +273,7 @@ func (i *image) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
 
 func equalLists(a, b [2][]string) bool { return slices.Equal(a[0], b[0]) && slices.Equal(a[1], b[1]) }
 
-func (i *image) holdChanges(c rueidis.DedicatedClient) (commands rueidis.Commands) {
+func (i *snapshot) holdChanges(c rueidis.DedicatedClient) (commands rueidis.Commands) {
 	h, key := i.lock.Hold, i.keys.Hold()
 	if h.Count == 0 {
 		if i.was.field != "" {
@@ -294,7 +294,7 @@ func (i *image) holdChanges(c rueidis.DedicatedClient) (commands rueidis.Command
 	return commands
 }
 
-func (i *image) queueChanges(c rueidis.DedicatedClient) rueidis.Commands {
+func (i *snapshot) queueChanges(c rueidis.DedicatedClient) rueidis.Commands {
 	k := i.keys
 	commands := rueidis.Commands{c.B().Del().Key(k[2], k[3]).Build()}
 	if len(i.lock.Queue) == 0 {
@@ -313,7 +313,7 @@ func (i *image) queueChanges(c rueidis.DedicatedClient) rueidis.Commands {
 		c.B().Expire().Key(k[2]).Seconds(seconds).Build(), c.B().Expire().Key(k[3]).Seconds(seconds).Build())
 }
 
-func (i *image) ticketChanges(c rueidis.DedicatedClient) rueidis.Commands {
+func (i *snapshot) ticketChanges(c rueidis.DedicatedClient) rueidis.Commands {
 	t, cond := i.ticketing, i.lock.Conditions[i.condition]
 	commands := rueidis.Commands{c.B().Del().Key(t[4], t[5], t[6]).Build()}
 	all := slices.Concat(cond.Waiting, cond.Signalled)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A scribe writes the session's log, in the order of what happened. A handler that hangs costs records.
-type scribe struct {
+// An asyncLog writes the session's log, in the order of what happened. A handler that hangs costs records.
+type asyncLog struct {
 	handler slog.Handler
 	feed    feed
 }
@@ -15,23 +15,23 @@ type scribe struct {
 // maxRecords bounds how many records wait to be written.
 const maxRecords = 1000
 
-func newScribe(l *slog.Logger) scribe {
-	return scribe{handler: l.Handler(), feed: feed{jobs: crew{size: 1}, limit: maxRecords}}
+func newAsyncLog(l *slog.Logger) asyncLog {
+	return asyncLog{handler: l.Handler(), feed: feed{jobs: workers{size: 1}, limit: maxRecords}}
 }
 
 // log has a record written soon, if anybody wants to read it.
-func (w *scribe) log(level slog.Level, text string, attrs ...slog.Attr) {
+func (w *asyncLog) log(level slog.Level, text string, attrs ...slog.Attr) {
 	now := time.Now()
 	w.feed.post(func() { w.write(now, level, text, attrs) })
 }
 
 // event has a record of an event written soon.
-func (w *scribe) event(level slog.Level, e Event) {
+func (w *asyncLog) event(level slog.Level, e Event) {
 	w.feed.post(func() { w.write(e.At, level, e.Kind.String(), e.attributes()) })
 }
 
 // write is called by the feed.
-func (w *scribe) write(at time.Time, level slog.Level, text string, attrs []slog.Attr) {
+func (w *asyncLog) write(at time.Time, level slog.Level, text string, attrs []slog.Attr) {
 	if !w.handler.Enabled(context.Background(), level) {
 		return
 	}
@@ -44,6 +44,6 @@ func (w *scribe) write(at time.Time, level slog.Level, text string, attrs []slog
 }
 
 // log writes a record.
-func (s *core) log(level slog.Level, text string, attrs ...slog.Attr) {
-	s.scribe.log(level, text, attrs...)
+func (s *session) log(level slog.Level, text string, attrs ...slog.Attr) {
+	s.logWriter.log(level, text, attrs...)
 }

@@ -1,0 +1,72 @@
+package reentrant
+
+import (
+	"slices"
+	"sync"
+)
+
+// maxLostHolds bounds the memory of holds that were lost and never unlocked. Beyond it the oldest are forgotten, and
+// their Unlock answers ErrNotHeld.
+const maxLostHolds = 1024
+
+// lostHolds remembers for each hold that was lost how many Unlocks its owner still owes, so that those answer ErrLost.
+type lostHolds struct {
+	mu       sync.Mutex // a leaf: nothing else is locked under it
+	owed     map[loss]owed
+	oldest   []lossRecord // in the order they were lost; some are paid, or were lost again since
+	sequence int          // of the latest
+}
+
+// An owed is how many Unlocks a lost hold still has to come, with the loss's number.
+type owed struct{ holds, sequence int }
+
+type lossRecord struct {
+	loss
+	sequence int
+}
+
+type loss struct {
+	name  string
+	owner Owner
+}
+
+func (l *lostHolds) add(name string, owner Owner, holds int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owed == nil {
+		l.owed = make(map[loss]owed)
+	}
+	l.sequence++
+	key := loss{name, owner}
+	l.owed[key] = owed{l.owed[key].holds + holds, l.sequence}
+	l.oldest = append(l.oldest, lossRecord{key, l.sequence})
+	if len(l.oldest) <= maxLostHolds {
+		return
+	}
+	l.oldest = slices.DeleteFunc(l.oldest, func(d lossRecord) bool { return l.owed[d.loss].sequence != d.sequence })
+	if len(l.oldest) > maxLostHolds {
+		delete(l.owed, l.oldest[0].loss)
+		l.oldest = slices.Delete(l.oldest, 0, 1)
+	}
+}
+
+// takeOwed tells whether the owner owes an Unlock for a lost hold, and takes it off.
+func (l *lostHolds) takeOwed(name string, owner Owner) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := loss{name, owner}
+	d := l.owed[key]
+	if d.holds > 1 {
+		l.owed[key] = owed{d.holds - 1, d.sequence}
+	} else {
+		delete(l.owed, key)
+	}
+	return d.holds > 0
+}
+
+// isOwed tells whether the owner lost a hold that it has not unlocked.
+func (l *lostHolds) isOwed(name string, owner Owner) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.owed[loss{name, owner}].holds > 0
+}
