@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -450,26 +451,32 @@ func TestRankedBudget(t *testing.T) {
 	})
 	assert.Equal(t, 2*sections, alone, "alone")
 
-	const confirmed = 8 // who had just been told to wait may ask whether a push is meant for that
+	// A waiter that has just been told to wait may ask whether a push is meant for that: it cannot tell them apart within the
+	// time of a round trip. So on a slow machine holds are longer.
+	const confirmed = 8
+	const most = 2*2*sections + confirmed
 	var s section
-	pushed := fewestEvals(t, c, func() {
-		var wg sync.WaitGroup
-		for _, l := range []*reentrant.Lock{la, lb} {
-			wg.Go(func() {
-				for range sections {
-					assert.NoError(t, l.Lock(t.Context()))
-					token, err := l.Token(t.Context())
-					assert.NoError(t, err)
-					s.run(token)
-					time.Sleep(2 * time.Millisecond) // time for the other to queue up
-					assert.NoError(t, l.Unlock(t.Context()))
-				}
-			})
-		}
-		wg.Wait()
-	})
+	pushed := math.MaxInt
+	for hold := 2 * time.Millisecond; pushed > most && hold < 200*time.Millisecond; hold *= 4 {
+		pushed = fewestEvals(t, c, func() {
+			var wg sync.WaitGroup
+			for _, l := range []*reentrant.Lock{la, lb} {
+				wg.Go(func() {
+					for range sections {
+						assert.NoError(t, l.Lock(t.Context()))
+						token, err := l.Token(t.Context())
+						assert.NoError(t, err)
+						s.run(token)
+						time.Sleep(hold) // time for the other to queue up
+						assert.NoError(t, l.Unlock(t.Context()))
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
 	s.verify(t)
-	assert.LessOrEqual(t, pushed, 2*2*sections+confirmed, "from process to process")
+	assert.LessOrEqual(t, pushed, most, "from process to process")
 
 	for _, key := range append(keys(t, c, "budget"), "relock:{budget}:t:budget") {
 		left, err := c.Do(t.Context(), c.B().Pttl().Key(key).Build()).AsInt64()

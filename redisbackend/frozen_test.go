@@ -40,7 +40,8 @@ func TestATimedTryOnAFrozenServer(t *testing.T) {
 
 // A process that is told to stop can, whatever the server does: Await ends within a lease of its context.
 func TestAnAwaitOnAFrozenServerEndsWithItsContext(t *testing.T) {
-	const lease = 2 * time.Second
+	t.Parallel()
+	const lease = 10 * time.Second // the waiter, too, must not lose the lock before it waits
 	lock, server := frozen(t, lease)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -2,6 +2,7 @@ package relockcertmagic_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,6 +28,18 @@ func process(t *testing.T, server *redistest.Server, folder string) *relockcertm
 		_ = session.Close(ctx) // what a test still holds is given up
 	})
 	return relockcertmagic.New(&certmagic.FileStorage{Path: folder}, session)
+}
+
+// tries tries to get a lock, again while Redis does not answer in time, as on a machine that stands still.
+func tries(t *testing.T, storage *relockcertmagic.Storage, name string) bool {
+	t.Helper()
+	for begun := time.Now(); ; {
+		ok, err := storage.TryLock(t.Context(), name)
+		if !errors.Is(err, reentrant.ErrUnavailable) || time.Since(begun) > time.Minute {
+			require.NoError(t, err)
+			return ok
+		}
+	}
 }
 
 func TestOneOfManyHasTheLock(t *testing.T) {
@@ -59,9 +72,7 @@ func TestALockIsUnlockedFromAnyGoroutine(t *testing.T) {
 	here, there := process(t, server, folder), process(t, server, folder)
 	require.NoError(t, here.Lock(t.Context(), "a"))
 	for name, storage := range map[string]*relockcertmagic.Storage{"same process": here, "another": there} {
-		ok, err := storage.TryLock(t.Context(), "a")
-		require.NoError(t, err)
-		assert.False(t, ok, name)
+		assert.False(t, tries(t, storage, "a"), name)
 	}
 	require.ErrorIs(t, there.Unlock(t.Context(), "a"), reentrant.ErrNotHeld)
 	require.NoError(t, here.RenewLockLease(t.Context(), "a", time.Hour))
@@ -70,9 +81,7 @@ func TestALockIsUnlockedFromAnyGoroutine(t *testing.T) {
 	require.NoError(t, <-unlocked)
 	require.ErrorIs(t, here.Unlock(t.Context(), "a"), reentrant.ErrNotHeld, "again")
 	require.ErrorIs(t, here.RenewLockLease(t.Context(), "a", time.Hour), reentrant.ErrNotHeld)
-	ok, err := there.TryLock(t.Context(), "a")
-	require.NoError(t, err)
-	assert.True(t, ok)
+	assert.True(t, tries(t, there, "a"))
 }
 
 func TestAWaitEndsWithItsContext(t *testing.T) {
