@@ -1,0 +1,102 @@
+package sharedqueue
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A benchOwner is as large as package reentrant's.
+type benchOwner struct {
+	name     string //nolint:unused // for its size
+	id       int64
+	portable bool //nolint:unused // for its size
+}
+
+func benchHash(o benchOwner) uint64 { return uint64(o.id) }
+
+var start = time.Now()
+
+func sinceStart() time.Duration { return time.Since(start) }
+
+func benchRW() *RW[benchOwner] {
+	q := NewRW(sinceStart, benchHash)
+	q.Settle(Terms{Units: 1, Until: math.MaxInt64})
+	for range calmReads {
+		q.TryRead(benchOwner{id: 1})
+		q.ExitRead(benchOwner{id: 1})
+	}
+	return q
+}
+
+// One reader enters and leaves, beside no other. Budget 100 ns.
+func BenchmarkRead(b *testing.B) {
+	b.Run("queue", func(b *testing.B) {
+		q := benchRW()
+		owner := benchOwner{id: 7}
+		b.ReportAllocs()
+		for b.Loop() {
+			q.TryRead(owner)
+			q.ExitRead(owner)
+		}
+	})
+	b.Run("sync.RWMutex", func(b *testing.B) {
+		var mu sync.RWMutex
+		b.ReportAllocs()
+		for b.Loop() {
+			mu.RLock()
+			mu.RUnlock() //nolint:staticcheck // the empty section is the workload
+		}
+	})
+}
+
+// Readers enter and leave in parallel. Budget twice the time of sync.RWMutex.
+func BenchmarkReadParallel(b *testing.B) {
+	b.Run("queue", func(b *testing.B) {
+		q := benchRW()
+		var ids atomic.Int64
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			owner := benchOwner{id: 100 + ids.Add(1)}
+			for pb.Next() {
+				q.TryRead(owner)
+				q.ExitRead(owner)
+			}
+		})
+	})
+	b.Run("sync.RWMutex", func(b *testing.B) {
+		var mu sync.RWMutex
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				mu.RLock()
+				mu.RUnlock() //nolint:staticcheck // the empty section is the workload
+			}
+		})
+	})
+}
+
+// A writer enters and leaves, beside no other.
+func BenchmarkWrite(b *testing.B) {
+	q := NewRW(sinceStart, benchHash)
+	q.Settle(Terms{Units: All, Until: math.MaxInt64, First: 2, Last: math.MaxUint64 - 1})
+	owner := benchOwner{id: 7}
+	b.ReportAllocs()
+	for b.Loop() {
+		q.TryWrite(owner)
+		q.ExitWrite(owner)
+	}
+}
+
+// Permits are taken and given back.
+func BenchmarkPermits(b *testing.B) {
+	q := NewPermits(sinceStart)
+	q.Settle(Terms{Units: 3, Until: math.MaxInt64})
+	b.ReportAllocs()
+	for b.Loop() {
+		q.Try(1)
+		q.Exit(1)
+	}
+}

@@ -1,0 +1,45 @@
+// Package sharedqueue admits the owners of one process to what their session shares with other sessions: readers and a
+// writer ([RW]), or permits ([Permits]). It is the part of a read-write lock and of a semaphore that stays in the process:
+// no network, no wall clock, no goroutines of its own. The clock is the caller's.
+//
+// # Units
+//
+// A session has units of a name, as the server granted them: an [RW] needs one for all its readers together, and [All] for
+// a writer; [Permits] are units. An engine, which talks to the server, tells the queue what the session has (Settle), for
+// how long it can trust that (Trust), that another session waits (Ask), and that it has lost them (Lose). The queue tells
+// the engine what is in use and what those in line need (Look). What is to be given back is out of use before the engine
+// says so to the server (Keep).
+//
+//	   owners                       the queue                      the engine
+//	┌──────────┐  TryRead, Enter  ┌───────────┐  Look, Keep      ┌──────────┐
+//	│ a, b, c  │ ───────────────▶ │ units     │ ◀─────────────── │ commands │
+//	│          │  ExitRead …      │ holds     │  Settle, Ask …   │ answers  │
+//	└──────────┘ ───────────────▶ │ the line  │ ◀─────────────── └──────────┘
+//	                              └───────────┘
+//
+// # Order
+//
+// A claim that cannot be admitted waits in line, first come, first served. Readers at the head of the line enter together,
+// up to the first writer; a claim of permits that would fit does not overtake a wider one. An owner that is inside enters
+// again at once, past all waiters, because it would wait for itself otherwise. A writer may read too and then go on as a
+// reader. A reader that asks to write is refused: two such readers would wait for each other.
+//
+// When another session waits, a session with All has a turn: its own owners go on in order while a writer waits, for a
+// number of passes and for a time. A session of readers has none: it admits newcomers no more, and its unit goes back when
+// the last reader leaves.
+//
+// # Readers do not meet
+//
+// Read holds are counted by owner, in shards with a mutex each. While nothing but trust stands between a reader and the
+// lock, the queue is open: readers come and go in their shards alone, as in the BRAVO lock of Dice and Kogan. A writer, a
+// waiter or Ask closes it, which takes the shards' mutexes one after the other; a few readers that are admitted in the
+// ordinary way open it again.
+//
+// # Memory
+//
+// What an owner did before it left synchronizes before the return of every later claim that had to wait for that. This
+// holds in one process. Between processes that meet at a server there is no such order.
+//
+// Builds with the tag invariants, and those with the race detector, check the whole structure at the end of every
+// critical section. An impossible state panics with a text that starts "sharedqueue: bug:".
+package sharedqueue

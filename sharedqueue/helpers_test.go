@@ -1,0 +1,129 @@
+package sharedqueue
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/relock-go/relock/internal/testsize"
+	"github.com/stretchr/testify/require"
+)
+
+// Tests of waiting run in a synctest bubble: synctest.Wait returns when all goroutines are blocked, which fixes the order
+// of arrival, and a bubble fails by itself when a goroutine is left over.
+
+func hashName(owner string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(owner))
+	return h.Sum64()
+}
+
+// A clock is the virtual time of a test.
+type clock struct{ time time.Duration }
+
+func (c *clock) now() time.Duration { return c.time }
+
+const hour = time.Hour
+
+// newRW makes a queue with the given units, for an hour and with a thousand tokens.
+func newRW(units int) (*RW[string], *clock) {
+	c := &clock{}
+	q := NewRW(c.now, hashName)
+	q.Settle(terms0(units))
+	q.Look()
+	return q, c
+}
+
+func terms0(units int) Terms {
+	t := Terms{Units: units, Until: hour}
+	if units == All {
+		t.First, t.Last = 1002, 3000
+	}
+	return t
+}
+
+func newPermits(units int) (*Permits, *clock) {
+	c := &clock{}
+	q := NewPermits(c.now)
+	q.Settle(Terms{Units: units, Until: hour})
+	q.Look()
+	return q, c
+}
+
+// A claim is an Enter whose Wait, if it needs one, is under way in a goroutine of its own.
+type claim struct {
+	cancel  func() // closes done
+	timeout chan time.Time
+	ended   chan Outcome
+}
+
+// begin starts a claim: enter is its Enter, wait its Wait. It returns when the claim has ended or waits.
+func begin(enter func() (Outcome, func(done <-chan struct{}, timeout <-chan time.Time) Outcome)) *claim {
+	done := make(chan struct{})
+	c := &claim{cancel: func() { close(done) }, timeout: make(chan time.Time, 1), ended: make(chan Outcome, 1)}
+	o, wait := enter()
+	if o != Waiting {
+		c.ended <- o
+		return c
+	}
+	go func() { c.ended <- wait(done, c.timeout) }()
+	synctest.Wait()
+	return c
+}
+
+func enterRW(q *RW[string], owner string, mode Mode) *claim {
+	return begin(func() (Outcome, func(<-chan struct{}, <-chan time.Time) Outcome) {
+		o, w, _ := q.Enter(owner, mode)
+		return o, func(done <-chan struct{}, timeout <-chan time.Time) Outcome {
+			o, _ := q.Wait(w, done, timeout)
+			return o
+		}
+	})
+}
+
+func enterPermits(q *Permits, n int, mode Mode) *claim {
+	return begin(func() (Outcome, func(<-chan struct{}, <-chan time.Time) Outcome) {
+		o, w, _ := q.Enter(n, mode)
+		return o, func(done <-chan struct{}, timeout <-chan time.Time) Outcome {
+			o, _ := q.Wait(w, done, timeout)
+			return o
+		}
+	})
+}
+
+// outcome is the claim's outcome when all goroutines have gone as far as they can, and Waiting if it still waits.
+func (c *claim) outcome() Outcome {
+	synctest.Wait()
+	select {
+	case o := <-c.ended:
+		c.ended <- o
+		return o
+	default:
+		return Waiting
+	}
+}
+
+func requireOutcome(t *testing.T, want Outcome, claims ...*claim) {
+	t.Helper()
+	for i, c := range claims {
+		require.Equal(t, want, c.outcome(), "claim %d", i)
+	}
+}
+
+func requireLook(t *testing.T, want bool, look bool) {
+	t.Helper()
+	require.Equal(t, want, look, "whether the engine should look")
+}
+
+func newSeed(t *testing.T) uint64 {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return seed
+}
+
+// rounds scales how often a random test repeats.
+func rounds(n int) int {
+	return testsize.Of(10*n, n)
+}

@@ -1,0 +1,21 @@
+package sharedqueue
+
+// A State is what an engine needs to know to decide what to ask of the server.
+type State struct {
+	Units    int    // what the session has
+	InUse    int    // what its users are inside of: of an RW 0, 1 or All
+	Waiting  int    // claims in line
+	Head     int    // what the first in line needs, for itself: of an RW 0, 1 or All
+	Want     int    // what the session needs in total: of an RW for the head, of Permits for all in line
+	Writers  int    // claims in line that ask to write
+	Asked    bool   // another session waits, see Ask
+	TurnOver bool   // and newcomers are no longer admitted
+	Spent    bool   // the block of tokens is used up
+	Used     uint64 // the last token that was used
+}
+
+// A demand is the part of a state that the engine acts on. Calls report a change of it.
+type demand struct {
+	keep int // what the session should keep
+	want int // what it needs in total for those in line; 0 if they need nothing of the server
+}

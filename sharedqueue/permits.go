@@ -1,0 +1,241 @@
+package sharedqueue
+
+import "time"
+
+// Permits is the part of a semaphore that stays in the process: it hands out the units that the session has. Permits have
+// no owner: any goroutine may give them back.
+//
+// Methods report look as those of [RW] do.
+type Permits struct {
+	terms[struct{}]
+
+	inUse int  // guarded by mu
+	came  bool // a claim was admitted since the latest Rest. Guarded by mu.
+}
+
+// A PermitWaiter is a claim of permits in line.
+type PermitWaiter = Waiter[struct{}]
+
+// NewPermits makes a queue for a session that has no units. now is the clock of Terms.
+func NewPermits(now func() time.Duration) *Permits {
+	q := &Permits{}
+	q.now = now
+	return q
+}
+
+// Try takes n permits if that needs no wait and overtakes no claim in line. The outcome is [Admitted], [Busy] or, of a
+// queue that is shut, [Expelled].
+func (q *Permits) Try(n int) (o Outcome, look bool) {
+	q.mu.Lock()
+	o = q.claimLocked(n)
+	return o, q.unlock(o)
+}
+
+// Enter takes n permits or, if that needs a wait, a place in line. With the outcome [Waiting] the caller goes on with
+// Wait; the other outcomes are those of Try. It is [Busy] only in mode [Once], which is the only mode that matters.
+func (q *Permits) Enter(n int, mode Mode) (o Outcome, w *PermitWaiter, look bool) {
+	q.mu.Lock()
+	o = q.claimLocked(n)
+	if o == Busy && (mode&Once == 0 || q.line.waiting == 0) {
+		w, o = q.line.add(struct{}{}, n, mode&Once), Waiting
+	}
+	return o, w, q.unlock(o)
+}
+
+// Wait waits as [RW.Wait] does.
+func (q *Permits) Wait(w *PermitWaiter, done <-chan struct{}, timeout <-chan time.Time) (o Outcome, look bool) {
+	why := w.await(done, timeout)
+	q.mu.Lock()
+	if o = q.endWaitLocked(w, why); o == why {
+		q.admitLocked()
+	}
+	return o, q.unlock(o)
+}
+
+// Exit gives n permits back. ok is false, and nothing changes, if fewer are in use.
+func (q *Permits) Exit(n int) (ok, look bool) {
+	q.mu.Lock()
+	if ok = n <= q.inUse; ok {
+		q.inUse -= n
+		q.admitLocked()
+	}
+	return ok, q.unlock(0)
+}
+
+// claimLocked takes n permits if that needs no wait, and returns Busy otherwise. q.mu is held.
+func (q *Permits) claimLocked(n int) Outcome {
+	switch {
+	case q.shut:
+		return Expelled
+	case q.line.waiting > 0 || !q.fitsLocked(n):
+		return Busy
+	}
+	q.takeLocked(n)
+	return Admitted
+}
+
+// fitsLocked reports whether n more permits can be handed out. q.mu is held.
+func (q *Permits) fitsLocked(n int) bool {
+	total := q.inUse + n
+	return total <= q.units && (total <= q.may || !q.overLocked()) && q.trusted()
+}
+
+// takeLocked hands out n permits. q.mu is held.
+func (q *Permits) takeLocked(n int) {
+	q.inUse += n
+	q.came = true
+	if q.inUse > q.may {
+		q.passLocked()
+	}
+}
+
+// admitLocked admits those at the head of the line who fit. q.mu is held.
+func (q *Permits) admitLocked() {
+	for w := q.line.first; w != nil && q.fitsLocked(w.n); w = q.line.first {
+		q.takeLocked(w.n)
+		q.line.end(w, Admitted)
+	}
+}
+
+// Settle replaces what the session has, and ends what Ask began. Those in line are admitted, in order, as they fit. The
+// units must not be fewer than those in use.
+func (q *Permits) Settle(t Terms) {
+	q.mu.Lock()
+	if t.Units < q.inUse {
+		q.mu.Unlock()
+		panic("sharedqueue: bug: Settle with fewer units than are in use")
+	}
+	q.settleLocked(t.Units, t.Until)
+	q.admitLocked()
+	q.unlock(0)
+}
+
+// Trust prolongs the trust in the units that the session has.
+func (q *Permits) Trust(until time.Duration) {
+	q.mu.Lock()
+	q.until.Store(int64(until))
+	q.admitLocked()
+	q.unlock(0)
+}
+
+// Ask says that another session waits. Up to may units go on being handed out. What is above is handed out for a turn of
+// the given number of admissions, until turnEnd; then it goes back as it falls free. Asking again changes may only. The next Settle ends all
+// this.
+func (q *Permits) Ask(may, passes int, turnEnd time.Duration) {
+	q.mu.Lock()
+	q.askLocked(may, passes, turnEnd)
+	q.admitLocked() // may can be more than before
+	q.unlock(0)
+}
+
+// Keep lowers the units to the given number or, if more are in use, to those. It returns what is left.
+func (q *Permits) Keep(units int) (kept int) {
+	q.mu.Lock()
+	q.units = min(q.units, max(units, q.inUse))
+	kept = q.units
+	q.unlock(0)
+	return kept
+}
+
+// Lose takes the units and all permits in use away, and returns how many were in use. Those in line stay there. Exit then
+// does not know the lost permits: the caller must not give them back.
+func (q *Permits) Lose() (inUse int) {
+	q.mu.Lock()
+	inUse = q.inUse
+	q.inUse, q.units = 0, 0
+	q.unlock(0)
+	return inUse
+}
+
+// EndTries ends the claims in mode [Once] with which the session would need as many units as this or more in total, with
+// [Busy].
+func (q *Permits) EndTries(need int) {
+	q.mu.Lock()
+	for w := q.line.first; w != nil; {
+		next := w.next
+		if w.mode&Once != 0 && q.inUse+w.n >= need {
+			q.line.end(w, Busy)
+		}
+		w = next
+	}
+	q.admitLocked()
+	q.unlock(0)
+}
+
+// Shut sends away those in line, and all later claims. Exits go on.
+func (q *Permits) Shut() {
+	q.mu.Lock()
+	q.shut = true
+	q.line.endAll(Expelled)
+	q.unlock(0)
+}
+
+// Expel sends away those in line. Later claims are not affected.
+func (q *Permits) Expel() {
+	q.mu.Lock()
+	q.line.endAll(Expelled)
+	q.unlock(0)
+}
+
+// Rest reports whether no permit is in use and no claim in line, and none was since the previous Rest.
+func (q *Permits) Rest() bool {
+	q.mu.Lock()
+	rest := q.inUse == 0 && q.line.waiting == 0 && !q.came
+	q.came = false
+	q.unlock(0)
+	return rest
+}
+
+// InUse returns the number of permits in use. It takes no note, as Look does.
+func (q *Permits) InUse() int {
+	q.mu.Lock()
+	inUse := q.inUse
+	q.unlock(0)
+	return inUse
+}
+
+// Look returns the state, and takes note of it: later calls report look when the engine should look again.
+func (q *Permits) Look() State {
+	q.mu.Lock()
+	q.seen = q.demandLocked()
+	s := State{
+		Units: q.units, InUse: q.inUse, Waiting: q.line.waiting,
+		Asked: q.asked, TurnOver: q.overLocked(),
+	}
+	if w := q.line.first; w != nil {
+		s.Head, s.Want = w.n, q.inUse+q.line.permits
+	}
+	q.unlock(0)
+	return s
+}
+
+// Idle reports whether no permit is in use, and no claim in line.
+func (q *Permits) Idle() bool {
+	q.mu.Lock()
+	idle := q.inUse == 0 && q.line.waiting == 0
+	q.unlock(0)
+	return idle
+}
+
+// demandLocked returns what the engine should act on. q.mu is held.
+func (q *Permits) demandLocked() demand {
+	d := demand{keep: q.units}
+	w := q.line.first
+	if w != nil && (q.inUse+w.n > q.units || q.overLocked()) {
+		d.want = q.inUse + q.line.permits
+	}
+	if q.asked && (w == nil || q.overLocked()) {
+		d.keep = min(q.units, max(q.inUse, q.may))
+	}
+	return d
+}
+
+// unlock ends a critical section as [RW.unlock] does.
+func (q *Permits) unlock(o Outcome) (look bool) {
+	if invariants {
+		q.check()
+	}
+	look = q.demandLocked() != q.seen || (o == Busy || o == Waiting) && q.units > 0 && !q.trusted()
+	q.mu.Unlock()
+	return look
+}

@@ -1,0 +1,174 @@
+package sharedqueue
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPermitsAreTheSessionsUnits(t *testing.T) {
+	q, _ := newPermits(3)
+	o, _ := q.Try(2)
+	require.Equal(t, Admitted, o)
+	o, _ = q.Try(2)
+	require.Equal(t, Busy, o)
+	o, _ = q.Try(1)
+	require.Equal(t, Admitted, o)
+	ok, _ := q.Exit(4)
+	require.False(t, ok, "more than are in use")
+	require.Equal(t, 3, q.Look().InUse, "nothing has changed")
+	ok, _ = q.Exit(3)
+	require.True(t, ok)
+	require.True(t, q.Idle())
+}
+
+func TestAClaimThatFitsDoesNotOvertake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := newPermits(3)
+		q.Try(2)
+		wide, narrow := enterPermits(q, 2, 0), enterPermits(q, 1, 0)
+		o, _ := q.Try(1)
+		require.Equal(t, Busy, o)
+		requireOutcome(t, Waiting, wide, narrow)
+		s := q.Look()
+		require.Equal(t, [3]int{2, 5, 2}, [3]int{s.Head, s.Want, s.Waiting})
+		q.Exit(1)
+		requireOutcome(t, Admitted, wide)
+		requireOutcome(t, Waiting, narrow)
+		q.Exit(2)
+		requireOutcome(t, Admitted, narrow)
+	})
+}
+
+func TestAClaimOutOfLineLetsOthersPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := newPermits(3)
+		q.Try(2)
+		wide, narrow := enterPermits(q, 2, 0), enterPermits(q, 1, 0)
+		wide.timeout <- time.Time{}
+		requireOutcome(t, TimedOut, wide)
+		requireOutcome(t, Admitted, narrow)
+	})
+}
+
+func TestUnitsThatAnotherSessionMayHaveGoBackAfterATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := newPermits(4)
+		q.Try(4)
+		c1, c2, c3 := enterPermits(q, 1, 0), enterPermits(q, 1, 0), enterPermits(q, 1, 0)
+		q.Ask(2, 1, hour)
+		q.Look()
+		q.Exit(1)
+		requireOutcome(t, Admitted, c1) // the turn
+		_, look := q.Exit(1)
+		requireLook(t, true, look)
+		requireOutcome(t, Waiting, c2, c3)
+		s := q.Look()
+		require.True(t, s.TurnOver)
+		require.Equal(t, 3, s.InUse)
+		require.Equal(t, 3, q.Keep(2))
+		q.Exit(1)
+		requireOutcome(t, Waiting, c2, c3)
+		require.Equal(t, 2, q.Keep(2))
+		q.Exit(1)
+		requireOutcome(t, Admitted, c2) // what it may keep passes on without end
+		requireOutcome(t, Waiting, c3)
+		q.Exit(1)
+		requireOutcome(t, Admitted, c3)
+	})
+}
+
+func TestATurnOfPermitsEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, c := newPermits(2)
+		q.Try(2)
+		waiting := enterPermits(q, 1, 0)
+		q.Ask(1, 64, 5*time.Millisecond)
+		c.time = 5 * time.Millisecond
+		q.Exit(1)
+		requireOutcome(t, Waiting, waiting)
+		q.Settle(Terms{Units: 2, Until: hour})
+		requireOutcome(t, Admitted, waiting)
+	})
+}
+
+func TestIdlePermitsGoBackAtOnceWhenAnotherSessionWaits(t *testing.T) {
+	q, _ := newPermits(5)
+	q.Try(2)
+	q.Ask(1, 64, hour)
+	q.Look()
+	_, look := q.Exit(1)
+	requireLook(t, true, look)
+	require.Equal(t, 1, q.Keep(1))
+}
+
+func TestPermitsAreNotAdmittedWhenTrustHasEnded(t *testing.T) {
+	q, c := newPermits(1)
+	c.time = hour
+	o, look := q.Try(1)
+	require.Equal(t, Busy, o)
+	requireLook(t, true, look)
+	q.Trust(hour + 1)
+	o, _ = q.Try(1)
+	require.Equal(t, Admitted, o)
+}
+
+func TestLostPermitsAreNoLongerInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := newPermits(2)
+		q.Try(2)
+		waiting := enterPermits(q, 1, 0)
+		require.Equal(t, 2, q.Lose())
+		require.Equal(t, 0, q.Lose())
+		ok, _ := q.Exit(1)
+		require.False(t, ok)
+		requireOutcome(t, Waiting, waiting)
+		q.Settle(Terms{Units: 1, Until: hour})
+		requireOutcome(t, Admitted, waiting)
+		require.Panics(t, func() { q.Settle(Terms{Until: hour}) })
+	})
+}
+
+func TestTriesForPermitsEndWithTheServersAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := newPermits(2)
+		q.Try(1)
+		try := enterPermits(q, 3, Once)
+		requireOutcome(t, Busy, enterPermits(q, 1, Once))
+		behind := enterPermits(q, 1, 0)
+		q.EndTries(5)
+		requireOutcome(t, Waiting, try, behind)
+		q.EndTries(4)
+		requireOutcome(t, Busy, try)
+		requireOutcome(t, Admitted, behind)
+	})
+}
+
+func TestShutPermitsSendEveryClaimAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := newPermits(1)
+		q.Try(1)
+		waiting := enterPermits(q, 1, 0)
+		q.Expel()
+		requireOutcome(t, Expelled, waiting)
+		waiting = enterPermits(q, 1, 0)
+		q.Shut()
+		requireOutcome(t, Expelled, waiting, enterPermits(q, 1, 0))
+		ok, _ := q.Exit(1)
+		require.True(t, ok)
+	})
+}
+
+func TestPermitsRestWhenNoClaimCameInBetween(t *testing.T) {
+	q, _ := newPermits(5)
+	q.Try(3)
+	require.False(t, q.Rest())
+	q.Exit(3)
+	require.True(t, q.Rest())
+	q.Try(1)
+	q.Exit(1)
+	require.False(t, q.Rest())
+	require.True(t, q.Rest())
+}

@@ -1,0 +1,302 @@
+package sharedqueue
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// An RW is the part of a read-write lock that stays in the process: readers and a writer, keyed by their owners, under
+// the units that the session has. O identifies the owners.
+//
+// Methods report look when the engine that talks to the server should call Look: what the session should keep, or what
+// those in line need, is not what it was at the latest Look.
+type RW[O comparable] struct {
+	terms[O]
+
+	// The read holds are in shards. While the queue is open, readers come and go in their shards alone.
+
+	hash    func(O) uint64 // immutable
+	shards  []shard[O]     // immutable
+	open    bool           // guarded by mu
+	calm    int            // readers admitted under mu since the queue was closed. Guarded by mu.
+	readers int            // owners with read holds; right only while closed. Guarded by mu.
+
+	// The writer. Guarded by mu.
+
+	writer O
+	writes int    // 0 without a writer
+	token  uint64 // of the writer
+
+	// Tokens. Guarded by mu.
+
+	next, last uint64 // the block of tokens that is left: next, next+2 … last
+
+	// used is the last token that was used, as far as it is known: 0 after All came to a session without units. Written
+	// under mu, while no owner reads; read by readers without it.
+	used atomic.Uint64
+}
+
+// calmReads is how many readers are admitted under mu before readers are let in through the shards again. Opening and
+// closing for each writer would cost more than it saves.
+const calmReads = 8
+
+// NewRW makes a queue for a session that has no units. now is the clock of Terms. hash spreads the owners; its lowest bits
+// count.
+func NewRW[O comparable](now func() time.Duration, hash func(O) uint64) *RW[O] {
+	q := &RW[O]{hash: hash, shards: newShards[O](), next: 1}
+	q.now = now
+	return q
+}
+
+// shard returns the shard of an owner.
+func (q *RW[O]) shard(owner O) *shard[O] {
+	return &q.shards[q.hash(owner)&uint64(len(q.shards)-1)]
+}
+
+// TryRead gives owner a read hold if that needs no wait. It overtakes no other owner in line, unless owner has a hold
+// already. The outcome is [Admitted], [Reentered], [Busy], [TooMany] or, of a queue that is shut, [Expelled].
+func (q *RW[O]) TryRead(owner O) (o Outcome, look bool) {
+	if o = q.readOpen(owner); o != Busy {
+		return o, false
+	}
+	q.mu.Lock()
+	o = q.claimLocked(owner, Read)
+	return o, q.unlock(o)
+}
+
+// readOpen gives owner a read hold if the queue is open.
+func (q *RW[O]) readOpen(owner O) (o Outcome) {
+	s := q.shard(owner)
+	s.mu.Lock()
+	if o = Busy; s.open && q.trusted() {
+		o = s.add(owner)
+	}
+	s.mu.Unlock()
+	return o
+}
+
+// TryWrite gives owner a write hold if that needs no wait. It overtakes no other owner in line, unless owner has a write
+// hold already. The outcome is one of TryRead's or [Upgrade].
+func (q *RW[O]) TryWrite(owner O) (o Outcome, look bool) {
+	q.mu.Lock()
+	o = q.claimLocked(owner, Write)
+	return o, q.unlock(o)
+}
+
+// Enter gives owner a hold or, if that needs a wait, a place in line. With the outcome [Waiting] the caller goes on with
+// Wait; the other outcomes are those of TryRead and TryWrite. It is [Busy] only in mode [Once], which does not wait for
+// owners of this process.
+func (q *RW[O]) Enter(owner O, mode Mode) (o Outcome, w *Waiter[O], look bool) {
+	if mode&Write == 0 {
+		if o = q.readOpen(owner); o != Busy {
+			return o, nil, false
+		}
+	}
+	q.mu.Lock()
+	o = q.claimLocked(owner, mode)
+	if o == Busy && (mode&Once == 0 || !q.blockedLocked(mode)) {
+		q.closeLocked()
+		w, o = q.line.add(owner, 0, mode), Waiting
+	}
+	return o, w, q.unlock(o)
+}
+
+// blockedLocked reports whether other owners of this process stand in the way of a claim. q.mu is held.
+func (q *RW[O]) blockedLocked(mode Mode) bool {
+	return q.line.waiting > 0 || q.writes > 0 || mode&Write != 0 && q.readersLocked() > 0
+}
+
+// Wait waits until w is admitted or sent away, done is closed or timeout delivers; either may be nil. Being admitted or
+// sent away wins over a cancellation or timeout that comes at the same moment.
+func (q *RW[O]) Wait(w *Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o Outcome, look bool) {
+	why := w.await(done, timeout)
+	q.mu.Lock()
+	if o = q.endWaitLocked(w, why); o == why {
+		q.admitLocked()
+	}
+	return o, q.unlock(o)
+}
+
+// ExitRead takes one of owner's read holds. left is how many it has left. ok is false if it had none.
+func (q *RW[O]) ExitRead(owner O) (left int, ok, look bool) {
+	s := q.shard(owner)
+	s.mu.Lock()
+	if s.open {
+		left, ok = s.drop(owner)
+		s.mu.Unlock()
+		return left, ok, false
+	}
+	s.mu.Unlock()
+	q.mu.Lock()
+	s.mu.Lock()
+	left, ok = s.drop(owner)
+	s.mu.Unlock()
+	if ok && left == 0 {
+		q.readers--
+		q.admitLocked()
+	}
+	return left, ok, q.unlock(0)
+}
+
+// ExitWrite takes one of owner's write holds. left is how many it has left. ok is false if it had none.
+func (q *RW[O]) ExitWrite(owner O) (left int, ok, look bool) {
+	q.mu.Lock()
+	if q.writesLocked(owner) > 0 {
+		ok, left = true, q.writes-1
+		q.leaveLocked(left)
+	}
+	return left, ok, q.unlock(0)
+}
+
+// ExitWrites takes all of owner's write holds and returns how many they were.
+func (q *RW[O]) ExitWrites(owner O) (writes int, look bool) {
+	q.mu.Lock()
+	if writes = q.writesLocked(owner); writes > 0 {
+		q.leaveLocked(0)
+	}
+	return writes, q.unlock(0)
+}
+
+// AddWrites gives the writer n more write holds. It reports false, and changes nothing, if owner is not the writer.
+func (q *RW[O]) AddWrites(owner O, n int) bool {
+	q.mu.Lock()
+	ok := q.writesLocked(owner) > 0
+	if ok {
+		q.writes += n
+	}
+	q.unlock(0)
+	return ok
+}
+
+// claimLocked gives owner a hold if that needs no wait, and returns Busy otherwise. q.mu is held.
+func (q *RW[O]) claimLocked(owner O, mode Mode) Outcome {
+	if mode&Write != 0 {
+		q.closeLocked() // or a reader could enter while the readers are counted
+	}
+	reads := q.readsLocked(owner)
+	inside := reads > 0 || q.writesLocked(owner) > 0
+	switch {
+	case mode&Write != 0 && reads > 0 && q.writesLocked(owner) == 0:
+		return Upgrade
+	case inside && q.trusted():
+		return q.enterLocked(owner, mode)
+	case inside:
+		return Busy
+	case q.shut:
+		return Expelled
+	case q.line.waiting > 0 || !q.fitsLocked(mode):
+		return Busy
+	}
+	return q.enterLocked(owner, mode)
+}
+
+// fitsLocked reports whether an owner without holds can be admitted as the next. q.mu is held.
+func (q *RW[O]) fitsLocked(mode Mode) bool {
+	switch {
+	case q.writes > 0 || q.overLocked() || q.asked && q.units < All:
+		return false
+	case mode&Write == 0:
+		return q.units > 0 && q.trusted()
+	}
+	return q.units == All && q.next <= q.last && q.readersLocked() == 0 && q.trusted()
+}
+
+// overLocked reports whether another session waits and the turn is over. A turn goes on only while a writer is inside or
+// waits in line. q.mu is held.
+func (q *RW[O]) overLocked() bool {
+	if q.writes == 0 && q.line.writers == 0 {
+		q.turn = false
+	}
+	return q.terms.overLocked()
+}
+
+// enterLocked gives owner a hold. q.mu is held.
+func (q *RW[O]) enterLocked(owner O, mode Mode) Outcome {
+	if mode&Write == 0 {
+		return q.readLocked(owner)
+	}
+	if q.writes > 0 {
+		return increment(&q.writes)
+	}
+	q.closeLocked()
+	q.passLocked()
+	q.writer, q.writes = owner, 1
+	q.token = q.takeTokenLocked()
+	return Admitted
+}
+
+// takeTokenLocked uses the next token of the block. q.mu is held.
+func (q *RW[O]) takeTokenLocked() uint64 {
+	token := q.next
+	q.next += 2
+	q.used.Store(token)
+	return token
+}
+
+// readLocked gives owner a read hold. q.mu is held.
+func (q *RW[O]) readLocked(owner O) Outcome {
+	if q.units == All && q.used.Load() == 0 {
+		q.takeTokenLocked() // what is read now must differ from what is read after the first writer
+	}
+	s := q.shard(owner)
+	s.mu.Lock()
+	was := s.n
+	o := s.add(owner)
+	q.readers += s.n - was
+	s.mu.Unlock()
+	if o == Admitted && q.writes > 0 {
+		return Reentered // the writer reads too
+	}
+	if !q.open && q.writes == 0 && q.line.waiting == 0 && !q.asked && !q.shut {
+		q.calm++
+		if q.calm == calmReads {
+			q.setOpenLocked(true)
+		}
+	}
+	return o
+}
+
+// leaveLocked leaves the writer with writes holds. q.mu is held.
+func (q *RW[O]) leaveLocked(writes int) {
+	if q.writes = writes; writes > 0 {
+		return
+	}
+	var none O
+	q.writer, q.token = none, 0
+	if q.asked && q.readersLocked() > 0 { // only its own: it goes on as a reader, which ends the turn
+		q.admitReadersLocked()
+		q.turn = false
+	}
+	q.admitLocked()
+}
+
+// admitReadersLocked admits the readers at the head of the line, up to the first writer. q.mu is held.
+func (q *RW[O]) admitReadersLocked() {
+	for w := q.line.first; w != nil && w.mode&Write == 0 && q.trusted(); w = q.line.first {
+		q.admitWaiterLocked(w)
+	}
+}
+
+// admitLocked admits those at the head of the line who fit. q.mu is held.
+func (q *RW[O]) admitLocked() {
+	for w := q.line.first; w != nil && q.fitsLocked(w.mode); w = q.line.first {
+		q.admitWaiterLocked(w)
+	}
+}
+
+// admitWaiterLocked admits w, and with it those in line for the same owner who then re-enter. q.mu is held.
+func (q *RW[O]) admitWaiterLocked(w *Waiter[O]) {
+	owner := w.owner
+	q.line.end(w, q.enterLocked(owner, w.mode))
+	if q.line.shared[owner] == 0 {
+		return
+	}
+	writes := q.writesLocked(owner) > 0
+	for w := q.line.first; w != nil; {
+		next := w.next
+		if w.owner == owner && w.mode&Shared != 0 && (writes || w.mode&Write == 0) {
+			q.line.end(w, q.enterLocked(owner, w.mode))
+		}
+		w = next
+	}
+}

@@ -1,0 +1,304 @@
+package sharedqueue
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// An rwModel is what an RW is meant to be, written with one map and one slice. Every claim has an id, and its outcome is
+// noted under it when it ends.
+type rwModel struct {
+	now, until time.Duration
+	units      int
+	reads      map[string]int
+	writer     string
+	writes     int
+	token      uint64
+
+	next, last, used uint64
+
+	asked   bool
+	turn    bool
+	passes  int
+	turnEnd time.Duration
+	shut    bool
+
+	line     []rwWait
+	outcomes map[int]Outcome
+}
+
+type rwWait struct {
+	id    int
+	owner string
+	mode  Mode
+}
+
+func newRWModel() rwModel {
+	return rwModel{reads: map[string]int{}, outcomes: map[int]Outcome{}, next: 1}
+}
+
+func (m *rwModel) trusted() bool { return m.now < m.until }
+
+func (m *rwModel) writersWait() bool {
+	return slices.ContainsFunc(m.line, func(w rwWait) bool { return w.mode&Write != 0 })
+}
+
+// step ends a turn that has nothing to go on with. It stands after every step.
+func (m *rwModel) step() {
+	if m.turn && (m.passes == 0 || m.now >= m.turnEnd || m.writes == 0 && !m.writersWait()) {
+		m.turn = false
+	}
+}
+
+// fits reports whether an owner outside can come in as the next.
+func (m *rwModel) fits(mode Mode) bool {
+	m.step()
+	if m.writes > 0 || !m.trusted() || m.asked && (!m.turn || m.units < All) {
+		return false
+	}
+	if mode&Write == 0 {
+		return m.units >= 1
+	}
+	return m.units == All && m.next <= m.last && len(m.reads) == 0
+}
+
+func (m *rwModel) enter(owner string, mode Mode) Outcome {
+	if mode&Write == 0 {
+		if m.units == All && m.used == 0 {
+			m.useToken()
+		}
+		m.reads[owner]++
+		if m.reads[owner] > 1 || m.writes > 0 {
+			return Reentered
+		}
+		return Admitted
+	}
+	m.writes++
+	if m.writes > 1 {
+		return Reentered
+	}
+	if m.turn {
+		m.passes--
+	}
+	m.writer = owner
+	m.useToken()
+	m.token = m.used
+	return Admitted
+}
+
+func (m *rwModel) useToken() {
+	m.used = m.next
+	m.next += 2
+}
+
+func (m *rwModel) writesOf(owner string) int {
+	if m.writer != owner {
+		return 0
+	}
+	return m.writes
+}
+
+func (m *rwModel) try(owner string, mode Mode) Outcome {
+	writes := m.writesOf(owner)
+	switch {
+	case mode&Write != 0 && m.reads[owner] > 0 && writes == 0:
+		return Upgrade
+	case writes > 0 || m.reads[owner] > 0:
+		if !m.trusted() {
+			return Busy
+		}
+		return m.enter(owner, mode)
+	case m.shut:
+		return Expelled
+	case len(m.line) > 0 || !m.fits(mode):
+		return Busy
+	}
+	return m.enter(owner, mode)
+}
+
+func (m *rwModel) claim(id int, owner string, mode Mode) {
+	o := m.try(owner, mode)
+	blocked := len(m.line) > 0 || m.writes > 0 || mode&Write != 0 && len(m.reads) > 0
+	if o == Busy && (mode&Once == 0 || !blocked) {
+		m.line = append(m.line, rwWait{id, owner, mode})
+		return
+	}
+	m.outcomes[id] = o
+}
+
+func (m *rwModel) admit() {
+	for len(m.line) > 0 && m.fits(m.line[0].mode) {
+		m.admitFirst()
+	}
+}
+
+func (m *rwModel) admitFirst() {
+	w := m.line[0]
+	m.outcomes[w.id] = m.enter(w.owner, w.mode) // it is in line until then
+	m.line = m.line[1:]
+	if w.mode&Shared == 0 && !slices.ContainsFunc(m.line, func(o rwWait) bool { return o.owner == w.owner }) {
+		return
+	}
+	m.line = slices.DeleteFunc(m.line, func(o rwWait) bool {
+		if o.owner != w.owner || o.mode&Shared == 0 || o.mode&Write != 0 && m.writesOf(o.owner) == 0 {
+			return false
+		}
+		m.outcomes[o.id] = m.enter(o.owner, o.mode)
+		return true
+	})
+}
+
+func (m *rwModel) exitRead(owner string) (left int, ok bool) {
+	holds := m.reads[owner]
+	if holds == 0 {
+		return 0, false
+	}
+	if m.reads[owner]--; m.reads[owner] == 0 {
+		delete(m.reads, owner)
+		m.admit()
+	}
+	return holds - 1, true
+}
+
+func (m *rwModel) exitWrite(owner string, n int) (left int, ok bool) {
+	if m.writesOf(owner) == 0 {
+		return 0, false
+	}
+	if m.writes -= n; m.writes > 0 {
+		return m.writes, true
+	}
+	m.writer, m.token = "", 0
+	if m.asked && len(m.reads) > 0 {
+		for len(m.line) > 0 && m.line[0].mode&Write == 0 && m.trusted() {
+			m.admitFirst()
+		}
+		m.turn = false
+	}
+	m.admit()
+	return 0, true
+}
+
+func (m *rwModel) leave(id int, why Outcome) {
+	if i := slices.IndexFunc(m.line, func(w rwWait) bool { return w.id == id }); i >= 0 {
+		m.line = slices.Delete(m.line, i, i+1)
+		m.outcomes[id] = why
+		m.admit()
+	}
+}
+
+func (m *rwModel) endAll(o Outcome) {
+	for _, w := range m.line {
+		m.outcomes[w.id] = o
+	}
+	m.line = nil
+}
+
+func (m *rwModel) endTries(need int) {
+	m.line = slices.DeleteFunc(m.line, func(w rwWait) bool {
+		gone := w.mode&Once != 0 && (need <= 1 || w.mode&Write != 0)
+		if gone {
+			m.outcomes[w.id] = Busy
+		}
+		return gone
+	})
+	m.admit()
+}
+
+func (m *rwModel) inUse() int {
+	switch {
+	case m.writes > 0:
+		return All
+	case len(m.reads) > 0:
+		return 1
+	}
+	return 0
+}
+
+func (m *rwModel) settle(t Terms) {
+	if t.Units == All {
+		m.next, m.last = t.First, t.Last
+		if m.units == 0 {
+			m.used = 0
+		}
+	} else {
+		m.next, m.last, m.used = 1, 0, t.Token
+	}
+	m.units, m.until, m.asked, m.turn = t.Units, t.Until, false, false
+	m.admit()
+}
+
+func (m *rwModel) ask(passes int, turnEnd time.Duration) {
+	if !m.asked {
+		m.asked, m.turn, m.passes, m.turnEnd = true, passes > 0, passes, turnEnd
+	}
+	m.step()
+}
+
+func (m *rwModel) keep(units int) (kept int, token uint64) {
+	m.units = min(m.units, max(units, m.inUse()))
+	token = m.used
+	if m.units < All {
+		m.next, m.last = 1, 0
+	}
+	if m.units == 0 {
+		m.used = 0
+	}
+	return m.units, token
+}
+
+func (m *rwModel) lose() map[string]Loss[string] {
+	lost := map[string]Loss[string]{}
+	for owner, reads := range m.reads {
+		lost[owner] = Loss[string]{owner, reads, 0}
+	}
+	if m.writes > 0 {
+		lost[m.writer] = Loss[string]{m.writer, m.reads[m.writer], m.writes}
+	}
+	m.reads, m.writer, m.writes, m.token = map[string]int{}, "", 0, 0
+	m.units, m.next, m.last, m.used = 0, 1, 0, 0
+	return lost
+}
+
+func (m *rwModel) look() State {
+	m.step()
+	s := State{
+		Units: m.units, InUse: m.inUse(), Waiting: len(m.line),
+		Asked: m.asked, TurnOver: m.asked && (!m.turn || m.units < All), Spent: m.next > m.last, Used: m.used,
+	}
+	for _, w := range m.line {
+		if w.mode&Write != 0 {
+			s.Writers++
+		}
+	}
+	if len(m.line) > 0 {
+		s.Head = 1
+		if m.line[0].mode&Write != 0 {
+			s.Head = All
+		}
+		s.Want = max(s.Head, s.InUse)
+	}
+	return s
+}
+
+// demand is what the engine should act on: to give back, or to ask for.
+func (m *rwModel) demand() demand {
+	s := m.look()
+	d := demand{keep: s.Units}
+	short := s.Waiting > 0 && (s.Units < s.Head || s.Head == All && s.Spent)
+	switch {
+	case s.Waiting > 0 && (s.TurnOver || short):
+		return demand{keep: min(s.Units, s.InUse), want: s.Want}
+	case s.TurnOver, s.Waiting == 0 && s.InUse == 0 && s.Units == All:
+		d.keep = min(s.Units, s.InUse)
+	}
+	return d
+}
+
+func (m *rwModel) readers() int {
+	n := 0
+	for reads := range maps.Values(m.reads) {
+		n += reads
+	}
+	return n
+}
