@@ -8,6 +8,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
+	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
 // acquireRemote is what the head of the queue does: it gets the lock from Redis. It is the slow path, and the only long
@@ -79,7 +80,7 @@ func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t t
 		switch {
 		case err == nil && reply.Status == backend.Granted:
 			h := a.newHold(owner, reply, sent)
-			if now := time.Now(); h.lease.trusted(now) && !napped(a.ahead, e.s.ahead()) {
+			if now := time.Now(); h.lease.Trusted(now) && !lease.Napped(a.ahead, e.s.ahead()) {
 				if e.turn.began.IsZero() || a.req.Yield {
 					e.turn = e.newTurn(now)
 				}
@@ -183,7 +184,7 @@ type attempt struct {
 	reportedWait   bool          // that it has waited long
 	reportedOutage bool          // the last copy was not carried out, and the log says so
 	refuted        time.Time     // when the latest copy was sent that was answered "waiting": a grant from before is over
-	kept           lease         // with KeepTTL: the lease as it is
+	kept           lease.Lease   // with KeepTTL: the lease as it is
 	ahead          time.Duration // how far the wall clock was ahead before the latest copy was sent
 	notifier       *lossNotifier // of the hold that a wait gave up
 }
@@ -226,7 +227,7 @@ func (e *lockState) newAttempt(l *Lock, owner Owner, t try) attempt {
 	}
 	if h := e.takeHanded(owner); h.handed {
 		a.handed = true
-		if !a.req.Fixed && !h.lease.fixed() && h.lease.length >= cfg.lease && h.lease.remaining(now) > cfg.lease*2/3 {
+		if !a.req.Fixed && !h.lease.Fixed() && h.lease.Length >= cfg.lease && h.lease.Remaining(now) > cfg.lease*2/3 {
 			a.req.KeepTTL, a.kept = true, h.lease
 		}
 	}
@@ -320,9 +321,9 @@ func (a *attempt) newHold(owner Owner, reply backend.AcquireReply, sent time.Tim
 		h.lease = a.kept
 	case a.req.Fixed:
 		// It may have been started by an earlier copy, so what is left of it counts.
-		h.lease = newLease(sent, a.ahead, min(a.req.Lease, reply.TTL), true)
+		h.lease = lease.New(sent, a.ahead, min(a.req.Lease, reply.TTL), true)
 	default:
-		h.lease = newLease(sent, a.ahead, a.req.Lease, false)
+		h.lease = lease.New(sent, a.ahead, a.req.Lease, false)
 	}
 	return h
 }
@@ -366,8 +367,8 @@ func (e *lockState) accept(a *attempt, owner Owner) (hold, bool) {
 		return hold{}, false
 	}
 	now := time.Now()
-	l := newLease(g.NotBefore, a.ahead, g.TTL, false)
-	if l.remaining(now) < g.TTL/2 || napped(a.ahead, e.s.ahead()) {
+	l := lease.New(g.NotBefore, a.ahead, g.TTL, false)
+	if l.Remaining(now) < g.TTL/2 || lease.Napped(a.ahead, e.s.ahead()) {
 		return hold{}, false
 	}
 	e.turn = e.newTurn(now)
@@ -409,7 +410,7 @@ func (e *lockState) passOn() {
 		e.s.putState(e, 1)
 		return
 	}
-	e.s.cleaner.do(e.cleanUp)
+	e.s.cleaner.Do(e.cleanUp)
 }
 
 // startCleaningLocked gives the baton to a clean-up. e.mu is held.

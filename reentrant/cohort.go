@@ -2,8 +2,9 @@ package reentrant
 
 import (
 	"context"
-	"github.com/relock-go/relock/backend"
 	"time"
+
+	"github.com/relock-go/relock/backend"
 )
 
 // Cohort mode, after Dice, Marathe and Shavit's lock cohorting: the lock is the session's, and its owners hand it to
@@ -60,7 +61,7 @@ func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t t
 	if lingered { // nobody has asked for it meanwhile
 		e.turn = e.newTurn(now)
 	}
-	if h.token >= h.last || h.lease.remaining(now) < h.lease.length/3 || e.turn.spent(now, &e.s.config) || ctx.Err() != nil {
+	if h.token >= h.last || h.lease.Remaining(now) < h.lease.Length/3 || e.turn.spent(now, &e.s.config) || ctx.Err() != nil {
 		return false
 	}
 	e.turn.passes++

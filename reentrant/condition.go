@@ -169,7 +169,7 @@ func (c *Condition) holding(ctx context.Context, op string, cancel context.Conte
 
 // noHold is why an owner that has no hold cannot do what needs one.
 func (l *Lock) noHold(owner Owner) error {
-	if l.session.lostHolds.isOwed(l.name, owner) {
+	if l.session.lostHolds.IsOwed(l.name, owner) {
 		return ErrLost
 	}
 	return ErrNotHeld
@@ -233,9 +233,9 @@ func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, 
 		}
 		e.s.heartbeat.remove(t) // its signal, if there was one, goes to another
 		if signalled {
-			e.s.cleaner.do(func() { e.s.releaseOrphan(t.remote, c.lock.name, t.epoch) })
+			e.s.cleaner.Do(func() { e.s.releaseOrphan(t.remote, c.lock.name, t.epoch) })
 		}
-		e.s.lostHolds.add(e.name, owner, holds)
+		e.s.lostHolds.Add(e.name, owner, holds)
 		e.s.notifyLost(e.name, t.hold, "it could not be had again after a wait")
 		return false, errors.Join(ErrLost, err, waitErr)
 	}
@@ -390,7 +390,7 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 		epoch := e.hold.epoch
 		e.mu.Unlock()
 		e.lose(epoch, "it is not known whether Await gave it up")
-		e.s.cleaner.do(func() { e.s.withdraw(context.Background(), t) })
+		e.s.cleaner.Do(func() { e.s.withdraw(context.Background(), t) })
 	}
 	return err
 }

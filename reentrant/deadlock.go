@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/petermattis/goid"
+
 	"github.com/relock-go/relock/backend"
 )
 
@@ -188,7 +189,7 @@ func (e *lockState) unboundedHolder() (Owner, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	owner, held := e.queue.Holder()
-	return owner, held && e.hold.live && !e.hold.lease.fixed()
+	return owner, held && e.hold.live && !e.hold.lease.Fixed()
 }
 
 // goroutineStacks are the stacks of all goroutines, by id.

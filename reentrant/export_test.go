@@ -51,12 +51,12 @@ func AskFor(s *Session, name string) { sink{s.session}.Wanted(name, s.holdOf(nam
 // OccupyCleaners keeps clean-ups from beginning until the channel is closed.
 func OccupyCleaners(s *Session) chan struct{} {
 	over := make(chan struct{})
-	s.cleaner.stall = 0
+	s.cleaner.Stall = 0
 	for range cleaners {
-		s.cleaner.do(func() { <-over })
+		s.cleaner.Do(func() { <-over })
 	}
 	return over
 }
 
 // Backlog is how many clean-ups have not begun.
-func Backlog(s *Session) int { return s.cleaner.backlog() }
+func Backlog(s *Session) int { return s.cleaner.Backlog() }

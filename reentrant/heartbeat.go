@@ -3,10 +3,11 @@ package reentrant
 import (
 	"cmp"
 	"context"
-	"github.com/relock-go/relock/backend"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/relock-go/relock/backend"
 )
 
 // A waiterHeartbeat shows Redis that a session's waiters for conditions are alive, and also those who were signalled and are on

@@ -39,7 +39,7 @@ func (l *Lock) Token(ctx context.Context) (Token, error) {
 // to stop. It returns [ErrNotHeld] or [ErrLost] as Token does.
 func (l *Lock) TrustedUntil(ctx context.Context) (time.Time, error) {
 	h, err := l.currentHold(ctx)
-	return h.lease.until(), l.error("trusted until", err)
+	return h.lease.Until(), l.error("trusted until", err)
 }
 
 // currentHold is the caller's hold.
@@ -57,7 +57,7 @@ func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
 	switch {
 	case held:
 		return h, nil
-	case lost, l.session.lostHolds.isOwed(l.name, owner):
+	case lost, l.session.lostHolds.IsOwed(l.name, owner):
 		return hold{}, ErrLost
 	}
 	return hold{}, ErrNotHeld

@@ -10,6 +10,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
+	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
 // A Lock is a name that at most one owner in the whole deployment holds at a time, as often as it likes. It behaves
@@ -49,8 +50,8 @@ func (s *Session) NewLock(name string, opts ...LockOption) *Lock {
 	switch {
 	case name == "":
 		l.invalid = errors.New("the name of a lock must not be empty")
-	case l.fixed < 0 || l.fixed > 0 && l.fixed < minLease:
-		l.invalid = fmt.Errorf("WithFixedLease(%v): at least %v", l.fixed, minLease)
+	case l.fixed < 0 || l.fixed > 0 && l.fixed < lease.Min:
+		l.invalid = fmt.Errorf("WithFixedLease(%v): at least %v", l.fixed, lease.Min)
 	case l.fixed > maxLease:
 		l.invalid = fmt.Errorf("WithFixedLease(%v): at most %v", l.fixed, maxLease)
 	default:
@@ -176,7 +177,7 @@ func (l *Lock) take(ctx context.Context, t try) (bool, error) {
 func (e *lockState) cleanedUp() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.cleaning == nil || time.Since(e.s.opened)-e.cleaningSince < e.s.cleaner.stall {
+	if e.cleaning == nil || time.Since(e.s.opened)-e.cleaningSince < e.s.config.stall() {
 		return nil
 	}
 	return fmt.Errorf("what an earlier caller left behind is not given back yet: %w", ErrUnavailable)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
+	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
 // A lockState is one lock name in one session: the queue of this process's owners, and what the session has in Redis.
@@ -72,7 +73,7 @@ type hold struct {
 	op            uint64 // of re-entry
 	token         Token
 	last          Token // of the block
-	lease         lease
+	lease         lease.Lease
 	span          time.Duration // the lease that was asked for, and that renewals ask for
 	notifier      *lossNotifier // nil until somebody wants to know of the loss
 	since         time.Time     // when it began, if anybody wants to know
@@ -83,7 +84,7 @@ type hold struct {
 
 // fixed is the length of the hold's lease if that is a fixed one, else zero.
 func (h *hold) fixed() time.Duration {
-	if h.lease.fixed() {
+	if h.lease.Fixed() {
 		return h.span
 	}
 	return 0
@@ -120,7 +121,7 @@ func (e *lockState) settle(ctx context.Context, l *Lock, h hold, t try, holds in
 		e.clearLocked()
 		return false
 	}
-	e.s.watchdog.wakeBy(h.lease.wake())
+	e.s.watchdog.wakeBy(h.lease.Wake())
 	e.checkIfMovedLocked()
 	return true
 }
@@ -150,9 +151,9 @@ func (e *lockState) settleLocked(ctx context.Context, l *Lock, t try, holds int)
 }
 
 // trustLocked gives the hold a lease. e.mu is held.
-func (e *lockState) trustLocked(l lease) {
+func (e *lockState) trustLocked(l lease.Lease) {
 	e.hold.lease = l
-	e.holderUntil.Store(int64(l.until().Sub(e.s.opened)))
+	e.holderUntil.Store(int64(l.Until().Sub(e.s.opened)))
 }
 
 // finishOperation ends an operation of the holder, with its hold count. It answers false when the hold was lost meanwhile:
@@ -167,7 +168,7 @@ func (e *lockState) finishOperation(holds, owed int) bool {
 // finishOperationLocked is finishOperation with e.mu held.
 func (e *lockState) finishOperationLocked(holds, owed int) bool {
 	if e.hold.lost {
-		e.s.lostHolds.add(e.name, e.hold.owner, owed)
+		e.s.lostHolds.Add(e.name, e.hold.owner, owed)
 		e.clearLocked()
 		return false
 	}
@@ -255,7 +256,7 @@ func (e *lockState) heldBy(owner Owner) (hold, bool) {
 	h := e.hold
 	e.mu.Unlock()
 	held := h.live && h.owner == owner
-	if held && !h.lease.trusted(time.Now()) {
+	if held && !h.lease.Trusted(time.Now()) {
 		e.lose(h.epoch, "the lease was over when the owner looked")
 		held = false
 	}

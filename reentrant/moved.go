@@ -2,8 +2,9 @@ package reentrant
 
 import (
 	"context"
-	"github.com/relock-go/relock/backend"
 	"time"
+
+	"github.com/relock-go/relock/backend"
 )
 
 // A hold of a portable owner can be taken up by another session, which says so in a message. That ends it here. A hold
@@ -32,7 +33,7 @@ func (e *lockState) recheck() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.movedEpoch = max(e.movedEpoch, e.sentEpoch)
-	if e.hold.live && e.hold.lease.fixed() {
+	if e.hold.live && e.hold.lease.Fixed() {
 		e.scheduleCheckLocked()
 	}
 }
@@ -51,12 +52,12 @@ func (e *lockState) checkIfMovedLocked() {
 func (e *lockState) scheduleCheckLocked() {
 	_, moves := e.remote.(backend.Resumer)
 	moves = moves && e.hold.owner.portable
-	if e.hold.checking || !moves && !e.hold.lease.fixed() {
+	if e.hold.checking || !moves && !e.hold.lease.Fixed() {
 		return
 	}
 	e.hold.checking = true
 	q := ownershipCheck{e.s, e.name, e.hold.epoch}
-	e.s.checks.do(q.run)
+	e.s.checks.Do(q.run)
 }
 
 // An ownershipCheck finds out whether a hold is still its session's.
@@ -107,9 +108,9 @@ func (e *lockState) shorten(epoch uint64, sent time.Time, ttl time.Duration) {
 	e.mu.Lock()
 	h := &e.hold
 	if h.live && h.epoch == epoch {
-		e.trustLocked(h.lease.left(sent, time.Now(), ttl))
+		e.trustLocked(h.lease.Left(sent, time.Now(), ttl))
 	}
-	wake := h.lease.wake()
+	wake := h.lease.Wake()
 	e.mu.Unlock()
 	e.s.watchdog.wakeBy(wake)
 }
@@ -128,7 +129,7 @@ func (e *lockState) finishCheck(q ownershipCheck, ours bool, err error) {
 	e.mu.Unlock()
 	switch {
 	case again:
-		time.AfterFunc(q.s.config.heartbeat, func() { q.s.checks.do(q.run) })
+		time.AfterFunc(q.s.config.heartbeat, func() { q.s.checks.Do(q.run) })
 	case current && !nothing && !ours:
 		e.lose(q.epoch, "another session has it, or nobody")
 		e.evict(q.epoch, false)

@@ -99,13 +99,13 @@ const maxEvents = 10_000
 // and is called with the mutexes held that decide the order.
 func (s *session) report(ctx context.Context, e Event) {
 	e.At = time.Now()
-	if s.config.observer != nil && !s.events.post(func() { s.observe(ctx, e) }) {
+	if s.config.observer != nil && !s.events.Post(func() { s.observe(ctx, e) }) {
 		s.slowObserver.Do(func() {
 			s.log(slog.LevelWarn, "the observer is too slow: events are dropped, and Stats counts them; this is said once")
 		})
 	}
 	if level := e.Kind.level(); level > slog.LevelDebug || s.verbose {
-		s.logWriter.event(level, e)
+		s.logWriter.LogAt(e.At, level, e.Kind.String(), e.attributes)
 	}
 }
 
@@ -189,4 +189,9 @@ func (s *session) reportLost(name string, h hold, why string) {
 		e.Held = time.Since(h.since)
 	}
 	s.report(context.Background(), e)
+}
+
+// log writes a record.
+func (s *session) log(level slog.Level, text string, attrs ...slog.Attr) {
+	s.logWriter.Log(level, text, attrs...)
 }

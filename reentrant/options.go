@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
 // Defaults of the session's options.
@@ -123,7 +125,7 @@ func WithObserver(o Observer) Option { return func(c *config) { c.observer = o }
 
 // newConfig applies the options and checks them, each alone and all relations.
 func newConfig(opts []Option) (config, error) {
-	c := config{jitter: rand.N[time.Duration], ahead: ahead}
+	c := config{jitter: rand.N[time.Duration], ahead: lease.Ahead}
 	for _, opt := range opts {
 		opt(&c)
 	}
@@ -144,8 +146,8 @@ func newConfig(opts []Option) (config, error) {
 
 // relations checks what the options must be to each other.
 func (c config) relations() error {
-	if c.lease < minLease {
-		return fmt.Errorf("reentrant: WithLease(%v): at least %v", c.lease, minLease)
+	if c.lease < lease.Min {
+		return fmt.Errorf("reentrant: WithLease(%v): at least %v", c.lease, lease.Min)
 	}
 	if c.lease > maxLease {
 		return fmt.Errorf("reentrant: WithLease(%v): at most %v", c.lease, maxLease)
@@ -190,10 +192,9 @@ func (c config) turnLimit(generation int) int {
 // block is how many tokens a cohort takes at once: for the first owner and one for each hand-over.
 func (c config) block() int { return c.turnLimit(0) + 1 }
 
-// minLease keeps the margin a small part of the lease. maxLease, ten years, keeps sums of leases and moments within what
+// maxLease, ten years, keeps sums of leases and moments within what
 // a server's script can count in microseconds. minHeartbeat is the server's resolution.
 const (
-	minLease     = 20 * time.Millisecond
 	maxLease     = 10 * 365 * 24 * time.Hour
 	minHeartbeat = time.Millisecond
 )

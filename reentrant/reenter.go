@@ -3,8 +3,9 @@ package reentrant
 import (
 	"context"
 	"fmt"
-	"github.com/relock-go/relock/backend"
 	"time"
+
+	"github.com/relock-go/relock/backend"
 )
 
 // reenter takes the lock once more for the owner who has it, unless a fresh one is wanted. It is called with the baton,
@@ -57,7 +58,7 @@ func (e *lockState) setRemoteHolds(ctx context.Context, owner Owner, holds int, 
 	}
 	return e.operate(ctx, until, func(ctx context.Context, h hold) (gone bool, err error) {
 		req := backend.ReenterRequest{Epoch: h.epoch, Owner: e.ownerField(owner), Op: h.op, Holds: holds}
-		if !h.lease.fixed() {
+		if !h.lease.Fixed() {
 			req.Lease = h.span
 		}
 		reply, err := e.remote.Reenter(ctx, req)
@@ -70,7 +71,7 @@ func (e *lockState) setRemoteHolds(ctx context.Context, owner Owner, holds int, 
 
 // checkTrust finds out, without Redis, whether the hold is still trusted: it is lost if not.
 func (e *lockState) checkTrust(h hold, now time.Time) error {
-	if h.lost || !h.lease.trusted(now) {
+	if h.lost || !h.lease.Trusted(now) {
 		e.lose(h.epoch, "the lease ended while it was held")
 		return ErrLost
 	}
@@ -90,7 +91,7 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 		e.mu.Lock()
 		h := e.hold // as it is now: the watchdog may have renewed it, or found it lost
 		e.mu.Unlock()
-		if h.lost || !h.lease.trusted(now) {
+		if h.lost || !h.lease.Trusted(now) {
 			e.lose(h.epoch, "the lease ended while Redis was asked")
 			if last != nil {
 				return fmt.Errorf("%w: %w", ErrLost, last)
@@ -98,7 +99,7 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 			return ErrLost
 		}
 		e.s.stats.commands.Add(1)
-		limit := earlier(now.Add(e.s.config.commandTimeout()), h.lease.until())
+		limit := earlier(now.Add(e.s.config.commandTimeout()), h.lease.Until())
 		if until.After(now) {
 			limit = earlier(limit, later(until, now.Add(e.s.config.commandTimeout()/8)))
 		}
@@ -114,7 +115,7 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 		if last = mergeOutcome(last, err); Refused(err) {
 			return last
 		}
-		wait := min(retryPause(try, e.s.config.heartbeat), max(h.lease.remaining(time.Now()), 0))
+		wait := min(retryPause(try, e.s.config.heartbeat), max(h.lease.Remaining(time.Now()), 0))
 		if !until.IsZero() && !time.Now().Add(wait).Before(until) && ctx.Err() == nil {
 			return last
 		}
@@ -122,31 +123,4 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 			return interruptedBy(ctx, "while Redis was asked", last)
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// pause waits for d; false if ctx ends first. A session that closes cuts it short.
-func pause(ctx context.Context, d time.Duration, closing <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-closing:
-	case <-ctx.Done():
-		return false
-	}
-	return true
 }

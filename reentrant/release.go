@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/relock-go/relock/backend"
 	"log/slog"
 	"time"
+
+	"github.com/relock-go/relock/backend"
 )
 
 // releaseTries bounds how often the answer of an unimportant command is waited for.
@@ -92,7 +93,7 @@ const finishTime = time.Minute
 // finishLater has the release sent in the background until Redis answers it or a moment has come, while the session lasts.
 func (r release) finishLater(until time.Time) {
 	time.AfterFunc(retryPause(r.tries, r.s.config.heartbeat), func() {
-		r.s.releases.do(func() { r.finish(until) })
+		r.s.releases.Do(func() { r.finish(until) })
 	})
 }
 
@@ -110,5 +111,16 @@ func (r release) finish(until time.Time) {
 		r.s.log(slog.LevelWarn, "could not give back a lock; it expires", lock, slog.Any("error", err))
 	default:
 		r.s.log(slog.LevelInfo, "a lock was given back late", lock)
+	}
+}
+
+// releaseOrphan gives back what an epoch has on a lock, without the baton: release(epoch) touches nothing newer. It is a
+// courtesy to the others (it would expire), so one try is enough.
+func (s *session) releaseOrphan(remote backend.Remote, name string, epoch uint64) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.commandTimeout())
+	defer cancel()
+	s.stats.commands.Add(1)
+	if _, err := remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch}); err != nil {
+		s.log(slog.LevelWarn, "could not give back a lock; it expires", slog.String("lock", name), slog.Any("error", err))
 	}
 }

@@ -2,6 +2,7 @@ package reentrant
 
 import (
 	"fmt"
+
 	"github.com/relock-go/relock/backend"
 )
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
+	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
 // Resume takes up the hold of the caller's portable owner ([WithPortableOwner]) where it stands: taken by another
@@ -120,7 +121,7 @@ func (e *lockState) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote 
 		e.replace(h)
 	case err == nil: // another one than this session had
 		e.lose(old.epoch, "the owner had got it anew, in another session")
-		e.s.lostHolds.add(e.name, owner, holds)
+		e.s.lostHolds.Add(e.name, owner, holds)
 		holds = had
 		e.replace(h)
 	case errors.Is(err, ErrNotHeld), OutcomeUnknown(err): // in the second case the old epoch may be over
@@ -148,7 +149,7 @@ func (e *lockState) replace(h hold) {
 		h.since, h.notifier = e.hold.since, e.hold.notifier
 	}
 	e.hold = h
-	e.s.watchdog.wakeBy(h.lease.wake())
+	e.s.watchdog.wakeBy(h.lease.Wake())
 	e.s.noteToken(h.token)
 	e.checkIfMovedLocked()
 }
@@ -184,10 +185,10 @@ func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote
 			e.startEpoch(req.Epoch, false)
 		case err == nil && reply.Status == backend.Resumed:
 			h := hold{owner: owner, epoch: req.Epoch, token: reply.Token, last: reply.Token, span: req.Lease}
-			if h.lease = newLease(sent, ahead, cfg.lease, false); req.Fixed {
-				h.lease = newLease(sent, ahead, reply.TTL, true)
+			if h.lease = lease.New(sent, ahead, cfg.lease, false); req.Fixed {
+				h.lease = lease.New(sent, ahead, reply.TTL, true)
 			}
-			if h.lease.trusted(time.Now()) && !napped(ahead, e.s.ahead()) {
+			if h.lease.Trusted(time.Now()) && !lease.Napped(ahead, e.s.ahead()) {
 				return h, reply.Holds, nil
 			}
 			last = wrapUnavailable(ctx, backend.WithOutcomeUnknown(errors.New("the answer came too late to be believed")))

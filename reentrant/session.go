@@ -5,12 +5,15 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"github.com/relock-go/relock/backend"
 	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/background"
+	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
 // connectTimeout bounds how long NewSession waits for the backend to answer.
@@ -56,13 +59,13 @@ type session struct {
 	closed  bool                  // no new lock states
 	drained chan struct{}         // closed when closed and states is empty
 
-	lostHolds    lostHolds
-	cleaner      workers
-	releases     workers // sends releases that Redis has not confirmed
-	checks       workers // asks Redis for holds that may have moved, and for what is left of fixed leases
-	events       feed    // to the observer
-	logWriter    asyncLog
-	leakLog      asyncLog // of what the collector finds; nobody waits for it
+	lostHolds    lease.LostHolds[Owner]
+	cleaner      background.Workers
+	releases     background.Workers // sends releases that Redis has not confirmed
+	checks       background.Workers // asks Redis for holds that may have moved, and for what is left of fixed leases
+	events       background.Feed    // to the observer
+	logWriter    background.Log
+	leakLog      background.Log // of what the collector finds; nobody waits for it
 	watchdog     *watchdog
 	heartbeat    *waiterHeartbeat
 	detector     *detector // nil unless deadlocks are to be found
@@ -71,6 +74,10 @@ type session struct {
 
 	slowObserver, brokenObserver sync.Once // it was reported that the observer is slow, or panicked
 }
+
+// cleaners is how many goroutines of a session clean up after callers who have left, besides those that wait for a node
+// which does not answer.
+const cleaners = 4
 
 // maxSpare bounds the lock states kept for reuse, so that locking a free lock again and again allocates nothing.
 const maxSpare = 64
@@ -97,9 +104,9 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 		id: newID(), config: cfg, opened: time.Now(), states: make(map[string]*lockState),
 		closing: make(chan struct{}), drained: make(chan struct{}),
 		hurry: make(chan struct{}), quiet: make(chan struct{}), ended: make(chan struct{}),
-		cleaner: workers{size: cleaners, stall: cfg.stall()}, releases: workers{size: cleaners, stall: cfg.stall()},
-		checks: workers{size: cleaners, stall: cfg.stall()}, events: feed{jobs: workers{size: 1}, limit: maxEvents},
-		logWriter: newAsyncLog(cfg.logger), leakLog: newAsyncLog(cfg.logger),
+		cleaner: background.Workers{Size: cleaners, Stall: cfg.stall()}, releases: background.Workers{Size: cleaners, Stall: cfg.stall()},
+		checks: background.Workers{Size: cleaners, Stall: cfg.stall()}, events: background.NewFeed(maxEvents),
+		logWriter: background.NewLog(cfg.logger), leakLog: background.NewLog(cfg.logger),
 	}
 	s.verbose = cfg.logger.Enabled(context.Background(), slog.LevelDebug)
 	s.reporting = cfg.observer != nil || s.verbose
@@ -132,6 +139,9 @@ func newID() string {
 
 // clock is time.Now without the wall clock, in half the time.
 func (s *session) clock() time.Time { return s.opened.Add(time.Since(s.opened)) }
+
+// ahead is how far the session's wall clock is ahead.
+func (s *session) ahead() time.Duration { return s.config.ahead(s.opened) }
 
 // ID is the session's random UUID: what stands before the owner in Redis.
 func (s *session) ID() string { return s.id }
@@ -242,7 +252,7 @@ func (k sink) Granted(g backend.Grant) {
 	if err != nil {
 		return
 	}
-	s.cleaner.do(func() { s.releaseOrphan(remote, g.Name, g.Epoch) })
+	s.cleaner.Do(func() { s.releaseOrphan(remote, g.Name, g.Epoch) })
 }
 
 // Signalled wakes the owner of a ticket.
@@ -267,7 +277,7 @@ func (k sink) Wanted(name string, epoch uint64) {
 	switch {
 	case e == nil:
 	case e.noteWanted(epoch):
-		k.s.cleaner.do(e.stopLingering)
+		k.s.cleaner.Do(e.stopLingering)
 	default:
 		k.s.putState(e, 1)
 	}
@@ -379,12 +389,12 @@ func (s *session) end(hurried bool) {
 	if s.detector != nil {
 		s.detector.stop()
 	}
-	s.cleaner.wait()
-	s.releases.wait()
-	s.checks.wait()
+	s.cleaner.Wait()
+	s.releases.Wait()
+	s.checks.Wait()
 	close(s.quiet)
-	s.events.finish()
-	s.logWriter.feed.finish()
+	s.events.Finish()
+	s.logWriter.Finish()
 	s.commandLimit.close()
 	s.endErr = wrapUnavailable(context.Background(), s.conn.Close())
 }
@@ -431,7 +441,7 @@ func (s *session) startClosing() (first, idle bool) {
 		e.queue.Shut()
 		if e.startDismissal() {
 			e.refs++
-			s.cleaner.do(e.stopLingering)
+			s.cleaner.Do(e.stopLingering)
 		}
 	}
 	return true, len(s.states) == 0

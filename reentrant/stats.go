@@ -26,7 +26,7 @@ func (s *session) Stats() Stats {
 	st := Stats{
 		Acquired: s.stats.acquired.Load(), Reentries: s.stats.reentries.Load(), Handoffs: s.stats.handoffs.Load(),
 		Yields: s.stats.yields.Load(), Renewals: s.stats.renewals.Load(), Lost: s.stats.lost.Load(),
-		Commands: s.stats.commands.Load(), Dropped: uint64(s.events.dropped.Load()),
+		Commands: s.stats.commands.Load(), Dropped: uint64(s.events.Dropped.Load()),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -50,7 +50,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 
 // notHeld is why an owner without a hold cannot unlock.
 func (l *Lock) notHeld(owner Owner) error {
-	if l.session.lostHolds.takeOwed(l.name, owner) {
+	if l.session.lostHolds.TakeOwed(l.name, owner) {
 		return ErrLost
 	}
 	return ErrNotHeld
@@ -73,7 +73,7 @@ func (e *lockState) unlock(ctx context.Context) error {
 	h := e.handOver()
 	now := e.s.clock()
 	lost := h.lost
-	if !lost && !h.lease.trusted(now) {
+	if !lost && !h.lease.Trusted(now) {
 		lost = true
 		e.endHold()
 		e.s.notifyLost(e.name, h, "the lease ended before Unlock")

@@ -2,11 +2,13 @@ package reentrant
 
 import (
 	"context"
-	"github.com/relock-go/relock/backend"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
 // A watchdog keeps a session's leases: it has them renewed every third of their length, all that are due in one
@@ -88,7 +90,7 @@ func (w *watchdog) watch() {
 		w.wakesAt.Store(never)
 		due, ended, idle, wake := w.inspectAll(now, w.s.ahead(), renewing)
 		for _, e := range idle {
-			w.s.cleaner.do(e.stopLingering)
+			w.s.cleaner.Do(e.stopLingering)
 		}
 		for _, x := range ended {
 			if x.wasLost {
@@ -147,33 +149,33 @@ func (w *watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool)
 		e.mu.Lock()
 		h := &e.hold
 		if h.live || h.handed {
-			slept := h.lease.slept(now, ahead)
-			if h.live && slept.trust < h.lease.trust {
+			slept := h.lease.Slept(now, ahead)
+			if h.live && slept.Trust < h.lease.Trust {
 				e.scheduleCheckLocked()
 			}
 			e.trustLocked(slept)
 		}
 		switch {
-		case h.lost && now.Before(h.lease.end()):
-			wake, held = earlier(wake, h.lease.end()), true
-		case h.lost, h.live && !h.lease.trusted(now):
+		case h.lost && now.Before(h.lease.End()):
+			wake, held = earlier(wake, h.lease.End()), true
+		case h.lost, h.live && !h.lease.Trusted(now):
 			e.refs++
 			ended = append(ended, expiry{e, h.epoch, h.lost})
 			held = true
-		case e.lingers && (!now.Before(e.lingerUntil) || !h.lease.trusted(now)):
+		case e.lingers && (!now.Before(e.lingerUntil) || !h.lease.Trusted(now)):
 			e.lingerUntil = now.Add(maxSleep) // if an owner who is about to inherit it does not after all
 			if e.startDismissalLocked() {
 				e.refs++
 				idle = append(idle, e)
 			}
-		case !h.live && (!h.handed || !h.cohort || !h.lease.trusted(now)):
+		case !h.live && (!h.handed || !h.cohort || !h.lease.Trusted(now)):
 		case !renewing && w.dueLocked(h, now):
 			due.add(e, h)
-			wake, held = earlier(wake, h.lease.until()), true
+			wake, held = earlier(wake, h.lease.Until()), true
 		case renewing:
-			wake, held = earlier(wake, h.lease.until()), true
+			wake, held = earlier(wake, h.lease.Until()), true
 		default:
-			wake, held = earlier(wake, h.lease.wake()), true
+			wake, held = earlier(wake, h.lease.Wake()), true
 		}
 		if e.lingers {
 			wake, held = earlier(wake, e.lingerUntil), true
@@ -188,8 +190,8 @@ func (w *watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool)
 
 // dueLocked reports whether a hold is to be renewed. session.mu and the lock state's mu are held.
 func (w *watchdog) dueLocked(h *hold, now time.Time) bool {
-	stale := h.lease.sent.Before(w.refreshed) && !h.lease.fixed() && !h.renewalFailed
-	return stale || h.lease.due(now, h.slack())
+	stale := h.lease.Sent.Before(w.refreshed) && !h.lease.Fixed() && !h.renewalFailed
+	return stale || h.lease.Due(now, h.slack())
 }
 
 // slack is how much too early a renewal may be, to go with others in one batch. One that is tried again keeps its pause.
@@ -197,7 +199,7 @@ func (h *hold) slack() time.Duration {
 	if h.renewalFailed {
 		return 0
 	}
-	return h.lease.length / 10
+	return h.lease.Length / 10
 }
 
 // renew sends the batches.
@@ -231,15 +233,15 @@ func (w *watchdog) renewed(e *lockState, r *backend.Renewal, sent time.Time, ahe
 	switch {
 	case !current:
 	case r.Gone && h.yielding: // if it is not given up after all, the next renewal tells
-		h.lease = h.lease.retried(now)
+		h.lease = h.lease.Retried(now)
 		current = false
 	case r.Gone:
 	case r.Err != nil:
 		h.renewalFailed = true
-		h.lease = h.lease.retried(now)
+		h.lease = h.lease.Retried(now)
 	default:
 		h.renewalFailed = false
-		e.trustLocked(newLease(sent, ahead, h.span, false))
+		e.trustLocked(lease.New(sent, ahead, h.span, false))
 	}
 	e.mu.Unlock()
 	switch {
@@ -322,7 +324,7 @@ func (e *lockState) evict(epoch uint64, mayBeThere bool) {
 	evicted := h.lost && h.epoch == epoch && e.queue.Evict(h.owner)
 	if evicted {
 		// On record before the mutex is free: the owner's Unlock looks there under it.
-		e.s.lostHolds.add(e.name, h.owner, holds)
+		e.s.lostHolds.Add(e.name, h.owner, holds)
 		e.clearLocked()
 	}
 	remote, name := e.remote, e.name
@@ -331,7 +333,7 @@ func (e *lockState) evict(epoch uint64, mayBeThere bool) {
 		return
 	}
 	if mayBeThere && e.queue.Idle() {
-		e.s.cleaner.do(func() { e.s.releaseOrphan(remote, name, epoch) })
+		e.s.cleaner.Do(func() { e.s.releaseOrphan(remote, name, epoch) })
 	}
 	e.s.putState(e, 1)
 }

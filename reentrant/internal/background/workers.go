@@ -1,16 +1,11 @@
-package reentrant
+// Package background runs a session's work that no caller waits for, and calls the user's code (the log, the observer)
+// beside everything else.
+package background
 
 import (
-	"context"
-	"github.com/relock-go/relock/backend"
-	"log/slog"
 	"sync"
 	"time"
 )
-
-// cleaners is how many goroutines of a session clean up after callers who have left, besides those that wait for a node
-// which does not answer.
-const cleaners = 4
 
 // Workers do jobs in the background. Their goroutines start when there is something to do and end when there is not.
 //
@@ -18,9 +13,9 @@ const cleaners = 4
 // for longer than stall makes room for two others, as Go's scheduler replaces a thread that is in a system call. The jobs
 // behind n such ones begin after stall × log2(n/size), and there are as many goroutines as commands without an
 // answer.
-type workers struct {
-	size  int           // how many of its goroutines are at work at once, if no job takes longer than stall
-	stall time.Duration // 0: jobs take as long as they do, and those of one worker are done in their order
+type Workers struct {
+	Size  int           // how many of its goroutines are at work at once, if no job takes longer than stall
+	Stall time.Duration // 0: jobs take as long as they do, and those of one worker are done in their order
 
 	mu      sync.Mutex // a leaf
 	jobs    []func()
@@ -29,8 +24,8 @@ type workers struct {
 	idle    chan struct{} // closed when nothing runs any more; nil while nobody waits for that
 }
 
-// do has job run soon. It never blocks.
-func (c *workers) do(job func()) {
+// Do has job run soon. It never blocks.
+func (c *Workers) Do(job func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.jobs = append(c.jobs, job)
@@ -38,21 +33,21 @@ func (c *workers) do(job func()) {
 }
 
 // growLocked starts a goroutine for each job that waits, if there may be so many. c.mu is held.
-func (c *workers) growLocked() {
-	for range min(len(c.jobs), c.size+2*c.stalled-c.running) {
+func (c *Workers) growLocked() {
+	for range min(len(c.jobs), c.Size+2*c.stalled-c.running) {
 		c.running++
 		go c.work()
 	}
 }
 
-// backlog is how many jobs have not begun.
-func (c *workers) backlog() int {
+// Backlog is how many jobs have not begun.
+func (c *Workers) Backlog() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.jobs)
 }
 
-func (c *workers) work() {
+func (c *Workers) work() {
 	for {
 		job := c.next()
 		if job == nil {
@@ -65,12 +60,12 @@ func (c *workers) work() {
 }
 
 // begin counts the goroutine as stalled when its job has taken too long, until end is called.
-func (c *workers) begin() (end func()) {
-	if c.stall == 0 {
+func (c *Workers) begin() (end func()) {
+	if c.Stall == 0 {
 		return func() {}
 	}
 	late, over := false, false // c.mu
-	timer := time.AfterFunc(c.stall, func() {
+	timer := time.AfterFunc(c.Stall, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if !over {
@@ -89,7 +84,7 @@ func (c *workers) begin() (end func()) {
 	}
 }
 
-func (c *workers) next() func() {
+func (c *Workers) next() func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.jobs) == 0 {
@@ -105,15 +100,15 @@ func (c *workers) next() func() {
 	return job
 }
 
-// wait returns when everything is done.
-func (c *workers) wait() {
+// Wait returns when everything is done.
+func (c *Workers) Wait() {
 	if idle := c.busy(); idle != nil {
 		<-idle
 	}
 }
 
 // busy is a channel that is closed when nothing runs any more, nil if nothing does.
-func (c *workers) busy() <-chan struct{} {
+func (c *Workers) busy() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running == 0 {
@@ -123,20 +118,4 @@ func (c *workers) busy() <-chan struct{} {
 		c.idle = make(chan struct{})
 	}
 	return c.idle
-}
-
-// retryPause is how long a command waits before it is sent again after an error, growing with each try.
-func retryPause(try int, most time.Duration) time.Duration {
-	return min(time.Millisecond<<min(try, 10), most)
-}
-
-// releaseOrphan gives back what an epoch has on a lock, without the baton: release(epoch) touches nothing newer. It is a
-// courtesy to the others (it would expire), so one try is enough.
-func (s *session) releaseOrphan(remote backend.Remote, name string, epoch uint64) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.commandTimeout())
-	defer cancel()
-	s.stats.commands.Add(1)
-	if _, err := remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch}); err != nil {
-		s.log(slog.LevelWarn, "could not give back a lock; it expires", slog.String("lock", name), slog.Any("error", err))
-	}
 }

@@ -1,0 +1,47 @@
+package background
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// A Log writes the session's log, in the order of what happened. A handler that hangs costs records.
+type Log struct {
+	handler slog.Handler
+	feed    Feed
+}
+
+// maxRecords bounds how many records wait to be written.
+const maxRecords = 1000
+
+func NewLog(l *slog.Logger) Log {
+	return Log{handler: l.Handler(), feed: NewFeed(maxRecords)}
+}
+
+// Log has a record written soon, if anybody wants to read it.
+func (w *Log) Log(level slog.Level, text string, attrs ...slog.Attr) {
+	now := time.Now()
+	w.feed.Post(func() { w.write(now, level, text, attrs) })
+}
+
+// LogAt is log for something that happened at a moment. attrs is called when the record is written.
+func (w *Log) LogAt(at time.Time, level slog.Level, text string, attrs func() []slog.Attr) {
+	w.feed.Post(func() { w.write(at, level, text, attrs()) })
+}
+
+// Finish waits until everything is written, but not for ever.
+func (w *Log) Finish() { w.feed.Finish() }
+
+// write is called by the feed.
+func (w *Log) write(at time.Time, level slog.Level, text string, attrs []slog.Attr) {
+	if !w.handler.Enabled(context.Background(), level) {
+		return
+	}
+	r := slog.NewRecord(at, level, text, 0)
+	r.AddAttrs(attrs...)
+	if n := w.feed.Dropped.Swap(0); n > 0 {
+		r.AddAttrs(slog.Int64("records_dropped", n))
+	}
+	_ = w.handler.Handle(context.Background(), r) // there is nobody to tell
+}

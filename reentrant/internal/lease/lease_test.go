@@ -1,0 +1,75 @@
+package lease
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestLeaseIsTrustedUntilTheMarginBeforeItsEnd(t *testing.T) {
+	sent := time.Now()
+	l := New(sent, 0, 10*time.Second, false)
+	end := sent.Add(10*time.Second - 100*time.Millisecond - 2*time.Millisecond)
+	assert.Equal(t, end, l.Until())
+	assert.True(t, l.Trusted(end.Add(-1)))
+	assert.False(t, l.Trusted(end), "the end itself is outside")
+	assert.Equal(t, time.Second, l.Remaining(end.Add(-time.Second)))
+}
+
+func TestLeaseIsDueAtAThird(t *testing.T) {
+	sent := time.Now()
+	l := New(sent, 0, 9*time.Second, false)
+	assert.False(t, l.Due(sent.Add(3*time.Second-1), 0))
+	assert.True(t, l.Due(sent.Add(3*time.Second), 0))
+	assert.True(t, l.Due(sent.Add(2*time.Second), time.Second), "within the slack of a batch")
+	assert.Equal(t, sent.Add(3*time.Second), l.Wake())
+}
+
+func TestFixedLeaseIsNeverDue(t *testing.T) {
+	sent := time.Now()
+	l := New(sent, 0, time.Second, true)
+	assert.False(t, l.Due(sent.Add(time.Hour), time.Hour))
+	assert.Equal(t, l.Until(), l.Wake(), "it is looked at when it ends")
+}
+
+func TestLeaseAfterAFailedRenewalIsTriedAgainSoonAndNeverLasts(t *testing.T) {
+	sent := time.Now()
+	l := New(sent, 0, 9*time.Second, false)
+	for now := sent.Add(3 * time.Second); l.Trusted(now); now = l.Wake() {
+		r := l.Retried(now)
+		assert.Equal(t, l.Until(), r.Until(), "no answer extends nothing")
+		assert.True(t, r.Wake().After(now))
+		assert.LessOrEqual(t, r.Wake().Sub(now), time.Second)
+		l = r
+	}
+}
+
+func TestTheWallClockIsNotAheadOfOneThatGoesOn(t *testing.T) {
+	assert.InDelta(t, 0, Ahead(time.Now()), float64(napTolerance))
+	// A time without a monotonic reading is compared by wall clock alone.
+	assert.Zero(t, Ahead(time.Now().Add(-time.Hour).Round(0)))
+}
+
+func TestALeaseAfterASleep(t *testing.T) {
+	sent := time.Now()
+	now := sent.Add(time.Second)
+	l := New(sent, 0, 9*time.Second, false)
+	short := l.woken(now, 2*time.Second)
+	assert.Equal(t, l.Until().Add(-2*time.Second), short.Until())
+	assert.True(t, short.Due(now, 0), "it is renewed at once")
+	long := l.woken(now, time.Hour)
+	assert.Equal(t, now.Add(time.Second), long.Until(), "the clock may only have been set")
+	late := l.woken(l.Until().Add(-time.Millisecond), time.Hour)
+	assert.Equal(t, l.Until(), late.Until(), "no sleep extends anything")
+
+	fixed := New(sent, 0, 9*time.Second, true)
+	assert.Equal(t, fixed.Until().Add(-2*time.Second), fixed.woken(now, 2*time.Second).Until())
+	assert.False(t, fixed.woken(now, time.Hour).Trusted(now))
+}
+
+func TestNoMarginReachesALease(t *testing.T) {
+	for _, d := range []time.Duration{Min, 100 * time.Millisecond, time.Hour} {
+		assert.Less(t, margin(d), d/3, "a lease of %v can be renewed before its end", d)
+	}
+}
