@@ -224,7 +224,10 @@ func (q *Permits) demandLocked() demand {
 	if w != nil && (q.inUse+w.n > q.units || q.overLocked()) {
 		d.want = q.inUse + q.line.permits
 	}
-	if q.asked && (w == nil || q.overLocked()) {
+	switch {
+	case w == nil && q.inUse == 0: // idle permits go back at once
+		d.keep = 0
+	case q.asked && (w == nil || q.overLocked()):
 		d.keep = min(q.units, max(q.inUse, q.may))
 	}
 	return d

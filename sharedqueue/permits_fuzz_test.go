@@ -137,7 +137,10 @@ func (m *permitsModel) demand() demand {
 	if s.Waiting > 0 && (s.InUse+s.Head > s.Units || s.TurnOver) {
 		d.want = s.Want
 	}
-	if s.Asked && (s.TurnOver || s.Waiting == 0) {
+	switch {
+	case s.Waiting == 0 && s.InUse == 0:
+		d.keep = 0
+	case s.Asked && (s.TurnOver || s.Waiting == 0):
 		d.keep = min(s.Units, max(s.InUse, m.may))
 	}
 	return d

@@ -104,6 +104,17 @@ func TestIdlePermitsGoBackAtOnceWhenAnotherSessionWaits(t *testing.T) {
 	require.Equal(t, 1, q.Keep(1))
 }
 
+func TestPermitsGoBackAtOnceWhenNoneIsInUse(t *testing.T) {
+	q, _ := newPermits(3)
+	q.Try(3)
+	q.Look()
+	_, look := q.Exit(2)
+	requireLook(t, false, look)
+	_, look = q.Exit(1)
+	requireLook(t, true, look)
+	require.Equal(t, 0, q.Keep(0))
+}
+
 func TestPermitsAreNotAdmittedWhenTrustHasEnded(t *testing.T) {
 	q, c := newPermits(1)
 	c.time = hour

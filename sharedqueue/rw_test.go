@@ -114,6 +114,30 @@ func TestAWriterIsAlone(t *testing.T) {
 	require.Equal(t, State{Units: All, Used: 1002}, q.Look())
 }
 
+// The clock is read when the readers have been counted, so it stands for a reader that comes at that moment.
+func TestNoReaderEntersWhileAWriterIsAdmitted(t *testing.T) {
+	var q *RW[string]
+	reader, armed := Busy, false
+	q = NewRW(func() time.Duration {
+		if armed {
+			armed = false
+			reader = q.readOpen("r")
+		}
+		return 0
+	}, hashName)
+	q.Settle(terms0(All))
+	for range calmReads {
+		q.TryRead("a")
+		q.ExitRead("a")
+	}
+	require.True(t, q.open)
+	armed = true
+	o, _ := q.TryWrite("w")
+	require.False(t, armed)
+	require.Equal(t, Admitted, o)
+	require.Equal(t, Busy, reader)
+}
+
 func TestOneUnitIsNotEnoughForAWriter(t *testing.T) {
 	q, _ := newRW(1)
 	o, _ := q.TryWrite("w")

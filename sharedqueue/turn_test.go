@@ -75,6 +75,7 @@ func TestATurnEndsAfterItsPassesOrItsTime(t *testing.T) {
 				q.ExitWrite("w1")
 				requireOutcome(t, Admitted, w2)
 			}
+			q.Ask(0, 64, hour) // the same once more, which begins no other turn
 			q.ExitWrite("w1")
 			q.ExitWrite("w2")
 			requireOutcome(t, Waiting, w3)
