@@ -7,9 +7,9 @@ import (
 )
 
 // ErrWrongKind is returned when a name is already used for another kind of lock: a Lock, a read-write lock and a semaphore
-// cannot share one. It is a refusal ([Refused]), and nothing was touched. A name's kind is forgotten some minutes after
-// its last use.
-var ErrWrongKind = errors.New("the name is used for another kind of lock")
+// cannot share one. It is also returned for a name whose key has something that is no lock at all. It is a refusal
+// ([Refused]), and nothing was touched. A name's kind is forgotten some minutes after its last use.
+var ErrWrongKind = errors.New("the name is used for another kind of lock, or for something else")
 
 // AllUnits is how many units the write side of a read-write lock needs: all there are. It is also the limit of a read-write
 // lock, and the highest limit of a semaphore.

@@ -30,13 +30,18 @@ var (
 // transact reads the lock (and a condition of it), has run decide, and writes what that changed, until nobody else has
 // changed it in between. run may be called more than once. An error of what was read says that nothing happened.
 func (r noscript) transact(ctx context.Context, condition *string, run func(now protocol.Instant, l *protocol.Lock)) error {
+	return r.rounds(ctx, func(client rueidis.DedicatedClient) (bool, error) { return r.try(ctx, client, condition, run) })
+}
+
+// rounds tries over one connection until it is done.
+func (r noscript) rounds(ctx context.Context, try func(rueidis.DedicatedClient) (bool, error)) error {
 	for began := time.Now(); ; {
 		client, release, err := push.Dedicate(ctx, r.Conn.Deployment.Client)
 		if err != nil {
 			return fmt.Errorf("redisbackend: not sent: %w", err)
 		}
 		for done := false; err == nil && !done; {
-			done, err = r.try(ctx, client, condition, run)
+			done, err = try(client)
 		}
 		push.GiveBack(client, release, err)
 		var lost *lostError
@@ -84,17 +89,23 @@ func (r noscript) read(ctx context.Context, client rueidis.DedicatedClient, cond
 	if err == nil {
 		err = i.parse(answers[1:])
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		at.Stamp = i.now.Microseconds()
 		r.Clock.Saw(at)
 		return i, nil
-	case errors.Is(err, errForeign):
-		return nil, fmt.Errorf("redisbackend: %w", err)
-	case wire.ErrorCode(err) != "":
-		return nil, wire.Fail(ctx, err)
 	}
-	return nil, r.notDone(ctx, err)
+	return nil, r.notRead(ctx, err)
+}
+
+// notRead is the error of what could not be read.
+func (r noscript) notRead(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, errForeign):
+		return fmt.Errorf("redisbackend: %w", err)
+	case wire.ErrorCode(err) != "":
+		return wire.Fail(ctx, err)
+	}
+	return r.notDone(ctx, err)
 }
 
 // notDone is the error of a connection that was lost before anything was written.
@@ -304,7 +315,7 @@ func (Verbs) Renew(ctx context.Context, c *single.Conn, renewals []backend.Renew
 	for range min(atOnce, len(renewals)) {
 		renewing.Go(func() {
 			for w := range next {
-				w.Gone = false
+				w.Gone, w.Units = false, 0
 				w.Err = renewOne(ctx, c, w)
 			}
 		})
@@ -324,6 +335,9 @@ func renewOne(ctx context.Context, c *single.Conn, w *backend.Renewal) error {
 	}
 	if err := wire.CheckRenewal(w); err != nil {
 		return err
+	}
+	if w.Under != 0 {
+		return r.renewShared(ctx, w)
 	}
 	err := r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
 		w.Gone = !l.Renew(now, c.Session, w.Epoch, min(w.Lease, wire.MaxTTL))

@@ -2,7 +2,6 @@ package noscript
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -73,11 +72,11 @@ func (i *snapshot) parse(answers []rueidis.RedisResult) error {
 			return err
 		}
 	}
-	clock, err := answers[0].AsIntSlice()
-	if err != nil || len(clock) != 2 {
-		return errors.New("no time")
+	now, err := parseTime(answers[0])
+	if err != nil {
+		return err
 	}
-	i.now = protocol.Instant(clock[0])*time.Second + protocol.Instant(clock[1])*time.Microsecond
+	i.now = now
 	i.lock = protocol.Lock{Keep: wire.MinKeep, Publish: i.publish}
 	i.record, _ = answers[1].ToString()
 	i.parseRecord(i.record)
@@ -107,7 +106,7 @@ func (i *snapshot) parse(answers []rueidis.RedisResult) error {
 }
 
 // errForeign is the scripts' error for a hash that is no lock.
-var errForeign = backend.WithRefused(errors.New("WRONGTYPE the key has a hash that is not a lock"))
+var errForeign = backend.WithRefused(fmt.Errorf("%w: WRONGTYPE the key has a hash that is not a lock", backend.ErrWrongKind))
 
 func (i *snapshot) parseHold(hash map[string]string, ttl int64) error {
 	const expired, never = -2, -1

@@ -193,6 +193,9 @@ func (c *Conn) Received(message string) {
 		}
 		return
 	}
+	if c.heardShare(message) {
+		return
+	}
 	if strings.HasPrefix(message, probeMark) {
 		select {
 		case <-c.Probed: // an older one that nobody waited for

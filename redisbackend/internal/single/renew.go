@@ -17,8 +17,10 @@ import (
 // Fewer would cost more commands, more would make others wait longer.
 const maxBatch = 100
 
-// A batch is renewed by one script: locks of one node. Renewals that it does not name are not in it.
+// A batch is renewed by one script: locks of one node, or shared names of one node. Renewals that it does not name are not
+// in it.
 type batch struct {
+	shared   bool
 	renewals []*backend.Renewal
 	remotes  []*Remote // the same, in the same order
 }
@@ -81,9 +83,13 @@ func (c *Conn) teach(ctx context.Context, batches []batch, results []rueidis.Red
 
 // pipeline sends one command for each batch: the script's hash, or its text.
 func (c *Conn) pipeline(ctx context.Context, batches []batch, text bool) []rueidis.RedisResult {
-	s, build := &c.Deployment.scripts.Renew, c.Deployment.Client.B()
+	build := c.Deployment.Client.B()
 	commands := make(rueidis.Commands, len(batches))
 	for i, b := range batches {
+		s := &c.Deployment.scripts.Renew
+		if b.shared {
+			s = &c.Deployment.scripts.ShareRenew
+		}
 		keys, args := b.arguments(c.Session)
 		n := int64(len(keys))
 		if text {
@@ -95,12 +101,21 @@ func (c *Conn) pipeline(ctx context.Context, batches []batch, text bool) []rueid
 	return c.Deployment.Client.DoMulti(ctx, commands...)
 }
 
-// batches groups renewals: by slot in a Cluster, as they come elsewhere. Those of another session are not sent.
+// batches groups renewals: locks and shared names, by slot in a Cluster, as they come elsewhere. Those of another session are
+// not sent.
 func (c *Conn) batches(renewals []backend.Renewal) []batch {
-	var all batch
+	return append(c.batchesOf(renewals, false), c.batchesOf(renewals, true)...)
+}
+
+// batchesOf groups the renewals of shared names, or of locks.
+func (c *Conn) batchesOf(renewals []backend.Renewal, shared bool) []batch {
+	all := batch{shared: shared}
 	for i := range renewals {
 		r := &renewals[i]
-		r.Gone, r.Err = false, nil
+		if shared != (r.Under != 0) {
+			continue
+		}
+		r.Gone, r.Units, r.Err = false, 0, nil
 		own, ok := r.Remote.(*Remote)
 		if !ok || own.Conn != c {
 			r.Err = wire.Invalid("the lock is not one of this session")
@@ -119,7 +134,7 @@ func (c *Conn) batches(renewals []backend.Renewal) []batch {
 		n := wire.Slot(r.Keys.Hold())
 		b := bySlot[n]
 		if b == nil {
-			b = new(batch)
+			b = &batch{shared: shared}
 			bySlot[n] = b
 			slots = append(slots, n)
 		}
@@ -136,7 +151,7 @@ func (c *Conn) batches(renewals []backend.Renewal) []batch {
 func (b batch) chunks(to []batch) []batch {
 	remotes := slices.Collect(slices.Chunk(b.remotes, maxBatch))
 	for i, renewals := range slices.Collect(slices.Chunk(b.renewals, maxBatch)) {
-		to = append(to, batch{renewals: renewals, remotes: remotes[i]})
+		to = append(to, batch{shared: b.shared, renewals: renewals, remotes: remotes[i]})
 	}
 	return to
 }
@@ -146,11 +161,19 @@ func (b batch) arguments(session string) (keys, args []string) {
 	keys, args = make([]string, 0, 2*len(b.remotes)), make([]string, 0, 1+2*len(b.remotes))
 	args = append(args, session)
 	for i, r := range b.remotes {
+		w, lease := b.renewals[i], min(b.renewals[i].Lease, wire.MaxTTL)
 		var d wire.ArgWriter
-		d.Add(b.renewals[i].Epoch)
-		d.Add(wire.Millis(min(b.renewals[i].Lease, wire.MaxTTL)))
+		d.Add(w.Epoch)
+		d.Add(wire.Millis(lease))
+		if !b.shared {
+			n := d.Strings()
+			keys, args = append(keys, r.Keys[0], r.Keys[1]), append(args, n[0], n[1])
+			continue
+		}
+		d.Add(uint64(w.Under))
+		d.Add(wire.KeepFor(lease))
 		n := d.Strings()
-		keys, args = append(keys, r.Keys[0], r.Keys[1]), append(args, n[0], n[1])
+		keys, args = append(keys, r.Keys[1]), append(args, n[0], n[2], n[1], n[3])
 	}
 	return keys, args
 }
@@ -179,6 +202,9 @@ func (b batch) read(ctx context.Context, result rueidis.RedisResult, at clock.Sa
 			r.Err = wire.Unexpected(err)
 		} else {
 			r.Gone = code == 0
+			if b.shared {
+				r.Units = int(code)
+			}
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/clock"
 	"github.com/relock-go/relock/redisbackend/internal/push"
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
@@ -37,6 +38,28 @@ func (r *Remote) resumeReplicated(ctx context.Context, args []string, deadline t
 	return r.replicated(ctx, &r.Conn.Deployment.scripts.Resume, args, deadline, func(_ rueidis.DedicatedClient, few error) error {
 		return backend.WithOutcomeUnknown(few)
 	})
+}
+
+// replicatedShare is exec for a share that the replicas must acknowledge. If too few do, what the session got stays its own,
+// and is not used: the outcome is unknown, and sending it again waits for the replicas again.
+func (r *Remote) replicatedShare(deadline time.Time) func(context.Context, *wire.Script, []string, []string) ([]rueidis.RedisMessage, clock.Sample, error) {
+	return func(ctx context.Context, s *wire.Script, keys, args []string) (list []rueidis.RedisMessage, at clock.Sample, err error) {
+		client, release, err := push.Dedicate(ctx, r.Conn.Deployment.Client)
+		if err != nil {
+			return nil, at, fmt.Errorf("redisbackend: not sent: %w", err)
+		}
+		defer func() { push.GiveBack(client, release, err) }()
+		list, at, err = r.read(ctx, func() rueidis.RedisResult { return evalOn(ctx, client, s, keys, args) })
+		if err != nil {
+			return nil, at, err
+		}
+		want := r.Conn.Deployment.Replicas.Count
+		got, err := r.acknowledged(ctx, client, deadline)
+		if err == nil && got < want {
+			err = backend.WithOutcomeUnknown(fmt.Errorf("redisbackend: %d of %d replicas have it: %w", got, want, backend.ErrNotReplicated))
+		}
+		return list, at, err
+	}
 }
 
 // replicated runs a script that the replicas must acknowledge if its code is 1, the lock is the attempt's. tooFew returns

@@ -46,8 +46,11 @@ func Fail(ctx context.Context, err error) error {
 
 // Judged is the error that Redis answered with, marked by what its words say.
 func Judged(err error, words string) error {
-	if passes(words) {
+	switch {
+	case passes(words):
 		return Unavailable(err)
+	case strings.Contains(words, "WRONGTYPE"): // within other words, if it is a script that stumbles over a key
+		return backend.WithRefused(fmt.Errorf("redisbackend: %w: %w", backend.ErrWrongKind, err))
 	}
 	return backend.WithRefused(fmt.Errorf("redisbackend: %w", err))
 }

@@ -13,7 +13,7 @@ import (
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-// A Script is one of the files, with common.lua (and conditions.lua) in front of it. Running it sends EVALSHA, and
+// A Script is one of the files, with common.lua (and conditions.lua or shared.lua) in front of it. Running it sends EVALSHA, and
 // EVAL if the server does not know it: after a restart, a failover or SCRIPT FLUSH.
 type Script struct {
 	*rueidis.Lua
@@ -24,6 +24,7 @@ type Script struct {
 type Scripts struct {
 	Acquire, Reenter, Release, Renew, Resume, Inspect, Force Script
 	Await, Signal, Withdraw, Beat                            Script
+	Share, ShareRenew, ShareInspect                          Script
 }
 
 // LoadScripts and LoadClusterScripts read the scripts and compute their hashes, once in a process.
@@ -38,7 +39,7 @@ func newScripts(cluster bool) *Scripts {
 		Acquire: load("acquire"), Reenter: load("reenter"), Release: load("release"),
 		Renew: load("renew"), Resume: load("resume"), Inspect: load("inspect"), Force: load("force"),
 		Await: load("await"), Signal: load("signal"), Withdraw: load("withdraw"),
-		Beat: load("beat"),
+		Beat: load("beat"), Share: load("share"), ShareRenew: load("share_renew"), ShareInspect: load("share_inspect"),
 	}
 }
 
@@ -50,6 +51,8 @@ func loadScript(name string, cluster bool) Script {
 	switch name {
 	case "await", "signal", "withdraw", "beat":
 		text += scriptText("conditions")
+	case "share", "share_renew", "share_inspect":
+		text += scriptText("shared")
 	}
 	text += scriptText(name)
 	sum := sha1.Sum([]byte(text))

@@ -1,0 +1,178 @@
+package single
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/clock"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+var _ backend.Sharer = (*Remote)(nil)
+
+// What share.lua answers; its header says what it means.
+const shareShared, shareStale, shareLost, shareLate = 1, 2, 3, 4
+
+// Share implements backend.Sharer. As in Acquire, a copy that Redis refuses as late too early is repeated once.
+func (r *Remote) Share(ctx context.Context, req backend.ShareRequest) (backend.ShareReply, error) {
+	if err := wire.CheckShare(&req); err != nil {
+		return backend.ShareReply{}, err
+	}
+	limit := clock.InstantOf(req.NotAfter)
+	a, err := r.share(ctx, &req, r.Clock.NotAfter(limit))
+	if err == nil && a.code == shareLate && a.sample.Received < limit {
+		a, err = r.share(ctx, &req, clock.Mapping{}.With(a.sample).NotAfter(limit))
+	}
+	if err != nil {
+		return backend.ShareReply{}, err
+	}
+	reply := backend.ShareReply{
+		Epoch: uint64(a.epoch), Units: int(a.units), Placed: a.placed == 1,
+		First: backend.Token(a.first), Last: backend.Token(a.last), May: int(a.may), Share: int(a.part),
+	}
+	switch a.code {
+	case shareShared:
+		reply.Status = backend.Shared
+	case shareStale:
+		reply.Status = backend.StaleShare
+	case shareLost:
+		reply.Status = backend.ShareLost
+	case shareLate:
+		return backend.ShareReply{}, wire.Unavailable(errors.New("it reached Redis too late and was not carried out"))
+	default:
+		return backend.ShareReply{}, wire.Unexpected(fmt.Errorf("code %d", a.code))
+	}
+	if err := a.check(); err != nil {
+		return backend.ShareReply{}, wire.Unexpected(err)
+	}
+	if reply.Placed {
+		r.Conn.Listen(r)
+	}
+	return reply, nil
+}
+
+// A shareAnswer is what share.lua returns.
+type shareAnswer struct {
+	code, units, placed, first, last, may, part, epoch int64
+	sample                                             clock.Sample
+}
+
+// check is the error of what the script does not give out.
+func (a *shareAnswer) check() error {
+	if a.units < 0 || a.units > backend.AllUnits || a.may < 0 || a.may > backend.Unlimited || a.epoch < 0 {
+		return fmt.Errorf("%d units, may keep %d, epoch %d", a.units, a.may, a.epoch)
+	}
+	if a.units == 0 {
+		return nil
+	}
+	return (&answer{sample: a.sample}).checkTokens(a.first, a.last)
+}
+
+// share sends one copy.
+func (r *Remote) share(ctx context.Context, req *backend.ShareRequest, notAfter int64) (a shareAnswer, err error) {
+	memory := max(notAfter, r.Clock.Latest(clock.InstantOf(req.Memory)))
+	args := []string{r.Conn.Session, strconv.FormatUint(req.Epoch, 10), wire.KindLetter(req.Kind)}
+	for _, n := range []uint64{
+		uint64(req.Keep), uint64(req.Want), uint64(req.Least), uint64(req.Limit), uint64(req.Under), uint64(req.Tail),
+		uint64(max(req.Tokens, 1)), uint64(req.Seen), wire.Millis(req.Lease), wire.Millis(req.GrantTTL),
+		wire.RoundUp(req.Patience, time.Millisecond), uint64(notAfter), uint64(memory),
+	} {
+		args = append(args, strconv.FormatUint(n, 10))
+	}
+	keep := wire.KeepFor(max(req.Lease, req.GrantTTL))
+	args = append(args, r.Conn.Deployment.Channels, strconv.FormatUint(keep, 10))
+	run := r.exec
+	if r.Conn.Deployment.Replicas.Count > 0 && req.Want > 0 {
+		run = r.replicatedShare(req.NotAfter)
+	}
+	list, at, err := run(ctx, &r.Conn.Deployment.scripts.Share, r.Keys[:2], args)
+	if err != nil {
+		return a, err
+	}
+	l := reader{list: list}
+	a.code, at.Stamp = l.number(), l.number()
+	for _, n := range []*int64{&a.units, &a.placed, &a.first, &a.last, &a.may, &a.part, &a.epoch} {
+		*n = l.number()
+	}
+	if l.err != nil {
+		return a, wire.Unexpected(l.err)
+	}
+	r.Clock.Saw(at)
+	a.sample = at
+	return a, nil
+}
+
+// InspectShared implements backend.Sharer.
+func (r *Remote) InspectShared(ctx context.Context) (st backend.SharedState, err error) {
+	list, at, err := r.exec(ctx, &r.Conn.Deployment.scripts.ShareInspect, r.Keys[:2], nil)
+	if err != nil {
+		return st, err
+	}
+	l := reader{list: list}
+	at.Stamp = l.number()
+	st.Kind, st.Token = wire.KindOf(l.word()), backend.Token(l.number())
+	type place struct {
+		order int64
+		backend.SharedWaiter
+	}
+	var places []place
+	for l.err == nil && len(l.list) > 0 {
+		session, epoch := l.word(), uint64(l.number())
+		units, ttl, limit := int(l.number()), time.Duration(l.number())*time.Microsecond, int(l.number())
+		if units > 0 {
+			st.Holders = append(st.Holders, backend.SharedHolder{Session: session, Epoch: epoch, Units: units, Limit: limit, TTL: ttl})
+		}
+		p := place{l.number(), backend.SharedWaiter{Session: session, Epoch: epoch, Want: int(l.number()), Least: int(l.number()), Limit: limit}}
+		if p.order > 0 {
+			places = append(places, p)
+		}
+	}
+	if l.err != nil {
+		return backend.SharedState{}, wire.Unexpected(l.err)
+	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.order, b.order) })
+	for _, p := range places {
+		st.Waiting = append(st.Waiting, p.SharedWaiter)
+	}
+	r.Clock.Saw(at)
+	return st, nil
+}
+
+// heardShare passes on a message about a shared name; false if it is about something else.
+func (c *Conn) heardShare(message string) bool {
+	sink, wanted := c.Sink.(backend.SharedSink)
+	if p, ok := wire.ParseShare(message); ok {
+		if name, ours := c.nameOf(p.Hold); ours && wanted {
+			sink.Shared(c.shareGrant(name, p))
+		}
+		return true
+	}
+	may, hold, ok := wire.ParseSharedWanted(message)
+	if name, ours := c.nameOf(hold); ok && ours && wanted {
+		sink.SharedWanted(name, may)
+	}
+	return ok
+}
+
+// nameOf is the name of a hold key of this deployment.
+func (c *Conn) nameOf(hold string) (string, bool) {
+	name, ours := strings.CutPrefix(hold, c.Deployment.Prefix)
+	return name, ours && name != ""
+}
+
+// shareGrant is a grant with the earliest local moment at which it can have been made, as in granted.
+func (c *Conn) shareGrant(name string, p wire.ShareMessage) backend.ShareGrant {
+	g := backend.ShareGrant{Name: name, Epoch: p.Epoch, Units: p.Units, First: backend.Token(p.First), Last: backend.Token(p.Last),
+		May: p.May, TTL: p.TTL}
+	if at, ok := c.Clocks.Of(p.Hold).Earliest(p.Stamp, clock.InstantOf(time.Now())); ok && c.Deployment.Replicas.Count == 0 && p.Plausible() {
+		g.NotBefore = clock.Started.Add(at)
+	}
+	return g
+}

@@ -1,0 +1,35 @@
+-- share_renew: prolongs the leases of the units that one session has of many shared names (in a cluster: of one slot).
+--
+-- KEYS  record of each name in turn
+-- ARGV  1 session, then for each name: epoch; the token under which it has its units; lease, ms; seconds that the
+--       record is kept
+-- Returns  {now, units...}   0 gone: the epoch has no live units under that token   a string: Redis's words of why this
+--          one name cannot be looked at (a key of another type); the others are not held up by it
+-- Keeps    it never gives or recreates units, and touches no entry but the session's own; a lease never shrinks.
+-- Twice    the lease counts from the second run.
+
+local session = ARGV[1]
+local now = clock()
+
+local function renew(key, epoch, under, lease, keep)
+  local raw = redis.call('HGET', key, session)
+  if not raw then return 0 end
+  local e = read(session, raw)
+  if tonumber(e.epoch) ~= tonumber(epoch) or e.first ~= tonumber(under) then return 0 end
+  if e.units == 0 or now > e.till then return 0 end
+  e.till = math.max(e.till, now + lease * 1000)
+  e.memory = math.max(e.memory, e.till)
+  -- First what a full server allows: it then allows the next command too.
+  redis.call('PEXPIRE', key, text(math.max(redis.call('PTTL', key), keep * 1000)))
+  redis.call('HSET', key, session, write(e))
+  return e.units
+end
+
+local answer = {now}
+for i = 1, #KEYS do
+  local a = 4 * i - 2
+  local ok, units = pcall(renew, KEYS[i], ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3]))
+  if not ok then units = type(units) == 'table' and units.err or tostring(units) end
+  answer[i + 1] = units
+end
+return answer

@@ -1,0 +1,167 @@
+package redisbackend_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/redisbackend/redistest"
+)
+
+// sharing is a request for units of a read-write lock.
+func sharing(epoch uint64, keep, want int) backend.ShareRequest {
+	return backend.ShareRequest{Kind: backend.ReadWrite, Epoch: epoch, Keep: keep, Want: want, Least: want, Limit: backend.AllUnits,
+		Tokens: 1, Lease: time.Minute, GrantTTL: time.Minute, Patience: time.Minute,
+		NotAfter: time.Now().Add(time.Minute), Memory: time.Now().Add(time.Minute)}
+}
+
+func (m *member) share(req backend.ShareRequest) (backend.ShareReply, error) {
+	return m.remote.(backend.Sharer).Share(m.ctx(), req)
+}
+
+// All that is left of a shared name is one key, which expires.
+func TestShareLeavesOneKeyThatExpires(t *testing.T) {
+	server := redisserver.Start(t)
+	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
+	b, err := redisbackend.New(s.client)
+	require.NoError(t, err)
+	s.b = b
+	a, w := s.join("a"), s.join("w")
+	_, err = a.share(sharing(1, 0, 1))
+	require.NoError(t, err)
+	_, err = w.share(sharing(1, 0, backend.AllUnits))
+	require.NoError(t, err)
+	keys, err := s.do("KEYS", "*").AsStrSlice()
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
+	ttl, err := s.do("PTTL", keys[0]).ToInt64()
+	require.NoError(t, err)
+	assert.Greater(t, ttl, time.Minute.Milliseconds())
+	fields, err := s.do("HLEN", keys[0]).ToInt64()
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, fields)
+}
+
+// An entry goes when no copy of the session can be under way any more, and not before.
+func TestShareForgetsSessions(t *testing.T) {
+	server := redisserver.Start(t)
+	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
+	b, err := redisbackend.New(s.client)
+	require.NoError(t, err)
+	s.b = b
+	a, w := s.join("a"), s.join("w")
+	req := sharing(1, 0, 1)
+	req.Lease, req.NotAfter = 50*time.Millisecond, time.Now().Add(500*time.Millisecond)
+	req.Memory = req.NotAfter
+	_, err = a.share(req)
+	require.NoError(t, err)
+	key := "relock:{lock}:t:lock"
+	epoch := uint64(0)
+	run := func() bool {
+		epoch++
+		_, err := w.share(sharing(epoch, 0, 0))
+		require.NoError(t, err)
+		there, err := s.do("HEXISTS", key, "a").ToInt64()
+		require.NoError(t, err)
+		return there == 1
+	}
+	for time.Now().Before(req.Memory.Add(-100 * time.Millisecond)) {
+		sent := time.Now()
+		there := run()
+		require.True(t, there || time.Since(req.Memory) > 0, "forgotten %v before its time", req.Memory.Sub(sent))
+		time.Sleep(20 * time.Millisecond)
+	}
+	require.Eventually(t, func() bool { return !run() }, time.Minute, time.Millisecond)
+}
+
+// A Redis without free memory still renews and takes back what sessions have.
+func TestShareOnAFullServer(t *testing.T) {
+	server := redisserver.Start(t)
+	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
+	b, err := redisbackend.New(s.client)
+	require.NoError(t, err)
+	s.b = b
+	a, w := s.join("a"), s.join("w")
+	got, err := a.share(sharing(1, 0, backend.AllUnits))
+	require.NoError(t, err)
+	s.run("CONFIG", "SET", "maxmemory", "1")
+	renewals := []backend.Renewal{{Remote: a.remote, Epoch: 1, Under: got.First, Lease: time.Hour}}
+	a.conn.Renew(s.ctx(), renewals)
+	require.NoError(t, renewals[0].Err)
+	assert.Equal(t, backend.AllUnits, renewals[0].Units)
+	back := sharing(2, 0, 0)
+	back.Under = got.First
+	reply, err := a.share(back)
+	require.NoError(t, err)
+	assert.Zero(t, reply.Units)
+	fresh := &site{T: t, name: "another", client: s.client, b: b}
+	_, err = fresh.join("c").share(sharing(1, 0, 1))
+	require.ErrorIs(t, err, backend.ErrUnavailable)
+	s.run("CONFIG", "SET", "maxmemory", "0")
+	reply, err = w.share(sharing(1, 0, 1))
+	require.NoError(t, err)
+	assert.Equal(t, 1, reply.Units)
+}
+
+// A key of the user's own is not touched.
+func TestShareOfAKeyThatIsNoLock(t *testing.T) {
+	server := redisserver.Start(t)
+	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
+	for _, opts := range [][]redisbackend.Option{nil, {redisbackend.WithoutScripts()}} {
+		b, err := redisbackend.New(s.client, opts...)
+		require.NoError(t, err)
+		s.b = b
+		s.run("DEL", "lock")
+		s.run("SET", "lock", "mine")
+		_, err = s.join("a" + strconv.Itoa(len(opts))).share(sharing(1, 0, 1))
+		require.ErrorIs(t, err, backend.ErrWrongKind)
+		keys, err := s.do("KEYS", "*").AsStrSlice()
+		require.NoError(t, err)
+		assert.Equal(t, []string{"lock"}, keys)
+	}
+}
+
+// Units count only when enough replicas have them.
+func TestShareIsAcknowledgedByReplicas(t *testing.T) {
+	s, replica := replicated(t)
+	a, b := s.with(1, 10*time.Second).join("a"), s.with(2, 20*time.Millisecond).join("b")
+	reply, err := a.share(sharing(1, 0, 1))
+	require.NoError(t, err)
+	require.Equal(t, 1, reply.Units)
+	copied := &site{T: t, name: s.name, client: connect(t, replica.Addr())}
+	there, err := copied.do("HEXISTS", "relock:{lock}:t:lock", "a").ToInt64()
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, there)
+	_, err = b.share(sharing(1, 0, 1))
+	require.ErrorIs(t, err, backend.ErrNotReplicated)
+	assert.True(t, backend.OutcomeUnknown(err), "the master has it")
+	assert.False(t, backend.Refused(err))
+	reply, err = b.share(sharing(2, 0, 0)) // what is given back need not be acknowledged
+	require.NoError(t, err)
+	assert.Zero(t, reply.Units)
+}
+
+// A quorum has no server that keeps the queue.
+func TestShareIsNotOfAQuorum(t *testing.T) {
+	var clients []rueidis.Client
+	for range 3 {
+		clients = append(clients, redistest.Start(t).Client())
+	}
+	q, err := redisbackend.NewQuorum(clients)
+	require.NoError(t, err)
+	redisbackend.SetNodeLimit(q, patient)
+	conn, err := q.Connect(t.Context(), "a", newMember())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	remote, err := conn.Bind("lock")
+	require.NoError(t, err)
+	_, ok := remote.(backend.Sharer)
+	assert.False(t, ok)
+}
