@@ -49,7 +49,7 @@ func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t t
 	var last error
 	for asked, tries := false, 0; ; asked, tries = true, tries+1 {
 		if asked {
-			a.reportLongWait(e, last)
+			a.reportLongWait(ctx, e, t, last)
 			switch e.giveWay(ctx, owner, t) {
 			case localqueue.Busy:
 			case localqueue.Claimed: // who came in between may have had the lock
@@ -177,36 +177,57 @@ func (e *lockState) interrupted(ctx context.Context, last error) error {
 
 // An attempt is one epoch's request and what is known of its copies.
 type attempt struct {
-	req            backend.AcquireRequest
-	cohort         bool
-	handed         bool // the last holder of this session left the lock to it
-	begun          time.Time
-	reportedWait   bool          // that it has waited long
-	reportedOutage bool          // the last copy was not carried out, and the log says so
-	refuted        time.Time     // when the latest copy was sent that was answered "waiting": a grant from before is over
-	kept           lease.Lease   // with KeepTTL: the lease as it is
-	ahead          time.Duration // how far the wall clock was ahead before the latest copy was sent
-	notifier       *lossNotifier // of the hold that a wait gave up
+	req          backend.AcquireRequest
+	cohort       bool
+	handed       bool // the last holder of this session left the lock to it
+	begun        time.Time
+	reportedWait bool          // that it has waited long
+	inOutage     bool          // it is counted among those who wait in an outage
+	refuted      time.Time     // when the latest copy was sent that was answered "waiting": a grant from before is over
+	kept         lease.Lease   // with KeepTTL: the lease as it is
+	ahead        time.Duration // how far the wall clock was ahead before the latest copy was sent
+	notifier     *lossNotifier // of the hold that a wait gave up
 }
 
-// reportLongWait reports, once, that the head has waited long.
-func (a *attempt) reportLongWait(e *lockState, last error) {
-	if waited := time.Since(a.begun); !a.reportedWait && waited >= e.s.config.lease {
-		a.reportedWait = true
-		e.s.report(context.Background(), Event{Kind: EventWaitingLong, Lock: e.name, Owner: e.head, Wait: waited, Err: last})
+// reportLongWait reports, once, that the head has waited long: for the holder, whom it asks for, or because of last.
+func (a *attempt) reportLongWait(ctx context.Context, e *lockState, t try, last error) {
+	waited := time.Since(a.begun)
+	if a.reportedWait || waited < e.s.config.lease {
+		return
 	}
+	a.reportedWait = true
+	event := Event{Kind: EventWaitingLong, Lock: e.name, Owner: e.head, Wait: waited, Err: last}
+	if last == nil {
+		event.State = e.askForHolder(ctx, t)
+	}
+	e.s.report(context.Background(), event)
 }
 
-// logOutage says in the log, once for each outage, that the server cannot be reached or does not serve the lock at the
-// moment, and that the attempt goes on. The caller, who waits, learns of it only when its context ends.
-func (a *attempt) logOutage(e *lockState, err error) {
-	failing := err != nil && !Refused(err) && !OutcomeUnknown(err)
-	if failing && !a.reportedOutage {
-		e.s.log(slog.LevelWarn, "the server does not serve a lock; trying again",
-			slog.String("lock", e.name), slog.String("error", err.Error()))
+// askForHolder asks who has the lock, within the time of the caller; nil if neither observer nor log wants to know, or Redis
+// does not answer.
+func (e *lockState) askForHolder(ctx context.Context, t try) *State {
+	if e.s.config.observer == nil && !e.s.config.logger.Enabled(context.Background(), EventWaitingLong.level()) {
+		return nil
 	}
-	if failing || err == nil {
-		a.reportedOutage = failing
+	now, limit := time.Now(), e.s.config.commandTimeout()
+	e.s.stats.commands.Add(1)
+	st, err := e.remote.Inspect(e.s.commandContext(ctx, now, now.Add(t.within(limit, limit/8))))
+	if err != nil || checkState(&st) != nil {
+		return nil
+	}
+	return &st
+}
+
+// noteOutage has the log say that the server cannot be reached or does not serve the lock at the moment, and that it does
+// again. The caller, who waits, learns of it only when its context ends.
+func (a *attempt) noteOutage(e *lockState, err error) {
+	switch {
+	case err == nil || Refused(err):
+	case OutcomeUnknown(err):
+		e.s.outages.add(e.name)
+	default:
+		e.s.outages.begin(e.name, err, !a.inOutage)
+		a.inOutage = true
 	}
 }
 
@@ -292,7 +313,11 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t try, sent tim
 		err = checkAcquire(&reply)
 	}
 	if t.waits {
-		a.logOutage(e, err)
+		a.noteOutage(e, err)
+	}
+	if err == nil {
+		a.inOutage = false
+		e.s.outages.answered(e.name)
 	}
 	switch {
 	case err == nil && reply.Status == backend.Granted:
@@ -422,7 +447,7 @@ func (e *lockState) startCleaningLocked() {
 // baton and a reference. It gives up itself after releaseTime: the epoch of the next attempt is
 // above what is left.
 func (e *lockState) cleanUp() {
-	if err := e.release(context.Background()); err != nil && !errors.Is(err, ErrLost) {
+	if err := e.release(context.Background()); err != nil && !errors.Is(err, ErrLost) && !e.s.outages.add(e.name) {
 		e.s.log(slog.LevelWarn, "could not give back an attempt yet", slog.String("lock", e.name), slog.Any("error", err))
 	}
 	e.mu.Lock()

@@ -43,7 +43,8 @@ const (
 	// EventLost: the hold ended otherwise, after Held; Err says what was noticed, and wraps ErrLost.
 	EventLost
 	// EventWaitingLong: an owner has waited in Redis for longer than the session's lease. It is said once per wait; Err
-	// is the backend's last error, nil if another holds the lock.
+	// is the backend's last error, nil if another holds the lock. State is then the lock as the backend answered when it
+	// was asked for this, nil if it did not answer.
 	EventWaitingLong
 	// EventRenewalFailing: the lease of a hold could not be renewed, for the reason in Err. It is tried again.
 	EventRenewalFailing
@@ -88,6 +89,7 @@ type Event struct {
 	Wait      time.Duration
 	Held      time.Duration
 	HandedOff bool
+	State     *State
 	Err       error
 	_         struct{}
 }
@@ -140,10 +142,26 @@ func (e Event) attributes() []slog.Attr {
 	if e.HandedOff {
 		attrs = append(attrs, slog.Bool("handed_off", true))
 	}
+	if e.State != nil {
+		attrs = append(attrs, holderAttributes(e.State, e.At)...)
+	}
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("error", e.Err.Error()))
 	}
 	return attrs
+}
+
+// holderAttributes say who has a lock, since when, and how many sessions wait. Tokens come from the server's clock, so one
+// that is not ahead of the local clock says when the hold began, as far as the two clocks agree.
+func holderAttributes(st *State, at time.Time) []slog.Attr {
+	if !st.Locked {
+		return nil
+	}
+	attrs := []slog.Attr{slog.String("holder", st.Owner), slog.String("holder_session", st.Session)}
+	if since := time.UnixMicro(int64(st.Token)); since.Before(at) {
+		attrs = append(attrs, slog.Time("held_since", since))
+	}
+	return append(attrs, slog.Int("waiting_sessions", len(st.Waiting)))
 }
 
 // now is the time for those who report how long something took; zero if nobody wants to know.

@@ -231,37 +231,79 @@ func TestALogThatHangsHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// A server that does not serve a lock for a while is said in the log once, however often it is asked.
+// The log has one line when the server stops serving a lock and one when it serves it again, however often it is asked.
 func TestAnOutageIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, buf := memory.New(), &bytes.Buffer{}
 		s := newSession(t, b, reentrant.WithLogger(slog.New(slog.NewTextHandler(buf, nil))))
-		outage := func(locked chan<- error, name string) {
+		for _, name := range []string{"x", "y"} {
 			b.SetFault(memory.Script(memory.Acquire, memory.Lose, memory.LoseReply, memory.Lose, memory.Lose))
-			locked <- s.NewLock(name).Lock(owner(t, name))
+			require.NoError(t, s.NewLock(name).Lock(owner(t, name)))
 		}
-		locked := make(chan error, 2)
-		outage(locked, "x")
-		require.NoError(t, <-locked)
-		outage(locked, "y")
-		require.NoError(t, <-locked)
-		ok, err := s.NewLock("z").TryLock(t.Context())
-		require.NoError(t, err)
-		assert.True(t, ok)
 		b.SetFault(memory.Script(memory.Acquire, memory.Lose))
-		_, err = s.NewLock("w").TryLock(t.Context())
+		_, err := s.NewLock("w").TryLock(t.Context())
 		require.Error(t, err, "a caller that does not wait is told by the error, and not by the log")
 		b.SetFault(nil)
 		for _, name := range []string{"x", "y"} {
 			assert.NoError(t, s.NewLock(name).Unlock(owner(t, name)))
 		}
-		assert.NoError(t, s.NewLock("z").Unlock(t.Context()))
 		synctest.Wait()
 		lines := strings.Split(strings.TrimSpace(buf.String()), "\n")
-		require.Len(t, lines, 2)
+		require.Len(t, lines, 4)
 		for i, name := range []string{"x", "y"} {
-			assert.Contains(t, lines[i], "lock="+name)
-			assert.Contains(t, lines[i], "connection refused", "the words of the error")
+			assert.Contains(t, lines[2*i], `level=WARN msg="the server does not serve a lock; trying again" lock=`+name)
+			assert.Contains(t, lines[2*i], "connection refused", "the words of the error")
+			assert.Regexp(t, `level=INFO msg="the server serves a lock again" lock=`+name+` lasted=\S+ waiters=1 failures=4$`, lines[2*i+1])
 		}
+	})
+}
+
+// Twenty callers give up one after the other while the server is away.
+func TestManyWaitersInOneOutageAreTwoLines(t *testing.T) {
+	for name, comesBack := range map[string]bool{"the server comes back": true, "it stays away": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, buf := memory.New(), &bytes.Buffer{}
+				s := newSession(t, b, reentrant.WithLogger(slog.New(slog.NewTextHandler(buf, nil))), reentrant.WithLease(time.Minute))
+				b.SetFault(func(memory.Op) memory.Verdict { return memory.Lose })
+				for range 20 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					assert.Error(t, s.NewLock("x").Lock(ctx))
+					cancel()
+				}
+				if comesBack {
+					b.SetFault(nil)
+					require.NoError(t, s.NewLock("x").Do(t.Context(), func(context.Context) error { return nil }))
+				} else {
+					time.Sleep(10 * time.Minute)
+				}
+				b.SetFault(nil)
+				synctest.Wait()
+				lines := strings.Split(strings.TrimSpace(buf.String()), "\n")
+				require.Len(t, lines, 2, "%s", buf)
+				assert.Contains(t, lines[0], "does not serve a lock")
+				assert.Regexp(t, `lock=x lasted=\S+ waiters=20 failures=\d\d+$`, lines[1])
+			})
+		})
+	}
+}
+
+// A wait that is long says who has the lock, since when, and how many wait.
+func TestALongWaitNamesTheHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, buf := memory.New(), &bytes.Buffer{}
+		holder := newSession(t, b)
+		time.Sleep(time.Hour) // tokens are the time since the backend was opened
+		require.NoError(t, holder.NewLock("x").Lock(owner(t, "ann")))
+		s := newSession(t, b, reentrant.WithLogger(slog.New(slog.NewTextHandler(buf, nil))))
+		waited := make(chan error)
+		go func() { waited <- s.NewLock("x").Lock(owner(t, "bob")) }()
+		time.Sleep(time.Minute)
+		require.NoError(t, holder.NewLock("x").Unlock(owner(t, "ann")))
+		require.NoError(t, <-waited)
+		require.NoError(t, s.NewLock("x").Unlock(owner(t, "bob")))
+		synctest.Wait()
+		assert.Regexp(t, `^\S+ level=WARN msg="waiting long for a lock" lock=x owner=~bob wait=\S+ holder=~ann holder_session=`+holder.ID()+
+			` held_since=1970-01-01T\S+ waiting_sessions=1\n$`, buf.String())
 	})
 }

@@ -112,7 +112,8 @@ func WithDeadlockDetection() Option { return func(c *config) { c.deadlocks = tru
 func WithExplicitOwners() Option { return func(c *config) { c.explicit = true } }
 
 // WithLogger sets where the session reports what an operator should know: locks lost (as errors), renewals failing
-// and recovered, waits longer than a lease, locks left behind, and sessions and Locks that were dropped while they held
+// and recovered, for each lock the beginning of an outage and its end with counts, waits longer than a lease with the
+// holder, locks left behind, and sessions and Locks that were dropped while they held
 // something, when they are garbage-collected (as warnings; nothing is taken from anybody who may be at work); at the
 // level of debugging, if that is enabled when the session is opened, every event of an [Observer]. Records are written in order, beside everything else. While a handler
 // hangs, a thousand wait for it; beyond that they are dropped, and records_dropped in the next one says how many. Default:

@@ -32,7 +32,7 @@ func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", 
 // A session is a Session without its handle.
 //
 // Lock order: detector.mu, session.mu, lockState.mu, then the mutex inside localqueue.Queue. The mutexes of lostHolds, lossNotifier,
-// workers, waiterHeartbeat and sharedDeadline are leaves. Nothing slow is done under any of them.
+// workers, waiterHeartbeat, outages and sharedDeadline are leaves. Nothing slow is done under any of them.
 type session struct {
 	id     string
 	config config
@@ -70,6 +70,7 @@ type session struct {
 	heartbeat    *waiterHeartbeat
 	detector     *detector // nil unless deadlocks are to be found
 	commandLimit sharedDeadline
+	outages      outages
 	stats        counters
 
 	slowObserver, brokenObserver sync.Once // it was reported that the observer is slow, or panicked
@@ -110,6 +111,7 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	}
 	s.verbose = cfg.logger.Enabled(context.Background(), slog.LevelDebug)
 	s.reporting = cfg.observer != nil || s.verbose
+	s.outages.log, s.outages.quiet = s.log, max(2*cfg.lease, 2*cfg.heartbeat+2*cfg.commandTimeout())
 	s.watchdog, s.heartbeat = newWatchdog(s), newWaiterHeartbeat(s)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), connectTimeout,
 		fmt.Errorf("no answer within %v", connectTimeout))
@@ -393,6 +395,7 @@ func (s *session) end(hurried bool) {
 	s.releases.Wait()
 	s.checks.Wait()
 	close(s.quiet)
+	s.outages.close()
 	s.events.Finish()
 	s.logWriter.Finish()
 	s.commandLimit.close()

@@ -1,0 +1,115 @@
+package reentrant
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// outages keep the log of an incident short. While the server does not serve a lock, the log has one line when that begins
+// and one when it is over, with counts, however many callers wait for the lock meanwhile.
+type outages struct {
+	log   func(level slog.Level, text string, attrs ...slog.Attr)
+	quiet time.Duration // an outage is over too when no command has failed for so long: no caller waits any more
+
+	open  atomic.Int32 // how many there are
+	mu    sync.Mutex   // a leaf
+	locks map[string]*outage
+}
+
+// An outage is that of one lock.
+type outage struct {
+	began    time.Time
+	lasted   time.Duration // up to the latest failure
+	waiters  int           // calls that waited for the lock in it, as far as they asked the server
+	failures int           // commands that were not carried out
+	timer    *time.Timer
+}
+
+// begin notes a command that was not carried out, and whether it is the first of its caller's. It begins an outage of the
+// lock unless there is one.
+func (o *outages) begin(name string, err error, newWaiter bool) {
+	o.mu.Lock()
+	one, ok := o.locks[name]
+	if !ok {
+		one = &outage{began: time.Now()}
+		one.timer = time.AfterFunc(o.quiet, func() { o.end(name, one, "no call asks for a lock any more that the server did not serve") })
+		if o.locks == nil {
+			o.locks = make(map[string]*outage)
+		}
+		o.locks[name] = one
+		o.open.Add(1)
+	}
+	o.addLocked(one, newWaiter)
+	o.mu.Unlock()
+	if !ok {
+		o.log(slog.LevelWarn, "the server does not serve a lock; trying again", slog.String("lock", name), slog.String("error", err.Error()))
+	}
+}
+
+// add counts a command that failed, and reports whether there is an outage of the lock for it to be counted in.
+func (o *outages) add(name string) bool {
+	if o.open.Load() == 0 {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	one, ok := o.locks[name]
+	if ok {
+		o.addLocked(one, false)
+	}
+	return ok
+}
+
+func (o *outages) addLocked(one *outage, newWaiter bool) {
+	one.failures++
+	if newWaiter {
+		one.waiters++
+	}
+	one.lasted = time.Since(one.began)
+	one.timer.Reset(o.quiet)
+}
+
+// answered ends the outage of a lock, if there is one.
+func (o *outages) answered(name string) {
+	if o.open.Load() == 0 {
+		return
+	}
+	o.mu.Lock()
+	one := o.locks[name]
+	if one != nil {
+		one.lasted = time.Since(one.began)
+	}
+	o.mu.Unlock()
+	if one != nil {
+		o.end(name, one, "the server serves a lock again")
+	}
+}
+
+// end says that an outage is over, once.
+func (o *outages) end(name string, one *outage, text string) {
+	o.mu.Lock()
+	current := o.locks[name] == one
+	if current {
+		delete(o.locks, name)
+		o.open.Add(-1)
+		one.timer.Stop()
+	}
+	o.mu.Unlock()
+	if current { // nothing changes it any more
+		o.log(slog.LevelInfo, text, slog.String("lock", name), slog.Duration("lasted", one.lasted),
+			slog.Int("waiters", one.waiters), slog.Int("failures", one.failures))
+	}
+}
+
+// close forgets the outages that are under way when the session ends.
+func (o *outages) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for name, one := range o.locks {
+		one.timer.Stop()
+		delete(o.locks, name)
+		o.open.Add(-1)
+	}
+}
