@@ -246,7 +246,7 @@ func (e *lockState) newAttempt(l *Lock, owner Owner, t try) attempt {
 	if t.fixed > 0 {
 		a.req.Lease, a.req.Fixed = t.fixed, true
 	}
-	if h := e.takeHanded(owner); h.handed {
+	if h := e.takeHanded(owner); h.phase == phaseHanded {
 		a.handed = true
 		if !a.req.Fixed && !h.lease.Fixed() && h.lease.Length >= cfg.lease && h.lease.Remaining(now) > cfg.lease*2/3 {
 			a.req.KeepTTL, a.kept = true, h.lease

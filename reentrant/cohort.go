@@ -41,8 +41,7 @@ func (e *lockState) attemptField(o Owner, cohort bool) string {
 // nothing to inherit, or it is better to ask Redis. Baton.
 func (e *lockState) inherit(ctx context.Context, l *Lock, owner Owner, t try) bool {
 	e.mu.Lock()
-	lingered := e.lingers
-	e.lingers = false
+	lingered := e.wakeIdleLocked()
 	settled := e.inheritLocked(ctx, l, owner, t, lingered)
 	e.mu.Unlock()
 	if lingered {
@@ -54,7 +53,7 @@ func (e *lockState) inherit(ctx context.Context, l *Lock, owner Owner, t try) bo
 // inheritLocked is inherit with e.mu held.
 func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t try, lingered bool) bool {
 	h := &e.hold
-	if !h.handed || !h.cohort || !e.s.cohort(owner, t.fixed) {
+	if h.phase != phaseHanded || !h.cohort || !e.s.cohort(owner, t.fixed) {
 		return false
 	}
 	now := e.s.clock()
@@ -65,9 +64,13 @@ func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t t
 		return false
 	}
 	e.turn.passes++
-	h.handed, h.owner, h.notifier = false, owner, t.notifier
+	h.owner, h.notifier = owner, t.notifier
 	h.token++
-	return e.settleLocked(ctx, l, t, max(t.holds, 1))
+	if !e.settleLocked(ctx, l, t, max(t.holds, 1)) {
+		e.clearLocked()
+		return false
+	}
+	return true
 }
 
 // reenterFast is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the lock
@@ -100,4 +103,25 @@ func (l *Lock) ownState(owner Owner) *lockState {
 		return nil
 	}
 	return e
+}
+
+// turn counts the local hand-overs since this session was given the lock.
+type turn struct {
+	began      time.Time
+	passes     int
+	limit      int
+	generation int // how many stood in the queue when it began
+}
+
+// newTurn begins a turn for the owners that stand in the queue now.
+func (e *lockState) newTurn(now time.Time) turn {
+	generation := e.queue.Len()
+	return turn{began: now, limit: e.s.config.turnLimit(generation), generation: generation}
+}
+
+// spent tells whether another session should have the lock now, if one waits.
+func (t turn) spent(now time.Time, cfg *config) bool {
+	lasted := now.Sub(t.began)
+	return t.passes >= t.limit || lasted >= cfg.handoffTime ||
+		cfg.cohort && lasted >= DefaultHandoffTime && t.passes >= t.generation
 }

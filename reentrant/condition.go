@@ -261,16 +261,6 @@ func (s *session) overtime(ctx context.Context, limit time.Time) (over context.C
 	return over, func() { forget(); timer.Stop(); cancel(nil) }
 }
 
-// leaveHold takes the hold away from its owner, who from now on can be put in line by a signal. Baton.
-func (e *lockState) leaveHold(t *ticket) hold {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h := e.hold
-	e.clearLocked()
-	t.holdGone = true
-	return h
-}
-
 // reserveLocked puts the owner of a ticket in this process's queue, once. e.mu is held.
 func (e *lockState) reserveLocked(t *ticket) localqueue.Place[Owner] {
 	if t.place == nil {
@@ -355,7 +345,7 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 	if e.unknownUntil.After(time.Now()) {
 		req.Until = e.unknownUntil
 	}
-	e.yielding(true) // until the hold has gone, or stays
+	e.startReleasing() // until the hold has gone, or stays
 	unknown := false
 	send := func(ctx context.Context, h hold) (gone bool, err error) {
 		req.Epoch = h.epoch
@@ -381,7 +371,7 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 		}
 	}
 	if err != nil {
-		e.yielding(false)
+		e.stopReleasing()
 	}
 	if err != nil && unknown {
 		// Redis may have done it: then the hold is gone, and somebody else may have the lock; and no signal is to be
@@ -393,14 +383,6 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 		e.s.cleaner.Do(func() { e.s.withdraw(context.Background(), t) })
 	}
 	return err
-}
-
-// yielding says whether the hold is being given up, or renewed under another epoch, so that it is no loss if Redis has it no
-// more.
-func (e *lockState) yielding(on bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.hold.yielding = on
 }
 
 // errTimeUp is the end of AwaitFor's time; it is never returned to callers.
@@ -557,7 +539,7 @@ func (l *Lock) waiters(op string, c *Condition) ([]Owner, error) {
 	l.withState(func(e *lockState) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		held = e.hold.live
+		held = e.hold.owned()
 		for _, t := range e.tickets {
 			if t.name == c.name && !t.over {
 				owners = append(owners, t.owner)

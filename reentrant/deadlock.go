@@ -189,7 +189,7 @@ func (e *lockState) unboundedHolder() (Owner, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	owner, held := e.queue.Holder()
-	return owner, held && e.hold.live && !e.hold.lease.Fixed()
+	return owner, held && e.hold.owned() && !e.hold.lease.Fixed()
 }
 
 // goroutineStacks are the stacks of all goroutines, by id.

@@ -86,7 +86,7 @@ func (l *Lock) notifierOf(owner Owner) *lossNotifier {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.hold.live || e.hold.owner != owner {
+	if !e.hold.owned() || e.hold.owner != owner {
 		return nil
 	}
 	if e.hold.notifier == nil {

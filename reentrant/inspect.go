@@ -51,7 +51,7 @@ func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
 	held, lost := false, false
 	l.withState(func(e *lockState) {
 		if h, held = e.heldBy(owner); !held { // lost, it is the owner's until the margin of its lease is over
-			lost = h.owner == owner && (h.live || h.lost)
+			lost = h.belongsTo(owner)
 		}
 	})
 	switch {
@@ -101,7 +101,7 @@ func (l *Lock) Verify(ctx context.Context) error {
 func (l *Lock) loseIfCurrent(epoch uint64) (lost bool) {
 	l.withState(func(e *lockState) {
 		e.mu.Lock()
-		lost = e.hold.live && e.hold.epoch == epoch && !e.hold.yielding
+		lost = e.hold.phase == phaseHeld && e.hold.epoch == epoch
 		e.mu.Unlock()
 		if lost {
 			e.lose(epoch, "Redis no longer had it at Verify")
@@ -155,7 +155,7 @@ func (l *Lock) String() string {
 	l.withState(func(e *lockState) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if e.hold.live {
+		if e.hold.owned() {
 			state = fmt.Sprintf("[Locked by owner %v]", e.hold.owner)
 		}
 	})

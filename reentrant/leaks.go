@@ -54,7 +54,7 @@ type leakRecord struct {
 
 // report reports a hold whose Lock is gone. Its owner can still unlock it, by another Lock of that name.
 func (k leakRecord) report() {
-	if h := k.s.holdOf(k.name); h.live && h.lockID == k.lockID {
+	if h := k.s.holdOf(k.name); h.owned() && h.lockID == k.lockID {
 		k.s.leakLog.Log(slog.LevelWarn, "a lock was forgotten while it is held", slog.String("lock", k.name), slog.String("owner", h.owner.String()))
 	}
 }

@@ -29,10 +29,10 @@ func (e *lockState) lingerLocked(ctx context.Context, h *hold, now time.Time) bo
 		return false
 	default:
 	}
-	if !e.hold.handed || e.wantedEpoch >= e.hold.epoch {
+	if e.hold.phase != phaseHanded || e.wantedEpoch >= e.hold.epoch {
 		return false
 	}
-	e.lingers, e.lingerUntil = true, now.Add(e.s.config.linger)
+	e.idleLocked(now.Add(e.s.config.linger))
 	e.reportRelease(ctx, h, false, nil)
 	e.queue.Leave() // from now on the lock state may be another lock's
 	return true
@@ -47,7 +47,7 @@ func (e *lockState) startDismissal() bool {
 }
 
 func (e *lockState) startDismissalLocked() bool {
-	if !e.lingers || e.dismissed {
+	if e.hold.phase != phaseIdle || e.dismissed {
 		return false
 	}
 	e.dismissed = true
@@ -67,10 +67,9 @@ func (e *lockState) claimLingering() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dismissed = false
-	if !e.lingers || e.queue.TryClaim(Owner{}, localqueue.Fair) != localqueue.Claimed {
+	if e.hold.phase != phaseIdle || e.queue.TryClaim(Owner{}, localqueue.Fair) != localqueue.Claimed {
 		return false // an owner is about to inherit it
 	}
-	e.lingers = false
 	e.clearLocked()
 	e.startCleaningLocked()
 	return true

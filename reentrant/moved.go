@@ -33,7 +33,7 @@ func (e *lockState) recheck() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.movedEpoch = max(e.movedEpoch, e.sentEpoch)
-	if e.hold.live && e.hold.lease.Fixed() {
+	if e.hold.owned() && e.hold.lease.Fixed() {
 		e.scheduleCheckLocked()
 	}
 }
@@ -96,7 +96,7 @@ func (q ownershipCheck) run() {
 func (e *lockState) startCheck(q ownershipCheck) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.hold.live || e.hold.epoch != q.epoch {
+	if !e.hold.owned() || e.hold.epoch != q.epoch {
 		return false
 	}
 	e.hold.checking = false
@@ -107,7 +107,7 @@ func (e *lockState) startCheck(q ownershipCheck) bool {
 func (e *lockState) shorten(epoch uint64, sent time.Time, ttl time.Duration) {
 	e.mu.Lock()
 	h := &e.hold
-	if h.live && h.epoch == epoch {
+	if h.owned() && h.epoch == epoch {
 		e.trustLocked(h.lease.Left(sent, time.Now(), ttl))
 	}
 	wake := h.lease.Wake()
@@ -120,8 +120,8 @@ func (e *lockState) shorten(epoch uint64, sent time.Time, ttl time.Duration) {
 func (e *lockState) finishCheck(q ownershipCheck, ours bool, err error) {
 	e.mu.Lock()
 	h := &e.hold
-	current := h.live && h.epoch == q.epoch
-	nothing := err != nil || h.yielding
+	current := h.owned() && h.epoch == q.epoch
+	nothing := err != nil || h.phase == phaseReleasing
 	again := current && nothing && !h.checking // otherwise it is about to be asked again anyway
 	if again {
 		h.checking = true

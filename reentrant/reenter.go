@@ -71,7 +71,7 @@ func (e *lockState) setRemoteHolds(ctx context.Context, owner Owner, holds int, 
 
 // checkTrust finds out, without Redis, whether the hold is still trusted: it is lost if not.
 func (e *lockState) checkTrust(h hold, now time.Time) error {
-	if h.lost || !h.lease.Trusted(now) {
+	if h.phase == phaseLost || !h.lease.Trusted(now) {
 		e.lose(h.epoch, "the lease ended while it was held")
 		return ErrLost
 	}
@@ -91,7 +91,7 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 		e.mu.Lock()
 		h := e.hold // as it is now: the watchdog may have renewed it, or found it lost
 		e.mu.Unlock()
-		if h.lost || !h.lease.Trusted(now) {
+		if h.phase == phaseLost || !h.lease.Trusted(now) {
 			e.lose(h.epoch, "the lease ended while Redis was asked")
 			if last != nil {
 				return fmt.Errorf("%w: %w", ErrLost, last)

@@ -98,8 +98,8 @@ func (e *lockState) resume(ctx context.Context, l *Lock, owner Owner, remote bac
 func (e *lockState) inherits(owner Owner) bool {
 	e.mu.Lock()
 	e.waiting, e.head = false, owner
-	left, lingered := e.hold.handed, e.lingers
-	e.lingers = false
+	lingered := e.wakeIdleLocked()
+	left := e.hold.phase == phaseHanded
 	e.mu.Unlock()
 	if lingered {
 		e.s.putState(e, 1) // the reference of the hold that nobody had
@@ -114,7 +114,7 @@ func (e *lockState) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote 
 	e.mu.Lock()
 	old := e.hold
 	e.mu.Unlock()
-	e.yielding(true) // Redis has the old epoch no more, once it has answered
+	e.startReleasing() // Redis has the old epoch no more, once it has answered
 	h, had, err := e.sendResume(ctx, l, owner, remote)
 	switch {
 	case err == nil && h.token == old.token: // with the holds that calls have answered for: the next sets Redis's count right
@@ -126,32 +126,13 @@ func (e *lockState) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote 
 		e.replace(h)
 	case errors.Is(err, ErrNotHeld), OutcomeUnknown(err): // in the second case the old epoch may be over
 		e.lose(old.epoch, "Redis no longer had it at Resume")
-	default:
-		e.yielding(false)
 	}
+	e.stopReleasing()
 	if !e.finishAcquire(ctx, EventAcquired, t, holds, holds, err) {
 		e.passOn()
 		return errors.Join(ErrLost, err)
 	}
 	return err
-}
-
-// replace puts a hold in the place of the owner's present one. If that has been lost meanwhile, those who asked have
-// been told. In a session that has been closed it is lost, and nobody would watch the new one. Baton.
-func (e *lockState) replace(h hold) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.s.abandoned.Load() { // as in settleLocked
-		return
-	}
-	h.live, h.since, h.lockID = true, e.s.now(), e.hold.lockID
-	if !e.hold.lost {
-		h.since, h.notifier = e.hold.since, e.hold.notifier
-	}
-	e.hold = h
-	e.s.watchdog.wakeBy(h.lease.Wake())
-	e.s.noteToken(h.token)
-	e.checkIfMovedLocked()
 }
 
 // sendResume asks Redis for the owner's hold until it is answered. Baton.

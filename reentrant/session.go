@@ -217,7 +217,7 @@ func (s *session) putStateLocked(e *lockState, n int) {
 func (e *lockState) checkVacant() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if h := &e.hold; h.live || h.handed || h.lost || e.lingers {
+	if e.hold.phase != phaseVacant {
 		panic("reentrant: bug: an entry was left with a hold")
 	}
 }

@@ -72,7 +72,7 @@ func (e *lockState) exit(ctx context.Context, owner Owner, holds int) error {
 func (e *lockState) unlock(ctx context.Context) error {
 	h := e.handOver()
 	now := e.s.clock()
-	lost := h.lost
+	lost := h.phase == phaseLost
 	if !lost && !h.lease.Trusted(now) {
 		lost = true
 		e.endHold()

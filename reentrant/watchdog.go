@@ -148,27 +148,27 @@ func (w *watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool)
 	for _, e := range s.states {
 		e.mu.Lock()
 		h := &e.hold
-		if h.live || h.handed {
+		if h.owned() || h.inheritable() {
 			slept := h.lease.Slept(now, ahead)
-			if h.live && slept.Trust < h.lease.Trust {
+			if h.owned() && slept.Trust < h.lease.Trust {
 				e.scheduleCheckLocked()
 			}
 			e.trustLocked(slept)
 		}
 		switch {
-		case h.lost && now.Before(h.lease.End()):
+		case h.phase == phaseLost && now.Before(h.lease.End()):
 			wake, held = earlier(wake, h.lease.End()), true
-		case h.lost, h.live && !h.lease.Trusted(now):
+		case h.phase == phaseLost, h.owned() && !h.lease.Trusted(now):
 			e.refs++
-			ended = append(ended, expiry{e, h.epoch, h.lost})
+			ended = append(ended, expiry{e, h.epoch, h.phase == phaseLost})
 			held = true
-		case e.lingers && (!now.Before(e.lingerUntil) || !h.lease.Trusted(now)):
+		case h.phase == phaseIdle && (!now.Before(e.lingerUntil) || !h.lease.Trusted(now)):
 			e.lingerUntil = now.Add(maxSleep) // if an owner who is about to inherit it does not after all
 			if e.startDismissalLocked() {
 				e.refs++
 				idle = append(idle, e)
 			}
-		case !h.live && (!h.handed || !h.cohort || !h.lease.Trusted(now)):
+		case !h.owned() && (!h.inheritable() || !h.cohort || !h.lease.Trusted(now)):
 		case !renewing && w.dueLocked(h, now):
 			due.add(e, h)
 			wake, held = earlier(wake, h.lease.Until()), true
@@ -177,7 +177,7 @@ func (w *watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool)
 		default:
 			wake, held = earlier(wake, h.lease.Wake()), true
 		}
-		if e.lingers {
+		if h.phase == phaseIdle {
 			wake, held = earlier(wake, e.lingerUntil), true
 		}
 		e.mu.Unlock()
@@ -228,11 +228,11 @@ func (w *watchdog) renew() {
 func (w *watchdog) renewed(e *lockState, r *backend.Renewal, sent time.Time, ahead time.Duration, now time.Time) {
 	e.mu.Lock()
 	h := &e.hold
-	current := (h.live || h.handed) && h.epoch == r.Epoch
+	current := (h.owned() || h.inheritable()) && h.epoch == r.Epoch
 	was := h.renewalFailed
 	switch {
 	case !current:
-	case r.Gone && h.yielding: // if it is not given up after all, the next renewal tells
+	case r.Gone && h.phase == phaseReleasing: // if it is not given up after all, the next renewal tells
 		h.lease = h.lease.Retried(now)
 		current = false
 	case r.Gone:
@@ -275,7 +275,7 @@ func (w *watchdog) abandonAll() {
 	s.mu.Lock()
 	for _, e := range s.states {
 		e.mu.Lock()
-		if e.hold.live || e.hold.lost {
+		if e.hold.owned() || e.hold.phase == phaseLost {
 			e.refs++
 			held = append(held, expiry{e: e, epoch: e.hold.epoch})
 		}
@@ -290,30 +290,6 @@ func (w *watchdog) abandonAll() {
 	}
 }
 
-// lose ends a hold that can no longer be trusted: its owner is told. The owner still has the baton. If it is in the
-// middle of an operation, that finds out and gives the baton on; if it unlocks, that does; if it does neither, the
-// baton is taken from it (evict) when the lease is over in Redis too. So a neighbour gets in no sooner than a stranger
-// could, and the margin of the lease is the owner's to stop in.
-func (e *lockState) lose(epoch uint64, why string) {
-	e.mu.Lock()
-	h := e.hold
-	if h.handed && h.epoch == epoch {
-		e.clearLocked() // the next owner finds nothing to inherit
-	}
-	if !h.live || h.epoch != epoch {
-		e.mu.Unlock()
-		return
-	}
-	e.hold.live, e.hold.lost = false, true
-	e.holder.Store(0)
-	if h.notifier != nil {
-		h.notifier.closeLost() // before any call can return ErrLost
-	}
-	e.s.reportLost(e.name, h, why)
-	e.mu.Unlock()
-	h.notifyLoss()
-}
-
 // evict takes the baton from the owner of a lost hold and gives it to the next, unless the owner is giving it up
 // itself. If nobody is next to take over what Redis may still have, that is given back. The caller has a reference to
 // the lock state.
@@ -321,7 +297,7 @@ func (e *lockState) evict(epoch uint64, mayBeThere bool) {
 	e.mu.Lock()
 	h := e.hold
 	holds := e.queue.HoldCount(h.owner)
-	evicted := h.lost && h.epoch == epoch && e.queue.Evict(h.owner)
+	evicted := h.phase == phaseLost && h.epoch == epoch && e.queue.Evict(h.owner)
 	if evicted {
 		// On record before the mutex is free: the owner's Unlock looks there under it.
 		e.s.lostHolds.Add(e.name, h.owner, holds)

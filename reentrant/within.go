@@ -55,7 +55,7 @@ func (l *Lock) has(owner Owner) (has bool) {
 	l.withState(func(e *lockState) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		has = e.hold.owner == owner && (e.hold.live || e.hold.lost)
+		has = e.hold.belongsTo(owner)
 	})
 	return has
 }

@@ -1,0 +1,25 @@
+//go:build invariants || race
+
+package reentrant
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Only the changes that the table lists are possible.
+func TestAHoldChangesItsPhaseByTheTable(t *testing.T) {
+	for from := range phase(len(successors)) {
+		for to := range phase(len(successors)) {
+			h := hold{phase: from}
+			change := func() { h.enter(to) }
+			if from == to || slices.Contains(successors[from], to) {
+				assert.NotPanics(t, change, "from %v to %v", from, to)
+			} else {
+				assert.Panics(t, change, "from %v to %v", from, to)
+			}
+		}
+	}
+}
