@@ -39,7 +39,8 @@ type Sink interface {
 	// lock's queue for it, with the ticket as the epoch.
 	Signalled(name string, ticket uint64, placed bool)
 	// Wanted says that another session asked for the lock that an epoch of this session has. It is said of holds whose
-	// owner is [LingeringOwner], at each of the other's attempts.
+	// owner is [LingeringOwner], at each of the other's attempts, and of those that are watched ([Watcher]), at each of
+	// its attempts that queue up.
 	Wanted(name string, epoch uint64)
 	// Taken says that another session has taken up a hold of this one ([Resumer]). The epoch is 0 if it is not known.
 	Taken(name string, epoch uint64)

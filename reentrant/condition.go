@@ -266,6 +266,7 @@ func (e *lockState) reserveLocked(t *ticket) localqueue.Place[Owner] {
 	if t.place == nil {
 		place := e.queue.Reserve(t.owner, t.owner.queueMode())
 		t.place = &place
+		e.noteWaiterLocked(t.owner)
 	}
 	return *t.place
 }

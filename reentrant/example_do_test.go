@@ -66,3 +66,30 @@ func ExampleTryAnyFor() {
 	// printer 2
 	// <nil> <nil>
 }
+
+// A batch that others may interrupt: it goes on as long as no other owner waits.
+func ExampleLock_Wanted() {
+	session, stop := exampleSession()
+	defer stop()
+	index := session.NewLock("search index")
+	rebuild := reentrant.WithOwner(context.Background(), "rebuild")
+	if err := index.Lock(rebuild); err != nil {
+		panic(err)
+	}
+	wanted, updated := index.Wanted(rebuild), make(chan struct{})
+	go func() {
+		defer close(updated)
+		update := reentrant.WithOwner(context.Background(), "update")
+		_ = index.Do(update, func(context.Context) error {
+			fmt.Println("updated one document")
+			return nil
+		})
+	}()
+	<-wanted // a real batch looks here between its steps
+	fmt.Println("the rebuild makes room")
+	_ = index.Unlock(rebuild)
+	<-updated
+	// Output:
+	// the rebuild makes room
+	// updated one document
+}

@@ -57,9 +57,10 @@ type hold struct {
 	token         Token
 	last          Token // of the block
 	lease         lease.Lease
-	span          time.Duration // the lease that was asked for, and that renewals ask for
-	notifier      *lossNotifier // nil until a caller asks to be told of the loss
-	since         time.Time     // when it began, if the session reports events
+	span          time.Duration  // the lease that was asked for, and that renewals ask for
+	notifier      *lossNotifier  // nil until a caller asks to be told of the loss
+	wanted        *wantedChannel // nil until a caller asks to be told that another owner waits
+	since         time.Time      // when it began, if the session reports events
 }
 
 // owned reports whether an owner has the hold, as far as this process knows.
@@ -174,7 +175,7 @@ func (e *lockState) handOver() hold {
 		return h
 	}
 	e.hold.enter(phaseHanded)
-	e.hold.owner, e.hold.notifier = Owner{}, nil
+	e.hold.owner, e.hold.notifier, e.hold.wanted = Owner{}, nil, nil
 	e.holder.Store(0)
 	return h
 }
@@ -242,11 +243,12 @@ func (e *lockState) replace(h hold) {
 	}
 	h.since, h.lockID = e.s.now(), e.hold.lockID
 	if e.hold.phase != phaseLost {
-		h.since, h.notifier = e.hold.since, e.hold.notifier
+		h.since, h.notifier, h.wanted = e.hold.since, e.hold.notifier, e.hold.wanted
 	}
 	e.hold.enter(phaseHeld)
 	h.phase = e.hold.phase
 	e.hold = h
+	e.watchLocked()
 	e.s.watchdog.wakeBy(h.lease.Wake())
 	e.s.noteToken(h.token)
 	e.checkIfMovedLocked()

@@ -80,5 +80,8 @@ func (e *lockState) noteWanted(epoch uint64) (dismissed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.wantedEpoch = max(e.wantedEpoch, epoch)
+	if e.hold.owned() && e.hold.epoch <= epoch {
+		e.answerWantedLocked()
+	}
 	return e.startDismissalLocked()
 }

@@ -205,7 +205,12 @@ func (e *lockState) enter(ctx context.Context, owner Owner, t try) localqueue.Ou
 	if !t.waits {
 		return e.tryEnter(ctx, owner, mode)
 	}
-	return e.queue.Claim(owner, mode, ctx.Done(), t.timeout)
+	if ctx.Err() != nil {
+		return localqueue.Cancelled
+	}
+	place := e.queue.Reserve(owner, mode)
+	e.noteWaiter(owner)
+	return e.queue.Wait(place, ctx.Done(), t.timeout)
 }
 
 // queueMode is how the owner waits in the local queue.

@@ -41,6 +41,7 @@ type lockState struct {
 	// under mu with hold. A goroutine that reads its own id here has the lock.
 	holder      atomic.Int64
 	holderLock  atomic.Uint32 // id of the Lock it was got with
+	watched     atomic.Bool   // the hold may have a wantedChannel. Written under mu
 	holderUntil atomic.Int64  // the end of its trust, in nanoseconds since the session was opened. Written under mu with the lease
 
 	mu            sync.Mutex    // guards what follows; taken after s.mu and before the queue's own

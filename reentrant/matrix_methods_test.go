@@ -191,6 +191,9 @@ var rows = []row{
 	{name: "Lock.Token-free", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { _, err := c.lock.Token(c.ctx); return done(err) }},
 	{name: "Lock.TrustedUntil", bound: boundAtOnce, state: stateHeld, call: func(c *cell) (bool, error) { _, err := c.lock.TrustedUntil(c.ctx); return done(err) }},
 	{name: "Lock.Lost", bound: boundAtOnce, state: stateHeld, call: func(c *cell) (bool, error) { return stillOpen(c.lock.Lost(c.ctx)), nil }},
+	{name: "Lock.Wanted", bound: boundAtOnce, state: stateHeld, call: func(c *cell) (bool, error) { return some(c.lock.Wanted(c.ctx)) }},
+	{name: "Lock.Wanted-free", bound: boundAtOnce, call: func(c *cell) (bool, error) { return !stillOpen(c.lock.Wanted(c.ctx)), nil }},
+	{name: "Lock.Wanted-queued", bound: boundAtOnce, state: stateQueued, call: func(c *cell) (bool, error) { return !stillOpen(c.lock.Wanted(c.neighbour)), nil }},
 	{name: "Lock.Verify", bound: boundOneCommand, state: stateHeld, sends: true, reads: true, call: func(c *cell) (bool, error) { return done(c.lock.Verify(c.ctx)) }},
 	{name: "Lock.Verify-free", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(c.lock.Verify(c.ctx)) }},
 

@@ -62,7 +62,7 @@ type session struct {
 	lostHolds    lease.LostHolds[Owner]
 	cleaner      background.Workers
 	releases     background.Workers // sends releases that Redis has not confirmed
-	checks       background.Workers // asks Redis for holds that may have moved, and for what is left of fixed leases
+	checks       background.Workers // asks Redis for holds that may have moved, and for what is left of fixed leases, and to report waiters
 	events       background.Feed    // to the observer
 	logWriter    background.Log
 	leakLog      background.Log // of what the collector finds; nobody waits for it
@@ -273,7 +273,7 @@ func (k sink) Taken(name string, epoch uint64) {
 	}
 }
 
-// Wanted gives up a hold that lingers, or keeps it from doing so.
+// Wanted tells the holder, if it wants to know, and gives up a hold that lingers, or keeps it from doing so.
 func (k sink) Wanted(name string, epoch uint64) {
 	e := k.s.findState(name)
 	switch {
@@ -296,6 +296,7 @@ func (k sink) Reconnected() {
 	for _, e := range k.s.states {
 		e.nudge()
 		e.recheck()
+		e.rewatch()
 	}
 }
 

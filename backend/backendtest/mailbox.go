@@ -81,6 +81,13 @@ func (m *mailbox) asked(name string) uint64 {
 	return m.wanted[name]
 }
 
+// forget forgets that a lock was asked for.
+func (m *mailbox) forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.wanted, name)
+}
+
 // told is the signal of a ticket, nil if none came.
 func (m *mailbox) told(name string, ticket uint64) *bool {
 	m.mu.Lock()

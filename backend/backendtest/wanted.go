@@ -14,6 +14,15 @@ var wantedCases = []testCase{
 	{"Wanted/IsSaidWhenAnotherTries", wantedByATry},
 	{"Wanted/IsSaidToWhomTheLockIsGivenBeforeOthers", wantedBehindAGrant},
 	{"Wanted/IsNotSaidToOtherOwners", notWanted},
+	{"Watch/ReportsASessionThatQueuesUp", watchReports},
+	{"Watch/ReportsAtEachHeartbeat", watchReportsBeats},
+	{"Watch/ReportsASessionThatWaitsAlready", watchFindsWaiter},
+	{"Watch/DoesNotReportTries", watchIgnoresTries},
+	{"Watch/EndsWithTheEpoch", watchEnds},
+	{"Watch/EndsWhenTheHoldMoves", watchEndsWithResume},
+	{"Watch/OfAHoldThatIsNotThereIsGone", watchGone},
+	{"Watch/LeavesTheHoldAsItIs", watchKeepsHold},
+	{"Watch/AGrantThatIsWatchedIsAccepted", watchGrant},
 }
 
 // lingering is the owner of a session that may have the lock without needing it.
@@ -73,4 +82,129 @@ func notWanted(t *test) {
 	p, ok := b.mail.wait(t.Context(), t.name, 1, limit) // what comes after it came before this, if it came
 	require.True(t, !ok || p.Epoch == 1)
 	require.Zero(t, a.mail.asked(t.name))
+}
+
+// watch has the holder told of sessions that queue up. Remotes that cannot do it skip the case.
+func (r *remote) watch(epoch uint64) backend.WatchReply {
+	r.t.Helper()
+	watcher, ok := r.raw.(backend.Watcher)
+	if !ok {
+		r.t.Skip("waiters are not reported")
+	}
+	ctx, cancel := r.command()
+	defer cancel()
+	reply, err := watcher.Watch(ctx, epoch)
+	require.NoError(r.t, err)
+	return reply
+}
+
+// watched is a watch of a hold that no session waits for.
+func (r *remote) watched(epoch uint64) {
+	r.t.Helper()
+	require.Equal(r.t, backend.WatchReply{}, r.watch(epoch))
+}
+
+func watchReports(t *test) {
+	a, b, _ := t.connect3()
+	a.take(5)
+	a.watched(5)
+	a.watched(5)
+	a.askedFor(5, func() { b.wait(1) })
+	a.has(5)
+}
+
+func watchReportsBeats(t *test) {
+	a, b, _ := t.connect3()
+	a.take(5)
+	a.watched(5)
+	for range 2 {
+		a.askedFor(5, func() { b.wait(1) })
+		a.mail.forget(t.name)
+	}
+}
+
+func watchFindsWaiter(t *test) {
+	a, b, _ := t.connect3()
+	a.take(5)
+	b.wait(1)
+	require.True(t, a.watch(5).Waiting)
+	b.release(1)
+	a.watched(5)
+}
+
+func watchIgnoresTries(t *test) {
+	a, b, c := t.connect3()
+	a.take(5)
+	a.watched(5)
+	require.Equal(t, backend.Waiting, b.acquire(1).Status)
+	require.Equal(t, backend.Waiting, b.acquire(2, barge).Status)
+	a.nothingAsked(5, c)
+}
+
+// nothingAsked hands the lock on to another session and back: what was said before would have come by then.
+func (s *session) nothingAsked(epoch uint64, next *session) {
+	s.t.Helper()
+	s.release(epoch)
+	next.take(1)
+	s.wait(epoch + 100)
+	next.release(1)
+	p, ok := s.mail.wait(s.t.Context(), s.t.name, epoch+100, limit)
+	require.True(s.t, !ok || p.Epoch == epoch+100)
+	require.Zero(s.t, s.mail.asked(s.t.name))
+}
+
+func watchEnds(t *test) {
+	a, b, c := t.connect3()
+	a.take(5)
+	a.watched(5)
+	a.take(6)
+	b.wait(1)
+	b.release(1)
+	a.nothingAsked(6, c)
+}
+
+func watchEndsWithResume(t *test) {
+	a, b, c := t.connect3()
+	a.take(5, owner(portable))
+	a.watched(5)
+	b.resume(7)
+	c.wait(1)
+	c.release(1)
+	b.nothingAsked(7, c)
+}
+
+func watchGone(t *test) {
+	a, b, _ := t.connect3()
+	require.True(t, a.watch(1).Gone)
+	a.take(5)
+	require.True(t, a.watch(4).Gone)
+	require.True(t, a.watch(6).Gone)
+	require.True(t, b.watch(5).Gone)
+	a.release(5)
+	require.True(t, a.watch(5).Gone)
+	a.free()
+}
+
+func watchKeepsHold(t *test) {
+	a := t.connect()
+	got := a.take(5, holds(3))
+	a.watched(5)
+	st := a.has(5)
+	require.Equal(t, 3, st.Holds)
+	require.Equal(t, got.Last, st.Token)
+	t.full(long, st.TTL)
+	require.Equal(t, 4, a.reenter(backend.ReenterRequest{Epoch: 5, Owner: st.Owner, Op: 1, Holds: 4}).Holds)
+	require.Equal(t, got.Last, a.acquire(5).Last, "a resend finds its token")
+	require.True(t, a.renew(5, long))
+}
+
+func watchGrant(t *test) {
+	a, b, c := t.connect3()
+	a.take(1)
+	b.wait(2)
+	a.release(1)
+	b.has(2)
+	b.watched(2)
+	require.Equal(t, backend.Granted, b.acquire(2).Status)
+	b.askedFor(2, func() { c.wait(3) })
 }

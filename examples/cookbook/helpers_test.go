@@ -69,6 +69,7 @@ func (u unhurriedConn) Renew(ctx context.Context, renewals []backend.Renewal) {
 type movable interface {
 	backend.Remote
 	backend.Resumer
+	backend.Watcher
 }
 
 type unhurriedRemote struct{ movable }

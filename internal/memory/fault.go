@@ -21,6 +21,7 @@ const (
 	Beat       Verb = "beat"
 	Resume     Verb = "resume"
 	Share      Verb = "share"
+	Watch      Verb = "watch"
 	Inspect    Verb = "inspect"
 	Force      Verb = "force"
 	Register   Verb = "register"   // what the session's owners wait for

@@ -41,6 +41,7 @@ type Record struct {
 	Epoch       uint64        // and which
 	Op          uint64        // the last re-entry within that epoch
 	Pushed      bool          // given to a waiter who has perhaps not accepted it yet
+	Watched     bool          // the session is told of others that queue up
 	Tombs       []Tombstone
 	Keep        time.Duration
 	Expires     Instant
@@ -170,15 +171,16 @@ func (l *Lock) takeFree(now Instant, session string, req backend.AcquireRequest)
 	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, l.keepFor(req.Lease))
 	l.save(now)
 	if len(l.Queue) > 0 {
-		l.ask(session, req.Owner)
+		l.wanted(false)
 	}
 	return l.granted(now, req)
 }
 
-// ask tells a session that others wait for what it has, if it is one that may have a lock without needing it.
-func (l *Lock) ask(session, owner string) {
-	if owner == backend.LingeringOwner {
-		l.Publish(session, Message{Kind: Wanted, Name: l.Name, Epoch: l.Record.lastOf(session)})
+// wanted tells the holder's session that another asks for the lock: if it may have it without needing it, and if it watches
+// for sessions that queue up.
+func (l *Lock) wanted(queues bool) {
+	if l.Hold.Owner == backend.LingeringOwner || queues && l.Record.Watched {
+		l.Publish(l.Hold.Session, Message{Kind: Wanted, Name: l.Name, Epoch: l.Record.lastOf(l.Hold.Session)})
 	}
 }
 
@@ -187,7 +189,7 @@ func (l *Lock) wait(now Instant, session string, req backend.AcquireRequest, ttl
 	if req.Queue && !l.place(now, session, req) {
 		return stale
 	}
-	l.ask(l.Hold.Session, l.Hold.Owner)
+	l.wanted(req.Queue)
 	return waiting(ttl)
 }
 
@@ -336,7 +338,7 @@ func (l *Lock) issue(now Instant, session string, epoch uint64, tokens int, seen
 	r := &l.Record
 	r.First = max(r.Last+1, clockToken(now), seen+1)
 	r.Last = max(r.First, min(r.First+backend.Token(tokens)-1, clockToken(now+Horizon)))
-	r.Session, r.Epoch, r.Op, r.Pushed = session, epoch, 0, false
+	r.Session, r.Epoch, r.Op, r.Pushed, r.Watched = session, epoch, 0, false, false
 	r.Keep = max(r.Keep, keep)
 }
 
@@ -382,7 +384,7 @@ func (l *Lock) grant(now Instant, w Waiter) {
 		Name: l.Name, Epoch: w.Epoch, First: l.Record.First, Last: l.Record.Last, TTL: w.TTL, At: now,
 	})
 	if len(l.Queue) > 0 {
-		l.ask(w.Session, w.Owner)
+		l.wanted(false)
 	}
 }
 

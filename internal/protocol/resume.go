@@ -28,7 +28,8 @@ func (l *Lock) Resume(now Instant, session string, req backend.ResumeRequest, no
 		if l.Record.Session != whose { // the record was lost without the hold (eviction): the token is new
 			l.issue(now, session, req.Epoch, 1, req.Seen, 0)
 		}
-		l.Record.Session, l.Record.Epoch, l.Record.Op, l.Record.Pushed = session, req.Epoch, 0, false
+		l.Record.Session, l.Record.Epoch, l.Record.Op = session, req.Epoch, 0
+		l.Record.Pushed, l.Record.Watched = false, false
 		l.Record.Keep = max(l.Record.Keep, l.keepFor(req.Lease))
 		l.save(now)
 		l.leave(session)

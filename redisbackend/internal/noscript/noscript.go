@@ -25,6 +25,7 @@ type noscript struct{ *single.Remote }
 var (
 	_ backend.Remote  = noscript{}
 	_ backend.Resumer = noscript{}
+	_ backend.Watcher = noscript{}
 )
 
 // transact reads the lock (and a condition of it), has run decide, and writes what that changed, until nobody else has
@@ -227,6 +228,15 @@ func (r noscript) Resume(ctx context.Context, req backend.ResumeRequest) (reply 
 	if err == nil && refused != nil {
 		err = fmt.Errorf("redisbackend: resume: %w", refused)
 	}
+	return reply, err
+}
+
+// Watch implements backend.Watcher.
+func (r noscript) Watch(ctx context.Context, epoch uint64) (reply backend.WatchReply, err error) {
+	if err := wire.CheckNumbers(epoch); err != nil {
+		return reply, err
+	}
+	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) { reply = l.Watch(now, r.Conn.Session, epoch) })
 	return reply, err
 }
 

@@ -135,7 +135,7 @@ func (i *snapshot) parseRecord(text string) {
 	}
 	number := func(n int) uint64 { v, _ := strconv.ParseUint(words[n], 10, 64); return v }
 	r.First, r.Last, r.Session = backend.Token(number(0)), backend.Token(number(1)), words[2]
-	r.Epoch, r.Op, r.Pushed = number(3), number(4), words[5] == "g"
+	r.Epoch, r.Op, r.Pushed, r.Watched = number(3), number(4), words[5] == "g", words[5] == "w"
 	r.Keep = time.Duration(number(6)) * time.Second
 	for _, tomb := range words[7:] {
 		if parts := strings.Split(tomb, ":"); len(parts) == 3 {
@@ -155,8 +155,11 @@ func (i *snapshot) writeRecord() string {
 		r.Session = "-"
 	}
 	state := "h"
-	if r.Pushed {
+	switch {
+	case r.Pushed:
 		state = "g"
+	case r.Watched:
+		state = "w"
 	}
 	text := fmt.Sprintf("%d %d %s %d %d %s %d", r.First, r.Last, r.Session, r.Epoch, r.Op, state, wire.RoundUp(r.Keep, time.Second))
 	for _, t := range r.Tombs {

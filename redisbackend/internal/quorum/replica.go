@@ -136,7 +136,7 @@ func (p *replica) write(ctx context.Context, epoch uint64, first, last backend.T
 func (p *replica) Want(patience time.Duration) {
 	var d wire.ArgWriter
 	d.Add(wire.Millis(patience))
-	p.hint(&wire.LoadQuorumScripts().Want, d.Strings()[0])
+	p.hint(&wire.LoadQuorumScripts().Want, d.Strings()[0], p.remote.Conn.Deployment.Channels)
 }
 
 // call tells whoever waits that the lock is free.
@@ -144,10 +144,11 @@ func (p *replica) call() {
 	p.hint(&wire.LoadQuorumScripts().Call, p.remote.Conn.Deployment.Channels)
 }
 
-func (p *replica) hint(s *wire.Script, arg string) {
+func (p *replica) hint(s *wire.Script, args ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
 	defer cancel()
-	_, _ = p.remote.Run(ctx, s, []string{p.wanted, p.remote.Keys.Hold()}, []string{p.remote.Conn.Session, arg}, 0)
+	keys := []string{p.wanted, p.remote.Keys.Hold(), p.remote.Keys[1]}
+	_, _ = p.remote.Run(ctx, s, keys, append([]string{p.remote.Conn.Session}, args...), 0)
 }
 
 // force takes the lock from whoever has it.

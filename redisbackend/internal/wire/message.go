@@ -48,7 +48,7 @@ func ParseGrant(message string) (GrantMessage, bool) {
 	return p, valid
 }
 
-// ParseWanted reads what ask in common.lua says to a session whose hold lingers, or may:
+// ParseWanted reads what wanted in common.lua says to a session whose hold lingers, or may, or is watched:
 //
 //	w <epoch> <hold key>
 func ParseWanted(message string) (epoch uint64, hold string, ok bool) {

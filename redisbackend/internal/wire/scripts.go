@@ -22,9 +22,9 @@ type Script struct {
 
 // Scripts are those of one lock, a field each.
 type Scripts struct {
-	Acquire, Reenter, Release, Renew, Resume, Inspect, Force Script
-	Await, Signal, Withdraw, Beat                            Script
-	Share, ShareRenew, ShareInspect                          Script
+	Acquire, Reenter, Release, Renew, Resume, Watch, Inspect, Force Script
+	Await, Signal, Withdraw, Beat                                   Script
+	Share, ShareRenew, ShareInspect                                 Script
 }
 
 // LoadScripts and LoadClusterScripts read the scripts and compute their hashes, once in a process.
@@ -37,7 +37,7 @@ func newScripts(cluster bool) *Scripts {
 	load := func(name string) Script { return loadScript(name, cluster) }
 	return &Scripts{
 		Acquire: load("acquire"), Reenter: load("reenter"), Release: load("release"),
-		Renew: load("renew"), Resume: load("resume"), Inspect: load("inspect"), Force: load("force"),
+		Renew: load("renew"), Resume: load("resume"), Watch: load("watch"), Inspect: load("inspect"), Force: load("force"),
 		Await: load("await"), Signal: load("signal"), Withdraw: load("withdraw"),
 		Beat: load("beat"), Share: load("share"), ShareRenew: load("share_renew"), ShareInspect: load("share_inspect"),
 	}

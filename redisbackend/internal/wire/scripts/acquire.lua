@@ -64,12 +64,12 @@ end
 -- wait answers an attempt that cannot have the lock now.
 local function wait(ttl)
   if flag('q') and not place() then return {STALE, now, 0, 0, 0} end
-  ask(channel, rec.session, string.match(field, ':(.*)$'), rec.epoch, KEYS[1])
+  wanted(channel, rec, string.match(field, ':(.*)$'), KEYS[1], flag('q'))
   return {WAITING, now, ttl, 0, 0}
 end
 
 if mine and epoch == last then -- a resend, a beat after the grant, or its confirmation
-  if not (flag('f') and rec.state == 'h') then redis.call('PEXPIRE', KEYS[1], lease) end
+  if not flag('f') or rec.state == 'g' then redis.call('PEXPIRE', KEYS[1], lease) end
   if rec.state == 'g' then
     rec.state = 'h'
     save(KEYS[2], rec, now)
@@ -117,5 +117,5 @@ redis.call('HINCRBY', KEYS[1], session .. ':' .. owner, holds)
 redis.call('PEXPIRE', KEYS[1], lease)
 issue(rec, now, session, ARGV[2], tokens, seen, 'h', keep)
 save(KEYS[2], rec, now)
-if next and redis.call('LINDEX', KEYS[3], '0') then ask(channel, session, owner, ARGV[2], KEYS[1]) end
+if next and redis.call('LINDEX', KEYS[3], '0') then wanted(channel, rec, owner, KEYS[1]) end
 return granted()

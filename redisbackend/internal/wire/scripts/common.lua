@@ -6,7 +6,8 @@
 --                      first..last  the block of fencing tokens of the last grant (one token unless in cohort)
 --                      session, epoch  whose attempt was last given the lock
 --                      op           the last re-entry operation within that epoch
---                      state        g: pushed to a waiter and perhaps not accepted yet; h: otherwise
+--                      state        g: pushed to a waiter and perhaps not accepted yet; w: held, and its session is to
+--                                   be told of those who queue up (watch.lua); h: otherwise
 --                      keep         seconds that the record outlives its last change
 --                      tombstone    "session:epoch:until": attempts of session up to epoch are refused until then
 --   queue    list    waiting sessions, longest first
@@ -164,9 +165,12 @@ local function tell(channel, session, hold, message)
   redis.pcall('PUBLISH', channel .. session, message)
 end
 
--- ask tells a session that others wait for what it has, if it is one that may have a lock without needing it.
-local function ask(channel, session, owner, epoch, hold)
-  if owner == '*linger' then tell(channel, session, hold, 'w ' .. epoch .. ' ' .. hold) end
+-- wanted tells a session that another asks for what it has: if it may have the lock without needing it, and if it
+-- watches for sessions that queue up.
+local function wanted(channel, rec, owner, hold, queues)
+  if owner == '*linger' or queues and rec.state == 'w' then
+    tell(channel, rec.session, hold, 'w ' .. rec.epoch .. ' ' .. hold)
+  end
 end
 
 -- grant makes a waiting session the holder for its grant TTL and tells it so, and only it. The hold hash
@@ -185,5 +189,5 @@ local function grant(hold, recordkey, queue, waiters, rec, now, w, channel)
   save(recordkey, rec, now)
   tell(channel, w.session, hold, string.format('g %s %.0f %.0f %s %.0f ',
     w.epoch, rec.first, rec.last, w.grant, now) .. hold)
-  if w.owner == '*linger' and redis.call('LINDEX', queue, '0') then ask(channel, w.session, w.owner, w.epoch, hold) end
+  if w.owner == '*linger' and redis.call('LINDEX', queue, '0') then wanted(channel, rec, w.owner, hold) end
 end

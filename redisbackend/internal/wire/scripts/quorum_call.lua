@@ -1,6 +1,6 @@
 -- quorum_call: tells the session that is known to wait for a lock that it has been given back.
 --
--- KEYS  1 wanted: string, the session  2 hold
+-- KEYS  1 wanted: string, the session  2 hold  3 record (not used)
 -- ARGV  1 session that gave it back  2 channel prefix
 -- Returns  {code, now}   1 told   0 nobody to tell
 -- Keeps    the hold. The message is a hint: it may be lost, and the lock may be another's when it arrives.

@@ -1,8 +1,10 @@
 -- quorum_want: notes that a session waits for a lock. A node of a quorum has no queue; it knows one session that it
 -- tells when the lock is given back, and it is the one that has said so first.
 --
--- KEYS  1 wanted: string, the session  2 hold
--- ARGV  1 session  2 patience, ms: forgotten when not said again for so long
+-- The session that has the lock is told, if it watches for that.
+--
+-- KEYS  1 wanted: string, the session  2 hold  3 record
+-- ARGV  1 session  2 patience, ms: forgotten when not said again for so long  3 channel prefix
 -- Returns  {code, now}   1 noted   2 another session is
 -- Keeps    the hold, and a note of another session that does not have the lock here.
 -- Twice    the note lasts longer.
@@ -11,6 +13,10 @@ local session = ARGV[1]
 local NOTED, OTHER = 1, 2
 
 local now = clock()
+local field, mine = holder(KEYS[2], session)
+if field and not mine then
+  wanted(ARGV[3], record(redis.call('GET', KEYS[3])), '', KEYS[2], true)
+end
 local noted = redis.call('GET', KEYS[1])
 if noted and noted ~= session then
   local _, served = holder(KEYS[2], noted)

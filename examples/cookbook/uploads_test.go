@@ -1,0 +1,54 @@
+package cookbook
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/redisbackend/redistest"
+)
+
+// tusLocker is the Locker of tusd v2.
+type tusLocker interface {
+	NewLock(id string) (UploadLock, error)
+}
+
+var _ tusLocker = UploadLocker{}
+
+// A connection that has gone silent is still served by one server when its client comes back at another.
+func TestANewRequestHasTheOldOneEnd(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	first, err := UploadLocker{process(t, redis)}.NewLock("42")
+	require.NoError(t, err)
+	released := make(chan struct{})
+	require.NoError(t, first.Lock(t.Context(), func() {
+		assert.NoError(t, first.Unlock())
+		close(released)
+	}))
+	second, err := UploadLocker{process(t, redis)}.NewLock("42")
+	require.NoError(t, err)
+	require.NoError(t, second.Lock(t.Context(), func() { t.Error("no request waits") }))
+	<-released
+	require.NoError(t, second.Unlock())
+}
+
+func TestARequestThatCannotWaitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	locker := UploadLocker{process(t, redis)}
+	first, err := locker.NewLock("42")
+	require.NoError(t, err)
+	asked := make(chan struct{})
+	require.NoError(t, first.Lock(t.Context(), func() { close(asked) }))
+	second, err := locker.NewLock("42")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, second.Lock(ctx, func() {}), context.DeadlineExceeded)
+	<-asked
+	require.NoError(t, first.Unlock())
+}

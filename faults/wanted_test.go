@@ -1,0 +1,63 @@
+package faults
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Three sessions want a lock again and again, and each holder keeps it until it is told that another waits, while
+// connections are killed and scripts forgotten. Each is told, although messages are lost, and although Redis is asked to
+// report waiters over those connections too: a waiter that is not reported would wait for ever.
+func TestWantedMissesNoWaiterWhileConnectionsAreKilled(t *testing.T) {
+	srv := server(t)
+	c := client(t, srv.Addr())
+	turns := int64(rounds(100))
+	var sessions []*reentrant.Session
+	for range 3 {
+		sessions = append(sessions, session(t, srv.Addr(), enduring()...))
+	}
+	var s section
+	nemesis, stop := context.WithCancel(t.Context())
+	var nemeses, players sync.WaitGroup
+	nemeses.Go(func() { disturb(nemesis, c, &s) })
+	over := make(chan struct{}) // closed when there have been enough turns
+	var once sync.Once
+	for _, session := range sessions {
+		players.Go(func() {
+			l := session.NewLock("wanted")
+			for s.passed.Load() < turns && !t.Failed() {
+				if !assert.NoError(t, l.Lock(t.Context())) {
+					return
+				}
+				token, err := l.Token(t.Context())
+				assert.NoError(t, err)
+				s.run(token)
+				if s.passed.Load() >= turns {
+					once.Do(func() { close(over) })
+				}
+				told := true
+				select {
+				case <-l.Wanted(t.Context()):
+				case <-over:
+				case <-time.After(patience):
+					told = false
+				}
+				_ = l.Unlock(t.Context()) // what it cannot give back now is given back in the background
+				if !assert.True(t, told, "the holder is told that others wait") {
+					once.Do(func() { close(over) })
+					return
+				}
+			}
+		})
+	}
+	players.Wait()
+	stop()
+	nemeses.Wait()
+	s.verify(t)
+}

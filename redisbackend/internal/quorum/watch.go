@@ -1,0 +1,48 @@
+package quorum
+
+import (
+	"context"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+var _ backend.Watcher = (*remote)(nil)
+
+// Watch implements backend.Watcher. Each node that has the mark tells the holder of each session that says it waits
+// (quorum_want.lua), so one of a majority is enough. A node that puts the hold back does so without the mark.
+func (r *remote) Watch(ctx context.Context, epoch uint64) (backend.WatchReply, error) {
+	if err := r.conn.begin(ctx); err != nil {
+		return backend.WatchReply{}, err
+	}
+	defer r.conn.Jobs.Done()
+	q := r.conn.quorum
+	marked := func(a backend.WatchReply) bool { return !a.Gone }
+	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (backend.WatchReply, error) {
+		return r.replicas[i].watch(ctx, epoch)
+	}, majority(q, marked))
+	has, gone := count(got, marked)
+	switch {
+	case has >= q.need:
+		waits, _ := count(got, func(a backend.WatchReply) bool { return a.Waiting })
+		return backend.WatchReply{Waiting: waits > 0}, nil
+	case gone >= q.blocks():
+		return backend.WatchReply{Gone: true}, nil
+	}
+	return backend.WatchReply{}, q.tooFew(ctx, failures(got, len(r.replicas)))
+}
+
+// watch marks the hold at the node, and then sees who has said before that it waits.
+func (p *replica) watch(ctx context.Context, epoch uint64) (backend.WatchReply, error) {
+	reply, err := p.remote.Watch(ctx, epoch)
+	if err != nil || reply.Gone {
+		return reply, err
+	}
+	session, err := p.readWanted(ctx)
+	if err != nil {
+		return reply, wire.Fail(ctx, err)
+	}
+	reply.Waiting = session != "" && session != p.remote.Conn.Session
+	return reply, nil
+}

@@ -1,0 +1,22 @@
+-- watch: has a session that holds the lock told of each attempt of another session that queues up for it.
+--
+-- KEYS  1 hold  2 record  3 queue  4 waiters
+-- ARGV  1 session  2 epoch
+-- Returns  {code, now, waiters}   1 watched: 1 if another session waits already, else 0
+--                                 2 gone: this epoch does not have the lock
+-- Keeps    the hold and its TTL, and who waits. The mark ends when the lock is given to another attempt.
+-- Twice    the mark is there already.
+
+local session, epoch = ARGV[1], tonumber(ARGV[2])
+local WATCHED, GONE = 1, 2
+
+local now = clock()
+local rec = record(redis.call('GET', KEYS[2]))
+local _, mine = holder(KEYS[1], session)
+if not mine or rec.session ~= session or tonumber(rec.epoch) ~= epoch then return {GONE, now, 0} end
+if rec.state ~= 'w' then
+  rec.state = 'w'
+  save(KEYS[2], rec, now)
+end
+local next = waiting(KEYS[3], KEYS[4], now)
+return {WATCHED, now, next and next.session ~= session and 1 or 0}

@@ -1,0 +1,89 @@
+package redisbackend_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A quorum has no queue, but each node that holds the mark reports those that say they wait.
+func TestQuorumReportsWaiters(t *testing.T) {
+	t.Parallel()
+	for _, when := range []string{"asked before", "asked after", "asked while a node is down"} {
+		t.Run(when, func(t *testing.T) {
+			c := newCouncil(t, 3)
+			l, m := c.session().NewLock(c.name), c.session().NewLock(c.name)
+			require.NoError(t, l.Lock(t.Context()))
+			if when == "asked while a node is down" {
+				c.servers[0].Freeze()
+				t.Cleanup(c.servers[0].Thaw)
+			}
+			var wanted <-chan struct{}
+			if when != "asked after" {
+				wanted = l.Wanted(t.Context())
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if m.Lock(ctx) == nil {
+					assert.NoError(t, m.Unlock(ctx))
+				}
+			}()
+			if when == "asked after" {
+				wanted = l.Wanted(t.Context())
+			}
+			select {
+			case <-wanted:
+			case <-time.After(limit):
+				t.Error("the waiter is not reported")
+			}
+			cancel()
+			<-done
+			_ = l.Unlock(t.Context())
+		})
+	}
+}
+
+// From the first command of a waiter to the holder's word of it. Beside it round trips of a script that does nothing, in
+// the same run.
+func BenchmarkWanted(b *testing.B) {
+	addr := redisserver.Start(b).Addr()
+	locks, yardstick := contest(b, addr, "wanted", 0), newBare(connect(b, addr), 4, 6)
+	limit := deadline{context.Background(), time.Now().Add(time.Hour)}
+	holder, waiter := reentrant.WithOwner(limit, "holder"), reentrant.WithOwner(limit, "waiter")
+	var spent, bare time.Duration
+	n := 0
+	for b.Loop() {
+		require.NoError(b, locks[0].Lock(holder))
+		wanted := locks[0].Wanted(holder)
+		for marked := false; !marked; {
+			record, err := yardstick.client.Do(limit, yardstick.client.B().Get().Key("relock:{wanted}:t:wanted").Build()).ToString()
+			require.NoError(b, err)
+			marked = strings.Contains(record, " w ")
+		}
+		done := make(chan error)
+		begun := time.Now()
+		go func() { done <- locks[1].Lock(waiter) }()
+		<-wanted
+		spent += time.Since(begun)
+		n++
+		require.NoError(b, locks[0].Unlock(holder))
+		require.NoError(b, <-done)
+		require.NoError(b, locks[1].Unlock(waiter))
+		begun = time.Now()
+		require.NoError(b, yardstick.call(limit))
+		bare += time.Since(begun)
+	}
+	b.ReportMetric(float64(spent)/float64(n), "wanted-ns/op")
+	b.ReportMetric(float64(bare)/float64(n), "bare-ns/op")
+	b.ReportMetric(float64(spent)/float64(bare), "ratio")
+	b.ReportMetric(0, "ns/op")
+}
