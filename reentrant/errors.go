@@ -23,6 +23,9 @@ var (
 	// ErrUnavailable is returned when the backend could not be asked: it was not reached, did not answer in time, or
 	// cannot do anything at present (it is starting, for instance). It says nothing about who has the lock.
 	ErrUnavailable = backend.ErrUnavailable
+	// ErrWrongKind is returned when a name is used for another kind of lock: a Lock, an RWLock and a Semaphore cannot share
+	// one. Nothing was changed.
+	ErrWrongKind = backend.ErrWrongKind
 	// ErrTooManyHolds is returned when an owner holds the lock 2³¹−1 times. The holds are unchanged.
 	ErrTooManyHolds = errors.New("maximum hold count exceeded")
 	// ErrNotReplicated is returned when a lock was got but too few replicas have it (redisbackend.WithReplicas). It was

@@ -60,3 +60,6 @@ func OccupyCleaners(s *Session) chan struct{} {
 
 // Backlog is how many clean-ups have not begun.
 func Backlog(s *Session) int { return s.cleaner.Backlog() }
+
+// SharedNames is how many shared names a session has something about.
+func SharedNames(s *Session) int { return s.shared.Len() }

@@ -228,6 +228,20 @@ func (r *farRemote) Resume(ctx context.Context, req backend.ResumeRequest) (back
 	return r.Remote.(backend.Resumer).Resume(ctx, req)
 }
 
+func (r *farRemote) Share(ctx context.Context, req backend.ShareRequest) (backend.ShareReply, error) {
+	if r.garbage() {
+		return backend.ShareReply{Status: backend.Shared, Units: -7, First: 9, Last: 3}, nil
+	}
+	return r.Remote.(backend.Sharer).Share(ctx, req)
+}
+
+func (r *farRemote) InspectShared(ctx context.Context) (backend.SharedState, error) {
+	if r.garbage() {
+		return backend.SharedState{Holders: []backend.SharedHolder{{Units: -1}}}, nil
+	}
+	return r.Remote.(backend.Sharer).InspectShared(ctx)
+}
+
 // pushGarbage tells the tested session of grants, signals and moves that never happened.
 func (c *cell) pushGarbage() {
 	const name = "far/x"
@@ -235,6 +249,12 @@ func (c *cell) pushGarbage() {
 		c.sink.Signalled(name, epoch, true)
 		c.sink.Wanted(name, epoch)
 		c.sink.Granted(backend.Grant{Name: name, Epoch: epoch, First: 3, Last: 1, TTL: -1})
+	}
+	if shared, ok := c.sink.(backend.SharedSink); ok {
+		for _, name := range []string{"far/rw", "far/sem", ""} {
+			shared.Shared(backend.ShareGrant{Name: name, Epoch: 1, Units: -1, First: 3, Last: 1, TTL: -1})
+			shared.SharedWanted(name, -1)
+		}
 	}
 	c.sink.Granted(backend.Grant{})
 	c.sink.Taken("", 1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,7 @@ type row struct {
 	asks   bool  // its result is whether anybody has the lock
 	late   bool  // the failure begins half a second after the call
 	opens  bool  // it is a call of a session that the failure does not know yet
+	shared bool  // it is about far/rw or far/sem, and gives back what it got; what it waits for is the session's
 }
 
 // A state is what the caller, its neighbours and the other session have before a call.
@@ -128,7 +130,9 @@ func caught(f func()) (err error) {
 func nothing(ctx context.Context) error { return context.Cause(ctx) }
 
 // rows is the table of methods. The bounds are those of the methods' documentation.
-var rows = []row{
+var rows = slices.Concat(lockRows, sharedRows)
+
+var lockRows = []row{
 	// A session.
 	{name: "NewSession", opens: true, sends: true, reads: true, bound: boundOpen, call: func(c *cell) (bool, error) {
 		s, err := reentrant.NewSession(c.nodes)
@@ -336,4 +340,5 @@ var apiTypes = map[string]reflect.Type{
 	"Token": reflect.TypeFor[*backend.Token](), "Owner": reflect.TypeFor[reentrant.Owner](), "Error": reflect.TypeFor[*reentrant.Error](),
 	"DeadlockError": reflect.TypeFor[*reentrant.DeadlockError](), "EventKind": reflect.TypeFor[reentrant.EventKind](),
 	"Locker": reflect.TypeFor[sync.Locker](),
+	"RWLock": reflect.TypeFor[*reentrant.RWLock](), "Semaphore": reflect.TypeFor[*reentrant.Semaphore](),
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/background"
 	"github.com/relock-go/relock/reentrant/internal/lease"
+	"github.com/relock-go/relock/reentrant/internal/share"
 )
 
 // connectTimeout bounds how long NewSession waits for the backend to answer.
@@ -31,7 +32,8 @@ func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", 
 
 // A session is a Session without its handle.
 //
-// Lock order: detector.mu, session.mu, lockState.mu, then the mutex inside localqueue.Queue. The mutexes of lostHolds, lossNotifier,
+// Lock order: detector.mu, session.mu, lockState.mu, then the mutex inside localqueue.Queue. Shared holds have locks of their own
+// (share.Room), taken under session.mu or none of these. The mutexes of lostHolds, lossNotifier,
 // workers, waiterHeartbeat, outages and sharedDeadline are leaves. Nothing slow is done under any of them.
 type session struct {
 	id     string
@@ -71,6 +73,7 @@ type session struct {
 	detector     *detector // nil unless deadlocks are to be found
 	commandLimit sharedDeadline
 	outages      outages
+	shared       *share.Room // read-write locks and semaphores
 	stats        counters
 
 	slowObserver, brokenObserver sync.Once // it was reported that the observer is slow, or panicked
@@ -113,6 +116,7 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	s.reporting = cfg.observer != nil || s.verbose
 	s.outages.log, s.outages.quiet = s.log, max(2*cfg.lease, 2*cfg.heartbeat+2*cfg.commandTimeout())
 	s.watchdog, s.heartbeat = newWatchdog(s), newWaiterHeartbeat(s)
+	s.shared = s.newSharedRoom()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), connectTimeout,
 		fmt.Errorf("no answer within %v", connectTimeout))
 	defer cancel()
@@ -289,6 +293,7 @@ func (k sink) Wanted(name string, epoch uint64) {
 // was pushed meanwhile is lost. There may be another server now, with another clock, so all leases are renewed, and fixed
 // ones asked for.
 func (k sink) Reconnected() {
+	k.s.shared.Reconnected()
 	k.s.heartbeat.beatNow()
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
@@ -318,6 +323,7 @@ func (s *session) Close(ctx context.Context) error {
 	}
 	var errs []error
 	if first, idle := s.startClosing(); first {
+		idle = s.shared.Close() && idle
 		go s.end(ctx.Err() != nil && !idle)
 	} else {
 		errs = append(errs, ErrClosed)
@@ -385,8 +391,10 @@ func (s *session) end(hurried bool) {
 	defer close(s.ended)
 	if hurried || !s.awaitHolders() {
 		s.watchdog.abandonAll()
+		s.abandonedHolds.Add(int64(s.shared.Abandon()))
 		s.awaitDrained()
 	}
+	s.shared.Stop()
 	s.watchdog.stop()
 	s.heartbeat.stop()
 	if s.detector != nil {
@@ -404,29 +412,32 @@ func (s *session) end(hurried bool) {
 }
 
 // awaitHolders reports whether all have left of their own accord.
-func (s *session) awaitHolders() bool {
-	select {
-	case <-s.drained:
-		return true
-	default:
-	}
-	select {
-	case <-s.drained:
-		return true
-	case <-s.hurry:
-		return false
-	}
-}
+func (s *session) awaitHolders() bool { return s.awaitAll(s.hurry) }
 
 // awaitDrained waits until everybody has left, which takes no longer than the commands under way: what they have in
 // Redis is then given back while there is still a connection.
 func (s *session) awaitDrained() {
-	limit := time.NewTimer(s.config.releaseTime())
-	defer limit.Stop()
-	select {
-	case <-s.drained:
-	case <-limit.C:
+	limit := make(chan struct{})
+	timer := time.AfterFunc(s.config.releaseTime(), func() { close(limit) })
+	defer timer.Stop()
+	s.awaitAll(limit)
+}
+
+// awaitAll waits until nothing of any lock is left, and reports whether that was so before limit was closed.
+func (s *session) awaitAll(limit <-chan struct{}) bool {
+	for _, drained := range []<-chan struct{}{s.drained, s.shared.Drained()} {
+		select {
+		case <-drained:
+			continue
+		default:
+		}
+		select {
+		case <-drained:
+		case <-limit:
+			return false
+		}
 	}
+	return true
 }
 
 // startClosing turns away all but holders. It reports whether it is the first to do so, and whether no lock was in use then.

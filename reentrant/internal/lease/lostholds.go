@@ -71,3 +71,10 @@ func (l *LostHolds[O]) IsOwed(name string, owner O) bool {
 	defer l.mu.Unlock()
 	return l.owed[loss[O]{name, owner}].holds > 0
 }
+
+// OwedBy returns how many Unlocks the owner owes for lost holds.
+func (l *LostHolds[O]) OwedBy(name string, owner O) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.owed[loss[O]{name, owner}].holds
+}

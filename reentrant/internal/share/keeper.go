@@ -1,0 +1,192 @@
+package share
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/lease"
+)
+
+// A keeper renews the units of a room's names every third of their lease, all that are due in one batch, and takes them
+// from their users when they can no longer be trusted. A renewal that hangs does not delay that: it is sent by a goroutine
+// of its own.
+type keeper struct {
+	r     *Room
+	nudge chan struct{} // 1-buffered: a lease is due before the keeper would wake
+	once  sync.Once
+	work  sync.WaitGroup
+
+	asleep   atomic.Int64 // when it wakes by itself, in nanoseconds since the session was opened
+	renewing atomic.Bool  // a batch has no answer yet
+	stale    atomic.Int64 // leases from before then are renewed at once
+}
+
+// doze bounds how long the keeper sleeps while the session has units: a suspended machine is noticed that soon after.
+const doze = time.Second
+
+func newKeeper(r *Room) *keeper {
+	k := &keeper{r: r, nudge: make(chan struct{}, 1)}
+	k.asleep.Store(math.MinInt64)
+	return k
+}
+
+// expect makes sure that the keeper wakes by then. It starts the keeper.
+func (k *keeper) expect(at time.Time) {
+	k.once.Do(func() {
+		if k.r.quit.Err() == nil {
+			k.work.Go(k.watch)
+		}
+	})
+	if int64(at.Sub(k.r.env.Opened)) < k.asleep.Load() {
+		k.poke()
+	}
+}
+
+func (k *keeper) poke() {
+	select {
+	case k.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// refresh has all leases renewed at once.
+func (k *keeper) refresh() {
+	k.stale.Store(int64(time.Since(k.r.env.Opened)))
+	k.poke()
+}
+
+func (k *keeper) wait() { k.work.Wait() }
+
+func (k *keeper) watch() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		k.asleep.Store(math.MaxInt64) // a lease that comes too late to be seen pokes
+		wake := k.survey(time.Now())
+		k.asleep.Store(int64(wake.Sub(k.r.env.Opened)))
+		timer.Reset(time.Until(wake))
+		select {
+		case <-timer.C:
+		case <-k.nudge:
+		case <-k.r.quit.Done():
+			return
+		}
+	}
+}
+
+// survey looks at every name, and returns when to look again.
+func (k *keeper) survey(now time.Time) (wake time.Time) {
+	wake = k.r.env.Opened.Add(math.MaxInt64 / 2)
+	var due []*Name
+	var batch []backend.Renewal
+	ahead, stale := k.r.env.Ahead(), k.r.env.Opened.Add(time.Duration(k.stale.Load()))
+	for _, n := range k.r.all() {
+		n.mu.Lock()
+		n.sleptLocked(now, ahead)
+		switch at, renew := n.careLocked(now, stale); {
+		case at.IsZero():
+			n.mu.Unlock()
+			continue
+		case renew && !k.renewing.Load():
+			due = append(due, n)
+			batch = append(batch, backend.Renewal{Remote: n.remote, Epoch: n.epoch, Under: n.under, Lease: k.r.env.Lease})
+			wake = earliest(wake, n.trust.Until())
+		case renew:
+			wake = earliest(wake, n.trust.Until()) // the batch under way pokes
+		default:
+			wake = earliest(wake, at)
+		}
+		wake = earliest(wake, now.Add(doze))
+		ended := !n.trust.Trusted(now)
+		n.mu.Unlock()
+		if ended {
+			n.expire()
+		}
+	}
+	if len(batch) > 0 {
+		k.renewing.Store(true)
+		k.work.Go(func() { k.renew(due, batch) })
+	}
+	return wake
+}
+
+// sleptLocked shortens the trust if the machine was suspended.
+func (n *Name) sleptLocked(now time.Time, ahead time.Duration) {
+	if n.units == 0 {
+		return
+	}
+	t := n.trust.Slept(now, ahead)
+	if t.Until().Before(n.trust.Until()) {
+		until := t.Until().Sub(n.room.env.Opened)
+		n.until.Store(int64(until))
+		n.tier.Trust(until)
+		if n.claim != nil {
+			n.claim.again = now
+			n.wakeLocked()
+		}
+	}
+	n.trust = t
+}
+
+// careLocked returns when something has to be done about the name's lease, the zero time if it has none, and whether it is
+// to be renewed now. While the session says something its copies renew.
+func (n *Name) careLocked(now, stale time.Time) (at time.Time, renew bool) {
+	if n.units == 0 {
+		return time.Time{}, false
+	}
+	if n.claim != nil {
+		return n.trust.Until(), false
+	}
+	slack := n.trust.Length / 10
+	if n.shaky {
+		slack = 0
+	}
+	return n.trust.Wake(), n.trust.Due(now, slack) || !n.shaky && n.trust.Sent.Before(stale)
+}
+
+// renew sends a batch.
+func (k *keeper) renew(names []*Name, batch []backend.Renewal) {
+	env := &k.r.env
+	sent, ahead := time.Now(), env.Ahead()
+	ctx, cancel := context.WithDeadline(k.r.quit, sent.Add(env.Command))
+	defer cancel()
+	env.Count(1, 0)
+	env.Renew(ctx, batch)
+	for i, n := range names {
+		n.renewed(&batch[i], lease.New(sent, ahead, env.Lease, false))
+	}
+	k.renewing.Store(false)
+	k.poke()
+}
+
+// renewed takes in the answer to a renewal. It counts only if nothing was said about the name since.
+func (n *Name) renewed(r *backend.Renewal, t lease.Lease) {
+	env := &n.room.env
+	n.mu.Lock()
+	tell := func() {}
+	switch {
+	case n.units == 0 || n.claim != nil || n.epoch != r.Epoch:
+	case r.Err != nil:
+		n.trust = n.trust.Retried(time.Now())
+		if !n.shaky {
+			env.Notice(n.name, true, env.Asked(r.Err))
+		}
+		n.shaky = true
+	case r.Gone || r.Units < n.units:
+		tell = n.loseLocked("the server no longer had it at renewal")
+		n.wakeLocked()
+	default:
+		if n.shaky {
+			env.Notice(n.name, false, nil)
+		}
+		n.shaky = false
+		env.Count(0, 1)
+		n.trustLocked(t)
+	}
+	n.mu.Unlock()
+	tell()
+}

@@ -1,0 +1,289 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/share"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+// SemaphoreState is what the whole deployment knows of a semaphore at one moment.
+type SemaphoreState = SharedState
+
+// A Semaphore is a number of permits in the whole deployment. It behaves like java.util.concurrent.Semaphore in its fair
+// mode, with two differences: permits belong to the session, so that those of a process that died come back with its
+// lease, and Release of more than the session has is an error.
+//
+// A session has the permits that its users need, hands them on among them without a command, and gives back what another
+// session waits for: while several sessions wait, each gets about its fair share. Order is fair: sessions get permits as
+// their heads came, and the callers of a session first in, first out, also if a later one wants fewer.
+//
+// Permits have no owner: any goroutine of the session may release. The limit is said by each process. Where two differ,
+// each is granted by its own, and sessions give way to the one that waits, so that a deploy can change it.
+//
+// The name must not be that of a Lock or an RWLock: calls that find out return [ErrWrongKind], and change nothing.
+//
+// A Semaphore is a handle. Equal names of one session share one queue; the permits of the handle that was used last are
+// the session's limit. It is safe for concurrent use and must not be copied.
+type Semaphore struct {
+	sharedName
+	permits int
+}
+
+// NewSemaphore returns the semaphore with a name, of which the whole deployment has so many permits, at least 1 and at most
+// [backend.AllUnits]. It sends nothing; what is wrong with the name, the number or the options, and a backend without
+// shared holds ([errors.ErrUnsupported]), is the error of every call.
+func (s *Session) NewSemaphore(name string, permits int, opts ...LockOption) *Semaphore {
+	m := &Semaphore{sharedName{session: s, name: name, kind: backend.Permits}, permits}
+	if permits < 1 || permits > backend.AllUnits {
+		m.invalid = fmt.Errorf("a semaphore of %d permits: at least 1, at most %d", permits, backend.AllUnits)
+	}
+	m.bind(opts)
+	return m
+}
+
+// Name is the semaphore's name.
+func (m *Semaphore) Name() string { return m.name }
+
+// Permits is the limit that NewSemaphore was given.
+func (m *Semaphore) Permits() int { return m.permits }
+
+// Acquire takes n permits together, waiting in turn for as long as ctx lasts. It returns nil when the caller has them, an
+// error for which errors.Is(err, ctx.Err()) holds when ctx ended it, an error at once if n is not between 1 and the limit,
+// [ErrClosed], and the server's own words when it refused ([Refused]). While the backend cannot be reached it keeps trying.
+func (m *Semaphore) Acquire(ctx context.Context, n int) error {
+	_, err := m.acquire(ctx, n, try{op: "acquire", waits: true})
+	return err
+}
+
+// TryAcquire takes n permits if they are free and no one waits, with one attempt. It returns false and no error if they are
+// not, and an error if the server could not be asked.
+func (m *Semaphore) TryAcquire(ctx context.Context, n int) (bool, error) {
+	return m.acquire(ctx, n, try{op: "try acquire"})
+}
+
+// TryAcquireFor takes n permits if the caller's turn comes within wait. With a wait of zero or less it is TryAcquire.
+func (m *Semaphore) TryAcquireFor(ctx context.Context, n int, wait time.Duration) (bool, error) {
+	t := try{op: "try acquire", waits: wait > 0}
+	if t.waits {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		t.timeout = timer.C
+	}
+	return m.acquire(ctx, n, t)
+}
+
+// Release gives back n permits of the session's. It works under a ctx that has ended, and sends nothing: what no caller of
+// the session needs is given back in the background. It returns [ErrNotHeld] if callers of this session have fewer, and
+// changes nothing then; [ErrLost] if permits were lost on the way: those are released first, whichever caller had them.
+func (m *Semaphore) Release(ctx context.Context, n int) error {
+	return m.error("release", m.release(ctx, n))
+}
+
+// Do runs fn while holding n permits: Acquire, fn, Release. The context that fn gets ends when ctx does, and with cause
+// [ErrLost] when the session's permits are lost. A panic in fn releases and goes on panicking. It returns Acquire's error
+// without calling fn, otherwise fn's error joined with Release's.
+func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) (err error) {
+	if err := m.Acquire(ctx, n); err != nil {
+		return err
+	}
+	within, cancel := context.WithCancelCause(ctx)
+	sig := m.signal()
+	if sig == nil {
+		cancel(ErrLost)
+	} else {
+		sig.add(&cancel)
+	}
+	defer func() {
+		if sig != nil {
+			sig.remove(&cancel)
+		}
+		cancel(nil)
+		err = errors.Join(err, m.Release(ctx, n))
+	}()
+	return fn(within)
+}
+
+// Lost returns a channel that is closed when the permits that callers of this session have now are lost: all of them
+// together, at the moment this process can no longer trust their lease. If there are none it is closed already.
+func (m *Semaphore) Lost() <-chan struct{} {
+	if sig := m.signal(); sig != nil {
+		return sig.lost
+	}
+	return alreadyLost
+}
+
+// Inspect asks the server which sessions have permits, and which wait. A session may have a few more than its callers do.
+// ctx bounds it.
+func (m *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
+	return m.inspect(ctx, "inspect")
+}
+
+// String names the semaphore.
+func (m *Semaphore) String() string {
+	return fmt.Sprintf("reentrant.Semaphore(%q)[Permits = %d]", m.name, m.permits)
+}
+
+// acquire is every way to take permits.
+func (m *Semaphore) acquire(ctx context.Context, n int, t try) (bool, error) {
+	t.begun = m.session.now()
+	ok, err := m.take(ctx, n, t)
+	err = m.error(t.op, err)
+	m.report(ctx, t, ok, err)
+	return ok, err
+}
+
+func (m *Semaphore) take(ctx context.Context, n int, t try) (bool, error) {
+	if err := m.admit(ctx, n); err != nil {
+		return false, err
+	}
+	if ctx.Err() != nil {
+		return false, interruptedBy(ctx, "before the call", nil)
+	}
+	x, err := m.join(m.newTier)
+	if err != nil {
+		return false, err
+	}
+	defer x.Leave()
+	x.Check()
+	x.Limit(m.permits)
+	begun, mode := time.Now(), sharedqueue.Read
+	if !t.waits {
+		mode = sharedqueue.Once
+	}
+	q := x.Tier().(*permitTier)
+	o, w, look := q.Enter(n, mode)
+	if look {
+		x.Wake()
+	}
+	waited := o == sharedqueue.Waiting
+	if waited {
+		if o, look = q.Wait(w, ctx.Done(), t.timeout); look {
+			x.Wake()
+		}
+	}
+	return m.outcome(ctx, x, o, waited, begun)
+}
+
+// admit checks a call about n permits.
+func (m *Semaphore) admit(ctx context.Context, n int) error {
+	switch {
+	case ctx == nil:
+		return errors.New("nil context")
+	case m.invalid != nil:
+		return m.invalid
+	case n < 1 || n > m.permits:
+		return fmt.Errorf("%d permits of a semaphore that has %d: at least 1, at most all", n, m.permits)
+	}
+	return nil
+}
+
+func (m *Semaphore) release(ctx context.Context, n int) error {
+	if err := m.admit(ctx, n); err != nil {
+		return err
+	}
+	x := m.find()
+	if x == nil {
+		return m.repay(n, func(int) bool { return false })
+	}
+	x.Check()
+	q := x.Tier().(*permitTier)
+	look := false
+	q.mu.Lock() // a loss is on record before the mutex is free
+	err := m.repay(n, func(n int) (ok bool) {
+		ok, look = q.Exit(n)
+		look = look || q.InUse() == 0 // idle permits go back at once
+		return ok
+	})
+	q.mu.Unlock()
+	if look {
+		x.Wake()
+	}
+	if err == nil && m.session.reporting {
+		m.session.report(ctx, Event{Kind: EventReleased, Lock: m.name, Owner: CurrentOwner(ctx)})
+	}
+	return err
+}
+
+// repay releases n permits: those that were lost first, so that no other caller's permit goes back before its time.
+func (m *Semaphore) repay(n int, exit func(n int) bool) error {
+	owed := min(n, m.session.lostHolds.OwedBy(permitSide.debt(m.name), Owner{}))
+	if owed < n && !exit(n-owed) {
+		return ErrNotHeld
+	}
+	for range owed {
+		m.session.lostHolds.TakeOwed(permitSide.debt(m.name), Owner{})
+	}
+	if owed > 0 {
+		return ErrLost
+	}
+	return nil
+}
+
+// signal is what tells of the loss of the session's permits, nil if no caller has any.
+func (m *Semaphore) signal() *lossNotifier {
+	if m.invalid != nil {
+		return nil
+	}
+	x := m.find()
+	if x == nil {
+		return nil
+	}
+	x.Check()
+	q := x.Tier().(*permitTier)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.InUse() == 0 {
+		return nil
+	}
+	return q.signalLocked()
+}
+
+func (m *Semaphore) report(ctx context.Context, t try, ok bool, err error) {
+	if !m.session.reporting {
+		return
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	kind := EventAcquired
+	if !ok {
+		kind = EventFailed
+	}
+	m.session.report(ctx, Event{Kind: kind, Lock: m.name, Owner: CurrentOwner(ctx), Wait: time.Since(t.begun), Err: err})
+}
+
+// permitSide is under what lost permits are on record.
+const permitSide side = "permit"
+
+// A permitTier is the local tier of a semaphore.
+type permitTier struct {
+	*sharedqueue.Permits
+	alarm
+}
+
+func (m *Semaphore) newTier() share.Tier {
+	s := m.session.session
+	return &permitTier{Permits: sharedqueue.NewPermits(s.sinceOpened), alarm: alarm{s: s, name: m.name}}
+}
+
+// Keep takes what is not kept out of use.
+func (q *permitTier) Keep(units int) (int, Token) { return q.Permits.Keep(units), 0 }
+
+// Rest reports whether no permit was in use since the last call.
+func (q *permitTier) Rest() bool { return q.Permits.Rest() }
+
+// Lose takes all permits, and puts on record how many are owed.
+func (q *permitTier) Lose(why string) (tell func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n := q.Permits.Lose(); n > 0 {
+		q.s.lostHolds.Add(permitSide.debt(q.name), Owner{}, n)
+		q.report(Owner{}, 0, why)
+	}
+	return q.tripLocked()
+}

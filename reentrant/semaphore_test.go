@@ -1,0 +1,239 @@
+package reentrant_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+func TestASemaphoreNeverHandsOutMoreThanItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		const permits = 5
+		var inside, most, done atomic.Int64
+		var wg sync.WaitGroup
+		for range 3 {
+			m := newSession(t, b).NewSemaphore("x", permits)
+			for i := range 6 {
+				wg.Go(func() {
+					n := 1 + i%3
+					for range 10 {
+						if !assert.NoError(t, m.Acquire(t.Context(), n)) {
+							return
+						}
+						if now := inside.Add(int64(n)); now > most.Load() {
+							most.Store(now)
+						}
+						time.Sleep(time.Millisecond)
+						inside.Add(int64(-n))
+						assert.NoError(t, m.Release(t.Context(), n))
+						done.Add(1)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		assert.LessOrEqual(t, most.Load(), int64(permits))
+		assert.Greater(t, most.Load(), int64(1))
+		assert.Equal(t, int64(180), done.Load())
+	})
+}
+
+func TestTryAcquireNeitherWaitsNorLeavesAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		holder, other := newSession(t, b).NewSemaphore("x", 3), newSession(t, b).NewSemaphore("x", 3)
+		require.NoError(t, holder.Acquire(t.Context(), 2))
+		ok, err := other.TryAcquire(t.Context(), 2)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		synctest.Wait()
+		st, err := other.Inspect(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, st.Waiting)
+		ok, err = other.TryAcquire(t.Context(), 1)
+		require.NoError(t, err)
+		assert.True(t, ok)
+
+		start := time.Now()
+		ok, err = other.TryAcquireFor(t.Context(), 1, 300*time.Millisecond)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		assert.Equal(t, 300*time.Millisecond, time.Since(start))
+		require.NoError(t, holder.Release(t.Context(), 2))
+		require.NoError(t, other.Release(t.Context(), 1))
+	})
+}
+
+func TestBadNumbersOfPermitsChangeNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		for _, permits := range []int{0, -1} {
+			m := s.NewSemaphore("x", permits)
+			assert.Error(t, m.Acquire(t.Context(), 1))
+			_, err := m.TryAcquire(t.Context(), 1)
+			assert.Error(t, err)
+			_, err = m.Inspect(t.Context())
+			assert.Error(t, err)
+		}
+		m := s.NewSemaphore("x", 3)
+		assert.Error(t, m.Acquire(t.Context(), 4), "more than there are")
+		assert.Error(t, m.Acquire(t.Context(), 0))
+		assert.Error(t, m.Acquire(t.Context(), -1))
+		assert.ErrorIs(t, m.Release(t.Context(), 1), reentrant.ErrNotHeld)
+		require.NoError(t, m.Acquire(t.Context(), 2))
+		assert.ErrorIs(t, m.Release(t.Context(), 3), reentrant.ErrNotHeld)
+		done := make(chan error)
+		go func() { done <- m.Release(t.Context(), 2) }()
+		assert.NoError(t, <-done)
+		assert.Error(t, s.NewSemaphore("", 3).Acquire(t.Context(), 1))
+	})
+}
+
+func TestPermitsOfADeadSessionComeBackWithItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		dead := newSession(t, b)
+		m, other := dead.NewSemaphore("x", 3), newSession(t, b).NewSemaphore("x", 3)
+		require.NoError(t, m.Acquire(t.Context(), 3))
+		lost := m.Lost()
+		b.Partition(dead.ID(), true)
+		start := time.Now()
+		require.NoError(t, other.Acquire(t.Context(), 2))
+		assert.LessOrEqual(t, time.Since(start), reentrant.DefaultLease+reentrant.DefaultHeartbeat)
+		<-lost
+		assert.ErrorIs(t, m.Release(t.Context(), 3), reentrant.ErrLost)
+		assert.ErrorIs(t, m.Release(t.Context(), 1), reentrant.ErrNotHeld)
+		b.Partition(dead.ID(), false)
+		require.NoError(t, other.Release(t.Context(), 2))
+		require.NoError(t, m.Acquire(t.Context(), 3))
+		require.NoError(t, m.Release(t.Context(), 3))
+	})
+}
+
+func TestPermitsThatTheirUsersKeepAreRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		m, other := newSession(t, b).NewSemaphore("x", 3), newSession(t, b).NewSemaphore("x", 3)
+		require.NoError(t, m.Acquire(t.Context(), 3))
+		ok, err := other.TryAcquireFor(t.Context(), 1, 10*reentrant.DefaultLease)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		require.NoError(t, m.Release(t.Context(), 3))
+		require.NoError(t, other.Acquire(t.Context(), 3))
+		require.NoError(t, other.Release(t.Context(), 3))
+	})
+}
+
+func TestAnIdleSessionKeepsNoPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		m := s.NewSemaphore("x", 3)
+		require.NoError(t, m.Acquire(t.Context(), 3))
+		require.NoError(t, m.Release(t.Context(), 3))
+		synctest.Wait()
+		st, err := m.Inspect(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, st.Holders)
+		assert.Zero(t, reentrant.SharedNames(s))
+	})
+}
+
+func TestEachSessionGetsItsShareOfPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		const sessions, permits = 3, 6
+		var got [sessions]atomic.Int64
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		for i := range sessions {
+			m := newSession(t, b).NewSemaphore("x", permits)
+			for range 8 {
+				wg.Go(func() {
+					for m.Acquire(ctx, 1) == nil {
+						time.Sleep(time.Millisecond)
+						got[i].Add(1)
+						assert.NoError(t, m.Release(ctx, 1))
+					}
+				})
+			}
+		}
+		wg.Wait()
+		total := int64(0)
+		for i := range got {
+			total += got[i].Load()
+		}
+		assert.Greater(t, total, int64(permits*5000*9/10))
+		for i := range got {
+			assert.InDelta(t, total/sessions, got[i].Load(), float64(total)/20, "session %d", i)
+		}
+	})
+}
+
+func TestAStricterLimitIsKeptToOnceItIsAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		old, deployed := newSession(t, b).NewSemaphore("x", 5), newSession(t, b).NewSemaphore("x", 2)
+		require.NoError(t, old.Acquire(t.Context(), 4))
+		got := make(chan error)
+		go func() { got <- deployed.Acquire(t.Context(), 1) }()
+		synctest.Wait()
+		for range 2 {
+			require.NoError(t, old.Release(t.Context(), 1))
+			synctest.Wait()
+			assert.Empty(t, got, "more than the limit of the one that asks are inside")
+		}
+		require.NoError(t, old.Release(t.Context(), 1))
+		require.NoError(t, <-got)
+		require.NoError(t, old.Release(t.Context(), 1))
+		require.NoError(t, deployed.Release(t.Context(), 1))
+	})
+}
+
+func TestASemaphoreIsNoOtherLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b), newSession(t, b)
+		l := s.NewLock("lock")
+		require.NoError(t, l.Lock(t.Context()))
+		m := s.NewSemaphore("sem", 3)
+		require.NoError(t, m.Acquire(t.Context(), 1))
+		for _, x := range []*reentrant.Session{s, other} {
+			assert.ErrorIs(t, x.NewSemaphore("lock", 3).Acquire(t.Context(), 1), reentrant.ErrWrongKind)
+			assert.ErrorIs(t, x.NewRWLock("lock").RLock(t.Context()), reentrant.ErrWrongKind)
+			assert.ErrorIs(t, x.NewRWLock("sem").Lock(t.Context()), reentrant.ErrWrongKind)
+			assert.ErrorIs(t, x.NewLock("sem").Lock(t.Context()), reentrant.ErrWrongKind)
+		}
+		require.NoError(t, m.Release(t.Context(), 1))
+		require.NoError(t, l.Unlock(t.Context()))
+	})
+}
+
+func TestAWaitForPermitsEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		m, other := newSession(t, b).NewSemaphore("x", 3), newSession(t, b).NewSemaphore("x", 3)
+		require.NoError(t, m.Acquire(t.Context(), 3))
+		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		assert.ErrorIs(t, other.Acquire(ctx, 2), context.DeadlineExceeded)
+		assert.Equal(t, 700*time.Millisecond, time.Since(start))
+		synctest.Wait()
+		st, err := m.Inspect(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, st.Waiting, "it has withdrawn")
+		require.NoError(t, m.Release(t.Context(), 3))
+	})
+}

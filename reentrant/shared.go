@@ -1,0 +1,285 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/share"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+// SharedState is what the whole deployment knows of a read-write lock or a semaphore at one moment.
+type SharedState = backend.SharedState
+
+// A sharedName is a handle's part in a shared name: what RWLock and Semaphore have in common.
+type sharedName struct {
+	_       noCopy
+	session *Session
+	name    string
+	kind    backend.ShareKind
+	remote  backend.Remote
+	invalid error                      // what is wrong with the name or the options; every call returns it
+	latest  atomic.Pointer[share.Name] // where the handle last got something; it may be retired by now
+}
+
+// bind prepares the handle.
+func (x *sharedName) bind(opts []LockOption) {
+	var l Lock
+	for _, opt := range opts {
+		opt(&l)
+	}
+	switch {
+	case x.invalid != nil:
+		return
+	case x.name == "":
+		x.invalid = errors.New("the name of a lock must not be empty")
+		return
+	case l.fixed != 0:
+		x.invalid = fmt.Errorf("WithFixedLease: %w for shared holds", errors.ErrUnsupported)
+		return
+	case l.unfair:
+		x.invalid = fmt.Errorf("WithFairness(false): %w for shared holds", errors.ErrUnsupported)
+		return
+	}
+	x.remote, x.invalid = x.session.conn.Bind(x.name)
+	if x.invalid == nil {
+		if _, ok := x.remote.(backend.Sharer); !ok {
+			x.invalid = fmt.Errorf("the backend has no shared holds: %w", errors.ErrUnsupported)
+		}
+	}
+}
+
+// caller returns the owner that calls, and what is wrong with the call or the handle.
+func (x *sharedName) caller(ctx context.Context) (Owner, error) {
+	if ctx == nil {
+		return Owner{}, errors.New("nil context")
+	}
+	if x.invalid != nil {
+		return Owner{}, x.invalid
+	}
+	owner := CurrentOwner(ctx)
+	if x.session.config.explicit && !owner.shared() {
+		return Owner{}, ErrNoOwner
+	}
+	return owner, owner.check()
+}
+
+// error says which call of which lock failed.
+func (x *sharedName) error(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Op: op, Lock: x.name, Err: err}
+}
+
+// join returns the session's part with a reference.
+func (x *sharedName) join(tier func() share.Tier) (*share.Name, error) {
+	n := x.session.shared.Join(x.name, x.kind, x.remote, tier)
+	switch {
+	case n == nil:
+		return nil, ErrClosed
+	case n.Kind() != x.kind:
+		n.Leave()
+		return nil, backend.ErrWrongKind
+	}
+	if x.latest.Load() != n {
+		x.latest.Store(n)
+	}
+	return n, nil
+}
+
+// find returns the session's part if there is one.
+func (x *sharedName) find() *share.Name {
+	if n := x.latest.Load(); n != nil && !n.Retired() {
+		return n
+	}
+	if n := x.session.shared.Find(x.name); n != nil && n.Kind() == x.kind {
+		return n
+	}
+	return nil
+}
+
+// outcome is what a call that went through the local queue returns.
+func (x *sharedName) outcome(ctx context.Context, n *share.Name, o sharedqueue.Outcome, waited bool, begun time.Time) (bool, error) {
+	switch o {
+	case sharedqueue.Admitted, sharedqueue.Reentered:
+		return true, nil
+	case sharedqueue.Upgrade:
+		return false, ErrUpgrade
+	case sharedqueue.TooMany:
+		return false, ErrTooManyHolds
+	case sharedqueue.Cancelled:
+		return false, interruptedBy(ctx, "waiting for the lock", n.Err())
+	case sharedqueue.Busy, sharedqueue.TimedOut:
+		if waited {
+			return false, n.Unheard(begun)
+		}
+		return false, nil
+	}
+	if err := n.Reason(); err != nil {
+		return false, err
+	}
+	return false, ErrClosed
+}
+
+// inspect asks the server for the state of the name.
+func (x *sharedName) inspect(ctx context.Context, op string) (SharedState, error) {
+	switch {
+	case ctx == nil:
+		return SharedState{}, x.error(op, errors.New("nil context"))
+	case x.invalid != nil:
+		return SharedState{}, x.error(op, x.invalid)
+	case ctx.Err() != nil:
+		return SharedState{}, x.error(op, interruptedBy(ctx, "before the call", nil))
+	}
+	s := x.session
+	now := time.Now()
+	s.stats.commands.Add(1)
+	st, err := x.remote.(backend.Sharer).InspectShared(s.commandContext(ctx, now, now.Add(s.config.commandTimeout())))
+	if err == nil {
+		err = checkShared(&st)
+	}
+	return st, x.error(op, wrapUnavailable(ctx, err))
+}
+
+// checkShared looks at a state where it comes in, as reply.go does.
+func checkShared(s *SharedState) error {
+	for _, h := range s.Holders {
+		if err := possible(s, h.Units > 0 && h.Units <= backend.AllUnits); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verify asks the server whether the session still has what its users are inside of. Something that is said about the name
+// meanwhile decides instead.
+func (x *sharedName) verify(ctx context.Context, holds func() error) error {
+	for try := 0; ; try++ {
+		if err := holds(); err != nil {
+			return x.error("verify", err)
+		}
+		n := x.find()
+		if n == nil {
+			return x.error("verify", ErrNotHeld)
+		}
+		epoch, units, settled := n.Settled()
+		st, err := x.inspect(ctx, "verify")
+		if err != nil {
+			return err
+		}
+		if settled {
+			for _, h := range st.Holders {
+				if h.Session == x.session.id && h.Epoch == epoch && h.Units >= units {
+					return nil
+				}
+			}
+			if n.Refute(epoch, "the server no longer had it at Verify") {
+				return x.error("verify", ErrLost)
+			}
+		}
+		if !pause(ctx, retryPause(try, x.session.config.heartbeat), nil) {
+			return x.error("verify", interruptedBy(ctx, "while the session asked for more or gave back", nil))
+		}
+	}
+}
+
+// An alarm tells the users of a name that what they have is lost. All that are inside lose it together.
+type alarm struct {
+	s    *session
+	name string
+
+	mu     sync.Mutex    // taken after share.Name's, before the queue's
+	signal *lossNotifier // of those who are inside now; nil until one of them asks
+}
+
+// lostLocked returns the channel that is closed when those who are inside now lose what they have.
+func (a *alarm) signalLocked() *lossNotifier {
+	if a.signal == nil {
+		a.signal = newLossNotifier()
+	}
+	return a.signal
+}
+
+// tripLocked closes the channel. The returned function ends the contexts, and is called without a mutex.
+func (a *alarm) tripLocked() (tell func()) {
+	sig := a.signal
+	a.signal = nil
+	if sig == nil {
+		return func() {}
+	}
+	sig.closeLost()
+	return sig.notify
+}
+
+// report reports that an owner has lost its part.
+func (a *alarm) report(owner Owner, token Token, why string) {
+	a.s.stats.lost.Add(1)
+	a.s.report(context.Background(), Event{Kind: EventLost, Lock: a.name, Owner: owner, Token: token, Err: fmt.Errorf("%w (%s)", ErrLost, why)})
+}
+
+// newSharedRoom prepares the session's shared names.
+func (s *session) newSharedRoom() *share.Room {
+	cfg := &s.config
+	return share.NewRoom(share.Env{
+		Lease: cfg.lease, Heartbeat: cfg.heartbeat, Patience: cfg.patience(), GrantTTL: cfg.grantTTL(), Command: cfg.commandTimeout(),
+		Passes: sharedPasses, Turn: min(DefaultHandoffTime, cfg.lease/4), Opened: s.opened, Jitter: cfg.jitter, Ahead: s.ahead,
+		Epoch: s.epochAbove,
+		Seen:  func() Token { return Token(s.seenToken.Load()) }, Saw: s.noteToken,
+		Asked:  func(err error) error { return wrapUnavailable(context.Background(), err) },
+		Renew:  func(ctx context.Context, r []backend.Renewal) { s.conn.Renew(ctx, r) },
+		Notice: s.noticeRenewal,
+		Count: func(commands, renewals int) {
+			s.stats.commands.Add(uint64(commands))
+			s.stats.renewals.Add(uint64(renewals))
+		},
+	})
+}
+
+// sharedPasses is how many local admissions a session makes while another waits.
+const sharedPasses = 64
+
+// epochAbove is a new epoch, above that one.
+func (s *session) epochAbove(least uint64) uint64 {
+	for {
+		e := s.nextEpoch()
+		if e > least {
+			return e
+		}
+		s.epochs.CompareAndSwap(e, least)
+	}
+}
+
+// noticeRenewal reports that the units of a name could not be renewed, or could again.
+func (s *session) noticeRenewal(name string, failing bool, err error) {
+	kind := EventRenewalRecovered
+	if failing {
+		kind = EventRenewalFailing
+	}
+	s.report(context.Background(), Event{Kind: kind, Lock: name, Err: err})
+}
+
+// Shared takes in a grant of units.
+func (k sink) Shared(g backend.ShareGrant) { k.s.shared.Granted(g) }
+
+// SharedWanted takes in that another session waits for units.
+func (k sink) SharedWanted(name string, may int) { k.s.shared.Wanted(name, may) }
+
+// sinceOpened is the clock of the local tiers.
+func (s *session) sinceOpened() time.Duration { return time.Since(s.opened) }
+
+var hashSeed = maphash.MakeSeed()
+
+// hash spreads owners over the shards of a queue.
+func (o Owner) hash() uint64 {
+	if o.goroutine != 0 {
+		return uint64(o.goroutine) * 0x9E3779B97F4A7C15 >> 32
+	}
+	return maphash.String(hashSeed, o.name)
+}
