@@ -90,6 +90,24 @@ func WithoutScripts() Option {
 	}
 }
 
+// WithRedisson has each lock be the one that Redisson's getLock returns for the same name (with a [WithPrefix], the prefix is
+// part of it), also for threads that wait: a lock that is freed here wakes a thread of Redisson's that waits for it, and a
+// session that waits hears of a lock that Redisson freed. Without it the two exclude each other all the same, but who waits
+// for the other side looks again only at its next heartbeat, or when the lease that it was told has ended. All processes that
+// share locks with Redisson should have it.
+//
+// It costs a PUBLISH within each command that frees a lock, and a session that waits one connection for all channels
+// of Redisson's that it listens to, and a command for each message. There is no queue for both: a thread of Redisson's takes a
+// free lock past the sessions that wait, and while sessions wait the lock passes between them. Redisson has no tokens: see
+// docs/divergence.md. In a Cluster, Redisson's ShardedSubscriptionMode must be OFF for its messages to be heard here. It
+// needs scripts, and with ACLs the channels redisson_lock__channel:*.
+func WithRedisson() Option {
+	return func(b *Backend) error {
+		b.deployment.Redisson = true
+		return nil
+	}
+}
+
 // New makes a Backend over the caller's client: standalone, Sentinel or Cluster, Redis 6.2 or later, Valkey. No
 // command is sent yet; opening a session does that. What it needs of the client is in the package's documentation.
 func New(client rueidis.Client, opts ...Option) (*Backend, error) {

@@ -67,3 +67,13 @@ func TestConformancePlainEmbedded(t *testing.T) {
 		return b
 	}, backendtest.InParallel())
 }
+
+func TestConformanceRedisson(t *testing.T) {
+	url := redisserver.URL(t)
+	backendtest.Run(t, func(t *testing.T) backend.Backend {
+		b, err := redisbackend.Open(t.Context(), patiently(url), redisbackend.WithRedisson())
+		require.NoError(t, err)
+		t.Cleanup(b.Close)
+		return b
+	}, backendtest.InParallel())
+}

@@ -68,6 +68,13 @@
 // connection in its fast, synchronous mode until two commands meet on it, one comes with a context that can be
 // cancelled and has no deadline, or one subscribes: package reentrant does neither of the last two.
 //
+// # Redisson
+//
+// A hold is the hash that Redisson's getLock keeps, so clients of both exclude each other. With [WithRedisson] they also
+// wake each other: what frees a lock publishes on Redisson's channel, and a session that waits listens to that channel. Redisson
+// gives the lock to nobody, so each session that hears its message offers the lock: the script offer grants it to the
+// first waiter, if it is still free.
+//
 // # Without scripts
 //
 // Where Lua is forbidden, [WithoutScripts] has each verb read the lock under WATCH, decide here by the same rules, and

@@ -60,8 +60,8 @@ type Quorum = quorum.Quorum
 
 // NewQuorum makes a Quorum over 3 or 5 clients, each of one standalone master that has nothing to do with the others:
 // neither a Cluster nor Sentinels. No command is sent yet: that two of them are one server under two names is found
-// out when a session is opened, if both can be reached and take writes then. The options are New's, but for WithReplicas
-// and WithoutScripts; all processes use the same nodes with the same prefix.
+// out when a session is opened, if both can be reached and take writes then. The options are New's, but for WithReplicas,
+// WithoutScripts and WithRedisson; all processes use the same nodes with the same prefix.
 //
 // A client with a short Dialer.Timeout and ConnWriteTimeout forgets a dead node's commands sooner. Ask rueidis for a
 // client with ForceSingleClient: then NewClient returns one even for a node that is down, beside the error, and the
@@ -98,6 +98,8 @@ func independent(client rueidis.Client, opts []Option) (*single.Deployment, erro
 		return nil, errors.New("WithReplicas: the nodes are each other's replicas")
 	case !b.deployment.Scripted():
 		return nil, errors.New("WithoutScripts: a quorum needs scripts")
+	case b.deployment.Redisson:
+		return nil, errors.New("WithRedisson: Redisson's getLock is a lock of one master")
 	}
 	return &b.deployment, nil
 }

@@ -152,6 +152,7 @@ func setUser(t *testing.T, phrase string) []string {
 // Where the rights' lines in the guarantees begin.
 const (
 	rightsAlways         = "A user with these rights"
+	rightsWithRedisson   = "With `WithRedisson` also:"
 	rightsInACluster     = "In a Cluster also:"
 	rightsWithReplicas   = "With `WithReplicas` also:"
 	rightsWithoutScripts = "With `WithoutScripts` instead of scripts:"
@@ -282,6 +283,29 @@ func TestTheDocumentedRightsAreEnoughForAllOfACluster(t *testing.T) {
 	for _, node := range all {
 		wellBehaved(node)
 	}
+}
+
+func TestTheDocumentedRightsAreEnoughForRedisson(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Start(t)
+	admin := node(t, server)
+	client := connect(t, server.Addr(), leastUser(t, []string{rightsWithRedisson}, admin), func(o *rueidis.ClientOption) {
+		o.ForceSingleClient = true
+	})
+	b, err := redisbackend.New(client, redisbackend.WithPrefix("app:"), redisbackend.WithRedisson())
+	require.NoError(t, err)
+	s := &site{T: t, client: client, b: b, name: "lock"}
+	heard := (&site{T: t, client: connect(t, server.Addr())}).subscribe(false, "redisson_lock__channel:{app:lock}")
+	a := s.join("a")
+	a.take(1)
+	a.release(1)
+	heard.says(t, "0", "the release")
+	admin.run("HSET", "app:lock", javaThread, "1")
+	admin.run("PEXPIRE", "app:lock", text(lease.Milliseconds()))
+	a.wait(2)
+	admin.run("DEL", "app:lock")
+	a.granted()
+	wellBehaved(admin)
 }
 
 // What is outside of the prefix cannot be reached with these rights.

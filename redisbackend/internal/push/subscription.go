@@ -88,23 +88,23 @@ func (s *Subscription) Run(first chan<- error) {
 			l.wait(s.ctx)
 			s.shut(l)
 		}
-		if !s.pause(failures) {
+		if !pause(s.ctx, failures) {
 			return
 		}
 		l, err = s.open()
 	}
 }
 
-// pause waits before the next try: at least half of a time that doubles with each failure. It answers false when the
-// subscription is closed.
-func (s *Subscription) pause(failures int) bool {
+// pause waits before the next try: at least half of a time that doubles with each failure. It returns false when ctx has
+// ended.
+func pause(ctx context.Context, failures int) bool {
 	d := min(minRetry<<min(failures, 10), MaxRetry)
 	timer := time.NewTimer(d/2 + rand.N(d/2))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-s.ctx.Done():
+	case <-ctx.Done():
 		return false
 	}
 }

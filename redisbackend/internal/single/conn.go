@@ -27,6 +27,7 @@ type Conn struct {
 	Clocks     clock.Clocks
 	channel    *push.Subscription
 	shards     *push.Shards // nil unless in a Cluster
+	redisson   *redisson    // nil unless Redisson's clients use the same locks
 	Probed     chan string  // 1-buffered: the last probe that came back over the channel
 	hearing    sync.Mutex   // of opened and received: the sink hears one thing at a time
 }
@@ -65,6 +66,9 @@ func Connect(ctx context.Context, d *Deployment, session string, sink backend.Si
 	}
 	if d.cluster && d.Scripted() { // only a script reports whether a channel of one slot was heard
 		c.shards = push.NewShards(d.Client, d.Channels, session, push.ShardIdle, c)
+	}
+	if d.Redisson {
+		c.redisson = newRedisson(c)
 	}
 	return c, nil
 }
@@ -137,6 +141,9 @@ func (c *Conn) Close() error {
 	if c.shards != nil {
 		c.shards.Close()
 	}
+	if c.redisson != nil {
+		c.redisson.close()
+	}
 	c.channel.Close()
 	return nil
 }
@@ -172,6 +179,7 @@ func (c *Conn) Received(message string) {
 	c.hearing.Lock()
 	defer c.hearing.Unlock()
 	if p, ok := wire.ParseGrant(message); ok {
+		c.redisson.arrived(p.Hold)
 		c.granted(p)
 		return
 	}

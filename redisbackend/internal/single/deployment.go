@@ -17,6 +17,7 @@ type Deployment struct {
 	Channels string // the name of a session's channel, up to the session
 	cluster  bool
 	Replicas Replicas
+	Redisson bool // Redisson's clients use the same locks
 	Verbs    verbs
 	scripts  *wire.Scripts
 }
@@ -43,10 +44,8 @@ func (scripted) Probe(ctx context.Context, r *Remote) error {
 
 // NewDeployment returns the deployment that a client leads to, without options.
 func NewDeployment(client rueidis.Client) Deployment {
-	d := Deployment{Client: client, cluster: client.Mode() == rueidis.ClientModeCluster, Verbs: scripted{}, scripts: wire.LoadScripts()}
-	if d.cluster {
-		d.scripts = wire.LoadClusterScripts()
-	}
+	d := Deployment{Client: client, cluster: client.Mode() == rueidis.ClientModeCluster, Verbs: scripted{}}
+	d.scripts = wire.LoadScripts(wire.Variant{Cluster: d.cluster})
 	return d
 }
 
@@ -55,6 +54,10 @@ func (d *Deployment) Complete() error {
 	if !d.Scripted() && d.Replicas.Count > 0 {
 		return errors.New("WithReplicas needs scripts (WithoutScripts)")
 	}
+	if !d.Scripted() && d.Redisson {
+		return errors.New("WithRedisson needs scripts (WithoutScripts)")
+	}
+	d.scripts = wire.LoadScripts(wire.Variant{Cluster: d.cluster, Redisson: d.Redisson})
 	d.Channels = d.Prefix + wire.Reserved + "session:"
 	return nil
 }

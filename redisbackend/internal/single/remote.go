@@ -52,6 +52,7 @@ func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	}
 	switch a.Code {
 	case acquireGranted:
+		r.Conn.redisson.arrived(r.Keys.Hold())
 		if err := a.checkTokens(a.rest[0], a.rest[1]); err != nil {
 			return backend.AcquireReply{}, wire.Unexpected(err)
 		}
@@ -61,6 +62,7 @@ func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	case acquireWaiting:
 		if req.Queue {
 			r.Conn.Listen(r)
+			r.Conn.redisson.waits(r, a.sample.Sent)
 		}
 		return backend.AcquireReply{Status: backend.Waiting, TTL: time.Duration(a.rest[0]) * time.Millisecond}, nil
 	case acquireStale:
@@ -155,6 +157,7 @@ func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	d.Add(wire.KeepFor(doubt))
 	n := d.Strings()
 	args := [...]string{r.Conn.Session, n[0], n[1], n[2], r.Conn.Deployment.Channels, n[3]}
+	r.Conn.redisson.arrived(r.Keys.Hold())
 	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Release, r.Keys[:], args[:], 0)
 	switch {
 	case err != nil:

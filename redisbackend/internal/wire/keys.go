@@ -65,6 +65,14 @@ func KeysOf(prefix, name string) (Keys, error) {
 	return Keys{hold, side + "t:" + name, side + "q:" + name, side + "w:" + name}, nil
 }
 
+// RedissonChannel is where Redisson's clients say that they freed a lock.
+func RedissonChannel(hold string) string {
+	if strings.Contains(hold, "{") {
+		return "redisson_lock__channel:" + hold
+	}
+	return "redisson_lock__channel:{" + hold + "}"
+}
+
 // ConditionKeys are the keys of one condition of a lock: the lock's own, then
 //
 //	tickets    <prefix>relock:{T}:c:<length of C>:C:N

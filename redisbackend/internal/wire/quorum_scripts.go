@@ -7,6 +7,6 @@ type quorumScripts struct{ Token, Restore, Want, Call, Force Script }
 
 // LoadQuorumScripts reads the scripts of a quorum and computes their hashes, once in a process.
 var LoadQuorumScripts = sync.OnceValue(func() *quorumScripts {
-	load := func(name string) Script { return loadScript("quorum_"+name, false) }
+	load := func(name string) Script { return loadScript("quorum_"+name, Variant{}) }
 	return &quorumScripts{Token: load("token"), Restore: load("restore"), Want: load("want"), Call: load("call"), Force: load("force")}
 })

@@ -25,27 +25,40 @@ type Scripts struct {
 	Acquire, Reenter, Release, Renew, Resume, Watch, Inspect, Force Script
 	Await, Signal, Withdraw, Beat                                   Script
 	Share, ShareRenew, ShareInspect                                 Script
+	Offer                                                           Script // for locks that Redisson's clients use too
 }
 
-// LoadScripts and LoadClusterScripts read the scripts and compute their hashes, once in a process.
-var (
-	LoadScripts        = sync.OnceValue(func() *Scripts { return newScripts(false) })
-	LoadClusterScripts = sync.OnceValue(func() *Scripts { return newScripts(true) })
-)
+// A Variant is what the text of the scripts depends on.
+type Variant struct {
+	Cluster  bool
+	Redisson bool // Redisson's clients use the same locks
+}
 
-func newScripts(cluster bool) *Scripts {
-	load := func(name string) Script { return loadScript(name, cluster) }
+// LoadScripts reads the scripts and computes their hashes, once in a process for each variant.
+func LoadScripts(v Variant) *Scripts {
+	if s, ok := loaded.Load(v); ok {
+		return s.(*Scripts)
+	}
+	s, _ := loaded.LoadOrStore(v, newScripts(v))
+	return s.(*Scripts)
+}
+
+var loaded sync.Map // of *Scripts by Variant
+
+func newScripts(v Variant) *Scripts {
+	load := func(name string) Script { return loadScript(name, v) }
 	return &Scripts{
 		Acquire: load("acquire"), Reenter: load("reenter"), Release: load("release"),
 		Renew: load("renew"), Resume: load("resume"), Watch: load("watch"), Inspect: load("inspect"), Force: load("force"),
 		Await: load("await"), Signal: load("signal"), Withdraw: load("withdraw"),
 		Beat: load("beat"), Share: load("share"), ShareRenew: load("share_renew"), ShareInspect: load("share_inspect"),
+		Offer: load("offer"),
 	}
 }
 
-func loadScript(name string, cluster bool) Script {
+func loadScript(name string, v Variant) Script {
 	text := scriptText("common")
-	if cluster {
+	if v.Cluster {
 		text = strings.Replace(text, "local SHARDED = false", "local SHARDED = true", 1)
 	}
 	switch name {
@@ -54,7 +67,13 @@ func loadScript(name string, cluster bool) Script {
 	case "share", "share_renew", "share_inspect":
 		text += scriptText("shared")
 	}
+	if v.Redisson {
+		text += scriptText("redisson")
+	}
 	text += scriptText(name)
+	if v.Redisson {
+		text = strings.ReplaceAll(text, "\n--redisson ", "\n")
+	}
 	sum := sha1.Sum([]byte(text))
 	return Script{Lua: rueidis.NewLuaScript(text), Text: text, SHA: hex.EncodeToString(sum[:])}
 }

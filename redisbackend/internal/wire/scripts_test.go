@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,11 +16,14 @@ import (
 // testsOf says which tests run a script, by what their names begin with.
 var testsOf = map[string]string{
 	"acquire": "TestAcquire", "reenter": "TestReenter", "release": "TestRelease", "renew": "TestRenew",
-	"inspect": "TestInspect", "force": "TestForce", "resume": "TestResume",
+	"inspect": "TestInspect", "force": "TestForce", "resume": "TestResume", "offer": "TestRedisson", "watch": "TestConformance",
 	"await": "TestConditions", "signal": "TestConditions", "withdraw": "TestConditions", "beat": "TestConditions",
 	"share": "TestShare", "share_renew": "TestShare", "share_inspect": "TestShare",
 	"quorum_token": "TestQuorum", "quorum_restore": "TestQuorum", "quorum_force": "TestQuorum", "quorum_want": "TestQuorum", "quorum_call": "TestQuorum",
 }
+
+// libraries are put in front of scripts, and run nothing by themselves.
+var libraries = []string{"common", "conditions", "shared", "redisson"}
 
 func TestEveryScriptHasItsContractAndItsTests(t *testing.T) {
 	files, err := fs.Glob(scriptFiles, "scripts/*.lua")
@@ -30,7 +34,7 @@ func TestEveryScriptHasItsContractAndItsTests(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".lua")
 		text := scriptText(name)
 		header, _, _ := strings.Cut(text, "\n\n")
-		if name == "common" || name == "conditions" || name == "shared" {
+		if slices.Contains(libraries, name) {
 			assert.True(t, strings.HasPrefix(header, "-- "+name+".lua: "))
 			continue
 		}
@@ -47,7 +51,7 @@ func TestEveryScriptHasItsContractAndItsTests(t *testing.T) {
 			assert.LessOrEqual(t, len(line), 120, "%s:%d", file, i+1)
 		}
 	}
-	assert.Len(t, files, len(testsOf)+3)
+	assert.Len(t, files, len(testsOf)+len(libraries))
 }
 
 // Lua is in .lua files, where it has a contract.

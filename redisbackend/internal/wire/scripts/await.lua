@@ -40,4 +40,5 @@ if doubt > 0 then
 end
 local next = waiting(KEYS[3], KEYS[4], now)
 if next then grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], rec, now, next, ARGV[9]) end
+--redisson freed(KEYS[1])
 return {WAITING, now}

@@ -16,4 +16,5 @@ local next = waiting(KEYS[3], KEYS[4], now)
 if next then
   grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], record(redis.call('GET', KEYS[2])), now, next, ARGV[1])
 end
+--redisson freed(KEYS[1])
 return {1, now}

@@ -44,4 +44,5 @@ if next then
 elseif dirty then
   save(KEYS[2], rec, now)
 end
+--redisson if code == RELEASED then freed(KEYS[1]) end
 return {code, now}

@@ -1,0 +1,189 @@
+package push
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// A ChannelListener is told what comes over channels: one call at a time, none after Close has returned.
+type ChannelListener interface {
+	Opened(channel string)   // the subscription has been confirmed; whatever was said before is lost
+	Received(channel string) // something was said; never called before Opened
+	Closed(channel string)   // nobody has wanted it for a while
+}
+
+// Channels are any number of channels that a session listens to while it wants them, over one connection after another.
+// The first is opened for the first channel.
+//
+//	Want ── dedicate ── SUBSCRIBE ── Opened ── Received, Received … ── idle ── UNSUBSCRIBE, Closed
+//	            ▲                                      │
+//	            └── pause ◀── connection lost ◀────────┘
+type Channels struct {
+	client rueidis.Client
+	idle   time.Duration // after which a channel that is not wanted again is closed
+
+	ctx     context.Context // ended by Close
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when the goroutine has ended
+	changed chan struct{} // 1-buffered: another channel is wanted
+
+	mu       sync.Mutex // held while the listener is called: it never blocks
+	listener ChannelListener
+	wanted   map[string]time.Time // the channels, and when each was wanted last
+	current  *radio               // the connection that the listener hears; nil for none
+}
+
+// A radio is one connection.
+type radio struct {
+	client rueidis.DedicatedClient
+	ended  <-chan error    // told and closed when the connection is lost
+	open   map[string]bool // the channels that it was asked for, and whether they are confirmed; Channels.mu
+}
+
+// NewChannels returns channels of which none is open.
+func NewChannels(client rueidis.Client, idle time.Duration, l ChannelListener) *Channels {
+	c := &Channels{client: client, idle: idle, listener: l, done: make(chan struct{}), changed: make(chan struct{}, 1),
+		wanted: make(map[string]time.Time)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	go c.run()
+	return c
+}
+
+// Close ends the connection and waits for the goroutine.
+func (c *Channels) Close() {
+	c.cancel()
+	<-c.done
+}
+
+// Want opens a channel, or keeps it open. It does not block.
+func (c *Channels) Want(channel string) {
+	c.mu.Lock()
+	_, known := c.wanted[channel]
+	c.wanted[channel] = time.Now()
+	c.mu.Unlock()
+	if known {
+		return
+	}
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps a connection from the first channel on.
+func (c *Channels) run() {
+	defer close(c.done)
+	select {
+	case <-c.changed:
+	case <-c.ctx.Done():
+	}
+	for failures := 0; c.ctx.Err() == nil; failures++ {
+		if c.serve() {
+			failures = 0
+		}
+		pause(c.ctx, failures)
+	}
+}
+
+// serve opens a connection and keeps the channels open until it is lost. It reports whether the connection was of use.
+func (c *Channels) serve() (subscribed bool) {
+	client, _, err := Dedicate(c.ctx, c.client)
+	if err != nil {
+		return false
+	}
+	defer client.Close()
+	r := &radio{client: client, open: make(map[string]bool)}
+	c.hear(r)
+	defer c.hear(nil)
+	r.ended = client.SetPubSubHooks(rueidis.PubSubHooks{
+		OnSubscription: func(sub rueidis.PubSubSubscription) {
+			if sub.Kind == "subscribe" {
+				c.confirm(r, sub.Channel)
+			}
+		},
+		OnMessage: func(m rueidis.PubSubMessage) { c.deliver(r, m.Channel) },
+	})
+	sweep := time.NewTicker(c.idle / 2)
+	defer sweep.Stop()
+	for c.subscribe(r) == nil {
+		subscribed = true
+		select {
+		case <-c.changed:
+		case now := <-sweep.C:
+			c.sweep(r, now)
+		case <-r.ended: //nolint:errcheck // whatever the reason
+			return true
+		case <-c.ctx.Done():
+			return true
+		}
+	}
+	return subscribed
+}
+
+// subscribe asks for the channels that the connection was not asked for yet.
+func (c *Channels) subscribe(r *radio) error {
+	c.mu.Lock()
+	var missing []string
+	for channel := range c.wanted {
+		if _, asked := r.open[channel]; !asked {
+			missing = append(missing, channel)
+			r.open[channel] = false
+		}
+	}
+	c.mu.Unlock()
+	if len(missing) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, subscribeTimeout)
+	defer cancel()
+	return r.client.Do(ctx, r.client.B().Subscribe().Channel(missing...).Build()).Error()
+}
+
+// sweep closes the channels that have not been wanted for long.
+func (c *Channels) sweep(r *radio, now time.Time) {
+	c.mu.Lock()
+	var old []string
+	for channel, used := range c.wanted {
+		if now.Sub(used) > c.idle {
+			old = append(old, channel)
+			delete(c.wanted, channel)
+			delete(r.open, channel)
+			c.listener.Closed(channel)
+		}
+	}
+	c.mu.Unlock()
+	if len(old) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, subscribeTimeout)
+	defer cancel()
+	// If it fails, the connection is being lost, and the channels with it.
+	_ = r.client.Do(ctx, r.client.B().Unsubscribe().Channel(old...).Build()).Error()
+}
+
+// hear makes r the connection that the listener hears. What an older one still has to say is not passed on.
+func (c *Channels) hear(r *radio) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current = r
+}
+
+func (c *Channels) confirm(r *radio, channel string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if open, asked := r.open[channel]; c.current == r && asked && !open {
+		r.open[channel] = true
+		c.listener.Opened(channel)
+	}
+}
+
+func (c *Channels) deliver(r *radio, channel string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == r && r.open[channel] {
+		c.listener.Received(channel)
+	}
+}

@@ -1,0 +1,48 @@
+package single
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/redisbackend/internal/clock"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// What Redisson says between an acquire and its answer may be what the session waits for from then on. Offers of a session
+// that has ended are asked for and not sent, so they can be seen here.
+func TestAMessageDuringAnAcquireIsHeard(t *testing.T) {
+	s := newRedisson(&Conn{Deployment: &Deployment{}})
+	s.close()
+	r := &Remote{Keys: wire.Keys{"lock"}}
+	channel := wire.RedissonChannel("lock")
+	offered := func() bool {
+		l := s.locks[channel]
+		require.NotNil(t, l)
+		defer func() { l.again = false }()
+		return l.again
+	}
+	now := func() time.Duration {
+		time.Sleep(time.Microsecond) // so that two moments differ
+		return clock.InstantOf(time.Now())
+	}
+
+	s.waits(r, now())
+	assert.False(t, offered(), "the channel has not spoken yet")
+	s.Received(channel)
+	assert.True(t, offered(), "the session waits")
+	s.arrived("lock")
+	s.Received(channel)
+	assert.False(t, offered(), "it does not wait")
+	s.waits(r, now())
+	assert.False(t, offered(), "that was before the acquire")
+	s.arrived("lock")
+	sent := now()
+	s.Received(channel)
+	s.waits(r, sent)
+	assert.True(t, offered(), "that was after it")
+	s.waits(r, sent)
+	assert.False(t, offered(), "a heartbeat of a waiter")
+}

@@ -1,0 +1,13 @@
+-- offer: gives a lock that is free to the first live waiter. Redisson's clients free a lock without that.
+--
+-- KEYS  1 hold  2 record  3 queue  4 waiters
+-- ARGV  1 channel prefix
+-- Returns  {code, now}   1 it was free, and a session waits   0 otherwise
+-- Keeps    a lock that is held stays as it is; tokens rise.
+-- Twice    the second run finds the lock held.
+
+local now = clock()
+local next = redis.call('PTTL', KEYS[1]) == -2 and waiting(KEYS[3], KEYS[4], now)
+if not next then return {0, now} end
+grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], record(redis.call('GET', KEYS[2])), now, next, ARGV[1])
+return {1, now}

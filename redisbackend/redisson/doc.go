@@ -1,0 +1,8 @@
+// Package redisson tests redisbackend.WithRedisson with Redisson itself: processes of Java and of Go that use the same
+// locks. It needs a JDK and Redisson's jars:
+//
+//	mvn --file redisbackend/redisson/java dependency:copy-dependencies -DoutputDirectory=/a/folder
+//	RELOCK_REDISSON=/a/folder go test ./redisbackend/redisson
+//
+// Without RELOCK_REDISSON its tests are skipped. The stage redisson of .ci/run does both.
+package redisson

@@ -1,0 +1,279 @@
+package redisbackend_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+)
+
+// What Redisson's clients do and hear, without Java: its RLock is a hash with one field, and a message when it is freed.
+// Package redisson tests the same with Redisson itself.
+
+const (
+	javaThread  = "8b0b3a52-9a3c-4f3f-b6a5-111111111111:42"
+	javaChannel = "redisson_lock__channel:{lock}"
+)
+
+// withRedisson gives the site a backend that shares its locks with Redisson.
+func (s *site) withRedisson() *site {
+	s.Helper()
+	b, err := redisbackend.New(s.client, redisbackend.WithRedisson())
+	require.NoError(s, err)
+	return &site{T: s.T, name: s.name, client: s.client, b: b, began: s.began}
+}
+
+// javaLocks does what a thread of Redisson's does to take a free lock.
+func (s *site) javaLocks() {
+	s.Helper()
+	s.run("HINCRBY", s.name, javaThread, "1")
+	s.run("PEXPIRE", s.name, text(lease.Milliseconds()))
+}
+
+// An ear has the messages of a channel.
+type ear chan string
+
+// subscribe listens to a channel as Redisson does: with SUBSCRIBE, or with SSUBSCRIBE.
+func (s *site) subscribe(sharded bool, channel string) ear {
+	s.Helper()
+	heard, open := make(ear, 100), make(chan struct{})
+	client, release := s.client.Dedicate()
+	s.Cleanup(release)
+	client.SetPubSubHooks(rueidis.PubSubHooks{
+		OnSubscription: func(rueidis.PubSubSubscription) { close(open) },
+		OnMessage:      func(m rueidis.PubSubMessage) { heard <- m.Message },
+	})
+	cmd := client.B().Subscribe().Channel(channel).Build()
+	if sharded {
+		cmd = client.B().Ssubscribe().Channel(channel).Build()
+	}
+	require.NoError(s, client.Do(s.ctx(), cmd).Error())
+	await(s.T, open, "the subscription")
+	return heard
+}
+
+// says asserts what the next message is.
+func (e ear) says(t *testing.T, want, why string) {
+	t.Helper()
+	select {
+	case got := <-e:
+		assert.Equal(t, want, got, why)
+	case <-time.After(silence):
+		require.FailNow(t, "nothing was published", why)
+	}
+}
+
+// listens waits until a session has opened Redisson's channel.
+func (s *site) listens(sessions int64) {
+	s.Helper()
+	s.eventually(func() bool {
+		list, err := s.do("PUBSUB", "NUMSUB", javaChannel).ToArray()
+		n, _ := list[1].AsInt64()
+		return err == nil && n == sessions
+	}, "sessions listen to Redisson")
+}
+
+func TestRedissonIsToldOfAFreeLock(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		s = s.withRedisson()
+		heard := s.subscribe(false, javaChannel)
+		a, b := s.join("a"), s.join("b")
+		a.take(1)
+		require.Equal(t, backend.Released, a.release(1))
+		heard.says(t, "0", "the release")
+		a.take(2)
+		forced, err := b.remote.ForceUnlock(s.ctx())
+		require.NoError(t, err)
+		require.True(t, forced)
+		heard.says(t, "0", "ForceUnlock")
+		a.take(3)
+		status, err := a.remote.Await(s.ctx(), backend.AwaitRequest{Epoch: 3, Ticket: 4, Condition: "c", Owner: "1", Holds: 1,
+			Patience: patience, GrantTTL: grantTTL})
+		require.NoError(t, err)
+		require.Equal(t, backend.Waited, status)
+		heard.says(t, "0", "Await")
+		b.take(1)
+		a.wait(5)
+		b.release(1)
+		a.granted()
+		assert.Empty(t, heard, "a lock that is given to a waiter is not free")
+		assert.Equal(t, backend.Released, a.release(5))
+		heard.says(t, "0", "and then it is")
+		assert.Equal(t, backend.Nothing, a.release(5))
+		s.javaLocks()
+		assert.Equal(t, backend.Nothing, a.release(6), "what Redisson has is not given up here")
+		assert.Equal(t, javaThread+"=1", s.hash())
+		assert.Empty(t, heard)
+	})
+}
+
+// A lock that Redisson frees goes to the session that waits longest, without a heartbeat: there are none here.
+func TestRedissonsUnlockIsHeard(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		s = s.withRedisson()
+		s.javaLocks()
+		a, b := s.join("a"), s.join("b")
+		a.wait(1)
+		b.wait(1)
+		s.listens(2)
+		for _, m := range []*member{a, b} {
+			s.run("DEL", s.name)
+			s.run("PUBLISH", javaChannel, "0")
+			m.granted()
+			assert.Equal(t, m.id+":1=1", s.hash())
+			s.javaLocks() // and only then is the session's hold ended, so that no offer finds the lock free
+			s.run("HDEL", s.name, m.id+":1")
+		}
+	})
+}
+
+// What was said before the channel was open is made up for when it is.
+func TestRedissonsUnlockBeforeTheChannelIsOpen(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		s = s.withRedisson()
+		s.javaLocks()
+		a := s.join("a")
+		a.wait(1)
+		s.run("DEL", s.name) // and what is published is not heard
+		a.granted()
+		a.release(1)
+	})
+}
+
+// A session that does not wait sends nothing when the channel speaks, and one that waits again hears it.
+func TestRedissonIsHeardWhileASessionWaits(t *testing.T) {
+	s := realRedis(t).withRedisson()
+	s.javaLocks()
+	a := s.join("a")
+	for epoch := uint64(1); epoch < 20; epoch++ {
+		a.wait(epoch)
+		s.listens(1)
+		s.run("DEL", s.name)
+		s.run("PUBLISH", javaChannel, "0")
+		a.granted()
+		s.javaLocks() // a second field: Redisson would not, and a release by name still finds its own
+		s.run("HDEL", s.name, "a:1")
+	}
+	before := evals(t, s.client)
+	for range 100 {
+		s.run("PUBLISH", javaChannel, "0")
+	}
+	a.wait(100)
+	assert.LessOrEqual(t, evals(t, s.client)-before, 2, "the acquire, and an offer if the channel spoke while it was under way")
+}
+
+func TestRedissonsChannelIsOpenedAgain(t *testing.T) {
+	s := realRedis(t).withRedisson()
+	s.javaLocks()
+	a := s.join("a")
+	a.wait(1)
+	s.listens(1)
+	s.run("CLIENT", "KILL", "TYPE", "pubsub")
+	s.listens(1)
+	s.eventually(func() bool {
+		list, err := s.do("PUBSUB", "NUMSUB", "relock:session:a").ToArray()
+		n, _ := list[1].AsInt64()
+		return err == nil && n == 1
+	}, "and to its own channel")
+	s.run("DEL", s.name)
+	s.run("PUBLISH", javaChannel, "0")
+	a.granted()
+}
+
+// Names with braces: Redisson puts none of its own around them.
+func TestRedissonsChannelOfANameWithBraces(t *testing.T) {
+	s := realRedis(t).withRedisson()
+	heard := s.subscribe(false, "redisson_lock__channel:{user}:7")
+	s.name = "{user}:7"
+	a := s.join("a")
+	a.take(1)
+	a.release(1)
+	heard.says(t, "0", "the release")
+}
+
+func TestWithPrefixARedissonLocksNameHasThePrefix(t *testing.T) {
+	s := realRedis(t)
+	heard := s.subscribe(false, "redisson_lock__channel:{app:lock}")
+	b, err := redisbackend.New(s.client, redisbackend.WithRedisson(), redisbackend.WithPrefix("app:"))
+	require.NoError(t, err)
+	a := s.joinVia(b, "a")
+	a.take(1)
+	a.release(1)
+	heard.says(t, "0", "the release")
+	s.run("HSET", "app:lock", javaThread, "1")
+	s.run("PEXPIRE", "app:lock", text(lease.Milliseconds()))
+	a.wait(2)
+	s.run("DEL", "app:lock")
+	a.granted()
+}
+
+// Without the option nothing is published for Redisson, and nothing is listened to.
+func TestRedissonCostsNothingWithoutTheOption(t *testing.T) {
+	s := realRedis(t)
+	heard := s.subscribe(false, javaChannel)
+	a, b := s.join("a"), s.join("b")
+	a.take(1)
+	b.wait(1)
+	a.release(1)
+	b.granted()
+	b.release(1)
+	s.listens(1)
+	s.run("PUBLISH", javaChannel, "end")
+	heard.says(t, "end", "nothing but this")
+}
+
+// In a Cluster both kinds of channels are told, since Redisson listens to either.
+func TestRedissonIsToldInACluster(t *testing.T) {
+	s, _ := cluster(t, 0)
+	s = s.withRedisson()
+	heard := s.subscribe(false, javaChannel)
+	a := s.join("a")
+	a.take(1)
+	a.release(1)
+	heard.says(t, "0", "the release")
+	if redisserver.KnowsShards(t) {
+		sharded := s.subscribe(true, javaChannel)
+		a.take(11)
+		a.release(11)
+		sharded.says(t, "0", "the release, on the lock's node")
+	}
+	s.javaLocks()
+	a.wait(12)
+	s.run("DEL", s.name)
+	a.granted()
+}
+
+func TestWhatWithRedissonDoesNotGoWith(t *testing.T) {
+	client := realRedis(t).client
+	_, err := redisbackend.New(client, redisbackend.WithRedisson(), redisbackend.WithoutScripts())
+	require.ErrorContains(t, err, "WithRedisson needs scripts")
+	_, err = redisbackend.NewQuorum([]rueidis.Client{client, client, client}, redisbackend.WithRedisson())
+	require.ErrorContains(t, err, "WithRedisson")
+}
+
+// A session that closes while offers are under way waits for them.
+func TestRedissonEndsWithItsSession(t *testing.T) {
+	s := realRedis(t).withRedisson()
+	s.javaLocks()
+	m := newMember()
+	conn, err := s.b.Connect(t.Context(), "a", m)
+	require.NoError(t, err)
+	remote, err := conn.Bind(s.name)
+	require.NoError(t, err)
+	_, err = remote.Acquire(t.Context(), request(1, queue))
+	require.NoError(t, err)
+	s.listens(1)
+	for range 50 {
+		s.run("PUBLISH", javaChannel, "0")
+	}
+	began := time.Now()
+	require.NoError(t, conn.Close())
+	assert.Less(t, time.Since(began), silence)
+	s.listens(0)
+}
