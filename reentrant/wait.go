@@ -1,0 +1,261 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/localqueue"
+)
+
+// await is entered with the baton of the owner's hold. It ends with the owner holding again, or with ErrLost. over is the
+// wait's overtime.
+func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, holds int, limit time.Time) (bool, error) {
+	select {
+	case <-e.s.closing: // nobody comes back any more, so nobody leaves
+		if !e.finishOperation(holds, holds) {
+			e.passOn()
+			return false, ErrLost
+		}
+		return false, ErrClosed
+	default:
+	}
+	t := &ticket{epoch: e.s.nextEpoch(), name: c.name, owner: owner, remote: e.remote, woken: make(chan bool, 1), fair: !c.lock.unfair, ahead: e.s.ahead()}
+	e.addTicket(t)
+	if err := e.releaseForWait(ctx, over, t, holds, limit); err != nil {
+		e.removeTicket(t)
+		if !e.finishOperation(holds, holds) {
+			e.passOn()
+			return false, errors.Join(ErrLost, err)
+		}
+		return false, err
+	}
+	t.hold = e.leaveHold(t)
+	h := t.hold
+	e.mayOwe = false
+	e.reportRelease(ctx, &h, false, nil)
+	e.s.heartbeat.add(t)
+	e.queue.Leave() // the hold's reference is now the ticket's
+
+	placed, waitErr := e.waitSignalled(ctx, over, t, limit)
+	signalled := waitErr == nil
+	if errors.Is(waitErr, errTimeUp) {
+		waitErr = nil
+	}
+	e.endWaits([]uint64{t.epoch})
+	if err := e.reacquire(over, c.lock, t, holds, placed); err != nil {
+		if waitErr == nil && ctx.Err() != nil {
+			waitErr = interruptedBy(ctx, "after the signal", nil)
+		}
+		e.s.heartbeat.remove(t) // its signal, if there was one, goes to another
+		if signalled {
+			e.s.cleaner.Do(func() { e.s.releaseOrphan(t.remote, c.lock.name, t.epoch) })
+		}
+		e.s.lostHolds.Add(e.name, owner, holds)
+		e.s.notifyLost(e.name, t.hold, "it could not be had again after a wait")
+		return false, errors.Join(ErrLost, err, waitErr)
+	}
+	if signalled {
+		e.s.heartbeat.acknowledge(t)
+	}
+	return signalled, waitErr
+}
+
+// errOverdue is the cause of the end of a wait's overtime.
+var errOverdue = errors.New("the lock could not be taken again within a lease of the end of the wait")
+
+// overtime is a context that ends a lease after ctx, or a lease after the time limit if there is one: an owner then no
+// longer tries to come back from its wait. stop frees what it uses.
+func (s *session) overtime(ctx context.Context, limit time.Time) (over context.Context, stop func()) {
+	over, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	overdue := func() { cancel(errOverdue) }
+	forget := context.AfterFunc(ctx, func() { time.AfterFunc(s.config.lease, overdue) })
+	if limit.IsZero() {
+		return over, func() { forget(); cancel(nil) }
+	}
+	timer := time.AfterFunc(time.Until(limit.Add(s.config.lease)), overdue) // without an overflow
+	return over, func() { forget(); timer.Stop(); cancel(nil) }
+}
+
+// releaseForWait has Redis give up the hold and take the ticket, in one step. An error means that the hold is as it was,
+// or lost. Baton.
+func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds int, limit time.Time) error {
+	cfg := &e.s.config
+	e.mu.Lock()
+	cohort := e.hold.cohort
+	e.mu.Unlock()
+	if cohort {
+		holds = 1 // in Redis
+	}
+	req := backend.AwaitRequest{
+		Condition: t.name, Ticket: t.epoch, Owner: e.attemptField(t.owner, cohort), Holds: holds,
+		Seen: Token(e.s.seenToken.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
+	}
+	if e.unknownUntil.After(time.Now()) {
+		req.Until = e.unknownUntil
+	}
+	e.startReleasing() // until the hold has gone, or stays
+	unknown := false
+	send := func(ctx context.Context, h hold) (gone bool, err error) {
+		req.Epoch = h.epoch
+		status, err := e.remote.Await(ctx, req)
+		if err == nil {
+			err = checkTicket(status)
+		}
+		unknown = unknown || OutcomeUnknown(err)
+		if status == backend.Signalled {
+			t.wake(false)
+		}
+		return status == backend.Gone, err
+	}
+	if !limit.IsZero() {
+		limit = limit.Add(cfg.lease - cfg.commandTimeout()/8) // the last try has an eighth of its time at least
+	}
+	err := e.operate(ctx, limit, send)
+	if err != nil && unknown && ctx.Err() != nil { // the caller leaves, and must know what it leaves with
+		if again := e.operate(over, limit, send); again != nil {
+			err = fmt.Errorf("%w; and since then: %w", err, again)
+		} else {
+			err = nil
+		}
+	}
+	if err != nil {
+		e.stopReleasing()
+	}
+	if err != nil && unknown {
+		// Redis may have done it: then the hold is gone, and somebody else may have the lock; and no signal is to be
+		// spent on the ticket.
+		e.mu.Lock()
+		epoch := e.hold.epoch
+		e.mu.Unlock()
+		e.lose(epoch, "it is not known whether Await gave it up")
+		e.s.cleaner.Do(func() { e.s.withdraw(context.Background(), t) })
+	}
+	return err
+}
+
+// errTimeUp is the end of AwaitFor's time; it is never returned to callers.
+var errTimeUp = errors.New("the time is up")
+
+// waitSignalled parks until the ticket is signalled, or its owner has enough. What it answers in the second case is
+// decided in Redis, in one step: nil if the signal came first.
+func (e *lockState) waitSignalled(ctx, over context.Context, t *ticket, limit time.Time) (placed bool, err error) {
+	var timeout <-chan time.Time
+	if !limit.IsZero() {
+		timer := time.NewTimer(time.Until(limit))
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case placed = <-t.woken:
+		return placed, nil
+	case <-ctx.Done():
+		err = interruptedBy(ctx, "waiting for a signal", nil)
+	case <-timeout:
+		if err = errTimeUp; ctx.Err() != nil { // both, while Redis was asked: nothing says which was first
+			err = interruptedBy(ctx, "waiting for a signal", nil)
+		}
+	case <-e.s.closing:
+		err = ErrClosed
+	}
+	if e.s.withdraw(over, t) == backend.Signalled {
+		select {
+		case placed = <-t.woken:
+		default:
+		}
+		return placed, nil
+	}
+	e.s.heartbeat.remove(t)
+	return false, err
+}
+
+// withdraw takes a ticket back, and tells whether it was signalled before. A Redis that cannot be asked says nothing:
+// the ticket is then dropped when its session does not beat for it any more.
+func (s *session) withdraw(ctx context.Context, t *ticket) backend.TicketStatus {
+	for try := range releaseTries {
+		if try > 0 && !pause(ctx, retryPause(try, s.config.heartbeat), nil) {
+			break
+		}
+		now := time.Now()
+		call := s.commandContext(ctx, now, now.Add(s.config.commandTimeout()))
+		s.stats.commands.Add(1)
+		result, err := t.remote.Withdraw(call, t.name, t.epoch)
+		if err == nil {
+			err = checkTicket(result)
+		}
+		if err == nil {
+			return result
+		}
+		if Refused(err) {
+			break
+		}
+	}
+	return backend.Gone
+}
+
+// reacquire takes the lock again with the holds that the wait gave up. ctx is the wait's overtime.
+func (e *lockState) reacquire(ctx context.Context, l *Lock, t *ticket, holds int, placed bool) error {
+	defer e.removeTicket(t)
+	back := try{op: "await", waits: true, barges: l.unfair, begun: e.s.now(), fixed: t.hold.fixed(), holds: holds, notifier: t.hold.notifier}
+	if placed {
+		back.ticket, back.ahead = t.epoch, t.ahead
+	}
+	switch e.requeue(ctx, l, t, back) {
+	case localqueue.Claimed:
+		_, err := e.acquireRemote(ctx, l, t.owner, back)
+		return err
+	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
+		defer e.s.putState(e, 1)
+		return e.restoreHolds(ctx, t.owner, back)
+	}
+	e.s.putState(e, 1)
+	if ctx.Err() != nil {
+		return interruptedBy(ctx, "in this process's queue", nil)
+	}
+	return ErrClosed
+}
+
+// restoreHolds adds the holds that a wait gave up to those that the owner has meanwhile. Baton of the owner's operation.
+func (e *lockState) restoreHolds(ctx context.Context, owner Owner, t try) error {
+	had := e.queue.HoldCount(owner)
+	has, err := had, ErrTooManyHolds
+	if has <= maxHolds-t.holds {
+		err = e.setRemoteHolds(ctx, owner, has+t.holds, time.Time{})
+	}
+	if err == nil {
+		has += t.holds
+		e.shareNotifier(t.notifier)
+	}
+	if !e.finishAcquire(ctx, EventReentered, t, has, had, err) {
+		e.passOn()
+		return ErrLost
+	}
+	return err
+}
+
+// shareNotifier has those who asked for the loss of an earlier hold told of the loss of this one. Baton.
+func (e *lockState) shareNotifier(sig *lossNotifier) {
+	if sig == nil {
+		return
+	}
+	e.mu.Lock()
+	own := e.hold.notifier
+	if own == nil {
+		e.hold.notifier = sig
+	}
+	e.mu.Unlock()
+	if own != nil {
+		fire := context.CancelCauseFunc(func(error) { sig.notify() })
+		own.add(&fire)
+	}
+}
+
+// requeue goes through the local queue: from where the signal put the owner in line, or anywhere if nobody queues.
+func (e *lockState) requeue(ctx context.Context, l *Lock, t *ticket, back try) localqueue.Outcome {
+	if l.unfair {
+		return e.enter(ctx, t.owner, back)
+	}
+	return e.queue.Wait(e.reserve(t), ctx.Done(), nil)
+}
