@@ -140,7 +140,7 @@ func (l *Lock) acquire(ctx context.Context, t try) (bool, error) {
 // itself.
 func (l *Lock) takeOrReport(ctx context.Context, t try) (bool, error) {
 	if d := l.session.detector; d != nil && t.waits && t.deadline.IsZero() {
-		return d.takeWatched(ctx, l, t)
+		return l.takeWatched(ctx, d, t)
 	}
 	return l.take(ctx, t)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/background"
+	"github.com/relock-go/relock/reentrant/internal/deadlock"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 	"github.com/relock-go/relock/reentrant/internal/share"
 )
@@ -32,7 +33,7 @@ func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", 
 
 // A session is a Session without its handle.
 //
-// Lock order: detector.mu, session.mu, lockState.mu, then the mutex inside localqueue.Queue. Shared holds have locks of their own
+// Lock order: deadlock.Detector.mu, session.mu, lockState.mu, then the mutex inside localqueue.Queue. Shared holds have locks of their own
 // (share.Room), taken under session.mu or none of these. The mutexes of lostHolds, lossNotifier,
 // workers, waiterHeartbeat, outages and sharedDeadline are leaves. Nothing slow is done under any of them.
 type session struct {
@@ -70,7 +71,7 @@ type session struct {
 	leakLog      background.Log // of what the collector finds; nobody waits for it
 	watchdog     *watchdog
 	heartbeat    *waiterHeartbeat
-	detector     *detector // nil unless deadlocks are to be found
+	detector     *deadlock.Detector[Owner] // nil unless deadlocks are to be found
 	commandLimit sharedDeadline
 	outages      outages
 	shared       *share.Room // read-write locks and semaphores
@@ -127,7 +128,6 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	s.heartbeat.start()
 	if cfg.deadlocks {
 		s.detector = newDetector(s)
-		s.detector.start()
 	}
 	handle := &Session{s}
 	runtime.AddCleanup(handle, (*session).reportLeak, s)
@@ -398,7 +398,7 @@ func (s *session) end(hurried bool) {
 	s.watchdog.stop()
 	s.heartbeat.stop()
 	if s.detector != nil {
-		s.detector.stop()
+		s.detector.Stop()
 	}
 	s.cleaner.Wait()
 	s.releases.Wait()

@@ -1,0 +1,205 @@
+package deadlock
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A record is what a session lets the others know: those of its owners that wait and hold something.
+type record struct {
+	Beat  uint64
+	Waits []recorded
+}
+
+type recorded struct {
+	Owner, Lock []byte
+	Number      uint64 // of the wait
+	Holds       [][]byte
+
+	goroutine int64
+}
+
+// maxChain bounds how many owners a cycle over several sessions may have.
+const maxChain = 16
+
+// A chain is what leads from an owner back to itself, link by link.
+type chain []link
+
+type link struct {
+	blocked   Link
+	goroutine int64 // if it is of this session
+	wait      uint64
+	beat      uint64 // of its session's record; 0 for this session
+}
+
+// same reports whether a chain leads over the same waits as before.
+func (c chain) same(before chain) bool {
+	return slices.EqualFunc(c, before, func(now, then link) bool {
+		return now.blocked == then.blocked && now.wait == then.wait
+	})
+}
+
+// renewed reports whether every record on the way of the same chain has been renewed since.
+func (c chain) renewed(before chain) bool {
+	return slices.EqualFunc(c, before, func(now, then link) bool { return now.beat == 0 || now.beat > then.beat })
+}
+
+// victim is the link whose wait ends, so that all sessions agree.
+func (c chain) victim() Link {
+	return slices.MaxFunc(c, func(a, b link) int {
+		return strings.Compare(a.blocked.Session+":"+a.blocked.Owner, b.blocked.Session+":"+b.blocked.Owner)
+	}).blocked
+}
+
+func (d *Detector[O]) watch() {
+	ticker := time.NewTicker(d.heartbeat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			d.look()
+		case <-d.quit:
+			return
+		}
+	}
+}
+
+// look is one heartbeat: it renews the record, and follows each owner on it.
+func (d *Detector[O]) look() {
+	own, waits := d.own()
+	if len(own.Waits) == 0 && !d.registered {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
+	defer cancel()
+	if !d.register(ctx, own) {
+		return
+	}
+	suspect := make(map[uint64]chain)
+	v := view{records: map[string]record{d.s.ID(): own}, holders: make(map[string]holder)}
+	for w, owner := range waits {
+		c, before := d.follow(ctx, owner, w, &v), d.suspect[w.id]
+		switch {
+		case len(c) == 0:
+		case !c.same(before):
+			suspect[w.id] = c
+		case !c.renewed(before): // sessions do not renew at the same moment of each heartbeat
+			suspect[w.id] = before
+		case c.victim().Session == d.s.ID() && c.victim().Owner == owner.String():
+			w.end(c.cycle())
+		}
+	}
+	d.suspect = suspect
+}
+
+// own is this session's record, and the waits that are on it.
+func (d *Detector[O]) own() (record, map[*Wait]O) {
+	held := d.s.Held()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.beat++
+	r := record{Beat: d.beat}
+	waits := make(map[*Wait]O)
+	for owner, list := range d.waits {
+		for _, w := range list {
+			if w.beats++; w.beats > 1 && len(held[owner]) > 0 {
+				waits[w] = owner
+				r.Waits = append(r.Waits, recorded{[]byte(owner.String()), []byte(w.lock), w.id, held[owner], w.goroutine})
+			}
+		}
+	}
+	return r, waits
+}
+
+// register puts the record where others can read it, or takes it away when it has become empty.
+func (d *Detector[O]) register(ctx context.Context, own record) bool {
+	text := ""
+	if len(own.Waits) > 0 {
+		data, _ := json.Marshal(own) // of strings and numbers: it cannot fail
+		text = string(data)
+	}
+	err := d.s.Register(ctx, text)
+	d.registered = text != "" || err != nil
+	return err == nil
+}
+
+// A view is what a session has read, at one heartbeat, of who waits for whom: each lock and each record once.
+type view struct {
+	records map[string]record
+	holders map[string]holder
+	seen    map[string]bool // locks that do not lead back to the wait that is followed
+}
+
+// A holder is who holds a lock: the session, and those of its owner's waits that are on record.
+type holder struct {
+	session string
+	waits   []recorded
+}
+
+// follow is the chain from a wait back to its owner, nil if it does not lead there.
+func (d *Detector[O]) follow(ctx context.Context, owner O, w *Wait, v *view) chain {
+	v.seen = make(map[string]bool)
+	first := link{blocked: Link{Session: d.s.ID(), Owner: owner.String(), Lock: w.lock}, wait: w.id, goroutine: w.goroutine}
+	return d.extend(ctx, chain{first}, v)
+}
+
+// extend is the cycle that begins with a chain, nil if there is none.
+func (d *Detector[O]) extend(ctx context.Context, c chain, v *view) chain {
+	lock := c[len(c)-1].blocked.Lock
+	if len(c) > maxChain || v.seen[lock] {
+		return nil
+	}
+	v.seen[lock] = true
+	h := d.holder(ctx, lock, v)
+	for _, r := range h.waits {
+		b := Link{Session: h.session, Owner: string(r.Owner), Lock: string(r.Lock)}
+		if b == c[0].blocked {
+			return c
+		}
+		next := link{blocked: b, wait: r.Number, beat: v.records[h.session].Beat}
+		if h.session == d.s.ID() {
+			next.beat, next.goroutine = 0, r.goroutine
+		}
+		if cycle := d.extend(ctx, append(c, next), v); cycle != nil {
+			return cycle
+		}
+	}
+	return nil
+}
+
+// holder is who holds a lock, as far as that is on record.
+func (d *Detector[O]) holder(ctx context.Context, lock string, v *view) holder {
+	h, known := v.holders[lock]
+	if !known {
+		h = d.ask(ctx, lock, v)
+		v.holders[lock] = h
+	}
+	return h
+}
+
+// ask asks Redis who holds a lock.
+func (d *Detector[O]) ask(ctx context.Context, lock string, v *view) (h holder) {
+	st, err := d.s.Inspect(ctx, lock)
+	if err != nil || !st.Locked {
+		return h
+	}
+	r, known := v.records[st.Session]
+	if !known {
+		text, err := d.s.Registered(ctx, st.Session)
+		if err != nil || text == "" || json.Unmarshal([]byte(text), &r) != nil {
+			return h
+		}
+		v.records[st.Session] = r
+	}
+	// Redis does not know which owner of a cohort has the lock; its session does.
+	h.session = st.Session
+	for _, w := range r.Waits {
+		if slices.ContainsFunc(w.Holds, func(name []byte) bool { return string(name) == lock }) {
+			h.waits = append(h.waits, w)
+		}
+	}
+	return h
+}
