@@ -111,7 +111,8 @@ type ShareReply struct {
 	Placed bool // the session has a place in the queue, and is told of the grant by a push, with the same epoch
 	// First and Last are the tokens under which the session has the units, 0 with no units. A writer (AllUnits) has a
 	// block of even tokens, First, First+2, … Last. All others have First == Last, the last token that a writer used or
-	// could have used: their version is one above it. A writer that kept 1 has the version of a reader from then on.
+	// could have used: their version is one above it. A writer that kept 1 has the version of a reader from then on. While a
+	// session with AllUnits has not used a token, nothing was written after First - 1, which is the version of its readers.
 	First, Last Token
 	// May is how many units the session may keep so that the head of the queue fits: it is to give back what is above
 	// that. Unlimited if no session waits, or this session is the head. Only other sessions are told by a push.

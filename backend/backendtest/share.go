@@ -33,6 +33,7 @@ var shareCases = []testCase{
 	{"Share/WhoHasItsShareGetsNoPlace", shareNoPlace},
 	{"Share/WhoHasItsShareGetsWhatIsFreeWhileNoneWaits", shareFree},
 	{"Share/WhatItHasAlreadyIsNoGrant", hasIsNoGrant},
+	{"Share/NoHeadTakesMoreThanItsShareWhileOthersWait", headTakesItsShare},
 	{"Share/ManyAtOnceWaitForAllOfThem", manyAtOnce},
 	{"Share/HoldersGiveWayToTheStricterLimit", stricterLimit},
 }
@@ -340,6 +341,17 @@ func hasIsNoGrant(t *test) {
 	b.wanted(5, a.again)
 	b.keep(5)
 	a.granted(5)
+}
+
+func headTakesItsShare(t *test) {
+	s := t.sharers(3)
+	a, b, c := s[0], s[1], s[2]
+	a.borrow(9, 0, 9)
+	b.placed(b.borrow(9, 0, 9))
+	c.placed(c.borrow(9, 0, 9))
+	a.keep(0)
+	b.granted(4) // of two sessions that have or want units
+	c.granted(5) // what is left: none waits behind it
 }
 
 func manyAtOnce(t *test) {

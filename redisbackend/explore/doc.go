@@ -45,6 +45,15 @@
 // lock when its session has gone, until the lease ends; and it may bring a hold back that an await gave up, so that the
 // same await, sent again, becomes the last who waits.
 //
+// # Shared names
+//
+// Read-write locks and semaphores have worlds of their own (share_world_test.go). There package protocol is the server, and
+// every run of it is compared with what the script does: the answer, the hash, and the messages (share_store_test.go). The
+// sessions keep the rules of shared holds: what is given back is out of use first, an answer counts for the last epoch alone, and
+// trust counts from when the copy that was answered was sent. In every state trusted units are within the limit, who is inside
+// trusts enough, and equal versions have no write in between, by writers that lost their lease neither. From every state all who
+// wait get in and out, when nothing fails any more.
+//
 // # Reading a failure
 //
 // It is the shortest run that breaks a rule, told step by step: what is sent, how it fares, what Redis answers and then

@@ -1,0 +1,260 @@
+package explore
+
+import (
+	"hash/maphash"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// The worlds of shared names.
+var shareWorlds = []shareWorld{
+	{name: "reader and writer", kind: backend.ReadWrite, ops: [maxSessions][]int{{1}, {allUnits}}, ticks: 3, faults: 2, most: 40_000},
+	{name: "both", kind: backend.ReadWrite, ops: [maxSessions][]int{{1, allUnits}, {1, allUnits}}, ticks: 2, faults: 1, most: 40_000},
+	{name: "write then read", kind: backend.ReadWrite, ops: [maxSessions][]int{{allUnits, 1}, {allUnits, 1}}, ticks: 2, faults: 1, most: 40_000},
+	{name: "three", kind: backend.ReadWrite, ops: [maxSessions][]int{{1}, {allUnits}, {1}}, ticks: 2, faults: 1, most: 40_000},
+	{name: "expiry", kind: backend.ReadWrite, ops: [maxSessions][]int{{allUnits}, {1, 1}}, ticks: 5, faults: 1, most: 40_000},
+	{name: "memory", kind: backend.ReadWrite, ops: [maxSessions][]int{{1, 1}, {allUnits}}, ticks: 2, faults: 1, flushes: 1, most: 40_000},
+	{name: "permits", kind: backend.Permits, ops: [maxSessions][]int{{1, 1}, {2}}, limit: [maxSessions]int{2, 2, 2}, ticks: 3, faults: 1, most: 40_000},
+	{name: "shares", kind: backend.Permits, ops: [maxSessions][]int{{1, 2}, {1, 1}, {1}}, limit: [maxSessions]int{3, 3, 3}, ticks: 1, faults: 1, most: 40_000},
+	{name: "limits", kind: backend.Permits, ops: [maxSessions][]int{{2, 1}, {1}}, limit: [maxSessions]int{3, 1, 1}, ticks: 2, faults: 1, most: 40_000},
+}
+
+// A shareExplorer goes through all runs of a world, the shortest first.
+type shareExplorer struct {
+	*shareWorld
+	store *shareStore
+	seed  maphash.Seed
+	seen  map[uint64]struct{}
+	nodes []shareNode
+}
+
+type shareNode struct {
+	from   int32
+	action shareAction
+}
+
+func newShareExplorer(t *testing.T, w shareWorld) *shareExplorer {
+	if w.kind == backend.ReadWrite {
+		w.limit = [maxSessions]int{allUnits, allUnits, allUnits}
+	}
+	return &shareExplorer{shareWorld: &w, store: newShareStore(t), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+}
+
+func (e *shareExplorer) start() shareState {
+	return shareState{now: 1, leftTicks: e.ticks, leftFaults: e.faults, leftFlushes: e.flushes}
+}
+
+func (e *shareExplorer) fresh(s *shareState) bool {
+	h := maphash.Comparable(e.seed, *s)
+	_, was := e.seen[h]
+	e.seen[h] = struct{}{}
+	return !was
+}
+
+// explore returns the shortest run that breaks a rule, as a story, and whether it has seen all.
+func (e *shareExplorer) explore(most int, until time.Time) (story string, all bool) {
+	type reached struct {
+		shareState
+		node int32
+	}
+	e.nodes = []shareNode{{}}
+	layer := []reached{{e.start(), 0}}
+	for len(layer) > 0 {
+		var next []reached
+		for _, at := range layer {
+			if len(e.seen) >= most || len(e.seen) >= look && time.Now().After(until) {
+				return "", false
+			}
+			x := shareStep{shareWorld: e.shareWorld, store: e.store, shareState: at.shareState}
+			for _, a := range x.actions() {
+				y := x
+				y.happen(a)
+				if y.bad == "" && !e.fresh(&y.shareState) {
+					continue
+				}
+				e.nodes = append(e.nodes, shareNode{at.node, a})
+				n := int32(len(e.nodes) - 1)
+				if y.bad == "" {
+					y.bad = e.drain(y)
+				}
+				if y.bad != "" {
+					return e.story(n, y.bad), false
+				}
+				next = append(next, reached{y.shareState, n})
+			}
+		}
+		layer = next
+	}
+	return "", true
+}
+
+// drain lets everything go well from now on, with one beat in each tick: every user gets in and out. It returns what is
+// left undone.
+func (e *shareExplorer) drain(x shareStep) string {
+	x.leftTicks, x.leftFaults, x.leftFlushes = 40, 0, 0
+	for x.leftTicks > 0 {
+		for range 12 {
+			for s := range x.ops {
+				for i := range x.ops[s] {
+					if x.sessions[s].users[i] == userAway {
+						x.happen(shareAction{userComes, int8(s), int8(i)})
+					}
+				}
+				if _, _, _, ok := x.plan(s, true); ok && x.ops[s] != nil {
+					x.happen(shareAction{sends + shareWhat(btoi(!e.urgent(&x, s))), int8(s), 0})
+				}
+			}
+			for x.count > 0 && x.bad == "" {
+				x.happen(shareAction{delivers, 0, 0})
+			}
+			for s := range x.ops {
+				for i := range x.ops[s] {
+					switch x.sessions[s].users[i] {
+					case userInside:
+						x.happen(shareAction{userLeaves, int8(s), int8(i)})
+					case userLost:
+						x.happen(shareAction{lateWrite, int8(s), int8(i)})
+					}
+				}
+			}
+			if x.bad != "" {
+				return x.bad
+			}
+		}
+		if e.over(&x) {
+			return ""
+		}
+		x.happen(shareAction{timePasses, 0, 0})
+		for s := range x.ops {
+			if c := &x.sessions[s]; c.out && !c.beat {
+				x.happen(shareAction{shareBeats, int8(s), 0})
+			}
+		}
+	}
+	return "left to itself, it does not end: " + x.tell(shareAction{what: timePasses})
+}
+
+func (e *shareExplorer) urgent(x *shareStep, s int) bool {
+	_, _, _, ok := x.plan(s, false)
+	return ok
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// over reports whether all users are done, and no session has or wants anything.
+func (e *shareExplorer) over(x *shareStep) bool {
+	for s := range x.ops {
+		c := &x.sessions[s]
+		if c.out || c.units > 0 {
+			return false
+		}
+		for i := range x.ops[s] {
+			if c.users[i] != userDone {
+				return false
+			}
+		}
+	}
+	for _, entry := range x.memory.entries[:x.memory.count] {
+		if entry.Place.Order > 0 && instantOf(x.now) <= entry.Place.Deadline || entry.Units > 0 && instantOf(x.now) <= entry.Until {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *shareExplorer) story(n int32, bad string) string {
+	var actions []shareAction
+	for ; n != 0; n = e.nodes[n].from {
+		actions = append(actions, e.nodes[n].action)
+	}
+	slices.Reverse(actions)
+	x := shareStep{shareWorld: e.shareWorld, store: e.store, shareState: e.start()}
+	var lines []string
+	for _, a := range actions {
+		x.happen(a)
+		lines = append(lines, x.tell(a))
+	}
+	return strings.Join(append(lines, "✗ "+bad), "\n")
+}
+
+// TestExploreShares goes through the worlds of shared names: by the script and by package protocol, which must agree.
+func TestExploreShares(t *testing.T) {
+	for _, w := range shareWorlds {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			room <- struct{}{}
+			defer func() { <-room }()
+			most := w.most
+			switch {
+			case hasty():
+				most = look
+			case deep > 0:
+				most = deep
+			}
+			e := newShareExplorer(t, w)
+			story, complete := e.explore(most, lateFrom(t))
+			t.Logf("%s: %d states, %d runs of the script", extent(complete), len(e.seen), len(e.store.known))
+			if story != "" {
+				t.Fatalf("\n%s", story)
+			}
+		})
+	}
+}
+
+// TestExploreSharesAtRandom walks further than all runs can be gone through. What is likely to matter is done more often
+// than what is likely to spoil.
+func TestExploreSharesAtRandom(t *testing.T) {
+	seed := seed()
+	t.Logf("RELOCK_SEED=%d", seed)
+	walks, steps := 2000, 0
+	switch {
+	case hasty():
+		walks = few
+	case deep > 0:
+		walks *= 20
+	}
+	until := lateFrom(t)
+	for n, w := range shareWorlds {
+		random := rand.New(rand.NewPCG(seed, uint64(n)))
+		w.ticks, w.faults = 2*w.ticks, 2*w.faults
+		e := newShareExplorer(t, w)
+		for i := range walks {
+			if i >= few && time.Now().After(until) {
+				t.Log("CUT")
+				break
+			}
+			x := shareStep{shareWorld: e.shareWorld, store: e.store, shareState: e.start()}
+			var lines []string
+			for range 80 {
+				all := x.actions()
+				if len(all) == 0 || x.bad != "" {
+					break
+				}
+				a := all[random.IntN(len(all))]
+				if a.what >= doubles && random.IntN(3) > 0 {
+					a = all[random.IntN(len(all))]
+				}
+				x.happen(a)
+				lines = append(lines, x.tell(a))
+				steps++
+			}
+			if x.bad == "" {
+				x.bad = e.drain(x)
+			}
+			if x.bad != "" {
+				t.Fatalf("%s\n%s\n✗ %s", w.name, strings.Join(lines, "\n"), x.bad)
+			}
+		}
+	}
+	t.Logf("%d steps", steps)
+}
