@@ -3,6 +3,7 @@ package reentrant
 import (
 	"context"
 	"errors"
+	"runtime/pprof"
 	"sync"
 	"time"
 )
@@ -57,7 +58,16 @@ func (l *Lock) run(ctx context.Context, fn func(ctx context.Context) error) (err
 		cancel(nil)
 		err = errors.Join(err, l.Unlock(ctx))
 	}()
-	return fn(within)
+	return l.session.call(within, l.name, fn)
+}
+
+// call calls fn, with the label of a profile if there is to be one.
+func (s *session) call(ctx context.Context, name string, fn func(ctx context.Context) error) (err error) {
+	if !s.config.profiled {
+		return fn(ctx)
+	}
+	pprof.Do(ctx, pprof.Labels("relock.lock", name), func(ctx context.Context) { err = fn(ctx) })
+	return err
 }
 
 // onLoss has cancel called with ErrLost when the caller's hold is lost, until the returned function is called.

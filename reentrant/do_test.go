@@ -3,6 +3,7 @@ package reentrant_test
 import (
 	"context"
 	"errors"
+	"runtime/pprof"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,5 +75,24 @@ func TestTheContextOfTryDoEndsWithTheHold(t *testing.T) {
 			assert.True(t, ran)
 			assert.ErrorIs(t, err, reentrant.ErrLost)
 		}
+	})
+}
+
+// Work under a lock can be told from other work in a profile, if that was asked for.
+func TestProfilesHaveTheNameOfTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, failed := memory.New(), errors.New("failed")
+		label := func(s *reentrant.Session) (name string, labelled bool) {
+			err := s.NewLock("orders").Do(t.Context(), func(ctx context.Context) error {
+				name, labelled = pprof.Label(ctx, "relock.lock")
+				return failed
+			})
+			assert.ErrorIs(t, err, failed)
+			return name, labelled
+		}
+		name, _ := label(newSession(t, b, reentrant.WithProfilerLabels()))
+		assert.Equal(t, "orders", name)
+		_, labelled := label(newSession(t, b))
+		assert.False(t, labelled)
 	})
 }

@@ -43,19 +43,21 @@ const maxCohortHandoffs = 1<<16 - 1
 type Option func(*config)
 
 type config struct {
-	lease       time.Duration
-	heartbeat   time.Duration
-	handoffTime time.Duration
-	handoffs    int
-	spin        int
-	explicit    bool
-	cohort      bool
-	deadlocks   bool
-	linger      time.Duration
-	logger      *slog.Logger
-	observer    Observer
-	jitter      func(most time.Duration) time.Duration // rand.N; fixed in tests that tell a story
-	ahead       func(since time.Time) time.Duration    // ahead; tests suspend the machine
+	lease          time.Duration
+	heartbeat      time.Duration
+	handoffTime    time.Duration
+	handoffs       int
+	spin           int
+	explicit       bool
+	cohort         bool
+	deadlocks      bool
+	leavesPortable bool
+	profiled       bool
+	linger         time.Duration
+	logger         *slog.Logger
+	observer       Observer
+	jitter         func(most time.Duration) time.Duration // rand.N; fixed in tests that tell a story
+	ahead          func(since time.Time) time.Duration    // ahead; tests suspend the machine
 }
 
 // WithLease sets how long Redis keeps a lock whose session has gone silent, and so how long others wait after a
@@ -106,6 +108,17 @@ func WithLinger(d time.Duration) Option { return func(c *config) { c.linger = d 
 // from one, nor at holds with a fixed lease, which end by themselves. It does look at a Lock whose ctx has a deadline:
 // such a wait would end too, but the caller learns of the deadlock at once and not at the deadline. Goroutines that share an owner are taken for one: if one of them waits, the owner waits.
 func WithDeadlockDetection() Option { return func(c *config) { c.deadlocks = true } }
+
+// WithPortableHoldsLeft has [Session.Close] leave the holds of portable owners ([WithPortableOwner]) in the backend when its
+// context ends, instead of giving them up. Another session takes them up with [Lock.Resume], with their hold counts and
+// tokens, for as long as their leases last: nothing renews them meanwhile. Close a session with a context that has ended to
+// leave them at once. Default: they are given up like the others.
+func WithPortableHoldsLeft() Option { return func(c *config) { c.leavesPortable = true } }
+
+// WithProfilerLabels has Do, TryDo and TryDoFor run their functions with the label relock.lock (see [runtime/pprof.Do]), whose value
+// is the name of the lock: profiles of the processor and of goroutines then tell the work under one lock from that under
+// another. Goroutines that the function starts have the label too. Default: no label, which costs nothing.
+func WithProfilerLabels() Option { return func(c *config) { c.profiled = true } }
 
 // WithExplicitOwners makes the session refuse calls whose context carries no owner ([WithOwner]) with ErrNoOwner,
 // and skips the check of goroutine ids.

@@ -60,6 +60,8 @@ var optionEdges = map[string]optionEdge{
 	"WithCohort":            plain(reentrant.WithCohort()),
 	"WithExplicitOwners":    plain(reentrant.WithExplicitOwners()),
 	"WithDeadlockDetection": plain(reentrant.WithDeadlockDetection()),
+	"WithPortableHoldsLeft": plain(reentrant.WithPortableHoldsLeft()),
+	"WithProfilerLabels":    plain(reentrant.WithProfilerLabels()),
 	"WithLogger":            plain(reentrant.WithLogger(slog.New(slog.DiscardHandler))),
 	"WithLogger-nil":        plain(reentrant.WithLogger(nil)),
 	"WithObserver":          plain(reentrant.WithObserver(&diary{})),

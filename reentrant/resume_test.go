@@ -72,6 +72,66 @@ func TestResumeAfterARestart(t *testing.T) {
 	})
 }
 
+// A process that stops leaves the holds of portable owners to another one, with their counts and tokens. The others it
+// gives back.
+func TestCloseLeavesPortableHoldsToBeResumed(t *testing.T) {
+	for name, options := range map[string][]reentrant.LockOption{"renewed": nil, "fixed": {reentrant.WithFixedLease(time.Minute)}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+				before, after := newSession(t, b, reentrant.WithPortableHoldsLeft()), newSession(t, b)
+				l := before.NewLock("x", options...)
+				require.NoError(t, l.Lock(ctx))
+				require.NoError(t, l.Lock(ctx))
+				token, err := l.Token(ctx)
+				require.NoError(t, err)
+				lost := l.Lost(ctx)
+				require.NoError(t, before.Close(ended()), "nothing was given up")
+				<-lost
+				assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+
+				time.Sleep(reentrant.DefaultLease / 2)
+				ok, err := after.NewLock("x").TryLock(owner(t, "another"))
+				require.NoError(t, err)
+				assert.False(t, ok, "it is held all the while")
+				m := after.NewLock("x")
+				require.NoError(t, m.Resume(ctx))
+				assert.Equal(t, 2, m.HoldCount(ctx))
+				got, err := m.Token(ctx)
+				require.NoError(t, err)
+				assert.Equal(t, token, got)
+				require.NoError(t, m.Unlock(ctx))
+				require.NoError(t, m.Unlock(ctx))
+			})
+		})
+	}
+}
+
+func TestCloseGivesUpWhatCannotBeResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		portable := reentrant.WithPortableOwner(t.Context(), "order 7")
+		leaves, gives := newSession(t, b, reentrant.WithPortableHoldsLeft()), newSession(t, b)
+		require.NoError(t, leaves.NewLock("left").Lock(portable))
+		require.NoError(t, leaves.NewLock("own").Lock(owner(t, "o")))
+		require.NoError(t, gives.NewLock("given up").Lock(portable), "without the option")
+		err := leaves.Close(ended())
+		require.ErrorIs(t, err, context.Canceled)
+		assert.ErrorContains(t, err, "1 hold given up")
+		require.ErrorIs(t, gives.Close(ended()), context.Canceled)
+		for name, want := range map[string]bool{"left": true, "own": false, "given up": false} {
+			locked, err := newSession(t, b).NewLock(name).IsLocked(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, want, locked, name)
+		}
+		time.Sleep(reentrant.DefaultLease + time.Second)
+		locked, err := newSession(t, b).NewLock("left").IsLocked(t.Context())
+		require.NoError(t, err)
+		assert.False(t, locked, "nothing renews it")
+	})
+}
+
 // The owner whose hold is resumed goes before those of this session who wait for its end.
 func TestResumeDoesNotWaitBehindThoseWhoWaitForIt(t *testing.T) {
 	for _, fair := range []bool{true, false} {

@@ -51,7 +51,8 @@ type session struct {
 
 	hurry          chan struct{} // s.mu: closed when the context of a Close has ended
 	abandoned      atomic.Bool   // end has given up waiting for holders: nobody becomes one any more
-	abandonedHolds atomic.Int64  // how many there were
+	abandonedHolds atomic.Int64  // how many of their holds were given back
+	leftHolds      atomic.Int64  // how many were left in Redis, to be resumed
 	quiet          chan struct{} // closed by end when nothing is sent any more
 	ended          chan struct{} // closed by end, at its end
 	endErr         error         // the connection's; written by end before ended is closed
@@ -310,7 +311,8 @@ const closeGrace = time.Second
 
 // Close ends the session. New calls and those that wait for a lock fail with ErrClosed at once; holders go on,
 // and take what they hold once more if they like, until they have all unlocked or ctx ends, whichever is first. In the second case what is still held is given up
-// (its owners are told by Lost, and their Unlock returns ErrLost), and ctx's error is returned.
+// (its owners are told by Lost, and their Unlock returns ErrLost), and ctx's error is returned. What [WithPortableHoldsLeft]
+// leaves to be resumed ends here in the same way, and is no error.
 //
 // Close returns a second after the end of ctx at the latest. If the backend has not answered by then, the error is
 // ErrUnavailable too: what the session still has is given back in the background, or expires.
@@ -334,7 +336,7 @@ func (s *session) Close(ctx context.Context) error {
 		s.giveUp()
 		errs = append(errs, s.awaitEnd(ctx))
 	}
-	if s.abandoned.Load() {
+	if s.abandoned.Load() && (s.abandonedHolds.Load() > 0 || s.leftHolds.Load() == 0) {
 		errs = append(errs, s.givenUp(ctx))
 	}
 	select {

@@ -267,25 +267,38 @@ func (w *watchdog) loseGone(r *backend.Renewal) {
 	}
 }
 
-// abandonAll loses every hold of the session.
+// abandonAll loses every hold of the session. Portable ones stay in Redis with WithPortableHoldsLeft.
 func (w *watchdog) abandonAll() {
 	s := w.s
-	var held []expiry
+	type abandoned struct {
+		expiry
+		left bool
+	}
+	var held []abandoned
 	s.abandoned.Store(true)
 	s.mu.Lock()
 	for _, e := range s.states {
 		e.mu.Lock()
 		if e.hold.owned() || e.hold.phase == phaseLost {
 			e.refs++
-			held = append(held, expiry{e: e, epoch: e.hold.epoch})
+			left := s.config.leavesPortable && e.hold.owned() && e.hold.owner.portable
+			held = append(held, abandoned{expiry{e: e, epoch: e.hold.epoch}, left})
+			if left {
+				s.leftHolds.Add(1)
+			} else {
+				s.abandonedHolds.Add(1)
+			}
 		}
 		e.mu.Unlock()
 	}
 	s.mu.Unlock()
-	s.abandonedHolds.Store(int64(len(held)))
 	for _, x := range held {
-		x.e.lose(x.epoch, "the session was closed")
-		x.e.evict(x.epoch, true)
+		why := "the session was closed"
+		if x.left {
+			why = "the session was closed, and the hold is left to be resumed"
+		}
+		x.e.lose(x.epoch, why)
+		x.e.evict(x.epoch, !x.left)
 		s.putState(x.e, 1)
 	}
 }

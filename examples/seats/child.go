@@ -106,6 +106,7 @@ func (r role) open(ctx context.Context, log *slog.Logger) (*counter, error) {
 	}
 	// Every call here is for a visitor: one without is a mistake.
 	member, err := deployment.Join(r.Redis, reentrant.WithExplicitOwners(), reentrant.WithLease(leaseOf(r.Hold)),
+		reentrant.WithPortableHoldsLeft(),
 		reentrant.WithObserver(telemetry.Observer()))
 	if err != nil {
 		return nil, err
@@ -158,9 +159,12 @@ func (c *counter) serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// close ends the connections. It does not close the session, which would give up what it holds: holds are the visitors', and
-// outlive the server.
+// close leaves the holds, which are the visitors' and outlive the server, to be taken up at the other one, and ends the
+// connections.
 func (c *counter) close() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = c.member.Session.Close(ended) // holds that Redis is not asked for end with their leases
 	c.member.Client.Close()
 	_ = c.sales.close()
 }
