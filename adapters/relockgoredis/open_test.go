@@ -95,9 +95,9 @@ func TestConformanceCluster(t *testing.T) {
 	}, backendtest.InParallel())
 }
 
-func TestDatabaseNameAndPrefix(t *testing.T) {
+func TestDatabaseNameProtocolAndPrefix(t *testing.T) {
 	o := patient(redisserver.Start(t).Addr())
-	o.DB, o.ClientName = 3, "orders"
+	o.DB, o.ClientName, o.Protocol = 3, "orders", 2
 	client := redis.NewClient(o)
 	b := open(t, client, redisbackend.WithPrefix("lock:"))
 	session, err := reentrant.NewSession(b, reentrant.WithLease(limit))
@@ -109,6 +109,7 @@ func TestDatabaseNameAndPrefix(t *testing.T) {
 		assert.NotEmpty(t, list)
 		for line := range strings.Lines(list) {
 			assert.Contains(t, line, " name=orders ")
+			assert.Contains(t, line, " resp=2")
 		}
 		return nil
 	}))
