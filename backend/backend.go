@@ -51,6 +51,7 @@ type Sink interface {
 
 // A Grant is a lock that was handed to a waiting attempt.
 type Grant struct {
+	_     struct{}
 	Name  string
 	Epoch uint64
 	First Token // the block of tokens, First..Last
@@ -59,7 +60,6 @@ type Grant struct {
 	// NotBefore is the earliest local moment at which the grant can have been made; the trust in it counts
 	// from there. Zero: not known, so the grant must be confirmed by an Acquire.
 	NotBefore time.Time
-	_         struct{}
 }
 
 // A Conn is one session's standing with a backend. It is safe for concurrent use.

@@ -29,7 +29,24 @@ type AcquireRequest struct {
 	Seen     Token         // highest token that the session has seen for any lock; refused if over a year ahead of the clock
 	Patience time.Duration // the place is lost when not refreshed for so long
 	GrantTTL time.Duration // lease of a hold that is granted while waiting
-	_        struct{}
+
+	Prior Prior // what the session remembers of the lock; a Backend may ignore it
+	_     struct{}
+}
+
+// A Prior is what a session remembers of its latest attempt that had a lock: how the server's record of it was left. It
+// is a hint. If the server still has it so, a Backend can pass the lock on, take it or free it with less work than if it
+// had to look at everything; if not, it does as if there were none. The comparison and what follows are one step in the
+// server. A session forgets its Prior when it does not know the outcome of a verb that may have changed the record.
+type Prior struct {
+	_      struct{}
+	Epoch  uint64 // 0: nothing is remembered, as of an attempt that was given a block of tokens
+	Owner  string
+	Token  Token
+	Op     uint64 // the last re-entry
+	Pushed bool   // it was granted while it waited, and no answer has confirmed that yet
+	Freed  bool   // it was released since: the lock was Freed
+	Note   string // the Backend's own, from an AcquireReply; "" if the attempt was Pushed
 }
 
 // AcquireStatus is the answer to an attempt.
@@ -52,7 +69,9 @@ type AcquireReply struct {
 	// TTL is, with Waiting, what is left of the holder's lease, negative if it has none; with Granted and Fixed,
 	// what is left of the attempt's own lease, which an earlier copy may have started.
 	TTL time.Duration
-	_   struct{}
+	// Prior is, with Granted, what to remember. Its epoch is 0 if the Backend makes no use of it.
+	Prior Prior
+	_     struct{}
 }
 
 // A ReenterRequest sets the hold count of a hold.
@@ -79,6 +98,7 @@ type ReleaseRequest struct {
 	// refused until then. Zero: none is.
 	Until time.Time
 	Used  Token // last token used of the block; 0 for all of it
+	Prior Prior // what the session remembers of the lock, as in AcquireRequest
 	_     struct{}
 }
 
@@ -92,6 +112,9 @@ const (
 	Withdrawn
 	// Nothing: the session had nothing with such an epoch.
 	Nothing
+	// Freed: it had the lock, as the request's Prior says, and no other session waited. The Prior is still right, but
+	// for its Freed.
+	Freed
 )
 
 // An AwaitRequest exchanges a hold for a ticket.

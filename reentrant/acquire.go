@@ -81,7 +81,7 @@ func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t t
 		case err == nil && reply.Status == backend.Granted:
 			h := a.newHold(owner, reply, sent)
 			if now := time.Now(); h.lease.Trusted(now) && !lease.Napped(a.ahead, e.s.ahead()) {
-				if e.turn.began.IsZero() || a.req.Yield {
+				if !e.turn.on() || a.req.Yield {
 					e.turn = e.newTurn(now)
 				}
 				return e.conclude(ctx, l, h, t)
@@ -246,16 +246,17 @@ func (e *lockState) newAttempt(l *Lock, owner Owner, t try) attempt {
 	if t.fixed > 0 {
 		a.req.Lease, a.req.Fixed = t.fixed, true
 	}
+	a.req.Prior = e.prior
 	if h := e.takeHanded(owner); h.phase == phaseHanded {
 		a.handed = true
 		if !a.req.Fixed && !h.lease.Fixed() && h.lease.Length >= cfg.lease && h.lease.Remaining(now) > cfg.lease*2/3 {
 			a.req.KeepTTL, a.kept = true, h.lease
 		}
 	}
-	if e.turn.began.IsZero() || !e.mayOwe {
+	if !e.turn.on() || !e.mayOwe {
 		e.turn = turn{}
 	} else { // also after a head that was handed the lock and left
-		a.req.Yield = t.waits && (e.turn.spent(now, cfg) || a.cohort && a.handed)
+		a.req.Yield = t.waits && (e.spent(now) || a.cohort && a.handed)
 		e.turn.passes++
 	}
 	return a
@@ -270,6 +271,7 @@ func (e *lockState) adopt(a *attempt, t try) bool {
 		return false
 	}
 	a.req.Epoch, e.sentEpoch, e.waiting = t.ticket, t.ticket, true
+	a.req.Prior, e.prior = backend.Prior{}, backend.Prior{}
 	a.ahead = t.ahead
 	e.lastUsed = 0
 	select {
@@ -291,7 +293,7 @@ func (e *lockState) startNewEpoch(a *attempt) {
 
 // startEpoch makes an epoch the one that this session's part in the lock goes by. Baton.
 func (e *lockState) startEpoch(epoch uint64, waiting bool) {
-	e.lastUsed = 0
+	e.lastUsed, e.prior = 0, backend.Prior{}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sentEpoch, e.waiting, e.grant = epoch, waiting, backend.Grant{}
@@ -312,6 +314,7 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t try, sent tim
 	if err == nil {
 		err = checkAcquire(&reply)
 	}
+	a.req.Prior = backend.Prior{} // what is sent again is sent because something is not known
 	if t.waits {
 		a.noteOutage(e, err)
 	}
@@ -321,7 +324,7 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t try, sent tim
 	}
 	switch {
 	case err == nil && reply.Status == backend.Granted:
-		e.mayOwe = true
+		e.mayOwe, e.prior = true, reply.Prior
 	case err == nil:
 		e.mayOwe = e.mayOwe || a.req.Queue
 		if a.req.Yield && reply.Status == backend.Waiting {
@@ -333,7 +336,7 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t try, sent tim
 	case OutcomeUnknown(err):
 		e.mayOwe = true
 		a.req.KeepTTL = false
-		e.unknownUntil = later(e.unknownUntil, a.req.NotAfter)
+		e.unknownUntil = max(e.unknownUntil, a.req.NotAfter.Sub(e.s.opened))
 	}
 	return reply, err
 }
@@ -397,6 +400,9 @@ func (e *lockState) accept(a *attempt, owner Owner) (hold, bool) {
 		return hold{}, false
 	}
 	e.turn = e.newTurn(now)
+	if g.First == g.Last {
+		e.prior = backend.Prior{Epoch: g.Epoch, Owner: a.req.Owner, Token: g.First, Pushed: true}
+	}
 	return hold{cohort: a.cohort, owner: owner, epoch: g.Epoch, token: g.First, last: g.Last, lease: l, span: a.req.Lease, notifier: a.notifier}, true
 }
 

@@ -2,6 +2,7 @@ package reentrant
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/relock-go/relock/backend"
@@ -61,7 +62,7 @@ func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t t
 	if lingered { // nobody has asked for it meanwhile
 		e.turn = e.newTurn(now)
 	}
-	if h.token >= h.last || h.lease.Remaining(now) < h.lease.Length/3 || e.turn.spent(now, &e.s.config) || ctx.Err() != nil {
+	if h.token >= h.last || h.lease.Remaining(now) < h.lease.Length/3 || e.spent(now) || ctx.Err() != nil {
 		return false
 	}
 	e.turn.passes++
@@ -108,21 +109,25 @@ func (l *Lock) ownState(owner Owner) *lockState {
 
 // turn counts the local hand-overs since this session was given the lock.
 type turn struct {
-	began      time.Time
-	passes     int
-	limit      int
-	generation int // how many stood in the queue when it began
+	began      time.Duration // how old the session was
+	passes     int32
+	limit      int32 // 0: there is no turn
+	generation int32 // how many stood in the queue when it began
 }
+
+func (t turn) on() bool { return t.limit > 0 }
 
 // newTurn begins a turn for the owners that stand in the queue now.
 func (e *lockState) newTurn(now time.Time) turn {
 	generation := e.queue.Len()
-	return turn{began: now, limit: e.s.config.turnLimit(generation), generation: generation}
+	limit := min(e.s.config.turnLimit(generation), math.MaxInt32)
+	return turn{began: now.Sub(e.s.opened), limit: int32(limit), generation: int32(generation)}
 }
 
 // spent tells whether another session should have the lock now, if one waits.
-func (t turn) spent(now time.Time, cfg *config) bool {
-	lasted := now.Sub(t.began)
+func (e *lockState) spent(now time.Time) bool {
+	t, cfg := e.turn, &e.s.config
+	lasted := now.Sub(e.s.opened) - t.began
 	return t.passes >= t.limit || lasted >= cfg.handoffTime ||
 		cfg.cohort && lasted >= DefaultHandoffTime && t.passes >= t.generation
 }
@@ -152,7 +157,7 @@ func (e *lockState) lingerLocked(ctx context.Context, h *hold, now time.Time) bo
 	if e.hold.phase != phaseHanded || e.wantedEpoch >= e.hold.epoch {
 		return false
 	}
-	e.idleLocked(now.Add(e.s.config.linger))
+	e.idleLocked(now.Sub(e.s.opened) + e.s.config.linger)
 	e.reportRelease(ctx, h, false, nil)
 	e.queue.Leave() // from now on the lock state may be another lock's
 	return true

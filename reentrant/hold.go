@@ -197,8 +197,8 @@ func (e *lockState) endHold() {
 	e.clearLocked()
 }
 
-// idleLocked lets a handed hold wait for an owner until a moment. e.mu is held.
-func (e *lockState) idleLocked(until time.Time) {
+// idleLocked lets a handed hold wait for an owner until the session is so old. e.mu is held.
+func (e *lockState) idleLocked(until time.Duration) {
 	e.hold.enter(phaseIdle)
 	e.lingerUntil = until
 }

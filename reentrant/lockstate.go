@@ -28,21 +28,23 @@ type lockState struct {
 	queue localqueue.Queue[Owner]
 
 	// Baton.
-	mayOwe       bool          // Redis may have a hold, a grant or a place of this session
-	unknownUntil time.Time     // until then a copy of an attempt may be under way whose answer is not known
+	unknownUntil time.Duration // until the session is so old a copy of an attempt may be under way whose answer is not known
 	turn         turn          // the run of local hand-overs
 	timer        *time.Timer   // of the parked head
 	wake         chan struct{} // 1-buffered: a grant has arrived, or the channel to the backend was reopened
 	fieldOwner   Owner         // the last owner that was printed,
 	field        string        // and how
 	lastUsed     Token         // the last token used of the block that came with the last attempt; 0: all of them
+	prior        backend.Prior // how the last answer left the lock in Redis; none if the outcome of a later command is not known
+	mayOwe       bool          // Redis may have a hold, a grant or a place of this session
+
+	watched    atomic.Bool   // the hold may have a wantedChannel. Written under mu. It is here to fill the word of mayOwe, as is
+	holderLock atomic.Uint32 // the id of the Lock with which holder got it
 
 	// The goroutine that has the lock in cohort mode and has not been told that it is lost; 0 if there is none. Written
 	// under mu with hold. A goroutine that reads its own id here has the lock.
 	holder      atomic.Int64
-	holderLock  atomic.Uint32 // id of the Lock it was got with
-	watched     atomic.Bool   // the hold may have a wantedChannel. Written under mu
-	holderUntil atomic.Int64  // the end of its trust, in nanoseconds since the session was opened. Written under mu with the lease
+	holderUntil atomic.Int64 // the end of its trust, in nanoseconds since the session was opened. Written under mu with the lease
 
 	mu            sync.Mutex    // guards what follows; taken after s.mu and before the queue's own
 	sentEpoch     uint64        // the last epoch sent
@@ -54,7 +56,7 @@ type lockState struct {
 	cleaningSince time.Duration // how old the session was when that began
 	waiting       bool          // the attempt waits for a grant
 	dismissed     bool          // a clean-up is on its way to the idle hold
-	lingerUntil   time.Time     // when the idle hold is given back
+	lingerUntil   time.Duration // how old the session is when the idle hold is given back
 	wantedEpoch   uint64        // the hold with this epoch, or a later one, was asked for by another session
 	movedEpoch    uint64        // the hold with this epoch, or an earlier one, may have been taken up by another session
 }

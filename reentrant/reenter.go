@@ -85,6 +85,8 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 	e.mu.Lock()
 	e.hold.op++
 	e.mu.Unlock()
+	prior := e.prior
+	e.prior = backend.Prior{}
 	var last error
 	for try := 0; ; try++ {
 		now := time.Now()
@@ -110,6 +112,10 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 			e.lose(h.epoch, "Redis no longer had it")
 			return ErrLost
 		case err == nil:
+			if prior.Epoch == h.epoch {
+				prior.Op = h.op
+				e.prior = prior
+			}
 			return nil
 		}
 		if last = mergeOutcome(last, err); Refused(err) {

@@ -129,9 +129,9 @@ func (e *lockState) release(ctx context.Context) error {
 	e.mu.Lock()
 	req := backend.ReleaseRequest{Epoch: e.sentEpoch, Used: e.lastUsed}
 	e.mu.Unlock()
-	if e.unknownUntil.After(time.Now()) {
-		req.Until = e.unknownUntil
-	}
+	req.Until = e.doubt()
+	prior := e.prior
+	req.Prior, e.prior = prior, backend.Prior{}
 	ctx = context.WithoutCancel(ctx)
 	begun := time.Now()
 	r := release{s: e.s, remote: e.remote, req: req}
@@ -139,12 +139,24 @@ func (e *lockState) release(ctx context.Context) error {
 	switch {
 	case err == nil || errors.Is(err, ErrLost):
 		e.mayOwe = false
+		if r.freed {
+			prior.Freed = true
+			e.prior = prior
+		}
 		return err
 	case Refused(err):
 		return err
 	}
 	r.finishLater(time.Now().Add(finishTime))
 	return fmt.Errorf("not confirmed within %v, and sent again in the background: %w", time.Since(begun).Round(time.Millisecond), err)
+}
+
+// doubt is until when a copy of an attempt may be under way whose answer is not known, zero if none is. Baton.
+func (e *lockState) doubt() time.Time {
+	if e.unknownUntil <= time.Since(e.s.opened) {
+		return time.Time{}
+	}
+	return e.s.opened.Add(e.unknownUntil)
 }
 
 // A release is what a session gives up on a lock. It touches nothing that was got with a later epoch, so it can be sent
@@ -154,6 +166,7 @@ type release struct {
 	remote backend.Remote
 	req    backend.ReleaseRequest
 	tries  int
+	freed  bool  // the lock is free, and as the session remembers it
 	last   error // of the latest try; it says whether an earlier one may have been carried out
 }
 
@@ -183,7 +196,11 @@ func (r *release) send(ctx context.Context, limit time.Time) (done bool, err err
 	if err == nil {
 		err = checkRelease(result)
 	}
+	r.req.Prior = backend.Prior{} // what is sent again is sent because something is not known
 	switch {
+	case err == nil && result == backend.Freed:
+		r.freed = true
+		return true, nil
 	case err == nil && result != backend.Released && r.last == nil:
 		return true, ErrLost
 	case err == nil:

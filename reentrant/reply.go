@@ -34,7 +34,7 @@ func checkReenter(r *backend.ReenterReply) error {
 }
 
 func checkRelease(r backend.ReleaseResult) error {
-	return possible(r, r >= backend.Released && r <= backend.Nothing)
+	return possible(r, r >= backend.Released && r <= backend.Freed)
 }
 
 func checkTicket(s backend.TicketStatus) error {

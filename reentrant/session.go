@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -183,13 +184,31 @@ func (s *session) findState(name string) *lockState {
 // newStateLocked takes a spare lock state or makes one. s.mu is held.
 func (s *session) newStateLocked(l *Lock) *lockState {
 	var e *lockState
-	if n := len(s.spares); n > 0 {
-		e, s.spares = s.spares[n-1], s.spares[:n-1]
+	if i := s.spareLocked(l.name); i >= 0 {
+		e = s.spares[i]
+		s.spares = slices.Delete(s.spares, i, i+1)
 	} else {
 		e = &lockState{s: s, wake: make(chan struct{}, 1)}
 	}
-	e.name, e.remote = l.name, l.remote
+	if e.name != l.name {
+		e.name, e.prior = l.name, backend.Prior{}
+	}
+	e.remote = l.remote
 	return e
+}
+
+// spareLocked is the index of the spare state that was used last for a lock, and knows how that was left. If there is none,
+// it is that of the one that has been spare for longest, and -1 while there is room for more. s.mu is held.
+func (s *session) spareLocked(name string) int {
+	for i := len(s.spares) - 1; i >= 0; i-- {
+		if s.spares[i].name == name {
+			return i
+		}
+	}
+	if len(s.spares) < maxSpare {
+		return -1
+	}
+	return 0
 }
 
 // putState drops n references. A lock state that nobody needs leaves nothing behind.
@@ -212,7 +231,7 @@ func (s *session) putStateLocked(e *lockState, n int) {
 		close(s.drained)
 	}
 	if len(s.spares) < maxSpare {
-		e.name, e.remote, e.mayOwe, e.unknownUntil, e.lastUsed = "", nil, false, time.Time{}, 0
+		e.remote, e.mayOwe, e.unknownUntil, e.lastUsed = nil, false, 0, 0
 		e.fieldOwner, e.field = Owner{}, ""
 		s.spares = append(s.spares, e)
 	}

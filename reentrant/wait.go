@@ -34,7 +34,7 @@ func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, 
 	}
 	t.hold = e.leaveHold(t)
 	h := t.hold
-	e.mayOwe = false
+	e.mayOwe, e.prior = false, backend.Prior{}
 	e.reportRelease(ctx, &h, false, nil)
 	e.s.heartbeat.add(t)
 	e.queue.Leave() // the hold's reference is now the ticket's
@@ -93,9 +93,7 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 		Condition: t.name, Ticket: t.epoch, Owner: e.attemptField(t.owner, cohort), Holds: holds,
 		Seen: Token(e.s.seenToken.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
 	}
-	if e.unknownUntil.After(time.Now()) {
-		req.Until = e.unknownUntil
-	}
+	req.Until = e.doubt()
 	e.startReleasing() // until the hold has gone, or stays
 	unknown := false
 	send := func(ctx context.Context, h hold) (gone bool, err error) {

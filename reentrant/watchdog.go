@@ -84,11 +84,16 @@ func (w *watchdog) refreshLocked() {
 func (w *watchdog) watch() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	renewing := false
+	renewing, nudged := false, false
 	for {
 		now := time.Now()
 		w.wakesAt.Store(never)
 		due, ended, idle, wake := w.inspectAll(now, w.s.ahead(), renewing)
+		if nudged {
+			// What it was woken for may be on its way from one owner to the next. If it went to sleep now, it would be
+			// woken again at every such moment.
+			wake = earlier(wake, now.Add(maxSleep))
+		}
 		for _, e := range idle {
 			w.s.cleaner.Do(e.stopLingering)
 		}
@@ -106,9 +111,11 @@ func (w *watchdog) watch() {
 		}
 		w.wakesAt.Store(int64(wake.Sub(w.origin)))
 		timer.Reset(time.Until(wake))
+		nudged = false
 		select {
 		case <-timer.C:
 		case <-w.nudge:
+			nudged = true
 		case <-w.idle:
 			renewing = false
 		case <-w.quit:
@@ -162,8 +169,8 @@ func (w *watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool)
 			e.refs++
 			ended = append(ended, expiry{e, h.epoch, h.phase == phaseLost})
 			held = true
-		case h.phase == phaseIdle && (!now.Before(e.lingerUntil) || !h.lease.Trusted(now)):
-			e.lingerUntil = now.Add(maxSleep) // if an owner who is about to inherit it does not after all
+		case h.phase == phaseIdle && (now.Sub(s.opened) >= e.lingerUntil || !h.lease.Trusted(now)):
+			e.lingerUntil = now.Sub(s.opened) + maxSleep // if an owner who is about to inherit it does not after all
 			if e.startDismissalLocked() {
 				e.refs++
 				idle = append(idle, e)
@@ -178,7 +185,7 @@ func (w *watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool)
 			wake, held = earlier(wake, h.lease.Wake()), true
 		}
 		if h.phase == phaseIdle {
-			wake, held = earlier(wake, e.lingerUntil), true
+			wake, held = earlier(wake, s.opened.Add(e.lingerUntil)), true
 		}
 		e.mu.Unlock()
 	}

@@ -400,7 +400,7 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 			var a answer
 			l, err := r.exclusive(now)
 			if a.err = err; err == nil {
-				a.reply, a.err = l.Acquire(now, r.c.session, req, notAfter)
+				a.reply, a.err = r.acquire(l, now, req, notAfter)
 			}
 			return a, acquired(op, req, a.reply, a.err)
 		})
@@ -409,6 +409,27 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 		}
 		return got.reply, wrapped(op, cmp.Or(err, got.err))
 	}
+}
+
+// acquire is the attempt at the server, by what the session remembers if that is right. A Redis would be sent two commands
+// if it is not.
+func (r *remote) acquire(l *protocol.Lock, now protocol.Instant, req backend.AcquireRequest, notAfter protocol.Instant) (backend.AcquireReply, error) {
+	if reply, ok := l.Pass(now, r.c.session, req, notAfter); ok {
+		return reply, nil
+	}
+	reply, err := l.Acquire(now, r.c.session, req, notAfter)
+	if reply.Status == backend.Granted {
+		reply.Prior = l.Prior(req)
+	}
+	return reply, err
+}
+
+// release is the release at the server, as acquire is the attempt.
+func (r *remote) release(now protocol.Instant, req backend.ReleaseRequest, doubt time.Duration) backend.ReleaseResult {
+	if r.lock().Free(now, r.c.session, req) {
+		return backend.Freed
+	}
+	return r.lock().Release(now, r.c.session, req, doubt)
 }
 
 func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
@@ -429,7 +450,7 @@ func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 		doubt = max(0, time.Until(req.Until))
 	}
 	result, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.ReleaseResult, string) {
-		result := r.lock().Release(now, r.c.session, req, doubt)
+		result := r.release(now, req, doubt)
 		return result, fmt.Sprintf("%s → %s", op, results[result])
 	})
 	return result, wrapped(op, err)

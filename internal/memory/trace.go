@@ -79,6 +79,7 @@ func answered(reply backend.AcquireReply) string {
 
 var results = map[backend.ReleaseResult]string{
 	backend.Released: "released", backend.Withdrawn: "withdrawn", backend.Nothing: "nothing",
+	backend.Freed: "freed",
 }
 
 func either(ok bool, yes, no string) string {

@@ -17,10 +17,13 @@ const (
 	verbSignal
 	verbWithdraw
 	verbBeat
+	verbPass
+	verbTake
+	verbFree
 	verbCount
 )
 
-var verbNames = [verbCount]string{"", "acquire", "reenter", "release", "renew", "await", "signal", "withdraw", "beat"}
+var verbNames = [verbCount]string{"", "acquire", "reenter", "release", "renew", "await", "signal", "withdraw", "beat", "pass", "take", "free"}
 
 func (v verb) String() string { return verbNames[v] }
 
@@ -68,6 +71,7 @@ type call struct {
 	used, seen     uint32
 	ticket         uint8
 	all            bool
+	memo           memo // of the verbs that compare the record
 }
 
 const (
@@ -83,6 +87,8 @@ func (c call) arguments(names [keyCount]string) (keys, args []string) {
 	ms := func(t tick) string { return strconv.Itoa(1000 * int(t)) }
 	session := sessionName(c.session)
 	switch c.verb {
+	case verbPass, verbTake, verbFree:
+		return c.leanArguments(names)
 	case verbAcquire:
 		return names[:4], []string{session, n(c.epoch), ownerName(c.owner), n(c.holds), ms(lease), strconv.FormatInt(c.notAfter.micros()-1, 10),
 			c.flags.String(), n(c.tokens), redisToken(c.seen), ms(patience), ms(grantTTL), channels, keep}

@@ -53,6 +53,9 @@ var answers = [verbCount][]string{
 	verbSignal:   {"", "done", "gone", "more"},
 	verbWithdraw: {"", "withdrawn", "signalled", "nothing"},
 	verbBeat:     {"", "waits", "over"},
+	verbPass:     {"it is another record", "done"},
+	verbTake:     {"it is another record", "done"},
+	verbFree:     {"it is another record, or another waits", "done"},
 }
 
 // describe is an answer and what Redis then has.

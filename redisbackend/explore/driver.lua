@@ -12,6 +12,7 @@ end
 
 local function answer(ok, result)
   if not ok then return {'error', type(result) == 'table' and result.err or tostring(result)} end
+  if type(result) ~= 'table' then result = {result} end
   local texts = {'ok'}
   for i, x in ipairs(result) do
     texts[i + 1] = type(x) == 'number' and string.format('%.0f', x) or x

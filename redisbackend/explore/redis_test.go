@@ -64,6 +64,7 @@ type result struct {
 	code     int
 	numbers  []int64
 	messages []message
+	note     string // how the record of an acquire that is granted ends
 	err      string
 }
 
@@ -190,13 +191,20 @@ func (r *store) eval(before *memory, now tick, c call) (res result) {
 		res.err = answer[1]
 		return res
 	}
-	for _, text := range answer[1:] {
+	for i, text := range answer[1:] {
+		if i == 5 && c.verb == verbAcquire { // how the record ends
+			res.note = text
+			break
+		}
 		res.numbers = append(res.numbers, num[int64](text))
 	}
 	if c.verb == verbRenew || c.verb == verbBeat { // these have the time first, and not always a code
 		res.numbers = append(res.numbers[1:], res.numbers[0])
 	}
 	res.code = int(res.numbers[0])
+	if c.verb.lean() { // the time, if a lease begins
+		res.code = min(res.code, 1)
+	}
 	return res
 }
 

@@ -2,6 +2,8 @@ package explore
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"slices"
 	"sync"
 	"testing"
@@ -26,27 +28,44 @@ type sources struct {
 
 // A tap is a server that listens to what a backend sends to it.
 type tap struct {
-	mu   sync.Mutex
-	text string
-	sent []string
+	mu    sync.Mutex
+	texts map[string]string // of scripts, by their hashes
+	sha   string            // of the first script that was sent since take
+	sent  []string          // KEYS, then ARGV, of that
 }
 
 func (p *tap) hear(_ *server.Peer, cmd string, args ...string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if cmd == "EVAL" {
-		p.text = args[0]
-	}
-	if cmd == "EVAL" || cmd == "EVALSHA" {
-		p.sent = slices.Clone(args[2:])
+	switch cmd {
+	case "SCRIPT":
+		p.texts[hash(args[1])] = args[1]
+	case "EVAL":
+		p.texts[hash(args[0])] = args[0]
+		p.first(hash(args[0]), args)
+	case "EVALSHA":
+		p.first(args[0], args)
 	}
 	return false
 }
 
-func (p *tap) take() (string, []string) {
+func (p *tap) first(sha string, args []string) {
+	if p.sha == "" {
+		p.sha, p.sent = sha, slices.Clone(args[2:])
+	}
+}
+
+func hash(text string) string {
+	sum := sha1.Sum([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+func (p *tap) take() (text string, sent []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.text, p.sent
+	text, sent = p.texts[p.sha], p.sent
+	p.sha, p.sent = "", nil
+	return text, sent
 }
 
 // deaf is the sink of a session that is told nothing but that it is connected.
@@ -57,7 +76,7 @@ func (deaf) Reconnected() {}
 // overheard has the backend send every script once, as a call of the model would be, and writes down what it sends.
 func overheard(t *testing.T) *sources {
 	t.Helper()
-	redis, p := miniredis.RunT(t), new(tap)
+	redis, p := miniredis.RunT(t), &tap{texts: map[string]string{}}
 	redis.Server().SetPreHook(p.hear)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true, ForceSingleClient: true})
 	require.NoError(t, err)
@@ -69,6 +88,7 @@ func overheard(t *testing.T) *sources {
 	defer func() { require.NoError(t, conn.Close()) }()
 	lock, err := conn.Bind(lockName)
 	require.NoError(t, err)
+	p.take()
 	s := &sources{texts: map[verb]string{}, sent: map[verb][]string{}}
 	for v, send := range samples(t.Context(), conn, lock) {
 		send()
@@ -79,7 +99,8 @@ func overheard(t *testing.T) *sources {
 }
 
 // sampled are the calls that samples sends.
-var sampled = call{session: 0, owner: 2, epoch: 3, flags: queueUp | yield, holds: 4, op: 5, tokens: 6, used: 7, seen: 8, ticket: 9, all: true}
+var sampled = call{session: 0, owner: 2, epoch: 3, flags: queueUp | yield, holds: 4, op: 5, tokens: 6, used: 7, seen: 8, ticket: 9, all: true,
+	memo: memo{epoch: 2, owner: 1, op: 3, token: 11, note: "300 b:1:2"}}
 
 // samples are the verbs of the backend with what is in sampled.
 func samples(ctx context.Context, conn backend.Conn, lock backend.Remote) map[verb]func() {
@@ -107,8 +128,27 @@ func samples(ctx context.Context, conn backend.Conn, lock backend.Remote) map[ve
 			_, _ = lock.Signal(ctx, backend.SignalRequest{Condition: condName, Epoch: uint64(s.epoch), Op: uint64(s.op), All: s.all})
 		},
 		verbWithdraw: func() { _, _ = lock.Withdraw(ctx, condName, uint64(s.ticket)) },
-		verbBeat:     func() { _, _ = lock.Beat(ctx, condName, []uint64{uint64(s.ticket)}, nil) },
+		verbPass: func() {
+			_, _ = lock.Acquire(ctx, backend.AcquireRequest{Epoch: uint64(s.epoch), Owner: "2", Holds: int(s.holds), Lease: sec(lease), GrantTTL: sec(grantTTL),
+				NotAfter: time.Now().Add(time.Minute), Tokens: 1, Seen: seen, Prior: s.memo.prior()})
+		},
+		verbTake: func() {
+			p := s.memo.prior()
+			p.Freed = true
+			_, _ = lock.Acquire(ctx, backend.AcquireRequest{Epoch: uint64(s.epoch), Owner: "2", Holds: int(s.holds), Lease: sec(lease), GrantTTL: sec(grantTTL),
+				NotAfter: time.Now().Add(time.Minute), Tokens: 1, Seen: seen, Prior: p})
+		},
+		verbFree: func() {
+			_, _ = lock.Release(ctx, backend.ReleaseRequest{Epoch: uint64(s.memo.epoch), Prior: s.memo.prior()})
+		},
+		verbBeat: func() { _, _ = lock.Beat(ctx, condName, []uint64{uint64(s.ticket)}, nil) },
 	}
+}
+
+// prior is what the session tells the backend of it.
+func (m memo) prior() backend.Prior {
+	return backend.Prior{Epoch: uint64(m.epoch), Owner: ownerName(m.owner), Op: uint64(m.op), Token: backend.Token(epoch + int64(m.token)),
+		Pushed: m.pushed, Freed: m.freed, Note: m.note}
 }
 
 func (c call) seen64() int64 { return int64(c.seen) }
@@ -120,12 +160,19 @@ func TestArgumentsAreTheBackends(t *testing.T) {
 		c := sampled
 		c.verb = v
 		c.all = v != verbBeat
+		if v.lean() {
+			c.flags = queueUp
+		}
 		keys, args := c.arguments(s.keys)
 		got := s.sent[v]
 		want := slices.Concat(keys, args)
 		if v == verbAcquire {
 			require.Greater(t, len(got), 9)
 			got[4+5], want[4+5] = "", "" // the time after which it is refused
+		}
+		if v == verbPass || v == verbTake {
+			require.Len(t, got, len(want))
+			got[len(got)-2], want[len(got)-2] = "", "" // the same
 		}
 		assert.Equal(t, want, got, "%v", v)
 		assert.NotEmpty(t, s.texts[v], "%v", v)

@@ -14,15 +14,16 @@ const (
 // A world is what can happen: how many sessions, and how much of everything. Every run in it ends, so all of them can
 // be explored.
 type world struct {
-	name     string
-	sessions int
-	attempts uint8   // of each session
-	kinds    []flags // of attempts that begin with nothing
-	pass     []flags // that may be added when the session has something already
-	block    uint8   // tokens of an attempt; more than one: the hold is the session's, and its owners inherit it
-	left     budget
-	begin    []action // what has happened already
-	most     int      // states that are looked at, the nearest first; 0: all, and there are few enough
+	name      string
+	sessions  int
+	attempts  uint8   // of each session
+	kinds     []flags // of attempts that begin with nothing
+	pass      []flags // that may be added when the session has something already
+	remembers bool    // the sessions remember the record
+	block     uint8   // tokens of an attempt; more than one: the hold is the session's, and its owners inherit it
+	left      budget
+	begin     []action // what has happened already
+	most      int      // states that are looked at, the nearest first; 0: all, and there are few enough
 }
 
 // A budget is what may still happen.
@@ -71,6 +72,8 @@ type client struct {
 	count uint8 // of epochs: attempts and tickets
 	waiter
 
+	memo memo // how the last answer left the record
+
 	gone uint8 // not the session's knowledge: it has given up everything up to this epoch, and Redis knows
 }
 
@@ -85,6 +88,7 @@ type item struct {
 	first  uint32
 	last   uint32
 	ttl    tick
+	note   string
 }
 
 type kind uint8
@@ -341,7 +345,7 @@ func (x *step) happen(a action) {
 		x.send(x.reenter(a.session), a.way)
 	case abandons:
 		x.tell("%s gives up asking for %d holds", sessionName(a.session), c.target)
-		c.holds, c.target, c.unsure = min(c.holds, c.target), 0, true
+		c.holds, c.target, c.unsure, c.memo = min(c.holds, c.target), 0, true, memo{}
 	case inherits:
 		x.believe(a.session, c.token+1, c.last, c.until)
 		x.tell("%s's next owner inherits the hold, with token %d", sessionName(a.session), c.token)
@@ -384,7 +388,7 @@ func (x *step) attempt(i uint8, f flags, owner uint8, w way) {
 	c.mode, c.stale, c.refuted, c.target, c.unsure, c.used = trying, false, 0, 0, false, 0
 	c.count++
 	c.epoch, c.owner, c.flags = c.count, owner, f
-	x.send(x.acquire(i), w)
+	x.send(x.world.lean(c, x.acquire(i)), w)
 }
 
 func (x *step) acquire(i uint8) call {
@@ -406,7 +410,7 @@ func (x *step) release(i uint8, w way) {
 	if c.doubtful > x.now {
 		r.doubt = c.doubtful - x.now
 	}
-	x.send(r, w)
+	x.send(x.world.leanRelease(c, r), w)
 }
 
 // send is a command, and how it fares.
@@ -460,7 +464,7 @@ func (x *step) exec(c call, twin bool) result {
 	}
 	x.late(c, res, twin)
 	gone := &x.sessions[c.session].gone
-	if c.verb == verbRelease || c.verb == verbAwait && res.code == 1 {
+	if c.verb == verbRelease || (c.verb == verbAwait || c.verb == verbFree) && res.code == 1 {
 		*gone = max(*gone, c.epoch)
 	}
 	x.memory = res.after
@@ -483,6 +487,12 @@ func (x *step) exec(c call, twin bool) result {
 // late looks for attempts that are carried out after they were given up.
 func (x *step) late(c call, res result, twin bool) {
 	s := &x.sessions[c.session]
+	if c.verb == verbPass || c.verb == verbTake {
+		if res.code == 1 && (twin || c.epoch <= s.gone) {
+			x.fail("%v is carried out, and was answered or given up before", c)
+		}
+		return
+	}
 	if got := res.code == granted || res.code == waiting && c.flags.has(queueUp); c.verb != verbAcquire || !got {
 		return
 	}
@@ -501,6 +511,10 @@ func (x *step) answered(a call, res result, sent tick) {
 	switch a.verb {
 	case verbAcquire:
 		x.acquired(a, res, sent)
+	case verbPass, verbTake:
+		x.passed(a, res, sent)
+	case verbFree:
+		c.freed(a, res)
 	case verbAwait, verbSignal, verbBeat, verbWithdraw:
 		x.heard(a, res)
 	case verbRelease:
@@ -508,6 +522,7 @@ func (x *step) answered(a call, res result, sent tick) {
 	case verbReenter:
 		if c.target = 0; res.code == done {
 			c.holds, c.unsure = a.holds, false
+			c.memo.op = a.op
 		} else {
 			x.lose(a.session)
 		}
@@ -534,6 +549,9 @@ func (x *step) acquired(a call, res result, sent tick) {
 		if a.flags.has(keepTTL) {
 			until = c.until
 		}
+		if c.memo = (memo{}); res.note != "" && res.numbers[2] == res.numbers[3] {
+			c.memo = memo{epoch: a.epoch, owner: a.owner, token: token(res.numbers[2]), note: res.note}
+		}
 		if x.now < until {
 			x.believe(a.session, token(res.numbers[2]), token(res.numbers[3]), until)
 			return
@@ -555,7 +573,7 @@ func (x *step) acquired(a call, res result, sent tick) {
 // unanswered is a command that its caller gave up: it may have been carried out all the same.
 func (x *step) unanswered(a call) {
 	c := &x.sessions[a.session]
-	if a.verb != verbAcquire {
+	if a.verb != verbAcquire && a.verb != verbPass && a.verb != verbTake {
 		return
 	}
 	c.owes = true
@@ -608,6 +626,7 @@ func (x *step) arrive(i uint8) {
 			return
 		}
 		it.kind, it.code = reply, uint8(res.code)
+		it.note = res.note
 		if len(res.numbers) > 4 {
 			it.first, it.last, it.ttl = token(res.numbers[2]), token(res.numbers[3]), tick((res.numbers[4]+999)/1000)
 		}
@@ -619,6 +638,9 @@ func (x *step) arrive(i uint8) {
 	case grant:
 		x.tell("%s hears that epoch %d has the lock", sessionName(it.call.session), it.call.epoch)
 		c.owes = true
+		if it.first == it.last {
+			c.memo = memo{epoch: it.call.epoch, owner: c.owner, token: it.first, pushed: true, note: keep}
+		}
 		x.believe(it.call.session, it.first, it.last, it.sent+it.ttl)
 	case signal:
 		x.tell("%s hears that ticket %d is signalled", sessionName(it.call.session), it.call.epoch)
@@ -628,7 +650,7 @@ func (x *step) arrive(i uint8) {
 
 // result is the answer that is under way.
 func (it item) result() result {
-	return result{code: int(it.code), numbers: []int64{int64(it.code), 0, it.first64(), epoch + int64(it.last), 1000 * int64(it.ttl)}}
+	return result{code: int(it.code), note: it.note, numbers: []int64{int64(it.code), 0, it.first64(), epoch + int64(it.last), 1000 * int64(it.ttl)}}
 }
 
 func (it item) first64() int64 { return epoch + int64(it.first) }
@@ -682,6 +704,9 @@ func (x *step) settle() {
 		if c.mode == idle {
 			c.flags, c.refuted, c.stale = 0, 0, false
 		}
+		if !x.world.remembers {
+			c.memo = memo{}
+		}
 	}
 	for i, it := range x.net {
 		if c := &x.sessions[it.call.session]; it.kind == grant && !c.mayWant(it) || it.kind == signal && c.ticket != it.call.epoch {
@@ -700,7 +725,7 @@ func compareItems(a, b item) int {
 func compareCalls(a, b call) int {
 	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.verb, b.verb), cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.op, b.op),
 		cmp.Compare(a.flags, b.flags), cmp.Compare(a.notAfter, b.notAfter), cmp.Compare(a.doubt, b.doubt), cmp.Compare(a.used, b.used),
-		cmp.Compare(a.seen, b.seen), cmp.Compare(a.holds, b.holds))
+		cmp.Compare(a.seen, b.seen), cmp.Compare(a.holds, b.holds), cmp.Compare(a.memo.epoch, b.memo.epoch), cmp.Compare(a.memo.token, b.memo.token))
 }
 
 func compareBools(a, b bool) int {

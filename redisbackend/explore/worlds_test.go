@@ -15,6 +15,11 @@ import (
 var worlds = []world{
 	{name: "hand-over", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, faults: 1},
 		kinds: []flags{queueUp}, pass: []flags{yield, keepTTL, yield | keepTTL}},
+	{name: "memories", sessions: 2, attempts: 3, block: 1, remembers: true, left: budget{ticks: 1, faults: 1}, kinds: []flags{queueUp}, pass: []flags{keepTTL},
+		begin: oneHolds},
+	{name: "lost memories", sessions: 2, attempts: 2, block: 1, remembers: true, left: budget{ticks: 2, faults: 2, nests: 1}, kinds: []flags{queueUp}, pass: []flags{keepTTL},
+		begin: oneHolds},
+	{name: "own memories", sessions: 1, attempts: 3, block: 1, remembers: true, left: budget{ticks: 2, faults: 2, nests: 1, renews: 1}, kinds: []flags{queueUp}, pass: []flags{keepTTL}},
 	{name: "faults", sessions: 2, attempts: 1, block: 1, left: budget{ticks: 2, faults: 3}, kinds: []flags{queueUp}},
 	{name: "three", sessions: 3, attempts: 1, block: 1, left: budget{ticks: 2, faults: 1}, kinds: []flags{queueUp}},
 	{name: "counts", sessions: 2, attempts: 1, block: 1, left: budget{ticks: 2, faults: 2, nests: 2}, kinds: []flags{queueUp}},
@@ -149,7 +154,7 @@ func TestExploreAtRandom(t *testing.T) {
 			walks = i
 			break
 		}
-		w.block = 1 + 2*uint8(i%2)
+		w.block, w.remembers = 1+2*uint8(i%2), i%4 < 2
 		run, bad := e.walk(random)
 		if bad {
 			t.Fatalf("\n%s", e.tell(e.shorter(run)))

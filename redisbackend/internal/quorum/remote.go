@@ -163,6 +163,7 @@ func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 		return 0, err
 	}
 	defer r.conn.Jobs.Done()
+	req.Prior = backend.Prior{}
 	r.Forget(req.Epoch)
 	r.conn.stop(r.name, req.Epoch)
 	given := fence{r.asked.Add(1), req.Epoch}

@@ -46,6 +46,7 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	if err := wire.CheckAcquire(&req); err != nil {
 		return backend.AcquireReply{}, err
 	}
+	req.Prior = backend.Prior{} // the nodes' records differ
 	if err := r.conn.begin(ctx); err != nil {
 		return backend.AcquireReply{}, err
 	}

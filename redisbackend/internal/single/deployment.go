@@ -39,7 +39,25 @@ func (scripted) Bind(r *Remote) backend.Remote { return r }
 
 func (scripted) Probe(ctx context.Context, r *Remote) error {
 	_, err := r.Inspect(ctx)
+	if err == nil && r.Conn.Deployment.lean() {
+		r.teach(ctx)
+	}
 	return err
+}
+
+// teach has the server learn the scripts by which locks are taken, passed on and freed, so that their first use is one
+// command: it runs each on a lock that is never taken, where it does nothing. Whatever fails will fail, or not, when the
+// script is needed; so it is with the other nodes of a Cluster, which learn then.
+func (r *Remote) teach(ctx context.Context) {
+	s, build := r.Conn.Deployment.scripts, r.Conn.Deployment.Client.B()
+	run := func(s *wire.Script, keys int, args ...string) rueidis.Completed {
+		return build.Eval().Script(s.Text).Numkeys(int64(keys)).Key(r.Keys[:keys]...).Arg(args...).Build()
+	}
+	const late, none = "0", "no record is so"
+	r.Conn.Deployment.Client.DoMulti(ctx,
+		run(&s.Acquire, 4, r.Conn.Session, "0", "", "1", "1", late, "", "1", "0", "0", "0", "", "1"),
+		run(&s.Release, 4, r.Conn.Session, "0", "0", "0", "", "0"),
+		run(&s.Pass, 2, none), run(&s.Take, 3, none), run(&s.Free, 3, none))
 }
 
 // NewDeployment returns the deployment that a client leads to, without options.

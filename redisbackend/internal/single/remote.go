@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,15 +36,19 @@ const (
 	ForceHeld                                                 = 1
 )
 
-// Acquire implements backend.Remote. It is one command, unless Redis refuses it as late although its time has not
-// come: then what is known of Redis's clock was missing or too careful. The answer carries the clock, so a second
+// Acquire implements backend.Remote. It is one command, unless the lock is not as the session remembers it, or Redis
+// refuses it as late although its time has not come: then what is known of Redis's clock was missing or too careful. The answer carries the clock, so a second
 // copy is right or really late.
 func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if err := wire.CheckAcquire(&req); err != nil {
 		return backend.AcquireReply{}, err
 	}
 	limit := clock.InstantOf(req.NotAfter)
-	a, err := r.acquire(ctx, &req, r.Clock.NotAfter(limit))
+	notAfter := r.Clock.NotAfter(limit)
+	if reply, done, err := r.pass(ctx, &req, notAfter); done || err != nil {
+		return reply, err
+	}
+	a, err := r.acquire(ctx, &req, notAfter)
 	if err == nil && a.Code == acquireLate && a.sample.Received < limit {
 		a, err = r.acquire(ctx, &req, clock.Mapping{}.With(a.sample).NotAfter(limit))
 	}
@@ -56,9 +61,7 @@ func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 		if err := a.checkTokens(a.rest[0], a.rest[1]); err != nil {
 			return backend.AcquireReply{}, wire.Unexpected(err)
 		}
-		return backend.AcquireReply{Status: backend.Granted,
-			First: backend.Token(a.rest[0]), Last: backend.Token(a.rest[1]),
-			TTL: time.Duration(a.rest[2]) * time.Millisecond}, nil
+		return a.granted(&req), nil
 	case acquireWaiting:
 		if req.Queue {
 			r.Conn.Listen(r)
@@ -73,6 +76,16 @@ func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	return backend.AcquireReply{}, wire.Unexpected(fmt.Errorf("code %d", a.Code))
 }
 
+// granted is the reply to an attempt that has the lock.
+func (a *answer) granted(req *backend.AcquireRequest) backend.AcquireReply {
+	reply := backend.AcquireReply{Status: backend.Granted, First: backend.Token(a.rest[0]), Last: backend.Token(a.rest[1]),
+		TTL: time.Duration(a.rest[2]) * time.Millisecond}
+	if a.note != "" && reply.First == reply.Last {
+		reply.Prior = backend.Prior{Epoch: req.Epoch, Owner: req.Owner, Token: reply.Last, Note: a.note}
+	}
+	return reply
+}
+
 // acquire sends one copy.
 func (r *Remote) acquire(ctx context.Context, req *backend.AcquireRequest, notAfter int64) (answer, error) {
 	var d wire.ArgWriter
@@ -84,14 +97,21 @@ func (r *Remote) acquire(ctx context.Context, req *backend.AcquireRequest, notAf
 	d.Add(uint64(req.Seen))
 	d.Add(wire.RoundUp(req.Patience, time.Millisecond))
 	d.Add(wire.Millis(req.GrantTTL))
-	d.Add(wire.KeepFor(max(req.Lease, req.GrantTTL)))
+	keep := wire.KeepFor(max(req.Lease, req.GrantTTL))
+	d.Add(keep)
 	n := d.Strings()
 	args := [...]string{r.Conn.Session, n[0], req.Owner, n[1], n[2], n[3], flags(req), n[4], n[5], n[6], n[7],
 		r.Conn.Deployment.Channels, n[8]}
 	if r.Conn.Deployment.Replicas.Count > 0 {
 		return r.acquireReplicated(ctx, args[:], req.NotAfter)
 	}
-	return r.Run(ctx, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args[:], 3)
+	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args[:], 3)
+	if err == nil && a.keep > 0 {
+		if a.note = n[8]; a.keep != int64(keep) { // another session needs the record for longer
+			a.note = strconv.FormatInt(a.keep, 10)
+		}
+	}
+	return a, err
 }
 
 // flagLetters are acquire's flags, in the order of the bits by which flags looks them up.
@@ -142,7 +162,7 @@ func (r *Remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backe
 	return backend.ReenterReply{}, wire.Unexpected(fmt.Errorf("code %d", a.Code))
 }
 
-// Release implements backend.Remote.
+// Release implements backend.Remote. It is one command, unless the lock is not as the session remembers it.
 func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	if err := wire.CheckRelease(&req); err != nil {
 		return 0, err
@@ -150,6 +170,12 @@ func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	// How long from now, not until when: Redis counts from when it gets this, which is later, so the tombstone
 	// lasts long enough whatever is known of Redis's clock.
 	doubt := wire.Remaining(req.Until)
+	switch freed, err := r.free(ctx, &req); {
+	case err != nil:
+		return 0, err
+	case freed:
+		return backend.Freed, nil
+	}
 	var d wire.ArgWriter
 	d.Add(req.Epoch)
 	d.Add(wire.RoundUp(doubt, time.Microsecond))
@@ -233,6 +259,19 @@ func (l *reader) number() (n int64) {
 	return n
 }
 
+// either is a number or a word, whichever comes next.
+func (l *reader) either() (n int64, s string) {
+	m, ok := l.next()
+	switch {
+	case !ok:
+	case m.IsInt64():
+		n, l.err = m.ToInt64()
+	default:
+		s, l.err = m.ToString()
+	}
+	return n, s
+}
+
 func (l *reader) word() (s string) {
 	if m, ok := l.next(); ok {
 		s, l.err = m.ToString()
@@ -244,6 +283,8 @@ func (l *reader) word() (s string) {
 type answer struct {
 	Code   int64
 	rest   [3]int64
+	keep   int64  // of acquire.lua: how the record ends, if that is a number
+	note   string // and if not
 	sample clock.Sample
 }
 
@@ -256,12 +297,15 @@ func (r *Remote) Run(ctx context.Context, s *wire.Script, keys, args []string, n
 	return r.decode(list, at, n)
 }
 
-// decode reads an answer with n numbers beside the code and the time.
+// decode reads an answer with n numbers beside the code and the time, and perhaps a text behind them.
 func (r *Remote) decode(list []rueidis.RedisMessage, at clock.Sample, n int) (a answer, err error) {
 	l := reader{list: list}
 	a.Code, at.Stamp = l.number(), l.number()
 	for i := range n {
 		a.rest[i] = l.number()
+	}
+	if l.err == nil && len(l.list) > 0 {
+		a.keep, a.note = l.either()
 	}
 	if l.err != nil {
 		return answer{}, wire.Unexpected(l.err)
@@ -278,18 +322,13 @@ func (r *Remote) exec(ctx context.Context, s *wire.Script, keys, args []string) 
 
 // read does what sends a script, and says when.
 func (r *Remote) read(ctx context.Context, send func() rueidis.RedisResult) ([]rueidis.RedisMessage, clock.Sample, error) {
-	sent := time.Now()
-	if err := wire.ContextErr(ctx, sent); err != nil {
-		return nil, clock.Sample{}, fmt.Errorf("redisbackend: not sent: %w", err)
+	result, at, err := r.send(ctx, send)
+	if err != nil {
+		return nil, clock.Sample{}, err
 	}
-	result := send()
-	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
 	list, err := result.ToArray()
 	if err != nil {
-		if result.NonRedisError() != nil {
-			r.Clock.Forget() // the connection may have gone with it, and the next one lead elsewhere
-		}
-		return nil, clock.Sample{}, wire.Fail(ctx, err)
+		return nil, clock.Sample{}, r.failed(ctx, result, err)
 	}
 	return list, at, nil
 }

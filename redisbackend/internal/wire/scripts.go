@@ -26,6 +26,7 @@ type Scripts struct {
 	Await, Signal, Withdraw, Beat                                   Script
 	Share, ShareRenew, ShareInspect                                 Script
 	Offer                                                           Script // for locks that Redisson's clients use too
+	Pass, Take, Free                                                Script // of a session that remembers the record
 }
 
 // A Variant is what the text of the scripts depends on.
@@ -53,6 +54,7 @@ func newScripts(v Variant) *Scripts {
 		Await: load("await"), Signal: load("signal"), Withdraw: load("withdraw"),
 		Beat: load("beat"), Share: load("share"), ShareRenew: load("share_renew"), ShareInspect: load("share_inspect"),
 		Offer: load("offer"),
+		Pass:  loadAlone("pass"), Take: loadAlone("take"), Free: loadAlone("free"),
 	}
 }
 
@@ -74,6 +76,13 @@ func loadScript(name string, v Variant) Script {
 	if v.Redisson {
 		text = strings.ReplaceAll(text, "\n--redisson ", "\n")
 	}
+	return newScript(text)
+}
+
+// loadAlone reads a script that needs nothing of common.lua.
+func loadAlone(name string) Script { return newScript(scriptText(name)) }
+
+func newScript(text string) Script {
 	sum := sha1.Sum([]byte(text))
 	return Script{Lua: rueidis.NewLuaScript(text), Text: text, SHA: hex.EncodeToString(sum[:])}
 }

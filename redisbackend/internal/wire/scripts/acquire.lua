@@ -12,7 +12,9 @@
 --      10 patience, ms: the place is dropped when not refreshed for so long
 --      11 grant TTL, ms  12 channel prefix  13 seconds that the record is kept
 -- Returns  {code, now, a, b, c}
---   1 granted: a first token, b last token (of fewer tokens, perhaps), c with f: what is left of the lease, ms
+--   1 granted: a first token, b last token (of fewer tokens, perhaps), c with f: what is left of the lease, ms; and a
+--     sixth element, for pass, take and free: the record's keep, as text with its tombstones if there are any, 0 if its
+--     op is not 0
 --   2 waiting (q) or held by another: a TTL of the holder, ms
 --   3 stale: this epoch, or a higher one, has been answered or given up already
 --   4 late: not after has passed
@@ -58,7 +60,8 @@ end
 
 -- granted answers an attempt that has the lock.
 local function granted()
-  return {GRANTED, now, rec.first, rec.last, flag('f') and redis.call('PTTL', KEYS[1]) or 0}
+  return {GRANTED, now, rec.first, rec.last, flag('f') and redis.call('PTTL', KEYS[1]) or 0,
+    rec.op ~= '0' and 0 or rec.tombs == '' and tonumber(rec.keep) or rec.keep .. rec.tombs}
 end
 
 -- wait answers an attempt that cannot have the lock now.

@@ -1,0 +1,84 @@
+package protocol
+
+import "github.com/relock-go/relock/backend"
+
+// A session that remembers how its latest attempt left the record of a lock can pass the lock on, take it or free it by a
+// comparison: if the record is still the same, nothing has happened since. No record comes a second time, so a late or
+// doubled copy finds another one and does nothing. What the comparison does not cover is left to Acquire and Release.
+
+// Lean reports whether an attempt is one that a comparison of the record can decide.
+func Lean(req *backend.AcquireRequest) bool {
+	p := &req.Prior
+	return 0 < p.Epoch && p.Epoch < req.Epoch && req.Tokens == 1 && !req.Fixed && !req.Yield
+}
+
+// SetsLease reports whether a lean attempt begins a lease. Only then it has a time after which it is refused.
+func SetsLease(req *backend.AcquireRequest) bool { return req.Prior.Freed || !req.KeepTTL }
+
+// NextToken is the token of a lean attempt. It rises without the server's clock, more slowly than that.
+func NextToken(req *backend.AcquireRequest) backend.Token {
+	return max(req.Prior.Token, req.Seen) + 1
+}
+
+// LeanRelease reports whether a release is one that a comparison of the record can decide.
+func LeanRelease(req *backend.ReleaseRequest) bool {
+	p := &req.Prior
+	return 0 < p.Epoch && p.Epoch == req.Epoch && !p.Pushed && !p.Freed && req.Until.IsZero()
+}
+
+// Pass carries out a lean attempt: it takes over from the session's last one, or takes the free lock that this left. It
+// returns false, and changes nothing, if the lock is not as the session remembers it.
+func (l *Lock) Pass(now Instant, session string, req backend.AcquireRequest, notAfter Instant) (backend.AcquireReply, bool) {
+	l.expire(now)
+	token := NextToken(&req)
+	if !Lean(&req) || !l.leftBy(session, &req.Prior) || token > clockToken(notAfter) || l.keepFor(req.Lease) > l.Record.Keep {
+		return backend.AcquireReply{}, false
+	}
+	expires := l.Hold.Expires
+	if SetsLease(&req) {
+		if now > notAfter {
+			return backend.AcquireReply{}, false
+		}
+		expires = now + req.Lease
+	}
+	l.Hold = Hold{Session: session, Owner: req.Owner, Count: req.Holds, Expires: expires}
+	r := &l.Record
+	r.First, r.Last, r.Epoch, r.Op, r.Pushed = token, token, req.Epoch, 0, false
+	if SetsLease(&req) {
+		l.save(now)
+	}
+	reply := l.granted(now, req)
+	reply.Prior = l.Prior(req)
+	return reply, true
+}
+
+// Free carries out a lean release: of a lock for which no other session waits. It returns false, and changes nothing, if
+// the lock is not as the session remembers it.
+func (l *Lock) Free(now Instant, session string, req backend.ReleaseRequest) bool {
+	l.expire(now)
+	if !LeanRelease(&req) || !l.leftBy(session, &req.Prior) || len(l.Queue) > 0 {
+		return false
+	}
+	l.Hold = Hold{}
+	return true
+}
+
+// leftBy reports whether the lock is as a session's attempt left it.
+func (l *Lock) leftBy(session string, p *backend.Prior) bool {
+	r := &l.Record
+	if r.Session != session || r.Epoch != p.Epoch || r.First != p.Token || r.Last != p.Token || r.Op != p.Op || r.Pushed != p.Pushed || r.Watched {
+		return false
+	}
+	if p.Freed {
+		return !l.held() && len(l.Queue) == 0
+	}
+	return l.heldBy(session) && l.Hold.Owner == p.Owner
+}
+
+// Prior is what the session of a granted attempt remembers.
+func (l *Lock) Prior(req backend.AcquireRequest) backend.Prior {
+	if l.Record.First != l.Record.Last || l.Record.Watched {
+		return backend.Prior{}
+	}
+	return backend.Prior{Epoch: req.Epoch, Owner: req.Owner, Token: l.Record.Last, Op: l.Record.Op, Note: "exact"}
+}

@@ -1,0 +1,138 @@
+package explore
+
+import (
+	"slices"
+	"strconv"
+)
+
+// A memo is what a session remembers of the lock: how the last answer left the record. An epoch of 0 is none.
+type memo struct {
+	epoch, owner, op uint8
+	token            uint32
+	pushed, freed    bool
+	note             string
+}
+
+// lean reports whether a call is one that compares the record.
+func (v verb) lean() bool { return v == verbPass || v == verbTake || v == verbFree }
+
+// leased reports whether a lean attempt begins a lease.
+func (c call) leased() bool { return c.verb == verbTake || !c.flags.has(keepTTL) }
+
+// token is the one that a lean attempt brings.
+func (c call) token() uint32 { return max(c.memo.token, c.seen) + 1 }
+
+// recordOf is a record as save in common.lua writes it.
+func recordOf(session uint8, m memo) string {
+	state := "h"
+	if m.pushed {
+		state = "g"
+	}
+	n := redisToken(m.token)
+	return n + " " + n + " " + sessionName(session) + " " + strconv.Itoa(int(m.epoch)) + " " + strconv.Itoa(int(m.op)) + " " + state + " " + m.note
+}
+
+// leanArguments are the KEYS and ARGV of a call that compares the record.
+func (c call) leanArguments(names [keyCount]string) (keys, args []string) {
+	field := func(owner uint8) string { return sessionName(c.session) + ":" + ownerName(owner) }
+	args = []string{recordOf(c.session, c.memo)}
+	if c.verb == verbFree {
+		return names[:3], append(args, field(c.memo.owner))
+	}
+	args = append(args, recordOf(c.session, memo{epoch: c.epoch, token: c.token(), note: c.memo.note}))
+	keys = names[:3]
+	if c.verb == verbPass {
+		keys, args = names[:2], append(args, field(c.memo.owner))
+	}
+	args = append(args, field(c.owner), strconv.Itoa(int(c.holds)))
+	if c.leased() {
+		args = append(args, strconv.Itoa(1000*int(lease)), strconv.FormatInt(c.notAfter.micros()-1, 10), keep)
+	}
+	return keys, args
+}
+
+// lean is the attempt as the session sends it first, by what it remembers.
+func (w *world) lean(c *client, full call) call {
+	if w.remembers && c.memo.epoch != 0 && c.memo.epoch < c.epoch && full.tokens == 1 && !full.flags.has(fixed) && !full.flags.has(yield) {
+		full.verb, full.memo = verbPass, c.memo
+		if c.memo.freed {
+			full.verb = verbTake
+		}
+	}
+	c.memo = memo{} // until there is an answer
+	return full
+}
+
+// leanRelease is the same for a release.
+func (w *world) leanRelease(c *client, full call) call {
+	if m := c.memo; w.remembers && m.epoch != 0 && m.epoch == c.epoch && !m.pushed && !m.freed && full.doubt == 0 {
+		full.verb, full.memo = verbFree, m
+	}
+	c.memo = memo{}
+	return full
+}
+
+// compared judges a run that compares the record.
+func (j *judge) compared() {
+	b, a := j.before, j.after
+	j.must(len(j.messages) == 0, "it sends a message")
+	r := b.record
+	m := j.memo
+	same := r.session == j.session && r.epoch == m.epoch && r.op == m.op && r.pushed == m.pushed && r.first == m.token && r.last == m.token
+	if j.code == 0 {
+		j.must(a == b, "it changes something and says that it does not")
+		return
+	}
+	j.must(same, "the record is another one than the session remembers")
+	j.must(slices.Equal(a.queue, b.queue), "the queue changes")
+	_, waits := b.firstLive(j.now)
+	switch j.verb {
+	case verbFree:
+		j.must(b.hold.of(j.session) && !a.hold.held() && a.record == r, "it does more or less than to release")
+		j.must(!waits, "the lock is free and a live session waits")
+		return
+	case verbTake:
+		j.must(!b.hold.held(), "it takes a lock that is held")
+		j.must(!waits, "it passes over who waits")
+	case verbPass:
+		j.must(b.hold.of(j.session) && b.hold.owner == m.owner, "it passes on what the session has not")
+	}
+	j.must(!j.leased() || j.now < j.notAfter, "it is late: it is %d and the limit %d", j.now, j.notAfter)
+	h := a.hold
+	j.must(a.has(j.session, j.epoch) && h.owner == j.owner && h.count == int(j.holds), "it has not got the lock")
+	j.must(a.record.first == j.token() && a.record.last == j.token() && !a.record.pushed && a.record.op == 0, "the record is wrong")
+	if j.leased() {
+		j.must(h.expires == j.now+lease, "the lease is not full")
+	} else {
+		j.must(h.expires == b.hold.expires, "the lease changes")
+	}
+}
+
+// passed is the answer to a lean attempt. If the lock is not as the session remembers it, the attempt goes on with acquire.
+func (x *step) passed(a call, res result, sent tick) {
+	c := &x.sessions[a.session]
+	if res.code == 0 {
+		return
+	}
+	c.owes = true
+	until := sent + lease
+	if !a.leased() {
+		until = c.until
+	}
+	if x.now >= until {
+		c.flags &^= keepTTL
+		return
+	}
+	c.memo = memo{epoch: a.epoch, owner: a.owner, token: a.token(), note: a.memo.note}
+	x.believe(a.session, a.token(), a.token(), until)
+}
+
+// freed is the answer to a lean release. If the lock is not as the session remembers it, release is yet to be sent.
+func (c *client) freed(a call, res result) {
+	if res.code == 0 {
+		return
+	}
+	c.owes = false
+	c.memo = a.memo
+	c.memo.freed = true
+}

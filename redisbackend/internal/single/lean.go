@@ -1,0 +1,83 @@
+package single
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/clock"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// lean reports whether what a session remembers is enough: not if replicas are to be waited for, or if Redisson's clients,
+// which keep no record, use the lock too.
+func (d *Deployment) lean() bool { return d.Replicas.Count == 0 && !d.Redisson }
+
+// pass has a lean attempt carried out, if there is one for what the session remembers. It returns false if Redis has to
+// look at everything, which Acquire then asks for.
+func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter int64) (backend.AcquireReply, bool, error) {
+	d := r.Conn.Deployment
+	call, ok := wire.NewLeanAcquire(r.Conn.Session, req, notAfter)
+	if !ok || !d.lean() {
+		return backend.AcquireReply{}, false, nil
+	}
+	script, keys := &d.scripts.Pass, r.Keys[:2]
+	if call.Take {
+		script, keys = &d.scripts.Take, r.Keys[:3]
+	}
+	n, at, err := r.runLean(ctx, script, keys, call.Args())
+	if err != nil || n == 0 {
+		return backend.AcquireReply{}, false, err
+	}
+	if n > 1 { // Redis's clock: a lease began
+		at.Stamp = n
+		r.Clock.Saw(at)
+	}
+	p := call.Prior
+	return backend.AcquireReply{Status: backend.Granted, First: p.Token, Last: p.Token, Prior: p}, true, nil
+}
+
+// free has a lean release carried out, if there is one for what the session remembers. It returns false if Redis has to
+// look at everything, which Release then asks for.
+func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (bool, error) {
+	args, ok := wire.LeanReleaseArgs(r.Conn.Session, req)
+	if !ok || !r.Conn.Deployment.lean() {
+		return false, nil
+	}
+	n, _, err := r.runLean(ctx, &r.Conn.Deployment.scripts.Free, r.Keys[:3], args[:])
+	return n == 1, err
+}
+
+// runLean sends a script that answers with one number. The sample has no stamp.
+func (r *Remote) runLean(ctx context.Context, s *wire.Script, keys, args []string) (int64, clock.Sample, error) {
+	result, at, err := r.send(ctx, func() rueidis.RedisResult { return s.Exec(ctx, r.Conn.Deployment.Client, keys, args) })
+	if err != nil {
+		return 0, at, err
+	}
+	n, err := result.ToInt64()
+	if err != nil {
+		return 0, at, r.failed(ctx, result, err)
+	}
+	return n, at, nil
+}
+
+// send does what sends a script, and says when.
+func (r *Remote) send(ctx context.Context, send func() rueidis.RedisResult) (rueidis.RedisResult, clock.Sample, error) {
+	sent := time.Now()
+	if err := wire.ContextErr(ctx, sent); err != nil {
+		return rueidis.RedisResult{}, clock.Sample{}, fmt.Errorf("redisbackend: not sent: %w", err)
+	}
+	result := send()
+	return result, clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}, nil
+}
+
+// failed is the error of a command that Redis did not answer, or not as it was asked.
+func (r *Remote) failed(ctx context.Context, result rueidis.RedisResult, err error) error {
+	if result.NonRedisError() != nil {
+		r.Clock.Forget() // the connection may have gone with it, and the next one lead elsewhere
+	}
+	return wire.Fail(ctx, err)
+}

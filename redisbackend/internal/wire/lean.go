@@ -1,0 +1,123 @@
+package wire
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/protocol"
+)
+
+// maxTexts is how many texts the largest of the lean scripts takes.
+const maxTexts = 8
+
+// A TextWriter writes the texts of one call, as ArgWriter does with numbers.
+type TextWriter struct {
+	buf  []byte
+	room [384]byte // where it begins
+	ends [maxTexts + 1]int
+	n    int
+}
+
+// end ends one text.
+func (w *TextWriter) end() {
+	w.n++
+	w.ends[w.n] = len(w.buf)
+}
+
+func (w *TextWriter) number(n uint64) {
+	w.buf = strconv.AppendUint(w.buf, n, 10)
+	w.end()
+}
+
+// field adds the field of a hold.
+func (w *TextWriter) field(session, owner string) {
+	w.buf = append(append(append(w.buf, session...), ':'), owner...)
+	w.end()
+}
+
+// record adds a record, as save in common.lua writes it.
+func (w *TextWriter) record(session string, p *backend.Prior) {
+	for range 2 { // first and last of a block of one
+		w.buf = append(strconv.AppendUint(w.buf, uint64(p.Token), 10), ' ')
+	}
+	w.buf = append(append(w.buf, session...), ' ')
+	w.buf = append(strconv.AppendUint(w.buf, p.Epoch, 10), ' ')
+	w.buf = append(strconv.AppendUint(w.buf, p.Op, 10), ' ')
+	state := byte('h')
+	if p.Pushed {
+		state = 'g'
+	}
+	w.buf = append(append(append(w.buf, state), ' '), p.Note...)
+	w.end()
+}
+
+// strings returns the texts in the order in which they were added.
+func (w *TextWriter) strings() (texts [maxTexts]string) {
+	text := string(w.buf)
+	for i := range w.n {
+		texts[i] = text[w.ends[i]:w.ends[i+1]]
+	}
+	return texts
+}
+
+// A LeanAcquire is a call of pass.lua or take.lua.
+type LeanAcquire struct {
+	Take  bool
+	Prior backend.Prior // what the session remembers if it is done
+	args  [maxTexts]string
+	n     int
+}
+
+// Args are the script's.
+func (c *LeanAcquire) Args() []string { return c.args[:c.n] }
+
+// NewLeanAcquire returns the lean call for an attempt that Redis may carry out until notAfter; false if it is one for
+// acquire.lua.
+func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64) (*LeanAcquire, bool) {
+	if !protocol.Lean(req) {
+		return nil, false
+	}
+	token, old := protocol.NextToken(req), req.Prior
+	needs := KeepFor(max(req.Lease, req.GrantTTL))
+	if old.Note == "" {
+		old.Note = strconv.FormatUint(needs, 10) // if no session keeps it for longer
+	}
+	keep, _, _ := strings.Cut(old.Note, " ")
+	kept, err := strconv.ParseUint(keep, 10, 64)
+	// Until it is refused the token is not far ahead of the clock, so the record need not be kept for longer.
+	if err != nil || kept < needs || notAfter < 0 || uint64(token) > uint64(notAfter) {
+		return nil, false
+	}
+	c := &LeanAcquire{Take: old.Freed,
+		Prior: backend.Prior{Epoch: req.Epoch, Owner: req.Owner, Token: token, Note: old.Note}}
+	var w TextWriter
+	w.buf = w.room[:0]
+	w.record(session, &old)
+	w.record(session, &c.Prior)
+	if !c.Take {
+		w.field(session, old.Owner)
+	}
+	w.field(session, req.Owner)
+	w.number(uint64(req.Holds))
+	if protocol.SetsLease(req) {
+		w.number(Millis(req.Lease))
+		w.number(uint64(notAfter))
+		w.number(kept)
+	}
+	c.args, c.n = w.strings(), w.n
+	return c, true
+}
+
+// LeanReleaseArgs are those of free.lua for a release; false if it is one for release.lua.
+func LeanReleaseArgs(session string, req *backend.ReleaseRequest) (args [2]string, ok bool) {
+	if !protocol.LeanRelease(req) || req.Prior.Note == "" {
+		return args, false
+	}
+	var w TextWriter
+	w.buf = w.room[:0]
+	w.record(session, &req.Prior)
+	w.field(session, req.Prior.Owner)
+	texts := w.strings()
+	return [2]string{texts[0], texts[1]}, true
+}

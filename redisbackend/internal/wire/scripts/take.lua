@@ -1,0 +1,21 @@
+-- take: an attempt that takes a free lock which the session itself had last, if the record is still as the session
+-- remembers it. It stands alone, without common.lua, as pass does.
+--
+-- KEYS  1 hold  2 record  3 queue
+-- ARGV  1 the record as it was left  2 as it shall be: with the attempt's epoch, and a higher token
+--       3 the field that the hold shall have  4 holds wanted  5 lease, ms
+--       6 not after: Redis time, us, from which this copy is refused  7 seconds that the record is kept
+-- Returns  0 nothing is changed: the record is another one, the lock is not free, sessions wait, or not after has
+--          passed; acquire then says which. Otherwise it is the attempt's: Redis's time in us.
+-- Keeps    at most one field in the hold hash; nobody who waits is passed over; tokens rise.
+-- Twice    no record comes again, so the second run finds another one, whatever happened in between.
+
+if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
+if redis.call('PTTL', KEYS[1]) ~= -2 or redis.call('LINDEX', KEYS[3], '0') then return 0 end
+local t = redis.call('TIME')
+local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
+if now > tonumber(ARGV[6]) then return 0 end
+redis.call('HSET', KEYS[1], ARGV[3], ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
+redis.call('SET', KEYS[2], ARGV[2], 'EX', ARGV[7])
+return now

@@ -1,0 +1,279 @@
+package redisbackend_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// What a session remembers of a lock saves Redis work, and changes nothing else.
+
+// remembering is an attempt of a session that remembers the lock so.
+func remembering(p backend.Prior) func(*backend.AcquireRequest) {
+	return func(r *backend.AcquireRequest) { r.Prior = p }
+}
+
+// remembers is a release of a session that remembers the lock so.
+func remembers(p backend.Prior) func(*backend.ReleaseRequest) {
+	return func(r *backend.ReleaseRequest) { r.Prior = p }
+}
+
+// scripts is how many scripts a Redis has run while f did something; 1 on the embedded one, which does not count.
+func (s *site) scripts(f func()) int {
+	s.Helper()
+	if s.do("INFO", "commandstats").Error() != nil {
+		f()
+		return 1
+	}
+	before := scriptCalls(s)
+	f()
+	return scriptCalls(s) - before
+}
+
+func (m *member) takeRemembered(epoch uint64, change ...func(*backend.AcquireRequest)) backend.Prior {
+	m.Helper()
+	reply := m.acquire(epoch, change...)
+	require.Equal(m, backend.Granted, reply.Status)
+	require.Equal(m, epoch, reply.Prior.Epoch)
+	return reply.Prior
+}
+
+func TestPassIsOneCommand(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a := s.join("a")
+		first := a.takeRemembered(1)
+		s.shorten()
+		var second backend.Prior
+		assert.Equal(t, 1, s.scripts(func() { second = a.takeRemembered(2, owned("2"), keep, remembering(first)) }))
+		assert.Equal(t, first.Token+1, second.Token)
+		token := text(int64(second.Token))
+		assert.Equal(t, []string{token, token, "a", "2", "0", "h", "300"}, s.record())
+		assert.Equal(t, "a:2=1", s.hash())
+		s.assertShort("the lease stays")
+		s.run("PEXPIRE", s.side("t"), "1000")
+		assert.Equal(t, 1, s.scripts(func() { a.takeRemembered(3, owned("2"), remembering(second)) }))
+		assert.Equal(t, "a:2=1", s.hash())
+		s.assertFull(lease, s.ttl(), "a lease begins")
+		kept, err := s.do("PTTL", s.side("t")).ToInt64()
+		require.NoError(t, err)
+		assert.Greater(t, kept, int64(1000), "and the record is kept")
+	})
+}
+
+func TestPassTokensRise(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a := s.join("a")
+		p := a.takeRemembered(1)
+		seen := p.Token + 1000
+		p = a.takeRemembered(2, remembering(p), func(r *backend.AcquireRequest) { r.Seen = seen })
+		assert.Equal(t, seen+1, p.Token, "above all that the session has seen")
+		ahead := a.acquire(3, remembering(p), func(r *backend.AcquireRequest) { r.Seen = seen + 60_000_000 })
+		assert.Greater(t, ahead.First, seen+60_000_000)
+		kept, err := s.do("TTL", s.side("t")).ToInt64()
+		require.NoError(t, err)
+		assert.Greater(t, kept, int64(330), "a record whose token is far ahead of the clock is kept for longer")
+	})
+}
+
+// otherwise are what can have happened to a lock that a session remembers as its epoch 1 left it.
+var otherwise = map[string]func(s *site, a, b *member){
+	"forced and taken":        func(s *site, a, b *member) { b.forced(); b.take(1) },
+	"forced":                  func(s *site, a, b *member) { b.forced() },
+	"re-entered":              func(s *site, a, b *member) { a.reenter(1, 1, 2, lease) },
+	"passed on":               func(s *site, a, b *member) { a.take(2, owned("2")) },
+	"released":                func(s *site, a, b *member) { a.release(1) },
+	"released and had by b":   func(s *site, a, b *member) { a.release(1); b.take(1); b.release(1) },
+	"over":                    func(s *site, a, b *member) { s.lapse() },
+	"a record that was lost":  func(s *site, a, b *member) { s.run("DEL", s.side("t")) },
+	"a hold that was lost":    func(s *site, a, b *member) { s.run("DEL", s.name) },
+	"in doubt":                func(s *site, a, b *member) { a.release(0, doubtfulFor(time.Minute)) },
+	"waited for":              func(s *site, a, b *member) { b.wait(1) },
+	"waited for, and lost":    func(s *site, a, b *member) { b.wait(1); s.run("DEL", s.name) },
+	"waited for and released": func(s *site, a, b *member) { b.wait(1); a.release(1); b.granted() },
+}
+
+// forced takes the lock from its holder.
+func (m *member) forced() {
+	m.Helper()
+	_, err := m.remote.ForceUnlock(m.ctx())
+	require.NoError(m, err)
+}
+
+// state is what Redis has of the lock, without tokens and times.
+func (s *site) state() string {
+	s.Helper()
+	var words []string
+	if raw, err := s.do("GET", s.side("t")).ToString(); err == nil {
+		words = strings.Split(raw, " ")[2:6]
+	}
+	return strings.Join(slices.Concat(words, []string{s.hash()}, s.queued()), "|")
+}
+
+// Whatever has happened, an attempt and a release end as they would if the session remembered nothing.
+func TestPassTakeAndFreeAreAsWithoutAMemory(t *testing.T) {
+	sends := map[string]func(a *member, p backend.Prior) any{
+		"pass": func(a *member, p backend.Prior) any { return a.acquire(5, owned("3"), queue, remembering(p)).Status },
+		"pass, keeping": func(a *member, p backend.Prior) any {
+			return a.acquire(5, owned("3"), queue, keep, remembering(p)).Status
+		},
+		"take": func(a *member, p backend.Prior) any {
+			p.Freed = p.Epoch > 0
+			return a.acquire(5, owned("3"), queue, remembering(p)).Status
+		},
+		"take, barging": func(a *member, p backend.Prior) any {
+			p.Freed = p.Epoch > 0
+			return a.acquire(5, owned("3"), barge, remembering(p)).Status
+		},
+		"free": func(a *member, p backend.Prior) any {
+			return a.release(1, remembers(p)) == backend.Nothing
+		},
+	}
+	each(t, func(t *testing.T, s *site) {
+		for event, happens := range otherwise {
+			for kind, send := range sends {
+				var states, answers [2]any
+				for i := range 2 {
+					s.name = unique("lock")
+					a, b := s.join(unique("a")), s.join(unique("b"))
+					p := a.takeRemembered(1)
+					if i == 1 {
+						p = backend.Prior{}
+					}
+					happens(s, a, b)
+					answers[i] = send(a, p)
+					states[i] = strings.NewReplacer(a.id, "a", b.id, "b").Replace(s.state())
+				}
+				assert.Equal(t, answers[1], answers[0], "%s: %s", event, kind)
+				assert.Equal(t, states[1], states[0], "%s: %s", event, kind)
+			}
+		}
+	})
+}
+
+func TestPassOfAnyBytes(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		s.name = "a\x00b t\r\n"
+		a := s.join("a")
+		one, two := "~o\x00w n\r\n\xff:1", "~o\x00w n\r\n\xff:2"
+		p := a.takeRemembered(1, owned(one))
+		assert.Equal(t, 1, s.scripts(func() { p = a.takeRemembered(2, owned(two), keep, remembering(p)) }))
+		assert.Equal(t, "a:"+two+"=1", s.hash())
+		assert.Equal(t, backend.Freed, a.release(2, remembers(p)))
+		p.Freed = true
+		assert.Equal(t, 1, s.scripts(func() { a.takeRemembered(3, owned(one), remembering(p)) }))
+		assert.Equal(t, "a:"+one+"=1", s.hash())
+	})
+}
+
+func TestPassAfterAPush(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		a.take(1)
+		b.wait(7)
+		a.release(1)
+		g := b.granted()
+		p := backend.Prior{Epoch: g.Epoch, Owner: "1", Token: g.First, Pushed: true}
+		assert.Equal(t, 1, s.scripts(func() { b.takeRemembered(8, owned("2"), remembering(p)) }))
+		assert.Equal(t, "b:2=1", s.hash())
+		s.assertFull(lease, s.ttl())
+		assert.Equal(t, "h", s.record()[5])
+	})
+}
+
+func TestPassAndTakeAreRefusedLate(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		for _, freed := range []bool{false, true} {
+			s.name = unique("late")
+			a := s.join(unique("a"))
+			p := a.takeRemembered(1)
+			if p.Freed = freed; freed {
+				a.release(1)
+			}
+			before := s.state()
+			limit := time.Now().Add(20 * time.Millisecond) // the token is below it: it is the time that is over
+			time.Sleep(time.Until(limit) + time.Millisecond)
+			_, err := a.remote.Acquire(s.ctx(), request(2, remembering(p), func(r *backend.AcquireRequest) { r.NotAfter = limit }))
+			require.ErrorIs(t, err, backend.ErrUnavailable)
+			assert.Equal(t, before, s.state())
+		}
+	})
+}
+
+// A copy that the network made, or held up, finds another record.
+func TestPassTwiceDoesNothing(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a := s.join("a")
+		first := a.takeRemembered(1)
+		copied := func() { // of the pass of epoch 2
+			t.Helper()
+			before := s.state()
+			assert.Equal(t, backend.Stale, a.acquire(2, owned("2"), keep, remembering(first)).Status)
+			assert.Equal(t, before, s.state())
+		}
+		second := a.takeRemembered(2, owned("2"), keep, remembering(first))
+		third := a.takeRemembered(3, owned("1"), keep, remembering(second))
+		copied()
+		require.Equal(t, backend.Freed, a.release(3, remembers(third)))
+		copied()
+		assert.Equal(t, backend.Nothing, a.release(3, remembers(third)))
+		third.Freed = true
+		a.takeRemembered(4, owned("1"), remembering(third))
+		copied()
+		assert.Equal(t, backend.Nothing, a.release(3, remembers(third)), "a late copy of the release")
+		assert.Equal(t, "a:1=1", s.hash())
+	})
+}
+
+func TestTakeIsOneCommand(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a := s.join("a")
+		p := a.takeRemembered(1)
+		assert.Equal(t, 1, s.scripts(func() { require.Equal(t, backend.Freed, a.release(1, remembers(p))) }))
+		assert.Empty(t, s.hash())
+		p.Freed = true
+		assert.Equal(t, 1, s.scripts(func() { p = a.takeRemembered(2, remembering(p)) }))
+		s.assertFull(lease, s.ttl())
+		token := text(int64(p.Token))
+		assert.Equal(t, []string{token, token, "a", "2", "0", "h", "300"}, s.record())
+	})
+}
+
+func TestFreeGivesTheLockToWhoWaits(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		p := a.takeRemembered(1)
+		b.wait(1)
+		assert.Equal(t, backend.Released, a.release(1, remembers(p)))
+		assert.Equal(t, uint64(1), b.granted().Epoch)
+	})
+}
+
+// Tombstones that the session does not know of are written forward.
+func TestPassKeepsTombstones(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		b.release(9, doubtfulFor(time.Minute))
+		p := a.takeRemembered(1)
+		assert.Equal(t, 1, s.scripts(func() { a.takeRemembered(2, remembering(p)) }))
+		assert.Equal(t, backend.Stale, b.acquire(9).Status)
+		assert.Len(t, s.record(), 8)
+	})
+}
+
+func TestTheFirstUseOfAScriptIsOneCommand(t *testing.T) {
+	s := realRedis(t)
+	a := s.join("a")
+	assert.Equal(t, 4, s.scripts(func() {
+		p := a.takeRemembered(1)
+		require.Equal(t, backend.Freed, a.release(1, remembers(p)))
+		p.Freed = true
+		p = a.takeRemembered(2, remembering(p))
+		a.takeRemembered(3, keep, remembering(p))
+	}))
+}

@@ -1,0 +1,175 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/memory"
+)
+
+// A listener is a Backend that writes down what the sessions say that they remember.
+type listener struct {
+	backend.Backend
+	mu       sync.Mutex
+	priors   []backend.Prior // with each acquire and release
+	released []backend.ReleaseResult
+	fail     error // of the next command, after it was carried out
+}
+
+type listeningConn struct {
+	backend.Conn
+	to *listener
+}
+
+type listeningRemote struct {
+	backend.Remote
+	to *listener
+}
+
+func (l *listener) Connect(ctx context.Context, id string, sink backend.Sink) (backend.Conn, error) {
+	conn, err := l.Backend.Connect(ctx, id, sink)
+	return listeningConn{conn, l}, err
+}
+
+func (c listeningConn) Bind(name string) (backend.Remote, error) {
+	remote, err := c.Conn.Bind(name)
+	return listeningRemote{remote, c.to}, err
+}
+
+func (r listeningRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
+	reply, err := r.Remote.Acquire(ctx, req)
+	return reply, errors.Join(err, r.to.hear(req.Prior))
+}
+
+func (r listeningRemote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
+	result, err := r.Remote.Release(ctx, req)
+	r.to.mu.Lock()
+	r.to.released = append(r.to.released, result)
+	r.to.mu.Unlock()
+	return result, errors.Join(err, r.to.hear(req.Prior))
+}
+
+func (l *listener) hear(p backend.Prior) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.priors = append(l.priors, p)
+	err := l.fail
+	l.fail = nil
+	return err
+}
+
+// loseNext has the answer to the next acquire or release lost.
+func (l *listener) loseNext() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail = backend.WithOutcomeUnknown(errors.New("the answer was lost"))
+}
+
+// last is what was said with the latest acquire or release.
+func (l *listener) last() backend.Prior {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.priors[len(l.priors)-1]
+}
+
+func (l *listener) lastReleased() backend.ReleaseResult {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.released[len(l.released)-1]
+}
+
+func TestASessionRemembersHowItLeftALock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		heard := &listener{Backend: memory.New()}
+		s := newSession(t, heard)
+		l := s.NewLock("orders")
+		ctx := t.Context()
+		require.NoError(t, l.Lock(ctx))
+		assert.Zero(t, heard.last(), "it has never had the lock")
+		require.NoError(t, l.Unlock(ctx))
+		assert.Equal(t, backend.Freed, heard.lastReleased())
+		require.NoError(t, s.NewLock("other").Lock(ctx)) // takes a spare state
+		require.NoError(t, l.Lock(ctx))
+		assert.True(t, heard.last().Freed, "it has freed it")
+		require.NoError(t, l.Lock(ctx))
+		require.NoError(t, l.Unlock(ctx))
+		require.NoError(t, l.Unlock(ctx))
+		assert.Equal(t, uint64(2), heard.last().Op, "it has counted its holds")
+		assert.Equal(t, backend.Freed, heard.lastReleased())
+		require.NoError(t, s.NewLock("other").Unlock(ctx))
+	})
+}
+
+func TestASessionRemembersWhatIsHandedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		heard := &listener{Backend: memory.New()}
+		s := newSession(t, heard)
+		l := s.NewLock("orders")
+		require.NoError(t, l.Lock(t.Context()))
+		token, err := l.Token(t.Context())
+		require.NoError(t, err)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			assert.NoError(t, l.Lock(t.Context()))
+			next, err := l.Token(t.Context())
+			assert.NoError(t, err)
+			assert.Equal(t, token, heard.last().Token)
+			assert.Greater(t, next, token)
+			assert.NoError(t, l.Unlock(t.Context()))
+		}()
+		synctest.Wait()
+		require.NoError(t, l.Unlock(t.Context()))
+		<-done
+	})
+}
+
+func TestASessionRemembersNothingAfterAnUnknownOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		heard := &listener{Backend: memory.New()}
+		s := newSession(t, heard)
+		l := s.NewLock("orders")
+		require.NoError(t, l.Lock(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
+		heard.loseNext()
+		require.NoError(t, l.Lock(t.Context()))
+		assert.Zero(t, heard.last(), "the copy that is sent because the answer was lost")
+		heard.loseNext()
+		require.NoError(t, l.Unlock(t.Context()))
+		assert.Zero(t, heard.last())
+		require.NoError(t, l.Lock(t.Context()))
+		assert.Zero(t, heard.last())
+		require.NoError(t, l.Unlock(t.Context()))
+	})
+}
+
+func TestASessionRemembersAGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		heard := &listener{Backend: b}
+		other, s := newSession(t, b), newSession(t, heard)
+		require.NoError(t, other.NewLock("orders").Lock(t.Context()))
+		l := s.NewLock("orders")
+		got := make(chan struct{})
+		go func() {
+			assert.NoError(t, l.Lock(t.Context()))
+			close(got)
+			time.Sleep(time.Millisecond)
+			assert.NoError(t, l.Unlock(t.Context()))
+		}()
+		synctest.Wait()
+		require.NoError(t, other.NewLock("orders").Unlock(t.Context()))
+		<-got
+		require.NoError(t, l.Lock(t.Context()))
+		assert.True(t, heard.last().Pushed)
+		require.NoError(t, l.Unlock(t.Context()))
+	})
+}
