@@ -33,14 +33,11 @@ import (
 // hold keeping the reference; or false with the baton given on, and the reference with whoever cleans up.
 func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t try) (bool, error) {
 	cfg := &e.s.config
-	if e.inherit(ctx, l, owner, t) {
+	a, inherited := e.begin(ctx, l, owner, t)
+	if inherited {
 		return true, nil
 	}
-	a := e.newAttempt(l, owner, t)
-	switch {
-	case !e.adopt(&a, t):
-		e.startNewEpoch(&a)
-	case e.park(ctx, t, -1):
+	if a.adopted && e.park(ctx, t, -1) {
 		if h, ok := e.accept(&a, owner); ok {
 			return e.conclude(ctx, l, h, t)
 		}
@@ -142,7 +139,7 @@ func (e *lockState) conclude(ctx context.Context, l *Lock, h hold, t try) (bool,
 	return false, ErrClosed
 }
 
-// expired tells whether a timed try is over.
+// expired reports whether a timed try is over.
 func (t try) expired() bool { return !t.deadline.IsZero() && !time.Now().Before(t.deadline) }
 
 // within is d, or what is left of a timed try if that is less, but at least some time.
@@ -180,6 +177,7 @@ type attempt struct {
 	req          backend.AcquireRequest
 	cohort       bool
 	handed       bool // the last holder of this session left the lock to it
+	adopted      bool // it has the place in Redis that came with a signal
 	begun        time.Time
 	reportedWait bool          // that it has waited long
 	inOutage     bool          // it is counted among those who wait in an outage
@@ -231,8 +229,28 @@ func (a *attempt) noteOutage(e *lockState, err error) {
 	}
 }
 
-// newAttempt says what an attempt of the head asks for; startNewEpoch or adopt gives it its epoch.
-func (e *lockState) newAttempt(l *Lock, owner Owner, t try) attempt {
+// begin takes over what the last owner of this session left. The head inherits it without a command, and then holds the
+// lock; or its attempt begins. Baton.
+func (e *lockState) begin(ctx context.Context, l *Lock, owner Owner, t try) (a attempt, inherited bool) {
+	e.mu.Lock()
+	idle := e.wakeIdleLocked()
+	inherited = e.inheritLocked(ctx, l, owner, t, idle)
+	if !inherited {
+		a = e.newAttemptLocked(owner, t)
+		if a.adopted = e.adoptLocked(&a, t); !a.adopted {
+			a.req.Epoch = e.s.nextEpoch()
+			e.startEpochLocked(a.req.Epoch, a.req.Queue)
+		}
+	}
+	e.mu.Unlock()
+	if idle {
+		e.s.putState(e, 1) // the reference of the idle hold
+	}
+	return a, inherited
+}
+
+// newAttemptLocked says what an attempt of the head asks for. e.mu is held.
+func (e *lockState) newAttemptLocked(owner Owner, t try) attempt {
 	cfg := &e.s.config
 	now := time.Now()
 	cohort := e.s.cohort(owner, t.fixed)
@@ -247,7 +265,7 @@ func (e *lockState) newAttempt(l *Lock, owner Owner, t try) attempt {
 		a.req.Lease, a.req.Fixed = t.fixed, true
 	}
 	a.req.Prior = e.prior
-	if h := e.takeHanded(owner); h.phase == phaseHanded {
+	if h := e.takeHandedLocked(owner); h.phase == phaseHanded {
 		a.handed = true
 		if !a.req.Fixed && !h.lease.Fixed() && h.lease.Length >= cfg.lease && h.lease.Remaining(now) > cfg.lease*2/3 {
 			a.req.KeepTTL, a.kept = true, h.lease
@@ -262,11 +280,10 @@ func (e *lockState) newAttempt(l *Lock, owner Owner, t try) attempt {
 	return a
 }
 
-// adopt makes the place in Redis that came with a signal the attempt's own, so that nothing need be sent before the
-// grant comes. False: there is none, or a newer attempt of this session has taken it over since.
-func (e *lockState) adopt(a *attempt, t try) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// adoptLocked makes the place in Redis that came with a signal the attempt's own, so that nothing need be sent before the
+// grant comes. False: there is none, or a newer attempt of this session has taken it over since. e.mu is
+// held.
+func (e *lockState) adoptLocked(a *attempt, t try) bool {
 	if t.ticket == 0 || e.sentEpoch > t.ticket || a.handed {
 		return false
 	}
@@ -293,9 +310,14 @@ func (e *lockState) startNewEpoch(a *attempt) {
 
 // startEpoch makes an epoch the one that this session's part in the lock goes by. Baton.
 func (e *lockState) startEpoch(epoch uint64, waiting bool) {
-	e.lastUsed, e.prior = 0, backend.Prior{}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.startEpochLocked(epoch, waiting)
+}
+
+// startEpochLocked is startEpoch with e.mu held.
+func (e *lockState) startEpochLocked(epoch uint64, waiting bool) {
+	e.lastUsed, e.prior = 0, backend.Prior{}
 	e.sentEpoch, e.waiting, e.grant = epoch, waiting, backend.Grant{}
 	select {
 	case <-e.wake: // left by an earlier attempt

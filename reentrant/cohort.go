@@ -39,27 +39,15 @@ func (e *lockState) attemptField(o Owner, cohort bool) string {
 	return backend.CohortOwner
 }
 
-// inherit makes the head the holder of what the session has on the lock already, without a command. False: there is
-// nothing to inherit, or it is better to ask Redis. Baton.
-func (e *lockState) inherit(ctx context.Context, l *Lock, owner Owner, t try) bool {
-	e.mu.Lock()
-	lingered := e.wakeIdleLocked()
-	settled := e.inheritLocked(ctx, l, owner, t, lingered)
-	e.mu.Unlock()
-	if lingered {
-		e.s.putState(e, 1) // the reference of the hold that nobody had
-	}
-	return settled
-}
-
-// inheritLocked is inherit with e.mu held.
-func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t try, lingered bool) bool {
+// inheritLocked makes the head the holder of what the session has on the lock already, without a command. False: there is
+// nothing to inherit, or it is better to ask Redis. idle says that the hold was idle. Baton; e.mu is held.
+func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t try, idle bool) bool {
 	h := &e.hold
 	if h.phase != phaseHanded || !h.cohort || !e.s.cohort(owner, t.fixed) {
 		return false
 	}
 	now := e.s.clock()
-	if lingered { // nobody has asked for it meanwhile
+	if idle { // no other session has asked for it meanwhile
 		e.turn = e.newTurn(now)
 	}
 	if h.token >= h.last || h.lease.Remaining(now) < h.lease.Length/3 || e.spent(now) || ctx.Err() != nil {
@@ -124,7 +112,7 @@ func (e *lockState) newTurn(now time.Time) turn {
 	return turn{began: now.Sub(e.s.opened), limit: int32(limit), generation: int32(generation)}
 }
 
-// spent tells whether another session should have the lock now, if one waits.
+// spent reports whether another session should have the lock now, if one waits.
 func (e *lockState) spent(now time.Time) bool {
 	t, cfg := e.turn, &e.s.config
 	lasted := now.Sub(e.s.opened) - t.began

@@ -53,7 +53,7 @@ func (c *Condition) Await(ctx context.Context) error {
 	return err
 }
 
-// AwaitFor is Await with a time limit: it answers false, with no error, when the time was up first. With a limit of
+// AwaitFor is Await with a time limit: it returns false, with no error, when the time was up first. With a limit of
 // zero or less it still gives up the lock and takes it again. It returns a lease after the limit at the latest, with
 // ErrLost as described at [Condition.Await].
 func (c *Condition) AwaitFor(ctx context.Context, wait time.Duration) (bool, error) {
@@ -167,7 +167,7 @@ func (c *Condition) await(ctx context.Context, op string, limit time.Time, deaf 
 	return signalled, err
 }
 
-// HasWaiters tells whether owners of this process wait for the condition. As in Java the lock must be held, which
+// HasWaiters reports whether owners of this process wait for the condition. As in Java the lock must be held, which
 // is here: by any owner of this process, since the call carries none. It returns ErrForeignCondition for a
 // condition of another lock, ErrNotHeld if the lock is not held here, and an error for nil, in Java's order.
 func (l *Lock) HasWaiters(c *Condition) (bool, error) {

@@ -3,6 +3,7 @@ package reentrant
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -52,29 +53,43 @@ func (s *session) commandContext(ctx context.Context, now, deadline time.Time) c
 // A sharedDeadline lends out contexts that end some time after a deadline: one serves all commands of a stretch of time,
 // so that bounding a command takes no timer.
 type sharedDeadline struct {
-	mu      sync.Mutex // a leaf
-	current context.Context
-	end     time.Time
-	cancel  context.CancelFunc
+	current atomic.Pointer[deadlineContext]
+	mu      sync.Mutex // a leaf; held while current changes
+}
+
+// A deadlineContext is a context that ends at a moment.
+type deadlineContext struct {
+	context.Context
+	end    time.Time
+	cancel context.CancelFunc
+}
+
+// reaches reports whether the context lasts until a deadline.
+func (c *deadlineContext) reaches(deadline time.Time) bool {
+	return c != nil && !c.end.Before(deadline)
 }
 
 // after is a context that ends after deadline: as far beyond it as that is from now, or as an earlier one asked for.
 func (h *sharedDeadline) after(now, deadline time.Time) context.Context {
+	if c := h.current.Load(); c.reaches(deadline) {
+		return c
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.current == nil || h.end.Before(deadline) {
+	c := h.current.Load()
+	if !c.reaches(deadline) {
 		// The one before ends by itself, and with it what still uses it.
-		h.end = deadline.Add(deadline.Sub(now))
-		h.current, h.cancel = context.WithDeadline(context.Background(), h.end)
+		c = &deadlineContext{end: deadline.Add(deadline.Sub(now))}
+		c.Context, c.cancel = context.WithDeadline(context.Background(), c.end)
+		h.current.Store(c)
 	}
-	return h.current
+	return c
 }
 
 func (h *sharedDeadline) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.cancel != nil {
-		h.cancel()
-		h.current, h.cancel = nil, nil
+	if c := h.current.Swap(nil); c != nil {
+		c.cancel()
 	}
 }

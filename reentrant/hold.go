@@ -180,10 +180,15 @@ func (e *lockState) handOver() hold {
 	return h
 }
 
-// takeHanded returns what the last owner left to the head, if the head does not inherit it as it is. Baton.
-func (e *lockState) takeHanded(head Owner) hold {
+// takeHanded takes over what the last owner left to the head, which asks Redis all the same. Baton.
+func (e *lockState) takeHanded(head Owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.takeHandedLocked(head)
+}
+
+// takeHandedLocked returns what the last owner left to the head, if the head does not inherit it as it is. e.mu is held.
+func (e *lockState) takeHandedLocked(head Owner) hold {
 	e.head = head
 	h := e.hold
 	e.clearLocked()

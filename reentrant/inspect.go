@@ -23,7 +23,7 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 	return holds
 }
 
-// IsHeldByCurrentOwner tells whether the caller's owner holds the lock, as far as this process can trust it. It
+// IsHeldByCurrentOwner reports whether the caller's owner holds the lock, as far as this process can trust it. It
 // sends nothing; see [Lock.Verify].
 func (l *Lock) IsHeldByCurrentOwner(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
 
@@ -119,13 +119,13 @@ func (l *Lock) withState(f func(*lockState)) {
 	}
 }
 
-// IsFair tells whether owners get the lock in the order of their arrival ([WithFairness]).
+// IsFair reports whether owners get the lock in the order of their arrival ([WithFairness]).
 func (l *Lock) IsFair() bool { return !l.unfair }
 
-// HasQueuedOwners tells whether any owner of this process waits for the lock.
+// HasQueuedOwners reports whether any owner of this process waits for the lock.
 func (l *Lock) HasQueuedOwners() bool { return l.QueueLength() > 0 }
 
-// HasQueuedOwner tells whether an owner of this process waits for the lock.
+// HasQueuedOwner reports whether an owner of this process waits for the lock.
 func (l *Lock) HasQueuedOwner(o Owner) bool { return slices.Contains(l.QueuedOwners(), o) }
 
 // QueueLength is how many owners of this process wait for the lock, the head that waits in Redis included. Like

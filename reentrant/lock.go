@@ -83,7 +83,7 @@ func (l *Lock) Lock(ctx context.Context) error {
 }
 
 // TryLock takes the lock if it is free (or the caller's own), with one attempt that does not wait and does not
-// care who else waits: like Java's, it barges even past a fair queue. It answers false without a command while
+// care who else waits: like Java's, it barges even past a fair queue. It returns false without a command while
 // another owner of this process holds the lock or waits for it in Redis.
 //
 // Errors are those of Lock. A backend that cannot be reached is an error, never "somebody else has it"; re-entry, too, is
@@ -124,7 +124,7 @@ type try struct {
 	notifier *lossNotifier // of the hold it had
 }
 
-// acquire is every way to take the lock. On return the baton is with the holder if it answers true, and otherwise
+// acquire is every way to take the lock. On return the baton is with the holder if it returns true, and otherwise
 // where the function that gave up sent it.
 func (l *Lock) acquire(ctx context.Context, t try) (bool, error) {
 	t.begun, t.fixed = l.session.now(), l.fixed

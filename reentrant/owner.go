@@ -32,7 +32,7 @@ func (o Owner) String() string {
 	return "~" + o.name
 }
 
-// shared tells whether several goroutines can act as this owner at once.
+// shared reports whether several goroutines can act as this owner at once.
 func (o Owner) shared() bool { return o.goroutine == 0 }
 
 // maxName bounds the names of owners and conditions, in bytes. Redis has them in each command, and in what it sends to

@@ -93,7 +93,7 @@ func (e *lockState) resume(ctx context.Context, l *Lock, owner Owner, remote bac
 	return nil
 }
 
-// inherits tells whether the last owner of this session left the lock to whoever has the baton now. A hold that lingered
+// inherits reports whether the last owner of this session left the lock to whoever has the baton now. A hold that lingered
 // does so no more. Baton.
 func (e *lockState) inherits(owner Owner) bool {
 	e.mu.Lock()

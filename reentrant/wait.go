@@ -169,7 +169,7 @@ func (e *lockState) waitSignalled(ctx, over context.Context, t *ticket, limit ti
 	return false, err
 }
 
-// withdraw takes a ticket back, and tells whether it was signalled before. A Redis that cannot be asked says nothing:
+// withdraw takes a ticket back, and reports whether it was signalled before. A Redis that cannot be asked says nothing:
 // the ticket is then dropped when its session does not beat for it any more.
 func (s *session) withdraw(ctx context.Context, t *ticket) backend.TicketStatus {
 	for try := range releaseTries {
