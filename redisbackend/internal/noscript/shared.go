@@ -32,6 +32,9 @@ type sharedSnapshot struct {
 	told   []message
 }
 
+// notThere is PTTL's answer for a key that is not there.
+const notThere = -2
+
 // noName is the field of what is not one session's.
 const noName = "="
 
@@ -97,7 +100,7 @@ func (r noscript) lookShared(ctx context.Context, client rueidis.DedicatedClient
 		client.B().Time().Build(),
 		client.B().Hgetall().Key(r.Keys[1]).Build(),
 		client.B().Pttl().Key(r.Keys[1]).Build(),
-		client.B().Exists().Key(r.Keys[0]).Build())
+		client.B().Pttl().Key(r.Keys[0]).Build())
 	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
 	err := i.parse(answers)
 	if err == nil {
@@ -127,7 +130,7 @@ func (i *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
 	i.ttl = time.Duration(ttl) * time.Millisecond
 	if len(i.was) == 0 || i.ttl <= 0 {
 		i.was, i.ttl = nil, 0
-		if hold != 0 {
+		if hold != notThere {
 			return errForeign
 		}
 		return nil

@@ -37,7 +37,7 @@ end
 -- shared reads all that there is of a name, or nil if the name is a lock's.
 local function shared(hold, key)
   local raw = redis.pcall('HGETALL', key)
-  if raw.err or not raw[1] and redis.call('EXISTS', hold) == 1 then return nil end
+  if raw.err or not raw[1] and redis.call('PTTL', hold) ~= -2 then return nil end -- it is there
   local s = {token = 0, list = {}, by = {}}
   for i = 1, #raw, 2 do
     if raw[i] == '=' then
