@@ -340,5 +340,5 @@ var apiTypes = map[string]reflect.Type{
 	"Token": reflect.TypeFor[*backend.Token](), "Owner": reflect.TypeFor[reentrant.Owner](), "Error": reflect.TypeFor[*reentrant.Error](),
 	"DeadlockError": reflect.TypeFor[*reentrant.DeadlockError](), "EventKind": reflect.TypeFor[reentrant.EventKind](),
 	"Locker": reflect.TypeFor[sync.Locker](),
-	"RWLock": reflect.TypeFor[*reentrant.RWLock](), "Semaphore": reflect.TypeFor[*reentrant.Semaphore](),
+	"RWLock": reflect.TypeFor[*reentrant.RWLock](), "Semaphore": reflect.TypeFor[*reentrant.Semaphore](), "Slot": reflect.TypeFor[reentrant.Slot](),
 }

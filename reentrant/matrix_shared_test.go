@@ -174,5 +174,16 @@ var sharedRows = []row{
 		defer func() { _ = c.sem().Release(c.home, 2) }()
 		return stillOpen(c.sem().Lost()), nil
 	}},
+	{name: "Semaphore.AcquireSlot-free", shared: true, bound: boundCtxAndUnlock, sends: true, call: func(c *cell) (bool, error) {
+		slot, err := c.sem().AcquireSlot(c.ctx)
+		if err == nil {
+			_ = slot.Release(c.home)
+		}
+		return done(err)
+	}},
+	{name: "Slot.Number", shared: true, bound: boundAtOnce, call: func(c *cell) (bool, error) { return reentrant.Slot{}.Number() == 0, nil }},
+	{name: "Slot.String", shared: true, bound: boundAtOnce, call: func(c *cell) (bool, error) { return reentrant.Slot{}.String() != "", nil }},
+	{name: "Slot.Lost", shared: true, bound: boundAtOnce, call: func(c *cell) (bool, error) { return !stillOpen(reentrant.Slot{}.Lost()), nil }},
+	{name: "Slot.Release-none", shared: true, bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(reentrant.Slot{}.Release(c.ctx)) }},
 	{name: "Semaphore.Inspect", shared: true, asks: true, bound: boundOneCommand, state: statePermitsThere, sends: true, reads: true, call: func(c *cell) (bool, error) { st, err := c.sem().Inspect(c.ctx); return len(st.Holders) > 0, err }},
 }

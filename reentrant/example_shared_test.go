@@ -1,0 +1,99 @@
+package reentrant_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Readers keep what they read in a cache, for as long as the version is the same.
+func ExampleRWLock_Version() {
+	ctx := context.Background()
+	s, err := reentrant.NewSession(memory.New())
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = s.Close(ctx) }()
+	prices := s.NewRWLock("prices")
+
+	var cached reentrant.Token
+	read := func(ctx context.Context) error {
+		version, err := prices.Version(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println("cache is good:", version == cached)
+		cached = version
+		return nil
+	}
+	write := func(context.Context) error { return nil }
+	for _, err := range []error{prices.RDo(ctx, read), prices.RDo(ctx, read), prices.Do(ctx, write), prices.RDo(ctx, read)} {
+		if err != nil {
+			panic(err)
+		}
+	}
+	// Output:
+	// cache is good: false
+	// cache is good: true
+	// cache is good: false
+}
+
+// A writer goes on as a reader: no other writer comes in between.
+func ExampleRWLock_downgrade() {
+	ctx := context.Background()
+	s, err := reentrant.NewSession(memory.New())
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = s.Close(ctx) }()
+	l := s.NewRWLock("config")
+
+	fmt.Println(l.Lock(ctx), l.RLock(ctx), l.Unlock(ctx), l.ReadHoldCount(ctx))
+	fmt.Println("upgrade:", l.Lock(ctx))
+	fmt.Println(l.RUnlock(ctx))
+	// Output:
+	// <nil> <nil> <nil> 1
+	// upgrade: reentrant: lock "config": the read lock is held: give it up before asking for the write lock
+	// <nil>
+}
+
+// At most ten calls to a partner's service run at a time, in all processes together.
+func ExampleSemaphore() {
+	ctx := context.Background()
+	s, err := reentrant.NewSession(memory.New())
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = s.Close(ctx) }()
+
+	err = s.NewSemaphore("partner", 10).Do(ctx, 1, func(ctx context.Context) error {
+		fmt.Println("calling")
+		return ctx.Err()
+	})
+	fmt.Println(err)
+	// Output:
+	// calling
+	// <nil>
+}
+
+// Each process draws its ids with a number of its own.
+func ExampleSemaphore_AcquireSlot() {
+	ctx := context.Background()
+	s, err := reentrant.NewSession(memory.New())
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = s.Close(ctx) }()
+
+	node, err := s.NewSemaphore("node ids", 1024).AcquireSlot(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("this is node", node.Number())
+	fmt.Println(node.Release(ctx))
+	// Output:
+	// this is node 0
+	// <nil>
+}
