@@ -35,6 +35,8 @@ var update = flag.Bool("update", false, "write what the scenarios do into testda
 //	lock A.g1 [fixed=3s]   unlock A.g1   verify A.g1    start the call; it may block
 //	try A.g1   tryfor A.g1 500ms                        likewise
 //	await A.g1   awaitfor A.g1 2s   signal A.g1   signalall A.g1
+//	rlock A.g1   runlock A.g1   wlock A.g1   wunlock A.g1    of the read-write lock "book"
+//	acquire A.g1 2/3   give A.g1 2/3                    two permits of the semaphore "pool", which has three
 //	cancel A.g1                                         end the context of the call that is blocked
 //	advance 3s                                          let time pass
 //	fault acquire lose,losereply,pass…                  what becomes of the next commands of a verb, or of "push"
@@ -302,6 +304,24 @@ func (a *actor) start(verb string, args []string) {
 	}
 }
 
+// book is a method of the read-write lock.
+func (a *actor) book(verb string) func(context.Context) error {
+	l := a.stage.sessions[a.session].NewRWLock("book")
+	return map[string]func(context.Context) error{"rlock": l.RLock, "runlock": l.RUnlock, "wlock": l.Lock, "wunlock": l.Unlock}[verb]
+}
+
+// pool takes or releases permits: so many, of so many.
+func (a *actor) pool(ctx context.Context, verb, permits string) error {
+	var n, limit int
+	_, err := fmt.Sscanf(permits, "%d/%d", &n, &limit)
+	require.NoError(a.stage.t, err)
+	m := a.stage.sessions[a.session].NewSemaphore("pool", limit)
+	if verb == "acquire" {
+		return m.Acquire(ctx, n)
+	}
+	return m.Release(ctx, n)
+}
+
 func (a *actor) call(ctx context.Context, lock *reentrant.Lock, verb string, args []string) string {
 	answer := func(ok bool, err error) string {
 		if err == nil {
@@ -326,6 +346,10 @@ func (a *actor) call(ctx context.Context, lock *reentrant.Lock, verb string, arg
 		return answer(lock.NewCondition("ready").AwaitFor(ctx, a.stage.duration(args[0])))
 	case "signal":
 		return verdict(lock.NewCondition("ready").Signal(ctx))
+	case "rlock", "runlock", "wlock", "wunlock":
+		return verdict(a.book(verb)(ctx))
+	case "acquire", "give":
+		return verdict(a.pool(ctx, verb, args[0]))
 	case "signalall":
 		return verdict(lock.NewCondition("ready").SignalAll(ctx))
 	}
