@@ -425,3 +425,32 @@ func TestACloseWhoseContextEndsTakesTheSidesFromTheirOwners(t *testing.T) {
 		require.NoError(t, other.Unlock(t.Context()))
 	})
 }
+
+func TestACloseGivesAnIdleRegistrationBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		l := s.NewRWLock("x")
+		require.NoError(t, l.RLock(t.Context()))
+		require.NoError(t, l.RUnlock(t.Context()))
+		start := time.Now()
+		require.NoError(t, s.Close(t.Context()))
+		assert.Zero(t, time.Since(start))
+	})
+}
+
+func TestAWaiterKeepsItsPlaceForAsLongAsItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		reader, writer := newSession(t, b).NewRWLock("x"), newSession(t, b).NewRWLock("x")
+		require.NoError(t, reader.RLock(t.Context()))
+		w := reentrant.WithOwner(t.Context(), "writer")
+		got := make(chan error)
+		go func() { got <- writer.Lock(w) }()
+		time.Sleep(10*reentrant.DefaultHeartbeat + reentrant.DefaultHeartbeat/2)
+		require.NoError(t, reader.RUnlock(t.Context()))
+		start := time.Now()
+		require.NoError(t, <-got)
+		assert.Zero(t, time.Since(start))
+		require.NoError(t, writer.Unlock(w))
+	})
+}
