@@ -102,6 +102,9 @@ func (l *RWLock) Unlock(ctx context.Context) error {
 // RUnlock gives up one hold of the read side. It works under a ctx that has ended. It returns [ErrNotHeld] if the caller's
 // owner does not have it, and [ErrLost] if it had it and lost it on the way. It sends nothing.
 func (l *RWLock) RUnlock(ctx context.Context) error {
+	if l.leaveAtOnce(ctx) {
+		return nil
+	}
 	return l.exit(ctx, "runlock", readSide, func(q *rwTier, owner Owner) (int, bool, bool) { return q.ExitRead(owner) })
 }
 
@@ -120,6 +123,20 @@ func (l *RWLock) readAtOnce(ctx context.Context) bool {
 		n.Wake()
 	}
 	return o == sharedqueue.Admitted || o == sharedqueue.Reentered
+}
+
+// leaveAtOnce gives up the read side if the caller has it, and nobody wants to know of it.
+func (l *RWLock) leaveAtOnce(ctx context.Context) bool {
+	n := l.latest.Load()
+	if n == nil || ctx == nil || l.session.reporting {
+		return false
+	}
+	n.Check()
+	_, ok, look := n.Tier().(*rwTier).ExitRead(CurrentOwner(ctx))
+	if look {
+		n.Wake()
+	}
+	return ok
 }
 
 // acquireFor is acquire with a time limit.

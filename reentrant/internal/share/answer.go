@@ -17,7 +17,7 @@ func (n *Name) exchange() {
 		n.mu.Unlock()
 		return
 	}
-	n.claim.ahead = ahead
+	n.claim.ahead, n.hint = ahead, backend.Unlimited
 	req := n.requestLocked(sent.Add(env.Command))
 	n.mu.Unlock()
 
@@ -77,7 +77,7 @@ func (n *Name) failedLocked(c *claim, err error) {
 func (n *Name) answeredLocked(c *claim, r *backend.ShareReply, t lease.Lease) (tell func()) {
 	tell = func() {}
 	now := time.Now()
-	n.err, n.heard, c.tries = nil, now, 0
+	n.err, n.heard, n.share, c.tries = nil, now, r.Share, 0
 	switch {
 	case r.Status == backend.StaleShare: // nothing that this claim said counts
 		n.last = max(n.last, r.Epoch)
@@ -101,7 +101,7 @@ func (n *Name) answeredLocked(c *claim, r *backend.ShareReply, t lease.Lease) (t
 		n.claim, n.epoch = nil, c.epoch
 		return tell
 	}
-	return n.settleLocked(c, terms{r.Units, r.First, r.Last, r.May}, t)
+	return n.settleLocked(c, terms{r.Units, r.First, r.Last, min(r.May, n.hint)}, t)
 }
 
 // beat is when a waiting claim is repeated: at the next heartbeat, with jitter, and in time for what it keeps.
@@ -148,7 +148,7 @@ func (n *Name) settleLocked(c *claim, x terms, t lease.Lease) (tell func()) {
 		n.under = x.first
 		n.admitLocked(x, t)
 	}
-	if x.units < c.want {
+	if x.units < c.want && x.units >= n.share {
 		n.topUp = now.Add(env.Heartbeat)
 	}
 	if x.may < n.units {

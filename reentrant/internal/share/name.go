@@ -25,10 +25,12 @@ type Name struct {
 	// until is when trust ends, in nanoseconds since the session was opened; 0 without units. Written under mu.
 	until atomic.Int64
 
+	// retired says that the room has forgotten the name; nothing is begun any more. Written under room.mu and mu.
+	retired atomic.Bool
+
 	mu      sync.Mutex // guards what follows
 	limit   int        // a semaphore's permits, as the latest caller said
 	running bool       // run is at work
-	retired bool       // the room has forgotten the name; nothing is begun any more
 	closing bool
 
 	// What the session has.
@@ -41,6 +43,8 @@ type Name struct {
 	asked   bool // another session waits, and this one is to keep may units
 	may     int
 	turnEnd time.Time
+	hint    int       // the least that was said to be kept since the latest copy was sent
+	share   int       // of a semaphore: the session's share, as the last answer said
 	topUp   time.Time // a semaphore that was granted less than it wants asks for more then
 	rest    time.Time // when to look whether read units are idle
 
@@ -84,7 +88,7 @@ func (n *Name) wakeLocked() {
 		case n.wake <- struct{}{}:
 		default:
 		}
-	case !n.retired && n.room.quit.Err() == nil:
+	case !n.retired.Load() && n.room.quit.Err() == nil:
 		n.running = true
 		n.room.actors.Go(n.run)
 	}
@@ -166,11 +170,7 @@ func (n *Name) Kind() backend.ShareKind { return n.kind }
 func (n *Name) Remote() backend.Remote { return n.remote }
 
 // Retired reports whether the room has forgotten the name: another one has its place.
-func (n *Name) Retired() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.retired
-}
+func (n *Name) Retired() bool { return n.retired.Load() }
 
 // Until is when the trust in the units ends as things stand.
 func (n *Name) Until() time.Time { return n.room.env.Opened.Add(time.Duration(n.until.Load())) }
@@ -247,10 +247,11 @@ func (n *Name) repeat() {
 	}
 }
 
-// wanted notes that another session waits.
+// wanted notes that another session waits. It may be about what an answer says that has not come in yet.
 func (n *Name) wanted(may int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.hint = min(n.hint, may)
 	if n.units > may {
 		n.askLocked(may)
 		n.wakeLocked()

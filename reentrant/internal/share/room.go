@@ -123,10 +123,10 @@ func (n *Name) Leave() {
 func (r *Room) retireLocked(n *Name) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.refs > 0 || n.retired || n.running || n.units > 0 || n.claim != nil || n.owes || !n.tier.Idle() {
+	if n.refs > 0 || n.retired.Load() || n.running || n.units > 0 || n.claim != nil || n.owes || !n.tier.Idle() {
 		return
 	}
-	n.retired = true
+	n.retired.Store(true)
 	delete(r.names, n.name)
 	if r.closed && len(r.names) == 0 {
 		close(r.drained)
