@@ -454,3 +454,23 @@ func TestAWaiterKeepsItsPlaceForAsLongAsItWaits(t *testing.T) {
 		require.NoError(t, writer.Unlock(w))
 	})
 }
+
+func TestASessionThatIsAskedBeforeItsAnswerCameGivesBackAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		reader, writer := newSession(t, b).NewRWLock("x"), newSession(t, b).NewRWLock("x")
+		b.SetFault(memory.Script(memory.Share, memory.DelayReply(100*time.Millisecond)))
+		w := reentrant.WithOwner(t.Context(), "writer")
+		got := make(chan error)
+		go func() {
+			time.Sleep(10 * time.Millisecond)
+			got <- writer.Lock(w)
+		}()
+		start := time.Now()
+		require.NoError(t, reader.RLock(t.Context()))
+		require.NoError(t, reader.RUnlock(t.Context()))
+		require.NoError(t, <-got)
+		assert.Less(t, time.Since(start), 200*time.Millisecond, "the message was forgotten when the answer came")
+		require.NoError(t, writer.Unlock(w))
+	})
+}
