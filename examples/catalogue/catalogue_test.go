@@ -1,0 +1,91 @@
+package main
+
+import (
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/examples/internal/crew"
+	"github.com/relock-go/relock/examples/internal/screen"
+)
+
+// The test's own program plays the children, as catalogue's does.
+func TestMain(m *testing.M) {
+	if crew.IsChild() {
+		os.Exit(crew.Play("catalogue", role.play))
+	}
+	// A build with the detector of races would have each process sleep for a second at its end.
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	os.Exit(m.Run())
+}
+
+// small is a job that is quick but changes prices often. Its lease is longer than any machine stands still.
+func small() options {
+	return options{
+		processes: 2, workers: 3, items: 20, reads: 6000, writeEvery: 20, checkEvery: 5, lock: lockRelock, lease: time.Minute,
+	}
+}
+
+func TestNoPriceIsStale(t *testing.T) {
+	result, err := serve(t.Context(), small(), io.Discard, t.Output())
+	require.NoError(t, err)
+	total := result.outcome.Total
+	assert.True(t, result.Clean(), "%+v", total)
+	assert.EqualValues(t, 6000, total.Reads)
+	assert.EqualValues(t, 1200, total.Checks)
+	assert.EqualValues(t, 300, total.Writes)
+	assert.Zero(t, total.Lost)
+	assert.Less(t, total.Queries, total.Reads, "the cache is of use")
+	assert.NotZero(t, result.sample.Total.Reads)
+}
+
+func TestAKilledProcessMakesNoPriceStale(t *testing.T) {
+	t.Parallel()
+	opts := small()
+	opts.kills, opts.lease = 1, defaultLease
+	result, err := serve(t.Context(), opts, io.Discard, t.Output())
+	require.NoError(t, err)
+	assert.True(t, result.Clean(), "%+v", result.outcome.Total)
+	assert.Equal(t, 1, result.outcome.Kills)
+	assert.Len(t, slices.Concat(result.outcome.Names...), 3, "the dead process was replaced")
+}
+
+// Nothing forces a price to be changed while a process believes its cache; it just never fails to. Should a machine be so
+// slow all the same, another job is tried.
+func TestWithoutALockPricesAreStale(t *testing.T) {
+	for range 10 {
+		opts := small()
+		opts.lock = lockNone
+		result, err := serve(t.Context(), opts, io.Discard, t.Output())
+		require.NoError(t, err)
+		if result.outcome.Total.Stale > 0 {
+			assert.False(t, result.Clean())
+			return
+		}
+	}
+	t.Error("no stale price in ten jobs without a lock")
+}
+
+func TestExitStatuses(t *testing.T) {
+	var stdout, stderr strings.Builder
+	assert.Equal(t, screen.ExitClean, parentMain([]string{"-reads=100", "-processes=1"}, &stdout, &stderr))
+	assert.Regexp(t, `(?m)^stale +0$`, stdout.String())
+	assert.Contains(t, stdout.String(), "No price was stale.")
+	assert.Equal(t, screen.ExitClean, parentMain([]string{"-reads=100", "-processes=1", "-lock=sql"}, &stdout, &stderr))
+
+	assert.Equal(t, screen.ExitClean, parentMain([]string{"-help"}, io.Discard, &stderr))
+	assert.Contains(t, stderr.String(), usage)
+	for _, bad := range []string{
+		"-reads=0", "-readz=1", "-lock=java", "-kill=-1", "-lease=0s", "-redis=localhost:6379", "extra",
+	} {
+		assert.Equal(t, screen.ExitUsage, parentMain([]string{bad}, io.Discard, &stderr), bad)
+	}
+	assert.Equal(t, screen.ExitFinding, parentMain([]string{"-reads=20", "-redis=redis://127.0.0.1:1"}, io.Discard, &stderr))
+	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
+}
