@@ -501,15 +501,26 @@ func (l *RWLock) ReadLockCount() int {
 	return 0
 }
 
-// IsWriteLocked asks the server whether a session of the deployment has the write side.
+// IsWriteLocked asks the server whether a session of the deployment has the write side. Another session may have it for a
+// moment longer than an owner there writes.
 func (l *RWLock) IsWriteLocked(ctx context.Context) (bool, error) {
 	st, err := l.inspect(ctx, "is write locked")
 	for _, h := range st.Holders {
-		if h.Units == backend.AllUnits {
+		if h.Units == backend.AllUnits && (h.Session != l.session.ID() || l.writing()) {
 			return true, err
 		}
 	}
 	return false, err
+}
+
+// writing reports whether an owner of this session writes.
+func (l *RWLock) writing() bool {
+	n := l.find()
+	if n == nil {
+		return false
+	}
+	_, ok := n.Tier().(*rwTier).Writer()
+	return ok
 }
 
 // Inspect asks the server which sessions have the lock, and which wait for it. Holders with [backend.AllUnits] have the

@@ -140,11 +140,12 @@ func (n *Name) Err() error {
 }
 
 // Unheard is why a wait that began at some moment has ended in vain: the error of the last command, or that the server has
-// not answered since. It is nil if the server has said that the units are others'.
+// not answered since. It is nil if the server has said that the units are others', or had not to be asked because owners
+// of this session have them.
 func (n *Name) Unheard(since time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.err == nil && n.heard.Before(since) {
+	if n.err == nil && n.claim != nil && n.heard.Before(since) {
 		return fmt.Errorf("no answer yet: %w", backend.ErrUnavailable)
 	}
 	return n.err
