@@ -3,11 +3,12 @@
 // test.
 //
 // Each case is a subtest with a Backend of its own, or with another client of the same deployment: cases use session
-// ids and lock names that nobody else has, and clean up by closing their Conns only.
+// ids and lock names of their own, and clean up by closing their Conns only.
 //
-// The cases are in areas, one file each: Acquire, Reenter, Release, Queue, Grant, Yield, Late, Renew, Token, Inspect,
-// Force, Name, Conn and Together. A case's name says what must be true. None measures speed, and none sleeps and hopes:
-// what has to end is given a short lease and is then waited for, and what must not end has one that outlasts the case.
+// The cases are in areas, whose name is the first part of a case's name: Acquire, Reenter, Release, and so on for each verb
+// and for what verbs have in common. [Cases] lists them all. A case's name says what must be true. None
+// measures speed, and none sleeps and hopes: what has to end is given a short lease and is then waited for, and what must
+// not end has one that outlasts the case.
 //
 // mutants_test.go shows that the suite has teeth: each of a hundred Backends that get one thing wrong fails the case
 // that is about it.

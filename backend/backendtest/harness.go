@@ -286,7 +286,7 @@ func ids(sessions []*session) []string {
 	return all
 }
 
-// renew prolongs one hold, and tells whether it was there.
+// renew prolongs one hold, and reports whether it was there.
 func (s *session) renew(epoch uint64, lease time.Duration) bool {
 	s.t.Helper()
 	batch := []backend.Renewal{{Remote: s.raw, Epoch: epoch, Lease: lease}}
