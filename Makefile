@@ -7,7 +7,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 
 .DEFAULT_GOAL := help
-.PHONY: help test full race stress fuzz nightly bench bench-readme keygen format vet lint servers mutants mutant-edit check ci
+.PHONY: help test full race stress fuzz nightly bench bench-budget bench-readme keygen format vet lint servers mutants mutant-edit check ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,14 @@ nightly: ## histories of processes that a nemesis plagues (DURATION=4h)
 
 bench: ## the benchmarks (BENCH=. BENCHTIME=1s)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 1h work
+
+BUDGET = -rounds 5 -duration 700ms -only registered,cohort,rueidislock-1,redsync,redislock-exponential
+
+bench-budget: ## docs/budgets.md on one CPU and on two, then README's numbers: 12 minutes of a quiet machine
+	go build -o bench/report/bench ./bench
+	taskset -c 0 bench/report/bench $(BUDGET) -workloads uncontended,1x100,5x20,5x20-1ms,5x20-zipf -out bench/report/one-cpu
+	bench/report/bench $(BUDGET),cohort-linger
+	bench/report/bench -readme
 
 bench-readme: ## write the README's numbers and docs/bench from bench/report (go run ./bench measures them)
 	go run ./bench -readme
