@@ -10,8 +10,9 @@ import (
 )
 
 // A MultiLock is several locks that are taken all or none. It takes them in one order, by name, whatever order they
-// were given in, so two callers with the same locks in opposite orders never wait for each other. It is safe for
-// concurrent use, and re-entrant as its locks are.
+// were given in, so two callers with the same locks in opposite orders never wait for each other. Of 16 locks or more
+// it takes those that are free together: the commands travel at once, in one round trip. It is safe for concurrent use,
+// and re-entrant as its locks are.
 //
 // It is not atomic: while it waits for one it has those before it. What it has is given back when it fails, when
 // its context ends, and when a panic passes through Do.
@@ -54,34 +55,37 @@ func compareLocks(a, b *Lock) int {
 	return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.session.id, b.session.id))
 }
 
-// Lock takes all locks, waiting for each in turn. Errors are those of [Lock.Lock], and name the lock.
+// Lock takes all locks, waiting for those that are not free one after the other. Errors are those of [Lock.Lock], and name
+// the lock.
 func (m *MultiLock) Lock(ctx context.Context) error {
-	_, err := m.take(ctx, "lock", func(l *Lock) (bool, error) { return true, l.Lock(ctx) })
+	_, err := m.take(ctx, "lock", newPass(ctx, try{op: "lock"}), func(l *Lock) (bool, error) { return true, l.Lock(ctx) })
 	return err
 }
 
-// TryLock takes all locks if all are free, with one attempt for each, as [Lock.TryLock] makes it.
+// TryLock takes all locks if all are free, with one attempt for each, as [Lock.TryLock] makes it, one after the other: of
+// several that try at the same time one succeeds.
 func (m *MultiLock) TryLock(ctx context.Context) (bool, error) {
-	return m.take(ctx, "try lock", func(l *Lock) (bool, error) { return l.TryLock(ctx) })
+	return m.take(ctx, "try lock", nil, func(l *Lock) (bool, error) { return l.TryLock(ctx) })
 }
 
 // TryLockFor takes all locks if that can be done within wait, which counts for all of them together. Errors are
 // those of [Lock.TryLockFor].
 func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
 	end := time.Now().Add(wait)
-	return m.take(ctx, "try lock", func(l *Lock) (bool, error) { return l.TryLockFor(ctx, time.Until(end)) })
+	var free *pass
+	if wait > 0 {
+		free = newPass(ctx, try{op: "try lock", deadline: end})
+	}
+	return m.take(ctx, "try lock", free, func(l *Lock) (bool, error) { return l.TryLockFor(ctx, time.Until(end)) })
 }
 
-// take takes the locks one after the other, and gives back what it has when one fails.
-func (m *MultiLock) take(ctx context.Context, op string, one func(*Lock) (bool, error)) (bool, error) {
+// take takes all locks, and gives back what it has when one fails.
+func (m *MultiLock) take(ctx context.Context, op string, free *pass, one func(*Lock) (bool, error)) (bool, error) {
 	if err := m.admit(ctx, op); err != nil {
 		return false, err
 	}
-	for i, l := range m.locks {
-		ok, err := one(l)
-		if !ok || err != nil {
-			return false, errors.Join(err, unlockAll(ctx, m.locks[:i]))
-		}
+	if taken, ok, err := m.takeInOrder(free, one); !ok {
+		return false, errors.Join(err, unlockAll(ctx, m.locks[:taken]))
 	}
 	for _, l := range m.locks { // one may have been lost while it waited for another
 		if !l.IsHeldByCurrentOwner(ctx) {
@@ -106,16 +110,19 @@ func (m *MultiLock) admit(ctx context.Context, op string) error {
 	return nil
 }
 
-// Unlock gives up one hold of each lock, the last taken first. It goes on after an error and returns all of them.
+// Unlock gives up one hold of each lock, the last taken first, or of 16 and more all at once. It goes on after an error and returns all of them.
 func (m *MultiLock) Unlock(ctx context.Context) error {
 	return errors.Join(m.invalid, unlockAll(ctx, m.locks))
 }
 
 func unlockAll(ctx context.Context, locks []*Lock) error {
-	var errs []error
-	for _, l := range slices.Backward(locks) {
-		errs = append(errs, l.Unlock(ctx))
+	if ctx != nil && len(locks) >= minPass {
+		ctx = asOwner(ctx)
 	}
+	errs := make([]error, len(locks))
+	last := slices.Clone(locks)
+	slices.Reverse(last)
+	atOnce(last, func(i int, l *Lock) { errs[i] = l.Unlock(ctx) })
 	return errors.Join(errs...)
 }
 

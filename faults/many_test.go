@@ -1,0 +1,31 @@
+package faults
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Over a link that delays each answer by 50 ms at least, 1,000 free locks taken one after the other would take 50 s.
+func TestAThousandFreeLocksTravelTogether(t *testing.T) {
+	srv := server(t)
+	l := newLink(t, srv.Addr())
+	s := session(t, l.addr, lasting()...)
+	var locks []*reentrant.Lock
+	for i := range 1000 {
+		locks = append(locks, s.NewLock(fmt.Sprintf("many %d", i)))
+	}
+	m := reentrant.NewMultiLock(locks...)
+	l.delayReplies()
+	begun := time.Now()
+	require.NoError(t, m.Lock(t.Context()))
+	assert.Less(t, time.Since(begun), 1000*soonest/2)
+	t.Logf("%v for 1,000 locks", time.Since(begun))
+	l.mend()
+	require.NoError(t, m.Unlock(t.Context()))
+}

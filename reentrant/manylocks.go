@@ -1,0 +1,116 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+)
+
+// A MultiLock takes the locks that are free together, in passes:
+//
+//	a b c d e f g h      all at once: the attempts travel together
+//	✓ ✓ ✗ ✓ ✓ ✗ ✓ ✓      c is another's
+//	✓ ✓ …                d, e, g and h are given back, and c is waited for
+//	✓ ✓ ✓ ✓ ✓            then two at once, four, eight, …
+//
+// So it waits for a lock only while it has none that comes later in the order of names, and two MultiLocks never wait for
+// each other. What it took out of turn it gives back before it waits.
+
+// minPass is how many locks a pass is made for. What a pass takes out of turn it keeps from others for two round trips, and
+// gives back with a command. Where few locks are wanted by many that costs more than the round trips that it saves. Fewer
+// attempts, and releases, are made one after the other.
+const minPass = 16
+
+// A pass is one call's attempts for the locks that are free, without waiting for any.
+type pass struct {
+	ctx context.Context // with the caller's owner: the attempts are made by other goroutines
+	try try
+}
+
+// newPass returns the pass of a call by ctx's owner. Nil: the call is not to make one.
+func newPass(ctx context.Context, t try) *pass {
+	if ctx == nil || ctx.Err() != nil {
+		return nil // the call for the first lock says what is wrong
+	}
+	return &pass{ctx: asOwner(ctx), try: t}
+}
+
+// asOwner is ctx for goroutines that act for its owner.
+func asOwner(ctx context.Context) context.Context {
+	return context.WithValue(ctx, ownerKey{}, CurrentOwner(ctx))
+}
+
+// takeFree attempts all locks at once. It returns how many it took without a gap, and the error of the attempt at the gap;
+// what it took after the gap it has given back.
+func (p *pass) takeFree(locks []*Lock) (int, error) {
+	got, errs := make([]bool, len(locks)), make([]error, len(locks))
+	atOnce(locks, func(i int, l *Lock) {
+		t := p.try
+		t.begun, t.fixed, t.barges = l.session.now(), l.fixed, l.unfair
+		got[i], errs[i] = l.take(p.ctx, t)
+	})
+	n := slices.Index(got, false)
+	if n < 0 {
+		return len(locks), nil
+	}
+	var after []*Lock
+	for i, l := range locks[n:] {
+		if got[n+i] {
+			after = append(after, l)
+		}
+	}
+	_ = unlockAll(p.ctx, after) // what it cannot give back expires, and the call has nothing of it
+	return n, locks[n].error(p.try.op, errs[n])
+}
+
+// waitable reports whether a lock that an attempt has not got can be waited for: another has it, or the server could not be
+// asked.
+func waitable(err error) bool {
+	return err == nil || errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrLost)
+}
+
+// atOnce calls f for all locks at once, if they are many, and returns when all calls have returned.
+func atOnce(locks []*Lock, f func(i int, l *Lock)) {
+	if len(locks) < minPass {
+		for i, l := range locks {
+			f(i, l)
+		}
+		return
+	}
+	var calls sync.WaitGroup
+	for i, l := range locks {
+		calls.Go(func() { f(i, l) })
+	}
+	calls.Wait()
+}
+
+// takeInOrder takes all locks, by passes and, where one is not free, by wait. It returns how many it has in any case.
+func (m *MultiLock) takeInOrder(free *pass, wait func(*Lock) (bool, error)) (taken int, ok bool, err error) {
+	width := len(m.locks)
+	for taken < len(m.locks) {
+		var last error
+		if free != nil && width > 1 && len(m.locks) >= minPass {
+			var n int
+			window := m.locks[taken:min(taken+width, len(m.locks))]
+			n, last = free.takeFree(window)
+			taken += n
+			if n == len(window) {
+				width *= 2
+				continue
+			}
+			if !waitable(last) || free.try.expired() {
+				return taken, false, last
+			}
+		}
+		if ok, err := wait(m.locks[taken]); !ok || err != nil {
+			if err != nil {
+				err = mergeOutcome(last, err)
+			}
+			return taken, false, err
+		}
+		taken++
+		width = 2
+	}
+	return taken, true, nil
+}
