@@ -76,7 +76,7 @@ func newShareStore(t *testing.T) *shareStore {
 
 // overhear takes the script's text, and the key that it writes to, from the backend.
 func (s *shareStore) overhear() {
-	redis, p := miniredis.RunT(s.t), new(tap)
+	redis, p := miniredis.RunT(s.t), &tap{texts: map[string]string{}}
 	redis.Server().SetPreHook(p.hear)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true, ForceSingleClient: true})
 	require.NoError(s.t, err)
@@ -91,6 +91,7 @@ func (s *shareStore) overhear() {
 	req := backend.ShareRequest{Kind: backend.ReadWrite, Epoch: 3, Want: backend.AllUnits, Least: backend.AllUnits, Limit: backend.AllUnits,
 		Tokens: 2, Lease: time.Second, GrantTTL: 2 * time.Second, Patience: 3 * time.Second, Seen: 5,
 		NotAfter: time.Now().Add(time.Minute), Memory: time.Now().Add(2 * time.Minute)}
+	p.take() // what Connect sent
 	_, err = lock.(backend.Sharer).Share(s.t.Context(), req)
 	require.NoError(s.t, err)
 	text, sent := p.take()
