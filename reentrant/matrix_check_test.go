@@ -136,7 +136,7 @@ func (c *cell) checkContextErrors() {
 func (c *cell) checkSentinels() {
 	r, f := &c.result, &c.failure
 	is := func(err error) bool { return errors.Is(r.err, err) }
-	if is(reentrant.ErrLost) && !r.lost && !(c.row.shared && f.forgets) {
+	if is(reentrant.ErrLost) && !r.lost && (!c.row.shared || !f.forgets) {
 		c.errorf("ErrLost, although nothing was lost: %v", r.err)
 	}
 	if is(reentrant.ErrClosed) && !c.row.ends {

@@ -35,12 +35,12 @@ func run(ctx context.Context, url, folder string) error {
 	if err != nil {
 		return err
 	}
-	defer session.Close(ctx)
+	defer func() { _ = session.Close(ctx) }() // the process ends
 	other, lock := session.NewLock("fastpath other"), session.NewLock("fastpath")
 	if err := other.Lock(ctx); err != nil { // so that the watchdog is awake, and need not be woken
 		return err
 	}
-	defer other.Unlock(ctx)
+	defer func() { _ = other.Unlock(ctx) }()
 	for i := range windows {
 		n := strconv.Itoa(i)
 		if err := counted(filepath.Join(folder, "lock", n), func() error { return lock.Lock(ctx) }); err != nil {

@@ -44,19 +44,18 @@ type shareSession struct {
 	first, last backend.Token
 	next        backend.Token // a writer's next token
 	version     backend.Token // of its readers
-	under       backend.Token
 
-	out           bool // a request is under way or queued
-	placed, beat  bool // beat: a copy of it was sent in this tick
-	settled, full bool
-	req           backend.ShareRequest
-	memory        tick
-	wanted        bool
-	may           int
-	users         [maxOps]userState
-	tokens        [maxOps]backend.Token
-	flushed       bool // what it trusts was destroyed with the server's memory
-	renewed       bool // in this tick
+	out          bool // a request is under way or queued
+	placed, beat bool // beat: a copy of it was sent in this tick
+	full         bool
+	req          backend.ShareRequest
+	memory       tick
+	wanted       bool
+	may          int
+	users        [maxOps]userState
+	tokens       [maxOps]backend.Token
+	flushed      bool // what it trusts was destroyed with the server's memory
+	renewed      bool // in this tick
 }
 
 type shareKind uint8

@@ -15,6 +15,7 @@ type Log struct {
 // maxRecords bounds how many records wait to be written.
 const maxRecords = 1000
 
+// NewLog returns a Log that writes what l would.
 func NewLog(l *slog.Logger) Log {
 	return Log{handler: l.Handler(), feed: NewFeed(maxRecords)}
 }
