@@ -7,7 +7,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 
 .DEFAULT_GOAL := help
-.PHONY: help test full race stress fuzz nightly bench bench-budget bench-readme keygen format vet lint servers mutants mutant-edit check ci
+.PHONY: help test full race stress fuzz nightly bench bench-budget bench-shared bench-readme keygen format vet lint servers mutants mutant-edit check ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,12 @@ bench-budget: ## docs/budgets.md on one CPU and on two, then README's numbers: 1
 	taskset -c 0 bench/report/bench $(BUDGET) -workloads uncontended,1x100,5x20,5x20-1ms,5x20-zipf -out bench/report/one-cpu
 	bench/report/bench $(BUDGET),cohort-linger
 	bench/report/bench -readme
+
+SHARED = rw-99,rw-90,rw-50,rw-99-1ms,rw-90-1ms,rw-50-1ms,semaphore-50,semaphore-3
+
+bench-shared: ## read-write locks and semaphores, of docs/budgets.md: under 6 minutes of a quiet machine; docs/bench/shared
+	go build -o bench/report/bench ./bench
+	bench/report/bench -rounds 3 -workloads $(SHARED) -out docs/bench/shared
 
 bench-readme: ## write the README's numbers and docs/bench from bench/report (go run ./bench measures them)
 	go run ./bench -readme

@@ -85,15 +85,47 @@ func TestARunFromEndToEnd(t *testing.T) {
 // The safety column can see: without a lock there are overlaps, and the exit status says so.
 func TestWithoutALockThereAreOverlaps(t *testing.T) {
 	needRedis(t)
-	for range 10 { // nothing forces them to overlap; they just never fail to
+	for _, workload := range []string{"5x20-100us", "rw-50-1ms"} {
+		assert.True(t, overlaps(t, workload), "no overlap in ten runs of %s without a lock", workload)
+	}
+}
+
+// overlaps reports whether goroutines without a lock meet. Nothing forces them to; they just never fail to.
+func overlaps(t *testing.T, workload string) bool {
+	for range 10 {
 		stderr := newLog(t)
-		status := parentMain([]string{"-rounds", "1", "-duration", "100ms", "-only", "none", "-workloads", "5x20-100us", "-out", t.TempDir()}, io.Discard, stderr)
+		status := parentMain([]string{"-rounds", "1", "-duration", "100ms", "-only", "none", "-workloads", workload, "-out", t.TempDir()}, io.Discard, stderr)
 		if strings.Contains(text(t, stderr), "two holders") {
 			assert.Equal(t, exitFinding, status)
-			return
+			return true
 		}
 	}
-	t.Error("no overlap in ten runs without a lock")
+	return false
+}
+
+// One line says what readers and users of a semaphore asked of Redis, and their contenders never overlap.
+func TestSharedHoldsFromEndToEnd(t *testing.T) {
+	needRedis(t)
+	out := t.TempDir()
+	var stdout bytes.Buffer
+	stderr := newLog(t)
+	status := parentMain([]string{"-rounds", "3", "-duration", "100ms", "-only", "rwlock,rw-polling-1ms,semaphore,semaphore-polling-1ms,split",
+		"-workloads", "5x20,rw-99,semaphore-50,semaphore-3", "-out", out}, &stdout, stderr)
+	require.Equal(t, exitClean, status, text(t, stderr))
+	assert.Contains(t, stdout.String(), "rw-99 by rwlock: ")
+	r, err := result.Load(filepath.Join(out, report.Data))
+	require.NoError(t, err)
+	assert.Len(t, r.Workloads, 3, "none of these is a lock")
+	require.Len(t, r.Cells, 2+3+2, "three permits cannot be split among five")
+	for _, cell := range r.Cells {
+		require.True(t, cell.Measured(), "%s %s: %s", cell.Workload, cell.Contender, cell.Remarks())
+		assert.Zero(t, cell.Overlaps())
+		assert.Positive(t, cell.Range(result.PerSecond).Most)
+	}
+	readers, _ := r.Cell("rw-99", "rwlock")
+	assert.Positive(t, readers.Range(result.ReadP99).Most)
+	polling, _ := r.Cell("rw-99", "rw-polling-1ms")
+	assert.GreaterOrEqual(t, polling.Range(result.Commands).Least, 1.9, "in and out")
 }
 
 func TestAnEmbeddedRedisIsRefused(t *testing.T) {

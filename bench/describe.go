@@ -25,7 +25,7 @@ func describe(opts options, redis string) *result.Result {
 	}
 	for _, w := range opts.workloads {
 		r.Workloads = append(r.Workloads, result.Workload{
-			Name: w.Name, About: w.About(), Processes: w.Processes, Goroutines: w.Goroutines,
+			Name: w.Name, About: w.About(), Kind: w.Kind, Processes: w.Processes, Goroutines: w.Goroutines,
 		})
 	}
 	return r

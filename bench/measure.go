@@ -62,7 +62,7 @@ func (b *bench) rounds(ctx context.Context) error {
 		for _, w := range b.opts.workloads {
 			for i := range b.opts.contenders {
 				c := b.opts.contenders[(i+round)%len(b.opts.contenders)]
-				if !fits(c, w) {
+				if !c.Fits(w) {
 					continue
 				}
 				sample, err := b.cell(ctx, c, w)
@@ -77,13 +77,10 @@ func (b *bench) rounds(ctx context.Context) error {
 	return nil
 }
 
-// fits tells whether a contender can do a workload at all.
-func fits(c contender.Contender, w workload.Workload) bool { return c.Reentrant || !w.Reentrant }
-
 func (b *bench) count() (n int) {
 	for _, w := range b.opts.workloads {
 		for _, c := range b.opts.contenders {
-			if fits(c, w) {
+			if c.Fits(w) {
 				n += b.opts.rounds
 			}
 		}

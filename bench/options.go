@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,11 +81,12 @@ func (o *options) check() error {
 	return nil
 }
 
-// choose finds what was named; without names it is everything but the seeded fault.
+// choose finds what was named; without names it is everything but the seeded fault and what this machine lacks. Workloads
+// that none of the contenders can do are left out.
 func (o *options) choose(only, workloads string) error {
 	var err, err2 error
 	for _, c := range contender.All() {
-		if !c.Fault {
+		if !c.Fault && (c.Missing == nil || c.Missing() == "") {
 			o.contenders = append(o.contenders, c)
 		}
 	}
@@ -95,6 +97,9 @@ func (o *options) choose(only, workloads string) error {
 	if workloads != "" {
 		o.workloads, err2 = find("workload", workloads, workload.Find)
 	}
+	o.workloads = slices.DeleteFunc(slices.Clone(o.workloads), func(w workload.Workload) bool {
+		return !slices.ContainsFunc(o.contenders, func(c contender.Contender) bool { return c.Fits(w) })
+	})
 	return errors.Join(err, err2)
 }
 

@@ -4,19 +4,36 @@ package contender
 import (
 	"context"
 	"slices"
+
+	"github.com/relock-go/relock/bench/internal/workload"
 )
 
 // A Contender is a lock with its settings.
 type Contender struct {
 	Name      string
-	About     string   // the settings, for the report
+	About     string // the settings, for the report
+	Kind      workload.Kind
 	Own       bool     // Relock, in one of its forms
 	Reentrant bool     // its owner may lock again
 	Fault     bool     // locks nothing: it shows that the safety column can see. Only runs when it is asked for.
 	Plain     []string // commands that it sends outside of scripts, in lower case, but for those of the connection itself
 
-	// Open connects one process whose goroutines will be so many.
-	Open func(ctx context.Context, url string, goroutines int) (Process, error)
+	// Open connects one process of the workload.
+	Open func(ctx context.Context, url string, w workload.Workload) (Process, error)
+
+	// Missing says why the contender cannot take part on this machine; "" if it can. nil is as good as that.
+	Missing func() string
+}
+
+// Fits reports whether the contender can do a workload at all.
+func (c Contender) Fits(w workload.Workload) bool {
+	switch {
+	case c.Fault:
+		return w.Kind == workload.Exclusive || w.Kind == workload.ReadWrite
+	case c.Name == split.Name:
+		return w.Kind == c.Kind && w.Permits%w.Processes == 0
+	}
+	return c.Kind == w.Kind && (c.Reentrant || !w.Reentrant)
 }
 
 // A Process is a contender in one process.
@@ -32,8 +49,15 @@ type Mutex interface {
 	Unlock(ctx context.Context) error
 }
 
+// An RWMutex is a Mutex that has a read side too.
+type RWMutex interface {
+	Mutex
+	RLock(ctx context.Context) error
+	RUnlock(ctx context.Context) error
+}
+
 // All is every contender, in the order of the report.
-func All() []Contender { return slices.Concat(peers, own, []Contender{none}) }
+func All() []Contender { return slices.Concat(peers, own, polling, shared, []Contender{split, none}) }
 
 // Find gives the contender of a name.
 func Find(name string) (Contender, bool) {
@@ -48,7 +72,7 @@ func Find(name string) (Contender, bool) {
 // none is the seeded fault.
 var none = Contender{
 	Name: "none", About: "no lock at all", Fault: true, Reentrant: true,
-	Open: func(context.Context, string, int) (Process, error) { return open{}, nil },
+	Open: func(context.Context, string, workload.Workload) (Process, error) { return open{}, nil },
 }
 
 type open struct{}
@@ -56,4 +80,6 @@ type open struct{}
 func (open) Mutex(context.Context, int, string) (Mutex, error) { return open{}, nil }
 func (open) Lock(context.Context) error                        { return nil }
 func (open) Unlock(context.Context) error                      { return nil }
+func (open) RLock(context.Context) error                       { return nil }
+func (open) RUnlock(context.Context) error                     { return nil }
 func (open) Close()                                            {}

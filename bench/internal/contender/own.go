@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/relock-go/relock/bench/internal/workload"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -26,14 +27,14 @@ var own = []Contender{
 }
 
 // session is Relock as it is meant: one session for all goroutines of the process.
-func session(opts ...reentrant.Option) func(context.Context, string, int) (Process, error) {
-	return func(ctx context.Context, url string, _ int) (Process, error) {
+func session(opts ...reentrant.Option) func(context.Context, string, workload.Workload) (Process, error) {
+	return func(ctx context.Context, url string, _ workload.Workload) (Process, error) {
 		return openSessions(ctx, url, 1, opts)
 	}
 }
 
-func openDirect(ctx context.Context, url string, goroutines int) (Process, error) {
-	return openSessions(ctx, url, goroutines, nil)
+func openDirect(ctx context.Context, url string, w workload.Workload) (Process, error) {
+	return openSessions(ctx, url, w.Goroutines, nil)
 }
 
 // relock shares its sessions out among the goroutines.
@@ -42,7 +43,7 @@ type relock struct {
 	sessions []*reentrant.Session
 }
 
-func openSessions(ctx context.Context, url string, n int, opts []reentrant.Option) (Process, error) {
+func openSessions(ctx context.Context, url string, n int, opts []reentrant.Option) (*relock, error) {
 	backend, err := redisbackend.Open(ctx, url)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/relock-go/relock/bench/internal/workload"
 )
 
 // peers are the others at their newest versions (go.mod), with their defaults and with settings that flatter them.
@@ -38,8 +40,8 @@ const lease = 10 * time.Second
 
 type rueidisProcess struct{ locker rueidislock.Locker }
 
-func openRueidislock(option rueidislock.LockerOption) func(context.Context, string, int) (Process, error) {
-	return func(_ context.Context, url string, _ int) (Process, error) {
+func openRueidislock(option rueidislock.LockerOption) func(context.Context, string, workload.Workload) (Process, error) {
+	return func(_ context.Context, url string, _ workload.Workload) (Process, error) {
 		client, err := rueidis.ParseURL(url)
 		if err != nil {
 			return nil, err
@@ -100,9 +102,9 @@ type redsyncProcess struct {
 	options []redsync.Option
 }
 
-func openRedsync(options ...redsync.Option) func(context.Context, string, int) (Process, error) {
-	return func(ctx context.Context, url string, goroutines int) (Process, error) {
-		client, err := connect(ctx, url, goroutines)
+func openRedsync(options ...redsync.Option) func(context.Context, string, workload.Workload) (Process, error) {
+	return func(ctx context.Context, url string, w workload.Workload) (Process, error) {
+		client, err := connect(ctx, url, w.Goroutines)
 		if err != nil {
 			return nil, err
 		}
@@ -132,9 +134,9 @@ type redislockProcess struct {
 	retry  func() redislock.RetryStrategy
 }
 
-func openRedislock(retry func() redislock.RetryStrategy) func(context.Context, string, int) (Process, error) {
-	return func(ctx context.Context, url string, goroutines int) (Process, error) {
-		client, err := connect(ctx, url, goroutines)
+func openRedislock(retry func() redislock.RetryStrategy) func(context.Context, string, workload.Workload) (Process, error) {
+	return func(ctx context.Context, url string, w workload.Workload) (Process, error) {
+		client, err := connect(ctx, url, w.Goroutines)
 		if err != nil {
 			return nil, err
 		}

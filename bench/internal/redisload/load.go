@@ -115,6 +115,9 @@ func FromClient(command string, plain []string) bool {
 	return slices.Contains(scripts, command) || slices.Contains(connection, command) || slices.Contains(plain, command)
 }
 
+// Pushes are the messages that were published.
+func (c Counters) Pushes() int64 { return c.Calls["publish"] + c.Calls["spublish"] }
+
 // Commands are the calls that came from clients, and those that their scripts made.
 func (c Counters) Commands(plain []string) (fromClients, inner int64) {
 	for command, calls := range c.Calls {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"image/color"
 	"math"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -20,6 +21,7 @@ import (
 // A figure is a plot and what it says.
 type figure struct {
 	Name     string // of its files
+	Kind     workload.Kind
 	Title    string
 	Sentence string
 	draw     func(*result.Result, theme) (*drawing, error)
@@ -27,21 +29,44 @@ type figure struct {
 
 // figures are all of them, in the order of the page.
 var figures = []figure{
-	{"commands", "What a section asks of Redis",
+	{"commands", workload.Exclusive, "What a section asks of Redis",
 		"Commands that clients sent for each section, against the goroutines of one process. The axes are logarithmic: one step down is a tenth.",
 		lines(byGoroutines, result.Commands, "goroutines in one process", "commands per section")},
-	{"throughput", "Sections per second",
+	{"throughput", workload.Exclusive, "Sections per second",
 		"How many sections get done, against the goroutines of one process that want the lock; nothing is done inside, so this is the lock's own speed.",
 		lines(byGoroutines, result.PerSecond, "goroutines in one process", "sections per second")},
-	{"waits", "How long one waits",
+	{"waits", workload.Exclusive, "How long one waits",
 		"From the call of Lock to its return, with 5 processes of 20 goroutines each and nothing inside: from the median over the 99th percentile to the longest. A short line is a fair lock; a low median with a far end is one that some get again and again while others starve.",
-		waits},
-	{"fairness", "Who gets how much",
+		waits(workload.Main)},
+	{"fairness", workload.Exclusive, "Who gets how much",
 		"Jain's index of the sections that each goroutine, and each process, got in the same situation: 1 when all got as much as the others, 0.01 if one goroutine of a hundred got everything.",
 		fairness},
-	{"cost", "What a section costs Redis",
+	{"cost", workload.Exclusive, "What a section costs Redis",
 		"Processor time of the Redis server for each section, against the number of processes with 20 goroutines each.",
 		lines(byProcesses, result.CPU, "processes of 20 goroutines", "Redis CPU per section, µs")},
+	{"shared-commands", workload.ReadWrite, "What a read or a write asks of Redis",
+		"Commands that clients sent for each section of a read-write lock, against the share of writes; 5 processes of 20 goroutines each, nothing inside.",
+		lines(byWrites, result.Commands, "writes in a hundred sections", "commands per section")},
+	{"shared-throughput", workload.ReadWrite, "Reads and writes per second",
+		"How many sections get done in the same situation.",
+		lines(byWrites, result.PerSecond, "writes in a hundred sections", "sections per second")},
+	{"shared-writes", workload.ReadWrite, "How long a writer waits",
+		"The 99th percentile of the waits of writers in the same situation.",
+		lines(byWrites, result.WriteP99, "writes in a hundred sections", "99th percentile of a writer's wait, ms")},
+	{"semaphore-waits", workload.Permits, "How long one waits for a permit",
+		"From the call to its return, with three permits for 5 processes of 20 goroutines each, and 1 ms inside.",
+		waits(workload.Scarce)},
+}
+
+// figuresOf are those of the kinds that the result has.
+func figuresOf(r *result.Result) []figure {
+	var some []figure
+	for _, f := range figures {
+		if slices.ContainsFunc(r.Workloads, func(w result.Workload) bool { return w.Kind == f.Kind }) {
+			some = append(some, f)
+		}
+	}
+	return some
 }
 
 // Size of a drawing, and of its part for the legend.
@@ -179,10 +204,16 @@ func byProcesses(w result.Workload) (int, bool) {
 	return w.Processes, w.Goroutines == 20 && plain(w)
 }
 
+// byWrites is how many of a hundred sections write.
+func byWrites(w result.Workload) (int, bool) {
+	known, ok := workload.Find(w.Name)
+	return 100 - known.Reads, ok && known.Kind == workload.ReadWrite && known.Idle == 0
+}
+
 // plain are workloads of one lock with nothing inside.
 func plain(w result.Workload) bool {
 	known, ok := workload.Find(w.Name)
-	return ok && !known.Reentrant && known.Locks <= 1 && known.Busy == 0 && known.Idle == 0
+	return ok && known.Kind == workload.Exclusive && !known.Reentrant && known.Locks <= 1 && known.Busy == 0 && known.Idle == 0
 }
 
 // lines draws a metric of each contender along a series, on logarithmic axes.

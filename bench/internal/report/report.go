@@ -45,7 +45,7 @@ func Write(r *result.Result, folder string) error {
 // files are those that are made of the data.
 func files(r *result.Result) (map[string][]byte, error) {
 	made := map[string][]byte{}
-	for _, f := range figures {
+	for _, f := range figuresOf(r) {
 		for _, t := range themes {
 			d, err := f.draw(r, t)
 			if err != nil {
@@ -78,7 +78,6 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 // A sheet is what the page shows.
 type sheet struct {
 	*result.Result
-	Head    []string
 	Figures []picture
 	Tables  []table
 	Origin  string
@@ -93,22 +92,23 @@ type picture struct {
 
 type table struct {
 	Name, About string
+	Head        []string
 	Rows        [][]string
 }
 
 // page has everything in itself: it can be sent as a file.
 func page(r *result.Result, plots map[string][]byte) ([]byte, error) {
-	s := sheet{Result: r, Head: result.Head(), Origin: origin(r), Safe: r.Overlaps() == 0}
-	for _, f := range figures {
+	s := sheet{Result: r, Origin: origin(r), Safe: r.Overlaps() == 0}
+	for _, f := range figuresOf(r) {
 		s.Figures = append(s.Figures, picture{
 			f.Title, f.Sentence,
 			template.URL(inline(plots[file(f, themes[0])])), template.Srcset(inline(plots[file(f, themes[1])])),
 		})
 	}
 	for _, w := range r.Workloads {
-		t := table{Name: w.Name, About: w.About}
+		t := table{Name: w.Name, About: w.About, Head: w.Head()}
 		for _, c := range r.Of(w.Name) {
-			t.Rows = append(t.Rows, c.Row())
+			t.Rows = append(t.Rows, w.Row(c))
 		}
 		s.Tables = append(s.Tables, t)
 	}

@@ -24,10 +24,10 @@ func some() *result.Result {
 		Contenders: []result.Contender{{Name: "peer", About: "a peer"}, {Name: "cohort", About: "ours", Own: true}},
 	}
 	for _, w := range workload.All {
-		r.Workloads = append(r.Workloads, result.Workload{Name: w.Name, About: w.About(), Processes: w.Processes, Goroutines: w.Goroutines})
+		r.Workloads = append(r.Workloads, result.Workload{Name: w.Name, About: w.About(), Kind: w.Kind, Processes: w.Processes, Goroutines: w.Goroutines})
 		for i, c := range r.Contenders {
 			r.Add(w.Name, c.Name, result.Sample{Sections: 10, PerSecond: float64(1000 * (i + 1)), Commands: 2 / float64(i+1), CPU: 30,
-				WaitP50: 1, WaitP99: 2, WaitMax: 3, JainGoroutines: 0.9, JainProcesses: 1})
+				WaitP50: 1, WaitP99: 2, WaitMax: 3, ReadP99: 2, WriteP99: 4, JainGoroutines: 0.9, JainProcesses: 1})
 		}
 	}
 	return r
@@ -55,6 +55,16 @@ func TestAReportIsWholeAndSelfContained(t *testing.T) {
 	for _, name := range []string{Data, CSV} {
 		assert.FileExists(t, filepath.Join(folder, name))
 	}
+}
+
+func TestAReportHasTheFiguresOfItsWorkloads(t *testing.T) {
+	r := some()
+	r.Workloads = []result.Workload{{Name: workload.Scarce, Kind: workload.Permits}}
+	folder := t.TempDir()
+	require.NoError(t, Write(r, folder))
+	svgs, err := filepath.Glob(filepath.Join(folder, "*.svg"))
+	require.NoError(t, err)
+	assert.Len(t, svgs, len(themes))
 }
 
 func TestTheReadmeHasItsPart(t *testing.T) {

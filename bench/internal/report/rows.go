@@ -17,21 +17,23 @@ type mark struct {
 }
 
 // waits has a row for each contender, on a logarithmic axis.
-func waits(r *result.Result, t theme) (*drawing, error) {
-	p, err := rows(r, t, "wait, ms", []mark{
-		{result.WaitP50, "median", draw.RingGlyph{}},
-		{result.WaitP99, "99th percentile", draw.CircleGlyph{}},
-		{result.WaitMax, "longest", draw.CrossGlyph{}},
-	})
-	if err == nil {
-		log(&p.X)
+func waits(workload string) func(*result.Result, theme) (*drawing, error) {
+	return func(r *result.Result, t theme) (*drawing, error) {
+		p, err := rows(r, t, workload, "wait, ms", []mark{
+			{result.WaitP50, "median", draw.RingGlyph{}},
+			{result.WaitP99, "99th percentile", draw.CircleGlyph{}},
+			{result.WaitMax, "longest", draw.CrossGlyph{}},
+		})
+		if err == nil {
+			log(&p.X)
+		}
+		return p, err
 	}
-	return p, err
 }
 
 // fairness has one too, from 0 to 1.
 func fairness(r *result.Result, t theme) (*drawing, error) {
-	p, err := rows(r, t, "Jain's fairness index", []mark{
+	p, err := rows(r, t, workload.Main, "Jain's fairness index", []mark{
 		{result.JainGoroutines, "goroutines", draw.CircleGlyph{}},
 		{result.JainProcesses, "processes", draw.BoxGlyph{}},
 	})
@@ -41,10 +43,10 @@ func fairness(r *result.Result, t theme) (*drawing, error) {
 	return p, err
 }
 
-// rows draws a line for each contender from its first mark to its last, in the situation that stands for the usual one.
-func rows(r *result.Result, t theme, x string, marks []mark) (*drawing, error) {
+// rows draws a line for each contender from its first mark to its last, under one workload.
+func rows(r *result.Result, t theme, workload, x string, marks []mark) (*drawing, error) {
 	p := t.blank(x, "")
-	cells := measured(r.Of(workload.Main))
+	cells := measured(r.Of(workload))
 	var labels []string
 	for i := range cells {
 		cell := cells[len(cells)-1-i] // the first one on top

@@ -3,6 +3,7 @@ package result
 import (
 	"encoding/csv"
 	"io"
+	"slices"
 	"strconv"
 )
 
@@ -10,7 +11,7 @@ import (
 func (r *Result) WriteCSV(to io.Writer) error {
 	w := csv.NewWriter(to)
 	header := []string{"workload", "contender", "round", "sections"}
-	for _, m := range Metrics {
+	for _, m := range slices.Concat(Metrics, sides) {
 		header = append(header, m.Name)
 	}
 	header = append(header, "errors", "cut_off", "overlaps", "failed")
@@ -30,7 +31,7 @@ func (r *Result) WriteCSV(to io.Writer) error {
 
 func record(c Cell, round int, s Sample) []string {
 	line := []string{c.Workload, c.Contender, strconv.Itoa(round), whole(s.Sections)}
-	for _, m := range Metrics {
+	for _, m := range slices.Concat(Metrics, sides) {
 		line = append(line, strconv.FormatFloat(m.Of(s), 'g', 6, 64))
 	}
 	return append(line, whole(s.Errors), whole(s.CutOff), whole(s.Overlaps), s.Failed)

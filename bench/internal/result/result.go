@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/relock-go/relock/bench/internal/workload"
 )
 
 // A Result is a whole run.
@@ -47,6 +49,7 @@ type Contender struct {
 // A Workload is one that was measured.
 type Workload struct {
 	Name, About           string
+	Kind                  workload.Kind
 	Processes, Goroutines int
 }
 
@@ -62,11 +65,14 @@ type Sample struct {
 	PerSecond      float64 // those within the time
 	Commands       float64 // sent by clients
 	Inner          float64 // called by scripts
+	Pushes         float64 // messages published
 	CPU            float64 // µs of Redis
 	Bytes          float64 // over Redis's connections, both ways
 	WaitP50        float64 // ms
 	WaitP99        float64
 	WaitMax        float64
+	ReadP99        float64 // of a read-write lock
+	WriteP99       float64
 	JainGoroutines float64
 	JainProcesses  float64
 	Allocs         float64

@@ -15,7 +15,7 @@ func Sum(outcomes []worker.Outcome, d time.Duration, load redisload.Counters, pl
 	var s Sample
 	var goroutines, processes []int64
 	var mallocs, inTime int64
-	var waits *hdrhistogram.Histogram
+	var waits, reads, writes *hdrhistogram.Histogram
 	for _, o := range outcomes {
 		goroutines = append(goroutines, o.InTime...)
 		processes = append(processes, total(o.InTime))
@@ -27,15 +27,19 @@ func Sum(outcomes []worker.Outcome, d time.Duration, load redisload.Counters, pl
 		if s.First == "" {
 			s.First = o.First
 		}
-		waits = merge(waits, o.Waits)
+		waits, reads, writes = merge(waits, o.Waits), merge(reads, o.Reads), merge(writes, o.Writes)
 	}
 	if waits != nil {
 		s.WaitP50, s.WaitP99, s.WaitMax = ms(waits.ValueAtQuantile(50)), ms(waits.ValueAtQuantile(99)), ms(waits.Max())
+	}
+	if reads != nil {
+		s.ReadP99, s.WriteP99 = ms(reads.ValueAtQuantile(99)), ms(writes.ValueAtQuantile(99))
 	}
 	sections := float64(s.Sections)
 	fromClients, inner := load.Commands(plain)
 	s.PerSecond = float64(inTime) / d.Seconds()
 	s.Commands, s.Inner = ratio(float64(fromClients), sections), ratio(float64(inner), sections)
+	s.Pushes = ratio(float64(load.Pushes()), sections)
 	s.CPU = ratio(float64(load.CPU.Nanoseconds())/1e3, sections)
 	s.Bytes = ratio(float64(load.Bytes), sections)
 	s.Allocs = ratio(float64(mallocs), sections)

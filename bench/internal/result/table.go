@@ -10,9 +10,9 @@ import (
 )
 
 // Head is the columns of Row.
-func Head() []string {
+func (w Workload) Head() []string {
 	head := []string{""}
-	for _, m := range Metrics {
+	for _, m := range w.Metrics() {
 		head = append(head, m.Head)
 	}
 	return append(head, "±", "overlaps", "remarks")
@@ -20,9 +20,9 @@ func Head() []string {
 
 // Row is a cell for people: medians, half the distance between the best and the worst round in percent of the median
 // sections/s, and what went wrong.
-func (c Cell) Row() []string {
+func (w Workload) Row(c Cell) []string {
 	row := []string{c.Contender}
-	for _, m := range Metrics {
+	for _, m := range w.Metrics() {
 		row = append(row, c.Show(m))
 	}
 	return append(row, c.spread(), whole(c.Overlaps()), c.Remarks())
@@ -102,15 +102,34 @@ func (r *Result) WriteTable(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, workload := range r.Workloads {
 		fmt.Fprintf(w, "\n%s: %s\n", workload.Name, workload.About)
-		fmt.Fprintln(w, columns(Head()))
+		fmt.Fprintln(w, columns(workload.Head()))
 		for _, c := range r.Of(workload.Name) {
-			fmt.Fprintln(w, columns(c.Row()))
+			fmt.Fprintln(w, columns(workload.Row(c)))
 		}
 		if err := w.Flush(); err != nil {
 			return err
 		}
+		for _, line := range r.Asked(workload) {
+			fmt.Fprintln(to, line)
+		}
 	}
 	return nil
+}
+
+// Asked says in one line for each contender what a workload of readers or of permits asked of Redis. Other workloads have
+// no such lines.
+func (r *Result) Asked(w Workload) []string {
+	var lines []string
+	if w.Kind == "" {
+		return lines
+	}
+	for _, c := range r.Of(w.Name) {
+		if c.Measured() {
+			lines = append(lines, fmt.Sprintf("%s by %s: %s operations/s asked Redis for %s commands, %s pushes and %s µs of CPU per operation; %d overlaps",
+				w.Name, c.Contender, c.Show(PerSecond), c.Show(Commands), c.Show(Pushes), c.Show(CPU), c.Overlaps()))
+		}
+	}
+	return lines
 }
 
 // columns are a line for the tabwriter, which pushes all but the last to the right.

@@ -91,7 +91,7 @@ func (j Job) open(ctx context.Context) (*crew, error) {
 	if err != nil {
 		return nil, err
 	}
-	process, err := c.Open(ctx, j.URL, j.Workload.Goroutines)
+	process, err := c.Open(ctx, j.URL, j.Workload)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", c.Name, err)
 	}
@@ -157,7 +157,7 @@ func (c *crew) run(ctx context.Context, order Order) Outcome {
 
 func (c *crew) outcome(mallocs uint64) Outcome {
 	o := Outcome{Mallocs: mallocs}
-	waits := newHistogram()
+	waits, reads, writes := newHistogram(), newHistogram(), newHistogram()
 	for _, g := range c.goroutines {
 		o.InTime = append(o.InTime, g.inTime)
 		o.Sections += g.sections
@@ -169,7 +169,12 @@ func (c *crew) outcome(mallocs uint64) Outcome {
 			o.First = g.first.Error()
 		}
 		waits.Merge(g.waits)
+		reads.Merge(g.reads)
+		writes.Merge(g.writes)
 	}
 	o.Waits = waits.Export()
+	if reads.TotalCount()+writes.TotalCount() > 0 {
+		o.Reads, o.Writes = reads.Export(), writes.Export()
+	}
 	return o
 }

@@ -19,11 +19,13 @@ type goroutine struct {
 	all      map[bool][]place // false: to be measured; true: for warming up
 	places   []place          // of this run
 	choose   *rand.Zipf       // nil with one lock
+	dice     *rand.Rand       // for reads and writes
 
 	sections, inTime, errors int64
 	cutOff                   bool
 	first                    error
 	waits                    *hdrhistogram.Histogram
+	reads, writes            *hdrhistogram.Histogram // of them, those of a read-write lock
 }
 
 // A place is a lock as this goroutine sees it, and where its sections take place.
@@ -38,18 +40,21 @@ const zipf = 1.2
 func newGoroutine(job Job, number int, places map[bool][]place) *goroutine {
 	return &goroutine{
 		id:       uint64(job.Process*job.Workload.Goroutines+number) + 1,
-		workload: job.Workload, all: places, waits: newHistogram(),
+		workload: job.Workload, all: places, waits: newHistogram(), reads: newHistogram(), writes: newHistogram(),
 	}
 }
 
-// reset forgets the run before. The choice of locks is seeded, so that every contender gets the same sequence.
+// reset forgets the run before. What is random is seeded, so that every contender gets the same sequence.
 func (g *goroutine) reset(warmUp bool) {
 	g.places = g.all[warmUp]
 	if n := len(g.places); n > 1 {
 		g.choose = rand.NewZipf(rand.New(rand.NewPCG(g.id, 0)), zipf, 1, uint64(n-1))
 	}
+	g.dice = rand.New(rand.NewPCG(g.id, 1))
 	g.sections, g.inTime, g.errors, g.cutOff, g.first = 0, 0, 0, false, nil
 	g.waits.Reset()
+	g.reads.Reset()
+	g.writes.Reset()
 }
 
 // fail counts an error, if it is one. One of somebody who is cut off is not.
@@ -71,9 +76,9 @@ func (g *goroutine) run(ctx context.Context, end time.Time) {
 			g.fail(ctx, err)
 			return
 		}
-		outer.spot.Enter(g.id)
+		outer.spot.Enter(whole, whole)
 		defer func() {
-			outer.spot.Leave(g.id)
+			outer.spot.Leave(whole)
 			g.fail(ctx, outer.mutex.Unlock(ctx))
 		}()
 	}
@@ -85,9 +90,10 @@ func (g *goroutine) run(ctx context.Context, end time.Time) {
 // section does one, and gives the moment after it. Reading the clock twice is all that it adds to the lock's work.
 func (g *goroutine) section(ctx context.Context, began, end time.Time) time.Time {
 	p := g.place()
-	err := p.mutex.Lock(ctx)
+	a := g.access()
+	err := p.lock(ctx, a.read)
 	entered := time.Now()
-	g.wait(entered.Sub(began))
+	g.wait(a, entered.Sub(began))
 	if err != nil {
 		g.fail(ctx, err)
 		if g.cutOff = ctx.Err() != nil; !g.cutOff {
@@ -96,16 +102,50 @@ func (g *goroutine) section(ctx context.Context, began, end time.Time) time.Time
 		return time.Now()
 	}
 	if !g.workload.Reentrant { // else it is inside all the time
-		p.spot.Enter(g.id)
+		p.spot.Enter(a.units, a.limit)
 		g.work(entered)
-		p.spot.Leave(g.id)
+		p.spot.Leave(a.units)
 	}
-	g.fail(ctx, p.mutex.Unlock(ctx))
+	g.fail(ctx, p.unlock(ctx, a.read))
 	g.sections++
 	if entered.Before(end) {
 		g.inTime++
 	}
 	return time.Now()
+}
+
+// An access is what a section takes of its lock.
+type access struct {
+	read         bool
+	units, limit int64                   // see Spot
+	waits        *hdrhistogram.Histogram // besides those of all; nil if there is none
+}
+
+func (g *goroutine) access() access {
+	switch g.workload.Kind {
+	case workload.Permits:
+		return access{units: 1, limit: int64(g.workload.Permits)}
+	case workload.ReadWrite:
+		if g.dice.IntN(100) < g.workload.Reads {
+			return access{read: true, units: 1, limit: whole, waits: g.reads}
+		}
+		return access{units: whole, limit: whole, waits: g.writes}
+	}
+	return access{units: whole, limit: whole}
+}
+
+func (p place) lock(ctx context.Context, read bool) error {
+	if read {
+		return p.mutex.(contender.RWMutex).RLock(ctx)
+	}
+	return p.mutex.Lock(ctx)
+}
+
+func (p place) unlock(ctx context.Context, read bool) error {
+	if read {
+		return p.mutex.(contender.RWMutex).RUnlock(ctx)
+	}
+	return p.mutex.Unlock(ctx)
 }
 
 func (g *goroutine) place() place {
@@ -124,6 +164,10 @@ func (g *goroutine) work(entered time.Time) {
 	}
 }
 
-func (g *goroutine) wait(d time.Duration) {
-	_ = g.waits.RecordValue(int64(min(max(d, 1), maxWait))) // within its bounds, it has no other error
+func (g *goroutine) wait(a access, d time.Duration) {
+	ns := int64(min(max(d, 1), maxWait)) // within the bounds of a histogram, which has no other error
+	_ = g.waits.RecordValue(ns)
+	if a.waits != nil {
+		_ = a.waits.RecordValue(ns)
+	}
 }

@@ -40,6 +40,8 @@ type Outcome struct {
 	InTime   []int64                // by goroutine: sections that began before the end
 	Sections int64                  // all of them, the last ones after the end included
 	Waits    *hdrhistogram.Snapshot // in ns, of all sections and of those who were cut off
+	Reads    *hdrhistogram.Snapshot // of them, those of read-write locks' readers; nil for other locks
+	Writes   *hdrhistogram.Snapshot // and of their writers
 	Mallocs  uint64
 	CutOff   int64 // goroutines that waited until they were cut off
 	Errors   int64 // of Lock and Unlock

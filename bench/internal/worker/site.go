@@ -9,7 +9,7 @@ import (
 )
 
 // A Site is where the sections of all processes take place: a file in everybody's memory, in which each lock has an
-// owner's word and a count of overlaps. It looks for two holders without a word to Redis, and in a few nanoseconds.
+// what its holders take, and a count of overlaps. It looks for holders that must not be inside together without a word to Redis, and in a few nanoseconds.
 type Site struct{ memory []byte }
 
 // spotSize keeps the spots of two locks out of one cache line.
@@ -17,9 +17,12 @@ const spotSize = 128
 
 // A Spot is one lock's part of the site.
 type Spot struct {
-	holder   atomic.Uint64 // who is inside; 0 for nobody
+	inside   atomic.Int64 // units of those inside
 	overlaps atomic.Uint64
 }
+
+// whole is the units of a writer, and of a lock.
+const whole = 1 << 31
 
 // CreateSite makes the file, with so many spots.
 func CreateSite(path string, spots int) (*Site, error) {
@@ -53,7 +56,8 @@ func (s *Site) Close() { _ = syscall.Munmap(s.memory) }
 // Spot is the place of a lock. A mapping begins at a page, so every spot is aligned for its atomics.
 func (s *Site) Spot(i int) *Spot { return (*Spot)(unsafe.Pointer(&s.memory[i*spotSize])) }
 
-// Overlaps is how often somebody came in while somebody else was inside.
+// Overlaps is how often a holder came in while others were inside that left no room for it: another holder of a lock, a
+// reader or writer beside a writer, or as many as a semaphore has permits.
 func (s *Site) Overlaps() int64 {
 	var n uint64
 	for i := range len(s.memory) / spotSize {
@@ -62,12 +66,12 @@ func (s *Site) Overlaps() int64 {
 	return int64(n)
 }
 
-// Enter notes that id is inside, and counts an overlap if somebody else is.
-func (s *Spot) Enter(id uint64) {
-	if !s.holder.CompareAndSwap(0, id) {
+// Enter notes that a holder of so many units is inside, and counts an overlap if that makes more than limit.
+func (s *Spot) Enter(units, limit int64) {
+	if s.inside.Add(units) > limit {
 		s.overlaps.Add(1)
 	}
 }
 
-// Leave notes that id is outside. One who overlapped is not noted as inside, and leaves no trace.
-func (s *Spot) Leave(id uint64) { s.holder.CompareAndSwap(id, 0) }
+// Leave notes that such a holder is outside.
+func (s *Spot) Leave(units int64) { s.inside.Add(-units) }

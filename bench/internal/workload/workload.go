@@ -7,12 +7,25 @@ import (
 	"time"
 )
 
+// A Kind says what the goroutines share.
+type Kind string
+
+// The kinds.
+const (
+	Exclusive Kind = ""
+	ReadWrite Kind = "read-write"
+	Permits   Kind = "permits"
+)
+
 // A Workload is what the goroutines do: lock, stay inside, unlock, and again at once.
 type Workload struct {
 	Name       string
+	Kind       Kind
 	Processes  int
 	Goroutines int           // in each process
 	Locks      int           // more than one: chosen anew for each section, Zipf-distributed
+	Reads      int           // of ReadWrite: so many of a hundred sections only read
+	Permits    int           // of Permits
 	Reentrant  bool          // the goroutine holds the lock all the time and takes it again
 	Busy       time.Duration // inside: so much computing
 	Idle       time.Duration // inside: so much waiting, as for a database
@@ -22,6 +35,7 @@ type Workload struct {
 const (
 	Uncontended = "uncontended"
 	Main        = "5x20" // the one that stands for the usual case
+	Scarce      = "semaphore-3"
 )
 
 // All is every workload, in the order of the report.
@@ -39,6 +53,14 @@ var All = []Workload{
 	{Name: "5x20-zipf", Processes: 5, Goroutines: 20, Locks: 20},
 	{Name: "5x20-100us", Processes: 5, Goroutines: 20, Busy: 100 * time.Microsecond},
 	{Name: "5x20-1ms", Processes: 5, Goroutines: 20, Idle: time.Millisecond},
+	{Name: "rw-99", Kind: ReadWrite, Reads: 99, Processes: 5, Goroutines: 20},
+	{Name: "rw-90", Kind: ReadWrite, Reads: 90, Processes: 5, Goroutines: 20},
+	{Name: "rw-50", Kind: ReadWrite, Reads: 50, Processes: 5, Goroutines: 20},
+	{Name: "rw-99-1ms", Kind: ReadWrite, Reads: 99, Processes: 5, Goroutines: 20, Idle: time.Millisecond},
+	{Name: "rw-90-1ms", Kind: ReadWrite, Reads: 90, Processes: 5, Goroutines: 20, Idle: time.Millisecond},
+	{Name: "rw-50-1ms", Kind: ReadWrite, Reads: 50, Processes: 5, Goroutines: 20, Idle: time.Millisecond},
+	{Name: "semaphore-50", Kind: Permits, Permits: 50, Processes: 5, Goroutines: 20, Idle: time.Millisecond},
+	{Name: Scarce, Kind: Permits, Permits: 3, Processes: 5, Goroutines: 20, Idle: time.Millisecond},
 }
 
 // Find gives the workload of a name.
@@ -54,8 +76,13 @@ func Find(name string) (Workload, bool) {
 func (w Workload) About() string {
 	who := count(w.Processes, "process", "processes") + " × " + count(w.Goroutines, "goroutine", "goroutines")
 	where := "one lock"
-	if w.Locks > 1 {
+	switch {
+	case w.Locks > 1:
 		where = fmt.Sprintf("%d locks, Zipf-distributed", w.Locks)
+	case w.Kind == ReadWrite:
+		where = fmt.Sprintf("one read-write lock, %d %% reads", w.Reads)
+	case w.Kind == Permits:
+		where = fmt.Sprintf("one semaphore of %d permits", w.Permits)
 	}
 	return who + ", " + where + ", " + w.section()
 }
