@@ -288,6 +288,8 @@ var lockRows = []row{
 	{name: "WithHandoffs", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithHandoffs(1)) }},
 	{name: "WithHandoffTime", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithHandoffTime(1)) }},
 	{name: "WithSpin", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithSpin(1)) }},
+	{name: "WithPortableHoldsLeft", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithPortableHoldsLeft()) }},
+	{name: "WithProfilerLabels", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithProfilerLabels()) }},
 	{name: "WithCohort", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithCohort()) }},
 	{name: "WithLinger", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithLinger(1)) }},
 	{name: "WithDeadlockDetection", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithDeadlockDetection()) }},
