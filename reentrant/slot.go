@@ -56,6 +56,16 @@ func (m *Semaphore) number(ctx context.Context) (Slot, error) {
 // Number is the slot's number, from 0.
 func (s Slot) Number() int { return s.number }
 
+// Token is the fencing token of the slot: higher than that of every earlier holder of the number. It returns [ErrLost] from
+// the moment at which this process can no longer trust the slot's lease, and [ErrNotHeld] after Release and of the zero
+// Slot. It sends nothing.
+func (s Slot) Token() (Token, error) {
+	if s.lock == nil {
+		return 0, ErrNotHeld
+	}
+	return s.lock.Token(WithOwner(context.Background(), s.owner))
+}
+
 // String is the semaphore's name and the number.
 func (s Slot) String() string {
 	if s.lock == nil {

@@ -17,6 +17,8 @@ type role struct {
 	Server  string // the child's name
 	Workers int
 	Keys    int64
+	IDs     idMode
+	Nodes   int // how many node numbers there are, with IDs snowflake
 	Lock    lockMode
 	Lease   time.Duration
 	Turn    time.Duration
@@ -54,17 +56,33 @@ func (r role) play(ctx context.Context, line *crew.Line[report]) error {
 	}
 	defer func() { _ = table.close() }()
 
-	lock, session, hangUp, err := r.openSection()
+	member, hangUp, err := r.join()
 	if err != nil {
 		return err
 	}
 	defer hangUp(ctx)
 
 	counts := &tally{}
-	w := worker{server: r.Server, keys: r.Keys, lock: lock, table: table, tally: counts}
+	run := r.worker(member, table, counts)
 	return line.Work(ctx, r.Workers,
-		func() report { return counts.report(session) },
-		func(ctx context.Context, _ int) error { return w.run(ctx) })
+		func() report { return counts.report(member) },
+		func(ctx context.Context, _ int) error { return run(ctx) })
+}
+
+// worker is what each worker does. Without a lock there is no member.
+func (r role) worker(member *deployment.Member, table *database, counts *tally) func(ctx context.Context) error {
+	if r.IDs == idsSnowflake {
+		d := drawer{server: r.Server, join: joinNothing, time: localTime, table: table, tally: counts}
+		if member != nil {
+			d.join, d.time = joinSlots(member.Session.NewSemaphore(nodesName, r.Nodes)), redisTime(member.Client)
+		}
+		return d.run
+	}
+	w := worker{server: r.Server, keys: r.Keys, lock: openSection{}, table: table, tally: counts}
+	if member != nil {
+		w.lock = relockSection{member.Session.NewLock(lockName)}
+	}
+	return w.run
 }
 
 // openTable connects to the database that the parent has prepared.
@@ -84,28 +102,27 @@ func (r role) openTable(ctx context.Context) (*database, error) {
 	return table, nil
 }
 
-// openSection joins the lock, or does without. The session is nil then.
-func (r role) openSection() (section, *reentrant.Session, func(context.Context), error) {
+// join connects to Redis, unless there is no lock.
+func (r role) join() (*deployment.Member, func(context.Context), error) {
 	if r.Lock == lockNone {
-		return openSection{}, nil, func(context.Context) {}, nil
+		return nil, func(context.Context) {}, nil
 	}
 	member, err := deployment.Join(r.Redis, r.options()...)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	hangUp := func(ctx context.Context) {
+	return member, func(ctx context.Context) {
 		if err := member.Leave(ctx); err != nil {
 			fmt.Fprintf(os.Stderr, "keygen %s: %v\n", r.Server, err)
 		}
-	}
-	return relockSection{member.Session.NewLock(lockName)}, member.Session, hangUp, nil
+	}, nil
 }
 
 // report reads the counters, and those of the session if there is one.
-func (t *tally) report(session *reentrant.Session) report {
+func (t *tally) report(member *deployment.Member) report {
 	r := report{Keys: t.keys.Load(), Adopted: t.adopted.Load(), Lost: t.lost.Load()}
-	if session != nil {
-		r.Commands = session.Stats().Commands
+	if member != nil {
+		r.Commands = member.Session.Stats().Commands
 	}
 	return r
 }

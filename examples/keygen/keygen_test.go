@@ -95,6 +95,33 @@ func TestWithoutALockThereAreDuplicates(t *testing.T) {
 	t.Error("no duplicates in ten jobs without a lock")
 }
 
+func TestNoIDIsDrawnTwice(t *testing.T) {
+	t.Parallel()
+	opts := small(t)
+	opts.ids, opts.keys, opts.kills = idsSnowflake, 3000, 1
+	opts.lease = time.Second // node numbers of the dead are used again
+	result, err := generate(t.Context(), opts, io.Discard, t.Output())
+	require.NoError(t, err)
+	assert.True(t, result.Clean(), "%+v", result.verdict)
+	assert.GreaterOrEqual(t, result.verdict.numbers, int64(opts.keys))
+	assert.Positive(t, result.verdict.successions)
+	assert.Equal(t, 1, result.outcome.Kills)
+}
+
+func TestWithoutNodeNumbersIDsAreDrawnTwice(t *testing.T) {
+	for range 10 {
+		opts := small(t)
+		opts.ids, opts.lock = idsSnowflake, lockNone
+		result, err := generate(t.Context(), opts, io.Discard, t.Output())
+		require.NoError(t, err)
+		if result.verdict.duplicates > 0 {
+			assert.False(t, result.Clean())
+			return
+		}
+	}
+	t.Error("no duplicates in ten jobs without node numbers")
+}
+
 func TestAnInterruptPrintsTheResultSoFar(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		folder := t.TempDir()

@@ -11,6 +11,9 @@
 // with fencing tokens that rise from number to number. If not, the exit status is 1. See it fail with -lock none. An
 // interrupt prints the result so far; the exit status is 130 then, or 1 if something was found.
 //
+// With -ids snowflake the workers draw 64-bit ids instead, which each makes itself, with a node number that no other worker
+// of the deployment has: a slot of a semaphore. Why none comes twice, also with -kill, stands at [generator].
+//
 // Without flags it brings everything along: an embedded Redis, and SQLite in a temporary folder. With -redis and
 // -dsn it runs on servers. With -kill N it kills N of its processes on the way with SIGKILL; what that may leave
 // behind, and why it never becomes a duplicate, stands at [step].

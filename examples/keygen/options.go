@@ -20,6 +20,14 @@ const (
 	lockNone   lockMode = "none"   // nothing: shows what the lock is for
 )
 
+// idMode is what the workers draw.
+type idMode string
+
+const (
+	idsTable     idMode = "table"     // the numbers 1, 2, 3 … from a table that the lock protects
+	idsSnowflake idMode = "snowflake" // ids that each worker makes itself, with a node number that no other has
+)
+
 // defaultLease is short, because a killed process costs the others what is left of its lease; and longer than a busy
 // machine stands still. The tables take no token: a holder that was stopped for longer could hand out a number twice.
 const defaultLease = 6 * time.Second
@@ -30,6 +38,7 @@ type options struct {
 	workers   int // in each process
 	keys      int // how many numbers to hand out
 	kills     int // how many processes to kill on the way
+	ids       idMode
 	lock      lockMode
 	lease     time.Duration
 	turn      time.Duration // how long a process may hand the lock to its own workers; 0 for the library's default
@@ -44,7 +53,7 @@ protects, and shows that nobody got one twice, also while processes are killed. 
 // parseOptions reads the command line.
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var opts options
-	var file, mode string
+	var file, ids, mode string
 	flags := screen.NewFlags("keygen", usage, stderr)
 	flags.IntVar(&opts.processes, "processes", 5, "number of processes")
 	flags.IntVar(&opts.workers, "workers", 5, "workers in each process")
@@ -55,6 +64,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 			"Go's MySQL driver has it; its tables key_generator and "+
 			"key_fetch_record are dropped and made anew (default: SQLite)")
 	flags.StringVar(&file, "db", "", "`path` of the SQLite file (default: one that is deleted at the end)")
+	flags.StringVar(&ids, "ids", string(idsTable), "table, or snowflake: 64-bit ids that each worker makes itself, with a node number "+
+		"from a semaphore's slot")
 	flags.StringVar(&mode, "lock", string(lockRelock), "relock, cohort, or none to see the duplicates")
 	flags.IntVar(&opts.kills, "kill", 0, "kill so many processes on the way, and replace them")
 	flags.DurationVar(&opts.lease, "lease", defaultLease, "lease of the lock: what a killed holder costs the others")
@@ -62,7 +73,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
-	opts.lock = lockMode(mode)
+	opts.ids, opts.lock = idMode(ids), lockMode(mode)
 	if file != "" && opts.dsn != "" {
 		return options{}, errors.New("-db is the path of a SQLite file, -dsn names another database: give one of them")
 	}
@@ -79,6 +90,9 @@ func (o options) validate() error {
 	case lockRelock, lockCohort, lockNone:
 	default:
 		return fmt.Errorf("-lock %q: there are relock, cohort and none", o.lock)
+	}
+	if err := o.validateIDs(); err != nil {
+		return err
 	}
 	if o.processes < 1 || o.workers < 1 || o.keys < 1 {
 		return errors.New("-processes, -workers and -keys must be at least 1")
@@ -98,4 +112,19 @@ func (o options) validate() error {
 		}
 	}
 	return deployment.CheckURL(o.redis)
+}
+
+// validateIDs checks -ids, and what does not go with it.
+func (o options) validateIDs() error {
+	switch {
+	case o.ids == idsTable:
+		return nil
+	case o.ids != idsSnowflake:
+		return fmt.Errorf("-ids %q: there are table and snowflake", o.ids)
+	case o.lock == lockCohort || o.turn != 0:
+		return errors.New("-lock cohort and -turn are of the lock; -ids snowflake takes none")
+	case o.processes > maxNodes/max(o.workers, 1):
+		return fmt.Errorf("-ids snowflake has %d node numbers, and each worker needs one", maxNodes)
+	}
+	return nil
 }

@@ -12,19 +12,20 @@ import (
 func TestOptionsHaveDefaults(t *testing.T) {
 	opts, err := parseOptions(nil, io.Discard)
 	require.NoError(t, err)
-	assert.Equal(t, options{processes: 5, workers: 5, keys: 10_000, lock: lockRelock, lease: defaultLease}, opts)
+	assert.Equal(t, options{processes: 5, workers: 5, keys: 10_000, ids: idsTable, lock: lockRelock, lease: defaultLease}, opts)
 }
 
 func TestOptionsAreRead(t *testing.T) {
-	opts, err := parseOptions([]string{"-processes=2", "-workers=3", "-keys=4", "-kill=1", "-lock=none", "-lease=2s",
-		"-turn=1s", "-redis=redis://h:1", "-dsn=mysql://u@h/d"}, io.Discard)
+	opts, err := parseOptions([]string{"-processes=2", "-workers=3", "-keys=4", "-kill=1", "-ids=snowflake", "-lock=none",
+		"-lease=2s", "-redis=redis://h:1", "-dsn=mysql://u@h/d"}, io.Discard)
 	require.NoError(t, err)
-	assert.Equal(t, options{processes: 2, workers: 3, keys: 4, kills: 1, lock: lockNone, lease: 2 * time.Second,
-		turn: time.Second, redis: "redis://h:1", dsn: "mysql://u@h/d"}, opts)
+	assert.Equal(t, options{processes: 2, workers: 3, keys: 4, kills: 1, ids: idsSnowflake, lock: lockNone, lease: 2 * time.Second,
+		redis: "redis://h:1", dsn: "mysql://u@h/d"}, opts)
 
-	opts, err = parseOptions([]string{"-db=k.db"}, io.Discard)
+	opts, err = parseOptions([]string{"-db=k.db", "-turn=1s"}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, "k.db", opts.dsn)
+	assert.Equal(t, time.Second, opts.turn)
 }
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -40,6 +41,9 @@ func TestOptionsAreChecked(t *testing.T) {
 		"NoLease":         {[]string{"-lease=0s"}, "-lease"},
 		"NegativeTurn":    {[]string{"-turn=-1s"}, "-turn"},
 		"UnknownLock":     {[]string{"-lock=java"}, "relock, cohort and none"},
+		"UnknownIDs":      {[]string{"-ids=uuid"}, "table and snowflake"},
+		"TurnOfIDs":       {[]string{"-ids=snowflake", "-turn=1s"}, "-turn"},
+		"TooManyNodes":    {[]string{"-ids=snowflake", "-processes=200", "-workers=6"}, "1024 node numbers"},
 		"StrayArgument":   {[]string{"relock"}, `unexpected argument "relock"`},
 		"UnknownFlag":     {[]string{"-keyz=4"}, "keyz"},
 		"NotEvenANumeral": {[]string{"-keys=many"}, "keys"},

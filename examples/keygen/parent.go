@@ -54,11 +54,19 @@ func generate(ctx context.Context, opts options, stdout, stderr io.Writer) (*res
 	if err != nil {
 		return nil, err
 	}
-	last := int64(opts.keys)
-	if opts.lock == lockNone || stopped != nil { // the job ended anywhere
-		last = highest(records)
+	v := opts.judge(records, stopped != nil)
+	return &result{opts: opts, verdict: v, interrupted: stopped != nil, outcome: outcome, cost: cost}, stopped
+}
+
+// judge looks at what was recorded.
+func (o options) judge(records []record, interrupted bool) verdict {
+	switch {
+	case o.ids == idsSnowflake:
+		return judgeIDs(records)
+	case o.lock == lockNone || interrupted: // the job ended anywhere
+		return judge(records, highest(records))
 	}
-	return &result{opts: opts, verdict: judge(records, last), interrupted: stopped != nil, outcome: outcome, cost: cost}, stopped
+	return judge(records, int64(o.keys))
 }
 
 // plan is the job for the crew.
@@ -70,13 +78,15 @@ func (o options) plan(redis, dsn string) crew.Plan[report] {
 		Unit:      "keys",
 		Role: func(name string, _ int) any {
 			return role{
-				Server: name, Workers: o.workers, Keys: int64(o.keys), Lock: o.lock, Lease: o.lease, Turn: o.turn,
-				Redis: redis, DSN: dsn,
+				Server: name, Workers: o.workers, Keys: int64(o.keys), IDs: o.ids, Nodes: o.processes * o.workers,
+				Lock: o.lock, Lease: o.lease, Turn: o.turn, Redis: redis, DSN: dsn,
 			}
 		},
 		// Without a lock the number goes back again and again, and might take very long to arrive. As many records as
-		// there should be numbers show enough.
-		Enough: func(total report) bool { return o.lock == lockNone && total.Keys >= int64(o.keys) },
+		// there should be numbers show enough. Ids have no last one.
+		Enough: func(total report) bool {
+			return (o.lock == lockNone || o.ids == idsSnowflake) && total.Keys >= int64(o.keys)
+		},
 	}
 }
 

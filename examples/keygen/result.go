@@ -40,14 +40,22 @@ func (r *result) rows() []screen.Row {
 	rows := []screen.Row{
 		{Name: "keys", Value: count(v.numbers)},
 		{Name: "duplicates", Value: count(v.duplicates)},
-		{Name: "gaps", Value: count(v.gaps)},
-		{Name: "out-of-order tokens", Value: reversals},
-		{Name: "keys per process", Value: screen.Split(r.outcome.Names, v.shares)},
 	}
+	snowflake := r.opts.ids == idsSnowflake
+	if snowflake {
+		rows = append(rows, screen.Row{Name: "node numbers", Value: fmt.Sprintf("%d, passed on %d times", v.nodes, v.successions)})
+	} else {
+		rows = append(rows, screen.Row{Name: "gaps", Value: count(v.gaps)})
+	}
+	rows = append(rows,
+		screen.Row{Name: "out-of-order tokens", Value: reversals},
+		screen.Row{Name: "keys per process", Value: screen.Split(r.outcome.Names, v.shares)})
 	if r.opts.kills > 0 {
-		rows = append(rows,
-			screen.Row{Name: "processes killed", Value: fmt.Sprintf("%d of %d", r.outcome.Kills, r.opts.kills)},
-			screen.Row{Name: "keys taken over", Value: count(r.outcome.Total.Adopted) + " (raised by a process that was killed before it recorded them)"})
+		rows = append(rows, screen.Row{Name: "processes killed", Value: fmt.Sprintf("%d of %d", r.outcome.Kills, r.opts.kills)})
+		if !snowflake {
+			rows = append(rows,
+				screen.Row{Name: "keys taken over", Value: count(r.outcome.Total.Adopted) + " (raised by a process that was killed before it recorded them)"})
+		}
 	}
 	if lost := r.outcome.Total.Lost; lost > 0 {
 		rows = append(rows, screen.Row{Name: "holds lost", Value: count(lost)})

@@ -56,3 +56,29 @@ func TestWithoutALockTokensAreNotJudged(t *testing.T) {
 	assert.True(t, r.Clean())
 	assert.NotContains(t, r.sentence(), "token")
 }
+
+// id is the id of a node in a millisecond.
+func id(millisecond, node, sequence int64) int64 {
+	return millisecond<<(nodeBits+sequenceBits) | node<<sequenceBits | sequence
+}
+
+func TestJudgeIDs(t *testing.T) {
+	for name, test := range map[string]struct {
+		records []record
+		want    verdict
+	}{
+		"Nothing": {nil, verdict{shares: map[string]int64{}}},
+		"TwoNodesAtOnce": {[]record{{key: id(1, 3, 0), token: 8}, {key: id(1, 4, 0), token: 7}, {key: id(2, 3, 0), token: 8}},
+			verdict{numbers: 3, nodes: 2, shares: map[string]int64{"": 3}}},
+		"ANumberPassedOn": {[]record{{key: id(1, 3, 0), token: 7}, {key: id(2, 3, 0), token: 8}},
+			verdict{numbers: 2, nodes: 1, successions: 1, shares: map[string]int64{"": 2}}},
+		"OneTwice": {[]record{{key: id(1, 3, 0), token: 7}, {key: id(1, 3, 0), token: 8}},
+			verdict{numbers: 1, duplicates: 1, nodes: 1, successions: 1, shares: map[string]int64{"": 2}}},
+		"TwoHoldersTimesOverlap": {[]record{{key: id(1, 3, 0), token: 8}, {key: id(1, 3, 1), token: 7}},
+			verdict{numbers: 2, nodes: 1, reversals: 1, shares: map[string]int64{"": 2}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, test.want, judgeIDs(test.records))
+		})
+	}
+}

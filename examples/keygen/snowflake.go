@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// An id has a zero bit, 41 bits for the milliseconds since idEpoch (until 2089), 10 for the number of the node and 12 for
+// the ids of a node in one millisecond.
+const (
+	nodeBits     = 10
+	sequenceBits = 12
+	maxNodes     = 1 << nodeBits
+	lastSequence = 1<<sequenceBits - 1
+)
+
+var idEpoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+
+// nodesName is the semaphore's name; the numbers are locks whose names begin with it.
+const nodesName = "keygen-nodes"
+
+// A node is a node number that a worker holds: a [reentrant.Slot], or one that every worker has.
+type node interface {
+	Number() int
+	// Token is the number's fencing token. It returns reentrant.ErrLost once the number may be another's.
+	Token() (reentrant.Token, error)
+	Release(ctx context.Context) error
+}
+
+// A generator makes the ids of one node. It belongs to one goroutine.
+//
+// No id comes twice although a node number has one holder after another, on machines whose clocks differ, and although a
+// holder may be paused at any point, since
+//
+//   - the time in an id is not that of this machine: it is Redis's, which the holder asks once it has the number, plus what
+//     passed here since the answer arrived. That is never ahead of Redis's time now: it runs a thousandth slower, more than
+//     quartzes and the slewing of clocks differ;
+//   - an id is given out only if the number was trusted after the time was read. So the time in it lies before the end of
+//     the lease, by Redis's clock. How late the id is used does not matter;
+//   - the next holder asks after that end, or after the release. It begins with the millisecond after the answer, which no
+//     holder before it can have reached.
+//
+// (A token is no such time: it rises from holder to holder, and that is all.) What is left to rely on is Redis's clock: if
+// it is set back, or a replica takes over whose clock is behind, by more than a number was free, times come again. Keep
+// NTP slewing, as leases need it too.
+type generator struct {
+	node     node
+	asked    int64     // Redis's time in microseconds when it was asked
+	heard    time.Time // when its answer had arrived here
+	last     int64     // millisecond of the last id
+	sequence int64     // of the last id in its millisecond
+}
+
+// newGenerator begins with the millisecond after asked, a time that Redis has just said, in microseconds.
+func newGenerator(n node, asked int64) *generator {
+	return &generator{node: n, asked: asked, heard: time.Now(), last: asked / 1000, sequence: lastSequence}
+}
+
+// draw returns the next id. It returns reentrant.ErrLost if the node number may be another's.
+func (g *generator) draw() (int64, error) {
+	now := g.now()
+	for now == g.last && g.sequence == lastSequence {
+		time.Sleep(100 * time.Microsecond)
+		now = g.now()
+	}
+	g.sequence++
+	if now > g.last {
+		g.last, g.sequence = now, 0
+	}
+	if _, err := g.node.Token(); err != nil {
+		return 0, err
+	}
+	return (g.last-idEpoch)<<(nodeBits+sequenceBits) | int64(g.node.Number())<<sequenceBits | g.sequence, nil
+}
+
+// now is a time in milliseconds that is never ahead of Redis's.
+func (g *generator) now() int64 {
+	passed := time.Since(g.heard)
+	return (g.asked + (passed - passed/1000).Microseconds()) / 1000
+}
+
+// nodeOf is the number of the node that made an id.
+func nodeOf(id int64) int { return int(id >> sequenceBits & (maxNodes - 1)) }
+
+// A drawer is a worker that draws ids and records them, until its context ends.
+type drawer struct {
+	server string
+	join   func(ctx context.Context) (node, error)  // returns a node number that no other has
+	time   func(ctx context.Context) (int64, error) // Redis's, in microseconds
+	table  interface {
+		record(ctx context.Context, r record) error
+	}
+	tally *tally
+}
+
+// idsPerHold is after how many ids a worker gives its node number back and takes another. A real program would keep it;
+// here numbers pass from process to process in seconds as otherwise in months.
+const idsPerHold = 200
+
+// run takes one node number after another.
+func (d *drawer) run(ctx context.Context) error {
+	for {
+		n, err := d.join(ctx)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(d.drawSome(ctx, n), n.Release(context.WithoutCancel(ctx)))
+		switch {
+		case errors.Is(err, reentrant.ErrLost):
+			d.tally.lost.Add(1)
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// drawSome draws and records ids, unless the number is lost or ctx ends before.
+func (d *drawer) drawSome(ctx context.Context, n node) error {
+	token, err := n.Token()
+	if err != nil {
+		return err
+	}
+	asked, err := d.time(ctx)
+	if err != nil {
+		return err
+	}
+	g, entry := newGenerator(n, asked), record{server: d.server, owner: "node " + strconv.Itoa(n.Number()), token: int64(token)}
+	for range idsPerHold {
+		if entry.key, err = g.draw(); err != nil {
+			return err
+		}
+		if err := d.table.record(ctx, entry); err != nil {
+			return err
+		}
+		d.tally.keys.Add(1)
+	}
+	return nil
+}
+
+// redisTime returns what asks for Redis's time. In a Cluster the nodes' clocks would have to agree.
+func redisTime(client rueidis.Client) func(ctx context.Context) (int64, error) {
+	return func(ctx context.Context) (int64, error) {
+		parts, err := client.Do(ctx, client.B().Time().Build()).AsIntSlice()
+		if err != nil {
+			return 0, fmt.Errorf("ask Redis for its time: %w", err)
+		}
+		return time.Unix(parts[0], parts[1]*1000).UnixMicro(), nil
+	}
+}
+
+// localTime is the time of who has no Redis.
+func localTime(context.Context) (int64, error) { return time.Now().UnixMicro(), nil }
+
+// joinSlots takes node numbers from a semaphore.
+func joinSlots(m *reentrant.Semaphore) func(ctx context.Context) (node, error) {
+	return func(ctx context.Context) (node, error) { return m.AcquireSlot(ctx) }
+}
+
+// everyNode is node 0, which every worker takes for its own: what node numbers are for.
+type everyNode struct{}
+
+func joinNothing(context.Context) (node, error) { return everyNode{}, nil }
+
+func (everyNode) Number() int                     { return 0 }
+func (everyNode) Token() (reentrant.Token, error) { return 0, nil }
+func (everyNode) Release(context.Context) error   { return nil }
