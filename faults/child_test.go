@@ -36,6 +36,8 @@ type role struct {
 	// Cohort: the session's owners hand the lock to each other without a command, and it keeps it for Linger.
 	Cohort bool
 	Linger time.Duration
+	// Shared: what Locks names are read-write locks, and there is a semaphore.
+	Shared bool
 }
 
 // childMain plays a role, and gives the exit status.
@@ -76,7 +78,13 @@ func (r role) play() error {
 			role: r, name: clientName(r.Name, i), log: log, register: register, session: session,
 			random: rand.New(rand.NewPCG(r.Seed, uint64(i))),
 		}
-		workers.Go(func() { w.work(ctx) })
+		workers.Go(func() {
+			if r.Shared {
+				w.share(ctx)
+			} else {
+				w.work(ctx)
+			}
+		})
 	}
 	workers.Wait()
 	return errors.Join(hangUp(), register.Close(), log.Close())
@@ -193,11 +201,16 @@ func (w *worker) sleep(most time.Duration) { time.Sleep(time.Duration(w.random.I
 
 // do writes down an operation that may not return.
 func (w *worker) do(l *reentrant.Lock, kind history.Kind, run func() error) (op history.Op) {
-	op = history.Op{Process: w.Name, Client: w.name, Lock: l.Name(), Kind: kind, Call: history.Now()}
+	return w.record(history.Op{Lock: l.Name(), Kind: kind}, run)
+}
+
+// record writes down that an operation is called, and returns what there is to write when it has returned.
+func (w *worker) record(op history.Op, run func() error) history.Op {
+	op.Process, op.Client, op.Call = w.Name, w.name, history.Now()
 	w.write(op)
 	err := run()
 	op.Return = history.Now()
-	op.Outcome = outcome(kind, err)
+	op.Outcome = outcome(op.Kind, err)
 	if err != nil {
 		op.Note = err.Error()
 	}

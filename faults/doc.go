@@ -21,4 +21,6 @@
 //	10  the server forgets              TestRankedTokensRiseOverEveryLoss, TestHistories
 //	11  a clock jumps                   TestRankedClockJumps
 //	12  it costs more than it may       TestRankedBudget
+//
+// Read-write locks and semaphores have rounds of their own in TestHistories.
 package faults

@@ -43,7 +43,8 @@ const (
 // Processes use two locks in every way there is, while a nemesis breaks what it can; then everything is mended, and all
 // of them must get on. What they did is judged (package history), and what the locks protect must have lost nothing.
 //
-// Four kinds of rounds take turns; without RELOCK_FULL=1 and in no more than a second, the seed chooses one. Longer, with the seed of a round that failed: go test ./faults -run Histories -duration 2h -timeout 0 -seed 42.
+// Six kinds of rounds take turns; without RELOCK_FULL=1 and in no more than a second, the seed chooses one. Longer, with
+// the seed of a round that failed: go test ./faults -run Histories -duration 2h -timeout 0 -seed 42.
 func TestHistories(t *testing.T) {
 	first := *seed
 	if first == 0 {
@@ -60,10 +61,11 @@ func TestHistories(t *testing.T) {
 }
 
 // chaos is how long the faults of a round last: long runs have long rounds, of up to some ten thousand operations.
-func chaos() time.Duration { return min(max(3*time.Second, *duration/10), 15*time.Second) }
+func chaos() time.Duration { return min(max(3*time.Second, *duration/15), 15*time.Second) }
 
-// A kind of round: does Redis keep everything, and have most sessions WithCohort?
-type kind struct{ durable, cohort bool }
+// A kind of round: does Redis keep everything, have most sessions WithCohort, and are there read-write locks and a
+// semaphore in place of locks?
+type kind struct{ durable, cohort, shared bool }
 
 func (k kind) String() string {
 	name := "forgetful"
@@ -73,16 +75,22 @@ func (k kind) String() string {
 	if k.cohort {
 		name += " cohorts"
 	}
+	if k.shared {
+		name += " shared"
+	}
 	return name
 }
 
 // kinds are the rounds of a seed.
 func kinds(seed uint64) []kind {
-	all := []kind{{durable: true}, {durable: false}, {durable: true, cohort: true}, {durable: false, cohort: true}}
+	all := []kind{
+		{durable: true}, {durable: false}, {durable: true, cohort: true}, {durable: false, cohort: true},
+		{durable: true, shared: true}, {durable: false, shared: true},
+	}
 	if testsize.Full() || *duration > time.Second {
 		return all
 	}
-	return all[seed%4:][:1]
+	return all[seed%uint64(len(all)):][:1]
 }
 
 // A round is one run with fresh processes and a fresh Redis.
@@ -99,6 +107,10 @@ func playRound(t *testing.T, seed uint64, k kind) {
 	r.rage(ctx)
 	r.recovers()
 	r.stop()
+	if k.shared {
+		r.judgeShared(t, dir)
+		return
+	}
 	c := client(t, r.servers.master.Addr())
 	for _, lock := range r.role.Locks {
 		eventually(t, func() bool { return len(keys(t, c, lock)) == 0 }, "everything was given back")
@@ -117,7 +129,7 @@ func newRound(t *testing.T, seed uint64, k kind, dir string) *round {
 	f := newFleet(t, processes, servers.master.Addr(), dir, role{
 		Register: addr, Locks: []string{"left", "right"}, Workers: workers,
 		Lease: roundLease, Heartbeat: roundHeartbeat, Seed: seed,
-		Cohort: k.cohort, Linger: roundHeartbeat / 2,
+		Cohort: k.cohort, Linger: roundHeartbeat / 2, Shared: k.shared,
 	})
 	f.each(func(c string) bool { return register.turnsOf(c) > 0 }, "all have begun")
 	way := newLink(t, servers.master.Addr())
@@ -131,10 +143,18 @@ func newRound(t *testing.T, seed uint64, k kind, dir string) *round {
 func (r *round) recovers() {
 	began := time.Now()
 	before := make(map[string]int)
-	for _, c := range r.clients() {
-		before[c] = r.register.turnsOf(c)
+	ways := []string{""}
+	if r.shared {
+		ways = sides
 	}
-	r.each(func(c string) bool { return r.register.turnsOf(c) > before[c] }, "everybody gets on when the faults are over")
+	for _, side := range ways {
+		for _, c := range r.clients() {
+			before[c+side] = r.register.turnsOf(c + side)
+		}
+	}
+	for _, side := range ways {
+		r.each(func(c string) bool { return r.register.turnsOf(c+side) > before[c+side] }, "everybody gets on when the faults are over: "+side)
+	}
 	r.note("everybody got on within %v", time.Since(began))
 }
 

@@ -19,7 +19,7 @@ type Register struct {
 	mu     sync.Mutex
 	fenced bool
 	cells  map[string]*cell      // by lock
-	turns  map[string]int        // reads by client: whoever reads has had the lock
+	turns  map[string]int        // reads by client, and by client and side: whoever reads has had the lock
 	last   string                // client that has read last: it has a lock, or had one just now
 	read   func(string) bool     // of watch; nil: nobody watches
 	conns  map[net.Conn]struct{} // the open ones
@@ -27,18 +27,21 @@ type Register struct {
 }
 
 type cell struct {
-	highest uint64 // token
-	version int
-	updates int
-	lost    int
-	refused int
+	highest  uint64 // token
+	version  int
+	updates  int
+	lost     int
+	refused  int
+	versions map[uint64]int // what readers have read under each of their versions
+	stale    int            // reads of something else under a version that was seen before
 }
 
 // A Claim is what a client sends.
 type Claim struct {
 	Client, Lock string
 	Token        uint64
-	Version      int // Write: what was read
+	Version      int    // Write: what was read
+	Side         string // "" of a lock, or one of sides
 }
 
 // A Value is what it gets.
@@ -79,14 +82,42 @@ func newRegister(t *testing.T, fenced bool) (*Register, string) {
 func (r *Register) Read(c Claim, v *Value) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.turn(c)
+	cell := r.cell(c)
+	v.Version, v.Refused = cell.version, r.refuses(cell, c)
+	if c.Side == readSide && !v.Refused {
+		cell.reads(c.Token, v.Version)
+	}
+	return nil
+}
+
+// reads notes what was read under a version of an RWLock: the same each time.
+func (c *cell) reads(version uint64, value int) {
+	if c.versions == nil {
+		c.versions = make(map[uint64]int)
+	}
+	if before, ok := c.versions[version]; ok && before != value {
+		c.stale++
+	}
+	c.versions[version] = value
+}
+
+// Turn notes that a client has permits.
+func (r *Register) Turn(c Claim, _ *Value) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn(c)
+	return nil
+}
+
+// turn notes that a client has a lock. r.mu is held.
+func (r *Register) turn(c Claim) {
 	r.turns[c.Client]++
+	r.turns[c.Client+c.Side]++
 	r.last = c.Client
 	if r.read != nil && r.read(c.Client) {
 		r.read = nil
 	}
-	cell := r.cell(c)
-	v.Version, v.Refused = cell.version, r.refuses(cell, c)
-	return nil
 }
 
 // Write makes an update of a version that was read.
@@ -129,6 +160,7 @@ func (r *Register) total() cell {
 		sum.updates += c.updates
 		sum.lost += c.lost
 		sum.refused += c.refused
+		sum.stale += c.stale
 	}
 	return sum
 }

@@ -43,4 +43,14 @@
 // It is not if its owner enters it again afterwards, which prolongs the lease, and then nobody else can have the lock. What
 // Verify shows is there, but for a lease it may end sooner than its owner thinks: the replica may lack a renewal. And what
 // Redis forgot before, the replica must have forgotten too: here no failover brings back a hold from before a flush.
+//
+// # Shared holds
+//
+// Read-write locks and semaphores are judged by [JudgeShared]. There a hold is certain only from the end of the call that
+// took it to the beginning of the last look at it that found its Lost channel open. At no moment there is more in use for
+// certain than there is, except for a lease after Redis forgot: sessions use what they have without asking. An owner whose
+// hold is gone finds its channel closed. Every acquire is followed by one Unlock that answers nil or ErrLost.
+//
+// Tokens are even, versions are odd, and both rise together in the one order of reads and writes: two reads of one version
+// have no write between them. That order is searched for where Redis forgets nothing.
 package history

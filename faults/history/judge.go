@@ -48,7 +48,13 @@ type Verdict struct {
 	Lost     int // of these, how many ended by themselves and their owners were told
 	Findings []Finding
 
-	histories map[string]porcupine.LinearizationInfo // of the locks that behaved as they must not
+	pictures map[string]picture // of the locks that behaved as they must not
+}
+
+// A picture is what is needed to draw the search for an order.
+type picture struct {
+	model porcupine.Model
+	info  porcupine.LinearizationInfo
 }
 
 // patience bounds the search for an order. A history of a few ten thousand operations takes well under a second; one
@@ -57,15 +63,20 @@ const patience = 5 * time.Minute
 
 // Judge holds a history against the model, each lock for itself.
 func Judge(h History) Verdict {
-	v := Verdict{histories: make(map[string]porcupine.LinearizationInfo)}
-	byLock := make(map[string][]Op)
-	for _, op := range h.Ops {
-		byLock[op.Lock] = append(byLock[op.Lock], op)
-	}
+	v := Verdict{pictures: make(map[string]picture)}
+	byLock := opsByLock(h.Ops)
 	for _, lock := range slices.Sorted(maps.Keys(byLock)) {
 		v.judge(h, lock, byLock[lock])
 	}
 	return v
+}
+
+func opsByLock(ops []Op) map[string][]Op {
+	byLock := make(map[string][]Op)
+	for _, op := range ops {
+		byLock[op.Lock] = append(byLock[op.Lock], op)
+	}
+	return byLock
 }
 
 func (v *Verdict) judge(h History, lock string, ops []Op) {
@@ -78,25 +89,30 @@ func (v *Verdict) judge(h History, lock string, ops []Op) {
 	if h.Local && len(h.Forgets) > 0 {
 		return
 	}
-	result, info := porcupine.CheckOperationsVerbose(model, steps, patience)
+	v.order(lock, model, steps)
+}
+
+// order looks for an order of the steps in which the model can do them.
+func (v *Verdict) order(lock string, m porcupine.Model, steps []porcupine.Operation) {
+	result, info := porcupine.CheckOperationsVerbose(m, steps, patience)
 	switch result {
 	case porcupine.Illegal:
 		v.Findings = append(v.Findings, Finding{lock, "no order of the operations is one of a lock"})
-		v.histories[lock] = info
+		v.pictures[lock] = picture{m, info}
 	case porcupine.Unknown:
 		v.Findings = append(v.Findings, Finding{lock, fmt.Sprintf("no order was found in %v", patience)})
-		v.histories[lock] = info
+		v.pictures[lock] = picture{m, info}
 	}
 }
 
 // Save writes a picture of each lock that behaved as it must not.
 func (v Verdict) Save(dir string) error {
-	for lock, info := range v.histories {
+	for lock, p := range v.pictures {
 		file, err := os.Create(filepath.Join(dir, filepath.Base(lock)+".html"))
 		if err != nil {
 			return fmt.Errorf("history: %w", err)
 		}
-		err = porcupine.Visualize(model, info, file)
+		err = porcupine.Visualize(p.model, p.info, file)
 		if closing := file.Close(); err == nil {
 			err = closing
 		}

@@ -42,6 +42,7 @@ const (
 	Lost    Outcome = "lost"     // the hold ended by itself
 	NotHeld Outcome = "not held" // there was no hold
 	Unknown Outcome = "unknown"  // Unlock: it has ended for its owner, and Redis did not say so
+	Untold  Outcome = "untold"   // Look at a shared hold: it is gone, and the Lost channel of its owner is open
 )
 
 // An Op is one operation of one client. The operations of a client come one after the other.
@@ -54,6 +55,8 @@ type Op struct {
 	Return  int64   `json:"return,omitempty"`
 	Outcome Outcome `json:"outcome,omitempty"`
 	Token   uint64  `json:"token,omitempty"` // of an acquire; 0 if it was lost before it could be asked
+	Read    bool    `json:"read,omitempty"`  // about the read side; Token is then the version
+	Units   int     `json:"units,omitempty"` // permits
 	Note    string  `json:"note,omitempty"`  // the words of the error
 }
 
