@@ -45,6 +45,7 @@ var quorumSkips = []backendtest.Option{
 	backendtest.Skip("who waits says so after the answer, and is known for a while after it has left", "Watch/ReportsASessionThatWaitsAlready"),
 	backendtest.Skip("a takeover always gives a full lease: a node may have missed the last renewal",
 		"Acquire/ATakeoverWithKeepTTLLeavesTheLease"),
+	backendtest.Skip("nothing is remembered of a quorum: the nodes' records differ", "Prior"),
 	backendtest.Skip("sessions that ask at once may split the nodes: then none has the lock, and the attempt is stale",
 		"Together"),
 }

@@ -63,3 +63,11 @@ func Backlog(s *Session) int { return s.cleaner.Backlog() }
 
 // SharedNames is how many shared names a session has something about.
 func SharedNames(s *Session) int { return s.shared.Len() }
+
+// NudgeWatchdog wakes the session's watchdog, as a new hold does.
+func NudgeWatchdog(s *Session) { s.watchdog.wakeBy(s.watchdog.origin) }
+
+// WatchdogWakes is when the watchdog wakes by itself. It is another moment each time that it has looked.
+func WatchdogWakes(s *Session) time.Time {
+	return s.watchdog.origin.Add(time.Duration(s.watchdog.wakesAt.Load()))
+}

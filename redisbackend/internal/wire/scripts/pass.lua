@@ -18,12 +18,18 @@ if ARGV[6] then
   now = tonumber(t[1]) * 1000000 + tonumber(t[2])
   if now > tonumber(ARGV[7]) then return 0 end
 end
-local added = redis.call('HSET', KEYS[1], ARGV[4], ARGV[5]) -- before the other goes, or the hash would, and its TTL
-local held = added == 0
-if ARGV[3] ~= ARGV[4] then held = redis.call('HDEL', KEYS[1], ARGV[3]) == 1 end
-if not held then
-  redis.call('HDEL', KEYS[1], ARGV[4])
-  return 0
+if ARGV[3] == ARGV[4] then
+  if redis.call('HSET', KEYS[1], ARGV[4], ARGV[5]) == 1 then -- the hold was gone
+    redis.call('HDEL', KEYS[1], ARGV[4])
+    return 0
+  end
+else
+  -- The new field comes before the old one goes, or the hash would go too, and its TTL.
+  if redis.call('HSETNX', KEYS[1], ARGV[4], ARGV[5]) == 0 then return 0 end
+  if redis.call('HDEL', KEYS[1], ARGV[3]) == 0 then
+    redis.call('HDEL', KEYS[1], ARGV[4])
+    return 0
+  end
 end
 if ARGV[6] then
   redis.call('PEXPIRE', KEYS[1], ARGV[6])

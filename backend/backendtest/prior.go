@@ -1,0 +1,208 @@
+package backendtest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// What a session remembers of a lock is a hint. Whether it is right or wrong, the same is done as without it.
+var priorCases = []testCase{
+	{"Prior/ARightOneTakesAndFrees", aRightPrior},
+	{"Prior/AWrongOneChangesNothing", aWrongPrior},
+	{"Prior/AWrongOneLeavesTheHoldAlone", aWrongPriorLeavesTheHold},
+	{"Prior/AnotherSessionsChangesNothing", anotherSessionsPrior},
+	{"Prior/AnEarlierAttemptsChangesNothing", anEarlierPrior},
+	{"Prior/OfBeforeAReentryKeepsNoCount", priorBeforeReentry},
+	{"Prior/OfAHoldThatIsGoneTakesNothingFromTheNext", priorOfAGoneHold},
+	{"Prior/OfALeaseThatEndedGivesAFullLease", priorOfAnEndedLease},
+	{"Prior/PassesOverNoWaiter", priorPassesOverNoWaiter},
+	{"Prior/IsNoReasonToComeLate", latePrior},
+}
+
+// remembering sends a Prior with an attempt.
+func remembering(p backend.Prior) with { return func(r *backend.AcquireRequest) { r.Prior = p } }
+
+// remember takes the lock and returns what the session remembers, also if the Backend makes no use of that.
+func (r *remote) remember(epoch uint64, changes ...with) backend.Prior {
+	r.t.Helper()
+	return remembered(request(epoch, changes), r.take(epoch, changes...))
+}
+
+func remembered(req backend.AcquireRequest, reply backend.AcquireReply) backend.Prior {
+	if reply.Prior.Epoch != 0 {
+		return reply.Prior
+	}
+	return backend.Prior{Epoch: req.Epoch, Owner: req.Owner, Token: reply.Last}
+}
+
+// releaseBy releases an epoch with a Prior, and requires that the session had the lock.
+func (r *remote) releaseBy(epoch uint64, p backend.Prior) {
+	r.t.Helper()
+	got := r.send(backend.ReleaseRequest{Epoch: epoch, Prior: p})
+	require.Contains(r.t, []backend.ReleaseResult{backend.Released, backend.Freed}, got, "Release of epoch %d", epoch)
+	r.free()
+}
+
+func aRightPrior(t *test) {
+	a := t.connect()
+	one := a.remember(1, lease(medium))
+	two := a.remember(2, owner("2"), holds(3), keepTTL, remembering(one))
+	require.Greater(t, two.Token, one.Token)
+	st := a.has(2)
+	require.Equal(t, "2", st.Owner)
+	require.Equal(t, 3, st.Holds)
+	require.Equal(t, two.Token, st.Token)
+	t.full(medium, st.TTL)
+	three := a.remember(3, remembering(two))
+	t.full(long, a.has(3).TTL)
+	a.releaseBy(3, three)
+	three.Freed = true
+	four := a.remember(4, owner("2"), lease(medium), remembering(three))
+	require.Greater(t, four.Token, three.Token)
+	st = a.has(4)
+	require.Equal(t, "2", st.Owner)
+	t.full(medium, st.TTL)
+	a.stale(2, remembering(one))
+	a.releaseBy(4, four)
+}
+
+// wrongs are the ways in which a memory of the present hold can be wrong.
+var wrongs = map[string]func(*backend.Prior){
+	"no epoch":       func(p *backend.Prior) { p.Epoch = 0 },
+	"a lower epoch":  func(p *backend.Prior) { p.Epoch-- },
+	"a higher epoch": func(p *backend.Prior) { p.Epoch++ },
+	"the owner":      func(p *backend.Prior) { p.Owner = "another" },
+	"a lower token":  func(p *backend.Prior) { p.Token-- },
+	"a higher token": func(p *backend.Prior) { p.Token++ },
+	"the re-entries": func(p *backend.Prior) { p.Op++ },
+	"pushed":         func(p *backend.Prior) { p.Pushed = true },
+	"freed":          func(p *backend.Prior) { p.Freed = true },
+	"the note":       func(p *backend.Prior) { p.Note = "wrong" },
+}
+
+func aWrongPrior(t *test) {
+	a := t.connect()
+	epoch, before := uint64(1), backend.Token(0)
+	for what, spoil := range wrongs {
+		p := a.remember(epoch)
+		spoil(&p)
+		next := a.remember(epoch+5, owner("2"), keepTTL, remembering(p))
+		require.Greater(t, next.Token, before, "%s is wrong", what)
+		require.Equal(t, "2", a.has(epoch+5).Owner, "%s is wrong", what)
+		spoil(&next)
+		a.releaseBy(epoch+5, next)
+		epoch, before = epoch+10, next.Token
+	}
+}
+
+// An attempt that another waits for is not granted by way of a hold that the wrong memory has destroyed.
+func aWrongPriorLeavesTheHold(t *test) {
+	a, b, _ := t.connect3()
+	p := a.remember(1)
+	b.wait(1)
+	p.Owner = "another"
+	a.take(2, queue, keepTTL, remembering(p)) // for the owner that has the hold
+	a.has(2)
+	a.waiting(b)
+}
+
+func anotherSessionsPrior(t *test) {
+	a, b, _ := t.connect3()
+	p := a.remember(1)
+	b.wait(2, remembering(p))
+	a.has(1)
+	require.Equal(t, backend.Nothing, b.send(backend.ReleaseRequest{Epoch: 1, Prior: p}))
+	a.has(1)
+	a.waiting(b)
+}
+
+func anEarlierPrior(t *test) {
+	a := t.connect()
+	one := a.remember(1)
+	a.take(2, owner("2"))
+	three := a.take(3, owner("3"), keepTTL, remembering(one))
+	a.stale(2, remembering(one))
+	st := a.has(3)
+	require.Equal(t, "3", st.Owner)
+	require.Equal(t, three.Last, st.Token)
+	require.Equal(t, backend.Nothing, a.send(backend.ReleaseRequest{Epoch: 1, Prior: one}))
+	a.has(3)
+	a.releaseBy(3, one)
+	one.Freed = true
+	a.stale(2, remembering(one))
+	a.take(4, remembering(one))
+	a.has(4)
+}
+
+func priorBeforeReentry(t *test) {
+	a := t.connect()
+	one := a.remember(1)
+	a.reenter(backend.ReenterRequest{Epoch: 1, Op: 1, Holds: 2, Lease: long})
+	two := a.remember(2, owner("2"), remembering(one))
+	require.Equal(t, 1, a.has(2).Holds)
+	a.reenter(backend.ReenterRequest{Epoch: 2, Owner: "2", Op: 1, Holds: 2, Lease: long})
+	a.releaseBy(2, two)
+}
+
+func priorOfAGoneHold(t *test) {
+	a, b, _ := t.connect3()
+	p := a.remember(1)
+	a.release(1)
+	b.take(1)
+	for _, p.Freed = range []bool{false, true} {
+		require.Equal(t, backend.Waiting, a.acquire(2, remembering(p)).Status)
+		require.Equal(t, backend.Nothing, a.send(backend.ReleaseRequest{Epoch: 1, Prior: p}))
+		b.has(1)
+	}
+	b.release(1)
+	p = a.remember(3)
+	b.force()
+	require.Equal(t, backend.Nothing, a.send(backend.ReleaseRequest{Epoch: 3, Prior: p}))
+	a.free()
+}
+
+func priorOfAnEndedLease(t *test) {
+	a := t.connect()
+	p := remembered(request(1, nil), a.brief(1))
+	a.expired()
+	require.Equal(t, backend.Nothing, a.send(backend.ReleaseRequest{Epoch: 1, Prior: p}))
+	a.take(2, keepTTL, remembering(p))
+	t.full(long, a.has(2).TTL)
+}
+
+func priorPassesOverNoWaiter(t *test) {
+	a, b, _ := t.connect3()
+	p := a.remember(1)
+	b.wait(1)
+	require.Equal(t, backend.Released, a.send(backend.ReleaseRequest{Epoch: 1, Prior: p}))
+	b.has(1)
+	b.release(1)
+	p = remembered(request(2, nil), a.brief(2))
+	b.wait(2)
+	a.expired()
+	p.Freed = true
+	require.Equal(t, backend.Waiting, a.acquire(3, queue, remembering(p)).Status)
+	b.has(2)
+}
+
+func latePrior(t *test) {
+	a := t.connect()
+	p := a.remember(1)
+	t.pause(2 * short) // the token is below what is late
+	late := func(epoch uint64) {
+		t.Helper()
+		ctx, cancel := a.command()
+		defer cancel()
+		reply, err := a.raw.Acquire(ctx, request(epoch, []with{remembering(p), notAfter(time.Now().Add(-short))}))
+		require.Error(t, err, "%+v", reply)
+	}
+	late(2)
+	a.has(1)
+	a.releaseBy(1, p)
+	p.Freed = true
+	late(3)
+	a.free()
+}

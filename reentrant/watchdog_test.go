@@ -1,0 +1,46 @@
+package reentrant_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// While an owner takes the lock over from another, there is no hold. A watchdog that looks then does not go to sleep for
+// good, or the next hold would have to wake it.
+func TestAHandOverDoesNotWakeTheWatchdog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		l := s.NewLock("orders")
+		require.NoError(t, l.Lock(t.Context()))
+		got := make(chan struct{})
+		go func() {
+			defer close(got)
+			assert.NoError(t, l.Lock(t.Context()))
+		}()
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		var nudged atomic.Bool
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Acquire && !nudged.Swap(true) {
+				reentrant.NudgeWatchdog(s)
+				return memory.DelayReply(time.Millisecond)
+			}
+			return memory.Pass
+		})
+		looked := time.Now()
+		require.NoError(t, l.Unlock(t.Context()))
+		<-got
+		synctest.Wait()
+		require.True(t, nudged.Load())
+		assert.Equal(t, looked.Add(doze), reentrant.WatchdogWakes(s), "it has looked again")
+	})
+}
