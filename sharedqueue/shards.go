@@ -58,6 +58,10 @@ func (s *shard[O]) holds(owner O) int {
 // add gives owner a hold. s.mu is held.
 func (s *shard[O]) add(owner O) Outcome {
 	s.came = true
+	if s.n == 0 { // as usual
+		s.n, s.slots[0] = 1, hold[O]{1, owner}
+		return Admitted
+	}
 	var free *hold[O]
 	for i := range s.slots {
 		h := &s.slots[i]
