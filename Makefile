@@ -50,7 +50,13 @@ SHARED = rw-99,rw-90,rw-50,rw-99-1ms,rw-90-1ms,rw-50-1ms,semaphore-50,semaphore-
 
 bench-shared: ## read-write locks and semaphores, of docs/budgets.md: under 6 minutes of a quiet machine; docs/bench/shared
 	go build -o bench/report/bench ./bench
-	bench/report/bench -rounds 3 -workloads $(SHARED) -out docs/bench/shared
+	if command -v mvn && command -v javac; then $(MAKE) bench/report/redisson/Peer.class; fi
+	if test -e bench/report/redisson/Peer.class; then export RELOCK_REDISSON=$(CURDIR)/bench/report/redisson; fi; \
+		bench/report/bench -rounds 3 -workloads $(SHARED) -out docs/bench/shared
+
+bench/report/redisson/Peer.class: bench/internal/contender/java/Peer.java redisbackend/redisson/java/pom.xml
+	mvn --quiet --batch-mode --file redisbackend/redisson/java dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(@D)
+	javac -cp '$(@D)/*' -d $(@D) $<
 
 bench-readme: ## write the README's numbers and docs/bench from bench/report (go run ./bench measures them)
 	go run ./bench -readme

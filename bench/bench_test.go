@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,7 +155,10 @@ func TestOptionsAreChecked(t *testing.T) {
 	assert.Equal(t, fullRounds, opts.rounds)
 	assert.Equal(t, time.Second, opts.duration)
 	assert.Len(t, opts.workloads, len(workload.All))
-	assert.Len(t, opts.contenders, len(contender.All())-1, "all but the fault")
+	for _, c := range contender.All() {
+		missing := c.Fault || c.Missing != nil && c.Missing() != ""
+		assert.Equal(t, !missing, slices.ContainsFunc(opts.contenders, func(o contender.Contender) bool { return o.Name == c.Name }), c.Name)
+	}
 	quick, err := parseOptions([]string{"-quick", "-duration", "1s"}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, quickRounds, quick.rounds)

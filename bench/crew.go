@@ -24,8 +24,8 @@ type crew struct {
 type failure struct{ error }
 
 const (
-	// openWithin is for processes to start and connect, a thousand sessions included.
-	openWithin = 20 * time.Second
+	// openWithin is for processes to start and connect, a thousand sessions and five JVMs included.
+	openWithin = 45 * time.Second
 	// beginIn is time enough for every process to have its order and its goroutines in place.
 	beginIn = 50 * time.Millisecond
 	// cutAfter is how much longer than a run somebody may wait for the lock: more than a queue of a thousand takes,

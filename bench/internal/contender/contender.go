@@ -57,7 +57,9 @@ type RWMutex interface {
 }
 
 // All is every contender, in the order of the report.
-func All() []Contender { return slices.Concat(peers, own, polling, shared, []Contender{split, none}) }
+func All() []Contender {
+	return slices.Concat(peers, own, polling, redisson, shared, []Contender{split, none})
+}
 
 // Find gives the contender of a name.
 func Find(name string) (Contender, bool) {
