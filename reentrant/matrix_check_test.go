@@ -136,7 +136,7 @@ func (c *cell) checkContextErrors() {
 func (c *cell) checkSentinels() {
 	r, f := &c.result, &c.failure
 	is := func(err error) bool { return errors.Is(r.err, err) }
-	if is(reentrant.ErrLost) && !r.lost && (!c.row.shared || !f.forgets) {
+	if is(reentrant.ErrLost) && !r.lost {
 		c.errorf("ErrLost, although nothing was lost: %v", r.err)
 	}
 	if is(reentrant.ErrClosed) && !c.row.ends {
@@ -174,7 +174,7 @@ func (c *cell) checkPredicates() {
 	if backend.OutcomeUnknown(r.err) && (f.refuses || f.unheard || f.name == "none") {
 		c.errorf("OutcomeUnknown, although no command was executed: %v", r.err)
 	}
-	if f.unanswered && c.row.sends && !c.row.shared && !c.row.reads && c.upset == nil && r.err != nil && r.took > 0 && !backend.OutcomeUnknown(r.err) && !errors.Is(r.err, reentrant.ErrLost) && (c.row.want == nil || !errors.Is(r.err, c.row.want)) {
+	if f.unanswered && c.row.sends && !c.row.reads && c.upset == nil && r.err != nil && r.took > 0 && !backend.OutcomeUnknown(r.err) && !errors.Is(r.err, reentrant.ErrLost) && (c.row.want == nil || !errors.Is(r.err, c.row.want)) {
 		c.errorf("commands were executed, and the error does not say that the outcome is unknown: %v", r.err)
 	}
 }

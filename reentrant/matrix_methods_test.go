@@ -35,7 +35,6 @@ type row struct {
 	asks   bool  // its result is whether anybody has the lock
 	late   bool  // the failure begins half a second after the call
 	opens  bool  // it is a call of a session that the failure does not know yet
-	shared bool  // it is about far/rw or far/sem, and gives back what it got; what it waits for is the session's
 }
 
 // A state is what the caller, its neighbours and the other session have before a call.

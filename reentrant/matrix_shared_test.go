@@ -91,99 +91,99 @@ func whileWriting(ask func(c *cell, l *reentrant.RWLock) (bool, error)) func(c *
 
 // sharedRows are the rows of read-write locks and semaphores.
 var sharedRows = []row{
-	{name: "Session.NewRWLock", shared: true, bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(c.rw()) }},
-	{name: "RWLock.Name", shared: true, bound: boundAtOnce, call: func(c *cell) (bool, error) { return c.rw().Name() == "far/rw", nil }},
-	{name: "RWLock.Lock-free", shared: true, bound: boundCtx, sends: true, again: true, call: func(c *cell) (bool, error) { ok, err := done(c.rw().Lock(c.ctx)); return writing(c, ok, err) }},
-	{name: "RWLock.Lock-reads", shared: true, bound: boundAtOnce, state: stateReads, want: reentrant.ErrUpgrade, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { return done(l.Lock(c.home)) })},
-	{name: "RWLock.TryLock-free", shared: true, bound: boundOneCommand, sends: true, call: func(c *cell) (bool, error) { ok, err := c.rw().TryLock(c.ctx); return writing(c, ok, err) }},
-	{name: "RWLock.TryLock-read-there", shared: true, bound: boundOneCommand, state: stateReadThere, sends: true, busy: true, call: func(c *cell) (bool, error) { ok, err := c.rw().TryLock(c.ctx); return writing(c, ok, err) }},
-	{name: "RWLock.TryLock-written-here", shared: true, bound: boundCheck, state: stateWrittenHere, busy: true, call: func(c *cell) (bool, error) { return c.rw().TryLock(c.ctx) }},
-	{name: "RWLock.TryLockFor-free", shared: true, bound: boundLimit, sends: true, again: true, call: func(c *cell) (bool, error) {
+	{name: "Session.NewRWLock", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(c.rw()) }},
+	{name: "RWLock.Name", bound: boundAtOnce, call: func(c *cell) (bool, error) { return c.rw().Name() == "far/rw", nil }},
+	{name: "RWLock.Lock-free", bound: boundCtx, sends: true, again: true, call: func(c *cell) (bool, error) { ok, err := done(c.rw().Lock(c.ctx)); return writing(c, ok, err) }},
+	{name: "RWLock.Lock-reads", bound: boundAtOnce, state: stateReads, want: reentrant.ErrUpgrade, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { return done(l.Lock(c.home)) })},
+	{name: "RWLock.TryLock-free", bound: boundOneCommand, sends: true, call: func(c *cell) (bool, error) { ok, err := c.rw().TryLock(c.ctx); return writing(c, ok, err) }},
+	{name: "RWLock.TryLock-read-there", bound: boundOneCommand, state: stateReadThere, sends: true, busy: true, call: func(c *cell) (bool, error) { ok, err := c.rw().TryLock(c.ctx); return writing(c, ok, err) }},
+	{name: "RWLock.TryLock-written-here", bound: boundCheck, state: stateWrittenHere, busy: true, call: func(c *cell) (bool, error) { return c.rw().TryLock(c.ctx) }},
+	{name: "RWLock.TryLockFor-free", bound: boundLimit, sends: true, again: true, call: func(c *cell) (bool, error) {
 		ok, err := c.rw().TryLockFor(c.ctx, cellPatience)
 		return writing(c, ok, err)
 	}},
-	{name: "RWLock.TryLockFor-now", shared: true, bound: boundOneCommand, sends: true, call: func(c *cell) (bool, error) { ok, err := c.rw().TryLockFor(c.ctx, 0); return writing(c, ok, err) }},
-	{name: "RWLock.TryLockFor-written-there", shared: true, bound: boundLimit, state: stateWrittenThere, sends: true, again: true, busy: true, call: func(c *cell) (bool, error) {
+	{name: "RWLock.TryLockFor-now", bound: boundOneCommand, sends: true, call: func(c *cell) (bool, error) { ok, err := c.rw().TryLockFor(c.ctx, 0); return writing(c, ok, err) }},
+	{name: "RWLock.TryLockFor-written-there", bound: boundLimit, state: stateWrittenThere, sends: true, again: true, busy: true, call: func(c *cell) (bool, error) {
 		ok, err := c.rw().TryLockFor(c.ctx, cellPatience)
 		return writing(c, ok, err)
 	}},
-	{name: "RWLock.RLock-free", shared: true, bound: boundCtx, sends: true, again: true, call: func(c *cell) (bool, error) { ok, err := done(c.rw().RLock(c.ctx)); return reading(c, ok, err) }},
-	{name: "RWLock.RLock-writes", shared: true, bound: boundAtOnce, state: stateWrites, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) {
+	{name: "RWLock.RLock-free", bound: boundCtx, sends: true, again: true, call: func(c *cell) (bool, error) { ok, err := done(c.rw().RLock(c.ctx)); return reading(c, ok, err) }},
+	{name: "RWLock.RLock-writes", bound: boundAtOnce, state: stateWrites, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) {
 		ok, err := done(l.RLock(c.home))
 		return reading(c, ok, err)
 	})},
-	{name: "RWLock.TryRLock-free", shared: true, bound: boundOneCommand, sends: true, call: func(c *cell) (bool, error) { ok, err := c.rw().TryRLock(c.ctx); return reading(c, ok, err) }},
-	{name: "RWLock.TryRLock-written-there", shared: true, bound: boundOneCommand, state: stateWrittenThere, sends: true, busy: true, call: func(c *cell) (bool, error) { ok, err := c.rw().TryRLock(c.ctx); return reading(c, ok, err) }},
-	{name: "RWLock.TryRLockFor-free", shared: true, bound: boundLimit, sends: true, again: true, call: func(c *cell) (bool, error) {
+	{name: "RWLock.TryRLock-free", bound: boundOneCommand, sends: true, call: func(c *cell) (bool, error) { ok, err := c.rw().TryRLock(c.ctx); return reading(c, ok, err) }},
+	{name: "RWLock.TryRLock-written-there", bound: boundOneCommand, state: stateWrittenThere, sends: true, busy: true, call: func(c *cell) (bool, error) { ok, err := c.rw().TryRLock(c.ctx); return reading(c, ok, err) }},
+	{name: "RWLock.TryRLockFor-free", bound: boundLimit, sends: true, again: true, call: func(c *cell) (bool, error) {
 		ok, err := c.rw().TryRLockFor(c.ctx, cellPatience)
 		return reading(c, ok, err)
 	}},
-	{name: "RWLock.TryRLockFor-written-there", shared: true, bound: boundLimit, state: stateWrittenThere, sends: true, again: true, busy: true, call: func(c *cell) (bool, error) {
+	{name: "RWLock.TryRLockFor-written-there", bound: boundLimit, state: stateWrittenThere, sends: true, again: true, busy: true, call: func(c *cell) (bool, error) {
 		ok, err := c.rw().TryRLockFor(c.ctx, cellPatience)
 		return reading(c, ok, err)
 	}},
-	{name: "RWLock.Unlock-writes", shared: true, bound: boundAtOnce, state: stateWrites, call: func(c *cell) (bool, error) { return done(c.rw().Unlock(c.ctx)) }},
-	{name: "RWLock.Unlock-reads", shared: true, bound: boundAtOnce, state: stateReads, want: reentrant.ErrNotHeld, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { return done(l.Unlock(c.ctx)) })},
-	{name: "RWLock.RUnlock-reads", shared: true, bound: boundAtOnce, state: stateReads, call: func(c *cell) (bool, error) { return done(c.rw().RUnlock(c.ctx)) }},
-	{name: "RWLock.RUnlock-free", shared: true, bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(c.rw().RUnlock(c.ctx)) }},
-	{name: "RWLock.Do-free", shared: true, bound: boundCtxAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.rw().Do(c.ctx, nothing)) }},
-	{name: "RWLock.RDo-free", shared: true, bound: boundCtxAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.rw().RDo(c.ctx, nothing)) }},
-	{name: "RWLock.Locker", shared: true, bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(c.rw().Locker(c.ctx)) }},
-	{name: "RWLock.RLocker", shared: true, bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(c.rw().RLocker(c.ctx)) }},
-	{name: "RWLock.Lost", shared: true, bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { return stillOpen(l.Lost(c.home)), nil })},
-	{name: "RWLock.Token", shared: true, bound: boundAtOnce, state: stateWrites, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) { token, err := l.Token(c.home); return token > 0, err })},
-	{name: "RWLock.Version", shared: true, bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { v, err := l.Version(c.home); return v%2 == 1, err })},
-	{name: "RWLock.TrustedUntil", shared: true, bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) {
+	{name: "RWLock.Unlock-writes", bound: boundAtOnce, state: stateWrites, call: func(c *cell) (bool, error) { return done(c.rw().Unlock(c.ctx)) }},
+	{name: "RWLock.Unlock-reads", bound: boundAtOnce, state: stateReads, want: reentrant.ErrNotHeld, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { return done(l.Unlock(c.ctx)) })},
+	{name: "RWLock.RUnlock-reads", bound: boundAtOnce, state: stateReads, call: func(c *cell) (bool, error) { return done(c.rw().RUnlock(c.ctx)) }},
+	{name: "RWLock.RUnlock-free", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(c.rw().RUnlock(c.ctx)) }},
+	{name: "RWLock.Do-free", bound: boundCtxAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.rw().Do(c.ctx, nothing)) }},
+	{name: "RWLock.RDo-free", bound: boundCtxAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.rw().RDo(c.ctx, nothing)) }},
+	{name: "RWLock.Locker", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(c.rw().Locker(c.ctx)) }},
+	{name: "RWLock.RLocker", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(c.rw().RLocker(c.ctx)) }},
+	{name: "RWLock.Lost", bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { return stillOpen(l.Lost(c.home)), nil })},
+	{name: "RWLock.Token", bound: boundAtOnce, state: stateWrites, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) { token, err := l.Token(c.home); return token > 0, err })},
+	{name: "RWLock.Version", bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { v, err := l.Version(c.home); return v%2 == 1, err })},
+	{name: "RWLock.TrustedUntil", bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) {
 		at, err := l.TrustedUntil(c.home)
 		return at.After(time.Now()), err
 	})},
-	{name: "RWLock.Verify", shared: true, bound: boundOneCommand, state: stateReads, sends: true, reads: true, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { return done(l.Verify(c.ctx)) })},
-	{name: "RWLock.Verify-free", shared: true, bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(c.rw().Verify(c.ctx)) }},
-	{name: "RWLock.HoldCount", shared: true, bound: boundAtOnce, state: stateWrites, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) { return l.HoldCount(c.home) == 1, nil })},
-	{name: "RWLock.IsHeldByCurrentOwner", shared: true, bound: boundAtOnce, state: stateWrites, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) { return l.IsHeldByCurrentOwner(c.home), nil })},
-	{name: "RWLock.ReadHoldCount", shared: true, bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { return l.ReadHoldCount(c.home) == 1, nil })},
-	{name: "RWLock.ReadLockCount", shared: true, bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { return l.ReadLockCount() == 1, nil })},
-	{name: "RWLock.IsWriteLocked", shared: true, asks: true, bound: boundOneCommand, state: stateWrittenThere, sends: true, reads: true, call: func(c *cell) (bool, error) { return c.rw().IsWriteLocked(c.ctx) }},
-	{name: "RWLock.Inspect", shared: true, asks: true, bound: boundOneCommand, state: stateWrittenThere, sends: true, reads: true, call: func(c *cell) (bool, error) { st, err := c.rw().Inspect(c.ctx); return len(st.Holders) > 0, err }},
-	{name: "RWLock.QueuedOwners", shared: true, bound: boundAtOnce, state: stateWrittenHere, call: func(c *cell) (bool, error) { return len(c.rw().QueuedOwners()) == 1, nil }},
-	{name: "RWLock.QueueLength", shared: true, bound: boundAtOnce, state: stateWrittenHere, call: func(c *cell) (bool, error) { return c.rw().QueueLength() == 1, nil }},
-	{name: "RWLock.HasQueuedOwners", shared: true, bound: boundAtOnce, state: stateWrittenHere, call: func(c *cell) (bool, error) { return c.rw().HasQueuedOwners(), nil }},
-	{name: "RWLock.String", shared: true, bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) {
+	{name: "RWLock.Verify", bound: boundOneCommand, state: stateReads, sends: true, reads: true, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { return done(l.Verify(c.ctx)) })},
+	{name: "RWLock.Verify-free", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(c.rw().Verify(c.ctx)) }},
+	{name: "RWLock.HoldCount", bound: boundAtOnce, state: stateWrites, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) { return l.HoldCount(c.home) == 1, nil })},
+	{name: "RWLock.IsHeldByCurrentOwner", bound: boundAtOnce, state: stateWrites, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) { return l.IsHeldByCurrentOwner(c.home), nil })},
+	{name: "RWLock.ReadHoldCount", bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { return l.ReadHoldCount(c.home) == 1, nil })},
+	{name: "RWLock.ReadLockCount", bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { return l.ReadLockCount() == 1, nil })},
+	{name: "RWLock.IsWriteLocked", asks: true, bound: boundOneCommand, state: stateWrittenThere, sends: true, reads: true, call: func(c *cell) (bool, error) { return c.rw().IsWriteLocked(c.ctx) }},
+	{name: "RWLock.Inspect", asks: true, bound: boundOneCommand, state: stateWrittenThere, sends: true, reads: true, call: func(c *cell) (bool, error) { st, err := c.rw().Inspect(c.ctx); return len(st.Holders) > 0, err }},
+	{name: "RWLock.QueuedOwners", bound: boundAtOnce, state: stateWrittenHere, call: func(c *cell) (bool, error) { return len(c.rw().QueuedOwners()) == 1, nil }},
+	{name: "RWLock.QueueLength", bound: boundAtOnce, state: stateWrittenHere, call: func(c *cell) (bool, error) { return c.rw().QueueLength() == 1, nil }},
+	{name: "RWLock.HasQueuedOwners", bound: boundAtOnce, state: stateWrittenHere, call: func(c *cell) (bool, error) { return c.rw().HasQueuedOwners(), nil }},
+	{name: "RWLock.String", bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) {
 		return l.String() == `reentrant.RWLock("far/rw")[Write locks = 0, Read locks = 1]`, nil
 	})},
 
-	{name: "Session.NewSemaphore", shared: true, bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(c.sem()) }},
-	{name: "Semaphore.Name", shared: true, bound: boundAtOnce, call: func(c *cell) (bool, error) { return c.sem().Name() == "far/sem", nil }},
-	{name: "Semaphore.Permits", shared: true, bound: boundAtOnce, call: func(c *cell) (bool, error) { return c.sem().Permits() == 3, nil }},
-	{name: "Semaphore.String", shared: true, bound: boundAtOnce, call: func(c *cell) (bool, error) { return c.sem().String() != "", nil }},
-	{name: "Semaphore.Acquire-free", shared: true, bound: boundCtx, sends: true, again: true, call: func(c *cell) (bool, error) { ok, err := done(c.sem().Acquire(c.ctx, 2)); return permitted(c, ok, err) }},
-	{name: "Semaphore.TryAcquire-free", shared: true, bound: boundOneCommand, sends: true, call: func(c *cell) (bool, error) { ok, err := c.sem().TryAcquire(c.ctx, 2); return permitted(c, ok, err) }},
-	{name: "Semaphore.TryAcquire-permits-there", shared: true, bound: boundOneCommand, state: statePermitsThere, sends: true, busy: true, call: func(c *cell) (bool, error) { ok, err := c.sem().TryAcquire(c.ctx, 2); return permitted(c, ok, err) }},
-	{name: "Semaphore.TryAcquireFor-free", shared: true, bound: boundLimit, sends: true, again: true, call: func(c *cell) (bool, error) {
+	{name: "Session.NewSemaphore", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(c.sem()) }},
+	{name: "Semaphore.Name", bound: boundAtOnce, call: func(c *cell) (bool, error) { return c.sem().Name() == "far/sem", nil }},
+	{name: "Semaphore.Permits", bound: boundAtOnce, call: func(c *cell) (bool, error) { return c.sem().Permits() == 3, nil }},
+	{name: "Semaphore.String", bound: boundAtOnce, call: func(c *cell) (bool, error) { return c.sem().String() != "", nil }},
+	{name: "Semaphore.Acquire-free", bound: boundCtx, sends: true, again: true, call: func(c *cell) (bool, error) { ok, err := done(c.sem().Acquire(c.ctx, 2)); return permitted(c, ok, err) }},
+	{name: "Semaphore.TryAcquire-free", bound: boundOneCommand, sends: true, call: func(c *cell) (bool, error) { ok, err := c.sem().TryAcquire(c.ctx, 2); return permitted(c, ok, err) }},
+	{name: "Semaphore.TryAcquire-permits-there", bound: boundOneCommand, state: statePermitsThere, sends: true, busy: true, call: func(c *cell) (bool, error) { ok, err := c.sem().TryAcquire(c.ctx, 2); return permitted(c, ok, err) }},
+	{name: "Semaphore.TryAcquireFor-free", bound: boundLimit, sends: true, again: true, call: func(c *cell) (bool, error) {
 		ok, err := c.sem().TryAcquireFor(c.ctx, 2, cellPatience)
 		return permitted(c, ok, err)
 	}},
-	{name: "Semaphore.TryAcquireFor-permits-there", shared: true, bound: boundLimit, state: statePermitsThere, sends: true, again: true, busy: true, call: func(c *cell) (bool, error) {
+	{name: "Semaphore.TryAcquireFor-permits-there", bound: boundLimit, state: statePermitsThere, sends: true, again: true, busy: true, call: func(c *cell) (bool, error) {
 		ok, err := c.sem().TryAcquireFor(c.ctx, 2, cellPatience)
 		return permitted(c, ok, err)
 	}},
-	{name: "Semaphore.Release-permits", shared: true, bound: boundAtOnce, state: statePermits, call: func(c *cell) (bool, error) { return done(c.sem().Release(c.ctx, 2)) }},
-	{name: "Semaphore.Release-free", shared: true, bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(c.sem().Release(c.ctx, 1)) }},
-	{name: "Semaphore.Do-free", shared: true, bound: boundCtxAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.sem().Do(c.ctx, 2, nothing)) }},
-	{name: "Semaphore.Lost", shared: true, bound: boundAtOnce, state: statePermits, call: func(c *cell) (bool, error) {
+	{name: "Semaphore.Release-permits", bound: boundAtOnce, state: statePermits, call: func(c *cell) (bool, error) { return done(c.sem().Release(c.ctx, 2)) }},
+	{name: "Semaphore.Release-free", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(c.sem().Release(c.ctx, 1)) }},
+	{name: "Semaphore.Do-free", bound: boundCtxAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.sem().Do(c.ctx, 2, nothing)) }},
+	{name: "Semaphore.Lost", bound: boundAtOnce, state: statePermits, call: func(c *cell) (bool, error) {
 		defer func() { _ = c.sem().Release(c.home, 2) }()
 		return stillOpen(c.sem().Lost()), nil
 	}},
-	{name: "Semaphore.AcquireSlot-free", shared: true, bound: boundCtxAndUnlock, sends: true, call: func(c *cell) (bool, error) {
+	{name: "Semaphore.AcquireSlot-free", bound: boundCtxAndUnlock, sends: true, call: func(c *cell) (bool, error) {
 		slot, err := c.sem().AcquireSlot(c.ctx)
 		if err == nil {
 			_ = slot.Release(c.home)
 		}
 		return done(err)
 	}},
-	{name: "Slot.Number", shared: true, bound: boundAtOnce, call: func(c *cell) (bool, error) { return reentrant.Slot{}.Number() == 0, nil }},
-	{name: "Slot.String", shared: true, bound: boundAtOnce, call: func(c *cell) (bool, error) { return reentrant.Slot{}.String() != "", nil }},
-	{name: "Slot.Lost", shared: true, bound: boundAtOnce, call: func(c *cell) (bool, error) { return !stillOpen(reentrant.Slot{}.Lost()), nil }},
-	{name: "Slot.Release-none", shared: true, bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(reentrant.Slot{}.Release(c.ctx)) }},
-	{name: "Semaphore.Inspect", shared: true, asks: true, bound: boundOneCommand, state: statePermitsThere, sends: true, reads: true, call: func(c *cell) (bool, error) { st, err := c.sem().Inspect(c.ctx); return len(st.Holders) > 0, err }},
+	{name: "Slot.Number", bound: boundAtOnce, call: func(c *cell) (bool, error) { return reentrant.Slot{}.Number() == 0, nil }},
+	{name: "Slot.String", bound: boundAtOnce, call: func(c *cell) (bool, error) { return reentrant.Slot{}.String() != "", nil }},
+	{name: "Slot.Lost", bound: boundAtOnce, call: func(c *cell) (bool, error) { return !stillOpen(reentrant.Slot{}.Lost()), nil }},
+	{name: "Slot.Release-none", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(reentrant.Slot{}.Release(c.ctx)) }},
+	{name: "Semaphore.Inspect", asks: true, bound: boundOneCommand, state: statePermitsThere, sends: true, reads: true, call: func(c *cell) (bool, error) { st, err := c.sem().Inspect(c.ctx); return len(st.Holders) > 0, err }},
 }

@@ -255,7 +255,8 @@ func stacks() string {
 func (c *cell) perform() {
 	r := &c.result
 	r.had = c.lock.HoldCount(c.home)
-	lost := c.lock.Lost(c.home)
+	lost, lostSide := c.lock.Lost(c.home), c.rw().Lost(c.home)
+	hadSide := stillOpen(lostSide)
 	var cancel context.CancelFunc
 	c.ctx, cancel = c.kind.make(c.home)
 	defer cancel()
@@ -268,7 +269,7 @@ func (c *cell) perform() {
 	if deadline, ok := c.ctx.Deadline(); ok && !time.Now().Before(deadline) { // which it need not have noticed yet
 		r.ctxErr = context.DeadlineExceeded
 	}
-	r.lost = r.had > 0 && !stillOpen(lost)
+	r.lost = r.had > 0 && !stillOpen(lost) || hadSide && !stillOpen(lostSide)
 	r.have = c.lock.HoldCount(c.home)
 }
 

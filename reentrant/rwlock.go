@@ -64,7 +64,8 @@ func (l *RWLock) TryLock(ctx context.Context) (bool, error) {
 	return l.acquire(ctx, sharedqueue.Write, try{op: "try lock"})
 }
 
-// TryLockFor takes the write side if its turn comes within wait. With a wait of zero or less it is TryLock.
+// TryLockFor takes the write side if its turn comes within wait. With a wait of zero or less it is TryLock. However short the
+// wait, the server is asked once if it has to be, for an eighth of a command's time at least.
 func (l *RWLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
 	return l.acquireFor(ctx, sharedqueue.Write, "try lock", wait)
 }
@@ -88,7 +89,8 @@ func (l *RWLock) TryRLock(ctx context.Context) (bool, error) {
 	return l.acquire(ctx, sharedqueue.Read, try{op: "try rlock"})
 }
 
-// TryRLockFor takes the read side if its turn comes within wait. With a wait of zero or less it is TryRLock.
+// TryRLockFor takes the read side if its turn comes within wait. With a wait of zero or less it is TryRLock. However short the
+// wait, the server is asked once, as in TryLockFor.
 func (l *RWLock) TryRLockFor(ctx context.Context, wait time.Duration) (bool, error) {
 	return l.acquireFor(ctx, sharedqueue.Read, "try rlock", wait)
 }
@@ -159,7 +161,7 @@ func (l *RWLock) acquire(ctx context.Context, side sharedqueue.Mode, t try) (boo
 	return ok, err
 }
 
-// take goes through the local queue. Whatever that needs of the server is asked for by the session.
+// take checks the call, and goes through the local queue.
 func (l *RWLock) take(ctx context.Context, side sharedqueue.Mode, t try) (bool, error) {
 	owner, err := l.caller(ctx)
 	if err == nil && ctx.Err() != nil {
@@ -174,25 +176,10 @@ func (l *RWLock) take(ctx context.Context, side sharedqueue.Mode, t try) (bool, 
 	}
 	defer n.Leave()
 	n.Check()
-	begun, mode := time.Now(), side
-	if !t.waits {
-		mode |= sharedqueue.Once
-	}
 	if owner.shared() {
-		mode |= sharedqueue.Shared
+		side |= sharedqueue.Shared
 	}
-	q := n.Tier().(*rwTier)
-	o, w, look := q.Enter(owner, mode)
-	if look {
-		n.Wake()
-	}
-	waited := o == sharedqueue.Waiting
-	if waited {
-		if o, look = q.Wait(w, ctx.Done(), t.timeout); look {
-			n.Wake()
-		}
-	}
-	return l.outcome(ctx, n, o, waited, begun)
+	return passQueue(ctx, &l.sharedName, n, n.Tier().(*rwTier), owner, side, t)
 }
 
 // exit gives up a hold of one side.

@@ -319,6 +319,25 @@ func TestEqualVersionsMeanThatNothingWasWritten(t *testing.T) {
 	})
 }
 
+// What a lost writer writes late is refused by a resource that has seen the version of a reader after it.
+func TestAVersionIsAboveTheTokenOfTheWriteBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		mine := newSession(t, b).NewRWLock("x")
+		for _, l := range []*reentrant.RWLock{mine, newSession(t, b).NewRWLock("x")} {
+			require.NoError(t, mine.Lock(t.Context()))
+			token, err := mine.Token(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, mine.Unlock(t.Context()))
+			require.NoError(t, l.RLock(t.Context()))
+			version, err := l.Version(t.Context())
+			require.NoError(t, err)
+			assert.Greater(t, version, token)
+			require.NoError(t, l.RUnlock(t.Context()))
+		}
+	})
+}
+
 func TestTryRLockAndTryLockAskOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

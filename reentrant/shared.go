@@ -105,6 +105,44 @@ func (x *sharedName) find() *share.Name {
 	return nil
 }
 
+// A localQueue is where the callers of one session wait for a name.
+type localQueue[K any, O comparable] interface {
+	Enter(claim K, mode sharedqueue.Mode) (sharedqueue.Outcome, *sharedqueue.Waiter[O], bool)
+	Wait(w *sharedqueue.Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (sharedqueue.Outcome, bool)
+}
+
+// passQueue goes through the local queue. Whatever that needs of the server is asked for by the session. A time limit that is up
+// before the server has answered is followed by one attempt that waits for the answer, an eighth of a command's time at
+// most.
+func passQueue[K any, O comparable](ctx context.Context, x *sharedName, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, t try) (bool, error) {
+	begun := time.Now()
+	if !t.waits {
+		mode |= sharedqueue.Once
+	}
+	o, waited := enter(ctx, n, q, claim, mode, t.timeout)
+	if o == sharedqueue.TimedOut && n.Silent(begun) {
+		timer := time.NewTimer(x.session.config.commandTimeout() / 8)
+		defer timer.Stop()
+		o, waited = enter(ctx, n, q, claim, mode|sharedqueue.Once, timer.C)
+	}
+	return x.outcome(ctx, n, o, waited, begun)
+}
+
+// enter enters the local queue, and waits in it if need be.
+func enter[K any, O comparable](ctx context.Context, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, timeout <-chan time.Time) (o sharedqueue.Outcome, waited bool) {
+	o, w, look := q.Enter(claim, mode)
+	waited = o == sharedqueue.Waiting
+	if look || waited && mode&sharedqueue.Once != 0 {
+		n.Wake()
+	}
+	if waited {
+		if o, look = q.Wait(w, ctx.Done(), timeout); look {
+			n.Wake()
+		}
+	}
+	return o, waited
+}
+
 // outcome is what a call that went through the local queue returns.
 func (x *sharedName) outcome(ctx context.Context, n *share.Name, o sharedqueue.Outcome, waited bool, begun time.Time) (bool, error) {
 	switch o {
@@ -115,7 +153,7 @@ func (x *sharedName) outcome(ctx context.Context, n *share.Name, o sharedqueue.O
 	case sharedqueue.TooMany:
 		return false, ErrTooManyHolds
 	case sharedqueue.Cancelled:
-		return false, interruptedBy(ctx, "waiting for the lock", n.Err())
+		return false, interruptedBy(ctx, "waiting for the lock", n.Unheard(begun))
 	case sharedqueue.Busy, sharedqueue.TimedOut:
 		if waited {
 			return false, n.Unheard(begun)

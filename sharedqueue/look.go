@@ -6,6 +6,7 @@ type State struct {
 	InUse    int    // what its users are inside of: of an RW 0, 1 or All
 	Waiting  int    // claims in line
 	Head     int    // what the first in line needs, for itself: of an RW 0, 1 or All
+	Once     bool   // the first in line waits for one answer of the server at most
 	Want     int    // what the session needs in total: of an RW for the head, of Permits for all in line
 	Writers  int    // claims in line that ask to write
 	Asked    bool   // another session waits, see Ask

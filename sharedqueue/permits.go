@@ -203,7 +203,7 @@ func (q *Permits) Look() State {
 		Asked: q.asked, TurnOver: q.overLocked(),
 	}
 	if w := q.line.first; w != nil {
-		s.Head, s.Want = w.n, q.inUse+q.line.permits
+		s.Head, s.Want, s.Once = w.n, q.inUse+q.line.permits, w.mode&Once != 0
 	}
 	q.unlock(0)
 	return s

@@ -126,7 +126,7 @@ func (m *permitsModel) look() State {
 	m.step()
 	s := State{Units: m.units, InUse: m.inUse, Waiting: len(m.line), Asked: m.asked, TurnOver: m.asked && !m.turn}
 	if len(m.line) > 0 {
-		s.Head, s.Want = m.line[0].n, m.want()
+		s.Head, s.Want, s.Once = m.line[0].n, m.want(), m.line[0].mode&Once != 0
 	}
 	return s
 }

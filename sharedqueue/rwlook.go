@@ -11,7 +11,7 @@ func (q *RW[O]) Look() State {
 		Asked: q.asked, TurnOver: q.overLocked() || q.asked && q.units < All, Spent: q.next > q.last, Used: q.used.Load(),
 	}
 	if w := q.line.first; w != nil {
-		s.Head = needs(w)
+		s.Head, s.Once = needs(w), w.mode&Once != 0
 		s.Want = max(s.InUse, s.Head)
 	}
 	q.unlock(0)

@@ -272,7 +272,7 @@ func (m *rwModel) look() State {
 		}
 	}
 	if len(m.line) > 0 {
-		s.Head = 1
+		s.Head, s.Once = 1, m.line[0].mode&Once != 0
 		if m.line[0].mode&Write != 0 {
 			s.Head = All
 		}

@@ -61,6 +61,9 @@ func (n *Name) requestLocked(notAfter time.Time) backend.ShareRequest {
 
 // failedLocked takes in that a copy of the claim was not answered, or refused.
 func (n *Name) failedLocked(c *claim, err error) {
+	if backend.OutcomeUnknown(n.err) && !backend.OutcomeUnknown(err) {
+		err = backend.WithOutcomeUnknown(err) // a copy before it may have been carried out
+	}
 	n.err = err
 	if backend.Refused(err) {
 		n.claim, n.reason = nil, err

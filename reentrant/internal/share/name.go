@@ -132,23 +132,23 @@ func (n *Name) Limit(permits int) {
 	n.limit = permits
 }
 
-// Err is the error of the last command if that was not carried out, nil if the server answered.
-func (n *Name) Err() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.err
-}
-
 // Unheard is why a wait that began at some moment has ended in vain: the error of the last command, or that the server has
-// not answered since. It is nil if the server has said that the units are others', or had not to be asked because owners
-// of this session have them.
+// not answered since, and then the session may have been given what was asked for. It is nil if the server has said that the
+// units are others', or had not to be asked because owners of this session have them.
 func (n *Name) Unheard(since time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.err == nil && n.claim != nil && n.heard.Before(since) {
-		return fmt.Errorf("no answer yet: %w", backend.ErrUnavailable)
+		return backend.WithOutcomeUnknown(fmt.Errorf("no answer yet: %w", backend.ErrUnavailable))
 	}
 	return n.err
+}
+
+// Silent reports whether since then the server has neither answered nor failed to.
+func (n *Name) Silent(since time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.err == nil && n.heard.Before(since)
 }
 
 // Reason is why a wait was expelled; nil if the session is being closed.

@@ -17,15 +17,13 @@ func only(units int) demand { return demand{keep: units, want: units} }
 func (n *Name) plan(now time.Time) (again time.Time, send bool) {
 	for range 4 { // each turn follows a race with a user who came in between; the next event tells of more
 		st := n.tier.Look()
-		if n.kind == backend.Permits && st.InUse+st.Head > n.limit { // the session's own users have them: no server can help
-			n.tier.EndTries(n.limit + 1)
-			st = n.tier.Look()
-		}
 		d, at := n.next(st, now)
-		if d == nil {
+		switch {
+		case d == nil && n.claim == nil && st.Once: // the server is not asked now, so no answer would end the try
+			n.tier.EndTries(0)
+		case d == nil:
 			return n.pending(at, now)
-		}
-		if n.begin(*d) {
+		case n.begin(*d):
 			return time.Time{}, true
 		}
 	}

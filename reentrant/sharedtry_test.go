@@ -1,0 +1,152 @@
+package reentrant_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// slowly makes every command that is sent from now on take a while.
+func slowly(b *memory.Backend, took time.Duration) {
+	b.SetFault(func(memory.Op) memory.Verdict { return memory.Delay(took) })
+}
+
+func TestATimedTryAsksTheServerOnceHoweverShortItIs(t *testing.T) {
+	const trip = 20 * time.Millisecond
+	ways := map[string]func(ctx context.Context, s *reentrant.Session) (bool, error){
+		"write": func(ctx context.Context, s *reentrant.Session) (bool, error) {
+			return s.NewRWLock("x").TryLockFor(ctx, time.Nanosecond)
+		},
+		"read": func(ctx context.Context, s *reentrant.Session) (bool, error) {
+			return s.NewRWLock("x").TryRLockFor(ctx, time.Millisecond)
+		},
+		"permit": func(ctx context.Context, s *reentrant.Session) (bool, error) {
+			return s.NewSemaphore("y", 1).TryAcquireFor(ctx, 1, time.Millisecond)
+		},
+		"lock": func(ctx context.Context, s *reentrant.Session) (bool, error) {
+			return s.NewLock("z").TryLockFor(ctx, time.Millisecond)
+		},
+	}
+	for name, try := range ways {
+		t.Run(name+", free", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				s := newSession(t, b)
+				slowly(b, trip)
+				start := time.Now()
+				ok, err := try(t.Context(), s)
+				require.NoError(t, err)
+				assert.True(t, ok)
+				assert.Equal(t, trip, time.Since(start))
+			})
+		})
+		t.Run(name+", taken", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				s, other := newSession(t, b), newSession(t, b)
+				require.NoError(t, other.NewRWLock("x").Lock(t.Context()))
+				require.NoError(t, other.NewSemaphore("y", 1).Acquire(t.Context(), 1))
+				require.NoError(t, other.NewLock("z").Lock(t.Context()))
+				slowly(b, trip)
+				start := time.Now()
+				ok, err := try(t.Context(), s)
+				require.NoError(t, err)
+				assert.False(t, ok)
+				assert.Equal(t, trip, time.Since(start))
+			})
+		})
+		t.Run(name+", silent", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				s := newSession(t, b)
+				slowly(b, time.Hour)
+				start := time.Now()
+				ok, err := try(t.Context(), s)
+				require.ErrorIs(t, err, reentrant.ErrUnavailable)
+				assert.True(t, reentrant.OutcomeUnknown(err))
+				assert.False(t, ok)
+				assert.Less(t, time.Since(start), time.Second)
+			})
+		})
+	}
+}
+
+// A session that another asks for its units, and whose users are inside of them, has nothing to say to the server.
+func TestATryInASessionThatIsAskedDoesNotWaitForItsUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b), newSession(t, b)
+		ctx, cancel := context.WithCancel(t.Context())
+		l, m := s.NewRWLock("x"), s.NewSemaphore("y", 2)
+		require.NoError(t, l.RLock(t.Context()))
+		require.NoError(t, m.Acquire(t.Context(), 2))
+		done := make(chan error, 2)
+		go func() { done <- other.NewRWLock("x").Lock(ctx) }()
+		go func() { done <- other.NewSemaphore("y", 2).Acquire(ctx, 1) }()
+		synctest.Wait()
+
+		start := time.Now()
+		patient, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		newcomer := reentrant.WithOwner(patient, "newcomer")
+		for range 2 {
+			ok, err := l.TryRLock(newcomer)
+			require.NoError(t, err)
+			assert.False(t, ok)
+			ok, err = m.TryAcquire(newcomer, 1)
+			require.NoError(t, err)
+			assert.False(t, ok)
+		}
+		assert.Zero(t, time.Since(start))
+		ok, err := l.TryRLockFor(newcomer, time.Millisecond)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		ok, err = m.TryAcquireFor(newcomer, 1, time.Millisecond)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		assert.Equal(t, 2*time.Millisecond, time.Since(start))
+
+		cancel()
+		for range 2 {
+			require.ErrorIs(t, <-done, context.Canceled)
+		}
+		require.NoError(t, l.RUnlock(t.Context()))
+		require.NoError(t, m.Release(t.Context(), 2))
+	})
+}
+
+func TestAWaitForUnitsSaysThatItsOutcomeIsUnknown(t *testing.T) {
+	faults := map[string]memory.Fault{
+		"no answer yet": func(memory.Op) memory.Verdict { return memory.DelayReply(time.Hour) },
+		"an answer was lost before the server was gone": func(op memory.Op) memory.Verdict {
+			if op.Try == 1 {
+				return memory.LoseReply
+			}
+			return memory.Lose
+		},
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				s := newSession(t, b)
+				b.SetFault(fault)
+				for _, wait := range []func(context.Context) error{s.NewRWLock("x").Lock, s.NewRWLock("y").RLock} {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+					err := wait(ctx)
+					cancel()
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.ErrorIs(t, err, reentrant.ErrUnavailable)
+					assert.True(t, reentrant.OutcomeUnknown(err), "%v", err)
+				}
+			})
+		})
+	}
+}
