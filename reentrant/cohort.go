@@ -124,19 +124,12 @@ func (e *lockState) spent(now time.Time) bool {
 // It ends when an owner takes the baton and inherits it; or when the time is up, another session asks or this one is
 // closed: then stopLingering takes the baton and gives the hold back.
 
-// linger keeps a hold that the owner with the baton has just left, and frees the baton. False: it is not to be kept,
-// and the baton is still the caller's.
-func (e *lockState) linger(ctx context.Context, h *hold, now time.Time) bool {
-	if e.s.config.linger == 0 || h.token >= h.last || !e.lingerLocked(ctx, h, now) {
+// lingerLocked keeps a hold that the owner with the baton has just left, and frees the baton. False: it is not to be kept,
+// and the baton is still the caller's. e.mu is held.
+func (e *lockState) lingerLocked(ctx context.Context, h *hold, now time.Time) bool {
+	if e.s.config.linger == 0 || h.token >= h.last {
 		return false
 	}
-	e.s.watchdog.wakeBy(now.Add(e.s.config.linger))
-	return true
-}
-
-func (e *lockState) lingerLocked(ctx context.Context, h *hold, now time.Time) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	select {
 	case <-e.s.closing: // closed before Close looks for those that linger, so it sees this one or this sees it
 		return false

@@ -28,7 +28,7 @@ func (p phase) String() string { return phaseNames[p] }
 // successors lists the phases that may follow each phase.
 var successors = [...][]phase{
 	phaseVacant:    {phaseHeld},                              // settle
-	phaseHeld:      {phaseReleasing, phaseLost, phaseHanded}, // startReleasing, lose, handOver
+	phaseHeld:      {phaseReleasing, phaseLost, phaseHanded}, // startReleasing, lose, handOverLocked
 	phaseReleasing: {phaseHeld, phaseLost, phaseVacant},      // stopReleasing or replace, lose, leaveHold
 	phaseLost:      {phaseHeld, phaseVacant},                 // replace, clearLocked
 	phaseHanded:    {phaseHeld, phaseIdle, phaseVacant},      // settleLocked, idleLocked, takeHanded or lose
@@ -164,11 +164,9 @@ func (e *lockState) leaveHold(t *ticket) hold {
 	return h
 }
 
-// handOver takes the hold from its owner, who has the baton, and leaves it to the next owner of the baton. It returns
-// the hold as it was. Of a lost one nothing is left.
-func (e *lockState) handOver() hold {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// handOverLocked takes the hold from its owner, who has the baton, and leaves it to the next owner of the baton. It returns
+// the hold as it was. Of a lost one nothing is left. e.mu is held.
+func (e *lockState) handOverLocked() hold {
 	h := e.hold
 	if h.phase == phaseLost {
 		e.clearLocked()
@@ -193,13 +191,6 @@ func (e *lockState) takeHandedLocked(head Owner) hold {
 	h := e.hold
 	e.clearLocked()
 	return h
-}
-
-// endHold forgets the hold that handOver left to no owner. Baton.
-func (e *lockState) endHold() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.clearLocked()
 }
 
 // idleLocked lets a handed hold wait for an owner until the session is so old. e.mu is held.

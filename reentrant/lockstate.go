@@ -47,7 +47,7 @@ type lockState struct {
 	holderUntil atomic.Int64 // the end of its trust, in nanoseconds since the session was opened. Written under mu with the lease
 
 	mu            sync.Mutex    // guards what follows; taken after s.mu and before the queue's own
-	sentEpoch     uint64        // the last epoch sent
+	sentEpoch     uint64        // the last epoch sent; written with the baton, whose owner may read it without mu
 	head          Owner         // whose attempt it is
 	grant         backend.Grant // that came for it
 	hold          hold

@@ -74,22 +74,31 @@ func (e *lockState) exit(ctx context.Context, owner Owner, holds int) error {
 // unlock gives up the last hold. While the turn of this process lasts the lock stays in the house: the next owner
 // takes it over in Redis with its own first command. It is called with the baton and ends with it given on.
 func (e *lockState) unlock(ctx context.Context) error {
-	h := e.handOver()
+	e.mu.Lock()
+	h := e.handOverLocked()
 	now := e.s.clock()
-	lost := h.phase == phaseLost
-	if !lost && !h.lease.Trusted(now) {
-		lost = true
-		e.endHold()
-		e.s.notifyLost(e.name, h, "the lease ended before Unlock")
+	trusted := h.phase != phaseLost && h.lease.Trusted(now)
+	passed := trusted && e.handToNextLocked(ctx, &h)
+	stays := trusted && !passed && h.cohort && e.lingerLocked(ctx, &h, now)
+	if !passed && !stays {
+		e.clearLocked()
 	}
-	if lost {
+	e.mu.Unlock()
+	switch {
+	case passed:
+		e.s.stats.handoffs.Add(1)
+		e.s.putState(e, 1)
+		return nil
+	case stays: // the lock state may be another lock's by now
+		e.s.watchdog.wakeBy(now.Add(e.s.config.linger))
+		return nil
+	case !trusted:
+		if h.phase != phaseLost {
+			e.s.notifyLost(e.name, h, "the lease ended before Unlock")
+		}
 		e.passOn()
 		return ErrLost
 	}
-	if e.handToNext(ctx, &h) || h.cohort && e.linger(ctx, &h, now) {
-		return nil
-	}
-	e.endHold()
 	err := e.release(ctx)
 	e.reportRelease(ctx, &h, false, err)
 	if errors.Is(err, ErrLost) {
@@ -99,19 +108,13 @@ func (e *lockState) unlock(ctx context.Context) error {
 	return err
 }
 
-// handToNext gives the baton to the next owner in line, with what its last one left, and drops the reference of the hold. It is
-// false, and changes nothing, if nobody waits. The next owner becomes the holder under the same mutex, so nobody is told
-// of that before the end of this hold.
-func (e *lockState) handToNext(ctx context.Context, h *hold) bool {
-	e.mu.Lock()
+// handToNextLocked gives the baton to the next owner in line, with what its last one left. It is false, and changes
+// nothing, if nobody waits. The next owner becomes the holder under the same mutex, so nobody is told of that before the
+// end of this hold. e.mu is held.
+func (e *lockState) handToNextLocked(ctx context.Context, h *hold) bool {
 	passed := e.queue.Pass()
 	if passed {
 		e.reportRelease(ctx, h, true, nil)
-	}
-	e.mu.Unlock()
-	if passed {
-		e.s.stats.handoffs.Add(1)
-		e.s.putState(e, 1)
 	}
 	return passed
 }
@@ -126,13 +129,12 @@ func (c config) releaseTime() time.Duration { return releaseTries * c.commandTim
 // release tells Redis that this session gives up everything it has on the lock. It outlives ctx. It is sent again for
 // releaseTime, and after that in the background. ErrLost means that the hold was gone before it was asked for. Baton.
 func (e *lockState) release(ctx context.Context) error {
-	e.mu.Lock()
-	req := backend.ReleaseRequest{Epoch: e.sentEpoch, Used: e.lastUsed}
-	e.mu.Unlock()
-	req.Until = e.doubt()
+	req := backend.ReleaseRequest{Epoch: e.sentEpoch, Until: e.doubt(), Used: e.lastUsed}
 	prior := e.prior
 	req.Prior, e.prior = prior, backend.Prior{}
-	ctx = context.WithoutCancel(ctx)
+	if ctx.Done() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
 	begun := time.Now()
 	r := release{s: e.s, remote: e.remote, req: req}
 	err := r.repeat(ctx, begun.Add(e.s.config.releaseTime()))

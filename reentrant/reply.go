@@ -34,18 +34,19 @@ func checkReenter(r *backend.ReenterReply) error {
 }
 
 func checkRelease(r backend.ReleaseResult) error {
-	return possible(r, r >= backend.Released && r <= backend.Freed)
+	return possible(&r, r >= backend.Released && r <= backend.Freed)
 }
 
 func checkTicket(s backend.TicketStatus) error {
-	return possible(s, s >= backend.Waited && s <= backend.Gone)
+	return possible(&s, s >= backend.Waited && s <= backend.Gone)
 }
 
 func checkState(s *State) error { return possible(s, s.Holds >= 0) }
 
-func possible(reply any, ok bool) error {
+// possible takes a pointer so that an answer which is right is not moved to the heap.
+func possible[T any](reply *T, ok bool) error {
 	if ok {
 		return nil
 	}
-	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's answer cannot be: %+v", reply))
+	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's answer cannot be: %+v", *reply))
 }

@@ -11,10 +11,12 @@ import (
 // maxTexts is how many texts the largest of the lean scripts takes.
 const maxTexts = 8
 
+// textRoom is how many bytes the texts of a call with a short owner have.
+const textRoom = 384
+
 // A TextWriter writes the texts of one call, as ArgWriter does with numbers.
 type TextWriter struct {
-	buf  []byte
-	room [384]byte // where it begins
+	buf  []byte // begins in a room of the caller's stack
 	ends [maxTexts + 1]int
 	n    int
 }
@@ -74,9 +76,9 @@ func (c *LeanAcquire) Args() []string { return c.args[:c.n] }
 
 // NewLeanAcquire returns the lean call for an attempt that Redis may carry out until notAfter; false if it is one for
 // acquire.lua.
-func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64) (*LeanAcquire, bool) {
+func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64) (c LeanAcquire, ok bool) {
 	if !protocol.Lean(req) {
-		return nil, false
+		return c, false
 	}
 	token, old := protocol.NextToken(req), req.Prior
 	needs := KeepFor(max(req.Lease, req.GrantTTL))
@@ -87,12 +89,12 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 	kept, err := strconv.ParseUint(keep, 10, 64)
 	// Until it is refused the token is not far ahead of the clock, so the record need not be kept for longer.
 	if err != nil || kept < needs || notAfter < 0 || uint64(token) > uint64(notAfter) {
-		return nil, false
+		return c, false
 	}
-	c := &LeanAcquire{Take: old.Freed,
+	c = LeanAcquire{Take: old.Freed,
 		Prior: backend.Prior{Epoch: req.Epoch, Owner: req.Owner, Token: token, Note: old.Note}}
-	var w TextWriter
-	w.buf = w.room[:0]
+	var room [textRoom]byte
+	w := TextWriter{buf: room[:0]}
 	w.record(session, &old)
 	w.record(session, &c.Prior)
 	if !c.Take {
@@ -114,8 +116,8 @@ func LeanReleaseArgs(session string, req *backend.ReleaseRequest) (args [2]strin
 	if !protocol.LeanRelease(req) || req.Prior.Note == "" {
 		return args, false
 	}
-	var w TextWriter
-	w.buf = w.room[:0]
+	var room [textRoom]byte
+	w := TextWriter{buf: room[:0]}
 	w.record(session, &req.Prior)
 	w.field(session, req.Prior.Owner)
 	texts := w.strings()
