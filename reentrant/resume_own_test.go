@@ -64,6 +64,11 @@ func TestNothingIsLeftBehindAResumeThatFindsNothing(t *testing.T) {
 				close(unlock)
 				require.ErrorIs(t, <-resumed, reentrant.ErrNotHeld)
 				synctest.Wait()
+				for i := range 63 { // so that the state of x is the one that is used next
+					other := s.NewLock(fmt.Sprint("spare", i), m.lock...)
+					require.NoError(t, other.Lock(t.Context()))
+					require.NoError(t, other.Unlock(t.Context()))
+				}
 
 				got, err := s.NewLock("y", m.lock...).TryLock(t.Context())
 				require.NoError(t, err)
