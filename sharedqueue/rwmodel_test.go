@@ -276,7 +276,7 @@ func (m *rwModel) look() State {
 		if m.line[0].mode&Write != 0 {
 			s.Head = All
 		}
-		s.Want = max(s.Head, s.InUse)
+		s.Want, s.Once = max(s.Head, s.InUse), m.line[0].mode&Once != 0
 	}
 	return s
 }

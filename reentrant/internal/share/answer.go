@@ -145,7 +145,12 @@ func (n *Name) settleLocked(c *claim, x terms, t lease.Lease) (tell func()) {
 		tell = n.loseLocked("the server no longer had it")
 	}
 	env := &n.room.env
-	n.claim, n.epoch, n.owes, n.asked, n.topUp = nil, c.epoch, false, false, time.Time{}
+	n.claim, n.epoch, n.owes = nil, c.epoch, false
+	if c.hears && n.asked && x.units == n.units && x.may < x.units {
+		n.stillAskedLocked(x.may, t)
+		return tell
+	}
+	n.asked, n.topUp = false, time.Time{}
 	n.haveLocked(x.units)
 	if x.units > 0 {
 		n.under = x.first
@@ -161,6 +166,14 @@ func (n *Name) settleLocked(c *claim, x terms, t lease.Lease) (tell func()) {
 		n.tier.EndTries(c.least)
 	}
 	return tell
+}
+
+// stillAskedLocked takes in that another session still waits: nobody is let in, and there is no other turn.
+func (n *Name) stillAskedLocked(may int, t lease.Lease) {
+	n.topUp = time.Now().Add(n.room.env.Heartbeat)
+	n.trustLocked(t)
+	n.askLocked(may)
+	n.tier.EndTries(0)
 }
 
 // admitLocked hands what was granted to the users who wait.

@@ -45,7 +45,7 @@ type Name struct {
 	turnEnd time.Time
 	hint    int       // the least that was said to be kept since the latest copy was sent
 	share   int       // of a semaphore: the session's share, as the last answer said
-	topUp   time.Time // a semaphore that was granted less than it wants asks for more then
+	topUp   time.Time // when to ask once more what the server did not give, or whether another session still waits
 	rest    time.Time // when to look whether read units are idle
 
 	// What it says.
@@ -66,6 +66,7 @@ type claim struct {
 	keep, want, least int
 	limit             int
 	under, tail, seen backend.Token
+	hears             bool          // it asks whether another session still waits, and gives nothing back
 	ahead             time.Duration // how far the wall clock was ahead before the latest copy was sent
 	placed            bool          // the last answer said that it waits at the server
 	tries             int           // copies without an answer, one after the other
@@ -265,7 +266,8 @@ func (n *Name) askLocked(may int) {
 		return
 	}
 	if !n.asked {
-		n.turnEnd = time.Now().Add(n.room.env.Turn)
+		now := time.Now()
+		n.turnEnd, n.topUp = now.Add(n.room.env.Turn), now.Add(n.room.env.Heartbeat)
 	}
 	n.asked, n.may = true, may
 	n.tier.Ask(may, n.room.env.Passes, n.turnEnd.Sub(n.room.env.Opened))

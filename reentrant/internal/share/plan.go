@@ -8,7 +8,10 @@ import (
 )
 
 // A demand is what the session is to say: what it keeps, what it wants in total, and the least that it is content with.
-type demand struct{ keep, want, least int }
+type demand struct {
+	keep, want, least int
+	hears             bool // the answer says whether another session still waits
+}
 
 func only(units int) demand { return demand{keep: units, want: units} }
 
@@ -111,8 +114,12 @@ func (n *Name) overtake(st sharedqueue.State) *demand {
 	if st.Head == 0 || keep < c.keep { // all who waited have left, or another session waits
 		return n.asking(st, keep)
 	}
-	if (c.placed || c.tries > 0) && st.Head != c.least && n.units < st.Head {
+	switch {
+	case !c.placed && c.tries == 0 || st.Head == c.least:
+	case n.units < st.Head:
 		return n.ask(st, min(n.units, c.keep, max(st.InUse, n.idleKeep())))
+	case c.asks() && st.Head < c.least: // whoever needed so much has left
+		return n.asking(st, keep)
 	}
 	return nil
 }
@@ -134,22 +141,39 @@ func (n *Name) forHead(st sharedqueue.State, now time.Time) (*demand, time.Time)
 		if d, at, done := n.giveWay(st, now); done {
 			return d, at
 		}
+		if n.units >= st.Head {
+			return n.hear(st, now)
+		}
 	}
 	switch {
 	case n.units < st.Head:
 		return n.ask(st, max(st.InUse, min(n.units, n.idleKeep()))), time.Time{}
 	case n.kind == backend.ReadWrite:
 		if st.Spent && st.InUse == 0 && st.Head == backend.AllUnits {
-			return &demand{0, backend.AllUnits, backend.AllUnits}, time.Time{}
+			return &demand{keep: 0, want: backend.AllUnits, least: backend.AllUnits}, time.Time{}
 		}
-	case !n.asked && st.InUse+st.Head > n.units:
+	case st.InUse+st.Head > n.units:
 		d := n.ask(st, n.units)
-		if d == nil || !now.Before(n.topUp) {
+		if d == nil || st.Once || !now.Before(n.topUp) {
 			return d, time.Time{}
 		}
 		return nil, n.topUp
 	}
 	return nil, time.Time{}
+}
+
+// hear asks whether another session still waits, for whose sake the head is not let in: at once if the head makes one
+// attempt only, and otherwise once in a heartbeat.
+func (n *Name) hear(st sharedqueue.State, now time.Time) (*demand, time.Time) {
+	if n.kind == backend.ReadWrite && n.units != 1 {
+		return nil, time.Time{} // an owner of this session writes
+	}
+	if !st.Once && now.Before(n.topUp) {
+		return nil, n.topUp
+	}
+	d := n.asking(st, n.units)
+	d.hears = true
+	return d, time.Time{}
 }
 
 // giveWay is what a session gives back that was asked for it, and false if there is nothing to be given back or waited for.
@@ -217,11 +241,11 @@ func (n *Name) begin(d demand) bool {
 	d.want = max(d.want, d.keep)
 	if d.want == d.keep {
 		d.least = 0
-		if kept == had && !n.owes && n.claim == nil {
+		if kept == had && !n.owes && n.claim == nil && !d.hears {
 			return false
 		}
 	}
-	c := &claim{keep: d.keep, want: d.want, least: d.least, limit: max(n.limit, d.least), seen: n.room.env.Seen()}
+	c := &claim{hears: d.hears, keep: d.keep, want: d.want, least: d.least, limit: max(n.limit, d.least), seen: n.room.env.Seen()}
 	if d.keep > 0 {
 		c.under = n.under
 	}
