@@ -52,7 +52,7 @@ bench-shared: ## read-write locks and semaphores, of docs/budgets.md: under 6 mi
 	go build -o bench/report/bench ./bench
 	if command -v mvn && command -v javac; then $(MAKE) bench/report/redisson/Peer.class; fi
 	if test -e bench/report/redisson/Peer.class; then export RELOCK_REDISSON=$(CURDIR)/bench/report/redisson; fi; \
-		bench/report/bench -rounds 3 -workloads $(SHARED) -out docs/bench/shared
+		bench/report/bench -rounds 3 -duration 700ms -workloads $(SHARED) -out docs/bench/shared
 
 bench/report/redisson/Peer.class: bench/internal/contender/java/Peer.java redisbackend/redisson/java/pom.xml
 	mvn --quiet --batch-mode --file redisbackend/redisson/java dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(@D)
