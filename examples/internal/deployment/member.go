@@ -19,11 +19,11 @@ type Member struct {
 
 // Join connects to the Redis at a URL and opens a session there.
 func Join(url string, opts ...reentrant.Option) (*Member, error) {
-	client, err := connect(url)
+	client, err := Connect(url)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Redis: %w", err)
 	}
-	session, err := newSession(client, opts)
+	session, err := NewSession(client, opts...)
 	if err != nil {
 		client.Close()
 		return nil, err
@@ -31,7 +31,8 @@ func Join(url string, opts ...reentrant.Option) (*Member, error) {
 	return &Member{Client: client, Session: session}, nil
 }
 
-func newSession(client rueidis.Client, opts []reentrant.Option) (*reentrant.Session, error) {
+// NewSession opens a session on a client of [Connect], which may serve several.
+func NewSession(client rueidis.Client, opts ...reentrant.Option) (*reentrant.Session, error) {
 	backend, err := redisbackend.New(client)
 	if err != nil {
 		return nil, err

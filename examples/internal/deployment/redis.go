@@ -74,7 +74,7 @@ func dial(ctx context.Context, address string) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := connect(address)
+	client, err := Connect(address)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Redis at %s: %w", u.Redacted(), err)
 	}
@@ -93,8 +93,8 @@ const answerWithin = 5 * time.Second
 // dialWithin is how long a server may take to be connected to: all processes of a job start at once.
 const dialWithin = 30 * time.Second
 
-// connect makes a client as package redisbackend wants it.
-func connect(address string) (rueidis.Client, error) {
+// Connect makes a client for a URL, as package redisbackend wants it.
+func Connect(address string) (rueidis.Client, error) {
 	option, err := rueidis.ParseURL(address)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/examples/internal/deployment"
+	"github.com/relock-go/relock/examples/internal/fenced"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// errStopped is how a turn ends that another has asked to stop.
+var errStopped = errors.New("another turn asked this one to stop")
+
+// An agent runs the turns that come to one replica.
+type agent struct {
+	replica int
+	steps   int           // of each turn
+	step    time.Duration // how long each takes
+	lease   time.Duration
+	client  rueidis.Client
+	store   *store
+	log     *slog.Logger
+	alive   context.Context // ends with the replica, and its turns with it
+
+	running sync.WaitGroup
+}
+
+// close waits for the turns. alive has ended.
+func (a *agent) close() {
+	a.running.Wait()
+	a.client.Close()
+	_ = a.store.db.Close()
+}
+
+// recover goes on with the turns that an earlier process of this replica has left.
+func (a *agent) recover() error {
+	left, err := a.store.unfinished(a.alive, a.replica)
+	for _, t := range left {
+		a.start(t)
+	}
+	return err
+}
+
+// start runs a turn in the background. If the replica ends first, its next process goes on with the turn.
+func (a *agent) start(t turn) {
+	a.running.Go(func() { a.run(a.alive, t) })
+}
+
+// stateAfter is that of a turn that ended with an error, or nil.
+func stateAfter(err error) state {
+	switch {
+	case err == nil:
+		return done
+	case errors.Is(err, errStopped):
+		return stopped
+	case errors.Is(err, reentrant.ErrLost), errors.Is(err, fenced.ErrOldToken):
+		return lost
+	}
+	return failed
+}
+
+// run does a turn when the conversation is its own, and writes down how it ended. If ctx ends, the hold is left as it is.
+func (a *agent) run(ctx context.Context, t turn) {
+	session, err := deployment.NewSession(a.client, reentrant.WithExplicitOwners(), reentrant.WithLease(a.lease),
+		reentrant.WithPortableHoldsLeft(), reentrant.WithLogger(a.log))
+	if err != nil {
+		a.end(ctx, t, err)
+		return
+	}
+	defer closeNow(session)
+	lock := session.NewLock("turns:" + t.Conversation)
+	owner := reentrant.WithPortableOwner(ctx, t.ID)
+	if err = take(owner, lock); err == nil {
+		err = a.talk(owner, lock, t)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	a.end(ctx, t, err)     // before the next turn begins
+	_ = lock.Unlock(owner) // a lock that cannot be given back ends with its lease
+}
+
+// end writes down how a turn ended.
+func (a *agent) end(ctx context.Context, t turn, err error) {
+	if err != nil {
+		a.log.Info("a turn has ended early", "turn", t.Number, "conversation", t.Conversation, "error", err)
+	}
+	if err := a.store.finish(ctx, t, stateAfter(err)); err != nil {
+		a.log.Error("the end of a turn was not written", "turn", t.Number, "error", err)
+	}
+}
+
+// closeNow closes a session without waiting. What it holds stays, to be resumed, until the lease ends.
+func closeNow(session *reentrant.Session) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = session.Close(ended)
+}
+
+// take goes on with the hold that the turn had before its replica was killed, or else waits for its place in the queue.
+func take(ctx context.Context, lock *reentrant.Lock) error {
+	err := lock.Resume(ctx)
+	if errors.Is(err, reentrant.ErrNotHeld) {
+		return lock.Lock(ctx)
+	}
+	return err
+}
+
+// talk does the steps that the turn has not done yet. It ends with the hold.
+func (a *agent) talk(ctx context.Context, lock *reentrant.Lock, t turn) error {
+	token, err := lock.Token(ctx)
+	if err != nil {
+		return err
+	}
+	wanted := lock.Wanted(ctx)
+	ctx, cancel := untilLost(ctx, lock)
+	defer cancel()
+	memory := a.store.memory(t.Conversation)
+	said, err := readLines(ctx, memory, token)
+	if err != nil {
+		return causeOf(ctx, err)
+	}
+	if err := a.store.begin(ctx, t, token); err != nil {
+		return causeOf(ctx, err)
+	}
+	for step := stepsOf(said, t.Number) + 1; step <= a.steps; step++ {
+		if err := a.think(ctx, wanted, t); err != nil {
+			return causeOf(ctx, err)
+		}
+		said = append(said, line{Turn: t.Number, Step: step})
+		if err := writeLines(ctx, memory, token, said); err != nil {
+			return causeOf(ctx, err)
+		}
+	}
+	return nil
+}
+
+// untilLost gives a context that ends with cause ErrLost when the caller's hold is lost.
+func untilLost(ctx context.Context, lock *reentrant.Lock) (context.Context, context.CancelFunc) {
+	lost := lock.Lost(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-lost:
+			cancel(reentrant.ErrLost)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// causeOf adds to an error why the context ended, if it has.
+func causeOf(ctx context.Context, err error) error {
+	return errors.Join(err, context.Cause(ctx))
+}
+
+// think is where an agent would call a model. It returns errStopped as soon as another turn waits that has asked for it; one
+// that asks while others wait already is heard at the next step.
+func (a *agent) think(ctx context.Context, wanted <-chan struct{}, t turn) error {
+	thought := time.After(a.step)
+	for {
+		select {
+		case <-wanted:
+			if stop, err := a.store.askedToStop(ctx, t); err != nil {
+				return err
+			} else if stop {
+				return errStopped
+			}
+			wanted = nil // the others are patient
+		case <-thought:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// A line is what a step of a turn added to the conversation.
+type line struct{ Turn, Step int }
+
+func readLines(ctx context.Context, memory fenced.Resource, token reentrant.Token) (said []line, err error) {
+	text, err := memory.Read(ctx, token)
+	if err == nil && text != "" {
+		err = json.Unmarshal([]byte(text), &said)
+	}
+	return said, err
+}
+
+func writeLines(ctx context.Context, memory fenced.Resource, token reentrant.Token, said []line) error {
+	text, err := json.Marshal(said)
+	if err != nil {
+		return err
+	}
+	return memory.Write(ctx, token, string(text))
+}
+
+// stepsOf is how many steps a turn has done.
+func stepsOf(said []line, turn int) int {
+	n := 0
+	for _, l := range said {
+		if l.Turn == turn {
+			n++
+		}
+	}
+	return n
+}
