@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -221,6 +222,20 @@ func TestAServerRestartIsSurvived(t *testing.T) {
 	assert.Equal(t, backend.Granted, reply.Status)
 	assert.Greater(t, reply.First, last)
 	hears(s, m, 3)
+}
+
+func TestInspectAllSendsScriptsAgainThatTheServerForgot(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a := s.join("a")
+		a.take(1)
+		s.run("SCRIPT", "FLUSH")
+		all := slices.Repeat([]backend.Inspection{{Remote: a.remote}}, 3)
+		a.conn.(backend.Inspector).InspectAll(s.ctx(), all)
+		for _, one := range all {
+			require.NoError(t, one.Err)
+			assert.True(t, one.State.Locked)
+		}
+	})
 }
 
 func TestAFlushedScriptCacheIsFilledAgain(t *testing.T) {

@@ -93,3 +93,26 @@ func ExampleLock_Wanted() {
 	// the rebuild makes room
 	// updated one document
 }
+
+// The state of a whole hall: one round trip instead of one for each seat.
+func ExampleSession_InspectAll() {
+	session, stop := exampleSession()
+	defer stop()
+	ctx := reentrant.WithOwner(context.Background(), "Ada")
+	if err := session.NewLock("seat 2").Lock(ctx); err != nil {
+		panic(err)
+	}
+	seats := []string{"seat 1", "seat 2", "seat 3"}
+	states, err := session.InspectAll(ctx, seats...)
+	if err != nil {
+		panic(err)
+	}
+	for i, st := range states {
+		fmt.Println(seats[i], "taken:", st.Locked)
+	}
+	_ = session.NewLock("seat 2").Unlock(ctx)
+	// Output:
+	// seat 1 taken: false
+	// seat 2 taken: true
+	// seat 3 taken: false
+}

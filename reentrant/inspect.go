@@ -197,16 +197,22 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 
 // command sends one command that belongs to no hold.
 func (l *Lock) command(ctx context.Context, op string, command func(ctx context.Context) error) error {
+	if l.invalid != nil {
+		return l.error(op, l.invalid)
+	}
+	return l.error(op, l.session.command(ctx, 1, command))
+}
+
+// command sends n commands at once that belong to no hold.
+func (s *session) command(ctx context.Context, n uint64, command func(ctx context.Context) error) error {
 	switch {
 	case ctx == nil:
-		return l.error(op, errors.New("nil context"))
-	case l.invalid != nil:
-		return l.error(op, l.invalid)
+		return errors.New("nil context")
 	case ctx.Err() != nil:
-		return l.error(op, interruptedBy(ctx, "before the call", nil))
+		return interruptedBy(ctx, "before the call", nil)
 	}
 	now := time.Now()
-	call := l.session.commandContext(ctx, now, now.Add(l.session.config.commandTimeout()))
-	l.session.stats.commands.Add(1)
-	return l.error(op, wrapUnavailable(ctx, command(call)))
+	call := s.commandContext(ctx, now, now.Add(s.config.commandTimeout()))
+	s.stats.commands.Add(n)
+	return wrapUnavailable(ctx, command(call))
 }

@@ -1,6 +1,7 @@
 package reentrant_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,5 +35,48 @@ func TestTrustedUntilIsWhenLostCloses(t *testing.T) {
 		_, err = l.TrustedUntil(t.Context())
 		require.ErrorIs(t, err, reentrant.ErrLost)
 		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+	})
+}
+
+func TestInspectAllIsOneRoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		theirs, s := newSession(t, b), newSession(t, b)
+		var names []string
+		for i := range 80 {
+			names = append(names, fmt.Sprint("seat ", i))
+			if i%2 == 1 {
+				require.NoError(t, theirs.NewLock(names[i]).Lock(t.Context()))
+			}
+		}
+		const trip = 100 * time.Millisecond
+		b.SetFault(func(memory.Op) memory.Verdict { return memory.Delay(trip) })
+		begun := time.Now()
+		states, err := s.InspectAll(t.Context(), names...)
+		require.NoError(t, err)
+		assert.Equal(t, trip, time.Since(begun))
+		require.Len(t, states, len(names))
+		for i, st := range states {
+			assert.Equal(t, i%2 == 1, st.Locked, names[i])
+		}
+	})
+}
+
+func TestInspectAllNamesTheLockThatCouldNotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		states, err := s.InspectAll(t.Context(), "a", "", "c")
+		require.ErrorContains(t, err, "must not be empty")
+		assert.Nil(t, states)
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Lock == "b" {
+				return memory.Refuse("NOPERM")
+			}
+			return memory.Pass
+		})
+		states, err = s.InspectAll(t.Context(), "a", "b", "c")
+		require.ErrorContains(t, err, `"b"`)
+		assert.Nil(t, states)
 	})
 }

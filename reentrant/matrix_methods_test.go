@@ -144,6 +144,11 @@ var lockRows = []row{
 	{name: "Session.String", bound: boundAtOnce, call: func(c *cell) (bool, error) { return c.a.String() != "", nil }},
 	{name: "Session.NewLock", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(c.a.NewLock("far/other")) }},
 	{name: "Session.Stats", bound: boundAtOnce, state: stateHeld, call: func(c *cell) (bool, error) { return some(c.a.Stats()) }},
+	{name: "Session.InspectAll", asks: true, bound: boundOneCommand, state: stateTaken, sends: true, reads: true, call: func(c *cell) (bool, error) {
+		st, err := c.a.InspectAll(c.ctx, "near/x", "far/x")
+		return err == nil && st[1].Locked, err
+	}},
+	{name: "Session.InspectAll-none", bound: boundAtOnce, call: func(c *cell) (bool, error) { st, err := c.a.InspectAll(c.ctx); return len(st) == 0, err }},
 	{name: "Session.Close-idle", idle: true, bound: boundClose, ends: true, call: closeIt},
 	{name: "Session.Close-held", bound: boundClose, ends: true, state: stateTakenHere, call: closeIt},
 	{name: "Session.Close-queued", bound: boundClose, ends: true, state: stateQueued, call: closeIt},

@@ -1,6 +1,8 @@
 package backendtest
 
 import (
+	"fmt"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/backend"
@@ -13,6 +15,8 @@ var inspectCases = []testCase{
 	{"Inspect/KnowsTheTokenOfALockThatWasReleased", inspectAfterRelease},
 	{"Inspect/ShowsTheSameToEverybody", inspectByOthers},
 	{"Inspect/ChangesNothing", inspectChangesNothing},
+	{"Inspect/ShowsManyLocksAtOnce", inspectMany},
+	{"Inspect/OneBadLockDoesNotHideTheOthers", inspectManyWithBad},
 }
 
 func inspectFree(t *test) {
@@ -69,4 +73,53 @@ func inspectChangesNothing(t *test) {
 	a.lapse() // Inspect finds it free, and b waiting, and leaves it at that
 	c.take(1, barge)
 	c.waiting(b)
+}
+
+// inspectAll reads many locks. A Conn that cannot do it skips the case.
+func (s *session) inspectAll(remotes ...*remote) []backend.Inspection {
+	s.t.Helper()
+	inspector, ok := s.conn.(backend.Inspector)
+	if !ok {
+		s.t.Skip("locks are read one by one")
+	}
+	inspections := make([]backend.Inspection, len(remotes))
+	for i, r := range remotes {
+		inspections[i].Remote = r.raw
+	}
+	ctx, cancel := s.command()
+	defer cancel()
+	inspector.InspectAll(ctx, inspections)
+	return inspections
+}
+
+func inspectMany(t *test) {
+	const locks = 40
+	a, b, _ := t.connect3()
+	var seen []*remote
+	var want []backend.State
+	for i := range uint64(locks) {
+		r, mine := b.bind(t, fmt.Sprint(t.name, i)), a.bind(t, fmt.Sprint(t.name, i))
+		if i%3 != 0 { // the others are free, and were never used
+			mine.take(i+1, holds(int(i)), owner(fmt.Sprint("owner ", i)), lease(medium))
+		}
+		seen, want = append(seen, r), append(want, mine.inspect())
+	}
+	for i, got := range b.inspectAll(seen...) {
+		require.NoError(t, got.Err)
+		require.InDelta(t, want[i].TTL, got.State.TTL, float64(limit))
+		got.State.TTL = want[i].TTL
+		require.Equal(t, want[i], got.State)
+	}
+}
+
+func inspectManyWithBad(t *test) {
+	a, b, _ := t.connect3()
+	a.take(3)
+	other := a.bind(t, t.name+"other")
+	got := a.inspectAll(b.remote, a.remote, other)
+	require.Error(t, got[0].Err, "the lock of another session")
+	require.NoError(t, got[1].Err)
+	require.Equal(t, a.id, got[1].State.Session)
+	require.NoError(t, got[2].Err)
+	require.False(t, got[2].State.Locked)
 }

@@ -265,6 +265,13 @@ var mutants = []mutant{
 		}
 	})},
 	{"Inspect counts its calls", "Inspect/ShowsTheSameToEverybody", inspectCounts},
+	{"InspectAll mixes up the locks", "Inspect/ShowsManyLocksAtOnce", reads(func(all []backend.Inspection) { slices.Reverse(all) })},
+	{"InspectAll fails as a whole", "Inspect/OneBadLockDoesNotHideTheOthers", reads(func(all []backend.Inspection) {
+		for i := range all {
+			all[i].Err = all[0].Err
+		}
+	})},
+	{"InspectAll reads another session's locks", "Inspect/OneBadLockDoesNotHideTheOthers", reads(func(all []backend.Inspection) { all[0].Err = nil })},
 	{"Inspect hands a free lock on", "Inspect/ChangesNothing", inspectGrants},
 
 	// Force.

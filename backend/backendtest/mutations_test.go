@@ -62,6 +62,11 @@ func states(change func(*backend.State)) func() hooks {
 	}
 }
 
+// reads is a Backend that changes the answers to an InspectAll.
+func reads(change func([]backend.Inspection)) func() hooks {
+	return func() hooks { return hooks{inspectAll: change} }
+}
+
 // pushes is a Backend that changes what is pushed; nil loses it.
 func pushes(change func(*backend.Grant)) func() hooks {
 	return func() hooks {

@@ -22,10 +22,12 @@ type hooks struct {
 	reenter func(ctx context.Context, r *remote, req backend.ReenterRequest) (backend.ReenterReply, error)
 	release func(ctx context.Context, r *remote, req backend.ReleaseRequest) (backend.ReleaseResult, error)
 	inspect func(ctx context.Context, r *remote, st backend.State) backend.State
-	force   func(ctx context.Context, r *remote) (bool, error)
-	renew   func(ctx context.Context, c *conn, renewals []backend.Renewal)
-	granted func(to backend.Sink, g backend.Grant)
-	close   func(c *conn)
+	// inspectAll changes the answers to an InspectAll.
+	inspectAll func(inspections []backend.Inspection)
+	force      func(ctx context.Context, r *remote) (bool, error)
+	renew      func(ctx context.Context, c *conn, renewals []backend.Renewal)
+	granted    func(to backend.Sink, g backend.Grant)
+	close      func(c *conn)
 
 	await     func(ctx context.Context, r *remote, req backend.AwaitRequest) (backend.TicketStatus, error)
 	signal    func(ctx context.Context, r *remote, req backend.SignalRequest) (backend.SignalReply, error)
@@ -100,6 +102,23 @@ func (c *conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 		return
 	}
 	c.renew(ctx, c, renewals)
+}
+
+// InspectAll implements backend.Inspector.
+func (c *conn) InspectAll(ctx context.Context, inspections []backend.Inspection) {
+	inner := make([]backend.Inspection, len(inspections))
+	for i, n := range inspections {
+		if inner[i].Remote = n.Remote; n.Remote != nil {
+			inner[i].Remote = n.Remote.(*remote).Remote
+		}
+	}
+	c.Conn.(backend.Inspector).InspectAll(ctx, inner)
+	if c.inspectAll != nil {
+		c.inspectAll(inner)
+	}
+	for i, n := range inner {
+		inspections[i].State, inspections[i].Err = n.State, n.Err
+	}
 }
 
 func (c *conn) Close() error {

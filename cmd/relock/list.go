@@ -40,21 +40,49 @@ func (c *listCommand) Run(s *server, std *streams) error {
 	if err != nil {
 		return err
 	}
+	seen, err := lookAtAll(ctx, session, names)
+	if err != nil {
+		return err
+	}
 	var locks []status
-	for _, name := range names {
-		st, err := lookAt(ctx, session.NewLock(name))
-		switch {
-		case wrongType(err): // somebody else's key now
-		case err != nil:
-			return err
-		case c.All || st.Locked || len(st.Waiting) > 0:
-			locks = append(locks, newStatus(name, st))
+	for _, s := range seen {
+		if c.All || s.Locked || len(s.Waiting) > 0 {
+			locks = append(locks, s)
 		}
 	}
 	if len(locks) == 0 {
 		c.sayEmpty(s.Prefix, std.err)
 	}
 	return c.print(locks, std.out)
+}
+
+// lookAtAll asks Redis for the states of locks, patiently, many at once. It leaves out names whose keys are something else now.
+func lookAtAll(ctx context.Context, session *reentrant.Session, names []string) (seen []status, err error) {
+	const atOnce = 1000
+	for some := range slices.Chunk(names, atOnce) {
+		var states []reentrant.State
+		err := patiently(func() (err error) {
+			states, err = session.InspectAll(ctx, some...)
+			return err
+		})
+		switch {
+		case wrongType(err) && len(some) > 1: // one of them
+			for _, half := range [][]string{some[:len(some)/2], some[len(some)/2:]} {
+				part, err := lookAtAll(ctx, session, half)
+				if err != nil {
+					return nil, err
+				}
+				seen = append(seen, part...)
+			}
+		case wrongType(err):
+		case err != nil:
+			return nil, err
+		}
+		for i, st := range states {
+			seen = append(seen, newStatus(some[i], st))
+		}
+	}
+	return seen, nil
 }
 
 // sayEmpty says what was looked for, and where.

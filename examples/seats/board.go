@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -142,19 +141,16 @@ func (b *board) read(ctx context.Context) (hall, error) {
 	return hall{sold: sold, held: held}, nil
 }
 
-// holders asks for all locks at once, which makes one round trip of it.
+// holders asks for all locks at once.
 func (b *board) holders(ctx context.Context) (map[seat]holder, error) {
-	states := make([]reentrant.State, len(seats))
-	errs := make([]error, len(seats))
-	begun := time.Now()
-	var asked sync.WaitGroup
+	names := make([]string, len(seats))
 	for i, s := range seats {
-		asked.Go(func() { states[i], errs[i] = b.session.NewLock(s.lockName()).Inspect(ctx) })
+		names[i] = s.lockName()
 	}
-	asked.Wait()
-	// Eighty times the same would not say more.
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return nil, errs[i]
+	begun := time.Now()
+	states, err := b.session.InspectAll(ctx, names...)
+	if err != nil {
+		return nil, err
 	}
 	held := map[seat]holder{}
 	for i, state := range states {

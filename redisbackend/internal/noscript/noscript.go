@@ -319,22 +319,40 @@ func (Verbs) Probe(ctx context.Context, r *single.Remote) error {
 
 // Renew renews a few locks at once, so that one that others are busy with does not delay the rest.
 func (Verbs) Renew(ctx context.Context, c *single.Conn, renewals []backend.Renewal) {
+	aFewAtOnce(renewals, func(w *backend.Renewal) {
+		w.Gone, w.Units = false, 0
+		w.Err = renewOne(ctx, c, w)
+	})
+}
+
+// InspectAll implements single.Verbs. It reads a few locks at once.
+func (Verbs) InspectAll(ctx context.Context, c *single.Conn, inspections []backend.Inspection) {
+	aFewAtOnce(inspections, func(n *backend.Inspection) {
+		if r, ok := n.Remote.(noscript); ok && r.Conn == c {
+			n.State, n.Err = r.Inspect(ctx)
+		} else {
+			n.Err = wire.Invalid("the lock is not one of this session")
+		}
+	})
+}
+
+// aFewAtOnce calls do for each element.
+func aFewAtOnce[T any](all []T, do func(*T)) {
 	const atOnce = 8 // connections, out of a pool that the session's commands need too
-	next := make(chan *backend.Renewal)
-	var renewing sync.WaitGroup
-	for range min(atOnce, len(renewals)) {
-		renewing.Go(func() {
-			for w := range next {
-				w.Gone, w.Units = false, 0
-				w.Err = renewOne(ctx, c, w)
+	next := make(chan *T)
+	var calls sync.WaitGroup
+	for range min(atOnce, len(all)) {
+		calls.Go(func() {
+			for one := range next {
+				do(one)
 			}
 		})
 	}
-	for i := range renewals {
-		next <- &renewals[i]
+	for i := range all {
+		next <- &all[i]
 	}
 	close(next)
-	renewing.Wait()
+	calls.Wait()
 }
 
 func renewOne(ctx context.Context, c *single.Conn, w *backend.Renewal) error {

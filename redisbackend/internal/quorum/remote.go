@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -261,85 +260,6 @@ func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
 		return false, q.tooFew(ctx, failures(got, len(r.replicas)))
 	}
 	return had > 0 && not < q.blocks(), nil
-}
-
-// Inspect implements backend.Remote. A lock that no majority can have is free, whatever single nodes say. Nobody is
-// listed as waiting.
-func (r *remote) Inspect(ctx context.Context) (backend.State, error) {
-	if err := r.conn.begin(ctx); err != nil {
-		return backend.State{}, err
-	}
-	defer r.conn.Jobs.Done()
-	q := r.conn.quorum
-	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (backend.State, error) {
-		return r.replicas[i].remote.Inspect(ctx)
-	}, q.agreed)
-	of, sure := q.holder(got)
-	if !sure {
-		return backend.State{}, q.tooFew(ctx, failures(got, len(r.replicas)))
-	}
-	state := backend.State{Token: commonest(of, func(s backend.State) backend.Token { return s.Token })}
-	if !of[0].value.Locked {
-		return state, nil
-	}
-	state.Locked, state.Session, state.Epoch = true, of[0].value.Session, of[0].value.Epoch
-	state.Owner = commonest(of, func(s backend.State) string { return s.Owner })
-	state.Holds = commonest(of, func(s backend.State) int { return s.Holds })
-	slices.SortFunc(of, func(a, b reply[backend.State]) int { return cmp.Compare(b.value.TTL, a.value.TTL) })
-	state.TTL = of[q.need-1].value.TTL // so long a majority has it
-	return state, nil
-}
-
-// essentials are what nodes that are up to date report alike. One that is behind has another hold count, or the token
-// that came before.
-type essentials struct {
-	session, owner string
-	epoch          uint64
-	holds          int
-	token          backend.Token
-}
-
-func essence(s backend.State) essentials {
-	return essentials{s.Session, s.Owner, s.Epoch, s.Holds, s.Token}
-}
-
-// agreed tells whether a majority says the same, its TTL included: a node that has yet to hear of a renewal is
-// behind with that, and then the others are waited for.
-func (q *Quorum) agreed(got []reply[backend.State]) bool {
-	return slices.ContainsFunc(got, func(one reply[backend.State]) bool {
-		like, _ := count(got, func(s backend.State) bool {
-			return essence(s) == essence(one.value) && near(s.TTL, one.value.TTL)
-		})
-		return one.err == nil && like >= q.need
-	})
-}
-
-// near tells whether two nodes' times can be those of one command.
-func near(a, b time.Duration) bool { return (a - b).Abs() <= max(a, b)/10+50*time.Millisecond }
-
-// holder is what the nodes say of the lock's holder, and whether that is sure: a majority says the same, or no holder
-// can have a majority whatever the others say.
-func (q *Quorum) holder(got []reply[backend.State]) (of []reply[backend.State], sure bool) {
-	by := make(map[essentials][]reply[backend.State])
-	var free []reply[backend.State] // if nobody has it, all say so
-	most := 0                       // nodes of one holder
-	for _, one := range got {
-		if one.err != nil {
-			continue
-		}
-		key := essentials{session: one.value.Session, epoch: one.value.Epoch}
-		by[key] = append(by[key], one)
-		if one.value.Locked {
-			most = max(most, len(by[key]))
-		}
-		free = append(free, reply[backend.State]{value: backend.State{Token: one.value.Token}})
-	}
-	for _, of := range by {
-		if len(of) >= q.need {
-			return of, true
-		}
-	}
-	return free, len(free) > 0 && most+len(q.nodes)-len(free) < q.need
 }
 
 // errNoConditions says why a quorum has no conditions.

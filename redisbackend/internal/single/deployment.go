@@ -28,6 +28,8 @@ type verbs interface {
 	Bind(r *Remote) backend.Remote
 	// renew is backend.Conn's Renew.
 	Renew(ctx context.Context, c *Conn, renewals []backend.Renewal)
+	// InspectAll is backend.Inspector's.
+	InspectAll(ctx context.Context, c *Conn, inspections []backend.Inspection)
 	// probe inspects a lock, to see whether the server allows it.
 	Probe(ctx context.Context, r *Remote) error
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -203,35 +202,6 @@ func (r *Remote) ForceUnlock(ctx context.Context) (bool, error) {
 	args := [...]string{r.Conn.Deployment.Channels}
 	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Force, r.Keys[:], args[:], 0)
 	return a.Code == ForceHeld, err
-}
-
-// Inspect implements backend.Remote. The owner is as the holder wrote it, whoever the holder is.
-func (r *Remote) Inspect(ctx context.Context) (backend.State, error) {
-	list, at, err := r.exec(ctx, &r.Conn.Deployment.scripts.Inspect, r.Keys[:], nil)
-	if err != nil {
-		return backend.State{}, err
-	}
-	l := reader{list: list}
-	at.Stamp = l.number()
-	field, holds, ttl := l.word(), l.number(), l.number()
-	_, last := l.number(), l.number()
-	session, epoch, _ := l.word(), l.number(), l.word()
-	state := backend.State{Token: backend.Token(last)}
-	if field != "" {
-		state.Locked, state.Holds, state.TTL = true, int(holds), time.Duration(ttl)*time.Millisecond
-		state.Session, state.Owner, _ = strings.Cut(field, ":")
-		if session == state.Session {
-			state.Epoch = uint64(epoch)
-		}
-	}
-	for l.err == nil && len(l.list) > 0 {
-		state.Waiting = append(state.Waiting, l.word())
-	}
-	if l.err != nil {
-		return backend.State{}, wire.Unexpected(l.err)
-	}
-	r.Clock.Saw(at)
-	return state, nil
 }
 
 // A reader takes an answer apart, element by element. After the first one that is not as expected, err is set and

@@ -43,10 +43,11 @@ func (scripted) Renew(ctx context.Context, c *Conn, renewals []backend.Renewal) 
 		}
 		return
 	}
-	first, cancel := c.half(ctx)
-	results := c.pipeline(first, batches, false)
-	cancel()
-	c.teach(ctx, batches, results)
+	calls := make([]call, len(batches))
+	for i, b := range batches {
+		calls[i] = c.renewal(b)
+	}
+	results := c.callAll(ctx, calls)
 	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
 	for i, b := range batches {
 		b.read(ctx, results[i], at)
@@ -54,51 +55,14 @@ func (scripted) Renew(ctx context.Context, c *Conn, renewals []backend.Renewal) 
 	c.Follow()
 }
 
-// half is the part of ctx's time that the first pipeline may take. In a Cluster it goes to many nodes, and one that hangs
-// must leave time to teach the others the script.
-func (c *Conn) half(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok || !c.Deployment.cluster {
-		return ctx, func() {}
+// renewal is the call that renews a batch.
+func (c *Conn) renewal(b batch) call {
+	script := &c.Deployment.scripts.Renew
+	if b.shared {
+		script = &c.Deployment.scripts.ShareRenew
 	}
-	return context.WithTimeout(ctx, time.Until(deadline)/2)
-}
-
-// teach sends the scripts that a server did not know once more, in full.
-func (c *Conn) teach(ctx context.Context, batches []batch, results []rueidis.RedisResult) {
-	var unknown []int
-	var again []batch
-	for i, result := range results {
-		if wire.ErrorCode(result.Error()) == "NOSCRIPT" {
-			unknown, again = append(unknown, i), append(again, batches[i])
-		}
-	}
-	if len(again) == 0 {
-		return
-	}
-	for i, result := range c.pipeline(ctx, again, true) {
-		results[unknown[i]] = result
-	}
-}
-
-// pipeline sends one command for each batch: the script's hash, or its text.
-func (c *Conn) pipeline(ctx context.Context, batches []batch, text bool) []rueidis.RedisResult {
-	build := c.Deployment.Client.B()
-	commands := make(rueidis.Commands, len(batches))
-	for i, b := range batches {
-		s := &c.Deployment.scripts.Renew
-		if b.shared {
-			s = &c.Deployment.scripts.ShareRenew
-		}
-		keys, args := b.arguments(c.Session)
-		n := int64(len(keys))
-		if text {
-			commands[i] = build.Eval().Script(s.Text).Numkeys(n).Key(keys...).Arg(args...).Build()
-		} else {
-			commands[i] = build.Evalsha().Sha1(s.SHA).Numkeys(n).Key(keys...).Arg(args...).Build()
-		}
-	}
-	return c.Deployment.Client.DoMulti(ctx, commands...)
+	keys, args := b.arguments(c.Session)
+	return call{script, keys, args}
 }
 
 // batches groups renewals: locks and shared names, by slot in a Cluster, as they come elsewhere. Those of another session are

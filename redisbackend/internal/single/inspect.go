@@ -1,0 +1,87 @@
+package single
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/internal/clock"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// Inspect implements backend.Remote. The owner is as the holder wrote it, whoever the holder is.
+func (r *Remote) Inspect(ctx context.Context) (backend.State, error) {
+	list, at, err := r.exec(ctx, &r.Conn.Deployment.scripts.Inspect, r.Keys[:], nil)
+	if err != nil {
+		return backend.State{}, err
+	}
+	return r.state(list, at)
+}
+
+// state reads the answer of inspect.lua.
+func (r *Remote) state(list []rueidis.RedisMessage, at clock.Sample) (backend.State, error) {
+	l := reader{list: list}
+	at.Stamp = l.number()
+	field, holds, ttl := l.word(), l.number(), l.number()
+	_, last := l.number(), l.number()
+	session, epoch, _ := l.word(), l.number(), l.word()
+	state := backend.State{Token: backend.Token(last)}
+	if field != "" {
+		state.Locked, state.Holds, state.TTL = true, int(holds), time.Duration(ttl)*time.Millisecond
+		state.Session, state.Owner, _ = strings.Cut(field, ":")
+		if session == state.Session {
+			state.Epoch = uint64(epoch)
+		}
+	}
+	for l.err == nil && len(l.list) > 0 {
+		state.Waiting = append(state.Waiting, l.word())
+	}
+	if l.err != nil {
+		return backend.State{}, wire.Unexpected(l.err)
+	}
+	r.Clock.Saw(at)
+	return state, nil
+}
+
+// InspectAll implements backend.Inspector.
+func (c *Conn) InspectAll(ctx context.Context, inspections []backend.Inspection) {
+	c.Deployment.Verbs.InspectAll(ctx, c, inspections)
+}
+
+// InspectAll sends a command for each lock, all in one pipeline. They fail one by one.
+func (scripted) InspectAll(ctx context.Context, c *Conn, inspections []backend.Inspection) {
+	sent := time.Now()
+	if err := wire.ContextErr(ctx, sent); err != nil {
+		for i := range inspections {
+			inspections[i].Err = fmt.Errorf("redisbackend: not sent: %w", err)
+		}
+		return
+	}
+	var asked []*backend.Inspection
+	var remotes []*Remote
+	var calls []call
+	for i := range inspections {
+		n := &inspections[i]
+		own, ok := n.Remote.(*Remote)
+		if !ok || own.Conn != c {
+			n.Err = wire.Invalid("the lock is not one of this session")
+			continue
+		}
+		asked, remotes = append(asked, n), append(remotes, own)
+		calls = append(calls, call{script: &c.Deployment.scripts.Inspect, keys: own.Keys[:]})
+	}
+	results := c.callAll(ctx, calls)
+	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
+	for i, n := range asked {
+		list, err := results[i].ToArray()
+		if err != nil {
+			n.Err = remotes[i].failed(ctx, results[i], err)
+			continue
+		}
+		n.State, n.Err = remotes[i].state(list, at)
+	}
+}
