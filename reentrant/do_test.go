@@ -96,3 +96,22 @@ func TestProfilesHaveTheNameOfTheLock(t *testing.T) {
 		assert.False(t, labelled)
 	})
 }
+
+func TestProfilesHaveTheNamesOfAMultiLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		label := func(names ...string) (label string) {
+			s := newSession(t, memory.New(), reentrant.WithProfilerLabels())
+			var locks []*reentrant.Lock
+			for _, name := range names {
+				locks = append(locks, s.NewLock(name))
+			}
+			require.NoError(t, reentrant.NewMultiLock(locks...).Do(t.Context(), func(ctx context.Context) error {
+				label, _ = pprof.Label(ctx, "relock.lock")
+				return nil
+			}))
+			return label
+		}
+		assert.Equal(t, "a and 2 more", label("c", "a", "b"))
+		assert.Equal(t, "a", label("a"))
+	})
+}

@@ -183,7 +183,8 @@ func (m *MultiLock) each(op string, f func(*Lock) error) error {
 }
 
 // Do runs fn while holding all locks, as [Lock.Do] does with one: the context that fn gets ends with cause ErrLost
-// when any of them is lost, and a panic in fn gives all of them back.
+// when any of them is lost, and a panic in fn gives all of them back. The label of [WithProfilerLabels], if the session of the
+// first lock in the order of names has that option, is the name of that lock and how many more there are.
 func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	if err := m.Lock(ctx); err != nil {
 		return err
@@ -197,7 +198,16 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) 
 		cancel(nil)
 		err = errors.Join(err, m.Unlock(ctx))
 	}()
-	return fn(within)
+	return m.locks[0].session.call(within, m.label(), fn)
+}
+
+// label is what profiles show for the locks.
+func (m *MultiLock) label() string {
+	first, others := m.locks[0].name, len(m.locks)-1
+	if others == 0 {
+		return first
+	}
+	return fmt.Sprintf("%s and %d more", first, others)
 }
 
 // Lost returns a channel that is closed when any of the caller's holds is lost. For a caller that does not hold all

@@ -116,7 +116,7 @@ func WithDeadlockDetection() Option { return func(c *config) { c.deadlocks = tru
 func WithPortableHoldsLeft() Option { return func(c *config) { c.leavesPortable = true } }
 
 // WithProfilerLabels has Do, TryDo and TryDoFor run their functions with the label relock.lock (see [runtime/pprof.Do]), whose value
-// is the name of the lock: profiles of the processor and of goroutines then tell the work under one lock from that under
+// is the name of the lock, or for [MultiLock.Do] "NAME and N more": profiles of the processor and of goroutines then tell the work under one lock from that under
 // another. Goroutines that the function starts have the label too. Default: no label, which costs nothing.
 func WithProfilerLabels() Option { return func(c *config) { c.profiled = true } }
 
