@@ -184,6 +184,7 @@ var sharedRows = []row{
 	{name: "Slot.Number", bound: boundAtOnce, call: func(c *cell) (bool, error) { return reentrant.Slot{}.Number() == 0, nil }},
 	{name: "Slot.String", bound: boundAtOnce, call: func(c *cell) (bool, error) { return reentrant.Slot{}.String() != "", nil }},
 	{name: "Slot.Lost", bound: boundAtOnce, call: func(c *cell) (bool, error) { return !stillOpen(reentrant.Slot{}.Lost()), nil }},
+	{name: "Slot.Token-none", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { _, err := reentrant.Slot{}.Token(); return done(err) }},
 	{name: "Slot.Release-none", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(reentrant.Slot{}.Release(c.ctx)) }},
 	{name: "Semaphore.Inspect", asks: true, bound: boundOneCommand, state: statePermitsThere, sends: true, reads: true, call: func(c *cell) (bool, error) { st, err := c.sem().Inspect(c.ctx); return len(st.Holders) > 0, err }},
 }
