@@ -24,14 +24,17 @@ func (c *inspectCommand) Run(s *server, std *streams) error {
 		return err
 	}
 	defer done()
-	st, err := lookAt(context.Background(), session.NewLock(c.Name))
-	if err != nil {
+	var st status
+	if err := patiently(func() error {
+		st, err = statusOf(context.Background(), session, c.Name)
+		return err
+	}); err != nil {
 		return err
 	}
 	if c.JSON {
-		return printJSON(std.out, newStatus(c.Name, st))
+		return printJSON(std.out, st)
 	}
-	newStatus(c.Name, st).print(std.out)
+	st.print(std.out)
 	return nil
 }
 

@@ -75,6 +75,9 @@ func lookAtAll(ctx context.Context, session *reentrant.Session, names []string) 
 				seen = append(seen, part...)
 			}
 		case wrongType(err):
+			if seen, err = appendShared(ctx, session, seen, some[0]); err != nil {
+				return nil, err
+			}
 		case err != nil:
 			return nil, err
 		}
@@ -83,6 +86,22 @@ func lookAtAll(ctx context.Context, session *reentrant.Session, names []string) 
 		}
 	}
 	return seen, nil
+}
+
+// appendShared adds the state of a name that is no Lock's: a shared one, or a key that is something else now, which is left out.
+func appendShared(ctx context.Context, session *reentrant.Session, seen []status, name string) ([]status, error) {
+	var st status
+	err := patiently(func() (err error) {
+		st, err = statusOf(ctx, session, name)
+		return err
+	})
+	switch {
+	case wrongType(err):
+		return seen, nil
+	case err != nil:
+		return nil, err
+	}
+	return append(seen, st), nil
 }
 
 // sayEmpty says what was looked for, and where.
@@ -109,10 +128,7 @@ func (c *listCommand) print(locks []status, w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tOWNER\tSESSION\tHOLDS\tLEASE\tTOKEN\tWAITING")
 	for _, s := range locks {
-		owner, session := "-", "-"
-		if s.Locked {
-			owner, session = shown(s.Owner), shown(s.Session)
-		}
+		owner, session := s.holder()
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%d\t%d\n", shown(s.Name), owner, session, s.Holds, s.lease(), s.Token, len(s.Waiting))
 	}
 	return table.Flush()

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -24,6 +26,23 @@ type status struct {
 	TTL     int64    `json:"ttl_ms"`  // what is left of the lease; -1 if it has none, 0 if not locked
 	Token   uint64   `json:"token"`   // of the last holder
 	Waiting []string `json:"waiting"` // sessions, longest first
+	*shared          // of a read-write lock or a semaphore
+}
+
+// statusOf asks Redis for the state of a name, of whichever kind it is.
+func statusOf(ctx context.Context, s *reentrant.Session, name string) (status, error) {
+	st, err := s.NewLock(name).Inspect(ctx)
+	if !errors.Is(err, reentrant.ErrWrongKind) {
+		return newStatus(name, st), err
+	}
+	held, sharedErr := s.NewRWLock(name).Inspect(ctx)
+	switch {
+	case sharedErr != nil:
+		return status{}, sharedErr
+	case held.Kind == 0: // the key has something that is no lock
+		return status{}, err
+	}
+	return newSharedStatus(name, held), nil
 }
 
 func newStatus(name string, st reentrant.State) status {
@@ -40,7 +59,7 @@ func newStatus(name string, st reentrant.State) status {
 // same tells whether two states differ in nothing but the lease.
 func (s status) same(other status) bool {
 	return s.Locked == other.Locked && s.Owner == other.Owner && s.Session == other.Session && s.Holds == other.Holds &&
-		s.Token == other.Token && slices.Equal(s.Waiting, other.Waiting)
+		s.Token == other.Token && slices.Equal(s.Waiting, other.Waiting) && s.shared.same(other.shared)
 }
 
 // line is the state in a line of text, without the name.
@@ -48,12 +67,28 @@ func (s status) line() string {
 	if !s.Locked {
 		return fmt.Sprintf("free, last token %d, %d waiting", s.Token, len(s.Waiting))
 	}
+	if s.shared != nil {
+		return fmt.Sprintf("%s by %s, last token %d, %d waiting", s.use(), strings.Join(s.sessions(), ", "), s.Token, len(s.Waiting))
+	}
 	holds := "holds"
 	if s.Holds == 1 {
 		holds = "hold"
 	}
 	return fmt.Sprintf("held by %s of session %s, %d %s, token %d, %d waiting",
 		shown(s.Owner), shown(s.Session), s.Holds, holds, s.Token, len(s.Waiting))
+}
+
+// holder is who has the lock, and of which session, for a table.
+func (s status) holder() (owner, session string) {
+	switch {
+	case !s.Locked:
+		return "-", "-"
+	case s.shared == nil:
+		return shown(s.Owner), shown(s.Session)
+	case len(s.Holders) == 1:
+		return s.use(), shown(s.Holders[0].Session)
+	}
+	return s.use(), fmt.Sprintf("%d sessions", len(s.Holders))
 }
 
 // lease is what is left of it, as text.
@@ -71,10 +106,14 @@ func (s status) lease() string {
 func (s status) print(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "name\t%s\n", shown(s.Name))
-	if s.Locked {
+	switch {
+	case s.shared != nil:
+		s.shared.print(table)
+		fmt.Fprintf(table, "last token\t%d\n", s.Token)
+	case s.Locked:
 		fmt.Fprintf(table, "state\theld\nowner\t%s\nsession\t%s\nholds\t%d\nlease\t%s\ntoken\t%d\n",
 			shown(s.Owner), shown(s.Session), s.Holds, s.lease(), s.Token)
-	} else {
+	default:
 		fmt.Fprintf(table, "state\tfree\nlast token\t%d\n", s.Token)
 	}
 	fmt.Fprintf(table, "waiting\t%s\n", strings.Join(append([]string{strconv.Itoa(len(s.Waiting))}, s.Waiting...), " "))

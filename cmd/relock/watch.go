@@ -41,24 +41,23 @@ func (c *watchCommand) Run(s *server, std *streams) error {
 		return err
 	}
 	defer done()
-	return c.watch(ctx, session.NewLock(c.Name), std)
+	return c.watch(ctx, session, std)
 }
 
 // watch asks until ctx ends, or Redis refuses. One that does not answer is asked again.
-func (c *watchCommand) watch(ctx context.Context, lock *reentrant.Lock, std *streams) error {
+func (c *watchCommand) watch(ctx context.Context, session *reentrant.Session, std *streams) error {
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	var last *status
 	silence := outage{stderr: std.err}
 	for {
-		st, err := lock.Inspect(ctx)
+		now, err := statusOf(ctx, session, c.Name)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case reentrant.Refused(err):
 			return err
 		case err == nil:
-			now := newStatus(c.Name, st)
 			if last == nil || !last.same(now) {
 				if err := c.print(sighting{time.Now().UTC(), now}, std); err != nil {
 					return err

@@ -1,0 +1,88 @@
+//go:build unix
+
+package main
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// sharedWaiters is how many sessions wait for a read-write lock or a semaphore.
+func sharedWaiters(t *testing.T, s *reentrant.Session, name string) int {
+	t.Helper()
+	st, err := s.NewRWLock(name).Inspect(t.Context())
+	require.NoError(t, err)
+	return len(st.Waiting)
+}
+
+func TestInspectAndListShowSharedHolds(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	a, b, writer := session(t, url), session(t, url), session(t, url)
+	for _, s := range []*reentrant.Session{a, b} {
+		require.NoError(t, s.NewRWLock("prices").RLock(t.Context()))
+	}
+	go func() { _ = writer.NewRWLock("prices").Lock(t.Context()) }() // ended by the test's end
+	eventually(t, func() bool { return sharedWaiters(t, a, "prices") == 1 }, "the writer does not wait")
+	require.NoError(t, writer.NewRWLock("table").Lock(t.Context()))
+	require.NoError(t, a.NewSemaphore("jobs", 3).Acquire(t.Context(), 2))
+	holdLock(t, a, "deploy", "one")
+
+	assert.Equal(t, `name  prices
+kind  rwlock
+state  read-locked
+session  <session>, read, lease <ttl>
+session  <session>, read, lease <ttl>
+last token  <token>
+waiting  1 <session>
+`, look(t, 0, "inspect", "prices", "--redis", url))
+	assert.Equal(t, `{"name":"table","locked":true,"owner":"","session":"","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":[],`+
+		`"kind":"rwlock","holders":[{"session":"<session>","mode":"write","permits":0,"ttl_ms":<ttl>}]}`+"\n",
+		look(t, 0, "inspect", "table", "--json", "--redis", url))
+	assert.Equal(t, `{"name":"jobs","locked":true,"owner":"","session":"","holds":2,"ttl_ms":<ttl>,"token":<token>,"waiting":[],`+
+		`"kind":"semaphore","limit":3,"holders":[{"session":"<session>","mode":"permits","permits":2,"ttl_ms":<ttl>}]}`+"\n",
+		look(t, 0, "inspect", "jobs", "--json", "--redis", url))
+	assert.Equal(t, `NAME  OWNER  SESSION  HOLDS  LEASE  TOKEN  WAITING
+deploy  ~one  <session>  1  <ttl>  <token>  0
+jobs  2 of 3 permits held  <session>  2  <ttl>  <token>  0
+prices  read-locked  2 sessions  2  <ttl>  <token>  1
+table  write-locked  <session>  1  <ttl>  <token>  0
+`, look(t, 0, "list", "--redis", url))
+}
+
+func TestWatchFollowsASemaphore(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	m := session(t, url).NewSemaphore("jobs", 3)
+	require.NoError(t, m.Acquire(t.Context(), 2))
+	r := start(t, url, "watch", "jobs", "--interval", "5ms")
+	step := func(n int) {
+		t.Helper()
+		eventually(t, func() bool { return strings.Count(r.stdout.String(), "\n") >= n }, "the change is not seen")
+	}
+	step(1)
+	require.NoError(t, m.Acquire(t.Context(), 1))
+	step(2)
+	r.signal(syscall.SIGINT)
+	r.exits(0)
+	assert.Equal(t, `<time>  2 of 3 permits held by session <session> (2), last token <token>, 0 waiting
+<time>  3 of 3 permits held by session <session> (3), last token <token>, 0 waiting
+`, even(r.stdout.String()))
+}
+
+func TestOnlyAChangeOfTheLeaseIsNoChange(t *testing.T) {
+	seen := func(session string, lease time.Duration) status {
+		return newSharedStatus("jobs", reentrant.SharedState{Kind: backend.Permits, Token: 1,
+			Holders: []backend.SharedHolder{{Session: session, Units: 2, Limit: 3, TTL: lease}}})
+	}
+	assert.True(t, seen("a", 1*time.Second).same(seen("a", 2*time.Second)))
+	assert.False(t, seen("a", time.Second).same(seen("b", time.Second)))
+}

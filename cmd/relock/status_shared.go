@@ -1,0 +1,127 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// shared is what a status says of a read-write lock or a semaphore besides. Scripts read these names: they do not change.
+type shared struct {
+	Kind    string         `json:"kind"`            // "rwlock" or "semaphore"
+	Limit   int            `json:"limit,omitempty"` // of a semaphore: the highest that its sessions name
+	Holders []sharedHolder `json:"holders"`         // in the order of their names
+}
+
+// A sharedHolder is a session that has a part.
+type sharedHolder struct {
+	Session string `json:"session"`
+	Mode    string `json:"mode"`    // "read", "write" or "permits"
+	Permits int    `json:"permits"` // of a semaphore
+	TTL     int64  `json:"ttl_ms"`
+}
+
+const (
+	kindRWLock    = "rwlock"
+	kindSemaphore = "semaphore"
+)
+
+// newSharedStatus is the status of a shared name. Holds are the permits in use, or the sessions that read or write; TTL is
+// what is left of the longest lease.
+func newSharedStatus(name string, st reentrant.SharedState) status {
+	s := status{Name: name, Locked: len(st.Holders) > 0, Token: uint64(st.Token), Waiting: []string{},
+		shared: &shared{Kind: kindRWLock, Holders: []sharedHolder{}}}
+	if st.Kind == backend.Permits {
+		s.Kind = kindSemaphore
+	}
+	for _, w := range st.Waiting {
+		s.Waiting = append(s.Waiting, w.Session)
+		s.allow(w.Limit)
+	}
+	for _, h := range st.Holders {
+		holder := newSharedHolder(s.Kind, h)
+		s.Holders = append(s.Holders, holder)
+		s.allow(h.Limit)
+		s.Holds += max(holder.Permits, 1)
+		s.TTL = max(s.TTL, holder.TTL)
+	}
+	slices.SortFunc(s.Holders, func(a, b sharedHolder) int { return cmp.Compare(a.Session, b.Session) })
+	return s
+}
+
+func newSharedHolder(kind string, h backend.SharedHolder) sharedHolder {
+	holder := sharedHolder{Session: h.Session, Mode: "read", TTL: h.TTL.Milliseconds()}
+	switch {
+	case kind == kindSemaphore:
+		holder.Mode, holder.Permits = "permits", h.Units
+	case h.Units == backend.AllUnits:
+		holder.Mode = "write"
+	}
+	return holder
+}
+
+// allow takes in the limit that a session names.
+func (s *shared) allow(limit int) {
+	if s.Kind == kindSemaphore {
+		s.Limit = max(s.Limit, limit)
+	}
+}
+
+// same reports whether two states differ in nothing but the leases.
+func (s *shared) same(other *shared) bool {
+	if s == nil || other == nil {
+		return s == other
+	}
+	return s.Kind == other.Kind && s.Limit == other.Limit && slices.EqualFunc(s.Holders, other.Holders, func(a, b sharedHolder) bool {
+		a.TTL, b.TTL = 0, 0
+		return a == b
+	})
+}
+
+// use says what is held.
+func (s *shared) use() string {
+	if s.Kind == kindSemaphore {
+		used := 0
+		for _, h := range s.Holders {
+			used += h.Permits
+		}
+		return fmt.Sprintf("%d of %d permits held", used, s.Limit)
+	}
+	if len(s.Holders) > 0 && s.Holders[0].Mode == "write" {
+		return "write-locked"
+	}
+	return "read-locked"
+}
+
+// sessions are those that hold a part, for a line of text.
+func (s *shared) sessions() (names []string) {
+	for _, h := range s.Holders {
+		name := "session " + shown(h.Session)
+		if h.Permits > 0 {
+			name += fmt.Sprintf(" (%d)", h.Permits)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// print shows the holders, a line for each.
+func (s *shared) print(w io.Writer) {
+	state := "free"
+	if len(s.Holders) > 0 {
+		state = s.use()
+	}
+	fmt.Fprintf(w, "kind\t%s\nstate\t%s\n", s.Kind, state)
+	for _, h := range s.Holders {
+		what := h.Mode
+		if h.Permits > 0 {
+			what = fmt.Sprintf("%d permits", h.Permits)
+		}
+		fmt.Fprintf(w, "session\t%s, %s, lease %v\n", shown(h.Session), what, time.Duration(h.TTL)*time.Millisecond)
+	}
+}
