@@ -285,6 +285,7 @@ var lockRows = []row{
 	{name: "Token.Scan", bound: boundAtOnce, call: func(*cell) (bool, error) { return done(new(backend.Token).Scan(int64(7))) }},
 	{name: "Token.Value", bound: boundAtOnce, call: func(*cell) (bool, error) { _, err := backend.Token(7).Value(); return done(err) }},
 	{name: "EventKind.String", bound: boundAtOnce, call: func(*cell) (bool, error) { return reentrant.EventLost.String() != "", nil }},
+	{name: "Mode.String", bound: boundAtOnce, call: func(*cell) (bool, error) { return reentrant.ModeRead.String() != "", nil }},
 
 	// Options. What they accept is in TestOptionsAtTheirEdges; here they are only called.
 	{name: "WithLease", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithLease(cellLease)) }},
@@ -344,7 +345,7 @@ var apiTypes = map[string]reflect.Type{
 	"Session": reflect.TypeFor[*reentrant.Session](), "Lock": reflect.TypeFor[*reentrant.Lock](),
 	"Condition": reflect.TypeFor[*reentrant.Condition](), "MultiLock": reflect.TypeFor[*reentrant.MultiLock](),
 	"Token": reflect.TypeFor[*backend.Token](), "Owner": reflect.TypeFor[reentrant.Owner](), "Error": reflect.TypeFor[*reentrant.Error](),
-	"DeadlockError": reflect.TypeFor[*reentrant.DeadlockError](), "EventKind": reflect.TypeFor[reentrant.EventKind](),
+	"DeadlockError": reflect.TypeFor[*reentrant.DeadlockError](), "EventKind": reflect.TypeFor[reentrant.EventKind](), "Mode": reflect.TypeFor[reentrant.Mode](),
 	"Locker": reflect.TypeFor[sync.Locker](),
 	"RWLock": reflect.TypeFor[*reentrant.RWLock](), "Semaphore": reflect.TypeFor[*reentrant.Semaphore](), "Slot": reflect.TypeFor[reentrant.Slot](),
 }

@@ -79,11 +79,36 @@ func (k EventKind) level() slog.Level {
 	return slog.LevelDebug
 }
 
+// Mode says which side of a read-write lock, or what else, a call asked for or gave up.
+type Mode int8
+
+const (
+	// ModeLock: a Lock, which has one mode.
+	ModeLock Mode = iota
+	// ModeWrite: the write side of an RWLock.
+	ModeWrite
+	// ModeRead: the read side of an RWLock.
+	ModeRead
+	// ModePermits: permits of a Semaphore.
+	ModePermits
+)
+
+var modeNames = [...]string{ModeLock: "lock", ModeWrite: "write", ModeRead: "read", ModePermits: "permits"}
+
+// String is the mode's name.
+func (m Mode) String() string {
+	if m < ModeLock || int(m) >= len(modeNames) {
+		return fmt.Sprintf("Mode(%d)", int8(m))
+	}
+	return modeNames[m]
+}
+
 // An Event is something that happened to a lock. What does not belong to its kind is zero.
 type Event struct {
 	Kind      EventKind
 	At        time.Time // when it happened
 	Lock      string
+	Mode      Mode // with EventAcquired, EventReentered, EventFailed, EventReleased and EventLost
 	Owner     Owner
 	Token     Token
 	Wait      time.Duration
@@ -127,6 +152,9 @@ func (s *session) observe(ctx context.Context, e Event) {
 // attributes are the parts of the event that say something.
 func (e Event) attributes() []slog.Attr {
 	attrs := []slog.Attr{slog.String("lock", e.Lock)}
+	if e.Mode != ModeLock {
+		attrs = append(attrs, slog.String("mode", e.Mode.String()))
+	}
 	if e.Owner != (Owner{}) {
 		attrs = append(attrs, slog.String("owner", e.Owner.String()))
 	}

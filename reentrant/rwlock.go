@@ -157,7 +157,7 @@ func (l *RWLock) acquire(ctx context.Context, side sharedqueue.Mode, t try) (boo
 	t.begun = l.session.now()
 	ok, err := l.take(ctx, side, t)
 	err = l.error(t.op, err)
-	l.reportTaken(ctx, t, ok, err)
+	l.reportTaken(ctx, side, t, ok, err)
 	return ok, err
 }
 
@@ -198,7 +198,7 @@ func (l *RWLock) exit(ctx context.Context, op string, side side, leave func(*rwT
 		}
 		if ok {
 			if left == 0 && l.session.reporting {
-				l.session.report(ctx, Event{Kind: EventReleased, Lock: l.name, Owner: owner, Token: token})
+				l.session.report(ctx, Event{Kind: EventReleased, Lock: l.name, Mode: side.mode(), Owner: owner, Token: token})
 			}
 			return nil
 		}
@@ -212,14 +212,17 @@ func (l *RWLock) exit(ctx context.Context, op string, side side, leave func(*rwT
 }
 
 // reportTaken reports how a call ended that asked for a side.
-func (l *RWLock) reportTaken(ctx context.Context, t try, ok bool, err error) {
+func (l *RWLock) reportTaken(ctx context.Context, side sharedqueue.Mode, t try, ok bool, err error) {
 	if !l.session.reporting {
 		return
 	}
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	e := Event{Kind: EventAcquired, Lock: l.name, Owner: CurrentOwner(ctx), Wait: time.Since(t.begun), Err: err}
+	e := Event{Kind: EventAcquired, Lock: l.name, Owner: CurrentOwner(ctx), Wait: time.Since(t.begun), Err: err, Mode: ModeRead}
+	if side == sharedqueue.Write {
+		e.Mode = ModeWrite
+	}
 	if !ok {
 		e.Kind = EventFailed
 	} else if n := l.find(); n != nil {
@@ -241,6 +244,14 @@ const (
 
 // debt is the name under which losses of the side are on record. No lock has a name like it.
 func (s side) debt(name string) string { return "\x00" + string(s) + "\x00" + name }
+
+// mode is what events say of the side.
+func (s side) mode() Mode {
+	if s == writeSide {
+		return ModeWrite
+	}
+	return ModeRead
+}
 
 // An rwTier is the local tier of a read-write lock.
 type rwTier struct {
@@ -269,14 +280,15 @@ func (q *rwTier) Lose(why string) (tell func()) {
 		if x.Reads > 0 {
 			q.s.lostHolds.Add(readSide.debt(q.name), x.Owner, x.Reads)
 		}
-		lost := Token(0)
+		lost, mode := Token(0), ModeRead
 		if x.Writes > 0 {
+			mode = ModeWrite
 			q.s.lostHolds.Add(writeSide.debt(q.name), x.Owner, x.Writes)
 			if writes && writer == x.Owner {
 				lost = Token(token)
 			}
 		}
-		q.report(x.Owner, lost, why)
+		q.report(x.Owner, mode, lost, why)
 	}
 	return q.tripLocked()
 }

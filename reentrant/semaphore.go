@@ -190,7 +190,7 @@ func (m *Semaphore) release(ctx context.Context, n int) error {
 		x.Wake()
 	}
 	if err == nil && m.session.reporting {
-		m.session.report(ctx, Event{Kind: EventReleased, Lock: m.name, Owner: CurrentOwner(ctx)})
+		m.session.report(ctx, Event{Kind: EventReleased, Lock: m.name, Mode: ModePermits, Owner: CurrentOwner(ctx)})
 	}
 	return err
 }
@@ -240,7 +240,7 @@ func (m *Semaphore) report(ctx context.Context, t try, ok bool, err error) {
 	if !ok {
 		kind = EventFailed
 	}
-	m.session.report(ctx, Event{Kind: kind, Lock: m.name, Owner: CurrentOwner(ctx), Wait: time.Since(t.begun), Err: err})
+	m.session.report(ctx, Event{Kind: kind, Lock: m.name, Mode: ModePermits, Owner: CurrentOwner(ctx), Wait: time.Since(t.begun), Err: err})
 }
 
 // permitSide is under what lost permits are on record.
@@ -269,7 +269,7 @@ func (q *permitTier) Lose(why string) (tell func()) {
 	defer q.mu.Unlock()
 	if n := q.Permits.Lose(); n > 0 {
 		q.s.lostHolds.Add(permitSide.debt(q.name), Owner{}, n)
-		q.report(Owner{}, 0, why)
+		q.report(Owner{}, ModePermits, 0, why)
 	}
 	return q.tripLocked()
 }

@@ -257,9 +257,9 @@ func (a *alarm) tripLocked() (tell func()) {
 }
 
 // report reports that an owner has lost its part.
-func (a *alarm) report(owner Owner, token Token, why string) {
+func (a *alarm) report(owner Owner, mode Mode, token Token, why string) {
 	a.s.stats.lost.Add(1)
-	a.s.report(context.Background(), Event{Kind: EventLost, Lock: a.name, Owner: owner, Token: token, Err: fmt.Errorf("%w (%s)", ErrLost, why)})
+	a.s.report(context.Background(), Event{Kind: EventLost, Lock: a.name, Mode: mode, Owner: owner, Token: token, Err: fmt.Errorf("%w (%s)", ErrLost, why)})
 }
 
 // newSharedRoom prepares the session's shared names.

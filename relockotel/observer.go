@@ -40,7 +40,7 @@ func (o *observer) Observe(ctx context.Context, e reentrant.Event) {
 // asked is for a call that asked for a lock.
 func (o *observer) asked(ctx context.Context, e reentrant.Event) {
 	r := resultOf(ctx, e)
-	attrs := o.t.about(e.Lock, r)
+	attrs := o.t.about(e, r)
 	o.t.acquisitions.Add(ctx, 1, attrs)
 	if r != reentered { // which does not wait, and would hide those that do
 		o.t.wait.Record(ctx, e.Wait.Seconds(), attrs)
@@ -50,6 +50,10 @@ func (o *observer) asked(ctx context.Context, e reentrant.Event) {
 
 // ended is for the end of a hold.
 func (o *observer) ended(ctx context.Context, e reentrant.Event, r result) {
-	o.t.hold.Record(ctx, e.Held.Seconds(), o.t.about(e.Lock, r))
-	o.holds.end(e, r)
+	if e.Mode == reentrant.ModeLock { // how long shared holds are held is not measured
+		o.t.hold.Record(ctx, e.Held.Seconds(), o.t.about(e, r))
+	}
+	if !sharedMode(e.Mode) {
+		o.holds.end(e, r)
+	}
 }

@@ -15,6 +15,7 @@ import (
 const (
 	resultKey  = attribute.Key("relock.result")
 	lockKey    = attribute.Key("relock.lock.name")
+	modeKey    = attribute.Key("relock.lock.mode")
 	causeKey   = attribute.Key("relock.cause")
 	tokenKey   = attribute.Key("relock.token")
 	errorKey   = attribute.Key("error.type")

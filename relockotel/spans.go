@@ -26,15 +26,22 @@ func (o *observer) trace(ctx context.Context, e reentrant.Event, r result) {
 		fail(span, r, e.Err)
 	}
 	span.End(trace.WithTimestamp(e.At))
-	if e.Kind == reentrant.EventAcquired && !o.holds.resumed(e) {
+	if e.Kind == reentrant.EventAcquired && !sharedMode(e.Mode) && !o.holds.resumed(e) {
 		_, hold := o.t.tracer.Start(ctx, "relock.hold", attrs, trace.WithTimestamp(e.At),
 			trace.WithLinks(trace.Link{SpanContext: span.SpanContext()}))
 		o.holds.begin(e, hold)
 	}
 }
 
+// sharedMode reports whether a lock can have many holds of a mode at a time. Those have no spans: nothing in an event of the
+// end says which of them it is.
+func sharedMode(m reentrant.Mode) bool { return m == reentrant.ModeRead || m == reentrant.ModePermits }
+
 func attributesOf(e reentrant.Event) []attribute.KeyValue {
 	attrs := []attribute.KeyValue{lockKey.String(e.Lock)}
+	if e.Mode != reentrant.ModeLock {
+		attrs = append(attrs, modeKey.String(e.Mode.String()))
+	}
 	if e.Token > 0 {
 		attrs = append(attrs, tokenKey.Int64(int64(e.Token)))
 	}

@@ -123,14 +123,19 @@ func sum(a, b reentrant.Stats) reentrant.Stats {
 	}
 }
 
-// about are the attributes of a metric about one lock.
-func (t *Telemetry) about(lock string, r result) metric.MeasurementOption {
-	if t.lockName == nil {
+// about are the attributes of a metric about one event.
+func (t *Telemetry) about(e reentrant.Event, r result) metric.MeasurementOption {
+	if t.lockName == nil && e.Mode == reentrant.ModeLock {
 		return plain[r]
 	}
 	attrs := []attribute.KeyValue{resultKey.String(string(r))}
-	if label := t.lockName(lock); label != "" {
-		attrs = append(attrs, lockKey.String(label))
+	if e.Mode != reentrant.ModeLock {
+		attrs = append(attrs, modeKey.String(e.Mode.String()))
+	}
+	if t.lockName != nil {
+		if label := t.lockName(e.Lock); label != "" {
+			attrs = append(attrs, lockKey.String(label))
+		}
 	}
 	return metric.WithAttributeSet(attribute.NewSet(attrs...))
 }
