@@ -20,7 +20,8 @@ type Slot struct {
 // limit. It asks for one number after the other, so it sends one command for each that is taken, and one more. Numbers of
 // a session that died come back a moment apart from its permits; meanwhile AcquireSlot tries again at each heartbeat.
 //
-// Its errors are those of Acquire and of [Lock.TryLock]; after an error nothing is held.
+// Like Acquire it goes on while the server cannot be reached. Its errors are those of Acquire; after an error nothing is
+// held.
 func (m *Semaphore) AcquireSlot(ctx context.Context) (Slot, error) {
 	if err := m.Acquire(ctx, 1); err != nil {
 		return Slot{}, err
@@ -40,11 +41,14 @@ func (m *Semaphore) number(ctx context.Context) (Slot, error) {
 		for i := range m.permits {
 			lock := m.session.NewLock(m.name + "#" + strconv.Itoa(i))
 			ok, err := lock.TryLock(within)
-			if err != nil {
-				return Slot{}, err
-			}
 			if ok {
 				return Slot{m, lock, owner, i}, nil
+			}
+			if errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
+				break // as Acquire, it waits for the server
+			}
+			if err != nil {
+				return Slot{}, err
 			}
 		}
 		if !pause(ctx, m.session.config.heartbeat, m.session.closing) {

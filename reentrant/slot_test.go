@@ -113,3 +113,17 @@ func TestManyWhoTakeAndReleaseSlotsShareNoNumber(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// A server that is away for a while ends no wait for a slot, as it ends none for a permit.
+func TestAcquireSlotWaitsForTheServer(t *testing.T) {
+	for _, verdict := range []memory.Verdict{memory.Lose, memory.LoseReply} {
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New()
+			m := newSession(t, b).NewSemaphore("nodes", 2)
+			b.SetFault(memory.Script(memory.Acquire, slices.Repeat([]memory.Verdict{verdict}, 20)...))
+			s, err := m.AcquireSlot(t.Context())
+			require.NoError(t, err)
+			assert.NoError(t, s.Release(t.Context()))
+		})
+	}
+}

@@ -99,7 +99,7 @@ func TestNoIDIsDrawnTwice(t *testing.T) {
 	t.Parallel()
 	opts := small(t)
 	opts.ids, opts.keys, opts.kills = idsSnowflake, 3000, 1
-	opts.lease = time.Second // node numbers of the dead are used again
+	opts.lease = defaultLease // node numbers of the dead are used again
 	result, err := generate(t.Context(), opts, io.Discard, t.Output())
 	require.NoError(t, err)
 	assert.True(t, result.Clean(), "%+v", result.verdict)
