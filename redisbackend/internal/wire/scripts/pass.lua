@@ -25,7 +25,8 @@ if ARGV[3] == ARGV[4] then
   end
 else
   -- The new field comes before the old one goes, or the hash would go too, and its TTL.
-  if redis.call('HSETNX', KEYS[1], ARGV[4], ARGV[5]) == 0 then return 0 end
+  if redis.call('HEXISTS', KEYS[1], ARGV[4]) == 1 then return 0 end
+  redis.call('HSET', KEYS[1], ARGV[4], ARGV[5])
   if redis.call('HDEL', KEYS[1], ARGV[3]) == 0 then
     redis.call('HDEL', KEYS[1], ARGV[4])
     return 0
