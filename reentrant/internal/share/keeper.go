@@ -59,7 +59,11 @@ func (k *keeper) refresh() {
 	k.poke()
 }
 
-func (k *keeper) wait() { k.work.Wait() }
+// wait waits until it has ended, or lets it never start.
+func (k *keeper) wait() {
+	k.once.Do(func() {})
+	k.work.Wait()
+}
 
 func (k *keeper) watch() {
 	timer := time.NewTimer(time.Hour)

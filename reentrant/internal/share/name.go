@@ -31,6 +31,7 @@ type Name struct {
 	mu      sync.Mutex // guards what follows
 	limit   int        // a semaphore's permits, as the latest caller said
 	running bool       // run is at work
+	halted  bool       // the room has stopped: run never starts again
 	closing bool
 
 	// What the session has.
@@ -89,10 +90,16 @@ func (n *Name) wakeLocked() {
 		case n.wake <- struct{}{}:
 		default:
 		}
-	case !n.retired.Load() && n.room.quit.Err() == nil:
+	case !n.retired.Load() && !n.halted:
 		n.running = true
 		n.room.actors.Go(n.run)
 	}
+}
+
+func (n *Name) halt() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.halted = true
 }
 
 // run sends what there is to say, and ends when there is nothing to say and nothing to wait for.

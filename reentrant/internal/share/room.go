@@ -209,9 +209,12 @@ func (r *Room) Abandon() (names int) {
 	return names
 }
 
-// Stop ends everything. It waits for commands that are under way.
+// Stop ends everything in a room that was closed. It waits for commands that are under way.
 func (r *Room) Stop() {
 	r.stop()
+	for _, n := range r.all() {
+		n.halt() // so that none starts beside the Wait
+	}
 	r.actors.Wait()
 	r.keeper.wait()
 }
