@@ -114,7 +114,7 @@ func (f *flow) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
-// next deals with what comes next, and tells whether the connection goes on, and whether something was lost: then it ends
+// next deals with what comes next, and reports whether the connection goes on, and whether something was lost: then it ends
 // with the fault, since nothing can be left out of a stream.
 func (f *flow) next(stub *toxics.ToxicStub, lost bool) (bool, bool) {
 	is, turned := f.now()

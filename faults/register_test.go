@@ -134,7 +134,7 @@ func (r *Register) Write(c Claim, v *Value) error {
 	return nil
 }
 
-// refuses tells whether a token is too old, and remembers it otherwise. r.mu is held.
+// refuses reports whether a token is too old, and remembers it otherwise. r.mu is held.
 func (r *Register) refuses(c *cell, claim Claim) bool {
 	if r.fenced && claim.Token < c.highest {
 		c.refused++

@@ -72,7 +72,7 @@
 //
 // A hold is the hash that Redisson's getLock keeps, so clients of both exclude each other. With [WithRedisson] they also
 // wake each other: what frees a lock publishes on Redisson's channel, and a session that waits listens to that channel. Redisson
-// gives the lock to nobody, so each session that hears its message offers the lock: the script offer grants it to the
+// gives the lock to no session, so each session that hears its message offers the lock: the script offer grants it to the
 // first waiter, if it is still free.
 //
 // # Without scripts

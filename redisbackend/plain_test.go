@@ -149,7 +149,7 @@ func TestPlainAfterItsConnectionsAreLost(t *testing.T) {
 	}
 }
 
-// An empty transaction tells whether what is watched has changed: by that answers without changes are known to be right.
+// An empty transaction reports whether what is watched has changed: by that answers without changes are known to be right.
 func TestAnEmptyTransactionTellsOfChanges(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		client, release := s.client.Dedicate()

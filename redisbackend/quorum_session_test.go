@@ -49,7 +49,7 @@ type crossing struct {
 	known      atomic.Bool // lost changes no more
 }
 
-// cross takes the lock once, and tells whether it could. What comes of the release is not its business: a node may be
+// cross takes the lock once, and reports whether it could. What comes of the release is not its business: a node may be
 // dying.
 func (b *bridge) cross(ctx context.Context, l *reentrant.Lock) bool {
 	if err := l.Lock(ctx); err != nil {
@@ -80,7 +80,7 @@ func (b *bridge) cross(ctx context.Context, l *reentrant.Lock) bool {
 	return true
 }
 
-// wasLost waits until the owner has left and looked, and tells whether it was one no more.
+// wasLost waits until the owner has left and looked, and reports whether it was one no more.
 func (c *crossing) wasLost() bool {
 	for !c.known.Load() {
 		time.Sleep(time.Millisecond)

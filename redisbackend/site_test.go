@@ -206,7 +206,7 @@ func doubtfulFor(d time.Duration) func(*backend.ReleaseRequest) {
 	return func(r *backend.ReleaseRequest) { r.Until = time.Now().Add(d) }
 }
 
-// renews asks for one renewal, and tells whether it was had.
+// renews asks for one renewal, and reports whether it was had.
 func (m *member) renews(epoch uint64, lease time.Duration) bool {
 	m.Helper()
 	one := []backend.Renewal{{Remote: m.remote, Epoch: epoch, Lease: lease}}

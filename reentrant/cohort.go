@@ -120,7 +120,7 @@ func (e *lockState) spent(now time.Time) bool {
 		cfg.cohort && lasted >= DefaultHandoffTime && t.passes >= t.generation
 }
 
-// A hold lingers when it was handed on and there was nobody to take it: the session keeps it, and the baton is free.
+// A hold lingers when it was handed on and no owner was there to take it: the session keeps it, and the baton is free.
 // It ends when an owner takes the baton and inherits it; or when the time is up, another session asks or this one is
 // closed: then stopLingering takes the baton and gives the hold back.
 

@@ -48,7 +48,7 @@ func signals(t *testing.T, s *reentrant.Session) {
 	unlock()
 }
 
-// returned tells whether an Await has returned after d at the latest, and how.
+// returned reports whether an Await has returned after d at the latest, and how.
 func returned(done <-chan error, d time.Duration) (error, bool) {
 	select {
 	case err := <-done:

@@ -192,7 +192,7 @@ func buffer(t *testing.T, seed uint64) {
 		s := newSession(t, b)
 		l := s.NewLock("buffer")
 		notFull, notEmpty := l.NewCondition("not full"), l.NewCondition("not empty")
-		// turn does one thing under the lock once ready, and tells whether there is more to do.
+		// turn does one thing under the lock once ready, and reports whether there is more to do.
 		turn := func(ready func() bool, wait *reentrant.Condition, work func() bool, tell *reentrant.Condition) bool {
 			require.NoError(t, l.Lock(t.Context()))
 			for !ready() {

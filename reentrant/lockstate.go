@@ -11,7 +11,7 @@ import (
 )
 
 // A lockState is one lock name in one session: the queue of this process's owners, and what the session has in Redis.
-// It exists while somebody holds the lock, waits for it or cleans up after it, and is then reused for another name.
+// It exists while an owner holds the lock, waits for it or cleans up after it, and is then reused for another name.
 //
 // The baton of the queue says who may act: whoever has it (the head that asks Redis, the owner during one of its
 // operations, a cleaner) is the only one to send commands for the lock and the only one to touch the fields marked

@@ -106,10 +106,10 @@ func (c *cell) check() {
 	c.checkSuccess()
 }
 
-// ended tells whether the call's context had ended when it returned.
+// ended reports whether the call's context had ended when it returned.
 func (c *cell) ended() bool { return c.result.ctxErr != nil }
 
-// heeded tells whether the end of the context is what ends such a call, and it had ended.
+// heeded reports whether the end of the context is what ends such a call, and it had ended.
 func (c *cell) heeded() bool { return c.row.bound.heeds && c.ended() }
 
 // checkContextErrors: the context's error is in the result if, and only if, its end kept the call from succeeding.
@@ -156,7 +156,7 @@ func (c *cell) checkSentinels() {
 	}
 }
 
-// endedByMend tells whether the call lasted until the node worked again.
+// endedByMend reports whether the call lasted until the node worked again.
 func (c *cell) endedByMend() bool { return c.result.took >= outlasts }
 
 // checkPredicates: Refused and OutcomeUnknown.
@@ -194,7 +194,7 @@ func (c *cell) checkUnavailable() {
 	}
 }
 
-// inherited tells whether the call may have ended without a command of its own.
+// inherited reports whether the call may have ended without a command of its own.
 func (c *cell) inherited() bool { return c.mode.cohort && c.row.state.holds > 0 }
 
 // checkHolds: the caller has what the result says.

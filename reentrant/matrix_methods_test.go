@@ -319,7 +319,7 @@ func (c *cell) tryAnyFor(locks ...*reentrant.Lock) (bool, error) {
 	return c.first(got, err, locks)
 }
 
-// first tells whether the first of some locks was got. Another one is given back.
+// first reports whether the first of some locks was got. Another one is given back.
 func (c *cell) first(got *reentrant.Lock, err error, locks []*reentrant.Lock) (bool, error) {
 	if got != nil && got != locks[0] {
 		if c.failure.name == "none" {

@@ -304,7 +304,7 @@ func (e *lockState) finishCheck(q ownershipCheck, ours bool, err error) {
 	case again:
 		time.AfterFunc(q.s.config.heartbeat, func() { q.s.checks.Do(q.run) })
 	case current && !nothing && !ours:
-		e.lose(q.epoch, "another session has it, or nobody")
+		e.lose(q.epoch, "another session has it, or none")
 		e.evict(q.epoch, false)
 	}
 }

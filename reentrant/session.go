@@ -211,7 +211,7 @@ func (s *session) spareLocked(name string) int {
 	return 0
 }
 
-// putState drops n references. A lock state that nobody needs leaves nothing behind.
+// putState drops n references. A lock state that is not needed leaves nothing behind.
 func (s *session) putState(e *lockState, n int) {
 	s.mu.Lock()
 	s.putStateLocked(e, n)

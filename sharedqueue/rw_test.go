@@ -331,7 +331,7 @@ func TestReadersBeforeAndAfterAWriterSeeDifferentTokens(t *testing.T) {
 	q.Settle(Terms{Units: 1, Until: hour, Token: 4000})
 	require.EqualValues(t, 4000, read())
 	q.TryRead("r")
-	q.Settle(Terms{Units: All, Until: hour, First: 5000, Last: 5002}) // with the readers inside, so nobody wrote
+	q.Settle(Terms{Units: All, Until: hour, First: 5000, Last: 5002}) // with the readers inside, so none wrote
 	token, _ := q.ReadToken("r")
 	require.EqualValues(t, 4000, token)
 }

@@ -209,8 +209,8 @@ func (r *remote) state() backend.State {
 	return st
 }
 
-// mine tells whether the session has the lock.
+// mine reports whether the session has the lock.
 func (r *remote) mine() bool { return r.state().Session == r.conn.session }
 
-// waits tells whether the session has a place among the waiters.
+// waits reports whether the session has a place among the waiters.
 func (r *remote) waits() bool { return slices.Contains(r.state().Waiting, r.conn.session) }

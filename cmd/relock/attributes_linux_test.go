@@ -42,7 +42,7 @@ func TestOrphansAreReaped(t *testing.T) {
 	assert.NoFileExists(t, fmt.Sprintf("/proc/%d/stat", orphan))
 }
 
-// dead tells whether a process has ended, whether or not somebody has asked how.
+// dead reports whether a process has ended, whether or not somebody has asked how.
 func dead(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(stat), ") Z ")

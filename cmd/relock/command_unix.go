@@ -119,7 +119,7 @@ func (c *command) kill() {
 	c.signal(syscall.SIGKILL)
 }
 
-// groupAlive tells whether the group has members, zombies included.
+// groupAlive reports whether the group has members, zombies included.
 func (c *command) groupAlive() bool { return !errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH) }
 
 // lendTerminal gives the terminal to the group, as a shell does with a job in its foreground, and lets it go on. It

@@ -202,7 +202,7 @@ func hashed(key string) string {
 	return key
 }
 
-// wrongType tells whether a key that a lock's name gives is something else.
+// wrongType reports whether a key that a lock's name gives is something else.
 func wrongType(err error) bool {
 	return reentrant.Refused(err) && strings.Contains(err.Error(), "WRONGTYPE")
 }

@@ -127,7 +127,7 @@ func (h *heart) read() (pids map[int]bool, last int64) {
 	return pids, last
 }
 
-// beatIn tells whether anybody beat between two times.
+// beatIn reports whether anybody beat between two times.
 func (h *heart) beatIn(from, to int64) bool {
 	for _, at := range h.beats {
 		if from <= at && at <= to {

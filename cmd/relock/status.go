@@ -56,7 +56,7 @@ func newStatus(name string, st reentrant.State) status {
 	}
 }
 
-// same tells whether two states differ in nothing but the lease.
+// same reports whether two states differ in nothing but the lease.
 func (s status) same(other status) bool {
 	return s.Locked == other.Locked && s.Owner == other.Owner && s.Session == other.Session && s.Holds == other.Holds &&
 		s.Token == other.Token && slices.Equal(s.Waiting, other.Waiting) && s.shared.same(other.shared)

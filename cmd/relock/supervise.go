@@ -72,7 +72,7 @@ func (s *supervisor) result() (int, error) {
 	return s.status, nil
 }
 
-// over tells whether the command and all of its group have ended, or could not be killed.
+// over reports whether the command and all of its group have ended, or could not be killed.
 func (s *supervisor) over() bool {
 	if !s.exited {
 		return false

@@ -42,7 +42,7 @@ func judge(r remains, items int64, producers int, capacity int64) verdict {
 	return v
 }
 
-// clean tells whether every item came through once, in order, through a buffer that was never too full.
+// clean reports whether every item came through once, in order, through a buffer that was never too full.
 func (v verdict) clean() bool {
 	return v.lost == 0 && v.doubled == 0 && v.disorder == 0 && v.left == 0 && v.overfull == 0
 }

@@ -108,7 +108,7 @@ func marks(text, pattern string) (all []string) {
 	return all
 }
 
-// isIn tells whether a snippet's lines stand together in one of the sources.
+// isIn reports whether a snippet's lines stand together in one of the sources.
 func isIn(sources []string, snippet string) bool {
 	snippet = lines(snippet)
 	if strings.TrimSpace(snippet) == "" {

@@ -21,7 +21,7 @@ type hold struct {
 type section interface {
 	// do runs fn in the section. fn's context ends with the hold.
 	do(ctx context.Context, fn func(ctx context.Context, hold hold) error) error
-	// lost tells whether do's error means that the hold ended before fn did.
+	// lost reports whether do's error means that the hold ended before fn did.
 	lost(err error) bool
 }
 

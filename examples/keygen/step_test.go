@@ -147,7 +147,7 @@ func TestStepsThatOverlapShowADuplicateInEveryOrder(t *testing.T) {
 	}
 }
 
-// overlapped tells whether, in the given order, one step reads before the other has made its last statement.
+// overlapped reports whether, in the given order, one step reads before the other has made its last statement.
 func overlapped(order string, before memory) bool {
 	statements := 3
 	if before.next > 1 && !slices.Contains(before.records, before.next-1) {

@@ -75,7 +75,7 @@ func (p packet) clear(ctx context.Context, openids int) error {
 	return nil
 }
 
-// look tells whether an openid has a part, or could still get one. The packet is looked into first: if it is empty then,
+// look reports whether an openid has a part, or could still get one. The packet is looked into first: if it is empty then,
 // whoever has got a part has got it before the second look.
 func (p packet) look(ctx context.Context, openid int) (answer, error) {
 	b := p.client.B()

@@ -53,7 +53,7 @@ func (d *desk) answer(ctx context.Context, openid int) (answer, error) {
 		if !errors.Is(err, reentrant.ErrLost) || ctx.Err() != nil {
 			return a, err
 		}
-		d.lost.Add(1) // the next look tells whether the part was moved
+		d.lost.Add(1) // the next look reports whether the part was moved
 	}
 }
 

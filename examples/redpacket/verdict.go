@@ -38,7 +38,7 @@ func judge(r remains, parts, cents int) verdict {
 	return v
 }
 
-// clean tells whether everybody got the one part that was due, and every cent is where it should be.
+// clean reports whether everybody got the one part that was due, and every cent is where it should be.
 func (v verdict) clean() bool {
 	return v.thieves == 0 && v.served == v.due && v.parts == v.due && v.missing == 0
 }

@@ -162,7 +162,7 @@ func (b *board) holders(ctx context.Context) (map[seat]holder, error) {
 	return held, nil
 }
 
-// same tells whether two halls look the same. The end of a hold is never read as the same moment twice.
+// same reports whether two halls look the same. The end of a hold is never read as the same moment twice.
 func same(a, b hall) bool {
 	return a.stale == b.stale && maps.Equal(a.sold, b.sold) && maps.EqualFunc(a.held, b.held, func(a, b holder) bool {
 		return a.visitor == b.visitor && a.until.Sub(b.until).Abs() < 500*time.Millisecond

@@ -34,7 +34,7 @@ type role struct {
 	DSN     string
 }
 
-// isChild tells whether this process is a server that a parent started.
+// isChild reports whether this process is a server that a parent started.
 func isChild() bool {
 	_, ok := os.LookupEnv(childEnv)
 	return ok

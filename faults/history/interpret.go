@@ -181,7 +181,7 @@ func (in *interpreter) step(c *client, v verb, op Op) {
 	in.add(c.name, step{verb: v, hold: c.hold.id, token: op.Token, recent: recent, late: recent && !asks}, op.Call, op.Return)
 }
 
-// forgotLately tells whether Redis has forgotten something while there was the hold, and no longer ago than a lease.
+// forgotLately reports whether Redis has forgotten something while there was the hold, and no longer ago than a lease.
 func (in *interpreter) forgotLately(h *hold, op Op) bool {
 	return slices.ContainsFunc(in.h.Forgets, func(f Span) bool {
 		return h.took.Call <= f.To && f.From <= op.Return && op.Call <= f.To+in.h.Lease.Nanoseconds()

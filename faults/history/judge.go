@@ -171,7 +171,7 @@ func firstHolds(ops []Op) []Op {
 	return taken
 }
 
-// forgot tells whether a hold may be one of a lock that Redis had forgotten, which lasts a lease at most.
+// forgot reports whether a hold may be one of a lock that Redis had forgotten, which lasts a lease at most.
 func (h History) forgot(op Op) bool {
 	return slices.ContainsFunc(h.Forgets, func(f Span) bool {
 		return f.From <= op.Return && op.Call <= f.To+h.Lease.Nanoseconds()

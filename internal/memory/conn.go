@@ -62,7 +62,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// hangUp tells whether the Conn was open.
+// hangUp reports whether the Conn was open.
 func (c *Conn) hangUp() bool {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()

@@ -36,7 +36,7 @@ func find(tickets []Ticket, session string, epoch uint64) int {
 	return slices.IndexFunc(tickets, func(t Ticket) bool { return t.Session == session && t.Epoch == epoch })
 }
 
-// has tells whether an attempt of a session has the lock.
+// has reports whether an attempt of a session has the lock.
 func (l *Lock) has(session string, epoch uint64) bool {
 	return l.heldBy(session) && l.Record.lastOf(session) == epoch
 }

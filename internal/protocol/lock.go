@@ -260,7 +260,7 @@ func (l *Lock) Release(now Instant, session string, req backend.ReleaseRequest, 
 	return result
 }
 
-// Renew prolongs the lease of the attempt that has the lock, and tells whether it has it.
+// Renew prolongs the lease of the attempt that has the lock, and reports whether it has it.
 func (l *Lock) Renew(now Instant, session string, epoch uint64, lease time.Duration) bool {
 	l.expire(now)
 	if !l.heldBy(session) || l.Record.lastOf(session) != epoch {
@@ -408,7 +408,7 @@ func (r *Record) lastOf(session string) uint64 {
 	return r.Epoch
 }
 
-// entombed tells whether an attempt was given up while a copy of it might still be under way.
+// entombed reports whether an attempt was given up while a copy of it might still be under way.
 func (r *Record) entombed(session string, epoch uint64, now Instant) bool {
 	return slices.ContainsFunc(r.Tombs, func(t Tombstone) bool {
 		return t.Session == session && epoch <= t.Epoch && now <= t.Until

@@ -125,7 +125,7 @@ func (s *Shared) keep(now Instant, e *Entry, units int, req backend.ShareRequest
 }
 
 // queue gives the session a place, updates the one it has, or takes it away. A session with its fair share of permits gets
-// none: nothing, or what is free if nobody waits.
+// none: nothing, or what is free if no session waits.
 func (s *Shared) queue(now Instant, e *Entry, req backend.ShareRequest) {
 	if req.Want == req.Keep {
 		e.Place = Place{}

@@ -280,7 +280,7 @@ func (j *judge) await() {
 	j.must(len(a.tickets) == len(b.tickets)+1 && a.tickets[len(b.tickets)] == t, "it is not the last to wait")
 }
 
-// overdue tells whether a signal has not been heard of in time, so that the next one who waits is to have it.
+// overdue reports whether a signal has not been heard of in time, so that the next one who waits is to have it.
 func (j *judge) overdue() bool {
 	for _, t := range j.before.heard {
 		if t.deadline < j.now {

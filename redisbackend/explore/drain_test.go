@@ -4,7 +4,7 @@ package explore
 // and what is under way is lost. Everybody who waits must get the lock, and at the end Redis must have nothing but the
 // record. The same once for each session that dies there.
 
-// drains tells whether everything ends well from a state.
+// drains reports whether everything ends well from a state.
 func (e *explorer) drains(s *state) bool {
 	for _, dead := range e.casualties(s) {
 		x := step{world: e.world, store: e.store, state: *s}
@@ -96,7 +96,7 @@ func (x *step) carryOn(i uint8) {
 	}
 }
 
-// calm tells whether nobody does anything that could wake a waiter.
+// calm reports whether nobody does anything that could wake a waiter.
 func (x *step) calm() bool {
 	for _, c := range x.sessions {
 		if c.mode != idle || c.owes || c.phase == told {

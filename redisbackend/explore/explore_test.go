@@ -78,7 +78,7 @@ func (e *explorer) explore() (story string, all bool) {
 
 func (e *explorer) late() bool { return time.Now().After(e.until) }
 
-// fresh tells whether a state is reached for the first time. States are known by a hash of 64 bits, from a seed that
+// fresh reports whether a state is reached for the first time. States are known by a hash of 64 bits, from a seed that
 // is another one in every run: two that are taken for one are less likely than a broken machine.
 func (e *explorer) fresh(seen map[uint64]struct{}, s *state) bool {
 	h := maphash.Comparable(e.seed, *s)

@@ -12,7 +12,7 @@ func (e *explorer) shorter(run []action) []action {
 	return run
 }
 
-// breaks tells whether a run can happen, and breaks a rule.
+// breaks reports whether a run can happen, and breaks a rule.
 func (e *explorer) breaks(run []action) bool {
 	x := e.start(e.store)
 	for _, a := range run {

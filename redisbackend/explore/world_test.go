@@ -188,7 +188,7 @@ func (w *world) actions(s *state) (all []action) {
 	return all
 }
 
-// quiet tells whether nobody trusts anything and nothing is under way: then Redis may lose its memory.
+// quiet reports whether nobody trusts anything and nothing is under way: then Redis may lose its memory.
 func (s *state) quiet() bool {
 	for _, c := range s.sessions {
 		if c.mode == holding {
@@ -290,12 +290,12 @@ func (w *world) owners(c *client) []uint8 {
 	return []uint8{1, 2}
 }
 
-// expects tells whether a session would believe a grant.
+// expects reports whether a session would believe a grant.
 func (c *client) expects(x item) bool {
 	return c.mode == trying && !c.busy && !c.stale && c.epoch == x.call.epoch && x.sent >= c.refuted && !c.flags.has(fixed)
 }
 
-// mayWant tells whether a session may come to expect a grant.
+// mayWant reports whether a session may come to expect a grant.
 func (c *client) mayWant(x item) bool {
 	return x.call.epoch >= c.epoch && (c.mode == trying || c.busy) || x.call.epoch == c.ticket
 }

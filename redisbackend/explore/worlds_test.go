@@ -171,7 +171,7 @@ const few = 50
 // longest bounds a walk: chance may go in circles for as long as it likes.
 const longest = 1000
 
-// walk goes through a world at random, and tells whether that breaks a rule.
+// walk goes through a world at random, and reports whether that breaks a rule.
 func (e *explorer) walk(random *rand.Rand) (run []action, bad bool) {
 	x := e.start(e.store)
 	for x.bad == "" && len(run) < longest {

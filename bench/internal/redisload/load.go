@@ -108,7 +108,7 @@ var (
 // asking is this package's own command.
 const asking = "info"
 
-// FromClient tells whether a command came from a client and not from within a script. plain are those that the
+// FromClient reports whether a command came from a client and not from within a script. plain are those that the
 // clients in question send outside of scripts, besides the scripts themselves and what a connection needs.
 func FromClient(command string, plain []string) bool {
 	command, _, _ = strings.Cut(command, "|") // client|setinfo

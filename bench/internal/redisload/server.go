@@ -108,7 +108,7 @@ func (s *Server) await(ctx context.Context) error {
 	}
 }
 
-// answers tells whether the process can be reached, and not another's that has taken the port.
+// answers reports whether the process can be reached, and not another's that has taken the port.
 func (s *Server) answers(ctx context.Context) bool {
 	client, err := Connect(ctx, s.URL)
 	if err != nil {

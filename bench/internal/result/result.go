@@ -116,7 +116,7 @@ func (c Cell) Range(metric Metric) Range {
 	return rangeOf(values)
 }
 
-// Measured tells whether any round has numbers.
+// Measured reports whether any round has numbers.
 func (c Cell) Measured() bool {
 	for _, s := range c.Samples {
 		if s.Failed == "" {

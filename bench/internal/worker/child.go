@@ -17,7 +17,7 @@ import (
 
 const childEnv = "RELOCK_BENCH_CHILD"
 
-// IsChild tells whether this process was started by [Start]. Its main function then only calls [Main].
+// IsChild reports whether this process was started by [Start]. Its main function then only calls [Main].
 func IsChild() bool {
 	_, ok := os.LookupEnv(childEnv)
 	return ok

@@ -40,7 +40,7 @@ type report[T any] struct {
 	Tally T // so far
 }
 
-// IsChild tells whether this process was started by [Run]. Its main function then only calls [Play].
+// IsChild reports whether this process was started by [Run]. Its main function then only calls [Play].
 func IsChild() bool {
 	_, ok := os.LookupEnv(childEnv)
 	return ok

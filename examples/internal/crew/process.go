@@ -91,7 +91,7 @@ func (p *process[T]) kill() error {
 	return err
 }
 
-// busy tells whether the child is in the middle of its work.
+// busy reports whether the child is in the middle of its work.
 func (p *process[T]) busy() bool {
 	return !p.exited && !p.killed && p.last.Phase == phaseWorking
 }

@@ -21,7 +21,7 @@ func NewProgress(out io.Writer, goal int64, unit string) *Progress {
 	return &Progress{out: out, terminal: isTerminal(out), goal: goal, unit: unit}
 }
 
-// isTerminal tells whether a person watches out.
+// isTerminal reports whether a person watches out.
 func isTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	if !ok {

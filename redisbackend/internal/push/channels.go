@@ -12,7 +12,7 @@ import (
 type ChannelListener interface {
 	Opened(channel string)   // the subscription has been confirmed; whatever was said before is lost
 	Received(channel string) // something was said; never called before Opened
-	Closed(channel string)   // nobody has wanted it for a while
+	Closed(channel string)   // it has not been wanted for a while
 }
 
 // Channels are any number of channels that a session listens to while it wants them, over one connection after another.

@@ -111,7 +111,7 @@ func essence(s backend.State) essentials {
 	return essentials{s.Session, s.Owner, s.Epoch, s.Holds, s.Token}
 }
 
-// agreed tells whether a majority says the same, its TTL included: a node that has yet to hear of a renewal is
+// agreed reports whether a majority says the same, its TTL included: a node that has yet to hear of a renewal is
 // behind with that, and then the others are waited for.
 func (q *Quorum) agreed(got []reply[backend.State]) bool {
 	return slices.ContainsFunc(got, func(one reply[backend.State]) bool {
@@ -122,7 +122,7 @@ func (q *Quorum) agreed(got []reply[backend.State]) bool {
 	})
 }
 
-// near tells whether two nodes' times can be those of one command.
+// near reports whether two nodes' times can be those of one command.
 func near(a, b time.Duration) bool { return (a - b).Abs() <= max(a, b)/10+50*time.Millisecond }
 
 // holder is what the nodes say of the lock's holder, and whether that is sure: a majority says the same, or no holder

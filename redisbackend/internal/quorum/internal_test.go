@@ -285,7 +285,7 @@ func TestQuorumANodeThatRefusesLaterIsLeftAlone(t *testing.T) {
 	require.Nil(t, late.open)
 }
 
-// free tells whether a node shows the lock as free.
+// free reports whether a node shows the lock as free.
 func (p *replica) free(t *testing.T) bool {
 	state, err := p.remote.Inspect(t.Context())
 	require.NoError(t, err)

@@ -217,7 +217,7 @@ func (p *replica) release(req backend.ReleaseRequest, given fence, i int, replie
 	return result
 }
 
-// isWanted tells whether another session is known to wait.
+// isWanted reports whether another session is known to wait.
 func (r *remote) isWanted(ctx context.Context) bool {
 	other := func(session string) bool { return session != "" && session != r.conn.session }
 	got := ask(ctx, r.conn, r.conn.quorum.budget(ctx, time.Time{}), func(ctx context.Context, i int) (string, error) {

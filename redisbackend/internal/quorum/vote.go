@@ -78,7 +78,7 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	return reply, err
 }
 
-// isWithdrawn tells whether an attempt was given back somewhere. Where it was it is stale: it would take what the others give,
+// isWithdrawn reports whether an attempt was given back somewhere. Where it was it is stale: it would take what the others give,
 // and keep that from everybody, without a chance if those are too few. The next epoch is as good as anybody's.
 func (r *remote) isWithdrawn(epoch uint64) bool {
 	r.mu.Lock()
@@ -218,7 +218,7 @@ func (v *vote) settle(ctx context.Context, t tally) (backend.AcquireReply, error
 // by up to one part in a hundred.
 func sure(lease time.Duration) time.Duration { return lease - lease/100 - 2*time.Millisecond }
 
-// valid tells whether something is left of the lease: the first node may have counted from the moment of sending.
+// valid reports whether something is left of the lease: the first node may have counted from the moment of sending.
 func (v *vote) valid(now time.Time) bool {
 	return sure(v.req.Lease) > now.Sub(v.sent)
 }
@@ -267,7 +267,7 @@ func (t tally) doubt(err error) error {
 	return backend.WithOutcomeUnknown(err)
 }
 
-// decided tells whether the answers that are missing make no difference. When too few can answer, those that may still
+// decided reports whether the answers that are missing make no difference. When too few can answer, those that may still
 // come do make one: they tell whether it was refused, and whether it may have been done.
 func (t tally) decided(q *Quorum) bool {
 	if t.again && t.granted >= q.need { // an answer that is missing may be the one that makes the token the same

@@ -122,7 +122,7 @@ func codeOf(words string) string {
 
 var innerCode = regexp.MustCompile(`^(?:EXECABORT .*because of: |(?:Error running script|@user_script).*: -)([A-Z]+) `)
 
-// NeverSent tells whether err came before anything could be sent.
+// NeverSent reports whether err came before anything could be sent.
 func NeverSent(err error) bool {
 	var network *net.OpError
 	return errors.As(err, &network) && network.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot)

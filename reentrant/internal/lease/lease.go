@@ -115,7 +115,7 @@ func (l Lease) woken(now time.Time, nap time.Duration) Lease {
 }
 
 // Ahead is how far the wall clock has run ahead of the monotonic one since then. It jumps when the machine was
-// suspended, and when somebody sets the clock.
+// suspended, and when its clock is set.
 func Ahead(since time.Time) time.Duration {
 	now := time.Now()
 	wall := now.Round(0).Sub(since.Round(0)) // Round(0) strips the monotonic reading

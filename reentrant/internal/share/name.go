@@ -235,7 +235,7 @@ func (n *Name) abandon() bool {
 	return had
 }
 
-// shut begins the end, and reports whether nobody was inside or waited.
+// shut begins the end, and reports whether no caller was inside or waited.
 func (n *Name) shut() (idle bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

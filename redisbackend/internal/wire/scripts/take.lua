@@ -7,7 +7,7 @@
 --       6 not after: Redis time, us, from which this copy is refused  7 seconds that the record is kept
 -- Returns  0 nothing is changed: the record is another one, the lock is not free, sessions wait, or not after has
 --          passed; acquire then says which. Otherwise it is the attempt's: Redis's time in us.
--- Keeps    at most one field in the hold hash; nobody who waits is passed over; tokens rise.
+-- Keeps    at most one field in the hold hash; no waiter is passed over; tokens rise.
 -- Twice    no record comes again, so the second run finds another one, whatever happened in between.
 
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
