@@ -122,6 +122,29 @@ func TestATryInASessionThatIsAskedDoesNotWaitForItsUsers(t *testing.T) {
 	})
 }
 
+func TestATryInASessionThatHasAllPermitsEndsWithoutACommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		m := s.NewSemaphore("y", 2)
+		require.NoError(t, m.Acquire(t.Context(), 2))
+		time.Sleep(time.Millisecond) // the server's latest answer is older than the tries
+
+		start, commands := time.Now(), s.Stats().Commands
+		patient, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		ok, err := m.TryAcquire(patient, 1)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		assert.Zero(t, time.Since(start))
+		ok, err = m.TryAcquireFor(patient, 1, time.Millisecond)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		assert.Equal(t, time.Millisecond, time.Since(start))
+		assert.Equal(t, commands, s.Stats().Commands)
+		require.NoError(t, m.Release(t.Context(), 2))
+	})
+}
+
 func TestAWaitForUnitsSaysThatItsOutcomeIsUnknown(t *testing.T) {
 	faults := map[string]memory.Fault{
 		"no answer yet": func(memory.Op) memory.Verdict { return memory.DelayReply(time.Hour) },
