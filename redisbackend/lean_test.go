@@ -71,13 +71,53 @@ func TestPassTokensRise(t *testing.T) {
 		a := s.join("a")
 		p := a.takeRemembered(1)
 		seen := p.Token + 1000
-		p = a.takeRemembered(2, remembering(p), func(r *backend.AcquireRequest) { r.Seen = seen })
+		p = a.takeRemembered(2, keep, remembering(p), func(r *backend.AcquireRequest) { r.Seen = seen })
 		assert.Equal(t, seen+1, p.Token, "above all that the session has seen")
 		ahead := a.acquire(3, remembering(p), func(r *backend.AcquireRequest) { r.Seen = seen + 60_000_000 })
 		assert.Greater(t, ahead.First, seen+60_000_000)
 		kept, err := s.do("TTL", s.side("t")).ToInt64()
 		require.NoError(t, err)
 		assert.Greater(t, kept, int64(330), "a record whose token is far ahead of the clock is kept for longer")
+	})
+}
+
+// older brings the lock back as it was: as a replica does that lacks the last writes, and takes over.
+func (s *site) older() (restore func()) {
+	s.Helper()
+	record, err := s.do("GET", s.side("t")).ToString()
+	require.NoError(s, err)
+	field, holds, held := strings.Cut(s.hash(), "=")
+	return func() {
+		s.Helper()
+		s.run("DEL", s.name)
+		if held {
+			s.run("HSET", s.name, field, holds)
+			s.run("PEXPIRE", s.name, text(lease.Milliseconds()))
+		}
+		s.run("SET", s.side("t"), record)
+	}
+}
+
+func TestPassAndTakeGiveNoLowerTokensWhenRedisForgotTheLast(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		p := a.takeRemembered(1)
+		restore := s.older()
+		b.forced()
+		lost := b.take(1)
+		restore()
+		p = a.takeRemembered(2, remembering(p))
+		assert.Greater(t, p.Token, lost, "passed on, with a new lease")
+		assert.Equal(t, text(int64(p.Token)), s.record()[1])
+
+		a.release(2, remembers(p))
+		p.Freed = true
+		restore = s.older()
+		lost = b.take(2)
+		restore()
+		p = a.takeRemembered(3, remembering(p))
+		assert.Greater(t, p.Token, lost, "taken")
+		assert.Equal(t, text(int64(p.Token)), s.record()[1])
 	})
 }
 

@@ -20,6 +20,7 @@ var priorCases = []testCase{
 	{"Prior/OfALeaseThatEndedGivesAFullLease", priorOfAnEndedLease},
 	{"Prior/PassesOverNoWaiter", priorPassesOverNoWaiter},
 	{"Prior/IsNoReasonToComeLate", latePrior},
+	{"Prior/TokensFollowTheClock", tokensFollowTheClock},
 }
 
 // remembering sends a Prior with an attempt.
@@ -205,4 +206,29 @@ func latePrior(t *test) {
 	p.Freed = true
 	late(3)
 	a.free()
+}
+
+// A server that forgot what other sessions were given must not give lower tokens, so the memory of one does not decide
+// alone: a lease begins with a token from the server's clock.
+func tokensFollowTheClock(t *test) {
+	a := t.connect()
+	clock := a.bind(t, t.name+"-clock")
+	epoch := uint64(0)
+	reads := func() backend.Token {
+		t.pause(pollInterval)
+		epoch++
+		token := clock.take(epoch).Last
+		clock.release(epoch)
+		return token
+	}
+	p := a.remember(1)
+	before := reads()
+	p = a.remember(2, remembering(p))
+	require.GreaterOrEqual(t, p.Token, before, "the lock is passed on, and a lease begins")
+	a.releaseBy(2, p)
+	p.Freed = true
+	before = reads()
+	p = a.remember(3, remembering(p))
+	require.GreaterOrEqual(t, p.Token, before, "the free lock is taken")
+	a.releaseBy(3, p)
 }

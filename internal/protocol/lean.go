@@ -15,7 +15,9 @@ func Lean(req *backend.AcquireRequest) bool {
 // SetsLease reports whether a lean attempt begins a lease. Only then it has a time after which it is refused.
 func SetsLease(req *backend.AcquireRequest) bool { return req.Prior.Freed || !req.KeepTTL }
 
-// NextToken is the token of a lean attempt. It rises without the server's clock, more slowly than that.
+// NextToken is the least token of a lean attempt, and its token if it begins no lease. It rises without the server's clock,
+// more slowly than that. An attempt that begins a lease gets one from the clock, so that tokens rise although the server
+// forgot those that it gave to other sessions meanwhile.
 func NextToken(req *backend.AcquireRequest) backend.Token {
 	return max(req.Prior.Token, req.Seen) + 1
 }
@@ -40,6 +42,7 @@ func (l *Lock) Pass(now Instant, session string, req backend.AcquireRequest, not
 			return backend.AcquireReply{}, false
 		}
 		expires = now + req.Lease
+		token = max(token, clockToken(now))
 	}
 	l.Hold = Hold{Session: session, Owner: req.Owner, Count: req.Holds, Expires: expires}
 	r := &l.Record

@@ -32,11 +32,12 @@ func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter
 	if err != nil || n == 0 {
 		return backend.AcquireReply{}, false, err
 	}
+	p := call.Prior
 	if n > 1 { // Redis's clock: a lease began
 		at.Stamp = n
 		r.Clock.Saw(at)
+		p.Token = max(p.Token, backend.Token(n))
 	}
-	p := call.Prior
 	return backend.AcquireReply{Status: backend.Granted, First: p.Token, Last: p.Token, Prior: p}, true, nil
 }
 

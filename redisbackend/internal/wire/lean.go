@@ -9,7 +9,7 @@ import (
 )
 
 // maxTexts is how many texts the largest of the lean scripts takes.
-const maxTexts = 8
+const maxTexts = 9
 
 // textRoom is how many bytes the texts of a call with a short owner have.
 const textRoom = 384
@@ -40,10 +40,15 @@ func (w *TextWriter) field(session, owner string) {
 
 // record adds a record, as save in common.lua writes it.
 func (w *TextWriter) record(session string, p *backend.Prior) {
-	for range 2 { // first and last of a block of one
-		w.buf = append(strconv.AppendUint(w.buf, uint64(p.Token), 10), ' ')
-	}
-	w.buf = append(append(w.buf, session...), ' ')
+	token := uint64(p.Token) // first and last of a block of one
+	w.buf = append(strconv.AppendUint(w.buf, token, 10), ' ')
+	w.buf = strconv.AppendUint(w.buf, token, 10)
+	w.afterToken(session, p)
+}
+
+// afterToken adds what follows the tokens of a record.
+func (w *TextWriter) afterToken(session string, p *backend.Prior) {
+	w.buf = append(append(append(w.buf, ' '), session...), ' ')
 	w.buf = append(strconv.AppendUint(w.buf, p.Epoch, 10), ' ')
 	w.buf = append(strconv.AppendUint(w.buf, p.Op, 10), ' ')
 	state := byte('h')
@@ -66,7 +71,7 @@ func (w *TextWriter) strings() (texts [maxTexts]string) {
 // A LeanAcquire is a call of pass.lua or take.lua.
 type LeanAcquire struct {
 	Take  bool
-	Prior backend.Prior // what the session remembers if it is done
+	Prior backend.Prior // what the session remembers if it is done; its token is the least that it can have
 	args  [maxTexts]string
 	n     int
 }
@@ -96,7 +101,8 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 	var room [textRoom]byte
 	w := TextWriter{buf: room[:0]}
 	w.record(session, &old)
-	w.record(session, &c.Prior)
+	w.number(uint64(token))
+	w.afterToken(session, &c.Prior)
 	if !c.Take {
 		w.field(session, old.Owner)
 	}

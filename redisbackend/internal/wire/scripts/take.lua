@@ -2,11 +2,12 @@
 -- remembers it. It stands alone, without common.lua, as pass does.
 --
 -- KEYS  1 hold  2 record  3 queue
--- ARGV  1 the record as it was left  2 as it shall be: with the attempt's epoch, and a higher token
---       3 the field that the hold shall have  4 holds wanted  5 lease, ms
---       6 not after: Redis time, us, from which this copy is refused  7 seconds that the record is kept
+-- ARGV  1 the record as it was left  2 least token  3 the record as it shall be, after its tokens: with the attempt's
+--       epoch  4 the field that the hold shall have  5 holds wanted  6 lease, ms
+--       7 not after: Redis time, us, from which this copy is refused  8 seconds that the record is kept
 -- Returns  0 nothing is changed: the record is another one, the lock is not free, sessions wait, or not after has
---          passed; acquire then says which. Otherwise it is the attempt's: Redis's time in us.
+--          passed; acquire then says which. Otherwise it is the attempt's: Redis's time in us. Its token is that, or
+--          the least token if that is higher: so tokens rise although Redis forgot those of other sessions.
 -- Keeps    at most one field in the hold hash; no waiter is passed over; tokens rise.
 -- Twice    no record comes again, so the second run finds another one, whatever happened in between.
 
@@ -14,8 +15,10 @@ if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
 if redis.call('PTTL', KEYS[1]) ~= -2 or redis.call('LINDEX', KEYS[3], '0') then return 0 end
 local t = redis.call('TIME')
 local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
-if now > tonumber(ARGV[6]) then return 0 end
-redis.call('HSET', KEYS[1], ARGV[3], ARGV[4])
-redis.call('PEXPIRE', KEYS[1], ARGV[5])
-redis.call('SET', KEYS[2], ARGV[2], 'EX', ARGV[7])
+if now > tonumber(ARGV[7]) then return 0 end
+local token = ARGV[2]
+if now > tonumber(token) then token = string.format('%.0f', now) end
+redis.call('HSET', KEYS[1], ARGV[4], ARGV[5])
+redis.call('PEXPIRE', KEYS[1], ARGV[6])
+redis.call('SET', KEYS[2], token .. ' ' .. token .. ARGV[3], 'EX', ARGV[8])
 return now
