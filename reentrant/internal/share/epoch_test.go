@@ -1,0 +1,73 @@
+package share
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+func TestAPushOfAnEarlierEpochGivesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPermits(t)
+		first := enter(s, 3, 0)
+		s.command(1).place(0)
+		second := enter(s, 1, 0)
+		synctest.Wait()
+		first.leave()
+		asked := s.command(2)
+		s.push(1, 3, 0, testLease)
+		synctest.Wait()
+		assert.Empty(t, second.outcome, "the session has not been granted what it now asks for")
+		asked.place(0)
+		synctest.Wait()
+		s.push(2, 1, 0, testLease)
+		assert.Equal(t, sharedqueue.Admitted, next(s, second.outcome))
+		epoch, units, settled := s.name.Settled()
+		assert.Equal(t, []any{uint64(2), 1, true}, []any{epoch, units, settled})
+	})
+}
+
+func TestARenewalThatFindsNothingUnderAnEarlierEpochLosesNothing(t *testing.T) {
+	answers := map[string]backend.Renewal{"gone": {Gone: true}, "fewer units": {Units: 1}}
+	for name, answer := range answers {
+		t.Run(name+", while the session says something", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPermits(t)
+				old := renewing(s)
+				more := enter(s, 2, 0)
+				asked := s.command(2)
+				old.reply <- answer
+				synctest.Wait()
+				assert.Empty(t, s.losses)
+				asked.grant(4)
+				assert.Equal(t, sharedqueue.Admitted, next(s, more.outcome))
+			})
+		})
+		t.Run(name+", after the session has said something", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPermits(t)
+				old := renewing(s)
+				more := enter(s, 2, 0)
+				s.command(2).grant(4)
+				require.Equal(t, sharedqueue.Admitted, next(s, more.outcome))
+				old.reply <- answer
+				synctest.Wait()
+				assert.Empty(t, s.losses)
+			})
+		})
+	}
+}
+
+// renewing gives the session two permits under its first epoch, and returns their renewal once it is under way.
+func renewing(s *session[*sharedqueue.Permits]) *renewCall {
+	s.t.Helper()
+	u := enter(s, 2, 0)
+	s.command(1).grant(2)
+	require.Equal(s.t, sharedqueue.Admitted, next(s, u.outcome))
+	return next(s, s.renewals)
+}

@@ -1,0 +1,238 @@
+package share
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/lease"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+const (
+	testLease     = 10 * time.Second
+	testHeartbeat = time.Second
+	testTurn      = 5 * time.Millisecond
+)
+
+// A session is a room with one name, over a real local tier. The test is its server: it sees every command, and answers
+// when and what it likes. A command that gets no answer fails when its time is over.
+type session[Q any] struct {
+	t        *testing.T
+	room     *Room
+	name     *Name
+	queue    Q
+	shares   chan *shareCall
+	renewals chan *renewCall
+	losses   chan time.Time // when users were told of a loss
+}
+
+// newPermits returns the session of a semaphore with five permits.
+func newPermits(t *testing.T) *session[*sharedqueue.Permits] {
+	s := &session[*sharedqueue.Permits]{t: t}
+	s.open(backend.Permits, func(now func() time.Duration) Tier {
+		s.queue = sharedqueue.NewPermits(now)
+		return permitTier{s.queue, s.losses}
+	})
+	s.name.Limit(5)
+	return s
+}
+
+// newReadWrite returns the session of a read-write lock.
+func newReadWrite(t *testing.T) *session[*sharedqueue.RW[string]] {
+	s := &session[*sharedqueue.RW[string]]{t: t}
+	s.open(backend.ReadWrite, func(now func() time.Duration) Tier {
+		s.queue = sharedqueue.NewRW(now, func(owner string) uint64 { return uint64(len(owner)) })
+		return rwTier{s.queue, s.losses}
+	})
+	return s
+}
+
+func (s *session[Q]) open(kind backend.ShareKind, tier func(now func() time.Duration) Tier) {
+	s.shares, s.renewals, s.losses = make(chan *shareCall, 16), make(chan *renewCall, 16), make(chan time.Time, 16)
+	opened := time.Now()
+	s.room = NewRoom(Env{
+		Lease: testLease, Heartbeat: testHeartbeat, Patience: 30 * time.Second, GrantTTL: 3 * testHeartbeat, Command: 2 * time.Second,
+		Passes: 64, Turn: testTurn, Opened: opened,
+		Jitter: func(time.Duration) time.Duration { return 0 },
+		Ahead:  func() time.Duration { return 0 },
+		Epoch:  func(above uint64) uint64 { return above + 1 },
+		Seen:   func() backend.Token { return 0 },
+		Saw:    func(backend.Token) {},
+		Asked:  func(err error) error { return err },
+		Renew:  s.renew,
+		Notice: func(string, bool, error) {},
+		Count:  func(int, int) {},
+	})
+	s.name = s.room.Join("x", kind, remote{shares: s.shares}, func() Tier {
+		return tier(func() time.Duration { return time.Since(opened) })
+	})
+	s.t.Cleanup(func() {
+		s.room.Close()
+		s.room.Stop()
+	})
+}
+
+// A remote passes what the session says on to the test.
+type remote struct {
+	backend.Remote
+	shares chan<- *shareCall
+}
+
+type shareCall struct {
+	req   backend.ShareRequest
+	at    time.Time
+	reply chan backend.ShareReply
+}
+
+func (r remote) Share(ctx context.Context, req backend.ShareRequest) (backend.ShareReply, error) {
+	c := &shareCall{req, time.Now(), make(chan backend.ShareReply, 1)}
+	select {
+	case r.shares <- c:
+	case <-ctx.Done(): // the test has ended
+	}
+	select {
+	case reply := <-c.reply:
+		return reply, nil
+	case <-ctx.Done():
+		return backend.ShareReply{}, backend.WithOutcomeUnknown(ctx.Err())
+	}
+}
+
+func (remote) InspectShared(context.Context) (backend.SharedState, error) {
+	return backend.SharedState{}, nil
+}
+
+// grant answers that the session has so many units, and that no other session waits.
+func (c *shareCall) grant(units int) { c.reply <- settled(units) }
+
+// place answers that the session waits, and has so many units meanwhile.
+func (c *shareCall) place(units int) {
+	r := settled(units)
+	r.Placed = true
+	c.reply <- r
+}
+
+func settled(units int) backend.ShareReply {
+	r := backend.ShareReply{Status: backend.Shared, Units: units, May: backend.Unlimited}
+	if units > 0 {
+		r.First, r.Last = 2, 2
+	}
+	return r
+}
+
+type renewCall struct {
+	batch []backend.Renewal
+	at    time.Time
+	reply chan backend.Renewal
+}
+
+func (s *session[Q]) renew(ctx context.Context, batch []backend.Renewal) {
+	c := &renewCall{batch, time.Now(), make(chan backend.Renewal, 1)}
+	select {
+	case s.renewals <- c:
+	case <-ctx.Done(): // the test has ended
+	}
+	select {
+	case r := <-c.reply:
+		batch[0].Units, batch[0].Gone = r.Units, r.Gone
+	case <-ctx.Done():
+		batch[0].Err = backend.WithOutcomeUnknown(ctx.Err())
+	}
+}
+
+// command returns the next command of the session, which names that epoch.
+func (s *session[Q]) command(epoch uint64) *shareCall {
+	s.t.Helper()
+	c := next(s, s.shares)
+	require.Equal(s.t, epoch, c.req.Epoch)
+	return c
+}
+
+// next waits for something that must come soon.
+func next[Q, T any](s *session[Q], from <-chan T) (v T) {
+	s.t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(time.Minute):
+		require.Fail(s.t, "nothing came")
+	}
+	return v
+}
+
+// push tells the session that it was granted units a while ago.
+func (s *session[Q]) push(epoch uint64, units int, ago, ttl time.Duration) {
+	s.room.Granted(backend.ShareGrant{
+		Name: "x", Epoch: epoch, Units: units, First: 2, Last: 2, May: backend.Unlimited, TTL: ttl, NotBefore: time.Now().Add(-ago),
+	})
+}
+
+// until is the end of the trust in a lease that counts from some moment.
+func until(sent time.Time, length time.Duration) time.Time {
+	return lease.New(sent, 0, length, false).Until()
+}
+
+// A user waits for units.
+type user struct {
+	outcome chan sharedqueue.Outcome
+	leave   context.CancelFunc // ends the wait
+}
+
+// enter has a user enter the local queue.
+func enter[Q interface {
+	Enter(claim K, mode sharedqueue.Mode) (sharedqueue.Outcome, *sharedqueue.Waiter[O], bool)
+	Wait(w *sharedqueue.Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (sharedqueue.Outcome, bool)
+}, K any, O comparable](s *session[Q], claim K, mode sharedqueue.Mode) user {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	u := user{make(chan sharedqueue.Outcome, 1), cancel}
+	o, w, look := s.queue.Enter(claim, mode)
+	if look {
+		s.name.Wake()
+	}
+	if o != sharedqueue.Waiting {
+		u.outcome <- o
+		return u
+	}
+	go func() {
+		o, look := s.queue.Wait(w, ctx.Done(), nil)
+		if look {
+			s.name.Wake()
+		}
+		u.outcome <- o
+	}()
+	return u
+}
+
+// A permitTier is the local tier of a semaphore.
+type permitTier struct {
+	*sharedqueue.Permits
+	losses chan<- time.Time
+}
+
+func (q permitTier) Keep(units int) (int, backend.Token) { return q.Permits.Keep(units), 0 }
+
+func (q permitTier) Lose(string) (tell func()) { return told(q.losses, q.Permits.Lose() > 0) }
+
+// An rwTier is the local tier of a read-write lock.
+type rwTier struct {
+	*sharedqueue.RW[string]
+	losses chan<- time.Time
+}
+
+func (q rwTier) Keep(units int) (int, backend.Token) {
+	kept, used := q.RW.Keep(units)
+	return kept, backend.Token(used)
+}
+
+func (q rwTier) Lose(string) (tell func()) { return told(q.losses, len(q.RW.Lose()) > 0) }
+
+func told(losses chan<- time.Time, lost bool) (tell func()) {
+	return func() {
+		if lost {
+			losses <- time.Now()
+		}
+	}
+}

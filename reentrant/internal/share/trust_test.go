@@ -1,0 +1,56 @@
+package share
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+func TestTrustInAPushCountsFromTheGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newReadWrite(t)
+		reader := enter(s, "reader", sharedqueue.Read)
+		s.command(1).place(0)
+		synctest.Wait()
+		granted := time.Now()
+		time.Sleep(time.Second / 2) // the push is on its way
+		s.push(1, 1, time.Second/2, 3*testHeartbeat)
+		require.Equal(t, sharedqueue.Admitted, next(s, reader.outcome))
+		assert.Equal(t, until(granted, 3*testHeartbeat), s.name.Until())
+		assert.Equal(t, until(granted, 3*testHeartbeat), next(s, s.losses), "no renewal is answered")
+	})
+}
+
+func TestTrustInAnAnswerCountsFromTheSendingOfItsCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newReadWrite(t)
+		reader := enter(s, "reader", sharedqueue.Read)
+		s.command(1) // gets no answer
+		resent := s.command(1)
+		time.Sleep(time.Second)
+		resent.grant(1)
+		require.Equal(t, sharedqueue.Admitted, next(s, reader.outcome))
+		assert.Equal(t, until(resent.at, testLease), s.name.Until())
+		assert.Equal(t, until(resent.at, testLease), next(s, s.losses), "no renewal is answered")
+	})
+}
+
+func TestTrustInARenewalCountsFromItsSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newReadWrite(t)
+		reader := enter(s, "reader", sharedqueue.Read)
+		s.command(1).grant(1)
+		require.Equal(t, sharedqueue.Admitted, next(s, reader.outcome))
+		renewal := next(s, s.renewals)
+		time.Sleep(time.Second)
+		renewal.reply <- backend.Renewal{Units: 1}
+		synctest.Wait()
+		assert.Equal(t, until(renewal.at, testLease), s.name.Until())
+	})
+}
