@@ -48,15 +48,15 @@ func (b *bulletin) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		st, err := b.hold.lock.Inspect(ctx)
+		st, err := b.hold.lock.look(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			b.say("", func() { b.sayOutage(err) })
-		case st.Locked && st.Session != b.hold.session.ID():
-			age, known := b.clock.since(ctx, st.Token)
-			b.say(st.Session+" "+st.Owner, func() { b.sayHolder(st, age, known) })
+		case st.others(b.hold.session.ID()):
+			age, known := b.age(ctx, st)
+			b.say(st.Session+" "+holderOf(st), func() { b.sayHolder(holderOf(st), age, known) })
 		}
 	}
 }
@@ -70,9 +70,17 @@ func (b *bulletin) say(what string, how func()) {
 	how()
 }
 
+// age is how long the holder has had the lock. It is known by the token, which readers and permits do not have.
+func (b *bulletin) age(ctx context.Context, st status) (age time.Duration, known bool) {
+	if st.shared != nil && !st.writing() {
+		return 0, false
+	}
+	return b.clock.since(ctx, reentrant.Token(st.Token))
+}
+
 // sayHolder names the holder, and how long it has held the lock as far as that is known.
-func (b *bulletin) sayHolder(st reentrant.State, age time.Duration, known bool) {
-	name, holder := b.hold.lock.Name(), holderOf(st)
+func (b *bulletin) sayHolder(holder string, age time.Duration, known bool) {
+	name := b.hold.lock.Name()
 	switch {
 	case b.terminal && known:
 		fmt.Fprintf(b.hold.stderr, "relock: waiting for %s, held by %s for %s\n", shown(name), holder, inWords(age))

@@ -95,7 +95,7 @@ func TestHoldersAreNamed(t *testing.T) {
 		"~web-3:812":                  "web-3:812",
 		"17":                          "session 5bdd",
 	} {
-		assert.Equal(t, want, holderOf(reentrant.State{Locked: true, Session: "5bdd", Owner: owner}))
+		assert.Equal(t, want, holderOf(status{Locked: true, Session: "5bdd", Owner: owner}))
 	}
 }
 

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"time"
-
-	"github.com/relock-go/relock/reentrant"
 )
 
 // A deadline is until when this process may let the command run. It is arithmetic over local monotonic times:
@@ -57,9 +55,12 @@ func (d deadline) margin() time.Duration { return d.lease/100 + 2*time.Milliseco
 // poll is how often Redis is asked.
 func (d deadline) poll() time.Duration { return d.lease / 10 }
 
-// confirmed is the deadline after Redis, asked at a moment, said what it knew.
-func (d deadline) confirmed(asked time.Time, st reentrant.State) deadline {
-	left := st.TTL
+// renewed reports whether so much is left of a lease that was full or has been renewed in time: the session renews it every
+// third. A negative time has no end.
+func (d deadline) renewed(left time.Duration) bool { return left < 0 || left > d.lease*3/5 }
+
+// confirmed is the deadline after Redis, asked at a moment, said how much was left of the lease.
+func (d deadline) confirmed(asked time.Time, left time.Duration) deadline {
 	if left < 0 { // somebody made the key stay for ever
 		left = d.lease
 	}

@@ -25,11 +25,11 @@ type hold struct {
 
 	session *reentrant.Session
 	close   func()
-	lock    *reentrant.Lock
+	lock    lock
 	name    string          // of the owner
 	owner   context.Context // carries it, and does not end
 	held    bool
-	token   reentrant.Token
+	token   reentrant.Token // of a reader its version; 0 with a permit
 }
 
 func newHold(s *server, stderr io.Writer, d deadline) *hold {
@@ -37,13 +37,13 @@ func newHold(s *server, stderr io.Writer, d deadline) *hold {
 }
 
 // during takes the lock, calls f while it is held, and gives the lock back. The result is f's.
-func (h *hold) during(name string, w waiting, f func(signals <-chan os.Signal) (status int, err error)) error {
+func (h *hold) during(name string, kind sharing, w waiting, f func(signals <-chan os.Signal) (status int, err error)) error {
 	signals := make(chan os.Signal, 16)
 	notify(signals) // to the very end, when it is said how it went
 
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	err := w.status(untilSignal(signals, cancel, func() error { return h.take(ctx, name, w.limit()) }))
+	err := w.status(untilSignal(signals, cancel, func() error { return h.take(ctx, name, kind, w.limit()) }))
 	status := 0
 	if err == nil {
 		status, err = f(signals)
@@ -92,7 +92,7 @@ func untilSignal(signals <-chan os.Signal, cancel context.CancelCauseFunc, f fun
 var endings = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 
 // take takes the lock, with a full lease.
-func (h *hold) take(ctx context.Context, name string, wait *time.Duration) (err error) {
+func (h *hold) take(ctx context.Context, name string, kind sharing, wait *time.Duration) (err error) {
 	h.session, h.close, err = h.server.open(ctx, reentrant.WithLease(h.deadline.lease))
 	if err != nil {
 		return err
@@ -100,11 +100,11 @@ func (h *hold) take(ctx context.Context, name string, wait *time.Duration) (err 
 	// A name says more to who inspects the lock than a goroutine's number, and the hold is given back by others.
 	h.name = ownerName(hostname(), os.Getpid())
 	h.owner, ctx = reentrant.WithOwner(context.Background(), h.name), reentrant.WithOwner(ctx, h.name)
-	h.lock = h.session.NewLock(name)
+	h.lock = kind.lock(h.session, name)
 	if err := refuseNested(ctx, h.lock); err != nil {
-		return err
+		return hinted(err)
 	}
-	return h.stand(ctx, wait)
+	return hinted(h.stand(ctx, wait))
 }
 
 // stand stands in line for the lock until it has a full lease. A lock that is lost before, because relock was paused
@@ -129,58 +129,54 @@ func (h *hold) stand(ctx context.Context, wait *time.Duration) error {
 
 const mostLosses = 10
 
-// confirm gives the lock a full lease, and finds out until when it is ours. ErrLost says that it is not.
+// confirm finds out until when the lock is ours, once it has a full lease: a lock that was pushed to us comes with a short
+// one, until the session's next renewal, and the grace has to fit into it. ErrLost says that it is not ours.
 func (h *hold) confirm(ctx context.Context) (err error) {
-	if err := renew(ctx, h.lock); err != nil {
+	if err := h.lock.renew(ctx); err != nil {
 		return err
 	}
 	if h.token, err = h.lock.Token(ctx); err != nil {
 		return err
 	}
-	var a answer
-	err = patiently(func() error {
-		a = h.ask(ctx)
-		return a.err
-	})
-	switch {
-	case err != nil:
-		return err
-	case a.gone:
-		return reentrant.ErrLost
+	for {
+		var a answer
+		err := patiently(func() error {
+			a = h.ask(ctx)
+			return a.err
+		})
+		switch {
+		case err != nil:
+			return err
+		case a.gone:
+			return reentrant.ErrLost
+		case h.deadline.renewed(a.left):
+			h.deadline = h.deadline.confirmed(a.asked, a.left)
+			return nil
+		}
+		time.Sleep(renewalPoll)
 	}
-	h.deadline = h.deadline.confirmed(a.asked, a.state)
-	return nil
 }
+
+// renewalPoll is how often Redis is asked whether the session has renewed a lock that came with a short lease. It does so
+// within a heartbeat.
+const renewalPoll = 50 * time.Millisecond
 
 // sessionsVariable lists the sessions of the runs that a command is a part of, the outermost first.
 const sessionsVariable = "RELOCK_SESSIONS"
 
-// refuseNested fails if a run that this one is a part of has the lock: each would wait for the other's end.
-func refuseNested(ctx context.Context, l *reentrant.Lock) error {
+// refuseNested fails if a run that this one is a part of has the lock, or a part of it: each would wait for the other's
+// end. A reader would, too, if a writer stands between the two.
+func refuseNested(ctx context.Context, l lock) error {
 	around := strings.Fields(os.Getenv(sessionsVariable))
 	if len(around) == 0 {
 		return nil
 	}
 	st, err := lookAt(ctx, l)
-	if err == nil && st.Locked && slices.Contains(around, st.Session) {
-		return failf(exitUsage, "lock %s is already held by the relock run that this one is a part of: it would wait for itself",
+	if err == nil && slices.ContainsFunc(around, st.heldBy) {
+		return failf(exitUsage, "lock %s is already held by the relock run that this one is a part of: it could wait for itself",
 			shown(l.Name()))
 	}
 	return err
-}
-
-// renew makes the lease a full one now, by re-entry: a lock that was pushed to us comes with a short one, until the
-// session's next renewal, and the grace has to fit into it. It is done by TryLock: a hold of which nothing is left by now
-// cannot be re-entered, and this is not the place to stand in line.
-func renew(ctx context.Context, l *reentrant.Lock) error {
-	ok, err := l.TryLock(ctx)
-	switch {
-	case err != nil:
-		return err
-	case !ok:
-		return reentrant.ErrLost
-	}
-	return l.Unlock(ctx)
 }
 
 // acquire takes the lock within wait since it began; nil is for ever. What it waits for is said.
@@ -191,7 +187,7 @@ func (h *hold) acquire(ctx context.Context, wait *time.Duration, began time.Time
 		go newBulletin(h).follow(watching)
 	}
 	if wait == nil {
-		return h.lock.Lock(ctx)
+		return h.lock.acquire(ctx)
 	}
 	ok, err := h.lock.TryLockFor(ctx, *wait-time.Since(began))
 	if err == nil && !ok {
@@ -201,12 +197,12 @@ func (h *hold) acquire(ctx context.Context, wait *time.Duration, began time.Time
 }
 
 // holder names who has the lock, if that can be found out.
-func holder(ctx context.Context, l *reentrant.Lock) string {
+func holder(ctx context.Context, l lock) string {
 	st, err := lookAt(ctx, l)
 	if err != nil {
 		return ""
 	}
-	return heldBy(st)
+	return st.reason()
 }
 
 // giveBack unlocks and closes the session, as far as Redis answers in time: the lease is the hedge. The command has
@@ -247,12 +243,18 @@ func (h *hold) giveBack() (err, kept error) {
 	return nil, nil
 }
 
-// unlock gives up the hold, if there is one.
+// unlock gives up the hold, if there is one, and waits until Redis has it back.
 func (h *hold) unlock() error {
 	if !h.held {
 		return nil
 	}
-	return h.lock.Unlock(h.owner)
+	err := h.lock.Unlock(h.owner)
+	if err != nil || !h.lock.givesBackLate() {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return h.session.Close(ctx)
 }
 
 // environment is what the command is told.
@@ -268,16 +270,23 @@ func (h *hold) environment() []string {
 // An answer is what Redis said of the lock.
 type answer struct {
 	asked time.Time // before the question was sent
-	state reentrant.State
-	gone  bool // it is not ours any more
+	state status
+	left  time.Duration // of our lease; negative if it has no end
+	gone  bool          // it is not ours any more
 	err   error
 }
 
 // ask asks Redis.
 func (h *hold) ask(ctx context.Context) answer {
 	a := answer{asked: time.Now()}
-	a.state, a.err = h.lock.Inspect(ctx)
-	a.gone = a.err == nil && (!a.state.Locked || a.state.Session != h.session.ID() || a.state.Token != h.token)
+	a.state, a.err = h.lock.look(ctx)
+	if errors.Is(a.err, reentrant.ErrWrongKind) { // Redis forgot it, and others use the name
+		a.state, a.err = status{}, nil
+	}
+	if a.err == nil {
+		left, ours := a.state.leaseOf(h.session.ID(), h.token)
+		a.left, a.gone = left, !ours
+	}
 	return a
 }
 

@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-
-	"github.com/relock-go/relock/reentrant"
 )
 
 // ownerName is the owner that a relock process takes its lock for. It says where to look for the process.
@@ -14,8 +12,12 @@ func ownerName(host string, pid int) string { return fmt.Sprintf("relock[%d]@%s"
 
 var ownerForm = regexp.MustCompile(`^~relock\[([0-9]+)\]@(.+)$`)
 
-// holderOf names the holder of a lock: by host and process id if it is a relock process, else by owner and session.
-func holderOf(st reentrant.State) string {
+// holderOf names the holder of a lock: by host and process id if it is a relock process, else by owner and session. The
+// holders of a read-write lock or a semaphore are known by their sessions alone.
+func holderOf(st status) string {
+	if st.shared != nil {
+		return st.who()
+	}
 	if m := ownerForm.FindStringSubmatch(st.Owner); m != nil {
 		return fmt.Sprintf("%s (pid %s)", shown(m[2]), m[1])
 	}

@@ -38,15 +38,6 @@ func (c *inspectCommand) Run(s *server, std *streams) error {
 	return nil
 }
 
-// lookAt asks Redis for the state of a lock, patiently.
-func lookAt(ctx context.Context, l *reentrant.Lock) (st reentrant.State, err error) {
-	err = patiently(func() error {
-		st, err = l.Inspect(ctx)
-		return err
-	})
-	return st, err
-}
-
 // patiently asks Redis up to three times if it does not answer. A Redis that refuses, or cannot be
 // reached, is asked once.
 func patiently(ask func() error) (err error) {

@@ -16,6 +16,7 @@ import (
 // holdCommand is `relock hold`.
 type holdCommand struct {
 	lockName
+	sharing
 	waiting
 	Lease time.Duration `default:"10s" help:"How long others wait after a crash of this machine."`
 
@@ -24,11 +25,12 @@ type holdCommand struct {
 
 // Help is shown by --help.
 func (c *holdCommand) Help() string {
-	return `Waits for the lock, prints the fencing token on a line, and holds the lock until a signal (INT, TERM, HUP, QUIT) or the end of its input. A standard input that is /dev/null does not count. Nothing is ended when the lock is lost: what relies on it has to watch for the end of relock hold.
+	return `Waits for the lock, prints the fencing token on a line (with -s the version, with --permits 0), and holds the lock until a signal (INT, TERM, HUP, QUIT) or the end of its input. A standard input that is /dev/null does not count. Nothing is ended when the lock is lost: what relies on it has to watch for the end of relock hold.
 
 Examples:
   relock hold deploy              keep deployments off while you look around; Ctrl-D gives it back
   relock hold -w 10 deploy        give up if another has it for the next ten seconds
+  relock hold -s catalogue        keep those off that change it: relock run -x catalogue
 
 Exit status:
     0  the lock was held to the end
@@ -41,7 +43,7 @@ Exit status:
 
 // Validate is called by the parser.
 func (c *holdCommand) Validate() (err error) {
-	if err := errors.Join(c.lockName.Validate(), c.check()); err != nil {
+	if err := errors.Join(c.lockName.Validate(), c.sharing.check(), c.waiting.check()); err != nil {
 		return err
 	}
 	c.deadline, err = newDeadline(c.Lease, nil)
@@ -51,7 +53,7 @@ func (c *holdCommand) Validate() (err error) {
 // Run holds the lock until it is told to end.
 func (c *holdCommand) Run(s *server, std *streams) error {
 	h := newHold(s, std.err, c.deadline)
-	return h.during(c.Name, c.waiting, func(signals <-chan os.Signal) (int, error) {
+	return h.during(c.Name, c.sharing, c.waiting, func(signals <-chan os.Signal) (int, error) {
 		fmt.Fprintln(std.out, uint64(h.token))
 		if isTerminal(os.Stdin) && isTerminal(std.err) {
 			fmt.Fprintf(std.err, "relock: %s is held; Ctrl-D or Ctrl-C gives it back\n", shown(c.Name))
@@ -80,7 +82,7 @@ func (h *hold) keep(signals <-chan os.Signal, end <-chan struct{}) error {
 		case a := <-answers:
 			silence.heard(a.err, func() string { return "the lock is lost when its lease ends" })
 			if a.gone {
-				return failf(exitLost, "lock %s was lost (%s%s)", shown(h.lock.Name()), takenAway, heldBy(a.state))
+				return failf(exitLost, "lock %s was lost (%s%s)", shown(h.lock.Name()), takenAway, a.state.reason())
 			}
 		}
 	}

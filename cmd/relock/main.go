@@ -1,6 +1,8 @@
 // Relock runs commands under a distributed lock, and shows and breaks the locks of a Redis.
 //
 //	relock run deploy -- ./deploy.sh production      one at a time in the whole deployment
+//	relock run -s catalogue -- ./report.sh           many readers at a time, and none beside a writer, which gives -x
+//	relock run --permits 3 encode -- ./encode.sh     at most three at a time
 //	relock hold deploy                               hold it until a signal or the end of the input
 //	relock inspect deploy                            who holds it, since which token, who waits
 //	relock list                                      every lock that is held or waited for

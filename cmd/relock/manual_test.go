@@ -23,6 +23,9 @@ func TestCommandsAndFlagsAreCompleted(t *testing.T) {
 		"run --w":                "--wait",
 		"run --no":               "--nonblock",
 		"run -w ":                "",
+		"run -s --per":           "--permits",
+		"hold --permits ":        "",
+		"hold --sh":              "--shared",
 		"run -n lock --le":       "--lease",
 		"run lock -- ./deploy -": "",
 		"list --a":               "--all",
@@ -63,7 +66,7 @@ func TestTheManualPageHasAllThatTheHelpHas(t *testing.T) {
 	page := look(t, 0, "man")
 	assert.True(t, strings.HasPrefix(page, ".TH RELOCK 1\n.SH NAME\nrelock \\- A distributed lock for commands, on Redis\n"), page)
 	for _, text := range []string{
-		".SS relock run ", ".SS relock hold ", ".SS relock list ", ".SS relock man", `\-\-conflict\-exit\-code`, `\-\-version`,
+		".SS relock run ", ".SS relock hold ", ".SS relock list ", ".SS relock man", `\-\-conflict\-exit\-code`, `\-\-version`, `\-s, \-\-shared`, `\-\-permits=N`,
 		"RELOCK_PREFIX", "REDIS_URL", "RELOCK_TOKEN", "Examples:", `relock run \-n nightly \-\- ./backup.sh`,
 		"79 the lock was lost",
 	} {

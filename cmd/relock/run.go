@@ -14,6 +14,7 @@ type runCommand struct {
 	lockName
 	Command []string `arg:"" optional:"" passthrough:"partial" help:"The command and its arguments; relock's own options come before it."`
 	Shell   *string  `short:"c" name:"command" placeholder:"COMMAND" help:"Have the shell ($SHELL, or sh) run this text, in place of a command after --."`
+	sharing
 	waiting
 	Lease time.Duration  `default:"10s" help:"How long others wait after a crash of this machine, and about how long an outage of Redis may last before the command is ended."`
 	Grace *time.Duration `placeholder:"DURATION" help:"What the command gets between TERM and KILL; at most a third of the lease. Default: a fifth of it."`
@@ -26,7 +27,7 @@ func (c *runCommand) Help() string {
 	return `  relock run [OPTION…] NAME -- COMMAND [ARGUMENT…]
   relock run [OPTION…] NAME -c COMMAND
 
-The command runs in a process group of its own, with RELOCK_NAME, RELOCK_TOKEN (the fencing token), RELOCK_SESSION, RELOCK_SESSIONS (those of the runs around it, too) and RELOCK_OWNER in its environment. Signals are passed on to it. When it exits, what is left of its group is ended, and then the lock is given back.
+The command runs in a process group of its own, with RELOCK_NAME, RELOCK_TOKEN (the fencing token; with -s the version, which changes with every write; with --permits 0), RELOCK_SESSION, RELOCK_SESSIONS (those of the runs around it, too) and RELOCK_OWNER in its environment. Signals are passed on to it. When it exits, what is left of its group is ended, and then the lock is given back.
 
 If the lock is lost, or Redis does not answer for too long, the group gets TERM, and KILL after --grace: early enough to be dead before Redis can give the lock to another.
 
@@ -35,10 +36,13 @@ Examples:
   relock run -n nightly -- ./backup.sh            do not wait: exit with 75
   relock run -n -E 0 nightly -- ./backup.sh       the same, and call that a success
   relock run -w 30 migrate -c './migrate && ./warm-up'
+  relock run -s catalogue -- ./report.sh          many reports at a time,
+  relock run -x catalogue -- ./import.sh          and none while this runs
+  relock run --permits 3 encode -- ./encode.sh    at most three at a time in the whole deployment
 
 Exit status: the command's own, or 128 plus the signal that ended it; and
-   64  usage; or a run around this one has the lock
-   69  Redis cannot be reached, or refuses
+   64  usage; or a run around this one has the lock, or a part of it
+   69  Redis cannot be reached, or refuses: a name that is in use as another kind of lock
    75  the lock was not to be had within --wait (-E has another number for it)
    79  the lock was lost, and the command was ended
   126  the command cannot be executed
@@ -47,7 +51,7 @@ Exit status: the command's own, or 128 plus the signal that ended it; and
 
 // Validate is called by the parser.
 func (c *runCommand) Validate() (err error) {
-	if err := errors.Join(c.lockName.Validate(), c.check()); err != nil {
+	if err := errors.Join(c.lockName.Validate(), c.sharing.check(), c.waiting.check()); err != nil {
 		return err
 	}
 	if len(c.Command) > 0 && c.Command[0] == "--" {
@@ -72,7 +76,7 @@ func (c *runCommand) Run(s *server, std *streams) error {
 		return err
 	}
 	h := newHold(s, std.err, c.deadline)
-	return h.during(c.Name, c.waiting, func(signals <-chan os.Signal) (int, error) {
+	return h.during(c.Name, c.sharing, c.waiting, func(signals <-chan os.Signal) (int, error) {
 		return h.run(&command{program: program, args: c.Command}, signals)
 	})
 }

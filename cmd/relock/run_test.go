@@ -260,6 +260,10 @@ func TestUsageErrors(t *testing.T) {
 		"no duration":     {"run", "lock", "--wait=soon", "--", "true"},
 		"no number":       {"run", "lock", "-w", "NaN", "--", "true"},
 		"two waits":       {"run", "lock", "-n", "-w", "3", "--", "true"},
+		"two kinds":       {"run", "-s", "-x", "lock", "--", "true"},
+		"kind of permits": {"hold", "-s", "--permits", "2", "lock"},
+		"no permits":      {"run", "--permits", "0", "lock", "--", "true"},
+		"many permits":    {"hold", "--permits", "2147483648", "lock"},
 		"two commands":    {"run", "lock", "-c", "true", "--", "true"},
 		"large status":    {"run", "lock", "-E", "256", "--", "true"},
 		"negative status": {"hold", "lock", "-E=-1"},
@@ -322,7 +326,7 @@ func TestALockThatIsLostBeforeTheCommandBeginsIsWaitedForAgain(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(h.owner, patience)
 	defer cancel()
-	require.ErrorIs(t, renew(ctx, h.lock), reentrant.ErrLost, "who has nothing to re-enter does not wait")
+	require.ErrorIs(t, h.lock.renew(ctx), reentrant.ErrLost, "who has nothing to re-enter does not wait")
 
 	(<-releases)()
 	require.NoError(t, <-stood)
@@ -365,7 +369,7 @@ func robbed(t *testing.T) (h *hold, thief *reentrant.Session, releases <-chan fu
 	}}, b.Close)
 	d, err := newDeadline(50*time.Second, nil)
 	require.NoError(t, err)
-	h = &hold{server: &server{Redis: url}, deadline: d, stderr: io.Discard, session: victim, lock: victim.NewLock("lock"), owner: reentrant.WithOwner(t.Context(), "victim")}
+	h = &hold{server: &server{Redis: url}, deadline: d, stderr: io.Discard, session: victim, lock: plainLock{victim.NewLock("lock")}, owner: reentrant.WithOwner(t.Context(), "victim")}
 	return h, thief, taken
 }
 
@@ -421,14 +425,10 @@ func TestTheDeadlineLeavesTheGrace(t *testing.T) {
 	d, err := newDeadline(10*time.Second, &grace)
 	require.NoError(t, err)
 	asked := time.Now()
-	st := state(t, session(t, embedded(t)), "lock")
-	st.TTL = 8 * time.Second
-	d = d.confirmed(asked, st)
+	d = d.confirmed(asked, 8*time.Second)
 	end := asked.Add(8 * time.Second)
 	assert.True(t, d.kill().Before(end.Add(-500*time.Millisecond)), "no room for the KILL")
 	assert.Equal(t, grace, d.kill().Sub(d.term()))
-	st.TTL = time.Second
-	assert.Equal(t, d.until, d.confirmed(asked, st).until, "what was promised is kept")
-	st.TTL = -1
-	assert.True(t, d.confirmed(asked, st).until.Before(asked.Add(10*time.Second)))
+	assert.Equal(t, d.until, d.confirmed(asked, time.Second).until, "what was promised is kept")
+	assert.True(t, d.confirmed(asked, -1).until.Before(asked.Add(10*time.Second)))
 }

@@ -68,7 +68,7 @@ func (s status) line() string {
 		return fmt.Sprintf("free, last token %d, %d waiting", s.Token, len(s.Waiting))
 	}
 	if s.shared != nil {
-		return fmt.Sprintf("%s by %s, last token %d, %d waiting", s.use(), strings.Join(s.sessions(), ", "), s.Token, len(s.Waiting))
+		return fmt.Sprintf("%s by %s, last token %d, %d waiting", s.use(), s.who(), s.Token, len(s.Waiting))
 	}
 	holds := "holds"
 	if s.Holds == 1 {
@@ -127,12 +127,41 @@ func printJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// heldBy says who has the lock, as a part of a sentence.
-func heldBy(st reentrant.State) string {
-	if !st.Locked {
+// reason says who has the lock, as a part of a sentence.
+func (s status) reason() string {
+	switch {
+	case !s.Locked:
 		return ""
+	case s.shared != nil:
+		return fmt.Sprintf(": %s by %s", s.use(), s.who())
 	}
-	return fmt.Sprintf(": it is held by %s of session %s", shown(st.Owner), shown(st.Session))
+	return fmt.Sprintf(": it is held by %s of session %s", shown(s.Owner), shown(s.Session))
+}
+
+// heldBy reports whether a session has the lock, or a part of it.
+func (s status) heldBy(session string) bool {
+	if s.shared != nil {
+		_, held := s.shared.leaseOf(session)
+		return held
+	}
+	return s.Locked && s.Session == session
+}
+
+// leaseOf is what is left of a session's lease, negative if it has no end. It is not ok if the session has not got the lock, or
+// has it under another token.
+func (s status) leaseOf(session string, token reentrant.Token) (left time.Duration, ok bool) {
+	if s.shared != nil {
+		return s.shared.leaseOf(session)
+	}
+	return time.Duration(s.TTL) * time.Millisecond, s.heldBy(session) && s.Token == uint64(token)
+}
+
+// others reports whether a session other than this one has the lock, or a part of it.
+func (s status) others(session string) bool {
+	if s.shared != nil {
+		return slices.ContainsFunc(s.Holders, func(h sharedHolder) bool { return h.Session != session })
+	}
+	return s.Locked && s.Session != session
 }
 
 // shown is text that others have chosen, made safe for a terminal.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/relock-go/relock/backend"
@@ -92,14 +93,18 @@ func (s *shared) use() string {
 		}
 		return fmt.Sprintf("%d of %d permits held", used, s.Limit)
 	}
-	if len(s.Holders) > 0 && s.Holders[0].Mode == "write" {
+	if s.writing() {
 		return "write-locked"
 	}
 	return "read-locked"
 }
 
-// sessions are those that hold a part, for a line of text.
-func (s *shared) sessions() (names []string) {
+// writing reports whether a session has the write side.
+func (s *shared) writing() bool { return len(s.Holders) > 0 && s.Holders[0].Mode == "write" }
+
+// who names the sessions that hold a part, for a line of text.
+func (s *shared) who() string {
+	var names []string
 	for _, h := range s.Holders {
 		name := "session " + shown(h.Session)
 		if h.Permits > 0 {
@@ -107,7 +112,17 @@ func (s *shared) sessions() (names []string) {
 		}
 		names = append(names, name)
 	}
-	return names
+	return strings.Join(names, ", ")
+}
+
+// leaseOf is what is left of a session's lease, and false if it has no part.
+func (s *shared) leaseOf(session string) (left time.Duration, ok bool) {
+	for _, h := range s.Holders {
+		if h.Session == session {
+			return time.Duration(h.TTL) * time.Millisecond, true
+		}
+	}
+	return 0, false
 }
 
 // print shows the holders, a line for each.

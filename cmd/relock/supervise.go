@@ -103,9 +103,9 @@ func (s *supervisor) heard(a answer) {
 	switch {
 	case a.err != nil:
 	case a.gone:
-		s.lose(errors.New(takenAway + heldBy(a.state)))
+		s.lose(errors.New(takenAway + a.state.reason()))
 	default:
-		s.deadline = s.deadline.confirmed(a.asked, a.state)
+		s.deadline = s.deadline.confirmed(a.asked, a.left)
 	}
 }
 

@@ -33,11 +33,13 @@ func (c *unlockCommand) Run(s *server, std *streams) error {
 	}
 	defer done()
 	lock := session.NewLock(c.Name)
-	st, err := lookAt(ctx, lock)
-	if err != nil {
+	var was unlocked
+	if err := patiently(func() error {
+		was.status, err = statusOf(ctx, session, c.Name)
+		return err
+	}); err != nil {
 		return err
 	}
-	was := unlocked{status: newStatus(c.Name, st)}
 	if was.Locked && !c.Force {
 		return failf(exitUsage, "lock %s is %s. Taking it away lets two run at once: --force if that is what you want",
 			shown(c.Name), was.line())

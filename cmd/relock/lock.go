@@ -1,0 +1,162 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// sharing says what kind of lock a name is, and what is taken of it. -s and -x are those of flock(1).
+type sharing struct {
+	Shared    bool `short:"s" xor:"kind" help:"Take the read side of a read-write lock: any number of -s run at the same time, and none beside an -x."`
+	Exclusive bool `short:"x" xor:"kind" help:"Take the write side of a read-write lock: nothing else that gives -s or -x for the name runs at the same time. Without -s, -x and --permits the name is a plain lock, which is another kind."`
+	Permits   *int `xor:"kind" placeholder:"N" help:"Take one of N permits of a semaphore: at most N run at the same time."`
+}
+
+// check reports flags that make no sense.
+func (s sharing) check() error {
+	if s.Permits != nil && (*s.Permits < 1 || *s.Permits > backend.AllUnits) {
+		return fmt.Errorf("--permits %d: must be from 1 to %d", *s.Permits, backend.AllUnits)
+	}
+	return nil
+}
+
+// lock is what is taken of a name.
+func (s sharing) lock(session *reentrant.Session, name string) lock {
+	switch {
+	case s.Permits != nil:
+		m := session.NewSemaphore(name, *s.Permits)
+		return permit{m, sharedPart{name, m.Inspect}}
+	case s.Shared:
+		l := session.NewRWLock(name)
+		return readSide{l, sharedPart{name, l.Inspect}}
+	case s.Exclusive:
+		l := session.NewRWLock(name)
+		return writeSide{l, sharedPart{name, l.Inspect}}
+	}
+	return plainLock{session.NewLock(name)}
+}
+
+// kindHint follows an error that says that a name is of another kind.
+const kindHint = "a read-write lock needs -s or -x, a semaphore --permits, and a plain lock none of them"
+
+// hinted says what can be done about an error.
+func hinted(err error) error {
+	if errors.Is(err, reentrant.ErrWrongKind) {
+		return fmt.Errorf("%w; %s", err, kindHint)
+	}
+	return err
+}
+
+// A lock is what a hold takes: a plain lock, a side of a read-write lock, or a permit of a semaphore. The methods that
+// [reentrant.Lock] has too do what they do there.
+type lock interface {
+	Name() string
+	acquire(ctx context.Context) error
+	TryLockFor(ctx context.Context, wait time.Duration) (bool, error)
+	Unlock(ctx context.Context) error
+	Token(ctx context.Context) (reentrant.Token, error)
+	Lost(ctx context.Context) <-chan struct{}
+	// look asks Redis for the state of the name.
+	look(ctx context.Context) (status, error)
+	// renew prolongs the lease at once if that can be done.
+	renew(ctx context.Context) error
+	// givesBackLate reports whether Unlock returns before Redis has the hold back. It has it when the session is closed.
+	givesBackLate() bool
+}
+
+// lookAt asks Redis for the state of a lock, patiently.
+func lookAt(ctx context.Context, l lock) (st status, err error) {
+	err = patiently(func() error {
+		st, err = l.look(ctx)
+		return err
+	})
+	return st, err
+}
+
+type plainLock struct{ *reentrant.Lock }
+
+func (l plainLock) acquire(ctx context.Context) error { return l.Lock.Lock(ctx) }
+
+func (l plainLock) look(ctx context.Context) (status, error) {
+	st, err := l.Inspect(ctx)
+	return newStatus(l.Name(), st), err
+}
+
+// renew re-enters the lock. It is done by TryLock: a hold of which nothing is left by now cannot be re-entered, and this is
+// not the place to stand in line.
+func (l plainLock) renew(ctx context.Context) error {
+	ok, err := l.TryLock(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return reentrant.ErrLost
+	}
+	return l.Unlock(ctx)
+}
+
+func (l plainLock) givesBackLate() bool { return false }
+
+// A sharedPart is what the sides of a read-write lock and a permit have in common.
+type sharedPart struct {
+	name    string
+	inspect func(ctx context.Context) (reentrant.SharedState, error)
+}
+
+func (p sharedPart) look(ctx context.Context) (status, error) {
+	st, err := p.inspect(ctx)
+	return newSharedStatus(p.name, st), err
+}
+
+// renew does nothing: re-entry sends nothing, and the session renews by itself.
+func (p sharedPart) renew(context.Context) error { return nil }
+
+func (p sharedPart) givesBackLate() bool { return true }
+
+type writeSide struct {
+	*reentrant.RWLock
+	sharedPart
+}
+
+func (l writeSide) acquire(ctx context.Context) error { return l.Lock(ctx) }
+
+// A readSide has its version for a token.
+type readSide struct {
+	*reentrant.RWLock
+	sharedPart
+}
+
+func (l readSide) acquire(ctx context.Context) error { return l.RLock(ctx) }
+
+func (l readSide) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
+	return l.TryRLockFor(ctx, wait)
+}
+
+func (l readSide) Unlock(ctx context.Context) error { return l.RUnlock(ctx) }
+
+func (l readSide) Token(ctx context.Context) (reentrant.Token, error) { return l.Version(ctx) }
+
+type permit struct {
+	*reentrant.Semaphore
+	sharedPart
+}
+
+func (p permit) acquire(ctx context.Context) error { return p.Acquire(ctx, 1) }
+
+func (p permit) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
+	return p.TryAcquireFor(ctx, 1, wait)
+}
+
+func (p permit) Unlock(ctx context.Context) error { return p.Release(ctx, 1) }
+
+// Token is 0: permits have none.
+func (p permit) Token(context.Context) (reentrant.Token, error) { return 0, nil }
+
+func (p permit) Lost(context.Context) <-chan struct{} { return p.Semaphore.Lost() }

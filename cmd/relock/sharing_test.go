@@ -1,0 +1,268 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// inside starts a run whose command says that it runs, and goes on until end is called. The run then has to end well.
+func inside(t *testing.T, url string, args ...string) (r *run, end func()) {
+	t.Helper()
+	r = newRun(t, url, append(append([]string{"run"}, args...), "--", "sh", "-c", "echo ready $RELOCK_TOKEN; read line; echo done")...)
+	input, err := r.cmd.StdinPipe()
+	require.NoError(t, err)
+	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
+	r.begin()
+	return r, func() {
+		t.Helper()
+		_, err := input.Write([]byte("\n"))
+		require.NoError(t, err)
+		r.exits(0)
+	}
+}
+
+// toldToken waits until the command of inside runs, and returns its token.
+func toldToken(r *run) uint64 {
+	r.t.Helper()
+	r.says("\n")
+	text, ok := strings.CutPrefix(strings.TrimSpace(r.stdout.String()), "ready ")
+	require.True(r.t, ok, r.stdout)
+	token, err := strconv.ParseUint(text, 10, 64)
+	require.NoError(r.t, err)
+	return token
+}
+
+func TestReadersRunTogetherAndAWriterAlone(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	s := session(t, url)
+	first, endFirst := inside(t, url, "-s", "prices")
+	first.says("ready")
+	second, endSecond := inside(t, url, "--shared", "prices")
+	second.says("ready") // beside the first, which waits for its input
+	writer, endWriter := inside(t, url, "-x", "prices")
+	eventually(t, func() bool { return sharedWaiters(t, s, "prices") == 1 }, "the writer does not wait")
+	endFirst()
+	assert.Equal(t, 1, sharedWaiters(t, s, "prices"))
+	assert.Empty(t, writer.stdout.String(), "it writes beside a reader")
+	endSecond()
+	writer.says("ready")
+
+	for _, flag := range []string{"-s", "-x"} {
+		r := answered(t, url, "run", "-n", flag, "prices", "--", "true")
+		r.exits(exitNotAcquired)
+		assert.Regexp(t, `lock prices was not to be had: write-locked by session \S+\n`, r.stderr.String())
+	}
+	endWriter()
+	// Nothing lingers: what a run had is free when it has ended.
+	for _, flag := range []string{"-x", "-s", "-x"} {
+		answered(t, url, "run", "-n", flag, "prices", "--", "true").exits(0)
+	}
+}
+
+func TestOnlySoManyRunAsThereArePermits(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	var ends []func()
+	for range 2 {
+		r, end := inside(t, url, "--permits", "2", "jobs")
+		r.says("ready")
+		ends = append(ends, end)
+	}
+	third := answered(t, url, "run", "-w", "0.8", "-E", "3", "--permits", "2", "jobs", "--", "true")
+	third.exits(3)
+	assert.Regexp(t, `lock jobs was not to be had: 2 of 2 permits held by session \S+ \(1\), session \S+ \(1\)\n`, third.stderr.String())
+	ends[0]()
+	answered(t, url, "run", "-n", "--permits", "2", "jobs", "--", "true").exits(0)
+	ends[1]()
+}
+
+// The token of a reader is its version: between two equal ones nothing was written.
+func TestTheCommandIsToldTheVersionThatItReads(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	told := func(args ...string) uint64 {
+		r, end := inside(t, url, args...)
+		token := toldToken(r)
+		end()
+		return token
+	}
+	first, again := told("-s", "prices"), told("-s", "prices")
+	assert.Equal(t, first, again)
+	written := told("-x", "prices")
+	assert.Greater(t, written, first)
+	assert.Greater(t, told("-s", "prices"), written)
+	assert.Zero(t, told("--permits", "1", "jobs"))
+
+	for _, args := range [][]string{{"-s", "prices"}, {"-x", "prices"}, {"--permits=1", "jobs"}} {
+		r := newRun(t, url, append([]string{"hold"}, args...)...)
+		input, err := r.cmd.StdinPipe()
+		require.NoError(t, err)
+		r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
+		r.begin()
+		assert.Equal(t, args[0] == "--permits=1", heldToken(r) == 0, "%q", args)
+		require.NoError(t, input.Close())
+		r.exits(0)
+	}
+}
+
+func TestANameOfAnotherKindIsRefused(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	s := session(t, url)
+	holdLock(t, s, "plain", "somebody")
+	require.NoError(t, s.NewRWLock("prices").RLock(t.Context()))
+	require.NoError(t, s.NewSemaphore("jobs", 1).Acquire(t.Context(), 1))
+	for _, args := range [][]string{
+		{"-s", "plain"}, {"-x", "plain"}, {"--permits=1", "plain"}, {"prices"}, {"--permits=1", "prices"}, {"jobs"}, {"-s", "jobs"}, {"-x", "jobs"},
+	} {
+		r := answered(t, url, append(append([]string{"run", "-n"}, args...), "--", "echo", "never")...)
+		r.exits(exitRedis)
+		assert.Contains(t, r.stderr.String(), "another kind of lock", "%q", args)
+		assert.Contains(t, r.stderr.String(), kindHint, "%q", args)
+		assert.Empty(t, r.stdout.String())
+	}
+	assert.True(t, state(t, s, "plain").Locked)
+}
+
+func TestASharedHoldThatIsLostEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	for name, args := range sharedKinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := embedded(t)
+			r, _ := inside(t, url, append([]string{"--lease=15s"}, args...)...)
+			r.says("ready")
+			b, err := serverOf(url).client()
+			require.NoError(t, err)
+			defer b.Close()
+			require.NoError(t, b.Do(t.Context(), b.B().Flushall().Build()).Error())
+			r.exits(exitLost)
+			assert.NotContains(t, r.stdout.String(), "done")
+			assert.Contains(t, r.stderr.String(), "lock prices was lost (")
+		})
+	}
+}
+
+var sharedKinds = map[string][]string{"reader": {"-s", "prices"}, "writer": {"-x", "prices"}, "permit": {"--permits=1", "prices"}}
+
+func serverOf(url string) *server { return &server{Redis: url} }
+
+// What is shared is pushed to a run that waits with a short lease at first, too.
+func TestASharedHoldThatWasWaitedForHasAFullLease(t *testing.T) {
+	t.Parallel()
+	for name, args := range sharedKinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := embedded(t)
+			s := session(t, url)
+			release := func() error { return nil }
+			if l, m := s.NewRWLock("prices"), s.NewSemaphore("prices", 1); name == "permit" {
+				require.NoError(t, m.Acquire(t.Context(), 1))
+				release = func() error { return m.Release(t.Context(), 1) }
+			} else {
+				require.NoError(t, l.Lock(t.Context()))
+				release = func() error { return l.Unlock(t.Context()) }
+			}
+			r := start(t, url, append(append([]string{"run", "--lease=30s", "--grace=10s"}, args...), "--", "sh", "-c", "sleep 0.2; exit 4")...)
+			eventually(t, func() bool { return sharedWaiters(t, s, "prices") == 1 }, "it does not wait")
+			require.NoError(t, release())
+			r.exits(4)
+			assert.NotContains(t, r.stderr.String(), "lost")
+		})
+	}
+}
+
+func TestASharedHoldIsNotWaitedForInsideItself(t *testing.T) {
+	t.Parallel()
+	for name, args := range sharedKinds {
+		url := embedded(t)
+		inner := newRun(t, url, append(append([]string{"run", longLease}, args...), "--", "echo", "never")...)
+		r := start(t, url, append(append(append([]string{"run"}, args...), "--", inner.cmd.Path), inner.cmd.Args[1:]...)...)
+		r.exits(exitUsage)
+		assert.Contains(t, r.stderr.String(), "is already held by the relock run that this one is a part of", name)
+		assert.Empty(t, r.stdout.String())
+	}
+}
+
+func TestATerminalIsToldWhichSessionsShareALock(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	s := session(t, url)
+	readers, writer := s.NewRWLock("prices"), s.NewRWLock("table")
+	require.NoError(t, readers.RLock(t.Context()))
+	require.NoError(t, writer.Lock(t.Context()))
+	r := newRun(t, url, "run", "-x", "prices", "--", "true")
+	startOnTerminal(t, r)
+	r.says("relock: waiting for prices, held by session " + s.ID() + "\r\n")
+	require.NoError(t, readers.RUnlock(t.Context()))
+	r.exits(0)
+
+	r = newRun(t, url, "run", "-s", "table", "--", "true")
+	startOnTerminal(t, r)
+	r.says("relock: waiting for table, held by session " + s.ID() + " for ")
+	require.NoError(t, writer.Unlock(t.Context()))
+	r.exits(0)
+}
+
+// The command has ended under the lock, so its status stands.
+func TestASharedHoldThatIsNotGivenBackIsSaidToStay(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Start(t)
+	r, end := inside(t, promptly(server.URL()), "-s", "prices")
+	r.says("ready")
+	server.Freeze()
+	end()
+	assert.Contains(t, r.stderr.String(), "relock: the lock stays taken for up to ")
+	server.Thaw()
+}
+
+func TestALeaseIsThatOfTheSessionItself(t *testing.T) {
+	st := newSharedStatus("prices", reentrant.SharedState{Kind: backend.ReadWrite, Token: 2, Holders: []backend.SharedHolder{
+		{Session: "a", Units: 1, TTL: time.Second}, {Session: "b", Units: 1, TTL: time.Minute},
+	}})
+	left, ours := st.leaseOf("a", 3)
+	assert.True(t, ours)
+	assert.Equal(t, time.Second, left)
+	_, ours = st.leaseOf("c", 3)
+	assert.False(t, ours)
+	assert.True(t, st.others("a"))
+	assert.True(t, st.heldBy("b"))
+
+	plain := newStatus("plain", reentrant.State{Locked: true, Session: "a", Token: 2, TTL: -1})
+	left, ours = plain.leaseOf("a", 2)
+	assert.True(t, ours)
+	assert.Negative(t, left)
+	_, ours = plain.leaseOf("a", 1)
+	assert.False(t, ours, "the session has it for another owner")
+	assert.False(t, plain.others("a"))
+}
+
+// lookFails answers look with an error.
+type lookFails struct {
+	lock
+	err error
+}
+
+func (l lookFails) look(context.Context) (status, error) { return status{}, l.err }
+
+func TestANameThatOthersUseNowIsLost(t *testing.T) {
+	url := embedded(t)
+	s := session(t, url)
+	h := &hold{session: s, lock: lookFails{plainLock{s.NewLock("lock")}, backend.ErrWrongKind}}
+	a := h.ask(t.Context())
+	assert.NoError(t, a.err)
+	assert.True(t, a.gone)
+}
