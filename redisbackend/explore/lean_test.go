@@ -3,6 +3,7 @@ package explore
 import (
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // A memo is what a session remembers of the lock: how the last answer left the record. An epoch of 0 is none.
@@ -19,8 +20,8 @@ func (v verb) lean() bool { return v == verbPass || v == verbTake || v == verbFr
 // leased reports whether a lean attempt begins a lease.
 func (c call) leased() bool { return c.verb == verbTake || !c.flags.has(keepTTL) }
 
-// token is the one that a lean attempt brings.
-func (c call) token() uint32 { return max(c.memo.token, c.seen) + 1 }
+// least is the least token that a lean attempt gets.
+func (c call) least() uint32 { return max(c.memo.token, c.seen) + 1 }
 
 // recordOf is a record as save in common.lua writes it.
 func recordOf(session uint8, m memo) string {
@@ -39,7 +40,9 @@ func (c call) leanArguments(names [keyCount]string) (keys, args []string) {
 	if c.verb == verbFree {
 		return names[:3], append(args, field(c.memo.owner))
 	}
-	args = append(args, recordOf(c.session, memo{epoch: c.epoch, token: c.token(), note: c.memo.note}))
+	least := redisToken(c.least())
+	after, _ := strings.CutPrefix(recordOf(c.session, memo{epoch: c.epoch, token: c.least(), note: c.memo.note}), least+" "+least)
+	args = append(args, least, after)
 	keys = names[:3]
 	if c.verb == verbPass {
 		keys, args = names[:2], append(args, field(c.memo.owner))
@@ -100,7 +103,11 @@ func (j *judge) compared() {
 	j.must(!j.leased() || j.now < j.notAfter, "it is late: it is %d and the limit %d", j.now, j.notAfter)
 	h := a.hold
 	j.must(a.has(j.session, j.epoch) && h.owner == j.owner && h.count == int(j.holds), "it has not got the lock")
-	j.must(a.record.first == j.token() && a.record.last == j.token() && !a.record.pushed && a.record.op == 0, "the record is wrong")
+	token := j.least()
+	if j.leased() {
+		token = max(token, j.now.token())
+	}
+	j.must(a.record.first == token && a.record.last == token && !a.record.pushed && a.record.op == 0, "the record is wrong")
 	if j.leased() {
 		j.must(h.expires == j.now+lease, "the lease is not full")
 	} else {
@@ -123,8 +130,9 @@ func (x *step) passed(a call, res result, sent tick) {
 		c.flags &^= keepTTL
 		return
 	}
-	c.memo = memo{epoch: a.epoch, owner: a.owner, token: a.token(), note: a.memo.note}
-	x.believe(a.session, a.token(), a.token(), until)
+	got := token(res.numbers[2])
+	c.memo = memo{epoch: a.epoch, owner: a.owner, token: got, note: a.memo.note}
+	x.believe(a.session, got, got, until)
 }
 
 // freed is the answer to a lean release. If the lock is not as the session remembers it, release is yet to be sent.

@@ -203,7 +203,8 @@ func (r *store) eval(before *memory, now tick, c call) (res result) {
 	}
 	res.code = int(res.numbers[0])
 	if c.verb.lean() { // the time, if a lease begins
-		res.code = min(res.code, 1)
+		got := epoch + int64(max(c.least(), token(res.numbers[0])))
+		res.code, res.numbers = min(res.code, 1), []int64{res.numbers[0], 0, got, got, 0}
 	}
 	return res
 }
