@@ -92,24 +92,6 @@ type Remote interface {
 	// Release gives up what the session's attempts up to Epoch have on the lock, and hands it to the longest
 	// live waiter. After an unknown outcome sending it again is right; it then answers Nothing.
 	Release(ctx context.Context, req ReleaseRequest) (ReleaseResult, error)
-	// Await gives up a hold and takes a ticket among those who wait for a condition, in one step. It takes one
-	// only in the step that gives up the hold, so sending it again after an unknown outcome is right: it finds the
-	// ticket waiting, or Signalled, or, if the hold was gone before, answers Gone.
-	Await(ctx context.Context, req AwaitRequest) (TicketStatus, error)
-	// Signal wakes the longest live waiter of a condition, or all of them, on behalf of a hold: each gets a place
-	// in the lock's queue, unless its session has one or has the lock, and its session is told. It names those of
-	// the caller's own session. Of all of them it may wake only as many as the server has time for at once, the longest
-	// first, and then says that there are More. An Op that is not above the last one (Reenter counts the same) signals nobody, so
-	// after an unknown outcome sending it again is right.
-	Signal(ctx context.Context, req SignalRequest) (SignalReply, error)
-	// Withdraw takes a ticket back: Waited if it was not signalled before, Signalled if it was, else Gone. A signal is
-	// not acknowledged by that: after an unknown outcome sending it again is right.
-	Withdraw(ctx context.Context, condition string, ticket uint64) (TicketStatus, error)
-	// Beat shows that the session of these tickets is alive, which they need once per Patience, and tells of each
-	// whether it waits: Waited, or Signalled (or given up for dead). It acknowledges the signals of served tickets,
-	// whose owners are back with the lock. One that is neither beaten for within its Patience nor acknowledged is
-	// given to the next waiter.
-	Beat(ctx context.Context, condition string, tickets, served []uint64) ([]TicketStatus, error)
 	// Inspect reads the lock's state for the whole deployment.
 	Inspect(ctx context.Context) (State, error)
 	// ForceUnlock takes the lock from its holder, and reports whether there was one. It alone is not idempotent:

@@ -117,49 +117,6 @@ const (
 	Freed
 )
 
-// An AwaitRequest exchanges a hold for a ticket.
-type AwaitRequest struct {
-	Condition string
-	Epoch     uint64        // of the hold
-	Ticket    uint64        // an epoch of its own, above the hold's
-	Owner     string        // as in AcquireRequest, as are all that follow: what the waiter comes back with
-	Holds     int           //
-	Seen      Token         //
-	Patience  time.Duration // the ticket is lost when there is no Beat for so long
-	GrantTTL  time.Duration //
-	Until     time.Time     // as in ReleaseRequest
-	_         struct{}
-}
-
-// A SignalRequest wakes waiters of a condition.
-type SignalRequest struct {
-	Condition string
-	Epoch     uint64 // of the hold
-	Op        uint64 // counts up within the epoch, together with Reenter's
-	All       bool
-	_         struct{}
-}
-
-// A SignalReply answers a SignalRequest.
-type SignalReply struct {
-	Gone    bool     // the epoch no longer has the lock
-	More    bool     // with All: others wait still, for a SignalRequest with the next Op
-	Tickets []uint64 // of the caller's session, that were signalled
-	_       struct{}
-}
-
-// TicketStatus is what became of a ticket.
-type TicketStatus int8
-
-const (
-	// Waited: it waits (Await, Beat), or waited until it was taken back (Withdraw).
-	Waited TicketStatus = iota + 1
-	// Signalled: it was signalled.
-	Signalled
-	// Gone: there is no such ticket, and for Await no such hold.
-	Gone
-)
-
 // A Renewal asks for one hold's lease to be prolonged, and carries the answer.
 type Renewal struct {
 	Remote Remote

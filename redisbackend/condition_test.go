@@ -22,7 +22,7 @@ func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		m := s.join("a")
 		m.take(1)
-		status, err := m.remote.Await(s.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: 1, Ticket: 2, Owner: "o\x00 1",
+		status, err := m.conditions().Await(s.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: 1, Ticket: 2, Owner: "o\x00 1",
 			Holds: 3, Patience: patience, GrantTTL: grantTTL})
 		require.NoError(s, err)
 		require.Equal(s, backend.Waited, status)
@@ -34,7 +34,7 @@ func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 		}
 		other := s.join("b")
 		other.take(1)
-		_, err = other.remote.Signal(s.ctx(), backend.SignalRequest{Condition: "ready", Epoch: 1, Op: 1})
+		_, err = other.conditions().Signal(s.ctx(), backend.SignalRequest{Condition: "ready", Epoch: 1, Op: 1})
 		require.NoError(s, err)
 		select {
 		case got := <-m.signals:
@@ -44,7 +44,7 @@ func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 		}
 		other.release(1)
 		assert.Equal(s, "3", must(s.do("HGET", s.name, "a:o\x00 1").ToString()), "the owner comes back as it was, any bytes")
-		_, err = m.remote.Beat(s.ctx(), "ready", nil, []uint64{2})
+		_, err = m.conditions().Beat(s.ctx(), "ready", nil, []uint64{2})
 		require.NoError(s, err)
 		for _, kind := range []string{"c", "s", "h"} {
 			n, err := s.do("EXISTS", "relock:{"+s.name+"}:"+kind+":"+rest).ToInt64()
@@ -58,7 +58,7 @@ func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 func (m *member) awaits(epoch uint64) {
 	m.Helper()
 	m.take(epoch)
-	status, err := m.remote.Await(m.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: epoch + 1, Owner: "o",
+	status, err := m.conditions().Await(m.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: epoch + 1, Owner: "o",
 		Holds: 1, Patience: patience, GrantTTL: grantTTL})
 	require.NoError(m, err)
 	require.Equal(m, backend.Waited, status)
@@ -66,7 +66,7 @@ func (m *member) awaits(epoch uint64) {
 
 func (m *member) signal(epoch, op uint64) {
 	m.Helper()
-	_, err := m.remote.Signal(m.ctx(), backend.SignalRequest{Condition: "ready", Epoch: epoch, Op: op})
+	_, err := m.conditions().Signal(m.ctx(), backend.SignalRequest{Condition: "ready", Epoch: epoch, Op: op})
 	require.NoError(m, err)
 }
 
@@ -143,13 +143,13 @@ func BenchmarkBeat(b *testing.B) {
 			for i := range tickets {
 				require.NoError(b, remote.lock())
 				tickets[i] = remote.req.Epoch + 1
-				_, err := remote.remote.Await(remote.ctx, backend.AwaitRequest{Condition: "ready", Epoch: remote.req.Epoch,
+				_, err := remote.remote.(backend.Conditions).Await(remote.ctx, backend.AwaitRequest{Condition: "ready", Epoch: remote.req.Epoch,
 					Ticket: tickets[i], Owner: "o", Holds: 1, Patience: time.Hour, GrantTTL: time.Minute})
 				require.NoError(b, err)
 				remote.req.Epoch++
 			}
 			for b.Loop() {
-				_, err := remote.remote.Beat(remote.ctx, "ready", tickets, nil)
+				_, err := remote.remote.(backend.Conditions).Beat(remote.ctx, "ready", tickets, nil)
 				require.NoError(b, err)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/ticket")
@@ -164,14 +164,14 @@ func TestSignalAllIsBoundedForRedis(t *testing.T) {
 		a, b := s.join("a"), s.join("b")
 		for epoch := uint64(1); epoch < 2*waiters; epoch += 2 {
 			a.take(epoch)
-			_, err := a.remote.Await(s.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: epoch + 1, Owner: "1",
+			_, err := a.conditions().Await(s.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: epoch + 1, Owner: "1",
 				Holds: 1, Patience: patience, GrantTTL: grantTTL})
 			require.NoError(t, err)
 		}
 		b.take(1)
 		told := int64(0)
 		for op, left := range []int64{150, 50, 0} {
-			reply, err := b.remote.Signal(s.ctx(), backend.SignalRequest{Condition: "ready", Epoch: 1, Op: uint64(op) + 1, All: true})
+			reply, err := b.conditions().Signal(s.ctx(), backend.SignalRequest{Condition: "ready", Epoch: 1, Op: uint64(op) + 1, All: true})
 			require.NoError(t, err)
 			assert.Equal(t, left > 0, reply.More)
 			got, err := s.do("ZCARD", "relock:{"+s.name+"}:c:5:ready:"+s.name).ToInt64()

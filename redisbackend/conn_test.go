@@ -446,15 +446,15 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	two.granted()
 	for ticket := range uint64(3) {
 		two.take(10 * (ticket + 1))
-		_, err = two.remote.Await(s.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: 10 * (ticket + 1), Ticket: 100 + ticket,
+		_, err = two.conditions().Await(s.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: 10 * (ticket + 1), Ticket: 100 + ticket,
 			Owner: "1", Holds: 1, Patience: patience, GrantTTL: grantTTL})
 		require.NoError(t, err)
 	}
 	three.take(4)
-	_, err = three.remote.Signal(s.ctx(), backend.SignalRequest{Condition: "ready", Epoch: 4, Op: 1})
+	_, err = three.conditions().Signal(s.ctx(), backend.SignalRequest{Condition: "ready", Epoch: 4, Op: 1})
 	require.NoError(t, err)
-	_, err = two.remote.Withdraw(s.ctx(), "ready", 101)
+	_, err = two.conditions().Withdraw(s.ctx(), "ready", 101)
 	require.NoError(t, err)
-	_, err = two.remote.Beat(s.ctx(), "ready", []uint64{100, 102}, nil)
+	_, err = two.conditions().Beat(s.ctx(), "ready", []uint64{100, 102}, nil)
 	require.NoError(t, err)
 }

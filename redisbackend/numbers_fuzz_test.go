@@ -112,10 +112,10 @@ func (d *side) step(p *numbered, clock int64) string {
 	case 5:
 		req := backend.AwaitRequest{Condition: "c", Epoch: uint64(p.number()), Ticket: uint64(p.number()), Owner: "1",
 			Holds: int(p.number()), Seen: p.seen(clock), Patience: p.long(), GrantTTL: p.long()}
-		status, err := m.remote.Await(ctx, req)
+		status, err := m.conditions().Await(ctx, req)
 		return "await " + outcome(err, fmt.Sprint(status))
 	case 6:
-		reply, err := m.remote.Signal(ctx, backend.SignalRequest{Condition: "c", Epoch: uint64(p.number()), Op: uint64(p.number()), All: p.flag()})
+		reply, err := m.conditions().Signal(ctx, backend.SignalRequest{Condition: "c", Epoch: uint64(p.number()), Op: uint64(p.number()), All: p.flag()})
 		return "signal " + outcome(err, fmt.Sprint(reply.Gone, reply.More, reply.Tickets))
 	}
 	req := backend.ResumeRequest{Epoch: uint64(p.number()), Owner: "1", Lease: p.long(), Seen: p.seen(clock), NotAfter: time.Now().Add(time.Minute), Fixed: p.flag()}

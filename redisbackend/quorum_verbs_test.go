@@ -1,7 +1,7 @@
 package redisbackend_test
 
 import (
-	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -257,28 +257,27 @@ func TestQuorumCloseLeavesTheLocks(t *testing.T) {
 	})
 }
 
-// What needs a queue is refused, and nothing is changed by it.
+// Conditions need a queue of sessions. Without one their users get errors.ErrUnsupported, and keep their holds.
 func TestQuorumHasNoConditions(t *testing.T) {
 	t.Parallel()
 	eachQuorum(t, func(t *testing.T, a, _, _ *member) {
-		a.take(1)
-		ctx := context.Background()
-		for what, call := range map[string]func() error{
-			"await": func() error {
-				_, err := a.remote.Await(ctx, backend.AwaitRequest{Condition: "c", Epoch: 1, Ticket: 2, Owner: "1", Holds: 1})
-				return err
-			},
-			"signal": func() error {
-				_, err := a.remote.Signal(ctx, backend.SignalRequest{Condition: "c", Epoch: 1, Op: 1})
-				return err
-			},
-			"withdraw": func() error { _, err := a.remote.Withdraw(ctx, "c", 2); return err },
-			"beat":     func() error { _, err := a.remote.Beat(ctx, "c", []uint64{2}, nil); return err },
-		} {
-			err := call()
-			require.True(t, backend.Refused(err), what)
-			require.ErrorContains(t, err, "conditions", what)
-		}
-		a.has(1)
+		_, ok := a.remote.(backend.Conditions)
+		require.False(t, ok)
 	})
+	lock := newCouncil(t, 3).session(calm...).NewLock("lock")
+	ctx := t.Context()
+	require.NoError(t, lock.Lock(ctx))
+	c := lock.NewCondition("ready")
+	for what, call := range map[string]func() error{
+		"await":                 func() error { return c.Await(ctx) },
+		"await for":             func() error { _, err := c.AwaitFor(ctx, time.Hour); return err },
+		"await uninterruptibly": func() error { return c.AwaitUninterruptibly(ctx) },
+		"signal":                func() error { return c.Signal(ctx) },
+		"signal all":            func() error { return c.SignalAll(ctx) },
+	} {
+		err := call()
+		require.ErrorIs(t, err, errors.ErrUnsupported, what)
+		require.ErrorContains(t, err, "conditions", what)
+	}
+	require.NoError(t, lock.Unlock(ctx), "the hold was kept")
 }

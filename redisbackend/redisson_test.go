@@ -93,7 +93,7 @@ func TestRedissonIsToldOfAFreeLock(t *testing.T) {
 		require.True(t, forced)
 		heard.says(t, "0", "ForceUnlock")
 		a.take(3)
-		status, err := a.remote.Await(s.ctx(), backend.AwaitRequest{Epoch: 3, Ticket: 4, Condition: "c", Owner: "1", Holds: 1,
+		status, err := a.conditions().Await(s.ctx(), backend.AwaitRequest{Epoch: 3, Ticket: 4, Condition: "c", Owner: "1", Holds: 1,
 			Patience: patience, GrantTTL: grantTTL})
 		require.NoError(t, err)
 		require.Equal(t, backend.Waited, status)

@@ -30,7 +30,7 @@ func FuzzOwners(f *testing.F) {
 		a.take(1, owned(one))
 		require.Equal(t, one, a.inspect().Owner)
 		b.wait(1, owned(two))
-		_, err := a.remote.Await(s.ctx(), backend.AwaitRequest{Condition: two, Epoch: 1, Ticket: 2, Owner: one, Holds: 1,
+		_, err := a.conditions().Await(s.ctx(), backend.AwaitRequest{Condition: two, Epoch: 1, Ticket: 2, Owner: one, Holds: 1,
 			Patience: patience, GrantTTL: grantTTL})
 		require.NoError(t, err)
 		b.granted()
@@ -39,7 +39,7 @@ func FuzzOwners(f *testing.F) {
 		reply, err := b.remote.Reenter(s.ctx(), backend.ReenterRequest{Epoch: 1, Owner: two, Op: 1, Holds: 2, Lease: lease})
 		require.NoError(t, err)
 		require.Equal(t, backend.ReenterReply{Holds: 2}, reply)
-		_, err = b.remote.Signal(s.ctx(), backend.SignalRequest{Condition: two, Epoch: 1, Op: 2})
+		_, err = b.conditions().Signal(s.ctx(), backend.SignalRequest{Condition: two, Epoch: 1, Op: 2})
 		require.NoError(t, err)
 		require.Equal(t, backend.Released, b.release(1))
 		a.granted()

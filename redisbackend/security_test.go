@@ -421,7 +421,7 @@ func TestNastyNames(t *testing.T) {
 			require.Equal(t, who, state.Owner)
 			require.Equal(t, "one", state.Session)
 			two.wait(epoch, owned(name))
-			await, err := one.remote.Await(s.ctx(), backend.AwaitRequest{Condition: condition, Epoch: epoch, Ticket: epoch + 1,
+			await, err := one.conditions().Await(s.ctx(), backend.AwaitRequest{Condition: condition, Epoch: epoch, Ticket: epoch + 1,
 				Owner: who, Holds: 3, Patience: patience, GrantTTL: grantTTL})
 			require.NoError(t, err)
 			require.Equal(t, backend.Waited, await)
@@ -429,7 +429,7 @@ func TestNastyNames(t *testing.T) {
 			require.Equal(t, name, g.Name)
 			require.Equal(t, name, two.inspect().Owner)
 			two.take(epoch, owned(name))
-			_, err = two.remote.Signal(s.ctx(), backend.SignalRequest{Condition: condition, Epoch: epoch, Op: 1})
+			_, err = two.conditions().Signal(s.ctx(), backend.SignalRequest{Condition: condition, Epoch: epoch, Op: 1})
 			require.NoError(t, err)
 			select {
 			case got := <-one.signals:

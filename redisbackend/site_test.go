@@ -117,6 +117,9 @@ func (s *site) joinVia(b *redisbackend.Backend, id string) *member {
 	return m
 }
 
+// conditions returns the verbs of the lock's conditions.
+func (m *member) conditions() backend.Conditions { return m.remote.(backend.Conditions) }
+
 func (m *member) bind(name string) backend.Remote {
 	m.Helper()
 	remote, err := m.conn.Bind(name)

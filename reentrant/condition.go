@@ -34,8 +34,8 @@ type Condition struct {
 	name string
 }
 
-// NewCondition returns the lock's condition with a name. It sends nothing; a name of more than 4096 bytes is the error of
-// every wait and signal.
+// NewCondition returns the lock's condition with a name. It sends nothing. With a name of more than 4096 bytes every wait and
+// signal fails, and with a backend without conditions, as a quorum is, each returns [errors.ErrUnsupported].
 func (l *Lock) NewCondition(name string) *Condition { return &Condition{lock: l, name: name} }
 
 // Name is the condition's name.
@@ -88,10 +88,11 @@ func (c *Condition) SignalAll(ctx context.Context) error { return c.signal(ctx, 
 
 func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 	return c.holding(ctx, op, nil, func(e *lockState, owner Owner, holds int) error {
+		remote := e.remote.(backend.Conditions)
 		unknown, more := false, false
 		signal := func(ctx context.Context, h hold) (gone bool, err error) {
 			req := backend.SignalRequest{Condition: c.name, Epoch: h.epoch, Op: h.op, All: all}
-			reply, err := e.remote.Signal(ctx, req)
+			reply, err := remote.Signal(ctx, req)
 			unknown = unknown || OutcomeUnknown(err) || err == nil && !reply.Gone
 			for _, ticket := range reply.Tickets {
 				e.signalled(ticket, false)
@@ -119,8 +120,8 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 func (c *Condition) holding(ctx context.Context, op string, cancel context.Context, f func(e *lockState, owner Owner, holds int) error) error {
 	l := c.lock
 	owner, err := l.caller(ctx)
-	if err == nil && len(c.name) > maxName {
-		err = fmt.Errorf("the name of the condition is %d bytes long, at most %d are allowed", len(c.name), maxName)
+	if err == nil {
+		err = c.check()
 	}
 	if err == nil && cancel != nil && cancel.Err() != nil {
 		err = interruptedBy(cancel, "before the call", nil)
@@ -140,6 +141,17 @@ func (c *Condition) holding(ctx context.Context, op string, cancel context.Conte
 		return l.error(op, l.noHold(owner))
 	}
 	return l.error(op, f(e, owner, holds))
+}
+
+// check returns what makes every wait and signal fail.
+func (c *Condition) check() error {
+	if len(c.name) > maxName {
+		return fmt.Errorf("the name of the condition is %d bytes long, at most %d are allowed", len(c.name), maxName)
+	}
+	if _, ok := c.lock.remote.(backend.Conditions); !ok {
+		return fmt.Errorf("the backend has no conditions: %w", errors.ErrUnsupported)
+	}
+	return nil
 }
 
 // noHold is why an owner that has no hold cannot do what needs one.

@@ -118,7 +118,7 @@ func (v *waiterHeartbeat) empty() bool {
 
 // group is the tickets of one condition.
 type group struct {
-	remote backend.Remote
+	remote backend.Conditions
 	name   string
 }
 

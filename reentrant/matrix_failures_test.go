@@ -190,28 +190,28 @@ func (r *farRemote) Await(ctx context.Context, req backend.AwaitRequest) (backen
 	if r.garbage() {
 		return 42, nil
 	}
-	return r.Remote.Await(ctx, req)
+	return r.Remote.(backend.Conditions).Await(ctx, req)
 }
 
 func (r *farRemote) Signal(ctx context.Context, req backend.SignalRequest) (backend.SignalReply, error) {
 	if r.garbage() {
 		return backend.SignalReply{Tickets: []uint64{0, req.Epoch, 1 << 63}}, nil
 	}
-	return r.Remote.Signal(ctx, req)
+	return r.Remote.(backend.Conditions).Signal(ctx, req)
 }
 
 func (r *farRemote) Withdraw(ctx context.Context, condition string, ticket uint64) (backend.TicketStatus, error) {
 	if r.garbage() {
 		return -3, nil
 	}
-	return r.Remote.Withdraw(ctx, condition, ticket)
+	return r.Remote.(backend.Conditions).Withdraw(ctx, condition, ticket)
 }
 
 func (r *farRemote) Beat(ctx context.Context, condition string, tickets, served []uint64) ([]backend.TicketStatus, error) {
 	if r.garbage() {
 		return []backend.TicketStatus{7, 7, 7, 7, 7}, nil
 	}
-	return r.Remote.Beat(ctx, condition, tickets, served)
+	return r.Remote.(backend.Conditions).Beat(ctx, condition, tickets, served)
 }
 
 func (r *farRemote) Inspect(ctx context.Context) (backend.State, error) {

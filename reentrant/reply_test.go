@@ -2,6 +2,7 @@ package reentrant_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -96,6 +97,24 @@ func TestOtherImpossibleAnswersAreNotBelieved(t *testing.T) {
 		unbelieved(t, l.Unlock(t.Context()))
 
 		b.others = false
+	})
+}
+
+// A backend need not have conditions: the liar's locks have none. The caller keeps its hold.
+func TestWithoutConditionsWaitsAndSignalsAreUnsupported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newSession(t, &liar{Backend: memory.New()}).NewLock("x")
+		c := l.NewCondition("ready")
+		ctx := t.Context()
+		require.NoError(t, l.Lock(ctx))
+		_, err := c.AwaitFor(ctx, time.Second)
+		for _, err := range []error{err, c.Await(ctx), c.AwaitUninterruptibly(ctx), c.Signal(ctx), c.SignalAll(ctx)} {
+			assert.ErrorIs(t, err, errors.ErrUnsupported)
+			assert.ErrorContains(t, err, "conditions")
+		}
+		assert.Equal(t, 1, l.HoldCount(ctx))
+		require.NoError(t, l.Verify(ctx))
+		require.NoError(t, l.Unlock(ctx))
 	})
 }
 

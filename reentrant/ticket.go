@@ -13,7 +13,7 @@ type ticket struct {
 	epoch    uint64 // numbers it, from the counter of attempts
 	name     string // of the condition
 	owner    Owner
-	remote   backend.Remote
+	remote   backend.Conditions
 	woken    chan bool                // 1-buffered: signalled; true if Redis has also queued the session for the lock
 	over     bool                     // lockState.mu: it is known to be signalled, or has enough, so it waits no more
 	hold     hold                     // what the wait gave up

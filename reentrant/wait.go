@@ -22,7 +22,7 @@ func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, 
 		return false, ErrClosed
 	default:
 	}
-	t := &ticket{epoch: e.s.nextEpoch(), name: c.name, owner: owner, remote: e.remote, woken: make(chan bool, 1), fair: !c.lock.unfair, ahead: e.s.ahead()}
+	t := &ticket{epoch: e.s.nextEpoch(), name: c.name, owner: owner, remote: e.remote.(backend.Conditions), woken: make(chan bool, 1), fair: !c.lock.unfair, ahead: e.s.ahead()}
 	e.addTicket(t)
 	if err := e.releaseForWait(ctx, over, t, holds, limit); err != nil {
 		e.removeTicket(t)
@@ -51,7 +51,7 @@ func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, 
 		}
 		e.s.heartbeat.remove(t) // its signal, if there was one, goes to another
 		if signalled {
-			e.s.cleaner.Do(func() { e.s.releaseOrphan(t.remote, c.lock.name, t.epoch) })
+			e.s.cleaner.Do(func() { e.s.releaseOrphan(c.lock.remote, c.lock.name, t.epoch) })
 		}
 		e.s.lostHolds.Add(e.name, owner, holds)
 		e.s.notifyLost(e.name, t.hold, "it could not be had again after a wait")
@@ -98,7 +98,7 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 	unknown := false
 	send := func(ctx context.Context, h hold) (gone bool, err error) {
 		req.Epoch = h.epoch
-		status, err := e.remote.Await(ctx, req)
+		status, err := t.remote.Await(ctx, req)
 		if err == nil {
 			err = checkTicket(status)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Waiting for a condition, and being signalled.
+// Waiting for a condition, and being signalled, for those Remotes that have conditions.
 var conditionCases = []testCase{
 	{"Condition/AwaitGivesUpTheHoldForATicket", awaitGivesUp},
 	{"Condition/AwaitHandsTheLockToTheNext", awaitHandsOn},
@@ -33,6 +33,16 @@ var conditionCases = []testCase{
 	{"Condition/NamesDoNotMix", conditionNames},
 }
 
+// conditions returns the verbs of the lock's conditions. A Remote without them skips the case.
+func (r *remote) conditions() backend.Conditions {
+	r.t.Helper()
+	conditions, ok := r.raw.(backend.Conditions)
+	if !ok {
+		r.t.Skip("the lock has no conditions")
+	}
+	return conditions
+}
+
 func (r *remote) await(epoch, ticket uint64, changes ...func(*backend.AwaitRequest)) backend.TicketStatus {
 	r.t.Helper()
 	req := backend.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: ticket, Owner: "1", Holds: 2,
@@ -42,7 +52,7 @@ func (r *remote) await(epoch, ticket uint64, changes ...func(*backend.AwaitReque
 	}
 	ctx, cancel := r.command()
 	defer cancel()
-	status, err := r.raw.Await(ctx, req)
+	status, err := r.conditions().Await(ctx, req)
 	require.NoError(r.t, err, "Await")
 	return status
 }
@@ -58,7 +68,7 @@ func (r *remote) signal(epoch, op uint64, all bool) backend.SignalReply {
 	r.t.Helper()
 	ctx, cancel := r.command()
 	defer cancel()
-	reply, err := r.raw.Signal(ctx, backend.SignalRequest{Condition: "ready", Epoch: epoch, Op: op, All: all})
+	reply, err := r.conditions().Signal(ctx, backend.SignalRequest{Condition: "ready", Epoch: epoch, Op: op, All: all})
 	require.NoError(r.t, err, "Signal")
 	return reply
 }
@@ -67,7 +77,7 @@ func (r *remote) withdraw(ticket uint64) backend.TicketStatus {
 	r.t.Helper()
 	ctx, cancel := r.command()
 	defer cancel()
-	status, err := r.raw.Withdraw(ctx, "ready", ticket)
+	status, err := r.conditions().Withdraw(ctx, "ready", ticket)
 	require.NoError(r.t, err, "Withdraw")
 	return status
 }
@@ -76,7 +86,7 @@ func (r *remote) beat(tickets ...uint64) []backend.TicketStatus {
 	r.t.Helper()
 	ctx, cancel := r.command()
 	defer cancel()
-	answers, err := r.raw.Beat(ctx, "ready", tickets, nil)
+	answers, err := r.conditions().Beat(ctx, "ready", tickets, nil)
 	require.NoError(r.t, err, "Beat")
 	require.Len(r.t, answers, len(tickets))
 	return answers
@@ -87,7 +97,7 @@ func (r *remote) served(tickets ...uint64) {
 	r.t.Helper()
 	ctx, cancel := r.command()
 	defer cancel()
-	_, err := r.raw.Beat(ctx, "ready", nil, tickets)
+	_, err := r.conditions().Beat(ctx, "ready", nil, tickets)
 	require.NoError(r.t, err, "Beat")
 }
 
@@ -363,7 +373,7 @@ func conditionNames(t *test) {
 	b.signal(1, 1, true)
 	ctx, cancel := a.command()
 	defer cancel()
-	status, err := a.raw.Withdraw(ctx, odd, 2)
+	status, err := a.conditions().Withdraw(ctx, odd, 2)
 	require.NoError(t, err)
 	require.Equal(t, backend.Waited, status, "a signal of another condition is not for it")
 }

@@ -12,7 +12,7 @@ func awaits(change func(*backend.AwaitRequest)) func() hooks {
 	return func() hooks {
 		return hooks{await: func(ctx context.Context, r *remote, q backend.AwaitRequest) (backend.TicketStatus, error) {
 			change(&q)
-			return r.Remote.Await(ctx, q)
+			return r.conditions().Await(ctx, q)
 		}}
 	}
 }
@@ -20,7 +20,7 @@ func awaits(change func(*backend.AwaitRequest)) func() hooks {
 func awaitAnswers(status backend.TicketStatus) func() hooks {
 	return func() hooks {
 		return hooks{await: func(ctx context.Context, r *remote, q backend.AwaitRequest) (backend.TicketStatus, error) {
-			_, err := r.Remote.Await(ctx, q)
+			_, err := r.conditions().Await(ctx, q)
 			return status, err
 		}}
 	}
@@ -30,7 +30,7 @@ func signals(change func(*backend.SignalRequest)) func() hooks {
 	return func() hooks {
 		return hooks{signal: func(ctx context.Context, r *remote, q backend.SignalRequest) (backend.SignalReply, error) {
 			change(&q)
-			return r.Remote.Signal(ctx, q)
+			return r.conditions().Signal(ctx, q)
 		}}
 	}
 }
@@ -38,7 +38,7 @@ func signals(change func(*backend.SignalRequest)) func() hooks {
 func signalReplies(change func(*backend.SignalReply)) func() hooks {
 	return func() hooks {
 		return hooks{signal: func(ctx context.Context, r *remote, q backend.SignalRequest) (backend.SignalReply, error) {
-			a, err := r.Remote.Signal(ctx, q)
+			a, err := r.conditions().Signal(ctx, q)
 			change(&a)
 			return a, err
 		}}
@@ -60,9 +60,9 @@ func placesHidden() hooks {
 
 func withdrawAcknowledges() hooks {
 	return hooks{withdraw: func(ctx context.Context, r *remote, condition string, ticket uint64) (backend.TicketStatus, error) {
-		status, err := r.Remote.Withdraw(ctx, condition, ticket)
+		status, err := r.conditions().Withdraw(ctx, condition, ticket)
 		if status == backend.Signalled {
-			_, _ = r.Remote.Beat(ctx, condition, nil, []uint64{ticket})
+			_, _ = r.conditions().Beat(ctx, condition, nil, []uint64{ticket})
 		}
 		return status, err
 	}}
@@ -74,10 +74,10 @@ func beats(f func(ctx context.Context, r *remote, condition string, tickets, ser
 
 func beatAcknowledges() hooks {
 	return beats(func(ctx context.Context, r *remote, condition string, tickets, served []uint64) ([]backend.TicketStatus, error) {
-		answers, err := r.Remote.Beat(ctx, condition, tickets, served)
+		answers, err := r.conditions().Beat(ctx, condition, tickets, served)
 		for i, a := range answers {
 			if a == backend.Signalled {
-				_, _ = r.Remote.Beat(ctx, condition, nil, tickets[i:i+1])
+				_, _ = r.conditions().Beat(ctx, condition, nil, tickets[i:i+1])
 			}
 		}
 		return answers, err
@@ -86,7 +86,7 @@ func beatAcknowledges() hooks {
 
 func beatTellsNothing() hooks {
 	return beats(func(ctx context.Context, r *remote, condition string, tickets, served []uint64) ([]backend.TicketStatus, error) {
-		answers, err := r.Remote.Beat(ctx, condition, tickets, served)
+		answers, err := r.conditions().Beat(ctx, condition, tickets, served)
 		for i := range answers {
 			answers[i] = backend.Waited
 		}
@@ -96,7 +96,7 @@ func beatTellsNothing() hooks {
 
 func beatKeepsNothing() hooks {
 	return beats(func(ctx context.Context, r *remote, condition string, tickets, served []uint64) ([]backend.TicketStatus, error) {
-		_, err := r.Remote.Beat(ctx, condition, nil, served)
+		_, err := r.conditions().Beat(ctx, condition, nil, served)
 		answers := make([]backend.TicketStatus, len(tickets))
 		for i := range answers {
 			answers[i] = backend.Waited
@@ -107,7 +107,7 @@ func beatKeepsNothing() hooks {
 
 func servedInVain() hooks {
 	return beats(func(ctx context.Context, r *remote, condition string, tickets, _ []uint64) ([]backend.TicketStatus, error) {
-		return r.Remote.Beat(ctx, condition, tickets, nil)
+		return r.conditions().Beat(ctx, condition, tickets, nil)
 	})
 }
 
@@ -117,10 +117,10 @@ func oneCondition() hooks {
 		await:  awaits(func(q *backend.AwaitRequest) { q.Condition = "one" })().await,
 		signal: signals(func(q *backend.SignalRequest) { q.Condition = "one" })().signal,
 		withdraw: func(ctx context.Context, r *remote, _ string, ticket uint64) (backend.TicketStatus, error) {
-			return r.Remote.Withdraw(ctx, "one", ticket)
+			return r.conditions().Withdraw(ctx, "one", ticket)
 		},
 		beat: func(ctx context.Context, r *remote, _ string, tickets, served []uint64) ([]backend.TicketStatus, error) {
-			return r.Remote.Beat(ctx, "one", tickets, served)
+			return r.conditions().Beat(ctx, "one", tickets, served)
 		},
 	}
 }

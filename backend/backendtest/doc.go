@@ -6,7 +6,8 @@
 // ids and lock names of their own, and clean up by closing their Conns only.
 //
 // The cases are in areas, whose name is the first part of a case's name: Acquire, Reenter, Release, and so on for each verb
-// and for what verbs have in common. [Cases] lists them all. A case's name says what must be true. None
+// and for what verbs have in common. [Cases] lists them all. The areas of optional interfaces
+// ([backend.Conditions], [backend.Resumer], …) are skipped for a Remote without them. A case's name says what must be true. None
 // measures speed, and none sleeps and hopes: what has to end is given a short lease and is then waited for, and what must
 // not end has one that outlasts the case.
 //

@@ -157,30 +157,33 @@ func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	return r.conn.release(ctx, r, req)
 }
 
+// conditions returns the verbs of the conditions of the wrapped lock.
+func (r *remote) conditions() backend.Conditions { return r.Remote.(backend.Conditions) }
+
 func (r *remote) Await(ctx context.Context, req backend.AwaitRequest) (backend.TicketStatus, error) {
 	if r.conn.await == nil {
-		return r.Remote.Await(ctx, req)
+		return r.conditions().Await(ctx, req)
 	}
 	return r.conn.await(ctx, r, req)
 }
 
 func (r *remote) Signal(ctx context.Context, req backend.SignalRequest) (backend.SignalReply, error) {
 	if r.conn.signal == nil {
-		return r.Remote.Signal(ctx, req)
+		return r.conditions().Signal(ctx, req)
 	}
 	return r.conn.signal(ctx, r, req)
 }
 
 func (r *remote) Withdraw(ctx context.Context, condition string, ticket uint64) (backend.TicketStatus, error) {
 	if r.conn.withdraw == nil {
-		return r.Remote.Withdraw(ctx, condition, ticket)
+		return r.conditions().Withdraw(ctx, condition, ticket)
 	}
 	return r.conn.withdraw(ctx, r, condition, ticket)
 }
 
 func (r *remote) Beat(ctx context.Context, condition string, tickets, served []uint64) ([]backend.TicketStatus, error) {
 	if r.conn.beat == nil {
-		return r.Remote.Beat(ctx, condition, tickets, served)
+		return r.conditions().Beat(ctx, condition, tickets, served)
 	}
 	return r.conn.beat(ctx, r, condition, tickets, served)
 }

@@ -150,7 +150,10 @@ func TestOtherErrorsEndTheTurn(t *testing.T) {
 type (
 	silent       struct{ backend.Backend }
 	silentConn   struct{ backend.Conn }
-	silentRemote struct{ backend.Remote }
+	silentRemote struct {
+		backend.Remote
+		backend.Conditions
+	}
 )
 
 func (s silent) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
@@ -160,7 +163,7 @@ func (s silent) Connect(ctx context.Context, session string, sink backend.Sink) 
 
 func (s silentConn) Bind(name string) (backend.Remote, error) {
 	remote, err := s.Conn.Bind(name)
-	return silentRemote{remote}, err
+	return silentRemote{remote, remote.(backend.Conditions)}, err
 }
 
 func (silentRemote) Release(context.Context, backend.ReleaseRequest) (backend.ReleaseResult, error) {

@@ -65,9 +65,10 @@ func (u unhurriedConn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	}
 }
 
-// A movable lock is one whose holds can move to another session.
+// A movable lock is one that has conditions, and whose holds can move to another session.
 type movable interface {
 	backend.Remote
+	backend.Conditions
 	backend.Resumer
 	backend.Watcher
 }

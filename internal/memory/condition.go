@@ -16,6 +16,9 @@ var statuses = map[backend.TicketStatus]string{
 	backend.Waited: "waits", backend.Signalled: "signalled", backend.Gone: "gone",
 }
 
+var _ backend.Conditions = (*remote)(nil)
+
+// Await implements backend.Conditions.
 func (r *remote) Await(ctx context.Context, req backend.AwaitRequest) (backend.TicketStatus, error) {
 	op := r.op(Await, req.Epoch)
 	var doubt time.Duration
@@ -34,6 +37,7 @@ func (r *remote) Await(ctx context.Context, req backend.AwaitRequest) (backend.T
 	return got.status, wrapped(op, cmp.Or(err, got.err))
 }
 
+// Signal implements backend.Conditions.
 func (r *remote) Signal(ctx context.Context, req backend.SignalRequest) (backend.SignalReply, error) {
 	op := r.op(Signal, req.Epoch)
 	reply, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.SignalReply, string) {
@@ -43,6 +47,7 @@ func (r *remote) Signal(ctx context.Context, req backend.SignalRequest) (backend
 	return reply, wrapped(op, err)
 }
 
+// Withdraw implements backend.Conditions.
 func (r *remote) Withdraw(ctx context.Context, name string, ticket uint64) (backend.TicketStatus, error) {
 	op := r.op(Leave, ticket)
 	status, err := call(ctx, r.c, op, func(protocol.Instant) (backend.TicketStatus, string) {
@@ -52,6 +57,7 @@ func (r *remote) Withdraw(ctx context.Context, name string, ticket uint64) (back
 	return status, wrapped(op, err)
 }
 
+// Beat implements backend.Conditions.
 func (r *remote) Beat(ctx context.Context, name string, tickets, served []uint64) ([]backend.TicketStatus, error) {
 	op := r.op(Beat, 0)
 	tickets, served = slices.Clone(tickets), slices.Clone(served) // the caller's slices are not touched by what comes late

@@ -121,13 +121,13 @@ func samples(ctx context.Context, conn backend.Conn, lock backend.Remote) map[ve
 			conn.Renew(ctx, []backend.Renewal{{Remote: lock, Epoch: uint64(s.epoch), Lease: sec(lease)}})
 		},
 		verbAwait: func() {
-			_, _ = lock.Await(ctx, backend.AwaitRequest{Condition: condName, Epoch: uint64(s.epoch), Ticket: uint64(s.ticket), Owner: "2",
+			_, _ = lock.(backend.Conditions).Await(ctx, backend.AwaitRequest{Condition: condName, Epoch: uint64(s.epoch), Ticket: uint64(s.ticket), Owner: "2",
 				Holds: int(s.holds), Seen: seen, Patience: sec(patience), GrantTTL: sec(grantTTL)})
 		},
 		verbSignal: func() {
-			_, _ = lock.Signal(ctx, backend.SignalRequest{Condition: condName, Epoch: uint64(s.epoch), Op: uint64(s.op), All: s.all})
+			_, _ = lock.(backend.Conditions).Signal(ctx, backend.SignalRequest{Condition: condName, Epoch: uint64(s.epoch), Op: uint64(s.op), All: s.all})
 		},
-		verbWithdraw: func() { _, _ = lock.Withdraw(ctx, condName, uint64(s.ticket)) },
+		verbWithdraw: func() { _, _ = lock.(backend.Conditions).Withdraw(ctx, condName, uint64(s.ticket)) },
 		verbPass: func() {
 			_, _ = lock.Acquire(ctx, backend.AcquireRequest{Epoch: uint64(s.epoch), Owner: "2", Holds: int(s.holds), Lease: sec(lease), GrantTTL: sec(grantTTL),
 				NotAfter: time.Now().Add(time.Minute), Tokens: 1, Seen: seen, Prior: s.memo.prior()})
@@ -141,7 +141,7 @@ func samples(ctx context.Context, conn backend.Conn, lock backend.Remote) map[ve
 		verbFree: func() {
 			_, _ = lock.Release(ctx, backend.ReleaseRequest{Epoch: uint64(s.memo.epoch), Prior: s.memo.prior()})
 		},
-		verbBeat: func() { _, _ = lock.Beat(ctx, condName, []uint64{uint64(s.ticket)}, nil) },
+		verbBeat: func() { _, _ = lock.(backend.Conditions).Beat(ctx, condName, []uint64{uint64(s.ticket)}, nil) },
 	}
 }
 

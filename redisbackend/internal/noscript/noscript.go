@@ -23,9 +23,10 @@ import (
 type noscript struct{ *single.Remote }
 
 var (
-	_ backend.Remote  = noscript{}
-	_ backend.Resumer = noscript{}
-	_ backend.Watcher = noscript{}
+	_ backend.Remote     = noscript{}
+	_ backend.Conditions = noscript{}
+	_ backend.Resumer    = noscript{}
+	_ backend.Watcher    = noscript{}
 )
 
 // transact reads the lock (and a condition of it), has run decide, and writes what that changed, until nobody else has
@@ -240,7 +241,7 @@ func (r noscript) Watch(ctx context.Context, epoch uint64) (reply backend.WatchR
 	return reply, err
 }
 
-// Await implements backend.Remote.
+// Await implements backend.Conditions.
 func (r noscript) Await(ctx context.Context, req backend.AwaitRequest) (status backend.TicketStatus, err error) {
 	if err := wire.CheckAwait(&req); err != nil {
 		return 0, err
@@ -259,7 +260,7 @@ func (r noscript) Await(ctx context.Context, req backend.AwaitRequest) (status b
 	return status, nil
 }
 
-// Signal implements backend.Remote.
+// Signal implements backend.Conditions.
 func (r noscript) Signal(ctx context.Context, req backend.SignalRequest) (reply backend.SignalReply, err error) {
 	if err := wire.CheckNumbers(req.Epoch, req.Op); err != nil {
 		return reply, err
@@ -268,7 +269,7 @@ func (r noscript) Signal(ctx context.Context, req backend.SignalRequest) (reply 
 	return reply, err
 }
 
-// Withdraw implements backend.Remote.
+// Withdraw implements backend.Conditions.
 func (r noscript) Withdraw(ctx context.Context, condition string, ticket uint64) (status backend.TicketStatus, err error) {
 	if err := wire.CheckNumbers(ticket); err != nil {
 		return 0, err
@@ -279,7 +280,7 @@ func (r noscript) Withdraw(ctx context.Context, condition string, ticket uint64)
 	return status, err
 }
 
-// Beat implements backend.Remote.
+// Beat implements backend.Conditions.
 func (r noscript) Beat(ctx context.Context, condition string, tickets, served []uint64) (answers []backend.TicketStatus, err error) {
 	if err := wire.CheckNumbers(slices.Concat(tickets, served)...); err != nil {
 		return nil, err

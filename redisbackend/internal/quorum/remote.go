@@ -3,8 +3,6 @@ package quorum
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -260,31 +258,4 @@ func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
 		return false, q.tooFew(ctx, failures(got, len(r.replicas)))
 	}
 	return had > 0 && not < q.blocks(), nil
-}
-
-// errNoConditions says why a quorum has no conditions.
-var errNoConditions = fmt.Errorf("a quorum has no conditions, which need one queue for all sessions: %w", errors.ErrUnsupported)
-
-func unsupported() error {
-	return backend.WithRefused(fmt.Errorf("redisbackend: %w", errNoConditions))
-}
-
-// Await implements backend.Remote: it fails, and changes nothing.
-func (r *remote) Await(context.Context, backend.AwaitRequest) (backend.TicketStatus, error) {
-	return 0, unsupported()
-}
-
-// Signal implements backend.Remote: it fails, and changes nothing.
-func (r *remote) Signal(context.Context, backend.SignalRequest) (backend.SignalReply, error) {
-	return backend.SignalReply{}, unsupported()
-}
-
-// Withdraw implements backend.Remote: it fails, and changes nothing.
-func (r *remote) Withdraw(context.Context, string, uint64) (backend.TicketStatus, error) {
-	return 0, unsupported()
-}
-
-// Beat implements backend.Remote: it fails, and changes nothing.
-func (r *remote) Beat(context.Context, string, []uint64, []uint64) ([]backend.TicketStatus, error) {
-	return nil, unsupported()
 }

@@ -19,7 +19,9 @@ const (
 	beatWaits                                             = 1
 )
 
-// Await implements backend.Remote.
+var _ backend.Conditions = (*Remote)(nil)
+
+// Await implements backend.Conditions.
 func (r *Remote) Await(ctx context.Context, req backend.AwaitRequest) (backend.TicketStatus, error) {
 	if err := wire.CheckAwait(&req); err != nil {
 		return 0, err
@@ -45,7 +47,7 @@ func (r *Remote) Await(ctx context.Context, req backend.AwaitRequest) (backend.T
 	return status(a, err, awaitWaiting, awaitSignalled, awaitGone)
 }
 
-// Withdraw implements backend.Remote.
+// Withdraw implements backend.Conditions.
 func (r *Remote) Withdraw(ctx context.Context, condition string, ticket uint64) (backend.TicketStatus, error) {
 	if err := wire.CheckNumbers(ticket); err != nil {
 		return 0, err
@@ -72,7 +74,7 @@ func status(a answer, err error, waited, signalled, gone int64) (backend.TicketS
 	return 0, wire.Unexpected(fmt.Errorf("code %d", a.Code))
 }
 
-// Signal implements backend.Remote.
+// Signal implements backend.Conditions.
 func (r *Remote) Signal(ctx context.Context, req backend.SignalRequest) (backend.SignalReply, error) {
 	if err := wire.CheckNumbers(req.Epoch, req.Op); err != nil {
 		return backend.SignalReply{}, err
@@ -120,7 +122,7 @@ func (r *Remote) listening() string {
 	return "1"
 }
 
-// Beat implements backend.Remote.
+// Beat implements backend.Conditions.
 func (r *Remote) Beat(ctx context.Context, condition string, tickets, served []uint64) ([]backend.TicketStatus, error) {
 	if err := wire.CheckNumbers(slices.Concat(tickets, served)...); err != nil {
 		return nil, err
