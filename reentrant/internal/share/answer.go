@@ -17,7 +17,7 @@ func (n *Name) exchange() {
 		n.mu.Unlock()
 		return
 	}
-	n.claim.ahead, n.hint = ahead, backend.Unlimited
+	n.claim.ahead, n.claim.repeat, n.hint = ahead, false, backend.Unlimited
 	req := n.requestLocked(sent.Add(env.Command))
 	n.mu.Unlock()
 
@@ -37,6 +37,9 @@ func (n *Name) exchange() {
 			n.failedLocked(c, err)
 		} else {
 			tell = n.answeredLocked(c, &reply, lease.New(sent, ahead, env.Lease, false))
+		}
+		if c.repeat {
+			c.again = time.Time{}
 		}
 	}
 	n.mu.Unlock()

@@ -72,6 +72,7 @@ type claim struct {
 	placed            bool          // the last answer said that it waits at the server
 	tries             int           // copies without an answer, one after the other
 	again             time.Time
+	repeat            bool // the session was reconnected since the latest copy was sent
 }
 
 func (c *claim) asks() bool { return c.want > c.keep }
@@ -246,12 +247,12 @@ func (n *Name) shut() (idle bool) {
 	return idle
 }
 
-// repeat sends the claim once more.
+// repeat sends the claim once more, after the copy that is under way if there is one.
 func (n *Name) repeat() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.claim != nil {
-		n.claim.again = time.Time{}
+		n.claim.again, n.claim.repeat = time.Time{}, true
 		n.wakeLocked()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
@@ -99,4 +100,25 @@ func TestATryEndsAtOnceInASessionThatHasATurn(t *testing.T) {
 		assert.Zero(t, time.Since(start))
 		assert.Equal(t, 3, s.command(2).req.Want, "what is idle goes back, and nothing is asked for")
 	})
+}
+
+// What was pushed before the session was reconnected is lost, and the answer that was under way can be older.
+func TestAReconnectHasARequestRepeatedThatIsUnderWay(t *testing.T) {
+	answers := map[string]func(*shareCall){
+		"it is answered": func(c *shareCall) { c.place(0) },
+		"it fails":       func(c *shareCall) { c.reply <- backend.ShareReply{} },
+	}
+	for name, answer := range answers {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newReadWrite(t)
+				enter(s, "reader", sharedqueue.Read)
+				underWay := s.command(1)
+				s.room.Reconnected()
+				synctest.Wait()
+				answer(underWay)
+				assert.Equal(t, underWay.at, s.command(1).at, "the copy that follows waits for a beat")
+			})
+		})
+	}
 }
