@@ -281,9 +281,7 @@ func tooMany(inside map[*use]bool, limit int) bool {
 }
 
 // fallen finds tokens and versions that are lower than those of uses that began before, and tokens that were given twice.
-// When Redis has forgotten, sessions may go on with what they have for a lease, and only those of a process are compared. A
-// replica that lacks the last writes brings an older record back, and its version, so the reads of such a history are not
-// compared: only a writer's token rises over that.
+// When Redis has forgotten, sessions may go on with what they have for a lease, and only those of a process are compared.
 func (h SharedHistory) fallen(uses []*use) (findings []string) {
 	known := slices.DeleteFunc(slices.Clone(uses), func(u *use) bool { return u.token == 0 })
 	blind := h.blind()
@@ -306,9 +304,6 @@ func (h SharedHistory) fallen(uses []*use) (findings []string) {
 		before := highest
 		if slices.ContainsFunc(blind, func(s Span) bool { return s.From <= u.taken.Return && u.taken.Call <= s.To }) {
 			before = own[u.process]
-		}
-		if u.read && len(h.Forgets) > 0 {
-			before = nil
 		}
 		if before != nil && (u.token < before.token || !u.read && u.token == before.token) {
 			findings = append(findings, fmt.Sprintf("%s of %s came after %s of %s", u, u.client, before, before.client))
