@@ -78,7 +78,9 @@ type ShareRequest struct {
 	Tail Token
 	// Tokens is how many tokens a grant of AllUnits has, 1 to 65,536; it may have fewer. Of ReadWrite alone.
 	Tokens int
-	Seen   Token // highest token that the session has seen for any lock; refused if over a year ahead of the clock
+	// Seen is the highest token that the session has seen for any lock; of a ReadWrite request for fewer than AllUnits, of
+	// this name: readers come above that too, although the server forgot the write. Refused if over a year ahead of the clock.
+	Seen Token
 
 	Lease    time.Duration // of the units that the session has after the answer
 	GrantTTL time.Duration // lease of units that are granted while the session waits

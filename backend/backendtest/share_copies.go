@@ -24,6 +24,7 @@ var shareCopyCases = []testCase{
 	{"ShareTokens/AnUnusedTailIsGivenBack", sharedTail},
 	{"ShareTokens/AWriterThatSaysNothingUsedThemAll", sharedNoTail},
 	{"ShareTokens/AreAboveWhatTheSessionHasSeen", sharedSeen},
+	{"ShareTokens/ReadersComeAboveWhatTheyHaveSeen", sharedReaderSeen},
 	{"ShareTokens/AForgedOneIsRefused", sharedForged},
 	{"ShareTokens/AWriterThatDiedIsFenced", sharedFence},
 
@@ -196,6 +197,21 @@ func sharedSeen(t *test) {
 	reply := s[1].write(0, func(r *backend.ShareRequest) { r.Seen = seen })
 	require.Greater(t, reply.First, seen)
 	require.Zero(t, reply.First%2)
+}
+
+// A reader that has seen more than the server knows of shows it that it forgot a write.
+func sharedReaderSeen(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	last := a.write(0).Last
+	a.keep(0)
+	require.Equal(t, last, a.read(0, func(r *backend.ShareRequest) { r.Seen = last }).First, "nothing was written since")
+	seen := last + 1_000_000
+	above := b.read(0, func(r *backend.ShareRequest) { r.Seen = seen }).First
+	require.Greater(t, above, seen)
+	require.Zero(t, above%2)
+	a.keep(0)
+	require.Equal(t, above, a.read(0).First, "all who come later are above it")
 }
 
 func sharedForged(t *test) {

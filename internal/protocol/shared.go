@@ -193,14 +193,15 @@ func (s *Shared) serve(now Instant, caller *Entry, lease time.Duration) (granted
 	return granted
 }
 
-// give lets a session have units: a writer under a new block of tokens, all others under the last token.
+// give lets a session have units: a writer under a new block of tokens, all others under the last token. If a reader has
+// seen a higher one, the server forgot a write, and there is a new last one.
 func (s *Shared) give(now Instant, e *Entry, units int, p Place) {
 	e.Units = units
 	if s.Kind == backend.ReadWrite && units == backend.AllUnits {
 		e.First = s.issue(now, p.Tokens, p.Seen)
 		return
 	}
-	if s.Token == 0 {
+	if s.Token == 0 || s.Kind == backend.ReadWrite && p.Seen > s.Token {
 		s.issue(now, 1, p.Seen)
 	}
 	e.First = s.Token

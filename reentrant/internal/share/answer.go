@@ -185,6 +185,7 @@ func (n *Name) admitLocked(x terms, t lease.Lease) {
 	until := t.Until().Sub(n.room.env.Opened)
 	n.until.Store(int64(until))
 	n.room.env.Saw(x.last)
+	n.known, n.block = max(n.known, x.first), x.last
 	n.tier.Settle(x.tier(until))
 	n.room.keeper.expect(t.Wake())
 }

@@ -41,6 +41,10 @@ type Name struct {
 	trust lease.Lease
 	shaky bool // the last renewal was not answered
 
+	// Of a read-write lock: the highest token under which users of this session can have read or written, and the last one
+	// of the present block. Later readers come above that, although the server forgot the write.
+	known, block backend.Token
+
 	asked   bool // another session waits, and this one is to keep may units
 	may     int
 	turnEnd time.Time
@@ -308,6 +312,9 @@ func (n *Name) loseLocked(why string) (tell func()) {
 	tell = n.tier.Lose(why)
 	if n.units > 0 {
 		n.oweLocked()
+	}
+	if n.units == backend.AllUnits {
+		n.known = max(n.known, n.block) // which of them were used is not known
 	}
 	n.haveLocked(0)
 	if n.claim != nil && n.claim.keep > 0 {

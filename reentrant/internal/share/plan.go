@@ -251,6 +251,10 @@ func (n *Name) begin(d demand) bool {
 	}
 	if n.kind == backend.ReadWrite && had == backend.AllUnits && kept < had {
 		c.tail = used
+		n.known = max(n.known, used)
+	}
+	if n.kind == backend.ReadWrite && d.want < backend.AllUnits {
+		c.seen = n.known
 	}
 	n.last = n.room.env.Epoch(n.last)
 	c.epoch = n.last

@@ -78,6 +78,7 @@ type Room struct {
 
 	mu      sync.Mutex
 	names   map[string]*Name
+	known   map[string]backend.Token // of names that were retired: Name.known, of some at least
 	closed  bool          // no new names
 	drained chan struct{} // closed when closed and no name is left
 
@@ -86,7 +87,7 @@ type Room struct {
 
 // NewRoom returns a room without names. Nothing runs in it until a name is joined.
 func NewRoom(env Env) *Room {
-	r := &Room{env: env, names: make(map[string]*Name), drained: make(chan struct{})}
+	r := &Room{env: env, names: make(map[string]*Name), known: make(map[string]backend.Token), drained: make(chan struct{})}
 	r.quit, r.stop = context.WithCancel(context.Background())
 	r.keeper = newKeeper(r)
 	return r
@@ -103,7 +104,8 @@ func (r *Room) Join(name string, kind backend.ShareKind, remote backend.Remote, 
 			return nil
 		}
 		n = &Name{room: r, name: name, kind: kind, remote: remote, sharer: remote.(backend.Sharer), limit: backend.AllUnits,
-			wake: make(chan struct{}, 1), tier: tier()}
+			wake: make(chan struct{}, 1), tier: tier(), known: r.known[name]}
+		delete(r.known, name)
 		r.names[name] = n
 	}
 	n.refs++
@@ -128,9 +130,28 @@ func (r *Room) retireLocked(n *Name) {
 	}
 	n.retired.Store(true)
 	delete(r.names, n.name)
+	r.rememberLocked(n)
 	if r.closed && len(r.names) == 0 {
 		close(r.drained)
 	}
+}
+
+// mostKnown is of how many retired names a room remembers the highest token.
+const mostKnown = 1024
+
+// rememberLocked keeps what a name that is retired has known, and forgets another one if there are too many. r.mu and n.mu
+// are held.
+func (r *Room) rememberLocked(n *Name) {
+	if n.known == 0 || n.kind != backend.ReadWrite {
+		return
+	}
+	for other := range r.known {
+		if len(r.known) < mostKnown {
+			break
+		}
+		delete(r.known, other)
+	}
+	r.known[n.name] = n.known
 }
 
 // Find returns the name if the session has something about it, without a reference.

@@ -6,7 +6,7 @@
 --       4 keep: units of what it has  5 want: units in total  6 least: in total, with which it is content
 --       7 limit: units of all sessions together
 --       8 under: the token under which it has its units  9 tail: the last token that a writer used of its block, or 0
---      10 tokens wanted with a grant of ALL  11 highest token this session has seen
+--      10 tokens wanted with a grant of ALL  11 highest token this session has seen; of a reader: of this name
 --      12 lease, ms  13 grant TTL, ms  14 patience, ms: the place is dropped when not refreshed for so long
 --      15 not after: Redis time, us, from which this copy is refused  16 memory: the latest that any copy had
 --      17 channel prefix  18 seconds that the record is kept
@@ -101,14 +101,15 @@ local function draw(n, above)
   return first
 end
 
--- give lets a session have units: a writer under new tokens, all others under the last one.
+-- give lets a session have units: a writer under new tokens, all others under the last one. If a reader has seen a higher
+-- one, Redis forgot a write, and there is a new last one.
 local function give(e, units, n, above)
   e.units, e.dirty = units, true
   if kind == 'r' and units == ALL then
     e.first = draw(tonumber(n), tonumber(above))
     return
   end
-  if s.token == 0 then draw(1, tonumber(above)) end
+  if s.token == 0 or kind == 'r' and tonumber(above) > s.token then draw(1, tonumber(above)) end
   e.first = s.token
 end
 

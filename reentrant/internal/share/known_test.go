@@ -1,0 +1,87 @@
+package share
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+// writing returns a session with a writer inside, whose block of tokens is 20 to 40. It uses the first.
+func writing(t *testing.T) *session[*sharedqueue.RW[string]] {
+	s := newReadWrite(t)
+	w := enter(s, "w", sharedqueue.Write)
+	c := s.command(1)
+	c.reply <- backend.ShareReply{Status: backend.Shared, Units: backend.AllUnits, First: 20, Last: 40, May: backend.Unlimited}
+	require.Equal(t, sharedqueue.Admitted, next(s, w.outcome))
+	return s
+}
+
+// written is writing, and the writer has left.
+func written(t *testing.T) *session[*sharedqueue.RW[string]] {
+	s := writing(t)
+	_, ok, look := s.queue.ExitWrite("w")
+	require.True(t, ok && look)
+	s.name.Wake()
+	s.command(2).grant(0)
+	synctest.Wait()
+	return s
+}
+
+// readsAbove asserts what the next reader says that the session has seen.
+func readsAbove(t *testing.T, s *session[*sharedqueue.RW[string]], token backend.Token) {
+	t.Helper()
+	enter(s, "r", sharedqueue.Read)
+	c := s.command(3)
+	assert.Equal(t, token, c.req.Seen)
+	c.grant(1)
+}
+
+// A server that fails over to a replica without the last writes has an older record. A session that knows of a later token
+// says so, so that its readers' versions never fall.
+func TestReadersComeAboveAllThatTheSessionKnowsOf(t *testing.T) {
+	t.Run("a token that was used", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { readsAbove(t, written(t), 20) })
+	})
+	t.Run("a block that was lost", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := writing(t)
+			require.True(t, s.name.Refute(1, "the server no longer has it"))
+			s.command(2).grant(0)
+			readsAbove(t, s, 40)
+		})
+	})
+	t.Run("a version that was read", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newReadWrite(t)
+			r := enter(s, "r", sharedqueue.Read)
+			s.command(1).reply <- backend.ShareReply{Status: backend.Shared, Units: 1, First: 30, Last: 30, May: backend.Unlimited}
+			require.Equal(t, sharedqueue.Admitted, next(s, r.outcome))
+			_, ok, _ := s.queue.ExitRead("r")
+			require.True(t, ok)
+			s.name.Wake()
+			s.command(2).grant(0)
+			readsAbove(t, s, 30)
+		})
+	})
+	t.Run("a name that was out of use", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := written(t)
+			s.name.Leave()
+			require.Zero(t, s.room.Len())
+			s.name = s.room.Join("x", backend.ReadWrite, remote{shares: s.shares}, func() Tier {
+				s.queue = sharedqueue.NewRW(func() time.Duration { return time.Since(s.room.env.Opened) }, func(string) uint64 { return 0 })
+				return rwTier{s.queue, s.losses}
+			})
+			enter(s, "r", sharedqueue.Read)
+			c := s.command(1)
+			assert.Equal(t, backend.Token(20), c.req.Seen)
+			c.grant(1)
+		})
+	})
+}
