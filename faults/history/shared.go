@@ -282,6 +282,8 @@ func tooMany(inside map[*use]bool, limit int) bool {
 
 // fallen finds tokens and versions that are lower than those of uses that began before, and tokens that were given twice.
 // When Redis has forgotten, sessions may go on with what they have for a lease, and only those of a process are compared.
+// A replica that lacks the last writes brings an older record back: a reader that comes then is above what its own process
+// has known, which alone can tell.
 func (h SharedHistory) fallen(uses []*use) (findings []string) {
 	known := slices.DeleteFunc(slices.Clone(uses), func(u *use) bool { return u.token == 0 })
 	blind := h.blind()
@@ -302,7 +304,7 @@ func (h SharedHistory) fallen(uses []*use) (findings []string) {
 			}
 		}
 		before := highest
-		if slices.ContainsFunc(blind, func(s Span) bool { return s.From <= u.taken.Return && u.taken.Call <= s.To }) {
+		if h.older(u) || slices.ContainsFunc(blind, func(s Span) bool { return s.From <= u.taken.Return && u.taken.Call <= s.To }) {
 			before = own[u.process]
 		}
 		if before != nil && (u.token < before.token || !u.read && u.token == before.token) {
@@ -319,6 +321,11 @@ func (h SharedHistory) fallen(uses []*use) (findings []string) {
 		}
 	}
 	return findings
+}
+
+// older reports whether a reader may have come under an older record than there was once.
+func (h SharedHistory) older(u *use) bool {
+	return u.read && slices.ContainsFunc(h.Forgets, func(s Span) bool { return s.Partly && s.From <= u.taken.Return })
 }
 
 // A sharedStep is an operation on a read-write lock as the model sees it.

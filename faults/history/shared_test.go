@@ -40,6 +40,7 @@ func reading(op Op) Op {
 
 func TestJudgeShared(t *testing.T) {
 	flush := []Span{{From: 20, To: 25}}
+	failover := []Span{{From: 20, To: 25, Partly: true}}
 	leaves := func(client string, call int64) Op { return reading(gave(client, call, call+1)) }
 	for name, test := range map[string]struct {
 		ops     []Op
@@ -92,6 +93,14 @@ func TestJudgeShared(t *testing.T) {
 			reads("a", 1, 2), sees("a", 3, 11), writes("b", 26, 27), sawToken("b", 28, 12), sees("a", 120, 11), leaves("a", 122), gave("b", 123, 124)}},
 		"forgotten, and believed for too long": {forgets: flush, want: "at once", ops: []Op{
 			reads("a", 1, 2), sees("a", 3, 11), writes("b", 26, 27), sawToken("b", 140, 12), sees("a", 140, 11), leaves("a", 142), gave("b", 143, 144)}},
+		"an older version after a flush": {forgets: flush, want: "came after", ops: []Op{
+			writes("b", 1, 2), sawToken("b", 3, 12), gave("b", 5, 6), reads("a", 200, 201), sees("a", 203, 11), leaves("a", 205)}},
+		"an older version after a failover, in a process that knows of no later one": {forgets: failover, ops: []Op{
+			writes("b", 1, 2), sawToken("b", 3, 12), gave("b", 5, 6), reads("a", 200, 201), sees("a", 203, 11), leaves("a", 205)}},
+		"an older version after a failover, in a process that knows of a later one": {forgets: failover, want: "came after", ops: []Op{
+			writes("b", 1, 2), sawToken("b", 3, 12), gave("b", 5, 6), reads("b", 200, 201), sees("b", 203, 11), leaves("b", 205)}},
+		"an older token after a failover": {forgets: failover, want: "came after", ops: []Op{
+			writes("b", 1, 2), sawToken("b", 3, 12), gave("b", 5, 6), writes("a", 200, 201), sawToken("a", 203, 10), gave("a", 205, 206)}},
 		"not forgotten yet": {forgets: flush, want: "at once", ops: []Op{
 			reads("a", 1, 2), sees("a", 3, 11), writes("b", 5, 6), sawToken("b", 8, 12), sees("a", 12, 11), leaves("a", 14), gave("b", 16, 17)}},
 	} {
