@@ -338,6 +338,23 @@ func TestAVersionIsAboveTheTokenOfTheWriteBeforeIt(t *testing.T) {
 	})
 }
 
+func TestUnusedTokensOfAWriterComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		writer, reader := newSession(t, b).NewRWLock("x"), newSession(t, b).NewRWLock("x")
+		require.NoError(t, writer.Lock(t.Context()))
+		token, err := writer.Token(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, writer.Unlock(t.Context()))
+		synctest.Wait()
+		require.NoError(t, reader.RLock(t.Context()))
+		version, err := reader.Version(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, token+1, version)
+		require.NoError(t, reader.RUnlock(t.Context()))
+	})
+}
+
 func TestTryRLockAndTryLockAskOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

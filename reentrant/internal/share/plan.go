@@ -245,10 +245,7 @@ func (n *Name) begin(d demand) bool {
 			return false
 		}
 	}
-	c := &claim{hears: d.hears, keep: d.keep, want: d.want, least: d.least, limit: max(n.limit, d.least), seen: n.room.env.Seen()}
-	if d.keep > 0 {
-		c.under = n.under
-	}
+	c := &claim{hears: d.hears, keep: d.keep, want: d.want, least: d.least, limit: max(n.limit, d.least), under: n.under, seen: n.room.env.Seen()}
 	if n.kind == backend.ReadWrite && had == backend.AllUnits && kept < had {
 		c.tail = used
 		n.known = max(n.known, used)
