@@ -79,8 +79,8 @@ type Room struct {
 	mu      sync.Mutex
 	names   map[string]*Name
 	known   map[string]backend.Token // of names that were retired: Name.known, of some at least
-	closed  bool          // no new names
-	drained chan struct{} // closed when closed and no name is left
+	closed  bool                     // no new names
+	drained chan struct{}            // closed when closed and no name is left
 
 	actors sync.WaitGroup
 }
