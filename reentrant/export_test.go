@@ -16,6 +16,17 @@ func WithNaps(so *atomic.Int64) Option {
 	return func(c *config) { c.ahead = func(time.Time) time.Duration { return time.Duration(so.Load()) } }
 }
 
+// WithLook has a session call look each time it looks how far its wall clock is ahead. The watchdog does before it looks at
+// its holds, and re-entry and Unlock of a cohort do not.
+func WithLook(look func()) Option {
+	return func(c *config) {
+		c.ahead = func(time.Time) time.Duration {
+			look()
+			return 0
+		}
+	}
+}
+
 // SetHolds sets the local hold count of the caller's hold.
 func SetHolds(l *Lock, ctx context.Context, holds int) {
 	l.withState(func(e *lockState) {

@@ -1,8 +1,11 @@
 package reentrant_test
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,44 +16,82 @@ import (
 )
 
 // A hold whose lease has ended is not re-entered, and no hold of it is unlocked without ErrLost, also before the watchdog
-// has noticed. This runs in real time: in a bubble the watchdog is never late.
+// has noticed. Goroutines and named owners come in by different ways.
 func TestACohortLooksAtTheClock(t *testing.T) {
-	b := memory.New(memory.WithFault(memory.Script(memory.Renew, lose(1000)...)))
-	l := newSession(t, b, reentrant.WithCohort(), reentrant.WithLease(60*time.Millisecond)).NewLock("x")
-	for range 20 {
-		require.NoError(t, l.Lock(t.Context()))
-		until, err := l.TrustedUntil(t.Context())
-		if errors.Is(err, reentrant.ErrLost) { // the machine stood still for longer than the lease
-			require.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
-			continue
-		}
-		require.NoError(t, err)
-		owed := 1
-		for err == nil {
-			began := time.Now()
-			if err = l.Lock(t.Context()); err == nil {
-				owed++
-				if now, _ := l.TrustedUntil(t.Context()); now.After(until) { // the loss was noticed first: it is a new hold
-					break
-				}
-				require.True(t, began.Before(until), "re-entered %v late", began.Sub(until))
-				began = time.Now()
-				if err = l.Unlock(t.Context()); err == nil {
-					require.True(t, began.Before(until), "unlocked %v late", began.Sub(until))
-				}
-				owed--
-			}
-		}
-		if err == nil {
-			for range owed {
-				_ = l.Unlock(t.Context()) // of the new hold or of those that were lost
-			}
-			continue
-		}
-		require.ErrorIs(t, err, reentrant.ErrLost)
-		for range owed {
-			require.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
-		}
-		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrNotHeld)
+	calls := map[string]lateCall{
+		"Lock":    {func(ctx context.Context, l *reentrant.Lock) error { return l.Lock(ctx) }, 3},
+		"TryLock": {func(ctx context.Context, l *reentrant.Lock) error { _, err := l.TryLock(ctx); return err }, 3},
+		"Unlock":  {func(ctx context.Context, l *reentrant.Lock) error { return l.Unlock(ctx) }, 2},
 	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { call.run(t, t.Context()) })
+		})
+		t.Run(name+", a named owner", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { call.run(t, reentrant.WithOwner(t.Context(), "a")) })
+		})
+	}
+}
+
+// A lateCall is made by the owner of three holds, whose lease has ended, while the watchdog is late.
+type lateCall struct {
+	call func(context.Context, *reentrant.Lock) error
+	owed int // Unlocks that the owner owes after it
+}
+
+func (c lateCall) run(t *testing.T, ctx context.Context) {
+	b := memory.New(memory.WithFault(memory.Script(memory.Renew, lose(1000)...)))
+	var late atomic.Bool
+	wake := make(chan struct{})
+	l := newSession(t, b, reentrant.WithCohort(), reentrant.WithLook(func() {
+		if late.Load() {
+			<-wake
+		}
+	})).NewLock("x")
+	defer close(wake)
+	for range 2 {
+		require.NoError(t, l.Lock(ctx))
+	}
+	until, err := l.TrustedUntil(ctx)
+	require.NoError(t, err)
+	late.Store(true)
+	time.Sleep(time.Until(until) - 1)
+	require.NoError(t, l.Lock(ctx), "the lease has not ended")
+	require.NoError(t, l.Unlock(ctx))
+	require.NoError(t, l.Lock(ctx))
+	time.Sleep(1)
+	require.ErrorIs(t, c.call(ctx, l), reentrant.ErrLost)
+	require.Zero(t, l.HoldCount(ctx))
+	for range c.owed {
+		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+	}
+	assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrNotHeld)
+}
+
+// The watchdog and the owner look at the same moment, and either can be the first.
+func TestAtTheEndOfItsLeaseACohortIsLostOrHeldAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(memory.WithFault(memory.Script(memory.Renew, lose(100_000)...)))
+		l := newSession(t, b, reentrant.WithCohort()).NewLock("x")
+		for range 100 {
+			require.NoError(t, l.Lock(t.Context()))
+			until, err := l.TrustedUntil(t.Context())
+			require.NoError(t, err)
+			time.Sleep(time.Until(until))
+			if err = l.Lock(t.Context()); err == nil {
+				renewed, err := l.TrustedUntil(t.Context())
+				require.NoError(t, err)
+				require.True(t, renewed.After(until), "re-entered at the end of its lease")
+				require.NoError(t, l.Unlock(t.Context()))
+			} else {
+				require.ErrorIs(t, err, reentrant.ErrLost)
+			}
+			var lost int
+			for err = l.Unlock(t.Context()); !errors.Is(err, reentrant.ErrNotHeld); err = l.Unlock(t.Context()) {
+				require.ErrorIs(t, err, reentrant.ErrLost)
+				lost++
+			}
+			assert.Equal(t, 1, lost)
+		}
+	})
 }
