@@ -19,6 +19,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -31,6 +32,8 @@ func TestMain(m *testing.M) {
 		os.Exit(childMain(text))
 	}
 	zerolog.SetGlobalLevel(zerolog.Disabled)
+	testsize.Parallel(8)
+	testsize.CollectLess()
 	goleak.VerifyTestMain(patient{m}, leftByProxies...)
 }
 

@@ -25,10 +25,12 @@ func patiently(url string) string {
 }
 
 func TestConformanceEmbedded(t *testing.T) {
+	t.Parallel()
 	backendtest.Run(t, func(t *testing.T) backend.Backend { return redistest.Start(t).Backend() }, backendtest.InParallel())
 }
 
 func TestConformanceRedis(t *testing.T) {
+	t.Parallel()
 	url := redisserver.URL(t)
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		b, err := redisbackend.Open(t.Context(), patiently(url))
@@ -40,6 +42,7 @@ func TestConformanceRedis(t *testing.T) {
 
 // Without scripts the same verbs are transactions.
 func TestConformancePlain(t *testing.T) {
+	t.Parallel()
 	url := redisserver.URL(t)
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		b, err := redisbackend.Open(t.Context(), patiently(url), redisbackend.WithoutScripts())
@@ -61,6 +64,7 @@ func TestConformancePlainCluster(t *testing.T) {
 }
 
 func TestConformancePlainEmbedded(t *testing.T) {
+	t.Parallel()
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		b, err := redisbackend.New(redistest.Start(t).Client(), redisbackend.WithoutScripts())
 		require.NoError(t, err)
@@ -69,6 +73,7 @@ func TestConformancePlainEmbedded(t *testing.T) {
 }
 
 func TestConformanceRedisson(t *testing.T) {
+	t.Parallel()
 	url := redisserver.URL(t)
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		b, err := redisbackend.Open(t.Context(), patiently(url), redisbackend.WithRedisson())

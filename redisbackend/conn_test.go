@@ -36,6 +36,7 @@ func hears(s *site, m *member, epoch uint64) {
 
 // Every kind of client that a caller may bring.
 func TestAnyClient(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*rueidis.ClientOption){
 		"RESP3":               func(*rueidis.ClientOption) {},
 		"RESP2":               func(o *rueidis.ClientOption) { o.AlwaysRESP2 = true },
@@ -178,6 +179,7 @@ func relay(open *sync.Map, conn net.Conn, addr string) {
 }
 
 func TestALostChannelIsOpenedAgain(t *testing.T) {
+	t.Parallel()
 	for _, resp2 := range []bool{false, true} {
 		s := realRedis(t)
 		client := connect(t, redisserverAddr(s), func(o *rueidis.ClientOption) { o.AlwaysRESP2 = resp2 })

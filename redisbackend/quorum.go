@@ -50,8 +50,9 @@ import (
 // bounds its wait but chance. Within a process the order is as always. A session whose turn is over gives the lock back
 // if another is known to wait.
 //
-// Conditions need that queue: Await, Signal and what goes with them fail with errors.ErrUnsupported (a quorum has no [backend.Conditions]). Holds do not
-// move between sessions ([backend.Resumer]), and deadlocks are found within a session only ([backend.Registry]).
+// Conditions need that queue: without it the waits and signals of a lock's conditions return errors.ErrUnsupported
+// ([backend.Conditions]). Holds do not move between sessions ([backend.Resumer]), and deadlocks are found within a
+// session only ([backend.Registry]).
 //
 // When fewer than a majority can be reached the error is [reentrant.ErrNoQuorum], after half a second for a round (all
 // nodes are asked at once; an attempt may have two rounds, and opening a session takes up to five seconds if the others

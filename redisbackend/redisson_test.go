@@ -230,6 +230,7 @@ func TestRedissonCostsNothingWithoutTheOption(t *testing.T) {
 
 // In a Cluster both kinds of channels are told, since Redisson listens to either.
 func TestRedissonIsToldInACluster(t *testing.T) {
+	t.Parallel()
 	s, _ := cluster(t, 0)
 	s = s.withRedisson()
 	heard := s.subscribe(false, javaChannel)

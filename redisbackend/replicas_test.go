@@ -55,6 +55,7 @@ func (m *member) requireNotReplicated(epoch uint64) {
 }
 
 func TestReplicasAcknowledgeAnAcquire(t *testing.T) {
+	t.Parallel()
 	s, replica := replicated(t)
 	a, b := s.with(1, 10*time.Second).join("a"), s.with(2, 200*time.Millisecond).join("b")
 	first := a.take(1)
@@ -67,6 +68,7 @@ func TestReplicasAcknowledgeAnAcquire(t *testing.T) {
 }
 
 func TestAReplicaThatHangsIsNone(t *testing.T) {
+	t.Parallel()
 	s, replica := replicated(t)
 	a, hasty := s.with(1, 10*time.Second).join("a"), s.with(1, 500*time.Millisecond).join("hasty")
 	a.take(1)
@@ -84,12 +86,14 @@ func TestAReplicaThatHangsIsNone(t *testing.T) {
 
 // WAIT with no replica connected answers 0 at once or when its time is up: that is none, not all.
 func TestWithoutReplicasNothingIsReplicated(t *testing.T) {
+	t.Parallel()
 	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr())}
 	s.with(1, 20*time.Millisecond).join("a").requireNotReplicated(1)
 }
 
 // A lock that was pushed is confirmed, and with that acknowledged, before Lock returns.
 func TestAGrantIsAcknowledgedToo(t *testing.T) {
+	t.Parallel()
 	s, replica := replicated(t)
 	one, two := newSession(t, s.with(1, 10*time.Second).b), newSession(t, s.with(1, 500*time.Millisecond).b)
 	holder, waiter := one.NewLock("x"), two.NewLock("x")
@@ -122,6 +126,7 @@ func newSession(t *testing.T, b backend.Backend) *reentrant.Session {
 
 // A hold that was taken up survives a failover as one that was got does: with the session that has it now.
 func TestAResumeIsAcknowledgedToo(t *testing.T) {
+	t.Parallel()
 	s, replica := replicated(t)
 	a, b, c := s.with(1, 10*time.Second).join("a"), s.with(1, 10*time.Second).join("b"), s.with(2, 20*time.Millisecond).join("c")
 	a.take(1, owned("@w"))
@@ -165,6 +170,7 @@ func TestReplicasAreWaitedForOnOneConnection(t *testing.T) {
 
 // Who only waited for a place in the client's pool has sent nothing.
 func TestAnAcquireThatFoundNoConnectionWasNotSent(t *testing.T) {
+	t.Parallel()
 	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr(), func(o *rueidis.ClientOption) { o.BlockingPoolSize = 2 })}
 	a := s.with(1, time.Second).join("a") // whose channel has one
 	_, release := s.client.Dedicate()

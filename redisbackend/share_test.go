@@ -130,6 +130,7 @@ func TestShareOfAKeyThatIsNoLock(t *testing.T) {
 
 // Units count only when enough replicas have them.
 func TestShareIsAcknowledgedByReplicas(t *testing.T) {
+	t.Parallel()
 	s, replica := replicated(t)
 	a, b := s.with(1, 10*time.Second).join("a"), s.with(2, 20*time.Millisecond).join("b")
 	reply, err := a.share(sharing(1, 0, 1))

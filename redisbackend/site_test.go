@@ -28,8 +28,9 @@ type site struct {
 	began  time.Time // when it was opened, for assertFull
 }
 
-// each runs a test on the embedded Redis and on a real one, with a server of its own in each.
+// each runs a test on the embedded Redis and on a real one, with a server of its own in each. It runs beside other tests.
 func each(t *testing.T, test func(*testing.T, *site)) {
+	t.Parallel()
 	t.Run("embedded", func(t *testing.T) { test(t, embedded(t)) })
 	t.Run("redis", func(t *testing.T) { test(t, realRedis(t)) })
 }
@@ -47,9 +48,13 @@ func realRedis(t *testing.T, options ...string) *site {
 	return &site{T: t, client: client, b: b, name: "lock", began: time.Now()}
 }
 
+// smallRing is enough for the commands that a test has under way on one connection. Most of what a new connection costs a
+// process is its ring, and a test makes many connections.
+const smallRing = 6
+
 // connect makes a client that is closed with the test.
 func connect(t testing.TB, addr string, change ...func(*rueidis.ClientOption)) rueidis.Client {
-	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, PipelineMultiplex: -1}
+	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, PipelineMultiplex: -1, RingScaleEachConn: smallRing}
 	for _, f := range change {
 		f(&option)
 	}

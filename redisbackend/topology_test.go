@@ -1,7 +1,6 @@
 package redisbackend_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -13,19 +12,13 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// The tests that run in parallel wait for servers most of their time, so there are more of them at once than processors.
 func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		if err := flag.Set("test.parallel", "8"); err != nil {
-			panic(err)
-		}
-	}
+	testsize.Parallel(12)
+	testsize.CollectLess()
 	os.Exit(m.Run())
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -50,12 +51,12 @@ func TestNoSignalIsLostInAStormOfFaults(t *testing.T) {
 	}
 }
 
-// rounds is n, or less when the test binary is asked to be short, or is slow.
+// rounds is n at full size, and less otherwise, in a test binary that is slow, or with -short.
 func rounds(n int) int {
 	switch {
 	case testing.Short():
 		return n / 10
-	case raceEnabled:
+	case raceEnabled || !testsize.Full():
 		return n / 4
 	}
 	return n

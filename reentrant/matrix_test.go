@@ -84,8 +84,11 @@ func TestMatrixLinger(t *testing.T) { testMatrix(t, modeKinds[2]) }
 
 func testMatrix(t *testing.T, m modeKind) {
 	stride, n := 1, 0
-	if m.cohort {
+	switch {
+	case m.cohort:
 		stride = testsize.Of(1, 5)
+	case !raceEnabled:
+		stride = testsize.Of(1, 3)
 	}
 	for _, r := range rows {
 		for _, f := range failures {

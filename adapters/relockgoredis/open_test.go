@@ -29,6 +29,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/backend/backendtest"
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
@@ -38,6 +39,12 @@ const (
 	limit = time.Minute
 	tick  = 10 * time.Millisecond
 )
+
+func TestMain(m *testing.M) {
+	testsize.Parallel(8)
+	testsize.CollectLess()
+	os.Exit(m.Run())
+}
 
 // open opens a Backend for a go-redis client. Both are closed when the test ends.
 func open(t *testing.T, client redis.UniversalClient, opts ...redisbackend.Option) *redisbackend.Backend {
@@ -70,6 +77,7 @@ func locks(t *testing.T, b *redisbackend.Backend, client redis.Cmdable) {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	url := redisserver.URL(t)
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		o, err := redis.ParseURL(url)
@@ -80,6 +88,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceEmbedded(t *testing.T) {
+	t.Parallel()
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		o := patient(redistest.Start(t).Addr())
 		o.Protocol = 2 // what the embedded Redis knows
@@ -96,6 +105,7 @@ func TestConformanceCluster(t *testing.T) {
 }
 
 func TestDatabaseNameProtocolAndPrefix(t *testing.T) {
+	t.Parallel()
 	o := patient(redisserver.Start(t).Addr())
 	o.DB, o.ClientName, o.Protocol = 3, "orders", 2
 	client := redis.NewClient(o)
@@ -117,6 +127,7 @@ func TestDatabaseNameProtocolAndPrefix(t *testing.T) {
 
 // Providers are asked for each connection, so credentials that were changed are used by the next one.
 func TestCredentials(t *testing.T) {
+	t.Parallel()
 	server := redisserver.Start(t)
 	admin := redis.NewClient(patient(server.Addr()))
 	t.Cleanup(func() { _ = admin.Close() })
@@ -159,6 +170,7 @@ func TestCredentials(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	redisserver.NeedTLS(t)
 	addr, roots := serveTLS(t)
 	o := patient(addr)
@@ -194,6 +206,7 @@ func serveTLS(t *testing.T) (addr string, roots *x509.CertPool) {
 
 // A dialer of the caller's own makes every connection: to a server that only it can find.
 func TestDialer(t *testing.T) {
+	t.Parallel()
 	server := redisserver.Start(t)
 	o := patient("behind.the.tunnel:1")
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -207,6 +220,7 @@ func TestDialer(t *testing.T) {
 }
 
 func TestDialerOfACluster(t *testing.T) {
+	t.Parallel()
 	servers := redisserver.StartCluster(t, 3, 0)
 	var dialed atomic.Int32
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.Addrs()[:1], DialTimeout: limit, ReadTimeout: limit,
@@ -224,10 +238,16 @@ func TestDialerOfACluster(t *testing.T) {
 // A failover client dials whichever server Sentinel names. The old master's connections are closed when it becomes a
 // replica, so Relock goes where the client goes.
 func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
 	master := redisserver.Start(t, "--repl-diskless-sync-delay", "0")
 	host, port, err := net.SplitHostPort(master.Addr())
 	require.NoError(t, err)
 	replica := redisserver.Start(t, "--replicaof", host, port)
+	follower := redis.NewClient(patient(replica.Addr()))
+	t.Cleanup(func() { _ = follower.Close() })
+	require.Eventually(t, func() bool { // a sentinel that sees it without a link looks again ten seconds later
+		return strings.Contains(follower.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	}, limit, tick, "the replica follows")
 	watcher := redisserver.StartSentinel(t, fmt.Sprintf("sentinel monitor main %s %s 1", host, port),
 		"sentinel down-after-milliseconds main 600000")
 	sentinel := redis.NewSentinelClient(patient(watcher.Addr()))
@@ -244,11 +264,9 @@ func TestSentinelFailover(t *testing.T) {
 	t.Cleanup(func() { _ = first.Close() })
 	locks(t, b, first)
 
-	promoted := redis.NewClient(patient(replica.Addr()))
-	t.Cleanup(func() { _ = promoted.Close() })
 	require.Eventually(t, func() bool {
 		_ = sentinel.Failover(t.Context(), "main").Err() // an error: it is under way, or was given up
-		info := promoted.Info(t.Context(), "replication").Val()
+		info := follower.Info(t.Context(), "replication").Val()
 		return strings.Contains(info, "role:master")
 	}, 2*limit, time.Second, "the replica is the master")
 	var session *reentrant.Session
@@ -263,12 +281,13 @@ func TestSentinelFailover(t *testing.T) {
 			return false
 		}
 		defer lock.Unlock(t.Context()) //nolint:errcheck // what the old master answered is forgotten
-		return promoted.Exists(t.Context(), "after").Val() == 1
+		return follower.Exists(t.Context(), "after").Val() == 1
 	}, limit, 10*tick, "locks are taken at the new master")
 }
 
 // What cannot be carried over, and would be missed, is an error that names it.
 func TestWhatCannotBeCarriedOver(t *testing.T) {
+	t.Parallel()
 	for want, client := range map[string]redis.UniversalClient{
 		"nil client":                nil,
 		"OnConnect":                 redis.NewClient(&redis.Options{OnConnect: func(context.Context, *redis.Conn) error { return nil }}),
@@ -294,11 +313,13 @@ func (streaming) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.Uns
 
 // A type of the caller's own that embeds a client is as good as the client.
 func TestEmbedded(t *testing.T) {
+	t.Parallel()
 	client := redis.NewClient(patient(redisserver.Start(t).Addr()))
 	locks(t, open(t, struct{ *redis.Client }{client}), client)
 }
 
 func TestOpenTellsWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer func() { _ = client.Close() }()
 	_, err := relockgoredis.Open(t.Context(), client)

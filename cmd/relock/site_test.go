@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
@@ -47,9 +47,8 @@ func TestMain(m *testing.M) {
 		beat(os.Args[1])
 		os.Exit(0)
 	}
-	// The tests wait, most of the time: for leases, graces and other processes. Few processors are no reason to do that
-	// one by one. What the command line says comes later, and counts.
-	_ = flag.Set("test.parallel", "8")
+	testsize.Parallel(8)
+	testsize.CollectLess()
 	// A build with the detector of races would have each process sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	// Under nohup a hangup is ignored, here and in what is started; a signal that is waited for is not.

@@ -17,6 +17,7 @@ import (
 	"github.com/relock-go/relock/examples/internal/crew"
 	"github.com/relock-go/relock/examples/internal/screen"
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 )
 
 // The test's own program plays the children, as buffer's does.
@@ -26,6 +27,8 @@ func TestMain(m *testing.M) {
 	}
 	// A build with the detector of races would have each process sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	testsize.Parallel(8)
+	testsize.CollectLess()
 	os.Exit(m.Run())
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -32,6 +33,8 @@ func TestMain(m *testing.M) {
 	}
 	// A build with the detector of races would have each process sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	testsize.Parallel(8)
+	testsize.CollectLess()
 	os.Exit(m.Run())
 }
 

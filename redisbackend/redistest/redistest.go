@@ -59,7 +59,7 @@ func (s *Server) start() error {
 	var err error
 	// miniredis has no client-side caching, and with RESP3 it does not know what its subscribers may say.
 	s.client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, ForceSingleClient: true,
-		AlwaysRESP2: true, DisableCache: true, PipelineMultiplex: -1})
+		AlwaysRESP2: true, DisableCache: true, PipelineMultiplex: -1, RingScaleEachConn: 6})
 	if err != nil {
 		return err
 	}
