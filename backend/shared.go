@@ -39,6 +39,12 @@ type Sharer interface {
 	// InspectShared reads what the whole deployment knows of the name. A name that is not in use has the Kind 0. It
 	// returns ErrWrongKind for the name of a Lock, as Inspect does for a shared one.
 	InspectShared(ctx context.Context) (SharedState, error)
+	// ForceShared takes the units of all sessions that have some, and serves the queue. The sessions are not told: a renewal of
+	// what they had is Gone, and a request that keeps some of it is ShareLost, or, as a copy, answered with no units. A
+	// session that had units has no place any more, either. It returns whether a session had any. A name that is in use as
+	// another kind is ErrWrongKind. After an unknown outcome a second one would take the units of those who got them by
+	// the first.
+	ForceShared(ctx context.Context, kind ShareKind) (bool, error)
 }
 
 // ShareKind is what a shared name is. A name keeps its kind for some minutes after its last use.

@@ -184,8 +184,9 @@ func (l *Lock) inspect(ctx context.Context, op string) (State, error) {
 
 // ForceUnlock takes the lock from whoever holds it, in any process, and gives it to the next who waits. The holder
 // learns of it at its next command or renewal at the latest: until then two may believe that they have the lock,
-// and only tokens tell them apart. It returns whether anybody held it. After an error with an unknown outcome look
-// before trying again: a second one would take the lock from the next holder.
+// and only tokens tell them apart. It returns whether anybody held it. The name of an RWLock or a Semaphore is
+// [ErrWrongKind]. After an error with an unknown outcome look before trying again: a second one would take the lock from
+// the next holder.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var had bool
 	err := l.command(ctx, "force unlock", func(ctx context.Context) (err error) {

@@ -242,6 +242,10 @@ func (r *farRemote) InspectShared(ctx context.Context) (backend.SharedState, err
 	return r.Remote.(backend.Sharer).InspectShared(ctx)
 }
 
+func (r *farRemote) ForceShared(ctx context.Context, kind backend.ShareKind) (bool, error) {
+	return r.Remote.(backend.Sharer).ForceShared(ctx, kind)
+}
+
 // pushGarbage tells the tested session of grants, signals and moves that never happened.
 func (c *cell) pushGarbage() {
 	const name = "far/x"

@@ -145,6 +145,7 @@ var sharedRows = []row{
 	{name: "RWLock.ReadLockCount", bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { return l.ReadLockCount() == 1, nil })},
 	{name: "RWLock.IsWriteLocked", asks: true, bound: boundOneCommand, state: stateWrittenThere, sends: true, reads: true, call: func(c *cell) (bool, error) { return c.rw().IsWriteLocked(c.ctx) }},
 	{name: "RWLock.Inspect", asks: true, bound: boundOneCommand, state: stateWrittenThere, sends: true, reads: true, call: func(c *cell) (bool, error) { st, err := c.rw().Inspect(c.ctx); return len(st.Holders) > 0, err }},
+	{name: "RWLock.ForceUnlock", blind: true, asks: true, bound: boundOneCommand, state: stateWrittenThere, sends: true, call: func(c *cell) (bool, error) { return c.rw().ForceUnlock(c.ctx) }},
 	{name: "RWLock.QueuedOwners", bound: boundAtOnce, state: stateWrittenHere, call: func(c *cell) (bool, error) { return len(c.rw().QueuedOwners()) == 1, nil }},
 	{name: "RWLock.QueueLength", bound: boundAtOnce, state: stateWrittenHere, call: func(c *cell) (bool, error) { return c.rw().QueueLength() == 1, nil }},
 	{name: "RWLock.HasQueuedOwners", bound: boundAtOnce, state: stateWrittenHere, call: func(c *cell) (bool, error) { return c.rw().HasQueuedOwners(), nil }},
@@ -186,5 +187,6 @@ var sharedRows = []row{
 	{name: "Slot.Lost", bound: boundAtOnce, call: func(c *cell) (bool, error) { return !stillOpen(reentrant.Slot{}.Lost()), nil }},
 	{name: "Slot.Token-none", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { _, err := reentrant.Slot{}.Token(); return done(err) }},
 	{name: "Slot.Release-none", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(reentrant.Slot{}.Release(c.ctx)) }},
+	{name: "Semaphore.ForceRelease", blind: true, asks: true, bound: boundOneCommand, state: statePermitsThere, sends: true, call: func(c *cell) (bool, error) { return c.sem().ForceRelease(c.ctx) }},
 	{name: "Semaphore.Inspect", asks: true, bound: boundOneCommand, state: statePermitsThere, sends: true, reads: true, call: func(c *cell) (bool, error) { st, err := c.sem().Inspect(c.ctx); return len(st.Holders) > 0, err }},
 }

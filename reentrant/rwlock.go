@@ -526,6 +526,12 @@ func (l *RWLock) writing() bool {
 // write side, others the read side. ctx bounds it.
 func (l *RWLock) Inspect(ctx context.Context) (SharedState, error) { return l.inspect(ctx, "inspect") }
 
+// ForceUnlock takes both sides from all sessions that have one, and gives the lock to those who wait. It works as
+// [Lock.ForceUnlock] does: the owners learn of their loss at the next command or renewal of their sessions at the latest, and
+// until then only tokens and versions tell them from the next ones, and an Unlock returns nil. A session that keeps the read side after its last RUnlock
+// loses that, too. It returns whether a session had a side. After an error with an unknown outcome look before trying again.
+func (l *RWLock) ForceUnlock(ctx context.Context) (bool, error) { return l.force(ctx, "force unlock") }
+
 // QueuedOwners are the owners of this process that wait for either side, longest first.
 func (l *RWLock) QueuedOwners() []Owner {
 	if n := l.find(); n != nil {

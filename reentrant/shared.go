@@ -186,6 +186,18 @@ func (x *sharedName) inspect(ctx context.Context, op string) (SharedState, error
 	return st, x.error(op, wrapUnavailable(ctx, err))
 }
 
+// force takes all units of the name from all sessions.
+func (x *sharedName) force(ctx context.Context, op string) (had bool, err error) {
+	if x.invalid != nil {
+		return false, x.error(op, x.invalid)
+	}
+	err = x.session.command(ctx, 1, func(ctx context.Context) (err error) {
+		had, err = x.remote.(backend.Sharer).ForceShared(ctx, x.kind)
+		return err
+	})
+	return had, x.error(op, err)
+}
+
 // checkShared looks at a state where it comes in, as reply.go does.
 func checkShared(s *SharedState) error {
 	for _, h := range s.Holders {

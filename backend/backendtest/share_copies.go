@@ -38,6 +38,12 @@ var shareCopyCases = []testCase{
 	{"ShareKind/AReadWriteLockIsNoSemaphore", kindOfPermits},
 	{"ShareKind/WhatCannotBeIsRefused", badShares},
 
+	{"ShareForce/TakesTheUnitsOfAllSessions", forceShared},
+	{"ShareForce/ServesTheQueue", forceServes},
+	{"ShareForce/DropsThePlaceOfAHolder", forceDropsPlace},
+	{"ShareForce/OfAFreeNameDoesNothing", forceFreeName},
+	{"ShareForce/OfAnotherKindIsRefused", forceOtherKind},
+
 	{"ShareInspect/ShowsEverything", inspectShared},
 	{"ShareInspect/ANameThatIsNotInUse", inspectUnused},
 
@@ -314,6 +320,8 @@ func kindOfLock(t *test) {
 	defer cancel()
 	_, err := b.raw.(backend.Sharer).InspectShared(ctx)
 	t.wrongKind(err)
+	_, err = b.forceShared(backend.ReadWrite)
+	t.wrongKind(err)
 	a.has(1)
 	a.waiting()
 	a.release(1)
@@ -332,8 +340,8 @@ func kindOfShared(t *test) {
 	}
 	_, err := b.raw.Inspect(ctx)
 	t.wrongKind(err)
-	had, _ := b.raw.ForceUnlock(ctx)
-	require.False(t, had)
+	_, err = b.raw.ForceUnlock(ctx)
+	t.wrongKind(err)
 	require.Equal(t, 1, b.unitsOf(a))
 	a.keep(0)
 	b.keep(0)

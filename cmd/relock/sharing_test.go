@@ -156,6 +156,31 @@ func TestASharedHoldThatIsLostEndsTheCommand(t *testing.T) {
 	}
 }
 
+func TestAForcedUnlockTakesASharedNameFromAllItsHolders(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"readers": {"-s", "prices"}, "permits": {"--permits=2", "prices"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := embedded(t)
+			var runs []*run
+			for range 2 {
+				r, _ := inside(t, url, append([]string{"--lease=15s"}, args...)...)
+				r.says("ready")
+				runs = append(runs, r)
+			}
+			r := start(t, url, "unlock", "prices")
+			r.exits(exitUsage)
+			assert.Contains(t, r.stderr.String(), "--force if that is what you want")
+			start(t, url, "unlock", "--force", "prices").exits(0)
+			for _, r := range runs {
+				r.exits(exitLost)
+				assert.Contains(t, r.stderr.String(), "lock prices was lost ("+takenAway)
+			}
+			start(t, url, "unlock", "--force", "prices").exits(exitFree)
+		})
+	}
+}
+
 var sharedKinds = map[string][]string{"reader": {"-s", "prices"}, "writer": {"-x", "prices"}, "permit": {"--permits=1", "prices"}}
 
 func serverOf(url string) *server { return &server{Redis: url} }

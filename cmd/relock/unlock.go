@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/relock-go/relock/reentrant"
 )
 
 // unlockCommand is `relock unlock`.
@@ -15,7 +17,9 @@ type unlockCommand struct {
 
 // Help is shown by --help.
 func (c *unlockCommand) Help() string {
-	return "Exit status: 0 it was taken from its holder, and goes to the next that waits; 1 nobody held it; 64 it is held, and there is no --force."
+	return `A read-write lock or a semaphore is taken from all its holders.
+
+Exit status: 0 it was taken from its holders, and goes to the next that waits; 1 nobody held it; 64 it is held, and there is no --force.`
 }
 
 // unlocked is what --json prints.
@@ -32,7 +36,6 @@ func (c *unlockCommand) Run(s *server, std *streams) error {
 		return err
 	}
 	defer done()
-	lock := session.NewLock(c.Name)
 	var was unlocked
 	if err := patiently(func() error {
 		was.status, err = statusOf(ctx, session, c.Name)
@@ -45,11 +48,22 @@ func (c *unlockCommand) Run(s *server, std *streams) error {
 			shown(c.Name), was.line())
 	}
 	if was.Locked {
-		if was.Unlocked, err = lock.ForceUnlock(ctx); err != nil {
+		if was.Unlocked, err = was.force(ctx, session); err != nil {
 			return err
 		}
 	}
 	return was.print(c.JSON, std)
+}
+
+// force takes the lock from those who hold it.
+func (s status) force(ctx context.Context, session *reentrant.Session) (bool, error) {
+	switch {
+	case s.shared == nil:
+		return session.NewLock(s.Name).ForceUnlock(ctx)
+	case s.Kind == kindSemaphore:
+		return session.NewSemaphore(s.Name, 1).ForceRelease(ctx)
+	}
+	return session.NewRWLock(s.Name).ForceUnlock(ctx)
 }
 
 // print says what was done.

@@ -475,11 +475,19 @@ func (r *remote) Inspect(ctx context.Context) (backend.State, error) {
 
 func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
 	op := r.op(Force, 0)
-	had, err := call(ctx, r.c, op, func(now protocol.Instant) (bool, string) {
-		had := r.lock().Force(now)
-		return had, fmt.Sprintf("%s → %s", op, either(had, "forced", "free"))
+	type answer struct {
+		had bool
+		err error
+	}
+	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
+		var a answer
+		l, err := r.exclusive(now)
+		if a.err = err; err == nil {
+			a.had = l.Force(now)
+		}
+		return a, fmt.Sprintf("%s → %s", op, outcome(a.err, either(a.had, "forced", "free")))
 	})
-	return had, wrapped(op, err)
+	return got.had, wrapped(op, cmp.Or(err, got.err))
 }
 
 // lock is the server's state. Backend.mu is held.

@@ -84,6 +84,24 @@ func (r *remote) InspectShared(ctx context.Context) (backend.SharedState, error)
 	return got.state, wrapped(op, cmp.Or(err, got.err))
 }
 
+// ForceShared takes the units of all sessions.
+func (r *remote) ForceShared(ctx context.Context, kind backend.ShareKind) (bool, error) {
+	op := r.op(Force, 0)
+	type answer struct {
+		had bool
+		err error
+	}
+	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
+		var a answer
+		s, err := r.c.b.sharedLocked(r.name, now)
+		if a.err = err; err == nil {
+			a.had, a.err = s.Force(now, kind)
+		}
+		return a, fmt.Sprintf("%s → %s", op, outcome(a.err, either(a.had, "forced", "free")))
+	})
+	return got.had, wrapped(op, cmp.Or(err, got.err))
+}
+
 // asked is a request as a trace has it.
 func asked(req backend.ShareRequest) string {
 	words := []string{"keep=" + units(req.Keep)}

@@ -302,6 +302,31 @@ func (s *Shared) Renew(now Instant, session string, epoch uint64, under backend.
 	return e.Units
 }
 
+// Force takes the units of all sessions that have some, for the head of the queue. A session that had units loses its place
+// too: it would not learn that they were gone if it was granted more before it asks. It returns whether a session had any, or
+// ErrWrongKind, and then nothing is touched.
+func (s *Shared) Force(now Instant, kind backend.ShareKind) (had bool, err error) {
+	switch {
+	case !s.InUse(now):
+		return false, nil
+	case s.Kind != kind:
+		return false, ErrWrongKind
+	}
+	s.settle(now, "")
+	for i := range s.Entries {
+		if e := &s.Entries[i]; e.Units > 0 {
+			e.Units, e.First, e.Until, e.Place = 0, 0, 0, Place{}
+			had = true
+		}
+	}
+	if had {
+		granted := s.serve(now, nil, 0)
+		s.save(now)
+		s.tell(now, nil, granted)
+	}
+	return had, nil
+}
+
 // Inspect returns what is known of the name. It touches nothing.
 func (s *Shared) Inspect(now Instant) (st backend.SharedState) {
 	if !s.InUse(now) {

@@ -67,6 +67,16 @@ func (r noscript) InspectShared(ctx context.Context) (st backend.SharedState, er
 	return st, err
 }
 
+// ForceShared implements backend.Sharer.
+func (r noscript) ForceShared(ctx context.Context, kind backend.ShareKind) (had bool, err error) {
+	var refused error
+	err = r.transactShared(ctx, func(i *sharedSnapshot) { had, refused = i.shared.Force(i.now, kind) })
+	if err == nil && refused != nil {
+		err = fmt.Errorf("redisbackend: %w", refused)
+	}
+	return had, err
+}
+
 // renewShared renews units of a shared name. A server without free memory refuses it: it has to be written.
 func (r noscript) renewShared(ctx context.Context, w *backend.Renewal) error {
 	err := r.transactShared(ctx, func(i *sharedSnapshot) {

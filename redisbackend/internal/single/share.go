@@ -145,6 +145,22 @@ func (r *Remote) InspectShared(ctx context.Context) (st backend.SharedState, err
 	return st, nil
 }
 
+// ForceShared implements backend.Sharer.
+func (r *Remote) ForceShared(ctx context.Context, kind backend.ShareKind) (bool, error) {
+	args := []string{wire.KindLetter(kind), r.Conn.Deployment.Channels, strconv.FormatUint(wire.KeepFor(0), 10)}
+	list, at, err := r.exec(ctx, &r.Conn.Deployment.scripts.ShareForce, r.Keys[:2], args)
+	if err != nil {
+		return false, err
+	}
+	l := reader{list: list}
+	code := l.number()
+	if at.Stamp = l.number(); l.err != nil {
+		return false, wire.Unexpected(l.err)
+	}
+	r.Clock.Saw(at)
+	return code == ForceHeld, nil
+}
+
 // heardShare passes on a message about a shared name; false if it is about something else.
 func (c *Conn) heardShare(message string) bool {
 	sink, wanted := c.Sink.(backend.SharedSink)

@@ -13,7 +13,7 @@ import (
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-// A Script is one of the files, with common.lua (and conditions.lua or shared.lua) in front of it. Running it sends EVALSHA, and
+// A Script is one of the files, with common.lua (and conditions.lua, shared.lua or sharing.lua) in front of it. Running it sends EVALSHA, and
 // EVAL if the server does not know it: after a restart, a failover or SCRIPT FLUSH.
 type Script struct {
 	*rueidis.Lua
@@ -24,7 +24,7 @@ type Script struct {
 type Scripts struct {
 	Acquire, Reenter, Release, Renew, Resume, Watch, Inspect, Force Script
 	Await, Signal, Withdraw, Beat                                   Script
-	Share, ShareRenew, ShareInspect                                 Script
+	Share, ShareRenew, ShareInspect, ShareForce                     Script
 	Offer                                                           Script // for locks that Redisson's clients use too
 	Pass, Take, Free                                                Script // of a session that remembers the record
 }
@@ -53,8 +53,9 @@ func newScripts(v Variant) *Scripts {
 		Renew: load("renew"), Resume: load("resume"), Watch: load("watch"), Inspect: load("inspect"), Force: load("force"),
 		Await: load("await"), Signal: load("signal"), Withdraw: load("withdraw"),
 		Beat: load("beat"), Share: load("share"), ShareRenew: load("share_renew"), ShareInspect: load("share_inspect"),
-		Offer: load("offer"),
-		Pass:  loadAlone("pass"), Take: loadAlone("take"), Free: loadAlone("free"),
+		ShareForce: load("share_force"),
+		Offer:      load("offer"),
+		Pass:       loadAlone("pass"), Take: loadAlone("take"), Free: loadAlone("free"),
 	}
 }
 
@@ -66,7 +67,9 @@ func loadScript(name string, v Variant) Script {
 	switch name {
 	case "await", "signal", "withdraw", "beat":
 		text += scriptText("conditions")
-	case "share", "share_renew", "share_inspect":
+	case "share", "share_force":
+		text += scriptText("shared") + scriptText("sharing")
+	case "share_renew", "share_inspect":
 		text += scriptText("shared")
 	}
 	if v.Redisson {

@@ -18,13 +18,13 @@ var testsOf = map[string]string{
 	"acquire": "TestAcquire", "reenter": "TestReenter", "release": "TestRelease", "renew": "TestRenew",
 	"inspect": "TestInspect", "force": "TestForce", "resume": "TestResume", "offer": "TestRedisson", "watch": "TestConformance",
 	"await": "TestConditions", "signal": "TestConditions", "withdraw": "TestConditions", "beat": "TestConditions",
-	"share": "TestShare", "share_renew": "TestShare", "share_inspect": "TestShare",
+	"share": "TestShare", "share_renew": "TestShare", "share_inspect": "TestShare", "share_force": "TestConformance",
 	"pass": "TestPass", "take": "TestTake", "free": "TestFree",
 	"quorum_token": "TestQuorum", "quorum_restore": "TestQuorum", "quorum_force": "TestQuorum", "quorum_want": "TestQuorum", "quorum_call": "TestQuorum",
 }
 
 // libraries are put in front of scripts, and run nothing by themselves.
-var libraries = []string{"common", "conditions", "shared", "redisson"}
+var libraries = []string{"common", "conditions", "shared", "sharing", "redisson"}
 
 func TestEveryScriptHasItsContractAndItsTests(t *testing.T) {
 	files, err := fs.Glob(scriptFiles, "scripts/*.lua")

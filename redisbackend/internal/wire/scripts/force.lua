@@ -2,13 +2,16 @@
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters
 -- ARGV  1 channel prefix
--- Returns  {code, now}   1 it was held   0 it was free   or the error WRONGTYPE: the key has something else
+-- Returns  {code, now}   1 it was held   0 it was free   or the error WRONGTYPE: a key has something else
 -- Keeps    the old holder's epoch answers "gone" from here on; the last token stays known.
 -- Twice    the second run takes the lock from the one that the first gave it to: it is not for retrying.
 
 local now = clock()
 local field = holder(KEYS[1], '')
-if not field then return {0, now} end
+if not field then
+  redis.call('GET', KEYS[2]) -- refused if the name is that of another kind of lock
+  return {0, now}
+end
 local other = foreign(field, redis.call('PTTL', KEYS[1]))
 if other then return other end
 redis.call('DEL', KEYS[1])

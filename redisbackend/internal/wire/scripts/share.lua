@@ -19,24 +19,18 @@
 --          what a higher epoch has; tokens rise; a lease never shrinks.
 -- Twice    the second run gives live units a full lease and the place a new deadline, and answers the present state.
 
-local session, epoch, kind = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local session, epoch = ARGV[1], tonumber(ARGV[2])
 local keep, want, least, limit = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local under, tail, tokens, seen = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], ARGV[11]
 local lease, grant, patience = tonumber(ARGV[12]) * 1000, ARGV[13], tonumber(ARGV[14]) * 1000
-local notafter, memory, channel = tonumber(ARGV[15]), tonumber(ARGV[16]), ARGV[17]
+local notafter, memory = tonumber(ARGV[15]), tonumber(ARGV[16])
 local SHARED, STALE, LOST, LATE = 1, 2, 3, 4
 
-local now = clock()
-local s = shared(KEYS[1], KEYS[2])
+now, s, kind, channel = clock(), shared(KEYS[1], KEYS[2]), ARGV[3], ARGV[17]
 if not s or s.kind and s.kind ~= kind then return wrong() end
 if now > notafter then return {LATE, now, 0, 0, 0, 0, 0, 0, 0} end
 local me = s.by[session]
 if me and epoch < tonumber(me.epoch) then return {STALE, now, 0, 0, 0, 0, 0, 0, tonumber(me.epoch)} end
-
--- beyond is far for the even tokens of a shared name.
-local function beyond(n, above)
-  return far({last = s.token}, now, 2 * math.max(tonumber(n), 1), above)
-end
 
 local refused = want > keep and beyond(tokens, seen)
 if refused then return refused end
@@ -47,71 +41,7 @@ if not me then
     least = 0, deadline = 0, grant = '0', tokens = '0', seen = '0'}
   s.list[#s.list + 1] = me
 end
-
--- clear takes a session's place away.
-local function clear(e)
-  e.order, e.want, e.least, e.deadline, e.grant, e.tokens, e.seen = 0, 0, 0, 0, '0', '0', '0'
-  e.dirty = true
-end
-
--- Settle: units past their lease and places past their deadline are written down as gone.
-for _, e in ipairs(s.list) do
-  if e.units > 0 and now > e.till then e.units, e.first, e.dirty = 0, 0, true end
-  if e.order > 0 and now > e.deadline then clear(e) end
-end
-
-local function head()
-  local first
-  for _, e in ipairs(s.list) do
-    if e.order > 0 and (not first or e.order < first.order) then first = e end
-  end
-  return first
-end
-
--- count answers how many units the others have, how many others have some, how many others have units or a place, and
--- how many of them have a place.
-local function count(me)
-  local units, holders, sessions, places = 0, 0, 0, 0
-  for _, e in ipairs(s.list) do
-    if e ~= me then
-      units = units + e.units
-      if e.units > 0 then holders = holders + 1 end
-      if e.order > 0 then places = places + 1 end
-      if e.units > 0 or e.order > 0 then sessions = sessions + 1 end
-    end
-  end
-  return units, holders, sessions, places
-end
-
-local function prolong(e, us)
-  e.till = math.max(e.till, now + us)
-  e.memory = math.max(e.memory, e.till)
-  e.dirty = true
-end
-
-local function even(token)
-  return token + token % 2
-end
-
--- draw takes a new block of tokens, as issue does, and answers its first.
-local function draw(n, above)
-  local first = even(math.max(s.token + 2, now, above + 2))
-  local horizon = now + HORIZON
-  s.token = math.max(first, math.min(first + 2 * (n - 1), horizon - horizon % 2))
-  return first
-end
-
--- give lets a session have units: a writer under new tokens, all others under the last one. If a reader has seen a higher
--- one, Redis forgot a write, and there is a new last one.
-local function give(e, units, n, above)
-  e.units, e.dirty = units, true
-  if kind == 'r' and units == ALL then
-    e.first = draw(tonumber(n), tonumber(above))
-    return
-  end
-  if s.token == 0 or kind == 'r' and tonumber(above) > s.token then draw(1, tonumber(above)) end
-  e.first = s.token
-end
+settle()
 
 -- retain leaves the session so many of its units, and gives back the tokens that a writer did not use.
 local function retain(units)
@@ -171,73 +101,10 @@ else
   if me.order > 0 then me.deadline = now + patience end
 end
 
--- Serve heads for as long as they fit.
-local granted = {}
-local first = head()
-while first do
-  local units, _, sessions, places = count(first)
-  if first.least > first.limit - units or beyond(first.tokens, first.seen) then break end
-  local n = math.min(first.want, first.limit - units)
-  if kind == 'p' and places > 0 then
-    n = math.min(n, math.max(first.least, math.floor(first.limit / (sessions + 1))))
-  end
-  local ttl, wanted, above = tonumber(first.grant) * 1000, first.tokens, first.seen
-  clear(first)
-  give(first, n, wanted, above)
-  if first == me then
-    prolong(me, lease)
-  else
-    prolong(first, ttl)
-    granted[#granted + 1] = first
-  end
-  first = head()
-end
-
--- What the holders may keep so that the head fits.
-local most = ALL
-if first then
-  local _, holders, sessions = count(first)
-  local goal = first.least
-  if kind == 'p' then
-    goal = math.max(goal, math.min(first.want, math.floor(first.limit / (sessions + 1))))
-  end
-  if holders > 0 then most = math.max(0, math.floor((first.limit - goal) / holders)) end
-end
-local function may(e)
-  return e == first and ALL or most
-end
-
--- Save. A key that is there is first written to by a command that a full server allows: it then allows the next ones
--- too, and what is kept or given back needs no memory.
-local lasts = now + tonumber(ARGV[18]) * 1000000 + math.max(0, math.min(s.token - now, FARTHEST))
-local changes, over = {'=', kind .. ' ' .. text(s.token)}, {}
-for _, e in ipairs(s.list) do
-  if e.units == 0 and e.order == 0 and now > e.memory and e ~= me then
-    over[#over + 1] = e.session
-  else
-    lasts = math.max(lasts, e.till, e.memory, e.order > 0 and e.deadline + tonumber(e.grant) * 1000 or 0)
-    if e.dirty then changes[#changes + 1], changes[#changes + 2] = e.session, write(e) end
-  end
-end
-local left = redis.call('PTTL', KEYS[2])
-local ttl = text(math.max(left, math.ceil((lasts - now) / 1000)))
-if left > 0 then redis.call('PEXPIRE', KEYS[2], ttl) end
-redis.call('HSET', KEYS[2], unpack(changes))
-if left <= 0 then redis.call('PEXPIRE', KEYS[2], ttl) end
-if over[1] then redis.call('HDEL', KEYS[2], unpack(over)) end
-
--- Tell those who were granted, and ask those who have more than they may keep. The caller's answer says both.
-local told = {}
-for _, e in ipairs(granted) do
-  told[e] = true
-  tell(channel, e.session, KEYS[1], string.format('h %s %.0f %.0f %.0f %.0f %.0f %.0f ', e.epoch, e.units, e.first,
-    kind == 'r' and e.units == ALL and s.token or e.first, may(e), e.till, now) .. KEYS[1])
-end
-for _, e in ipairs(s.list) do
-  if e ~= me and not told[e] and e.units > may(e) then
-    tell(channel, e.session, KEYS[1], 'x ' .. text(may(e)) .. ' ' .. KEYS[1])
-  end
-end
+local granted = serve(me, lease)
+local may = allowance()
+save(KEYS[2], me, ARGV[18])
+announce(KEYS[1], me, granted, may)
 
 local share = 0
 if kind == 'p' then
