@@ -35,7 +35,7 @@ type AcquireRequest struct {
 }
 
 // A Prior is what a session remembers of its latest attempt that had a lock: how the server's record of it was left. It
-// is a hint. If the server still has it so, a Backend can pass the lock on, take it or free it with less work than if it
+// is a hint. If the server still has it so, a Backend can pass the lock on, yield, take or free it with less work than if it
 // had to look at everything; if not, it does as if there were none. The comparison and what follows are one step in the
 // server. A session forgets its Prior when it does not know the outcome of a verb that may have changed the record.
 type Prior struct {

@@ -2,6 +2,7 @@ package redisbackend_test
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,25 @@ var otherwise = map[string]func(s *site, a, b *member){
 	"waited for":              func(s *site, a, b *member) { b.wait(1) },
 	"waited for, and lost":    func(s *site, a, b *member) { b.wait(1); s.run("DEL", s.name) },
 	"waited for and released": func(s *site, a, b *member) { b.wait(1); a.release(1); b.granted() },
+	"waited for by the dead":  func(s *site, a, b *member) { b.wait(1, impatient); s.stuck(b.id) },
+	"waited for, for a block": func(s *site, a, b *member) { b.wait(1, func(r *backend.AcquireRequest) { r.Tokens = 3 }) },
+	"waited for, with a high token": func(s *site, a, b *member) {
+		b.wait(1, func(r *backend.AcquireRequest) { r.Seen = backend.Token(s.clock() + time.Minute.Microseconds()) })
+	},
+	"waited for, for long": func(s *site, a, b *member) {
+		b.wait(1, func(r *backend.AcquireRequest) { r.Lease = time.Hour })
+	},
+	"waited for, to linger": func(s *site, a, b *member) { b.wait(1, owned(backend.LingeringOwner)) },
+	"waited for, long ago": func(s *site, a, b *member) {
+		b.wait(1)
+		s.run("EXPIRE", s.side("q"), "100")
+		s.run("EXPIRE", s.side("w"), "100")
+	},
+	"waited for by both": func(s *site, a, b *member) {
+		b.wait(1)
+		s.run("RPUSH", s.side("q"), a.id)
+		s.run("HSET", s.side("w"), a.id, "1 "+text(s.clock()+time.Minute.Microseconds())+" 1000 1 1 0 300 3")
+	},
 }
 
 // forced takes the lock from its holder.
@@ -150,9 +170,32 @@ func (s *site) state() string {
 	s.Helper()
 	var words []string
 	if raw, err := s.do("GET", s.side("t")).ToString(); err == nil {
-		words = strings.Split(raw, " ")[2:6]
+		words = strings.Split(raw, " ")[:7]
+		first, last := number(s, words[0]), number(s, words[1])
+		words[0], words[1] = text(last-first), strconv.FormatBool(first > s.clock())
 	}
-	return strings.Join(slices.Concat(words, []string{s.hash()}, s.queued()), "|")
+	return strings.Join(slices.Concat(words, []string{s.hash()}, s.queued(), s.places()), "|")
+}
+
+// places are the entries of those who wait, without their deadlines, and whether they are kept for long.
+func (s *site) places() (entries []string) {
+	s.Helper()
+	all, err := s.do("HGETALL", s.side("w")).AsStrMap()
+	require.NoError(s, err)
+	for session, entry := range all {
+		words := strings.Split(entry, " ")
+		if words[5] != "0" {
+			words[5] = "high"
+		}
+		entries = append(entries, session+" "+strings.Join(slices.Delete(words, 1, 2), " "))
+	}
+	slices.Sort(entries)
+	for _, kind := range []string{"q", "w"} {
+		ttl, err := s.do("TTL", s.side(kind)).ToInt64()
+		require.NoError(s, err)
+		entries = append(entries, text(ttl/200))
+	}
+	return entries
 }
 
 // Whatever has happened, an attempt and a release end as they would if the session remembered nothing.
@@ -170,6 +213,7 @@ func TestPassTakeAndFreeAreAsWithoutAMemory(t *testing.T) {
 			p.Freed = p.Epoch > 0
 			return a.acquire(5, owned("3"), barge, remembering(p)).Status
 		},
+		"yield": func(a *member, p backend.Prior) any { return a.acquire(5, owned("3"), yield, remembering(p)).Status },
 		"free": func(a *member, p backend.Prior) any {
 			return a.release(1, remembers(p)) == backend.Nothing
 		},
@@ -223,6 +267,20 @@ func TestPassAfterAPush(t *testing.T) {
 		assert.Equal(t, "b:2=1", s.hash())
 		s.assertFull(lease, s.ttl())
 		assert.Equal(t, "h", s.record()[5])
+	})
+}
+
+func TestYieldIsRefusedLate(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		p := a.takeRemembered(1)
+		b.wait(1)
+		before := s.state()
+		limit := time.Now().Add(20 * time.Millisecond) // the token is below it: it is the time that is over
+		time.Sleep(time.Until(limit) + time.Millisecond)
+		_, err := a.remote.Acquire(s.ctx(), request(2, yield, remembering(p), func(r *backend.AcquireRequest) { r.NotAfter = limit }))
+		require.ErrorIs(t, err, backend.ErrUnavailable)
+		assert.Equal(t, before, s.state())
 	})
 }
 
@@ -284,6 +342,126 @@ func TestTakeIsOneCommand(t *testing.T) {
 	})
 }
 
+func TestYieldIsOneCommand(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b, c := s.join("a"), s.join("b"), s.join("c")
+		p := a.takeRemembered(1)
+		var reply backend.AcquireReply
+		assert.Equal(t, 1, s.scripts(func() { reply = a.acquire(2, owned("2"), yield, remembering(p)) }), "no session waits")
+		require.Equal(t, backend.Granted, reply.Status)
+		s.assertFull(lease, s.ttl(), "a lease begins")
+		b.wait(1, owned("77"))
+		c.wait(1)
+		p = reply.Prior
+		assert.Equal(t, 1, s.scripts(func() { reply = a.acquire(3, owned("3"), yield, remembering(p)) }))
+		assert.Equal(t, backend.Waiting, reply.Status)
+		s.assertFull(grantTTL, reply.TTL)
+		s.assertFull(grantTTL, s.ttl())
+		assert.Equal(t, "b:77=1", s.hash())
+		assert.Equal(t, []string{"c", "a"}, s.queued())
+		g := b.granted()
+		token := text(int64(g.First))
+		assert.Equal(t, []string{token, token, "b", "1", "0", "g", "300"}, s.record())
+		assert.Equal(t, g.First, g.Last)
+		assert.False(t, g.NotBefore.IsZero())
+		p = backend.Prior{Epoch: g.Epoch, Owner: "77", Token: g.First, Pushed: true}
+		assert.Equal(t, 1, s.scripts(func() { b.acquire(2, owned("78"), yield, remembering(p)) }), "after a push")
+		assert.Equal(t, []string{"a", "b"}, s.queued())
+		c.granted()
+		c.release(1)
+		assert.Equal(t, uint64(3), a.granted().Epoch)
+		assert.Equal(t, "a:3=1", s.hash())
+	})
+}
+
+func TestYieldLeavesAForeignHashAlone(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		p := a.takeRemembered(1)
+		b.wait(1)
+		s.run("DEL", s.name)
+		s.run("HSET", s.name, "x", "1")
+		_, err := a.remote.Acquire(s.ctx(), request(2, yield, remembering(p)))
+		require.ErrorContains(t, err, "WRONGTYPE")
+		assert.Equal(t, "x=1", s.hash())
+	})
+}
+
+func TestYieldOfAnyBytes(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		s.name = "a\x00b t\r\n"
+		a, b := s.join("a"), s.join("b")
+		one, two := "~o\x00w n\r\n\xff:1", "~o\x00w n\r\n\xff:2"
+		p := a.takeRemembered(1, owned(one))
+		b.wait(1, owned(two))
+		assert.Equal(t, 1, s.scripts(func() { a.acquire(2, owned(two), yield, remembering(p)) }))
+		assert.Equal(t, "b:"+two+"=1", s.hash())
+		assert.Equal(t, s.name, b.granted().Name)
+		b.release(1)
+		a.granted()
+		assert.Equal(t, "a:"+two+"=1", s.hash())
+	})
+}
+
+func TestYieldTwiceDoesNothing(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		p := a.takeRemembered(1)
+		b.wait(1)
+		require.Equal(t, backend.Waiting, a.acquire(2, yield, remembering(p)).Status)
+		b.release(1)
+		b.wait(2)
+		before := s.state()
+		assert.Equal(t, backend.Granted, a.acquire(2, yield, remembering(p)).Status, "a copy of what has the lock does not give it away")
+		assert.Equal(t, strings.Replace(before, "|g|", "|h|", 1), s.state())
+	})
+}
+
+func TestYieldTokensRise(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b, c := s.join("a"), s.join("b"), s.join("c")
+		p := a.takeRemembered(1, func(r *backend.AcquireRequest) {
+			r.Seen = backend.Token(s.clock() + time.Second.Microseconds())
+		})
+		b.wait(1, func(r *backend.AcquireRequest) { r.Seen = p.Token + 1000 })
+		c.wait(1)
+		a.acquire(2, yield, remembering(p))
+		g := b.granted()
+		assert.Greater(t, g.First, p.Token+1000, "above all that the waiter has seen")
+		p = backend.Prior{Epoch: 1, Owner: "1", Token: g.First, Pushed: true}
+		b.acquire(2, yield, remembering(p))
+		assert.Greater(t, c.granted().First, g.First)
+	})
+}
+
+func TestYieldAsksWhoMayLinger(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		p := a.takeRemembered(1)
+		b.wait(1, owned(backend.LingeringOwner))
+		a.acquire(2, yield, remembering(p))
+		select {
+		case epoch := <-b.wanted:
+			assert.Equal(t, uint64(1), epoch)
+		case <-time.After(silence):
+			t.Error("it is not told that another waits")
+		}
+	})
+}
+
+func TestYieldKeepsTombstones(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		b.release(9, doubtfulFor(time.Minute))
+		p := a.takeRemembered(1)
+		b.wait(10)
+		assert.Equal(t, 1, s.scripts(func() { a.acquire(2, yield, remembering(p)) }))
+		assert.Len(t, s.record(), 8)
+		b.granted()
+		assert.Equal(t, backend.Stale, b.acquire(9).Status)
+	})
+}
+
 func TestFreeGivesTheLockToWhoWaits(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
@@ -309,11 +487,14 @@ func TestPassKeepsTombstones(t *testing.T) {
 func TestTheFirstUseOfAScriptIsOneCommand(t *testing.T) {
 	s := realRedis(t)
 	a := s.join("a")
-	assert.Equal(t, 4, s.scripts(func() {
+	b := s.join("b")
+	assert.Equal(t, 6, s.scripts(func() {
 		p := a.takeRemembered(1)
 		require.Equal(t, backend.Freed, a.release(1, remembers(p)))
 		p.Freed = true
 		p = a.takeRemembered(2, remembering(p))
-		a.takeRemembered(3, keep, remembering(p))
+		p = a.takeRemembered(3, keep, remembering(p))
+		b.wait(1)
+		a.acquire(4, yield, remembering(p))
 	}))
 }

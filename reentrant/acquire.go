@@ -275,6 +275,7 @@ func (e *lockState) newAttemptLocked(owner Owner, t try) attempt {
 		e.turn = turn{}
 	} else { // also after a head that was handed the lock and left
 		a.req.Yield = t.waits && (e.spent(now) || a.cohort && a.handed)
+		a.req.KeepTTL = a.req.KeepTTL && !a.req.Yield // if no session waits, a lease begins
 		e.turn.passes++
 	}
 	return a

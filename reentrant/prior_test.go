@@ -13,6 +13,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
 )
 
 // A listener is a Backend that writes down what the sessions say that they remember.
@@ -20,6 +21,7 @@ type listener struct {
 	backend.Backend
 	mu       sync.Mutex
 	priors   []backend.Prior // with each acquire and release
+	yields   []backend.AcquireRequest
 	released []backend.ReleaseResult
 	fail     error // of the next command, after it was carried out
 }
@@ -45,6 +47,11 @@ func (c listeningConn) Bind(name string) (backend.Remote, error) {
 }
 
 func (r listeningRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
+	if req.Yield {
+		r.to.mu.Lock()
+		r.to.yields = append(r.to.yields, req)
+		r.to.mu.Unlock()
+	}
 	reply, err := r.Remote.Acquire(ctx, req)
 	return reply, errors.Join(err, r.to.hear(req.Prior))
 }
@@ -171,5 +178,38 @@ func TestASessionRemembersAGrant(t *testing.T) {
 		require.NoError(t, l.Lock(t.Context()))
 		assert.True(t, heard.last().Pushed)
 		require.NoError(t, l.Unlock(t.Context()))
+	})
+}
+
+// Only such a yield is one that a comparison of the record can decide.
+func TestAYieldBeginsALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		heard := &listener{Backend: b}
+		other, s := newSession(t, b), newSession(t, heard, reentrant.WithHandoffs(1))
+		l := s.NewLock("orders")
+		var done sync.WaitGroup
+		section := func(l *reentrant.Lock) {
+			done.Go(func() {
+				assert.NoError(t, l.Lock(t.Context()))
+				time.Sleep(time.Millisecond)
+				assert.NoError(t, l.Unlock(t.Context()))
+			})
+		}
+		require.NoError(t, l.Lock(t.Context()))
+		for range 3 {
+			section(l)
+		}
+		section(other.NewLock("orders"))
+		synctest.Wait()
+		require.NoError(t, l.Unlock(t.Context()))
+		done.Wait()
+		heard.mu.Lock()
+		defer heard.mu.Unlock()
+		require.NotEmpty(t, heard.yields)
+		for _, req := range heard.yields {
+			assert.False(t, req.KeepTTL)
+			assert.NotZero(t, req.Prior.Epoch, "and it says what the session remembers")
+		}
 	})
 }

@@ -20,6 +20,10 @@ var priorCases = []testCase{
 	{"Prior/OfALeaseThatEndedGivesAFullLease", priorOfAnEndedLease},
 	{"Prior/PassesOverNoWaiter", priorPassesOverNoWaiter},
 	{"Prior/IsNoReasonToComeLate", latePrior},
+	{"Prior/ARightOneYields", aRightPriorYields},
+	{"Prior/AWrongOneYields", aWrongPriorYields},
+	{"Prior/YieldsNothingToTheDead", priorYieldsNothingToTheDead},
+	{"Prior/YieldsToNoneTooLate", latePriorYield},
 	{"Prior/TokensFollowTheClock", tokensFollowTheClock},
 }
 
@@ -231,4 +235,65 @@ func tokensFollowTheClock(t *test) {
 	p = a.remember(3, remembering(p))
 	require.GreaterOrEqual(t, p.Token, before, "the free lock is taken")
 	a.releaseBy(3, p)
+}
+
+func aRightPriorYields(t *test) {
+	a, b, c := t.connect3()
+	p := a.remember(1)
+	p = remembered(request(2, nil), a.take(2, yield, lease(medium), remembering(p))) // no session waits
+	t.full(medium, a.has(2).TTL)
+	b.wait(1, owner("5"), holds(2), grantTTL(medium))
+	c.wait(1)
+	t.full(medium, a.wait(3, yield, owner("9"), remembering(p)).TTL)
+	st := b.has(1)
+	require.Greater(t, st.Token, p.Token)
+	require.Equal(t, "5", st.Owner)
+	require.Equal(t, 2, st.Holds)
+	t.full(medium, st.TTL)
+	b.waiting(c, a)
+	a.wait(3, yield, owner("9"), remembering(p)) // a copy
+	b.has(1)
+	b.waiting(c, a)
+	b.release(1)
+	c.release(1)
+	require.Equal(t, "9", a.has(3).Owner)
+}
+
+func aWrongPriorYields(t *test) {
+	a, b, _ := t.connect3()
+	epoch := uint64(1)
+	for what, spoil := range wrongs {
+		p := a.remember(epoch)
+		spoil(&p)
+		b.wait(epoch)
+		a.wait(epoch+5, yield, remembering(p))
+		b.has(epoch)
+		require.Equal(t, backend.Released, b.release(epoch), "%s is wrong", what)
+		a.has(epoch + 5)
+		require.Equal(t, backend.Released, a.release(epoch+5), "%s is wrong", what)
+		epoch += 10
+	}
+}
+
+func priorYieldsNothingToTheDead(t *test) {
+	a, b, _ := t.connect3()
+	p := a.remember(1)
+	b.wait(1, patience(short))
+	a.dead()
+	a.take(2, yield, remembering(p))
+	a.has(2)
+	a.waiting()
+}
+
+func latePriorYield(t *test) {
+	a, b, _ := t.connect3()
+	p := a.remember(1)
+	b.wait(1)
+	t.pause(2 * short) // the token is below what is late
+	ctx, cancel := a.command()
+	defer cancel()
+	reply, err := a.raw.Acquire(ctx, request(2, []with{yield, remembering(p), notAfter(time.Now().Add(-short))}))
+	require.Error(t, err, "%+v", reply)
+	a.has(1)
+	a.waiting(b)
 }

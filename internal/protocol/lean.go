@@ -2,14 +2,17 @@ package protocol
 
 import "github.com/relock-go/relock/backend"
 
-// A session that remembers how its latest attempt left the record of a lock can pass the lock on, take it or free it by a
+// A session that remembers how its latest attempt left the record of a lock can pass the lock on, yield, take or free it by a
 // comparison: if the record is still the same, nothing has happened since. No record comes a second time, so a late or
 // doubled copy finds another one and does nothing. What the comparison does not cover is left to Acquire and Release.
 
 // Lean reports whether an attempt is one that a comparison of the record can decide.
 func Lean(req *backend.AcquireRequest) bool {
 	p := &req.Prior
-	return 0 < p.Epoch && p.Epoch < req.Epoch && req.Tokens == 1 && !req.Fixed && !req.Yield
+	if req.Yield && (!req.Queue || req.KeepTTL || p.Freed) {
+		return false
+	}
+	return 0 < p.Epoch && p.Epoch < req.Epoch && req.Tokens == 1 && !req.Fixed
 }
 
 // SetsLease reports whether a lean attempt begins a lease. Only then it has a time after which it is refused.
@@ -28,8 +31,8 @@ func LeanRelease(req *backend.ReleaseRequest) bool {
 	return 0 < p.Epoch && p.Epoch == req.Epoch && !p.Pushed && !p.Freed && req.Until.IsZero()
 }
 
-// Pass carries out a lean attempt: it takes over from the session's last one, or takes the free lock that this left. It
-// returns false, and changes nothing, if the lock is not as the session remembers it.
+// Pass carries out a lean attempt: it takes over from the session's last one, takes the free lock that this left, or yields
+// to the first waiter. It returns false, and changes nothing, if the lock is not as the session remembers it.
 func (l *Lock) Pass(now Instant, session string, req backend.AcquireRequest, notAfter Instant) (backend.AcquireReply, bool) {
 	l.expire(now)
 	token := NextToken(&req)
@@ -40,6 +43,9 @@ func (l *Lock) Pass(now Instant, session string, req backend.AcquireRequest, not
 	if SetsLease(&req) {
 		if now > notAfter {
 			return backend.AcquireReply{}, false
+		}
+		if _, waits := l.firstWaiter(now); req.Yield && waits {
+			return l.takeOver(now, session, req), true
 		}
 		expires = now + req.Lease
 		token = max(token, clockToken(now))

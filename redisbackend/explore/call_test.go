@@ -20,10 +20,11 @@ const (
 	verbPass
 	verbTake
 	verbFree
+	verbYield
 	verbCount
 )
 
-var verbNames = [verbCount]string{"", "acquire", "reenter", "release", "renew", "await", "signal", "withdraw", "beat", "pass", "take", "free"}
+var verbNames = [verbCount]string{"", "acquire", "reenter", "release", "renew", "await", "signal", "withdraw", "beat", "pass", "take", "free", "yield"}
 
 func (v verb) String() string { return verbNames[v] }
 
@@ -87,7 +88,7 @@ func (c call) arguments(names [keyCount]string) (keys, args []string) {
 	ms := func(t tick) string { return strconv.Itoa(1000 * int(t)) }
 	session := sessionName(c.session)
 	switch c.verb {
-	case verbPass, verbTake, verbFree:
+	case verbPass, verbTake, verbFree, verbYield:
 		return c.leanArguments(names)
 	case verbAcquire:
 		return names[:4], []string{session, n(c.epoch), ownerName(c.owner), n(c.holds), ms(lease), strconv.FormatInt(c.notAfter.micros()-1, 10),

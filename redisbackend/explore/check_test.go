@@ -56,6 +56,7 @@ var answers = [verbCount][]string{
 	verbPass:     {"it is another record", "done"},
 	verbTake:     {"it is another record", "done"},
 	verbFree:     {"it is another record, or another waits", "done"},
+	verbYield:    {"acquire decides", "done", "waiting"},
 }
 
 // describe is an answer and what Redis then has.

@@ -47,7 +47,7 @@ func contract(before *memory, now tick, c call, res result) string {
 			j.withdraw()
 		case verbBeat:
 			j.beat()
-		case verbPass, verbTake, verbFree:
+		case verbPass, verbTake, verbFree, verbYield:
 			j.compared()
 		}
 	}
@@ -68,7 +68,7 @@ func (j *judge) common() {
 	j.order()
 	j.newTokens()
 	j.handOver()
-	if (j.verb == verbAcquire && j.code < stale || j.verb == verbRelease || j.verb == verbBeat || j.verb == verbAwait && a != b) && !a.hold.held() {
+	if (j.verb == verbAcquire && j.code < stale || j.verb == verbYield && j.code == waiting || j.verb == verbRelease || j.verb == verbBeat || j.verb == verbAwait && a != b) && !a.hold.held() {
 		_, ok := a.firstLive(j.now)
 		j.must(!ok, "the lock is free and a live session waits")
 	}
@@ -89,14 +89,14 @@ func (j *judge) order() {
 		default:
 			j.must(at >= next, "%s loses its turn", sessionName(p.session))
 			next = at + 1
-			own := j.verb == verbAcquire && p.session == j.session && p.epoch <= j.epoch
+			own := j.verb.attempts() && p.session == j.session && p.epoch <= j.epoch
 			j.must(q == p || own, "the place of %s changes", sessionName(p.session))
 		}
 	}
 	for i, p := range a.queue {
 		_, was := b.placeOf(p.session)
 		_, signalled := find(a.heard, p.session, p.epoch)
-		j.must(was >= 0 || j.verb == verbAcquire && p.session == j.session || signalled && (j.verb == verbSignal || j.verb == verbBeat), "%s gets a place that it did not ask for", sessionName(p.session))
+		j.must(was >= 0 || j.verb.attempts() && p.session == j.session || signalled && (j.verb == verbSignal || j.verb == verbBeat), "%s gets a place that it did not ask for", sessionName(p.session))
 		j.must(was >= 0 || i == len(a.queue)-1, "%s does not queue up behind the others", sessionName(p.session))
 	}
 }

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,10 @@ type memo struct {
 }
 
 // lean reports whether a call is one that compares the record.
-func (v verb) lean() bool { return v == verbPass || v == verbTake || v == verbFree }
+func (v verb) lean() bool { return v >= verbPass }
+
+// attempts reports whether a call is an attempt.
+func (v verb) attempts() bool { return v == verbAcquire || v.lean() && v != verbFree }
 
 // leased reports whether a lean attempt begins a lease.
 func (c call) leased() bool { return c.verb == verbTake || !c.flags.has(keepTTL) }
@@ -44,22 +48,34 @@ func (c call) leanArguments(names [keyCount]string) (keys, args []string) {
 	after, _ := strings.CutPrefix(recordOf(c.session, memo{epoch: c.epoch, token: c.least(), note: c.memo.note}), least+" "+least)
 	args = append(args, least, after)
 	keys = names[:3]
-	if c.verb == verbPass {
+	switch c.verb {
+	case verbPass:
 		keys, args = names[:2], append(args, field(c.memo.owner))
+	case verbYield:
+		keys, args = names[:4], append(args, field(c.memo.owner))
 	}
 	args = append(args, field(c.owner), strconv.Itoa(int(c.holds)))
 	if c.leased() {
 		args = append(args, strconv.Itoa(1000*int(lease)), strconv.FormatInt(c.notAfter.micros()-1, 10), keep)
+	}
+	if c.verb == verbYield {
+		place := fmt.Sprintf(" %d %d 1 %s %s %s", 1000*int(grantTTL), c.holds, redisToken(c.seen), keep, ownerName(c.owner))
+		args = append(args, sessionName(c.session), strconv.Itoa(int(c.epoch))+" ", strconv.Itoa(1_000_000*int(patience)), place, c.memo.note, "150000", channels)
 	}
 	return keys, args
 }
 
 // lean is the attempt as the session sends it first, by what it remembers.
 func (w *world) lean(c *client, full call) call {
-	if w.remembers && c.memo.epoch != 0 && c.memo.epoch < c.epoch && full.tokens == 1 && !full.flags.has(fixed) && !full.flags.has(yield) {
-		full.verb, full.memo = verbPass, c.memo
-		if c.memo.freed {
-			full.verb = verbTake
+	if w.remembers && c.memo.epoch != 0 && c.memo.epoch < c.epoch && full.tokens == 1 && !full.flags.has(fixed) {
+		switch yields := full.flags.has(yield); {
+		case yields && (c.memo.freed || full.flags.has(keepTTL)):
+		case yields:
+			full.verb, full.memo = verbYield, c.memo
+		case c.memo.freed:
+			full.verb, full.memo = verbTake, c.memo
+		default:
+			full.verb, full.memo = verbPass, c.memo
 		}
 	}
 	c.memo = memo{} // until there is an answer
@@ -78,7 +94,6 @@ func (w *world) leanRelease(c *client, full call) call {
 // compared judges a run that compares the record.
 func (j *judge) compared() {
 	b, a := j.before, j.after
-	j.must(len(j.messages) == 0, "it sends a message")
 	r := b.record
 	m := j.memo
 	same := r.session == j.session && r.epoch == m.epoch && r.op == m.op && r.pushed == m.pushed && r.first == m.token && r.last == m.token
@@ -87,6 +102,12 @@ func (j *judge) compared() {
 		return
 	}
 	j.must(same, "the record is another one than the session remembers")
+	if j.code == waiting {
+		j.must(b.hold.of(j.session) && b.hold.owner == m.owner && j.now < j.notAfter, "it yields what the session has not, or late")
+		j.waits()
+		return
+	}
+	j.must(len(j.messages) == 0, "it sends a message")
 	j.must(slices.Equal(a.queue, b.queue), "the queue changes")
 	_, waits := b.firstLive(j.now)
 	switch j.verb {
@@ -97,7 +118,7 @@ func (j *judge) compared() {
 	case verbTake:
 		j.must(!b.hold.held(), "it takes a lock that is held")
 		j.must(!waits, "it passes over who waits")
-	case verbPass:
+	case verbPass, verbYield:
 		j.must(b.hold.of(j.session) && b.hold.owner == m.owner, "it passes on what the session has not")
 	}
 	j.must(!j.leased() || j.now < j.notAfter, "it is late: it is %d and the limit %d", j.now, j.notAfter)
@@ -118,7 +139,11 @@ func (j *judge) compared() {
 // passed is the answer to a lean attempt. If the lock is not as the session remembers it, the attempt goes on with acquire.
 func (x *step) passed(a call, res result, sent tick) {
 	c := &x.sessions[a.session]
-	if res.code == 0 {
+	switch res.code {
+	case 0:
+		return
+	case waiting:
+		x.acquired(a, res, sent)
 		return
 	}
 	c.owes = true

@@ -204,6 +204,10 @@ func (r *store) eval(before *memory, now tick, c call) (res result) {
 	res.code = int(res.numbers[0])
 	if c.verb.lean() { // the time, if a lease begins
 		got := epoch + int64(max(c.least(), token(res.numbers[0])))
+		if ttl := -res.numbers[0]; ttl > 0 { // it has yielded
+			res.code, res.numbers = waiting, []int64{waiting, 0, ttl}
+			return res
+		}
 		res.code, res.numbers = min(res.code, 1), []int64{res.numbers[0], 0, got, got, 0}
 	}
 	return res

@@ -138,6 +138,10 @@ func samples(ctx context.Context, conn backend.Conn, lock backend.Remote) map[ve
 			_, _ = lock.Acquire(ctx, backend.AcquireRequest{Epoch: uint64(s.epoch), Owner: "2", Holds: int(s.holds), Lease: sec(lease), GrantTTL: sec(grantTTL),
 				NotAfter: time.Now().Add(time.Minute), Tokens: 1, Seen: seen, Prior: p})
 		},
+		verbYield: func() {
+			_, _ = lock.Acquire(ctx, backend.AcquireRequest{Epoch: uint64(s.epoch), Owner: "2", Holds: int(s.holds), Lease: sec(lease), GrantTTL: sec(grantTTL),
+				Patience: sec(patience), NotAfter: time.Now().Add(time.Minute), Queue: true, Yield: true, Tokens: 1, Seen: seen, Prior: s.memo.prior()})
+		},
 		verbFree: func() {
 			_, _ = lock.Release(ctx, backend.ReleaseRequest{Epoch: uint64(s.memo.epoch), Prior: s.memo.prior()})
 		},
@@ -173,6 +177,10 @@ func TestArgumentsAreTheBackends(t *testing.T) {
 		if v == verbPass || v == verbTake {
 			require.Len(t, got, len(want))
 			got[len(got)-2], want[len(got)-2] = "", "" // the same
+		}
+		if v == verbYield {
+			require.Len(t, got, len(want))
+			got[4+7], want[4+7] = "", ""
 		}
 		assert.Equal(t, want, got, "%v", v)
 		assert.NotEmpty(t, s.texts[v], "%v", v)

@@ -487,8 +487,9 @@ func (x *step) exec(c call, twin bool) result {
 // late looks for attempts that are carried out after they were given up.
 func (x *step) late(c call, res result, twin bool) {
 	s := &x.sessions[c.session]
-	if c.verb == verbPass || c.verb == verbTake {
-		if res.code == 1 && (twin || c.epoch <= s.gone) {
+	if c.verb.attempts() && c.verb.lean() {
+		// A yield that left the decision to acquire may be carried out later: nothing has come after the hold that it passes on.
+		if res.code > 0 && (twin && c.verb != verbYield || c.epoch <= s.gone) {
 			x.fail("%v is carried out, and was answered or given up before", c)
 		}
 		return
@@ -511,7 +512,7 @@ func (x *step) answered(a call, res result, sent tick) {
 	switch a.verb {
 	case verbAcquire:
 		x.acquired(a, res, sent)
-	case verbPass, verbTake:
+	case verbPass, verbTake, verbYield:
 		x.passed(a, res, sent)
 	case verbFree:
 		c.freed(a, res)
@@ -573,7 +574,7 @@ func (x *step) acquired(a call, res result, sent tick) {
 // unanswered is a command that its caller gave up: it may have been carried out all the same.
 func (x *step) unanswered(a call) {
 	c := &x.sessions[a.session]
-	if a.verb != verbAcquire && a.verb != verbPass && a.verb != verbTake {
+	if !a.verb.attempts() {
 		return
 	}
 	c.owes = true

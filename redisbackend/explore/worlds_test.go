@@ -16,6 +16,8 @@ var worlds = []world{
 	{name: "hand-over", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, faults: 1},
 		kinds: []flags{queueUp}, pass: []flags{yield, keepTTL, yield | keepTTL}},
 	{name: "memories", sessions: 2, attempts: 2, block: 1, remembers: true, left: budget{ticks: 1, faults: 1}, kinds: []flags{queueUp}, pass: []flags{keepTTL}},
+	{name: "yielding memories", sessions: 2, attempts: 2, block: 1, remembers: true, left: budget{ticks: 1, faults: 1}, kinds: []flags{queueUp}, pass: []flags{yield},
+		begin: oneHolds, most: 200_000},
 	{name: "long memories", sessions: 2, attempts: 3, block: 1, remembers: true, left: budget{faults: 1}, kinds: []flags{queueUp}, pass: []flags{keepTTL},
 		begin: oneHolds, most: 200_000},
 	{name: "lost memories", sessions: 2, attempts: 2, block: 1, remembers: true, left: budget{ticks: 1, faults: 1, nests: 1}, kinds: []flags{queueUp}, pass: []flags{keepTTL},

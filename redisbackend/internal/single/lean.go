@@ -3,6 +3,7 @@ package single
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -24,13 +25,22 @@ func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter
 	if !ok || !d.lean() {
 		return backend.AcquireReply{}, false, nil
 	}
-	script, keys := &d.scripts.Pass, r.Keys[:2]
-	if call.Take {
+	script, keys, args := &d.scripts.Pass, r.Keys[:2], call.Args()
+	switch {
+	case call.Take:
 		script, keys = &d.scripts.Take, r.Keys[:3]
+	case call.Yield != nil && d.cluster: // messages go another way there
+		return backend.AcquireReply{}, false, nil
+	case call.Yield != nil:
+		script, keys, args = &d.scripts.Yield, r.Keys[:], slices.Concat(args, call.Yield, []string{d.Channels})
 	}
-	n, at, err := r.runLean(ctx, script, keys, call.Args())
+	n, at, err := r.runLean(ctx, script, keys, args)
 	if err != nil || n == 0 {
 		return backend.AcquireReply{}, false, err
+	}
+	if n < 0 {
+		r.Conn.Listen(r)
+		return backend.AcquireReply{Status: backend.Waiting, TTL: time.Duration(-n) * time.Millisecond}, true, nil
 	}
 	p := call.Prior
 	if n > 1 { // Redis's clock: a lease began

@@ -3,6 +3,7 @@ package wire
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
@@ -68,9 +69,10 @@ func (w *TextWriter) strings() (texts [maxTexts]string) {
 	return texts
 }
 
-// A LeanAcquire is a call of pass.lua or take.lua.
+// A LeanAcquire is a call of pass.lua, take.lua or yield.lua.
 type LeanAcquire struct {
 	Take  bool
+	Yield []string      // what yield.lua takes beyond the arguments of pass.lua; nil for the other scripts
 	Prior backend.Prior // what the session remembers if it is done; its token is the least that it can have
 	args  [maxTexts]string
 	n     int
@@ -114,7 +116,25 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 		w.number(kept)
 	}
 	c.args, c.n = w.strings(), w.n
+	if req.Yield {
+		c.Yield = yieldArgs(session, req, old.Note, kept)
+	}
 	return c, true
+}
+
+// yieldArgs are the last arguments of yield.lua, but for the channel. The record ends with note, and is kept so many seconds.
+func yieldArgs(session string, req *backend.AcquireRequest, note string, kept uint64) []string {
+	var d ArgWriter
+	d.Add(req.Epoch)
+	d.Add(RoundUp(req.Patience, time.Millisecond) * 1000)
+	d.Add(Millis(req.GrantTTL))
+	d.Add(uint64(req.Holds))
+	d.Add(uint64(req.Seen))
+	d.Add(KeepFor(max(req.Lease, req.GrantTTL)))
+	d.Add(kept * 1000 / 2)
+	n := d.Strings()
+	place := " " + n[2] + " " + n[3] + " 1 " + n[4] + " " + n[5] + " " + req.Owner
+	return []string{session, n[0] + " ", n[1], place, note, n[6]}
 }
 
 // LeanReleaseArgs are those of free.lua for a release; false if it is one for release.lua.

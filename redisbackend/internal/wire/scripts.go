@@ -26,7 +26,7 @@ type Scripts struct {
 	Await, Signal, Withdraw, Beat                                   Script
 	Share, ShareRenew, ShareInspect, ShareForce                     Script
 	Offer                                                           Script // for locks that Redisson's clients use too
-	Pass, Take, Free                                                Script // of a session that remembers the record
+	Pass, Take, Free, Yield                                         Script // of a session that remembers the record
 }
 
 // A Variant is what the text of the scripts depends on.
@@ -56,6 +56,7 @@ func newScripts(v Variant) *Scripts {
 		ShareForce: load("share_force"),
 		Offer:      load("offer"),
 		Pass:       loadAlone("pass"), Take: loadAlone("take"), Free: loadAlone("free"),
+		Yield: newScript(scriptText("yield") + scriptText("pass")),
 	}
 }
 

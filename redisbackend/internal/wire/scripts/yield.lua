@@ -1,0 +1,47 @@
+-- yield: an attempt that gives the lock of the session's last one to the first waiter, and queues up behind the others,
+-- if the record is still as the session remembers it. If no session waits, it takes the lock over and begins a lease:
+-- this script is put in front of pass.lua, which then runs. It needs nothing of common.lua.
+--
+-- KEYS  1 hold  2 record  3 queue  4 waiters
+-- ARGV  1 to 9 those of pass, to begin a lease
+--      10 session  11 its entry among the waiters up to the deadline, "epoch "  12 patience, us
+--      13 its entry after the deadline, " grant holds tokens seen keep owner"
+--      14 how the record ends: its keep, and its tombstones  15 ms that the queue must last, or acquire prolongs it
+--      16 channel prefix
+-- Returns  0 nothing is changed, and acquire decides: the record is another one, the hold is gone, not after has
+--          passed, the first waiter is dead or needs more than this script does, or the session has a place already.
+--          Below 0: the lock is the first waiter's; the number is its TTL in ms, negated. Above 0: as pass returns it.
+-- Keeps    as pass; the lock goes to the session that waits longest, and only that is told; tokens rise.
+-- Twice    no record comes again, so the second run finds another one, whatever happened in between.
+
+local first = redis.call('LINDEX', KEYS[3], '0')
+if first then
+  if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
+  local places = redis.call('HMGET', KEYS[4], first, ARGV[10])
+  if not places[1] or places[2] then return 0 end
+  local epoch, deadline, grant, holds, tokens, seen, keep, owner =
+    string.match(places[1], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  local t = redis.call('TIME')
+  local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
+  if now > tonumber(deadline) then return 0 end
+  -- The time is up if the token, which is no less than the clock, is above not after. A token that is far ahead of the
+  -- clock, a block of them, and a hold that may linger are acquire's.
+  local token = math.max(now, tonumber(ARGV[2]), seen + 1)
+  if token > tonumber(ARGV[8]) or tokens ~= '1' or owner == '*linger' then return 0 end
+  if tonumber(keep) > tonumber(ARGV[9]) or redis.call('PTTL', KEYS[3]) < tonumber(ARGV[15]) then return 0 end
+  if redis.call('HDEL', KEYS[1], ARGV[4]) == 0 then return 0 end
+  token = string.format('%.0f', token)
+  redis.call('HSET', KEYS[1], first .. ':' .. owner, holds)
+  redis.call('PEXPIRE', KEYS[1], grant)
+  token = token .. ' ' .. token .. ' '
+  redis.call('SET', KEYS[2], token .. first .. ' ' .. epoch .. ' 0 g ' .. ARGV[14], 'EX', ARGV[9])
+  -- Our place comes before the waiter's goes, or the keys would go too, and their TTL.
+  redis.call('RPUSH', KEYS[3], ARGV[10])
+  redis.call('LPOP', KEYS[3])
+  redis.call('HSET', KEYS[4], ARGV[10], ARGV[11] .. string.format('%.0f', now + tonumber(ARGV[12])) .. ARGV[13])
+  redis.call('HDEL', KEYS[4], first)
+  redis.pcall('PUBLISH', ARGV[16] .. first,
+    'g ' .. epoch .. ' ' .. token .. grant .. ' ' .. string.format('%.0f', now) .. ' ' .. KEYS[1])
+  return -tonumber(grant)
+end
+
