@@ -17,10 +17,10 @@
 local first = redis.call('LINDEX', KEYS[3], '0')
 if first then
   if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
-  local places = redis.call('HMGET', KEYS[4], first, ARGV[10])
-  if not places[1] or places[2] then return 0 end
+  local place = redis.call('HGET', KEYS[4], first)
+  if not place or redis.call('HEXISTS', KEYS[4], ARGV[10]) == 1 then return 0 end
   local epoch, deadline, grant, holds, tokens, seen, keep, owner =
-    string.match(places[1], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+    string.match(place, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
   local t = redis.call('TIME')
   local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
   if now > tonumber(deadline) then return 0 end
