@@ -56,14 +56,15 @@ func (m *Semaphore) Permits() int { return m.permits }
 // error for which errors.Is(err, ctx.Err()) holds when ctx ended it, an error at once if n is not between 1 and the limit,
 // [ErrClosed], and the server's own words when it refused ([Refused]). While the backend cannot be reached it keeps trying.
 func (m *Semaphore) Acquire(ctx context.Context, n int) error {
-	_, err := m.acquire(ctx, n, try{op: "acquire", waits: true})
+	_, _, err := m.acquire(ctx, n, try{op: "acquire", waits: true})
 	return err
 }
 
 // TryAcquire takes n permits if they are free and no one waits, with one attempt. It returns false and no error if they are
 // not, and an error if the server could not be asked.
 func (m *Semaphore) TryAcquire(ctx context.Context, n int) (bool, error) {
-	return m.acquire(ctx, n, try{op: "try acquire"})
+	_, ok, err := m.acquire(ctx, n, try{op: "try acquire"})
+	return ok, err
 }
 
 // TryAcquireFor takes n permits if the caller's turn comes within wait. With a wait of zero or less it is TryAcquire. However
@@ -75,7 +76,8 @@ func (m *Semaphore) TryAcquireFor(ctx context.Context, n int, wait time.Duration
 		defer timer.Stop()
 		t.timeout = timer.C
 	}
-	return m.acquire(ctx, n, t)
+	_, ok, err := m.acquire(ctx, n, t)
+	return ok, err
 }
 
 // Release gives back n permits of the session's. It works under a ctx that has ended, and sends nothing: what no caller of
@@ -89,11 +91,12 @@ func (m *Semaphore) Release(ctx context.Context, n int) error {
 // [ErrLost] when the session's permits are lost. A panic in fn releases and goes on panicking. It returns Acquire's error
 // without calling fn, otherwise fn's error joined with Release's.
 func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) (err error) {
-	if err := m.Acquire(ctx, n); err != nil {
+	c, _, err := m.acquire(ctx, n, try{op: "acquire", waits: true})
+	if err != nil {
 		return err
 	}
 	within, cancel := context.WithCancelCause(ctx)
-	sig := m.signal()
+	sig := c.signal()
 	if sig == nil {
 		cancel(ErrLost)
 	} else {
@@ -110,7 +113,8 @@ func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 }
 
 // Lost returns a channel that is closed when the permits that callers of this session have now are lost: all of them
-// together, at the moment this process can no longer trust their lease. If there are none it is closed already.
+// together, at the moment this process can no longer trust their lease. If there are none it is closed already. Permits that
+// were lost before the call are not among them, and other callers may have new ones by then: the context of Do is exact.
 func (m *Semaphore) Lost() <-chan struct{} {
 	if sig := m.signal(); sig != nil {
 		return sig.lost
@@ -138,29 +142,31 @@ func (m *Semaphore) String() string {
 }
 
 // acquire is every way to take permits.
-func (m *Semaphore) acquire(ctx context.Context, n int, t try) (bool, error) {
+func (m *Semaphore) acquire(ctx context.Context, n int, t try) (c *permitCall, ok bool, err error) {
 	t.begun = m.session.now()
-	ok, err := m.take(ctx, n, t)
+	c, ok, err = m.take(ctx, n, t)
 	err = m.error(t.op, err)
 	m.report(ctx, t, ok, err)
-	return ok, err
+	return c, ok, err
 }
 
-func (m *Semaphore) take(ctx context.Context, n int, t try) (bool, error) {
+func (m *Semaphore) take(ctx context.Context, n int, t try) (c *permitCall, ok bool, err error) {
 	if err := m.admit(ctx, n); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	if ctx.Err() != nil {
-		return false, interruptedBy(ctx, "before the call", nil)
+		return nil, false, interruptedBy(ctx, "before the call", nil)
 	}
 	x, err := m.join(m.newTier)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	defer x.Leave()
 	x.Check()
 	x.Limit(m.permits)
-	return passQueue(ctx, &m.sharedName, x, x.Tier().(*permitTier), n, sharedqueue.Read, t)
+	c = &permitCall{permitTier: x.Tier().(*permitTier), name: x}
+	ok, err = passQueue(ctx, &m.sharedName, x, c, n, sharedqueue.Read, t)
+	return c, ok, err
 }
 
 // admit checks a call about n permits.
@@ -280,4 +286,33 @@ func (q *permitTier) Lose(why string) (tell func()) {
 		q.report(Owner{}, ModePermits, 0, why)
 	}
 	return q.tripLocked()
+}
+
+// A permitCall is one call's way through the local queue. It remembers the life of the permits that it took: other callers
+// may have new ones by the time this one goes on.
+type permitCall struct {
+	*permitTier
+	name *share.Name
+	life uint64
+}
+
+func (c *permitCall) Enter(n int, mode sharedqueue.Mode) (o sharedqueue.Outcome, w *sharedqueue.PermitWaiter, look bool) {
+	o, w, c.life, look = c.Permits.Enter(n, mode)
+	return o, w, look
+}
+
+func (c *permitCall) Wait(w *sharedqueue.PermitWaiter, done <-chan struct{}, timeout <-chan time.Time) (o sharedqueue.Outcome, look bool) {
+	o, c.life, look = c.Permits.Wait(w, done, timeout)
+	return o, look
+}
+
+// signal is what tells of the loss of the permits that the call took, nil if they are lost already.
+func (c *permitCall) signal() *lossNotifier {
+	c.name.Check()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Life() != c.life {
+		return nil
+	}
+	return c.signalLocked()
 }

@@ -237,3 +237,84 @@ func TestAWaitForPermitsEndsWithItsContext(t *testing.T) {
 		require.NoError(t, m.Release(t.Context(), 3))
 	})
 }
+
+// A pausedContext stops the first goroutine that looks for a value in it.
+type pausedContext struct {
+	context.Context
+	once            sync.Once
+	reached, resume chan struct{}
+}
+
+func (c *pausedContext) Value(key any) any {
+	c.once.Do(func() {
+		close(c.reached)
+		<-c.resume
+	})
+	return c.Context.Value(key)
+}
+
+// The caller of Do has its permits, and stands still before it runs fn: the observer's event needs its owner.
+func TestDoIsToldOfALossThoughOthersHaveNewPermitsBefore(t *testing.T) {
+	for name, waits := range map[string]bool{"admitted at once": false, "admitted after a wait": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				m := newSession(t, b, reentrant.WithObserver(&diary{})).NewSemaphore("x", 2)
+				if waits {
+					require.NoError(t, m.Acquire(t.Context(), 2))
+				}
+				ctx := &pausedContext{Context: t.Context(), reached: make(chan struct{}), resume: make(chan struct{})}
+				done := make(chan error, 1)
+				go func() {
+					done <- m.Do(ctx, 1, func(within context.Context) error {
+						<-within.Done()
+						return context.Cause(within)
+					})
+				}()
+				if waits {
+					synctest.Wait()
+					require.NoError(t, m.Release(t.Context(), 2))
+				}
+				<-ctx.reached
+				b.SetFault(func(memory.Op) memory.Verdict { return memory.Lose })
+				time.Sleep(reentrant.DefaultLease)
+				b.SetFault(nil)
+				require.NoError(t, m.Acquire(t.Context(), 2))
+				close(ctx.resume)
+				synctest.Wait()
+				select {
+				case err := <-done:
+					require.ErrorIs(t, err, reentrant.ErrLost)
+				default:
+					assert.Fail(t, "fn has not been told, and others have all permits")
+				}
+				require.NoError(t, m.Release(t.Context(), 2))
+			})
+		})
+	}
+}
+
+func TestDoIsNotToldOfALossFromBeforeItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		m := newSession(t, b).NewSemaphore("x", 2)
+		require.NoError(t, m.Acquire(t.Context(), 2))
+		inside, leave, done := make(chan error), make(chan struct{}), make(chan error)
+		go func() {
+			done <- m.Do(t.Context(), 1, func(within context.Context) error {
+				time.Sleep(2 * reentrant.DefaultLease)
+				inside <- within.Err()
+				<-leave
+				return nil
+			})
+		}()
+		synctest.Wait()
+		b.SetFault(func(memory.Op) memory.Verdict { return memory.Lose })
+		<-m.Lost()
+		b.SetFault(nil)
+		require.NoError(t, <-inside)
+		require.ErrorIs(t, m.Release(t.Context(), 2), reentrant.ErrLost)
+		close(leave)
+		require.NoError(t, <-done)
+	})
+}

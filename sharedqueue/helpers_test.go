@@ -85,9 +85,9 @@ func enterRW(q *RW[string], owner string, mode Mode) *claim {
 
 func enterPermits(q *Permits, n int, mode Mode) *claim {
 	return begin(func() (Outcome, func(<-chan struct{}, <-chan time.Time) Outcome) {
-		o, w, _ := q.Enter(n, mode)
+		o, w, _, _ := q.Enter(n, mode)
 		return o, func(done <-chan struct{}, timeout <-chan time.Time) Outcome {
-			o, _ := q.Wait(w, done, timeout)
+			o, _, _ := q.Wait(w, done, timeout)
 			return o
 		}
 	})

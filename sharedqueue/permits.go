@@ -9,8 +9,11 @@ import "time"
 type Permits struct {
 	terms[struct{}]
 
-	inUse int  // guarded by mu
-	came  bool // a claim was admitted since the latest Rest. Guarded by mu.
+	// Guarded by mu.
+
+	inUse int
+	came  bool   // a claim was admitted since the latest Rest
+	life  uint64 // how often Lose was called
 }
 
 // A PermitWaiter is a claim of permits in line.
@@ -32,24 +35,35 @@ func (q *Permits) Try(n int) (o Outcome, look bool) {
 }
 
 // Enter takes n permits or, if that needs a wait, a place in line. With the outcome [Waiting] the caller goes on with
-// Wait; the other outcomes are those of Try. It is [Busy] only in mode [Once], which is the only mode that matters.
-func (q *Permits) Enter(n int, mode Mode) (o Outcome, w *PermitWaiter, look bool) {
+// Wait; the other outcomes are those of Try. It is [Busy] only in mode [Once], which is the only mode that matters. life is
+// what [Permits.Life] was when the permits were taken: they are lost when it has changed.
+func (q *Permits) Enter(n int, mode Mode) (o Outcome, w *PermitWaiter, life uint64, look bool) {
 	q.mu.Lock()
 	o = q.claimLocked(n)
 	if o == Busy && (mode&Once == 0 || q.line.waiting == 0) {
 		w, o = q.line.add(struct{}{}, n, mode&Once), Waiting
 	}
-	return o, w, q.unlock(o)
+	life = q.life
+	return o, w, life, q.unlock(o)
 }
 
-// Wait waits as [RW.Wait] does.
-func (q *Permits) Wait(w *PermitWaiter, done <-chan struct{}, timeout <-chan time.Time) (o Outcome, look bool) {
+// Wait waits as [RW.Wait] does. life is that of Enter.
+func (q *Permits) Wait(w *PermitWaiter, done <-chan struct{}, timeout <-chan time.Time) (o Outcome, life uint64, look bool) {
 	why := w.await(done, timeout)
 	q.mu.Lock()
+	life = w.life
 	if o = q.endWaitLocked(w, why); o == why {
 		q.admitLocked()
 	}
-	return o, q.unlock(o)
+	return o, life, q.unlock(o)
+}
+
+// Life returns how often all permits were lost.
+func (q *Permits) Life() uint64 {
+	q.mu.Lock()
+	life := q.life
+	q.unlock(0)
+	return life
 }
 
 // Exit gives n permits back. ok is false, and nothing changes, if fewer are in use.
@@ -93,6 +107,7 @@ func (q *Permits) takeLocked(n int) {
 func (q *Permits) admitLocked() {
 	for w := q.line.first; w != nil && q.fitsLocked(w.n); w = q.line.first {
 		q.takeLocked(w.n)
+		w.life = q.life
 		q.line.end(w, Admitted)
 	}
 }
@@ -143,6 +158,7 @@ func (q *Permits) Lose() (inUse int) {
 	q.mu.Lock()
 	inUse = q.inUse
 	q.inUse, q.units = 0, 0
+	q.life++
 	q.unlock(0)
 	return inUse
 }

@@ -177,7 +177,7 @@ func (r *permitsRig) enter(n int, mode Mode) {
 	r.calls++
 	id := r.calls
 	r.m.claim(id, n, mode)
-	o, w, look := r.q.Enter(n, mode)
+	o, w, _, look := r.q.Enter(n, mode)
 	r.checkLook(look)
 	if o != Waiting {
 		r.note(id, o)
@@ -185,7 +185,7 @@ func (r *permitsRig) enter(n int, mode Mode) {
 	}
 	done, timeout := make(chan struct{}), make(chan time.Time, 1)
 	go func() {
-		o, _ := r.q.Wait(w, done, timeout)
+		o, _, _ := r.q.Wait(w, done, timeout)
 		r.note(id, o)
 	}()
 	r.leave = append(r.leave, leaver{id, func() { close(done) }, func() { timeout <- time.Time{} }})

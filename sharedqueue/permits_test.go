@@ -142,6 +142,24 @@ func TestLostPermitsAreNoLongerInUse(t *testing.T) {
 	})
 }
 
+func TestPermitsAreOfTheLifeInWhichTheyWereTaken(t *testing.T) {
+	q, _ := newPermits(2)
+	_, _, life, _ := q.Enter(2, 0)
+	require.Equal(t, q.Life(), life)
+	_, early, _, _ := q.Enter(1, 0)
+	_, late, _, _ := q.Enter(2, 0)
+	q.Exit(2)
+	q.Lose() // early has a permit, and has not gone on yet; late is in line
+	require.NotEqual(t, q.Life(), life)
+	q.Settle(Terms{Units: 2, Until: hour})
+	o, life, _ := q.Wait(early, nil, nil)
+	require.Equal(t, Admitted, o)
+	require.NotEqual(t, q.Life(), life)
+	o, life, _ = q.Wait(late, nil, nil)
+	require.Equal(t, Admitted, o)
+	require.Equal(t, q.Life(), life)
+}
+
 func TestTriesForPermitsEndWithTheServersAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newPermits(2)

@@ -91,9 +91,9 @@ func TestAStormOfPermits(t *testing.T) {
 				if rnd.IntN(3) > 0 {
 					leave = nil
 				}
-				o, w, _ := q.Enter(n, 0)
+				o, w, _, _ := q.Enter(n, 0)
 				if o == Waiting {
-					o, _ = q.Wait(w, leave, nil)
+					o, _, _ = q.Wait(w, leave, nil)
 				}
 				if o == Cancelled {
 					continue

@@ -64,7 +64,7 @@ func TestARenewalThatFindsNothingUnderAnEarlierEpochLosesNothing(t *testing.T) {
 }
 
 // renewing gives the session two permits under its first epoch, and returns their renewal once it is under way.
-func renewing(s *session[*sharedqueue.Permits]) *renewCall {
+func renewing(s *session[permitTier]) *renewCall {
 	s.t.Helper()
 	u := enter(s, 2, 0)
 	s.command(1).grant(2)

@@ -13,7 +13,7 @@ import (
 )
 
 // withIdle returns the session of a semaphore that has four permits, of which its users have so many.
-func withIdle(t *testing.T, used int) *session[*sharedqueue.Permits] {
+func withIdle(t *testing.T, used int) *session[permitTier] {
 	s := newPermits(t)
 	u := enter(s, 4, 0)
 	s.command(1).grant(4)

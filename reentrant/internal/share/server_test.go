@@ -31,11 +31,11 @@ type session[Q any] struct {
 }
 
 // newPermits returns the session of a semaphore with five permits.
-func newPermits(t *testing.T) *session[*sharedqueue.Permits] {
-	s := &session[*sharedqueue.Permits]{t: t}
+func newPermits(t *testing.T) *session[permitTier] {
+	s := &session[permitTier]{t: t}
 	s.open(backend.Permits, func(now func() time.Duration) Tier {
-		s.queue = sharedqueue.NewPermits(now)
-		return permitTier{s.queue, s.losses}
+		s.queue = permitTier{sharedqueue.NewPermits(now), s.losses}
+		return s.queue
 	})
 	s.name.Limit(5)
 	return s
@@ -212,6 +212,16 @@ func enter[Q interface {
 type permitTier struct {
 	*sharedqueue.Permits
 	losses chan<- time.Time
+}
+
+func (q permitTier) Enter(n int, mode sharedqueue.Mode) (sharedqueue.Outcome, *sharedqueue.PermitWaiter, bool) {
+	o, w, _, look := q.Permits.Enter(n, mode)
+	return o, w, look
+}
+
+func (q permitTier) Wait(w *sharedqueue.PermitWaiter, done <-chan struct{}, timeout <-chan time.Time) (sharedqueue.Outcome, bool) {
+	o, _, look := q.Permits.Wait(w, done, timeout)
+	return o, look
 }
 
 func (q permitTier) Keep(units int) (int, backend.Token) { return q.Permits.Keep(units), 0 }
