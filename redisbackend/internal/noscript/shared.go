@@ -183,12 +183,12 @@ func writeEntry(e protocol.Entry) string {
 
 // publish is the protocol's word to a session, in the form of share.lua's messages.
 func (i *sharedSnapshot) publish(session string, m protocol.Message) {
-	text := fmt.Sprintf("x %d %s", m.May, i.keys.Hold())
+	text := wire.Message{Kind: wire.ShareWanted, Hold: i.keys.Hold(), Epoch: m.Epoch, Units: m.Units, May: m.May,
+		First: uint64(m.First), Last: uint64(m.Last), TTL: m.TTL, Stamp: m.At.Microseconds()}
 	if m.Kind == protocol.SharedGrant {
-		text = wire.ShareMessage{Epoch: m.Epoch, Units: m.Units, First: uint64(m.First), Last: uint64(m.Last), May: m.May,
-			TTL: m.TTL, Stamp: m.At.Microseconds(), Hold: i.keys.Hold()}.String()
+		text.Kind = wire.ShareGranted
 	}
-	i.told = append(i.told, message{i.channels + session, text})
+	i.told = append(i.told, message{i.channels + session, text.String()})
 }
 
 // changes are the commands that make Redis's hash what the snapshot is now. Nothing: it is that already.

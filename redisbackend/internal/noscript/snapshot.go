@@ -228,21 +228,17 @@ func (i *snapshot) tickets() (lists [2][]string) {
 
 // publish is the protocol's word to a session: in the form of the scripts' messages.
 func (i *snapshot) publish(session string, m protocol.Message) {
-	hold := i.keys.Hold()
-	text := fmt.Sprintf("g %d %d %d %d %d %s", m.Epoch, m.First, m.Last, wire.Millis(m.TTL), m.At.Microseconds(), hold)
+	text := wire.Message{Kind: wire.Granted, Hold: i.keys.Hold(), Epoch: m.Epoch, Placed: m.Placed,
+		First: uint64(m.First), Last: uint64(m.Last), TTL: m.TTL, Stamp: m.At.Microseconds()}
 	switch m.Kind {
 	case protocol.Signalled:
-		placed := 0
-		if m.Placed {
-			placed = 1
-		}
-		text = fmt.Sprintf("s %d %d %s", m.Epoch, placed, hold)
+		text.Kind = wire.Signalled
 	case protocol.Wanted:
-		text = fmt.Sprintf("w %d %s", m.Epoch, hold)
+		text.Kind = wire.Wanted
 	case protocol.Taken:
-		text = fmt.Sprintf("t %d %s", m.Epoch, hold)
+		text.Kind = wire.Taken
 	}
-	i.messages = append(i.messages, message{i.channels + session, text})
+	i.messages = append(i.messages, message{i.channels + session, text.String()})
 }
 
 // changes are the commands that make Redis's state what the image is now. Nothing: it is that already.

@@ -10,6 +10,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend/internal/push"
 	"github.com/relock-go/relock/redisbackend/internal/single"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
 // A waiter is a lock that this session waits for.
@@ -143,8 +144,8 @@ func (e *subscriber) Opened() { e.conn.hear(e.conn.sink.Reconnected) }
 // Received implements listener.
 func (e *subscriber) Received(message string) {
 	e.conn.hear(func() {
-		if hold, ok := strings.CutPrefix(message, "f "); ok { // quorum_call.lua
-			if name, ours := strings.CutPrefix(hold, e.node.Deployment.Prefix); ours {
+		if m, ok := wire.ParseMessage(message); ok && m.Kind == wire.Freed {
+			if name, ours := strings.CutPrefix(m.Hold, e.node.Deployment.Prefix); ours {
 				e.conn.tryAgain(name)
 			}
 			return

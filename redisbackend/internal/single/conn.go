@@ -175,56 +175,63 @@ func (c *Conn) Opened() {
 }
 
 // Received takes a message. What is not understood is ignored.
-func (c *Conn) Received(message string) {
+func (c *Conn) Received(text string) {
 	c.hearing.Lock()
 	defer c.hearing.Unlock()
-	if p, ok := wire.ParseGrant(message); ok {
-		c.redisson.arrived(p.Hold)
-		c.granted(p)
+	if strings.HasPrefix(text, probeMark) {
+		c.probed(text)
 		return
 	}
-	if ticket, placed, hold, ok := wire.ParseSignal(message); ok {
-		if name, ours := strings.CutPrefix(hold, c.Deployment.Prefix); ours && name != "" {
-			c.Sink.Signalled(name, ticket, placed)
-		}
+	m, ok := wire.ParseMessage(text)
+	name, ours := strings.CutPrefix(m.Hold, c.Deployment.Prefix)
+	if !ok || !ours || name == "" {
 		return
 	}
-	if epoch, hold, ok := wire.ParseWanted(message); ok {
-		if name, ours := strings.CutPrefix(hold, c.Deployment.Prefix); ours && name != "" {
-			c.Sink.Wanted(name, epoch)
-		}
-		return
-	}
-	if epoch, hold, ok := wire.ParseTaken(message); ok {
-		if name, ours := strings.CutPrefix(hold, c.Deployment.Prefix); ours && name != "" {
-			c.Sink.Taken(name, epoch)
-		}
-		return
-	}
-	if c.heardShare(message) {
-		return
-	}
-	if strings.HasPrefix(message, probeMark) {
-		select {
-		case <-c.Probed: // an older one that nobody waited for
-		default:
-		}
-		c.Probed <- message
+	switch m.Kind {
+	case wire.Granted:
+		c.redisson.arrived(m.Hold)
+		c.Sink.Granted(backend.Grant{Name: name, Epoch: m.Epoch, First: backend.Token(m.First), Last: backend.Token(m.Last),
+			TTL: m.TTL, NotBefore: c.notBefore(&m)})
+	case wire.Signalled:
+		c.Sink.Signalled(name, m.Epoch, m.Placed)
+	case wire.Wanted:
+		c.Sink.Wanted(name, m.Epoch)
+	case wire.Taken:
+		c.Sink.Taken(name, m.Epoch)
+	case wire.ShareGranted, wire.ShareWanted:
+		c.receivedShared(name, &m)
 	}
 }
 
-// granted passes a grant on, with the earliest local moment at which it can have been made. One without that moment is
-// confirmed by the next acquire, whose answer has the tokens.
-func (c *Conn) granted(p wire.GrantMessage) {
-	prefix := len(c.Deployment.Prefix)
-	if len(p.Hold) <= prefix || p.Hold[:prefix] != c.Deployment.Prefix {
-		return
+// receivedShared passes on a message about a shared name.
+func (c *Conn) receivedShared(name string, m *wire.Message) {
+	sink, ok := c.Sink.(backend.SharedSink)
+	switch {
+	case !ok:
+	case m.Kind == wire.ShareWanted:
+		sink.SharedWanted(name, m.May)
+	default:
+		sink.Shared(backend.ShareGrant{Name: name, Epoch: m.Epoch, Units: m.Units, First: backend.Token(m.First), Last: backend.Token(m.Last),
+			May: m.May, TTL: m.TTL, NotBefore: c.notBefore(m)})
 	}
-	g := backend.Grant{Name: p.Hold[prefix:], Epoch: p.Epoch,
-		First: backend.Token(p.First), Last: backend.Token(p.Last), TTL: p.TTL}
-	// A grant that the replicas are to have is not taken at its word: the next acquire waits for them.
-	if at, ok := c.Clocks.Of(p.Hold).Earliest(p.Stamp, clock.InstantOf(time.Now())); ok && c.Deployment.Replicas.Count == 0 && p.Plausible() {
-		g.NotBefore = clock.Started.Add(at)
+}
+
+// probed passes a probe's message to Probe.
+func (c *Conn) probed(text string) {
+	select {
+	case <-c.Probed: // an older one, for which no Probe waited
+	default:
 	}
-	c.Sink.Granted(g)
+	c.Probed <- text
+}
+
+// notBefore is the earliest local moment at which a grant can have been made. It is zero if that is not known, or the
+// grant is not to be believed as it is: the next acquire confirms it then, and its answer has the tokens. With replicas it
+// is always zero: the next acquire waits for them.
+func (c *Conn) notBefore(m *wire.Message) time.Time {
+	at, ok := c.Clocks.Of(m.Hold).Earliest(m.Stamp, clock.InstantOf(time.Now()))
+	if !ok || c.Deployment.Replicas.Count > 0 || !m.Plausible() {
+		return time.Time{}
+	}
+	return clock.Started.Add(at)
 }

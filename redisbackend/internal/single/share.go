@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/relock-go/relock/backend"
@@ -159,36 +158,4 @@ func (r *Remote) ForceShared(ctx context.Context, kind backend.ShareKind) (bool,
 	}
 	r.Clock.Saw(at)
 	return code == ForceHeld, nil
-}
-
-// heardShare passes on a message about a shared name; false if it is about something else.
-func (c *Conn) heardShare(message string) bool {
-	sink, wanted := c.Sink.(backend.SharedSink)
-	if p, ok := wire.ParseShare(message); ok {
-		if name, ours := c.nameOf(p.Hold); ours && wanted {
-			sink.Shared(c.shareGrant(name, p))
-		}
-		return true
-	}
-	may, hold, ok := wire.ParseSharedWanted(message)
-	if name, ours := c.nameOf(hold); ok && ours && wanted {
-		sink.SharedWanted(name, may)
-	}
-	return ok
-}
-
-// nameOf is the name of a hold key of this deployment.
-func (c *Conn) nameOf(hold string) (string, bool) {
-	name, ours := strings.CutPrefix(hold, c.Deployment.Prefix)
-	return name, ours && name != ""
-}
-
-// shareGrant is a grant with the earliest local moment at which it can have been made, as in granted.
-func (c *Conn) shareGrant(name string, p wire.ShareMessage) backend.ShareGrant {
-	g := backend.ShareGrant{Name: name, Epoch: p.Epoch, Units: p.Units, First: backend.Token(p.First), Last: backend.Token(p.Last),
-		May: p.May, TTL: p.TTL}
-	if at, ok := c.Clocks.Of(p.Hold).Earliest(p.Stamp, clock.InstantOf(time.Now())); ok && c.Deployment.Replicas.Count == 0 && p.Plausible() {
-		g.NotBefore = clock.Started.Add(at)
-	}
-	return g
 }

@@ -5,69 +5,55 @@ import (
 	"strings"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// A GrantMessage is what grant in common.lua says to the session that was given a lock:
-//
-//	g <epoch> <first token> <last token> <TTL, ms> <Redis time, µs> <hold key>
-type GrantMessage struct {
-	Epoch, First, Last uint64
-	TTL                time.Duration
-	Stamp              int64
-	Hold               string
-}
+// A MessageKind is the first letter of a message.
+type MessageKind byte
 
-// Plausible reports whether a script can have given out these tokens at the time that the message names, as far as that
-// can be told without asking. After a failover to a clock that is behind, they may be right nevertheless.
-func (p *GrantMessage) Plausible() bool {
-	return p.Last <= uint64(p.Stamp+protocol.Horizon.Microseconds())
-}
+// The messages that scripts publish to a session's channel. After the letter come numbers, and the hold key at the end.
+const (
+	// Granted is sent by grant in common.lua to the session that was given a lock:
+	//
+	//	g <epoch> <first token> <last token> <TTL, ms> <Redis time, µs> <hold key>
+	Granted MessageKind = 'g'
+	// Signalled is sent by notify in conditions.lua to the session of a waiter:
+	//
+	//	s <ticket> <1 if the session was given a place for it, else 0> <hold key>
+	Signalled MessageKind = 's'
+	// Wanted is sent by wanted in common.lua to a session whose hold lingers, or may, or is watched:
+	//
+	//	w <epoch> <hold key>
+	Wanted MessageKind = 'w'
+	// Taken is sent by resume.lua to the session that had the hold:
+	//
+	//	t <epoch> <hold key>
+	Taken MessageKind = 't'
+	// ShareGranted is sent by share.lua to a session whose request was granted:
+	//
+	//	h <epoch> <units> <first token> <last token> <may> <until, Redis time in µs> <Redis time, µs> <hold key>
+	ShareGranted MessageKind = 'h'
+	// ShareWanted is sent by share.lua to a session that has more units than it may keep:
+	//
+	//	x <may> <hold key>
+	ShareWanted MessageKind = 'x'
+	// Freed is sent by quorum_call.lua to a session that waits for a lock:
+	//
+	//	f <hold key>
+	Freed MessageKind = 'f'
+)
 
-// ParseGrant reads a message; false if it is anything else. Anybody who may publish can write to the channel, so
-// nothing in it is taken for granted.
-func ParseGrant(message string) (GrantMessage, bool) {
-	rest, ok := strings.CutPrefix(message, "g ")
-	if !ok {
-		return GrantMessage{}, false
-	}
-	var fields [5]uint64
-	for i := range fields {
-		var word string
-		word, rest, ok = strings.Cut(rest, " ")
-		n, err := strconv.ParseUint(word, 10, 63)
-		if !ok || err != nil {
-			return GrantMessage{}, false
-		}
-		fields[i] = n
-	}
-	p := GrantMessage{Epoch: fields[0], First: fields[1], Last: fields[2],
-		TTL: time.Duration(fields[3]) * time.Millisecond, Stamp: int64(fields[4]), Hold: rest}
-	valid := p.First > 0 && p.First <= p.Last && rest != "" &&
-		0 < fields[3] && fields[3] < maxMessageTTL && p.Stamp < maxStamp
-	return p, valid
-}
-
-// ParseWanted reads what wanted in common.lua says to a session whose hold lingers, or may, or is watched:
-//
-//	w <epoch> <hold key>
-func ParseWanted(message string) (epoch uint64, hold string, ok bool) {
-	return parseEpoch(message, "w ")
-}
-
-// ParseTaken reads what resume.lua says to the session that had the hold:
-//
-//	t <epoch> <hold key>
-func ParseTaken(message string) (epoch uint64, hold string, ok bool) {
-	return parseEpoch(message, "t ")
-}
-
-// parseEpoch reads a message that names an epoch and a lock.
-func parseEpoch(message, kind string) (epoch uint64, hold string, ok bool) {
-	rest, ok := strings.CutPrefix(message, kind)
-	number, hold, _ := strings.Cut(rest, " ")
-	epoch, err := strconv.ParseUint(number, 10, 63)
-	return epoch, hold, ok && err == nil && hold != ""
+// A Message is one message to a session. Only the fields that its kind names are set.
+type Message struct {
+	Kind        MessageKind
+	Hold        string
+	Epoch       uint64 // with Signalled the ticket
+	Placed      bool
+	Units, May  int
+	First, Last uint64
+	TTL         time.Duration
+	Stamp       int64 // Redis time, µs
 }
 
 const (
@@ -75,17 +61,109 @@ const (
 	maxStamp      = 9e15 // µs: the year 2255, and what a double holds exactly
 )
 
-// ParseSignal reads what notify in conditions.lua says to the session of a waiter:
-//
-//	s <ticket> <1 if the session was given a place for it, else 0> <hold key>
-func ParseSignal(message string) (ticket uint64, placed bool, hold string, ok bool) {
-	rest, ok := strings.CutPrefix(message, "s ")
-	if !ok {
-		return 0, false, "", false
+// Plausible reports whether a script can have given out these tokens at the time that the message names, as far as that
+// can be told without asking. After a failover to a clock that is behind, they may be right nevertheless.
+func (m *Message) Plausible() bool {
+	return m.Last <= uint64(m.Stamp+protocol.Horizon.Microseconds())
+}
+
+// ParseMessage reads a message; false if the text is anything else. Anybody who may publish can write to the channel, so
+// nothing in it is taken for granted.
+func ParseMessage(text string) (m Message, ok bool) {
+	if len(text) < 2 || text[1] != ' ' {
+		return Message{}, false
 	}
-	number, rest, _ := strings.Cut(rest, " ")
-	flag, hold, _ := strings.Cut(rest, " ")
-	ticket, err := strconv.ParseUint(number, 10, 63)
-	ok = err == nil && ticket > 0 && (flag == "0" || flag == "1") && hold != ""
-	return ticket, flag == "1", hold, ok
+	m.Kind = MessageKind(text[0])
+	switch rest := text[2:]; m.Kind {
+	case Granted:
+		ok = m.parseGranted(rest)
+	case Signalled:
+		ok = m.parseSignalled(rest)
+	case Wanted, Taken:
+		var n [1]uint64
+		ok = m.parse(rest, n[:])
+		m.Epoch = n[0]
+	case ShareGranted:
+		ok = m.parseShareGranted(rest)
+	case ShareWanted:
+		var n [1]uint64
+		ok = m.parse(rest, n[:]) && n[0] <= backend.Unlimited
+		m.May = int(n[0])
+	case Freed:
+		ok = m.parse(rest, nil)
+	}
+	return m, ok
+}
+
+// parse reads the numbers of a message, and the hold key, which is not empty.
+func (m *Message) parse(rest string, numbers []uint64) bool {
+	for i := range numbers {
+		word, after, _ := strings.Cut(rest, " ")
+		n, err := strconv.ParseUint(word, 10, 63)
+		if err != nil {
+			return false
+		}
+		numbers[i], rest = n, after
+	}
+	m.Hold = rest
+	return rest != ""
+}
+
+func (m *Message) parseGranted(rest string) bool {
+	var n [5]uint64
+	if !m.parse(rest, n[:]) {
+		return false
+	}
+	m.Epoch, m.First, m.Last = n[0], n[1], n[2]
+	m.TTL, m.Stamp = time.Duration(n[3])*time.Millisecond, int64(n[4])
+	return 0 < m.First && m.First <= m.Last && 0 < n[3] && n[3] < maxMessageTTL && m.Stamp < maxStamp
+}
+
+func (m *Message) parseSignalled(rest string) bool {
+	var n [2]uint64
+	if !m.parse(rest, n[:]) {
+		return false
+	}
+	m.Epoch, m.Placed = n[0], n[1] == 1
+	return m.Epoch > 0 && n[1] <= 1
+}
+
+func (m *Message) parseShareGranted(rest string) bool {
+	var n [7]uint64
+	if !m.parse(rest, n[:]) {
+		return false
+	}
+	m.Epoch, m.Units, m.First, m.Last, m.May = n[0], int(n[1]), n[2], n[3], int(n[4])
+	m.TTL, m.Stamp = time.Duration(n[5]-n[6])*time.Microsecond, int64(n[6])
+	return 0 < n[1] && n[1] <= backend.AllUnits && n[4] <= backend.Unlimited && 0 < m.First && m.First <= m.Last &&
+		n[6] < n[5] && n[5] < maxStamp
+}
+
+// String is the message as the script writes it.
+func (m Message) String() string {
+	text := []byte{byte(m.Kind)}
+	for _, n := range m.numbers() {
+		text = strconv.AppendUint(append(text, ' '), n, 10)
+	}
+	return string(text) + " " + m.Hold
+}
+
+func (m *Message) numbers() []uint64 {
+	stamp := uint64(m.Stamp)
+	switch m.Kind {
+	case Granted:
+		return []uint64{m.Epoch, m.First, m.Last, Millis(m.TTL), stamp}
+	case Signalled:
+		if m.Placed {
+			return []uint64{m.Epoch, 1}
+		}
+		return []uint64{m.Epoch, 0}
+	case Wanted, Taken:
+		return []uint64{m.Epoch}
+	case ShareGranted:
+		return []uint64{m.Epoch, uint64(m.Units), m.First, m.Last, uint64(m.May), stamp + uint64(m.TTL.Microseconds()), stamp}
+	case ShareWanted:
+		return []uint64{uint64(m.May)}
+	}
+	return nil
 }
