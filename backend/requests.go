@@ -141,4 +141,5 @@ type State struct {
 	Epoch   uint64        // the holder's attempt
 	Token   Token         // last token given out
 	Waiting []string      // sessions with a live place, longest first
+	Note    string        // what the holder noted ([Noter]); "" if nothing
 }

@@ -30,6 +30,7 @@ type ResumeReply struct {
 	Holds  int
 	Token  Token
 	TTL    time.Duration
+	Note   string // of the hold ([Noter]); "" if it has none
 	_      struct{}
 }
 

@@ -1,6 +1,7 @@
 package reentrant
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -61,6 +62,7 @@ type hold struct {
 	notifier      *lossNotifier  // nil until a caller asks to be told of the loss
 	wanted        *wantedChannel // nil until a caller asks to be told that another owner waits
 	since         time.Time      // when it began, if the session reports events
+	note          *note          // nil if its owner noted nothing
 }
 
 // owned reports whether an owner has the hold, as far as this process knows.
@@ -89,11 +91,15 @@ func (h *hold) fixed() time.Duration {
 func (e *lockState) settle(ctx context.Context, l *Lock, h hold, t try, holds int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if t.note != "" && !h.cohort {
+		h.note = newNote(t.note)
+	}
 	e.putHoldLocked(h)
 	if !e.settleLocked(ctx, l, t, holds) {
 		e.clearLocked()
 		return false
 	}
+	e.noteLocked()
 	e.s.watchdog.wakeBy(h.lease.Wake())
 	e.checkIfMovedLocked()
 	return true
@@ -240,11 +246,13 @@ func (e *lockState) replace(h hold) {
 	h.since, h.lockID = e.s.now(), e.hold.lockID
 	if e.hold.phase != phaseLost {
 		h.since, h.notifier, h.wanted = e.hold.since, e.hold.notifier, e.hold.wanted
+		h.note = cmp.Or(h.note, e.hold.note)
 	}
 	e.hold.enter(phaseHeld)
 	h.phase = e.hold.phase
 	e.hold = h
 	e.watchLocked()
+	e.noteLocked()
 	e.s.watchdog.wakeBy(h.lease.Wake())
 	e.s.noteToken(h.token)
 	e.checkIfMovedLocked()

@@ -115,6 +115,7 @@ type try struct {
 	fixed    time.Duration // the lease of the hold, if it is a fixed one
 	fresh    bool          // a lock that the owner has already is not wanted
 	begun    time.Time     // if anybody wants to know
+	note     string        // of the hold, if it is a new one
 
 	// An owner that comes back from a condition: the holds it had, and its ticket if Redis has already queued the
 	// session for it.
@@ -156,6 +157,7 @@ func (l *Lock) take(ctx context.Context, t try) (bool, error) {
 	if err != nil {
 		return l.reenterClosed(ctx, owner, t)
 	}
+	t.note = noteOf(ctx)
 	got := e.enter(ctx, owner, t)
 	if got == localqueue.Claimed {
 		return e.acquireRemote(ctx, l, owner, t) // keeps this reference for the hold, or passes it to a clean-up

@@ -40,6 +40,8 @@ type lockState struct {
 
 	watched    atomic.Bool   // the hold may have a wantedChannel. Written under mu. It is here to fill the word of mayOwe, as is
 	holderLock atomic.Uint32 // the id of the Lock with which holder got it
+	waiting    bool          // mu: the attempt waits for a grant. It is here to fill the word of holderLock, as is
+	dismissed  bool          // mu: a clean-up is on its way to the idle hold
 
 	// The goroutine that has the lock in cohort mode and has not been told that it is lost; 0 if there is none. Written
 	// under mu with hold. A goroutine that reads its own id here has the lock.
@@ -54,8 +56,6 @@ type lockState struct {
 	tickets       []*ticket     // owners who wait for the lock's conditions, or come back from there
 	cleaning      chan struct{} // closed when the clean-up that has the baton is done; nil when there is none
 	cleaningSince time.Duration // how old the session was when that began
-	waiting       bool          // the attempt waits for a grant
-	dismissed     bool          // a clean-up is on its way to the idle hold
 	lingerUntil   time.Duration // how old the session is when the idle hold is given back
 	wantedEpoch   uint64        // the hold with this epoch, or a later one, was asked for by another session
 	movedEpoch    uint64        // the hold with this epoch, or an earlier one, may have been taken up by another session

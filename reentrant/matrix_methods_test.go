@@ -155,6 +155,9 @@ var lockRows = []row{
 
 	// Taking a lock.
 	{name: "Lock.Lock-free", bound: boundCtx, sends: true, again: true, gains: 1, call: lockIt},
+	{name: "Lock.Lock-noted", bound: boundCtx, sends: true, again: true, gains: 1, call: func(c *cell) (bool, error) {
+		return done(c.lock.Lock(reentrant.WithNote(c.ctx, "note")))
+	}},
 	{name: "Lock.Lock-held", bound: boundCtx, state: stateHeld, sends: true, again: true, gains: 1, call: lockIt},
 	{name: "Lock.Lock-taken", bound: boundCtx, state: stateTaken, waits: true, sends: true, again: true, gains: 1, call: lockIt},
 	{name: "Lock.Lock-taken-here", bound: boundCtx, state: stateTakenHere, waits: true, again: true, gains: 1, call: lockIt},
@@ -266,6 +269,7 @@ var lockRows = []row{
 
 	// Values.
 	{name: "WithOwner", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(reentrant.WithOwner(c.ctx, "o")) }},
+	{name: "WithNote", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(reentrant.WithNote(c.ctx, "note")) }},
 	{name: "WithPortableOwner", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(reentrant.WithPortableOwner(c.ctx, "o")) }},
 	{name: "CurrentOwner", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(reentrant.CurrentOwner(c.ctx)) }},
 	{name: "Owner.String", bound: boundAtOnce, call: func(c *cell) (bool, error) { return reentrant.CurrentOwner(c.ctx).String() != "", nil }},

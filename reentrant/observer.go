@@ -186,6 +186,9 @@ func holderAttributes(st *State, at time.Time) []slog.Attr {
 		return nil
 	}
 	attrs := []slog.Attr{slog.String("holder", st.Owner), slog.String("holder_session", st.Session)}
+	if st.Note != "" {
+		attrs = append(attrs, slog.String("holder_note", st.Note))
+	}
 	if since := time.UnixMicro(int64(st.Token)); since.Before(at) {
 		attrs = append(attrs, slog.Time("held_since", since))
 	}

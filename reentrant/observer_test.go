@@ -294,7 +294,7 @@ func TestALongWaitNamesTheHolder(t *testing.T) {
 		b, buf := memory.New(), &bytes.Buffer{}
 		holder := newSession(t, b)
 		time.Sleep(time.Hour) // tokens are the time since the backend was opened
-		require.NoError(t, holder.NewLock("x").Lock(owner(t, "ann")))
+		require.NoError(t, holder.NewLock("x").Lock(reentrant.WithNote(owner(t, "ann"), "migration 42")))
 		s := newSession(t, b, reentrant.WithLogger(slog.New(slog.NewTextHandler(buf, nil))))
 		waited := make(chan error)
 		go func() { waited <- s.NewLock("x").Lock(owner(t, "bob")) }()
@@ -304,6 +304,6 @@ func TestALongWaitNamesTheHolder(t *testing.T) {
 		require.NoError(t, s.NewLock("x").Unlock(owner(t, "bob")))
 		synctest.Wait()
 		assert.Regexp(t, `^\S+ level=WARN msg="waiting long for a lock" lock=x owner=~bob wait=\S+ holder=~ann holder_session=`+holder.ID()+
-			` held_since=1970-01-01T\S+ waiting_sessions=1\n$`, buf.String())
+			` holder_note="migration 42" held_since=1970-01-01T\S+ waiting_sessions=1\n$`, buf.String())
 	})
 }

@@ -86,7 +86,7 @@ func WithSpin(n int) Option { return func(c *config) { c.spin = n } }
 // WithCohort makes the lock the session's in Redis ([backend.CohortOwner]) and not its owner's: its owners hand it to each
 // other and re-enter it without a command, each with a fencing token of its own from a block that the session took.
 // What it gives up: Redis, and so [Lock.Inspect], knows the session that holds a lock, but neither the owner nor the
-// hold count. Tokens may run up to five seconds ahead of Redis's clock, since a block can be used up faster than one
+// hold count nor its note. Tokens may run up to five seconds ahead of Redis's clock, since a block can be used up faster than one
 // token in a microsecond. So if Redis forgets the lock, the tokens of its first five seconds afterwards may be lower than
 // those before; and those that the session still has of its block may be lower than others' for as long as it is not told,
 // a third of the lease. Locks with a fixed lease are handed over in Redis all the same.

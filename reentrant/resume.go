@@ -1,6 +1,7 @@
 package reentrant
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -165,7 +166,8 @@ func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote
 			req.Epoch = e.s.nextEpoch()
 			e.startEpoch(req.Epoch, false)
 		case err == nil && reply.Status == backend.Resumed:
-			h := hold{owner: owner, epoch: req.Epoch, token: reply.Token, last: reply.Token, span: req.Lease}
+			h := hold{owner: owner, epoch: req.Epoch, token: reply.Token, last: reply.Token, span: req.Lease,
+				note: newNote(cmp.Or(noteOf(ctx), reply.Note))}
 			if h.lease = lease.New(sent, ahead, cfg.lease, false); req.Fixed {
 				h.lease = lease.New(sent, ahead, reply.TTL, true)
 			}

@@ -320,6 +320,7 @@ func (k sink) Reconnected() {
 		e.nudge()
 		e.recheck()
 		e.rewatch()
+		e.rewriteNote()
 	}
 }
 

@@ -196,7 +196,7 @@ func (s *session) withdraw(ctx context.Context, t *ticket) backend.TicketStatus 
 // reacquire takes the lock again with the holds that the wait gave up. ctx is the wait's overtime.
 func (e *lockState) reacquire(ctx context.Context, l *Lock, t *ticket, holds int, placed bool) error {
 	defer e.removeTicket(t)
-	back := try{op: "await", waits: true, barges: l.unfair, begun: e.s.now(), fixed: t.hold.fixed(), holds: holds, notifier: t.hold.notifier}
+	back := try{op: "await", waits: true, barges: l.unfair, begun: e.s.now(), fixed: t.hold.fixed(), holds: holds, notifier: t.hold.notifier, note: t.hold.note.String()}
 	if placed {
 		back.ticket, back.ahead = t.epoch, t.ahead
 	}

@@ -249,6 +249,7 @@ func (w *watchdog) renewed(e *lockState, r *backend.Renewal, sent time.Time, ahe
 	default:
 		h.renewalFailed = false
 		e.trustLocked(lease.New(sent, ahead, h.span, false))
+		e.renewNoteLocked(now)
 	}
 	e.mu.Unlock()
 	switch {

@@ -80,7 +80,7 @@ func (o *options) skipped(name string) string {
 // Cases is the whole suite, for those who want to wrap each case themselves.
 func Cases() []Case {
 	var all []Case
-	for _, c := range slices.Concat(acquireCases, reenterCases, releaseCases, queueCases, grantCases, yieldCases, wantedCases, resumeCases,
+	for _, c := range slices.Concat(acquireCases, reenterCases, releaseCases, queueCases, grantCases, yieldCases, wantedCases, noteCases, resumeCases,
 		lateCases, renewCases, tokenCases, inspectCases, forceCases, conditionCases, nameCases, connCases, togetherCases,
 		priorCases, shareCases, shareCopyCases) {
 		all = append(all, Case{

@@ -22,6 +22,7 @@ const (
 	Resume     Verb = "resume"
 	Share      Verb = "share"
 	Watch      Verb = "watch"
+	Note       Verb = "note"
 	Inspect    Verb = "inspect"
 	Force      Verb = "force"
 	Register   Verb = "register"   // what the session's owners wait for

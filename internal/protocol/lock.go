@@ -18,6 +18,7 @@ type Lock struct {
 	Name   string
 	Hold   Hold
 	Record Record
+	Note   Note
 	Queue  []Waiter // longest first; some may be dead
 
 	Conditions map[string]*Condition
@@ -45,6 +46,13 @@ type Record struct {
 	Tombs       []Tombstone
 	Keep        time.Duration
 	Expires     Instant
+}
+
+// A Note is what the holder noted. It is the hold's that has its token, whichever session has that.
+type Note struct {
+	Token   backend.Token
+	Text    string
+	Expires Instant
 }
 
 // A Tombstone refuses a session's attempts up to an epoch until a moment: copies of them may still be under way.
@@ -292,6 +300,7 @@ func (l *Lock) Inspect(now Instant) backend.State {
 		st.Locked, st.Session, st.Owner, st.Holds = true, l.Hold.Session, l.Hold.Owner, l.Hold.Count
 		st.TTL = l.Hold.Expires - now
 		st.Epoch = l.Record.lastOf(l.Hold.Session)
+		st.Note = l.note(now)
 	}
 	for _, w := range l.Queue {
 		if w.alive(now) {
@@ -347,9 +356,12 @@ func clockToken(now Instant) backend.Token { return backend.Token(max(0, now.Mic
 
 // save keeps the record from now on, and for longer by as much as its tokens have run ahead of the clock: tokens
 // that start from the clock again do not fall behind.
-func (l *Lock) save(now Instant) {
+func (l *Lock) save(now Instant) { l.Record.Expires = l.retention(now) }
+
+// retention is when the record ends if it is saved now.
+func (l *Lock) retention(now Instant) Instant {
 	ahead := Instant(min(l.Record.Last, clockToken(now+Farthest)))*time.Microsecond - now
-	l.Record.Expires = now + l.Record.Keep + max(0, ahead)
+	return now + l.Record.Keep + max(0, ahead)
 }
 
 // keepFor is for how long the record outlives an attempt with a lease.

@@ -40,5 +40,6 @@ func (l *Lock) Resume(now Instant, session string, req backend.ResumeRequest, no
 	if !req.Fixed {
 		l.Hold.Expires = max(l.Hold.Expires, now+req.Lease)
 	}
-	return backend.ResumeReply{Status: backend.Resumed, Holds: l.Hold.Count, Token: l.Record.Last, TTL: l.Hold.Expires - now}, nil
+	return backend.ResumeReply{Status: backend.Resumed, Holds: l.Hold.Count, Token: l.Record.Last,
+		TTL: l.Hold.Expires - now, Note: l.note(now)}, nil
 }

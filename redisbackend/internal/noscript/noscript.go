@@ -27,12 +27,24 @@ var (
 	_ backend.Conditions = noscript{}
 	_ backend.Resumer    = noscript{}
 	_ backend.Watcher    = noscript{}
+	_ backend.Noter      = noscript{}
 )
 
-// transact reads the lock (and a condition of it), has run decide, and writes what that changed, until nobody else has
+// A reading says what a verb needs to know besides the lock: a condition of it, or the holder's note.
+type reading struct {
+	condition *string
+	note      bool
+}
+
+var (
+	lockOnly = reading{}
+	withNote = reading{note: true}
+)
+
+// transact reads the lock (and what else the verb needs), has run decide, and writes what that changed, until nobody else has
 // changed it in between. run may be called more than once. An error of what was read says that nothing happened.
-func (r noscript) transact(ctx context.Context, condition *string, run func(now protocol.Instant, l *protocol.Lock)) error {
-	return r.rounds(ctx, func(client rueidis.DedicatedClient) (bool, error) { return r.try(ctx, client, condition, run) })
+func (r noscript) transact(ctx context.Context, what reading, run func(now protocol.Instant, l *protocol.Lock)) error {
+	return r.rounds(ctx, func(client rueidis.DedicatedClient) (bool, error) { return r.try(ctx, client, what, run) })
 }
 
 // rounds tries over one connection until it is done.
@@ -63,8 +75,8 @@ type lostError struct{ error }
 func (e *lostError) Unwrap() error { return e.error }
 
 // try is one round; false if somebody else was quicker.
-func (r noscript) try(ctx context.Context, client rueidis.DedicatedClient, condition *string, run func(now protocol.Instant, l *protocol.Lock)) (bool, error) {
-	i, err := r.read(ctx, client, condition)
+func (r noscript) try(ctx context.Context, client rueidis.DedicatedClient, what reading, run func(now protocol.Instant, l *protocol.Lock)) (bool, error) {
+	i, err := r.read(ctx, client, what)
 	if err != nil {
 		return false, err
 	}
@@ -74,16 +86,20 @@ func (r noscript) try(ctx context.Context, client rueidis.DedicatedClient, condi
 }
 
 // read reads a snapshot under WATCH.
-func (r noscript) read(ctx context.Context, client rueidis.DedicatedClient, condition *string) (*snapshot, error) {
+func (r noscript) read(ctx context.Context, client rueidis.DedicatedClient, what reading) (*snapshot, error) {
 	sent := time.Now()
 	if err := wire.ContextErr(ctx, sent); err != nil {
 		return nil, fmt.Errorf("redisbackend: not done: %w", err)
 	}
 	i := &snapshot{keys: r.Keys, channels: r.Conn.Deployment.Channels}
 	watched := r.Keys[:]
-	if condition != nil {
-		k := r.Keys.Condition(r.Conn.Deployment.Prefix, *condition)
-		i.condition, i.ticketing, watched = *condition, &k, k[:]
+	if what.condition != nil {
+		k := r.Keys.Condition(r.Conn.Deployment.Prefix, *what.condition)
+		i.condition, i.ticketing, watched = *what.condition, &k, k[:]
+	}
+	if what.note {
+		watched = r.Keys.WithNote(r.Conn.Deployment.Prefix)
+		i.note = watched[len(r.Keys)]
 	}
 	answers := client.DoMulti(ctx, append(rueidis.Commands{client.B().Watch().Key(watched...).Build()}, i.readers(client)...)...)
 	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
@@ -171,7 +187,7 @@ func (r noscript) Acquire(ctx context.Context, req backend.AcquireRequest) (repl
 		return reply, err
 	}
 	var refused error
-	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
+	err = r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
 		if refused = tooLate(req.NotAfter); refused == nil {
 			reply, refused = l.Acquire(now, r.Conn.Session, req, forever)
 		}
@@ -192,7 +208,7 @@ func (r noscript) Reenter(ctx context.Context, req backend.ReenterRequest) (repl
 	if err := wire.CheckReenter(&req); err != nil {
 		return reply, err
 	}
-	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) { reply = l.Reenter(now, r.Conn.Session, req) })
+	err = r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) { reply = l.Reenter(now, r.Conn.Session, req) })
 	return reply, err
 }
 
@@ -201,7 +217,7 @@ func (r noscript) Release(ctx context.Context, req backend.ReleaseRequest) (resu
 	if err := wire.CheckRelease(&req); err != nil {
 		return 0, err
 	}
-	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
+	err = r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
 		result = l.Release(now, r.Conn.Session, req, wire.Remaining(req.Until))
 	})
 	return result, err
@@ -221,7 +237,7 @@ func (r noscript) Resume(ctx context.Context, req backend.ResumeRequest) (reply 
 		return reply, err
 	}
 	var refused error
-	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
+	err = r.transact(ctx, withNote, func(now protocol.Instant, l *protocol.Lock) {
 		if refused = tooLate(req.NotAfter); refused == nil {
 			reply, refused = l.Resume(now, r.Conn.Session, req, forever)
 		}
@@ -237,8 +253,17 @@ func (r noscript) Watch(ctx context.Context, epoch uint64) (reply backend.WatchR
 	if err := wire.CheckNumbers(epoch); err != nil {
 		return reply, err
 	}
-	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) { reply = l.Watch(now, r.Conn.Session, epoch) })
+	err = r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) { reply = l.Watch(now, r.Conn.Session, epoch) })
 	return reply, err
+}
+
+// Note implements backend.Noter.
+func (r noscript) Note(ctx context.Context, req backend.NoteRequest) (kept bool, err error) {
+	if err := wire.CheckNote(&req); err != nil {
+		return false, err
+	}
+	err = r.transact(ctx, withNote, func(now protocol.Instant, l *protocol.Lock) { kept = l.SetNote(now, r.Conn.Session, req) })
+	return kept, err
 }
 
 // Await implements backend.Conditions.
@@ -247,7 +272,7 @@ func (r noscript) Await(ctx context.Context, req backend.AwaitRequest) (status b
 		return 0, err
 	}
 	var refused error
-	err = r.transact(ctx, &req.Condition, func(now protocol.Instant, l *protocol.Lock) {
+	err = r.transact(ctx, reading{condition: &req.Condition}, func(now protocol.Instant, l *protocol.Lock) {
 		status, refused = l.Await(now, r.Conn.Session, req, wire.Remaining(req.Until))
 	})
 	switch {
@@ -265,7 +290,7 @@ func (r noscript) Signal(ctx context.Context, req backend.SignalRequest) (reply 
 	if err := wire.CheckNumbers(req.Epoch, req.Op); err != nil {
 		return reply, err
 	}
-	err = r.transact(ctx, &req.Condition, func(now protocol.Instant, l *protocol.Lock) { reply = l.Signal(now, r.Conn.Session, req) })
+	err = r.transact(ctx, reading{condition: &req.Condition}, func(now protocol.Instant, l *protocol.Lock) { reply = l.Signal(now, r.Conn.Session, req) })
 	return reply, err
 }
 
@@ -274,7 +299,7 @@ func (r noscript) Withdraw(ctx context.Context, condition string, ticket uint64)
 	if err := wire.CheckNumbers(ticket); err != nil {
 		return 0, err
 	}
-	err = r.transact(ctx, &condition, func(_ protocol.Instant, l *protocol.Lock) {
+	err = r.transact(ctx, reading{condition: &condition}, func(_ protocol.Instant, l *protocol.Lock) {
 		status = l.Withdraw(r.Conn.Session, condition, ticket)
 	})
 	return status, err
@@ -285,7 +310,7 @@ func (r noscript) Beat(ctx context.Context, condition string, tickets, served []
 	if err := wire.CheckNumbers(slices.Concat(tickets, served)...); err != nil {
 		return nil, err
 	}
-	err = r.transact(ctx, &condition, func(now protocol.Instant, l *protocol.Lock) {
+	err = r.transact(ctx, reading{condition: &condition}, func(now protocol.Instant, l *protocol.Lock) {
 		answers = l.Beat(now, r.Conn.Session, condition, tickets, served)
 	})
 	return answers, err
@@ -293,7 +318,7 @@ func (r noscript) Beat(ctx context.Context, condition string, tickets, served []
 
 // Inspect implements backend.Remote.
 func (r noscript) Inspect(ctx context.Context) (st backend.State, err error) {
-	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
+	err = r.transact(ctx, withNote, func(now protocol.Instant, l *protocol.Lock) {
 		seen := *l // what is over is not cleared away by looking
 		st = seen.Inspect(now)
 	})
@@ -302,7 +327,7 @@ func (r noscript) Inspect(ctx context.Context) (st backend.State, err error) {
 
 // ForceUnlock implements backend.Remote.
 func (r noscript) ForceUnlock(ctx context.Context) (had bool, err error) {
-	err = r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) { had = l.Force(now) })
+	err = r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) { had = l.Force(now) })
 	return had, err
 }
 
@@ -368,7 +393,7 @@ func renewOne(ctx context.Context, c *single.Conn, w *backend.Renewal) error {
 	if w.Under != 0 {
 		return r.renewShared(ctx, w)
 	}
-	err := r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
+	err := r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
 		w.Gone = !l.Renew(now, c.Session, w.Epoch, min(w.Lease, wire.MaxTTL))
 	})
 	if wire.ErrorCode(err) == "OOM" {
@@ -384,7 +409,7 @@ func renewOne(ctx context.Context, c *single.Conn, w *backend.Renewal) error {
 func (r noscript) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
 	var ttl, keep time.Duration
 	look := func() error {
-		return r.transact(ctx, nil, func(now protocol.Instant, l *protocol.Lock) {
+		return r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
 			renewed := *l // the snapshot stays as it is
 			w.Gone = !renewed.Renew(now, r.Conn.Session, w.Epoch, min(w.Lease, wire.MaxTTL))
 			ttl, keep = renewed.Hold.Expires-now, renewed.Record.Expires-now

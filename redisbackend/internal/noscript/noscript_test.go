@@ -59,7 +59,7 @@ func command(t *testing.T, server *redisserver.Server, words ...string) {
 func TestPlainAnswersFromOneMoment(t *testing.T) {
 	r, server := plainOn(t)
 	var tokens []backend.Token
-	err := r.transact(t.Context(), nil, func(_ protocol.Instant, l *protocol.Lock) {
+	err := r.transact(t.Context(), lockOnly, func(_ protocol.Instant, l *protocol.Lock) {
 		if tokens = append(tokens, l.Record.Last); len(tokens) == 1 {
 			command(t, server, "SET", r.Keys[1], "7 7 other 1 0 h 300")
 		}
@@ -91,7 +91,7 @@ func TestPlainNoticesWhatFailsInATransaction(t *testing.T) {
 func TestPlainSaysWhyATransactionWasDiscarded(t *testing.T) {
 	r, server := plainOn(t)
 	for _, words := range []string{"READONLY", "OOM"} {
-		err := r.transact(t.Context(), nil, func(now protocol.Instant, l *protocol.Lock) {
+		err := r.transact(t.Context(), lockOnly, func(now protocol.Instant, l *protocol.Lock) {
 			l.Force(now)
 			l.Hold = protocol.Hold{Session: "s", Owner: "1", Count: 1, Expires: now + wire.MinKeep}
 			if words == "OOM" {
@@ -135,7 +135,7 @@ func TestPlainForgetsTheClockOfALostConnection(t *testing.T) {
 			_, err := r.Inspect(t.Context())
 			require.NoError(t, err)
 			require.True(t, r.Clock.Mapping.Known)
-			err = r.transact(t.Context(), nil, func(now protocol.Instant, l *protocol.Lock) {
+			err = r.transact(t.Context(), lockOnly, func(now protocol.Instant, l *protocol.Lock) {
 				if write {
 					l.Hold = protocol.Hold{Session: "s", Owner: "1", Count: 1, Expires: now + wire.MinKeep}
 				}

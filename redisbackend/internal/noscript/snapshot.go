@@ -22,6 +22,7 @@ type snapshot struct {
 	keys      wire.Keys
 	condition string              // whose tickets are in it; "" for none
 	ticketing *wire.ConditionKeys // nil for none
+	note      string              // the key of the note, if that is in it; "" for none
 	channels  string
 
 	now      protocol.Instant
@@ -62,6 +63,9 @@ func (i *snapshot) readers(c rueidis.DedicatedClient) rueidis.Commands {
 			c.B().Zrange().Key(t[5]).Min("0").Max("-1").Withscores().Build(),
 			c.B().Hgetall().Key(t[6]).Build())
 	}
+	if i.note != "" {
+		commands = append(commands, c.B().Get().Key(i.note).Build())
+	}
 	return commands
 }
 
@@ -101,6 +105,10 @@ func (i *snapshot) parse(answers []rueidis.RedisResult) error {
 			Waiting: tickets(waiting, terms, false), Signalled: tickets(signalled, terms, true),
 		}}
 		i.lists = i.tickets()
+	}
+	if i.note != "" {
+		text, _ := answers[len(answers)-1].ToString()
+		i.parseNote(text)
 	}
 	return nil
 }
@@ -143,6 +151,14 @@ func (i *snapshot) parseRecord(text string) {
 			until, _ := strconv.ParseInt(parts[2], 10, 64)
 			r.Tombs = append(r.Tombs, protocol.Tombstone{Session: parts[0], Epoch: epoch, Until: micros(until)})
 		}
+	}
+}
+
+// parseNote reads "token text".
+func (i *snapshot) parseNote(raw string) {
+	if token, text, ok := strings.Cut(raw, " "); ok {
+		n, _ := strconv.ParseUint(token, 10, 64)
+		i.lock.Note = protocol.Note{Token: backend.Token(n), Text: text, Expires: forever}
 	}
 }
 
@@ -259,6 +275,10 @@ func (i *snapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands
 	}
 	if !slices.Equal(places, i.queue) {
 		commands = append(commands, i.queueChanges(c)...)
+	}
+	if n := i.lock.Note; i.note != "" && n.Token > 0 && n.Expires != forever { // it was written
+		seconds := int64(wire.RoundUp(n.Expires-i.now, time.Second))
+		commands = append(commands, c.B().Set().Key(i.note).Value(fmt.Sprintf("%d %s", n.Token, n.Text)).ExSeconds(seconds).Build())
 	}
 	if i.ticketing != nil && !equalLists(i.tickets(), i.lists) {
 		commands = append(commands, i.ticketChanges(c)...)

@@ -15,7 +15,7 @@ import (
 
 // Inspect implements backend.Remote. The owner is as the holder wrote it, whoever the holder is.
 func (r *Remote) Inspect(ctx context.Context) (backend.State, error) {
-	list, at, err := r.exec(ctx, &r.Conn.Deployment.scripts.Inspect, r.Keys[:], nil)
+	list, at, err := r.exec(ctx, &r.Conn.Deployment.scripts.Inspect, r.Keys.WithNote(r.Conn.Deployment.Prefix), nil)
 	if err != nil {
 		return backend.State{}, err
 	}
@@ -28,13 +28,13 @@ func (r *Remote) state(list []rueidis.RedisMessage, at clock.Sample) (backend.St
 	at.Stamp = l.number()
 	field, holds, ttl := l.word(), l.number(), l.number()
 	_, last := l.number(), l.number()
-	session, epoch, _ := l.word(), l.number(), l.word()
+	session, epoch, _, note := l.word(), l.number(), l.word(), l.word()
 	state := backend.State{Token: backend.Token(last)}
 	if field != "" {
 		state.Locked, state.Holds, state.TTL = true, int(holds), time.Duration(ttl)*time.Millisecond
 		state.Session, state.Owner, _ = strings.Cut(field, ":")
 		if session == state.Session {
-			state.Epoch = uint64(epoch)
+			state.Epoch, state.Note = uint64(epoch), note
 		}
 	}
 	for l.err == nil && len(l.list) > 0 {
@@ -72,7 +72,7 @@ func (scripted) InspectAll(ctx context.Context, c *Conn, inspections []backend.I
 			continue
 		}
 		asked, remotes = append(asked, n), append(remotes, own)
-		calls = append(calls, call{script: &c.Deployment.scripts.Inspect, keys: own.Keys[:]})
+		calls = append(calls, call{script: &c.Deployment.scripts.Inspect, keys: own.Keys.WithNote(c.Deployment.Prefix)})
 	}
 	results := c.callAll(ctx, calls)
 	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}

@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// FuzzNamesNeverMeet: the keys of a lock and of each of its conditions are in one slot and begin with the prefix; no two
+// FuzzNamesNeverMeet: the keys of a lock, of its note and of each of its conditions are in one slot and begin with the prefix; no two
 // pairs of a lock and a condition share a key, but for the lock's own; and what a session has on record is nobody's.
 func FuzzNamesNeverMeet(f *testing.F) {
 	for _, seed := range [][6]string{
@@ -30,7 +30,7 @@ func FuzzNamesNeverMeet(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
-		all := a.Condition(prefix, conditionA)
+		all := keysOf(&a, prefix, conditionA)
 		for i, key := range all {
 			assert.Equal(t, wire.Slot(a.Hold()), wire.Slot(key), "%q", key)
 			assert.True(t, strings.HasPrefix(key, prefix), "%q", key)
@@ -38,18 +38,24 @@ func FuzzNamesNeverMeet(f *testing.F) {
 		}
 		c := &Conn{Deployment: &Deployment{Prefix: prefix}}
 		if CheckSession(session) == nil {
-			assert.NotContains(t, all[:], c.registered(session))
+			assert.NotContains(t, all, c.registered(session))
 		}
 		other, err := wire.KeysOf(prefix, lockB)
 		if err != nil || lockA == lockB && conditionA == conditionB {
 			return
 		}
-		for i, key := range other.Condition(prefix, conditionB) {
-			if i < len(a) && lockA == lockB {
-				assert.Equal(t, a[i], key)
+		for i, key := range keysOf(&other, prefix, conditionB) {
+			if i < len(a)+1 && lockA == lockB {
+				assert.Equal(t, all[i], key)
 				continue
 			}
-			assert.NotContains(t, all[:], key, "%q and %q, %q and %q", lockA, conditionA, lockB, conditionB)
+			assert.NotContains(t, all, key, "%q and %q, %q and %q", lockA, conditionA, lockB, conditionB)
 		}
 	})
+}
+
+// keysOf are all keys of a lock with one condition: first those that every condition shares.
+func keysOf(k *wire.Keys, prefix, condition string) []string {
+	own := k.Condition(prefix, condition)
+	return append(k.WithNote(prefix), own[len(k):]...)
 }

@@ -22,7 +22,7 @@ type Replicas struct {
 
 // acquireReplicated is an acquire that the replicas must acknowledge. If too few do, it gives the epoch back.
 func (r *Remote) acquireReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
-	return r.replicated(ctx, &r.Conn.Deployment.scripts.Acquire, args, deadline, func(client rueidis.DedicatedClient, few error) error {
+	return r.replicated(ctx, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args, deadline, func(client rueidis.DedicatedClient, few error) error {
 		release := []string{r.Conn.Session, args[1], "0", "0", r.Conn.Deployment.Channels, "0"}
 		err := evalOn(ctx, client, &r.Conn.Deployment.scripts.Release, r.Keys[:], release).Error()
 		if err != nil {
@@ -35,7 +35,7 @@ func (r *Remote) acquireReplicated(ctx context.Context, args []string, deadline 
 // resumeReplicated is a resume that the replicas must acknowledge. If too few do, the hold stays this session's: to give it
 // back would end what its owner has. The outcome is then unknown, and sending it again waits for the replicas again.
 func (r *Remote) resumeReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
-	return r.replicated(ctx, &r.Conn.Deployment.scripts.Resume, args, deadline, func(_ rueidis.DedicatedClient, few error) error {
+	return r.replicated(ctx, &r.Conn.Deployment.scripts.Resume, r.Keys.WithNote(r.Conn.Deployment.Prefix), args, deadline, func(_ rueidis.DedicatedClient, few error) error {
 		return backend.WithOutcomeUnknown(few)
 	})
 }
@@ -64,14 +64,14 @@ func (r *Remote) replicatedShare(deadline time.Time) func(context.Context, *wire
 
 // replicated runs a script that the replicas must acknowledge if its code is 1, the lock is the attempt's. tooFew returns
 // the error if they do not. WAIT speaks of what its own connection has written, so both go over one that nobody else uses.
-func (r *Remote) replicated(ctx context.Context, s *wire.Script, args []string, deadline time.Time,
+func (r *Remote) replicated(ctx context.Context, s *wire.Script, keys, args []string, deadline time.Time,
 	tooFew func(rueidis.DedicatedClient, error) error) (a answer, err error) {
 	client, release, err := push.Dedicate(ctx, r.Conn.Deployment.Client)
 	if err != nil {
 		return answer{}, fmt.Errorf("redisbackend: not sent: %w", err)
 	}
 	defer func() { push.GiveBack(client, release, err) }()
-	list, at, err := r.read(ctx, func() rueidis.RedisResult { return evalOn(ctx, client, s, r.Keys[:], args) })
+	list, at, err := r.read(ctx, func() rueidis.RedisResult { return evalOn(ctx, client, s, keys, args) })
 	if err == nil {
 		a, err = r.decode(list, at, 3)
 	}

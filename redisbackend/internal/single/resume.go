@@ -34,7 +34,7 @@ func (r *Remote) Resume(ctx context.Context, req backend.ResumeRequest) (backend
 			return backend.ResumeReply{}, wire.Unexpected(err)
 		}
 		return backend.ResumeReply{Status: backend.Resumed, Holds: int(a.rest[0]), Token: backend.Token(a.rest[1]),
-			TTL: time.Duration(a.rest[2]) * time.Millisecond}, nil
+			TTL: time.Duration(a.rest[2]) * time.Millisecond, Note: a.note}, nil
 	case resumeGone:
 		return backend.ResumeReply{Status: backend.NotThere}, nil
 	case resumeStale:
@@ -62,5 +62,5 @@ func (r *Remote) resume(ctx context.Context, req *backend.ResumeRequest, notAfte
 	if r.Conn.Deployment.Replicas.Count > 0 {
 		return r.resumeReplicated(ctx, args[:], req.NotAfter)
 	}
-	return r.Run(ctx, &r.Conn.Deployment.scripts.Resume, r.Keys[:], args[:], 3)
+	return r.Run(ctx, &r.Conn.Deployment.scripts.Resume, r.Keys.WithNote(r.Conn.Deployment.Prefix), args[:], 3)
 }

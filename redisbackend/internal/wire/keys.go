@@ -11,7 +11,7 @@ const (
 	// Reserved is the beginning of every key that is not a hold, and of every channel.
 	Reserved = "relock:"
 	// maxName bounds lock names. A name stands in four keys, and with a hash tag of its own twice in three of
-	// them, so a long one is paid for seven times.
+	// them, so a long one is paid for seven times. (A note is a fifth.)
 	maxName = 4096
 )
 
@@ -73,6 +73,17 @@ func RedissonChannel(hold string) string {
 	return "redisson_lock__channel:{" + hold + "}"
 }
 
+// side is what every key of the lock but the hold begins with.
+func (k *Keys) side(prefix string) string { return prefix + Reserved + "{" + HashTag(k.Hold()) + "}:" }
+
+// Note returns the key of what the holder of the lock noted:
+//
+//	note  <prefix>relock:{T}:n:N
+func (k *Keys) Note(prefix string) string { return k.side(prefix) + "n:" + k.Hold()[len(prefix):] }
+
+// WithNote returns the keys of the lock, then that of the note.
+func (k *Keys) WithNote(prefix string) []string { return append(k[:len(k):len(k)], k.Note(prefix)) }
+
 // ConditionKeys are the keys of one condition of a lock: the lock's own, then
 //
 //	tickets    <prefix>relock:{T}:c:<length of C>:C:N
@@ -84,9 +95,8 @@ type ConditionKeys [7]string
 
 // Condition returns the keys of a condition of the lock.
 func (k *Keys) Condition(prefix, name string) ConditionKeys {
-	hold := k.Hold()
-	side := prefix + Reserved + "{" + HashTag(hold) + "}:"
-	rest := strconv.Itoa(len(name)) + ":" + name + ":" + hold[len(prefix):]
+	side := k.side(prefix)
+	rest := strconv.Itoa(len(name)) + ":" + name + ":" + k.Hold()[len(prefix):]
 	return ConditionKeys{k[0], k[1], k[2], k[3], side + "c:" + rest, side + "s:" + rest, side + "h:" + rest}
 }
 

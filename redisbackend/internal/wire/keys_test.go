@@ -60,6 +60,7 @@ func TestKeysOfALock(t *testing.T) {
 		got, err := KeysOf(c.prefix, c.name)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, got)
+		assert.Equal(t, strings.Replace(got[1], ":t:", ":n:", 1), got.Note(c.prefix))
 	}
 }
 
@@ -80,7 +81,8 @@ func FuzzKeys(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
-		for _, key := range a {
+		keys := a.WithNote(prefix)
+		for _, key := range keys {
 			assert.Equal(t, Slot(a.Hold()), Slot(key), "%q", key)
 			assert.True(t, strings.HasPrefix(key, prefix))
 		}
@@ -88,8 +90,8 @@ func FuzzKeys(f *testing.F) {
 		if err != nil || one == two {
 			t.Skip()
 		}
-		for _, key := range a {
-			assert.NotContains(t, c[:], key)
+		for _, key := range keys {
+			assert.NotContains(t, c.WithNote(prefix), key)
 		}
 	})
 }

@@ -85,6 +85,14 @@ func CheckResume(req *backend.ResumeRequest) error {
 	return CheckNumbers(req.Epoch)
 }
 
+// CheckNote refuses a note that is too long.
+func CheckNote(req *backend.NoteRequest) error {
+	if len(req.Text) > backend.MaxNote {
+		return Invalid("the note must have no more than 256 bytes")
+	}
+	return CheckNumbers(req.Epoch)
+}
+
 // CheckRenewal refuses what would end a hold at once, and what is out of bounds.
 func CheckRenewal(r *backend.Renewal) error {
 	if r.Lease <= 0 {

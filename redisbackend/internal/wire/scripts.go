@@ -22,11 +22,11 @@ type Script struct {
 
 // Scripts are those of one lock, a field each.
 type Scripts struct {
-	Acquire, Reenter, Release, Renew, Resume, Watch, Inspect, Force Script
-	Await, Signal, Withdraw, Beat                                   Script
-	Share, ShareRenew, ShareInspect, ShareForce                     Script
-	Offer                                                           Script // for locks that Redisson's clients use too
-	Pass, Take, Free, Yield                                         Script // of a session that remembers the record
+	Acquire, Reenter, Release, Renew, Resume, Watch, Note, Inspect, Force Script
+	Await, Signal, Withdraw, Beat                                         Script
+	Share, ShareRenew, ShareInspect, ShareForce                           Script
+	Offer                                                                 Script // for locks that Redisson's clients use too
+	Pass, Take, Free, Yield                                               Script // of a session that remembers the record
 }
 
 // A Variant is what the text of the scripts depends on.
@@ -50,7 +50,7 @@ func newScripts(v Variant) *Scripts {
 	load := func(name string) Script { return loadScript(name, v) }
 	return &Scripts{
 		Acquire: load("acquire"), Reenter: load("reenter"), Release: load("release"),
-		Renew: load("renew"), Resume: load("resume"), Watch: load("watch"), Inspect: load("inspect"), Force: load("force"),
+		Renew: load("renew"), Resume: load("resume"), Watch: load("watch"), Note: load("note"), Inspect: load("inspect"), Force: load("force"),
 		Await: load("await"), Signal: load("signal"), Withdraw: load("withdraw"),
 		Beat: load("beat"), Share: load("share"), ShareRenew: load("share_renew"), ShareInspect: load("share_inspect"),
 		ShareForce: load("share_force"),

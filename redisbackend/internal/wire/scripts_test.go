@@ -17,6 +17,7 @@ import (
 var testsOf = map[string]string{
 	"acquire": "TestAcquire", "reenter": "TestReenter", "release": "TestRelease", "renew": "TestRenew",
 	"inspect": "TestInspect", "force": "TestForce", "resume": "TestResume", "offer": "TestRedisson", "watch": "TestConformance",
+	"note":  "TestConformance",
 	"await": "TestConditions", "signal": "TestConditions", "withdraw": "TestConditions", "beat": "TestConditions",
 	"share": "TestShare", "share_renew": "TestShare", "share_inspect": "TestShare", "share_force": "TestConformance",
 	"pass": "TestPass", "take": "TestTake", "free": "TestFree", "yield": "TestYield",

@@ -12,6 +12,7 @@
 --                      tombstone    "session:epoch:until": attempts of session up to epoch are refused until then
 --   queue    list    waiting sessions, longest first
 --   waiters  hash    session -> "epoch deadline grant holds tokens seen keep owner" (deadline: Redis time in us)
+--   note     string  "token text": what the holder with that token noted
 --
 -- Tokens are given out only up to a year beyond the clock (FARTHEST). What would need a higher one is refused with the error
 -- FARTOKEN, and nothing is touched: the token that the session has seen, or the record, was forged.
@@ -163,6 +164,12 @@ local function tell(channel, session, hold, message)
     if type(heard) == 'number' and heard > 0 then return end
   end
   redis.pcall('PUBLISH', channel .. session, message)
+end
+
+-- noted answers what was noted of the hold whose record this is, '' if nothing was.
+local function noted(key, rec)
+  local token, note = string.match(redis.call('GET', key) or '', '^(%d+) (.*)$')
+  return token == text(rec.last) and note or ''
 end
 
 -- wanted tells a session that another asks for what it has: if it may have the lock without needing it, and if it

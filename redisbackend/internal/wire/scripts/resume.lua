@@ -1,14 +1,14 @@
 -- resume: makes the hold of an owner, whichever session has it, this session's. The owner is one that is known by its
 -- id in the whole deployment. It takes no free lock and no other owner's, and never queues.
 --
--- KEYS  1 hold  2 record  3 queue  4 waiters
+-- KEYS  1 hold  2 record  3 queue  4 waiters  5 note
 -- ARGV  1 session  2 epoch  3 owner  4 lease, ms: the TTL is at least that afterwards
 --       5 not after: Redis time, us, from which this copy is refused  6 highest token this session has seen
 --       7 channel prefix  8 seconds that the record is kept  9 "f": the TTL stays, if there is one
--- Returns  {code, now, holds, token, TTL in ms}
+-- Returns  {code, now, holds, token, TTL in ms, note if there is one}
 --   1 resumed   2 gone: the owner does not have the lock   3 stale: a later attempt of this session has it, or this
 --   one was given up   4 late: not after has passed   or the error FARTOKEN, and nothing is touched
--- Keeps    the hold count and the token; the TTL never shrinks.
+-- Keeps    the hold count, the token and the note; the TTL never shrinks.
 -- Twice    the second run finds the hold its own, and answers the same.
 
 local session, epoch, owner, seen = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[6])
@@ -45,4 +45,4 @@ if ttl < 0 or ARGV[9] ~= 'f' and ttl < tonumber(ARGV[4]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[4])
   ttl = tonumber(ARGV[4])
 end
-return {RESUMED, now, tonumber(had[2]), rec.last, ttl}
+return {RESUMED, now, tonumber(had[2]), rec.last, ttl, noted(KEYS[5], rec)}

@@ -1,0 +1,21 @@
+package protocol
+
+import "github.com/relock-go/relock/backend"
+
+// SetNote keeps a text with the hold of an attempt, and reports whether the attempt has the lock.
+func (l *Lock) SetNote(now Instant, session string, req backend.NoteRequest) bool {
+	l.expire(now)
+	if !l.heldBy(session) || l.Record.lastOf(session) != req.Epoch {
+		return false
+	}
+	l.Note = Note{Token: l.Record.Last, Text: req.Text, Expires: l.retention(now)}
+	return true
+}
+
+// note is what was noted of the present hold. The lock is held.
+func (l *Lock) note(now Instant) string {
+	if l.Record.Session != l.Hold.Session || l.Note.Token != l.Record.Last || now > l.Note.Expires {
+		return ""
+	}
+	return l.Note.Text
+}

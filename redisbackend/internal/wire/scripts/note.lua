@@ -1,0 +1,18 @@
+-- note: keeps a note with a session's hold, for those who inspect the lock. It is the hold's by its token, so it is
+-- shown with no other hold, and a session that takes up the hold has it too.
+--
+-- KEYS  1 hold  2 record  3 note
+-- ARGV  1 session  2 epoch  3 text
+-- Returns  {code, now}   1 kept   2 gone: this epoch does not have the lock
+-- Keeps    everything else. The note lasts as long as the record would if it were saved now.
+-- Twice    it lasts from the second run.
+
+local session, epoch = ARGV[1], tonumber(ARGV[2])
+local KEPT, GONE = 1, 2
+
+local now = clock()
+local rec = record(redis.call('GET', KEYS[2]))
+local _, mine = holder(KEYS[1], session)
+if not mine or rec.session ~= session or tonumber(rec.epoch) ~= epoch then return {GONE, now} end
+redis.call('SET', KEYS[3], text(rec.last) .. ' ' .. ARGV[3], 'EX', retention(rec, now))
+return {KEPT, now}
