@@ -3,6 +3,7 @@ package share
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -70,4 +71,34 @@ func renewing(s *session[permitTier]) *renewCall {
 	s.command(1).grant(2)
 	require.Equal(s.t, sharedqueue.Admitted, next(s, u.outcome))
 	return next(s, s.renewals)
+}
+
+func TestACopyRepeatsAllButItsTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withIdle(t, 1)
+		s.room.Wanted("x", 1)
+		s.command(2).grant(1)
+		synctest.Wait()
+		enter(s, 2, 0)
+		first := s.command(3) // gets no answer
+		ok, _ := s.queue.Exit(1)
+		require.True(t, ok)
+		second := s.command(3)
+		assert.Equal(t, []int{1, 3}, []int{second.req.Keep, second.req.Want})
+		assert.Equal(t, backend.Token(2), second.req.Under)
+		assert.Equal(t, second.at.Add(2*time.Second), second.req.NotAfter)
+		assert.Equal(t, second.req.NotAfter, second.req.Memory)
+		first.req.NotAfter, first.req.Memory = second.req.NotAfter, second.req.Memory
+		assert.Equal(t, first.req, second.req)
+	})
+}
+
+func TestAnEpochThatIsStaleIsFollowedByOneThatIsNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newReadWrite(t)
+		reader := enter(s, "reader", sharedqueue.Read)
+		s.command(1).reply <- backend.ShareReply{Status: backend.StaleShare, Epoch: 7}
+		s.command(8).grant(1)
+		assert.Equal(t, sharedqueue.Admitted, next(s, reader.outcome))
+	})
 }

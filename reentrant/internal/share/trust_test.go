@@ -54,3 +54,52 @@ func TestTrustInARenewalCountsFromItsSending(t *testing.T) {
 		assert.Equal(t, until(renewal.at, testLease), s.name.Until())
 	})
 }
+
+func TestUsersAreToldWhenTheServerHasFewerUnits(t *testing.T) {
+	t.Run("of a renewal", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newPermits(t)
+			renewing(s).reply <- backend.Renewal{Units: 1}
+			told := time.Now()
+			assert.Equal(t, told, next(s, s.losses))
+			assert.Zero(t, s.command(2).req.Keep)
+		})
+	})
+	t.Run("while the session waits for more", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := withIdle(t, 4)
+			enter(s, 5, 0)
+			s.command(2).place(3)
+			told := time.Now()
+			assert.Equal(t, told, next(s, s.losses))
+			assert.Zero(t, s.command(3).req.Keep)
+		})
+	})
+	t.Run("of none under the token", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := withIdle(t, 4)
+			enter(s, 5, 0)
+			s.command(2).reply <- backend.ShareReply{Status: backend.ShareLost}
+			told := time.Now()
+			assert.Equal(t, told, next(s, s.losses))
+			assert.Zero(t, s.command(3).req.Keep)
+		})
+	})
+}
+
+func TestAPushWhoseTrustIsHalfOverIsConfirmedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newReadWrite(t)
+		reader := enter(s, "reader", sharedqueue.Read)
+		s.command(1).place(0)
+		synctest.Wait()
+		pushed := time.Now()
+		s.push(1, 1, 2*testHeartbeat, 3*testHeartbeat)
+		synctest.Wait()
+		assert.Empty(t, reader.outcome)
+		confirmed := s.command(1)
+		assert.Equal(t, pushed, confirmed.at)
+		confirmed.grant(1)
+		assert.Equal(t, sharedqueue.Admitted, next(s, reader.outcome))
+	})
+}
