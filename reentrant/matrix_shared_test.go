@@ -49,7 +49,21 @@ var (
 		time.Sleep(time.Millisecond)
 	}}
 	// The session has two permits, or the other has all.
-	statePermits      = state{name: "permits", prepare: func(c *cell) { c.must(c.sem().Acquire(c.home, 2)) }}
+	statePermits = state{name: "permits", prepare: func(c *cell) { c.must(c.sem().Acquire(c.home, 2)) }}
+	// Callers of this session have all permits, and another waits for one.
+	statePermitsWanted = state{name: "permits-wanted", prepare: func(c *cell) {
+		c.must(c.sem().Acquire(c.neighbour, 3))
+		c.background(func() {
+			time.Sleep(5 * time.Second)
+			_ = c.sem().Release(c.neighbour, 3)
+		})
+		c.background(func() {
+			if c.sem().Acquire(context.Background(), 1) == nil {
+				_ = c.sem().Release(context.Background(), 1)
+			}
+		})
+		time.Sleep(time.Millisecond)
+	}}
 	statePermitsThere = state{name: "permits-there", prepare: func(c *cell) {
 		m := c.b.NewSemaphore("far/sem", 3)
 		c.must(m.Acquire(c.stranger, 3))
@@ -128,6 +142,12 @@ var sharedRows = []row{
 	{name: "RWLock.RUnlock-free", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(c.rw().RUnlock(c.ctx)) }},
 	{name: "RWLock.Do-free", bound: boundCtxAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.rw().Do(c.ctx, nothing)) }},
 	{name: "RWLock.RDo-free", bound: boundCtxAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.rw().RDo(c.ctx, nothing)) }},
+	{name: "RWLock.TryDo-free", bound: boundOneCommand, sends: true, call: func(c *cell) (bool, error) { return c.rw().TryDo(c.ctx, nothing) }},
+	{name: "RWLock.TryDo-read-there", bound: boundOneCommand, state: stateReadThere, sends: true, busy: true, call: func(c *cell) (bool, error) { return c.rw().TryDo(c.ctx, nothing) }},
+	{name: "RWLock.TryDoFor-written-there", bound: boundLimit, state: stateWrittenThere, sends: true, again: true, busy: true, call: func(c *cell) (bool, error) { return c.rw().TryDoFor(c.ctx, cellPatience, nothing) }},
+	{name: "RWLock.TryRDo-free", bound: boundOneCommand, sends: true, call: func(c *cell) (bool, error) { return c.rw().TryRDo(c.ctx, nothing) }},
+	{name: "RWLock.TryRDo-written-there", bound: boundOneCommand, state: stateWrittenThere, sends: true, busy: true, call: func(c *cell) (bool, error) { return c.rw().TryRDo(c.ctx, nothing) }},
+	{name: "RWLock.TryRDoFor-written-there", bound: boundLimit, state: stateWrittenThere, sends: true, again: true, busy: true, call: func(c *cell) (bool, error) { return c.rw().TryRDoFor(c.ctx, cellPatience, nothing) }},
 	{name: "RWLock.Locker", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(c.rw().Locker(c.ctx)) }},
 	{name: "RWLock.RLocker", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(c.rw().RLocker(c.ctx)) }},
 	{name: "RWLock.Lost", bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) { return stillOpen(l.Lost(c.home)), nil })},
@@ -149,6 +169,9 @@ var sharedRows = []row{
 	{name: "RWLock.QueuedOwners", bound: boundAtOnce, state: stateWrittenHere, call: func(c *cell) (bool, error) { return len(c.rw().QueuedOwners()) == 1, nil }},
 	{name: "RWLock.QueueLength", bound: boundAtOnce, state: stateWrittenHere, call: func(c *cell) (bool, error) { return c.rw().QueueLength() == 1, nil }},
 	{name: "RWLock.HasQueuedOwners", bound: boundAtOnce, state: stateWrittenHere, call: func(c *cell) (bool, error) { return c.rw().HasQueuedOwners(), nil }},
+	{name: "RWLock.HasQueuedOwner", bound: boundAtOnce, state: stateWrittenHere, call: func(c *cell) (bool, error) {
+		return c.rw().HasQueuedOwner(reentrant.CurrentOwner(reentrant.WithOwner(context.Background(), "queued"))), nil
+	}},
 	{name: "RWLock.String", bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) {
 		return l.String() == `reentrant.RWLock("far/rw")[Write locks = 0, Read locks = 1]`, nil
 	})},
@@ -171,6 +194,11 @@ var sharedRows = []row{
 	{name: "Semaphore.Release-permits", bound: boundAtOnce, state: statePermits, call: func(c *cell) (bool, error) { return done(c.sem().Release(c.ctx, 2)) }},
 	{name: "Semaphore.Release-free", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(c.sem().Release(c.ctx, 1)) }},
 	{name: "Semaphore.Do-free", bound: boundCtxAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.sem().Do(c.ctx, 2, nothing)) }},
+	{name: "Semaphore.TryDo-free", bound: boundOneCommand, sends: true, call: func(c *cell) (bool, error) { return c.sem().TryDo(c.ctx, 2, nothing) }},
+	{name: "Semaphore.TryDo-permits-there", bound: boundOneCommand, state: statePermitsThere, sends: true, busy: true, call: func(c *cell) (bool, error) { return c.sem().TryDo(c.ctx, 2, nothing) }},
+	{name: "Semaphore.TryDoFor-permits-there", bound: boundLimit, state: statePermitsThere, sends: true, again: true, busy: true, call: func(c *cell) (bool, error) { return c.sem().TryDoFor(c.ctx, 2, cellPatience, nothing) }},
+	{name: "Semaphore.QueueLength", bound: boundAtOnce, state: statePermitsWanted, call: func(c *cell) (bool, error) { return c.sem().QueueLength() == 1, nil }},
+	{name: "Semaphore.HasQueuedOwners", bound: boundAtOnce, state: statePermitsWanted, call: func(c *cell) (bool, error) { return c.sem().HasQueuedOwners(), nil }},
 	{name: "Semaphore.Lost", bound: boundAtOnce, state: statePermits, call: func(c *cell) (bool, error) {
 		defer func() { _ = c.sem().Release(c.home, 2) }()
 		return stillOpen(c.sem().Lost()), nil

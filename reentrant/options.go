@@ -115,9 +115,10 @@ func WithDeadlockDetection() Option { return func(c *config) { c.deadlocks = tru
 // leave them at once. Default: they are given up like the others.
 func WithPortableHoldsLeft() Option { return func(c *config) { c.leavesPortable = true } }
 
-// WithProfilerLabels has Do, TryDo and TryDoFor run their functions with the label relock.lock (see [runtime/pprof.Do]), whose value
-// is the name of the lock, or for [MultiLock.Do] "NAME and N more": profiles of the processor and of goroutines then tell the work under one lock from that under
-// another. Goroutines that the function starts have the label too. Default: no label, which costs nothing.
+// WithProfilerLabels has Do, TryDo and TryDoFor, and those of an RWLock's read side, run their functions with the label
+// relock.lock (see [runtime/pprof.Do]), whose value is the name of the lock, or for [MultiLock.Do] "NAME and N more":
+// profiles of the processor and of goroutines then tell the work under one lock from that under another. Goroutines that the
+// function starts have the label too. Default: no label, which costs nothing.
 func WithProfilerLabels() Option { return func(c *config) { c.profiled = true } }
 
 // WithExplicitOwners makes the session refuse calls whose context carries no owner ([WithOwner]) with ErrNoOwner,

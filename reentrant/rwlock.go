@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -334,7 +335,7 @@ func (l *RWLock) run(ctx context.Context, fn func(ctx context.Context) error, un
 		cancel(nil)
 		err = errors.Join(err, unlock(ctx))
 	}()
-	return fn(within)
+	return l.session.call(within, l.name, fn)
 }
 
 // signal is what tells of the loss of the caller's holds, nil if it has none.
@@ -528,8 +529,9 @@ func (l *RWLock) Inspect(ctx context.Context) (SharedState, error) { return l.in
 
 // ForceUnlock takes both sides from all sessions that have one, and gives the lock to those who wait. It works as
 // [Lock.ForceUnlock] does: the owners learn of their loss at the next command or renewal of their sessions at the latest, and
-// until then only tokens and versions tell them from the next ones, and an Unlock returns nil. A session that keeps the read side after its last RUnlock
-// loses that, too. It returns whether a session had a side. After an error with an unknown outcome look before trying again.
+// until then only tokens and versions tell them from the next ones, and an Unlock returns nil. A session that keeps the read
+// side after its last RUnlock loses that, too. It returns whether a session had a side. After an error with an unknown outcome
+// look before trying again.
 func (l *RWLock) ForceUnlock(ctx context.Context) (bool, error) { return l.force(ctx, "force unlock") }
 
 // QueuedOwners are the owners of this process that wait for either side, longest first.
@@ -546,6 +548,9 @@ func (l *RWLock) QueueLength() int { return len(l.QueuedOwners()) }
 
 // HasQueuedOwners reports whether any owner of this process waits.
 func (l *RWLock) HasQueuedOwners() bool { return l.QueueLength() > 0 }
+
+// HasQueuedOwner reports whether an owner of this process waits for either side.
+func (l *RWLock) HasQueuedOwner(o Owner) bool { return slices.Contains(l.QueuedOwners(), o) }
 
 // String names the lock and who has it in this process, in the form of ReentrantReadWriteLock.toString.
 func (l *RWLock) String() string {

@@ -70,14 +70,19 @@ func (m *Semaphore) TryAcquire(ctx context.Context, n int) (bool, error) {
 // TryAcquireFor takes n permits if the caller's turn comes within wait. With a wait of zero or less it is TryAcquire. However
 // short the wait, the server is asked once if it has to be, for an eighth of a command's time at least.
 func (m *Semaphore) TryAcquireFor(ctx context.Context, n int, wait time.Duration) (bool, error) {
+	_, ok, err := m.acquireFor(ctx, n, wait)
+	return ok, err
+}
+
+// acquireFor is acquire with a time limit.
+func (m *Semaphore) acquireFor(ctx context.Context, n int, wait time.Duration) (c *permitCall, ok bool, err error) {
 	t := try{op: "try acquire", waits: wait > 0}
 	if t.waits {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		t.timeout = timer.C
 	}
-	_, ok, err := m.acquire(ctx, n, t)
-	return ok, err
+	return m.acquire(ctx, n, t)
 }
 
 // Release gives back n permits of the session's. It works under a ctx that has ended, and sends nothing: what no caller of
@@ -90,11 +95,16 @@ func (m *Semaphore) Release(ctx context.Context, n int) error {
 // Do runs fn while holding n permits: Acquire, fn, Release. The context that fn gets ends when ctx does, and with cause
 // [ErrLost] when the session's permits are lost. A panic in fn releases and goes on panicking. It returns Acquire's error
 // without calling fn, otherwise fn's error joined with Release's.
-func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) (err error) {
+func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
 	c, _, err := m.acquire(ctx, n, try{op: "acquire", waits: true})
 	if err != nil {
 		return err
 	}
+	return m.run(ctx, n, c, fn)
+}
+
+// run calls fn with the permits that a call got, and releases them.
+func (m *Semaphore) run(ctx context.Context, n int, c *permitCall, fn func(ctx context.Context) error) (err error) {
 	within, cancel := context.WithCancelCause(ctx)
 	sig := c.signal()
 	if sig == nil {
@@ -109,7 +119,7 @@ func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 		cancel(nil)
 		err = errors.Join(err, m.Release(ctx, n))
 	}()
-	return fn(within)
+	return m.session.call(within, m.name, fn)
 }
 
 // Lost returns a channel that is closed when the permits that callers of this session have now are lost: all of them
@@ -135,6 +145,19 @@ func (m *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
 func (m *Semaphore) ForceRelease(ctx context.Context) (bool, error) {
 	return m.force(ctx, "force release")
 }
+
+// QueueLength is how many callers in this process wait for permits. It is a snapshot.
+func (m *Semaphore) QueueLength() int {
+	x := m.find()
+	if x == nil {
+		return 0
+	}
+	_, waiting := x.Tier().Usage()
+	return waiting
+}
+
+// HasQueuedOwners reports whether any caller in this process waits for permits.
+func (m *Semaphore) HasQueuedOwners() bool { return m.QueueLength() > 0 }
 
 // String names the semaphore.
 func (m *Semaphore) String() string {

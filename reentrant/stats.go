@@ -2,9 +2,11 @@ package reentrant
 
 import "sync/atomic"
 
-// Stats are counters of one session since it was opened, except Held and Waiting, which are of now.
+// Stats are counters of one session since it was opened, except Held and Waiting, which are of now. Held, Waiting, Renewals,
+// Lost and Commands count read-write locks and semaphores too. Acquired, Reentries, Handoffs and Yields are of Locks alone:
+// a reader that sends nothing does not pay for a counter either.
 type Stats struct {
-	Held      int    // locks held
+	Held      int    // locks held; an RWLock or a Semaphore counts once, however many owners or permits are inside
 	Waiting   int    // owners that wait for a lock, in this process's queues or as a head in Redis
 	Acquired  uint64 // outermost acquires
 	Reentries uint64 // acquires by an owner who had the lock
@@ -28,6 +30,7 @@ func (s *session) Stats() Stats {
 		Yields: s.stats.yields.Load(), Renewals: s.stats.renewals.Load(), Lost: s.stats.lost.Load(),
 		Commands: s.stats.commands.Load(), Dropped: uint64(s.events.Dropped.Load()),
 	}
+	st.Held, st.Waiting = s.shared.Usage()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.states {

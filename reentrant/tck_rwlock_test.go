@@ -329,6 +329,8 @@ func TestTckTheQueueOfARWLockIsSeenAsItIs(t *testing.T) {
 		assert.Equal(t, []reentrant.Owner{writer.Owner, reader.Owner}, k.others.QueuedOwners())
 		assert.Equal(t, 2, k.others.QueueLength())
 		assert.True(t, k.others.HasQueuedOwners())
+		assert.True(t, k.others.HasQueuedOwner(writer.Owner))
+		assert.False(t, k.others.HasQueuedOwner(reentrant.CurrentOwner(ctx)))
 		writer.interrupt()
 		require.ErrorIs(t, <-writer.ended, context.Canceled)
 		assert.Equal(t, []reentrant.Owner{reader.Owner}, k.others.QueuedOwners())

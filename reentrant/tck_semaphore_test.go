@@ -48,6 +48,24 @@ func uses(t *testing.T, m *reentrant.Semaphore, n int) thread {
 	})
 }
 
+func TestTckTheQueueOfASemaphoreIsCounted(t *testing.T) {
+	semaphores(t, 1, func(t *testing.T, m, others *reentrant.Semaphore) {
+		assert.Zero(t, others.QueueLength())
+		require.NoError(t, m.Acquire(t.Context(), 1))
+		first := uses(t, others, 1)
+		assert.True(t, others.HasQueuedOwners())
+		assert.Equal(t, 1, others.QueueLength())
+		second := uses(t, others, 1)
+		assert.Equal(t, 2, others.QueueLength())
+		second.interrupt()
+		require.ErrorIs(t, <-second.ended, context.Canceled)
+		assert.Equal(t, 1, others.QueueLength())
+		require.NoError(t, m.Release(t.Context(), 1))
+		require.NoError(t, <-first.ended)
+		assert.False(t, others.HasQueuedOwners())
+	})
+}
+
 func TestTckTryAcquireTakesWhatThereIs(t *testing.T) {
 	semaphores(t, 2, func(t *testing.T, m, others *reentrant.Semaphore) {
 		ctx := t.Context()

@@ -233,6 +233,14 @@ func (q *Permits) Idle() bool {
 	return idle
 }
 
+// Usage reports whether permits are in use, and returns the number of claims in line. It takes no note, as Look does.
+func (q *Permits) Usage() (inside bool, waiting int) {
+	q.mu.Lock()
+	inside, waiting = q.inUse > 0, q.line.waiting
+	q.unlock(0)
+	return inside, waiting
+}
+
 // demandLocked returns what the engine should act on. q.mu is held.
 func (q *Permits) demandLocked() demand {
 	d := demand{keep: q.units}

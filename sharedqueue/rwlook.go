@@ -26,6 +26,14 @@ func (q *RW[O]) Idle() bool {
 	return idle
 }
 
+// Usage reports whether an owner is inside, and returns the number of claims in line. It takes no note, as Look does.
+func (q *RW[O]) Usage() (inside bool, waiting int) {
+	q.mu.Lock()
+	inside, waiting = q.inUseLocked() > 0, q.line.waiting
+	q.unlock(0)
+	return inside, waiting
+}
+
 // Holds returns the number of owner's holds on each side. token is, for the writer, its own; for a reader, the last that was
 // used; otherwise 0.
 func (q *RW[O]) Holds(owner O) (reads, writes int, token uint64) {

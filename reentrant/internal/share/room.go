@@ -46,6 +46,8 @@ type Tier interface {
 	// Rest reports whether nothing was inside or came since the last call.
 	Rest() bool
 	Idle() bool
+	// Usage reports whether users are inside, and returns how many wait.
+	Usage() (inside bool, waiting int)
 }
 
 // An Env is what the rooms's session provides. All functions can be called from any goroutine and do not block.
@@ -176,6 +178,17 @@ func (r *Room) all() []*Name {
 		all = append(all, n)
 	}
 	return all
+}
+
+// Usage returns how many names users are inside of, and how many users wait.
+func (r *Room) Usage() (held, waiting int) {
+	for _, n := range r.all() {
+		inside, waits := n.tier.Usage()
+		if waiting += waits; inside {
+			held++
+		}
+	}
+	return held, waiting
 }
 
 // Granted takes in a push.

@@ -1,0 +1,62 @@
+package reentrant
+
+import (
+	"context"
+	"time"
+)
+
+// TryDo is [RWLock.Do] with [RWLock.TryLock] for Lock, as [Lock.TryDo] is: it runs fn if the write side is to be had, and
+// reports whether it did.
+func (l *RWLock) TryDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
+	ok, err := l.TryLock(ctx)
+	return l.runIf(ctx, ok, err, fn, l.Unlock)
+}
+
+// TryDoFor is [RWLock.TryDo] with [RWLock.TryLockFor] for TryLock: it runs fn if the caller's turn comes within wait. wait
+// does not bound fn.
+func (l *RWLock) TryDoFor(ctx context.Context, wait time.Duration, fn func(ctx context.Context) error) (bool, error) {
+	ok, err := l.TryLockFor(ctx, wait)
+	return l.runIf(ctx, ok, err, fn, l.Unlock)
+}
+
+// TryRDo is [RWLock.RDo] with [RWLock.TryRLock] for RLock, as [Lock.TryDo] is: it runs fn if the read side is to be had, and
+// reports whether it did.
+func (l *RWLock) TryRDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
+	ok, err := l.TryRLock(ctx)
+	return l.runIf(ctx, ok, err, fn, l.RUnlock)
+}
+
+// TryRDoFor is [RWLock.TryRDo] with [RWLock.TryRLockFor] for TryRLock: it runs fn if the caller's turn comes within wait.
+// wait does not bound fn.
+func (l *RWLock) TryRDoFor(ctx context.Context, wait time.Duration, fn func(ctx context.Context) error) (bool, error) {
+	ok, err := l.TryRLockFor(ctx, wait)
+	return l.runIf(ctx, ok, err, fn, l.RUnlock)
+}
+
+// runIf calls run if the caller got the lock.
+func (l *RWLock) runIf(ctx context.Context, ok bool, err error, fn func(ctx context.Context) error, unlock func(context.Context) error) (bool, error) {
+	if !ok || err != nil {
+		return false, err
+	}
+	return true, l.run(ctx, fn, unlock)
+}
+
+// TryDo is [Semaphore.Do] with [Semaphore.TryAcquire] for Acquire, as [Lock.TryDo] is: it runs fn if n permits are to be had,
+// and reports whether it did.
+func (m *Semaphore) TryDo(ctx context.Context, n int, fn func(ctx context.Context) error) (bool, error) {
+	c, ok, err := m.acquire(ctx, n, try{op: "try acquire"})
+	if !ok || err != nil {
+		return false, err
+	}
+	return true, m.run(ctx, n, c, fn)
+}
+
+// TryDoFor is [Semaphore.TryDo] with [Semaphore.TryAcquireFor] for TryAcquire: it runs fn if the caller's turn comes within
+// wait. wait does not bound fn.
+func (m *Semaphore) TryDoFor(ctx context.Context, n int, wait time.Duration, fn func(ctx context.Context) error) (bool, error) {
+	c, ok, err := m.acquireFor(ctx, n, wait)
+	if !ok || err != nil {
+		return false, err
+	}
+	return true, m.run(ctx, n, c, fn)
+}

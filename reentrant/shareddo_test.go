@@ -1,0 +1,158 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"runtime/pprof"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+type section = func(ctx context.Context) error
+
+// A doer is a shared name by what runs functions with it.
+type doer struct {
+	do    func(ctx context.Context, fn section) error
+	try   func(ctx context.Context, fn section) (bool, error)
+	tryIn func(ctx context.Context, wait time.Duration, fn section) (bool, error)
+}
+
+// doers are the sides of a read-write lock, and a permit.
+func doers(s *reentrant.Session) map[string]doer {
+	l, m := s.NewRWLock("rw"), s.NewSemaphore("permits", 1)
+	return map[string]doer{
+		"write": {l.Do, l.TryDo, l.TryDoFor},
+		"read":  {l.RDo, l.TryRDo, l.TryRDoFor},
+		"permits": {
+			func(ctx context.Context, fn section) error { return m.Do(ctx, 1, fn) },
+			func(ctx context.Context, fn section) (bool, error) { return m.TryDo(ctx, 1, fn) },
+			func(ctx context.Context, wait time.Duration, fn section) (bool, error) {
+				return m.TryDoFor(ctx, 1, wait, fn)
+			},
+		},
+	}
+}
+
+func never(t *testing.T) section {
+	return func(context.Context) error { t.Error("it runs"); return nil }
+}
+
+func TestTryDoOfSharedNamesRunsOnlyWithThem(t *testing.T) {
+	for _, name := range []string{"write", "read", "permits"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, failed := newSession(t, memory.New()), errors.New("failed")
+				x, other := doers(s)[name], owner(t, "other")
+				ran, err := x.try(t.Context(), func(context.Context) error { return failed })
+				assert.True(t, ran)
+				assert.ErrorIs(t, err, failed)
+				assert.Zero(t, s.Stats().Held)
+
+				// Another writes, or has the permit.
+				holder := doers(s)[map[string]string{"write": "write", "read": "write", "permits": "permits"}[name]]
+				require.NoError(t, holder.do(other, func(context.Context) error {
+					ran, err := x.try(t.Context(), never(t))
+					assert.False(t, ran)
+					require.NoError(t, err)
+					begun := time.Now()
+					ran, err = x.tryIn(t.Context(), time.Second, never(t))
+					assert.False(t, ran)
+					require.NoError(t, err)
+					assert.Equal(t, time.Second, time.Since(begun))
+					return nil
+				}))
+				ran, err = x.tryIn(t.Context(), time.Second, func(ctx context.Context) error {
+					time.Sleep(time.Hour) // the limit is that of the wait
+					return ctx.Err()
+				})
+				assert.True(t, ran)
+				require.NoError(t, err)
+
+				ran, err = x.try(ended(), never(t))
+				assert.False(t, ran)
+				assert.ErrorIs(t, err, context.Canceled)
+				assert.PanicsWithValue(t, "out", func() { _, _ = x.try(t.Context(), func(context.Context) error { panic("out") }) })
+				assert.Zero(t, s.Stats().Held, "a panic gives it back")
+			})
+		})
+	}
+}
+
+func TestTheContextOfTryDoOfSharedNamesEndsWithTheHold(t *testing.T) {
+	for _, name := range []string{"write", "read", "permits"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				x := doers(newSession(t, b))[name]
+				ran, err := x.try(t.Context(), func(ctx context.Context) error {
+					b.Flush()
+					<-ctx.Done()
+					return context.Cause(ctx)
+				})
+				assert.True(t, ran)
+				assert.ErrorIs(t, err, reentrant.ErrLost)
+			})
+		})
+	}
+}
+
+func TestProfilesHaveTheNameOfASharedName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, x := range doers(newSession(t, memory.New(), reentrant.WithProfilerLabels())) {
+			require.NoError(t, x.do(t.Context(), func(ctx context.Context) error {
+				label, _ := pprof.Label(ctx, "relock.lock")
+				assert.Equal(t, map[string]string{"write": "rw", "read": "rw", "permits": "permits"}[name], label)
+				return nil
+			}))
+		}
+	})
+}
+
+func TestStatsCountSharedHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := memory.New(), t.Context()
+		s := newSession(t, b)
+		l, w, m := s.NewRWLock("read"), s.NewRWLock("written"), s.NewSemaphore("permits", 3)
+		count := func(held, waiting int) {
+			t.Helper()
+			synctest.Wait()
+			st := s.Stats()
+			assert.Equal(t, held, st.Held)
+			assert.Equal(t, waiting, st.Waiting)
+		}
+		count(0, 0)
+		require.NoError(t, l.RLock(ctx))
+		require.NoError(t, l.RLock(owner(t, "two")))
+		require.NoError(t, w.Lock(ctx))
+		require.NoError(t, m.Acquire(ctx, 2))
+		require.NoError(t, s.NewLock("lock").Lock(ctx))
+		count(4, 0)
+		done := make(chan error, 3)
+		go func() { done <- l.Do(owner(t, "writer"), nothing) }()
+		go func() { done <- w.RDo(owner(t, "reader"), nothing) }()
+		go func() { done <- m.Do(ctx, 2, nothing) }()
+		count(4, 3)
+		require.NoError(t, w.Unlock(ctx))
+		require.NoError(t, m.Release(ctx, 2))
+		count(2, 1)
+		require.NoError(t, l.RUnlock(ctx))
+		require.NoError(t, l.RUnlock(owner(t, "two")))
+		count(1, 0)
+		for range 3 {
+			require.NoError(t, <-done)
+		}
+		require.NoError(t, s.NewLock("lock").Unlock(ctx))
+
+		// An idle registration is no hold.
+		require.NoError(t, l.RLock(ctx))
+		require.NoError(t, l.RUnlock(ctx))
+		count(0, 0)
+	})
+}
