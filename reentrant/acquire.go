@@ -11,7 +11,17 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// acquireRemote is what the head of the queue does: it gets the lock from Redis. It is the slow path, and the only long
+// acquireRemote is what the head of the queue does: it inherits what its session has, or asks Redis. It is entered with the
+// baton and one reference to the lock state. It returns true with the caller as holder, the hold keeping the reference; or
+// false with the baton given on, and the reference with whoever cleans up.
+func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t try) (bool, error) {
+	if e.s.cohort(owner, t.fixed) && e.inherit(ctx, l, owner, &t) {
+		return true, nil
+	}
+	return e.askRemote(ctx, l, owner, t)
+}
+
+// askRemote gets the lock from Redis. It is the slow path, and the only long
 // function of the package; each turn of its loop is one command, then one look at the answer:
 //
 //	        ┌────────────────────────────────────────────────┐
@@ -29,14 +39,10 @@ import (
 //	                                             ▼
 //	                                           settle
 //
-// It is entered with the baton and one reference to the lock state. It returns true with the caller as holder, the
-// hold keeping the reference; or false with the baton given on, and the reference with whoever cleans up.
-func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t try) (bool, error) {
+// It is entered and left as acquireRemote is.
+func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t try) (bool, error) {
 	cfg := &e.s.config
-	a, inherited := e.begin(ctx, l, owner, t)
-	if inherited {
-		return true, nil
-	}
+	a := e.begin(owner, t)
 	if a.adopted && e.park(ctx, t, -1) {
 		if h, ok := e.accept(&a, owner); ok {
 			return e.conclude(ctx, l, h, t)
@@ -229,24 +235,20 @@ func (a *attempt) noteOutage(e *lockState, err error) {
 	}
 }
 
-// begin takes over what the last owner of this session left. The head inherits it without a command, and then holds the
-// lock; or its attempt begins. Baton.
-func (e *lockState) begin(ctx context.Context, l *Lock, owner Owner, t try) (a attempt, inherited bool) {
+// begin takes over what the last owner of this session left, and begins the head's attempt. Baton.
+func (e *lockState) begin(owner Owner, t try) attempt {
 	e.mu.Lock()
 	idle := e.wakeIdleLocked()
-	inherited = e.inheritLocked(ctx, l, owner, t, idle)
-	if !inherited {
-		a = e.newAttemptLocked(owner, t)
-		if a.adopted = e.adoptLocked(&a, t); !a.adopted {
-			a.req.Epoch = e.s.nextEpoch()
-			e.startEpochLocked(a.req.Epoch, a.req.Queue)
-		}
+	a := e.newAttemptLocked(owner, t)
+	if a.adopted = e.adoptLocked(&a, t); !a.adopted {
+		a.req.Epoch = e.s.nextEpoch()
+		e.startEpochLocked(a.req.Epoch, a.req.Queue)
 	}
 	e.mu.Unlock()
 	if idle {
 		e.s.putState(e, 1) // the reference of the idle hold
 	}
-	return a, inherited
+	return a
 }
 
 // newAttemptLocked says what an attempt of the head asks for. e.mu is held.

@@ -39,11 +39,24 @@ func (e *lockState) attemptField(o Owner, cohort bool) string {
 	return backend.CohortOwner
 }
 
-// inheritLocked makes the head the holder of what the session has on the lock already, without a command. False: there is
-// nothing to inherit, or it is better to ask Redis. idle says that the hold was idle. Baton; e.mu is held.
-func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t try, idle bool) bool {
+// inherit makes the head of a cohort the holder of what the session has on the lock already, without a command. It returns
+// false if there is nothing to inherit, or it is better to ask Redis. Its frames, and those of what it calls, are small: the
+// stack of a goroutine that has waited long is no longer in the processor's caches. Baton.
+func (e *lockState) inherit(ctx context.Context, l *Lock, owner Owner, t *try) bool {
+	e.mu.Lock()
+	idle := e.wakeIdleLocked()
+	inherited := e.inheritLocked(ctx, l, owner, t, idle)
+	e.mu.Unlock()
+	if idle {
+		e.s.putState(e, 1) // the reference of the idle hold
+	}
+	return inherited
+}
+
+// inheritLocked is inherit with e.mu held. idle says that the hold was idle.
+func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t *try, idle bool) bool {
 	h := &e.hold
-	if h.phase != phaseHanded || !h.cohort || !e.s.cohort(owner, t.fixed) {
+	if h.phase != phaseHanded || !h.cohort {
 		return false
 	}
 	now := e.s.clock()

@@ -95,7 +95,7 @@ func (e *lockState) settle(ctx context.Context, l *Lock, h hold, t try, holds in
 		h.note = newNote(t.note)
 	}
 	e.putHoldLocked(h)
-	if !e.settleLocked(ctx, l, t, holds) {
+	if !e.settleLocked(ctx, l, &t, holds) {
 		e.clearLocked()
 		return false
 	}
@@ -106,7 +106,7 @@ func (e *lockState) settle(ctx context.Context, l *Lock, h hold, t try, holds in
 }
 
 // settleLocked makes e.hold the head's. e.mu is held.
-func (e *lockState) settleLocked(ctx context.Context, l *Lock, t try, holds int) bool {
+func (e *lockState) settleLocked(ctx context.Context, l *Lock, t *try, holds int) bool {
 	e.waiting = false
 	if e.s.abandoned.Load() { // set before Close looks for holds, so it sees this one or this sees it
 		return false

@@ -138,7 +138,7 @@ func (e *lockState) finishAcquire(ctx context.Context, kind EventKind, t try, ho
 	defer e.mu.Unlock()
 	settled := e.finishOperationLocked(holds, owed)
 	if settled && err == nil {
-		e.reportGot(ctx, kind, t)
+		e.reportGot(ctx, kind, &t)
 	}
 	return settled
 }

@@ -205,7 +205,7 @@ func (s *session) now() time.Time {
 
 // reportGot reports that the owner got the lock. Like reportRelease it is called with e.mu held, or with the baton of the
 // hold, so that the events of a lock have an order.
-func (e *lockState) reportGot(ctx context.Context, kind EventKind, t try) {
+func (e *lockState) reportGot(ctx context.Context, kind EventKind, t *try) {
 	if e.s.reporting {
 		e.s.report(ctx, Event{Kind: kind, Lock: e.name, Owner: e.hold.owner, Token: e.hold.token, Wait: time.Since(t.begun)})
 	}
