@@ -24,12 +24,7 @@ func (q *Queue[K]) Holder() (owner K, ok bool) {
 }
 
 // Len returns the number of goroutines in line. Those that wait in Begin are not in line.
-func (q *Queue[K]) Len() int {
-	q.mu.Lock()
-	n := q.line.n
-	q.unlock()
-	return n
-}
+func (q *Queue[K]) Len() int { return int(q.length.Load()) }
 
 // Waiters returns the owners in line, longest waiter first. A shared owner is listed once for each goroutine.
 func (q *Queue[K]) Waiters() []K {

@@ -12,6 +12,7 @@ const checkWalk = 128
 func (q *Queue[K]) check() {
 	q.checkBaton()
 	q.line.check(q.checkInLine)
+	must(int(q.length.Load()) == q.line.n, "list and length disagree")
 	q.ops.check(q.checkOperation)
 	q.checkSiblings()
 	q.checkSpares()

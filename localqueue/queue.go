@@ -3,6 +3,7 @@ package localqueue
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 )
 
 // MaxHolds is the highest hold count. java.util.concurrent.locks.ReentrantLock has the same limit.
@@ -37,6 +38,8 @@ type Queue[K comparable] struct {
 	granted *waiter[K]
 
 	shut bool // no goroutine may begin to wait. Guarded by mu.
+
+	length atomic.Int32 // line.n, to be read without mu. Written with mu held.
 
 	// The waiters. Guarded by mu.
 

@@ -111,6 +111,7 @@ func (q *Queue[K]) enqueueLocked(owner K, mode Mode, front bool) *waiter[K] {
 	} else {
 		q.line.push(w)
 	}
+	q.length.Store(int32(q.line.n))
 	if mode&Shared != 0 || owner == q.owner || front && q.siblings[owner] != nil {
 		q.addSiblingLocked(w, front)
 	}
@@ -121,6 +122,7 @@ func (q *Queue[K]) enqueueLocked(owner K, mode Mode, front bool) *waiter[K] {
 func (q *Queue[K]) dequeueLocked(w *waiter[K]) {
 	w.queued = false
 	q.line.remove(w)
+	q.length.Store(int32(q.line.n))
 	if w.inRing {
 		q.removeSiblingLocked(w)
 	}
