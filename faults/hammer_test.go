@@ -142,12 +142,12 @@ func TestUnlockUnderAnEndedContextLeavesNothing(t *testing.T) {
 func TestAnAcquireWhoseReplyIsDroppedLeavesNothingAndTheQueueGoesOn(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
-	way := newLink(t, srv.Addr())
-	l := session(t, way.addr, lasting()...).NewLock("dropped")
+	proxy := newLink(t, srv.Addr())
+	l := session(t, proxy.addr, lasting()...).NewLock("dropped")
 	require.NoError(t, l.Lock(t.Context()), "warm")
 	require.NoError(t, l.Unlock(t.Context()))
 
-	way.dropReplies()
+	proxy.dropReplies()
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() { failed <- l.Lock(ctx) }()
@@ -157,7 +157,7 @@ func TestAnAcquireWhoseReplyIsDroppedLeavesNothingAndTheQueueGoesOn(t *testing.T
 	require.ErrorIs(t, err, context.Canceled)
 	assert.True(t, backend.OutcomeUnknown(err), "%v", err)
 
-	way.mend()
+	proxy.mend()
 	require.NoError(t, l.Lock(t.Context()), "the local queue goes on")
 	require.NoError(t, l.Unlock(t.Context()))
 	eventually(t, func() bool { return len(keys(t, c, "dropped")) == 0 }, "nothing is left")
@@ -168,17 +168,17 @@ func TestAnUnlockWhoseReplyIsDroppedFreesTheLock(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
 	c := client(t, srv.Addr())
-	way := newLink(t, srv.Addr())
-	l := session(t, way.addr, lasting()...).NewLock("unheard")
+	proxy := newLink(t, srv.Addr())
+	l := session(t, proxy.addr, lasting()...).NewLock("unheard")
 	require.NoError(t, l.Lock(t.Context()), "warm")
 	require.NoError(t, l.Unlock(t.Context()), "Redis knows the script: its word that it does not would be dropped too")
 	require.NoError(t, l.Lock(t.Context()))
-	way.dropReplies()
+	proxy.dropReplies()
 	err := l.Unlock(t.Context())
 	assert.True(t, backend.OutcomeUnknown(err), "%v", err)
 	assert.False(t, l.IsHeldByCurrentOwner(t.Context()), "the hold has ended here whatever Redis says")
 	eventually(t, func() bool { return len(keys(t, c, "unheard")) == 0 }, "the release was executed")
-	way.mend()
+	proxy.mend()
 	require.NoError(t, l.Lock(t.Context()))
 	require.NoError(t, l.Unlock(t.Context()))
 }
@@ -186,13 +186,13 @@ func TestAnUnlockWhoseReplyIsDroppedFreesTheLock(t *testing.T) {
 // A holder that is cut off loses its trust before Redis gives the lock to another, whatever is in flight.
 func TestAHolderThatIsCutOffKnowsItsEndBeforeRedisDoes(t *testing.T) {
 	srv := server(t)
-	way := newLink(t, srv.Addr())
-	la := session(t, way.addr, reentrant.WithLease(time.Second), reentrant.WithHeartbeat(100*time.Millisecond)).NewLock("cut")
+	proxy := newLink(t, srv.Addr())
+	la := session(t, proxy.addr, reentrant.WithLease(time.Second), reentrant.WithHeartbeat(100*time.Millisecond)).NewLock("cut")
 	lb := session(t, srv.Addr(), reentrant.WithLease(patience), reentrant.WithHeartbeat(100*time.Millisecond)).NewLock("cut")
 
 	a := reentrant.WithOwner(t.Context(), "a")
 	err := la.Do(a, func(ctx context.Context) error {
-		way.dropRequests()
+		proxy.dropRequests()
 		assert.NoError(t, lb.Lock(t.Context()))
 		assert.False(t, la.IsHeldByCurrentOwner(a), "no two trust at once")
 		assert.NoError(t, lb.Unlock(t.Context()))
@@ -200,7 +200,7 @@ func TestAHolderThatIsCutOffKnowsItsEndBeforeRedisDoes(t *testing.T) {
 		return context.Cause(ctx)
 	})
 	assert.ErrorIs(t, err, reentrant.ErrLost)
-	way.mend()
+	proxy.mend()
 }
 
 // Redis stops answering while one holds and others wait; when it goes on, so do they.

@@ -132,9 +132,9 @@ func newRound(t *testing.T, seed uint64, k kind, dir string) *round {
 		Cohort: k.cohort, Linger: roundHeartbeat / 2, Shared: k.shared,
 	})
 	f.each(func(c string) bool { return register.turnsOf(c) > 0 }, "all have begun")
-	way := newLink(t, servers.master.Addr())
+	proxy := newLink(t, servers.master.Addr())
 	return &round{&nemesis{
-		fleet: f, servers: servers, register: register, way: way, admin: client(t, way.addr), seed: seed, kind: k,
+		fleet: f, servers: servers, register: register, proxy: proxy, admin: client(t, proxy.addr), seed: seed, kind: k,
 	}}
 }
 
@@ -143,16 +143,16 @@ func newRound(t *testing.T, seed uint64, k kind, dir string) *round {
 func (r *round) recovers() {
 	began := time.Now()
 	before := make(map[string]int)
-	ways := []string{""}
+	variants := []string{""}
 	if r.shared {
-		ways = sides
+		variants = sides
 	}
-	for _, side := range ways {
+	for _, side := range variants {
 		for _, c := range r.clients() {
 			before[c+side] = r.register.turnsOf(c + side)
 		}
 	}
-	for _, side := range ways {
+	for _, side := range variants {
 		r.each(func(c string) bool { return r.register.turnsOf(c+side) > before[c+side] }, "everybody gets on when the faults are over: "+side)
 	}
 	r.note("everybody got on within %v", time.Since(began))

@@ -24,7 +24,7 @@ type nemesis struct {
 	*fleet
 	servers  *pair // a master without a replica, if it is durable
 	register *Register
-	way      *link          // of admin, to the master
+	proxy    *link          // of admin, to the master
 	admin    rueidis.Client // what breaks things
 	seed     uint64
 	kind     // durable: Redis has everything on disk, so that a restart keeps the locks, and nobody flushes it
@@ -231,11 +231,11 @@ func (n *nemesis) failOver() { n.failOverTo(0) }
 // failOverTo has the replica take over, whose clock is ahead of the master's by d.
 func (n *nemesis) failOverTo(d time.Duration) {
 	n.servers.leadReplica(d)
-	ways := []*link{n.way}
+	proxies := []*link{n.proxy}
 	for _, s := range n.seats {
-		ways = append(ways, s.link)
+		proxies = append(proxies, s.link)
 	}
-	n.forgetting(true, func() { n.servers.failOver(ways...) })
+	n.forgetting(true, func() { n.servers.failOver(proxies...) })
 	n.servers.rejoin()
 }
 

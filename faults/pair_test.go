@@ -59,12 +59,12 @@ func (p *pair) ask(server *redisserver.Server, command ...string) {
 }
 
 // failOver kills the master, makes the replica one, and has the ways lead to it.
-func (p *pair) failOver(ways ...*link) {
+func (p *pair) failOver(proxies ...*link) {
 	p.master.Stop()
 	p.ask(p.replica, "REPLICAOF", "NO", "ONE")
 	p.master, p.replica = p.replica, p.master
-	for _, way := range ways {
-		way.redirect(p.master.Addr())
+	for _, proxy := range proxies {
+		proxy.redirect(p.master.Addr())
 	}
 }
 

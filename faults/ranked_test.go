@@ -244,16 +244,16 @@ func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
 	srv := server(t)
-	way := newLink(t, srv.Addr())
+	proxy := newLink(t, srv.Addr())
 	var mail courier
-	la := carried(t, way.addr, &mail, reentrant.WithLease(lease)).NewLock("slow")
+	la := carried(t, proxy.addr, &mail, reentrant.WithLease(lease)).NewLock("slow")
 	lb := session(t, srv.Addr(), reentrant.WithLease(patience), reentrant.WithHeartbeat(lease/10)).NewLock("slow")
 	var asked time.Time
 	mail.by(func(ctx context.Context, req backend.AcquireRequest, send sender) (backend.AcquireReply, error) {
-		way.mend() // if the last answer was too late to be believed
+		proxy.mend() // if the last answer was too late to be believed
 		asked = time.Now()
 		reply, err := send(ctx, req)
-		way.dropRequests()    // before it could be renewed
+		proxy.dropRequests()  // before it could be renewed
 		time.Sleep(lease / 2) // how late the answer is
 		return reply, err
 	})
@@ -266,7 +266,7 @@ func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
 	require.NoError(t, lb.Lock(t.Context()))
 	assert.False(t, la.IsHeldByCurrentOwner(a), "no two trust at once")
 	require.NoError(t, lb.Unlock(t.Context()))
-	way.mend()
+	proxy.mend()
 	assert.ErrorIs(t, la.Unlock(a), reentrant.ErrLost)
 }
 
@@ -276,27 +276,27 @@ func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second // the first holder is told in a third of it
 	opts := []reentrant.Option{reentrant.WithLease(lease), reentrant.WithHeartbeat(lease / 10)}
-	for name, lose := range map[string]func(t *testing.T, s *pair, way *link){
+	for name, lose := range map[string]func(t *testing.T, s *pair, proxy *link){
 		"flush": func(t *testing.T, s *pair, _ *link) {
 			c := client(t, s.master.Addr())
 			require.NoError(t, c.Do(t.Context(), c.B().Flushall().Build()).Error())
 		},
 		"restart":  func(t *testing.T, s *pair, _ *link) { s.master.Restart(t) },
-		"failover": func(_ *testing.T, s *pair, way *link) { s.failOver(way) },
+		"failover": func(_ *testing.T, s *pair, proxy *link) { s.failOver(proxy) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newPair(t)
-			way := newLink(t, s.master.Addr())
-			la := session(t, way.addr, opts...).NewLock("lossy")
+			proxy := newLink(t, s.master.Addr())
+			la := session(t, proxy.addr, opts...).NewLock("lossy")
 			s.copying.dropReplies() // what follows, the replica does not get to know
 			require.NoError(t, la.Lock(t.Context()))
 			before, err := la.Token(t.Context())
 			require.NoError(t, err)
 			lost := la.Lost(t.Context())
-			lose(t, s, way)
+			lose(t, s, proxy)
 
-			lb := session(t, way.addr, opts...).NewLock("lossy")
+			lb := session(t, proxy.addr, opts...).NewLock("lossy")
 			b := reentrant.WithOwner(t.Context(), "b")
 			require.NoError(t, lb.Lock(b))
 			after, err := lb.Token(b)

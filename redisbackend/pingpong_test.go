@@ -96,17 +96,17 @@ type wire struct {
 	heard   [2]chan struct{}
 }
 
-// ears are the channels that the two listen to.
-var ears = [2]string{"pingpong:0", "pingpong:1"}
+// channels are the channels that the two listen to.
+var channels = [2]string{"pingpong:0", "pingpong:1"}
 
 func newWire(tb testing.TB, addr string) *wire {
 	var w wire
-	for me := range ears {
+	for me := range channels {
 		w.clients[me], w.heard[me] = connect(tb, addr), make(chan struct{}, 1)
 		ctx, hangUp := context.WithCancel(context.Background())
 		var listening sync.WaitGroup
 		listening.Go(func() {
-			_ = w.clients[me].Receive(ctx, w.clients[me].B().Subscribe().Channel(ears[me]).Build(), // until it is told to end
+			_ = w.clients[me].Receive(ctx, w.clients[me].B().Subscribe().Channel(channels[me]).Build(), // until it is told to end
 				func(rueidis.PubSubMessage) { w.heard[me] <- struct{}{} })
 		})
 		tb.Cleanup(func() {
@@ -115,9 +115,9 @@ func newWire(tb testing.TB, addr string) *wire {
 		})
 	}
 	require.Eventually(tb, func() bool {
-		n, err := w.clients[0].Do(tb.Context(), w.clients[0].B().PubsubNumsub().Channel(ears[:]...).Build()).AsIntMap()
+		n, err := w.clients[0].Do(tb.Context(), w.clients[0].B().PubsubNumsub().Channel(channels[:]...).Build()).AsIntMap()
 		require.NoError(tb, err)
-		return n[ears[0]] == 1 && n[ears[1]] == 1
+		return n[channels[0]] == 1 && n[channels[1]] == 1
 	}, time.Minute, time.Millisecond)
 	return &w
 }
@@ -129,7 +129,7 @@ func (w *wire) play(tb testing.TB, trips int) {
 			if me == 1 {
 				w.listen(ctx, me)
 			}
-			message := w.clients[me].B().Publish().Channel(ears[1-me]).Message("").Build()
+			message := w.clients[me].B().Publish().Channel(channels[1-me]).Message("").Build()
 			if err := w.clients[me].Do(ctx, message).Error(); err != nil {
 				return err
 			}

@@ -36,13 +36,13 @@ func (s *site) javaLocks() {
 	s.run("PEXPIRE", s.name, text(lease.Milliseconds()))
 }
 
-// An ear has the messages of a channel.
-type ear chan string
+// A subscription delivers the messages of a channel.
+type subscription chan string
 
 // subscribe listens to a channel as Redisson does: with SUBSCRIBE, or with SSUBSCRIBE.
-func (s *site) subscribe(sharded bool, channel string) ear {
+func (s *site) subscribe(sharded bool, channel string) subscription {
 	s.Helper()
-	heard, open := make(ear, 100), make(chan struct{})
+	heard, open := make(subscription, 100), make(chan struct{})
 	client, release := s.client.Dedicate()
 	s.Cleanup(release)
 	client.SetPubSubHooks(rueidis.PubSubHooks{
@@ -59,7 +59,7 @@ func (s *site) subscribe(sharded bool, channel string) ear {
 }
 
 // says asserts what the next message is.
-func (e ear) says(t *testing.T, want, why string) {
+func (e subscription) says(t *testing.T, want, why string) {
 	t.Helper()
 	select {
 	case got := <-e:

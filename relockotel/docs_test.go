@@ -21,7 +21,7 @@ import (
 // where Prometheus is: in examples/seats.)
 func TestTheTableOfInstrumentsIsTrue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t, relockotel.WithLockName(func(name string) string { return name }))
+		s := newFixture(t, relockotel.WithLockName(func(name string) string { return name }))
 		session := s.session(memory.New())
 		hold(t, session, "a")
 		release(t, session, "a")

@@ -25,23 +25,23 @@ import (
 const second = time.Second
 
 func TestCallsAreCountedByWhatCameOfThem(t *testing.T) {
-	for want, call := range map[string]func(t *testing.T, s *stand, b *memory.Backend){
-		"acquired": func(t *testing.T, s *stand, b *memory.Backend) { hold(t, s.session(b), "a") },
-		"busy":     func(t *testing.T, s *stand, b *memory.Backend) { hold(t, other(t, b), "a"); tryLock(t, s.session(b)) },
-		"timeout": func(t *testing.T, s *stand, b *memory.Backend) {
+	for want, call := range map[string]func(t *testing.T, s *fixture, b *memory.Backend){
+		"acquired": func(t *testing.T, s *fixture, b *memory.Backend) { hold(t, s.session(b), "a") },
+		"busy":     func(t *testing.T, s *fixture, b *memory.Backend) { hold(t, other(t, b), "a"); tryLock(t, s.session(b)) },
+		"timeout": func(t *testing.T, s *fixture, b *memory.Backend) {
 			hold(t, other(t, b), "a")
 			lockFor(t, s.session(b), second)
 		},
-		"cancelled": func(t *testing.T, s *stand, b *memory.Backend) { lockFor(t, s.session(b), 0) },
+		"cancelled": func(t *testing.T, s *fixture, b *memory.Backend) { lockFor(t, s.session(b), 0) },
 		"refused":   refusedCall,
 		"closed":    closedCall,
 		"lost":      lostCall,
 		"not_held":  resumeOfNothing,
 		"deadlock":  deadlockedCall,
-		"error": func(_ *testing.T, s *stand, b *memory.Backend) {
+		"error": func(_ *testing.T, s *fixture, b *memory.Backend) {
 			_ = s.session(b).NewLock("").Lock(context.Background())
 		},
-		"reentered": func(t *testing.T, s *stand, b *memory.Backend) {
+		"reentered": func(t *testing.T, s *fixture, b *memory.Backend) {
 			session := s.session(b)
 			hold(t, session, "a")
 			hold(t, session, "a")
@@ -49,7 +49,7 @@ func TestCallsAreCountedByWhatCameOfThem(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStand(t)
+				s := newFixture(t)
 				call(t, s, memory.New())
 				counts := s.count("relock.lock.acquisitions")
 				assert.EqualValues(t, 1, counts["relock.result="+want], "%v", counts)
@@ -108,30 +108,30 @@ func lockFor(t *testing.T, s *reentrant.Session, d time.Duration) {
 	require.Error(t, s.NewLock("x").Lock(ctx))
 }
 
-func refusedCall(t *testing.T, s *stand, b *memory.Backend) {
+func refusedCall(t *testing.T, s *fixture, b *memory.Backend) {
 	b.SetFault(memory.Script(memory.Acquire, memory.Refuse("WRONGPASS")))
 	require.ErrorContains(t, s.session(b).NewLock("x").Lock(as("a")), "WRONGPASS")
 }
 
-func closedCall(t *testing.T, s *stand, b *memory.Backend) {
+func closedCall(t *testing.T, s *fixture, b *memory.Backend) {
 	session := s.session(b)
 	require.NoError(t, session.Close(t.Context()))
 	require.ErrorIs(t, session.NewLock("x").Lock(as("a")), reentrant.ErrClosed)
 }
 
-func lostCall(t *testing.T, s *stand, b *memory.Backend) {
+func lostCall(t *testing.T, s *fixture, b *memory.Backend) {
 	session := s.session(b)
 	hold(t, session, "a")
 	b.Flush()
 	require.ErrorIs(t, session.NewLock("x").Lock(as("a")), reentrant.ErrLost)
 }
 
-func resumeOfNothing(t *testing.T, s *stand, b *memory.Backend) {
+func resumeOfNothing(t *testing.T, s *fixture, b *memory.Backend) {
 	err := s.session(b).NewLock("x").Resume(reentrant.WithPortableOwner(t.Context(), "p"))
 	require.ErrorIs(t, err, reentrant.ErrNotHeld)
 }
 
-func deadlockedCall(t *testing.T, s *stand, b *memory.Backend) {
+func deadlockedCall(t *testing.T, s *fixture, b *memory.Backend) {
 	session := s.session(b, reentrant.WithDeadlockDetection())
 	x, y := session.NewLock("x"), session.NewLock("y")
 	require.NoError(t, x.Lock(as("a")))
@@ -154,7 +154,7 @@ func deadlockedCall(t *testing.T, s *stand, b *memory.Backend) {
 
 func TestTimesAreThoseOfTheCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		session := s.session(memory.New())
 		hold(t, session, "a")
 		done := make(chan struct{})
@@ -179,7 +179,7 @@ func TestTimesAreThoseOfTheCalls(t *testing.T) {
 
 func TestWhatASessionCountsIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		b := memory.New()
 		session := s.session(b, reentrant.WithLease(3*second), reentrant.WithHandoffs(1))
 		rival := other(t, b)
@@ -215,7 +215,7 @@ func TestWhatASessionCountsIsRead(t *testing.T) {
 
 func TestSumsOfSessionsNeverFall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		assert.Empty(t, s.count("relock.commands"), "nobody is watched")
 		first, second := other(t, memory.New()), other(t, memory.New())
 		stop := s.Watch(first)
@@ -234,7 +234,7 @@ func TestSumsOfSessionsNeverFall(t *testing.T) {
 
 func TestClosedTelemetryReadsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		session := s.session(memory.New())
 		hold(t, session, "a")
 		require.Contains(t, s.metrics(), "relock.lock.held")
@@ -247,7 +247,7 @@ func TestClosedTelemetryReadsNothing(t *testing.T) {
 
 func TestTroubleWithTheBackendIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		rare := []string{"relock.lock.renewal.failures", "relock.lock.renewal.recoveries"}
 		for _, name := range rare {
 			assert.Equal(t, map[string]int64{"": 0}, s.count(name), "%s begins at 0", name)
@@ -280,7 +280,7 @@ func TestTroubleWithTheBackendIsCounted(t *testing.T) {
 // A lock that Redis has lost by the time of Unlock is told of twice, as released and as lost. It is one hold.
 func TestAHoldThatIsLostAtUnlockIsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		b := memory.New()
 		session := s.session(b)
 		hold(t, session, "a")
@@ -300,7 +300,7 @@ func TestNamesAreOnMetricsOnlyIfAskedFor(t *testing.T) {
 		"": nil, "relock.lock.name=order,": {relockotel.WithLockName(family)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStand(t, opts...)
+			s := newFixture(t, opts...)
 			session := s.session(memory.New())
 			for _, name := range []string{"order:1", "order:2", "private"} {
 				require.NoError(t, session.NewLock(name).Lock(as("alice")))
@@ -346,7 +346,7 @@ func attributesOf(m metricdata.Metrics) []string {
 // What counts events and what counts in the session must agree, also when everything happens at once and metrics are read
 // meanwhile.
 func TestConcurrentUse(t *testing.T) {
-	s := newStand(t, relockotel.WithLockName(func(name string) string { return name }))
+	s := newFixture(t, relockotel.WithLockName(func(name string) string { return name }))
 	b := memory.New()
 	lasting := []reentrant.Option{reentrant.WithLease(time.Minute), reentrant.WithHeartbeat(20 * time.Second)}
 	sessions := []*reentrant.Session{s.session(b, lasting...), s.session(b, lasting...)}

@@ -13,7 +13,7 @@ import (
 
 func TestSharedHoldsAreCountedByMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		session := s.session(memory.New())
 		ctx := context.Background()
 		l, m := session.NewRWLock("a"), session.NewSemaphore("b", 2)

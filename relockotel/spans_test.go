@@ -22,7 +22,7 @@ import (
 )
 
 // named gives the spans with a name, in the order of their ends.
-func (s *stand) named(name string) (found []tracetest.SpanStub) {
+func (s *fixture) named(name string) (found []tracetest.SpanStub) {
 	s.flush()
 	for _, span := range s.spans.GetSpans() {
 		if span.Name == name {
@@ -33,7 +33,7 @@ func (s *stand) named(name string) (found []tracetest.SpanStub) {
 }
 
 // one is the only span with a name.
-func (s *stand) one(name string) tracetest.SpanStub {
+func (s *fixture) one(name string) tracetest.SpanStub {
 	s.t.Helper()
 	found := s.named(name)
 	require.Len(s.t, found, 1, name)
@@ -42,7 +42,7 @@ func (s *stand) one(name string) tracetest.SpanStub {
 
 func TestACallAndItsHoldAreSpansOfTheCallersTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		session := s.session(memory.New())
 		hold(t, session, "a") // in no trace
 		begun := time.Now()
@@ -82,7 +82,7 @@ func TestACallAndItsHoldAreSpansOfTheCallersTrace(t *testing.T) {
 
 func TestReentryIsACallWithoutAHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		l := s.session(memory.New()).NewLock("x")
 		ctx, _ := s.caller("a")
 		require.NoError(t, l.Lock(ctx))
@@ -100,7 +100,7 @@ func TestReentryIsACallWithoutAHold(t *testing.T) {
 
 func TestAFailedCallIsASpanWithAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		b := memory.New()
 		session := s.session(b)
 		ctx, _ := s.caller("a")
@@ -130,7 +130,7 @@ func TestAFailedCallIsASpanWithAnError(t *testing.T) {
 
 func TestALossIsAnErrorOfTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		b := memory.New()
 		session := s.session(b, reentrant.WithLease(3*second))
 		ctx, _ := s.caller("a")
@@ -158,7 +158,7 @@ func TestALossIsAnErrorOfTheHold(t *testing.T) {
 // The lock is given up here, and Redis did not say so.
 func TestAnUnlockOfUnknownOutcomeIsAnErrorOfTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		b := memory.New()
 		ctx, _ := s.caller("a")
 		l := s.session(b).NewLock("x")
@@ -177,7 +177,7 @@ func TestAnUnlockOfUnknownOutcomeIsAnErrorOfTheHold(t *testing.T) {
 
 func TestAwaitEndsAHoldAndBeginsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		l := s.session(memory.New()).NewLock("x")
 		ctx, _ := s.caller("a")
 		require.NoError(t, l.Lock(ctx))
@@ -194,7 +194,7 @@ func TestAwaitEndsAHoldAndBeginsAnother(t *testing.T) {
 
 func TestAResumedHoldIsOneSpan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		l := s.session(memory.New()).NewLock("x")
 		ctx, _ := s.caller("a")
 		ctx = reentrant.WithPortableOwner(ctx, "p")
@@ -212,7 +212,7 @@ func TestAResumedHoldIsOneSpan(t *testing.T) {
 // A hold that another session of the same process takes up is lost to the first.
 func TestAHoldThatMovesIsASpanInEachSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		b := memory.New()
 		from, to := s.session(b).NewLock("x"), s.session(b).NewLock("x")
 		ctx, _ := s.caller("a")
@@ -231,7 +231,7 @@ func TestAHoldThatMovesIsASpanInEachSession(t *testing.T) {
 
 // The event of a hold's end can be dropped, if observers are too slow: its span ends with the next hold's beginning.
 func TestAHoldWhoseEndWasDropped(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	o := s.Observer()
 	ctx, _ := s.caller("a")
 	at := time.Now()
@@ -256,7 +256,7 @@ func (*asked) Description() string { return "asked" }
 
 func TestWhoIsNotTracedPaysNothing(t *testing.T) {
 	sampler := &asked{}
-	s := newStand(t, relockotel.WithTracerProvider(trace.NewTracerProvider(trace.WithSampler(sampler))))
+	s := newFixture(t, relockotel.WithTracerProvider(trace.NewTracerProvider(trace.WithSampler(sampler))))
 	session := s.session(memory.New())
 	hold(t, session, "a")
 	release(t, session, "a")
@@ -286,7 +286,7 @@ func TestWhoIsNotTracedPaysNothing(t *testing.T) {
 // Both scopes have a version: a backend shows it beside what it stores, to tell a release from the next.
 func TestScopesHaveAVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newFixture(t)
 		ctx, span := s.caller("b")
 		require.NoError(t, s.session(memory.New()).NewLock("x").Lock(ctx))
 		span.End()

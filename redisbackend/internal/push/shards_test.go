@@ -11,16 +11,16 @@ import (
 	"github.com/relock-go/relock/internal/redisserver"
 )
 
-// ears hears what a shard says.
-type ears struct {
+// A listener records what a shard sends.
+type listener struct {
 	messages chan string
 	openings chan struct{}
 }
 
-func (e *ears) Opened() { e.openings <- struct{}{} }
+func (e *listener) Opened() { e.openings <- struct{}{} }
 
 // Received forgets what nobody has room for: a listener never blocks.
-func (e *ears) Received(text string) {
+func (e *listener) Received(text string) {
 	select {
 	case e.messages <- text:
 	default:
@@ -31,7 +31,7 @@ func (e *ears) Received(text string) {
 const patience = 30 * time.Second
 
 // hears waits for a message. Of others before it, of what is closed by now, the last may come late.
-func (e *ears) hears(t *testing.T, message string) {
+func (e *listener) hears(t *testing.T, message string) {
 	timeout := time.After(patience)
 	for {
 		select {
@@ -46,12 +46,12 @@ func (e *ears) hears(t *testing.T, message string) {
 }
 
 // listenOn opens the shards of a session in a Cluster of two nodes.
-func listenOn(t *testing.T, idle time.Duration) (*Shards, *ears) {
+func listenOn(t *testing.T, idle time.Duration) (*Shards, *listener) {
 	servers := redisserver.StartCluster(t, 2, 0)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{servers.Masters[0].Addr()}, DisableCache: true})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	e := &ears{messages: make(chan string, 1<<14), openings: make(chan struct{}, 100)}
+	e := &listener{messages: make(chan string, 1<<14), openings: make(chan struct{}, 100)}
 	s := NewShards(client, "relock:session:", "s", idle, e)
 	t.Cleanup(s.Close)
 	return s, e

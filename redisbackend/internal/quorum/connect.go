@@ -70,7 +70,7 @@ func (c *Conn) listen(ctx context.Context) <-chan reply[struct{}] {
 	for i, n := range c.nodes {
 		e := &subscriber{conn: c, node: n}
 		e.ctx, e.cancel = context.WithCancel(context.Background())
-		c.ears = append(c.ears, e)
+		c.subscribers = append(c.subscribers, e)
 		e.done.Go(func() {
 			err := e.mark(deadline, mark, i+1)
 			if errors.Is(err, errTwin) { // perhaps after Connect has returned

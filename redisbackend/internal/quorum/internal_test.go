@@ -227,7 +227,7 @@ func TestQuorumAHintDuringAnAttemptIsOfThatAttempt(t *testing.T) {
 		state, err := r.replicas[2].remote.Inspect(t.Context())
 		return err == nil && state.Epoch == 2
 	}, allowed, time.Millisecond, "the attempt is under way")
-	waiter.ears[0].Received("f lock")
+	waiter.subscribers[0].Received("f lock")
 	require.Equal(t, uint64(2), (<-hints).Epoch)
 	for _, p := range r.replicas[:2] {
 		p.leave()

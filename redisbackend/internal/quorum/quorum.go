@@ -37,12 +37,12 @@ func New(nodes []*single.Deployment) (*Quorum, error) {
 
 // A Conn is one session's standing with the nodes.
 type Conn struct {
-	quorum  *Quorum
-	session string
-	sink    backend.Sink
-	nodes   []*single.Conn
-	ears    []*subscriber
-	Jobs    sync.WaitGroup // verbs, and what goes on at nodes after their callers have been answered
+	quorum      *Quorum
+	session     string
+	sink        backend.Sink
+	nodes       []*single.Conn
+	subscribers []*subscriber
+	Jobs        sync.WaitGroup // verbs, and what goes on at nodes after their callers have been answered
 
 	hearing sync.Mutex // held while the sink is told something: one thing at a time, and nothing after Close
 	mu      sync.Mutex // guards what follows; a leaf

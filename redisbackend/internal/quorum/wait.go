@@ -165,7 +165,7 @@ func (c *Conn) Close() error {
 	c.mu.Unlock()
 	c.hearing.Lock()   // what the sink is being told is told
 	c.hearing.Unlock() //nolint:staticcheck // see above
-	for _, e := range c.ears {
+	for _, e := range c.subscribers {
 		e.Close()
 	}
 	c.Jobs.Wait()

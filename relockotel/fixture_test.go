@@ -18,8 +18,8 @@ import (
 	"github.com/relock-go/relock/relockotel"
 )
 
-// A stand is a telemetry with the other ends of its wires.
-type stand struct {
+// A fixture is a Telemetry with a reader, an exporter and sessions to observe.
+type fixture struct {
 	*relockotel.Telemetry
 	t      testing.TB
 	reader *sdkmetric.ManualReader
@@ -30,9 +30,9 @@ type stand struct {
 	flushed  chan struct{}        // receives when one of them has observed all events
 }
 
-func newStand(t testing.TB, opts ...relockotel.Option) *stand {
+func newFixture(t testing.TB, opts ...relockotel.Option) *fixture {
 	t.Helper()
-	s := &stand{t: t, reader: sdkmetric.NewManualReader(), spans: tracetest.NewInMemoryExporter(), flushed: make(chan struct{})}
+	s := &fixture{t: t, reader: sdkmetric.NewManualReader(), spans: tracetest.NewInMemoryExporter(), flushed: make(chan struct{})}
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(s.spans))
 	s.tracer = tracers.Tracer("caller")
 	var err error
@@ -45,7 +45,7 @@ func newStand(t testing.TB, opts ...relockotel.Option) *stand {
 }
 
 // session opens a session that is observed and watched.
-func (s *stand) session(b backend.Backend, opts ...reentrant.Option) *reentrant.Session {
+func (s *fixture) session(b backend.Backend, opts ...reentrant.Option) *reentrant.Session {
 	s.t.Helper()
 	session, err := reentrant.NewSession(b, append(opts, reentrant.WithObserver(marked{s.Observer(), s.flushed}))...)
 	require.NoError(s.t, err)
@@ -79,7 +79,7 @@ type flushKey struct{}
 
 // flush waits until everything that has happened was observed: the event of a call that fails at once comes after all
 // others.
-func (s *stand) flush() {
+func (s *fixture) flush() {
 	for _, session := range s.sessions {
 		_ = session.NewLock("").Lock(context.WithValue(context.Background(), flushKey{}, true))
 		<-s.flushed
@@ -87,7 +87,7 @@ func (s *stand) flush() {
 }
 
 // metrics reads everything.
-func (s *stand) metrics() map[string]metricdata.Metrics {
+func (s *fixture) metrics() map[string]metricdata.Metrics {
 	s.t.Helper()
 	s.flush()
 	var read metricdata.ResourceMetrics
@@ -102,7 +102,7 @@ func (s *stand) metrics() map[string]metricdata.Metrics {
 }
 
 // count gives the values of a counter or an up-down counter by their attributes, in the form "key=value,key=value".
-func (s *stand) count(name string) map[string]int64 {
+func (s *fixture) count(name string) map[string]int64 {
 	s.t.Helper()
 	counts := map[string]int64{}
 	if m, ok := s.metrics()[name]; ok {
@@ -114,7 +114,7 @@ func (s *stand) count(name string) map[string]int64 {
 }
 
 // times gives count and sum of a histogram by attributes.
-func (s *stand) times(name string) map[string]times {
+func (s *fixture) times(name string) map[string]times {
 	s.t.Helper()
 	all := map[string]times{}
 	if m, ok := s.metrics()[name]; ok {
@@ -133,6 +133,6 @@ type times struct {
 func text(set attribute.Set) string { return set.Encoded(attribute.DefaultEncoder()) }
 
 // caller is the context of somebody with a name and a span of its own.
-func (s *stand) caller(name string) (context.Context, trace.Span) {
+func (s *fixture) caller(name string) (context.Context, trace.Span) {
 	return s.tracer.Start(reentrant.WithOwner(context.Background(), name), name)
 }
