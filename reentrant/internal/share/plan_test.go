@@ -122,3 +122,16 @@ func TestAReconnectHasARequestRepeatedThatIsUnderWay(t *testing.T) {
 		})
 	}
 }
+
+func TestATryEndsWithTheAnswerThatItsSessionHasToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPermits(t)
+		try := enter(s, 1, sharedqueue.Once)
+		asked := s.command(1)
+		asked.place(0)
+		assert.Equal(t, sharedqueue.Busy, next(s, try.outcome))
+		left := s.command(2)
+		assert.Equal(t, asked.at, left.at)
+		assert.Zero(t, left.req.Want, "the place is given up")
+	})
+}
