@@ -124,6 +124,13 @@ func (w *window) waits(expression string) {
 	}
 }
 
+// runs runs a script on the page.
+func (w *window) runs(script string) {
+	w.t.Helper()
+	_, err := chromedp.Run(w.ctx, chromedp.Evaluate[any](script+"; null"))
+	require.NoError(w.t, err)
+}
+
 // sees waits until a seat looks as it should.
 func (w *window) sees(s seat, state string) {
 	w.t.Helper()
@@ -282,6 +289,25 @@ func TestInTheBrowserLettingGo(t *testing.T) {
 	}
 	bob.picks("C03")
 	ann.sees("C03", "held")
+}
+
+// While the servers cannot read the hall, events show it as it was. One that comes after the answer changes nothing: when the
+// hall can be read again, the seat has the focus, and no hold has ended by itself.
+func TestInTheBrowserLettingGoWhileTheHallCannotBeRead(t *testing.T) {
+	t.Parallel()
+	b := browser(t)
+	c := openCinema(t, time.Hour, 0)
+	ann := newVisitor(t, b, c.servers[0].address)
+	ann.picks("C03")
+	ann.runs(`clearTimeout(retry); events.onmessage = events.onerror = null; events.close()`) // the events are the test's
+	ann.clicks("li[data-seat=C03] .release")
+	ann.reads("You let C3 go.")
+	ann.waits(`asked.size === 0`)
+	ann.runs(`show({stale: true, seats: {C03: {state: "mine", left: mine.get("C03").end - performance.now()}}})`)
+	ann.runs(`show({seats: {}})`)
+	ann.waits(`document.activeElement.id === "C03"`)
+	ann.waits(`document.querySelector("li[data-seat=C03]") === null`)
+	ann.waits(`news.textContent === ""`)
 }
 
 func TestInTheBrowserGoingOnAfterAServerWasKilled(t *testing.T) {

@@ -16,8 +16,10 @@ const code = document.getElementById("code");
 const buttons = [...grid.querySelectorAll("button")];
 const columns = grid.querySelector(".row").querySelectorAll("button").length;
 
-const mine = new Map(); // seat → its ticket: {node, state, end}; state is mine, bought, or ended until it is picked again or dismissed
+const mine = new Map(); // seat → its ticket: {node, state, end, released}; state is mine, bought, or ended until it is picked again or dismissed; released: the server has let it go
 const asked = new Map(); // seat → what this page has asked the server for: hold, pay, release
+
+const slack = 3000; // ms: by so much, at most, two events differ in when a hold ends
 
 const words = {
 	free: "free",
@@ -97,7 +99,7 @@ function show(hall) {
 function change(seat, before, now) {
 	seat.dataset.state = now;
 	label(seat);
-	const ended = before === "mine" && now !== "bought" && !asked.has(seat.id);
+	const ended = before === "mine" && now !== "bought" && !asked.has(seat.id) && !mine.get(seat.id)?.released;
 	if (ended) {
 		tell(`Your hold of ${short(seat)} has ended.`, true);
 	} else if (seat === document.activeElement && !asked.has(seat.id)) {
@@ -126,8 +128,10 @@ function showTicket(seat, now, before) {
 	}
 	ticket ??= addTicket(seat);
 	ticket.state = now.state;
-	ticket.released = false;
-	if (now.state === "mine") ticket.end = performance.now() + now.left;
+	const end = performance.now() + (now.left ?? 0);
+	// An event may be older than the answer to what let the seat go. Only a later end shows that the seat is held anew.
+	if (now.state === "bought" || end > ticket.end + slack) ticket.released = false;
+	if (now.state === "mine") ticket.end = end;
 	drawTicket(seat, ticket);
 }
 
@@ -155,7 +159,7 @@ function addTicket(seat) {
 	release.onclick = () => (mine.get(seat.id).state === "ended" ? removeTicket(seat, mine.get(seat.id)) : ask("release", seat));
 	const next = [...tickets.children].find((other) => other.dataset.seat > seat.id);
 	tickets.insertBefore(node, next ?? null);
-	const ticket = { node, state: "mine", end: 0, warned: false };
+	const ticket = { node, state: "mine", end: 0, released: false, warned: false };
 	mine.set(seat.id, ticket);
 	return ticket;
 }
