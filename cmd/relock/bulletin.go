@@ -56,7 +56,7 @@ func (b *bulletin) follow(ctx context.Context) {
 			b.say("", func() { b.sayOutage(err) })
 		case st.others(b.hold.session.ID()):
 			age, known := b.age(ctx, st)
-			b.say(st.Session+" "+holderOf(st), func() { b.sayHolder(holderOf(st), age, known) })
+			b.say(st.Session+" "+holderOf(st)+" "+st.Note, func() { b.sayHolder(st, age, known) })
 		}
 	}
 }
@@ -78,16 +78,19 @@ func (b *bulletin) age(ctx context.Context, st status) (age time.Duration, known
 	return b.clock.since(ctx, reentrant.Token(st.Token))
 }
 
-// sayHolder names the holder, and how long it has held the lock as far as that is known.
-func (b *bulletin) sayHolder(holder string, age time.Duration, known bool) {
-	name := b.hold.lock.Name()
+// sayHolder names the holder and what it noted, and how long it has held the lock as far as that is known.
+func (b *bulletin) sayHolder(st status, age time.Duration, known bool) {
+	name, holder := b.hold.lock.Name(), holderOf(st)
 	switch {
 	case b.terminal && known:
-		fmt.Fprintf(b.hold.stderr, "relock: waiting for %s, held by %s for %s\n", shown(name), holder, inWords(age))
+		fmt.Fprintf(b.hold.stderr, "relock: waiting for %s, held by %s for %s%s\n", shown(name), holder, inWords(age), st.noted())
 	case b.terminal:
-		fmt.Fprintf(b.hold.stderr, "relock: waiting for %s, held by %s\n", shown(name), holder)
+		fmt.Fprintf(b.hold.stderr, "relock: waiting for %s, held by %s%s\n", shown(name), holder, st.noted())
 	default:
 		attrs := []any{"holder", holder}
+		if st.Note != "" {
+			attrs = append(attrs, "note", st.Note)
+		}
 		if known {
 			attrs = append(attrs, "held_for", age.Round(time.Millisecond))
 		}

@@ -100,7 +100,7 @@ func (h *hold) take(ctx context.Context, name string, kind sharing, wait *time.D
 	// A name says more to who inspects the lock than a goroutine's number, and the hold is given back by others.
 	h.name = ownerName(hostname(), os.Getpid())
 	h.owner, ctx = reentrant.WithOwner(context.Background(), h.name), reentrant.WithOwner(ctx, h.name)
-	h.lock = kind.lock(h.session, name)
+	h.lock, ctx = kind.lock(h.session, name), reentrant.WithNote(ctx, kind.Note)
 	if err := refuseNested(ctx, h.lock); err != nil {
 		return hinted(err)
 	}

@@ -126,10 +126,19 @@ func (c *listCommand) print(locks []status, w io.Writer) error {
 		return nil
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tOWNER\tSESSION\tHOLDS\tLEASE\tTOKEN\tWAITING")
+	noted := slices.ContainsFunc(locks, func(s status) bool { return s.Note != "" })
+	title := ""
+	if noted {
+		title = "\tNOTE"
+	}
+	fmt.Fprintln(table, "NAME\tOWNER\tSESSION\tHOLDS\tLEASE\tTOKEN\tWAITING"+title)
 	for _, s := range locks {
 		owner, session := s.holder()
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%d\t%d\n", shown(s.Name), owner, session, s.Holds, s.lease(), s.Token, len(s.Waiting))
+		note := ""
+		if s.Note != "" {
+			note = "\t" + shown(s.Note)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%d\t%d%s\n", shown(s.Name), owner, session, s.Holds, s.lease(), s.Token, len(s.Waiting), note)
 	}
 	return table.Flush()
 }

@@ -12,17 +12,22 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// sharing says what kind of lock a name is, and what is taken of it. -s and -x are those of flock(1).
+// sharing says what kind of lock a name is, and what is taken of it, with which note. -s and -x are those of flock(1).
 type sharing struct {
 	Shared    bool `short:"s" xor:"kind" help:"Take the read side of a read-write lock: any number of -s run at the same time, and none beside an -x."`
 	Exclusive bool `short:"x" xor:"kind" help:"Take the write side of a read-write lock: nothing else that gives -s or -x for the name runs at the same time. Without -s, -x and --permits the name is a plain lock, which is another kind."`
 	Permits   *int `xor:"kind" placeholder:"N" help:"Take one of N permits of a semaphore: at most N run at the same time."`
+
+	Note string `placeholder:"TEXT" help:"What relock inspect, list and watch show of a plain lock beside its holder, and others that wait are told; 256 bytes, more is cut."`
 }
 
 // check reports flags that make no sense.
 func (s sharing) check() error {
 	if s.Permits != nil && (*s.Permits < 1 || *s.Permits > backend.AllUnits) {
 		return fmt.Errorf("--permits %d: must be from 1 to %d", *s.Permits, backend.AllUnits)
+	}
+	if s.Note != "" && (s.Shared || s.Exclusive || s.Permits != nil) {
+		return errors.New("--note is for plain locks: it cannot be given with -s, -x or --permits")
 	}
 	return nil
 }

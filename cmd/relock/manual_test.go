@@ -21,7 +21,7 @@ func TestCommandsAndFlagsAreCompleted(t *testing.T) {
 		"--prefix ":              "",
 		"--ver":                  "--version",
 		"run --w":                "--wait",
-		"run --no":               "--nonblock",
+		"run --non":              "--nonblock",
 		"run -w ":                "",
 		"run -s --per":           "--permits",
 		"hold --permits ":        "",

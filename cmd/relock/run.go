@@ -36,6 +36,7 @@ Examples:
   relock run -n nightly -- ./backup.sh            do not wait: exit with 75
   relock run -n -E 0 nightly -- ./backup.sh       the same, and call that a success
   relock run -w 30 migrate -c './migrate && ./warm-up'
+  relock run --note 'release 4.2' deploy -- ./deploy.sh    others see what for
   relock run -s catalogue -- ./report.sh          many reports at a time,
   relock run -x catalogue -- ./import.sh          and none while this runs
   relock run --permits 3 encode -- ./encode.sh    at most three at a time in the whole deployment

@@ -26,6 +26,7 @@ type status struct {
 	TTL     int64    `json:"ttl_ms"`  // what is left of the lease; -1 if it has none, 0 if not locked
 	Token   uint64   `json:"token"`   // of the last holder
 	Waiting []string `json:"waiting"` // sessions, longest first
+	Note    string   `json:"note,omitempty"`
 	*shared          // of a read-write lock or a semaphore
 }
 
@@ -53,13 +54,14 @@ func newStatus(name string, st reentrant.State) status {
 	return status{
 		Name: name, Locked: st.Locked, Owner: st.Owner, Session: st.Session, Holds: st.Holds, TTL: ttl,
 		Token: uint64(st.Token), Waiting: append([]string{}, st.Waiting...), // [] and not null
+		Note: st.Note,
 	}
 }
 
 // same reports whether two states differ in nothing but the lease.
 func (s status) same(other status) bool {
 	return s.Locked == other.Locked && s.Owner == other.Owner && s.Session == other.Session && s.Holds == other.Holds &&
-		s.Token == other.Token && slices.Equal(s.Waiting, other.Waiting) && s.shared.same(other.shared)
+		s.Token == other.Token && s.Note == other.Note && slices.Equal(s.Waiting, other.Waiting) && s.shared.same(other.shared)
 }
 
 // line is the state in a line of text, without the name.
@@ -74,8 +76,16 @@ func (s status) line() string {
 	if s.Holds == 1 {
 		holds = "hold"
 	}
-	return fmt.Sprintf("held by %s of session %s, %d %s, token %d, %d waiting",
-		shown(s.Owner), shown(s.Session), s.Holds, holds, s.Token, len(s.Waiting))
+	return fmt.Sprintf("held by %s of session %s, %d %s, token %d, %d waiting%s",
+		shown(s.Owner), shown(s.Session), s.Holds, holds, s.Token, len(s.Waiting), s.noted())
+}
+
+// noted is what the holder noted, as the end of a sentence.
+func (s status) noted() string {
+	if s.Note == "" {
+		return ""
+	}
+	return ": " + shown(s.Note)
 }
 
 // holder is who has the lock, and of which session, for a table.
@@ -113,6 +123,9 @@ func (s status) print(w io.Writer) {
 	case s.Locked:
 		fmt.Fprintf(table, "state\theld\nowner\t%s\nsession\t%s\nholds\t%d\nlease\t%s\ntoken\t%d\n",
 			shown(s.Owner), shown(s.Session), s.Holds, s.lease(), s.Token)
+		if s.Note != "" {
+			fmt.Fprintf(table, "note\t%s\n", shown(s.Note))
+		}
 	default:
 		fmt.Fprintf(table, "state\tfree\nlast token\t%d\n", s.Token)
 	}
@@ -135,7 +148,7 @@ func (s status) reason() string {
 	case s.shared != nil:
 		return fmt.Sprintf(": %s by %s", s.use(), s.who())
 	}
-	return fmt.Sprintf(": it is held by %s of session %s", shown(s.Owner), shown(s.Session))
+	return fmt.Sprintf(": it is held by %s of session %s%s", shown(s.Owner), shown(s.Session), s.noted())
 }
 
 // heldBy reports whether a session has the lock, or a part of it.

@@ -1,0 +1,49 @@
+//go:build unix
+
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestANoteIsShownBesideTheHolder(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	holder := start(t, url, "hold", "--note", "release \x1b[31m4.2", "deploy")
+	heldToken(holder)
+	s := session(t, url)
+	eventually(t, func() bool { return state(t, s, "deploy").Note != "" }, "the note does not come")
+	const note = `"release \x1b[31m4.2"`
+	assert.Contains(t, look(t, 0, "inspect", "deploy", "--redis", url), "\nnote  "+note+"\n")
+	assert.Contains(t, look(t, 0, "inspect", "deploy", "--json", "--redis", url), `"note":"release \u001b[31m4.2"`)
+	assert.Regexp(t, `^NAME .* WAITING  NOTE\ndeploy .*  0  "release `, look(t, 0, "list", "--redis", url))
+	assert.Contains(t, look(t, exitNotAcquired, "run", "-n", "deploy", "--redis", url, "--", "true"), ": "+note)
+
+	r := newRun(t, url, "run", "deploy", "--", "echo", "ready")
+	startOnTerminal(t, r)
+	r.says("relock: waiting for deploy, held by ")
+	assert.Regexp(t, ` for \d+ (s|min): "release `, r.stdout.String())
+	logged := start(t, url, "run", "deploy", "--", "true")
+	record := regexp.MustCompile(`(?m)^time=\S+ level=INFO msg="waiting for a lock" .* note="release `)
+	eventually(t, func() bool { return record.MatchString(logged.stderr.String()) }, "the log has no note")
+}
+
+func TestOnlyPlainLocksHaveNotes(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"-s", "-x", "--permits=2"} {
+		assert.Contains(t, look(t, exitUsage, "run", kind, "--note", "x", "lock", "--", "true"), "--note is for plain locks")
+	}
+}
+
+func TestWatchPrintsANoteThatComes(t *testing.T) {
+	t.Parallel()
+	s := status{Name: "lock", Locked: true, Owner: "~a", Session: "5bdd", Holds: 1, Token: 7}
+	noted := s
+	noted.Note = "text"
+	assert.False(t, s.same(noted))
+	assert.True(t, strings.HasSuffix(noted.line(), ", 0 waiting: text"))
+}
