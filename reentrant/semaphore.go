@@ -140,8 +140,8 @@ func (m *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
 
 // ForceRelease takes all permits from all sessions that have some, and gives them to those who wait. It works as
 // [Lock.ForceUnlock] does: the callers learn of their loss at the next command or renewal of their sessions at the latest, and
-// until then there are more of them than permits. The numbers of slots stay taken until their sessions learn of it. It returns
-// whether a session had permits. After an error with an unknown outcome look before trying again.
+// until then there are more of them than permits. A [Slot] keeps its number until it is released, since that is a lock of its
+// own. It returns whether a session had permits. After an error with an unknown outcome look before trying again.
 func (m *Semaphore) ForceRelease(ctx context.Context) (bool, error) {
 	return m.force(ctx, "force release")
 }

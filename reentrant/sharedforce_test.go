@@ -140,3 +140,22 @@ func TestForceOfAnotherKindIsRefused(t *testing.T) {
 		}
 	})
 }
+
+func TestASlotKeepsItsNumberWhenPermitsAreForced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := memory.New(), t.Context()
+		m, outside := newSession(t, b).NewSemaphore("x", 2), newSession(t, b).NewSemaphore("x", 2)
+		slot, err := m.AcquireSlot(ctx)
+		require.NoError(t, err)
+		had, err := outside.ForceRelease(ctx)
+		require.NoError(t, err)
+		require.True(t, had)
+		<-m.Lost()
+		assert.True(t, stillOpen(slot.Lost()))
+		next, err := outside.AcquireSlot(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, 1, next.Number(), "the first is taken")
+		assert.ErrorIs(t, slot.Release(ctx), reentrant.ErrLost)
+		require.NoError(t, next.Release(ctx))
+	})
+}
