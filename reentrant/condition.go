@@ -30,9 +30,12 @@ var ErrForeignCondition = errors.New("the condition belongs to another lock")
 // they are more.
 type Condition struct {
 	_    noCopy
-	lock *Lock
+	lock *Lock   // nil if it is a condition of rw's write side
+	rw   *RWLock //
 	name string
 }
+
+var errNilCondition = errors.New("nil condition")
 
 // NewCondition returns the lock's condition with a name. It sends nothing. With a name of more than 4096 bytes every wait and
 // signal fails, and with a backend without conditions, as a quorum is, each returns [errors.ErrUnsupported].
@@ -87,6 +90,9 @@ func (c *Condition) Signal(ctx context.Context) error { return c.signal(ctx, "si
 func (c *Condition) SignalAll(ctx context.Context) error { return c.signal(ctx, "signal all", true) }
 
 func (c *Condition) signal(ctx context.Context, op string, all bool) error {
+	if c.rw != nil {
+		return c.rw.signalCondition(ctx, op, c, all)
+	}
 	return c.holding(ctx, op, nil, func(e *lockState, owner Owner, holds int) error {
 		remote := e.remote.(backend.Conditions)
 		unknown, more := false, false
@@ -148,10 +154,19 @@ func (c *Condition) check() error {
 	if len(c.name) > maxName {
 		return fmt.Errorf("the name of the condition is %d bytes long, at most %d are allowed", len(c.name), maxName)
 	}
-	if _, ok := c.lock.remote.(backend.Conditions); !ok {
+	_, remote := c.of()
+	if _, ok := remote.(backend.Conditions); !ok {
 		return fmt.Errorf("the backend has no conditions: %w", errors.ErrUnsupported)
 	}
 	return nil
+}
+
+// of returns the lock of the condition.
+func (c *Condition) of() (name string, remote backend.Remote) {
+	if c.rw != nil {
+		return c.rw.name, c.rw.remote
+	}
+	return c.lock.name, c.lock.remote
 }
 
 // noHold is why an owner that has no hold cannot do what needs one.
@@ -163,6 +178,9 @@ func (l *Lock) noHold(owner Owner) error {
 }
 
 func (c *Condition) await(ctx context.Context, op string, limit time.Time, deaf bool) (signalled bool, err error) {
+	if c.rw != nil {
+		return c.rw.await(ctx, op, c, limit, deaf)
+	}
 	interrupt := ctx
 	if deaf {
 		interrupt = nil
@@ -200,8 +218,8 @@ func (l *Lock) WaitingOwners(c *Condition) ([]Owner, error) { return l.waiters("
 func (l *Lock) waiters(op string, c *Condition) ([]Owner, error) {
 	switch {
 	case c == nil:
-		return nil, l.error(op, errors.New("nil condition"))
-	case c.lock.session != l.session || c.lock.name != l.name:
+		return nil, l.error(op, errNilCondition)
+	case c.lock == nil || c.lock.session != l.session || c.lock.name != l.name:
 		return nil, l.error(op, ErrForeignCondition)
 	}
 	var owners []Owner
@@ -224,5 +242,6 @@ func (l *Lock) waiters(op string, c *Condition) ([]Owner, error) {
 
 // String names the condition and its lock.
 func (c *Condition) String() string {
-	return fmt.Sprintf("reentrant.Condition(%q of %q)", c.name, c.lock.name)
+	lock, _ := c.of()
+	return fmt.Sprintf("reentrant.Condition(%q of %q)", c.name, lock)
 }

@@ -24,6 +24,15 @@ import (
 type mode struct {
 	session []reentrant.Option
 	lock    []reentrant.LockOption
+	rw      bool // they lock the write side of a read-write lock
+}
+
+// open is the monitor with a name.
+func (m mode) open(s *reentrant.Session, name string) monitor {
+	if m.rw {
+		return s.NewRWLock(name)
+	}
+	return s.NewLock(name, m.lock...)
 }
 
 var modes = map[string]mode{
@@ -41,6 +50,7 @@ func TestNoSignalIsLostInAStormOfFaults(t *testing.T) {
 	for name, m := range modes {
 		storms[name] = []mode{m}
 	}
+	storms["write side"] = []mode{{rw: true}}
 	for name, sessions := range storms {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(rounds(40)) {
@@ -128,7 +138,7 @@ func (p *permits) storm(modes []mode) {
 	for i := range sessions {
 		m := modes[i%len(modes)]
 		s := newSession(p, p.backend, m.session...)
-		l := s.NewLock("x", m.lock...)
+		l := m.open(s, "x")
 		c := l.NewCondition("ready")
 		for _, await := range []func() error{
 			func() error { return c.Await(ctx) },
@@ -160,7 +170,7 @@ func (p *permits) storm(modes []mode) {
 	givers.Wait()
 	p.backend.SetFault(nil)
 	time.Sleep(30 * time.Second)
-	l := newSession(p, p.backend).NewLock("x")
+	l := modes[0].open(newSession(p, p.backend), "x")
 	assert.NoError(p, l.Lock(context.Background()))
 	assert.Zero(p, p.left, "a signal was lost: permits are left while three wait for ever")
 	assert.Equal(p, sessions*each, p.taken+p.left)
@@ -170,7 +180,7 @@ func (p *permits) storm(modes []mode) {
 }
 
 // take takes a permit, or is sent away empty-handed.
-func (p *permits) take(ctx context.Context, l *reentrant.Lock, await func() error) {
+func (p *permits) take(ctx context.Context, l monitor, await func() error) {
 	holds := 0
 	for n := 1 + p.roll(3); holds < n && l.Lock(ctx) == nil; holds++ {
 	}
@@ -202,7 +212,7 @@ func (p *permits) take(ctx context.Context, l *reentrant.Lock, await func() erro
 }
 
 // give adds a permit and signals one who may wait for it.
-func (p *permits) give(l *reentrant.Lock, c *reentrant.Condition) {
+func (p *permits) give(l monitor, c *reentrant.Condition) {
 	if !assert.NoError(p, l.Lock(context.Background())) {
 		return
 	}
@@ -213,7 +223,7 @@ func (p *permits) give(l *reentrant.Lock, c *reentrant.Condition) {
 	p.unlock(l)
 }
 
-func (p *permits) unlock(l *reentrant.Lock) {
+func (p *permits) unlock(l monitor) {
 	if err := l.Unlock(context.Background()); err != nil {
 		assert.True(p, backend.OutcomeUnknown(err) && !errors.Is(err, reentrant.ErrLost), "%v", err)
 	}

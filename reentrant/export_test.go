@@ -43,6 +43,18 @@ func Entries(s *Session) int {
 	return len(s.states)
 }
 
+// Monitors is how many read-write locks a session has conditions of in use.
+func Monitors(s *Session) int {
+	s.monitors.mu.Lock()
+	defer s.monitors.mu.Unlock()
+	return len(s.monitors.used)
+}
+
+// AddWrites gives the caller, who writes, so many more write holds.
+func AddWrites(l *RWLock, ctx context.Context, n int) {
+	l.find().Tier().(*rwTier).AddHolds(CurrentOwner(ctx), 0, n)
+}
+
 // TakenUp tells a session that some hold of a lock was taken up.
 func TakenUp(s *Session, name string) { sink{s.session}.Taken(name, 0) }
 

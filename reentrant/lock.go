@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -54,11 +55,16 @@ func (s *Session) NewLock(name string, opts ...LockOption) *Lock {
 		l.invalid = fmt.Errorf("WithFixedLease(%v): at least %v", l.fixed, lease.Min)
 	case l.fixed > maxLease:
 		l.invalid = fmt.Errorf("WithFixedLease(%v): at most %v", l.fixed, maxLease)
+	case strings.HasPrefix(name, backend.ConditionsPrefix):
+		l.invalid = errReserved
 	default:
 		l.remote, l.invalid = s.conn.Bind(name)
 	}
 	return l
 }
+
+// errReserved is what is wrong with a name that a read-write lock's conditions have.
+var errReserved = fmt.Errorf("names that begin with %q are reserved", backend.ConditionsPrefix)
 
 // Name is the lock's name.
 func (l *Lock) Name() string { return l.name }

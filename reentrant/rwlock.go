@@ -321,18 +321,9 @@ func (l *RWLock) RDo(ctx context.Context, fn func(ctx context.Context) error) er
 
 // run calls fn with a hold of the caller's, and gives that up.
 func (l *RWLock) run(ctx context.Context, fn func(ctx context.Context) error, unlock func(context.Context) error) (err error) {
-	within, cancel := context.WithCancelCause(ctx)
-	sig := l.signal(ctx)
-	if sig == nil {
-		cancel(ErrLost)
-	} else {
-		sig.add(&cancel)
-	}
+	within, stop := l.untilLost(ctx)
 	defer func() {
-		if sig != nil {
-			sig.remove(&cancel)
-		}
-		cancel(nil)
+		stop()
 		err = errors.Join(err, unlock(ctx))
 	}()
 	return l.session.call(within, l.name, fn)

@@ -35,8 +35,8 @@ func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", 
 // A session is a Session without its handle.
 //
 // Lock order: deadlock.Detector.mu, session.mu, lockState.mu, then the mutex inside localqueue.Queue. Shared holds have locks of their own
-// (share.Room), taken under session.mu or none of these. The mutexes of lostHolds, lossNotifier,
-// workers, waiterHeartbeat, outages and sharedDeadline are leaves. Nothing slow is done under any of them.
+// (share.Room), taken under session.mu, monitor.mu or none of these. The mutexes of lostHolds, lossNotifier,
+// workers, waiterHeartbeat, outages, monitors and sharedDeadline are leaves. Nothing slow is done under any of them.
 type session struct {
 	id     string
 	config config
@@ -77,6 +77,7 @@ type session struct {
 	commandLimit sharedDeadline
 	outages      outages
 	shared       *share.Room // read-write locks and semaphores
+	monitors     monitors    // conditions of read-write locks
 	stats        counters
 
 	slowObserver, brokenObserver sync.Once // it was reported that the observer is slow, or panicked
@@ -272,6 +273,9 @@ func (k sink) Granted(g backend.Grant) {
 			return
 		}
 	}
+	if m := s.monitors.find(g.Name); m != nil && m.granted(g.Epoch) {
+		return
+	}
 	remote, err := s.conn.Bind(g.Name)
 	if err != nil {
 		return
@@ -284,6 +288,8 @@ func (k sink) Signalled(name string, ticket uint64, placed bool) {
 	if e := k.s.findState(name); e != nil {
 		e.signalled(ticket, placed)
 		k.s.putState(e, 1)
+	} else if m := k.s.monitors.find(name); m != nil {
+		m.signalled(ticket, placed)
 	}
 }
 
@@ -445,7 +451,8 @@ func (s *session) awaitDrained() {
 
 // awaitAll waits until nothing of any lock is left, and reports whether that was so before limit was closed.
 func (s *session) awaitAll(limit <-chan struct{}) bool {
-	for _, drained := range []<-chan struct{}{s.drained, s.shared.Drained()} {
+	for _, drain := range []func() <-chan struct{}{func() <-chan struct{} { return s.drained }, s.shared.Drained, s.monitors.drain} {
+		drained := drain() // the monitors last: a writer may still use one
 		select {
 		case <-drained:
 			continue

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,9 @@ func (x *sharedName) bind(opts []LockOption) {
 		return
 	case x.name == "":
 		x.invalid = errors.New("the name of a lock must not be empty")
+		return
+	case strings.HasPrefix(x.name, backend.ConditionsPrefix):
+		x.invalid = errReserved
 		return
 	case l.fixed != 0:
 		x.invalid = fmt.Errorf("WithFixedLease: %w for shared holds", errors.ErrUnsupported)

@@ -18,14 +18,14 @@ import (
 
 // waits are the ways to wait for the condition that can be cancelled. A wait that was not signalled in time is
 // errTimeUp.
-func waits(k kit) map[string]func(ctx context.Context) error {
+func waits(c *reentrant.Condition) map[string]func(ctx context.Context) error {
 	return map[string]func(ctx context.Context) error{
-		"Await":    k.cond.Await,
-		"AwaitFor": func(ctx context.Context) error { return timely(k.cond.AwaitFor(ctx, time.Minute)) },
+		"Await":    c.Await,
+		"AwaitFor": func(ctx context.Context) error { return timely(c.AwaitFor(ctx, time.Minute)) },
 		"Await until": func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
-			return k.cond.Await(ctx)
+			return c.Await(ctx)
 		},
 	}
 }
@@ -40,23 +40,23 @@ func timely(ok bool, err error) error {
 var errTimeUp = errors.New("the time is up")
 
 // allWaits are all ways to wait for the condition.
-func allWaits(k kit) map[string]func(ctx context.Context) error {
-	all := waits(k)
-	all["AwaitUninterruptibly"] = k.cond.AwaitUninterruptibly
+func allWaits(c *reentrant.Condition) map[string]func(ctx context.Context) error {
+	all := waits(c)
+	all["AwaitUninterruptibly"] = c.AwaitUninterruptibly
 	return all
 }
 
 // signallers are the same lock in this process and in another one.
-func signallers(t *testing.T, k kit) map[string]kit {
+func signallers(t *testing.T, k condKit) map[string]condKit {
 	t.Helper()
-	return map[string]kit{"this process": k, "another process": newKit(t, k.backend, k.fair)}
+	return map[string]condKit{"this process": k, "another process": newCondKit(t, k.backend, k.monitorKind)}
 }
 
 // sleep waits for the condition with so many holds, has them all again however the wait ends, and gives them back.
-func (k kit) sleep(t *testing.T, ctx context.Context, holds int, wait func(ctx context.Context) error) error {
+func (k condKit) sleep(t *testing.T, ctx context.Context, holds int, wait func(ctx context.Context) error) error {
 	t.Helper()
 	for range holds {
-		if err := k.Lock.Lock(ctx); err != nil {
+		if err := k.Lock(ctx); err != nil {
 			return err
 		}
 	}
@@ -72,13 +72,13 @@ func (k kit) sleep(t *testing.T, ctx context.Context, holds int, wait func(ctx c
 }
 
 // awaits starts a thread that sleeps.
-func (k kit) awaits(t *testing.T, holds int, wait func(ctx context.Context) error) thread {
+func (k condKit) awaits(t *testing.T, holds int, wait func(ctx context.Context) error) thread {
 	t.Helper()
 	return start(t, func(ctx context.Context) error { return k.sleep(t, ctx, holds, wait) })
 }
 
 // requireWaiters checks everything that tells who waits for the condition. The caller holds the lock.
-func (k kit) requireWaiters(t *testing.T, want ...thread) {
+func (k condKit) requireWaiters(t *testing.T, want ...thread) {
 	t.Helper()
 	var owners []reentrant.Owner
 	for _, th := range want {
@@ -95,10 +95,10 @@ func (k kit) requireWaiters(t *testing.T, want ...thread) {
 
 // ReentrantLockTest.testAwait_IMSE, AbstractQueuedSynchronizerTest.testAwait_IMSE; AwaitUninterruptibly is in neither.
 func TestTckAwaitWithoutTheLockIsRefused(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		refused := func(ctx context.Context, state string) {
 			begun, before := time.Now(), k.backend.Commands()
-			for way, wait := range allWaits(k) {
+			for way, wait := range allWaits(k.cond) {
 				assert.ErrorIs(t, wait(ctx), reentrant.ErrNotHeld, "%s with a lock that is %s", way, state)
 			}
 			assert.Zero(t, time.Since(begun), state)
@@ -110,14 +110,16 @@ func TestTckAwaitWithoutTheLockIsRefused(t *testing.T) {
 		k.requireWaiters(t)
 		assert.Equal(t, 1, k.HoldCount(t.Context()))
 		unlock()
-		defer lockFor(t, t.Context(), k.session.NewLock("y"))()
+		y := k.make(k.session, "y")
+		require.NoError(t, y.Lock(t.Context()))
+		defer func() { assert.NoError(t, y.Unlock(t.Context())) }()
 		refused(t.Context(), "free, while another lock is held")
 	})
 }
 
 // ReentrantLockTest.testSignal_IMSE, AbstractQueuedSynchronizerTest.testSignal_IMSE, testSignalAll_IMSE.
 func TestTckSignalWithoutTheLockIsRefused(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		waiter := k.awaits(t, 1, k.cond.Await)
 		for from, s := range signallers(t, k) {
 			refused := func(ctx context.Context) {
@@ -139,7 +141,7 @@ func TestTckSignalWithoutTheLockIsRefused(t *testing.T) {
 // ReentrantLockTest.testAwaitNanos_Timeout, testAwait_Timeout, testAwaitUntil_Timeout;
 // AbstractQueuedSynchronizerTest.testAwaitTimed_Timeout, testAwaitNanos_Timeout, testAwaitUntil_Timeout.
 func TestTckATimedAwaitEndsWithItsTime(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		unlock := k.locked(t)
 		begun := time.Now()
 		ok, err := k.cond.AwaitFor(t.Context(), 12*time.Millisecond)
@@ -163,7 +165,7 @@ func TestTckATimedAwaitEndsWithItsTime(t *testing.T) {
 func TestTckAwaitForWithoutTimeGivesUpTheLock(t *testing.T) {
 	for _, wait := range []time.Duration{0, -1, math.MinInt64} {
 		t.Run(wait.String(), func(t *testing.T) {
-			kits(t, func(t *testing.T, k kit) {
+			condKits(t, func(t *testing.T, k condKit) {
 				unlock := k.locked(t)
 				other := k.queues(t)
 				begun := time.Now()
@@ -185,7 +187,7 @@ func TestTckAwaitForWithoutTimeGivesUpTheLock(t *testing.T) {
 
 // In no kit: the longest time does not overflow.
 func TestTckAwaitForWaitsTheLongestTime(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		waiter := k.awaits(t, 1, func(ctx context.Context) error { return timely(k.cond.AwaitFor(ctx, math.MaxInt64)) })
 		waiter.requireWaiting(t)
 		unlock := k.locked(t)
@@ -198,8 +200,8 @@ func TestTckAwaitForWaitsTheLongestTime(t *testing.T) {
 // ReentrantLockTest.testAwait; AbstractQueuedSynchronizerTest.testSignal_await, testSignal_awaitTimed,
 // testSignal_awaitNanos, testSignal_awaitUntil.
 func TestTckASignalledWaiterRunsAfterTheUnlock(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
-		for way, wait := range allWaits(k) {
+	condKits(t, func(t *testing.T, k condKit) {
+		for way, wait := range allWaits(k.cond) {
 			waiter := k.awaits(t, 1, wait)
 			unlock := k.locked(t)
 			k.requireWaiters(t, waiter)
@@ -218,9 +220,9 @@ func TestTckASignalledWaiterRunsAfterTheUnlock(t *testing.T) {
 
 // The same from another process, whose inspectors see only their own waiters.
 func TestTckASignalFromAnotherProcessRunsAfterTheUnlock(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
-		other := newKit(t, k.backend, k.fair)
-		for way, wait := range allWaits(k) {
+	condKits(t, func(t *testing.T, k condKit) {
+		other := newCondKit(t, k.backend, k.monitorKind)
+		for way, wait := range allWaits(k.cond) {
 			waiter := k.awaits(t, 1, wait)
 			unlock := other.locked(t)
 			other.requireWaiters(t)
@@ -237,10 +239,10 @@ func TestTckASignalFromAnotherProcessRunsAfterTheUnlock(t *testing.T) {
 // testHasWaitersIMSE, testGetWaitQueueLengthIAE, testGetWaitQueueLengthIMSE, testGetWaitingThreadsIAE,
 // testGetWaitingThreadsIMSE; the same of AbstractQueuedSynchronizerTest, and its testOwns.
 func TestTckInspectingAConditionNeedsItAndItsLock(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		foreign := map[string]*reentrant.Condition{
-			"another lock":                     k.session.NewLock("y").NewCondition("ready"),
-			"the same lock in another process": newKit(t, k.backend, k.fair).cond,
+			"another lock":                     k.make(k.session, "y").NewCondition("ready"),
+			"the same lock in another process": newCondKit(t, k.backend, k.monitorKind).cond,
 		}
 		refused := func() {
 			for name, inspect := range inspectors(k) {
@@ -258,14 +260,14 @@ func TestTckInspectingAConditionNeedsItAndItsLock(t *testing.T) {
 		refused()
 		for name, inspect := range inspectors(k) {
 			assert.NoError(t, inspect(k.cond), name)
-			assert.NoError(t, inspect(k.session.NewLock("x").NewCondition("ready")), "%s through another handle", name)
+			assert.NoError(t, inspect(k.make(k.session, "x").NewCondition("ready")), "%s through another handle", name)
 		}
 		unlock()
 	})
 }
 
 // inspectors are the ways to ask who waits for a condition.
-func inspectors(k kit) map[string]func(c *reentrant.Condition) error {
+func inspectors(k condKit) map[string]func(c *reentrant.Condition) error {
 	return map[string]func(c *reentrant.Condition) error{
 		"HasWaiters":      func(c *reentrant.Condition) error { _, err := k.HasWaiters(c); return err },
 		"WaitQueueLength": func(c *reentrant.Condition) error { _, err := k.WaitQueueLength(c); return err },
@@ -276,7 +278,7 @@ func inspectors(k kit) map[string]func(c *reentrant.Condition) error {
 // ReentrantLockTest.testHasWaiters, testGetWaitQueueLength, testGetWaitingThreads; the same of
 // AbstractQueuedSynchronizerTest, where all who were signalled are then in the queue of the lock.
 func TestTckWaitersAreSeenAsTheyAre(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		unlock := k.locked(t)
 		k.requireWaiters(t)
 		unlock()
@@ -306,7 +308,7 @@ func TestTckWaitersAreSeenAsTheyAre(t *testing.T) {
 // ReentrantLockTest.testAwaitUninterruptibly, AbstractQueuedSynchronizerTest.testAwaitUninterruptibly. One is cancelled
 // before it waits, one while it does.
 func TestTckAwaitUninterruptiblyIsDeaf(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		deaf := func(ctx context.Context) error {
 			err := k.cond.AwaitUninterruptibly(ctx)
 			assert.ErrorIs(t, ctx.Err(), context.Canceled, "the interrupt is remembered")
@@ -334,8 +336,8 @@ func TestTckAwaitUninterruptiblyIsDeaf(t *testing.T) {
 // testInterruptible_awaitUntil; the same of AbstractQueuedSynchronizerTest. What awaits checks is what Java's test checks
 // in its finally.
 func TestTckACancelledWaitEndsWithTheLock(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
-		for way, wait := range waits(k) {
+	condKits(t, func(t *testing.T, k condKit) {
+		for way, wait := range waits(k.cond) {
 			waiter := k.awaits(t, 3, wait)
 			waiter.interrupt()
 			require.ErrorIs(t, <-waiter.ended, context.Canceled, way)
@@ -348,9 +350,9 @@ const nearlyALease = reentrant.DefaultLease - time.Second
 
 // In no kit: a wait that is over, but not by a signal, waits for the lock as everybody does, for a lease.
 func TestTckAnEndedWaitWaitsForTheLock(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		for from, holder := range signallers(t, k) {
-			for way, wait := range waits(k) {
+			for way, wait := range waits(k.cond) {
 				waiter := k.awaits(t, 3, wait)
 				unlock := holder.locked(t)
 				want := context.Canceled
@@ -378,9 +380,9 @@ func TestTckAnEndedWaitWaitsForTheLock(t *testing.T) {
 // ReentrantLockTest.testSignalAll_await, testSignalAll_awaitTimed, testSignalAll_awaitNanos, testSignalAll_awaitUntil;
 // the same of AbstractQueuedSynchronizerTest.
 func TestTckSignalAllWakesAll(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		for from, signaller := range signallers(t, k) {
-			for way, wait := range allWaits(k) {
+			for way, wait := range allWaits(k.cond) {
 				t1, t2 := k.awaits(t, 1, wait), k.awaits(t, 1, wait)
 				unlock := k.locked(t)
 				k.requireWaiters(t, t1, t2)
@@ -400,17 +402,16 @@ func TestTckSignalAllWakesAll(t *testing.T) {
 
 // ReentrantLockTest.testSignalWakesFifo.
 func TestTckSignalsGoToTheLongestWaiter(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		t1, t2 := k.awaits(t, 1, k.cond.Await), k.awaits(t, 1, k.cond.Await)
 		unlock := k.locked(t)
 		assert.False(t, k.HasQueuedOwners())
 		require.NoError(t, k.cond.Signal(t.Context()))
 		k.requireWaiters(t, t2)
-		both := []thread{t1, t2}
-		k.requireQueue(t, both, t1)
+		k.requireQueue(t, t1)
 		require.NoError(t, k.cond.Signal(t.Context()))
 		k.requireWaiters(t)
-		k.requireQueue(t, both, t1, t2)
+		k.requireQueue(t, t1, t2)
 		unlock()
 		require.NoError(t, <-t1.ended)
 		require.NoError(t, <-t2.ended)
@@ -419,14 +420,14 @@ func TestTckSignalsGoToTheLongestWaiter(t *testing.T) {
 
 // In no kit: who is signalled queues behind those who already wait for the lock.
 func TestTckASignalledWaiterQueuesBehindOthers(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		waiter := k.awaits(t, 1, k.cond.Await)
 		unlock := k.locked(t)
 		early := k.queues(t)
 		require.NoError(t, k.cond.Signal(t.Context()))
 		synctest.Wait()
 		late := k.queues(t)
-		k.requireQueue(t, []thread{early, waiter, late}, early, waiter, late)
+		k.requireQueue(t, early, waiter, late)
 		unlock()
 		for _, th := range []thread{early, waiter, late} {
 			require.NoError(t, <-th.ended)
@@ -436,7 +437,7 @@ func TestTckASignalledWaiterQueuesBehindOthers(t *testing.T) {
 
 // ReentrantLockTest.testAwaitLockCount.
 func TestTckEachWaiterHasItsOwnHoldsBack(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		for from, signaller := range signallers(t, k) {
 			t1, t2 := k.awaits(t, 1, k.cond.Await), k.awaits(t, 2, k.cond.Await)
 			unlock := signaller.locked(t)
@@ -452,7 +453,7 @@ func TestTckEachWaiterHasItsOwnHoldsBack(t *testing.T) {
 // ReentrantLockTest.testBug8187408. Waits without the lock, in the midst of those who have it, are refused and harm
 // nobody.
 func TestTckARogueAwaitSpoilsNothing(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		for n := 2; n < 10; n++ {
 			var rogue, all sync.WaitGroup
 			attack := func() {
@@ -481,9 +482,9 @@ func TestTckARogueAwaitSpoilsNothing(t *testing.T) {
 
 // In no kit: a wait that ends after its signal is a signalled one, though the lock takes a lease to come.
 func TestTckWhatEndsAfterTheSignalDoesNotCount(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		for from, signaller := range signallers(t, k) {
-			for way, wait := range waits(k) {
+			for way, wait := range waits(k.cond) {
 				waiter := k.awaits(t, 3, wait)
 				unlock := signaller.locked(t)
 				require.NoError(t, signaller.cond.Signal(t.Context()))
@@ -504,7 +505,7 @@ func TestTckWhatEndsAfterTheSignalDoesNotCount(t *testing.T) {
 
 // In no kit: a signal and a cancel at the same moment. Either the wait was signalled or somebody else is.
 func TestTckASignalIsNotSpentOnWhoLeaves(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		for from, signaller := range signallers(t, k) {
 			for range 20 {
 				t1, t2 := k.awaits(t, 1, k.cond.Await), k.awaits(t, 1, k.cond.Await)
@@ -514,7 +515,7 @@ func TestTckASignalIsNotSpentOnWhoLeaves(t *testing.T) {
 				unlock()
 				if err := <-t1.ended; err == nil {
 					t2.requireWaiting(t)
-					signals(t, signaller.session)
+					signaller.signals(t)
 				} else {
 					require.ErrorIs(t, err, context.Canceled, from)
 				}
@@ -526,7 +527,7 @@ func TestTckASignalIsNotSpentOnWhoLeaves(t *testing.T) {
 
 // In no kit: a signal passes over who has left, also while it still waits for the lock.
 func TestTckASignalPassesOverWhoHasLeft(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		for from, signaller := range signallers(t, k) {
 			t1, t2 := k.awaits(t, 1, k.cond.Await), k.awaits(t, 1, k.cond.Await)
 			unlock := signaller.locked(t)
@@ -542,7 +543,7 @@ func TestTckASignalPassesOverWhoHasLeft(t *testing.T) {
 
 // In no kit: a signal to nobody is forgotten.
 func TestTckASignalToNobodyIsNotKept(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		unlock := k.locked(t)
 		require.NoError(t, k.cond.Signal(t.Context()))
 		require.NoError(t, k.cond.SignalAll(t.Context()))
@@ -555,18 +556,18 @@ func TestTckASignalToNobodyIsNotKept(t *testing.T) {
 
 // Both kits' annotation "we implement spurious-wakeup freedom", and: a condition's signals are its own.
 func TestTckNobodyWakesUnsignalled(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		waiter := k.awaits(t, 1, k.cond.Await)
 		for from, s := range signallers(t, k) {
 			unlock := s.locked(t)
-			for _, c := range []*reentrant.Condition{s.NewCondition("other"), s.session.NewLock("y").NewCondition("ready")} {
+			for _, c := range []*reentrant.Condition{s.NewCondition("other"), s.make(s.session, "y").NewCondition("ready")} {
 				err := c.SignalAll(t.Context())
 				assert.True(t, err == nil || errors.Is(err, reentrant.ErrNotHeld), "%v", err)
 			}
 			unlock()
 			time.Sleep(10 * time.Minute)
 			waiter.requireWaiting(t)
-			signals(t, newSession(t, memory.New())) // at another server
+			newCondKit(t, memory.New(), k.monitorKind).signals(t) // at another server
 			waiter.requireWaiting(t)
 			require.Empty(t, k.QueuedOwners(), from)
 		}
@@ -580,7 +581,7 @@ func TestTckNobodyWakesUnsignalled(t *testing.T) {
 
 // JDK-6460501: waits that end without a signal leave nothing behind, with others waiting all the while.
 func TestTckTimedWaitsLeaveNothingBehind(t *testing.T) {
-	kits(t, func(t *testing.T, k kit) {
+	condKits(t, func(t *testing.T, k condKit) {
 		patient := k.awaits(t, 1, k.cond.Await)
 		for range 20 {
 			var timed []thread
@@ -594,7 +595,7 @@ func TestTckTimedWaitsLeaveNothingBehind(t *testing.T) {
 			}
 			unlock := k.locked(t)
 			k.requireWaiters(t, patient)
-			k.requireQueue(t, timed)
+			k.requireQueue(t)
 			unlock()
 		}
 		unlock := k.locked(t)

@@ -38,7 +38,7 @@ func TestTckAnEndedContextWinsOverEverything(t *testing.T) {
 			for way, take := range takers(k) {
 				assert.ErrorIs(t, take(ended), context.Canceled, "%s of a lock that is %s", way, state)
 			}
-			for way, wait := range waits(k) {
+			for way, wait := range waits(k.cond) {
 				assert.ErrorIs(t, wait(ended), context.Canceled, "%s with a lock that is %s", way, state)
 			}
 			assert.Equal(t, holds, k.HoldCount(t.Context()), state)

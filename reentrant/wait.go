@@ -39,7 +39,7 @@ func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, 
 	e.s.heartbeat.add(t)
 	e.queue.Leave() // the hold's reference is now the ticket's
 
-	placed, waitErr := e.waitSignalled(ctx, over, t, limit)
+	placed, waitErr := e.s.waitSignalled(ctx, over, t, limit)
 	signalled := waitErr == nil
 	if errors.Is(waitErr, errTimeUp) {
 		waitErr = nil
@@ -139,7 +139,7 @@ var errTimeUp = errors.New("the time is up")
 
 // waitSignalled parks until the ticket is signalled, or its owner has enough. What it answers in the second case is
 // decided in Redis, in one step: nil if the signal came first.
-func (e *lockState) waitSignalled(ctx, over context.Context, t *ticket, limit time.Time) (placed bool, err error) {
+func (s *session) waitSignalled(ctx, over context.Context, t *ticket, limit time.Time) (placed bool, err error) {
 	var timeout <-chan time.Time
 	if !limit.IsZero() {
 		timer := time.NewTimer(time.Until(limit))
@@ -155,17 +155,17 @@ func (e *lockState) waitSignalled(ctx, over context.Context, t *ticket, limit ti
 		if err = errTimeUp; ctx.Err() != nil { // both, while Redis was asked: nothing says which was first
 			err = interruptedBy(ctx, "waiting for a signal", nil)
 		}
-	case <-e.s.closing:
+	case <-s.closing:
 		err = ErrClosed
 	}
-	if e.s.withdraw(over, t) == backend.Signalled {
+	if s.withdraw(over, t) == backend.Signalled {
 		select {
 		case placed = <-t.woken:
 		default:
 		}
 		return placed, nil
 	}
-	e.s.heartbeat.remove(t)
+	s.heartbeat.remove(t)
 	return false, err
 }
 

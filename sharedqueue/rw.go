@@ -148,21 +148,37 @@ func (q *RW[O]) ExitWrite(owner O) (left int, ok, look bool) {
 	return left, ok, q.unlock(0)
 }
 
-// ExitWrites takes all of owner's write holds and returns how many they were.
-func (q *RW[O]) ExitWrites(owner O) (writes int, look bool) {
+// ExitAll takes all holds of the writer, of both sides, and returns how many they were. Without a write hold it takes
+// nothing.
+func (q *RW[O]) ExitAll(owner O) (reads, writes int, look bool) {
 	q.mu.Lock()
 	if writes = q.writesLocked(owner); writes > 0 {
+		s := q.shard(owner)
+		s.mu.Lock()
+		was := s.n
+		reads = s.take(owner)
+		q.readers += s.n - was
+		s.mu.Unlock()
 		q.leaveLocked(0)
 	}
-	return writes, q.unlock(0)
+	return reads, writes, q.unlock(0)
 }
 
-// AddWrites gives the writer n more write holds. It reports false, and changes nothing, if owner is not the writer.
-func (q *RW[O]) AddWrites(owner O, n int) bool {
+// AddHolds gives the writer more holds of both sides. It reports false, and changes nothing, if owner is not the writer or
+// would have more than [MaxHolds] of a side.
+func (q *RW[O]) AddHolds(owner O, reads, writes int) bool {
 	q.mu.Lock()
-	ok := q.writesLocked(owner) > 0
+	ok := q.writesLocked(owner) > 0 && q.writes <= MaxHolds-writes
 	if ok {
-		q.writes += n
+		s := q.shard(owner)
+		s.mu.Lock()
+		was := s.n
+		ok = s.addSome(owner, reads)
+		q.readers += s.n - was
+		s.mu.Unlock()
+	}
+	if ok {
+		q.writes += writes
 	}
 	q.unlock(0)
 	return ok

@@ -144,14 +144,16 @@ func (r *rwRig) step(code, arg byte) {
 		require.Equal(r.t, wantLeft, left)
 		r.checkLook(look)
 	case 11:
-		writes, look := q.ExitWrites(owner)
-		require.Equal(r.t, m.writesOf(owner), writes)
-		m.exitWrite(owner, writes)
+		reads, writes, look := q.ExitAll(owner)
+		wantReads, wantWrites := m.exitAll(owner)
+		require.Equal(r.t, wantReads, reads)
+		require.Equal(r.t, wantWrites, writes)
 		r.checkLook(look)
 	case 12:
-		require.Equal(r.t, m.writesOf(owner) > 0, q.AddWrites(owner, big))
+		reads, writes := big&3, big>>2
+		require.Equal(r.t, m.writesOf(owner) > 0, q.AddHolds(owner, reads, writes))
 		if m.writesOf(owner) > 0 {
-			m.writes += big
+			m.addHolds(owner, reads, writes)
 		}
 	case 13:
 		t := r.block(max(units, m.inUse()), 1+uint64(big), m.now+time.Duration(big))

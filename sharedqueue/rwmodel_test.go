@@ -179,6 +179,22 @@ func (m *rwModel) exitWrite(owner string, n int) (left int, ok bool) {
 	return 0, true
 }
 
+func (m *rwModel) exitAll(owner string) (reads, writes int) {
+	if writes = m.writesOf(owner); writes > 0 {
+		reads = m.reads[owner]
+		delete(m.reads, owner)
+		m.exitWrite(owner, writes)
+	}
+	return reads, writes
+}
+
+func (m *rwModel) addHolds(owner string, reads, writes int) {
+	m.writes += writes
+	if reads > 0 {
+		m.reads[owner] += reads
+	}
+}
+
 func (m *rwModel) leave(id int, why Outcome) {
 	if i := slices.IndexFunc(m.line, func(w rwWait) bool { return w.id == id }); i >= 0 {
 		m.line = slices.Delete(m.line, i, i+1)

@@ -98,6 +98,41 @@ func increment(holds *int) Outcome {
 	return Reentered
 }
 
+// addSome gives owner n holds. It reports false, and changes nothing, if those would be too many. s.mu is held.
+func (s *shard[O]) addSome(owner O, n int) bool {
+	switch {
+	case s.holds(owner) > MaxHolds-n:
+		return false
+	case n == 0:
+		return true
+	}
+	s.add(owner)
+	for i := range s.slots {
+		if h := &s.slots[i]; h.holds > 0 && h.owner == owner {
+			h.holds += n - 1
+			return true
+		}
+	}
+	s.more[owner] += n - 1
+	return true
+}
+
+// take takes all of owner's holds, and returns how many they were. s.mu is held.
+func (s *shard[O]) take(owner O) (holds int) {
+	if holds = s.holds(owner); holds == 0 {
+		return 0
+	}
+	s.n--
+	for i := range s.slots {
+		if h := &s.slots[i]; h.holds > 0 && h.owner == owner {
+			*h = hold[O]{}
+			return holds
+		}
+	}
+	delete(s.more, owner)
+	return holds
+}
+
 // drop takes one of owner's holds. s.mu is held.
 func (s *shard[O]) drop(owner O) (left int, ok bool) {
 	for i := range s.slots {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -190,7 +191,8 @@ const sideKeys = "relock:"
 //
 //	<prefix>relock:{T}:t:N
 //
-// where T is what Redis hashes of <prefix>N. T has no closing brace.
+// where T is what Redis hashes of <prefix>N. T has no closing brace. The lock that has a read-write lock's conditions is left
+// out: it is part of that one.
 func lockOfRecord(prefix, key string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, prefix+sideKeys+"{")
 	if !ok {
@@ -198,7 +200,8 @@ func lockOfRecord(prefix, key string) (name string, ok bool) {
 	}
 	tag, rest, _ := strings.Cut(rest, "}")
 	name, ok = strings.CutPrefix(rest, ":t:")
-	return name, ok && name != "" && hashed(prefix+name) == tag
+	conditions := strings.HasPrefix(name, backend.ConditionsPrefix)
+	return name, ok && name != "" && !conditions && hashed(prefix+name) == tag
 }
 
 // hashed is the part of a key that decides its Cluster slot.

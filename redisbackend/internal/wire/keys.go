@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/relock-go/relock/backend"
 )
 
 const (
@@ -21,6 +23,9 @@ const (
 //	record   <prefix>relock:{T}:t:N
 //	queue    <prefix>relock:{T}:q:N
 //	waiters  <prefix>relock:{T}:w:N
+//
+// The lock that has the conditions of a read-write lock N (backend.ConditionsOf) has the hold <prefix>relock:{T}:m:N. Its
+// other keys are made of its name, with the T of N.
 //
 // T is what Redis hashes to find the hold's slot: its hash tag if it has one, else all of it. T has no closing
 // brace, so the first pair of braces of a side key is the one around T, and all four keys have the same slot. N
@@ -48,20 +53,24 @@ func CheckPrefix(prefix string) error {
 
 // KeysOf are the keys of a lock, or what is wrong with its name.
 func KeysOf(prefix, name string) (Keys, error) {
+	lock, conditions := strings.CutPrefix(name, backend.ConditionsPrefix)
 	switch {
-	case name == "":
+	case lock == "":
 		return Keys{}, errors.New("redisbackend: empty lock name")
-	case len(name) > maxName:
-		return Keys{}, fmt.Errorf("redisbackend: lock name %s is %d bytes long, at most %d are allowed", quoted(name), len(name), maxName)
-	case strings.HasPrefix(name, Reserved):
-		return Keys{}, fmt.Errorf("redisbackend: lock name %s starts with %q, which is reserved", quoted(name), Reserved)
+	case len(lock) > maxName:
+		return Keys{}, fmt.Errorf("redisbackend: lock name %s is %d bytes long, at most %d are allowed", quoted(lock), len(lock), maxName)
+	case strings.HasPrefix(lock, Reserved):
+		return Keys{}, fmt.Errorf("redisbackend: lock name %s starts with %q, which is reserved", quoted(lock), Reserved)
 	}
-	hold := prefix + name
+	hold := prefix + lock
 	tag := HashTag(hold)
 	if strings.IndexByte(tag, '}') >= 0 {
-		return Keys{}, fmt.Errorf("redisbackend: the braces of lock name %s give no Cluster slot: write them as {tag}, or leave } out", quoted(name))
+		return Keys{}, fmt.Errorf("redisbackend: the braces of lock name %s give no Cluster slot: write them as {tag}, or leave } out", quoted(lock))
 	}
 	side := prefix + Reserved + "{" + tag + "}:"
+	if conditions {
+		hold = side + "m:" + lock
+	}
 	return Keys{hold, side + "t:" + name, side + "q:" + name, side + "w:" + name}, nil
 }
 

@@ -1,0 +1,339 @@
+package reentrant
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/share"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+// A monitor is a session's part in the conditions of one read-write lock. A backend has conditions for the holder of a lock,
+// and a writer has units of a shared name instead. So a writer that takes a ticket or signals also takes the lock that goes
+// with the name ([backend.ConditionsOf]), for that one command, and without a lockState: it is never waited for with the
+// write side given up, never renewed, and known to no observer.
+//
+// A session that is signalled is queued for that lock by the server. It needs no place there, and gives it back.
+type monitor struct {
+	s          *session
+	remote     backend.Remote
+	conditions backend.Conditions // the same
+	turn       chan struct{}      // 1-buffered: who puts something in has the session's turn at the lock
+	grant      chan struct{}      // 1-buffered: the lock was granted to the epoch that asks
+	refs       int                // monitors.mu
+
+	mu     sync.Mutex // taken before the locks of shared names
+	asking uint64     // the epoch that asks for the lock, 0 if none does
+	waits  []*writerWait
+}
+
+// A writerWait is a writer that waits for a condition.
+type writerWait struct {
+	*ticket
+	lock *RWLock
+
+	// What the writer gave up. Written under monitor.mu with left.
+	reads, writes int
+	token         Token
+	notifier      *lossNotifier
+
+	left  bool       // monitor.mu: the holds are given up
+	told  bool       // monitor.mu: the message of the signal came
+	place *writerTry // monitor.mu: in the local queue, since the signal or the end of the wait
+}
+
+// A writerTry is a writer's place in the local queue, or its admission.
+type writerTry struct {
+	name    *share.Name // with a reference
+	outcome sharedqueue.Outcome
+	waiter  *sharedqueue.Waiter[Owner] // if the outcome is Waiting
+	begun   time.Time
+	err     error // there is no name
+}
+
+// monitors are those of a session that are in use, by the names of their locks.
+type monitors struct {
+	mu      sync.Mutex
+	used    map[string]*monitor
+	drained chan struct{} // closed when none is in use any more; nil until that is waited for
+}
+
+// monitor returns the monitor of a read-write lock with a reference. The caller calls leave.
+func (s *session) monitor(name string) (*monitor, error) {
+	name = backend.ConditionsOf(name)
+	s.monitors.mu.Lock()
+	defer s.monitors.mu.Unlock()
+	m := s.monitors.used[name]
+	if m == nil {
+		remote, err := s.conn.Bind(name)
+		if err != nil {
+			return nil, err
+		}
+		m = &monitor{s: s, remote: remote, conditions: remote.(backend.Conditions), turn: make(chan struct{}, 1), grant: make(chan struct{}, 1)}
+		if s.monitors.used == nil {
+			s.monitors.used = make(map[string]*monitor)
+		}
+		s.monitors.used[name] = m
+	}
+	m.refs++
+	return m, nil
+}
+
+// leave drops a reference.
+func (m *monitor) leave() {
+	v := &m.s.monitors
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if m.refs--; m.refs > 0 {
+		return
+	}
+	delete(v.used, m.remote.Name())
+	if v.drained != nil && len(v.used) == 0 {
+		close(v.drained)
+		v.drained = nil
+	}
+}
+
+// find returns the monitor whose lock has a name, nil if none is in use.
+func (v *monitors) find(name string) *monitor {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.used[name]
+}
+
+// drain returns a channel that is closed when no monitor is in use. It is called by one goroutine.
+func (v *monitors) drain() <-chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	drained := make(chan struct{})
+	if len(v.used) == 0 {
+		close(drained)
+	} else {
+		v.drained = drained
+	}
+	return drained
+}
+
+// errForgotten is returned when the server no longer knew, after a signal that it may have given, who has the lock of the
+// conditions.
+var errForgotten = fmt.Errorf("the server has forgotten who signals: %w", ErrUnavailable)
+
+// A use is what became of the lock of the conditions while it was used.
+type use int8
+
+const (
+	kept use = iota // the session still has it, as far as it knows
+	left            // it was given up
+	gone            // the server did not have it any more, and nothing was done
+)
+
+// hold takes the lock of the conditions, calls f with the epoch that has it, and gives it back in the background. If it is
+// gone it does so again. doubt is the time after which no copy of the request is under way.
+func (m *monitor) hold(ctx context.Context, owner Owner, f func(epoch uint64, doubt time.Time) (use, error)) error {
+	select {
+	case m.turn <- struct{}{}:
+	case <-ctx.Done():
+		return interruptedBy(ctx, "in this process's queue", nil)
+	}
+	defer func() { <-m.turn }()
+	for try := 0; ; try++ {
+		epoch, doubt, err := m.acquire(ctx, owner)
+		became := kept
+		if err == nil {
+			became, err = f(epoch, doubt)
+		}
+		switch became {
+		case kept:
+			m.release(epoch, doubt)
+			return err
+		case left:
+			return err
+		}
+		pause(ctx, retryPause(try, m.s.config.heartbeat), nil)
+	}
+}
+
+// acquire asks for the lock until the session has it. Its lease is for two commands: when a session dies meanwhile, others wait
+// no longer than that.
+func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, doubt time.Time, err error) {
+	cfg := &m.s.config
+	req := backend.AcquireRequest{
+		Epoch: m.ask(), Owner: owner.String(), Holds: 1, Lease: 2 * cfg.commandTimeout(), Queue: true, Barge: true, Tokens: 1,
+		Seen: Token(m.s.seenToken.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
+	}
+	defer m.stopAsking()
+	for {
+		var reply backend.AcquireReply
+		err = m.s.repeat(ctx, func(ctx context.Context, limit time.Time) (err error) {
+			req.NotAfter, doubt = limit, limit
+			reply, err = m.remote.Acquire(ctx, req)
+			if err == nil {
+				err = checkAcquire(&reply)
+			}
+			return err
+		})
+		switch {
+		case err != nil:
+			return req.Epoch, doubt, err
+		case reply.Status == backend.Granted:
+			return req.Epoch, doubt, nil
+		case reply.Status == backend.Stale:
+			req.Epoch = m.ask()
+		case !m.park(ctx, reply.TTL):
+			return req.Epoch, doubt, interruptedBy(ctx, "waiting for the conditions", nil)
+		}
+	}
+}
+
+// ask begins an epoch that asks for the lock.
+func (m *monitor) ask() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asking = m.s.nextEpoch()
+	select {
+	case <-m.grant: // of an earlier epoch
+	default:
+	}
+	return m.asking
+}
+
+func (m *monitor) stopAsking() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asking = 0
+}
+
+// granted notes that the server gave the lock to an epoch. It reports whether the epoch still asks.
+func (m *monitor) granted(epoch uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if epoch != m.asking {
+		return false
+	}
+	select {
+	case m.grant <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// park waits until the lock is granted or it is time to ask again. It is false if ctx ended first. ttl is what is left of the
+// holder's lease.
+func (m *monitor) park(ctx context.Context, ttl time.Duration) bool {
+	cfg := &m.s.config
+	wait := cfg.heartbeat - cfg.jitter(cfg.heartbeat/8)
+	if ttl >= 0 {
+		wait = min(wait, ttl+time.Millisecond)
+	}
+	return pause(ctx, wait, m.grant)
+}
+
+// release gives the lock, or a place in its queue, back in the background.
+func (m *monitor) release(epoch uint64, doubt time.Time) {
+	m.s.cleaner.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), m.s.config.releaseTime())
+		defer cancel()
+		err := m.s.repeat(ctx, func(ctx context.Context, _ time.Time) error {
+			_, err := m.remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch, Until: doubt})
+			return err
+		})
+		if err != nil {
+			m.s.log(slog.LevelWarn, "could not give back the lock of conditions; it expires", slog.String("lock", m.remote.Name()), slog.Any("error", err))
+		}
+	})
+}
+
+// signalled takes in that a ticket was signalled. Its owner is put in line for the write side here, so that those who are
+// signalled come back in that order, whichever goroutine runs first. placed: the server queued the session for the lock.
+func (m *monitor) signalled(epoch uint64, placed bool) {
+	if placed {
+		m.release(epoch, time.Time{})
+	}
+	m.mu.Lock()
+	i := slices.IndexFunc(m.waits, func(w *writerWait) bool { return w.epoch == epoch })
+	if i < 0 {
+		m.mu.Unlock()
+		return
+	}
+	w := m.waits[i]
+	w.told, w.over = true, true
+	if w.left {
+		m.lineUpLocked(w)
+	}
+	m.mu.Unlock()
+	w.wake(placed)
+}
+
+// lineUpLocked puts the owner of a wait in line for the write side, once. m.mu is held.
+func (m *monitor) lineUpLocked(w *writerWait) {
+	if w.place == nil {
+		w.place = w.lock.lineUp(w.owner)
+	}
+}
+
+// add makes a wait known, before the server knows its ticket.
+func (m *monitor) add(w *writerWait) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w.epoch = m.s.nextEpoch()
+	m.waits = append(m.waits, w)
+}
+
+// remove takes a wait off again.
+func (m *monitor) remove(w *writerWait) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waits = slices.DeleteFunc(m.waits, func(x *writerWait) bool { return x == w })
+}
+
+// end ends a wait, and puts its owner in line for the write side. A session that was signalled, and has not been told where
+// the server queued it, gives the place back here.
+func (m *monitor) end(w *writerWait, signalled bool) *writerTry {
+	m.mu.Lock()
+	w.over = true
+	m.lineUpLocked(w)
+	told := w.told
+	m.mu.Unlock()
+	if signalled && !told {
+		m.release(w.epoch, time.Time{})
+	}
+	m.remove(w)
+	return w.place
+}
+
+// waiting are the owners that wait for a condition, longest first.
+func (m *monitor) waiting(condition string) (owners []Owner) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.waits {
+		if w.ticket.name == condition && w.left && !w.over {
+			owners = append(owners, w.owner)
+		}
+	}
+	return owners
+}
+
+// repeat sends a command until the server has carried it out or refused it, or ctx has ended. limit is when a copy ends.
+func (s *session) repeat(ctx context.Context, send func(ctx context.Context, limit time.Time) error) error {
+	var last error
+	for try := 0; ; try++ {
+		if ctx.Err() != nil || deadlinePassed(ctx) || try > 0 && !pause(ctx, retryPause(try-1, s.config.heartbeat), nil) {
+			return interruptedBy(ctx, "while Redis was asked", last)
+		}
+		now := time.Now()
+		limit := now.Add(s.config.commandTimeout())
+		s.stats.commands.Add(1)
+		err := wrapUnavailable(ctx, send(s.commandContext(ctx, now, limit), limit))
+		if err == nil {
+			return nil
+		}
+		if last = mergeOutcome(last, err); Refused(err) {
+			return last
+		}
+	}
+}

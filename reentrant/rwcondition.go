@@ -1,0 +1,416 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+// NewCondition returns a condition of the write side with a name. It is a [Condition] as a Lock has them, with the write side
+// for the lock: its calls return [ErrNotHeld] to an owner that does not write, also if it reads. It sends nothing.
+//
+// Await gives up all holds of its owner, also those of the read side, and returns with all of them: readers and writers
+// can come in between. If the wait cannot begin (the error is not [ErrLost]), nothing is given up. The write hold that comes
+// back has a token of its own.
+//
+// Waiters of one process that are signalled come back in that order. Those of several processes ask for the write side in that
+// order, as fast as each hears of its signal; so after SignalAll they may come back in another.
+//
+// If goroutines that share an owner ([WithOwner]) take the read side while it waits, it cannot come back: Await then returns
+// ErrLost and [ErrUpgrade].
+//
+// A wait takes three commands besides those for the lock itself, and a signal three; see [Condition] for what goes on
+// meanwhile.
+func (l *RWLock) NewCondition(name string) *Condition { return &Condition{rw: l, name: name} }
+
+// HasWaiters reports whether owners of this process wait for a condition of the write side. The errors are those of
+// [Lock.HasWaiters]; an owner of this process must have the write side.
+func (l *RWLock) HasWaiters(c *Condition) (bool, error) {
+	owners, err := l.waiters("has waiters", c)
+	return len(owners) > 0, err
+}
+
+// WaitQueueLength is how many owners of this process wait for the condition. Errors are those of HasWaiters.
+func (l *RWLock) WaitQueueLength(c *Condition) (int, error) {
+	owners, err := l.waiters("wait queue length", c)
+	return len(owners), err
+}
+
+// WaitingOwners are the owners of this process that wait for the condition, longest first. Errors are those of HasWaiters.
+func (l *RWLock) WaitingOwners(c *Condition) ([]Owner, error) { return l.waiters("waiting owners", c) }
+
+func (l *RWLock) waiters(op string, c *Condition) ([]Owner, error) {
+	switch {
+	case c == nil:
+		return nil, l.error(op, errNilCondition)
+	case c.rw == nil || c.rw.session != l.session || c.rw.name != l.name:
+		return nil, l.error(op, ErrForeignCondition)
+	case l.invalid != nil:
+		return nil, l.error(op, l.invalid)
+	case !l.writing():
+		return nil, l.error(op, ErrNotHeld)
+	}
+	m := l.session.monitors.find(backend.ConditionsOf(l.name))
+	if m == nil {
+		return nil, nil
+	}
+	return m.waiting(c.name), nil
+}
+
+// await is every way to wait for a condition of the write side. deaf: the end of ctx does not end it.
+func (l *RWLock) await(ctx context.Context, op string, c *Condition, limit time.Time, deaf bool) (signalled bool, err error) {
+	interrupt := ctx
+	if deaf {
+		interrupt = nil
+	}
+	owner, err := l.callingWriter(ctx, c, interrupt)
+	if err == nil {
+		if deaf {
+			ctx = context.WithoutCancel(ctx)
+		}
+		signalled, err = l.awaitAs(ctx, owner, c.name, limit)
+	}
+	return signalled, l.error(op, err)
+}
+
+// callingWriter returns the owner that calls, and what is wrong with the call. cancel is the context whose end forbids it, if
+// there is one.
+func (l *RWLock) callingWriter(ctx context.Context, c *Condition, cancel context.Context) (Owner, error) {
+	owner, err := l.caller(ctx)
+	if err == nil {
+		err = c.check()
+	}
+	if err == nil && cancel != nil && cancel.Err() != nil {
+		err = interruptedBy(cancel, "before the call", nil)
+	}
+	if err == nil {
+		err = l.checkWrites(ctx, owner)
+	}
+	return owner, err
+}
+
+// checkWrites returns nil if the owner has the write side.
+func (l *RWLock) checkWrites(ctx context.Context, owner Owner) error {
+	_, writes, _, _ := l.holds(ctx)
+	switch {
+	case writes > 0:
+		return nil
+	case l.session.lostHolds.IsOwed(writeSide.debt(l.name), owner):
+		return ErrLost
+	}
+	return ErrNotHeld
+}
+
+// untilLost returns a context that ends with cause ErrLost when the caller's holds are lost. stop frees what it uses.
+func (l *RWLock) untilLost(ctx context.Context) (within context.Context, stop func()) {
+	within, cancel := context.WithCancelCause(ctx)
+	sig := l.signal(ctx)
+	if sig == nil {
+		cancel(ErrLost)
+		return within, func() {}
+	}
+	sig.add(&cancel)
+	return within, func() {
+		sig.remove(&cancel)
+		cancel(nil)
+	}
+}
+
+// orNotHeld is err, or why the caller does not have the write side any more. An end of ctx stays in the error.
+func (l *RWLock) orNotHeld(ctx context.Context, owner Owner, err error) error {
+	held := l.checkWrites(ctx, owner)
+	switch {
+	case held == nil:
+		return err
+	case err == nil || ctx.Err() == nil:
+		return held
+	}
+	return errors.Join(held, err)
+}
+
+// awaitAs gives up the owner's holds and waits. It ends with the owner holding again, or with ErrLost; if the wait cannot
+// begin, the holds are as they were.
+func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, limit time.Time) (signalled bool, err error) {
+	s := l.session
+	select {
+	case <-s.closing:
+		return false, ErrClosed // no owner comes back any more, so none leaves
+	default:
+	}
+	m, err := s.monitor(l.name)
+	if err != nil {
+		return false, err
+	}
+	defer m.leave()
+	over, stop := s.overtime(ctx, limit)
+	defer stop()
+	w := &writerWait{lock: l, ticket: &ticket{name: condition, owner: owner, remote: m.conditions, woken: make(chan bool, 1)}}
+	if err := l.beginWait(ctx, over, m, w, limit); err != nil {
+		return false, l.orNotHeld(ctx, owner, err)
+	}
+	_, waitErr := s.waitSignalled(ctx, over, w.ticket, limit)
+	signalled = waitErr == nil
+	if errors.Is(waitErr, errTimeUp) {
+		waitErr = nil
+	}
+	if err := l.comeBack(ctx, over, w, m.end(w, signalled)); err != nil {
+		s.heartbeat.remove(w.ticket) // its signal, if there was one, goes to another
+		if waitErr == nil && ctx.Err() != nil {
+			waitErr = interruptedBy(ctx, "after the signal", nil)
+		}
+		l.forfeit(w)
+		return false, errors.Join(ErrLost, err, waitErr)
+	}
+	if signalled {
+		s.heartbeat.acknowledge(w.ticket)
+	}
+	return signalled, waitErr
+}
+
+// beginWait takes a ticket, and then gives up the holds: whoever signals has the write side after that, and finds the ticket.
+// An error means that the holds are as they were, or lost.
+func (l *RWLock) beginWait(ctx, over context.Context, m *monitor, w *writerWait, limit time.Time) error {
+	within, stop := l.untilLost(ctx)
+	defer stop()
+	if !limit.IsZero() {
+		var cancel context.CancelFunc
+		within, cancel = context.WithDeadlineCause(within, limit.Add(l.session.config.lease), errOverdue)
+		defer cancel()
+	}
+	return m.hold(within, w.owner, func(epoch uint64, doubt time.Time) (use, error) {
+		m.add(w)
+		became, unknown, err := l.takeTicket(ctx, within, over, m, w, epoch, doubt)
+		if became == left && !l.leaveForWait(ctx, m, w) {
+			err = ErrNotHeld // another goroutine of the same owner has given it up, or it is lost
+		}
+		if became == left && err == nil {
+			l.session.heartbeat.add(w.ticket)
+			return left, nil
+		}
+		m.remove(w)
+		if became == left || unknown { // no signal is to be spent on the ticket
+			l.session.cleaner.Do(func() { l.session.withdraw(context.Background(), w.ticket) })
+		}
+		return became, err
+	})
+}
+
+// takeTicket exchanges the lock of the conditions for a ticket. A caller whose context ends when the server may have done it
+// asks again, until over: it must know whether it waits.
+func (l *RWLock) takeTicket(ctx, within, over context.Context, m *monitor, w *writerWait, epoch uint64, doubt time.Time) (became use, unknown bool, err error) {
+	cfg := &l.session.config
+	req := backend.AwaitRequest{
+		Condition: w.name, Epoch: epoch, Ticket: w.epoch, Owner: w.owner.String(), Holds: 1,
+		Seen: Token(l.session.seenToken.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(), Until: doubt,
+	}
+	var status backend.TicketStatus
+	send := func(ctx context.Context, _ time.Time) (err error) {
+		if status, err = m.conditions.Await(ctx, req); err == nil {
+			err = checkTicket(status)
+		}
+		unknown = unknown || OutcomeUnknown(err)
+		return err
+	}
+	err = l.session.repeat(within, send)
+	if err != nil && unknown && ctx.Err() != nil {
+		if again := l.session.repeat(over, send); again != nil {
+			err = fmt.Errorf("%w; and since then: %w", err, again)
+		} else {
+			err = nil
+		}
+	}
+	switch {
+	case err != nil:
+		return kept, unknown, err
+	case status == backend.Gone:
+		return gone, false, nil
+	case status == backend.Signalled:
+		w.wake(false)
+	}
+	return left, false, nil
+}
+
+// leaveForWait gives up all holds of the owner of a wait. It reports whether there were any.
+func (l *RWLock) leaveForWait(ctx context.Context, m *monitor, w *writerWait) bool {
+	n := l.find()
+	if n == nil {
+		return false
+	}
+	n.Check()
+	m.mu.Lock()
+	look := n.Tier().(*rwTier).exitForWait(w)
+	w.left = w.writes > 0
+	m.mu.Unlock()
+	if look {
+		n.Wake()
+	}
+	if w.left && l.session.reporting {
+		l.session.report(ctx, Event{Kind: EventReleased, Lock: l.name, Mode: ModeWrite, Owner: w.owner, Token: w.token})
+	}
+	return w.left
+}
+
+// exitForWait takes all holds of a writer, and what tells of their loss: the writer was alone, so nobody else inside has
+// asked for it.
+func (q *rwTier) exitForWait(w *writerWait) (look bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, _, token := q.Holds(w.owner)
+	w.reads, w.writes, look = q.ExitAll(w.owner)
+	if w.writes > 0 {
+		w.token = Token(token)
+		w.notifier, q.alarm.signal = q.alarm.signal, nil
+	}
+	return look
+}
+
+// lineUp puts an owner in line for the write side.
+func (l *RWLock) lineUp(owner Owner) *writerTry {
+	p := &writerTry{begun: time.Now()}
+	if p.name, p.err = l.join(l.newTier); p.err != nil {
+		return p
+	}
+	side := sharedqueue.Write
+	if owner.shared() {
+		side |= sharedqueue.Shared
+	}
+	var look bool
+	if p.outcome, p.waiter, look = p.name.Tier().(*rwTier).Enter(owner, side); look {
+		p.name.Wake()
+	}
+	return p
+}
+
+// comeBack waits until the owner of a wait has the write side, and gives it the holds that it gave up. After an error it has
+// none of them.
+func (l *RWLock) comeBack(ctx, over context.Context, w *writerWait, p *writerTry) error {
+	if p.err != nil {
+		return p.err
+	}
+	defer p.name.Leave()
+	q, o := p.name.Tier().(*rwTier), p.outcome
+	if o == sharedqueue.Waiting {
+		var look bool
+		if o, look = q.Wait(p.waiter, over.Done(), nil); look {
+			p.name.Wake()
+		}
+	}
+	ok, err := l.outcome(over, p.name, o, true, p.begun)
+	if !ok {
+		return err
+	}
+	if err := q.restore(w, o == sharedqueue.Reentered); err != nil {
+		p.name.Wake()
+		return err
+	}
+	if l.session.reporting {
+		_, _, token := q.Holds(w.owner)
+		l.session.report(ctx, Event{Kind: EventAcquired, Lock: l.name, Mode: ModeWrite, Owner: w.owner, Token: Token(token), Wait: time.Since(p.begun)})
+	}
+	return nil
+}
+
+// restore gives a writer with one hold those of a wait, and has it told of their loss as before. entered: another goroutine of
+// the same owner had the write side. After an error the one hold is gone too.
+func (q *rwTier) restore(w *writerWait, entered bool) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.AddHolds(w.owner, w.reads, w.writes-1) {
+		if _, held, _ := q.ExitWrite(w.owner); held {
+			return ErrTooManyHolds
+		}
+		w.writes-- // the one that was lost just now is on record
+		return ErrLost
+	}
+	switch own := q.alarm.signal; {
+	case w.notifier == nil:
+	case entered && own != nil:
+		tell := context.CancelCauseFunc(func(error) { w.notifier.notify() })
+		own.add(&tell)
+	default: // nobody who asked for own is inside
+		q.alarm.signal = w.notifier
+	}
+	return nil
+}
+
+// forfeit puts the holds on record that an owner does not have back after a wait: it owes their Unlocks.
+func (l *RWLock) forfeit(w *writerWait) {
+	s := l.session
+	if w.notifier != nil {
+		w.notifier.closeLost()
+	}
+	if w.reads > 0 {
+		s.lostHolds.Add(readSide.debt(l.name), w.owner, w.reads)
+	}
+	if w.writes > 0 {
+		s.lostHolds.Add(writeSide.debt(l.name), w.owner, w.writes)
+	}
+	a := alarm{s: s.session, name: l.name}
+	a.report(w.owner, ModeWrite, w.token, "it could not be had again after a wait")
+	if w.notifier != nil {
+		w.notifier.notify()
+	}
+}
+
+// signalCondition wakes waiters for a condition of the write side.
+func (l *RWLock) signalCondition(ctx context.Context, op string, c *Condition, all bool) error {
+	owner, err := l.callingWriter(ctx, c, nil)
+	if err == nil {
+		err = l.signalAs(context.WithoutCancel(ctx), owner, c.name, all)
+	}
+	return l.error(op, err)
+}
+
+// signalAs wakes waiters. It tries until the caller's hold is lost.
+func (l *RWLock) signalAs(ctx context.Context, owner Owner, condition string, all bool) error {
+	m, err := l.session.monitor(l.name)
+	if err != nil {
+		return err
+	}
+	defer m.leave()
+	within, stop := l.untilLost(ctx)
+	defer stop()
+	unknown := false
+	err = m.hold(within, owner, func(epoch uint64, _ time.Time) (use, error) {
+		req := backend.SignalRequest{Condition: condition, Epoch: epoch, All: all}
+		for {
+			req.Op++
+			reply, maybe, err := l.signalOnce(within, m, req)
+			unknown = unknown || maybe
+			switch {
+			case err != nil:
+				return kept, err
+			case reply.Gone && (all || !unknown):
+				return gone, nil
+			case reply.Gone: // again it could wake another
+				return kept, errForgotten
+			case !reply.More:
+				return kept, nil
+			}
+		}
+	})
+	err = l.orNotHeld(ctx, owner, err)
+	if err != nil && unknown { // a copy may have been executed, whatever became of the last and of the hold
+		err = backend.WithOutcomeUnknown(err)
+	}
+	return err
+}
+
+// signalOnce sends one signal. unknown: it may have been given whatever the error.
+func (l *RWLock) signalOnce(ctx context.Context, m *monitor, req backend.SignalRequest) (reply backend.SignalReply, unknown bool, err error) {
+	err = l.session.repeat(ctx, func(ctx context.Context, _ time.Time) (err error) {
+		reply, err = m.conditions.Signal(ctx, req)
+		unknown = unknown || OutcomeUnknown(err) || err == nil && !reply.Gone
+		return err
+	})
+	if err == nil {
+		for _, ticket := range reply.Tickets {
+			m.signalled(ticket, false)
+		}
+	}
+	return reply, unknown, err
+}

@@ -1,0 +1,558 @@
+package reentrant_test
+
+import (
+	"context"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Conditions of a read-write lock's write side, beyond what they have in common with a Lock's (tck_condition_test.go).
+
+// writeAwaits starts an owner that takes the write side, waits for "ready", unlocks, and returns what Await returned.
+func writeAwaits(t *testing.T, ctx context.Context, s *reentrant.Session) <-chan error {
+	t.Helper()
+	l := s.NewRWLock("x")
+	done := make(chan error, 1)
+	go func() {
+		if err := l.Lock(ctx); err != nil {
+			done <- err
+			return
+		}
+		err := l.NewCondition("ready").Await(ctx)
+		_ = l.Unlock(ctx)
+		done <- err
+	}()
+	synctest.Wait()
+	return done
+}
+
+// writeSignals has an owner of the session signal one who waits for "ready".
+func writeSignals(t *testing.T, s *reentrant.Session) {
+	t.Helper()
+	ctx, l := owner(t, "signaller"), s.NewRWLock("x")
+	require.NoError(t, l.Lock(ctx))
+	assert.NoError(t, l.NewCondition("ready").Signal(ctx))
+	assert.NoError(t, l.Unlock(ctx))
+}
+
+// A bounded buffer with two places, written and read by two processes, as in the documentation of java.util.concurrent's
+// Condition, over the write side. A reader of the lock counts along.
+func TestABoundedBufferOverAWriteSide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		const items = 100
+		var buffer, got []int // guarded by the write side
+		puts, takes := newSession(t, b).NewRWLock("x"), newSession(t, b).NewRWLock("x")
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				notFull, notEmpty := puts.NewCondition("not full"), puts.NewCondition("not empty")
+				for i := range items {
+					assert.NoError(t, puts.Do(t.Context(), func(ctx context.Context) error {
+						for len(buffer) == 2 {
+							if err := notFull.Await(ctx); err != nil {
+								return err
+							}
+						}
+						buffer = append(buffer, i)
+						return notEmpty.Signal(ctx)
+					}))
+				}
+			})
+			wg.Go(func() {
+				notFull, notEmpty := takes.NewCondition("not full"), takes.NewCondition("not empty")
+				for range items {
+					assert.NoError(t, takes.Do(t.Context(), func(ctx context.Context) error {
+						for len(buffer) == 0 {
+							if err := notEmpty.Await(ctx); err != nil {
+								return err
+							}
+						}
+						got, buffer = append(got, buffer[0]), buffer[1:]
+						return notFull.Signal(ctx)
+					}))
+				}
+			})
+		}
+		wg.Go(func() {
+			for range items {
+				assert.NoError(t, takes.RDo(t.Context(), func(context.Context) error {
+					assert.LessOrEqual(t, len(buffer), 2)
+					return nil
+				}))
+				time.Sleep(time.Millisecond)
+			}
+		})
+		wg.Wait()
+		assert.Len(t, got, 2*items)
+		assert.Empty(t, buffer)
+	})
+}
+
+func TestConditionsNeedTheWriteSide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		l := newSession(t, b).NewRWLock("x")
+		c := l.NewCondition("ready")
+		require.NoError(t, l.RLock(t.Context()))
+		before := b.Commands()
+		assert.ErrorIs(t, c.Await(t.Context()), reentrant.ErrNotHeld, "a reader does not wait")
+		assert.ErrorIs(t, c.SignalAll(t.Context()), reentrant.ErrNotHeld)
+		_, err := l.HasWaiters(c)
+		assert.ErrorIs(t, err, reentrant.ErrNotHeld)
+		assert.Equal(t, 1, l.ReadHoldCount(t.Context()))
+		assert.Equal(t, before, b.Commands())
+		require.NoError(t, l.RUnlock(t.Context()))
+	})
+}
+
+// Java's await gives up the whole state of the lock, read holds too, and its acquire brings that back.
+func TestAwaitGivesUpBothSidesAndBringsThemBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		l, other := newSession(t, b).NewRWLock("x"), newSession(t, b).NewRWLock("x")
+		for range 3 {
+			require.NoError(t, l.Lock(t.Context()))
+			require.NoError(t, l.RLock(t.Context()))
+		}
+		require.NoError(t, l.RUnlock(t.Context()))
+		first, err := l.Token(t.Context())
+		require.NoError(t, err)
+		var meanwhile reentrant.Token
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			require.NoError(t, other.Lock(t.Context()), "the owner that waits has neither side")
+			assert.Zero(t, l.ReadLockCount())
+			meanwhile, err = other.Token(t.Context())
+			assert.NoError(t, err)
+			assert.NoError(t, other.NewCondition("ready").Signal(t.Context()))
+			assert.NoError(t, other.Unlock(t.Context()))
+		})
+		require.NoError(t, l.NewCondition("ready").Await(t.Context()))
+		wg.Wait()
+		assert.Equal(t, 3, l.HoldCount(t.Context()))
+		assert.Equal(t, 2, l.ReadHoldCount(t.Context()))
+		last, err := l.Token(t.Context())
+		require.NoError(t, err)
+		assert.Less(t, first, meanwhile)
+		assert.Less(t, meanwhile, last, "the hold that comes back has a token of its own")
+		for range 3 {
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+		version, err := l.Version(t.Context())
+		require.NoError(t, err)
+		assert.Greater(t, version, last)
+		for range 2 {
+			require.NoError(t, l.RUnlock(t.Context()))
+		}
+		assert.ErrorIs(t, l.RUnlock(t.Context()), reentrant.ErrNotHeld)
+	})
+}
+
+// The waiters of a session line up as they were signalled, whichever goroutine runs first.
+func TestSignalAllOfAWriteSideKeepsTheOrderOfArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b), newSession(t, b)
+		l := s.NewRWLock("x")
+		var order []int // guarded by the lock
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				assert.NoError(t, l.Do(t.Context(), func(ctx context.Context) error {
+					err := l.NewCondition("ready").Await(ctx)
+					order = append(order, i)
+					return err
+				}))
+			})
+			synctest.Wait()
+		}
+		o := other.NewRWLock("x")
+		require.NoError(t, o.Lock(t.Context()))
+		require.NoError(t, o.NewCondition("ready").SignalAll(t.Context()))
+		require.NoError(t, o.Unlock(t.Context()))
+		wg.Wait()
+		assert.IsIncreasing(t, order)
+	})
+}
+
+func TestALossAfterAwaitOfAWriteSideEndsTheContextOfDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b), newSession(t, b)
+		l := a.NewRWLock("x")
+		go func() {
+			time.Sleep(time.Second)
+			writeSignals(t, c)
+		}()
+		err := l.Do(t.Context(), func(ctx context.Context) error {
+			lost := l.Lost(ctx)
+			require.NoError(t, l.NewCondition("ready").Await(ctx))
+			b.Flush()
+			time.Sleep(30 * time.Second)
+			assert.ErrorIs(t, context.Cause(ctx), reentrant.ErrLost)
+			requireClosed(t, lost)
+			return nil
+		})
+		assert.ErrorIs(t, err, reentrant.ErrLost)
+	})
+}
+
+// What other owners of the session lose meanwhile is no loss of an owner that waits.
+func TestAWaiterOfAWriteSideLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b), newSession(t, b)
+		l := a.NewRWLock("x")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			assert.NoError(t, l.Do(t.Context(), func(ctx context.Context) error {
+				err := l.NewCondition("ready").Await(ctx)
+				assert.NoError(t, context.Cause(ctx))
+				return err
+			}))
+		})
+		synctest.Wait()
+		require.NoError(t, l.RLock(t.Context()))
+		lost := l.Lost(t.Context())
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Renew {
+				return memory.Lose
+			}
+			return memory.Pass
+		})
+		<-lost
+		b.SetFault(nil)
+		assert.ErrorIs(t, l.RUnlock(t.Context()), reentrant.ErrLost)
+		writeSignals(t, c)
+		wg.Wait()
+	})
+}
+
+// An Await that cannot come back says so, and its owner owes an Unlock for each hold.
+func TestAnAwaitOfAWriteSideThatCannotComeBackIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		l, other := newSession(t, b).NewRWLock("x"), newSession(t, b).NewRWLock("x")
+		err := l.Do(t.Context(), func(ctx context.Context) error {
+			require.NoError(t, l.Lock(ctx))
+			require.NoError(t, l.RLock(ctx))
+			lost := l.Lost(ctx)
+			go func() {
+				require.NoError(t, other.Lock(t.Context()))
+				time.Sleep(time.Minute)
+				require.NoError(t, other.Unlock(t.Context()))
+			}()
+			begun := time.Now()
+			_, err := l.NewCondition("ready").AwaitFor(ctx, time.Second)
+			assert.ErrorIs(t, err, reentrant.ErrLost)
+			assert.NoError(t, t.Context().Err())
+			assert.NotErrorIs(t, err, context.Canceled)
+			assert.Equal(t, time.Second+reentrant.DefaultLease, time.Since(begun))
+			assert.ErrorIs(t, context.Cause(ctx), reentrant.ErrLost)
+			requireClosed(t, lost)
+			assert.Zero(t, l.HoldCount(ctx))
+			assert.ErrorIs(t, l.RUnlock(ctx), reentrant.ErrLost)
+			assert.ErrorIs(t, l.RUnlock(ctx), reentrant.ErrNotHeld)
+			assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+			return nil
+		})
+		assert.ErrorIs(t, err, reentrant.ErrLost)
+		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrNotHeld)
+		time.Sleep(time.Minute)
+	})
+}
+
+// A signal whose owner cannot come back goes to the next waiter.
+func TestAnOverdueWriterPassesItsSignalOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c, d := newSession(t, b), newSession(t, b), newSession(t, b)
+		ctx, cancel := context.WithCancel(owner(t, "first"))
+		first := writeAwaits(t, ctx, a)
+		second := writeAwaits(t, owner(t, "second"), c)
+		l := d.NewRWLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		require.NoError(t, l.NewCondition("ready").Signal(t.Context()))
+		synctest.Wait()
+		cancel()
+		time.Sleep(2 * reentrant.DefaultLease)
+		require.NoError(t, l.Unlock(t.Context()))
+		assert.ErrorIs(t, <-first, reentrant.ErrLost)
+		err, woken := returned(second, time.Minute)
+		assert.True(t, woken)
+		assert.NoError(t, err)
+	})
+}
+
+// The process of a signalled writer dies before it is back: another waiter has the signal.
+func TestASignalOfAWriterThatDiesGoesToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c, d := newSession(t, b), newSession(t, b), newSession(t, b)
+		ctx, cancel := context.WithCancel(owner(t, "first"))
+		first := writeAwaits(t, ctx, a)
+		second := writeAwaits(t, owner(t, "second"), c)
+		l := d.NewRWLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		require.NoError(t, l.NewCondition("ready").Signal(t.Context()))
+		synctest.Wait()
+		b.Partition("A", true)
+		require.NoError(t, l.Unlock(t.Context()))
+		err, woken := returned(second, time.Minute)
+		assert.True(t, woken)
+		assert.NoError(t, err)
+		b.Partition("A", false)
+		cancel()
+		<-first
+	})
+}
+
+// The waiter has its ticket before it lets go of the write side.
+func TestASignalFindsAWriterThatHasJustBegunToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b), newSession(t, b)
+		b.SetFault(memory.Script(memory.Await, memory.Delay(500*time.Millisecond)))
+		waiter := writeAwaits(t, owner(t, "waiter"), a)
+		writeSignals(t, c)
+		err, woken := returned(waiter, time.Minute)
+		assert.True(t, woken, "the signal was lost")
+		assert.NoError(t, err)
+	})
+}
+
+func TestAnAwaitThatCannotBeginKeepsTheWriteSide(t *testing.T) {
+	for name, fault := range map[string]memory.Fault{
+		"refused":            memory.Script(memory.Await, memory.Refuse("NOPERM")),
+		"refused the lock":   memory.Script(memory.Acquire, memory.Refuse("NOPERM")),
+		"the answer is late": memory.Script(memory.Await, memory.DelayReply(100*time.Millisecond)),
+		"nothing arrives": func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Await || op.Verb == memory.Acquire {
+				return memory.Lose
+			}
+			return memory.Pass
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				l := newSession(t, b).NewRWLock("x")
+				require.NoError(t, l.Lock(t.Context()))
+				require.NoError(t, l.RLock(t.Context()))
+				token, err := l.Token(t.Context())
+				require.NoError(t, err)
+				b.SetFault(fault)
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer cancel()
+				err = l.NewCondition("ready").Await(ctx)
+				require.Error(t, err)
+				assert.NotErrorIs(t, err, reentrant.ErrLost)
+				b.SetFault(nil)
+				assert.Equal(t, 1, l.HoldCount(t.Context()))
+				assert.Equal(t, 1, l.ReadHoldCount(t.Context()))
+				if name != "the answer is late" { // then it gave up the write side, and took it again
+					again, err := l.Token(t.Context())
+					require.NoError(t, err)
+					assert.Equal(t, token, again)
+				}
+				require.NoError(t, l.RUnlock(t.Context()))
+				require.NoError(t, l.Unlock(t.Context()))
+				time.Sleep(time.Second)
+				assert.Empty(t, b.Left(backend.ConditionsOf("x")))
+			})
+		})
+	}
+}
+
+// Redis is gone for good: each call ends within a lease, with the loss of the write side.
+func TestConditionsOfAWriteSideEndWithItsLoss(t *testing.T) {
+	for name, call := range map[string]func(c *reentrant.Condition, ctx context.Context) error{
+		"Await":                (*reentrant.Condition).Await,
+		"AwaitUninterruptibly": (*reentrant.Condition).AwaitUninterruptibly,
+		"Signal":               (*reentrant.Condition).Signal,
+		"SignalAll":            (*reentrant.Condition).SignalAll,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				l := newSession(t, b).NewRWLock("x")
+				require.NoError(t, l.Lock(t.Context()))
+				b.Partition("A", true)
+				begun := time.Now()
+				err := call(l.NewCondition("ready"), t.Context())
+				assert.ErrorIs(t, err, reentrant.ErrLost)
+				assert.NotErrorIs(t, err, context.Canceled)
+				assert.LessOrEqual(t, time.Since(begun), reentrant.DefaultLease)
+				assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+				b.Partition("A", false)
+			})
+		})
+	}
+}
+
+// A holder that goes on in a session which is being closed can still signal; it cannot begin to wait.
+func TestAHolderInAClosingSessionSignals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b), newSession(t, b)
+		waiter := writeAwaits(t, owner(t, "waiter"), c)
+		neighbour := writeAwaits(t, owner(t, "neighbour"), a)
+		l := a.NewRWLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		closed := make(chan error)
+		go func() { closed <- a.Close(context.Background()) }()
+		synctest.Wait()
+		err := l.NewCondition("ready").Await(t.Context())
+		assert.ErrorIs(t, err, reentrant.ErrClosed)
+		assert.NotErrorIs(t, err, reentrant.ErrLost)
+		require.NoError(t, l.NewCondition("ready").SignalAll(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
+		require.NoError(t, <-closed)
+		assert.NoError(t, <-waiter)
+		err = <-neighbour
+		assert.ErrorIs(t, err, reentrant.ErrClosed)
+		assert.ErrorIs(t, err, reentrant.ErrLost)
+		time.Sleep(time.Second)
+		assert.Empty(t, b.Left(backend.ConditionsOf("x")), "nothing of the session stays behind")
+	})
+}
+
+// Two goroutines of one owner wait at once: one has given the holds up, the other has none.
+func TestGoroutinesOfOneOwnerWaitOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		l, ctx := s.NewRWLock("x"), owner(t, "both")
+		require.NoError(t, l.Lock(ctx))
+		require.NoError(t, l.Lock(ctx))
+		results := make(chan error, 2)
+		for range 2 {
+			go func() { results <- l.NewCondition("ready").Await(ctx) }()
+		}
+		synctest.Wait()
+		assert.ErrorIs(t, <-results, reentrant.ErrNotHeld)
+		writeSignals(t, newSession(t, b))
+		assert.NoError(t, <-results)
+		assert.Equal(t, 2, l.HoldCount(ctx))
+		require.NoError(t, l.Unlock(ctx))
+		require.NoError(t, l.Unlock(ctx))
+	})
+}
+
+// What another goroutine of the same owner has meanwhile may stand in the way, or is added to.
+func TestASharedOwnerComesBackToWhatItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		l, ctx := s.NewRWLock("x"), owner(t, "both")
+		await := func() <-chan error {
+			require.NoError(t, l.Lock(ctx))
+			require.NoError(t, l.Lock(ctx))
+			done := make(chan error, 1)
+			go func() { done <- l.NewCondition("ready").Await(ctx) }()
+			synctest.Wait()
+			return done
+		}
+		done := await()
+		require.NoError(t, l.Lock(ctx))
+		require.NoError(t, l.NewCondition("ready").Signal(ctx))
+		require.NoError(t, <-done)
+		assert.Equal(t, 3, l.HoldCount(ctx))
+		for range 3 {
+			require.NoError(t, l.Unlock(ctx))
+		}
+
+		done = await()
+		require.NoError(t, l.RLock(ctx))
+		cond := l.NewCondition("ready")
+		short, cancel := context.WithCancel(owner(t, "signaller"))
+		defer cancel()
+		signalled := make(chan error, 1)
+		go func() {
+			err := l.Lock(short)
+			if err == nil {
+				err = cond.Signal(short)
+				_ = l.Unlock(short)
+			}
+			signalled <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, l.RUnlock(ctx))
+		require.NoError(t, <-signalled)
+		require.NoError(t, <-done)
+		for range 2 {
+			require.NoError(t, l.Unlock(ctx))
+		}
+	})
+}
+
+func TestNamesOfConditionsAreReserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		name := backend.ConditionsOf("x")
+		assert.ErrorContains(t, s.NewLock(name).Lock(t.Context()), "reserved")
+		assert.ErrorContains(t, s.NewRWLock(name).Lock(t.Context()), "reserved")
+		assert.ErrorContains(t, s.NewSemaphore(name, 1).Acquire(t.Context(), 1), "reserved")
+		_, err := s.InspectAll(t.Context(), name)
+		assert.ErrorContains(t, err, "reserved")
+	})
+}
+
+func TestTooManyHoldsToComeBackToAWriteSideWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		l, ctx := s.NewRWLock("x"), owner(t, "both")
+		require.NoError(t, l.Lock(ctx))
+		require.NoError(t, l.Lock(ctx))
+		done := make(chan error, 1)
+		go func() { done <- l.NewCondition("ready").Await(ctx) }()
+		synctest.Wait()
+		require.NoError(t, l.Lock(ctx))
+		reentrant.AddWrites(l, ctx, math.MaxInt32-2)
+		require.NoError(t, l.NewCondition("ready").Signal(ctx))
+		err := <-done
+		assert.ErrorIs(t, err, reentrant.ErrLost)
+		assert.ErrorIs(t, err, reentrant.ErrTooManyHolds)
+		assert.Equal(t, math.MaxInt32-1, l.HoldCount(ctx))
+		reentrant.AddWrites(l, ctx, 2-math.MaxInt32)
+		require.NoError(t, l.Unlock(ctx))
+		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+	})
+}
+
+// Observers learn of the write side alone.
+func TestAnObserverSeesAWaitOfAWriteSide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		var events []reentrant.Event
+		s := newSession(t, b, reentrant.WithObserver(observe(func(e reentrant.Event) { events = append(events, e) })))
+		l := s.NewRWLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		ok, err := l.NewCondition("ready").AwaitFor(t.Context(), time.Second)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		require.NoError(t, l.Unlock(t.Context()))
+		require.NoError(t, s.Close(t.Context()))
+		var kinds []reentrant.EventKind
+		for _, e := range events {
+			assert.Equal(t, "x", e.Lock)
+			assert.Equal(t, reentrant.ModeWrite, e.Mode)
+			assert.NotZero(t, e.Token)
+			kinds = append(kinds, e.Kind)
+		}
+		assert.Equal(t, []reentrant.EventKind{reentrant.EventAcquired, reentrant.EventReleased, reentrant.EventAcquired, reentrant.EventReleased}, kinds)
+		assert.Zero(t, s.Stats().Lost)
+	})
+}
