@@ -26,6 +26,9 @@ var ErrForeignCondition = errors.New("the condition belongs to another lock")
 // There are no spurious wake-ups, with one exception: a process that was paused for longer than three heartbeats is
 // taken for dead, and its waiters wake when it goes on. Like all code that waits for a condition, test it in a loop.
 //
+// The write side of an RWLock has conditions too: "the lock" is then the write side, and "all holds" are those of both sides. See
+// [RWLock.NewCondition].
+//
 // Waiting costs Redis one command per heartbeat for all waiters of a session on one condition, or one for each 500 if
 // they are more.
 type Condition struct {
@@ -81,7 +84,7 @@ func (c *Condition) AwaitUninterruptibly(ctx context.Context) error {
 // with the lock, another waiter gets the signal, after three heartbeats and the next beat of any session that waits.
 //
 // It works under a ctx that has ended, as Unlock does: ctx only provides the owner. While Redis does not answer it goes on
-// trying until the hold is lost. It returns [ErrNotHeld] if the caller does not hold the lock, ErrLost if the hold is
+// trying until the hold is lost, and of a write side for a lease at most. It returns [ErrNotHeld] if the caller does not hold the lock, ErrLost if the hold is
 // lost, and Redis's words if it refused; with [OutcomeUnknown] somebody may have been signalled.
 func (c *Condition) Signal(ctx context.Context) error { return c.signal(ctx, "signal", false) }
 

@@ -97,3 +97,39 @@ func ExampleSemaphore_AcquireSlot() {
 	// this is node 0
 	// <nil>
 }
+
+// Readers look at a queue while writers fill and empty it, and wait for what is missing.
+func ExampleRWLock_NewCondition() {
+	ctx := context.Background()
+	s, err := reentrant.NewSession(memory.New())
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = s.Close(ctx) }()
+	l := s.NewRWLock("queue")
+	var queue []string // guarded by the write side
+	notEmpty := l.NewCondition("not empty")
+
+	taken := make(chan string)
+	go func() {
+		err := l.Do(ctx, func(ctx context.Context) error {
+			for len(queue) == 0 {
+				if err := notEmpty.Await(ctx); err != nil { // gives the write side up meanwhile
+					return err
+				}
+			}
+			taken <- queue[0]
+			queue = queue[1:]
+			return nil
+		})
+		if err != nil {
+			panic(err)
+		}
+	}()
+	err = l.Do(ctx, func(ctx context.Context) error {
+		queue = append(queue, "a letter")
+		return notEmpty.Signal(ctx)
+	})
+	fmt.Println(err, <-taken)
+	// Output: <nil> a letter
+}

@@ -116,7 +116,9 @@ type twoConns struct {
 	first     bool // its session is the one that is tested
 }
 
-func isFar(name string) bool { return strings.HasPrefix(name, "far/") }
+func isFar(name string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(name, backend.ConditionsPrefix), "far/")
+}
 
 func (c *twoConns) Bind(name string) (backend.Remote, error) {
 	if !isFar(name) {
@@ -248,11 +250,12 @@ func (r *farRemote) ForceShared(ctx context.Context, kind backend.ShareKind) (bo
 
 // pushGarbage tells the tested session of grants, signals and moves that never happened.
 func (c *cell) pushGarbage() {
-	const name = "far/x"
-	for _, epoch := range []uint64{0, 1, 1 << 63} {
-		c.sink.Signalled(name, epoch, true)
-		c.sink.Wanted(name, epoch)
-		c.sink.Granted(backend.Grant{Name: name, Epoch: epoch, First: 3, Last: 1, TTL: -1})
+	for _, name := range []string{"far/x", backend.ConditionsOf("far/rw")} {
+		for _, epoch := range []uint64{0, 1, 1 << 63} {
+			c.sink.Signalled(name, epoch, true)
+			c.sink.Wanted(name, epoch)
+			c.sink.Granted(backend.Grant{Name: name, Epoch: epoch, First: 3, Last: 1, TTL: -1})
+		}
 	}
 	if shared, ok := c.sink.(backend.SharedSink); ok {
 		for _, name := range []string{"far/rw", "far/sem", ""} {

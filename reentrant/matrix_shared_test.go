@@ -172,6 +172,34 @@ var sharedRows = []row{
 	{name: "RWLock.HasQueuedOwner", bound: boundAtOnce, state: stateWrittenHere, call: func(c *cell) (bool, error) {
 		return c.rw().HasQueuedOwner(reentrant.CurrentOwner(reentrant.WithOwner(context.Background(), "queued"))), nil
 	}},
+	{name: "RWLock.NewCondition", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(c.rw().NewCondition("c")) }},
+	{name: "RWLock.HasWaiters", bound: boundAtOnce, state: stateWrites, busy: true, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) { return l.HasWaiters(l.NewCondition("c")) })},
+	{name: "RWLock.WaitQueueLength", bound: boundAtOnce, state: stateWrites, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) {
+		n, err := l.WaitQueueLength(l.NewCondition("c"))
+		return n == 0, err
+	})},
+	{name: "RWLock.WaitingOwners", bound: boundAtOnce, state: stateWrites, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) {
+		owners, err := l.WaitingOwners(l.NewCondition("c"))
+		return len(owners) == 0, err
+	})},
+	{name: "Condition.Await-writes", bound: boundAwait, state: stateWrites, awaits: true, sends: true, again: true, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) {
+		return done(l.NewCondition("c").Await(c.ctx))
+	})},
+	{name: "Condition.Await-reads", bound: boundCheck, state: stateReads, want: reentrant.ErrNotHeld, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) {
+		return done(l.NewCondition("c").Await(c.ctx))
+	})},
+	{name: "Condition.AwaitFor-writes", bound: boundAwaitFor, state: stateWrites, busy: true, sends: true, again: true, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) {
+		return l.NewCondition("c").AwaitFor(c.ctx, cellPatience)
+	})},
+	{name: "Condition.AwaitUninterruptibly-writes", bound: boundNone, state: stateWrites, awaits: true, sends: true, again: true, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) {
+		return done(l.NewCondition("c").AwaitUninterruptibly(c.ctx))
+	})},
+	{name: "Condition.Signal-writes", blind: true, bound: boundSignal, state: stateWrites, sends: true, again: true, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) {
+		return done(l.NewCondition("c").Signal(c.ctx))
+	})},
+	{name: "Condition.SignalAll-writes", blind: true, bound: boundSignal, state: stateWrites, sends: true, again: true, call: whileWriting(func(c *cell, l *reentrant.RWLock) (bool, error) {
+		return done(l.NewCondition("c").SignalAll(c.ctx))
+	})},
 	{name: "RWLock.String", bound: boundAtOnce, state: stateReads, call: whileReading(func(c *cell, l *reentrant.RWLock) (bool, error) {
 		return l.String() == `reentrant.RWLock("far/rw")[Write locks = 0, Read locks = 1]`, nil
 	})},

@@ -346,9 +346,13 @@ func (c *cell) release() {
 		c.background(func() {
 			ctx, cancel := context.WithTimeout(c.stranger, 2*cellLease)
 			defer cancel()
-			if c.theirs.Lock(ctx) == nil {
-				c.must(c.theirs.NewCondition("c").SignalAll(ctx))
-				c.must(c.theirs.Unlock(ctx))
+			var l monitor = c.theirs
+			if c.row.state.name == stateWrites.name {
+				l = c.b.NewRWLock("far/rw")
+			}
+			if l.Lock(ctx) == nil {
+				c.must(l.NewCondition("c").SignalAll(ctx))
+				c.must(l.Unlock(ctx))
 			}
 		})
 	}

@@ -123,6 +123,16 @@ func (v *monitors) drain() <-chan struct{} {
 // conditions.
 var errForgotten = fmt.Errorf("the server has forgotten who signals: %w", ErrUnavailable)
 
+// errUnanswered ends what the server should have answered within a lease.
+var errUnanswered error = unansweredError{}
+
+type unansweredError struct{}
+
+func (unansweredError) Error() string { return "the server has not answered within a lease" }
+
+// Is says that this is a limit of the session's own, and no end of the caller's context.
+func (unansweredError) Is(target error) bool { return target == errOverdue || target == ErrUnavailable }
+
 // A use is what became of the lock of the conditions while it was used.
 type use int8
 
@@ -208,18 +218,33 @@ func (m *monitor) stopAsking() {
 	m.asking = 0
 }
 
-// granted notes that the server gave the lock to an epoch. It reports whether the epoch still asks.
+// granted takes in that the server gave the lock to an epoch. It reports whether that is known here: the epoch asks, or is a
+// ticket that was signalled, which the grant says too.
 func (m *monitor) granted(epoch uint64) bool {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if epoch != m.asking {
-		return false
+	asks, w := epoch == m.asking, m.waitLocked(epoch)
+	told := w == nil || w.told
+	m.mu.Unlock()
+	if asks {
+		select {
+		case m.grant <- struct{}{}:
+		default:
+		}
 	}
-	select {
-	case m.grant <- struct{}{}:
-	default:
+	if !told {
+		m.signalled(epoch, true)
 	}
-	return true
+	return asks || w != nil
+}
+
+// waitLocked is the wait with a ticket, nil if there is none. m.mu is held.
+func (m *monitor) waitLocked(epoch uint64) *writerWait {
+	for _, w := range m.waits {
+		if w.epoch == epoch {
+			return w
+		}
+	}
+	return nil
 }
 
 // park waits until the lock is granted or it is time to ask again. It is false if ctx ended first. ttl is what is left of the
@@ -255,18 +280,17 @@ func (m *monitor) signalled(epoch uint64, placed bool) {
 		m.release(epoch, time.Time{})
 	}
 	m.mu.Lock()
-	i := slices.IndexFunc(m.waits, func(w *writerWait) bool { return w.epoch == epoch })
-	if i < 0 {
-		m.mu.Unlock()
-		return
-	}
-	w := m.waits[i]
-	w.told, w.over = true, true
-	if w.left {
-		m.lineUpLocked(w)
+	w := m.waitLocked(epoch)
+	if w != nil {
+		w.told, w.over = true, true
+		if w.left {
+			m.lineUpLocked(w)
+		}
 	}
 	m.mu.Unlock()
-	w.wake(placed)
+	if w != nil {
+		w.wake(placed)
+	}
 }
 
 // lineUpLocked puts the owner of a wait in line for the write side, once. m.mu is held.

@@ -178,7 +178,7 @@ func (l *RWLock) beginWait(ctx, over context.Context, m *monitor, w *writerWait,
 	defer stop()
 	if !limit.IsZero() {
 		var cancel context.CancelFunc
-		within, cancel = context.WithDeadlineCause(within, limit.Add(l.session.config.lease), errOverdue)
+		within, cancel = context.WithDeadlineCause(within, limit.Add(l.session.config.lease), errUnanswered)
 		defer cancel()
 	}
 	return m.hold(within, w.owner, func(epoch uint64, doubt time.Time) (use, error) {
@@ -365,7 +365,7 @@ func (l *RWLock) signalCondition(ctx context.Context, op string, c *Condition, a
 	return l.error(op, err)
 }
 
-// signalAs wakes waiters. It tries until the caller's hold is lost.
+// signalAs wakes waiters. It tries for a lease, or until the caller's hold is lost.
 func (l *RWLock) signalAs(ctx context.Context, owner Owner, condition string, all bool) error {
 	m, err := l.session.monitor(l.name)
 	if err != nil {
@@ -374,6 +374,8 @@ func (l *RWLock) signalAs(ctx context.Context, owner Owner, condition string, al
 	defer m.leave()
 	within, stop := l.untilLost(ctx)
 	defer stop()
+	within, cancel := context.WithDeadlineCause(within, time.Now().Add(l.session.config.lease), errUnanswered)
+	defer cancel()
 	unknown := false
 	err = m.hold(within, owner, func(epoch uint64, _ time.Time) (use, error) {
 		req := backend.SignalRequest{Condition: condition, Epoch: epoch, All: all}

@@ -215,15 +215,18 @@ func TestAWaiterOfAWriteSideLosesNothing(t *testing.T) {
 		a, c := newSession(t, b), newSession(t, b)
 		l := a.NewRWLock("x")
 		var wg sync.WaitGroup
+		entered := make(chan struct{})
 		wg.Go(func() {
 			assert.NoError(t, l.Do(t.Context(), func(ctx context.Context) error {
+				close(entered)
+				synctest.Wait()
 				err := l.NewCondition("ready").Await(ctx)
 				assert.NoError(t, context.Cause(ctx))
 				return err
 			}))
 		})
-		synctest.Wait()
-		require.NoError(t, l.RLock(t.Context()))
+		<-entered
+		require.NoError(t, l.RLock(t.Context()), "it waits in line until the writer waits for the condition")
 		lost := l.Lost(t.Context())
 		b.SetFault(func(op memory.Op) memory.Verdict {
 			if op.Verb == memory.Renew {
@@ -318,6 +321,28 @@ func TestASignalOfAWriterThatDiesGoesToAnother(t *testing.T) {
 	})
 }
 
+// The lock of the conditions has a lease for two commands, whatever the session's is.
+func TestADeadSignallerDelaysOthersByTwoCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b, reentrant.WithLease(time.Minute)), newSession(t, b, reentrant.WithLease(time.Minute))
+		l := a.NewRWLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Release || op.Verb == memory.Signal {
+				return memory.Lose
+			}
+			return memory.Pass
+		})
+		assert.ErrorIs(t, l.NewCondition("ready").Signal(t.Context()), reentrant.ErrUnavailable)
+		require.NoError(t, l.Unlock(t.Context()))
+		b.SetFault(nil)
+		begun := time.Now()
+		writeSignals(t, c)
+		assert.LessOrEqual(t, time.Since(begun), 4*time.Second+10*time.Millisecond)
+	})
+}
+
 // The waiter has its ticket before it lets go of the write side.
 func TestASignalFindsAWriterThatHasJustBegunToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -329,6 +354,36 @@ func TestASignalFindsAWriterThatHasJustBegunToWait(t *testing.T) {
 		err, woken := returned(waiter, time.Minute)
 		assert.True(t, woken, "the signal was lost")
 		assert.NoError(t, err)
+	})
+}
+
+// The server forgets the lock of the conditions between its grant and the ticket. The writer asks again.
+func TestATicketThatWasNotTakenIsTakenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b), newSession(t, b)
+		b.SetFault(memory.Script(memory.Await, memory.Delay(5*time.Second), memory.Delay(5*time.Second)))
+		waiter := writeAwaits(t, owner(t, "waiter"), a)
+		_, woken := returned(waiter, 20*time.Second)
+		assert.False(t, woken, "it woke unsignalled")
+		writeSignals(t, c)
+		err, woken := returned(waiter, time.Minute)
+		assert.True(t, woken, "it has no ticket")
+		assert.NoError(t, err)
+	})
+}
+
+// The message of the signal is lost, and the grant of the place that came with it says the same.
+func TestAGrantTellsAWriterOfItsSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b), newSession(t, b)
+		waiter := writeAwaits(t, owner(t, "waiter"), a)
+		b.SetFault(memory.Script(memory.Push, memory.Lose))
+		begun := time.Now()
+		writeSignals(t, c)
+		assert.NoError(t, <-waiter)
+		assert.Zero(t, time.Since(begun))
 	})
 }
 
@@ -425,6 +480,18 @@ func TestAHolderInAClosingSessionSignals(t *testing.T) {
 		assert.ErrorIs(t, err, reentrant.ErrLost)
 		time.Sleep(time.Second)
 		assert.Empty(t, b.Left(backend.ConditionsOf("x")), "nothing of the session stays behind")
+	})
+}
+
+func TestCloseWaitsForWritersThatLeaveTheirWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		waiter := writeAwaits(t, owner(t, "waiter"), s)
+		b.SetFault(memory.Script(memory.Leave, memory.Delay(500*time.Millisecond)))
+		require.NoError(t, s.Close(t.Context()))
+		assert.Empty(t, b.Left(backend.ConditionsOf("x")))
+		assert.ErrorIs(t, <-waiter, reentrant.ErrClosed)
 	})
 }
 

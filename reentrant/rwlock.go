@@ -36,6 +36,8 @@ var errVersionOfWriter = errors.New("a writer has no version: what it reads befo
 // expires with the lease if that fails. The name must not be that of a Lock or a Semaphore: calls that find out return
 // [ErrWrongKind], and change nothing.
 //
+// The write side has conditions: see [RWLock.NewCondition].
+//
 // An RWLock is a handle. Equal names of one session share one queue and one registration. It is safe for concurrent use
 // and must not be copied. It does not take part in [WithDeadlockDetection].
 type RWLock struct{ sharedName }

@@ -55,6 +55,8 @@ func TestKeysOfALock(t *testing.T) {
 			"app:relock:{app:orders}:q:orders", "app:relock:{app:orders}:w:orders"}},
 		{"", "user:{7}:cart", Keys{"user:{7}:cart", "relock:{7}:t:user:{7}:cart",
 			"relock:{7}:q:user:{7}:cart", "relock:{7}:w:user:{7}:cart"}},
+		{"app:", "relock:conditions:orders", Keys{"app:relock:{app:orders}:m:orders", "app:relock:{app:orders}:t:relock:conditions:orders",
+			"app:relock:{app:orders}:q:relock:conditions:orders", "app:relock:{app:orders}:w:relock:conditions:orders"}},
 		{"", "a{b", Keys{"a{b", "relock:{a{b}:t:a{b", "relock:{a{b}:q:a{b", "relock:{a{b}:w:a{b"}},
 	} {
 		got, err := KeysOf(c.prefix, c.name)
@@ -69,7 +71,7 @@ func FuzzKeys(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"", "orders", "orders2"}, {"app:", "{a}b", "{a}bc"}, {"", "a{b", "a{b}"}, {"", "x", "x:t:x"},
 		{"p:", "{relock:{x}:t:x", "x"}, {"", "{{x}", "{x}"}, {"", "\x00", "\x00\x00"}, {"", "a relock:", "relock"},
-		{"", ":{x}:t:x", "x"},
+		{"", ":{x}:t:x", "x"}, {"", "relock:conditions:x", "x"}, {"p:", "relock:conditions:a{b}", "a{b}"},
 	} {
 		f.Add(seed[0], seed[1], seed[2])
 	}
