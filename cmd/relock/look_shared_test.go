@@ -86,3 +86,16 @@ func TestOnlyAChangeOfTheLeaseIsNoChange(t *testing.T) {
 	assert.True(t, seen("a", 1*time.Second).same(seen("a", 2*time.Second)))
 	assert.False(t, seen("a", time.Second).same(seen("b", time.Second)))
 }
+
+// The lock that has a write side's conditions is part of the read-write lock.
+func TestListLeavesOutTheLockOfConditions(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	l := session(t, url).NewRWLock("{shop}table")
+	require.NoError(t, l.Lock(t.Context()))
+	_, err := l.NewCondition("full").AwaitFor(t.Context(), time.Millisecond)
+	require.NoError(t, err)
+	assert.Equal(t, `NAME  OWNER  SESSION  HOLDS  LEASE  TOKEN  WAITING
+{shop}table  write-locked  <session>  1  <ttl>  <token>  0
+`, look(t, 0, "list", "--all", "--redis", url))
+}
