@@ -24,8 +24,7 @@ const (
 //	queue    <prefix>relock:{T}:q:N
 //	waiters  <prefix>relock:{T}:w:N
 //
-// The lock that has the conditions of a read-write lock N (backend.ConditionsOf) has the hold <prefix>relock:{T}:m:N. Its
-// other keys are made of its name, with the T of N.
+// The lock that has the conditions of a read-write lock (backend.ConditionsOf) has a reserved name, and is a lock like any other.
 //
 // T is what Redis hashes to find the hold's slot: its hash tag if it has one, else all of it. T has no closing
 // brace, so the first pair of braces of a side key is the one around T, and all four keys have the same slot. N
@@ -53,7 +52,7 @@ func CheckPrefix(prefix string) error {
 
 // KeysOf are the keys of a lock, or what is wrong with its name.
 func KeysOf(prefix, name string) (Keys, error) {
-	lock, conditions := strings.CutPrefix(name, backend.ConditionsPrefix)
+	lock := strings.TrimPrefix(name, backend.ConditionsPrefix)
 	switch {
 	case lock == "":
 		return Keys{}, errors.New("redisbackend: empty lock name")
@@ -62,15 +61,12 @@ func KeysOf(prefix, name string) (Keys, error) {
 	case strings.HasPrefix(lock, Reserved):
 		return Keys{}, fmt.Errorf("redisbackend: lock name %s starts with %q, which is reserved", quoted(lock), Reserved)
 	}
-	hold := prefix + lock
+	hold := prefix + name
 	tag := HashTag(hold)
 	if strings.IndexByte(tag, '}') >= 0 {
 		return Keys{}, fmt.Errorf("redisbackend: the braces of lock name %s give no Cluster slot: write them as {tag}, or leave } out", quoted(lock))
 	}
 	side := prefix + Reserved + "{" + tag + "}:"
-	if conditions {
-		hold = side + "m:" + lock
-	}
 	return Keys{hold, side + "t:" + name, side + "q:" + name, side + "w:" + name}, nil
 }
 

@@ -55,8 +55,8 @@ func TestKeysOfALock(t *testing.T) {
 			"app:relock:{app:orders}:q:orders", "app:relock:{app:orders}:w:orders"}},
 		{"", "user:{7}:cart", Keys{"user:{7}:cart", "relock:{7}:t:user:{7}:cart",
 			"relock:{7}:q:user:{7}:cart", "relock:{7}:w:user:{7}:cart"}},
-		{"app:", "relock:conditions:orders", Keys{"app:relock:{app:orders}:m:orders", "app:relock:{app:orders}:t:relock:conditions:orders",
-			"app:relock:{app:orders}:q:relock:conditions:orders", "app:relock:{app:orders}:w:relock:conditions:orders"}},
+		{"app:", "relock:conditions:{7}x", Keys{"app:relock:conditions:{7}x", "app:relock:{7}:t:relock:conditions:{7}x",
+			"app:relock:{7}:q:relock:conditions:{7}x", "app:relock:{7}:w:relock:conditions:{7}x"}},
 		{"", "a{b", Keys{"a{b", "relock:{a{b}:t:a{b", "relock:{a{b}:q:a{b", "relock:{a{b}:w:a{b"}},
 	} {
 		got, err := KeysOf(c.prefix, c.name)
