@@ -81,7 +81,7 @@ type Conn interface {
 type Remote interface {
 	// Name is the lock's name.
 	Name() string
-	// Acquire makes, repeats or refreshes an attempt: free and nobody live ahead, it takes the lock; what this
+	// Acquire makes, repeats or refreshes an attempt: if the lock is free and no live session is ahead, it takes the lock; what this
 	// session has with a lower epoch is taken over, with a new token; what it has with the same epoch is
 	// confirmed, with the same token and a full lease; a lower epoch, and one that has had its turn, is Stale.
 	// After an unknown outcome sending the same epoch again is right.
@@ -90,7 +90,7 @@ type Remote interface {
 	// unknown outcome sending it again, or the next one, is right.
 	Reenter(ctx context.Context, req ReenterRequest) (ReenterReply, error)
 	// Release gives up what the session's attempts up to Epoch have on the lock, and hands it to the longest
-	// live waiter. After an unknown outcome sending it again is right; it then answers Nothing.
+	// live waiter. After an unknown outcome sending it again is right; it then returns Nothing.
 	Release(ctx context.Context, req ReleaseRequest) (ReleaseResult, error)
 	// Inspect reads the lock's state for the whole deployment.
 	Inspect(ctx context.Context) (State, error)

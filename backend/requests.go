@@ -6,8 +6,8 @@ import "time"
 const (
 	// CohortOwner stands for whichever owner of the session has the lock.
 	CohortOwner = "*"
-	// LingeringOwner is a CohortOwner whose session may have the lock while none of its owners does. A backend tells
-	// it by [Sink.Wanted] when another session asks for the lock.
+	// LingeringOwner is a CohortOwner whose session may have the lock while none of its owners does. A backend
+	// calls [Sink.Wanted] when another session asks for the lock.
 	LingeringOwner = "*linger"
 )
 
@@ -102,7 +102,7 @@ type ReleaseRequest struct {
 	_     struct{}
 }
 
-// A ReleaseResult tells what was given up.
+// A ReleaseResult reports what was given up.
 type ReleaseResult int8
 
 const (

@@ -76,7 +76,7 @@ func WithReplicas(n int, timeout time.Duration) Option {
 }
 
 // WithoutScripts has the verbs run without Lua, for servers that forbid it: each reads what there is of the lock under
-// WATCH, decides here, and writes it back by MULTI and EXEC, again if somebody else was quicker. What stands in Redis is
+// WATCH, decides here, and writes it back by MULTI and EXEC, again if another client was quicker. What stands in Redis is
 // the same, so sessions with and without scripts can share locks.
 //
 // It costs two round trips and more for every command, more under contention (each round one of those who try gets

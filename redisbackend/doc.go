@@ -1,5 +1,5 @@
 // Package redisbackend is where the sessions of package reentrant meet in Redis: a lock is a hash, each verb is one
-// script and one round trip, and a lock that is given up is pushed to whoever waits longest.
+// script and one round trip, and a lock that is given up is pushed to the longest waiter.
 //
 //	backend, err := redisbackend.Open(ctx, "redis://localhost:6379")
 //	session, err := reentrant.NewSession(backend)
@@ -35,7 +35,7 @@
 // queue, and with the record notes whose attempt has the lock: so the same epoch again is a resend and gets the same
 // answer, a higher one takes over what its session has, and a lower one is stale. Release deletes the hash and gives
 // the lock to the first session in the queue that has shown itself in time: its owner is put into the hash, for a
-// short grant TTL, and one message tells that session alone. The message is a hint. It can be lost, so a waiter
+// short grant TTL, and one message is sent to that session alone. The message is a hint. It can be lost, so a waiter
 // repeats its attempt at every heartbeat, which finds the lock its own, or free, or keeps the place.
 //
 // Tokens rise with every acquire: each is above the last one, above Redis's clock and above all that the session has
@@ -44,7 +44,7 @@
 // # Clocks
 //
 // Only Redis's clock decides. An attempt carries the Redis time from which it is refused, so a copy that was held up
-// on its way does not take a lock that nobody waits for any more; and a grant carries the Redis time at which it was
+// on its way does not take a lock that its session no longer waits for; and a grant carries the Redis time at which it was
 // made, so a session knows from when to count its lease. Both need to know how Redis's clock and the local monotonic
 // one lie to each other. Every answered command tells: its script ran after it was sent and before its answer came.
 // What is not known is never guessed: the attempt is refused as late with Redis's time in the answer, and repeated
@@ -80,7 +80,7 @@
 // Where Lua is forbidden, [WithoutScripts] has each verb read the lock under WATCH, decide here by the same rules, and
 // write what changed in MULTI and EXEC; if nothing did, the same tells that what was read was there at one moment. The
 // keys and messages are the same, so sessions of both kinds may share locks. It costs two round trips for each command
-// instead of one, and one more pair whenever somebody else changed the lock in between; a connection of the client's
+// instead of one, and one more pair whenever another client changed the lock in between; a connection of the client's
 // pool while it lasts, which stays open for the next; traffic as long as the lock's queue; and one transaction for each
 // renewal, where scripts renew all locks of a slot at once. In a Cluster its messages go over the bus.
 //
@@ -88,7 +88,7 @@
 //
 // In a Cluster a message by PUBLISH goes over the bus to every node. So a session that waits for a lock also listens on
 // that lock's own channel, relock:session:{tag}:<session>, on the node that has the slot (SSUBSCRIBE, in the
-// background). The scripts say it there first (SPUBLISH), and with PUBLISH if nobody has heard. There is nothing to
+// background). The scripts say it there first (SPUBLISH), and with PUBLISH if no session received it. There is nothing to
 // choose: where the server is older than Redis 7, or the right is missing, SPUBLISH fails inside the script and PUBLISH
 // is what is left; the session does not ask again. The channel is closed a minute after the session last waited for that
 // tag; a slot that moves, or a connection that is lost, has the waiters ask again, and listen where the slot is now.
@@ -105,6 +105,6 @@
 //
 // # Quorum
 //
-// [NewQuorum] is another Backend, over 3 or 5 masters that do not know each other: a lock is had where a majority gives it,
+// [NewQuorum] is another Backend, over 3 or 5 masters that do not know each other: a session has a lock when a majority gives it,
 // tokens included. It survives the loss of a master, and gives up the queue between processes, and with it conditions.
 package redisbackend

@@ -43,7 +43,7 @@ import (
 //
 // # What it does not do
 //
-// There is no queue of sessions: nodes that each gave a freed lock to whoever waits longest there would give it to
+// There is no queue of sessions: nodes that each gave a freed lock to its own longest waiter would give it to
 // different sessions, and none would have a majority. A session that has to wait tries again after a pause that doubles
 // up to an eighth of a second, with jitter; one of those who wait is told when the lock is given back and tries at
 // once. So between processes there is no order of arrival, a session may be overtaken any number of times, and nothing
@@ -56,7 +56,7 @@ import (
 //
 // When fewer than a majority can be reached the error is [reentrant.ErrNoQuorum], after half a second for a round (all
 // nodes are asked at once; an attempt may have two rounds, and opening a session takes up to five seconds if the others
-// hang); what had been got is given back. It is never said then that somebody else has the lock.
+// hang); what some nodes gave is given back. The error never says then that another session has the lock.
 type Quorum = quorum.Quorum
 
 // NewQuorum makes a Quorum over 3 or 5 clients, each of one standalone master that has nothing to do with the others:

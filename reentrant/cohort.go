@@ -173,7 +173,7 @@ func (e *lockState) startDismissalLocked() bool {
 	return true
 }
 
-// stopLingering gives back a hold that nobody has. It comes with a reference to the lock state.
+// stopLingering gives back an idle hold. It comes with a reference to the lock state.
 func (e *lockState) stopLingering() {
 	if e.claimLingering() {
 		e.cleanUp() // with the reference of the hold

@@ -84,7 +84,7 @@ func (l *Lock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc) (for
 	return func() { sig.remove(cancel) }
 }
 
-// notifierOf is what tells of the loss of an owner's hold; nil if it has none.
+// notifierOf is the notifier of an owner's hold; nil if it has none.
 func (l *Lock) notifierOf(owner Owner) *lossNotifier {
 	e := l.session.findState(l.name)
 	if e == nil {

@@ -40,7 +40,7 @@
 // local moment that Redis's time of the grant can mean. The margin is 1 % and 2 ms, for clocks that run at
 // different speeds. Two properties follow: a slow answer only shortens the window, and no answer at all ends it on
 // time. At trustedUntil, whatever is in flight, [Lock.Lost] closes, the context of [Lock.Do] ends with cause
-// [ErrLost], and Unlock answers ErrLost. No wall clock takes part, with one exception: when it jumps ahead of the
+// [ErrLost], and Unlock returns ErrLost. No wall clock takes part, with one exception: when it jumps ahead of the
 // monotonic one, the machine may have been suspended (which stops the latter in most systems). Then every lease from
 // before is shortened by that jump, and Redis is asked at once; what it does not confirm is lost within a ninth of the
 // lease.

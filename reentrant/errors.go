@@ -14,7 +14,7 @@ var (
 	// too often, Token or a condition without the lock. Nothing was changed.
 	ErrNotHeld = errors.New("not held by this owner")
 	// ErrLost is returned when the caller held the lock and its lease can no longer be trusted: it was not
-	// renewed in time, Redis lost it, or somebody forced it open. Another owner may have it. It is also the
+	// renewed in time, Redis lost it, or another session forced it open. Another owner may have it. It is also the
 	// cause of the context that Do passes on.
 	ErrLost = errors.New("lost while it was held")
 	// ErrClosed is returned when the session is closed or closing, also to those who wait. Only an owner that holds a

@@ -11,10 +11,10 @@ import (
 )
 
 // A waiterHeartbeat shows Redis that a session's waiters for conditions are alive, and also those who were signalled and are on
-// their way back to the lock: one command per condition and heartbeat. The answer tells of signals whose messages were
-// lost. The command tells Redis of those whose owners are back, and only that acknowledges a signal: a beat may be
-// answered to nobody, and whoever heard of the signal may still leave without the lock. One goroutine does it for the
-// whole session, and sleeps while nobody waits.
+// their way back to the lock: one command per condition and heartbeat. The reply reports signals whose messages were
+// lost. The command tells Redis of those whose owners are back, and only that acknowledges a signal: a beat's
+// reply may be lost, and an owner that was signalled may still leave without the lock. One goroutine does it for the
+// whole session, and sleeps while the session has no waiter.
 type waiterHeartbeat struct {
 	s     *session
 	nudge chan struct{} // 1-buffered: there is a ticket again
@@ -165,7 +165,7 @@ func epochs(tickets []*ticket) []uint64 {
 // grouped is what the tickets of a condition want of a beat.
 type grouped struct{ waiting, served []*ticket }
 
-// maxBeat is how many tickets go into one command. Redis spends some 4 µs on each, and serves nobody else meanwhile.
+// maxBeat is how many tickets go into one command. Redis spends some 4 µs on each, and serves no other client meanwhile.
 const maxBeat = 500
 
 // parts splits it into what goes into one command each.

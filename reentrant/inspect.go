@@ -162,7 +162,7 @@ func (l *Lock) String() string {
 	return fmt.Sprintf("reentrant.Lock(%q)%s", l.name, state)
 }
 
-// IsLocked asks Redis whether anybody in the deployment holds the lock.
+// IsLocked asks Redis whether any session of the deployment holds the lock.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	st, err := l.inspect(ctx, "is locked")
 	return st.Locked, err
@@ -182,9 +182,9 @@ func (l *Lock) inspect(ctx context.Context, op string) (State, error) {
 	return st, err
 }
 
-// ForceUnlock takes the lock from whoever holds it, in any process, and gives it to the next who waits. The holder
+// ForceUnlock takes the lock from its holder, in any process, and gives it to the next waiter. The holder
 // learns of it at its next command or renewal at the latest: until then two may believe that they have the lock,
-// and only tokens tell them apart. It returns whether anybody held it. The name of an RWLock or a Semaphore is
+// and only tokens tell them apart. It reports whether the lock was held. The name of an RWLock or a Semaphore is
 // [ErrWrongKind]. After an error with an unknown outcome look before trying again: a second one would take the lock from
 // the next holder.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {

@@ -19,7 +19,7 @@ import (
 type lockState struct {
 	s *session
 
-	// Written when the lock state is (re)used, under s.mu, before anybody can find it; constant while refs > 0.
+	// Written when the lock state is (re)used, under s.mu, before any goroutine can find it; constant while refs > 0.
 	name   string
 	remote backend.Remote
 

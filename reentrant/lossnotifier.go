@@ -25,7 +25,7 @@ func (s *lossNotifier) closeLost() {
 	}
 }
 
-// notify is called by whoever finds the hold lost, with no other mutex held: cancelling a context runs code
+// notify is called by the goroutine that finds the hold lost, with no other mutex held: cancelling a context runs code
 // that is not ours.
 func (s *lossNotifier) notify() {
 	s.closeLost()
@@ -62,7 +62,7 @@ func (s *lossNotifier) remove(cancel *context.CancelCauseFunc) {
 	}
 }
 
-// alreadyLost is what Lost answers to a caller that has nothing to lose.
+// alreadyLost is what Lost returns to a caller that holds nothing.
 var alreadyLost = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)

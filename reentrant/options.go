@@ -21,7 +21,7 @@ const (
 
 // How often a session hands a lock to its own goroutines, one command each, before another process's turn.
 //
-// A turn that is one generation long (everybody who stood in the local queue when it began) gives each goroutine
+// A turn that is one generation long (all waiters in the local queue when it began) gives each goroutine
 // of every process the same share; more would let newcomers of this process overtake those who wait elsewhere.
 // Under 16 the price of a turn between processes (a push, and a wake-up in another process) dominates; over 64 the
 // others' longest wait grows and the throughput hardly does. A time limit stands beside it because a count says
@@ -80,7 +80,7 @@ func WithHandoffs(n int) Option { return func(c *config) { c.handoffs = n } }
 func WithHandoffTime(d time.Duration) Option { return func(c *config) { c.handoffTime = d } }
 
 // WithSpin sets how many times the head of a queue tries again at once before it parks. Default 0: a freed lock
-// is pushed to the session that waits, so a try in between finds it free only while nobody waits.
+// is pushed to the session that waits, so a try in between finds it free only while no session waits.
 func WithSpin(n int) Option { return func(c *config) { c.spin = n } }
 
 // WithCohort makes the lock the session's in Redis ([backend.CohortOwner]) and not its owner's: its owners hand it to each
@@ -128,7 +128,7 @@ func WithExplicitOwners() Option { return func(c *config) { c.explicit = true } 
 // WithLogger sets where the session reports what an operator should know: locks lost (as errors), renewals failing
 // and recovered, for each lock the beginning of an outage and its end with counts, waits longer than a lease with the
 // holder, locks left behind, and sessions and Locks that were dropped while they held
-// something, when they are garbage-collected (as warnings; nothing is taken from anybody who may be at work); at the
+// something, when they are garbage-collected (as warnings; no hold is taken away: its owner may be at work); at the
 // level of debugging, if that is enabled when the session is opened, every event of an [Observer]. Records are written in order, beside everything else. While a handler
 // hangs, a thousand wait for it; beyond that they are dropped, and records_dropped in the next one says how many. Default:
 // nowhere.

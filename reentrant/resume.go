@@ -23,7 +23,7 @@ import (
 // backend cannot be reached it keeps trying until ctx ends; after an error with [OutcomeUnknown] another Resume finds
 // the hold, as long as its lease lasts and no other owner of this session takes the lock, or gives up waiting for it.
 //
-// Whoever knows the id is the owner: what Resume gives up is the exclusion between two processes that use one id.
+// Any caller that knows the id is the owner: what Resume gives up is the exclusion between two processes that use one id.
 func (l *Lock) Resume(ctx context.Context) error {
 	t := try{begun: l.session.now()}
 	err := l.error("resume", l.resume(ctx, t))
@@ -69,7 +69,7 @@ func (l *Lock) resume(ctx context.Context, t try) error {
 	return err
 }
 
-// giveWay lets a Resume go before the head. Busy: nobody wants to, and the baton is still the head's.
+// giveWay lets a Resume go before the head. Busy: no Resume waits, and the baton is still the head's.
 func (e *lockState) giveWay(ctx context.Context, owner Owner, t try) localqueue.Outcome {
 	return e.queue.GiveWay(owner, owner.queueMode(), ctx.Done(), t.timeout)
 }
@@ -94,7 +94,7 @@ func (e *lockState) resume(ctx context.Context, l *Lock, owner Owner, remote bac
 	return nil
 }
 
-// inherits reports whether the last owner of this session left the lock to whoever has the baton now. A hold that lingered
+// inherits reports whether the last owner of this session left the lock to the next owner of the baton. A hold that lingered
 // does so no more. Baton.
 func (e *lockState) inherits(owner Owner) bool {
 	e.mu.Lock()
@@ -103,7 +103,7 @@ func (e *lockState) inherits(owner Owner) bool {
 	left := e.hold.phase == phaseHanded
 	e.mu.Unlock()
 	if lingered {
-		e.s.putState(e, 1) // the reference of the hold that nobody had
+		e.s.putState(e, 1) // the reference of the idle hold
 	}
 	return left
 }

@@ -110,7 +110,7 @@ func (e *lockState) rewatch() {
 	e.watchLocked()
 }
 
-// A watch asks Redis to report waiters for a hold, until Redis has answered or there is nobody to report them to. It has no
+// A watch asks Redis to report waiters for a hold, until Redis has answered or no caller waits for the report. It has no
 // reference to the lock state while it waits for Redis, so that Close need not wait for it.
 type watch struct {
 	s      *session

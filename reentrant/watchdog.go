@@ -144,8 +144,8 @@ type expiry struct {
 	wasLost bool // its owner has been told, and the time for that is over too
 }
 
-// inspectAll looks at every hold: which are to be renewed, which are over, which nobody has needed for long enough, and
-// when to look again. Those that it answers come with a reference to their lock states.
+// inspectAll looks at every hold: which are to be renewed, which are over, which have been idle for long enough, and
+// when to look again. Those that it returns come with a reference to their lock states.
 func (w *watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool) (due batch, ended []expiry, idle []*lockState, wake time.Time) {
 	wake = now.Add(maxSleep)
 	s := w.s
@@ -312,7 +312,7 @@ func (w *watchdog) abandonAll() {
 }
 
 // evict takes the baton from the owner of a lost hold and gives it to the next, unless the owner is giving it up
-// itself. If nobody is next to take over what Redis may still have, that is given back. The caller has a reference to
+// itself. If no next owner takes over what Redis may still have, that is given back. The caller has a reference to
 // the lock state.
 func (e *lockState) evict(epoch uint64, mayBeThere bool) {
 	e.mu.Lock()
@@ -335,13 +335,13 @@ func (e *lockState) evict(epoch uint64, mayBeThere bool) {
 	e.s.putState(e, 1)
 }
 
-// notifyLost tells everybody who wants to know that a hold is lost: first those who must stop. No mutex is held.
+// notifyLost reports a lost hold: first to its owner, who must stop. No mutex is held.
 func (s *session) notifyLost(name string, h hold, why string) {
 	h.notifyLoss()
 	s.reportLost(name, h, why)
 }
 
-// notifyLoss tells those who must stop when the hold is lost. No mutex is held.
+// notifyLoss wakes the owners that must stop because the hold is lost. No mutex is held.
 func (h *hold) notifyLoss() {
 	if h.notifier != nil {
 		h.notifier.notify()

@@ -105,7 +105,7 @@ func (m Mapping) Earliest(stamp int64, arrived instant) (instant, bool) {
 
 // A Clock keeps the mapping for one Redis node. It is safe for concurrent use.
 type Clock struct {
-	Jumped func() // called without the mutex when a sample shows another clock; nil: nobody listens. Set before use
+	Jumped func() // called without the mutex when a sample shows another clock; nil: no function. Set before use
 
 	mu      sync.Mutex
 	Mapping Mapping

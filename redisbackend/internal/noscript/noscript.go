@@ -74,7 +74,7 @@ type lostError struct{ error }
 
 func (e *lostError) Unwrap() error { return e.error }
 
-// try is one round; false if somebody else was quicker.
+// try is one round; false if another client was quicker.
 func (r noscript) try(ctx context.Context, client rueidis.DedicatedClient, what reading, run func(now protocol.Instant, l *protocol.Lock)) (bool, error) {
 	i, err := r.read(ctx, client, what)
 	if err != nil {

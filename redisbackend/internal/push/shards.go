@@ -13,7 +13,7 @@ import (
 
 // Shards are a session's channels in a Cluster, beside the one that reaches it everywhere: one for each hash tag that it
 // waits for, <prefix>relock:session:{tag}:<session>, on the node that has the tag's slot. What is said there does not
-// travel to the other nodes. Nothing depends on them: a script that finds nobody listening says it with PUBLISH.
+// travel to the other nodes. Nothing depends on them: a script that finds no subscriber publishes with PUBLISH.
 //
 //	an acquire waits ── SSUBSCRIBE, in the background ── heard ── idle for a while ── SUNSUBSCRIBE
 //	                        │ MOVED: once more, there         │ the slot moved, the connection was lost
@@ -23,7 +23,7 @@ type Shards struct {
 	client   rueidis.Client
 	channels string        // what stands before the tag
 	session  string        // and after it
-	idle     time.Duration // after which a channel that nobody waited with is closed
+	idle     time.Duration // after which a channel that no waiter used is closed
 
 	ctx    context.Context // ended by close
 	cancel context.CancelFunc
@@ -55,7 +55,7 @@ type node struct {
 }
 
 const (
-	// ShardIdle is well above a heartbeat: whoever still waits has asked again by then.
+	// ShardIdle is well above a heartbeat: a session that still waits has asked again by then.
 	ShardIdle = time.Minute
 	// maxShards bounds the channels of one session. The locks beyond are served by PUBLISH.
 	maxShards = 1000
@@ -279,7 +279,7 @@ func (s *Shards) deliver(n *node, message string) {
 	}
 }
 
-// sweep closes the channels that nobody has waited with for long.
+// sweep closes the channels that no waiter has used for long.
 func (s *Shards) sweep(now time.Time) {
 	s.mu.Lock()
 	old := make(map[string]*node)

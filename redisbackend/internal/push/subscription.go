@@ -73,7 +73,7 @@ func (s *Subscription) Close() {
 	<-s.done
 }
 
-// Run keeps the channel open. It tells first how the first try went, and ends if that failed.
+// Run keeps the channel open. It first reports how the first try went, and ends if that failed.
 func (s *Subscription) Run(first chan<- error) {
 	defer close(s.done)
 	l, err := s.open()

@@ -36,7 +36,7 @@ func (q *Quorum) Connect(ctx context.Context, session string, sink backend.Sink)
 	return c, nil
 }
 
-// open opens the channels at all nodes, and answers when it is known what comes of that.
+// open opens the channels at all nodes, and returns when the result is known.
 func (c *Conn) open(ctx context.Context) error {
 	if err := c.begin(ctx); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (c *Conn) open(ctx context.Context) error {
 	return nil
 }
 
-// listen has every node joined in the background, and answers how the first tries go, which last until ctx's deadline.
+// listen has every node joined in the background, and returns how the first tries go, which last until ctx's deadline.
 func (c *Conn) listen(ctx context.Context) <-chan reply[struct{}] {
 	deadline := time.Now().Add(single.ProbeWait)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {

@@ -52,7 +52,7 @@ func collect[T any](ctx context.Context, replies <-chan reply[T], got []reply[T]
 	return got
 }
 
-// ask has all nodes do something at once and collects their replies. Those that come later nobody hears.
+// ask has all nodes do something at once and collects their replies. Later ones are dropped.
 func ask[T any](ctx context.Context, c *Conn, limit time.Duration, do func(ctx context.Context, node int) (T, error),
 	decided func([]reply[T]) bool,
 ) []reply[T] {
@@ -123,7 +123,7 @@ func heardFrom(errs []error) (n int) {
 }
 
 // tooFew is the error of a verb that the answers do not decide. It is a refusal if the nodes that refused are enough to
-// keep it from ever being decided; what a few of them said is only told, so that nobody takes it for the whole answer.
+// keep it from ever being decided; what a few of them said is only added as text, so that it is not taken for the whole answer.
 func (q *Quorum) tooFew(ctx context.Context, errs []error) error {
 	var said []string
 	var refused []error

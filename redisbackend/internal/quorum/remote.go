@@ -190,7 +190,7 @@ func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 // turnLimit is how long a release waits for what was asked of the node before: until rueidis has given that up.
 const turnLimit = 10 * time.Second
 
-// release tells a node, again if it does not answer; the first time counts. It answers what became of it.
+// release tells a node, again if it does not answer; the first time counts. It returns what became of it.
 func (p *replica) release(req backend.ReleaseRequest, given fence, i int, replies chan<- reply[backend.ReleaseResult]) (result backend.ReleaseResult) {
 	ctx, cancel := context.WithTimeout(context.Background(), turnLimit)
 	defer cancel()
@@ -228,7 +228,7 @@ func (r *remote) isWanted(ctx context.Context) bool {
 	return yes > 0
 }
 
-// yield gives the session's hold to whoever comes next, and waits like all others. But whoever is called needs two more
+// yield gives the session's hold to the next waiter, and waits like all others. But that waiter needs two more
 // round trips to have it, and the release took one: this session comes back no sooner than after four, if they are no
 // longer than half a second.
 func (r *remote) yield(ctx context.Context, req *backend.AcquireRequest) (backend.AcquireReply, error) {
@@ -242,7 +242,7 @@ func (r *remote) yield(ctx context.Context, req *backend.AcquireRequest) (backen
 	return backend.AcquireReply{Status: backend.Waiting, TTL: -1}, nil
 }
 
-// ForceUnlock implements backend.Remote. It tells that somebody had the lock if that cannot be ruled out.
+// ForceUnlock implements backend.Remote. It reports that a session had the lock if that cannot be ruled out.
 func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := r.conn.begin(ctx); err != nil {
 		return false, err

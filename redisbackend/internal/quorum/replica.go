@@ -139,7 +139,7 @@ func (p *replica) Want(patience time.Duration) {
 	p.hint(&wire.LoadQuorumScripts().Want, d.Strings()[0], p.remote.Conn.Deployment.Channels)
 }
 
-// call tells whoever waits that the lock is free.
+// call tells a waiting session that the lock is free.
 func (p *replica) call() {
 	p.hint(&wire.LoadQuorumScripts().Call, p.remote.Conn.Deployment.Channels)
 }
@@ -151,7 +151,7 @@ func (p *replica) hint(s *wire.Script, args ...string) {
 	_, _ = p.remote.Run(ctx, s, keys, append([]string{p.remote.Conn.Session}, args...), 0)
 }
 
-// force takes the lock from whoever has it.
+// force takes the lock from its holder.
 func (p *replica) force(ctx context.Context) (bool, error) {
 	var d wire.ArgWriter
 	d.Add(wire.RoundUp(crossing*p.limit, time.Microsecond))

@@ -54,7 +54,7 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	if !req.NotAfter.After(time.Now()) {
 		return backend.AcquireReply{}, wire.Unavailable(errors.New("not sent: its time is over"))
 	}
-	r.Forget(req.Epoch - 1) // nobody trusts it any more
+	r.Forget(req.Epoch - 1) // it is trusted no more
 	r.conn.pause(r.name, req.Epoch)
 	if _, had := r.holds(req.Epoch); req.Yield && !had && r.isWanted(ctx) {
 		return r.yield(ctx, &req)
@@ -142,7 +142,7 @@ func (v *vote) at(ctx context.Context, i int, p *replica) {
 	}
 }
 
-// agree has a node that gave the lock know the token, if the lock is had.
+// agree writes the token to a node that gave the lock, if the attempt won.
 func (v *vote) agree(ctx context.Context, p *replica, has bool, answer backend.AcquireReply) error {
 	switch {
 	case !has || !v.won:

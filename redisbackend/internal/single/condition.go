@@ -58,7 +58,7 @@ func (r *Remote) Withdraw(ctx context.Context, condition string, ticket uint64) 
 	return status(a, err, withdrawWithdrawn, withdrawSignalled, withdrawNothing)
 }
 
-// status reads the code of a script that answers what became of a ticket.
+// status reads the code of a script that returns what became of a ticket.
 func status(a answer, err error, waited, signalled, gone int64) (backend.TicketStatus, error) {
 	if err != nil {
 		return 0, err

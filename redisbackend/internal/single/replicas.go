@@ -63,7 +63,8 @@ func (r *Remote) replicatedShare(deadline time.Time) func(context.Context, *wire
 }
 
 // replicated runs a script that the replicas must acknowledge if its code is 1, the lock is the attempt's. tooFew returns
-// the error if they do not. WAIT speaks of what its own connection has written, so both go over one that nobody else uses.
+// the error if they do not. WAIT speaks of what its own connection has written, so both go over a connection
+// that no other verb uses.
 func (r *Remote) replicated(ctx context.Context, s *wire.Script, keys, args []string, deadline time.Time,
 	tooFew func(rueidis.DedicatedClient, error) error) (a answer, err error) {
 	client, release, err := push.Dedicate(ctx, r.Conn.Deployment.Client)

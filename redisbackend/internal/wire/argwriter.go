@@ -49,7 +49,7 @@ func RoundUp(d, unit time.Duration) uint64 {
 
 // MinKeep is for how long a lock's record outlives its last change at the least: as long as anybody may come back
 // with an attempt that it knows of, and as Redis's clock may be behind another node's after a failover. Twice a
-// longer lease, so that the record outlives the hold. It costs some 150 bytes for a lock that nobody uses any more.
+// longer lease, so that the record outlives the hold. It costs some 150 bytes for a lock that is no longer used.
 const MinKeep = 5 * time.Minute
 
 // KeepFor is the time that a record is kept, in seconds, for a lease.

@@ -77,7 +77,7 @@ func passes(words string) bool {
 // refusals: a wrong password, a missing right, a key of another type, a script that fails.
 var passing = map[string]bool{
 	"LOADING":     true, // it reads its data after a start
-	"BUSY":        true, // it runs somebody's long script
+	"BUSY":        true, // it runs a client's long script
 	"MASTERDOWN":  true, // a replica that has lost its master
 	"READONLY":    true, // a replica, after a failover
 	"UNBLOCKED":   true, // a master that became a replica while a client waited for replicas
@@ -129,7 +129,7 @@ func NeverSent(err error) bool {
 }
 
 // Blame makes errors.Is(err, ctx.Err()) hold if ctx has ended, and no context's error visible if it has not: a
-// connection that is being opened for somebody else fails with the end of that one's context.
+// connection that is being opened for another call fails with the end of that one's context.
 func Blame(ctx context.Context, err error) error {
 	ended := ContextErr(ctx, time.Now())
 	switch {

@@ -20,7 +20,7 @@ func NewLog(l *slog.Logger) Log {
 	return Log{handler: l.Handler(), feed: NewFeed(maxRecords)}
 }
 
-// Log has a record written soon, if anybody wants to read it.
+// Log has a record written soon, if the handler is enabled for it.
 func (w *Log) Log(level slog.Level, text string, attrs ...slog.Attr) {
 	now := time.Now()
 	w.feed.Post(func() { w.write(now, level, text, attrs) })
@@ -44,5 +44,5 @@ func (w *Log) write(at time.Time, level slog.Level, text string, attrs []slog.At
 	if n := w.feed.Dropped.Swap(0); n > 0 {
 		r.AddAttrs(slog.Int64("records_dropped", n))
 	}
-	_ = w.handler.Handle(context.Background(), r) // there is nobody to tell
+	_ = w.handler.Handle(context.Background(), r) // the error has no reader
 }

@@ -21,7 +21,7 @@ type Workers struct {
 	jobs    []func()
 	running int           // goroutines
 	stalled int           // those whose job has taken longer than stall
-	idle    chan struct{} // closed when nothing runs any more; nil while nobody waits for that
+	idle    chan struct{} // closed when nothing runs any more; nil while no goroutine waits for that
 }
 
 // Do has job run soon. It never blocks.

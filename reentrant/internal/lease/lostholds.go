@@ -6,7 +6,7 @@ import (
 )
 
 // maxLostHolds bounds the memory of holds that were lost and never unlocked. Beyond it the oldest are forgotten, and
-// their Unlock answers ErrNotHeld.
+// their Unlock returns ErrNotHeld.
 const maxLostHolds = 1024
 
 // LostHolds remembers for each hold that was lost how many Unlocks its owner still owes, so that those answer ErrLost.
