@@ -168,7 +168,7 @@ func (m *monitor) hold(ctx context.Context, owner Owner, f func(epoch uint64, do
 	}
 }
 
-// acquire asks for the lock until the session has it. Its lease is for two commands: when a session dies meanwhile, others wait
+// acquire asks for the lock until the session has it. Its lease is for two commands: if it cannot be given back, others wait
 // no longer than that.
 func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, doubt time.Time, err error) {
 	cfg := &m.s.config
