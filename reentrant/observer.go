@@ -195,7 +195,7 @@ func holderAttributes(st *State, at time.Time) []slog.Attr {
 	return append(attrs, slog.Int("waiting_sessions", len(st.Waiting)))
 }
 
-// now is the time for reports of how long something took; zero without an observer.
+// now is the time for reports of how long something took; zero if the session reports no events.
 func (s *session) now() time.Time {
 	if !s.reporting {
 		return time.Time{}
