@@ -122,8 +122,8 @@ type Renewal struct {
 	Remote Remote
 	Epoch  uint64
 	Lease  time.Duration // units of a shared name keep what they have if that is longer
-	// Under is 0 for the hold of a Lock. For units of a shared name ([Sharer]) it is the First of the answer or push that
-	// settled the epoch. Units are renewed only while nothing newer was sent about the name.
+	// Under is 0 for the hold of a Lock. For units of a shared name ([Sharer]) it is that of a
+	// ShareRequest. Units are renewed only while nothing newer was sent about the name.
 	Under Token
 
 	Gone  bool  // set by Renew: the epoch no longer has the lock, or no live units under that token

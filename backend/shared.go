@@ -76,8 +76,9 @@ type ShareRequest struct {
 	Least int
 	// Limit is the most units that all sessions together have when this request is granted.
 	Limit int
-	// Under is the First of the last answer or push of this name, placed or not, and so the token under which the session
-	// has its units: those of another life of the server are not confirmed. 0 if it has none.
+	// Under is the First of the answer or push by which the session got the first of the units that it has: those of another
+	// life of the server are not confirmed. It stays while the session has any, whatever becomes of them, so that a session
+	// that did not hear an answer names it too. 0 if it has none.
 	Under Token
 	// Tail is the last token of its block that a writer used, if the session has AllUnits and keeps fewer; the tokens
 	// after it are free again, and readers come under it. 0 keeps the whole block as used.

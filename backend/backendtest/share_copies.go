@@ -18,6 +18,7 @@ var shareCopyCases = []testCase{
 	{"ShareCopies/NothingHappensAfterNotAfter", shareLate},
 	{"ShareCopies/UnitsThatAreKeptAndGoneAreLost", shareLost},
 	{"ShareCopies/UnitsUnderAnotherTokenAreLost", underAnother},
+	{"ShareCopies/UnitsStayThoughAnAnswerWasNotHeard", underTheSame},
 	{"ShareCopies/ALossServesTheNext", lossServes},
 
 	{"ShareTokens/AreEvenAndRise", sharedTokensRise},
@@ -145,6 +146,31 @@ func underAnother(t *test) {
 	a.under += 2
 	require.Equal(t, backend.ShareLost, a.read(1).Status)
 	require.Zero(t, b.unitsOf(a))
+}
+
+// A session may say something new before it has heard what became of the last request: it still names the token that it
+// knows.
+func underTheSame(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	unheard := func(req backend.ShareRequest) backend.ShareReply {
+		reply, err := a.send(req)
+		require.NoError(t, err)
+		return reply
+	}
+	under := a.write(0, block(5)).First
+	reply := unheard(a.next(backend.ReadWrite, all, 1, all, []shareWith{tail(under + 4)}))
+	require.Equal(t, all, reply.Units, "down to one unit, and up again")
+	require.Greater(t, reply.First, under+4)
+	b.placed(b.read(0))
+	reply = unheard(a.next(backend.ReadWrite, all, 1, 1, nil))
+	require.Equal(t, backend.Shared, reply.Status)
+	require.Equal(t, 1, reply.Units)
+	b.granted(1)
+	require.Equal(t, 1, a.keep(1).Units)
+	units, gone := a.renewShared(a.epoch, under, long)
+	require.Equal(t, 1, units)
+	require.False(t, gone)
 }
 
 func lossServes(t *test) {

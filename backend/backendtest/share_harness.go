@@ -135,7 +135,7 @@ func (s *sharer) say(req backend.ShareRequest) backend.ShareReply {
 	s.t.Helper()
 	reply, err := s.send(req)
 	require.NoError(s.t, err, "Share")
-	if reply.Status != backend.StaleShare && req.Epoch == s.epoch {
+	if reply.Status != backend.StaleShare && req.Epoch == s.epoch && s.last.Keep == 0 {
 		s.under = reply.First
 	}
 	return reply
@@ -192,7 +192,9 @@ func (s *sharer) granted(units int) backend.ShareGrant {
 		return ok
 	})
 	require.Equal(s.t, units, g.Units)
-	s.under = g.First
+	if s.last.Keep == 0 {
+		s.under = g.First
+	}
 	return g
 }
 

@@ -28,6 +28,7 @@ type Entry struct {
 	Until   Instant       // the lease of the units; they are still good at that very moment
 	Memory  Instant       // the entry is kept until then: a copy of an older epoch may still be under way
 	First   backend.Token // under which it has the units
+	Under   backend.Token // under which it got the first of them: it stays while the session has any
 	Limit   int           // of its last request
 	Place   Place
 }
@@ -94,7 +95,7 @@ func (s *Shared) settle(now Instant, caller string) {
 // begin is a new epoch: what the session keeps, and what it wants.
 func (s *Shared) begin(now Instant, e *Entry, req backend.ShareRequest) backend.ShareStatus {
 	has := e.Units
-	if e.First != req.Under {
+	if e.Under != req.Under {
 		has = 0
 	}
 	e.Epoch, e.Limit = req.Epoch, req.Limit
@@ -111,7 +112,7 @@ func (s *Shared) begin(now Instant, e *Entry, req backend.ShareRequest) backend.
 // tokens that it did not use.
 func (s *Shared) keep(now Instant, e *Entry, units int, req backend.ShareRequest) {
 	if e.Units == backend.AllUnits && units < backend.AllUnits && req.Kind == backend.ReadWrite {
-		if e.First <= req.Tail && req.Tail < s.Token && e.First == req.Under && req.Tail%2 == 0 {
+		if e.First <= req.Tail && req.Tail < s.Token && e.Under == req.Under && req.Tail%2 == 0 {
 			s.Token = req.Tail
 		}
 		e.First = s.Token
@@ -196,15 +197,19 @@ func (s *Shared) serve(now Instant, caller *Entry, lease time.Duration) (granted
 // give lets a session have units: a writer under a new block of tokens, all others under the last token. If a reader has
 // seen a higher one, the server forgot a write, and there is a new last one.
 func (s *Shared) give(now Instant, e *Entry, units int, p Place) {
+	had := e.Units
 	e.Units = units
 	if s.Kind == backend.ReadWrite && units == backend.AllUnits {
 		e.First = s.issue(now, p.Tokens, p.Seen)
-		return
+	} else {
+		if s.Token == 0 || s.Kind == backend.ReadWrite && p.Seen > s.Token {
+			s.issue(now, 1, p.Seen)
+		}
+		e.First = s.Token
 	}
-	if s.Token == 0 || s.Kind == backend.ReadWrite && p.Seen > s.Token {
-		s.issue(now, 1, p.Seen)
+	if had == 0 {
+		e.Under = e.First
 	}
-	e.First = s.Token
 }
 
 // issue returns the first of a new block of even tokens: above every one of this name, above the clock (so that they rise
@@ -294,7 +299,7 @@ func (s *Shared) Renew(now Instant, session string, epoch uint64, under backend.
 		return 0
 	}
 	e := &s.Entries[i]
-	if e.Epoch != epoch || e.First != under || e.Units == 0 || now > e.Until {
+	if e.Epoch != epoch || e.Under != under || e.Units == 0 || now > e.Until {
 		return 0
 	}
 	e.lease(now, lease)

@@ -201,8 +201,8 @@ func (s *shareStore) exec(m sharedMemory, now tick, c shareCall) (after sharedMe
 // entryText is an entry as the script writes it.
 func entryText(e protocol.Entry) string {
 	p := e.Place
-	return fmt.Sprintf("%d %d %d %d %d %d %d %d %d %d %d %d %d", e.Epoch, e.Units, e.Until.Microseconds(), e.Memory.Microseconds(), e.First,
-		e.Limit, p.Order, p.Want, p.Least, p.Deadline.Microseconds(), p.TTL.Milliseconds(), p.Tokens, p.Seen)
+	return fmt.Sprintf("%d %d %d %d %d %d %d %d %d %d %d %d %d %d", e.Epoch, e.Units, e.Until.Microseconds(), e.Memory.Microseconds(), e.First,
+		e.Under, e.Limit, p.Order, p.Want, p.Least, p.Deadline.Microseconds(), p.TTL.Milliseconds(), p.Tokens, p.Seen)
 }
 
 // hash is a memory as the script keeps it.

@@ -42,6 +42,7 @@ type shareSession struct {
 	units       int
 	until       tick // the trust in them: good before that
 	first, last backend.Token
+	under       backend.Token // first when it got its first unit
 	next        backend.Token // a writer's next token
 	version     backend.Token // of its readers
 
@@ -212,7 +213,7 @@ func (x *shareStep) lose(s int) {
 			}
 		}
 	}
-	c.units, c.until, c.first, c.last, c.next, c.version, c.wanted, c.flushed = 0, 0, 0, 0, 0, 0, false, false
+	c.units, c.until, c.first, c.last, c.under, c.next, c.version, c.wanted, c.flushed = 0, 0, 0, 0, 0, 0, 0, false, false
 	if c.out && c.req.Keep > 0 {
 		c.out = false
 	}
@@ -281,14 +282,14 @@ func (x *shareStep) post(s, keep, want, least int) {
 	c := &x.sessions[s]
 	c.epoch++
 	req := backend.ShareRequest{Kind: x.kind, Epoch: c.epoch, Keep: keep, Want: want, Least: least, Limit: x.limit[s], Tokens: 2,
-		Lease: 3 * second, GrantTTL: 2 * second, Patience: 3 * second, Under: c.first}
+		Lease: 3 * second, GrantTTL: 2 * second, Patience: 3 * second, Under: c.under}
 	if x.rw() && c.units == allUnits && keep < allUnits && c.next > c.first {
 		req.Tail = c.next - 2
 	}
 	if keep < c.units {
 		c.units = keep
 		if c.next = 0; keep == 0 {
-			c.until, c.first, c.last, c.version, c.flushed = 0, 0, 0, 0, false
+			c.until, c.first, c.last, c.under, c.version, c.flushed = 0, 0, 0, 0, 0, false
 		}
 	}
 	c.out, c.placed, c.req = true, false, req
@@ -424,7 +425,10 @@ func (x *shareStep) settle(it shareItem, until tick) {
 	wrote := c.units == allUnits && x.rw()
 	if r.Units < c.req.Keep || c.units > 0 && x.now >= c.until {
 		x.lose(s)
-		wrote = false
+		return
+	}
+	if c.req.Keep == 0 {
+		c.under = r.First
 	}
 	c.units, c.until, c.first, c.flushed = r.Units, until, r.First, it.old && r.Units > 0
 	switch {
@@ -556,7 +560,7 @@ func (x *shareStep) happen(a shareAction) {
 	case renewsUnits:
 		c.renewed = true
 		x.send(shareItem{kind: shareRequest, session: s, sent: x.now, call: shareCall{session: s, renew: true,
-			req: backend.ShareRequest{Epoch: c.epoch, Under: c.first, Lease: 3 * second}}})
+			req: backend.ShareRequest{Epoch: c.epoch, Under: c.under, Lease: 3 * second}}})
 	case delivers:
 		it := x.net[i]
 		x.remove(a.index)

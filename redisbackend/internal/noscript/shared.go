@@ -157,9 +157,9 @@ func (i *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
 	return nil
 }
 
-// parseEntry reads "epoch units until memory first limit order want least deadline grant tokens seen".
+// parseEntry reads "epoch units until memory first under limit order want least deadline grant tokens seen".
 func parseEntry(session, raw string) protocol.Entry {
-	var n [13]int64
+	var n [14]int64
 	for i, word := range strings.Fields(raw) {
 		if i < len(n) {
 			n[i], _ = strconv.ParseInt(word, 10, 64)
@@ -167,18 +167,18 @@ func parseEntry(session, raw string) protocol.Entry {
 	}
 	return protocol.Entry{
 		Session: session, Epoch: uint64(n[0]), Units: int(n[1]), Until: micros(n[2]), Memory: micros(n[3]),
-		First: backend.Token(n[4]), Limit: int(n[5]),
+		First: backend.Token(n[4]), Under: backend.Token(n[5]), Limit: int(n[6]),
 		Place: protocol.Place{
-			Order: uint64(n[6]), Want: int(n[7]), Least: int(n[8]), Deadline: micros(n[9]),
-			TTL: time.Duration(n[10]) * time.Millisecond, Tokens: int(n[11]), Seen: backend.Token(n[12]),
+			Order: uint64(n[7]), Want: int(n[8]), Least: int(n[9]), Deadline: micros(n[10]),
+			TTL: time.Duration(n[11]) * time.Millisecond, Tokens: int(n[12]), Seen: backend.Token(n[13]),
 		},
 	}
 }
 
 func writeEntry(e protocol.Entry) string {
 	p := e.Place
-	return fmt.Sprintf("%d %d %d %d %d %d %d %d %d %d %d %d %d", e.Epoch, e.Units, e.Until.Microseconds(), e.Memory.Microseconds(),
-		e.First, e.Limit, p.Order, p.Want, p.Least, p.Deadline.Microseconds(), wire.Millis(p.TTL), p.Tokens, p.Seen)
+	return fmt.Sprintf("%d %d %d %d %d %d %d %d %d %d %d %d %d %d", e.Epoch, e.Units, e.Until.Microseconds(), e.Memory.Microseconds(),
+		e.First, e.Under, e.Limit, p.Order, p.Want, p.Least, p.Deadline.Microseconds(), wire.Millis(p.TTL), p.Tokens, p.Seen)
 }
 
 // publish is the protocol's word to a session, in the form of share.lua's messages.

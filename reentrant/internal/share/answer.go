@@ -145,7 +145,7 @@ func (n *Name) settleLocked(c *claim, x terms, t lease.Lease) (tell func()) {
 	tell = func() {}
 	now := time.Now()
 	if x.units < c.keep || n.units > 0 && !n.trust.Trusted(now) {
-		tell = n.loseLocked("the server no longer had it")
+		return n.loseLocked("the server no longer had it")
 	}
 	env := &n.room.env
 	n.claim, n.epoch, n.owes = nil, c.epoch, false
@@ -156,7 +156,9 @@ func (n *Name) settleLocked(c *claim, x terms, t lease.Lease) (tell func()) {
 	n.asked, n.topUp = false, time.Time{}
 	n.haveLocked(x.units)
 	if x.units > 0 {
-		n.under = x.first
+		if c.keep == 0 {
+			n.under = x.first
+		}
 		n.admitLocked(x, t)
 	}
 	if x.units < c.want && x.units >= n.share {

@@ -102,3 +102,30 @@ func TestAnEpochThatIsStaleIsFollowedByOneThatIsNot(t *testing.T) {
 		assert.Equal(t, sharedqueue.Admitted, next(s, reader.outcome))
 	})
 }
+
+// The server knows a session's units by the token under which it got the first of them. What it answers about units that
+// were kept may not be heard, so the session goes on naming that one.
+func TestKeptUnitsAreNamedByTheTokenOfTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := writing(t)
+		require.Equal(t, sharedqueue.Reentered, next(s, enter(s, "w", sharedqueue.Read).outcome))
+		s.room.Wanted("x", 0)
+		_, ok, _ := s.queue.ExitWrite("w")
+		require.True(t, ok)
+		s.name.Wake()
+		kept := s.command(2)
+		assert.Equal(t, []any{1, backend.Token(20)}, []any{kept.req.Keep, kept.req.Under})
+		writer := enter(s, "v", sharedqueue.Write)
+		kept.reply <- backend.ShareReply{Status: backend.Shared, Units: 1, First: 22, Last: 22, May: backend.Unlimited}
+		asked := s.command(3)
+		assert.Equal(t, []any{1, backend.Token(20)}, []any{asked.req.Keep, asked.req.Under}, "after an answer")
+		asked.reply <- backend.ShareReply{Status: backend.Shared, Units: 1, Placed: true, First: 24, Last: 24, May: backend.Unlimited}
+		synctest.Wait()
+		writer.leave()
+		left := s.command(4)
+		assert.Equal(t, []any{1, backend.Token(20)}, []any{left.req.Keep, left.req.Under}, "after a place")
+		left.grant(1)
+		synctest.Wait()
+		assert.Empty(t, s.losses)
+	})
+}

@@ -37,7 +37,7 @@ type Name struct {
 	// What the session has.
 	units int           // never more than the tier hands out
 	epoch uint64        // that settled them
-	under backend.Token // First of the last answer or push that had units
+	under backend.Token // First of the answer or push since which it has had some: the server knows them by that
 	trust lease.Lease
 	shaky bool // the last renewal was not answered
 

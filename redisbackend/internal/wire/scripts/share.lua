@@ -5,7 +5,8 @@
 -- ARGV  1 session  2 epoch  3 kind: r or p
 --       4 keep: units of what it has  5 want: units in total  6 least: in total, with which it is content
 --       7 limit: units of all sessions together
---       8 under: the token under which it has its units  9 tail: the last token that a writer used of its block, or 0
+--       8 under: the token under which it got the first of its units
+--       9 tail: the last token that a writer used of its block, or 0
 --      10 tokens wanted with a grant of ALL  11 highest token this session has seen; of a reader: of this name
 --      12 lease, ms  13 grant TTL, ms  14 patience, ms: the place is dropped when not refreshed for so long
 --      15 not after: Redis time, us, from which this copy is refused  16 memory: the latest that any copy had
@@ -37,8 +38,8 @@ if refused then return refused end
 
 s.kind = kind
 if not me then
-  me = {session = session, epoch = '-1', units = 0, till = 0, memory = 0, first = 0, limit = limit, order = 0, want = 0,
-    least = 0, deadline = 0, grant = '0', tokens = '0', seen = '0'}
+  me = {session = session, epoch = '-1', units = 0, till = 0, memory = 0, first = 0, under = 0, limit = limit,
+    order = 0, want = 0, least = 0, deadline = 0, grant = '0', tokens = '0', seen = '0'}
   s.list[#s.list + 1] = me
 end
 settle()
@@ -46,7 +47,7 @@ settle()
 -- retain leaves the session so many of its units, and gives back the tokens that a writer did not use.
 local function retain(units)
   if kind == 'r' and me.units == ALL and units < ALL then
-    if me.first == under and me.first <= tail and tail < s.token and tail % 2 == 0 then s.token = tail end
+    if me.under == under and me.first <= tail and tail < s.token and tail % 2 == 0 then s.token = tail end
     me.first = s.token
   end
   me.units = units
@@ -86,7 +87,7 @@ end
 local code = SHARED
 me.memory, me.dirty = math.max(me.memory, notafter, memory), true
 if epoch > tonumber(me.epoch) then
-  local has = me.first == under and me.units or 0
+  local has = me.under == under and me.units or 0
   me.epoch, me.limit = ARGV[2], limit
   if keep > has then
     code = LOST

@@ -1,8 +1,8 @@
 -- share_renew: prolongs the leases of the units that one session has of many shared names (in a cluster: of one slot).
 --
 -- KEYS  record of each name in turn
--- ARGV  1 session, then for each name: epoch; the token under which it has its units; lease, ms; seconds that the
---       record is kept
+-- ARGV  1 session, then for each name: epoch; the token under which it got the first of its units; lease, ms; seconds
+--       that the record is kept
 -- Returns  {now, units...}   0 gone: the epoch has no live units under that token   a string: Redis's words of why this
 --          one name cannot be looked at (a key of another type); the others are not held up by it
 -- Keeps    it never gives or recreates units, and touches no entry but the session's own; a lease never shrinks.
@@ -15,7 +15,7 @@ local function renew(key, epoch, under, lease, keep)
   local raw = redis.call('HGET', key, session)
   if not raw then return 0 end
   local e = read(session, raw)
-  if tonumber(e.epoch) ~= tonumber(epoch) or e.first ~= tonumber(under) then return 0 end
+  if tonumber(e.epoch) ~= tonumber(epoch) or e.under ~= tonumber(under) then return 0 end
   if e.units == 0 or now > e.till then return 0 end
   e.till = math.max(e.till, now + lease * 1000)
   e.memory = math.max(e.memory, e.till)

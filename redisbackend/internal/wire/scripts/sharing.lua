@@ -65,13 +65,15 @@ end
 -- give lets a session have units: a writer under new tokens, all others under the last one. If a reader has seen a higher
 -- one, Redis forgot a write, and there is a new last one.
 local function give(e, units, n, above)
+  local had = e.units
   e.units, e.dirty = units, true
   if kind == 'r' and units == ALL then
     e.first = draw(tonumber(n), tonumber(above))
-    return
+  else
+    if s.token == 0 or kind == 'r' and tonumber(above) > s.token then draw(1, tonumber(above)) end
+    e.first = s.token
   end
-  if s.token == 0 or kind == 'r' and tonumber(above) > s.token then draw(1, tonumber(above)) end
-  e.first = s.token
+  if had == 0 then e.under = e.first end
 end
 
 -- serve grants heads what they want for as long as they fit, and answers whom, but for me, who gets a full lease.
