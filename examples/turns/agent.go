@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -76,7 +77,7 @@ func (a *agent) run(ctx context.Context, t turn) {
 	}
 	defer closeNow(session)
 	lock := session.NewLock("turns:" + t.Conversation)
-	owner := reentrant.WithPortableOwner(ctx, t.ID)
+	owner := reentrant.WithNote(reentrant.WithPortableOwner(ctx, t.ID), fmt.Sprintf("turn %d, replica %d", t.Number, t.Replica))
 	if err = take(owner, lock); err == nil {
 		err = a.talk(owner, lock, t)
 	}

@@ -178,6 +178,10 @@ func TestATurnEndsWithItsHold(t *testing.T) {
 	p.agents[0].lease = 3 * time.Second // it hears of it when it renews
 	first := p.adds(1, false)
 	p.becomes(first, running)
+	require.Eventually(t, func() bool {
+		st, err := p.lock().Inspect(t.Context())
+		return err == nil && st.Note == "turn 1, replica 1"
+	}, eventually, time.Millisecond, "relock inspect shows which turn it is")
 	_, err := p.lock().ForceUnlock(reentrant.WithPortableOwner(t.Context(), "an operator"))
 	require.NoError(t, err)
 	p.becomes(first, lost)
