@@ -472,6 +472,28 @@ func TestFreeGivesTheLockToWhoWaits(t *testing.T) {
 	})
 }
 
+// Where sessions wait they are not made to wait for a free in vain, until some releases later.
+func TestFreeIsNotTriedAgainAtOnceWhereSessionsWait(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		handOver := func(epoch uint64) (scripts int) {
+			p := a.takeRemembered(epoch)
+			b.wait(epoch)
+			scripts = s.scripts(func() { require.Equal(t, backend.Released, a.release(epoch, remembers(p))) })
+			b.granted()
+			b.release(epoch)
+			return scripts
+		}
+		handOver(1)
+		assert.Equal(t, 1, handOver(2))
+		for epoch := uint64(3); epoch <= 8; epoch++ {
+			handOver(epoch)
+		}
+		p := a.takeRemembered(9)
+		assert.Equal(t, backend.Freed, a.release(9, remembers(p)))
+	})
+}
+
 // Tombstones that the session does not know of are written forward.
 func TestPassKeepsTombstones(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {

@@ -51,6 +51,10 @@ func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter
 	return backend.AcquireReply{Status: backend.Granted, First: p.Token, Last: p.Token, Prior: p}, true, nil
 }
 
+// fullReleases is how many releases go without free after one for which sessions waited: where they wait once they often
+// do, and a free in vain delays their turn by a round trip.
+const fullReleases = 7
+
 // free has a lean release carried out, if there is one for what the session remembers. It returns false if Redis has to
 // look at everything, which Release then asks for.
 func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (bool, error) {
@@ -58,7 +62,14 @@ func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (bool, e
 	if !ok || !r.Conn.Deployment.lean() {
 		return false, nil
 	}
+	if r.full.Load() > 0 {
+		r.full.Add(-1)
+		return false, nil
+	}
 	n, _, err := r.runLean(ctx, &r.Conn.Deployment.scripts.Free, r.Keys[:3], args[:])
+	if err == nil && n == 0 {
+		r.full.Store(fullReleases)
+	}
 	return n == 1, err
 }
 

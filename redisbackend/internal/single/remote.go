@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -20,6 +21,8 @@ type Remote struct {
 	Conn  *Conn
 	Keys  wire.Keys
 	Clock *clock.Clock
+
+	full atomic.Int32 // so many releases still go without free: the last one found sessions that wait; see free
 }
 
 var _ backend.Remote = (*Remote)(nil)
