@@ -166,3 +166,35 @@ func TestShareIsNotOfAQuorum(t *testing.T) {
 	_, ok := remote.(backend.Sharer)
 	assert.False(t, ok)
 }
+
+// However many sessions change in one run, it is carried out as a whole: Lua hands over only some thousand arguments at once.
+func TestShareWritesManySessionsInOneRun(t *testing.T) {
+	server := redisserver.Start(t)
+	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
+	b, err := redisbackend.New(s.client)
+	require.NoError(t, err)
+	s.b = b
+	a := s.join("a")
+	_, err = a.share(sharing(1, 0, 1))
+	require.NoError(t, err)
+	key := "relock:{lock}:t:lock"
+	const changed, forgotten = 5_000, 9_000
+	fields := []string{"HSET", key}
+	for i := range changed + forgotten {
+		memory := "1" // it is over
+		if i < changed {
+			memory = "9000000000000000"
+		}
+		// It had a place, whose deadline is over.
+		fields = append(fields, "old"+strconv.Itoa(i), "1 0 0 "+memory+" 0 0 5 "+strconv.Itoa(i+1)+" 1 1 1 0 1 0")
+	}
+	s.run(fields...)
+	_, err = a.share(sharing(2, 1, 1))
+	require.NoError(t, err)
+	left, err := s.do("HLEN", key).ToInt64()
+	require.NoError(t, err)
+	assert.EqualValues(t, changed+2, left)
+	entry, err := s.do("HGET", key, "old0").ToString()
+	require.NoError(t, err)
+	assert.Equal(t, "1 0 0 9000000000000000 0 0 5 0 0 0 0 0 0 0", entry)
+}

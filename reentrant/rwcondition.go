@@ -303,7 +303,7 @@ func (l *RWLock) comeBack(ctx, over context.Context, w *writerWait, p *writerTry
 	if !ok {
 		return err
 	}
-	if err := q.restore(w, o == sharedqueue.Reentered); err != nil {
+	if err := q.restore(w); err != nil {
 		p.name.Wake()
 		return err
 	}
@@ -314,9 +314,9 @@ func (l *RWLock) comeBack(ctx, over context.Context, w *writerWait, p *writerTry
 	return nil
 }
 
-// restore gives a writer with one hold those of a wait, and has it told of their loss as before. entered: another goroutine of
-// the same owner had the write side. After an error the one hold is gone too.
-func (q *rwTier) restore(w *writerWait, entered bool) error {
+// restore gives a writer with one hold those of a wait, and has it told of their loss as before, beside another goroutine of the
+// same owner that is inside and has asked for that. After an error the one hold is gone too.
+func (q *rwTier) restore(w *writerWait) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.AddHolds(w.owner, w.reads, w.writes-1) {
@@ -328,10 +328,10 @@ func (q *rwTier) restore(w *writerWait, entered bool) error {
 	}
 	switch own := q.alarm.signal; {
 	case w.notifier == nil:
-	case entered && own != nil:
+	case own != nil:
 		tell := context.CancelCauseFunc(func(error) { w.notifier.notify() })
 		own.add(&tell)
-	default: // nobody who asked for own is inside
+	default:
 		q.alarm.signal = w.notifier
 	}
 	return nil
@@ -349,8 +349,10 @@ func (l *RWLock) forfeit(w *writerWait) {
 	if w.writes > 0 {
 		s.lostHolds.Add(writeSide.debt(l.name), w.owner, w.writes)
 	}
-	a := alarm{s: s.session, name: l.name}
-	a.report(w.owner, ModeWrite, w.token, "it could not be had again after a wait")
+	if w.reads+w.writes > 0 { // else the loss of all of them is reported already
+		a := alarm{s: s.session, name: l.name}
+		a.report(w.owner, ModeWrite, w.token, "it could not be had again after a wait")
+	}
 	if w.notifier != nil {
 		w.notifier.notify()
 	}

@@ -622,3 +622,45 @@ func TestAnObserverSeesAWaitOfAWriteSide(t *testing.T) {
 		assert.Zero(t, s.Stats().Lost)
 	})
 }
+
+// Two goroutines act for one owner. One comes back from a wait beside the other, which has asked to be told of a loss: in
+// whichever order they get in, both are told.
+func TestEveryGoroutineOfAnOwnerIsToldOfALossAfterAWait(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New()
+			s := newSession(t, b)
+			l, ctx := s.NewRWLock("x"), owner(t, "both")
+			done := make(chan error, 1)
+			go func() {
+				err := l.Lock(ctx)
+				if err == nil {
+					err = l.NewCondition("ready").Await(ctx)
+				}
+				done <- err
+			}()
+			synctest.Wait()
+			other := owner(t, "signaller")
+			require.NoError(t, l.Lock(other))
+			require.NoError(t, l.NewCondition("ready").Signal(other))
+			lost := make(chan (<-chan struct{}), 1)
+			go func() {
+				assert.NoError(t, l.Lock(ctx))
+				lost <- l.Lost(ctx)
+			}()
+			synctest.Wait()
+			require.NoError(t, l.Unlock(other))
+			told := <-lost
+			require.NoError(t, <-done)
+			synctest.Wait()
+			assert.True(t, stillOpen(told))
+			b.Flush()
+			time.Sleep(time.Minute)
+			assert.False(t, stillOpen(told))
+			assert.False(t, stillOpen(l.Lost(ctx)))
+			for range 2 {
+				assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+			}
+		})
+	}
+}

@@ -15,7 +15,7 @@ type ticket struct {
 	owner    Owner
 	remote   backend.Conditions
 	woken    chan bool                // 1-buffered: signalled; true if Redis has also queued the session for the lock
-	over     bool                     // lockState.mu: it is known to be signalled, or has enough, so it waits no more
+	over     bool                     // lockState.mu, of a write side monitor.mu: it is known to be signalled, or has enough, so it waits no more
 	hold     hold                     // what the wait gave up
 	fair     bool                     // its owner comes back in line
 	ahead    time.Duration            // how far the wall clock was ahead before it was sent

@@ -204,7 +204,7 @@ func (n *Name) pushed(g backend.ShareGrant) {
 			if n.trust.Until().After(t.Until()) && c.keep > 0 {
 				t = n.trust
 			}
-			tell = n.settleLocked(c, terms{g.Units, g.First, g.Last, g.May}, t)
+			tell = n.settleLocked(c, terms{g.Units, g.First, g.Last, min(g.May, n.hint)}, t)
 		}
 		n.wakeLocked()
 	}

@@ -106,8 +106,8 @@ func (r *Room) Join(name string, kind backend.ShareKind, remote backend.Remote, 
 			return nil
 		}
 		n = &Name{room: r, name: name, kind: kind, remote: remote, sharer: remote.(backend.Sharer), limit: backend.AllUnits,
-			wake: make(chan struct{}, 1), tier: tier(), known: r.known[name]}
-		delete(r.known, name)
+			wake: make(chan struct{}, 1), tier: tier()}
+		r.recallLocked(n)
 		r.names[name] = n
 	}
 	n.refs++
@@ -154,6 +154,14 @@ func (r *Room) rememberLocked(n *Name) {
 		delete(r.known, other)
 	}
 	r.known[n.name] = n.known
+}
+
+// recallLocked gives a new name what it has known. r.mu is held, and the name is not shared yet.
+func (r *Room) recallLocked(n *Name) {
+	if n.kind == backend.ReadWrite {
+		n.known = r.known[n.name]
+		delete(r.known, n.name)
+	}
 }
 
 // Find returns the name if the session has something about it, without a reference.

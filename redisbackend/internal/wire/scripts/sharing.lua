@@ -117,6 +117,13 @@ local function allowance()
   end
 end
 
+-- many runs a command on a key with more arguments than Lua can hand over at once. Fields and their values stay together.
+local function many(command, key, arguments)
+  for i = 1, #arguments, 4000 do
+    redis.call(command, key, unpack(arguments, i, math.min(i + 3999, #arguments)))
+  end
+end
+
 -- save writes what has changed, and keeps the record for so many seconds at least. An entry whose memory is over goes,
 -- but for mine. A key that is there is first written to by a command that a full server allows: it then allows the next
 -- ones too, and what is kept or given back needs no memory.
@@ -134,9 +141,9 @@ local function save(key, me, seconds)
   local left = redis.call('PTTL', key)
   local ttl = text(math.max(left, math.ceil((lasts - now) / 1000)))
   if left > 0 then redis.call('PEXPIRE', key, ttl) end
-  redis.call('HSET', key, unpack(changes))
+  many('HSET', key, changes)
   if left <= 0 then redis.call('PEXPIRE', key, ttl) end
-  if over[1] then redis.call('HDEL', key, unpack(over)) end
+  many('HDEL', key, over)
 end
 
 -- announce tells those who were granted, and asks those who have more than they may keep. I am told by my answer.
