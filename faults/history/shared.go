@@ -283,13 +283,15 @@ func tooMany(inside map[*use]bool, limit int) bool {
 // fallen finds tokens and versions that are lower than those of uses that began before, and tokens that were given twice.
 // When Redis has forgotten, sessions may go on with what they have for a lease, and only those of a process are compared.
 // A replica that lacks the last writes brings an older record back: a reader that comes then is above what its own process
-// has known, which alone can tell.
+// has known, which alone can tell. A writer that writes nothing spends its tokens: readers that come later have a higher
+// version than those of a session that has read all along, though nothing was written. So a version is above the tokens of
+// writers and what its own process has seen, and a token above everything.
 func (h SharedHistory) fallen(uses []*use) (findings []string) {
 	known := slices.DeleteFunc(slices.Clone(uses), func(u *use) bool { return u.token == 0 })
 	blind := h.blind()
 	calls := slices.SortedFunc(slices.Values(known), func(a, b *use) int { return cmp.Compare(a.taken.Call, b.taken.Call) })
 	shown := slices.SortedFunc(slices.Values(known), func(a, b *use) int { return cmp.Compare(a.shown, b.shown) })
-	highest := &use{}
+	highest, wrote := &use{}, &use{}
 	own := make(map[string]*use) // the highest of each process
 	had := make(map[uint64]*use) // writers by token
 	for _, u := range calls {
@@ -299,11 +301,20 @@ func (h SharedHistory) fallen(uses []*use) (findings []string) {
 			if s.token > highest.token {
 				highest = s
 			}
+			if !s.read && s.token > wrote.token {
+				wrote = s
+			}
 			if own[s.process] == nil || s.token > own[s.process].token {
 				own[s.process] = s
 			}
 		}
 		before := highest
+		if u.read {
+			before = wrote
+			if o := own[u.process]; o != nil && o.token > before.token {
+				before = o
+			}
+		}
 		if h.older(u) || slices.ContainsFunc(blind, func(s Span) bool { return s.From <= u.taken.Return && u.taken.Call <= s.To }) {
 			before = own[u.process]
 		}
@@ -352,8 +363,8 @@ type sharedState struct {
 	written uint64 // token of the last write
 }
 
-// sharedModel is a read-write lock whose tokens and versions rise: the same version is seen before and after only if
-// nothing was written in between. Readers are only counted, so that states that differ by their names are one; and each
+// sharedModel is a read-write lock whose tokens rise above all versions, and whose versions say which write was the last:
+// the same version is seen before and after only if nothing was written in between. Readers are only counted, so that states that differ by their names are one; and each
 // step says which write came before, so that there is little to search.
 var sharedModel = porcupine.Model{
 	Init: func() any { return sharedState{} },
@@ -373,7 +384,7 @@ var sharedModel = porcupine.Model{
 
 // do is one step; false if a read-write lock cannot do it.
 func (s sharedState) do(in sharedStep) (sharedState, bool) {
-	ok := in.token == 0 || in.token >= s.highest && in.after == s.written
+	ok := in.token == 0 || in.after == s.written && (in.verb != take || in.token >= s.highest)
 	switch in.verb {
 	case take:
 		ok = ok && s.writer == 0 && s.readers == 0

@@ -93,6 +93,15 @@ func TestJudgeShared(t *testing.T) {
 			reads("a", 1, 2), sees("a", 3, 11), writes("b", 26, 27), sawToken("b", 28, 12), sees("a", 120, 11), leaves("a", 122), gave("b", 123, 124)}},
 		"forgotten, and believed for too long": {forgets: flush, want: "at once", ops: []Op{
 			reads("a", 1, 2), sees("a", 3, 11), writes("b", 26, 27), sawToken("b", 140, 12), sees("a", 140, 11), leaves("a", 142), gave("b", 143, 144)}},
+		"a version that rose although nothing was written, and readers all along": {ops: []Op{
+			reads("a", 1, 2), sees("a", 3, 11), reads("b", 5, 6), sees("b", 7, 15), leaves("b", 9), sees("a", 11, 11), leaves("a", 13),
+			writes("b", 15, 16), sawToken("b", 17, 20), gave("b", 19, 20)}},
+		"a version that falls in a process": {want: "came after", ops: []Op{
+			reads("a", 1, 2), sees("a", 3, 15), leaves("a", 5), reads("a", 7, 8), sees("a", 9, 11), leaves("a", 11)}},
+		"a token below a version": {want: "came after", ops: []Op{
+			reads("a", 1, 2), sees("a", 3, 15), leaves("a", 5), writes("b", 7, 8), sawToken("b", 9, 12), gave("b", 11, 12)}},
+		"a version of before a write, that is seen after it": {want: "no order", ops: []Op{
+			writes("b", 1, 4), sawToken("b", 5, 12), gave("b", 7, 8), reads("a", 1, 10), sees("a", 11, 11), leaves("a", 13)}},
 		"an older version after a flush": {forgets: flush, want: "came after", ops: []Op{
 			writes("b", 1, 2), sawToken("b", 3, 12), gave("b", 5, 6), reads("a", 200, 201), sees("a", 203, 11), leaves("a", 205)}},
 		"an older version after a failover, in a process that knows of no later one": {forgets: failover, ops: []Op{
