@@ -173,3 +173,21 @@ func TestAWaitForUnitsSaysThatItsOutcomeIsUnknown(t *testing.T) {
 		})
 	}
 }
+
+// A name that is used for another kind has nothing of the session, so nothing has to be given back.
+func TestCloseAfterARefusalOfTheKindIsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		holder, s := newSession(t, b), newSession(t, b)
+		require.NoError(t, holder.NewLock("x").Lock(t.Context()))
+		_, err := s.NewRWLock("x").TryLock(t.Context())
+		require.ErrorIs(t, err, reentrant.ErrWrongKind)
+		_, err = s.NewSemaphore("x", 2).TryAcquire(t.Context(), 1)
+		require.ErrorIs(t, err, reentrant.ErrWrongKind)
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, s.Close(ctx))
+		assert.Zero(t, time.Since(begun))
+	})
+}

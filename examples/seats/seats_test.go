@@ -33,7 +33,6 @@ func TestMain(m *testing.M) {
 	}
 	// A build with the detector of races would have each process sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
-	testsize.Parallel(8)
 	testsize.CollectLess()
 	os.Exit(m.Run())
 }

@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/relock-go/relock/backend"
@@ -71,6 +72,9 @@ func (n *Name) failedLocked(c *claim, err error) {
 	if backend.Refused(err) {
 		n.claim, n.reason = nil, err
 		n.hush = time.Now().Add(n.room.env.Heartbeat)
+		if n.units == 0 && errors.Is(err, backend.ErrWrongKind) {
+			n.owes = false // the server has nothing of this kind, so nothing of this session's
+		}
 		n.tier.Expel()
 		return
 	}

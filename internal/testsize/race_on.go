@@ -1,0 +1,6 @@
+//go:build race
+
+package testsize
+
+// underRace: everything takes ten times the processor, so that tests no longer mostly wait.
+const underRace = true
