@@ -26,17 +26,17 @@ func NewPermits(now func() time.Duration) *Permits {
 	return q
 }
 
-// Try takes n permits if that needs no wait and overtakes no claim in line. The outcome is [Admitted], [Busy] or, of a
-// queue that is shut, [Expelled].
+// Try takes n permits, at least one, if that needs no wait and overtakes no claim in line. The outcome is [Admitted],
+// [Busy] or, of a queue that is shut, [Expelled].
 func (q *Permits) Try(n int) (o Outcome, look bool) {
 	q.mu.Lock()
 	o = q.claimLocked(n)
 	return o, q.unlock(o)
 }
 
-// Enter takes n permits or, if that needs a wait, a place in line. With the outcome [Waiting] the caller goes on with
-// Wait; the other outcomes are those of Try. It is [Busy] only in mode [Once], which is the only mode that matters. life is
-// what [Permits.Life] was when the permits were taken: they are lost when it has changed.
+// Enter takes n permits, at least one, or, if that needs a wait, a place in line. With the outcome [Waiting] the caller
+// goes on with Wait; the other outcomes are those of Try. It is [Busy] only in mode [Once], which is the only mode that
+// matters. life is what [Permits.Life] was when the permits were taken: they are lost when it has changed.
 func (q *Permits) Enter(n int, mode Mode) (o Outcome, w *PermitWaiter, life uint64, look bool) {
 	q.mu.Lock()
 	o = q.claimLocked(n)

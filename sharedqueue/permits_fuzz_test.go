@@ -227,8 +227,9 @@ func (r *permitsRig) step(code, arg byte) {
 	n, big := int(arg&7), int(arg>>3)
 	switch code % 14 {
 	case 0, 1, 2:
-		r.enter(n, Mode(arg>>3&1)*Once)
+		r.enter(max(n, 1), Mode(arg>>3&1)*Once)
 	case 3:
+		n = max(n, 1)
 		o, look := q.Try(n)
 		require.Equal(r.t, m.try(n), o)
 		r.checkLook(look)
