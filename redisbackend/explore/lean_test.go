@@ -45,7 +45,10 @@ func (c call) leanArguments(names [keyCount]string) (keys, args []string) {
 		return names[:3], append(args, field(c.memo.owner))
 	}
 	least := redisToken(c.least())
-	after, _ := strings.CutPrefix(recordOf(c.session, memo{epoch: c.epoch, token: c.least(), note: c.memo.note}), least+" "+least)
+	after := recordOf(c.session, memo{epoch: c.epoch, token: c.least(), note: c.memo.note})
+	if c.leased() {
+		after = strings.TrimPrefix(after, least+" "+least)
+	}
 	args = append(args, least, after)
 	keys = names[:3]
 	switch c.verb {

@@ -104,7 +104,11 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 	w := TextWriter{buf: room[:0]}
 	w.record(session, &old)
 	w.number(uint64(token))
-	w.afterToken(session, &c.Prior)
+	if protocol.SetsLease(req) {
+		w.afterToken(session, &c.Prior) // its token may be the clock's
+	} else {
+		w.record(session, &c.Prior)
+	}
 	if !c.Take {
 		w.field(session, old.Owner)
 	}
