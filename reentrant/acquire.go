@@ -14,8 +14,8 @@ import (
 // acquireRemote is what the head of the queue does: it inherits what its session has, or asks Redis. It is entered with the
 // baton and one reference to the lock state. It returns true with the caller as holder, the hold keeping the reference; or
 // false with the baton given on, and the reference with whoever cleans up.
-func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t try) (bool, error) {
-	if e.s.cohort(owner, t.fixed) && e.inherit(ctx, l, owner, &t) {
+func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t *try) (bool, error) {
+	if e.s.cohort(owner, t.fixed) && e.inherit(ctx, l, owner, t) {
 		return true, nil
 	}
 	return e.askRemote(ctx, l, owner, t)
@@ -40,7 +40,7 @@ func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t t
 //	                                           settle
 //
 // It is entered and left as acquireRemote is.
-func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t try) (bool, error) {
+func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try) (bool, error) {
 	cfg := &e.s.config
 	a := e.begin(owner, t)
 	if a.adopted && e.park(ctx, t, -1) {
@@ -128,7 +128,7 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t try) 
 }
 
 // addHolds is what is left to do for a head whose owner has got the lock by Resume. Baton of the owner's operation.
-func (e *lockState) addHolds(ctx context.Context, owner Owner, t try) (bool, error) {
+func (e *lockState) addHolds(ctx context.Context, owner Owner, t *try) (bool, error) {
 	if t.holds == 0 {
 		return e.reenter(ctx, owner, t)
 	}
@@ -137,7 +137,7 @@ func (e *lockState) addHolds(ctx context.Context, owner Owner, t try) (bool, err
 }
 
 // conclude makes the head the holder, unless the session has been closed meanwhile.
-func (e *lockState) conclude(ctx context.Context, l *Lock, h hold, t try) (bool, error) {
+func (e *lockState) conclude(ctx context.Context, l *Lock, h hold, t *try) (bool, error) {
 	if e.settle(ctx, l, h, t, max(t.holds, 1)) {
 		return true, nil
 	}
@@ -146,10 +146,10 @@ func (e *lockState) conclude(ctx context.Context, l *Lock, h hold, t try) (bool,
 }
 
 // expired reports whether a timed try is over.
-func (t try) expired() bool { return !t.deadline.IsZero() && !time.Now().Before(t.deadline) }
+func (t *try) expired() bool { return !t.deadline.IsZero() && !time.Now().Before(t.deadline) }
 
 // within is d, or what is left of a timed try if that is less, but at least some time.
-func (t try) within(d, least time.Duration) time.Duration {
+func (t *try) within(d, least time.Duration) time.Duration {
 	if t.deadline.IsZero() {
 		return d
 	}
@@ -194,7 +194,7 @@ type attempt struct {
 }
 
 // reportLongWait reports, once, that the head has waited long: for the holder, whom it asks for, or because of last.
-func (a *attempt) reportLongWait(ctx context.Context, e *lockState, t try, last error) {
+func (a *attempt) reportLongWait(ctx context.Context, e *lockState, t *try, last error) {
 	waited := time.Since(a.begun)
 	if a.reportedWait || waited < e.s.config.lease {
 		return
@@ -209,7 +209,7 @@ func (a *attempt) reportLongWait(ctx context.Context, e *lockState, t try, last 
 
 // askForHolder asks who has the lock, within the time of the caller; nil if neither observer nor log wants to know, or Redis
 // does not answer.
-func (e *lockState) askForHolder(ctx context.Context, t try) *State {
+func (e *lockState) askForHolder(ctx context.Context, t *try) *State {
 	if e.s.config.observer == nil && !e.s.config.logger.Enabled(context.Background(), EventWaitingLong.level()) {
 		return nil
 	}
@@ -236,7 +236,7 @@ func (a *attempt) noteOutage(e *lockState, err error) {
 }
 
 // begin takes over what the last owner of this session left, and begins the head's attempt. Baton.
-func (e *lockState) begin(owner Owner, t try) attempt {
+func (e *lockState) begin(owner Owner, t *try) attempt {
 	e.mu.Lock()
 	idle := e.wakeIdleLocked()
 	a := e.newAttemptLocked(owner, t)
@@ -252,7 +252,7 @@ func (e *lockState) begin(owner Owner, t try) attempt {
 }
 
 // newAttemptLocked says what an attempt of the head asks for. e.mu is held.
-func (e *lockState) newAttemptLocked(owner Owner, t try) attempt {
+func (e *lockState) newAttemptLocked(owner Owner, t *try) attempt {
 	cfg := &e.s.config
 	now := time.Now()
 	cohort := e.s.cohort(owner, t.fixed)
@@ -286,7 +286,7 @@ func (e *lockState) newAttemptLocked(owner Owner, t try) attempt {
 // adoptLocked makes the place in Redis that came with a signal the attempt's own, so that nothing need be sent before the
 // grant comes. False: there is none, or a newer attempt of this session has taken it over since. e.mu is
 // held.
-func (e *lockState) adoptLocked(a *attempt, t try) bool {
+func (e *lockState) adoptLocked(a *attempt, t *try) bool {
 	if t.ticket == 0 || e.sentEpoch > t.ticket || a.handed {
 		return false
 	}
@@ -329,7 +329,7 @@ func (e *lockState) startEpochLocked(epoch uint64, waiting bool) {
 }
 
 // sendAcquire sends one copy of the attempt, and keeps account of what Redis may have of it.
-func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t try, sent time.Time) (backend.AcquireReply, error) {
+func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent time.Time) (backend.AcquireReply, error) {
 	a.ahead = e.s.ahead()
 	limit := e.s.config.commandTimeout()
 	a.req.NotAfter = sent.Add(t.within(limit, limit/8))
@@ -383,7 +383,7 @@ func (a *attempt) newHold(owner Owner, reply backend.AcquireReply, sent time.Tim
 
 // park waits until a grant comes, or it is time to show a sign of life: at the next heartbeat, or when the holder's
 // lease ends if that is sooner. The jitter keeps waiters from asking all at once. True means that a grant came.
-func (e *lockState) park(ctx context.Context, t try, ttl time.Duration) bool {
+func (e *lockState) park(ctx context.Context, t *try, ttl time.Duration) bool {
 	cfg := &e.s.config
 	wait := cfg.heartbeat - cfg.jitter(cfg.heartbeat/8)
 	if ttl >= 0 && ttl < wait {

@@ -148,9 +148,10 @@ func (e *lockState) lingerLocked(ctx context.Context, h *hold, now time.Time) bo
 		return false
 	default:
 	}
-	if e.hold.phase != phaseHanded || e.wantedEpoch >= e.hold.epoch {
+	if e.wantedEpoch >= e.hold.epoch {
 		return false
 	}
+	e.handOverLocked()
 	e.idleLocked(now.Sub(e.s.opened) + e.s.config.linger)
 	e.reportRelease(ctx, h, false, nil)
 	e.queue.Leave() // from now on the lock state may be another lock's

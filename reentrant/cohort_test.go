@@ -173,7 +173,7 @@ func BenchmarkCohortHandover(b *testing.B) {
 		}
 		close(ping)
 	})
-	for _, waiters := range []int{1, 100, 10_000} {
+	for _, waiters := range []int{1, 100, 1_000, 10_000} {
 		b.Run(strconv.Itoa(waiters), func(b *testing.B) { benchmarkHandover(b, waiters) })
 	}
 }

@@ -58,7 +58,7 @@ func newDetector(s *session) *deadlock.Detector[Owner] {
 }
 
 // takeWatched is take for a wait that nothing but its end can end.
-func (l *Lock) takeWatched(ctx context.Context, d *deadlock.Detector[Owner], t try) (bool, error) {
+func (l *Lock) takeWatched(ctx context.Context, d *deadlock.Detector[Owner], t *try) (bool, error) {
 	owner, err := l.admit(ctx)
 	if err != nil {
 		return false, err

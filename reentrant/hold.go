@@ -28,12 +28,12 @@ func (p phase) String() string { return phaseNames[p] }
 
 // successors lists the phases that may follow each phase.
 var successors = [...][]phase{
-	phaseVacant:    {phaseHeld},                              // settle
-	phaseHeld:      {phaseReleasing, phaseLost, phaseHanded}, // startReleasing, lose, handOverLocked
-	phaseReleasing: {phaseHeld, phaseLost, phaseVacant},      // stopReleasing or replace, lose, leaveHold
-	phaseLost:      {phaseHeld, phaseVacant},                 // replace, clearLocked
-	phaseHanded:    {phaseHeld, phaseIdle, phaseVacant},      // settleLocked, idleLocked, takeHanded or lose
-	phaseIdle:      {phaseHanded, phaseVacant},               // wakeIdleLocked, clearLocked
+	phaseVacant:    {phaseHeld},                                           // settle
+	phaseHeld:      {phaseReleasing, phaseLost, phaseHanded, phaseVacant}, // startReleasing, lose, handOverLocked, endHold
+	phaseReleasing: {phaseHeld, phaseLost, phaseVacant},                   // stopReleasing or replace, lose, leaveHold
+	phaseLost:      {phaseHeld, phaseVacant},                              // replace, clearLocked
+	phaseHanded:    {phaseHeld, phaseIdle, phaseVacant},                   // settleLocked, idleLocked, takeHanded or lose
+	phaseIdle:      {phaseHanded, phaseVacant},                            // wakeIdleLocked, clearLocked
 }
 
 // enter changes the phase. Builds with the tag invariants, and those with the race detector, check that it may.
@@ -88,14 +88,14 @@ func (h *hold) fixed() time.Duration {
 
 // settle makes the head the holder, with a hold count. From here on the watchdog sees the hold. It returns false if
 // there is no watchdog any more, because the session was closed: the baton then stays with the head.
-func (e *lockState) settle(ctx context.Context, l *Lock, h hold, t try, holds int) bool {
+func (e *lockState) settle(ctx context.Context, l *Lock, h hold, t *try, holds int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t.note != "" && !h.cohort {
 		h.note = newNote(t.note)
 	}
 	e.putHoldLocked(h)
-	if !e.settleLocked(ctx, l, &t, holds) {
+	if !e.settleLocked(ctx, l, t, holds) {
 		e.clearLocked()
 		return false
 	}
@@ -170,18 +170,11 @@ func (e *lockState) leaveHold(t *ticket) hold {
 	return h
 }
 
-// handOverLocked takes the hold from its owner, who has the baton, and leaves it to the next owner of the baton. It returns
-// the hold as it was. Of a lost one nothing is left. e.mu is held.
-func (e *lockState) handOverLocked() hold {
-	h := e.hold
-	if h.phase == phaseLost {
-		e.clearLocked()
-		return h
-	}
+// handOverLocked takes the hold from its owner, and leaves it to the next owner of the baton. e.mu is held.
+func (e *lockState) handOverLocked() {
 	e.hold.enter(phaseHanded)
 	e.hold.owner, e.hold.notifier, e.hold.wanted = Owner{}, nil, nil
 	e.holder.Store(0)
-	return h
 }
 
 // takeHanded takes over what the last owner left to the head, which asks Redis all the same. Baton.

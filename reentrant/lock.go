@@ -84,7 +84,7 @@ func (l *Lock) Lock(ctx context.Context) error {
 	if l.reenterFast(ctx) {
 		return nil
 	}
-	_, err := l.acquire(ctx, try{op: "lock", waits: true, barges: l.unfair})
+	_, err := l.acquire(ctx, &try{op: "lock", waits: true, barges: l.unfair})
 	return err
 }
 
@@ -95,7 +95,7 @@ func (l *Lock) Lock(ctx context.Context) error {
 // Errors are those of Lock. A backend that cannot be reached is an error, never "somebody else has it"; re-entry, too, is
 // asked for once.
 func (l *Lock) TryLock(ctx context.Context) (bool, error) {
-	return l.acquire(ctx, try{op: "try lock", barges: true})
+	return l.acquire(ctx, &try{op: "try lock", barges: true})
 }
 
 // TryLockFor takes the lock if its turn comes within wait. It honours the queue (as far as [WithFairness] asks for
@@ -108,10 +108,11 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error)
 		defer timer.Stop()
 		t.timeout, t.deadline = timer.C, time.Now().Add(wait)
 	}
-	return l.acquire(ctx, t)
+	return l.acquire(ctx, &t)
 }
 
-// A try says how much an acquire is ready to wait.
+// A try says how much an acquire is ready to wait. Callers of Lock pass it by reference: the stack of a goroutine that has
+// waited long is no longer in the processor's caches, and each copy would be three cache lines of it.
 type try struct {
 	op       string
 	waits    bool
@@ -133,7 +134,7 @@ type try struct {
 
 // acquire is every way to take the lock. On return the baton is with the holder if it returns true, and otherwise
 // where the function that gave up sent it.
-func (l *Lock) acquire(ctx context.Context, t try) (bool, error) {
+func (l *Lock) acquire(ctx context.Context, t *try) (bool, error) {
 	t.begun, t.fixed = l.session.now(), l.fixed
 	ok, err := l.takeOrReport(ctx, t)
 	err = l.error(t.op, err)
@@ -145,7 +146,7 @@ func (l *Lock) acquire(ctx context.Context, t try) (bool, error) {
 
 // takeOrReport is take, with a look out for deadlocks if the session is to have one. A wait with a time limit ends by
 // itself.
-func (l *Lock) takeOrReport(ctx context.Context, t try) (bool, error) {
+func (l *Lock) takeOrReport(ctx context.Context, t *try) (bool, error) {
 	if d := l.session.detector; d != nil && t.waits && t.deadline.IsZero() {
 		return l.takeWatched(ctx, d, t)
 	}
@@ -154,7 +155,7 @@ func (l *Lock) takeOrReport(ctx context.Context, t try) (bool, error) {
 
 // take goes through the local queue, and then does what is left to do. In a session that is being closed only an owner
 // that has the lock gets it.
-func (l *Lock) take(ctx context.Context, t try) (bool, error) {
+func (l *Lock) take(ctx context.Context, t *try) (bool, error) {
 	owner, err := l.admit(ctx)
 	if err != nil {
 		return false, err
@@ -192,7 +193,7 @@ func (e *lockState) cleanedUp() error {
 }
 
 // reenterClosed takes the lock once more in a session that is being closed.
-func (l *Lock) reenterClosed(ctx context.Context, owner Owner, t try) (bool, error) {
+func (l *Lock) reenterClosed(ctx context.Context, owner Owner, t *try) (bool, error) {
 	e := l.session.findState(l.name)
 	if e == nil {
 		return false, ErrClosed
@@ -205,7 +206,7 @@ func (l *Lock) reenterClosed(ctx context.Context, owner Owner, t try) (bool, err
 }
 
 // enter goes through the local queue.
-func (e *lockState) enter(ctx context.Context, owner Owner, t try) localqueue.Outcome {
+func (e *lockState) enter(ctx context.Context, owner Owner, t *try) localqueue.Outcome {
 	mode := owner.queueMode()
 	if t.barges {
 		mode |= localqueue.Barging

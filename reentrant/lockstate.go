@@ -133,12 +133,12 @@ func (e *lockState) finishOperationLocked(holds, owed int) bool {
 }
 
 // finishAcquire ends an operation that, if err is nil, got the owner the lock in the way that kind says.
-func (e *lockState) finishAcquire(ctx context.Context, kind EventKind, t try, holds, owed int, err error) bool {
+func (e *lockState) finishAcquire(ctx context.Context, kind EventKind, t *try, holds, owed int, err error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	settled := e.finishOperationLocked(holds, owed)
 	if settled && err == nil {
-		e.reportGot(ctx, kind, &t)
+		e.reportGot(ctx, kind, t)
 	}
 	return settled
 }

@@ -48,7 +48,7 @@ func (p *pass) takeFree(locks []*Lock) (int, error) {
 	atOnce(locks, func(i int, l *Lock) {
 		t := p.try
 		t.begun, t.fixed, t.barges = l.session.now(), l.fixed, l.unfair
-		got[i], errs[i] = l.take(p.ctx, t)
+		got[i], errs[i] = l.take(p.ctx, &t)
 	})
 	n := slices.Index(got, false)
 	if n < 0 {

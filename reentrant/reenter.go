@@ -10,7 +10,7 @@ import (
 
 // reenter takes the lock once more for the owner who has it, unless a fresh one is wanted. It is called with the baton,
 // which goes back to the owner, or on if the hold is lost meanwhile.
-func (e *lockState) reenter(ctx context.Context, owner Owner, t try) (bool, error) {
+func (e *lockState) reenter(ctx context.Context, owner Owner, t *try) (bool, error) {
 	had := e.queue.HoldCount(owner)
 	if t.fresh {
 		e.finishUnchanged(had)
@@ -33,7 +33,7 @@ func (e *lockState) reenter(ctx context.Context, owner Owner, t try) (bool, erro
 
 // asksUntil is when re-entry stops asking a Redis that does not answer, as operate takes it: a try that does not wait asks
 // once.
-func (t try) asksUntil(now time.Time) time.Time {
+func (t *try) asksUntil(now time.Time) time.Time {
 	if !t.waits {
 		return now
 	}

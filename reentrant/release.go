@@ -75,20 +75,27 @@ func (e *lockState) exit(ctx context.Context, owner Owner, holds int) error {
 // takes it over in Redis with its own first command. It is called with the baton and ends with it given on.
 func (e *lockState) unlock(ctx context.Context) error {
 	e.mu.Lock()
-	h := e.handOverLocked()
+	if !e.handToNextLocked(ctx) {
+		return e.endHold(ctx)
+	}
+	e.mu.Unlock()
+	e.s.stats.handoffs.Add(1)
+	e.s.putState(e, 1)
+	return nil
+}
+
+// endHold is what unlock does if no owner waits in line, or the hold cannot be trusted any more. e.mu is held, and free when
+// it returns.
+func (e *lockState) endHold(ctx context.Context) error {
+	h := e.hold
 	now := e.s.clock()
 	trusted := h.phase != phaseLost && h.lease.Trusted(now)
-	passed := trusted && e.handToNextLocked(ctx, &h)
-	stays := trusted && !passed && h.cohort && e.lingerLocked(ctx, &h, now)
-	if !passed && !stays {
+	stays := trusted && h.cohort && e.lingerLocked(ctx, &h, now)
+	if !stays {
 		e.clearLocked()
 	}
 	e.mu.Unlock()
 	switch {
-	case passed:
-		e.s.stats.handoffs.Add(1)
-		e.s.putState(e, 1)
-		return nil
 	case stays: // the lock state may be another lock's by now
 		e.s.watchdog.wakeBy(now.Add(e.s.config.linger))
 		return nil
@@ -108,15 +115,17 @@ func (e *lockState) unlock(ctx context.Context) error {
 	return err
 }
 
-// handToNextLocked gives the baton to the next owner in line, with what its last one left. It is false, and changes
-// nothing, if nobody waits. The next owner becomes the holder under the same mutex, so nobody is told of that before the
-// end of this hold. e.mu is held.
-func (e *lockState) handToNextLocked(ctx context.Context, h *hold) bool {
-	passed := e.queue.Pass()
-	if passed {
-		e.reportRelease(ctx, h, true, nil)
+// handToNextLocked gives the baton to the next owner in line, with the hold. It is false, and changes nothing, if no owner
+// waits or the hold cannot be trusted any more. The next owner becomes the holder under the same mutex, so no event tells of
+// that before the end of this hold. As in inherit, frames are small. e.mu is held.
+func (e *lockState) handToNextLocked(ctx context.Context) bool {
+	h := &e.hold
+	if e.queue.Len() == 0 || h.phase == phaseLost || !h.lease.Trusted(e.s.clock()) || !e.queue.Pass() {
+		return false
 	}
-	return passed
+	e.reportRelease(ctx, h, true, nil)
+	e.handOverLocked()
+	return true
 }
 
 // releaseTries bounds how often the answer of an unimportant command is waited for.

@@ -25,7 +25,7 @@ import (
 //
 // Any caller that knows the id is the owner: what Resume gives up is the exclusion between two processes that use one id.
 func (l *Lock) Resume(ctx context.Context) error {
-	t := try{begun: l.session.now()}
+	t := &try{begun: l.session.now()}
 	err := l.error("resume", l.resume(ctx, t))
 	if err != nil {
 		l.reportFailed(ctx, t.begun, err)
@@ -33,7 +33,7 @@ func (l *Lock) Resume(ctx context.Context) error {
 	return err
 }
 
-func (l *Lock) resume(ctx context.Context, t try) error {
+func (l *Lock) resume(ctx context.Context, t *try) error {
 	owner, err := l.admit(ctx)
 	switch {
 	case err != nil:
@@ -70,13 +70,13 @@ func (l *Lock) resume(ctx context.Context, t try) error {
 }
 
 // giveWay lets a Resume go before the head. Busy: no Resume waits, and the baton is still the head's.
-func (e *lockState) giveWay(ctx context.Context, owner Owner, t try) localqueue.Outcome {
+func (e *lockState) giveWay(ctx context.Context, owner Owner, t *try) localqueue.Outcome {
 	return e.queue.GiveWay(owner, owner.queueMode(), ctx.Done(), t.timeout)
 }
 
 // resume takes up a hold of another session, or of an earlier life. It is entered with the baton and a reference, and
 // ends as acquireRemote does.
-func (e *lockState) resume(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer, t try) error {
+func (e *lockState) resume(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer, t *try) error {
 	if e.inherits(owner) { // this session has the lock, so the owner does not
 		e.giveUp()
 		return ErrNotHeld
@@ -110,7 +110,7 @@ func (e *lockState) inherits(owner Owner) bool {
 
 // resumeOwn goes on with a hold of this session under a new epoch, and with the lease of l. It is entered with the
 // baton of the owner's operation.
-func (e *lockState) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer, t try) error {
+func (e *lockState) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer, t *try) error {
 	holds := e.queue.HoldCount(owner)
 	e.mu.Lock()
 	old := e.hold

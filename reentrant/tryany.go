@@ -65,7 +65,7 @@ func firstOf(ctx context.Context, locks []*Lock, how func(*Lock) try) (*Lock, er
 // acquireFresh takes the lock if the caller's owner does not hold it already.
 func (l *Lock) acquireFresh(ctx context.Context, t try) (bool, error) {
 	t.op, t.fresh = "try any", true
-	return l.acquire(ctx, t)
+	return l.acquire(ctx, &t)
 }
 
 // anyOf waits for all locks, each in a goroutine that acts for the caller's owner, until one is got. The others give up

@@ -202,11 +202,11 @@ func (e *lockState) reacquire(ctx context.Context, l *Lock, t *ticket, holds int
 	}
 	switch e.requeue(ctx, l, t, back) {
 	case localqueue.Claimed:
-		_, err := e.acquireRemote(ctx, l, t.owner, back)
+		_, err := e.acquireRemote(ctx, l, t.owner, &back)
 		return err
 	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
 		defer e.s.putState(e, 1)
-		return e.restoreHolds(ctx, t.owner, back)
+		return e.restoreHolds(ctx, t.owner, &back)
 	}
 	e.s.putState(e, 1)
 	if ctx.Err() != nil {
@@ -216,7 +216,7 @@ func (e *lockState) reacquire(ctx context.Context, l *Lock, t *ticket, holds int
 }
 
 // restoreHolds adds the holds that a wait gave up to those that the owner has meanwhile. Baton of the owner's operation.
-func (e *lockState) restoreHolds(ctx context.Context, owner Owner, t try) error {
+func (e *lockState) restoreHolds(ctx context.Context, owner Owner, t *try) error {
 	had := e.queue.HoldCount(owner)
 	has, err := had, ErrTooManyHolds
 	if has <= maxHolds-t.holds {
@@ -253,7 +253,7 @@ func (e *lockState) shareNotifier(sig *lossNotifier) {
 // requeue goes through the local queue: from where the signal put the owner in line, or anywhere if nobody queues.
 func (e *lockState) requeue(ctx context.Context, l *Lock, t *ticket, back try) localqueue.Outcome {
 	if l.unfair {
-		return e.enter(ctx, t.owner, back)
+		return e.enter(ctx, t.owner, &back)
 	}
 	return e.queue.Wait(e.reserve(t), ctx.Done(), nil)
 }
