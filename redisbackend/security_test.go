@@ -156,7 +156,7 @@ const (
 	rightsInACluster     = "In a Cluster also:"
 	rightsWithReplicas   = "With `WithReplicas` also:"
 	rightsWithoutScripts = "With `WithoutScripts` instead of scripts:"
-	rightsToShards       = "the last three cases need them too:"
+	rightsToShards       = "`WithReplicas` and `WithoutScripts` also need:"
 	rightsToANamedClient = "The client also names itself"
 )
 
