@@ -1,12 +1,12 @@
-// Package faults shows what the lock does when something breaks: connections are killed, replies dropped, scripts
-// flushed, servers stopped, while many owners of several sessions use it on a real Redis. It is a module of its own,
-// so that the libraries that break things are nobody's dependency. It holds only tests; package history, which judges
-// what the processes of TestHistories did, is the one part that is not.
+// Package faults tests the lock under faults: connections are killed, replies dropped, scripts flushed and servers
+// stopped while many owners of several sessions use it on a real Redis. It is a module of its own, so that users do not
+// depend on the libraries that inject faults. It contains only tests; package history, which judges what the processes
+// of TestHistories did, is the exception.
 //
 // # The ranked faults
 //
-// These are the faults over which locks of this family have fallen, the likeliest first. Each has a test here, and each
-// test a rule of the library that it misses when it is left out (mutants/faults.list).
+// These are the faults that have broken locks of this kind, the likeliest first. Each has a test here, and each test
+// fails when a rule of the library is left out (mutants/faults.list).
 //
 //	 1  a wake-up is lost               TestRankedDrainWhenNothingIsPushed, TestHammer…
 //	 2  a holder is paused too long     TestRankedAHolderThatIsPausedPastItsLease

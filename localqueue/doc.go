@@ -72,7 +72,7 @@
 // claim that is granted. What it did before Settle synchronizes before every later operation and re-entry of its owner.
 // This holds in one process. Between processes that meet at a server there is no such order.
 //
-// The mutex is a leaf. No callback, lock or wait happens under it, and no send blocks: the only sends are to channels
+// The mutex is a leaf. No callback runs under it, no lock is taken, and no send blocks: the only sends are to channels
 // whose buffer is empty.
 //
 // Builds with the tag invariants, and those with the race detector, check the whole structure at the end of every

@@ -23,20 +23,20 @@
 //	             on channel relock:session:b
 //
 // The keys of a lock are in one Cluster slot, and no lock name reaches another lock's keys. Everything expires:
-// the hold with its lease, the rest five minutes after the last change, or twice the lease if that is longer. A
-// prefix ([WithPrefix]) stands in front of all keys and channels.
+// the hold with its lease, the rest five minutes after the last change, or twice the lease if that is longer. A prefix
+// ([WithPrefix]) precedes all keys and channels.
 //
 // # Protocol
 //
-// The scripts are the protocol: internal/wire/scripts/common.lua says what the keys hold, and the header of each of the others what
-// it takes, answers and keeps, and why it may run twice. In one paragraph:
+// The scripts are the protocol: internal/wire/scripts/common.lua describes the keys, and the header of each other
+// script what it takes, returns and keeps, and why it may run twice. In one paragraph:
 //
 // An attempt has an epoch, which counts the attempts of its session. Acquire takes a free lock, or a place in the
-// queue, and with the record notes whose attempt has the lock: so the same epoch again is a resend and gets the same
-// answer, a higher one takes over what its session has, and a lower one is stale. Release deletes the hash and gives
-// the lock to the first session in the queue that has shown itself in time: its owner is put into the hash, for a
-// short grant TTL, and one message is sent to that session alone. The message is a hint. It can be lost, so a waiter
-// repeats its attempt at every heartbeat, which finds the lock its own, or free, or keeps the place.
+// queue, and records the session and epoch that have the lock. So the same epoch again is a repetition and gets the
+// same reply, a higher one takes over what its session has, and a lower one is stale. Release deletes the hash and
+// gives the lock to the first session in the queue that is alive, by its heartbeats: its owner is put into the hash,
+// for a short grant TTL, and one message is sent to that session alone. The message is a hint. It can be lost, so a
+// waiter repeats its attempt at every heartbeat, which finds the lock its own, or free, or keeps the place.
 //
 // Tokens rise with every acquire: each is above the last one, above Redis's clock and above all that the session has
 // seen, so they rise over expiry, FLUSHALL, restarts and failovers too.
@@ -45,10 +45,10 @@
 //
 // Only Redis's clock decides. An attempt carries the Redis time from which it is refused, so a copy that was held up
 // on its way does not take a lock that its session no longer waits for; and a grant carries the Redis time at which it was
-// made, so a session knows from when to count its lease. Both need to know how Redis's clock and the local monotonic
-// one lie to each other. Every answered command tells: its script ran after it was sent and before its answer came.
-// What is not known is never guessed: the attempt is refused as late with Redis's time in the answer, and repeated
-// once; the grant is passed on as one to be confirmed. The mapping is dropped when a connection is lost or samples
+// made, so a session knows from when to count its lease. Both need the difference between Redis's clock and the local
+// monotonic one. Every reply bounds it: the script ran after the command was sent and before its reply came. An unknown
+// difference is never guessed: the attempt is refused as late, with Redis's time in the reply, and repeated once; the
+// grant is passed on as one that has to be confirmed. The mapping is dropped when a connection is lost or samples
 // disagree, as after a failover to a node with another clock. In a Cluster there is one for each slot in use.
 //
 // # What it needs
@@ -70,28 +70,30 @@
 //
 // # Redisson
 //
-// A hold is the hash that Redisson's getLock keeps, so clients of both exclude each other. With [WithRedisson] they also
-// wake each other: what frees a lock publishes on Redisson's channel, and a session that waits listens to that channel. Redisson
-// gives the lock to no session, so each session that hears its message offers the lock: the script offer grants it to the
-// first waiter, if it is still free.
+// A hold is the hash that Redisson's getLock keeps, so clients of both exclude each other. With [WithRedisson] they
+// also wake each other: a script that frees a lock publishes on Redisson's channel, and a session that waits listens to
+// that channel. Redisson grants the lock to no session, so each session that receives its message offers the lock: the
+// script offer grants it to the first waiter, if it is still free.
 //
 // # Without scripts
 //
 // Where Lua is forbidden, [WithoutScripts] has each verb read the lock under WATCH, decide here by the same rules, and
-// write what changed in MULTI and EXEC; if nothing did, the same tells that what was read was there at one moment. The
-// keys and messages are the same, so sessions of both kinds may share locks. It costs two round trips for each command
-// instead of one, and one more pair whenever another client changed the lock in between; a connection of the client's
-// pool while it lasts, which stays open for the next; traffic as long as the lock's queue; and one transaction for each
-// renewal, where scripts renew all locks of a slot at once. In a Cluster its messages go over the bus.
+// write the changes in MULTI and EXEC; without changes, an empty transaction proves that the values read were
+// consistent. The keys and messages are the same, so sessions of both kinds may share locks. It costs two round trips
+// for each command instead of one, and one more pair whenever another client changed the lock in between; a connection
+// of the client's pool while it lasts, which stays open for the next; traffic as long as the lock's queue; and one
+// transaction for each renewal, where scripts renew all locks of a slot at once. In a Cluster its messages go over the
+// bus.
 //
 // # Cluster and Sentinel
 //
 // In a Cluster a message by PUBLISH goes over the bus to every node. So a session that waits for a lock also listens on
 // that lock's own channel, relock:session:{tag}:<session>, on the node that has the slot (SSUBSCRIBE, in the
-// background). The scripts say it there first (SPUBLISH), and with PUBLISH if no session received it. There is nothing to
-// choose: where the server is older than Redis 7, or the right is missing, SPUBLISH fails inside the script and PUBLISH
-// is what is left; the session does not ask again. The channel is closed a minute after the session last waited for that
-// tag; a slot that moves, or a connection that is lost, has the waiters ask again, and listen where the slot is now.
+// background). The scripts send a message there first (SPUBLISH), and with PUBLISH if no session received it. There is
+// no option for this: where the server is older than Redis 7, or the right is missing, SPUBLISH fails inside the script
+// and PUBLISH is used; the session does not try to subscribe again. The channel is closed a minute after the session
+// last waited for that tag. When a slot moves, or a connection is lost, the waiters ask again, and the session
+// subscribes at the slot's new node.
 //
 // In a Cluster it also needs cluster|slots, cluster|shards, asking, readonly, spublish, ssubscribe and sunsubscribe. Redis
 // 6.2 does not know the last three, and without them everything works, over the bus. Servers from version 8 on are asked
@@ -99,12 +101,12 @@
 // that has a slot which the session waits for.
 //
 // After a Sentinel failover the session's channel follows as soon as a waiter's attempt, or a renewal, is answered by
-// the new master: within a heartbeat. If the client also reads from replicas (SendToReplicas) it cannot be told which
-// node is the master, and the channel follows when the old one is told that it is one no more, some ten seconds later.
-// Until then waiters live on heartbeats.
+// the new master: within a heartbeat. If the client also reads from replicas (SendToReplicas) it does not show which
+// node is the master, and the channel follows when the old master has been demoted, some ten seconds later. Until then
+// waiters depend on their heartbeats.
 //
 // # Quorum
 //
-// [NewQuorum] is another Backend, over 3 or 5 masters that do not know each other: a session has a lock when a majority gives it,
+// [NewQuorum] is another Backend, over 3 or 5 independent masters: a session has a lock when a majority grants it,
 // tokens included. It survives the loss of a master, and gives up the queue between processes, and with it conditions.
 package redisbackend

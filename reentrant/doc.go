@@ -1,5 +1,5 @@
 // Package reentrant is a distributed lock that behaves like java.util.concurrent.locks.ReentrantLock and asks Redis
-// only what this process cannot answer itself.
+// only what this process cannot decide itself.
 //
 //	process A                                 Redis                                process B
 //	┌───────────────────────┐   ┌──────────────────────────────────────┐   ┌───────────────────────┐
@@ -10,7 +10,7 @@
 //
 // Goroutines of one process queue in a local FIFO (package localqueue). Only the head of the queue talks to Redis,
 // where the lock is a hash: field = owner, value = hold count. A process whose head finds the lock taken gets a
-// place in Redis, and when its turn comes the lock is pushed to it, already taken. Everybody else costs Redis
+// place in Redis, and when its turn comes the lock is pushed to it, already taken. All other waiters cost Redis
 // nothing.
 //
 // # Ownership and re-entry
@@ -27,27 +27,27 @@
 //     from this process's last holder, or takes a place behind other processes.
 //  4. In the last case it parks. It wakes when the lock is pushed to it (which costs no command), and at every
 //     heartbeat to say that it is alive and to look for itself.
-//  5. Redis said yes: only now does the caller hold the lock. Redis said no, or nothing, and the context ended: the
-//     baton goes to the next in the queue, and what Redis may have is given back.
+//  5. If Redis granted the lock, the caller holds it, and not before. If Redis refused, or did not answer before the
+//     context ended, the baton goes to the next in the queue, and the session releases what the attempt may have got.
 //
 // # Trust window
 //
-// A hold is believed for as long as Redis cannot have given the lock away, by local, monotonic time:
+// A hold is trusted for as long as Redis cannot have given the lock away, by local, monotonic time:
 //
 //	trustedUntil = sentAt + lease − margin
 //
-// where sentAt is before the command that got or renewed it was sent, or, for a lock that was pushed, the earliest
-// local moment that Redis's time of the grant can mean. The margin is 1 % and 2 ms, for clocks that run at
-// different speeds. Two properties follow: a slow answer only shortens the window, and no answer at all ends it on
-// time. At trustedUntil, whatever is in flight, [Lock.Lost] closes, the context of [Lock.Do] ends with cause
-// [ErrLost], and Unlock returns ErrLost. No wall clock takes part, with one exception: when it jumps ahead of the
-// monotonic one, the machine may have been suspended (which stops the latter in most systems). Then every lease from
-// before is shortened by that jump, and Redis is asked at once; what it does not confirm is lost within a ninth of the
-// lease.
+// where sentAt is the time just before the command was sent that acquired or renewed it, or, for a lock that was
+// pushed, the earliest local time that Redis's time of the grant can mean. The margin is 1 % and 2 ms, for clocks that
+// run at different speeds. Two properties follow: a slow reply only shortens the window, and without a reply it ends on
+// time. At trustedUntil, whatever is in flight, [Lock.Lost] closes, the context of [Lock.Do] ends with cause [ErrLost],
+// and Unlock returns ErrLost. No wall clock takes part, with one exception: when it jumps ahead of the monotonic one,
+// the machine may have been suspended (which stops the latter in most systems). Then every lease from before is
+// shortened by that jump, and the session asks Redis at once; a hold that Redis does not confirm is lost within a ninth
+// of the lease.
 //
-// The watchdog renews every third of the lease, all locks of a session in one batch. What it cannot do is stop a
-// process that does not look: one that was paused past its lease finds out when it wakes, and its late writes carry
-// an old [Token].
+// The watchdog renews every third of the lease, all locks of a session in one batch. It cannot stop a process that does
+// not run: a process that was paused past its lease learns of the loss when it wakes, and its late writes carry an old
+// [Token].
 //
 // # Hand-off
 //
@@ -56,7 +56,7 @@
 // (or a few milliseconds, see [WithHandoffs] and [WithHandoffTime]); then, if another process waits, the same
 // command gives the lock to it and queues this one behind.
 //
-// Three stories about how long one can wait:
+// Three examples of how long a waiter waits:
 //
 //   - Two goroutines, one process: they alternate, as with a fair ReentrantLock.
 //   - Two busy processes: each has the lock for a turn. A waiter waits for those before it in its own queue, and
@@ -64,15 +64,15 @@
 //   - A lone waiter in B while A has a hundred: it waits for the rest of A's turn, at most 64 sections and no
 //     longer than the time limit plus one section, not for the hundred.
 //
-// TryLock barges: it takes a free lock past those who wait. Re-entry never waits.
+// TryLock barges: it takes a free lock past waiters. Re-entry never waits.
 //
 // # Conditions
 //
-// [Condition.Await] gives up all holds in one step with taking a ticket in Redis, waits, takes the lock again with as
+// [Condition.Await] gives up all holds and takes a ticket in Redis, in one step; it waits, takes the lock again with as
 // many holds, and only then returns. [Condition.Signal] moves the longest waiter of the deployment to the queue of the
-// lock, as if its head had just come: it gets the lock by a push, after the signaller's Unlock. Whether a cancel or the
-// signal came first is decided in Redis. A waiter whose process has died is passed over, and a signal that such a
-// process did not hear goes to the next.
+// lock, as if its head had just come: it gets the lock by a push, after the signaller's Unlock. Redis decides whether a
+// cancellation or the signal came first. A waiter whose process has died is passed over, and a signal that such a
+// process did not receive goes to the next waiter.
 //
 // # What a late message cannot do
 //
@@ -84,15 +84,15 @@
 //
 // # When Redis is slow, gone, or failed over
 //
-// Waiting callers go on trying until their context ends. Holders are renewed again and again until trustedUntil.
-// Unlock tries for the length of the lease, at most 6 seconds, and then reports an error, with [OutcomeUnknown] if it may
-// have been done; the session goes on trying for a minute, and the lock is free within the lease. What Redis refuses (a wrong password, a missing right) is returned at once in its own words. A Redis
-// that forgot the lock, by a flush or a failover that lost writes, makes holders learn of it at their next renewal, and
-// tokens rise all the same.
+// Waiting callers keep trying until their context ends. The session tries to renew holds until trustedUntil. Unlock
+// tries for the length of the lease, at most 6 seconds, and then returns an error, with [OutcomeUnknown] if the lock
+// may have been released; the session keeps trying for a minute, and the lock is free within the lease. A refusal by
+// Redis (a wrong password, a missing right) is returned at once, in Redis's words. If Redis forgot the lock, by a flush
+// or a failover that lost writes, holders learn of it at their next renewal, and tokens still rise.
 //
 // # What is not promised
 //
-// No lock that expires can promise exclusion to a process that was stopped past its lease: let what is protected
-// check the [Token]. If Redis's memory of a lock is destroyed while it is held, another may get it before the
-// holder's next renewal. Order across processes is by the arrival of their heads, not of each goroutine.
+// No lock that expires can promise exclusion to a process that was stopped past its lease: let the protected resource
+// check the [Token]. If Redis's memory of a lock is destroyed while it is held, another may get it before the holder's
+// next renewal. Order across processes is by the arrival of their heads, not of each goroutine.
 package reentrant

@@ -4,9 +4,9 @@
 //	──────────▶ reentrant.Session                                          ├─▶ your MeterProvider, TracerProvider
 //	                           └─ Stats ◀─── asked when metrics are read ──┘
 //
-// One [Telemetry] serves all sessions of a process. [Telemetry.Observer] is told of every call as it ends: it knows how
-// long it took and what came of it. [Telemetry.Watch] reads a session's counters whenever metrics are read, which costs
-// the locks nothing. Each works without the other, and they have no instrument in common.
+// One [Telemetry] serves all sessions of a process. [Telemetry.Observer] gets an event for every call that ends, with
+// its duration and result. [Telemetry.Watch] reads a session's counters whenever metrics are read, which costs the
+// locks nothing. Each works without the other, and they have no instrument in common.
 //
 // docs/metrics.md lists the instruments and what to alert on.
 //
@@ -18,20 +18,19 @@
 //
 // # Attributes
 //
-// Each combination of attribute values is a time series that somebody has to store. So there are few of them: the result
-// of a call, and the name of the lock only for who asks for it with [WithLockName]. Owners and tokens are never on a
-// metric.
+// Each combination of attribute values is a time series that has to be stored. So there are few attributes: the result
+// of a call, and the name of the lock only with [WithLockName]. Owners and tokens are never on a metric.
 //
 // # Traces
 //
-// A call that asks for a lock is a span, relock.acquire, below the span in the caller's context; what it held is another
-// one beside it, relock.hold, linked to the first:
+// A call that asks for a lock is a span, relock.acquire, below the span in the caller's context; the hold is another
+// span beside it, relock.hold, linked to the first:
 //
 //	the caller's span     ├──────────────────────────────────────────┤
 //	relock.acquire          ├─────────┤
 //	relock.hold                       ├──────────────────────────┤
 //
 // There are spans only where the caller's own is sampled. A lock taken outside of any trace starts none: it would be a
-// trace of one span that belongs to nothing. The spans are made when the call has ended, so what a Redis client traces
-// is not below relock.acquire, but beside it.
+// trace of one span that belongs to nothing. The spans are created when the call has ended, so the spans of a Redis
+// client are not below relock.acquire, but beside it.
 package relockotel

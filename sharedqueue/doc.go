@@ -5,10 +5,10 @@
 // # Units
 //
 // A session has units of a name, as the server granted them: an [RW] needs one for all its readers together, and [All] for
-// a writer; [Permits] are units. An engine, which talks to the server, tells the queue what the session has (Settle), for
-// how long it can trust that (Trust), that another session waits (Ask), and that it has lost them (Lose). The queue tells
-// the engine what is in use and what those in line need (Look). What is to be given back is out of use before the engine
-// says so to the server (Keep).
+// a writer; [Permits] are units. An engine, which sends the commands to the server, informs the queue of the units that
+// the session has (Settle), of how long it can trust them (Trust), that another session waits (Ask), and that the
+// session has lost them (Lose). The queue reports to the engine the units in use and those that the owners in line need
+// (Look). Units are out of use (Keep) before the engine gives them back to the server.
 //
 //	   owners                       the queue                      the engine
 //	┌──────────┐  TryRead, Enter  ┌───────────┐  Look, Keep      ┌──────────┐
@@ -25,15 +25,15 @@
 // reader. A reader that asks to write is refused: two such readers would wait for each other.
 //
 // When another session waits, a session with All has a turn: its own owners go on in order while a writer waits, for a
-// number of passes and for a time. A session of readers has none: it admits newcomers no more, and its unit goes back when
+// number of passes and for a time. A session of readers has none: it admits no newcomers, and its unit goes back when
 // the last reader leaves.
 //
-// # Readers do not meet
+// # Readers do not contend
 //
-// Read holds are counted by owner, in shards with a mutex each. While nothing but trust stands between a reader and the
-// lock, the queue is open: readers come and go in their shards alone, as in the BRAVO lock of Dice and Kogan. A writer, a
-// waiter or Ask closes it, which takes the shards' mutexes one after the other; a few readers that are admitted in the
-// ordinary way open it again.
+// Read holds are counted by owner, in shards with a mutex each. While a reader needs nothing but trust in the session's
+// lease, the queue is open: readers come and go in their shards alone, as in the BRAVO lock of Dice and Kogan. A
+// writer, a waiter or Ask closes it, which takes the shards' mutexes one after the other; a few readers that are
+// admitted in the ordinary way open it again.
 //
 // # Memory
 //

@@ -8,19 +8,19 @@
 //	   ▲                  │ grants      │                ▲
 //	   └───── inbox ◀─────┘             └────▶ inbox ────┘
 //
-// The protocol itself, what redisbackend's scripts do, is Go code in internal/protocol. The rest
-// is what lies between a session and a server, and what can happen there.
+// The protocol itself, which redisbackend implements in scripts, is Go code in internal/protocol. This package has the
+// rest: the connections between sessions and a server, and their faults.
 //
-// It has no network and no timers of its own, so it works in a testing/synctest bubble, where its time is the
-// bubble's: a lease that is over is found to be over by the next command that looks, as in Redis. Only what a
-// [Fault] delays, and who waits for it, has a timer. Each Conn has one goroutine, which delivers what is pushed to it.
+// It has no network and no timers of its own, so it works in a testing/synctest bubble and uses the bubble's time. The
+// next command on a lock notices that a lease has ended, as in Redis. Only a command or message that a [Fault] delays
+// has a timer, and the caller that waits for it. Each Conn has one goroutine, which delivers pushed messages.
 //
-// A test stages what goes wrong with a [Fault], which is asked about every command and every pushed message, and with
-// Partition, Flush, Restart and SetSkew; [WithFault] has an example. It watches with [WithTrace], Count and Commands.
+// A test injects faults with a [Fault], which decides on every command and every pushed message, and with Partition,
+// Flush, Restart and SetSkew; [WithFault] has an example. It observes with [WithTrace], Count and Commands.
 //
 // Sessions are named A, B, C, … in the order in which they connect, because their ids are random.
 //
-// Everything is guarded by one mutex, the Backend's: the server executes one command at a time. It is held for a few
+// One mutex, the Backend's, guards everything: the server executes one command at a time. It is held for a few
 // instructions and never while a Fault or a Sink is called. A trace function is called under it, so that lines come in
 // the order of execution.
 package memory

@@ -1,3 +1,3 @@
-// Package clock keeps what is known of how far the clock of a Redis is ahead of the local one. It is arithmetic over answered
-// commands; no wall clock takes part.
+// Package clock estimates how far the clock of a Redis is ahead of the local monotonic one. It is arithmetic over the
+// times of commands and their replies; no wall clock of this machine takes part.
 package clock

@@ -1,3 +1,3 @@
-// Package noscript is the verbs of a lock without Lua: each reads what there is under WATCH, decides by package protocol, and
-// writes it back by MULTI and EXEC.
+// Package noscript implements the verbs of a lock without Lua: each reads the lock's keys under WATCH, decides by
+// package protocol, and writes the changes with MULTI and EXEC.
 package noscript

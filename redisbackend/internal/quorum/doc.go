@@ -1,3 +1,3 @@
-// Package quorum is a lock over several independent masters, of which a majority decides. The face, package redisbackend,
+// Package quorum implements a lock over several independent masters, of which a majority decides. Package redisbackend
 // has its documentation.
 package quorum
