@@ -1,5 +1,5 @@
-// Package backend is the seam between the lock and the servers: what a Redis, or a stand-in for one, does for package
-// reentrant. Users of the lock need none of it; package backendtest has the suite that a [Backend] must pass.
+// Package backend is the interface between the lock and the servers: what a Redis, or a substitute for one, does for
+// package reentrant. Users of the lock do not need it; package backendtest has the suite that a [Backend] must pass.
 package backend
 
 import (
@@ -7,49 +7,49 @@ import (
 	"time"
 )
 
-// A Backend is where the sessions of many processes meet: Redis, or a stand-in for tests. It decides who has a
-// lock; everything else (queues of goroutines, re-entry, trust, renewal) is this package's.
+// A Backend is a lock server that the sessions of many processes share: Redis, or a substitute for tests. It decides
+// which session has a lock; package reentrant does everything else (queues of goroutines, re-entry, trust, renewal).
 //
 // Three rules hold for every verb:
 //
 //   - Atomic. It happens as a whole or not at all, in one order with all other verbs on the same lock.
-//   - Idempotent by epoch. A verb that arrives twice, late or in another order than it was sent, changes no more
-//     than its first arrival did. What makes this possible is written at each verb.
-//   - Honest errors. An error is wrapped so that [OutcomeUnknown] and [Refused] tell the truth about it: may it
-//     have happened all the same, or did the server read it and refuse? An error that is neither never reached
-//     the server and can be tried again. Callers find [ErrUnavailable] in every error that is not a refusal, and of the
-//     ends of contexts only that of their own.
+//   - Idempotent by epoch. A verb that arrives twice, late or in another order than it was sent, changes no more than
+//     its first arrival did. The documentation of each verb says how.
+//   - Honest errors. An error is wrapped so that [OutcomeUnknown] and [Refused] are right about it: the verb may have
+//     happened, or the server read it and refused. A verb whose error is neither never reached the server and can be
+//     tried again. Every error that is not a refusal contains [ErrUnavailable], and that of a context only if the
+//     caller's own has ended.
 //
 // Times in requests and replies are local (time.Time with its monotonic reading). A backend whose server has a
 // clock of its own maps them, and never reads the wall clock to do so.
 //
 // The package backendtest has the suite that a Backend must pass.
 type Backend interface {
-	// Connect gives a session its standing: it checks that the server can be reached and allows what is
-	// needed, and opens the channel on which the session is told of grants. ctx bounds only Connect itself.
-	// sink is called from the backend's own goroutine and never blocks.
+	// Connect opens a session's connection: it checks that the server can be reached and grants the necessary rights,
+	// and opens the channel on which the session receives grants. ctx bounds only Connect itself. sink is called from
+	// the backend's own goroutine and never blocks.
 	Connect(ctx context.Context, session string, sink Sink) (Conn, error)
 }
 
-// A Sink is the receiving end of a session. Everything it is told is a hint: it may come twice, late or never.
+// A Sink receives a session's messages. Each is a hint: it may come twice, late or never.
 type Sink interface {
-	// Granted says that an attempt of this session that was waiting has been given the lock.
+	// Granted says that a waiting attempt of this session got the lock.
 	Granted(Grant)
 	// Signalled says that a ticket of this session was signalled, and whether the session was given a place in the
 	// lock's queue for it, with the ticket as the epoch.
 	Signalled(name string, ticket uint64, placed bool)
-	// Wanted says that another session asked for the lock that an epoch of this session has. It is said of holds whose
-	// owner is [LingeringOwner], at each of the other's attempts, and of those that are watched ([Watcher]), at each of
-	// its attempts that queue up.
+	// Wanted says that another session asked for the lock that an epoch of this session has. It is called for holds
+	// whose owner is [LingeringOwner], at each attempt of the other session, and for watched holds ([Watcher]), at each
+	// of its attempts that queue up.
 	Wanted(name string, epoch uint64)
 	// Taken says that another session has taken up a hold of this one ([Resumer]). The epoch is 0 if it is not known.
 	Taken(name string, epoch uint64)
-	// Resumed says that the channel was (re)opened: whatever was said meanwhile is lost, so every waiting
-	// attempt is to be sent again, and Redis to be asked for holds that may have been taken up.
+	// Reconnected says that the channel was (re)opened. Messages from before may be lost, so the session sends every
+	// waiting attempt again, and asks for holds that may have been taken up.
 	Reconnected()
 }
 
-// A Grant is a lock that was handed to a waiting attempt.
+// A Grant is a lock that a waiting attempt got.
 type Grant struct {
 	_     struct{}
 	Name  string
@@ -62,15 +62,14 @@ type Grant struct {
 	NotBefore time.Time
 }
 
-// A Conn is one session's standing with a backend. It is safe for concurrent use.
+// A Conn is one session's connection to a backend. It is safe for concurrent use.
 type Conn interface {
 	// Bind prepares the verbs for one lock. The error says what is wrong with the name; no command is sent.
 	Bind(name string) (Remote, error)
-	// Renew prolongs the leases of many holds and sets Gone where the epoch no longer has the lock, Err where
-	// there was no answer. One bad lock never keeps the others from being renewed. It never takes a lock or
-	// recreates a hold.
+	// Renew extends the leases of many holds and sets Gone where the epoch no longer has the lock, Err where there was
+	// no reply. One bad lock never keeps the others from being renewed. It never takes a lock or recreates a hold.
 	Renew(ctx context.Context, renewals []Renewal)
-	// Close ends the standing. It does not touch the locks.
+	// Close closes the connection. It does not release the locks.
 	Close() error
 }
 
@@ -81,10 +80,10 @@ type Conn interface {
 type Remote interface {
 	// Name is the lock's name.
 	Name() string
-	// Acquire makes, repeats or refreshes an attempt: if the lock is free and no live session is ahead, it takes the lock; what this
-	// session has with a lower epoch is taken over, with a new token; what it has with the same epoch is
-	// confirmed, with the same token and a full lease; a lower epoch, and one that has had its turn, is Stale.
-	// After an unknown outcome sending the same epoch again is right.
+	// Acquire makes, repeats or refreshes an attempt: if the lock is free and no live session is ahead, it takes the
+	// lock; what this session has with a lower epoch is taken over, with a new token; what it has with the same epoch
+	// is confirmed, with the same token and a full lease; a lower epoch, and one that was answered and given up, is
+	// Stale. After an unknown outcome it is right to send the same epoch again.
 	Acquire(ctx context.Context, req AcquireRequest) (AcquireReply, error)
 	// Reenter sets the hold count of epoch. An Op that is not above the last one changes nothing. After an
 	// unknown outcome sending it again, or the next one, is right.

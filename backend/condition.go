@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// Conditions is what a [Remote] can be besides: one whose lock has conditions. Without it the waits and signals of the lock's
-// conditions return errors.ErrUnsupported.
+// Conditions is an optional interface of a [Remote] whose lock has conditions. Without it the waits and signals of the
+// lock's conditions return errors.ErrUnsupported.
 type Conditions interface {
 	// Await gives up a hold and takes a ticket among the waiters for a condition, in one step. It takes a ticket only
 	// in the step that gives up the hold, so sending it again after an unknown outcome is right: it finds the
 	// ticket waiting, or Signalled; or, if the hold was gone before, it returns Gone.
 	Await(ctx context.Context, req AwaitRequest) (TicketStatus, error)
 	// Signal wakes the longest live waiter of a condition, or all of them, on behalf of a hold: each gets a place
-	// in the lock's queue, unless its session has one or has the lock, and its session is sent a [Sink.Signalled]. The
-	// reply lists the tickets of the caller's own session. With All it may wake only as many as the server has time for at
-	// once, the longest first, and then sets More. An Op that is not above the last one (Reenter counts the same) signals no
-	// waiter, so after an unknown outcome sending it again is right.
+	// in the lock's queue, unless its session has one or has the lock, and its session receives [Sink.Signalled]. The
+	// reply lists the tickets of the caller's own session. With All it may wake only a bounded number at once, the
+	// longest waiters first, and then sets More. An Op that is not above the last one (Reenter counts the same) signals
+	// no waiter, so after an unknown outcome sending it again is right.
 	Signal(ctx context.Context, req SignalRequest) (SignalReply, error)
-	// Withdraw takes a ticket back: it returns Waited if the ticket was not signalled before, Signalled if it was, else
+	// Withdraw withdraws a ticket: it returns Waited if the ticket was not signalled before, Signalled if it was, else
 	// Gone. It does not acknowledge a signal: after an unknown outcome sending it again is right.
 	Withdraw(ctx context.Context, condition string, ticket uint64) (TicketStatus, error)
 	// Beat shows that the session of these tickets is alive, which they need once per Patience, and returns the status of
-	// each: Waited, or Signalled (also for one given up for dead). It acknowledges the signals of served tickets,
-	// whose owners have the lock again. A signalled ticket that gets no beat within its Patience and is not acknowledged is
-	// given to the next waiter.
+	// each: Waited, or Signalled (also for one that was passed on because its session seemed dead). It acknowledges the
+	// signals of served tickets, whose owners have the lock again. A signalled ticket that gets no beat within its
+	// Patience and is not acknowledged is given to the next waiter.
 	Beat(ctx context.Context, condition string, tickets, served []uint64) ([]TicketStatus, error)
 }
 
@@ -33,7 +33,7 @@ type AwaitRequest struct {
 	Condition string
 	Epoch     uint64        // of the hold
 	Ticket    uint64        // an epoch of its own, above the hold's
-	Owner     string        // as in AcquireRequest, as are all that follow: what the waiter comes back with
+	Owner     string        // as in AcquireRequest, as are all that follow: those with which the waiter comes back
 	Holds     int           //
 	Seen      Token         //
 	Patience  time.Duration // the ticket is lost when there is no Beat for so long
@@ -51,7 +51,7 @@ type SignalRequest struct {
 	_         struct{}
 }
 
-// A SignalReply answers a SignalRequest.
+// A SignalReply is the reply to a SignalRequest.
 type SignalReply struct {
 	Gone    bool     // the epoch no longer has the lock
 	More    bool     // with All: others wait still, for a SignalRequest with the next Op
@@ -59,11 +59,11 @@ type SignalReply struct {
 	_       struct{}
 }
 
-// TicketStatus is what became of a ticket.
+// TicketStatus is the state of a ticket.
 type TicketStatus int8
 
 const (
-	// Waited: it waits (Await, Beat), or waited until it was taken back (Withdraw).
+	// Waited: it waits (Await, Beat), or waited until it was withdrawn (Withdraw).
 	Waited TicketStatus = iota + 1
 	// Signalled: it was signalled.
 	Signalled

@@ -3,36 +3,36 @@ package backend
 import "errors"
 
 var (
-	// ErrUnavailable is returned when the backend could not be asked: it was not reached, did not answer in time, or
-	// cannot do anything at present (it is starting, for instance). It says nothing about who has the lock.
+	// ErrUnavailable is returned when the backend was not reached, did not answer in time, or cannot do anything at
+	// present (it is starting, for instance). It says nothing about the lock's holder.
 	ErrUnavailable = errors.New("backend unavailable")
-	// ErrNotReplicated is returned when a lock was got but too few replicas have it (redisbackend.WithReplicas). It was
-	// given back.
+	// ErrNotReplicated is returned when a lock was acquired but too few replicas have it (redisbackend.WithReplicas).
+	// The lock was given back.
 	ErrNotReplicated = errors.New("too few replicas have it")
-	// ErrNoQuorum is returned when too few nodes of a quorum answered to decide (redisbackend.NewQuorum). It says nothing
-	// about who has the lock.
+	// ErrNoQuorum is returned when too few nodes of a quorum answered to decide (redisbackend.NewQuorum). It says
+	// nothing about the lock's holder.
 	ErrNoQuorum = errors.New("no majority of the nodes")
 )
 
-// unknownError marks an error after which the verb may have happened all the same.
+// unknownError marks an error after which the verb may still have happened.
 type unknownError struct{ error }
 
 func (e unknownError) Unwrap() error { return e.error }
 
-// refusedError marks the server's own words: it read the verb and would not do it.
+// refusedError marks an error of the server, which read the verb and refused it.
 type refusedError struct{ error }
 
 func (e refusedError) Unwrap() error { return e.error }
 
-// WithOutcomeUnknown marks err, for Backends: what was asked may have happened all the same.
+// WithOutcomeUnknown marks err, for Backends: the verb may still have happened.
 func WithOutcomeUnknown(err error) error { return unknownError{err} }
 
 // WithRefused marks err, for Backends: the server answered, refused, and would refuse again (a wrong password, a
 // missing right, a key of another type).
 func WithRefused(err error) error { return refusedError{err} }
 
-// OutcomeUnknown reports whether the server may have done what was asked although err was returned. Nothing is left
-// behind for longer than the lease in either case.
+// OutcomeUnknown reports whether the call may have taken effect at the server although it returned err. In either case
+// nothing remains for longer than the lease.
 func OutcomeUnknown(err error) bool {
 	_, ok := errors.AsType[unknownError](err)
 	return ok

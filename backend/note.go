@@ -2,12 +2,12 @@ package backend
 
 import "context"
 
-// MaxNote is how many bytes a note has at most.
+// MaxNote is the maximal number of bytes in a note.
 const MaxNote = 256
 
-// A Noter is what a [Remote] can be besides: one that keeps a note with a hold, for those who inspect the lock.
+// A Noter is an optional interface of a [Remote] that keeps a note with a hold, which Inspect returns.
 type Noter interface {
-	// Note keeps a text with the hold that epoch has, in place of an earlier one. It reports whether the epoch has the
+	// Note stores a text with the hold that epoch has, in place of an earlier one. It reports whether the epoch has the
 	// lock; if not, nothing is changed. [Remote].Inspect returns the note with the hold, and so it does after another
 	// session has taken up the hold ([Resumer]); never with another hold. The note lasts for as long as what the server
 	// remembers of the lock, five minutes at least and twice the lease of the hold, and must be repeated within that time.

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// A Registry is what a [Conn] can be besides: where sessions read who of the others waits for what. Without it
-// [WithDeadlockDetection] sees one session only.
+// A Registry is an optional interface of a [Conn]: each session records there which of its owners wait for which locks,
+// and reads the records of others. Without it reentrant.WithDeadlockDetection sees only one session.
 type Registry interface {
-	// Register replaces what this session has on record, for ttl. An empty text removes it.
+	// Register replaces this session's record, for ttl. An empty text removes it.
 	Register(ctx context.Context, text string, ttl time.Duration) error
-	// Registered reads what a session has on record, "" if nothing.
+	// Registered reads a session's record, "" if it has none.
 	Registered(ctx context.Context, session string) (string, error)
 }

@@ -19,7 +19,7 @@ type AcquireRequest struct {
 	Lease    time.Duration // of the hold
 	NotAfter time.Time     // from then on this copy is refused
 
-	Queue   bool // take a place among the waiters if it cannot be had now
+	Queue   bool // take a place among the waiters if the lock is taken
 	Barge   bool // do not wait behind others for a free lock
 	Yield   bool // when taking over from the own session: give it to the first waiter, if any, and queue up
 	Fixed   bool // the lease starts when the attempt is first answered Granted; repeating never prolongs it
@@ -34,9 +34,9 @@ type AcquireRequest struct {
 	_     struct{}
 }
 
-// A Prior is what a session remembers of its latest attempt that had a lock: how the server's record of it was left. It
-// is a hint. If the server still has it so, a Backend can pass the lock on, yield, take or free it with less work than if it
-// had to look at everything; if not, it does as if there were none. The comparison and what follows are one step in the
+// A Prior is what a session remembers of its latest attempt that had a lock: the state in which it left the server's
+// record. It is a hint. If the record is still in that state, a Backend can pass the lock on, yield, take or free it
+// with less work than without; if not, it ignores the Prior. The comparison and what follows are one step in the
 // server. A session forgets its Prior when it does not know the outcome of a verb that may have changed the record.
 type Prior struct {
 	_      struct{}
@@ -44,12 +44,12 @@ type Prior struct {
 	Owner  string
 	Token  Token
 	Op     uint64 // the last re-entry
-	Pushed bool   // it was granted while it waited, and no answer has confirmed that yet
+	Pushed bool   // it was granted while it waited, and no reply has confirmed that yet
 	Freed  bool   // it was released since: the lock was Freed
 	Note   string // the Backend's own, from an AcquireReply; "" if the attempt was Pushed
 }
 
-// AcquireStatus is the answer to an attempt.
+// AcquireStatus is the result of an attempt.
 type AcquireStatus int8
 
 const (
@@ -61,7 +61,7 @@ const (
 	Stale
 )
 
-// An AcquireReply answers an attempt.
+// An AcquireReply is the reply to an attempt.
 type AcquireReply struct {
 	Status AcquireStatus
 	First  Token // Granted: the block of tokens, of one at least
@@ -84,7 +84,7 @@ type ReenterRequest struct {
 	_     struct{}
 }
 
-// A ReenterReply answers a ReenterRequest.
+// A ReenterReply is the reply to a ReenterRequest.
 type ReenterReply struct {
 	Gone  bool // the epoch no longer has the lock
 	Holds int  // the count there is now
@@ -117,7 +117,7 @@ const (
 	Freed
 )
 
-// A Renewal asks for one hold's lease to be prolonged, and carries the answer.
+// A Renewal asks for an extension of one hold's lease, and carries the reply.
 type Renewal struct {
 	Remote Remote
 	Epoch  uint64

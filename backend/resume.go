@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// A Resumer is what a [Remote] can be besides: one whose holds can move to another session.
+// A Resumer is an optional interface of a [Remote] whose holds can move to another session.
 type Resumer interface {
 	// Resume makes the hold that an owner has, in whichever session, that of an attempt of this session: with the same
-	// hold count and token. It takes no free lock and no other owner's. The session that had it is told, by
-	// [Sink.Taken]. After an unknown outcome sending it again is right.
+	// hold count and token. It takes no free lock and no other owner's. The session that had it receives [Sink.Taken].
+	// After an unknown outcome sending it again is right.
 	Resume(ctx context.Context, req ResumeRequest) (ResumeReply, error)
 }
 
@@ -24,7 +24,7 @@ type ResumeRequest struct {
 	_        struct{}
 }
 
-// A ResumeReply answers a ResumeRequest.
+// A ResumeReply is the reply to a ResumeRequest.
 type ResumeReply struct {
 	Status ResumeStatus
 	Holds  int
@@ -34,7 +34,7 @@ type ResumeReply struct {
 	_      struct{}
 }
 
-// ResumeStatus is the answer to a ResumeRequest.
+// ResumeStatus is the result of a ResumeRequest.
 type ResumeStatus int8
 
 const (

@@ -7,8 +7,8 @@ import (
 )
 
 // ErrWrongKind is returned when a name is already used for another kind of lock: a Lock, a read-write lock and a semaphore
-// cannot share one. It is also returned for a name whose key has something that is no lock at all. It is a refusal
-// ([Refused]), and nothing was touched. A name's kind is forgotten some minutes after its last use.
+// cannot share one. It is also returned for a name whose key is not a lock at all. It is a refusal ([Refused]), and
+// nothing was changed. A name's kind is forgotten some minutes after its last use.
 var ErrWrongKind = errors.New("the name is used for another kind of lock, or for something else")
 
 // AllUnits is how many units the write side of a read-write lock needs: all there are. It is also the limit of a read-write
@@ -18,8 +18,8 @@ const AllUnits = 1<<31 - 1
 // Unlimited is the May of an answer when no other session waits. No session has more units than that.
 const Unlimited = AllUnits
 
-// A Sharer is what a [Remote] can be besides: one whose name can be held by many sessions at once, in units. A Remote that
-// is none cannot do it, and its users return errors.ErrUnsupported.
+// A Sharer is an optional interface of a [Remote] whose name many sessions can hold at once, in units. Without it
+// read-write locks and semaphores return errors.ErrUnsupported.
 //
 // The server knows sessions and units. A reader has 1, a writer AllUnits, a user of a semaphore as many as it wants. A
 // request fits when the units that the other sessions have and those that this session then has in total are no more than
@@ -39,11 +39,11 @@ type Sharer interface {
 	// InspectShared reads what the whole deployment knows of the name. A name that is not in use has the Kind 0. It
 	// returns ErrWrongKind for the name of a Lock, as Inspect does for a shared one.
 	InspectShared(ctx context.Context) (SharedState, error)
-	// ForceShared takes the units of all sessions that have some, and serves the queue. The sessions are not told: a renewal of
-	// what they had is Gone, and a request that keeps some of it is ShareLost, or, as a copy, answered with no units. A
-	// session that had units has no place any more, either. It returns whether a session had any. A name that is in use as
-	// another kind is ErrWrongKind. After an unknown outcome a second one would take the units of those who got them by
-	// the first.
+	// ForceShared takes the units of all sessions that have some, and serves the queue. The sessions get no message: a
+	// renewal of what they had is Gone, and a request that keeps some of it is ShareLost, or, as a copy, answered with
+	// no units. A session that had units has no place any more, either. It returns whether a session had any. A name
+	// that is in use as another kind is ErrWrongKind. After an unknown outcome a second one would take the units of
+	// those who got them by the first.
 	ForceShared(ctx context.Context, kind ShareKind) (bool, error)
 }
 
@@ -97,7 +97,7 @@ type ShareRequest struct {
 	_        struct{}
 }
 
-// ShareStatus is the answer to a ShareRequest.
+// ShareStatus is the result of a ShareRequest.
 type ShareStatus int8
 
 const (
@@ -110,35 +110,35 @@ const (
 	ShareLost
 )
 
-// A ShareReply answers a ShareRequest with the state after it.
+// A ShareReply is the reply to a ShareRequest, with the state after it.
 type ShareReply struct {
 	Status ShareStatus
 	Epoch  uint64 // that the server knows; with StaleShare a higher one than the request's
 	// Units is what the session has. The lease of the request counts for it from when the copy was sent, at the earliest.
 	// Without a place it is settled. It can be fewer than Want, and fewer than Keep when they ran out since.
 	Units  int
-	Placed bool // the session has a place in the queue, and is told of the grant by a push, with the same epoch
+	Placed bool // the session has a place in the queue, and receives the grant as a push, with the same epoch
 	// First and Last are the tokens under which the session has the units, 0 with no units. A writer (AllUnits) has a
 	// block of even tokens, First, First+2, … Last. All others have First == Last, the last token that a writer used or
 	// could have used: their version is one above it. A writer that kept 1 has the version of a reader from then on. While a
 	// session with AllUnits has not used a token, nothing was written after First - 1, which is the version of its readers.
 	First, Last Token
 	// May is how many units the session may keep so that the head of the queue fits: it is to give back what is above
-	// that. Unlimited if no session waits, or this session is the head. Only other sessions are told by a push.
+	// that. Unlimited if no session waits, or this session is the head. Only other sessions receive a push.
 	May int
 	// Share is Limit divided by the number of sessions that have units or a place, this one included. 0 with ReadWrite.
 	Share int
 	_     struct{}
 }
 
-// A SharedSink is what a [Sink] can be besides: one that is told of shared names. Without it the session hears nothing
-// until its next copy. Both are hints: they may come twice, late or never.
+// A SharedSink is an optional interface of a [Sink] that receives messages about shared names. Without it the session
+// learns nothing until its next copy. Both messages are hints: they may come twice, late or never.
 type SharedSink interface {
 	// Shared says that a request of this session that had a place was granted. It counts only for the epoch that it
 	// names, while that is the last one.
 	Shared(ShareGrant)
-	// SharedWanted says that another session waits for units of the name, and that this one may keep so many. It is said
-	// at each copy of the other's request.
+	// SharedWanted says that another session waits for units of the name, and that this one may keep so many. It is
+	// called at each copy of the other's request.
 	SharedWanted(name string, may int)
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A Backend is a Redis deployment in which the sessions of many processes meet. It is safe for concurrent use; one
-// Backend serves any number of sessions.
+// A Backend is a Redis deployment that the sessions of many processes share. It is safe for concurrent use; one Backend
+// serves any number of sessions.
 type Backend struct {
 	deployment single.Deployment // immutable once New has returned
 	owned      bool              // the client was made by Open or OpenClient
@@ -27,8 +27,8 @@ var _ backend.Backend = (*Backend)(nil)
 
 // Connect implements backend.Backend. It subscribes to the session's channel, runs a script that only reads, and
 // publishes a message to see it arrive. So a wrong address or password, a missing right to run scripts, subscribe
-// or publish, and a proxy that keeps messages back are found now and not at the first contended lock. The script's
-// answer is also the first that is known of Redis's clock.
+// or publish, and a proxy that holds messages back are found now and not at the first contended lock. The script's
+// reply is also the first sample of Redis's clock.
 func (b *Backend) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	c, err := single.Connect(ctx, &b.deployment, session, sink)
 	if err != nil {
@@ -54,17 +54,17 @@ func WithPrefix(prefix string) Option {
 	}
 }
 
-// WithReplicas has every acquire acknowledged by n replicas (Redis's WAIT) before it counts, so that a failover to one
-// of them does not forget who has the lock. If fewer acknowledge it within timeout, also because fewer are connected,
-// the lock is given back and the call fails at once with reentrant.ErrNotReplicated.
+// WithReplicas makes every acquire wait until n replicas have acknowledged it (Redis's WAIT), so that a failover to one
+// of them does not forget the holder. If fewer acknowledge it within timeout, also because fewer are connected, the
+// lock is given back and the call fails at once with reentrant.ErrNotReplicated.
 //
 // Lock.Resume waits for the replicas in the same way, and is sent again until n have it or its context ends: the hold is
 // not given back, and the error then has OutcomeUnknown and reentrant.ErrNotReplicated.
 //
 // It makes a lost lock after a failover unlikely, not impossible: a failover may promote a replica that did not
-// acknowledge, and renewals and re-entries are not waited for. Tokens tell then as always. It costs a second round
-// trip for each acquire, a connection from the client's pool (BlockingPoolSize) for as long as both take, which then
-// stays open for the next, and a lock that is pushed to a waiter is confirmed by it before Lock returns.
+// acknowledge, and renewals and re-entries are not waited for. Tokens protect the data then as always. It costs a
+// second round trip for each acquire, a connection from the client's pool (BlockingPoolSize) for as long as both take,
+// which then stays open for the next, and a lock that is pushed to a waiter is confirmed by it before Lock returns.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(b *Backend) error {
 		if n < 1 || timeout < time.Millisecond {
@@ -75,13 +75,13 @@ func WithReplicas(n int, timeout time.Duration) Option {
 	}
 }
 
-// WithoutScripts has the verbs run without Lua, for servers that forbid it: each reads what there is of the lock under
-// WATCH, decides here, and writes it back by MULTI and EXEC, again if another client was quicker. What stands in Redis is
+// WithoutScripts runs the verbs without Lua, for servers that forbid it: each reads the lock's keys under WATCH,
+// decides here, and writes the changes with MULTI and EXEC, again if another client was quicker. The data in Redis is
 // the same, so sessions with and without scripts can share locks.
 //
-// It costs two round trips and more for every command, more under contention (each round one of those who try gets
-// through), a connection from the client's pool (BlockingPoolSize) for as long as each takes, which then stays open for
-// the next, and as much traffic as the queue of the lock is long. A renewal takes one transaction for each lock.
+// It costs two round trips and more for every command, more under contention (in each round one of the clients
+// succeeds), a connection from the client's pool (BlockingPoolSize) for as long as each takes, which then stays open
+// for the next, and as much traffic as the queue of the lock is long. A renewal takes one transaction for each lock.
 // WithReplicas needs scripts.
 func WithoutScripts() Option {
 	return func(b *Backend) error {
@@ -90,16 +90,16 @@ func WithoutScripts() Option {
 	}
 }
 
-// WithRedisson has each lock be the one that Redisson's getLock returns for the same name (with a [WithPrefix], the prefix is
-// part of it), also for threads that wait: a lock that is freed here wakes a thread of Redisson's that waits for it, and a
-// session that waits hears of a lock that Redisson freed. Without it the two exclude each other all the same, but who waits
-// for the other side looks again only at its next heartbeat, or when the lease that it was told has ended. All processes that
-// share locks with Redisson should have it.
+// WithRedisson makes locks fully compatible with those of Redisson's getLock of the same name (a [WithPrefix] is part
+// of the name), waiting included: a session that frees a lock wakes a thread of Redisson's that waits for it, and the
+// other way round. Without it the two still exclude each other, but a waiting session asks again only at its next
+// heartbeat, and a waiting thread when the lease that it was shown has ended. All processes that share locks with
+// Redisson should use it.
 //
 // It costs a PUBLISH within each command that frees a lock, and a session that waits one connection for all channels
 // of Redisson's that it listens to, and a command for each message. There is no queue for both: a thread of Redisson's takes a
 // free lock past the sessions that wait, and while sessions wait the lock passes between them. Redisson has no tokens: see
-// docs/divergence.md. In a Cluster, Redisson's ShardedSubscriptionMode must be OFF for its messages to be heard here. It
+// docs/divergence.md. In a Cluster, Redisson's ShardedSubscriptionMode must be OFF for its messages to arrive here. It
 // needs scripts, and with ACLs the channels redisson_lock__channel:*.
 func WithRedisson() Option {
 	return func(b *Backend) error {
@@ -109,7 +109,7 @@ func WithRedisson() Option {
 }
 
 // New makes a Backend over the caller's client: standalone, Sentinel or Cluster, Redis 6.2 or later, Valkey. No
-// command is sent yet; opening a session does that. What it needs of the client is in the package's documentation.
+// command is sent yet; opening a session does that. The package documentation lists its requirements of the client.
 func New(client rueidis.Client, opts ...Option) (*Backend, error) {
 	if client == nil {
 		return nil, errors.New("redisbackend: New: nil client")
@@ -137,9 +137,9 @@ func (b *Backend) apply(opts []Option) error {
 }
 
 const (
-	// openWriteTimeout is how long a client made by Open waits for an answer when the caller's context does not
-	// end before. rueidis's own default, 10 s, is as long as a lease: a command that got lost would be noticed
-	// when it is too late to send it again. With 3 s a renewal at a third of the default lease gets a second try.
+	// openWriteTimeout is how long a client made by Open waits for a reply when the caller's context does not end
+	// before. rueidis's own default, 10 s, is as long as a lease: a lost command would be noticed when it is too late
+	// to send it again. With 3 s a renewal at a third of the default lease gets a second try.
 	openWriteTimeout = 3 * time.Second
 	// openBuffer is the size of the read and of the write buffer of each of its connections. A pipeline of
 	// renewals is larger and is then written in several pieces; rueidis's default is half a megabyte each.
@@ -147,8 +147,8 @@ const (
 )
 
 // Open makes a Backend with a client of its own: redis://[user:password@]host[:port][/db], or rediss:// for TLS,
-// with the query parameters that rueidis.ParseURL knows. The server is asked at once whether it is there and
-// accepts the password: if not, the error has its own words, and never the password. Close closes the client.
+// with the query parameters that rueidis.ParseURL knows. It connects at once and checks the password: on failure the
+// error has the server's words, and never the password. Close closes the client.
 func Open(ctx context.Context, url string, opts ...Option) (*Backend, error) {
 	option, err := clientOption(url)
 	if err != nil {
@@ -188,8 +188,8 @@ func open(ctx context.Context, name string, option rueidis.ClientOption, opts []
 	return b, nil
 }
 
-// clientOption reads a URL. What is wrong with it is said without quoting it: a password with a slash or a hash in
-// it ends up in any part of the URL.
+// clientOption reads a URL. Its errors do not quote the URL: a password with a slash or a hash in it ends up in any
+// part of it.
 func clientOption(address string) (rueidis.ClientOption, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -207,7 +207,7 @@ func clientOption(address string) (rueidis.ClientOption, error) {
 	return option, nil
 }
 
-// withDefaults sets what the caller left open.
+// withDefaults sets the options that the caller left zero.
 func withDefaults(option rueidis.ClientOption) rueidis.ClientOption {
 	option.DisableCache = true
 	option.PipelineMultiplex = cmp.Or(option.PipelineMultiplex, -1)              // one connection: commands arrive in the order in which they were sent
@@ -218,7 +218,7 @@ func withDefaults(option rueidis.ClientOption) rueidis.ClientOption {
 	return option
 }
 
-// dial makes a client. NewClient knows no context: if ctx ends first, the client is closed when it comes.
+// dial makes a client. NewClient takes no context: if ctx ends first, the client is closed as soon as it exists.
 func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

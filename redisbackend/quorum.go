@@ -10,21 +10,21 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/single"
 )
 
-// A Quorum is a lock service over 3 or 5 independent masters (RedLock): it goes on while a majority of them can be
-// reached, and a master that fails takes no lock with it. Each node is asked what a single Redis is asked, with the same
-// scripts; what a majority agrees on holds.
+// A Quorum is a lock service over 3 or 5 independent masters (RedLock): it works while a majority of them can be
+// reached, and no lock is lost with a master that fails. Each node gets the same commands as a single Redis, with the
+// same scripts, and a majority decides.
 //
 //	                      node 1        node 2        node 3
-//	acquire e7 ─────────▶ granted 42    granted 42    (no answer)     2 of 3: had, token 42
+//	acquire e7 ─────────▶ granted 42    granted 42    (no reply)      2 of 3: acquired, token 42
 //	acquire of another ─▶ held          held          granted         1 of 3: given back, tried again later
 //
 //	◀──────────────────────── lease ─────────────────────────▶
 //	sent ── nodes count from here on ──── trusted until ── margin
 //
-// All nodes are asked at once. The answer is there when the majority has decided, or cannot any more; a node that is slow
-// or dead is not waited for beyond its limit, and its answer is dealt with when it comes.
+// All nodes are asked at once. The verb returns when the majority has decided, or cannot any more. It does not wait for
+// a slow or dead node beyond its limit; a late reply is handled when it comes.
 //
-// # What it takes to be safe
+// # Safety
 //
 // A node has a lock for one session at a time, and any two majorities share a node. So two owners can hold a lock only if
 // a node forgets one of them. A hold that all n nodes have outlives the memory of any minority of them; one that only a
@@ -38,17 +38,17 @@ import (
 //
 // The token of a hold is the highest that the nodes of its majority have given. Before the hold is granted it is written
 // back until a majority of the nodes has it as their last. The next holder's majority shares a node with that one, whose
-// token is above it, and so is the highest of all. Mostly nothing need be written: the attempt proposes a token a little
-// ahead of the nodes' clocks, and they give the same.
+// token is above it, and so is the highest of all. Mostly no write is necessary: the attempt proposes a token a little
+// ahead of the nodes' clocks, and all give that token.
 //
-// # What it does not do
+// # Limits
 //
 // There is no queue of sessions: nodes that each gave a freed lock to its own longest waiter would give it to
 // different sessions, and none would have a majority. A session that has to wait tries again after a pause that doubles
-// up to an eighth of a second, with jitter; one of those who wait is told when the lock is given back and tries at
-// once. So between processes there is no order of arrival, a session may be overtaken any number of times, and nothing
-// bounds its wait but chance. Within a process the order is as always. A session whose turn is over gives the lock back
-// if another is known to wait.
+// up to an eighth of a second, with jitter; one waiting session receives a message when the lock is given back and
+// tries at once. So between processes there is no order of arrival: a session may be overtaken any number of times, and
+// its wait has no bound. Within a process the order is as always. A session whose turn is over gives the lock back if
+// it knows that another waits.
 //
 // Conditions need that queue: without it the waits and signals of a lock's conditions return errors.ErrUnsupported
 // ([backend.Conditions]). Holds do not move between sessions ([backend.Resumer]), and deadlocks are found within a
@@ -56,13 +56,13 @@ import (
 //
 // When fewer than a majority can be reached the error is [reentrant.ErrNoQuorum], after half a second for a round (all
 // nodes are asked at once; an attempt may have two rounds, and opening a session takes up to five seconds if the others
-// hang); what some nodes gave is given back. The error never says then that another session has the lock.
+// hang); what some nodes granted is given back. The error then never says that another session has the lock.
 type Quorum = quorum.Quorum
 
-// NewQuorum makes a Quorum over 3 or 5 clients, each of one standalone master that has nothing to do with the others:
-// neither a Cluster nor Sentinels. No command is sent yet: that two of them are one server under two names is found
-// out when a session is opened, if both can be reached and take writes then. The options are New's, but for WithReplicas,
-// WithoutScripts and WithRedisson; all processes use the same nodes with the same prefix.
+// NewQuorum makes a Quorum over 3 or 5 clients, each of one independent standalone master: neither a Cluster nor
+// Sentinels. No command is sent yet: opening a session detects that two of them are one server under two names, if both
+// can be reached and accept writes then. The options are those of New, except WithReplicas, WithoutScripts and
+// WithRedisson; all processes must use the same nodes with the same prefix.
 //
 // A client with a short Dialer.Timeout and ConnWriteTimeout forgets a dead node's commands sooner. Ask rueidis for a
 // client with ForceSingleClient: then NewClient returns one even for a node that is down, beside the error, and the

@@ -8,7 +8,7 @@ type Mode uint8
 const (
 	// Write asks for the write side. Without it a claim on an [RW] asks for the read side.
 	Write Mode = 1 << iota
-	// Once says that the claim waits for one answer of the server at most: it does not wait behind other claims, and
+	// Once says that the claim waits for at most one reply of the server: it does not wait behind other claims, and
 	// EndTries ends it.
 	Once
 	// Shared says that several goroutines may act for the owner. Those that wait are let in when one of them is.
@@ -95,7 +95,7 @@ func (l *line[O]) take(w *Waiter[O]) {
 	l.count(w, -1)
 }
 
-// count adds sign times what w is to the totals.
+// count adds w to the totals, or subtracts it with sign -1.
 func (l *line[O]) count(w *Waiter[O], sign int) {
 	l.waiting += sign
 	l.permits += sign * w.n

@@ -1,12 +1,12 @@
 package sharedqueue
 
-// A State is what an engine needs to know to decide what to ask of the server.
+// A State is the basis on which an engine decides what to request from the server.
 type State struct {
-	Units    int    // what the session has
-	InUse    int    // what its users are inside of: of an RW 0, 1 or All
+	Units    int    // that the session has
+	InUse    int    // units in use: of an RW 0, 1 or All
 	Waiting  int    // claims in line
 	Head     int    // what the first in line needs, for itself: of an RW 0, 1 or All
-	Once     bool   // the first in line waits for one answer of the server at most
+	Once     bool   // the first in line waits for at most one reply of the server
 	Want     int    // what the session needs in total: of an RW for the head, of Permits for all in line
 	Writers  int    // claims in line that ask to write
 	Asked    bool   // another session waits, see Ask

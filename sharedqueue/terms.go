@@ -13,7 +13,7 @@ const All = math.MaxInt32
 // MaxHolds is the highest hold count of an owner on one side.
 const MaxHolds = math.MaxInt32
 
-// Terms are what a session has of a name, as the server answered.
+// Terms are the units that a session has of a name, by the server's reply.
 type Terms struct {
 	Units int           // of an RW: 0, 1 (readers) or All (a writer); of Permits: how many
 	Until time.Duration // when trust in them ends, by the clock of the constructor
@@ -24,8 +24,8 @@ type Terms struct {
 	Token       uint64 // the last token that was used anywhere
 }
 
-// terms are what decides about admission beside the holds: units, their trust, and what another session asked for. All
-// fields are guarded by mu, except where it says otherwise.
+// terms decide about admission together with the holds: units, the trust in them, and the request of another session.
+// All fields are guarded by mu, except where it says otherwise.
 type terms[O comparable] struct {
 	now   func() time.Duration // immutable
 	until atomic.Int64         // a time.Duration; written under mu, and read without it by readers
@@ -39,7 +39,7 @@ type terms[O comparable] struct {
 
 	// asked says that another session waits. The next Settle clears it.
 	asked   bool
-	may     int           // what the session may keep all the same; only Permits look at it
+	may     int           // what the session may keep anyway; only Permits use it
 	turn    bool          // local waiters still go before the other session
 	passes  int           // admissions left in the turn
 	turnEnd time.Duration // when the turn ends at the latest

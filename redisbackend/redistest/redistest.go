@@ -1,11 +1,12 @@
-// Package redistest is an embedded Redis for tests and examples: no server to install, nothing left behind. Its keys
-// expire by the clock, as in Redis, and it listens on a loopback port, so that other processes can share it:
+// Package redistest is an embedded Redis for tests and examples. It needs no installed server and leaves nothing
+// behind. Its keys expire by the clock, as in Redis, and it listens on a loopback port, so that other processes can
+// share it:
 //
 //	server := redistest.Start(t)
 //	session, err := reentrant.NewSession(server.Backend())
 //
 // It is miniredis, with its clock set before each command. It runs the same scripts as Redis does, some ten times
-// slower; what a Redis does when it is overloaded, fails over or runs out of memory has to be tested with a Redis.
+// slower. Test overload, failover and lack of memory with a real Redis.
 package redistest
 
 import (
@@ -57,7 +58,7 @@ func (s *Server) start() error {
 	s.redis.ClockTTL(true)
 	s.redis.Server().SetPreHook(s.tick)
 	var err error
-	// miniredis has no client-side caching, and with RESP3 it does not know what its subscribers may say.
+	// miniredis has no client-side caching, and with RESP3 it does not know which commands a subscriber may send.
 	s.client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, ForceSingleClient: true,
 		AlwaysRESP2: true, DisableCache: true, PipelineMultiplex: -1, RingScaleEachConn: 6})
 	if err != nil {
@@ -78,8 +79,8 @@ func (s *Server) tick(_ *server.Peer, command string, _ ...string) bool {
 	return false
 }
 
-// idle is false while a script runs, and so for each of its commands, which come by here too: setting the clock
-// would wait for the script to end.
+// idle reports whether no script runs. It is false for each command of a script, which calls tick too: setting the
+// clock would then wait for the script to end.
 func (s *Server) idle() bool {
 	if s.redis.TryLock() {
 		s.redis.Unlock()
