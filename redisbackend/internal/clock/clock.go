@@ -16,7 +16,7 @@ var Started = time.Now()
 // InstantOf returns the local moment of t.
 func InstantOf(t time.Time) instant { return t.Sub(Started) }
 
-// A Sample is an answered command. Redis read its clock while the command was under way:
+// A Sample is a command that was answered. Redis read its clock while the command was under way:
 //
 //	sent ≤ local(stamp) ≤ received
 type Sample struct {
@@ -26,8 +26,8 @@ type Sample struct {
 
 func (s Sample) redis() instant { return instant(s.Stamp) * time.Microsecond }
 
-// A Mapping is what is known of how far Redis's clock is ahead of the local one: no less than low and no more than
-// high. Samples narrow it, age widens it.
+// A Mapping bounds how far Redis's clock is ahead of the local one: at least low and at most high. Samples narrow it,
+// age widens it.
 //
 //	          ├─────────── sample 1 ───────────┤
 //	                     ├──────── sample 2 ─────────┤
@@ -42,14 +42,14 @@ type Mapping struct {
 }
 
 const (
-	// drift is how far two clocks may run apart: 1000 ppm, that is 1 ms per second. A quartz does 50; the rest is
-	// for clocks that are slewed (adjtime does 500), on either side.
+	// drift is the most by which two clocks may run apart: 1000 ppm, that is 1 ms per second. A quartz is off by 50;
+	// the rest allows for clocks that are slewed (adjtime slews by 500), on either side.
 	drift = 1000
-	// resolution is that of Redis's answer.
+	// resolution is that of Redis's clock in a reply.
 	resolution = time.Microsecond
 )
 
-// With is the mapping as one more sample leaves it.
+// With returns the mapping after one more sample.
 func (m Mapping) With(s Sample) Mapping {
 	fresh := Mapping{Known: true, low: s.redis() - s.Received, high: s.redis() + resolution - s.Sent, at: s.Received}
 	if !m.Known {
@@ -64,8 +64,8 @@ func (m Mapping) With(s Sample) Mapping {
 	return m
 }
 
-// contradicts reports whether a sample shows another clock than the one that the mapping is of: the clock was stepped, or
-// another server answers. A clock that is slewed, which is done by less than a tenth, is the same one.
+// contradicts reports whether a sample is of another clock than the mapping: the clock was stepped, or another server
+// replied. A clock that is slewed, by less than a tenth, is still the same clock.
 func (m Mapping) contradicts(s Sample) bool {
 	if !m.Known {
 		return false
@@ -76,14 +76,14 @@ func (m Mapping) contradicts(s Sample) bool {
 	return max(fresh.low-m.high, m.low-fresh.high) > tolerance
 }
 
-// aged is the mapping as seen from another moment, before or after.
+// aged returns the mapping for another moment, earlier or later.
 func (m Mapping) aged(at instant) Mapping {
 	slack := (at - m.at).Abs() / (1e6 / drift) // multiplied first, it would overflow after a hundred days
 	return Mapping{Known: m.Known, low: m.low - slack, high: m.high + slack, at: at}
 }
 
-// NotAfter is a Redis time that is no later than a local one: a script that runs at or after t finds it passed,
-// and may find so earlier. 0, which is always passed, when nothing is known.
+// NotAfter returns a Redis time that is no later than the local time t: a script that runs at or after t finds that it
+// has passed, and may find so earlier. It returns 0, which has always passed, when nothing is known.
 func (m Mapping) NotAfter(t instant) int64 {
 	if !m.Known {
 		return 0
@@ -92,8 +92,8 @@ func (m Mapping) NotAfter(t instant) int64 {
 	return max(0, int64((latest-1)/resolution))
 }
 
-// Earliest is the first local moment at which Redis's clock can have shown stamp, asked when a message with it has
-// arrived; false when nothing is known. Keys expire by whole milliseconds, so it is counted from the start of one.
+// Earliest returns the first local moment at which Redis's clock can have shown stamp, for a message that arrived at a
+// given moment, and false when nothing is known. Keys expire by whole milliseconds, so it counts from the start of one.
 func (m Mapping) Earliest(stamp int64, arrived instant) (instant, bool) {
 	if !m.Known {
 		return 0, false
@@ -105,11 +105,11 @@ func (m Mapping) Earliest(stamp int64, arrived instant) (instant, bool) {
 
 // A Clock keeps the mapping for one Redis node. It is safe for concurrent use.
 type Clock struct {
-	Jumped func() // called without the mutex when a sample shows another clock; nil: no function. Set before use
+	Jumped func() // called without the mutex when a sample shows another clock; may be nil. Set before use
 
 	mu      sync.Mutex
 	Mapping Mapping
-	last    Mapping // as it was after the latest sample; a lost connection does not make it forgotten
+	last    Mapping // after the latest sample; a lost connection does not reset it
 }
 
 // Saw adds a sample.
@@ -129,29 +129,29 @@ func (c *Clock) learn(s Sample) (another bool) {
 	return another
 }
 
-// Forget starts anew: the connection was lost, and there may be another node with another clock behind the next.
+// Forget drops the mapping: the connection was lost, and the next one may lead to another node with another clock.
 func (c *Clock) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Mapping = Mapping{}
 }
 
-// Restart forgets the last clock too.
+// Restart drops the last clock too.
 func (c *Clock) Restart() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Mapping, c.last = Mapping{}, Mapping{}
 }
 
-// NotAfter is mapping.notAfter.
+// NotAfter is Mapping.NotAfter.
 func (c *Clock) NotAfter(t instant) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.Mapping.NotAfter(t)
 }
 
-// Earliest is mapping.earliest for a message that arrived at a moment. If it would have been written after it
-// arrived, the clock was stepped or is another one: the mapping is dropped.
+// Earliest is Mapping.Earliest. If the message would have been written after it arrived, the clock was stepped or is
+// another one, and the mapping is dropped.
 func (c *Clock) Earliest(stamp int64, arrived instant) (instant, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +163,7 @@ func (c *Clock) Earliest(stamp int64, arrived instant) (instant, bool) {
 	return at, ok
 }
 
-// Latest is the latest that a Redis's clock can show at a moment, in µs; 0 when nothing is known.
+// Latest returns the latest time that Redis's clock can show at a moment, in µs; 0 when nothing is known.
 func (c *Clock) Latest(t instant) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,8 +174,9 @@ func (c *Clock) Latest(t instant) int64 {
 }
 
 // Clocks are the clocks of a deployment: one, or in a Cluster one for each slot in use. Two slots of one node merely learn
-// the same thing twice. A slot can come to another node with no more than a redirection that the client follows by itself,
-// so it is the clock that tells: one sample that shows another clock makes all slots start anew, and leases be renewed.
+// the same thing twice. A slot can move to another node with only a redirection that the client follows by itself, so
+// the clock is the only sign: after one sample of another clock all slots start anew, and the session renews its
+// leases.
 type Clocks struct {
 	One    Clock
 	mu     sync.Mutex // guards slots; taken before a clock's
@@ -184,7 +185,7 @@ type Clocks struct {
 	Jumped func() // a clock's; set before use
 }
 
-// Of is the clock for a key.
+// Of returns the clock for a key.
 func (c *Clocks) Of(key string) *Clock {
 	if !c.BySlot {
 		return &c.One
@@ -201,7 +202,7 @@ func (c *Clocks) Of(key string) *Clock {
 	return c.slots[n]
 }
 
-// Restart starts all of them anew.
+// Restart drops all mappings.
 func (c *Clocks) Restart() {
 	c.One.Restart()
 	c.mu.Lock()

@@ -8,11 +8,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A ChannelListener is told what comes over channels: one call at a time, none after Close has returned.
+// A ChannelListener receives the messages of channels: one call at a time, none after Close has returned.
 type ChannelListener interface {
-	Opened(channel string)   // the subscription has been confirmed; whatever was said before is lost
-	Received(channel string) // something was said; never called before Opened
-	Closed(channel string)   // it has not been wanted for a while
+	Opened(channel string)   // the subscription has been confirmed; earlier messages are lost
+	Received(channel string) // a message arrived; never called before Opened
+	Closed(channel string)   // it was not wanted for a while
 }
 
 // Channels are any number of channels that a session listens to while it wants them, over one connection after another.
@@ -39,7 +39,7 @@ type Channels struct {
 // A radio is one connection.
 type radio struct {
 	client rueidis.DedicatedClient
-	ended  <-chan error    // told and closed when the connection is lost
+	ended  <-chan error    // receives and is closed when the connection is lost
 	open   map[string]bool // the channels that it was asked for, and whether they are confirmed; Channels.mu
 }
 
@@ -164,7 +164,7 @@ func (c *Channels) sweep(r *radio, now time.Time) {
 	_ = r.client.Do(ctx, r.client.B().Unsubscribe().Channel(old...).Build()).Error()
 }
 
-// hear makes r the connection that the listener hears. What an older one still has to say is not passed on.
+// hear makes r the listener's connection. Messages that still come over an older one are dropped.
 func (c *Channels) hear(r *radio) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

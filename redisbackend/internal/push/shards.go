@@ -12,8 +12,8 @@ import (
 )
 
 // Shards are a session's channels in a Cluster, beside the one that reaches it everywhere: one for each hash tag that it
-// waits for, <prefix>relock:session:{tag}:<session>, on the node that has the tag's slot. What is said there does not
-// travel to the other nodes. Nothing depends on them: a script that finds no subscriber publishes with PUBLISH.
+// waits for, <prefix>relock:session:{tag}:<session>, on the node that has the tag's slot. Messages there do not travel
+// to the other nodes. Nothing depends on these channels: a script that finds no subscriber publishes with PUBLISH.
 //
 //	an acquire waits ── SSUBSCRIBE, in the background ── heard ── idle for a while ── SUNSUBSCRIBE
 //	                        │ MOVED: once more, there         │ the slot moved, the connection was lost
@@ -21,8 +21,8 @@ import (
 //	                     forgotten: the waiter's next beat tries again
 type Shards struct {
 	client   rueidis.Client
-	channels string        // what stands before the tag
-	session  string        // and after it
+	channels string        // the part of the name before the tag
+	session  string        // and the part after it
 	idle     time.Duration // after which a channel that no waiter used is closed
 
 	ctx    context.Context // ended by close
@@ -33,7 +33,7 @@ type Shards struct {
 	mu       sync.Mutex // held while the listener is called: it never blocks
 	listener Listener   // immutable
 	closed   bool
-	off      bool // the server knows no such channels, or we may not use them
+	off      bool // the server has no such channels, or the user lacks the right to them
 	byTag    map[string]*channel
 	nodes    map[string]*node
 }
@@ -59,11 +59,11 @@ const (
 	ShardIdle = time.Minute
 	// maxShards bounds the channels of one session. The locks beyond are served by PUBLISH.
 	maxShards = 1000
-	// shardBacklog is how many tags may stand in line for the connection. More are put off until their next beat.
+	// shardBacklog is how many tags may wait for the connection. More have to wait for their next beat.
 	shardBacklog = 100
 )
 
-// NewShards returns the channels of a session, of which none is open.
+// NewShards returns the channels of a session, none of them open.
 func NewShards(client rueidis.Client, channels, session string, idle time.Duration, l Listener) *Shards {
 	s := &Shards{client: client, channels: channels, session: session, idle: idle, listener: l,
 		wanted: make(chan string, shardBacklog), byTag: make(map[string]*channel), nodes: make(map[string]*node)}
@@ -143,13 +143,13 @@ func (s *Shards) listen(tag string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byTag[tag] == e { // else it was opened and lost, and is wanted again: that one stands in line
+	if s.byTag[tag] == e { // else it was opened and lost, and is wanted again: the new one is in the queue
 		delete(s.byTag, tag)
 	}
 	s.off = s.off || wire.Lasting(err)
 }
 
-// anyNode is one to begin with: if possible one that is connected already.
+// anyNode returns a node to begin with, if possible one that is connected already.
 func (s *Shards) anyNode() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +170,7 @@ func (s *Shards) request(ctx context.Context, addr, tag string, e *channel) erro
 	}
 	err = n.client.Do(ctx, n.client.B().Ssubscribe().Channel(s.channel(tag)).Build()).Error()
 	if wire.ErrorCode(err) != "" {
-		return err // an answer: the connection is good
+		return err // a reply: the connection is good
 	}
 	if err == nil {
 		select {
@@ -232,7 +232,7 @@ func (s *Shards) watch(n *node) {
 	s.drop(n)
 }
 
-// drop forgets a connection and its channels. What is said there from now on is lost, so waiters are to ask again.
+// drop forgets a connection and its channels. Messages there are lost from now on, so waiters must ask again.
 func (s *Shards) drop(n *node) {
 	if s.nodes[n.addr] != n {
 		return
@@ -251,8 +251,9 @@ func (s *Shards) drop(n *node) {
 	}
 }
 
-// confirmed is called when a channel has been opened, or closed: by us, and then it is forgotten already, or by the server,
-// whose slot it is no more. The waiters' next attempts find the new one, which has another clock.
+// confirmed is called when a channel has been opened, or closed: by this session, which has then forgotten it already,
+// or by the server, which no longer has the slot. The waiters' next attempts find the new node, which has another
+// clock.
 func (s *Shards) confirmed(n *node, sub rueidis.PubSubSubscription) {
 	tag := wire.HashTag(sub.Channel)
 	s.mu.Lock()

@@ -13,9 +13,9 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A Listener is told what comes over a channel: one call at a time, none after close has returned.
+// A Listener receives the messages of a channel: one call at a time, none after Close has returned.
 type Listener interface {
-	Opened()                 // the subscription has been confirmed; whatever was said before is lost
+	Opened()                 // the subscription has been confirmed; earlier messages are lost
 	Received(message string) // never called before opened
 }
 
@@ -40,8 +40,8 @@ type Subscription struct {
 }
 
 const (
-	// minRetry and maxRetry bound the pause before the channel is opened again. All sessions lose their channel
-	// when a server restarts, so pauses are spread; while one lasts, waiters live on heartbeats.
+	// minRetry and maxRetry bound the pause before the channel is opened again. All sessions lose their channel when a
+	// server restarts, so pauses are random; meanwhile waiters depend on their heartbeats.
 	minRetry = 20 * time.Millisecond
 	MaxRetry = time.Second
 	// subscribeTimeout bounds one try.
@@ -73,7 +73,7 @@ func (s *Subscription) Close() {
 	<-s.done
 }
 
-// Run keeps the channel open. It first reports how the first try went, and ends if that failed.
+// Run keeps the channel open. It first sends the result of the first try, and ends if that failed.
 func (s *Subscription) Run(first chan<- error) {
 	defer close(s.done)
 	l, err := s.open()
@@ -113,14 +113,14 @@ func pause(ctx context.Context, failures int) bool {
 type line struct {
 	client    rueidis.DedicatedClient
 	addr      string        // of the server, if the client has only one
-	ended     <-chan error  // told and closed when the connection is lost
+	ended     <-chan error  // receives and is closed when the connection is lost
 	confirmed chan struct{} // closed when the server says that the channel is open
 	open      bool          // the same; subscription.mu
-	left      chan struct{} // closed when the client has gone to another server
+	left      chan struct{} // closed when the client uses another server
 	behind    bool          // the same; subscription.mu
 }
 
-// wait returns when the connection is lost or left, or ctx has ended. Why it is lost, the next try will show.
+// wait returns when the connection is lost or left, or ctx has ended. The next try shows why it was lost.
 func (l *line) wait(ctx context.Context) {
 	select {
 	case <-l.ended: //nolint:errcheck // see above
@@ -181,8 +181,8 @@ func (s *Subscription) open() (*line, error) {
 	return l, nil
 }
 
-// request sends SUBSCRIBE and waits for the confirmation. It arrives at the hooks, and not only as an answer: with
-// RESP2 rueidis subscribes on a second connection, and after an error on yet another one without the hooks.
+// request sends SUBSCRIBE and waits for the confirmation. It arrives at the hooks, and not only as a reply: with RESP2
+// rueidis subscribes on a second connection, and after an error on yet another one without the hooks.
 func (s *Subscription) request(l *line) error {
 	select {
 	case err := <-l.ended:
@@ -217,7 +217,7 @@ func (s *Subscription) shut(l *line) {
 	l.client.Close()
 }
 
-// hear makes l the connection that the listener hears. What an older one still has to say is not passed on.
+// hear makes l the listener's connection. Messages that still come over an older one are dropped.
 func (s *Subscription) hear(l *line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,9 +242,9 @@ func (s *Subscription) deliver(l *line, message string) {
 	}
 }
 
-// Dedicate takes a connection of the client. Dedicate itself knows no context: it dials, or waits for a place in the
-// client's pool, for as long as that takes. If ctx ends first, the connection is given back when it comes. release puts
-// it back into the pool, as it is; its Close ends it.
+// Dedicate takes a connection of the client. The client's own Dedicate takes no context: it dials, or waits for a place
+// in the client's pool, for as long as that takes. If ctx ends first, the connection is given back as soon as it
+// exists. release puts it back into the pool, as it is; its Close ends it.
 func Dedicate(ctx context.Context, client rueidis.Client) (dedicated rueidis.DedicatedClient, release func(), err error) {
 	type taken struct {
 		client  rueidis.DedicatedClient
@@ -264,8 +264,8 @@ func Dedicate(ctx context.Context, client rueidis.Client) (dedicated rueidis.Ded
 	}
 }
 
-// GiveBack is how a verb leaves its connection. The next verb may have it, unless there was an error: then nobody knows
-// what the connection still watches, or what is still to be answered on it.
+// GiveBack ends a verb's use of its connection. The next verb may use it, unless there was an error: then it is unknown
+// which keys the connection still watches, or which replies are still to come.
 func GiveBack(dedicated rueidis.DedicatedClient, release func(), err error) {
 	if err != nil {
 		dedicated.Close()

@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// What the scripts of conditions answer; their headers say what it means.
+// The codes that the scripts of conditions return; their headers explain them.
 const (
 	awaitWaiting, awaitSignalled, awaitGone               = 1, 2, 3
 	signalDone, signalGone, signalMore                    = 1, 2, 3
@@ -58,7 +58,7 @@ func (r *Remote) Withdraw(ctx context.Context, condition string, ticket uint64) 
 	return status(a, err, withdrawWithdrawn, withdrawSignalled, withdrawNothing)
 }
 
-// status reads the code of a script that returns what became of a ticket.
+// status reads the code of a script that returns the state of a ticket.
 func status(a answer, err error, waited, signalled, gone int64) (backend.TicketStatus, error) {
 	if err != nil {
 		return 0, err
@@ -114,7 +114,7 @@ func (r *Remote) Signal(ctx context.Context, req backend.SignalRequest) (backend
 	return reply, nil
 }
 
-// listening tells the scripts whether the server that they run in knows all sessions that listen.
+// listening returns the argument that says whether the server which runs the script knows all sessions that listen.
 func (r *Remote) listening() string {
 	if r.Conn.Deployment.cluster {
 		return "0"

@@ -17,9 +17,9 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A Conn is one session's standing: its channel, what it knows of Redis's clock, and the verbs. The verbs go over
-// the client's command connections, which they share with the caller's other commands; the channel has a connection
-// of its own.
+// A Conn is one session's connection to a deployment: its channel, what it knows of Redis's clock, and the verbs. The
+// verbs go over the client's command connections, which they share with the caller's other commands; the channel has a
+// connection of its own.
 type Conn struct {
 	Deployment *Deployment
 	Session    string
@@ -29,23 +29,23 @@ type Conn struct {
 	shards     *push.Shards // nil unless in a Cluster
 	redisson   *redisson    // nil unless Redisson's clients use the same locks
 	Probed     chan string  // 1-buffered: the last probe that came back over the channel
-	hearing    sync.Mutex   // of opened and received: the sink hears one thing at a time
+	hearing    sync.Mutex   // of Opened and Received: the sink gets one call at a time
 }
 
 var _ backend.Conn = (*Conn)(nil)
 
 const (
-	// maxSession bounds a session's id, which stands in every queue.
+	// maxSession bounds a session's id, which is part of every queue.
 	maxSession = 128
-	// ProbeWait is how long the channel may take to bring back what was published to it.
+	// ProbeWait is how long the channel may take to deliver a published message.
 	ProbeWait = 5 * time.Second
 	// probeMark is how a probe begins.
 	probeMark = "probe "
-	// probeName is the lock that is looked at, and never taken, to see whether scripts run.
+	// probeName is a lock that is read, and never taken, to see whether scripts run.
 	probeName = "~relock-probe"
 )
 
-// Connect gives a session its standing with a deployment, as backend.Backend's Connect says.
+// Connect connects a session to a deployment, as backend.Backend's Connect says.
 func Connect(ctx context.Context, d *Deployment, session string, sink backend.Sink) (*Conn, error) {
 	if err := CheckSession(session); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func Connect(ctx context.Context, d *Deployment, session string, sink backend.Si
 	return c, nil
 }
 
-// CheckSession refuses ids that would break the records they stand in. A UUID is fine.
+// CheckSession refuses ids that would break the records that contain them. A UUID is fine.
 func CheckSession(session string) error {
 	if session == "" || len(session) > maxSession {
 		return fmt.Errorf("redisbackend: connect: a session's id has 1 to %d bytes, not %d", maxSession, len(session))
@@ -148,7 +148,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Listen sees to it that messages about a lock arrive: it is waited for.
+// Listen opens the channels for messages about a lock for which the session waits.
 func (c *Conn) Listen(r *Remote) {
 	if c.shards != nil {
 		c.shards.Want(wire.HashTag(r.Keys.Hold()))
@@ -156,14 +156,14 @@ func (c *Conn) Listen(r *Remote) {
 	c.Follow()
 }
 
-// Follow has the channel go where the commands go, if that may change: with Sentinel.
+// Follow moves the channel to the server of the commands, if that can change: with Sentinel.
 func (c *Conn) Follow() {
 	if c.Deployment.Client.Mode() == rueidis.ClientModeSentinel {
 		c.channel.Follow()
 	}
 }
 
-// opened and received are called by the channels' connections, and not after close has returned.
+// Opened and Received are called by the channels' connections, and not after Close has returned.
 
 // Opened is called when the subscription has been confirmed, before the first message; when another one was lost; and by a
 // verb that finds another clock than it knew. In each case another server may answer now.
@@ -174,7 +174,7 @@ func (c *Conn) Opened() {
 	c.Sink.Reconnected()
 }
 
-// Received takes a message. What is not understood is ignored.
+// Received handles a message. Texts that are not messages are ignored.
 func (c *Conn) Received(text string) {
 	c.hearing.Lock()
 	defer c.hearing.Unlock()
@@ -226,7 +226,7 @@ func (c *Conn) probed(text string) {
 }
 
 // notBefore is the earliest local moment at which a grant can have been made. It is zero if that is not known, or the
-// grant is not to be believed as it is: the next acquire confirms it then, and its answer has the tokens. With replicas it
+// grant cannot be trusted as it is: the next acquire then confirms it, and its reply has the tokens. With replicas it
 // is always zero: the next acquire waits for them.
 func (c *Conn) notBefore(m *wire.Message) time.Time {
 	at, ok := c.Clocks.Of(m.Hold).Earliest(m.Stamp, clock.InstantOf(time.Now()))

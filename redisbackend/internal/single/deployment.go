@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A Deployment is one Redis and how locks are kept there: what a Backend's conns, and a quorum's nodes, have in common.
+// A Deployment is one Redis and its options: a Backend's conns, and a quorum's nodes, share it.
 type Deployment struct {
 	Client   rueidis.Client
 	Prefix   string
@@ -22,19 +22,19 @@ type Deployment struct {
 	scripts  *wire.Scripts
 }
 
-// verbs is how a deployment carries out what it is asked: by scripts, or by transactions where Lua is forbidden.
+// verbs is the way in which a deployment executes verbs: by scripts, or by transactions where Lua is forbidden.
 type verbs interface {
-	// bind returns the verbs of one lock.
+	// Bind returns the verbs of one lock.
 	Bind(r *Remote) backend.Remote
-	// renew is backend.Conn's Renew.
+	// Renew is backend.Conn's Renew.
 	Renew(ctx context.Context, c *Conn, renewals []backend.Renewal)
 	// InspectAll is backend.Inspector's.
 	InspectAll(ctx context.Context, c *Conn, inspections []backend.Inspection)
-	// probe inspects a lock, to see whether the server allows it.
+	// Probe inspects a lock, to see whether the server allows it.
 	Probe(ctx context.Context, r *Remote) error
 }
 
-// scripted carries out the verbs by scripts.
+// scripted executes the verbs by scripts.
 type scripted struct{}
 
 func (scripted) Bind(r *Remote) backend.Remote { return r }
@@ -47,9 +47,9 @@ func (scripted) Probe(ctx context.Context, r *Remote) error {
 	return err
 }
 
-// teach has the server learn the scripts by which locks are taken, passed on and freed, so that their first use is one
-// command: it runs each on a lock that is never taken, where it does nothing. Whatever fails will fail, or not, when the
-// script is needed; so it is with the other nodes of a Cluster, which learn then.
+// teach loads the scripts by which locks are taken, passed on and freed into the server, so that their first use is one
+// command: it runs each on a lock that is never taken, where it does nothing. Errors are ignored: they will show when
+// the script is needed. The other nodes of a Cluster load the scripts then.
 func (r *Remote) teach(ctx context.Context) {
 	s, build := r.Conn.Deployment.scripts, r.Conn.Deployment.Client.B()
 	run := func(s *wire.Script, keys int, args ...string) rueidis.Completed {
@@ -62,14 +62,14 @@ func (r *Remote) teach(ctx context.Context) {
 		run(&s.Pass, 2, none), run(&s.Take, 3, none), run(&s.Free, 3, none), run(&s.Yield, 4, none))
 }
 
-// NewDeployment returns the deployment that a client leads to, without options.
+// NewDeployment returns the deployment of a client, without options.
 func NewDeployment(client rueidis.Client) Deployment {
 	d := Deployment{Client: client, cluster: client.Mode() == rueidis.ClientModeCluster, Verbs: scripted{}}
 	d.scripts = wire.LoadScripts(wire.Variant{Cluster: d.cluster})
 	return d
 }
 
-// Complete sets what follows from the options. It returns an error if they contradict each other.
+// Complete sets the fields that depend on the options. It returns an error if the options contradict each other.
 func (d *Deployment) Complete() error {
 	if !d.Scripted() && d.Replicas.Count > 0 {
 		return errors.New("WithReplicas needs scripts (WithoutScripts)")
@@ -82,5 +82,5 @@ func (d *Deployment) Complete() error {
 	return nil
 }
 
-// Scripted reports whether the verbs are carried out by scripts.
+// Scripted reports whether the verbs are executed by scripts.
 func (d *Deployment) Scripted() bool { return d.Verbs == scripted{} }

@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// Inspect implements backend.Remote. The owner is as the holder wrote it, whoever the holder is.
+// Inspect implements backend.Remote. It returns the owner as the holder wrote it.
 func (r *Remote) Inspect(ctx context.Context) (backend.State, error) {
 	list, at, err := r.exec(ctx, &r.Conn.Deployment.scripts.Inspect, r.Keys.WithNote(r.Conn.Deployment.Prefix), nil)
 	if err != nil {
@@ -22,7 +22,7 @@ func (r *Remote) Inspect(ctx context.Context) (backend.State, error) {
 	return r.state(list, at)
 }
 
-// state reads the answer of inspect.lua.
+// state reads the reply of inspect.lua.
 func (r *Remote) state(list []rueidis.RedisMessage, at clock.Sample) (backend.State, error) {
 	l := reader{list: list}
 	at.Stamp = l.number()

@@ -13,12 +13,12 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// lean reports whether what a session remembers is enough: not if replicas are to be waited for, or if Redisson's clients,
-// which keep no record, use the lock too.
+// lean reports whether the lean scripts can be used: not if replicas must acknowledge, or if Redisson's clients, which
+// keep no record, use the lock too.
 func (d *Deployment) lean() bool { return d.Replicas.Count == 0 && !d.Redisson }
 
-// pass has a lean attempt carried out, if there is one for what the session remembers. It returns false if Redis has to
-// look at everything, which Acquire then asks for.
+// pass makes a lean attempt, if the session remembers enough for one. It returns false if the full script is needed,
+// which Acquire then sends.
 func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter int64) (backend.AcquireReply, bool, error) {
 	d := r.Conn.Deployment
 	call, ok := wire.NewLeanAcquire(r.Conn.Session, req, notAfter)
@@ -29,7 +29,7 @@ func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter
 	switch {
 	case call.Take:
 		script, keys = &d.scripts.Take, r.Keys[:3]
-	case call.Yield != nil && d.cluster: // messages go another way there
+	case call.Yield != nil && d.cluster: // messages are sent in another way there
 		return backend.AcquireReply{}, false, nil
 	case call.Yield != nil:
 		script, keys, args = &d.scripts.Yield, r.Keys[:], slices.Concat(args, call.Yield, []string{d.Channels})
@@ -51,12 +51,12 @@ func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter
 	return backend.AcquireReply{Status: backend.Granted, First: p.Token, Last: p.Token, Prior: p}, true, nil
 }
 
-// fullReleases is how many releases go without free after one for which sessions waited: where they wait once they often
-// do, and a free in vain delays their turn by a round trip.
+// fullReleases is how many releases skip free after one that found waiting sessions: a lock with waiters often has
+// waiters again, and a free that fails delays their turn by a round trip.
 const fullReleases = 7
 
-// free has a lean release carried out, if there is one for what the session remembers. It returns false if Redis has to
-// look at everything, which Release then asks for.
+// free makes a lean release, if the session remembers enough for one. It returns false if the full script is needed,
+// which Release then sends.
 func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (bool, error) {
 	args, ok := wire.LeanReleaseArgs(r.Conn.Session, req)
 	if !ok || !r.Conn.Deployment.lean() {
@@ -73,7 +73,7 @@ func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (bool, e
 	return n == 1, err
 }
 
-// runLean sends a script that answers with one number. The sample has no stamp.
+// runLean sends a script that returns one number. The sample has no stamp.
 func (r *Remote) runLean(ctx context.Context, s *wire.Script, keys, args []string) (int64, clock.Sample, error) {
 	result, at, err := r.send(ctx, func() rueidis.RedisResult { return s.Exec(ctx, r.Conn.Deployment.Client, keys, args) })
 	if err != nil {
@@ -86,7 +86,7 @@ func (r *Remote) runLean(ctx context.Context, s *wire.Script, keys, args []strin
 	return n, at, nil
 }
 
-// send does what sends a script, and says when.
+// send calls a function that sends a script, and returns when that was.
 func (r *Remote) send(ctx context.Context, send func() rueidis.RedisResult) (rueidis.RedisResult, clock.Sample, error) {
 	sent := time.Now()
 	if err := wire.ContextErr(ctx, sent); err != nil {
@@ -96,7 +96,7 @@ func (r *Remote) send(ctx context.Context, send func() rueidis.RedisResult) (rue
 	return result, clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}, nil
 }
 
-// failed is the error of a command that Redis did not answer, or not as it was asked.
+// failed returns the error of a command without a reply, or with an error as its reply.
 func (r *Remote) failed(ctx context.Context, result rueidis.RedisResult, err error) error {
 	if result.NonRedisError() != nil {
 		r.Clock.Forget() // the connection may have gone with it, and the next one lead elsewhere

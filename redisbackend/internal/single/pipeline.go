@@ -15,7 +15,7 @@ type call struct {
 	keys, args []string
 }
 
-// callAll runs scripts in one pipeline to each node, and those that a server did not know once more, in full.
+// callAll runs scripts in one pipeline to each node, and sends those that a server did not know once more, in full.
 func (c *Conn) callAll(ctx context.Context, calls []call) []rueidis.RedisResult {
 	if len(calls) == 0 {
 		return nil
@@ -27,8 +27,8 @@ func (c *Conn) callAll(ctx context.Context, calls []call) []rueidis.RedisResult 
 	return results
 }
 
-// half is the part of ctx's time that the first pipeline may take. In a Cluster it goes to many nodes, and one that hangs
-// must leave time to teach the others the script.
+// half is the part of ctx's time that the first pipeline may take. In a Cluster it goes to many nodes, and a node that
+// hangs must leave time to load the script into the others.
 func (c *Conn) half(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok || !c.Deployment.cluster {

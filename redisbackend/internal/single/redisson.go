@@ -10,9 +10,9 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A redisson listens, for a session that waits, to what Redisson's clients publish when they free a lock. They give it to
-// nobody, so it has the lock given to the first waiter: of any session, as every session that waits does the same. What
-// they publish is a hint. A waiter asks again at every heartbeat, whatever was heard.
+// A redisson listens, for a session that waits, to the messages that Redisson's clients publish when they free a lock.
+// They do not grant it, so the redisson offers the lock to the first waiter, of any session, as every waiting session
+// does. The messages are hints: a waiter asks again at every heartbeat anyway.
 //
 //	acquire: waiting ── Want ── Opened ──┐
 //	                            Received ─┴─▶ offer ─▶ granted, over the session's channel ── arrived
@@ -32,8 +32,8 @@ type redisson struct {
 // A shared is a lock that the session waits for, or waited for a short time ago. Its fields are redisson.mu's.
 type shared struct {
 	remote  *Remote
-	waiting bool          // as far as is known here
-	heard   time.Duration // since clock.Started: when the channel spoke last
+	waiting bool          // as far as this session knows
+	heard   time.Duration // since clock.Started: when the last message came
 	busy    bool          // an offer is under way
 	again   bool          // and another is to follow it
 }
@@ -61,8 +61,8 @@ func (s *redisson) close() {
 	s.offers.Wait()
 }
 
-// waits notes that an acquire, sent at that moment since clock.Started, has been told to wait. If the channel has spoken
-// since then, the lock may have been freed before the answer came.
+// waits notes that an acquire, sent at that moment since clock.Started, has to wait. If a message has come since then,
+// the lock may have been freed before the reply came.
 func (s *redisson) waits(r *Remote, sent time.Duration) {
 	if s == nil {
 		return
@@ -82,7 +82,7 @@ func (s *redisson) waits(r *Remote, sent time.Duration) {
 	s.channels.Want(channel)
 }
 
-// arrived notes that the session does not wait for a lock any more.
+// arrived notes that the session no longer waits for a lock.
 func (s *redisson) arrived(hold string) {
 	if s == nil {
 		return
@@ -118,7 +118,7 @@ func (s *redisson) Closed(channel string) {
 	delete(s.locks, channel)
 }
 
-// offer begins an offer, or has another one follow. The caller has the mutex.
+// offer begins an offer, or requests another one after the present one. The caller has the mutex.
 func (s *redisson) offer(l *shared) {
 	l.again = true
 	if l.busy || s.ctx.Err() != nil {
@@ -140,7 +140,7 @@ func (s *redisson) next(l *shared) bool {
 	return l.busy
 }
 
-// send has a free lock given to the first waiter. An error is nothing to report: the waiter asks again.
+// send offers a free lock to the first waiter. Errors are ignored: the waiter asks again.
 func (s *redisson) send(r *Remote) {
 	ctx, cancel := context.WithTimeout(s.ctx, offerTimeout)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 
 var _ backend.Registry = (*Conn)(nil)
 
-// registered is the key of what a session has on record: a string, <prefix>relock:waits:<session>.
+// registered returns the key of a session's record: a string, <prefix>relock:waits:<session>.
 func (c *Conn) registered(session string) string {
 	return c.Deployment.Prefix + wire.Reserved + "waits:" + session
 }

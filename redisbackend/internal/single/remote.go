@@ -22,7 +22,7 @@ type Remote struct {
 	Keys  wire.Keys
 	Clock *clock.Clock
 
-	full atomic.Int32 // so many releases still go without free: the last one found sessions that wait; see free
+	full atomic.Int32 // so many releases still skip free: the last one found waiting sessions; see free
 }
 
 var _ backend.Remote = (*Remote)(nil)
@@ -30,7 +30,7 @@ var _ backend.Remote = (*Remote)(nil)
 // Name implements backend.Remote.
 func (r *Remote) Name() string { return r.Keys.Hold()[len(r.Conn.Deployment.Prefix):] }
 
-// What the scripts answer; their headers say what it means.
+// The codes that the scripts return; their headers explain them.
 const (
 	acquireGranted, acquireWaiting, acquireStale, acquireLate = 1, 2, 3, 4
 	reenterDone, reenterGone                                  = 1, 2
@@ -39,8 +39,8 @@ const (
 )
 
 // Acquire implements backend.Remote. It is one command, unless the lock is not as the session remembers it, or Redis
-// refuses it as late although its time has not come: then what is known of Redis's clock was missing or too careful. The answer carries the clock, so a second
-// copy is right or really late.
+// refuses it as late although its time has not come: then the session knew nothing of Redis's clock, or its bounds were
+// too wide. The reply has the clock, so a second copy is either in time or really late.
 func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if err := wire.CheckAcquire(&req); err != nil {
 		return backend.AcquireReply{}, err
@@ -169,8 +169,8 @@ func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	if err := wire.CheckRelease(&req); err != nil {
 		return 0, err
 	}
-	// How long from now, not until when: Redis counts from when it gets this, which is later, so the tombstone
-	// lasts long enough whatever is known of Redis's clock.
+	// A duration, not a time: Redis counts from when it receives this, which is later, so the tombstone lasts long
+	// enough whatever the session knows of Redis's clock.
 	doubt := wire.Remaining(req.Until)
 	switch freed, err := r.free(ctx, &req); {
 	case err != nil:
@@ -207,8 +207,7 @@ func (r *Remote) ForceUnlock(ctx context.Context) (bool, error) {
 	return a.Code == ForceHeld, err
 }
 
-// A reader takes an answer apart, element by element. After the first one that is not as expected, err is set and
-// all that follow are zero.
+// A reader reads a reply element by element. After the first unexpected one, err is set and all that follow are zero.
 type reader struct {
 	list []rueidis.RedisMessage
 	err  error
@@ -232,7 +231,7 @@ func (l *reader) number() (n int64) {
 	return n
 }
 
-// either is a number or a word, whichever comes next.
+// either reads the next element, a number or a word.
 func (l *reader) either() (n int64, s string) {
 	m, ok := l.next()
 	switch {
@@ -252,7 +251,7 @@ func (l *reader) word() (s string) {
 	return s
 }
 
-// An answer is what a script of a single lock returns: a code, Redis's time, and up to three numbers.
+// An answer is the reply of a script of a single lock: a code, Redis's time, and up to three numbers.
 type answer struct {
 	Code   int64
 	rest   [3]int64
@@ -261,7 +260,7 @@ type answer struct {
 	sample clock.Sample
 }
 
-// Run sends a script and reads its answer.
+// Run sends a script and reads its reply.
 func (r *Remote) Run(ctx context.Context, s *wire.Script, keys, args []string, n int) (a answer, err error) {
 	list, at, err := r.exec(ctx, s, keys, args)
 	if err != nil {
@@ -270,7 +269,7 @@ func (r *Remote) Run(ctx context.Context, s *wire.Script, keys, args []string, n
 	return r.decode(list, at, n)
 }
 
-// decode reads an answer with n numbers beside the code and the time, and perhaps a text behind them.
+// decode reads a reply with n numbers besides the code and the time, and perhaps a text after them.
 func (r *Remote) decode(list []rueidis.RedisMessage, at clock.Sample, n int) (a answer, err error) {
 	l := reader{list: list}
 	a.Code, at.Stamp = l.number(), l.number()
@@ -293,7 +292,7 @@ func (r *Remote) exec(ctx context.Context, s *wire.Script, keys, args []string) 
 	return r.read(ctx, func() rueidis.RedisResult { return s.Exec(ctx, r.Conn.Deployment.Client, keys, args) })
 }
 
-// read does what sends a script, and says when.
+// read calls a function that sends a script, and returns the reply and when it was sent.
 func (r *Remote) read(ctx context.Context, send func() rueidis.RedisResult) ([]rueidis.RedisMessage, clock.Sample, error) {
 	result, at, err := r.send(ctx, send)
 	if err != nil {
@@ -306,8 +305,8 @@ func (r *Remote) read(ctx context.Context, send func() rueidis.RedisResult) ([]r
 	return list, at, nil
 }
 
-// checkTokens is the error of a block of tokens that no script gives out: a session that believed it would ask for still
-// higher ones, of every lock.
+// checkTokens returns an error for a block of tokens that no script gives out: a session that trusted it would ask for
+// still higher ones, for every lock.
 func (a *answer) checkTokens(first, last int64) error {
 	if first < 1 || first > last || last > a.sample.Stamp+protocol.Farthest.Microseconds() {
 		return fmt.Errorf("tokens %d to %d at %d", first, last, a.sample.Stamp)

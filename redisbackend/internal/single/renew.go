@@ -17,8 +17,7 @@ import (
 // Fewer would cost more commands, more would make others wait longer.
 const maxBatch = 100
 
-// A batch is renewed by one script: locks of one node, or shared names of one node. Renewals that it does not name are not
-// in it.
+// A batch is renewed by one script: locks of one node, or shared names of one node.
 type batch struct {
 	shared   bool
 	renewals []*backend.Renewal
@@ -65,8 +64,8 @@ func (c *Conn) renewal(b batch) call {
 	return call{script, keys, args}
 }
 
-// batches groups renewals: locks and shared names, by slot in a Cluster, as they come elsewhere. Those of another session are
-// not sent.
+// batches groups renewals: locks and shared names, by slot in a Cluster, elsewhere in the given order. Those of another
+// session are not sent.
 func (c *Conn) batches(renewals []backend.Renewal) []batch {
 	return append(c.batchesOf(renewals, false), c.batchesOf(renewals, true)...)
 }
@@ -111,7 +110,7 @@ func (c *Conn) batchesOf(renewals []backend.Renewal, shared bool) []batch {
 	return batches
 }
 
-// chunks appends the batch in parts that are not too large.
+// chunks appends the batch in parts of at most maxBatch.
 func (b batch) chunks(to []batch) []batch {
 	remotes := slices.Collect(slices.Chunk(b.remotes, maxBatch))
 	for i, renewals := range slices.Collect(slices.Chunk(b.renewals, maxBatch)) {
@@ -120,7 +119,7 @@ func (b batch) chunks(to []batch) []batch {
 	return to
 }
 
-// arguments are the script's.
+// arguments returns the keys and arguments of the script.
 func (b batch) arguments(session string) (keys, args []string) {
 	keys, args = make([]string, 0, 2*len(b.remotes)), make([]string, 0, 1+2*len(b.remotes))
 	args = append(args, session)
@@ -142,7 +141,7 @@ func (b batch) arguments(session string) (keys, args []string) {
 	return keys, args
 }
 
-// read gives every renewal of the batch its answer.
+// read sets the result of every renewal in the batch.
 func (b batch) read(ctx context.Context, result rueidis.RedisResult, at clock.Sample) {
 	list, err := result.ToArray()
 	if err == nil && len(list) != 1+len(b.renewals) {

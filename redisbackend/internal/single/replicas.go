@@ -14,7 +14,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// Replicas is how many replicas must have an acquire or a resume before it counts, and how long they are waited for.
+// Replicas is how many replicas must acknowledge an acquire or a resume before it counts, and how long a verb waits for
+// them.
 type Replicas struct {
 	Count   int
 	Timeout time.Duration
@@ -32,16 +33,17 @@ func (r *Remote) acquireReplicated(ctx context.Context, args []string, deadline 
 	})
 }
 
-// resumeReplicated is a resume that the replicas must acknowledge. If too few do, the hold stays this session's: to give it
-// back would end what its owner has. The outcome is then unknown, and sending it again waits for the replicas again.
+// resumeReplicated is a resume that the replicas must acknowledge. If too few do, the hold stays this session's: to
+// give it back would end the owner's hold. The outcome is then unknown, and sending it again waits for the replicas
+// again.
 func (r *Remote) resumeReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
 	return r.replicated(ctx, &r.Conn.Deployment.scripts.Resume, r.Keys.WithNote(r.Conn.Deployment.Prefix), args, deadline, func(_ rueidis.DedicatedClient, few error) error {
 		return backend.WithOutcomeUnknown(few)
 	})
 }
 
-// replicatedShare is exec for a share that the replicas must acknowledge. If too few do, what the session got stays its own,
-// and is not used: the outcome is unknown, and sending it again waits for the replicas again.
+// replicatedShare is exec for a share that the replicas must acknowledge. If too few do, the session keeps the units
+// and does not use them: the outcome is unknown, and sending it again waits for the replicas again.
 func (r *Remote) replicatedShare(deadline time.Time) func(context.Context, *wire.Script, []string, []string) ([]rueidis.RedisMessage, clock.Sample, error) {
 	return func(ctx context.Context, s *wire.Script, keys, args []string) (list []rueidis.RedisMessage, at clock.Sample, err error) {
 		client, release, err := push.Dedicate(ctx, r.Conn.Deployment.Client)
@@ -63,8 +65,8 @@ func (r *Remote) replicatedShare(deadline time.Time) func(context.Context, *wire
 }
 
 // replicated runs a script that the replicas must acknowledge if its code is 1, the lock is the attempt's. tooFew returns
-// the error if they do not. WAIT speaks of what its own connection has written, so both go over a connection
-// that no other verb uses.
+// the error if they do not. WAIT counts what its own connection has written, so both go over a connection that no other
+// verb uses.
 func (r *Remote) replicated(ctx context.Context, s *wire.Script, keys, args []string, deadline time.Time,
 	tooFew func(rueidis.DedicatedClient, error) error) (a answer, err error) {
 	client, release, err := push.Dedicate(ctx, r.Conn.Deployment.Client)
@@ -106,7 +108,7 @@ func (r *Remote) acknowledged(ctx context.Context, client rueidis.DedicatedClien
 		if wire.ErrorCode(err) == "" {
 			r.Clock.Forget() // as in read
 		}
-		return 0, backend.WithOutcomeUnknown(wire.Fail(ctx, fmt.Errorf("wait for the replicas: %w", err))) // the lock may be had
+		return 0, backend.WithOutcomeUnknown(wire.Fail(ctx, fmt.Errorf("wait for the replicas: %w", err))) // the lock may be taken
 	}
 	return int(got), nil
 }

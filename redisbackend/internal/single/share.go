@@ -16,7 +16,7 @@ import (
 
 var _ backend.Sharer = (*Remote)(nil)
 
-// What share.lua answers; its header says what it means.
+// The codes that share.lua returns; its header explains them.
 const shareShared, shareStale, shareLost, shareLate = 1, 2, 3, 4
 
 // Share implements backend.Sharer. As in Acquire, a copy that Redis refuses as late too early is repeated once.
@@ -57,13 +57,13 @@ func (r *Remote) Share(ctx context.Context, req backend.ShareRequest) (backend.S
 	return reply, nil
 }
 
-// A shareAnswer is what share.lua returns.
+// A shareAnswer is the reply of share.lua.
 type shareAnswer struct {
 	code, units, placed, first, last, may, part, epoch int64
 	sample                                             clock.Sample
 }
 
-// check is the error of what the script does not give out.
+// check returns an error for a reply that the script does not give.
 func (a *shareAnswer) check() error {
 	if a.units < 0 || a.units > backend.AllUnits || a.may < 0 || a.may > backend.Unlimited || a.epoch < 0 {
 		return fmt.Errorf("%d units, may keep %d, epoch %d", a.units, a.may, a.epoch)

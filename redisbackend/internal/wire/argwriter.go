@@ -12,8 +12,8 @@ const (
 	maxDigits = 20
 )
 
-// A ArgWriter writes the numbers of one call: into one buffer, which becomes one string, of which the arguments are
-// parts. So a call costs one allocation for all of them.
+// An ArgWriter writes the numbers of one call into one buffer, which becomes one string; the arguments are its parts.
+// So a call costs one allocation for all of them.
 type ArgWriter struct {
 	buf  [maxNumbers * maxDigits]byte
 	ends [maxNumbers + 1]uint8 // ends[i] is where number i begins
@@ -27,7 +27,7 @@ func (d *ArgWriter) Add(number uint64) {
 	d.ends[d.n] = uint8(end)
 }
 
-// Strings gives the numbers out as strings, in the order in which they were added.
+// Strings returns the numbers as strings, in the order in which they were added.
 func (d *ArgWriter) Strings() (numbers [maxNumbers]string) {
 	text := string(d.buf[:d.ends[d.n]])
 	for i := range d.n {
@@ -39,7 +39,7 @@ func (d *ArgWriter) Strings() (numbers [maxNumbers]string) {
 // Millis is a duration as Redis counts TTLs: rounded up, so that Redis never ends one before its holder does.
 func Millis(d time.Duration) uint64 { return RoundUp(d, time.Millisecond) }
 
-// RoundUp returns how many units d has, a part of one counting as one; 0 if d is not positive.
+// RoundUp returns d in units, rounded up; 0 if d is not positive.
 func RoundUp(d, unit time.Duration) uint64 {
 	if d <= 0 {
 		return 0
@@ -47,15 +47,15 @@ func RoundUp(d, unit time.Duration) uint64 {
 	return uint64((d-1)/unit) + 1
 }
 
-// MinKeep is for how long a lock's record outlives its last change at the least: as long as anybody may come back
-// with an attempt that it knows of, and as Redis's clock may be behind another node's after a failover. Twice a
-// longer lease, so that the record outlives the hold. It costs some 150 bytes for a lock that is no longer used.
+// MinKeep is the least time for which a lock's record outlives its last change: as long as a copy of an attempt that
+// the record knows may still arrive, and as Redis's clock may be behind another node's after a failover. Twice a longer
+// lease, so that the record outlives the hold. It costs some 150 bytes for a lock that is no longer used.
 const MinKeep = 5 * time.Minute
 
 // KeepFor is the time that a record is kept, in seconds, for a lease.
 func KeepFor(lease time.Duration) uint64 { return RoundUp(max(MinKeep, 2*lease), time.Second) }
 
-// Remaining is how long it is to t, if anything; maxTTL at most.
+// Remaining returns the time until t, at least 0 and at most MaxTTL.
 func Remaining(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0

@@ -21,7 +21,7 @@ import (
 //	Redis answered with an error that it will repeat     refused
 //	Redis answered with an error that may pass           unavailable: nothing happened, try again
 //	the connection could not be opened                   unavailable
-//	anything else: no answer, and it may have arrived    unavailable, outcome unknown
+//	anything else: no reply, and it may have arrived     unavailable, outcome unknown
 //
 // Redis's own words are kept. They never contain a password. The verb is not named: one call of a lock may send several, and
 // reentrant.Error names the call.
@@ -29,11 +29,11 @@ func Fail(ctx context.Context, err error) error {
 	if words := WordsOf(err); words != "" {
 		return Judged(err, words)
 	}
-	if errors.Is(err, rueidis.ErrNoCache) { // says what to change in the client
+	if errors.Is(err, rueidis.ErrNoCache) { // it says what to change in the client
 		return backend.WithRefused(fmt.Errorf("redisbackend: %w", err))
 	}
 	unsent := NeverSent(err)
-	if err = Blame(ctx, err); ContextErr(ctx, time.Now()) != nil { // it is the caller who has left
+	if err = Blame(ctx, err); ContextErr(ctx, time.Now()) != nil { // the caller has left
 		err = fmt.Errorf("redisbackend: %w", err)
 	} else {
 		err = Unavailable(err)
@@ -44,7 +44,7 @@ func Fail(ctx context.Context, err error) error {
 	return backend.WithOutcomeUnknown(err)
 }
 
-// Judged is the error that Redis answered with, marked by what its words say.
+// Judged marks an error of Redis by its words.
 func Judged(err error, words string) error {
 	switch {
 	case passes(words):
@@ -55,25 +55,25 @@ func Judged(err error, words string) error {
 	return backend.WithRefused(fmt.Errorf("redisbackend: %w", err))
 }
 
-// Unavailable marks the error of a server that could not be asked, or can do nothing at present.
+// Unavailable marks the error of a server that was not reached, or can do nothing at present.
 func Unavailable(err error) error {
 	return fmt.Errorf("redisbackend: %w: %w", backend.ErrUnavailable, err)
 }
 
-// Lasting reports whether Redis answered with an error that it will repeat.
+// Lasting reports whether err is an error of Redis that it would repeat.
 func Lasting(err error) bool {
 	words := WordsOf(err)
 	return words != "" && !passes(words)
 }
 
-// passes reports whether a server that said this did nothing, and may do it when it is asked again. It is the one place
-// where a server's errors are classified.
+// passes reports whether a server with this error did nothing, and may do it when it is asked again. All of a server's
+// errors are classified here.
 func passes(words string) bool {
 	code := codeOf(words)
 	return passing[code] || strings.Contains(words, tooManyClients)
 }
 
-// passing are the error codes of a server that did nothing, and may do it when it is asked again. All other errors are
+// passing has the error codes of a server that did nothing, and may do it when it is asked again. All other errors are
 // refusals: a wrong password, a missing right, a key of another type, a script that fails.
 var passing = map[string]bool{
 	"LOADING":     true, // it reads its data after a start
@@ -90,10 +90,10 @@ var passing = map[string]bool{
 	"ASK":         true, // the same
 }
 
-// tooManyClients is said to a new connection, before it could ask for anything.
+// tooManyClients is sent to a new connection before it sends a command.
 const tooManyClients = "max number of clients reached"
 
-// WordsOf are the words of an error that Redis answered with; "" if it is none.
+// WordsOf returns the words of an error of Redis; "" if err is none.
 func WordsOf(err error) string {
 	var answer *rueidis.RedisError
 	if !errors.As(err, &answer) || answer.IsNil() {
@@ -102,11 +102,11 @@ func WordsOf(err error) string {
 	return answer.Error()
 }
 
-// ErrorCode is the code of an error that Redis answered with; "" if it is none.
+// ErrorCode returns the code of an error of Redis; "" if err is none.
 func ErrorCode(err error) string { return codeOf(WordsOf(err)) }
 
-// codeOf is the code in Redis's words: the first of them, or that of the command that stopped a transaction, or (Redis 6)
-// a script, also as pcall catches it:
+// codeOf returns the code in Redis's words: the first of them, or that of the command that stopped a transaction, or
+// (Redis 6) a script, also as pcall catches it:
 //
 //	READONLY You can't write against a read only replica.
 //	EXECABORT Transaction discarded because of: READONLY You can't write against a read only replica.
@@ -147,7 +147,7 @@ func Blame(ctx context.Context, err error) error {
 	return err
 }
 
-// ContextErr is why nothing can be sent with ctx any more, nil if something can. A context need not have noticed yet
+// ContextErr returns why a command can no longer be sent with ctx, nil if it can. A context need not have noticed yet
 // that its deadline has passed.
 func ContextErr(ctx context.Context, now time.Time) error {
 	if err := ctx.Err(); err != nil {
@@ -159,12 +159,12 @@ func ContextErr(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Invalid is the error of a request that no server has to see.
+// Invalid returns the error of a request that is refused before it is sent.
 func Invalid(what string) error {
 	return backend.WithRefused(fmt.Errorf("redisbackend: %s", what))
 }
 
-// Unexpected is the error of an answer that the scripts do not give.
+// Unexpected returns the error of a reply that the scripts do not give.
 func Unexpected(err error) error {
 	return backend.WithOutcomeUnknown(fmt.Errorf("redisbackend: unexpected answer: %w", err))
 }

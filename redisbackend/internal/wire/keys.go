@@ -12,8 +12,8 @@ import (
 const (
 	// Reserved is the beginning of every key that is not a hold, and of every channel.
 	Reserved = "relock:"
-	// maxName bounds lock names. A name stands in four keys, and with a hash tag of its own twice in three of
-	// them, so a long one is paid for seven times. (A note is a fifth.)
+	// maxName bounds lock names. A name is part of four keys, and with a hash tag of its own twice in three of them, so
+	// a long one costs seven times its length. (A note is a fifth key.)
 	maxName = 4096
 )
 
@@ -24,14 +24,15 @@ const (
 //	queue    <prefix>relock:{T}:q:N
 //	waiters  <prefix>relock:{T}:w:N
 //
-// The lock that has the conditions of a read-write lock (backend.ConditionsOf) has a reserved name, and is a lock like any other.
+// The lock for the conditions of a read-write lock (backend.ConditionsOf) has a reserved name, and is a lock like any
+// other.
 //
-// T is what Redis hashes to find the hold's slot: its hash tag if it has one, else all of it. T has no closing
+// T is the part that Redis hashes to find the hold's slot: its hash tag if it has one, else all of it. T has no closing
 // brace, so the first pair of braces of a side key is the one around T, and all four keys have the same slot. N
 // stands at the end, whole: two names never share a key.
 type Keys [4]string
 
-// Hold is the lock itself, the hash that others look at.
+// Hold returns the key of the lock itself, the hash that other programs read too.
 func (k *Keys) Hold() string { return k[0] }
 
 // maxPrefix bounds the prefix, which is part of every key.
@@ -50,7 +51,7 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// KeysOf are the keys of a lock, or what is wrong with its name.
+// KeysOf returns the keys of a lock. The error says what is wrong with its name.
 func KeysOf(prefix, name string) (Keys, error) {
 	lock := strings.TrimPrefix(name, backend.ConditionsPrefix)
 	switch {
@@ -70,7 +71,7 @@ func KeysOf(prefix, name string) (Keys, error) {
 	return Keys{hold, side + "t:" + name, side + "q:" + name, side + "w:" + name}, nil
 }
 
-// RedissonChannel is where Redisson's clients say that they freed a lock.
+// RedissonChannel returns the channel on which Redisson's clients publish that they freed a lock.
 func RedissonChannel(hold string) string {
 	if strings.Contains(hold, "{") {
 		return "redisson_lock__channel:" + hold
@@ -78,10 +79,10 @@ func RedissonChannel(hold string) string {
 	return "redisson_lock__channel:{" + hold + "}"
 }
 
-// side is what every key of the lock but the hold begins with.
+// side returns the beginning of every key of the lock except the hold.
 func (k *Keys) side(prefix string) string { return prefix + Reserved + "{" + HashTag(k.Hold()) + "}:" }
 
-// Note returns the key of what the holder of the lock noted:
+// Note returns the key of the holder's note:
 //
 //	note  <prefix>relock:{T}:n:N
 func (k *Keys) Note(prefix string) string { return k.side(prefix) + "n:" + k.Hold()[len(prefix):] }
@@ -89,7 +90,7 @@ func (k *Keys) Note(prefix string) string { return k.side(prefix) + "n:" + k.Hol
 // WithNote returns the keys of the lock, then that of the note.
 func (k *Keys) WithNote(prefix string) []string { return append(k[:len(k):len(k)], k.Note(prefix)) }
 
-// ConditionKeys are the keys of one condition of a lock: the lock's own, then
+// ConditionKeys has the keys of one condition of a lock: the lock's own, then
 //
 //	tickets    <prefix>relock:{T}:c:<length of C>:C:N
 //	signalled  <prefix>relock:{T}:s:…
@@ -105,7 +106,7 @@ func (k *Keys) Condition(prefix, name string) ConditionKeys {
 	return ConditionKeys{k[0], k[1], k[2], k[3], side + "c:" + rest, side + "s:" + rest, side + "h:" + rest}
 }
 
-// HashTag is the part of a key that decides its slot: what is between the first opening brace and the next closing
+// HashTag returns the part of a key that decides its slot: what is between the first opening brace and the next closing
 // one, if there is anything, else all of it.
 func HashTag(key string) string {
 	_, after, ok := strings.Cut(key, "{")
@@ -118,7 +119,7 @@ func HashTag(key string) string {
 	return key
 }
 
-// Slot is the Cluster slot of a key: CRC16 (XMODEM) of what is hashed, modulo 16384.
+// Slot returns the Cluster slot of a key: CRC16 (XMODEM) of its hash tag, modulo 16384.
 func Slot(key string) uint16 {
 	var crc uint16
 	for _, c := range []byte(HashTag(key)) {
@@ -134,7 +135,7 @@ func Slot(key string) uint16 {
 	return crc % 16384
 }
 
-// quoted is a name as an error shows it.
+// quoted returns a name as errors show it.
 func quoted(name string) string {
 	const most = 64
 	if len(name) > most {

@@ -72,16 +72,16 @@ func (w *TextWriter) strings() (texts [maxTexts]string) {
 // A LeanAcquire is a call of pass.lua, take.lua or yield.lua.
 type LeanAcquire struct {
 	Take  bool
-	Yield []string      // what yield.lua takes beyond the arguments of pass.lua; nil for the other scripts
-	Prior backend.Prior // what the session remembers if it is done; its token is the least that it can have
+	Yield []string      // the arguments of yield.lua after those of pass.lua; nil for the other scripts
+	Prior backend.Prior // what the session remembers if the script succeeds; its token is the least possible
 	args  [maxTexts]string
 	n     int
 }
 
-// Args are the script's.
+// Args returns the arguments of the script.
 func (c *LeanAcquire) Args() []string { return c.args[:c.n] }
 
-// NewLeanAcquire returns the lean call for an attempt that Redis may carry out until notAfter; false if it is one for
+// NewLeanAcquire returns the lean call for an attempt that Redis may execute until notAfter; false if the attempt needs
 // acquire.lua.
 func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64) (c LeanAcquire, ok bool) {
 	if !protocol.Lean(req) {
@@ -126,7 +126,8 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 	return c, true
 }
 
-// yieldArgs are the last arguments of yield.lua, but for the channel. The record ends with note, and is kept so many seconds.
+// yieldArgs returns the last arguments of yield.lua, except the channel. The record ends with note, and is kept for
+// kept seconds.
 func yieldArgs(session string, req *backend.AcquireRequest, note string, kept uint64) []string {
 	var d ArgWriter
 	d.Add(req.Epoch)
@@ -141,7 +142,7 @@ func yieldArgs(session string, req *backend.AcquireRequest, note string, kept ui
 	return []string{session, n[0] + " ", n[1], place, note, n[6]}
 }
 
-// LeanReleaseArgs are those of free.lua for a release; false if it is one for release.lua.
+// LeanReleaseArgs returns the arguments of free.lua for a release; false if it needs release.lua.
 func LeanReleaseArgs(session string, req *backend.ReleaseRequest) (args [2]string, ok bool) {
 	if !protocol.LeanRelease(req) || req.Prior.Note == "" {
 		return args, false

@@ -12,9 +12,9 @@ import (
 // A MessageKind is the first letter of a message.
 type MessageKind byte
 
-// The messages that scripts publish to a session's channel. After the letter come numbers, and the hold key at the end.
+// The messages that scripts publish to a session's channel. Numbers follow the letter, then the hold key.
 const (
-	// Granted is sent by grant in common.lua to the session that was given a lock:
+	// Granted is sent by grant in common.lua to the session that got a lock:
 	//
 	//	g <epoch> <first token> <last token> <TTL, ms> <Redis time, µs> <hold key>
 	Granted MessageKind = 'g'
@@ -22,7 +22,7 @@ const (
 	//
 	//	s <ticket> <1 if the session was given a place for it, else 0> <hold key>
 	Signalled MessageKind = 's'
-	// Wanted is sent by wanted in common.lua to a session whose hold lingers, or may, or is watched:
+	// Wanted is sent by wanted in common.lua to a session whose hold lingers, or may linger, or is watched:
 	//
 	//	w <epoch> <hold key>
 	Wanted MessageKind = 'w'
@@ -58,17 +58,18 @@ type Message struct {
 
 const (
 	maxMessageTTL = 1e12 // ms: some thirty years
-	maxStamp      = 9e15 // µs: the year 2255, and what a double holds exactly
+	maxStamp      = 9e15 // µs: the year 2255, which a double holds exactly
 )
 
-// Plausible reports whether a script can have given out these tokens at the time that the message names, as far as that
-// can be told without asking. After a failover to a clock that is behind, they may be right nevertheless.
+// Plausible reports whether a script can have given out these tokens at the time that the message names, as far as the
+// session knows without asking Redis. After a failover to a clock that is behind, implausible tokens may still be
+// right.
 func (m *Message) Plausible() bool {
 	return m.Last <= uint64(m.Stamp+protocol.Horizon.Microseconds())
 }
 
-// ParseMessage reads a message; false if the text is anything else. Anybody who may publish can write to the channel, so
-// nothing in it is taken for granted.
+// ParseMessage reads a message; false if the text is anything else. Any client that may publish can write to the
+// channel, so every part is checked.
 func ParseMessage(text string) (m Message, ok bool) {
 	if len(text) < 2 || text[1] != ' ' {
 		return Message{}, false
@@ -139,7 +140,7 @@ func (m *Message) parseShareGranted(rest string) bool {
 		n[6] < n[5] && n[5] < maxStamp
 }
 
-// String is the message as the script writes it.
+// String returns the message as the script writes it.
 func (m Message) String() string {
 	text := []byte{byte(m.Kind)}
 	for _, n := range m.numbers() {

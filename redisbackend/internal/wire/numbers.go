@@ -9,15 +9,15 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// The numbers of requests and answers, with and without scripts. What a request must not have is refused before anything is
-// sent.
+// The bounds of the numbers in requests and replies, with and without scripts. A request out of bounds is refused
+// before it is sent.
 
 const (
 	// maxNumber is the highest number that Lua counts to in steps of one, for epochs, operations and tickets.
 	maxNumber = 1<<53 - 1
-	// maxHolds is how often a lock can be held, as reentrant says it.
+	// maxHolds is the highest hold count, as in package reentrant.
 	maxHolds = math.MaxInt32
-	// MaxTTL is the longest of all leases, patiences and doubts: longer ones are cut. Twice as much is no overflow.
+	// MaxTTL is the maximum of leases, patiences and doubts: longer ones are cut. Twice as much does not overflow.
 	MaxTTL = 30 * 365 * 24 * time.Hour
 )
 
@@ -31,7 +31,8 @@ func CheckNumbers(numbers ...uint64) error {
 	return nil
 }
 
-// countable is a token that is sent, or the highest number in its place: there is no such token, and Lua cannot read them all.
+// countable returns the token to send: the highest number in place of a higher token, which does not exist, since Lua
+// cannot read it.
 func countable(t backend.Token) backend.Token {
 	return min(t, maxNumber)
 }
@@ -43,7 +44,7 @@ func checkHolds(holds int) error {
 	return nil
 }
 
-// CheckAcquire refuses what would make a hold or a place that expires at once, and what is out of bounds.
+// CheckAcquire refuses a request for a hold or a place that would expire at once, and numbers out of bounds.
 func CheckAcquire(req *backend.AcquireRequest) error {
 	switch {
 	case req.Tokens < 1 || req.Tokens > protocol.MaxBlock:
@@ -61,7 +62,7 @@ func CheckAcquire(req *backend.AcquireRequest) error {
 	return CheckNumbers(req.Epoch)
 }
 
-// CheckReenter refuses what is out of bounds, and shortens what Redis cannot count.
+// CheckReenter refuses numbers out of bounds, and cuts a lease that Redis cannot count.
 func CheckReenter(req *backend.ReenterRequest) error {
 	req.Lease = min(req.Lease, MaxTTL)
 	if err := checkHolds(req.Holds); err != nil {
@@ -70,13 +71,13 @@ func CheckReenter(req *backend.ReenterRequest) error {
 	return CheckNumbers(req.Epoch, req.Op)
 }
 
-// CheckRelease refuses what is out of bounds.
+// CheckRelease refuses numbers out of bounds.
 func CheckRelease(req *backend.ReleaseRequest) error {
 	req.Used = countable(req.Used)
 	return CheckNumbers(req.Epoch)
 }
 
-// CheckResume refuses what would make a hold that expires at once, and what is out of bounds.
+// CheckResume refuses a request for a hold that would expire at once, and numbers out of bounds.
 func CheckResume(req *backend.ResumeRequest) error {
 	if req.Lease <= 0 {
 		return Invalid("the lease must be positive")
@@ -93,7 +94,7 @@ func CheckNote(req *backend.NoteRequest) error {
 	return CheckNumbers(req.Epoch)
 }
 
-// CheckRenewal refuses what would end a hold at once, and what is out of bounds.
+// CheckRenewal refuses a renewal that would end a hold at once, and numbers out of bounds.
 func CheckRenewal(r *backend.Renewal) error {
 	if r.Lease <= 0 {
 		return Invalid("the lease must be positive")
@@ -101,7 +102,7 @@ func CheckRenewal(r *backend.Renewal) error {
 	return CheckNumbers(r.Epoch)
 }
 
-// CheckAwait refuses what would make a ticket that expires at once, and what is out of bounds.
+// CheckAwait refuses a request for a ticket that would expire at once, and numbers out of bounds.
 func CheckAwait(req *backend.AwaitRequest) error {
 	if req.Patience <= 0 || req.GrantTTL <= 0 {
 		return Invalid("a waiter's patience and grant TTL must be positive")

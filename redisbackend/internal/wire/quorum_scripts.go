@@ -2,7 +2,7 @@ package wire
 
 import "sync"
 
-// quorumScripts are those that only the nodes of a Quorum run, beside the others.
+// quorumScripts has the scripts that only the nodes of a Quorum run, besides the others.
 type quorumScripts struct{ Token, Restore, Want, Call, Force Script }
 
 // LoadQuorumScripts reads the scripts of a quorum and computes their hashes, once in a process.

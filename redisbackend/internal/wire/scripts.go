@@ -13,8 +13,8 @@ import (
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-// A Script is one of the files, with common.lua (and conditions.lua, shared.lua or sharing.lua) in front of it. Running it sends EVALSHA, and
-// EVAL if the server does not know it: after a restart, a failover or SCRIPT FLUSH.
+// A Script is one of the files, with common.lua (and conditions.lua, shared.lua or sharing.lua) in front of it. Running
+// it sends EVALSHA, and EVAL if the server does not know the script: after a restart, a failover or SCRIPT FLUSH.
 type Script struct {
 	*rueidis.Lua
 	Text, SHA string // for pipelines, which Lua.Exec does not do
@@ -29,7 +29,7 @@ type Scripts struct {
 	Pass, Take, Free, Yield                                               Script // of a session that remembers the record
 }
 
-// A Variant is what the text of the scripts depends on.
+// A Variant selects the text of the scripts.
 type Variant struct {
 	Cluster  bool
 	Redisson bool // Redisson's clients use the same locks
@@ -83,7 +83,7 @@ func loadScript(name string, v Variant) Script {
 	return newScript(text)
 }
 
-// loadAlone reads a script that needs nothing of common.lua.
+// loadAlone reads a script that does not need common.lua.
 func loadAlone(name string) Script { return newScript(scriptText(name)) }
 
 func newScript(text string) Script {

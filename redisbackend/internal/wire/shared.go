@@ -5,7 +5,7 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// CheckShare refuses what cannot be, and what is out of bounds.
+// CheckShare refuses impossible requests, and numbers out of bounds.
 func CheckShare(req *backend.ShareRequest) error {
 	if err := protocol.CheckShare(req); err != nil {
 		return err
@@ -15,7 +15,7 @@ func CheckShare(req *backend.ShareRequest) error {
 	return CheckNumbers(req.Epoch)
 }
 
-// KindLetter is a kind as the record has it.
+// KindLetter returns the letter of a kind in the record.
 func KindLetter(kind backend.ShareKind) string {
 	if kind == backend.Permits {
 		return "p"
@@ -23,7 +23,7 @@ func KindLetter(kind backend.ShareKind) string {
 	return "r"
 }
 
-// KindOf is the kind of a letter, 0 of any other text.
+// KindOf returns the kind of a letter, 0 for any other text.
 func KindOf(letter string) backend.ShareKind {
 	switch letter {
 	case "r":
