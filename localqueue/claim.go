@@ -56,28 +56,23 @@ type Place[K comparable] struct {
 
 // Reserve is the first half of [Queue.Claim]. It takes the baton for owner, or a place in line if that needs a wait.
 // It never blocks. The second half, [Queue.Wait], may be another goroutine's.
-func (q *Queue[K]) Reserve(owner K, mode Mode) Place[K] {
+func (q *Queue[K]) Reserve(owner K, mode Mode) (p Place[K]) {
 	q.mu.Lock()
 	if mode&Barging != 0 {
 		q.overtakeLocked()
 	} else if mode&First != 0 && q.state == offered {
 		q.acceptLocked(q.line.first) // it is about to lose the front of the line
 	}
-	p := q.reserveLocked(owner, mode)
+	p.got = q.claimLocked(owner)
+	switch {
+	case p.got != Busy:
+	case q.shut:
+		p.got = Cancelled
+	default:
+		p.w = q.enqueueLocked(owner, mode, mode&First != 0)
+	}
 	q.unlock()
 	return p
-}
-
-// reserveLocked is Reserve after the mode has had its effect on an offer. q.mu is held.
-func (q *Queue[K]) reserveLocked(owner K, mode Mode) Place[K] {
-	got := q.claimLocked(owner)
-	switch {
-	case got != Busy:
-		return Place[K]{got: got}
-	case q.shut:
-		return Place[K]{got: Cancelled}
-	}
-	return Place[K]{w: q.enqueueLocked(owner, mode, mode&First != 0)}
 }
 
 // Wait is the second half of [Queue.Claim]: it waits for the turn of a place, until done is closed or timeout delivers.

@@ -64,7 +64,9 @@ func (q *Queue[K]) Settle(holds int) {
 	}
 	q.lockBusy("Settle")
 	q.state, q.holds = settled, holds
-	q.resumeLocked()
+	if q.ops.first != nil || len(q.siblings) > 0 {
+		q.resumeLocked()
+	}
 	q.unlock()
 }
 
@@ -79,9 +81,6 @@ func (q *Queue[K]) resumeLocked() {
 	if w := q.ops.first; w != nil {
 		q.ops.remove(w)
 		q.grantLocked(w, q.holds)
-		return
-	}
-	if len(q.siblings) == 0 {
 		return
 	}
 	if w := q.siblings[q.owner]; w != nil {
