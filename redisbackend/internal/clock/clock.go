@@ -24,8 +24,6 @@ type Sample struct {
 	Stamp          int64 // Redis's clock, µs
 }
 
-func (s Sample) redis() instant { return instant(s.Stamp) * time.Microsecond }
-
 // A Mapping bounds how far Redis's clock is ahead of the local one: at least low and at most high. Samples narrow it,
 // age widens it.
 //
@@ -51,7 +49,8 @@ const (
 
 // With returns the mapping after one more sample.
 func (m Mapping) With(s Sample) Mapping {
-	fresh := Mapping{Known: true, low: s.redis() - s.Received, high: s.redis() + resolution - s.Sent, at: s.Received}
+	redis := instant(s.Stamp) * time.Microsecond
+	fresh := Mapping{Known: true, low: redis - s.Received, high: redis + resolution - s.Sent, at: s.Received}
 	if !m.Known {
 		return fresh
 	}
@@ -98,7 +97,7 @@ func (m Mapping) Earliest(stamp int64, arrived instant) (instant, bool) {
 	if !m.Known {
 		return 0, false
 	}
-	redis := Sample{Stamp: stamp}.redis().Truncate(time.Millisecond)
+	redis := (instant(stamp) * time.Microsecond).Truncate(time.Millisecond)
 	high := max(m.aged(redis-m.high).high, m.aged(arrived).high) // as of the stamp, which lies before arrived
 	return redis - high, true
 }
@@ -114,19 +113,14 @@ type Clock struct {
 
 // Saw adds a sample.
 func (c *Clock) Saw(s Sample) {
-	if c.learn(s) && c.Jumped != nil {
-		c.Jumped()
-	}
-}
-
-// learn adds a sample, and reports whether it shows another clock.
-func (c *Clock) learn(s Sample) (another bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	another = c.last.contradicts(s)
+	another := c.last.contradicts(s)
 	c.Mapping = c.Mapping.With(s)
 	c.last = c.Mapping
-	return another
+	c.mu.Unlock()
+	if another && c.Jumped != nil {
+		c.Jumped()
+	}
 }
 
 // Forget drops the mapping: the connection was lost, and the next one may lead to another node with another clock.

@@ -18,6 +18,7 @@ type Deployment struct {
 	cluster  bool
 	Replicas Replicas
 	Redisson bool // Redisson's clients use the same locks
+	lean     bool // the lean scripts can be used: see Complete
 	Verbs    verbs
 	scripts  *wire.Scripts
 }
@@ -41,7 +42,7 @@ func (scripted) Bind(r *Remote) backend.Remote { return r }
 
 func (scripted) Probe(ctx context.Context, r *Remote) error {
 	_, err := r.Inspect(ctx)
-	if err == nil && r.Conn.Deployment.lean() {
+	if err == nil && r.Conn.Deployment.lean {
 		r.teach(ctx)
 	}
 	return err
@@ -79,6 +80,7 @@ func (d *Deployment) Complete() error {
 	}
 	d.scripts = wire.LoadScripts(wire.Variant{Cluster: d.cluster, Redisson: d.Redisson})
 	d.Channels = d.Prefix + wire.Reserved + "session:"
+	d.lean = d.Replicas.Count == 0 && !d.Redisson // not if replicas must acknowledge; Redisson's clients keep no record
 	return nil
 }
 

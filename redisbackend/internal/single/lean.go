@@ -13,16 +13,12 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// lean reports whether the lean scripts can be used: not if replicas must acknowledge, or if Redisson's clients, which
-// keep no record, use the lock too.
-func (d *Deployment) lean() bool { return d.Replicas.Count == 0 && !d.Redisson }
-
 // pass makes a lean attempt, if the session remembers enough for one. It returns false if the full script is needed,
 // which Acquire then sends.
 func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter int64) (backend.AcquireReply, bool, error) {
 	d := r.Conn.Deployment
 	call, ok := wire.NewLeanAcquire(r.Conn.Session, req, notAfter)
-	if !ok || !d.lean() {
+	if !ok || !d.lean {
 		return backend.AcquireReply{}, false, nil
 	}
 	script, keys, args := &d.scripts.Pass, r.Keys[:2], call.Args()
@@ -59,7 +55,7 @@ const fullReleases = 7
 // which Release then sends.
 func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (bool, error) {
 	args, ok := wire.LeanReleaseArgs(r.Conn.Session, req)
-	if !ok || !r.Conn.Deployment.lean() {
+	if !ok || !r.Conn.Deployment.lean {
 		return false, nil
 	}
 	if r.full.Load() > 0 {
