@@ -45,7 +45,7 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 	a := e.begin(owner, t)
 	if a.adopted && e.park(ctx, t, -1) {
 		if h, ok := e.accept(&a, owner); ok {
-			return e.conclude(ctx, l, h, t)
+			return e.settle(ctx, l, h, t)
 		}
 	}
 	spins := cfg.spin
@@ -58,7 +58,7 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 			case localqueue.Claimed: // who came in between may have had the lock
 				e.takeHanded(owner)
 				a.req.KeepTTL = false
-				e.startNewEpoch(&a)
+				a.req.Epoch = e.newEpoch(a.req.Queue)
 			case localqueue.Reentered: // it was a Resume of this very owner
 				defer e.s.putState(e, 1)
 				return e.addHolds(ctx, owner, t)
@@ -84,20 +84,20 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 		case err == nil && reply.Status == backend.Granted:
 			h := a.newHold(owner, reply, sent)
 			if now := time.Now(); h.lease.Trusted(now) && !lease.Napped(a.ahead, e.s.ahead()) {
-				if !e.turn.on() || a.req.Yield {
+				if e.turn.limit == 0 || a.req.Yield {
 					e.turn = e.newTurn(now)
 				}
-				return e.conclude(ctx, l, h, t)
+				return e.settle(ctx, l, h, t)
 			}
 			// Too late to be believed: confirming it gives a full lease. A fixed one starts only once, so that
 			// takes a new attempt.
 			a.req.KeepTTL = false
 			if a.req.Fixed {
-				e.startNewEpoch(&a)
+				a.req.Epoch = e.newEpoch(a.req.Queue)
 			}
 		case err == nil && reply.Status == backend.Stale:
 			// The epoch had its turn (a grant that ended before it was accepted, for instance).
-			e.startNewEpoch(&a)
+			a.req.Epoch = e.newEpoch(a.req.Queue)
 		case err == nil:
 			last, tries = nil, 0
 			if !t.waits {
@@ -110,7 +110,7 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 			}
 			if e.park(ctx, t, reply.TTL) {
 				if h, ok := e.accept(&a, owner); ok {
-					return e.conclude(ctx, l, h, t)
+					return e.settle(ctx, l, h, t)
 				}
 			}
 		case Refused(err):
@@ -134,15 +134,6 @@ func (e *lockState) addHolds(ctx context.Context, owner Owner, t *try) (bool, er
 	}
 	err := e.restoreHolds(ctx, owner, t)
 	return err == nil, err
-}
-
-// conclude makes the head the holder, unless the session has been closed meanwhile.
-func (e *lockState) conclude(ctx context.Context, l *Lock, h hold, t *try) (bool, error) {
-	if e.settle(ctx, l, h, t, max(t.holds, 1)) {
-		return true, nil
-	}
-	e.giveUp()
-	return false, ErrClosed
 }
 
 // expired reports whether a timed try is over.
@@ -226,7 +217,7 @@ func (e *lockState) askForHolder(ctx context.Context, t *try) *State {
 // again. The caller, who waits, learns of it only when its context ends.
 func (a *attempt) noteOutage(e *lockState, err error) {
 	switch {
-	case err == nil || Refused(err):
+	case Refused(err):
 	case OutcomeUnknown(err):
 		e.s.outages.add(e.name)
 	default:
@@ -238,11 +229,13 @@ func (a *attempt) noteOutage(e *lockState, err error) {
 // begin takes over what the last owner of this session left, and begins the head's attempt. Baton.
 func (e *lockState) begin(owner Owner, t *try) attempt {
 	e.mu.Lock()
-	idle := e.wakeIdleLocked()
+	idle := e.hold.phase == phaseIdle
+	if idle {
+		e.wakeIdleLocked()
+	}
 	a := e.newAttemptLocked(owner, t)
-	if a.adopted = e.adoptLocked(&a, t); !a.adopted {
-		a.req.Epoch = e.s.nextEpoch()
-		e.startEpochLocked(a.req.Epoch, a.req.Queue)
+	if a.adopted = t.ticket > 0 && e.adoptLocked(&a, t); !a.adopted {
+		a.req.Epoch = e.newEpochLocked(a.req.Queue)
 	}
 	e.mu.Unlock()
 	if idle {
@@ -251,29 +244,32 @@ func (e *lockState) begin(owner Owner, t *try) attempt {
 	return a
 }
 
-// newAttemptLocked says what an attempt of the head asks for. e.mu is held.
+// newAttemptLocked says what an attempt of the head asks for, and takes from what the last owner left what the head does not
+// inherit as it is. e.mu is held.
 func (e *lockState) newAttemptLocked(owner Owner, t *try) attempt {
 	cfg := &e.s.config
 	now := time.Now()
-	cohort := e.s.cohort(owner, t.fixed)
-	a := attempt{notifier: t.notifier, begun: now, cohort: cohort, req: backend.AcquireRequest{
-		Owner: e.attemptField(owner, cohort), Holds: max(t.holds, 1), Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
-		Seen: Token(e.s.seenToken.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
+	a := attempt{notifier: t.notifier, begun: now, cohort: e.s.cohort(owner, t.fixed), req: backend.AcquireRequest{
+		Holds: max(t.holds, 1), Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
+		Seen: Token(e.s.seenToken.Load()), Patience: cfg.patience, GrantTTL: cfg.grantTTL, Prior: e.prior,
 	}}
 	if a.cohort {
-		a.req.Holds, a.req.Tokens = 1, cfg.block()
+		a.req.Owner, a.req.Holds, a.req.Tokens = cfg.cohortOwner(), 1, cfg.block()
+	} else {
+		a.req.Owner = e.ownerField(owner)
 	}
 	if t.fixed > 0 {
 		a.req.Lease, a.req.Fixed = t.fixed, true
 	}
-	a.req.Prior = e.prior
-	if h := e.takeHandedLocked(owner); h.phase == phaseHanded {
+	e.head = owner
+	if h := e.hold; h.phase == phaseHanded {
+		e.clearLocked()
 		a.handed = true
 		if !a.req.Fixed && !h.lease.Fixed() && h.lease.Length >= cfg.lease && h.lease.Remaining(now) > cfg.lease*2/3 {
 			a.req.KeepTTL, a.kept = true, h.lease
 		}
 	}
-	if !e.turn.on() || !e.mayOwe {
+	if e.turn.limit == 0 || !e.mayOwe {
 		e.turn = turn{}
 	} else { // also after a head that was handed the lock and left
 		a.req.Yield = t.waits && (e.spent(now) || a.cohort && a.handed)
@@ -284,10 +280,9 @@ func (e *lockState) newAttemptLocked(owner Owner, t *try) attempt {
 }
 
 // adoptLocked makes the place in Redis that came with a signal the attempt's own, so that nothing need be sent before the
-// grant comes. False: there is none, or a newer attempt of this session has taken it over since. e.mu is
-// held.
+// grant comes. False: a newer attempt of this session has taken it over since. e.mu is held.
 func (e *lockState) adoptLocked(a *attempt, t *try) bool {
-	if t.ticket == 0 || e.sentEpoch > t.ticket || a.handed {
+	if e.sentEpoch > t.ticket || a.handed {
 		return false
 	}
 	a.req.Epoch, e.sentEpoch, e.waiting = t.ticket, t.ticket, true
@@ -305,27 +300,23 @@ func (e *lockState) adoptLocked(a *attempt, t *try) bool {
 	return true
 }
 
-// startNewEpoch makes the attempt a new one. Everything up to the last epoch is given up by that: nobody trusts it.
-func (e *lockState) startNewEpoch(a *attempt) {
-	a.req.Epoch = e.s.nextEpoch()
-	e.startEpoch(a.req.Epoch, a.req.Queue)
-}
-
-// startEpoch makes an epoch the one that this session's part in the lock goes by. Baton.
-func (e *lockState) startEpoch(epoch uint64, waiting bool) {
+// newEpoch numbers an attempt, and makes that the epoch that this session's part in the lock goes by. Everything up to the
+// last one is given up by that: nobody trusts it. waiting says that the attempt may wait for a grant. Baton.
+func (e *lockState) newEpoch(waiting bool) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.startEpochLocked(epoch, waiting)
+	return e.newEpochLocked(waiting)
 }
 
-// startEpochLocked is startEpoch with e.mu held.
-func (e *lockState) startEpochLocked(epoch uint64, waiting bool) {
+// newEpochLocked is newEpoch with e.mu held.
+func (e *lockState) newEpochLocked(waiting bool) uint64 {
 	e.lastUsed, e.prior = 0, backend.Prior{}
-	e.sentEpoch, e.waiting, e.grant = epoch, waiting, backend.Grant{}
+	e.sentEpoch, e.waiting, e.grant = e.s.nextEpoch(), waiting, backend.Grant{}
 	select {
 	case <-e.wake: // left by an earlier attempt
 	default:
 	}
+	return e.sentEpoch
 }
 
 // sendAcquire sends one copy of the attempt, and keeps account of what Redis may have of it.
@@ -335,17 +326,17 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent ti
 	a.req.NotAfter = sent.Add(t.within(limit, limit/8))
 	e.s.stats.commands.Add(1)
 	reply, err := e.remote.Acquire(e.s.commandContext(ctx, sent, a.req.NotAfter), a.req)
-	err = wrapUnavailable(ctx, err)
-	if err == nil {
+	if err != nil {
+		err = wrapUnavailable(ctx, err)
+	} else {
 		err = checkAcquire(&reply)
 	}
 	a.req.Prior = backend.Prior{} // what is sent again is sent because something is not known
-	if t.waits {
-		a.noteOutage(e, err)
-	}
 	if err == nil {
 		a.inOutage = false
 		e.s.outages.answered(e.name)
+	} else if t.waits {
+		a.noteOutage(e, err)
 	}
 	switch {
 	case err == nil && reply.Status == backend.Granted:

@@ -28,12 +28,9 @@ func (s *session) cohort(o Owner, fixed time.Duration) bool {
 	return s.config.cohort && fixed == 0 && !o.portable
 }
 
-// attemptField is the owner of an attempt as Redis has it. Baton.
-func (e *lockState) attemptField(o Owner, cohort bool) string {
-	switch {
-	case !cohort:
-		return e.ownerField(o)
-	case e.s.config.linger > 0:
+// cohortOwner is the owner of the session's holds as Redis has it.
+func (c *config) cohortOwner() string {
+	if c.linger > 0 {
 		return backend.LingeringOwner
 	}
 	return backend.CohortOwner
@@ -44,7 +41,10 @@ func (e *lockState) attemptField(o Owner, cohort bool) string {
 // stack of a goroutine that has waited long is no longer in the processor's caches. Baton.
 func (e *lockState) inherit(ctx context.Context, l *Lock, owner Owner, t *try) bool {
 	e.mu.Lock()
-	idle := e.wakeIdleLocked()
+	idle := e.hold.phase == phaseIdle
+	if idle {
+		e.wakeIdleLocked()
+	}
 	inherited := e.inheritLocked(ctx, l, owner, t, idle)
 	e.mu.Unlock()
 	if idle {
@@ -69,11 +69,7 @@ func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t *
 	e.turn.passes++
 	h.owner, h.notifier = owner, t.notifier
 	h.token++
-	if !e.settleLocked(ctx, l, t, max(t.holds, 1)) {
-		e.clearLocked()
-		return false
-	}
-	return true
+	return e.settleLocked(ctx, l, t)
 }
 
 // reenterFast is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the lock
@@ -115,8 +111,6 @@ type turn struct {
 	limit      int32 // 0: there is no turn
 	generation int32 // how many stood in the queue when it began
 }
-
-func (t turn) on() bool { return t.limit > 0 }
 
 // newTurn begins a turn for the owners that stand in the queue now.
 func (e *lockState) newTurn(now time.Time) turn {

@@ -15,39 +15,32 @@ import (
 // Every command has a deadline for another reason too: rueidis moves a connection to its slower, concurrent mode
 // for good at the first command whose context can be cancelled and has none.
 type commandContext struct {
-	context.Context                 // the caller's
-	until           context.Context // a sharedDeadline, if the caller's cannot end; else nil
+	context.Context                 // the caller's, for its values
+	end             context.Context // the caller's too; or a sharedDeadline's, if the caller's cannot end or does not count
 	deadline        time.Time
 }
 
-func (c *commandContext) Deadline() (time.Time, bool) {
-	if d, ok := c.Context.Deadline(); ok && d.Before(c.deadline) {
-		return d, true
-	}
-	return c.deadline, true
-}
+func (c *commandContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
-func (c *commandContext) Done() <-chan struct{} {
-	if c.until != nil {
-		return c.until.Done()
-	}
-	return c.Context.Done()
-}
+func (c *commandContext) Done() <-chan struct{} { return c.end.Done() }
 
-func (c *commandContext) Err() error {
-	if c.until != nil {
-		return c.until.Err()
-	}
-	return c.Context.Err()
-}
+func (c *commandContext) Err() error { return c.end.Err() }
 
 // commandContext is the context of one command.
 func (s *session) commandContext(ctx context.Context, now, deadline time.Time) context.Context {
-	call := &commandContext{Context: ctx, deadline: deadline}
+	c := &commandContext{Context: ctx, end: ctx, deadline: deadline}
 	if ctx.Done() == nil {
-		call.until = s.commandLimit.after(now, deadline)
+		c.end = s.commandLimit.after(now, deadline)
 	}
-	return call
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		c.deadline = d
+	}
+	return c
+}
+
+// outlivingContext is the context of one command that goes on when the caller's context ends.
+func (s *session) outlivingContext(ctx context.Context, now, deadline time.Time) context.Context {
+	return &commandContext{Context: ctx, end: s.commandLimit.after(now, deadline), deadline: deadline}
 }
 
 // A sharedDeadline lends out contexts that end some time after a deadline: one serves all commands of a stretch of time,

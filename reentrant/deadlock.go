@@ -121,7 +121,7 @@ func (w waitGraph) Inspect(ctx context.Context, name string) (backend.State, err
 // Register puts this session's record where others read it.
 func (w waitGraph) Register(ctx context.Context, text string) error {
 	w.s.stats.commands.Add(1)
-	return w.registry.Register(ctx, text, w.s.config.patience())
+	return w.registry.Register(ctx, text, w.s.config.patience)
 }
 
 // Registered reads a session's record.

@@ -86,34 +86,37 @@ func (h *hold) fixed() time.Duration {
 	return 0
 }
 
-// settle makes the head the holder, with a hold count. From here on the watchdog sees the hold. It returns false if
-// there is no watchdog any more, because the session was closed: the baton then stays with the head.
-func (e *lockState) settle(ctx context.Context, l *Lock, h hold, t *try, holds int) bool {
+// settle makes the head the holder of a hold, where there is none. From here on the watchdog sees it. If there is no watchdog
+// any more, because the session was closed, the attempt is given up. It is entered and left as acquireRemote is.
+func (e *lockState) settle(ctx context.Context, l *Lock, h hold, t *try) (bool, error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if t.note != "" && !h.cohort {
 		h.note = newNote(t.note)
 	}
-	e.putHoldLocked(h)
-	if !e.settleLocked(ctx, l, t, holds) {
-		e.clearLocked()
-		return false
+	e.hold = h
+	settled := e.settleLocked(ctx, l, t)
+	if settled {
+		e.startUpkeepLocked()
 	}
-	e.noteLocked()
-	e.s.watchdog.wakeBy(h.lease.Wake())
-	e.checkIfMovedLocked()
-	return true
+	e.mu.Unlock()
+	if !settled {
+		e.giveUp()
+		return false, ErrClosed
+	}
+	return true, nil
 }
 
-// settleLocked makes e.hold the head's. e.mu is held.
-func (e *lockState) settleLocked(ctx context.Context, l *Lock, t *try, holds int) bool {
+// settleLocked makes e.hold the head's, with the holds that it comes back with, or one. It returns false, and forgets the
+// hold, if the session was closed: the baton then stays with the head. e.mu is held.
+func (e *lockState) settleLocked(ctx context.Context, l *Lock, t *try) bool {
 	e.waiting = false
 	if e.s.abandoned.Load() { // set before Close looks for holds, so it sees this one or this sees it
+		e.clearLocked()
 		return false
 	}
 	h := &e.hold
 	h.enter(phaseHeld)
-	h.since, h.lockID = e.s.now(), l.id()
+	h.lockID = l.id()
 	if h.cohort {
 		e.lastUsed = h.token
 		e.holderLock.Store(h.lockID)
@@ -123,23 +126,33 @@ func (e *lockState) settleLocked(ctx context.Context, l *Lock, t *try, holds int
 			l.lastState.Store(e)
 		}
 	}
-	e.reportGot(ctx, EventAcquired, t)
-	e.queue.Settle(holds)
+	if e.s.reporting {
+		h.since = time.Now()
+		e.reportGot(ctx, EventAcquired, t)
+	}
+	e.queue.Settle(max(t.holds, 1))
 	e.s.noteToken(h.token)
 	e.s.stats.acquired.Add(1)
 	return true
+}
+
+// startUpkeepLocked starts what goes on beside a hold while it lasts: its note is written, its lease renewed, and Redis asked
+// for it if another session may have taken it up already. It may also have been got anew since then, by a copy of the same
+// attempt. e.mu is held.
+func (e *lockState) startUpkeepLocked() {
+	if e.hold.note != nil {
+		e.noteLocked()
+	}
+	e.s.watchdog.wakeBy(e.hold.lease.Wake())
+	if e.movedEpoch >= e.hold.epoch {
+		e.scheduleCheckLocked()
+	}
 }
 
 // trustLocked gives the hold a lease. e.mu is held.
 func (e *lockState) trustLocked(l lease.Lease) {
 	e.hold.lease = l
 	e.holderUntil.Store(int64(l.Until().Sub(e.s.opened)))
-}
-
-// putHoldLocked puts a hold where there is none. It is not an owner's yet. e.mu is held.
-func (e *lockState) putHoldLocked(h hold) {
-	e.clearLocked()
-	e.hold = h
 }
 
 // startReleasing begins what takes the hold's epoch from Redis: a message that it is gone is then no loss. Baton.
@@ -181,15 +194,8 @@ func (e *lockState) handOverLocked() {
 func (e *lockState) takeHanded(head Owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.takeHandedLocked(head)
-}
-
-// takeHandedLocked returns what the last owner left to the head, if the head does not inherit it as it is. e.mu is held.
-func (e *lockState) takeHandedLocked(head Owner) hold {
 	e.head = head
-	h := e.hold
 	e.clearLocked()
-	return h
 }
 
 // idleLocked lets a handed hold wait for an owner until the session is so old. e.mu is held.
@@ -198,18 +204,14 @@ func (e *lockState) idleLocked(until time.Duration) {
 	e.lingerUntil = until
 }
 
-// wakeIdleLocked leaves an idle hold to the head, if it has not been lost. It reports whether the hold was idle: the
-// reference that it had is the caller's then. e.mu is held.
-func (e *lockState) wakeIdleLocked() bool {
-	switch {
-	case e.hold.phase != phaseIdle:
-		return false
-	case e.hold.inheritable():
+// wakeIdleLocked leaves an idle hold to the head, if it has not been lost. The reference that the hold had is the caller's
+// then. e.mu is held.
+func (e *lockState) wakeIdleLocked() {
+	if e.hold.inheritable() {
 		e.hold.enter(phaseHanded)
-	default:
+	} else {
 		e.clearLocked()
 	}
-	return true
 }
 
 // dropLocked ends a hold that an owner left. An idle one still has its reference. e.mu is held.
@@ -245,10 +247,8 @@ func (e *lockState) replace(h hold) {
 	h.phase = e.hold.phase
 	e.hold = h
 	e.watchLocked()
-	e.noteLocked()
-	e.s.watchdog.wakeBy(h.lease.Wake())
+	e.startUpkeepLocked()
 	e.s.noteToken(h.token)
-	e.checkIfMovedLocked()
 }
 
 // lose ends a hold that can no longer be trusted: its owner is told. The owner still has the baton. If it is in the

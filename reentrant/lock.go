@@ -81,7 +81,7 @@ func (l *Lock) Name() string { return l.name }
 // While the backend cannot be reached, Lock keeps trying. After an error nothing is held that was not held before;
 // what the server may still have is given back in the background, and expires with the lease at the latest.
 func (l *Lock) Lock(ctx context.Context) error {
-	if l.reenterFast(ctx) {
+	if l.session.config.cohort && l.reenterFast(ctx) {
 		return nil
 	}
 	_, err := l.acquire(ctx, &try{op: "lock", waits: true, barges: l.unfair})
@@ -132,25 +132,22 @@ type try struct {
 	notifier *lossNotifier // of the hold it had
 }
 
-// acquire is every way to take the lock. On return the baton is with the holder if it returns true, and otherwise
-// where the function that gave up sent it.
-func (l *Lock) acquire(ctx context.Context, t *try) (bool, error) {
+// acquire is every way to take the lock, with a look out for deadlocks if the session is to have one and the wait does not
+// end by itself. On return the baton is with the holder if it returns true, and otherwise where the function that gave up
+// sent it.
+func (l *Lock) acquire(ctx context.Context, t *try) (ok bool, err error) {
 	t.begun, t.fixed = l.session.now(), l.fixed
-	ok, err := l.takeOrReport(ctx, t)
-	err = l.error(t.op, err)
-	if !ok {
-		l.reportFailed(ctx, t.begun, err)
-	}
-	return ok, err
-}
-
-// takeOrReport is take, with a look out for deadlocks if the session is to have one. A wait with a time limit ends by
-// itself.
-func (l *Lock) takeOrReport(ctx context.Context, t *try) (bool, error) {
 	if d := l.session.detector; d != nil && t.waits && t.deadline.IsZero() {
-		return l.takeWatched(ctx, d, t)
+		ok, err = l.takeWatched(ctx, d, t)
+	} else {
+		ok, err = l.take(ctx, t)
 	}
-	return l.take(ctx, t)
+	if ok {
+		return true, nil
+	}
+	err = l.error(t.op, err)
+	l.reportFailed(ctx, t.begun, err)
+	return false, err
 }
 
 // take goes through the local queue, and then does what is left to do. In a session that is being closed only an owner
@@ -218,7 +215,9 @@ func (e *lockState) enter(ctx context.Context, owner Owner, t *try) localqueue.O
 		return localqueue.Cancelled
 	}
 	place := e.queue.Reserve(owner, mode)
-	e.noteWaiter(owner)
+	if e.watched.Load() {
+		e.noteWaiter(owner)
+	}
 	return e.queue.Wait(place, ctx.Done(), t.timeout)
 }
 
@@ -274,10 +273,13 @@ func (l *Lock) caller(ctx context.Context) (Owner, error) {
 		return Owner{}, l.invalid
 	}
 	owner := CurrentOwner(ctx)
-	if l.session.config.explicit && !owner.shared() {
+	switch {
+	case owner.shared():
+		return owner, owner.check()
+	case l.session.config.explicit:
 		return Owner{}, ErrNoOwner
 	}
-	return owner, owner.check()
+	return owner, nil
 }
 
 // error says which call of which lock failed.

@@ -174,7 +174,7 @@ func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, doubt
 	cfg := &m.s.config
 	req := backend.AcquireRequest{
 		Epoch: m.ask(), Owner: owner.String(), Holds: 1, Lease: 2 * cfg.commandTimeout(), Queue: true, Barge: true, Tokens: 1,
-		Seen: Token(m.s.seenToken.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
+		Seen: Token(m.s.seenToken.Load()), Patience: cfg.patience, GrantTTL: cfg.grantTTL,
 	}
 	defer m.stopAsking()
 	for {

@@ -74,12 +74,9 @@ func (n *note) String() string {
 	return n.text
 }
 
-// noteLocked has the hold's note written in the background, if it has one. e.mu is held.
+// noteLocked has the hold's note written in the background. e.mu is held.
 func (e *lockState) noteLocked() {
 	h := &e.hold
-	if h.note == nil {
-		return
-	}
 	if remote, ok := e.remote.(backend.Noter); ok {
 		n := noteWrite{s: e.s, remote: remote, name: e.name, req: backend.NoteRequest{Epoch: h.epoch, Text: h.note.text}}
 		e.s.checks.Do(n.send)

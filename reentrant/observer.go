@@ -203,12 +203,10 @@ func (s *session) now() time.Time {
 	return time.Now()
 }
 
-// reportGot reports that the owner got the lock. Like reportRelease it is called with e.mu held, or with the baton of the
-// hold, so that the events of a lock have an order.
+// reportGot reports that the owner got the lock, in a session that reports events. Like reportRelease it is called with e.mu
+// held, or with the baton of the hold, so that the events of a lock have an order.
 func (e *lockState) reportGot(ctx context.Context, kind EventKind, t *try) {
-	if e.s.reporting {
-		e.s.report(ctx, Event{Kind: kind, Lock: e.name, Owner: e.hold.owner, Token: e.hold.token, Wait: time.Since(t.begun)})
-	}
+	e.s.report(ctx, Event{Kind: kind, Lock: e.name, Owner: e.hold.owner, Token: e.hold.token, Wait: time.Since(t.begun)})
 }
 
 // reportFailed reports that a call that asked for the lock did not get it.

@@ -46,6 +46,8 @@ type Option func(*config)
 type config struct {
 	lease          time.Duration
 	heartbeat      time.Duration
+	patience       time.Duration // how long a waiting session may be silent before it loses its place
+	grantTTL       time.Duration // the lease of a lock that was pushed to a waiter, until the first renewal
 	handoffTime    time.Duration
 	handoffs       int
 	spin           int
@@ -153,6 +155,7 @@ func newConfig(opts []Option) (config, error) {
 	}
 	c.lease = cmp.Or(c.lease, DefaultLease)
 	c.heartbeat = cmp.Or(c.heartbeat, min(DefaultHeartbeat, c.lease/3))
+	c.patience, c.grantTTL = 3*c.heartbeat, max(2*c.heartbeat, min(3*c.heartbeat, c.lease))
 	c.handoffTime = cmp.Or(c.handoffTime, min(c.longestTurn(), c.lease/4))
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
@@ -221,12 +224,6 @@ func notNegative[T int | time.Duration](option string, v T) error {
 	}
 	return nil
 }
-
-// patience is how long a waiting session may be silent before it loses its place.
-func (c config) patience() time.Duration { return 3 * c.heartbeat }
-
-// grantTTL is the lease of a lock that was pushed to a waiter, until the first renewal.
-func (c config) grantTTL() time.Duration { return max(2*c.heartbeat, min(3*c.heartbeat, c.lease)) }
 
 // stall is how long a job in the background may take before others are begun beside it: short enough that those behind
 // ten thousand which hang begin within a heartbeat.

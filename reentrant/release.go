@@ -141,9 +141,6 @@ func (e *lockState) release(ctx context.Context) error {
 	req := backend.ReleaseRequest{Epoch: e.sentEpoch, Until: e.doubt(), Used: e.lastUsed}
 	prior := e.prior
 	req.Prior, e.prior = prior, backend.Prior{}
-	if ctx.Done() != nil {
-		ctx = context.WithoutCancel(ctx)
-	}
 	begun := time.Now()
 	r := release{s: e.s, remote: e.remote, req: req}
 	err := r.repeat(ctx, begun.Add(e.s.config.releaseTime()))
@@ -186,25 +183,26 @@ type release struct {
 func (r *release) repeat(ctx context.Context, until time.Time) error {
 	for {
 		now := time.Now()
-		if done, err := r.send(ctx, now.Add(r.s.config.commandTimeout())); done {
+		if done, err := r.send(ctx, now); done {
 			return err
 		}
 		wait := retryPause(r.tries, r.s.config.heartbeat)
 		if time.Now().Add(wait + r.s.config.commandTimeout()).After(until) {
 			return r.last
 		}
-		pause(ctx, wait, nil)
+		pause(context.Background(), wait, nil)
 	}
 }
 
 // send sends the release once, and reports whether that was the last time. ErrLost means that Redis had nothing before
 // any copy can have been carried out.
-func (r *release) send(ctx context.Context, limit time.Time) (done bool, err error) {
+func (r *release) send(ctx context.Context, now time.Time) (done bool, err error) {
 	r.tries++
 	r.s.stats.commands.Add(1)
-	result, err := r.remote.Release(r.s.commandContext(ctx, time.Now(), limit), r.req)
-	err = wrapUnavailable(ctx, err)
-	if err == nil {
+	result, err := r.remote.Release(r.s.outlivingContext(ctx, now, now.Add(r.s.config.commandTimeout())), r.req)
+	if err != nil {
+		err = wrapUnavailable(context.Background(), err)
+	} else {
 		err = checkRelease(result)
 	}
 	r.req.Prior = backend.Prior{} // what is sent again is sent because something is not known
@@ -237,7 +235,7 @@ func (r release) finish(until time.Time) {
 		return
 	}
 	now, lock := time.Now(), slog.String("lock", r.remote.Name())
-	done, err := r.send(context.Background(), now.Add(r.s.config.commandTimeout()))
+	done, err := r.send(context.Background(), now)
 	switch {
 	case !done && now.Before(until):
 		r.finishLater(until)

@@ -10,43 +10,50 @@ import (
 // if none had come, and nothing is built on it.
 
 func checkAcquire(r *backend.AcquireReply) error {
-	switch r.Status {
-	case backend.Granted:
-		return possible(r, r.First > 0 && r.Last >= r.First)
-	case backend.Waiting, backend.Stale:
+	granted := r.Status == backend.Granted && r.First > 0 && r.Last >= r.First
+	if granted || r.Status == backend.Waiting || r.Status == backend.Stale {
 		return nil
 	}
-	return possible(r, false)
+	return impossible(r)
 }
 
 func checkResume(r *backend.ResumeReply) error {
-	switch r.Status {
-	case backend.Resumed:
-		return possible(r, r.Holds > 0 && r.Holds <= maxHolds && r.Token > 0)
-	case backend.NotThere, backend.Overtaken:
+	resumed := r.Status == backend.Resumed && r.Holds > 0 && r.Holds <= maxHolds && r.Token > 0
+	if resumed || r.Status == backend.NotThere || r.Status == backend.Overtaken {
 		return nil
 	}
-	return possible(r, false)
+	return impossible(r)
 }
 
 func checkReenter(r *backend.ReenterReply) error {
-	return possible(r, r.Gone || r.Holds > 0 && r.Holds <= maxHolds)
+	if r.Gone || r.Holds > 0 && r.Holds <= maxHolds {
+		return nil
+	}
+	return impossible(r)
 }
 
 func checkRelease(r backend.ReleaseResult) error {
-	return possible(&r, r >= backend.Released && r <= backend.Freed)
+	if r >= backend.Released && r <= backend.Freed {
+		return nil
+	}
+	return impossible(&r)
 }
 
 func checkTicket(s backend.TicketStatus) error {
-	return possible(&s, s >= backend.Waited && s <= backend.Gone)
-}
-
-func checkState(s *State) error { return possible(s, s.Holds >= 0) }
-
-// possible takes a pointer so that an answer which is right is not moved to the heap.
-func possible[T any](reply *T, ok bool) error {
-	if ok {
+	if s >= backend.Waited && s <= backend.Gone {
 		return nil
 	}
+	return impossible(&s)
+}
+
+func checkState(s *State) error {
+	if s.Holds >= 0 {
+		return nil
+	}
+	return impossible(s)
+}
+
+// impossible takes a pointer so that an answer which is right is not moved to the heap.
+func impossible[T any](reply *T) error {
 	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's answer cannot be: %+v", *reply))
 }

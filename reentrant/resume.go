@@ -87,11 +87,9 @@ func (e *lockState) resume(ctx context.Context, l *Lock, owner Owner, remote bac
 		return err
 	}
 	e.mayOwe, e.turn = true, e.newTurn(time.Now())
-	if !e.settle(ctx, l, h, t, holds) {
-		e.giveUp()
-		return ErrClosed
-	}
-	return nil
+	t.holds = holds
+	_, err = e.settle(ctx, l, h, t)
+	return err
 }
 
 // inherits reports whether the last owner of this session left the lock to the next owner of the baton. A hold that lingered
@@ -99,7 +97,10 @@ func (e *lockState) resume(ctx context.Context, l *Lock, owner Owner, remote bac
 func (e *lockState) inherits(owner Owner) bool {
 	e.mu.Lock()
 	e.waiting, e.head = false, owner
-	lingered := e.wakeIdleLocked()
+	lingered := e.hold.phase == phaseIdle
+	if lingered {
+		e.wakeIdleLocked()
+	}
 	left := e.hold.phase == phaseHanded
 	e.mu.Unlock()
 	if lingered {
@@ -139,11 +140,10 @@ func (e *lockState) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote 
 // sendResume asks Redis for the owner's hold until it is answered. Baton.
 func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer) (hold, int, error) {
 	cfg := &e.s.config
-	req := backend.ResumeRequest{Epoch: e.s.nextEpoch(), Owner: e.ownerField(owner), Lease: cfg.lease, Seen: Token(e.s.seenToken.Load())}
+	req := backend.ResumeRequest{Epoch: e.newEpoch(false), Owner: e.ownerField(owner), Lease: cfg.lease, Seen: Token(e.s.seenToken.Load())}
 	if l.fixed > 0 {
 		req.Lease, req.Fixed = l.fixed, true
 	}
-	e.startEpoch(req.Epoch, false)
 	var last error
 	for try := 0; ; try++ {
 		if err := e.interrupted(ctx, last); err != nil {
@@ -163,8 +163,7 @@ func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote
 		case err == nil && reply.Status == backend.NotThere:
 			return hold{}, 0, ErrNotHeld
 		case err == nil && reply.Status == backend.Overtaken:
-			req.Epoch = e.s.nextEpoch()
-			e.startEpoch(req.Epoch, false)
+			req.Epoch = e.newEpoch(false)
 		case err == nil && reply.Status == backend.Resumed:
 			h := hold{owner: owner, epoch: req.Epoch, token: reply.Token, last: reply.Token, span: req.Lease,
 				note: newNote(cmp.Or(noteOf(ctx), reply.Note))}
@@ -209,14 +208,6 @@ func (e *lockState) recheck() {
 	defer e.mu.Unlock()
 	e.movedEpoch = max(e.movedEpoch, e.sentEpoch)
 	if e.hold.owned() && e.hold.lease.Fixed() {
-		e.scheduleCheckLocked()
-	}
-}
-
-// checkIfMovedLocked has Redis asked for a hold that begins, if it may have been taken up already. It may also have been got
-// anew since then, by a copy of the same attempt. e.mu is held.
-func (e *lockState) checkIfMovedLocked() {
-	if e.movedEpoch >= e.hold.epoch {
 		e.scheduleCheckLocked()
 	}
 }

@@ -205,7 +205,7 @@ func (l *RWLock) takeTicket(ctx, within, over context.Context, m *monitor, w *wr
 	cfg := &l.session.config
 	req := backend.AwaitRequest{
 		Condition: w.name, Epoch: epoch, Ticket: w.epoch, Owner: w.owner.String(), Holds: 1,
-		Seen: Token(l.session.seenToken.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(), Until: doubt,
+		Seen: Token(l.session.seenToken.Load()), Patience: cfg.patience, GrantTTL: cfg.grantTTL, Until: doubt,
 	}
 	var status backend.TicketStatus
 	send := func(ctx context.Context, _ time.Time) (err error) {

@@ -205,8 +205,8 @@ func (x *sharedName) force(ctx context.Context, op string) (had bool, err error)
 // checkShared looks at a state where it comes in, as reply.go does.
 func checkShared(s *SharedState) error {
 	for _, h := range s.Holders {
-		if err := possible(s, h.Units > 0 && h.Units <= backend.AllUnits); err != nil {
-			return err
+		if h.Units <= 0 || h.Units > backend.AllUnits {
+			return impossible(s)
 		}
 	}
 	return nil
@@ -282,7 +282,7 @@ func (a *alarm) report(owner Owner, mode Mode, token Token, why string) {
 func (s *session) newSharedRoom() *share.Room {
 	cfg := &s.config
 	return share.NewRoom(share.Env{
-		Lease: cfg.lease, Heartbeat: cfg.heartbeat, Patience: cfg.patience(), GrantTTL: cfg.grantTTL(), Command: cfg.commandTimeout(),
+		Lease: cfg.lease, Heartbeat: cfg.heartbeat, Patience: cfg.patience, GrantTTL: cfg.grantTTL, Command: cfg.commandTimeout(),
 		Passes: sharedPasses, Turn: min(DefaultHandoffTime, cfg.lease/4), Opened: s.opened, Jitter: cfg.jitter, Ahead: s.ahead,
 		Epoch: s.epochAbove,
 		Seen:  func() Token { return Token(s.seenToken.Load()) }, Saw: s.noteToken,

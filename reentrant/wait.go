@@ -86,12 +86,12 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 	e.mu.Lock()
 	cohort := e.hold.cohort
 	e.mu.Unlock()
-	if cohort {
-		holds = 1 // in Redis
-	}
 	req := backend.AwaitRequest{
-		Condition: t.name, Ticket: t.epoch, Owner: e.attemptField(t.owner, cohort), Holds: holds,
-		Seen: Token(e.s.seenToken.Load()), Patience: cfg.patience(), GrantTTL: cfg.grantTTL(),
+		Condition: t.name, Ticket: t.epoch, Owner: e.ownerField(t.owner), Holds: holds,
+		Seen: Token(e.s.seenToken.Load()), Patience: cfg.patience, GrantTTL: cfg.grantTTL,
+	}
+	if cohort {
+		req.Owner, req.Holds = cfg.cohortOwner(), 1
 	}
 	req.Until = e.doubt()
 	e.startReleasing() // until the hold has gone, or stays

@@ -67,11 +67,9 @@ func (e *lockState) othersWait(owner Owner) bool {
 	return e.queue.Len() > 0 && slices.ContainsFunc(e.queue.Waiters(), func(o Owner) bool { return o != owner })
 }
 
-// noteWaiter tells the holder that an owner has joined this process's queue, if it wants to know.
+// noteWaiter tells the holder that an owner has joined this process's queue, if it wants to know. It is called if watched
+// is set.
 func (e *lockState) noteWaiter(owner Owner) {
-	if !e.watched.Load() {
-		return
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.noteWaiterLocked(owner)
