@@ -219,9 +219,9 @@ func (a *attempt) noteOutage(e *lockState, err error) {
 	switch {
 	case Refused(err):
 	case OutcomeUnknown(err):
-		e.s.outages.add(e.name)
+		e.s.outages.Add(e.name)
 	default:
-		e.s.outages.begin(e.name, err, !a.inOutage)
+		e.s.outages.Begin(e.name, err, !a.inOutage)
 		a.inOutage = true
 	}
 }
@@ -334,7 +334,7 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent ti
 	a.req.Prior = backend.Prior{} // what is sent again is sent because something is not known
 	if err == nil {
 		a.inOutage = false
-		e.s.outages.answered(e.name)
+		e.s.outages.Answered(e.name)
 	} else if t.waits {
 		a.noteOutage(e, err)
 	}
@@ -469,7 +469,7 @@ func (e *lockState) startCleaningLocked() {
 // baton and a reference. It gives up itself after releaseTime: the epoch of the next attempt is
 // above what is left.
 func (e *lockState) cleanUp() {
-	if err := e.release(context.Background()); err != nil && !errors.Is(err, ErrLost) && !e.s.outages.add(e.name) {
+	if err := e.release(context.Background()); err != nil && !errors.Is(err, ErrLost) && !e.s.outages.Add(e.name) {
 		e.s.log(slog.LevelWarn, "could not give back an attempt yet", slog.String("lock", e.name), slog.Any("error", err))
 	}
 	e.mu.Lock()

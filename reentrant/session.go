@@ -16,6 +16,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/background"
 	"github.com/relock-go/relock/reentrant/internal/deadlock"
 	"github.com/relock-go/relock/reentrant/internal/lease"
+	"github.com/relock-go/relock/reentrant/internal/outage"
 	"github.com/relock-go/relock/reentrant/internal/share"
 )
 
@@ -75,7 +76,7 @@ type session struct {
 	heartbeat    *waiterHeartbeat
 	detector     *deadlock.Detector[Owner] // nil unless deadlocks are to be found
 	commandLimit sharedDeadline
-	outages      outages
+	outages      outage.Outages
 	shared       *share.Room // read-write locks and semaphores
 	monitors     monitors    // conditions of read-write locks
 	stats        counters
@@ -118,7 +119,7 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	}
 	s.verbose = cfg.logger.Enabled(context.Background(), slog.LevelDebug)
 	s.reporting = cfg.observer != nil || s.verbose
-	s.outages.log, s.outages.quiet = s.log, max(2*cfg.lease, 2*cfg.heartbeat+2*cfg.commandTimeout())
+	s.outages.Log, s.outages.Quiet = s.log, max(2*cfg.lease, 2*cfg.heartbeat+2*cfg.commandTimeout())
 	s.watchdog, s.heartbeat = newWatchdog(s), newWaiterHeartbeat(s)
 	s.shared = s.newSharedRoom()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), connectTimeout,
@@ -430,7 +431,7 @@ func (s *session) end(hurried bool) {
 	s.releases.Wait()
 	s.checks.Wait()
 	close(s.quiet)
-	s.outages.close()
+	s.outages.Close()
 	s.events.Finish()
 	s.logWriter.Finish()
 	s.commandLimit.close()

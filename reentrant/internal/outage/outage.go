@@ -1,4 +1,5 @@
-package reentrant
+// Package outage keeps the log of an incident short.
+package outage
 
 import (
 	"log/slog"
@@ -7,11 +8,11 @@ import (
 	"time"
 )
 
-// outages keep the log of an incident short. While the server does not serve a lock, the log has one line when that begins
+// Outages are those of the locks of one session. While the server does not serve a lock, the log has one line when that begins
 // and one when it is over, with counts, however many callers wait for the lock meanwhile.
-type outages struct {
-	log   func(level slog.Level, text string, attrs ...slog.Attr)
-	quiet time.Duration // an outage is over too when no command has failed for so long: no caller waits any more
+type Outages struct {
+	Log   func(level slog.Level, text string, attrs ...slog.Attr)
+	Quiet time.Duration // an outage is over too when no command has failed for so long: no caller waits any more
 
 	open  atomic.Int32 // how many there are
 	mu    sync.Mutex   // a leaf
@@ -27,14 +28,14 @@ type outage struct {
 	timer    *time.Timer
 }
 
-// begin notes a command that was not carried out, and whether it is the first of its caller's. It begins an outage of the
+// Begin notes a command that was not carried out, and whether it is the first of its caller's. It begins an outage of the
 // lock unless there is one.
-func (o *outages) begin(name string, err error, newWaiter bool) {
+func (o *Outages) Begin(name string, err error, newWaiter bool) {
 	o.mu.Lock()
 	one, ok := o.locks[name]
 	if !ok {
 		one = &outage{began: time.Now()}
-		one.timer = time.AfterFunc(o.quiet, func() { o.end(name, one, "no call asks for a lock any more that the server did not serve") })
+		one.timer = time.AfterFunc(o.Quiet, func() { o.end(name, one, "no call asks for a lock any more that the server did not serve") })
 		if o.locks == nil {
 			o.locks = make(map[string]*outage)
 		}
@@ -44,12 +45,12 @@ func (o *outages) begin(name string, err error, newWaiter bool) {
 	o.addLocked(one, newWaiter)
 	o.mu.Unlock()
 	if !ok {
-		o.log(slog.LevelWarn, "the server does not serve a lock; trying again", slog.String("lock", name), slog.String("error", err.Error()))
+		o.Log(slog.LevelWarn, "the server does not serve a lock; trying again", slog.String("lock", name), slog.String("error", err.Error()))
 	}
 }
 
-// add counts a command that failed, and reports whether there is an outage of the lock for it to be counted in.
-func (o *outages) add(name string) bool {
+// Add counts a command that failed, and reports whether there is an outage of the lock for it to be counted in.
+func (o *Outages) Add(name string) bool {
 	if o.open.Load() == 0 {
 		return false
 	}
@@ -62,17 +63,17 @@ func (o *outages) add(name string) bool {
 	return ok
 }
 
-func (o *outages) addLocked(one *outage, newWaiter bool) {
+func (o *Outages) addLocked(one *outage, newWaiter bool) {
 	one.failures++
 	if newWaiter {
 		one.waiters++
 	}
 	one.lasted = time.Since(one.began)
-	one.timer.Reset(o.quiet)
+	one.timer.Reset(o.Quiet)
 }
 
-// answered ends the outage of a lock, if there is one.
-func (o *outages) answered(name string) {
+// Answered ends the outage of a lock, if there is one.
+func (o *Outages) Answered(name string) {
 	if o.open.Load() == 0 {
 		return
 	}
@@ -88,7 +89,7 @@ func (o *outages) answered(name string) {
 }
 
 // end says that an outage is over, once.
-func (o *outages) end(name string, one *outage, text string) {
+func (o *Outages) end(name string, one *outage, text string) {
 	o.mu.Lock()
 	current := o.locks[name] == one
 	if current {
@@ -98,13 +99,13 @@ func (o *outages) end(name string, one *outage, text string) {
 	}
 	o.mu.Unlock()
 	if current { // nothing changes it any more
-		o.log(slog.LevelInfo, text, slog.String("lock", name), slog.Duration("lasted", one.lasted),
+		o.Log(slog.LevelInfo, text, slog.String("lock", name), slog.Duration("lasted", one.lasted),
 			slog.Int("waiters", one.waiters), slog.Int("failures", one.failures))
 	}
 }
 
-// close forgets the outages that are under way when the session ends.
-func (o *outages) close() {
+// Close forgets the outages that are under way when the session ends.
+func (o *Outages) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for name, one := range o.locks {
