@@ -206,7 +206,7 @@ func (e *lockState) askForHolder(ctx context.Context, t *try) *State {
 	}
 	now, limit := time.Now(), e.s.config.commandTimeout()
 	e.s.stats.commands.Add(1)
-	st, err := e.remote.Inspect(e.s.commandContext(ctx, now, now.Add(t.within(limit, limit/8))))
+	st, err := e.remote.Inspect(e.s.deadlines.Context(ctx, now, now.Add(t.within(limit, limit/8))))
 	if err != nil || checkState(&st) != nil {
 		return nil
 	}
@@ -325,7 +325,7 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent ti
 	limit := e.s.config.commandTimeout()
 	a.req.NotAfter = sent.Add(t.within(limit, limit/8))
 	e.s.stats.commands.Add(1)
-	reply, err := e.remote.Acquire(e.s.commandContext(ctx, sent, a.req.NotAfter), a.req)
+	reply, err := e.remote.Acquire(e.s.deadlines.Context(ctx, sent, a.req.NotAfter), a.req)
 	if err != nil {
 		err = wrapUnavailable(ctx, err)
 	} else {

@@ -213,7 +213,7 @@ func (s *session) command(ctx context.Context, n uint64, command func(ctx contex
 		return interruptedBy(ctx, "before the call", nil)
 	}
 	now := time.Now()
-	call := s.commandContext(ctx, now, now.Add(s.config.commandTimeout()))
+	call := s.deadlines.Context(ctx, now, now.Add(s.config.commandTimeout()))
 	s.stats.commands.Add(n)
 	return wrapUnavailable(ctx, command(call))
 }

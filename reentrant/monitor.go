@@ -352,7 +352,7 @@ func (s *session) repeat(ctx context.Context, send func(ctx context.Context, lim
 		now := time.Now()
 		limit := now.Add(s.config.commandTimeout())
 		s.stats.commands.Add(1)
-		err := wrapUnavailable(ctx, send(s.commandContext(ctx, now, limit), limit))
+		err := wrapUnavailable(ctx, send(s.deadlines.Context(ctx, now, limit), limit))
 		if err == nil {
 			return nil
 		}

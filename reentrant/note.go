@@ -114,7 +114,7 @@ func (n noteWrite) send() {
 	}
 	now := time.Now()
 	n.s.stats.commands.Add(1)
-	kept, err := n.remote.Note(n.s.commandContext(context.Background(), now, now.Add(n.s.config.commandTimeout())), n.req)
+	kept, err := n.remote.Note(n.s.deadlines.Context(context.Background(), now, now.Add(n.s.config.commandTimeout())), n.req)
 	if err == nil && kept {
 		n.withHold(func(h *hold) { h.note.sent = now.Sub(n.s.opened) })
 	}

@@ -105,7 +105,7 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 		if until.After(now) {
 			limit = earlier(limit, later(until, now.Add(e.s.config.commandTimeout()/8)))
 		}
-		gone, err := command(e.s.commandContext(ctx, now, limit), h)
+		gone, err := command(e.s.deadlines.Context(ctx, now, limit), h)
 		err = wrapUnavailable(ctx, err)
 		switch {
 		case err == nil && gone:

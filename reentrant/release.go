@@ -199,7 +199,7 @@ func (r *release) repeat(ctx context.Context, until time.Time) error {
 func (r *release) send(ctx context.Context, now time.Time) (done bool, err error) {
 	r.tries++
 	r.s.stats.commands.Add(1)
-	result, err := r.remote.Release(r.s.outlivingContext(ctx, now, now.Add(r.s.config.commandTimeout())), r.req)
+	result, err := r.remote.Release(r.s.deadlines.Outliving(ctx, now, now.Add(r.s.config.commandTimeout())), r.req)
 	if err != nil {
 		err = wrapUnavailable(context.Background(), err)
 	} else {

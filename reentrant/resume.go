@@ -152,7 +152,7 @@ func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote
 		sent, ahead := time.Now(), e.s.ahead()
 		req.NotAfter = sent.Add(cfg.commandTimeout())
 		e.s.stats.commands.Add(1)
-		reply, err := remote.Resume(e.s.commandContext(ctx, sent, req.NotAfter), req)
+		reply, err := remote.Resume(e.s.deadlines.Context(ctx, sent, req.NotAfter), req)
 		err = wrapUnavailable(ctx, err)
 		if err == nil {
 			err = checkResume(&reply)
@@ -246,7 +246,7 @@ func (q ownershipCheck) run() {
 	}
 	now := time.Now()
 	q.s.stats.commands.Add(1)
-	st, err := remote.Inspect(q.s.commandContext(context.Background(), now, now.Add(q.s.config.commandTimeout())))
+	st, err := remote.Inspect(q.s.deadlines.Context(context.Background(), now, now.Add(q.s.config.commandTimeout())))
 	if e = q.s.findState(q.name); e != nil {
 		// As in Verify: Redis had the hold with this epoch, so with another one it is over.
 		ours := err == nil && st.Session == q.s.id && st.Epoch == q.epoch

@@ -14,6 +14,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/background"
+	"github.com/relock-go/relock/reentrant/internal/deadline"
 	"github.com/relock-go/relock/reentrant/internal/deadlock"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 	"github.com/relock-go/relock/reentrant/internal/outage"
@@ -37,7 +38,7 @@ func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", 
 //
 // Lock order: deadlock.Detector.mu, session.mu, lockState.mu, then the mutex inside localqueue.Queue. Shared holds have locks of their own
 // (share.Room), taken under session.mu, monitor.mu or none of these. The mutexes of lostHolds, lossNotifier,
-// workers, waiterHeartbeat, outages, monitors and sharedDeadline are leaves. Nothing slow is done under any of them.
+// workers, waiterHeartbeat, outages, monitors and deadline.Shared are leaves. Nothing slow is done under any of them.
 type session struct {
 	id     string
 	config config
@@ -65,21 +66,21 @@ type session struct {
 	closed  bool                  // no new lock states
 	drained chan struct{}         // closed when closed and states is empty
 
-	lostHolds    lease.LostHolds[Owner]
-	cleaner      background.Workers
-	releases     background.Workers // sends releases that Redis has not confirmed
-	checks       background.Workers // asks Redis for holds that may have moved, and for what is left of fixed leases, and to report waiters
-	events       background.Feed    // to the observer
-	logWriter    background.Log
-	leakLog      background.Log // of what the collector finds; nobody waits for it
-	watchdog     *watchdog
-	heartbeat    *waiterHeartbeat
-	detector     *deadlock.Detector[Owner] // nil unless deadlocks are to be found
-	commandLimit sharedDeadline
-	outages      outage.Outages
-	shared       *share.Room // read-write locks and semaphores
-	monitors     monitors    // conditions of read-write locks
-	stats        counters
+	lostHolds lease.LostHolds[Owner]
+	cleaner   background.Workers
+	releases  background.Workers // sends releases that Redis has not confirmed
+	checks    background.Workers // asks Redis for holds that may have moved, and for what is left of fixed leases, and to report waiters
+	events    background.Feed    // to the observer
+	logWriter background.Log
+	leakLog   background.Log // of what the collector finds; nobody waits for it
+	watchdog  *watchdog
+	heartbeat *waiterHeartbeat
+	detector  *deadlock.Detector[Owner] // nil unless deadlocks are to be found
+	deadlines deadline.Shared
+	outages   outage.Outages
+	shared    *share.Room // read-write locks and semaphores
+	monitors  monitors    // conditions of read-write locks
+	stats     counters
 
 	slowObserver, brokenObserver sync.Once // it was reported that the observer is slow, or panicked
 }
@@ -434,7 +435,7 @@ func (s *session) end(hurried bool) {
 	s.outages.Close()
 	s.events.Finish()
 	s.logWriter.Finish()
-	s.commandLimit.close()
+	s.deadlines.Close()
 	s.endErr = wrapUnavailable(context.Background(), s.conn.Close())
 }
 

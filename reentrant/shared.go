@@ -183,7 +183,7 @@ func (x *sharedName) inspect(ctx context.Context, op string) (SharedState, error
 	s := x.session
 	now := time.Now()
 	s.stats.commands.Add(1)
-	st, err := x.remote.(backend.Sharer).InspectShared(s.commandContext(ctx, now, now.Add(s.config.commandTimeout())))
+	st, err := x.remote.(backend.Sharer).InspectShared(s.deadlines.Context(ctx, now, now.Add(s.config.commandTimeout())))
 	if err == nil {
 		err = checkShared(&st)
 	}

@@ -177,7 +177,7 @@ func (s *session) withdraw(ctx context.Context, t *ticket) backend.TicketStatus 
 			break
 		}
 		now := time.Now()
-		call := s.commandContext(ctx, now, now.Add(s.config.commandTimeout()))
+		call := s.deadlines.Context(ctx, now, now.Add(s.config.commandTimeout()))
 		s.stats.commands.Add(1)
 		result, err := t.remote.Withdraw(call, t.name, t.epoch)
 		if err == nil {

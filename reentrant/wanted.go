@@ -124,7 +124,7 @@ func (w watch) send() {
 	}
 	now := time.Now()
 	w.s.stats.commands.Add(1)
-	reply, err := w.remote.Watch(w.s.commandContext(context.Background(), now, now.Add(w.s.config.commandTimeout())), w.epoch)
+	reply, err := w.remote.Watch(w.s.deadlines.Context(context.Background(), now, now.Add(w.s.config.commandTimeout())), w.epoch)
 	switch {
 	case err == nil && reply.Waiting:
 		sink{w.s}.Wanted(w.name, w.epoch)

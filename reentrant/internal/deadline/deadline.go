@@ -1,4 +1,5 @@
-package reentrant
+// Package deadline bounds the commands of a session without a timer for each.
+package deadline
 
 import (
 	"context"
@@ -6,6 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 )
+
+// A Shared bounds the commands of one session. Where the caller's context cannot end, or does not count, it lends out one that
+// ends some time after the deadline: one serves all commands of a stretch of time, so that bounding a command takes no timer.
+type Shared struct {
+	current atomic.Pointer[sharedContext]
+	mu      sync.Mutex // a leaf; held while current changes
+}
 
 // A commandContext bounds one command by a deadline without a timer of its own. A client reads the deadline and sets
 // it on its connection, which costs a small part of what context.WithDeadline does. Where a client waits for Done
@@ -16,7 +24,7 @@ import (
 // for good at the first command whose context can be cancelled and has none.
 type commandContext struct {
 	context.Context                 // the caller's, for its values
-	end             context.Context // the caller's too; or a sharedDeadline's, if the caller's cannot end or does not count
+	end             context.Context // the caller's too, or one that was lent out
 	deadline        time.Time
 }
 
@@ -26,11 +34,11 @@ func (c *commandContext) Done() <-chan struct{} { return c.end.Done() }
 
 func (c *commandContext) Err() error { return c.end.Err() }
 
-// commandContext is the context of one command.
-func (s *session) commandContext(ctx context.Context, now, deadline time.Time) context.Context {
+// Context returns the context of one command, which is sent now.
+func (s *Shared) Context(ctx context.Context, now, deadline time.Time) context.Context {
 	c := &commandContext{Context: ctx, end: ctx, deadline: deadline}
 	if ctx.Done() == nil {
-		c.end = s.commandLimit.after(now, deadline)
+		c.end = s.after(now, deadline)
 	}
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		c.deadline = d
@@ -38,51 +46,45 @@ func (s *session) commandContext(ctx context.Context, now, deadline time.Time) c
 	return c
 }
 
-// outlivingContext is the context of one command that goes on when the caller's context ends.
-func (s *session) outlivingContext(ctx context.Context, now, deadline time.Time) context.Context {
-	return &commandContext{Context: ctx, end: s.commandLimit.after(now, deadline), deadline: deadline}
+// Outliving returns the context of one command that goes on when the caller's context ends.
+func (s *Shared) Outliving(ctx context.Context, now, deadline time.Time) context.Context {
+	return &commandContext{Context: ctx, end: s.after(now, deadline), deadline: deadline}
 }
 
-// A sharedDeadline lends out contexts that end some time after a deadline: one serves all commands of a stretch of time,
-// so that bounding a command takes no timer.
-type sharedDeadline struct {
-	current atomic.Pointer[deadlineContext]
-	mu      sync.Mutex // a leaf; held while current changes
-}
-
-// A deadlineContext is a context that ends at a moment.
-type deadlineContext struct {
+// A sharedContext is a context that ends at a moment.
+type sharedContext struct {
 	context.Context
 	end    time.Time
 	cancel context.CancelFunc
 }
 
 // reaches reports whether the context lasts until a deadline.
-func (c *deadlineContext) reaches(deadline time.Time) bool {
+func (c *sharedContext) reaches(deadline time.Time) bool {
 	return c != nil && !c.end.Before(deadline)
 }
 
 // after is a context that ends after deadline: as far beyond it as that is from now, or as an earlier one asked for.
-func (h *sharedDeadline) after(now, deadline time.Time) context.Context {
-	if c := h.current.Load(); c.reaches(deadline) {
+func (s *Shared) after(now, deadline time.Time) context.Context {
+	if c := s.current.Load(); c.reaches(deadline) {
 		return c
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	c := h.current.Load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.current.Load()
 	if !c.reaches(deadline) {
 		// The one before ends by itself, and with it what still uses it.
-		c = &deadlineContext{end: deadline.Add(deadline.Sub(now))}
+		c = &sharedContext{end: deadline.Add(deadline.Sub(now))}
 		c.Context, c.cancel = context.WithDeadline(context.Background(), c.end)
-		h.current.Store(c)
+		s.current.Store(c)
 	}
 	return c
 }
 
-func (h *sharedDeadline) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if c := h.current.Swap(nil); c != nil {
+// Close ends the contexts that were lent out.
+func (s *Shared) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.current.Swap(nil); c != nil {
 		c.cancel()
 	}
 }
