@@ -24,7 +24,7 @@ var (
 	// cannot do anything at present (it is starting, for instance). It says nothing about who has the lock.
 	ErrUnavailable = backend.ErrUnavailable
 	// ErrWrongKind is returned when a name is used for another kind of lock: a Lock, an RWLock and a Semaphore cannot share
-	// one. Nothing was changed.
+	// one. Nothing was changed. The error's text says what the name is in use as, if the server says so when it is asked.
 	ErrWrongKind = backend.ErrWrongKind
 	// ErrTooManyHolds is returned when an owner holds the lock 2³¹−1 times. The holds are unchanged.
 	ErrTooManyHolds = errors.New("maximum hold count exceeded")

@@ -201,7 +201,8 @@ func (l *Lock) command(ctx context.Context, op string, command func(ctx context.
 	if l.invalid != nil {
 		return l.error(op, l.invalid)
 	}
-	return l.error(op, l.session.command(ctx, 1, command))
+	err := l.session.command(ctx, 1, command)
+	return l.error(op, l.session.explainKind(ctx, l.remote, aLock, err))
 }
 
 // command sends n commands at once that belong to no hold.

@@ -145,7 +145,7 @@ func (l *Lock) acquire(ctx context.Context, t *try) (ok bool, err error) {
 	if ok {
 		return true, nil
 	}
-	err = l.error(t.op, err)
+	err = l.error(t.op, l.session.explainKind(ctx, l.remote, aLock, err))
 	l.reportFailed(ctx, t.begun, err)
 	return false, err
 }

@@ -61,7 +61,8 @@ func (p *pass) takeFree(locks []*Lock) (int, error) {
 		}
 	}
 	_ = unlockAll(p.ctx, after) // what it cannot give back expires, and the call has nothing of it
-	return n, locks[n].error(p.try.op, errs[n])
+	l := locks[n]
+	return n, l.error(p.try.op, l.session.explainKind(p.ctx, l.remote, aLock, errs[n]))
 }
 
 // waitable reports whether a lock that an attempt has not got can be waited for: another has it, or the server could not be

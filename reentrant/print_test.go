@@ -23,7 +23,12 @@ func TestWhatPrintsSaysWhatItIs(t *testing.T) {
 		require.NoError(t, l.Lock(t.Context()))
 		st, err := l.Inspect(t.Context())
 		require.NoError(t, err)
-		for _, v := range []any{s.Stats(), st} {
+		rw := s.NewRWLock("rw")
+		require.NoError(t, rw.RLock(t.Context()))
+		shared, err := rw.Inspect(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, rw.RUnlock(t.Context()))
+		for _, v := range []any{s.Stats(), st, shared} {
 			assert.NotContains(t, fmt.Sprintf("%+v", v), "_:")
 		}
 		require.NoError(t, l.Unlock(t.Context()))

@@ -26,7 +26,7 @@ import (
 // Any caller that knows the id is the owner: what Resume gives up is the exclusion between two processes that use one id.
 func (l *Lock) Resume(ctx context.Context) error {
 	t := &try{begun: l.session.now()}
-	err := l.error("resume", l.resume(ctx, t))
+	err := l.error("resume", l.session.explainKind(ctx, l.remote, aLock, l.resume(ctx, t)))
 	if err != nil {
 		l.reportFailed(ctx, t.begun, err)
 	}

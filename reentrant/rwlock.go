@@ -159,7 +159,7 @@ func (l *RWLock) acquireFor(ctx context.Context, side sharedqueue.Mode, op strin
 func (l *RWLock) acquire(ctx context.Context, side sharedqueue.Mode, t try) (bool, error) {
 	t.begun = l.session.now()
 	ok, err := l.take(ctx, side, t)
-	err = l.error(t.op, err)
+	err = l.error(t.op, l.explainKind(ctx, err))
 	l.reportTaken(ctx, side, t, ok, err)
 	return ok, err
 }

@@ -22,6 +22,11 @@ type SemaphoreState = SharedState
 // session waits for: while several sessions wait, each gets about its fair share. Order is fair: sessions get permits as
 // their heads came, and the callers of a session first in, first out, also if a later one wants fewer.
 //
+// Release returns before the backend has the permits back: the session gives them back in the background. Its own callers can
+// have them at once, those of another session about a round trip later: a TryAcquire there can still fail just after Release
+// has returned here. A process that is about to exit calls [Session.Close], which waits until the backend has them; without
+// that they stay taken until their lease ends.
+//
 // Permits have no owner: any goroutine of the session may release. The limit is said by each process. Where two differ,
 // each is granted by its own, and sessions give way to the one that waits, so that a deploy can change it.
 //
@@ -168,7 +173,7 @@ func (m *Semaphore) String() string {
 func (m *Semaphore) acquire(ctx context.Context, n int, t try) (c *permitCall, ok bool, err error) {
 	t.begun = m.session.now()
 	c, ok, err = m.take(ctx, n, t)
-	err = m.error(t.op, err)
+	err = m.error(t.op, m.explainKind(ctx, err))
 	m.report(ctx, t, ok, err)
 	return c, ok, err
 }

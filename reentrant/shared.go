@@ -82,6 +82,11 @@ func (x *sharedName) error(op string, err error) error {
 	return &Error{Op: op, Lock: x.name, Err: err}
 }
 
+// explainKind returns err; if it is ErrWrongKind, with what the name is in use as.
+func (x *sharedName) explainKind(ctx context.Context, err error) error {
+	return x.session.explainKind(ctx, x.remote, sharedKinds[x.kind], err)
+}
+
 // join returns the session's part with a reference.
 func (x *sharedName) join(tier func() share.Tier) (*share.Name, error) {
 	n := x.session.shared.Join(x.name, x.kind, x.remote, tier)
@@ -90,7 +95,7 @@ func (x *sharedName) join(tier func() share.Tier) (*share.Name, error) {
 		return nil, ErrClosed
 	case n.Kind() != x.kind:
 		n.Leave()
-		return nil, backend.ErrWrongKind
+		return nil, &kindError{sharedKinds[n.Kind()], sharedKinds[x.kind], backend.WithRefused(backend.ErrWrongKind)}
 	}
 	if x.latest.Load() != n {
 		x.latest.Store(n)
@@ -187,7 +192,7 @@ func (x *sharedName) inspect(ctx context.Context, op string) (SharedState, error
 	if err == nil {
 		err = checkShared(&st)
 	}
-	return st, x.error(op, wrapUnavailable(ctx, err))
+	return st, x.error(op, x.explainKind(ctx, wrapUnavailable(ctx, err)))
 }
 
 // force takes all units of the name from all sessions.
@@ -199,7 +204,7 @@ func (x *sharedName) force(ctx context.Context, op string) (had bool, err error)
 		had, err = x.remote.(backend.Sharer).ForceShared(ctx, x.kind)
 		return err
 	})
-	return had, x.error(op, err)
+	return had, x.error(op, x.explainKind(ctx, err))
 }
 
 // checkShared looks at a state where it comes in, as reply.go does.

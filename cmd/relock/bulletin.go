@@ -101,10 +101,10 @@ func (b *bulletin) sayHolder(st status, age time.Duration, known bool) {
 // sayOutage says that Redis does not answer.
 func (b *bulletin) sayOutage(err error) {
 	if b.terminal {
-		fmt.Fprintf(b.hold.stderr, "relock: waiting for %s, but Redis does not answer: %v\n", shown(b.hold.lock.Name()), err)
+		fmt.Fprintf(b.hold.stderr, "relock: waiting for %s, but Redis does not answer: %s\n", shown(b.hold.lock.Name()), words(err))
 		return
 	}
-	b.log(slog.LevelWarn, "error", err)
+	b.log(slog.LevelWarn, "error", words(err))
 }
 
 func (b *bulletin) log(level slog.Level, attrs ...any) {

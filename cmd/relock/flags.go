@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -41,18 +40,5 @@ func (w waiting) status(err error) error {
 	if ok && f.code == exitNotAcquired {
 		return fail(w.ConflictExitCode, f.err)
 	}
-	return err
-}
-
-// seconds is a duration that can be given as a plain number.
-type seconds time.Duration
-
-// UnmarshalText reads 5, 0.5, or what [time.ParseDuration] reads.
-func (s *seconds) UnmarshalText(text []byte) error {
-	if _, err := strconv.ParseFloat(string(text), 64); err == nil {
-		text = append(text, 's')
-	}
-	d, err := time.ParseDuration(string(text))
-	*s = seconds(d)
 	return err
 }

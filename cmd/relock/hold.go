@@ -64,7 +64,7 @@ func conclude(err, kept error, stderr io.Writer) error {
 		return err
 	}
 	status := report(err, stderr)
-	fmt.Fprintln(stderr, "relock:", kept)
+	fmt.Fprintln(stderr, "relock:", words(kept))
 	return fail(status, nil)
 }
 
@@ -101,10 +101,10 @@ func (h *hold) take(ctx context.Context, name string, kind sharing, wait *time.D
 	h.name = ownerName(hostname(), os.Getpid())
 	h.owner, ctx = reentrant.WithOwner(context.Background(), h.name), reentrant.WithOwner(ctx, h.name)
 	h.lock, ctx = kind.lock(h.session, name), reentrant.WithNote(ctx, kind.Note)
-	if err := refuseNested(ctx, h.lock); err != nil {
-		return hinted(err)
+	if err = refuseNested(ctx, h.lock); err == nil {
+		err = h.stand(ctx, wait)
 	}
-	return hinted(h.stand(ctx, wait))
+	return withFlags(ctx, err, h.session, name)
 }
 
 // stand stands in line for the lock until it has a full lease. A lock that is lost before, because relock was paused

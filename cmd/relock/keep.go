@@ -18,18 +18,21 @@ type holdCommand struct {
 	lockName
 	sharing
 	waiting
-	Lease time.Duration `default:"10s" help:"How long others wait after a crash of this machine."`
+	Lease seconds `default:"10s" help:"How long others wait after a crash of this machine."`
 
 	deadline deadline
 }
 
 // Help is shown by --help.
 func (c *holdCommand) Help() string {
-	return `Waits for the lock, prints the fencing token on a line (with -s the version, with --permits 0), and holds the lock until a signal (INT, TERM, HUP, QUIT) or the end of its input. A standard input that is /dev/null does not count. Nothing is ended when the lock is lost: what relies on it has to watch for the end of relock hold.
+	return `  relock hold [-w SECONDS | -n] [-E CODE] [--lease SECONDS] [--note TEXT | -s | -x | --permits N] NAME
+
+Waits for the lock, prints the fencing token on a line (with -s the version, with --permits 0), and holds the lock until a signal (INT, TERM, HUP, QUIT) or the end of its input. A standard input that is /dev/null does not count. Nothing is ended when the lock is lost: what relies on it has to watch for the end of relock hold.
 
 Examples:
   relock hold deploy              keep deployments off while you look around; Ctrl-D gives it back
-  relock hold -w 10 deploy        give up if another has it for the next ten seconds
+  relock hold --note 'disk is full' deploy     others see what for
+  relock hold -w 10 -E 1 deploy   give up if another has it for the next ten seconds, with status 1
   relock hold -s catalogue        keep those off that change it: relock run -x catalogue
 
 Exit status:
@@ -46,7 +49,7 @@ func (c *holdCommand) Validate() (err error) {
 	if err := errors.Join(c.lockName.Validate(), c.sharing.check(), c.waiting.check()); err != nil {
 		return err
 	}
-	c.deadline, err = newDeadline(c.Lease, nil)
+	c.deadline, err = newDeadline(time.Duration(c.Lease), nil)
 	return err
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -67,7 +68,7 @@ func lookAtAll(ctx context.Context, session *reentrant.Session, names []string) 
 			return err
 		})
 		switch {
-		case wrongType(err) && len(some) > 1: // one of them
+		case errors.Is(err, reentrant.ErrWrongKind) && len(some) > 1: // one of them
 			for _, half := range [][]string{some[:len(some)/2], some[len(some)/2:]} {
 				part, err := lookAtAll(ctx, session, half)
 				if err != nil {
@@ -75,7 +76,7 @@ func lookAtAll(ctx context.Context, session *reentrant.Session, names []string) 
 				}
 				seen = append(seen, part...)
 			}
-		case wrongType(err):
+		case errors.Is(err, reentrant.ErrWrongKind):
 			if seen, err = appendShared(ctx, session, seen, some[0]); err != nil {
 				return nil, err
 			}
@@ -97,7 +98,7 @@ func appendShared(ctx context.Context, session *reentrant.Session, seen []status
 		return err
 	})
 	switch {
-	case wrongType(err):
+	case errors.Is(err, reentrant.ErrWrongKind):
 		return seen, nil
 	case err != nil:
 		return nil, err
@@ -212,9 +213,4 @@ func hashed(key string) string {
 		}
 	}
 	return key
-}
-
-// wrongType reports whether a key that a lock's name gives is something else.
-func wrongType(err error) bool {
-	return reentrant.Refused(err) && strings.Contains(err.Error(), "WRONGTYPE")
 }

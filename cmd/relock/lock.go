@@ -48,15 +48,27 @@ func (s sharing) lock(session *reentrant.Session, name string) lock {
 	return plainLock{session.NewLock(name)}
 }
 
-// kindHint follows an error that says that a name is of another kind.
-const kindHint = "a read-write lock needs -s or -x, a semaphore --permits, and a plain lock none of them"
-
-// hinted says what can be done about an error.
-func hinted(err error) error {
-	if errors.Is(err, reentrant.ErrWrongKind) {
-		return fmt.Errorf("%w; %s", err, kindHint)
+// withFlags adds the flags that the name needs to an error that says that it is of another kind. Redis is asked for that.
+func withFlags(ctx context.Context, err error, s *reentrant.Session, name string) error {
+	if !errors.Is(err, reentrant.ErrWrongKind) {
+		return err
 	}
-	return err
+	st, unknown := statusOf(ctx, s, name)
+	if unknown != nil { // or it is no lock
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, st.flags())
+}
+
+// flags says how a name is taken as what it is.
+func (s status) flags() string {
+	switch {
+	case s.shared == nil:
+		return "a plain lock is taken without -s, -x and --permits"
+	case s.Kind == kindSemaphore:
+		return "a semaphore is taken with --permits"
+	}
+	return "a read-write lock is taken with -s or -x"
 }
 
 // A lock is what a hold takes: a plain lock, a side of a read-write lock, or a permit of a semaphore. The methods that

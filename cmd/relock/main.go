@@ -66,7 +66,7 @@ func report(err error, stderr io.Writer) int {
 		f.code = exitLost
 	}
 	if f.err != nil {
-		fmt.Fprintln(stderr, "relock:", f.err)
+		fmt.Fprintln(stderr, "relock:", words(f.err))
 	}
 	return f.code
 }

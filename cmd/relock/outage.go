@@ -16,7 +16,7 @@ func (o *outage) heard(err error, what func() string) {
 	switch {
 	case err != nil && o.err == nil:
 		o.err = err
-		o.say(fmt.Sprintf("Redis does not answer; %s: %v", what(), err))
+		o.say(fmt.Sprintf("Redis does not answer; %s: %s", what(), words(err)))
 	case err == nil && o.err != nil:
 		o.err = nil
 		o.say("Redis answers again")

@@ -16,8 +16,8 @@ type runCommand struct {
 	Shell   *string  `short:"c" name:"command" placeholder:"COMMAND" help:"Have the shell ($SHELL, or sh) run this text, in place of a command after --."`
 	sharing
 	waiting
-	Lease time.Duration  `default:"10s" help:"How long others wait after a crash of this machine, and about how long an outage of Redis may last before the command is ended."`
-	Grace *time.Duration `placeholder:"DURATION" help:"What the command gets between TERM and KILL; at most a third of the lease. Default: a fifth of it."`
+	Lease seconds  `default:"10s" help:"How long others wait after a crash of this machine, and about how long an outage of Redis may last before the command is ended."`
+	Grace *seconds `placeholder:"SECONDS" help:"What the command gets between TERM and KILL; at most a third of the lease. Default: a fifth of it."`
 
 	deadline deadline
 }
@@ -66,7 +66,7 @@ func (c *runCommand) Validate() (err error) {
 	case len(c.Command) == 0:
 		return errors.New("the command is missing: relock run [OPTION…] NAME -- COMMAND [ARGUMENT…]")
 	}
-	c.deadline, err = newDeadline(c.Lease, c.Grace)
+	c.deadline, err = newDeadline(time.Duration(c.Lease), (*time.Duration)(c.Grace))
 	return err
 }
 

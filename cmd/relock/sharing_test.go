@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"strconv"
 	"strings"
 	"testing"
@@ -125,16 +126,54 @@ func TestANameOfAnotherKindIsRefused(t *testing.T) {
 	holdLock(t, s, "plain", "somebody")
 	require.NoError(t, s.NewRWLock("prices").RLock(t.Context()))
 	require.NoError(t, s.NewSemaphore("jobs", 1).Acquire(t.Context(), 1))
-	for _, args := range [][]string{
-		{"-s", "plain"}, {"-x", "plain"}, {"--permits=1", "plain"}, {"prices"}, {"--permits=1", "prices"}, {"jobs"}, {"-s", "jobs"}, {"-x", "jobs"},
+	c, err := serverOf(url).client()
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.Do(t.Context(), c.B().Set().Key("text").Value("x").Build()).Error())
+	const plain, prices, jobs = "a plain lock is taken without -s, -x and --permits", "a read-write lock is taken with -s or -x", "a semaphore is taken with --permits"
+	for _, test := range []struct{ flag, name, says string }{
+		{"-s", "plain", "a lock, not as a read-write lock; " + plain},
+		{"-x", "plain", "a lock, not as a read-write lock; " + plain},
+		{"--permits=1", "plain", "a lock, not as a semaphore; " + plain},
+		{"", "prices", "a read-write lock, not as a lock; " + prices},
+		{"--permits=1", "prices", "a read-write lock, not as a semaphore; " + prices},
+		{"", "jobs", "a semaphore, not as a lock; " + jobs},
+		{"-s", "jobs", "a semaphore, not as a read-write lock; " + jobs},
+		{"-x", "jobs", "a semaphore, not as a read-write lock; " + jobs},
+		{"", "text", "a key with other data, not as a lock"},
+		{"-s", "text", "a key with other data, not as a read-write lock"},
+		{"--permits=1", "text", "a key with other data, not as a semaphore"},
 	} {
-		r := answered(t, url, append(append([]string{"run", "-n"}, args...), "--", "echo", "never")...)
-		r.exits(exitRedis)
-		assert.Contains(t, r.stderr.String(), "another kind of lock", "%q", args)
-		assert.Contains(t, r.stderr.String(), kindHint, "%q", args)
-		assert.Empty(t, r.stdout.String())
+		for _, wait := range []string{"--nonblock", "--wait=1h"} {
+			args := []string{"run", wait}
+			if test.flag != "" {
+				args = append(args, test.flag)
+			}
+			r := answered(t, url, append(args, test.name, "--", "echo", "never")...)
+			r.exits(exitRedis)
+			assert.Equal(t, "relock: "+test.name+": the name is in use as "+test.says+"\n", r.stderr.String())
+			assert.Empty(t, r.stdout.String())
+		}
 	}
 	assert.True(t, state(t, s, "plain").Locked)
+}
+
+// Nothing is owed to Redis then, so the session's Close has nothing to wait for.
+func TestARefusedKindKeepsNoSessionOpen(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	s := session(t, url)
+	holdLock(t, s, "plain", "somebody")
+	require.NoError(t, s.NewRWLock("prices").RLock(t.Context()))
+	one := 1
+	for name, kind := range map[string]sharing{"prices": {}, "plain": {Permits: &one}} {
+		h := newHold(serverOf(url), io.Discard, deadline{lease: 10 * time.Second})
+		require.ErrorIs(t, h.take(t.Context(), name, kind, nil), reentrant.ErrWrongKind)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		require.NoError(t, h.session.Close(ctx), name)
+		cancel()
+		h.close()
+	}
 }
 
 func TestASharedHoldThatIsLostEndsTheCommand(t *testing.T) {

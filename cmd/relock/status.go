@@ -38,10 +38,10 @@ func statusOf(ctx context.Context, s *reentrant.Session, name string) (status, e
 	}
 	held, sharedErr := s.NewRWLock(name).Inspect(ctx)
 	switch {
+	case errors.Is(sharedErr, reentrant.ErrWrongKind), sharedErr == nil && held.Kind == 0: // the key has something that is no lock
+		return status{}, err
 	case sharedErr != nil:
 		return status{}, sharedErr
-	case held.Kind == 0: // the key has something that is no lock
-		return status{}, err
 	}
 	return newSharedStatus(name, held), nil
 }
@@ -72,12 +72,16 @@ func (s status) line() string {
 	if s.shared != nil {
 		return fmt.Sprintf("%s by %s, last token %d, %d waiting", s.use(), s.who(), s.Token, len(s.Waiting))
 	}
-	holds := "holds"
-	if s.Holds == 1 {
-		holds = "hold"
+	return fmt.Sprintf("held by %s of session %s, %s, token %d, %d waiting%s",
+		shown(s.Owner), shown(s.Session), counted(s.Holds, "hold"), s.Token, len(s.Waiting), s.noted())
+}
+
+// counted is a number of things, in words.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
 	}
-	return fmt.Sprintf("held by %s of session %s, %d %s, token %d, %d waiting%s",
-		shown(s.Owner), shown(s.Session), s.Holds, holds, s.Token, len(s.Waiting), s.noted())
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // noted is what the holder noted, as the end of a sentence.
@@ -98,7 +102,7 @@ func (s status) holder() (owner, session string) {
 	case len(s.Holders) == 1:
 		return s.use(), shown(s.Holders[0].Session)
 	}
-	return s.use(), fmt.Sprintf("%d sessions", len(s.Holders))
+	return s.use(), counted(len(s.Holders), "session")
 }
 
 // lease is what is left of it, as text.

@@ -91,7 +91,7 @@ func (s *shared) use() string {
 		for _, h := range s.Holders {
 			used += h.Permits
 		}
-		return fmt.Sprintf("%d of %d permits held", used, s.Limit)
+		return fmt.Sprintf("%d of %s held", used, counted(s.Limit, "permit"))
 	}
 	if s.writing() {
 		return "write-locked"
@@ -135,7 +135,7 @@ func (s *shared) print(w io.Writer) {
 	for _, h := range s.Holders {
 		what := h.Mode
 		if h.Permits > 0 {
-			what = fmt.Sprintf("%d permits", h.Permits)
+			what = counted(h.Permits, "permit")
 		}
 		fmt.Fprintf(w, "session\t%s, %s, lease %v\n", shown(h.Session), what, time.Duration(h.TTL)*time.Millisecond)
 	}

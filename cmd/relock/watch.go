@@ -14,14 +14,14 @@ import (
 // watchCommand is `relock watch`.
 type watchCommand struct {
 	lockName
-	Interval time.Duration `default:"1s" help:"How often Redis is asked: what begins and ends in between is not seen."`
+	Interval seconds `default:"1s" help:"How often Redis is asked: what begins and ends in between is not seen."`
 	asJSON
 }
 
 // Validate is called by the parser.
 func (c *watchCommand) Validate() error {
 	if c.Interval <= 0 {
-		return fmt.Errorf("--interval %v: must be positive", c.Interval)
+		return fmt.Errorf("--interval %v: must be positive", time.Duration(c.Interval))
 	}
 	return c.lockName.Validate()
 }
@@ -46,7 +46,7 @@ func (c *watchCommand) Run(s *server, std *streams) error {
 
 // watch asks until ctx ends, or Redis refuses. One that does not answer is asked again.
 func (c *watchCommand) watch(ctx context.Context, session *reentrant.Session, std *streams) error {
-	tick := time.NewTicker(c.Interval)
+	tick := time.NewTicker(time.Duration(c.Interval))
 	defer tick.Stop()
 	var last *status
 	silence := outage{stderr: std.err}

@@ -1,0 +1,56 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+func TestErrorsAreInTheWordsOfTheCommand(t *testing.T) {
+	unavailable := fmt.Errorf("redisbackend: %w: %w", backend.ErrUnavailable, errors.New("dial tcp: connection refused"))
+	for want, err := range map[string]error{
+		"Redis is not available: dial tcp: connection refused":         unavailable,
+		"deploy: Redis is not available: dial tcp: connection refused": &reentrant.Error{Op: "try lock", Lock: "deploy", Err: unavailable},
+		`"a b": lost while it was held; and more`:                      fmt.Errorf("%w; and more", &reentrant.Error{Op: "rlock", Lock: "a b", Err: reentrant.ErrLost}),
+		"NOPERM this user has no permissions":                          errors.New("redisbackend: Open: NOPERM this user has no permissions"),
+		"lock deploy was lost":                                         failf(exitLost, "lock deploy was lost"),
+	} {
+		assert.Equal(t, want, words(err))
+	}
+}
+
+func TestARedisThatCannotBeReachedIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"run", "lock", "--", "true"}, {"hold", "lock"}, {"inspect", "lock"}, {"list"}, {"watch", "lock"}, {"unlock", "lock"}} {
+		r := start(t, "redis://127.0.0.1:1", args...)
+		r.exits(exitRedis)
+		assert.Equal(t, "relock: Redis is not available: dial tcp 127.0.0.1:1: connect: connection refused\n", r.stderr.String(), "%q", args)
+	}
+}
+
+// Every flag that is a duration is given in the same ways.
+func TestAllDurationsCanBeSeconds(t *testing.T) {
+	for _, flag := range []string{"--wait", "--lease", "--grace"} {
+		assert.Equal(t, "relock: "+flag+`: "soon" is no duration: give seconds, as 30 or 0.5, or a duration, as 500ms, 5m or 1h30m`+"\n",
+			look(t, exitUsage, "run", flag, "soon", "lock", "--", "true"))
+	}
+	assert.Contains(t, look(t, exitUsage, "run", "--lease", "0.5", "lock", "--", "true"), "--lease 500ms: at least <ttl>")
+	assert.Contains(t, look(t, exitUsage, "hold", "--lease", "NaN", "lock"), "is no duration")
+	assert.Contains(t, look(t, exitUsage, "run", "--lease=9", "--grace=3.5", "lock", "--", "true"), "--grace <ttl> does not fit into --lease <ttl>")
+	assert.Contains(t, look(t, exitUsage, "watch", "--interval=0", "lock"), "--interval <ttl>: must be positive")
+}
+
+func TestOneThingIsNotCalledThings(t *testing.T) {
+	assert.Equal(t, "1 permit", counted(1, "permit"))
+	assert.Equal(t, "2 permits", counted(2, "permit"))
+	assert.Equal(t, "0 holds", counted(0, "hold"))
+	one := newSharedStatus("jobs", reentrant.SharedState{Kind: backend.Permits, Holders: []backend.SharedHolder{{Session: "a", Units: 1, Limit: 1}}})
+	assert.Equal(t, "1 of 1 permit held", one.use())
+}

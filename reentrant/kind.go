@@ -1,0 +1,69 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// A kindError is ErrWrongKind with what the name is in use as. The server's words are in its chain, not in its text.
+type kindError struct {
+	found, wanted string
+	err           error
+}
+
+func (e *kindError) Error() string {
+	return fmt.Sprintf("the name is in use as %s, not as %s", e.found, e.wanted)
+}
+
+func (e *kindError) Unwrap() error { return e.err }
+
+// What a name can be in use as.
+const (
+	aLock     = "a lock"
+	otherData = "a key with other data"
+)
+
+var sharedKinds = map[backend.ShareKind]string{backend.ReadWrite: "a read-write lock", backend.Permits: "a semaphore"}
+
+// explainKind returns err; if it is ErrWrongKind, with what the name is in use as. It asks the server for that, with two
+// commands at most, and only then. ctx bounds them.
+func (s *session) explainKind(ctx context.Context, remote backend.Remote, wanted string, err error) error {
+	if !errors.Is(err, ErrWrongKind) {
+		return err
+	}
+	if _, explained := errors.AsType[*kindError](err); explained {
+		return err
+	}
+	if found := s.kindOf(ctx, remote); found != "" && found != wanted {
+		return &kindError{found, wanted, err}
+	}
+	return err
+}
+
+// kindOf asks the server what a name is in use as. It returns "" if the server does not say, or the name is not in use any more.
+func (s *session) kindOf(ctx context.Context, remote backend.Remote) string {
+	if sharer, ok := remote.(backend.Sharer); ok {
+		var st SharedState
+		err := s.command(ctx, 1, func(ctx context.Context) (err error) {
+			st, err = sharer.InspectShared(ctx)
+			return err
+		})
+		if !errors.Is(err, ErrWrongKind) {
+			return sharedKinds[st.Kind]
+		}
+	}
+	err := s.command(ctx, 1, func(ctx context.Context) error {
+		_, err := remote.Inspect(ctx)
+		return err
+	})
+	switch {
+	case err == nil:
+		return aLock
+	case errors.Is(err, ErrWrongKind):
+		return otherData
+	}
+	return ""
+}

@@ -1,0 +1,72 @@
+package reentrant_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Every way to take a name says what it is in use as, in the session that uses it and in another.
+func TestAnErrorSaysWhatTheNameIsInUseAs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		b := memory.New()
+		s, other := newSession(t, b), newSession(t, b)
+		l, rw, m := s.NewLock("lock"), s.NewRWLock("rw"), s.NewSemaphore("sem", 3)
+		require.NoError(t, l.Lock(ctx))
+		require.NoError(t, rw.RLock(ctx))
+		require.NoError(t, m.Acquire(ctx, 1))
+		says := func(err error, text string) {
+			t.Helper()
+			require.ErrorIs(t, err, reentrant.ErrWrongKind)
+			assert.True(t, reentrant.Refused(err))
+			assert.EqualError(t, err, text)
+		}
+		for _, x := range []*reentrant.Session{s, other} {
+			sent := x.Stats().Commands
+			says(x.NewLock("rw").Lock(ctx), `reentrant: lock "rw": the name is in use as a read-write lock, not as a lock`)
+			assert.EqualValues(t, 2, x.Stats().Commands-sent, "the attempt, and the question")
+			says(x.NewLock("sem").Lock(ctx), `reentrant: lock "sem": the name is in use as a semaphore, not as a lock`)
+			_, err := x.NewLock("sem").TryLock(ctx)
+			says(err, `reentrant: try lock "sem": the name is in use as a semaphore, not as a lock`)
+			says(x.NewRWLock("lock").RLock(ctx), `reentrant: rlock "lock": the name is in use as a lock, not as a read-write lock`)
+			says(x.NewRWLock("sem").Lock(ctx), `reentrant: lock "sem": the name is in use as a semaphore, not as a read-write lock`)
+			says(x.NewSemaphore("lock", 3).Acquire(ctx, 1), `reentrant: acquire "lock": the name is in use as a lock, not as a semaphore`)
+			says(x.NewSemaphore("rw", 3).Acquire(ctx, 1), `reentrant: acquire "rw": the name is in use as a read-write lock, not as a semaphore`)
+			says(reentrant.NewMultiLock(x.NewLock("free"), x.NewLock("rw")).Lock(ctx), `reentrant: lock "rw": the name is in use as a read-write lock, not as a lock`)
+
+			_, err = x.NewLock("rw").Inspect(ctx)
+			says(err, `reentrant: inspect "rw": the name is in use as a read-write lock, not as a lock`)
+			_, err = x.NewRWLock("lock").Inspect(ctx)
+			says(err, `reentrant: inspect "lock": the name is in use as a lock, not as a read-write lock`)
+			_, err = x.NewLock("sem").ForceUnlock(ctx)
+			says(err, `reentrant: force unlock "sem": the name is in use as a semaphore, not as a lock`)
+			_, err = x.NewSemaphore("rw", 3).ForceRelease(ctx)
+			says(err, `reentrant: force release "rw": the name is in use as a read-write lock, not as a semaphore`)
+		}
+		require.NoError(t, m.Release(ctx, 1))
+		require.NoError(t, rw.RUnlock(ctx))
+		require.NoError(t, l.Unlock(ctx))
+	})
+}
+
+// A server that does not say what the name is has still refused it.
+func TestARefusedKindStaysRefusedWithoutAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		rw := s.NewRWLock("rw")
+		require.NoError(t, rw.RLock(t.Context()))
+		b.SetFault(memory.Script(memory.Inspect, memory.Lose))
+		err := s.NewLock("rw").Lock(t.Context())
+		require.ErrorIs(t, err, reentrant.ErrWrongKind)
+		assert.NotErrorIs(t, err, reentrant.ErrUnavailable)
+		assert.ErrorContains(t, err, reentrant.ErrWrongKind.Error())
+		require.NoError(t, rw.RUnlock(t.Context()))
+	})
+}
