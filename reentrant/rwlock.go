@@ -264,7 +264,7 @@ type rwTier struct {
 
 func (l *RWLock) newTier() share.Tier {
 	s := l.session.session
-	return &rwTier{RW: sharedqueue.NewRW(s.sinceOpened, Owner.hash), alarm: alarm{s: s, name: l.name}}
+	return &rwTier{RW: sharedqueue.NewRW(s.sinceOpened, Owner.key, numbered), alarm: alarm{s: s, name: l.name}}
 }
 
 // Keep takes what is not kept out of use.

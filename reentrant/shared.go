@@ -335,10 +335,14 @@ func (s *session) sinceOpened() time.Duration { return time.Since(s.opened) }
 
 var hashSeed = maphash.MakeSeed()
 
-// hash spreads owners over the shards of a queue.
-func (o Owner) hash() uint64 {
+// key is what a queue needs to find an owner: a hash and, of a goroutine, its number.
+func (o Owner) key() (hash, number uint64) {
 	if o.goroutine != 0 {
-		return uint64(o.goroutine) * 0x9E3779B97F4A7C15 >> 32
+		number = uint64(o.goroutine)
+		return number * 0x9E3779B97F4A7C15 >> 32, number
 	}
-	return maphash.String(hashSeed, o.name)
+	return maphash.String(hashSeed, o.name), 0
 }
+
+// numbered is the owner with the number that key returns.
+func numbered(number uint64) Owner { return Owner{goroutine: int64(number)} }

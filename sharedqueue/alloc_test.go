@@ -17,7 +17,7 @@ import (
 
 func TestUncontendedCallsDoNotAllocate(t *testing.T) {
 	clock := func() time.Duration { return 0 }
-	rw := NewRW(clock, hashName)
+	rw := NewRW(clock, keyOf, named)
 	permits := NewPermits(clock)
 	rw.Settle(Terms{Units: All, Until: 1, First: 2, Last: math.MaxUint64 - 1})
 	permits.Settle(Terms{Units: 3, Until: 1})
@@ -40,7 +40,7 @@ func TestUncontendedCallsDoNotAllocate(t *testing.T) {
 
 // Two goroutines take turns, each leaving only when the other is in line, so that every claim waits.
 func TestHandOversDoNotAllocate(t *testing.T) {
-	q := NewRW(func() time.Duration { return 0 }, hashName)
+	q := NewRW(func() time.Duration { return 0 }, keyOf, named)
 	q.Settle(Terms{Units: All, Until: 1, First: 2, Last: math.MaxUint64 - 1})
 	var stop atomic.Bool
 	turn := func(owner string) {

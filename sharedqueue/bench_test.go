@@ -15,14 +15,18 @@ type benchOwner struct {
 	portable bool //nolint:unused // for its size
 }
 
-func benchHash(o benchOwner) uint64 { return uint64(o.id) }
+func benchKey(o benchOwner) (hash, number uint64) {
+	return uint64(o.id) * 0x9E3779B97F4A7C15 >> 32, uint64(o.id)
+}
+
+func benchNumbered(number uint64) benchOwner { return benchOwner{id: int64(number)} }
 
 var start = time.Now()
 
 func sinceStart() time.Duration { return time.Since(start) }
 
 func benchRW() *RW[benchOwner] {
-	q := NewRW(sinceStart, benchHash)
+	q := NewRW(sinceStart, benchKey, benchNumbered)
 	q.Settle(Terms{Units: 1, Until: math.MaxInt64})
 	for range calmReads {
 		q.TryRead(benchOwner{id: 1})
@@ -80,7 +84,7 @@ func BenchmarkReadParallel(b *testing.B) {
 
 // A writer enters and leaves, beside no other.
 func BenchmarkWrite(b *testing.B) {
-	q := NewRW(sinceStart, benchHash)
+	q := NewRW(sinceStart, benchKey, benchNumbered)
 	q.Settle(Terms{Units: All, Until: math.MaxInt64, First: 2, Last: math.MaxUint64 - 1})
 	owner := benchOwner{id: 7}
 	b.ReportAllocs()

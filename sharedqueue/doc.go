@@ -31,9 +31,10 @@
 // # Readers do not contend
 //
 // Read holds are counted by owner, in shards with a mutex each. While a reader needs nothing but trust in the session's
-// lease, the queue is open: readers come and go in their shards alone, as in the BRAVO lock of Dice and Kogan. A
-// writer, a waiter or Ask closes it, which takes the shards' mutexes one after the other; a few readers that are
-// admitted in the ordinary way open it again.
+// lease, the queue is open: readers come and go in their shards alone, as in the BRAVO lock of Dice and Kogan. A reader
+// that finds its shard empty does not take the mutex either: it writes its number into a word, and erases it when it
+// leaves. A writer, a waiter or Ask closes the queue, which takes the shards' mutexes one after the other, and counts the
+// readers in the words; a few readers that are admitted in the ordinary way open it again.
 //
 // # Memory
 //

@@ -24,16 +24,17 @@ func (q *RW[O]) checkHolds() {
 	readers := 0
 	for i := range q.shards {
 		s := &q.shards[i]
-		s.mu.Lock()
+		s.lock()
 		n := 0
 		s.each(func(owner O, holds int) {
-			must(holds > 0 && q.shard(owner) == s, "a hold in the wrong shard")
+			home, _ := q.shard(owner)
+			must(holds > 0 && home == s, "a hold in the wrong shard")
 			must(q.writes == 0 || owner == q.writer, "a reader beside a writer")
 			n++
 		})
-		must(n == s.n && s.open == q.open, "a shard disagrees with itself or the queue")
+		must(n == s.n && s.open == q.open && s.lone.Load() == sealed, "a shard disagrees with itself or the queue")
 		readers += n
-		s.mu.Unlock()
+		s.unlock()
 	}
 	must(q.open || readers == q.readers, "readers and their number disagree")
 	must(q.open || q.inUseLocked() <= q.units, "more units in use than the session has")

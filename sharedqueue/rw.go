@@ -15,11 +15,11 @@ type RW[O comparable] struct {
 
 	// The read holds are in shards. While the queue is open, readers come and go in their shards alone.
 
-	hash    func(O) uint64 // immutable
-	shards  []shard[O]     // immutable
-	open    bool           // guarded by mu
-	calm    int            // readers admitted under mu since the queue was closed. Guarded by mu.
-	readers int            // owners with read holds; right only while closed. Guarded by mu.
+	key     func(O) (hash, number uint64) // immutable
+	shards  []shard[O]                    // immutable
+	open    bool                          // guarded by mu
+	calm    int                           // readers admitted under mu since the queue was closed. Guarded by mu.
+	readers int                           // owners with read holds; right only while closed. Guarded by mu.
 
 	// The writer. Guarded by mu.
 
@@ -40,17 +40,19 @@ type RW[O comparable] struct {
 // closing for each writer would cost more than it saves.
 const calmReads = 8
 
-// NewRW makes a queue for a session that has no units. now is the clock of Terms. hash spreads the owners; its lowest bits
-// count.
-func NewRW[O comparable](now func() time.Duration, hash func(O) uint64) *RW[O] {
-	q := &RW[O]{hash: hash, shards: newShards[O](), next: 1}
+// NewRW makes a queue for a session that has no units. now is the clock of Terms. key returns a hash, whose lowest bits
+// spread the owners, and a number that no other owner has, below 1<<63; or 0 for an owner without one, which takes a little
+// longer to enter. owner returns the owner with a number; it may be nil if no owner has one.
+func NewRW[O comparable](now func() time.Duration, key func(O) (hash, number uint64), owner func(number uint64) O) *RW[O] {
+	q := &RW[O]{key: key, shards: newShards(owner), next: 1}
 	q.now = now
 	return q
 }
 
-// shard returns the shard of an owner.
-func (q *RW[O]) shard(owner O) *shard[O] {
-	return &q.shards[q.hash(owner)&uint64(len(q.shards)-1)]
+// shard returns the shard of an owner, and the owner's number.
+func (q *RW[O]) shard(owner O) (s *shard[O], number uint64) {
+	hash, number := q.key(owner)
+	return &q.shards[hash&uint64(len(q.shards)-1)], number
 }
 
 // TryRead gives owner a read hold if that needs no wait. It overtakes no other owner in line, unless owner has a hold
@@ -64,14 +66,20 @@ func (q *RW[O]) TryRead(owner O) (o Outcome, look bool) {
 	return o, q.unlock(o)
 }
 
-// readOpen gives owner a read hold if the queue is open.
+// readOpen gives owner a read hold if the queue is open. Should the units be lost meanwhile, the queue is closed first.
 func (q *RW[O]) readOpen(owner O) (o Outcome) {
-	s := q.shard(owner)
-	s.mu.Lock()
-	if o = Busy; s.open && q.trusted() {
+	if !q.trusted() {
+		return Busy
+	}
+	s, number := q.shard(owner)
+	if s.enterAlone(number) {
+		return Admitted
+	}
+	s.lock()
+	if o = Busy; s.open {
 		o = s.add(owner)
 	}
-	s.mu.Unlock()
+	s.unlock()
 	return o
 }
 
@@ -119,18 +127,21 @@ func (q *RW[O]) Wait(w *Waiter[O], done <-chan struct{}, timeout <-chan time.Tim
 
 // ExitRead takes one of owner's read holds. left is how many it has left. ok is false if it had none.
 func (q *RW[O]) ExitRead(owner O) (left int, ok, look bool) {
-	s := q.shard(owner)
-	s.mu.Lock()
+	s, number := q.shard(owner)
+	if s.leaveAlone(number) {
+		return 0, true, false
+	}
+	s.lock()
 	if s.open {
 		left, ok = s.drop(owner)
-		s.mu.Unlock()
+		s.unlock()
 		return left, ok, false
 	}
-	s.mu.Unlock()
+	s.unlock()
 	q.mu.Lock()
-	s.mu.Lock()
+	s.lock()
 	left, ok = s.drop(owner)
-	s.mu.Unlock()
+	s.unlock()
 	if ok && left == 0 {
 		q.readers--
 		q.admitLocked()
@@ -153,12 +164,12 @@ func (q *RW[O]) ExitWrite(owner O) (left int, ok, look bool) {
 func (q *RW[O]) ExitAll(owner O) (reads, writes int, look bool) {
 	q.mu.Lock()
 	if writes = q.writesLocked(owner); writes > 0 {
-		s := q.shard(owner)
-		s.mu.Lock()
+		s, _ := q.shard(owner)
+		s.lock()
 		was := s.n
 		reads = s.take(owner)
 		q.readers += s.n - was
-		s.mu.Unlock()
+		s.unlock()
 		q.leaveLocked(0)
 	}
 	return reads, writes, q.unlock(0)
@@ -170,12 +181,12 @@ func (q *RW[O]) AddHolds(owner O, reads, writes int) bool {
 	q.mu.Lock()
 	ok := q.writesLocked(owner) > 0 && q.writes <= MaxHolds-writes
 	if ok {
-		s := q.shard(owner)
-		s.mu.Lock()
+		s, _ := q.shard(owner)
+		s.lock()
 		was := s.n
 		ok = s.addSome(owner, reads)
 		q.readers += s.n - was
-		s.mu.Unlock()
+		s.unlock()
 	}
 	if ok {
 		q.writes += writes
@@ -254,12 +265,12 @@ func (q *RW[O]) readLocked(owner O) Outcome {
 	if q.units == All && q.used.Load() == 0 {
 		q.takeTokenLocked() // what is read now must differ from what is read after the first writer
 	}
-	s := q.shard(owner)
-	s.mu.Lock()
+	s, _ := q.shard(owner)
+	s.lock()
 	was := s.n
 	o := s.add(owner)
 	q.readers += s.n - was
-	s.mu.Unlock()
+	s.unlock()
 	if o == Admitted && q.writes > 0 {
 		return Reentered // the writer reads too
 	}

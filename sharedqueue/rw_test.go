@@ -124,7 +124,7 @@ func TestNoReaderEntersWhileAWriterIsAdmitted(t *testing.T) {
 			reader = q.readOpen("r")
 		}
 		return 0
-	}, hashName)
+	}, keyOf, named)
 	q.Settle(terms0(All))
 	for range calmReads {
 		q.TryRead("a")
@@ -403,7 +403,7 @@ func TestHoldsAreBounded(t *testing.T) {
 	require.Equal(t, math.MaxInt32, reads)
 	require.Equal(t, math.MaxInt32, writes)
 	q.TryRead("r")
-	s := q.shard("r")
+	s, _ := q.shard("r")
 	for i := range s.slots {
 		if s.slots[i].holds > 0 {
 			s.slots[i].holds = MaxHolds

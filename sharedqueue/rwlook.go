@@ -51,12 +51,16 @@ func (q *RW[O]) Holds(owner O) (reads, writes int, token uint64) {
 
 // ReadToken returns the last token that was used, for an owner that reads. It takes no mutex that all owners share.
 func (q *RW[O]) ReadToken(owner O) (token uint64, ok bool) {
-	s := q.shard(owner)
-	s.mu.Lock()
+	s, number := q.shard(owner)
+	if token = q.used.Load(); s.isAlone(number) { // and was when the token was loaded: only its own goroutine lets it in
+		return token, true
+	}
+	s.lock()
+	token = 0
 	if ok = s.holds(owner) > 0; ok {
 		token = q.used.Load()
 	}
-	s.mu.Unlock()
+	s.unlock()
 	return token, ok
 }
 
@@ -68,9 +72,9 @@ func (q *RW[O]) Readers() (holds int) {
 	q.mu.Lock()
 	for i := range q.shards {
 		s := &q.shards[i]
-		s.mu.Lock()
+		s.lock()
 		s.each(func(_ O, n int) { holds += n })
-		s.mu.Unlock()
+		s.unlock()
 	}
 	q.unlock(0)
 	return holds
@@ -101,10 +105,13 @@ func (q *RW[O]) Waiters() (readers, writers, all []O) {
 
 // readsLocked returns the number of owner's read holds. q.mu is held.
 func (q *RW[O]) readsLocked(owner O) int {
-	s := q.shard(owner)
-	s.mu.Lock()
+	s, number := q.shard(owner)
+	if s.isAlone(number) {
+		return 1
+	}
+	s.lock()
 	holds := s.holds(owner)
-	s.mu.Unlock()
+	s.unlock()
 	return holds
 }
 
@@ -124,9 +131,9 @@ func (q *RW[O]) readersLocked() int {
 	readers := 0
 	for i := range q.shards {
 		s := &q.shards[i]
-		s.mu.Lock()
+		s.lock()
 		readers += s.n
-		s.mu.Unlock()
+		s.unlock()
 	}
 	return readers
 }

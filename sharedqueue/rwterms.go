@@ -82,14 +82,14 @@ func (q *RW[O]) Lose() []Loss[O] {
 	}
 	for i := range q.shards {
 		s := &q.shards[i]
-		s.mu.Lock()
+		s.lock()
 		s.each(func(owner O, holds int) {
 			if q.writes == 0 || owner != q.writer {
 				lost = append(lost, Loss[O]{Owner: owner, Reads: holds})
 			}
 		})
 		s.clear()
-		s.mu.Unlock()
+		s.unlock()
 	}
 	var none O
 	q.writer, q.writes, q.token, q.readers = none, 0, 0, 0
@@ -144,10 +144,10 @@ func (q *RW[O]) Rest() bool {
 	rest := q.writes == 0 && q.line.waiting == 0
 	for i := range q.shards {
 		s := &q.shards[i]
-		s.mu.Lock()
-		rest = rest && s.n == 0 && !s.came
-		s.came = false
-		s.mu.Unlock()
+		s.lock()
+		came := s.came.Swap(false)
+		rest = rest && s.n == 0 && !came
+		s.unlock()
 	}
 	q.unlock(0)
 	return rest
@@ -158,10 +158,10 @@ func (q *RW[O]) setOpenLocked(open bool) {
 	q.open, q.calm, q.readers = open, 0, 0
 	for i := range q.shards {
 		s := &q.shards[i]
-		s.mu.Lock()
+		s.lock()
 		s.open = open
 		q.readers += s.n
-		s.mu.Unlock()
+		s.unlock()
 	}
 }
 

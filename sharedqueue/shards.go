@@ -1,8 +1,10 @@
 package sharedqueue
 
 import (
+	"math"
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // slots is how many readers of a shard are found without a map.
@@ -11,21 +13,68 @@ const slots = 3
 // maxShards bounds the memory of a queue and the work of closing it.
 const maxShards = 16
 
-// A shard counts the read holds of some owners. While it is open, readers enter and leave with its mutex alone.
+// sealed says that all readers of a shard enter and leave under its mutex.
+const sealed = math.MaxUint64
+
+// A shard counts the read holds of some owners. While it is open, readers enter and leave with its mutex alone; and while no
+// other reader is inside, one that has a number needs no mutex either.
 type shard[O comparable] struct {
-	mu sync.Mutex
+	// lone is the number of the only reader inside, which entered without mu and has one hold. 0: no reader is inside. Such
+	// a reader changes it from 0 to its number and back. Who locks the shard seals it, and counts the reader with the others.
+	lone atomic.Uint64
+	came atomic.Bool // a reader came since the latest Rest
+
+	mu    sync.Mutex
+	owner func(number uint64) O // immutable
 
 	// open says that any reader is admitted as long as the units are trusted. It is written under the queue's mu and mu.
 	open bool
 
 	// Guarded by mu.
 
-	came  bool // a reader came since the latest Rest
-	n     int  // owners with holds
+	n     int // owners with holds, but for a lone one
 	slots [slots]hold[O]
 	more  map[O]int // the holds of owners for which there was no slot
 
 	_ [64]byte // keeps shards in different cache lines
+}
+
+// lock locks the shard, and counts a lone reader with the others.
+func (s *shard[O]) lock() {
+	s.mu.Lock()
+	if s.lone.Load() == sealed {
+		return
+	}
+	if number := s.lone.Swap(sealed); number != 0 {
+		s.n, s.slots[0] = 1, hold[O]{1, s.owner(number)}
+	}
+}
+
+// unlock unlocks the shard, and lets a lone reader in if it is open and empty.
+func (s *shard[O]) unlock() {
+	if s.open && s.n == 0 {
+		s.lone.Store(0)
+	}
+	s.mu.Unlock()
+}
+
+// enterAlone gives the owner with that number a hold if the shard is open and empty.
+func (s *shard[O]) enterAlone(number uint64) bool {
+	if number == 0 || !s.lone.CompareAndSwap(0, number) {
+		return false
+	}
+	if !s.came.Load() { // most often it is, and a store would cost as much as the rest
+		s.came.Store(true)
+	}
+	return true
+}
+
+// isAlone reports whether the owner with that number is inside, and entered without mu.
+func (s *shard[O]) isAlone(number uint64) bool { return number != 0 && s.lone.Load() == number }
+
+// leaveAlone takes the hold of the owner with that number if no other reader is inside.
+func (s *shard[O]) leaveAlone(number uint64) bool {
+	return number != 0 && s.lone.CompareAndSwap(number, 0)
 }
 
 // A hold is an owner's number of read holds. A free slot has 0.
@@ -34,15 +83,20 @@ type hold[O comparable] struct {
 	owner O
 }
 
-func newShards[O comparable]() []shard[O] {
+func newShards[O comparable](owner func(number uint64) O) []shard[O] {
 	n := 1
 	for n < 4*runtime.GOMAXPROCS(0) && n < maxShards {
 		n *= 2
 	}
-	return make([]shard[O], n)
+	shards := make([]shard[O], n)
+	for i := range shards {
+		shards[i].owner = owner
+		shards[i].lone.Store(sealed)
+	}
+	return shards
 }
 
-// holds returns the number of owner's holds. s.mu is held.
+// holds returns the number of owner's holds. The shard is locked.
 func (s *shard[O]) holds(owner O) int {
 	if s.n == 0 {
 		return 0
@@ -55,9 +109,9 @@ func (s *shard[O]) holds(owner O) int {
 	return s.more[owner]
 }
 
-// add gives owner a hold. s.mu is held.
+// add gives owner a hold. The shard is locked.
 func (s *shard[O]) add(owner O) Outcome {
-	s.came = true
+	s.came.Store(true)
 	if s.n == 0 { // as usual
 		s.n, s.slots[0] = 1, hold[O]{1, owner}
 		return Admitted
@@ -98,7 +152,7 @@ func increment(holds *int) Outcome {
 	return Reentered
 }
 
-// addSome gives owner n holds. It reports false, and changes nothing, if those would be too many. s.mu is held.
+// addSome gives owner n holds. It reports false, and changes nothing, if those would be too many. The shard is locked.
 func (s *shard[O]) addSome(owner O, n int) bool {
 	switch {
 	case s.holds(owner) > MaxHolds-n:
@@ -117,7 +171,7 @@ func (s *shard[O]) addSome(owner O, n int) bool {
 	return true
 }
 
-// take takes all of owner's holds, and returns how many they were. s.mu is held.
+// take takes all of owner's holds, and returns how many they were. The shard is locked.
 func (s *shard[O]) take(owner O) (holds int) {
 	if holds = s.holds(owner); holds == 0 {
 		return 0
@@ -133,7 +187,7 @@ func (s *shard[O]) take(owner O) (holds int) {
 	return holds
 }
 
-// drop takes one of owner's holds. s.mu is held.
+// drop takes one of owner's holds. The shard is locked.
 func (s *shard[O]) drop(owner O) (left int, ok bool) {
 	for i := range s.slots {
 		if h := &s.slots[i]; h.holds > 0 && h.owner == owner {
@@ -157,7 +211,7 @@ func (s *shard[O]) drop(owner O) (left int, ok bool) {
 	return holds - 1, true
 }
 
-// each calls f with every owner and its holds. s.mu is held.
+// each calls f with every owner and its holds. The shard is locked.
 func (s *shard[O]) each(f func(owner O, holds int)) {
 	for _, h := range s.slots {
 		if h.holds > 0 {
@@ -169,7 +223,7 @@ func (s *shard[O]) each(f func(owner O, holds int)) {
 	}
 }
 
-// clear forgets all holds. s.mu is held.
+// clear forgets all holds. The shard is locked.
 func (s *shard[O]) clear() {
 	s.n, s.slots = 0, [slots]hold[O]{}
 	clear(s.more)

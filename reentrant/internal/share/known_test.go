@@ -75,7 +75,7 @@ func TestReadersComeAboveAllThatTheSessionKnowsOf(t *testing.T) {
 			s.name.Leave()
 			require.Zero(t, s.room.Len())
 			s.name = s.room.Join("x", backend.ReadWrite, remote{shares: s.shares}, func() Tier {
-				s.queue = sharedqueue.NewRW(func() time.Duration { return time.Since(s.room.env.Opened) }, func(string) uint64 { return 0 })
+				s.queue = sharedqueue.NewRW(func() time.Duration { return time.Since(s.room.env.Opened) }, keyOf, nil)
 				return rwTier{s.queue, s.losses}
 			})
 			enter(s, "r", sharedqueue.Read)

@@ -41,11 +41,14 @@ func newPermits(t *testing.T) *session[permitTier] {
 	return s
 }
 
+// keyOf gives the owners of these tests no numbers.
+func keyOf(owner string) (hash, number uint64) { return uint64(len(owner)), 0 }
+
 // newReadWrite returns the session of a read-write lock.
 func newReadWrite(t *testing.T) *session[*sharedqueue.RW[string]] {
 	s := &session[*sharedqueue.RW[string]]{t: t}
 	s.open(backend.ReadWrite, func(now func() time.Duration) Tier {
-		s.queue = sharedqueue.NewRW(now, func(owner string) uint64 { return uint64(len(owner)) })
+		s.queue = sharedqueue.NewRW(now, keyOf, nil)
 		return rwTier{s.queue, s.losses}
 	})
 	return s
