@@ -170,6 +170,7 @@ type SharedHolder struct {
 	Session string
 	Epoch   uint64
 	Units   int
+	Under   Token         // under which it got the first of them
 	Limit   int           // that its last request named
 	TTL     time.Duration // what is left of the lease
 }

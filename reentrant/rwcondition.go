@@ -107,8 +107,12 @@ func (l *RWLock) checkWrites(ctx context.Context, owner Owner) error {
 
 // untilLost returns a context that ends with cause ErrLost when the caller's holds are lost. stop frees what it uses.
 func (l *RWLock) untilLost(ctx context.Context) (within context.Context, stop func()) {
+	return until(ctx, l.signal(ctx))
+}
+
+// until returns a context that ends with cause ErrLost when sig says so, and at once if that is nil.
+func until(ctx context.Context, sig *lossNotifier) (within context.Context, stop func()) {
 	within, cancel := context.WithCancelCause(ctx)
-	sig := l.signal(ctx)
 	if sig == nil {
 		cancel(ErrLost)
 		return within, func() {}
@@ -279,7 +283,7 @@ func (l *RWLock) lineUp(owner Owner) *writerTry {
 		side |= sharedqueue.Shared
 	}
 	var look bool
-	if p.outcome, p.waiter, look = p.name.Tier().(*rwTier).Enter(owner, side); look {
+	if p.outcome, p.waiter, _, look = p.name.Tier().(*rwTier).Enter(owner, side); look {
 		p.name.Wake()
 	}
 	return p
@@ -295,7 +299,7 @@ func (l *RWLock) comeBack(ctx, over context.Context, w *writerWait, p *writerTry
 	q, o := p.name.Tier().(*rwTier), p.outcome
 	if o == sharedqueue.Waiting {
 		var look bool
-		if o, look = q.Wait(p.waiter, over.Done(), nil); look {
+		if o, _, look = q.Wait(p.waiter, over.Done(), nil); look {
 			p.name.Wake()
 		}
 	}

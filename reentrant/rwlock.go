@@ -57,45 +57,43 @@ func (l *RWLock) Name() string { return l.name }
 // Lock takes the write side, waiting in turn for as long as ctx lasts. An owner that writes takes it once more. It returns
 // [ErrUpgrade] if the owner only reads, and otherwise what [Lock.Lock] returns.
 func (l *RWLock) Lock(ctx context.Context) error {
-	_, err := l.acquire(ctx, sharedqueue.Write, try{op: "lock", waits: true})
+	_, _, err := l.acquire(ctx, sharedqueue.Write, try{op: "lock", waits: true})
 	return err
 }
 
 // TryLock takes the write side if no other owner has either side or waits, with one attempt. It returns false and no error
 // if another has it; an error if the server could not be asked, and [ErrUpgrade].
 func (l *RWLock) TryLock(ctx context.Context) (bool, error) {
-	return l.acquire(ctx, sharedqueue.Write, try{op: "try lock"})
+	_, ok, err := l.acquire(ctx, sharedqueue.Write, try{op: "try lock"})
+	return ok, err
 }
 
 // TryLockFor takes the write side if its turn comes within wait. With a wait of zero or less it is TryLock. However short the
 // wait, the server is asked once if it has to be, for an eighth of a command's time at least.
 func (l *RWLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
-	return l.acquireFor(ctx, sharedqueue.Write, "try lock", wait)
+	_, ok, err := l.acquireFor(ctx, sharedqueue.Write, "try lock", wait)
+	return ok, err
 }
 
 // RLock takes the read side, waiting in turn for as long as ctx lasts. An owner that reads or writes takes it at once. Its
 // errors are those of [Lock.Lock].
 func (l *RWLock) RLock(ctx context.Context) error {
-	if l.readAtOnce(ctx) {
-		return nil
-	}
-	_, err := l.acquire(ctx, sharedqueue.Read, try{op: "rlock", waits: true})
+	_, _, err := l.read(ctx, try{op: "rlock", waits: true})
 	return err
 }
 
 // TryRLock takes the read side if no other owner writes or waits, with one attempt. It returns false and no error if the
 // lock is another's; an error if the server could not be asked.
 func (l *RWLock) TryRLock(ctx context.Context) (bool, error) {
-	if l.readAtOnce(ctx) {
-		return true, nil
-	}
-	return l.acquire(ctx, sharedqueue.Read, try{op: "try rlock"})
+	_, ok, err := l.read(ctx, try{op: "try rlock"})
+	return ok, err
 }
 
 // TryRLockFor takes the read side if its turn comes within wait. With a wait of zero or less it is TryRLock. However short the
 // wait, the server is asked once, as in TryLockFor.
 func (l *RWLock) TryRLockFor(ctx context.Context, wait time.Duration) (bool, error) {
-	return l.acquireFor(ctx, sharedqueue.Read, "try rlock", wait)
+	_, ok, err := l.acquireFor(ctx, sharedqueue.Read, "try rlock", wait)
+	return ok, err
 }
 
 // Unlock gives up one hold of the write side. It works under a ctx that has ended. It returns [ErrNotHeld] if the caller's
@@ -113,24 +111,32 @@ func (l *RWLock) RUnlock(ctx context.Context) error {
 	return l.exit(ctx, "runlock", readSide, func(q *rwTier, owner Owner) (int, bool, bool) { return q.ExitRead(owner) })
 }
 
-// readAtOnce takes the read side if the session has units for it, and nobody wants to know of it.
-func (l *RWLock) readAtOnce(ctx context.Context) bool {
+// read takes the read side.
+func (l *RWLock) read(ctx context.Context, t try) (g rwGrant, ok bool, err error) {
+	if g, ok = l.readAtOnce(ctx); ok {
+		return g, true, nil
+	}
+	return l.acquire(ctx, sharedqueue.Read, t)
+}
+
+// readAtOnce takes the read side if the session has units for it, and no observer is to be told.
+func (l *RWLock) readAtOnce(ctx context.Context) (g rwGrant, ok bool) {
 	n := l.latest.Load()
 	if n == nil || ctx == nil || l.session.reporting || ctx.Err() != nil {
-		return false
+		return g, false
 	}
 	owner := CurrentOwner(ctx)
 	if owner.shared() && owner.check() != nil || l.session.config.explicit && !owner.shared() {
-		return false
+		return g, false
 	}
-	o, look := n.Tier().(*rwTier).TryRead(owner)
+	o, life, look := n.Tier().(*rwTier).TryRead(owner)
 	if look {
 		n.Wake()
 	}
-	return o == sharedqueue.Admitted || o == sharedqueue.Reentered
+	return rwGrant{n, life}, o == sharedqueue.Admitted || o == sharedqueue.Reentered
 }
 
-// leaveAtOnce gives up the read side if the caller has it, and nobody wants to know of it.
+// leaveAtOnce gives up the read side if the caller has it, and no observer is to be told.
 func (l *RWLock) leaveAtOnce(ctx context.Context) bool {
 	n := l.latest.Load()
 	if n == nil || ctx == nil || l.session.reporting {
@@ -145,7 +151,7 @@ func (l *RWLock) leaveAtOnce(ctx context.Context) bool {
 }
 
 // acquireFor is acquire with a time limit.
-func (l *RWLock) acquireFor(ctx context.Context, side sharedqueue.Mode, op string, wait time.Duration) (bool, error) {
+func (l *RWLock) acquireFor(ctx context.Context, side sharedqueue.Mode, op string, wait time.Duration) (rwGrant, bool, error) {
 	t := try{op: op, waits: wait > 0}
 	if t.waits {
 		timer := time.NewTimer(wait)
@@ -156,33 +162,34 @@ func (l *RWLock) acquireFor(ctx context.Context, side sharedqueue.Mode, op strin
 }
 
 // acquire is every way to take a side.
-func (l *RWLock) acquire(ctx context.Context, side sharedqueue.Mode, t try) (bool, error) {
+func (l *RWLock) acquire(ctx context.Context, side sharedqueue.Mode, t try) (g rwGrant, ok bool, err error) {
 	t.begun = l.session.now()
-	ok, err := l.take(ctx, side, t)
+	g, ok, err = l.take(ctx, side, t)
 	err = l.error(t.op, l.explainKind(ctx, err))
 	l.reportTaken(ctx, side, t, ok, err)
-	return ok, err
+	return g, ok, err
 }
 
 // take checks the call, and goes through the local queue.
-func (l *RWLock) take(ctx context.Context, side sharedqueue.Mode, t try) (bool, error) {
+func (l *RWLock) take(ctx context.Context, side sharedqueue.Mode, t try) (g rwGrant, ok bool, err error) {
 	owner, err := l.caller(ctx)
 	if err == nil && ctx.Err() != nil {
 		err = interruptedBy(ctx, "before the call", nil)
 	}
 	if err != nil {
-		return false, err
+		return g, false, err
 	}
 	n, err := l.join(l.newTier)
 	if err != nil {
-		return false, err
+		return g, false, err
 	}
 	defer n.Leave()
 	n.Check()
 	if owner.shared() {
 		side |= sharedqueue.Shared
 	}
-	return passQueue(ctx, &l.sharedName, n, n.Tier().(*rwTier), owner, side, t)
+	life, ok, err := passQueue(ctx, &l.sharedName, n, n.Tier().(*rwTier), owner, side, t)
+	return rwGrant{n, life}, ok, err
 }
 
 // exit gives up a hold of one side.
@@ -307,28 +314,49 @@ func (q *rwTier) tokenOf(owner Owner, side side) Token {
 
 // Do runs fn while holding the write side, as [Lock.Do] does.
 func (l *RWLock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
-	if err := l.Lock(ctx); err != nil {
+	g, _, err := l.acquire(ctx, sharedqueue.Write, try{op: "lock", waits: true})
+	if err != nil {
 		return err
 	}
-	return l.run(ctx, fn, l.Unlock)
+	return l.run(ctx, g, fn, l.Unlock)
 }
 
 // RDo runs fn while holding the read side, as [Lock.Do] does.
 func (l *RWLock) RDo(ctx context.Context, fn func(ctx context.Context) error) error {
-	if err := l.RLock(ctx); err != nil {
+	g, _, err := l.read(ctx, try{op: "rlock", waits: true})
+	if err != nil {
 		return err
 	}
-	return l.run(ctx, fn, l.RUnlock)
+	return l.run(ctx, g, fn, l.RUnlock)
 }
 
-// run calls fn with a hold of the caller's, and gives that up.
-func (l *RWLock) run(ctx context.Context, fn func(ctx context.Context) error, unlock func(context.Context) error) (err error) {
-	within, stop := l.untilLost(ctx)
+// run calls fn with the hold that the caller got, and gives that up.
+func (l *RWLock) run(ctx context.Context, g rwGrant, fn func(ctx context.Context) error, unlock func(context.Context) error) (err error) {
+	within, stop := until(ctx, g.signal(CurrentOwner(ctx)))
 	defer func() {
 		stop()
 		err = errors.Join(err, unlock(ctx))
 	}()
 	return l.session.call(within, l.name, fn)
+}
+
+// An rwGrant is what one call got: a hold of one side. It remembers the life of that hold: another goroutine of the same owner
+// may have a new one by the time this one goes on.
+type rwGrant struct {
+	name *share.Name
+	life uint64
+}
+
+// signal is what tells of the loss of the hold, nil if it is lost already.
+func (g rwGrant) signal(owner Owner) *lossNotifier {
+	g.name.Check()
+	q := g.name.Tier().(*rwTier)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if reads, writes, _ := q.Holds(owner); reads+writes == 0 || q.Life() != g.life {
+		return nil
+	}
+	return q.signalLocked()
 }
 
 // signal is what tells of the loss of the caller's holds, nil if it has none.

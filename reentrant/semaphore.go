@@ -110,18 +110,9 @@ func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 
 // run calls fn with the permits that a call got, and releases them.
 func (m *Semaphore) run(ctx context.Context, n int, c *permitCall, fn func(ctx context.Context) error) (err error) {
-	within, cancel := context.WithCancelCause(ctx)
-	sig := c.signal()
-	if sig == nil {
-		cancel(ErrLost)
-	} else {
-		sig.add(&cancel)
-	}
+	within, stop := until(ctx, c.signal())
 	defer func() {
-		if sig != nil {
-			sig.remove(&cancel)
-		}
-		cancel(nil)
+		stop()
 		err = errors.Join(err, m.Release(ctx, n))
 	}()
 	return m.session.call(within, m.name, fn)
@@ -193,7 +184,7 @@ func (m *Semaphore) take(ctx context.Context, n int, t try) (c *permitCall, ok b
 	x.Check()
 	x.Limit(m.permits)
 	c = &permitCall{permitTier: x.Tier().(*permitTier), name: x}
-	ok, err = passQueue(ctx, &m.sharedName, x, c, n, sharedqueue.Read, t)
+	c.life, ok, err = passQueue(ctx, &m.sharedName, x, c.permitTier, n, sharedqueue.Read, t)
 	return c, ok, err
 }
 
@@ -316,22 +307,12 @@ func (q *permitTier) Lose(why string) (tell func()) {
 	return q.tripLocked()
 }
 
-// A permitCall is one call's way through the local queue. It remembers the life of the permits that it took: other callers
-// may have new ones by the time this one goes on.
+// A permitCall is what one call got. It remembers the life of the permits that it took: other callers may have new ones by
+// the time this one goes on.
 type permitCall struct {
 	*permitTier
 	name *share.Name
 	life uint64
-}
-
-func (c *permitCall) Enter(n int, mode sharedqueue.Mode) (o sharedqueue.Outcome, w *sharedqueue.PermitWaiter, look bool) {
-	o, w, c.life, look = c.Permits.Enter(n, mode)
-	return o, w, look
-}
-
-func (c *permitCall) Wait(w *sharedqueue.PermitWaiter, done <-chan struct{}, timeout <-chan time.Time) (o sharedqueue.Outcome, look bool) {
-	o, c.life, look = c.Permits.Wait(w, done, timeout)
-	return o, look
 }
 
 // signal is what tells of the loss of the permits that the call took, nil if they are lost already.

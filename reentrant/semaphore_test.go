@@ -238,18 +238,19 @@ func TestAWaitForPermitsEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A pausedContext stops the first goroutine that looks for a value in it.
+// A pausedContext stops the goroutine that looks for a value in it, after so many looks before.
 type pausedContext struct {
 	context.Context
-	once            sync.Once
+	before          int32
+	looks           atomic.Int32
 	reached, resume chan struct{}
 }
 
 func (c *pausedContext) Value(key any) any {
-	c.once.Do(func() {
+	if c.looks.Add(1) == c.before+1 {
 		close(c.reached)
 		<-c.resume
-	})
+	}
 	return c.Context.Value(key)
 }
 

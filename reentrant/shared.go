@@ -116,40 +116,41 @@ func (x *sharedName) find() *share.Name {
 
 // A localQueue is where the callers of one session wait for a name.
 type localQueue[K any, O comparable] interface {
-	Enter(claim K, mode sharedqueue.Mode) (sharedqueue.Outcome, *sharedqueue.Waiter[O], bool)
-	Wait(w *sharedqueue.Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (sharedqueue.Outcome, bool)
+	Enter(claim K, mode sharedqueue.Mode) (o sharedqueue.Outcome, w *sharedqueue.Waiter[O], life uint64, look bool)
+	Wait(w *sharedqueue.Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, look bool)
 }
 
 // passQueue goes through the local queue. Whatever that needs of the server is asked for by the session. A time limit that is up
 // before the server has answered is followed by one attempt that waits for the answer, an eighth of a command's time at
-// most.
-func passQueue[K any, O comparable](ctx context.Context, x *sharedName, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, t try) (bool, error) {
+// most. life is the queue's when the call got what it asked for.
+func passQueue[K any, O comparable](ctx context.Context, x *sharedName, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, t try) (life uint64, ok bool, err error) {
 	begun := time.Now()
 	if !t.waits {
 		mode |= sharedqueue.Once
 	}
-	o, waited := enter(ctx, n, q, claim, mode, t.timeout)
+	o, life, waited := enter(ctx, n, q, claim, mode, t.timeout)
 	if o == sharedqueue.TimedOut && n.Silent(begun) {
 		timer := time.NewTimer(x.session.config.commandTimeout() / 8)
 		defer timer.Stop()
-		o, waited = enter(ctx, n, q, claim, mode|sharedqueue.Once, timer.C)
+		o, life, waited = enter(ctx, n, q, claim, mode|sharedqueue.Once, timer.C)
 	}
-	return x.outcome(ctx, n, o, waited, begun)
+	ok, err = x.outcome(ctx, n, o, waited, begun)
+	return life, ok, err
 }
 
 // enter enters the local queue, and waits in it if need be.
-func enter[K any, O comparable](ctx context.Context, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, timeout <-chan time.Time) (o sharedqueue.Outcome, waited bool) {
-	o, w, look := q.Enter(claim, mode)
+func enter[K any, O comparable](ctx context.Context, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, waited bool) {
+	o, w, life, look := q.Enter(claim, mode)
 	waited = o == sharedqueue.Waiting
 	if look || waited && mode&sharedqueue.Once != 0 {
 		n.Wake()
 	}
 	if waited {
-		if o, look = q.Wait(w, ctx.Done(), timeout); look {
+		if o, life, look = q.Wait(w, ctx.Done(), timeout); look {
 			n.Wake()
 		}
 	}
-	return o, waited
+	return o, life, waited
 }
 
 // outcome is what a call that went through the local queue returns.
@@ -228,18 +229,18 @@ func (x *sharedName) verify(ctx context.Context, holds func() error) error {
 		if n == nil {
 			return x.error("verify", ErrNotHeld)
 		}
-		epoch, units, settled := n.Settled()
+		has, settled := n.Settled()
 		st, err := x.inspect(ctx, "verify")
 		if err != nil {
 			return err
 		}
 		if settled {
 			for _, h := range st.Holders {
-				if h.Session == x.session.id && h.Epoch == epoch && h.Units >= units {
+				if h.Session == x.session.id && h.Epoch == has.Epoch && h.Under == has.Under && h.Units >= has.Units {
 					return nil
 				}
 			}
-			if n.Refute(epoch, "the server no longer had it at Verify") {
+			if n.Refute(has.Epoch, "the server no longer had it at Verify") {
 				return x.error("verify", ErrLost)
 			}
 		}

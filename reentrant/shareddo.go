@@ -3,42 +3,44 @@ package reentrant
 import (
 	"context"
 	"time"
+
+	"github.com/relock-go/relock/sharedqueue"
 )
 
 // TryDo is [RWLock.Do] with [RWLock.TryLock] for Lock, as [Lock.TryDo] is: it runs fn if the write side is to be had, and
 // reports whether it did.
 func (l *RWLock) TryDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
-	ok, err := l.TryLock(ctx)
-	return l.runIf(ctx, ok, err, fn, l.Unlock)
+	g, ok, err := l.acquire(ctx, sharedqueue.Write, try{op: "try lock"})
+	return l.runIf(ctx, g, ok, err, fn, l.Unlock)
 }
 
 // TryDoFor is [RWLock.TryDo] with [RWLock.TryLockFor] for TryLock: it runs fn if the caller's turn comes within wait. wait
 // does not bound fn.
 func (l *RWLock) TryDoFor(ctx context.Context, wait time.Duration, fn func(ctx context.Context) error) (bool, error) {
-	ok, err := l.TryLockFor(ctx, wait)
-	return l.runIf(ctx, ok, err, fn, l.Unlock)
+	g, ok, err := l.acquireFor(ctx, sharedqueue.Write, "try lock", wait)
+	return l.runIf(ctx, g, ok, err, fn, l.Unlock)
 }
 
 // TryRDo is [RWLock.RDo] with [RWLock.TryRLock] for RLock, as [Lock.TryDo] is: it runs fn if the read side is to be had, and
 // reports whether it did.
 func (l *RWLock) TryRDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
-	ok, err := l.TryRLock(ctx)
-	return l.runIf(ctx, ok, err, fn, l.RUnlock)
+	g, ok, err := l.read(ctx, try{op: "try rlock"})
+	return l.runIf(ctx, g, ok, err, fn, l.RUnlock)
 }
 
 // TryRDoFor is [RWLock.TryRDo] with [RWLock.TryRLockFor] for TryRLock: it runs fn if the caller's turn comes within wait.
 // wait does not bound fn.
 func (l *RWLock) TryRDoFor(ctx context.Context, wait time.Duration, fn func(ctx context.Context) error) (bool, error) {
-	ok, err := l.TryRLockFor(ctx, wait)
-	return l.runIf(ctx, ok, err, fn, l.RUnlock)
+	g, ok, err := l.acquireFor(ctx, sharedqueue.Read, "try rlock", wait)
+	return l.runIf(ctx, g, ok, err, fn, l.RUnlock)
 }
 
 // runIf calls run if the caller got the lock.
-func (l *RWLock) runIf(ctx context.Context, ok bool, err error, fn func(ctx context.Context) error, unlock func(context.Context) error) (bool, error) {
+func (l *RWLock) runIf(ctx context.Context, g rwGrant, ok bool, err error, fn func(ctx context.Context) error, unlock func(context.Context) error) (bool, error) {
 	if !ok || err != nil {
 		return false, err
 	}
-	return true, l.run(ctx, fn, unlock)
+	return true, l.run(ctx, g, fn, unlock)
 }
 
 // TryDo is [Semaphore.Do] with [Semaphore.TryAcquire] for Acquire, as [Lock.TryDo] is: it runs fn if n permits are to be had,

@@ -3,6 +3,7 @@ package reentrant_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime/pprof"
 	"testing"
 	"testing/synctest"
@@ -154,5 +155,72 @@ func TestStatsCountSharedHolds(t *testing.T) {
 		require.NoError(t, l.RLock(ctx))
 		require.NoError(t, l.RUnlock(ctx))
 		count(0, 0)
+	})
+}
+
+// A caller of Do has its hold, and stands still before it runs fn: the observer's event needs its owner once more. The hold
+// is lost, and another goroutine of the same owner takes a new one.
+func TestDoIsToldOfALossThoughItsOwnerHasANewHoldBefore(t *testing.T) {
+	type side struct {
+		lock, unlock func(l *reentrant.RWLock, ctx context.Context) error
+		do           func(l *reentrant.RWLock, ctx context.Context, fn section) error
+	}
+	read := side{(*reentrant.RWLock).RLock, (*reentrant.RWLock).RUnlock, (*reentrant.RWLock).RDo}
+	write := side{(*reentrant.RWLock).Lock, (*reentrant.RWLock).Unlock, (*reentrant.RWLock).Do}
+	for name, s := range map[string]side{"read": read, "write": write} {
+		for _, waits := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, after a wait %v", name, waits), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := memory.New()
+					l := newSession(t, b, reentrant.WithObserver(&diary{})).NewRWLock("x")
+					ctx, other := owner(t, "shared"), newSession(t, b).NewRWLock("x")
+					if waits {
+						require.NoError(t, other.Lock(t.Context()))
+					}
+					paused := &pausedContext{Context: ctx, before: 1, reached: make(chan struct{}), resume: make(chan struct{})}
+					done := make(chan error, 1)
+					go func() {
+						done <- s.do(l, paused, func(within context.Context) error {
+							<-within.Done()
+							return context.Cause(within)
+						})
+					}()
+					if waits {
+						synctest.Wait()
+						require.NoError(t, other.Unlock(t.Context()))
+					}
+					<-paused.reached
+					b.SetFault(func(memory.Op) memory.Verdict { return memory.Lose })
+					time.Sleep(reentrant.DefaultLease)
+					b.SetFault(nil)
+					require.NoError(t, s.lock(l, ctx))
+					close(paused.resume)
+					synctest.Wait()
+					select {
+					case err := <-done:
+						require.ErrorIs(t, err, reentrant.ErrLost)
+					default:
+						assert.Fail(t, "fn has not been told, and another goroutine has the lock")
+						b.Flush()
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestDoIsNotToldOfALossOfItsOwnerFromBeforeItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		l, ctx := newSession(t, b).NewRWLock("x"), owner(t, "shared")
+		require.NoError(t, l.RLock(ctx))
+		b.SetFault(func(memory.Op) memory.Verdict { return memory.Lose })
+		<-l.Lost(ctx)
+		b.SetFault(nil)
+		require.NoError(t, l.RDo(ctx, func(within context.Context) error {
+			time.Sleep(2 * reentrant.DefaultLease)
+			return within.Err()
+		}))
+		require.ErrorIs(t, l.RUnlock(ctx), reentrant.ErrLost)
 	})
 }

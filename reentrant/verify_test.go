@@ -84,3 +84,29 @@ func TestVerifyEndsWithItsContext(t *testing.T) {
 		assert.NoError(t, l.Unlock(ctx))
 	})
 }
+
+// The server forgets a reader, another session writes, and a late copy of the reader's request is carried out. What the
+// server has of the session then has the epoch that it trusts, but is not what it got.
+func TestVerifyFindsUnitsOfAnotherLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		b.SetFault(memory.Script(memory.Share, memory.Duplicate(time.Second)))
+		l, other := newSession(t, b).NewRWLock("x"), newSession(t, b).NewRWLock("x")
+		ctx := t.Context()
+		require.NoError(t, l.RLock(ctx))
+		require.NoError(t, l.Verify(ctx))
+		lost := l.Lost(ctx)
+		time.Sleep(time.Millisecond) // so that the server's clock has gone on
+		b.Flush()
+		require.NoError(t, other.Lock(ctx))
+		require.NoError(t, other.Unlock(ctx))
+		time.Sleep(time.Second + time.Millisecond)
+		st, err := other.Inspect(ctx)
+		require.NoError(t, err)
+		require.Len(t, st.Holders, 1, "the copy was carried out")
+
+		require.ErrorIs(t, l.Verify(ctx), reentrant.ErrLost)
+		<-lost
+		require.ErrorIs(t, l.RUnlock(ctx), reentrant.ErrLost)
+	})
+}

@@ -44,7 +44,7 @@ func TestHandOversDoNotAllocate(t *testing.T) {
 	q.Settle(Terms{Units: All, Until: 1, First: 2, Last: math.MaxUint64 - 1})
 	var stop atomic.Bool
 	turn := func(owner string) {
-		if o, w, _ := q.Enter(owner, Write); o == Waiting {
+		if o, w, _, _ := q.Enter(owner, Write); o == Waiting {
 			q.Wait(w, nil, nil)
 		}
 		for q.Look().Waiting == 0 && !stop.Load() {

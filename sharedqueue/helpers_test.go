@@ -82,9 +82,9 @@ func begin(enter func() (Outcome, func(done <-chan struct{}, timeout <-chan time
 
 func enterRW(q *RW[string], owner string, mode Mode) *claim {
 	return begin(func() (Outcome, func(<-chan struct{}, <-chan time.Time) Outcome) {
-		o, w, _ := q.Enter(owner, mode)
+		o, w, _, _ := q.Enter(owner, mode)
 		return o, func(done <-chan struct{}, timeout <-chan time.Time) Outcome {
-			o, _ := q.Wait(w, done, timeout)
+			o, _, _ := q.Wait(w, done, timeout)
 			return o
 		}
 	})

@@ -30,7 +30,7 @@ type Waiter[O comparable] struct {
 
 	// outcome is written under mu before the send, and read by the waiter after the receive.
 	outcome Outcome
-	life    uint64 // of Permits, when they were taken; written and read under mu
+	life    uint64 // when it was admitted; written and read under mu
 
 	queued     bool       // in the line. Guarded by mu.
 	prev, next *Waiter[O] // in the line; next also among the spares. Guarded by mu.

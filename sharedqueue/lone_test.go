@@ -26,7 +26,7 @@ func newOpen(t *testing.T) *RW[string] {
 
 func requireRead(t *testing.T, q *RW[string], want Outcome, owner string) {
 	t.Helper()
-	o, _ := q.TryRead(owner)
+	o, _, _ := q.TryRead(owner)
 	require.Equal(t, want, o)
 }
 

@@ -31,6 +31,8 @@ type RW[O comparable] struct {
 
 	next, last uint64 // the block of tokens that is left: next, next+2 … last
 
+	life atomic.Uint64 // how often Lose was called; written under mu, while the queue is closed
+
 	// used is the last token that was used, as far as it is known: 0 after All came to a session without units. Written
 	// under mu, while no owner reads; read by readers without it.
 	used atomic.Uint64
@@ -56,31 +58,33 @@ func (q *RW[O]) shard(owner O) (s *shard[O], number uint64) {
 }
 
 // TryRead gives owner a read hold if that needs no wait. It overtakes no other owner in line, unless owner has a hold
-// already. The outcome is [Admitted], [Reentered], [Busy], [TooMany] or, of a queue that is shut, [Expelled].
-func (q *RW[O]) TryRead(owner O) (o Outcome, look bool) {
-	if o = q.readOpen(owner); o != Busy {
-		return o, false
+// already. The outcome is [Admitted], [Reentered], [Busy], [TooMany] or, of a queue that is shut, [Expelled]. life is what
+// [RW.Life] was when owner got the hold: it is lost when that has changed. For an owner with a number it may be of a later
+// moment; a hold that is lost by then is no longer among its holds.
+func (q *RW[O]) TryRead(owner O) (o Outcome, life uint64, look bool) {
+	if o, life = q.readOpen(owner); o != Busy {
+		return o, life, false
 	}
 	q.mu.Lock()
-	o = q.claimLocked(owner, Read)
-	return o, q.unlock(o)
+	o, life = q.claimLocked(owner, Read), q.life.Load()
+	return o, life, q.unlock(o)
 }
 
 // readOpen gives owner a read hold if the queue is open. Should the units be lost meanwhile, the queue is closed first.
-func (q *RW[O]) readOpen(owner O) (o Outcome) {
+func (q *RW[O]) readOpen(owner O) (o Outcome, life uint64) {
 	if !q.trusted() {
-		return Busy
+		return Busy, 0
 	}
 	s, number := q.shard(owner)
 	if s.enterAlone(number) {
-		return Admitted
+		return Admitted, q.life.Load()
 	}
 	s.lock()
 	if o = Busy; s.open {
-		o = s.add(owner)
+		o, life = s.add(owner), q.life.Load()
 	}
 	s.unlock()
-	return o
+	return o, life
 }
 
 // TryWrite gives owner a write hold if that needs no wait. It overtakes no other owner in line, unless owner has a write
@@ -93,20 +97,20 @@ func (q *RW[O]) TryWrite(owner O) (o Outcome, look bool) {
 
 // Enter gives owner a hold or, if that needs a wait, a place in line. With the outcome [Waiting] the caller goes on with
 // Wait; the other outcomes are those of TryRead and TryWrite. It is [Busy] only in mode [Once], which does not wait for
-// owners of this process.
-func (q *RW[O]) Enter(owner O, mode Mode) (o Outcome, w *Waiter[O], look bool) {
+// owners of this process. life is that of TryRead.
+func (q *RW[O]) Enter(owner O, mode Mode) (o Outcome, w *Waiter[O], life uint64, look bool) {
 	if mode&Write == 0 {
-		if o = q.readOpen(owner); o != Busy {
-			return o, nil, false
+		if o, life = q.readOpen(owner); o != Busy {
+			return o, nil, life, false
 		}
 	}
 	q.mu.Lock()
-	o = q.claimLocked(owner, mode)
+	o, life = q.claimLocked(owner, mode), q.life.Load()
 	if o == Busy && (mode&Once == 0 || !q.blockedLocked(mode)) {
 		q.closeLocked()
 		w, o = q.line.add(owner, 0, mode), Waiting
 	}
-	return o, w, q.unlock(o)
+	return o, w, life, q.unlock(o)
 }
 
 // blockedLocked reports whether other owners of this process stand in the way of a claim. q.mu is held.
@@ -115,15 +119,19 @@ func (q *RW[O]) blockedLocked(mode Mode) bool {
 }
 
 // Wait waits until w is admitted or sent away, done is closed or timeout delivers; either may be nil. Being admitted or
-// sent away wins over a cancellation or timeout that comes at the same moment.
-func (q *RW[O]) Wait(w *Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o Outcome, look bool) {
+// sent away wins over a cancellation or timeout that comes at the same moment. life is what [RW.Life] was when w was admitted.
+func (q *RW[O]) Wait(w *Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o Outcome, life uint64, look bool) {
 	why := w.await(done, timeout)
 	q.mu.Lock()
+	life = w.life
 	if o = q.endWaitLocked(w, why); o == why {
 		q.admitLocked()
 	}
-	return o, q.unlock(o)
+	return o, life, q.unlock(o)
 }
+
+// Life returns how often all holds were lost.
+func (q *RW[O]) Life() uint64 { return q.life.Load() }
 
 // ExitRead takes one of owner's read holds. left is how many it has left. ok is false if it had none.
 func (q *RW[O]) ExitRead(owner O) (left int, ok, look bool) {
@@ -314,7 +322,7 @@ func (q *RW[O]) admitLocked() {
 // admitWaiterLocked admits w, and with it those in line for the same owner who then re-enter. q.mu is held.
 func (q *RW[O]) admitWaiterLocked(w *Waiter[O]) {
 	owner := w.owner
-	q.line.end(w, q.enterLocked(owner, w.mode))
+	q.endAdmittedLocked(w)
 	if q.line.shared[owner] == 0 {
 		return
 	}
@@ -322,8 +330,14 @@ func (q *RW[O]) admitWaiterLocked(w *Waiter[O]) {
 	for w := q.line.first; w != nil; {
 		next := w.next
 		if w.owner == owner && w.mode&Shared != 0 && (writes || w.mode&Write == 0) {
-			q.line.end(w, q.enterLocked(owner, w.mode))
+			q.endAdmittedLocked(w)
 		}
 		w = next
 	}
+}
+
+// endAdmittedLocked gives the owner of w its hold, and ends the wait. q.mu is held.
+func (q *RW[O]) endAdmittedLocked(w *Waiter[O]) {
+	w.life = q.life.Load()
+	q.line.end(w, q.enterLocked(w.owner, w.mode))
 }

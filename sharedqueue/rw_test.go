@@ -13,14 +13,14 @@ import (
 func TestReadersOfOneUnitAreInTogether(t *testing.T) {
 	q, _ := newRW(1)
 	for i := range 100 { // more than there are slots, in each shard
-		o, look := q.TryRead(fmt.Sprint(i))
+		o, _, look := q.TryRead(fmt.Sprint(i))
 		require.Equal(t, Admitted, o)
 		requireLook(t, false, look)
 	}
 	require.Equal(t, 100, q.Readers())
 	for i := range 100 {
 		owner := fmt.Sprint(i)
-		o, _ := q.TryRead(owner)
+		o, _, _ := q.TryRead(owner)
 		require.Equal(t, Reentered, o)
 		reads, writes, _ := q.Holds(owner)
 		require.Equal(t, [2]int{2, 0}, [2]int{reads, writes})
@@ -63,7 +63,7 @@ func TestReadersDoNotOvertakeAWriterInLine(t *testing.T) {
 		q, _ := newRW(All)
 		first := enterRW(q, "a", Read)
 		writer := enterRW(q, "w", Write)
-		o, _ := q.TryRead("b")
+		o, _, _ := q.TryRead("b")
 		require.Equal(t, Busy, o)
 		second := enterRW(q, "b", Read)
 		requireOutcome(t, Admitted, first)
@@ -96,7 +96,7 @@ func TestAWriterIsAlone(t *testing.T) {
 	o, _ := q.TryWrite("w")
 	require.Equal(t, Admitted, o)
 	for _, owner := range []string{"a", "b"} {
-		o, _ := q.TryRead(owner)
+		o, _, _ := q.TryRead(owner)
 		require.Equal(t, Busy, o)
 		o, _ = q.TryWrite(owner)
 		require.Equal(t, Busy, o)
@@ -121,7 +121,7 @@ func TestNoReaderEntersWhileAWriterIsAdmitted(t *testing.T) {
 	q = NewRW(func() time.Duration {
 		if armed {
 			armed = false
-			reader = q.readOpen("r")
+			reader, _ = q.readOpen("r")
 		}
 		return 0
 	}, keyOf, named)
@@ -148,7 +148,7 @@ func TestAnUpgradeIsRefusedAtOnce(t *testing.T) {
 	for _, units := range []int{1, All} {
 		q, _ := newRW(units)
 		q.TryRead("a")
-		o, w, _ := q.Enter("a", Write)
+		o, w, _, _ := q.Enter("a", Write)
 		require.Equal(t, Upgrade, o)
 		require.Nil(t, w)
 		o, _ = q.TryWrite("a")
@@ -162,7 +162,7 @@ func TestAWriterThatReadsGoesOnAsAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newRW(All)
 		q.TryWrite("w")
-		o, _ := q.TryRead("w")
+		o, _, _ := q.TryRead("w")
 		require.Equal(t, Reentered, o)
 		reader, writer, last := enterRW(q, "a", Read), enterRW(q, "b", Write), enterRW(q, "c", Read)
 		q.ExitWrite("w")
@@ -200,9 +200,9 @@ func TestAnAdmissionWinsOverACancellation(t *testing.T) {
 	close(done)
 	for range 50 { // with both ready, select chooses at random
 		q.TryWrite("a")
-		_, w, _ := q.Enter("b", Write)
+		_, w, _, _ := q.Enter("b", Write)
 		q.ExitWrite("a")
-		o, _ := q.Wait(w, done, nil)
+		o, _, _ := q.Wait(w, done, nil)
 		require.Equal(t, Admitted, o)
 		q.ExitWrite("b")
 	}
@@ -240,12 +240,12 @@ func TestNoHoldIsAdmittedWhenTrustHasEnded(t *testing.T) {
 		q.TryRead("a")
 		c.time = hour
 		for _, owner := range []string{"a", "b"} {
-			o, look := q.TryRead(owner)
+			o, _, look := q.TryRead(owner)
 			require.Equal(t, Busy, o)
 			requireLook(t, true, look)
 		}
 		q.Trust(hour + 1)
-		o, _ := q.TryRead("b")
+		o, _, _ := q.TryRead("b")
 		require.Equal(t, Admitted, o)
 	}
 	q, c := newRW(All)
@@ -345,7 +345,7 @@ func TestUnitsInUseAreNotGivenBack(t *testing.T) {
 	q.TryRead("r")
 	kept, _ = q.Keep(0)
 	require.Equal(t, 1, kept)
-	o, _ := q.TryRead("s")
+	o, _, _ := q.TryRead("s")
 	require.Equal(t, Admitted, o, "one unit is for all readers")
 	require.Panics(t, func() { q.Settle(terms0(0)) })
 }
@@ -409,7 +409,7 @@ func TestHoldsAreBounded(t *testing.T) {
 			s.slots[i].holds = MaxHolds
 		}
 	}
-	o, _ = q.TryRead("r")
+	o, _, _ = q.TryRead("r")
 	require.Equal(t, TooMany, o)
 }
 

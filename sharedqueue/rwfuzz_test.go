@@ -51,7 +51,7 @@ func (r *rwRig) enter(owner string, mode Mode) {
 	r.calls++
 	id := r.calls
 	r.m.claim(id, owner, mode)
-	o, w, look := r.q.Enter(owner, mode)
+	o, w, _, look := r.q.Enter(owner, mode)
 	r.checkLook(look)
 	if o != Waiting {
 		require.Nil(r.t, w)
@@ -60,7 +60,7 @@ func (r *rwRig) enter(owner string, mode Mode) {
 	}
 	done, timeout := make(chan struct{}), make(chan time.Time, 1)
 	go func() {
-		o, _ := r.q.Wait(w, done, timeout)
+		o, _, _ := r.q.Wait(w, done, timeout)
 		r.note(id, o)
 	}()
 	r.leave = append(r.leave, leaver{id, func() { close(done) }, func() { timeout <- time.Time{} }})
@@ -124,7 +124,7 @@ func (r *rwRig) step(code, arg byte) {
 	case 2, 3:
 		r.enter(owner, Write|Mode(arg>>2&3)*Once)
 	case 4:
-		o, look := q.TryRead(owner)
+		o, _, look := q.TryRead(owner)
 		require.Equal(r.t, m.try(owner, Read), o)
 		r.checkLook(look)
 	case 5:

@@ -76,6 +76,7 @@ type Loss[O comparable] struct {
 func (q *RW[O]) Lose() []Loss[O] {
 	q.mu.Lock()
 	q.closeLocked()
+	q.life.Add(1)
 	var lost []Loss[O]
 	if q.writes > 0 {
 		lost = append(lost, Loss[O]{Owner: q.writer, Reads: q.readsLocked(q.writer), Writes: q.writes})

@@ -29,7 +29,7 @@ func TestAStormOfReadersWritersAndTerms(t *testing.T) {
 		users.Go(func() {
 			for range rounds(1000) {
 				if g < 2 && rnd.IntN(20) == 0 { // few, or the queue would hardly open
-					if o, w, _ := q.Enter(g, Write); o == Waiting {
+					if o, w, _, _ := q.Enter(g, Write); o == Waiting {
 						q.Wait(w, nil, nil)
 					}
 					check(readers.Load(), writers.Add(1))
@@ -38,7 +38,7 @@ func TestAStormOfReadersWritersAndTerms(t *testing.T) {
 					q.ExitWrite(g)
 					continue
 				}
-				if o, w, _ := q.Enter(g, Read); o == Waiting {
+				if o, w, _, _ := q.Enter(g, Read); o == Waiting {
 					q.Wait(w, nil, nil)
 				}
 				check(readers.Add(1), writers.Load())

@@ -116,10 +116,10 @@ func TestADowngradeEndsTheTurnAndTakesTheReadersAlong(t *testing.T) {
 func TestTheEngineIsCalledOnlyForWhatItHasNotSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newRW(0)
-		_, _, look := q.Enter("a", Read)
+		_, _, _, look := q.Enter("a", Read)
 		requireLook(t, true, look)
 		q.Look()
-		_, _, look = q.Enter("b", Read)
+		_, _, _, look = q.Enter("b", Read)
 		requireLook(t, false, look) // the share under way is for it too
 		q.Settle(terms0(1))
 		q.Look()
@@ -127,12 +127,12 @@ func TestTheEngineIsCalledOnlyForWhatItHasNotSeen(t *testing.T) {
 		requireLook(t, false, look)
 		_, _, look = q.ExitRead("b")
 		requireLook(t, false, look) // an idle unit lingers
-		_, w, look := q.Enter("c", Write)
+		_, w, _, look := q.Enter("c", Write)
 		requireLook(t, true, look)
 		q.Look()
 		done := make(chan struct{})
 		close(done)
-		o, look := q.Wait(w, done, nil)
+		o, _, look := q.Wait(w, done, nil)
 		require.Equal(t, Cancelled, o)
 		requireLook(t, true, look) // the place is no longer needed
 	})

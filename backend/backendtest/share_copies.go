@@ -436,9 +436,9 @@ func inspectShared(t *test) {
 	for _, h := range st.Holders {
 		t.full(long, h.TTL)
 		h.TTL = 0
-		want := backend.SharedHolder{Session: a.id, Epoch: a.epoch, Units: 4, Limit: 9}
+		want := backend.SharedHolder{Session: a.id, Epoch: a.epoch, Units: 4, Under: a.under, Limit: 9}
 		if h.Session == b.id {
-			want = backend.SharedHolder{Session: b.id, Epoch: b.epoch, Units: 4, Limit: 10}
+			want = backend.SharedHolder{Session: b.id, Epoch: b.epoch, Units: 4, Under: b.under, Limit: 10}
 		}
 		require.Equal(t, want, h)
 	}

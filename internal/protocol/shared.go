@@ -343,7 +343,7 @@ func (s *Shared) Inspect(now Instant) (st backend.SharedState) {
 	for _, e := range places {
 		if e.Units > 0 && now <= e.Until {
 			st.Holders = append(st.Holders, backend.SharedHolder{
-				Session: e.Session, Epoch: e.Epoch, Units: e.Units, Limit: e.Limit, TTL: e.Until - now})
+				Session: e.Session, Epoch: e.Epoch, Units: e.Units, Under: e.Under, Limit: e.Limit, TTL: e.Until - now})
 		}
 		if p := e.Place; p.Order > 0 && now <= p.Deadline {
 			st.Waiting = append(st.Waiting, backend.SharedWaiter{

@@ -124,9 +124,11 @@ func (r *Remote) InspectShared(ctx context.Context) (st backend.SharedState, err
 	var places []place
 	for l.err == nil && len(l.list) > 0 {
 		session, epoch := l.word(), uint64(l.number())
-		units, ttl, limit := int(l.number()), time.Duration(l.number())*time.Microsecond, int(l.number())
+		units, under := int(l.number()), backend.Token(l.number())
+		ttl, limit := time.Duration(l.number())*time.Microsecond, int(l.number())
 		if units > 0 {
-			st.Holders = append(st.Holders, backend.SharedHolder{Session: session, Epoch: epoch, Units: units, Limit: limit, TTL: ttl})
+			st.Holders = append(st.Holders, backend.SharedHolder{
+				Session: session, Epoch: epoch, Units: units, Under: under, Limit: limit, TTL: ttl})
 		}
 		p := place{l.number(), backend.SharedWaiter{Session: session, Epoch: epoch, Want: int(l.number()), Least: int(l.number()), Limit: limit}}
 		if p.order > 0 {

@@ -28,8 +28,8 @@ func TestAPushOfAnEarlierEpochGivesNothing(t *testing.T) {
 		synctest.Wait()
 		s.push(2, 1, 0, testLease)
 		assert.Equal(t, sharedqueue.Admitted, next(s, second.outcome))
-		epoch, units, settled := s.name.Settled()
-		assert.Equal(t, []any{uint64(2), 1, true}, []any{epoch, units, settled})
+		has, settled := s.name.Settled()
+		assert.Equal(t, []any{uint64(2), 1, true}, []any{has.Epoch, has.Units, settled})
 	})
 }
 

@@ -223,11 +223,11 @@ func (n *Name) Refute(epoch uint64, why string) (lost bool) {
 	return lost
 }
 
-// Settled is the epoch under which the session has its units, and how many; false while it says something.
-func (n *Name) Settled() (epoch uint64, units int, settled bool) {
+// Settled returns what the server should know of the session's units, and false while the session says something.
+func (n *Name) Settled() (h backend.SharedHolder, settled bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.epoch, n.units, n.claim == nil
+	return backend.SharedHolder{Epoch: n.epoch, Units: n.units, Under: n.under}, n.claim == nil
 }
 
 func (n *Name) abandon() bool {

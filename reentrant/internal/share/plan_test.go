@@ -51,7 +51,7 @@ func TestReadersThatAreNoLongerAskedBackKeepTheirRegistration(t *testing.T) {
 		s.name.Wake()
 		synctest.Wait()
 		assert.Empty(t, s.shares, "the unit goes back although no other session waits")
-		o, _ := s.queue.TryRead("c")
+		o, _, _ := s.queue.TryRead("c")
 		assert.Equal(t, sharedqueue.Admitted, o)
 	})
 }
@@ -91,11 +91,11 @@ func TestAPlaceThatTheServerDroppedIsAskedForAgain(t *testing.T) {
 func TestATryEndsAtOnceInASessionThatHasATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withIdle(t, 3)
-		o, w, _ := s.queue.Enter(2, sharedqueue.Once) // and before its Wake the session is asked for permits
+		o, w, _, _ := s.queue.Enter(2, sharedqueue.Once) // and before its Wake the session is asked for permits
 		require.Equal(t, sharedqueue.Waiting, o)
 		start := time.Now()
 		s.room.Wanted("x", 2)
-		o, _ = s.queue.Wait(w, nil, time.After(time.Minute))
+		o, _, _ = s.queue.Wait(w, nil, time.After(time.Minute))
 		assert.Equal(t, sharedqueue.Busy, o)
 		assert.Zero(t, time.Since(start))
 		assert.Equal(t, 3, s.command(2).req.Want, "what is idle goes back, and nothing is asked for")

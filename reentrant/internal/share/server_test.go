@@ -188,12 +188,12 @@ type user struct {
 
 // enter has a user enter the local queue.
 func enter[Q interface {
-	Enter(claim K, mode sharedqueue.Mode) (sharedqueue.Outcome, *sharedqueue.Waiter[O], bool)
-	Wait(w *sharedqueue.Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (sharedqueue.Outcome, bool)
+	Enter(claim K, mode sharedqueue.Mode) (sharedqueue.Outcome, *sharedqueue.Waiter[O], uint64, bool)
+	Wait(w *sharedqueue.Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (sharedqueue.Outcome, uint64, bool)
 }, K any, O comparable](s *session[Q], claim K, mode sharedqueue.Mode) user {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	u := user{make(chan sharedqueue.Outcome, 1), cancel}
-	o, w, look := s.queue.Enter(claim, mode)
+	o, w, _, look := s.queue.Enter(claim, mode)
 	if look {
 		s.name.Wake()
 	}
@@ -202,7 +202,7 @@ func enter[Q interface {
 		return u
 	}
 	go func() {
-		o, look := s.queue.Wait(w, ctx.Done(), nil)
+		o, _, look := s.queue.Wait(w, ctx.Done(), nil)
 		if look {
 			s.name.Wake()
 		}
@@ -215,16 +215,6 @@ func enter[Q interface {
 type permitTier struct {
 	*sharedqueue.Permits
 	losses chan<- time.Time
-}
-
-func (q permitTier) Enter(n int, mode sharedqueue.Mode) (sharedqueue.Outcome, *sharedqueue.PermitWaiter, bool) {
-	o, w, _, look := q.Permits.Enter(n, mode)
-	return o, w, look
-}
-
-func (q permitTier) Wait(w *sharedqueue.PermitWaiter, done <-chan struct{}, timeout <-chan time.Time) (sharedqueue.Outcome, bool) {
-	o, _, look := q.Permits.Wait(w, done, timeout)
-	return o, look
 }
 
 func (q permitTier) Keep(units int) (int, backend.Token) { return q.Permits.Keep(units), 0 }
