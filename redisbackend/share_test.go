@@ -1,6 +1,9 @@
 package redisbackend_test
 
 import (
+	"fmt"
+	"math"
+	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -197,4 +200,60 @@ func TestShareWritesManySessionsInOneRun(t *testing.T) {
 	entry, err := s.do("HGET", key, "old0").ToString()
 	require.NoError(t, err)
 	assert.Equal(t, "1 0 0 9000000000000000 0 0 5 0 0 0 0 0 0 0", entry)
+}
+
+// A writer leaves, and all the readers that wait are served in one run. Its time grows with their number, and not with the
+// square of it. What the server's processor spent is compared within this run of the test, the least of some tries.
+func TestServingManyReadersTakesTimeInProportion(t *testing.T) {
+	server := redisserver.Start(t)
+	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
+	b, err := redisbackend.New(s.client)
+	require.NoError(t, err)
+	s.b = b
+	a := s.join("a")
+	key, epoch, under := "relock:{lock}:t:lock", uint64(0), backend.Token(0)
+	share := func(keep, want int) {
+		epoch++
+		req := sharing(epoch, keep, want)
+		req.Under = under
+		reply, err := a.share(req)
+		require.NoError(t, err)
+		require.Equal(t, want, reply.Units)
+		under = reply.First
+	}
+	serve := func(readers int) (spent float64) {
+		s.run("DEL", key)
+		share(0, backend.AllUnits)
+		fields := []string{"HSET", key}
+		for i := range readers {
+			fields = append(fields, "reader"+strconv.Itoa(i), fmt.Sprintf("1 0 0 0 0 0 %d %d 1 1 9000000000000000 60000 1 0", backend.AllUnits, i+1))
+		}
+		s.run(fields...)
+		before := s.processor()
+		share(0, 0)
+		spent = s.processor() - before
+		entry, err := s.do("HGET", key, "reader"+strconv.Itoa(readers-1)).ToString()
+		require.NoError(t, err)
+		require.Regexp(t, "^1 1 ", entry, "the last of them reads")
+		return spent
+	}
+	few, many := math.Inf(1), math.Inf(1)
+	for range 4 {
+		few, many = min(few, serve(500)), min(many, serve(4_000))
+	}
+	t.Logf("500 readers: %.1f ms, 4,000: %.1f ms", 1000*few, 1000*many)
+	assert.Less(t, many, 24*few, "8 times as many")
+}
+
+// processor returns how many seconds of processor time the server has spent on commands.
+func (s *site) processor() float64 {
+	info, err := s.do("INFO", "cpu").ToString()
+	require.NoError(s, err)
+	var sum float64
+	for _, x := range regexp.MustCompile(`used_cpu_(?:sys|user):([0-9.]+)`).FindAllStringSubmatch(info, -1) {
+		seconds, err := strconv.ParseFloat(x[1], 64)
+		require.NoError(s, err)
+		sum += seconds
+	}
+	return sum
 }

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -170,20 +171,23 @@ func (e *Entry) lease(now Instant, d time.Duration) {
 	e.Memory = max(e.Memory, e.Until)
 }
 
-// serve grants heads of the queue what they want for as long as they fit, and returns whom, but for the caller. A head for
-// which there is no token stays where it is: its next copy is told why.
+// serve grants heads of the queue what they want for as long as they fit, and returns whom, but for the caller. It looks at
+// each session once: thousands can be served in one run. A head for which there is no token stays where it is: its next copy
+// is told why.
 func (s *Shared) serve(now Instant, caller *Entry, lease time.Duration) (granted []*Entry) {
-	for h := s.head(); h != nil; h = s.head() {
-		others, p := s.others(h), h.Place
-		if p.Least > h.Limit-others || s.tooFar(now, p.Tokens, p.Seen) {
+	line, units, sessions := s.line()
+	for i, h := range line {
+		p, free := h.Place, h.Limit-(units-h.Units)
+		if p.Least > free || s.tooFar(now, p.Tokens, p.Seen) {
 			break
 		}
-		units := min(p.Want, h.Limit-others)
-		if s.Kind == backend.Permits && s.waiting() > 1 {
-			units = min(units, max(p.Least, s.share(h, h.Limit)))
+		n := min(p.Want, free)
+		if s.Kind == backend.Permits && i < len(line)-1 {
+			n = min(n, max(p.Least, h.Limit/sessions))
 		}
+		units += n - h.Units
 		h.Place = Place{}
-		s.give(now, h, units, p)
+		s.give(now, h, n, p)
 		if h == caller {
 			h.lease(now, lease)
 			continue
@@ -192,6 +196,22 @@ func (s *Shared) serve(now Instant, caller *Entry, lease time.Duration) (granted
 		granted = append(granted, h)
 	}
 	return granted
+}
+
+// line returns the entries that have a place, in their order, and how many units and sessions with either there are.
+func (s *Shared) line() (places []*Entry, units, sessions int) {
+	for i := range s.Entries {
+		e := &s.Entries[i]
+		units += e.Units
+		if e.Place.Order > 0 {
+			places = append(places, e)
+		}
+		if e.counts() {
+			sessions++
+		}
+	}
+	slices.SortFunc(places, func(a, b *Entry) int { return cmp.Compare(a.Place.Order, b.Place.Order) })
+	return places, units, sessions
 }
 
 // give lets a session have units: a writer under a new block of tokens, all others under the last token. If a reader has
@@ -241,46 +261,51 @@ func (s *Shared) save(now Instant) {
 // tell sends those who were granted what they wanted the news, and asks those who have more than they may keep. The
 // caller is not told: its answer says both.
 func (s *Shared) tell(now Instant, caller *Entry, granted []*Entry) {
+	told, may := map[*Entry]bool{caller: true}, s.allowance()
 	for _, e := range granted {
+		told[e] = true
 		last := e.First
 		if e.Units == backend.AllUnits && s.Kind == backend.ReadWrite {
 			last = s.Token
 		}
 		s.Publish(e.Session, Message{Kind: SharedGrant, Name: s.Name, Epoch: e.Epoch, Units: e.Units, First: e.First, Last: last,
-			May: s.may(e), TTL: e.Until - now, At: now})
+			May: may(e), TTL: e.Until - now, At: now})
 	}
 	for i := range s.Entries {
-		e := &s.Entries[i]
-		if may := s.may(e); e.Units > may && e != caller && !slices.Contains(granted, e) {
-			s.Publish(e.Session, Message{Kind: SharedWanted, Name: s.Name, May: may})
+		if e := &s.Entries[i]; e.Units > may(e) && !told[e] {
+			s.Publish(e.Session, Message{Kind: SharedWanted, Name: s.Name, May: may(e)})
 		}
 	}
 }
 
-// may is how many units a session may keep so that the head of the queue fits.
-func (s *Shared) may(e *Entry) int {
-	h := s.head()
-	if h == nil || h == e {
-		return backend.Unlimited
-	}
-	goal, holders := h.Place.Least, 0
-	if s.Kind == backend.Permits {
-		goal = max(goal, min(h.Place.Want, s.share(h, h.Limit)))
-	}
-	for i := range s.Entries {
-		if o := &s.Entries[i]; o != h && o.Units > 0 {
-			holders++
+// allowance returns a function of a session: how many units it may keep so that the head of the queue fits.
+func (s *Shared) allowance() func(*Entry) int {
+	h, most := s.head(), backend.Unlimited
+	if h != nil {
+		goal, holders := h.Place.Least, 0
+		if s.Kind == backend.Permits {
+			goal = max(goal, min(h.Place.Want, s.share(h, h.Limit)))
+		}
+		for i := range s.Entries {
+			if o := &s.Entries[i]; o != h && o.Units > 0 {
+				holders++
+			}
+		}
+		if holders > 0 {
+			most = max(0, (h.Limit-goal)/holders)
 		}
 	}
-	if holders == 0 {
-		return backend.Unlimited
+	return func(e *Entry) int {
+		if e == h {
+			return backend.Unlimited
+		}
+		return most
 	}
-	return max(0, (h.Limit-goal)/holders)
 }
 
 func (s *Shared) answer(e *Entry, req backend.ShareRequest, status backend.ShareStatus) backend.ShareReply {
 	reply := backend.ShareReply{
-		Status: status, Epoch: e.Epoch, Units: e.Units, Placed: e.Place.Order > 0, First: e.First, Last: e.First, May: s.may(e),
+		Status: status, Epoch: e.Epoch, Units: e.Units, Placed: e.Place.Order > 0, First: e.First, Last: e.First, May: s.allowance()(e),
 	}
 	switch {
 	case s.Kind == backend.Permits:
@@ -385,16 +410,6 @@ func (s *Shared) lastOrder() (last uint64) {
 		last = max(last, e.Place.Order)
 	}
 	return last
-}
-
-// waiting is how many sessions have a place.
-func (s *Shared) waiting() (n int) {
-	for _, e := range s.Entries {
-		if e.Place.Order > 0 {
-			n++
-		}
-	}
-	return n
 }
 
 // others is how many units the other sessions have.
