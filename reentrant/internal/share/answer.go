@@ -50,12 +50,10 @@ func (n *Name) exchange() {
 // requestLocked is a copy of the claim.
 func (n *Name) requestLocked(notAfter time.Time) backend.ShareRequest {
 	env, c := &n.room.env, n.claim
-	if notAfter.After(n.memory) {
-		n.memory = notAfter
-	}
 	req := backend.ShareRequest{
 		Kind: n.kind, Epoch: c.epoch, Keep: c.keep, Want: c.want, Least: c.least, Limit: c.limit, Under: c.under, Tail: c.tail,
-		Seen: c.seen, Lease: env.Lease, GrantTTL: env.GrantTTL, Patience: env.Patience, NotAfter: notAfter, Memory: n.memory,
+		Seen: c.seen, Lease: env.Lease, GrantTTL: env.GrantTTL, Patience: env.Patience, NotAfter: notAfter,
+		Memory: notAfter, // copies have one time limit, so each is refused later than those before
 	}
 	if n.kind == backend.ReadWrite {
 		req.Tokens = env.Passes + 1

@@ -56,7 +56,6 @@ type Name struct {
 	// What it says.
 	claim  *claim    // the share under way; nil: all is settled
 	last   uint64    // the latest epoch that was sent
-	memory time.Time // the latest NotAfter that was sent
 	owes   bool      // the server may have more of the session than units, or a place
 	hush   time.Time // until then what is owed is not said again: the server refused it
 	giveUp time.Time // when everything that is owed has expired
