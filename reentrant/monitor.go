@@ -335,7 +335,7 @@ func (m *monitor) waiting(condition string) (owners []Owner) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range m.waits {
-		if w.ticket.name == condition && w.left && !w.over {
+		if w.name == condition && w.left && !w.over {
 			owners = append(owners, w.owner)
 		}
 	}

@@ -267,7 +267,7 @@ func (q *rwTier) exitForWait(w *writerWait) (look bool) {
 	w.reads, w.writes, look = q.ExitAll(w.owner)
 	if w.writes > 0 {
 		w.token = Token(token)
-		w.notifier, q.alarm.signal = q.alarm.signal, nil
+		w.notifier, q.signal = q.signal, nil
 	}
 	return look
 }
@@ -330,13 +330,13 @@ func (q *rwTier) restore(w *writerWait) error {
 		w.writes-- // the one that was lost just now is on record
 		return ErrLost
 	}
-	switch own := q.alarm.signal; {
+	switch own := q.signal; {
 	case w.notifier == nil:
 	case own != nil:
 		tell := context.CancelCauseFunc(func(error) { w.notifier.notify() })
 		own.add(&tell)
 	default:
-		q.alarm.signal = w.notifier
+		q.signal = w.notifier
 	}
 	return nil
 }

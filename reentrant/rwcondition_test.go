@@ -317,7 +317,7 @@ func TestASignalOfAWriterThatDiesGoesToAnother(t *testing.T) {
 		assert.NoError(t, err)
 		b.Partition("A", false)
 		cancel()
-		<-first
+		assert.NoError(t, <-first, "its signal came before the end of its context")
 	})
 }
 

@@ -73,14 +73,6 @@ func (k kit) locked(t *testing.T) (unlock func()) {
 	return lockFor(t, t.Context(), k.Lock)
 }
 
-// waiters are the owners that wait for the condition. The caller holds the lock.
-func (k kit) waiters(t *testing.T) []reentrant.Owner {
-	t.Helper()
-	owners, err := k.WaitingOwners(k.cond)
-	require.NoError(t, err)
-	return owners
-}
-
 // requireLocked checks what Redis knows of the lock.
 func (k kit) requireLocked(t *testing.T, want bool) {
 	t.Helper()

@@ -59,7 +59,7 @@ func (c lateCall) run(t *testing.T, ctx context.Context) {
 	require.NoError(t, l.Lock(ctx), "the lease has not ended")
 	require.NoError(t, l.Unlock(ctx))
 	require.NoError(t, l.Lock(ctx))
-	time.Sleep(1)
+	time.Sleep(1 * time.Nanosecond)
 	require.ErrorIs(t, c.call(ctx, l), reentrant.ErrLost)
 	require.Zero(t, l.HoldCount(ctx))
 	for range c.owed {

@@ -232,7 +232,7 @@ func TestASharedHoldThatWasWaitedForHasAFullLease(t *testing.T) {
 			t.Parallel()
 			url := embedded(t)
 			s := session(t, url)
-			release := func() error { return nil }
+			var release func() error
 			if l, m := s.NewRWLock("prices"), s.NewSemaphore("prices", 1); name == "permit" {
 				require.NoError(t, m.Acquire(t.Context(), 1))
 				release = func() error { return m.Release(t.Context(), 1) }
