@@ -220,11 +220,12 @@ func TestPassTakeAndFreeAreAsWithoutAMemory(t *testing.T) {
 	}
 	each(t, func(t *testing.T, s *site) {
 		for event, happens := range otherwise {
+			a, b := s.join(unique("a")), s.join(unique("b"))
 			for kind, send := range sends {
 				var states, answers [2]any
 				for i := range 2 {
 					s.name = unique("lock")
-					a, b := s.join(unique("a")), s.join(unique("b"))
+					a.remote, b.remote = a.bind(s.name), b.bind(s.name)
 					p := a.takeRemembered(1)
 					if i == 1 {
 						p = backend.Prior{}
