@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,7 @@ var everyMode = map[string][]reentrant.Option{
 type watcher struct {
 	holders map[string]int
 	strange []string
+	seen    atomic.Int64 // events of locks taken and given up
 }
 
 func (w *watcher) Observe(_ context.Context, e reentrant.Event) {
@@ -37,6 +39,9 @@ func (w *watcher) Observe(_ context.Context, e reentrant.Event) {
 		w.holders[e.Lock]++
 	case reentrant.EventReleased, reentrant.EventLost:
 		w.holders[e.Lock]--
+	}
+	if e.Kind == reentrant.EventAcquired || e.Kind == reentrant.EventReleased {
+		defer w.seen.Add(1)
 	}
 	if n := w.holders[e.Lock]; n < 0 || n > 1 {
 		w.strange = append(w.strange, fmt.Sprintf("%v %q by %v: %d holders", e.Kind, e.Lock, e.Owner, n))
@@ -56,32 +61,40 @@ func TestTheEventsOfALockHaveAnOrder(t *testing.T) {
 			w := &watcher{holders: map[string]int{}}
 			s, err := reentrant.NewSession(memory.New(), append(mode, reentrant.WithObserver(w), patient)...)
 			require.NoError(t, err)
-			var wg sync.WaitGroup
-			for n := range 12 {
-				lock := fmt.Sprint("lock", n%4)
-				ctx := reentrant.WithOwner(t.Context(), fmt.Sprint(lock, " ", n))
-				wg.Go(func() {
-					l := s.NewLock(lock)
-					for i := range 1500 {
-						if !assert.NoError(t, l.Lock(ctx)) || !assert.NoError(t, l.Unlock(ctx)) {
-							return
-						}
-						if i%100 == 0 {
-							time.Sleep(time.Millisecond) // until an idle lock is given back
-						}
-					}
-				})
+			for round := range int64(6) { // whose events the watcher sees before the next, or they would be too many to keep
+				useLocks(t, s, 250)
+				all := 2 * 12 * 250 * (round + 1)
+				require.Eventually(t, func() bool { return w.seen.Load() == all }, time.Minute, time.Millisecond)
 			}
-			wg.Wait()
 			require.NoError(t, s.Close(t.Context()))
-			if s.Stats().Dropped == 0 {
-				assert.Empty(t, w.strange)
-				for lock, n := range w.holders {
-					assert.Zero(t, n, lock)
+			require.Zero(t, s.Stats().Dropped)
+			assert.Empty(t, w.strange)
+			for lock, n := range w.holders {
+				assert.Zero(t, n, lock)
+			}
+		})
+	}
+}
+
+// useLocks has twelve goroutines take four locks, and give them up, as often as given.
+func useLocks(t *testing.T, s *reentrant.Session, times int) {
+	var wg sync.WaitGroup
+	for n := range 12 {
+		lock := fmt.Sprint("lock", n%4)
+		ctx := reentrant.WithOwner(t.Context(), fmt.Sprint(lock, " ", n))
+		wg.Go(func() {
+			l := s.NewLock(lock)
+			for i := range times {
+				if !assert.NoError(t, l.Lock(ctx)) || !assert.NoError(t, l.Unlock(ctx)) {
+					return
+				}
+				if i%100 == 0 {
+					time.Sleep(time.Millisecond) // until an idle lock is given back
 				}
 			}
 		})
 	}
+	wg.Wait()
 }
 
 // observe is an Observer.
