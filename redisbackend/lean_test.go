@@ -466,20 +466,60 @@ func TestYieldKeepsTombstones(t *testing.T) {
 func TestFreeGivesTheLockToWhoWaits(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
+		b.release(9, doubtfulFor(time.Minute))
 		p := a.takeRemembered(1)
-		b.wait(1)
-		assert.Equal(t, backend.Released, a.release(1, remembers(p)))
-		assert.Equal(t, uint64(1), b.granted().Epoch)
+		b.wait(10, owned("~o\x00w n\r\n\xff"))
+		assert.Equal(t, 1, s.scripts(func() { assert.Equal(t, backend.Released, a.release(1, remembers(p))) }))
+		g := b.granted()
+		assert.Equal(t, uint64(10), g.Epoch)
+		assert.False(t, g.NotBefore.IsZero())
+		token := text(int64(g.First))
+		assert.Equal(t, []string{token, token, "b", "10", "0", "g", "300"}, s.record()[:7])
+		assert.Len(t, s.record(), 8, "the tombstone is still there")
+		assert.Equal(t, "b:~o\x00w n\r\n\xff=1", s.hash())
+		s.assertFull(grantTTL, s.ttl())
+		assert.Empty(t, s.queued())
+		before := s.state()
+		assert.Equal(t, backend.Nothing, a.release(1, remembers(p)), "a late copy")
+		assert.Equal(t, before, s.state())
 	})
 }
 
-// Where sessions wait they are not made to wait for a free in vain, until some releases later.
+func TestFreeTokensRise(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		p := a.takeRemembered(1, func(r *backend.AcquireRequest) {
+			r.Seen = backend.Token(s.clock() + time.Minute.Microseconds())
+		})
+		b.wait(1)
+		require.Equal(t, backend.Released, a.release(1, remembers(p)))
+		assert.Greater(t, b.granted().First, p.Token)
+	})
+}
+
+func TestFreeAsksWhoMayLinger(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b, c := s.join("a"), s.join("b"), s.join("c")
+		p := a.takeRemembered(1)
+		b.wait(1, owned(backend.LingeringOwner))
+		c.wait(1)
+		a.release(1, remembers(p))
+		select {
+		case epoch := <-b.wanted:
+			assert.Equal(t, uint64(1), epoch)
+		case <-time.After(silence):
+			t.Error("it is not told that another waits")
+		}
+	})
+}
+
+// Where a session waits for what free does not give it is not made to wait for a free in vain, until some releases later.
 func TestFreeIsNotTriedAgainAtOnceWhereSessionsWait(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		handOver := func(epoch uint64) (scripts int) {
 			p := a.takeRemembered(epoch)
-			b.wait(epoch)
+			b.wait(epoch, func(r *backend.AcquireRequest) { r.Tokens = 3 })
 			scripts = s.scripts(func() { require.Equal(t, backend.Released, a.release(epoch, remembers(p))) })
 			b.granted()
 			b.release(epoch)

@@ -55,7 +55,7 @@ var answers = [verbCount][]string{
 	verbBeat:     {"", "waits", "over"},
 	verbPass:     {"it is another record", "done"},
 	verbTake:     {"it is another record", "done"},
-	verbFree:     {"it is another record, or another waits", "done"},
+	verbFree:     {"release decides", "done", "given to the first waiter"},
 	verbYield:    {"acquire decides", "done", "waiting"},
 }
 

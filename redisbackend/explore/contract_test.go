@@ -7,6 +7,7 @@ const (
 	granted, waiting, stale, tooLate = 1, 2, 3, 4 // acquire
 	done, gone                       = 1, 2       // reenter
 	released, withdrawn, none        = 1, 2, 3    // release
+	freed, given                     = 1, 2       // free
 )
 
 // A judge looks at one run of a script: at what was before, what is after, and what it said.

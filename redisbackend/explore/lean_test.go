@@ -42,7 +42,7 @@ func (c call) leanArguments(names [keyCount]string) (keys, args []string) {
 	field := func(owner uint8) string { return sessionName(c.session) + ":" + ownerName(owner) }
 	args = []string{recordOf(c.session, c.memo)}
 	if c.verb == verbFree {
-		return names[:3], append(args, field(c.memo.owner))
+		return names[:4], append(args, field(c.memo.owner), channels)
 	}
 	least := redisToken(c.least())
 	after := recordOf(c.session, memo{epoch: c.epoch, token: c.least(), note: c.memo.note})
@@ -105,6 +105,11 @@ func (j *judge) compared() {
 		return
 	}
 	j.must(same, "the record is another one than the session remembers")
+	if j.verb == verbFree && j.code == given {
+		j.must(b.hold.of(j.session) && b.hold.owner == m.owner, "it gives what the session has not")
+		j.must(a.hold.held(), "it is given to no session")
+		return // to whom, and with which token, all verbs are asked
+	}
 	if j.code == waiting {
 		j.must(b.hold.of(j.session) && b.hold.owner == m.owner && j.now < j.notAfter, "it yields what the session has not, or late")
 		j.waits()
@@ -169,6 +174,8 @@ func (c *client) freed(a call, res result) {
 		return
 	}
 	c.owes = false
-	c.memo = a.memo
-	c.memo.freed = true
+	if res.code != given {
+		c.memo = a.memo
+		c.memo.freed = true
+	}
 }

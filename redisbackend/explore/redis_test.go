@@ -202,7 +202,7 @@ func (r *store) eval(before *memory, now tick, c call) (res result) {
 		res.numbers = append(res.numbers[1:], res.numbers[0])
 	}
 	res.code = int(res.numbers[0])
-	if c.verb.lean() { // the time, if a lease begins
+	if c.verb.lean() && c.verb != verbFree { // the time, if a lease begins
 		got := epoch + int64(max(c.least(), token(res.numbers[0])))
 		if ttl := -res.numbers[0]; ttl > 0 { // it has yielded
 			res.code, res.numbers = waiting, []int64{waiting, 0, ttl}

@@ -464,7 +464,7 @@ func (x *step) exec(c call, twin bool) result {
 	}
 	x.late(c, res, twin)
 	gone := &x.sessions[c.session].gone
-	if c.verb == verbRelease || (c.verb == verbAwait || c.verb == verbFree) && res.code == 1 {
+	if c.verb == verbRelease || c.verb == verbAwait && res.code == 1 || c.verb == verbFree && res.code > 0 {
 		*gone = max(*gone, c.epoch)
 	}
 	x.memory = res.after

@@ -47,26 +47,39 @@ func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter
 	return backend.AcquireReply{Status: backend.Granted, First: p.Token, Last: p.Token, Prior: p}, true, nil
 }
 
-// fullReleases is how many releases skip free after one that found waiting sessions: a lock with waiters often has
-// waiters again, and a free that fails delays their turn by a round trip.
+// fullReleases is how many releases skip free after one that had to leave the lock to the full script: the next waiter is often
+// of the same kind, and a free that fails delays its turn by a round trip.
 const fullReleases = 7
 
-// free makes a lean release, if the session remembers enough for one. It returns false if the full script is needed,
-// which Release then sends.
-func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (bool, error) {
-	args, ok := wire.LeanReleaseArgs(r.Conn.Session, req)
+// What free returns.
+const freeReleased, freeGiven = 1, 2
+
+// free makes a lean release, if the session remembers enough for one. It returns 0 if the full script is needed, which
+// Release then sends.
+func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (backend.ReleaseResult, error) {
+	channels := r.Conn.Deployment.Channels
+	if r.Conn.Deployment.cluster { // messages take another way there
+		channels = ""
+	}
+	args, ok := wire.LeanReleaseArgs(r.Conn.Session, req, channels)
 	if !ok || !r.Conn.Deployment.lean {
-		return false, nil
+		return 0, nil
 	}
 	if r.full.Load() > 0 {
 		r.full.Add(-1)
-		return false, nil
+		return 0, nil
 	}
-	n, _, err := r.runLean(ctx, &r.Conn.Deployment.scripts.Free, r.Keys[:3], args[:])
-	if err == nil && n == 0 {
-		r.full.Store(fullReleases)
+	n, _, err := r.runLean(ctx, &r.Conn.Deployment.scripts.Free, r.Keys[:], args[:])
+	switch {
+	case err != nil:
+		return 0, err
+	case n == freeReleased:
+		return backend.Freed, nil
+	case n == freeGiven:
+		return backend.Released, nil
 	}
-	return n == 1, err
+	r.full.Store(fullReleases)
+	return 0, nil
 }
 
 // runLean sends a script that returns one number. The sample has no stamp.

@@ -22,7 +22,7 @@ type Remote struct {
 	Keys  wire.Keys
 	Clock *clock.Clock
 
-	full atomic.Int32 // so many releases still skip free: the last one found waiting sessions; see free
+	full atomic.Int32 // so many releases still skip free; see free
 }
 
 var _ backend.Remote = (*Remote)(nil)
@@ -172,11 +172,8 @@ func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	// A duration, not a time: Redis counts from when it receives this, which is later, so the tombstone lasts long
 	// enough whatever the session knows of Redis's clock.
 	doubt := wire.Remaining(req.Until)
-	switch freed, err := r.free(ctx, &req); {
-	case err != nil:
-		return 0, err
-	case freed:
-		return backend.Freed, nil
+	if result, err := r.free(ctx, &req); result > 0 || err != nil {
+		return result, err
 	}
 	var d wire.ArgWriter
 	d.Add(req.Epoch)

@@ -142,8 +142,9 @@ func yieldArgs(session string, req *backend.AcquireRequest, note string, kept ui
 	return []string{session, n[0] + " ", n[1], place, note, n[6]}
 }
 
-// LeanReleaseArgs returns the arguments of free.lua for a release; false if it needs release.lua.
-func LeanReleaseArgs(session string, req *backend.ReleaseRequest) (args [2]string, ok bool) {
+// LeanReleaseArgs returns the arguments of free.lua for a release; false if it needs release.lua. With "" for channels the
+// script gives the lock to no waiter.
+func LeanReleaseArgs(session string, req *backend.ReleaseRequest, channels string) (args [3]string, ok bool) {
 	if !protocol.LeanRelease(req) || req.Prior.Note == "" {
 		return args, false
 	}
@@ -152,5 +153,5 @@ func LeanReleaseArgs(session string, req *backend.ReleaseRequest) (args [2]strin
 	w.record(session, &req.Prior)
 	w.field(session, req.Prior.Owner)
 	texts := w.strings()
-	return [2]string{texts[0], texts[1]}, true
+	return [3]string{texts[0], texts[1], channels}, true
 }
