@@ -30,7 +30,7 @@ var (
 	_ backend.Noter      = noscript{}
 )
 
-// A reading says what a verb needs to know besides the lock: a condition of it, or the holder's note.
+// A reading selects what a verb reads besides the lock: a condition of it, or the holder's note.
 type reading struct {
 	condition *string
 	note      bool
@@ -41,13 +41,13 @@ var (
 	withNote = reading{note: true}
 )
 
-// transact reads the lock (and what else the verb needs), has run decide, and writes what that changed, until nobody else has
-// changed it in between. run may be called more than once. An error of what was read says that nothing happened.
+// transact reads the lock (and what else the verb needs), lets run decide, and writes the changes, again until no other
+// client has changed the lock in between. run may be called more than once. If reading fails, nothing has happened.
 func (r noscript) transact(ctx context.Context, what reading, run func(now protocol.Instant, l *protocol.Lock)) error {
 	return r.rounds(ctx, func(client rueidis.DedicatedClient) (bool, error) { return r.try(ctx, client, what, run) })
 }
 
-// rounds tries over one connection until it is done.
+// rounds calls try over one connection until it succeeds.
 func (r noscript) rounds(ctx context.Context, try func(rueidis.DedicatedClient) (bool, error)) error {
 	for began := time.Now(); ; {
 		client, release, err := push.Dedicate(ctx, r.Conn.Deployment.Client)
@@ -65,11 +65,11 @@ func (r noscript) rounds(ctx context.Context, try func(rueidis.DedicatedClient) 
 	}
 }
 
-// reopening is for how long a verb takes another connection when one of the pool turns out to be lost, before it has
-// written anything. The client itself finds such connections out within a second.
+// reopening is for how long a verb, before it has written anything, tries another connection when one of the pool is
+// lost. The client itself detects such connections within a second.
 const reopening = time.Second
 
-// A lostError is that of a connection that was lost before anything was written.
+// A lostError is the error of a connection that was lost before anything was written.
 type lostError struct{ error }
 
 func (e *lostError) Unwrap() error { return e.error }
@@ -115,7 +115,7 @@ func (r noscript) read(ctx context.Context, client rueidis.DedicatedClient, what
 	return nil, r.notRead(ctx, err)
 }
 
-// notRead is the error of what could not be read.
+// notRead returns the error of a failed read.
 func (r noscript) notRead(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errForeign):
@@ -126,14 +126,14 @@ func (r noscript) notRead(ctx context.Context, err error) error {
 	return r.notDone(ctx, err)
 }
 
-// notDone is the error of a connection that was lost before anything was written.
+// notDone returns the error of a connection that was lost before anything was written.
 func (r noscript) notDone(ctx context.Context, err error) error {
 	r.Clock.Forget()
 	return &lostError{wire.Unavailable(fmt.Errorf("not done: %w", wire.Blame(ctx, err)))}
 }
 
-// commit writes changes as one; false if a watched key has changed since, and nothing was written. Without changes it
-// only tells that: what was read command by command is then known to have been there at one moment.
+// commit writes the changes as one; it returns false if a watched key has changed since, and nothing was written.
+// Without changes it only checks that: the values that were read one by one were then there at one moment.
 func (r noscript) commit(ctx context.Context, client rueidis.DedicatedClient, changes rueidis.Commands) (bool, error) {
 	begin, end := client.B().Multi().Build(), client.B().Exec().Build()
 	answers := client.DoMulti(ctx, slices.Concat(rueidis.Commands{begin}, changes, rueidis.Commands{end})...)
@@ -153,7 +153,7 @@ func (r noscript) commit(ctx context.Context, client rueidis.DedicatedClient, ch
 	return false, discarded(ctx, queued, err)
 }
 
-// carriedOut is nil if all commands of a transaction were: Redis goes on after one that fails.
+// carriedOut returns nil if all commands of a transaction succeeded: Redis goes on after one that fails.
 func carriedOut(results []rueidis.RedisMessage) error {
 	for _, m := range results {
 		if err := m.Error(); err != nil && !rueidis.IsRedisNil(err) {
@@ -163,8 +163,8 @@ func carriedOut(results []rueidis.RedisMessage) error {
 	return nil
 }
 
-// discarded is the error of a transaction that Redis did not carry out. Why, says the first command that it did not want
-// to queue; EXEC itself may only say that there was one.
+// discarded returns the error of a transaction that Redis did not execute. The reason is in the reply to the first
+// command that was not queued; that of EXEC may only say that there was one.
 func discarded(ctx context.Context, queued []rueidis.RedisResult, exec error) error {
 	for i, answer := range queued {
 		err := answer.Error()
@@ -172,7 +172,7 @@ func discarded(ctx context.Context, queued []rueidis.RedisResult, exec error) er
 			continue
 		}
 		err = wire.Fail(ctx, err)
-		if i == 0 && len(queued) > 1 { // not even MULTI: then what followed was carried out one by one
+		if i == 0 && len(queued) > 1 { // not even MULTI: then the commands after it were executed one by one
 			err = backend.WithOutcomeUnknown(err)
 		}
 		return err
@@ -180,8 +180,8 @@ func discarded(ctx context.Context, queued []rueidis.RedisResult, exec error) er
 	return wire.Fail(ctx, exec)
 }
 
-// Acquire implements backend.Remote. A copy whose time is over is not sent; one that is held up on its way finds what
-// it watched changed by whoever came after it.
+// Acquire implements backend.Remote. A copy whose time is over is not sent; for a copy that is delayed on its way,
+// later commands have changed the watched keys.
 func (r noscript) Acquire(ctx context.Context, req backend.AcquireRequest) (reply backend.AcquireReply, err error) {
 	if err := wire.CheckAcquire(&req); err != nil {
 		return reply, err
@@ -223,7 +223,7 @@ func (r noscript) Release(ctx context.Context, req backend.ReleaseRequest) (resu
 	return result, err
 }
 
-// tooLate is the error of a copy that is not sent, because the time up to which it may be executed is over.
+// tooLate returns the error of a copy that is not sent, because the time until which it may be executed is over.
 func tooLate(notAfter time.Time) error {
 	if time.Now().Before(notAfter) {
 		return nil
@@ -319,7 +319,7 @@ func (r noscript) Beat(ctx context.Context, condition string, tickets, served []
 // Inspect implements backend.Remote.
 func (r noscript) Inspect(ctx context.Context) (st backend.State, err error) {
 	err = r.transact(ctx, withNote, func(now protocol.Instant, l *protocol.Lock) {
-		seen := *l // what is over is not cleared away by looking
+		seen := *l // inspecting removes nothing that has expired
 		st = seen.Inspect(now)
 	})
 	return st, err
@@ -331,7 +331,7 @@ func (r noscript) ForceUnlock(ctx context.Context) (had bool, err error) {
 	return had, err
 }
 
-// Verbs carries out a deployment's verbs without scripts.
+// Verbs executes a deployment's verbs without scripts.
 type Verbs struct{}
 
 // Bind implements single.Verbs.
@@ -343,7 +343,7 @@ func (Verbs) Probe(ctx context.Context, r *single.Remote) error {
 	return err
 }
 
-// Renew renews a few locks at once, so that one that others are busy with does not delay the rest.
+// Renew renews a few locks at a time, so that one that other clients change often does not delay the rest.
 func (Verbs) Renew(ctx context.Context, c *single.Conn, renewals []backend.Renewal) {
 	aFewAtOnce(renewals, func(w *backend.Renewal) {
 		w.Gone, w.Units = false, 0
@@ -403,9 +403,9 @@ func renewOne(ctx context.Context, c *single.Conn, w *backend.Renewal) error {
 }
 
 // renewWhenFull renews on a server without free memory. Redis then queues no command for a transaction, not even one that
-// needs no memory, so the lease is prolonged by a command of its own. The lock may become another session's just before
-// that: then this hold is gone, as the second look shows, and the other's lease has at most become longer. (Redis 6 cannot
-// only prolong. There the other's may have become shorter, if memory became free in that moment and its lease is longer.)
+// needs no memory, so a command of its own extends the lease. Another session may get the lock just before that: then
+// this hold is gone, as the second read shows, and the other's lease has at most become longer. (Redis 6 cannot only
+// extend. There the other's may have become shorter, if memory became free in that moment and its lease is longer.)
 func (r noscript) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
 	var ttl, keep time.Duration
 	look := func() error {
@@ -427,7 +427,7 @@ func (r noscript) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
 	return look()
 }
 
-// prolong makes a key last for d at least. Redis 6 makes it last for d.
+// prolong sets a key's TTL to at least d, on Redis 6 to d.
 func (r noscript) prolong(ctx context.Context, key string, d time.Duration) error {
 	client := r.Conn.Deployment.Client
 	err := client.Do(ctx, client.B().Pexpire().Key(key).Milliseconds(int64(wire.Millis(d))).Gt().Build()).Error()

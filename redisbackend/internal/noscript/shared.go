@@ -20,7 +20,7 @@ import (
 
 var _ backend.Sharer = noscript{}
 
-// A sharedSnapshot is what a snapshot is, of a shared name: its hash as shared.lua says it is written.
+// A sharedSnapshot is a snapshot of a shared name: its hash, in the format of shared.lua.
 type sharedSnapshot struct {
 	keys     wire.Keys
 	channels string
@@ -32,10 +32,10 @@ type sharedSnapshot struct {
 	told   []message
 }
 
-// notThere is PTTL's answer for a key that is not there.
+// notThere is PTTL's reply for a missing key.
 const notThere = -2
 
-// noName is the field of what is not one session's.
+// noName is the field that belongs to no session.
 const noName = "="
 
 // Share implements backend.Sharer. A copy whose time is over is not sent, as in Acquire.
@@ -77,7 +77,7 @@ func (r noscript) ForceShared(ctx context.Context, kind backend.ShareKind) (had 
 	return had, err
 }
 
-// renewShared renews units of a shared name. A server without free memory refuses it: it has to be written.
+// renewShared renews units of a shared name. A server without free memory refuses this, since it writes the hash.
 func (r noscript) renewShared(ctx context.Context, w *backend.Renewal) error {
 	err := r.transactShared(ctx, func(i *sharedSnapshot) {
 		w.Units = i.shared.Renew(i.now, r.Conn.Session, w.Epoch, w.Under, min(w.Lease, wire.MaxTTL))
@@ -121,7 +121,7 @@ func (r noscript) lookShared(ctx context.Context, client rueidis.DedicatedClient
 	return nil, r.notRead(ctx, err)
 }
 
-// parse reads the answers.
+// parse reads the replies.
 func (i *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
 	for _, a := range answers {
 		if err := a.Error(); err != nil {
@@ -181,7 +181,7 @@ func writeEntry(e protocol.Entry) string {
 		e.First, e.Under, e.Limit, p.Order, p.Want, p.Least, p.Deadline.Microseconds(), wire.Millis(p.TTL), p.Tokens, p.Seen)
 }
 
-// publish is the protocol's word to a session, in the form of share.lua's messages.
+// publish sends a session a message of the protocol, in the format of share.lua.
 func (i *sharedSnapshot) publish(session string, m protocol.Message) {
 	text := wire.Message{Kind: wire.ShareWanted, Hold: i.keys.Hold(), Epoch: m.Epoch, Units: m.Units, May: m.May,
 		First: uint64(m.First), Last: uint64(m.Last), TTL: m.TTL, Stamp: m.At.Microseconds()}
@@ -191,7 +191,7 @@ func (i *sharedSnapshot) publish(session string, m protocol.Message) {
 	i.told = append(i.told, message{i.channels + session, text.String()})
 }
 
-// changes are the commands that make Redis's hash what the snapshot is now. Nothing: it is that already.
+// changes returns the commands that make Redis's hash equal to the snapshot, none if it is.
 func (i *sharedSnapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
 	if i.shared.Kind == 0 {
 		return nil
@@ -223,7 +223,7 @@ func (i *sharedSnapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Co
 	return commands
 }
 
-// parseTime reads the answer to TIME.
+// parseTime reads the reply to TIME.
 func parseTime(answer rueidis.RedisResult) (protocol.Instant, error) {
 	clock, err := answer.AsIntSlice()
 	if err != nil || len(clock) != 2 {

@@ -16,8 +16,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A snapshot is what Redis has of a lock at one moment, read as common.lua says it is written, with what a verb
-// has made of it since. It is for sessions with a Redis that runs no scripts.
+// A snapshot is the state of a lock in Redis at one moment, in the format of common.lua, with the changes of a verb
+// since. It is for sessions with a Redis that runs no scripts.
 type snapshot struct {
 	keys      wire.Keys
 	condition string              // whose tickets are in it; "" for none
@@ -46,7 +46,7 @@ type message struct{ channel, text string }
 // forever is later than any lease ends.
 const forever = protocol.Instant(math.MaxInt64)
 
-// readers are the commands that read an image, in the order in which parse wants their answers.
+// readers returns the commands that read a snapshot, in the order in which parse expects their replies.
 func (i *snapshot) readers(c rueidis.DedicatedClient) rueidis.Commands {
 	k := i.keys
 	commands := rueidis.Commands{
@@ -69,7 +69,7 @@ func (i *snapshot) readers(c rueidis.DedicatedClient) rueidis.Commands {
 	return commands
 }
 
-// parse reads the answers.
+// parse reads the replies.
 func (i *snapshot) parse(answers []rueidis.RedisResult) error {
 	for _, a := range answers {
 		if err := a.Error(); err != nil && !rueidis.IsRedisNil(err) {
@@ -113,7 +113,7 @@ func (i *snapshot) parse(answers []rueidis.RedisResult) error {
 	return nil
 }
 
-// errForeign is the scripts' error for a hash that is no lock.
+// errForeign is the error of the scripts for a hash that is no lock.
 var errForeign = backend.WithRefused(fmt.Errorf("%w: WRONGTYPE the key has a hash that is not a lock", backend.ErrWrongKind))
 
 func (i *snapshot) parseHold(hash map[string]string, ttl int64) error {
@@ -164,7 +164,7 @@ func (i *snapshot) parseNote(raw string) {
 
 func micros(n int64) protocol.Instant { return protocol.Instant(n) * time.Microsecond }
 
-// writeRecord is the record as the scripts write it.
+// writeRecord returns the record as the scripts write it.
 func (i *snapshot) writeRecord() string {
 	r := &i.lock.Record
 	if r.Session == "" {
@@ -204,7 +204,7 @@ func writePlace(w protocol.Waiter) string {
 	return fmt.Sprintf("%d %d %s", w.Epoch, w.Deadline.Microseconds(), writeTerms(w))
 }
 
-// writeTerms is what a waiter comes back with: the end of a place, and of a ticket.
+// writeTerms returns the terms of a waiter's return: the end of a place, and of a ticket.
 func writeTerms(w protocol.Waiter) string {
 	return fmt.Sprintf("%d %d %d %d %d %s", wire.Millis(w.TTL), w.Holds, w.Tokens, w.Seen, wire.RoundUp(w.Keep, time.Second), w.Owner)
 }
@@ -231,7 +231,7 @@ func tickets(order []rueidis.ZScore, terms map[string]string, signalled bool) (l
 	return list
 }
 
-// tickets are those of the condition as they are now, waiting and signalled, a line each.
+// tickets returns the condition's present tickets, waiting and signalled, a line each.
 func (i *snapshot) tickets() (lists [2][]string) {
 	c := i.lock.Conditions[i.condition]
 	for n, list := range [][]protocol.Ticket{c.Waiting, c.Signalled} {
@@ -242,7 +242,7 @@ func (i *snapshot) tickets() (lists [2][]string) {
 	return lists
 }
 
-// publish is the protocol's word to a session: in the form of the scripts' messages.
+// publish sends a session a message of the protocol, in the format of the scripts.
 func (i *snapshot) publish(session string, m protocol.Message) {
 	text := wire.Message{Kind: wire.Granted, Hold: i.keys.Hold(), Epoch: m.Epoch, Placed: m.Placed,
 		First: uint64(m.First), Last: uint64(m.Last), TTL: m.TTL, Stamp: m.At.Microseconds()}
@@ -257,13 +257,13 @@ func (i *snapshot) publish(session string, m protocol.Message) {
 	i.messages = append(i.messages, message{i.channels + session, text.String()})
 }
 
-// changes are the commands that make Redis's state what the image is now. Nothing: it is that already.
+// changes returns the commands that make Redis's state equal to the snapshot, none if it is.
 func (i *snapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
 	commands = append(commands, i.holdChanges(c)...)
 	k := i.keys
 	if r := &i.lock.Record; r.Expires != forever { // it was saved
 		seconds := int64(wire.RoundUp(r.Expires-i.now, time.Second))
-		if record := i.writeRecord(); record == i.record { // a server that is full still prolongs what it has
+		if record := i.writeRecord(); record == i.record { // a full server still extends the expiry of its keys
 			commands = append(commands, c.B().Expire().Key(k[1]).Seconds(seconds).Build())
 		} else {
 			commands = append(commands, c.B().Set().Key(k[1]).Value(record).ExSeconds(seconds).Build())

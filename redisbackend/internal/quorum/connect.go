@@ -15,9 +15,9 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// Connect implements backend.Backend. It sees at all nodes at once whether scripts run and messages arrive. A majority
-// must answer, for which it has five seconds, and the others half a second more. A node that cannot be reached may join
-// later, but one that refuses (a wrong password, a missing right) is an error, and so is one that is the same as another.
+// Connect implements backend.Backend. It checks at all nodes at once that scripts run and messages arrive. A majority
+// must answer within five seconds, the others within half a second more. A node that cannot be reached may join later,
+// but one that refuses (a wrong password, a missing right) is an error, and so is one that is the same as another.
 func (q *Quorum) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	if err := single.CheckSession(session); err != nil {
 		return nil, err
@@ -60,7 +60,8 @@ func (c *Conn) open(ctx context.Context) error {
 	return nil
 }
 
-// listen has every node joined in the background, and returns how the first tries go, which last until ctx's deadline.
+// listen joins every node in the background, and returns the results of the first tries, which last until ctx's
+// deadline.
 func (c *Conn) listen(ctx context.Context) <-chan reply[struct{}] {
 	deadline := time.Now().Add(single.ProbeWait)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
@@ -83,8 +84,8 @@ func (c *Conn) listen(ctx context.Context) <-chan reply[struct{}] {
 	return replies
 }
 
-// mark opens the channel and sees whether the node is one of its own, since two of one server would hear each other's
-// messages, and whether everything works that a session does there.
+// mark opens the channel. It checks that the node is not the same server as another, since two of one server would
+// receive each other's messages, and that everything works that a session does there.
 func (e *subscriber) mark(deadline time.Time, mark string, number int) error {
 	ctx, cancel := context.WithDeadline(e.ctx, deadline)
 	defer cancel()
@@ -97,8 +98,8 @@ func (e *subscriber) mark(deadline time.Time, mark string, number int) error {
 	return e.node.Probe(ctx)
 }
 
-// markNode leaves at a node which of the session's it is, for as long as they are joined. One server by two names has the mark
-// of the other already.
+// markNode stores at a node which of the session's nodes it is, for as long as they are joined. One server under two
+// names already has the mark of the other.
 func markNode(ctx context.Context, c *single.Conn, mark string, number int) error {
 	client, key, own := c.Deployment.Client, c.Deployment.Prefix+wire.Reserved+"node:"+mark, strconv.Itoa(number)
 	err := client.Do(ctx, client.B().Set().Key(key).Value(own).Nx().Px(2*single.ProbeWait).Build()).Error()
@@ -120,8 +121,8 @@ func markNode(ctx context.Context, c *single.Conn, mark string, number int) erro
 	return nil
 }
 
-// errTwin is the error of a node that is one server with another.
+// errTwin is the error of a node that is the same server as another.
 var errTwin = errors.New("it is the same server as")
 
-// forbidden are the codes of what a node will not let this user do.
+// forbidden has the codes of errors for a missing right.
 var forbidden = map[string]bool{"NOPERM": true, "NOAUTH": true, "WRONGPASS": true}

@@ -10,8 +10,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// Inspect implements backend.Remote. A lock that no majority can have is free, whatever single nodes say. Nobody is
-// listed as waiting.
+// Inspect implements backend.Remote. A lock that no session can have at a majority is free, whatever single nodes say.
+// The state lists no waiting sessions.
 func (r *remote) Inspect(ctx context.Context) (backend.State, error) {
 	if err := r.conn.begin(ctx); err != nil {
 		return backend.State{}, err
@@ -24,7 +24,7 @@ func (r *remote) Inspect(ctx context.Context) (backend.State, error) {
 	return q.state(ctx, got)
 }
 
-// state is what the nodes' answers about one lock say together.
+// state combines the nodes' replies about one lock.
 func (q *Quorum) state(ctx context.Context, got []reply[backend.State]) (backend.State, error) {
 	of, sure := q.holder(got)
 	if !sure {
@@ -73,7 +73,7 @@ func (c *Conn) InspectAll(ctx context.Context, inspections []backend.Inspection)
 	}
 }
 
-// inspections are those of this session's locks, if nothing keeps them from being sent; the others are refused.
+// inspections returns those of this session's locks, unless err keeps them from being sent; the others are refused.
 func (c *Conn) inspections(all []backend.Inspection, err error) (asked []*backend.Inspection, remotes []*remote) {
 	for i := range all {
 		n := &all[i]
@@ -89,7 +89,7 @@ func (c *Conn) inspections(all []backend.Inspection, err error) (asked []*backen
 	return asked, remotes
 }
 
-// statesOf are the nodes' answers about one of the locks.
+// statesOf returns the nodes' replies about one of the locks.
 func statesOf(got []reply[[]backend.Inspection], j int) []reply[backend.State] {
 	answers := make([]reply[backend.State], len(got))
 	for i, one := range got {
@@ -98,8 +98,8 @@ func statesOf(got []reply[[]backend.Inspection], j int) []reply[backend.State] {
 	return answers
 }
 
-// essentials are what nodes that are up to date report alike. One that is behind has another hold count, or the token
-// that came before.
+// essentials are equal at all nodes that are up to date. A node that is behind has another hold count, or the previous
+// token.
 type essentials struct {
 	session, owner string
 	epoch          uint64
@@ -111,8 +111,8 @@ func essence(s backend.State) essentials {
 	return essentials{s.Session, s.Owner, s.Epoch, s.Holds, s.Token}
 }
 
-// agreed reports whether a majority says the same, its TTL included: a node that has yet to hear of a renewal is
-// behind with that, and then the others are waited for.
+// agreed reports whether a majority says the same, its TTL included: a node that has not received a renewal is behind
+// in its TTL, and then the session waits for the others.
 func (q *Quorum) agreed(got []reply[backend.State]) bool {
 	return slices.ContainsFunc(got, func(one reply[backend.State]) bool {
 		like, _ := count(got, func(s backend.State) bool {
@@ -125,11 +125,11 @@ func (q *Quorum) agreed(got []reply[backend.State]) bool {
 // near reports whether two nodes' times can be those of one command.
 func near(a, b time.Duration) bool { return (a - b).Abs() <= max(a, b)/10+50*time.Millisecond }
 
-// holder is what the nodes say of the lock's holder, and whether that is sure: a majority says the same, or no holder
-// can have a majority whatever the others say.
+// holder returns the nodes' replies about the lock's holder, and whether that is sure: a majority agrees, or no holder
+// can have a majority whatever the others reply.
 func (q *Quorum) holder(got []reply[backend.State]) (of []reply[backend.State], sure bool) {
 	by := make(map[essentials][]reply[backend.State])
-	var free []reply[backend.State] // if nobody has it, all say so
+	var free []reply[backend.State] // if no session has it, all say so
 	most := 0                       // nodes of one holder
 	for _, one := range got {
 		if one.err != nil {

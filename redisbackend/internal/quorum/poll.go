@@ -11,12 +11,12 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// nodeLimit is how long a node may take to answer before it is done without, or a half of what there is if that is less:
-// an attempt has two rounds. A node in the same region answers in a few milliseconds, so one that needs this long is
-// no help; a smaller limit would give up on a healthy node that forks or collects.
+// nodeLimit is how long a verb waits for a node, or half of the remaining time if that is less: an attempt has two
+// rounds. A node in the same region answers in a few milliseconds, so one that needs this long is no help; a smaller
+// limit would give up on a healthy node that forks or collects.
 const nodeLimit = 500 * time.Millisecond
 
-// budget is the time that the nodes have for a round, of what is left until a moment (zero: none is named) and in ctx.
+// budget returns the time that the nodes have for a round, given the time left until a moment (zero: none) and in ctx.
 func (q *Quorum) budget(ctx context.Context, until time.Time) time.Duration {
 	limit := q.Limit
 	if !until.IsZero() {
@@ -28,14 +28,14 @@ func (q *Quorum) budget(ctx context.Context, until time.Time) time.Duration {
 	return max(limit, time.Millisecond)
 }
 
-// A reply is what one node has answered.
+// A reply is the reply of one node.
 type reply[T any] struct {
 	node  int
 	value T
 	err   error
 }
 
-// collect adds replies to those that there are until they decide, the limit is over or ctx has ended.
+// collect adds replies to got until they decide, the limit is over or ctx has ended.
 func collect[T any](ctx context.Context, replies <-chan reply[T], got []reply[T], limit time.Duration, decided func([]reply[T]) bool) []reply[T] {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -52,7 +52,7 @@ func collect[T any](ctx context.Context, replies <-chan reply[T], got []reply[T]
 	return got
 }
 
-// ask has all nodes do something at once and collects their replies. Later ones are dropped.
+// ask calls do for all nodes at once and collects the replies. Later ones are dropped.
 func ask[T any](ctx context.Context, c *Conn, limit time.Duration, do func(ctx context.Context, node int) (T, error),
 	decided func([]reply[T]) bool,
 ) []reply[T] {
@@ -81,7 +81,7 @@ func majority[T any](q *Quorum, yes func(T) bool) func([]reply[T]) bool {
 	}
 }
 
-// count counts the answers of a kind and the others. Errors are neither.
+// count counts the replies of a kind and the others. Errors are neither.
 func count[T any](got []reply[T], yes func(T) bool) (y, n int) {
 	for _, one := range got {
 		switch {
@@ -95,13 +95,13 @@ func count[T any](got []reply[T], yes func(T) bool) (y, n int) {
 	return y, n
 }
 
-// blocks is how many nodes are enough to keep all others from a majority.
+// blocks returns how many nodes are enough to keep all others from a majority.
 func (q *Quorum) blocks() int { return len(q.nodes) - q.need + 1 }
 
-// errSilent stands for the answer of a node that has not come.
+// errSilent stands for a reply that has not come.
 var errSilent = backend.WithOutcomeUnknown(errors.New("no answer in time"))
 
-// failures is what each node has failed with: nil for an answer.
+// failures returns each node's error, nil for a reply.
 func failures[T any](got []reply[T], nodes int) []error {
 	errs := make([]error, nodes)
 	for i := range errs {
@@ -122,8 +122,8 @@ func heardFrom(errs []error) (n int) {
 	return n
 }
 
-// tooFew is the error of a verb that the answers do not decide. It is a refusal if the nodes that refused are enough to
-// keep it from ever being decided; what a few of them said is only added as text, so that it is not taken for the whole answer.
+// tooFew returns the error of a verb that the replies do not decide. It is a refusal if enough nodes refused to prevent
+// any decision; the errors of fewer are only added as text, so that they do not classify the whole error.
 func (q *Quorum) tooFew(ctx context.Context, errs []error) error {
 	var said []string
 	var refused []error

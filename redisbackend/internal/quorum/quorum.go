@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A Quorum is several independent masters that decide by majority. The face of the package has its documentation.
+// A Quorum is several independent masters that decide by majority. Package redisbackend has its documentation.
 type Quorum struct {
 	nodes []*single.Deployment
 	need  int           // a majority
@@ -35,31 +35,31 @@ func New(nodes []*single.Deployment) (*Quorum, error) {
 	return q, nil
 }
 
-// A Conn is one session's standing with the nodes.
+// A Conn is one session's connection to the nodes.
 type Conn struct {
 	quorum      *Quorum
 	session     string
 	sink        backend.Sink
 	nodes       []*single.Conn
 	subscribers []*subscriber
-	Jobs        sync.WaitGroup // verbs, and what goes on at nodes after their callers have been answered
+	Jobs        sync.WaitGroup // verbs, and work at nodes that goes on after a verb has returned
 
-	hearing sync.Mutex // held while the sink is told something: one thing at a time, and nothing after Close
+	hearing sync.Mutex // held while the sink is called: one call at a time, and none after Close
 	mu      sync.Mutex // guards what follows; a leaf
 	waiting map[string]*waiter
 	closed  bool
-	refused error // why nothing is to be done with these nodes
+	refused error // why these nodes must not be used
 }
 
-// refuse has every verb fail from here on.
+// refuse makes every verb fail from here on.
 func (c *Conn) refuse(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refused = err
 }
 
-// begin says why a verb cannot be sent: its caller has left, the conn is closed, or two of the nodes are one. One that can
-// is a job until it has returned, so that all that it starts is started before Close has done waiting.
+// begin returns why a verb cannot be sent: its caller has left, the conn is closed, or two of the nodes are one.
+// Otherwise the verb counts as a job until it has returned, so Close waits for all that it starts.
 func (c *Conn) begin(ctx context.Context) error {
 	if err := wire.ContextErr(ctx, time.Now()); err != nil {
 		return fmt.Errorf("redisbackend: not sent: %w", err)

@@ -11,15 +11,15 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A remote is one lock as the nodes know it, seen by one session. All copies of an attempt go through one, and what
-// gives it up does too. A hint that nobody waits for has a session give its attempt up once more, through a remote of its
-// own, which knows nothing of copies under way. By then the attempt has been given up through the first one, or had nothing
-// but what its votes give back themselves.
+// A remote is one lock as the nodes know it, seen by one session. All copies of an attempt go through one remote, and
+// so do the commands that give it up. After a hint for which no caller waits, a session gives its attempt up once more,
+// through another remote, which knows nothing of copies under way. By then the attempt has been given up through the
+// first one, or its votes give back all that it had.
 type remote struct {
 	conn     *Conn
 	name     string
 	replicas []*replica
-	asked    atomic.Uint64 // counts attempts' copies and what gives them up, in the order in which they were asked for
+	asked    atomic.Uint64 // counts attempts' copies and the commands that give them up, in the order of the calls
 
 	mu   sync.Mutex // a leaf
 	held hold
@@ -28,7 +28,7 @@ type remote struct {
 
 var _ backend.Remote = (*remote)(nil)
 
-// A hold is what is put back on a node that has forgotten it.
+// A hold is put back on a node that has forgotten it.
 type hold struct {
 	epoch  uint64 // 0 for none
 	owner  string
@@ -66,14 +66,14 @@ func (r *remote) remember(req *backend.AcquireRequest, got backend.AcquireReply)
 	r.held = hold{epoch: req.Epoch, owner: req.Owner, holds: holds, tokens: int(got.Last-got.First) + 1, last: got.Last}
 }
 
-// holds is the hold of an attempt, if it has one.
+// holds returns the hold of an attempt, if it has one.
 func (r *remote) holds(epoch uint64) (hold, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.held, r.held.epoch == epoch
 }
 
-// recount remembers how often the hold of an attempt is held.
+// recount remembers the hold count of an attempt.
 func (r *remote) recount(epoch uint64, holds int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,8 +91,8 @@ func (r *remote) Forget(epoch uint64) {
 	}
 }
 
-// Reenter implements backend.Remote. Like on a single Redis it recreates no hold. A node that has missed a change of
-// the count shows the old one until the next change: the count decides nothing there.
+// Reenter implements backend.Remote. As on a single Redis it recreates no hold. A node that has missed a change of the
+// count shows the old one until the next change, which does no harm.
 func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
 	if req.Holds < 1 {
 		return backend.ReenterReply{}, wire.Invalid("the hold count must be at least 1")
@@ -125,7 +125,7 @@ func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backe
 	return backend.ReenterReply{}, q.tooFew(ctx, failures(got, len(r.replicas)))
 }
 
-// commonest is what most answers say; the higher of two that are as common.
+// commonest returns the most frequent value; the higher of two that are as frequent.
 func commonest[T any, V cmp.Ordered](got []reply[T], of func(T) V) (most V) {
 	best := 0
 	for v, n := range census(got, of) {
@@ -136,7 +136,7 @@ func commonest[T any, V cmp.Ordered](got []reply[T], of func(T) V) (most V) {
 	return most
 }
 
-// alike is how many answers say the commonest.
+// alike returns how many replies have the most frequent value.
 func alike[T any, V comparable](got []reply[T], of func(T) V) (best int) {
 	for _, n := range census(got, of) {
 		best = max(best, n)
@@ -154,7 +154,7 @@ func census[T any, V comparable](got []reply[T], of func(T) V) map[V]int {
 	return count
 }
 
-// Release implements backend.Remote. Nodes that do not answer are told again, after the others have decided.
+// Release implements backend.Remote. Nodes that do not answer get the release again, after the others have decided.
 func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	if err := r.conn.begin(ctx); err != nil {
 		return 0, err
@@ -170,7 +170,7 @@ func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	for i, p := range r.replicas {
 		r.conn.Jobs.Go(func() {
 			if p.release(req, given, i, replies) == backend.Released {
-				<-decided // whoever is told earlier finds the other nodes still taken
+				<-decided // a session that is notified earlier would find the other nodes still taken
 				p.call()
 			}
 		})
@@ -187,10 +187,10 @@ func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	return 0, q.tooFew(ctx, failures(got, len(r.replicas)))
 }
 
-// turnLimit is how long a release waits for what was asked of the node before: until rueidis has given that up.
+// turnLimit is how long a release waits for earlier commands to the node: until rueidis has given them up.
 const turnLimit = 10 * time.Second
 
-// release tells a node, again if it does not answer; the first time counts. It returns what became of it.
+// release sends the release to a node, again if it does not answer; the first reply counts.
 func (p *replica) release(req backend.ReleaseRequest, given fence, i int, replies chan<- reply[backend.ReleaseResult]) (result backend.ReleaseResult) {
 	ctx, cancel := context.WithTimeout(context.Background(), turnLimit)
 	defer cancel()
@@ -215,7 +215,7 @@ func (p *replica) release(req backend.ReleaseRequest, given fence, i int, replie
 	return result
 }
 
-// isWanted reports whether another session is known to wait.
+// isWanted reports whether the nodes know of another waiting session.
 func (r *remote) isWanted(ctx context.Context) bool {
 	other := func(session string) bool { return session != "" && session != r.conn.session }
 	got := ask(ctx, r.conn, r.conn.quorum.budget(ctx, time.Time{}), func(ctx context.Context, i int) (string, error) {

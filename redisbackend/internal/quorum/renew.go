@@ -8,7 +8,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A renewal is one hold's. It is a copy: the caller's is the caller's again when the majority has decided.
+// A renewal is the renewal of one hold. It is a copy, since the caller may change its own when the majority has
+// decided.
 type renewal struct {
 	remote *remote
 	epoch  uint64
@@ -63,7 +64,7 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	})
 }
 
-// renewals are those of this session, if nothing keeps them from being sent; the others are refused.
+// renewals returns those of this session, unless err keeps them from being sent; the others are refused.
 func (c *Conn) renewals(renewals []backend.Renewal, sent time.Time, most time.Duration, err error) (wanted []*backend.Renewal, all []renewal) {
 	for i := range renewals {
 		r := &renewals[i]
@@ -83,7 +84,7 @@ func (c *Conn) renewals(renewals []backend.Renewal, sent time.Time, most time.Du
 	return wanted, all
 }
 
-// renewAt asks one node.
+// renewAt sends the renewals to one node.
 func (c *Conn) renewAt(ctx context.Context, i int, all []renewal) []backend.Renewal {
 	batch := make([]backend.Renewal, len(all))
 	for j, r := range all {
@@ -93,7 +94,7 @@ func (c *Conn) renewAt(ctx context.Context, i int, all []renewal) []backend.Rene
 	return batch
 }
 
-// about are the answers about one of the holds.
+// about returns the replies about one of the holds.
 func about(got []reply[[]backend.Renewal], j int) []reply[backend.Renewal] {
 	answers := make([]reply[backend.Renewal], len(got))
 	for i, one := range got {
@@ -116,8 +117,8 @@ func (r *renewal) mend(q *Quorum, answers []reply[backend.Renewal]) {
 	}
 }
 
-// putBack has a node take a hold again, if it finds the lock free. It is not done for a hold that is about to be given up,
-// and if the session gives it up afterwards, that comes to this place afterwards too.
+// putBack puts a hold back on a node, if the node finds the lock free. It does nothing for a hold that is about to be
+// given up. If the session gives it up afterwards, that command comes to the node afterwards too.
 func (r *remote) putBack(node int, of renewal) {
 	p := r.replicas[node]
 	ctx, cancel := context.WithTimeout(context.Background(), p.limit)

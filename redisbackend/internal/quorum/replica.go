@@ -13,29 +13,29 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A replica is one lock at one node, seen by one session. What takes a hold there, writes its token, counts it, puts it
-// back or gives it up is done one after the other, each with the place's turn: so a node that hangs has one of these waiting
-// and not a crowd. Who comes to the place first is a matter of chance; but nothing of an attempt is sent after what gives it
-// up, or its copy would stay. No turn is needed to look (Inspect, asked), to call, to renew, which gives nothing to
-// anybody, and to force, which is done to whoever has the lock.
+// A replica is one lock at one node, seen by one session. Commands that take a hold there, write its token, count it,
+// put it back or give it up are sent one after the other, each with the replica's turn: so a node that hangs has one of
+// these waiting and not many. Their order is random, but nothing of an attempt is sent after the command that gives it
+// up, or its copy would stay. No turn is needed to inspect, to call, to renew, which grants nothing, and to force,
+// which affects any holder.
 type replica struct {
 	remote *single.Remote
 	limit  time.Duration // for one command
-	wanted string        // key of who waits, see quorum_want.lua
+	wanted string        // key of the session that waits, see quorum_want.lua
 	turn   chan struct{} // 1-buffered
 
-	// Of whoever has the turn.
+	// Guarded by the turn.
 	spent        uint64    // attempts up to this one have been given back here
-	closed       fence     // copies from before it are not sent any more
-	unknownUntil time.Time // until then a copy may be under way whose answer is not known
+	closed       fence     // copies from before it are no longer sent
+	unknownUntil time.Time // until then a copy without a reply may be under way
 }
 
-// A fence is when, in the order of what was asked of a remote, attempts up to an epoch were given up.
+// A fence is the position, in the order of a remote's calls, at which attempts up to an epoch were given up.
 type fence struct{ order, epoch uint64 }
 
 func (p fence) before(order, epoch uint64) bool { return order < p.order && epoch <= p.epoch }
 
-// enter takes the turn. What could not be sent because of those before is an error like a connection that fails.
+// enter takes the turn. A command that cannot be sent because of earlier ones fails like a lost connection.
 func (p *replica) enter(ctx context.Context) error {
 	select {
 	case p.turn <- struct{}{}:
@@ -47,8 +47,9 @@ func (p *replica) enter(ctx context.Context) error {
 
 func (p *replica) leave() { <-p.turn }
 
-// acquire sends a copy of an attempt, unless it was overtaken by what gives it up. One that has been given back here is
-// not asked for again: what gave it back may be under way for longer than we wait, and would take away what this copy got.
+// acquire sends a copy of an attempt, unless a command that gives the attempt up overtook it. An attempt that has been
+// given back here is not sent again: the command that gave it back may be under way for longer than the session waits,
+// and would take away what this copy got.
 func (p *replica) acquire(ctx context.Context, req backend.AcquireRequest, order uint64) (backend.AcquireReply, error) {
 	if p.closed.before(order, req.Epoch) || req.Epoch <= p.spent {
 		return backend.AcquireReply{Status: backend.Stale}, nil
@@ -58,9 +59,9 @@ func (p *replica) acquire(ctx context.Context, req backend.AcquireRequest, order
 	return answer, err
 }
 
-// restore puts a hold back, unless the attempt has been given back here. Whether it is to be held still, the caller looks
-// when it has the turn: so it is not sent after the hold's release, and one that may be under way by then is as doubtful as
-// any copy. What comes of it the next renewal tells.
+// restore puts a hold back, unless the attempt has been given back here. The caller checks with the turn that the hold
+// still exists: so nothing is sent after the hold's release, and a copy that may be under way by then gets a tombstone
+// as any other. The next renewal shows the result.
 func (p *replica) restore(ctx context.Context, h hold, lease time.Duration, until time.Time) error {
 	if h.epoch <= p.spent {
 		return nil
@@ -80,7 +81,7 @@ func (p *replica) restore(ctx context.Context, h hold, lease time.Duration, unti
 	return err
 }
 
-// noteUnknown takes note of a copy that may be under way.
+// noteUnknown remembers a copy that may be under way.
 func (p *replica) noteUnknown(err error, until time.Time) {
 	if backend.OutcomeUnknown(err) && until.After(p.unknownUntil) {
 		p.unknownUntil = until
@@ -97,12 +98,12 @@ func (p *replica) giveBack(epoch uint64) {
 }
 
 const (
-	// quorumTries is how often a node is told that something is given back. The lease is the hedge.
+	// quorumTries is how often a release is sent to a node. If all fail, the lease ends the hold.
 	quorumTries = 3
 	quorumPause = 50 * time.Millisecond
 )
 
-// retry does something until it is answered, a few times.
+// retry calls do until there is a reply, a few times.
 func (p *replica) retry(do func(context.Context) error) {
 	for try := range quorumTries {
 		if try > 0 {
@@ -132,14 +133,14 @@ func (p *replica) write(ctx context.Context, epoch uint64, first, last backend.T
 	return err
 }
 
-// Want notes at the node that the session waits. It is a hint, and so is what became of it.
+// Want records at the node that the session waits. It is a hint, and its result is ignored.
 func (p *replica) Want(patience time.Duration) {
 	var d wire.ArgWriter
 	d.Add(wire.Millis(patience))
 	p.hint(&wire.LoadQuorumScripts().Want, d.Strings()[0], p.remote.Conn.Deployment.Channels)
 }
 
-// call tells a waiting session that the lock is free.
+// call notifies a waiting session that the lock is free.
 func (p *replica) call() {
 	p.hint(&wire.LoadQuorumScripts().Call, p.remote.Conn.Deployment.Channels)
 }
@@ -159,11 +160,11 @@ func (p *replica) force(ctx context.Context) (bool, error) {
 	return a.Code == single.ForceHeld, err
 }
 
-// crossing is for how many limits of a node nothing is put back where a lock was forced: one until the others are forced
-// too, two for a renewal that was there before and what it puts back, and one more.
+// crossing is for how many node limits nothing is put back where a lock was forced: one until the others are forced
+// too, two for a renewal that was there before and the hold that it puts back, and one more.
 const crossing = 4
 
-// readWanted is the session that is known to wait, "" for none.
+// readWanted returns the session that the node knows to wait, "" for none.
 func (p *replica) readWanted(ctx context.Context) (string, error) {
 	client := p.remote.Conn.Deployment.Client
 	session, err := client.Do(ctx, client.B().Get().Key(p.wanted).Build()).ToString()

@@ -11,14 +11,14 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A vote is one copy of an attempt, at all nodes. At each of them a job goes through it:
+// A vote is one copy of an attempt, at all nodes. At each of them a job takes these steps:
 //
 //	ask ── counted: won? ── write the token ── final: kept? ── yes: the hold stays
 //	 │                                            └────────── no: give back what was got, or may have been
-//	 └─ the caller counts the answers, and does not wait for the last ones
+//	 └─ the caller counts the replies, and does not wait for the last ones
 type vote struct {
 	r       *remote
-	req     backend.AcquireRequest // as the nodes get it
+	req     backend.AcquireRequest // as sent to the nodes
 	queue   bool                   // the caller is going to wait
 	again   bool                   // it has been granted before, with a token that a majority has
 	order   uint64                 // when it was asked for, see quorumRemote.asked
@@ -40,8 +40,8 @@ type vote struct {
 // that all nodes give that one and none its own time.
 const tokenLead = 2 * time.Second
 
-// Acquire implements backend.Remote. The answer is Waiting if another session has the lock at a node that kept this one
-// from a majority: it may be one that will not have a majority either.
+// Acquire implements backend.Remote. It returns Waiting if another session has the lock at a node that kept this one
+// from a majority: that session may not get a majority either.
 func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if err := wire.CheckAcquire(&req); err != nil {
 		return backend.AcquireReply{}, err
@@ -54,7 +54,7 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	if !req.NotAfter.After(time.Now()) {
 		return backend.AcquireReply{}, wire.Unavailable(errors.New("not sent: its time is over"))
 	}
-	r.Forget(req.Epoch - 1) // it is trusted no more
+	r.Forget(req.Epoch - 1) // it is no longer trusted
 	r.conn.pause(r.name, req.Epoch)
 	if _, had := r.holds(req.Epoch); req.Yield && !had && r.isWanted(ctx) {
 		return r.yield(ctx, &req)
@@ -78,8 +78,8 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	return reply, err
 }
 
-// isWithdrawn reports whether an attempt was given back somewhere. Where it was it is stale: it would take what the others give,
-// and keep that from everybody, without a chance if those are too few. The next epoch is as good as anybody's.
+// isWithdrawn reports whether an attempt was given back at a node. There it is stale: it would take the other nodes and
+// keep them from all sessions, although they may be too few. The next epoch has a fair chance.
 func (r *remote) isWithdrawn(epoch uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,14 +98,14 @@ func (r *remote) newVote(ctx context.Context, req *backend.AcquireRequest) *vote
 		answers: make(chan reply[backend.AcquireReply], n), written: make(chan reply[struct{}], n),
 		counted: make(chan struct{}), final: make(chan struct{})}
 	_, v.again = r.holds(req.Epoch)
-	v.req.Queue, v.req.Yield, v.req.Barge = false, false, true // a node that queued us would grant us the lock alone
-	// Whose lease a node was last told of differs from node to node: the shortest may be one that missed a renewal.
+	v.req.Queue, v.req.Yield, v.req.Barge = false, false, true // a node that queued the session would grant it the lock by itself
+	// The lease differs from node to node: the shortest may be at a node that missed a renewal.
 	v.req.KeepTTL = false
 	v.req.Seen = max(req.Seen, r.conn.ahead())
 	return v
 }
 
-// ahead is the token below the one to propose.
+// ahead returns the token below the one to propose.
 func (c *Conn) ahead() backend.Token {
 	var latest int64
 	for _, n := range c.nodes {
@@ -142,7 +142,7 @@ func (v *vote) at(ctx context.Context, i int, p *replica) {
 	}
 }
 
-// agree writes the token to a node that gave the lock, if the attempt won.
+// agree writes the token to a node that granted the lock, if the attempt won.
 func (v *vote) agree(ctx context.Context, p *replica, has bool, answer backend.AcquireReply) error {
 	switch {
 	case !has || !v.won:
@@ -157,7 +157,7 @@ func (v *vote) agree(ctx context.Context, p *replica, has bool, answer backend.A
 
 func (v *vote) last() backend.Token { return v.first + backend.Token(v.size) - 1 }
 
-// count takes in the answers. It sets won and kept, and closes counted.
+// count collects the replies. It sets won and kept, and closes counted.
 func (v *vote) count(ctx context.Context) (backend.AcquireReply, error) {
 	q := v.r.conn.quorum
 	decided := func(got []reply[backend.AcquireReply]) bool { return v.tally(got).decided(q) }
@@ -187,14 +187,16 @@ func (v *vote) count(ctx context.Context) (backend.AcquireReply, error) {
 	return backend.AcquireReply{Status: backend.Waiting, TTL: t.ttl}, nil
 }
 
-// grace is what nodes get that a majority was quicker than, when their answers decide: some times what that one took. If
-// one hangs while sessions split the others between them, each of them would keep its part for the whole limit.
+// grace is how long to wait for nodes that are slower than a majority, when their replies decide: a multiple of the
+// majority's time. If a node hangs while sessions split the others between them, each of them would keep its part for
+// the whole limit.
 func (v *vote) grace() time.Duration {
 	took := time.Since(v.sent)
 	return max(0, min(v.limit-took, max(v.limit/16, 4*took)))
 }
 
-// settle keeps the lock that a majority has given, once a majority has the token too, if anything is left of the lease.
+// settle keeps the lock that a majority has granted, once a majority has the token too, if anything is left of the
+// lease.
 func (v *vote) settle(ctx context.Context, t tally) (backend.AcquireReply, error) {
 	q := v.r.conn.quorum
 	limit := q.budget(ctx, v.req.NotAfter)
@@ -223,7 +225,7 @@ func (v *vote) valid(now time.Time) bool {
 	return sure(v.req.Lease) > now.Sub(v.sent)
 }
 
-// A tally is what the nodes have answered so far.
+// A tally has the nodes' replies so far.
 type tally struct {
 	granted, waiting, stale, failed int
 
@@ -259,7 +261,7 @@ func (v *vote) tally(got []reply[backend.AcquireReply]) tally {
 
 func (t tally) answered() int { return t.granted + t.waiting + t.stale }
 
-// doubt marks an error if a node gave the lock: it is being given back, and may be there for a while yet.
+// doubt marks an error if a node granted the lock: it is being given back, and may remain there for a while.
 func (t tally) doubt(err error) error {
 	if t.granted == 0 || backend.OutcomeUnknown(err) || backend.Refused(err) {
 		return err
@@ -267,17 +269,18 @@ func (t tally) doubt(err error) error {
 	return backend.WithOutcomeUnknown(err)
 }
 
-// decided reports whether the answers that are missing make no difference. When too few can answer, those that may still
-// come do make one: they tell whether it was refused, and whether it may have been done.
+// decided reports whether the missing replies make no difference. When too few can answer, they do: they determine
+// whether the attempt was refused, and whether it may have been executed.
 func (t tally) decided(q *Quorum) bool {
-	if t.again && t.granted >= q.need { // an answer that is missing may be the one that makes the token the same
+	if t.again && t.granted >= q.need { // a missing reply may be the one that makes the token the same
 		_, agreed := t.token(q)
 		return agreed || t.open == 0
 	}
 	return t.granted >= q.need || t.granted+t.open < q.need && t.answered() >= q.need
 }
 
-// token is the one that a majority has given, which then is the last one of a majority already; else the highest.
+// token returns the token that a majority has given, which is then already the last one of a majority; else the
+// highest.
 func (t tally) token(q *Quorum) (highest backend.Token, agreed bool) {
 	count := make(map[backend.Token]int)
 	for _, token := range t.tokens {

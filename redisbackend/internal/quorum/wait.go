@@ -21,9 +21,9 @@ type waiter struct {
 }
 
 const (
-	// minBackoff and maxBackoff bound the pause before a session tries again, of which half is chance: sessions that
-	// split the nodes between them must not meet again. The first is a few round trips; with the last a session that is
-	// told nothing costs each node ten commands a second.
+	// minBackoff and maxBackoff bound the pause before a session tries again, half of which is random: sessions that
+	// split the nodes between them must not meet again. The first is a few round trips; with the last a session without
+	// messages costs each node ten commands a second.
 	minBackoff = 4 * time.Millisecond
 	maxBackoff = 128 * time.Millisecond
 )
@@ -34,7 +34,7 @@ func backoff(tries int, least time.Duration) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// wait has the session told to try again after a pause.
+// wait makes the session try again after a pause.
 func (c *Conn) wait(name string, epoch uint64, least time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,8 +51,8 @@ func (c *Conn) wait(name string, epoch uint64, least time.Duration) {
 	w.tries++
 }
 
-// pause ends a pause: the session is trying, with an attempt that may be a new one. If the lock is given back before that
-// is answered, it is the one to be told.
+// pause ends a pause: the session is trying, with an attempt that may be a new one. If the lock is given back before
+// the reply, that attempt is notified.
 func (c *Conn) pause(name string, epoch uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,8 +72,8 @@ func (c *Conn) stop(name string, epoch uint64) {
 	}
 }
 
-// tryAgain tells the session's attempt to try again. A grant that does not say since when it counts has to be confirmed
-// by an acquire: that is the one.
+// tryAgain makes the session's attempt try again: it sends the sink a grant without a NotBefore, which has to be
+// confirmed by an acquire.
 func (c *Conn) tryAgain(name string) {
 	c.mu.Lock()
 	w, epoch := c.waiting[name], uint64(0)
@@ -86,7 +86,7 @@ func (c *Conn) tryAgain(name string) {
 	}
 }
 
-// hear tells the sink something, unless the conn is closed.
+// hear calls the sink, unless the conn is closed.
 func (c *Conn) hear(tell func()) {
 	c.hearing.Lock()
 	defer c.hearing.Unlock()
@@ -98,8 +98,8 @@ func (c *Conn) hear(tell func()) {
 	}
 }
 
-// A subscriber is the session's channel at one node. What is said there are hints, so a node whose channel is not open is
-// a node less that gives them.
+// A subscriber is the session's channel at one node. Its messages are hints, so a node whose channel is not open only
+// gives no hints.
 type subscriber struct {
 	conn *Conn
 	node *single.Conn
@@ -112,7 +112,7 @@ type subscriber struct {
 
 var _ push.Listener = (*subscriber)(nil)
 
-// rejoin tries again what has failed until the channel is open: the node is down. One that refuses would do so again.
+// rejoin tries again until the channel is open: the node is down. A node that refuses would refuse again.
 func (e *subscriber) rejoin(err error) {
 	for e.open == nil && !backend.Refused(err) && e.ctx.Err() == nil {
 		select {
@@ -138,7 +138,7 @@ func (e *subscriber) Close() {
 	}
 }
 
-// Opened implements listener. Behind the same address is the same machine, so what is known of its clock stays.
+// Opened implements listener. The same address is the same machine, so the mapping of its clock stays.
 func (e *subscriber) Opened() { e.conn.hear(e.conn.sink.Reconnected) }
 
 // Received implements listener.
@@ -154,7 +154,7 @@ func (e *subscriber) Received(message string) {
 	})
 }
 
-// Close implements backend.Conn. It waits for what is being given back: some seconds if a node is silent.
+// Close implements backend.Conn. It waits for releases under way: some seconds if a node is silent.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -163,7 +163,7 @@ func (c *Conn) Close() error {
 		delete(c.waiting, name)
 	}
 	c.mu.Unlock()
-	c.hearing.Lock()   // what the sink is being told is told
+	c.hearing.Lock()   // a call of the sink has returned
 	c.hearing.Unlock() //nolint:staticcheck // see above
 	for _, e := range c.subscribers {
 		e.Close()

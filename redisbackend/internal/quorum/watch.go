@@ -10,8 +10,9 @@ import (
 
 var _ backend.Watcher = (*remote)(nil)
 
-// Watch implements backend.Watcher. Each node that has the mark tells the holder of each session that says it waits
-// (quorum_want.lua), so one of a majority is enough. A node that puts the hold back does so without the mark.
+// Watch implements backend.Watcher. Each node that has the mark sends the holder a message for each session that
+// reports that it waits (quorum_want.lua), so one node of a majority is enough. A node that puts the hold back does so
+// without the mark.
 func (r *remote) Watch(ctx context.Context, epoch uint64) (backend.WatchReply, error) {
 	if err := r.conn.begin(ctx); err != nil {
 		return backend.WatchReply{}, err
@@ -33,7 +34,7 @@ func (r *remote) Watch(ctx context.Context, epoch uint64) (backend.WatchReply, e
 	return backend.WatchReply{}, q.tooFew(ctx, failures(got, len(r.replicas)))
 }
 
-// watch marks the hold at the node, and then sees who has said before that it waits.
+// watch marks the hold at the node, and then reads which session already waits.
 func (p *replica) watch(ctx context.Context, epoch uint64) (backend.WatchReply, error) {
 	reply, err := p.remote.Watch(ctx, epoch)
 	if err != nil || reply.Gone {

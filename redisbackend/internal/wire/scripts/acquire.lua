@@ -5,7 +5,7 @@
 -- ARGV  1 session   2 epoch   3 owner   4 holds wanted   5 lease, ms
 --       6 not after: Redis time, us, from which this copy is refused
 --       7 flags, any of
---           q  queue up when it cannot be had     b  barge: do not wait behind others for a free lock
+--           q  queue up if the lock is taken      b  barge: do not wait behind others for a free lock
 --           y  yield: give it to the first waiter, if there is one, and queue up behind
 --           f  fixed lease: it starts once        k  keep the TTL as it is when taking over from ourselves
 --       8 tokens wanted   9 highest token this session has seen
@@ -58,13 +58,13 @@ local function place()
   return true
 end
 
--- granted answers an attempt that has the lock.
+-- granted returns the reply to an attempt that has the lock.
 local function granted()
   return {GRANTED, now, rec.first, rec.last, flag('f') and redis.call('PTTL', KEYS[1]) or 0,
     rec.op ~= '0' and 0 or rec.tombs == '' and tonumber(rec.keep) or rec.keep .. rec.tombs}
 end
 
--- wait answers an attempt that cannot have the lock now.
+-- wait returns the reply to an attempt that cannot have the lock now.
 local function wait(ttl)
   if flag('q') and not place() then return {STALE, now, 0, 0, 0} end
   wanted(channel, rec, string.match(field, ':(.*)$'), KEYS[1], flag('q'))
@@ -84,7 +84,7 @@ if mine then -- a newer attempt of the same session takes over
   local next = flag('y') and waiting(KEYS[3], KEYS[4], now)
   if next then
     redis.call('DEL', KEYS[1])
-    -- Our place goes behind everybody before the grant, so that the message, the last word, finds it there.
+    -- The session's place goes behind all others before the grant, which sends the message last.
     place()
     grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], rec, now, next, channel)
     return {WAITING, now, tonumber(next.grant), 0, 0}
@@ -109,7 +109,7 @@ if next and next.session ~= session and not flag('b') then
   grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], rec, now, next, channel)
   return {WAITING, now, tonumber(next.grant), 0, 0}
 end
-if next then -- our place, wherever it is, has served its purpose
+if next then -- the session's place is no longer needed
   local raw = redis.call('HGET', KEYS[4], session)
   if raw then
     if tonumber(string.match(raw, '^%d+')) > epoch then return {STALE, now, 0, 0, 0} end

@@ -1,4 +1,4 @@
--- await: gives up a hold and takes a place among those who wait for a condition, in one run.
+-- await: gives up a hold and takes a place among the waiters for a condition, in one run.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters  5 tickets  6 signalled  7 terms
 -- ARGV  1 session  2 epoch of the hold  3 ticket: an epoch of its own, by which the waiter is known

@@ -1,9 +1,9 @@
--- beat: a session's sign of life for its waiters of one condition. It tells which of them were signalled, if the
--- message was lost, and takes back signals that others have not heard.
+-- beat: a session's heartbeat for its waiters of one condition. It returns which of them were signalled, in case the
+-- message was lost, and takes back signals that other sessions did not acknowledge in time.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters  5 tickets  6 signalled  7 terms
 -- ARGV  1 session  2 channel prefix  3 number of tickets  4 "1" if all sessions listen here
---       then the tickets, then those whose owners are back with the lock: their signals are acknowledged
+--       then the tickets, then those whose owners have the lock again: their signals are acknowledged
 -- Returns  {now, code...}   1 waits   2 does not wait any more: it was signalled, or given up for dead
 -- Keeps    a lock that is free goes to the first live waiter.
 -- Twice    deadlines move.

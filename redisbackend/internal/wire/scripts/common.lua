@@ -1,25 +1,25 @@
--- common.lua: what the scripts share. It is put in front of each of them; it runs nothing by itself.
+-- common.lua: what the scripts share. The loader puts it before each of them; it runs nothing by itself.
 --
 -- Keys of a lock N (all in one cluster slot; every script gets the ones it needs in KEYS):
 --   hold     hash    N itself: field "<session>:<owner>" -> holds; its TTL is the lease. At most one field.
 --   record   string  "first last session epoch op state keep[ tombstone]..."
---                      first..last  the block of fencing tokens of the last grant (one token unless in cohort)
---                      session, epoch  whose attempt was last given the lock
+--                      first..last  the block of fencing tokens of the last grant (one token without cohorts)
+--                      session, epoch  of the attempt that last got the lock
 --                      op           the last re-entry operation within that epoch
---                      state        g: pushed to a waiter and perhaps not accepted yet; w: held, and its session is to
---                                   be told of those who queue up (watch.lua); h: otherwise
+--                      state        g: pushed to a waiter and perhaps not accepted yet; w: held, and its session gets
+--                                   a message for each session that queues up (watch.lua); h: otherwise
 --                      keep         seconds that the record outlives its last change
 --                      tombstone    "session:epoch:until": attempts of session up to epoch are refused until then
 --   queue    list    waiting sessions, longest first
 --   waiters  hash    session -> "epoch deadline grant holds tokens seen keep owner" (deadline: Redis time in us)
---   note     string  "token text": what the holder with that token noted
+--   note     string  "token text": the note of the holder with that token
 --
--- Tokens are given out only up to a year beyond the clock (FARTHEST). What would need a higher one is refused with the error
--- FARTOKEN, and nothing is touched: the token that the session has seen, or the record, was forged.
--- The owner '*linger' stands for a session that may have the lock while none of its owners needs it.
--- Times are Redis's own, in microseconds; TTLs in milliseconds. Numbers are written with %.0f: concatenating
--- them would round what is beyond 14 digits. What is only passed on stays text: converting costs more than most
--- commands. Owners and names are concatenated: they may be any bytes, and %s ends at the first NUL.
+-- Tokens are given out only up to a year beyond the clock (FARTHEST). A request that would need a higher one is refused
+-- with the error FARTOKEN, and nothing is changed: the token that the session has seen, or the record, was forged. The
+-- owner '*linger' stands for a session that may have the lock while none of its owners needs it. Times are Redis's own,
+-- in microseconds; TTLs in milliseconds. Numbers are written with %.0f: concatenation would round them to 14 digits.
+-- Numbers that are only passed on stay text: converting costs more than most commands. Owners and names are
+-- concatenated: they may be any bytes, and %s ends at the first NUL.
 
 local SHARDED = false -- true in a Cluster: scripts.go
 
@@ -35,8 +35,8 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- record reads the record of a lock; a lock that has none gets one that names nobody. Tokens are numbers, all else
--- is text.
+-- record reads the record of a lock; a lock that has none gets one without a session. Tokens are numbers, all else is
+-- text.
 local function record(raw)
   if not raw then
     return {first = 0, last = 0, session = '-', epoch = '0', op = '0', state = 'h', keep = '0', tombs = ''}
@@ -47,7 +47,7 @@ local function record(raw)
     keep = keep, tombs = tombs}
 end
 
--- retention answers for how many seconds the record is to be kept. Tokens may have run ahead of the clock
+-- retention returns for how many seconds the record is kept. Tokens may have run ahead of the clock
 -- (blocks): it is then kept longer by as much, so that tokens that start from the clock again cannot fall
 -- behind the last one.
 local function retention(rec, now)
@@ -62,18 +62,18 @@ local function save(key, rec, now)
     .. rec.state .. ' ' .. rec.keep .. rec.tombs, 'EX', retention(rec, now))
 end
 
--- longer answers the longer of two times to keep a record.
+-- longer returns the longer of two times to keep a record.
 local function longer(a, b)
   return tonumber(a) > tonumber(b) and a or b
 end
 
--- outlast makes a key that all sessions share last for so many seconds at least. Another session may need it for longer.
+-- outlast keeps a key that all sessions share for at least so many seconds. Another session may need it for longer.
 local function outlast(key, seconds)
   if redis.call('PTTL', key) < tonumber(seconds) * 1000 then redis.call('EXPIRE', key, seconds) end
 end
 
--- entombed says whether an attempt was given up while a copy of it might still be on its way. When all tombstones
--- are over it forgets them, so that nobody looks through them again.
+-- entombed reports whether an attempt was given up while a copy of it might still be under way. When all tombstones
+-- have expired it removes them, so that later runs need not read them.
 local function entombed(rec, session, epoch, now)
   local live = false
   for owner, upto, till in string.gmatch(rec.tombs, ' (%S+):(%d+):(%d+)') do
@@ -86,7 +86,7 @@ local function entombed(rec, session, epoch, now)
   return false
 end
 
--- entomb refuses the session's attempts up to epoch until a time, and forgets tombstones that are over.
+-- entomb refuses the session's attempts up to epoch until a time, and removes tombstones that have expired.
 local function entomb(rec, session, epoch, till, now)
   local kept = ''
   for owner, upto, limit in string.gmatch(rec.tombs, ' (%S+):(%d+):(%d+)') do
@@ -99,20 +99,20 @@ local function entomb(rec, session, epoch, till, now)
   rec.tombs = kept .. ' ' .. session .. ':' .. text(epoch) .. ':' .. text(till)
 end
 
--- holder answers the field of the hold hash, if there is one, and whether it is the session's.
+-- holder returns the field of the hold hash, if there is one, and whether it is the session's.
 local function holder(key, session)
   local field = redis.call('HGETALL', key)[1]
   return field, field and string.find(field, session .. ':', 1, true) == 1
 end
 
--- foreign answers an error if the hash, of which field is one, is no lock: a hold expires, and has an owner.
+-- foreign returns an error if the hash, of which field is one, is no lock: a hold expires, and has an owner.
 local function foreign(field, ttl)
   if ttl == -1 or not string.find(field, ':', 1, true) then
     return redis.error_reply('WRONGTYPE the key has a hash that is not a lock')
   end
 end
 
--- far answers an error if the tokens of an attempt would be further ahead of the clock than FARTHEST.
+-- far returns an error if the tokens of an attempt would be further ahead of the clock than FARTHEST.
 local function far(rec, now, tokens, seen)
   if math.max(rec.last, tonumber(seen)) > now + FARTHEST - tokens then
     return redis.error_reply("FARTOKEN the fencing tokens would be more than a year ahead of the server's clock")
@@ -120,16 +120,16 @@ local function far(rec, now, tokens, seen)
 end
 
 -- issue gives the record to an attempt, with a new block of tokens: above every token of this lock, above
--- the clock (so that they rise although Redis forgot the last one) and above what the session has seen. It ends at the
--- HORIZON, so a block may be smaller than what was asked for, and has one token at least.
+-- the clock (so that they rise even if Redis forgot the last one) and above the highest that the session has seen. It
+-- ends at the HORIZON, so a block may be smaller than requested, and has at least one token.
 local function issue(rec, now, session, epoch, tokens, seen, state, keep)
   rec.first = math.max(rec.last + 1, now, seen + 1)
   rec.last = math.max(rec.first, math.min(rec.first + tokens - 1, now + HORIZON))
   rec.session, rec.epoch, rec.op, rec.state, rec.keep = session, epoch, '0', state, longer(rec.keep, keep)
 end
 
--- waiting answers the longest waiting session that is alive, without taking it out, and clears away those
--- before it that let their deadline pass.
+-- waiting returns the longest waiting session that is alive, without taking it out, and removes those before it whose
+-- deadline has passed.
 local function waiting(queue, waiters, now)
   while true do
     local session = redis.call('LINDEX', queue, '0')
@@ -154,9 +154,9 @@ local function drop(queue, waiters, session)
   redis.call('HDEL', waiters, session)
 end
 
--- tell sends a session a message, which is a hint: nothing that goes wrong with it fails the script. In a Cluster
--- PUBLISH reaches a session wherever it listens, by way of every node. So its channel for this lock's slot is tried
--- first, which stays on this node: it has a listener once the session has waited here for a while (shards.go).
+-- tell sends a session a message, which is a hint: its errors do not fail the script. In a Cluster PUBLISH reaches a
+-- session wherever it listens, through every node. So its channel for this lock's slot is tried first, which stays on
+-- this node: it has a listener once the session has waited here for a while (shards.go).
 local function tell(channel, session, hold, message)
   if SHARDED then
     local tag = string.match(hold, '{([^}]*)}') or hold
@@ -166,23 +166,23 @@ local function tell(channel, session, hold, message)
   redis.pcall('PUBLISH', channel .. session, message)
 end
 
--- noted answers what was noted of the hold whose record this is, '' if nothing was.
+-- noted returns the note of the hold whose record this is, '' if it has none.
 local function noted(key, rec)
   local token, note = string.match(redis.call('GET', key) or '', '^(%d+) (.*)$')
   return token == text(rec.last) and note or ''
 end
 
--- wanted tells a session that another asks for what it has: if it may have the lock without needing it, and if it
--- watches for sessions that queue up.
+-- wanted sends a message to the holder's session that another asks for the lock: if the session may keep the lock
+-- without needing it (linger), and if it watches for sessions that queue up.
 local function wanted(channel, rec, owner, hold, queues)
   if owner == '*linger' or queues and rec.state == 'w' then
     tell(channel, rec.session, hold, 'w ' .. rec.epoch .. ' ' .. hold)
   end
 end
 
--- grant makes a waiting session the holder for its grant TTL and tells it so, and only it. The hold hash
--- must be empty or deleted. The message comes last and cannot fail the script: it is a hint, the state above
--- is what counts. A waiter for which there is no token (far) stays where it is: its next attempt is told why.
+-- grant makes a waiting session the holder for its grant TTL and sends a message to that session alone. The hold hash
+-- must be empty or deleted. The message comes last and cannot fail the script: it is a hint, and only the state counts.
+-- A waiter for which there is no token (far) stays where it is: its next attempt gets the error.
 local function grant(hold, recordkey, queue, waiters, rec, now, w, channel)
   if far(rec, now, w.tokens, w.seen) then
     if rec.keep ~= '0' then save(recordkey, rec, now) end

@@ -1,9 +1,9 @@
 -- conditions.lua: what the scripts of conditions share, behind common.lua. It runs nothing by itself.
 --
 -- Keys of a condition of lock N, beside those of N itself:
---   tickets    zset    those who wait, "session:ticket", in the order of the tokens that they held: their arrival.
+--   tickets    zset    the waiters, "session:ticket", in the order of the tokens that they held: their arrival.
 --                      A ticket is an epoch of its own.
---   signalled  zset    those who were signalled, with the time by which their session must have shown that it knows
+--   signalled  zset    the signalled waiters, with the time by which their session must have acknowledged the signal
 --   terms      hash    "session:ticket" -> "deadline patience grant holds tokens seen keep owner"
 
 local BATCH = 100 -- as many waiters are woken by one run
@@ -16,9 +16,9 @@ local function enlist(queue, waiters, session, place, keep)
   outlast(waiters, keep)
 end
 
--- next_waiter answers the longest live waiter whose session listens; if none does, the longest live one.
--- A process that has ended listens no more at once, long before its deadline: it is passed over, and keeps its ticket
--- in case it only reconnects. In a Cluster, where a node knows its own listeners only, listening is false.
+-- next_waiter returns the longest live waiter whose session listens; if none does, the longest live one. A process that
+-- has ended stops listening at once, long before its deadline: it is passed over, and keeps its ticket in case it only
+-- reconnects. In a Cluster, where a node knows its own listeners only, listening is false.
 local function next_waiter(k, now, channel, listening)
   local i, first = 0, nil
   while true do
@@ -37,7 +37,7 @@ local function next_waiter(k, now, channel, listening)
   end
 end
 
--- wake signals a waiter of a condition, and answers its session and ticket; nil if it is dead, and then forgets it. The
+-- wake signals a waiter of a condition, and returns its session and ticket; nil if it is dead, and then removes it. The
 -- waiter also gets a place in the queue of the lock, unless its session has the lock or a place already: so the lock
 -- can be pushed to it as to any other waiter, without a command of its own. k are the seven keys, has is the field of
 -- the holder.
@@ -63,7 +63,7 @@ local function wake(k, now, channel, has, member)
   return session, ticket
 end
 
--- notify wakes the longest live waiter of a condition, and answers its session and ticket; nil if there is none.
+-- notify wakes the longest live waiter of a condition, and returns its session and ticket; nil if there is none.
 local function notify(k, now, channel, has, listening)
   while true do
     local member = next_waiter(k, now, channel, listening)
@@ -73,8 +73,8 @@ local function notify(k, now, channel, has, listening)
   end
 end
 
--- recall takes signals back from waiters whose session has not shown in time that it knows, and gives each to the
--- next: the process of the first has died, or was paused. What is more than a BATCH waits for the next run.
+-- recall takes signals back from waiters whose session has not acknowledged them in time, and gives each to the next:
+-- the process of the first has died, or was paused. More than a BATCH of them wait for the next run.
 local function recall(k, now, channel, has, listening)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', k[6], '-inf', '(' .. text(now), 'LIMIT', '0', BATCH)) do
     redis.call('ZREM', k[6], member)

@@ -1,9 +1,9 @@
--- force: takes the lock from whoever has it and gives it to the first live waiter.
+-- force: takes the lock from its holder and gives it to the first live waiter.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters
 -- ARGV  1 channel prefix
 -- Returns  {code, now}   1 it was held   0 it was free   or the error WRONGTYPE: a key has something else
--- Keeps    the old holder's epoch answers "gone" from here on; the last token stays known.
+-- Keeps    the old holder's epoch is "gone" from here on; the last token stays known.
 -- Twice    the second run takes the lock from the one that the first gave it to: it is not for retrying.
 
 local now = clock()

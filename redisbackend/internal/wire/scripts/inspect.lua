@@ -1,4 +1,4 @@
--- inspect: what Redis knows of a lock. It writes nothing.
+-- inspect: reads the state of a lock. It writes nothing.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters  5 note
 -- ARGV  none

@@ -7,11 +7,12 @@
 --       6 holds wanted
 --       and only to begin a lease: 7 lease, ms  8 not after: Redis time, us, from which this copy is refused
 --       9 seconds that the record is kept
--- Returns  0 the record is another one, the hold is gone, or not after has passed; acquire then says which. Nothing is
---          changed, but if the hold has the field 5 already it has the holds wanted. Otherwise it is the attempt's: 1;
---          or if a lease begins Redis's time in us, under a token of that, or the least token if it is higher.
+-- Returns  0 the record is another one, the hold is gone, or not after has passed; the session then sends acquire.
+--          Nothing is changed, but if the hold has the field 5 already it has the holds wanted. Otherwise it is the
+--          attempt's: 1; or if a lease begins Redis's time in us, under a token of that, or the least token if it is
+--          higher.
 -- Keeps    at most one field in the hold hash, and its TTL unless a lease begins; tokens rise.
--- Twice    no record comes again, so the second run finds another one, whatever happened in between.
+-- Twice    no record is written twice, so the second run finds another one, whatever happened in between.
 
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
 local now, after = 1, ARGV[3]

@@ -1,10 +1,10 @@
--- quorum_call: tells the session that is known to wait for a lock that it has been given back.
+-- quorum_call: sends the session that this node knows to wait for a lock a message that it was given back.
 --
 -- KEYS  1 wanted: string, the session  2 hold  3 record (not used)
 -- ARGV  1 session that gave it back  2 channel prefix
--- Returns  {code, now}   1 told   0 nobody to tell
--- Keeps    the hold. The message is a hint: it may be lost, and the lock may be another's when it arrives.
--- Twice    the session is told twice.
+-- Returns  {code, now}   1 sent   0 no session waits
+-- Keeps    the hold. The message is a hint: it may be lost, and another session may have the lock when it arrives.
+-- Twice    the session gets two messages.
 
 local session, channel = ARGV[1], ARGV[2]
 local TOLD, NOBODY = 1, 0

@@ -1,5 +1,5 @@
--- quorum_force: takes the lock from whoever has it. A renewal may cross it that still finds the hold at a majority of
--- the nodes: what it would put back here is kept out.
+-- quorum_force: takes the lock from its holder. A renewal at the same time may still find the hold at a majority of the
+-- nodes, and then put it back here: this prevents that.
 --
 -- KEYS  1 hold  2 record
 -- ARGV  1 doubt, us: for so long from now on the last attempt that had the lock here does not get it

@@ -10,7 +10,7 @@
 --   4 late: not after has passed   or the error FARTOKEN, and nothing is touched
 -- Keeps    another session's hold; the last token never falls, and is not below the block. The record cannot tell a
 --          hold that ended from one that was released: nothing is sent after the release, and a copy that may have
---          been under way then finds its tombstone or is late (quorum_place.go).
+--          been under way then finds its tombstone or is late (replica.go).
 -- Twice    the second run finds the hold there.
 
 local session, epoch = ARGV[1], tonumber(ARGV[2])
@@ -29,7 +29,7 @@ if mine and epoch == last then return {RESTORED, now} end
 local refused = far(rec, now, 0, upto)
 if refused then return refused end
 
-redis.call('DEL', KEYS[1]) -- what an older epoch of the session has, if there is anything
+redis.call('DEL', KEYS[1]) -- the hold of an older epoch of the session, if there is one
 redis.call('HINCRBY', KEYS[1], session .. ':' .. ARGV[3], ARGV[4])
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 if epoch > last then

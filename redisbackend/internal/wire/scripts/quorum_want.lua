@@ -1,10 +1,10 @@
--- quorum_want: notes that a session waits for a lock. A node of a quorum has no queue; it knows one session that it
--- tells when the lock is given back, and it is the one that has said so first.
+-- quorum_want: records that a session waits for a lock. A node of a quorum has no queue; it knows one session, the
+-- first to say so, which gets a message when the lock is given back.
 --
--- The session that has the lock is told, if it watches for that.
+-- The session that has the lock gets a message, if it watches for waiters.
 --
 -- KEYS  1 wanted: string, the session  2 hold  3 record
--- ARGV  1 session  2 patience, ms: forgotten when not said again for so long  3 channel prefix
+-- ARGV  1 session  2 patience, ms: forgotten unless repeated within that time  3 channel prefix
 -- Returns  {code, now}   1 noted   2 another session is
 -- Keeps    the hold, and a note of another session that does not have the lock here.
 -- Twice    the note lasts longer.

@@ -1,8 +1,8 @@
 -- redisson.lua: what the scripts share when Redisson's clients use the same locks, behind common.lua. It runs nothing by
--- itself. Its calls stand in lines that begin with --redisson, which are comments for every other deployment.
+-- itself. Its calls are in lines that begin with --redisson, which are comments for every other deployment.
 
--- freed tells the waiting threads of Redisson that a lock is free, if it is: its own clients say so with a "0" on this
--- channel. In a Cluster they listen by SSUBSCRIBE or by SUBSCRIBE, as they are configured.
+-- freed wakes the waiting threads of Redisson if the lock is free, as its own clients do, with a "0" on this channel.
+-- In a Cluster they listen by SSUBSCRIBE or by SUBSCRIBE, as they are configured.
 local function freed(hold)
   if redis.call('PTTL', hold) ~= -2 then return end
   local channel = string.find(hold, '{', 1, true) and hold or '{' .. hold .. '}'

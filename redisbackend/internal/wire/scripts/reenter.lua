@@ -5,7 +5,7 @@
 --       6 lease, ms; 0 leaves the TTL alone
 -- Returns  {code, now, holds}   1 done: the count there is now   2 gone: this epoch no longer has the lock
 -- Keeps    the TTL never shrinks, and does not change when the count falls.
--- Twice    op is not above the last one: nothing changes, the count there is now is answered.
+-- Twice    op is not above the last one: nothing changes, and the present count is returned.
 
 local session, epoch, op, holds = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local DONE, GONE = 1, 2

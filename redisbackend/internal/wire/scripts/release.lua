@@ -1,15 +1,15 @@
--- release: gives up whatever a session's attempts up to an epoch have on the lock: the hold, the grant or the
--- place. The lock goes to the first live waiter. It is also the withdrawal of a waiter and the clean-up after
--- an attempt of unknown outcome.
+-- release: gives up what a session's attempts up to an epoch have of the lock: the hold, the grant or the place. The
+-- lock goes to the first live waiter. It is also the withdrawal of a waiter and the clean-up after an attempt of
+-- unknown outcome.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters
 -- ARGV  1 session  2 epoch
 --       3 doubt, us: for so long from now on a copy of such an attempt may still be under way; 0: none is
 --       4 used: the last token used of the attempt's block; 0 for all of it
 --       5 channel prefix   6 seconds that the record is kept
--- Returns  {code, now}   1 released: it was the holder   2 withdrawn: it had a place   3 nothing of ours
--- Keeps    what a higher epoch of the session has stays untouched; tokens rise.
--- Twice    the second run finds nothing of ours.
+-- Returns  {code, now}   1 released: it was the holder   2 withdrawn: it had a place   3 it had nothing
+-- Keeps    what a higher epoch of the session has is not changed; tokens rise.
+-- Twice    the second run finds nothing of the session.
 
 local session, epoch, doubt, used = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local RELEASED, WITHDRAWN, NOTHING = 1, 2, 3

@@ -1,10 +1,10 @@
--- renew: prolongs the leases of many locks of one session (in a cluster: of one slot).
+-- renew: extends the leases of many locks of one session (in a cluster: of one slot).
 --
 -- KEYS  hold and record of each lock in turn
 -- ARGV  1 session, then for each lock: epoch; lease, ms
 -- Returns  {now, code...}   1 renewed   0 gone: this epoch no longer has the lock   a string: Redis's words of
---          why this one lock cannot be looked at (a key of another type); the others are not held up by it
--- Keeps    it never takes or recreates a hold, and touches no lock but those that are the session's at that epoch.
+--          why this one lock cannot be read (a key of another type); the others are renewed all the same
+-- Keeps    it never takes or recreates a hold, and changes no lock that is not the session's at that epoch.
 -- Twice    the lease counts from the second run.
 
 local session = ARGV[1]

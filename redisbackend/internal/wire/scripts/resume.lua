@@ -1,5 +1,5 @@
--- resume: makes the hold of an owner, whichever session has it, this session's. The owner is one that is known by its
--- id in the whole deployment. It takes no free lock and no other owner's, and never queues.
+-- resume: moves the hold of an owner from any session to this one. The owner has the same id in the whole deployment.
+-- The script takes no free lock and no other owner's, and never queues.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters  5 note
 -- ARGV  1 session  2 epoch  3 owner  4 lease, ms: the TTL is at least that afterwards
@@ -9,7 +9,7 @@
 --   1 resumed   2 gone: the owner does not have the lock   3 stale: a later attempt of this session has it, or this
 --   one was given up   4 late: not after has passed   or the error FARTOKEN, and nothing is touched
 -- Keeps    the hold count, the token and the note; the TTL never shrinks.
--- Twice    the second run finds the hold its own, and answers the same.
+-- Twice    the second run finds the hold its own, and returns the same.
 
 local session, epoch, owner, seen = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[6])
 local RESUMED, GONE, STALE, LATE = 1, 2, 3, 4
@@ -37,7 +37,7 @@ if rec.session ~= session or tonumber(rec.epoch) < epoch then
   end
   rec.session, rec.epoch, rec.op, rec.state, rec.keep = session, ARGV[2], '0', 'h', longer(rec.keep, ARGV[8])
   save(KEYS[2], rec, now)
-  drop(KEYS[3], KEYS[4], session) -- the place of an earlier attempt: who has the lock does not wait for it
+  drop(KEYS[3], KEYS[4], session) -- the place of an earlier attempt: a session that has the lock does not wait for it
   if whose ~= session then redis.pcall('PUBLISH', ARGV[7] .. whose, 't ' .. last .. ' ' .. KEYS[1]) end
 end
 local ttl = redis.call('PTTL', KEYS[1])

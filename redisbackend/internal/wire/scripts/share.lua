@@ -1,5 +1,5 @@
--- share: what a session has of a shared name from now on, and what it wants to have: it asks, gives back, waits,
--- withdraws and confirms. A copy of the last epoch changes nothing of that.
+-- share: states what a session has of a shared name from now on, and what it wants in total: so it asks, gives back,
+-- waits, withdraws and confirms. A copy of the last epoch changes none of that.
 --
 -- KEYS  1 hold  2 record
 -- ARGV  1 session  2 epoch  3 kind: r or p
@@ -16,9 +16,9 @@
 --     fits; share: the limit divided by the sessions, 0 for r    2 stale: epoch is a higher one of this session
 --   3 lost: keep is more than the live units under that token; it has none now, and no place    4 late
 --   or an error, and nothing is touched: WRONGTYPE, the name is that of another kind of lock; FARTOKEN, see common.lua
--- Keeps    a grant and the units of the others are no more than the limit of who is granted; only the head is granted;
+-- Keeps    a grant and the units of the others are within the limit of the granted request; only the head is granted;
 --          what a higher epoch has; tokens rise; a lease never shrinks.
--- Twice    the second run gives live units a full lease and the place a new deadline, and answers the present state.
+-- Twice    the second run gives live units a full lease and the place a new deadline, and returns the present state.
 
 local session, epoch = ARGV[1], tonumber(ARGV[2])
 local keep, want, least, limit = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -59,7 +59,7 @@ local function retain(units)
 end
 
 -- queue gives the session a place, updates the one it has, or takes it away. A session with its fair share of permits
--- gets none: nothing, or what is free if nobody waits.
+-- gets none: nothing, or what is free if no session waits.
 local function queue()
   if want == keep then return clear(me) end
   local enough = least

@@ -1,4 +1,4 @@
--- share_inspect: what Redis knows of a shared name. It writes nothing.
+-- share_inspect: reads the state of a shared name. It writes nothing.
 --
 -- KEYS  1 hold  2 record
 -- ARGV  none

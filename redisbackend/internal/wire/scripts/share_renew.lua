@@ -1,4 +1,4 @@
--- share_renew: prolongs the leases of the units that one session has of many shared names (in a cluster: of one slot).
+-- share_renew: extends the leases of the units that one session has of many shared names (in a cluster: of one slot).
 --
 -- KEYS  record of each name in turn
 -- ARGV  1 session, then for each name: epoch; the token under which it got the first of its units; lease, ms; seconds
@@ -19,7 +19,7 @@ local function renew(key, epoch, under, lease, keep)
   if e.units == 0 or now > e.till then return 0 end
   e.till = math.max(e.till, now + lease * 1000)
   e.memory = math.max(e.memory, e.till)
-  -- First what a full server allows: it then allows the next command too.
+  -- First a command that a full server allows: it then allows the next one too.
   redis.call('PEXPIRE', key, text(math.max(redis.call('PTTL', key), keep * 1000)))
   redis.call('HSET', key, session, write(e))
   return e.units

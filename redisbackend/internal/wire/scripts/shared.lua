@@ -16,7 +16,7 @@ local ALL = 2147483647
 local FORMAT = '%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %s %s %s'
 local PATTERN = '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$'
 
--- read answers a session's entry.
+-- read returns a session's entry.
 local function read(session, raw)
   local epoch, units, till, memory, first, under, limit, order, want, least, deadline, grant, tokens, seen =
     string.match(raw, PATTERN)
@@ -30,12 +30,12 @@ local function write(e)
     e.deadline, e.grant, e.tokens, e.seen)
 end
 
--- wrong is the error of a name that is used for another kind of lock. shares.go knows it by its code.
+-- wrong is the error of a name that is in use as another kind of lock. errors.go recognises it by its code.
 local function wrong()
   return redis.error_reply('WRONGTYPE the name is that of another kind of lock')
 end
 
--- shared reads all that there is of a name, or nil if the name is a lock's.
+-- shared reads the whole state of a name, or returns nil if the name is a lock's.
 local function shared(hold, key)
   local raw = redis.pcall('HGETALL', key)
   if raw.err or not raw[1] and redis.call('PTTL', hold) ~= -2 then return nil end -- it is there

@@ -29,7 +29,7 @@ local function head()
   return first
 end
 
--- count answers how many units the others have, how many others have some, how many others have units or a place, and
+-- count returns how many units the others have, how many others have some, how many others have units or a place, and
 -- how many of them have a place.
 local function count(me)
   local units, holders, sessions, places = 0, 0, 0, 0
@@ -54,7 +54,7 @@ local function even(token)
   return token + token % 2
 end
 
--- draw takes a new block of tokens, as issue does, and answers its first.
+-- draw takes a new block of tokens, as issue does, and returns its first.
 local function draw(n, above)
   local first = even(math.max(s.token + 2, now, above + 2))
   local horizon = now + HORIZON
@@ -88,8 +88,8 @@ local function line()
   return places, units, sessions
 end
 
--- serve grants heads what they want for as long as they fit, and answers whom, but for me, who gets a full lease. It looks
--- at each session once: thousands can be served in one run.
+-- serve grants heads what they want for as long as they fit, and returns them, except me: the caller gets a full lease.
+-- It looks at each session once: thousands can be served in one run.
 local function serve(me, lease)
   local granted = {}
   local places, units, sessions = line()
@@ -114,7 +114,7 @@ local function serve(me, lease)
   return granted
 end
 
--- allowance answers a function: what a session may keep so that the head fits.
+-- allowance returns a function that computes what a session may keep so that the head fits.
 local function allowance()
   local first, most = head(), ALL
   if first then
@@ -137,9 +137,9 @@ local function many(command, key, arguments)
   end
 end
 
--- save writes what has changed, and keeps the record for so many seconds at least. An entry whose memory is over goes,
--- but for mine. A key that is there is first written to by a command that a full server allows: it then allows the next
--- ones too, and what is kept or given back needs no memory.
+-- save writes what has changed, and keeps the record for so many seconds at least. An entry whose memory is over is
+-- deleted, but for mine. A key that is there is first written to by a command that a full server allows: it then allows
+-- the next ones too, and what is kept or given back needs no memory.
 local function save(key, me, seconds)
   local lasts = now + tonumber(seconds) * 1000000 + math.max(0, math.min(s.token - now, FARTHEST))
   local changes, over = {'=', kind .. ' ' .. text(s.token)}, {}
@@ -159,7 +159,8 @@ local function save(key, me, seconds)
   many('HDEL', key, over)
 end
 
--- announce tells those who were granted, and asks those who have more than they may keep. I am told by my answer.
+-- announce sends messages to the granted sessions, and to those that have more than they may keep. The caller learns
+-- both from the reply.
 local function announce(hold, me, granted, may)
   local told = {}
   for _, e in ipairs(granted) do

@@ -6,8 +6,8 @@
 --       4 "1" for all of them, "0" for one  5 channel prefix  6 "1" if all sessions listen here
 -- Returns  {code, now, tickets of this session that were signalled...}   1 done   2 gone: no such hold
 --          3 more: there are waiters left, for another run with a higher op. None can be new: who waits had the hold.
--- Keeps    a signal goes to a live waiter or, if there is none, is spent on nobody.
--- Twice    op is not above the last one: nobody is signalled. The code is what it is then.
+-- Keeps    a signal goes to a live waiter or, if there is none, has no effect.
+-- Twice    op is not above the last one: no waiter is signalled. The code is that of the present state.
 
 local session, epoch, op = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local all = ARGV[4] == '1'

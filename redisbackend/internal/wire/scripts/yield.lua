@@ -11,7 +11,7 @@
 -- Returns  0 nothing is changed, and acquire decides: the record is another one, the hold is gone, not after has
 --          passed, the first waiter is dead or needs more than this script does, or the session has a place already.
 --          Below 0: the lock is the first waiter's; the number is its TTL in ms, negated. Above 0: as pass returns it.
--- Keeps    as pass; the lock goes to the session that waits longest, and only that is told; tokens rise.
+-- Keeps    as pass; the lock goes to the session that waits longest, and only that gets a message; tokens rise.
 -- Twice    no record comes again, so the second run finds another one, whatever happened in between.
 
 local first = redis.call('LINDEX', KEYS[3], '0')
