@@ -10,7 +10,7 @@ import (
 )
 
 // Cohort mode, after Dice, Marathe and Shavit's lock cohorting: the lock is the session's, and its owners hand it to
-// each other without a word to Redis. What stands in Redis is [backend.CohortOwner] or [backend.LingeringOwner].
+// each other without a command. Its owner in Redis is [backend.CohortOwner] or [backend.LingeringOwner].
 
 // A session in cohort mode takes the lock with a block of tokens, one for each owner of its turn, and the owners
 // after the first inherit it:
@@ -19,11 +19,11 @@ import (
 //	              │                                                        ▲
 //	owners        └─▶ a: 10 ──▶ b: 11 ──▶ c: 12 ──▶ a: 13 ──▶ … ──▶ x: 266 ┘
 //
-// It ends with the block, with the turn, when the lease wants more renewing than the watchdog has managed, or with
-// the queue; then the session asks Redis again, or releases.
+// A turn ends with the block of tokens, at its limits, when too little is left of the lease, or with the queue; then
+// the session asks Redis again, or releases.
 
-// cohort reports whether the hold of an owner would be the session's. A fixed lease never is, and neither is what a
-// portable owner holds: each is its owner's own.
+// cohort reports whether the hold of an owner would be the session's. Holds with a fixed lease and those of portable
+// owners never are.
 func (s *session) cohort(o Owner, fixed time.Duration) bool {
 	return s.config.cohort && fixed == 0 && !o.portable
 }
@@ -72,8 +72,8 @@ func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t *
 	return e.settleLocked(ctx, l, t)
 }
 
-// reenterFast is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the lock
-// by this handle already and has not been told that it is lost. False says nothing; the other way then has the answer.
+// reenterFast is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the
+// lock by this handle already and whose hold is not known to be lost. After false the caller takes the slow way.
 func (l *Lock) reenterFast(ctx context.Context) bool {
 	if ctx == nil || l.session.reporting || ctx.Err() != nil {
 		return false
@@ -104,15 +104,15 @@ func (l *Lock) ownState(owner Owner) *lockState {
 	return e
 }
 
-// turn counts the local hand-overs since this session was given the lock.
+// turn counts the local hand-overs since this session got the lock.
 type turn struct {
 	began      time.Duration // how old the session was
 	passes     int32
 	limit      int32 // 0: there is no turn
-	generation int32 // how many stood in the queue when it began
+	generation int32 // how many owners were in the queue when it began
 }
 
-// newTurn begins a turn for the owners that stand in the queue now.
+// newTurn begins a turn for the owners that are in the queue now.
 func (e *lockState) newTurn(now time.Time) turn {
 	generation := e.queue.Len()
 	limit := min(e.s.config.turnLimit(generation), math.MaxInt32)
@@ -131,8 +131,8 @@ func (e *lockState) spent(now time.Time) bool {
 // It ends when an owner takes the baton and inherits it; or when the time is up, another session asks or this one is
 // closed: then stopLingering takes the baton and gives the hold back.
 
-// lingerLocked keeps a hold that the owner with the baton has just left, and frees the baton. False: it is not to be kept,
-// and the baton is still the caller's. e.mu is held.
+// lingerLocked keeps a hold that the owner with the baton has just left, and frees the baton. It returns false if the
+// hold must not be kept, and the caller still has the baton. e.mu is held.
 func (e *lockState) lingerLocked(ctx context.Context, h *hold, now time.Time) bool {
 	if e.s.config.linger == 0 || h.token >= h.last {
 		return false
@@ -148,7 +148,7 @@ func (e *lockState) lingerLocked(ctx context.Context, h *hold, now time.Time) bo
 	e.handOverLocked()
 	e.idleLocked(now.Sub(e.s.opened) + e.s.config.linger)
 	e.reportRelease(ctx, h, false, nil)
-	e.queue.Leave() // from now on the lock state may be another lock's
+	e.queue.Leave() // from now on the lock state may serve another lock
 	return true
 }
 

@@ -16,15 +16,17 @@ var ErrForeignCondition = errors.New("the condition belongs to another lock")
 // changed. It is java.util.concurrent.locks.Condition for the whole deployment: equal names of one lock are one
 // condition, wherever it was made.
 //
-// Every Await, in this order: gives up all holds in one step with taking its place among the waiters; waits; takes
-// the lock again with as many holds as before; and only then returns, also when it timed out or its context ended.
-// The one exception is an error for which errors.Is(err, ErrLost): the lock could not be had again (the session was
-// closed, Redis refused, a lease has passed since the end of the context or of the time limit, or with what the same owner
-// has taken meanwhile there would be too many holds), or was lost before the wait began. The holds that it gave up are then gone, and each Unlock that they owe answers ErrLost. (With an
-// owner that goroutines share, an Unlock gives up what another of them holds meanwhile: after ErrLost leave it out.)
+// Await first gives up all holds and takes its place among the waiters, in one step. It waits, takes the lock again
+// with as many holds as before, and only then returns, also when it timed out or its context ended. The one exception
+// is an error for which errors.Is(err, ErrLost): the lock could not be taken again (the session was closed, Redis
+// refused, a lease has passed since the end of the context or of the time limit, or with what the same owner has taken
+// meanwhile there would be too many holds), or was lost before the wait began. The holds that it gave up are then gone,
+// and each Unlock for them returns ErrLost. (With an owner that goroutines share, such an Unlock would give up what
+// another goroutine holds by now: do not call it after ErrLost.)
 //
 // There are no spurious wake-ups, with one exception: a process that was paused for longer than three heartbeats is
-// taken for dead, and its waiters wake when it goes on. Like all code that waits for a condition, test it in a loop.
+// assumed to be dead, and its waiters wake when it goes on. Like all code that waits for a condition, test it in a
+// loop.
 //
 // The write side of an RWLock has conditions too: "the lock" is then the write side, and "all holds" are those of both sides. See
 // [RWLock.NewCondition].
@@ -49,10 +51,10 @@ func (c *Condition) Name() string { return c.name }
 
 // Await waits until it is signalled or ctx ends. It returns nil if it was signalled, also if ctx ended after that;
 // ctx's error if ctx ended first, and at once, keeping the holds, if it had ended before; [ErrNotHeld] if the
-// caller does not hold the lock; [ErrLost] as described at [Condition]; any other error (what Redis answered, or
+// caller does not hold the lock; [ErrLost] as described at [Condition]; any other error (one of Redis, or
 // [ErrUnavailable]) if it could not begin to wait, keeping the holds.
 //
-// It returns a lease ([WithLease]) after the end of ctx at the latest. If the lock cannot be taken again by then, because
+// It returns at most a lease ([WithLease]) after the end of ctx. If the lock cannot be taken again by then, because
 // Redis cannot be reached or others have it, the error is ErrLost, ctx's error, and Redis's if there was one.
 func (c *Condition) Await(ctx context.Context) error {
 	_, err := c.await(ctx, "await", time.Time{}, false)
@@ -60,8 +62,8 @@ func (c *Condition) Await(ctx context.Context) error {
 }
 
 // AwaitFor is Await with a time limit: it returns false, with no error, when the time was up first. With a limit of
-// zero or less it still gives up the lock and takes it again. It returns a lease after the limit at the latest, with
-// ErrLost as described at [Condition.Await].
+// zero or less it still gives up the lock and takes it again. It returns at most a lease after the limit, with ErrLost
+// as described at [Condition.Await].
 func (c *Condition) AwaitFor(ctx context.Context, wait time.Duration) (bool, error) {
 	return c.await(ctx, "await", time.Now().Add(max(wait, 0)), false)
 }
@@ -74,7 +76,7 @@ func (c *Condition) AwaitUninterruptibly(ctx context.Context) error {
 }
 
 // Signal moves the longest waiter of the whole deployment to the queue of the lock; it runs when it gets the lock,
-// after the caller's Unlock at the earliest. With nobody waiting it does nothing.
+// after the caller's Unlock at the earliest. Without a waiter it does nothing.
 //
 // Waiters that are signalled one after the other come back in that order, with one exception: those of one process that
 // use an unfair lock ([WithFairness]) compete, and may come back in any order.
@@ -83,9 +85,10 @@ func (c *Condition) AwaitUninterruptibly(ctx context.Context) error {
 // (except in a Redis Cluster), or it has been silent for three heartbeats. If a process dies before its owner is back
 // with the lock, another waiter gets the signal, after three heartbeats and the next beat of any session that waits.
 //
-// It works under a ctx that has ended, as Unlock does: ctx only provides the owner. While Redis does not answer it goes on
-// trying until the hold is lost, and of a write side for a lease at most. It returns [ErrNotHeld] if the caller does not hold the lock, ErrLost if the hold is
-// lost, and Redis's words if it refused; with [OutcomeUnknown] somebody may have been signalled.
+// It works under a ctx that has ended, as Unlock does: ctx only provides the owner. While Redis does not answer it
+// keeps trying until the hold is lost, and for a write side at most for a lease. It returns [ErrNotHeld] if the caller
+// does not hold the lock, ErrLost if the hold is lost, and Redis's words if it refused; with [OutcomeUnknown] an owner
+// may have been signalled.
 func (c *Condition) Signal(ctx context.Context) error { return c.signal(ctx, "signal", false) }
 
 // SignalAll is Signal for all waiters, in the order of their arrival; those of one process that use an unfair lock come
@@ -106,7 +109,7 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 			for _, ticket := range reply.Tickets {
 				e.signalled(ticket, false)
 			}
-			e.noteWanted(h.epoch) // by whoever was signalled
+			e.noteWanted(h.epoch) // by the signalled owner
 			more = reply.More
 			return reply.Gone, err
 		}
@@ -118,14 +121,14 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 			e.passOn()
 			err = ErrLost
 		}
-		if err != nil && unknown { // a copy may have been executed, whatever became of the last and of the hold
+		if err != nil && unknown { // an earlier copy may have been executed, whatever the result of the last one
 			err = backend.WithOutcomeUnknown(err)
 		}
 		return err
 	})
 }
 
-// holding calls f with the baton of the caller's hold. cancel is the context whose end forbids the call, if there is one.
+// holding calls f with the baton of the caller's hold. If cancel is not nil, its end prevents the call.
 func (c *Condition) holding(ctx context.Context, op string, cancel context.Context, f func(e *lockState, owner Owner, holds int) error) error {
 	l := c.lock
 	owner, err := l.caller(ctx)
@@ -152,7 +155,7 @@ func (c *Condition) holding(ctx context.Context, op string, cancel context.Conte
 	return l.error(op, f(e, owner, holds))
 }
 
-// check returns what makes every wait and signal fail.
+// check returns the error of every wait and signal, if there is one.
 func (c *Condition) check() error {
 	if len(c.name) > maxName {
 		return fmt.Errorf("the name of the condition is %d bytes long, at most %d are allowed", len(c.name), maxName)
@@ -172,7 +175,7 @@ func (c *Condition) of() (name string, remote backend.Remote) {
 	return c.lock.name, c.lock.remote
 }
 
-// noHold is why an owner that has no hold cannot do what needs one.
+// noHold returns the error of a call that needs a hold, for an owner that has none.
 func (l *Lock) noHold(owner Owner) error {
 	if l.session.lostHolds.IsOwed(l.name, owner) {
 		return ErrLost
@@ -200,9 +203,9 @@ func (c *Condition) await(ctx context.Context, op string, limit time.Time, deaf 
 	return signalled, err
 }
 
-// HasWaiters reports whether owners of this process wait for the condition. As in Java the lock must be held, which
-// is here: by any owner of this process, since the call carries none. It returns ErrForeignCondition for a
-// condition of another lock, ErrNotHeld if the lock is not held here, and an error for nil, in Java's order.
+// HasWaiters reports whether owners of this process wait for the condition. As in Java the lock must be held, but by
+// any owner of this process, since the call carries none. It returns ErrForeignCondition for a condition of another
+// lock, ErrNotHeld if the lock is not held here, and an error for nil, in Java's order.
 func (l *Lock) HasWaiters(c *Condition) (bool, error) {
 	owners, err := l.waiters("has waiters", c)
 	return len(owners) > 0, err

@@ -11,8 +11,8 @@ import (
 )
 
 // A DeadlockError ends the wait of an owner that would wait for ever: for a lock whose holder waits for a lock whose
-// holder … waits for one that the owner holds. The caller still holds what it held: to let the others go on it must
-// give that up. A cycle that a hold with a fixed lease is part of ends by itself, and is not reported.
+// holder … waits for one that the owner holds. The caller still holds its locks: to let the others go on it must
+// release them. A cycle that a hold with a fixed lease is part of ends by itself, and is not reported.
 type DeadlockError struct {
 	Cycle []Blocked // the caller first; each waits for a lock that the next holds, the last for one of the caller's
 	_     struct{}
@@ -57,7 +57,7 @@ func newDetector(s *session) *deadlock.Detector[Owner] {
 	return d
 }
 
-// takeWatched is take for a wait that nothing but its end can end.
+// takeWatched is take for a wait without a time limit.
 func (l *Lock) takeWatched(ctx context.Context, d *deadlock.Detector[Owner], t *try) (bool, error) {
 	owner, err := l.admit(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ type waitGraph struct {
 // ID is the session's.
 func (w waitGraph) ID() string { return w.s.id }
 
-// Holder is the owner of this session that has a lock, unless its hold ends by itself.
+// Holder returns the owner of this session that has a lock, unless its hold ends by itself.
 func (w waitGraph) Holder(name string) (owner Owner, held bool) {
 	if e := w.s.findState(name); e != nil {
 		owner, held = e.unboundedHolder()
@@ -95,7 +95,7 @@ func (w waitGraph) Holder(name string) (owner Owner, held bool) {
 	return owner, held
 }
 
-// Held is what each owner of the session holds until it unlocks.
+// Held returns the locks that each owner of the session holds until it unlocks.
 func (w waitGraph) Held() map[Owner][][]byte {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -108,7 +108,7 @@ func (w waitGraph) Held() map[Owner][][]byte {
 	return held
 }
 
-// Inspect asks the backend who has a lock.
+// Inspect asks the backend for the holder of a lock.
 func (w waitGraph) Inspect(ctx context.Context, name string) (backend.State, error) {
 	remote, err := w.s.conn.Bind(name)
 	if err != nil {
@@ -130,7 +130,7 @@ func (w waitGraph) Registered(ctx context.Context, session string) (string, erro
 	return w.registry.Registered(ctx, session)
 }
 
-// unboundedHolder is the owner that has the lock until it unlocks. A hold of a fixed lease and a lost one end by
+// unboundedHolder returns the owner that has the lock until it unlocks. A hold of a fixed lease and a lost one end by
 // themselves: a wait for them is no part of a deadlock.
 func (e *lockState) unboundedHolder() (Owner, bool) {
 	e.mu.Lock()

@@ -9,8 +9,8 @@ import (
 )
 
 // Do runs fn while holding the lock: Lock, fn, Unlock. The context that fn gets ends when ctx does, and with cause
-// [ErrLost] at the moment the hold is lost, so that fn can stop before another owner begins. A panic in fn unlocks
-// and goes on panicking.
+// [ErrLost] at the moment the hold is lost, so that fn can stop before another owner begins. A panic in fn unlocks and
+// continues.
 //
 // A goroutine that fn starts is another owner, but with that context, and until Do returns, it can ask about the hold:
 // [Lock.Lost], [Lock.Token], [Lock.Verify], [Lock.TrustedUntil], [Lock.HoldCount] and [Lock.IsHeldByCurrentOwner] are then
@@ -18,7 +18,7 @@ import (
 // Lock and Unlock are always the goroutine's own: its Lock waits, and its Unlock returns [ErrNotHeld].
 //
 // It returns Lock's error without calling fn; otherwise fn's error joined with Unlock's, which is ErrLost if the
-// hold was lost on the way, also when fn returned nil.
+// hold was lost meanwhile, also when fn returned nil.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := l.Lock(ctx); err != nil {
 		return err
@@ -27,8 +27,8 @@ func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error
 }
 
 // TryDo is [Lock.Do] with [Lock.TryLock] for Lock: it runs fn if the lock is free (or the caller's own), and reports
-// whether it did. It returns false and no error if another has the lock; false and TryLock's error if that failed; true
-// and the error that Do would return if fn was called.
+// whether it did. It returns false and no error if another owner has the lock; false and TryLock's error if that
+// failed; true and the error that Do would return if fn was called.
 func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
 	ok, err := l.TryLock(ctx)
 	if !ok || err != nil {
@@ -47,7 +47,7 @@ func (l *Lock) TryDoFor(ctx context.Context, wait time.Duration, fn func(ctx con
 	return true, l.run(ctx, fn)
 }
 
-// run calls fn with a hold of the caller's, and gives that up.
+// run calls fn with the caller's hold, and gives that up.
 func (l *Lock) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	carried, end := inside(ctx, l)
 	within, cancel := context.WithCancelCause(carried)
@@ -61,7 +61,7 @@ func (l *Lock) run(ctx context.Context, fn func(ctx context.Context) error) (err
 	return l.session.call(within, l.name, fn)
 }
 
-// call calls fn, with the label of a profile if there is to be one.
+// call calls fn, with a profiler label if the session has them.
 func (s *session) call(ctx context.Context, name string, fn func(ctx context.Context) error) (err error) {
 	if !s.config.profiled {
 		return fn(ctx)
@@ -70,7 +70,8 @@ func (s *session) call(ctx context.Context, name string, fn func(ctx context.Con
 	return err
 }
 
-// onLoss has cancel called with ErrLost when the caller's hold is lost, until the returned function is called.
+// onLoss arranges that cancel is called with ErrLost when the caller's hold is lost, until the returned function is
+// called.
 func (l *Lock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc) (forget func()) {
 	var sig *lossNotifier
 	if owner, err := l.asker(ctx); err == nil {
@@ -84,7 +85,7 @@ func (l *Lock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc) (for
 	return func() { sig.remove(cancel) }
 }
 
-// notifierOf is the notifier of an owner's hold; nil if it has none.
+// notifierOf returns the notifier of an owner's hold; nil if it has none.
 func (l *Lock) notifierOf(owner Owner) *lossNotifier {
 	e := l.session.findState(l.name)
 	if e == nil {
@@ -107,7 +108,7 @@ func (l *Lock) notifierOf(owner Owner) *lossNotifier {
 
 // Lost returns a channel that is closed when the caller's hold is lost: at the moment this process can no longer
 // trust its lease, before Redis gives the lock to another. It stays open if the hold ends by Unlock. For a caller
-// that holds nothing it is closed already. ctx provides only the owner.
+// without a hold it is already closed. ctx provides only the owner.
 func (l *Lock) Lost(ctx context.Context) <-chan struct{} {
 	if owner, err := l.asker(ctx); err == nil {
 		if sig := l.notifierOf(owner); sig != nil {

@@ -17,28 +17,29 @@ var (
 	// renewed in time, Redis lost it, or another session forced it open. Another owner may have it. It is also the
 	// cause of the context that Do passes on.
 	ErrLost = errors.New("lost while it was held")
-	// ErrClosed is returned when the session is closed or closing, also to those who wait. Only an owner that holds a
+	// ErrClosed is returned when the session is closed or closing, also to waiting callers. Only an owner that holds a
 	// lock can take it once more while the session is closing.
 	ErrClosed = errors.New("session closed")
-	// ErrUnavailable is returned when the backend could not be asked: it was not reached, did not answer in time, or
-	// cannot do anything at present (it is starting, for instance). It says nothing about who has the lock.
+	// ErrUnavailable is returned when the backend was not reached, did not answer in time, or cannot do anything at
+	// present (it is starting, for instance). It says nothing about the lock's holder.
 	ErrUnavailable = backend.ErrUnavailable
-	// ErrWrongKind is returned when a name is used for another kind of lock: a Lock, an RWLock and a Semaphore cannot share
-	// one. Nothing was changed. The error's text says what the name is in use as, if the server says so when it is asked.
+	// ErrWrongKind is returned when a name is in use as another kind of lock: a Lock, an RWLock and a Semaphore cannot
+	// share one. Nothing was changed. The error's text says what the name is in use as, if the server says so when it
+	// is asked.
 	ErrWrongKind = backend.ErrWrongKind
 	// ErrTooManyHolds is returned when an owner holds the lock 2³¹−1 times. The holds are unchanged.
 	ErrTooManyHolds = errors.New("maximum hold count exceeded")
-	// ErrNotReplicated is returned when a lock was got but too few replicas have it (redisbackend.WithReplicas). It was
-	// given back.
+	// ErrNotReplicated is returned when a lock was acquired but too few replicas have it (redisbackend.WithReplicas).
+	// The lock was given back.
 	ErrNotReplicated = backend.ErrNotReplicated
-	// ErrNoQuorum is returned when too few nodes of a quorum answered to decide (redisbackend.NewQuorum). It says nothing
-	// about who has the lock.
+	// ErrNoQuorum is returned when too few nodes of a quorum answered to decide (redisbackend.NewQuorum). It says
+	// nothing about the lock's holder.
 	ErrNoQuorum = backend.ErrNoQuorum
 	// ErrNoOwner is returned in a session with WithExplicitOwners when the context carries no owner.
 	ErrNoOwner = errors.New("no owner in the context, and the session takes only explicit owners (WithOwner)")
 )
 
-// An Error says what was asked of which lock when it failed. errors.Is and errors.As reach what it wraps: a
+// An Error names the call that failed and its lock. errors.Is and errors.As reach what it wraps: a
 // sentinel of this package, the context's error if that ended the call, and the server's words.
 type Error struct {
 	Op   string // "lock", "unlock", …
@@ -59,7 +60,7 @@ type unavailableError struct {
 	ended error // why the caller's context had ended, if it had
 }
 
-// wrapUnavailable is the error of a command that was sent, or was to be sent, on behalf of ctx.
+// wrapUnavailable returns the error of a command that was sent, or should have been sent, with ctx.
 func wrapUnavailable(ctx context.Context, err error) error {
 	if err == nil || Refused(err) {
 		return err
@@ -86,8 +87,8 @@ func (e unavailableError) Is(target error) bool {
 
 func (e unavailableError) As(target any) bool { return errors.As(e.err, target) }
 
-// reasonOf is why ctx has ended as its owner knows it, nil if it has not. If the deadline of ctx has passed, reasonOf first
-// waits until ctx has ended, so that an error never blames a context whose Err is still nil.
+// reasonOf returns why ctx has ended as its owner knows it, nil if it has not. If the deadline of ctx has passed,
+// reasonOf first waits until ctx has ended, so that an error never blames a context whose Err is still nil.
 func reasonOf(ctx context.Context) error {
 	passed := deadlinePassed(ctx)
 	if passed {

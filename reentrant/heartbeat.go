@@ -10,11 +10,11 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A waiterHeartbeat shows Redis that a session's waiters for conditions are alive, and also those who were signalled and are on
-// their way back to the lock: one command per condition and heartbeat. The reply reports signals whose messages were
-// lost. The command tells Redis of those whose owners are back, and only that acknowledges a signal: a beat's
-// reply may be lost, and an owner that was signalled may still leave without the lock. One goroutine does it for the
-// whole session, and sleeps while the session has no waiter.
+// A waiterHeartbeat shows Redis that a session's waiters for conditions are alive, and also those that were signalled
+// and wait for the lock again: one command per condition and heartbeat. The reply reports signals whose messages were
+// lost. The command names those whose owners have the lock again, and only that acknowledges a signal: a beat's reply
+// may be lost, and an owner that was signalled may still leave without the lock. One goroutine does it for the whole
+// session, and sleeps while the session has no waiter.
 type waiterHeartbeat struct {
 	s     *session
 	nudge chan struct{} // 1-buffered: there is a ticket again
@@ -23,7 +23,7 @@ type waiterHeartbeat struct {
 	done  sync.WaitGroup
 
 	mu      sync.Mutex       // a leaf
-	tickets map[*ticket]bool // true: back with the lock, so its signal is to be acknowledged by one more beat
+	tickets map[*ticket]bool // true: its owner has the lock again, so one more beat acknowledges its signal
 }
 
 func newWaiterHeartbeat(s *session) *waiterHeartbeat {
@@ -51,7 +51,7 @@ func (v *waiterHeartbeat) add(t *ticket) {
 	}
 }
 
-// beatNow has the next beat sent at once: it tells of signals whose messages were lost with the channel.
+// beatNow sends the next beat at once: it reports signals whose messages were lost with the channel.
 func (v *waiterHeartbeat) beatNow() {
 	select {
 	case v.again <- struct{}{}:
@@ -66,7 +66,7 @@ func (v *waiterHeartbeat) acknowledge(t *ticket) {
 	v.tickets[t] = true
 }
 
-// remove forgets a ticket: it was taken back, or its owner could not come back, and the signal is another's.
+// remove forgets a ticket: it was withdrawn, or its owner could not come back, and the signal goes to another waiter.
 func (v *waiterHeartbeat) remove(t *ticket) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -83,7 +83,7 @@ func (v *waiterHeartbeat) watch() {
 		case v.empty():
 			timer.Stop()
 			armed, last = false, time.Time{}
-		case !armed: // a ticket more does not put the beat off
+		case !armed: // one more ticket does not delay the beat
 			timer.Reset(max(0, cfg.heartbeat-cfg.jitter(cfg.heartbeat/8)-since(last)))
 			armed = true
 		}
@@ -122,8 +122,8 @@ type group struct {
 	name   string
 }
 
-// beat sends one command per condition (more if it has many tickets), all at once: one that gets no answer does not
-// hold up the others.
+// beat sends one command per condition (more if it has many tickets), all at once: one without a reply does not delay
+// the others.
 func (v *waiterHeartbeat) beat() {
 	limit := min(v.s.config.commandTimeout(), v.s.config.heartbeat)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -162,13 +162,13 @@ func epochs(tickets []*ticket) []uint64 {
 	return epochs
 }
 
-// grouped is what the tickets of a condition want of a beat.
+// grouped is a condition's part of a beat.
 type grouped struct{ waiting, served []*ticket }
 
 // maxBeat is how many tickets go into one command. Redis spends some 4 µs on each, and serves no other client meanwhile.
 const maxBeat = 500
 
-// parts splits it into what goes into one command each.
+// parts splits it into parts of one command each.
 func (all grouped) parts() (parts []grouped) {
 	for len(all.waiting)+len(all.served) > 0 {
 		w := min(len(all.waiting), maxBeat)

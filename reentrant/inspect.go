@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// HoldCount is how many times the caller's owner holds the lock; 0 if it does not.
+// HoldCount returns how many times the caller's owner holds the lock; 0 if it does not.
 func (l *Lock) HoldCount(ctx context.Context) int {
 	owner, err := l.asker(ctx)
 	if err != nil {
@@ -27,22 +27,22 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 // sends nothing; see [Lock.Verify].
 func (l *Lock) IsHeldByCurrentOwner(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
 
-// Token is the fencing token of the caller's hold. It returns ErrLost if the hold was lost and not yet unlocked,
+// Token returns the fencing token of the caller's hold. It returns ErrLost if the hold was lost and not yet unlocked,
 // ErrNotHeld if there is none. It sends nothing.
 func (l *Lock) Token(ctx context.Context) (Token, error) {
 	h, err := l.currentHold(ctx)
 	return h.token, l.error("token", err)
 }
 
-// TrustedUntil is the local moment up to which this process believes in the caller's hold as things stand: the end of
-// its lease, less a margin for the clocks. Renewals move it on; [Lock.Lost] closes when it comes. For work that needs time
-// to stop. It returns [ErrNotHeld] or [ErrLost] as Token does.
+// TrustedUntil returns the local time until which this process trusts the caller's hold: the end of its lease, less a
+// margin for the clocks. Renewals extend it; [Lock.Lost] closes when it comes. For work that needs time to stop. It
+// returns [ErrNotHeld] or [ErrLost] as Token does.
 func (l *Lock) TrustedUntil(ctx context.Context) (time.Time, error) {
 	h, err := l.currentHold(ctx)
 	return h.lease.Until(), l.error("trusted until", err)
 }
 
-// currentHold is the caller's hold.
+// currentHold returns the caller's hold.
 func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
 	owner, err := l.asker(ctx)
 	if err != nil {
@@ -63,15 +63,15 @@ func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
 	return hold{}, ErrNotHeld
 }
 
-// Verify asks Redis whether the caller's hold is still there: after a pause, before touching what it protects. It
-// returns nil if it is, [ErrLost] if it is not (and the hold then counts as lost), [ErrNotHeld] if the caller has
-// none; another error if Redis did not answer, which says nothing about the hold. If less is left of the lease than was
-// believed, because a clock was stepped or another server took over, [Lock.TrustedUntil] comes earlier.
+// Verify asks Redis whether the caller's hold still exists: for use after a pause, before an access to the protected
+// data. It returns nil if it is, [ErrLost] if it is not (and the hold then counts as lost), [ErrNotHeld] if the caller
+// has none; another error if Redis did not answer, which says nothing about the hold. If less is left of the lease than
+// this process assumed, because a clock was stepped or another server took over, [Lock.TrustedUntil] comes earlier.
 //
 // While another goroutine of the same owner is in [Condition.Await], which gives the hold up, or in [Lock.Resume], which
 // moves it, Verify asks again until that is settled.
 //
-// What Verify says can be over the moment it returns; only a resource that checks the [Token] is safe from that.
+// The hold can end the moment Verify returns; only a resource that checks the [Token] is safe from that.
 func (l *Lock) Verify(ctx context.Context) error {
 	for try := 0; ; try++ {
 		h, err := l.currentHold(ctx)
@@ -96,8 +96,8 @@ func (l *Lock) Verify(ctx context.Context) error {
 	}
 }
 
-// loseIfCurrent ends the hold with an epoch that Redis does not have. It is false, and changes nothing, if the hold has another
-// epoch by now, or is being given up or moved: then the answer may be older than that, or newer.
+// loseIfCurrent ends the hold with an epoch that Redis does not have. It returns false, and changes nothing, if the
+// hold has another epoch by now, or is being given up or moved: then the reply may be older than that, or newer.
 func (l *Lock) loseIfCurrent(epoch uint64) (lost bool) {
 	l.withState(func(e *lockState) {
 		e.mu.Lock()
@@ -128,15 +128,15 @@ func (l *Lock) HasQueuedOwners() bool { return l.QueueLength() > 0 }
 // HasQueuedOwner reports whether an owner of this process waits for the lock.
 func (l *Lock) HasQueuedOwner(o Owner) bool { return slices.Contains(l.QueuedOwners(), o) }
 
-// QueueLength is how many owners of this process wait for the lock, the head that waits in Redis included. Like
-// all of these it is a snapshot.
+// QueueLength returns how many owners of this process wait for the lock, including the head that waits in Redis. Like
+// the results of all these methods it is a snapshot.
 func (l *Lock) QueueLength() int {
 	n := 0
 	l.withState(func(e *lockState) { n = e.queueLength() })
 	return n
 }
 
-// QueuedOwners are the owners of this process that wait for the lock, longest first.
+// QueuedOwners returns the owners of this process that wait for the lock, longest first.
 func (l *Lock) QueuedOwners() []Owner {
 	var owners []Owner
 	l.withState(func(e *lockState) {
@@ -148,7 +148,7 @@ func (l *Lock) QueuedOwners() []Owner {
 	return owners
 }
 
-// String names the lock and who holds it in this process, in the form of ReentrantLock.toString: "[Unlocked]" or
+// String names the lock and its holder in this process, in the form of ReentrantLock.toString: "[Unlocked]" or
 // "[Locked by owner X]". A lock that another process holds is "[Unlocked]" here; see [Lock.Inspect].
 func (l *Lock) String() string {
 	state := "[Unlocked]"
@@ -183,10 +183,10 @@ func (l *Lock) inspect(ctx context.Context, op string) (State, error) {
 }
 
 // ForceUnlock takes the lock from its holder, in any process, and gives it to the next waiter. The holder
-// learns of it at its next command or renewal at the latest: until then two may believe that they have the lock,
-// and only tokens tell them apart. It reports whether the lock was held. The name of an RWLock or a Semaphore is
-// [ErrWrongKind]. After an error with an unknown outcome look before trying again: a second one would take the lock from
-// the next holder.
+// learns of it at its next command or renewal at the latest: until then two owners may believe that they have the lock,
+// and only tokens distinguish them. It reports whether the lock was held. The name of an RWLock or a Semaphore is
+// [ErrWrongKind]. After an error with an unknown outcome, inspect the lock before you try again: a second call would
+// take it from the next holder.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var had bool
 	err := l.command(ctx, "force unlock", func(ctx context.Context) (err error) {

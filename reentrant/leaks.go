@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// What is dropped without being given up is reported in the log, when the collector finds it. Nothing is taken away:
-// whoever holds a lock may be at work all the same.
+// The log reports sessions and Locks that were dropped while they held something, when the collector finds them.
+// Nothing is released: the owner of the hold may still be at work.
 //
-// Cleanups run beside everything, also outside the bubble of testing/synctest in which a session may live: they look
-// under the mutexes, take no reference that somebody would have to wait for, and have an asyncLog of their own, for which
-// Close does not wait.
+// Cleanups run at any time, also outside the testing/synctest bubble in which a session may live: they read under the
+// mutexes, take no reference that Close would have to wait for, and have a log of their own, for which Close does not
+// wait.
 
 // reportLeak reports a session whose handle was dropped without being closed.
 func (s *session) reportLeak() {
@@ -34,7 +34,7 @@ func (s *session) reportLeak() {
 // lockIDs counts the Locks that ever got a hold.
 var lockIDs atomic.Uint32
 
-// id identifies the Lock: a hold records with which Lock it was got. A Lock is watched from its first hold on.
+// id identifies the Lock: a hold records the Lock with which it was acquired. A Lock is watched from its first hold on.
 func (l *Lock) id() uint32 {
 	if n := l.lazyID.Load(); n != 0 {
 		return n
@@ -45,7 +45,7 @@ func (l *Lock) id() uint32 {
 	return l.lazyID.Load()
 }
 
-// A leakRecord is what is left of a Lock that was collected.
+// A leakRecord outlives a Lock that was collected.
 type leakRecord struct {
 	s      *session
 	name   string
@@ -59,7 +59,7 @@ func (k leakRecord) report() {
 	}
 }
 
-// holdOf is the hold on a lock, without a reference to its lock state.
+// holdOf returns the hold on a lock, without a reference to its lock state.
 func (s *session) holdOf(name string) hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()

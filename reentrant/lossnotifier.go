@@ -15,7 +15,7 @@ type lossNotifier struct {
 
 func newLossNotifier() *lossNotifier { return &lossNotifier{lost: make(chan struct{})} }
 
-// closeLost closes the channel of Lost. It may be called with other mutexes held: it runs no code that is not ours.
+// closeLost closes the channel of Lost. It may be called with other mutexes held: it runs no code of users.
 func (s *lossNotifier) closeLost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -25,8 +25,8 @@ func (s *lossNotifier) closeLost() {
 	}
 }
 
-// notify is called by the goroutine that finds the hold lost, with no other mutex held: cancelling a context runs code
-// that is not ours.
+// notify is called by the goroutine that finds the hold lost, with no other mutex held: cancelling a context can run
+// code of users.
 func (s *lossNotifier) notify() {
 	s.closeLost()
 	s.mu.Lock()
@@ -38,7 +38,7 @@ func (s *lossNotifier) notify() {
 	}
 }
 
-// add has cancel called with ErrLost when the hold is lost, until remove.
+// add arranges that cancel is called with ErrLost when the hold is lost, until remove.
 func (s *lossNotifier) add(cancel *context.CancelCauseFunc) {
 	s.mu.Lock()
 	fired := s.closed
@@ -62,7 +62,7 @@ func (s *lossNotifier) remove(cancel *context.CancelCauseFunc) {
 	}
 }
 
-// alreadyLost is what Lost returns to a caller that holds nothing.
+// alreadyLost is the result of Lost for a caller without a hold.
 var alreadyLost = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)

@@ -10,16 +10,16 @@ import (
 // A MultiLock takes the locks that are free together, in passes:
 //
 //	a b c d e f g h      all at once: the attempts travel together
-//	✓ ✓ ✗ ✓ ✓ ✗ ✓ ✓      c is another's
+//	✓ ✓ ✗ ✓ ✓ ✗ ✓ ✓      c is taken
 //	✓ ✓ …                d, e, g and h are given back, and c is waited for
 //	✓ ✓ ✓ ✓ ✓            then two at once, four, eight, …
 //
 // So it waits for a lock only while it has none that comes later in the order of names, and two MultiLocks never wait for
-// each other. What it took out of turn it gives back before it waits.
+// each other. It gives back the locks after a gap before it waits.
 
-// minPass is how many locks a pass is made for. What a pass takes out of turn it keeps from others for two round trips, and
-// gives back with a command. Where few locks are wanted by many that costs more than the round trips that it saves. Fewer
-// attempts, and releases, are made one after the other.
+// minPass is the least number of locks for which there are passes. A pass keeps the locks that it takes after a gap
+// from others for two round trips, and gives them back with a command. With few, contended locks that costs more than
+// the round trips that it saves. Fewer attempts, and releases, are made one after the other.
 const minPass = 16
 
 // A pass is one call's attempts for the locks that are free, without waiting for any.
@@ -31,7 +31,7 @@ type pass struct {
 // newPass returns the pass of a call by ctx's owner. Nil: the call is not to make one.
 func newPass(ctx context.Context, t try) *pass {
 	if ctx == nil || ctx.Err() != nil {
-		return nil // the call for the first lock says what is wrong
+		return nil // the call for the first lock returns the error
 	}
 	return &pass{ctx: asOwner(ctx), try: t}
 }
@@ -65,8 +65,8 @@ func (p *pass) takeFree(locks []*Lock) (int, error) {
 	return n, l.error(p.try.op, l.session.explainKind(p.ctx, l.remote, aLock, errs[n]))
 }
 
-// waitable reports whether a lock that an attempt has not got can be waited for: another has it, or the server could not be
-// asked.
+// waitable reports whether a call can wait for a lock that an attempt did not get: another owner has it, or the server
+// was not reached.
 func waitable(err error) bool {
 	return err == nil || errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrLost)
 }

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// A MultiLock is several locks that are taken all or none. It takes them in one order, by name, whatever order they
-// were given in, so two callers with the same locks in opposite orders never wait for each other. Of 16 locks or more
-// it takes those that are free together: the commands travel at once, in one round trip. It is safe for concurrent use,
-// and re-entrant as its locks are.
+// A MultiLock is several locks of which a call takes all or none. It takes them in the order of their names, in
+// whatever order they were given, so two callers with the same locks in opposite orders never wait for each other. Of
+// 16 locks or more it takes those that are free together: the commands travel at once, in one round trip. It is safe
+// for concurrent use, and re-entrant as its locks are.
 //
-// It is not atomic: while it waits for one it has those before it. What it has is given back when it fails, when
-// its context ends, and when a panic passes through Do.
+// It is not atomic: while it waits for one lock it has those before it. It gives back the locks it has when it fails,
+// when its context ends, and when a panic passes through Do.
 type MultiLock struct {
 	locks   []*Lock // in order, each once
 	invalid error   // a lock is nil: every call returns it
 }
 
 // NewMultiLock makes one lock of several, of one session or of several. The same lock given twice counts once. A
-// MultiLock of nothing is always free, but not to be had with a ctx that has ended. Nil locks, and locks of one name with
-// different options or of different sessions, are the error of every call.
+// MultiLock without locks is always free, but cannot be taken with a ctx that has ended. With a nil lock, or locks of
+// one name with different options or of different sessions, every call returns an error.
 func NewMultiLock(locks ...*Lock) *MultiLock {
 	if slices.Contains(locks, nil) {
 		return &MultiLock{invalid: errors.New("reentrant: a MultiLock was given a nil lock")}
@@ -38,7 +38,7 @@ func NewMultiLock(locks ...*Lock) *MultiLock {
 	return &MultiLock{locks: slices.CompactFunc(order, func(a, b *Lock) bool { return compareLocks(a, b) == 0 })}
 }
 
-// mismatch is what keeps two Locks of one name from being one lock of a MultiLock.
+// mismatch returns why two Locks of one name cannot be one lock of a MultiLock.
 func (l *Lock) mismatch(m *Lock) error {
 	switch {
 	case l.name != m.name:
@@ -62,13 +62,13 @@ func (m *MultiLock) Lock(ctx context.Context) error {
 	return err
 }
 
-// TryLock takes all locks if all are free, with one attempt for each, as [Lock.TryLock] makes it, one after the other: of
-// several that try at the same time one succeeds.
+// TryLock takes all locks if all are free, with one attempt for each, as [Lock.TryLock] makes it, one after the other:
+// of several simultaneous calls one succeeds.
 func (m *MultiLock) TryLock(ctx context.Context) (bool, error) {
 	return m.take(ctx, "try lock", nil, func(l *Lock) (bool, error) { return l.TryLock(ctx) })
 }
 
-// TryLockFor takes all locks if that can be done within wait, which counts for all of them together. Errors are
+// TryLockFor takes all locks if that is possible within wait, which counts for all of them together. Errors are
 // those of [Lock.TryLockFor].
 func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
 	end := time.Now().Add(wait)
@@ -95,7 +95,7 @@ func (m *MultiLock) take(ctx context.Context, op string, free *pass, one func(*L
 	return true, nil
 }
 
-// admit is what is wrong with a call before any lock is asked for. Of a MultiLock that has locks they say the rest.
+// admit returns what is wrong with a call before it asks for any lock. The locks check the rest.
 func (m *MultiLock) admit(ctx context.Context, op string) error {
 	switch {
 	case m.invalid != nil:
@@ -126,8 +126,8 @@ func unlockAll(ctx context.Context, locks []*Lock) error {
 	return errors.Join(errs...)
 }
 
-// HoldCount is how many times the caller's owner holds all of the locks: the least of their hold counts. It is 0 if the
-// owner lacks one, and for a MultiLock of nothing.
+// HoldCount returns how many times the caller's owner holds all of the locks: the least of their hold counts. It is 0
+// if the owner lacks one, and for a MultiLock without locks.
 func (m *MultiLock) HoldCount(ctx context.Context) int {
 	least := 0
 	for i, l := range m.locks {
@@ -143,15 +143,14 @@ func (m *MultiLock) HoldCount(ctx context.Context) int {
 // sends nothing; see [MultiLock.Verify].
 func (m *MultiLock) IsHeldByCurrentOwner(ctx context.Context) bool { return m.HoldCount(ctx) > 0 }
 
-// Verify asks Redis, with a command for each lock, whether the caller's holds are all still there, as [Lock.Verify] does
-// for one. It stops at the first that is not, or is not answered, and returns its error. For a MultiLock of nothing that
-// is [ErrNotHeld].
+// Verify asks Redis, with a command for each lock, whether all of the caller's holds still exist, as [Lock.Verify] does
+// for one. It stops at the first error and returns it. For a MultiLock without locks that is [ErrNotHeld].
 func (m *MultiLock) Verify(ctx context.Context) error {
 	return m.each("verify", func(l *Lock) error { return l.Verify(ctx) })
 }
 
-// TrustedUntil is the local moment up to which this process believes in all of the caller's holds: the earliest of those
-// that [Lock.TrustedUntil] gives. Errors are the same; for a MultiLock of nothing it is [ErrNotHeld].
+// TrustedUntil returns the local time until which this process trusts all of the caller's holds: the earliest of those
+// that [Lock.TrustedUntil] returns. Errors are the same; for a MultiLock without locks it is [ErrNotHeld].
 func (m *MultiLock) TrustedUntil(ctx context.Context) (earliest time.Time, err error) {
 	err = m.each("trusted until", func(l *Lock) error {
 		until, err := l.TrustedUntil(ctx)
@@ -184,7 +183,7 @@ func (m *MultiLock) each(op string, f func(*Lock) error) error {
 
 // Do runs fn while holding all locks, as [Lock.Do] does with one: the context that fn gets ends with cause ErrLost
 // when any of them is lost, and a panic in fn gives all of them back. The label of [WithProfilerLabels], if the session of the
-// first lock in the order of names has that option, is the name of that lock and how many more there are.
+// first lock in the order of names has that option, is the name of that lock and the number of the others.
 func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	if err := m.Lock(ctx); err != nil {
 		return err
@@ -201,7 +200,7 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) 
 	return m.locks[0].session.call(within, m.label(), fn)
 }
 
-// label is what profiles show for the locks.
+// label returns the profiler label of the locks.
 func (m *MultiLock) label() string {
 	first, others := m.locks[0].name, len(m.locks)-1
 	if others == 0 {
@@ -210,8 +209,8 @@ func (m *MultiLock) label() string {
 	return fmt.Sprintf("%s and %d more", first, others)
 }
 
-// Lost returns a channel that is closed when any of the caller's holds is lost. For a caller that does not hold all
-// of the locks it is closed already. What it needs is kept until the holds end: ask once per hold.
+// Lost returns a channel that is closed when any of the caller's holds is lost. For a caller that does not hold all of
+// the locks it is already closed. Each call keeps its resources until the holds end: call it once per hold.
 func (m *MultiLock) Lost(ctx context.Context) <-chan struct{} {
 	if m.invalid != nil || ctx == nil {
 		return alreadyLost

@@ -11,9 +11,9 @@ import (
 
 type noteKey struct{}
 
-// WithNote has every lock that is taken under the returned context carry a note, such as "migration 42 by deploy-7". It is for
-// people: [Lock.Inspect] returns it in every process for as long as the hold lasts, and the relock command shows it. It
-// decides nothing, and the lock does not fail for it.
+// WithNote returns a context under which every lock that is taken carries a note, such as "migration 42 by deploy-7".
+// It is for people: [Lock.Inspect] returns it in every process for as long as the hold lasts, and the relock command
+// shows it. It has no effect on the lock, which never fails because of it.
 //
 // The note is that of the outermost acquire: re-entry with another one changes nothing. It stays with the hold when
 // [Lock.Resume] moves that, unless the context of Resume carries another, and comes back with the hold after [Condition.Await].
@@ -28,7 +28,7 @@ func WithNote(ctx context.Context, note string) context.Context {
 	return context.WithValue(ctx, noteKey{}, fitNote(note))
 }
 
-// fitNote makes a text one that may be a note.
+// fitNote makes a valid note of a text.
 func fitNote(text string) string {
 	const ending = "…"
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))
@@ -42,20 +42,20 @@ func fitNote(text string) string {
 	return text[:end] + ending
 }
 
-// noteOf is the note that a context carries, "" if none.
+// noteOf returns the note that a context carries, "" if none.
 func noteOf(ctx context.Context) string {
 	note, _ := ctx.Value(noteKey{}).(string)
 	return note
 }
 
-// noteAge is how old a note in Redis is at most when a renewal has it written again. A note lasts for five minutes and twice
-// the lease at least; renewals come at a third of the lease.
+// noteAge is the age from which a renewal writes a note in Redis again. A note lasts for at least five minutes and
+// twice the lease; renewals come at a third of the lease.
 const noteAge = 2 * time.Minute
 
-// A note is what the owner of a hold noted. Guarded by lockState.mu.
+// A note is the note of a hold. Guarded by lockState.mu.
 type note struct {
 	text string
-	sent time.Duration // how old the session was when it last sent what Redis has; 0: Redis may not have it
+	sent time.Duration // the session's age when it last sent the note; 0: Redis may not have it
 }
 
 // newNote returns the note with a text; nil without one.
@@ -83,14 +83,14 @@ func (e *lockState) noteLocked() {
 	}
 }
 
-// renewNoteLocked has the note written again if Redis would forget it, or may not have it. e.mu is held.
+// renewNoteLocked writes the note again if Redis would forget it, or may not have it. e.mu is held.
 func (e *lockState) renewNoteLocked(now time.Time) {
 	if n := e.hold.note; n != nil && (n.sent == 0 || now.Sub(e.s.opened)-n.sent > noteAge) {
 		e.noteLocked()
 	}
 }
 
-// rewriteNote has the next renewal write the note: there may be another server now, without it.
+// rewriteNote makes the next renewal write the note: there may be another server now, without it.
 func (e *lockState) rewriteNote() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// An Observer is told what happens to the locks of a session: for metrics, traces and tests.
+// An Observer receives the events of a session's locks, for metrics, traces and tests.
 type Observer interface {
-	// Observe takes one event. Events come one at a time, and those of one lock in the order in which they happened, in a
-	// goroutine of the session's: an observer that is slow, blocks or panics delays no lock and no other call. The price
-	// is that a call may return before its event is observed.
+	// Observe handles one event. Events come one at a time, and those of one lock in the order in which they happened,
+	// in a goroutine of the session's: an observer that is slow, blocks or panics delays no lock and no other call. The
+	// price is that a call may return before its event is observed.
 	//
 	// ctx is that of the call (with EventAcquired, EventReentered, EventFailed and EventReleased), for its values; it may
 	// have ended by now. With all other events it is context.Background.
@@ -32,23 +32,23 @@ const (
 	EventAcquired EventKind = iota + 1
 	// EventReentered: an owner got a lock once more.
 	EventReentered
-	// EventFailed: a call that asked for a lock did not get it, after Wait. Err is why; nil if another had it for as
-	// long as the call was ready to wait.
+	// EventFailed: a call that asked for a lock did not get it, after Wait. Err is the reason; nil if another owner had
+	// the lock for as long as the call would wait.
 	EventFailed
 	// EventReleased: an owner gave up its last hold after Held, by Unlock or by Await. HandedOff says that the next owner
 	// is of the same session.
 	EventReleased
-	// EventYielded: the turn of the session was over, and another session was given the lock.
+	// EventYielded: the turn of the session was over, and another session got the lock.
 	EventYielded
-	// EventLost: the hold ended otherwise, after Held; Err says what was noticed, and wraps ErrLost.
+	// EventLost: the hold ended otherwise, after Held; Err says how that was noticed, and wraps ErrLost.
 	EventLost
-	// EventWaitingLong: an owner has waited in Redis for longer than the session's lease. It is said once per wait; Err
-	// is the backend's last error, nil if another holds the lock. State is then the lock as the backend answered when it
-	// was asked for this, nil if it did not answer.
+	// EventWaitingLong: an owner has waited in Redis for longer than the session's lease. It is reported once per wait;
+	// Err is the backend's last error, nil if another owner holds the lock. State is the lock's state, which the
+	// session reads for this event, nil if the backend did not answer.
 	EventWaitingLong
-	// EventRenewalFailing: the lease of a hold could not be renewed, for the reason in Err. It is tried again.
+	// EventRenewalFailing: the lease of a hold could not be renewed, for the reason in Err. The session tries again.
 	EventRenewalFailing
-	// EventRenewalRecovered: it could, after all.
+	// EventRenewalRecovered: the renewal succeeded after failures.
 	EventRenewalRecovered
 )
 
@@ -58,7 +58,7 @@ var eventNames = [...]string{
 	EventWaitingLong: "waiting long for a lock", EventRenewalFailing: "renewal failing", EventRenewalRecovered: "renewal recovered",
 }
 
-// String says it in words.
+// String describes the kind in words.
 func (k EventKind) String() string {
 	if k < EventAcquired || int(k) >= len(eventNames) {
 		return fmt.Sprintf("EventKind(%d)", int8(k))
@@ -66,7 +66,7 @@ func (k EventKind) String() string {
 	return eventNames[k]
 }
 
-// level is how much an operator should care.
+// level is the log level of the event.
 func (k EventKind) level() slog.Level {
 	switch k {
 	case EventLost:
@@ -79,7 +79,7 @@ func (k EventKind) level() slog.Level {
 	return slog.LevelDebug
 }
 
-// Mode says which side of a read-write lock, or what else, a call asked for or gave up.
+// A Mode is the side of a read-write lock, or the kind of hold, that a call took or gave up.
 type Mode int8
 
 const (
@@ -103,7 +103,7 @@ func (m Mode) String() string {
 	return modeNames[m]
 }
 
-// An Event is something that happened to a lock. What does not belong to its kind is zero.
+// An Event is something that happened to a lock. Fields that do not belong to its kind are zero.
 type Event struct {
 	Kind      EventKind
 	At        time.Time // when it happened
@@ -122,8 +122,8 @@ type Event struct {
 // maxEvents bounds how many events wait for the observer.
 const maxEvents = 10_000
 
-// report has the observer and the log told of an event, soon, and in the order of the calls of report. It never blocks,
-// and is called with the mutexes held that decide the order.
+// report queues an event for the observer and the log, in the order of the calls of report. It never blocks, and is
+// called with the mutexes held that decide the order.
 func (s *session) report(ctx context.Context, e Event) {
 	e.At = time.Now()
 	if s.config.observer != nil && !s.events.Post(func() { s.observe(ctx, e) }) {
@@ -149,7 +149,7 @@ func (s *session) observe(ctx context.Context, e Event) {
 	s.config.observer.Observe(ctx, e)
 }
 
-// attributes are the parts of the event that say something.
+// attributes returns the fields of the event that are set.
 func (e Event) attributes() []slog.Attr {
 	attrs := []slog.Attr{slog.String("lock", e.Lock)}
 	if e.Mode != ModeLock {
@@ -179,8 +179,9 @@ func (e Event) attributes() []slog.Attr {
 	return attrs
 }
 
-// holderAttributes say who has a lock, since when, and how many sessions wait. Tokens come from the server's clock, so one
-// that is not ahead of the local clock says when the hold began, as far as the two clocks agree.
+// holderAttributes returns the holder of a lock, since when it holds, and how many sessions wait. Tokens come from the
+// server's clock, so one that is not ahead of the local clock shows when the hold began, as far as the two clocks
+// agree.
 func holderAttributes(st *State, at time.Time) []slog.Attr {
 	if !st.Locked {
 		return nil
@@ -195,7 +196,7 @@ func holderAttributes(st *State, at time.Time) []slog.Attr {
 	return append(attrs, slog.Int("waiting_sessions", len(st.Waiting)))
 }
 
-// now is the time for reports of how long something took; zero if the session reports no events.
+// now returns the time for durations in reports; zero if the session reports no events.
 func (s *session) now() time.Time {
 	if !s.reporting {
 		return time.Time{}

@@ -23,12 +23,12 @@ const (
 //
 // A turn that is one generation long (all waiters in the local queue when it began) gives each goroutine
 // of every process the same share; more lets newcomers of this process overtake those who wait elsewhere. A short queue
-// has longer turns all the same, or the price of a turn (a push, and a wake-up in another process) would dominate. With 5
-// processes of 20 goroutines turns of 32 cost Redis 7 to 9 % less per section than turns of 20, and the longest waits are
-// a quarter longer; turns of 64 save little more, and nearly double these waits (docs/budgets.md). A time limit stands
-// beside it because a count says nothing about how long the sections are. WithHandoffs replaces the whole rule by a number.
+// has longer turns, or the price of a turn (a push, and a wake-up in another process) would dominate. With 5 processes
+// of 20 goroutines turns of 32 cost Redis 7 to 9 % less per section than turns of 20, and the longest waits are a
+// quarter longer; turns of 64 save little more, and nearly double these waits (docs/budgets.md). There is a time limit
+// too, because a count says nothing about how long the sections are. WithHandoffs replaces the whole rule by a number.
 //
-// In cohort mode a hand-over costs Redis nothing, so what a turn costs (a command, a push and a wake-up) is spread
+// In cohort mode a hand-over costs Redis nothing, so the cost of a turn (a command, a push and a wake-up) is spread
 // over more of them: 256. With sections so long that this takes more than 5 ms, the turn ends with its generation, or
 // after 25 ms if that is sooner: others do not wait longer for it than they would in one queue for all.
 const (
@@ -68,8 +68,9 @@ type config struct {
 // Shorter frees a dead holder's locks sooner, longer rides out longer outages. At least 20 ms, and at most ten years.
 func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
 
-// WithHeartbeat sets how often a waiting session shows that it is alive; it is skipped when it was silent for
-// three. One heartbeat is also what a lost wake-up costs. At least 1 ms. Default 1 s, or a third of the lease if that is less.
+// WithHeartbeat sets how often a waiting session shows that it is alive; a session that was silent for three is
+// skipped. A lost wake-up costs one heartbeat too. At least 1 ms. Default 1 s, or a third of the lease if that
+// is less.
 func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
 
 // WithHandoffs sets how many times in a row a session may hand a lock from one of its owners to the next before
@@ -102,43 +103,44 @@ func WithCohort() Option { return func(c *config) { c.cohort = true } }
 // Default: zero, never.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.linger = d } }
 
-// WithDeadlockDetection ends a Lock that would wait for ever with a [*DeadlockError]: what Java's ThreadMXBean finds, as
-// an error to the one whose wait closes the cycle. Within the session that is at once; over several sessions, all of
-// which must have this option, after three to six heartbeats, for cycles of up to 16 owners, and at the cost of a few
-// commands per heartbeat while an owner waits that holds something.
+// WithDeadlockDetection ends a Lock that would wait for ever with a [*DeadlockError]. It finds what Java's ThreadMXBean
+// finds, and returns it as an error to the owner whose wait closes the cycle. Within the session that is at once; over
+// several sessions, all of which must have this option, after three to six heartbeats, for cycles of up to 16 owners,
+// and at the cost of a few commands per heartbeat while an owner that holds a lock waits.
 //
 // It does not look at waits with a time limit (TryLockFor, TryAnyFor), for conditions, or for the lock on the way back
 // from one, nor at holds with a fixed lease, which end by themselves. It does look at a Lock whose ctx has a deadline:
-// such a wait would end too, but the caller learns of the deadlock at once and not at the deadline. Goroutines that share an owner are taken for one: if one of them waits, the owner waits.
+// such a wait would end too, but the caller learns of the deadlock at once and not at the deadline. Goroutines that
+// share an owner count as one: if one of them waits, the owner waits.
 func WithDeadlockDetection() Option { return func(c *config) { c.deadlocks = true } }
 
-// WithPortableHoldsLeft has [Session.Close] leave the holds of portable owners ([WithPortableOwner]) in the backend when its
-// context ends, instead of giving them up. Another session takes them up with [Lock.Resume], with their hold counts and
-// tokens, for as long as their leases last: nothing renews them meanwhile. Close a session with a context that has ended to
-// leave them at once. Default: they are given up like the others.
+// WithPortableHoldsLeft makes [Session.Close] leave the holds of portable owners ([WithPortableOwner]) in the backend
+// when its context ends, instead of giving them up. Another session can take them up with [Lock.Resume], with their
+// hold counts and tokens, for as long as their leases last: nothing renews them meanwhile. Close a session with a
+// context that has ended to leave them at once. Default: they are given up like the others.
 func WithPortableHoldsLeft() Option { return func(c *config) { c.leavesPortable = true } }
 
-// WithProfilerLabels has Do, TryDo and TryDoFor, and those of an RWLock's read side, run their functions with the label
-// relock.lock (see [runtime/pprof.Do]), whose value is the name of the lock, or for [MultiLock.Do] "NAME and N more":
-// profiles of the processor and of goroutines then tell the work under one lock from that under another. Goroutines that the
-// function starts have the label too. Default: no label, which costs nothing.
+// WithProfilerLabels makes Do, TryDo and TryDoFor, and those of an RWLock's read side, run their functions with the
+// label relock.lock (see [runtime/pprof.Do]), whose value is the name of the lock, or for [MultiLock.Do] "NAME and N
+// more": profiles of the processor and of goroutines then show the work under each lock separately.
+// Goroutines that the function starts have the label too. Default: no label, which costs nothing.
 func WithProfilerLabels() Option { return func(c *config) { c.profiled = true } }
 
 // WithExplicitOwners makes the session refuse calls whose context carries no owner ([WithOwner]) with ErrNoOwner,
 // and skips the check of goroutine ids.
 func WithExplicitOwners() Option { return func(c *config) { c.explicit = true } }
 
-// WithLogger sets where the session reports what an operator should know: locks lost (as errors), renewals failing
+// WithLogger sets the logger for events that concern an operator: locks lost (as errors), renewals failing
 // and recovered, for each lock the beginning of an outage and its end with counts, waits longer than a lease with the
 // holder, locks left behind, and sessions and Locks that were dropped while they held
 // something, when they are garbage-collected (as warnings; no hold is taken away: its owner may be at work); at the
-// level of debugging, if that is enabled when the session is opened, every event of an [Observer]. Records are written in order, beside everything else. While a handler
-// hangs, a thousand wait for it; beyond that they are dropped, and records_dropped in the next one says how many. Default:
-// nowhere.
+// level of debugging, if that is enabled when the session is opened, every event of an [Observer]. Records are written
+// in order, in a goroutine of their own. While a handler hangs, a thousand wait for it; beyond that they are dropped,
+// and records_dropped in the next one says how many. Default: no logger.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
-// WithObserver has an observer told of what happens to the session's locks, in order and beside everything else. Default:
-// none, which costs nothing.
+// WithObserver sets an observer of the session's locks, which is called in order and in a goroutine of its own.
+// Default: none, which costs nothing.
 func WithObserver(o Observer) Option { return func(c *config) { c.observer = o } }
 
 // newConfig applies the options and checks them, each alone and all relations.
@@ -163,7 +165,7 @@ func newConfig(opts []Option) (config, error) {
 	return c, c.relations()
 }
 
-// relations checks what the options must be to each other.
+// relations checks the options against each other.
 func (c config) relations() error {
 	if c.lease < lease.Min {
 		return fmt.Errorf("reentrant: WithLease(%v): at least %v", c.lease, lease.Min)
@@ -197,7 +199,7 @@ func (c config) longestTurn() time.Duration {
 	return DefaultHandoffTime
 }
 
-// turnLimit is how many hand-overs a turn has that begins with so many in the queue.
+// turnLimit is how many hand-overs a turn has that begins with a queue of the given length.
 func (c config) turnLimit(generation int) int {
 	switch {
 	case c.handoffs > 0:
@@ -208,7 +210,7 @@ func (c config) turnLimit(generation int) int {
 	return min(max(generation, minHandoffs), maxHandoffs)
 }
 
-// block is how many tokens a cohort takes at once: for the first owner and one for each hand-over.
+// block is how many tokens a cohort takes at once: one for the first owner and one for each hand-over.
 func (c config) block() int { return c.turnLimit(0) + 1 }
 
 // maxLease, ten years, keeps sums of leases and moments within what
@@ -225,11 +227,11 @@ func notNegative[T int | time.Duration](option string, v T) error {
 	return nil
 }
 
-// stall is how long a job in the background may take before others are begun beside it: short enough that those behind
-// ten thousand which hang begin within a heartbeat.
+// stall is how long a background job may take before others start beside it: short enough that a job behind ten
+// thousand that hang starts within a heartbeat.
 func (c config) stall() time.Duration { return c.heartbeat / 16 }
 
-// commandTimeout is the longest that one command may take before it is given up and sent again.
+// commandTimeout is how long one command may take before it is given up and sent again.
 func (c config) commandTimeout() time.Duration { return min(c.lease/3, 2*time.Second) }
 
 // A LockOption sets a property of one Lock, which is a handle: Locks of equal name may differ in their options. The lease
@@ -238,18 +240,18 @@ func (c config) commandTimeout() time.Duration { return min(c.lease/3, 2*time.Se
 // that waits decides. A [MultiLock] refuses two Locks of one name with different options.
 type LockOption func(*Lock)
 
-// WithFixedLease makes every hold that is taken through this Lock end d after it was got, whatever its holder does: it is
-// not renewed. Re-entry does not prolong it, and gives a hold with a renewed lease no fixed one. A hold that Await gave up
-// comes back with the whole of d. Zero means the session's lease, renewed.
+// WithFixedLease makes every hold that is taken through this Lock end d after it began, whatever its holder does: it is
+// not renewed. Re-entry does not extend it, and does not make a renewed lease fixed. A hold that Await gave up comes
+// back with the whole of d. Zero means the session's lease, renewed.
 func WithFixedLease(d time.Duration) LockOption { return func(l *Lock) { l.fixed = d } }
 
 // WithFairness says whether owners get the lock in the order of their arrival, as they do by default. WithFairness(false)
-// gives that up where it saves waiting for somebody to wake, as Java's unfair locks do: who finds the lock free takes
-// it, ahead of those who wait. At an Unlock the longest waiter of this process is woken and competes with whoever comes;
-// it is overtaken at most [localqueue.MaxOvertaken] times and is then given the lock. In Redis a freed lock still goes
-// to the longest waiting session, and a session still gives way after its turn; only what Redis finds free can be taken
-// past the others. So with n waiters of this process ahead of it, an owner waits for no more than (n+1) ×
-// (MaxOvertaken+1) holds of this process, and for the turns of the other sessions in between.
+// gives that up where it saves waiting for a goroutine to wake, as Java's unfair locks do: an owner that finds the lock
+// free takes it, ahead of waiters. At an Unlock the longest waiter of this process is woken and competes with
+// newcomers; it is overtaken at most [localqueue.MaxOvertaken] times and then gets the lock. In Redis a freed lock
+// still goes to the longest waiting session, and a session still gives way after its turn; only a lock that is free in
+// Redis can be taken past the others. So with n waiters of this process ahead of it, an owner waits for no more than
+// (n+1) × (MaxOvertaken+1) holds of this process, and for the turns of the other sessions in between.
 //
 // Locks of equal name share one queue. If they differ in this, those made with WithFairness(true), which is the
 // default, are still never overtaken by others of their process.

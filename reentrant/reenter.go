@@ -8,8 +8,8 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// reenter takes the lock once more for the owner who has it, unless a fresh one is wanted. It is called with the baton,
-// which goes back to the owner, or on if the hold is lost meanwhile.
+// reenter takes the lock once more for its owner, unless the caller wants a lock that it does not hold yet. It is
+// called with the baton, which goes back to the owner, or to the next one if the hold is lost meanwhile.
 func (e *lockState) reenter(ctx context.Context, owner Owner, t *try) (bool, error) {
 	had := e.queue.HoldCount(owner)
 	if t.fresh {
@@ -47,8 +47,8 @@ func (e *lockState) finishUnchanged(holds int) {
 	}
 }
 
-// setRemoteHolds has Redis count the holds of the current hold. The count is absolute, so a copy that arrives twice or late
-// changes nothing, and the next operation mends what a lost one left undone. until is that of operate. Baton.
+// setRemoteHolds sets the hold count in Redis. The count is absolute, so a copy that arrives twice or late changes
+// nothing, and the next operation corrects a count that a lost one left. until is that of operate. Baton.
 func (e *lockState) setRemoteHolds(ctx context.Context, owner Owner, holds int, until time.Time) error {
 	e.mu.Lock()
 	h := e.hold
@@ -69,7 +69,7 @@ func (e *lockState) setRemoteHolds(ctx context.Context, owner Owner, holds int, 
 	})
 }
 
-// checkTrust finds out, without Redis, whether the hold is still trusted: it is lost if not.
+// checkTrust checks, without Redis, whether the hold is still trusted: if not, it is lost.
 func (e *lockState) checkTrust(h hold, now time.Time) error {
 	if h.phase == phaseLost || !h.lease.Trusted(now) {
 		e.lose(h.epoch, "the lease ended while it was held")

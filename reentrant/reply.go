@@ -6,8 +6,8 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// What a Backend answers is looked at where it comes in: an answer that cannot be is an error whose outcome is unknown, as
-// if none had come, and nothing is built on it.
+// Replies of a Backend are checked on arrival: an impossible reply is an error whose outcome is unknown, as if there
+// had been no reply.
 
 func checkAcquire(r *backend.AcquireReply) error {
 	granted := r.Status == backend.Granted && r.First > 0 && r.Last >= r.First
@@ -53,7 +53,7 @@ func checkState(s *State) error {
 	return impossible(s)
 }
 
-// impossible takes a pointer so that an answer which is right is not moved to the heap.
+// impossible takes a pointer so that a valid reply is not moved to the heap.
 func impossible[T any](reply *T) error {
 	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's answer cannot be: %+v", *reply))
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// Resume takes up the hold of the caller's portable owner ([WithPortableOwner]) where it stands: taken by another
-// session, or before a restart. With it come its hold count and its token; from here on it is renewed, unless the Lock
-// has a fixed lease: then it goes on with what is left. If another session thought it had the hold, that ends with
-// ErrLost there, as soon as it hears of it; until then its own owners cannot have the lock. A hold of this very session
-// is taken up as well: a Lock without a fixed lease then goes on renewing what one with a fixed lease began.
+// Resume moves the hold of the caller's portable owner ([WithPortableOwner]) to this session, from another session or
+// from before a restart. Its hold count and its token stay. From here on it is renewed, unless the Lock has a fixed
+// lease: then the rest of its lease counts. In the other session, if it still runs, the hold ends with ErrLost as soon
+// as that learns of the move; until then its own owners cannot have the lock. A hold of this very session can be
+// resumed too: a Lock without a fixed lease then renews a hold that began with a fixed one.
 //
 // It returns [ErrNotHeld] if the owner does not have the lock anywhere; an error at once if the owner is not a portable
 // one, and an errors.ErrUnsupported if the backend cannot do it; other errors are those of [Lock.Lock]. While the
 // backend cannot be reached it keeps trying until ctx ends; after an error with [OutcomeUnknown] another Resume finds
 // the hold, as long as its lease lasts and no other owner of this session takes the lock, or gives up waiting for it.
 //
-// Any caller that knows the id is the owner: what Resume gives up is the exclusion between two processes that use one id.
+// Any caller that knows the id is the owner: two processes that use one id do not exclude each other.
 func (l *Lock) Resume(ctx context.Context) error {
 	t := &try{begun: l.session.now()}
 	err := l.error("resume", l.session.explainKind(ctx, l.remote, aLock, l.resume(ctx, t)))
@@ -69,12 +69,12 @@ func (l *Lock) resume(ctx context.Context, t *try) error {
 	return err
 }
 
-// giveWay lets a Resume go before the head. Busy: no Resume waits, and the baton is still the head's.
+// giveWay lets a Resume go before the head. It returns Busy if no Resume waits, and the head still has the baton.
 func (e *lockState) giveWay(ctx context.Context, owner Owner, t *try) localqueue.Outcome {
 	return e.queue.GiveWay(owner, owner.queueMode(), ctx.Done(), t.timeout)
 }
 
-// resume takes up a hold of another session, or of an earlier life. It is entered with the baton and a reference, and
+// resume takes up a hold of another session, or from before a restart. It is called with the baton and a reference, and
 // ends as acquireRemote does.
 func (e *lockState) resume(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer, t *try) error {
 	if e.inherits(owner) { // this session has the lock, so the owner does not
@@ -92,8 +92,8 @@ func (e *lockState) resume(ctx context.Context, l *Lock, owner Owner, remote bac
 	return err
 }
 
-// inherits reports whether the last owner of this session left the lock to the next owner of the baton. A hold that lingered
-// does so no more. Baton.
+// inherits reports whether the last owner of this session left the lock to the next owner of the baton. A hold that
+// lingered no longer does. Baton.
 func (e *lockState) inherits(owner Owner) bool {
 	e.mu.Lock()
 	e.waiting, e.head = false, owner
@@ -109,19 +109,19 @@ func (e *lockState) inherits(owner Owner) bool {
 	return left
 }
 
-// resumeOwn goes on with a hold of this session under a new epoch, and with the lease of l. It is entered with the
-// baton of the owner's operation.
+// resumeOwn continues a hold of this session under a new epoch, and with the lease of l. It is called with the baton of
+// the owner's operation.
 func (e *lockState) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer, t *try) error {
 	holds := e.queue.HoldCount(owner)
 	e.mu.Lock()
 	old := e.hold
 	e.mu.Unlock()
-	e.startReleasing() // Redis has the old epoch no more, once it has answered
+	e.startReleasing() // after its reply Redis no longer has the old epoch
 	h, had, err := e.sendResume(ctx, l, owner, remote)
 	switch {
-	case err == nil && h.token == old.token: // with the holds that calls have answered for: the next sets Redis's count right
+	case err == nil && h.token == old.token: // with the hold count that calls have returned: the next operation corrects Redis's count
 		e.replace(h)
-	case err == nil: // another one than this session had
+	case err == nil: // a different hold than this session had
 		e.lose(old.epoch, "the owner had got it anew, in another session")
 		e.s.lostHolds.Add(e.name, owner, holds)
 		holds = had
@@ -137,7 +137,7 @@ func (e *lockState) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote 
 	return err
 }
 
-// sendResume asks Redis for the owner's hold until it is answered. Baton.
+// sendResume asks Redis for the owner's hold until there is a reply. Baton.
 func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer) (hold, int, error) {
 	cfg := &e.s.config
 	req := backend.ResumeRequest{Epoch: e.newEpoch(false), Owner: e.ownerField(owner), Lease: cfg.lease, Seen: Token(e.s.seenToken.Load())}
@@ -181,13 +181,13 @@ func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote
 	}
 }
 
-// A hold of a portable owner can be taken up by another session, which says so in a message. That ends it here. A hold
-// that is renewed finds out by that too; one with a fixed lease would be believed to the end, and nobody here could have
-// the lock. So the message must not be lost: neither with the channel, nor because it overtakes the answer by which the
-// hold was got. In both cases Redis is asked, and again a heartbeat later if it does not answer.
+// Another session can take up a hold of a portable owner. A message then ends the hold here. A renewal finds out too,
+// but a hold with a fixed lease would be trusted to its end, and no owner here could have the lock. So the message must
+// not be lost: neither with the channel, nor because it overtakes the reply that granted the hold. In both cases the
+// session asks Redis, and again a heartbeat later if there is no reply.
 
-// markTaken ends the hold with this epoch, or is remembered for when it begins. Redis does not know the epoch if it had lost
-// the record: 0.
+// markTaken ends the hold with this epoch, or notes the epoch for a hold that has not begun. The epoch is 0 if Redis
+// had lost the record.
 func (e *lockState) markTaken(epoch uint64) {
 	if epoch == 0 {
 		e.recheck()
@@ -200,9 +200,9 @@ func (e *lockState) markTaken(epoch uint64) {
 	e.evict(epoch, false)
 }
 
-// recheck has Redis asked for a hold that may have been taken up while the channel was closed, also if the answer by
-// which it is got is still under way. A hold with a fixed lease is asked for in any case: the lease may end sooner, by the
-// clock of another server. One that is renewed is renewed (watchdog.refreshLocked).
+// recheck asks Redis about a hold that may have been taken up while the channel was closed, even if the reply that
+// grants it is still under way. It always asks about a hold with a fixed lease: the lease may end sooner, by the clock
+// of another server. Other holds are renewed (watchdog.refreshLocked).
 func (e *lockState) recheck() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -212,9 +212,9 @@ func (e *lockState) recheck() {
 	}
 }
 
-// scheduleCheckLocked has Redis asked whether the hold is still this session's, and for how long: in the background, and by workers
-// of their own, so that nothing that others wait for stands behind it. A hold that is renewed and cannot have been taken up
-// needs no check. e.mu is held.
+// scheduleCheckLocked asks Redis whether the hold is still this session's, and for how long: in the background, and by
+// separate workers, so that an ownership check never blocks other waiters. A hold that is renewed and cannot have been
+// taken up needs no check. e.mu is held.
 func (e *lockState) scheduleCheckLocked() {
 	_, moves := e.remote.(backend.Resumer)
 	moves = moves && e.hold.owner.portable
@@ -258,7 +258,7 @@ func (q ownershipCheck) run() {
 	}
 }
 
-// startCheck reports whether the check is still needed. It begins now, so a doubt that arises later needs another one.
+// startCheck reports whether the check is still needed. The check begins now, so a later event needs another one.
 func (e *lockState) startCheck(q ownershipCheck) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -269,7 +269,8 @@ func (e *lockState) startCheck(q ownershipCheck) bool {
 	return true
 }
 
-// shorten takes in how long the hold with this epoch lasts, as a command was told that was sent at some moment.
+// shorten shortens the trust in the hold with this epoch to the rest of its lease, which the reply to a command
+// reported.
 func (e *lockState) shorten(epoch uint64, sent time.Time, ttl time.Duration) {
 	e.mu.Lock()
 	h := &e.hold
@@ -288,7 +289,7 @@ func (e *lockState) finishCheck(q ownershipCheck, ours bool, err error) {
 	h := &e.hold
 	current := h.owned() && h.epoch == q.epoch
 	nothing := err != nil || h.phase == phaseReleasing
-	again := current && nothing && !h.checking // otherwise it is about to be asked again anyway
+	again := current && nothing && !h.checking // otherwise another check is pending anyway
 	if again {
 		h.checking = true
 	}

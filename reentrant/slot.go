@@ -20,8 +20,8 @@ type Slot struct {
 // limit. It asks for one number after the other, so it sends one command for each that is taken, and one more. Numbers of
 // a session that died come back a moment apart from its permits; meanwhile AcquireSlot tries again at each heartbeat.
 //
-// Like Acquire it goes on while the server cannot be reached. Its errors are those of Acquire; after an error nothing is
-// held.
+// Like Acquire it keeps trying while the server cannot be reached. Its errors are those of Acquire; after an error
+// nothing is held.
 func (m *Semaphore) AcquireSlot(ctx context.Context) (Slot, error) {
 	if err := m.Acquire(ctx, 1); err != nil {
 		return Slot{}, err

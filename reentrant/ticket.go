@@ -15,15 +15,15 @@ type ticket struct {
 	owner    Owner
 	remote   backend.Conditions
 	woken    chan bool                // 1-buffered: signalled; true if Redis has also queued the session for the lock
-	over     bool                     // lockState.mu, of a write side monitor.mu: it is known to be signalled, or has enough, so it waits no more
-	hold     hold                     // what the wait gave up
+	over     bool                     // lockState.mu, of a write side monitor.mu: it is known to be signalled, or its wait has ended
+	hold     hold                     // that the wait gave up
 	fair     bool                     // its owner comes back in line
 	ahead    time.Duration            // how far the wall clock was ahead before it was sent
 	holdGone bool                     // lockState.mu: the hold is given up
 	place    *localqueue.Place[Owner] // lockState.mu: in this process's queue, since the signal
 }
 
-// wake tells the waiter that it was signalled.
+// wake wakes the waiter after its signal.
 func (t *ticket) wake(placed bool) {
 	select {
 	case t.woken <- placed:
@@ -48,21 +48,21 @@ func (e *lockState) reserve(t *ticket) localqueue.Place[Owner] {
 	return e.reserveLocked(t)
 }
 
-// addTicket makes a ticket known before Redis knows it, so that no message for it can come too early.
+// addTicket adds a ticket before Redis knows it, so that no message for it can come too early.
 func (e *lockState) addTicket(t *ticket) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tickets = append(e.tickets, t)
 }
 
-// removeTicket takes a ticket off again.
+// removeTicket removes a ticket.
 func (e *lockState) removeTicket(t *ticket) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tickets = slices.DeleteFunc(e.tickets, func(x *ticket) bool { return x == t })
 }
 
-// endWaits takes tickets off the list of those who wait.
+// endWaits removes tickets from the list of waiters.
 func (e *lockState) endWaits(epochs []uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -73,7 +73,7 @@ func (e *lockState) endWaits(epochs []uint64) {
 	}
 }
 
-// ticketLocked is the ticket with an epoch, nil if there is none. e.mu is held.
+// ticketLocked returns the ticket with an epoch, nil if there is none. e.mu is held.
 func (e *lockState) ticketLocked(epoch uint64) *ticket {
 	for _, t := range e.tickets {
 		if t.epoch == epoch {

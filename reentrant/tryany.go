@@ -14,20 +14,20 @@ var ErrNotAcquired = errors.New("no lock was free")
 // TryAny takes the first of the locks that is free, trying each once in the order given, as [Lock.TryLock] does,
 // and returns it. A lock that the caller's owner holds already is not free: it is passed over, and not re-entered.
 //
-// TryAny returns ErrNotAcquired if none is free; if some could not be asked, their errors and not ErrNotAcquired: they may be
-// free. An ended ctx and a nil lock are errors at once.
+// TryAny returns ErrNotAcquired if none is free; if the state of some is unknown, their errors and not ErrNotAcquired:
+// they may be free. An ended ctx and a nil lock are errors at once.
 func TryAny(ctx context.Context, locks ...*Lock) (*Lock, error) {
 	return firstOf(ctx, locks, func(*Lock) try { return try{barges: true} })
 }
 
 // TryAnyFor takes the first of the locks that becomes free within wait, and returns it. It tries each once in the order
-// given, and then waits for all of them at once, with a place in the queue of each, as [Lock.TryLockFor] does. If several
-// become free together it keeps one and gives the others back at once. A lock that the caller's owner holds already is not
+// given, and then waits for all of them at once, with a place in the queue of each, as [Lock.TryLockFor] does. If it
+// gets several it keeps one and gives the others back at once. A lock that the caller's owner holds already is not
 // waited for. With a wait of zero or less each is tried once.
 //
 // TryAnyFor returns ErrNotAcquired when the time is up, or at once if there is nothing to wait for; ctx's error when ctx
-// ends first; if some locks could not be asked and none was free in time, their errors and not ErrNotAcquired. A nil lock
-// is an error at once.
+// ends first; if some locks could not be reached and none was free in time, their errors and not ErrNotAcquired. A nil
+// lock is an error at once.
 func TryAnyFor(ctx context.Context, wait time.Duration, locks ...*Lock) (*Lock, error) {
 	deadline := time.Now().Add(wait)
 	got, err := firstOf(ctx, locks, func(l *Lock) try { return try{barges: l.unfair, deadline: deadline} })
@@ -41,7 +41,7 @@ func TryAnyFor(ctx context.Context, wait time.Duration, locks ...*Lock) (*Lock, 
 	return got, last
 }
 
-// firstOf tries each lock once, until one is got or ctx ends.
+// firstOf tries each lock once, until it gets one or ctx ends.
 func firstOf(ctx context.Context, locks []*Lock, how func(*Lock) try) (*Lock, error) {
 	if i := slices.Index(locks, nil); i >= 0 {
 		return nil, fmt.Errorf("reentrant: try any: lock %d is nil", i+1)
@@ -68,8 +68,8 @@ func (l *Lock) acquireFresh(ctx context.Context, t try) (bool, error) {
 	return l.acquire(ctx, &t)
 }
 
-// anyOf waits for all locks, each in a goroutine that acts for the caller's owner, until one is got. The others give up
-// then; what they have got all the same is given back before anyOf returns.
+// anyOf waits for all locks, each in a goroutine that acts for the caller's owner, until one succeeds. The others give
+// up then; a lock that one of them still got is given back before anyOf returns.
 func anyOf(ctx context.Context, locks []*Lock, deadline time.Time) (*Lock, error) {
 	inside, stop := context.WithCancel(context.WithValue(ctx, ownerKey{}, CurrentOwner(ctx)))
 	defer stop()
@@ -111,7 +111,7 @@ func (l *Lock) waitFresh(ctx context.Context, deadline time.Time) oneOfMany {
 	return oneOfMany{l, got, err}
 }
 
-// distinct is the locks in the order given, each once.
+// distinct returns the locks in the order given, each once.
 func distinct(locks []*Lock) (each []*Lock) {
 	for _, l := range locks {
 		if !slices.ContainsFunc(each, func(m *Lock) bool { return compareLocks(l, m) == 0 }) {
@@ -121,7 +121,7 @@ func distinct(locks []*Lock) (each []*Lock) {
 	return each
 }
 
-// noneOf is why none of the locks was got.
+// noneOf returns why none of the locks was acquired.
 func noneOf(errs []error) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)

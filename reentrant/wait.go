@@ -10,11 +10,11 @@ import (
 	"github.com/relock-go/relock/localqueue"
 )
 
-// await is entered with the baton of the owner's hold. It ends with the owner holding again, or with ErrLost. over is the
-// wait's overtime.
+// await is called with the baton of the owner's hold. On return the owner holds the lock again, or the error is
+// ErrLost. over is the wait's overtime.
 func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, holds int, limit time.Time) (bool, error) {
 	select {
-	case <-e.s.closing: // nobody comes back any more, so nobody leaves
+	case <-e.s.closing: // no owner could come back, so none may leave
 		if !e.finishOperation(holds, holds) {
 			e.passOn()
 			return false, ErrLost
@@ -49,7 +49,7 @@ func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, 
 		if waitErr == nil && ctx.Err() != nil {
 			waitErr = interruptedBy(ctx, "after the signal", nil)
 		}
-		e.s.heartbeat.remove(t) // its signal, if there was one, goes to another
+		e.s.heartbeat.remove(t) // its signal, if there was one, goes to another waiter
 		if signalled {
 			e.s.cleaner.Do(func() { e.s.releaseOrphan(c.lock.remote, c.lock.name, t.epoch) })
 		}
@@ -79,8 +79,8 @@ func (s *session) overtime(ctx context.Context, limit time.Time) (over context.C
 	return over, func() { forget(); timer.Stop(); cancel(nil) }
 }
 
-// releaseForWait has Redis give up the hold and take the ticket, in one step. An error means that the hold is as it was,
-// or lost. Baton.
+// releaseForWait gives up the hold and takes the ticket in Redis, in one step. After an error the hold is unchanged, or
+// lost. Baton.
 func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds int, limit time.Time) error {
 	cfg := &e.s.config
 	e.mu.Lock()
@@ -94,7 +94,7 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 		req.Owner, req.Holds = cfg.cohortOwner(), 1
 	}
 	req.Until = e.doubt()
-	e.startReleasing() // until the hold has gone, or stays
+	e.startReleasing() // until it is known whether the hold is gone
 	unknown := false
 	send := func(ctx context.Context, h hold) (gone bool, err error) {
 		req.Epoch = h.epoch
@@ -109,10 +109,10 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 		return status == backend.Gone, err
 	}
 	if !limit.IsZero() {
-		limit = limit.Add(cfg.lease - cfg.commandTimeout()/8) // the last try has an eighth of its time at least
+		limit = limit.Add(cfg.lease - cfg.commandTimeout()/8) // the last try has at least an eighth of its time
 	}
 	err := e.operate(ctx, limit, send)
-	if err != nil && unknown && ctx.Err() != nil { // the caller leaves, and must know what it leaves with
+	if err != nil && unknown && ctx.Err() != nil { // the caller leaves, and must know whether it still has the hold
 		if again := e.operate(over, limit, send); again != nil {
 			err = fmt.Errorf("%w; and since then: %w", err, again)
 		} else {
@@ -123,7 +123,7 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 		e.stopReleasing()
 	}
 	if err != nil && unknown {
-		// Redis may have done it: then the hold is gone, and somebody else may have the lock; and no signal is to be
+		// Redis may have done it: then the hold is gone, and another owner may have the lock; and no signal must be
 		// spent on the ticket.
 		e.mu.Lock()
 		epoch := e.hold.epoch
@@ -137,8 +137,8 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 // errTimeUp is the end of AwaitFor's time; it is never returned to callers.
 var errTimeUp = errors.New("the time is up")
 
-// waitSignalled parks until the ticket is signalled, or its owner has enough. What it answers in the second case is
-// decided in Redis, in one step: nil if the signal came first.
+// waitSignalled parks until the ticket is signalled, or the wait of its owner ends. Redis decides the result in the
+// second case, in one step: nil if the signal came first.
 func (s *session) waitSignalled(ctx, over context.Context, t *ticket, limit time.Time) (placed bool, err error) {
 	var timeout <-chan time.Time
 	if !limit.IsZero() {
@@ -152,7 +152,7 @@ func (s *session) waitSignalled(ctx, over context.Context, t *ticket, limit time
 	case <-ctx.Done():
 		err = interruptedBy(ctx, "waiting for a signal", nil)
 	case <-timeout:
-		if err = errTimeUp; ctx.Err() != nil { // both, while Redis was asked: nothing says which was first
+		if err = errTimeUp; ctx.Err() != nil { // both ended while Redis was asked: it is not known which was first
 			err = interruptedBy(ctx, "waiting for a signal", nil)
 		}
 	case <-s.closing:
@@ -169,8 +169,8 @@ func (s *session) waitSignalled(ctx, over context.Context, t *ticket, limit time
 	return false, err
 }
 
-// withdraw takes a ticket back, and reports whether it was signalled before. A Redis that cannot be asked says nothing:
-// the ticket is then dropped when its session does not beat for it any more.
+// withdraw withdraws a ticket, and reports whether it was signalled before. If Redis cannot be reached, it drops the
+// ticket when the session no longer beats for it.
 func (s *session) withdraw(ctx context.Context, t *ticket) backend.TicketStatus {
 	for try := range releaseTries {
 		if try > 0 && !pause(ctx, retryPause(try, s.config.heartbeat), nil) {
@@ -215,7 +215,7 @@ func (e *lockState) reacquire(ctx context.Context, l *Lock, t *ticket, holds int
 	return ErrClosed
 }
 
-// restoreHolds adds the holds that a wait gave up to those that the owner has meanwhile. Baton of the owner's operation.
+// restoreHolds adds the holds that a wait gave up to those that the owner has by now. Baton of the owner's operation.
 func (e *lockState) restoreHolds(ctx context.Context, owner Owner, t *try) error {
 	had := e.queue.HoldCount(owner)
 	has, err := had, ErrTooManyHolds
@@ -233,7 +233,7 @@ func (e *lockState) restoreHolds(ctx context.Context, owner Owner, t *try) error
 	return err
 }
 
-// shareNotifier has those who asked for the loss of an earlier hold told of the loss of this one. Baton.
+// shareNotifier makes callers that asked about the loss of the earlier hold learn of the loss of this one. Baton.
 func (e *lockState) shareNotifier(sig *lossNotifier) {
 	if sig == nil {
 		return
@@ -250,7 +250,8 @@ func (e *lockState) shareNotifier(sig *lossNotifier) {
 	}
 }
 
-// requeue goes through the local queue: from where the signal put the owner in line, or anywhere if nobody queues.
+// requeue goes through the local queue: from the place in line that the owner got with the signal, or directly if no
+// owner waits.
 func (e *lockState) requeue(ctx context.Context, l *Lock, t *ticket, back try) localqueue.Outcome {
 	if l.unfair {
 		return e.enter(ctx, t.owner, &back)

@@ -14,13 +14,13 @@ import (
 // The channel says nothing more: the waiter may have left since, and the lock stays the caller's until Unlock.
 //
 // The call sends nothing itself and does not block. The session asks Redis in the background, once for a hold, to report
-// waiting sessions; holds that no caller asked about cost no command and no message. Each sign of life of a waiter repeats
-// the report. So one that is lost with its connection costs a heartbeat ([WithHeartbeat]).
+// waiting sessions; holds that no caller asked about cost no command and no message. Each heartbeat of a waiter repeats
+// the report, so a report that is lost with its connection costs a heartbeat ([WithHeartbeat]).
 //
-// The channel is that of the hold: it is never closed after the last Unlock. A hold that is taken back after
-// [Condition.Await] is another one. For a caller that holds nothing the channel is closed already, as that of [Lock.Lost]
-// is; a loss does not close it. A backend that reports no waiters reports those of this process. With [WithLinger] an
-// attempt of another process that does not wait may be reported too. ctx provides only the owner.
+// The channel belongs to the hold: it is never closed after the last Unlock. The hold after [Condition.Await] is
+// another one. For a caller without a hold the channel is already closed, as that of [Lock.Lost] is; a loss does not
+// close it. A backend that reports no waiters reports those of this process. With [WithLinger] an attempt of another
+// process that does not wait may be reported too. ctx provides only the owner.
 func (l *Lock) Wanted(ctx context.Context) <-chan struct{} {
 	owner, err := l.asker(ctx)
 	if err != nil {
@@ -35,7 +35,7 @@ func (l *Lock) Wanted(ctx context.Context) <-chan struct{} {
 	return wanted
 }
 
-// A wantedChannel is what a hold keeps for the callers of Wanted. Guarded by lockState.mu.
+// A wantedChannel belongs to a hold and serves the callers of Wanted. Guarded by lockState.mu.
 type wantedChannel struct {
 	channel chan struct{}
 	closed  bool
@@ -53,7 +53,7 @@ func (e *lockState) openWanted(owner Owner) <-chan struct{} {
 		return h.wanted.channel
 	}
 	h.wanted = &wantedChannel{channel: make(chan struct{})}
-	e.watched.Store(true) // before the queue is looked at: who comes after that sees it
+	e.watched.Store(true) // before the look at the queue: an owner that joins later sees it
 	if e.wantedEpoch >= h.epoch || e.othersWait(owner) {
 		e.answerWantedLocked()
 	} else {
@@ -67,8 +67,8 @@ func (e *lockState) othersWait(owner Owner) bool {
 	return e.queue.Len() > 0 && slices.ContainsFunc(e.queue.Waiters(), func(o Owner) bool { return o != owner })
 }
 
-// noteWaiter tells the holder that an owner has joined this process's queue, if it wants to know. It is called if watched
-// is set.
+// noteWaiter notifies a holder that called Wanted that an owner has joined this process's queue. It is called if
+// watched is set.
 func (e *lockState) noteWaiter(owner Owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,7 +91,7 @@ func (e *lockState) answerWantedLocked() {
 	}
 }
 
-// watchLocked has Redis asked in the background to report waiters, if a caller of Wanted waits for that. e.mu is held.
+// watchLocked asks Redis, in the background, to report waiters, if a caller of Wanted waits for that. e.mu is held.
 func (e *lockState) watchLocked() {
 	remote, ok := e.remote.(backend.Watcher)
 	if w := e.hold.wanted; !ok || w == nil || w.closed {
@@ -101,7 +101,7 @@ func (e *lockState) watchLocked() {
 	e.s.checks.Do(w.send)
 }
 
-// rewatch has Redis asked once more: reports may have been lost, and there may be another server now.
+// rewatch asks Redis once more: reports may have been lost, and there may be another server now.
 func (e *lockState) rewatch() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -135,7 +135,7 @@ func (w watch) send() {
 	}
 }
 
-// stands reports whether a caller still waits to be told of this hold.
+// stands reports whether a caller still waits for a report about this hold.
 func (w watch) stands() (stands bool) {
 	e := w.s.findState(w.name)
 	if e == nil {

@@ -11,29 +11,30 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// A watchdog keeps a session's leases: it has them renewed every third of their length, all that are due in one
-// batch, and declares a hold lost at the moment its lease can no longer be trusted, whatever is in flight. Two
-// goroutines do it for all locks of the session, so that a renewal that hangs does not delay a loss.
+// A watchdog maintains a session's leases: it renews them every third of their length, all that are due in one batch,
+// and declares a hold lost at the moment its lease can no longer be trusted, whatever is in flight. Two goroutines do
+// it for all locks of the session, so that a renewal that hangs does not delay a loss.
 type watchdog struct {
 	s       *session
 	nudge   chan struct{} // 1-buffered: a lease ends before the watch would wake
 	batches chan batch
-	idle    chan struct{} // 1-buffered: the renewer has answered and is free
+	idle    chan struct{} // 1-buffered: the renewer has finished and is free
 	quit    chan struct{}
 	done    sync.WaitGroup
 
 	// Leases from before then are renewed at once: the server may be another one since. Guarded by session.mu.
 	refreshed time.Time
 
-	// asleep is when the watch wakes by itself, in nanoseconds since origin; never while it looks at the holds, so
-	// that one that comes too late to be seen nudges it.
+	// asleep is when the watch wakes by itself, in nanoseconds since origin; never while it looks at the holds, so that
+	// a hold that is added too late for it to see nudges it.
 	wakesAt atomic.Int64
 	origin  time.Time
 }
 
 const never = math.MaxInt64
 
-// maxSleep bounds how long the watch sleeps while anything is held: a suspended machine is noticed that soon after.
+// maxSleep bounds how long the watch sleeps while there are holds: so soon after waking it notices that the machine was
+// suspended.
 const maxSleep = time.Second
 
 func newWatchdog(s *session) *watchdog {
@@ -75,7 +76,7 @@ func (w *watchdog) wakeBy(at time.Time) {
 	}
 }
 
-// refreshLocked has every lease renewed at once. session.mu is held.
+// refreshLocked makes the renewer renew every lease at once. session.mu is held.
 func (w *watchdog) refreshLocked() {
 	w.refreshed = time.Now()
 	w.wakeBy(w.refreshed)
@@ -90,8 +91,8 @@ func (w *watchdog) watch() {
 		w.wakesAt.Store(never)
 		due, ended, idle, wake := w.inspectAll(now, w.s.ahead(), renewing)
 		if nudged {
-			// What it was woken for may be on its way from one owner to the next. If it went to sleep now, it would be
-			// woken again at every such moment.
+			// The hold that it was woken for may be on its way from one owner to the next. If it went to sleep now, it
+			// would be woken again at every such moment.
 			wake = earlier(wake, now.Add(maxSleep))
 		}
 		for _, e := range idle {
@@ -141,11 +142,11 @@ func (b *batch) add(e *lockState, h *hold) {
 type expiry struct {
 	e       *lockState
 	epoch   uint64
-	wasLost bool // its owner has been told, and the time for that is over too
+	wasLost bool // its owner has been notified, and the margin after that is over too
 }
 
-// inspectAll looks at every hold: which are to be renewed, which are over, which have been idle for long enough, and
-// when to look again. Those that it returns come with a reference to their lock states.
+// inspectAll checks every hold: which are due for renewal, which are over, which have been idle for long enough, and
+// when to check again. The holds that it returns come with a reference to their lock states.
 func (w *watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool) (due batch, ended []expiry, idle []*lockState, wake time.Time) {
 	wake = now.Add(maxSleep)
 	s := w.s
@@ -195,13 +196,13 @@ func (w *watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool)
 	return due, ended, idle, wake
 }
 
-// dueLocked reports whether a hold is to be renewed. session.mu and the lock state's mu are held.
+// dueLocked reports whether a hold is due for renewal. session.mu and the lock state's mu are held.
 func (w *watchdog) dueLocked(h *hold, now time.Time) bool {
 	stale := h.lease.Sent.Before(w.refreshed) && !h.lease.Fixed() && !h.renewalFailed
 	return stale || h.lease.Due(now, h.slack())
 }
 
-// slack is how much too early a renewal may be, to go with others in one batch. One that is tried again keeps its pause.
+// slack is how much earlier than due a renewal may be, to share a batch. One that is tried again keeps its pause.
 func (h *hold) slack() time.Duration {
 	if h.renewalFailed {
 		return 0
@@ -230,8 +231,8 @@ func (w *watchdog) renew() {
 	}
 }
 
-// renewed takes in the answer for one hold. The hold may have ended and the lock state may serve another lock by now:
-// epochs are never used twice, so an answer for another epoch says nothing.
+// renewed handles the reply for one hold. The hold may have ended and the lock state may serve another lock by now:
+// epochs are never used twice, so a reply for another epoch is ignored.
 func (w *watchdog) renewed(e *lockState, r *backend.Renewal, sent time.Time, ahead time.Duration, now time.Time) {
 	e.mu.Lock()
 	h := &e.hold
@@ -239,7 +240,7 @@ func (w *watchdog) renewed(e *lockState, r *backend.Renewal, sent time.Time, ahe
 	was := h.renewalFailed
 	switch {
 	case !current:
-	case r.Gone && h.phase == phaseReleasing: // if it is not given up after all, the next renewal tells
+	case r.Gone && h.phase == phaseReleasing: // if it is not given up after all, the next renewal finds out
 		h.lease = h.lease.Retried(now)
 		current = false
 	case r.Gone:
@@ -311,9 +312,9 @@ func (w *watchdog) abandonAll() {
 	}
 }
 
-// evict takes the baton from the owner of a lost hold and gives it to the next, unless the owner is giving it up
-// itself. If no next owner takes over what Redis may still have, that is given back. The caller has a reference to
-// the lock state.
+// evict takes the baton from the owner of a lost hold and passes it to the next, unless the owner is giving it up
+// itself. If there is no next owner to take over what Redis may still have, the session gives that back. The caller has
+// a reference to the lock state.
 func (e *lockState) evict(epoch uint64, mayBeThere bool) {
 	e.mu.Lock()
 	h := e.hold

@@ -11,7 +11,7 @@ import (
 type running struct {
 	locks []*Lock
 	owner Owner
-	over  atomic.Bool // set when Do returns: the owner may take the lock again without that being this context's concern
+	over  atomic.Bool // set when Do returns: later holds of the owner do not belong to this context
 	outer *running    // the Do in which it runs, if there is one
 }
 

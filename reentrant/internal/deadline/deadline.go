@@ -72,7 +72,7 @@ func (s *Shared) after(now, deadline time.Time) context.Context {
 	defer s.mu.Unlock()
 	c := s.current.Load()
 	if !c.reaches(deadline) {
-		// The one before ends by itself, and with it what still uses it.
+		// The previous one ends by itself, and with it the commands that still use it.
 		c = &sharedContext{end: deadline.Add(deadline.Sub(now))}
 		c.Context, c.cancel = context.WithDeadline(context.Background(), c.end)
 		s.current.Store(c)

@@ -12,19 +12,19 @@ import (
 // and one when it is over, with counts, however many callers wait for the lock meanwhile.
 type Outages struct {
 	Log   func(level slog.Level, text string, attrs ...slog.Attr)
-	Quiet time.Duration // an outage is over too when no command has failed for so long: no caller waits any more
+	Quiet time.Duration // an outage also ends when no command has failed for so long: no caller waits then
 
 	open  atomic.Int32 // how many there are
 	mu    sync.Mutex   // a leaf
 	locks map[string]*outage
 }
 
-// An outage is that of one lock.
+// An outage is the outage of one lock.
 type outage struct {
 	began    time.Time
 	lasted   time.Duration // up to the latest failure
 	waiters  int           // calls that waited for the lock in it, as far as they asked the server
-	failures int           // commands that were not carried out
+	failures int           // commands that failed
 	timer    *time.Timer
 }
 
@@ -88,7 +88,7 @@ func (o *Outages) Answered(name string) {
 	}
 }
 
-// end says that an outage is over, once.
+// end reports the end of an outage, once.
 func (o *Outages) end(name string, one *outage, text string) {
 	o.mu.Lock()
 	current := o.locks[name] == one
@@ -98,7 +98,7 @@ func (o *Outages) end(name string, one *outage, text string) {
 		one.timer.Stop()
 	}
 	o.mu.Unlock()
-	if current { // nothing changes it any more
+	if current { // it no longer changes
 		o.Log(slog.LevelInfo, text, slog.String("lock", name), slog.Duration("lasted", one.lasted),
 			slog.Int("waiters", one.waiters), slog.Int("failures", one.failures))
 	}
