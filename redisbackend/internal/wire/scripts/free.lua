@@ -5,9 +5,9 @@
 -- ARGV  1 the record as it was left  2 field of the hold  3 channel prefix; "": release gives the lock to waiters
 -- Returns  1 released; the record stays   2 released, and the lock is the first waiter's   0 nothing is changed: the
 --          record is another one, the hold is gone, or the first waiter is dead, is the session itself or needs more
---          than this script does; release then does what is right
--- Keeps    a lock that is waited for is not left free; it goes to the session that waits longest, and only that is told;
---          tokens rise.
+--          than this script does; the session then sends release
+-- Keeps    a lock that is waited for is not left free; it goes to the session that waits longest, and only that gets
+--          a message; tokens rise.
 -- Twice    the second run finds no hold, or another record.
 
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
@@ -20,15 +20,16 @@ local epoch, deadline, grant, holds, tokens, seen, keep, owner =
 local last, kept, tombs = string.match(ARGV[1], '^%d+ (%d+) %S+ %d+ %d+ %a (%d+)(.*)$')
 local t = redis.call('TIME')
 local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
--- A token that is ahead of the clock, a block of them, a hold that may linger, and a record that must be kept for longer
--- are release's.
+-- These cases are left to release: a token ahead of the clock, a block of tokens, a hold that may linger, and a record
+-- that must be kept for longer.
 if now > tonumber(deadline) or now <= tonumber(last) or now <= tonumber(seen) then return 0 end
 if tokens ~= '1' or owner == '*linger' or tonumber(keep) > tonumber(kept) then return 0 end
 if redis.call('HDEL', KEYS[1], ARGV[2]) == 0 then return 0 end
 redis.call('HSET', KEYS[1], first .. ':' .. owner, holds)
 redis.call('PEXPIRE', KEYS[1], grant)
 local token = string.format('%.0f', now)
-redis.call('SET', KEYS[2], token .. ' ' .. token .. ' ' .. first .. ' ' .. epoch .. ' 0 g ' .. kept .. tombs, 'EX', kept)
+redis.call('SET', KEYS[2],
+  token .. ' ' .. token .. ' ' .. first .. ' ' .. epoch .. ' 0 g ' .. kept .. tombs, 'EX', kept)
 redis.call('LPOP', KEYS[3])
 redis.call('HDEL', KEYS[4], first)
 redis.pcall('PUBLISH', ARGV[3] .. first,
