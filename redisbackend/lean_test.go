@@ -151,6 +151,10 @@ var otherwise = map[string]func(s *site, a, b *member){
 		s.run("EXPIRE", s.side("q"), "100")
 		s.run("EXPIRE", s.side("w"), "100")
 	},
+	"waited for by itself": func(s *site, a, b *member) {
+		s.run("RPUSH", s.side("q"), a.id)
+		s.run("HSET", s.side("w"), a.id, "1 "+text(s.clock()+time.Minute.Microseconds())+" 1000 1 1 0 300 3")
+	},
 	"waited for by both": func(s *site, a, b *member) {
 		b.wait(1)
 		s.run("RPUSH", s.side("q"), a.id)

@@ -4,8 +4,8 @@
 -- KEYS  1 hold  2 record  3 queue  4 waiters
 -- ARGV  1 the record as it was left  2 field of the hold  3 channel prefix; "": release gives the lock to waiters
 -- Returns  1 released; the record stays   2 released, and the lock is the first waiter's   0 nothing is changed: the
---          record is another one, the hold is gone, or the first waiter is dead, is the session itself or needs more
---          than this script does; the session then sends release
+--          record is another one, the hold is gone, or the first waiter is dead or needs more than this script does;
+--          the session then sends release
 -- Keeps    a lock that is waited for is not left free; it goes to the session that waits longest, and only that gets
 --          a message; tokens rise.
 -- Twice    the second run finds no hold, or another record.
@@ -14,7 +14,7 @@ if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
 local first = redis.call('LINDEX', KEYS[3], '0')
 if not first then return redis.call('HDEL', KEYS[1], ARGV[2]) end
 local place = ARGV[3] ~= '' and redis.call('HGET', KEYS[4], first)
-if not place or string.find(ARGV[2], first .. ':', 1, true) == 1 then return 0 end
+if not place then return 0 end
 local epoch, deadline, grant, holds, tokens, seen, keep, owner =
   string.match(place, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
 local last, kept, tombs = string.match(ARGV[1], '^%d+ (%d+) %S+ %d+ %d+ %a (%d+)(.*)$')
