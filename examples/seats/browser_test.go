@@ -81,7 +81,8 @@ func newWindow(t *testing.T, ctx context.Context, url string) *window {
 }
 
 // beside adds to each page what a test needs on a busy machine. What the page asks for it asks again, as the answer
-// says, as long as the server had none from Redis in time. And what it says is kept: news of the hall may follow it.
+// says, as long as the server had none from Redis in time. And what it says and shows is kept: news of the hall may follow
+// it, and a hold may end before the test looks.
 func beside(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
 	_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument,
 		page.AddScriptToEvaluateOnNewDocumentParams{Source: `{
@@ -94,7 +95,11 @@ func beside(ctx context.Context, target *chromedp.Target) (chromedp.Void, error)
 				}
 			};
 			window.said = [];
+			window.held = new Set();
 			addEventListener("DOMContentLoaded", () => {
+				new MutationObserver(() => {
+					for (const seat of document.querySelectorAll('[data-state="mine"]:not([data-pending])')) window.held.add(seat.id);
+				}).observe(document.body, { subtree: true, childList: true, attributes: true });
 				for (const message of document.querySelectorAll(".message")) {
 					new MutationObserver(() => window.said.push(message.textContent)).observe(message, { childList: true });
 				}
@@ -165,10 +170,10 @@ func (w *window) picks(s seat) {
 	w.holds(s)
 }
 
-// holds waits until a seat is held for the visitor, and the server has said so.
+// holds waits until a seat is held for the visitor, and the server has said so; or has been since the page was loaded.
 func (w *window) holds(s seat) {
 	w.t.Helper()
-	w.waits(fmt.Sprintf(`document.querySelector('#%v[data-state="mine"]:not([data-pending])') !== null`, string(s)))
+	w.waits(fmt.Sprintf(`window.held.has(%q)`, string(s)))
 }
 
 func (w *window) types(keys string) {
