@@ -171,12 +171,6 @@ func TestTckHoldsEndAtTheMaximum(t *testing.T) {
 
 // takers are the ways to take a lock. An attempt that finds it taken is errTaken.
 func takers(k kit) map[string]func(ctx context.Context) error {
-	found := func(ok bool, err error) error {
-		if err == nil && !ok {
-			return errTaken
-		}
-		return err
-	}
 	return map[string]func(ctx context.Context) error{
 		"Lock":          k.Lock.Lock,
 		"TryLock":       func(ctx context.Context) error { return found(k.TryLock(ctx)) },
@@ -186,6 +180,14 @@ func takers(k kit) map[string]func(ctx context.Context) error {
 }
 
 var errTaken = errors.New("taken")
+
+// found is the error of an attempt, or errTaken if it only failed.
+func found(ok bool, err error) error {
+	if err == nil && !ok {
+		return errTaken
+	}
+	return err
+}
 
 func TestTckStringSaysWhoHoldsTheLock(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {

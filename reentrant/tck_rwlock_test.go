@@ -2,6 +2,7 @@ package reentrant_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +71,20 @@ func (k rwKit) reads(t *testing.T) thread {
 	})
 }
 
+// sideTakers are the ways to take either side of a lock. An attempt that finds it taken is errTaken.
+func sideTakers(l *reentrant.RWLock) map[string]func(ctx context.Context) error {
+	return map[string]func(ctx context.Context) error{
+		"Lock":           l.Lock,
+		"TryLock":        func(ctx context.Context) error { return found(l.TryLock(ctx)) },
+		"TryLockFor(0)":  func(ctx context.Context) error { return found(l.TryLockFor(ctx, 0)) },
+		"TryLockFor":     func(ctx context.Context) error { return found(l.TryLockFor(ctx, time.Hour)) },
+		"RLock":          l.RLock,
+		"TryRLock":       func(ctx context.Context) error { return found(l.TryRLock(ctx)) },
+		"TryRLockFor(0)": func(ctx context.Context) error { return found(l.TryRLockFor(ctx, 0)) },
+		"TryRLockFor":    func(ctx context.Context) error { return found(l.TryRLockFor(ctx, time.Hour)) },
+	}
+}
+
 func TestTckANewRWLockIsFree(t *testing.T) {
 	rwKits(t, func(t *testing.T, k rwKit) {
 		assert.Zero(t, k.HoldCount(t.Context()))
@@ -121,6 +136,68 @@ func TestTckHoldsOfEachSideAreCounted(t *testing.T) {
 	})
 }
 
+// As in the JDK's Count: the holds of each reader are counted, and those of all together.
+func TestTckReadHoldsOfManyOwnersAreCounted(t *testing.T) {
+	rwKits(t, func(t *testing.T, k rwKit) {
+		var readers []context.Context
+		for i := range 10 {
+			readers = append(readers, owner(t, fmt.Sprint("reader ", i)))
+		}
+		const depth = 5
+		ways := []string{"RLock", "TryRLock", "TryRLockFor"}
+		for held := range depth {
+			for i, ctx := range readers {
+				assert.Equal(t, held, k.ReadHoldCount(ctx))
+				assert.Equal(t, held*len(readers)+i, k.ReadLockCount())
+				require.NoError(t, sideTakers(k.RWLock)[ways[(held+i)%len(ways)]](ctx))
+			}
+		}
+		elsewhere(t, func(ctx context.Context) {
+			ok, err := k.others.TryLock(ctx)
+			assert.NoError(t, err)
+			assert.False(t, ok)
+		})
+		for left := depth - 1; left >= 0; left-- {
+			for i, ctx := range readers {
+				require.NoError(t, k.RUnlock(ctx))
+				assert.Equal(t, left, k.ReadHoldCount(ctx))
+				assert.Equal(t, (left+1)*len(readers)-i-1, k.ReadLockCount())
+				assert.Zero(t, k.HoldCount(ctx))
+			}
+		}
+		for _, ctx := range readers {
+			assert.ErrorIs(t, k.RUnlock(ctx), reentrant.ErrNotHeld)
+		}
+	})
+}
+
+func TestTckTheTriesOfAFreeRWLockTakeItAndReenter(t *testing.T) {
+	rwKits(t, func(t *testing.T, k rwKit) {
+		ctx := t.Context()
+		sides := []struct {
+			ways   []string
+			count  func(context.Context) int
+			unlock func(context.Context) error
+		}{
+			{[]string{"TryLock", "TryLockFor(0)", "TryLockFor"}, k.HoldCount, k.Unlock},
+			{[]string{"TryRLock", "TryRLockFor(0)", "TryRLockFor"}, k.ReadHoldCount, k.RUnlock},
+		}
+		for _, side := range sides {
+			for _, first := range side.ways {
+				require.NoError(t, sideTakers(k.RWLock)[first](ctx), first)
+				for i, again := range side.ways {
+					require.NoError(t, sideTakers(k.RWLock)[again](ctx), again)
+					assert.Equal(t, i+2, side.count(ctx), again)
+				}
+				for range len(side.ways) + 1 {
+					require.NoError(t, side.unlock(ctx))
+				}
+				assert.Zero(t, side.count(ctx))
+			}
+		}
+	})
+}
+
 func TestTckOnlyTheOwnerOfASideGivesItUp(t *testing.T) {
 	rwKits(t, func(t *testing.T, k rwKit) {
 		ctx := t.Context()
@@ -151,8 +228,58 @@ func TestTckACancelledWaiterForEitherSideLeaves(t *testing.T) {
 			waiter.requireWaiting(t)
 			waiter.interrupt()
 			require.ErrorIs(t, <-waiter.ended, context.Canceled)
+			assert.False(t, k.others.HasQueuedOwner(waiter.Owner))
 		}
+		assert.Equal(t, 1, k.HoldCount(ctx), "the holder's lock is as it was")
 		require.NoError(t, k.Unlock(ctx))
+	})
+}
+
+// What was asked under a context that had ended is not done, re-entry included.
+func TestTckAnEndedContextTakesNeitherSide(t *testing.T) {
+	rwKits(t, func(t *testing.T, k rwKit) {
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		refused := func(state string, reads, writes int) {
+			for way, take := range sideTakers(k.RWLock) {
+				assert.ErrorIs(t, take(gone), context.Canceled, "%s of a lock that is %s", way, state)
+			}
+			assert.Equal(t, reads, k.ReadHoldCount(gone), state)
+			assert.Equal(t, writes, k.HoldCount(gone), state)
+		}
+		refused("free", 0, 0)
+		require.NoError(t, k.Lock(t.Context()))
+		refused("written", 0, 1)
+		elsewhere(t, func(context.Context) {
+			for way, take := range sideTakers(k.others) {
+				assert.ErrorIs(t, take(gone), context.Canceled, "%s of a lock that another writes", way)
+			}
+		})
+		require.NoError(t, k.Unlock(gone), "giving up is not refused")
+		require.NoError(t, k.RLock(t.Context()))
+		refused("read", 1, 0)
+		require.NoError(t, k.RUnlock(gone))
+	})
+}
+
+func TestTckATimedTryHasTheSideThatComesInTime(t *testing.T) {
+	rwKits(t, func(t *testing.T, k rwKit) {
+		ctx := t.Context()
+		for way, unlock := range map[string]func(context.Context) error{"TryLockFor": k.others.Unlock, "TryRLockFor": k.others.RUnlock} {
+			require.NoError(t, k.Lock(ctx))
+			waiter := start(t, func(ctx context.Context) error {
+				begun := time.Now()
+				if err := sideTakers(k.others)[way](ctx); err != nil {
+					return err
+				}
+				assert.Equal(t, time.Second, time.Since(begun), way)
+				return unlock(ctx)
+			})
+			waiter.requireWaiting(t)
+			time.Sleep(time.Second)
+			require.NoError(t, k.Unlock(ctx))
+			require.NoError(t, <-waiter.ended, way)
+		}
 	})
 }
 
@@ -193,12 +320,11 @@ func TestTckReadersReadTogether(t *testing.T) {
 		ctx := t.Context()
 		require.NoError(t, k.RLock(ctx))
 		elsewhere(t, func(ctx context.Context) {
-			require.NoError(t, k.others.RLock(ctx))
-			ok, err := k.others.TryRLock(ctx)
-			assert.NoError(t, err)
-			assert.True(t, ok)
-			require.NoError(t, k.others.RUnlock(ctx))
-			require.NoError(t, k.others.RUnlock(ctx))
+			for _, way := range []string{"TryRLock", "TryRLockFor(0)", "TryRLockFor", "RLock"} {
+				assert.NoError(t, sideTakers(k.others)[way](ctx), way)
+				assert.NoError(t, k.others.RUnlock(ctx), way)
+			}
+			assert.Equal(t, 1, k.ReadLockCount())
 		})
 		require.NoError(t, k.RUnlock(ctx))
 	})
@@ -209,13 +335,21 @@ func TestTckAWriterWaitsForTheLastReader(t *testing.T) {
 		ctx := t.Context()
 		require.NoError(t, k.RLock(ctx))
 		require.NoError(t, k.RLock(ctx))
+		require.NoError(t, <-k.reads(t).ended, "another reader comes and goes")
 		elsewhere(t, func(ctx context.Context) {
 			ok, err := k.others.TryLock(ctx)
 			assert.NoError(t, err)
 			assert.False(t, ok)
 		})
-		writer := k.writes(t)
+		writer := start(t, func(ctx context.Context) error {
+			if err := k.others.Lock(ctx); err != nil {
+				return err
+			}
+			assert.Zero(t, k.ReadLockCount())
+			return k.others.Unlock(ctx)
+		})
 		writer.requireWaiting(t)
+		assert.Equal(t, 2, k.ReadLockCount())
 		require.NoError(t, k.RUnlock(ctx))
 		writer.requireWaiting(t)
 		require.NoError(t, k.RUnlock(ctx))
@@ -223,14 +357,74 @@ func TestTckAWriterWaitsForTheLastReader(t *testing.T) {
 	})
 }
 
+// A reader does not enter past a writer that waits, not even in the session that reads.
+func TestTckAReaderWaitsBehindAWriter(t *testing.T) {
+	rwKits(t, func(t *testing.T, k rwKit) {
+		ctx := t.Context()
+		for _, readers := range []*reentrant.RWLock{k.RWLock, k.others} {
+			require.NoError(t, k.RLock(ctx))
+			wrote := false // guarded by the lock
+			writer := start(t, func(ctx context.Context) error {
+				if err := k.others.Lock(ctx); err != nil {
+					return err
+				}
+				wrote = true
+				return k.others.Unlock(ctx)
+			})
+			reader := start(t, func(ctx context.Context) error {
+				if err := readers.RLock(ctx); err != nil {
+					return err
+				}
+				assert.True(t, wrote)
+				assert.Equal(t, 1, readers.ReadLockCount())
+				return readers.RUnlock(ctx)
+			})
+			writer.requireWaiting(t)
+			reader.requireWaiting(t)
+			assert.Equal(t, 1, k.ReadLockCount())
+			require.NoError(t, k.RUnlock(ctx))
+			require.NoError(t, <-writer.ended)
+			require.NoError(t, <-reader.ended)
+		}
+	})
+}
+
+func TestTckAWriterThatLeavesLetsReadersIn(t *testing.T) {
+	rwKits(t, func(t *testing.T, k rwKit) {
+		ctx := t.Context()
+		require.NoError(t, k.RLock(ctx))
+		writer, reader := k.writes(t), k.reads(t)
+		writer.requireWaiting(t)
+		reader.requireWaiting(t)
+		writer.interrupt()
+		require.ErrorIs(t, <-writer.ended, context.Canceled)
+		require.NoError(t, <-reader.ended)
+		require.NoError(t, k.RUnlock(ctx))
+	})
+}
+
 func TestTckReadersWaitForTheWriterAndEnterTogether(t *testing.T) {
 	rwKits(t, func(t *testing.T, k rwKit) {
 		ctx := t.Context()
 		require.NoError(t, k.Lock(ctx))
-		first, second := k.reads(t), k.reads(t)
+		inside, leave := make(chan struct{}, 2), make(chan struct{})
+		stays := func(ctx context.Context) error {
+			if err := k.others.RLock(ctx); err != nil {
+				return err
+			}
+			inside <- struct{}{}
+			<-leave
+			return k.others.RUnlock(ctx)
+		}
+		first, second := start(t, stays), start(t, stays)
 		first.requireWaiting(t)
 		second.requireWaiting(t)
+		assert.Empty(t, inside)
 		require.NoError(t, k.Unlock(ctx))
+		for range 2 {
+			<-inside // before either of them leaves
+		}
+		close(leave)
 		require.NoError(t, <-first.ended)
 		require.NoError(t, <-second.ended)
 	})
@@ -274,6 +468,25 @@ func TestTckAnOwnerThatIsInsideReadsPastThoseWhoWait(t *testing.T) {
 	})
 }
 
+func TestTckAWriterReentersPastThoseWhoWait(t *testing.T) {
+	rwKits(t, func(t *testing.T, k rwKit) {
+		ctx := t.Context()
+		require.NoError(t, k.Lock(ctx))
+		writer, reader := k.writes(t), k.reads(t)
+		for _, way := range []string{"Lock", "TryLock", "TryLockFor(0)", "TryLockFor"} {
+			require.NoError(t, sideTakers(k.RWLock)[way](ctx), way)
+			assert.Equal(t, 2, k.HoldCount(ctx), way)
+			require.NoError(t, k.Unlock(ctx))
+			assert.Equal(t, 1, k.HoldCount(ctx), way)
+		}
+		writer.requireWaiting(t)
+		reader.requireWaiting(t)
+		require.NoError(t, k.Unlock(ctx))
+		require.NoError(t, <-writer.ended)
+		require.NoError(t, <-reader.ended)
+	})
+}
+
 func TestTckAWriterGoesOnAsAReader(t *testing.T) {
 	rwKits(t, func(t *testing.T, k rwKit) {
 		ctx := t.Context()
@@ -309,11 +522,16 @@ func TestTckATryOfARWLockPassesNoWaiter(t *testing.T) {
 		require.NoError(t, k.RLock(ctx))
 		writer := k.writes(t)
 		writer.requireWaiting(t)
-		elsewhere(t, func(ctx context.Context) {
-			ok, err := k.others.TryRLock(ctx)
-			assert.NoError(t, err)
-			assert.False(t, ok)
-		})
+		for _, l := range []*reentrant.RWLock{k.RWLock, k.others} {
+			elsewhere(t, func(ctx context.Context) {
+				for _, way := range []string{"TryLock", "TryLockFor(0)", "TryRLock", "TryRLockFor(0)"} {
+					assert.ErrorIs(t, sideTakers(l)[way](ctx), errTaken, way)
+				}
+			})
+		}
+		require.NoError(t, found(k.TryRLock(ctx)), "its own owner is inside")
+		require.NoError(t, k.RUnlock(ctx))
+		writer.requireWaiting(t)
 		require.NoError(t, k.RUnlock(ctx))
 		require.NoError(t, <-writer.ended)
 	})
@@ -345,6 +563,9 @@ func TestTckStringOfARWLockCountsBothSides(t *testing.T) {
 		assert.Contains(t, k.String(), "Write locks = 0, Read locks = 0")
 		require.NoError(t, k.Lock(ctx))
 		assert.Contains(t, k.String(), "Write locks = 1, Read locks = 0")
+		require.NoError(t, k.Lock(ctx))
+		assert.Contains(t, k.String(), "Write locks = 2, Read locks = 0")
+		require.NoError(t, k.Unlock(ctx))
 		require.NoError(t, k.Unlock(ctx))
 		require.NoError(t, k.RLock(ctx))
 		require.NoError(t, k.RLock(ctx))

@@ -2,6 +2,7 @@ package reentrant_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +49,36 @@ func uses(t *testing.T, m *reentrant.Semaphore, n int) thread {
 	})
 }
 
+// acquirers are the ways to take permits. An attempt that finds too few is errTaken.
+func acquirers(m *reentrant.Semaphore) map[string]func(ctx context.Context, n int) error {
+	return map[string]func(ctx context.Context, n int) error{
+		"Acquire":          m.Acquire,
+		"TryAcquire":       func(ctx context.Context, n int) error { return found(m.TryAcquire(ctx, n)) },
+		"TryAcquireFor(0)": func(ctx context.Context, n int) error { return found(m.TryAcquireFor(ctx, n, 0)) },
+		"TryAcquireFor":    func(ctx context.Context, n int) error { return found(m.TryAcquireFor(ctx, n, time.Hour)) },
+	}
+}
+
+// A step is a way to take permits, and how many at a time.
+type step struct {
+	way string
+	n   int
+}
+
+// waitingSteps are those that wait for permits.
+var waitingSteps = []step{{"Acquire", 1}, {"Acquire", 3}, {"TryAcquireFor", 1}, {"TryAcquireFor", 3}}
+
+func TestTckANewSemaphoreHasAllItsPermits(t *testing.T) {
+	semaphores(t, 42, func(t *testing.T, m, others *reentrant.Semaphore) {
+		assert.Equal(t, 42, m.Permits())
+		assert.False(t, m.HasQueuedOwners())
+		ok, err := others.TryAcquire(t.Context(), 42)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.NoError(t, others.Release(t.Context(), 42))
+	})
+}
+
 func TestTckTheQueueOfASemaphoreIsCounted(t *testing.T) {
 	semaphores(t, 1, func(t *testing.T, m, others *reentrant.Semaphore) {
 		assert.Zero(t, others.QueueLength())
@@ -88,13 +119,37 @@ func TestTckPermitsAreTakenAndGivenBack(t *testing.T) {
 	semaphores(t, 5, func(t *testing.T, m, others *reentrant.Semaphore) {
 		ctx := t.Context()
 		for n := 1; n <= 5; n++ {
-			require.NoError(t, m.Acquire(ctx, n))
-			require.NoError(t, m.Release(ctx, n))
+			for way, take := range acquirers(m) {
+				require.NoError(t, take(ctx, n), way)
+				require.NoError(t, m.Release(ctx, n), way)
+				for range n { // one by one
+					require.NoError(t, take(ctx, 1), way)
+				}
+				require.NoError(t, m.Release(ctx, n), way)
+			}
 			ok, err := others.TryAcquireFor(ctx, n, time.Minute)
 			require.NoError(t, err)
 			require.True(t, ok)
 			require.NoError(t, others.Release(ctx, n))
+			synctest.Wait() // until the server has them back
 		}
+	})
+}
+
+func TestTckTryAcquireTakesAllOrNone(t *testing.T) {
+	semaphores(t, 3, func(t *testing.T, m, others *reentrant.Semaphore) {
+		ctx := t.Context()
+		require.NoError(t, m.Acquire(ctx, 1))
+		for _, way := range []string{"TryAcquire", "TryAcquireFor(0)"} {
+			take := acquirers(others)[way]
+			require.ErrorIs(t, take(ctx, 3), errTaken, way)
+			require.NoError(t, take(ctx, 2), way)
+			require.ErrorIs(t, take(ctx, 1), errTaken, way)
+			require.ErrorIs(t, take(ctx, 2), errTaken, way)
+			require.NoError(t, others.Release(ctx, 2))
+			synctest.Wait() // until the server has them back
+		}
+		require.NoError(t, m.Release(ctx, 1))
 	})
 }
 
@@ -108,34 +163,158 @@ func TestTckAnyGoroutineOfTheSessionReleases(t *testing.T) {
 	})
 }
 
+// A waiter gets what it waits for with the release that completes it.
+func TestTckAReleaseLetsAWaiterIn(t *testing.T) {
+	semaphores(t, 3, func(t *testing.T, m, others *reentrant.Semaphore) {
+		for _, s := range waitingSteps {
+			require.NoError(t, m.Acquire(t.Context(), 3))
+			waiter := start(t, func(ctx context.Context) error {
+				if err := acquirers(others)[s.way](ctx, s.n); err != nil {
+					return err
+				}
+				return others.Release(ctx, s.n)
+			})
+			for range s.n {
+				waiter.requireWaiting(t)
+				elsewhere(t, func(ctx context.Context) { require.NoError(t, m.Release(ctx, 1)) })
+			}
+			require.NoError(t, <-waiter.ended, s)
+			if s.n < 3 {
+				require.NoError(t, m.Release(t.Context(), 3-s.n))
+			}
+			assert.False(t, others.HasQueuedOwners())
+		}
+	})
+}
+
+// As the JDK's RacingReleases: of two releases at once neither is overlooked.
+func TestTckReleasesAtOnceLetAllIn(t *testing.T) {
+	semaphores(t, 2, func(t *testing.T, m, others *reentrant.Semaphore) {
+		for range 20 {
+			require.NoError(t, m.Acquire(t.Context(), 2))
+			waiters := []thread{uses(t, m, 1), uses(t, others, 1)}
+			released := make(chan error, len(waiters))
+			for range waiters {
+				go func() { released <- m.Release(t.Context(), 1) }()
+			}
+			for _, waiter := range waiters {
+				require.NoError(t, <-released)
+				require.NoError(t, <-waiter.ended)
+			}
+			synctest.Wait()
+		}
+	})
+}
+
 func TestTckACancelledAcquireLeaves(t *testing.T) {
-	semaphores(t, 1, func(t *testing.T, m, others *reentrant.Semaphore) {
+	semaphores(t, 3, func(t *testing.T, m, others *reentrant.Semaphore) {
 		ctx := t.Context()
-		require.NoError(t, m.Acquire(ctx, 1))
-		plain := uses(t, others, 1)
-		timed := start(t, func(ctx context.Context) error {
-			_, err := others.TryAcquireFor(ctx, 1, time.Hour)
-			return err
-		})
-		for _, waiter := range []thread{plain, timed} {
+		require.NoError(t, m.Acquire(ctx, 3))
+		for _, s := range waitingSteps {
+			waiter := start(t, func(ctx context.Context) error { return acquirers(others)[s.way](ctx, s.n) })
 			waiter.requireWaiting(t)
 			waiter.interrupt()
-			require.ErrorIs(t, <-waiter.ended, context.Canceled)
+			require.ErrorIs(t, <-waiter.ended, context.Canceled, s)
+			assert.False(t, others.HasQueuedOwners(), s)
 		}
-		require.NoError(t, m.Release(ctx, 1))
+		require.NoError(t, m.Release(ctx, 3))
+	})
+}
+
+// What was asked under a context that had ended is not done, whether the permits are free or not.
+func TestTckAnEndedContextTakesNoPermits(t *testing.T) {
+	semaphores(t, 3, func(t *testing.T, m, others *reentrant.Semaphore) {
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		refused := func() {
+			for way, take := range acquirers(others) {
+				assert.ErrorIs(t, take(gone, 1), context.Canceled, way)
+				assert.ErrorIs(t, take(gone, 3), context.Canceled, way)
+			}
+		}
+		refused()
+		require.NoError(t, m.Acquire(t.Context(), 3))
+		refused()
+		require.NoError(t, m.Release(gone, 3), "giving back is not refused")
+	})
+}
+
+// context.WithoutCancel makes Acquire deaf, as Java's acquireUninterruptibly is.
+func TestTckAcquireWithoutCancelIsNotInterrupted(t *testing.T) {
+	semaphores(t, 4, func(t *testing.T, m, others *reentrant.Semaphore) {
+		require.NoError(t, m.Acquire(t.Context(), 4))
+		var waiters []thread
+		for _, n := range []int{1, 3} {
+			for _, before := range []bool{true, false} {
+				waiters = append(waiters, start(t, func(ctx context.Context) error {
+					ctx, cancel := context.WithCancel(ctx)
+					defer cancel()
+					if before {
+						cancel()
+					}
+					if err := others.Acquire(context.WithoutCancel(ctx), n); err != nil {
+						return err
+					}
+					assert.ErrorIs(t, ctx.Err(), context.Canceled, "the interrupt is remembered")
+					return others.Release(ctx, n)
+				}))
+			}
+		}
+		for _, waiter := range waiters {
+			waiter.interrupt()
+			waiter.requireWaiting(t)
+		}
+		require.NoError(t, m.Release(t.Context(), 4))
+		for _, waiter := range waiters {
+			require.NoError(t, <-waiter.ended)
+		}
 	})
 }
 
 func TestTckATimedAcquireTakesItsTime(t *testing.T) {
-	semaphores(t, 1, func(t *testing.T, m, others *reentrant.Semaphore) {
+	semaphores(t, 3, func(t *testing.T, m, others *reentrant.Semaphore) {
 		ctx := t.Context()
-		require.NoError(t, m.Acquire(ctx, 1))
-		begun := time.Now()
-		ok, err := others.TryAcquireFor(ctx, 1, time.Second)
-		require.NoError(t, err)
-		assert.False(t, ok)
-		assert.Equal(t, time.Second, time.Since(begun))
-		require.NoError(t, m.Release(ctx, 1))
+		for held := 1; held <= 3; held++ {
+			require.NoError(t, m.Acquire(ctx, held))
+			free := 3 - held
+			begun := time.Now()
+			ok, err := others.TryAcquireFor(ctx, free+1, time.Second)
+			require.NoError(t, err)
+			assert.False(t, ok)
+			assert.Equal(t, time.Second, time.Since(begun))
+			if free > 0 { // it has taken nothing
+				require.NoError(t, others.Acquire(ctx, free))
+				require.NoError(t, others.Release(ctx, free))
+			}
+			require.NoError(t, m.Release(ctx, held))
+		}
+	})
+}
+
+// As in JDK-8386085: many waits that end after a moment do not keep a permit from being found.
+func TestTckAStormOfShortWaitsFindsThePermits(t *testing.T) {
+	const callers = 4
+	semaphores(t, callers, func(t *testing.T, m, others *reentrant.Semaphore) {
+		require.NoError(t, m.Acquire(t.Context(), callers))
+		var wg sync.WaitGroup
+		for i := range callers {
+			x := []*reentrant.Semaphore{m, others}[i%2]
+			wg.Go(func() {
+				for ok := false; !ok; {
+					var err error
+					if ok, err = x.TryAcquireFor(t.Context(), 1, time.Microsecond); !assert.NoError(t, err) {
+						return
+					}
+				}
+			})
+		}
+		time.Sleep(time.Millisecond)
+		released := time.Now()
+		require.NoError(t, m.Release(t.Context(), callers))
+		wg.Wait()
+		assert.Less(t, time.Since(released), time.Second)
+		require.NoError(t, m.Release(t.Context(), callers/2))
+		require.NoError(t, others.Release(t.Context(), callers/2))
 	})
 }
 
@@ -144,13 +323,40 @@ func TestTckPermitsComeInOrderOfArrival(t *testing.T) {
 	semaphores(t, 3, func(t *testing.T, m, others *reentrant.Semaphore) {
 		ctx := t.Context()
 		require.NoError(t, m.Acquire(ctx, 2))
-		wide := uses(t, others, 3)
+		inside, leave := make(chan struct{}), make(chan struct{})
+		wide := start(t, func(ctx context.Context) error {
+			if err := others.Acquire(ctx, 3); err != nil {
+				return err
+			}
+			close(inside)
+			<-leave
+			return others.Release(ctx, 3)
+		})
+		for _, x := range []*reentrant.Semaphore{m, others} { // Java's TryAcquire without a time would take it
+			assert.ErrorIs(t, acquirers(x)["TryAcquire"](ctx, 1), errTaken)
+			assert.ErrorIs(t, acquirers(x)["TryAcquireFor(0)"](ctx, 1), errTaken)
+		}
 		narrow := uses(t, others, 1)
 		wide.requireWaiting(t)
 		narrow.requireWaiting(t)
 		require.NoError(t, m.Release(ctx, 2))
+		<-inside
+		narrow.requireWaiting(t)
+		close(leave)
 		require.NoError(t, <-wide.ended)
 		require.NoError(t, <-narrow.ended)
+	})
+}
+
+func TestTckAWideRequestThatLeavesLetsOthersIn(t *testing.T) {
+	semaphores(t, 3, func(t *testing.T, m, others *reentrant.Semaphore) {
+		require.NoError(t, m.Acquire(t.Context(), 2))
+		wide, narrow := uses(t, others, 3), uses(t, others, 1)
+		narrow.requireWaiting(t)
+		wide.interrupt()
+		require.ErrorIs(t, <-wide.ended, context.Canceled)
+		require.NoError(t, <-narrow.ended)
+		require.NoError(t, m.Release(t.Context(), 2))
 	})
 }
 
