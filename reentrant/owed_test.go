@@ -114,3 +114,52 @@ func TestVerifySaysWhatFailed(t *testing.T) {
 		require.NoError(t, l.Unlock(t.Context()))
 	})
 }
+
+// Unlock gives up a live hold first. Release does the opposite.
+func TestGoroutinesOfAnOwnerShareWhatItOwes(t *testing.T) {
+	type hold struct {
+		lock, unlock func(context.Context) error
+		liveFirst    bool
+	}
+	holds := map[string]func(s *reentrant.Session) hold{
+		"lock": func(s *reentrant.Session) hold {
+			l := s.NewLock("x")
+			return hold{l.Lock, l.Unlock, true}
+		},
+		"write side": func(s *reentrant.Session) hold {
+			l := s.NewRWLock("x")
+			return hold{l.Lock, l.Unlock, true}
+		},
+		"read side": func(s *reentrant.Session) hold {
+			l := s.NewRWLock("x")
+			return hold{l.RLock, l.RUnlock, true}
+		},
+		"permit": func(s *reentrant.Session) hold {
+			m := s.NewSemaphore("x", 1)
+			return hold{
+				lock:   func(ctx context.Context) error { return m.Acquire(ctx, 1) },
+				unlock: func(ctx context.Context) error { return m.Release(ctx, 1) },
+			}
+		},
+	}
+	for name, of := range holds {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				h, ctx := of(newSession(t, b)), owner(t, "shared")
+				require.NoError(t, h.lock(ctx))
+				b.SetFault(func(memory.Op) memory.Verdict { return memory.Lose })
+				time.Sleep(2 * reentrant.DefaultLease)
+				b.SetFault(nil)
+				require.NoError(t, h.lock(ctx), "another goroutine of the owner")
+				first, second := h.unlock(ctx), h.unlock(ctx)
+				if h.liveFirst {
+					first, second = second, first
+				}
+				assert.ErrorIs(t, first, reentrant.ErrLost)
+				assert.NoError(t, second)
+				assert.ErrorIs(t, h.unlock(ctx), reentrant.ErrNotHeld)
+			})
+		})
+	}
+}

@@ -58,7 +58,8 @@ type ownerKey struct{}
 // the calling goroutine. A logical task can so keep a lock while it moves from goroutine to goroutine.
 //
 // Goroutines that share an owner share its locks: while one holds a lock, Lock by the other is re-entry and
-// succeeds at once. The lock does not keep them apart.
+// succeeds at once. The lock does not keep them apart. After a loss they also share the Unlocks that the owner owes: if one
+// of them has a new hold by then, the Unlock of another that ends its lost one gives up the new one.
 //
 // The name has 1 to 4096 bytes. With any other every call that takes or gives up a lock, waits, signals or asks about a
 // hold returns an error, and changes nothing; where it has no error to return, the owner holds nothing.
