@@ -53,7 +53,9 @@
 // The sessions keep the rules of shared holds: units are out of use before they are given back, a reply counts only for
 // the last epoch, and trust counts from when the answered copy was sent. In every state trusted units are within the
 // limit, the owners inside trust enough units, and equal versions have no write in between, not even by writers that
-// lost their lease. From every state all waiters get in and out once nothing fails any more.
+// lost their lease. A session is told of no loss while the server has its units. From every state all waiters get in
+// and out once nothing fails any more. One world is explored completely: there a session that goes from writing to
+// reading replaces its request before it hears the reply.
 //
 // # Reading a failure
 //

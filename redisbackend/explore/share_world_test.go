@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	maxOps      = 3
+	maxOps      = 4
 	maxShareNet = 6
 	allUnits    = backend.AllUnits
 )
@@ -22,7 +22,10 @@ type shareWorld struct {
 	ticks   int8
 	faults  int8 // copies and messages that are lost or doubled
 	flushes int8
-	most    int // states that are looked at at full size
+	quits   int8          // users that stop waiting
+	calm    bool          // sessions send no copies and renew nothing, until nothing fails any more
+	begin   []shareAction // what has happened already
+	most    int           // states that are looked at at full size; 0: all
 }
 
 // What becomes of a user.
@@ -48,6 +51,7 @@ type shareSession struct {
 
 	out          bool // a request is under way or queued
 	placed, beat bool // beat: a copy of it was sent in this tick
+	silent       bool // it is under way since an earlier tick
 	full         bool
 	req          backend.ShareRequest
 	memory       tick
@@ -88,15 +92,15 @@ type versionRead struct {
 
 // A shareState is a world at one moment.
 type shareState struct {
-	now                                tick
-	memory                             sharedMemory
-	sessions                           [maxSessions]shareSession
-	net                                [maxShareNet]shareItem
-	count                              int8
-	leftTicks, leftFaults, leftFlushes int8
-	writes                             int8 // how often the resource was written
-	fence                              backend.Token
-	reads                              [8]versionRead // the versions that were seen, and of which write
+	now                                           tick
+	memory                                        sharedMemory
+	sessions                                      [maxSessions]shareSession
+	net                                           [maxShareNet]shareItem
+	count                                         int8
+	leftTicks, leftFaults, leftFlushes, leftQuits int8
+	writes                                        int8 // how often the resource was written
+	fence                                         backend.Token
+	reads                                         [8]versionRead // the versions that were seen, and of which write
 }
 
 // A shareStep takes a state on.
@@ -202,9 +206,10 @@ func (x *shareStep) write(s, i int) {
 	x.writes++
 }
 
-// lose tells all who are inside.
+// lose tells all who are inside. While the session trusts its units the server has them, unless it forgot them.
 func (x *shareStep) lose(s int) {
 	c := &x.sessions[s]
+	x.must(x.trusted(s) == 0 || c.flushed, "%s is told of a loss that is none", sessionName(uint8(s)))
 	for i, n := range x.ops[s] {
 		if c.users[i] == userInside {
 			c.users[i] = userDone
@@ -257,6 +262,11 @@ func (x *shareStep) plan(s int, idle bool) (keep, want, least int, ok bool) {
 			return lower()
 		case h >= 0 && waits && x.rw() && want > c.req.Want && c.placed:
 			return used, want, least, true
+		case h >= 0 && !waits && c.silent && has < least: // what was given back goes with the next request
+			if x.rw() {
+				return used, want, least, true
+			}
+			return has, want, least, true
 		}
 		return 0, 0, 0, false
 	}
@@ -292,7 +302,7 @@ func (x *shareStep) post(s, keep, want, least int) {
 			c.until, c.first, c.last, c.under, c.version, c.flushed = 0, 0, 0, 0, 0, false
 		}
 	}
-	c.out, c.placed, c.req = true, false, req
+	c.out, c.placed, c.silent, c.req = true, false, false, req
 	x.copy(s)
 }
 
@@ -477,6 +487,7 @@ type shareWhat uint8
 
 const (
 	userComes shareWhat = iota
+	userQuits
 	userLeaves
 	lateWrite
 	sends
@@ -490,7 +501,7 @@ const (
 	memoryLost
 )
 
-var shareWhats = [...]string{"user comes", "user leaves", "late write", "sends", "gives back", "beats", "renews", "delivers", "doubles", "loses", "tick", "flush"}
+var shareWhats = [...]string{"user comes", "user quits", "user leaves", "late write", "sends", "gives back", "beats", "renews", "delivers", "doubles", "loses", "tick", "flush"}
 
 // actions is what can happen next.
 func (x *shareStep) actions() (all []shareAction) {
@@ -507,6 +518,10 @@ func (x *shareStep) actions() (all []shareAction) {
 					all = append(all, shareAction{userComes, int8(s), int8(i)})
 				}
 				coming = true
+			case userWaits:
+				if x.leftQuits > 0 {
+					all = append(all, shareAction{userQuits, int8(s), int8(i)})
+				}
 			case userInside:
 				all = append(all, shareAction{userLeaves, int8(s), int8(i)})
 			case userLost:
@@ -518,10 +533,10 @@ func (x *shareStep) actions() (all []shareAction) {
 		} else if _, _, _, ok := x.plan(s, true); ok {
 			all = append(all, shareAction{sendsIdle, int8(s), 0})
 		}
-		if c.out && !c.beat {
+		if c.out && !c.beat && !x.calm {
 			all = append(all, shareAction{shareBeats, int8(s), 0})
 		}
-		if !c.out && x.trusted(s) > 0 && !c.renewed {
+		if !c.out && x.trusted(s) > 0 && !c.renewed && !x.calm {
 			all = append(all, shareAction{renewsUnits, int8(s), 0})
 		}
 	}
@@ -546,6 +561,10 @@ func (x *shareStep) happen(a shareAction) {
 	switch a.what {
 	case userComes:
 		c.users[i] = userWaits
+		x.admit(s, false)
+	case userQuits:
+		x.leftQuits--
+		c.users[i] = userDone
 		x.admit(s, false)
 	case userLeaves:
 		x.leave(s, i)
@@ -596,6 +615,7 @@ func (x *shareStep) tick() {
 	for s := range x.sessions {
 		c := &x.sessions[s]
 		c.beat, c.full, c.renewed = false, false, false
+		c.silent = c.out
 		if c.units > 0 && x.now >= c.until {
 			x.lose(s)
 		}
