@@ -36,10 +36,12 @@ var update = flag.Bool("update", false, "write what the scenarios do into testda
 //	try A.g1   tryfor A.g1 500ms                        likewise
 //	await A.g1   awaitfor A.g1 2s   signal A.g1   signalall A.g1
 //	rlock A.g1   runlock A.g1   wlock A.g1   wunlock A.g1    of the read-write lock "book"
+//	wawait A.g1   wsignal A.g1                          for a condition of its write side
 //	acquire A.g1 2/3   give A.g1 2/3                    two permits of the semaphore "pool", which has three
 //	cancel A.g1                                         end the context of the call that is blocked
 //	advance 3s                                          let time pass
 //	fault acquire lose,losereply,pass…                  what becomes of the next commands of a verb, or of "push"
+//	slow A.release=2ms B.release=1ms                    how long these commands are on their way from now on
 //	partition A   heal A   flush   restart   force A    the server and the way to it
 //	close A 5s                                          close the session, with a time limit
 func TestScenarios(t *testing.T) {
@@ -185,6 +187,8 @@ func (s *stage) run(f []string) {
 		s.actor(args[0]).cancel()
 	case "fault":
 		s.backend.SetFault(memory.Script(memory.Verb(args[0]), s.verdicts(args[1])...))
+	case "slow":
+		s.backend.SetFault(s.delays(args))
 	case "partition", "heal":
 		s.backend.Partition(args[0], verb == "partition")
 	case "flush":
@@ -251,6 +255,16 @@ func (s *stage) verdicts(list string) (verdicts []memory.Verdict) {
 	return verdicts
 }
 
+// delays is a fault that has commands of some sessions arrive later, so that those sent at one moment come in a fixed order.
+func (s *stage) delays(args []string) memory.Fault {
+	late := map[string]time.Duration{}
+	for _, arg := range args {
+		command, d, _ := strings.Cut(arg, "=")
+		late[command] = s.duration(d)
+	}
+	return func(op memory.Op) memory.Verdict { return memory.Delay(late[op.Session+"."+string(op.Verb)]) }
+}
+
 func (s *stage) duration(text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	require.NoError(s.t, err)
@@ -304,10 +318,13 @@ func (a *actor) start(verb string, args []string) {
 	}
 }
 
-// book is a method of the read-write lock.
+// book is a method of the read-write lock, or of a condition of its write side.
 func (a *actor) book(verb string) func(context.Context) error {
 	l := a.stage.sessions[a.session].NewRWLock("book")
-	return map[string]func(context.Context) error{"rlock": l.RLock, "runlock": l.RUnlock, "wlock": l.Lock, "wunlock": l.Unlock}[verb]
+	c := l.NewCondition("ready")
+	return map[string]func(context.Context) error{
+		"rlock": l.RLock, "runlock": l.RUnlock, "wlock": l.Lock, "wunlock": l.Unlock, "wawait": c.Await, "wsignal": c.Signal,
+	}[verb]
 }
 
 // pool takes or releases permits: so many, of so many.
@@ -346,7 +363,7 @@ func (a *actor) call(ctx context.Context, lock *reentrant.Lock, verb string, arg
 		return answer(lock.NewCondition("ready").AwaitFor(ctx, a.stage.duration(args[0])))
 	case "signal":
 		return verdict(lock.NewCondition("ready").Signal(ctx))
-	case "rlock", "runlock", "wlock", "wunlock":
+	case "rlock", "runlock", "wlock", "wunlock", "wawait", "wsignal":
 		return verdict(a.book(verb)(ctx))
 	case "acquire", "give":
 		return verdict(a.pool(ctx, verb, args[0]))
