@@ -157,7 +157,7 @@ const (
 	rightsWithReplicas   = "With `WithReplicas` also:"
 	rightsWithoutScripts = "With `WithoutScripts` instead of scripts:"
 	rightsToShards       = "`WithReplicas` and `WithoutScripts` also need:"
-	rightsToANamedClient = "The client also names itself"
+	rightsToANamedClient = "It also sends its name"
 )
 
 // leastUser makes a user on each of the servers that has the rights of the documentation, and no others.
