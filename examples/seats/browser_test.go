@@ -420,7 +420,7 @@ func TestInTheBrowserPayingForAll(t *testing.T) {
 func TestInTheBrowserNewsDoesNotReplaceTheAnswer(t *testing.T) {
 	t.Parallel()
 	b := browser(t)
-	c := openCinema(t, 8*time.Second, 0)
+	c := openCinema(t, 20*time.Second, 0)
 	ann := newVisitor(t, b, c.servers[0].address)
 	ann.picks("C03")
 	ann.picks("C04")
@@ -433,7 +433,7 @@ func TestInTheBrowserNewsDoesNotReplaceTheAnswer(t *testing.T) {
 func TestInTheBrowserPickingAgain(t *testing.T) {
 	t.Parallel()
 	b := browser(t)
-	c := openCinema(t, 8*time.Second, 0)
+	c := openCinema(t, 20*time.Second, 0)
 	ann, bob := newVisitor(t, b, c.servers[0].address), newVisitor(t, b, c.servers[1].address)
 	ann.picks("C03")
 	ann.picks("C04")
