@@ -301,7 +301,7 @@ func (e *lockState) adoptLocked(a *attempt, t *try) bool {
 }
 
 // newEpoch numbers an attempt, and makes that the epoch that this session's part in the lock goes by. Everything up to the
-// last one is given up by that: nobody trusts it. waiting says that the attempt may wait for a grant. Baton.
+// last one is given up by that: no caller trusts it. waiting says that the attempt may wait for a grant. Baton.
 func (e *lockState) newEpoch(waiting bool) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -72,7 +72,7 @@ type session struct {
 	checks    background.Workers // asks Redis for holds that may have moved, and for what is left of fixed leases, and to report waiters
 	events    background.Feed    // to the observer
 	logWriter background.Log
-	leakLog   background.Log // of what the collector finds; nobody waits for it
+	leakLog   background.Log // of what the collector finds; no call waits for it
 	watchdog  *watchdog
 	heartbeat *waiterHeartbeat
 	detector  *deadlock.Detector[Owner] // nil unless deadlocks are to be found

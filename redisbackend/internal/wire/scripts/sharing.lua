@@ -76,7 +76,7 @@ local function give(e, units, n, above)
   if had == 0 then e.under = e.first end
 end
 
--- line answers the sessions that have a place, in their order, and how many units and sessions with either there are.
+-- line returns the sessions that have a place, in their order, and how many units and sessions with either there are.
 local function line()
   local places, units, sessions = {}, 0, 0
   for _, e in ipairs(s.list) do
