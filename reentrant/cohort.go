@@ -114,9 +114,8 @@ type turn struct {
 
 // newTurn begins a turn for the owners that are in the queue now.
 func (e *lockState) newTurn(now time.Time) turn {
-	generation := e.queue.Len()
-	limit := min(e.s.config.turnLimit(generation), math.MaxInt32)
-	return turn{began: now.Sub(e.s.opened), limit: int32(limit), generation: int32(generation)}
+	limit := min(e.s.config.turnLimit(), math.MaxInt32)
+	return turn{began: now.Sub(e.s.opened), limit: int32(limit), generation: int32(e.queue.Len())}
 }
 
 // spent reports whether another session should have the lock now, if one waits.

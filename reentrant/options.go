@@ -19,22 +19,19 @@ const (
 	DefaultCohortTime  = 25 * time.Millisecond
 )
 
-// How often a session hands a lock to its own goroutines, one command each, before another process's turn.
+// How often a session hands a lock to its own goroutines before another process's turn.
 //
-// A turn that is one generation long (all waiters in the local queue when it began) gives each goroutine
-// of every process the same share; more lets newcomers of this process overtake those who wait elsewhere. A short queue
-// has longer turns, or the price of a turn (a push, and a wake-up in another process) would dominate. With 5 processes
-// of 20 goroutines turns of 32 cost Redis 7 to 9 % less per section than turns of 20, and the longest waits are a
-// quarter longer; turns of 64 save little more, and nearly double these waits (docs/budgets.md). There is a time limit
-// too, because a count says nothing about how long the sections are. WithHandoffs replaces the whole rule by a number.
+// Without a cohort each hand-over is one command, and the turn of another process costs a push and a wake-up as well.
+// With 5 processes of 20 goroutines turns of 64 give a sixth more sections/s than turns of 32. The longest waits are
+// half as long again, and a fifteenth of those of a lock that polls. Longer turns give no more (docs/budgets.md). There
+// is a time limit too, because a count says nothing about how long the sections are. WithHandoffs sets another number.
 //
-// In cohort mode a hand-over costs Redis nothing, so the cost of a turn (a command, a push and a wake-up) is spread
-// over more of them: 256. With sections so long that this takes more than 5 ms, the turn ends with its generation, or
-// after 25 ms if that is sooner: others do not wait longer for it than they would in one queue for all.
+// In cohort mode a hand-over costs Redis nothing, so the cost of a turn is spread over more of them: 256. With sections
+// so long that this takes more than 5 ms, the turn ends when each owner that was in the local queue when it began has had
+// the lock once, or after 25 ms if that is sooner: others do not wait longer for it than they would in one queue for all.
 const (
-	minHandoffs    = 32
-	maxHandoffs    = 64
-	cohortHandoffs = 256
+	registeredHandoffs = 64
+	cohortHandoffs     = 256
 )
 
 // maxCohortHandoffs bounds the block of tokens that a cohort takes: what AcquireRequest allows, without the first owner's.
@@ -74,8 +71,7 @@ func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } 
 func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
 
 // WithHandoffs sets how many times in a row a session may hand a lock from one of its owners to the next before
-// another waiting session gets it. Default: the length of the local queue when the turn began, within 32 and 64; 256
-// with [WithCohort], which allows 65,535 at most.
+// another waiting session gets it. Default: 64; 256 with [WithCohort], which allows 65,535 at most.
 func WithHandoffs(n int) Option { return func(c *config) { c.handoffs = n } }
 
 // WithHandoffTime sets how long such a turn may last; whichever of the two limits is reached first ends it.
@@ -199,19 +195,19 @@ func (c config) longestTurn() time.Duration {
 	return DefaultHandoffTime
 }
 
-// turnLimit is how many hand-overs a turn has that begins with a queue of the given length.
-func (c config) turnLimit(generation int) int {
+// turnLimit is how many hand-overs a turn has.
+func (c config) turnLimit() int {
 	switch {
 	case c.handoffs > 0:
 		return c.handoffs
 	case c.cohort:
 		return cohortHandoffs
 	}
-	return min(max(generation, minHandoffs), maxHandoffs)
+	return registeredHandoffs
 }
 
 // block is how many tokens a cohort takes at once: one for the first owner and one for each hand-over.
-func (c config) block() int { return c.turnLimit(0) + 1 }
+func (c config) block() int { return c.turnLimit() + 1 }
 
 // maxLease, ten years, keeps sums of leases and moments within what
 // a server's script can count in microseconds. minHeartbeat is the server's resolution.
