@@ -174,11 +174,6 @@ func open(ctx context.Context, name string, option rueidis.ClientOption, opts []
 	if err != nil {
 		return nil, wire.Fail(ctx, fmt.Errorf("%s: %w", name, err))
 	}
-	err = client.Do(ctx, client.B().Ping().Build()).Error()
-	if err != nil && wire.ErrorCode(err) != "NOPERM" { // a user who may not PING is logged in all the same
-		client.Close()
-		return nil, wire.Fail(ctx, fmt.Errorf("%s: %w", name, err))
-	}
 	b, err := New(client, opts...)
 	if err != nil {
 		client.Close()
@@ -218,7 +213,8 @@ func withDefaults(option rueidis.ClientOption) rueidis.ClientOption {
 	return option
 }
 
-// dial makes a client. NewClient takes no context: if ctx ends first, the client is closed as soon as it exists.
+// dial makes a client and checks that the server lets it in. NewClient takes no context: if ctx ends first, the client is
+// closed as soon as it exists.
 func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -230,6 +226,9 @@ func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, err
 	dialed := make(chan result, 1)
 	go func() {
 		client, err := rueidis.NewClient(option)
+		if err == nil {
+			err = ping(client)
+		}
 		dialed <- result{client, err}
 	}()
 	select {
@@ -246,6 +245,16 @@ func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, err
 		}()
 		return nil, ctx.Err()
 	}
+}
+
+// ping checks that the server serves the client. It has no context: with one that can be cancelled and has no deadline,
+// rueidis would serve the connection in its slower, concurrent mode for good. The client's own time limit applies.
+func ping(client rueidis.Client) error {
+	err := client.Do(context.Background(), client.B().Ping().Build()).Error()
+	if wire.ErrorCode(err) == "NOPERM" { // a user who may not PING is logged in all the same
+		return nil
+	}
+	return err
 }
 
 // Close closes the client if it was made by Open or OpenClient, and does nothing otherwise. Close the sessions first.

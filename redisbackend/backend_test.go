@@ -1,6 +1,7 @@
 package redisbackend_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
 )
 
 func TestNewChecksItsArguments(t *testing.T) {
@@ -107,6 +109,62 @@ func TestOpenHonoursItsContext(t *testing.T) {
 	cancel()
 	_, err = redisbackend.Open(ctx, "redis://"+l.Addr().String())
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// Nor does Open wait for a server that takes the password and then stops.
+func TestOpenHonoursItsContextWhileTheServerStandsStill(t *testing.T) {
+	server := redisserver.Start(t)
+	pinged := make(chan struct{}, 1)
+	option := rueidis.ClientOption{InitAddress: []string{server.Addr()}, ConnWriteTimeout: limit,
+		DialCtxFn: func(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, "tcp", address)
+			return &deafToPing{c, pinged}, err
+		}}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-pinged
+		cancel()
+	}()
+	_, err := redisbackend.OpenClient(ctx, option)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// deafToPing is a connection on which PING gets lost.
+type deafToPing struct {
+	net.Conn
+	pinged chan<- struct{}
+}
+
+func (c *deafToPing) Write(b []byte) (int, error) {
+	if !bytes.Contains(b, []byte("PING")) {
+		return c.Conn.Write(b)
+	}
+	c.pinged <- struct{}{}
+	return len(b), nil
+}
+
+// rueidis has a goroutine that reads each connection that it serves in its slower, concurrent mode. Opened under a context
+// that can be cancelled and has no deadline, the connection for commands stays in the fast mode.
+func TestOpenKeepsTheConnectionInItsFastMode(t *testing.T) {
+	const concurrent = "rueidis.(*pipe)._backgroundRead"
+	server := redisserver.Start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	before := running(concurrent)
+	b, err := redisbackend.Open(ctx, patiently(server.URL()))
+	require.NoError(t, err)
+	defer b.Close()
+	session, err := reentrant.NewSession(b)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, session.Close(t.Context())) }()
+	l := session.NewLock("lock")
+	for range 2 {
+		require.NoError(t, l.Lock(ctx))
+		require.NoError(t, l.Unlock(ctx))
+	}
+	_, err = l.Inspect(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, 1, running(concurrent)-before, "the session's channel has one")
 }
 
 // OpenClient takes what a URL cannot say, and closes the client that it made.
