@@ -11,9 +11,10 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// acquireRemote is what the head of the queue does: it inherits what its session has, or asks Redis. It is entered with the
-// baton and one reference to the lock state. It returns true with the caller as holder, the hold keeping the reference; or
-// false with the baton given on, and the reference with whoever cleans up.
+// acquireRemote gets the lock for the head of the queue, which inherits its session's hold or asks Redis. The caller
+// has the baton and one reference to the lock state. When acquireRemote returns true, the owner holds the lock, and the
+// hold has a reference. When it returns false, the baton has been passed on, and the reference dropped or passed to a
+// clean-up.
 func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t *try) (bool, error) {
 	if e.s.cohort(owner, t.fixed) && e.inherit(ctx, l, owner, t) {
 		return true, nil
@@ -21,15 +22,15 @@ func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t *
 	return e.askRemote(ctx, l, owner, t)
 }
 
-// askRemote gets the lock from Redis. It is the slow path, and the only long
-// function of the package; each turn of its loop is one command, then one look at the answer:
+// askRemote gets the lock from Redis. It is the slow path, and the only long function of the package. Each iteration of
+// its loop sends one command and handles the reply:
 //
 //	        ┌────────────────────────────────────────────────┐
 //	        ▼                                                │
 //	acquire(epoch) ── granted, and in time ──▶ settle        │
 //	        ├──────── granted too late ──────▶ again, same epoch
 //	        ├──────── stale ─────────────────▶ again, next epoch
-//	        ├──────── no answer ─────────────▶ pause, same epoch
+//	        ├──────── no reply ──────────────▶ pause, same epoch
 //	        ├──────── refused ───────────────▶ give up       │
 //	        └──────── waiting ───────────────▶ spin or park ─┤
 //	                                             │ grant     │
@@ -39,7 +40,7 @@ func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t *
 //	                                             ▼
 //	                                           settle
 //
-// It is entered and left as acquireRemote is.
+// The baton and the reference are as in acquireRemote.
 func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try) (bool, error) {
 	cfg := &e.s.config
 	a := e.begin(owner, t)
@@ -55,14 +56,14 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 			a.reportLongWait(ctx, e, t, last)
 			switch e.giveWay(ctx, owner, t) {
 			case localqueue.Busy:
-			case localqueue.Claimed: // who came in between may have had the lock
+			case localqueue.Claimed: // the Resume that went first may have taken the lock
 				e.takeHanded(owner)
 				a.req.KeepTTL = false
 				a.req.Epoch = e.newEpoch(a.req.Queue)
-			case localqueue.Reentered: // it was a Resume of this very owner
+			case localqueue.Reentered: // the Resume was of this very owner
 				defer e.s.putState(e, 1)
 				return e.addHolds(ctx, owner, t)
-			default: // the baton is with whoever it was given to, and this has left the line
+			default: // another owner has the baton, and this one has left the queue
 				e.s.putState(e, 1)
 				if err := e.interrupted(ctx, last); err != nil {
 					return false, err
@@ -76,7 +77,7 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 		}
 		if asked && t.expired() {
 			e.giveUp()
-			return false, last // nil if the last answer was that another has it
+			return false, last // nil if the last reply was that another owner has the lock
 		}
 		sent := time.Now()
 		reply, err := e.sendAcquire(ctx, &a, t, sent)
@@ -89,14 +90,14 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 				}
 				return e.settle(ctx, l, h, t)
 			}
-			// Too late to be believed: confirming it gives a full lease. A fixed one starts only once, so that
-			// takes a new attempt.
+			// The reply came too late to be trusted. The next copy confirms the hold and gives it a full lease. A fixed
+			// lease starts only once, so it needs a new epoch.
 			a.req.KeepTTL = false
 			if a.req.Fixed {
 				a.req.Epoch = e.newEpoch(a.req.Queue)
 			}
 		case err == nil && reply.Status == backend.Stale:
-			// The epoch had its turn (a grant that ended before it was accepted, for instance).
+			// The epoch is used up: for instance, its grant ended before it was accepted.
 			a.req.Epoch = e.newEpoch(a.req.Queue)
 		case err == nil:
 			last, tries = nil, 0
@@ -127,7 +128,7 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 	}
 }
 
-// addHolds is what is left to do for a head whose owner has got the lock by Resume. Baton of the owner's operation.
+// addHolds adds the head's holds to those that a Resume got for the same owner. Baton of the owner's operation.
 func (e *lockState) addHolds(ctx context.Context, owner Owner, t *try) (bool, error) {
 	if t.holds == 0 {
 		return e.reenter(ctx, owner, t)
@@ -136,10 +137,10 @@ func (e *lockState) addHolds(ctx context.Context, owner Owner, t *try) (bool, er
 	return err == nil, err
 }
 
-// expired reports whether a timed try is over.
+// expired reports whether the time of a timed try is up.
 func (t *try) expired() bool { return !t.deadline.IsZero() && !time.Now().Before(t.deadline) }
 
-// within is d, or what is left of a timed try if that is less, but at least some time.
+// within returns d, or the time left of a timed try if that is less, but not less than least.
 func (t *try) within(d, least time.Duration) time.Duration {
 	if t.deadline.IsZero() {
 		return d
@@ -147,7 +148,8 @@ func (t *try) within(d, least time.Duration) time.Duration {
 	return min(d, max(time.Until(t.deadline), least))
 }
 
-// mergeOutcome is the latest error of some tries. If one before it may have been done, it says so too.
+// mergeOutcome returns err, the latest error of several tries. If the outcome of the earlier error last is unknown, so
+// is that of the result.
 func mergeOutcome(last, err error) error {
 	if OutcomeUnknown(last) && !OutcomeUnknown(err) {
 		return backend.WithOutcomeUnknown(err)
@@ -155,8 +157,8 @@ func mergeOutcome(last, err error) error {
 	return err
 }
 
-// interrupted is why the head must stop, nil if it need not. After the deadline of ctx it must, also if ctx has not ended
-// yet: no command could be sent.
+// interrupted returns the reason why the head must stop, nil if it need not. After the deadline of ctx it must stop
+// even if ctx has not ended yet: no command could be sent.
 func (e *lockState) interrupted(ctx context.Context, last error) error {
 	select {
 	case <-e.s.closing:
@@ -169,22 +171,23 @@ func (e *lockState) interrupted(ctx context.Context, last error) error {
 	return nil
 }
 
-// An attempt is one epoch's request and what is known of its copies.
+// An attempt is the head's request, and what is known of the copies that were sent.
 type attempt struct {
 	req          backend.AcquireRequest
 	cohort       bool
-	handed       bool // the last holder of this session left the lock to it
-	adopted      bool // it has the place in Redis that came with a signal
+	handed       bool // the last holder of this session handed the lock to the head
+	adopted      bool // it uses the place in Redis that came with a signal
 	begun        time.Time
-	reportedWait bool          // that it has waited long
-	inOutage     bool          // it is counted among those who wait in an outage
-	refuted      time.Time     // when the latest copy was sent that was answered "waiting": a grant from before is over
-	kept         lease.Lease   // with KeepTTL: the lease as it is
-	ahead        time.Duration // how far the wall clock was ahead before the latest copy was sent
+	reportedWait bool          // the long wait has been reported
+	inOutage     bool          // it is counted among the waiters of an outage
+	refuted      time.Time     // when the latest copy was sent to which Redis replied "waiting": earlier grants are over
+	kept         lease.Lease   // with KeepTTL: the lease that goes on
+	ahead        time.Duration // how far the wall clock was ahead of the monotonic one before the latest copy was sent
 	notifier     *lossNotifier // of the hold that a wait gave up
 }
 
-// reportLongWait reports, once, that the head has waited long: for the holder, whom it asks for, or because of last.
+// reportLongWait reports, once, that the head has waited long. If last is nil, the event has the lock's state, with the
+// holder.
 func (a *attempt) reportLongWait(ctx context.Context, e *lockState, t *try, last error) {
 	waited := time.Since(a.begun)
 	if a.reportedWait || waited < e.s.config.lease {
@@ -198,8 +201,8 @@ func (a *attempt) reportLongWait(ctx context.Context, e *lockState, t *try, last
 	e.s.report(context.Background(), event)
 }
 
-// askForHolder asks who has the lock, within the time of the caller; nil if neither observer nor log wants to know, or Redis
-// does not answer.
+// askForHolder reads the lock's state from Redis, within the time of the try. It returns nil if neither the observer
+// nor the log takes the event, or Redis does not reply.
 func (e *lockState) askForHolder(ctx context.Context, t *try) *State {
 	if e.s.config.observer == nil && !e.s.config.logger.Enabled(context.Background(), EventWaitingLong.level()) {
 		return nil
@@ -213,8 +216,8 @@ func (e *lockState) askForHolder(ctx context.Context, t *try) *State {
 	return &st
 }
 
-// noteOutage has the log say that the server cannot be reached or does not serve the lock at the moment, and that it does
-// again. The caller, who waits, learns of it only when its context ends.
+// noteOutage has the session log that the server cannot be reached, or does not serve the lock at present. The waiting
+// caller would learn of it only when its context ends.
 func (a *attempt) noteOutage(e *lockState, err error) {
 	switch {
 	case Refused(err):
@@ -226,7 +229,7 @@ func (a *attempt) noteOutage(e *lockState, err error) {
 	}
 }
 
-// begin takes over what the last owner of this session left, and begins the head's attempt. Baton.
+// begin begins the head's attempt, with what the last owner of this session left. Baton.
 func (e *lockState) begin(owner Owner, t *try) attempt {
 	e.mu.Lock()
 	idle := e.hold.phase == phaseIdle
@@ -244,8 +247,8 @@ func (e *lockState) begin(owner Owner, t *try) attempt {
 	return a
 }
 
-// newAttemptLocked says what an attempt of the head asks for, and takes from what the last owner left what the head does not
-// inherit as it is. e.mu is held.
+// newAttemptLocked returns the head's attempt and its request. A hold that the last owner handed over ends here; the
+// attempt keeps its lease if enough of that is left. e.mu is held.
 func (e *lockState) newAttemptLocked(owner Owner, t *try) attempt {
 	cfg := &e.s.config
 	now := time.Now()
@@ -271,16 +274,16 @@ func (e *lockState) newAttemptLocked(owner Owner, t *try) attempt {
 	}
 	if e.turn.limit == 0 || !e.mayOwe {
 		e.turn = turn{}
-	} else { // also after a head that was handed the lock and left
+	} else { // the turn goes on, also after a head that was handed the lock and left
 		a.req.Yield = t.waits && (e.spent(now) || a.cohort && a.handed)
-		a.req.KeepTTL = a.req.KeepTTL && !a.req.Yield // if no session waits, a lease begins
+		a.req.KeepTTL = a.req.KeepTTL && !a.req.Yield // if no session waits, Redis gives a new lease instead of yielding
 		e.turn.passes++
 	}
 	return a
 }
 
-// adoptLocked makes the place in Redis that came with a signal the attempt's own, so that nothing need be sent before the
-// grant comes. False: a newer attempt of this session has taken it over since. e.mu is held.
+// adoptLocked gives the attempt the place in Redis that came with a signal, so that it need not send anything before
+// the grant comes. It returns false if a newer attempt of this session has taken over the place. e.mu is held.
 func (e *lockState) adoptLocked(a *attempt, t *try) bool {
 	if e.sentEpoch > t.ticket || a.handed {
 		return false
@@ -293,15 +296,15 @@ func (e *lockState) adoptLocked(a *attempt, t *try) bool {
 	case <-e.wake:
 	default:
 	}
-	if e.grant.Epoch == t.ticket { // it was quicker than the baton
+	if e.grant.Epoch == t.ticket { // the grant came before the baton
 		e.nudge()
 	}
 	e.mayOwe = true
 	return true
 }
 
-// newEpoch numbers an attempt, and makes that the epoch that this session's part in the lock goes by. Everything up to the
-// last one is given up by that: no caller trusts it. waiting says that the attempt may wait for a grant. Baton.
+// newEpoch gives the attempt a new epoch. Nothing that Redis has or grants under an earlier epoch is trusted from here
+// on. waiting says that the attempt may wait for a grant. Baton.
 func (e *lockState) newEpoch(waiting bool) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -319,7 +322,7 @@ func (e *lockState) newEpochLocked(waiting bool) uint64 {
 	return e.sentEpoch
 }
 
-// sendAcquire sends one copy of the attempt, and keeps account of what Redis may have of it.
+// sendAcquire sends one copy of the attempt, and records what Redis may have of it.
 func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent time.Time) (backend.AcquireReply, error) {
 	a.ahead = e.s.ahead()
 	limit := e.s.config.commandTimeout()
@@ -331,7 +334,7 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent ti
 	} else {
 		err = checkAcquire(&reply)
 	}
-	a.req.Prior = backend.Prior{} // what is sent again is sent because something is not known
+	a.req.Prior = backend.Prior{} // a second copy is sent when the state in Redis is not known
 	if err == nil {
 		a.inOutage = false
 		e.s.outages.Answered(e.name)
@@ -347,7 +350,7 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent ti
 			e.s.stats.yields.Add(1)
 			e.s.report(context.Background(), Event{Kind: EventYielded, Lock: e.name})
 		}
-		// The lock is another's now: the next copy asks for a full lease, and a new turn begins when it comes.
+		// Another session has the lock now. The next copy asks for a full lease, and its grant begins a new turn.
 		a.req.KeepTTL, a.req.Yield, e.turn, a.refuted = false, false, turn{}, sent
 	case OutcomeUnknown(err):
 		e.mayOwe = true
@@ -357,14 +360,14 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent ti
 	return reply, err
 }
 
-// newHold is the hold that a granted attempt gives.
+// newHold returns the hold of a granted attempt.
 func (a *attempt) newHold(owner Owner, reply backend.AcquireReply, sent time.Time) hold {
 	h := hold{cohort: a.cohort, owner: owner, epoch: a.req.Epoch, token: reply.First, last: reply.Last, span: a.req.Lease, notifier: a.notifier}
 	switch {
 	case a.req.KeepTTL:
 		h.lease = a.kept
 	case a.req.Fixed:
-		// It may have been started by an earlier copy, so what is left of it counts.
+		// An earlier copy may have started the lease, so the time left of it counts.
 		h.lease = lease.New(sent, a.ahead, min(a.req.Lease, reply.TTL), true)
 	default:
 		h.lease = lease.New(sent, a.ahead, a.req.Lease, false)
@@ -372,8 +375,9 @@ func (a *attempt) newHold(owner Owner, reply backend.AcquireReply, sent time.Tim
 	return h
 }
 
-// park waits until a grant comes, or it is time to show a sign of life: at the next heartbeat, or when the holder's
-// lease ends if that is sooner. The jitter keeps waiters from asking all at once. True means that a grant came.
+// park waits until the head is woken, or until it must ask Redis again: at the next heartbeat, or when the holder's
+// lease ends if that is sooner. The jitter keeps waiters from asking all at once. It reports whether the head was
+// woken, as a rule by a grant. ttl is the rest of the holder's lease, negative if that is not known.
 func (e *lockState) park(ctx context.Context, t *try, ttl time.Duration) bool {
 	cfg := &e.s.config
 	wait := cfg.heartbeat - cfg.jitter(cfg.heartbeat/8)
@@ -399,10 +403,10 @@ func (e *lockState) park(ctx context.Context, t *try, ttl time.Duration) bool {
 	return false
 }
 
-// accept takes a pushed grant without a command, if it can be trusted for long enough to be renewed. It is not when
-// the moment of the grant is not known, or Redis has said since that another has the lock, when too much of its TTL
-// has gone, when the machine slept since Redis was last asked, or when the lease is a fixed one (which starts when it
-// is accepted): the next copy of the attempt then confirms it.
+// accept returns the hold of a pushed grant, without a command, if the grant can be trusted for long enough to be
+// renewed. It cannot if the moment of the grant is not known, if Redis has replied since that another owner has the
+// lock, if less than half of its TTL is left, if the machine slept since Redis was last asked, or if the lease is fixed
+// (it starts when it is accepted). The next copy of the attempt then confirms the grant.
 func (e *lockState) accept(a *attempt, owner Owner) (hold, bool) {
 	e.mu.Lock()
 	g := e.grant
@@ -422,9 +426,9 @@ func (e *lockState) accept(a *attempt, owner Owner) (hold, bool) {
 	return hold{cohort: a.cohort, owner: owner, epoch: g.Epoch, token: g.First, last: g.Last, lease: l, span: a.req.Lease, notifier: a.notifier}, true
 }
 
-// giveUp ends an attempt that brought no hold. The next head takes over what Redis has (the place among the
-// waiters belongs to the session); if there is none, a clean-up in the background gives it back, so that a caller
-// whose context ended does not wait for Redis.
+// giveUp ends an attempt that got no hold. The next head takes over what Redis has for the session, such as its place
+// among the waiters. If there is no next head, a clean-up releases it in the background, so that a caller whose context
+// ended does not wait for Redis.
 func (e *lockState) giveUp() {
 	e.mu.Lock()
 	e.waiting = false
@@ -436,15 +440,15 @@ func (e *lockState) giveUp() {
 	e.passOn()
 }
 
-// leaveQueue hands the baton on, or frees it: Redis has nothing of this session. It drops the reference that came
+// leaveQueue passes the baton on, or frees it, when Redis has nothing of this session. It drops the reference that came
 // with the baton.
 func (e *lockState) leaveQueue() {
 	e.queue.Leave()
 	e.s.putState(e, 1)
 }
 
-// passOn hands the baton on, and what was left to its owner with it; or passes it and the reference that came with it
-// to a clean-up in the background.
+// passOn passes the baton to the next owner, who takes over what Redis has for the session. If there is none, it passes
+// the baton and its reference to a clean-up in the background.
 func (e *lockState) passOn() {
 	e.mu.Lock()
 	passed := e.queue.Pass()
@@ -465,9 +469,8 @@ func (e *lockState) startCleaningLocked() {
 	e.cleaning, e.cleaningSince = make(chan struct{}), time.Since(e.s.opened)
 }
 
-// cleanUp gives back what attempts that were given up have in Redis, then hands the baton on. It owns both the
-// baton and a reference. It gives up itself after releaseTime: the epoch of the next attempt is
-// above what is left.
+// cleanUp releases what given-up attempts have in Redis, then passes the baton on. It owns the baton and a reference.
+// It waits no longer than releaseTime: the epoch of the next attempt is higher than that of anything left.
 func (e *lockState) cleanUp() {
 	if err := e.release(context.Background()); err != nil && !errors.Is(err, ErrLost) && !e.s.outages.Add(e.name) {
 		e.s.log(slog.LevelWarn, "could not give back an attempt yet", slog.String("lock", e.name), slog.Any("error", err))

@@ -14,11 +14,11 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// A Lock is a name that at most one owner in the whole deployment holds at a time, as often as it likes. It behaves
-// like java.util.concurrent.locks.ReentrantLock with one difference in form: what Java takes from the current
-// thread, owner and interrupt, is taken from the context.
+// A Lock is a named lock that at most one owner in the whole deployment holds at a time, and that its owner can take
+// again. It behaves like java.util.concurrent.locks.ReentrantLock, with one difference in form: where Java uses the
+// current thread, as the owner and for interrupts, a Lock uses the context.
 //
-// A Lock is a handle. Equal names of one session share one queue and one hold, whichever Lock they are reached by.
+// A Lock is a handle. The Locks of one session that have equal names share one queue and one hold.
 // It is safe for concurrent use and must not be copied.
 //
 // Within this process the n'th Unlock synchronizes before the return of the m'th Lock for n < m. Between processes
@@ -28,11 +28,11 @@ type Lock struct {
 	session   *Session
 	name      string
 	remote    backend.Remote
-	invalid   error // what is wrong with the name or the options; every call returns it
+	invalid   error // of an invalid name or option; every call returns it
 	fixed     time.Duration
 	unfair    bool
 	lazyID    atomic.Uint32             // see id
-	lastState atomic.Pointer[lockState] // by which a cohort's owner last got it: a hint for reenterFast
+	lastState atomic.Pointer[lockState] // with which a cohort's owner last got it: a hint for reenterFast
 }
 
 // noCopy lets go vet's copylocks check find copies.
@@ -41,8 +41,8 @@ type noCopy struct{}
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// NewLock returns the lock with a name. It sends nothing; a name that the backend refuses (an empty one, for
-// instance) or an impossible option is the error of every call on the Lock.
+// NewLock returns the lock with the given name. It sends nothing. If the name is empty or refused by the backend, or an
+// option is invalid, every call on the Lock returns the error.
 func (s *Session) NewLock(name string, opts ...LockOption) *Lock {
 	l := &Lock{session: s, name: name}
 	for _, opt := range opts {
@@ -63,23 +63,24 @@ func (s *Session) NewLock(name string, opts ...LockOption) *Lock {
 	return l
 }
 
-// errReserved is what is wrong with a name that a read-write lock's conditions have.
+// errReserved is the error of a name that is kept for the conditions of read-write locks.
 var errReserved = fmt.Errorf("names that begin with %q are reserved", backend.ConditionsPrefix)
 
-// Name is the lock's name.
+// Name returns the lock's name.
 func (l *Lock) Name() string { return l.name }
 
-// Lock takes the lock, waiting in turn for as long as ctx lasts: behind those of this process who came before, and
-// as their head behind the heads of other processes. It is Java's lockInterruptibly, with ctx as the interrupt.
+// Lock takes the lock. It waits for its turn until ctx ends: behind earlier callers of this process and, at their head,
+// behind the heads of other processes. It is Java's lockInterruptibly, with ctx as the interrupt.
 //
-// An owner that holds the lock takes it again at once. A ctx that has ended wins over everything, also over
-// re-entry, and leaves the holds as they were.
+// An owner that holds the lock takes it again at once. With a ctx that has ended Lock always returns an error, also for
+// re-entry, and changes nothing.
 //
-// It returns nil when the caller holds the lock; an error for which errors.Is(err, ctx.Err()) holds when ctx ended
-// it, joined with the backend's last error if it could not be reached; the server's own words at once when it
-// refused ([Refused]); [ErrClosed]; [ErrTooManyHolds]; [ErrLost] if the owner's hold is lost while it re-enters.
-// While the backend cannot be reached, Lock keeps trying. After an error nothing is held that was not held before;
-// what the server may still have is given back in the background, and expires with the lease at the latest.
+// Lock returns nil when the caller's owner holds the lock. While the backend cannot be reached, Lock keeps trying. When
+// ctx ends, errors.Is(err, ctx.Err()) is true, and the error includes the backend's last one, if any. When the server
+// refuses, Lock returns the server's error at once ([Refused]). Other errors include [ErrClosed], [ErrTooManyHolds],
+// [ErrWrongKind], [ErrNoOwner], and [ErrLost] if the owner's hold is lost during re-entry. After an error the owner
+// holds nothing that it did not hold before. What the server may still have is released in the background, and expires
+// with the lease at the latest.
 func (l *Lock) Lock(ctx context.Context) error {
 	if l.session.config.cohort && l.reenterFast(ctx) {
 		return nil
@@ -88,19 +89,20 @@ func (l *Lock) Lock(ctx context.Context) error {
 	return err
 }
 
-// TryLock takes the lock if it is free (or the caller's own), with one attempt that does not wait and does not
-// care who else waits: like Java's, it barges even past a fair queue. It returns false without a command while
-// another owner of this process holds the lock or waits for it in Redis.
+// TryLock takes the lock if it is free, or if the caller's owner holds it already. It makes one attempt that does not
+// wait. Like Java's tryLock it takes a free lock even if other owners wait for it. It returns false without sending a
+// command while another owner of this process holds the lock or waits for it in Redis.
 //
-// Errors are those of Lock. A backend that cannot be reached is an error, never "somebody else has it"; re-entry, too, is
-// asked for once.
+// Errors are those of Lock. If the backend cannot be reached, TryLock returns an error after its one attempt, also for
+// re-entry; false with a nil error means that another owner has the lock or waits for it.
 func (l *Lock) TryLock(ctx context.Context) (bool, error) {
 	return l.acquire(ctx, &try{op: "try lock", barges: true})
 }
 
-// TryLockFor takes the lock if its turn comes within wait. It honours the queue (as far as [WithFairness] asks for
-// it), and tries once at least: with a wait of zero or less it makes one attempt that neither waits nor barges. It answers (false, nil) when the time is
-// up, and an error when ctx ended first; other errors are those of Lock.
+// TryLockFor takes the lock if its turn comes within wait. It waits in the queue as Lock does, and asks at least once:
+// with a wait of zero or less it makes one attempt that does not wait, and that passes no waiter of a fair queue. When
+// the time is up, TryLockFor returns false, with a nil error if another owner has the lock, and with the backend's last
+// error if that could not be reached. Other errors are those of Lock.
 func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
 	t := try{op: "try lock", waits: wait > 0, barges: l.unfair}
 	if t.waits {
@@ -111,18 +113,19 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error)
 	return l.acquire(ctx, &t)
 }
 
-// A try says how much an acquire is ready to wait. Callers of Lock pass it by reference: the stack of a goroutine that has
-// waited long is no longer in the processor's caches, and each copy would be three cache lines of it.
+// A try describes a call that takes the lock, and how long it may wait. It is passed by reference: the stack of a
+// goroutine that has waited long is no longer in the processor's caches, and each copy would touch three cache lines of
+// it.
 type try struct {
 	op       string
 	waits    bool
-	barges   bool      // takes a free lock whoever else waits for it
+	barges   bool      // takes a free lock even if others wait for it
 	deadline time.Time // zero: none
 	timeout  <-chan time.Time
 	fixed    time.Duration // the lease of the hold, if it is a fixed one
-	fresh    bool          // a lock that the owner has already is not wanted
-	begun    time.Time     // if anybody wants to know
-	note     string        // of the hold, if it is a new one
+	fresh    bool          // fails if the owner has the lock already
+	begun    time.Time     // zero if the session reports no events
+	note     string        // for a new hold
 
 	// An owner that comes back from a condition: the holds it had, and its ticket if Redis has already queued the
 	// session for it.
@@ -132,9 +135,9 @@ type try struct {
 	notifier *lossNotifier // of the hold it had
 }
 
-// acquire is every way to take the lock, with a look out for deadlocks if the session is to have one and the wait does not
-// end by itself. On return the baton is with the holder if it returns true, and otherwise where the function that gave up
-// sent it.
+// acquire takes the lock for every exported method. It looks for deadlocks if the session has a detector and the wait
+// has no time limit. When it returns true, the holder has the baton. When it returns false, the function that gave up
+// has passed the baton on.
 func (l *Lock) acquire(ctx context.Context, t *try) (ok bool, err error) {
 	t.begun, t.fixed = l.session.now(), l.fixed
 	if d := l.session.detector; d != nil && t.waits && t.deadline.IsZero() {
@@ -150,8 +153,8 @@ func (l *Lock) acquire(ctx context.Context, t *try) (ok bool, err error) {
 	return false, err
 }
 
-// take goes through the local queue, and then does what is left to do. In a session that is being closed only an owner
-// that has the lock gets it.
+// take goes through the local queue, and then asks Redis or re-enters. In a session that is being closed only an owner
+// that has the lock can take it again.
 func (l *Lock) take(ctx context.Context, t *try) (bool, error) {
 	owner, err := l.admit(ctx)
 	if err != nil {
@@ -175,11 +178,11 @@ func (l *Lock) take(ctx context.Context, t *try) (bool, error) {
 	case ctx.Err() != nil:
 		return false, interruptedBy(ctx, "in this process's queue", nil)
 	}
-	return l.reenterClosed(ctx, owner, t) // expelled
+	return l.reenterClosed(ctx, owner, t) // Close has shut the queue
 }
 
-// cleanedUp returns an error if the baton is with a clean-up that Redis does not answer: no owner of this process has the
-// lock, and Redis has not been asked who has. One that has only begun is no error: the caller's time is up.
+// cleanedUp returns an error if the baton is with a clean-up to which Redis does not reply: then no owner of this
+// process has the lock, and it is not known whether another process has it. A clean-up that has only begun is no error.
 func (e *lockState) cleanedUp() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -189,7 +192,7 @@ func (e *lockState) cleanedUp() error {
 	return fmt.Errorf("what an earlier caller left behind is not given back yet: %w", ErrUnavailable)
 }
 
-// reenterClosed takes the lock once more in a session that is being closed.
+// reenterClosed takes the lock once more, for an owner that has it in a session that is being closed.
 func (l *Lock) reenterClosed(ctx context.Context, owner Owner, t *try) (bool, error) {
 	e := l.session.findState(l.name)
 	if e == nil {
@@ -202,7 +205,7 @@ func (l *Lock) reenterClosed(ctx context.Context, owner Owner, t *try) (bool, er
 	return e.reenter(ctx, owner, t)
 }
 
-// enter goes through the local queue.
+// enter enters the local queue, and waits in it if the try waits.
 func (e *lockState) enter(ctx context.Context, owner Owner, t *try) localqueue.Outcome {
 	mode := owner.queueMode()
 	if t.barges {
@@ -229,12 +232,12 @@ func (o Owner) queueMode() localqueue.Mode {
 	return localqueue.Fair
 }
 
-// tryEnter goes through the local queue without waiting behind anybody. A clean-up after somebody who has left is
-// nobody: it is waited for, for as long as one command may take, since what it gives back may be the lock that is asked for.
+// tryEnter enters the local queue without waiting behind another owner. It does wait for a clean-up, for as long as one
+// command may take: the clean-up may be about to release the very lock that the caller asks for.
 func (e *lockState) tryEnter(ctx context.Context, owner Owner, mode localqueue.Mode) localqueue.Outcome {
 	var limit <-chan time.Time
 	for {
-		e.mu.Lock() // under which a clean-up gets the baton, and gives it on
+		e.mu.Lock() // a clean-up gets the baton, and passes it on, under e.mu
 		got, cleaning := e.queue.TryClaim(owner, mode), e.cleaning
 		e.mu.Unlock()
 		if got != localqueue.Busy || cleaning == nil {
@@ -255,7 +258,8 @@ func (e *lockState) tryEnter(ctx context.Context, owner Owner, mode localqueue.M
 	}
 }
 
-// admit checks what every call that takes the lock needs, and tells who calls.
+// admit returns the calling owner, or the error of a call that must not take the lock: an invalid one, or one whose ctx
+// has ended.
 func (l *Lock) admit(ctx context.Context) (Owner, error) {
 	owner, err := l.caller(ctx)
 	if err == nil && ctx.Err() != nil {
@@ -264,7 +268,7 @@ func (l *Lock) admit(ctx context.Context) (Owner, error) {
 	return owner, err
 }
 
-// caller tells who calls.
+// caller returns the calling owner, or the error of an invalid call.
 func (l *Lock) caller(ctx context.Context) (Owner, error) {
 	if ctx == nil {
 		return Owner{}, errors.New("nil context")
@@ -282,7 +286,7 @@ func (l *Lock) caller(ctx context.Context) (Owner, error) {
 	return owner, nil
 }
 
-// error says which call of which lock failed.
+// error adds the operation and the lock's name to err. It returns nil if err is nil.
 func (l *Lock) error(op string, err error) error {
 	if err == nil {
 		return nil
@@ -290,5 +294,5 @@ func (l *Lock) error(op string, err error) error {
 	return &Error{Op: op, Lock: l.name, Err: err}
 }
 
-// maxHolds is where Java stops counting too.
+// maxHolds is the largest hold count, as in Java.
 const maxHolds = math.MaxInt32

@@ -10,12 +10,13 @@ import (
 	"github.com/relock-go/relock/localqueue"
 )
 
-// A lockState is one lock name in one session: the queue of this process's owners, and what the session has in Redis.
-// It exists while an owner holds the lock, waits for it or cleans up after it, and is then reused for another name.
+// A lockState is the state of one lock name in one session: the queue of its owners, and what the session has in Redis.
+// It is in use while an owner holds the lock or waits for it, or a clean-up runs. After that it may be reused for
+// another name.
 //
-// The baton of the queue says who may act: whoever has it (the head that asks Redis, the owner during one of its
-// operations, a cleaner) is the only one to send commands for the lock and the only one to touch the fields marked
-// "baton".
+// The baton of the queue is the right to act. One goroutine at a time has it: the head that asks Redis, the holder
+// during one of its operations, or a clean-up. Only that goroutine may take, re-enter or give up the lock in Redis, and
+// touch the fields marked "baton". A function whose comment ends with "Baton." is called with it.
 type lockState struct {
 	s *session
 
@@ -28,40 +29,41 @@ type lockState struct {
 	queue localqueue.Queue[Owner]
 
 	// Baton.
-	unknownUntil time.Duration // until the session is so old a copy of an attempt may be under way whose answer is not known
+	unknownUntil time.Duration // the session's age up to which a copy of an attempt may be under way that had no reply
 	turn         turn          // the run of local hand-overs
 	timer        *time.Timer   // of the parked head
 	wake         chan struct{} // 1-buffered: a grant has arrived, or the channel to the backend was reopened
-	fieldOwner   Owner         // the last owner that was printed,
-	field        string        // and how
+	fieldOwner   Owner         // the last owner that was printed
+	field        string        // fieldOwner as Redis has it
 	lastUsed     Token         // the last token used of the block that came with the last attempt; 0: all of them
-	prior        backend.Prior // how the last answer left the lock in Redis; none if the outcome of a later command is not known
+	prior        backend.Prior // how the last reply left the lock in Redis; none if the outcome of a later command is not known
 	mayOwe       bool          // Redis may have a hold, a grant or a place of this session
 
-	watched    atomic.Bool   // the hold may have a wantedChannel. Written under mu. It is here to fill the word of mayOwe, as is
+	watched    atomic.Bool   // the hold may have a wantedChannel. Written under mu. It shares a word with mayOwe
 	holderLock atomic.Uint32 // the id of the Lock with which holder got it
-	waiting    bool          // mu: the attempt waits for a grant. It is here to fill the word of holderLock, as is
+	waiting    bool          // mu: the attempt waits for a grant. It shares a word with holderLock
 	dismissed  bool          // mu: a clean-up is on its way to the idle hold
 
-	// The goroutine that has the lock in cohort mode and has not been told that it is lost; 0 if there is none. Written
+	// The goroutine that has the lock in cohort mode; 0 if there is none, or the hold is found to be lost. Written
 	// under mu with hold. A goroutine that reads its own id here has the lock.
 	holder      atomic.Int64
 	holderUntil atomic.Int64 // the end of its trust, in nanoseconds since the session was opened. Written under mu with the lease
 
 	mu            sync.Mutex    // guards what follows; taken after s.mu and before the queue's own
 	sentEpoch     uint64        // the last epoch sent; written with the baton, whose owner may read it without mu
-	head          Owner         // whose attempt it is
-	grant         backend.Grant // that came for it
+	head          Owner         // the owner whose attempt it is
+	grant         backend.Grant // that came for the attempt
 	hold          hold
-	tickets       []*ticket     // owners who wait for the lock's conditions, or come back from there
+	tickets       []*ticket     // of owners that wait for the lock's conditions, or come back from there
 	cleaning      chan struct{} // closed when the clean-up that has the baton is done; nil when there is none
-	cleaningSince time.Duration // how old the session was when that began
-	lingerUntil   time.Duration // how old the session is when the idle hold is given back
+	cleaningSince time.Duration // the session's age when that began
+	lingerUntil   time.Duration // the session's age at which the idle hold is given back
 	wantedEpoch   uint64        // the hold with this epoch, or a later one, was asked for by another session
 	movedEpoch    uint64        // the hold with this epoch, or an earlier one, may have been taken up by another session
 }
 
-// ownerField is the owner as Redis has it. The same one comes again and again while a lock is not contended. Baton.
+// ownerField returns the owner as Redis has it. It keeps the last one: a lock that is not contended often has the same
+// owner again. Baton.
 func (e *lockState) ownerField(o Owner) string {
 	if e.fieldOwner != o || e.field == "" {
 		e.fieldOwner, e.field = o, o.String()
@@ -69,7 +71,7 @@ func (e *lockState) ownerField(o Owner) string {
 	return e.field
 }
 
-// queueLength is how many owners wait: those in the local queue, and the head if it waits for Redis.
+// queueLength returns how many owners wait: those in the local queue, and the head if it waits for Redis.
 func (e *lockState) queueLength() int {
 	if _, waits := e.waitingHead(); waits {
 		return e.queue.Len() + 1
@@ -83,19 +85,20 @@ func (e *lockState) waitingHead() (Owner, bool) {
 	return e.head, e.waiting
 }
 
-// granted takes a grant that was pushed; false if no attempt of this lock state wants it. s.mu is not held.
+// granted handles a grant that was pushed. It returns false if no attempt needs the grant, so that it must be released.
+// s.mu is not held.
 func (e *lockState) granted(g backend.Grant) (wanted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t := e.ticketLocked(g.Epoch); t != nil && e.sentEpoch < g.Epoch {
-		e.grant = g // for an owner who was signalled and is not the head yet
+		e.grant = g // for an owner that was signalled and is not the head yet
 		t.over = true
 		t.wake(true) // if the message of the signal was lost
 		return true
 	}
 	if e.sentEpoch != g.Epoch || !e.waiting {
-		// Superseded, or accepted by a heartbeat that was quicker: nothing to do. Given up: a clean-up is on
-		// its way, or the next head takes the grant over.
+		// A newer attempt superseded the grant, or the reply to a heartbeat came first: nothing to do. Or the attempt
+		// was given up: a clean-up is on its way, or the next head takes over the grant.
 		has := e.hold.owned() || e.hold.inheritable()
 		return e.sentEpoch > g.Epoch || has && e.hold.epoch == g.Epoch || !e.queue.Idle()
 	}
@@ -104,7 +107,7 @@ func (e *lockState) granted(g backend.Grant) (wanted bool) {
 	return true
 }
 
-// nudge wakes the parked head, if there is one; otherwise the next one to park looks once more.
+// nudge wakes the parked head. If there is none, the next head to park wakes at once.
 func (e *lockState) nudge() {
 	select {
 	case e.wake <- struct{}{}:
@@ -112,9 +115,8 @@ func (e *lockState) nudge() {
 	}
 }
 
-// finishOperation ends an operation of the holder, with its hold count. It returns false when the hold was lost meanwhile:
-// the baton then stays with the caller, and what its owner owes, the holds that it then still has to unlock, is on
-// record.
+// finishOperation ends an operation of the holder, with its new hold count. It returns false if the hold was lost
+// meanwhile: the baton then stays with the caller, and it is on record that the owner still owes so many Unlocks.
 func (e *lockState) finishOperation(holds, owed int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -132,7 +134,8 @@ func (e *lockState) finishOperationLocked(holds, owed int) bool {
 	return true
 }
 
-// finishAcquire ends an operation that, if err is nil, got the owner the lock in the way that kind says.
+// finishAcquire is finishOperation for an operation that takes the lock. If err is nil, it reports an event of the
+// kind.
 func (e *lockState) finishAcquire(ctx context.Context, kind EventKind, t *try, holds, owed int, err error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -143,8 +146,9 @@ func (e *lockState) finishAcquire(ctx context.Context, kind EventKind, t *try, h
 	return settled
 }
 
-// heldBy returns the hold, and reports whether the owner has it. Should it find that the lease is over before the watchdog
-// does (a process that was paused), the hold is lost from here on: no caller is told no now and yes later. No mutex is held.
+// heldBy returns the hold, and reports whether the owner has it. If the lease is over and the watchdog has not found
+// that yet, in a process that was paused, heldBy makes the hold lost, so that no later call reports it as held. No
+// mutex is held.
 func (e *lockState) heldBy(owner Owner) (hold, bool) {
 	e.mu.Lock()
 	h := e.hold

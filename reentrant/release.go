@@ -10,23 +10,24 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Unlock gives up one hold of the caller's owner; the last one frees the lock for the next in the queue. It works
-// under a ctx that has ended: giving back is bounded by its own timeout, and ctx only provides the owner.
+// Unlock gives up one hold of the caller's owner. Giving up the last one frees the lock for the next owner in the
+// queue. Unlock works under a ctx that has ended: it has a time limit of its own, and ctx provides only the owner.
 //
-// It returns [ErrNotHeld] if the owner does not hold the lock, and changes nothing; [ErrLost] if it held it and
-// the lease could not be trusted to the end: what was done since may not have been done alone. Any other error
-// means that the hold has ended here, and that Redis did not confirm it: it refused ([Refused]), may have done it
-// ([OutcomeUnknown]), could not be reached, or did not serve the lock (a failover, a slot that moves). If it did not
-// refuse, Unlock has asked again for the length of the lease, at most 6 seconds. After the last Unlock the session then
-// goes on asking in the background, for a minute; the lock is free for others when Redis has answered, and within the
-// lease at the latest. The count of an outer hold is set right by the next call.
+// It returns [ErrNotHeld] if the owner does not hold the lock, and changes nothing. It returns [ErrLost] if the owner
+// held the lock and its lease could not be trusted to the end: another owner may have held the lock meanwhile. After
+// any other error the hold has ended in this process, and Redis has not confirmed it. Redis refused ([Refused]), may
+// have released the hold ([OutcomeUnknown]), could not be reached, or did not serve the lock (a failover, a slot that
+// moves). If Redis did not refuse, Unlock has tried for the length of the lease, at most 6 seconds. If it was the last
+// hold, the session goes on trying in the background, for a minute. The lock is free for others when Redis has replied,
+// and when its lease ends at the latest. If it was an inner hold, the next call on the lock corrects the count in
+// Redis.
 func (l *Lock) Unlock(ctx context.Context) error {
 	owner, err := l.caller(ctx)
 	if err != nil {
 		return l.error("unlock", err)
 	}
 	if e := l.ownState(owner); e != nil {
-		// The hold has a reference, until it is given up.
+		// The hold has a reference until it is given up.
 		if holds, ok := e.queue.ExitOrBegin(owner); ok && holds > 0 {
 			return nil
 		} else if ok {
@@ -52,7 +53,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	return l.error("unlock", err)
 }
 
-// notHeld is why an owner without a hold cannot unlock.
+// notHeld returns the error of Unlock for an owner without a hold.
 func (l *Lock) notHeld(owner Owner) error {
 	if l.session.lostHolds.TakeOwed(l.name, owner) {
 		return ErrLost
@@ -60,8 +61,9 @@ func (l *Lock) notHeld(owner Owner) error {
 	return ErrNotHeld
 }
 
-// exit gives up one of several holds. It ends here whatever Redis says; the next operation sets the count right.
-// It is called with the baton, which goes back to the owner, or on if the hold is lost.
+// exit gives up one of several holds. The hold ends in this process even if Redis does not confirm it; the next
+// operation corrects the count in Redis. exit is called with the baton, which goes back to the owner, or to the next
+// one if the hold is lost.
 func (e *lockState) exit(ctx context.Context, owner Owner, holds int) error {
 	err := e.setRemoteHolds(context.WithoutCancel(ctx), owner, holds, time.Now().Add(e.s.config.releaseTime()))
 	if !e.finishOperation(holds, holds) {
@@ -71,8 +73,9 @@ func (e *lockState) exit(ctx context.Context, owner Owner, holds int) error {
 	return err
 }
 
-// unlock gives up the last hold. While the turn of this process lasts the lock stays in the house: the next owner
-// takes it over in Redis with its own first command. It is called with the baton and ends with it given on.
+// unlock gives up the last hold. While the turn of this session lasts, it sends nothing: the next owner in the queue
+// takes the lock over in Redis with its own first command. unlock is called with the baton, and has passed it on when
+// it returns.
 func (e *lockState) unlock(ctx context.Context) error {
 	e.mu.Lock()
 	if !e.handToNextLocked(ctx) {
@@ -84,8 +87,8 @@ func (e *lockState) unlock(ctx context.Context) error {
 	return nil
 }
 
-// endHold is what unlock does if no owner waits in line, or the hold cannot be trusted any more. e.mu is held, and free when
-// it returns.
+// endHold is unlock for a lock that no other owner of this session waits for, or a hold that cannot be trusted any
+// more. e.mu is held, and free when it returns.
 func (e *lockState) endHold(ctx context.Context) error {
 	h := e.hold
 	now := e.s.clock()
@@ -96,7 +99,7 @@ func (e *lockState) endHold(ctx context.Context) error {
 	}
 	e.mu.Unlock()
 	switch {
-	case stays: // the lock state may be another lock's by now
+	case stays: // the lock state may serve another lock by now
 		e.s.watchdog.wakeBy(now.Add(e.s.config.linger))
 		return nil
 	case !trusted:
@@ -115,9 +118,9 @@ func (e *lockState) endHold(ctx context.Context) error {
 	return err
 }
 
-// handToNextLocked gives the baton to the next owner in line, with the hold. It is false, and changes nothing, if no owner
-// waits or the hold cannot be trusted any more. The next owner becomes the holder under the same mutex, so no event tells of
-// that before the end of this hold. As in inherit, frames are small. e.mu is held.
+// handToNextLocked gives the baton to the next owner in line, with the hold. It returns false, and changes nothing, if
+// no owner waits or the hold cannot be trusted any more. The next owner becomes the holder under the same mutex, so its
+// events come after those of this hold. As in inherit, frames are small. e.mu is held.
 func (e *lockState) handToNextLocked(ctx context.Context) bool {
 	h := &e.hold
 	if e.queue.Len() == 0 || h.phase == phaseLost || !h.lease.Trusted(e.s.clock()) || !e.queue.Pass() {
@@ -128,15 +131,15 @@ func (e *lockState) handToNextLocked(ctx context.Context) bool {
 	return true
 }
 
-// releaseTries bounds how often the answer of an unimportant command is waited for.
+// releaseTries bounds how often an unimportant command is sent.
 const releaseTries = 3
 
-// releaseTime is how long a caller waits for Redis to confirm that something is given up: a failover or a moving slot is
-// often over by then. It is no more than a lease.
+// releaseTime returns how long a caller waits for Redis to confirm a release: a failover or a moving slot is often over
+// by then. It is no more than a lease.
 func (c config) releaseTime() time.Duration { return releaseTries * c.commandTimeout() }
 
-// release tells Redis that this session gives up everything it has on the lock. It outlives ctx. It is sent again for
-// releaseTime, and after that in the background. ErrLost means that the hold was gone before it was asked for. Baton.
+// release gives up everything that Redis has of this session for the lock. The end of ctx does not end it. It tries for
+// releaseTime, and after that in the background. ErrLost means that the hold was gone before the first try. Baton.
 func (e *lockState) release(ctx context.Context) error {
 	req := backend.ReleaseRequest{Epoch: e.sentEpoch, Until: e.doubt(), Used: e.lastUsed}
 	prior := e.prior
@@ -159,7 +162,8 @@ func (e *lockState) release(ctx context.Context) error {
 	return fmt.Errorf("not confirmed within %v, and sent again in the background: %w", time.Since(begun).Round(time.Millisecond), err)
 }
 
-// doubt is until when a copy of an attempt may be under way whose answer is not known, zero if none is. Baton.
+// doubt returns the time until which a copy of an attempt may be under way that had no reply; zero if there is none.
+// Baton.
 func (e *lockState) doubt() time.Time {
 	if e.unknownUntil <= time.Since(e.s.opened) {
 		return time.Time{}
@@ -167,19 +171,19 @@ func (e *lockState) doubt() time.Time {
 	return e.s.opened.Add(e.unknownUntil)
 }
 
-// A release is what a session gives up on a lock. It touches nothing that was got with a later epoch, so it can be sent
-// without the baton.
+// A release gives up what a session has of a lock, up to an epoch. It touches nothing of a later epoch, so it can be
+// sent without the baton.
 type release struct {
 	s      *session
 	remote backend.Remote
 	req    backend.ReleaseRequest
 	tries  int
-	freed  bool  // the lock is free, and as the session remembers it
-	last   error // of the latest try; it says whether an earlier one may have been carried out
+	freed  bool  // the lock is free, and Redis has it as the session remembers it
+	last   error // of the latest try; its outcome is unknown if that of an earlier one is
 }
 
-// repeat sends the release until Redis confirms or refuses it. It returns before until. Each try has its full time, so that
-// its error says what was wrong, and not that there was too little.
+// repeat sends the release until Redis confirms or refuses it. It returns before until. Each try has its full time, so
+// that its error gives the cause, and not just that the time was short.
 func (r *release) repeat(ctx context.Context, until time.Time) error {
 	for {
 		now := time.Now()
@@ -194,8 +198,8 @@ func (r *release) repeat(ctx context.Context, until time.Time) error {
 	}
 }
 
-// send sends the release once, and reports whether that was the last time. ErrLost means that Redis had nothing before
-// any copy can have been carried out.
+// send sends the release once, and reports whether no other try is needed. ErrLost means that Redis had nothing of the
+// hold before any copy can have been carried out.
 func (r *release) send(ctx context.Context, now time.Time) (done bool, err error) {
 	r.tries++
 	r.s.stats.commands.Add(1)
@@ -205,7 +209,7 @@ func (r *release) send(ctx context.Context, now time.Time) (done bool, err error
 	} else {
 		err = checkRelease(result)
 	}
-	r.req.Prior = backend.Prior{} // what is sent again is sent because something is not known
+	r.req.Prior = backend.Prior{} // a second copy is sent when the state in Redis is not known
 	switch {
 	case err == nil && result == backend.Freed:
 		r.freed = true
@@ -222,7 +226,8 @@ func (r *release) send(ctx context.Context, now time.Time) (done bool, err error
 // finishTime bounds how long a release is sent in the background. After that the lock is free when its lease is over.
 const finishTime = time.Minute
 
-// finishLater has the release sent in the background until Redis answers it or a moment has come, while the session lasts.
+// finishLater sends the release in the background until Redis replies, the time until has come, or the session has
+// ended.
 func (r release) finishLater(until time.Time) {
 	time.AfterFunc(retryPause(r.tries, r.s.config.heartbeat), func() {
 		r.s.releases.Do(func() { r.finish(until) })
@@ -246,8 +251,8 @@ func (r release) finish(until time.Time) {
 	}
 }
 
-// releaseOrphan gives back what an epoch has on a lock, without the baton: release(epoch) touches nothing newer. It is a
-// courtesy to the others (it would expire), so one try is enough.
+// releaseOrphan releases what an epoch has of a lock, without the baton, since it touches nothing newer. One try is
+// enough: if it fails, the hold expires.
 func (s *session) releaseOrphan(remote backend.Remote, name string, epoch uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.commandTimeout())
 	defer cancel()
