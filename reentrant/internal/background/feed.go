@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// A Feed calls code of the user's, the handler of the log or the observer, in order and beside everything else: code that
-// is slow delays neither a renewal nor a loss. Code that blocks costs what comes while the feed is full.
+// A Feed calls the user's code (the log's handler, the observer) in order, in a goroutine of its own. Slow code delays
+// neither a renewal nor the notice of a loss. While the feed is full, new calls are dropped.
 type Feed struct {
 	jobs    Workers // of one
-	limit   int     // how many may wait
+	limit   int     // jobs that may wait
 	Dropped atomic.Int64
 }
 
 // NewFeed returns a feed for which at most limit jobs may wait.
 func NewFeed(limit int) Feed { return Feed{jobs: Workers{Size: 1}, limit: limit} }
 
-// feedGrace is how long a session that is closed waits for each of its feeds.
+// feedGrace is how long Session.Close waits for each feed.
 const feedGrace = time.Second
 
-// Post has job run soon, after those before it. It never blocks: false if too many wait, and then it is dropped.
+// Post queues job behind the earlier ones. It never blocks. If too many jobs wait it drops job and returns false.
 func (f *Feed) Post(job func()) bool {
 	if f.jobs.Backlog() >= f.limit {
 		f.Dropped.Add(1)
@@ -29,7 +29,7 @@ func (f *Feed) Post(job func()) bool {
 	return true
 }
 
-// Finish waits until everything is done, but not for ever.
+// Finish waits until all jobs are done, for feedGrace at most.
 func (f *Feed) Finish() {
 	limit := time.NewTimer(feedGrace)
 	defer limit.Stop()

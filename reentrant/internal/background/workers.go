@@ -7,24 +7,23 @@ import (
 	"time"
 )
 
-// Workers do jobs in the background. Their goroutines start when there is something to do and end when there is not.
-//
-// A job that waits for a node which hangs must not delay those for other nodes. So a goroutine that has been at one job
-// for longer than stall makes room for two others, as Go's scheduler replaces a thread that is in a system call. The jobs
-// behind n such ones begin after stall × log2(n/size), and there are as many goroutines as commands without an
-// answer.
+// Workers run jobs in the background. Goroutines start when there are jobs and end when there are none.
+// A job that waits for a hanging node must not delay the jobs for other nodes. So a goroutine that has been at one job
+// for longer than Stall makes room for two more, as Go's scheduler replaces a thread that is in a system call. Jobs
+// behind n stalled ones begin after Stall × log2(n/Size), and the number of goroutines follows the number of commands
+// without a reply.
 type Workers struct {
-	Size  int           // how many of its goroutines are at work at once, if no job takes longer than stall
-	Stall time.Duration // 0: jobs take as long as they do, and those of one worker are done in their order
+	Size  int           // goroutines that run at once while no job takes longer than Stall
+	Stall time.Duration // 0: never; with Size 1 the jobs then run in order
 
 	mu      sync.Mutex // a leaf
 	jobs    []func()
 	running int           // goroutines
-	stalled int           // those whose job has taken longer than stall
-	idle    chan struct{} // closed when nothing runs any more; nil while no goroutine waits for that
+	stalled int           // goroutines whose job has taken longer than Stall
+	idle    chan struct{} // closed when no goroutine runs any more; nil unless a caller waits for that
 }
 
-// Do has job run soon. It never blocks.
+// Do queues job. It never blocks.
 func (c *Workers) Do(job func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,7 +31,7 @@ func (c *Workers) Do(job func()) {
 	c.growLocked()
 }
 
-// growLocked starts a goroutine for each job that waits, if there may be so many. c.mu is held.
+// growLocked starts a goroutine for each waiting job, up to the limit. c.mu is held.
 func (c *Workers) growLocked() {
 	for range min(len(c.jobs), c.Size+2*c.stalled-c.running) {
 		c.running++
@@ -40,7 +39,7 @@ func (c *Workers) growLocked() {
 	}
 }
 
-// Backlog is how many jobs have not begun.
+// Backlog returns the number of jobs that have not begun.
 func (c *Workers) Backlog() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +58,8 @@ func (c *Workers) work() {
 	}
 }
 
-// begin counts the goroutine as stalled when its job has taken too long, until end is called.
+// begin starts the clock of a job. Once the job has taken longer than Stall, its goroutine counts as stalled until end
+// is called.
 func (c *Workers) begin() (end func()) {
 	if c.Stall == 0 {
 		return func() {}
@@ -100,14 +100,14 @@ func (c *Workers) next() func() {
 	return job
 }
 
-// Wait returns when everything is done.
+// Wait returns when all jobs are done.
 func (c *Workers) Wait() {
 	if idle := c.busy(); idle != nil {
 		<-idle
 	}
 }
 
-// busy is a channel that is closed when nothing runs any more, nil if nothing does.
+// busy returns a channel that is closed when no goroutine runs any more, nil if none runs now.
 func (c *Workers) busy() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

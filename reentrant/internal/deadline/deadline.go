@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// A Shared bounds the commands of one session. Where the caller's context cannot end, or does not count, it lends out one that
-// ends some time after the deadline: one serves all commands of a stretch of time, so that bounding a command takes no timer.
+// A Shared bounds the commands of one session. If the caller's context cannot end, or must not end the command, the
+// command uses a shared context that ends some time after the deadline. One shared context serves many commands, so
+// bounding a command needs no timer of its own.
 type Shared struct {
 	current atomic.Pointer[sharedContext]
 	mu      sync.Mutex // a leaf; held while current changes
 }
 
-// A commandContext bounds one command by a deadline without a timer of its own. A client reads the deadline and sets
-// it on its connection, which costs a small part of what context.WithDeadline does. Where a client waits for Done
-// instead, it gets the caller's, or, of a caller whose context cannot end, one that ends not long after the
-// deadline. Each command has one of its own: a client that has to dial leaves it to goroutines that outlive the call.
-//
-// Every command has a deadline for another reason too: rueidis moves a connection to its slower, concurrent mode
-// for good at the first command whose context can be cancelled and has none.
+// A commandContext bounds one command by a deadline without a timer of its own. A client reads the deadline and sets it
+// on its connection, which costs a small part of what context.WithDeadline costs. A client that waits for Done instead
+// waits for the caller's context or, if that cannot end, for a shared one that ends soon after the deadline. Each
+// command has its own commandContext, because a client that dials may leave it to goroutines that outlive the call.
+// Every command has a deadline for another reason too: rueidis switches a connection to its slower, concurrent mode for
+// good at the first command whose context can be cancelled but has no deadline.
 type commandContext struct {
 	context.Context                 // the caller's, for its values
-	end             context.Context // the caller's too, or one that was lent out
+	end             context.Context // the caller's too, or a shared one
 	deadline        time.Time
 }
 
@@ -34,7 +34,7 @@ func (c *commandContext) Done() <-chan struct{} { return c.end.Done() }
 
 func (c *commandContext) Err() error { return c.end.Err() }
 
-// Context returns the context of one command, which is sent now.
+// Context returns the context of a command that is sent now.
 func (s *Shared) Context(ctx context.Context, now, deadline time.Time) context.Context {
 	c := &commandContext{Context: ctx, end: ctx, deadline: deadline}
 	if ctx.Done() == nil {
@@ -46,24 +46,25 @@ func (s *Shared) Context(ctx context.Context, now, deadline time.Time) context.C
 	return c
 }
 
-// Outliving returns the context of one command that goes on when the caller's context ends.
+// Outliving returns the context of a command that goes on when the caller's context ends.
 func (s *Shared) Outliving(ctx context.Context, now, deadline time.Time) context.Context {
 	return &commandContext{Context: ctx, end: s.after(now, deadline), deadline: deadline}
 }
 
-// A sharedContext is a context that ends at a moment.
+// A sharedContext is a context that ends at a fixed time.
 type sharedContext struct {
 	context.Context
 	end    time.Time
 	cancel context.CancelFunc
 }
 
-// reaches reports whether the context lasts until a deadline.
+// reaches reports whether the context lasts until deadline.
 func (c *sharedContext) reaches(deadline time.Time) bool {
 	return c != nil && !c.end.Before(deadline)
 }
 
-// after is a context that ends after deadline: as far beyond it as that is from now, or as an earlier one asked for.
+// after returns a shared context that ends no earlier than deadline: the current one or, if that ends too early, a new
+// one that ends as long after deadline as deadline is from now.
 func (s *Shared) after(now, deadline time.Time) context.Context {
 	if c := s.current.Load(); c.reaches(deadline) {
 		return c
@@ -72,7 +73,7 @@ func (s *Shared) after(now, deadline time.Time) context.Context {
 	defer s.mu.Unlock()
 	c := s.current.Load()
 	if !c.reaches(deadline) {
-		// The previous one ends by itself, and with it the commands that still use it.
+		// The previous one ends by itself, and ends the commands that still use it.
 		c = &sharedContext{end: deadline.Add(deadline.Sub(now))}
 		c.Context, c.cancel = context.WithDeadline(context.Background(), c.end)
 		s.current.Store(c)
@@ -80,7 +81,7 @@ func (s *Shared) after(now, deadline time.Time) context.Context {
 	return c
 }
 
-// Close ends the contexts that were lent out.
+// Close ends the current shared context.
 func (s *Shared) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

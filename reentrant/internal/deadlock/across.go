@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A record is what a session lets the others know: those of its owners that wait and hold something.
+// A record is what a session publishes for the others: its owners that wait while they hold a lock.
 type record struct {
 	Beat  uint64
 	Waits []recorded
@@ -25,29 +25,29 @@ type recorded struct {
 // maxChain bounds how many owners a cycle over several sessions may have.
 const maxChain = 16
 
-// A chain is what leads from an owner back to itself, link by link.
+// A chain is a path of waits: each link's owner waits for a lock that the next link's owner holds.
 type chain []link
 
 type link struct {
 	blocked   Link
-	goroutine int64 // if it is of this session
+	goroutine int64 // 0 if it is another session's
 	wait      uint64
 	beat      uint64 // of its session's record; 0 for this session
 }
 
-// same reports whether a chain leads over the same waits as before.
+// same reports whether a chain consists of the same waits as before.
 func (c chain) same(before chain) bool {
 	return slices.EqualFunc(c, before, func(now, then link) bool {
 		return now.blocked == then.blocked && now.wait == then.wait
 	})
 }
 
-// renewed reports whether every record on the way of the same chain has been renewed since.
+// renewed reports whether every other session on the same chain has renewed its record since before.
 func (c chain) renewed(before chain) bool {
 	return slices.EqualFunc(c, before, func(now, then link) bool { return now.beat == 0 || now.beat > then.beat })
 }
 
-// victim is the link whose wait ends, so that all sessions agree.
+// victim returns the link whose wait is ended. All sessions choose the same one.
 func (c chain) victim() Link {
 	return slices.MaxFunc(c, func(a, b link) int {
 		return strings.Compare(a.blocked.Session+":"+a.blocked.Owner, b.blocked.Session+":"+b.blocked.Owner)
@@ -67,7 +67,7 @@ func (d *Detector[O]) watch() {
 	}
 }
 
-// look is one heartbeat: it renews the record, and follows each owner on it.
+// look runs once per heartbeat: it renews the record, and follows the wait of each owner in it.
 func (d *Detector[O]) look() {
 	own, waits := d.own()
 	if len(own.Waits) == 0 && !d.registered {
@@ -95,7 +95,7 @@ func (d *Detector[O]) look() {
 	d.suspect = suspect
 }
 
-// own is this session's record, and the waits that are on it.
+// own returns this session's record, and the waits in it.
 func (d *Detector[O]) own() (record, map[*Wait]O) {
 	held := d.s.Held()
 	d.mu.Lock()
@@ -114,7 +114,7 @@ func (d *Detector[O]) own() (record, map[*Wait]O) {
 	return r, waits
 }
 
-// register puts the record where others can read it, or takes it away when it has become empty.
+// register publishes the record, or removes it when it has become empty. It reports success.
 func (d *Detector[O]) register(ctx context.Context, own record) bool {
 	text := ""
 	if len(own.Waits) > 0 {
@@ -126,27 +126,27 @@ func (d *Detector[O]) register(ctx context.Context, own record) bool {
 	return err == nil
 }
 
-// A view is what a session has read, at one heartbeat, of who waits for whom: each lock and each record once.
+// A view caches what a session has read at one heartbeat: each lock and each record once.
 type view struct {
 	records map[string]record
 	holders map[string]holder
-	seen    map[string]bool // locks that do not lead back to the wait that is followed
+	seen    map[string]bool // locks that do not lead back to the first wait
 }
 
-// A holder is who holds a lock: the session, and those of its owner's waits that are on record.
+// A holder is a lock's holder: its session, and the recorded waits of owners that have the lock.
 type holder struct {
 	session string
 	waits   []recorded
 }
 
-// follow is the chain from a wait back to its owner, nil if it does not lead there.
+// follow returns the cycle that a wait is part of, nil if there is none.
 func (d *Detector[O]) follow(ctx context.Context, owner O, w *Wait, v *view) chain {
 	v.seen = make(map[string]bool)
 	first := link{blocked: Link{Session: d.s.ID(), Owner: owner.String(), Lock: w.lock}, wait: w.id, goroutine: w.goroutine}
 	return d.extend(ctx, chain{first}, v)
 }
 
-// extend is the cycle that begins with a chain, nil if there is none.
+// extend returns the cycle that begins with c, nil if there is none.
 func (d *Detector[O]) extend(ctx context.Context, c chain, v *view) chain {
 	lock := c[len(c)-1].blocked.Lock
 	if len(c) > maxChain || v.seen[lock] {
@@ -170,7 +170,7 @@ func (d *Detector[O]) extend(ctx context.Context, c chain, v *view) chain {
 	return nil
 }
 
-// holder is who holds a lock, as far as that is on record.
+// holder returns the holder of a lock, as far as it is recorded.
 func (d *Detector[O]) holder(ctx context.Context, lock string, v *view) holder {
 	h, known := v.holders[lock]
 	if !known {
@@ -180,7 +180,7 @@ func (d *Detector[O]) holder(ctx context.Context, lock string, v *view) holder {
 	return h
 }
 
-// ask asks Redis who holds a lock.
+// ask reads the holder of a lock from Redis.
 func (d *Detector[O]) ask(ctx context.Context, lock string, v *view) (h holder) {
 	st, err := d.s.Inspect(ctx, lock)
 	if err != nil || !st.Locked {

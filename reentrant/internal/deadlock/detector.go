@@ -22,38 +22,37 @@ type Owner interface {
 	fmt.Stringer
 }
 
-// A Session is what a detector asks about: its own session's holds, and what the other sessions have on record. Holds
-// that end by themselves are no part of a deadlock, and left out.
+// A Session gives a detector its own session's holds and the other sessions' records. Holds with a fixed lease are left
+// out: they end by themselves, so they cannot keep a deadlock alive.
 type Session[O Owner] interface {
 	ID() string
-	Holder(lock string) (O, bool)                                            // who has a lock until it unlocks
-	Held() map[O][][]byte                                                    // the locks that each owner has until it unlocks
-	Inspect(ctx context.Context, lock string) (backend.State, error)         // asks the backend who has a lock
-	Register(ctx context.Context, text string) error                         // puts this session's record where others read it
+	Holder(lock string) (O, bool)                                            // the owner that holds a lock until it unlocks
+	Held() map[O][][]byte                                                    // the locks that each owner holds until it unlocks
+	Inspect(ctx context.Context, lock string) (backend.State, error)         // reads a lock's state from the backend
+	Register(ctx context.Context, text string) error                         // publishes this session's record
 	Registered(ctx context.Context, session string) (text string, err error) // reads a session's record
 }
 
-// A Cycle is a deadlock, the owner in question first: each waits for a lock that the next holds, the last for one of the
-// first's.
+// A Cycle is a deadlock, as its owners in order: each waits for a lock that the next holds, and the last for one that
+// the first holds. The owner whose wait revealed it comes first.
 type Cycle []Link
 
 // A Link is one owner of a cycle.
 type Link struct {
 	Session, Owner string
-	Lock           string // that the owner waits for
-	Stack          string // of its goroutine, if it is of this process
+	Lock           string // the one that the owner waits for
+	Stack          string // of its goroutine; "" if that is in another process
 }
 
 // A Detector finds cycles of owners that wait for each other.
+// Within a session it finds them exactly and at once: each owner records its wait and checks in the same step whether
+// the wait closes a cycle, so the last owner to begin its wait sees all the others.
 //
-// Within the session that is exact and at once: who is about to wait says so, and then looks whether its wait closes
-// a cycle; the last one to begin its wait sees all the others'.
-//
-// Across sessions it takes a few heartbeats. Every heartbeat a session puts on record which of its owners have waited
-// since the last one while they hold something, and follows each of them: who holds the lock that it waits for, what
-// does that one wait for, and so on. What is on record may be over, so a cycle counts when it is seen again after
-// every session in it has renewed its record. All of them see it; the wait that ends is that of the greatest session and
-// owner. A session whose owners do not wait while they hold something sends nothing.
+// Across sessions it takes a few heartbeats. At every heartbeat a session publishes which of its owners have waited
+// since the last one while holding a lock, and follows each of them: which owner holds the lock that it waits for,
+// which lock that owner waits for, and so on. A recorded wait may be over, so a cycle counts only when it is seen again
+// after every session in it has renewed its record. All its sessions see it; they end the wait of the owner whose
+// "session:owner" sorts last. A session whose owners do not wait while they hold a lock sends nothing.
 type Detector[O Owner] struct {
 	s         Session[O]
 	heartbeat time.Duration
@@ -62,13 +61,13 @@ type Detector[O Owner] struct {
 	done      sync.WaitGroup
 
 	mu    sync.Mutex    // taken before all others
-	waits map[O][]*Wait // those that have no time limit; goroutines that share an owner have one each
-	last  uint64        // the latest one's id
+	waits map[O][]*Wait // waits without a time limit; goroutines that share an owner have one each
+	last  uint64        // id of the latest wait
 
-	// The goroutine's own.
+	// Used by the goroutine of watch alone.
 	beat       uint64
 	registered bool             // there is a record of this session
-	suspect    map[uint64]chain // what the last heartbeats saw, as it was at first, by the id of the wait
+	suspect    map[uint64]chain // by wait id: a cycle that was seen and is not confirmed yet, as first seen
 }
 
 // A Wait is an owner that waits for a lock.
@@ -76,7 +75,7 @@ type Wait struct {
 	id        uint64
 	lock      string
 	goroutine int64
-	beats     int // heartbeats that it has lasted
+	beats     int // heartbeats since it began
 	end       func(Cycle)
 }
 
@@ -85,7 +84,7 @@ func New[O Owner](s Session[O], heartbeat, timeout time.Duration) *Detector[O] {
 	return &Detector[O]{s: s, heartbeat: heartbeat, timeout: timeout, quit: make(chan struct{}), waits: make(map[O][]*Wait)}
 }
 
-// Start begins to look for cycles across sessions. It is called once at most, if the backend keeps records.
+// Start begins to look for cycles across sessions. It is called at most once, and only if the backend keeps records.
 func (d *Detector[O]) Start() { d.done.Go(d.watch) }
 
 // Stop ends what Start began.
@@ -94,9 +93,9 @@ func (d *Detector[O]) Stop() {
 	d.done.Wait()
 }
 
-// Begin notes that the calling goroutine is about to wait for a lock without a time limit, as an owner. If that would close
-// a cycle in this session it returns the cycle, and notes nothing. end is called if the wait turns out to be part of a
-// cycle across sessions that it is to break.
+// Begin records that the calling goroutine is about to wait for a lock, for owner and without a time limit. If the wait
+// would close a cycle in this session, Begin records nothing and returns the cycle. end is called later if the wait is
+// part of a cycle across sessions and is the one to end.
 func (d *Detector[O]) Begin(owner O, lock string, end func(Cycle)) (*Wait, Cycle) {
 	w := &Wait{lock: lock, goroutine: goid.Get(), end: end}
 	if c := d.add(owner, w); c != nil {
@@ -117,7 +116,7 @@ func (d *Detector[O]) add(owner O, w *Wait) chain {
 	return nil
 }
 
-// End takes a wait off. Begin returned it.
+// End removes a wait that Begin returned.
 func (d *Detector[O]) End(owner O, w *Wait) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,10 +126,10 @@ func (d *Detector[O]) End(owner O, w *Wait) {
 	}
 }
 
-// cycleLocked is the chain from a wait that is about to begin back to its owner, nil if there is none. It is one link
-// long for a lock that is the owner's own, which may re-enter it.
+// cycleLocked returns the cycle that a wait would close, nil if there is none. A cycle of one link means that owner
+// holds the lock itself; that is a re-entry and no deadlock. d.mu is held.
 func (d *Detector[O]) cycleLocked(owner O, w *Wait) chain {
-	seen := make(map[O]bool) // whose waits do not lead there
+	seen := make(map[O]bool) // owners whose waits do not lead back to owner
 	var chase func(blocked O, w *Wait, c chain) chain
 	chase = func(blocked O, w *Wait, c chain) chain {
 		c = append(c, link{blocked: Link{Session: d.s.ID(), Owner: blocked.String(), Lock: w.lock}, goroutine: w.goroutine})
@@ -152,7 +151,7 @@ func (d *Detector[O]) cycleLocked(owner O, w *Wait) chain {
 	return chase(owner, w, nil)
 }
 
-// goroutineStacks are the stacks of all goroutines, by id.
+// goroutineStacks returns the stacks of all goroutines, by id.
 func goroutineStacks() map[int64]string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]

@@ -9,15 +9,15 @@ import (
 // their Unlock returns ErrNotHeld.
 const maxLostHolds = 1024
 
-// LostHolds remembers for each hold that was lost how many Unlocks its owner still owes, so that those answer ErrLost.
+// LostHolds records for each lost hold how many Unlocks its owner still owes. Those Unlocks return ErrLost.
 type LostHolds[O comparable] struct {
 	mu       sync.Mutex // a leaf: nothing else is locked under it
 	owed     map[loss[O]]owed
-	oldest   []lossRecord[O] // in the order they were lost; some are paid, or were lost again since
+	oldest   []lossRecord[O] // in the order of the losses; some are unlocked, or were lost again since
 	sequence int             // of the latest
 }
 
-// An owed is how many Unlocks a lost hold still has to come, with the loss's number.
+// An owed is the number of Unlocks that are still to come for a lost hold, with the sequence number of the loss.
 type owed struct{ holds, sequence int }
 
 type lossRecord[O comparable] struct {
@@ -30,7 +30,7 @@ type loss[O comparable] struct {
 	owner O
 }
 
-// Add records that a hold was lost whose owner still has to unlock it so many times.
+// Add records a lost hold that its owner still has to unlock holds times.
 func (l *LostHolds[O]) Add(name string, owner O, holds int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,7 +51,7 @@ func (l *LostHolds[O]) Add(name string, owner O, holds int) {
 	}
 }
 
-// TakeOwed reports whether the owner owes an Unlock for a lost hold, and takes it off.
+// TakeOwed reports whether the owner owes an Unlock for a lost hold, and counts it as done.
 func (l *LostHolds[O]) TakeOwed(name string, owner O) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Outages are those of the locks of one session. While the server does not serve a lock, the log has one line when that begins
-// and one when it is over, with counts, however many callers wait for the lock meanwhile.
+// Outages are the outages of one session's locks. When the server stops serving a lock, the log gets one line at the
+// beginning and one at the end, with counts, however many callers wait for the lock meanwhile.
 type Outages struct {
 	Log   func(level slog.Level, text string, attrs ...slog.Attr)
-	Quiet time.Duration // an outage also ends when no command has failed for so long: no caller waits then
+	Quiet time.Duration // an outage also ends when no command has failed for this long: no caller waits then
 
 	open  atomic.Int32 // how many there are
 	mu    sync.Mutex   // a leaf
@@ -23,19 +23,19 @@ type Outages struct {
 type outage struct {
 	began    time.Time
 	lasted   time.Duration // up to the latest failure
-	waiters  int           // calls that waited for the lock in it, as far as they asked the server
+	waiters  int           // calls that waited for the lock during it and sent a command
 	failures int           // commands that failed
 	timer    *time.Timer
 }
 
-// Begin notes a command that was not carried out, and whether it is the first of its caller's. It begins an outage of the
-// lock unless there is one.
+// Begin counts a command that failed. newWaiter says that it is the first failure of its call. Begin starts an outage
+// of the lock unless there is one.
 func (o *Outages) Begin(name string, err error, newWaiter bool) {
 	o.mu.Lock()
 	one, ok := o.locks[name]
 	if !ok {
 		one = &outage{began: time.Now()}
-		one.timer = time.AfterFunc(o.Quiet, func() { o.end(name, one, "no call asks for a lock any more that the server did not serve") })
+		one.timer = time.AfterFunc(o.Quiet, func() { o.end(name, one, "no call waits any more for a lock that the server did not serve") })
 		if o.locks == nil {
 			o.locks = make(map[string]*outage)
 		}
@@ -49,7 +49,7 @@ func (o *Outages) Begin(name string, err error, newWaiter bool) {
 	}
 }
 
-// Add counts a command that failed, and reports whether there is an outage of the lock for it to be counted in.
+// Add counts a command that failed if there is an outage of the lock, and reports whether there is one.
 func (o *Outages) Add(name string) bool {
 	if o.open.Load() == 0 {
 		return false
@@ -72,7 +72,7 @@ func (o *Outages) addLocked(one *outage, newWaiter bool) {
 	one.timer.Reset(o.Quiet)
 }
 
-// Answered ends the outage of a lock, if there is one.
+// Answered ends the outage of a lock, if there is one: the server has replied to a command.
 func (o *Outages) Answered(name string) {
 	if o.open.Load() == 0 {
 		return
@@ -88,7 +88,7 @@ func (o *Outages) Answered(name string) {
 	}
 }
 
-// end reports the end of an outage, once.
+// end ends an outage and logs its end, once.
 func (o *Outages) end(name string, one *outage, text string) {
 	o.mu.Lock()
 	current := o.locks[name] == one
@@ -98,13 +98,13 @@ func (o *Outages) end(name string, one *outage, text string) {
 		one.timer.Stop()
 	}
 	o.mu.Unlock()
-	if current { // it no longer changes
+	if current { // one no longer changes
 		o.Log(slog.LevelInfo, text, slog.String("lock", name), slog.Duration("lasted", one.lasted),
 			slog.Int("waiters", one.waiters), slog.Int("failures", one.failures))
 	}
 }
 
-// Close forgets the outages that are under way when the session ends.
+// Close forgets all outages without logging their end.
 func (o *Outages) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

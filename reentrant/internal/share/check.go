@@ -8,7 +8,8 @@ import (
 	"github.com/relock-go/relock/sharedqueue"
 )
 
-// check looks at an answer where it comes in: one that cannot be is an error whose outcome is unknown, as if none had come.
+// check validates a reply as it comes in. An impossible reply is an error with an unknown outcome, as if no reply had
+// come.
 func check(req *backend.ShareRequest, r *backend.ShareReply) error {
 	ok := false
 	switch r.Status {
@@ -22,10 +23,10 @@ func check(req *backend.ShareRequest, r *backend.ShareReply) error {
 	if ok {
 		return nil
 	}
-	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's answer cannot be: %+v", *r))
+	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's reply is impossible: %+v", *r))
 }
 
-// possible reports whether a session can have so many units under such tokens.
+// possible reports whether a session can have this many units under these tokens.
 func possible(kind backend.ShareKind, units int, first, last backend.Token) bool {
 	switch {
 	case units == 0:
@@ -38,7 +39,7 @@ func possible(kind backend.ShareKind, units int, first, last backend.Token) bool
 	return true
 }
 
-// tier is what the local tier is told: a writer's block of tokens, or the token that readers' versions are above.
+// tier converts x for the local tier: a writer gets its block of tokens, readers the last token that a writer used.
 func (x terms) tier(until time.Duration) sharedqueue.Terms {
 	t := sharedqueue.Terms{Units: x.units, Until: until}
 	if x.units == sharedqueue.All {

@@ -11,30 +11,31 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// A keeper renews the units of a room's names every third of their lease, all that are due in one batch, and takes them
-// from their users when they can no longer be trusted. A renewal that hangs does not delay that: it is sent by a goroutine
-// of its own.
+// A keeper renews the units of a room's names every third of their lease, all due ones in one batch, and takes them
+// from their users when their lease can no longer be trusted. Renewals are sent by a goroutine of their own, so a
+// hanging one does not delay that.
 type keeper struct {
 	r     *Room
-	nudge chan struct{} // 1-buffered: a lease is due before the keeper would wake
+	woken chan struct{} // 1-buffered: a lease is due before the keeper would wake
 	once  sync.Once
 	work  sync.WaitGroup
 
 	asleep   atomic.Int64 // when it wakes by itself, in nanoseconds since the session was opened
-	renewing atomic.Bool  // a batch has no answer yet
-	stale    atomic.Int64 // leases from before then are renewed at once
+	renewing atomic.Bool  // a batch is under way
+	stale    atomic.Int64 // leases that began before this time are renewed at once
 }
 
-// doze bounds how long the keeper sleeps while the session has units: a suspended machine is noticed that soon after.
-const doze = time.Second
+// maxSleep bounds how long the keeper sleeps while the session has units. After a suspension of the machine the keeper
+// notices it within this time.
+const maxSleep = time.Second
 
 func newKeeper(r *Room) *keeper {
-	k := &keeper{r: r, nudge: make(chan struct{}, 1)}
+	k := &keeper{r: r, woken: make(chan struct{}, 1)}
 	k.asleep.Store(math.MinInt64)
 	return k
 }
 
-// expect makes sure that the keeper wakes by then. It starts the keeper.
+// expect makes sure that the keeper wakes by the given time. It starts the keeper if necessary.
 func (k *keeper) expect(at time.Time) {
 	k.once.Do(func() {
 		if k.r.quit.Err() == nil {
@@ -42,24 +43,24 @@ func (k *keeper) expect(at time.Time) {
 		}
 	})
 	if int64(at.Sub(k.r.env.Opened)) < k.asleep.Load() {
-		k.poke()
+		k.wakeUp()
 	}
 }
 
-func (k *keeper) poke() {
+func (k *keeper) wakeUp() {
 	select {
-	case k.nudge <- struct{}{}:
+	case k.woken <- struct{}{}:
 	default:
 	}
 }
 
-// refresh has all leases renewed at once.
+// refresh renews all leases at once.
 func (k *keeper) refresh() {
 	k.stale.Store(int64(time.Since(k.r.env.Opened)))
-	k.poke()
+	k.wakeUp()
 }
 
-// wait waits until it has ended, or lets it never start.
+// wait waits until the keeper has ended. A keeper that has not started never starts.
 func (k *keeper) wait() {
 	k.once.Do(func() {})
 	k.work.Wait()
@@ -69,13 +70,13 @@ func (k *keeper) watch() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		k.asleep.Store(math.MaxInt64) // a lease that comes too late to be seen pokes
+		k.asleep.Store(math.MaxInt64) // a lease that comes too late for this survey wakes the keeper
 		wake := k.survey(time.Now())
 		k.asleep.Store(int64(wake.Sub(k.r.env.Opened)))
 		timer.Reset(time.Until(wake))
 		select {
 		case <-timer.C:
-		case <-k.nudge:
+		case <-k.woken:
 		case <-k.r.quit.Done():
 			return
 		}
@@ -91,7 +92,7 @@ func (k *keeper) survey(now time.Time) (wake time.Time) {
 	for _, n := range k.r.all() {
 		n.mu.Lock()
 		n.sleptLocked(now, ahead)
-		switch at, renew := n.careLocked(now, stale); {
+		switch at, renew := n.dueLocked(now, stale); {
 		case at.IsZero():
 			n.mu.Unlock()
 			continue
@@ -100,11 +101,11 @@ func (k *keeper) survey(now time.Time) (wake time.Time) {
 			batch = append(batch, backend.Renewal{Remote: n.remote, Epoch: n.epoch, Under: n.under, Lease: k.r.env.Lease})
 			wake = earliest(wake, n.trust.Until())
 		case renew:
-			wake = earliest(wake, n.trust.Until()) // the batch under way pokes
+			wake = earliest(wake, n.trust.Until()) // the batch under way wakes the keeper
 		default:
 			wake = earliest(wake, at)
 		}
-		wake = earliest(wake, now.Add(doze))
+		wake = earliest(wake, now.Add(maxSleep))
 		ended := !n.trust.Trusted(now)
 		n.mu.Unlock()
 		if ended {
@@ -118,7 +119,7 @@ func (k *keeper) survey(now time.Time) (wake time.Time) {
 	return wake
 }
 
-// sleptLocked shortens the trust if the machine was suspended.
+// sleptLocked shortens the lease if the machine was suspended.
 func (n *Name) sleptLocked(now time.Time, ahead time.Duration) {
 	if n.units == 0 {
 		return
@@ -136,9 +137,9 @@ func (n *Name) sleptLocked(now time.Time, ahead time.Duration) {
 	n.trust = t
 }
 
-// careLocked returns when something has to be done about the name's lease, the zero time if it has none, and whether it is
-// to be renewed now. While the session says something its copies renew.
-func (n *Name) careLocked(now, stale time.Time) (at time.Time, renew bool) {
+// dueLocked returns when the name's lease must be renewed or given up, the zero time if it has none, and whether to
+// renew it now. While a claim is under way its copies renew the lease.
+func (n *Name) dueLocked(now, stale time.Time) (at time.Time, renew bool) {
 	if n.units == 0 {
 		return time.Time{}, false
 	}
@@ -146,13 +147,13 @@ func (n *Name) careLocked(now, stale time.Time) (at time.Time, renew bool) {
 		return n.trust.Until(), false
 	}
 	slack := n.trust.Length / 10
-	if n.shaky {
+	if n.renewalFailed {
 		slack = 0
 	}
-	return n.trust.Wake(), n.trust.Due(now, slack) || !n.shaky && n.trust.Sent.Before(stale)
+	return n.trust.Wake(), n.trust.Due(now, slack) || !n.renewalFailed && n.trust.Sent.Before(stale)
 }
 
-// renew sends a batch.
+// renew sends a batch of renewals.
 func (k *keeper) renew(names []*Name, batch []backend.Renewal) {
 	env := &k.r.env
 	sent, ahead := time.Now(), env.Ahead()
@@ -164,33 +165,33 @@ func (k *keeper) renew(names []*Name, batch []backend.Renewal) {
 		n.renewed(&batch[i], lease.New(sent, ahead, env.Lease, false))
 	}
 	k.renewing.Store(false)
-	k.poke()
+	k.wakeUp()
 }
 
-// renewed takes in the answer to a renewal. It counts only if nothing was said about the name since.
+// renewed handles the reply to a renewal. The reply counts only if no claim was sent for the name since.
 func (n *Name) renewed(r *backend.Renewal, t lease.Lease) {
 	env := &n.room.env
 	n.mu.Lock()
-	tell := func() {}
+	notify := func() {}
 	switch {
 	case n.units == 0 || n.claim != nil || n.epoch != r.Epoch:
 	case r.Err != nil:
 		n.trust = n.trust.Retried(time.Now())
-		if !n.shaky {
+		if !n.renewalFailed {
 			env.Notice(n.name, true, env.Asked(r.Err))
 		}
-		n.shaky = true
+		n.renewalFailed = true
 	case r.Gone || r.Units < n.units:
-		tell = n.loseLocked("the server no longer had it at renewal")
+		notify = n.loseLocked("the server no longer had it at renewal")
 		n.wakeLocked()
 	default:
-		if n.shaky {
+		if n.renewalFailed {
 			env.Notice(n.name, false, nil)
 		}
-		n.shaky = false
+		n.renewalFailed = false
 		env.Count(0, 1)
 		n.trustLocked(t)
 	}
 	n.mu.Unlock()
-	tell()
+	notify()
 }

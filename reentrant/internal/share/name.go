@@ -18,14 +18,15 @@ type Name struct {
 	remote backend.Remote // the same as sharer; immutable, as all above
 	sharer backend.Sharer
 	tier   Tier
-	wake   chan struct{} // 1-buffered: there is something for run to look at
+	wake   chan struct{} // 1-buffered: run must look again
 
-	refs int // room.mu: callers inside
+	refs int // calls that use the name; guarded by room.mu
 
 	// until is when trust ends, in nanoseconds since the session was opened; 0 without units. Written under mu.
 	until atomic.Int64
 
-	// retired says that the room has forgotten the name; nothing is begun any more. Written under room.mu and mu.
+	// retired says that the room has forgotten the name; no call or claim begins any more. Written under room.mu and
+	// mu.
 	retired atomic.Bool
 
 	mu      sync.Mutex // guards what follows
@@ -34,53 +35,54 @@ type Name struct {
 	halted  bool       // the room has stopped: run never starts again
 	closing bool
 
-	// What the session has.
-	units int           // never more than the tier hands out
-	epoch uint64        // that settled them
-	under backend.Token // First of the answer or push since which it has had some: the server knows them by that
-	trust lease.Lease
-	shaky bool // the last renewal was not answered
+	// The units that the session has.
+	units         int           // never more than the tier hands out
+	epoch         uint64        // of the claim that settled them
+	under         backend.Token // First of the reply or push with which it got the first of them; the server checks it
+	trust         lease.Lease
+	renewalFailed bool // the last renewal got no reply
 
 	// Of a read-write lock: the highest token under which users of this session can have read or written, and the last one
-	// of the present block. Later readers come above that, although the server forgot the write.
+	// of the present block. Later readers get a higher version, even if the server has forgotten the write.
 	known, block backend.Token
 
-	asked   bool // another session waits, and this one is to keep may units
+	asked   bool // another session waits, and this one may keep may units
 	may     int
 	turnEnd time.Time
-	hint    int       // the least that was said to be kept since the latest copy was sent
-	share   int       // of a semaphore: the session's share, as the last answer said
-	topUp   time.Time // when to ask once more what the server did not give, or whether another session still waits
-	rest    time.Time // when to look whether read units are idle
+	hint    int       // the lowest may of the messages since the latest copy was sent
+	share   int       // of a semaphore: the session's share, from the last reply
+	topUp   time.Time // when to ask again for units that the server did not grant, or whether another session still waits
+	rest    time.Time // when to check whether read units are idle
 
-	// What it says.
-	claim  *claim    // the share under way; nil: all is settled
-	last   uint64    // the latest epoch that was sent
-	owes   bool      // the server may have more of the session than units, or a place
-	hush   time.Time // until then what is owed is not said again: the server refused it
-	giveUp time.Time // when everything that is owed has expired
-	err    error     // of the latest copy that was not carried out; nil after an answer
-	heard  time.Time // when the latest answer came
-	reason error     // why waiters were expelled
+	// The session's claim.
+	claim     *claim    // the claim under way; nil if there is none
+	last      uint64    // the latest epoch that was used
+	owes      bool      // the server may have units or a place of the session that it does not count on
+	retryOwed time.Time // owed units are not given back again before this: the server refused
+	giveUp    time.Time // when everything owed has expired
+	err       error     // of the latest copy that failed; nil after a reply
+	lastReply time.Time // when the latest reply came
+	reason    error     // the error for expelled waiters
 }
 
-// A claim is one epoch: what the session keeps and wants.
+// A claim is what the session keeps and wants from one epoch on.
 type claim struct {
 	epoch             uint64
 	keep, want, least int
 	limit             int
 	under, tail, seen backend.Token
-	hears             bool          // it asks whether another session still waits, and gives nothing back
+	probe             bool          // it asks whether another session still waits, and gives nothing back
 	ahead             time.Duration // how far the wall clock was ahead before the latest copy was sent
-	placed            bool          // the last answer said that it waits at the server
-	tries             int           // copies without an answer, one after the other
+	placed            bool          // the last reply said that it waits at the server
+	tries             int           // consecutive copies without a reply
 	again             time.Time
 	repeat            bool // the session was reconnected since the latest copy was sent
 }
 
 func (c *claim) asks() bool { return c.want > c.keep }
 
-// Wake has the session look at what its users want. It is called after a call to the tier that reports so.
+// Wake makes the session look at what its users want. Callers call it after a method of the tier has returned look
+// true.
 func (n *Name) Wake() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,7 +108,7 @@ func (n *Name) halt() {
 	n.halted = true
 }
 
-// run sends what there is to say, and ends when there is nothing to say and nothing to wait for.
+// run sends the claims of the name. It ends when there is neither a claim to send nor a time to wait for.
 func (n *Name) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -144,26 +146,26 @@ func (n *Name) Limit(permits int) {
 	n.limit = permits
 }
 
-// Unheard is why a wait that began at some moment has ended in vain: the error of the last command, or that the server has
-// not answered since, and then the session may have been given what was asked for. It is nil if the server has said that the
-// units are others', or had not to be asked because owners of this session have them.
+// Unheard returns the error of a wait that began at since and got no units: the error of the last command, or an
+// unknown outcome if the server has not replied since. It returns nil if the server has replied that other sessions
+// have the units, or if no command was needed because owners of this session have them.
 func (n *Name) Unheard(since time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.err == nil && n.claim != nil && n.heard.Before(since) {
-		return backend.WithOutcomeUnknown(fmt.Errorf("no answer yet: %w", backend.ErrUnavailable))
+	if n.err == nil && n.claim != nil && n.lastReply.Before(since) {
+		return backend.WithOutcomeUnknown(fmt.Errorf("no reply yet: %w", backend.ErrUnavailable))
 	}
 	return n.err
 }
 
-// Silent reports whether since then the server has neither answered nor failed to.
+// Silent reports whether the server has not replied since the given time and no command has failed.
 func (n *Name) Silent(since time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.err == nil && n.heard.Before(since)
+	return n.err == nil && n.lastReply.Before(since)
 }
 
-// Reason is why a wait was expelled; nil if the session is being closed.
+// Reason returns why a wait was expelled, nil if the session is being closed.
 func (n *Name) Reason() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -173,22 +175,22 @@ func (n *Name) Reason() error {
 	return n.reason
 }
 
-// Tier is what Join was given.
+// Tier returns the name's tier, made by Join's argument.
 func (n *Name) Tier() Tier { return n.tier }
 
-// Kind is what Join was given.
+// Kind returns the kind given to Join.
 func (n *Name) Kind() backend.ShareKind { return n.kind }
 
-// Remote is the name as the server knows it.
+// Remote returns the remote given to Join.
 func (n *Name) Remote() backend.Remote { return n.remote }
 
-// Retired reports whether the room has forgotten the name: another one has its place.
+// Retired reports whether the room has forgotten the name. The next Join makes a new Name.
 func (n *Name) Retired() bool { return n.retired.Load() }
 
-// Until is when the trust in the units ends as things stand.
+// Until returns when the trust in the units ends unless they are renewed.
 func (n *Name) Until() time.Time { return n.room.env.Opened.Add(time.Duration(n.until.Load())) }
 
-// Check takes the units from their users if the trust in them has ended and the keeper has not noticed yet.
+// Check takes the units from their users if the trust in them has ended, without waiting for the keeper.
 func (n *Name) Check() {
 	until := n.until.Load()
 	if until == 0 || int64(time.Since(n.room.env.Opened)) < until {
@@ -197,32 +199,33 @@ func (n *Name) Check() {
 	n.expire()
 }
 
-// expire ends what can no longer be trusted.
+// expire takes the units from their users if the trust in them has ended.
 func (n *Name) expire() {
 	n.mu.Lock()
-	tell := func() {}
+	notify := func() {}
 	if n.units > 0 && !n.trust.Trusted(time.Now()) {
-		tell = n.loseLocked("the lease was not renewed in time")
+		notify = n.loseLocked("the lease was not renewed in time")
 		n.wakeLocked()
 	}
 	n.mu.Unlock()
-	tell()
+	notify()
 }
 
-// Refute takes the units from their users because the server does not have them any more, if nothing was settled since.
+// Refute takes the units from their users because the server no longer has them, unless a later claim was sent. It
+// reports whether it did.
 func (n *Name) Refute(epoch uint64, why string) (lost bool) {
 	n.mu.Lock()
-	tell := func() {}
+	notify := func() {}
 	if lost = n.units > 0 && n.claim == nil && n.epoch == epoch; lost {
-		tell = n.loseLocked(why)
+		notify = n.loseLocked(why)
 		n.wakeLocked()
 	}
 	n.mu.Unlock()
-	tell()
+	notify()
 	return lost
 }
 
-// Settled returns what the server should know of the session's units, and false while the session says something.
+// Settled returns the units that the server should have for this session. settled is false while a claim is under way.
 func (n *Name) Settled() (h backend.SharedHolder, settled bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -232,14 +235,14 @@ func (n *Name) Settled() (h backend.SharedHolder, settled bool) {
 func (n *Name) abandon() bool {
 	n.mu.Lock()
 	had := n.tier.Look().InUse > 0
-	tell := n.loseLocked("the session was closed")
+	notify := n.loseLocked("the session was closed")
 	n.wakeLocked()
 	n.mu.Unlock()
-	tell()
+	notify()
 	return had
 }
 
-// shut begins the end, and reports whether no caller was inside or waited.
+// shut expels the waiters and later claims, and reports whether no user was inside or waited.
 func (n *Name) shut() (idle bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -250,7 +253,7 @@ func (n *Name) shut() (idle bool) {
 	return idle
 }
 
-// repeat sends the claim once more, after the copy that is under way if there is one.
+// repeat sends one more copy of the claim, after the copy under way if there is one.
 func (n *Name) repeat() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -260,7 +263,7 @@ func (n *Name) repeat() {
 	}
 }
 
-// wanted notes that another session waits. It may be about what an answer says that has not come in yet.
+// wanted handles the message that another session waits. It may refer to units whose grant has not come in yet.
 func (n *Name) wanted(may int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -271,7 +274,7 @@ func (n *Name) wanted(may int) {
 	}
 }
 
-// askLocked begins a turn, or changes what may be kept in it.
+// askLocked begins a turn, or changes how many units may be kept in it.
 func (n *Name) askLocked(may int) {
 	if n.asked && may == n.may {
 		return
@@ -284,7 +287,7 @@ func (n *Name) askLocked(may int) {
 	n.tier.Ask(may, n.room.env.Passes, n.turnEnd.Sub(n.room.env.Opened))
 }
 
-// trustLocked gives the units a lease, which is never shorter than the one they have.
+// trustLocked sets the lease of the units, unless the present one is longer.
 func (n *Name) trustLocked(t lease.Lease) {
 	if n.trust.Until().After(t.Until()) {
 		return
@@ -296,34 +299,34 @@ func (n *Name) trustLocked(t lease.Lease) {
 	n.room.keeper.expect(t.Wake())
 }
 
-// haveLocked is what the session has from now on: with no units there is no trust either.
+// haveLocked sets how many units the session has. Without units there is no lease.
 func (n *Name) haveLocked(units int) {
 	if n.units = units; units == 0 {
-		n.trust, n.under, n.shaky, n.rest = lease.Lease{}, 0, false, time.Time{}
+		n.trust, n.under, n.renewalFailed, n.rest = lease.Lease{}, 0, false, time.Time{}
 		n.asked, n.may = false, 0
 		n.until.Store(0)
 	}
 }
 
-// loseLocked takes the units from all users, who are told by the function that it returns: it is called without a mutex.
-// What the server may still have is owed. A claim that names units to be kept is over.
-func (n *Name) loseLocked(why string) (tell func()) {
-	tell = n.tier.Lose(why)
+// loseLocked takes the units from all users. The caller calls the returned function without a mutex; it notifies the
+// users. Units that the server may still have are owed. A claim that keeps units is over.
+func (n *Name) loseLocked(why string) (notify func()) {
+	notify = n.tier.Lose(why)
 	if n.units > 0 {
 		n.oweLocked()
 	}
 	if n.units == backend.AllUnits {
-		n.known = max(n.known, n.block) // which of them were used is not known
+		n.known = max(n.known, n.block) // it is not known which of them were used
 	}
 	n.haveLocked(0)
 	if n.claim != nil && n.claim.keep > 0 {
 		n.claim = nil
 		n.oweLocked()
 	}
-	return tell
+	return notify
 }
 
-// oweLocked notes that the server may have something that the session does not count on.
+// oweLocked notes that the server may have units or a place of the session that it does not count on.
 func (n *Name) oweLocked() {
 	n.owes = true
 	n.giveUp = time.Now().Add(n.room.env.Lease + n.room.env.Patience + n.room.env.Command)

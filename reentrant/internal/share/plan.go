@@ -7,22 +7,22 @@ import (
 	"github.com/relock-go/relock/sharedqueue"
 )
 
-// A demand is what the session is to say: what it keeps, what it wants in total, and the least that it is content with.
+// A demand is the next claim of a session: the units it keeps, those it wants in total, and the least it accepts.
 type demand struct {
 	keep, want, least int
-	hears             bool // the answer says whether another session still waits
+	probe             bool // ask whether another session still waits
 }
 
 func only(units int) demand { return demand{keep: units, want: units} }
 
-// plan decides what is said next. It reports whether n.claim is to be sent now, and otherwise when to look again; the zero
-// time if only an event can change anything. n.mu is held.
+// plan decides what to send next. It reports whether to send n.claim now. If not, it returns when to look again, the
+// zero time if only an event can change anything. n.mu is held.
 func (n *Name) plan(now time.Time) (again time.Time, send bool) {
-	for range 4 { // each turn follows a race with a user who came in between; the next event tells of more
+	for range 4 { // each iteration follows a race with a user who came in between; another user is another event
 		st := n.tier.Look()
 		d, at := n.next(st, now)
 		switch {
-		case d == nil && n.claim == nil && st.Once: // the server is not asked now, so no answer would end the try
+		case d == nil && n.claim == nil && st.Once: // no command is sent, so no reply would end the try
 			n.tier.EndTries(0)
 		case d == nil:
 			return n.pending(at, now)
@@ -33,8 +33,8 @@ func (n *Name) plan(now time.Time) (again time.Time, send bool) {
 	return now.Add(time.Millisecond), false
 }
 
-// pending is plan when there is nothing new to say: the claim is repeated at its time, unless it gives back what has expired
-// by now.
+// pending is plan when there is no new claim. The present one is repeated when its time comes, unless it only gives
+// back units that have expired by now.
 func (n *Name) pending(at, now time.Time) (again time.Time, send bool) {
 	c := n.claim
 	if c == nil {
@@ -47,7 +47,8 @@ func (n *Name) pending(at, now time.Time) (again time.Time, send bool) {
 	return earliest(at, c.again), !now.Before(c.again)
 }
 
-// next is what the session should say that it has not said, nil if nothing; and when that may change by itself.
+// next returns the demand that should replace the present claim, nil if there is none, and when that may change by
+// itself.
 func (n *Name) next(st sharedqueue.State, now time.Time) (*demand, time.Time) {
 	if n.claim != nil {
 		return n.overtake(st), time.Time{}
@@ -62,14 +63,14 @@ func (n *Name) next(st sharedqueue.State, now time.Time) (*demand, time.Time) {
 	case now.After(n.giveUp):
 		n.owes = false
 		return nil, at
-	case now.Before(n.hush):
-		return nil, earliest(at, n.hush)
+	case now.Before(n.retryOwed):
+		return nil, earliest(at, n.retryOwed)
 	}
 	owed := only(n.units)
 	return &owed, at
 }
 
-// ask is what the head of the local queue makes the session want, with so many units kept.
+// ask returns the demand of the head of the local queue while the session keeps keep units, nil if those suffice.
 func (n *Name) ask(st sharedqueue.State, keep int) *demand {
 	if st.Head == 0 {
 		return nil
@@ -84,7 +85,7 @@ func (n *Name) ask(st sharedqueue.State, keep int) *demand {
 	return &demand{keep: keep, want: want, least: st.Head}
 }
 
-// asking is ask, or that the session wants no more than it keeps.
+// asking returns ask's demand or, if there is none, the demand for the kept units alone.
 func (n *Name) asking(st sharedqueue.State, keep int) *demand {
 	if d := n.ask(st, keep); d != nil {
 		return d
@@ -93,7 +94,7 @@ func (n *Name) asking(st sharedqueue.State, keep int) *demand {
 	return &d
 }
 
-// floor is what the session keeps when it has been asked.
+// floor returns how many units the session keeps when another session waits.
 func (n *Name) floor(st sharedqueue.State) int {
 	if n.kind == backend.ReadWrite {
 		return st.InUse
@@ -101,30 +102,30 @@ func (n *Name) floor(st sharedqueue.State) int {
 	return max(st.InUse, min(n.units, n.may))
 }
 
-// overtake is what takes the place of a claim that waits at the server.
+// overtake returns the demand that replaces the claim under way, nil if the claim stays.
 func (n *Name) overtake(st sharedqueue.State) *demand {
 	c := n.claim
 	if !c.asks() && (c.tries == 0 || st.Head == 0) {
-		return nil // what goes back does so first, unless the server is silent
+		return nil // units are given back before more are asked for, unless the server does not reply
 	}
 	keep := min(c.keep, n.units)
 	if n.asked {
 		keep = min(keep, n.floor(st))
 	}
-	if st.Head == 0 || keep < c.keep { // all who waited have left, or another session waits
+	if st.Head == 0 || keep < c.keep { // all local waiters have left, or another session waits
 		return n.asking(st, keep)
 	}
 	switch {
 	case !c.placed && c.tries == 0 || st.Head == c.least:
 	case n.units < st.Head:
 		return n.ask(st, min(n.units, c.keep, max(st.InUse, n.idleKeep())))
-	case c.asks() && st.Head < c.least: // whoever needed so much has left
+	case c.asks() && st.Head < c.least: // the waiter that needed this many has left
 		return n.asking(st, keep)
 	}
 	return nil
 }
 
-// idleKeep is how many idle units a session keeps while it waits for more: a semaphore's user all, a reader none.
+// idleKeep returns how many idle units a session keeps while it waits for more: all permits, but no read unit.
 func (n *Name) idleKeep() int {
 	if n.kind == backend.Permits {
 		return n.units
@@ -132,7 +133,7 @@ func (n *Name) idleKeep() int {
 	return 0
 }
 
-// forHead is what is asked for when the local queue has a head that has not been let in.
+// forHead returns the demand of the local queue's head, if it waits, and when to look again.
 func (n *Name) forHead(st sharedqueue.State, now time.Time) (*demand, time.Time) {
 	if st.Head == 0 {
 		return nil, time.Time{}
@@ -142,7 +143,7 @@ func (n *Name) forHead(st sharedqueue.State, now time.Time) (*demand, time.Time)
 			return d, at
 		}
 		if n.units >= st.Head {
-			return n.hear(st, now)
+			return n.probe(st, now)
 		}
 	}
 	switch {
@@ -162,9 +163,9 @@ func (n *Name) forHead(st sharedqueue.State, now time.Time) (*demand, time.Time)
 	return nil, time.Time{}
 }
 
-// hear asks whether another session still waits, for whose sake the head is not let in: at once if the head makes one
-// attempt only, and otherwise once in a heartbeat.
-func (n *Name) hear(st sharedqueue.State, now time.Time) (*demand, time.Time) {
+// probe asks whether the other session, for which the head is held back, still waits: at once if the head makes only
+// one attempt, otherwise once per heartbeat.
+func (n *Name) probe(st sharedqueue.State, now time.Time) (*demand, time.Time) {
 	if n.kind == backend.ReadWrite && n.units != 1 {
 		return nil, time.Time{} // an owner of this session writes
 	}
@@ -172,11 +173,12 @@ func (n *Name) hear(st sharedqueue.State, now time.Time) (*demand, time.Time) {
 		return nil, n.topUp
 	}
 	d := n.asking(st, n.units)
-	d.hears = true
+	d.probe = true
 	return d, time.Time{}
 }
 
-// giveWay is what a session gives back that was asked for it, and false if there is nothing to be given back or waited for.
+// giveWay returns the demand with which a session gives units back to a waiting one. done is false if there are no
+// units to give back, now or later.
 func (n *Name) giveWay(st sharedqueue.State, now time.Time) (d *demand, at time.Time, done bool) {
 	floor := n.floor(st)
 	if floor >= n.units {
@@ -188,8 +190,8 @@ func (n *Name) giveWay(st sharedqueue.State, now time.Time) (d *demand, at time.
 	return n.asking(st, floor), time.Time{}, true
 }
 
-// inTurn reports whether a session that was asked goes on for now: a writer's while another writer waits in it, a
-// semaphore's while any user does.
+// inTurn reports whether the session's turn goes on although another session waits: with a writer inside while another
+// of its writers waits, with permits in use while any of its users waits.
 func (n *Name) inTurn(st sharedqueue.State) bool {
 	if st.TurnOver || st.Head == 0 {
 		return false
@@ -200,7 +202,7 @@ func (n *Name) inTurn(st sharedqueue.State) bool {
 	return n.units == backend.AllUnits && st.InUse > 0 && st.Writers > 0
 }
 
-// giveBack is what goes back because no user needs it.
+// giveBack returns the demand that gives back units which no user needs.
 func (n *Name) giveBack(st sharedqueue.State, now time.Time) (*demand, time.Time) {
 	if n.asked {
 		if d, at, done := n.giveWay(st, now); done {
@@ -232,8 +234,8 @@ func (n *Name) giveBack(st sharedqueue.State, now time.Time) (*demand, time.Time
 	return nil, n.rest
 }
 
-// begin makes a demand the claim under way. What is not kept is out of use before it is said. It is false if users who came
-// in between need what was to be given back, and nothing is left to be said.
+// begin makes d the claim under way. Units that are not kept are out of use before the claim is sent. It returns false,
+// and makes no claim, if users who came in between need the units and no change is left to send.
 func (n *Name) begin(d demand) bool {
 	had := n.units
 	kept, used := n.tier.Keep(min(d.keep, had))
@@ -241,11 +243,11 @@ func (n *Name) begin(d demand) bool {
 	d.want = max(d.want, d.keep)
 	if d.want == d.keep {
 		d.least = 0
-		if kept == had && !n.owes && n.claim == nil && !d.hears {
+		if kept == had && !n.owes && n.claim == nil && !d.probe {
 			return false
 		}
 	}
-	c := &claim{hears: d.hears, keep: d.keep, want: d.want, least: d.least, limit: max(n.limit, d.least), under: n.under, seen: n.room.env.Seen()}
+	c := &claim{probe: d.probe, keep: d.keep, want: d.want, least: d.least, limit: max(n.limit, d.least), under: n.under, seen: n.room.env.Seen()}
 	if n.kind == backend.ReadWrite && had == backend.AllUnits && kept < had {
 		c.tail = used
 		n.known = max(n.known, used)
@@ -261,7 +263,7 @@ func (n *Name) begin(d demand) bool {
 	return true
 }
 
-// earliest is the earlier of two times, of which the zero one is never.
+// earliest returns the earlier of two times. The zero time means never.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -1,17 +1,16 @@
-// Package share is the session's part in shared holds: read-write locks and semaphores.
-//
-// A session holds units of a name: a reader 1, a writer all of them, a semaphore's user as many as it wants. It has them
-// once for all its goroutines, hands them out in the local tier (package sharedqueue) without a command, and gives them
-// back when another session waits.
+// Package share is the session's side of shared holds: read-write locks and semaphores.
+// A session holds units of a name: 1 for its readers, all of them for a writer, any number for the users of a
+// semaphore. It hands them out to its goroutines in the local tier (package sharedqueue), without a command, and gives
+// them back when another session waits.
 //
 //	users ──▶ Tier ── look ──▶ Name.run ── Share ──▶ server
 //	  ▲        ▲                  │ plan               │
-//	  │        └──── settle ◀─────┴──── answer, push ◀─┘
+//	  │        └──── settle ◀─────┴───── reply, push ◀─┘
 //	  └── lost ◀──── keeper: renewals, and the end of trust
 //
-// One goroutine per name sends its commands, one at a time, while there is something to send. What it says next is decided
-// in one place, [Name.plan], from what the session has and what its users want. A later epoch takes the place of one that
-// waits; from then on nothing that is said about the earlier one counts.
+// One goroutine per name sends its commands, one at a time, while there is something to send. [Name.plan] alone decides
+// what to send next, from the units that the session has and those that its users want. A later epoch replaces one that
+// waits; from then on replies to the earlier one are ignored.
 package share
 
 import (
@@ -23,34 +22,35 @@ import (
 	"github.com/relock-go/relock/sharedqueue"
 )
 
-// A Tier is the local tier of one name: who is inside and who waits, in one session. It has a mutex of its own, a leaf
-// below the name's.
+// A Tier is the local tier of one name: the users of one session that are inside or wait. It has a mutex of its own,
+// which is taken under the name's.
 type Tier interface {
-	// Settle replaces what the session has and admits those who fit.
+	// Settle replaces what the session has and admits the waiters that fit.
 	Settle(t sharedqueue.Terms)
-	// Trust prolongs the lease of what it has.
+	// Trust prolongs the trust in the units.
 	Trust(until time.Duration)
-	// Ask begins a turn: another session waits, and this one may keep so many units.
+	// Ask begins a turn: another session waits, and this one may keep may units.
 	Ask(may, passes int, turnEnd time.Duration)
-	// Keep takes units out of use, all but so many or those that are in use, and returns how many are left. used is the
-	// last token that a writer used of the present block, 0 if none.
+	// Keep lowers the units to the given number or, if more are in use, to those, and returns how many are left. used
+	// is the last token that was used, 0 if none is known.
 	Keep(units int) (kept int, used backend.Token)
-	// Lose takes everything from all users. The returned function tells them; it is called without any mutex.
-	Lose(why string) (tell func())
-	// EndTries ends those waits which last for one attempt only and need so many units or more.
+	// Lose takes the units from all users. The caller calls the returned function without any mutex; it notifies the
+	// users.
+	Lose(why string) (notify func())
+	// EndTries ends the waits that last for one attempt only and need this many units or more.
 	EndTries(need int)
-	// Expel ends the present waits; Shut those of the future too.
+	// Expel ends the present waits; Shut ends later ones too.
 	Expel()
 	Shut()
 	Look() sharedqueue.State
-	// Rest reports whether nothing was inside or came since the last call.
+	// Rest reports whether no user is inside, and none was or came since the last call.
 	Rest() bool
 	Idle() bool
 	// Usage reports whether users are inside, and returns how many wait.
 	Usage() (inside bool, waiting int)
 }
 
-// An Env is what the rooms's session provides. All functions can be called from any goroutine and do not block.
+// An Env is what the session provides to its room. Any goroutine may call the functions. Only Renew blocks.
 type Env struct {
 	Lease, Heartbeat, Patience, GrantTTL, Command time.Duration
 
@@ -59,28 +59,28 @@ type Env struct {
 
 	Opened time.Time                                  // the zero of Terms.Until
 	Jitter func(most time.Duration) time.Duration     //
-	Ahead  func() time.Duration                       // how far the wall clock is ahead of the monotonic one
-	Epoch  func(above uint64) uint64                  // a new epoch, above that one
-	Seen   func() backend.Token                       // the highest token got
+	Ahead  func() time.Duration                       // how far the wall clock has run ahead of the monotonic one
+	Epoch  func(above uint64) uint64                  // a new epoch, higher than above
+	Seen   func() backend.Token                       // the highest token seen
 	Saw    func(backend.Token)                        //
-	Asked  func(err error) error                      // wraps what a command failed with
+	Asked  func(err error) error                      // wraps the error of a command
 	Renew  func(context.Context, []backend.Renewal)   // of the connection
-	Notice func(name string, failing bool, err error) // a renewal failed, or works again
+	Notice func(name string, failing bool, err error) // renewals began to fail, or work again
 	Count  func(commands, renewals int)               //
 }
 
-// A Room is all shared names of a session.
+// A Room has all shared names of a session.
 //
 // Lock order: Room.mu, Name.mu, the tier's own.
 type Room struct {
 	env    Env
 	keeper *keeper
-	quit   context.Context // ends when nothing is sent any more
+	quit   context.Context // ends when the room sends no more commands
 	stop   context.CancelFunc
 
 	mu      sync.Mutex
 	names   map[string]*Name
-	known   map[string]backend.Token // of names that were retired: Name.known, of some at least
+	known   map[string]backend.Token // Name.known of retired names, of mostKnown at most
 	closed  bool                     // no new names
 	drained chan struct{}            // closed when closed and no name is left
 
@@ -95,8 +95,8 @@ func NewRoom(env Env) *Room {
 	return r
 }
 
-// Join returns the name with one more reference, and makes it if there is none. It returns nil if there is none and the
-// room is closed. The caller calls Leave.
+// Join returns the name with one more reference, and creates it if necessary. In a closed room it creates none and
+// returns nil. The caller calls Leave later.
 func (r *Room) Join(name string, kind backend.ShareKind, remote backend.Remote, tier func() Tier) *Name {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (n *Name) Leave() {
 	r.retireLocked(n)
 }
 
-// retireLocked forgets a name that the session has nothing of. r.mu is held.
+// retireLocked forgets a name that has no users, no units and no claim. r.mu is held.
 func (r *Room) retireLocked(n *Name) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -138,11 +138,11 @@ func (r *Room) retireLocked(n *Name) {
 	}
 }
 
-// mostKnown is of how many retired names a room remembers the highest token.
+// mostKnown is how many retired names' highest tokens a room remembers.
 const mostKnown = 1024
 
-// rememberLocked keeps what a name that is retired has known, and forgets another one if there are too many. r.mu and n.mu
-// are held.
+// rememberLocked keeps the highest token of a name that is retired, and forgets other names' if there are too many.
+// r.mu and n.mu are held.
 func (r *Room) rememberLocked(n *Name) {
 	if n.known == 0 || n.kind != backend.ReadWrite {
 		return
@@ -156,7 +156,8 @@ func (r *Room) rememberLocked(n *Name) {
 	r.known[n.name] = n.known
 }
 
-// recallLocked gives a new name what it has known. r.mu is held, and the name is not shared yet.
+// recallLocked gives a new name the highest token that was remembered for it. r.mu is held, and no other goroutine has
+// n yet.
 func (r *Room) recallLocked(n *Name) {
 	if n.kind == backend.ReadWrite {
 		n.known = r.known[n.name]
@@ -164,14 +165,14 @@ func (r *Room) recallLocked(n *Name) {
 	}
 }
 
-// Find returns the name if the session has something about it, without a reference.
+// Find returns the name, without a reference, or nil if the room has none.
 func (r *Room) Find(name string) *Name {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.names[name]
 }
 
-// Len is how many names the session has something about.
+// Len returns the number of names in the room.
 func (r *Room) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +189,7 @@ func (r *Room) all() []*Name {
 	return all
 }
 
-// Usage returns how many names users are inside of, and how many users wait.
+// Usage returns the number of names with users inside, and the number of users that wait.
 func (r *Room) Usage() (held, waiting int) {
 	for _, n := range r.all() {
 		inside, waits := n.tier.Usage()
@@ -199,22 +200,22 @@ func (r *Room) Usage() (held, waiting int) {
 	return held, waiting
 }
 
-// Granted takes in a push.
+// Granted handles a grant that the server pushed.
 func (r *Room) Granted(g backend.ShareGrant) {
 	if n := r.Find(g.Name); n != nil {
 		n.pushed(g)
 	}
 }
 
-// Wanted takes in that another session waits for units of a name.
+// Wanted handles the message that another session waits for units of a name.
 func (r *Room) Wanted(name string, may int) {
 	if n := r.Find(name); n != nil {
 		n.wanted(may)
 	}
 }
 
-// Reconnected has every claim sent again and every lease renewed: what was pushed meanwhile is lost, and there may be another
-// server now.
+// Reconnected sends every claim again and renews every lease: messages may have been lost meanwhile, and the server may
+// be another one now.
 func (r *Room) Reconnected() {
 	for _, n := range r.all() {
 		n.repeat()
@@ -222,8 +223,8 @@ func (r *Room) Reconnected() {
 	r.keeper.refresh()
 }
 
-// Close turns away all who have nothing, and reports whether no one had. Users who are inside go on; what falls free goes
-// back.
+// Close expels the waiters and later claims, and reports whether no user was inside or waited. Users who are inside go
+// on; the units go back to the server as they leave.
 func (r *Room) Close() (idle bool) {
 	r.mu.Lock()
 	r.closed = true
@@ -238,10 +239,10 @@ func (r *Room) Close() (idle bool) {
 	return idle
 }
 
-// Drained is closed when the room is closed and has nothing of any name.
+// Drained returns a channel that is closed when the room is closed and has no name left.
 func (r *Room) Drained() <-chan struct{} { return r.drained }
 
-// Abandon takes from all users what they have. It returns how many names had some.
+// Abandon takes the units from all users, and returns how many names had units in use.
 func (r *Room) Abandon() (names int) {
 	for _, n := range r.all() {
 		if n.abandon() {
@@ -251,11 +252,11 @@ func (r *Room) Abandon() (names int) {
 	return names
 }
 
-// Stop ends everything in a room that was closed. It waits for commands that are under way.
+// Stop ends the goroutines of a room that was closed. It waits for commands that are under way.
 func (r *Room) Stop() {
 	r.stop()
 	for _, n := range r.all() {
-		n.halt() // so that none starts beside the Wait
+		n.halt() // so that none starts during the Wait
 	}
 	r.actors.Wait()
 	r.keeper.wait()

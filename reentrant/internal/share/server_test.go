@@ -219,7 +219,7 @@ type permitTier struct {
 
 func (q permitTier) Keep(units int) (int, backend.Token) { return q.Permits.Keep(units), 0 }
 
-func (q permitTier) Lose(string) (tell func()) { return told(q.losses, q.Permits.Lose() > 0) }
+func (q permitTier) Lose(string) (notify func()) { return notifyOf(q.losses, q.Permits.Lose() > 0) }
 
 // An rwTier is the local tier of a read-write lock.
 type rwTier struct {
@@ -232,9 +232,9 @@ func (q rwTier) Keep(units int) (int, backend.Token) {
 	return kept, backend.Token(used)
 }
 
-func (q rwTier) Lose(string) (tell func()) { return told(q.losses, len(q.RW.Lose()) > 0) }
+func (q rwTier) Lose(string) (notify func()) { return notifyOf(q.losses, len(q.RW.Lose()) > 0) }
 
-func told(losses chan<- time.Time, lost bool) (tell func()) {
+func notifyOf(losses chan<- time.Time, lost bool) (notify func()) {
 	return func() {
 		if lost {
 			losses <- time.Now()

@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// exchange sends one copy of the claim and takes in the answer.
+// exchange sends one copy of the claim and handles the reply.
 func (n *Name) exchange() {
 	env := &n.room.env
 	sent, ahead := time.Now(), env.Ahead()
@@ -32,22 +32,22 @@ func (n *Name) exchange() {
 	err = env.Asked(err)
 
 	n.mu.Lock()
-	tell := func() {}
+	notify := func() {}
 	if c := n.claim; c != nil && c.epoch == req.Epoch {
 		if err != nil {
 			n.failedLocked(c, err)
 		} else {
-			tell = n.answeredLocked(c, &reply, lease.New(sent, ahead, env.Lease, false))
+			notify = n.repliedLocked(c, &reply, lease.New(sent, ahead, env.Lease, false))
 		}
 		if c.repeat {
 			c.again = time.Time{}
 		}
 	}
 	n.mu.Unlock()
-	tell()
+	notify()
 }
 
-// requestLocked is a copy of the claim.
+// requestLocked returns the request for one copy of the claim.
 func (n *Name) requestLocked(notAfter time.Time) backend.ShareRequest {
 	env, c := &n.room.env, n.claim
 	req := backend.ShareRequest{
@@ -61,7 +61,7 @@ func (n *Name) requestLocked(notAfter time.Time) backend.ShareRequest {
 	return req
 }
 
-// failedLocked takes in that a copy of the claim was not answered, or refused.
+// failedLocked handles the failure of a copy of the claim: the server did not reply, or refused.
 func (n *Name) failedLocked(c *claim, err error) {
 	if backend.OutcomeUnknown(n.err) && !backend.OutcomeUnknown(err) {
 		err = backend.WithOutcomeUnknown(err) // a copy before it may have been carried out
@@ -69,9 +69,9 @@ func (n *Name) failedLocked(c *claim, err error) {
 	n.err = err
 	if backend.Refused(err) {
 		n.claim, n.reason = nil, err
-		n.hush = time.Now().Add(n.room.env.Heartbeat)
+		n.retryOwed = time.Now().Add(n.room.env.Heartbeat)
 		if n.units == 0 && errors.Is(err, backend.ErrWrongKind) {
-			n.owes = false // the server has nothing of this kind, so nothing of this session's
+			n.owes = false // the name has another kind at the server, so this session has no units of it
 		}
 		n.tier.Expel()
 		return
@@ -81,38 +81,39 @@ func (n *Name) failedLocked(c *claim, err error) {
 	n.tier.EndTries(0)
 }
 
-// answeredLocked takes in an answer to the claim, which came with so much trust.
-func (n *Name) answeredLocked(c *claim, r *backend.ShareReply, t lease.Lease) (tell func()) {
-	tell = func() {}
+// repliedLocked handles the reply to a copy of the claim. t is the lease of the units in the reply.
+func (n *Name) repliedLocked(c *claim, r *backend.ShareReply, t lease.Lease) (notify func()) {
+	notify = func() {}
 	now := time.Now()
-	n.err, n.heard, n.share, c.tries = nil, now, r.Share, 0
+	n.err, n.lastReply, n.share, c.tries = nil, now, r.Share, 0
 	switch {
-	case r.Status == backend.StaleShare: // nothing that this claim said counts
+	case r.Status == backend.StaleShare: // the server ignored this claim
 		n.last = max(n.last, r.Epoch)
 		n.claim = nil
-		return tell
+		return notify
 	case r.Status == backend.ShareLost:
-		tell = n.loseLocked("the server no longer had it")
+		notify = n.loseLocked("the server no longer had it")
 		n.claim, n.owes, n.epoch = nil, false, c.epoch
-		return tell
+		return notify
 	case r.Placed:
 		c.placed = true
 		c.again = n.beat(now, c)
-		tell = n.confirmLocked(c, r, t)
+		notify = n.confirmLocked(c, r, t)
 		n.tier.EndTries(c.least)
-		return tell
-	case r.Units > 0 && (!t.Trusted(now) || lease.Napped(c.ahead, n.room.env.Ahead())): // too late to be believed
+		return notify
+	case r.Units > 0 && (!t.Trusted(now) || lease.Napped(c.ahead, n.room.env.Ahead())): // the reply came too late to be trusted
 		c.again = now
-		return tell
-	case c.asks() && r.Units < c.least && r.Units >= c.keep && c.keep > 0: // the place, or the grant, has lapsed
-		tell = n.confirmLocked(c, r, t)
+		return notify
+	case c.asks() && r.Units < c.least && r.Units >= c.keep && c.keep > 0: // the place, or the grant, has expired
+		notify = n.confirmLocked(c, r, t)
 		n.claim, n.epoch = nil, c.epoch
-		return tell
+		return notify
 	}
 	return n.settleLocked(c, terms{r.Units, r.First, r.Last, min(r.May, n.hint)}, t)
 }
 
-// beat is when a waiting claim is repeated: at the next heartbeat, with jitter, and in time for what it keeps.
+// beat returns when to repeat a waiting claim: at the next heartbeat, with jitter, and early enough to renew the units
+// it keeps.
 func (n *Name) beat(now time.Time, c *claim) time.Time {
 	env := &n.room.env
 	wait := env.Heartbeat
@@ -122,8 +123,9 @@ func (n *Name) beat(now time.Time, c *claim) time.Time {
 	return now.Add(wait - env.Jitter(wait/8))
 }
 
-// confirmLocked takes in that the server has what a claim keeps, or has not.
-func (n *Name) confirmLocked(c *claim, r *backend.ShareReply, t lease.Lease) (tell func()) {
+// confirmLocked handles the units in a reply that grants nothing: the server still has those that the claim keeps, or
+// has lost them.
+func (n *Name) confirmLocked(c *claim, r *backend.ShareReply, t lease.Lease) (notify func()) {
 	switch {
 	case c.keep == 0:
 	case r.Units < c.keep:
@@ -134,26 +136,26 @@ func (n *Name) confirmLocked(c *claim, r *backend.ShareReply, t lease.Lease) (te
 	return func() {}
 }
 
-// terms are what a settling says.
+// terms are the units that end a claim, from a reply or a push.
 type terms struct {
 	units       int
 	first, last backend.Token
 	may         int
 }
 
-// settleLocked ends the claim: the session has so many units. The batch that waits is let in first, and only then those who
-// come are turned away because another session waits.
-func (n *Name) settleLocked(c *claim, x terms, t lease.Lease) (tell func()) {
-	tell = func() {}
+// settleLocked ends the claim: the session has x.units. The users who wait are admitted before the session starts to
+// turn newcomers away for another session.
+func (n *Name) settleLocked(c *claim, x terms, t lease.Lease) (notify func()) {
+	notify = func() {}
 	now := time.Now()
 	if x.units < c.keep || n.units > 0 && !n.trust.Trusted(now) {
 		return n.loseLocked("the server no longer had it")
 	}
 	env := &n.room.env
 	n.claim, n.epoch, n.owes = nil, c.epoch, false
-	if c.hears && n.asked && x.units == n.units && x.may < x.units {
+	if c.probe && n.asked && x.units == n.units && x.may < x.units {
 		n.stillAskedLocked(x.may, t)
-		return tell
+		return notify
 	}
 	n.asked, n.topUp = false, time.Time{}
 	n.haveLocked(x.units)
@@ -172,10 +174,10 @@ func (n *Name) settleLocked(c *claim, x terms, t lease.Lease) (tell func()) {
 	if c.asks() && x.units >= c.least {
 		n.tier.EndTries(c.least)
 	}
-	return tell
+	return notify
 }
 
-// stillAskedLocked takes in that another session still waits: nobody is let in, and there is no other turn.
+// stillAskedLocked handles a reply that says another session still waits. It admits no user and starts no new turn.
 func (n *Name) stillAskedLocked(may int, t lease.Lease) {
 	n.topUp = time.Now().Add(n.room.env.Heartbeat)
 	n.trustLocked(t)
@@ -183,7 +185,7 @@ func (n *Name) stillAskedLocked(may int, t lease.Lease) {
 	n.tier.EndTries(0)
 }
 
-// admitLocked hands what was granted to the users who wait.
+// admitLocked hands the granted units to the users who wait.
 func (n *Name) admitLocked(x terms, t lease.Lease) {
 	n.trust = t
 	until := t.Until().Sub(n.room.env.Opened)
@@ -194,10 +196,10 @@ func (n *Name) admitLocked(x terms, t lease.Lease) {
 	n.room.keeper.expect(t.Wake())
 }
 
-// pushed takes in a grant.
+// pushed handles a grant that the server pushed.
 func (n *Name) pushed(g backend.ShareGrant) {
 	n.mu.Lock()
-	tell := func() {}
+	notify := func() {}
 	if c := n.claim; c != nil && c.epoch == g.Epoch && c.asks() {
 		t := lease.New(g.NotBefore, c.ahead, g.TTL, false)
 		if g.NotBefore.IsZero() || lease.Napped(c.ahead, n.room.env.Ahead()) || !possible(n.kind, g.Units, g.First, g.Last) || time.Until(t.Until()) < g.TTL/2 {
@@ -206,10 +208,10 @@ func (n *Name) pushed(g backend.ShareGrant) {
 			if n.trust.Until().After(t.Until()) && c.keep > 0 {
 				t = n.trust
 			}
-			tell = n.settleLocked(c, terms{g.Units, g.First, g.Last, min(g.May, n.hint)}, t)
+			notify = n.settleLocked(c, terms{g.Units, g.First, g.Last, min(g.May, n.hint)}, t)
 		}
 		n.wakeLocked()
 	}
 	n.mu.Unlock()
-	tell()
+	notify()
 }
