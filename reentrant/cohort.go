@@ -28,7 +28,7 @@ func (s *session) cohort(o Owner, fixed time.Duration) bool {
 	return s.config.cohort && fixed == 0 && !o.portable
 }
 
-// cohortOwner is the owner of the session's holds as Redis has it.
+// cohortOwner returns the owner of the session's holds as Redis has it.
 func (c *config) cohortOwner() string {
 	if c.linger > 0 {
 		return backend.LingeringOwner
@@ -36,9 +36,9 @@ func (c *config) cohortOwner() string {
 	return backend.CohortOwner
 }
 
-// inherit makes the head of a cohort the holder of what the session has on the lock already, without a command. It returns
-// false if there is nothing to inherit, or it is better to ask Redis. Its frames, and those of what it calls, are small: the
-// stack of a goroutine that has waited long is no longer in the processor's caches. Baton.
+// inherit gives the head the hold that its session has already, without a command. It returns false if there is none,
+// or if the head must ask Redis. Its frames, and those of what it calls, are small: the stack of a goroutine that has
+// waited long is no longer in the processor's caches. Baton.
 func (e *lockState) inherit(ctx context.Context, l *Lock, owner Owner, t *try) bool {
 	e.mu.Lock()
 	idle := e.hold.phase == phaseIdle
@@ -90,9 +90,10 @@ func (l *Lock) reenterFast(ctx context.Context) bool {
 	return ok
 }
 
-// ownState is the lock state of the lock if the calling goroutine has it by this handle, in cohort mode, and its lease can be
-// trusted now. The watchdog may not have noticed the end of a lease yet, in a process that was stopped. The goroutine's
-// hold keeps the lock state what it is; if it is lost at this moment, the queue says so.
+// ownState returns the lock state if the calling goroutine has the lock by this handle, in cohort mode, and its lease
+// can be trusted now; otherwise nil. In a process that was stopped the watchdog may not have noticed yet that the lease
+// is over. The lock state is not used for another lock while the goroutine has its hold; if the hold is lost at this
+// moment, the queue refuses the operation.
 func (l *Lock) ownState(owner Owner) *lockState {
 	e := l.lastState.Load()
 	if e == nil || owner.shared() || e.holder.Load() != owner.goroutine || e.holderLock.Load() != l.lazyID.Load() {
@@ -106,7 +107,7 @@ func (l *Lock) ownState(owner Owner) *lockState {
 
 // turn counts the local hand-overs since this session got the lock.
 type turn struct {
-	began      time.Duration // how old the session was
+	began      time.Duration // the session's age
 	passes     int32
 	limit      int32 // 0: there is no turn
 	generation int32 // how many owners were in the queue when it began
@@ -137,7 +138,7 @@ func (e *lockState) lingerLocked(ctx context.Context, h *hold, now time.Time) bo
 		return false
 	}
 	select {
-	case <-e.s.closing: // closed before Close looks for those that linger, so it sees this one or this sees it
+	case <-e.s.closing: // closed before Close looks for lingering holds: either Close finds this one, or this call sees that
 		return false
 	default:
 	}
@@ -175,7 +176,7 @@ func (e *lockState) stopLingering() {
 	e.s.putState(e, 1)
 }
 
-// claimLingering takes the baton if the hold still lingers: then it is a clean-up's.
+// claimLingering takes the baton for a clean-up, if the hold still lingers.
 func (e *lockState) claimLingering() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

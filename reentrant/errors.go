@@ -143,7 +143,7 @@ func interruptedBy(ctx context.Context, phase string, last error) error {
 	return fmt.Errorf("the caller's context ended %s: %w", phase, err)
 }
 
-// counted is a number of things, in words.
+// counted returns a number of things in words, such as "2 holds".
 func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -151,10 +151,10 @@ func counted(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// OutcomeUnknown reports whether the server may have done what was asked although err was returned. Nothing is left
-// behind for longer than the lease in either case.
+// OutcomeUnknown reports whether the server may have done what was asked although err was returned. In both cases what
+// the call has in the server ends with the lease at the latest.
 func OutcomeUnknown(err error) bool { return backend.OutcomeUnknown(err) }
 
-// Refused reports whether err is the server's own refusal, such as a wrong password or a missing right. It is not "another
-// owner has it", and not worth trying again.
+// Refused reports whether err is the server's own refusal, such as a wrong password or a missing right. It does not
+// mean that another owner has the lock, and trying again does not help.
 func Refused(err error) bool { return backend.Refused(err) }

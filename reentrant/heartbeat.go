@@ -96,7 +96,7 @@ func (v *waiterHeartbeat) watch() {
 			armed, last = false, time.Now()
 			v.beat()
 		case <-v.quit:
-			v.beat() // acknowledges what is left to be
+			v.beat() // acknowledges the signals that are left
 			return
 		}
 	}

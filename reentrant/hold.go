@@ -10,16 +10,16 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// A phase is where the session's hold on a lock is in its life. lockState.mu guards it, and only this file writes it.
+// A phase is the state of a session's hold on a lock. lockState.mu guards it, and only this file writes it.
 type phase uint8
 
 const (
 	phaseVacant    phase = iota // the session has no hold
 	phaseHeld                   // an owner has the lock, and its lease was trusted when last looked at
-	phaseReleasing              // as held; but Await gives it up, or Resume renews it: if Redis has the epoch no more, that is no loss
-	phaseLost                   // the lease ended under the owner, who has not unlocked and still has the baton
-	phaseHanded                 // the owner left it to the one that has the baton now
-	phaseIdle                   // the owner left it, and the baton is free: the hold has a reference of its own
+	phaseReleasing              // as held; but Await gives it up, or Resume gives it a new epoch: if Redis no longer has the old one, that is no loss
+	phaseLost                   // the hold was lost; its owner has not unlocked, and still has the baton
+	phaseHanded                 // the last owner left it to the one that has the baton now
+	phaseIdle                   // the last owner left it, and the baton is free: the hold has a reference of its own
 )
 
 var phaseNames = [...]string{"vacant", "held", "releasing", "lost", "handed", "idle"}
@@ -36,7 +36,8 @@ var successors = [...][]phase{
 	phaseIdle:      {phaseHanded, phaseVacant},                            // wakeIdleLocked, clearLocked
 }
 
-// enter changes the phase. Builds with the tag invariants, and those with the race detector, check that it may.
+// enter changes the phase. Builds with the tag invariants, and those with the race detector, check that the transition
+// is legal.
 func (h *hold) enter(next phase) {
 	if invariants && next != h.phase && !slices.Contains(successors[h.phase], next) {
 		panic(fmt.Sprintf("reentrant: bug: a hold went from %v to %v", h.phase, next))
@@ -44,25 +45,26 @@ func (h *hold) enter(next phase) {
 	h.phase = next
 }
 
-// A hold is what an owner of this session has, or left to the next one: guarded by lockState.mu, written by the owner of
-// the baton, and by the watchdog when it renews or loses it.
+// A hold is what an owner of this session has of a lock, or what it left to the next owner. It is guarded by
+// lockState.mu. The goroutine that has the baton writes it, and so does the watchdog when it renews the lease or finds
+// it over.
 type hold struct {
 	phase         phase
-	cohort        bool   // it is the session's in Redis, not its owner's
-	renewalFailed bool   // the last renewal was not answered
-	checking      bool   // Redis is to be asked whether another session has taken it up
-	lockID        uint32 // id of the Lock it was got with
+	cohort        bool   // Redis has it as the session's, not as its owner's
+	renewalFailed bool   // the last renewal failed
+	checking      bool   // an ownership check is scheduled
+	lockID        uint32 // of the Lock with which it was got
 	owner         Owner
 	epoch         uint64 // 0 for an idle hold that was lost
-	op            uint64 // of re-entry
+	op            uint64 // the number of its last operation in Redis
 	token         Token
-	last          Token // of the block
+	last          Token // the last token of its block
 	lease         lease.Lease
 	span          time.Duration  // the lease that was asked for, and that renewals ask for
-	notifier      *lossNotifier  // nil until a caller asks to be told of the loss
-	wanted        *wantedChannel // nil until a caller asks to be told that another owner waits
+	notifier      *lossNotifier  // nil until a caller asks to be notified of the loss
+	wanted        *wantedChannel // nil until a caller asks to be notified that another owner waits
 	since         time.Time      // when it began, if the session reports events
-	note          *note          // nil if its owner noted nothing
+	note          *note          // nil if it has none
 }
 
 // owned reports whether an owner has the hold, as far as this process knows.
@@ -86,8 +88,8 @@ func (h *hold) fixed() time.Duration {
 	return 0
 }
 
-// settle makes the head the holder of a hold, where there is none. From here on the watchdog sees it. If there is no watchdog
-// any more, because the session was closed, the attempt is given up. It is entered and left as acquireRemote is.
+// settle makes the head the owner of a new hold, which the watchdog maintains from here on. If the session has been
+// closed, settle gives up the attempt. The baton and the reference are as in acquireRemote.
 func (e *lockState) settle(ctx context.Context, l *Lock, h hold, t *try) (bool, error) {
 	e.mu.Lock()
 	if t.note != "" && !h.cohort {
@@ -106,11 +108,11 @@ func (e *lockState) settle(ctx context.Context, l *Lock, h hold, t *try) (bool, 
 	return true, nil
 }
 
-// settleLocked makes e.hold the head's, with the holds that it comes back with, or one. It returns false, and forgets the
-// hold, if the session was closed: the baton then stays with the head. e.mu is held.
+// settleLocked makes the head the owner of e.hold, with the hold count that the try brings, or one. If the session has
+// been closed, settleLocked forgets the hold and returns false, and the head keeps the baton. e.mu is held.
 func (e *lockState) settleLocked(ctx context.Context, l *Lock, t *try) bool {
 	e.waiting = false
-	if e.s.abandoned.Load() { // set before Close looks for holds, so it sees this one or this sees it
+	if e.s.abandoned.Load() { // set before Close looks for holds: either Close finds this one, or this call sees the flag
 		e.clearLocked()
 		return false
 	}
@@ -136,9 +138,9 @@ func (e *lockState) settleLocked(ctx context.Context, l *Lock, t *try) bool {
 	return true
 }
 
-// startUpkeepLocked starts what goes on beside a hold while it lasts: its note is written, its lease renewed, and Redis asked
-// for it if another session may have taken it up already. It may also have been got anew since then, by a copy of the same
-// attempt. e.mu is held.
+// startUpkeepLocked starts the background work for a hold: it sends the note and has the watchdog renew the lease. If
+// another session may have resumed the hold already, it asks Redis, since a copy of the same attempt may have got the
+// hold anew after that. e.mu is held.
 func (e *lockState) startUpkeepLocked() {
 	if e.hold.note != nil {
 		e.noteLocked()
@@ -155,7 +157,8 @@ func (e *lockState) trustLocked(l lease.Lease) {
 	e.holderUntil.Store(int64(l.Until().Sub(e.s.opened)))
 }
 
-// startReleasing begins what takes the hold's epoch from Redis: a message that it is gone is then no loss. Baton.
+// startReleasing marks the hold before a command that ends its epoch in Redis. If Redis then no longer has the epoch,
+// that is no loss. Baton.
 func (e *lockState) startReleasing() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -164,7 +167,7 @@ func (e *lockState) startReleasing() {
 	}
 }
 
-// stopReleasing is called when the hold stays after all. Baton.
+// stopReleasing undoes startReleasing, if the hold stays after all. Baton.
 func (e *lockState) stopReleasing() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -173,7 +176,8 @@ func (e *lockState) stopReleasing() {
 	}
 }
 
-// leaveHold takes the hold away from its owner, whom a signal may put in line from now on. Baton.
+// leaveHold ends the hold of an owner that waits for a condition, and returns it. From here on a signal may put the
+// owner in the queue. Baton.
 func (e *lockState) leaveHold(t *ticket) hold {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -183,14 +187,14 @@ func (e *lockState) leaveHold(t *ticket) hold {
 	return h
 }
 
-// handOverLocked takes the hold from its owner, and leaves it to the next owner of the baton. e.mu is held.
+// handOverLocked takes the hold from its owner, and leaves it to the next one that gets the baton. e.mu is held.
 func (e *lockState) handOverLocked() {
 	e.hold.enter(phaseHanded)
 	e.hold.owner, e.hold.notifier, e.hold.wanted = Owner{}, nil, nil
 	e.holder.Store(0)
 }
 
-// takeHanded takes over what the last owner left to the head, which asks Redis all the same. Baton.
+// takeHanded ends the hold that the last owner left to the head, which asks Redis all the same. Baton.
 func (e *lockState) takeHanded(head Owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -198,14 +202,15 @@ func (e *lockState) takeHanded(head Owner) {
 	e.clearLocked()
 }
 
-// idleLocked lets a handed hold wait for an owner until the session is so old. e.mu is held.
+// idleLocked makes a handed hold idle. It is given back at the session's age until, if no owner takes it before. e.mu
+// is held.
 func (e *lockState) idleLocked(until time.Duration) {
 	e.hold.enter(phaseIdle)
 	e.lingerUntil = until
 }
 
-// wakeIdleLocked leaves an idle hold to the head, if it has not been lost. The reference that the hold had is the caller's
-// then. e.mu is held.
+// wakeIdleLocked leaves an idle hold to the head, or clears it if it has been lost. The caller gets the reference that
+// the hold had. e.mu is held.
 func (e *lockState) wakeIdleLocked() {
 	if e.hold.inheritable() {
 		e.hold.enter(phaseHanded)
@@ -214,7 +219,8 @@ func (e *lockState) wakeIdleLocked() {
 	}
 }
 
-// dropLocked ends a hold that an owner left. An idle one still has its reference. e.mu is held.
+// dropLocked ends a handed or an idle hold. An idle one stays idle, with epoch 0, since it still has its reference.
+// e.mu is held.
 func (e *lockState) dropLocked() {
 	if e.hold.phase == phaseIdle {
 		e.hold = hold{phase: phaseIdle}
@@ -230,8 +236,9 @@ func (e *lockState) clearLocked() {
 	e.holder.Store(0)
 }
 
-// replace puts a hold in the place of the owner's present one. If that has been lost meanwhile, those who asked have
-// been told. In a session that has been closed it is lost, and nobody would watch the new one. Baton.
+// replace replaces the owner's hold by h. Callers that asked to be notified about the old hold are notified about h,
+// unless the old hold has been lost: then they have been notified. In a closed session replace does nothing, since no
+// watchdog would maintain h. Baton.
 func (e *lockState) replace(h hold) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -251,10 +258,10 @@ func (e *lockState) replace(h hold) {
 	e.s.noteToken(h.token)
 }
 
-// lose ends a hold that can no longer be trusted: its owner is told. The owner still has the baton. If it is in the
-// middle of an operation, that finds out and gives the baton on; if it unlocks, that does; if it does neither, the
-// baton is taken from it (evict) when the lease is over in Redis too. So a neighbour gets in no sooner than a stranger
-// could, and the margin of the lease is the owner's to stop in.
+// lose ends a hold that can no longer be trusted, and notifies its owner, who still has the baton. An operation under
+// way finds the loss and passes the baton on, and so does Unlock. If there is neither, evict takes the baton from the
+// owner when the lease is over in Redis too. So another owner of this session gets the lock no sooner than one of
+// another session could, and the owner has the margin of the lease to stop.
 func (e *lockState) lose(epoch uint64, why string) {
 	e.mu.Lock()
 	h := e.hold

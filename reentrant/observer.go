@@ -128,7 +128,7 @@ func (s *session) report(ctx context.Context, e Event) {
 	e.At = time.Now()
 	if s.config.observer != nil && !s.events.Post(func() { s.observe(ctx, e) }) {
 		s.slowObserver.Do(func() {
-			s.log(slog.LevelWarn, "the observer is too slow: events are dropped, and Stats counts them; this is said once")
+			s.log(slog.LevelWarn, "the observer is too slow: events are dropped, and Stats counts them; this is logged once")
 		})
 	}
 	if level := e.Kind.level(); level > slog.LevelDebug || s.verbose {
@@ -141,7 +141,7 @@ func (s *session) observe(ctx context.Context, e Event) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.brokenObserver.Do(func() {
-				s.log(slog.LevelError, "the observer panicked; it goes on being called, and this is said once",
+				s.log(slog.LevelError, "the observer panicked; it is still called, and this is logged once",
 					slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			})
 		}

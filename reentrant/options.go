@@ -56,8 +56,8 @@ type config struct {
 	linger         time.Duration
 	logger         *slog.Logger
 	observer       Observer
-	jitter         func(most time.Duration) time.Duration // rand.N; fixed in tests that tell a story
-	ahead          func(since time.Time) time.Duration    // ahead; tests suspend the machine
+	jitter         func(most time.Duration) time.Duration // rand.N; fixed in scenario tests
+	ahead          func(since time.Time) time.Duration    // lease.Ahead; tests suspend the machine
 }
 
 // WithLease sets how long Redis keeps a lock whose session has gone silent, and so how long others wait after a
@@ -65,18 +65,19 @@ type config struct {
 // Shorter frees a dead holder's locks sooner, longer rides out longer outages. At least 20 ms, and at most ten years.
 func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
 
-// WithHeartbeat sets how often a waiting session shows that it is alive; a session that was silent for three is
-// skipped. A lost wake-up costs one heartbeat too. At least 1 ms. Default 1 s, or a third of the lease if that
-// is less.
+// WithHeartbeat sets how often a waiting session shows that it is alive. A session that was silent for three heartbeats
+// is skipped. A waiter whose wake-up was lost waits for one heartbeat longer. At least 1 ms. Default 1 s, or a third of
+// the lease if that is less.
 func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
 
 // WithHandoffs sets how many times in a row a session may hand a lock from one of its owners to the next before
 // another waiting session gets it. Default: 64; 256 with [WithCohort], which allows 65,535 at most.
 func WithHandoffs(n int) Option { return func(c *config) { c.handoffs = n } }
 
-// WithHandoffTime sets how long such a turn may last; whichever of the two limits is reached first ends it.
-// Default 5 ms; with [WithCohort] 25 ms, of which those after the fifth are only for owners who waited when the turn
-// began. Never more than a quarter of the lease by default.
+// WithHandoffTime sets how long a session may hand a lock from one of its owners to the next before another waiting
+// session gets it. This limit or that of [WithHandoffs] ends the turn, whichever is reached first. Default 5 ms. With
+// [WithCohort] the default is 25 ms; after 5 ms only owners that waited when the turn began get the lock. The default
+// is never more than a quarter of the lease.
 func WithHandoffTime(d time.Duration) Option { return func(c *config) { c.handoffTime = d } }
 
 // WithSpin sets how many times the head of a queue tries again at once before it parks. Default 0: a freed lock
@@ -85,11 +86,12 @@ func WithSpin(n int) Option { return func(c *config) { c.spin = n } }
 
 // WithCohort makes the lock the session's in Redis ([backend.CohortOwner]) and not its owner's: its owners hand it to each
 // other and re-enter it without a command, each with a fencing token of its own from a block that the session took.
-// What it gives up: Redis, and so [Lock.Inspect], knows the session that holds a lock, but neither the owner nor the
-// hold count nor its note. Tokens may run up to five seconds ahead of Redis's clock, since a block can be used up faster than one
-// token in a microsecond. So if Redis forgets the lock, the tokens of its first five seconds afterwards may be lower than
-// those before; and those that the session still has of its block may be lower than others' for as long as it is not told,
-// a third of the lease. Locks with a fixed lease are handed over in Redis all the same.
+// In return Redis, and so [Lock.Inspect], knows the session that holds a lock, but not the owner, the hold count and
+// the note. Tokens may run up to five seconds ahead of Redis's clock, since a block can be used up faster than one
+// token in a microsecond. So if Redis forgets the lock, the tokens of its first five seconds afterwards may be lower
+// than those before; and those that are left of the session's block may be lower than those of other sessions, until
+// the session learns of it, within a third of the lease. Locks with a fixed lease are handed over in Redis all the
+// same.
 func WithCohort() Option { return func(c *config) { c.cohort = true } }
 
 // WithLinger lets the session keep a lock for d after its last owner's Unlock, with the lease renewed, in case the next
@@ -139,7 +141,7 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 // Default: none, which costs nothing.
 func WithObserver(o Observer) Option { return func(c *config) { c.observer = o } }
 
-// newConfig applies the options and checks them, each alone and all relations.
+// newConfig applies the options, and checks each of them and their relations.
 func newConfig(opts []Option) (config, error) {
 	c := config{jitter: rand.N[time.Duration], ahead: lease.Ahead}
 	for _, opt := range opts {
@@ -187,7 +189,7 @@ func (c config) relations() error {
 	return nil
 }
 
-// longestTurn is how long a turn lasts by default, see WithHandoffTime.
+// longestTurn returns how long a turn lasts by default: see WithHandoffTime.
 func (c config) longestTurn() time.Duration {
 	if c.cohort {
 		return DefaultCohortTime
@@ -195,7 +197,7 @@ func (c config) longestTurn() time.Duration {
 	return DefaultHandoffTime
 }
 
-// turnLimit is how many hand-overs a turn has.
+// turnLimit returns how many hand-overs a turn has.
 func (c config) turnLimit() int {
 	switch {
 	case c.handoffs > 0:
@@ -206,7 +208,7 @@ func (c config) turnLimit() int {
 	return registeredHandoffs
 }
 
-// block is how many tokens a cohort takes at once: one for the first owner and one for each hand-over.
+// block returns how many tokens a cohort takes at once: one for the first owner and one for each hand-over.
 func (c config) block() int { return c.turnLimit() + 1 }
 
 // maxLease, ten years, keeps sums of leases and moments within what
@@ -223,11 +225,11 @@ func notNegative[T int | time.Duration](option string, v T) error {
 	return nil
 }
 
-// stall is how long a background job may take before others start beside it: short enough that a job behind ten
+// stall returns how long a background job may take before others start beside it. It is so short that a job behind ten
 // thousand that hang starts within a heartbeat.
 func (c config) stall() time.Duration { return c.heartbeat / 16 }
 
-// commandTimeout is how long one command may take before it is given up and sent again.
+// commandTimeout returns how long one command may take before it is given up and sent again.
 func (c config) commandTimeout() time.Duration { return min(c.lease/3, 2*time.Second) }
 
 // A LockOption sets a property of one Lock, which is a handle: Locks of equal name may differ in their options. The lease
@@ -241,14 +243,14 @@ type LockOption func(*Lock)
 // back with the whole of d. Zero means the session's lease, renewed.
 func WithFixedLease(d time.Duration) LockOption { return func(l *Lock) { l.fixed = d } }
 
-// WithFairness says whether owners get the lock in the order of their arrival, as they do by default. WithFairness(false)
-// gives that up where it saves waiting for a goroutine to wake, as Java's unfair locks do: an owner that finds the lock
-// free takes it, ahead of waiters. At an Unlock the longest waiter of this process is woken and competes with
-// newcomers; it is overtaken at most [localqueue.MaxOvertaken] times and then gets the lock. In Redis a freed lock
-// still goes to the longest waiting session, and a session still gives way after its turn; only a lock that is free in
-// Redis can be taken past the others. So with n waiters of this process ahead of it, an owner waits for no more than
-// (n+1) × (MaxOvertaken+1) holds of this process, and for the turns of the other sessions in between.
+// WithFairness sets whether owners get the lock in the order of their arrival, as they do by default.
+// WithFairness(false) gives that up where it saves waiting for a goroutine to wake, as Java's unfair locks do: an owner
+// that finds the lock free takes it, ahead of waiters. At an Unlock the longest waiter of this process is woken and
+// competes with newcomers; it is overtaken at most [localqueue.MaxOvertaken] times and then gets the lock. In Redis a
+// freed lock still goes to the longest waiting session, and a session still gives way after its turn; only a lock that
+// is free in Redis can be taken past the others. So with n waiters of this process ahead of it, an owner waits for no
+// more than (n+1) × (MaxOvertaken+1) holds of this process, and for the turns of the other sessions in between.
 //
-// Locks of equal name share one queue. If they differ in this, those made with WithFairness(true), which is the
+// Locks of equal name share one queue. If they differ in this, waiters of those made with WithFairness(true), the
 // default, are still never overtaken by others of their process.
 func WithFairness(fair bool) LockOption { return func(l *Lock) { l.unfair = !fair } }

@@ -31,8 +31,7 @@ func (e *lockState) reenter(ctx context.Context, owner Owner, t *try) (bool, err
 	return err == nil, err
 }
 
-// asksUntil is when re-entry stops asking a Redis that does not answer, as operate takes it: a try that does not wait asks
-// once.
+// asksUntil returns the time limit of a re-entry, as operate takes it. A try that does not wait sends its command once.
 func (t *try) asksUntil(now time.Time) time.Time {
 	if !t.waits {
 		return now
@@ -78,9 +77,9 @@ func (e *lockState) checkTrust(h hold, now time.Time) error {
 	return nil
 }
 
-// operate sends a command of the current hold, again and again while it is not answered, as long as the hold is trusted
-// and, unless until is zero, until then, but once at least. Each operation has a number that rises within the epoch, so
-// that Redis does it once. Gone means that Redis no longer has the hold: it is then lost. Baton.
+// operate sends a command for the current hold, at least once, and again after each failure that is no refusal, while
+// the hold is trusted and, unless until is zero, the time until has not come. Each operation has a number that rises
+// within the epoch, so that Redis carries it out once. If Redis no longer has the hold (gone), the hold is lost. Baton.
 func (e *lockState) operate(ctx context.Context, until time.Time, command func(context.Context, hold) (gone bool, err error)) error {
 	e.mu.Lock()
 	e.hold.op++

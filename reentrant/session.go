@@ -21,58 +21,60 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/share"
 )
 
-// connectTimeout bounds how long NewSession waits for the backend to answer.
+// connectTimeout bounds how long NewSession waits for the backend's reply.
 const connectTimeout = 10 * time.Second
 
-// A Session is one process's standing with a backend: its identity, its watchdog, its wake-up channel. Most
-// programs have one. It is safe for concurrent use. Close it: one that is forgotten goes on renewing what it holds, and
-// is reported in the log when it is found out.
+// A Session connects a process to a backend. It has an identity, renews the leases of its locks, and receives the
+// messages that wake its waiters. Most programs have one. It is safe for concurrent use. It must be closed: a session
+// that is dropped without Close goes on renewing what it holds, and the log reports it when its handle is
+// garbage-collected.
 type Session struct {
-	*session // apart from the handle, which its goroutines do not hold, so that a forgotten one can be noticed
+	*session // its goroutines refer to this and not to the handle, so that a dropped handle is collected
 }
 
-// String names the session by its id.
+// String returns the session's id, as reentrant.Session(id).
 func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", s.id) }
 
 // A session is a Session without its handle.
 //
-// Lock order: deadlock.Detector.mu, session.mu, lockState.mu, then the mutex inside localqueue.Queue. Shared holds have locks of their own
-// (share.Room), taken under session.mu, monitor.mu or none of these. The mutexes of lostHolds, lossNotifier,
-// workers, waiterHeartbeat, outages, monitors and deadline.Shared are leaves. Nothing slow is done under any of them.
+// Lock order: deadlock.Detector.mu, session.mu, lockState.mu, then the mutex inside localqueue.Queue. Shared holds have
+// mutexes of their own (share.Room), taken under session.mu, monitor.mu or none of these. The mutexes of lostHolds,
+// lossNotifier, workers, waiterHeartbeat, outages, monitors and deadline.Shared are leaves. Nothing slow is done under
+// any of them.
 type session struct {
 	id     string
 	config config
 	conn   backend.Conn
 	opened time.Time
 
-	reporting bool // somebody wants to know of everything that happens: the observer, or the log
-	verbose   bool // the log does
+	reporting bool // the observer or the log takes every event
+	verbose   bool // the log takes every event
 
 	epochs    atomic.Uint64 // the last one used; one counter for all locks
-	seenToken atomic.Uint64 // the highest token got
+	seenToken atomic.Uint64 // the highest token that an owner of this session got
 	closing   chan struct{} // closed when Close begins
 
 	hurry          chan struct{} // s.mu: closed when the context of a Close has ended
-	abandoned      atomic.Bool   // end has given up waiting for holders: nobody becomes one any more
-	abandonedHolds atomic.Int64  // how many of their holds were given back
-	leftHolds      atomic.Int64  // how many were left in Redis, to be resumed
+	abandoned      atomic.Bool   // end waits for holders no longer: no owner becomes one any more
+	abandonedHolds atomic.Int64  // how many holds end gave up
+	leftHolds      atomic.Int64  // how many holds end left in Redis, to be resumed
 	quiet          chan struct{} // closed by end when nothing is sent any more
 	ended          chan struct{} // closed by end, at its end
 	endErr         error         // the connection's; written by end before ended is closed
 
 	mu      sync.Mutex
 	states  map[string]*lockState // refs > 0
-	spares  []*lockState          // some that were used before, with their nodes, timers and channels
+	spares  []*lockState          // lock states to be used again, with their nodes, timers and channels
 	closed  bool                  // no new lock states
 	drained chan struct{}         // closed when closed and states is empty
 
 	lostHolds lease.LostHolds[Owner]
 	cleaner   background.Workers
 	releases  background.Workers // sends releases that Redis has not confirmed
-	checks    background.Workers // asks Redis for holds that may have moved, and for what is left of fixed leases, and to report waiters
+	checks    background.Workers // asks Redis about holds that may have moved and fixed leases, and to report waiters; writes notes
 	events    background.Feed    // to the observer
 	logWriter background.Log
-	leakLog   background.Log // of what the collector finds; no call waits for it
+	leakLog   background.Log // of what the garbage collector finds; no call waits for it
 	watchdog  *watchdog
 	heartbeat *waiterHeartbeat
 	detector  *deadlock.Detector[Owner] // nil unless deadlocks are to be found
@@ -82,21 +84,21 @@ type session struct {
 	monitors  monitors    // conditions of read-write locks
 	stats     counters
 
-	slowObserver, brokenObserver sync.Once // it was reported that the observer is slow, or panicked
+	slowObserver, brokenObserver sync.Once // the log has the warning that the observer is slow, or panicked
 }
 
-// cleaners is how many goroutines of a session clean up after callers who have left, besides those that wait for a node
-// which does not answer.
+// cleaners is the size of each pool of workers of a session, not counting workers that wait for a server that does not
+// reply.
 const cleaners = 4
 
 // maxSpare bounds the lock states kept for reuse, so that locking a free lock again and again allocates nothing.
 const maxSpare = 64
 
-// NewSession opens a session with a backend. The backend is asked at once whether it can be reached and allows
-// what is needed: its error, such as a wrong password or missing right, is returned in its own words ([Refused]), and is
-// [ErrUnavailable] if the backend could not be reached. It
-// fails too if an option is out of bounds or contradicts another, and if goroutine ids cannot be trusted with this
-// Go release (unless [WithExplicitOwners]).
+// NewSession opens a session with a backend. It checks at once that the backend can be reached, and permits the
+// commands that the session needs. If the backend refuses, NewSession returns its error, such as a wrong password or a
+// missing right ([Refused]). If the backend could not be reached within ten seconds, the error is [ErrUnavailable].
+// NewSession also returns an error if an option is out of bounds or contradicts another, or if goroutine ids cannot be
+// trusted with this Go release (unless [WithExplicitOwners] is given).
 func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	if b == nil {
 		return nil, errors.New("reentrant: NewSession: nil backend")
@@ -139,7 +141,7 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	return handle, nil
 }
 
-// newID is a random UUID (version 4).
+// newID returns a random UUID (version 4).
 func newID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
@@ -148,16 +150,16 @@ func newID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// clock is time.Now without the wall clock, in half the time.
+// clock returns the time by the monotonic clock alone. It costs half as much as time.Now.
 func (s *session) clock() time.Time { return s.opened.Add(time.Since(s.opened)) }
 
-// ahead is how far the session's wall clock is ahead.
+// ahead returns how far the wall clock has got ahead of the monotonic one since the session was opened.
 func (s *session) ahead() time.Duration { return s.config.ahead(s.opened) }
 
-// ID is the session's random UUID: what stands before the owner in Redis.
+// ID returns the session's random UUID. In Redis it precedes the owner.
 func (s *session) ID() string { return s.id }
 
-// getState takes a reference to the lock state of a lock, making one if there is none.
+// getState takes a reference to the lock state of a lock, and creates that if there is none.
 func (s *session) getState(l *Lock) (*lockState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +186,7 @@ func (s *session) findState(name string) *lockState {
 	return e
 }
 
-// newStateLocked takes a spare lock state or makes one. s.mu is held.
+// newStateLocked returns a spare lock state or a new one. s.mu is held.
 func (s *session) newStateLocked(l *Lock) *lockState {
 	var e *lockState
 	if i := s.spareLocked(l.name); i >= 0 {
@@ -200,8 +202,9 @@ func (s *session) newStateLocked(l *Lock) *lockState {
 	return e
 }
 
-// spareLocked is the index of the spare state that was used last for a lock, and knows how that was left. If there is none,
-// it is that of the one that has been spare for longest, and -1 while there is room for more. s.mu is held.
+// spareLocked returns the index of the spare lock state to be used for a lock. The best is the one that served this
+// lock before: it knows how the lock was left in Redis. Otherwise it is the one that has been spare for longest, or -1
+// while there is room for more spares. s.mu is held.
 func (s *session) spareLocked(name string) int {
 	for i := len(s.spares) - 1; i >= 0; i-- {
 		if s.spares[i].name == name {
@@ -214,7 +217,7 @@ func (s *session) spareLocked(name string) int {
 	return 0
 }
 
-// putState drops n references. A lock state that is not needed leaves nothing behind.
+// putState drops n references. A lock state without references is removed, and may become a spare.
 func (s *session) putState(e *lockState, n int) {
 	s.mu.Lock()
 	s.putStateLocked(e, n)
@@ -226,7 +229,7 @@ func (s *session) putStateLocked(e *lockState, n int) {
 		return
 	}
 	if e.refs < 0 || invariants && !e.queue.Idle() {
-		panic("reentrant: bug: an entry was left that is still in use")
+		panic("reentrant: bug: a lock state without references is in use")
 	}
 	e.checkVacant()
 	delete(s.states, e.name)
@@ -239,18 +242,18 @@ func (s *session) putStateLocked(e *lockState, n int) {
 	}
 }
 
-// checkVacant makes sure that the next lock which is given the lock state does not find a hold of the last one in it. The
-// last reference is gone, and without one only who has session.mu writes the phase, so e.mu is not needed.
+// checkVacant panics if a lock state without references has a hold: the next lock that uses it would find that. Without
+// a reference only a goroutine that has session.mu writes the phase, so e.mu is not needed.
 func (e *lockState) checkVacant() {
 	if e.hold.phase != phaseVacant {
-		panic("reentrant: bug: an entry was left with a hold")
+		panic("reentrant: bug: a lock state without references has a hold")
 	}
 }
 
-// nextEpoch numbers an attempt.
+// nextEpoch returns a new epoch.
 func (s *session) nextEpoch() uint64 { return s.epochs.Add(1) }
 
-// noteToken remembers the highest token.
+// noteToken raises seenToken to t, if that is higher.
 func (s *session) noteToken(t Token) {
 	for {
 		old := s.seenToken.Load()
@@ -260,11 +263,11 @@ func (s *session) noteToken(t Token) {
 	}
 }
 
-// sink is the session as its backend sees it.
+// A sink receives what the backend pushes to a session.
 type sink struct{ s *session }
 
-// Granted wakes the attempt that the grant is for. A grant that nobody waits for is given back: its head was
-// cancelled, and what should have withdrawn it did not arrive.
+// Granted wakes the attempt that the grant is for. A grant that no attempt waits for is released: its head was
+// cancelled, and the release of its place did not arrive.
 func (k sink) Granted(g backend.Grant) {
 	s := k.s
 	e := s.findState(g.Name)
@@ -295,7 +298,7 @@ func (k sink) Signalled(name string, ticket uint64, placed bool) {
 	}
 }
 
-// Taken ends a hold that another session has taken up.
+// Taken ends a hold that another session has resumed.
 func (k sink) Taken(name string, epoch uint64) {
 	if e := k.s.findState(name); e != nil {
 		e.markTaken(epoch)
@@ -303,7 +306,8 @@ func (k sink) Taken(name string, epoch uint64) {
 	}
 }
 
-// Wanted tells the holder, if it wants to know, and gives up a hold that lingers, or keeps it from doing so.
+// Wanted notifies the holder that another session waits, if the holder has called Lock.Wanted. It gives up a hold that
+// lingers, and keeps one that is held from lingering.
 func (k sink) Wanted(name string, epoch uint64) {
 	e := k.s.findState(name)
 	switch {
@@ -315,9 +319,9 @@ func (k sink) Wanted(name string, epoch uint64) {
 	}
 }
 
-// Reconnected sends every waiting head back to ask, and has Redis asked for signals and for holds that may have moved: what
-// was pushed meanwhile is lost. There may be another server now, with another clock, so all leases are renewed, and fixed
-// ones asked for.
+// Reconnected makes up for the messages that were lost while the channel was closed. Every waiting head asks Redis
+// again, and the session asks for signals, and about holds that may have moved. There may be another server now, with
+// another clock, so the session renews all leases, and asks how much is left of fixed ones.
 func (k sink) Reconnected() {
 	k.s.shared.Reconnected()
 	k.s.heartbeat.beatNow()
@@ -335,16 +339,18 @@ func (k sink) Reconnected() {
 // closeGrace is how long a Close whose context has ended goes on waiting for commands that are under way.
 const closeGrace = time.Second
 
-// Close ends the session. New calls and those that wait for a lock fail with ErrClosed at once; holders go on,
-// and take what they hold once more if they like, until they have all unlocked or ctx ends, whichever is first. In the second case what is still held is given up
-// (its owners are told by Lost, and their Unlock returns ErrLost), and ctx's error is returned. What [WithPortableHoldsLeft]
-// leaves to be resumed ends here in the same way, and is no error.
+// Close ends the session. New calls, and calls that wait for a lock, return ErrClosed at once. Owners that hold a lock
+// keep it and can take it again. Close waits until they have all unlocked, or ctx ends. If ctx ends first, Close gives
+// up what is still held, and returns ctx's error: the owners' Lost channels are closed, and their Unlocks return
+// ErrLost. The holds that [WithPortableHoldsLeft] leaves to be resumed end in this session in the same way, but are no
+// error.
 //
-// Close returns a second after the end of ctx at the latest. If the backend has not answered by then, the error is
-// ErrUnavailable too: what the session still has is given back in the background, or expires.
+// Close returns a second after the end of ctx at the latest. If the backend has not replied by then, the error is
+// ErrUnavailable too: what the session still has is released in the background, or expires.
 //
-// Any number of Closes may wait, and the first context to end gives up what is held for all of them. Every Close
-// but the first returns ErrClosed when the session has ended, and so does one whose holds another Close gave up.
+// Several calls of Close may wait at once. The first of their contexts to end gives up what is held, for all of them.
+// Every call but the first returns ErrClosed when the session has ended. So does the first if another call gave up
+// holds.
 func (s *session) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errors.New("reentrant: close: nil context")
@@ -376,7 +382,7 @@ func (s *session) Close(ctx context.Context) error {
 	return nil
 }
 
-// giveUp has end take from the holders what they still have.
+// giveUp makes end give up what is still held.
 func (s *session) giveUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -398,14 +404,14 @@ func (s *session) awaitEnd(ctx context.Context) error {
 	case <-timer.C:
 	}
 	select {
-	case <-s.quiet: // it waits for the log, or for the channel
+	case <-s.quiet: // end waits only for the log, the observer or the connection
 		return fmt.Errorf("the session ends in the background: %w", ctx.Err())
 	default:
 		return fmt.Errorf("commands under way have no answer: %w: %w", ErrUnavailable, ctx.Err())
 	}
 }
 
-// givenUp is the error of a Close after which some owners had no hold any more.
+// givenUp returns the error of a Close that gave up holds.
 func (s *session) givenUp(ctx context.Context) error {
 	err := ctx.Err()
 	if err == nil {
@@ -414,7 +420,7 @@ func (s *session) givenUp(ctx context.Context) error {
 	return fmt.Errorf("%s given up: %w", counted(int(s.abandonedHolds.Load()), "hold"), err)
 }
 
-// end waits for the holders, unless it is hurried, and ends the session. Close runs it once, in the background.
+// end waits for the holders, unless hurried is true, and ends the session. Close runs it once, in the background.
 func (s *session) end(hurried bool) {
 	defer close(s.ended)
 	if hurried || !s.awaitHolders() {
@@ -439,11 +445,11 @@ func (s *session) end(hurried bool) {
 	s.endErr = wrapUnavailable(context.Background(), s.conn.Close())
 }
 
-// awaitHolders reports whether all have left of their own accord.
+// awaitHolders waits until all holders have unlocked. It returns false if the context of a Close ended first.
 func (s *session) awaitHolders() bool { return s.awaitAll(s.hurry) }
 
-// awaitDrained waits until everybody has left, which takes no longer than the commands under way: what they have in
-// Redis is then given back while there is still a connection.
+// awaitDrained waits, for releaseTime at most, until no lock is in use. So commands under way end, and what the session
+// has in Redis is released, while there is still a connection.
 func (s *session) awaitDrained() {
 	limit := make(chan struct{})
 	timer := time.AfterFunc(s.config.releaseTime(), func() { close(limit) })
@@ -451,7 +457,8 @@ func (s *session) awaitDrained() {
 	s.awaitAll(limit)
 }
 
-// awaitAll waits until nothing of any lock is left, and reports whether that was so before limit was closed.
+// awaitAll waits until no lock, read-write lock, semaphore or monitor is in use. It returns false if limit was closed
+// first.
 func (s *session) awaitAll(limit <-chan struct{}) bool {
 	for _, drain := range []func() <-chan struct{}{func() <-chan struct{} { return s.drained }, s.shared.Drained, s.monitors.drain} {
 		drained := drain() // the monitors last: a writer may still use one
@@ -469,7 +476,8 @@ func (s *session) awaitAll(limit <-chan struct{}) bool {
 	return true
 }
 
-// startClosing turns away all but holders. It reports whether it is the first to do so, and whether no lock was in use then.
+// startClosing makes all calls fail but those of holders. It reports whether it is the first to do so, and whether no
+// lock was in use then.
 func (s *session) startClosing() (first, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -66,8 +66,8 @@ func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, 
 // errOverdue is the cause of the end of a wait's overtime.
 var errOverdue = errors.New("the lock could not be taken again within a lease of the end of the wait")
 
-// overtime is a context that ends a lease after ctx, or a lease after the time limit if there is one: an owner then no
-// longer tries to come back from its wait. stop frees what it uses.
+// overtime returns a context that ends a lease after ctx, or a lease after the time limit if there is one: an owner
+// then no longer tries to come back from its wait. stop frees what it uses.
 func (s *session) overtime(ctx context.Context, limit time.Time) (over context.Context, stop func()) {
 	over, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	overdue := func() { cancel(errOverdue) }
@@ -215,7 +215,7 @@ func (e *lockState) reacquire(ctx context.Context, l *Lock, t *ticket, holds int
 	return ErrClosed
 }
 
-// restoreHolds adds the holds that a wait gave up to those that the owner has by now. Baton of the owner's operation.
+// restoreHolds adds the holds that a wait gave up to those that the owner has now. Baton of the owner's operation.
 func (e *lockState) restoreHolds(ctx context.Context, owner Owner, t *try) error {
 	had := e.queue.HoldCount(owner)
 	has, err := had, ErrTooManyHolds

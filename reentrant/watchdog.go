@@ -22,11 +22,12 @@ type watchdog struct {
 	quit    chan struct{}
 	done    sync.WaitGroup
 
-	// Leases from before then are renewed at once: the server may be another one since. Guarded by session.mu.
+	// Leases that were last renewed before refreshed are renewed at once: there may be another server since. Guarded by
+	// session.mu.
 	refreshed time.Time
 
-	// asleep is when the watch wakes by itself, in nanoseconds since origin; never while it looks at the holds, so that
-	// a hold that is added too late for it to see nudges it.
+	// wakesAt is when the watch wakes by itself, in nanoseconds since origin. While the watch looks at the holds it is
+	// never, so that a hold that is added too late to be seen nudges the watch.
 	wakesAt atomic.Int64
 	origin  time.Time
 }
@@ -126,8 +127,8 @@ func (w *watchdog) watch() {
 	}
 }
 
-// A batch is the holds that are renewed together, and their lock states in the same order. It has no references: a lock state may
-// serve another lock when the reply comes.
+// A batch is the holds that are renewed together, and their lock states in the same order. It has no references, so a
+// lock state may serve another lock when the reply comes.
 type batch struct {
 	renewals []backend.Renewal
 	entries  []*lockState
