@@ -11,21 +11,21 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// A Backend is one server and the ways to it. It is safe for concurrent use.
+// A Backend is one server and its connections. It is safe for concurrent use.
 type Backend struct {
 	start time.Time         // the zero of the server's clock; immutable
-	trace func(line string) // immutable; nil: nobody listens
+	trace func(line string) // immutable; nil: no trace
 
 	mu       sync.Mutex // guards what follows
 	fault    Fault
-	skew     time.Duration // what the server's clock is ahead of time.Now
+	skew     time.Duration // how far the server's clock is ahead of time.Now
 	locks    map[string]*protocol.Lock
 	shared   map[string]*protocol.Shared
 	conns    []*Conn               // the open ones
 	names    map[string]string     // session's id -> its name
-	cut      map[string]bool       // by session's id: it is partitioned
+	cut      map[string]bool       // by session's id: the session is partitioned
 	registry map[string]registered // by session's id
-	tries    map[Op]int            // since the fault was set: how many ops there were, by all but Try
+	tries    map[Op]int            // number of ops since the fault was set; the key's Try is 0
 	executed map[Verb]int
 	grants   []string // by the command being executed, for the trace
 }
@@ -35,14 +35,14 @@ var _ backend.Backend = (*Backend)(nil)
 // An Option sets a property of a Backend.
 type Option func(*Backend)
 
-// WithFault has f decide what becomes of every command and message. Default: all pass.
+// WithFault sets the Fault that decides what happens to every command and message. By default all pass.
 func WithFault(f Fault) Option { return func(b *Backend) { b.fault = f } }
 
-// WithTrace has f called with a line for every verb that is executed, such as
+// WithTrace sets a function that is called with a line for every verb that is executed, such as
 //
 //	acquire A orders e1 owner=7 → granted 1
 //
-// and for what else happens at the server. Tokens follow the server's clock, which starts at 0: in a bubble they are
+// and for other events at the server. Tokens follow the server's clock, which starts at 0: in a bubble they are
 // the same every time. f must not call the Backend.
 func WithTrace(f func(line string)) Option { return func(b *Backend) { b.trace = f } }
 
@@ -58,7 +58,7 @@ func New(opts ...Option) *Backend {
 	return b
 }
 
-// Connect opens a session's standing. Close ends it, and its goroutine.
+// Connect opens a session's connection. Close ends it and its goroutine.
 func (b *Backend) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	c := newConn(b, session, sink)
 	op := Op{Session: b.Name(session), Verb: Connect}
@@ -70,7 +70,7 @@ func (b *Backend) Connect(ctx context.Context, session string, sink backend.Sink
 	return c, nil
 }
 
-// SetFault has f decide from now on; nil: all pass. Tries are counted anew.
+// SetFault replaces the Fault; with nil all commands and messages pass. Op.Try counts from 1 again.
 func (b *Backend) SetFault(f Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,17 +78,17 @@ func (b *Backend) SetFault(f Fault) {
 	clear(b.tries)
 }
 
-// SetSkew sets the server's clock ahead of time.Now by d, or behind it. As in Redis, leases end by the clock that
-// is jumped, and sessions learn of the jump by the next answer.
+// SetSkew sets the server's clock ahead of time.Now by d, or behind it. As in Redis, leases end by the new time, and
+// sessions notice the jump with the next reply.
 func (b *Backend) SetSkew(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.skew = d
 }
 
-// Partition cuts a session (by its name or id) off, or lets it back. While it is cut off its commands do not arrive
-// and end with their contexts, the outcome unknown to it, and what is pushed to it is lost. Commands that were on
-// their way before arrive. When it is let back its Sink is told.
+// Partition disconnects a session (by its name or id), or reconnects it. While it is disconnected its commands do not
+// arrive and fail with unknown outcomes when their contexts end, and messages to it are lost. Commands that were sent
+// before still arrive. On reconnection the session's Sink is notified.
 func (b *Backend) Partition(session string, on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,9 +114,9 @@ func (b *Backend) Flush() {
 	b.sayLocked("flush")
 }
 
-// Restart breaks and reopens every connection: commands that wait for a reply end with their outcome unknown (and
-// are executed if they are still on their way), messages that were not delivered are lost, every Sink is told. The
-// locks stay, as with a Redis that writes everything to disk; Flush as well for one that does not.
+// Restart breaks and reopens every connection: commands that wait for a reply fail with unknown outcomes (and are
+// executed if they have not arrived yet), undelivered messages are lost, and every Sink is notified. The locks stay, as
+// with a Redis that writes everything to disk. Call Flush too for one that does not.
 func (b *Backend) Restart() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,14 +126,14 @@ func (b *Backend) Restart() {
 	}
 }
 
-// Count is how many commands of a verb were executed, copies included; for Push, how many messages were delivered.
+// Count returns how many commands of a verb were executed, copies included; for Push, how many messages were delivered.
 func (b *Backend) Count(v Verb) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.executed[v]
 }
 
-// Commands is how many commands were executed in total, apart from Connect.
+// Commands returns how many commands were executed in total, apart from Connect.
 func (b *Backend) Commands() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,7 +146,7 @@ func (b *Backend) Commands() int {
 	return n
 }
 
-// Name is what a session is called in traces and faults: a letter in the order of connecting, after Z with a number.
+// Name returns a session's name in traces and faults: a letter in the order of connecting, after Z with a number.
 // An id that is itself a single capital letter is its own name.
 func (b *Backend) Name(session string) string {
 	b.mu.Lock()
@@ -172,7 +172,7 @@ func (b *Backend) nextNameLocked(session string) string {
 	}
 }
 
-// idLocked is a session's id, by its id or name.
+// idLocked returns a session's id, given its id or name.
 func (b *Backend) idLocked(session string) string {
 	if id, ok := b.idOfNameLocked(session); ok {
 		return id
@@ -189,7 +189,7 @@ func (b *Backend) idOfNameLocked(name string) (string, bool) {
 	return "", false
 }
 
-// judge asks the fault about an op, which it numbers.
+// judge sets op.Try and returns the fault's verdict.
 func (b *Backend) judge(op Op) Verdict {
 	fault := b.number(&op)
 	if fault == nil {
@@ -208,7 +208,8 @@ func (b *Backend) number(op *Op) Fault {
 	return b.fault
 }
 
-// execute runs one command. It returns the answer, and what the server's clock is ahead: an answer carries its time.
+// execute runs one command. It returns the reply, and how far the server's clock is ahead: a reply carries the server's
+// time.
 func execute[R any](b *Backend, v Verb, note string, run func(now protocol.Instant) (R, string)) (R, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -222,7 +223,7 @@ func execute[R any](b *Backend, v Verb, note string, run func(now protocol.Insta
 	return answer, b.skew
 }
 
-// refuse is what the server does instead.
+// refuse traces a command that the server refuses instead of executing it.
 func (b *Backend) refuse(op Op, words string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -238,7 +239,7 @@ const keep = time.Hour
 // batch is how many waiters of a condition one Signal wakes, as with scripts.
 const batch = 100
 
-// lockLocked is the lock with a name.
+// lockLocked returns the lock with a name, and creates it if necessary.
 func (b *Backend) lockLocked(name string) *protocol.Lock {
 	l := b.locks[name]
 	if l == nil {
@@ -248,18 +249,18 @@ func (b *Backend) lockLocked(name string) *protocol.Lock {
 	return l
 }
 
-// publishLocked puts a message in the inbox of everybody who listens for the session.
+// publishLocked puts a message in the inbox of every connection of a session.
 func (b *Backend) publishLocked(to string, m protocol.Message) {
 	for _, c := range b.conns {
 		if c.session == to {
 			c.putLocked(message{Message: m, link: c.link})
 		}
 	}
-	b.grants = append(b.grants, told(b.names[to], m))
+	b.grants = append(b.grants, describe(b.names[to], m))
 }
 
-// told is a message as a trace has it.
-func told(to string, m protocol.Message) string {
+// describe formats a message for a trace.
+func describe(to string, m protocol.Message) string {
 	about := fmt.Sprintf("%s %s e%d", to, shown(m.Name), m.Epoch)
 	switch m.Kind {
 	case protocol.SharedGrant:
@@ -276,7 +277,7 @@ func told(to string, m protocol.Message) string {
 	return "grant " + about + " " + block(m.First, m.Last)
 }
 
-// note traces something that happened on the way.
+// note traces something that happened on the way to the server.
 func (b *Backend) note(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -289,7 +290,7 @@ func (b *Backend) sayLocked(format string, args ...any) {
 	}
 }
 
-// dropLocked takes a Conn off the list.
+// dropLocked removes a Conn from the list.
 func (b *Backend) dropLocked(c *Conn) {
 	b.conns = slices.DeleteFunc(b.conns, func(x *Conn) bool { return x == c })
 }

@@ -60,7 +60,7 @@ func (r *remote) Withdraw(ctx context.Context, name string, ticket uint64) (back
 // Beat implements backend.Conditions.
 func (r *remote) Beat(ctx context.Context, name string, tickets, served []uint64) ([]backend.TicketStatus, error) {
 	op := r.op(Beat, 0)
-	tickets, served = slices.Clone(tickets), slices.Clone(served) // the caller's slices are not touched by what comes late
+	tickets, served = slices.Clone(tickets), slices.Clone(served) // a late copy must not touch the caller's slices
 	answers, err := call(ctx, r.c, op, func(now protocol.Instant) ([]backend.TicketStatus, string) {
 		answers := r.lock().Beat(now, r.c.session, name, tickets, served)
 		var parts []string

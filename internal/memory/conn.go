@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// A Conn is one session's standing: the client's side of the protocol.
+// A Conn is one session's connection: the client's side of the protocol.
 type Conn struct {
 	b       *Backend
 	session string
@@ -20,22 +20,22 @@ type Conn struct {
 	sink    backend.Sink
 	wake    chan struct{} // 1-buffered: the inbox has something
 	quit    chan struct{} // closed by Close
-	done    chan struct{} // closed when nothing will be delivered any more
+	done    chan struct{} // closed when no more messages are delivered
 
 	// Guarded by Backend.mu.
 	closed bool
 	link   chan struct{} // the connection: closed when it breaks, and replaced
 	inbox  []message
-	ahead  time.Duration // what the server's clock was ahead at the last answer over this connection,
+	ahead  time.Duration // how far the server's clock was ahead at the last reply over this connection,
 	known  bool          // if there was one
 }
 
-// A message is what the delivering goroutine finds in the inbox: a grant, or the news that the connection is new.
+// A message is an entry of the inbox: a message of the server, or the notice that the connection is new.
 type message struct {
 	resumed bool
 	protocol.Message
-	link   chan struct{} // the connection that it came by
-	judged bool          // the fault has seen it
+	link   chan struct{} // the connection that it came over
+	judged bool          // the fault has decided about it
 }
 
 func newConn(b *Backend, session string, sink backend.Sink) *Conn {
@@ -45,7 +45,7 @@ func newConn(b *Backend, session string, sink backend.Sink) *Conn {
 	}
 }
 
-// open begins to listen.
+// open begins to deliver messages.
 func (c *Conn) open() {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
@@ -53,7 +53,7 @@ func (c *Conn) open() {
 	go c.deliver()
 }
 
-// Close ends the standing. When it returns nothing more is delivered, so it is not for the Sink to call.
+// Close ends the connection. It waits until the Sink is no longer called, so the Sink must not call it.
 func (c *Conn) Close() error {
 	if c.hangUp() {
 		close(c.quit)
@@ -62,7 +62,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// hangUp reports whether the Conn was open.
+// hangUp marks the Conn as closed, and reports whether it was open.
 func (c *Conn) hangUp() bool {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *Conn) reconnectLocked() {
 	c.putLocked(message{resumed: true, link: c.link})
 }
 
-// putLocked puts a message in the inbox, if it came by the present connection.
+// putLocked puts a message in the inbox, if it came over the present connection.
 func (c *Conn) putLocked(m message) {
 	if c.closed || m.link != c.link {
 		return
@@ -93,7 +93,7 @@ func (c *Conn) putLocked(m message) {
 	}
 }
 
-// deliver is the Conn's goroutine.
+// deliver passes messages to the sink, in the Conn's goroutine.
 func (c *Conn) deliver() {
 	defer close(c.done)
 	for {
@@ -120,7 +120,7 @@ func (c *Conn) next() (message, bool) {
 	return m, true
 }
 
-// hand gives a message to the sink, unless the fault has other plans for it.
+// hand passes a message to the sink, unless the fault drops or delays it.
 func (c *Conn) hand(m message) {
 	if m.resumed {
 		c.sink.Reconnected()
@@ -159,7 +159,7 @@ func (c *Conn) hand(m message) {
 	}
 }
 
-// handShared gives a message about a shared name to a sink that wants it.
+// handShared passes a message about a shared name to a sink that implements backend.SharedSink.
 func (c *Conn) handShared(m protocol.Message, notBefore time.Time) {
 	sink, ok := c.sink.(backend.SharedSink)
 	switch {
@@ -180,8 +180,8 @@ func (c *Conn) later(d time.Duration, m message) {
 	})
 }
 
-// read maps a grant to local time; false if the session is cut off. A clock that has not been seen over this
-// connection, or that says that the grant is still to come, tells nothing.
+// read maps a grant to local time; false if the session is disconnected. NotBefore stays zero if no reply came over
+// this connection yet, or if the mapped time lies in the future.
 func (c *Conn) read(g protocol.Message) (backend.Grant, bool) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
@@ -200,21 +200,21 @@ func (c *Conn) read(g protocol.Message) (backend.Grant, bool) {
 	return local, true
 }
 
-// protocol.Instant maps a local time to the server's clock, as it was at the last answer.
+// instant maps a local time to the server's clock, as it was at the last reply.
 func (c *Conn) instant(t time.Time) protocol.Instant {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	return t.Sub(c.b.start) + c.ahead
 }
 
-// learn takes in what the server's clock was ahead when it answered.
-func (c *Conn) learn(ahead time.Duration) {
+// setClock stores how far the server's clock was ahead at a reply.
+func (c *Conn) setClock(ahead time.Duration) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	c.ahead, c.known = ahead, true
 }
 
-// line is the connection that a command is sent over; cut tells that nothing arrives.
+// line returns the connection for a command. cut says that commands do not arrive.
 func (c *Conn) line() (link chan struct{}, cut bool, err error) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
@@ -224,15 +224,15 @@ func (c *Conn) line() (link chan struct{}, cut bool, err error) {
 	return c.link, c.b.cut[c.session], nil
 }
 
-// A reply is what the caller of a command waits for.
+// A reply is the result of a command.
 type reply[R any] struct {
 	answer R
 	ahead  time.Duration
 	err    error
 }
 
-// call sends a command, whose execution is run, and waits for the reply as long as ctx lasts. Nothing that happens
-// later touches ctx, or anything of the caller's.
+// call sends a command, which the server executes by calling run, and waits for the reply until ctx ends. A later
+// execution touches neither ctx nor any variable of the caller.
 func call[R any](ctx context.Context, c *Conn, op Op, run func(now protocol.Instant) (answer R, line string)) (R, error) {
 	var none R
 	if err := ended(ctx); err != nil {
@@ -257,11 +257,11 @@ func call[R any](ctx context.Context, c *Conn, op Op, run func(now protocol.Inst
 	if err != nil {
 		return none, err
 	}
-	c.learn(r.ahead)
+	c.setClock(r.ahead)
 	return r.answer, nil
 }
 
-// send has a command executed as a verdict says, now or later.
+// send executes a command as a verdict says, now or later.
 func send[R any](b *Backend, op Op, v Verdict, run func(now protocol.Instant) (R, string), replies chan<- reply[R]) {
 	after(v.Delay, func() {
 		var r reply[R]
@@ -281,7 +281,7 @@ func send[R any](b *Backend, op Op, v Verdict, run func(now protocol.Instant) (R
 	}
 }
 
-// after calls f in d, without delay if there is none.
+// after calls f after d, or at once if d is not positive.
 func after(d time.Duration, f func()) {
 	if d <= 0 {
 		f()
@@ -290,7 +290,7 @@ func after(d time.Duration, f func()) {
 	time.AfterFunc(d, f)
 }
 
-// await waits for the reply, for as long as ctx and the connection last.
+// await waits for the reply until ctx ends or the connection breaks.
 func await[R any](ctx context.Context, link <-chan struct{}, replies <-chan reply[R]) (reply[R], error) {
 	select {
 	case r := <-replies:
@@ -314,10 +314,10 @@ func await[R any](ctx context.Context, link <-chan struct{}, replies <-chan repl
 	case <-link:
 		err = errors.New("connection reset")
 	}
-	return reply[R]{}, backend.WithOutcomeUnknown(fmt.Errorf("no answer: %w", err))
+	return reply[R]{}, backend.WithOutcomeUnknown(fmt.Errorf("no reply: %w", err))
 }
 
-// ended is why a command must not be sent.
+// ended returns why a command must not be sent, nil if it may be.
 func ended(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		return context.DeadlineExceeded
@@ -325,7 +325,7 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Bind prepares the verbs for one lock. Any name but the empty one is good.
+// Bind prepares the verbs for one lock. Every name but the empty one is valid.
 func (c *Conn) Bind(name string) (backend.Remote, error) {
 	if name == "" {
 		return nil, errors.New("memory: empty lock name")
@@ -333,7 +333,7 @@ func (c *Conn) Bind(name string) (backend.Remote, error) {
 	return &remote{c: c, name: name}, nil
 }
 
-// Renew is one command for all locks.
+// Renew sends one command for all locks.
 func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	if len(renewals) == 0 {
 		return
@@ -344,7 +344,7 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 		lease time.Duration
 		under backend.Token
 	}
-	var batch []one // the caller's slice is not touched by what comes late
+	var batch []one // a late copy must not touch the caller's slice
 	for _, r := range renewals {
 		batch = append(batch, one{r.Remote.Name(), r.Epoch, r.Lease, r.Under})
 	}
@@ -386,8 +386,8 @@ type remote struct {
 
 func (r *remote) Name() string { return r.name }
 
-// Acquire sends a copy of an attempt. One that the server finds late by a clock that was jumped is sent again, now
-// that the clock is known.
+// Acquire sends a copy of an attempt. If the server refuses it as late because its clock was stepped, Acquire sends it
+// again: the reply has shown the new time.
 func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	op := r.op(Acquire, req.Epoch)
 	type answer struct {
@@ -411,8 +411,8 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	}
 }
 
-// acquire is the attempt at the server, by what the session remembers if that is right. A Redis would be sent two commands
-// if it is not.
+// acquire executes an attempt at the server: by comparison with the Prior if that is still right, else by the whole
+// verb. With a Redis those are two commands.
 func (r *remote) acquire(l *protocol.Lock, now protocol.Instant, req backend.AcquireRequest, notAfter protocol.Instant) (backend.AcquireReply, error) {
 	if reply, ok := l.Pass(now, r.c.session, req, notAfter); ok {
 		return reply, nil
@@ -424,7 +424,7 @@ func (r *remote) acquire(l *protocol.Lock, now protocol.Instant, req backend.Acq
 	return reply, err
 }
 
-// release is the release at the server, as acquire is the attempt.
+// release executes a release at the server, in the same two ways.
 func (r *remote) release(now protocol.Instant, req backend.ReleaseRequest, doubt time.Duration) backend.ReleaseResult {
 	if r.lock().Free(now, r.c.session, req) {
 		return backend.Freed
@@ -443,8 +443,8 @@ func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backe
 
 func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	op := r.op(Release, req.Epoch)
-	// How long from now, not until when: the server counts from when it executes this, which is later, so the
-	// tombstone lasts long enough whatever is known of its clock.
+	// A duration, not a time: the server counts it from the execution, which is later, so the tombstone lasts long
+	// enough whatever the server's clock shows.
 	var doubt time.Duration
 	if !req.Until.IsZero() {
 		doubt = max(0, time.Until(req.Until))
@@ -490,10 +490,10 @@ func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
 	return got.had, wrapped(op, cmp.Or(err, got.err))
 }
 
-// lock is the server's state. Backend.mu is held.
+// lock returns the server's state of the lock. Backend.mu is held.
 func (r *remote) lock() *protocol.Lock { return r.c.b.lockLocked(r.name) }
 
-// exclusive is the server's state, or why the name is that of a shared one. Backend.mu is held.
+// exclusive returns the server's state of the lock, or an error if the name is a shared one's. Backend.mu is held.
 func (r *remote) exclusive(now protocol.Instant) (*protocol.Lock, error) {
 	return r.c.b.exclusiveLocked(r.name, now)
 }
@@ -502,7 +502,7 @@ func (r *remote) op(v Verb, epoch uint64) Op {
 	return Op{Session: r.c.name, Verb: v, Lock: r.name, Epoch: epoch}
 }
 
-// wrapped says which command an error is of.
+// wrapped adds the name of the command to an error.
 func wrapped(op Op, err error) error {
 	if err == nil {
 		return nil

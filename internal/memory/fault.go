@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A Verb says what is on its way between a session and the server.
+// A Verb is the kind of a command or message.
 type Verb string
 
-// The commands of a session, and what is pushed to it.
+// The commands of a session, and the messages to it.
 const (
 	Connect    Verb = "connect"
 	Acquire    Verb = "acquire"
@@ -25,12 +25,12 @@ const (
 	Note       Verb = "note"
 	Inspect    Verb = "inspect"
 	Force      Verb = "force"
-	Register   Verb = "register"   // what the session's owners wait for
-	Registered Verb = "registered" // what another's do
-	Push       Verb = "push"       // the message that tells a session of a grant
+	Register   Verb = "register"   // writes the session's record of waits
+	Registered Verb = "registered" // reads another session's record
+	Push       Verb = "push"       // a message to a session: a grant, for instance
 )
 
-// An Op is a command or a pushed message on its way.
+// An Op is a command or a pushed message that is under way.
 type Op struct {
 	Session string // A, B, C, … in the order of connecting
 	Verb    Verb
@@ -40,43 +40,43 @@ type Op struct {
 	_       struct{}
 }
 
-// A Fault decides what becomes of an Op. It is called by the goroutine that sends a command or delivers a message,
+// A Fault decides what happens to an Op. It is called by the goroutine that sends a command or delivers a message,
 // with no mutex held, so it may call the Backend; several goroutines may call it at once.
 type Fault func(Op) Verdict
 
-// A Verdict is what becomes of an Op. The zero Verdict is [Pass]; fields may be combined.
+// A Verdict is what happens to an Op. The zero Verdict is [Pass]; fields may be combined.
 type Verdict struct {
-	Lost    bool          // it does not arrive: the command's error says so, the message is dropped
-	Refused string        // the server answers with these words instead of executing it
-	Delay   time.Duration // it arrives so much later; a command that is given up meanwhile is executed all the same
-	Again   time.Duration // if not 0, a second copy arrives so long after the first
+	Lost    bool          // it does not arrive: the command fails with an error that says so, the message is dropped
+	Refused string        // if not "", the server refuses it with these words
+	Delay   time.Duration // it arrives this much later; a command whose caller gives up meanwhile is executed all the same
+	Again   time.Duration // if not 0, a second copy arrives this long after the first
 	Mute    bool          // the command is executed, the reply is lost
-	Late    time.Duration // the reply comes so much later
+	Late    time.Duration // the reply comes this much later
 	_       struct{}
 }
 
-// Verdicts that need no number.
+// Verdicts without a parameter.
 var (
 	Pass      = Verdict{}
 	Lose      = Verdict{Lost: true}
 	LoseReply = Verdict{Mute: true}
 )
 
-// Refuse has the server answer a command with its own words ([reentrant.Refused]).
+// Refuse makes the server refuse a command with these words ([reentrant.Refused]).
 func Refuse(words string) Verdict { return Verdict{Refused: words} }
 
-// Delay has a command or message arrive d later.
+// Delay makes a command or message arrive d later.
 func Delay(d time.Duration) Verdict { return Verdict{Delay: d} }
 
-// DelayReply has a command executed at once and answered d later.
+// DelayReply executes a command at once and delays the reply by d.
 func DelayReply(d time.Duration) Verdict { return Verdict{Late: d} }
 
-// Duplicate has a second copy of a command or message arrive d after the first.
+// Duplicate makes a second copy of a command or message arrive d after the first.
 func Duplicate(d time.Duration) Verdict { return Verdict{Again: max(d, 1)} }
 
-// Script is a Fault that gives each op of a verb the next verdict, and passes everything else:
+// Script returns a Fault that gives each op of a verb the next verdict, and passes everything else:
 //
-//	memory.Script(memory.Release, memory.LoseReply, memory.Lose) // the first is answered in vain, the second is lost
+//	memory.Script(memory.Release, memory.LoseReply, memory.Lose) // the first one's reply is lost, then the second itself
 func Script(verb Verb, verdicts ...Verdict) Fault {
 	var mu sync.Mutex
 	return func(op Op) Verdict {

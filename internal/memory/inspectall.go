@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// InspectAll implements backend.Inspector. To a fault each lock is a command of its own.
+// InspectAll implements backend.Inspector. It sends one command for each lock.
 func (c *Conn) InspectAll(ctx context.Context, inspections []backend.Inspection) {
 	var commands sync.WaitGroup
 	for i := range inspections {

@@ -6,8 +6,8 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// Left describes what the server still has of a lock that is not over: a hold, places in the queue, tickets. It is for
-// tests that look whether anything was left behind.
+// Left describes what the server still has of a lock and has not expired: a hold, places in the queue, tickets. Tests
+// use it to check that none is left behind.
 func (b *Backend) Left(name string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,7 +34,7 @@ func (b *Backend) Left(name string) []string {
 	return left
 }
 
-// leftSharedLocked is what is left of a shared name: units and places.
+// leftSharedLocked returns what is left of a shared name: units and places.
 func (b *Backend) leftSharedLocked(name string, now protocol.Instant) (left []string) {
 	s := b.shared[name]
 	if s == nil {

@@ -11,7 +11,7 @@ import (
 
 var _ backend.Noter = (*remote)(nil)
 
-// Note keeps a note with a hold.
+// Note implements backend.Noter.
 func (r *remote) Note(ctx context.Context, req backend.NoteRequest) (bool, error) {
 	if len(req.Text) > backend.MaxNote {
 		return false, errors.New("memory: the note is too long")

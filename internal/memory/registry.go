@@ -10,13 +10,13 @@ import (
 
 var _ backend.Registry = (*Conn)(nil)
 
-// A registered text is what a session has on record.
+// A registered text is a session's record.
 type registered struct {
 	text    string
 	expires protocol.Instant
 }
 
-// Register puts a text on record for the session.
+// Register implements backend.Registry.
 func (c *Conn) Register(ctx context.Context, text string, ttl time.Duration) error {
 	op := Op{Session: c.name, Verb: Register}
 	_, err := call(ctx, c, op, func(now protocol.Instant) (struct{}, string) {
@@ -26,7 +26,7 @@ func (c *Conn) Register(ctx context.Context, text string, ttl time.Duration) err
 	return wrapped(op, err)
 }
 
-// Registered reads what a session has on record.
+// Registered implements backend.Registry.
 func (c *Conn) Registered(ctx context.Context, session string) (string, error) {
 	op := Op{Session: c.name, Verb: Registered}
 	text, err := call(ctx, c, op, func(now protocol.Instant) (string, string) {

@@ -11,7 +11,7 @@ import (
 
 var _ backend.Resumer = (*remote)(nil)
 
-// Resume sends a copy of an attempt to take up a hold.
+// Resume implements backend.Resumer.
 func (r *remote) Resume(ctx context.Context, req backend.ResumeRequest) (backend.ResumeReply, error) {
 	op := r.op(Resume, req.Epoch)
 	type answer struct {

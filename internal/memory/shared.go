@@ -14,7 +14,7 @@ import (
 
 var _ backend.Sharer = (*remote)(nil)
 
-// sharedLocked is what the server keeps for a shared name, or why the name is none.
+// sharedLocked returns the server's state of a shared name, or an error if the name is a Lock's.
 func (b *Backend) sharedLocked(name string, now protocol.Instant) (*protocol.Shared, error) {
 	if l := b.locks[name]; l != nil && l.InUse(now) {
 		return nil, protocol.ErrWrongKind
@@ -27,7 +27,7 @@ func (b *Backend) sharedLocked(name string, now protocol.Instant) (*protocol.Sha
 	return s, nil
 }
 
-// exclusiveLocked is the lock with a name, or why the name is none.
+// exclusiveLocked returns the lock with a name, or an error if the name is a shared one's.
 func (b *Backend) exclusiveLocked(name string, now protocol.Instant) (*protocol.Lock, error) {
 	if s := b.shared[name]; s != nil && s.InUse(now) {
 		return nil, protocol.ErrWrongKind
@@ -35,8 +35,8 @@ func (b *Backend) exclusiveLocked(name string, now protocol.Instant) (*protocol.
 	return b.lockLocked(name), nil
 }
 
-// Share sends a copy of what the session says about a name. As in Acquire, one that the server finds late by a clock that
-// was jumped is sent again.
+// Share sends a copy of a request. Like Acquire it sends the copy again if the server refuses it as late because its
+// clock was stepped.
 func (r *remote) Share(ctx context.Context, req backend.ShareRequest) (backend.ShareReply, error) {
 	op := r.op(Share, req.Epoch)
 	if err := protocol.CheckShare(&req); err != nil {
@@ -66,7 +66,7 @@ func (r *remote) Share(ctx context.Context, req backend.ShareRequest) (backend.S
 	}
 }
 
-// InspectShared reads what the server knows of the name.
+// InspectShared implements backend.Sharer.
 func (r *remote) InspectShared(ctx context.Context) (backend.SharedState, error) {
 	op := r.op(Inspect, 0)
 	type answer struct {
@@ -84,7 +84,7 @@ func (r *remote) InspectShared(ctx context.Context) (backend.SharedState, error)
 	return got.state, wrapped(op, cmp.Or(err, got.err))
 }
 
-// ForceShared takes the units of all sessions.
+// ForceShared implements backend.Sharer.
 func (r *remote) ForceShared(ctx context.Context, kind backend.ShareKind) (bool, error) {
 	op := r.op(Force, 0)
 	type answer struct {
@@ -102,7 +102,7 @@ func (r *remote) ForceShared(ctx context.Context, kind backend.ShareKind) (bool,
 	return got.had, wrapped(op, cmp.Or(err, got.err))
 }
 
-// asked is a request as a trace has it.
+// asked formats a request for a trace.
 func asked(req backend.ShareRequest) string {
 	words := []string{"keep=" + units(req.Keep)}
 	if req.Want > req.Keep {
@@ -117,7 +117,7 @@ func asked(req backend.ShareRequest) string {
 	return strings.Join(words, " ")
 }
 
-// shared is an answer as a trace has it.
+// shared formats a reply for a trace.
 func shared(reply backend.ShareReply) string {
 	switch reply.Status {
 	case backend.StaleShare:
@@ -129,8 +129,8 @@ func shared(reply backend.ShareReply) string {
 		either(reply.Placed, ", placed", "") + allowed(reply.May)
 }
 
-// allowed is what a session may keep, if there is a limit to it.
+// allowed formats how many units a session may keep, "" if there is no limit.
 func allowed(may int) string { return either(may < backend.Unlimited, ", may keep "+units(may), "") }
 
-// units is a number of units, all of them by name.
+// units formats a number of units, AllUnits as "all".
 func units(n int) string { return either(n == backend.AllUnits, "all", fmt.Sprint(n)) }

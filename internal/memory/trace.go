@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// String is the op as a trace has it: verb, session, lock, epoch.
+// String formats the op for a trace: verb, session, lock, epoch.
 func (op Op) String() string {
 	s := fmt.Sprintf("%s %s", op.Verb, op.Session)
 	if op.Lock != "" {
@@ -22,7 +22,7 @@ func (op Op) String() string {
 	return s
 }
 
-// String says what is unusual about the verdict, as a trace has it after the answer.
+// String formats what is unusual about the verdict, for a trace, after the reply.
 func (v Verdict) String() string {
 	var words []string
 	if v.Delay > 0 {
@@ -42,7 +42,7 @@ func (v Verdict) String() string {
 	return " (" + strings.Join(words, ", ") + ")"
 }
 
-// acquired is the line of an acquire.
+// acquired returns the trace's line of an acquire.
 func acquired(op Op, req backend.AcquireRequest, reply backend.AcquireReply, err error) string {
 	words := []string{op.String(), "owner=" + shown(req.Owner)}
 	for _, flag := range []struct {
@@ -53,10 +53,10 @@ func acquired(op Op, req backend.AcquireRequest, reply backend.AcquireReply, err
 			words = append(words, flag.name)
 		}
 	}
-	return strings.Join(append(words, "→", outcome(err, answered(reply))), " ")
+	return strings.Join(append(words, "→", outcome(err, describeReply(reply))), " ")
 }
 
-// outcome is the line's end: what the server answered, or why it did nothing.
+// outcome returns the end of a line: the reply, or why the server did nothing.
 func outcome(err error, answer string) string {
 	switch {
 	case err == nil:
@@ -67,7 +67,7 @@ func outcome(err error, answer string) string {
 	return "refused: " + err.Error()
 }
 
-func answered(reply backend.AcquireReply) string {
+func describeReply(reply backend.AcquireReply) string {
 	switch reply.Status {
 	case backend.Granted:
 		return "granted " + block(reply.First, reply.Last)
@@ -89,7 +89,7 @@ func either(ok bool, yes, no string) string {
 	return no
 }
 
-// shown is a name or an owner as a trace has it: quoted if it is not plain, and never long.
+// shown formats a name or an owner for a trace: quoted if it is not plain, and cut if it is long.
 func shown(s string) string {
 	const most = 32
 	if len(s) > most {
@@ -101,7 +101,7 @@ func shown(s string) string {
 	return s
 }
 
-// block is a block of tokens as a trace has it.
+// block formats a block of tokens for a trace.
 func block(first, last backend.Token) string {
 	if first == last {
 		return fmt.Sprint(first)

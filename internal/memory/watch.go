@@ -10,7 +10,7 @@ import (
 
 var _ backend.Watcher = (*remote)(nil)
 
-// Watch asks to be told of sessions that queue up.
+// Watch implements backend.Watcher.
 func (r *remote) Watch(ctx context.Context, epoch uint64) (backend.WatchReply, error) {
 	op := r.op(Watch, epoch)
 	reply, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.WatchReply, string) {

@@ -8,17 +8,18 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A Condition is what the server keeps for those who wait for it.
+// A Condition is the server's record of a condition's waiters.
 type Condition struct {
 	Waiting   []Ticket // longest first; some may be dead
-	Signalled []Ticket // deadline: by when the session must have shown that it knows
+	Signalled []Ticket // deadline: by when the session must acknowledge the signal or show that it is alive
 }
 
-// A Ticket is a waiter. What it comes back with is a waiter's place in the lock's queue; its deadline is the ticket's.
+// A Ticket is a condition's waiter. Its Waiter is the place that it gets in the lock's queue; the Deadline there is the
+// ticket's own.
 type Ticket struct {
 	Waiter
 	Patience time.Duration
-	Token    backend.Token // of the hold that was given up: the order of arrival
+	Token    backend.Token // of the hold that was given up; the tickets are in its order
 }
 
 func (l *Lock) condition(name string) *Condition {
@@ -31,7 +32,7 @@ func (l *Lock) condition(name string) *Condition {
 	return l.Conditions[name]
 }
 
-// find is the index of a ticket, -1 if it is not there.
+// find returns the index of a ticket, -1 if it is not there.
 func find(tickets []Ticket, session string, epoch uint64) int {
 	return slices.IndexFunc(tickets, func(t Ticket) bool { return t.Session == session && t.Epoch == epoch })
 }
@@ -41,7 +42,7 @@ func (l *Lock) has(session string, epoch uint64) bool {
 	return l.heldBy(session) && l.Record.lastOf(session) == epoch
 }
 
-// Await exchanges a hold for a ticket. It returns ErrFarToken.
+// Await exchanges a hold for a ticket. Its only error is ErrFarToken.
 func (l *Lock) Await(now Instant, session string, req backend.AwaitRequest, doubt time.Duration) (backend.TicketStatus, error) {
 	l.expire(now)
 	c := l.condition(req.Condition)
@@ -133,22 +134,22 @@ func (l *Lock) notify(now Instant, c *Condition) (t Ticket, ok bool) {
 	return t, ok
 }
 
-// recall gives signals that were not heard in time to others.
+// recall passes signals that were not acknowledged in time to other waiters.
 func (l *Lock) recall(now Instant, c *Condition) {
-	deaf := 0
+	expired := 0
 	c.Signalled = slices.DeleteFunc(c.Signalled, func(t Ticket) bool {
 		if t.alive(now) {
 			return false
 		}
-		deaf++
+		expired++
 		return true
 	})
-	for range deaf {
+	for range expired {
 		l.notify(now, c)
 	}
 }
 
-// Withdraw takes a ticket back.
+// Withdraw removes a ticket that was not signalled, and returns its status.
 func (l *Lock) Withdraw(session, name string, epoch uint64) backend.TicketStatus {
 	c := l.condition(name)
 	if i := find(c.Waiting, session, epoch); i >= 0 {
@@ -161,7 +162,8 @@ func (l *Lock) Withdraw(session, name string, epoch uint64) backend.TicketStatus
 	return backend.Gone
 }
 
-// Beat is a sign of life for a session's tickets.
+// Beat renews the deadlines of a session's tickets and removes those that were served. It returns the status of each
+// ticket.
 func (l *Lock) Beat(now Instant, session, name string, epochs, served []uint64) []backend.TicketStatus {
 	l.expire(now)
 	c := l.condition(name)

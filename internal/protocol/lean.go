@@ -15,12 +15,12 @@ func Lean(req *backend.AcquireRequest) bool {
 	return 0 < p.Epoch && p.Epoch < req.Epoch && req.Tokens == 1 && !req.Fixed
 }
 
-// SetsLease reports whether a lean attempt begins a lease. Only then it has a time after which it is refused.
+// SetsLease reports whether a lean attempt begins a lease. Only then is there a time after which it is refused.
 func SetsLease(req *backend.AcquireRequest) bool { return req.Prior.Freed || !req.KeepTTL }
 
-// NextToken is the least token of a lean attempt, and its token if it begins no lease. It rises without the server's clock,
-// more slowly than that. An attempt that begins a lease gets one from the clock, so that tokens rise although the server
-// forgot those that it gave to other sessions meanwhile.
+// NextToken returns the least token of a lean attempt, and the very token of one that begins no lease. It rises without
+// the server's clock, and more slowly. An attempt that begins a lease gets a token from the clock, so tokens rise even
+// if the server has forgotten those that it gave to other sessions meanwhile.
 func NextToken(req *backend.AcquireRequest) backend.Token {
 	return max(req.Prior.Token, req.Seen) + 1
 }
@@ -84,7 +84,7 @@ func (l *Lock) leftBy(session string, p *backend.Prior) bool {
 	return l.heldBy(session) && l.Hold.Owner == p.Owner
 }
 
-// Prior is what the session of a granted attempt remembers.
+// Prior returns what the session of a granted attempt is to remember.
 func (l *Lock) Prior(req backend.AcquireRequest) backend.Prior {
 	if l.Record.First != l.Record.Last || l.Record.Watched {
 		return backend.Prior{}

@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	// MaxBlock is how many tokens an attempt may ask for at once: what AcquireRequest says.
+	// MaxBlock is the largest block of tokens that an attempt may ask for, as backend.AcquireRequest says.
 	MaxBlock = 1 << 16
 	// Horizon is how far beyond the server's clock a block of more than one token reaches at most, and so by how much
 	// tokens can fall when the server forgets them.
 	Horizon = 5 * time.Second
-	// Farthest is how far beyond the server's clock any token is: further than a clock is wrong, by mistake or after a
-	// failover. What asks for more is refused: it was forged, and the tokens of a lock never fall again.
+	// Farthest is how far beyond the server's clock a token may be. It is further than a clock is wrong, by mistake or
+	// after a failover. A request beyond it is refused as forged, because the tokens of a lock never fall again.
 	Farthest = 366 * 24 * time.Hour
 )
 
 // Errors of an attempt that changed nothing.
 var (
-	// ErrLate is that of a copy that came after the time up to which it may be executed.
+	// ErrLate is returned for a copy that arrived after the time until which it may be executed.
 	ErrLate = errors.New("it came too late and was not carried out")
-	// ErrFarToken is that of an attempt whose tokens would be further ahead of the clock than Farthest.
+	// ErrFarToken is returned for an attempt whose tokens would be further ahead of the clock than Farthest.
 	ErrFarToken = backend.WithRefused(errors.New(
 		"FARTOKEN the fencing tokens would be more than a year ahead of the server's clock"))
 	// ErrWrongKind is backend.ErrWrongKind, as a refusal.
@@ -35,7 +35,7 @@ func (r *Record) tooFar(now Instant, tokens int, seen backend.Token) bool {
 	return max(r.Last, seen) > clockToken(now+Farthest)-backend.Token(tokens)
 }
 
-// CheckShare refuses what cannot be: what backend.ShareRequest says.
+// CheckShare refuses impossible requests, as backend.ShareRequest describes.
 func CheckShare(req *backend.ShareRequest) error {
 	asks := req.Want > req.Keep
 	writer := func(units int) bool { return units == 0 || units == 1 || units == backend.AllUnits }

@@ -1,5 +1,5 @@
-// Package protocol is what a server does for each verb, in plain Go: what the scripts of redisbackend do in Lua. The
-// server of package memory is made of it, and so is a session with a Redis that runs no scripts.
+// Package protocol is the server's part of each verb in plain Go. The scripts of redisbackend do the same in Lua. The
+// server of package memory consists of it, and redisbackend.WithoutScripts runs it in the client.
 package protocol
 
 import (
@@ -23,39 +23,39 @@ type Lock struct {
 
 	Conditions map[string]*Condition
 
-	Batch   int                        // how many waiters of a condition one Signal wakes at most; 0: all
-	Keep    time.Duration              // for how long the record outlives its last change and its lease
-	Publish func(to string, m Message) // tells a session
+	Batch   int                        // the most waiters of a condition that one Signal wakes; 0: no limit
+	Keep    time.Duration              // how long the record outlives its last change and its lease
+	Publish func(to string, m Message) // sends a message to a session
 }
 
 // A Hold is the lock's hash: one field at most, and its TTL.
 type Hold struct {
 	Session, Owner string
-	Count          int     // 0: nobody has the lock
-	Expires        Instant // the lease; it is still good at that very moment
+	Count          int     // 0: the lock is free
+	Expires        Instant // the end of the lease, inclusive
 }
 
 // A Record is what the server remembers of a lock beyond its holds.
 type Record struct {
 	First, Last backend.Token // the block of the last grant
-	Session     string        // whose attempt was last given the lock,
-	Epoch       uint64        // and which
+	Session     string        // the session that got the lock last,
+	Epoch       uint64        // and its attempt
 	Op          uint64        // the last re-entry within that epoch
-	Pushed      bool          // given to a waiter who has perhaps not accepted it yet
-	Watched     bool          // the session is told of others that queue up
+	Pushed      bool          // granted to a waiter that has not confirmed the grant yet
+	Watched     bool          // the session gets a message when another queues up
 	Tombs       []Tombstone
 	Keep        time.Duration
 	Expires     Instant
 }
 
-// A Note is what the holder noted. It is the hold's that has its token, whichever session has that.
+// A Note is a hold's note. It belongs to the hold with its Token, whichever session has that hold.
 type Note struct {
 	Token   backend.Token
 	Text    string
 	Expires Instant
 }
 
-// A Tombstone refuses a session's attempts up to an epoch until a moment: copies of them may still be under way.
+// A Tombstone refuses a session's attempts up to an epoch, until a given time: copies of them may still be under way.
 type Tombstone struct {
 	Session string
 	Epoch   uint64
@@ -73,7 +73,7 @@ type Waiter struct {
 	Keep           time.Duration
 }
 
-// A Message is what a session is told: that it was given the lock or, by Kind, something else about the epoch.
+// A Message is a message to a session.
 type Message struct {
 	Kind        MessageKind
 	Name        string
@@ -92,14 +92,14 @@ type MessageKind int8
 // The zero kind is a grant.
 const (
 	Granted      MessageKind = iota
-	Signalled                // the ticket was
+	Signalled                // the ticket was signalled
 	Wanted                   // another session asked for the lock
 	Taken                    // another session has taken up the hold
 	SharedGrant              // units of a shared name
 	SharedWanted             // another session waits for units of a shared name
 )
 
-// Acquire makes, repeats or refreshes an attempt. It returns ErrLate after notAfter, and ErrFarToken.
+// Acquire makes, repeats or refreshes an attempt. It returns ErrLate if now is after notAfter, or ErrFarToken.
 func (l *Lock) Acquire(now Instant, session string, req backend.AcquireRequest, notAfter Instant) (backend.AcquireReply, error) {
 	if now > notAfter {
 		return backend.AcquireReply{}, ErrLate
@@ -110,7 +110,7 @@ func (l *Lock) Acquire(now Instant, session string, req backend.AcquireRequest, 
 	case l.Record.entombed(session, req.Epoch, now):
 		return stale, nil
 	case req.Epoch < last, req.Epoch == last && !mine:
-		return stale, nil // given up, or it has had its turn
+		return stale, nil // it was given up, or had the lock before
 	case l.Record.tooFar(now, req.Tokens, req.Seen):
 		return backend.AcquireReply{}, ErrFarToken
 	case mine && req.Epoch == last:
@@ -126,7 +126,8 @@ func (l *Lock) Acquire(now Instant, session string, req backend.AcquireRequest, 
 
 var stale = backend.AcquireReply{Status: backend.Stale}
 
-// confirm answers a copy of the attempt that has the lock: a resend, a beat after the grant, or its acceptance.
+// confirm handles a copy of the attempt that has the lock: a resend, a heartbeat after the grant, or the grant's
+// confirmation.
 func (l *Lock) confirm(now Instant, req backend.AcquireRequest) backend.AcquireReply {
 	if !req.Fixed || l.Record.Pushed {
 		l.Hold.Expires = now + req.Lease
@@ -138,12 +139,12 @@ func (l *Lock) confirm(now Instant, req backend.AcquireRequest) backend.AcquireR
 	return l.granted(now, req)
 }
 
-// takeOver gives what a session has to its newer attempt, or with Yield to the first waiter.
+// takeOver passes a session's hold to its newer attempt, or with Yield to the first waiter.
 func (l *Lock) takeOver(now Instant, session string, req backend.AcquireRequest) backend.AcquireReply {
 	if req.Yield {
 		if next, ok := l.firstWaiter(now); ok {
 			l.Hold = Hold{}
-			l.place(now, session, req) // before the grant, so that the message is the last that happens
+			l.place(now, session, req) // before the grant, so that the message comes last
 			l.grant(now, next)
 			return waiting(next.TTL)
 		}
@@ -158,8 +159,8 @@ func (l *Lock) takeOver(now Instant, session string, req backend.AcquireRequest)
 	return l.granted(now, req)
 }
 
-// takeFree is for a lock that nobody has: it goes to the first Waiter, or to this attempt if there is none, if the
-// first is the session's own, or if it barges.
+// takeFree handles an attempt on a free lock. The lock goes to the first waiter; or to this attempt if no session
+// waits, if the first waiter is this session, or if the attempt barges.
 func (l *Lock) takeFree(now Instant, session string, req backend.AcquireRequest) backend.AcquireReply {
 	next, ok := l.firstWaiter(now)
 	if ok && next.Session != session && !req.Barge {
@@ -184,15 +185,15 @@ func (l *Lock) takeFree(now Instant, session string, req backend.AcquireRequest)
 	return l.granted(now, req)
 }
 
-// wanted tells the holder's session that another asks for the lock: if it may have it without needing it, and if it watches
-// for sessions that queue up.
+// wanted sends the holder's session the message that another session asks for the lock, if the hold may linger or, when
+// the other queues up, if it is watched.
 func (l *Lock) wanted(queues bool) {
 	if l.Hold.Owner == backend.LingeringOwner || queues && l.Record.Watched {
 		l.Publish(l.Hold.Session, Message{Kind: Wanted, Name: l.Name, Epoch: l.Record.lastOf(l.Hold.Session)})
 	}
 }
 
-// wait answers an attempt that cannot have the lock now.
+// wait handles an attempt that cannot have the lock now.
 func (l *Lock) wait(now Instant, session string, req backend.AcquireRequest, ttl time.Duration) backend.AcquireReply {
 	if req.Queue && !l.place(now, session, req) {
 		return stale
@@ -201,8 +202,8 @@ func (l *Lock) wait(now Instant, session string, req backend.AcquireRequest, ttl
 	return waiting(ttl)
 }
 
-// place gives the session a place at the end of the queue, or renews the one it has for this attempt. It answers
-// false if the place is a newer attempt's.
+// place gives the session a place at the end of the queue, or renews the one it has for this attempt. It returns false
+// if the place is a newer attempt's.
 func (l *Lock) place(now Instant, session string, req backend.AcquireRequest) bool {
 	w := Waiter{
 		Session: session, Owner: req.Owner, Epoch: req.Epoch, Deadline: now + req.Patience, TTL: req.GrantTTL,
@@ -238,7 +239,7 @@ func (l *Lock) Reenter(now Instant, session string, req backend.ReenterRequest) 
 }
 
 // Release gives up what a session's attempts up to an epoch have, and gives a free lock to the first waiter. doubt is
-// for how long from now a copy of such an attempt may still be under way.
+// how long from now a copy of such an attempt may still be under way.
 func (l *Lock) Release(now Instant, session string, req backend.ReleaseRequest, doubt time.Duration) backend.ReleaseResult {
 	l.expire(now)
 	result, changed := backend.Nothing, false
@@ -279,7 +280,7 @@ func (l *Lock) Renew(now Instant, session string, epoch uint64, lease time.Durat
 	return true
 }
 
-// Force takes the lock from whoever has it, for the first waiter.
+// Force takes the lock from its holder and grants it to the first waiter. It reports whether there was a holder.
 func (l *Lock) Force(now Instant) bool {
 	l.expire(now)
 	if !l.held() {
@@ -292,7 +293,7 @@ func (l *Lock) Force(now Instant) bool {
 	return true
 }
 
-// Inspect is what inspect.lua answers.
+// Inspect returns the state of the lock.
 func (l *Lock) Inspect(now Instant) backend.State {
 	l.expire(now)
 	st := backend.State{Token: l.Record.Last}
@@ -310,7 +311,7 @@ func (l *Lock) Inspect(now Instant) backend.State {
 	return st
 }
 
-// expire forgets what is over.
+// expire forgets a hold and a record that have expired.
 func (l *Lock) expire(now Instant) {
 	if now > l.Hold.Expires {
 		l.Hold = Hold{}
@@ -320,7 +321,7 @@ func (l *Lock) expire(now Instant) {
 	}
 }
 
-// InUse reports whether the server knows anything of the lock.
+// InUse reports whether the server has a hold or a record of the lock.
 func (l *Lock) InUse(now Instant) bool {
 	l.expire(now)
 	return l.held() || l.Record.Keep > 0
@@ -351,23 +352,23 @@ func (l *Lock) issue(now Instant, session string, epoch uint64, tokens int, seen
 	r.Keep = max(r.Keep, keep)
 }
 
-// clockToken is the server's clock as a token.
+// clockToken returns the server's clock as a token.
 func clockToken(now Instant) backend.Token { return backend.Token(max(0, now.Microseconds())) }
 
 // save keeps the record from now on, and for longer by as much as its tokens have run ahead of the clock: tokens
 // that start from the clock again do not fall behind.
 func (l *Lock) save(now Instant) { l.Record.Expires = l.retention(now) }
 
-// retention is when the record ends if it is saved now.
+// retention returns when the record expires if it is saved now.
 func (l *Lock) retention(now Instant) Instant {
 	ahead := Instant(min(l.Record.Last, clockToken(now+Farthest)))*time.Microsecond - now
 	return now + l.Record.Keep + max(0, ahead)
 }
 
-// keepFor is for how long the record outlives an attempt with a lease.
+// keepFor returns how long to keep the record for an attempt with the given lease.
 func (l *Lock) keepFor(lease time.Duration) time.Duration { return l.Keep + lease }
 
-// firstWaiter is the longest waiting session that is alive; the dead before it lose their places.
+// firstWaiter returns the longest waiting session that is alive. The dead ones before it lose their places.
 func (l *Lock) firstWaiter(now Instant) (Waiter, bool) {
 	for len(l.Queue) > 0 && !l.Queue[0].alive(now) {
 		l.Queue = l.Queue[1:]
@@ -378,8 +379,8 @@ func (l *Lock) firstWaiter(now Instant) (Waiter, bool) {
 	return l.Queue[0], true
 }
 
-// grant gives a free lock to the first waiter, and tells it. A waiter for which there is no token stays where it is: its
-// next attempt is told why.
+// grant gives a free lock to the first waiter, and sends it the message. A waiter whose token would be too far ahead
+// keeps its place; its next attempt returns the error.
 func (l *Lock) grant(now Instant, w Waiter) {
 	if l.Record.tooFar(now, w.Tokens, w.Seen) {
 		if l.Record.Keep > 0 { // there is a record
@@ -402,17 +403,17 @@ func (l *Lock) grant(now Instant, w Waiter) {
 
 func (w Waiter) alive(now Instant) bool { return now <= w.Deadline }
 
-// leave takes a session out of the queue.
+// leave removes a session from the queue.
 func (l *Lock) leave(session string) {
 	l.Queue = slices.DeleteFunc(l.Queue, func(w Waiter) bool { return w.Session == session })
 }
 
-// placeOf is the index of a session's place, -1 if it has none.
+// placeOf returns the index of a session's place, -1 if it has none.
 func (l *Lock) placeOf(session string) int {
 	return slices.IndexFunc(l.Queue, func(w Waiter) bool { return w.Session == session })
 }
 
-// lastOf is the epoch with which a session was given the lock, 0 if another session had it since.
+// lastOf returns the epoch with which a session got the lock, 0 if another session has got it since.
 func (r *Record) lastOf(session string) uint64 {
 	if r.Session != session {
 		return 0
@@ -427,7 +428,7 @@ func (r *Record) entombed(session string, epoch uint64, now Instant) bool {
 	})
 }
 
-// entomb refuses a session's attempts up to an epoch, and forgets the tombstones that are over.
+// entomb adds a tombstone for a session's attempts up to an epoch, and removes those that have expired.
 func (r *Record) entomb(session string, epoch uint64, until, now Instant) {
 	grave := Tombstone{session, epoch, until}
 	r.Tombs = slices.DeleteFunc(r.Tombs, func(t Tombstone) bool {

@@ -12,7 +12,7 @@ func (l *Lock) SetNote(now Instant, session string, req backend.NoteRequest) boo
 	return true
 }
 
-// note is what was noted of the present hold. The lock is held.
+// note returns the note of the present hold. The lock is held.
 func (l *Lock) note(now Instant) string {
 	if l.Record.Session != l.Hold.Session || l.Note.Token != l.Record.Last || now > l.Note.Expires {
 		return ""

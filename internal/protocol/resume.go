@@ -4,8 +4,8 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Resume makes the hold of an owner, whichever session has it, this session's. It returns ErrLate after notAfter, and
-// ErrFarToken.
+// Resume moves an owner's hold to this session, from whichever session has it. It returns ErrLate if now is after
+// notAfter, or ErrFarToken.
 func (l *Lock) Resume(now Instant, session string, req backend.ResumeRequest, notAfter Instant) (backend.ResumeReply, error) {
 	if now > notAfter {
 		return backend.ResumeReply{}, ErrLate
@@ -21,11 +21,11 @@ func (l *Lock) Resume(now Instant, session string, req backend.ResumeRequest, no
 	case l.Record.tooFar(now, 1, req.Seen):
 		return backend.ResumeReply{}, ErrFarToken
 	}
-	whose := l.Hold.Session
+	previous := l.Hold.Session
 	l.Hold.Session = session
 	if l.Record.lastOf(session) < req.Epoch {
-		last := l.Record.lastOf(whose)
-		if l.Record.Session != whose { // the record was lost without the hold (eviction): the token is new
+		last := l.Record.lastOf(previous)
+		if l.Record.Session != previous { // the record was lost without the hold (eviction): the token is new
 			l.issue(now, session, req.Epoch, 1, req.Seen, 0)
 		}
 		l.Record.Session, l.Record.Epoch, l.Record.Op = session, req.Epoch, 0
@@ -33,8 +33,8 @@ func (l *Lock) Resume(now Instant, session string, req backend.ResumeRequest, no
 		l.Record.Keep = max(l.Record.Keep, l.keepFor(req.Lease))
 		l.save(now)
 		l.leave(session)
-		if whose != session {
-			l.Publish(whose, Message{Kind: Taken, Name: l.Name, Epoch: last})
+		if previous != session {
+			l.Publish(previous, Message{Kind: Taken, Name: l.Name, Epoch: last})
 		}
 	}
 	if !req.Fixed {

@@ -9,24 +9,24 @@ import (
 )
 
 // A Shared is what the server keeps for a name that many sessions hold at once. Every method is one verb, executed as a
-// whole. A session's units and places are only looked at after settle.
+// whole. Verbs look at units and places only after settle.
 type Shared struct {
 	Name    string
 	Kind    backend.ShareKind // 0: the name is not in use
 	Token   backend.Token     // last token given out and not given back
-	Entries []Entry           // one for each session, in the order in which they came
+	Entries []Entry           // one for each session, in order of arrival
 	Expires Instant           // the name is not in use after that
 
-	Keep    time.Duration              // for how long the name outlives its last change and its leases
-	Publish func(to string, m Message) // tells a session
+	Keep    time.Duration              // how long the name outlives its last change and its leases
+	Publish func(to string, m Message) // sends a message to a session
 }
 
-// An Entry is what the server knows of one session.
+// An Entry is the server's record of one session.
 type Entry struct {
 	Session string
 	Epoch   uint64
 	Units   int
-	Until   Instant       // the lease of the units; they are still good at that very moment
+	Until   Instant       // the end of the units' lease, inclusive
 	Memory  Instant       // the entry is kept until then: a copy of an older epoch may still be under way
 	First   backend.Token // under which it has the units
 	Under   backend.Token // under which it got the first of them: it stays while the session has any
@@ -44,7 +44,8 @@ type Place struct {
 	Seen        backend.Token
 }
 
-// Share is the verb. It returns ErrWrongKind, ErrLate after notAfter, and ErrFarToken, and then nothing is touched.
+// Share handles a request. It returns ErrWrongKind, ErrLate if now is after notAfter, or ErrFarToken, and then changes
+// nothing.
 func (s *Shared) Share(now Instant, session string, req backend.ShareRequest, notAfter, memory Instant) (backend.ShareReply, error) {
 	if now > s.Expires {
 		s.Kind, s.Token, s.Entries = 0, 0, nil
@@ -72,11 +73,11 @@ func (s *Shared) Share(now Instant, session string, req backend.ShareRequest, no
 	}
 	granted := s.serve(now, e, req.Lease)
 	s.save(now)
-	s.tell(now, e, granted)
-	return s.answer(e, req, status), nil
+	s.sendMessages(now, e, granted)
+	return s.reply(e, req, status), nil
 }
 
-// settle writes down what is over: units past their lease, places past their deadline, entries past their memory. The
+// settle removes what has expired: units past their lease, places past their deadline, entries past their memory. The
 // caller's entry stays.
 func (s *Shared) settle(now Instant, caller string) {
 	for i := range s.Entries {
@@ -93,7 +94,7 @@ func (s *Shared) settle(now Instant, caller string) {
 	})
 }
 
-// begin is a new epoch: what the session keeps, and what it wants.
+// begin handles a new epoch: what the session keeps, and what it wants.
 func (s *Shared) begin(now Instant, e *Entry, req backend.ShareRequest) backend.ShareStatus {
 	has := e.Units
 	if e.Under != req.Under {
@@ -109,8 +110,8 @@ func (s *Shared) begin(now Instant, e *Entry, req backend.ShareRequest) backend.
 	return backend.Shared
 }
 
-// keep leaves the session so many of its units, with a full lease. A writer that keeps fewer than all of them gives back the
-// tokens that it did not use.
+// keep leaves the session the given number of its units, with a full lease. A writer that keeps fewer than all of them
+// gives back the tokens that it did not use.
 func (s *Shared) keep(now Instant, e *Entry, units int, req backend.ShareRequest) {
 	if e.Units == backend.AllUnits && units < backend.AllUnits && req.Kind == backend.ReadWrite {
 		if e.First <= req.Tail && req.Tail < s.Token && e.Under == req.Under && req.Tail%2 == 0 {
@@ -126,8 +127,8 @@ func (s *Shared) keep(now Instant, e *Entry, units int, req backend.ShareRequest
 	e.lease(now, req.Lease)
 }
 
-// queue gives the session a place, updates the one it has, or takes it away. A session with its fair share of permits gets
-// none: nothing, or what is free if no session waits.
+// queue gives the session a place, updates the one it has, or takes it away. A session with its fair share of permits
+// gets no place. It gets the free permits at once if no session waits, else none.
 func (s *Shared) queue(now Instant, e *Entry, req backend.ShareRequest) {
 	if req.Want == req.Keep {
 		e.Place = Place{}
@@ -143,7 +144,7 @@ func (s *Shared) queue(now Instant, e *Entry, req backend.ShareRequest) {
 			}
 			return
 		}
-		least = e.Units + 1 // what it has already is no grant
+		least = e.Units + 1 // the units that it has already are no grant
 	}
 	order := e.Place.Order
 	if order == 0 {
@@ -155,7 +156,7 @@ func (s *Shared) queue(now Instant, e *Entry, req backend.ShareRequest) {
 	}
 }
 
-// refresh is a copy of the epoch that counts: live units get a full lease, and a place a new deadline.
+// refresh handles a copy of the last epoch: live units get a full lease, and a place a new deadline.
 func (e *Entry) refresh(now Instant, req backend.ShareRequest) {
 	if e.Units > 0 {
 		e.lease(now, req.Lease)
@@ -165,15 +166,15 @@ func (e *Entry) refresh(now Instant, req backend.ShareRequest) {
 	}
 }
 
-// lease never makes a lease shorter.
+// lease prolongs the lease of the units to d from now. It never shortens it.
 func (e *Entry) lease(now Instant, d time.Duration) {
 	e.Until = max(e.Until, now+d)
 	e.Memory = max(e.Memory, e.Until)
 }
 
-// serve grants heads of the queue what they want for as long as they fit, and returns whom, but for the caller. It looks at
-// each session once: thousands can be served in one run. A head for which there is no token stays where it is: its next copy
-// is told why.
+// serve grants the requests at the head of the queue for as long as they fit, and returns the sessions that got units,
+// except the caller. It looks at each session once: thousands can be served in one run. A session whose tokens would be
+// too far ahead keeps its place; its next copy returns the error.
 func (s *Shared) serve(now Instant, caller *Entry, lease time.Duration) (granted []*Entry) {
 	line, units, sessions := s.line()
 	for i, h := range line {
@@ -198,7 +199,8 @@ func (s *Shared) serve(now Instant, caller *Entry, lease time.Duration) (granted
 	return granted
 }
 
-// line returns the entries that have a place, in their order, and how many units and sessions with either there are.
+// line returns the entries with a place, in order, the number of units in use, and the number of sessions with units or
+// a place.
 func (s *Shared) line() (places []*Entry, units, sessions int) {
 	for i := range s.Entries {
 		e := &s.Entries[i]
@@ -214,8 +216,8 @@ func (s *Shared) line() (places []*Entry, units, sessions int) {
 	return places, units, sessions
 }
 
-// give lets a session have units: a writer under a new block of tokens, all others under the last token. If a reader has
-// seen a higher one, the server forgot a write, and there is a new last one.
+// give grants units to a session: to a writer under a new block of tokens, to all others under the last token. If a
+// reader has seen a higher token, the server has forgotten a write, and give issues a new last token.
 func (s *Shared) give(now Instant, e *Entry, units int, p Place) {
 	had := e.Units
 	e.Units = units
@@ -248,8 +250,8 @@ func (s *Shared) tooFar(now Instant, tokens int, seen backend.Token) bool {
 	return max(s.Token, seen) > clockToken(now+Farthest)-2*backend.Token(max(tokens, 1))
 }
 
-// save keeps the name until the last of what it has is over, for Keep at least, and for longer by as much as its tokens
-// have run ahead of the clock.
+// save keeps the name until the last lease, memory and place have expired, for Keep at least, and for longer by as much
+// as its tokens have run ahead of the clock.
 func (s *Shared) save(now Instant) {
 	ahead := Instant(min(s.Token, clockToken(now+Farthest)))*time.Microsecond - now
 	s.Expires = max(s.Expires, now+s.Keep+max(0, ahead))
@@ -258,12 +260,12 @@ func (s *Shared) save(now Instant) {
 	}
 }
 
-// tell sends those who were granted what they wanted the news, and asks those who have more than they may keep. The
-// caller is not told: its answer says both.
-func (s *Shared) tell(now Instant, caller *Entry, granted []*Entry) {
-	told, may := map[*Entry]bool{caller: true}, s.allowance()
+// sendMessages sends a message to the sessions that were granted units, and to those that have more than they may keep.
+// The caller gets none: its reply says both.
+func (s *Shared) sendMessages(now Instant, caller *Entry, granted []*Entry) {
+	notified, may := map[*Entry]bool{caller: true}, s.allowance()
 	for _, e := range granted {
-		told[e] = true
+		notified[e] = true
 		last := e.First
 		if e.Units == backend.AllUnits && s.Kind == backend.ReadWrite {
 			last = s.Token
@@ -272,7 +274,7 @@ func (s *Shared) tell(now Instant, caller *Entry, granted []*Entry) {
 			May: may(e), TTL: e.Until - now, At: now})
 	}
 	for i := range s.Entries {
-		if e := &s.Entries[i]; e.Units > may(e) && !told[e] {
+		if e := &s.Entries[i]; e.Units > may(e) && !notified[e] {
 			s.Publish(e.Session, Message{Kind: SharedWanted, Name: s.Name, May: may(e)})
 		}
 	}
@@ -303,7 +305,7 @@ func (s *Shared) allowance() func(*Entry) int {
 	}
 }
 
-func (s *Shared) answer(e *Entry, req backend.ShareRequest, status backend.ShareStatus) backend.ShareReply {
+func (s *Shared) reply(e *Entry, req backend.ShareRequest, status backend.ShareStatus) backend.ShareReply {
 	reply := backend.ShareReply{
 		Status: status, Epoch: e.Epoch, Units: e.Units, Placed: e.Place.Order > 0, First: e.First, Last: e.First, May: s.allowance()(e),
 	}
@@ -333,8 +335,8 @@ func (s *Shared) Renew(now Instant, session string, epoch uint64, under backend.
 }
 
 // Force takes the units of all sessions that have some, for the head of the queue. A session that had units loses its place
-// too: it would not learn that they were gone if it was granted more before it asks. It returns whether a session had any, or
-// ErrWrongKind, and then nothing is touched.
+// too: it would not learn that they were gone if it was granted more before it asks. It returns whether a session had
+// any, or ErrWrongKind, and then changes nothing.
 func (s *Shared) Force(now Instant, kind backend.ShareKind) (had bool, err error) {
 	switch {
 	case !s.InUse(now):
@@ -352,12 +354,12 @@ func (s *Shared) Force(now Instant, kind backend.ShareKind) (had bool, err error
 	if had {
 		granted := s.serve(now, nil, 0)
 		s.save(now)
-		s.tell(now, nil, granted)
+		s.sendMessages(now, nil, granted)
 	}
 	return had, nil
 }
 
-// Inspect returns what is known of the name. It touches nothing.
+// Inspect returns what is known of the name. It changes nothing.
 func (s *Shared) Inspect(now Instant) (st backend.SharedState) {
 	if !s.InUse(now) {
 		return st
@@ -378,7 +380,7 @@ func (s *Shared) Inspect(now Instant) (st backend.SharedState) {
 	return st
 }
 
-// InUse reports whether the name is that of a shared lock.
+// InUse reports whether the name is in use as a shared one.
 func (s *Shared) InUse(now Instant) bool { return s.Kind != 0 && now <= s.Expires }
 
 // find returns the index of a session's entry, -1 if it has none.
@@ -395,7 +397,7 @@ func (s *Shared) entry(session string) *Entry {
 	return &s.Entries[len(s.Entries)-1]
 }
 
-// head is the first in the queue, nil if there is none.
+// head returns the first entry in the queue, nil if there is none.
 func (s *Shared) head() (h *Entry) {
 	for i := range s.Entries {
 		if e := &s.Entries[i]; e.Place.Order > 0 && (h == nil || e.Place.Order < h.Place.Order) {
@@ -412,7 +414,7 @@ func (s *Shared) lastOrder() (last uint64) {
 	return last
 }
 
-// others is how many units the other sessions have.
+// others returns the number of units that the other sessions have.
 func (s *Shared) others(e *Entry) (units int) {
 	for i := range s.Entries {
 		if o := &s.Entries[i]; o != e {
@@ -422,7 +424,7 @@ func (s *Shared) others(e *Entry) (units int) {
 	return units
 }
 
-// share is a limit divided by the number of sessions that have units or a place, this one included.
+// share returns limit divided by the number of sessions that have units or a place, this one included.
 func (s *Shared) share(e *Entry, limit int) int {
 	sessions := 1
 	for i := range s.Entries {

@@ -2,7 +2,8 @@ package protocol
 
 import "github.com/relock-go/relock/backend"
 
-// Watch has the session that holds the lock told of others that queue up, until it is given to another attempt.
+// Watch requests a message to the holder's session for each session that queues up, until another attempt gets the
+// lock.
 func (l *Lock) Watch(now Instant, session string, epoch uint64) backend.WatchReply {
 	l.expire(now)
 	if !l.heldBy(session) || l.Record.lastOf(session) != epoch {

@@ -27,17 +27,17 @@ type Clock struct {
 	ppm     int64
 }
 
-// StartWithClock starts a server as Start does, whose wall clock can be set. That needs a C compiler: without one the test
-// is skipped, or fails, as without a server.
+// StartWithClock is Start for a server whose wall clock can be set. It needs a C compiler: without one the test is
+// skipped, or fails, as without a server.
 func StartWithClock(tb testing.TB, options ...string) *Server {
 	tb.Helper()
 	return begin(tb, &Server{dir: tb.TempDir(), options: options, clock: newClock(tb)})
 }
 
-// Clock is the clock of a server that StartWithClock has started. It stays when the server is started again.
+// Clock returns the clock of a server that StartWithClock has started. The clock survives a restart of the server.
 func (s *Server) Clock() *Clock { return s.clock }
 
-// newClock compiles the library and gives it a file.
+// newClock compiles the library and creates its file.
 func newClock(tb testing.TB) *Clock {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -64,12 +64,12 @@ func newClock(tb testing.TB) *Clock {
 	return c
 }
 
-// environment has a process use the clock.
+// environment returns the environment of a process that uses the clock.
 func (c *Clock) environment() []string {
 	return append(os.Environ(), "LD_PRELOAD="+c.library, "RELOCK_CLOCK="+c.file.Name())
 }
 
-// Ahead is how far the clock is ahead of the real one.
+// Ahead returns how far the clock is ahead of the real one.
 func (c *Clock) Ahead() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,19 +87,19 @@ func (c *Clock) Step(d time.Duration) {
 	c.setLocked(d, c.ppm)
 }
 
-// Slew has the clock run faster than the real one by so many millionths from now on, slower if it is negative.
+// Slew makes the clock run faster than the real one by ppm millionths from now on, or slower if ppm is negative.
 func (c *Clock) Slew(ppm int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.setLocked(0, ppm)
 }
 
-// Valkey 9.1 looks at the wall clock once a millisecond, and counts with its monotonic clock in between. Its commands show
-// the clock as it was set before for that long.
+// betweenLooks is longer than Valkey 9.1 may show the old time: it reads the wall clock once a millisecond, and counts
+// with its monotonic clock in between.
 const betweenLooks = 2 * time.Millisecond
 
-// setLocked writes the setting that does not count, and then that it does. The server reads the file as memory. Every
-// command that is sent after it has returned has the clock as it was set.
+// setLocked writes the setting that is not current, and then makes it current. The server maps the file into its
+// memory. Every command that is sent after setLocked has returned sees the new time.
 func (c *Clock) setLocked(step time.Duration, ppm int64) {
 	now := time.Now()
 	c.since, c.ahead, c.ppm = now, c.aheadLocked(now)+step, ppm

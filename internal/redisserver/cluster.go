@@ -15,13 +15,13 @@ import (
 // A Cluster is a Redis Cluster of this test alone.
 type Cluster struct {
 	Masters  []*Server   // each with an equal part of the slots, in order
-	Replicas [][]*Server // of each of the masters
+	Replicas [][]*Server // by master
 }
 
 const (
 	// clusterTimeout bounds how long the nodes may take to agree.
 	clusterTimeout = time.Minute
-	// meetTries is how often they are introduced: one that does not answer in time is forgotten.
+	// meetTries is how often the nodes are introduced: a node forgets one that does not reply in time.
 	meetTries = 3
 )
 
@@ -50,7 +50,7 @@ func startNode(tb testing.TB, options []string) *Server {
 		"--cluster-config-file", "nodes.conf", "--repl-diskless-sync-delay", "0"}, options...)})
 }
 
-// Nodes are all servers of the Cluster.
+// Nodes returns all servers of the Cluster.
 func (c *Cluster) Nodes() []*Server {
 	nodes := append([]*Server{}, c.Masters...)
 	for _, replicas := range c.Replicas {
@@ -59,7 +59,7 @@ func (c *Cluster) Nodes() []*Server {
 	return nodes
 }
 
-// Addrs are the addresses of all servers.
+// Addrs returns the addresses of all servers.
 func (c *Cluster) Addrs() []string {
 	var addrs []string
 	for _, node := range c.Nodes() {
@@ -68,7 +68,7 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// slots is how many slots a Cluster has.
+// slots is the number of slots of a Cluster.
 const slots = 16384
 
 func (c *Cluster) form() error {
@@ -108,7 +108,7 @@ func (c *Cluster) form() error {
 	return nil
 }
 
-// meet introduces the nodes to each other, and waits until they all know who has which slots.
+// meet introduces the nodes to each other, and waits until they all know which node has which slots.
 func (c *Cluster) meet() (err error) {
 	nodes := c.Nodes()
 	for range meetTries {
@@ -128,7 +128,7 @@ func (c *Cluster) meet() (err error) {
 	return err
 }
 
-// awaitAll waits until every one of the servers answers a command with all of the words.
+// awaitAll waits until every server replies to a command with all of the words.
 func awaitAll(servers []*Server, command string, words ...string) error {
 	for deadline := time.Now().Add(clusterTimeout); ; time.Sleep(20 * time.Millisecond) {
 		ready, last := 0, ""
@@ -159,7 +159,7 @@ func containsAll(text string, words []string) bool {
 // commandTimeout bounds one command of Command.
 const commandTimeout = 30 * time.Second
 
-// Command sends the server one command, over a connection for it alone, and answers the reply as text.
+// Command sends the server one command over a connection of its own, and returns the reply as text.
 func (s *Server) Command(words ...string) (string, error) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true,
 		DisableCache: true, DisableRetry: true, AlwaysRESP2: true, ClientSetInfo: rueidis.DisableClientSetInfo})

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// dieWithParent has a process end with this one, also if that is killed, or gives up because its time is over.
+// dieWithParent makes a process end with this one, also if this one is killed or its time limit ends it.
 func dieWithParent(process *exec.Cmd) {
 	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

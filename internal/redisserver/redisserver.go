@@ -4,7 +4,7 @@
 // RELOCK_REDIS_SERVER names another server program: an older Redis, or Valkey. It is started with options that Redis 6.2
 // knows too, and as a sentinel with --sentinel.
 //
-// With REENTRANT_REDIS=redis://… set, [URL] answers that server instead. Without it, and without a redis-server, tests
+// With REENTRANT_REDIS=redis://… set, [URL] returns that server instead. Without it, and without a redis-server, tests
 // that need one are skipped; with REENTRANT_REDIS_REQUIRED=1 they fail, so that CI cannot skip them unnoticed.
 package redisserver
 
@@ -31,8 +31,9 @@ const (
 	binaryVariable   = "RELOCK_REDIS_SERVER"
 )
 
-// URL is a Redis that may be shared with other tests and their processes: use keys of your own, and nothing that
-// touches everybody's. It is the one that REENTRANT_REDIS names, else a new one that ends with the test.
+// URL returns the URL of a Redis that may be shared with other tests and their processes: use keys of your own, and no
+// command that touches those of others. It is the one that REENTRANT_REDIS names, else a new one that ends with the
+// test.
 func URL(tb testing.TB) string {
 	tb.Helper()
 	if url := os.Getenv(urlVariable); url != "" {
@@ -55,10 +56,10 @@ type Server struct {
 	log     *output
 }
 
-// FreePort, as the value of an option, stands for a free port of the server's own. Port answers which.
+// FreePort, as the value of an option, is replaced by a free port. Port returns it.
 const FreePort = "free port"
 
-// Port is the port that an option was given for FreePort.
+// Port returns the port that replaced FreePort in an option.
 func (s *Server) Port(option string) string { return s.ports[option] }
 
 // Start starts a server that is stopped when the test ends. Options are as on redis-server's command line.
@@ -78,13 +79,13 @@ func StartSentinel(tb testing.TB, lines ...string) *Server {
 	return begin(tb, &Server{dir: dir, config: config, options: []string{"--sentinel"}})
 }
 
-// binary is the server's program.
+// binary returns the server's program.
 func binary() string { return cmp.Or(os.Getenv(binaryVariable), "redis-server") }
 
 // NeedTLS skips a test where the server was built without TLS. Only a server that RELOCK_REDIS_SERVER names may be one.
 func NeedTLS(tb testing.TB) {
 	tb.Helper()
-	// A server without a certificate ends at once, and says what it is missing.
+	// A server without a certificate ends at once, and prints what it is missing.
 	why, _ := exec.CommandContext(tb.Context(), binary(), "--port", "0", "--tls-port", "1").CombinedOutput()
 	if os.Getenv(binaryVariable) != "" && !strings.Contains(string(why), "No tls-cert-file") {
 		tb.Skipf("%s was built without TLS", binary())
@@ -121,7 +122,7 @@ func begin(tb testing.TB, s *Server) *Server {
 	return s
 }
 
-// startTries is how often ports are chosen: somebody may take a free one before Redis does.
+// startTries is how often ports are chosen: another process may take a free one before Redis does.
 const startTries = 5
 
 func (s *Server) start() error {
@@ -156,7 +157,7 @@ func (s *Server) choose() (err error) {
 	return nil
 }
 
-// freeAddr is a free address; that of a node has a free one 10000 ports above, which is its bus's.
+// freeAddr returns a free address. For a node of a Cluster the port of its bus is free too.
 func (s *Server) freeAddr() (string, error) {
 	for {
 		addr, err := freeAddr()
@@ -190,7 +191,7 @@ func freeAddr() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// launch starts the process on the server's address and waits until it answers.
+// launch starts the process on the server's address and waits until it is ready.
 func (s *Server) launch() error {
 	host, port, _ := net.SplitHostPort(s.addr)
 	// A replica writes what it copies to a file, and a server that starts reads it.
@@ -225,7 +226,7 @@ func (s *Server) launch() error {
 	return nil
 }
 
-// run starts the process, says so, and waits until it ends.
+// run starts the process, sends the result to started, and waits until the process ends.
 func (s *Server) run(started chan<- error) {
 	defer close(s.exited)
 	// The parent with which the process dies is this thread, so it has to stay.
@@ -238,10 +239,11 @@ func (s *Server) run(started chan<- error) {
 	}
 }
 
-// startTimeout bounds how long a server may take to answer.
+// startTimeout bounds how long a server may take to become ready.
 const startTimeout = time.Minute
 
-// await waits until the server says that it is ready. Somebody else's may answer on the port, so it is not asked.
+// await waits until the server's log says that it is ready. It does not send a command: another process may have the
+// port.
 func (s *Server) await() error {
 	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
 		if s.log.has("Ready to accept connections", "Sentinel ID is") {
@@ -256,7 +258,7 @@ func (s *Server) await() error {
 	return fmt.Errorf("%s does not become ready", binary())
 }
 
-// output is what a process prints.
+// output collects what a process prints.
 type output struct {
 	mu   sync.Mutex
 	text []byte
@@ -280,16 +282,16 @@ func (o *output) String() string {
 	return string(o.text)
 }
 
-// Addr is the server's address.
+// Addr returns the server's address.
 func (s *Server) Addr() string { return s.addr }
 
-// URL is the server's address as redisbackend.Open takes it.
+// URL returns the server's address as redisbackend.Open takes it.
 func (s *Server) URL() string { return "redis://" + s.addr }
 
-// Log is what the server has printed since it was last started.
+// Log returns what the server has printed since it was last started.
 func (s *Server) Log() string { return s.log.String() }
 
-// Stop kills the server, without saving and without goodbye. Stopping a stopped one does nothing.
+// Stop kills the server with SIGKILL, so it saves nothing. On a stopped server it does nothing.
 func (s *Server) Stop() {
 	s.signal(syscall.SIGKILL)
 	<-s.exited
@@ -300,7 +302,7 @@ func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	s.Stop()
 	err := s.launch()
-	// Somebody may have the port for a moment, if only as that of a connection.
+	// Another process may have the port for a moment, if only as the local port of a connection.
 	for deadline := time.Now().Add(startTimeout); err != nil && time.Now().Before(deadline); err = s.launch() {
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -309,7 +311,7 @@ func (s *Server) Restart(tb testing.TB) {
 	}
 }
 
-// Freeze stops the process where it is, as an overloaded machine would: connections stay open and nothing answers.
+// Freeze suspends the process, as an overloaded machine would: connections stay open and no command gets a reply.
 func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
 
 // Thaw lets a frozen server go on.

@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// Parallel lets n tests of a package run in parallel; -parallel on the command line comes first. It is for a TestMain of
-// tests that mostly wait: for servers to start, for leases to end, for messages. By default only as many run as there are
-// processors, and leave them idle. Under the race detector it does nothing.
+// Parallel lets n tests of a package run in parallel; -parallel on the command line takes precedence. It is for the
+// TestMain of tests that mostly wait: for servers to start, leases to end or messages. By default only as many tests
+// run as there are processors, which then stay idle. Under the race detector Parallel does nothing.
 func Parallel(n int) {
 	if underRace {
 		return
@@ -19,8 +19,8 @@ func Parallel(n int) {
 	}
 }
 
-// CollectLess has garbage collected less often, unless the environment has GOGC. It is for a TestMain of tests that make
-// much garbage in a small heap, as many short-lived servers and clients do.
+// CollectLess makes the garbage collector run less often, unless the environment sets GOGC. It is for a TestMain of
+// tests that make much garbage in a small heap, as many short-lived servers and clients do.
 func CollectLess() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)

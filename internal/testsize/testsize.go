@@ -1,4 +1,4 @@
-// Package testsize makes tests as large as there is time for: small for a developer who runs all of them, and full with
+// Package testsize sets the size of tests: small by default, so that running all of them is quick, and full with
 // RELOCK_FULL=1, which .ci/run sets.
 package testsize
 
@@ -13,7 +13,7 @@ func Full() bool {
 	return full
 }
 
-// Of returns how many a test has: all of them at full size, and few otherwise.
+// Of returns all at full size, and few otherwise.
 func Of(all, few int) int {
 	if Full() {
 		return all
