@@ -121,10 +121,9 @@ func (e *lockState) newTurn(now time.Time) turn {
 
 // spent reports whether another session should have the lock now, if one waits.
 func (e *lockState) spent(now time.Time) bool {
-	t, cfg := e.turn, &e.s.config
+	t := e.turn
 	lasted := now.Sub(e.s.opened) - t.began
-	return t.passes >= t.limit || lasted >= cfg.handoffTime ||
-		cfg.cohort && lasted >= DefaultHandoffTime && t.passes >= t.generation
+	return t.passes >= t.limit || lasted >= e.s.config.handoffTime || lasted >= generationTime && t.passes >= t.generation
 }
 
 // A hold lingers when it was handed on and no owner was there to take it: the session keeps it, and the baton is free.

@@ -15,23 +15,26 @@ import (
 const (
 	DefaultLease       = 10 * time.Second
 	DefaultHeartbeat   = time.Second
-	DefaultHandoffTime = 5 * time.Millisecond
-	DefaultCohortTime  = 25 * time.Millisecond
+	DefaultHandoffTime = 50 * time.Millisecond
 )
 
 // How often a session hands a lock to its own goroutines before another process's turn.
 //
 // Without a cohort each hand-over is one command, and the turn of another process costs a push and a wake-up as well.
 // With 5 processes of 20 goroutines turns of 64 give a sixth more sections/s than turns of 32. The longest waits are
-// half as long again, and a fifteenth of those of a lock that polls. Longer turns give no more (docs/budgets.md). There
-// is a time limit too, because a count says nothing about how long the sections are. WithHandoffs sets another number.
+// half as long again, and a fifteenth of those of a lock that polls. Longer turns give no more (docs/budgets.md).
+// WithHandoffs sets another number.
 //
-// In cohort mode a hand-over costs Redis nothing, so the cost of a turn is spread over more of them: 256. With sections
-// so long that this takes more than 5 ms, the turn ends when each owner that was in the local queue when it began has had
-// the lock once, or after 25 ms if that is sooner: others do not wait longer for it than they would in one queue for all.
+// In cohort mode a hand-over costs Redis nothing, so the cost of a turn is spread over more of them: 256.
+//
+// A count says nothing about how long the sections are, so there are time limits too. With sections so long that a turn
+// takes more than generationTime, it ends when each owner that was in the local queue when it began has had the lock
+// once: other sessions do not wait longer for it than they would in one queue for all. A shorter turn would serve a part
+// of these owners, and the rest would wait for all other sessions once more. DefaultHandoffTime ends every turn.
 const (
 	registeredHandoffs = 64
 	cohortHandoffs     = 256
+	generationTime     = 5 * time.Millisecond
 )
 
 // maxCohortHandoffs bounds the block of tokens that a cohort takes: what AcquireRequest allows, without the first owner's.
@@ -75,9 +78,8 @@ func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbea
 func WithHandoffs(n int) Option { return func(c *config) { c.handoffs = n } }
 
 // WithHandoffTime sets how long a session may hand a lock from one of its owners to the next before another waiting
-// session gets it. This limit or that of [WithHandoffs] ends the turn, whichever is reached first. Default 5 ms. With
-// [WithCohort] the default is 25 ms; after 5 ms only owners that waited when the turn began get the lock. The default
-// is never more than a quarter of the lease.
+// session gets it. This limit or that of [WithHandoffs] ends the turn, whichever is reached first. After 5 ms only owners
+// that waited when the turn began get the lock. Default 50 ms, but never more than a quarter of the lease.
 func WithHandoffTime(d time.Duration) Option { return func(c *config) { c.handoffTime = d } }
 
 // WithSpin sets how many times the head of a queue tries again at once before it parks. Default 0: a freed lock
@@ -156,7 +158,7 @@ func newConfig(opts []Option) (config, error) {
 	c.lease = cmp.Or(c.lease, DefaultLease)
 	c.heartbeat = cmp.Or(c.heartbeat, min(DefaultHeartbeat, c.lease/3))
 	c.patience, c.grantTTL = 3*c.heartbeat, max(2*c.heartbeat, min(3*c.heartbeat, c.lease))
-	c.handoffTime = cmp.Or(c.handoffTime, min(c.longestTurn(), c.lease/4))
+	c.handoffTime = cmp.Or(c.handoffTime, min(DefaultHandoffTime, c.lease/4))
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
 	}
@@ -187,14 +189,6 @@ func (c config) relations() error {
 		return errors.New("reentrant: WithLinger needs WithCohort")
 	}
 	return nil
-}
-
-// longestTurn returns how long a turn lasts by default: see WithHandoffTime.
-func (c config) longestTurn() time.Duration {
-	if c.cohort {
-		return DefaultCohortTime
-	}
-	return DefaultHandoffTime
 }
 
 // turnLimit returns how many hand-overs a turn has.

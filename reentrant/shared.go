@@ -289,7 +289,7 @@ func (s *session) newSharedRoom() *share.Room {
 	cfg := &s.config
 	return share.NewRoom(share.Env{
 		Lease: cfg.lease, Heartbeat: cfg.heartbeat, Patience: cfg.patience, GrantTTL: cfg.grantTTL, Command: cfg.commandTimeout(),
-		Passes: sharedPasses, Turn: min(DefaultHandoffTime, cfg.lease/4), Opened: s.opened, Jitter: cfg.jitter, Ahead: s.ahead,
+		Passes: sharedPasses, Turn: min(generationTime, cfg.lease/4), Opened: s.opened, Jitter: cfg.jitter, Ahead: s.ahead,
 		Epoch: s.epochAbove,
 		Seen:  func() Token { return Token(s.seenToken.Load()) }, Saw: s.noteToken,
 		Asked:  func(err error) error { return wrapUnavailable(context.Background(), err) },
