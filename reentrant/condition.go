@@ -42,11 +42,12 @@ type Condition struct {
 
 var errNilCondition = errors.New("nil condition")
 
-// NewCondition returns the lock's condition with a name. It sends nothing. With a name of more than 4096 bytes every wait and
-// signal fails, and with a backend without conditions, as a quorum is, each returns [errors.ErrUnsupported].
+// NewCondition returns the lock's condition with the given name. It sends nothing. If the name has more than 4096
+// bytes, every wait and signal returns an error. If the backend has no conditions, as a quorum has none, that error is
+// [errors.ErrUnsupported].
 func (l *Lock) NewCondition(name string) *Condition { return &Condition{lock: l, name: name} }
 
-// Name is the condition's name.
+// Name returns the condition's name.
 func (c *Condition) Name() string { return c.name }
 
 // Await waits until it is signalled or ctx ends. It returns nil if it was signalled, also if ctx ended after that;
@@ -211,13 +212,13 @@ func (l *Lock) HasWaiters(c *Condition) (bool, error) {
 	return len(owners) > 0, err
 }
 
-// WaitQueueLength is how many owners of this process wait for the condition. Errors are those of HasWaiters.
+// WaitQueueLength returns how many owners of this process wait for the condition. Errors are those of HasWaiters.
 func (l *Lock) WaitQueueLength(c *Condition) (int, error) {
 	owners, err := l.waiters("wait queue length", c)
 	return len(owners), err
 }
 
-// WaitingOwners are the owners of this process that wait for the condition, longest first. Errors are those of
+// WaitingOwners returns the owners of this process that wait for the condition, longest first. Errors are those of
 // HasWaiters.
 func (l *Lock) WaitingOwners(c *Condition) ([]Owner, error) { return l.waiters("waiting owners", c) }
 
@@ -246,7 +247,7 @@ func (l *Lock) waiters(op string, c *Condition) ([]Owner, error) {
 	return owners, nil
 }
 
-// String names the condition and its lock.
+// String returns the names of the condition and of its lock.
 func (c *Condition) String() string {
 	lock, _ := c.of()
 	return fmt.Sprintf("reentrant.Condition(%q of %q)", c.name, lock)

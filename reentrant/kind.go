@@ -8,7 +8,8 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A kindError is ErrWrongKind with what the name is in use as. The server's words are in its chain, not in its text.
+// A kindError is ErrWrongKind with the kind of lock that the name is in use as. The server's words are in its chain,
+// not in its text.
 type kindError struct {
 	found, wanted string
 	err           error

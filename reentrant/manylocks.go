@@ -28,7 +28,7 @@ type pass struct {
 	try try
 }
 
-// newPass returns the pass of a call by ctx's owner. Nil: the call is not to make one.
+// newPass returns the pass of a call by ctx's owner, nil if the call must not make one.
 func newPass(ctx context.Context, t try) *pass {
 	if ctx == nil || ctx.Err() != nil {
 		return nil // the call for the first lock returns the error
@@ -36,7 +36,7 @@ func newPass(ctx context.Context, t try) *pass {
 	return &pass{ctx: asOwner(ctx), try: t}
 }
 
-// asOwner is ctx for goroutines that act for its owner.
+// asOwner returns ctx for goroutines that act for its owner.
 func asOwner(ctx context.Context) context.Context {
 	return context.WithValue(ctx, ownerKey{}, CurrentOwner(ctx))
 }
@@ -60,7 +60,7 @@ func (p *pass) takeFree(locks []*Lock) (int, error) {
 			after = append(after, l)
 		}
 	}
-	_ = unlockAll(p.ctx, after) // what it cannot give back expires, and the call has nothing of it
+	_ = unlockAll(p.ctx, after) // what it cannot give back expires, and the call does not hold it
 	l := locks[n]
 	return n, l.error(p.try.op, l.session.explainKind(p.ctx, l.remote, aLock, errs[n]))
 }

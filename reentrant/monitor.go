@@ -13,17 +13,18 @@ import (
 	"github.com/relock-go/relock/sharedqueue"
 )
 
-// A monitor is a session's part in the conditions of one read-write lock. A backend has conditions for the holder of a lock,
-// and a writer has units of a shared name instead. So a writer that takes a ticket or signals also takes the lock that goes
-// with the name ([backend.ConditionsOf]), for that one command, and without a lockState: it is never waited for with the
-// write side given up, never renewed, and known to no observer.
+// A monitor is a session's part in the conditions of one read-write lock. A backend has conditions for the holder of a
+// lock, but a writer has units of a shared name instead. So a writer that takes a ticket or signals also takes a lock
+// that goes with the name ([backend.ConditionsOf]), for that one command. That lock has no lockState: the writer takes
+// it while it has the write side, the session does not renew it, and no event reports it.
 //
-// A session that is signalled is queued for that lock by the server. It needs no place there, and gives it back.
+// When the server signals a session, it queues the session for that lock. The session does not need the place, and
+// gives it back.
 type monitor struct {
 	s          *session
 	remote     backend.Remote
-	conditions backend.Conditions // the same
-	turn       chan struct{}      // 1-buffered: who puts something in has the session's turn at the lock
+	conditions backend.Conditions // remote, as a backend.Conditions
+	turn       chan struct{}      // 1-buffered: a goroutine that has put a value in may use the lock
 	grant      chan struct{}      // 1-buffered: the lock was granted to the epoch that asks
 	refs       int                // monitors.mu
 
@@ -43,24 +44,24 @@ type writerWait struct {
 	notifier      *lossNotifier
 
 	left  bool       // monitor.mu: the holds are given up
-	told  bool       // monitor.mu: the message of the signal came
+	told  bool       // monitor.mu: the message of the signal has come
 	place *writerTry // monitor.mu: in the local queue, since the signal or the end of the wait
 }
 
-// A writerTry is a writer's place in the local queue, or its admission.
+// A writerTry is a writer's place in the local queue, or the outcome if it did not have to wait.
 type writerTry struct {
 	name    *share.Name // with a reference
 	outcome sharedqueue.Outcome
 	waiter  *sharedqueue.Waiter[Owner] // if the outcome is Waiting
 	begun   time.Time
-	err     error // there is no name
+	err     error // if there is no name
 }
 
 // monitors are those of a session that are in use, by the names of their locks.
 type monitors struct {
 	mu      sync.Mutex
 	used    map[string]*monitor
-	drained chan struct{} // closed when none is in use any more; nil until that is waited for
+	drained chan struct{} // closed when none is in use any more; nil before drain is called
 }
 
 // monitor returns the monitor of a read-write lock with a reference. The caller calls leave.
@@ -119,31 +120,32 @@ func (v *monitors) drain() <-chan struct{} {
 	return drained
 }
 
-// errForgotten is returned when the server no longer knew, after a signal that it may have given, who has the lock of the
-// conditions.
+// errForgotten is returned when the server no longer has the lock of the conditions, after a signal that it may have
+// given.
 var errForgotten = fmt.Errorf("the server has forgotten who signals: %w", ErrUnavailable)
 
-// errUnanswered ends what the server should have answered within a lease.
+// errUnanswered is the cause of the end of a call to which the server has not replied within a lease.
 var errUnanswered error = unansweredError{}
 
 type unansweredError struct{}
 
-func (unansweredError) Error() string { return "the server has not answered within a lease" }
+func (unansweredError) Error() string { return "the server has not replied within a lease" }
 
-// Is says that this is a limit of the session's own, and no end of the caller's context.
+// Is reports true for errOverdue, since this limit is the session's own and not the end of the caller's context, and
+// for ErrUnavailable.
 func (unansweredError) Is(target error) bool { return target == errOverdue || target == ErrUnavailable }
 
-// A use is what became of the lock of the conditions while it was used.
+// A use says whether the session still has the lock of the conditions after it has used it.
 type use int8
 
 const (
 	kept use = iota // the session still has it, as far as it knows
-	left            // it was given up
-	gone            // the server did not have it any more, and nothing was done
+	left            // the command gave it up
+	gone            // the server no longer had it, and did nothing
 )
 
-// hold takes the lock of the conditions, calls f with the epoch that has it, and gives it back in the background. If it is
-// gone it does so again. doubt is the time after which no copy of the request is under way.
+// hold takes the lock of the conditions, calls f with its epoch, and gives the lock back in the background. If the lock
+// was gone, hold does it all again. doubt is the time after which no copy of the request is under way.
 func (m *monitor) hold(ctx context.Context, owner Owner, f func(epoch uint64, doubt time.Time) (use, error)) error {
 	select {
 	case m.turn <- struct{}{}:
@@ -168,8 +170,8 @@ func (m *monitor) hold(ctx context.Context, owner Owner, f func(epoch uint64, do
 	}
 }
 
-// acquire asks for the lock until the session has it. Its lease is for two commands: if it cannot be given back, others wait
-// no longer than that.
+// acquire asks for the lock until the session has it. Its lease is as long as two commands may take: if the lock cannot
+// be given back, others wait no longer than that.
 func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, doubt time.Time, err error) {
 	cfg := &m.s.config
 	req := backend.AcquireRequest{
@@ -200,7 +202,7 @@ func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, doubt
 	}
 }
 
-// ask begins an epoch that asks for the lock.
+// ask returns a new epoch, which asks for the lock from here on.
 func (m *monitor) ask() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,8 +220,8 @@ func (m *monitor) stopAsking() {
 	m.asking = 0
 }
 
-// granted takes in that the server gave the lock to an epoch. It reports whether that is known here: the epoch asks, or is a
-// ticket that was signalled, which the grant says too.
+// granted handles a grant of the lock to an epoch. It reports whether the monitor knows the epoch: as the one that
+// asks, or as a ticket. A grant to a ticket means that the ticket was signalled.
 func (m *monitor) granted(epoch uint64) bool {
 	m.mu.Lock()
 	asks, w := epoch == m.asking, m.waitLocked(epoch)
@@ -237,7 +239,7 @@ func (m *monitor) granted(epoch uint64) bool {
 	return asks || w != nil
 }
 
-// waitLocked is the wait with a ticket, nil if there is none. m.mu is held.
+// waitLocked returns the wait with a ticket, nil if there is none. m.mu is held.
 func (m *monitor) waitLocked(epoch uint64) *writerWait {
 	for _, w := range m.waits {
 		if w.epoch == epoch {
@@ -247,8 +249,8 @@ func (m *monitor) waitLocked(epoch uint64) *writerWait {
 	return nil
 }
 
-// park waits until the lock is granted or it is time to ask again. It is false if ctx ended first. ttl is what is left of the
-// holder's lease.
+// park waits until the lock is granted, or it is time to ask again. It returns false if ctx ended first. ttl is the
+// rest of the holder's lease, negative if that is not known.
 func (m *monitor) park(ctx context.Context, ttl time.Duration) bool {
 	cfg := &m.s.config
 	wait := cfg.heartbeat - cfg.jitter(cfg.heartbeat/8)
@@ -273,8 +275,9 @@ func (m *monitor) release(epoch uint64, doubt time.Time) {
 	})
 }
 
-// signalled takes in that a ticket was signalled. Its owner is put in line for the write side here, so that those who are
-// signalled come back in that order, whichever goroutine runs first. placed: the server queued the session for the lock.
+// signalled handles the signal of a ticket. It puts the owner in the queue for the write side, so that owners come back
+// in the order of their signals, whichever goroutine runs first. placed says that the server has queued the session for
+// the lock.
 func (m *monitor) signalled(epoch uint64, placed bool) {
 	if placed {
 		m.release(epoch, time.Time{})
@@ -293,7 +296,7 @@ func (m *monitor) signalled(epoch uint64, placed bool) {
 	}
 }
 
-// lineUpLocked puts the owner of a wait in line for the write side, once. m.mu is held.
+// lineUpLocked puts the owner of a wait in the queue for the write side, once. m.mu is held.
 func (m *monitor) lineUpLocked(w *writerWait) {
 	if w.place == nil {
 		w.place = w.lock.lineUp(w.owner)
@@ -308,15 +311,15 @@ func (m *monitor) add(w *writerWait) {
 	m.waits = append(m.waits, w)
 }
 
-// remove takes a wait off again.
+// remove removes a wait.
 func (m *monitor) remove(w *writerWait) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waits = slices.DeleteFunc(m.waits, func(x *writerWait) bool { return x == w })
 }
 
-// end ends a wait, and puts its owner in line for the write side. A session that was signalled, and has not been told where
-// the server queued it, gives the place back here.
+// end ends a wait, and puts its owner in the queue for the write side. If the wait was signalled and the signal's
+// message has not come, end gives back the place in which the server queued the session.
 func (m *monitor) end(w *writerWait, signalled bool) *writerTry {
 	m.mu.Lock()
 	w.over = true
@@ -330,7 +333,7 @@ func (m *monitor) end(w *writerWait, signalled bool) *writerTry {
 	return w.place
 }
 
-// waiting are the owners that wait for a condition, longest first.
+// waiting returns the owners that wait for a condition, longest first.
 func (m *monitor) waiting(condition string) (owners []Owner) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -342,7 +345,8 @@ func (m *monitor) waiting(condition string) (owners []Owner) {
 	return owners
 }
 
-// repeat sends a command until the server has carried it out or refused it, or ctx has ended. limit is when a copy ends.
+// repeat sends a command until the server has carried it out or refused it, or ctx has ended. limit is the time limit
+// of one copy.
 func (s *session) repeat(ctx context.Context, send func(ctx context.Context, limit time.Time) error) error {
 	var last error
 	for try := 0; ; try++ {

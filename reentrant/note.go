@@ -66,7 +66,7 @@ func newNote(text string) *note {
 	return &note{text: text}
 }
 
-// String is the text of the note, "" if there is none.
+// String returns the text of the note, "" if there is none.
 func (n *note) String() string {
 	if n == nil {
 		return ""
@@ -74,7 +74,7 @@ func (n *note) String() string {
 	return n.text
 }
 
-// noteLocked has the hold's note written in the background. e.mu is held.
+// noteLocked sends the hold's note in the background. e.mu is held.
 func (e *lockState) noteLocked() {
 	h := &e.hold
 	if remote, ok := e.remote.(backend.Noter); ok {

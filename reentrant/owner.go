@@ -11,17 +11,17 @@ import (
 	"github.com/petermattis/goid"
 )
 
-// An Owner is what a lock is held by: a goroutine of this session, or a name that a context carries. Owners are
-// comparable. Two sessions never share a goroutine owner, and never share a named one: the same name in two
-// processes is two owners, unless it is portable ([WithPortableOwner]).
+// An Owner holds locks: it is a goroutine of this session, or a name that a context carries. Owners are comparable. Two
+// sessions never share an owner, unless it is portable ([WithPortableOwner]): the same name in two sessions is two
+// owners.
 type Owner struct {
 	name      string
 	goroutine int64 // 0 for a named owner
 	portable  bool  // known by its name in the whole deployment
 }
 
-// String prints the owner as it stands in Redis after the session's id: a goroutine's decimal id, "~name", or "@id" for
-// a portable one.
+// String returns the owner as Redis has it after the session's id: a goroutine's decimal id, "~name", or "@id" for a
+// portable owner.
 func (o Owner) String() string {
 	switch {
 	case o.goroutine != 0:
@@ -35,11 +35,10 @@ func (o Owner) String() string {
 // shared reports whether several goroutines can act as this owner at once.
 func (o Owner) shared() bool { return o.goroutine == 0 }
 
-// maxName bounds the names of owners and conditions, in bytes. Redis has them in each command, and in what it sends to
-// others.
+// maxName bounds the names of owners and conditions, in bytes. They are part of commands and messages.
 const maxName = 4096
 
-// check reports what is wrong with a name that a context carries.
+// check returns the error of an invalid name that a context carries.
 func (o Owner) check() error {
 	switch {
 	case o.goroutine != 0:
@@ -55,11 +54,11 @@ func (o Owner) check() error {
 type ownerKey struct{}
 
 // WithOwner makes name the owner of every lock that is taken and released under the returned context, in place of
-// the calling goroutine. A logical task can so keep a lock while it moves from goroutine to goroutine.
+// the calling goroutine. So a task can keep a lock while it moves from goroutine to goroutine.
 //
-// Goroutines that share an owner share its locks: while one holds a lock, Lock by the other is re-entry and
-// succeeds at once. The lock does not keep them apart. After a loss they also share the Unlocks that the owner owes: if one
-// of them has a new hold by then, the Unlock of another that ends its lost one gives up the new one.
+// Goroutines that share an owner share its locks: while one holds a lock, Lock by another is re-entry and succeeds at
+// once. The lock does not exclude them from each other. After a loss they also share the Unlocks that the owner owes:
+// if one of them has a new hold by then, the Unlock of another that ends its lost one gives up the new one.
 //
 // The name has 1 to 4096 bytes. With any other every call that takes or gives up a lock, waits, signals or asks about a
 // hold returns an error, and changes nothing; where it has no error to return, the owner holds nothing.
@@ -74,7 +73,7 @@ func WithPortableOwner(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, ownerKey{}, Owner{name: id, portable: true})
 }
 
-// CurrentOwner is the owner that a call with ctx acts for: the innermost [WithOwner] or
+// CurrentOwner returns the owner for which a call with ctx acts: that of the innermost [WithOwner] or
 // [WithPortableOwner], else the calling goroutine.
 func CurrentOwner(ctx context.Context) Owner {
 	if ctx != nil {

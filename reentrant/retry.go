@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// retryPause is how long a command waits before it is sent again after an error, growing with each try.
+// retryPause returns how long to wait before a command is sent again after an error. It grows with each try, up to
+// most.
 func retryPause(try int, most time.Duration) time.Duration {
 	return min(time.Millisecond<<min(try, 10), most)
 }
@@ -24,7 +25,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// pause waits for d; false if ctx ends first. A session that closes cuts it short.
+// pause waits for d, or until closing is closed. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration, closing <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

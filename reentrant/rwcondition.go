@@ -10,21 +10,22 @@ import (
 	"github.com/relock-go/relock/sharedqueue"
 )
 
-// NewCondition returns a condition of the write side with a name. It is a [Condition] as a Lock has them, with the write side
-// for the lock: its calls return [ErrNotHeld] to an owner that does not write, also if it reads. It sends nothing.
+// NewCondition returns the condition of the write side with the given name. It works as a [Condition] of a Lock, with
+// the write side in place of the lock: an owner without the write side gets [ErrNotHeld], even if it has the read side.
+// NewCondition sends nothing.
 //
-// Await gives up all holds of its owner, also those of the read side, and returns with all of them: readers and writers
-// can come in between. If the wait cannot begin (the error is not [ErrLost]), nothing is given up. The write hold that comes
-// back has a token of its own.
+// Await gives up all holds of its owner, also those of the read side, and takes all of them again before it returns:
+// other readers and writers can come in between. If the wait cannot begin (an error other than [ErrLost]), Await gives
+// up nothing. After the wait the write hold has a new token.
 //
-// Waiters of one process that are signalled come back in that order. Those of several processes ask for the write side in that
-// order, as fast as each hears of its signal; so after SignalAll they may come back in another.
+// Signalled waiters of one process come back in the order of their signals. Waiters of several processes ask for the
+// write side as soon as the signal reaches them, so after SignalAll they may come back in another order.
 //
 // If goroutines that share an owner ([WithOwner]) take the read side while it waits, it cannot come back: Await then returns
 // ErrLost and [ErrUpgrade].
 //
-// A wait takes three commands besides those for the lock itself, and a signal three; see [Condition] for what goes on
-// meanwhile.
+// A wait costs three commands besides those for the lock itself, and a signal costs three. [Condition] says what a wait
+// costs meanwhile.
 func (l *RWLock) NewCondition(name string) *Condition { return &Condition{rw: l, name: name} }
 
 // HasWaiters reports whether owners of this process wait for a condition of the write side. The errors are those of
@@ -34,13 +35,14 @@ func (l *RWLock) HasWaiters(c *Condition) (bool, error) {
 	return len(owners) > 0, err
 }
 
-// WaitQueueLength is how many owners of this process wait for the condition. Errors are those of HasWaiters.
+// WaitQueueLength returns how many owners of this process wait for the condition. Errors are those of HasWaiters.
 func (l *RWLock) WaitQueueLength(c *Condition) (int, error) {
 	owners, err := l.waiters("wait queue length", c)
 	return len(owners), err
 }
 
-// WaitingOwners are the owners of this process that wait for the condition, longest first. Errors are those of HasWaiters.
+// WaitingOwners returns the owners of this process that wait for the condition, longest first. Errors are those of
+// HasWaiters.
 func (l *RWLock) WaitingOwners(c *Condition) ([]Owner, error) { return l.waiters("waiting owners", c) }
 
 func (l *RWLock) waiters(op string, c *Condition) ([]Owner, error) {
@@ -61,7 +63,8 @@ func (l *RWLock) waiters(op string, c *Condition) ([]Owner, error) {
 	return m.waiting(c.name), nil
 }
 
-// await is every way to wait for a condition of the write side. deaf: the end of ctx does not end it.
+// await waits for a condition of the write side, for every exported method. deaf says that the end of ctx does not end
+// the wait.
 func (l *RWLock) await(ctx context.Context, op string, c *Condition, limit time.Time, deaf bool) (signalled bool, err error) {
 	interrupt := ctx
 	if deaf {
@@ -77,8 +80,8 @@ func (l *RWLock) await(ctx context.Context, op string, c *Condition, limit time.
 	return signalled, l.error(op, err)
 }
 
-// callingWriter returns the owner that calls, and what is wrong with the call. cancel is the context whose end forbids it, if
-// there is one.
+// callingWriter returns the calling owner, or the error of an invalid call. If cancel is not nil, the call is invalid
+// once that has ended.
 func (l *RWLock) callingWriter(ctx context.Context, c *Condition, cancel context.Context) (Owner, error) {
 	owner, err := l.caller(ctx)
 	if err == nil {
@@ -93,7 +96,7 @@ func (l *RWLock) callingWriter(ctx context.Context, c *Condition, cancel context
 	return owner, err
 }
 
-// checkWrites returns nil if the owner has the write side.
+// checkWrites returns nil if the owner has the write side, else ErrLost or ErrNotHeld.
 func (l *RWLock) checkWrites(ctx context.Context, owner Owner) error {
 	_, writes, _, _ := l.holds(ctx)
 	switch {
@@ -110,7 +113,7 @@ func (l *RWLock) untilLost(ctx context.Context) (within context.Context, stop fu
 	return until(ctx, l.signal(ctx))
 }
 
-// until returns a context that ends with cause ErrLost when sig says so, and at once if that is nil.
+// until returns a context that ends with cause ErrLost when sig notifies of the loss, and at once if sig is nil.
 func until(ctx context.Context, sig *lossNotifier) (within context.Context, stop func()) {
 	within, cancel := context.WithCancelCause(ctx)
 	if sig == nil {
@@ -124,7 +127,8 @@ func until(ctx context.Context, sig *lossNotifier) (within context.Context, stop
 	}
 }
 
-// orNotHeld is err, or why the caller does not have the write side any more. An end of ctx stays in the error.
+// orNotHeld returns err if the owner still has the write side, else ErrLost or ErrNotHeld. The end of ctx stays in the
+// error.
 func (l *RWLock) orNotHeld(ctx context.Context, owner Owner, err error) error {
 	held := l.checkWrites(ctx, owner)
 	switch {
@@ -136,13 +140,13 @@ func (l *RWLock) orNotHeld(ctx context.Context, owner Owner, err error) error {
 	return errors.Join(held, err)
 }
 
-// awaitAs gives up the owner's holds and waits. It ends with the owner holding again, or with ErrLost; if the wait cannot
-// begin, the holds are as they were.
+// awaitAs gives up the owner's holds, waits, and takes them again. After ErrLost the owner does not have them. If the
+// wait cannot begin, the holds are unchanged.
 func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, limit time.Time) (signalled bool, err error) {
 	s := l.session
 	select {
 	case <-s.closing:
-		return false, ErrClosed // no owner comes back any more, so none leaves
+		return false, ErrClosed // no owner could come back, so none may leave
 	default:
 	}
 	m, err := s.monitor(l.name)
@@ -175,8 +179,8 @@ func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, lim
 	return signalled, waitErr
 }
 
-// beginWait takes a ticket, and then gives up the holds: whoever signals has the write side after that, and finds the ticket.
-// An error means that the holds are as they were, or lost.
+// beginWait takes a ticket, and then gives up the holds. In this order every later signaller finds the ticket, since it
+// has the write side after that. After an error the holds are unchanged, or lost.
 func (l *RWLock) beginWait(ctx, over context.Context, m *monitor, w *writerWait, limit time.Time) error {
 	within, stop := l.untilLost(ctx)
 	defer stop()
@@ -203,8 +207,8 @@ func (l *RWLock) beginWait(ctx, over context.Context, m *monitor, w *writerWait,
 	})
 }
 
-// takeTicket exchanges the lock of the conditions for a ticket. A caller whose context ends when the server may have done it
-// asks again, until over: it must know whether it waits.
+// takeTicket exchanges the lock of the conditions for a ticket. If ctx ends when it is not known whether the server has
+// done it, takeTicket asks again until over ends: the caller must know whether it waits.
 func (l *RWLock) takeTicket(ctx, within, over context.Context, m *monitor, w *writerWait, epoch uint64, doubt time.Time) (became use, unknown bool, err error) {
 	cfg := &l.session.config
 	req := backend.AwaitRequest{
@@ -238,7 +242,7 @@ func (l *RWLock) takeTicket(ctx, within, over context.Context, m *monitor, w *wr
 	return left, false, nil
 }
 
-// leaveForWait gives up all holds of the owner of a wait. It reports whether there were any.
+// leaveForWait gives up all holds of the owner of a wait. It reports whether the owner had the write side.
 func (l *RWLock) leaveForWait(ctx context.Context, m *monitor, w *writerWait) bool {
 	n := l.find()
 	if n == nil {
@@ -258,8 +262,8 @@ func (l *RWLock) leaveForWait(ctx context.Context, m *monitor, w *writerWait) bo
 	return w.left
 }
 
-// exitForWait takes all holds of a writer, and what tells of their loss: the writer was alone, so nobody else inside has
-// asked for it.
+// exitForWait takes all holds of a writer, and their loss notifier. No other owner was inside, so none uses the
+// notifier.
 func (q *rwTier) exitForWait(w *writerWait) (look bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -272,7 +276,7 @@ func (q *rwTier) exitForWait(w *writerWait) (look bool) {
 	return look
 }
 
-// lineUp puts an owner in line for the write side.
+// lineUp puts an owner in the queue for the write side.
 func (l *RWLock) lineUp(owner Owner) *writerTry {
 	p := &writerTry{begun: time.Now()}
 	if p.name, p.err = l.join(l.newTier); p.err != nil {
@@ -289,8 +293,8 @@ func (l *RWLock) lineUp(owner Owner) *writerTry {
 	return p
 }
 
-// comeBack waits until the owner of a wait has the write side, and gives it the holds that it gave up. After an error it has
-// none of them.
+// comeBack waits until the owner of a wait has the write side, and restores the holds that it gave up. After an error
+// it has none of them.
 func (l *RWLock) comeBack(ctx, over context.Context, w *writerWait, p *writerTry) error {
 	if p.err != nil {
 		return p.err
@@ -318,8 +322,8 @@ func (l *RWLock) comeBack(ctx, over context.Context, w *writerWait, p *writerTry
 	return nil
 }
 
-// restore gives a writer with one hold those of a wait, and has it told of their loss as before, beside another goroutine of the
-// same owner that is inside and has asked for that. After an error the one hold is gone too.
+// restore gives a writer with one hold the holds of its wait, and their loss notifier. If another goroutine of the same
+// owner is inside and has a notifier, both notify. After an error the one hold is gone too.
 func (q *rwTier) restore(w *writerWait) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -327,7 +331,7 @@ func (q *rwTier) restore(w *writerWait) error {
 		if _, held, _ := q.ExitWrite(w.owner); held {
 			return ErrTooManyHolds
 		}
-		w.writes-- // the one that was lost just now is on record
+		w.writes-- // the loss of that one is on record
 		return ErrLost
 	}
 	switch own := q.signal; {
@@ -341,7 +345,7 @@ func (q *rwTier) restore(w *writerWait) error {
 	return nil
 }
 
-// forfeit puts the holds on record that an owner does not have back after a wait: it owes their Unlocks.
+// forfeit records the holds that an owner has lost in a wait: it still owes their Unlocks.
 func (l *RWLock) forfeit(w *writerWait) {
 	s := l.session
 	if w.notifier != nil {
@@ -371,7 +375,7 @@ func (l *RWLock) signalCondition(ctx context.Context, op string, c *Condition, a
 	return l.error(op, err)
 }
 
-// signalAs wakes waiters. It tries for a lease, or until the caller's hold is lost.
+// signalAs wakes waiters. It tries for the length of a lease, or until the caller's hold is lost.
 func (l *RWLock) signalAs(ctx context.Context, owner Owner, condition string, all bool) error {
 	m, err := l.session.monitor(l.name)
 	if err != nil {
@@ -394,7 +398,7 @@ func (l *RWLock) signalAs(ctx context.Context, owner Owner, condition string, al
 				return kept, err
 			case reply.Gone && (all || !unknown):
 				return gone, nil
-			case reply.Gone: // again it could wake another
+			case reply.Gone: // a second signal could wake another waiter
 				return kept, errForgotten
 			case !reply.More:
 				return kept, nil
@@ -402,13 +406,13 @@ func (l *RWLock) signalAs(ctx context.Context, owner Owner, condition string, al
 		}
 	})
 	err = l.orNotHeld(ctx, owner, err)
-	if err != nil && unknown { // a copy may have been executed, whatever became of the last and of the hold
+	if err != nil && unknown { // an earlier copy may have been executed, whatever the result of the last one
 		err = backend.WithOutcomeUnknown(err)
 	}
 	return err
 }
 
-// signalOnce sends one signal. unknown: it may have been given whatever the error.
+// signalOnce sends one signal. unknown says that the server may have signalled a waiter, whatever the error.
 func (l *RWLock) signalOnce(ctx context.Context, m *monitor, req backend.SignalRequest) (reply backend.SignalReply, unknown bool, err error) {
 	err = l.session.repeat(ctx, func(ctx context.Context, _ time.Time) (err error) {
 		reply, err = m.conditions.Signal(ctx, req)

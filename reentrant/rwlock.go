@@ -14,96 +14,102 @@ import (
 )
 
 // ErrUpgrade is returned when an owner that has the read side of an RWLock asks for the write side: it would wait for
-// itself, as in Java it does, for ever. Its holds are unchanged.
+// itself for ever, as it does in Java. Its holds are unchanged.
 var ErrUpgrade = errors.New("the read lock is held: give it up before asking for the write lock")
 
 // errVersionOfWriter is returned by Version to a writer.
 var errVersionOfWriter = errors.New("a writer has no version: what it reads before it writes is not what comes after")
 
-// An RWLock is a lock that many owners can read under at a time, or one write, in the whole deployment. It behaves like
-// java.util.concurrent.locks.ReentrantReadWriteLock in its fair mode, with one difference: an owner that reads and asks
-// to write gets [ErrUpgrade] at once. The reverse is allowed: a writer can take the read side and then give up the write
-// side, and goes on reading without another writer in between.
+// An RWLock is a read-write lock for the whole deployment: at a time either any number of owners hold its read side, or
+// one owner holds its write side. It behaves like java.util.concurrent.locks.ReentrantReadWriteLock in its fair mode,
+// with one difference: an owner that has the read side and asks for the write side gets [ErrUpgrade] at once. The
+// reverse is allowed: a writer can take the read side and then give up the write side, and no other writer comes in
+// between.
 //
-// The readers of a session have one registration on the server: RLock and RUnlock send nothing while the session has it.
-// It keeps it for a heartbeat after the last RUnlock, unless another session wants to write.
+// The readers of a session share one registration on the server. RLock and RUnlock send nothing while the session has
+// it. The session keeps it for a heartbeat after the last RUnlock, unless another session wants to write.
 //
-// Order is fair: sessions get in as their heads came, and the owners of a session first in, first out. An owner that reads
-// can take the read side again also past a waiting writer.
+// The order is fair. Sessions get the lock in the order in which their heads came, and the owners of a session first
+// in, first out. An owner that has the read side can take it again even while a writer waits.
 //
-// What Lock says about owners, contexts, errors and the loss of a hold is true of an RWLock too, for both sides. Unlock and
-// RUnlock send nothing themselves: what no owner of the session needs any more is given back in the background, and
-// expires with the lease if that fails. The name must not be that of a Lock or a Semaphore: calls that find out return
-// [ErrWrongKind], and change nothing.
+// Owners, contexts, errors and the loss of a hold are as for a [Lock], for both sides. Unlock and RUnlock send nothing
+// themselves: the session releases in the background what its owners no longer need, and that expires with the lease if
+// the release fails. The name must not be that of a Lock or a Semaphore: a call that the server refuses for that reason
+// returns [ErrWrongKind], and changes nothing.
 //
 // The write side has conditions: see [RWLock.NewCondition].
 //
-// An RWLock is a handle. Equal names of one session share one queue and one registration. It is safe for concurrent use
-// and must not be copied. It does not take part in [WithDeadlockDetection].
+// An RWLock is a handle. The RWLocks of one session that have equal names share one queue and one registration. It is
+// safe for concurrent use and must not be copied. It does not take part in [WithDeadlockDetection].
 type RWLock struct{ sharedName }
 
-// NewRWLock returns the read-write lock with a name. It sends nothing; a name that the backend refuses, an option that
-// read-write locks do not have (any of today's: they are fair, and their lease is renewed) and a backend without shared
-// holds ([errors.ErrUnsupported]) are the error of every call.
+// NewRWLock returns the read-write lock with the given name. It sends nothing. If the backend refuses the name, or has
+// no shared holds ([errors.ErrUnsupported]), every call on the RWLock returns the error. The options [WithFixedLease]
+// and WithFairness(false) have the same effect, since a read-write lock is fair and its lease is renewed.
 func (s *Session) NewRWLock(name string, opts ...LockOption) *RWLock {
 	l := &RWLock{sharedName{session: s, name: name, kind: backend.ReadWrite}}
 	l.bind(opts)
 	return l
 }
 
-// Name is the lock's name.
+// Name returns the lock's name.
 func (l *RWLock) Name() string { return l.name }
 
-// Lock takes the write side, waiting in turn for as long as ctx lasts. An owner that writes takes it once more. It returns
-// [ErrUpgrade] if the owner only reads, and otherwise what [Lock.Lock] returns.
+// Lock takes the write side. It waits for its turn until ctx ends. An owner that has the write side takes it again at
+// once. Lock returns [ErrUpgrade] if the owner has only the read side; other errors are those of [Lock.Lock].
 func (l *RWLock) Lock(ctx context.Context) error {
 	_, _, err := l.acquire(ctx, sharedqueue.Write, try{op: "lock", waits: true})
 	return err
 }
 
-// TryLock takes the write side if no other owner has either side or waits, with one attempt. It returns false and no error
-// if another has it; an error if the server could not be asked, and [ErrUpgrade].
+// TryLock takes the write side if no other owner has either side or waits. It makes one attempt that does not wait. It
+// returns false and a nil error if another owner has the lock or waits, [ErrUpgrade] if the caller's owner has only the
+// read side, and an error if the server could not be asked.
 func (l *RWLock) TryLock(ctx context.Context) (bool, error) {
 	_, ok, err := l.acquire(ctx, sharedqueue.Write, try{op: "try lock"})
 	return ok, err
 }
 
-// TryLockFor takes the write side if its turn comes within wait. With a wait of zero or less it is TryLock. However short the
-// wait, the server is asked once if it has to be, for an eighth of a command's time at least.
+// TryLockFor takes the write side if its turn comes within wait. When the time is up it returns false, with a nil error
+// if another owner has the lock or waits, and with an error if the server has not replied. With a wait of zero or less
+// it is TryLock. However short the wait, TryLockFor asks the server once, if it must, and waits for the reply for at
+// least an eighth of a command's time limit.
 func (l *RWLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
 	_, ok, err := l.acquireFor(ctx, sharedqueue.Write, "try lock", wait)
 	return ok, err
 }
 
-// RLock takes the read side, waiting in turn for as long as ctx lasts. An owner that reads or writes takes it at once. Its
-// errors are those of [Lock.Lock].
+// RLock takes the read side. It waits for its turn until ctx ends. An owner that has either side takes it at once.
+// Errors are those of [Lock.Lock].
 func (l *RWLock) RLock(ctx context.Context) error {
 	_, _, err := l.read(ctx, try{op: "rlock", waits: true})
 	return err
 }
 
-// TryRLock takes the read side if no other owner writes or waits, with one attempt. It returns false and no error if the
-// lock is another's; an error if the server could not be asked.
+// TryRLock takes the read side if no other owner has the write side or waits. It makes one attempt that does not wait.
+// It returns false and a nil error if another owner has the write side or waits, and an error if the server could not
+// be asked.
 func (l *RWLock) TryRLock(ctx context.Context) (bool, error) {
 	_, ok, err := l.read(ctx, try{op: "try rlock"})
 	return ok, err
 }
 
-// TryRLockFor takes the read side if its turn comes within wait. With a wait of zero or less it is TryRLock. However short the
-// wait, the server is asked once, as in TryLockFor.
+// TryRLockFor takes the read side if its turn comes within wait. When the time is up it returns false, with errors as
+// TryLockFor. With a wait of zero or less it is TryRLock. However short the wait, it asks the server once, as
+// TryLockFor does.
 func (l *RWLock) TryRLockFor(ctx context.Context, wait time.Duration) (bool, error) {
 	_, ok, err := l.acquireFor(ctx, sharedqueue.Read, "try rlock", wait)
 	return ok, err
 }
 
-// Unlock gives up one hold of the write side. It works under a ctx that has ended. It returns [ErrNotHeld] if the caller's
-// owner does not have it, and [ErrLost] if it had it and lost it on the way. It sends nothing.
+// Unlock gives up one hold of the write side. It works under a ctx that has ended. It returns [ErrNotHeld] if the
+// caller's owner does not have the write side, and [ErrLost] if the owner had it and lost it. It sends nothing.
 func (l *RWLock) Unlock(ctx context.Context) error {
 	return l.exit(ctx, "unlock", writeSide, func(q *rwTier, owner Owner) (int, bool, bool) { return q.ExitWrite(owner) })
 }
 
-// RUnlock gives up one hold of the read side. It works under a ctx that has ended. It returns [ErrNotHeld] if the caller's
-// owner does not have it, and [ErrLost] if it had it and lost it on the way. It sends nothing.
+// RUnlock gives up one hold of the read side. It works under a ctx that has ended. It returns [ErrNotHeld] if the
+// caller's owner does not have the read side, and [ErrLost] if the owner had it and lost it. It sends nothing.
 func (l *RWLock) RUnlock(ctx context.Context) error {
 	if l.leaveAtOnce(ctx) {
 		return nil
@@ -119,7 +125,7 @@ func (l *RWLock) read(ctx context.Context, t try) (g rwGrant, ok bool, err error
 	return l.acquire(ctx, sharedqueue.Read, t)
 }
 
-// readAtOnce takes the read side if the session has units for it, and no observer is to be told.
+// readAtOnce takes the read side if the session has units for it. It is only for sessions that report no events.
 func (l *RWLock) readAtOnce(ctx context.Context) (g rwGrant, ok bool) {
 	n := l.latest.Load()
 	if n == nil || ctx == nil || l.session.reporting || ctx.Err() != nil {
@@ -136,7 +142,7 @@ func (l *RWLock) readAtOnce(ctx context.Context) (g rwGrant, ok bool) {
 	return rwGrant{n, life}, o == sharedqueue.Admitted || o == sharedqueue.Reentered
 }
 
-// leaveAtOnce gives up the read side if the caller has it, and no observer is to be told.
+// leaveAtOnce gives up the read side if the caller has it. It is only for sessions that report no events.
 func (l *RWLock) leaveAtOnce(ctx context.Context) bool {
 	n := l.latest.Load()
 	if n == nil || ctx == nil || l.session.reporting {
@@ -161,7 +167,7 @@ func (l *RWLock) acquireFor(ctx context.Context, side sharedqueue.Mode, op strin
 	return l.acquire(ctx, side, t)
 }
 
-// acquire is every way to take a side.
+// acquire takes a side, for every exported method.
 func (l *RWLock) acquire(ctx context.Context, side sharedqueue.Mode, t try) (g rwGrant, ok bool, err error) {
 	t.begun = l.session.now()
 	g, ok, err = l.take(ctx, side, t)
@@ -221,7 +227,7 @@ func (l *RWLock) exit(ctx context.Context, op string, side side, leave func(*rwT
 	return l.error(op, ErrNotHeld)
 }
 
-// reportTaken reports how a call ended that asked for a side.
+// reportTaken reports the result of a call that asked for a side.
 func (l *RWLock) reportTaken(ctx context.Context, side sharedqueue.Mode, t try, ok bool, err error) {
 	if !l.session.reporting {
 		return
@@ -252,10 +258,10 @@ const (
 	writeSide side = "write"
 )
 
-// debt is the name under which losses of the side are on record. No lock has a name like it.
+// debt returns the name under which lost holds of the side are on record. No lock has such a name.
 func (s side) debt(name string) string { return "\x00" + string(s) + "\x00" + name }
 
-// mode is what events say of the side.
+// mode returns the side's mode in events.
 func (s side) mode() Mode {
 	if s == writeSide {
 		return ModeWrite
@@ -274,13 +280,14 @@ func (l *RWLock) newTier() share.Tier {
 	return &rwTier{RW: sharedqueue.NewRW(s.sinceOpened, Owner.key, numbered), alarm: alarm{s: s, name: l.name}}
 }
 
-// Keep takes what is not kept out of use.
+// Keep keeps at most so many units, and takes the others out of use. It returns how many it kept, and the last token
+// used.
 func (q *rwTier) Keep(units int) (int, Token) {
 	kept, used := q.RW.Keep(units)
 	return kept, Token(used)
 }
 
-// Lose takes all holds from their owners, and puts on record how many Unlocks they owe.
+// Lose takes all holds from their owners, and records how many Unlocks each still owes.
 func (q *rwTier) Lose(why string) (tell func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -303,7 +310,7 @@ func (q *rwTier) Lose(why string) (tell func()) {
 	return q.tripLocked()
 }
 
-// tokenOf is the token of a writer that is about to leave, for its event.
+// tokenOf returns the token of a writer that is about to unlock, for its event.
 func (q *rwTier) tokenOf(owner Owner, side side) Token {
 	if !q.s.reporting || side == readSide {
 		return 0
@@ -312,7 +319,7 @@ func (q *rwTier) tokenOf(owner Owner, side side) Token {
 	return Token(token)
 }
 
-// Do runs fn while holding the write side, as [Lock.Do] does.
+// Do runs fn while holding the write side, as [Lock.Do] does for a Lock.
 func (l *RWLock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	g, _, err := l.acquire(ctx, sharedqueue.Write, try{op: "lock", waits: true})
 	if err != nil {
@@ -321,7 +328,7 @@ func (l *RWLock) Do(ctx context.Context, fn func(ctx context.Context) error) err
 	return l.run(ctx, g, fn, l.Unlock)
 }
 
-// RDo runs fn while holding the read side, as [Lock.Do] does.
+// RDo runs fn while holding the read side, as [Lock.Do] does for a Lock.
 func (l *RWLock) RDo(ctx context.Context, fn func(ctx context.Context) error) error {
 	g, _, err := l.read(ctx, try{op: "rlock", waits: true})
 	if err != nil {
@@ -330,7 +337,7 @@ func (l *RWLock) RDo(ctx context.Context, fn func(ctx context.Context) error) er
 	return l.run(ctx, g, fn, l.RUnlock)
 }
 
-// run calls fn with the hold that the caller got, and gives that up.
+// run calls fn with the hold that the caller got, and then gives it up.
 func (l *RWLock) run(ctx context.Context, g rwGrant, fn func(ctx context.Context) error, unlock func(context.Context) error) (err error) {
 	within, stop := until(ctx, g.signal(CurrentOwner(ctx)))
 	defer func() {
@@ -340,14 +347,14 @@ func (l *RWLock) run(ctx context.Context, g rwGrant, fn func(ctx context.Context
 	return l.session.call(within, l.name, fn)
 }
 
-// An rwGrant is what one call got: a hold of one side. It remembers the life of that hold: another goroutine of the same owner
-// may have a new one by the time this one goes on.
+// An rwGrant is the hold of one side that a call got. It has the life of that hold: before the call goes on, the hold
+// may be lost, and another goroutine of the same owner may have got a new one.
 type rwGrant struct {
 	name *share.Name
 	life uint64
 }
 
-// signal is what tells of the loss of the hold, nil if it is lost already.
+// signal returns the loss notifier of the hold, nil if it is lost already.
 func (g rwGrant) signal(owner Owner) *lossNotifier {
 	g.name.Check()
 	q := g.name.Tier().(*rwTier)
@@ -359,7 +366,7 @@ func (g rwGrant) signal(owner Owner) *lossNotifier {
 	return q.signalLocked()
 }
 
-// signal is what tells of the loss of the caller's holds, nil if it has none.
+// signal returns the loss notifier of the caller's holds, nil if it has none.
 func (l *RWLock) signal(ctx context.Context) *lossNotifier {
 	owner, err := l.caller(ctx)
 	n := l.find()
@@ -404,7 +411,7 @@ type sides struct {
 func (k sides) Lock()   { must(k.lock(k.ctx)) }
 func (k sides) Unlock() { must(k.unlock(k.ctx)) }
 
-// holds are what the caller has, as far as this process can trust it.
+// holds returns the caller's holds, as far as this process can trust them.
 func (l *RWLock) holds(ctx context.Context) (reads, writes int, token Token, err error) {
 	owner, err := l.caller(ctx)
 	if err != nil {
@@ -425,7 +432,7 @@ func (l *RWLock) holds(ctx context.Context) (reads, writes int, token Token, err
 	return reads, writes, Token(t), err
 }
 
-// lostOr is ErrLost if the owner lost a hold that it has not given up yet, else another error.
+// lostOr returns ErrLost if the owner lost a hold that it has not unlocked yet, else other.
 func (l *RWLock) lostOr(owner Owner, other error) error {
 	if l.session.lostHolds.IsOwed(writeSide.debt(l.name), owner) || l.session.lostHolds.IsOwed(readSide.debt(l.name), owner) {
 		return ErrLost
@@ -433,8 +440,8 @@ func (l *RWLock) lostOr(owner Owner, other error) error {
 	return other
 }
 
-// Token is the fencing token of the caller's write hold. It returns [ErrLost] if that was lost and not yet unlocked, and
-// [ErrNotHeld] if there is none. A reader has none: see [RWLock.Version]. It sends nothing.
+// Token returns the fencing token of the caller's write hold. It returns [ErrLost] if the hold was lost and not yet
+// unlocked, and [ErrNotHeld] if there is none. A reader has no token: see [RWLock.Version]. Token sends nothing.
 func (l *RWLock) Token(ctx context.Context) (Token, error) {
 	_, writes, token, err := l.holds(ctx)
 	if err == nil && writes == 0 {
@@ -443,13 +450,13 @@ func (l *RWLock) Token(ctx context.Context) (Token, error) {
 	return token, l.error("token", err)
 }
 
-// Version identifies the last write before the caller's read hold: while two reads have the same version, nothing was
-// written in between, in the whole deployment. What was cached under the first is still true. A later version is a higher
-// number, and each is above the token of the write before it: a resource that remembers the highest of both refuses what
-// a lost writer does late.
+// Version identifies the last write before the caller's read hold. If two reads have the same version, no owner in the
+// whole deployment had the write side in between, so what the first read is still true. Later versions are higher, and
+// each is higher than the token of the write before it: a resource that remembers the highest token or version, and
+// refuses lower tokens, is safe from the late writes of a writer that lost its hold.
 //
-// It returns [ErrNotHeld] if the caller does not read, [ErrLost] if it has lost the read side, and an error for a writer,
-// which has a [RWLock.Token]. It sends nothing.
+// It returns [ErrNotHeld] if the caller's owner does not have the read side, [ErrLost] if it has lost that, and an
+// error if it has the write side: then use [RWLock.Token]. Version sends nothing.
 func (l *RWLock) Version(ctx context.Context) (Token, error) {
 	reads, writes, _, err := l.holds(ctx)
 	switch {
@@ -464,7 +471,7 @@ func (l *RWLock) Version(ctx context.Context) (Token, error) {
 	return 0, l.error("version", err)
 }
 
-// version is the version of those who read now.
+// version returns the version of an owner that reads.
 func (l *RWLock) version(owner Owner) (Token, error) {
 	n := l.find()
 	if n == nil {
@@ -477,8 +484,8 @@ func (l *RWLock) version(owner Owner) (Token, error) {
 	return Token(used) + 1, nil
 }
 
-// TrustedUntil is the local moment up to which this process believes in the caller's holds as things stand, as
-// [Lock.TrustedUntil] is.
+// TrustedUntil returns the local time until which this process trusts the caller's holds, as [Lock.TrustedUntil] does.
+// It returns [ErrNotHeld] or [ErrLost] if the caller has none.
 func (l *RWLock) TrustedUntil(ctx context.Context) (time.Time, error) {
 	_, _, _, err := l.holds(ctx)
 	n := l.find()
@@ -491,7 +498,7 @@ func (l *RWLock) TrustedUntil(ctx context.Context) (time.Time, error) {
 	return n.Until(), nil
 }
 
-// Verify asks the server whether the caller's holds are still there, as [Lock.Verify] does.
+// Verify asks the server whether the caller's holds still exist, as [Lock.Verify] does. Errors are the same.
 func (l *RWLock) Verify(ctx context.Context) error {
 	return l.verify(ctx, func() error {
 		_, _, _, err := l.holds(ctx)
@@ -499,7 +506,8 @@ func (l *RWLock) Verify(ctx context.Context) error {
 	})
 }
 
-// HoldCount is how often the caller's owner has the write side, 0 if it does not or has lost it. It sends nothing.
+// HoldCount returns how many times the caller's owner holds the write side; 0 if it does not hold it, or has lost it.
+// It sends nothing.
 func (l *RWLock) HoldCount(ctx context.Context) int {
 	_, writes, _, _ := l.holds(ctx)
 	return writes
@@ -508,13 +516,14 @@ func (l *RWLock) HoldCount(ctx context.Context) int {
 // IsHeldByCurrentOwner reports whether the caller's owner has the write side. It sends nothing.
 func (l *RWLock) IsHeldByCurrentOwner(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
 
-// ReadHoldCount is how often the caller's owner has the read side, 0 if it does not or has lost it. It sends nothing.
+// ReadHoldCount returns how many times the caller's owner holds the read side; 0 if it does not hold it, or has lost
+// it. It sends nothing.
 func (l *RWLock) ReadHoldCount(ctx context.Context) int {
 	reads, _, _, _ := l.holds(ctx)
 	return reads
 }
 
-// ReadLockCount is how many read holds the owners of this process have together.
+// ReadLockCount returns how many read holds the owners of this session have together.
 func (l *RWLock) ReadLockCount() int {
 	if n := l.find(); n != nil {
 		return n.Tier().(*rwTier).Readers()
@@ -522,8 +531,8 @@ func (l *RWLock) ReadLockCount() int {
 	return 0
 }
 
-// IsWriteLocked asks the server whether a session of the deployment has the write side. Another session may have it for a
-// moment longer than an owner there writes.
+// IsWriteLocked asks the server whether a session of the deployment has the write side. Another session may keep it for
+// a moment after its owner's Unlock. ctx bounds the call.
 func (l *RWLock) IsWriteLocked(ctx context.Context) (bool, error) {
 	st, err := l.inspect(ctx, "is write locked")
 	for _, h := range st.Holders {
@@ -544,18 +553,18 @@ func (l *RWLock) writing() bool {
 	return ok
 }
 
-// Inspect asks the server which sessions have the lock, and which wait for it. Holders with [backend.AllUnits] have the
+// Inspect asks the server which sessions have the lock and which wait for it. Holders with [backend.AllUnits] have the
 // write side, others the read side. ctx bounds it.
 func (l *RWLock) Inspect(ctx context.Context) (SharedState, error) { return l.inspect(ctx, "inspect") }
 
-// ForceUnlock takes both sides from all sessions that have one, and gives the lock to those who wait. It works as
-// [Lock.ForceUnlock] does: the owners learn of their loss at the next command or renewal of their sessions at the latest, and
-// until then only tokens and versions tell them from the next ones, and an Unlock returns nil. A session that keeps the read
-// side after its last RUnlock loses that, too. It returns whether a session had a side. After an error with an unknown outcome
-// look before trying again.
+// ForceUnlock takes both sides from all sessions that have one, and gives the lock to the sessions that wait. It works
+// as [Lock.ForceUnlock] does: the owners learn of their loss at the next command or renewal of their sessions at the
+// latest. Until then only tokens and versions distinguish them from the next owners, and their Unlocks return nil. A
+// session that keeps the read side after its last RUnlock loses that too. ForceUnlock reports whether a session had a
+// side. After an error with an unknown outcome, inspect the lock before you try again.
 func (l *RWLock) ForceUnlock(ctx context.Context) (bool, error) { return l.force(ctx, "force unlock") }
 
-// QueuedOwners are the owners of this process that wait for either side, longest first.
+// QueuedOwners returns the owners of this session that wait for either side, longest first.
 func (l *RWLock) QueuedOwners() []Owner {
 	if n := l.find(); n != nil {
 		_, _, all := n.Tier().(*rwTier).Waiters()
@@ -564,16 +573,16 @@ func (l *RWLock) QueuedOwners() []Owner {
 	return nil
 }
 
-// QueueLength is how many owners of this process wait for either side.
+// QueueLength returns how many owners of this session wait for either side.
 func (l *RWLock) QueueLength() int { return len(l.QueuedOwners()) }
 
-// HasQueuedOwners reports whether any owner of this process waits.
+// HasQueuedOwners reports whether any owner of this session waits for either side.
 func (l *RWLock) HasQueuedOwners() bool { return l.QueueLength() > 0 }
 
-// HasQueuedOwner reports whether an owner of this process waits for either side.
+// HasQueuedOwner reports whether o waits for either side in this session.
 func (l *RWLock) HasQueuedOwner(o Owner) bool { return slices.Contains(l.QueuedOwners(), o) }
 
-// String names the lock and who has it in this process, in the form of ReentrantReadWriteLock.toString.
+// String returns the lock's name and its hold counts in this session, in the form of ReentrantReadWriteLock.toString.
 func (l *RWLock) String() string {
 	writes, reads := 0, 0
 	if n := l.find(); n != nil {

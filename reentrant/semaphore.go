@@ -11,37 +11,40 @@ import (
 	"github.com/relock-go/relock/sharedqueue"
 )
 
-// SemaphoreState is what the whole deployment knows of a semaphore at one moment.
+// SemaphoreState is the state of a semaphore in the whole deployment at one moment.
 type SemaphoreState = SharedState
 
-// A Semaphore is a number of permits in the whole deployment. It behaves like java.util.concurrent.Semaphore in its fair
-// mode, with two differences: permits belong to the session, so that those of a process that died come back with its
-// lease, and Release of more than the session has is an error.
+// A Semaphore has a number of permits for the whole deployment. It behaves like java.util.concurrent.Semaphore in its
+// fair mode, with two differences: permits belong to the session, so that the permits of a process that died become
+// free when its lease ends, and it is an error to Release more permits than the session has.
 //
-// A session has the permits that its users need, hands them on among them without a command, and gives back what another
-// session waits for: while several sessions wait, each gets about its fair share. Order is fair: sessions get permits as
-// their heads came, and the callers of a session first in, first out, also if a later one wants fewer.
+// A session has the permits that its callers need. It passes them from one caller to the next without a command, and
+// gives back those for which another session waits: while several sessions wait, each gets about its fair share. The
+// order is fair. Sessions get permits in the order in which their heads came, and the callers of a session first in,
+// first out, even if a later caller wants fewer permits.
 //
-// Release returns before the backend has the permits back: the session gives them back in the background. Its own callers can
-// have them at once, those of another session about a round trip later: a TryAcquire there can still fail just after Release
-// has returned here. A process that is about to exit calls [Session.Close], which waits until the backend has them; without
-// that they stay taken until their lease ends.
+// Release returns before the backend has the permits back: the session gives them back in the background. Callers of
+// the same session can have them at once, callers of another session about a round trip later: a TryAcquire there can
+// still fail just after Release has returned here. A process that is about to exit calls [Session.Close], which waits
+// until the backend has them; without that they stay taken until their lease ends.
 //
-// Permits have no owner: any goroutine of the session may release. The limit is said by each process. Where two differ,
-// each is granted by its own, and sessions give way to the one that waits, so that a deploy can change it.
+// Permits have no owner: any goroutine of the session may release them. Each process sets the limit itself. If the
+// limits of two sessions differ, each session gets permits up to its own limit, and gives way to sessions that wait, so
+// that a deploy can change the limit.
 //
-// The name must not be that of a Lock or an RWLock: calls that find out return [ErrWrongKind], and change nothing.
+// The name must not be that of a Lock or an RWLock: a call that the server refuses for that reason returns
+// [ErrWrongKind], and changes nothing.
 //
-// A Semaphore is a handle. Equal names of one session share one queue; the permits of the handle that was used last are
-// the session's limit. It is safe for concurrent use and must not be copied.
+// A Semaphore is a handle. The Semaphores of one session that have equal names share one queue. The session's limit is
+// that of the handle that was used last. It is safe for concurrent use and must not be copied.
 type Semaphore struct {
 	sharedName
 	permits int
 }
 
-// NewSemaphore returns the semaphore with a name, of which the whole deployment has so many permits, at least 1 and at most
-// [backend.AllUnits]. It sends nothing; what is wrong with the name, the number or the options, and a backend without
-// shared holds ([errors.ErrUnsupported]), is the error of every call.
+// NewSemaphore returns the semaphore with the given name and number of permits, at least 1 and at most
+// [backend.AllUnits]. It sends nothing. If the name, the number or an option is invalid, or the backend has no shared
+// holds ([errors.ErrUnsupported]), every call on the Semaphore returns the error.
 func (s *Session) NewSemaphore(name string, permits int, opts ...LockOption) *Semaphore {
 	m := &Semaphore{sharedName{session: s, name: name, kind: backend.Permits}, permits}
 	if permits < 1 || permits > backend.AllUnits {
@@ -51,29 +54,32 @@ func (s *Session) NewSemaphore(name string, permits int, opts ...LockOption) *Se
 	return m
 }
 
-// Name is the semaphore's name.
+// Name returns the semaphore's name.
 func (m *Semaphore) Name() string { return m.name }
 
-// Permits is the limit that NewSemaphore was given.
+// Permits returns the number of permits that NewSemaphore was given.
 func (m *Semaphore) Permits() int { return m.permits }
 
-// Acquire takes n permits together, waiting in turn for as long as ctx lasts. It returns nil when the caller has them, an
-// error for which errors.Is(err, ctx.Err()) holds when ctx ended it, an error at once if n is not between 1 and the limit,
-// [ErrClosed], and the server's own words when it refused ([Refused]). While the backend cannot be reached it keeps trying.
+// Acquire takes n permits together. It waits for its turn until ctx ends, and keeps trying while the backend cannot be
+// reached. It returns nil when the caller has the permits. When ctx ends, errors.Is(err, ctx.Err()) is true. If n is
+// not between 1 and the limit, Acquire returns an error at once. Other errors include [ErrClosed], [ErrWrongKind], and
+// the server's error if it refused ([Refused]).
 func (m *Semaphore) Acquire(ctx context.Context, n int) error {
 	_, _, err := m.acquire(ctx, n, try{op: "acquire", waits: true})
 	return err
 }
 
-// TryAcquire takes n permits if they are free and no one waits, with one attempt. It returns false and no error if they are
-// not, and an error if the server could not be asked.
+// TryAcquire takes n permits if they are free and no other caller waits. It makes one attempt that does not wait. It
+// returns false and a nil error if it got none, and an error if the server could not be asked.
 func (m *Semaphore) TryAcquire(ctx context.Context, n int) (bool, error) {
 	_, ok, err := m.acquire(ctx, n, try{op: "try acquire"})
 	return ok, err
 }
 
-// TryAcquireFor takes n permits if the caller's turn comes within wait. With a wait of zero or less it is TryAcquire. However
-// short the wait, the server is asked once if it has to be, for an eighth of a command's time at least.
+// TryAcquireFor takes n permits if the caller's turn comes within wait. When the time is up it returns false, with a
+// nil error if the permits were not free, and with an error if the server has not replied. With a wait of zero or less
+// it is TryAcquire. However short the wait, TryAcquireFor asks the server once, if it must, and waits for the reply for
+// at least an eighth of a command's time limit.
 func (m *Semaphore) TryAcquireFor(ctx context.Context, n int, wait time.Duration) (bool, error) {
 	_, ok, err := m.acquireFor(ctx, n, wait)
 	return ok, err
@@ -90,16 +96,17 @@ func (m *Semaphore) acquireFor(ctx context.Context, n int, wait time.Duration) (
 	return m.acquire(ctx, n, t)
 }
 
-// Release gives back n permits of the session's. It works under a ctx that has ended, and sends nothing: what no caller of
-// the session needs is given back in the background. It returns [ErrNotHeld] if callers of this session have fewer, and
-// changes nothing then; [ErrLost] if permits were lost on the way: those are released first, whichever caller had them.
+// Release gives back n permits of the session. It works under a ctx that has ended, and sends nothing: the session
+// gives back in the background what its callers do not need. If callers of the session have fewer than n permits,
+// Release returns [ErrNotHeld] and changes nothing. If the session has lost permits, Release returns [ErrLost]: lost
+// permits are released first, whichever caller had them.
 func (m *Semaphore) Release(ctx context.Context, n int) error {
 	return m.error("release", m.release(ctx, n))
 }
 
 // Do runs fn while holding n permits: Acquire, fn, Release. The context that fn gets ends when ctx does, and with cause
-// [ErrLost] when the session's permits are lost. A panic in fn releases and goes on panicking. It returns Acquire's error
-// without calling fn, otherwise fn's error joined with Release's.
+// [ErrLost] when the session's permits are lost. If fn panics, Do releases the permits and goes on panicking. Do
+// returns Acquire's error without calling fn, otherwise fn's error joined with Release's.
 func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
 	c, _, err := m.acquire(ctx, n, try{op: "acquire", waits: true})
 	if err != nil {
@@ -108,7 +115,7 @@ func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return m.run(ctx, n, c, fn)
 }
 
-// run calls fn with the permits that a call got, and releases them.
+// run calls fn with the permits that a call got, and then releases them.
 func (m *Semaphore) run(ctx context.Context, n int, c *permitCall, fn func(ctx context.Context) error) (err error) {
 	within, stop := until(ctx, c.signal())
 	defer func() {
@@ -119,8 +126,10 @@ func (m *Semaphore) run(ctx context.Context, n int, c *permitCall, fn func(ctx c
 }
 
 // Lost returns a channel that is closed when the permits that callers of this session have now are lost: all of them
-// together, at the moment this process can no longer trust their lease. If there are none it is closed already. Permits that
-// were lost before the call are not among them, and other callers may have new ones by then: the context of Do is exact.
+// together, at the moment this process can no longer trust their lease. If they have none, the channel is closed
+// already. Lost cannot tell a caller's permits from others: if the caller's were lost before the call, and other
+// callers have got new ones, the channel is about the new ones. The context of [Semaphore.Do] is always about its own
+// permits.
 func (m *Semaphore) Lost() <-chan struct{} {
 	if sig := m.signal(); sig != nil {
 		return sig.lost
@@ -128,21 +137,22 @@ func (m *Semaphore) Lost() <-chan struct{} {
 	return alreadyLost
 }
 
-// Inspect asks the server which sessions have permits, and which wait. A session may have a few more than its callers do.
-// ctx bounds it.
+// Inspect asks the server which sessions have permits, and which wait. A session may have a few more permits than its
+// callers use. ctx bounds it.
 func (m *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
 	return m.inspect(ctx, "inspect")
 }
 
-// ForceRelease takes all permits from all sessions that have some, and gives them to those who wait. It works as
-// [Lock.ForceUnlock] does: the callers learn of their loss at the next command or renewal of their sessions at the latest, and
-// until then there are more of them than permits. A [Slot] keeps its number until it is released, since that is a lock of its
-// own. It returns whether a session had permits. After an error with an unknown outcome look before trying again.
+// ForceRelease takes all permits from all sessions that have some, and gives them to the sessions that wait. It works
+// as [Lock.ForceUnlock] does: callers learn of their loss at the next command or renewal of their sessions at the
+// latest, and until then there are more users than permits. A [Slot] keeps its number until it is released, since that
+// is a lock of its own. ForceRelease reports whether a session had permits. After an error with an unknown outcome,
+// inspect the semaphore before you try again.
 func (m *Semaphore) ForceRelease(ctx context.Context) (bool, error) {
 	return m.force(ctx, "force release")
 }
 
-// QueueLength is how many callers in this process wait for permits. It is a snapshot.
+// QueueLength returns how many callers of this session wait for permits. It is a snapshot.
 func (m *Semaphore) QueueLength() int {
 	x := m.find()
 	if x == nil {
@@ -152,15 +162,15 @@ func (m *Semaphore) QueueLength() int {
 	return waiting
 }
 
-// HasQueuedOwners reports whether any caller in this process waits for permits.
+// HasQueuedOwners reports whether any caller of this session waits for permits.
 func (m *Semaphore) HasQueuedOwners() bool { return m.QueueLength() > 0 }
 
-// String names the semaphore.
+// String returns the semaphore's name and its number of permits.
 func (m *Semaphore) String() string {
 	return fmt.Sprintf("reentrant.Semaphore(%q)[Permits = %d]", m.name, m.permits)
 }
 
-// acquire is every way to take permits.
+// acquire takes permits, for every exported method.
 func (m *Semaphore) acquire(ctx context.Context, n int, t try) (c *permitCall, ok bool, err error) {
 	t.begun = m.session.now()
 	c, ok, err = m.take(ctx, n, t)
@@ -228,7 +238,7 @@ func (m *Semaphore) release(ctx context.Context, n int) error {
 	return err
 }
 
-// repay releases n permits: those that were lost first, so that no other caller's permit goes back before its time.
+// repay releases n permits, lost ones first: so a caller that lost its permit does not release that of another.
 func (m *Semaphore) repay(n int, exit func(n int) bool) error {
 	owed := min(n, m.session.lostHolds.OwedBy(permitSide.debt(m.name), Owner{}))
 	if owed < n && !exit(n-owed) {
@@ -243,7 +253,7 @@ func (m *Semaphore) repay(n int, exit func(n int) bool) error {
 	return nil
 }
 
-// signal is what tells of the loss of the session's permits, nil if no caller has any.
+// signal returns the loss notifier of the session's permits, nil if no caller has any.
 func (m *Semaphore) signal() *lossNotifier {
 	if m.invalid != nil {
 		return nil
@@ -276,7 +286,7 @@ func (m *Semaphore) report(ctx context.Context, t try, ok bool, err error) {
 	m.session.report(ctx, Event{Kind: kind, Lock: m.name, Mode: ModePermits, Owner: CurrentOwner(ctx), Wait: time.Since(t.begun), Err: err})
 }
 
-// permitSide is under what lost permits are on record.
+// permitSide is the side under which lost permits are on record.
 const permitSide side = "permit"
 
 // A permitTier is the local tier of a semaphore.
@@ -290,13 +300,13 @@ func (m *Semaphore) newTier() share.Tier {
 	return &permitTier{Permits: sharedqueue.NewPermits(s.sinceOpened), alarm: alarm{s: s, name: m.name}}
 }
 
-// Keep takes what is not kept out of use.
+// Keep keeps at most so many permits, and takes the others out of use. It returns how many it kept.
 func (q *permitTier) Keep(units int) (int, Token) { return q.Permits.Keep(units), 0 }
 
 // Rest reports whether no permit was in use since the last call.
 func (q *permitTier) Rest() bool { return q.Permits.Rest() }
 
-// Lose takes all permits, and puts on record how many are owed.
+// Lose takes all permits from the callers, and records how many Releases they still owe.
 func (q *permitTier) Lose(why string) (tell func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -307,15 +317,15 @@ func (q *permitTier) Lose(why string) (tell func()) {
 	return q.tripLocked()
 }
 
-// A permitCall is what one call got. It remembers the life of the permits that it took: other callers may have new ones by
-// the time this one goes on.
+// A permitCall is the permits that a call got. It has their life: before the call goes on, they may be lost, and other
+// callers may have got new ones.
 type permitCall struct {
 	*permitTier
 	name *share.Name
 	life uint64
 }
 
-// signal is what tells of the loss of the permits that the call took, nil if they are lost already.
+// signal returns the loss notifier of the call's permits, nil if they are lost already.
 func (c *permitCall) signal() *lossNotifier {
 	c.name.Check()
 	c.mu.Lock()

@@ -15,21 +15,21 @@ import (
 	"github.com/relock-go/relock/sharedqueue"
 )
 
-// SharedState is what the whole deployment knows of a read-write lock or a semaphore at one moment.
+// SharedState is the state of a read-write lock or a semaphore in the whole deployment at one moment.
 type SharedState = backend.SharedState
 
-// A sharedName is a handle's part in a shared name: what RWLock and Semaphore have in common.
+// A sharedName is what the handles RWLock and Semaphore have in common.
 type sharedName struct {
 	_       noCopy
 	session *Session
 	name    string
 	kind    backend.ShareKind
 	remote  backend.Remote
-	invalid error                      // what is wrong with the name or the options; every call returns it
-	latest  atomic.Pointer[share.Name] // where the handle last got something; it may be retired by now
+	invalid error                      // of an invalid name or option; every call returns it
+	latest  atomic.Pointer[share.Name] // the session's part that the handle used last; it may be retired by now
 }
 
-// bind prepares the handle.
+// bind checks the handle's name and options, and binds its name to the backend.
 func (x *sharedName) bind(opts []LockOption) {
 	var l Lock
 	for _, opt := range opts {
@@ -59,7 +59,7 @@ func (x *sharedName) bind(opts []LockOption) {
 	}
 }
 
-// caller returns the owner that calls, and what is wrong with the call or the handle.
+// caller returns the calling owner, or the error of an invalid call or handle.
 func (x *sharedName) caller(ctx context.Context) (Owner, error) {
 	if ctx == nil {
 		return Owner{}, errors.New("nil context")
@@ -74,7 +74,7 @@ func (x *sharedName) caller(ctx context.Context) (Owner, error) {
 	return owner, owner.check()
 }
 
-// error says which call of which lock failed.
+// error adds the operation and the name to err. It returns nil if err is nil.
 func (x *sharedName) error(op string, err error) error {
 	if err == nil {
 		return nil
@@ -87,7 +87,7 @@ func (x *sharedName) explainKind(ctx context.Context, err error) error {
 	return x.session.explainKind(ctx, x.remote, sharedKinds[x.kind], err)
 }
 
-// join returns the session's part with a reference.
+// join returns the session's part in the name, with a reference.
 func (x *sharedName) join(tier func() share.Tier) (*share.Name, error) {
 	n := x.session.shared.Join(x.name, x.kind, x.remote, tier)
 	switch {
@@ -103,7 +103,7 @@ func (x *sharedName) join(tier func() share.Tier) (*share.Name, error) {
 	return n, nil
 }
 
-// find returns the session's part if there is one.
+// find returns the session's part in the name, nil if there is none.
 func (x *sharedName) find() *share.Name {
 	if n := x.latest.Load(); n != nil && !n.Retired() {
 		return n
@@ -114,15 +114,15 @@ func (x *sharedName) find() *share.Name {
 	return nil
 }
 
-// A localQueue is where the callers of one session wait for a name.
+// A localQueue is the queue in which the callers of one session wait for a name.
 type localQueue[K any, O comparable] interface {
 	Enter(claim K, mode sharedqueue.Mode) (o sharedqueue.Outcome, w *sharedqueue.Waiter[O], life uint64, look bool)
 	Wait(w *sharedqueue.Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, look bool)
 }
 
-// passQueue goes through the local queue. Whatever that needs of the server is asked for by the session. A time limit that is up
-// before the server has answered is followed by one attempt that waits for the answer, an eighth of a command's time at
-// most. life is the queue's when the call got what it asked for.
+// passQueue takes a call through the local queue. The session asks the server for the units that the queue needs. If
+// the time of the call is up before the server has replied, passQueue makes one more attempt, which waits for the reply
+// for at most an eighth of a command's time limit. life is the life of what the call got.
 func passQueue[K any, O comparable](ctx context.Context, x *sharedName, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, t try) (life uint64, ok bool, err error) {
 	begun := time.Now()
 	if !t.waits {
@@ -138,7 +138,7 @@ func passQueue[K any, O comparable](ctx context.Context, x *sharedName, n *share
 	return life, ok, err
 }
 
-// enter enters the local queue, and waits in it if need be.
+// enter enters the local queue, and waits in it if it must.
 func enter[K any, O comparable](ctx context.Context, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, waited bool) {
 	o, w, life, look := q.Enter(claim, mode)
 	waited = o == sharedqueue.Waiting
@@ -153,7 +153,7 @@ func enter[K any, O comparable](ctx context.Context, n *share.Name, q localQueue
 	return o, life, waited
 }
 
-// outcome is what a call that went through the local queue returns.
+// outcome returns the result of a call that went through the local queue.
 func (x *sharedName) outcome(ctx context.Context, n *share.Name, o sharedqueue.Outcome, waited bool, begun time.Time) (bool, error) {
 	switch o {
 	case sharedqueue.Admitted, sharedqueue.Reentered:
@@ -196,7 +196,7 @@ func (x *sharedName) inspect(ctx context.Context, op string) (SharedState, error
 	return st, x.error(op, x.explainKind(ctx, wrapUnavailable(ctx, err)))
 }
 
-// force takes all units of the name from all sessions.
+// force takes all units of the name from all sessions. It reports whether a session had any.
 func (x *sharedName) force(ctx context.Context, op string) (had bool, err error) {
 	if x.invalid != nil {
 		return false, x.error(op, x.invalid)
@@ -208,7 +208,7 @@ func (x *sharedName) force(ctx context.Context, op string) (had bool, err error)
 	return had, x.error(op, x.explainKind(ctx, err))
 }
 
-// checkShared looks at a state where it comes in, as reply.go does.
+// checkShared checks a state on arrival, as reply.go does with other replies.
 func checkShared(s *SharedState) error {
 	for _, h := range s.Holders {
 		if h.Units <= 0 || h.Units > backend.AllUnits {
@@ -218,8 +218,8 @@ func checkShared(s *SharedState) error {
 	return nil
 }
 
-// verify asks the server whether the session still has what its users are inside of. Something that is said about the name
-// meanwhile decides instead.
+// verify asks the server whether the session still has the units that its users hold. While the session has a command
+// for the name under way, the reply proves nothing, and verify asks again.
 func (x *sharedName) verify(ctx context.Context, holds func() error) error {
 	for try := 0; ; try++ {
 		if err := holds(); err != nil {
@@ -250,16 +250,16 @@ func (x *sharedName) verify(ctx context.Context, holds func() error) error {
 	}
 }
 
-// An alarm tells the users of a name that what they have is lost. All that are inside lose it together.
+// An alarm notifies the users of a name that they have lost it. All of them lose it together.
 type alarm struct {
 	s    *session
 	name string
 
 	mu     sync.Mutex    // taken after share.Name's, before the queue's
-	signal *lossNotifier // of those who are inside now; nil until one of them asks
+	signal *lossNotifier // of the present users; nil until one of them asks to be notified
 }
 
-// lostLocked returns the channel that is closed when those who are inside now lose what they have.
+// signalLocked returns the loss notifier of the present users. a.mu is held.
 func (a *alarm) signalLocked() *lossNotifier {
 	if a.signal == nil {
 		a.signal = newLossNotifier()
@@ -267,7 +267,8 @@ func (a *alarm) signalLocked() *lossNotifier {
 	return a.signal
 }
 
-// tripLocked closes the channel. The returned function ends the contexts, and is called without a mutex.
+// tripLocked closes the channels of Lost. The returned function ends the contexts of Do, and is called without a mutex.
+// a.mu is held.
 func (a *alarm) tripLocked() (tell func()) {
 	sig := a.signal
 	a.signal = nil
@@ -278,13 +279,13 @@ func (a *alarm) tripLocked() (tell func()) {
 	return sig.notify
 }
 
-// report reports that an owner has lost its part.
+// report reports that an owner has lost its holds.
 func (a *alarm) report(owner Owner, mode Mode, token Token, why string) {
 	a.s.stats.lost.Add(1)
 	a.s.report(context.Background(), Event{Kind: EventLost, Lock: a.name, Mode: mode, Owner: owner, Token: token, Err: fmt.Errorf("%w (%s)", ErrLost, why)})
 }
 
-// newSharedRoom prepares the session's shared names.
+// newSharedRoom returns the room of the session's read-write locks and semaphores.
 func (s *session) newSharedRoom() *share.Room {
 	cfg := &s.config
 	return share.NewRoom(share.Env{
@@ -302,10 +303,10 @@ func (s *session) newSharedRoom() *share.Room {
 	})
 }
 
-// sharedPasses is how many local admissions a session makes while another waits.
+// sharedPasses is how many of its callers a session admits while another session waits.
 const sharedPasses = 64
 
-// epochAbove is a new epoch, above that one.
+// epochAbove returns a new epoch, higher than least.
 func (s *session) epochAbove(least uint64) uint64 {
 	for {
 		e := s.nextEpoch()
@@ -316,7 +317,7 @@ func (s *session) epochAbove(least uint64) uint64 {
 	}
 }
 
-// noticeRenewal reports that the units of a name could not be renewed, or could again.
+// noticeRenewal reports that the units of a name could not be renewed, or that they could be again.
 func (s *session) noticeRenewal(name string, failing bool, err error) {
 	kind := EventRenewalRecovered
 	if failing {
@@ -325,10 +326,10 @@ func (s *session) noticeRenewal(name string, failing bool, err error) {
 	s.report(context.Background(), Event{Kind: kind, Lock: name, Err: err})
 }
 
-// Shared takes in a grant of units.
+// Shared handles a grant of units.
 func (k sink) Shared(g backend.ShareGrant) { k.s.shared.Granted(g) }
 
-// SharedWanted takes in that another session waits for units.
+// SharedWanted handles the report that another session waits for units.
 func (k sink) SharedWanted(name string, may int) { k.s.shared.Wanted(name, may) }
 
 // sinceOpened is the clock of the local tiers.
@@ -336,7 +337,7 @@ func (s *session) sinceOpened() time.Duration { return time.Since(s.opened) }
 
 var hashSeed = maphash.MakeSeed()
 
-// key is what a queue needs to find an owner: a hash and, of a goroutine, its number.
+// key returns what a queue needs to find an owner: a hash and, for a goroutine, its id.
 func (o Owner) key() (hash, number uint64) {
 	if o.goroutine != 0 {
 		number = uint64(o.goroutine)
@@ -345,5 +346,5 @@ func (o Owner) key() (hash, number uint64) {
 	return maphash.String(hashSeed, o.name), 0
 }
 
-// numbered is the owner with the number that key returns.
+// numbered returns the goroutine owner with a number that key returned.
 func numbered(number uint64) Owner { return Owner{goroutine: int64(number)} }

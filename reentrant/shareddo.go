@@ -7,8 +7,8 @@ import (
 	"github.com/relock-go/relock/sharedqueue"
 )
 
-// TryDo is [RWLock.Do] with [RWLock.TryLock] for Lock, as [Lock.TryDo] is: it runs fn if the write side is to be had, and
-// reports whether it did.
+// TryDo is [RWLock.Do] with [RWLock.TryLock] for Lock, as [Lock.TryDo] is: it runs fn if it gets the write side at
+// once, and reports whether it did.
 func (l *RWLock) TryDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
 	g, ok, err := l.acquire(ctx, sharedqueue.Write, try{op: "try lock"})
 	return l.runIf(ctx, g, ok, err, fn, l.Unlock)
@@ -21,8 +21,8 @@ func (l *RWLock) TryDoFor(ctx context.Context, wait time.Duration, fn func(ctx c
 	return l.runIf(ctx, g, ok, err, fn, l.Unlock)
 }
 
-// TryRDo is [RWLock.RDo] with [RWLock.TryRLock] for RLock, as [Lock.TryDo] is: it runs fn if the read side is to be had, and
-// reports whether it did.
+// TryRDo is [RWLock.RDo] with [RWLock.TryRLock] for RLock, as [Lock.TryDo] is: it runs fn if it gets the read side at
+// once, and reports whether it did.
 func (l *RWLock) TryRDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
 	g, ok, err := l.read(ctx, try{op: "try rlock"})
 	return l.runIf(ctx, g, ok, err, fn, l.RUnlock)
@@ -43,8 +43,8 @@ func (l *RWLock) runIf(ctx context.Context, g rwGrant, ok bool, err error, fn fu
 	return true, l.run(ctx, g, fn, unlock)
 }
 
-// TryDo is [Semaphore.Do] with [Semaphore.TryAcquire] for Acquire, as [Lock.TryDo] is: it runs fn if n permits are to be had,
-// and reports whether it did.
+// TryDo is [Semaphore.Do] with [Semaphore.TryAcquire] for Acquire, as [Lock.TryDo] is: it runs fn if it gets n permits
+// at once, and reports whether it did.
 func (m *Semaphore) TryDo(ctx context.Context, n int, fn func(ctx context.Context) error) (bool, error) {
 	c, ok, err := m.acquire(ctx, n, try{op: "try acquire"})
 	if !ok || err != nil {

@@ -57,12 +57,12 @@ func (m *Semaphore) number(ctx context.Context) (Slot, error) {
 	}
 }
 
-// Number is the slot's number, from 0.
+// Number returns the slot's number, from 0.
 func (s Slot) Number() int { return s.number }
 
-// Token is the fencing token of the slot: higher than that of every earlier holder of the number. It returns [ErrLost] from
-// the moment at which this process can no longer trust the slot's lease, and [ErrNotHeld] after Release and of the zero
-// Slot. It sends nothing.
+// Token returns the fencing token of the slot, which is higher than that of every earlier holder of the number. It
+// returns [ErrLost] from the moment at which this process can no longer trust the slot's lease, and [ErrNotHeld] after
+// Release and of the zero Slot. It sends nothing.
 func (s Slot) Token() (Token, error) {
 	if s.lock == nil {
 		return 0, ErrNotHeld
@@ -70,7 +70,7 @@ func (s Slot) Token() (Token, error) {
 	return s.lock.Token(WithOwner(context.Background(), s.owner))
 }
 
-// String is the semaphore's name and the number.
+// String returns the semaphore's name and the number.
 func (s Slot) String() string {
 	if s.lock == nil {
 		return "no slot"
@@ -87,9 +87,9 @@ func (s Slot) Lost() <-chan struct{} {
 	return s.lock.Lost(WithOwner(context.Background(), s.owner))
 }
 
-// Release gives the number and its permit back. Any goroutine can call it, once. It works under a ctx that has ended. It
-// returns [ErrLost] if the slot was lost on the way, [ErrNotHeld] if it was released before, and otherwise what
-// [Lock.Unlock] returns.
+// Release gives the number and its permit back. Any goroutine can call it, once. It works under a ctx that has ended.
+// It returns [ErrLost] if the slot was lost, [ErrNotHeld] if it was released before, and otherwise what [Lock.Unlock]
+// returns.
 func (s Slot) Release(ctx context.Context) error {
 	switch {
 	case ctx == nil:

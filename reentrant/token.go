@@ -7,5 +7,5 @@ import "github.com/relock-go/relock/backend"
 // paused past its lease. Re-entry keeps the token, as in Hazelcast's FencedLock.
 type Token = backend.Token
 
-// State is what the whole deployment knows of a lock at one moment.
+// State is the state of a lock in the whole deployment at one moment.
 type State = backend.State
