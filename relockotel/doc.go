@@ -30,7 +30,7 @@
 //	relock.acquire          ├─────────┤
 //	relock.hold                       ├──────────────────────────┤
 //
-// There are spans only where the caller's own is sampled. A lock taken outside of any trace starts none: it would be a
-// trace of one span that belongs to nothing. The spans are created when the call has ended, so the spans of a Redis
+// There are spans only where the caller's own is sampled. A lock that is taken outside of any trace starts no trace: it
+// would consist of one span without a context. The spans are created when the call has ended, so the spans of a Redis
 // client are not below relock.acquire, but beside it.
 package relockotel

@@ -8,7 +8,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// holds has the spans of the holds that have not ended. The events of a lock come in their order, so it has one at most.
+// holds has the spans of the holds that have not ended. The events of a lock come in order, so there is one per lock at
+// most.
 type holds struct {
 	mu   sync.Mutex
 	open map[string]openHold // by lock; under mu
@@ -33,7 +34,7 @@ func (h *holds) begin(e reentrant.Event, span trace.Span) {
 	}
 }
 
-// resumed reports whether a hold goes on that has a span, and notes it there.
+// resumed reports whether a resumed hold has a span already, and adds an event to that.
 func (h *holds) resumed(e reentrant.Event) bool {
 	span := h.find(e.Lock, e.Token)
 	if span == nil {
@@ -43,7 +44,7 @@ func (h *holds) resumed(e reentrant.Event) bool {
 	return true
 }
 
-// note notes on the span of a lock's hold that its renewal fails, or works again.
+// note adds an event to the span of a lock's hold: its renewal fails, or works again.
 func (h *holds) note(e reentrant.Event) {
 	h.mu.Lock()
 	span := h.open[e.Lock].span

@@ -6,11 +6,12 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// buckets are the upper bounds, in seconds, of both histograms, to compare one with the other. They begin at a round trip to
-// Redis, 10 s is the default lease, and the longest is for locks that people hold.
+// buckets are the upper bounds, in seconds, of both histograms, so that they can be compared. The lowest is a round
+// trip to Redis, 10 s is the default lease, and the highest is for locks that people hold.
 var buckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 600}
 
-// instruments are all that is measured. The first group is what events tell, the second what a session counts.
+// instruments are all instruments. Those of the first group record events, those of the second read a session's
+// counters.
 type instruments struct {
 	acquisitions metric.Int64Counter
 	wait, hold   metric.Float64Histogram
@@ -26,8 +27,8 @@ type instruments struct {
 func newInstruments(meter metric.Meter) (instruments, error) {
 	m := maker{meter: meter}
 	i := instruments{
-		acquisitions: m.counter("relock.lock.acquisitions", "{acquisition}", "Calls that asked for a lock, by what came of it."),
-		wait:         m.histogram("relock.lock.wait.duration", "How long calls that asked for a lock took, re-entries left out."),
+		acquisitions: m.counter("relock.lock.acquisitions", "{acquisition}", "Calls that asked for a lock, by result."),
+		wait:         m.histogram("relock.lock.wait.duration", "Duration of calls that asked for a lock, without re-entries."),
 		hold:         m.histogram("relock.lock.hold.duration", "How long locks were held."),
 		longWaits:    m.counter("relock.lock.long_waits", "{wait}", "Waits in Redis that became longer than the lease."),
 		failures:     m.counter("relock.lock.renewal.failures", "{failure}", "Holds whose renewal began to fail."),
@@ -44,12 +45,12 @@ func newInstruments(meter metric.Meter) (instruments, error) {
 	return i, m.err
 }
 
-// observables are those that are read, all at once.
+// observables returns the instruments that one callback reads.
 func (i *instruments) observables() []metric.Observable {
 	return []metric.Observable{i.held, i.waiting, i.handoffs, i.yields, i.renewals, i.losses, i.commands}
 }
 
-// A maker makes instruments and keeps the errors.
+// A maker makes instruments and collects the errors.
 type maker struct {
 	meter metric.Meter
 	err   error
@@ -68,7 +69,7 @@ func (m *maker) histogram(name, description string) metric.Float64Histogram {
 	return h
 }
 
-// level makes an up-down counter: unlike a gauge's, its values of several processes may be added up.
+// level makes an up-down counter: unlike a gauge's values, those of several processes may be summed.
 func (m *maker) level(name, unit, description string) metric.Int64ObservableUpDownCounter {
 	c, err := m.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
 	m.err = errors.Join(m.err, err)

@@ -13,14 +13,14 @@ type observer struct {
 	holds holds
 }
 
-// Observe implements [reentrant.Observer]. The context goes with every measurement, so that an exemplar can name the
-// trace it is from.
+// Observe implements [reentrant.Observer]. It passes the context to every measurement, so that an exemplar can name the
+// trace.
 func (o *observer) Observe(ctx context.Context, e reentrant.Event) {
 	switch e.Kind {
 	case reentrant.EventAcquired, reentrant.EventReentered, reentrant.EventFailed:
 		o.asked(ctx, e)
 	case reentrant.EventReleased:
-		// Redis had lost it by then: an EventLost follows.
+		// With ErrLost an EventLost follows.
 		if !errors.Is(e.Err, reentrant.ErrLost) {
 			o.ended(ctx, e, released)
 		}
@@ -37,20 +37,20 @@ func (o *observer) Observe(ctx context.Context, e reentrant.Event) {
 	}
 }
 
-// asked is for a call that asked for a lock.
+// asked handles the end of a call that asked for a lock.
 func (o *observer) asked(ctx context.Context, e reentrant.Event) {
 	r := resultOf(ctx, e)
 	attrs := o.t.about(e, r)
 	o.t.acquisitions.Add(ctx, 1, attrs)
-	if r != reentered { // which does not wait, and would hide those that do
+	if r != reentered { // a re-entry does not wait, and would hide the calls that do
 		o.t.wait.Record(ctx, e.Wait.Seconds(), attrs)
 	}
 	o.trace(ctx, e, r)
 }
 
-// ended is for the end of a hold.
+// ended handles the end of a hold.
 func (o *observer) ended(ctx context.Context, e reentrant.Event, r result) {
-	if e.Mode == reentrant.ModeLock { // how long shared holds are held is not measured
+	if e.Mode == reentrant.ModeLock { // the duration of shared holds is not measured
 		o.t.hold.Record(ctx, e.Held.Seconds(), o.t.about(e, r))
 	}
 	if !sharedMode(e.Mode) {

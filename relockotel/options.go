@@ -14,16 +14,16 @@ type config struct {
 	lockName func(string) string
 }
 
-// WithMeterProvider says where metrics go. Default: otel.GetMeterProvider.
+// WithMeterProvider sets the provider of the metrics. Default: otel.GetMeterProvider.
 func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.meters = p } }
 
-// WithTracerProvider says where spans go. Default: otel.GetTracerProvider.
+// WithTracerProvider sets the provider of the spans. Default: otel.GetTracerProvider.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
 
 // WithLockName puts the attribute relock.lock.name on the metrics that are about one lock. label maps a lock's name to
-// one of a few values: a name with an id in it, such as order:4711, would be a time series for every order. It is called
-// for every event, from several goroutines at once, and must be quick. "" leaves the attribute out. Default: no
-// attribute. (Spans have the whole name in any case.)
+// one of a few values: names with an id in them, such as order:4711, would make a time series for every order. Several
+// goroutines may call it at once, for every event, so it must be quick. If it returns "" the attribute is left out.
+// Default: no attribute. (Spans have the whole name in any case.)
 func WithLockName(label func(name string) string) Option {
 	return func(c *config) { c.lockName = label }
 }

@@ -22,13 +22,13 @@ const (
 	messageKey = attribute.Key("exception.message")
 )
 
-// A result is what came of a call that asked for a lock, or of a hold.
+// A result is how a call that asked for a lock, or a hold, ended.
 type result string
 
 const (
 	acquired  result = "acquired"
 	reentered result = "reentered"
-	busy      result = "busy"      // another had it for as long as the call was ready to wait
+	busy      result = "busy"      // another owner had it until the call's wait was over
 	notHeld   result = "not_held"  // Resume found no hold
 	timedOut  result = "timeout"   // the context's deadline
 	cancelled result = "cancelled" // the context, otherwise
@@ -49,7 +49,7 @@ var plain = func() map[result]metric.MeasurementOption {
 	return made
 }()
 
-// resultOf says how a call ended that asked for a lock.
+// resultOf returns the result of a call that asked for a lock.
 func resultOf(ctx context.Context, e reentrant.Event) result {
 	switch e.Kind {
 	case reentrant.EventAcquired:
@@ -60,8 +60,8 @@ func resultOf(ctx context.Context, e reentrant.Event) result {
 	return resultOfError(ctx, e.Err)
 }
 
-// resultOfError asks for a deadlock first, which ends the wait by cancelling a context; and what ended the caller's is
-// asked of the caller's alone, since a client of Redis has deadlines of its own.
+// resultOfError looks for a deadlock first, because that ends the wait by cancelling a context. Whether the caller's
+// context has ended it asks that context alone, because a client of Redis has deadlines of its own.
 func resultOfError(ctx context.Context, err error) result {
 	_, inDeadlock := errors.AsType[*reentrant.DeadlockError](err)
 	ended := ctx.Err()

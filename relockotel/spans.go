@@ -10,19 +10,19 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// trace makes the span of a call that has ended, and begins the one of the hold if there is one now. For a caller who is
-// not traced it looks, and that is all.
+// trace makes the span of a call that has ended, and begins the span of the hold if the call got one. If the caller is
+// not traced it does nothing.
 func (o *observer) trace(ctx context.Context, e reentrant.Event, r result) {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return
 	}
-	attrs := trace.WithAttributes(attributesOf(e)...) // at the start, for samplers to see
+	attrs := trace.WithAttributes(attributesOf(e)...) // at the start, so that samplers see them
 	_, span := o.t.tracer.Start(ctx, "relock.acquire", attrs, trace.WithTimestamp(e.At.Add(-e.Wait)))
 	if !span.IsRecording() {
 		return
 	}
 	span.SetAttributes(resultKey.String(string(r)))
-	if e.Err != nil && r != notHeld { // which is an answer, as busy is
+	if e.Err != nil && r != notHeld { // not held is no failure, and neither is busy
 		fail(span, r, e.Err)
 	}
 	span.End(trace.WithTimestamp(e.At))
@@ -33,8 +33,8 @@ func (o *observer) trace(ctx context.Context, e reentrant.Event, r result) {
 	}
 }
 
-// sharedMode reports whether a lock can have many holds of a mode at a time. Those have no spans: nothing in an event of the
-// end says which of them it is.
+// sharedMode reports whether a lock can have many holds of a mode at a time. Those have no spans, because the event of
+// an end does not say which of them has ended.
 func sharedMode(m reentrant.Mode) bool { return m == reentrant.ModeRead || m == reentrant.ModePermits }
 
 func attributesOf(e reentrant.Event) []attribute.KeyValue {
@@ -60,7 +60,7 @@ func finish(span trace.Span, e reentrant.Event, r result) {
 // fail marks a span as failed.
 func fail(span trace.Span, r result, err error) {
 	kind := r
-	if r == released { // but Redis did not say so
+	if r == released { // but Redis did not confirm it
 		kind = failed
 	}
 	span.SetAttributes(errorKey.String(string(kind)))

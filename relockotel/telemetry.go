@@ -25,8 +25,8 @@ type Telemetry struct {
 	reading  metric.Registration
 
 	mu       sync.Mutex
-	sessions []*reentrant.Session // that are watched; under mu
-	gone     reentrant.Stats      // the counters of those that are no more; under mu
+	sessions []*reentrant.Session // sessions that are watched; under mu
+	gone     reentrant.Stats      // the sum of the counters of sessions that were forgotten; under mu
 }
 
 // New registers the instruments. The error is the meter provider's.
@@ -49,7 +49,7 @@ func New(opts ...Option) (*Telemetry, error) {
 	return t, nil
 }
 
-// begin has the counters of what is rare start at 0: a first loss of Redis that comes with its time series is no rise,
+// begin starts the counters of rare events at 0. If the first event created its time series, the value would not rise,
 // and no alert would see it.
 func (t *Telemetry) begin() {
 	ctx := context.Background()
@@ -60,13 +60,13 @@ func (t *Telemetry) begin() {
 	}
 }
 
-// Observer makes an observer for one session, for [reentrant.WithObserver]. Each session needs its own: what a token
-// belongs to is known per session.
+// Observer returns an observer for one session, for [reentrant.WithObserver]. Each session needs its own, because an
+// observer finds the span of a hold by its lock and token.
 func (t *Telemetry) Observer() reentrant.Observer { return &observer{t: t} }
 
-// Watch adds a session's [reentrant.Session.Stats] to what is read, until stop. Locks do not notice. After stop its counters
-// stay as they were then, and it is no longer referred to. A session that lives as long as the process need not be
-// stopped.
+// Watch adds a session's [reentrant.Session.Stats] to the metrics until stop is called. It costs the locks nothing.
+// stop keeps the counters at their last values and drops the reference to the session. A session that lives as long as
+// the process needs no stop.
 func (t *Telemetry) Watch(s *reentrant.Session) (stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +74,7 @@ func (t *Telemetry) Watch(s *reentrant.Session) (stop func()) {
 	return sync.OnceFunc(func() { t.forget(s) })
 }
 
-// forget keeps a session's counters: a sum that fell would look like a restart of the process.
+// forget removes a session and keeps its counters: if a sum fell, it would look like a restart of the process.
 func (t *Telemetry) forget(s *reentrant.Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +85,7 @@ func (t *Telemetry) forget(s *reentrant.Session) {
 	t.gone = sum(t.gone, last)
 }
 
-// Close ends the reading of sessions. Observers go on. The error is the meter provider's.
+// Close stops reading the sessions. Observers go on. The error is the meter provider's.
 func (t *Telemetry) Close() error {
 	if err := t.reading.Unregister(); err != nil {
 		return fmt.Errorf("relockotel: %w", err)
@@ -93,13 +93,13 @@ func (t *Telemetry) Close() error {
 	return nil
 }
 
-// read is called when metrics are read. It has the mutex all the while, so that a session that is forgotten meanwhile
-// is counted once; Stats only reads memory.
+// read is called when metrics are read. It holds the mutex throughout, so that a session that is forgotten meanwhile is
+// counted once; Stats only reads memory.
 func (t *Telemetry) read(_ context.Context, o metric.Observer) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.sessions) == 0 && t.gone == (reentrant.Stats{}) {
-		return nil // nobody was ever watched: zeros would be a lie
+		return nil // no session was ever watched: zeros would be false
 	}
 	all := t.gone
 	for _, s := range t.sessions {
@@ -115,7 +115,7 @@ func (t *Telemetry) read(_ context.Context, o metric.Observer) error {
 	return nil
 }
 
-// sum adds up what is read of two sessions.
+// sum returns the sum of two sessions' counters.
 func sum(a, b reentrant.Stats) reentrant.Stats {
 	return reentrant.Stats{
 		Held: a.Held + b.Held, Waiting: a.Waiting + b.Waiting, Handoffs: a.Handoffs + b.Handoffs, Yields: a.Yields + b.Yields,
@@ -123,7 +123,7 @@ func sum(a, b reentrant.Stats) reentrant.Stats {
 	}
 }
 
-// about are the attributes of a metric about one event.
+// about returns the attributes of a measurement of one event.
 func (t *Telemetry) about(e reentrant.Event, r result) metric.MeasurementOption {
 	if t.lockName == nil && e.Mode == reentrant.ModeLock {
 		return plain[r]

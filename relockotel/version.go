@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// version is this module's version in the program that runs, as providers show it beside the scope: "v1.2.3", or "devel"
-// where it was built from a folder.
+// version returns this module's version in the running program, as providers show it beside the scope: "v1.2.3", or
+// "devel" if it was built from a folder.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -18,7 +18,7 @@ func version() string {
 
 const devel = "devel"
 
-// versionIn looks for this module in what a program was built from.
+// versionIn returns this module's version in a program's build information.
 func versionIn(info *debug.BuildInfo) string {
 	i := slices.IndexFunc(info.Deps, func(m *debug.Module) bool { return m.Path == scope })
 	if i < 0 {

@@ -1,4 +1,5 @@
-// Package relockcertmagic lets certmagic in many processes take turns by Relock's locks, over any certmagic.Storage:
+// Package relockcertmagic gives certmagic Relock's locks, over any certmagic.Storage, so that many processes take
+// turns:
 //
 //	certmagic.Default.Storage = relockcertmagic.New(&certmagic.FileStorage{Path: shared}, session)
 //
@@ -18,13 +19,13 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A Storage is a certmagic.Storage whose locks are a session's. It is safe for concurrent use.
+// A Storage is a certmagic.Storage that takes its locks from a session. It is safe for concurrent use.
 type Storage struct {
 	certmagic.Storage
 	session *reentrant.Session
 
 	mu     sync.Mutex          // a leaf
-	owners map[string][]string // of the locks that were taken here and not unlocked, the oldest first
+	owners map[string][]string // by name: the owners that took the lock and have not unlocked it, oldest first
 }
 
 var (

@@ -64,8 +64,8 @@ type run struct {
 	until time.Time // the lock is kept until then
 }
 
-// Unlock gives the lock up, or has it given up when the splay is over. In the first case errors are those of
-// [reentrant.Lock.Unlock]: ErrLost means that another process may have run the job meanwhile.
+// Unlock gives the lock up, or if the splay is not over, schedules that for its end and returns nil. Errors are those
+// of [reentrant.Lock.Unlock]: ErrLost means that another process may have run the job meanwhile.
 func (r *run) Unlock(ctx context.Context) error {
 	ctx = reentrant.WithOwner(context.WithoutCancel(ctx), r.owner)
 	if wait := time.Until(r.until); wait > 0 {

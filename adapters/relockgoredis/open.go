@@ -30,13 +30,12 @@ import (
 // These options are carried over: the address, the network, credentials and providers of credentials (asked for each
 // connection), TLS, the dialer, the database, ClientName, DisableIdentity, the protocol (RESP2 or RESP3), DialTimeout and,
 // if it is positive, ReadTimeout. The last one should be well below the lease, so that a renewal can be repeated.
-//
-// Open returns an error for what it cannot carry over and would be missed: an OnConnect function, a
+// Open returns an error for options that matter and cannot be carried over: an OnConnect function, a
 // StreamingCredentialsProvider, the ClusterSlots function of a ClusterClient (NewFailoverClusterClient sets it), and a
-// Ring, whose servers do not know each other. Other things cannot be seen from outside: no hook (AddHook) is called for
-// Relock's commands and connections, dial hooks included, and neither is NewClient of a ClusterClient. A Limiter, push
-// notifications and the choice of replicas for reading have no effect: every command of a lock is for the master. A
-// failover client with ReplicaOnly gives a Backend that gets no lock, as Redis does not let replicas be written.
+// Ring, whose servers do not know each other. Open cannot see hooks (AddHook): they are not called for Relock's
+// commands and connections, dial hooks included. Neither is NewClient of a ClusterClient. A Limiter, push notifications
+// and the choice of replicas for reading have no effect: every command of a lock is for the master. A failover client
+// with ReplicaOnly gives a Backend that gets no lock, as Redis does not let replicas be written.
 //
 // The client must stay open for as long as the Backend is used: with Sentinel it is the client that finds the master.
 // Close of the Backend ends Relock's connections, and leaves the client alone.
@@ -97,7 +96,7 @@ func convert(o *redis.Options) (rueidis.ClientOption, error) {
 	option := rueidis.ClientOption{
 		Username: o.Username, Password: o.Password, AuthCredentialsFn: credentials(o),
 		ClientName: o.ClientName, SelectDB: o.DB, AlwaysRESP2: o.Protocol == 2,
-		TLSConfig: o.TLSConfig, // the dialer sees to TLS; in a Cluster this has rueidis read the ports for TLS
+		TLSConfig: o.TLSConfig, // the dialer does the TLS handshake; in a Cluster this makes rueidis use the TLS ports
 		Dialer:    net.Dialer{Timeout: dialTimeout(o)},
 		DialCtxFn: func(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, dialer.Timeout)
@@ -112,12 +111,12 @@ func convert(o *redis.Options) (rueidis.ClientOption, error) {
 	return option, nil
 }
 
-// dialTimeout returns how long a connection may take.
+// dialTimeout returns how long opening a connection may take.
 func dialTimeout(o *redis.Options) time.Duration {
 	return cmp.Or(max(o.DialTimeout, 0), rueidis.DefaultDialTimeout)
 }
 
-// credentials returns what rueidis asks for the credentials of a connection, nil if they do not change.
+// credentials returns the function from which rueidis gets the credentials of a connection, nil if they do not change.
 func credentials(o *redis.Options) func(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
 	provider := o.CredentialsProviderContext
 	if provider == nil && o.CredentialsProvider != nil {

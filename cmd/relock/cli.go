@@ -20,10 +20,10 @@ type grammar struct {
 	Inspect inspectCommand `cmd:"" help:"Show who holds a lock and who waits for it."`
 	List    listCommand    `cmd:"" help:"Show every lock that is held or waited for."`
 	Watch   watchCommand   `cmd:"" help:"Print a line whenever the state of a lock changes, until interrupted."`
-	Unlock  unlockCommand  `cmd:"" help:"Take a lock from whoever holds it."`
+	Unlock  unlockCommand  `cmd:"" help:"Take a lock from its holder."`
 	Help    helpCommand    `cmd:"" help:"Show the help of a command."`
 
-	Completion completionCommand `cmd:"" help:"Print what completes commands and flags in a shell."`
+	Completion completionCommand `cmd:"" help:"Print the script with which a shell completes commands and flags."`
 	Complete   completeCommand   `cmd:"" hidden:"" name:"__complete"`
 	Man        manCommand        `cmd:"" help:"Print the manual page."`
 
@@ -31,10 +31,10 @@ type grammar struct {
 	Version kong.VersionFlag `help:"Print the version."`
 }
 
-// server is where the locks are.
+// server says where the locks are.
 type server struct {
-	Redis  string `env:"REDIS_URL" default:"redis://localhost:6379" placeholder:"URL" help:"Redis, as redis://[user:password@]host[:port][/db], or rediss:// for TLS. Others on this machine can read command lines: a password is better given in the environment."`
-	Prefix string `env:"RELOCK_PREFIX" help:"What stands before the keys of all locks."`
+	Redis  string `env:"REDIS_URL" default:"redis://localhost:6379" placeholder:"URL" help:"Redis, as redis://[user:password@]host[:port][/db], or rediss:// for TLS. Other users of this machine can read command lines: give a password in the environment instead."`
+	Prefix string `env:"RELOCK_PREFIX" help:"The prefix of the keys of all locks."`
 }
 
 const description = `A distributed lock for commands, on Redis.
@@ -47,7 +47,7 @@ Examples:
 
 Exit statuses: 64 usage; 69 Redis cannot be reached or refuses; and see "relock help run".`
 
-// execute does what the arguments say, and answers the exit status.
+// execute runs the command that the arguments name, and returns the exit status.
 func execute(args []string, stdout, stderr io.Writer) int {
 	var g grammar
 	parser, err := kong.New(&g, kong.Name("relock"), kong.Description(description), kong.Writers(stdout, stderr),
@@ -67,10 +67,10 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	return report(ctx.Run(&g.server, &streams{stdout, stderr}), stderr)
 }
 
-// streams are where a command writes to.
+// streams are the outputs of a command.
 type streams struct{ out, err io.Writer }
 
-// Validate is called by the parser. An empty variable is like none.
+// Validate is called by the parser. An empty REDIS_URL counts as not set.
 func (s *server) Validate() error {
 	s.Redis = cmp.Or(s.Redis, "redis://localhost:6379")
 	if !strings.Contains(s.Redis, "://") { // not quoted: there may be a password in it
@@ -92,7 +92,7 @@ func (n lockName) Validate() error {
 	return nil
 }
 
-// hostname is this machine's, for people to read.
+// hostname returns this machine's name, for display.
 func hostname() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -101,7 +101,7 @@ func hostname() string {
 	return name
 }
 
-// version is what the program was built from.
+// version returns the release that the program was built from, and for which platform.
 func version() string {
 	release := "(unknown)"
 	if info, ok := debug.ReadBuildInfo(); ok {

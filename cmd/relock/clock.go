@@ -7,16 +7,17 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A redisClock knows Redis's clock, which tokens come from. It asks once, and counts on by this machine's monotonic clock.
+// A redisClock tells the time of Redis's clock, from which tokens are made. It asks Redis once, and continues by this
+// machine's monotonic clock.
 type redisClock struct {
 	server *server
 
-	redis time.Time // zero until Redis has been asked
-	local time.Time // when it was
+	redis time.Time // Redis's time when it was asked; zero before
+	local time.Time // the local time then
 }
 
-// since is how long ago a token was given out. It is not known if Redis does not tell its time, or the token is ahead of
-// it, as those of a busy lock can be.
+// since returns how long ago a token was given out. It is not known if Redis does not return its time, or if the token
+// is ahead of it, as the tokens of a busy lock can be.
 func (c *redisClock) since(ctx context.Context, t reentrant.Token) (_ time.Duration, known bool) {
 	if c.redis.IsZero() && c.ask(ctx) != nil {
 		return 0, false

@@ -13,7 +13,8 @@ import (
 	"syscall"
 )
 
-// A command is a program that runs in a process group of its own, so that it can be ended with all that it started.
+// A command is a program that runs in a process group of its own, so that relock can end it with all processes it
+// started.
 type command struct {
 	program string
 	args    []string
@@ -23,7 +24,7 @@ type command struct {
 	terminal terminal
 }
 
-// A change is something that happened to the command's own process.
+// A change is a change of state of the command's own process.
 type change struct {
 	exited        bool
 	status        int  // the exit status, as a shell has it
@@ -58,8 +59,8 @@ func (c *command) start(environment []string) error {
 	return nil
 }
 
-// wait reports every change of the command's own process, and reaps all that it leaves behind. exec.Cmd's own Wait does
-// not tell that a process was stopped.
+// wait reports every change of the command's own process, and reaps all processes that it leaves behind. exec.Cmd.Wait
+// does not report that a process was stopped.
 func (c *command) wait() {
 	for {
 		var ws syscall.WaitStatus
@@ -81,34 +82,34 @@ func (c *command) wait() {
 	}
 }
 
-// terminalStops are what a terminal stops a process with: one in the background that reads, or writes and may not,
-// and one for which Ctrl-Z was pressed. A command that others stop with SIGSTOP stays stopped.
+// terminalStops are the signals with which a terminal stops a process: one in the background that reads, or writes
+// without being allowed to, or one for which Ctrl-Z was pressed. A command that was stopped with SIGSTOP stays stopped.
 var terminalStops = []syscall.Signal{syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGTSTP}
 
-// forwarded are the signals that are passed on, to the whole group: a terminal does so, and a shell that is killed
-// alone would leave running what it had started.
+// forwarded are the signals that relock forwards to the whole group. A terminal does the same, and a shell that is
+// killed alone would leave its children running.
 var forwarded = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
 	syscall.SIGALRM, syscall.SIGWINCH,
 }
 
-// notify has the signals that concern the command sent to c. Those that were ignored when relock started stay so, for
-// nohup. Two are heard and dropped: SIGTSTP, since a relock that is stopped would not renew, and SIGPIPE, since one whose
-// own output nobody reads must not leave the command alone.
+// notify relays the signals that concern the command to c. Signals that were ignored when relock started stay ignored,
+// for nohup. Two are received and dropped: SIGTSTP, because a stopped relock would not renew the lease, and SIGPIPE,
+// because relock must not leave the command alone when its own output is closed.
 func notify(c chan<- os.Signal) {
 	wanted := append([]os.Signal{syscall.SIGTSTP, syscall.SIGPIPE}, forwarded...)
 	signal.Notify(c, slices.DeleteFunc(wanted, signal.Ignored)...)
 }
 
-// forward passes a signal on.
+// forward sends a signal on to the group.
 func (c *command) forward(sig os.Signal) {
 	if slices.Contains(forwarded, sig) {
 		c.signal(sig.(syscall.Signal))
 	}
 }
 
-// signal sends to the group. While a member lives, and for a moment after its leader has been waited for, the number
-// is nobody else's.
+// signal sends a signal to the group. The kernel does not reuse the group's number while a member lives, nor at once
+// after the leader has been reaped.
 func (c *command) signal(sig syscall.Signal) {
 	_ = syscall.Kill(-c.pid, sig) // the group may have ended
 }
@@ -122,8 +123,8 @@ func (c *command) kill() {
 // groupAlive reports whether the group has members, zombies included.
 func (c *command) groupAlive() bool { return !errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH) }
 
-// lendTerminal gives the terminal to the group, as a shell does with a job in its foreground, and lets it go on. It
-// answers false, and the command stays as it is, while relock itself is in the background.
+// lendTerminal gives the terminal to the group, as a shell does with a job in its foreground, and continues it. While
+// relock itself is in the background it returns false, and the command stays stopped.
 func (c *command) lendTerminal() bool {
 	if !c.terminal.lend(c.pid) {
 		return false

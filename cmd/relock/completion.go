@@ -15,14 +15,14 @@ type completionCommand struct {
 
 // Help is shown by --help.
 func (c *completionCommand) Help() string {
-	return `Prints what makes a shell complete relock's commands and flags. Put it where your shell reads it when it starts:
+	return `Prints the script with which a shell completes relock's commands and flags. Put it where your shell reads it at its start:
 
   ~/.bashrc                      source <(relock completion bash)
   ~/.zshrc, after compinit       source <(relock completion zsh)
   ~/.config/fish/config.fish     relock completion fish | source`
 }
 
-// Run prints the shell's part. It asks `relock __complete`, and completes files where that has nothing to say.
+// Run prints the shell's script. It calls `relock __complete`, and completes file names if that prints no word.
 func (c *completionCommand) Run(std *streams) error {
 	_, err := fmt.Fprint(std.out, shellParts[c.Shell])
 	return err
@@ -55,7 +55,7 @@ complete -c relock -f -a '(__relock_complete)'
 `,
 }
 
-// completeCommand is what the shells ask.
+// completeCommand is the command that the shells' scripts call.
 type completeCommand struct {
 	Words []string `arg:"" optional:"" passthrough:""`
 }
@@ -72,8 +72,8 @@ func (c *completeCommand) Run(k *kong.Kong, std *streams) error {
 	return nil
 }
 
-// candidates are what the last of the words after the program's name can become: a command, a flag, or a command's fixed
-// argument. There are none where names, values and other programs' arguments stand.
+// candidates returns the completions of the last word: commands, flags, or a command's fixed arguments. There are none
+// in the place of names, values and other programs' arguments.
 func candidates(root *kong.Node, words []string) []string {
 	if len(words) == 0 {
 		return nil
@@ -93,8 +93,8 @@ func candidates(root *kong.Node, words []string) []string {
 	return slices.DeleteFunc(all, func(s string) bool { return s == "" || !strings.HasPrefix(s, last) })
 }
 
-// commandOf is the command that words have named so far. It is not ok where the next word is not relock's to know: the
-// value of a flag, or something behind a command's first argument.
+// commandOf returns the command that words name. ok is false if relock does not know the completions of the next word:
+// it is a flag's value, or comes after a command's first argument.
 func commandOf(root *kong.Node, words []string) (command *kong.Node, ok bool) {
 	command = root
 	for i, word := range words {
@@ -115,7 +115,7 @@ func commandOf(root *kong.Node, words []string) (command *kong.Node, ok bool) {
 	return command, true
 }
 
-// findFlag is the flag that a word is, without a value in it.
+// findFlag returns the flag that word names, nil if there is none or word contains its value.
 func findFlag(command *kong.Node, word string) *kong.Flag {
 	for _, group := range command.AllFlags(true) {
 		for _, flag := range group {

@@ -5,27 +5,29 @@ import (
 	"time"
 )
 
-// A deadline is until when this process may let the command run. It is arithmetic over local monotonic times:
+// A deadline is the time until which relock may let the command run. It is arithmetic on local monotonic times:
 //
 //	Redis was asked        TERM                  KILL           Redis may give the lock away
 //	 │                      │◀────── grace ─────▶│◀─── room ───▶│
-//	 │◀──────────────── what Redis said was left of the lease ───────────────▶│
-//	                                                            ╰─ margin ────╯
 //
-// Redis counts the lease from when it answers, which is after it was asked; so the lock is kept at least for what it
-// said was left, counted from before the question. The margin is for clocks that run at different speeds and is the
-// library's; the room is for the KILL to take effect on a busy machine.
+// │◀──────────────── rest of the lease, by Redis's reply ────────────────▶│
+//
+//	╰─ margin ────╯
+//
+// Redis counts the rest of the lease from its reply, which is later than the request. So the lock is kept at least for
+// that rest, counted from before the request. The margin is the library's, for clocks that run at different speeds. The
+// room lets the KILL take effect on a busy machine.
 type deadline struct {
 	lease time.Duration
 	grace time.Duration
-	until time.Time // nobody else has the lock before
+	until time.Time // no other session has the lock before
 }
 
-// graceShare is how much of the lease the grace may be at most. The lock is renewed every third of its lease, so a
-// healthy one has two thirds left; of these the rest is for a renewal that must be tried again.
+// graceShare limits the grace to a third of the lease. The lock is renewed every third of its lease, so a healthy one
+// has two thirds left; the second of these is for a renewal that must be repeated.
 const graceShare = 3
 
-// newDeadline checks the flags. A grace of zero or less asks for a fifth of the lease.
+// newDeadline checks the flags. A nil grace is a fifth of the lease.
 func newDeadline(lease time.Duration, grace *time.Duration) (deadline, error) {
 	d := deadline{lease: lease, grace: lease / 5}
 	if grace != nil {
@@ -43,25 +45,26 @@ func newDeadline(lease time.Duration, grace *time.Duration) (deadline, error) {
 	return d, nil
 }
 
-// minLease leaves room for a KILL that is a moment late.
+// minLease is long enough for a KILL that comes a moment late.
 const minLease = time.Second
 
-// room is left between the KILL and the end.
+// room returns the time between the KILL and the end of the trust.
 func (d deadline) room() time.Duration { return d.lease / 20 }
 
-// margin is what package reentrant takes off a lease.
+// margin returns the part of a lease that package reentrant does not trust.
 func (d deadline) margin() time.Duration { return d.lease/100 + 2*time.Millisecond }
 
-// poll is how often Redis is asked.
+// poll returns the interval between two looks at Redis.
 func (d deadline) poll() time.Duration { return d.lease / 10 }
 
-// renewed reports whether so much is left of a lease that was full or has been renewed in time: the session renews it every
-// third. A negative time has no end.
+// renewed reports whether a lease with this rest was full or has been renewed in time: the session renews it every
+// third. A negative rest means that the lease has no end.
 func (d deadline) renewed(left time.Duration) bool { return left < 0 || left > d.lease*3/5 }
 
-// confirmed is the deadline after Redis, asked at a moment, said how much was left of the lease.
+// confirmed returns the deadline after a request that was sent at asked, to which Redis replied with the rest of the
+// lease.
 func (d deadline) confirmed(asked time.Time, left time.Duration) deadline {
-	if left < 0 { // somebody made the key stay for ever
+	if left < 0 { // another program removed the key's TTL
 		left = d.lease
 	}
 	if until := asked.Add(left - d.margin()); until.After(d.until) {
@@ -70,12 +73,12 @@ func (d deadline) confirmed(asked time.Time, left time.Duration) deadline {
 	return d
 }
 
-// term is when the command must be told to end, if nothing more is heard.
+// term returns when to send TERM to the command unless another reply comes.
 func (d deadline) term() time.Time {
 	return d.kill().Add(-d.grace)
 }
 
-// kill is when it must be killed.
+// kill returns when to send KILL.
 func (d deadline) kill() time.Time {
 	return d.until.Add(-d.room())
 }

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// waiting is how long a command waits for its lock. The flags are those of flock(1).
+// waiting has the flags that say how long a command waits for its lock. They are those of flock(1).
 type waiting struct {
 	Wait             *seconds `short:"w" xor:"wait" placeholder:"SECONDS" help:"How long to wait for the lock, in seconds or as 5m or 1h30m; 0 tries once. Default: for ever."`
 	Nonblock         bool     `short:"n" aliases:"nb,nonblocking" xor:"wait" help:"Do not wait: the same as --wait 0."`
-	ConflictExitCode int      `short:"E" default:"75" placeholder:"CODE" help:"The exit status if the lock was not to be had within --wait. Default: ${default}."`
+	ConflictExitCode int      `short:"E" default:"75" placeholder:"CODE" help:"The exit status if the lock was not acquired within --wait. Default: ${default}."`
 }
 
-// check reports flags that make no sense.
+// check returns an error for invalid values.
 func (w waiting) check() error {
 	switch {
 	case w.Wait != nil && *w.Wait < 0:
@@ -26,7 +26,7 @@ func (w waiting) check() error {
 	return nil
 }
 
-// limit is how long to wait; nil is for ever.
+// limit returns how long to wait, nil if there is no limit.
 func (w waiting) limit() *time.Duration {
 	if w.Nonblock {
 		return new(time.Duration)
@@ -34,7 +34,7 @@ func (w waiting) limit() *time.Duration {
 	return (*time.Duration)(w.Wait)
 }
 
-// status gives the error of a wait that was too short the exit status that was asked for.
+// status gives an error that the lock was not acquired in time the exit status of the flag.
 func (w waiting) status(err error) error {
 	f, ok := errors.AsType[*failure](err)
 	if ok && f.code == exitNotAcquired {

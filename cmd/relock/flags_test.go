@@ -34,7 +34,7 @@ func TestTheFlagsOfFlock(t *testing.T) {
 	} {
 		r := answered(t, url, test.args...)
 		r.exits(test.want)
-		assert.Contains(t, r.stderr.String(), "lock lock was not to be had", "%q", test.args)
+		assert.Contains(t, r.stderr.String(), "lock lock was not acquired", "%q", test.args)
 	}
 	release()
 	// The command's own status is never replaced.

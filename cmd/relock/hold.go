@@ -17,7 +17,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A hold is the lock while the command runs.
+// A hold is a lock that relock holds while the command runs.
 type hold struct {
 	server   *server
 	deadline deadline
@@ -27,19 +27,20 @@ type hold struct {
 	close   func()
 	lock    lock
 	name    string          // of the owner
-	owner   context.Context // carries it, and does not end
+	owner   context.Context // carries the owner, and does not end
 	held    bool
-	token   reentrant.Token // of a reader its version; 0 with a permit
+	token   reentrant.Token // for a reader the version; 0 for a permit
 }
 
 func newHold(s *server, stderr io.Writer, d deadline) *hold {
 	return &hold{server: s, stderr: stderr, deadline: d}
 }
 
-// during takes the lock, calls f while it is held, and gives the lock back. The result is f's.
+// during takes the lock, calls f while it is held, and gives the lock back. It returns f's result, as an error with an
+// exit status.
 func (h *hold) during(name string, kind sharing, w waiting, f func(signals <-chan os.Signal) (status int, err error)) error {
 	signals := make(chan os.Signal, 16)
-	notify(signals) // to the very end, when it is said how it went
+	notify(signals) // until the end, so that no signal stops the last message
 
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -58,7 +59,7 @@ func (h *hold) during(name string, kind sharing, w waiting, f func(signals <-cha
 	return conclude(err, kept, h.stderr)
 }
 
-// conclude says how it went, and after that what is left of it.
+// conclude prints err and then kept, and returns the exit status of err.
 func conclude(err, kept error, stderr io.Writer) error {
 	if kept == nil {
 		return err
@@ -68,7 +69,7 @@ func conclude(err, kept error, stderr io.Writer) error {
 	return fail(status, nil)
 }
 
-// untilSignal calls f, and ends its context when a signal that means the end arrives. The signal is then the error.
+// untilSignal calls f, and cancels its context when one of the ending signals arrives. The error then names the signal.
 func untilSignal(signals <-chan os.Signal, cancel context.CancelCauseFunc, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -91,26 +92,27 @@ func untilSignal(signals <-chan os.Signal, cancel context.CancelCauseFunc, f fun
 
 var endings = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 
-// take takes the lock, with a full lease.
+// take opens the session and takes the lock, with a full lease.
 func (h *hold) take(ctx context.Context, name string, kind sharing, wait *time.Duration) (err error) {
 	h.session, h.close, err = h.server.open(ctx, reentrant.WithLease(h.deadline.lease))
 	if err != nil {
 		return err
 	}
-	// A name says more to who inspects the lock than a goroutine's number, and the hold is given back by others.
+	// relock inspect shows the owner's name, which is more useful than a goroutine's number. And another goroutine
+	// unlocks.
 	h.name = ownerName(hostname(), os.Getpid())
 	h.owner, ctx = reentrant.WithOwner(context.Background(), h.name), reentrant.WithOwner(ctx, h.name)
 	h.lock, ctx = kind.lock(h.session, name), reentrant.WithNote(ctx, kind.Note)
 	if err = refuseNested(ctx, h.lock); err == nil {
-		err = h.stand(ctx, wait)
+		err = h.acquireConfirmed(ctx, wait)
 	}
 	return withFlags(ctx, err, h.session, name)
 }
 
-// stand stands in line for the lock until it has a full lease. A lock that is lost before, because relock was paused
-// with the short lease of a push or somebody forced it open, protected nothing yet: what is left of wait is for other
-// tries. Whoever loses it ten times is told.
-func (h *hold) stand(ctx context.Context, wait *time.Duration) error {
+// acquireConfirmed waits for the lock until relock has it with a full lease. If the lock is lost before that, because
+// relock was paused while it had the short lease of a grant, or the lock was forced open, it has protected nothing yet,
+// and the rest of wait is for further tries. After ten losses acquireConfirmed fails.
+func (h *hold) acquireConfirmed(ctx context.Context, wait *time.Duration) error {
 	began := time.Now()
 	for range mostLosses {
 		if err := h.acquire(ctx, wait, began); err != nil {
@@ -121,7 +123,7 @@ func (h *hold) stand(ctx context.Context, wait *time.Duration) error {
 		if !errors.Is(err, reentrant.ErrLost) {
 			return err
 		}
-		_ = h.lock.Unlock(ctx) // it is owed for the hold that was lost
+		_ = h.lock.Unlock(ctx) // the lost hold still needs its Unlock
 		h.held = false
 	}
 	return failf(exitLost, "lock %s was lost %d times before the command began", shown(h.lock.Name()), mostLosses)
@@ -129,8 +131,9 @@ func (h *hold) stand(ctx context.Context, wait *time.Duration) error {
 
 const mostLosses = 10
 
-// confirm finds out until when the lock is ours, once it has a full lease: a lock that was pushed to us comes with a short
-// one, until the session's next renewal, and the grace has to fit into it. ErrLost says that it is not ours.
+// confirm waits until the lock has a full lease, and sets the deadline. A lock that was granted to a waiter has a short
+// lease until the session's next renewal, and the grace may not fit into that. It returns ErrLost if this session no
+// longer has the lock.
 func (h *hold) confirm(ctx context.Context) (err error) {
 	if err := h.lock.renew(ctx); err != nil {
 		return err
@@ -139,7 +142,7 @@ func (h *hold) confirm(ctx context.Context) (err error) {
 		return err
 	}
 	for {
-		var a answer
+		var a reply
 		err := patiently(func() error {
 			a = h.ask(ctx)
 			return a.err
@@ -157,15 +160,15 @@ func (h *hold) confirm(ctx context.Context) (err error) {
 	}
 }
 
-// renewalPoll is how often Redis is asked whether the session has renewed a lock that came with a short lease. It does so
-// within a heartbeat.
+// renewalPoll is the interval at which confirm looks whether the session has renewed the short lease. The session does
+// so within a heartbeat.
 const renewalPoll = 50 * time.Millisecond
 
 // sessionsVariable lists the sessions of the runs that a command is a part of, the outermost first.
 const sessionsVariable = "RELOCK_SESSIONS"
 
 // refuseNested fails if a run that this one is a part of has the lock, or a part of it: each would wait for the other's
-// end. A reader would, too, if a writer stands between the two.
+// end. Two readers would too, if a writer waits between them.
 func refuseNested(ctx context.Context, l lock) error {
 	around := strings.Fields(os.Getenv(sessionsVariable))
 	if len(around) == 0 {
@@ -179,24 +182,24 @@ func refuseNested(ctx context.Context, l lock) error {
 	return err
 }
 
-// acquire takes the lock within wait since it began; nil is for ever. What it waits for is said.
+// acquire takes the lock within wait, counted from began; nil means no limit. Meanwhile it reports what it waits for.
 func (h *hold) acquire(ctx context.Context, wait *time.Duration, began time.Time) error {
 	if wait == nil || *wait > 0 {
 		watching, stop := context.WithCancel(ctx)
 		defer stop()
-		go newBulletin(h).follow(watching)
+		go newWaitReporter(h).follow(watching)
 	}
 	if wait == nil {
 		return h.lock.acquire(ctx)
 	}
 	ok, err := h.lock.TryLockFor(ctx, *wait-time.Since(began))
 	if err == nil && !ok {
-		return failf(exitNotAcquired, "lock %s was not to be had%s", shown(h.lock.Name()), holder(ctx, h.lock))
+		return failf(exitNotAcquired, "lock %s was not acquired%s", shown(h.lock.Name()), holder(ctx, h.lock))
 	}
 	return err
 }
 
-// holder names who has the lock, if that can be found out.
+// holder describes the holder of the lock, "" if Redis does not tell it.
 func holder(ctx context.Context, l lock) string {
 	st, err := lookAt(ctx, l)
 	if err != nil {
@@ -205,9 +208,9 @@ func holder(ctx context.Context, l lock) string {
 	return st.reason()
 }
 
-// giveBack unlocks and closes the session, as far as Redis answers in time: the lease is the hedge. The command has
-// ended while the lock was ours unless err is ErrLost, so a Redis that is silent now only costs others time: kept says
-// how much.
+// giveBack unlocks and closes the session, if Redis replies in time; otherwise the lease ends by itself. Unless err is
+// ErrLost the command has ended while this session had the lock, so a silent Redis only costs other sessions time; kept
+// says how much.
 func (h *hold) giveBack() (err, kept error) {
 	if h.session == nil {
 		return nil, nil
@@ -219,13 +222,13 @@ func (h *hold) giveBack() (err, kept error) {
 		close(closed)
 	}()
 	patient, until := closeTimeout, time.Now().Add(h.deadline.lease)
-	if !h.deadline.until.IsZero() { // when the lease has ended, there is nothing to give back
+	if !h.deadline.until.IsZero() { // when the lease has ended there is no hold to give back
 		until = h.deadline.until
 		patient = min(patient, time.Until(until))
 	}
 	limit := time.NewTimer(patient)
 	defer limit.Stop()
-	err = errors.New("no answer from Redis")
+	err = errors.New("no reply from Redis")
 	select {
 	case err = <-unlocked:
 		select {
@@ -243,7 +246,7 @@ func (h *hold) giveBack() (err, kept error) {
 	return nil, nil
 }
 
-// unlock gives up the hold, if there is one, and waits until Redis has it back.
+// unlock gives up the hold, if there is one, and waits until Redis has received that.
 func (h *hold) unlock() error {
 	if !h.held {
 		return nil
@@ -257,7 +260,7 @@ func (h *hold) unlock() error {
 	return h.session.Close(ctx)
 }
 
-// environment is what the command is told.
+// environment returns the command's environment.
 func (h *hold) environment() []string {
 	return append(os.Environ(),
 		"RELOCK_NAME="+h.lock.Name(),
@@ -267,20 +270,20 @@ func (h *hold) environment() []string {
 		"RELOCK_OWNER="+h.name)
 }
 
-// An answer is what Redis said of the lock.
-type answer struct {
-	asked time.Time // before the question was sent
+// A reply is Redis's reply to a request for the state of the lock.
+type reply struct {
+	asked time.Time // before the request was sent
 	state status
-	left  time.Duration // of our lease; negative if it has no end
-	gone  bool          // it is not ours any more
+	left  time.Duration // of this session's lease; negative if it has no end
+	gone  bool          // this session no longer has the lock
 	err   error
 }
 
-// ask asks Redis.
-func (h *hold) ask(ctx context.Context) answer {
-	a := answer{asked: time.Now()}
+// ask requests the state of the lock once.
+func (h *hold) ask(ctx context.Context) reply {
+	a := reply{asked: time.Now()}
 	a.state, a.err = h.lock.look(ctx)
-	if errors.Is(a.err, reentrant.ErrWrongKind) { // Redis forgot it, and others use the name
+	if errors.Is(a.err, reentrant.ErrWrongKind) { // Redis forgot the lock, and other sessions use the name for another kind
 		a.state, a.err = status{}, nil
 	}
 	if a.err == nil {
@@ -290,14 +293,14 @@ func (h *hold) ask(ctx context.Context) answer {
 	return a
 }
 
-// askOften asks Redis again and again until stop is called. When too long passes without an answer is not its concern.
-func (h *hold) askOften() (_ <-chan answer, stop func()) {
+// askRepeatedly requests the state of the lock until stop is called. It has no time limit for the replies.
+func (h *hold) askRepeatedly() (_ <-chan reply, stop func()) {
 	ctx, cancel := context.WithCancel(h.owner)
-	answers, pause := make(chan answer), h.deadline.poll()
+	replies, pause := make(chan reply), h.deadline.poll()
 	go func() {
 		for {
 			select {
-			case answers <- h.ask(ctx):
+			case replies <- h.ask(ctx):
 			case <-ctx.Done():
 				return
 			}
@@ -308,5 +311,5 @@ func (h *hold) askOften() (_ <-chan answer, stop func()) {
 			}
 		}
 	}()
-	return answers, cancel
+	return replies, cancel
 }

@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// ownerName is the owner that a relock process takes its lock for. It says where to look for the process.
+// ownerName returns the owner's name of a relock process. It contains the host and the process id.
 func ownerName(host string, pid int) string { return fmt.Sprintf("relock[%d]@%s", pid, host) }
 
 var ownerForm = regexp.MustCompile(`^~relock\[([0-9]+)\]@(.+)$`)
 
-// holderOf names the holder of a lock: by host and process id if it is a relock process, else by owner and session. The
-// holders of a read-write lock or a semaphore are known by their sessions alone.
+// holderOf describes the holder of a lock: by host and process id if it is a relock process, else by its owner's name,
+// or by its session if the owner has none. The holders of a read-write lock or a semaphore are known by their sessions
+// alone.
 func holderOf(st status) string {
 	if st.shared != nil {
 		return st.who()
@@ -27,7 +28,7 @@ func holderOf(st status) string {
 	return "session " + shown(st.Session)
 }
 
-// inWords is a duration as people say it.
+// inWords formats a duration in one unit, rounded down.
 func inWords(d time.Duration) string {
 	for _, unit := range []struct {
 		size time.Duration

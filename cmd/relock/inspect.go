@@ -12,7 +12,7 @@ type inspectCommand struct {
 	asJSON
 }
 
-// asJSON is how a state is printed.
+// asJSON is the flag for JSON output.
 type asJSON struct {
 	JSON bool `name:"json" help:"Print JSON, one object per line."`
 }
@@ -38,8 +38,8 @@ func (c *inspectCommand) Run(s *server, std *streams) error {
 	return nil
 }
 
-// patiently asks Redis up to three times if it does not answer. A Redis that refuses, or cannot be
-// reached, is asked once.
+// patiently calls ask up to three times while the outcome is unknown. It does not repeat a refusal, or an attempt that
+// could not reach Redis.
 func patiently(ask func() error) (err error) {
 	for range 3 {
 		if err = ask(); !reentrant.OutcomeUnknown(err) {

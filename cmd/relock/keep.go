@@ -18,7 +18,7 @@ type holdCommand struct {
 	lockName
 	sharing
 	waiting
-	Lease seconds `default:"10s" help:"How long others wait after a crash of this machine."`
+	Lease seconds `default:"10s" help:"How long other processes wait after a crash of this machine."`
 
 	deadline deadline
 }
@@ -27,19 +27,19 @@ type holdCommand struct {
 func (c *holdCommand) Help() string {
 	return `  relock hold [-w SECONDS | -n] [-E CODE] [--lease SECONDS] [--note TEXT | -s | -x | --permits N] NAME
 
-Waits for the lock, prints the fencing token on a line (with -s the version, with --permits 0), and holds the lock until a signal (INT, TERM, HUP, QUIT) or the end of its input. A standard input that is /dev/null does not count. Nothing is ended when the lock is lost: what relies on it has to watch for the end of relock hold.
+Waits for the lock, prints the fencing token on a line (with -s the version, with --permits 0), and holds the lock until a signal (INT, TERM, HUP, QUIT) or the end of its input. A standard input that is /dev/null does not count. Relock hold ends no other process when the lock is lost: processes that rely on the lock have to watch for the end of relock hold.
 
 Examples:
   relock hold deploy              keep deployments off while you look around; Ctrl-D gives it back
-  relock hold --note 'disk is full' deploy     others see what for
+  relock hold --note 'disk is full' deploy     others see the reason
   relock hold -w 10 -E 1 deploy   give up if another has it for the next ten seconds, with status 1
-  relock hold -s catalogue        keep those off that change it: relock run -x catalogue
+  relock hold -s catalogue        keep writers off: relock run -x catalogue waits
 
 Exit status:
     0  the lock was held to the end
    64  usage; or a run around this one has the lock
    69  Redis cannot be reached, or refuses
-   75  the lock was not to be had within --wait (-E has another number for it)
+   75  the lock was not acquired within --wait (-E has another number for it)
    79  the lock was lost
   128  plus the signal that ended the wait for the lock`
 }
@@ -53,7 +53,7 @@ func (c *holdCommand) Validate() (err error) {
 	return err
 }
 
-// Run holds the lock until it is told to end.
+// Run holds the lock until a signal, the end of the input, or the loss of the lock.
 func (c *holdCommand) Run(s *server, std *streams) error {
 	h := newHold(s, std.err, c.deadline)
 	return h.during(c.Name, c.sharing, c.waiting, func(signals <-chan os.Signal) (int, error) {
@@ -61,14 +61,14 @@ func (c *holdCommand) Run(s *server, std *streams) error {
 		if isTerminal(os.Stdin) && isTerminal(std.err) {
 			fmt.Fprintf(std.err, "relock: %s is held; Ctrl-D or Ctrl-C gives it back\n", shown(c.Name))
 		}
-		signal.Ignore(syscall.SIGTTIN) // which stops who reads a terminal in its background
+		signal.Ignore(syscall.SIGTTIN) // which would stop a background process that reads the terminal
 		return 0, h.keep(signals, endOf(os.Stdin))
 	})
 }
 
 // keep waits for the end: a signal, the end of the input, or the loss of the lock.
 func (h *hold) keep(signals <-chan os.Signal, end <-chan struct{}) error {
-	answers, stop := h.askOften()
+	replies, stop := h.askRepeatedly()
 	defer stop()
 	lost := h.lock.Lost(h.owner)
 	silence := outage{stderr: h.stderr}
@@ -82,8 +82,8 @@ func (h *hold) keep(signals <-chan os.Signal, end <-chan struct{}) error {
 			}
 		case <-lost:
 			return failf(exitLost, "lock %s was lost (%s)", shown(h.lock.Name()), leaseEnded)
-		case a := <-answers:
-			silence.heard(a.err, func() string { return "the lock is lost when its lease ends" })
+		case a := <-replies:
+			silence.update(a.err, func() string { return "the lock is lost when its lease ends" })
 			if a.gone {
 				return failf(exitLost, "lock %s was lost (%s%s)", shown(h.lock.Name()), takenAway, a.state.reason())
 			}
@@ -91,8 +91,9 @@ func (h *hold) keep(signals <-chan os.Signal, end <-chan struct{}) error {
 	}
 }
 
-// endOf closes the channel when the file has been read to its end. /dev/null has none (the channel is nil), so that a job in the background,
-// which gets it as its input, holds its lock. Nor has a terminal that may not be read from there.
+// endOf returns a channel that is closed when the file has been read to its end. For /dev/null it is nil, so that a
+// background job, which has that as its input, keeps its lock. For a terminal that the process may not read it is never
+// closed.
 func endOf(file *os.File) <-chan struct{} {
 	if isNull(file) {
 		return nil

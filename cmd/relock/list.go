@@ -17,8 +17,8 @@ import (
 
 // listCommand is `relock list`.
 type listCommand struct {
-	Pattern string `arg:"" optional:"" default:"*" help:"Only locks with such names: * stands for any characters, ? for one, [a-z] for one of these. Quote it for the shell."`
-	All     bool   `help:"Also those that are free and were used in the last minutes."`
+	Pattern string `arg:"" optional:"" default:"*" help:"Only locks whose names match: * matches any characters, ? one, [a-z] one of these. Quote it for the shell."`
+	All     bool   `help:"Also locks that are free and were used in the last minutes."`
 	asJSON
 }
 
@@ -58,7 +58,8 @@ func (c *listCommand) Run(s *server, std *streams) error {
 	return c.print(locks, std.out)
 }
 
-// lookAtAll asks Redis for the states of locks, patiently, many at once. It leaves out names whose keys are something else now.
+// lookAtAll reads the states of locks, many at once, and tries again if Redis does not reply. It leaves out names whose
+// keys are no longer locks.
 func lookAtAll(ctx context.Context, session *reentrant.Session, names []string) (seen []status, err error) {
 	const atOnce = 1000
 	for some := range slices.Chunk(names, atOnce) {
@@ -68,7 +69,7 @@ func lookAtAll(ctx context.Context, session *reentrant.Session, names []string) 
 			return err
 		})
 		switch {
-		case errors.Is(err, reentrant.ErrWrongKind) && len(some) > 1: // one of them
+		case errors.Is(err, reentrant.ErrWrongKind) && len(some) > 1: // at least one of them
 			for _, half := range [][]string{some[:len(some)/2], some[len(some)/2:]} {
 				part, err := lookAtAll(ctx, session, half)
 				if err != nil {
@@ -90,7 +91,7 @@ func lookAtAll(ctx context.Context, session *reentrant.Session, names []string) 
 	return seen, nil
 }
 
-// appendShared adds the state of a name that is no Lock's: a shared one, or a key that is something else now, which is left out.
+// appendShared adds the state of a shared name. It leaves out a name whose key is no longer a lock.
 func appendShared(ctx context.Context, session *reentrant.Session, seen []status, name string) ([]status, error) {
 	var st status
 	err := patiently(func() (err error) {
@@ -106,7 +107,7 @@ func appendShared(ctx context.Context, session *reentrant.Session, seen []status
 	return append(seen, st), nil
 }
 
-// sayEmpty says what was looked for, and where.
+// sayEmpty prints that no lock was found, with the pattern and the prefix.
 func (c *listCommand) sayEmpty(prefix string, w io.Writer) {
 	what, use := "no lock", "is held or waited for"
 	if c.Pattern != "*" {
@@ -145,8 +146,8 @@ func (c *listCommand) print(locks []status, w io.Writer) error {
 	return table.Flush()
 }
 
-// names are the locks that have a record, sorted. A record lives longer than what it is about, and its key is like no
-// other's; a hash that has a lock's form may be anybody's.
+// names returns the names of the locks that have a record, sorted. It looks for records because they outlive the holds
+// and have keys that no other program uses, while a hash in the form of a lock may belong to another program.
 func (s *server) names(ctx context.Context, pattern string) ([]string, error) {
 	client, err := s.client()
 	if err != nil {
@@ -154,7 +155,7 @@ func (s *server) names(ctx context.Context, pattern string) ([]string, error) {
 	}
 	defer client.Close()
 	var names []string
-	for _, node := range client.Nodes() { // of a Cluster all, replicas too: they have the same
+	for _, node := range client.Nodes() { // in a Cluster all nodes, replicas too: they have the same keys
 		if names, err = scan(ctx, node, s.Prefix, pattern, names); err != nil {
 			return nil, fmt.Errorf("look for locks: %w", err)
 		}
@@ -163,7 +164,7 @@ func (s *server) names(ctx context.Context, pattern string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// scan adds the names of the locks on a node.
+// scan appends the names of the locks on a node.
 func scan(ctx context.Context, node rueidis.Client, prefix, pattern string, names []string) ([]string, error) {
 	const batch = 1000
 	keys := globEscape.Replace(prefix) + sideKeys + "{*}:t:" + pattern
@@ -185,15 +186,15 @@ func scan(ctx context.Context, node rueidis.Client, prefix, pattern string, name
 
 var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
-// sideKeys is what stands behind the prefix in all keys of a lock but the lock itself.
+// sideKeys follows the prefix in all keys of a lock except the hold.
 const sideKeys = "relock:"
 
-// lockOfRecord is the lock whose record has a key:
+// lockOfRecord returns the lock whose record has a key:
 //
 //	<prefix>relock:{T}:t:N
 //
-// where T is what Redis hashes of <prefix>N. T has no closing brace. The lock that has a read-write lock's conditions is left
-// out: it is part of that one.
+// where T is the part of <prefix>N that Redis hashes. T has no closing brace. The lock for the conditions of a
+// read-write lock is left out: it is part of that one.
 func lockOfRecord(prefix, key string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, prefix+sideKeys+"{")
 	if !ok {
@@ -205,7 +206,7 @@ func lockOfRecord(prefix, key string) (name string, ok bool) {
 	return name, ok && name != "" && !conditions && hashed(prefix+name) == tag
 }
 
-// hashed is the part of a key that decides its Cluster slot.
+// hashed returns the part of a key that decides its Cluster slot.
 func hashed(key string) string {
 	if _, after, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {

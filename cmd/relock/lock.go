@@ -12,16 +12,16 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// sharing says what kind of lock a name is, and what is taken of it, with which note. -s and -x are those of flock(1).
+// sharing has the flags for the kind of a lock, the part that is taken, and the note. -s and -x are those of flock(1).
 type sharing struct {
 	Shared    bool `short:"s" xor:"kind" help:"Take the read side of a read-write lock: any number of -s run at the same time, and none beside an -x."`
-	Exclusive bool `short:"x" xor:"kind" help:"Take the write side of a read-write lock: nothing else that gives -s or -x for the name runs at the same time. Without -s, -x and --permits the name is a plain lock, which is another kind."`
+	Exclusive bool `short:"x" xor:"kind" help:"Take the write side of a read-write lock: no other -s or -x with the same name runs at the same time. Without -s, -x and --permits the name is a plain lock, which is another kind."`
 	Permits   *int `xor:"kind" placeholder:"N" help:"Take one of N permits of a semaphore: at most N run at the same time."`
 
-	Note string `placeholder:"TEXT" help:"What relock inspect, list and watch show of a plain lock beside its holder, and others that wait are told; 256 bytes, more is cut."`
+	Note string `placeholder:"TEXT" help:"A text that relock inspect, list and watch show beside the holder of a plain lock, and that waiting relock processes print; at most 256 bytes, the rest is cut."`
 }
 
-// check reports flags that make no sense.
+// check returns an error for invalid values or combinations.
 func (s sharing) check() error {
 	if s.Permits != nil && (*s.Permits < 1 || *s.Permits > backend.AllUnits) {
 		return fmt.Errorf("--permits %d: must be from 1 to %d", *s.Permits, backend.AllUnits)
@@ -32,7 +32,7 @@ func (s sharing) check() error {
 	return nil
 }
 
-// lock is what is taken of a name.
+// lock returns the lock, or the part of one, that the flags name.
 func (s sharing) lock(session *reentrant.Session, name string) lock {
 	switch {
 	case s.Permits != nil:
@@ -48,19 +48,20 @@ func (s sharing) lock(session *reentrant.Session, name string) lock {
 	return plainLock{session.NewLock(name)}
 }
 
-// withFlags adds the flags that the name needs to an error that says that it is of another kind. Redis is asked for that.
+// withFlags adds the right flags to an error that says that the name is another kind of lock. It reads the kind from
+// Redis.
 func withFlags(ctx context.Context, err error, s *reentrant.Session, name string) error {
 	if !errors.Is(err, reentrant.ErrWrongKind) {
 		return err
 	}
 	st, unknown := statusOf(ctx, s, name)
-	if unknown != nil { // or it is no lock
+	if unknown != nil { // or the name is no lock
 		return err
 	}
 	return fmt.Errorf("%w; %s", err, st.flags())
 }
 
-// flags says how a name is taken as what it is.
+// flags says with which flags a lock of this kind is taken.
 func (s status) flags() string {
 	switch {
 	case s.shared == nil:
@@ -71,8 +72,8 @@ func (s status) flags() string {
 	return "a read-write lock is taken with -s or -x"
 }
 
-// A lock is what a hold takes: a plain lock, a side of a read-write lock, or a permit of a semaphore. The methods that
-// [reentrant.Lock] has too do what they do there.
+// A lock is a plain lock, a side of a read-write lock, or a permit of a semaphore. Methods with the names of
+// [reentrant.Lock]'s do the same as there.
 type lock interface {
 	Name() string
 	acquire(ctx context.Context) error
@@ -80,15 +81,16 @@ type lock interface {
 	Unlock(ctx context.Context) error
 	Token(ctx context.Context) (reentrant.Token, error)
 	Lost(ctx context.Context) <-chan struct{}
-	// look asks Redis for the state of the name.
+	// look reads the state of the name from Redis.
 	look(ctx context.Context) (status, error)
-	// renew prolongs the lease at once if that can be done.
+	// renew prolongs the lease at once if the lock has a command for that.
 	renew(ctx context.Context) error
-	// givesBackLate reports whether Unlock returns before Redis has the hold back. It has it when the session is closed.
+	// givesBackLate reports whether Unlock returns before Redis has received the release. Closing the session waits for
+	// that.
 	givesBackLate() bool
 }
 
-// lookAt asks Redis for the state of a lock, patiently.
+// lookAt reads the state of a lock, and tries again if Redis does not reply.
 func lookAt(ctx context.Context, l lock) (st status, err error) {
 	err = patiently(func() error {
 		st, err = l.look(ctx)
@@ -106,8 +108,8 @@ func (l plainLock) look(ctx context.Context) (status, error) {
 	return newStatus(l.Name(), st), err
 }
 
-// renew re-enters the lock. It is done by TryLock: a hold of which nothing is left by now cannot be re-entered, and this is
-// not the place to stand in line.
+// renew re-enters the lock, which prolongs its lease. It calls TryLock because a hold that has expired by now cannot be
+// re-entered, and renew must not wait for the lock.
 func (l plainLock) renew(ctx context.Context) error {
 	ok, err := l.TryLock(ctx)
 	switch {
@@ -121,7 +123,7 @@ func (l plainLock) renew(ctx context.Context) error {
 
 func (l plainLock) givesBackLate() bool { return false }
 
-// A sharedPart is what the sides of a read-write lock and a permit have in common.
+// A sharedPart has the methods that the sides of a read-write lock and a permit have in common.
 type sharedPart struct {
 	name    string
 	inspect func(ctx context.Context) (reentrant.SharedState, error)
@@ -144,7 +146,7 @@ type writeSide struct {
 
 func (l writeSide) acquire(ctx context.Context) error { return l.Lock(ctx) }
 
-// A readSide has its version for a token.
+// A readSide is the read side; its token is its version.
 type readSide struct {
 	*reentrant.RWLock
 	sharedPart

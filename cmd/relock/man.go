@@ -56,7 +56,7 @@ type manual struct{ out io.Writer }
 
 func (m manual) line(text string) { fmt.Fprintln(m.out, text) }
 
-// text prints paragraphs. Lines that are indented stay as they are.
+// text prints paragraphs. Indented lines stay as they are.
 func (m manual) text(text string) {
 	verbatim := false
 	for line := range strings.Lines(strings.Trim(text, "\n") + "\n") {
@@ -83,7 +83,7 @@ func (m manual) flags(flags []*kong.Flag) {
 	}
 }
 
-// escaped is text that troff shows as it is.
+// escaped returns text escaped for troff.
 func escaped(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {

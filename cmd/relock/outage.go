@@ -5,14 +5,14 @@ import (
 	"io"
 )
 
-// An outage is a silence of Redis. Relock says when it begins and when it ends, and nothing in between.
+// An outage is a time during which Redis does not reply. Relock prints a message when it begins and when it ends.
 type outage struct {
 	stderr io.Writer
-	err    error // how it began; nil while Redis answers
+	err    error // the first error; nil while Redis replies
 }
 
-// heard takes in whether Redis has answered. What follows from a silence is said with it.
-func (o *outage) heard(err error, what func() string) {
+// update handles the result of a request. what describes the consequence of an outage, for the message.
+func (o *outage) update(err error, what func() string) {
 	switch {
 	case err != nil && o.err == nil:
 		o.err = err
@@ -23,5 +23,5 @@ func (o *outage) heard(err error, what func() string) {
 	}
 }
 
-// say does not wait: a reader that does not read must not hold up the end of a command.
+// say prints in the background: a blocked stderr must not delay the end of a command.
 func (o *outage) say(text string) { go fmt.Fprintln(o.stderr, "relock:", text) }

@@ -13,11 +13,11 @@ import (
 type runCommand struct {
 	lockName
 	Command []string `arg:"" optional:"" passthrough:"partial" help:"The command and its arguments; relock's own options come before it."`
-	Shell   *string  `short:"c" name:"command" placeholder:"COMMAND" help:"Have the shell ($SHELL, or sh) run this text, in place of a command after --."`
+	Shell   *string  `short:"c" name:"command" placeholder:"COMMAND" help:"Run this text with the shell ($SHELL, or sh), instead of a command after --."`
 	sharing
 	waiting
-	Lease seconds  `default:"10s" help:"How long others wait after a crash of this machine, and about how long an outage of Redis may last before the command is ended."`
-	Grace *seconds `placeholder:"SECONDS" help:"What the command gets between TERM and KILL; at most a third of the lease. Default: a fifth of it."`
+	Lease seconds  `default:"10s" help:"How long other processes wait after a crash of this machine, and about how long an outage of Redis may last before relock ends the command."`
+	Grace *seconds `placeholder:"SECONDS" help:"Time between TERM and KILL for the command; at most a third of the lease. Default: a fifth of it."`
 
 	deadline deadline
 }
@@ -27,16 +27,16 @@ func (c *runCommand) Help() string {
 	return `  relock run [OPTION…] NAME -- COMMAND [ARGUMENT…]
   relock run [OPTION…] NAME -c COMMAND
 
-The command runs in a process group of its own, with RELOCK_NAME, RELOCK_TOKEN (the fencing token; with -s the version, which changes with every write; with --permits 0), RELOCK_SESSION, RELOCK_SESSIONS (those of the runs around it, too) and RELOCK_OWNER in its environment. Signals are passed on to it. When it exits, what is left of its group is ended, and then the lock is given back.
+The command runs in a process group of its own, with RELOCK_NAME, RELOCK_TOKEN (the fencing token; with -s the version, which changes with every write; with --permits 0), RELOCK_SESSION, RELOCK_SESSIONS (those of the runs around it, too) and RELOCK_OWNER in its environment. Relock forwards signals to it. When it exits, relock ends the rest of its group, and then gives the lock back.
 
 If the lock is lost, or Redis does not answer for too long, the group gets TERM, and KILL after --grace: early enough to be dead before Redis can give the lock to another.
 
 Examples:
   relock run deploy -- ./deploy.sh production     one at a time, others wait
   relock run -n nightly -- ./backup.sh            do not wait: exit with 75
-  relock run -n -E 0 nightly -- ./backup.sh       the same, and call that a success
+  relock run -n -E 0 nightly -- ./backup.sh       the same, but exit with 0
   relock run -w 30 migrate -c './migrate && ./warm-up'
-  relock run --note 'release 4.2' deploy -- ./deploy.sh    others see what for
+  relock run --note 'release 4.2' deploy -- ./deploy.sh    others see the reason
   relock run -s catalogue -- ./report.sh          many reports at a time,
   relock run -x catalogue -- ./import.sh          and none while this runs
   relock run --permits 3 encode -- ./encode.sh    at most three at a time in the whole deployment
@@ -44,7 +44,7 @@ Examples:
 Exit status: the command's own, or 128 plus the signal that ended it; and
    64  usage; or a run around this one has the lock, or a part of it
    69  Redis cannot be reached, or refuses: a name that is in use as another kind of lock
-   75  the lock was not to be had within --wait (-E has another number for it)
+   75  the lock was not acquired within --wait (-E has another number for it)
    79  the lock was lost, and the command was ended
   126  the command cannot be executed
   127  the command was not found`
@@ -70,7 +70,7 @@ func (c *runCommand) Validate() (err error) {
 	return err
 }
 
-// Run finds the program, and runs it under the lock.
+// Run finds the program, takes the lock, and runs the program.
 func (c *runCommand) Run(s *server, std *streams) error {
 	program, err := lookPath(c.Command[0])
 	if err != nil {

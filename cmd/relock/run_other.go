@@ -4,17 +4,18 @@ package main
 
 import "runtime"
 
-// runCommand is `relock run` where there are no process groups: it could not promise what it is for.
+// runCommand is `relock run` on systems without process groups, where relock could not guarantee the end of the
+// command.
 type runCommand struct{ unixOnly }
 
-// holdCommand is `relock hold`, which shares the signals with it.
+// holdCommand is `relock hold`, which needs the same signals.
 type holdCommand struct{ unixOnly }
 
 type unixOnly struct {
 	Args []string `arg:"" optional:"" passthrough:""`
 }
 
-// Run refuses.
+// Run returns an error.
 func (unixOnly) Run() error {
 	return failf(exitUsage, "this needs the process groups and signals of a Unix, which %s does not have", runtime.GOOS)
 }

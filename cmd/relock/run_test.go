@@ -80,7 +80,7 @@ func TestAWaitThatIsOverHasAStatusOfItsOwn(t *testing.T) {
 	for _, wait := range []string{"0", "0s", "800ms"} { // the last without a heartbeat, whose answer could come too late
 		r := answered(t, url, "run", "lock", "--wait", wait, "--", "touch", marker)
 		r.exits(exitNotAcquired)
-		assert.Contains(t, r.stderr.String(), "lock lock was not to be had: it is held by ~somebody of session "+s.ID())
+		assert.Contains(t, r.stderr.String(), "lock lock was not acquired: it is held by ~somebody of session "+s.ID())
 	}
 	assert.NoFileExists(t, marker)
 	assert.Empty(t, state(t, s, "lock").Waiting, "a place was left behind")
@@ -321,7 +321,7 @@ func TestALockThatIsLostBeforeTheCommandBeginsIsWaitedForAgain(t *testing.T) {
 	t.Parallel()
 	h, thief, releases := robbed(t)
 	stood := make(chan error, 1)
-	go func() { stood <- h.stand(h.owner, nil) }()
+	go func() { stood <- h.acquireConfirmed(h.owner, nil) }()
 	eventually(t, func() bool { return len(state(t, thief, "lock").Waiting) == 1 }, "it does not wait")
 
 	ctx, cancel := context.WithTimeout(h.owner, patience)
@@ -343,9 +343,9 @@ func TestALockThatIsLostBeforeTheCommandBeginsIsWaitedForAgain(t *testing.T) {
 func TestALockThatIsLostBeforeTheCommandBeginsIsNotWaitedForLongerThanAsked(t *testing.T) {
 	t.Parallel()
 	h, _, releases := robbed(t)
-	err := h.stand(h.owner, new(time.Duration))
+	err := h.acquireConfirmed(h.owner, new(time.Duration))
 	for reentrant.OutcomeUnknown(err) { // an answer came late
-		err = h.stand(h.owner, new(time.Duration))
+		err = h.acquireConfirmed(h.owner, new(time.Duration))
 	}
 	assert.Equal(t, exitNotAcquired, report(err, io.Discard), err)
 	assert.False(t, h.held)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// seconds is a duration that can be given as a plain number.
+// seconds is a duration flag; a plain number is in seconds.
 type seconds time.Duration
 
 // UnmarshalText reads 5, 0.5, or what [time.ParseDuration] reads.

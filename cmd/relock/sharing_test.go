@@ -64,7 +64,7 @@ func TestReadersRunTogetherAndAWriterAlone(t *testing.T) {
 	for _, flag := range []string{"-s", "-x"} {
 		r := answered(t, url, "run", "-n", flag, "prices", "--", "true")
 		r.exits(exitNotAcquired)
-		assert.Regexp(t, `lock prices was not to be had: write-locked by session \S+\n`, r.stderr.String())
+		assert.Regexp(t, `lock prices was not acquired: write-locked by session \S+\n`, r.stderr.String())
 	}
 	endWriter()
 	// Nothing lingers: what a run had is free when it has ended.
@@ -84,7 +84,7 @@ func TestOnlySoManyRunAsThereArePermits(t *testing.T) {
 	}
 	third := answered(t, url, "run", "-w", "0.8", "-E", "3", "--permits", "2", "jobs", "--", "true")
 	third.exits(3)
-	assert.Regexp(t, `lock jobs was not to be had: 2 of 2 permits held by session \S+ \(1\), session \S+ \(1\)\n`, third.stderr.String())
+	assert.Regexp(t, `lock jobs was not acquired: 2 of 2 permits held by session \S+ \(1\), session \S+ \(1\)\n`, third.stderr.String())
 	ends[0]()
 	answered(t, url, "run", "-n", "--permits", "2", "jobs", "--", "true").exits(0)
 	ends[1]()

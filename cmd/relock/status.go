@@ -23,14 +23,14 @@ type status struct {
 	Owner   string   `json:"owner"`   // "" if not locked
 	Session string   `json:"session"` // "" if not locked
 	Holds   int      `json:"holds"`
-	TTL     int64    `json:"ttl_ms"`  // what is left of the lease; -1 if it has none, 0 if not locked
+	TTL     int64    `json:"ttl_ms"`  // rest of the lease; -1 if it has no end, 0 if not locked
 	Token   uint64   `json:"token"`   // of the last holder
 	Waiting []string `json:"waiting"` // sessions, longest first
 	Note    string   `json:"note,omitempty"`
 	*shared          // of a read-write lock or a semaphore
 }
 
-// statusOf asks Redis for the state of a name, of whichever kind it is.
+// statusOf reads the state of a name of any kind from Redis.
 func statusOf(ctx context.Context, s *reentrant.Session, name string) (status, error) {
 	st, err := s.NewLock(name).Inspect(ctx)
 	if !errors.Is(err, reentrant.ErrWrongKind) {
@@ -38,7 +38,7 @@ func statusOf(ctx context.Context, s *reentrant.Session, name string) (status, e
 	}
 	held, sharedErr := s.NewRWLock(name).Inspect(ctx)
 	switch {
-	case errors.Is(sharedErr, reentrant.ErrWrongKind), sharedErr == nil && held.Kind == 0: // the key has something that is no lock
+	case errors.Is(sharedErr, reentrant.ErrWrongKind), sharedErr == nil && held.Kind == 0: // the key is no lock
 		return status{}, err
 	case sharedErr != nil:
 		return status{}, sharedErr
@@ -64,7 +64,7 @@ func (s status) same(other status) bool {
 		s.Token == other.Token && s.Note == other.Note && slices.Equal(s.Waiting, other.Waiting) && s.shared.same(other.shared)
 }
 
-// line is the state in a line of text, without the name.
+// line formats the state in one line, without the name.
 func (s status) line() string {
 	if !s.Locked {
 		return fmt.Sprintf("free, last token %d, %d waiting", s.Token, len(s.Waiting))
@@ -76,7 +76,7 @@ func (s status) line() string {
 		shown(s.Owner), shown(s.Session), counted(s.Holds, "hold"), s.Token, len(s.Waiting), s.noted())
 }
 
-// counted is a number of things, in words.
+// counted formats a number of things.
 func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -84,7 +84,7 @@ func counted(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// noted is what the holder noted, as the end of a sentence.
+// noted formats the note as the end of a sentence.
 func (s status) noted() string {
 	if s.Note == "" {
 		return ""
@@ -92,7 +92,7 @@ func (s status) noted() string {
 	return ": " + shown(s.Note)
 }
 
-// holder is who has the lock, and of which session, for a table.
+// holder returns the holder's owner and session, for a table.
 func (s status) holder() (owner, session string) {
 	switch {
 	case !s.Locked:
@@ -105,7 +105,7 @@ func (s status) holder() (owner, session string) {
 	return s.use(), counted(len(s.Holders), "session")
 }
 
-// lease is what is left of it, as text.
+// lease formats the rest of the lease.
 func (s status) lease() string {
 	switch {
 	case !s.Locked:
@@ -116,7 +116,7 @@ func (s status) lease() string {
 	return (time.Duration(s.TTL) * time.Millisecond).String()
 }
 
-// print shows the state over several lines.
+// print prints the state in several lines.
 func (s status) print(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "name\t%s\n", shown(s.Name))
@@ -134,7 +134,7 @@ func (s status) print(w io.Writer) {
 		fmt.Fprintf(table, "state\tfree\nlast token\t%d\n", s.Token)
 	}
 	fmt.Fprintf(table, "waiting\t%s\n", strings.Join(append([]string{strconv.Itoa(len(s.Waiting))}, s.Waiting...), " "))
-	_ = table.Flush() // nobody reads the output any more
+	_ = table.Flush() // an error means that the output was closed
 }
 
 // printJSON prints a value on one line.
@@ -144,7 +144,7 @@ func printJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// reason says who has the lock, as a part of a sentence.
+// reason describes the holder, as a part of a sentence.
 func (s status) reason() string {
 	switch {
 	case !s.Locked:
@@ -164,8 +164,8 @@ func (s status) heldBy(session string) bool {
 	return s.Locked && s.Session == session
 }
 
-// leaseOf is what is left of a session's lease, negative if it has no end. It is not ok if the session has not got the lock, or
-// has it under another token.
+// leaseOf returns the rest of a session's lease, negative if it has no end. ok is false if the session does not have
+// the lock, or has it under another token.
 func (s status) leaseOf(session string, token reentrant.Token) (left time.Duration, ok bool) {
 	if s.shared != nil {
 		return s.shared.leaseOf(session)
@@ -181,7 +181,7 @@ func (s status) others(session string) bool {
 	return s.Locked && s.Session != session
 }
 
-// shown is text that others have chosen, made safe for a terminal.
+// shown makes a text from elsewhere safe for a terminal.
 func shown(text string) string {
 	odd := func(r rune) bool {
 		return !unicode.IsGraphic(r) || r == unicode.ReplacementChar || unicode.IsSpace(r) || r == '"'

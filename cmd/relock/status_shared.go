@@ -12,14 +12,14 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// shared is what a status says of a read-write lock or a semaphore besides. Scripts read these names: they do not change.
+// shared has the additional fields of a read-write lock or a semaphore. Scripts read these names: they do not change.
 type shared struct {
 	Kind    string         `json:"kind"`            // "rwlock" or "semaphore"
-	Limit   int            `json:"limit,omitempty"` // of a semaphore: the highest that its sessions name
+	Limit   int            `json:"limit,omitempty"` // of a semaphore: the highest limit that its sessions use
 	Holders []sharedHolder `json:"holders"`         // in the order of their names
 }
 
-// A sharedHolder is a session that has a part.
+// A sharedHolder is a session that holds a part.
 type sharedHolder struct {
 	Session string `json:"session"`
 	Mode    string `json:"mode"`    // "read", "write" or "permits"
@@ -32,8 +32,8 @@ const (
 	kindSemaphore = "semaphore"
 )
 
-// newSharedStatus is the status of a shared name. Holds are the permits in use, or the sessions that read or write; TTL is
-// what is left of the longest lease.
+// newSharedStatus returns the status of a shared name. Holds is the number of permits in use, or of sessions that read
+// or write. TTL is the rest of the longest lease.
 func newSharedStatus(name string, st reentrant.SharedState) status {
 	s := status{Name: name, Locked: len(st.Holders) > 0, Token: uint64(st.Token), Waiting: []string{},
 		shared: &shared{Kind: kindRWLock, Holders: []sharedHolder{}}}
@@ -66,7 +66,7 @@ func newSharedHolder(kind string, h backend.SharedHolder) sharedHolder {
 	return holder
 }
 
-// allow takes in the limit that a session names.
+// allow raises the limit to the one that a session uses.
 func (s *shared) allow(limit int) {
 	if s.Kind == kindSemaphore {
 		s.Limit = max(s.Limit, limit)
@@ -84,7 +84,7 @@ func (s *shared) same(other *shared) bool {
 	})
 }
 
-// use says what is held.
+// use describes which part is held.
 func (s *shared) use() string {
 	if s.Kind == kindSemaphore {
 		used := 0
@@ -102,7 +102,7 @@ func (s *shared) use() string {
 // writing reports whether a session has the write side.
 func (s *shared) writing() bool { return len(s.Holders) > 0 && s.Holders[0].Mode == "write" }
 
-// who names the sessions that hold a part, for a line of text.
+// who lists the sessions that hold a part, for a line of text.
 func (s *shared) who() string {
 	var names []string
 	for _, h := range s.Holders {
@@ -115,7 +115,7 @@ func (s *shared) who() string {
 	return strings.Join(names, ", ")
 }
 
-// leaseOf is what is left of a session's lease, and false if it has no part.
+// leaseOf returns the rest of a session's lease. ok is false if it holds no part.
 func (s *shared) leaseOf(session string) (left time.Duration, ok bool) {
 	for _, h := range s.Holders {
 		if h.Session == session {
@@ -125,7 +125,7 @@ func (s *shared) leaseOf(session string) (left time.Duration, ok bool) {
 	return 0, false
 }
 
-// print shows the holders, a line for each.
+// print prints the holders, a line for each.
 func (s *shared) print(w io.Writer) {
 	state := "free"
 	if len(s.Holders) > 0 {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// A supervisor watches over the command while the lock is held. All of it is its one loop's.
+// A supervisor watches the command while the lock is held. Only the goroutine of its loop uses it.
 type supervisor struct {
 	*hold
 	command *command
 	name    string // of the lock, to be shown
 
 	status  int       // of the command
-	exited  bool      // the command has; its group may still have members
+	exited  bool      // the command has exited; its group may still have members
 	stopped bool      // it waits for the terminal
 	lost    error     // why the lock counts as lost
 	ending  time.Time // when the group got TERM; zero before
@@ -24,10 +24,11 @@ type supervisor struct {
 	outage  outage    // of Redis
 }
 
-// sweep is how often the group is looked at once its leader has exited: nobody tells when the last member goes.
+// sweep is the interval at which relock looks for members of the group once its leader has exited. The kernel does not
+// report the end of the last one.
 const sweep = 5 * time.Millisecond
 
-// run runs the command until nothing of it is left, and answers its exit status.
+// run runs the command until its whole group has ended, and returns its exit status.
 func (h *hold) run(c *command, signals <-chan os.Signal) (int, error) {
 	s := &supervisor{hold: h, command: c, name: shown(h.lock.Name()), outage: outage{stderr: h.stderr}}
 	lost := h.lock.Lost(h.owner)
@@ -35,7 +36,7 @@ func (h *hold) run(c *command, signals <-chan os.Signal) (int, error) {
 		return 0, err
 	}
 	defer c.finish()
-	answers, stop := h.askOften()
+	replies, stop := h.askRepeatedly()
 	defer stop()
 
 	for {
@@ -44,8 +45,8 @@ func (h *hold) run(c *command, signals <-chan os.Signal) (int, error) {
 			s.changed(change)
 		case sig := <-signals:
 			c.forward(sig)
-		case a := <-answers:
-			s.heard(a)
+		case a := <-replies:
+			s.handleReply(a)
 		case <-lost:
 			lost = nil
 			s.lose(errors.New(leaseEnded))
@@ -61,10 +62,10 @@ func (h *hold) run(c *command, signals <-chan os.Signal) (int, error) {
 // Why a lock counts as lost.
 const (
 	leaseEnded = "its lease could not be renewed, or Redis no longer has it"
-	takenAway  = "somebody took it, or Redis forgot it"
+	takenAway  = "another session took it, or Redis forgot it"
 )
 
-// result is the command's exit status, if it ran under the lock to its end.
+// result returns the command's exit status, or an error if the lock was lost.
 func (s *supervisor) result() (int, error) {
 	if s.lost != nil {
 		return 0, failf(exitLost, "lock %s was lost (%w); the command was ended", s.name, s.lost)
@@ -72,17 +73,18 @@ func (s *supervisor) result() (int, error) {
 	return s.status, nil
 }
 
-// over reports whether the command and all of its group have ended, or could not be killed.
+// over reports whether the command and all of its group have ended, or could not be reaped.
 func (s *supervisor) over() bool {
 	if !s.exited {
 		return false
 	}
-	// Members that nobody reaps, where relock cannot adopt them and there is no init, stay in the group for ever.
+	// Where relock cannot adopt orphans and there is no init, dead members are never reaped and stay in the group for
+	// ever.
 	unreaped := !s.killed.IsZero() && time.Since(s.killed) > s.deadline.room()
 	return !s.command.groupAlive() || unreaped
 }
 
-// changed takes in what became of the command itself.
+// changed handles a change of state of the command's own process.
 func (s *supervisor) changed(change change) {
 	switch {
 	case change.exited:
@@ -92,12 +94,12 @@ func (s *supervisor) changed(change change) {
 	}
 }
 
-// heard takes in what Redis said.
-func (s *supervisor) heard(a answer) {
-	if s.stopped { // relock may be in the foreground by now: nobody tells
+// handleReply handles a reply of Redis.
+func (s *supervisor) handleReply(a reply) {
+	if s.stopped { // relock may be in the foreground by now; there is no signal for that
 		s.stopped = !s.command.lendTerminal()
 	}
-	s.outage.heard(a.err, func() string {
+	s.outage.update(a.err, func() string {
 		return fmt.Sprintf("the command is ended in %v unless it does", time.Until(s.deadline.term()).Round(time.Millisecond))
 	})
 	switch {
@@ -109,27 +111,27 @@ func (s *supervisor) heard(a answer) {
 	}
 }
 
-// lose notes why the lock is lost; the first reason counts. What is over cannot be lost.
+// lose records why the lock is lost; the first reason counts.
 func (s *supervisor) lose(why error) {
 	if s.lost == nil {
 		s.lost = why
 	}
 }
 
-// next is when act has something to do.
+// next returns when to call act again.
 func (s *supervisor) next() time.Time {
 	switch {
 	case s.exited && !s.ending.IsZero():
 		return time.Now().Add(sweep)
 	case !s.killed.IsZero():
-		return s.killed.Add(s.deadline.lease) // nothing more can be done than to wait for the end
+		return s.killed.Add(s.deadline.lease) // all that is left is to wait for the end
 	case !s.ending.IsZero():
 		return s.killAt()
 	}
 	return s.deadline.term()
 }
 
-// killAt is when a group that got TERM gets KILL: after its grace, and never too late.
+// killAt returns when a group that got TERM gets KILL: after its grace, and no later than the deadline's kill.
 func (s *supervisor) killAt() time.Time {
 	at := s.ending.Add(s.deadline.grace)
 	if limit := s.deadline.kill(); limit.Before(at) {
@@ -138,7 +140,7 @@ func (s *supervisor) killAt() time.Time {
 	return at
 }
 
-// act ends the group as far as it is time to.
+// act sends TERM or KILL to the group if it is time.
 func (s *supervisor) act(now time.Time) {
 	if !s.exited && !now.Before(s.deadline.term()) {
 		s.lose(s.unanswered())
@@ -153,10 +155,10 @@ func (s *supervisor) act(now time.Time) {
 	}
 }
 
-// unanswered says why the deadline came.
+// unanswered returns the reason why the deadline came.
 func (s *supervisor) unanswered() error {
 	if s.outage.err != nil {
-		return fmt.Errorf("no answer from Redis in time: %w", s.outage.err)
+		return fmt.Errorf("no reply from Redis in time: %w", s.outage.err)
 	}
 	return errors.New("it was not renewed in time")
 }

@@ -10,15 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A terminal is relock's controlling terminal, if it has one, and who is in its foreground. The command begins in the
-// background: Ctrl-C reaches relock, and the others of a pipeline, and the command once, from relock. Only when it
-// wants to read is it put into the foreground; from then on the terminal's signals go to it and not to relock. So it
-// never gets one twice.
+// A terminal is relock's controlling terminal, if it has one. The command begins in the background: Ctrl-C reaches
+// relock and the other processes of a pipeline, and relock forwards it to the command. Relock puts the command into the
+// foreground only when the command wants to read; from then on the terminal sends its signals to the command and not to
+// relock. So the command never gets a signal twice.
 type terminal struct {
 	file *os.File // open while lent
 }
 
-// lend puts a process group into the foreground if relock's own, or that group, is there.
+// lend puts a process group into the foreground if relock's own group is there. It reports whether the group is there
+// now.
 func (t *terminal) lend(group int) bool {
 	if t.file == nil {
 		file, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
@@ -26,7 +27,7 @@ func (t *terminal) lend(group int) bool {
 			return false
 		}
 		t.file = file
-		signal.Ignore(syscall.SIGTTOU) // who takes back the terminal is in the background
+		signal.Ignore(syscall.SIGTTOU) // relock is in the background when it takes the terminal back
 	}
 	switch t.foreground() {
 	case group:
@@ -37,7 +38,7 @@ func (t *terminal) lend(group int) bool {
 	return false
 }
 
-// takeBack undoes lend, so that a script that goes on after relock can use its terminal.
+// takeBack undoes lend, so that a script which continues after relock can use its terminal.
 func (t *terminal) takeBack(group int) {
 	if t.file != nil && t.foreground() == group {
 		t.setForeground(syscall.Getpgrp())

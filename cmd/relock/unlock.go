@@ -11,7 +11,7 @@ import (
 // unlockCommand is `relock unlock`.
 type unlockCommand struct {
 	lockName
-	Force bool `help:"Do it. The holder learns of it within a third of its lease, a relock run within a tenth: until then two may run."`
+	Force bool `help:"Take the lock. The holder notices the loss within a third of its lease, a relock run within a tenth: until then two processes may run."`
 	asJSON
 }
 
@@ -19,16 +19,16 @@ type unlockCommand struct {
 func (c *unlockCommand) Help() string {
 	return `A read-write lock or a semaphore is taken from all its holders.
 
-Exit status: 0 it was taken from its holders, and goes to the next that waits; 1 nobody held it; 64 it is held, and there is no --force.`
+Exit status: 0 the lock was taken from its holders, and goes to the next waiter; 1 it was free; 64 it is held, and --force is missing.`
 }
 
 // unlocked is what --json prints.
 type unlocked struct {
 	Unlocked bool `json:"unlocked"`
-	status        // as it was just before
+	status        // the state just before
 }
 
-// Run looks who has the lock, and takes it away.
+// Run reads the state of the lock, and takes it from its holders.
 func (c *unlockCommand) Run(s *server, std *streams) error {
 	ctx := context.Background()
 	session, done, err := s.open(ctx)
@@ -55,7 +55,7 @@ func (c *unlockCommand) Run(s *server, std *streams) error {
 	return was.print(c.JSON, std)
 }
 
-// force takes the lock from those who hold it.
+// force takes the lock from its holders.
 func (s status) force(ctx context.Context, session *reentrant.Session) (bool, error) {
 	switch {
 	case s.shared == nil:
@@ -66,7 +66,7 @@ func (s status) force(ctx context.Context, session *reentrant.Session) (bool, er
 	return session.NewRWLock(s.Name).ForceUnlock(ctx)
 }
 
-// print says what was done.
+// print prints the result.
 func (u unlocked) print(json bool, std *streams) error {
 	free := fail(exitFree, nil)
 	if u.Unlocked {

@@ -14,7 +14,7 @@ import (
 // watchCommand is `relock watch`.
 type watchCommand struct {
 	lockName
-	Interval seconds `default:"1s" help:"How often Redis is asked: what begins and ends in between is not seen."`
+	Interval seconds `default:"1s" help:"Interval between two looks at Redis. Changes that begin and end in between are not shown."`
 	asJSON
 }
 
@@ -32,7 +32,7 @@ type sighting struct {
 	status
 }
 
-// Run prints the state and its changes until it is interrupted, which is how a watch ends well.
+// Run prints the state and its changes until it is interrupted. Then the exit status is 0.
 func (c *watchCommand) Run(s *server, std *streams) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -44,7 +44,7 @@ func (c *watchCommand) Run(s *server, std *streams) error {
 	return c.watch(ctx, session, std)
 }
 
-// watch asks until ctx ends, or Redis refuses. One that does not answer is asked again.
+// watch reads the state until ctx ends or Redis refuses. It tries again when Redis does not answer.
 func (c *watchCommand) watch(ctx context.Context, session *reentrant.Session, std *streams) error {
 	tick := time.NewTicker(time.Duration(c.Interval))
 	defer tick.Stop()
@@ -65,7 +65,7 @@ func (c *watchCommand) watch(ctx context.Context, session *reentrant.Session, st
 			}
 			last = &now
 		}
-		silence.heard(err, func() string { return "it is asked again" })
+		silence.update(err, func() string { return "relock tries again" })
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

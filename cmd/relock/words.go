@@ -7,8 +7,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// words are the text of an error for people at a shell: without the packages that it comes from, and with the lock in place
-// of the method that was called.
+// words returns the text of an error for a user at a shell: without package names, and with the lock's name instead of
+// the method's.
 func words(err error) string {
 	text := err.Error()
 	if e, ok := errors.AsType[*reentrant.Error](err); ok {

@@ -12,36 +12,37 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A bulletin says what a hold waits for: who has the lock, or that Redis does not answer. People at a terminal read it
-// soon and get sentences; a log gets records, and not every change of the holder.
-type bulletin struct {
+// A waitReporter prints what a hold waits for: the lock's holder, or that Redis does not answer. On a terminal it
+// prints sentences, soon and often. Elsewhere it writes log records, less often, so a record may miss a change of the
+// holder.
+type waitReporter struct {
 	hold     *hold
 	terminal bool
-	every    time.Duration // how often Redis is asked
+	every    time.Duration // interval between two looks at Redis
 	clock    *redisClock
 	began    time.Time
 
-	last   string // what was said last, without the durations
+	last   string // what was reported last, without the durations
 	lastAt time.Time
 }
 
 const (
-	notice      = 200 * time.Millisecond // a lock that comes sooner was not waited for
-	repetition  = time.Minute            // what has not changed is said again after so long
+	notice      = 200 * time.Millisecond // shorter waits are not reported
+	repetition  = time.Minute            // an unchanged state is reported again after this time
 	terminalAsk = time.Second
 	logAsk      = 10 * time.Second
 )
 
-func newBulletin(h *hold) *bulletin {
-	b := &bulletin{hold: h, terminal: isTerminal(h.stderr), every: logAsk, clock: &redisClock{server: h.server}, began: time.Now()}
+func newWaitReporter(h *hold) *waitReporter {
+	b := &waitReporter{hold: h, terminal: isTerminal(h.stderr), every: logAsk, clock: &redisClock{server: h.server}, began: time.Now()}
 	if b.terminal {
 		b.every = terminalAsk
 	}
 	return b
 }
 
-// follow says what there is to say until ctx ends.
-func (b *bulletin) follow(ctx context.Context) {
+// follow reports until ctx ends.
+func (b *waitReporter) follow(ctx context.Context) {
 	for pause := notice; ; pause = b.every {
 		select {
 		case <-time.After(pause):
@@ -61,8 +62,8 @@ func (b *bulletin) follow(ctx context.Context) {
 	}
 }
 
-// say says something new, or what was said long ago.
-func (b *bulletin) say(what string, how func()) {
+// say calls how if what differs from the last report, or if that was long ago.
+func (b *waitReporter) say(what string, how func()) {
 	if !b.lastAt.IsZero() && what == b.last && time.Since(b.lastAt) < repetition {
 		return
 	}
@@ -70,16 +71,17 @@ func (b *bulletin) say(what string, how func()) {
 	how()
 }
 
-// age is how long the holder has had the lock. It is known by the token, which readers and permits do not have.
-func (b *bulletin) age(ctx context.Context, st status) (age time.Duration, known bool) {
+// age returns how long the holder has had the lock. It is computed from the token, so it is not known for readers and
+// permits.
+func (b *waitReporter) age(ctx context.Context, st status) (age time.Duration, known bool) {
 	if st.shared != nil && !st.writing() {
 		return 0, false
 	}
 	return b.clock.since(ctx, reentrant.Token(st.Token))
 }
 
-// sayHolder names the holder and what it noted, and how long it has held the lock as far as that is known.
-func (b *bulletin) sayHolder(st status, age time.Duration, known bool) {
+// sayHolder reports the holder, its note and, if known, how long it has held the lock.
+func (b *waitReporter) sayHolder(st status, age time.Duration, known bool) {
 	name, holder := b.hold.lock.Name(), holderOf(st)
 	switch {
 	case b.terminal && known:
@@ -98,8 +100,8 @@ func (b *bulletin) sayHolder(st status, age time.Duration, known bool) {
 	}
 }
 
-// sayOutage says that Redis does not answer.
-func (b *bulletin) sayOutage(err error) {
+// sayOutage reports that Redis does not answer.
+func (b *waitReporter) sayOutage(err error) {
 	if b.terminal {
 		fmt.Fprintf(b.hold.stderr, "relock: waiting for %s, but Redis does not answer: %s\n", shown(b.hold.lock.Name()), words(err))
 		return
@@ -107,12 +109,12 @@ func (b *bulletin) sayOutage(err error) {
 	b.log(slog.LevelWarn, "error", words(err))
 }
 
-func (b *bulletin) log(level slog.Level, attrs ...any) {
+func (b *waitReporter) log(level slog.Level, attrs ...any) {
 	attrs = append([]any{"lock", b.hold.lock.Name(), "waited", time.Since(b.began).Round(time.Millisecond)}, attrs...)
 	slog.New(slog.NewTextHandler(b.hold.stderr, nil)).Log(context.Background(), level, "waiting for a lock", attrs...)
 }
 
-// isTerminal reports whether people read what is written.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(interface{ Fd() uintptr })
 	return ok && isTTY(int(file.Fd()))
