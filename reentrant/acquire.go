@@ -86,7 +86,7 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 			h := a.newHold(owner, reply, sent)
 			if now := time.Now(); h.lease.Trusted(now) && !lease.Napped(a.ahead, e.s.ahead()) {
 				if e.turn.limit == 0 || a.req.Yield {
-					e.turn = e.newTurn(now)
+					e.turn = e.newTurn(now.Sub(e.s.opened))
 				}
 				return e.settle(ctx, l, h, t)
 			}
@@ -275,7 +275,7 @@ func (e *lockState) newAttemptLocked(owner Owner, t *try) attempt {
 	if e.turn.limit == 0 || !e.mayOwe {
 		e.turn = turn{}
 	} else { // the turn goes on, also after a head that was handed the lock and left
-		a.req.Yield = t.waits && (e.spent(now) || a.cohort && a.handed)
+		a.req.Yield = t.waits && (e.spent(now.Sub(e.s.opened)) || a.cohort && a.handed)
 		a.req.KeepTTL = a.req.KeepTTL && !a.req.Yield // if no session waits, Redis gives a new lease instead of yielding
 		e.turn.passes++
 	}
@@ -419,7 +419,7 @@ func (e *lockState) accept(a *attempt, owner Owner) (hold, bool) {
 	if l.Remaining(now) < g.TTL/2 || lease.Napped(a.ahead, e.s.ahead()) {
 		return hold{}, false
 	}
-	e.turn = e.newTurn(now)
+	e.turn = e.newTurn(now.Sub(e.s.opened))
 	if g.First == g.Last {
 		e.prior = backend.Prior{Epoch: g.Epoch, Owner: a.req.Owner, Token: g.First, Pushed: true}
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/petermattis/goid"
+
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
 )
@@ -59,11 +61,11 @@ func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t *
 	if h.phase != phaseHanded || !h.cohort {
 		return false
 	}
-	now := e.s.clock()
+	age := e.s.age()
 	if idle { // no other session has asked for it meanwhile
-		e.turn = e.newTurn(now)
+		e.turn = e.newTurn(age)
 	}
-	if h.token >= h.last || h.lease.Remaining(now) < h.lease.Length/3 || e.spent(now) || ctx.Err() != nil {
+	if h.token >= h.last || e.trustLeft(age) < h.lease.Length/3 || e.spent(age) || ctx.Err() != nil {
 		return false
 	}
 	e.turn.passes++
@@ -75,12 +77,12 @@ func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t *
 // reenterFast is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the
 // lock by this handle already and whose hold is not known to be lost. After false the caller takes the slow way.
 func (l *Lock) reenterFast(ctx context.Context) bool {
-	if ctx == nil || l.session.reporting || ctx.Err() != nil {
+	e, _ := l.ownState(goid.Get())
+	if e == nil || ctx == nil || l.session.reporting || ctx.Err() != nil {
 		return false
 	}
 	owner := CurrentOwner(ctx)
-	e := l.ownState(owner)
-	if e == nil {
+	if owner.shared() {
 		return false
 	}
 	_, ok := e.queue.Reenter(owner)
@@ -91,18 +93,19 @@ func (l *Lock) reenterFast(ctx context.Context) bool {
 }
 
 // ownState returns the lock state if the calling goroutine has the lock by this handle, in cohort mode, and its lease
-// can be trusted now; otherwise nil. In a process that was stopped the watchdog may not have noticed yet that the lease
-// is over. The lock state is not used for another lock while the goroutine has its hold; if the hold is lost at this
-// moment, the queue refuses the operation.
-func (l *Lock) ownState(owner Owner) *lockState {
-	e := l.lastState.Load()
-	if e == nil || owner.shared() || e.holder.Load() != owner.goroutine || e.holderLock.Load() != l.lazyID.Load() {
-		return nil
+// can be trusted now; otherwise nil. goroutine is 0 for a named owner, which never has it this way. age is the session's
+// now. In a process that was stopped the watchdog may not have noticed yet that the lease is over. The lock state is not
+// used for another lock while the goroutine has its hold; if the hold is lost at this moment, the queue refuses the
+// operation.
+func (l *Lock) ownState(goroutine int64) (e *lockState, age time.Duration) {
+	e = l.lastState.Load()
+	if e == nil || goroutine == 0 || e.holder.Load() != goroutine || e.holderLock.Load() != l.lazyID.Load() {
+		return nil, 0
 	}
-	if int64(time.Since(l.session.opened)) >= e.holderUntil.Load() {
-		return nil
+	if age = l.session.age(); e.trustLeft(age) <= 0 {
+		return nil, 0
 	}
-	return e
+	return e, age
 }
 
 // turn counts the local hand-overs since this session got the lock.
@@ -113,16 +116,16 @@ type turn struct {
 	generation int32 // how many owners were in the queue when it began
 }
 
-// newTurn begins a turn for the owners that are in the queue now.
-func (e *lockState) newTurn(now time.Time) turn {
+// newTurn begins a turn for the owners that are in the queue now. age is the session's.
+func (e *lockState) newTurn(age time.Duration) turn {
 	limit := min(e.s.config.turnLimit(), math.MaxInt32)
-	return turn{began: now.Sub(e.s.opened), limit: int32(limit), generation: int32(e.queue.Len())}
+	return turn{began: age, limit: int32(limit), generation: int32(e.queue.Len())}
 }
 
-// spent reports whether another session should have the lock now, if one waits.
-func (e *lockState) spent(now time.Time) bool {
+// spent reports whether another session, if one waits, should have the lock when this one has the given age.
+func (e *lockState) spent(age time.Duration) bool {
 	t := e.turn
-	lasted := now.Sub(e.s.opened) - t.began
+	lasted := age - t.began
 	return t.passes >= t.limit || lasted >= e.s.config.handoffTime || lasted >= generationTime && t.passes >= t.generation
 }
 
@@ -132,7 +135,7 @@ func (e *lockState) spent(now time.Time) bool {
 
 // lingerLocked keeps a hold that the owner with the baton has just left, and frees the baton. It returns false if the
 // hold must not be kept, and the caller still has the baton. e.mu is held.
-func (e *lockState) lingerLocked(ctx context.Context, h *hold, now time.Time) bool {
+func (e *lockState) lingerLocked(ctx context.Context, h *hold, age time.Duration) bool {
 	if e.s.config.linger == 0 || h.token >= h.last {
 		return false
 	}
@@ -145,7 +148,7 @@ func (e *lockState) lingerLocked(ctx context.Context, h *hold, now time.Time) bo
 		return false
 	}
 	e.handOverLocked()
-	e.idleLocked(now.Sub(e.s.opened) + e.s.config.linger)
+	e.idleLocked(age + e.s.config.linger)
 	e.reportRelease(ctx, h, false, nil)
 	e.queue.Leave() // from now on the lock state may serve another lock
 	return true

@@ -135,6 +135,29 @@ func TestALockThatLingersCostsNothing(t *testing.T) {
 	})
 }
 
+// The lock state of a free lock serves the next one that needs it, so a Lock's memory of its own may be another's.
+func TestALockFindsItsOwnStateAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New(), reentrant.WithCohort())
+		pass := func(l *reentrant.Lock) {
+			require.NoError(t, l.Lock(t.Context()))
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+		first := s.NewLock("first")
+		pass(first)
+		for i := range 63 { // with the first, as many as a session keeps
+			pass(s.NewLock(strconv.Itoa(i)))
+		}
+		next := s.NewLock("next")
+		require.NoError(t, next.Lock(t.Context()))
+		free, err := first.TryLock(t.Context())
+		require.NoError(t, err)
+		assert.True(t, free, "the state that it had is the next lock's")
+		require.NoError(t, first.Unlock(t.Context()))
+		require.NoError(t, next.Unlock(t.Context()))
+	})
+}
+
 func TestLingerNeedsACohort(t *testing.T) {
 	_, err := reentrant.NewSession(memory.New(), reentrant.WithLinger(time.Second))
 	assert.ErrorContains(t, err, "WithCohort")

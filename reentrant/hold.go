@@ -92,10 +92,11 @@ func (h *hold) fixed() time.Duration {
 // closed, settle gives up the attempt. The baton and the reference are as in acquireRemote.
 func (e *lockState) settle(ctx context.Context, l *Lock, h hold, t *try) (bool, error) {
 	e.mu.Lock()
-	if t.note != "" && !h.cohort {
+	if t.note != "" {
 		h.note = newNote(t.note)
 	}
 	e.hold = h
+	e.trustLocked(h.lease)
 	settled := e.settleLocked(ctx, l, t)
 	if settled {
 		e.startUpkeepLocked()
@@ -121,8 +122,9 @@ func (e *lockState) settleLocked(ctx context.Context, l *Lock, t *try) bool {
 	h.lockID = l.id()
 	if h.cohort {
 		e.lastUsed = h.token
-		e.holderLock.Store(h.lockID)
-		e.trustLocked(h.lease)
+		if e.holderLock.Load() != h.lockID {
+			e.holderLock.Store(h.lockID)
+		}
 		e.holder.Store(h.owner.goroutine)
 		if l.lastState.Load() != e {
 			l.lastState.Store(e)
@@ -154,7 +156,12 @@ func (e *lockState) startUpkeepLocked() {
 // trustLocked gives the hold a lease. e.mu is held.
 func (e *lockState) trustLocked(l lease.Lease) {
 	e.hold.lease = l
-	e.holderUntil.Store(int64(l.Until().Sub(e.s.opened)))
+	e.trustUntil.Store(int64(l.Until().Sub(e.s.opened)))
+}
+
+// trustLeft returns for how much longer the hold's lease can be trusted when the session has the given age.
+func (e *lockState) trustLeft(age time.Duration) time.Duration {
+	return time.Duration(e.trustUntil.Load()) - age
 }
 
 // startReleasing marks the hold before a command that ends its epoch in Redis. If Redis then no longer has the epoch,
@@ -253,6 +260,7 @@ func (e *lockState) replace(h hold) {
 	e.hold.enter(phaseHeld)
 	h.phase = e.hold.phase
 	e.hold = h
+	e.trustLocked(h.lease)
 	e.watchLocked()
 	e.startUpkeepLocked()
 	e.s.noteToken(h.token)

@@ -164,7 +164,9 @@ func (l *Lock) take(ctx context.Context, t *try) (bool, error) {
 	if err != nil {
 		return l.reenterClosed(ctx, owner, t)
 	}
-	t.note = noteOf(ctx)
+	if !l.session.cohort(owner, t.fixed) { // the owners of a cohort's hold change
+		t.note = noteOf(ctx)
+	}
 	got := e.enter(ctx, owner, t)
 	if got == localqueue.Claimed {
 		return e.acquireRemote(ctx, l, owner, t) // keeps this reference for the hold, or passes it to a clean-up

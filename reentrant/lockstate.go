@@ -46,8 +46,8 @@ type lockState struct {
 
 	// The goroutine that has the lock in cohort mode; 0 if there is none, or the hold is found to be lost. Written
 	// under mu with hold. A goroutine that reads its own id here has the lock.
-	holder      atomic.Int64
-	holderUntil atomic.Int64 // the end of its trust, in nanoseconds since the session was opened. Written under mu with the lease
+	holder     atomic.Int64
+	trustUntil atomic.Int64 // how old the session is, in nanoseconds, at the end of the trust in the hold's lease. Written under mu with that
 
 	mu            sync.Mutex    // guards what follows; taken after s.mu and before the queue's own
 	sentEpoch     uint64        // the last epoch sent; written with the baton, whose owner may read it without mu

@@ -26,12 +26,12 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if err != nil {
 		return l.error("unlock", err)
 	}
-	if e := l.ownState(owner); e != nil {
+	if e, age := l.ownState(owner.goroutine); e != nil {
 		// The hold has a reference until it is given up.
 		if holds, ok := e.queue.ExitOrBegin(owner); ok && holds > 0 {
 			return nil
 		} else if ok {
-			return l.error("unlock", e.unlock(ctx))
+			return l.error("unlock", e.unlock(ctx, age))
 		}
 	}
 	e := l.session.findState(l.name)
@@ -48,7 +48,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	case holds > 1:
 		err = e.exit(ctx, owner, holds-1)
 	default:
-		err = e.unlock(ctx)
+		err = e.unlock(ctx, e.s.age())
 	}
 	return l.error("unlock", err)
 }
@@ -75,11 +75,11 @@ func (e *lockState) exit(ctx context.Context, owner Owner, holds int) error {
 
 // unlock gives up the last hold. While the turn of this session lasts, it sends nothing: the next owner in the queue
 // takes the lock over in Redis with its own first command. unlock is called with the baton, and has passed it on when
-// it returns.
-func (e *lockState) unlock(ctx context.Context) error {
+// it returns. age is the session's when Unlock began, which is how long the lease had to be trusted.
+func (e *lockState) unlock(ctx context.Context, age time.Duration) error {
 	e.mu.Lock()
-	if !e.handToNextLocked(ctx) {
-		return e.endHold(ctx)
+	if !e.handToNextLocked(ctx, age) {
+		return e.endHold(ctx, age)
 	}
 	e.mu.Unlock()
 	e.s.stats.handoffs.Add(1)
@@ -89,18 +89,17 @@ func (e *lockState) unlock(ctx context.Context) error {
 
 // endHold is unlock for a lock that no other owner of this session waits for, or a hold that cannot be trusted any
 // more. e.mu is held, and free when it returns.
-func (e *lockState) endHold(ctx context.Context) error {
+func (e *lockState) endHold(ctx context.Context, age time.Duration) error {
 	h := e.hold
-	now := e.s.clock()
-	trusted := h.phase != phaseLost && h.lease.Trusted(now)
-	stays := trusted && h.cohort && e.lingerLocked(ctx, &h, now)
+	trusted := h.phase != phaseLost && e.trustLeft(age) > 0
+	stays := trusted && h.cohort && e.lingerLocked(ctx, &h, age)
 	if !stays {
 		e.clearLocked()
 	}
 	e.mu.Unlock()
 	switch {
 	case stays: // the lock state may serve another lock by now
-		e.s.watchdog.wakeBy(now.Add(e.s.config.linger))
+		e.s.watchdog.wakeBy(e.s.opened.Add(age + e.s.config.linger))
 		return nil
 	case !trusted:
 		if h.phase != phaseLost {
@@ -121,9 +120,9 @@ func (e *lockState) endHold(ctx context.Context) error {
 // handToNextLocked gives the baton to the next owner in line, with the hold. It returns false, and changes nothing, if
 // no owner waits or the hold cannot be trusted any more. The next owner becomes the holder under the same mutex, so its
 // events come after those of this hold. As in inherit, frames are small. e.mu is held.
-func (e *lockState) handToNextLocked(ctx context.Context) bool {
+func (e *lockState) handToNextLocked(ctx context.Context, age time.Duration) bool {
 	h := &e.hold
-	if e.queue.Len() == 0 || h.phase == phaseLost || !h.lease.Trusted(e.s.clock()) || !e.queue.Pass() {
+	if e.queue.Len() == 0 || h.phase == phaseLost || e.trustLeft(age) <= 0 || !e.queue.Pass() {
 		return false
 	}
 	e.reportRelease(ctx, h, true, nil)

@@ -86,7 +86,7 @@ func (e *lockState) resume(ctx context.Context, l *Lock, owner Owner, remote bac
 		e.giveUp()
 		return err
 	}
-	e.mayOwe, e.turn = true, e.newTurn(time.Now())
+	e.mayOwe, e.turn = true, e.newTurn(e.s.age())
 	t.holds = holds
 	_, err = e.settle(ctx, l, h, t)
 	return err
