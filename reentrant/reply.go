@@ -55,5 +55,5 @@ func checkState(s *State) error {
 
 // impossible takes a pointer so that a valid reply is not moved to the heap.
 func impossible[T any](reply *T) error {
-	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's reply is impossible: %+v", *reply))
+	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's reply cannot be right: %+v", *reply))
 }

@@ -23,7 +23,7 @@ func check(req *backend.ShareRequest, r *backend.ShareReply) error {
 	if ok {
 		return nil
 	}
-	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's reply is impossible: %+v", *r))
+	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's reply cannot be right: %+v", *r))
 }
 
 // possible reports whether a session can have this many units under these tokens.
