@@ -49,7 +49,7 @@ type Sink interface {
 	Reconnected()
 }
 
-// A Grant is a lock that a waiting attempt got.
+// A Grant is the message that a waiting attempt got the lock.
 type Grant struct {
 	_     struct{}
 	Name  string
@@ -82,8 +82,8 @@ type Remote interface {
 	Name() string
 	// Acquire makes, repeats or refreshes an attempt: if the lock is free and no live session is ahead, it takes the
 	// lock; what this session has with a lower epoch is taken over, with a new token; what it has with the same epoch
-	// is confirmed, with the same token and a full lease; a lower epoch, and one that was answered and given up, is
-	// Stale. After an unknown outcome it is right to send the same epoch again.
+	// is confirmed, with the same token and a full lease; a lower epoch, or one that has had the lock or was given up,
+	// is Stale. After an unknown outcome it is right to send the same epoch again.
 	Acquire(ctx context.Context, req AcquireRequest) (AcquireReply, error)
 	// Reenter sets the hold count of epoch. An Op that is not above the last one changes nothing. After an
 	// unknown outcome sending it again, or the next one, is right.

@@ -54,8 +54,8 @@ type SignalRequest struct {
 // A SignalReply is the reply to a SignalRequest.
 type SignalReply struct {
 	Gone    bool     // the epoch no longer has the lock
-	More    bool     // with All: others wait still, for a SignalRequest with the next Op
-	Tickets []uint64 // of the caller's session, that were signalled
+	More    bool     // with All: other waiters are left, for a SignalRequest with the next Op
+	Tickets []uint64 // the signalled ones of the caller's session
 	_       struct{}
 }
 

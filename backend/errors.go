@@ -3,13 +3,13 @@ package backend
 import "errors"
 
 var (
-	// ErrUnavailable is returned when the backend was not reached, did not answer in time, or cannot do anything at
+	// ErrUnavailable is returned when the backend was not reached, did not reply in time, or cannot execute commands at
 	// present (it is starting, for instance). It says nothing about the lock's holder.
 	ErrUnavailable = errors.New("backend unavailable")
 	// ErrNotReplicated is returned when a lock was acquired but too few replicas have it (redisbackend.WithReplicas).
 	// The lock was given back.
 	ErrNotReplicated = errors.New("too few replicas have it")
-	// ErrNoQuorum is returned when too few nodes of a quorum answered to decide (redisbackend.NewQuorum). It says
+	// ErrNoQuorum is returned when too few nodes of a quorum replied to decide (redisbackend.NewQuorum). It says
 	// nothing about the lock's holder.
 	ErrNoQuorum = errors.New("no majority of the nodes")
 )
@@ -27,8 +27,8 @@ func (e refusedError) Unwrap() error { return e.error }
 // WithOutcomeUnknown marks err, for Backends: the verb may still have happened.
 func WithOutcomeUnknown(err error) error { return unknownError{err} }
 
-// WithRefused marks err, for Backends: the server answered, refused, and would refuse again (a wrong password, a
-// missing right, a key of another type).
+// WithRefused marks err, for Backends: the server refused, and would refuse again (a wrong password, a missing right, a
+// key of another type).
 func WithRefused(err error) error { return refusedError{err} }
 
 // OutcomeUnknown reports whether the call may have taken effect at the server although it returned err. In either case

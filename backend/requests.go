@@ -22,7 +22,7 @@ type AcquireRequest struct {
 	Queue   bool // take a place among the waiters if the lock is taken
 	Barge   bool // do not wait behind others for a free lock
 	Yield   bool // when taking over from the own session: give it to the first waiter, if any, and queue up
-	Fixed   bool // the lease starts when the attempt is first answered Granted; repeating never prolongs it
+	Fixed   bool // the lease starts with the first reply Granted; repeating never prolongs it
 	KeepTTL bool // when taking over from the own session: leave the lease as it is
 
 	Tokens   int           // size of the block of tokens, 1 to 65,536; the block that is granted may be smaller
@@ -57,7 +57,7 @@ const (
 	Granted AcquireStatus = iota + 1
 	// Waiting: another has it, or comes first; with Queue the attempt now has a place.
 	Waiting
-	// Stale: this epoch, or a higher one of the session, was answered and given up before.
+	// Stale: this epoch has had the lock or was given up, or the session has sent a higher one.
 	Stale
 )
 
@@ -128,7 +128,7 @@ type Renewal struct {
 
 	Gone  bool  // set by Renew: the epoch no longer has the lock, or no live units under that token
 	Units int   // set by Renew, with Under: how many units the epoch has
-	Err   error // set by Renew: there was no answer
+	Err   error // set by Renew: there was no reply, or a refusal
 }
 
 // State is what the whole deployment knows of a lock at one moment.

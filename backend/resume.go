@@ -18,7 +18,7 @@ type ResumeRequest struct {
 	Epoch    uint64
 	Owner    string        // known by this in the whole deployment
 	Lease    time.Duration // the hold has at least so long afterwards
-	Fixed    bool          // it keeps what it has, if it has a lease at all
+	Fixed    bool          // the hold keeps the lease that it has, if it has one
 	NotAfter time.Time     // from then on this copy is refused
 	Seen     Token         // as in AcquireRequest
 	_        struct{}

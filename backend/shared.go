@@ -15,7 +15,7 @@ var ErrWrongKind = errors.New("the name is used for another kind of lock, or for
 // lock, and the highest limit of a semaphore.
 const AllUnits = 1<<31 - 1
 
-// Unlimited is the May of an answer when no other session waits. No session has more units than that.
+// Unlimited is the May of a reply when no other session waits. No session has more units than that.
 const Unlimited = AllUnits
 
 // A Sharer is an optional interface of a [Remote] whose name many sessions can hold at once, in units. Without it
@@ -25,12 +25,12 @@ const Unlimited = AllUnits
 // request fits when the units that the other sessions have and those that this session then has in total are no more than
 // the request's own Limit. Sessions whose requests do not fit wait in a queue, and only its head is ever served.
 type Sharer interface {
-	// Share says what the session has of the name from now on, and what it wants to have. It is the only verb: it asks,
-	// gives back, waits, withdraws and confirms.
+	// Share tells the server how many units the session keeps from now on, and how many it wants. It is the only verb:
+	// it requests units, gives them back, waits, withdraws and confirms.
 	//
 	// A higher epoch than the last one: the session keeps Keep of its live units, gives back the others at once, and
 	// wants Want in total. A copy of the last epoch changes nothing of that: it gives the units that the session still
-	// has a full lease and its place a new deadline, and is answered with the present state. A lower epoch is StaleShare.
+	// has a full lease and its place a new deadline, and returns the present state. A lower epoch is StaleShare.
 	//
 	// Errors: ErrWrongKind; a refusal of a request that cannot be (see ShareRequest); a copy that the server refused
 	// because NotAfter had passed is ErrUnavailable, not a refusal, and the same epoch can be sent again. After an unknown
@@ -40,10 +40,10 @@ type Sharer interface {
 	// returns ErrWrongKind for the name of a Lock, as Inspect does for a shared one.
 	InspectShared(ctx context.Context) (SharedState, error)
 	// ForceShared takes the units of all sessions that have some, and serves the queue. The sessions get no message: a
-	// renewal of what they had is Gone, and a request that keeps some of it is ShareLost, or, as a copy, answered with
-	// no units. A session that had units has no place any more, either. It returns whether a session had any. A name
-	// that is in use as another kind is ErrWrongKind. After an unknown outcome a second one would take the units of
-	// those who got them by the first.
+	// renewal of what they had is Gone, and a request that keeps some of it is ShareLost, or, as a copy, returns no
+	// units. A session that had units has no place any more, either. It returns whether a session had any. A name that
+	// is in use as another kind is ErrWrongKind. After an unknown outcome a second call would take the units of the
+	// sessions that got them by the first.
 	ForceShared(ctx context.Context, kind ShareKind) (bool, error)
 }
 
@@ -66,19 +66,19 @@ const (
 type ShareRequest struct {
 	Kind  ShareKind
 	Epoch uint64
-	// Keep is how many of its units the session keeps. If the server knows of fewer, the answer is ShareLost.
+	// Keep is how many of its units the session keeps. If the server knows of fewer, the reply is ShareLost.
 	Keep int
 	// Want is how many units the session wants in total. Want == Keep asks for nothing, and gives up a place. With more,
 	// the session is granted what fits at once, or gets a place in the queue. A place that it has already is kept where
 	// it stands.
 	Want int
-	// Least is the total that the session is content with. A grant has at least so many units.
+	// Least is the smallest total that the session accepts. A grant has at least that many units.
 	Least int
 	// Limit is the most units that all sessions together have when this request is granted.
 	Limit int
-	// Under is the First of the answer or push by which the session got the first of the units that it has: those of another
-	// life of the server are not confirmed. It stays while the session has any, whatever becomes of them, so that a session
-	// that did not hear an answer names it too. 0 if it has none.
+	// Under is the First of the reply or push by which the session got the first of the units that it has: units from
+	// before a loss of the server's data are not confirmed. It stays the same while the session has any units, so a
+	// session that missed a reply names the right one too. 0 if it has none.
 	Under Token
 	// Tail is the last token of its block that a writer used, if the session has AllUnits and keeps fewer; the tokens
 	// after it are free again, and readers come under it. 0 keeps the whole block as used.
@@ -89,7 +89,7 @@ type ShareRequest struct {
 	// this name: readers come above that too, although the server forgot the write. Refused if over a year ahead of the clock.
 	Seen Token
 
-	Lease    time.Duration // of the units that the session has after the answer
+	Lease    time.Duration // of the units that the session has after the reply
 	GrantTTL time.Duration // lease of units that are granted while the session waits
 	Patience time.Duration // the place is lost when no copy comes for so long
 	NotAfter time.Time     // from then on this copy is refused
@@ -101,12 +101,12 @@ type ShareRequest struct {
 type ShareStatus int8
 
 const (
-	// Shared: the epoch counts, and the answer says what the session has.
+	// Shared: the epoch counts, and the reply says what the session has.
 	Shared ShareStatus = iota + 1
 	// StaleShare: the server knows a higher epoch of this session. Nothing was touched.
 	StaleShare
 	// ShareLost: the server does not know of Keep live units under the token Under. The session has no units and no place
-	// now, and the epoch counts. Copies of it are answered Shared with no units and no place.
+	// now, and the epoch counts. Copies of it return Shared with no units and no place.
 	ShareLost
 )
 
@@ -132,17 +132,17 @@ type ShareReply struct {
 }
 
 // A SharedSink is an optional interface of a [Sink] that receives messages about shared names. Without it the session
-// learns nothing until its next copy. Both messages are hints: they may come twice, late or never.
+// gets no news until its next copy. Both messages are hints: they may come twice, late or never.
 type SharedSink interface {
 	// Shared says that a request of this session that had a place was granted. It counts only for the epoch that it
 	// names, while that is the last one.
 	Shared(ShareGrant)
-	// SharedWanted says that another session waits for units of the name, and that this one may keep so many. It is
-	// called at each copy of the other's request.
+	// SharedWanted says that another session waits for units of the name, and that this one may keep may of its units.
+	// It is called at each copy of the other's request.
 	SharedWanted(name string, may int)
 }
 
-// A ShareGrant is what a waiting request was given.
+// A ShareGrant is the message that a waiting request was granted.
 type ShareGrant struct {
 	Name  string
 	Epoch uint64

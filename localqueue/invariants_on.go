@@ -79,7 +79,8 @@ func (l *list[K]) check(node func(*waiter[K])) {
 	}
 }
 
-// checkSiblings checks that each ring belongs to one owner and is in order, and that the map has its first node.
+// checkSiblings checks that each ring belongs to one owner and is in order, and that the map has the first node of
+// each.
 func (q *Queue[K]) checkSiblings() {
 	must(len(q.siblings) <= q.line.n, "more rings than waiters")
 	for owner, first := range q.siblings {

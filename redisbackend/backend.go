@@ -251,7 +251,7 @@ func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, err
 // rueidis would serve the connection in its slower, concurrent mode for good. The client's own time limit applies.
 func ping(client rueidis.Client) error {
 	err := client.Do(context.Background(), client.B().Ping().Build()).Error()
-	if wire.ErrorCode(err) == "NOPERM" { // a user who may not PING is logged in all the same
+	if wire.ErrorCode(err) == "NOPERM" { // a user without the right to PING has logged in all the same
 		return nil
 	}
 	return err

@@ -89,7 +89,7 @@ func NewQuorum(clients []rueidis.Client, opts ...Option) (*Quorum, error) {
 // independent returns one node.
 func independent(client rueidis.Client, opts []Option) (*single.Deployment, error) {
 	if client != nil && client.Mode() != rueidis.ClientModeStandalone {
-		return nil, errors.New("not a standalone master: a failover would forget who has the locks")
+		return nil, errors.New("not a standalone master: a failover would forget the holders of the locks")
 	}
 	b, err := New(client, opts...)
 	switch {

@@ -56,8 +56,8 @@ type line[O comparable] struct {
 	first, last *Waiter[O]
 
 	waiting int       // waiters
-	writers int       // of them, those that ask to write
-	permits int       // of them all
+	writers int       // waiters that ask to write
+	permits int       // the sum of what all waiters ask for
 	shared  map[O]int // owner -> its waiters in mode Shared
 
 	spare  *Waiter[O]

@@ -5,12 +5,12 @@ type State struct {
 	Units    int    // that the session has
 	InUse    int    // units in use: of an RW 0, 1 or All
 	Waiting  int    // claims in line
-	Head     int    // what the first in line needs, for itself: of an RW 0, 1 or All
+	Head     int    // units that the first in line needs: for an RW 0, 1 or All
 	Once     bool   // the first in line waits for at most one reply of the server
-	Want     int    // what the session needs in total: of an RW for the head, of Permits for all in line
+	Want     int    // units that the session needs in total: for an RW with the head admitted, for Permits with all in line
 	Writers  int    // claims in line that ask to write
 	Asked    bool   // another session waits, see Ask
-	TurnOver bool   // and newcomers are no longer admitted
+	TurnOver bool   // newcomers are no longer admitted
 	Spent    bool   // the block of tokens is used up
 	Used     uint64 // the last token that was used
 }

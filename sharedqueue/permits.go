@@ -4,8 +4,7 @@ import "time"
 
 // Permits is the part of a semaphore that stays in the process: it hands out the units that the session has. Permits have
 // no owner: any goroutine may give them back.
-//
-// Methods report look as those of [RW] do.
+// The result look of a method means what it means for an [RW].
 type Permits struct {
 	terms[struct{}]
 
@@ -103,7 +102,7 @@ func (q *Permits) takeLocked(n int) {
 	}
 }
 
-// admitLocked admits those at the head of the line who fit. q.mu is held.
+// admitLocked admits waiters from the head of the line as long as they fit. q.mu is held.
 func (q *Permits) admitLocked() {
 	for w := q.line.first; w != nil && q.fitsLocked(w.n); w = q.line.first {
 		q.takeLocked(w.n)
@@ -152,8 +151,8 @@ func (q *Permits) Keep(units int) (kept int) {
 	return kept
 }
 
-// Lose takes the units and all permits in use away, and returns how many were in use. Those in line stay there. Exit then
-// does not know the lost permits: the caller must not give them back.
+// Lose takes the units and all permits in use away, and returns how many were in use. Those in line stay there. The
+// lost permits no longer count as in use, so their users must not call Exit for them.
 func (q *Permits) Lose() (inUse int) {
 	q.mu.Lock()
 	inUse = q.inUse

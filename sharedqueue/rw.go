@@ -312,7 +312,7 @@ func (q *RW[O]) admitReadersLocked() {
 	}
 }
 
-// admitLocked admits those at the head of the line who fit. q.mu is held.
+// admitLocked admits waiters from the head of the line as long as they fit. q.mu is held.
 func (q *RW[O]) admitLocked() {
 	for w := q.line.first; w != nil && q.fitsLocked(w.mode); w = q.line.first {
 		q.admitWaiterLocked(w)

@@ -20,7 +20,8 @@ const sealed = math.MaxUint64
 // other reader is inside, one that has a number needs no mutex either.
 type shard[O comparable] struct {
 	// lone is the number of the only reader inside, which entered without mu and has one hold. 0: no reader is inside. Such
-	// a reader changes it from 0 to its number and back. Who locks the shard seals it, and counts the reader with the others.
+	// a reader changes it from 0 to its number and back. Locking the shard seals it, and counts the lone reader with
+	// the others.
 	lone atomic.Uint64
 	came atomic.Bool // a reader came since the latest Rest
 
@@ -32,7 +33,7 @@ type shard[O comparable] struct {
 
 	// Guarded by mu.
 
-	n     int // owners with holds, but for a lone one
+	n     int // owners with holds, except a lone one
 	slots [slots]hold[O]
 	more  map[O]int // the holds of owners for which there was no slot
 

@@ -18,9 +18,9 @@
 // under way between them and Redis. A session sends a new epoch only when none of its owners trusts anything older; its
 // head has one command under way, and its watchdog one more. An attempt may be a repetition, a heartbeat, the next
 // owner's, may yield, barge, keep the TTL, or have a fixed lease or a block of tokens. A command is executed and
-// answered at once; or it is lost, or its answer is, or it arrives after its caller has gone, or slowly, or twice. A
-// push arrives at any later time, or never. A session that does nothing for a while is a paused one. Time has few
-// instants: a grant and a waiter's patience take one tick, a lease two, and commands are refused from the next tick on.
+// returns at once; or it is lost, or its reply is, or it arrives after its caller has gone, or slowly, or twice. A push
+// arrives at any later time, or never. A session that does nothing for a while is a paused one. Time has few instants:
+// a grant and a waiter's patience take one tick, a lease two, and commands are refused from the next tick on.
 //
 // Every world has a budget of attempts, ticks, faults and so on, so all of its runs end. With RELOCK_FULL=1 it is
 // explored completely, nearest states first (explore_test.go); without, only its first few thousand states are. A world
@@ -30,19 +30,19 @@
 //
 // # What must hold
 //
-// After every run of a script, its contract (contract_test.go): it does not change what others and newer attempts have;
-// places keep their order, and only sessions that died, were served or left lose them; a lock that is granted goes to
-// the first live waiter, as that asked for it, with one message; tokens rise; no free lock has a live waiter; and the
-// header of the script is true.
+// After every run of a script, its contract (contract_test.go): it changes nothing that other sessions or newer
+// attempts have; places keep their order, and only sessions that died, were served or left lose them; a lock that is
+// granted goes to the first live waiter, as that asked for it, with one message; tokens rise; no free lock has a live
+// waiter; and the header of the script is true.
 //
 // In every state (check_test.go): a session that trusts a lease has the lock in Redis, as that owner, with that epoch,
 // count and token, for at least as long. So no two sessions trust it at once. A hold that begins has a token above
 // those of all that began before it. Nothing takes the lock or a place for an attempt that was given up. Every key
 // expires.
 //
-// From every state (drain_test.go), when nothing fails any more, also if one session has died there: everybody who waits
-// gets the lock without a single message, and nothing but the record is left. The exception is what nobody can
-// know of: a copy that the network made of an attempt that was answered leaves no tombstone, so it may take a free
+// From every state (drain_test.go), when nothing fails any more, also if one session has died there: every waiter gets
+// the lock without a single message, and only the record is left. The exception is a copy that the network made of an
+// attempt whose reply arrived. No session knows of such a copy, so there is no tombstone for it: it may take a free
 // lock when its session has gone, until the lease ends; and it may bring a hold back that an await gave up, so that the
 // same await, sent again, gets the last place among the waiters.
 //
@@ -51,11 +51,11 @@
 // Read-write locks and semaphores have worlds of their own (share_world_test.go). There package protocol is the server,
 // and every run of it is compared with that of the script: the reply, the hash, and the messages (share_store_test.go).
 // The sessions keep the rules of shared holds: units are out of use before they are given back, a reply counts only for
-// the last epoch, and trust counts from when the answered copy was sent. In every state trusted units are within the
-// limit, the owners inside trust enough units, and equal versions have no write in between, not even by writers that
-// lost their lease. A session is told of no loss while the server has its units. From every state all waiters get in
-// and out once nothing fails any more. One world is explored completely: there a session that goes from writing to
-// reading replaces its request before it hears the reply.
+// the last epoch, and trust counts from when the copy with the reply was sent. In every state trusted units are within
+// the limit, the owners inside trust enough units, and equal versions have no write in between, not even by writers
+// that lost their lease. A session loses no units while the server has them. From every state all waiters get
+// in and out once nothing fails any more. One world is explored completely: there a session that goes from writing to
+// reading replaces its request before it gets the reply.
 //
 // # Reading a failure
 //

@@ -33,11 +33,11 @@ type Channels struct {
 	mu       sync.Mutex // held while the listener is called: it never blocks
 	listener ChannelListener
 	wanted   map[string]time.Time // the channels, and when each was wanted last
-	current  *radio               // the connection that the listener hears; nil for none
+	current  *connection          // the connection that the listener hears; nil for none
 }
 
 // A radio is one connection.
-type radio struct {
+type connection struct {
 	client rueidis.DedicatedClient
 	ended  <-chan error    // receives and is closed when the connection is lost
 	open   map[string]bool // the channels that it was asked for, and whether they are confirmed; Channels.mu
@@ -95,9 +95,9 @@ func (c *Channels) serve() (subscribed bool) {
 		return false
 	}
 	defer client.Close()
-	r := &radio{client: client, open: make(map[string]bool)}
-	c.hear(r)
-	defer c.hear(nil)
+	r := &connection{client: client, open: make(map[string]bool)}
+	c.listenTo(r)
+	defer c.listenTo(nil)
 	r.ended = client.SetPubSubHooks(rueidis.PubSubHooks{
 		OnSubscription: func(sub rueidis.PubSubSubscription) {
 			if sub.Kind == "subscribe" {
@@ -124,7 +124,7 @@ func (c *Channels) serve() (subscribed bool) {
 }
 
 // subscribe asks for the channels that the connection was not asked for yet.
-func (c *Channels) subscribe(r *radio) error {
+func (c *Channels) subscribe(r *connection) error {
 	c.mu.Lock()
 	var missing []string
 	for channel := range c.wanted {
@@ -143,7 +143,7 @@ func (c *Channels) subscribe(r *radio) error {
 }
 
 // sweep closes the channels that have not been wanted for long.
-func (c *Channels) sweep(r *radio, now time.Time) {
+func (c *Channels) sweep(r *connection, now time.Time) {
 	c.mu.Lock()
 	var old []string
 	for channel, used := range c.wanted {
@@ -165,13 +165,13 @@ func (c *Channels) sweep(r *radio, now time.Time) {
 }
 
 // hear makes r the listener's connection. Messages that still come over an older one are dropped.
-func (c *Channels) hear(r *radio) {
+func (c *Channels) listenTo(r *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.current = r
 }
 
-func (c *Channels) confirm(r *radio, channel string) {
+func (c *Channels) confirm(r *connection, channel string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if open, asked := r.open[channel]; c.current == r && asked && !open {
@@ -180,7 +180,7 @@ func (c *Channels) confirm(r *radio, channel string) {
 	}
 }
 
-func (c *Channels) deliver(r *radio, channel string) {
+func (c *Channels) deliver(r *connection, channel string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current == r && r.open[channel] {

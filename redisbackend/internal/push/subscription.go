@@ -161,7 +161,7 @@ func (s *Subscription) open() (*line, error) {
 		return nil, err
 	}
 	l := &line{client: client, addr: addr, confirmed: make(chan struct{}), left: make(chan struct{})}
-	s.hear(l)
+	s.listenTo(l)
 	l.ended = client.SetPubSubHooks(rueidis.PubSubHooks{
 		OnSubscription: func(sub rueidis.PubSubSubscription) {
 			if sub.Kind == "subscribe" && sub.Channel == s.channel {
@@ -213,12 +213,12 @@ func lost(err error) error {
 
 // shut ends a connection. The listener hears nothing more from it.
 func (s *Subscription) shut(l *line) {
-	s.hear(nil)
+	s.listenTo(nil)
 	l.client.Close()
 }
 
 // hear makes l the listener's connection. Messages that still come over an older one are dropped.
-func (s *Subscription) hear(l *line) {
+func (s *Subscription) listenTo(l *line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current = l

@@ -98,14 +98,14 @@ func count[T any](got []reply[T], yes func(T) bool) (y, n int) {
 // blocks returns how many nodes are enough to keep all others from a majority.
 func (q *Quorum) blocks() int { return len(q.nodes) - q.need + 1 }
 
-// errSilent stands for a reply that has not come.
-var errSilent = backend.WithOutcomeUnknown(errors.New("no answer in time"))
+// errNoReply stands for a reply that has not come.
+var errNoReply = backend.WithOutcomeUnknown(errors.New("no answer in time"))
 
 // failures returns each node's error, nil for a reply.
 func failures[T any](got []reply[T], nodes int) []error {
 	errs := make([]error, nodes)
 	for i := range errs {
-		errs[i] = errSilent
+		errs[i] = errNoReply
 	}
 	for _, one := range got {
 		errs[one.node] = one.err

@@ -59,7 +59,7 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	c.Jobs.Go(func() {
 		got := collect(context.Background(), replies, got, limit, func([]reply[[]backend.Renewal]) bool { return false })
 		for j := range all {
-			all[j].mend(c.quorum, about(got, j))
+			all[j].repair(c.quorum, about(got, j))
 		}
 	})
 }
@@ -106,7 +106,7 @@ func about(got []reply[[]backend.Renewal], j int) []reply[backend.Renewal] {
 func renewed(r backend.Renewal) bool { return !r.Gone }
 
 // mend puts a hold back on the nodes that have lost it, if a majority has it.
-func (r *renewal) mend(q *Quorum, answers []reply[backend.Renewal]) {
+func (r *renewal) repair(q *Quorum, answers []reply[backend.Renewal]) {
 	if has, _ := count(answers, renewed); has < q.need {
 		return
 	}

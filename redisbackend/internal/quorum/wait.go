@@ -43,7 +43,7 @@ func (c *Conn) wait(name string, epoch uint64, least time.Duration) {
 	}
 	w := c.waiting[name]
 	if w == nil {
-		w = &waiter{timer: time.AfterFunc(time.Hour, func() { c.hear(func() { c.tryAgain(name) }) })}
+		w = &waiter{timer: time.AfterFunc(time.Hour, func() { c.notify(func() { c.tryAgain(name) }) })}
 		c.waiting[name] = w
 	}
 	w.epoch = epoch
@@ -87,14 +87,14 @@ func (c *Conn) tryAgain(name string) {
 }
 
 // hear calls the sink, unless the conn is closed.
-func (c *Conn) hear(tell func()) {
+func (c *Conn) notify(call func()) {
 	c.hearing.Lock()
 	defer c.hearing.Unlock()
 	c.mu.Lock()
 	closed := c.closed
 	c.mu.Unlock()
 	if !closed {
-		tell()
+		call()
 	}
 }
 
@@ -139,11 +139,11 @@ func (e *subscriber) Close() {
 }
 
 // Opened implements listener. The same address is the same machine, so the mapping of its clock stays.
-func (e *subscriber) Opened() { e.conn.hear(e.conn.sink.Reconnected) }
+func (e *subscriber) Opened() { e.conn.notify(e.conn.sink.Reconnected) }
 
 // Received implements listener.
 func (e *subscriber) Received(message string) {
-	e.conn.hear(func() {
+	e.conn.notify(func() {
 		if m, ok := wire.ParseMessage(message); ok && m.Kind == wire.Freed {
 			if name, ours := strings.CutPrefix(m.Hold, e.node.Deployment.Prefix); ours {
 				e.conn.tryAgain(name)

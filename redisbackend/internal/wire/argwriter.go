@@ -36,7 +36,8 @@ func (d *ArgWriter) Strings() (numbers [maxNumbers]string) {
 	return numbers
 }
 
-// Millis is a duration as Redis counts TTLs: rounded up, so that Redis never ends one before its holder does.
+// Millis returns a duration in milliseconds, as Redis counts TTLs. It rounds up, so that Redis never ends a lease
+// before its holder does.
 func Millis(d time.Duration) uint64 { return RoundUp(d, time.Millisecond) }
 
 // RoundUp returns d in units, rounded up; 0 if d is not positive.
@@ -52,7 +53,7 @@ func RoundUp(d, unit time.Duration) uint64 {
 // lease, so that the record outlives the hold. It costs some 150 bytes for a lock that is no longer used.
 const MinKeep = 5 * time.Minute
 
-// KeepFor is the time that a record is kept, in seconds, for a lease.
+// KeepFor returns how long to keep a record for a lease, in seconds.
 func KeepFor(lease time.Duration) uint64 { return RoundUp(max(MinKeep, 2*lease), time.Second) }
 
 // Remaining returns the time until t, at least 0 and at most MaxTTL.

@@ -15,11 +15,11 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Fail is the error of an operation, marked for backend.OutcomeUnknown, backend.Refused and
+// Fail returns the error of an operation, marked for backend.OutcomeUnknown, backend.Refused and
 // backend.ErrUnavailable:
+// Redis replied with an error that it will repeat      refused
+// Redis replied with an error that may pass            unavailable: nothing happened, try again
 //
-//	Redis answered with an error that it will repeat     refused
-//	Redis answered with an error that may pass           unavailable: nothing happened, try again
 //	the connection could not be opened                   unavailable
 //	anything else: no reply, and it may have arrived     unavailable, outcome unknown
 //
@@ -44,7 +44,7 @@ func Fail(ctx context.Context, err error) error {
 	return backend.WithOutcomeUnknown(err)
 }
 
-// Judged marks an error of Redis by its words.
+// Judged marks an error of Redis as unavailable or refused, by its text.
 func Judged(err error, words string) error {
 	switch {
 	case passes(words):
@@ -66,15 +66,15 @@ func Lasting(err error) bool {
 	return words != "" && !passes(words)
 }
 
-// passes reports whether a server with this error did nothing, and may do it when it is asked again. All of a server's
-// errors are classified here.
+// passes reports whether a server with this error did nothing, and may execute the command when it is sent again. All
+// of a server's errors are classified here.
 func passes(words string) bool {
 	code := codeOf(words)
 	return passing[code] || strings.Contains(words, tooManyClients)
 }
 
-// passing has the error codes of a server that did nothing, and may do it when it is asked again. All other errors are
-// refusals: a wrong password, a missing right, a key of another type, a script that fails.
+// passing has the error codes of a server that did nothing, and may execute the command when it is sent again. All
+// other errors are refusals: a wrong password, a missing right, a key of another type, a script that fails.
 var passing = map[string]bool{
 	"LOADING":     true, // it reads its data after a start
 	"BUSY":        true, // it runs a client's long script
@@ -138,9 +138,9 @@ func Blame(ctx context.Context, err error) error {
 	case ended != nil:
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("no answer within the client's ConnWriteTimeout: %w", err)
+		return fmt.Errorf("no reply within the client's ConnWriteTimeout: %w", err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return errors.New("no answer within the client's Dialer.Timeout: " + err.Error())
+		return errors.New("no connection within the client's Dialer.Timeout: " + err.Error())
 	case errors.Is(err, context.Canceled):
 		return errors.New(err.Error())
 	}
@@ -166,5 +166,5 @@ func Invalid(what string) error {
 
 // Unexpected returns the error of a reply that the scripts do not give.
 func Unexpected(err error) error {
-	return backend.WithOutcomeUnknown(fmt.Errorf("redisbackend: unexpected answer: %w", err))
+	return backend.WithOutcomeUnknown(fmt.Errorf("redisbackend: unexpected reply: %w", err))
 }

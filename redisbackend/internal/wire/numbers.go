@@ -31,8 +31,8 @@ func CheckNumbers(numbers ...uint64) error {
 	return nil
 }
 
-// countable returns the token to send: the highest number in place of a higher token, which does not exist, since Lua
-// cannot read it.
+// countable returns the token to send: at most the highest number that Lua can count. No server gives out a higher
+// token.
 func countable(t backend.Token) backend.Token {
 	return min(t, maxNumber)
 }
