@@ -33,7 +33,7 @@ type AwaitRequest struct {
 	Condition string
 	Epoch     uint64        // of the hold
 	Ticket    uint64        // an epoch of its own, above the hold's
-	Owner     string        // as in AcquireRequest, as are all that follow: those with which the waiter comes back
+	Owner     string        // as in AcquireRequest, as are the fields that follow: the waiter acquires the lock again with them
 	Holds     int           //
 	Seen      Token         //
 	Patience  time.Duration // the ticket is lost when there is no Beat for so long

@@ -16,7 +16,7 @@ var Started = time.Now()
 // InstantOf returns the local moment of t.
 func InstantOf(t time.Time) instant { return t.Sub(Started) }
 
-// A Sample is a command that was answered. Redis read its clock while the command was under way:
+// A Sample is a command with a reply. Redis read its clock while the command was under way:
 //
 //	sent ≤ local(stamp) ≤ received
 type Sample struct {
@@ -167,10 +167,10 @@ func (c *Clock) Latest(t instant) int64 {
 	return int64((t + c.Mapping.aged(t).high) / resolution)
 }
 
-// Clocks are the clocks of a deployment: one, or in a Cluster one for each slot in use. Two slots of one node merely learn
-// the same thing twice. A slot can move to another node with only a redirection that the client follows by itself, so
-// the clock is the only sign: after one sample of another clock all slots start anew, and the session renews its
-// leases.
+// Clocks are the clocks of a deployment: one, or in a Cluster one for each slot in use. Two slots of one node merely
+// keep the same mapping twice. A slot can move to another node with only a redirection that the client follows by
+// itself, so the clock is the only sign: after one sample of another clock all slots start anew, and the session renews
+// its leases.
 type Clocks struct {
 	One    Clock
 	mu     sync.Mutex // guards slots; taken before a clock's

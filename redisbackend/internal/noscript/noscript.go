@@ -65,8 +65,8 @@ func (r noscript) rounds(ctx context.Context, try func(rueidis.DedicatedClient) 
 	}
 }
 
-// reopening is for how long a verb, before it has written anything, tries another connection when one of the pool is
-// lost. The client itself detects such connections within a second.
+// reopening is how long a verb that has written nothing yet tries other connections when one of the pool is lost. The
+// client itself detects such connections within a second.
 const reopening = time.Second
 
 // A lostError is the error of a connection that was lost before anything was written.
@@ -157,7 +157,7 @@ func (r noscript) commit(ctx context.Context, client rueidis.DedicatedClient, ch
 func carriedOut(results []rueidis.RedisMessage) error {
 	for _, m := range results {
 		if err := m.Error(); err != nil && !rueidis.IsRedisNil(err) {
-			return backend.WithOutcomeUnknown(fmt.Errorf("redisbackend: not all of it was done: %w", err))
+			return backend.WithOutcomeUnknown(fmt.Errorf("redisbackend: only a part of the transaction was carried out: %w", err))
 		}
 	}
 	return nil
@@ -180,8 +180,8 @@ func discarded(ctx context.Context, queued []rueidis.RedisResult, exec error) er
 	return wire.Fail(ctx, exec)
 }
 
-// Acquire implements backend.Remote. A copy whose time is over is not sent; for a copy that is delayed on its way,
-// later commands have changed the watched keys.
+// Acquire implements backend.Remote. It does not send a copy whose time is over. A copy that is delayed on its way
+// fails, because later commands have changed the watched keys.
 func (r noscript) Acquire(ctx context.Context, req backend.AcquireRequest) (reply backend.AcquireReply, err error) {
 	if err := wire.CheckAcquire(&req); err != nil {
 		return reply, err

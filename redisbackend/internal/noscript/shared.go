@@ -38,7 +38,7 @@ const notThere = -2
 // noName is the field that belongs to no session.
 const noName = "="
 
-// Share implements backend.Sharer. A copy whose time is over is not sent, as in Acquire.
+// Share implements backend.Sharer. As in Acquire, a copy whose time is over is not sent.
 func (r noscript) Share(ctx context.Context, req backend.ShareRequest) (reply backend.ShareReply, err error) {
 	if err := wire.CheckShare(&req); err != nil {
 		return reply, err

@@ -20,7 +20,7 @@ import (
 // since. It is for sessions with a Redis that runs no scripts.
 type snapshot struct {
 	keys      wire.Keys
-	condition string              // whose tickets are in it; "" for none
+	condition string              // the condition whose tickets are in it; "" for none
 	ticketing *wire.ConditionKeys // nil for none
 	note      string              // the key of the note, if that is in it; "" for none
 	channels  string
@@ -34,7 +34,7 @@ type snapshot struct {
 	messages []message
 }
 
-// held is the hash as it was.
+// held is the hash as it was read.
 type held struct {
 	field   string
 	count   int
@@ -209,7 +209,8 @@ func writeTerms(w protocol.Waiter) string {
 	return fmt.Sprintf("%d %d %d %d %d %s", wire.Millis(w.TTL), w.Holds, w.Tokens, w.Seen, wire.RoundUp(w.Keep, time.Second), w.Owner)
 }
 
-// tickets reads those of a condition: their order, and their terms "deadline patience grant holds tokens seen keep owner".
+// tickets reads the tickets of a condition: their order, and their terms "deadline patience grant holds tokens seen
+// keep owner".
 func tickets(order []rueidis.ZScore, terms map[string]string, signalled bool) (list []protocol.Ticket) {
 	for _, z := range order {
 		i := strings.LastIndexByte(z.Member, ':')

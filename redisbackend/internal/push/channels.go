@@ -12,7 +12,7 @@ import (
 type ChannelListener interface {
 	Opened(channel string)   // the subscription has been confirmed; earlier messages are lost
 	Received(channel string) // a message arrived; never called before Opened
-	Closed(channel string)   // it was not wanted for a while
+	Closed(channel string)   // the channel was closed: it was not wanted for a while
 }
 
 // Channels are any number of channels that a session listens to while it wants them, over one connection after another.
@@ -33,14 +33,14 @@ type Channels struct {
 	mu       sync.Mutex // held while the listener is called: it never blocks
 	listener ChannelListener
 	wanted   map[string]time.Time // the channels, and when each was wanted last
-	current  *connection          // the connection that the listener hears; nil for none
+	current  *connection          // the connection whose messages the listener gets; nil for none
 }
 
-// A radio is one connection.
+// A connection is one connection to Redis.
 type connection struct {
 	client rueidis.DedicatedClient
 	ended  <-chan error    // receives and is closed when the connection is lost
-	open   map[string]bool // the channels that it was asked for, and whether they are confirmed; Channels.mu
+	open   map[string]bool // the channels that were requested, and whether they are confirmed; guarded by Channels.mu
 }
 
 // NewChannels returns channels of which none is open.
@@ -88,7 +88,7 @@ func (c *Channels) run() {
 	}
 }
 
-// serve opens a connection and keeps the channels open until it is lost. It reports whether the connection was of use.
+// serve opens a connection and keeps the channels open until it is lost. It reports whether a subscription was sent.
 func (c *Channels) serve() (subscribed bool) {
 	client, _, err := Dedicate(c.ctx, c.client)
 	if err != nil {
@@ -164,7 +164,7 @@ func (c *Channels) sweep(r *connection, now time.Time) {
 	_ = r.client.Do(ctx, r.client.B().Unsubscribe().Channel(old...).Build()).Error()
 }
 
-// hear makes r the listener's connection. Messages that still come over an older one are dropped.
+// listenTo makes r the listener's connection. Messages that still come over an older one are dropped.
 func (c *Channels) listenTo(r *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

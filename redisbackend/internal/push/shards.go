@@ -15,7 +15,7 @@ import (
 // waits for, <prefix>relock:session:{tag}:<session>, on the node that has the tag's slot. Messages there do not travel
 // to the other nodes. Nothing depends on these channels: a script that finds no subscriber publishes with PUBLISH.
 //
-//	an acquire waits ── SSUBSCRIBE, in the background ── heard ── idle for a while ── SUNSUBSCRIBE
+//	an acquire waits ── SSUBSCRIBE, in the background ── open ─── idle for a while ── SUNSUBSCRIBE
 //	                        │ MOVED: once more, there         │ the slot moved, the connection was lost
 //	                        ▼ failed                          ▼
 //	                     forgotten: the waiter's next beat tries again
@@ -41,7 +41,7 @@ type Shards struct {
 // A channel is that of one tag, open or about to be: wanted has its tag once, and only listen forgets it before it
 // is open.
 type channel struct {
-	used time.Time     // shards.mu's, as node is
+	used time.Time     // guarded by Shards.mu, as node is
 	node *node         // the one that confirmed it; nil for none yet
 	open chan struct{} // closed when that happens; immutable
 }
@@ -50,7 +50,7 @@ type channel struct {
 type node struct {
 	addr   string
 	client rueidis.DedicatedClient
-	ended  <-chan error  // told and closed when the connection is lost
+	ended  <-chan error  // receives and is closed when the connection is lost
 	left   chan struct{} // closed when it is forgotten
 }
 
@@ -184,11 +184,11 @@ func (s *Shards) request(ctx context.Context, addr, tag string, e *channel) erro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(n) // and with it a channel that may be open and not heard
+	s.drop(n) // and with it a channel that may be open without a confirmation
 	return err
 }
 
-// connected is the connection to a node, a new one if there is none.
+// connected returns the connection to a node, and opens one if there is none.
 func (s *Shards) connected(ctx context.Context, addr string) (*node, error) {
 	s.mu.Lock()
 	n := s.nodes[addr]

@@ -36,7 +36,7 @@ type Subscription struct {
 
 	mu       sync.Mutex // held while the listener is called: it never blocks
 	listener Listener   // immutable
-	current  *line      // the connection that the listener hears; nil for none
+	current  *line      // the connection whose messages the listener gets; nil for none
 }
 
 const (
@@ -141,7 +141,7 @@ func (s *Subscription) Follow() {
 	}
 }
 
-// OnlyAddr is the address of the server that a client sends all commands to; "" if there are several.
+// OnlyAddr returns the address of the server that a client sends all commands to; "" if there are several.
 func OnlyAddr(client rueidis.Client) string {
 	nodes := client.Nodes()
 	if len(nodes) != 1 {
@@ -211,13 +211,13 @@ func lost(err error) error {
 	return err
 }
 
-// shut ends a connection. The listener hears nothing more from it.
+// shut ends a connection. The listener gets no more messages from it.
 func (s *Subscription) shut(l *line) {
 	s.listenTo(nil)
 	l.client.Close()
 }
 
-// hear makes l the listener's connection. Messages that still come over an older one are dropped.
+// listenTo makes l the listener's connection. Messages that still come over an older one are dropped.
 func (s *Subscription) listenTo(l *line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 )
 
 // Connect implements backend.Backend. It checks at all nodes at once that scripts run and messages arrive. A majority
-// must answer within five seconds, the others within half a second more. A node that cannot be reached may join later,
+// must reply within five seconds, the others within half a second more. A node that cannot be reached may join later,
 // but one that refuses (a wrong password, a missing right) is an error, and so is one that is the same as another.
 func (q *Quorum) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	if err := single.CheckSession(session); err != nil {
@@ -112,7 +112,7 @@ func markNode(ctx context.Context, c *single.Conn, mark string, number int) erro
 	}
 	switch {
 	case err != nil && wire.ErrorCode(err) != "" && !forbidden[wire.ErrorCode(err)]:
-		return nil // a node that takes no writes now, because it is full for instance, is joined as one that is not
+		return nil // a node that takes no writes now, because it is full for instance, is joined without the check
 	case err != nil:
 		return wire.Fail(ctx, fmt.Errorf("mark the node: %w", err))
 	case there != own:

@@ -38,7 +38,7 @@ func (q *Quorum) state(ctx context.Context, got []reply[backend.State]) (backend
 	state.Owner = commonest(of, func(s backend.State) string { return s.Owner })
 	state.Holds = commonest(of, func(s backend.State) int { return s.Holds })
 	slices.SortFunc(of, func(a, b reply[backend.State]) int { return cmp.Compare(b.value.TTL, a.value.TTL) })
-	state.TTL = of[q.need-1].value.TTL // so long a majority has it
+	state.TTL = of[q.need-1].value.TTL // a majority has it at least this long
 	return state, nil
 }
 

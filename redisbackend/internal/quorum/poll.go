@@ -12,8 +12,8 @@ import (
 )
 
 // nodeLimit is how long a verb waits for a node, or half of the remaining time if that is less: an attempt has two
-// rounds. A node in the same region answers in a few milliseconds, so one that needs this long is no help; a smaller
-// limit would give up on a healthy node that forks or collects.
+// rounds. A node in the same region replies in a few milliseconds, so waiting longer is of no use; a smaller limit
+// would give up on a healthy node that forks or frees memory.
 const nodeLimit = 500 * time.Millisecond
 
 // budget returns the time that the nodes have for a round, given the time left until a moment (zero: none) and in ctx.
@@ -98,8 +98,8 @@ func count[T any](got []reply[T], yes func(T) bool) (y, n int) {
 // blocks returns how many nodes are enough to keep all others from a majority.
 func (q *Quorum) blocks() int { return len(q.nodes) - q.need + 1 }
 
-// errNoReply stands for a reply that has not come.
-var errNoReply = backend.WithOutcomeUnknown(errors.New("no answer in time"))
+// errNoReply is the error of a node whose reply has not come.
+var errNoReply = backend.WithOutcomeUnknown(errors.New("no reply in time"))
 
 // failures returns each node's error, nil for a reply.
 func failures[T any](got []reply[T], nodes int) []error {
@@ -138,7 +138,7 @@ func (q *Quorum) tooFew(ctx context.Context, errs []error) error {
 			refused = append(refused, err)
 		}
 	}
-	err := fmt.Errorf("redisbackend: %w (%d of %d answered): %s",
+	err := fmt.Errorf("redisbackend: %w (%d of %d replied): %s",
 		backend.ErrNoQuorum, heardFrom(errs), len(errs), strings.Join(said, "; "))
 	if ended := wire.ContextErr(ctx, time.Now()); ended != nil {
 		err = fmt.Errorf("%w: %w", ended, err)

@@ -13,7 +13,7 @@ import (
 
 // A remote is one lock as the nodes know it, seen by one session. All copies of an attempt go through one remote, and
 // so do the commands that give it up. After a hint for which no caller waits, a session gives its attempt up once more,
-// through another remote, which knows nothing of copies under way. By then the attempt has been given up through the
+// through another remote, which has no record of copies under way. By then the attempt has been given up through the
 // first one, or its votes give back all that it had.
 type remote struct {
 	conn     *Conn
@@ -154,7 +154,7 @@ func census[T any, V comparable](got []reply[T], of func(T) V) map[V]int {
 	return count
 }
 
-// Release implements backend.Remote. Nodes that do not answer get the release again, after the others have decided.
+// Release implements backend.Remote. Nodes that do not reply get the release again, after the others have decided.
 func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	if err := r.conn.begin(ctx); err != nil {
 		return 0, err
@@ -190,7 +190,7 @@ func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 // turnLimit is how long a release waits for earlier commands to the node: until rueidis has given them up.
 const turnLimit = 10 * time.Second
 
-// release sends the release to a node, again if it does not answer; the first reply counts.
+// release sends the release to a node, again if it does not reply; the first reply counts.
 func (p *replica) release(req backend.ReleaseRequest, given fence, i int, replies chan<- reply[backend.ReleaseResult]) (result backend.ReleaseResult) {
 	ctx, cancel := context.WithTimeout(context.Background(), turnLimit)
 	defer cancel()

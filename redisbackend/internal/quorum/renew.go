@@ -105,7 +105,7 @@ func about(got []reply[[]backend.Renewal], j int) []reply[backend.Renewal] {
 
 func renewed(r backend.Renewal) bool { return !r.Gone }
 
-// mend puts a hold back on the nodes that have lost it, if a majority has it.
+// repair puts a hold back on the nodes that have lost it, if a majority has it.
 func (r *renewal) repair(q *Quorum, answers []reply[backend.Renewal]) {
 	if has, _ := count(answers, renewed); has < q.need {
 		return

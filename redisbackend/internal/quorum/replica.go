@@ -41,7 +41,7 @@ func (p *replica) enter(ctx context.Context) error {
 	case p.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return errors.New("not sent: the node has not answered what was asked before")
+		return errors.New("not sent: an earlier command to the node has no reply yet")
 	}
 }
 
@@ -81,14 +81,14 @@ func (p *replica) restore(ctx context.Context, h hold, lease time.Duration, unti
 	return err
 }
 
-// noteUnknown remembers a copy that may be under way.
+// noteUnknown records that a copy may be under way.
 func (p *replica) noteUnknown(err error, until time.Time) {
 	if backend.OutcomeUnknown(err) && until.After(p.unknownUntil) {
 		p.unknownUntil = until
 	}
 }
 
-// giveBack gives up what an attempt may have here.
+// giveBack gives up the hold or place that an attempt may have here.
 func (p *replica) giveBack(epoch uint64) {
 	p.spent = max(p.spent, epoch)
 	p.retry(func(ctx context.Context) error {

@@ -14,7 +14,7 @@ import (
 // A vote is one copy of an attempt, at all nodes. At each of them a job takes these steps:
 //
 //	ask ── counted: won? ── write the token ── final: kept? ── yes: the hold stays
-//	 │                                            └────────── no: give back what was got, or may have been
+//	 │                                            └────────── no: give the lock back where it was, or may have been, granted
 //	 └─ the caller counts the replies, and does not wait for the last ones
 type vote struct {
 	r       *remote
@@ -230,8 +230,8 @@ type tally struct {
 	granted, waiting, stale, failed int
 
 	again  bool            // as in quorumVote
-	open   int             // have not answered
-	tokens []backend.Token // of those who granted
+	open   int             // nodes without a reply yet
+	tokens []backend.Token // of the nodes that granted the lock
 	size   int             // of the smallest block of theirs
 	left   time.Duration   // the least that is left of a fixed lease
 	ttl    time.Duration   // the most that is left of another holder's
@@ -269,8 +269,8 @@ func (t tally) doubt(err error) error {
 	return backend.WithOutcomeUnknown(err)
 }
 
-// decided reports whether the missing replies make no difference. When too few can answer, they do: they determine
-// whether the attempt was refused, and whether it may have been executed.
+// decided reports whether the missing replies make no difference. When too few nodes can reply, they make one: they
+// determine whether the attempt was refused, and whether it may have been executed.
 func (t tally) decided(q *Quorum) bool {
 	if t.again && t.granted >= q.need { // a missing reply may be the one that makes the token the same
 		_, agreed := t.token(q)

@@ -86,7 +86,7 @@ func (c *Conn) tryAgain(name string) {
 	}
 }
 
-// hear calls the sink, unless the conn is closed.
+// notify calls the sink, unless the conn is closed.
 func (c *Conn) notify(call func()) {
 	c.hearing.Lock()
 	defer c.hearing.Unlock()

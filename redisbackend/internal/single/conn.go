@@ -64,7 +64,7 @@ func Connect(ctx context.Context, d *Deployment, session string, sink backend.Si
 		c.channel.Close()
 		return nil, err
 	}
-	if d.cluster && d.Scripted() { // only a script reports whether a channel of one slot was heard
+	if d.cluster && d.Scripted() { // only a script can see whether a slot's channel has a subscriber
 		c.shards = push.NewShards(d.Client, d.Channels, session, push.ShardIdle, c)
 	}
 	if d.Redisson {
@@ -127,7 +127,7 @@ func (c *Conn) Bind(name string) (backend.Remote, error) {
 	return c.Deployment.Verbs.Bind(r), nil
 }
 
-// RemoteOf returns the verbs of one lock, by scripts. The error says what is wrong with its name.
+// RemoteOf returns the verbs of one lock, by scripts. It returns an error for an invalid name.
 func (c *Conn) RemoteOf(name string) (*Remote, error) {
 	keys, err := wire.KeysOf(c.Deployment.Prefix, name)
 	if err != nil {
@@ -166,7 +166,7 @@ func (c *Conn) Follow() {
 // Opened and Received are called by the channels' connections, and not after Close has returned.
 
 // Opened is called when the subscription has been confirmed, before the first message; when another one was lost; and by a
-// verb that finds another clock than it knew. In each case another server may answer now.
+// verb that finds another clock than it knew. In each case the server may be another one now.
 func (c *Conn) Opened() {
 	c.hearing.Lock()
 	defer c.hearing.Unlock()
@@ -225,9 +225,9 @@ func (c *Conn) probed(text string) {
 	c.Probed <- text
 }
 
-// notBefore is the earliest local moment at which a grant can have been made. It is zero if that is not known, or the
-// grant cannot be trusted as it is: the next acquire then confirms it, and its reply has the tokens. With replicas it
-// is always zero: the next acquire waits for them.
+// notBefore returns the earliest local moment at which a grant can have been made. It is zero if that is not known, or
+// if the grant cannot be trusted as it is: then the next acquire confirms it, and its reply has the tokens. With
+// replicas it is always zero: the next acquire waits for them.
 func (c *Conn) notBefore(m *wire.Message) time.Time {
 	at, ok := c.Clocks.Of(m.Hold).Earliest(m.Stamp, clock.InstantOf(time.Now()))
 	if !ok || c.Deployment.Replicas.Count > 0 || !m.Plausible() {

@@ -118,7 +118,7 @@ func (s *redisson) Closed(channel string) {
 	delete(s.locks, channel)
 }
 
-// offer begins an offer, or requests another one after the present one. The caller has the mutex.
+// offer begins an offer, or requests another one after the present one. s.mu is held.
 func (s *redisson) offer(l *shared) {
 	l.again = true
 	if l.busy || s.ctx.Err() != nil {

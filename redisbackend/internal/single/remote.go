@@ -22,7 +22,7 @@ type Remote struct {
 	Keys  wire.Keys
 	Clock *clock.Clock
 
-	full atomic.Int32 // so many releases still skip free; see free
+	full atomic.Int32 // how many releases still skip free; see free
 }
 
 var _ backend.Remote = (*Remote)(nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// maxBatch is how many locks one script renews. Redis does nothing else meanwhile: with 100 that is some 0.2 ms.
-// Fewer would cost more commands, more would make others wait longer.
+// maxBatch is how many locks one script renews. Redis executes nothing else meanwhile: with 100 locks that is some 0.2
+// ms. A smaller batch would cost more commands, a larger one would delay other clients longer.
 const maxBatch = 100
 
 // A batch is renewed by one script: locks of one node, or shared names of one node.

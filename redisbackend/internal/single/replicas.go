@@ -21,7 +21,7 @@ type Replicas struct {
 	Timeout time.Duration
 }
 
-// acquireReplicated is an acquire that the replicas must acknowledge. If too few do, it gives the epoch back.
+// acquireReplicated sends an acquire that the replicas must acknowledge. If too few do, it gives the lock back.
 func (r *Remote) acquireReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
 	return r.replicated(ctx, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args, deadline, func(client rueidis.DedicatedClient, few error) error {
 		release := []string{r.Conn.Session, args[1], "0", "0", r.Conn.Deployment.Channels, "0"}
@@ -33,8 +33,8 @@ func (r *Remote) acquireReplicated(ctx context.Context, args []string, deadline 
 	})
 }
 
-// resumeReplicated is a resume that the replicas must acknowledge. If too few do, the hold stays this session's: to
-// give it back would end the owner's hold. The outcome is then unknown, and sending it again waits for the replicas
+// resumeReplicated sends a resume that the replicas must acknowledge. If too few do, the hold stays this session's:
+// giving it back would end the owner's hold. The outcome is then unknown, and sending it again waits for the replicas
 // again.
 func (r *Remote) resumeReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
 	return r.replicated(ctx, &r.Conn.Deployment.scripts.Resume, r.Keys.WithNote(r.Conn.Deployment.Prefix), args, deadline, func(_ rueidis.DedicatedClient, few error) error {

@@ -20,7 +20,7 @@ type Script struct {
 	Text, SHA string // for pipelines, which Lua.Exec does not do
 }
 
-// Scripts are those of one lock, a field each.
+// Scripts has a field for each script of a single lock.
 type Scripts struct {
 	Acquire, Reenter, Release, Renew, Resume, Watch, Note, Inspect, Force Script
 	Await, Signal, Withdraw, Beat                                         Script
