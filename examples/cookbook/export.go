@@ -28,7 +28,7 @@ func Export(ctx context.Context, lock *reentrant.Lock, rows iter.Seq[string], se
 var ErrTooLate = errors.New("not enough of the lease is left")
 
 // Burn takes a step that cannot be stopped once it has begun, and that takes no longer than longest. It is begun only
-// if the hold is sure to last until its end, also if Redis is not heard of again. The caller holds the lock.
+// if the hold is sure to last until its end, even if Redis never replies again. The caller holds the lock.
 func Burn(ctx context.Context, lock *reentrant.Lock, longest time.Duration, step func() error) error {
 	until, err := lock.TrustedUntil(ctx)
 	if err != nil {

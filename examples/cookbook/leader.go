@@ -21,7 +21,7 @@ func Lead(ctx context.Context, lock *reentrant.Lock, requests <-chan Request) (e
 	for {
 		select {
 		case <-lost: // step down: from now on another may lead
-			return nil // and Unlock answers ErrLost
+			return nil // Unlock then returns ErrLost
 		case <-ctx.Done():
 			return ctx.Err()
 		case request := <-requests:

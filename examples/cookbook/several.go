@@ -13,7 +13,7 @@ func Transfer(ctx context.Context, session *reentrant.Session, from, to string, 
 	return reentrant.NewMultiLock(session.NewLock("account:"+from), session.NewLock("account:"+to)).Do(ctx, move)
 }
 
-// Print prints on the first printer that nobody uses. If all are in use it returns reentrant.ErrNotAcquired.
+// Print prints on the first printer that is free. If all are in use it returns reentrant.ErrNotAcquired.
 func Print(ctx context.Context, printers []*reentrant.Lock, print func(ctx context.Context, printer string) error) (err error) {
 	free, err := reentrant.TryAny(ctx, printers...)
 	if err != nil {

@@ -105,7 +105,7 @@ func TestTheWorkEndsWhenRedisIsGone(t *testing.T) {
 	server := redistest.Start(t)
 	session, err := reentrant.NewSession(server.Backend(), reentrant.WithLease(300*time.Millisecond))
 	require.NoError(t, err)
-	defer func() { _ = session.Close(context.Background()) }() // there is nobody left to tell
+	defer func() { _ = session.Close(context.Background()) }() // the server is gone
 	err = session.NewLock("work").Do(t.Context(), func(ctx context.Context) error {
 		server.Close() // and it does not come back
 		<-ctx.Done()   // when the lease ends, before Redis could have given the lock to another
