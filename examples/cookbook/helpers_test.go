@@ -16,9 +16,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// process opens a session, which stands for a process. Its lease is longer than any of these tests waits, also that of a
-// lock that is pushed to a waiter, which is three heartbeats until it is renewed; and what it asks is answered, also on a
-// machine that stands still for a while.
+// process opens a session, which stands for a process. Its leases are longer than any of these tests waits, also that of
+// a lock that is pushed to a waiter, which is three heartbeats until it is renewed. Its commands get a reply even if the
+// machine stands still for a while.
 func process(t *testing.T, server *redistest.Server) *reentrant.Session {
 	t.Helper()
 	session, err := reentrant.NewSession(unhurried{server.Backend()}, reentrant.WithLease(time.Minute),
