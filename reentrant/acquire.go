@@ -272,7 +272,7 @@ func (e *lockState) newAttemptLocked(owner Owner, t *try) attempt {
 			a.req.KeepTTL, a.kept = true, h.lease
 		}
 	}
-	if e.turn.limit == 0 || !e.mayOwe {
+	if e.turn.limit == 0 || !e.unreleased {
 		e.turn = turn{}
 	} else { // the turn goes on, also after a head that was handed the lock and left
 		a.req.Yield = t.waits && (e.spent(now.Sub(e.s.opened)) || a.cohort && a.handed)
@@ -299,7 +299,7 @@ func (e *lockState) adoptLocked(a *attempt, t *try) bool {
 	if e.grant.Epoch == t.ticket { // the grant came before the baton
 		e.nudge()
 	}
-	e.mayOwe = true
+	e.unreleased = true
 	return true
 }
 
@@ -343,9 +343,9 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent ti
 	}
 	switch {
 	case err == nil && reply.Status == backend.Granted:
-		e.mayOwe, e.prior = true, reply.Prior
+		e.unreleased, e.prior = true, reply.Prior
 	case err == nil:
-		e.mayOwe = e.mayOwe || a.req.Queue
+		e.unreleased = e.unreleased || a.req.Queue
 		if a.req.Yield && reply.Status == backend.Waiting {
 			e.s.stats.yields.Add(1)
 			e.s.report(context.Background(), Event{Kind: EventYielded, Lock: e.name})
@@ -353,7 +353,7 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent ti
 		// Another session has the lock now. The next copy asks for a full lease, and its grant begins a new turn.
 		a.req.KeepTTL, a.req.Yield, e.turn, a.refuted = false, false, turn{}, sent
 	case OutcomeUnknown(err):
-		e.mayOwe = true
+		e.unreleased = true
 		a.req.KeepTTL = false
 		e.unknownUntil = max(e.unknownUntil, a.req.NotAfter.Sub(e.s.opened))
 	}
@@ -433,7 +433,7 @@ func (e *lockState) giveUp() {
 	e.mu.Lock()
 	e.waiting = false
 	e.mu.Unlock()
-	if !e.mayOwe {
+	if !e.unreleased {
 		e.leaveQueue()
 		return
 	}

@@ -197,7 +197,7 @@ func (e *lockState) noteWanted(epoch uint64) (dismissed bool) {
 	defer e.mu.Unlock()
 	e.wantedEpoch = max(e.wantedEpoch, epoch)
 	if e.hold.owned() && e.hold.epoch <= epoch {
-		e.answerWantedLocked()
+		e.closeWantedLocked()
 	}
 	return e.startDismissalLocked()
 }

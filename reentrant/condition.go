@@ -184,16 +184,16 @@ func (l *Lock) noHold(owner Owner) error {
 	return ErrNotHeld
 }
 
-func (c *Condition) await(ctx context.Context, op string, limit time.Time, deaf bool) (signalled bool, err error) {
+func (c *Condition) await(ctx context.Context, op string, limit time.Time, uninterruptible bool) (signalled bool, err error) {
 	if c.rw != nil {
-		return c.rw.await(ctx, op, c, limit, deaf)
+		return c.rw.await(ctx, op, c, limit, uninterruptible)
 	}
 	interrupt := ctx
-	if deaf {
+	if uninterruptible {
 		interrupt = nil
 	}
 	err = c.holding(ctx, op, interrupt, func(e *lockState, owner Owner, holds int) (err error) {
-		if deaf {
+		if uninterruptible {
 			ctx = context.WithoutCancel(ctx)
 		}
 		over, stop := e.s.overtime(ctx, limit)

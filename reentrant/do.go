@@ -73,16 +73,16 @@ func (s *session) call(ctx context.Context, name string, fn func(ctx context.Con
 // onLoss arranges that cancel is called with ErrLost when the caller's hold is lost, until the returned function is
 // called.
 func (l *Lock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc) (forget func()) {
-	var sig *lossNotifier
+	var notifier *lossNotifier
 	if owner, err := l.asker(ctx); err == nil {
-		sig = l.notifierOf(owner)
+		notifier = l.notifierOf(owner)
 	}
-	if sig == nil {
+	if notifier == nil {
 		(*cancel)(ErrLost)
 		return func() {}
 	}
-	sig.add(cancel)
-	return func() { sig.remove(cancel) }
+	notifier.add(cancel)
+	return func() { notifier.remove(cancel) }
 }
 
 // notifierOf returns the notifier of an owner's hold; nil if it has none.
@@ -111,8 +111,8 @@ func (l *Lock) notifierOf(owner Owner) *lossNotifier {
 // without a hold it is already closed. ctx provides only the owner.
 func (l *Lock) Lost(ctx context.Context) <-chan struct{} {
 	if owner, err := l.asker(ctx); err == nil {
-		if sig := l.notifierOf(owner); sig != nil {
-			return sig.lost
+		if notifier := l.notifierOf(owner); notifier != nil {
+			return notifier.lost
 		}
 	}
 	return alreadyLost

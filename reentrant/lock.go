@@ -176,16 +176,16 @@ func (l *Lock) take(ctx context.Context, t *try) (bool, error) {
 	case got == localqueue.Reentered:
 		return e.reenter(ctx, owner, t)
 	case got != localqueue.Cancelled:
-		return false, e.cleanedUp()
+		return false, e.checkCleanUp()
 	case ctx.Err() != nil:
 		return false, interruptedBy(ctx, "in this process's queue", nil)
 	}
 	return l.reenterClosed(ctx, owner, t) // Close has shut the queue
 }
 
-// cleanedUp returns an error if the baton is with a clean-up to which Redis does not reply: then no owner of this
+// checkCleanUp returns an error if the baton is with a clean-up to which Redis does not reply: then no owner of this
 // process has the lock, and it is not known whether another process has it. A clean-up that has only begun is no error.
-func (e *lockState) cleanedUp() error {
+func (e *lockState) checkCleanUp() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.cleaning == nil || time.Since(e.s.opened)-e.cleaningSince < e.s.config.stall() {

@@ -37,9 +37,9 @@ type lockState struct {
 	field        string        // fieldOwner as Redis has it
 	lastUsed     Token         // the last token used of the block that came with the last attempt; 0: all of them
 	prior        backend.Prior // how the last reply left the lock in Redis; none if the outcome of a later command is not known
-	mayOwe       bool          // Redis may have a hold, a grant or a place of this session
+	unreleased   bool          // Redis may have a hold, a grant or a place of this session, to be released
 
-	watched    atomic.Bool   // the hold may have a wantedChannel. Written under mu. It shares a word with mayOwe
+	watched    atomic.Bool   // the hold may have a wantedChannel. Written under mu. It shares a word with unreleased
 	holderLock atomic.Uint32 // the id of the Lock with which holder got it
 	waiting    bool          // mu: the attempt waits for a grant. It shares a word with holderLock
 	dismissed  bool          // mu: a clean-up is on its way to the idle hold

@@ -43,9 +43,9 @@ type writerWait struct {
 	token         Token
 	notifier      *lossNotifier
 
-	left  bool       // monitor.mu: the holds are given up
-	told  bool       // monitor.mu: the message of the signal has come
-	place *writerTry // monitor.mu: in the local queue, since the signal or the end of the wait
+	left       bool       // monitor.mu: the holds are given up
+	signalSeen bool       // monitor.mu: the message of the signal has come
+	place      *writerTry // monitor.mu: in the local queue, since the signal or the end of the wait
 }
 
 // A writerTry is a writer's place in the local queue, or the outcome if it did not have to wait.
@@ -145,8 +145,8 @@ const (
 )
 
 // hold takes the lock of the conditions, calls f with its epoch, and gives the lock back in the background. If the lock
-// was gone, hold does it all again. doubt is the time after which no copy of the request is under way.
-func (m *monitor) hold(ctx context.Context, owner Owner, f func(epoch uint64, doubt time.Time) (use, error)) error {
+// was gone, hold does it all again. pendingUntil is the time after which no copy of the request is under way.
+func (m *monitor) hold(ctx context.Context, owner Owner, f func(epoch uint64, pendingUntil time.Time) (use, error)) error {
 	select {
 	case m.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -154,14 +154,14 @@ func (m *monitor) hold(ctx context.Context, owner Owner, f func(epoch uint64, do
 	}
 	defer func() { <-m.turn }()
 	for try := 0; ; try++ {
-		epoch, doubt, err := m.acquire(ctx, owner)
+		epoch, pendingUntil, err := m.acquire(ctx, owner)
 		became := kept
 		if err == nil {
-			became, err = f(epoch, doubt)
+			became, err = f(epoch, pendingUntil)
 		}
 		switch became {
 		case kept:
-			m.release(epoch, doubt)
+			m.release(epoch, pendingUntil)
 			return err
 		case left:
 			return err
@@ -172,7 +172,7 @@ func (m *monitor) hold(ctx context.Context, owner Owner, f func(epoch uint64, do
 
 // acquire asks for the lock until the session has it. Its lease is as long as two commands may take: if the lock cannot
 // be given back, others wait no longer than that.
-func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, doubt time.Time, err error) {
+func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, pendingUntil time.Time, err error) {
 	cfg := &m.s.config
 	req := backend.AcquireRequest{
 		Epoch: m.ask(), Owner: owner.String(), Holds: 1, Lease: 2 * cfg.commandTimeout(), Queue: true, Barge: true, Tokens: 1,
@@ -182,7 +182,7 @@ func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, doubt
 	for {
 		var reply backend.AcquireReply
 		err = m.s.repeat(ctx, func(ctx context.Context, limit time.Time) (err error) {
-			req.NotAfter, doubt = limit, limit
+			req.NotAfter, pendingUntil = limit, limit
 			reply, err = m.remote.Acquire(ctx, req)
 			if err == nil {
 				err = checkAcquire(&reply)
@@ -191,13 +191,13 @@ func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, doubt
 		})
 		switch {
 		case err != nil:
-			return req.Epoch, doubt, err
+			return req.Epoch, pendingUntil, err
 		case reply.Status == backend.Granted:
-			return req.Epoch, doubt, nil
+			return req.Epoch, pendingUntil, nil
 		case reply.Status == backend.Stale:
 			req.Epoch = m.ask()
 		case !m.park(ctx, reply.TTL):
-			return req.Epoch, doubt, interruptedBy(ctx, "waiting for the conditions", nil)
+			return req.Epoch, pendingUntil, interruptedBy(ctx, "waiting for the conditions", nil)
 		}
 	}
 }
@@ -225,7 +225,7 @@ func (m *monitor) stopAsking() {
 func (m *monitor) granted(epoch uint64) bool {
 	m.mu.Lock()
 	asks, w := epoch == m.asking, m.waitLocked(epoch)
-	told := w == nil || w.told
+	signalSeen := w == nil || w.signalSeen
 	m.mu.Unlock()
 	if asks {
 		select {
@@ -233,7 +233,7 @@ func (m *monitor) granted(epoch uint64) bool {
 		default:
 		}
 	}
-	if !told {
+	if !signalSeen {
 		m.signalled(epoch, true)
 	}
 	return asks || w != nil
@@ -261,12 +261,12 @@ func (m *monitor) park(ctx context.Context, ttl time.Duration) bool {
 }
 
 // release gives the lock, or a place in its queue, back in the background.
-func (m *monitor) release(epoch uint64, doubt time.Time) {
+func (m *monitor) release(epoch uint64, pendingUntil time.Time) {
 	m.s.cleaner.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), m.s.config.releaseTime())
 		defer cancel()
 		err := m.s.repeat(ctx, func(ctx context.Context, _ time.Time) error {
-			_, err := m.remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch, Until: doubt})
+			_, err := m.remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch, Until: pendingUntil})
 			return err
 		})
 		if err != nil {
@@ -285,7 +285,7 @@ func (m *monitor) signalled(epoch uint64, placed bool) {
 	m.mu.Lock()
 	w := m.waitLocked(epoch)
 	if w != nil {
-		w.told, w.over = true, true
+		w.signalSeen, w.over = true, true
 		if w.left {
 			m.lineUpLocked(w)
 		}
@@ -324,9 +324,9 @@ func (m *monitor) end(w *writerWait, signalled bool) *writerTry {
 	m.mu.Lock()
 	w.over = true
 	m.lineUpLocked(w)
-	told := w.told
+	signalSeen := w.signalSeen
 	m.mu.Unlock()
-	if signalled && !told {
+	if signalled && !signalSeen {
 		m.release(w.epoch, time.Time{})
 	}
 	m.remove(w)

@@ -140,7 +140,7 @@ func (c config) releaseTime() time.Duration { return releaseTries * c.commandTim
 // release gives up everything that Redis has of this session for the lock. The end of ctx does not end it. It tries for
 // releaseTime, and after that in the background. ErrLost means that the hold was gone before the first try. Baton.
 func (e *lockState) release(ctx context.Context) error {
-	req := backend.ReleaseRequest{Epoch: e.sentEpoch, Until: e.doubt(), Used: e.lastUsed}
+	req := backend.ReleaseRequest{Epoch: e.sentEpoch, Until: e.pendingUntil(), Used: e.lastUsed}
 	prior := e.prior
 	req.Prior, e.prior = prior, backend.Prior{}
 	begun := time.Now()
@@ -148,7 +148,7 @@ func (e *lockState) release(ctx context.Context) error {
 	err := r.repeat(ctx, begun.Add(e.s.config.releaseTime()))
 	switch {
 	case err == nil || errors.Is(err, ErrLost):
-		e.mayOwe = false
+		e.unreleased = false
 		if r.freed {
 			prior.Freed = true
 			e.prior = prior
@@ -161,9 +161,9 @@ func (e *lockState) release(ctx context.Context) error {
 	return fmt.Errorf("not confirmed within %v, and sent again in the background: %w", time.Since(begun).Round(time.Millisecond), err)
 }
 
-// doubt returns the time until which a copy of an attempt may be under way that had no reply; zero if there is none.
-// Baton.
-func (e *lockState) doubt() time.Time {
+// pendingUntil returns the time until which a copy of an attempt may be under way that had no reply, zero if there is
+// none. Baton.
+func (e *lockState) pendingUntil() time.Time {
 	if e.unknownUntil <= time.Since(e.s.opened) {
 		return time.Time{}
 	}

@@ -86,7 +86,7 @@ func (e *lockState) resume(ctx context.Context, l *Lock, owner Owner, remote bac
 		e.giveUp()
 		return err
 	}
-	e.mayOwe, e.turn = true, e.newTurn(e.s.age())
+	e.unreleased, e.turn = true, e.newTurn(e.s.age())
 	t.holds = holds
 	_, err = e.settle(ctx, l, h, t)
 	return err
@@ -239,9 +239,9 @@ func (q ownershipCheck) run() {
 	if e == nil {
 		return
 	}
-	stands, remote := e.startCheck(q), e.remote
+	needed, remote := e.startCheck(q), e.remote
 	q.s.putState(e, 1)
-	if !stands {
+	if !needed {
 		return
 	}
 	now := time.Now()

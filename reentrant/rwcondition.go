@@ -63,16 +63,16 @@ func (l *RWLock) waiters(op string, c *Condition) ([]Owner, error) {
 	return m.waiting(c.name), nil
 }
 
-// await waits for a condition of the write side, for every exported method. deaf says that the end of ctx does not end
-// the wait.
-func (l *RWLock) await(ctx context.Context, op string, c *Condition, limit time.Time, deaf bool) (signalled bool, err error) {
+// await waits for a condition of the write side, for every exported method. If uninterruptible is true, the end of ctx
+// does not end the wait.
+func (l *RWLock) await(ctx context.Context, op string, c *Condition, limit time.Time, uninterruptible bool) (signalled bool, err error) {
 	interrupt := ctx
-	if deaf {
+	if uninterruptible {
 		interrupt = nil
 	}
 	owner, err := l.callingWriter(ctx, c, interrupt)
 	if err == nil {
-		if deaf {
+		if uninterruptible {
 			ctx = context.WithoutCancel(ctx)
 		}
 		signalled, err = l.awaitAs(ctx, owner, c.name, limit)
@@ -102,7 +102,7 @@ func (l *RWLock) checkWrites(ctx context.Context, owner Owner) error {
 	switch {
 	case writes > 0:
 		return nil
-	case l.session.lostHolds.IsOwed(writeSide.debt(l.name), owner):
+	case l.session.lostHolds.IsOwed(writeSide.lossName(l.name), owner):
 		return ErrLost
 	}
 	return ErrNotHeld
@@ -110,19 +110,19 @@ func (l *RWLock) checkWrites(ctx context.Context, owner Owner) error {
 
 // untilLost returns a context that ends with cause ErrLost when the caller's holds are lost. stop frees what it uses.
 func (l *RWLock) untilLost(ctx context.Context) (within context.Context, stop func()) {
-	return until(ctx, l.signal(ctx))
+	return until(ctx, l.lossNotifier(ctx))
 }
 
-// until returns a context that ends with cause ErrLost when sig notifies of the loss, and at once if sig is nil.
-func until(ctx context.Context, sig *lossNotifier) (within context.Context, stop func()) {
+// until returns a context that ends with cause ErrLost when the notifier reports the loss, and at once if it is nil.
+func until(ctx context.Context, notifier *lossNotifier) (within context.Context, stop func()) {
 	within, cancel := context.WithCancelCause(ctx)
-	if sig == nil {
+	if notifier == nil {
 		cancel(ErrLost)
 		return within, func() {}
 	}
-	sig.add(&cancel)
+	notifier.add(&cancel)
 	return within, func() {
-		sig.remove(&cancel)
+		notifier.remove(&cancel)
 		cancel(nil)
 	}
 }
@@ -189,9 +189,9 @@ func (l *RWLock) beginWait(ctx, over context.Context, m *monitor, w *writerWait,
 		within, cancel = context.WithDeadlineCause(within, limit.Add(l.session.config.lease), errUnanswered)
 		defer cancel()
 	}
-	return m.hold(within, w.owner, func(epoch uint64, doubt time.Time) (use, error) {
+	return m.hold(within, w.owner, func(epoch uint64, pendingUntil time.Time) (use, error) {
 		m.add(w)
-		became, unknown, err := l.takeTicket(ctx, within, over, m, w, epoch, doubt)
+		became, unknown, err := l.takeTicket(ctx, within, over, m, w, epoch, pendingUntil)
 		if became == left && !l.leaveForWait(ctx, m, w) {
 			err = ErrNotHeld // another goroutine of the same owner has given it up, or it is lost
 		}
@@ -209,11 +209,11 @@ func (l *RWLock) beginWait(ctx, over context.Context, m *monitor, w *writerWait,
 
 // takeTicket exchanges the lock of the conditions for a ticket. If ctx ends when it is not known whether the server has
 // done it, takeTicket asks again until over ends: the caller must know whether it waits.
-func (l *RWLock) takeTicket(ctx, within, over context.Context, m *monitor, w *writerWait, epoch uint64, doubt time.Time) (became use, unknown bool, err error) {
+func (l *RWLock) takeTicket(ctx, within, over context.Context, m *monitor, w *writerWait, epoch uint64, pendingUntil time.Time) (became use, unknown bool, err error) {
 	cfg := &l.session.config
 	req := backend.AwaitRequest{
 		Condition: w.name, Epoch: epoch, Ticket: w.epoch, Owner: w.owner.String(), Holds: 1,
-		Seen: Token(l.session.seenToken.Load()), Patience: cfg.patience, GrantTTL: cfg.grantTTL, Until: doubt,
+		Seen: Token(l.session.seenToken.Load()), Patience: cfg.patience, GrantTTL: cfg.grantTTL, Until: pendingUntil,
 	}
 	var status backend.TicketStatus
 	send := func(ctx context.Context, _ time.Time) (err error) {
@@ -271,7 +271,7 @@ func (q *rwTier) exitForWait(w *writerWait) (look bool) {
 	w.reads, w.writes, look = q.ExitAll(w.owner)
 	if w.writes > 0 {
 		w.token = Token(token)
-		w.notifier, q.signal = q.signal, nil
+		w.notifier, q.notifier = q.notifier, nil
 	}
 	return look
 }
@@ -334,13 +334,13 @@ func (q *rwTier) restore(w *writerWait) error {
 		w.writes-- // the loss of that one is on record
 		return ErrLost
 	}
-	switch own := q.signal; {
+	switch own := q.notifier; {
 	case w.notifier == nil:
 	case own != nil:
-		tell := context.CancelCauseFunc(func(error) { w.notifier.notify() })
-		own.add(&tell)
+		cancel := context.CancelCauseFunc(func(error) { w.notifier.notify() })
+		own.add(&cancel)
 	default:
-		q.signal = w.notifier
+		q.notifier = w.notifier
 	}
 	return nil
 }
@@ -352,10 +352,10 @@ func (l *RWLock) forfeit(w *writerWait) {
 		w.notifier.closeLost()
 	}
 	if w.reads > 0 {
-		s.lostHolds.Add(readSide.debt(l.name), w.owner, w.reads)
+		s.lostHolds.Add(readSide.lossName(l.name), w.owner, w.reads)
 	}
 	if w.writes > 0 {
-		s.lostHolds.Add(writeSide.debt(l.name), w.owner, w.writes)
+		s.lostHolds.Add(writeSide.lossName(l.name), w.owner, w.writes)
 	}
 	if w.reads+w.writes > 0 { // else the loss of all of them is reported already
 		a := alarm{s: s.session, name: l.name}

@@ -111,7 +111,7 @@ func (l *RWLock) Unlock(ctx context.Context) error {
 // RUnlock gives up one hold of the read side. It works under a ctx that has ended. It returns [ErrNotHeld] if the
 // caller's owner does not have the read side, and [ErrLost] if the owner had it and lost it. It sends nothing.
 func (l *RWLock) RUnlock(ctx context.Context) error {
-	if l.leaveAtOnce(ctx) {
+	if l.runlockFast(ctx) {
 		return nil
 	}
 	return l.exit(ctx, "runlock", readSide, func(q *rwTier, owner Owner) (int, bool, bool) { return q.ExitRead(owner) })
@@ -119,14 +119,14 @@ func (l *RWLock) RUnlock(ctx context.Context) error {
 
 // read takes the read side.
 func (l *RWLock) read(ctx context.Context, t try) (g rwGrant, ok bool, err error) {
-	if g, ok = l.readAtOnce(ctx); ok {
+	if g, ok = l.readFast(ctx); ok {
 		return g, true, nil
 	}
 	return l.acquire(ctx, sharedqueue.Read, t)
 }
 
-// readAtOnce takes the read side if the session has units for it. It is only for sessions that report no events.
-func (l *RWLock) readAtOnce(ctx context.Context) (g rwGrant, ok bool) {
+// readFast takes the read side if the session has units for it. It is only for sessions that report no events.
+func (l *RWLock) readFast(ctx context.Context) (g rwGrant, ok bool) {
 	n := l.latest.Load()
 	if n == nil || ctx == nil || l.session.reporting || ctx.Err() != nil {
 		return g, false
@@ -142,8 +142,8 @@ func (l *RWLock) readAtOnce(ctx context.Context) (g rwGrant, ok bool) {
 	return rwGrant{n, life}, o == sharedqueue.Admitted || o == sharedqueue.Reentered
 }
 
-// leaveAtOnce gives up the read side if the caller has it. It is only for sessions that report no events.
-func (l *RWLock) leaveAtOnce(ctx context.Context) bool {
+// runlockFast gives up the read side if the caller has it. It is only for sessions that report no events.
+func (l *RWLock) runlockFast(ctx context.Context) bool {
 	n := l.latest.Load()
 	if n == nil || ctx == nil || l.session.reporting {
 		return false
@@ -221,7 +221,7 @@ func (l *RWLock) exit(ctx context.Context, op string, side side, leave func(*rwT
 		q.mu.Lock() // a loss is on record before the mutex is free
 		defer q.mu.Unlock()
 	}
-	if l.session.lostHolds.TakeOwed(side.debt(l.name), owner) {
+	if l.session.lostHolds.TakeOwed(side.lossName(l.name), owner) {
 		return l.error(op, ErrLost)
 	}
 	return l.error(op, ErrNotHeld)
@@ -258,8 +258,8 @@ const (
 	writeSide side = "write"
 )
 
-// debt returns the name under which lost holds of the side are on record. No lock has such a name.
-func (s side) debt(name string) string { return "\x00" + string(s) + "\x00" + name }
+// lossName returns the name under which lost holds of the side are on record. No lock has such a name.
+func (s side) lossName(name string) string { return "\x00" + string(s) + "\x00" + name }
 
 // mode returns the side's mode in events.
 func (s side) mode() Mode {
@@ -288,19 +288,19 @@ func (q *rwTier) Keep(units int) (int, Token) {
 }
 
 // Lose takes all holds from their owners, and records how many Unlocks each still owes.
-func (q *rwTier) Lose(why string) (tell func()) {
+func (q *rwTier) Lose(why string) (notify func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	writer, writes := q.Writer()
 	_, _, token := q.Holds(writer)
 	for _, x := range q.RW.Lose() {
 		if x.Reads > 0 {
-			q.s.lostHolds.Add(readSide.debt(q.name), x.Owner, x.Reads)
+			q.s.lostHolds.Add(readSide.lossName(q.name), x.Owner, x.Reads)
 		}
 		lost, mode := Token(0), ModeRead
 		if x.Writes > 0 {
 			mode = ModeWrite
-			q.s.lostHolds.Add(writeSide.debt(q.name), x.Owner, x.Writes)
+			q.s.lostHolds.Add(writeSide.lossName(q.name), x.Owner, x.Writes)
 			if writes && writer == x.Owner {
 				lost = Token(token)
 			}
@@ -339,7 +339,7 @@ func (l *RWLock) RDo(ctx context.Context, fn func(ctx context.Context) error) er
 
 // run calls fn with the hold that the caller got, and then gives it up.
 func (l *RWLock) run(ctx context.Context, g rwGrant, fn func(ctx context.Context) error, unlock func(context.Context) error) (err error) {
-	within, stop := until(ctx, g.signal(CurrentOwner(ctx)))
+	within, stop := until(ctx, g.lossNotifier(CurrentOwner(ctx)))
 	defer func() {
 		stop()
 		err = errors.Join(err, unlock(ctx))
@@ -354,8 +354,8 @@ type rwGrant struct {
 	life uint64
 }
 
-// signal returns the loss notifier of the hold, nil if it is lost already.
-func (g rwGrant) signal(owner Owner) *lossNotifier {
+// lossNotifier returns the loss notifier of the hold, nil if it is lost already.
+func (g rwGrant) lossNotifier(owner Owner) *lossNotifier {
 	g.name.Check()
 	q := g.name.Tier().(*rwTier)
 	q.mu.Lock()
@@ -363,11 +363,11 @@ func (g rwGrant) signal(owner Owner) *lossNotifier {
 	if reads, writes, _ := q.Holds(owner); reads+writes == 0 || q.Life() != g.life {
 		return nil
 	}
-	return q.signalLocked()
+	return q.notifierLocked()
 }
 
-// signal returns the loss notifier of the caller's holds, nil if it has none.
-func (l *RWLock) signal(ctx context.Context) *lossNotifier {
+// lossNotifier returns the loss notifier of the caller's holds, nil if it has none.
+func (l *RWLock) lossNotifier(ctx context.Context) *lossNotifier {
 	owner, err := l.caller(ctx)
 	n := l.find()
 	if err != nil || n == nil {
@@ -380,13 +380,13 @@ func (l *RWLock) signal(ctx context.Context) *lossNotifier {
 	if reads, writes, _ := q.Holds(owner); reads+writes == 0 {
 		return nil
 	}
-	return q.signalLocked()
+	return q.notifierLocked()
 }
 
 // Lost returns a channel that is closed when the caller's holds, of either side, are lost, as [Lock.Lost] does.
 func (l *RWLock) Lost(ctx context.Context) <-chan struct{} {
-	if sig := l.signal(ctx); sig != nil {
-		return sig.lost
+	if notifier := l.lossNotifier(ctx); notifier != nil {
+		return notifier.lost
 	}
 	return alreadyLost
 }
@@ -434,7 +434,7 @@ func (l *RWLock) holds(ctx context.Context) (reads, writes int, token Token, err
 
 // lostOr returns ErrLost if the owner lost a hold that it has not unlocked yet, else other.
 func (l *RWLock) lostOr(owner Owner, other error) error {
-	if l.session.lostHolds.IsOwed(writeSide.debt(l.name), owner) || l.session.lostHolds.IsOwed(readSide.debt(l.name), owner) {
+	if l.session.lostHolds.IsOwed(writeSide.lossName(l.name), owner) || l.session.lostHolds.IsOwed(readSide.lossName(l.name), owner) {
 		return ErrLost
 	}
 	return other

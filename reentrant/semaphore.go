@@ -117,7 +117,7 @@ func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 
 // run calls fn with the permits that a call got, and then releases them.
 func (m *Semaphore) run(ctx context.Context, n int, c *permitCall, fn func(ctx context.Context) error) (err error) {
-	within, stop := until(ctx, c.signal())
+	within, stop := until(ctx, c.lossNotifier())
 	defer func() {
 		stop()
 		err = errors.Join(err, m.Release(ctx, n))
@@ -127,12 +127,12 @@ func (m *Semaphore) run(ctx context.Context, n int, c *permitCall, fn func(ctx c
 
 // Lost returns a channel that is closed when the permits that callers of this session have now are lost: all of them
 // together, at the moment this process can no longer trust their lease. If they have none, the channel is closed
-// already. Lost cannot tell a caller's permits from others: if the caller's were lost before the call, and other
-// callers have got new ones, the channel is about the new ones. The context of [Semaphore.Do] is always about its own
-// permits.
+// already. Lost cannot distinguish the permits of one caller from those of another: if a caller's permits were lost
+// before the call, and other callers have got new ones, the channel is about the new ones. The context of
+// [Semaphore.Do] is always about its own permits.
 func (m *Semaphore) Lost() <-chan struct{} {
-	if sig := m.signal(); sig != nil {
-		return sig.lost
+	if notifier := m.lossNotifier(); notifier != nil {
+		return notifier.lost
 	}
 	return alreadyLost
 }
@@ -217,13 +217,13 @@ func (m *Semaphore) release(ctx context.Context, n int) error {
 	}
 	x := m.find()
 	if x == nil {
-		return m.repay(n, func(int) bool { return false })
+		return m.releaseLostFirst(n, func(int) bool { return false })
 	}
 	x.Check()
 	q := x.Tier().(*permitTier)
 	look := false
 	q.mu.Lock() // a loss is on record before the mutex is free
-	err := m.repay(n, func(n int) (ok bool) {
+	err := m.releaseLostFirst(n, func(n int) (ok bool) {
 		ok, look = q.Exit(n)
 		look = look || q.InUse() == 0 // idle permits go back at once
 		return ok
@@ -238,14 +238,15 @@ func (m *Semaphore) release(ctx context.Context, n int) error {
 	return err
 }
 
-// repay releases n permits, lost ones first: so a caller that lost its permit does not release that of another.
-func (m *Semaphore) repay(n int, exit func(n int) bool) error {
-	owed := min(n, m.session.lostHolds.OwedBy(permitSide.debt(m.name), Owner{}))
+// releaseLostFirst releases n permits, lost ones first, so that a caller that lost its permit does not release
+// another's.
+func (m *Semaphore) releaseLostFirst(n int, exit func(n int) bool) error {
+	owed := min(n, m.session.lostHolds.OwedBy(permitSide.lossName(m.name), Owner{}))
 	if owed < n && !exit(n-owed) {
 		return ErrNotHeld
 	}
 	for range owed {
-		m.session.lostHolds.TakeOwed(permitSide.debt(m.name), Owner{})
+		m.session.lostHolds.TakeOwed(permitSide.lossName(m.name), Owner{})
 	}
 	if owed > 0 {
 		return ErrLost
@@ -253,8 +254,8 @@ func (m *Semaphore) repay(n int, exit func(n int) bool) error {
 	return nil
 }
 
-// signal returns the loss notifier of the session's permits, nil if no caller has any.
-func (m *Semaphore) signal() *lossNotifier {
+// lossNotifier returns the loss notifier of the session's permits, nil if no caller has any.
+func (m *Semaphore) lossNotifier() *lossNotifier {
 	if m.invalid != nil {
 		return nil
 	}
@@ -269,7 +270,7 @@ func (m *Semaphore) signal() *lossNotifier {
 	if q.InUse() == 0 {
 		return nil
 	}
-	return q.signalLocked()
+	return q.notifierLocked()
 }
 
 func (m *Semaphore) report(ctx context.Context, t try, ok bool, err error) {
@@ -307,11 +308,11 @@ func (q *permitTier) Keep(units int) (int, Token) { return q.Permits.Keep(units)
 func (q *permitTier) Rest() bool { return q.Permits.Rest() }
 
 // Lose takes all permits from the callers, and records how many Releases they still owe.
-func (q *permitTier) Lose(why string) (tell func()) {
+func (q *permitTier) Lose(why string) (notify func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n := q.Permits.Lose(); n > 0 {
-		q.s.lostHolds.Add(permitSide.debt(q.name), Owner{}, n)
+		q.s.lostHolds.Add(permitSide.lossName(q.name), Owner{}, n)
 		q.report(Owner{}, ModePermits, 0, why)
 	}
 	return q.tripLocked()
@@ -325,13 +326,13 @@ type permitCall struct {
 	life uint64
 }
 
-// signal returns the loss notifier of the call's permits, nil if they are lost already.
-func (c *permitCall) signal() *lossNotifier {
+// lossNotifier returns the loss notifier of the call's permits, nil if they are lost already.
+func (c *permitCall) lossNotifier() *lossNotifier {
 	c.name.Check()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.Life() != c.life {
 		return nil
 	}
-	return c.signalLocked()
+	return c.notifierLocked()
 }

@@ -240,7 +240,7 @@ func (s *session) putStateLocked(e *lockState, n int) {
 		close(s.drained)
 	}
 	if len(s.spares) < maxSpare {
-		e.remote, e.mayOwe, e.unknownUntil, e.lastUsed = nil, false, 0, 0
+		e.remote, e.unreleased, e.unknownUntil, e.lastUsed = nil, false, 0, 0
 		s.spares = append(s.spares, e)
 	}
 }

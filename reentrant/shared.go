@@ -255,28 +255,28 @@ type alarm struct {
 	s    *session
 	name string
 
-	mu     sync.Mutex    // taken after share.Name's, before the queue's
-	signal *lossNotifier // of the present users; nil until one of them asks to be notified
+	mu       sync.Mutex    // taken after share.Name's, before the queue's
+	notifier *lossNotifier // of the present users; nil until one of them asks to be notified
 }
 
-// signalLocked returns the loss notifier of the present users. a.mu is held.
-func (a *alarm) signalLocked() *lossNotifier {
-	if a.signal == nil {
-		a.signal = newLossNotifier()
+// notifierLocked returns the loss notifier of the present users. a.mu is held.
+func (a *alarm) notifierLocked() *lossNotifier {
+	if a.notifier == nil {
+		a.notifier = newLossNotifier()
 	}
-	return a.signal
+	return a.notifier
 }
 
 // tripLocked closes the channels of Lost. The returned function ends the contexts of Do, and is called without a mutex.
 // a.mu is held.
-func (a *alarm) tripLocked() (tell func()) {
-	sig := a.signal
-	a.signal = nil
-	if sig == nil {
+func (a *alarm) tripLocked() (notify func()) {
+	notifier := a.notifier
+	a.notifier = nil
+	if notifier == nil {
 		return func() {}
 	}
-	sig.closeLost()
-	return sig.notify
+	notifier.closeLost()
+	return notifier.notify
 }
 
 // report reports that an owner has lost its holds.

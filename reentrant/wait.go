@@ -34,7 +34,7 @@ func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, 
 	}
 	t.hold = e.leaveHold(t)
 	h := t.hold
-	e.mayOwe, e.prior = false, backend.Prior{}
+	e.unreleased, e.prior = false, backend.Prior{}
 	e.reportRelease(ctx, &h, false, nil)
 	e.s.heartbeat.add(t)
 	e.queue.Leave() // the hold's reference is now the ticket's
@@ -93,7 +93,7 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 	if cohort {
 		req.Owner, req.Holds = cfg.cohortOwner(), 1
 	}
-	req.Until = e.doubt()
+	req.Until = e.pendingUntil()
 	e.startReleasing() // until it is known whether the hold is gone
 	unknown := false
 	send := func(ctx context.Context, h hold) (gone bool, err error) {
@@ -234,18 +234,18 @@ func (e *lockState) restoreHolds(ctx context.Context, owner Owner, t *try) error
 }
 
 // shareNotifier makes callers that asked about the loss of the earlier hold learn of the loss of this one. Baton.
-func (e *lockState) shareNotifier(sig *lossNotifier) {
-	if sig == nil {
+func (e *lockState) shareNotifier(notifier *lossNotifier) {
+	if notifier == nil {
 		return
 	}
 	e.mu.Lock()
 	own := e.hold.notifier
 	if own == nil {
-		e.hold.notifier = sig
+		e.hold.notifier = notifier
 	}
 	e.mu.Unlock()
 	if own != nil {
-		fire := context.CancelCauseFunc(func(error) { sig.notify() })
+		fire := context.CancelCauseFunc(func(error) { notifier.notify() })
 		own.add(&fire)
 	}
 }

@@ -55,7 +55,7 @@ func (e *lockState) openWanted(owner Owner) <-chan struct{} {
 	h.wanted = &wantedChannel{channel: make(chan struct{})}
 	e.watched.Store(true) // before the look at the queue: an owner that joins later sees it
 	if e.wantedEpoch >= h.epoch || e.othersWait(owner) {
-		e.answerWantedLocked()
+		e.closeWantedLocked()
 	} else {
 		e.watchLocked()
 	}
@@ -79,12 +79,12 @@ func (e *lockState) noteWaiter(owner Owner) {
 func (e *lockState) noteWaiterLocked(owner Owner) {
 	e.watched.Store(e.hold.wanted != nil)
 	if e.hold.owned() && e.hold.owner != owner {
-		e.answerWantedLocked()
+		e.closeWantedLocked()
 	}
 }
 
-// answerWantedLocked closes the channel of the hold, if a caller asked for one. e.mu is held.
-func (e *lockState) answerWantedLocked() {
+// closeWantedLocked closes the channel of the hold, if a caller asked for one. e.mu is held.
+func (e *lockState) closeWantedLocked() {
 	if w := e.hold.wanted; w != nil && !w.closed {
 		w.closed = true
 		close(w.channel)
@@ -119,7 +119,7 @@ type watch struct {
 }
 
 func (w watch) send() {
-	if !w.stands() {
+	if !w.needed() {
 		return
 	}
 	now := time.Now()
@@ -135,8 +135,8 @@ func (w watch) send() {
 	}
 }
 
-// stands reports whether a caller still waits for a report about this hold.
-func (w watch) stands() (stands bool) {
+// needed reports whether a caller still waits for a report about this hold.
+func (w watch) needed() (needed bool) {
 	e := w.s.findState(w.name)
 	if e == nil {
 		return false

@@ -107,7 +107,7 @@ func (w *watchdog) watch() {
 			}
 			w.s.putState(x.e, 1)
 		}
-		if len(due.entries) > 0 {
+		if len(due.states) > 0 {
 			renewing = true
 			w.batches <- due
 		}
@@ -131,12 +131,12 @@ func (w *watchdog) watch() {
 // lock state may serve another lock when the reply comes.
 type batch struct {
 	renewals []backend.Renewal
-	entries  []*lockState
+	states   []*lockState
 }
 
 func (b *batch) add(e *lockState, h *hold) {
 	b.renewals = append(b.renewals, backend.Renewal{Remote: e.remote, Epoch: h.epoch, Lease: h.span})
-	b.entries = append(b.entries, e)
+	b.states = append(b.states, e)
 }
 
 // expiry is a hold whose lease is over, with a reference to its lock state.
@@ -220,7 +220,7 @@ func (w *watchdog) renew() {
 		w.s.conn.Renew(ctx, due.renewals)
 		cancel()
 		now := time.Now()
-		for i, e := range due.entries {
+		for i, e := range due.states {
 			r := &due.renewals[i]
 			r.Err = wrapUnavailable(context.Background(), r.Err)
 			w.renewed(e, r, sent, ahead, now)
