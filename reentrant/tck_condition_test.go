@@ -113,6 +113,7 @@ func TestTckAwaitWithoutTheLockIsRefused(t *testing.T) {
 		y := k.make(k.session, "y")
 		require.NoError(t, y.Lock(t.Context()))
 		defer func() { assert.NoError(t, y.Unlock(t.Context())) }()
+		synctest.Wait() // until the background has sent the release of the first lock
 		refused(t.Context(), "free, while another lock is held")
 	})
 }
