@@ -13,8 +13,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Holders go on while their session is being closed, in every mode and whoever looks on: they take their lock once more,
-// and nobody else takes any.
+// While a session is being closed, holders can take their lock once more and no other owner gets a lock, in every mode,
+// with and without an observer.
 func TestHoldersReenterWhileTheirSessionIsClosed(t *testing.T) {
 	for name, mode := range everyMode {
 		for watched, opts := range map[string][]reentrant.Option{
@@ -53,7 +53,7 @@ func TestHoldersReenterWhileTheirSessionIsClosed(t *testing.T) {
 	}
 }
 
-// One goroutine of an owner waits for another one's operation when Close begins: it is a holder too.
+// When Close begins, a goroutine waits for the operation of another goroutine of the same owner: it is a holder too.
 func TestWhoWaitsToReenterIsNotExpelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

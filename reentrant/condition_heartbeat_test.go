@@ -15,7 +15,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The heartbeat: a session's signs of life for those who wait for conditions.
+// The heartbeat by which a session shows that its waiters for conditions are alive.
 
 // Others of the session begin and end their waits all the time, which does not put the beat off.
 func TestABusySessionBeats(t *testing.T) {
@@ -68,7 +68,7 @@ func TestOneBeatWithoutAnAnswerKillsNobody(t *testing.T) {
 	})
 }
 
-// Conditions whose commands get no answer, as when a node of a Cluster is gone, do not hold up the others.
+// Conditions whose commands get no reply, as when a node of a Cluster is gone, do not delay the others.
 func TestBeatsWithoutAnswersHoldUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

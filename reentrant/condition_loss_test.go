@@ -16,7 +16,7 @@ import (
 
 // What Await does to the hold that it gives up and to the one that it comes back with.
 
-// requireClosed asserts that somebody was told of a loss.
+// requireClosed asserts that a channel of Lost is closed.
 func requireClosed(t *testing.T, lost <-chan struct{}) {
 	t.Helper()
 	select {
@@ -26,7 +26,7 @@ func requireClosed(t *testing.T, lost <-chan struct{}) {
 	}
 }
 
-// What was to be told of the loss of the hold before Await is told of the loss of the hold after it.
+// A context and a channel that are to end with the hold before Await end with the hold after it.
 func TestALossAfterAwaitEndsTheContextOfDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -89,7 +89,7 @@ func TestARenewalThatCrossesAwaitFindsNothingLost(t *testing.T) {
 	})
 }
 
-// The answer to await comes after the command's time limit: the second copy finds the ticket.
+// The reply to await comes after the command's time limit: the second copy finds the ticket.
 func TestAwaitIsAnsweredTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -16,9 +16,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Every signal goes to somebody who comes back with the lock, whatever is lost on the way.
+// Every signal goes to a waiter that comes back with the lock, whatever is lost on the way.
 
-// awaits starts an owner that takes x, waits for "ready", unlocks, and tells what Await said. It returns when the
+// awaits starts an owner that takes x, waits for "ready", unlocks, and sends the result of Await. It returns when the
 // owner waits.
 func awaits(t *testing.T, ctx context.Context, s *reentrant.Session) <-chan error {
 	t.Helper()
@@ -39,7 +39,7 @@ func awaits(t *testing.T, ctx context.Context, s *reentrant.Session) <-chan erro
 	return done
 }
 
-// signals has an owner of the session signal one who waits for "ready".
+// signals has an owner of the session signal a waiter for "ready".
 func signals(t *testing.T, s *reentrant.Session) {
 	t.Helper()
 	ctx, l := owner(t, "signaller"), s.NewLock("x")
@@ -58,7 +58,7 @@ func returned(done <-chan error, d time.Duration) (error, bool) {
 	}
 }
 
-// The answer to a withdrawal is lost: the second copy must not say that there was no signal.
+// The reply to a withdrawal is lost: the reply to the second copy must not say that there was no signal.
 func TestAWithdrawalThatIsRepeatedSpendsNoSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -81,7 +81,7 @@ func TestAWithdrawalThatIsRepeatedSpendsNoSignal(t *testing.T) {
 	})
 }
 
-// The time is up while a beat that tells of the signal is being answered.
+// The time of the wait is up while the reply to a beat, which reports the signal, is on its way.
 func TestABeatDoesNotAcknowledgeWhatItTells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -134,7 +134,7 @@ func TestClosePassesASignalOn(t *testing.T) {
 	})
 }
 
-// An owner that is back has its signal: nobody else gets it, however long it works.
+// An owner that has come back has its signal: no other waiter gets it, however long the owner works.
 func TestASignalIsAcknowledgedByTheOwnersReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -192,7 +192,7 @@ func TestSignalAllKeepsTheOrderOfArrival(t *testing.T) {
 	}
 }
 
-// A hold that is lost while Signal is not answered: somebody may have been signalled, and the error says so.
+// A hold is lost while Signal has no reply: a waiter may have been signalled, and the error says so.
 func TestALostSignalSaysThatItMayHaveBeenGiven(t *testing.T) {
 	for name, unknown := range map[string]bool{"executed": true, "never sent": false} {
 		t.Run(name, func(t *testing.T) {

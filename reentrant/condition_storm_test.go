@@ -43,8 +43,8 @@ var modes = map[string]mode{
 }
 
 // Permits are handed out under a storm of faults, with one signal each, to waiters of three sessions: one in each
-// waits for ever, one until a time, one until its context ends. Nobody else is inside meanwhile, whoever comes back
-// has the holds that it gave up, and when it is over and quiet no permit is left while somebody waits.
+// waits for ever, one until a time, one until its context ends. No two owners are inside at once, an owner that comes
+// back has the holds that it gave up, and at the end no permit is left while an owner waits.
 func TestNoSignalIsLostInAStormOfFaults(t *testing.T) {
 	storms := map[string][]mode{"mixed": slices.Collect(maps.Values(modes))}
 	for name, m := range modes {
@@ -211,7 +211,7 @@ func (p *permits) take(ctx context.Context, l monitor, await func() error) {
 	}
 }
 
-// give adds a permit and signals one who may wait for it.
+// give adds a permit and signals a waiter.
 func (p *permits) give(l monitor, c *reentrant.Condition) {
 	if !assert.NoError(p, l.Lock(context.Background())) {
 		return

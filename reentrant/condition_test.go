@@ -148,7 +148,7 @@ func TestAwaitUninterruptiblyIsNotEndedByItsContext(t *testing.T) {
 }
 
 // A bounded buffer over three sessions with two conditions, under a storm of faults: every item comes out once, in the
-// order in which it went in, and nobody sleeps for ever.
+// order in which it went in, and no goroutine waits for ever.
 func TestABoundedBufferLosesAndDoublesNothing(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run("", func(t *testing.T) {

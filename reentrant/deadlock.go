@@ -47,7 +47,7 @@ func newDeadlockError(c deadlock.Cycle) error {
 	return e
 }
 
-// newDetector returns a detector at work.
+// newDetector returns a running detector. Without a backend.Registry it finds only the cycles within the session.
 func newDetector(s *session) *deadlock.Detector[Owner] {
 	registry, ok := s.conn.(backend.Registry)
 	d := deadlock.New(waitGraph{s, registry}, s.config.heartbeat, s.config.commandTimeout())

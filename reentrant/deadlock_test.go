@@ -17,8 +17,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// embrace has owners lock their own lock, wait for each other, and then lock the next one's, in turn. It answers what
-// the second Lock returned. Whoever gets an error gives up what it has.
+// embrace has owners lock their own lock, wait for each other, and then lock the next one's, in turn. It returns the
+// results of the second Locks. An owner that gets an error unlocks its own lock.
 func embrace(t *testing.T, sessions []*reentrant.Session, names []string) []error {
 	t.Helper()
 	errs := make([]error, len(sessions))
@@ -102,8 +102,8 @@ func TestADeadlockOverProcessesEndsOneWait(t *testing.T) {
 	}
 }
 
-// Records that are renewed early in one heartbeat and late in the next: at no two heartbeats on end does the session whose
-// owner is to be told see all of them renewed.
+// Records that are renewed early in one heartbeat and late in the next: at no two heartbeats in a row does the session
+// whose owner is to get the error see all of them renewed.
 func TestADeadlockIsFoundHoweverRecordsAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b *memory.Backend
@@ -262,8 +262,8 @@ func TestGoroutinesThatShareAnOwnerMayDeadlockBoth(t *testing.T) {
 	}
 }
 
-// Many goroutines that share owners and wait for each other's many locks: who waits for whom is read once a heartbeat,
-// however many ways lead there.
+// Many goroutines share owners and wait for each other's many locks: each owner's waits are read once a heartbeat,
+// however many paths lead to it.
 func TestManyWaysToNoDeadlockCostLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const deep, wide = 4, 8
@@ -345,7 +345,8 @@ func outlastACycle(t *testing.T, first, second *reentrant.Session, fixed int) {
 	assert.LessOrEqual(t, time.Since(begun), lease+time.Second)
 }
 
-// A deadline of the context does not hide a deadlock: the caller is told at once. A time limit does, and ends the wait.
+// A deadline of the context does not hide a deadlock: the caller gets the error at once. A time limit does, and ends
+// the wait.
 func TestADeadlineIsNoReasonNotToReportADeadlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, memory.New(), 1)[0]

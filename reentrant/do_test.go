@@ -78,7 +78,7 @@ func TestTheContextOfTryDoEndsWithTheHold(t *testing.T) {
 	})
 }
 
-// Work under a lock can be told from other work in a profile, if that was asked for.
+// A profile distinguishes the work under a lock from other work, if the session has that option.
 func TestProfilesHaveTheNameOfTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, failed := memory.New(), errors.New("failed")

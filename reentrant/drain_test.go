@@ -16,10 +16,10 @@ import (
 )
 
 // Sessions × owners × sections, where half of the messages never arrive and a third of the waits are cancelled, always
-// end; and while somebody waits the lock is never unused for longer than two heartbeats: one that a session sleeps over
-// what it was not told, and one more if the owner who would have found out is cancelled, and what it had goes to another
-// session, which is not told either. A session that lingers and is not told to stop does so for as long as it may.
-// Commands take no time here, so that is exact.
+// end; and while an owner waits, the lock is never unused for longer than two heartbeats: one in which a session sleeps
+// because its message was lost, and one more if the owner that would have found out is cancelled, and the message to
+// the next session is lost too. A session that lingers, and whose message to stop was lost, does so for as long as it
+// may. Commands take no time here, so that is exact.
 func TestEverybodyGetsTheirTurnAndNobodySleepsWhileTheLockIsFree(t *testing.T) {
 	const heartbeat, linger = 500 * time.Millisecond, time.Second
 	const sleep = 2 * heartbeat
@@ -51,7 +51,7 @@ type drain struct {
 	mu     sync.Mutex
 	random *rand.Rand
 	inside int
-	since  time.Time // when somebody was last seen inside, or nobody waiting
+	since  time.Time // when last an owner was seen inside, or none was waiting
 }
 
 func newDrain(t *testing.T, seed uint64, fair bool, opts []reentrant.Option) *drain {
@@ -74,7 +74,7 @@ func (d *drain) roll(n int) int {
 	return d.random.IntN(n)
 }
 
-// run ends when everybody has had all their sections: a lost one would never, and the test with it.
+// run ends when all owners have had all their sections. If a wake-up is lost for good, it never ends.
 func (d *drain) run(sleep time.Duration) {
 	var owners sync.WaitGroup
 	for _, l := range d.locks {
@@ -115,7 +115,7 @@ func (d *drain) move(by int) {
 	assert.LessOrEqual(d, d.inside, 1, "nobody else is inside")
 }
 
-// watch looks every millisecond whether somebody sleeps longer.
+// watch checks every millisecond that the lock has not been unused for longer than sleep while an owner waits.
 func (d *drain) watch(ctx context.Context, sleep time.Duration) {
 	for ctx.Err() == nil {
 		time.Sleep(time.Millisecond)

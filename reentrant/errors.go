@@ -14,7 +14,7 @@ var (
 	// too often, Token or a condition without the lock. Nothing was changed.
 	ErrNotHeld = errors.New("not held by this owner")
 	// ErrLost is returned when the caller held the lock and its lease can no longer be trusted: it was not
-	// renewed in time, Redis lost it, or another session forced it open. Another owner may have it. It is also the
+	// renewed in time, Redis lost it, or a caller of ForceUnlock took it. Another owner may have it. It is also the
 	// cause of the context that Do passes on.
 	ErrLost = errors.New("lost while it was held")
 	// ErrClosed is returned when the session is closed or closing, also to waiting callers. Only an owner that holds a
@@ -24,8 +24,7 @@ var (
 	// present (it is starting, for instance). It says nothing about the lock's holder.
 	ErrUnavailable = backend.ErrUnavailable
 	// ErrWrongKind is returned when a name is in use as another kind of lock: a Lock, an RWLock and a Semaphore cannot
-	// share one. Nothing was changed. The error's text says what the name is in use as, if the server says so when it
-	// is asked.
+	// share one. Nothing was changed. If the session can find out as what the name is in use, the error's text says so.
 	ErrWrongKind = backend.ErrWrongKind
 	// ErrTooManyHolds is returned when an owner holds the lock 2³¹−1 times. The holds are unchanged.
 	ErrTooManyHolds = errors.New("maximum hold count exceeded")

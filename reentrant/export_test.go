@@ -50,25 +50,25 @@ func Monitors(s *Session) int {
 	return len(s.monitors.used)
 }
 
-// AddWrites gives the caller, who writes, so many more write holds.
+// AddWrites gives the caller, which has the write side, n more write holds.
 func AddWrites(l *RWLock, ctx context.Context, n int) {
 	l.find().Tier().(*rwTier).AddHolds(CurrentOwner(ctx), 0, n)
 }
 
-// TakenUp tells a session that some hold of a lock was taken up.
+// TakenUp sends a session the message that a hold of a lock was resumed elsewhere, without its epoch.
 func TakenUp(s *Session, name string) { sink{s.session}.Taken(name, 0) }
 
 // Reopened has a session's channel reopened, and nothing else.
 func Reopened(s *Session) { sink{s.session}.Reconnected() }
 
-// Lose takes a hold for lost, and leaves its owner the baton, as at the moment when it is told.
+// Lose makes a hold lost, and leaves its owner the baton.
 func Lose(s *Session, name string) {
 	e := s.findState(name)
 	defer s.putState(e, 1)
 	e.lose(s.holdOf(name).epoch, "the test says so")
 }
 
-// AskFor tells a session that another one waits for the hold it has on a lock.
+// AskFor sends a session the message that another session waits for its lock.
 func AskFor(s *Session, name string) { sink{s.session}.Wanted(name, s.holdOf(name).epoch) }
 
 // OccupyCleaners keeps clean-ups from beginning until the channel is closed.

@@ -13,7 +13,8 @@ import (
 )
 
 // A beat of a waiter is executed once more after the grant, whose message is lost: that copy starts the fixed lease.
-// The next beat is told what is left of it, so its holder does not believe in the lock for longer than Redis does.
+// The reply to the next beat has the rest of that lease, so the holder trusts the lock for no longer than Redis keeps
+// it.
 func TestAFixedLeaseStartedByACopyIsNotBelievedForLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memory.New(memory.WithFault(func(op memory.Op) memory.Verdict {

@@ -64,9 +64,10 @@ func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
 }
 
 // Verify asks Redis whether the caller's hold still exists: for use after a pause, before an access to the protected
-// data. It returns nil if it is, [ErrLost] if it is not (and the hold then counts as lost), [ErrNotHeld] if the caller
-// has none; another error if Redis did not answer, which says nothing about the hold. If less is left of the lease than
-// this process assumed, because a clock was stepped or another server took over, [Lock.TrustedUntil] comes earlier.
+// data. It returns nil if it does, [ErrLost] if it does not (the hold then counts as lost), and [ErrNotHeld] if the
+// caller has no hold. Any other error means that Redis refused or did not reply; it says nothing about the hold. If
+// less is left of the lease than this process assumed, because a clock was stepped or another server took over,
+// [Lock.TrustedUntil] comes earlier.
 //
 // While another goroutine of the same owner is in [Condition.Await], which gives the hold up, or in [Lock.Resume], which
 // moves it, Verify asks again until that is settled.

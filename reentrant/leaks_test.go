@@ -131,7 +131,7 @@ func TestAHoldOfALockInUseIsNotForgotten(t *testing.T) {
 	require.NoError(t, s.NewLock("y").Unlock(ctx))
 }
 
-// A gate is a log that keeps who comes with a warning: when it is asked whether it wants it, or when it is given it.
+// A gate is a log handler that blocks on a warning: in Enabled, or in Handle.
 type gate struct {
 	slog.Handler
 	asking  bool
@@ -157,8 +157,8 @@ func (g *gate) pass() {
 	<-g.opened
 }
 
-// The collector's cleanups run outside the bubble of a test. Wherever they are held up, nobody in the bubble waits for
-// them, and they end nothing that was begun there.
+// The collector's cleanups run outside the bubble of a test. If they block, no goroutine in the bubble waits for them,
+// and they end nothing that was begun there.
 func TestACleanupHoldsNobodyUp(t *testing.T) {
 	for _, asking := range []bool{true, false} {
 		g := &gate{Handler: slog.DiscardHandler, asking: asking, opened: make(chan struct{})}

@@ -236,8 +236,8 @@ func TestIdleNamesLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// A storm of everything that can go wrong on the way, over three sessions in virtual time: nobody overlaps, tokens
-// rise, and at the end the lock is free and nobody waits.
+// A storm of all faults that a connection can have, over three sessions in virtual time: holds never overlap, tokens
+// rise, and at the end the lock is free and no owner waits.
 func TestAStormOfFaultsConservesTheLock(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run("", func(t *testing.T) {

@@ -103,7 +103,8 @@ func TestAPassLeavesWhatTheOwnerHadBefore(t *testing.T) {
 	})
 }
 
-// Five processes of 20 owners each want 20 of 200 locks, chosen at random: nobody meets another inside, and all end.
+// Five processes of 20 owners each want 20 of 200 locks, chosen at random: no two owners have a lock at once, and all
+// end.
 func TestRandomSetsOfLocksNeverDeadlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -24,7 +24,7 @@ type bound struct {
 	limit   time.Duration // at most, whatever its context does; negative: for as long as that lasts
 	heeds   bool          // the end of its context ends it
 	after   time.Duration // at most so long after the end of its context
-	instant bool          // it asks nobody
+	instant bool          // it sends no command
 	wait    time.Duration // what its argument says, if that is a time limit
 }
 

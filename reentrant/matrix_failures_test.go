@@ -25,7 +25,7 @@ type failureKind struct {
 	unheard     bool // no command of the session arrives at the node while it lasts
 	unanswered  bool // each command is executed, and its answer is lost
 	forgets     bool // the node forgets its locks
-	lies        bool // answers are not what the contract of Remote allows
+	lies        bool // replies are not what the contract of Remote allows
 	mild        bool // a call that tries again succeeds while it lasts
 }
 
@@ -89,7 +89,7 @@ func (c *cell) every(f memory.Fault) {
 // nodes is a Backend of two servers. The far one has the locks whose names begin with far/; it is the one that fails.
 type nodes struct {
 	near, far *memory.Backend
-	garbage   atomic.Bool  // the far one answers the first session with nonsense
+	garbage   atomic.Bool  // the far node's replies to the first session are nonsense
 	sink      backend.Sink // of the first session
 }
 
@@ -159,7 +159,7 @@ func (c *twoConns) Close() error {
 	return c.far.Close()
 }
 
-// A farRemote is a lock on the far node. While that answers with garbage, it does nothing else.
+// A farRemote is a lock on the far node. While the node's replies are garbage, it does nothing else.
 type farRemote struct {
 	backend.Remote
 	c *twoConns
@@ -248,7 +248,7 @@ func (r *farRemote) ForceShared(ctx context.Context, kind backend.ShareKind) (bo
 	return r.Remote.(backend.Sharer).ForceShared(ctx, kind)
 }
 
-// pushGarbage tells the tested session of grants, signals and moves that never happened.
+// pushGarbage sends the tested session messages of grants, signals and moves that never happened.
 func (c *cell) pushGarbage() {
 	for _, name := range []string{"far/x", backend.ConditionsOf("far/rw")} {
 		for _, epoch := range []uint64{0, 1, 1 << 63} {

@@ -32,7 +32,7 @@ type row struct {
 	ends   bool  // it ends the session
 	idle   bool  // there is nothing that the end of its context could cut short
 	blind  bool  // every answer is possible
-	asks   bool  // its result is whether anybody has the lock
+	asks   bool  // its result is whether the lock is held
 	late   bool  // the failure begins half a second after the call
 	opens  bool  // it is a call of a session that the failure does not know yet
 }
@@ -78,7 +78,7 @@ var (
 		c.home = reentrant.WithPortableOwner(context.Background(), "traveller")
 		c.must(c.lock.Lock(c.home))
 	}}
-	// Another owner of the session waited for it and left when the node had begun to fail; nobody has it.
+	// Another owner of the session waited for it and left when the node had begun to fail; no owner has it.
 	stateLeft = state{name: "left", prepare: func(c *cell) {
 		c.must(c.theirs.Lock(c.stranger))
 		ctx, leave := context.WithCancel(c.neighbour)

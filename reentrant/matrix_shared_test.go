@@ -88,7 +88,7 @@ func (c *cell) then(ok bool, err error, undo func(context.Context) error) (bool,
 	return ok, err
 }
 
-// whileReading is a question of a reader, who then gives the lock up; whileWriting is a writer's.
+// whileReading makes a call with the read side, which it then gives up; whileWriting makes it with the write side.
 func whileReading(ask func(c *cell, l *reentrant.RWLock) (bool, error)) func(c *cell) (bool, error) {
 	return func(c *cell) (bool, error) {
 		defer func() { _ = c.rw().RUnlock(c.home) }()

@@ -276,8 +276,8 @@ func (c *cell) perform() {
 	r.have = c.lock.HoldCount(c.home)
 }
 
-// await waits until the call has returned, for as long as it may take. One that may go on is ended then: the node works
-// again, whoever has the lock gives it up, and whoever waits for a condition is signalled.
+// await waits until the call has returned, for as long as it may take. A call that may go on is then ended: the node
+// works again, the holder unlocks, and waiters for a condition are signalled.
 func (c *cell) await(returned chan struct{}) {
 	most, ends := c.most()
 	begun := time.Now()

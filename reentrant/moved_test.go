@@ -37,7 +37,7 @@ func silent(scripts ...func(memory.Op) memory.Verdict) func(memory.Op) memory.Ve
 	}
 }
 
-// isFree asserts that the session does not think that somebody has the lock.
+// isFree asserts that no owner has the lock as far as the session knows.
 func isFree(t *testing.T, l *reentrant.Lock) {
 	t.Helper()
 	next := owner(t, "next")
@@ -47,8 +47,8 @@ func isFree(t *testing.T, l *reentrant.Lock) {
 	require.NoError(t, l.Unlock(next))
 }
 
-// The message that a hold was taken up elsewhere is lost with the connection: the new one has Redis asked, until it
-// answers. A hold with a fixed lease would otherwise keep the lock here to its end.
+// The message that a hold was taken up elsewhere is lost with the connection: when there is a new one, the session asks
+// Redis until it replies. A hold with a fixed lease would otherwise keep the lock here to its end.
 func TestAHoldThatMovedWhileTheChannelWasClosed(t *testing.T) {
 	for _, answers := range [][]memory.Verdict{
 		nil,
@@ -70,14 +70,15 @@ func TestAHoldThatMovedWhileTheChannelWasClosed(t *testing.T) {
 			begun := time.Now()
 			<-lost
 			assert.LessOrEqual(t, time.Since(begun), time.Duration(len(answers))*(reentrant.DefaultHeartbeat+2*time.Second))
-			synctest.Wait() // those who wait for the lock come after its owner
+			synctest.Wait() // the waiters come after the owner
 			isFree(t, l)
 			assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
 		})
 	}
 }
 
-// Whatever makes a hold doubtful does so again: an answer that Redis gave before says nothing.
+// An event that makes a hold doubtful does so while a check is under way, too: an earlier reply of Redis proves
+// nothing.
 func TestAHoldThatMovedWhileAnAnswerWasUnderWay(t *testing.T) {
 	for name, hint := range map[string]func(*reentrant.Session){
 		"the channel was reopened": reentrant.Reopened,
@@ -103,8 +104,8 @@ func TestAHoldThatMovedWhileAnAnswerWasUnderWay(t *testing.T) {
 	}
 }
 
-// Another session takes a hold up while the answer by which it was got is under way, and the message comes first, or is
-// lost with the channel.
+// Another session resumes a hold while the reply that grants it is under way, and the message comes first, or is lost
+// with the channel.
 func TestAHoldThatMovedBeforeItsAnswerCame(t *testing.T) {
 	for name, gets := range map[string]struct {
 		verb  memory.Verb
@@ -196,7 +197,7 @@ func TestAHoldThatDidNotMoveIsKept(t *testing.T) {
 	})
 }
 
-// An owner who is giving the hold up to wait for a condition has lost nothing.
+// An owner that gives up the hold to wait for a condition has lost nothing.
 func TestAHoldThatAwaitGivesUpHasNotMoved(t *testing.T) {
 	for _, fault := range []memory.Verdict{memory.LoseReply, memory.DelayReply(time.Second)} {
 		synctest.Test(t, func(t *testing.T) {

@@ -44,7 +44,7 @@ func TestAMachineThatSleptBelievesOnlyWhatRedisConfirms(t *testing.T) {
 				}
 				require.NoError(t, l.Lock(t.Context()))
 				lost := l.Lost(t.Context())
-				synctest.Wait() // nobody runs while the machine sleeps
+				synctest.Wait() // no goroutine runs while the machine sleeps
 				ahead.Add(int64(test.sleep + test.stepped))
 				b.SetSkew(test.sleep)
 				if test.silent {
@@ -65,7 +65,7 @@ func TestAMachineThatSleptBelievesOnlyWhatRedisConfirms(t *testing.T) {
 	}
 }
 
-// An answer to what was sent before the machine slept is as old as the sleep.
+// A reply to a command that was sent before the machine slept is at least as old as the sleep.
 func TestWhatWasAskedBeforeASleepIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease, night = 9 * time.Second, 8 * time.Hour

@@ -53,7 +53,7 @@ func TestANoteIsShownForAsLongAsItsHold(t *testing.T) {
 	})
 }
 
-// A hold that is handed to an owner who waits, in this process or another, has the note of that owner.
+// A hold that passes to a waiting owner, of this process or another, has the note of that owner.
 func TestANoteIsThatOfTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l, m, a := noted(t, "of a")
@@ -240,7 +240,7 @@ func TestACohortHasNoNotes(t *testing.T) {
 	})
 }
 
-// Read-write locks and semaphores are taken all the same under a context with a note. No one is told of it.
+// Under a context with a note, read-write locks and semaphores are taken without the note.
 func TestOnlyALockHasNotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -54,7 +54,7 @@ func (w *watcher) Observe(_ context.Context, e reentrant.Event) {
 	}
 }
 
-// Whoever counts the events of a lock never counts two holders, and each event has the name of its lock.
+// By its events a lock never has two holders, and each event has the name of its lock.
 func TestTheEventsOfALockHaveAnOrder(t *testing.T) {
 	for name, mode := range everyMode {
 		t.Run(name, func(t *testing.T) {

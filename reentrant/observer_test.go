@@ -184,7 +184,7 @@ func (h *hung) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A log that hangs holds up nothing, and then has in order what it was told of, with the times of what happened.
+// A log that hangs delays nothing. Later it has all records in order, with the times of the events.
 func TestALogThatHangsHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hung{Handler: slog.DiscardHandler, released: make(chan struct{})}
@@ -288,7 +288,7 @@ func TestManyWaitersInOneOutageAreTwoLines(t *testing.T) {
 	}
 }
 
-// A wait that is long says who has the lock, since when, and how many wait.
+// The event of a long wait has the holder, since when it holds, and how many sessions wait.
 func TestALongWaitNamesTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, buf := memory.New(), &bytes.Buffer{}

@@ -15,7 +15,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A wait ends within a lease of the end of its context, or of its time limit, whatever does not answer, and says why.
+// A wait ends within a lease of the end of its context, or of its time limit, whichever commands get no reply, and its
+// error gives the reason.
 func TestAWaitEndsWithinALeaseOfItsContext(t *testing.T) {
 	const lease = 9 * time.Second
 	for name, hang := range map[string]func(memory.Op) bool{

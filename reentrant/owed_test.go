@@ -70,7 +70,7 @@ func TestAReturnThatFindsALossIsOwedOnce(t *testing.T) {
 	})
 }
 
-// Tries that were never sent do not make an answer that was lost known.
+// After a lost reply the outcome stays unknown, even if later tries were never sent.
 func TestALostAnswerStaysUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -87,7 +87,7 @@ func TestALostAnswerStaysUnknown(t *testing.T) {
 	})
 }
 
-// A signal is given though the caller's context has ended: a holder whose request was cancelled leaves nobody asleep.
+// Signal works though the caller's context has ended: a holder whose request was cancelled still wakes a waiter.
 func TestSignalUnderAnEndedContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

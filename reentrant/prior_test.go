@@ -73,7 +73,7 @@ func (l *listener) hear(p backend.Prior) error {
 	return err
 }
 
-// loseNext has the answer to the next acquire or release lost.
+// loseNext loses the reply to the next acquire or release.
 func (l *listener) loseNext() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,7 +26,7 @@ func ended() context.Context {
 
 func owner(t *testing.T, name string) context.Context { return reentrant.WithOwner(t.Context(), name) }
 
-// The answer to an acquire comes after Close has given up waiting: nobody would watch such a hold.
+// The reply to an acquire comes after Close has given up waiting: no watchdog would maintain such a hold.
 func TestALockThatIsGrantedAfterCloseIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -70,7 +70,7 @@ func TestCloseGivesPlacesBack(t *testing.T) {
 	})
 }
 
-// A push is older than the answer that another has the lock.
+// A push is older than the reply that another session has the lock.
 func TestAGrantFromBeforeAnAnswerIsNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -144,7 +144,7 @@ func TestAHandOverThatIsAnsweredTooLateIsMadeAgain(t *testing.T) {
 	})
 }
 
-// A timed try tells "time is up" from "Redis cannot be reached", and does not wait for a command much longer.
+// A timed try distinguishes "time is up" from "Redis cannot be reached", and does not wait much longer than its time.
 func TestATimedTryDoesNotHideThatRedisIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -180,7 +180,7 @@ func TestEveryLossIsOwed(t *testing.T) {
 	})
 }
 
-// A log handler that blocks delays nobody who must stop.
+// A log handler that blocks does not delay the notice of a loss.
 func TestASlowLoggerDelaysNoLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -283,7 +283,7 @@ func TestNilLocksAreTheErrorOfEveryCall(t *testing.T) {
 	<-m.Lost(t.Context())
 }
 
-// Between the moment at which a hold is lost and the end of its margin its owner is told so, by every call.
+// Between the loss of a hold and the end of its margin every call of its owner reports the loss.
 func TestALostHoldIsLostAtOnceForEveryCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newSession(t, memory.New()).NewLock("x", reentrant.WithFixedLease(10*time.Second))

@@ -66,7 +66,7 @@ func TestAReleaseIsFinishedInTheBackground(t *testing.T) {
 	})
 }
 
-// A release that comes late takes nothing from an owner of the same session who has got the lock meanwhile.
+// A late release takes nothing from an owner of the same session that has got the lock meanwhile.
 func TestALateReleaseTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -16,12 +16,12 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A liar is a backend whose answers are changed on the way; the other verbs are as they are.
+// A liar is a backend some of whose replies are changed on the way.
 type liar struct {
 	backend.Backend
 	acquire func(*backend.AcquireReply)
 	resume  func(*backend.ResumeReply)
-	others  bool // the answers to Reenter, Release and Inspect cannot be
+	others  bool // the replies to Reenter, Release and Inspect are impossible
 }
 
 func (b *liar) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
@@ -82,7 +82,7 @@ func (r *liarRemote) Inspect(ctx context.Context) (backend.State, error) {
 	return r.Remote.Inspect(ctx)
 }
 
-// Of re-entry, Verify and Unlock: none succeeds, and none says that the lock is lost because of such an answer.
+// Re-entry, Verify and Unlock do not succeed after an impossible reply, and do not take the lock for lost.
 func TestOtherImpossibleAnswersAreNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &liar{Backend: memory.New()}

@@ -16,8 +16,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A session that keeps a lock which nobody needs has no hold for Resume to take up. It gives the lock back then, and
-// has not kept anything of it.
+// A session in which a lock lingers has no hold that Resume could take. Resume makes it give the lock back.
 func TestResumeOfALockThatLingers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -98,7 +97,8 @@ func TestWhoGaveWayToResumeIsTheHeadAgain(t *testing.T) {
 	})
 }
 
-// One whose time is up while it gives way says what it knows: that Redis did not answer, not that another has the lock.
+// A call whose time is up while it gives way returns the error that it knows: that Redis did not reply, not that
+// another owner has the lock.
 func TestWhoGaveWayToResumeTellsOfItsTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -171,8 +171,8 @@ func TestARenewalThatCrossesResumeFindsNothingLost(t *testing.T) {
 }
 
 // Owners of three sessions lock, re-enter, wait for signals, resume what they have and what they have not, and leave
-// early, while commands come late and, in every other storm, are lost. No two are ever inside at once, everybody gets
-// through, and nothing is left.
+// early, while commands come late and, in every other storm, are lost. No two owners are ever inside at once, all
+// owners finish, and nothing is left.
 func TestResumeInAStorm(t *testing.T) {
 	for seed := range uint64(rounds(150)) {
 		synctest.Test(t, func(t *testing.T) { newResumes(t, seed).storm() })

@@ -132,7 +132,7 @@ func TestCloseGivesUpWhatCannotBeResumed(t *testing.T) {
 	})
 }
 
-// The owner whose hold is resumed goes before those of this session who wait for its end.
+// Resume goes before the owners of this session that wait for the end of the very hold that it takes.
 func TestResumeDoesNotWaitBehindThoseWhoWaitForIt(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestResumeThatWasNotAnsweredCanBeRepeated(t *testing.T) {
 	})
 }
 
-// Sessions that take a hold from each other again and again: nobody hangs, and at the end it is one's.
+// Sessions take a hold from each other again and again: no call hangs, and at the end one session has the hold.
 func TestAStormOfResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

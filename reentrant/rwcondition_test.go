@@ -36,7 +36,7 @@ func writeAwaits(t *testing.T, ctx context.Context, s *reentrant.Session) <-chan
 	return done
 }
 
-// writeSignals has an owner of the session signal one who waits for "ready".
+// writeSignals has an owner of the session signal a waiter for "ready".
 func writeSignals(t *testing.T, s *reentrant.Session) {
 	t.Helper()
 	ctx, l := owner(t, "signaller"), s.NewRWLock("x")
@@ -623,8 +623,8 @@ func TestAnObserverSeesAWaitOfAWriteSide(t *testing.T) {
 	})
 }
 
-// Two goroutines act for one owner. One comes back from a wait beside the other, which has asked to be told of a loss: in
-// whichever order they get in, both are told.
+// Two goroutines act for one owner, and both have called Lost. One comes back from a wait beside the other: in
+// whichever order they get the write side, a loss closes both channels.
 func TestEveryGoroutineOfAnOwnerIsToldOfALossAfterAWait(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {

@@ -153,7 +153,7 @@ func newLocks(s *reentrant.Session, n int) []*reentrant.Lock {
 	return locks
 }
 
-// Those who wait do so in order, and cost little more than a parked goroutine does.
+// Waiters get the lock in order, and each costs little more than a parked goroutine.
 func TestManyWaiters(t *testing.T) {
 	waiters := testsize.Of(100_000, 10_000)
 	if testing.Short() || raceEnabled {

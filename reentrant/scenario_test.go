@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write what the scenarios do into testda
 
 // TestScenarios runs the stories in testdata/scenarios in virtual time. A line that starts with "> " is a step, the
 // lines after it are all that came of it: commands executed by the server, calls that returned, holds that were
-// lost, and where everybody stands afterwards, if that changed. Owners are written session.owner.
+// lost, and all holders and waiters afterwards, if they changed. Owners are written session.owner.
 //
 //	session A [lease=10s] [heartbeat=1s] [handoffs=2] [cohort] [linger=5s]   open a session
 //	lock A.g1 [fixed=3s]   unlock A.g1   verify A.g1    start the call; it may block
@@ -69,7 +69,7 @@ type stage struct {
 	backend  *memory.Backend
 	sessions map[string]*reentrant.Session
 	actors   map[string]*actor
-	before   string // where everybody stood
+	before   string // the holders and waiters
 
 	mu  sync.Mutex
 	log []string // what came of the step
@@ -87,7 +87,7 @@ func (s *stage) note(line string) {
 	s.log = append(s.log, line)
 }
 
-// play runs the steps of a script and answers the script with what came of them.
+// play runs the steps of a script, and returns the script with what came of them.
 func (s *stage) play(script string) string {
 	var out strings.Builder
 	lines := bufio.NewScanner(strings.NewReader(script))
@@ -110,7 +110,7 @@ func (s *stage) play(script string) string {
 	return out.String()
 }
 
-// end lets everybody go, and asserts that nobody stays behind: a blocked goroutine would fail the bubble.
+// end ends all calls. A goroutine that stays blocked fails the bubble.
 func (s *stage) end() {
 	for _, a := range s.actors {
 		a.cancel()
@@ -155,7 +155,7 @@ func (s *stage) outcome() []string {
 	return lines
 }
 
-// standing says who holds and who waits, session by session.
+// standing returns the holders and the waiters, session by session.
 func (s *stage) standing() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(s.sessions)) {

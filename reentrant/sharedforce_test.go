@@ -55,8 +55,8 @@ func TestForceUnlockTakesBothSidesFromAllSessions(t *testing.T) {
 	})
 }
 
-// A session that waits to write has its readers' units taken, and another writes meanwhile. It is told, although it is
-// granted what it waited for before it asks again.
+// A session that waits to write loses its readers' units to a ForceUnlock, and another session writes meanwhile. It
+// learns of the loss, although it is granted the write side before it asks again.
 func TestReadersOfASessionThatWaitsToWriteAreToldThatTheyWereForced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -83,7 +83,7 @@ func TestReadersOfASessionThatWaitsToWriteAreToldThatTheyWereForced(t *testing.T
 		require.True(t, had)
 		require.NoError(t, <-written)
 		require.NoError(t, <-wrote)
-		assert.False(t, stillOpen(lost), "it reads beside what the other has written, and is not told")
+		assert.False(t, stillOpen(lost), "it reads beside what the other has written, and its Lost is still open")
 		assert.ErrorIs(t, both.RUnlock(reads), reentrant.ErrLost)
 		require.NoError(t, both.Unlock(writes))
 		<-reader.Lost(ctx)

@@ -2,14 +2,14 @@ package reentrant
 
 import "sync/atomic"
 
-// Stats are counters of one session since it was opened, except Held and Waiting, which are of now. Held, Waiting, Renewals,
-// Lost and Commands count read-write locks and semaphores too. Acquired, Reentries, Handoffs and Yields are of Locks alone:
-// a reader that sends nothing does not pay for a counter either.
+// Stats are counters of one session since it was opened, except Held and Waiting, which are current numbers. Held,
+// Waiting, Renewals, Lost and Commands count read-write locks and semaphores too. Acquired, Reentries, Handoffs and
+// Yields are of Locks alone: a reader that sends nothing does not pay for a counter either.
 type Stats struct {
 	Held      int    // locks held; an RWLock or a Semaphore counts once, however many owners or permits are inside
 	Waiting   int    // owners that wait for a lock, in this process's queues or as a head in Redis
 	Acquired  uint64 // outermost acquires
-	Reentries uint64 // acquires by an owner who had the lock
+	Reentries uint64 // acquires by an owner that had the lock already
 	Handoffs  uint64 // Unlocks that kept the lock for the next owner of this process
 	Yields    uint64 // hand-overs to another session because the turn was over
 	Renewals  uint64 // leases prolonged

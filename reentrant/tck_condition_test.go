@@ -77,7 +77,7 @@ func (k condKit) awaits(t *testing.T, holds int, wait func(ctx context.Context) 
 	return start(t, func(ctx context.Context) error { return k.sleep(t, ctx, holds, wait) })
 }
 
-// requireWaiters checks everything that tells who waits for the condition. The caller holds the lock.
+// requireWaiters checks the results of all methods that return the waiters of the condition. The caller holds the lock.
 func (k condKit) requireWaiters(t *testing.T, want ...thread) {
 	t.Helper()
 	var owners []reentrant.Owner
@@ -267,7 +267,7 @@ func TestTckInspectingAConditionNeedsItAndItsLock(t *testing.T) {
 	})
 }
 
-// inspectors are the ways to ask who waits for a condition.
+// inspectors are the methods that return the waiters of a condition.
 func inspectors(k condKit) map[string]func(c *reentrant.Condition) error {
 	return map[string]func(c *reentrant.Condition) error{
 		"HasWaiters":      func(c *reentrant.Condition) error { _, err := k.HasWaiters(c); return err },
@@ -277,7 +277,7 @@ func inspectors(k condKit) map[string]func(c *reentrant.Condition) error {
 }
 
 // ReentrantLockTest.testHasWaiters, testGetWaitQueueLength, testGetWaitingThreads; the same of
-// AbstractQueuedSynchronizerTest, where all who were signalled are then in the queue of the lock.
+// AbstractQueuedSynchronizerTest, where all signalled waiters are then in the queue of the lock.
 func TestTckWaitersAreSeenAsTheyAre(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		unlock := k.locked(t)
@@ -349,7 +349,7 @@ func TestTckACancelledWaitEndsWithTheLock(t *testing.T) {
 // nearlyALease is how long a wait that has ended goes on waiting for the lock, at least.
 const nearlyALease = reentrant.DefaultLease - time.Second
 
-// In no kit: a wait that is over, but not by a signal, waits for the lock as everybody does, for a lease.
+// In no kit: a wait that ends without a signal waits for the lock like any other call, for a lease.
 func TestTckAnEndedWaitWaitsForTheLock(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		for from, holder := range signallers(t, k) {
@@ -419,7 +419,7 @@ func TestTckSignalsGoToTheLongestWaiter(t *testing.T) {
 	})
 }
 
-// In no kit: who is signalled queues behind those who already wait for the lock.
+// In no kit: a signalled waiter queues behind the owners that already wait for the lock.
 func TestTckASignalledWaiterQueuesBehindOthers(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		waiter := k.awaits(t, 1, k.cond.Await)
@@ -451,8 +451,7 @@ func TestTckEachWaiterHasItsOwnHoldsBack(t *testing.T) {
 	})
 }
 
-// ReentrantLockTest.testBug8187408. Waits without the lock, in the midst of those who have it, are refused and harm
-// nobody.
+// ReentrantLockTest.testBug8187408. Waits without the lock, beside owners that have it, are refused and do no harm.
 func TestTckARogueAwaitSpoilsNothing(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		for n := 2; n < 10; n++ {
@@ -504,7 +503,7 @@ func TestTckWhatEndsAfterTheSignalDoesNotCount(t *testing.T) {
 	})
 }
 
-// In no kit: a signal and a cancel at the same moment. Either the wait was signalled or somebody else is.
+// In no kit: a signal and a cancel at the same moment. Either this waiter gets the signal or another one does.
 func TestTckASignalIsNotSpentOnWhoLeaves(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		for from, signaller := range signallers(t, k) {
@@ -526,7 +525,7 @@ func TestTckASignalIsNotSpentOnWhoLeaves(t *testing.T) {
 	})
 }
 
-// In no kit: a signal passes over who has left, also while it still waits for the lock.
+// In no kit: a signal passes over a waiter that has left, even while that still waits for the lock.
 func TestTckASignalPassesOverWhoHasLeft(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		for from, signaller := range signallers(t, k) {
@@ -542,7 +541,7 @@ func TestTckASignalPassesOverWhoHasLeft(t *testing.T) {
 	})
 }
 
-// In no kit: a signal to nobody is forgotten.
+// In no kit: a signal without a waiter is not kept.
 func TestTckASignalToNobodyIsNotKept(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		unlock := k.locked(t)

@@ -49,7 +49,7 @@ type condKit struct {
 	backend *memory.Backend
 }
 
-// condKits runs a case on every kind of monitor. A case leaves it free and nobody waiting.
+// condKits runs a case on every kind of monitor. A case leaves it free and without waiters.
 func condKits(t *testing.T, f func(t *testing.T, k condKit)) {
 	t.Helper()
 	for name, kind := range monitorKinds {
@@ -91,7 +91,7 @@ func (k condKit) locked(t *testing.T) (unlock func()) {
 	return func() { assert.NoError(t, k.Unlock(t.Context())) }
 }
 
-// signals has another owner signal one who waits.
+// signals has another owner signal a waiter.
 func (k condKit) signals(t *testing.T) {
 	t.Helper()
 	ctx := owner(t, "signaller")
@@ -119,7 +119,7 @@ func (k condKit) queues(t *testing.T) thread {
 	})
 }
 
-// requireQueue checks who waits for the lock in this process.
+// requireQueue checks which threads wait for the lock in this process.
 func (k condKit) requireQueue(t *testing.T, want ...thread) {
 	t.Helper()
 	synctest.Wait()

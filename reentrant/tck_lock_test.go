@@ -105,7 +105,7 @@ func TestTckTryLockOfAnothersLockIsFalseAtOnce(t *testing.T) {
 }
 
 // freeWithAWaiter makes x free in Redis while session first waits for it: its holder has died, and first does not know
-// yet. It answers a kit in a third session.
+// yet. It returns a kit in a third session.
 func freeWithAWaiter(t *testing.T, k kit) (waiter thread, third kit) {
 	t.Helper()
 	dying := newSession(t, k.backend, reentrant.WithLease(10200*time.Millisecond))
@@ -124,7 +124,7 @@ func freeWithAWaiter(t *testing.T, k kit) (waiter thread, third kit) {
 	}
 }
 
-// TryLock takes a free lock past those who wait, on a fair lock too. TryLockFor does so on an unfair one.
+// TryLock takes a free lock ahead of waiters, on a fair lock too. TryLockFor does so on an unfair one.
 func TestTckTryLockBarges(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		waiter, third := freeWithAWaiter(t, k)

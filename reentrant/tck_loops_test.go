@@ -207,7 +207,7 @@ func TestTckLoopWhoseThreadsAreInterrupted(t *testing.T) {
 	})
 }
 
-// TimeoutLockLoops: threads go round by timed tries until somebody takes the lock and keeps it. Then all give up.
+// TimeoutLockLoops: threads go round by timed tries until one of them takes the lock and keeps it. Then all give up.
 func TestTckLoopOfTimedTriesUntilTheLockIsJammed(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		const patience, work = 10 * time.Millisecond, 20 * time.Microsecond
@@ -249,7 +249,7 @@ func TestTckLoopOfTimedTriesUntilTheLockIsJammed(t *testing.T) {
 	})
 }
 
-// LockOncePerThreadLoops: everybody takes each of many locks once. Who misses its wake-up never ends.
+// LockOncePerThreadLoops: every thread takes each of many locks once. A thread that misses its wake-up never ends.
 func TestTckLoopOverManyLocksOnceEach(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		const threads = 20

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// requireQueue checks everything that tells who waits for the lock.
+// requireQueue checks the results of all methods that return the waiters of the lock.
 func (k kit) requireQueue(t *testing.T, all []thread, want ...thread) {
 	t.Helper()
 	synctest.Wait()
@@ -56,7 +56,7 @@ func TestTckTheQueueIsSeenAsItIs(t *testing.T) {
 	})
 }
 
-// With nobody who comes anew an unfair lock goes round in order of arrival too.
+// Without newcomers an unfair lock goes round in order of arrival too.
 func TestTckTheLockGoesRoundInOrderOfArrival(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		unlock := k.locked(t)
@@ -80,7 +80,7 @@ func TestTckTheLockGoesRoundInOrderOfArrival(t *testing.T) {
 	})
 }
 
-// However often those who run take the lock again at once, who waits has it in the end: next on a fair lock, after a
+// However often running threads take the lock again at once, a waiter gets it in the end: next on a fair lock, after a
 // bounded number of others on an unfair one.
 func TestTckNobodyWaitsForEver(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
@@ -101,7 +101,7 @@ func TestTckNobodyWaitsForEver(t *testing.T) {
 	})
 }
 
-// Waiters who leave at the same moment leave no trace that would keep others out.
+// Waiters that leave at the same moment leave nothing that would keep others out.
 func TestTckLeavingTogetherLeavesNoPhantom(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		for range 20 {

@@ -31,7 +31,7 @@ type kit struct {
 	fair    bool
 }
 
-// kits runs a case on a fair and on an unfair lock. A case leaves the lock free and nobody waiting.
+// kits runs a case on a fair and on an unfair lock. A case leaves the lock free and without waiters.
 func kits(t *testing.T, f func(t *testing.T, k kit)) {
 	t.Helper()
 	for name, fair := range map[string]bool{"fair": true, "unfair": false} {
@@ -88,7 +88,7 @@ type thread struct {
 	ended     chan error
 }
 
-// start runs f in a new goroutine until it ends or waits for somebody.
+// start runs f in a new goroutine until it ends or blocks.
 func start(t *testing.T, f func(ctx context.Context) error) thread {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -72,7 +72,7 @@ func TestTckTryLockForHasWhatComesInTime(t *testing.T) {
 	})
 }
 
-// A timed attempt waits behind those who came before.
+// A timed attempt waits behind earlier callers.
 func TestTckTryLockForKeepsItsPlaceInTheQueue(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		unlock := k.locked(t)
@@ -99,7 +99,7 @@ func TestTckTryLockForKeepsItsPlaceInTheQueue(t *testing.T) {
 	})
 }
 
-// The time that is up is an answer; a context that has ended is an error, whichever kind of end it is.
+// When the time is up the result is false without an error; a context that has ended is an error, however it has ended.
 func TestTckTheTimeIsNotTheContext(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		unlock := k.locked(t)

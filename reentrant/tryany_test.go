@@ -39,7 +39,7 @@ func TestTryAnyTakesTheFirstFreeLock(t *testing.T) {
 	})
 }
 
-// A backend that refuses is not "somebody else has it".
+// A refusal of the backend does not mean that another owner has the lock.
 func TestTryAnyDoesNotCallTakenWhatItCouldNotAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -122,7 +122,7 @@ func TestTryAnyForTakesWhatBecomesFreeFirst(t *testing.T) {
 	})
 }
 
-// Of two locks that are got at the same moment one is kept. Neither answer is delivered before both have come.
+// Of two locks that come at the same moment one is kept. Neither reply is delivered before both have come.
 func TestTryAnyForKeepsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		me, other := owner(t, "me"), owner(t, "other")

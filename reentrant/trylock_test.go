@@ -32,7 +32,7 @@ func TestTryLockIsFalseOnlyForAnOwner(t *testing.T) {
 	}
 }
 
-// TryLock does not wait, and TryLockFor waits no longer than it was told, for re-entry neither.
+// TryLock does not wait, and TryLockFor waits no longer than its time, also for re-entry.
 func TestReentryIsTriedForNoLongerThanAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

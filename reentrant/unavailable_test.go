@@ -17,7 +17,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// calls are what can be asked of a backend. Each is made by the owner of ctx, who holds the lock "held" and not "free".
+// calls are the calls that send commands. The owner of ctx makes each; it holds the lock "held" and not "free".
 var calls = map[string]func(ctx context.Context, held, free *reentrant.Lock) error{
 	"Lock":       func(ctx context.Context, _, free *reentrant.Lock) error { return free.Lock(ctx) },
 	"Lock again": func(ctx context.Context, held, _ *reentrant.Lock) error { return held.Lock(ctx) },
@@ -91,7 +91,8 @@ func testUnavailable(t *testing.T, name string, verdict memory.Verdict, limit ti
 	}
 }
 
-// A session that cannot be opened says so, without the limit that it had of its own; so does a Close that gets no answer.
+// The error of a session that cannot be opened is ErrUnavailable, without the session's own time limit; so is that of a
+// Close that gets no reply.
 func TestASessionWithoutAnAnswerIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, verdict := range []memory.Verdict{memory.Delay(time.Hour), memory.Lose} {

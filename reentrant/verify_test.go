@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Redis has given the hold up for Await, and the session has not been told yet.
+// Redis has given the hold up for Await, and the reply has not reached the session yet.
 func TestVerifyDuringAwaitLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -44,7 +44,7 @@ func TestVerifyDuringAwaitLosesNothing(t *testing.T) {
 	})
 }
 
-// Redis has the hold under the epoch of a Resume, and the session has not been told yet.
+// Redis has the hold under the epoch of a Resume, and the reply has not reached the session yet.
 func TestVerifyDuringResumeLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -44,7 +44,7 @@ func waitsFor(t *testing.T, l *reentrant.Lock, name string) (leave func()) {
 	return func() { cancel(); <-done }
 }
 
-// heldByA is two sessions' handles of a lock, of which the first one's owner "a" has it.
+// heldByA returns handles of a lock in two sessions. The owner "a" of the first session holds the lock.
 func heldByA(t *testing.T, opts ...reentrant.Option) (b *memory.Backend, l, m *reentrant.Lock, a context.Context) {
 	t.Helper()
 	b = memory.New()
@@ -153,7 +153,7 @@ func TestWantedCostsNothingUnasked(t *testing.T) {
 	})
 }
 
-// The holder is told by the waiter's first command: it takes a round trip, half of it to Redis and half to the holder.
+// The waiter's first command notifies the holder: that takes a round trip, half of it to Redis and half to the holder.
 func TestWantedTakesOneRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const way = 50 * time.Millisecond
