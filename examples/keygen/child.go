@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A role is what a parent tells its child.
+// A role is the work that the parent gives a child.
 type role struct {
 	Server  string // the child's name
 	Workers int
@@ -29,7 +29,7 @@ type role struct {
 // A report is what a child has done so far.
 type report struct {
 	Keys     int64  // numbers recorded
-	Adopted  int64  // of these, numbers whose first holder did not live to record them
+	Adopted  int64  // of these, numbers whose first holder died before it recorded them
 	Lost     int64  // holds that ended before their step did
 	Commands uint64 // commands sent to Redis
 }
@@ -48,7 +48,7 @@ func (r report) Done() int64 { return r.Keys }
 // tally counts what a child's workers do.
 type tally struct{ keys, adopted, lost atomic.Int64 }
 
-// play connects, and works when the parent says so.
+// play connects, waits for the parent's start, and works.
 func (r role) play(ctx context.Context, line *crew.Line[report]) error {
 	table, err := r.openTable(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// A record says who was given a number: a row of key_fetch_record.
+// A record names the worker that got a number: a row of key_fetch_record.
 type record struct {
 	key    int64
 	server string // the process
@@ -26,8 +26,8 @@ type database struct {
 	readStmt, raiseStmt, recordStmt *sql.Stmt
 }
 
-// openDatabase connects, with at most so many connections. A statement runs at once only where nothing else keeps the
-// workers apart, so more connections than workers would never be used.
+// openDatabase connects, with the given maximum of connections. Each worker runs one statement at a time, so it never
+// needs more connections than workers.
 func openDatabase(ctx context.Context, src source, connections int) (*database, error) {
 	db, err := sql.Open(src.dialect.driver, src.driver)
 	if err != nil {
@@ -79,8 +79,8 @@ func (d *database) prepare(ctx context.Context) error {
 	return nil
 }
 
-// read gives the number that is next, and whether the one before it has its record. The number 0, which nobody was
-// given, counts as recorded.
+// read returns the next number, and whether the one before it has its record. The number 0, which no worker gets,
+// counts as recorded.
 func (d *database) read(ctx context.Context) (next int64, recorded bool, err error) {
 	var records int64
 	if err := d.readStmt.QueryRowContext(ctx).Scan(&next, &records); err != nil {
@@ -89,7 +89,7 @@ func (d *database) read(ctx context.Context) (next int64, recorded bool, err err
 	return next, records > 0 || next == 1, nil
 }
 
-// raise sets the number that is next.
+// raise sets the next number.
 func (d *database) raise(ctx context.Context, next int64) error {
 	if _, err := d.raiseStmt.ExecContext(ctx, next); err != nil {
 		return fmt.Errorf("raise the number to %d: %w", next, err)
@@ -97,7 +97,7 @@ func (d *database) raise(ctx context.Context, next int64) error {
 	return nil
 }
 
-// record writes down who was given a number.
+// record records the worker that got a number.
 func (d *database) record(ctx context.Context, r record) error {
 	if _, err := d.recordStmt.ExecContext(ctx, r.key, r.server, r.owner, r.token); err != nil {
 		return fmt.Errorf("record the number %d: %w", r.key, err)
@@ -105,7 +105,7 @@ func (d *database) record(ctx context.Context, r record) error {
 	return nil
 }
 
-// records gives all records in the order of their numbers, equal numbers in the order of their tokens.
+// records returns all records in the order of their numbers, equal numbers in the order of their tokens.
 func (d *database) records(ctx context.Context) ([]record, error) {
 	rows, err := d.db.QueryContext(ctx, d.dialect.sql(
 		`SELECT "key", server, owner, token FROM key_fetch_record ORDER BY "key", token`))

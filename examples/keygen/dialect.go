@@ -25,11 +25,12 @@ type dialect struct {
 var (
 	sqliteDialect   = dialect{name: "SQLite", driver: "sqlite", quote: `"`}
 	postgresDialect = dialect{name: "PostgreSQL", driver: "pgx", quote: `"`, numbered: true}
-	// Transactional whatever the server's default engine is: a statement must be there for everybody or not at all.
+	// A transactional engine, whatever the server's default is: the effect of a statement must be visible to all or not
+	// at all.
 	mysqlDialect = dialect{name: "MySQL", driver: "mysql", quote: "`", suffix: " ENGINE=InnoDB"}
 )
 
-// sql turns a statement as SQLite reads it into this dialect's.
+// sql translates a statement from SQLite's dialect into this one.
 func (d dialect) sql(statement string) string {
 	statement = strings.ReplaceAll(statement, `"`, d.quote)
 	if !d.numbered {
@@ -48,7 +49,7 @@ func (d dialect) sql(statement string) string {
 	return b.String()
 }
 
-// A source is a database to open: the dialect, and what its driver wants to be told.
+// A source is a database to open: the dialect, and the driver's data source name.
 type source struct {
 	dialect dialect
 	url     string // what parseSource reads, with nothing left open: a child is given this
@@ -56,7 +57,7 @@ type source struct {
 	shown   string // the same for people, without the password
 }
 
-// parseSource reads what -dsn and -db give: mysql://… (or mariadb://…), postgres://… (or postgresql://…), the data source
+// parseSource parses -dsn and -db: mysql://… (or mariadb://…), postgres://… (or postgresql://…), the data source
 // name of Go's MySQL driver, or the path of a SQLite file, with or without sqlite:// before it.
 func parseSource(text string) (source, error) {
 	switch kind, err := dsn.KindOf(text); {
@@ -93,8 +94,8 @@ func sqliteSource(path string) (source, error) {
 		"busy_timeout(30000)",
 		// Readers and the writer do not shut each other out.
 		"journal_mode(WAL)",
-		// Do not wait for the disk: that would only matter if the machine lost power. A killed process takes nothing
-		// with it, since what it wrote is the operating system's.
+		// Do not wait for the disk: that would only matter if the machine lost power. The data of a killed process is
+		// safe, because the operating system has it.
 		"synchronous(OFF)",
 	}}
 	location := url.URL{Scheme: "file", Path: absolute, RawQuery: settings.Encode()}

@@ -1,4 +1,5 @@
-// Keygen hands out the numbers 1, 2, 3 … to the workers of several processes, and proves that nobody got one twice.
+// Keygen hands out the numbers 1, 2, 3 … to the workers of several processes, and proves that no number was given out
+// twice.
 //
 //	process p1              process p2                ┌─ SQL ───────────────────────────────┐
 //	 5 workers ─┐            5 workers ─┐             │ key_generator     id 1, key 4711    │
@@ -12,11 +13,10 @@
 // interrupt prints the result so far; the exit status is 130 then, or 1 if something was found.
 //
 // With -ids snowflake the workers draw 64-bit ids instead, which each makes itself, with a node number that no other worker
-// of the deployment has: a slot of a semaphore. Why none comes twice, also with -kill, stands at [generator].
-//
-// Without flags it brings everything along: an embedded Redis, and SQLite in a temporary folder. With -redis and
-// -dsn it runs on servers. With -kill N it kills N of its processes on the way with SIGKILL; what that may leave
-// behind, and why it never becomes a duplicate, stands at [step].
+// of the deployment has: a slot of a semaphore. [generator] explains why no id comes twice, also with -kill.
+// Without flags it needs no server: it has an embedded Redis, and SQLite in a temporary folder. With -redis and -dsn it
+// runs on servers. With -kill N it kills N of its processes on the way with SIGKILL; [step] describes what a killed
+// process may leave behind, and why that never becomes a duplicate.
 package main
 
 import (
@@ -34,7 +34,8 @@ func main() {
 	os.Exit(parentMain(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// parentMain does the job as its arguments say, and gives the exit status. A finding is a duplicate, a gap or a token that went back.
+// parentMain does the job as its arguments say, and returns the exit status. A finding is a duplicate, a gap or a token
+// that went back.
 func parentMain(args []string, stdout, stderr io.Writer) int {
 	return screen.Run("keygen", args, stdout, stderr, parseOptions, generate)
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// lockMode is what keeps two workers from reading the same number.
+// lockMode is the means that keeps two workers from reading the same number.
 type lockMode string
 
 const (
 	lockRelock lockMode = "relock" // Relock, each holder registered in Redis
 	lockCohort lockMode = "cohort" // Relock, the process as a whole registered in Redis
-	lockNone   lockMode = "none"   // nothing: shows what the lock is for
+	lockNone   lockMode = "none"   // no lock: shows why one is needed
 )
 
-// idMode is what the workers draw.
+// idMode is the kind of ids that the workers draw.
 type idMode string
 
 const (
@@ -28,7 +28,7 @@ const (
 	idsSnowflake idMode = "snowflake" // ids that each worker makes itself, with a node number that no other has
 )
 
-// defaultLease is short, because a killed process costs the others what is left of its lease; and longer than a busy
+// defaultLease is short, because the others wait for the rest of a killed process's lease; and longer than a busy
 // machine stands still. The tables take no token: a holder that was stopped for longer could hand out a number twice.
 const defaultLease = 6 * time.Second
 
@@ -67,8 +67,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&ids, "ids", string(idsTable), "table, or snowflake: 64-bit ids that each worker makes itself, with a node number "+
 		"from a semaphore's slot")
 	flags.StringVar(&mode, "lock", string(lockRelock), "relock, cohort, or none to see the duplicates")
-	flags.IntVar(&opts.kills, "kill", 0, "kill so many processes on the way, and replace them")
-	flags.DurationVar(&opts.lease, "lease", defaultLease, "lease of the lock: what a killed holder costs the others")
+	flags.IntVar(&opts.kills, "kill", 0, "kill this many processes on the way, and replace them")
+	flags.DurationVar(&opts.lease, "lease", defaultLease, "lease of the lock: how long the others wait for a killed holder")
 	flags.DurationVar(&opts.turn, "turn", 0, "how long a process may hand the lock to its own workers (default: the library's)")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
@@ -84,7 +84,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	return opts, opts.validate()
 }
 
-// validate checks what the flag package cannot.
+// validate checks the values that the flag package does not check.
 func (o options) validate() error {
 	switch o.lock {
 	case lockRelock, lockCohort, lockNone:
@@ -114,7 +114,7 @@ func (o options) validate() error {
 	return deployment.CheckURL(o.redis)
 }
 
-// validateIDs checks -ids, and what does not go with it.
+// validateIDs checks -ids, and the flags that cannot be combined with it.
 func (o options) validateIDs() error {
 	switch {
 	case o.ids == idsTable:

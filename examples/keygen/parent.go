@@ -13,8 +13,8 @@ import (
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// generate does the whole job and judges it. The error says why it could not be finished; with
-// [screen.ErrInterrupted] the result is of what was done until then.
+// generate does the whole job and judges it. The error says why it could not be finished; with [screen.ErrInterrupted]
+// the result covers the work done until then.
 func generate(ctx context.Context, opts options, stdout, stderr io.Writer) (*result, error) {
 	src, remove, err := opts.source()
 	if err != nil {
@@ -58,7 +58,7 @@ func generate(ctx context.Context, opts options, stdout, stderr io.Writer) (*res
 	return &result{opts: opts, verdict: v, interrupted: stopped != nil, outcome: outcome, cost: cost}, stopped
 }
 
-// judge looks at what was recorded.
+// judge checks the records.
 func (o options) judge(records []record, interrupted bool) verdict {
 	switch {
 	case o.ids == idsSnowflake:

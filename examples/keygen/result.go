@@ -67,7 +67,7 @@ func (r *result) rows() []screen.Row {
 		screen.Row{Name: "Redis commands per key", Value: r.commandsPerKey()})
 }
 
-// commandsPerKey tells what a number cost Redis.
+// commandsPerKey formats how many commands a number cost.
 func (r *result) commandsPerKey() string {
 	if r.opts.lock == lockNone {
 		return "no lock, no commands"

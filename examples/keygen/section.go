@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// lockName is the lock's name, and so its key in Redis: HGETALL keygen shows who holds it.
+// lockName is the lock's name, and so its key in Redis: HGETALL keygen shows its holder.
 const lockName = "keygen"
 
 // A hold is one stay in the section.
@@ -40,7 +40,7 @@ func (s relockSection) do(ctx context.Context, fn func(ctx context.Context, hold
 
 func (relockSection) lost(err error) bool { return errors.Is(err, reentrant.ErrLost) }
 
-// openSection keeps nobody out.
+// openSection lets every worker in at once.
 type openSection struct{}
 
 func (openSection) do(ctx context.Context, fn func(ctx context.Context, hold hold) error) error {

@@ -23,7 +23,7 @@ const (
 
 var idEpoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
-// nodesName is the semaphore's name; the numbers are locks whose names begin with it.
+// nodesName is the semaphore's name; the node numbers are locks whose names begin with it.
 const nodesName = "keygen-nodes"
 
 // A node is a node number that a worker holds: a [reentrant.Slot], or one that every worker has.
@@ -39,26 +39,27 @@ type node interface {
 // No id comes twice although a node number has one holder after another, on machines whose clocks differ, and although a
 // holder may be paused at any point, since
 //
-//   - the time in an id is not that of this machine: it is Redis's, which the holder asks once it has the number, plus what
-//     passed here since the answer arrived. That is never ahead of Redis's time now: it runs a thousandth slower, more than
-//     quartzes and the slewing of clocks differ;
+//   - the time in an id is not this machine's but Redis's: the holder asks for it once it has the number, and adds the
+//     local time since the reply. The sum is never ahead of Redis's present time, because the local part is counted a
+//     thousandth too slow, which is more than quartzes and slewed clocks differ;
 //   - an id is given out only if the number was trusted after the time was read. So the time in it lies before the end of
 //     the lease, by Redis's clock. How late the id is used does not matter;
-//   - the next holder asks after that end, or after the release. It begins with the millisecond after the answer, which no
-//     holder before it can have reached.
+//   - the next holder asks after that end, or after the release. It begins with the millisecond after the reply, which
+//     no earlier holder can have reached.
 //
-// (A token is no such time: it rises from holder to holder, and that is all.) What is left to rely on is Redis's clock: if
-// it is set back, or a replica takes over whose clock is behind, by more than a number was free, times come again. Keep
-// NTP slewing, as leases need it too.
+// (A token is no such time: it only rises from holder to holder.) The scheme relies on Redis's clock: if that is set
+// back, or a replica with a clock that is behind takes over, by more than the time for which a number was free, times
+// come again. Keep NTP slewing, as leases need it too.
 type generator struct {
 	node     node
 	asked    int64     // Redis's time in microseconds when it was asked
-	heard    time.Time // when its answer had arrived here
+	heard    time.Time // when the reply had arrived here
 	last     int64     // millisecond of the last id
 	sequence int64     // of the last id in its millisecond
 }
 
-// newGenerator begins with the millisecond after asked, a time that Redis has just said, in microseconds.
+// newGenerator returns a generator that begins with the millisecond after asked, the time that Redis has just returned,
+// in microseconds.
 func newGenerator(n node, asked int64) *generator {
 	return &generator{node: n, asked: asked, heard: time.Now(), last: asked / 1000, sequence: lastSequence}
 }
@@ -80,13 +81,13 @@ func (g *generator) draw() (int64, error) {
 	return (g.last-idEpoch)<<(nodeBits+sequenceBits) | int64(g.node.Number())<<sequenceBits | g.sequence, nil
 }
 
-// now is a time in milliseconds that is never ahead of Redis's.
+// now returns a time in milliseconds that is never ahead of Redis's.
 func (g *generator) now() int64 {
 	passed := time.Since(g.heard)
 	return (g.asked + (passed - passed/1000).Microseconds()) / 1000
 }
 
-// nodeOf is the number of the node that made an id.
+// nodeOf returns the number of the node that made an id.
 func nodeOf(id int64) int { return int(id >> sequenceBits & (maxNodes - 1)) }
 
 // A drawer is a worker that draws ids and records them, until its context ends.
@@ -100,8 +101,8 @@ type drawer struct {
 	tally *tally
 }
 
-// idsPerHold is after how many ids a worker gives its node number back and takes another. A real program would keep it;
-// here numbers pass from process to process in seconds as otherwise in months.
+// idsPerHold is how many ids a worker makes with one node number. Then it gives the number back and takes another. A
+// real program would keep its number for months; here numbers change hands every few seconds.
 const idsPerHold = 200
 
 // run takes one node number after another.
@@ -144,7 +145,7 @@ func (d *drawer) drawSome(ctx context.Context, n node) error {
 	return nil
 }
 
-// redisTime returns what asks for Redis's time. In a Cluster the nodes' clocks would have to agree.
+// redisTime returns a function that asks for Redis's time. In a Cluster the nodes' clocks would have to agree.
 func redisTime(client rueidis.Client) func(ctx context.Context) (int64, error) {
 	return func(ctx context.Context) (int64, error) {
 		parts, err := client.Do(ctx, client.B().Time().Build()).AsIntSlice()
@@ -155,7 +156,7 @@ func redisTime(client rueidis.Client) func(ctx context.Context) (int64, error) {
 	}
 }
 
-// localTime is the time of who has no Redis.
+// localTime is the time for a worker without a Redis.
 func localTime(context.Context) (int64, error) { return time.Now().UnixMicro(), nil }
 
 // joinSlots takes node numbers from a semaphore.
@@ -163,7 +164,7 @@ func joinSlots(m *reentrant.Semaphore) func(ctx context.Context) (node, error) {
 	return func(ctx context.Context) (node, error) { return m.AcquireSlot(ctx) }
 }
 
-// everyNode is node 0, which every worker takes for its own: what node numbers are for.
+// everyNode is node 0, which every worker takes as its own. It shows why node numbers are needed.
 type everyNode struct{}
 
 func joinNothing(context.Context) (node, error) { return everyNode{}, nil }

@@ -28,7 +28,7 @@ func (w *worker) run(ctx context.Context) error {
 		})
 		switch {
 		case w.lock.lost(err):
-			// The step may be half done, as after a SIGKILL: the next holder sees to it.
+			// The step may be half done, as after a SIGKILL: the next holder completes it.
 			w.tally.lost.Add(1)
 		case err != nil:
 			return err
@@ -39,16 +39,16 @@ func (w *worker) run(ctx context.Context) error {
 }
 
 // step hands out one number. It runs under the lock and consists of three statements:
+// read    the next number, n, and whether n−1 has its record
 //
-//	read    the number that is next, n, and: has n−1 its record?
 //	raise   the number to n+1
 //	record  n, for this worker
 //
 // A SIGKILL can end it between any two of them, or within one. Before raise has happened there is nothing to see.
-// After record has happened the step is complete. Between the two a number is raised but was given to nobody, and that
-// is what the question in read is for: if n−1 has no record, its holder died, and this worker takes n−1 for itself. It
-// only records it then, so a SIGKILL there leaves everything as it was found. The lock makes this sound: a holder that
-// is alive records its number before the next one can read.
+// After record has happened the step is complete. Between the two the number is raised, but no worker has got n.
+// Therefore read also looks for the record of n−1: if n−1 has no record, its holder died, and this worker takes n−1 for
+// itself. It only records it then, so a SIGKILL there leaves everything as it was found. The lock makes this sound: a
+// holder that is alive records its number before the next one can read.
 //
 // Without that, or where the lock fails, two steps overlap: both read before either has recorded. And then, however
 // their statements mix, both have read with n or n−1 unrecorded and both take that same number: n when the other has not

@@ -1,10 +1,10 @@
 package main
 
-// A verdict is what the records prove.
+// A verdict is the result of checking the records.
 type verdict struct {
 	numbers    int64            // different numbers that were handed out
 	duplicates int64            // records beyond one for each of them
-	gaps       int64            // numbers that nobody was given
+	gaps       int64            // numbers that no worker got
 	reversals  int64            // records whose token is not above the one before, in the order of the numbers
 	shares     map[string]int64 // records by process
 

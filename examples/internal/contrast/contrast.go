@@ -1,4 +1,4 @@
-// Package contrast tests whether what a style sheet has written can be read.
+// Package contrast tests whether the colours of a style sheet have enough contrast.
 package contrast
 
 import (

@@ -19,7 +19,7 @@ const (
 	reportEvery = 50 * time.Millisecond
 )
 
-// A part is what a parent tells its child.
+// A part is the message with which a parent gives a child its work.
 type part struct {
 	Name string
 	Role any
@@ -34,7 +34,7 @@ const (
 	phaseDone    phase = "done"
 )
 
-// A report is a line that a child says.
+// A report is a line that a child sends.
 type report[T any] struct {
 	Phase phase
 	Tally T // so far
@@ -46,13 +46,14 @@ func IsChild() bool {
 	return ok
 }
 
-// Play plays this child's role and gives the exit status: 0, or 1 after an error, which is printed. play is a method of
-// the role; its context ends when the parent wants the child to stop, or has ended itself.
+// Play plays this child's role and returns the exit status: 0, or 1 after an error, which it prints. play is a method
+// of the role; its context ends when the parent wants the child to stop, or has ended itself.
 func Play[R, T any](program string, play func(role R, ctx context.Context, line *Line[T]) error) int {
-	// Ctrl-C in a terminal goes to all processes, and timeout(1) sends its signal to all as well. The parent hears it and
-	// tells the children, so that each can give back its locks.
+	// Ctrl-C in a terminal goes to all processes, and timeout(1) sends its signal to all as well. The parent receives
+	// it and stops the children, so that each can give back its locks.
 	signal.Ignore(os.Interrupt, syscall.SIGTERM)
-	// With the parent gone, nobody reads the reports. That is to be an error like others, so that locks are given back.
+	// When the parent is gone, a report cannot be written. That must be an ordinary error, so that locks are given
+	// back.
 	signal.Ignore(syscall.SIGPIPE)
 	var role R
 	mine := part{Role: &role}
@@ -75,7 +76,7 @@ type Line[T any] struct {
 	out   *json.Encoder
 }
 
-// listen opens the line, and gives a context that ends with the parent's input.
+// listen opens the line, and returns a context that ends with the parent's input.
 func listen[T any](ctx context.Context, stdin io.Reader, stdout io.Writer) (context.Context, *Line[T]) {
 	ctx, cancel := context.WithCancel(ctx)
 	start := make(chan struct{})
@@ -92,8 +93,8 @@ func listen[T any](ctx context.Context, stdin io.Reader, stdout io.Writer) (cont
 }
 
 // Work says that the child is ready, waits for the start, runs its workers, each in its own goroutine and with a number
-// from 0 on, and reports what tally says until all are done. The first error ends the others; being told to stop, by
-// the end of ctx, is none.
+// from 0 on, and reports tally's result until all are done. The first error ends the others. The end of ctx is no
+// error.
 func (l *Line[T]) Work(ctx context.Context, workers int, tally func() T, run func(ctx context.Context, worker int) error) error {
 	if err := l.say(phaseReady, tally()); err != nil {
 		return err
@@ -142,7 +143,7 @@ func (l *Line[T]) work(parent context.Context, workers int, tally func() T, run 
 	}
 }
 
-// say writes one report.
+// say sends one report.
 func (l *Line[T]) say(p phase, tally T) error {
 	if err := l.out.Encode(report[T]{Phase: p, Tally: tally}); err != nil {
 		return fmt.Errorf("report: %w", err)

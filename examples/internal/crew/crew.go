@@ -18,7 +18,7 @@ import (
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// graceful is how long children that were told to stop may take.
+// graceful is how long children may take to stop.
 const graceful = 10 * time.Second
 
 // A Tally is what a process has done so far. Tallies add up.
@@ -33,14 +33,14 @@ type Plan[T Tally[T]] struct {
 	Kills     int                             // processes to kill with SIGKILL, evenly spread over the way to the goal
 	Goal      int64                           // a total tally of so much is all there is to do
 	Unit      string                          // what the goal counts: "keys"
-	Role      func(name string, seat int) any // what a process is told, as JSON (see Play); one that replaces another has its seat
+	Role      func(name string, seat int) any // a process's role, sent as JSON (see Play); a replacement gets the seat of the process that it replaces
 	Enough    func(total T) bool              // when to stop before the children are done; nil: never
-	Stderr    io.Writer                       // for progress, and for what the children have to say to people
+	Stderr    io.Writer                       // for progress, and for the children's stderr
 }
 
-// An Outcome is what became of a job.
+// An Outcome is the result of a job.
 type Outcome[T any] struct {
-	Total T             // what the processes reported, those that were killed as far as they came to say
+	Total T             // the sum of the processes' last reports; a killed process may have done more
 	Names [][]string    // of the processes; those that replaced each other together, in the order of their lives
 	Kills int           // how many were killed
 	Took  time.Duration // from the moment when all were ready to the end of the last one
@@ -81,7 +81,7 @@ func (c *crew[T]) run(ctx context.Context) error {
 	for c.running > 0 {
 		select {
 		case e := <-c.events:
-			c.hear(e)
+			c.handle(e)
 		case <-interrupt:
 			interrupt = nil
 			c.fail(fmt.Errorf("%w before all %d %s were done", screen.ErrInterrupted, c.plan.Goal, c.plan.Unit))
@@ -115,8 +115,8 @@ func (c *crew[T]) start(seat, life int) {
 	c.running++
 }
 
-// hear takes in what a child said.
-func (c *crew[T]) hear(e event[T]) {
+// handle handles a child's report.
+func (c *crew[T]) handle(e event[T]) {
 	p := e.from
 	if e.exited {
 		c.bury(p, e.err)
@@ -179,7 +179,7 @@ func (c *crew[T]) strike(done int64) {
 	c.kills++
 }
 
-// bury takes a child off that has ended, and replaces it if we killed it.
+// bury removes a child that has ended, and replaces it if the crew killed it.
 func (c *crew[T]) bury(p *process[T], err error) {
 	p.exited = true
 	c.running--
@@ -204,7 +204,7 @@ func (c *crew[T]) fail(err error) {
 	c.stop()
 }
 
-// stop tells the children to end, and starts no more.
+// stop makes the children end, and starts no more.
 func (c *crew[T]) stop() {
 	c.stopped = true
 	for _, m := range c.members {
@@ -230,7 +230,7 @@ func (c *crew[T]) total() T {
 	return sum
 }
 
-// names gives the children's names, for each seat in the order of its lives.
+// names returns the children's names, for each seat in the order of its processes.
 func (c *crew[T]) names() [][]string {
 	seats := make([][]string, c.plan.Processes)
 	for _, m := range c.members {

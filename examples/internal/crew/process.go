@@ -22,7 +22,7 @@ type process[T any] struct {
 	exited bool
 }
 
-// An event is what a child said, or that it ended.
+// An event is a report of a child, or its end.
 type event[T any] struct {
 	from   *process[T]
 	report report[T]
@@ -30,7 +30,7 @@ type event[T any] struct {
 	err    error // how it ended; nil if well
 }
 
-// startProcess runs this program again in the given role. Everything the child says, and its end, arrives in events.
+// startProcess runs this program again in the given role. The child's reports and its end arrive in events.
 func startProcess[T any](name string, role any, stderr io.Writer, events chan<- event[T]) (*process[T], error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -57,13 +57,13 @@ func startProcess[T any](name string, role any, stderr io.Writer, events chan<- 
 	return p, nil
 }
 
-// listen passes on what the child says until its output ends, and then how it ended.
+// listen passes on the child's reports until its output ends, and then its end.
 func (p *process[T]) listen(stdout io.Reader, events chan<- event[T]) {
 	lines := json.NewDecoder(stdout)
 	for {
 		var r report[T]
 		if err := lines.Decode(&r); err != nil {
-			// The end, or the half of a line that a SIGKILL leaves. Whatever else the child might say is not for us.
+			// The end, or the half of a line that a SIGKILL leaves. The parent ignores the rest.
 			_, _ = io.Copy(io.Discard, stdout)
 			break
 		}
@@ -72,17 +72,17 @@ func (p *process[T]) listen(stdout io.Reader, events chan<- event[T]) {
 	events <- event[T]{from: p, exited: true, err: p.cmd.Wait()}
 }
 
-// begin tells the child to start. A child that has just died will be noticed by its end.
+// begin starts the child's work. If the child has just died, its end will show that.
 func (p *process[T]) begin() {
 	_, _ = io.WriteString(p.stdin, "go\n")
 }
 
-// stop tells the child to end.
+// stop makes the child end.
 func (p *process[T]) stop() {
 	_ = p.stdin.Close()
 }
 
-// kill ends the child as a crash would: it has no say in it.
+// kill ends the child with SIGKILL, as a crash would.
 func (p *process[T]) kill() error {
 	err := p.cmd.Process.Kill()
 	if errors.Is(err, os.ErrProcessDone) {

@@ -27,10 +27,10 @@ type Redis struct {
 	before   int64             // what the server had counted at the start
 }
 
-// A Cost is what a job asked of Redis.
+// A Cost is the load of a job on Redis.
 type Cost struct {
 	Commands int64
-	Counted  string // who counted them
+	Counted  string // how they were counted
 }
 
 // Open connects to the Redis at a URL that came with the flag -redis, or, if there is none, starts the embedded one.
@@ -86,8 +86,8 @@ func dial(ctx context.Context, address string) (*Redis, error) {
 	return r, nil
 }
 
-// answerWithin is how long a client waits for an answer: longer than a busy machine stands still, since the jobs end at an
-// error of their data; and below a lease, so that a renewal can be tried twice.
+// answerWithin is how long a client waits for a reply: longer than a busy machine stands still, because an error of its
+// data ends a job; and less than a lease, so that a renewal can be tried twice.
 const answerWithin = 5 * time.Second
 
 // dialWithin is how long a server may take to be connected to: all processes of a job start at once.
@@ -99,14 +99,14 @@ func Connect(address string) (rueidis.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	option.DisableCache = true // which servers before 6 do not have, and nobody needs here
+	option.DisableCache = true // servers before 6 do not have it, and no example needs it
 	option.PipelineMultiplex = -1
 	option.ConnWriteTimeout = answerWithin
 	option.Dialer.Timeout = dialWithin
 	return rueidis.NewClient(option)
 }
 
-// Cost gives the cost since Open. own is what the children counted, which is all there is with the embedded Redis.
+// Cost returns the cost since Open. own is the children's own count, which is used with the embedded Redis.
 func (r *Redis) Cost(ctx context.Context, own int64) (Cost, error) {
 	switch {
 	case r.embedded != nil:
@@ -118,8 +118,8 @@ func (r *Redis) Cost(ctx context.Context, own int64) (Cost, error) {
 	return Cost{}, nil
 }
 
-// scripts asks the server how many scripts it has run: every verb of the lock is one. What runs inside of a script
-// is not counted again.
+// scripts returns how many scripts the server has run: every verb of the lock is one. Commands inside of a script are
+// not counted.
 func (r *Redis) scripts(ctx context.Context) (int64, error) {
 	stats, err := r.Client.Do(ctx, r.Client.B().Info().Section("commandstats").Build()).ToString()
 	if err != nil {

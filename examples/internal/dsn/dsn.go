@@ -1,5 +1,5 @@
-// Package dsn reads what the flag -dsn of an example names: a database by its URL, by the data source name that Go's
-// MySQL driver takes, or by the path of a SQLite file. No error and no text that it makes contains a password.
+// Package dsn parses the flag -dsn of the examples, which names a database by its URL, by the data source name that
+// Go's MySQL driver takes, or by the path of a SQLite file. No error and no text that it makes contains a password.
 package dsn
 
 import (
@@ -28,7 +28,7 @@ var (
 	hasKeyword = regexp.MustCompile(`(^|\s)(host|user|password|dbname)\s*=`)
 )
 
-// hidden stands in a text where there was a password, as in [url.URL.Redacted].
+// hidden replaces a password in a text, as in [url.URL.Redacted].
 const hidden = "xxxxx"
 
 // KindOf reports how text names a database. It returns an error for PostgreSQL's settings (host=… password=…), which
@@ -58,7 +58,7 @@ func ParseMySQL(text string) (*mysql.Config, error) {
 	return config, nil
 }
 
-// Shown is a data source name for people.
+// Shown returns a data source name for display, without the password.
 func Shown(config *mysql.Config) string {
 	shown := config.Clone()
 	if shown.Passwd != "" {
@@ -82,7 +82,7 @@ func ParseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// Redacted is a URL for people: without the password, also where it is a setting.
+// Redacted returns a URL for display: without the password, also where that is a setting.
 func Redacted(u *url.URL) string {
 	settings := u.Query()
 	for _, name := range []string{"password", "sslpassword"} {

@@ -13,8 +13,8 @@ import (
 //go:embed key.lua
 var keyScript string
 
-// A Key is a hash in Redis with the text and the highest token. It need not be the Redis that has the lock, and better
-// is not: what forgets the lock should not forget the token too.
+// A Key is a hash in Redis with the text and the highest token. It need not be the Redis that has the lock, and should
+// better be another: the server that forgets the lock should not forget the token too.
 type Key struct {
 	client rueidis.Client
 	key    string
@@ -23,19 +23,19 @@ type Key struct {
 
 var _ Resource = (*Key)(nil)
 
-// NewKey gives the resource with a key; one that does not exist is an empty text. It sends nothing.
+// NewKey returns the resource with a key. A missing key is an empty text. NewKey sends nothing.
 func NewKey(client rueidis.Client, key string) *Key {
 	// Retryable: the script may run twice.
 	return &Key{client: client, key: key, script: rueidis.NewLuaScriptRetryable(keyScript)}
 }
 
-// Read sees the token and reads the text in one script.
+// Read checks the token and reads the text in one script.
 func (k *Key) Read(ctx context.Context, token reentrant.Token) (string, error) {
 	text, err := k.run(ctx, token)
 	return text, failed("read", k.key, token, err)
 }
 
-// Write sees the token and sets the text in one script.
+// Write checks the token and sets the text in one script.
 func (k *Key) Write(ctx context.Context, token reentrant.Token, text string) error {
 	_, err := k.run(ctx, token, text)
 	return failed("write", k.key, token, err)

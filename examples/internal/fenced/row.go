@@ -22,7 +22,7 @@ type Row struct {
 
 var _ Resource = (*Row)(nil)
 
-// Parameters is how a database wants the parameters of a statement.
+// Parameters is a database's syntax for the parameters of a statement.
 type Parameters int8
 
 const (
@@ -53,7 +53,7 @@ func Insert(ctx context.Context, db *sql.DB, p Parameters, id string) error {
 	return nil
 }
 
-// NewRow gives the row with an id. It sends nothing.
+// NewRow returns the row with an id. It sends nothing.
 func NewRow(db *sql.DB, p Parameters, id string) *Row {
 	return &Row{
 		db: db, id: id,
@@ -63,7 +63,7 @@ func NewRow(db *sql.DB, p Parameters, id string) *Row {
 	}
 }
 
-// Read has the row see the token, and then reads the text unless a higher one was seen meanwhile.
+// Read shows the row the token, and then reads the text unless the row has seen a higher token meanwhile.
 func (r *Row) Read(ctx context.Context, token reentrant.Token) (string, error) {
 	if err := r.update(ctx, r.seeText, int64(token), r.id, int64(token)); err != nil {
 		return "", failed("read", r.id, token, err)
@@ -94,7 +94,7 @@ func (r *Row) update(ctx context.Context, statement string, args ...any) error {
 	return err
 }
 
-// sql turns the question marks of a statement into what the database wants.
+// sql rewrites the question marks of a statement in the database's syntax.
 func (p Parameters) sql(statement string) string {
 	if p == Question {
 		return statement

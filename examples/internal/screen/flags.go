@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// NewFlags makes the flags of a program. Its -help says first what the program is for.
+// NewFlags returns the flag set of a program. Its -help begins with the purpose of the program.
 func NewFlags(program, purpose string, stderr io.Writer) *flag.FlagSet {
 	flags := flag.NewFlagSet(program, flag.ContinueOnError)
 	flags.SetOutput(stderr)

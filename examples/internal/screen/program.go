@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Exit statuses. What keeps a program from proving anything, such as a server that is not there, counts as a finding.
+// Exit statuses. An error that keeps a program from proving anything, such as a missing server, counts as a finding.
 const (
 	ExitClean       = 0
 	ExitFinding     = 1
@@ -19,17 +19,17 @@ const (
 	ExitInterrupted = 130 // by SIGINT or SIGTERM, with nothing found until then
 )
 
-// ErrInterrupted is in the error of a job that was interrupted. The proof beside it is of what was done until then.
+// ErrInterrupted is in the error of a job that was interrupted. The proof beside it covers the work done until then.
 var ErrInterrupted = errors.New("interrupted")
 
-// A Proof is what a program comes to.
+// A Proof is the result of a program.
 type Proof interface {
 	Print(to io.Writer)
 	Clean() bool // nothing was found
 }
 
 // Run is the main of a program that proves something: it reads the arguments, does the job until it is done or
-// interrupted, prints what it came to, and returns the exit status. prove may return a proof and [ErrInterrupted].
+// interrupted, prints the proof, and returns the exit status. prove may return a proof and [ErrInterrupted].
 func Run[O any, P Proof](name string, args []string, stdout, stderr io.Writer,
 	parse func(args []string, stderr io.Writer) (O, error),
 	prove func(ctx context.Context, opts O, stdout, stderr io.Writer) (P, error),

@@ -1,4 +1,4 @@
-// Package screen shows people how far a job is, and what came out.
+// Package screen shows the progress of a job, and its result.
 package screen
 
 import (
@@ -13,15 +13,15 @@ type Progress struct {
 	terminal bool
 	goal     int64
 	unit     string
-	shown    int64 // what the last line said
+	shown    int64 // the count in the last line
 }
 
-// NewProgress shows the way to a goal of so many units.
+// NewProgress shows the progress towards a goal.
 func NewProgress(out io.Writer, goal int64, unit string) *Progress {
 	return &Progress{out: out, terminal: isTerminal(out), goal: goal, unit: unit}
 }
 
-// isTerminal reports whether a person watches out.
+// isTerminal reports whether out is a terminal.
 func isTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	if !ok {
@@ -31,7 +31,7 @@ func isTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// Show says how much is done.
+// Show shows how much is done.
 func (p *Progress) Show(done int64, kills int) {
 	step := p.goal / 10
 	if p.terminal {

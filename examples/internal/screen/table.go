@@ -10,7 +10,7 @@ import (
 // A Row is a line of a table.
 type Row struct{ Name, Value string }
 
-// PrintTable writes a result: the table, and what it means in one sentence.
+// PrintTable writes a result: the table, and its meaning in one sentence.
 func PrintTable(out io.Writer, rows []Row, sentence string) {
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
@@ -21,7 +21,7 @@ func PrintTable(out io.Writer, rows []Row, sentence string) {
 	fmt.Fprintf(out, "\n%s\n", sentence)
 }
 
-// Split tells how much fell to each process: "p1 20, p2 7+12" if p2 was killed once. names are those of a crew's
+// Split formats the share of each process: "p1 20, p2 7+12" if p2 was killed once. names are those of a crew's
 // outcome.
 func Split(names [][]string, shares map[string]int64) string {
 	seats := make([]string, len(names))
