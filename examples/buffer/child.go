@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A role is what a parent tells its child.
+// A role is the work that the parent gives a child.
 type role struct {
 	Process   string // the child's name
 	Seat      int    // 1 for p1 and all that replace it
@@ -47,15 +47,15 @@ func (r report) Plus(other report) report {
 // Done is how many items have come through.
 func (r report) Done() int64 { return r.Taken }
 
-// A site is what the workers of a child share.
-type site struct {
+// A workplace is shared by the workers of a child.
+type workplace struct {
 	role  role
 	lock  *reentrant.Lock
 	store *store
 	did   tally
 }
 
-// play connects, and works when the parent says so.
+// play connects, waits for the parent's start, and works.
 func (r role) play(ctx context.Context, line *crew.Line[report]) error {
 	member, err := deployment.Join(r.Redis, reentrant.WithLease(r.Lease))
 	if err != nil {
@@ -66,14 +66,14 @@ func (r role) play(ctx context.Context, line *crew.Line[report]) error {
 			fmt.Fprintf(os.Stderr, "buffer %s: %v\n", r.Process, err)
 		}
 	}()
-	s := &site{role: r, lock: member.Session.NewLock(lockName), store: &store{client: member.Client}}
+	s := &workplace{role: r, lock: member.Session.NewLock(lockName), store: &store{client: member.Client}}
 	return line.Work(ctx, r.Producers+r.Consumers,
 		func() report { return s.did.report(s.store.commands.Load() + int64(member.Session.Stats().Commands)) },
 		s.work)
 }
 
 // work is one worker: the first ones are producers, the others consumers.
-func (s *site) work(ctx context.Context, worker int) error {
+func (s *workplace) work(ctx context.Context, worker int) error {
 	notFull, notEmpty := s.lock.NewCondition("not full"), s.lock.NewCondition("not empty")
 	if worker >= s.role.Producers {
 		c := consumer{process: s.role.Process, items: s.role.Items, store: s.store, did: &s.did}
@@ -86,7 +86,7 @@ func (s *site) work(ctx context.Context, worker int) error {
 	return repeat(ctx, s.turnstile(notFull, notEmpty, &s.did.idle.full), p.step)
 }
 
-func (s *site) turnstile(wait, tell *reentrant.Condition, waits *atomic.Int64) turnstile {
+func (s *workplace) turnstile(wait, tell *reentrant.Condition, waits *atomic.Int64) turnstile {
 	if s.role.Lock == lockNone {
 		return openDoor{}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// An outcome is what a step found.
+// An outcome is the result of a step.
 type outcome int
 
 const (
@@ -23,21 +23,18 @@ type step func(ctx context.Context, token uint64) (outcome, error)
 
 // A turnstile lets one worker at a time make its step.
 type turnstile interface {
-	// turn makes one step that moves an item, however long it has to wait for that; or finds that there is no more
-	// to do.
+	// turn waits until it can make one step that moves an item, or returns that there is no more to do.
 	turn(ctx context.Context, step step) (more bool, err error)
 }
 
 // A monitor is the turnstile of one worker: the buffer's lock, the condition that the worker waits for when it is
 // blocked, and the one that it makes true by its step.
-//
-// A signal is a debt. Whoever puts an item owes a signal to somebody who waits for one; whoever is woken by it has to
-// make use of it. As long as debts are paid, nobody waits for what is already there. A SIGKILL can come between an
-// item and its signal, or between a wake-up and its use, and then a debt is left that nobody knows of; a hold that is
-// lost on the way leaves it too. (A signal to a process that died before it heard is not among them: Redis gives it to
-// the next.) So a worker that begins, and one that has lost a hold, first pays what may be owed: it signals everybody.
-// Since every process that is killed is replaced, each debt is paid; and a signal too many wakes somebody who looks and
-// waits again.
+// A worker that puts an item must signal a waiting consumer, and a worker that is signalled must make its step.
+// Otherwise a worker waits although there is an item. A SIGKILL can come between an item and its signal, or between a
+// wake-up and its step; then a signal is missing, and no process knows it. A hold that is lost on the way has the same
+// effect. (A signal to a process that died before it received it is not lost: Redis gives it to the next waiter.) So a
+// worker that begins, and one that has lost a hold, first signals all waiters. Since every killed process is replaced,
+// each missing signal is made up for. A signal too many does no harm: the worker looks and waits again.
 type monitor struct {
 	lock *reentrant.Lock
 	wait *reentrant.Condition
@@ -59,13 +56,13 @@ func (m *monitor) turn(ctx context.Context, step step) (more bool, err error) {
 		})
 		if done && !errors.Is(err, reentrant.ErrLost) {
 			// An error is Unlock's: Redis did not confirm it. The hold has ended here all the same, after a whole step with
-			// its signal, so nothing is owed. The others get the lock when the lease is over, at the latest.
+			// its signal, so no signal is missing. The others get the lock when the lease ends, at the latest.
 			return more, nil
 		}
 		if !errors.Is(err, reentrant.ErrLost) && !errors.Is(err, errStale) {
 			return more, err
 		}
-		// Whether the step was made stands in the book: the next look tells.
+		// The book records whether the step was made: the next look shows it.
 		m.paid = false
 		m.lost.Add(1)
 		if ctx.Err() != nil {
@@ -91,7 +88,7 @@ func (m *monitor) inside(ctx context.Context, step step) (more bool, err error) 
 		case found == moved:
 			return true, m.tell.Signal(ctx)
 		case found == finished:
-			// Those who wait for the same will wait in vain.
+			// The others that wait for the same condition must end too.
 			return false, m.wait.SignalAll(ctx)
 		}
 		m.waits.Add(1)
@@ -101,7 +98,7 @@ func (m *monitor) inside(ctx context.Context, step step) (more bool, err error) 
 	}
 }
 
-// pay makes up for signals that may be owed.
+// pay repeats signals that may be missing.
 func (m *monitor) pay(ctx context.Context) error {
 	if m.paid {
 		return nil
@@ -116,7 +113,7 @@ func (m *monitor) pay(ctx context.Context) error {
 	return nil
 }
 
-// An openDoor keeps nobody out. There is nobody to be woken by either, so who is blocked looks again and again.
+// An openDoor lets every worker in at once. Without a lock there are no signals, so a blocked worker polls.
 type openDoor struct{}
 
 const lookAgainEvery = time.Millisecond

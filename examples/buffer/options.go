@@ -10,15 +10,15 @@ import (
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// lockMode is what keeps two workers from stepping at once.
+// lockMode is the means that keeps two workers from stepping at once.
 type lockMode string
 
 const (
 	lockRelock lockMode = "relock"
-	lockNone   lockMode = "none" // nothing: shows what the lock is for
+	lockNone   lockMode = "none" // no lock: shows why one is needed
 )
 
-// defaultLease is short, because a killed process costs the others what is left of its lease; and long enough that
+// defaultLease is short, because the others wait for the rest of a killed process's lease; and long enough that
 // a busy machine does not lose a lock that is alive.
 const defaultLease = 2 * time.Second
 
@@ -52,8 +52,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&opts.redis, "redis", "",
 		"`URL` of a Redis, redis://… or rediss://…; its keys {buffer}:… are deleted (default: an embedded one)")
 	flags.StringVar(&mode, "lock", string(lockRelock), "relock, or none to see the losses")
-	flags.IntVar(&opts.kills, "kill", 0, "kill so many processes on the way, and replace them")
-	flags.DurationVar(&opts.lease, "lease", defaultLease, "lease of the lock: what a killed process costs the others")
+	flags.IntVar(&opts.kills, "kill", 0, "kill this many processes on the way, and replace them")
+	flags.DurationVar(&opts.lease, "lease", defaultLease, "lease of the lock: how long the others wait for a killed process")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
@@ -64,7 +64,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	return opts, opts.validate()
 }
 
-// validate checks what the flag package cannot.
+// validate checks the values that the flag package does not check.
 func (o options) validate() error {
 	if o.lock != lockRelock && o.lock != lockNone {
 		return fmt.Errorf("-lock %q: there are relock and none", o.lock)

@@ -12,7 +12,7 @@ import (
 )
 
 // move does the whole job and judges it. The error says why it could not be finished; with [screen.ErrInterrupted] the
-// result is of what was done until then.
+// result covers the work done until then.
 func move(ctx context.Context, opts options, stdout, stderr io.Writer) (*result, error) {
 	redis, err := deployment.Open(ctx, opts.redis)
 	if err != nil {

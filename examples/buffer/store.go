@@ -12,7 +12,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// lockName is the lock's name, and so its key in Redis: HGETALL buffer shows who holds it.
+// lockName is the lock's name, and so its key in Redis: HGETALL buffer shows its holder.
 const lockName = "buffer"
 
 // The buffer's keys. The braces put them on the lock's own node of a Cluster.
@@ -81,7 +81,7 @@ func (s *store) run(ctx context.Context, script *rueidis.Lua, keys []string, arg
 	return script.Exec(ctx, s.client, keys, args)
 }
 
-// reason says what failed.
+// reason returns the error for a failed operation.
 func reason(step string, err error) error {
 	switch answer, ok := rueidis.IsRedisErr(err); {
 	case err == nil:
@@ -92,7 +92,7 @@ func reason(step string, err error) error {
 	return fmt.Errorf("%s: %w", step, err)
 }
 
-// clear removes the buffer. Before a job that is what another one left.
+// clear removes the buffer. It is called before a job too, because an earlier job may have left one.
 func (s *store) clear(ctx context.Context) error {
 	err := s.client.Do(ctx, s.client.B().Del().Key(bookKey, itemsKey, takenKey).Build()).Error()
 	if err != nil {
@@ -127,19 +127,19 @@ func (s *store) remains(ctx context.Context) (r remains, err error) {
 	}
 	lines, err := answers[2].AsStrSlice()
 	if err != nil {
-		return r, fmt.Errorf("read what was taken: %w", err)
+		return r, fmt.Errorf("read the taken items: %w", err)
 	}
 	for _, line := range lines {
 		var t record
 		if _, err := fmt.Sscan(line, &t.item, &t.process); err != nil {
-			return r, fmt.Errorf("read what was taken, %q: %w", line, err)
+			return r, fmt.Errorf("read the taken items, %q: %w", line, err)
 		}
 		r.taken = append(r.taken, t)
 	}
 	return r, nil
 }
 
-// stamp is a token as the scripts take it.
+// stamp formats a token as the scripts take it.
 func stamp(token uint64) string {
 	return strconv.FormatUint(token, 10)
 }

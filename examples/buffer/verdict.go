@@ -1,6 +1,6 @@
 package main
 
-// remains are what is in Redis after a job.
+// remains is the data in Redis after a job.
 type remains struct {
 	taken   []record // in the order in which they were taken
 	left    int64    // items still in the buffer
@@ -8,10 +8,10 @@ type remains struct {
 	fullest int64    // most items that ever were in it
 }
 
-// A verdict is what the remains prove.
+// A verdict is the result of checking the remains.
 type verdict struct {
 	items    int64            // different items that were taken
-	lost     int64            // items that nobody took
+	lost     int64            // items that no consumer took
 	doubled  int64            // times that an item was taken again
 	disorder int64            // times that an item came after a later one of the same producer
 	left     int64            // items still in the buffer
@@ -19,7 +19,7 @@ type verdict struct {
 	shares   map[string]int64 // items by the process that took them
 }
 
-// judge looks at what a job with so many items, producers, and places in the buffer has left.
+// judge checks the remains of a job with the given numbers of items, producers, and places in the buffer.
 func judge(r remains, items int64, producers int, capacity int64) verdict {
 	v := verdict{left: r.left, overfull: max(r.fullest-capacity, 0), shares: map[string]int64{}}
 	seen := make(map[int64]bool, items)

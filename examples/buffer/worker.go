@@ -16,8 +16,8 @@ type producer struct {
 	did       *tally
 }
 
-// step puts the next item. How far the producer has come stands in Redis, changed in one go with the buffer: nothing is
-// remembered here that a SIGKILL could take away.
+// step puts the next item. Redis has the producer's progress, and changes it in one step together with the buffer. So
+// the process keeps no state that a SIGKILL could destroy.
 func (p producer) step(ctx context.Context, token uint64) (outcome, error) {
 	now, err := p.store.look(ctx, token, p.number)
 	if err != nil {
@@ -25,7 +25,7 @@ func (p producer) step(ctx context.Context, token uint64) (outcome, error) {
 	}
 	item := int64(p.number) + 1 + now.made*int64(p.producers)
 	switch {
-	case item > p.items || now.taken >= p.items: // the second only where the lock fails: nobody takes any more
+	case item > p.items || now.taken >= p.items: // the second only where the lock fails: no consumer takes any more
 		return finished, nil
 	case now.length >= p.capacity:
 		return blocked, nil
@@ -37,7 +37,7 @@ func (p producer) step(ctx context.Context, token uint64) (outcome, error) {
 	return moved, nil
 }
 
-// A consumer takes items out of the buffer, whoever put them.
+// A consumer takes items of any producer out of the buffer.
 type consumer struct {
 	process string
 	items   int64 // all there will be

@@ -16,7 +16,7 @@ type list struct {
 	prices  []price
 }
 
-// A cache is the price list as a process has it.
+// A cache is a process's copy of the price list.
 type cache struct {
 	store   *store
 	loading sync.Mutex // one worker loads at a time; the others then find what it loaded

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A role is what a parent tells its child.
+// A role is the work that the parent gives a child.
 type role struct {
 	Name       string // the child's
 	Workers    int
@@ -53,7 +53,7 @@ func (r report) Done() int64 { return r.Reads }
 // tally counts what a child's workers do.
 type tally struct{ reads, writes, checks, stale, lost atomic.Int64 }
 
-// play connects, and works when the parent says so.
+// play connects, waits for the parent's start, and works.
 func (r role) play(ctx context.Context, line *crew.Line[report]) error {
 	prices, err := openStore(ctx, r.Path, r.Workers)
 	if err != nil {

@@ -7,16 +7,15 @@
 //	                          └─ reload when Version is another ─────▲
 //
 // A reader takes the read side and asks for its Version, which sends nothing while the process is registered. Equal
-// versions say that nothing was written in between, in the whole deployment: the cached list is still true. Otherwise the
-// reader loads it anew. Now and then a worker takes the write side and changes a price.
+// versions prove that there was no write in between, in the whole deployment: the cached list is still true. Otherwise
+// the reader loads it again. Now and then a worker takes the write side and changes a price.
 //
 // Some of the prices that are served are compared with their row in the database, price and token, before the read side is
 // given up: they must be equal. If not, the exit status is 1. See it fail with -lock none, where each process believes its
 // cache for a while, as many do. An interrupt prints the result so far; the exit status is 130 then, or 1 if something was
 // found.
-//
-// Without flags it brings everything along: an embedded Redis, and SQLite in a temporary folder. With -kill N it kills N of
-// its processes on the way with SIGKILL.
+// Without flags it needs no server: it has an embedded Redis, and SQLite in a temporary folder. With -kill N it kills N
+// of its processes on the way with SIGKILL.
 package main
 
 import (

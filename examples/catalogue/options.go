@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// lockMode is how a worker knows that a cached price is still true.
+// lockMode is the means by which a worker knows that a cached price is still true.
 type lockMode string
 
 const (
@@ -19,8 +19,8 @@ const (
 	lockSQL    lockMode = "sql"    // it has no cache: every price is read from the database
 )
 
-// defaultLease is short, because a killed writer costs the others what is left of its lease; and longer than a busy machine
-// stands still.
+// defaultLease is short, because the others wait for the rest of a killed writer's lease; and longer than a busy
+// machine stands still.
 const defaultLease = 6 * time.Second
 
 // options is the job.
@@ -29,8 +29,8 @@ type options struct {
 	workers    int // in each process
 	items      int // in the price list
 	reads      int
-	writeEvery int // a price is changed after so many reads of a worker
-	checkEvery int // a price is compared with its row after so many reads of a worker
+	writeEvery int // a worker changes a price after this many reads
+	checkEvery int // a worker compares a price with its row after this many reads
 	kills      int // how many processes to kill on the way
 	lock       lockMode
 	lease      time.Duration
@@ -50,12 +50,12 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&opts.workers, "workers", 5, "workers in each process")
 	flags.IntVar(&opts.items, "items", 100, "items in the price list")
 	flags.IntVar(&opts.reads, "reads", 500_000, "how many prices to serve")
-	flags.IntVar(&opts.writeEvery, "write-every", 2000, "change a price after so many reads of a worker")
-	flags.IntVar(&opts.checkEvery, "check-every", 50, "compare a price with the database after so many reads of a worker")
+	flags.IntVar(&opts.writeEvery, "write-every", 2000, "each worker changes a price after this many reads")
+	flags.IntVar(&opts.checkEvery, "check-every", 50, "each worker compares a price with the database after this many reads")
 	flags.StringVar(&opts.redis, "redis", "", "`URL` of a Redis, redis://… or rediss://… (default: an embedded one)")
 	flags.StringVar(&mode, "lock", string(lockRelock), "relock, sql to read every price from the database, or none to see stale prices")
-	flags.IntVar(&opts.kills, "kill", 0, "kill so many processes on the way, and replace them")
-	flags.DurationVar(&opts.lease, "lease", defaultLease, "lease of the lock: what a killed holder costs the others")
+	flags.IntVar(&opts.kills, "kill", 0, "kill this many processes on the way, and replace them")
+	flags.DurationVar(&opts.lease, "lease", defaultLease, "lease of the lock: how long the others wait for a killed holder")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
@@ -66,7 +66,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	return opts, opts.validate()
 }
 
-// validate checks what the flag package cannot.
+// validate checks the values that the flag package does not check.
 func (o options) validate() error {
 	switch o.lock {
 	case lockRelock, lockNone, lockSQL:

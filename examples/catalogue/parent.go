@@ -17,7 +17,7 @@ import (
 const sampleShare = 20
 
 // serve does the whole job and judges it. The error says why it could not be finished; with [screen.ErrInterrupted] the
-// result is of what was done until then.
+// result covers the work done until then.
 func serve(ctx context.Context, opts options, stdout, stderr io.Writer) (*result, error) {
 	folder, err := os.MkdirTemp("", "catalogue-")
 	if err != nil {

@@ -20,7 +20,7 @@ type shop interface {
 	change(ctx context.Context, item int, cents int64) error
 }
 
-// lockedShop believes its cache as long as the version of the lock is the cache's.
+// lockedShop uses its cache as long as the version of the lock is the cache's.
 type lockedShop struct {
 	lock  *reentrant.RWLock
 	cache *cache
@@ -54,10 +54,10 @@ func (s *lockedShop) change(ctx context.Context, item int, cents int64) error {
 	})
 }
 
-// believeFor is how long a cache without a lock is believed.
+// believeFor is how long a cache is used without a lock.
 const believeFor = 100 * time.Millisecond
 
-// hopefulShop believes its cache for a while.
+// hopefulShop uses its cache for a while without a check.
 type hopefulShop struct {
 	cache *cache
 	store *store

@@ -29,7 +29,7 @@ func openStore(ctx context.Context, path string, connections int) (*store, error
 	settings := url.Values{"_pragma": {
 		"busy_timeout(30000)", // wait for another process's statement instead of failing
 		"journal_mode(WAL)",   // readers and the writer do not shut each other out
-		"synchronous(OFF)",    // what a killed process wrote is the operating system's
+		"synchronous(OFF)",    // the operating system has the data of a killed process
 	}}
 	location := url.URL{Scheme: "file", Path: path, RawQuery: settings.Encode()}
 	db, err := sql.Open("sqlite", location.String())
@@ -41,7 +41,7 @@ func openStore(ctx context.Context, path string, connections int) (*store, error
 	return &store{db: db}, db.PingContext(ctx)
 }
 
-// create makes the price list, with prices that no change makes.
+// create makes the price list, with prices that no later change can have.
 func (s *store) create(ctx context.Context, items int) error {
 	statements := []string{
 		`CREATE TABLE price (item INT NOT NULL PRIMARY KEY, cents BIGINT NOT NULL, token BIGINT NOT NULL)`,

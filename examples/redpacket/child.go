@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A role is what a parent tells its child.
+// A role is the work that the parent gives a child.
 type role struct {
 	Process   string // the child's name
 	Seat      int    // 1 for p1
@@ -23,10 +23,10 @@ type role struct {
 
 // A report is what a child has done so far.
 type report struct {
-	Granted  int64 // requests, by their answer
+	Granted  int64 // requests, by result
 	Already  int64 //
 	Late     int64 //
-	Lost     int64 // holds that ended before the request was answered
+	Lost     int64 // holds that ended before their request was done
 	Commands int64 // that the lock sent to Redis
 }
 
@@ -38,14 +38,14 @@ func (r report) Plus(other report) report {
 	}
 }
 
-// Done is how many requests are answered.
+// Done returns how many requests are done.
 func (r report) Done() int64 { return r.Granted + r.Already + r.Late }
 
-// play connects, and answers requests when the parent says so: all at once, each in a goroutine of its own, which is
-// the owner of the lock that it takes.
+// play connects, waits for the parent's start, and serves the requests: all at once, each in a goroutine of its own,
+// which is the owner of the lock that it takes.
 func (r role) play(ctx context.Context, line *crew.Line[report]) error {
 	// A lock that is pushed to a waiter comes with a lease of three heartbeats, until it is renewed. The packet takes no
-	// token, so this is to be no shorter than any other.
+	// token, so this lease must be no shorter than any other.
 	member, err := deployment.Join(r.Redis, reentrant.WithHeartbeat(reentrant.DefaultLease/3))
 	if err != nil {
 		return err

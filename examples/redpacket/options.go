@@ -9,12 +9,12 @@ import (
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// lockMode is what keeps two requests of one openid from being looked at at once.
+// lockMode is the means that keeps two requests of one openid apart.
 type lockMode string
 
 const (
 	lockRelock lockMode = "relock"
-	lockNone   lockMode = "none" // nothing: shows what the lock is for
+	lockNone   lockMode = "none" // no lock: shows why one is needed
 )
 
 // options is the job.
@@ -41,7 +41,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&opts.openids, "openids", 200, "how many people ask")
 	flags.IntVar(&opts.requests, "requests", 50, "how often each of them asks, spread over the processes")
 	flags.IntVar(&opts.parts, "parts", 100, "parts of the packet")
-	flags.IntVar(&opts.cents, "cents", 20_000, "what is in the packet, in cents")
+	flags.IntVar(&opts.cents, "cents", 20_000, "amount in the packet, in cents")
 	flags.StringVar(&opts.redis, "redis", "",
 		"`URL` of a Redis 6.2 or later, redis://… or rediss://…; its keys {redpacket}:… are deleted (default: an embedded one)")
 	flags.StringVar(&mode, "lock", string(lockRelock), "relock, or none to see the theft")
@@ -55,7 +55,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	return opts, opts.validate()
 }
 
-// validate checks what the flag package cannot.
+// validate checks the values that the flag package does not check.
 func (o options) validate() error {
 	if o.lock != lockRelock && o.lock != lockNone {
 		return fmt.Errorf("-lock %q: there are relock and none", o.lock)

@@ -11,11 +11,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// name stands before everything of this program in Redis: "redpacket:openid-17" is the lock of openid 17.
+// name is the prefix of all keys of this program in Redis: "redpacket:openid-17" is the lock of openid 17.
 const name = "redpacket"
 
-// partsKey is the list of parts that are left; ofKey the list of those that an openid got. A part goes from one to the
-// other in one command, so the braces put them on one node of a Cluster.
+// partsKey is the list of parts that are left; ofKey is the list of the parts that an openid got. A part goes from one
+// to the other in one command, so the braces put them on one node of a Cluster.
 const partsKey = "{" + name + "}:parts"
 
 func ofKey(openid int) string { return "{" + name + "}:of:" + strconv.Itoa(openid) }
@@ -38,11 +38,11 @@ func draw(cents, parts int) []int {
 	return append(amounts, cents-from)
 }
 
-// An answer is what a request gets.
+// An answer is the result of a request.
 type answer int
 
 const (
-	ask     answer = iota // nothing yet: a part may be had
+	ask     answer = iota // no result yet: there may be a part for it
 	granted               // a part
 	already               // this openid has one
 	late                  // the packet is empty
@@ -51,7 +51,7 @@ const (
 // A packet is the red packet in Redis.
 type packet struct{ client rueidis.Client }
 
-// fill puts the parts in, and takes away what another job has left.
+// fill stores the parts, and removes those of an earlier job.
 func (p packet) fill(ctx context.Context, amounts []int, openids int) error {
 	if err := p.clear(ctx, openids); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (p packet) fill(ctx context.Context, amounts []int, openids int) error {
 	return nil
 }
 
-// clear removes the packet, and what openids got.
+// clear removes the packet and the lists of the openids.
 func (p packet) clear(ctx context.Context, openids int) error {
 	keys := []string{partsKey}
 	for openid := range openids {
@@ -75,8 +75,8 @@ func (p packet) clear(ctx context.Context, openids int) error {
 	return nil
 }
 
-// look reports whether an openid has a part, or could still get one. The packet is looked into first: if it is empty then,
-// whoever has got a part has got it before the second look.
+// look reports whether an openid has a part, or could still get one. It looks into the packet first: if that is empty,
+// every part was given out before the second look.
 func (p packet) look(ctx context.Context, openid int) (answer, error) {
 	b := p.client.B()
 	lengths := p.client.DoMulti(ctx, b.Llen().Key(partsKey).Build(), b.Llen().Key(ofKey(openid)).Build())
@@ -108,7 +108,7 @@ func (p packet) move(ctx context.Context, openid int) (answer, error) {
 	return granted, nil
 }
 
-// remains are what is in Redis after a job, in cents.
+// remains is the data in Redis after a job, in cents.
 type remains struct {
 	got  [][]int // by openid
 	left []int   // still in the packet
@@ -125,7 +125,7 @@ func (p packet) remains(ctx context.Context, openids int) (remains, error) {
 	for _, list := range p.client.DoMulti(ctx, lists...) {
 		amounts, err := amounts(list)
 		if err != nil {
-			return remains{}, fmt.Errorf("read who got what: %w", err)
+			return remains{}, fmt.Errorf("read the parts of the openids: %w", err)
 		}
 		all = append(all, amounts)
 	}

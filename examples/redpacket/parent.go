@@ -11,8 +11,8 @@ import (
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// giveOut does the whole job and judges it. The error says why it could not be finished; with [screen.ErrInterrupted] the
-// result is of what was done until then.
+// giveOut does the whole job and judges it. The error says why it could not be finished; with [screen.ErrInterrupted]
+// the result covers the work done until then.
 func giveOut(ctx context.Context, opts options, stdout, stderr io.Writer) (*result, error) {
 	redis, err := deployment.Open(ctx, opts.redis)
 	if err != nil {

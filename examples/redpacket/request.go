@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A desk is where a process answers requests.
+// A desk serves the requests of a process.
 type desk struct {
 	packet  packet
 	session *reentrant.Session
@@ -17,7 +17,7 @@ type desk struct {
 
 	requests []int // openids, in the order of their requests
 	answers  [late + 1]atomic.Int64
-	lost     atomic.Int64 // holds that ended before the request was answered
+	lost     atomic.Int64 // holds that ended before their request was done
 }
 
 // requestsAt are the requests that come to a process: its share of each openid's, as mixed as people are.
@@ -34,7 +34,7 @@ func requestsAt(seat, processes, openids, requests int) []int {
 	return mine
 }
 
-// serve answers the request with a number.
+// serve serves the request with a number.
 func (d *desk) serve(ctx context.Context, request int) error {
 	a, err := d.answer(ctx, d.requests[request])
 	if err == nil {
@@ -45,7 +45,7 @@ func (d *desk) serve(ctx context.Context, request int) error {
 
 func (d *desk) answer(ctx context.Context, openid int) (answer, error) {
 	for {
-		// Without the lock, for the many who have a part or come too late. What it says to others may change.
+		// Without the lock, which is enough for openids that have a part or come too late. Any other result may change.
 		if a, err := d.packet.look(ctx, openid); a != ask || err != nil {
 			return a, err
 		}
@@ -57,7 +57,7 @@ func (d *desk) answer(ctx context.Context, openid int) (answer, error) {
 	}
 }
 
-// section is what one request of an openid at a time may do.
+// section is the work that one request of an openid at a time may do.
 func (d *desk) section(ctx context.Context, openid int) (a answer, err error) {
 	if d.lock == lockNone {
 		return d.lookAndMove(ctx, openid)
@@ -69,8 +69,8 @@ func (d *desk) section(ctx context.Context, openid int) (a answer, err error) {
 	return a, err
 }
 
-// lookAndMove gives an openid a part if it has none: what it sees is true as long as nobody else does this for the same
-// openid.
+// lookAndMove gives an openid a part if it has none: what it reads stays true as long as no other request does this for
+// the same openid.
 func (d *desk) lookAndMove(ctx context.Context, openid int) (answer, error) {
 	if a, err := d.packet.look(ctx, openid); a != ask || err != nil {
 		return a, err

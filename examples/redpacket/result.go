@@ -48,7 +48,7 @@ func (r *result) rows() []screen.Row {
 		screen.Row{Name: "lock commands per request", Value: r.commandsPerRequest()})
 }
 
-// commandsPerRequest tells what the lock cost Redis.
+// commandsPerRequest formats how many commands the lock cost.
 func (r *result) commandsPerRequest() string {
 	if r.opts.lock == lockNone {
 		return "no lock, no commands"

@@ -1,20 +1,20 @@
 package main
 
-// A verdict is what the remains prove.
+// A verdict is the result of checking the remains.
 type verdict struct {
 	parts    int // that were given out
 	cents    int // in these
 	served   int // openids that got a part
 	due      int // openids that should have got one: all, or as many as there are parts
 	thieves  int // openids that got more than one
-	stolen   int // cents in what they got beyond the first part
+	stolen   int // cents that people got beyond their first part
 	left     int // cents still in the packet
 	missing  int // cents that are neither given out nor left; negative if there are too many
 	smallest int // cents in the smallest part given out
 	largest  int //
 }
 
-// judge looks at what a job with so many parts and cents has left.
+// judge checks the remains of a job with the given parts and cents.
 func judge(r remains, parts, cents int) verdict {
 	v := verdict{due: min(parts, len(r.got)), left: sum(r.left)}
 	for _, got := range r.got {
@@ -38,7 +38,7 @@ func judge(r remains, parts, cents int) verdict {
 	return v
 }
 
-// clean reports whether everybody got the one part that was due, and every cent is where it should be.
+// clean reports whether every person got the one part that was due, and every cent is where it should be.
 func (v verdict) clean() bool {
 	return v.thieves == 0 && v.served == v.due && v.parts == v.due && v.missing == 0
 }

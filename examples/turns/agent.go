@@ -16,7 +16,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// errStopped is how a turn ends that another has asked to stop.
+// errStopped is the error of a turn that another turn has asked to stop.
 var errStopped = errors.New("another turn asked this one to stop")
 
 // An agent runs the turns that come to one replica.
@@ -54,7 +54,7 @@ func (a *agent) start(t turn) {
 	a.running.Go(func() { a.run(a.alive, t) })
 }
 
-// stateAfter is that of a turn that ended with an error, or nil.
+// stateAfter returns the state of a turn that ended with err, which may be nil.
 func stateAfter(err error) state {
 	switch {
 	case err == nil:
@@ -67,7 +67,8 @@ func stateAfter(err error) state {
 	return failed
 }
 
-// run does a turn when the conversation is its own, and writes down how it ended. If ctx ends, the hold is left as it is.
+// run does a turn when it has the lock of the conversation, and records how it ended. If ctx ends, the hold is left as
+// it is.
 func (a *agent) run(ctx context.Context, t turn) {
 	session, err := deployment.NewSession(a.client, reentrant.WithExplicitOwners(), reentrant.WithLease(a.lease),
 		reentrant.WithPortableHoldsLeft(), reentrant.WithLogger(a.log))
@@ -88,7 +89,7 @@ func (a *agent) run(ctx context.Context, t turn) {
 	_ = lock.Unlock(owner) // a lock that cannot be given back ends with its lease
 }
 
-// end writes down how a turn ended.
+// end records how a turn ended.
 func (a *agent) end(ctx context.Context, t turn, err error) {
 	if err != nil {
 		a.log.Info("a turn has ended early", "turn", t.Number, "conversation", t.Conversation, "error", err)
@@ -98,7 +99,7 @@ func (a *agent) end(ctx context.Context, t turn, err error) {
 	}
 }
 
-// closeNow closes a session without waiting. What it holds stays, to be resumed, until the lease ends.
+// closeNow closes a session without waiting. Its hold stays, to be resumed, until the lease ends.
 func closeNow(session *reentrant.Session) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -143,7 +144,7 @@ func (a *agent) talk(ctx context.Context, lock *reentrant.Lock, t turn) error {
 	return nil
 }
 
-// untilLost gives a context that ends with cause ErrLost when the caller's hold is lost.
+// untilLost returns a context that ends with cause ErrLost when the caller's hold is lost.
 func untilLost(ctx context.Context, lock *reentrant.Lock) (context.Context, context.CancelFunc) {
 	lost := lock.Lost(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -157,13 +158,13 @@ func untilLost(ctx context.Context, lock *reentrant.Lock) (context.Context, cont
 	return ctx, func() { cancel(nil) }
 }
 
-// causeOf adds to an error why the context ended, if it has.
+// causeOf adds the cause of ctx to an error, if ctx has ended.
 func causeOf(ctx context.Context, err error) error {
 	return errors.Join(err, context.Cause(ctx))
 }
 
-// think is where an agent would call a model. It returns errStopped as soon as another turn waits that has asked for it; one
-// that asks while others wait already is heard at the next step.
+// think stands for the call of a model. It returns errStopped as soon as a new turn waits that has asked for it. If
+// other turns wait already, the request is noticed at the next step.
 func (a *agent) think(ctx context.Context, wanted <-chan struct{}, t turn) error {
 	thought := time.After(a.step)
 	for {
@@ -202,7 +203,7 @@ func writeLines(ctx context.Context, memory fenced.Resource, token reentrant.Tok
 	return memory.Write(ctx, token, string(text))
 }
 
-// stepsOf is how many steps a turn has done.
+// stepsOf returns how many steps a turn has done.
 func stepsOf(said []line, turn int) int {
 	n := 0
 	for _, l := range said {

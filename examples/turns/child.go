@@ -21,7 +21,7 @@ import (
 // childEnv has the role of a child, in JSON.
 const childEnv = "RELOCK_EXAMPLE_TURNS"
 
-// A role is what a parent tells its child.
+// A role is the work that the parent gives a child.
 type role struct {
 	Number   int      // 1 for replica 1
 	Servers  []string // addresses of all
@@ -41,7 +41,7 @@ func isChild() bool {
 // childMain is a replica's process. Its port is file 3. The end of the input means stop, so a child whose parent is gone
 // ends too.
 func childMain(stdin io.Reader, stderr io.Writer) int {
-	signal.Ignore(os.Interrupt) // Ctrl-C goes to all processes; the parent tells this one
+	signal.Ignore(os.Interrupt) // Ctrl-C goes to all processes; this one waits for the parent
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	go func() {
 		defer stop()
@@ -59,7 +59,7 @@ func childMain(stdin io.Reader, stderr io.Writer) int {
 	return screen.ExitClean
 }
 
-// play serves until ctx ends. What its turns hold then stays, for the next process of this replica.
+// play serves until ctx ends. The holds of its turns stay, for the next process of this replica.
 func (r role) play(ctx context.Context, log *slog.Logger) error {
 	listener, err := net.FileListener(os.NewFile(3, "port"))
 	if err != nil {

@@ -1,5 +1,4 @@
-// Turns runs an agent's turns at two replicas: one turn per conversation at a time, in the order of arrival, whichever
-// replica it came to.
+// Turns runs an agent's turns at two replicas: one turn per conversation at a time, in order of arrival at any replica.
 //
 //	a browser            replica 1 ── turn 1 ──┐               ┌─ Redis ─ who has the conversation ─────┐
 //	   │ ├── new turn ──▶                       ├── lock ─────▶│ turns:A   @<turn 1>  then 2, then 3     │
@@ -13,11 +12,11 @@
 //
 //   - In order: Redis has one queue of sessions for each lock. A session of many goroutines has only its first waiter in
 //     it, so here each turn opens a session of its own. It costs a few commands, and a turn takes seconds.
-//   - Fenced: each step is an SQL statement with the token of the hold. A replica that was stopped for longer than its
-//     lease, and goes on as if nothing had been, is refused by the row.
-//   - Told: a turn whose hold is lost ends at once, and the page says so.
-//   - Asked to stop: a newcomer may ask the running turn to stop. Lock.Wanted tells that turn that another waits; only
-//     then it asks SQL what the other wants.
+//   - Fenced: each step is an SQL statement with the token of the hold. The row refuses a replica that was stopped for
+//     longer than its lease and then continues.
+//   - Notified: a turn whose hold is lost ends at once, and the page says so.
+//   - Asked to stop: a newcomer may ask the running turn to stop. Lock.Wanted notifies the running turn that another
+//     waits; only then it reads the other's request from SQL.
 //   - Resumed: a replica that was killed is started again. Its running turn goes on after its last step, under the same
 //     hold (Lock.Resume): the owner is the turn and not the process. If the lease ended first, the turn waits again.
 //
@@ -95,7 +94,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	return opts, opts.validate()
 }
 
-// validate checks what the flag package cannot.
+// validate checks the values that the flag package does not check.
 func (o options) validate() error {
 	if o.steps < 1 || o.step < 0 {
 		return errors.New("-steps must be at least 1, and -step cannot be negative")

@@ -33,14 +33,14 @@ func run(ctx context.Context, opts options, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// A cluster is the replicas at work, with what they share.
+// A cluster is the running replicas, with their Redis and database.
 type cluster struct {
 	replicas []*replica
 	redis    *deployment.Redis
 	folder   string // of the SQLite file
 }
 
-// open starts everything. Closing it is the caller's, unless there is an error.
+// open starts everything. The caller closes it, unless there is an error.
 func open(ctx context.Context, opts options, stderr io.Writer) (c *cluster, err error) {
 	c = &cluster{}
 	defer func() {
@@ -80,7 +80,7 @@ func open(ctx context.Context, opts options, stderr io.Writer) (c *cluster, err 
 	return c, nil
 }
 
-// close ends the replicas, and then what they stand on.
+// close ends the replicas, and then Redis and the database.
 func (c *cluster) close() {
 	for _, r := range c.replicas {
 		r.close()
@@ -104,19 +104,19 @@ type replica struct {
 
 	mu    sync.Mutex
 	child *exec.Cmd      // the process at work
-	stdin io.WriteCloser // of child; its end tells the child to end
+	stdin io.WriteCloser // of child; the child ends when it is closed
 }
 
 func (r *replica) address() string { return r.role.Servers[r.role.Number-1] }
 
-// process returns the one at work.
+// process returns the running process.
 func (r *replica) process() *os.Process {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.child.Process
 }
 
-// start runs the first process, and sees to the next ones.
+// start runs the first process, and replaces it when it ends.
 func (r *replica) start() error {
 	if err := r.spawn(); err != nil {
 		return err

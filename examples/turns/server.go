@@ -23,7 +23,7 @@ type server struct {
 	servers []string // addresses of all replicas
 }
 
-// handler has all that the server answers.
+// handler returns the routes of the server.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.page)
@@ -38,7 +38,7 @@ func (s *server) handler() http.Handler {
 	return hardened(http.NewCrossOriginProtection().Handler(mux))
 }
 
-// hardened has browsers load nothing from elsewhere, and show the page in no other.
+// hardened forbids browsers to load anything from other sites, and to show the page inside another.
 func hardened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'")
@@ -47,7 +47,7 @@ func hardened(next http.Handler) http.Handler {
 	})
 }
 
-// A view is what the page is made from. The turns come with the first event.
+// A view is the data of the page. The turns come with the first event.
 type view struct {
 	Conversations []string
 	Replicas      []viewReplica
@@ -89,14 +89,14 @@ func (s *server) add(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusAccepted, fmt.Sprintf("Turn %d of conversation %s is in the queue.", t.Number, conversation))
 }
 
-// answer sends what the page tells the visitor.
+// answer sends the message that the page shows the visitor.
 func answer(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"message": text})
 }
 
-// lookEvery is how often the page is brought up to date.
+// lookEvery is the interval at which the page is updated.
 const lookEvery = 200 * time.Millisecond
 
 // events sends the lanes, now and whenever they change.

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A state is how far a turn is. After running it is one of those that follow.
+// A state is the state of a turn. After running it is one of those that follow.
 type state string
 
 const (
@@ -37,8 +37,8 @@ type turn struct {
 	Replica      int
 }
 
-// A store is the table of turns, and the conversations, each a fenced row. What a turn may write under its hold alone is
-// the conversation. Its row in turns only shows how far it is.
+// A store is the table of turns, and the conversations, each a fenced row. A turn writes the conversation only under
+// its hold. Its row in turns only shows its progress.
 type store struct{ db *sql.DB }
 
 // openStore opens a SQLite file that several processes write to: a writer waits for the others, and readers do not wait.
@@ -85,10 +85,10 @@ func (s *store) memory(conversation string) fenced.Resource {
 	return fenced.NewRow(s.db, fenced.Question, conversation)
 }
 
-// add writes a new turn down. With stop it asks the turn that runs to end early.
+// add stores a new turn. With stop it asks the running turn to end early.
 func (s *store) add(ctx context.Context, conversation string, replica int, stop bool) (turn, error) {
 	t := turn{ID: rand.Text(), Conversation: conversation, Replica: replica}
-	if stop { // first, so that the running turn finds it when it hears of the new one
+	if stop { // first, so that the running turn finds it when it is notified of the new one
 		err := s.exec(ctx, `UPDATE turns SET stop = 1 WHERE conversation = ? AND state = ?`, conversation, running)
 		if err != nil {
 			return t, err
@@ -104,7 +104,7 @@ func (s *store) add(ctx context.Context, conversation string, replica int, stop 
 	return t, err
 }
 
-// begin says that a turn runs, under a token. Earlier ones of the conversation that have not ended are lost.
+// begin records that a turn runs, under a token. Earlier ones of the conversation that have not ended are lost.
 func (s *store) begin(ctx context.Context, t turn, token reentrant.Token) error {
 	err := s.exec(ctx, `UPDATE turns SET state = ? WHERE conversation = ? AND state = ? AND token < ?`,
 		lost, t.Conversation, running, int64(token))
@@ -114,7 +114,7 @@ func (s *store) begin(ctx context.Context, t turn, token reentrant.Token) error 
 	return s.exec(ctx, `UPDATE turns SET state = ?, token = ?, begun = begun + 1 WHERE number = ?`, running, int64(token), t.Number)
 }
 
-// finish says how a turn has ended.
+// finish records how a turn has ended.
 func (s *store) finish(ctx context.Context, t turn, how state) error {
 	return s.exec(ctx, `UPDATE turns SET state = ? WHERE number = ?`, how, t.Number)
 }
@@ -159,10 +159,10 @@ type progress struct {
 	Steps   int    `json:"steps"` // that are in the conversation
 }
 
-// shown is how many turns a lane shows.
+// shown is the number of turns that a lane shows.
 const shown = 8
 
-// lanes reads what the page shows.
+// lanes reads the data of the page.
 func (s *store) lanes(ctx context.Context) ([]lane, error) {
 	var lanes []lane
 	for _, name := range conversations {
