@@ -25,7 +25,9 @@ const (
 // half as long again, and a fifteenth of those of a lock that polls. Longer turns give no more (docs/budgets.md).
 // WithHandoffs sets another number.
 //
-// In cohort mode a hand-over costs Redis nothing, so the cost of a turn is spread over more of them: 256.
+// In cohort mode a hand-over costs Redis nothing, so the cost of a turn is spread over more of them: 512. On a busy machine
+// that gives a quarter more sections/s than 256, on an idle one the same, with longest waits that are a fifth to seven
+// tenths longer.
 //
 // A count says nothing about how long the sections are, so there are time limits too. With sections so long that a turn
 // takes more than generationTime, it ends when each owner that was in the local queue when it began has had the lock
@@ -33,7 +35,7 @@ const (
 // of these owners, and the rest would wait for all other sessions once more. DefaultHandoffTime ends every turn.
 const (
 	registeredHandoffs = 64
-	cohortHandoffs     = 256
+	cohortHandoffs     = 512
 	generationTime     = 5 * time.Millisecond
 )
 
@@ -74,7 +76,7 @@ func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } 
 func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
 
 // WithHandoffs sets how many times in a row a session may hand a lock from one of its owners to the next before
-// another waiting session gets it. Default: 64; 256 with [WithCohort], which allows 65,535 at most.
+// another waiting session gets it. Default: 64; 512 with [WithCohort], which allows 65,535 at most.
 func WithHandoffs(n int) Option { return func(c *config) { c.handoffs = n } }
 
 // WithHandoffTime sets how long a session may hand a lock from one of its owners to the next before another waiting
