@@ -54,7 +54,7 @@ func TestHoldersReenterWhileTheirSessionIsClosed(t *testing.T) {
 }
 
 // When Close begins, a goroutine waits for the operation of another goroutine of the same owner: it is a holder too.
-func TestWhoWaitsToReenterIsNotExpelled(t *testing.T) {
+func TestAWaiterForReentryIsNotExpelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		s := newSession(t, b)

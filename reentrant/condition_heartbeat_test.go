@@ -44,7 +44,7 @@ func TestABusySessionBeats(t *testing.T) {
 	})
 }
 
-func TestOneBeatWithoutAnAnswerKillsNobody(t *testing.T) {
+func TestOneBeatWithoutAReplyEndsNoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		a, c, d := newSession(t, b, reentrant.WithJitter(0)), newSession(t, b), newSession(t, b)
@@ -69,7 +69,7 @@ func TestOneBeatWithoutAnAnswerKillsNobody(t *testing.T) {
 }
 
 // Conditions whose commands get no reply, as when a node of a Cluster is gone, do not delay the others.
-func TestBeatsWithoutAnswersHoldUpNobody(t *testing.T) {
+func TestBeatsWithoutRepliesDelayNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		a := newSession(t, b, reentrant.WithJitter(0))

@@ -90,7 +90,7 @@ func TestARenewalThatCrossesAwaitFindsNothingLost(t *testing.T) {
 }
 
 // The reply to await comes after the command's time limit: the second copy finds the ticket.
-func TestAwaitIsAnsweredTooLate(t *testing.T) {
+func TestTheReplyToAwaitIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		a, c := newSession(t, b), newSession(t, b)

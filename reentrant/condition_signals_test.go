@@ -82,7 +82,7 @@ func TestAWithdrawalThatIsRepeatedSpendsNoSignal(t *testing.T) {
 }
 
 // The time of the wait is up while the reply to a beat, which reports the signal, is on its way.
-func TestABeatDoesNotAcknowledgeWhatItTells(t *testing.T) {
+func TestABeatDoesNotAcknowledgeWhatItReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		a, c, d := newSession(t, b, reentrant.WithJitter(0)), newSession(t, b), newSession(t, b)
@@ -148,7 +148,7 @@ func TestASignalIsAcknowledgedByTheOwnersReturn(t *testing.T) {
 }
 
 // The push of the lock arrives, the message of the signal does not.
-func TestAGrantTellsOfItsSignal(t *testing.T) {
+func TestAGrantReportsItsSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		a, c := newSession(t, b, reentrant.WithJitter(0)), newSession(t, b)

@@ -183,7 +183,7 @@ func TestAStormOfOrderedLocksIsNoDeadlock(t *testing.T) {
 	}
 }
 
-func TestLookingForDeadlocksSendsNothingWhileNobodyWaits(t *testing.T) {
+func TestLookingForDeadlocksSendsNothingWhileNoOwnerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, memory.New(), 1, reentrant.WithLease(time.Hour))[0]
 		l := s.NewLock("x")
@@ -195,7 +195,7 @@ func TestLookingForDeadlocksSendsNothingWhileNobodyWaits(t *testing.T) {
 }
 
 // What a session has on record may be over: here p has had b meanwhile, and given it back.
-func TestARecordThatIsOverIsNotBelieved(t *testing.T) {
+func TestARecordThatIsOverIsIgnored(t *testing.T) {
 	for range 20 { // the wait that would end depends on the sessions' ids
 		synctest.Test(t, believeWhatIsOver)
 	}

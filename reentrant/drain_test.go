@@ -20,7 +20,7 @@ import (
 // because its message was lost, and one more if the owner that would have found out is cancelled, and the message to
 // the next session is lost too. A session that lingers, and whose message to stop was lost, does so for as long as it
 // may. Commands take no time here, so that is exact.
-func TestEverybodyGetsTheirTurnAndNobodySleepsWhileTheLockIsFree(t *testing.T) {
+func TestEveryOwnerGetsItsTurnAndNoneSleepsWhileTheLockIsFree(t *testing.T) {
 	const heartbeat, linger = 500 * time.Millisecond, time.Second
 	const sleep = 2 * heartbeat
 	for name, mode := range map[string]struct {

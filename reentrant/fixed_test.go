@@ -15,7 +15,7 @@ import (
 // A beat of a waiter is executed once more after the grant, whose message is lost: that copy starts the fixed lease.
 // The reply to the next beat has the rest of that lease, so the holder trusts the lock for no longer than Redis keeps
 // it.
-func TestAFixedLeaseStartedByACopyIsNotBelievedForLonger(t *testing.T) {
+func TestAFixedLeaseStartedByACopyIsNotTrustedForLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memory.New(memory.WithFault(func(op memory.Op) memory.Verdict {
 			switch {

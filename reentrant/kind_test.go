@@ -56,7 +56,7 @@ func TestAnErrorSaysWhatTheNameIsInUseAs(t *testing.T) {
 }
 
 // A server that does not say what the name is has still refused it.
-func TestARefusedKindStaysRefusedWithoutAnAnswer(t *testing.T) {
+func TestARefusedKindStaysRefusedWithoutAReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		s := newSession(t, b)

@@ -159,7 +159,7 @@ func (g *gate) pass() {
 
 // The collector's cleanups run outside the bubble of a test. If they block, no goroutine in the bubble waits for them,
 // and they end nothing that was begun there.
-func TestACleanupHoldsNobodyUp(t *testing.T) {
+func TestACleanupDelaysNoCall(t *testing.T) {
 	for _, asking := range []bool{true, false} {
 		g := &gate{Handler: slog.DiscardHandler, asking: asking, opened: make(chan struct{})}
 		var late atomic.Bool

@@ -23,7 +23,7 @@ func lockFor(t *testing.T, ctx context.Context, l *reentrant.Lock) func() {
 	return func() { assert.NoError(t, l.Unlock(ctx)) }
 }
 
-func TestALateAnswerOnlyShortensTheTrust(t *testing.T) {
+func TestALateReplyOnlyShortensTheTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		s := newSession(t, b, reentrant.WithLease(9*time.Second))
@@ -37,7 +37,7 @@ func TestALateAnswerOnlyShortensTheTrust(t *testing.T) {
 	})
 }
 
-func TestAGrantForAnotherAttemptIsNotBelieved(t *testing.T) {
+func TestAGrantForAnotherAttemptIsNotAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		holder, waiter := newSession(t, b), newSession(t, b)

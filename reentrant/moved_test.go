@@ -79,7 +79,7 @@ func TestAHoldThatMovedWhileTheChannelWasClosed(t *testing.T) {
 
 // An event that makes a hold doubtful does so while a check is under way, too: an earlier reply of Redis proves
 // nothing.
-func TestAHoldThatMovedWhileAnAnswerWasUnderWay(t *testing.T) {
+func TestAHoldThatMovedWhileAReplyWasUnderWay(t *testing.T) {
 	for name, hint := range map[string]func(*reentrant.Session){
 		"the channel was reopened": reentrant.Reopened,
 		"some hold was taken up":   func(s *reentrant.Session) { reentrant.TakenUp(s, "x") },
@@ -106,7 +106,7 @@ func TestAHoldThatMovedWhileAnAnswerWasUnderWay(t *testing.T) {
 
 // Another session resumes a hold while the reply that grants it is under way, and the message comes first, or is lost
 // with the channel.
-func TestAHoldThatMovedBeforeItsAnswerCame(t *testing.T) {
+func TestAHoldThatMovedBeforeItsReplyCame(t *testing.T) {
 	for name, gets := range map[string]struct {
 		verb  memory.Verb
 		first bool // it has the hold before
@@ -225,7 +225,7 @@ func TestAHoldThatAwaitGivesUpHasNotMoved(t *testing.T) {
 }
 
 // Questions that are not answered hold up neither what others wait for nor Close.
-func TestNobodyWaitsForAQuestion(t *testing.T) {
+func TestAnOwnershipCheckDelaysNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		s, rival := newSession(t, b), newSession(t, b)

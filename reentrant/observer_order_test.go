@@ -130,7 +130,7 @@ func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 }
 
 // An observer that blocks delays no call, no loss and no other lock. What it misses is counted, and the log says it once.
-func TestAnObserverThatBlocksDelaysNobody(t *testing.T) {
+func TestAnObserverThatBlocksDelaysNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		released, seen := make(chan struct{}), 0

@@ -45,7 +45,7 @@ func (d *diary) take() []reentrant.Event {
 	return events
 }
 
-func TestAnObserverIsToldOfEveryCall(t *testing.T) {
+func TestAnObserverGetsAnEventOfEveryCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{}
 		s := newSession(t, memory.New(), reentrant.WithObserver(d))
@@ -83,7 +83,7 @@ func TestAnObserverIsToldOfEveryCall(t *testing.T) {
 	})
 }
 
-func TestAnObserverIsToldOfWhatGoesWrong(t *testing.T) {
+func TestAnObserverGetsAnEventOfEachFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{}
 		b := memory.New()
@@ -121,7 +121,7 @@ func kinds(events []reentrant.Event) (kinds []reentrant.EventKind) {
 	return kinds
 }
 
-func TestTheLogSaysWhatTheObserverIsTold(t *testing.T) {
+func TestTheLogHasTheObserversEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		handler := slog.NewTextHandler(&out, &slog.HandlerOptions{

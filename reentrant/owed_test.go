@@ -71,7 +71,7 @@ func TestAReturnThatFindsALossIsOwedOnce(t *testing.T) {
 }
 
 // After a lost reply the outcome stays unknown, even if later tries were never sent.
-func TestALostAnswerStaysUnknown(t *testing.T) {
+func TestALostReplyStaysUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		l := newSession(t, b).NewLock("x")

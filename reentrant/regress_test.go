@@ -71,7 +71,7 @@ func TestCloseGivesPlacesBack(t *testing.T) {
 }
 
 // A push is older than the reply that another session has the lock.
-func TestAGrantFromBeforeAnAnswerIsNotBelieved(t *testing.T) {
+func TestAGrantFromBeforeAReplyIsNotAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		holder, waiter, third := newSession(t, b), newSession(t, b), newSession(t, b)
@@ -118,7 +118,7 @@ func TestFailingRenewalsKeepTheirPauses(t *testing.T) {
 }
 
 // A hand-over that kept the TTL is answered when that lease is over: the next copy asks for a full one.
-func TestAHandOverThatIsAnsweredTooLateIsMadeAgain(t *testing.T) {
+func TestAHandOverWhoseReplyIsLateIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		s := newSession(t, b, reentrant.WithHeartbeat(10*time.Millisecond))

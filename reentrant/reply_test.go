@@ -83,7 +83,7 @@ func (r *liarRemote) Inspect(ctx context.Context) (backend.State, error) {
 }
 
 // Re-entry, Verify and Unlock do not succeed after an impossible reply, and do not take the lock for lost.
-func TestOtherImpossibleAnswersAreNotBelieved(t *testing.T) {
+func TestOtherImpossibleRepliesAreErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &liar{Backend: memory.New()}
 		l := newSession(t, b).NewLock("x")
@@ -126,7 +126,7 @@ func unbelieved(t *testing.T, err error) {
 }
 
 // Holds that there cannot be would make the local queue panic, under the mutex of the lock.
-func TestAnImpossibleAnswerToResumeIsNotBelieved(t *testing.T) {
+func TestAnImpossibleReplyToResumeIsAnError(t *testing.T) {
 	for name, lie := range map[string]func(*backend.ResumeReply){
 		"no holds":       func(r *backend.ResumeReply) { r.Holds = 0 },
 		"negative holds": func(r *backend.ResumeReply) { r.Holds = -1 },
@@ -159,7 +159,7 @@ func TestAnImpossibleAnswerToResumeIsNotBelieved(t *testing.T) {
 	}
 }
 
-func TestAnImpossibleAnswerToAcquireIsNotBelieved(t *testing.T) {
+func TestAnImpossibleReplyToAcquireIsAnError(t *testing.T) {
 	for name, lie := range map[string]func(*backend.AcquireReply){
 		"no status":      func(r *backend.AcquireReply) { r.Status = 0 },
 		"odd status":     func(r *backend.AcquireReply) { r.Status = -1 },

@@ -79,7 +79,7 @@ func TestNothingIsLeftBehindAResumeThatFindsNothing(t *testing.T) {
 	}
 }
 
-func TestWhoGaveWayToResumeIsTheHeadAgain(t *testing.T) {
+func TestAHeadThatGaveWayToResumeIsTheHeadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		require.NoError(t, newSession(t, b).NewLock("x").Lock(t.Context()))
@@ -99,7 +99,7 @@ func TestWhoGaveWayToResumeIsTheHeadAgain(t *testing.T) {
 
 // A call whose time is up while it gives way returns the error that it knows: that Redis did not reply, not that
 // another owner has the lock.
-func TestWhoGaveWayToResumeTellsOfItsTries(t *testing.T) {
+func TestAHeadThatGaveWayToResumeReturnsTheErrorOfItsTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
@@ -125,7 +125,7 @@ func TestWhoGaveWayToResumeTellsOfItsTries(t *testing.T) {
 }
 
 // A re-entry that returned an error is none, whatever Redis counted: Resume takes up the holds that calls answered for.
-func TestResumeOfOnesOwnHoldKeepsItsCount(t *testing.T) {
+func TestResumeOfAHoldOfTheSameSessionKeepsItsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
@@ -356,7 +356,7 @@ func TestResumeOfAnOwnerThatComesBackAsWell(t *testing.T) {
 }
 
 // Another life of the hold than the one that this session had: that one is lost, and its Unlocks are owed.
-func TestResumeOfAHoldThatWasHadAnewElsewhere(t *testing.T) {
+func TestResumeOfAHoldThatWasAcquiredAnewElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
@@ -385,7 +385,7 @@ func TestResumeOfAHoldThatWasHadAnewElsewhere(t *testing.T) {
 }
 
 // A head that was to keep the TTL of its session's last hold, and gave way: that hold is no more.
-func TestWhoGaveWayToResumeAsksForAFullLease(t *testing.T) {
+func TestAHeadThatGaveWayToResumeAsksForAFullLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		s, other := newSession(t, b), newSession(t, b)

@@ -133,7 +133,7 @@ func TestCloseGivesUpWhatCannotBeResumed(t *testing.T) {
 }
 
 // Resume goes before the owners of this session that wait for the end of the very hold that it takes.
-func TestResumeDoesNotWaitBehindThoseWhoWaitForIt(t *testing.T) {
+func TestResumeDoesNotWaitBehindWaitersForItsHold(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			b := memory.New()
@@ -164,7 +164,7 @@ func TestResumeDoesNotWaitBehindThoseWhoWaitForIt(t *testing.T) {
 	}
 }
 
-func TestWhoGaveWayToResumeCanBeCancelled(t *testing.T) {
+func TestAHeadThatGaveWayToResumeCanBeCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		one, two := newSession(t, b), newSession(t, b)
@@ -231,7 +231,7 @@ func TestResumeOfWhatIsNotThere(t *testing.T) {
 	})
 }
 
-func TestResumeIsTriedUntilItIsAnswered(t *testing.T) {
+func TestResumeIsTriedUntilThereIsAReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		one, two := newSession(t, b), newSession(t, b)
@@ -244,7 +244,7 @@ func TestResumeIsTriedUntilItIsAnswered(t *testing.T) {
 	})
 }
 
-func TestResumeThatWasNotAnsweredCanBeRepeated(t *testing.T) {
+func TestAResumeWithoutAReplyCanBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		one, two := newSession(t, b), newSession(t, b)

@@ -373,7 +373,7 @@ func TestATicketThatWasNotTakenIsTakenAgain(t *testing.T) {
 }
 
 // The message of the signal is lost, and the grant of the place that came with it says the same.
-func TestAGrantTellsAWriterOfItsSignal(t *testing.T) {
+func TestAGrantReportsAWritersSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		a, c := newSession(t, b), newSession(t, b)
@@ -625,7 +625,7 @@ func TestAnObserverSeesAWaitOfAWriteSide(t *testing.T) {
 
 // Two goroutines act for one owner, and both have called Lost. One comes back from a wait beside the other: in
 // whichever order they get the write side, a loss closes both channels.
-func TestEveryGoroutineOfAnOwnerIsToldOfALossAfterAWait(t *testing.T) {
+func TestEveryGoroutineOfAnOwnerIsNotifiedOfALossAfterAWait(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			b := memory.New()

@@ -255,7 +255,7 @@ func (c *pausedContext) Value(key any) any {
 }
 
 // The caller of Do has its permits, and stands still before it runs fn: the observer's event needs its owner.
-func TestDoIsToldOfALossThoughOthersHaveNewPermitsBefore(t *testing.T) {
+func TestDoIsNotifiedOfALossThoughOthersHaveNewPermitsBefore(t *testing.T) {
 	for name, waits := range map[string]bool{"admitted at once": false, "admitted after a wait": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestDoIsToldOfALossThoughOthersHaveNewPermitsBefore(t *testing.T) {
 	}
 }
 
-func TestDoIsNotToldOfALossFromBeforeItsTurn(t *testing.T) {
+func TestDoIsNotNotifiedOfALossFromBeforeItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		m := newSession(t, b).NewSemaphore("x", 2)

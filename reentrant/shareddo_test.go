@@ -160,7 +160,7 @@ func TestStatsCountSharedHolds(t *testing.T) {
 
 // A caller of Do has its hold, and stands still before it runs fn: the observer's event needs its owner once more. The hold
 // is lost, and another goroutine of the same owner takes a new one.
-func TestDoIsToldOfALossThoughItsOwnerHasANewHoldBefore(t *testing.T) {
+func TestDoIsNotifiedOfALossThoughItsOwnerHasANewHoldBefore(t *testing.T) {
 	type side struct {
 		lock, unlock func(l *reentrant.RWLock, ctx context.Context) error
 		do           func(l *reentrant.RWLock, ctx context.Context, fn section) error
@@ -209,7 +209,7 @@ func TestDoIsToldOfALossThoughItsOwnerHasANewHoldBefore(t *testing.T) {
 	}
 }
 
-func TestDoIsNotToldOfALossOfItsOwnerFromBeforeItsTurn(t *testing.T) {
+func TestDoIsNotNotifiedOfALossOfItsOwnerFromBeforeItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		l, ctx := newSession(t, b).NewRWLock("x"), owner(t, "shared")

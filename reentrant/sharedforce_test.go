@@ -57,7 +57,7 @@ func TestForceUnlockTakesBothSidesFromAllSessions(t *testing.T) {
 
 // A session that waits to write loses its readers' units to a ForceUnlock, and another session writes meanwhile. It
 // learns of the loss, although it is granted the write side before it asks again.
-func TestReadersOfASessionThatWaitsToWriteAreToldThatTheyWereForced(t *testing.T) {
+func TestReadersOfASessionThatWaitsToWriteLearnOfAForceUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		both, reader, next, outside := newSession(t, b).NewRWLock("x"), newSession(t, b).NewRWLock("x"), newSession(t, b).NewRWLock("x"), newSession(t, b).NewRWLock("x")

@@ -81,7 +81,7 @@ func TestASlotOfADeadSessionComesBackAndIsLostBefore(t *testing.T) {
 	})
 }
 
-func TestManyWhoTakeAndReleaseSlotsShareNoNumber(t *testing.T) {
+func TestManyCallersThatTakeAndReleaseSlotsShareNoNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		const limit = 4

@@ -504,7 +504,7 @@ func TestTckWhatEndsAfterTheSignalDoesNotCount(t *testing.T) {
 }
 
 // In no kit: a signal and a cancel at the same moment. Either this waiter gets the signal or another one does.
-func TestTckASignalIsNotSpentOnWhoLeaves(t *testing.T) {
+func TestTckASignalIsNotSpentOnAWaiterThatLeaves(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		for from, signaller := range signallers(t, k) {
 			for range 20 {
@@ -526,7 +526,7 @@ func TestTckASignalIsNotSpentOnWhoLeaves(t *testing.T) {
 }
 
 // In no kit: a signal passes over a waiter that has left, even while that still waits for the lock.
-func TestTckASignalPassesOverWhoHasLeft(t *testing.T) {
+func TestTckASignalPassesOverAWaiterThatHasLeft(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		for from, signaller := range signallers(t, k) {
 			t1, t2 := k.awaits(t, 1, k.cond.Await), k.awaits(t, 1, k.cond.Await)
@@ -542,7 +542,7 @@ func TestTckASignalPassesOverWhoHasLeft(t *testing.T) {
 }
 
 // In no kit: a signal without a waiter is not kept.
-func TestTckASignalToNobodyIsNotKept(t *testing.T) {
+func TestTckASignalWithoutAWaiterIsNotKept(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		unlock := k.locked(t)
 		require.NoError(t, k.cond.Signal(t.Context()))
@@ -555,7 +555,7 @@ func TestTckASignalToNobodyIsNotKept(t *testing.T) {
 }
 
 // Both kits' annotation "we implement spurious-wakeup freedom", and: a condition's signals are its own.
-func TestTckNobodyWakesUnsignalled(t *testing.T) {
+func TestTckNoWaiterWakesUnsignalled(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		waiter := k.awaits(t, 1, k.cond.Await)
 		for from, s := range signallers(t, k) {
@@ -615,4 +615,4 @@ func TestTckTimedWaitsLeaveNothingBehind(t *testing.T) {
 //     TestTooManyHoldsToComeBackWith, TestClosePassesASignalOn
 //   - signalAll keeps the order of arrival on a fair lock: TestSignalAllKeepsTheOrderOfArrival
 //   - a signal and a time limit that cross under faults: TestAWithdrawalThatIsRepeatedSpendsNoSignal,
-//     TestABeatDoesNotAcknowledgeWhatItTells
+//     TestABeatDoesNotAcknowledgeWhatItReports

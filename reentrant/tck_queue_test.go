@@ -82,7 +82,7 @@ func TestTckTheLockGoesRoundInOrderOfArrival(t *testing.T) {
 
 // However often running threads take the lock again at once, a waiter gets it in the end: next on a fair lock, after a
 // bounded number of others on an unfair one.
-func TestTckNobodyWaitsForEver(t *testing.T) {
+func TestTckNoOwnerWaitsForEver(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		unlock := k.locked(t)
 		waiter := k.queues(t)

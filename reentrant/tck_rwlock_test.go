@@ -447,7 +447,7 @@ func TestTckAWriterReadsToo(t *testing.T) {
 }
 
 // In Java's fair mode too, an owner that has a side gets in past those that wait for it.
-func TestTckAnOwnerThatIsInsideReadsPastThoseWhoWait(t *testing.T) {
+func TestTckAnOwnerThatIsInsideReadsPastWaiters(t *testing.T) {
 	rwKits(t, func(t *testing.T, k rwKit) {
 		ctx := t.Context()
 		for _, writes := range []bool{false, true} {
@@ -468,7 +468,7 @@ func TestTckAnOwnerThatIsInsideReadsPastThoseWhoWait(t *testing.T) {
 	})
 }
 
-func TestTckAWriterReentersPastThoseWhoWait(t *testing.T) {
+func TestTckAWriterReentersPastWaiters(t *testing.T) {
 	rwKits(t, func(t *testing.T, k rwKit) {
 		ctx := t.Context()
 		require.NoError(t, k.Lock(ctx))

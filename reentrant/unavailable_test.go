@@ -93,7 +93,7 @@ func testUnavailable(t *testing.T, name string, verdict memory.Verdict, limit ti
 
 // The error of a session that cannot be opened is ErrUnavailable, without the session's own time limit; so is that of a
 // Close that gets no reply.
-func TestASessionWithoutAnAnswerIsUnavailable(t *testing.T) {
+func TestASessionWithoutAReplyIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, verdict := range []memory.Verdict{memory.Delay(time.Hour), memory.Lose} {
 			b := memory.New(memory.WithFault(memory.Script(memory.Connect, verdict)))

@@ -90,7 +90,7 @@ func TestWantedIsClosedWhenAnotherOwnerWaits(t *testing.T) {
 	}
 }
 
-func TestWantedIsClosedForOneWhoWaitsForATime(t *testing.T) {
+func TestWantedIsClosedForAWaiterWithATimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l, m, a := heldByA(t)
 		wanted := l.Wanted(a)
@@ -189,7 +189,7 @@ func TestWantedSurvivesLostMessages(t *testing.T) {
 }
 
 // What asks Redis to report waiters is repeated until it is answered, and after the channel was lost.
-func TestWantedIsAskedUntilItIsAnswered(t *testing.T) {
+func TestWantedIsAskedUntilThereIsAReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l, m, a := heldByA(t)
 		b.SetFault(memory.Script(memory.Watch, memory.Lose, memory.LoseReply, memory.Lose))

@@ -35,7 +35,7 @@ func isOpen(lost <-chan struct{}) bool {
 }
 
 // A goroutine that is started in Do asks about the hold of Do's owner with Do's context. It has no right to unlock.
-func TestTheContextOfDoAnswersQuestions(t *testing.T) {
+func TestTheContextOfDoShowsTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		s := newSession(t, b)
@@ -87,7 +87,7 @@ func TestTheContextOfDoAnswersQuestions(t *testing.T) {
 }
 
 // The goroutine learns of a loss.
-func TestTheContextOfDoTellsOfALoss(t *testing.T) {
+func TestTheContextOfDoEndsWithALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		l := newSession(t, b).NewLock("x")
@@ -106,7 +106,7 @@ func TestTheContextOfDoTellsOfALoss(t *testing.T) {
 }
 
 // So it is with several locks.
-func TestTheContextOfAMultiLocksDoAnswersQuestions(t *testing.T) {
+func TestTheContextOfAMultiLocksDoShowsTheHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
 		x, y := s.NewLock("x"), s.NewLock("y")
