@@ -14,9 +14,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A board is what one server knows of the hall. The truth is in Redis and SQL, and is read again and again: so a hold that
-// just ends is seen, and so is what a killed server did without a word. Servers tell each other when they changed
-// something, to be looked at sooner.
+// A board is one server's copy of the hall. Redis and SQL have the truth, and the server reads them again and again, so
+// it also sees holds that end by themselves and changes of a server that was killed. Servers notify each other of their
+// changes, so that the others read sooner.
 type board struct {
 	session *reentrant.Session
 	client  rueidis.Client
@@ -30,7 +30,7 @@ type board struct {
 	changed chan struct{} // closed, and replaced, when hall is
 }
 
-// A hall is who has which seat at one moment. It is not changed once it is on a board.
+// A hall has the holder or buyer of each seat at one moment. It is immutable once it is on a board.
 type hall struct {
 	sold  map[seat]string // buyers
 	held  map[seat]holder
@@ -43,14 +43,14 @@ type holder struct {
 	until   time.Time
 }
 
-// lookEvery bounds how late a change is seen of which no message came: within a second, the reading included. While Redis
-// or SQL does not answer, the pauses double, up to lookAtLeastEvery.
+// lookEvery bounds how late a change without a message is seen: within a second, the reading included. While Redis or
+// SQL does not reply, the pauses double, up to lookAtLeastEvery.
 const (
 	lookEvery        = 800 * time.Millisecond
 	lookAtLeastEvery = 10 * time.Second
 )
 
-// longer is the pause after one that was followed by another failure.
+// longer returns the next pause after another failure.
 func longer(pause time.Duration) time.Duration {
 	return min(2*pause, lookAtLeastEvery)
 }
@@ -62,14 +62,14 @@ func newBoard(session *reentrant.Session, client rueidis.Client, sales *sales, h
 	}
 }
 
-// look gives the hall, and a channel that is closed when there is another.
+// look returns the hall, and a channel that is closed when there is a newer one.
 func (b *board) look() (hall, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.hall, b.changed
 }
 
-// run keeps the board true until ctx ends.
+// run keeps the board up to date until ctx ends.
 func (b *board) run(ctx context.Context) {
 	var listening sync.WaitGroup
 	defer listening.Wait()
@@ -85,12 +85,12 @@ func (b *board) run(ctx context.Context) {
 		if b.refresh(ctx) {
 			pause, nudged = lookEvery, b.nudged
 		} else {
-			pause, nudged = longer(pause), nil // a visitor who tries again is no reason to ask sooner
+			pause, nudged = longer(pause), nil // after a failure, requests of visitors do not shorten the pause
 		}
 	}
 }
 
-// refresh looks, and puts up what is new. It reports whether it could.
+// refresh reads the hall, and puts a changed one on the board. It reports success.
 func (b *board) refresh(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -115,7 +115,7 @@ func (b *board) refresh(ctx context.Context) bool {
 	return err == nil
 }
 
-// put has everybody see another hall.
+// put shows a new hall to all visitors.
 func (b *board) put(next hall) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,8 +124,8 @@ func (b *board) put(next hall) {
 	b.changed = make(chan struct{})
 }
 
-// read asks Redis and SQL. It asks for holds first: a seat that is sold and then given back in between is sold, where
-// the other way round it would look free.
+// read reads Redis and SQL. It reads the holds first: a seat that is sold, and whose hold is then given back in
+// between, shows as sold. In the other order it would look free.
 func (b *board) read(ctx context.Context) (hall, error) {
 	held, err := b.holders(ctx)
 	if err != nil {
@@ -141,7 +141,7 @@ func (b *board) read(ctx context.Context) (hall, error) {
 	return hall{sold: sold, held: held}, nil
 }
 
-// holders asks for all locks at once.
+// holders reads all locks at once.
 func (b *board) holders(ctx context.Context) (map[seat]holder, error) {
 	names := make([]string, len(seats))
 	for i, s := range seats {
@@ -169,10 +169,11 @@ func same(a, b hall) bool {
 	})
 }
 
-// channel is where servers say that they changed something.
+// channel is the channel on which servers publish that they changed something.
 const channel = "seats:changed"
 
-// announce says so, here and elsewhere. If it cannot, the others see it when they look.
+// announce notifies this server and the others of a change. If that fails, the others see the change at their next
+// look.
 func (b *board) announce(ctx context.Context) {
 	b.nudge()
 	_ = b.client.Do(ctx, b.client.B().Publish().Channel(channel).Message("").Build()).Error()
@@ -185,11 +186,11 @@ func (b *board) nudge() {
 	}
 }
 
-// listen looks whenever another server says so, until ctx ends.
+// listen makes the board read again whenever another server announces a change, until ctx ends.
 func (b *board) listen(ctx context.Context) {
 	for pause := lookEvery; ctx.Err() == nil; pause = longer(pause) {
 		begun := time.Now()
-		// On a connection of its own: with RESP2 one that has subscribed does nothing else.
+		// On a connection of its own: with RESP2 a connection that has subscribed can do nothing else.
 		_ = b.client.Dedicated(func(c rueidis.DedicatedClient) error {
 			return c.Receive(ctx, c.B().Subscribe().Channel(channel).Build(), func(rueidis.PubSubMessage) { b.nudge() })
 		})
@@ -203,7 +204,7 @@ func (b *board) listen(ctx context.Context) {
 	}
 }
 
-// holds is how many seats a visitor holds.
+// holds returns how many seats a visitor holds.
 func (h hall) holds(visitor string) int {
 	n := 0
 	for _, holder := range h.held {

@@ -23,7 +23,7 @@ import (
 // childEnv has the role of a child, in JSON.
 const childEnv = "RELOCK_EXAMPLE_SEATS"
 
-// A role is what a parent tells its child.
+// A role is the work that the parent gives a child.
 type role struct {
 	Number  int // 1 for server 1
 	Port    int // 0 for any that is free
@@ -47,7 +47,7 @@ func isChild() bool {
 //
 // So a child whose parent is gone ends too.
 func childMain(stdin io.Reader, stdout, stderr io.Writer) int {
-	signal.Ignore(os.Interrupt) // Ctrl-C goes to all processes; the parent tells this one
+	signal.Ignore(os.Interrupt) // Ctrl-C goes to all processes; this one waits for the parent
 	var r role
 	err := json.Unmarshal([]byte(os.Getenv(childEnv)), &r)
 	if err == nil {
@@ -90,7 +90,7 @@ func (r role) play(ctx context.Context, stdin io.Reader, stdout, stderr io.Write
 	return c.serve(ctx, listener)
 }
 
-// A counter is a desk with its server and what they stand on.
+// A counter is a desk with its server, its Redis and its database.
 type counter struct {
 	server *server
 	board  *board
@@ -98,13 +98,13 @@ type counter struct {
 	sales  *sales
 }
 
-// open connects to Redis and SQL, and looks for the first time.
+// open connects to Redis and SQL, and reads the hall for the first time.
 func (r role) open(ctx context.Context, log *slog.Logger) (*counter, error) {
 	telemetry, err := newTelemetry(ctx, r.Number)
 	if err != nil {
 		return nil, err
 	}
-	// Every call here is for a visitor: one without is a mistake.
+	// Every call here is for a visitor, so a call without an owner is an error.
 	member, err := deployment.Join(r.Redis, reentrant.WithExplicitOwners(), reentrant.WithLease(leaseOf(r.Hold)),
 		reentrant.WithPortableHoldsLeft(),
 		reentrant.WithObserver(telemetry.Observer()))
@@ -132,7 +132,7 @@ func (r role) open(ctx context.Context, log *slog.Logger) (*counter, error) {
 	}, nil
 }
 
-// serve answers requests until ctx ends, and those that are under way then.
+// serve serves requests until ctx ends, and finishes those under way.
 func (c *counter) serve(ctx context.Context, listener net.Listener) error {
 	var looking sync.WaitGroup
 	defer looking.Wait()
@@ -159,8 +159,8 @@ func (c *counter) serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// close leaves the holds, which are the visitors' and outlive the server, to be taken up at the other one, and ends the
-// connections.
+// close ends the connections. The holds belong to the visitors and outlive the server: they can be taken up at the
+// other one.
 func (c *counter) close() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()

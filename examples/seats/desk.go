@@ -13,12 +13,12 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Why a visitor does not get what they asked for. Nothing was changed.
+// The reasons why a request is refused. Nothing was changed.
 var (
-	errTaken  = errors.New("somebody else holds the seat")
+	errTaken  = errors.New("another visitor holds the seat")
 	errSold   = errors.New("the seat is sold")
 	errNoHold = errors.New("the visitor does not hold the seat")
-	errFree   = errors.New("nobody holds the seat")
+	errFree   = errors.New("no visitor holds the seat")
 )
 
 // A desk is where visitors get seats at one server. The contexts of its methods carry the visitor as a portable owner
@@ -29,38 +29,38 @@ type desk struct {
 	sales   *sales
 	hold    time.Duration
 	// charge takes the money. The key is the same whenever the same hold is paid for, at the other server too: a
-	// payment service takes such a key so that repeating a payment is not paying twice. What it took for a sale that
-	// does not come about is given back.
+	// payment service takes such a key so that repeating a payment is not paying twice. The money for a sale that fails
+	// is given back.
 	charge func(ctx context.Context, key string, euros int) error
 
-	// What two windows ask for at the same moment is done once. The lock would count two picks, and let go of one; and two
-	// payments under one hold would get in each other's way.
+	// Equal requests of two windows at the same moment are done once. Otherwise the lock would count two picks and one
+	// release, and two payments under one hold would disturb each other.
 	picks    singleflight.Group // by visitor and seat
 	payments singleflight.Group // by visitor
 }
 
-// as gives the context in which a visitor is the owner of locks.
+// as returns a context in which the visitor is the owner of locks.
 func as(ctx context.Context, visitor string) context.Context {
 	return reentrant.WithPortableOwner(ctx, visitor)
 }
 
-// leaseOf is the lease for a hold of some length. A session stops believing in a lease 1 % before its end, because of the
-// clocks. The visitor is promised the whole length, so the lease is a little longer.
+// leaseOf returns the lease for a hold of the given length. A session trusts a lease only until 1 % before its end,
+// because of the clocks. The visitor is promised the whole length, so the lease is a little longer.
 func leaseOf(hold time.Duration) time.Duration { return hold + grace(hold) }
 
 func grace(hold time.Duration) time.Duration { return hold/98 + 20*time.Millisecond }
 
-// timed is the lock of a seat as it is held: to an end that is fixed when it is picked.
+// timed returns the lock of a seat for a pick: with an end that is fixed at the pick.
 func (d *desk) timed(s seat) *reentrant.Lock {
 	return d.session.NewLock(s.lockName(), reentrant.WithFixedLease(leaseOf(d.hold)))
 }
 
-// renewed is the same lock while the visitor pays: it does not end before that is done. The session's lease is as
-// long as a hold, so if this server dies the visitor has as long as after a pick to go on at the other one.
+// renewed returns the same lock for a payment: it is renewed until the payment is done. The session's lease is as long
+// as a hold, so if this server dies the visitor has as much time as after a pick to continue at the other one.
 func (d *desk) renewed(s seat) *reentrant.Lock { return d.session.NewLock(s.lockName()) }
 
-// pick holds a seat for the visitor; one that they hold already stays as it is. It returns errTaken, errSold, or errFree
-// if this server does not hear for a second that its hold of the seat is over.
+// pick holds a seat for the visitor. A seat that they hold already stays as it is. It returns errTaken, errSold, or
+// errFree if this server does not learn within a second that its own hold of the seat is over.
 func (d *desk) pick(ctx context.Context, visitor string, s seat) error {
 	_, err, _ := d.picks.Do(visitor+string(s), func() (any, error) { return nil, d.pickOnce(ctx, s) })
 	return err
@@ -78,7 +78,7 @@ func (d *desk) pickOnce(ctx context.Context, s seat) error {
 	if err != nil {
 		return err
 	}
-	// Only with the lock does the answer stay true. Whoever had it before may have bought the seat.
+	// The result stays true only under the lock. An earlier holder may have bought the seat.
 	buyer, err := d.sales.show(ctx, s, token)
 	if err == nil && buyer == "" {
 		return nil
@@ -89,10 +89,9 @@ func (d *desk) pickOnce(ctx context.Context, s seat) error {
 	return errors.Join(err, release(ctx, lock))
 }
 
-// take gets a lock, or takes it up where the visitor has it.
-//
-// A hold of this server's that was taken up at the other one keeps the lock from everybody here until the news of that
-// arrives, and it may have ended there by then. So as long as nobody has the lock in Redis, take tries again.
+// take acquires a lock, or resumes the visitor's hold of it.
+// If the other server has taken up a hold of this server, no owner here can get the lock until the message about that
+// arrives. The hold may have ended there by then. So while the lock is free in Redis, take tries again.
 func take(ctx context.Context, lock *reentrant.Lock) (err error) {
 	for range newsWithin / newsEvery {
 		if err = takeOnce(ctx, lock); !errors.Is(err, errFree) {
@@ -105,8 +104,8 @@ func take(ctx context.Context, lock *reentrant.Lock) (err error) {
 
 const newsEvery, newsWithin = 10 * time.Millisecond, time.Second
 
-// takeOnce tries first: of two windows that pick the seat at two servers at the same moment, the one that comes too late
-// finds the other's hold.
+// takeOnce tries to acquire first: if two windows pick the seat at two servers at the same moment, the later one finds
+// the other's hold.
 func takeOnce(ctx context.Context, lock *reentrant.Lock) error {
 	got, err := lock.TryLock(ctx)
 	if errors.Is(err, reentrant.ErrLost) { // the visitor's last hold has just ended: this is about the next
@@ -121,8 +120,8 @@ func takeOnce(ctx context.Context, lock *reentrant.Lock) error {
 	return err
 }
 
-// takeUp resumes the visitor's hold, whichever server has it. It looks first whether there is one: a Resume that is
-// under way keeps others of this server from trying.
+// takeUp resumes the visitor's hold from any server. It first checks whether there is one, because a Resume that is
+// under way keeps other calls of this server from trying.
 func takeUp(ctx context.Context, lock *reentrant.Lock) error {
 	state, err := lock.Inspect(ctx)
 	switch {
@@ -136,7 +135,7 @@ func takeUp(ctx context.Context, lock *reentrant.Lock) error {
 	return lock.Resume(ctx)
 }
 
-// release gives up the visitor's hold. If that has ended by itself, so much the better.
+// release gives up the visitor's hold. A hold that has ended by itself is no error.
 func release(ctx context.Context, lock *reentrant.Lock) error {
 	err := lock.Unlock(ctx)
 	if errors.Is(err, reentrant.ErrLost) || errors.Is(err, reentrant.ErrNotHeld) {
@@ -145,7 +144,7 @@ func release(ctx context.Context, lock *reentrant.Lock) error {
 	return err
 }
 
-// letGo ends the visitor's hold, wherever it was picked. It returns errNoHold.
+// letGo ends the visitor's hold, at whichever server it was picked. It returns errNoHold.
 func (d *desk) letGo(ctx context.Context, _ string, s seat) error {
 	lock := d.timed(s)
 	if err := takeUp(ctx, lock); err != nil {
@@ -154,10 +153,10 @@ func (d *desk) letGo(ctx context.Context, _ string, s seat) error {
 	return release(ctx, lock)
 }
 
-// pay sells seats to the visitor who holds them, wherever they were picked: all of them, in one payment, or none. The holds
-// last for as long as that takes. What the visitor has bought already is not paid for again. It returns lapsed if there are
-// holds that have ended, on the way too; the charge's error, and the holds are as they were; another error if it is not
-// known whether the seats are sold: paying again is right.
+// pay sells seats to the visitor who holds them, at whichever server they were picked: all of them, in one payment, or
+// none. The holds last until that is done. Seats that the visitor has bought already are not paid for again. It returns
+// lapsed if there are holds that have ended, on the way too; the charge's error, and the holds are as they were;
+// another error if it is not known whether the seats are sold: paying again is right.
 func (d *desk) pay(ctx context.Context, visitor string, wanted ...seat) error {
 	for {
 		done, err, _ := d.payments.Do(visitor, func() (any, error) { return wanted, d.payOnce(ctx, visitor, wanted) })
@@ -168,7 +167,7 @@ func (d *desk) pay(ctx context.Context, visitor string, wanted ...seat) error {
 	}
 }
 
-// A payment is for one seat, with the lock that is held for that.
+// A payment is a seat to pay for, with the lock that is held for it.
 type payment struct {
 	seat seat
 	lock *reentrant.Lock
@@ -193,7 +192,7 @@ func (d *desk) payOnce(ctx context.Context, visitor string, wanted []seat) error
 	switch {
 	case !errors.Is(err, errNoHold):
 		return err
-	case len(d.unpaid(ctx, visitor, due)) == 0: // they were bought in another window, or when no answer came
+	case len(d.unpaid(ctx, visitor, due)) == 0: // they were bought in another window, or by a payment whose result was lost
 		return nil
 	case len(ended) == 0: // the rows of the seats know of later holds
 		ended = due
@@ -201,7 +200,7 @@ func (d *desk) payOnce(ctx context.Context, visitor string, wanted []seat) error
 	return fmt.Errorf("%w: %w", lapsed{ended}, err)
 }
 
-// takeUpAll takes up the visitor's holds of seats, to be renewed from then on.
+// takeUpAll resumes the visitor's holds of seats, which are renewed from then on.
 func (d *desk) takeUpAll(ctx context.Context, due []seat) []payment {
 	payments := make([]payment, len(due))
 	for i, s := range due {
@@ -211,12 +210,12 @@ func (d *desk) takeUpAll(ctx context.Context, due []seat) []payment {
 	return payments
 }
 
-// lapsed is an error: the visitor does not hold these seats any more.
+// lapsed is the error that the visitor no longer holds these seats.
 type lapsed struct{ seats []seat }
 
 func (l lapsed) Error() string { return "no hold of " + list(l.seats) }
 
-// unpaid gives the seats that the visitor is not known to have bought.
+// unpaid returns the seats that the visitor is not known to have bought.
 func (d *desk) unpaid(ctx context.Context, visitor string, wanted []seat) []seat {
 	buyers, err := d.sales.sold(ctx)
 	if err != nil {
@@ -225,8 +224,8 @@ func (d *desk) unpaid(ctx context.Context, visitor string, wanted []seat) []seat
 	return slices.DeleteFunc(slices.Clone(wanted), func(s seat) bool { return buyers[s] == visitor })
 }
 
-// settle gives the holds back after a sale. Without one, what is left of them is the visitor's, to try again; but they are
-// not renewed any more. It returns the seats whose holds have ended.
+// settle gives the holds back after a sale. Without a sale the visitor keeps the rest of them to try again, but they
+// are no longer renewed. It returns the seats whose holds have ended.
 func (d *desk) settle(ctx context.Context, payments []payment, sold bool) (ended []seat, err error) {
 	for _, p := range payments {
 		switch {
@@ -245,7 +244,7 @@ func (d *desk) settle(ctx context.Context, payments []payment, sold bool) (ended
 	return ended, err
 }
 
-// sellUnder charges the visitor and writes the sales down, under their holds.
+// sellUnder charges the visitor and records the sales, under their holds.
 func (d *desk) sellUnder(ctx context.Context, visitor string, payments []payment) error {
 	charging, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -279,7 +278,7 @@ func (d *desk) sellUnder(ctx context.Context, visitor string, payments []payment
 	return d.sales.sell(ctx, visitor, all...)
 }
 
-// noHold says errNoHold where an error means that the hold is over.
+// noHold returns errNoHold for errors that mean that the hold is over.
 func noHold(err error) error {
 	switch {
 	case errors.Is(err, errFree), errors.Is(err, reentrant.ErrNotHeld), errors.Is(err, reentrant.ErrLost), errors.Is(err, errOldToken):
@@ -288,7 +287,7 @@ func noHold(err error) error {
 	return err
 }
 
-// waiting is a payment service that says yes after a while.
+// waiting is a payment service that accepts every payment after a pause.
 func waiting(d time.Duration) func(ctx context.Context, key string, euros int) error {
 	return func(ctx context.Context, _ string, _ int) error {
 		select {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// The hall has rows of so many seats, with an aisle in the middle.
+// The size of the hall: rows with this many seats, and an aisle in the middle.
 const (
 	rows    = "ABCDEFGH"
 	columns = 10
 )
 
-// price is what a seat costs, in euros.
+// price is the price of a seat, in euros.
 const price = 12
 
 // A seat is one place in the hall: "A05".
@@ -34,16 +34,16 @@ func (s seat) exists() bool { return slices.Contains(seats, s) }
 // wheelchair reports whether the place has room for a wheelchair: those at both ends of the last row, beside the doors.
 func (s seat) wheelchair() bool { return slices.Contains([]seat{"H01", "H02", "H09", "H10"}, s) }
 
-// row and number are the parts of its name as people say them: "A" and "5".
+// row and number return the parts of its name, as shown to visitors: "A" and "5".
 func (s seat) row() string    { return string(s[:1]) }
 func (s seat) number() string { return strings.TrimLeft(string(s[1:]), "0") }
 
 func (s seat) String() string { return s.row() + s.number() }
 
-// lockName is the lock that a hold of the seat is.
+// lockName returns the name of the seat's lock.
 func (s seat) lockName() string { return "seats:" + string(s) }
 
-// list names seats: "A5", "A5 and A6", "A5, A6 and A7".
+// list formats the names of seats: "A5", "A5 and A6", "A5, A6 and A7".
 func list(seats []seat) string {
 	names := make([]string, len(seats))
 	for i, s := range seats {

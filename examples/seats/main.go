@@ -1,5 +1,5 @@
-// Seats sells the seats of a cinema. Two servers show the same plan of the hall; a seat that somebody picks is held for
-// them for ten minutes, and then is paid for, let go, or free again.
+// Seats sells the seats of a cinema. Two servers show the same plan of the hall; a seat that a visitor picks is held
+// for them for ten minutes, until they pay, let it go, or the time is over.
 //
 //	a browser        server 1 ──┐                ┌─ Redis ─ holds ──────────────────────────┐
 //	   │ ├── pick ──▶           ├── lock ───────▶│ seats:A05   @<visitor>   9 min 20 s      │
@@ -9,18 +9,17 @@
 //	   ◀──── events, from both                   └──────────────────────────────────────────┘
 //
 // A hold is a lock, and its owner is the visitor, not the server: a portable owner, named by a random id that only the
-// visitor's browser has (in a cookie). So the other server can take up the hold where it stands (Resume), and when a server is
-// killed the seat stays its visitor's until the end of the hold. The lock has a fixed lease, so the hold ends on time
-// whatever becomes of the servers. While somebody pays, it is renewed: nobody loses a seat because the bank is slow.
+// visitor's browser has (in a cookie). So the other server can take up the hold (Resume), and when a server is killed
+// the visitor keeps the seat until the end of the hold. The lock has a fixed lease, so the hold ends on time even if
+// the servers die. During a payment it is renewed: no visitor loses a seat because the bank is slow.
 //
-// A sale is a row, written with the token of the hold. A server that was stopped for longer than a hold and goes on
-// as if nothing had been is refused by the row, since the next hold's token has been seen there.
+// A sale is a row, written with the token of the hold. The row refuses a server that was stopped for longer than a hold
+// and then continues, because it has seen the next hold's token.
 //
 // Several seats are paid for in one payment, under all of their holds, and their rows are written in one transaction: the
 // visitor gets all of them or none.
-//
-// What all visitors see is read from Redis and SQL, more than once a second; less often while
-// they do not answer. A message says when to look sooner; if it is lost, nothing else is.
+// The plan that visitors see is read from Redis and SQL, more than once a second, and less often while they do not
+// reply. A message makes a server read sooner; if it is lost, only that is delayed.
 //
 // Each server has its metrics on /metrics, for Prometheus.
 package main

@@ -29,12 +29,12 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	opts := options{servers: 2}
 	flags := screen.NewFlags("seats", usage, stderr)
 	flags.IntVar(&opts.port, "port", 0, "port of the first server, the next one follows (default: any that are free)")
-	flags.DurationVar(&opts.hold, "hold", 10*time.Minute, "how long a seat is held for who picked it")
+	flags.DurationVar(&opts.hold, "hold", 10*time.Minute, "how long a seat is held for the visitor who picked it")
 	flags.DurationVar(&opts.payment, "payment", 2*time.Second, "how long it takes to pay; it may be longer than a hold")
 	flags.StringVar(&opts.redis, "redis", "",
 		"`URL` of a Redis 6.2 or later, redis://… or rediss://… (default: an embedded one)")
 	flags.StringVar(&opts.dsn, "dsn", "",
-		"`URL` of the database, mysql://… or postgres://…, user:password@tcp(host)/name, or a SQLite file; it keeps what is sold\n(default: a file that is deleted at the end)")
+		"`URL` of the database, mysql://… or postgres://…, user:password@tcp(host)/name, or a SQLite file; it keeps the sales\n(default: a file that is deleted at the end)")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
@@ -44,7 +44,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	return opts, opts.validate()
 }
 
-// validate checks what the flag package cannot.
+// validate checks the values that the flag package does not check.
 func (o options) validate() error {
 	if o.hold < time.Second {
 		return errors.New("-hold must be at least a second")

@@ -15,7 +15,7 @@ import (
 	"github.com/relock-go/relock/examples/internal/deployment"
 )
 
-// run opens the cinema, says where, and closes it when ctx ends or no server is left.
+// run opens the cinema, prints the addresses, and closes it when ctx ends or no server is left.
 func run(ctx context.Context, opts options, stdout, stderr io.Writer) error {
 	c, err := open(ctx, opts, stderr)
 	if err != nil {
@@ -32,7 +32,7 @@ func run(ctx context.Context, opts options, stdout, stderr io.Writer) error {
 		case <-ctx.Done():
 			return nil
 		case p := <-c.ended:
-			if ctx.Err() != nil { // they were told to end as well
+			if ctx.Err() != nil { // the servers end too
 				return nil
 			}
 			fmt.Fprintf(stderr, "server %d has ended: %v\n", p.number, p.err)
@@ -41,7 +41,7 @@ func run(ctx context.Context, opts options, stdout, stderr io.Writer) error {
 	return errors.New("no server is left")
 }
 
-// A cinema is the servers at work, with what they share.
+// A cinema is the running servers, with their Redis and database.
 type cinema struct {
 	servers []*process
 	ended   chan *process // each, when it ends
@@ -50,7 +50,7 @@ type cinema struct {
 	folder  string // of the SQLite file
 }
 
-// open starts everything. Closing it is the caller's, unless there is an error.
+// open starts everything. The caller closes it, unless there is an error.
 func open(ctx context.Context, opts options, stderr io.Writer) (c *cinema, err error) {
 	c = &cinema{ended: make(chan *process, opts.servers)}
 	defer func() {
@@ -104,7 +104,7 @@ func (c *cinema) prepare(ctx context.Context, opts *options) (err error) {
 	return errors.Join(sales.create(ctx), sales.close())
 }
 
-// nextShow is when the next film begins: at 20:15 every day.
+// nextShow returns when the next film begins: at 20:15 every day.
 func nextShow(now time.Time) time.Time {
 	show := time.Date(now.Year(), now.Month(), now.Day(), 20, 15, 0, 0, now.Location())
 	if show.Before(now) {
@@ -113,7 +113,7 @@ func nextShow(now time.Time) time.Time {
 	return show
 }
 
-// role is what a server is told.
+// role returns a server's role.
 func (o options) role(number int, redis string) role {
 	r := role{Number: number, Hold: o.hold, Payment: o.payment, Show: o.show, Redis: redis, DSN: o.dsn}
 	if o.port > 0 {
@@ -122,7 +122,7 @@ func (o options) role(number int, redis string) role {
 	return r
 }
 
-// close ends the servers, and then what they stand on.
+// close ends the servers, and then Redis and the database.
 func (c *cinema) close() {
 	for _, p := range c.servers {
 		p.stop()
@@ -183,13 +183,13 @@ func start(r role, stderr io.Writer, ended chan<- *process) (*process, error) {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// kill ends the server as a crash would: it has no say in it.
+// kill ends the server with SIGKILL, as a crash would.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.gone
 }
 
-// stop tells the server to end, and does not wait for ever.
+// stop makes the server end, and kills it if it does not end in time.
 func (p *process) stop() {
 	_ = p.stdin.Close()
 	select {

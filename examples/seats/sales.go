@@ -14,9 +14,9 @@ import (
 // errOldToken is returned when the row of a seat has seen a later hold: the caller's is over. Nothing was changed.
 var errOldToken = errors.New("a later hold of the seat was seen")
 
-// sales is the table of what is sold: a row for each seat, with its buyer, or nobody, and the highest token that was
-// seen there. A hold shows its token when it begins, so from then on no earlier hold can buy the seat, however late the
-// statement of a server comes that was paused in between.
+// sales is the table of sales: a row for each seat, with its buyer, if any, and the highest token that it has seen. A
+// hold shows its token when it begins. From then on no earlier hold can buy the seat, however late the statement of a
+// paused server comes.
 //
 //	server 1  token 7   pick ────────── paused ────────────── buy: refused
 //	server 2  token 9               pick ───────── buy
@@ -40,7 +40,7 @@ func openSales(ctx context.Context, src source) (*sales, error) {
 	return &sales{db: db, numbered: src.numbered}, nil
 }
 
-// create makes the table and its rows, as far as they are not there: what is sold stays sold.
+// create makes the table and its rows if they are missing. Existing sales stay.
 func (s *sales) create(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS seats (seat VARCHAR(8) NOT NULL PRIMARY KEY,
 		buyer VARCHAR(64) NOT NULL, token BIGINT NOT NULL)`)
@@ -62,7 +62,7 @@ func (s *sales) create(ctx context.Context) error {
 	return nil
 }
 
-// show has the row see a token, and tells who has bought the seat; "" if nobody. It returns errOldToken.
+// show shows the row a token, and returns the buyer of the seat; "" if it is not sold. It returns errOldToken.
 func (s *sales) show(ctx context.Context, seat seat, token reentrant.Token) (buyer string, err error) {
 	err = s.update(ctx, s.db, `UPDATE seats SET token = ? WHERE seat = ? AND token <= ?`, int64(token), string(seat), int64(token))
 	if err == nil {
@@ -80,8 +80,8 @@ type sale struct {
 	token reentrant.Token
 }
 
-// sell writes down who has bought seats: all of them or none. It returns errOldToken if one of the holds is over; also if
-// another visitor has bought the seat, which takes a later hold. Selling to the same buyer again changes nothing.
+// sell records the buyer of seats: all of them or none. It returns errOldToken if one of the holds is over. That
+// includes a sale to another visitor, which needs a later hold. Selling to the same buyer again changes nothing.
 func (s *sales) sell(ctx context.Context, buyer string, all ...sale) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *sales) update(ctx context.Context, on runner, statement string, args ..
 	return err
 }
 
-// sold gives the buyers of all seats that are sold.
+// sold returns the buyers of all sold seats.
 func (s *sales) sold(ctx context.Context) (map[seat]string, error) {
 	return s.buyers(ctx, `SELECT seat, buyer FROM seats WHERE buyer <> ''`)
 }
@@ -145,7 +145,7 @@ func (s *sales) buyers(ctx context.Context, query string) (map[seat]string, erro
 	return buyers, nil
 }
 
-// sql turns the question marks of a statement into what the database wants.
+// sql rewrites the question marks of a statement in the database's syntax.
 func (s *sales) sql(statement string) string {
 	if !s.numbered {
 		return statement

@@ -35,7 +35,7 @@ type server struct {
 	log     *slog.Logger
 }
 
-// handler has all that the server answers.
+// handler returns the routes of the server.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.page)
@@ -50,12 +50,12 @@ func (s *server) handler() http.Handler {
 			http.ServeFileFS(w, r, web, "web/"+file)
 		})
 	}
-	// What changes something is a POST, and other sites' pages cannot send one here: browsers do not send the cookie
-	// with it, and say where it comes from.
+	// Every change is a POST, and pages of other sites cannot send one: browsers leave out the cookie, and name the
+	// origin of the request.
 	return hardened(http.NewCrossOriginProtection().Handler(mux))
 }
 
-// hardened has browsers load nothing from elsewhere, and show the page in no other.
+// hardened forbids browsers to load anything from other sites, and to show the page inside another.
 func hardened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'")
@@ -65,11 +65,11 @@ func hardened(next http.Handler) http.Handler {
 	})
 }
 
-// cookie has the secret by which a visitor is known. Cookies do not look at ports, so it is the same at both servers.
+// cookie has the secret that identifies a visitor. Cookies ignore ports, so it is the same at both servers.
 const cookie = "seats-visitor"
 
-// visitor is who sent a request; "" if it has no cookie. The name is made from the secret: it is as hard to guess,
-// but whoever reads it in Redis or SQL is not in.
+// visitor returns the name of the visitor who sent a request; "" if it has no cookie. The name is derived from the
+// secret. It is as hard to guess, but reading it in Redis or SQL does not give access.
 func visitor(r *http.Request) string {
 	c, err := r.Cookie(cookie)
 	if err != nil || len(c.Value) != len(rand.Text()) {
@@ -93,15 +93,15 @@ func (s *server) page(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ticketCode is what a visitor shows at the door: one code for all the seats that they have bought. Like the visitor's
-// name it is made from the secret.
+// ticketCode returns the code that a visitor shows at the door: one for all the seats that they have bought. Like the
+// visitor's name it is derived from the secret.
 func ticketCode(visitor string) string {
 	sum := sha256.Sum256([]byte("ticket " + visitor))
 	code := base32.StdEncoding.EncodeToString(sum[:5])
 	return code[:4] + "-" + code[4:]
 }
 
-// A view is what the page is made from. Who has which seat comes with the first event.
+// A view is the data of the page. The states of the seats come with the first event.
 type view struct {
 	Rows    []viewRow
 	Hold    time.Duration
@@ -127,7 +127,7 @@ type viewServer struct {
 	Here    bool
 }
 
-// HoldText is how long a hold is, for people.
+// HoldText returns the length of a hold, for display.
 func (v view) HoldText() string {
 	if v.Hold%time.Minute == 0 && v.Hold > time.Minute {
 		return fmt.Sprintf("%d minutes", v.Hold/time.Minute)
@@ -179,7 +179,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A sight is the hall as one visitor sees it: the seats that are not free. It does not say who the others are.
+// A sight is the hall as one visitor sees it: the seats that are not free. It does not name other visitors.
 type sight struct {
 	Seats map[seat]seatSight `json:"seats"`
 	Stale bool               `json:"stale"`
@@ -209,11 +209,11 @@ func (h hall) seenBy(visitor string, now time.Time) sight {
 	return seen
 }
 
-// mostHolds is how many seats a visitor can hold at once. It is not exact: it counts what the board knows, so that
-// two windows at the same moment may get one more, which hurts nobody.
+// mostHolds is how many seats a visitor can hold at once. It is not exact: it counts what the board knows, so two
+// windows at the same moment may get one more, which does no harm.
 const mostHolds = 4
 
-// errTooMany is why a visitor does not get a seat although it is free.
+// errTooMany is the error for a visitor who holds too many seats already.
 var errTooMany = errors.New("the visitor holds as many seats as one can")
 
 func (s *server) hold(w http.ResponseWriter, r *http.Request) {
@@ -250,7 +250,7 @@ func (s *server) pay(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// act does what a visitor asks for, and answers with what to tell them. A visitor who closes the page while a payment is
+// act does what a visitor asks for, and sends the message for them. A visitor who closes the page while a payment is
 // under way has paid all the same, so ctx does not end with the request.
 func (s *server) act(w http.ResponseWriter, r *http.Request, where []seat, do func(ctx context.Context, visitor string) (string, error)) {
 	who := visitor(r)
@@ -277,7 +277,7 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, where []seat, do fu
 	answer(w, status, text)
 }
 
-// refusal says an error to the visitor.
+// refusal returns the status and message for an error.
 func refusal(err error, s seat) (status int, text string) {
 	ended := lapsed{[]seat{s}}
 	errors.As(err, &ended)
@@ -294,7 +294,7 @@ func refusal(err error, s seat) (status int, text string) {
 	return http.StatusServiceUnavailable, "That did not work, and it is our fault. Please try again: nothing is paid twice."
 }
 
-// answer sends what the page tells the visitor.
+// answer sends the message that the page shows the visitor.
 func answer(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -23,7 +23,7 @@ type source struct {
 	numbered bool   // parameters are $1, $2 … instead of ?
 }
 
-// parseSource reads what -dsn gives: mysql://… (or mariadb://…), postgres://… (or postgresql://…), the data source name of
+// parseSource parses -dsn: mysql://… (or mariadb://…), postgres://… (or postgresql://…), the data source name of
 // Go's MySQL driver, or the path of a SQLite file, with or without sqlite:// before it.
 func parseSource(text string) (source, error) {
 	switch kind, err := dsn.KindOf(text); {
@@ -46,7 +46,8 @@ func parseSource(text string) (source, error) {
 	return source{}, fmt.Errorf("%s://…: there are mysql://, postgres:// and the path of a SQLite file", scheme)
 }
 
-// sqliteSource opens a file that several processes write to: who finds it locked waits, and readers are not kept out.
+// sqliteSource opens a file that several processes write to: a writer that finds it locked waits, and readers do not
+// wait.
 func sqliteSource(path string) (source, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {

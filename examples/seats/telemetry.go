@@ -16,15 +16,15 @@ import (
 	"github.com/relock-go/relock/relockotel"
 )
 
-// A telemetry is what a server measures of its locks, and the page on which Prometheus reads it. relockotel/dashboard.json
-// shows it in Grafana. Most commands are the board's, which looks at eighty locks at a time. And losses are no alarm here:
-// a hold that is left to its end is one, and so is, at the server it leaves, one that goes on at the other.
+// A telemetry measures a server's locks, and serves the page for Prometheus. relockotel/dashboard.json
+// shows it in Grafana. Most commands are the board's, which reads eighty locks at a time. Losses are no alarm here: a
+// hold that simply ends counts as one, and so does, at the first server, a hold that is taken up at the other.
 type telemetry struct {
 	*relockotel.Telemetry
 	page http.Handler
 }
 
-// newTelemetry makes that of a server, with its number. Prometheus finds the service's name in target_info.
+// newTelemetry returns the telemetry of the server with a number. Prometheus finds the service's name in target_info.
 func newTelemetry(ctx context.Context, number int) (telemetry, error) {
 	registry := prometheus.NewRegistry()
 	exporter, err := otelprom.New(otelprom.WithRegisterer(registry))
@@ -43,7 +43,8 @@ func newTelemetry(ctx context.Context, number int) (telemetry, error) {
 	return telemetry{Telemetry: locks, page: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}, err
 }
 
-// rowOf is what metrics call a seat's lock: eighty seats would be eighty time series for every number.
+// rowOf returns the name of a seat's lock in metrics, which is its row: eighty seats would be eighty time series for
+// every instrument.
 func rowOf(lock string) string {
 	return "row " + seat(strings.TrimPrefix(lock, seat("").lockName())).row()
 }
