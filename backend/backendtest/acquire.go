@@ -158,7 +158,7 @@ func aFixedLeaseStartsOnce(t *test) {
 	t.full(medium, first.TTL)
 	again := a.take(1, fixed(long))
 	require.Equal(t, first.First, again.First)
-	t.full(medium, again.TTL) // it is told what is left of the lease that the first copy started
+	t.full(medium, again.TTL) // the reply has the rest of the lease that the first copy started
 	t.full(medium, a.has(1).TTL)
 	a.take(2, fixed(long)) // a new attempt has its own
 	t.full(long, a.has(2).TTL)

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Waiting for a condition, and being signalled, for those Remotes that have conditions.
+// Waiting for a condition and signalling it, for Remotes with conditions.
 var conditionCases = []testCase{
 	{"Condition/AwaitGivesUpTheHoldForATicket", awaitGivesUp},
 	{"Condition/AwaitHandsTheLockToTheNext", awaitHandsOn},
@@ -112,9 +112,9 @@ func beatenEvery(patience time.Duration) func(*backend.AwaitRequest) {
 	return func(r *backend.AwaitRequest) { r.Patience = patience }
 }
 
-// patiently tries what needs a ticket to live until the next command or two, and to be dead after a pause. On a machine
-// that is too slow for that the ticket dies too soon, and it is tried again with more patience. Each try has ten epochs,
-// and leaves nothing behind if it was in vain.
+// patiently runs a case that needs a ticket to live for the next command or two, and to be dead after a pause. On a
+// machine that is too slow the ticket dies too soon, and the case runs again with more patience. Each run has ten
+// epochs. A failed run leaves nothing behind.
 func (t *test) patiently(try func(epoch uint64, patience time.Duration) bool) {
 	t.Helper()
 	epoch := uint64(1)
@@ -126,8 +126,8 @@ func (t *test) patiently(try func(epoch uint64, patience time.Duration) bool) {
 	}
 }
 
-// deafly has a and b wait and c signal a, which shows no sign of life from then on: when it returns, a's patience is over.
-// then is done as soon as a is told.
+// deafly makes a and b wait and c signal a, which sends no beat from then on. When it returns, a's patience is over.
+// then is called as soon as a has the message.
 func (t *test) deafly(a, b, c *session, then func(epoch uint64)) (epoch uint64) {
 	t.Helper()
 	t.patiently(func(first uint64, patience time.Duration) bool {
@@ -136,7 +136,7 @@ func (t *test) deafly(a, b, c *session, then func(epoch uint64)) (epoch uint64) 
 		b.waits(epoch)
 		c.take(epoch)
 		c.signal(epoch, 1, false)
-		t.eventually("one of them is told", func() bool {
+		t.eventually("one of them gets the signal", func() bool {
 			return a.mail.told(t.name, epoch+1) != nil || b.mail.told(t.name, epoch+1) != nil
 		})
 		if a.mail.told(t.name, epoch+1) == nil {
@@ -185,7 +185,7 @@ func awaitAgain(t *test) {
 
 func awaitWithoutHold(t *test) {
 	a, b, _ := t.connect3()
-	require.Equal(t, backend.Gone, a.await(1, 2), "nobody has it")
+	require.Equal(t, backend.Gone, a.await(1, 2), "the lock is free")
 	b.take(1)
 	require.Equal(t, backend.Gone, a.await(1, 2), "another has it")
 	a.wait(3)
@@ -245,7 +245,7 @@ func signalAgain(t *test) {
 	c.take(1)
 	c.signal(1, 1, false)
 	c.signal(1, 1, false)
-	require.Equal(t, []backend.TicketStatus{backend.Waited}, b.beat(2), "a copy signals nobody else")
+	require.Equal(t, []backend.TicketStatus{backend.Waited}, b.beat(2), "a copy signals no other waiter")
 	require.Equal(t, 1, c.inspect().Holds)
 }
 
@@ -298,12 +298,12 @@ func withdrawDecides(t *test) {
 	c.signal(1, 1, false)
 	b.told(2, true)
 	require.Equal(t, backend.Signalled, b.withdraw(2))
-	require.Equal(t, backend.Signalled, b.withdraw(2), "a copy answers the same")
+	require.Equal(t, backend.Signalled, b.withdraw(2), "a copy returns the same")
 	b.served(2)
 	require.Equal(t, backend.Gone, b.withdraw(2))
 }
 
-// One who was signalled and asks to leave has the signal until it says that it is back, which this one never does.
+// A waiter that was signalled and withdraws keeps the signal until it acknowledges it, which this one never does.
 func leaverSignalled(t *test) {
 	a, b, c := t.connect3()
 	epoch := t.deafly(a, b, c, func(epoch uint64) {
@@ -317,7 +317,7 @@ func leaverSignalled(t *test) {
 func servedStays(t *test) {
 	a, b, c := t.connect3()
 	epoch := t.deafly(a, b, c, func(epoch uint64) { a.served(epoch + 1) })
-	b.beat(epoch + 1) // takes back what nobody has heard
+	b.beat(epoch + 1) // takes back the signal that was not acknowledged
 	require.Equal(t, []backend.TicketStatus{backend.Waited}, b.beat(epoch+1))
 	c.signal(epoch, 2, false)
 	b.told(epoch+1, true)
@@ -360,7 +360,7 @@ func beatTells(t *test) {
 	b.signal(1, 1, false)
 	require.Equal(t, []backend.TicketStatus{backend.Signalled, backend.Signalled}, a.beat(2, 7),
 		"and of one that is not known at all")
-	require.Equal(t, backend.Signalled, a.withdraw(2), "the answer may have been lost")
+	require.Equal(t, backend.Signalled, a.withdraw(2), "the reply may have been lost")
 	a.served(2)
 	require.Equal(t, backend.Gone, a.withdraw(2), "the signal is acknowledged")
 }
@@ -379,7 +379,7 @@ func conditionNames(t *test) {
 }
 
 // A server may wake only some of many waiters at once. The next Op goes on with the longest of the others, and repeating one
-// wakes nobody, and says that there are others still.
+// wakes no waiter, and reports that others are left.
 func signalMany(t *test) {
 	const waiters = 250
 	a, b, _ := t.connect3()
@@ -389,7 +389,7 @@ func signalMany(t *test) {
 	b.take(1)
 	var woken []uint64
 	for op := uint64(1); ; op++ {
-		require.LessOrEqual(t, op, uint64(waiters), "each Op wakes somebody")
+		require.LessOrEqual(t, op, uint64(waiters), "each Op wakes a waiter")
 		more := b.signal(1, op, true).More
 		require.Equal(t, more, b.signal(1, op, true).More, "a copy")
 		if !more {

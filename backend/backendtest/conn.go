@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// The standing of a session.
+// The connection of a session.
 var connCases = []testCase{
 	{"Conn/CloseLeavesTheLocks", closeLeavesTheLocks},
 	{"Conn/ConnectsOnlyWhileItsContextLasts", connectHonoursItsContext},
@@ -60,7 +60,7 @@ func sessionsAreTwo(t *test) {
 	a.has(1)
 }
 
-// An error that does not say that the outcome is unknown says that nothing happened.
+// An error without an unknown outcome means that nothing happened.
 func aCommandIsHonest(t *test) {
 	a, b, _ := t.connect3()
 	gone := ended(t.Context())
@@ -81,7 +81,7 @@ func aCommandIsHonest(t *test) {
 	}
 }
 
-// ended is the context of a caller who has left.
+// ended is a context that has ended.
 func ended(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()

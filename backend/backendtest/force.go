@@ -6,7 +6,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Taking a lock from whoever has it.
+// Taking a lock from its holder.
 var forceCases = []testCase{
 	{"Force/FreesTheLock", forceFrees},
 	{"Force/TellsThatNobodyHadIt", forceOfAFreeLock},

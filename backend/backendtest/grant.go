@@ -56,7 +56,7 @@ func grantTellsOnlyTheHolder(t *test) {
 	told := func(s *session, epochs ...uint64) {
 		t.Helper()
 		for _, g := range s.mail.all(t.name) {
-			require.Contains(t, epochs, g.Epoch, "told of another's grant")
+			require.Contains(t, epochs, g.Epoch, "a grant of another epoch")
 		}
 	}
 	told(a)

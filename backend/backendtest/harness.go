@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// limit is the longest that anything may take: a command, or something that is waited for.
+	// limit is the longest that anything may take: a command, or an event that a case waits for.
 	limit = 30 * time.Second
-	// short is a lease that a case waits to end. Nothing depends on its not ending too early.
+	// short is a lease whose end a case waits for. No case depends on how early it ends.
 	short = 150 * time.Millisecond
-	// medium and long are leases that no case outlives, and that can be told apart from each other.
+	// medium and long are leases that no case outlives, and that differ enough to be distinguished.
 	medium = 2 * limit
 	long   = 6 * limit
 
@@ -152,8 +152,8 @@ func (r *remote) acquire(epoch uint64, changes ...with) backend.AcquireReply {
 	return reply
 }
 
-// try is an acquire whose lease may be over before its answer is there, if the machine is slow. A Backend may then say
-// so instead of granting it, and nothing comes of it.
+// try is an acquire whose lease may be over before its reply comes, if the machine is slow. Then a Backend may return
+// an error instead of the grant.
 func (r *remote) try(epoch uint64, changes ...with) (reply backend.AcquireReply, over bool) {
 	r.t.Helper()
 	ctx, cancel := r.command()
@@ -168,7 +168,7 @@ func (r *remote) try(epoch uint64, changes ...with) (reply backend.AcquireReply,
 	return reply, false
 }
 
-// brief is a take whose lease is soon over, or over already.
+// brief is a take whose lease ends soon, or has ended already.
 func (r *remote) brief(epoch uint64, changes ...with) backend.AcquireReply {
 	r.t.Helper()
 	reply, over := r.try(epoch, append([]with{lease(short)}, changes...)...)
@@ -221,7 +221,7 @@ func (r *remote) send(req backend.ReleaseRequest) backend.ReleaseResult {
 	return result
 }
 
-// release gives up an epoch, all of whose copies have been answered.
+// release gives up an epoch of which no copy is under way.
 func (r *remote) release(epoch uint64) backend.ReleaseResult {
 	r.t.Helper()
 	return r.send(backend.ReleaseRequest{Epoch: epoch})
@@ -245,7 +245,7 @@ func (r *remote) force() bool {
 	return had
 }
 
-// free requires that nobody has the lock.
+// free requires that the lock is free.
 func (r *remote) free() {
 	r.t.Helper()
 	st := r.inspect()
@@ -259,7 +259,7 @@ func (r *remote) lapse() {
 	r.expired()
 }
 
-// expired waits until nobody has the lock.
+// expired waits until the lock is free.
 func (r *remote) expired() {
 	r.t.Helper()
 	r.t.eventually("the lease ends", func() bool { return !r.inspect().Locked })
@@ -314,13 +314,13 @@ func (s *session) has(epoch uint64) backend.State {
 	return st
 }
 
-// A push is a grant that a session was told of.
+// A push is a grant whose message a session received.
 type push struct {
 	backend.Grant
-	asked, released time.Time // the waiter asked, the holder's release was answered
+	asked, released time.Time // when the waiter queued up, and when the holder's release returned
 }
 
-// handOver has the lock go from one session to another that waits for it, and returns what the other was told. Both
+// handOver passes the lock from one session to another that waits for it, and returns the message to the other. Both
 // have nothing on the lock before. A channel that is reopened meanwhile loses messages; it is then done again.
 func (t *test) handOver(from, to *session, changes ...with) push {
 	t.Helper()
@@ -338,7 +338,7 @@ func (t *test) handOver(from, to *session, changes ...with) push {
 			return p
 		}
 		if to.mail.resumed() == mark {
-			t.Fatalf("not told of the grant within %v, and the channel was not reopened", limit)
+			t.Fatalf("no message about the grant within %v, and the channel was not reopened", limit)
 		}
 		to.release(to.epoch)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Copies of attempts that come when nobody wants them any more.
+// Copies of attempts that arrive after they were given up.
 var lateCases = []testCase{
 	{"Late/NothingHappensAfterNotAfter", nothingAfterNotAfter},
 	{"Late/ACopyIsRefusedAfterTheRelease", lateCopyIsRefused},
@@ -44,13 +44,13 @@ func nothingAfterNotAfter(t *test) {
 	b.has(1)
 }
 
-// until has everything of the session up to an epoch given up, with copies under way for as long.
+// until gives up everything of the session up to an epoch, with copies that may be under way for that long.
 func (s *session) until(epoch uint64, d time.Duration) backend.ReleaseResult {
 	s.t.Helper()
 	return s.send(backend.ReleaseRequest{Epoch: epoch, Until: time.Now().Add(d)})
 }
 
-// use has another session hold the lock for a moment, so that what is known of the last holder is about it.
+// use makes another session hold the lock for a moment, so that the record is about that one.
 func (s *session) use(epoch uint64) {
 	s.t.Helper()
 	s.take(epoch)

@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A mailbox is the Sink of a session that keeps everything.
+// A mailbox is a Sink that keeps all messages of a session.
 type mailbox struct {
 	mu      sync.Mutex
 	grants  []backend.Grant
@@ -17,7 +17,7 @@ type mailbox struct {
 	wanted  map[string]uint64          // lock -> the latest epoch that was asked for
 	taken   map[string]uint64          // lock -> the latest epoch that was taken up by another
 	resumes int
-	news    chan struct{} // closed at the next news, and replaced
+	news    chan struct{} // closed at the next message, and replaced
 	shares  shareMail
 }
 
@@ -67,14 +67,14 @@ func (m *mailbox) Taken(name string, epoch uint64) {
 	m.wakeLocked()
 }
 
-// lost is the latest epoch of a lock that another session took up.
+// lost returns the latest epoch of a lock that another session took up.
 func (m *mailbox) lost(name string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.taken[name]
 }
 
-// asked is the latest epoch of a lock that another session asked for.
+// asked returns the latest epoch of a lock that another session asked for.
 func (m *mailbox) asked(name string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +88,7 @@ func (m *mailbox) forget(name string) {
 	delete(m.wanted, name)
 }
 
-// told is the signal of a ticket, nil if none came.
+// told returns the signal of a ticket, nil if none came.
 func (m *mailbox) told(name string, ticket uint64) *bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -117,7 +117,7 @@ func (m *mailbox) resumed() int {
 	return m.resumes
 }
 
-// all is every grant of a lock that came.
+// all returns every grant of a lock that came.
 func (m *mailbox) all(name string) []backend.Grant {
 	m.mu.Lock()
 	defer m.mu.Unlock()

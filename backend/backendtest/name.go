@@ -16,8 +16,8 @@ var nameCases = []testCase{
 
 const longestName = 4096
 
-// names are lock names that are easily mistaken for something else, or for each other. All are made of a prefix that
-// nobody else uses.
+// names are lock names that are easily mistaken for something else, or for each other. All begin with a prefix that no
+// other test uses.
 func names(prefix string) []string {
 	list := []string{prefix}
 	for _, tail := range []string{
@@ -31,7 +31,7 @@ func names(prefix string) []string {
 	return append(list, prefix+fill+"1", prefix+fill+"2")
 }
 
-// bindable is what a session makes of the names. Only braces are a reason to refuse one.
+// bindable returns the names that a session can bind. Only braces are a reason to refuse one.
 func (s *session) bindable(t *test) []*remote {
 	t.Helper()
 	var bound []*remote

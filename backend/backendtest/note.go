@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Notes with holds, for those Remotes that keep them.
+// Notes with holds, for Remotes that keep them.
 var noteCases = []testCase{
 	{"Note/IsShownWithTheHold", noteShown},
 	{"Note/LastsWhileTheHoldIsRenewedAndReentered", noteLasts},

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// What a session remembers of a lock is a hint. Whether it is right or wrong, the same is done as without it.
+// A Prior is a hint. Right or wrong, it changes no result.
 var priorCases = []testCase{
 	{"Prior/ARightOneTakesAndFrees", aRightPrior},
 	{"Prior/AWrongOneChangesNothing", aWrongPrior},
@@ -30,7 +30,7 @@ var priorCases = []testCase{
 // remembering sends a Prior with an attempt.
 func remembering(p backend.Prior) with { return func(r *backend.AcquireRequest) { r.Prior = p } }
 
-// remember takes the lock and returns what the session remembers, also if the Backend makes no use of that.
+// remember takes the lock and returns its Prior, even if the Backend makes no use of it.
 func (r *remote) remember(epoch uint64, changes ...with) backend.Prior {
 	r.t.Helper()
 	return remembered(request(epoch, changes), r.take(epoch, changes...))
@@ -212,8 +212,8 @@ func latePrior(t *test) {
 	a.free()
 }
 
-// A server that forgot what other sessions were given must not give lower tokens, so the memory of one does not decide
-// alone: a lease begins with a token from the server's clock.
+// A server that forgot the tokens of other sessions must not give lower ones, so a Prior alone does not decide the
+// token: a lease begins with a token from the server's clock.
 func tokensFollowTheClock(t *test) {
 	a := t.connect()
 	clock := a.bind(t, t.name+"-clock")

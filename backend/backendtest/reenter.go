@@ -6,7 +6,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Counting the holds of whoever has the lock.
+// Counting the holds of the lock's owner.
 var reenterCases = []testCase{
 	{"Reenter/SetsTheCount", reenterSetsTheCount},
 	{"Reenter/AnOpThatIsNotAboveTheLastChangesNothing", anOldOpChangesNothing},

@@ -86,7 +86,7 @@ func releaseOfAGrant(t *test) {
 	b.wait(1)
 	c.wait(1)
 	a.release(1)
-	require.Equal(t, backend.Released, b.release(1)) // b has heard of it, or not
+	require.Equal(t, backend.Released, b.release(1)) // whether b got the message or not
 	c.has(1)
 }
 

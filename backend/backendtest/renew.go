@@ -58,7 +58,7 @@ func renewNeverRecreates(t *test) {
 
 func renewManyLocks(t *test) {
 	const locks = 250
-	const before, after = 10 * time.Minute, time.Hour // however long so many commands take
+	const before, after = 10 * time.Minute, time.Hour // longer than these commands take on any machine
 	a, b, _ := t.connect3()
 	var batch []backend.Renewal
 	var mine []*remote

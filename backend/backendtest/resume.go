@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Holds that move to another session, for those Remotes that can do it.
+// Holds that move to another session, for Remotes that support it.
 var resumeCases = []testCase{
 	{"Resume/TakesTheHoldWithItsCountAndToken", resumeTakes},
 	{"Resume/AgainAnswersTheSame", resumeAgain},
@@ -76,7 +76,7 @@ func resumeTells(t *test) {
 	a.take(3, owner(portable))
 	b.resume(1)
 	epoch := uint64(3)
-	t.eventually("the session is told", func() bool {
+	t.eventually("the session gets the message", func() bool {
 		if a.mail.lost(t.name) == epoch {
 			return true
 		}

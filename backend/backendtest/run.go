@@ -31,7 +31,7 @@ type skip struct{ reason, name string }
 // InBubble runs each case in a testing/synctest bubble of its own, newBackend included.
 func InBubble() Option { return func(o *options) { o.bubble = true } }
 
-// InParallel runs the cases beside each other: most of the suite's time it waits for leases to end.
+// InParallel runs the cases in parallel: most of the time the suite waits for leases to end.
 func InParallel() Option { return func(o *options) { o.parallel = true } }
 
 // Skip leaves out cases, or whole areas, that a Backend is not meant to pass; the reason is shown.
@@ -67,7 +67,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) backend.Backend, opts ...Op
 	}
 }
 
-// skipped is why a case is left out, "" if it is not.
+// skipped returns why a case is left out, "" if it is not.
 func (o *options) skipped(name string) string {
 	for _, s := range o.skips {
 		if name == s.name || strings.HasPrefix(name, s.name+"/") {
@@ -77,7 +77,7 @@ func (o *options) skipped(name string) string {
 	return ""
 }
 
-// Cases is the whole suite, for those who want to wrap each case themselves.
+// Cases returns the whole suite, for a caller that wraps each case itself.
 func Cases() []Case {
 	var all []Case
 	for _, c := range slices.Concat(acquireCases, reenterCases, releaseCases, queueCases, grantCases, yieldCases, wantedCases, noteCases, resumeCases,

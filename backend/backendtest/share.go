@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Shared names: who gets in, who waits, and what comes back. For those Remotes that can do it.
+// Shared names: grants, the queue, and units that are given back. For Remotes that support them.
 var shareCases = []testCase{
 	{"Share/ReadersAreInTogether", readersTogether},
 	{"Share/AWriterIsAlone", writerAlone},
@@ -234,7 +234,7 @@ func askedAgain(t *test) {
 	a.wanted(0, b.again)
 	a.mail.SharedWanted(t.name, -1) // forget it
 	a.wanted(0, b.again)
-	require.Zero(t, a.again().May, "its own answer says so too")
+	require.Zero(t, a.again().May, "its own reply says so too")
 }
 
 func grantTells(t *test) {
@@ -259,7 +259,7 @@ func grantTells(t *test) {
 	reply := b.again()
 	require.False(t, reply.Placed)
 	require.Equal(t, all, reply.Units)
-	require.Equal(t, g.First, reply.First, "the answer names the same tokens")
+	require.Equal(t, g.First, reply.First, "the reply has the same tokens")
 	require.Equal(t, g.Last, reply.Last)
 }
 
@@ -284,7 +284,7 @@ func permitsShared(t *test) {
 	b.placed(reply)
 	require.Equal(t, 5, reply.Share)
 	a.wanted(5, b.again)
-	require.Equal(t, backend.Unlimited, a.keep(5).May, "what is asked for was given")
+	require.Equal(t, backend.Unlimited, a.keep(5).May, "it gave back enough units")
 	g := b.granted(5)
 	require.Equal(t, backend.Unlimited, g.May)
 }
@@ -324,10 +324,10 @@ func shareFree(t *test) {
 	a, b, c := s[0], s[1], s[2]
 	a.borrow(10, 0, 5)
 	b.borrow(10, 0, 2)
-	require.Equal(t, 8, a.borrow(10, 5, 9).Units, "nobody waits: what is free")
+	require.Equal(t, 8, a.borrow(10, 5, 9).Units, "no session waits: all free units")
 	a.keep(5)
 	c.placed(c.borrow(10, 0, 4, least(4)))
-	require.Equal(t, 5, a.borrow(10, 5, 9).Units, "another waits for what is free")
+	require.Equal(t, 5, a.borrow(10, 5, 9).Units, "another session waits for the free units")
 }
 
 func hasIsNoGrant(t *test) {

@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Shared names: copies, losses, tokens, renewals, kinds, and what is refused.
+// Shared names: copies, losses, tokens, renewals, kinds, and refusals.
 var shareCopyCases = []testCase{
 	{"ShareCopies/AResendTakesNothingAndGivesNothing", resendKeeps},
 	{"ShareCopies/AResendSetsTheFullLease", resendLease},
@@ -148,8 +148,7 @@ func underAnother(t *test) {
 	require.Zero(t, b.unitsOf(a))
 }
 
-// A session may say something new before it has heard what became of the last request: it still names the token that it
-// knows.
+// A session may send a new request before the reply to the last one: it still names the token that it knows.
 func underTheSame(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
@@ -231,7 +230,7 @@ func sharedSeen(t *test) {
 	require.Zero(t, reply.First%2)
 }
 
-// A reader that has seen more than the server knows of shows it that it forgot a write.
+// A reader that has seen a higher token than the server knows proves that the server forgot a write.
 func sharedReaderSeen(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
@@ -243,7 +242,7 @@ func sharedReaderSeen(t *test) {
 	require.Greater(t, above, seen)
 	require.Zero(t, above%2)
 	a.keep(0)
-	require.Equal(t, above, a.read(0).First, "all who come later are above it")
+	require.Equal(t, above, a.read(0).First, "all later sessions are above it")
 }
 
 func sharedForged(t *test) {
@@ -254,7 +253,7 @@ func sharedForged(t *test) {
 	require.Zero(t, b.state().Kind)
 	a.read(0)
 	_, err = a.send(a.next(backend.ReadWrite, all, 0, 0, []shareWith{func(r *backend.ShareRequest) { r.Seen = 1 << 62 }}))
-	require.NoError(t, err, "what is given back needs no token")
+	require.NoError(t, err, "giving units back needs no token")
 }
 
 func sharedFence(t *test) {

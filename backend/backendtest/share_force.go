@@ -33,7 +33,7 @@ func forceShared(t *test) {
 	require.Equal(t, token, c.state().Token)
 	_, gone := a.renewShared(a.epoch, a.under, long)
 	require.True(t, gone, "a renewal")
-	require.Equal(t, backend.ShareLost, a.borrow(5, 1, 1).Status, "of what is kept")
+	require.Equal(t, backend.ShareLost, a.borrow(5, 1, 1).Status, "it keeps units that were taken")
 	reply := b.again()
 	require.Equal(t, backend.Shared, reply.Status)
 	require.Zero(t, reply.Units, "a copy")
@@ -42,7 +42,7 @@ func forceShared(t *test) {
 	require.Equal(t, backend.StaleShare, a.say(a.copyOf(a.epoch-1)).Status, "an older copy stays older")
 }
 
-// copyOf is the last request with an older epoch.
+// copyOf returns the last request with an older epoch.
 func (s *sharer) copyOf(epoch uint64) backend.ShareRequest {
 	req := s.last
 	req.Epoch = epoch
@@ -67,7 +67,7 @@ func forceServes(t *test) {
 	require.Zero(t, d.unitsOf(b))
 }
 
-// A session that waits for more than it has must learn that it has nothing, whoever had the name meanwhile.
+// A session that waits for more units than it has must learn that it has none, even if others had the name meanwhile.
 func forceDropsPlace(t *test) {
 	s := t.readers(3)
 	a, b, c := s[0], s[1], s[2]

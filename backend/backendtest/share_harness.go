@@ -13,11 +13,11 @@ import (
 
 const all = backend.AllUnits
 
-// A shareMail is what a mailbox keeps of shared names.
+// A shareMail keeps a mailbox's messages about shared names.
 type shareMail struct {
 	mu     sync.Mutex
 	grants []backend.ShareGrant
-	wanted map[string]int // name -> what the session may keep, as it was told last
+	wanted map[string]int // name -> how many units the session may keep, by the last message
 }
 
 // Shared keeps the grant.
@@ -30,7 +30,7 @@ func (m *mailbox) Shared(g backend.ShareGrant) {
 	m.wakeLocked()
 }
 
-// SharedWanted keeps what the session may keep.
+// SharedWanted keeps the number of units that the session may keep.
 func (m *mailbox) SharedWanted(name string, may int) {
 	m.shares.mu.Lock()
 	defer m.shares.mu.Unlock()
@@ -51,7 +51,7 @@ func (m *shareMail) grant(name string, epoch uint64) (g backend.ShareGrant, ok b
 	return m.grants[i], true
 }
 
-// may returns what the session was told last that it may keep of a name.
+// may returns how many units of a name the session may keep, by the last message.
 func (m *shareMail) may(name string) (int, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,7 +59,7 @@ func (m *shareMail) may(name string) (int, bool) {
 	return may, ok
 }
 
-// A sharer is a session with what it has to remember of the one shared name that a case is about.
+// A sharer is a session with its state of the one shared name that a case is about.
 type sharer struct {
 	*session
 	epoch  uint64
@@ -80,7 +80,7 @@ func (t *test) sharers(n int) (all []*sharer) {
 	return all
 }
 
-// readers are sessions that have 1, in the order of the answers.
+// readers returns sessions that have 1 unit, in the order of the replies.
 func (t *test) readers(n int) []*sharer {
 	t.Helper()
 	list := t.sharers(n)
@@ -130,7 +130,7 @@ func (s *sharer) send(req backend.ShareRequest) (backend.ShareReply, error) {
 	return s.raw.(backend.Sharer).Share(ctx, req)
 }
 
-// say sends a copy that must not fail, and learns from the answer if it is about the last epoch.
+// say sends a copy that must not fail, and updates the state from the reply if that is about the last epoch.
 func (s *sharer) say(req backend.ShareRequest) backend.ShareReply {
 	s.t.Helper()
 	reply, err := s.send(req)
@@ -147,19 +147,19 @@ func (s *sharer) again() backend.ShareReply {
 	return s.say(s.last)
 }
 
-// read asks for 1 and keeps so many.
+// read asks for 1 unit. It keeps the given number.
 func (s *sharer) read(keep int, changes ...shareWith) backend.ShareReply {
 	s.t.Helper()
 	return s.say(s.next(backend.ReadWrite, all, keep, 1, changes))
 }
 
-// write asks for everything and keeps so many.
+// write asks for all units. It keeps the given number.
 func (s *sharer) write(keep int, changes ...shareWith) backend.ShareReply {
 	s.t.Helper()
 	return s.say(s.next(backend.ReadWrite, all, keep, all, changes))
 }
 
-// keep gives back what is above so many, and asks for nothing.
+// keep gives back all units but n, and asks for none.
 func (s *sharer) keep(n int, changes ...shareWith) backend.ShareReply {
 	s.t.Helper()
 	return s.say(s.next(s.last.Kind, s.last.Limit, n, n, changes))
@@ -171,19 +171,19 @@ func (s *sharer) borrow(limit, keep, want int, changes ...shareWith) backend.Sha
 	return s.say(s.next(backend.Permits, limit, keep, want, append([]shareWith{least(1)}, changes...)))
 }
 
-// placed requires that an answer is a place.
+// placed requires that a reply gives a place.
 func (s *sharer) placed(reply backend.ShareReply) {
 	s.t.Helper()
 	require.True(s.t, reply.Placed, "%+v", reply)
 }
 
-// granted waits until the session is told that its last epoch has been granted. If the channel was reopened meanwhile, it
-// asks.
+// granted waits for the message that the last epoch was granted. If the channel was reopened meanwhile, it sends a copy
+// instead.
 func (s *sharer) granted(units int) backend.ShareGrant {
 	s.t.Helper()
 	var g backend.ShareGrant
 	mark := s.mail.resumed()
-	s.t.eventually("the session is told of its units", func() bool {
+	s.t.eventually("the session gets its units", func() bool {
 		var ok bool
 		if g, ok = s.mail.shares.grant(s.t.name, s.epoch); !ok && s.mail.resumed() != mark {
 			r := s.again()
@@ -198,7 +198,7 @@ func (s *sharer) granted(units int) backend.ShareGrant {
 	return g
 }
 
-// wanted waits until the session was told that it may keep no more than so many, with again to bring it about.
+// wanted waits for the message that the session may keep at most may units. It calls again to cause the message.
 func (s *sharer) wanted(may int, again func() backend.ShareReply) {
 	s.t.Helper()
 	s.t.eventually("the session is asked for its units", func() bool {
@@ -219,7 +219,7 @@ func (s *sharer) state() backend.SharedState {
 	return st
 }
 
-// unitsOf is what a session has, as another sees it.
+// unitsOf returns how many units a session has, as another session sees it.
 func (s *sharer) unitsOf(who *sharer) int {
 	s.t.Helper()
 	for _, h := range s.state().Holders {

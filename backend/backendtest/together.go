@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Everybody at once.
+// Many sessions at once.
 var togetherCases = []testCase{
 	{"Together/OneHolderAtATime", oneHolderAtATime},
 	{"Together/ALockIsTakenOnce", aLockIsTakenOnce},
@@ -47,7 +47,7 @@ func oneHolderAtATime(t *test) {
 	}
 }
 
-// A site is what a lock protects: it counts who is inside, and remembers the highest token.
+// A site is a section that a lock protects: it counts the goroutines inside, and keeps the highest token.
 type site struct {
 	inside  atomic.Int64
 	token   atomic.Uint64
@@ -86,7 +86,7 @@ func linger(ctx context.Context) {
 	}
 }
 
-// lock waits for the lock as a session does: parked until it is told, asking again from time to time.
+// lock waits for the lock as a session does: parked until the message comes, with a heartbeat.
 func (r *remote) lock(ctx context.Context, mail *mailbox, epoch uint64) (backend.Token, error) {
 	const heartbeat = 200 * time.Millisecond
 	for {

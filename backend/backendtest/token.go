@@ -142,8 +142,8 @@ func tokenBlocksEnd(t *test) {
 	require.LessOrEqual(t, last-first.First, backend.Token(most+time.Since(began).Microseconds()))
 }
 
-// What a session claims to have seen is bounded by the clock. Else one forged message could use up all tokens that there
-// are.
+// The token that a session claims to have seen is bounded by the clock. Otherwise one forged message could use up all
+// tokens.
 func tokenForged(t *test) {
 	a, b, _ := t.connect3()
 	before := a.take(1).First

@@ -7,7 +7,7 @@ import (
 )
 
 // The message to a session that may have a lock without needing it. Like all messages it may be lost, so the cases
-// repeat what must bring it until it has come.
+// repeat the command that causes it until it has come.
 var wantedCases = []testCase{
 	{"Wanted/IsSaidWhenAnotherQueues", wantedByAQueuer},
 	{"Wanted/IsSaidAtEachHeartbeat", wantedAtEachHeartbeat},
@@ -28,7 +28,7 @@ var wantedCases = []testCase{
 // lingering is the owner of a session that may have the lock without needing it.
 var lingering = owner(backend.LingeringOwner)
 
-// askedFor waits until s has been told that its epoch is wanted, with again to bring it about.
+// askedFor waits for the message that s's epoch is wanted. It calls again to cause the message.
 func (s *session) askedFor(epoch uint64, again func()) {
 	s.t.Helper()
 	s.t.eventually("the holder is asked for its lock", func() bool {
@@ -79,12 +79,12 @@ func notWanted(t *test) {
 	b.wait(1)
 	a.release(5)
 	b.has(1)
-	p, ok := b.mail.wait(t.Context(), t.name, 1, limit) // what comes after it came before this, if it came
+	p, ok := b.mail.wait(t.Context(), t.name, 1, limit) // an earlier message would have come before this one
 	require.True(t, !ok || p.Epoch == 1)
 	require.Zero(t, a.mail.asked(t.name))
 }
 
-// watch has the holder told of sessions that queue up. Remotes that cannot do it skip the case.
+// watch requests messages about sessions that queue up. Remotes without Watch skip the case.
 func (r *remote) watch(epoch uint64) backend.WatchReply {
 	r.t.Helper()
 	watcher, ok := r.raw.(backend.Watcher)
@@ -141,7 +141,7 @@ func watchIgnoresTries(t *test) {
 	a.nothingAsked(5, c)
 }
 
-// nothingAsked hands the lock on to another session and back: what was said before would have come by then.
+// nothingAsked passes the lock to another session and back: earlier messages would have come by then.
 func (s *session) nothingAsked(epoch uint64, next *session) {
 	s.t.Helper()
 	s.release(epoch)
