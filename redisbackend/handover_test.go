@@ -42,10 +42,11 @@ type handover struct {
 	turns       int // left
 	gone        time.Time
 	spent, bare time.Duration
+	measured    chan struct{}
 }
 
 func (h *handover) play(turns int) {
-	h.turns, h.gone = turns, time.Time{}
+	h.turns, h.gone, h.measured = turns, time.Time{}, make(chan struct{}, 1)
 	duel(h, func(ctx context.Context, player int) error {
 		for {
 			if err := h.locks[player].Lock(ctx); err != nil {
@@ -68,6 +69,7 @@ func (h *handover) turn(ctx context.Context, player int) error {
 		start := time.Now()
 		require.NoError(h, h.yardstick.call(h.limit))
 		h.bare += time.Since(start)
+		h.measured <- struct{}{}
 	}
 	for {
 		state, err := h.locks[player].Inspect(ctx)
@@ -80,5 +82,9 @@ func (h *handover) turn(ctx context.Context, player int) error {
 	}
 	h.turns--
 	h.gone = time.Now()
-	return h.locks[player].Unlock(ctx)
+	err := h.locks[player].Unlock(ctx)
+	if h.turns > 0 {
+		<-h.measured // a command sent meanwhile would delay the yardstick
+	}
+	return err
 }

@@ -92,12 +92,13 @@ func (m Mapping) NotAfter(t instant) int64 {
 }
 
 // Earliest returns the first local moment at which Redis's clock can have shown stamp, for a message that arrived at a
-// given moment, and false when nothing is known. Keys expire by whole milliseconds, so it counts from the start of one.
+// given moment, and false when nothing is known. It is to the microsecond: a grant is compared with the replies to commands
+// that were sent just before it. Keys expire by whole milliseconds, up to one early, which the margin of every lease covers.
 func (m Mapping) Earliest(stamp int64, arrived instant) (instant, bool) {
 	if !m.Known {
 		return 0, false
 	}
-	redis := (instant(stamp) * time.Microsecond).Truncate(time.Millisecond)
+	redis := instant(stamp) * time.Microsecond
 	high := max(m.aged(redis-m.high).high, m.aged(arrived).high) // as of the stamp, which lies before arrived
 	return redis - high, true
 }

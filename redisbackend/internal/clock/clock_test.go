@@ -107,11 +107,17 @@ func TestEarliestIsNeverTooLate(t *testing.T) {
 	assert.False(t, ok)
 }
 
-func TestEarliestCountsWholeMilliseconds(t *testing.T) {
-	m := Mapping{}.With(answered(1000*ms, 1000*ms, 1000*ms))
-	a, _ := m.Earliest(stampAt(1500*ms, ahead), 1600*ms)
-	b, _ := m.Earliest(stampAt(1500*ms+999*time.Microsecond, ahead), 1600*ms)
-	assert.Equal(t, a, b, "a key expires by the millisecond in which it was written")
+// A session that was told to wait takes no grant that can be from before that. One from just afterwards it takes without
+// another command.
+func TestAGrantJustAfterARefusalIsNoEarlier(t *testing.T) {
+	const us = time.Microsecond
+	for _, sent := range []time.Duration{1000 * ms, 1000*ms + 300*us, 1000*ms + 900*us} {
+		m := Mapping{}.With(answered(800*ms, 801*ms, 802*ms)).With(answered(sent, sent+30*us, sent+60*us))
+		at, ok := m.Earliest(stampAt(sent+80*us, ahead), sent+150*us)
+		require.True(t, ok)
+		assert.GreaterOrEqual(t, at, sent)
+		assert.LessOrEqual(t, at, sent+80*us)
+	}
 }
 
 func TestMessageFromTheFutureDropsTheMapping(t *testing.T) {

@@ -73,3 +73,12 @@ func TestNoMarginReachesALease(t *testing.T) {
 		assert.Less(t, margin(d), d/3, "a lease of %v can be renewed before its end", d)
 	}
 }
+
+// Keys expire by whole milliseconds: one that is written late in a millisecond goes almost one early.
+func TestTheMarginCoversTheServersResolution(t *testing.T) {
+	sent := time.Now()
+	for _, length := range []time.Duration{Min, time.Second, time.Minute} {
+		trusted := New(sent, 0, length, false).Until().Sub(sent)
+		assert.Less(t, trusted+length/marginShare, length-time.Millisecond, "with clocks that drift besides")
+	}
+}
