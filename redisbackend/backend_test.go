@@ -77,7 +77,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"redis://" + server.Addr() + "?protocol=2":                 "NOAUTH",
 		"redis://:s3cret@" + server.Addr() + "/99":                 "DB index is out of range",
 		"redis://:s3cret@127.0.0.1:1":                              "connection refused",
-		"rediss://:s3cret@" + server.Addr() + "?dial_timeout=50ms": "no answer",
+		"rediss://:s3cret@" + server.Addr() + "?dial_timeout=50ms": "no connection",
 		"":                                                       "redis://",
 		"localhost:6379":                                         "redis://",
 		"http://:s3cret@localhost":                               "redis://",
