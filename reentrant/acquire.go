@@ -447,8 +447,8 @@ func (e *lockState) leaveQueue() {
 	e.s.putState(e, 1)
 }
 
-// passOn passes the baton to the next owner, who takes over what Redis has for the session. If there is none, it passes
-// the baton and its reference to a clean-up in the background.
+// passOn passes the baton to the next owner, which takes over what Redis has for the session. If there is none, it
+// passes the baton and its reference to a clean-up in the background.
 func (e *lockState) passOn() {
 	e.mu.Lock()
 	passed := e.queue.Pass()

@@ -43,8 +43,8 @@ type Condition struct {
 var errNilCondition = errors.New("nil condition")
 
 // NewCondition returns the lock's condition with the given name. It sends nothing. If the name has more than 4096
-// bytes, every wait and signal returns an error. If the backend has no conditions, as a quorum has none, that error is
-// [errors.ErrUnsupported].
+// bytes, every wait and signal returns an error. If the backend has no conditions, as a quorum has none, every wait and
+// signal returns [errors.ErrUnsupported].
 func (l *Lock) NewCondition(name string) *Condition { return &Condition{lock: l, name: name} }
 
 // Name returns the condition's name.

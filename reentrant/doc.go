@@ -77,7 +77,7 @@
 // # What a late message cannot do
 //
 // Every attempt has an epoch from one counter of its session, and Redis keeps it beside what the attempt got. So:
-// an old acquire is refused when a newer attempt was answered, or after the time it named when it was sent; an old
+// an old acquire is refused when Redis has replied to a newer attempt, or after the time limit that it carries; an old
 // release removes nothing that a newer attempt got; an old renewal or re-entry finds another epoch and changes
 // nothing; a repeated one changes nothing either. A grant is believed only by the attempt that it names, while that
 // waits; any other is given back.

@@ -172,7 +172,7 @@ func (w *watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool)
 			ended = append(ended, expiry{e, h.epoch, h.phase == phaseLost})
 			held = true
 		case h.phase == phaseIdle && (now.Sub(s.opened) >= e.lingerUntil || !h.lease.Trusted(now)):
-			e.lingerUntil = now.Sub(s.opened) + maxSleep // if an owner who is about to inherit it does not after all
+			e.lingerUntil = now.Sub(s.opened) + maxSleep // in case an owner that is about to inherit it does not do so
 			if e.startDismissalLocked() {
 				e.refs++
 				idle = append(idle, e)
