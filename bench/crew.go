@@ -20,7 +20,7 @@ type crew struct {
 	release  func() bool // ends the context's watch
 }
 
-// A failure is a contender's, in one cell.
+// A failure is the error of a contender in one cell.
 type failure struct{ error }
 
 const (
@@ -28,14 +28,15 @@ const (
 	openWithin = 45 * time.Second
 	// beginIn is time enough for every process to have its order and its goroutines in place.
 	beginIn = 50 * time.Millisecond
-	// cutAfter is how much longer than a run somebody may wait for the lock: more than a queue of a thousand takes,
-	// and many times the pause of those that poll. Who has not got it by then is cut off, and counted.
+	// cutAfter is how much longer than a run a goroutine may wait for the lock: more than a queue of a thousand takes,
+	// and many times the pause of polling clients. A goroutine that has not got the lock by then is cut off, and
+	// counted.
 	cutAfter = 2 * time.Second
-	// killAfter is for processes that do not even answer then.
+	// killAfter is how long processes may take to reply after that.
 	killAfter = 3 * time.Second
 )
 
-// startCrew starts the processes. When ctx ends they are stopped, and whoever waits for them is told.
+// startCrew starts the processes. When ctx ends they are stopped, and waits for them return an error.
 func startCrew(ctx context.Context, c contender.Contender, w workload.Workload, url, site string, stderr io.Writer) (*crew, error) {
 	var err error
 	all := &crew{release: func() bool { return true }}
@@ -44,7 +45,7 @@ func startCrew(ctx context.Context, c contender.Contender, w workload.Workload, 
 	}
 	job := worker.Job{
 		Contender: c.Name, Workload: w, URL: url, Site: site,
-		Prefix: "bench:" + rand.Text() + ":", // nobody finds what others left behind
+		Prefix: "bench:" + rand.Text() + ":", // no run finds keys of another
 	}
 	for job.Process = range w.Processes {
 		child, err := worker.Start(job, stderr)
@@ -79,7 +80,7 @@ func (c *crew) ready() error {
 	return err
 }
 
-// warmUp is how long everybody runs before it counts: connections are made, scripts loaded, and pools filled.
+// warmUp is how long the processes run before the measurement: connections are made, scripts loaded, and pools filled.
 const warmUp = 100 * time.Millisecond
 
 func (c *crew) warmUp() error {
@@ -102,7 +103,7 @@ func (c *crew) run(order worker.Order) ([]worker.Outcome, error) {
 	return c.answers(order.Begin.Add(order.For + order.Cut + killAfter))
 }
 
-// answers hears all of them. One that fails fails the cell.
+// answers waits for the replies of all processes. If one fails, the cell fails.
 func (c *crew) answers(deadline time.Time) ([]worker.Outcome, error) {
 	var all []worker.Outcome
 	for i, child := range c.children {

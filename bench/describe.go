@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/bench/internal/result"
 )
 
-// describe is a result without cells: what is going to be measured, of which versions, and where.
+// describe returns a result without cells: the contenders, their versions, the workloads and the machine.
 func describe(opts options, redis string) *result.Result {
 	r := &result.Result{
 		Date:     time.Now().UTC().Truncate(time.Minute),
@@ -31,7 +31,7 @@ func describe(opts options, redis string) *result.Result {
 	return r
 }
 
-// cpu is the processor's name, where the system tells it.
+// cpu returns the processor's name, if the system has it.
 func cpu() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -50,7 +50,7 @@ var compared = []string{
 	"github.com/redis/rueidis", "github.com/go-redsync/redsync/v4", "github.com/bsm/redislock", "github.com/redis/go-redis/v9",
 }
 
-// versions are those that this program was built with.
+// versions returns the versions that this program was built with.
 func versions() []result.Version {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -3,18 +3,19 @@
 //	go run ./bench                       # all of it, about twelve minutes; the report is in bench/report
 //	go run ./bench -quick                # a first look, two minutes
 //	go run ./bench -only registered,cohort -workloads 5x20,1x100
-//	go run ./bench -only rwlock -workloads rw-99 # a line says what 5 x 20 goroutines asked of Redis with 99 % reads
+//	go run ./bench -only rwlock -workloads rw-99 # with the commands that 5 x 20 goroutines sent, at 99 % reads
 //	go run ./bench -readme               # write README.md's part and docs/bench from the report
 //
 // The processes of a workload are processes: bench starts itself again. They share a Redis, which is the one of -redis
-// or a redis-server that is started for the purpose, and a file in everybody's memory by which they notice two holders
-// that exclude each other ([worker.Site]). What the lock costs Redis is read from the server's own counters ([redisload.Counters]).
+// or a redis-server that is started for the purpose, and a memory-mapped file by which they notice two holders that
+// exclude each other ([worker.Site]). What the lock costs Redis is read from the server's own counters
+// ([redisload.Counters]).
 //
 //	for each round, for each workload, for each contender:
 //	    start the processes ── run for a moment ── read the counters ── run ── read the counters ── stop
 //
-// So the contenders take turns all the time, and a machine that is slow for a while is slow for all of them. Numbers
-// of different machines, or of different runs, say little side by side.
+// So the contenders take turns all the time, and a machine that is slow for a while is slow for all of them. Do not
+// compare numbers of different machines or runs.
 package main
 
 import (
@@ -71,7 +72,7 @@ func parentMain(args []string, stdout, stderr io.Writer) int {
 	return exitClean
 }
 
-// Where -readme puts what it makes, seen from the root of the repository.
+// The output of -readme, relative to the root of the repository.
 const (
 	published = "docs/bench"
 	readme    = "README.md"

@@ -81,8 +81,8 @@ func (o *options) check() error {
 	return nil
 }
 
-// choose finds what was named; without names it is everything but the seeded fault and what this machine lacks. Workloads
-// that none of the contenders can do are left out.
+// choose returns the named contenders and workloads. Without names it returns all but the seeded fault and contenders
+// that cannot run on this machine. It leaves out workloads that none of the contenders can do.
 func (o *options) choose(only, workloads string) error {
 	var err, err2 error
 	for _, c := range contender.All() {

@@ -1,18 +1,17 @@
-// Package history records what processes did with locks, and judges whether locks may behave like that.
+// Package history records the operations of processes on locks, and checks whether locks may behave like that.
 //
 // Each process writes its operations to a file of its own ([Log]), with the machine's monotonic clock, which all
 // processes share. [Judge] reads them together and compares them with a model: a lock that is re-entrant, fenced and
 // leased.
 //
 // # What must hold
-//
-// A hold is what an owner has between its outermost acquire and the last Unlock. For each lock there must be one order
+// A hold lasts from an owner's outermost acquire to its last Unlock. For each lock there must be one order
 // of all operations, each within the time between its call and its return, in which
 //
 //   - a lock is taken only when no owner holds it, and taken again only by its holder;
 //   - a token is higher than all before, and re-entry keeps it;
-//   - what shows a hold (re-entry, Verify, IsHeldByCurrentOwner that returns true, an Unlock without error) is done by
-//     the holder;
+//   - an operation that shows a hold (re-entry, Verify, IsHeldByCurrentOwner that returns true, an Unlock without error)
+//     is the holder's;
 //   - a hold ends by Unlock. By itself it ends at most once, no sooner than a lease can end, and no later than its
 //     owner learns of the loss, if it does.
 //
@@ -23,12 +22,11 @@
 // # Unknown outcomes
 //
 // An acquire that returned an error, or never returned because its process died, holds nothing that an owner could use.
-// It may have been executed at any later time, but then it only keeps others out, and what the others did is legal
-// without it too. So the model leaves it out. The same reasoning ends the hold of a dead process as soon as its lease
-// can have ended, or its Unlock can have been executed: a later end would allow nothing more. This keeps the check fast
-// and strict: operations that may happen at any later time hide faults, because they explain too much.
-//
-// An Unlock of unknown outcome ends the hold for its owner whatever became of it in Redis.
+// It may have been executed at any later time, but then it only keeps others out, and the operations of the others are
+// legal without it too. So the model leaves it out. The same reasoning ends the hold of a dead process as soon as its
+// lease can have ended, or its Unlock can have been executed: a later end would allow nothing more. This keeps the
+// check fast and strict: operations that may happen at any later time hide faults, because they explain too much.
+// An Unlock of unknown outcome ends the hold for its owner, whether Redis executed it or not.
 //
 // # When Redis forgets
 //

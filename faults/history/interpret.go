@@ -21,11 +21,11 @@ type interpreter struct {
 	findings []string
 }
 
-// A client is what one client's own operations say about its hold.
+// A client is the state of one client's hold, by its own operations.
 type client struct {
 	name string
 	hold *hold // nil: none
-	owed int   // Unlocks that are to answer Lost
+	owed int   // Unlocks that must return Lost
 }
 
 // A hold is one that an outermost acquire got.
@@ -82,7 +82,7 @@ func (in *interpreter) client(name string, ops []Op) {
 		in.find("%s ended with the lock in its hands", name)
 		return
 	}
-	// An Unlock that the process did not live to see answered may have been executed.
+	// An Unlock without a reply, because its process died, may have been executed.
 	from := in.canEnd(c.hold, dead)
 	if last.Kind == Unlock && last.Outcome == Pending && c.hold.count == 1 {
 		from = min(from, last.Call)
@@ -120,7 +120,7 @@ func (in *interpreter) unlock(c *client, op Op) {
 	case op.Outcome == NotHeld && c.hold == nil && c.owed == 0:
 	case c.hold == nil || op.Outcome != OK && op.Outcome != Unknown:
 		in.find("%s: Unlock answered %q (%s) with %d Unlocks of lost holds owed and %s", c.name, op.Outcome, op.Note, c.owed, c.hold)
-	case c.hold.count > 1: // what Redis did not answer, the next operation sets right
+	case c.hold.count > 1: // without a reply from Redis, the next operation corrects the count
 		c.hold.count--
 		in.step(c, part, op)
 	case op.Outcome == Unknown:
@@ -132,7 +132,7 @@ func (in *interpreter) unlock(c *client, op Op) {
 	}
 }
 
-// look reads what showed whether there is a hold.
+// look handles an operation that shows whether there is a hold.
 func (in *interpreter) look(c *client, op Op) {
 	switch {
 	case op.Outcome == OK && c.hold != nil:
@@ -146,7 +146,7 @@ func (in *interpreter) look(c *client, op Op) {
 	}
 }
 
-// told ends a hold whose owner was told by op that it is lost. It ended at some time before.
+// told ends a hold whose loss op has reported to its owner. It ended at some time before.
 func (in *interpreter) told(c *client, op Op) {
 	in.lost++
 	from := in.canEnd(c.hold, op.Return)
@@ -174,7 +174,7 @@ func (in *interpreter) canEnd(h *hold, seen int64) int64 {
 	return at
 }
 
-// step adds what the owner of a hold did.
+// step adds an operation of the owner of a hold.
 func (in *interpreter) step(c *client, v verb, op Op) {
 	recent := in.forgotLately(c.hold, op)
 	asks := op.Kind == Verify || v == part && op.Outcome == OK

@@ -12,7 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A History is what happened in one run.
+// A History has the operations of one run.
 type History struct {
 	Ops     []Op
 	Deaths  map[string]int64 // when a process was dead
@@ -22,19 +22,19 @@ type History struct {
 	Least time.Duration
 	// Local: processes hand locks on, and enter them again, without asking Redis. When Redis forgets, each may then
 	// go on for a while with a lock that is another's too, from owner to owner. With Local and Forgets there is no
-	// order to look for, and only the tokens are judged, for a lease after that those of each process by themselves, and
-	// what each client says.
+	// order to look for, and only the tokens are judged, for a lease after that those of each process by themselves,
+	// and the operations of each client by themselves.
 	Local bool
 }
 
-// A Span is the time between two moments of [Now] in which Redis forgot everything, or, Partly, perhaps some of what was
-// done last.
+// A Span is the time between two moments of [Now] in which Redis forgot everything, or, Partly, perhaps some of the
+// last writes.
 type Span struct {
 	From, To int64
 	Partly   bool
 }
 
-// A Finding is something that must not be.
+// A Finding is a violation.
 type Finding struct {
 	Lock string
 	What string
@@ -45,13 +45,13 @@ func (f Finding) String() string { return f.Lock + ": " + f.What }
 // A Verdict is the judgement of a history.
 type Verdict struct {
 	Holds    int // how many there were
-	Lost     int // of these, how many ended by themselves and their owners were told
+	Lost     int // of these, how many ended by themselves with a notice to their owners
 	Findings []Finding
 
 	pictures map[string]picture // of the locks that behaved as they must not
 }
 
-// A picture is what is needed to draw the search for an order.
+// A picture is the data for drawing the search for an order.
 type picture struct {
 	model porcupine.Model
 	info  porcupine.LinearizationInfo
@@ -61,7 +61,7 @@ type picture struct {
 // that has none can take much longer, and a search that is given up found nothing.
 const patience = 5 * time.Minute
 
-// Judge holds a history against the model, each lock for itself.
+// Judge checks a history against the model, each lock for itself.
 func Judge(h History) Verdict {
 	v := Verdict{pictures: make(map[string]picture)}
 	byLock := opsByLock(h.Ops)
@@ -156,7 +156,7 @@ func fallenTokens(h History, ops []Op) []string {
 	return append(findings, twins(taken)...)
 }
 
-// firstHolds are the acquires that gave somebody a token: re-entry keeps it.
+// firstHolds returns the acquires that gave a new token: re-entry keeps it.
 func firstHolds(ops []Op) []Op {
 	var taken []Op
 	first := make(map[string]bool)

@@ -25,12 +25,12 @@ type verb string
 const (
 	take    verb = "take"    // an outermost acquire
 	reenter verb = "reenter" //
-	shown   verb = "shown"   // the owner was shown that it has the lock
+	shown   verb = "shown"   // an operation showed the owner that it has the lock
 	part    verb = "part"    // an Unlock that is not the last
 	give    verb = "give"    // the last Unlock
 	lapse   verb = "lapse"   // the hold ends by itself, if it has not ended
 	forget  verb = "forget"  // Redis forgets the lock
-	doubt   verb = "doubt"   // Redis may have forgotten what was done last
+	doubt   verb = "doubt"   // Redis may have forgotten the last writes
 )
 
 // A state is the lock between two steps. It is a value: == compares it.

@@ -20,10 +20,10 @@ func Now() int64 {
 	return t.Nano()
 }
 
-// A Kind is what was asked of a lock.
+// A Kind is the kind of an operation.
 type Kind string
 
-// The kinds of operations. Acquire is any way to take the lock. Look asks this process only.
+// The kinds of operations. Acquire is any way to take the lock. Look sends no command.
 const (
 	Acquire Kind = "acquire"
 	Unlock  Kind = "unlock"
@@ -31,17 +31,17 @@ const (
 	Look    Kind = "look"
 )
 
-// An Outcome is what came of it.
+// An Outcome is the result of an operation.
 type Outcome string
 
-// The outcomes. Pending: there was no answer, because the process died.
+// The outcomes. Pending: the call did not return, because the process died.
 const (
 	Pending Outcome = ""
 	OK      Outcome = "ok"       // done; for Look and Verify: it is held
 	No      Outcome = "no"       // nothing was taken, or nothing is known
 	Lost    Outcome = "lost"     // the hold ended by itself
 	NotHeld Outcome = "not held" // there was no hold
-	Unknown Outcome = "unknown"  // Unlock: it has ended for its owner, and Redis did not say so
+	Unknown Outcome = "unknown"  // Unlock: the hold has ended for its owner, without a reply from Redis
 	Untold  Outcome = "untold"   // Look at a shared hold: it is gone, and the Lost channel of its owner is open
 )
 
@@ -92,7 +92,7 @@ func (l *Log) Write(op Op) error {
 // Close ends the file.
 func (l *Log) Close() error { return l.file.Close() }
 
-// Read gives the operations of a file in the order in which they were completed, then those that never were.
+// Read returns the operations of a file in the order of their completion, then those without one.
 func Read(path string) ([]Op, error) {
 	file, err := os.Open(path)
 	if err != nil {

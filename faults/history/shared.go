@@ -12,7 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A SharedHistory is what happened in one run to read-write locks and semaphores.
+// A SharedHistory has the operations of one run on read-write locks and semaphores.
 type SharedHistory struct {
 	Ops     []Op
 	Deaths  map[string]int64 // when a process was dead
@@ -30,14 +30,14 @@ type use struct {
 	taken   Op
 	depth   int    // acquires that are not unlocked yet
 	token   uint64 // or version; 0: not known
-	shown   int64  // when the client last began to ask whether it still has it, and was told so; 0: never
-	end     int64  // when it had given it up, or was told of the loss
+	shown   int64  // when the client began the last check that showed its hold; 0: never
+	end     int64  // when it had given it up, or had learned of the loss
 }
 
-// all is what a writer uses.
+// all is the number of units that a writer uses.
 const all = math.MaxInt32
 
-// JudgeShared holds a history of shared holds against what they promise, each name for itself.
+// JudgeShared checks a history of shared holds against their guarantees, each name for itself.
 func JudgeShared(h SharedHistory) Verdict {
 	v := Verdict{pictures: make(map[string]picture)}
 	byName := opsByLock(h.Ops)
@@ -99,7 +99,7 @@ func (r *reader) read(ops []Op) {
 	}
 }
 
-// client reads what one client did with one side of the name, in order.
+// client reads the operations of one client on one side of the name, in order.
 func (r *reader) client(ops []Op) {
 	var now *use // nil: nothing is in use
 	owed := 0    // Unlocks to come
@@ -158,7 +158,7 @@ func (r *reader) begin(op Op) *use {
 	return u
 }
 
-// shown notes that a client was shown what it uses.
+// shown records that an operation showed the client its hold.
 func (r *reader) shown(u *use, op Op) {
 	u.shown = op.Call
 	if op.Token == 0 {
@@ -405,7 +405,7 @@ func (s sharedState) do(in sharedStep) (sharedState, bool) {
 	return s, ok
 }
 
-// sharedSteps are what is certain: a use that was never shown proves nothing.
+// sharedSteps returns the steps of the certain uses: a use that was never shown proves nothing.
 func sharedSteps(r *reader) (steps []porcupine.Operation) {
 	clients := make(map[string]int)
 	var written []uint64

@@ -15,13 +15,13 @@ type Contender struct {
 	Kind      workload.Kind
 	Own       bool     // Relock, in one of its forms
 	Reentrant bool     // its owner may lock again
-	Fault     bool     // locks nothing: it shows that the safety column can see. Only runs when it is asked for.
+	Fault     bool     // locks nothing: it proves that the safety column works. Runs only when it is named.
 	Plain     []string // commands that it sends outside of scripts, in lower case, but for those of the connection itself
 
 	// Open connects one process of the workload.
 	Open func(ctx context.Context, url string, w workload.Workload) (Process, error)
 
-	// Missing says why the contender cannot take part on this machine; "" if it can. nil is as good as that.
+	// Missing returns why the contender cannot run on this machine; "" if it can. nil means that it always can.
 	Missing func() string
 }
 
@@ -61,7 +61,7 @@ func All() []Contender {
 	return slices.Concat(peers, own, polling, redisson, shared, []Contender{split, none})
 }
 
-// Find gives the contender of a name.
+// Find returns the contender with a name.
 func Find(name string) (Contender, bool) {
 	all := All()
 	i := slices.IndexFunc(all, func(c Contender) bool { return c.Name == name })

@@ -12,7 +12,7 @@ import (
 // lingering is long enough that an idle goroutine of the workloads finds its process's lock still there.
 const lingering = time.Second
 
-// own is Relock whole, and with parts left out: what each part brings is the difference between two lines.
+// own has Relock whole, and with parts left out: the difference between two lines is the gain of a part.
 var own = []Contender{
 	{Name: "direct", About: "Relock without its local tier: each goroutine has a session of its own, over one client per process",
 		Own: true, Reentrant: true, Open: openDirect},
@@ -64,7 +64,7 @@ func (r *relock) Mutex(_ context.Context, goroutine int, name string) (Mutex, er
 	return r.sessions[goroutine%len(r.sessions)].NewLock(name), nil
 }
 
-// Close gives up what a cut-off run left behind: nobody needs it any more.
+// Close gives up the locks that a cut-off run left behind.
 func (r *relock) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

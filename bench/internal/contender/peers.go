@@ -15,7 +15,8 @@ import (
 	"github.com/relock-go/relock/bench/internal/workload"
 )
 
-// peers are the others at their newest versions (go.mod), with their defaults and with settings that flatter them.
+// peers are the other libraries at their newest versions (go.mod), with their defaults and with settings that favour
+// them.
 var peers = []Contender{
 	{Name: "rueidislock", About: "rueidislock, defaults: the majority of three keys",
 		Open: openRueidislock(rueidislock.LockerOption{})},

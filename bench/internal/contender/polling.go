@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/bench/internal/workload"
 )
 
-// polling are a plain read-write lock and a plain semaphore that ask Redis until they are let in. They are written for this
-// benchmark: correct, with leases, and as simple as can be; they have no order and do not renew.
+// polling has a plain read-write lock and a plain semaphore that poll Redis until they succeed. They are written for
+// this benchmark: correct, with leases, and as simple as possible. They have no order and do not renew.
 var polling = []Contender{
 	pollingOf("rw-polling-1ms", "our own plain read-write lock for comparison: asks again every millisecond", workload.ReadWrite, time.Millisecond),
 	pollingOf("rw-polling-10ms", "the same, asks again every 10 ms", workload.ReadWrite, 10*time.Millisecond),

@@ -17,8 +17,9 @@ import (
 	"github.com/relock-go/relock/bench/internal/workload"
 )
 
-// redisson are Redisson's read-write lock and semaphore in a JVM for each process, which is told over a pipe what each
-// goroutine wants. They take part where the variable names the folder with Redisson's jars and java/Peer.java's class.
+// redisson has Redisson's read-write lock and semaphore, in a JVM for each process, which gets the commands of the
+// goroutines over a pipe. They run if the environment variable names the folder with Redisson's jars and
+// java/Peer.java's class.
 var redisson = []Contender{
 	{Name: "redisson-rw", About: "Redisson's RReadWriteLock, defaults, in a JVM that is driven over a pipe",
 		Kind: workload.ReadWrite, Open: openRedisson, Missing: redissonMissing},
@@ -40,13 +41,13 @@ type jvm struct {
 	process *exec.Cmd
 	permits bool
 	threads []thread
-	ended   chan struct{} // closed when the JVM says no more
+	ended   chan struct{} // closed when the JVM's output ends
 
 	mu    sync.Mutex // guards writes to input
 	input io.WriteCloser
 }
 
-// A thread of the JVM does what one goroutine wants.
+// A thread of the JVM executes the commands of one goroutine.
 type thread struct {
 	idle    chan struct{} // has a value while no command is under way
 	answers chan string
@@ -138,7 +139,7 @@ func (m *jvmMutex) Unlock(ctx context.Context) error {
 func (m *jvmMutex) RLock(ctx context.Context) error   { return m.call(ctx, "rlock", "runlock") }
 func (m *jvmMutex) RUnlock(ctx context.Context) error { return m.call(ctx, "runlock", "") }
 
-// call has the JVM do something. When ctx ends first, what it then has done is undone by undo.
+// call makes the JVM execute a command. If ctx ends first, undo reverts the command once it is done.
 func (m *jvmMutex) call(ctx context.Context, command, undo string) error {
 	select {
 	case <-m.thread.idle:
@@ -158,7 +159,7 @@ func (m *jvmMutex) call(ctx context.Context, command, undo string) error {
 	}
 }
 
-// abandon waits for a command that nobody waits for, and undoes it.
+// abandon waits for a command whose caller has left, and undoes it.
 func (m *jvmMutex) abandon(undo string) {
 	for range 2 {
 		select {

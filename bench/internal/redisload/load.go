@@ -1,4 +1,4 @@
-// Package redisload tells what a Redis server was asked to do, from its own counters.
+// Package redisload reads the load of a Redis server from its own counters.
 package redisload
 
 import (
@@ -16,19 +16,19 @@ import (
 // Counters are a server's, since it started.
 type Counters struct {
 	Version string
-	Calls   map[string]int64 // by command; what runs inside of scripts is in here too
+	Calls   map[string]int64 // by command; calls inside of scripts included
 	CPU     time.Duration    // all threads, user and system
 	Bytes   int64            // received and sent
 }
 
-// ErrNotReal is the answer of a server that has no counters.
+// ErrNotReal is returned for a server that has no counters.
 var ErrNotReal = errors.New("this server does not count its commands and its CPU time: a real Redis is needed, not an embedded one")
 
-// Read asks a server.
+// Read reads a server's counters.
 func Read(ctx context.Context, client rueidis.Client) (Counters, error) {
 	text, err := client.Do(ctx, client.B().Info().Section("all").Build()).ToString()
 	if err != nil {
-		// The embedded one knows no such section, and says so with an error.
+		// The embedded server does not have this section, and returns an error.
 		if server, ok := rueidis.IsRedisErr(err); ok && !strings.HasPrefix(server.Error(), "NO") {
 			return Counters{}, fmt.Errorf("%w (its words: %s)", ErrNotReal, server.Error())
 		}
@@ -87,7 +87,7 @@ func callsOf(stats string) (int64, error) {
 	return strconv.ParseInt(calls, 10, 64)
 }
 
-// Since is what happened after an earlier reading.
+// Since returns the difference to an earlier reading.
 func (c Counters) Since(before Counters) Counters {
 	d := Counters{Version: c.Version, Calls: map[string]int64{}, CPU: c.CPU - before.CPU, Bytes: c.Bytes - before.Bytes}
 	for command, calls := range c.Calls {
@@ -98,7 +98,7 @@ func (c Counters) Since(before Counters) Counters {
 	return d
 }
 
-// Commands a script cannot call, and those it could but nobody's does: they came from a client.
+// Commands that scripts cannot call, and those that no script here calls: they came from a client.
 var (
 	scripts    = []string{"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"}
 	connection = []string{"auth", "client", "command", "hello", "ping", "quit", "select", "script",

@@ -17,7 +17,7 @@ import (
 
 const binary = "redis-server"
 
-// A Server is a redis-server of our own, on a free loopback port and with nothing on disk.
+// A Server is a redis-server that the benchmark started, on a free loopback port and with nothing on disk.
 type Server struct {
 	URL     string
 	dir     string
@@ -25,7 +25,7 @@ type Server struct {
 	exited  chan struct{}
 }
 
-// ErrNoServer says what to do about it.
+// ErrNoServer is returned when no redis-server is installed.
 var ErrNoServer = errors.New("there is no redis-server here: install one, or name a Redis with -redis redis://host:port")
 
 // StartServer starts the redis-server that is installed.
@@ -51,10 +51,10 @@ func StartServer(ctx context.Context) (*Server, error) {
 	return nil, fmt.Errorf("start %s: %w", path, err)
 }
 
-// startTries is how often a port is chosen: somebody may take a free one before Redis does.
+// startTries is how often a port is chosen: another process may take a free one before Redis does.
 const startTries = 5
 
-// launch starts the process, and returns when it answers.
+// launch starts the process, and returns when it is reachable.
 func (s *Server) launch(ctx context.Context, path string) error {
 	if err := s.start(path); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (s *Server) start(path string) error {
 	return nil
 }
 
-// startWithin bounds how long a server may take to answer.
+// startWithin bounds how long a server may take to become reachable.
 const startWithin = 30 * time.Second
 
 func (s *Server) await(ctx context.Context) error {
@@ -108,7 +108,7 @@ func (s *Server) await(ctx context.Context) error {
 	}
 }
 
-// answers reports whether the process can be reached, and not another's that has taken the port.
+// answers reports whether this process can be reached, and not another one that has taken the port.
 func (s *Server) answers(ctx context.Context) bool {
 	client, err := Connect(ctx, s.URL)
 	if err != nil {
@@ -130,13 +130,13 @@ func (s *Server) kill() {
 	<-s.exited
 }
 
-// Connect makes a client for the counters and sees that the server answers.
+// Connect makes a client for the counters and checks that the server can be reached.
 func Connect(ctx context.Context, url string) (rueidis.Client, error) {
 	option, err := rueidis.ParseURL(url)
 	if err != nil {
 		return nil, errors.New("-redis wants a URL such as redis://localhost:6379")
 	}
-	option.DisableCache = true // the embedded one does not know it, and has to be told apart by its counters
+	option.DisableCache = true // the embedded server lacks it, and must get far enough to be recognised by its counters
 	option.AlwaysRESP2 = true
 	client, err := rueidis.NewClient(option)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/relock-go/relock/bench/internal/workload"
 )
 
-// A figure is a plot and what it says.
+// A figure is a plot with its title and texts.
 type figure struct {
 	Name     string // of its files
 	Kind     workload.Kind
@@ -88,8 +88,8 @@ type theme struct {
 	peers, own []color.Color
 }
 
-// The colours are told apart with any kind of sight, within their group and by their brightness; own ones are cold and
-// drawn solid, peers are warm and dashed.
+// Within a group the colours differ in brightness, so that they can be distinguished with any kind of colour vision.
+// Relock's are cold and solid, the peers' warm and dashed.
 var themes = []theme{
 	{name: "light", ink: rgb(0x24292f), faint: rgb(0xd0d7de),
 		peers: []color.Color{rgb(0x8a4b08), rgb(0xd55e00), rgb(0x9a7d0a), rgb(0xe69f00), rgb(0x7d2e52), rgb(0xcc79a7)},
@@ -176,7 +176,7 @@ func short(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-// least keeps values on a logarithmic axis; below it nobody needs to tell them apart.
+// least is the lowest value on a logarithmic axis; smaller ones are drawn there.
 const least = 0.0001
 
 // svg draws it. The font is named with others of the same widths, which browsers have.
@@ -252,7 +252,7 @@ func lines(along series, metric result.Metric, x, y string) func(*result.Result,
 	}
 }
 
-// margin is what the x axis goes beyond the outermost values.
+// margin is how far the x axis extends beyond the outermost values.
 const margin = 1.2
 
 var shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.BoxGlyph{}}

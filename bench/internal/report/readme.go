@@ -96,7 +96,7 @@ func line(r *result.Result, c result.Cell) string {
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
-// legend says what the table's names stand for.
+// legend explains the names in the table.
 func legend(r *result.Result) string {
 	var entries []string
 	for _, c := range r.Contenders {

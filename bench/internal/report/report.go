@@ -1,4 +1,4 @@
-// Package report shows what a run has found: a page, plots, and the part of the README that has numbers.
+// Package report presents the results of a run: a page, plots, and the README's part with numbers.
 package report
 
 import (
@@ -75,7 +75,7 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// A sheet is what the page shows.
+// A sheet is the data of the page.
 type sheet struct {
 	*result.Result
 	Figures []picture

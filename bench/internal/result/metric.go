@@ -6,7 +6,7 @@ import (
 	"github.com/relock-go/relock/bench/internal/workload"
 )
 
-// A Metric is a column: how a sample has it, and how people are shown it.
+// A Metric is a column: its value in a sample, and its format.
 type Metric struct {
 	Name string // in CSV
 	Head string // in tables

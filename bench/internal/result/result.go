@@ -1,4 +1,4 @@
-// Package result is what a benchmark run has found, and how it is kept: as JSON, as CSV, and as a table for people.
+// Package result has the results of a benchmark run, as JSON, as CSV, and as a table.
 package result
 
 import (
@@ -79,7 +79,7 @@ type Sample struct {
 
 	Errors   int64
 	CutOff   int64  // goroutines that waited until they were cut off
-	Overlaps int64  // times that somebody came in while somebody else was inside
+	Overlaps int64  // times that a holder came in while another was inside
 	Failed   string // why there are no numbers
 	First    string // the first error
 }
@@ -105,7 +105,7 @@ func (r *Result) Add(workload, contender string, s Sample) {
 	r.Cells = append(r.Cells, Cell{workload, contender, []Sample{s}})
 }
 
-// Range is what the rounds that have numbers say about a metric.
+// Range returns the range of a metric over the rounds that have numbers.
 func (c Cell) Range(metric Metric) Range {
 	var values []float64
 	for _, s := range c.Samples {

@@ -3,7 +3,7 @@ package result
 import "slices"
 
 // Jain is the fairness of shares, after Jain, Chiu and Hawe: 1 when all are equal, 1/n when one has everything. When
-// nobody has anything, nothing was shared out fairly: 0.
+// all shares are 0 it is 0.
 func Jain(shares []int64) float64 {
 	var sum, squares float64
 	for _, share := range shares {

@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/bench/internal/worker"
 )
 
-// Sum makes a sample of what the processes say and what Redis counted. The load is that of all sections, those after
+// Sum makes a sample from the processes' outcomes and Redis's counters. The load is that of all sections, those after
 // the end included, since it was counted until the last one had ended.
 func Sum(outcomes []worker.Outcome, d time.Duration, load redisload.Counters, plain []string) Sample {
 	var s Sample
@@ -44,7 +44,7 @@ func Sum(outcomes []worker.Outcome, d time.Duration, load redisload.Counters, pl
 	s.Bytes = ratio(float64(load.Bytes), sections)
 	s.Allocs = ratio(float64(mallocs), sections)
 	if s.Sections == 0 {
-		s.Failed = "nobody got the lock"
+		s.Failed = "no goroutine got the lock"
 	}
 	s.JainGoroutines, s.JainProcesses = Jain(goroutines), Jain(processes)
 	return s

@@ -44,7 +44,7 @@ func (c Cell) spread() string {
 	return fmt.Sprintf("%.0f %%", 50*(r.Most-r.Least)/r.Median)
 }
 
-// Remarks say what went wrong, in any round.
+// Remarks describe the errors of all rounds.
 func (c Cell) Remarks() string {
 	var cutOff, errors int64
 	var first string
@@ -116,8 +116,8 @@ func (r *Result) WriteTable(to io.Writer) error {
 	return nil
 }
 
-// Asked says in one line for each contender what a workload of readers or of permits asked of Redis. Other workloads have
-// no such lines.
+// Asked returns a line for each contender with the load of a workload of readers or of permits on Redis. Other
+// workloads have no such lines.
 func (r *Result) Asked(w Workload) []string {
 	var lines []string
 	if w.Kind == "" {

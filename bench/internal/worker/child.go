@@ -23,9 +23,9 @@ func IsChild() bool {
 	return ok
 }
 
-// Main does the child's work and gives the exit status.
+// Main does the child's work and returns the exit status.
 func Main() int {
-	// Ctrl-C in a terminal goes to all processes; the parent hears it, and what the children hear is the end of input.
+	// Ctrl-C in a terminal goes to all processes; the parent handles it, and ends the children's input.
 	signal.Ignore(os.Interrupt)
 	if err := serve(context.Background(), os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench worker:", err)
@@ -34,7 +34,7 @@ func Main() int {
 	return 0
 }
 
-// serve answers lines until there are no more. It reads ahead, so that the end of input ends a run as well.
+// serve handles lines until there are no more. It reads ahead, so that the end of input ends a run as well.
 func serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -125,7 +125,7 @@ func (c *crew) close() {
 	c.site.Close()
 }
 
-// run has the goroutines wait for the beginning, work until the end, and adds up.
+// run makes the goroutines wait for the beginning and work until the end, and adds up their results.
 func (c *crew) run(ctx context.Context, order Order) Outcome {
 	ctx, cutOff := context.WithCancel(ctx)
 	defer cutOff()
@@ -146,7 +146,7 @@ func (c *crew) run(ctx context.Context, order Order) Outcome {
 	}
 	ready.Wait()
 	var before, after runtime.MemStats
-	runtime.GC() // what came before is not this run's to clear away
+	runtime.GC() // this run must not pay for earlier garbage
 	runtime.ReadMemStats(&before)
 	time.Sleep(time.Until(order.Begin))
 	close(begin)

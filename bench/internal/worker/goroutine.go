@@ -57,7 +57,7 @@ func (g *goroutine) reset(warmUp bool) {
 	g.writes.Reset()
 }
 
-// fail counts an error, if it is one. One of somebody who is cut off is not.
+// fail counts an error, unless it comes from being cut off.
 func (g *goroutine) fail(ctx context.Context, err error) {
 	if err == nil || ctx.Err() != nil {
 		return
@@ -87,7 +87,7 @@ func (g *goroutine) run(ctx context.Context, end time.Time) {
 	}
 }
 
-// section does one, and gives the moment after it. Reading the clock twice is all that it adds to the lock's work.
+// section does one section, and returns the moment after it. It adds only two readings of the clock to the lock's work.
 func (g *goroutine) section(ctx context.Context, began, end time.Time) time.Time {
 	p := g.place()
 	a := g.access()
@@ -97,7 +97,7 @@ func (g *goroutine) section(ctx context.Context, began, end time.Time) time.Time
 	if err != nil {
 		g.fail(ctx, err)
 		if g.cutOff = ctx.Err() != nil; !g.cutOff {
-			time.Sleep(time.Millisecond) // no storm of errors: it would be what is measured
+			time.Sleep(time.Millisecond) // a storm of errors would distort the measurement
 		}
 		return time.Now()
 	}
@@ -114,7 +114,7 @@ func (g *goroutine) section(ctx context.Context, began, end time.Time) time.Time
 	return time.Now()
 }
 
-// An access is what a section takes of its lock.
+// An access is the part of the lock that a section takes.
 type access struct {
 	read         bool
 	units, limit int64                   // see Spot

@@ -1,8 +1,9 @@
-// Package worker is one process of a workload, and its parent's end of the line.
+// Package worker is one process of a workload, and the parent's connection to it.
 //
 //	parent → child   the job; then an order for each run, all children's with the same moment to begin; the end of
 //	                 the input means stop
-//	child → parent   an answer to each: ready, or what happened
+//
+// child → parent   a reply to each: ready, or the outcome
 //
 // All are lines of JSON. A child whose parent is gone finds the end of its input, and ends too.
 package worker
@@ -15,7 +16,7 @@ import (
 	"github.com/relock-go/relock/bench/internal/workload"
 )
 
-// A Job is what a process is to do.
+// A Job is the work of a process.
 type Job struct {
 	Contender string
 	Workload  workload.Workload
@@ -27,13 +28,13 @@ type Job struct {
 
 // An Order is one run.
 type Order struct {
-	WarmUp bool          // on other locks: what it leaves behind must not be in the way
+	WarmUp bool          // on other locks, so that its remains do not disturb the run
 	Begin  time.Time     // by this machine's clock
-	For    time.Duration // then nobody begins another section; who waits for one still gets it
-	Cut    time.Duration // after that, who still waits is cut off
+	For    time.Duration // after that no goroutine begins another section; those that wait still get theirs
+	Cut    time.Duration // after that, goroutines that still wait are cut off
 }
 
-// An Outcome is what happened in a run.
+// An Outcome is the result of a run.
 type Outcome struct {
 	Err string // the run could not take place
 

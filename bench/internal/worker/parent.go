@@ -16,11 +16,11 @@ type Child struct {
 	process *exec.Cmd
 	stdin   io.WriteCloser
 	lines   *json.Encoder
-	answers chan Outcome // closed when the child says no more
+	answers chan Outcome // closed when the child's output ends
 	stop    sync.Once
 }
 
-// Start runs this program once more, as a worker. What the child has to say to people goes to stderr.
+// Start runs this program once more, as a worker. The child's own stderr goes to stderr.
 func Start(job Job, stderr io.Writer) (*Child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -62,13 +62,13 @@ func (c *Child) listen(stdout io.Reader) {
 // Run gives the order for a run; Answer has its outcome.
 func (c *Child) Run(order Order) error { return c.lines.Encode(order) }
 
-// What Answer can have against a child.
+// The errors of Answer.
 var (
 	ErrSilent = errors.New("a worker does not answer")
 	ErrEnded  = errors.New("a worker has ended")
 )
 
-// Answer waits for an answer, until a deadline: to the job first, then to each order.
+// Answer waits for a reply until a deadline: first to the job, then to each order.
 func (c *Child) Answer(deadline time.Time) (Outcome, error) {
 	late := time.NewTimer(time.Until(deadline))
 	defer late.Stop()
@@ -86,17 +86,17 @@ func (c *Child) Answer(deadline time.Time) (Outcome, error) {
 	}
 }
 
-// stopWithin is how long a child may take to say goodbye to Redis.
+// stopWithin is how long a child may take to close its connections.
 const stopWithin = time.Second
 
-// Stop ends the child: it is told to, and killed if it does not listen. It has ended when any call returns.
+// Stop ends the child, and kills it if it does not end in time. The child has ended when any call returns.
 func (c *Child) Stop() { c.stop.Do(c.end) }
 
 func (c *Child) end() {
 	_ = c.stdin.Close()
 	kill := time.AfterFunc(stopWithin, func() { _ = c.process.Process.Kill() })
 	defer kill.Stop()
-	for range c.answers { // until it says no more: Wait closes the pipe
+	for range c.answers { // until the output ends: Wait closes the pipe
 	}
 	_ = c.process.Wait() // its status says nothing that is not known
 }

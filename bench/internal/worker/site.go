@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// A Site is where the sections of all processes take place: a file in everybody's memory, in which each lock has an
-// what its holders take, and a count of overlaps. It looks for holders that must not be inside together without a word to Redis, and in a few nanoseconds.
+// A Site detects overlapping sections of all processes: it is a file that all of them map into memory, with the units
+// in use and a count of overlaps for each lock. The check sends nothing to Redis and takes a few nanoseconds.
 type Site struct{ memory []byte }
 
 // spotSize keeps the spots of two locks out of one cache line.
@@ -24,7 +24,7 @@ type Spot struct {
 // whole is the units of a writer, and of a lock.
 const whole = 1 << 31
 
-// CreateSite makes the file, with so many spots.
+// CreateSite makes the file, with the given number of spots.
 func CreateSite(path string, spots int) (*Site, error) {
 	if err := os.WriteFile(path, make([]byte, spots*spotSize), 0o600); err != nil {
 		return nil, fmt.Errorf("site: %w", err)
@@ -56,8 +56,8 @@ func (s *Site) Close() { _ = syscall.Munmap(s.memory) }
 // Spot is the place of a lock. A mapping begins at a page, so every spot is aligned for its atomics.
 func (s *Site) Spot(i int) *Spot { return (*Spot)(unsafe.Pointer(&s.memory[i*spotSize])) }
 
-// Overlaps is how often a holder came in while others were inside that left no room for it: another holder of a lock, a
-// reader or writer beside a writer, or as many as a semaphore has permits.
+// Overlaps returns how often a holder came in while the holders inside left no room for it: another holder of a lock, a
+// writer, or for a semaphore the holders of all permits.
 func (s *Site) Overlaps() int64 {
 	var n uint64
 	for i := range len(s.memory) / spotSize {
@@ -66,12 +66,12 @@ func (s *Site) Overlaps() int64 {
 	return int64(n)
 }
 
-// Enter notes that a holder of so many units is inside, and counts an overlap if that makes more than limit.
+// Enter records that a holder with these units is inside, and counts an overlap if that makes more than limit.
 func (s *Spot) Enter(units, limit int64) {
 	if s.inside.Add(units) > limit {
 		s.overlaps.Add(1)
 	}
 }
 
-// Leave notes that such a holder is outside.
+// Leave records that such a holder is outside again.
 func (s *Spot) Leave(units int64) { s.inside.Add(-units) }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Kind says what the goroutines share.
+// A Kind is the kind of lock that the goroutines share.
 type Kind string
 
 // The kinds.
@@ -24,11 +24,11 @@ type Workload struct {
 	Processes  int
 	Goroutines int           // in each process
 	Locks      int           // more than one: chosen anew for each section, Zipf-distributed
-	Reads      int           // of ReadWrite: so many of a hundred sections only read
+	Reads      int           // of ReadWrite: how many of a hundred sections only read
 	Permits    int           // of Permits
 	Reentrant  bool          // the goroutine holds the lock all the time and takes it again
-	Busy       time.Duration // inside: so much computing
-	Idle       time.Duration // inside: so much waiting, as for a database
+	Busy       time.Duration // inside: time of computing
+	Idle       time.Duration // inside: time of waiting, as for a database
 }
 
 // The names that the report picks out.
@@ -63,7 +63,7 @@ var All = []Workload{
 	{Name: Scarce, Kind: Permits, Permits: 3, Processes: 5, Goroutines: 20, Idle: time.Millisecond},
 }
 
-// Find gives the workload of a name.
+// Find returns the workload with a name.
 func Find(name string) (Workload, bool) {
 	i := slices.IndexFunc(All, func(w Workload) bool { return w.Name == name })
 	if i < 0 {
@@ -72,7 +72,7 @@ func Find(name string) (Workload, bool) {
 	return All[i], true
 }
 
-// About says it in words.
+// About describes the workload.
 func (w Workload) About() string {
 	who := count(w.Processes, "process", "processes") + " × " + count(w.Goroutines, "goroutine", "goroutines")
 	where := "one lock"
