@@ -1,4 +1,4 @@
-# The front door. `make` alone lists what there is; the targets that need servers start them on free loopback ports.
+# `make` alone lists the targets. Those that need servers start them on free loopback ports.
 
 COUNT    ?= 20
 FUZZTIME ?= 30s
@@ -15,7 +15,7 @@ help: ## list the targets
 test: ## all tests of all modules, in two minutes; nothing but Go is needed
 	go test work
 
-full: ## what `make test` leaves out: full sizes, every state of the explorer's worlds, the page in a browser
+full: ## the tests that `make test` leaves out: full sizes, every state of the explorer's worlds, the page in a browser
 	.ci/run full-size explore browser
 
 race: ## the same with the race detector
@@ -32,7 +32,7 @@ fuzz: ## every fuzz test for a while (FUZZTIME=30s)
 		done; \
 	done
 
-nightly: ## histories of processes that a nemesis plagues (DURATION=4h)
+nightly: ## histories of processes under random faults (DURATION=4h)
 	go test ./faults -run Histories -duration $(DURATION) -timeout 0 -v
 
 bench: ## the benchmarks (BENCH=. BENCHTIME=1s)
@@ -64,10 +64,10 @@ bench-readme: ## write the README's numbers and docs/bench from bench/report (go
 keygen: ## the key generator on embedded parts (go run ./examples/keygen -help)
 	go run ./examples/keygen
 
-format: ## rewrite the Go files as gofmt wants them
+format: ## format the Go files with gofmt
 	gofmt -l -w .
 
-vet: ## go vet, and whether the mutants still fit the code
+vet: ## go vet, and a check that the mutants' patches apply
 	go vet work
 	.ci/mutants -check
 
@@ -77,14 +77,14 @@ lint: ## golangci-lint with the short list in .golangci.yml
 servers: ## all tests with the race detector and a real Redis, Redis 6.2 and Valkey, keygen with MariaDB and PostgreSQL
 	.ci/run race other-servers keygen-servers
 
-mutants: ## leave rules out of the code, one at a time, and see the tests notice
+mutants: ## seed faults into copies of the code, one at a time; the tests must fail
 	.ci/mutants
 
-mutant-edit: ## add mutants of a package, or mend a patch that no longer applies (PKG=reentrant)
+mutant-edit: ## add mutants of a package, or repair a patch that no longer applies (PKG=reentrant)
 	.ci/mutants -edit $(PKG)
 
-check: ## what to run before every commit
+check: ## the checks to run before every commit
 	.ci/run format vet test lint
 
-ci: ## everything
+ci: ## all stages of .ci/run
 	.ci/run

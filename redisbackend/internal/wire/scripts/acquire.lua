@@ -16,7 +16,7 @@
 --     sixth element, for pass, take and free: the record's keep, as text with its tombstones if there are any, 0 if its
 --     op is not 0
 --   2 waiting (q) or held by another: a TTL of the holder, ms
---   3 stale: this epoch, or a higher one, has been answered or given up already
+--   3 stale: this epoch has had the lock or was given up, or a higher one was sent
 --   4 late: not after has passed
 --   or an error, and nothing is touched: WRONGTYPE, the key has something else than a lock; FARTOKEN, see common.lua
 -- Keeps    at most one field in the hold hash; tokens rise; an epoch that had the lock does not get it again while

@@ -4,7 +4,7 @@
 -- ARGV  1 session  2 epoch of the hold  3 ticket: an epoch of its own, by which the waiter is known
 --       4 owner  5 holds to come back with  6 highest token this session has seen
 --       7 patience, ms  8 grant TTL, ms  9 channel prefix  10 seconds that everything is kept
---       11 doubt, us: for so long from now on a copy of an attempt up to the hold's may be under way; 0: none is
+--       11 doubt, us: for this long from now on a copy of an attempt up to the hold's may be under way; 0: none is
 -- Returns  {code, now}   1 waiting   2 signalled already (this is a resend)   3 gone: the hold was not there
 --          or the error FARTOKEN, and nothing is touched
 -- Keeps    a place is taken only in the run that gave up the hold, so a resend does not wait again after its signal.

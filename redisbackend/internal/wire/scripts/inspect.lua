@@ -6,7 +6,7 @@
 --          live waiting session, longest first}; session, epoch and note are those of the record
 --          or the error WRONGTYPE: the key has something else than a lock
 -- Keeps    everything.
--- Twice    the same answer.
+-- Twice    the same reply.
 
 local now = clock()
 local rec = record(redis.call('GET', KEYS[2]))

@@ -4,7 +4,7 @@
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters
 -- ARGV  1 session  2 epoch
---       3 doubt, us: for so long from now on a copy of such an attempt may still be under way; 0: none is
+--       3 doubt, us: for this long from now on a copy of such an attempt may still be under way; 0: none is
 --       4 used: the last token used of the attempt's block; 0 for all of it
 --       5 channel prefix   6 seconds that the record is kept
 -- Returns  {code, now}   1 released: it was the holder   2 withdrawn: it had a place   3 it had nothing

@@ -7,7 +7,7 @@
 --          or 0, want, least}
 --          or the error WRONGTYPE: the name is that of another kind of lock
 -- Keeps    everything.
--- Twice    the same answer.
+-- Twice    the same reply.
 
 local now = clock()
 local s = shared(KEYS[1], KEYS[2])

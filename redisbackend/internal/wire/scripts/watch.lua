@@ -1,10 +1,10 @@
--- watch: has a session that holds the lock told of each attempt of another session that queues up for it.
+-- watch: requests a message to the session that holds the lock, for each attempt of another session that queues up.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters
 -- ARGV  1 session  2 epoch
 -- Returns  {code, now, waiters}   1 watched: 1 if another session waits already, else 0
 --                                 2 gone: this epoch does not have the lock
--- Keeps    the hold and its TTL, and who waits. The mark ends when the lock is given to another attempt.
+-- Keeps    the hold and its TTL, and the queue. The mark ends when the lock is given to another attempt.
 -- Twice    the mark is there already.
 
 local session, epoch = ARGV[1], tonumber(ARGV[2])

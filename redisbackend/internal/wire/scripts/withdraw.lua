@@ -1,4 +1,4 @@
--- withdraw: a waiter of a condition whose context ended or whose time is up leaves. The answer decides whether the
+-- withdraw: a waiter of a condition leaves, because its context ended or its time is up. The reply decides whether the
 -- signal came first.
 --
 -- KEYS  1 tickets  2 signalled  3 terms
