@@ -5,7 +5,7 @@
 -- ARGV  1 session  2 epoch of the hold  3 op: counts up within the epoch, together with reenter's
 --       4 "1" for all of them, "0" for one  5 channel prefix  6 "1" if all sessions listen here
 -- Returns  {code, now, tickets of this session that were signalled...}   1 done   2 gone: no such hold
---          3 more: there are waiters left, for another run with a higher op. None can be new: a waiter must have had the hold.
+--          3 more: there are waiters left, for another run with a higher op. None can be new: waiters had the hold.
 -- Keeps    a signal goes to a live waiter or, if there is none, has no effect.
 -- Twice    op is not above the last one: no waiter is signalled. The code is that of the present state.
 
