@@ -253,7 +253,7 @@ func TestAFreeLockGoesToTheFirstWaiter(t *testing.T) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		a.take(1)
 		b.acquire(1, queue)
-		s.lapse() // nobody released it, so nobody was told
+		s.lapse() // it was not released, so no session got a message
 		reply := c.acquire(1, queue)
 		assert.Equal(t, backend.Waiting, reply.Status, "a newcomer finds it free, and somebody ahead")
 		s.assertFull(grantTTL, reply.TTL)
@@ -469,7 +469,7 @@ func TestAttemptsThatWouldExpireAtOnceAreNotSent(t *testing.T) {
 	assert.Empty(t, s.hash())
 }
 
-// What all waiters share lasts for as long as the one that needs it longest asked for, whoever asks last.
+// Keys that all waiters share last for the longest time that a waiter asked for, in any order of the requests.
 func TestSharedKeysLastForWhoNeedsThemLongest(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for kind, s := range map[string]*site{"scripts": s, "transactions": s.withoutScripts()} {

@@ -99,7 +99,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestOpenHonoursItsContext(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and sends nothing
 	require.NoError(t, err)
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -109,7 +109,7 @@ type locking struct {
 	err   error
 }
 
-// lockLater has another goroutine wait for a lock, and give it back when it has told of its token.
+// lockLater makes another goroutine wait for a lock, send its token, and give the lock back.
 func lockLater(ctx context.Context, l *reentrant.Lock) <-chan locking {
 	done := make(chan locking, 1)
 	go func() {
@@ -153,7 +153,7 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 	m.carry("relock:{lock}:t:lock") // half of it
 	verify := make(chan error, 1)
 	go func() { verify <- held.Verify(ctx) }()
-	// Redis answers TRYAGAIN until the slot is somewhere: that is neither a loss nor a refusal.
+	// Redis returns TRYAGAIN until the slot is in one place: that is neither a loss nor a refusal.
 	var err error
 	s.eventually(func() bool {
 		_, err = held.Inspect(s.ctx())
@@ -188,7 +188,8 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 }
 
 // While a slot is on the move Redis takes a key that does not exist for one that may have moved already. What needs only keys
-// that exist goes on: a holder keeps and re-enters its lock. A free lock has keys that do not exist, and so cannot be had.
+// that exist goes on: a holder keeps and re-enters its lock. A free lock has keys that do not exist, so no session can
+// get it.
 func TestASlotThatMovesServesHoldersAndNobodyElse(t *testing.T) {
 	t.Parallel()
 	s, servers := cluster(t, 0)
@@ -238,7 +239,7 @@ func TestASlotMovesWhileALockIsHandedOver(t *testing.T) {
 	assert.Greater(t, r.token, first)
 }
 
-// errorsOf is how many errors of a kind a server has answered with.
+// errorsOf returns how many errors of a kind a server has sent.
 func errorsOf(s *site, code string) (n int64) {
 	s.Helper()
 	info, err := s.do("INFO", "errorstats").ToString()

@@ -73,8 +73,8 @@ func handOver(from, to *member, epoch uint64) {
 	require.Equal(from, backend.Released, to.release(epoch))
 }
 
-// untilHeard has the lock handed over until the one who waits listens to its channel on the node, where the next
-// hand-overs are to stay. It answers the next epoch.
+// untilHeard passes the lock on until the waiting session listens to its channel on the node, where the next hand-overs
+// must stay. It returns the next epoch.
 func untilHeard(all []*site, channel string, from, to *member, epoch uint64) uint64 {
 	from.Helper()
 	for began := time.Now(); listeners(all, channel) != 1; epoch++ { // what fails is tried again when it waits again
@@ -243,7 +243,7 @@ func hangUp(all []*site) {
 	}
 }
 
-// hearsOfResumption waits until the session is told that it may have missed something.
+// hearsOfResumption waits for the message that the session may have missed messages.
 func (m *member) hearsOfResumption() {
 	m.Helper()
 	select {

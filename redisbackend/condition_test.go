@@ -70,8 +70,8 @@ func (m *member) signal(epoch, op uint64) {
 	require.NoError(m, err)
 }
 
-// The kernel closes the connections of a process that was killed, and Redis knows at once: nobody waits until its
-// patience is over. It keeps its place, in case it only reconnects, and is signalled when nobody else is left.
+// The kernel closes the connections of a process that was killed, and Redis knows at once: no waiter has to wait until
+// its patience is over. It keeps its place, in case it only reconnects, and is signalled when no other waiter is left.
 func TestASignalPassesOverAProcessThatWasKilled(t *testing.T) {
 	s := realRedis(t)
 	var killed, alive process
@@ -135,7 +135,7 @@ func (p *process) kill() {
 }
 
 // BenchmarkBeat is what a session's waiters for one condition cost Redis with each heartbeat. The time per ticket is
-// what package reentrant's bound on the tickets of one command is made of: nobody else is served meanwhile.
+// the reason for package reentrant's bound on the tickets of one command: Redis serves no other client meanwhile.
 func BenchmarkBeat(b *testing.B) {
 	for _, n := range []int{1, 500, 10_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {

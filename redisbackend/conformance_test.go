@@ -15,7 +15,7 @@ import (
 
 // The suite that every Backend passes, on the embedded Redis and on a real one.
 
-// patiently has a client made by Open wait longer for an answer than anything here stands still.
+// patiently makes a client of Open wait longer for a reply than the machine may stand still.
 func patiently(url string) string {
 	separator := "?"
 	if strings.Contains(url, "?") {

@@ -20,7 +20,7 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// hears proves that a session is told of grants.
+// hears proves that a session receives grants.
 func hears(s *site, m *member, epoch uint64) {
 	s.Helper()
 	holder := s.join(unique("holder"))

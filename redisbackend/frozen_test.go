@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// frozen returns a lock, and a server that stands still once it is told to.
+// frozen returns a lock, and a server that the test can freeze.
 func frozen(t *testing.T, lease time.Duration) (*reentrant.Lock, *redisserver.Server) {
 	server := redisserver.Start(t)
 	b, err := redisbackend.New(connect(t, server.Addr()))
@@ -38,7 +38,7 @@ func TestATimedTryOnAFrozenServer(t *testing.T) {
 	assert.False(t, reentrant.Refused(err))
 }
 
-// A process that is told to stop can, whatever the server does: Await ends within a lease of its context.
+// A process can stop although the server hangs: Await ends within a lease of its context.
 func TestAnAwaitOnAFrozenServerEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	const lease = 10 * time.Second // the waiter, too, must not lose the lock before it waits

@@ -24,7 +24,7 @@ func BenchmarkHandoverBetweenSessions(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		h.play(200)
-		n += 199 // nobody hands over to the first
+		n += 199 // the first gets no hand-over
 	}
 	b.ReportMetric(float64(h.spent)/float64(n), "handover-ns/op")
 	b.ReportMetric(float64(h.bare)/float64(n), "bare-ns/op")

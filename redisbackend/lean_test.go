@@ -181,7 +181,7 @@ func (s *site) state() string {
 	return strings.Join(slices.Concat(words, []string{s.hash()}, s.queued(), s.places()), "|")
 }
 
-// places are the entries of those who wait, without their deadlines, and whether they are kept for long.
+// places returns the waiters' entries, without their deadlines, and whether they are kept for long.
 func (s *site) places() (entries []string) {
 	s.Helper()
 	all, err := s.do("HGETALL", s.side("w")).AsStrMap()

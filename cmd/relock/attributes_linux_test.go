@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A relock that is killed cannot tell its command. The kernel does.
+// A relock that is killed cannot end its command. The kernel does.
 func TestAKilledRelockTakesItsCommandAlong(t *testing.T) {
 	t.Parallel()
 	h := newHeart(t)
@@ -42,7 +42,7 @@ func TestOrphansAreReaped(t *testing.T) {
 	assert.NoFileExists(t, fmt.Sprintf("/proc/%d/stat", orphan))
 }
 
-// dead reports whether a process has ended, whether or not somebody has asked how.
+// dead reports whether a process has ended, reaped or not.
 func dead(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(stat), ") Z ")

@@ -113,7 +113,7 @@ func TestAShortOutageIsSurvived(t *testing.T) {
 	assert.Equal(t, "ready\ndone\n", r.stdout.String())
 }
 
-// Who waits while Redis is silent is not told that somebody else has the lock.
+// A waiter is not told that another has the lock while Redis is silent.
 func TestAWaitThatEndsInAnOutageSaysSo(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)

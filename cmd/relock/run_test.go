@@ -64,7 +64,7 @@ func TestTheCommandIsToldWhatItHolds(t *testing.T) {
 		require.NoError(t, err)
 		assert.Greater(t, token, last, "tokens rise")
 		last = token
-		r.exits(1) // what read answers at the end of its input
+		r.exits(1) // read's status at the end of its input
 		assert.Equal(t, "a lock", told[0])
 		assert.Equal(t, fmt.Sprintf("relock[%d]@%s", r.cmd.Process.Pid, hostname()), told[3])
 		assert.EqualValues(t, token, state(t, session(t, url), "a lock").Token)
@@ -77,7 +77,7 @@ func TestAWaitThatIsOverHasAStatusOfItsOwn(t *testing.T) {
 	s := session(t, url)
 	release := holdLock(t, s, "lock", "somebody")
 	marker := filepath.Join(t.TempDir(), "marker")
-	for _, wait := range []string{"0", "0s", "800ms"} { // the last without a heartbeat, whose answer could come too late
+	for _, wait := range []string{"0", "0s", "800ms"} { // the last without a heartbeat, whose reply could come too late
 		r := answered(t, url, "run", "lock", "--wait", wait, "--", "touch", marker)
 		r.exits(exitNotAcquired)
 		assert.Contains(t, r.stderr.String(), "lock lock was not acquired: it is held by ~somebody of session "+s.ID())
@@ -344,7 +344,7 @@ func TestALockThatIsLostBeforeTheCommandBeginsIsNotWaitedForLongerThanAsked(t *t
 	t.Parallel()
 	h, _, releases := robbed(t)
 	err := h.acquireConfirmed(h.owner, new(time.Duration))
-	for reentrant.OutcomeUnknown(err) { // an answer came late
+	for reentrant.OutcomeUnknown(err) { // a reply came late
 		err = h.acquireConfirmed(h.owner, new(time.Duration))
 	}
 	assert.Equal(t, exitNotAcquired, report(err, io.Discard), err)
@@ -407,7 +407,7 @@ func (r robbedRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (
 	return reply, err
 }
 
-// force takes a lock from whoever has it. Nobody else waits for it, so that once more does no harm.
+// force takes a lock from its holder. No other session waits for it, so a repetition does no harm.
 func force(t *testing.T, s *reentrant.Session, name string) {
 	t.Helper()
 	for {

@@ -314,7 +314,7 @@ func TestALeaseIsThatOfTheSessionItself(t *testing.T) {
 	assert.False(t, plain.others("a"))
 }
 
-// lookFails answers look with an error.
+// lookFails is a lock whose look returns an error.
 type lookFails struct {
 	lock
 	err error

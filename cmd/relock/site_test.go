@@ -29,7 +29,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The test's own program plays relock, and a command that can be told from its traces.
+// The test's own program plays relock, and a command that leaves traces.
 const roleVariable = "RELOCK_TEST_ROLE"
 
 // pulseVariable has a relock beat as well, so that one that stood still can be told.
@@ -104,7 +104,7 @@ func (h *heart) command() string {
 	return fmt.Sprintf("%s=beat '%s' '%s'", roleVariable, program, h.path)
 }
 
-// beats are who beat when.
+// beats are the processes that beat, with the times.
 func (h *heart) beats(yield func(pid int, at int64) bool) {
 	text, err := os.ReadFile(h.path)
 	require.NoError(h.t, err)
@@ -117,7 +117,7 @@ func (h *heart) beats(yield func(pid int, at int64) bool) {
 	}
 }
 
-// read answers who beat, and when last.
+// read returns the processes that beat, with their last times.
 func (h *heart) read() (pids map[int]bool, last int64) {
 	pids = map[int]bool{}
 	for pid, at := range h.beats {
@@ -126,7 +126,7 @@ func (h *heart) read() (pids map[int]bool, last int64) {
 	return pids, last
 }
 
-// beatIn reports whether anybody beat between two times.
+// beatIn reports whether any process beat between two times.
 func (h *heart) beatIn(from, to int64) bool {
 	for _, at := range h.beats {
 		if from <= at && at <= to {
@@ -136,7 +136,7 @@ func (h *heart) beatIn(from, to int64) bool {
 	return false
 }
 
-// await waits until so many beat.
+// await waits until the given number of processes beat.
 func (h *heart) await(n int) {
 	eventually(h.t, func() bool { pids, _ := h.read(); return len(pids) >= n }, "it does not beat")
 }
@@ -216,7 +216,7 @@ func (r *run) watch() {
 	})
 }
 
-// wait answers the exit status.
+// wait returns the exit status.
 func (r *run) wait() int {
 	r.t.Helper()
 	select {
@@ -287,7 +287,7 @@ func sessionOn(t *testing.T, b backend.Backend, closeBackend func()) *reentrant.
 	s, err := reentrant.NewSession(b, reentrant.WithLease(50*time.Second), reentrant.WithHeartbeat(15*time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		_ = s.Close(t.Context()) // which has ended: nobody waits for what the test still holds
+		_ = s.Close(t.Context()) // a context that has ended: the test's holds are abandoned
 		closeBackend()
 	})
 	return s
@@ -311,7 +311,7 @@ func slowly(url string) string { return promptly(url) + "&write_timeout=1m" }
 // promptly is the URL of a server that is going to be silent: a client gives up what is not answered as soon as ever.
 func promptly(url string) string { return url + "?dial_timeout=1m" }
 
-// state is what Redis knows of a lock. One that does not answer in time is asked again.
+// state returns the state of a lock in Redis. It tries again if Redis does not reply in time.
 func state(t *testing.T, s *reentrant.Session, name string) reentrant.State {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {

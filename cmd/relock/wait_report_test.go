@@ -28,7 +28,7 @@ func TestATerminalIsToldWhoHasTheLock(t *testing.T) {
 	r.says("relock: waiting for deploy, held by " + hostname() + " (pid " + strconv.Itoa(holder.cmd.Process.Pid) + ") for ")
 	assert.Regexp(t, `for \d+ (s|min)\r?\n`, r.stdout.String())
 
-	// The next holder is told too.
+	// The next holder is reported too.
 	s := session(t, url)
 	eventually(t, func() bool { return len(state(t, s, "deploy").Waiting) == 1 }, "it does not wait")
 	force(t, s, "deploy")
@@ -79,7 +79,7 @@ func TestAnOutageIsSaidWhileALockIsWaitedFor(t *testing.T) {
 	server.Thaw()
 }
 
-// A lock that is had at once, or not waited for, is not talked about.
+// A lock that is acquired at once, or without a wait, is not reported.
 func TestALockThatIsFreeIsNotTalkedAbout(t *testing.T) {
 	t.Parallel()
 	r := start(t, embedded(t), "run", "lock", "--", "sleep", "0.4")

@@ -18,7 +18,7 @@ const (
 // stampAt is what a clock that is ahead by so much shows at a local moment, in µs.
 func stampAt(local, ahead time.Duration) int64 { return int64((local + ahead) / time.Microsecond) }
 
-// answered is a command that Redis ran at a local moment.
+// answered returns the sample of a command that Redis executed at a local moment.
 func answered(sent, ran, received time.Duration) Sample {
 	return Sample{Sent: sent, Received: received, Stamp: stampAt(ran, ahead)}
 }
@@ -107,8 +107,8 @@ func TestEarliestIsNeverTooLate(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// A session that was told to wait takes no grant that can be from before that. One from just afterwards it takes without
-// another command.
+// A session that got the reply to wait takes no grant that can be from before that reply. One from just afterwards it
+// takes without another command.
 func TestAGrantJustAfterARefusalIsNoEarlier(t *testing.T) {
 	const us = time.Microsecond
 	for _, sent := range []time.Duration{1000 * ms, 1000*ms + 300*us, 1000*ms + 900*us} {

@@ -68,8 +68,8 @@ func TestPlainAnswersFromOneMoment(t *testing.T) {
 	assert.Equal(t, []backend.Token{0, 7}, tokens)
 }
 
-// Redis carries out the rest of a transaction of which one command fails: nobody may take that for a success, nor for
-// nothing.
+// Redis carries out the rest of a transaction of which one command fails: that counts neither as a success nor as no
+// execution.
 func TestPlainNoticesWhatFailsInATransaction(t *testing.T) {
 	r, server := plainOn(t)
 	client, release, err := push.Dedicate(t.Context(), r.Conn.Deployment.Client)

@@ -19,7 +19,7 @@ type listener struct {
 
 func (e *listener) Opened() { e.openings <- struct{}{} }
 
-// Received forgets what nobody has room for: a listener never blocks.
+// Received drops messages for which there is no room: a listener never blocks.
 func (e *listener) Received(text string) {
 	select {
 	case e.messages <- text:
@@ -57,7 +57,7 @@ func listenOn(t *testing.T, idle time.Duration) (*Shards, *listener) {
 	return s, e
 }
 
-// say publishes to the channel of a tag, and answers how many heard it.
+// say publishes to the channel of a tag, and returns how many subscribers received it.
 func say(t *testing.T, s *Shards, tag string) int64 {
 	client := s.client
 	n, err := client.Do(t.Context(), client.B().Spublish().Channel(s.channel(tag)).Message("for "+tag).Build()).ToInt64()

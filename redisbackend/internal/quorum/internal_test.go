@@ -21,7 +21,7 @@ type deafSink struct{ backend.Sink }
 func (deafSink) Granted(backend.Grant) {}
 func (deafSink) Reconnected()          {}
 
-// A hintSink passes on when its session is told to try again.
+// A hintSink reports when its session is notified to try again.
 type hintSink struct {
 	deafSink
 	hints chan backend.Grant
@@ -92,7 +92,7 @@ func (p *replica) visited(t *testing.T, epoch uint64) {
 }
 
 // The job of an attempt at one node may be so late that the others have given the lock, and have it back, before it
-// begins. What it would take then nobody would give back.
+// begins. A lock that it took then would not be given back.
 func TestQuorumNothingOfAnAttemptComesAfterItsRelease(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -156,7 +156,7 @@ func TestQuorumNothingRunsAfterClose(t *testing.T) {
 	nodes[2].Freeze()
 	// What is started in there bears the label.
 	pprof.Do(t.Context(), pprof.Labels("quorum", "close"), func(ctx context.Context) {
-		for epoch := uint64(1); ours() == ""; epoch++ { // once, unless all of it is given up before anybody looks
+		for epoch := uint64(1); ours() == ""; epoch++ { // once, unless all of it is given up before the check
 			_, err := r.Acquire(ctx, attempt(epoch))
 			require.NoError(t, err)
 			conn.Renew(ctx, []backend.Renewal{{Remote: r, Epoch: epoch, Lease: time.Hour}})
@@ -260,7 +260,7 @@ func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { return r.asked.Load() > asked }, allowed, time.Millisecond, "the release is under way")
 	const trip = 10 * time.Millisecond
-	time.Sleep(trip) // at least so long it takes
+	time.Sleep(trip) // it takes at least this long
 	told := time.Now()
 	for _, p := range r.replicas {
 		p.leave()
@@ -414,7 +414,7 @@ func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
 			for _, p := range r.replicas {
 				require.NoError(t, p.enter(t.Context()))
 			}
-			conn.quorum.Limit = time.Millisecond // nobody gets a turn
+			conn.quorum.Limit = time.Millisecond // no command gets a turn
 			_, err := r.Acquire(t.Context(), attempt(epoch+1))
 			require.Error(t, err)
 			for _, p := range r.replicas {
@@ -423,7 +423,7 @@ func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
 		},
 	} {
 		epoch := uint64(0)
-		require.Eventually(t, func() bool { // a node may be told late that it is free
+		require.Eventually(t, func() bool { // a node may learn late that it is free
 			epoch += 10
 			reply, err := r.Acquire(t.Context(), attempt(epoch))
 			return err == nil && reply.Status == backend.Granted

@@ -10,7 +10,7 @@ import (
 )
 
 // FuzzNamesNeverMeet: the keys of a lock, of its note and of each of its conditions are in one slot and begin with the prefix; no two
-// pairs of a lock and a condition share a key, but for the lock's own; and what a session has on record is nobody's.
+// pairs of a lock and a condition share a key, but for the lock's own; and a session's record has a key of its own.
 func FuzzNamesNeverMeet(f *testing.F) {
 	for _, seed := range [][6]string{
 		{"", "orders", "ready", "orders", "read", "s"}, {"app:", "a", "b:c", "a:b", "c", "s"}, {"", "1:a", "1:", "a", "1:1:", "s"},

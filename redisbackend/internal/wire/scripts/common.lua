@@ -67,7 +67,7 @@ local function longer(a, b)
   return tonumber(a) > tonumber(b) and a or b
 end
 
--- outlast keeps a key that all sessions share for at least ttl seconds. Another session may need it for longer.
+-- outlast keeps a key that all sessions share for at least the given seconds. Another session may need it for longer.
 local function outlast(key, seconds)
   if redis.call('PTTL', key) < tonumber(seconds) * 1000 then redis.call('EXPIRE', key, seconds) end
 end
