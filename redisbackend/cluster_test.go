@@ -8,11 +8,13 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/backend/backendtest"
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 )
 
 // The suite that every Backend passes, over three nodes: each case has locks of its own, in slots anywhere.
 func TestConformanceCluster(t *testing.T) {
+	testsize.OfATopology(t)
 	t.Parallel()
 	servers := redisserver.StartCluster(t, 3, 0)
 	backendtest.Run(t, func(t *testing.T) backend.Backend {

@@ -9,6 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/backend/backendtest"
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
@@ -53,6 +54,7 @@ func TestConformancePlain(t *testing.T) {
 }
 
 func TestConformancePlainCluster(t *testing.T) {
+	testsize.OfATopology(t)
 	t.Parallel()
 	servers := redisserver.StartCluster(t, 3, 0)
 	backendtest.Run(t, func(t *testing.T) backend.Backend {

@@ -12,6 +12,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/backend/backendtest"
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
@@ -65,7 +66,12 @@ func TestQuorumConformanceEmbedded(t *testing.T) {
 }
 
 func TestQuorumConformanceOf3(t *testing.T) { t.Parallel(); quorumConformance(t, 3) }
-func TestQuorumConformanceOf5(t *testing.T) { t.Parallel(); quorumConformance(t, 5) }
+
+func TestQuorumConformanceOf5(t *testing.T) {
+	testsize.OfATopology(t)
+	t.Parallel()
+	quorumConformance(t, 5)
+}
 
 func quorumConformance(t *testing.T, n int) {
 	var addrs []string

@@ -97,6 +97,7 @@ func TestConformanceEmbedded(t *testing.T) {
 }
 
 func TestConformanceCluster(t *testing.T) {
+	testsize.OfATopology(t)
 	t.Parallel()
 	servers := redisserver.StartCluster(t, 3, 0)
 	backendtest.Run(t, func(t *testing.T) backend.Backend {

@@ -1,10 +1,11 @@
 // Package testsize sets the size of tests: small by default, so that running all of them is quick, and full with
-// RELOCK_FULL=1, which .ci/run sets.
+// RELOCK_FULL=1, which .ci/run sets. RELOCK_TOPOLOGIES=1 adds the suites on more kinds of deployments.
 package testsize
 
 import (
 	"os"
 	"strconv"
+	"testing"
 )
 
 // Full reports whether tests run at their full size.
@@ -19,4 +20,12 @@ func Of(all, few int) int {
 		return all
 	}
 	return few
+}
+
+// OfATopology skips a suite that also runs on a single server, unless RELOCK_TOPOLOGIES=1 asks for it on every topology.
+func OfATopology(t testing.TB) {
+	t.Helper()
+	if every, _ := strconv.ParseBool(os.Getenv("RELOCK_TOPOLOGIES")); !every {
+		t.Skip("the suite runs on another topology: RELOCK_TOPOLOGIES=1 runs it on this one too")
+	}
 }

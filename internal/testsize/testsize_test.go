@@ -15,3 +15,15 @@ func TestTheEnvironmentAsksForFullSize(t *testing.T) {
 		assert.Equal(t, map[bool]int{true: 100, false: 7}[all], testsize.Of(100, 7), "%q", value)
 	}
 }
+
+func TestTopologiesAreAskedFor(t *testing.T) {
+	for value, runs := range map[string]bool{"": false, "0": false, "1": true, "true": true} {
+		t.Setenv("RELOCK_TOPOLOGIES", value)
+		var went bool
+		t.Run(value, func(t *testing.T) {
+			testsize.OfATopology(t)
+			went = true
+		})
+		assert.Equal(t, runs, went, "%q", value)
+	}
+}
