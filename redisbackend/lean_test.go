@@ -347,6 +347,28 @@ func TestTakeIsOneCommand(t *testing.T) {
 	})
 }
 
+func TestTakeLeavesForeignKeysAlone(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		for _, key := range []string{"", "q"} {
+			s.name = unique("lock")
+			a := s.join("a")
+			p := a.takeRemembered(1)
+			a.release(1, remembers(p))
+			p.Freed = true
+			name := s.name
+			if key != "" {
+				name = s.side(key)
+			}
+			s.run("SET", name, "x")
+			_, err := a.remote.Acquire(s.ctx(), request(2, queue, remembering(p)))
+			require.ErrorContains(t, err, "WRONGTYPE")
+			kept, err := s.do("GET", name).ToString()
+			require.NoError(t, err)
+			assert.Equal(t, "x", kept)
+		}
+	})
+}
+
 func TestYieldIsOneCommand(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")

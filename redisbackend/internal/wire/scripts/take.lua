@@ -12,7 +12,7 @@
 -- Twice    no record comes again, so the second run finds another one, whatever happened in between.
 
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
-if redis.call('PTTL', KEYS[1]) ~= -2 or redis.call('LINDEX', KEYS[3], '0') then return 0 end
+if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then return 0 end
 local t = redis.call('TIME')
 local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
 if now > tonumber(ARGV[7]) then return 0 end
