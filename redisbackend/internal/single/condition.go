@@ -42,7 +42,7 @@ func (r *Remote) Await(ctx context.Context, req backend.AwaitRequest) (backend.T
 	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Await, keys[:], args[:], 0)
 	if err == nil {
 		r.Conn.Listen(r)
-		r.Conn.redisson.waits(r, a.sample.Sent)
+		r.Conn.redisson.Waits(r.Keys.Hold(), r, a.sample.Sent)
 	}
 	return status(a, err, awaitWaiting, awaitSignalled, awaitGone)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend/internal/clock"
 	"github.com/relock-go/relock/redisbackend/internal/push"
+	"github.com/relock-go/relock/redisbackend/internal/redisson"
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
@@ -26,10 +27,10 @@ type Conn struct {
 	Sink       backend.Sink
 	Clocks     clock.Clocks
 	channel    *push.Subscription
-	shards     *push.Shards // nil unless in a Cluster
-	redisson   *redisson    // nil unless Redisson's clients use the same locks
-	Probed     chan string  // 1-buffered: the last probe that came back over the channel
-	hearing    sync.Mutex   // of Opened and Received: the sink gets one call at a time
+	shards     *push.Shards       // nil unless in a Cluster
+	redisson   *redisson.Listener // nil unless Redisson's clients use the same locks
+	Probed     chan string        // 1-buffered: the last probe that came back over the channel
+	hearing    sync.Mutex         // of Opened and Received: the sink gets one call at a time
 }
 
 var _ backend.Conn = (*Conn)(nil)
@@ -68,7 +69,7 @@ func Connect(ctx context.Context, d *Deployment, session string, sink backend.Si
 		c.shards = push.NewShards(d.Client, d.Channels, session, push.ShardIdle, c)
 	}
 	if d.Redisson {
-		c.redisson = newRedisson(c)
+		c.redisson = redisson.NewListener(d.Client)
 	}
 	return c, nil
 }
@@ -141,9 +142,7 @@ func (c *Conn) Close() error {
 	if c.shards != nil {
 		c.shards.Close()
 	}
-	if c.redisson != nil {
-		c.redisson.close()
-	}
+	c.redisson.Close()
 	c.channel.Close()
 	return nil
 }
@@ -189,7 +188,7 @@ func (c *Conn) Received(text string) {
 	}
 	switch m.Kind {
 	case wire.Granted:
-		c.redisson.arrived(m.Hold)
+		c.redisson.Arrived(m.Hold)
 		c.Sink.Granted(backend.Grant{Name: name, Epoch: m.Epoch, First: backend.Token(m.First), Last: backend.Token(m.Last),
 			TTL: m.TTL, NotBefore: c.notBefore(&m)})
 	case wire.Signalled:

@@ -59,7 +59,7 @@ func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	}
 	switch a.Code {
 	case acquireGranted:
-		r.Conn.redisson.arrived(r.Keys.Hold())
+		r.Conn.redisson.Arrived(r.Keys.Hold())
 		if err := a.checkTokens(a.rest[0], a.rest[1]); err != nil {
 			return backend.AcquireReply{}, wire.Unexpected(err)
 		}
@@ -67,7 +67,7 @@ func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	case acquireWaiting:
 		if req.Queue {
 			r.Conn.Listen(r)
-			r.Conn.redisson.waits(r, a.sample.Sent)
+			r.Conn.redisson.Waits(r.Keys.Hold(), r, a.sample.Sent)
 		}
 		return backend.AcquireReply{Status: backend.Waiting, TTL: time.Duration(a.rest[0]) * time.Millisecond}, nil
 	case acquireStale:
@@ -182,7 +182,7 @@ func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	d.Add(wire.KeepFor(doubt))
 	n := d.Strings()
 	args := [...]string{r.Conn.Session, n[0], n[1], n[2], r.Conn.Deployment.Channels, n[3]}
-	r.Conn.redisson.arrived(r.Keys.Hold())
+	r.Conn.redisson.Arrived(r.Keys.Hold())
 	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Release, r.Keys[:], args[:], 0)
 	switch {
 	case err != nil:
@@ -202,6 +202,12 @@ func (r *Remote) ForceUnlock(ctx context.Context) (bool, error) {
 	args := [...]string{r.Conn.Deployment.Channels}
 	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Force, r.Keys[:], args[:], 0)
 	return a.Code == ForceHeld, err
+}
+
+// Offer implements redisson.Lock.
+func (r *Remote) Offer(ctx context.Context) {
+	args := [...]string{r.Conn.Deployment.Channels}
+	_, _ = r.Run(ctx, &r.Conn.Deployment.scripts.Offer, r.Keys[:], args[:], 0)
 }
 
 // A reader reads a reply element by element. After the first unexpected one, err is set and all that follow are zero.

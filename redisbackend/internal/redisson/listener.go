@@ -1,27 +1,34 @@
-package single
+package redisson
 
 import (
 	"context"
 	"sync"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/relock-go/relock/redisbackend/internal/clock"
 	"github.com/relock-go/relock/redisbackend/internal/push"
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A redisson listens, for a session that waits, to the messages that Redisson's clients publish when they free a lock.
-// They do not grant it, so the redisson offers the lock to the first waiter, of any session, as every waiting session
+// A Lock is one lock, as a session knows it.
+type Lock interface {
+	// Offer gives the lock, if it is free, to the first waiter of any session. Errors are ignored: the waiter asks again.
+	Offer(ctx context.Context)
+}
+
+// A Listener listens, for a session that waits, to the messages that Redisson's clients publish when they free a lock.
+// They do not grant it, so the listener offers the lock to the first waiter, of any session, as every waiting session
 // does. The messages are hints: a waiter asks again at every heartbeat anyway.
 //
 //	acquire: waiting ── Want ── Opened ──┐
-//	                            Received ─┴─▶ offer ─▶ granted, over the session's channel ── arrived
+//	                            Received ─┴─▶ offer ─▶ granted, over the session's channel ── Arrived
 //
-// Its methods do nothing for a session that has none.
-type redisson struct {
-	conn     *Conn
+// The methods of a nil Listener do nothing: a session has none unless Redisson's clients use the same locks.
+type Listener struct {
 	channels *push.Channels
-	ctx      context.Context // of the offers; ended by close
+	ctx      context.Context // of the offers; ended by Close
 	cancel   context.CancelFunc
 	offers   sync.WaitGroup
 
@@ -29,9 +36,9 @@ type redisson struct {
 	locks map[string]*shared // by channel
 }
 
-// A shared is a lock that the session waits for, or waited for a short time ago. Its fields are redisson.mu's.
+// A shared is a lock that the session waits for, or waited for a short time ago. Its fields are Listener.mu's.
 type shared struct {
-	remote  *Remote
+	lock    Lock
 	waiting bool          // as far as this session knows
 	heard   time.Duration // since clock.Started: when the last message came
 	busy    bool          // an offer is under way
@@ -45,15 +52,19 @@ const (
 	offerTimeout = 3 * time.Second
 )
 
-func newRedisson(c *Conn) *redisson {
-	s := &redisson{conn: c, locks: make(map[string]*shared)}
+// NewListener returns a listener that listens to no channel yet.
+func NewListener(client rueidis.Client) *Listener {
+	s := &Listener{locks: make(map[string]*shared)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.channels = push.NewChannels(c.Deployment.Client, channelIdle, s)
+	s.channels = push.NewChannels(client, channelIdle, s)
 	return s
 }
 
-// close waits for the goroutines.
-func (s *redisson) close() {
+// Close ends the connection and the offers under way, and waits for their goroutines.
+func (s *Listener) Close() {
+	if s == nil {
+		return
+	}
 	s.channels.Close()
 	s.mu.Lock()
 	s.cancel() // under the mutex: no offer begins after it
@@ -61,17 +72,17 @@ func (s *redisson) close() {
 	s.offers.Wait()
 }
 
-// waits notes that an acquire, sent at that moment since clock.Started, has to wait. If a message has come since then,
-// the lock may have been freed before the reply came.
-func (s *redisson) waits(r *Remote, sent time.Duration) {
+// Waits notes that an attempt, sent at that moment since clock.Started, has to wait for the lock with that key. If a
+// message has come since then, the lock may have been freed before the reply came.
+func (s *Listener) Waits(hold string, lock Lock, sent time.Duration) {
 	if s == nil {
 		return
 	}
-	channel := wire.RedissonChannel(r.Keys.Hold())
+	channel := wire.RedissonChannel(hold)
 	s.mu.Lock()
 	l := s.locks[channel]
 	if l == nil {
-		l = &shared{remote: r}
+		l = &shared{lock: lock}
 		s.locks[channel] = l
 	}
 	if !l.waiting && l.heard > sent {
@@ -82,8 +93,8 @@ func (s *redisson) waits(r *Remote, sent time.Duration) {
 	s.channels.Want(channel)
 }
 
-// arrived notes that the session no longer waits for a lock.
-func (s *redisson) arrived(hold string) {
+// Arrived notes that the session no longer waits for the lock with that key.
+func (s *Listener) Arrived(hold string) {
 	if s == nil {
 		return
 	}
@@ -95,10 +106,10 @@ func (s *redisson) arrived(hold string) {
 }
 
 // Opened implements push.ChannelListener.
-func (s *redisson) Opened(channel string) { s.Received(channel) }
+func (s *Listener) Opened(channel string) { s.Received(channel) }
 
 // Received implements push.ChannelListener.
-func (s *redisson) Received(channel string) {
+func (s *Listener) Received(channel string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.locks[channel]
@@ -112,14 +123,14 @@ func (s *redisson) Received(channel string) {
 }
 
 // Closed implements push.ChannelListener.
-func (s *redisson) Closed(channel string) {
+func (s *Listener) Closed(channel string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.locks, channel)
 }
 
 // offer begins an offer, or requests another one after the present one. s.mu is held.
-func (s *redisson) offer(l *shared) {
+func (s *Listener) offer(l *shared) {
 	l.again = true
 	if l.busy || s.ctx.Err() != nil {
 		return
@@ -127,23 +138,22 @@ func (s *redisson) offer(l *shared) {
 	l.busy = true
 	s.offers.Go(func() {
 		for s.next(l) {
-			s.send(l.remote)
+			s.send(l.lock)
 		}
 	})
 }
 
 // next reports whether an offer is to be sent.
-func (s *redisson) next(l *shared) bool {
+func (s *Listener) next(l *shared) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.busy, l.again = l.again, false
 	return l.busy
 }
 
-// send offers a free lock to the first waiter. Errors are ignored: the waiter asks again.
-func (s *redisson) send(r *Remote) {
+// send makes one offer.
+func (s *Listener) send(lock Lock) {
 	ctx, cancel := context.WithTimeout(s.ctx, offerTimeout)
 	defer cancel()
-	args := [...]string{s.conn.Deployment.Channels}
-	_, _ = r.Run(ctx, &s.conn.Deployment.scripts.Offer, r.Keys[:], args[:], 0)
+	lock.Offer(ctx)
 }

@@ -1,4 +1,4 @@
-package single
+package redisson
 
 import (
 	"testing"
@@ -14,9 +14,8 @@ import (
 // What Redisson says between an acquire and its answer may be what the session waits for from then on. Offers of a session
 // that has ended are asked for and not sent, so they can be seen here.
 func TestAMessageDuringAnAcquireIsHeard(t *testing.T) {
-	s := newRedisson(&Conn{Deployment: &Deployment{}})
-	s.close()
-	r := &Remote{Keys: wire.Keys{"lock"}}
+	s := NewListener(nil)
+	s.Close()
 	channel := wire.RedissonChannel("lock")
 	offered := func() bool {
 		l := s.locks[channel]
@@ -29,20 +28,20 @@ func TestAMessageDuringAnAcquireIsHeard(t *testing.T) {
 		return clock.InstantOf(time.Now())
 	}
 
-	s.waits(r, now())
+	s.Waits("lock", nil, now())
 	assert.False(t, offered(), "the channel has not spoken yet")
 	s.Received(channel)
 	assert.True(t, offered(), "the session waits")
-	s.arrived("lock")
+	s.Arrived("lock")
 	s.Received(channel)
 	assert.False(t, offered(), "it does not wait")
-	s.waits(r, now())
+	s.Waits("lock", nil, now())
 	assert.False(t, offered(), "that was before the acquire")
-	s.arrived("lock")
+	s.Arrived("lock")
 	sent := now()
 	s.Received(channel)
-	s.waits(r, sent)
+	s.Waits("lock", nil, sent)
 	assert.True(t, offered(), "that was after it")
-	s.waits(r, sent)
+	s.Waits("lock", nil, sent)
 	assert.False(t, offered(), "a heartbeat of a waiter")
 }
