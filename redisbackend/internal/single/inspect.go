@@ -63,7 +63,7 @@ func (scripted) InspectAll(ctx context.Context, c *Conn, inspections []backend.I
 	}
 	var asked []*backend.Inspection
 	var remotes []*Remote
-	var calls []call
+	var calls []wire.Call
 	for i := range inspections {
 		n := &inspections[i]
 		own, ok := n.Remote.(*Remote)
@@ -72,9 +72,9 @@ func (scripted) InspectAll(ctx context.Context, c *Conn, inspections []backend.I
 			continue
 		}
 		asked, remotes = append(asked, n), append(remotes, own)
-		calls = append(calls, call{script: &c.Deployment.scripts.Inspect, keys: own.Keys.WithNote(c.Deployment.Prefix)})
+		calls = append(calls, wire.Call{Script: &c.Deployment.scripts.Inspect, Keys: own.Keys.WithNote(c.Deployment.Prefix)})
 	}
-	results := c.callAll(ctx, calls)
+	results := wire.Pipeline(ctx, c.Deployment.Client, calls)
 	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
 	for i, n := range asked {
 		list, err := results[i].ToArray()

@@ -42,11 +42,11 @@ func (scripted) Renew(ctx context.Context, c *Conn, renewals []backend.Renewal) 
 		}
 		return
 	}
-	calls := make([]call, len(batches))
+	calls := make([]wire.Call, len(batches))
 	for i, b := range batches {
 		calls[i] = c.renewal(b)
 	}
-	results := c.callAll(ctx, calls)
+	results := wire.Pipeline(ctx, c.Deployment.Client, calls)
 	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
 	for i, b := range batches {
 		b.read(ctx, results[i], at)
@@ -55,13 +55,13 @@ func (scripted) Renew(ctx context.Context, c *Conn, renewals []backend.Renewal) 
 }
 
 // renewal is the call that renews a batch.
-func (c *Conn) renewal(b batch) call {
+func (c *Conn) renewal(b batch) wire.Call {
 	script := &c.Deployment.scripts.Renew
 	if b.shared {
 		script = &c.Deployment.scripts.ShareRenew
 	}
 	keys, args := b.arguments(c.Session)
-	return call{script, keys, args}
+	return wire.Call{Script: script, Keys: keys, Args: args}
 }
 
 // batches groups renewals: locks and shared names, by slot in a Cluster, elsewhere in the given order. Those of another
