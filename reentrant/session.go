@@ -126,7 +126,7 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	s.watchdog, s.heartbeat = newWatchdog(s), newWaiterHeartbeat(s)
 	s.shared = s.newSharedRoom()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), connectTimeout,
-		fmt.Errorf("no answer within %v", connectTimeout))
+		fmt.Errorf("no reply within %v", connectTimeout))
 	defer cancel()
 	if s.conn, err = b.Connect(ctx, s.id, sink{s}); err != nil {
 		return nil, fmt.Errorf("reentrant: opening a session: %w", wrapUnavailable(context.Background(), err))
@@ -410,7 +410,7 @@ func (s *session) awaitEnd(ctx context.Context) error {
 	case <-s.quiet: // end waits only for the log, the observer or the connection
 		return fmt.Errorf("the session ends in the background: %w", ctx.Err())
 	default:
-		return fmt.Errorf("commands under way have no answer: %w: %w", ErrUnavailable, ctx.Err())
+		return fmt.Errorf("commands under way have no reply: %w: %w", ErrUnavailable, ctx.Err())
 	}
 }
 
