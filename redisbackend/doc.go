@@ -55,7 +55,7 @@
 //
 // Of Redis: 6.2 or later, or Valkey; scripts, pub/sub, and the right to both. With ACLs a user needs ~prefix* (or all
 // keys), the channels prefix + "relock:session:*", and the commands eval, evalsha, subscribe, publish, pubsub, ping, time,
-// get, set, del, expire, pexpire, pttl, hget, hgetall, hset, hincrby, hdel, hexists, lindex, lpos, lpop, lrange, lrem,
+// get, set, del, exists, expire, pexpire, pttl, hget, hgetall, hset, hincrby, hdel, hexists, lindex, lpos, lpop, lrange, lrem,
 // rpush, zadd, zrange, zrangebyscore, zrem and zscore. Opening a session checks that scripts run, and that a message
 // that is published arrives. Keys must not be evicted: use maxmemory-policy noeviction, since every one of ours has a
 // TTL. The guarantees (docs/guarantees.md) have the ACL SETUSER lines, also for [WithReplicas] and [WithoutScripts].
