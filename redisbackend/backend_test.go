@@ -167,6 +167,19 @@ func TestOpenKeepsTheConnectionInItsFastMode(t *testing.T) {
 	assert.Equal(t, 1, running(concurrent)-before, "the session's channel has one")
 }
 
+// A client in its fast mode notices at the next command that its connection has ended.
+func TestASessionOpensThoughTheConnectionHasEnded(t *testing.T) {
+	server := redisserver.Start(t)
+	b, err := redisbackend.Open(t.Context(), patiently(server.URL()))
+	require.NoError(t, err)
+	defer b.Close()
+	admin := connect(t, server.Addr())
+	require.NoError(t, admin.Do(t.Context(), admin.B().ClientKill().TypeNormal().SkipmeYes().Build()).Error())
+	session, err := reentrant.NewSession(b)
+	require.NoError(t, err)
+	require.NoError(t, session.Close(t.Context()))
+}
+
 // OpenClient takes what a URL cannot say, and closes the client that it made.
 func TestOpenClient(t *testing.T) {
 	server := redisserver.Start(t)

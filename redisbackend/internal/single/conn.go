@@ -89,8 +89,18 @@ func CheckSession(session string) error {
 	return nil
 }
 
-// Probe runs a script, publishes to the session's own channel and waits for the message.
+// Probe runs a script, publishes to the session's own channel and waits for the message. If the server was not reached
+// it does so once more: the connection may have ended while the client did not use it, and the client notices that at the
+// first command.
 func (c *Conn) Probe(ctx context.Context) error {
+	err := c.probe(ctx)
+	if errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil {
+		err = c.probe(ctx)
+	}
+	return err
+}
+
+func (c *Conn) probe(ctx context.Context) error {
 	remote, err := c.RemoteOf(probeName)
 	if err != nil {
 		return err
