@@ -50,10 +50,14 @@ func (d *desk) answer(ctx context.Context, openid int) (answer, error) {
 			return a, err
 		}
 		a, err := d.section(ctx, openid)
-		if !errors.Is(err, reentrant.ErrLost) || ctx.Err() != nil {
+		lost := errors.Is(err, reentrant.ErrLost)
+		if !lost && !reentrant.OutcomeUnknown(err) || ctx.Err() != nil {
 			return a, err
 		}
-		d.lost.Add(1) // the next look reports whether the part was moved
+		if lost {
+			d.lost.Add(1)
+		}
+		// After a lost hold, or an Unlock that was not confirmed, the next look reports whether the part was moved.
 	}
 }
 

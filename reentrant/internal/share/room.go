@@ -123,11 +123,12 @@ func (n *Name) Leave() {
 	r.retireLocked(n)
 }
 
-// retireLocked forgets a name that has no users, no units and no claim. r.mu is held.
+// retireLocked forgets a name that has no users, no units and no claim. Its goroutine, if there is one, finds nothing to
+// do and ends: the name can be used as another kind before that. r.mu is held.
 func (r *Room) retireLocked(n *Name) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.refs > 0 || n.retired.Load() || n.running || n.units > 0 || n.claim != nil || n.owes || !n.tier.Idle() {
+	if n.refs > 0 || n.retired.Load() || n.units > 0 || n.claim != nil || n.owes || !n.tier.Idle() {
 		return
 	}
 	n.retired.Store(true)
@@ -136,6 +137,7 @@ func (r *Room) retireLocked(n *Name) {
 	if r.closed && len(r.names) == 0 {
 		close(r.drained)
 	}
+	n.wakeLocked()
 }
 
 // mostKnown is how many retired names' highest tokens a room remembers.
