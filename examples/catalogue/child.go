@@ -82,7 +82,8 @@ func (r role) open(prices *store) (shop, *reentrant.Session, func(context.Contex
 	case lockSQL:
 		return &plainShop{prices}, nil, func(context.Context) {}, nil
 	}
-	member, err := deployment.Join(r.Redis, reentrant.WithLease(r.Lease))
+	// A hold that is pushed to a waiter ends after three heartbeats unless it is renewed.
+	member, err := deployment.Join(r.Redis, reentrant.WithLease(r.Lease), reentrant.WithHeartbeat(r.Lease/6))
 	if err != nil {
 		return nil, nil, nil, err
 	}
