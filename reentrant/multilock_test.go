@@ -15,12 +15,18 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// newSession opens a session that is closed at the end of the bubble's test function by the returned function.
+// aDay is longer than any test takes in virtual time.
+const aDay = 25 * time.Hour
+
+// newSession opens a session that is closed at the end of the test. In a bubble, a test that waits for what never comes
+// fails after a day of virtual time: there is no deadlock, as the session goes on renewing.
 func newSession(t testing.TB, b backend.Backend, opts ...reentrant.Option) *reentrant.Session {
 	t.Helper()
 	s, err := reentrant.NewSession(b, opts...)
 	require.NoError(t, err)
+	overtime := time.AfterFunc(aDay, func() { panic(t.Name() + " waits for what does not come") })
 	t.Cleanup(func() {
+		overtime.Stop()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = s.Close(ctx)

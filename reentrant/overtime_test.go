@@ -34,7 +34,7 @@ func TestAWaitEndsWithinALeaseOfItsContext(t *testing.T) {
 						require.NoError(t, l.Lock(t.Context()))
 						b.SetFault(func(op memory.Op) memory.Verdict {
 							if hang(op) {
-								return memory.Delay(24 * time.Hour)
+								return memory.Delay(time.Hour)
 							}
 							return memory.Pass
 						})
