@@ -415,7 +415,7 @@ func (e *lockState) accept(a *attempt, owner Owner) (hold, bool) {
 		return hold{}, false
 	}
 	now := time.Now()
-	l := lease.New(g.NotBefore, a.ahead, g.TTL, false)
+	l := lease.Pushed(g.NotBefore, a.ahead, g.TTL)
 	if l.Remaining(now) < g.TTL/2 || lease.Napped(a.ahead, e.s.ahead()) {
 		return hold{}, false
 	}

@@ -40,6 +40,15 @@ func New(sent time.Time, ahead, length time.Duration, fixed bool) Lease {
 	return l
 }
 
+// Pushed returns the lease of a pushed grant. The server made the grant no earlier than notBefore. Its length is short, so
+// it is renewed sooner than other leases: a server that is slow at that moment still has most of the lease to reply. Holds
+// that end before that need no renewal.
+func Pushed(notBefore time.Time, ahead, length time.Duration) Lease {
+	l := New(notBefore, ahead, length, false)
+	l.renew = length / 10
+	return l
+}
+
 // Until returns the end of the trust.
 func (l Lease) Until() time.Time { return l.Sent.Add(l.Trust) }
 
@@ -55,9 +64,10 @@ func (l Lease) Remaining(now time.Time) time.Duration { return l.Until().Sub(now
 // Fixed reports whether the lease is never renewed.
 func (l Lease) Fixed() bool { return l.renew == 0 }
 
-// Due reports whether the lease is to be renewed within slack.
+// Due reports whether the lease is to be renewed within slack, or within a third of the time until its first renewal if
+// that is less.
 func (l Lease) Due(now time.Time, slack time.Duration) bool {
-	return !l.Fixed() && now.Sub(l.Sent)+slack >= l.renew
+	return !l.Fixed() && now.Sub(l.Sent)+min(slack, l.renew/3) >= l.renew
 }
 
 // Wake returns the next moment at which the lease must be renewed or given up.

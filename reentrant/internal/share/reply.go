@@ -201,7 +201,7 @@ func (n *Name) pushed(g backend.ShareGrant) {
 	n.mu.Lock()
 	notify := func() {}
 	if c := n.claim; c != nil && c.epoch == g.Epoch && c.asks() {
-		t := lease.New(g.NotBefore, c.ahead, g.TTL, false)
+		t := lease.Pushed(g.NotBefore, c.ahead, g.TTL)
 		if g.NotBefore.IsZero() || lease.Napped(c.ahead, n.room.env.Ahead()) || !possible(n.kind, g.Units, g.First, g.Last) || time.Until(t.Until()) < g.TTL/2 {
 			c.again = time.Time{} // a copy confirms it
 		} else {
