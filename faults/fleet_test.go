@@ -142,7 +142,7 @@ func (f *fleet) clients() []string {
 func (f *fleet) each(is func(client string) bool, what string) {
 	f.t.Helper()
 	late := func() []string { return slices.DeleteFunc(f.clients(), is) }
-	if !assert.Eventually(f.t, func() bool { return len(late()) == 0 }, patience, 2*time.Millisecond, what) {
+	if !assert.Eventually(f.t, func() bool { return len(late()) == 0 }, limit, 2*time.Millisecond, what) {
 		require.FailNow(f.t, "not all", "%v", late())
 	}
 }
@@ -159,7 +159,7 @@ func (f *fleet) stop() {
 
 // wait waits until the process has ended by itself. One that does not is made to write where it hangs to its log.
 func (s *seat) wait() error {
-	late := time.AfterFunc(patience, func() { s.signal(syscall.SIGQUIT) })
+	late := time.AfterFunc(limit, func() { s.signal(syscall.SIGQUIT) })
 	defer late.Stop()
 	if err := s.cmd.Wait(); err != nil {
 		s.fleet.mu.Lock()

@@ -74,7 +74,7 @@ func TestRankedDrainWhenNothingIsPushed(t *testing.T) {
 		for range 5 {
 			wg.Go(func() {
 				for done := 0; done < sections; {
-					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					ctx, cancel := context.WithTimeout(t.Context(), limit)
 					if rand.N(3) == 0 {
 						cancel()
 						ctx, cancel = context.WithTimeout(t.Context(), rand.N(20*time.Millisecond))
@@ -100,7 +100,7 @@ func TestRankedDrainWhenNothingIsPushed(t *testing.T) {
 		select {
 		case <-drained:
 			over = true
-		case <-time.After(patience / 3):
+		case <-time.After(limit / 3):
 		}
 	}
 	s.verify(t)
@@ -304,7 +304,7 @@ func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 			assert.Greater(t, after, before)
 			select {
 			case <-lost:
-			case <-time.After(patience):
+			case <-time.After(limit):
 				require.FailNow(t, "the first holder is not told")
 			}
 			assert.ErrorIs(t, la.Unlock(t.Context()), reentrant.ErrLost)
@@ -324,7 +324,7 @@ func TestRankedCancelsAtTheInstantOfAGrant(t *testing.T) {
 	la, lb := session(t, srv.Addr(), lasting()...).NewLock("crossing"), carried(t, srv.Addr(), &mail, lasting()...).NewLock("crossing")
 	got := 0
 	for i := range rounds(150) {
-		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		require.NoError(t, la.Lock(ctx), "round %d: it was left with the one who went", i)
 		cancel()
 		ctx, cancel = context.WithCancel(t.Context())
@@ -382,7 +382,7 @@ func TestRankedRenewalKeepsAndNeverBringsBack(t *testing.T) {
 	began := time.Now()
 	select {
 	case <-lost:
-	case <-time.After(patience / 2):
+	case <-time.After(limit):
 		require.FailNow(t, "a renewal of nothing was taken for a success")
 	}
 	t.Logf("told after %v of a lease", time.Since(began).Seconds()/lease.Seconds())
@@ -463,7 +463,12 @@ func TestRankedBudget(t *testing.T) {
 			for _, l := range []*reentrant.Lock{la, lb} {
 				wg.Go(func() {
 					for range sections {
-						assert.NoError(t, l.Lock(t.Context()))
+						ctx, cancel := context.WithTimeout(t.Context(), limit)
+						err := l.Lock(ctx)
+						cancel()
+						if !assert.NoError(t, err, "it is told of a grant") {
+							return
+						}
 						token, err := l.Token(t.Context())
 						assert.NoError(t, err)
 						s.run(token)
@@ -473,6 +478,7 @@ func TestRankedBudget(t *testing.T) {
 				})
 			}
 			wg.Wait()
+			require.False(t, t.Failed())
 		})
 	}
 	s.verify(t)

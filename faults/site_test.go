@@ -24,8 +24,11 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// patience is how long a test waits for what must come. It only bounds the time of a failure.
+// patience is for how long what a test has does not end by itself, however busy the machine is.
 const patience = 60 * time.Second
+
+// limit is how long a test waits for what must come. It only bounds the time of a failure.
+var limit = testsize.Patience(patience)
 
 func TestMain(m *testing.M) {
 	if text, ok := os.LookupEnv(childEnv); ok {
@@ -49,7 +52,7 @@ type patient struct{ *testing.M }
 
 func (m patient) Run() int {
 	status := m.M.Run()
-	for end := time.Now().Add(patience); status == 0 && goleak.Find(leftByProxies...) != nil && time.Now().Before(end); {
+	for end := time.Now().Add(limit); status == 0 && goleak.Find(leftByProxies...) != nil && time.Now().Before(end); {
 	}
 	return status
 }
@@ -57,7 +60,7 @@ func (m patient) Run() int {
 // eventually waits until ok.
 func eventually(t *testing.T, ok func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, ok, patience, 2*time.Millisecond, what)
+	require.Eventually(t, ok, limit, 2*time.Millisecond, what)
 }
 
 // client is a plain connection to a server, to look at it and to break things.
@@ -85,11 +88,11 @@ func sessionBy(t *testing.T, addr string, by func(backend.Backend) backend.Backe
 			s, err = reentrant.NewSession(by(b), opts...)
 		}
 		if err != nil {
-			require.Less(t, time.Since(begun), patience, "%v", err)
+			require.Less(t, time.Since(begun), limit, "%v", err)
 		}
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		_ = s.Close(ctx)
 	})

@@ -45,7 +45,7 @@ func TestWantedMissesNoWaiterWhileConnectionsAreKilled(t *testing.T) {
 				select {
 				case <-l.Wanted(t.Context()):
 				case <-over:
-				case <-time.After(patience):
+				case <-time.After(limit):
 					told = false
 				}
 				_ = l.Unlock(t.Context()) // what it cannot give back now is given back in the background

@@ -15,6 +15,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
@@ -242,9 +243,8 @@ func (m *member) granted() backend.Grant {
 	}
 }
 
-// silence is after how long nothing more is waited for. It only bounds the time of a failure, as limit does, and is
-// shorter: a mutant's test must end within a minute.
-const silence = limit / 2
+// silence is after how long nothing more is waited for. It only bounds the time of a failure, as limit does.
+var silence = testsize.Patience(limit / 2)
 
 // eventually waits for a condition.
 func (s *site) eventually(condition func() bool, what string) {

@@ -142,7 +142,7 @@ func (h *heart) await(n int) {
 }
 
 // patience is how long a test waits for what must come. It only bounds the time of a failure.
-const patience = 2 * time.Minute
+var patience = testsize.Patience(2 * time.Minute)
 
 func eventually(t *testing.T, ok func() bool, what string) {
 	t.Helper()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -62,7 +63,7 @@ func (p *patient) wakes(t *testing.T) {
 	select {
 	case err := <-p.done:
 		require.NoError(t, err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(testsize.Patience(30 * time.Second)):
 		t.Fatal("nobody woke it")
 	}
 }

@@ -113,11 +113,15 @@ func (p *pair) is(t turn) progress {
 	return turns[i]
 }
 
-// becomes waits until a turn has a state.
+// becomes waits until a turn has a state, or is over.
 func (p *pair) becomes(t turn, want state) progress {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool { return p.is(t).State == want }, eventually, 5*time.Millisecond, "turn %d", t.Number)
-	return p.is(t)
+	require.Eventually(p.t, func() bool {
+		return slices.Contains([]state{want, done, stopped, lost, failed}, p.is(t).State)
+	}, eventually, 5*time.Millisecond, "turn %d", t.Number)
+	now := p.is(t)
+	require.Equal(p.t, want, now.State, "turn %d", t.Number)
+	return now
 }
 
 // said is the conversation, as numbers of turns. Nothing is written to it from then on.

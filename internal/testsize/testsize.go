@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 )
 
 // Full reports whether tests run at their full size.
@@ -20,6 +21,15 @@ func Of(all, few int) int {
 		return all
 	}
 	return few
+}
+
+// Patience returns how long a test waits for what must come. It only bounds the time of a failure, and is long because
+// the machine may be slow. With a seeded fault (see mutants), which is expected to fail, it is 15 s at most.
+func Patience(long time.Duration) time.Duration {
+	if os.Getenv("RELOCK_MUTANT") != "" {
+		return min(long, 15*time.Second)
+	}
+	return long
 }
 
 // OfATopology skips a suite that also runs on a single server, unless RELOCK_TOPOLOGIES=1 asks for it on every topology.

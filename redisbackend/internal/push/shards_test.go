@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 )
 
 // A listener records what a shard sends.
@@ -28,7 +29,7 @@ func (e *listener) Received(text string) {
 }
 
 // patience only bounds the time of a failure.
-const patience = 30 * time.Second
+var patience = testsize.Patience(30 * time.Second)
 
 // hears waits for a message. Of others before it, of what is closed by now, the last may come late.
 func (e *listener) hears(t *testing.T, message string) {
