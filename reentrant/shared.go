@@ -219,7 +219,7 @@ func checkShared(s *SharedState) error {
 }
 
 // verify asks the server whether the session still has the units that its users hold. While the session has a command
-// for the name under way, the reply proves nothing, and verify asks again.
+// for the name under way, a reply without them proves nothing, and verify asks again.
 func (x *sharedName) verify(ctx context.Context, holds func() error) error {
 	for try := 0; ; try++ {
 		if err := holds(); err != nil {
@@ -234,15 +234,13 @@ func (x *sharedName) verify(ctx context.Context, holds func() error) error {
 		if err != nil {
 			return err
 		}
-		if settled {
-			for _, h := range st.Holders {
-				if h.Session == x.session.id && h.Epoch == has.Epoch && h.Under == has.Under && h.Units >= has.Units {
-					return nil
-				}
+		for _, h := range st.Holders {
+			if h.Session == x.session.id && h.Epoch == has.Epoch && h.Under == has.Under && h.Units >= has.Units {
+				return nil
 			}
-			if n.Refute(has.Epoch, "the server no longer had it at Verify") {
-				return x.error("verify", ErrLost)
-			}
+		}
+		if settled && n.Refute(has.Epoch, "the server no longer had it at Verify") {
+			return x.error("verify", ErrLost)
 		}
 		if !pause(ctx, retryPause(try, x.session.config.heartbeat), nil) {
 			return x.error("verify", interruptedBy(ctx, "while the session asked for more or gave back", nil))

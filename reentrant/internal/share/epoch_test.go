@@ -64,6 +64,45 @@ func TestARenewalThatFindsNothingUnderAnEarlierEpochLosesNothing(t *testing.T) {
 	}
 }
 
+// The server may have carried out a copy of a claim before it refused another. Until the session has said what it has under
+// a later epoch, it does not know which epoch the server has, so a renewal or Verify that finds nothing proves nothing.
+func TestARefusalAfterAnUnknownOutcomeLosesNothing(t *testing.T) {
+	refused := func(t *testing.T) *session[permitTier] {
+		s := withIdle(t, 2)
+		time.Sleep(testLease/3 - time.Second)
+		enter(s, 5, 0)
+		s.command(2) // gets no reply, although the server has carried it out
+		s.command(2).refuse()
+		synctest.Wait()
+		return s
+	}
+	settle := func(s *session[permitTier]) {
+		said := s.command(3)
+		assert.Equal(s.t, []int{4, 4}, []int{said.req.Keep, said.req.Want})
+		said.grant(4)
+		synctest.Wait()
+		assert.Empty(s.t, s.losses)
+	}
+	t.Run("at a renewal", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := refused(t)
+			renewal := next(s, s.renewals)
+			assert.Equal(t, uint64(1), renewal.batch[0].Epoch)
+			renewal.reply <- backend.Renewal{Gone: true}
+			settle(s)
+		})
+	})
+	t.Run("at Verify", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := refused(t)
+			_, settled := s.name.Settled()
+			assert.False(t, settled)
+			assert.False(t, s.name.Refute(1, "the server no longer had it"))
+			settle(s)
+		})
+	})
+}
+
 // renewing gives the session two permits under its first epoch, and returns their renewal once it is under way.
 func renewing(s *session[permitTier]) *renewCall {
 	s.t.Helper()

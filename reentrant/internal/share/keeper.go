@@ -181,6 +181,8 @@ func (n *Name) renewed(r *backend.Renewal, t lease.Lease) {
 			env.Notice(n.name, true, env.Asked(r.Err))
 		}
 		n.renewalFailed = true
+	case n.owes && (r.Gone || r.Units < n.units): // it is not known which epoch the server has: the next claim finds out
+		n.trust = n.trust.Retried(time.Now())
 	case r.Gone || r.Units < n.units:
 		notify = n.loseLocked("the server no longer had it at renewal")
 		n.wakeLocked()

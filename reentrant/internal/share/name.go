@@ -216,7 +216,7 @@ func (n *Name) expire() {
 func (n *Name) Refute(epoch uint64, why string) (lost bool) {
 	n.mu.Lock()
 	notify := func() {}
-	if lost = n.units > 0 && n.claim == nil && n.epoch == epoch; lost {
+	if lost = n.units > 0 && n.settledLocked() && n.epoch == epoch; lost {
 		notify = n.loseLocked(why)
 		n.wakeLocked()
 	}
@@ -225,12 +225,15 @@ func (n *Name) Refute(epoch uint64, why string) (lost bool) {
 	return lost
 }
 
-// Settled returns the units that the server should have for this session. settled is false while a claim is under way.
+// Settled returns the units that the server should have for this session. settled is false if it may have them under a later
+// epoch: while a claim is under way, and after one that was refused although a copy may have been carried out.
 func (n *Name) Settled() (h backend.SharedHolder, settled bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return backend.SharedHolder{Epoch: n.epoch, Units: n.units, Under: n.under}, n.claim == nil
+	return backend.SharedHolder{Epoch: n.epoch, Units: n.units, Under: n.under}, n.settledLocked()
 }
+
+func (n *Name) settledLocked() bool { return n.claim == nil && !n.owes }
 
 func (n *Name) abandon() bool {
 	n.mu.Lock()

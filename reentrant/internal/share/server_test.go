@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -89,10 +90,11 @@ type shareCall struct {
 	req   backend.ShareRequest
 	at    time.Time
 	reply chan backend.ShareReply
+	fail  chan error
 }
 
 func (r remote) Share(ctx context.Context, req backend.ShareRequest) (backend.ShareReply, error) {
-	c := &shareCall{req, time.Now(), make(chan backend.ShareReply, 1)}
+	c := &shareCall{req, time.Now(), make(chan backend.ShareReply, 1), make(chan error, 1)}
 	select {
 	case r.shares <- c:
 	case <-ctx.Done(): // the test has ended
@@ -100,6 +102,8 @@ func (r remote) Share(ctx context.Context, req backend.ShareRequest) (backend.Sh
 	select {
 	case reply := <-c.reply:
 		return reply, nil
+	case err := <-c.fail:
+		return backend.ShareReply{}, err
 	case <-ctx.Done():
 		return backend.ShareReply{}, backend.WithOutcomeUnknown(ctx.Err())
 	}
@@ -113,6 +117,9 @@ func (remote) ForceShared(context.Context, backend.ShareKind) (bool, error) { re
 
 // grant answers that the session has so many units, and that no other session waits.
 func (c *shareCall) grant(units int) { c.reply <- settled(units) }
+
+// refuse answers that the server does not carry out the command, and would not if it were sent again.
+func (c *shareCall) refuse() { c.fail <- backend.WithRefused(errors.New("NOPERM")) }
 
 // place answers that the session waits, and has so many units meanwhile.
 func (c *shareCall) place(units int) {
