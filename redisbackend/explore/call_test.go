@@ -50,8 +50,8 @@ func (f flags) String() (letters string) {
 	return letters
 }
 
-// The times of a world, in ticks. What has to be within what, is as in life; that a heartbeat takes no time makes all
-// of them small.
+// The times of a world, in ticks. Their order is that of a real session; since a heartbeat takes no time, all
+// of them are small.
 const (
 	lease    tick = 2
 	grantTTL tick = 1
@@ -82,7 +82,7 @@ const (
 	condName = "full"
 )
 
-// arguments are the KEYS and ARGV of a call. That they are what the backend sends is tested.
+// arguments returns the KEYS and ARGV of a call. A test compares them with what the backend sends.
 func (c call) arguments(names [keyCount]string) (keys, args []string) {
 	n := func(x uint8) string { return strconv.Itoa(int(x)) }
 	ms := func(t tick) string { return strconv.Itoa(1000 * int(t)) }

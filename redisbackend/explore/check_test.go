@@ -2,7 +2,7 @@ package explore
 
 import "fmt"
 
-// check looks for what must not be in any state: whoever trusts a lease has the lock, and so nobody else does.
+// check looks for what must not be in any state: a session that trusts a lease has the lock, so no other session trusts one.
 func (x *step) check() {
 	if x.memory.broken != "" {
 		x.fail("%s", x.memory.broken)
@@ -14,7 +14,7 @@ func (x *step) check() {
 		}
 		m, name := x.memory, sessionName(uint8(i))
 		switch {
-		case c.asking == verbAwait: // it has given the hold up, and does not know whether that is done
+		case c.asking == verbAwait: // it gives the hold up, and does not know whether Redis has done so
 		case !m.has(uint8(i), c.epoch):
 			x.fail("%s trusts its lease until %d, and Redis has given the lock away", name, c.until)
 		case m.hold.owner != c.owner:
@@ -59,7 +59,7 @@ var answers = [verbCount][]string{
 	verbYield:    {"acquire decides", "done", "waiting"},
 }
 
-// describe is an answer and what Redis then has.
+// describe returns a reply and what Redis then has, as text.
 func describe(c call, res result) string {
 	if res.err != "" {
 		return res.err

@@ -1,13 +1,13 @@
 package explore
 
-// A waiter is a session's owner that waits for the condition, and what is known of its ticket.
+// A waiter is an owner of a session that waits for the condition, with what the session knows of its ticket.
 type waiter struct {
 	ticket uint8 // 0: none
 	phase  phase
 	placed bool  // it was put in line for the lock
-	coming bool  // the attempt is its owner's, to come back
+	coming bool  // the attempt is its owner's, which takes the lock again
 	served uint8 // the ticket of one that is back, until that is acknowledged
-	asking verb  // the await or signal that was not answered
+	asking verb  // the await or signal that had no reply
 }
 
 type phase uint8
@@ -15,11 +15,11 @@ type phase uint8
 const (
 	_ phase = iota
 	waits
-	told // that it is signalled
-	torn // it is to be taken back: its await was not answered in time
+	told // it has learned that it is signalled
+	torn // it is to be withdrawn: its await had no reply in time
 )
 
-// waits are what a session can do about the condition. The heartbeat and the owners who wait do some of it, beside the head.
+// waits returns what a session can do about the condition. Its heartbeat and its waiting owners do some of it, beside the head.
 func (w *world) waits(all []action, s *state, i uint8) []action {
 	c := &s.sessions[i]
 	add := func(a what) {
@@ -55,7 +55,7 @@ func (w *world) waits(all []action, s *state, i uint8) []action {
 	return all
 }
 
-// condition carries out an action of these.
+// condition carries out one of these actions.
 func (x *step) condition(a action) {
 	i, c := a.session, &x.sessions[a.session]
 	switch a.what {
@@ -79,7 +79,7 @@ func (x *step) condition(a action) {
 		x.send(call{verb: verbBeat, session: i, ticket: c.served, all: true}, a.way)
 	case returns:
 		c.coming = true
-		if !c.placed || c.epoch >= c.ticket { // the place is not there, or has had its turn
+		if !c.placed || c.epoch >= c.ticket { // the place is not there, or was served already
 			x.attempt(i, queueUp, 1, promptly)
 			return
 		}
@@ -88,7 +88,7 @@ func (x *step) condition(a action) {
 	}
 }
 
-// ask is the await or signal that the holder is about.
+// ask returns the await or signal that the holder has under way.
 func (x *step) ask(i uint8) call {
 	c := &x.sessions[i]
 	if c.asking == verbSignal {
@@ -101,7 +101,7 @@ func (x *step) ask(i uint8) call {
 	return a
 }
 
-// heard is an answer to one of these.
+// heard handles the reply to an await or a signal.
 func (x *step) heard(a call, res result) {
 	c := &x.sessions[a.session]
 	switch a.verb {
@@ -136,26 +136,26 @@ func (x *step) heard(a call, res result) {
 	}
 }
 
-// tornOff is the answer to a withdrawal: the ticket is gone, or its owner is signalled all the same. An owner whose
+// tornOff handles the reply to a withdrawal: the ticket is gone, or its owner is signalled all the same. An owner whose
 // ticket is gone comes back like any other that wants the lock.
 func (x *step) tornOff(c *client, res result) {
 	if res.code == 2 && c.phase != torn {
 		c.signalled(c.ticket, false)
 		return
 	}
-	x.orphans = x.orphans || res.code == 2 // its signal stays for whoever waits next, or expires
+	x.orphans = x.orphans || res.code == 2 // its signal stays for the next waiter, or expires
 	c.waiter = waiter{served: c.served, asking: c.asking}
 }
 
-// signalled notes that a ticket is signalled. One that may have been given up is only taken back: what its signal is
-// worth, is the next one's after its deadline.
+// signalled notes that a ticket is signalled. A ticket that may have been given up is only withdrawn: its signal goes to
+// the next waiter after its deadline.
 func (c *client) signalled(number uint8, placed bool) {
 	if c.ticket == number && c.phase != torn && c.phase != told {
 		c.phase, c.placed = told, placed
 	}
 }
 
-// arrived notes that the head has the lock: if it is the one that waited, it is back.
+// arrived notes that the head has the lock: if the head waited for the condition, its wait is over.
 func (c *client) arrived() {
 	if c.coming {
 		c.waiter = waiter{served: c.ticket}

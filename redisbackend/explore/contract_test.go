@@ -2,7 +2,7 @@ package explore
 
 import "fmt"
 
-// What the scripts answer; their headers say what it means.
+// The codes that the scripts return; their headers say what they mean.
 const (
 	granted, waiting, stale, tooLate = 1, 2, 3, 4 // acquire
 	done, gone                       = 1, 2       // reenter
@@ -10,7 +10,7 @@ const (
 	freed, given                     = 1, 2       // free
 )
 
-// A judge looks at one run of a script: at what was before, what is after, and what it said.
+// A judge checks one run of a script: the state before and after it, and its result.
 type judge struct {
 	call
 	result
@@ -25,7 +25,7 @@ func (j *judge) must(ok bool, format string, args ...any) {
 	}
 }
 
-// contract is how a run breaks the rules; empty if it does not.
+// contract returns how a run breaks the rules; empty if it does not.
 func contract(before *memory, now tick, c call, res result) string {
 	j := judge{call: c, result: res, before: before, now: now}
 	j.must(res.err == "", "it fails: %s", res.err)
@@ -55,7 +55,7 @@ func contract(before *memory, now tick, c call, res result) string {
 	return j.bad
 }
 
-// common is what holds for every script: it leaves alone what others have, and what a newer attempt has.
+// common checks what is true of every script: it changes nothing that other sessions or a newer attempt have.
 func (j *judge) common() {
 	b, a := j.before, j.after
 	j.must(a.broken == "", "%s", a.broken)
@@ -75,7 +75,7 @@ func (j *judge) common() {
 	}
 }
 
-// order: places are kept, in their order; new ones come last; those that go have died, or been served, or left.
+// order checks that places are kept, in their order; that new ones come last; that those which go were dead, served or given up.
 func (j *judge) order() {
 	b, a := j.before, j.after
 	next := 0
@@ -102,7 +102,7 @@ func (j *judge) order() {
 	}
 }
 
-// newTokens: a new attempt has new ones, above all that were used; else they stay.
+// newTokens checks that a new attempt has new tokens, above all that were used, and that they stay otherwise.
 func (j *judge) newTokens() {
 	b, a := j.before.record, j.after.record
 	spent := b.last
@@ -117,8 +117,8 @@ func (j *judge) newTokens() {
 	j.must(j.verb.lean() && !j.leased() || a.first >= j.now.token(), "token %d is behind the clock", a.first)
 }
 
-// handOver: a lock that comes to another session than the caller's goes to the first in the queue that is alive, as it
-// asked for it, and that session alone is told so.
+// handOver checks that a lock that another session than the caller's gets goes to the first live one of the queue, as it
+// asked for it, and that this session alone gets a message.
 func (j *judge) handOver() {
 	b, a := j.before, j.after
 	told := 0
@@ -141,7 +141,7 @@ func (j *judge) handOver() {
 		return
 	}
 	p, ok := j.first()
-	if h := a.hold; j.verb == verbBeat && !ok { // to one that this beat has put in line
+	if h := a.hold; j.verb == verbBeat && !ok { // to a session that this beat has put in line
 		p = place{session: h.session, owner: h.owner, epoch: a.record.epoch, holds: h.count, tokens: 1}
 		_, ok := find(a.heard, h.session, a.record.epoch)
 		j.must(ok, "the lock goes to %s", sessionName(h.session))
@@ -153,7 +153,7 @@ func (j *judge) handOver() {
 	j.must(told == 1, "%d messages", told)
 }
 
-// first is who gets the lock if the caller does not have it: the first live waiter, other than the caller's place if
+// first returns which session gets the lock if the caller does not have it: the first live waiter, except the caller's place if
 // this is a release of it.
 func (j *judge) first() (place, bool) {
 	for _, p := range j.before.queue {
@@ -205,7 +205,7 @@ func (j *judge) acquire() {
 	j.must(placed < 0, "the holder waits for itself")
 }
 
-// waits: what has the lock, or comes first, is another; and the attempt has its place.
+// waits checks that another session has the lock or comes first, and that the attempt has its place.
 func (j *judge) waits() {
 	b, a := j.before, j.after
 	j.must(a.hold.held() && a.hold.session != j.session, "it waits for nobody")
@@ -281,7 +281,7 @@ func (j *judge) await() {
 	j.must(len(a.tickets) == len(b.tickets)+1 && a.tickets[len(b.tickets)] == t, "it is not the last to wait")
 }
 
-// overdue reports whether a signal has not been heard of in time, so that the next one who waits is to have it.
+// overdue reports whether a signal was not acknowledged in time, so that the next waiter gets it.
 func (j *judge) overdue() bool {
 	for _, t := range j.before.heard {
 		if t.deadline < j.now {
@@ -320,7 +320,7 @@ func (j *judge) signal() {
 	j.must(left <= 1 || j.overdue(), "%d are signalled at once", left)
 }
 
-// served: who is signalled is told so, and is in line for the lock.
+// served checks that a waiter that is signalled gets a message, and is in line for the lock.
 func (j *judge) served(t ticket) {
 	_, at := j.after.placeOf(t.session)
 	j.must(at >= 0 || j.after.hold.of(t.session), "%s is signalled and not in line", sessionName(t.session))

@@ -1,7 +1,7 @@
 package explore
 
-// From every state that is reached, the world is left to itself: nothing fails any more, nobody wants the lock anew,
-// and what is under way is lost. Everybody who waits must get the lock, and at the end Redis must have nothing but the
+// From every state that is reached, the world is left to itself: nothing fails any more, no owner wants the lock anew,
+// and what is under way is lost. Every waiter must get the lock, and at the end Redis must have nothing but the
 // record. The same once for each session that dies there.
 
 // drains reports whether everything ends well from a state.
@@ -21,7 +21,7 @@ func (e *explorer) drains(s *state) bool {
 	return true
 }
 
-// casualties are who may die in a state: nobody, -1, or a session that Redis may have something of.
+// casualties returns which sessions may die in a state: none, -1, or one that Redis may have something of.
 func (w *world) casualties(s *state) []int {
 	dead := []int{-1}
 	for i := range w.sessions {
@@ -32,10 +32,10 @@ func (w *world) casualties(s *state) []int {
 	return dead
 }
 
-// patienceOfDrain is how many ticks a drain may take: more than the leases and the grants of all who may have died.
+// patienceOfDrain is how many ticks a drain may take: more than the leases and the grants of all sessions that may have died.
 const patienceOfDrain = 12
 
-// drain lets the world end. on is asked in every state whether to go on.
+// drain lets the world end. on reports in every state whether to go on.
 func (x *step) drain(dead int, on func(*state) bool) {
 	x.tell("— from here on nothing fails —")
 	if dead >= 0 {
@@ -72,7 +72,7 @@ func (x *step) drain(dead int, on func(*state) bool) {
 	x.fail("somebody is parked for ever")
 }
 
-// carryOn is a session's next step: whoever holds unlocks, whoever waits shows a sign of life, and what was left is
+// carryOn takes a session's next step: a holder unlocks, a waiter sends a heartbeat, and what was left behind is
 // given back.
 func (x *step) carryOn(i uint8) {
 	c := &x.sessions[i]
@@ -96,7 +96,7 @@ func (x *step) carryOn(i uint8) {
 	}
 }
 
-// calm reports whether nobody does anything that could wake a waiter.
+// calm reports whether no session does anything that could wake a waiter.
 func (x *step) calm() bool {
 	for _, c := range x.sessions {
 		if c.mode != idle || c.owes || c.phase == told {
@@ -115,7 +115,7 @@ func (x *step) ended() bool {
 	return true
 }
 
-// remains looks at what there is when everybody has gone.
+// remains checks what is left when all owners have gone.
 func (x *step) remains(dead int) {
 	m := x.memory
 	for i, v := range m.keys {

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// An explorer goes through all runs of a world, the shortest first.
+// An explorer visits all runs of a world, the shortest first.
 type explorer struct {
 	*world
 	store   *store
 	seed    maphash.Seed
 	seen    map[uint64]struct{} // states that were reached
 	drained map[uint64]struct{} // states from which everything ends well
-	until   time.Time           // when it is late: then a few states have to be enough
+	until   time.Time           // the time from which a few states have to be enough
 	nodes   []node
 	steps   int
 	depth   int
 }
 
-// A node is a state that was reached, by how.
+// A node is a state with the steps by which it was reached.
 type node struct {
 	from   int32
 	action action
@@ -31,7 +31,7 @@ func newExplorer(w *world, st *store, until time.Time) *explorer {
 	return &explorer{world: w, store: st, until: until, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, drained: map[uint64]struct{}{}}
 }
 
-// start is where the runs of a world begin.
+// start returns the state in which the runs of a world begin.
 func (w *world) start(st *store) *step {
 	x := &step{world: w, store: st, state: state{now: 1, left: w.left, memory: st.intern([keyCount]value{})}}
 	for _, a := range w.begin {
@@ -40,7 +40,7 @@ func (w *world) start(st *store) *step {
 	return x
 }
 
-// explore answers the first, and so the shortest, run that breaks a rule, as a story; empty if there is none. It tells
+// explore returns the first, and so the shortest, run that breaks a rule, as a story; empty if there is none. It reports
 // whether it has seen all states.
 func (e *explorer) explore() (story string, all bool) {
 	type reached struct {
@@ -79,7 +79,7 @@ func (e *explorer) explore() (story string, all bool) {
 func (e *explorer) late() bool { return time.Now().After(e.until) }
 
 // fresh reports whether a state is reached for the first time. States are known by a hash of 64 bits, from a seed that
-// is another one in every run: two that are taken for one are less likely than a broken machine.
+// differs in every run: that two states have one hash is less likely than a broken machine.
 func (e *explorer) fresh(seen map[uint64]struct{}, s *state) bool {
 	h := maphash.Comparable(e.seed, *s)
 	if _, ok := seen[h]; ok {
@@ -89,7 +89,7 @@ func (e *explorer) fresh(seen map[uint64]struct{}, s *state) bool {
 	return true
 }
 
-// story tells how a node was reached.
+// story describes how a node was reached.
 func (e *explorer) story(n int32) string {
 	var actions []action
 	for ; n != 0; n = e.nodes[n].from {
@@ -99,7 +99,7 @@ func (e *explorer) story(n int32) string {
 	return e.tell(actions)
 }
 
-// tell tells a run, and how it ends when it is left to itself.
+// tell describes a run, and how it ends when it is left to itself.
 func (e *explorer) tell(actions []action) string {
 	x := *e.start(e.store)
 	x.told = []string{fmt.Sprintf("it begins with %d steps, without faults", len(e.begin))}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A memo is what a session remembers of the lock: how the last answer left the record. An epoch of 0 is none.
+// A memo is what a session remembers of the lock: how the last reply left the record. An epoch of 0 is none.
 type memo struct {
 	epoch, owner, op uint8
 	token            uint32
@@ -15,7 +15,7 @@ type memo struct {
 	note             string
 }
 
-// lean reports whether a call is one that compares the record.
+// lean reports whether a call compares the record.
 func (v verb) lean() bool { return v >= verbPass }
 
 // attempts reports whether a call is an attempt.
@@ -24,10 +24,10 @@ func (v verb) attempts() bool { return v == verbAcquire || v.lean() && v != verb
 // leased reports whether a lean attempt begins a lease.
 func (c call) leased() bool { return c.verb == verbTake || !c.flags.has(keepTTL) }
 
-// least is the least token that a lean attempt gets.
+// least returns the least token that a lean attempt gets.
 func (c call) least() uint32 { return max(c.memo.token, c.seen) + 1 }
 
-// recordOf is a record as save in common.lua writes it.
+// recordOf returns a record as save in common.lua writes it.
 func recordOf(session uint8, m memo) string {
 	state := "h"
 	if m.pushed {
@@ -37,7 +37,7 @@ func recordOf(session uint8, m memo) string {
 	return n + " " + n + " " + sessionName(session) + " " + strconv.Itoa(int(m.epoch)) + " " + strconv.Itoa(int(m.op)) + " " + state + " " + m.note
 }
 
-// leanArguments are the KEYS and ARGV of a call that compares the record.
+// leanArguments returns the KEYS and ARGV of a call that compares the record.
 func (c call) leanArguments(names [keyCount]string) (keys, args []string) {
 	field := func(owner uint8) string { return sessionName(c.session) + ":" + ownerName(owner) }
 	args = []string{recordOf(c.session, c.memo)}
@@ -68,7 +68,7 @@ func (c call) leanArguments(names [keyCount]string) (keys, args []string) {
 	return keys, args
 }
 
-// lean is the attempt as the session sends it first, by what it remembers.
+// lean returns the attempt as the session first sends it, by what it remembers.
 func (w *world) lean(c *client, full call) call {
 	if w.remembers && c.memo.epoch != 0 && c.memo.epoch < c.epoch && full.tokens == 1 && !full.flags.has(fixed) {
 		switch yields := full.flags.has(yield); {
@@ -81,11 +81,11 @@ func (w *world) lean(c *client, full call) call {
 			full.verb, full.memo = verbPass, c.memo
 		}
 	}
-	c.memo = memo{} // until there is an answer
+	c.memo = memo{} // until there is a reply
 	return full
 }
 
-// leanRelease is the same for a release.
+// leanRelease does the same for a release.
 func (w *world) leanRelease(c *client, full call) call {
 	if m := c.memo; w.remembers && m.epoch != 0 && m.epoch == c.epoch && !m.pushed && !m.freed && full.doubt == 0 {
 		full.verb, full.memo = verbFree, m
@@ -108,7 +108,7 @@ func (j *judge) compared() {
 	if j.verb == verbFree && j.code == given {
 		j.must(b.hold.of(j.session) && b.hold.owner == m.owner, "it gives what the session has not")
 		j.must(a.hold.held(), "it is given to no session")
-		return // to whom, and with which token, all verbs are asked
+		return // which session gets it, with which token, is checked for all verbs alike
 	}
 	if j.code == waiting {
 		j.must(b.hold.of(j.session) && b.hold.owner == m.owner && j.now < j.notAfter, "it yields what the session has not, or late")
@@ -144,7 +144,7 @@ func (j *judge) compared() {
 	}
 }
 
-// passed is the answer to a lean attempt. If the lock is not as the session remembers it, the attempt goes on with acquire.
+// passed handles the reply to a lean attempt. If the lock is not as the session remembers it, the attempt goes on with acquire.
 func (x *step) passed(a call, res result, sent tick) {
 	c := &x.sessions[a.session]
 	switch res.code {
@@ -168,7 +168,7 @@ func (x *step) passed(a call, res result, sent tick) {
 	x.believe(a.session, got, got, until)
 }
 
-// freed is the answer to a lean release. If the lock is not as the session remembers it, release is yet to be sent.
+// freed handles the reply to a lean release. If the lock is not as the session remembers it, the session sends release next.
 func (c *client) freed(a call, res result) {
 	if res.code == 0 {
 		return

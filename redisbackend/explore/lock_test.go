@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A lock is a memory as the scripts' comments describe it: what is at the keys, taken apart.
+// A lock is a memory as the scripts' comments describe it: the values of the keys, parsed.
 type lock struct {
 	hold    hold
 	record  record
@@ -55,7 +55,7 @@ func (l *lock) heldEpoch(s uint8) int {
 	return int(l.record.epoch)
 }
 
-// placeOf is the place of a session, and where in the queue it is; -1 if it has none.
+// placeOf returns the place of a session and its index in the queue, -1 if it has none.
 func (l *lock) placeOf(session uint8) (place, int) {
 	for i, p := range l.queue {
 		if p.session == session {
@@ -65,7 +65,7 @@ func (l *lock) placeOf(session uint8) (place, int) {
 	return place{}, -1
 }
 
-// firstLive is the longest waiter that is alive.
+// firstLive returns the live session that has waited longest.
 func (l *lock) firstLive(now tick) (place, bool) {
 	for _, p := range l.queue {
 		if p.alive(now) {
@@ -126,7 +126,7 @@ func parsePlace(session string, places []string, broken *string) place {
 // A ticket is a waiter of the condition.
 type ticket struct {
 	session, number uint8
-	deadline        tick // of a signalled one: to show that it knows
+	deadline        tick // of a signalled one: until then it must acknowledge the signal
 }
 
 func parseTickets(keys *[keyCount]value, key int) (all []ticket) {
@@ -147,7 +147,7 @@ func parseTickets(keys *[keyCount]value, key int) (all []ticket) {
 	return all
 }
 
-// find is the ticket of a session with a number among some; false if it is not there.
+// find returns the ticket of a session that has the number; false if there is none.
 func find(all []ticket, session, number uint8) (ticket, bool) {
 	for _, t := range all {
 		if t.session == session && t.number == number {
@@ -187,7 +187,7 @@ func num[T int | int64 | uint8 | uint32](text string) T {
 	return T(must(strconv.ParseInt(text, 10, 64)))
 }
 
-// token is a token as a world counts it: from Redis's clock at tick 0 on. One that is not above the clock's beginning
+// token returns a token as a world counts it: from Redis's clock at tick 0 on. One that is not above the clock's beginning
 // is a low one, which no script may issue.
 func token(n int64) uint32 {
 	if n <= epoch {
@@ -207,7 +207,7 @@ func sessionOf(name string) uint8 {
 	return name[0] - 'a'
 }
 
-// Owners are numbers; the empty one, 0, is the session itself.
+// Owners are numbers; 0 is the session itself.
 func ownerOf(name string) uint8 {
 	if name == "" {
 		return 0

@@ -58,7 +58,7 @@ type memory struct {
 	lock
 }
 
-// A result is what a script did and said.
+// A result is what a script changed and returned.
 type result struct {
 	after    *memory
 	code     int
@@ -68,7 +68,7 @@ type result struct {
 	err      string
 }
 
-// A store runs the scripts in an embedded Redis. It remembers what came of each call on each memory, so every one is
+// A store runs the scripts in an embedded Redis. It remembers the result of each call on each memory, so every one is
 // run once.
 type store struct {
 	redis *server.Server
@@ -76,9 +76,9 @@ type store struct {
 	now   tick
 
 	job  []string                // for the driver
-	run  func() ([]string, bool) // lets the driver do it, and is its answer
+	run  func() ([]string, bool) // has the driver do the job, and returns its result
 	peer *server.Peer            // inside the driver's script, so that commands come between those of the scripts
-	out  *bytes.Buffer           // what it is answered
+	out  *bytes.Buffer           // the replies to it
 	in   *bufio.Reader           // from there
 
 	has   *memory // what Redis has; nil if that is not known
@@ -100,7 +100,7 @@ var driver string
 
 func newStore(t testing.TB, s *sources) *store {
 	redis := miniredis.NewMiniRedis()
-	must(redis.Dial()) // which starts it, without a network
+	must(redis.Dial()) // that starts it, without a network
 	r := &store{redis: redis.Server(), names: s.keys,
 		out: new(bytes.Buffer), ids: map[string]*memory{}, known: map[run]result{}}
 	r.peer, r.in = server.NewPeer(bufio.NewWriter(r.out)), bufio.NewReader(r.out)
@@ -115,10 +115,10 @@ func newStore(t testing.TB, s *sources) *store {
 	return r
 }
 
-// drive runs the driver, which gives its answers to yield. It is a coroutine: to change over to another goroutine for
+// drive runs the driver, which passes its results to yield. It is a coroutine: to change over to another goroutine for
 // each run would take much of the time, and nearly all of it on a busy machine.
 func (r *store) drive(s *sources, yield func([]string) bool) {
-	// The command by which the driver gives an answer and takes the next job.
+	// The command by which the driver returns a result and takes the next job.
 	must(0, r.redis.Register("EXPLORE", func(c *server.Peer, _ string, args []string) {
 		r.peer.Ctx = c.Ctx
 		if !yield(args) {
@@ -134,7 +134,7 @@ func (r *store) drive(s *sources, yield func([]string) bool) {
 	r.redis.Dispatch(server.NewPeer(bufio.NewWriter(io.Discard)), command)
 }
 
-// hear takes what a script publishes, says who listens and what time it is, and notes when anything is written.
+// hear replies to a script's PUBLISH, PUBSUB and TIME, and notes when anything is written.
 func (r *store) hear(c *server.Peer, cmd string, args ...string) bool {
 	switch cmd {
 	case "TIME":
@@ -143,7 +143,7 @@ func (r *store) hear(c *server.Peer, cmd string, args ...string) bool {
 	case "PUBLISH":
 		r.said = append(r.said, parseMessage(strings.TrimPrefix(args[0], channels), args[1]))
 		c.WriteInt(1)
-	case "PUBSUB": // everybody does
+	case "PUBSUB": // every channel has a subscriber
 		c.WriteLen(2)
 		c.WriteBulk(args[1])
 		c.WriteInt(1)
@@ -156,14 +156,14 @@ func (r *store) hear(c *server.Peer, cmd string, args ...string) bool {
 	return true
 }
 
-// do is a command of our own, outside of the scripts.
+// do runs a command outside of the scripts.
 func (r *store) do(command ...string) any {
 	r.redis.Dispatch(r.peer, command)
 	r.peer.Flush()
 	return must(server.ParseReply(r.in))
 }
 
-// exec is a call that reaches Redis at a moment, and what comes of it.
+// exec carries out a call that reaches Redis at a moment, and returns its result.
 func (r *store) exec(before *memory, now tick, c call) result {
 	key := run{before.id, now, c}
 	res, ok := r.known[key]
@@ -198,7 +198,7 @@ func (r *store) eval(before *memory, now tick, c call) (res result) {
 		}
 		res.numbers = append(res.numbers, num[int64](text))
 	}
-	if c.verb == verbRenew || c.verb == verbBeat { // these have the time first, and not always a code
+	if c.verb == verbRenew || c.verb == verbBeat { // these return the time first, and not always a code
 		res.numbers = append(res.numbers[1:], res.numbers[0])
 	}
 	res.code = int(res.numbers[0])
@@ -213,7 +213,7 @@ func (r *store) eval(before *memory, now tick, c call) (res result) {
 	return res
 }
 
-// load makes Redis have a memory.
+// load writes a memory to Redis.
 func (r *store) load(m *memory, now tick) {
 	if r.has == m && r.now == now {
 		return
@@ -250,7 +250,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// save reads what Redis has.
+// save returns the memory that Redis has.
 func (r *store) save(now tick) *memory {
 	var keys [keyCount]value
 	for i, name := range r.names {
@@ -275,7 +275,7 @@ func expiry(now tick, ttl int) tick {
 	return now + tick((ttl+999)/1000)
 }
 
-// items is what a reader answered, in the form that its writer takes.
+// items returns what a reader read, in the form that its writer takes.
 func (r *store) items(i int, reply any) []string {
 	if text, ok := reply.(string); ok {
 		return []string{text}
@@ -297,7 +297,7 @@ func (r *store) items(i int, reply any) []string {
 	return slices.Concat(pairs...)
 }
 
-// intern answers the one memory with such keys.
+// intern returns the one memory with such keys.
 func (r *store) intern(keys [keyCount]value) *memory {
 	var text strings.Builder
 	for _, v := range keys {
@@ -317,7 +317,7 @@ func (r *store) intern(keys [keyCount]value) *memory {
 	return m
 }
 
-// pass is a memory as time leaves it: without what has expired.
+// pass returns a memory without what has expired by then.
 func (r *store) pass(m *memory, now tick) *memory {
 	keys, gone := m.keys, false
 	for i, v := range keys {

@@ -22,8 +22,8 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// A shareStore runs each command twice: by package protocol, and by the script. They must agree about the answer, about
-// what is kept and about who is told what. A run that was compared is not compared again.
+// A shareStore runs each command twice: by package protocol, and by the script. They must agree about the reply, about
+// what is kept, and about which session gets which message. A run that was compared is not compared again.
 type shareStore struct {
 	t      *testing.T
 	redis  *server.Server
@@ -151,13 +151,13 @@ func (s *shareStore) arguments(c shareCall) []string {
 
 func instantOf(t tick) protocol.Instant { return time.Duration(t.micros()) * time.Microsecond }
 
-// shared is the server of a memory.
+// shared returns the server that has a memory.
 func (m *sharedMemory) shared(tell func(string, protocol.Message)) *protocol.Shared {
 	return &protocol.Shared{Name: lockName, Kind: m.kind, Token: m.token, Entries: slices.Clone(m.entries[:m.count]),
 		Expires: 1 << 62, Keep: 300 * time.Second, Publish: tell}
 }
 
-// memoryOf is the memory of a server. The entries stand in the order of their sessions, as miniredis has them.
+// memoryOf returns the memory of a server. The entries stand in the order of their sessions, as miniredis has them.
 func memoryOf(s *protocol.Shared) (m sharedMemory) {
 	m.kind, m.token, m.count = s.Kind, s.Token, len(s.Entries)
 	copy(m.entries[:], s.Entries)
@@ -165,7 +165,7 @@ func memoryOf(s *protocol.Shared) (m sharedMemory) {
 	return m
 }
 
-// exec is a command that reaches the server: the answer, the messages, and what the server then has. bad is how the two
+// exec carries out a command that reaches the server. It returns the reply, the messages and what the server then has. bad says how the two
 // servers disagree.
 func (s *shareStore) exec(m sharedMemory, now tick, c shareCall) (after sharedMemory, reply backend.ShareReply, told []shareItem, bad string) {
 	var said []string
@@ -198,14 +198,14 @@ func (s *shareStore) exec(m sharedMemory, now tick, c shareCall) (after sharedMe
 	return after, reply, told, bad
 }
 
-// entryText is an entry as the script writes it.
+// entryText returns an entry as the script writes it.
 func entryText(e protocol.Entry) string {
 	p := e.Place
 	return fmt.Sprintf("%d %d %d %d %d %d %d %d %d %d %d %d %d %d", e.Epoch, e.Units, e.Until.Microseconds(), e.Memory.Microseconds(), e.First,
 		e.Under, e.Limit, p.Order, p.Want, p.Least, p.Deadline.Microseconds(), p.TTL.Milliseconds(), p.Tokens, p.Seen)
 }
 
-// hash is a memory as the script keeps it.
+// hash returns a memory as the script keeps it.
 func (m *sharedMemory) hash() (pairs []string) {
 	letters := map[backend.ShareKind]string{backend.ReadWrite: "r", backend.Permits: "p"}
 	if m.kind != 0 {
@@ -217,7 +217,7 @@ func (m *sharedMemory) hash() (pairs []string) {
 	return pairs
 }
 
-// compare runs the script, and says how it differs.
+// compare runs the script, and returns how it differs.
 func (s *shareStore) compare(m sharedMemory, now tick, c shareCall, after sharedMemory, reply backend.ShareReply, said []string) string {
 	s.do("DEL", s.key)
 	if before := m.hash(); len(before) > 0 {

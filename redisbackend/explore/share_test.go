@@ -27,7 +27,7 @@ var shareWorlds = []shareWorld{
 	{name: "limits", kind: backend.Permits, ops: [maxSessions][]int{{2, 1}, {1}}, limit: [maxSessions]int{3, 1, 1}, ticks: 2, faults: 1, most: 40_000},
 }
 
-// writersThenReader is a beginning: session a has used two tokens and is about to hear that b wants to write. A reader is
+// writersThenReader begins a world: session a has used two tokens and is about to hear that b wants to write. A reader is
 // inside.
 var writersThenReader = []shareAction{
 	{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: delivers},
@@ -35,7 +35,7 @@ var writersThenReader = []shareAction{
 	{userComes, 1, 0}, {sends, 1, 0}, {what: delivers},
 }
 
-// A shareExplorer goes through all runs of a world, the shortest first.
+// A shareExplorer visits all runs of a world, the shortest first.
 type shareExplorer struct {
 	*shareWorld
 	store *shareStore
@@ -112,7 +112,7 @@ func (e *shareExplorer) explore(most int, until time.Time) (story string, all bo
 	return "", true
 }
 
-// drain lets everything go well from now on, with one beat in each tick: every user gets in and out. It returns what is
+// drain lets nothing fail from now on, with one heartbeat in each tick: every user gets in and out. It returns what is
 // left undone.
 func (e *shareExplorer) drain(x shareStep) string {
 	x.leftTicks, x.leftFaults, x.leftFlushes, x.leftQuits = 40, 0, 0, 0
@@ -206,7 +206,7 @@ func (e *shareExplorer) story(n int32, bad string) string {
 	return strings.Join(append(lines, "✗ "+bad), "\n")
 }
 
-// sized returns how many states are looked at, and whether the world may be cut there.
+// sized returns how many states are explored, and whether the world may be cut there.
 func (w *shareWorld) sized() (most int, mayBeCut bool) {
 	switch {
 	case hasty():
@@ -219,7 +219,7 @@ func (w *shareWorld) sized() (most int, mayBeCut bool) {
 	return w.most, true
 }
 
-// TestExploreShares goes through the worlds of shared names: by the script and by package protocol, which must agree.
+// TestExploreShares explores the worlds of shared names, by the script and by package protocol, which must agree.
 func TestExploreShares(t *testing.T) {
 	for _, w := range shareWorlds {
 		t.Run(w.name, func(t *testing.T) {
@@ -240,8 +240,8 @@ func TestExploreShares(t *testing.T) {
 	}
 }
 
-// TestExploreSharesAtRandom walks further than all runs can be gone through. What is likely to matter is done more often
-// than what is likely to spoil.
+// TestExploreSharesAtRandom walks further than all runs can be explored. Steps that are likely to matter are taken more often
+// than those that are likely to end the run early.
 func TestExploreSharesAtRandom(t *testing.T) {
 	seed := seed()
 	t.Logf("RELOCK_SEED=%d", seed)

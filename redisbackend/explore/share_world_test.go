@@ -13,7 +13,7 @@ const (
 	allUnits    = backend.AllUnits
 )
 
-// A shareWorld is what can happen to a few sessions that share a name.
+// A shareWorld says what can happen to a few sessions that share a name.
 type shareWorld struct {
 	name    string
 	kind    backend.ShareKind
@@ -25,10 +25,10 @@ type shareWorld struct {
 	quits   int8          // users that stop waiting
 	calm    bool          // sessions send no copies and renew nothing, until nothing fails any more
 	begin   []shareAction // what has happened already
-	most    int           // states that are looked at at full size; 0: all
+	most    int           // states that are explored at full size; 0: all
 }
 
-// What becomes of a user.
+// The states of a user.
 type userState uint8
 
 const (
@@ -36,10 +36,10 @@ const (
 	userWaits
 	userInside
 	userDone
-	userLost // a writer that does not know yet, and may still write
+	userLost // a writer that has not noticed its loss, and may still write
 )
 
-// A shareSession is a session as the rules for shared holds have it.
+// A shareSession is a session that follows the rules for shared holds.
 type shareSession struct {
 	epoch       uint64
 	units       int
@@ -119,7 +119,7 @@ func (x *shareStep) must(ok bool, format string, args ...any) {
 
 func (x *shareStep) rw() bool { return x.kind == backend.ReadWrite }
 
-// used is how many units are in use.
+// used returns how many units are in use.
 func (x *shareStep) used(s int) (units int) {
 	for i, n := range x.ops[s] {
 		switch {
@@ -133,7 +133,7 @@ func (x *shareStep) used(s int) (units int) {
 	return units
 }
 
-// head is the first user of a session that waits, -1 if none does.
+// head returns the first user of a session that waits, -1 if none does.
 func (x *shareStep) head(s int) int {
 	for i := range x.ops[s] {
 		if x.sessions[s].users[i] == userWaits {
@@ -177,7 +177,7 @@ func (x *shareStep) admit(s int, atGrant bool) {
 	}
 }
 
-// read: equal versions mean that nothing was written in between.
+// read checks that equal versions have no write in between.
 func (x *shareStep) read(s int) {
 	c := &x.sessions[s]
 	if c.flushed {
@@ -197,7 +197,7 @@ func (x *shareStep) read(s int) {
 	}
 }
 
-// write is what a writer does to the resource, which refuses it if it has seen a higher token or version.
+// write carries out a writer's write to the resource, which refuses it if it has seen a higher token or version.
 func (x *shareStep) write(s, i int) {
 	if x.sessions[s].tokens[i] < x.fence {
 		return
@@ -206,7 +206,7 @@ func (x *shareStep) write(s, i int) {
 	x.writes++
 }
 
-// lose tells all who are inside. While the session trusts its units the server has them, unless it forgot them.
+// lose takes the units from all users inside. While the session trusts its units the server has them, unless it forgot them.
 func (x *shareStep) lose(s int) {
 	c := &x.sessions[s]
 	x.must(x.trusted(s) == 0 || c.flushed, "%s is told of a loss that is none", sessionName(uint8(s)))
@@ -224,7 +224,7 @@ func (x *shareStep) lose(s int) {
 	}
 }
 
-// plan is what the session would ask for next.
+// plan returns what the session would ask for next.
 func (x *shareStep) plan(s int, idle bool) (keep, want, least int, ok bool) {
 	c := &x.sessions[s]
 	used, h, has := x.used(s), x.head(s), x.trusted(s)
@@ -336,7 +336,7 @@ func (x *shareStep) remove(i int8) {
 	x.net[x.count] = shareItem{}
 }
 
-// arrive is something that gets to where it is sent.
+// arrive delivers an item to where it was sent.
 func (x *shareStep) arrive(it shareItem) {
 	switch it.kind {
 	case shareRequest:
@@ -371,7 +371,7 @@ func (x *shareStep) serve(it shareItem) {
 	}
 }
 
-// check is what holds of the server at any time.
+// check checks what must be true of the server at any time.
 func (x *shareStep) check() {
 	sum, most, writers := 0, 0, 0
 	for _, e := range x.memory.entries[:x.memory.count] {
@@ -426,7 +426,7 @@ func (x *shareStep) pushed(it shareItem) {
 	}
 }
 
-// settle is what the session has from now on.
+// settle sets what the session has from now on.
 func (x *shareStep) settle(it shareItem, until tick) {
 	s, r := it.session, it.reply
 	c := &x.sessions[s]
@@ -503,7 +503,7 @@ const (
 
 var shareWhats = [...]string{"user comes", "user quits", "user leaves", "late write", "sends", "gives back", "beats", "renews", "delivers", "doubles", "loses", "tick", "flush"}
 
-// actions is what can happen next.
+// actions returns what can happen next.
 func (x *shareStep) actions() (all []shareAction) {
 	for s := range x.ops {
 		if x.ops[s] == nil {
@@ -622,7 +622,7 @@ func (x *shareStep) tick() {
 	}
 }
 
-// flush is the loss of all that the server has. What is trusted then is trusted in vain, until an answer says so.
+// flush makes the server forget all. Sessions trust in vain then, until a reply says so.
 func (x *shareStep) flush() {
 	x.leftFlushes--
 	x.memory = sharedMemory{}
@@ -635,7 +635,7 @@ func (x *shareStep) flush() {
 	x.reads = [8]versionRead{}
 }
 
-// trustworthy: what sessions trust is no more than the limit, and who is inside is so under units that are trusted.
+// trustworthy checks that the units which sessions trust are within the limit, and that each user inside has trusted units.
 func (x *shareStep) trustworthy() {
 	sum, most := 0, 0
 	for s := range x.ops {
@@ -650,7 +650,7 @@ func (x *shareStep) trustworthy() {
 	x.must(sum <= most, "%d units are trusted", sum)
 }
 
-// tell is a state in a line.
+// tell returns an action, and the state that it led to, as one line.
 func (x *shareStep) tell(a shareAction) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s %s", x.now, shareWhats[a.what], sessionName(uint8(a.session)))

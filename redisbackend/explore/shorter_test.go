@@ -2,7 +2,7 @@ package explore
 
 import "slices"
 
-// shorter leaves out of a run that breaks a rule what is not needed for that.
+// shorter returns a run that breaks a rule without the steps that are not needed for that.
 func (e *explorer) shorter(run []action) []action {
 	for i := len(run) - 1; i >= 0; i-- {
 		if without := slices.Delete(slices.Clone(run), i, i+1); e.breaks(without) {

@@ -19,14 +19,14 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// sources are the scripts as the backend sends them, and the keys that it names. They are overheard.
+// sources are the scripts as the backend sends them, and the keys that it names. A tap records them.
 type sources struct {
 	texts map[verb]string
 	keys  [keyCount]string
 	sent  map[verb][]string // what it sent with the latest script: KEYS, then ARGV
 }
 
-// A tap is a server that listens to what a backend sends to it.
+// A tap is a server that records what a backend sends to it.
 type tap struct {
 	mu    sync.Mutex
 	texts map[string]string // of scripts, by their hashes
@@ -68,12 +68,12 @@ func (p *tap) take() (text string, sent []string) {
 	return text, sent
 }
 
-// deaf is the sink of a session that is told nothing but that it is connected.
+// deaf is the sink of a session that learns nothing but that it is connected.
 type deaf struct{ backend.Sink }
 
 func (deaf) Reconnected() {}
 
-// overheard has the backend send every script once, as a call of the model would be, and writes down what it sends.
+// overheard has the backend send every script once, as the model's calls would, and records what it sends.
 func overheard(t *testing.T) *sources {
 	t.Helper()
 	redis, p := miniredis.RunT(t), &tap{texts: map[string]string{}}
@@ -98,11 +98,11 @@ func overheard(t *testing.T) *sources {
 	return s
 }
 
-// sampled are the calls that samples sends.
+// sampled lists the calls that samples sends.
 var sampled = call{session: 0, owner: 2, epoch: 3, flags: queueUp | yield, holds: 4, op: 5, tokens: 6, used: 7, seen: 8, ticket: 9, all: true,
 	memo: memo{epoch: 2, owner: 1, op: 3, token: 11, note: "300 b:1:2"}}
 
-// samples are the verbs of the backend with what is in sampled.
+// samples calls the verbs of the backend with the requests in sampled.
 func samples(ctx context.Context, conn backend.Conn, lock backend.Remote) map[verb]func() {
 	s, sec := sampled, func(t tick) time.Duration { return time.Duration(t) * second }
 	seen := backend.Token(epoch + s.seen64())
@@ -149,7 +149,7 @@ func samples(ctx context.Context, conn backend.Conn, lock backend.Remote) map[ve
 	}
 }
 
-// prior is what the session tells the backend of it.
+// prior returns what the session says to the backend about it.
 func (m memo) prior() backend.Prior {
 	return backend.Prior{Epoch: uint64(m.epoch), Owner: ownerName(m.owner), Op: uint64(m.op), Token: backend.Token(epoch + int64(m.token)),
 		Pushed: m.pushed, Freed: m.freed, Note: m.note}

@@ -11,7 +11,7 @@ const (
 	maxNet      = 6
 )
 
-// A world is what can happen: how many sessions, and how much of everything. Every run in it ends, so all of them can
+// A world says what can happen: how many sessions there are, and how many steps of each kind. Every run in it ends, so all can
 // be explored.
 type world struct {
 	name      string
@@ -23,13 +23,13 @@ type world struct {
 	block     uint8   // tokens of an attempt; more than one: the hold is the session's, and its owners inherit it
 	left      budget
 	begin     []action // what has happened already
-	most      int      // states that are looked at, the nearest first; 0: all, and there are few enough
+	most      int      // states that are explored, the nearest first; 0: all
 }
 
 // A budget is what may still happen.
 type budget struct {
 	ticks   uint8
-	faults  uint8 // commands that are lost, late or doubled, and answers that are lost
+	faults  uint8 // commands that are lost, late or doubled, and replies that are lost
 	nests   uint8 // re-entries, and their unlocks
 	renews  uint8
 	flushes uint8 // losses of Redis's memory
@@ -37,13 +37,13 @@ type budget struct {
 	signals uint8
 }
 
-// A mode is what the head of a session's queue, which has the baton, is about.
+// A mode is what the head of a session's queue, which has the baton, does.
 type mode uint8
 
 const (
-	idle    mode = iota // nobody has the baton
+	idle    mode = iota // no owner has the baton
 	trying              // it wants the lock
-	holding             // it has it, and trusts the lease
+	holding             // it has the lock, and trusts the lease
 )
 
 // A client is a session as reentrant keeps it for one lock: see lockState there. It sends a new epoch only when none of its
@@ -53,17 +53,17 @@ type client struct {
 	epoch    uint8 // of the last attempt, or the ticket that it came from
 	owner    uint8 // whose
 	flags    flags // of its next copy
-	busy     bool  // it waits for the answer of a command that is slow
+	busy     bool  // it waits for the reply to a slow command
 	renewing bool  // so does the watchdog
 	stale    bool  // the next copy needs a new epoch
-	owes     bool  // Redis may have something of ours
-	doubtful tick  // until then a copy may be under way whose answer is not known
-	refuted  tick  // when the last copy was sent that was answered "waiting"
+	owes     bool  // Redis may have something of the session's
+	doubtful tick  // until then a copy may be under way whose result is not known
+	refuted  tick  // when the last copy was sent that had the reply "waiting"
 	until    tick  // the end of the trust, or of what keepTTL keeps
 	holds    uint8
 	op       uint8
-	target   uint8 // the hold count that was asked for and not answered; 0: none
-	unsure   bool  // such a question was given up
+	target   uint8 // the hold count that was requested without a reply; 0: none
+	unsure   bool  // such a request was given up
 	token    uint32
 	last     uint32
 	used     uint32
@@ -72,16 +72,16 @@ type client struct {
 	count uint8 // of epochs: attempts and tickets
 	waiter
 
-	memo memo // how the last answer left the record
+	memo memo // how the last reply left the record
 
 	gone uint8 // not the session's knowledge: it has given up everything up to this epoch, and Redis knows
 }
 
-// An item is something under way: a command, an answer or a message.
+// An item is something under way: a command, a reply or a message.
 type item struct {
 	kind   kind
-	wanted bool // somebody waits for the answer
-	twin   bool // made by the network, of a command that was answered
+	wanted bool // its caller waits for the reply
+	twin   bool // made by the network, of a command that had a reply
 	sent   tick
 	call   call // of a message: session and epoch
 	code   uint8
@@ -108,20 +108,20 @@ type state struct {
 	sessions [maxSessions]client
 	net      [maxNet]item // in an order that says nothing
 	left     budget
-	top      uint32 // the highest token of a hold that was believed in
-	orphans  bool   // Redis may have something that nobody knows of, as it should be: it must expire
+	top      uint32 // the highest token of a hold that a session trusted
+	orphans  bool   // Redis may rightly have something that no session knows of: it must expire
 }
 
-// A way is how a command fares.
+// A way is what happens to a command on its way.
 type way uint8
 
 const (
-	promptly way = iota // it is executed and answered at once
+	promptly way = iota // it is executed, and its reply arrives at once
 	lost                // it does not arrive, and its caller gives it up
-	unheard             // it is executed, and its answer lost
+	unheard             // it is executed, and its reply is lost
 	delayed             // its caller gives it up, and it is still under way
 	slow                // it is under way, and its caller waits
-	doubled             // it is executed and answered, and another copy of it is under way
+	doubled             // it is executed, its reply arrives, and another copy of it is under way
 	ways
 )
 
@@ -147,11 +147,11 @@ const (
 	enters // once more
 	exits  // once less
 	repeats
-	abandons // the operation that was not answered
+	abandons // the operation that had no reply
 	inherits
 	renews
 	arrives // something that is under way
-	gives   // up waiting for an answer
+	gives   // up waiting for a reply
 	ticks
 	flushes
 	awaits
@@ -163,7 +163,7 @@ const (
 	acknowledges
 )
 
-// actions are all that can happen next.
+// actions returns all that can happen next.
 func (w *world) actions(s *state) (all []action) {
 	for i := range w.sessions {
 		if i > 0 && s.sessions[i-1].epoch == 0 {
@@ -188,7 +188,7 @@ func (w *world) actions(s *state) (all []action) {
 	return all
 }
 
-// quiet reports whether nobody trusts anything and nothing is under way: then Redis may lose its memory.
+// quiet reports whether no session trusts anything and nothing is under way: then Redis may lose its memory.
 func (s *state) quiet() bool {
 	for _, c := range s.sessions {
 		if c.mode == holding {
@@ -198,7 +198,7 @@ func (s *state) quiet() bool {
 	return s.net == [maxNet]item{}
 }
 
-// ways is how many of the ways there are for a command now. What is to be under way needs room.
+// ways returns how many of the ways there are for a command now. A command that stays under way needs room.
 func (s *state) ways() way {
 	switch {
 	case s.left.faults == 0:
@@ -209,7 +209,7 @@ func (s *state) ways() way {
 	return ways
 }
 
-// moves are what a session can do.
+// moves returns what a session can do.
 func (w *world) moves(all []action, s *state, i uint8) []action {
 	c := &s.sessions[i]
 	add := func(a action) {
@@ -261,7 +261,7 @@ func (w *world) moves(all []action, s *state, i uint8) []action {
 	return all
 }
 
-// beginnings are the attempts that a session can begin.
+// beginnings returns the attempts that a session can begin.
 func (w *world) beginnings(c *client) (all []action) {
 	if c.count >= w.attempts || c.target != 0 {
 		return nil
@@ -279,7 +279,7 @@ func (w *world) beginnings(c *client) (all []action) {
 	return all
 }
 
-// owners are who may be the next head: of owners who have not been there yet, one is like the other.
+// owners returns which owners may be the next head: those that have not acted yet are interchangeable.
 func (w *world) owners(c *client) []uint8 {
 	switch {
 	case w.block > 1:
@@ -306,7 +306,7 @@ type step struct {
 	store *store
 	state
 	bad  string   // what must not be
-	told []string // for readers; nil if there are none
+	told []string // the story for a reader of a failure; nil if it is not wanted
 }
 
 func (x *step) tell(format string, args ...any) {
@@ -367,7 +367,7 @@ func (x *step) happen(a action) {
 	x.settle()
 }
 
-// recount is a re-entry, or an unlock that is not the last.
+// recount carries out a re-entry, or an unlock that is not the last.
 func (x *step) recount(a action) {
 	c := &x.sessions[a.session]
 	x.left.nests--
@@ -379,7 +379,7 @@ func (x *step) recount(a action) {
 	x.send(x.reenter(a.session), a.way)
 }
 
-// attempt begins a new attempt. Whatever the session trusted is over by that.
+// attempt begins a new attempt. The session's earlier trust ends with it.
 func (x *step) attempt(i uint8, f flags, owner uint8, w way) {
 	c := &x.sessions[i]
 	if c.mode == holding {
@@ -402,7 +402,7 @@ func (x *step) reenter(i uint8) call {
 	return call{verb: verbReenter, session: i, owner: c.owner, epoch: c.epoch, op: c.op, holds: c.target}
 }
 
-// release gives up whatever the session has: its hold, or what attempts left behind.
+// release gives up all that the session has: its hold, or what attempts left behind.
 func (x *step) release(i uint8, w way) {
 	c := &x.sessions[i]
 	c.mode = idle
@@ -413,7 +413,7 @@ func (x *step) release(i uint8, w way) {
 	x.send(x.world.leanRelease(c, r), w)
 }
 
-// send is a command, and how it fares.
+// send sends a command, which then fares in the given way.
 func (x *step) send(c call, w way) {
 	x.tell("%v%s", c, wayNames[w])
 	switch w {
@@ -436,7 +436,7 @@ func (x *step) send(c call, w way) {
 	}
 }
 
-// wait notes that the head, or the watchdog, waits for an answer, or does no more.
+// wait notes whether the head, or the watchdog, waits for a reply.
 func (x *step) wait(c call, waits bool) {
 	if c.verb == verbRenew {
 		x.sessions[c.session].renewing = waits
@@ -455,7 +455,7 @@ func (x *step) post(it item) {
 	}
 }
 
-// exec is a command that reaches Redis.
+// exec carries out a command that reaches Redis.
 func (x *step) exec(c call, twin bool) result {
 	before := x.memory
 	res := x.store.exec(before, x.now, c)
@@ -506,7 +506,7 @@ func (x *step) late(c call, res result, twin bool) {
 	}
 }
 
-// answered is the answer to a command, which was sent at some moment.
+// answered handles the reply to a command that was sent at some moment.
 func (x *step) answered(a call, res result, sent tick) {
 	c := &x.sessions[a.session]
 	switch a.verb {
@@ -571,7 +571,7 @@ func (x *step) acquired(a call, res result, sent tick) {
 	}
 }
 
-// unanswered is a command that its caller gave up: it may have been carried out all the same.
+// unanswered handles a command that its caller gave up: Redis may have executed it all the same.
 func (x *step) unanswered(a call) {
 	c := &x.sessions[a.session]
 	if !a.verb.attempts() {
@@ -609,12 +609,12 @@ func (x *step) lose(i uint8) {
 	x.tell("%s has lost the lock", sessionName(i))
 	c.mode, c.target = idle, 0
 	if c.asking == verbAwait {
-		c.phase = torn // it may have been carried out
+		c.phase = torn // Redis may have executed it
 	}
 	c.asking = verbNone
 }
 
-// arrive is something that was under way: a command at Redis, an answer or a message at its session.
+// arrive delivers something that was under way: a command to Redis, a reply or a message to its session.
 func (x *step) arrive(i uint8) {
 	it := x.net[i]
 	x.net[i] = item{}
@@ -649,14 +649,14 @@ func (x *step) arrive(i uint8) {
 	}
 }
 
-// result is the answer that is under way.
+// result returns the reply that is under way.
 func (it item) result() result {
 	return result{code: int(it.code), note: it.note, numbers: []int64{int64(it.code), 0, it.first64(), epoch + int64(it.last), 1000 * int64(it.ttl)}}
 }
 
 func (it item) first64() int64 { return epoch + int64(it.first) }
 
-// give gives up waiting for an answer: the connection broke, or the time was up.
+// give gives up waiting for a reply: the connection broke, or the time was up.
 func (x *step) give(i uint8) {
 	it := &x.net[i]
 	x.left.faults--
@@ -683,7 +683,7 @@ func (x *step) tick() {
 		if c.doubtful <= x.now {
 			c.doubtful = 0
 		}
-		c.refuted = 0 // all grants from before are too old to be believed
+		c.refuted = 0 // all earlier grants are too old to be trusted
 	}
 	for i, it := range x.net {
 		if it.kind == grant {

@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/internal/testsize"
 )
 
-// The worlds are as large as some seconds allow. They differ in what there is much of.
+// The worlds are as large as some seconds allow. Each has more of something than the others.
 var worlds = []world{
 	{name: "hand-over", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, faults: 1},
 		kinds: []flags{queueUp}, pass: []flags{yield, keepTTL, yield | keepTTL}},
@@ -37,10 +37,10 @@ var worlds = []world{
 		begin: twoWait, most: 100_000},
 }
 
-// oneHolds is a beginning: session a has the lock.
+// oneHolds begins a world: session a has the lock.
 var oneHolds = []action{{what: attempts, session: 0, flags: queueUp, owner: 1}}
 
-// twoWait is a beginning: sessions a and b wait for the condition, and c has the lock.
+// twoWait begins a world: sessions a and b wait for the condition, and c has the lock.
 var twoWait = []action{
 	{what: attempts, session: 0, flags: queueUp, owner: 1}, {what: awaits, session: 0},
 	{what: attempts, session: 1, flags: queueUp, owner: 1}, {what: awaits, session: 1},
@@ -50,23 +50,23 @@ var twoWait = []action{
 // ceiling is for worlds that are to be complete: one that has grown so much fails, before it takes all memory.
 const ceiling = 1_000_000
 
-// room is for two worlds at once, which is all that there may be memory for.
+// room limits the worlds that are explored at once to two, for which there is memory.
 var room = make(chan struct{}, 2)
 
 // deep is how many states of each world, with one fault more, are to be reached; 0: as many as there are, without. A
 // million takes some 10 to 30 s of a processor and 1 GB, and two worlds run at once.
 var deep = must(strconv.Atoi(cmp.Or(os.Getenv("RELOCK_EXPLORE"), "0")))
 
-// hasty reports whether there is only time for a look: everywhere but at full size, and there too under the race
-// detector, to which one goroutine has little to show.
+// hasty reports whether worlds are only looked at: everywhere but at full size, and there too with the race
+// detector, which finds little in one goroutine.
 func hasty() bool {
 	return testing.Short() || underRace || !testsize.Full() && deep == 0
 }
 
-// look is how many states of each world there is always time for.
+// look is how many states of each world are explored in any case.
 const look = 3_000
 
-// lateFrom is from when on the worlds are only looked at: half of the time that go test gives this package is over, so
+// lateFrom returns the time from which the worlds are only looked at: half of the time that go test gives this package is over, so
 // the machine is too slow to see them as a whole.
 func lateFrom(t *testing.T) time.Time {
 	end, limited := t.Deadline()
@@ -79,7 +79,7 @@ func lateFrom(t *testing.T) time.Time {
 // loaded is about when the tests began.
 var loaded = time.Now()
 
-// sized is a world as large as there is time for, and whether it may be cut.
+// sized returns a world as large as there is time for, and whether it may be cut.
 func (w world) sized() (_ world, mayBeCut bool) {
 	switch {
 	case hasty():
@@ -122,12 +122,12 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// wide has more of everything than can be gone through.
+// wide is a world with more of everything than can be explored.
 var wide = world{sessions: 3, attempts: 4, block: 1, left: budget{ticks: 8, faults: 5, nests: 4, renews: 3, flushes: 1, awaits: 2, signals: 2},
 	kinds: []flags{queueUp, 0, queueUp | barge, queueUp | fixed}, pass: []flags{yield, keepTTL, yield | keepTTL}}
 
-// seed is where the walks come from: the same in every run, so that it is a change that makes them fail, and another
-// one where more is looked at.
+// seed is the seed of the walks: the same in every run, so that a failure comes from a change, and another
+// one where more is explored.
 func seed() uint64 {
 	switch text := os.Getenv("RELOCK_SEED"); {
 	case text != "":
@@ -167,13 +167,13 @@ func TestExploreAtRandom(t *testing.T) {
 	t.Logf("%d walks, %d steps; %d runs of scripts on %d memories", walks, steps, e.store.count, len(e.store.ids))
 }
 
-// few walks are made however late it is.
+// few is the number of walks that are made however late it is.
 const few = 50
 
-// longest bounds a walk: chance may go in circles for as long as it likes.
+// longest bounds a walk: a random walk can go in circles.
 const longest = 1000
 
-// walk goes through a world at random, and reports whether that breaks a rule.
+// walk takes random steps through a world, and reports whether they break a rule.
 func (e *explorer) walk(random *rand.Rand) (run []action, bad bool) {
 	x := e.start(e.store)
 	for x.bad == "" && len(run) < longest {
