@@ -22,7 +22,7 @@ import (
 // gone ends too.
 const childEnv = "RELOCK_FAULTS_CHILD"
 
-// A role is what a parent tells its child.
+// A role is what a parent asks of its child.
 type role struct {
 	Name      string
 	Redis     string // address
@@ -90,7 +90,7 @@ func (r role) play() error {
 	return errors.Join(hangUp(), register.Close(), log.Close())
 }
 
-// open opens the session. Faults may keep it from that for a while. Told to stop before, it answers nil.
+// open opens the session. Faults may keep it from that for a while. It returns nil if it is stopped before.
 func (r role) open(ctx context.Context) (*reentrant.Session, func() error, error) {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for ctx.Err() == nil {
@@ -223,7 +223,7 @@ func (w *worker) write(op history.Op) {
 	}
 }
 
-// errNot is that somebody else has the lock.
+// errNot is returned when another owner has the lock.
 var errNot = errors.New("not taken")
 
 func outcome(kind history.Kind, err error) history.Outcome {

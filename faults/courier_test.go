@@ -17,14 +17,14 @@ type courier struct {
 	mu       sync.Mutex
 	acquire  carrier        // nil: attempts are passed on
 	arrived  func()         // called for a grant that has arrived, before the session hears of it; nil: nothing
-	muted    map[string]int // by verb, how many answers are still to be lost
+	muted    map[string]int // by verb, how many replies are still to be lost
 	acquires []backend.AcquireRequest
 	releases []backend.ReleaseRequest
 	conn     backend.Conn   // the backend's own
 	remote   backend.Remote // the backend's own, of the last lock
 }
 
-// A carrier brings an attempt to the backend, by send, and its answer back.
+// A carrier brings an attempt to the backend, by send, and its reply back.
 type carrier func(ctx context.Context, req backend.AcquireRequest, send sender) (backend.AcquireReply, error)
 
 type sender func(context.Context, backend.AcquireRequest) (backend.AcquireReply, error)
@@ -56,21 +56,21 @@ func (c *courier) atGrant(f func()) {
 	c.arrived = f
 }
 
-// mute has the next n answers to a verb lost.
+// mute loses the next n replies to a verb.
 func (c *courier) mute(verb string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.muted = map[string]int{verb: n}
 }
 
-// left is how many answers to a verb are still to be lost.
+// left returns how many replies to a verb are still to be lost.
 func (c *courier) left(verb string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.muted[verb]
 }
 
-// heard gives the error that comes of an answer to a verb.
+// heard returns the error that the session gets for a reply to a verb.
 func (c *courier) heard(verb string, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -147,7 +147,7 @@ func (f *fleet) each(is func(client string) bool, what string) {
 	}
 }
 
-// stop tells all processes to end, and waits until they have.
+// stop ends all processes, and waits until they have ended.
 func (f *fleet) stop() {
 	for _, s := range f.seats {
 		_ = s.stdin.Close()

@@ -17,7 +17,7 @@ import (
 )
 
 // Two sessions × 20 goroutines × 500 sections, while connections are killed, scripts flushed and a third of the
-// waiters cancelled at random: nobody overlaps, everybody ends, and nothing is left.
+// waiters cancelled at random: no holds overlap, every caller returns, and nothing is left.
 func TestHammerWhileConnectionsAreKilledScriptsFlushedAndWaitersCancelled(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
@@ -226,7 +226,7 @@ func TestAFrozenRedisDelaysAndLosesNobody(t *testing.T) {
 // Redis is killed and comes back empty: holders lose, waiters get in, tokens rise.
 func TestARedisThatComesBackEmptyLosesHoldersAndTokensRise(t *testing.T) {
 	t.Parallel()
-	const lease = 6 * time.Second // the holder is told in a third of it
+	const lease = 6 * time.Second // the holder learns of the loss within a third of it
 	srv := server(t)
 	l := session(t, srv.Addr(), reentrant.WithLease(lease)).NewLock("forgotten")
 	require.NoError(t, l.Lock(t.Context()))

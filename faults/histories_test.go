@@ -33,7 +33,7 @@ const (
 	roundLease     = time.Second
 	roundHeartbeat = 200 * time.Millisecond
 
-	// The shortest time for which a lock is had. One that is handed over has two thirds of a lease left at least; one
+	// The shortest time for which a lock is held. One that is handed over has two thirds of a lease left at least; one
 	// that was pushed is believed for half of the three heartbeats of a grant at least; less what a margin takes.
 	least = min(roundLease*2/3, roundHeartbeat*3/2) - roundHeartbeat/10
 	// In cohort mode it is handed over if a third of its lease, or of its grant, is left.

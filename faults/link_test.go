@@ -33,7 +33,7 @@ func newLink(t *testing.T, upstream string) *link {
 	return l
 }
 
-// dropReplies lets requests through and nothing back: what is sent is done, and nobody is told.
+// dropReplies lets requests through and nothing back: what is sent is executed, and no client hears of it.
 func (l *link) dropReplies() { l.down.turn(dropping) }
 
 // dropRequests lets nothing through.
@@ -110,7 +110,7 @@ func (f *flow) Pipe(stub *toxics.ToxicStub) {
 		on, lost = f.next(stub, lost)
 	}
 	stub.Close()
-	for range stub.Input { // until whoever sends it has noticed
+	for range stub.Input { // until the sender has noticed
 	}
 }
 

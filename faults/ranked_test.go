@@ -111,7 +111,7 @@ func TestRankedDrainWhenNothingIsPushed(t *testing.T) {
 
 // 2. is TestRankedAHolderThatIsPausedPastItsLease.
 
-// 3. Each command is executed and its answer lost, twice; asked again, it must not have been done more than once.
+// 3. Each command is executed and its reply lost, twice; repeated, it must not have been executed more than once.
 func TestRankedAnswersThatAreLostAfterExecution(t *testing.T) {
 	t.Parallel()
 	const lease = 9 * time.Second // two renewals in vain are well within it
@@ -122,7 +122,7 @@ func TestRankedAnswersThatAreLostAfterExecution(t *testing.T) {
 	step := func(verb, holds string, op func(context.Context) error) {
 		t.Helper()
 		mail.mute(verb, 2)
-		if err := op(t.Context()); !backend.OutcomeUnknown(err) { // a slow machine may have lost the third answer too
+		if err := op(t.Context()); !backend.OutcomeUnknown(err) { // a slow machine may have lost the third reply too
 			require.NoError(t, err, verb)
 		}
 		assert.Equal(t, holds, holdsIn(t, c, "once"), verb)
@@ -239,7 +239,7 @@ func TestRankedAnAttemptThatIsExecutedAfterItsTime(t *testing.T) {
 	assert.Empty(t, holdsIn(t, c, "late"))
 }
 
-// 5c. The answer comes late, and then the holder is cut off: its trust counts from when it asked.
+// 5c. The reply comes late, and then the holder is cut off: its trust counts from when it asked.
 func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
@@ -250,11 +250,11 @@ func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
 	lb := session(t, srv.Addr(), reentrant.WithLease(patience), reentrant.WithHeartbeat(lease/10)).NewLock("slow")
 	var asked time.Time
 	mail.by(func(ctx context.Context, req backend.AcquireRequest, send sender) (backend.AcquireReply, error) {
-		proxy.mend() // if the last answer was too late to be believed
+		proxy.mend() // if the last reply was too late to be believed
 		asked = time.Now()
 		reply, err := send(ctx, req)
 		proxy.dropRequests()  // before it could be renewed
-		time.Sleep(lease / 2) // how late the answer is
+		time.Sleep(lease / 2) // how late the reply is
 		return reply, err
 	})
 	a := reentrant.WithOwner(t.Context(), "a")
@@ -274,7 +274,7 @@ func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
 // old ones, are higher all the same.
 func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 	t.Parallel()
-	const lease = 6 * time.Second // the first holder is told in a third of it
+	const lease = 6 * time.Second // the first holder learns of the loss within a third of it
 	opts := []reentrant.Option{reentrant.WithLease(lease), reentrant.WithHeartbeat(lease / 10)}
 	for name, lose := range map[string]func(t *testing.T, s *pair, proxy *link){
 		"flush": func(t *testing.T, s *pair, _ *link) {

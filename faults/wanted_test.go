@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Three sessions want a lock again and again, and each holder keeps it until it is told that another waits, while
+// Three sessions want a lock again and again, and each holder keeps it until it hears that another waits, while
 // connections are killed and scripts forgotten. Each is told, although messages are lost, and although Redis is asked to
 // report waiters over those connections too: a waiter that is not reported would wait for ever.
 func TestWantedMissesNoWaiterWhileConnectionsAreKilled(t *testing.T) {

@@ -37,7 +37,7 @@ type placed struct {
 type leaver struct {
 	id              int
 	cancel, timeout func()
-	cancelled       any // what it answers then
+	cancelled       any // what it returns then
 }
 
 func newRig(t *testing.T) *rig {

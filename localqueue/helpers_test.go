@@ -175,7 +175,7 @@ func sendAway[K comparable](q *Queue[K]) {
 	q.unlock()
 }
 
-// requireLine asserts who holds, how often, and who waits.
+// requireLine asserts which owner holds, how often, and which owners wait.
 func requireLine(t *testing.T, q *Queue[string], holder string, holds int, waiters ...string) {
 	t.Helper()
 	got, _ := q.Holder()

@@ -80,7 +80,7 @@ func newSide(s *site, b *redisbackend.Backend, kind string) *side {
 // verbs is how many there are, and the number of the step that has Redis forget everything.
 const verbs = 8
 
-// step does one verb of the program, and answers what came of it.
+// step runs one verb of the program, and returns its result.
 func (d *side) step(p *numbered, clock int64) string {
 	verb, m := p.next()%verbs, d.members[p.next()%2]
 	ctx := d.site.ctx()

@@ -106,7 +106,7 @@ func newWire(tb testing.TB, addr string) *wire {
 		ctx, hangUp := context.WithCancel(context.Background())
 		var listening sync.WaitGroup
 		listening.Go(func() {
-			_ = w.clients[me].Receive(ctx, w.clients[me].B().Subscribe().Channel(channels[me]).Build(), // until it is told to end
+			_ = w.clients[me].Receive(ctx, w.clients[me].B().Subscribe().Channel(channels[me]).Build(), // until its context ends
 				func(rueidis.PubSubMessage) { w.heard[me] <- struct{}{} })
 		})
 		tb.Cleanup(func() {

@@ -143,13 +143,13 @@ func TestPlainAfterItsConnectionsAreLost(t *testing.T) {
 	l := newSession(t, s.b).NewLock("x")
 	for range 3 {
 		require.NoError(t, l.Lock(t.Context()))
-		_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // and so is the answer
+		_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // and so is the reply
 		require.NoError(t, l.Unlock(t.Context()))
 		_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error()
 	}
 }
 
-// An empty transaction reports whether what is watched has changed: by that answers without changes are known to be right.
+// An empty transaction reports whether what is watched has changed: so a reply without changes is known to be right.
 func TestAnEmptyTransactionTellsOfChanges(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		client, release := s.client.Dedicate()
@@ -210,7 +210,7 @@ func TestPlainAfterAPoolIsLost(t *testing.T) {
 	for range many {
 		(<-taken)()
 	}
-	_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // and so is the answer
+	_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // and so is the reply
 	s.eventually(func() bool {
 		began := time.Now()
 		_, err := a.remote.Acquire(s.ctx(), request(1))

@@ -25,7 +25,7 @@ func TestQuorumConnectsBesideANodeThatIsFull(t *testing.T) {
 	a.release(1)
 }
 
-// One server under two names, of which one answers when the session has been opened already: it can do nothing then.
+// One server under two names, one of which is reached only after the session was opened: the session can do nothing then.
 func TestQuorumFindsOneServerUnderTwoNamesLate(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)

@@ -65,7 +65,7 @@ func (b *bridge) cross(ctx context.Context, l *reentrant.Lock) bool {
 	me := &crossing{token: token}
 	before := b.last.Swap(me)
 	together := before != nil && !before.left.Load()
-	me.left.Store(true) // before it looks: so whoever was held up on the bridge finds that it is lost
+	me.left.Store(true) // before it looks: so an owner that was held up on the bridge finds that the lock is lost
 	select {
 	case <-l.Lost(ctx):
 		me.lost.Store(true)
@@ -143,7 +143,7 @@ func TestQuorumSessionsWhileNodesDieAndComeBack(t *testing.T) {
 	everybody.Wait()
 }
 
-// Sessions that ask at the same time split the nodes between them. Nobody keeps a minority, so somebody gets on.
+// Sessions that ask at the same time split the nodes between them. No session keeps a minority, so one of them gets the lock.
 func TestQuorumSplitVotesEnd(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
@@ -165,7 +165,7 @@ func TestQuorumSplitVotesEnd(t *testing.T) {
 	}
 }
 
-// What processes that died in the middle of an attempt have left behind at a minority stops nobody.
+// Processes that died in the middle of an attempt left holds at a minority, and those stop no session.
 func TestQuorumAMinorityOfCopiesStopsNobody(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
@@ -184,7 +184,7 @@ func TestQuorumAMinorityOfCopiesStopsNobody(t *testing.T) {
 	}
 }
 
-// The callers see that a majority is missing, soon, and never that somebody else has the lock.
+// The callers soon see that a majority is missing, and never that another session has the lock.
 func TestQuorumSessionsSeeThatAMajorityIsMissing(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)

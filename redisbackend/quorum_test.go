@@ -274,7 +274,7 @@ func TestQuorumWithoutAMajoritySaysSo(t *testing.T) {
 	}
 }
 
-// What one node gave is given back when the others have said that the lock is another's, also by a node that is told so
+// A hold at one node is released when the others have replied that another session has the lock, also at a node that hears so
 // only when it can listen again.
 func TestQuorumGivesBackWhatAMinorityGave(t *testing.T) {
 	t.Parallel()
@@ -315,7 +315,7 @@ func TestQuorumGivesBackWhatASilentNodeMayHaveGiven(t *testing.T) {
 	require.Contains(t, c.on(a), 2)
 }
 
-// A node that is frozen is not waited for: what the others say is the answer.
+// The session does not wait for a frozen node: the replies of the others decide.
 func TestQuorumDoesNotWaitForAFrozenNode(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -339,7 +339,7 @@ func TestQuorumDoesNotWaitForAFrozenNode(t *testing.T) {
 	c.nowhere(a)
 }
 
-// A node that comes back empty while a lock is held gets the hold back with the next renewal, and nobody gets in.
+// A node that comes back empty while a lock is held gets the hold back with the next renewal, and no other session gets the lock.
 func TestQuorumPutsAHoldBack(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
@@ -349,7 +349,7 @@ func TestQuorumPutsAHoldBack(t *testing.T) {
 		a.reenter(1, 1, 3, 0)
 		c.everywhere(a)
 		epoch := uint64(0)
-		for i := range n { // one after the other, so that in the end none remembers what it was told first
+		for i := range n { // one after the other, so that in the end none has what was first written to it
 			c.servers[i].Stop()
 			c.servers[i].Restart(t)
 			c.nodes[0].eventually(func() bool { return c.nodes[i].do("PING").Error() == nil }, "the node is back")
@@ -473,7 +473,7 @@ func TestQuorumPutsNothingBackAfterARelease(t *testing.T) {
 	}
 }
 
-// Two majorities share a node, which alone may know the highest token: it has to be told to a majority.
+// Two majorities share a node, which alone may know the highest token: a majority has to learn it.
 func TestQuorumTokensRiseOverMajorities(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -495,7 +495,7 @@ func TestQuorumTokensRiseOverMajorities(t *testing.T) {
 	require.Greater(t, b.take(1), token) // by nodes 2 and 3
 }
 
-// Tokens rise whichever nodes answer.
+// Tokens rise whichever nodes reply.
 func TestQuorumTokensRiseWhileNodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 5)
@@ -631,7 +631,7 @@ func TestQuorumNeedsNoOtherRights(t *testing.T) {
 	}
 }
 
-// A node that hangs keeps nobody from opening a session.
+// A node that hangs does not keep a process from opening a session.
 func TestQuorumConnectDoesNotWaitForAFrozenNode(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)

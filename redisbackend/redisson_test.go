@@ -228,7 +228,7 @@ func TestRedissonCostsNothingWithoutTheOption(t *testing.T) {
 	heard.says(t, "end", "nothing but this")
 }
 
-// In a Cluster both kinds of channels are told, since Redisson listens to either.
+// In a Cluster the message goes to both kinds of channels, since Redisson listens to either.
 func TestRedissonIsToldInACluster(t *testing.T) {
 	t.Parallel()
 	s, _ := cluster(t, 0)

@@ -84,7 +84,7 @@ func TestAReplicaThatHangsIsNone(t *testing.T) {
 	}, "it acknowledges again")
 }
 
-// WAIT with no replica connected answers 0 at once or when its time is up: that is none, not all.
+// WAIT with no replica connected returns 0, at once or when its time is up: that is none, not all.
 func TestWithoutReplicasNothingIsReplicated(t *testing.T) {
 	t.Parallel()
 	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr())}

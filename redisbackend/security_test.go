@@ -34,7 +34,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// An authority signs certificates, and nobody but this test knows it.
+// An authority signs certificates, and only this test knows it.
 type authority struct {
 	t    *testing.T
 	dir  string
@@ -66,7 +66,7 @@ func (a *authority) write(file, kind string, der []byte) {
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
-// server starts a Redis that has a certificate for the loopback address, and answers its address for TLS.
+// server starts a Redis that has a certificate for the loopback address, and returns its address for TLS.
 func (a *authority) server(options ...string) string {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	a.sign("server", &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "server"},
@@ -233,7 +233,7 @@ func TestTheDocumentedRightsAreEnoughForEverything(t *testing.T) {
 			server := redisserver.Start(t)
 			admin := node(t, server)
 			client := connect(t, server.Addr(), leastUser(t, c.rights, admin), func(o *rueidis.ClientOption) {
-				o.ForceSingleClient = true // else the client tries whether it is a Cluster, and takes no for an answer
+				o.ForceSingleClient = true // else the client tries whether it is a Cluster, and accepts the refusal
 			})
 			b, err := redisbackend.New(client, append(c.options, redisbackend.WithPrefix("app:"))...)
 			require.NoError(t, err)

@@ -107,7 +107,7 @@ func TestSentinelFailoverWhileALockIsHeldAndWaitedFor(t *testing.T) {
 	assert.Greater(t, r.token, first)
 }
 
-// A hold that did not get to the replica in time is lost with the old master. Its holder is told by its next renewal.
+// A hold that did not get to the replica in time is lost with the old master. Its holder learns of it at its next renewal.
 func TestSentinelFailoverForgetsAHold(t *testing.T) {
 	t.Parallel()
 	w := sentinel(t)
@@ -143,7 +143,7 @@ func TestSentinelFailoverWhileALockIsHandedOver(t *testing.T) {
 			stop(w.master)
 			w.failover()
 			s.advances(r)
-			w.master.Thaw() // it still takes itself for the master: nobody may listen to it
+			w.master.Thaw() // it still believes that it is the master: no client may ask it
 			s.advances(r)
 			end()
 			assert.Empty(t, r.twice, "tokens are never given twice")
@@ -152,7 +152,7 @@ func TestSentinelFailoverWhileALockIsHandedOver(t *testing.T) {
 }
 
 // A master that hangs takes its holders' trust with it, in time. When it comes back as one that thinks it is the master,
-// and still has the hold, the old holder has long been told.
+// and still has the hold, the old holder has long learnt of the loss.
 func TestAnOldMasterThatComesBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("as long as a lease")
@@ -274,7 +274,7 @@ func TestTheChannelFollowsToTheNewMaster(t *testing.T) {
 	}
 }
 
-// answers waits until the new master answers. The old one may still be asked meanwhile.
+// answers waits until the new master replies. Clients may still ask the old one meanwhile.
 func (w *watched) answers(what string, ask func(ctx context.Context) bool) {
 	w.Helper()
 	require.Eventually(w, func() bool {

@@ -92,7 +92,7 @@ func (m *member) Signalled(_ string, ticket uint64, placed bool) { m.signals <- 
 func (m *member) Wanted(_ string, epoch uint64)                  { m.wanted <- epoch }
 func (m *member) Taken(_ string, epoch uint64)                   { m.taken <- epoch }
 
-// Resumed is said with every connection, and mostly nobody waits for it: a Sink never blocks.
+// The sink is called with every connection, and mostly no test waits for it: a Sink never blocks.
 func (m *member) Reconnected() {
 	select {
 	case m.resumed <- struct{}{}:
@@ -177,7 +177,7 @@ func (m *member) acquire(epoch uint64, change ...func(*backend.AcquireRequest)) 
 	return reply
 }
 
-// take acquires the lock, which must be had, and answers the token.
+// take acquires the lock, which must succeed, and returns the token.
 func (m *member) take(epoch uint64, change ...func(*backend.AcquireRequest)) backend.Token {
 	m.Helper()
 	reply := m.acquire(epoch, change...)
@@ -300,7 +300,7 @@ func (s *site) queued() []string {
 	return sessions
 }
 
-// shorten leaves whoever has the lock half of its lease, so that a full one can be told from it.
+// shorten leaves the holder half of its lease, so that a full one can be told from it.
 func (s *site) shorten() {
 	s.Helper()
 	s.run("PEXPIRE", s.name, text((lease / 2).Milliseconds()))
@@ -322,7 +322,7 @@ func (s *site) assertShort(why ...any) {
 	assert.LessOrEqual(s, s.ttl(), lease/2, why...)
 }
 
-// lapse lets the lease of whoever has the lock end now.
+// lapse ends the holder's lease now.
 func (s *site) lapse() {
 	s.Helper()
 	s.run("PEXPIRE", s.name, "1")
@@ -389,7 +389,7 @@ func countScripts(t require.TestingT, info string) int {
 	return calls
 }
 
-// connections are the ids of a server's clients: all, or what CLIENT LIST answers to more words.
+// connections returns the ids of a server's clients: all, or those that CLIENT LIST returns with more words.
 func connections(s *site, words ...string) []string {
 	s.Helper()
 	list, err := s.do(append([]string{"CLIENT", "LIST"}, words...)...).ToString()

@@ -49,7 +49,7 @@ func TestStressSessionsExcludeEachOther(t *testing.T) {
 	})
 }
 
-// enter gets the lock: an attempt, then its copies until it is had, or is too old.
+// enter gets the lock: it sends an attempt, then copies of it until one is granted or the attempt is too old.
 func (m *member) enter(epoch *uint64) uint64 {
 	*epoch++
 	for m.Context().Err() == nil {
@@ -75,7 +75,7 @@ func (m *member) enter(epoch *uint64) uint64 {
 	return 0
 }
 
-// leave gives it back, and asks again until there was an answer.
+// leave releases it, and repeats the command until there is a reply.
 func (m *member) leave(epoch uint64) {
 	for m.Context().Err() == nil {
 		_, err := m.remote.Release(m.ctx(), backend.ReleaseRequest{Epoch: epoch, Until: time.Now().Add(10 * time.Second)})

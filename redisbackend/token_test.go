@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A message whose tokens no script can have given out is not taken at its word: the next attempt asks, and its answer has
+// A message whose tokens no script can have given out is not trusted: the next attempt asks, and its reply has
 // the tokens.
 func TestAGrantWithForgedTokensIsConfirmed(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {

@@ -295,7 +295,7 @@ func TestInspect(t *testing.T) {
 	})
 }
 
-// A hash that is somebody else's data is refused, and left alone.
+// A hash that is other data is refused, and left alone.
 func TestAHashThatIsNotALock(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"one that does not expire": {"some:thing", "1"},
@@ -393,7 +393,7 @@ type lateContext struct{ context.Context }
 
 func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
 
-// An answer that does not come in time may have been carried out.
+// A command whose reply does not come in time may have been executed.
 func TestNoAnswerLeavesTheOutcomeUnknown(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, client: connect(t, server.Addr()), name: "lock"}

@@ -23,7 +23,7 @@ type failureKind struct {
 	refuses     bool // the node reads commands and refuses them
 	unreachable bool // no command of the session is answered while it lasts
 	unheard     bool // no command of the session arrives at the node while it lasts
-	unanswered  bool // each command is executed, and its answer is lost
+	unanswered  bool // each command is executed, and its reply is lost
 	forgets     bool // the node forgets its locks
 	lies        bool // replies are not what the contract of Remote allows
 	mild        bool // a call that tries again succeeds while it lasts

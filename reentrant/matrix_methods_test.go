@@ -24,14 +24,14 @@ type row struct {
 	busy   bool  // if nothing fails it returns false, since another has the lock
 	gains  int   // holds of far/x that the caller has more after a success
 	gives  int   // holds that it has more whatever the error is, unless that is of its context or ErrNotHeld
-	sends  bool  // it cannot succeed without an answer of the node
+	sends  bool  // it cannot succeed without a reply of the node
 	reads  bool  // what it sends changes nothing
 	again  bool  // it tries again while the node cannot be reached
 	awaits bool  // it ends when it is signalled
 	waits  bool  // it ends when the other session or owner gives the lock up
 	ends   bool  // it ends the session
 	idle   bool  // there is nothing that the end of its context could cut short
-	blind  bool  // every answer is possible
+	blind  bool  // every result is possible
 	asks   bool  // its result is whether the lock is held
 	late   bool  // the failure begins half a second after the call
 	opens  bool  // it is a call of a session that the failure does not know yet

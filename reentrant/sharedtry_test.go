@@ -127,7 +127,7 @@ func TestATryInASessionThatHasAllPermitsEndsWithoutACommand(t *testing.T) {
 		s := newSession(t, memory.New())
 		m := s.NewSemaphore("y", 2)
 		require.NoError(t, m.Acquire(t.Context(), 2))
-		time.Sleep(time.Millisecond) // the server's latest answer is older than the tries
+		time.Sleep(time.Millisecond) // the server's latest reply is older than the tries
 
 		start, commands := time.Now(), s.Stats().Commands
 		patient, stop := context.WithTimeout(t.Context(), time.Minute)

@@ -61,7 +61,7 @@ func (s *fixture) session(b backend.Backend, opts ...reentrant.Option) *reentran
 	return session
 }
 
-// marked is an observer that is not told of the calls of flush.
+// marked is an observer that does not see the calls of flush.
 type marked struct {
 	reentrant.Observer
 	flushed chan<- struct{}
@@ -132,7 +132,7 @@ type times struct {
 
 func text(set attribute.Set) string { return set.Encoded(attribute.DefaultEncoder()) }
 
-// caller is the context of somebody with a name and a span of its own.
+// caller returns the context of a caller with a name and a span of its own.
 func (s *fixture) caller(name string) (context.Context, trace.Span) {
 	return s.tracer.Start(reentrant.WithOwner(context.Background(), name), name)
 }

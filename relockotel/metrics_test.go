@@ -79,7 +79,7 @@ func release(t *testing.T, s *reentrant.Session, owner string) {
 	require.NoError(t, s.NewLock("x").Unlock(as(owner)))
 }
 
-// other is a session that nobody measures.
+// other is a session without metrics.
 func other(t *testing.T, b backend.Backend) *reentrant.Session {
 	t.Helper()
 	s, err := reentrant.NewSession(b)
@@ -198,7 +198,7 @@ func TestWhatASessionCountsIsRead(t *testing.T) {
 		hold(t, session, "a")
 		b.Flush()
 		<-session.NewLock("x").Lost(as("a"))
-		synctest.Wait() // the observer is told last
+		synctest.Wait() // the observer is called last
 
 		stats := session.Stats()
 		for name, want := range map[string]uint64{
@@ -277,7 +277,7 @@ func TestTroubleWithTheBackendIsCounted(t *testing.T) {
 	})
 }
 
-// A lock that Redis has lost by the time of Unlock is told of twice, as released and as lost. It is one hold.
+// A lock that Redis has lost by the time of Unlock is reported twice, as released and as lost. It is one hold.
 func TestAHoldThatIsLostAtUnlockIsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)

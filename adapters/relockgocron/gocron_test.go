@@ -29,7 +29,7 @@ func process(t *testing.T, server *redistest.Server) *reentrant.Session {
 	return session
 }
 
-// answered asks again while Redis does not answer in time, as on a machine that stands still. A try that came to nothing is
+// answered asks again while Redis does not answer in time, as on a machine that stands still. An attempt without a result is
 // given back.
 func answered(ask func() error) error {
 	err := ask()

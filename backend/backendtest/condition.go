@@ -101,7 +101,7 @@ func (r *remote) served(tickets ...uint64) {
 	require.NoError(r.t, err, "Beat")
 }
 
-// told waits for the message of a signal.
+// told waits for the message of a signal, and returns it.
 func (s *session) told(ticket uint64, placed bool) {
 	s.t.Helper()
 	s.t.eventually("the signal arrives", func() bool { return s.mail.told(s.name, ticket) != nil })

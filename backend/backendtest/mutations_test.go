@@ -25,7 +25,7 @@ func requests(change func(*backend.AcquireRequest)) func() hooks {
 	}
 }
 
-// answers is a Backend that changes what is answered.
+// answers is a Backend that changes replies.
 func answers(change func(*backend.AcquireReply)) func() hooks {
 	return func() hooks {
 		return hooks{acquire: func(ctx context.Context, r *remote, q backend.AcquireRequest) (backend.AcquireReply, error) {
@@ -62,7 +62,7 @@ func states(change func(*backend.State)) func() hooks {
 	}
 }
 
-// reads is a Backend that changes the answers to an InspectAll.
+// reads is a Backend that changes the replies to InspectAll.
 func reads(change func([]backend.Inspection)) func() hooks {
 	return func() hooks { return hooks{inspectAll: change} }
 }

@@ -22,7 +22,7 @@ type hooks struct {
 	reenter func(ctx context.Context, r *remote, req backend.ReenterRequest) (backend.ReenterReply, error)
 	release func(ctx context.Context, r *remote, req backend.ReleaseRequest) (backend.ReleaseResult, error)
 	inspect func(ctx context.Context, r *remote, st backend.State) backend.State
-	// inspectAll changes the answers to an InspectAll.
+	// inspectAll changes the replies to InspectAll.
 	inspectAll func(inspections []backend.Inspection)
 	force      func(ctx context.Context, r *remote) (bool, error)
 	renew      func(ctx context.Context, c *conn, renewals []backend.Renewal)

@@ -69,7 +69,7 @@ func outlive(t *testing.T, stop func(*redisserver.Server)) (end, last int64, sto
 	return end, last, !pulse.beatIn(end-int64(time.Second), end)
 }
 
-// silence has Redis answer nobody for a long time, and answers when a lock's lease ends, by the clock.
+// silence keeps Redis from replying to any client for a long time, and returns when a lock's lease ends, by the clock.
 func silence(t *testing.T, c rueidis.Client, lock string) int64 {
 	t.Helper()
 	const long = "100000" // ms
@@ -113,7 +113,7 @@ func TestAShortOutageIsSurvived(t *testing.T) {
 	assert.Equal(t, "ready\ndone\n", r.stdout.String())
 }
 
-// A waiter is not told that another has the lock while Redis is silent.
+// While Redis is silent, relock does not report to a waiter that another process has the lock.
 func TestAWaitThatEndsInAnOutageSaysSo(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
@@ -128,7 +128,7 @@ func TestAWaitThatEndsInAnOutageSaysSo(t *testing.T) {
 	release()
 }
 
-// Nobody reads what relock says, and the command is ended all the same.
+// Relock ends the command although no process reads what relock prints.
 func TestAReaderThatDoesNotReadHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)

@@ -112,7 +112,7 @@ func database(t *testing.T, statements ...string) *sql.DB {
 	return db
 }
 
-// number is what a query answers.
+// number returns the one number that a query returns.
 func number(t *testing.T, db *sql.DB, query string) (n int) {
 	t.Helper()
 	require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&n))

@@ -240,13 +240,13 @@ func TestAHoldEndsByItself(t *testing.T) {
 			assert.Greater(t, time.Since(begun), hold)
 			ann.gets(http.StatusGone, server, "pay", "A05")
 			ann.gets(http.StatusGone, server, "release", "A05")
-			ann.getsInTheEnd(server, "A05") // nothing is in the way of who had it before
+			ann.getsInTheEnd(server, "A05") // the guest who had it before can have it again
 			ann.sees("A05", "")
 		})
 	}
 }
 
-// getsInTheEnd picks a seat that somebody else holds, until it is free.
+// getsInTheEnd picks a seat that another guest holds until it is free.
 func (g *guest) getsInTheEnd(server int, s seat) {
 	g.t.Helper()
 	require.Eventually(g.t, func() bool {
@@ -465,7 +465,7 @@ func TestALateSaleIsRefused(t *testing.T) {
 	})
 	till.begins()
 	lock := p.counters[1].member.Session.NewLock(seat("A05").lockName())
-	answered(t, func() error { // twice would do no harm: nobody is to get the seat yet
+	answered(t, func() error { // twice would do no harm: no guest is to get the seat yet
 		_, err := lock.ForceUnlock(t.Context())
 		return err
 	})
@@ -572,7 +572,7 @@ func TestNobodyIsToldWhoTheOthersAre(t *testing.T) {
 	assert.Equal(t, 2, h.holds("ann"))
 }
 
-// A change is seen without any message, too: here by a session that tells nobody.
+// A change is seen without any message, too: here one by a session that sends none.
 func TestChangesAreSeenWithoutAMessage(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, time.Hour)

@@ -51,7 +51,7 @@ func request(epoch uint64) backend.AcquireRequest {
 	}
 }
 
-// acquire sends a copy of an attempt and waits a second for its answer.
+// acquire sends a copy of an attempt and waits a second for its reply.
 func (s *session) acquire(epoch uint64) (backend.AcquireReply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -469,7 +469,7 @@ func TestClockJumpsBackward(t *testing.T) {
 	})(t)
 }
 
-// A place that is given up, when nobody has the lock, does not leave the next one waiting.
+// A place that is given up while the lock is free does not leave the next session waiting.
 func TestWithdrawalHandsAFreeLockOn(t *testing.T) {
 	bubble(func(t *testing.T, server *memory.Backend) {
 		a, b, c := connect(t, server, "A"), connect(t, server, "B"), connect(t, server, "C")

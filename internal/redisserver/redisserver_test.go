@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// soon is for an answer that does not come; enough, for one that does.
+	// soon is for a reply that does not come; enough, for one that does.
 	soon   = 100 * time.Millisecond
 	enough = time.Minute
 )
 
-// ask sends an inline command and answers the first line of the reply, if it comes in time.
+// ask sends an inline command and returns the first line of the reply, if it comes in time.
 func ask(t *testing.T, addr, command string, patience time.Duration) (string, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {

@@ -355,7 +355,7 @@ func TestAJavaHolderThatIsKilled(t *testing.T) {
 	assert.NoError(t, lock.Unlock(reentrant.WithOwner(t.Context(), "go")))
 }
 
-// Java's forceUnlock ends a hold of Go's: the holder is told by Verify, and a Go waiter has the lock.
+// Java's forceUnlock ends a hold of Go's: Verify reports it to the holder, and a Go waiter gets the lock.
 func TestJavaForcesGosLock(t *testing.T) {
 	server := redisserver.Start(t)
 	j := java(t, server.Addr(), limit)

@@ -51,7 +51,7 @@ func TestTheClockRuns(t *testing.T) {
 	assert.Equal(t, int64(1), n)
 }
 
-// Every answer lies between its command's sending and its arrival, also when many ask at once.
+// Each reply's time lies between the sending of its command and its arrival, also when many clients ask at once.
 func TestStressClock(t *testing.T) {
 	s := redistest.Start(t)
 	var all sync.WaitGroup

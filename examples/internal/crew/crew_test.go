@@ -33,7 +33,7 @@ type role struct {
 	Seat  int
 	Steps int64         // for each of its two workers
 	Pause time.Duration // before each
-	Gate  string        // a file without which nobody is done; "" for none
+	Gate  string        // a file that must exist before any child is done; "" for none
 	Fail  string        // how it ends, if not well
 }
 
@@ -102,7 +102,7 @@ func TestReportsAddUp(t *testing.T) {
 	assert.Positive(t, outcome.Took)
 }
 
-// Nobody is done before all are killed that are to be: however late the parent hears of a step, there is somebody to kill.
+// No child is done before every child that is to be killed is dead: however late the parent hears of a step, there is a child to kill.
 func TestWhoIsKilledIsReplacedInItsSeat(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	plan := counting(t, role{Gate: gate})

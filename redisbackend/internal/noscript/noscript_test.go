@@ -54,7 +54,7 @@ func command(t *testing.T, server *redisserver.Server, words ...string) {
 	require.NoError(t, err)
 }
 
-// What was read command by command may be half from before and half from after a change. It is not the answer then, even
+// What was read command by command may be half from before and half from after a change. It is not returned then, even
 // if there is nothing to write.
 func TestPlainAnswersFromOneMoment(t *testing.T) {
 	r, server := plainOn(t)

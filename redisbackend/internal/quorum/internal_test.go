@@ -205,7 +205,7 @@ func TestQuorumDoesNotAskAgainWhereItGaveBack(t *testing.T) {
 	require.Equal(t, backend.Stale, again.Status)
 }
 
-// The lock may be given back while a waiter's new attempt is under way: the answer, that another has it, is old then.
+// The lock may be released while a waiter's new attempt is under way: the reply that another session has it is old then.
 func TestQuorumAHintDuringAnAttemptIsOfThatAttempt(t *testing.T) {
 	t.Parallel()
 	conn, _ := bound(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// What Redisson says between an acquire and its answer may be what the session waits for from then on. Offers of a session
+// A message of Redisson between an acquire and its reply may be the one that the session waits for from then on. Offers of a session
 // that has ended are asked for and not sent, so they can be seen here.
 func TestAMessageDuringAnAcquireIsHeard(t *testing.T) {
 	s := NewListener(nil)

@@ -119,7 +119,7 @@ func TestACopyRepeatsAllButItsTimes(t *testing.T) {
 		s.command(2).grant(1)
 		synctest.Wait()
 		enter(s, 2, 0)
-		first := s.command(3) // gets no answer
+		first := s.command(3) // gets no reply
 		ok, _ := s.queue.Exit(1)
 		require.True(t, ok)
 		second := s.command(3)
@@ -142,7 +142,7 @@ func TestAnEpochThatIsStaleIsFollowedByOneThatIsNot(t *testing.T) {
 	})
 }
 
-// The server knows a session's units by the token under which it got the first of them. What it answers about units that
+// The server knows a session's units by the token under which it got the first of them. Its reply about units that
 // were kept may not be heard, so the session goes on naming that one.
 func TestKeptUnitsAreNamedByTheTokenOfTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -102,7 +102,7 @@ func TestATryEndsAtOnceInASessionThatHasATurn(t *testing.T) {
 	})
 }
 
-// What was pushed before the session was reconnected is lost, and the answer that was under way can be older.
+// A message that was pushed before the session reconnected is lost, and the reply that was under way can be older.
 func TestAReconnectHasARequestRepeatedThatIsUnderWay(t *testing.T) {
 	answers := map[string]func(*shareCall){
 		"it is answered": func(c *shareCall) { c.place(0) },

@@ -19,8 +19,8 @@ const (
 	testTurn      = 5 * time.Millisecond
 )
 
-// A session is a room with one name, over a real local tier. The test is its server: it sees every command, and answers
-// when and what it likes. A command that gets no answer fails when its time is over.
+// A session is a room with one name, over a real local tier. The test is its server: it sees every command, and replies
+// when and what it likes. A command that gets no reply fails when its time is over.
 type session[Q any] struct {
 	t        *testing.T
 	room     *Room
@@ -28,7 +28,7 @@ type session[Q any] struct {
 	queue    Q
 	shares   chan *shareCall
 	renewals chan *renewCall
-	losses   chan time.Time // when users were told of a loss
+	losses   chan time.Time // when users learned of a loss
 }
 
 // newPermits returns the session of a semaphore with five permits.
@@ -115,13 +115,13 @@ func (remote) InspectShared(context.Context) (backend.SharedState, error) {
 
 func (remote) ForceShared(context.Context, backend.ShareKind) (bool, error) { return false, nil }
 
-// grant answers that the session has so many units, and that no other session waits.
+// grant replies that the session has so many units, and that no other session waits.
 func (c *shareCall) grant(units int) { c.reply <- settled(units) }
 
-// refuse answers that the server does not carry out the command, and would not if it were sent again.
+// refuse replies that the server does not carry out the command, and would not if it were sent again.
 func (c *shareCall) refuse() { c.fail <- backend.WithRefused(errors.New("NOPERM")) }
 
-// place answers that the session waits, and has so many units meanwhile.
+// place replies that the session waits, and has so many units meanwhile.
 func (c *shareCall) place(units int) {
 	r := settled(units)
 	r.Placed = true
@@ -175,7 +175,7 @@ func next[Q, T any](s *session[Q], from <-chan T) (v T) {
 	return v
 }
 
-// push tells the session that it was granted units a while ago.
+// push sends the session the message that it was granted units a while ago.
 func (s *session[Q]) push(epoch uint64, units int, ago, ttl time.Duration) {
 	s.room.Granted(backend.ShareGrant{
 		Name: "x", Epoch: epoch, Units: units, First: 2, Last: 2, May: backend.Unlimited, TTL: ttl, NotBefore: time.Now().Add(-ago),

@@ -31,7 +31,7 @@ func TestTrustInAnAnswerCountsFromTheSendingOfItsCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newReadWrite(t)
 		reader := enter(s, "reader", sharedqueue.Read)
-		s.command(1) // gets no answer
+		s.command(1) // gets no reply
 		resent := s.command(1)
 		time.Sleep(time.Second)
 		resent.grant(1)
