@@ -73,7 +73,7 @@ func TestRankedDrainWhenNothingIsPushed(t *testing.T) {
 		l := carried(t, srv.Addr(), &courier{deaf: true}, opts...).NewLock("drain")
 		for range 5 {
 			wg.Go(func() {
-				for done := 0; done < sections; {
+				for done := 0; done < sections && !t.Failed(); {
 					ctx, cancel := context.WithTimeout(t.Context(), limit)
 					if rand.N(3) == 0 {
 						cancel()

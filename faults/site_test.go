@@ -92,7 +92,11 @@ func sessionBy(t *testing.T, addr string, by func(backend.Backend) backend.Backe
 		}
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		patience := limit
+		if t.Failed() { // what it still holds is not given back
+			patience = time.Second
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		_ = s.Close(ctx)
 	})

@@ -72,11 +72,15 @@ func (e subscription) says(t *testing.T, want, why string) {
 // listens waits until a session has opened Redisson's channel.
 func (s *site) listens(sessions int64) {
 	s.Helper()
-	s.eventually(func() bool {
-		list, err := s.do("PUBSUB", "NUMSUB", javaChannel).ToArray()
-		n, _ := list[1].AsInt64()
-		return err == nil && n == sessions
-	}, "sessions listen to Redisson")
+	s.eventually(func() bool { return s.listeners(javaChannel) == sessions }, "sessions listen to Redisson")
+}
+
+// listeners returns how many connections listen to a channel, 0 if Redis does not reply in time.
+func (s *site) listeners(channel string) (n int64) {
+	if list, err := s.do("PUBSUB", "NUMSUB", channel).ToArray(); err == nil {
+		n, _ = list[1].AsInt64()
+	}
+	return n
 }
 
 func TestRedissonIsToldOfAFreeLock(t *testing.T) {
@@ -176,11 +180,7 @@ func TestRedissonsChannelIsOpenedAgain(t *testing.T) {
 	s.listens(1)
 	s.run("CLIENT", "KILL", "TYPE", "pubsub")
 	s.listens(1)
-	s.eventually(func() bool {
-		list, err := s.do("PUBSUB", "NUMSUB", "relock:session:a").ToArray()
-		n, _ := list[1].AsInt64()
-		return err == nil && n == 1
-	}, "and to its own channel")
+	s.eventually(func() bool { return s.listeners("relock:session:a") == 1 }, "and to its own channel")
 	s.run("DEL", s.name)
 	s.run("PUBLISH", javaChannel, "0")
 	a.granted()
