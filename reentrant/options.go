@@ -72,9 +72,9 @@ type config struct {
 func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
 
 // WithHeartbeat sets how often a waiting session shows that it is alive. A session that was silent for three heartbeats
-// is skipped. A waiter whose wake-up was lost waits for one heartbeat longer. A lock that is given to a waiting session
-// has a lease of three heartbeats, and is renewed after one: a process that stops for longer just then loses it, however
-// long the lease of [WithLease] is. At least 1 ms. Default 1 s, or a third of the lease if that is less.
+// is skipped. A waiter whose wake-up was lost waits for one heartbeat longer. A lock that is pushed to a waiting session
+// has a lease of three heartbeats until its first renewal, a third of a heartbeat later: a process that stops for longer
+// just then loses it, however long the lease of [WithLease] is. At least 1 ms. Default 1 s, or a third of the lease if that is less.
 func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
 
 // WithHandoffs sets how many times in a row a session may hand a lock from one of its owners to the next before
