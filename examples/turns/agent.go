@@ -70,8 +70,10 @@ func stateAfter(err error) state {
 // run does a turn when it has the lock of the conversation, and records how it ended. If ctx ends, the hold is left as
 // it is.
 func (a *agent) run(ctx context.Context, t turn) {
+	// A hold that is pushed to a waiter ends after three heartbeats unless it is renewed, and a waiter that is silent for as
+	// long loses its place. So that both can take longer than the default, the heartbeat is set with the lease.
 	session, err := deployment.NewSession(a.client, reentrant.WithExplicitOwners(), reentrant.WithLease(a.lease),
-		reentrant.WithPortableHoldsLeft(), reentrant.WithLogger(a.log))
+		reentrant.WithHeartbeat(a.lease/6), reentrant.WithPortableHoldsLeft(), reentrant.WithLogger(a.log))
 	if err != nil {
 		a.end(ctx, t, err)
 		return
