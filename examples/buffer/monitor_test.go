@@ -28,6 +28,7 @@ func monitorOf(session *reentrant.Session, wait, tell string) *monitor {
 
 // A patient is a worker that is blocked until there is an item.
 type patient struct {
+	*monitor
 	item atomic.Bool
 	done chan error
 }
@@ -35,10 +36,9 @@ type patient struct {
 // admit starts a patient, and returns when it waits.
 func admit(t *testing.T, url string) *patient {
 	t.Helper()
-	p := &patient{done: make(chan error, 1)}
-	m := newMonitor(t, url, "not empty", "not full")
+	p := &patient{monitor: newMonitor(t, url, "not empty", "not full"), done: make(chan error, 1)}
 	go func() {
-		_, err := m.turn(t.Context(), func(context.Context, uint64) (outcome, error) {
+		_, err := p.turn(t.Context(), func(context.Context, uint64) (outcome, error) {
 			if !p.item.Load() {
 				return blocked, nil
 			}
@@ -46,20 +46,23 @@ func admit(t *testing.T, url string) *patient {
 		})
 		p.done <- err
 	}()
-	require.Eventually(t, func() bool {
-		waits := false
-		require.NoError(t, m.lock.Do(t.Context(), func(context.Context) (err error) {
-			waits, err = m.lock.HasWaiters(m.wait)
-			return err
-		}))
-		return waits
-	}, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return p.unsignalled(t) }, time.Minute, time.Millisecond)
 	return p
 }
 
-// wakes waits until the patient has its item.
+// unsignalled reports whether a worker waits for what the patient waits for, and has not been signalled.
+func (p *patient) unsignalled(t *testing.T) (waits bool) {
+	assert.NoError(t, p.lock.Do(t.Context(), func(context.Context) (err error) {
+		waits, err = p.lock.HasWaiters(p.wait)
+		return err
+	}))
+	return waits
+}
+
+// wakes asserts that the patient has been signalled, and waits until it has its item.
 func (p *patient) wakes(t *testing.T) {
 	t.Helper()
+	require.False(t, p.unsignalled(t), "it was not signalled")
 	select {
 	case err := <-p.done:
 		require.NoError(t, err)
