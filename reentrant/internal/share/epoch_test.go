@@ -103,6 +103,51 @@ func TestARefusalAfterAnUnknownOutcomeLosesNothing(t *testing.T) {
 	})
 }
 
+// A beat confirms the units under the epoch of the claim that waits. If a later beat is refused, that is the epoch that the
+// server has, and the place may be there still.
+func TestARefusedBeatIsFollowedByAGiveBackAndRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withIdle(t, 4)
+		enter(s, 5, 0)
+		for range 60 { // longer than what the first copy may have got lasts
+			s.command(2).place(4)
+		}
+		s.command(2).refuse()
+		said := s.command(3)
+		assert.Equal(t, []int{4, 4}, []int{said.req.Keep, said.req.Want})
+		said.refuse()
+		for len(s.renewals) == 0 {
+			next(s, s.shares).refuse()
+			time.Sleep(testHeartbeat / 2)
+		}
+		assert.Equal(t, uint64(2), next(s, s.renewals).batch[0].Epoch)
+		assert.Empty(t, s.losses)
+	})
+}
+
+// Units that the server refuses to take back expire, and the session then forgets them: nothing is sent for ever.
+func TestWhatTheServerDoesNotTakeBackIsForgottenWhenItHasExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withIdle(t, 1)
+		s.name.Leave()
+		ok, look := s.queue.Exit(1)
+		require.True(t, ok)
+		require.True(t, look)
+		s.name.Wake()
+		last := time.Now().Add(testLease + 30*time.Second + 2*time.Second)
+		for s.room.Len() > 0 && time.Now().Before(last.Add(time.Minute)) {
+			select {
+			case c := <-s.shares:
+				c.refuse()
+			case <-time.After(time.Second):
+			}
+			synctest.Wait()
+		}
+		assert.Zero(t, s.room.Len())
+		assert.WithinDuration(t, last, time.Now(), 2*testHeartbeat)
+	})
+}
+
 // renewing gives the session two permits under its first epoch, and returns their renewal once it is under way.
 func renewing(s *session[permitTier]) *renewCall {
 	s.t.Helper()

@@ -257,9 +257,11 @@ func (n *Name) begin(d demand) bool {
 	}
 	n.last = n.room.env.Epoch(n.last)
 	c.epoch = n.last
+	if c.want > 0 || had > 0 || n.claim != nil || !n.owes { // else it gives back the same again, and prolongs nothing
+		n.oweLocked()
+	}
 	n.claim = c
 	n.haveLocked(kept)
-	n.oweLocked()
 	return true
 }
 

@@ -70,6 +70,9 @@ func (n *Name) failedLocked(c *claim, err error) {
 	if backend.Refused(err) {
 		n.claim, n.reason = nil, err
 		n.retryOwed = time.Now().Add(n.room.env.Heartbeat)
+		if c.want > 0 {
+			n.oweLocked() // earlier copies may have prolonged a lease or a place
+		}
 		if n.units == 0 && errors.Is(err, backend.ErrWrongKind) {
 			n.owes = false // the name has another kind at the server, so this session has no units of it
 		}
@@ -131,6 +134,7 @@ func (n *Name) confirmLocked(c *claim, r *backend.ShareReply, t lease.Lease) (no
 	case r.Units < c.keep:
 		return n.loseLocked("the server no longer had it")
 	case n.units > 0:
+		n.epoch = c.epoch
 		n.trustLocked(t)
 	}
 	return func() {}
