@@ -61,10 +61,10 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 				a.req.KeepTTL = false
 				a.req.Epoch = e.newEpoch(a.req.Queue)
 			case localqueue.Reentered: // the Resume was of this very owner
-				defer e.s.putState(e, 1)
+				defer e.s.putState(e)
 				return e.addHolds(ctx, owner, t)
 			default: // another owner has the baton, and this one has left the queue
-				e.s.putState(e, 1)
+				e.s.putState(e)
 				if err := e.interrupted(ctx, last); err != nil {
 					return false, err
 				}
@@ -207,7 +207,7 @@ func (e *lockState) askForHolder(ctx context.Context, t *try) *State {
 	if e.s.config.observer == nil && !e.s.config.logger.Enabled(context.Background(), EventWaitingLong.level()) {
 		return nil
 	}
-	now, limit := time.Now(), e.s.config.commandTimeout()
+	now, limit := time.Now(), e.s.config.commandTimeout
 	e.s.stats.commands.Add(1)
 	st, err := e.remote.Inspect(e.s.deadlines.Context(ctx, now, now.Add(t.within(limit, limit/8))))
 	if err != nil || checkState(&st) != nil {
@@ -242,7 +242,7 @@ func (e *lockState) begin(owner Owner, t *try) attempt {
 	}
 	e.mu.Unlock()
 	if idle {
-		e.s.putState(e, 1) // the reference of the idle hold
+		e.s.putState(e) // the reference of the idle hold
 	}
 	return a
 }
@@ -314,7 +314,7 @@ func (e *lockState) newEpoch(waiting bool) uint64 {
 // newEpochLocked is newEpoch with e.mu held.
 func (e *lockState) newEpochLocked(waiting bool) uint64 {
 	e.lastUsed, e.prior = 0, backend.Prior{}
-	e.sentEpoch, e.waiting, e.grant = e.s.nextEpoch(), waiting, backend.Grant{}
+	e.sentEpoch, e.waiting, e.grant = e.s.epochs.Add(1), waiting, backend.Grant{}
 	select {
 	case <-e.wake: // left by an earlier attempt
 	default:
@@ -325,7 +325,7 @@ func (e *lockState) newEpochLocked(waiting bool) uint64 {
 // sendAcquire sends one copy of the attempt, and records what Redis may have of it.
 func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent time.Time) (backend.AcquireReply, error) {
 	a.ahead = e.s.ahead()
-	limit := e.s.config.commandTimeout()
+	limit := e.s.config.commandTimeout
 	a.req.NotAfter = sent.Add(t.within(limit, limit/8))
 	e.s.stats.commands.Add(1)
 	reply, err := e.remote.Acquire(e.s.deadlines.Context(ctx, sent, a.req.NotAfter), a.req)
@@ -434,17 +434,11 @@ func (e *lockState) giveUp() {
 	e.waiting = false
 	e.mu.Unlock()
 	if !e.unreleased {
-		e.leaveQueue()
+		e.queue.Leave()
+		e.s.putState(e)
 		return
 	}
 	e.passOn()
-}
-
-// leaveQueue passes the baton on, or frees it, when Redis has nothing of this session. It drops the reference that came
-// with the baton.
-func (e *lockState) leaveQueue() {
-	e.queue.Leave()
-	e.s.putState(e, 1)
 }
 
 // passOn passes the baton to the next owner, which takes over what Redis has for the session. If there is none, it
@@ -458,7 +452,7 @@ func (e *lockState) passOn() {
 	}
 	e.mu.Unlock()
 	if passed {
-		e.s.putState(e, 1)
+		e.s.putState(e)
 		return
 	}
 	e.s.cleaner.Do(e.cleanUp)
@@ -466,7 +460,7 @@ func (e *lockState) passOn() {
 
 // startCleaningLocked gives the baton to a clean-up. e.mu is held.
 func (e *lockState) startCleaningLocked() {
-	e.cleaning, e.cleaningSince = make(chan struct{}), time.Since(e.s.opened)
+	e.cleaning, e.cleaningSince = make(chan struct{}), e.s.age()
 }
 
 // cleanUp releases what given-up attempts have in Redis, then passes the baton on. It owns the baton and a reference.
@@ -481,5 +475,5 @@ func (e *lockState) cleanUp() {
 	e.queue.Leave()
 	e.mu.Unlock()
 	close(done)
-	e.s.putState(e, 1)
+	e.s.putState(e)
 }

@@ -50,7 +50,7 @@ func (e *lockState) inherit(ctx context.Context, l *Lock, owner Owner, t *try) b
 	inherited := e.inheritLocked(ctx, l, owner, t, idle)
 	e.mu.Unlock()
 	if idle {
-		e.s.putState(e, 1) // the reference of the idle hold
+		e.s.putState(e) // the reference of the idle hold
 	}
 	return inherited
 }
@@ -99,7 +99,7 @@ func (l *Lock) reenterFast(ctx context.Context) bool {
 // operation.
 func (l *Lock) ownState(goroutine int64) (e *lockState, age time.Duration) {
 	e = l.lastState.Load()
-	if e == nil || goroutine == 0 || e.holder.Load() != goroutine || e.holderLock.Load() != l.lazyID.Load() {
+	if e == nil || goroutine == 0 || e.holder.Load() != goroutine || e.holderLock.Load() != l.id {
 		return nil, 0
 	}
 	if age = l.session.age(); e.trustLeft(age) <= 0 {
@@ -118,8 +118,7 @@ type turn struct {
 
 // newTurn begins a turn for the owners that are in the queue now. age is the session's.
 func (e *lockState) newTurn(age time.Duration) turn {
-	limit := min(e.s.config.turnLimit(), math.MaxInt32)
-	return turn{began: age, limit: int32(limit), generation: int32(e.queue.Len())}
+	return turn{began: age, limit: int32(min(e.s.config.handoffs, math.MaxInt32)), generation: int32(e.queue.Len())}
 }
 
 // spent reports whether another session, if one waits, should have the lock when this one has the given age.
@@ -175,7 +174,7 @@ func (e *lockState) stopLingering() {
 	if e.claimLingering() {
 		e.cleanUp() // with the reference of the hold
 	}
-	e.s.putState(e, 1)
+	e.s.putState(e)
 }
 
 // claimLingering takes the baton for a clean-up, if the hold still lingers.

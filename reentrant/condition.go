@@ -132,7 +132,7 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 // holding calls f with the baton of the caller's hold. If cancel is not nil, its end prevents the call.
 func (c *Condition) holding(ctx context.Context, op string, cancel context.Context, f func(e *lockState, owner Owner, holds int) error) error {
 	l := c.lock
-	owner, err := l.caller(ctx)
+	owner, err := l.session.caller(ctx, l.invalid)
 	if err == nil {
 		err = c.check()
 	}
@@ -146,7 +146,7 @@ func (c *Condition) holding(ctx context.Context, op string, cancel context.Conte
 	if e == nil {
 		return l.error(op, l.noHold(owner))
 	}
-	defer l.session.putState(e, 1)
+	defer l.session.putState(e)
 	holds, ok := e.queue.Begin(owner)
 	if !ok {
 		e.mu.Lock() // a loss is on record before the mutex is free

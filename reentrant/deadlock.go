@@ -50,7 +50,7 @@ func newDeadlockError(c deadlock.Cycle) error {
 // newDetector returns a running detector. Without a backend.Registry it finds only the cycles within the session.
 func newDetector(s *session) *deadlock.Detector[Owner] {
 	registry, ok := s.conn.(backend.Registry)
-	d := deadlock.New(waitGraph{s, registry}, s.config.heartbeat, s.config.commandTimeout())
+	d := deadlock.New(waitGraph{s, registry}, s.config.heartbeat, s.config.commandTimeout)
 	if ok {
 		d.Start()
 	}
@@ -59,7 +59,7 @@ func newDetector(s *session) *deadlock.Detector[Owner] {
 
 // takeWatched is take for a wait without a time limit.
 func (l *Lock) takeWatched(ctx context.Context, d *deadlock.Detector[Owner], t *try) (bool, error) {
-	owner, err := l.admit(ctx)
+	owner, err := l.session.admit(ctx, l.invalid)
 	if err != nil {
 		return false, err
 	}
@@ -90,7 +90,7 @@ func (w waitGraph) ID() string { return w.s.id }
 func (w waitGraph) Holder(name string) (owner Owner, held bool) {
 	if e := w.s.findState(name); e != nil {
 		owner, held = e.unboundedHolder()
-		w.s.putState(e, 1)
+		w.s.putState(e)
 	}
 	return owner, held
 }

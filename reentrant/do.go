@@ -91,7 +91,7 @@ func (l *Lock) notifierOf(owner Owner) *lossNotifier {
 	if e == nil {
 		return nil
 	}
-	defer l.session.putState(e, 1)
+	defer l.session.putState(e)
 	if _, held := e.heldBy(owner); !held {
 		return nil
 	}

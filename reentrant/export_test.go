@@ -64,7 +64,7 @@ func Reopened(s *Session) { sink{s.session}.Reconnected() }
 // Lose makes a hold lost, and leaves its owner the baton.
 func Lose(s *Session, name string) {
 	e := s.findState(name)
-	defer s.putState(e, 1)
+	defer s.putState(e)
 	e.lose(s.holdOf(name).epoch, "the test says so")
 }
 

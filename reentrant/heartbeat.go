@@ -125,7 +125,7 @@ type group struct {
 // beat sends one command per condition (more if it has many tickets), all at once: one without a reply does not delay
 // the others.
 func (v *waiterHeartbeat) beat() {
-	limit := min(v.s.config.commandTimeout(), v.s.config.heartbeat)
+	limit := min(v.s.config.commandTimeout, v.s.config.heartbeat)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	var sent sync.WaitGroup

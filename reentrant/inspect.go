@@ -116,7 +116,7 @@ func (l *Lock) loseIfCurrent(epoch uint64) (lost bool) {
 func (l *Lock) withState(f func(*lockState)) {
 	if e := l.session.findState(l.name); e != nil {
 		f(e)
-		l.session.putState(e, 1)
+		l.session.putState(e)
 	}
 }
 
@@ -215,7 +215,7 @@ func (s *session) command(ctx context.Context, n uint64, command func(ctx contex
 		return interruptedBy(ctx, "before the call", nil)
 	}
 	now := time.Now()
-	call := s.deadlines.Context(ctx, now, now.Add(s.config.commandTimeout()))
+	call := s.deadlines.Context(ctx, now, now.Add(s.config.commandTimeout))
 	s.stats.commands.Add(n)
 	return wrapUnavailable(ctx, command(call))
 }

@@ -31,7 +31,7 @@ type Lock struct {
 	invalid   error // of an invalid name or option; every call returns it
 	fixed     time.Duration
 	unfair    bool
-	lazyID    atomic.Uint32             // see id
+	id        uint32                    // a hold has the id of the Lock with which it was got
 	lastState atomic.Pointer[lockState] // with which a cohort's owner last got it: a hint for reenterFast
 }
 
@@ -60,6 +60,7 @@ func (s *Session) NewLock(name string, opts ...LockOption) *Lock {
 	default:
 		l.remote, l.invalid = s.conn.Bind(name)
 	}
+	l.watchForLeaks()
 	return l
 }
 
@@ -156,7 +157,7 @@ func (l *Lock) acquire(ctx context.Context, t *try) (ok bool, err error) {
 // take goes through the local queue, and then asks Redis or re-enters. In a session that is being closed only an owner
 // that has the lock can take it again.
 func (l *Lock) take(ctx context.Context, t *try) (bool, error) {
-	owner, err := l.admit(ctx)
+	owner, err := l.session.admit(ctx, l.invalid)
 	if err != nil {
 		return false, err
 	}
@@ -171,7 +172,7 @@ func (l *Lock) take(ctx context.Context, t *try) (bool, error) {
 	if got == localqueue.Claimed {
 		return e.acquireRemote(ctx, l, owner, t) // keeps this reference for the hold, or passes it to a clean-up
 	}
-	defer l.session.putState(e, 1)
+	defer l.session.putState(e)
 	switch {
 	case got == localqueue.Reentered:
 		return e.reenter(ctx, owner, t)
@@ -188,7 +189,7 @@ func (l *Lock) take(ctx context.Context, t *try) (bool, error) {
 func (e *lockState) checkCleanUp() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.cleaning == nil || time.Since(e.s.opened)-e.cleaningSince < e.s.config.stall() {
+	if e.cleaning == nil || e.s.age()-e.cleaningSince < e.s.config.stall() {
 		return nil
 	}
 	return fmt.Errorf("what an earlier caller left behind is not given back yet: %w", ErrUnavailable)
@@ -200,7 +201,7 @@ func (l *Lock) reenterClosed(ctx context.Context, owner Owner, t *try) (bool, er
 	if e == nil {
 		return false, ErrClosed
 	}
-	defer l.session.putState(e, 1)
+	defer l.session.putState(e)
 	if _, holds := e.queue.Begin(owner); !holds {
 		return false, ErrClosed
 	}
@@ -246,7 +247,7 @@ func (e *lockState) tryEnter(ctx context.Context, owner Owner, mode localqueue.M
 			return got
 		}
 		if limit == nil {
-			timer := time.NewTimer(e.s.config.commandTimeout())
+			timer := time.NewTimer(e.s.config.commandTimeout)
 			defer timer.Stop()
 			limit = timer.C
 		}
@@ -261,28 +262,28 @@ func (e *lockState) tryEnter(ctx context.Context, owner Owner, mode localqueue.M
 }
 
 // admit returns the calling owner, or the error of a call that must not take the lock: an invalid one, or one whose ctx
-// has ended.
-func (l *Lock) admit(ctx context.Context) (Owner, error) {
-	owner, err := l.caller(ctx)
+// has ended. invalid is the handle's error.
+func (s *session) admit(ctx context.Context, invalid error) (Owner, error) {
+	owner, err := s.caller(ctx, invalid)
 	if err == nil && ctx.Err() != nil {
 		err = interruptedBy(ctx, "before the call", nil)
 	}
 	return owner, err
 }
 
-// caller returns the calling owner, or the error of an invalid call.
-func (l *Lock) caller(ctx context.Context) (Owner, error) {
+// caller returns the calling owner, or the error of an invalid call. invalid is the handle's error.
+func (s *session) caller(ctx context.Context, invalid error) (Owner, error) {
 	if ctx == nil {
 		return Owner{}, errors.New("nil context")
 	}
-	if l.invalid != nil {
-		return Owner{}, l.invalid
+	if invalid != nil {
+		return Owner{}, invalid
 	}
 	owner := CurrentOwner(ctx)
 	switch {
 	case owner.shared():
 		return owner, owner.check()
-	case l.session.config.explicit:
+	case s.config.explicit:
 		return Owner{}, ErrNoOwner
 	}
 	return owner, nil

@@ -160,3 +160,17 @@ func (e *lockState) heldBy(owner Owner) (hold, bool) {
 	}
 	return h, held
 }
+
+// withHold calls f with the hold of a lock, if an owner has it and it has the given epoch, and returns f's result. If not,
+// it returns false. f is called with the mutex of the lock state, and no reference is left afterwards: what runs in the
+// background has none while it waits for Redis, so that Close need not wait for it.
+func (s *session) withHold(name string, epoch uint64, f func(*hold) bool) bool {
+	e := s.findState(name)
+	if e == nil {
+		return false
+	}
+	defer s.putState(e)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hold.owned() && e.hold.epoch == epoch && f(&e.hold)
+}

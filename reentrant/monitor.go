@@ -175,7 +175,7 @@ func (m *monitor) hold(ctx context.Context, owner Owner, f func(epoch uint64, pe
 func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, pendingUntil time.Time, err error) {
 	cfg := &m.s.config
 	req := backend.AcquireRequest{
-		Epoch: m.ask(), Owner: owner.String(), Holds: 1, Lease: 2 * cfg.commandTimeout(), Queue: true, Barge: true, Tokens: 1,
+		Epoch: m.ask(), Owner: owner.String(), Holds: 1, Lease: 2 * cfg.commandTimeout, Queue: true, Barge: true, Tokens: 1,
 		Seen: Token(m.s.seenToken.Load()), Patience: cfg.patience, GrantTTL: cfg.grantTTL,
 	}
 	defer m.stopAsking()
@@ -206,7 +206,7 @@ func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, pendi
 func (m *monitor) ask() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.asking = m.s.nextEpoch()
+	m.asking = m.s.epochs.Add(1)
 	select {
 	case <-m.grant: // of an earlier epoch
 	default:
@@ -263,7 +263,7 @@ func (m *monitor) park(ctx context.Context, ttl time.Duration) bool {
 // release gives the lock, or a place in its queue, back in the background.
 func (m *monitor) release(epoch uint64, pendingUntil time.Time) {
 	m.s.cleaner.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), m.s.config.releaseTime())
+		ctx, cancel := context.WithTimeout(context.Background(), m.s.config.releaseTime)
 		defer cancel()
 		err := m.s.repeat(ctx, func(ctx context.Context, _ time.Time) error {
 			_, err := m.remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch, Until: pendingUntil})
@@ -307,7 +307,7 @@ func (m *monitor) lineUpLocked(w *writerWait) {
 func (m *monitor) add(w *writerWait) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w.epoch = m.s.nextEpoch()
+	w.epoch = m.s.epochs.Add(1)
 	m.waits = append(m.waits, w)
 }
 
@@ -354,7 +354,7 @@ func (s *session) repeat(ctx context.Context, send func(ctx context.Context, lim
 			return interruptedBy(ctx, "while Redis was asked", last)
 		}
 		now := time.Now()
-		limit := now.Add(s.config.commandTimeout())
+		limit := now.Add(s.config.commandTimeout)
 		s.stats.commands.Add(1)
 		err := wrapUnavailable(ctx, send(s.deadlines.Context(ctx, now, limit), limit))
 		if err == nil {

@@ -109,29 +109,16 @@ type noteWrite struct {
 }
 
 func (n noteWrite) send() {
-	if !n.withHold(func(*hold) {}) {
+	if !n.s.withHold(n.name, n.req.Epoch, func(*hold) bool { return true }) {
 		return
 	}
 	now := time.Now()
 	n.s.stats.commands.Add(1)
-	kept, err := n.remote.Note(n.s.deadlines.Context(context.Background(), now, now.Add(n.s.config.commandTimeout())), n.req)
+	kept, err := n.remote.Note(n.s.deadlines.Context(context.Background(), now, now.Add(n.s.config.commandTimeout)), n.req)
 	if err == nil && kept {
-		n.withHold(func(h *hold) { h.note.sent = now.Sub(n.s.opened) })
+		n.s.withHold(n.name, n.req.Epoch, func(h *hold) bool {
+			h.note.sent = now.Sub(n.s.opened)
+			return true
+		})
 	}
-}
-
-// withHold calls f with the hold that the note is about, and reports whether an owner still has it.
-func (n noteWrite) withHold(f func(*hold)) bool {
-	e := n.s.findState(n.name)
-	if e == nil {
-		return false
-	}
-	defer n.s.putState(e, 1)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.hold.owned() || e.hold.epoch != n.req.Epoch {
-		return false
-	}
-	f(&e.hold)
-	return true
 }

@@ -51,7 +51,9 @@ type config struct {
 	patience       time.Duration // how long a waiting session may be silent before it loses its place
 	grantTTL       time.Duration // the lease of a lock that was pushed to a waiter, until the first renewal
 	handoffTime    time.Duration
-	handoffs       int
+	handoffs       int           // how many hand-overs a turn has
+	commandTimeout time.Duration // how long one command may take before it is given up and sent again
+	releaseTime    time.Duration // how long a caller waits for Redis to confirm a release: a failover or a moving slot is often over by then
 	spin           int
 	explicit       bool
 	cohort         bool
@@ -162,7 +164,15 @@ func newConfig(opts []Option) (config, error) {
 	c.lease = cmp.Or(c.lease, DefaultLease)
 	c.heartbeat = cmp.Or(c.heartbeat, min(DefaultHeartbeat, c.lease/3))
 	c.patience, c.grantTTL = 3*c.heartbeat, max(2*c.heartbeat, min(3*c.heartbeat, c.lease))
+	c.commandTimeout = min(c.lease/3, 2*time.Second)
+	c.releaseTime = releaseTries * c.commandTimeout // no more than a lease
 	c.handoffTime = cmp.Or(c.handoffTime, min(DefaultHandoffTime, c.lease/4))
+	if c.handoffs == 0 {
+		c.handoffs = registeredHandoffs
+		if c.cohort {
+			c.handoffs = cohortHandoffs
+		}
+	}
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
 	}
@@ -195,19 +205,8 @@ func (c config) relations() error {
 	return nil
 }
 
-// turnLimit returns how many hand-overs a turn has.
-func (c config) turnLimit() int {
-	switch {
-	case c.handoffs > 0:
-		return c.handoffs
-	case c.cohort:
-		return cohortHandoffs
-	}
-	return registeredHandoffs
-}
-
 // block returns how many tokens a cohort takes at once: one for the first owner and one for each hand-over.
-func (c config) block() int { return c.turnLimit() + 1 }
+func (c config) block() int { return c.handoffs + 1 }
 
 // maxLease, ten years, keeps sums of leases and moments within what
 // a server's script can count in microseconds. minHeartbeat is the server's resolution.
@@ -226,9 +225,6 @@ func notNegative[T int | time.Duration](option string, v T) error {
 // stall returns how long a background job may take before others start beside it. It is so short that a job behind ten
 // thousand that hang starts within a heartbeat.
 func (c config) stall() time.Duration { return c.heartbeat / 16 }
-
-// commandTimeout returns how long one command may take before it is given up and sent again.
-func (c config) commandTimeout() time.Duration { return min(c.lease/3, 2*time.Second) }
 
 // A LockOption sets a property of one Lock, which is a handle: Locks of equal name may differ in their options. The lease
 // belongs to the hold. The Lock of the outermost acquire decides whether it is fixed, and how long; re-entry and

@@ -100,9 +100,9 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 			return ErrLost
 		}
 		e.s.stats.commands.Add(1)
-		limit := earlier(now.Add(e.s.config.commandTimeout()), h.lease.Until())
+		limit := earlier(now.Add(e.s.config.commandTimeout), h.lease.Until())
 		if until.After(now) {
-			limit = earlier(limit, later(until, now.Add(e.s.config.commandTimeout()/8)))
+			limit = earlier(limit, later(until, now.Add(e.s.config.commandTimeout/8)))
 		}
 		gone, err := command(e.s.deadlines.Context(ctx, now, limit), h)
 		err = wrapUnavailable(ctx, err)

@@ -22,7 +22,7 @@ import (
 // and when its lease ends at the latest. If it was an inner hold, the next call on the lock corrects the count in
 // Redis.
 func (l *Lock) Unlock(ctx context.Context) error {
-	owner, err := l.caller(ctx)
+	owner, err := l.session.caller(ctx, l.invalid)
 	if err != nil {
 		return l.error("unlock", err)
 	}
@@ -38,7 +38,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if e == nil {
 		return l.error("unlock", l.notHeld(owner))
 	}
-	defer l.session.putState(e, 1)
+	defer l.session.putState(e)
 	holds, ok := e.queue.Begin(owner)
 	switch {
 	case !ok:
@@ -65,7 +65,7 @@ func (l *Lock) notHeld(owner Owner) error {
 // operation corrects the count in Redis. exit is called with the baton, which goes back to the owner, or to the next
 // one if the hold is lost.
 func (e *lockState) exit(ctx context.Context, owner Owner, holds int) error {
-	err := e.setRemoteHolds(context.WithoutCancel(ctx), owner, holds, time.Now().Add(e.s.config.releaseTime()))
+	err := e.setRemoteHolds(context.WithoutCancel(ctx), owner, holds, time.Now().Add(e.s.config.releaseTime))
 	if !e.finishOperation(holds, holds) {
 		e.passOn()
 		return ErrLost
@@ -83,7 +83,7 @@ func (e *lockState) unlock(ctx context.Context, age time.Duration) error {
 	}
 	e.mu.Unlock()
 	e.s.stats.handoffs.Add(1)
-	e.s.putState(e, 1)
+	e.s.putState(e)
 	return nil
 }
 
@@ -113,7 +113,8 @@ func (e *lockState) endHold(ctx context.Context, age time.Duration) error {
 	if errors.Is(err, ErrLost) {
 		e.s.notifyLost(e.name, h, "Redis no longer had it at Unlock")
 	}
-	e.leaveQueue()
+	e.queue.Leave()
+	e.s.putState(e)
 	return err
 }
 
@@ -133,10 +134,6 @@ func (e *lockState) handToNextLocked(ctx context.Context, age time.Duration) boo
 // releaseTries bounds how often an unimportant command is sent.
 const releaseTries = 3
 
-// releaseTime returns how long a caller waits for Redis to confirm a release: a failover or a moving slot is often over
-// by then. It is no more than a lease.
-func (c config) releaseTime() time.Duration { return releaseTries * c.commandTimeout() }
-
 // release gives up everything that Redis has of this session for the lock. The end of ctx does not end it. It tries for
 // releaseTime, and after that in the background. ErrLost means that the hold was gone before the first try. Baton.
 func (e *lockState) release(ctx context.Context) error {
@@ -145,7 +142,7 @@ func (e *lockState) release(ctx context.Context) error {
 	req.Prior, e.prior = prior, backend.Prior{}
 	begun := time.Now()
 	r := release{s: e.s, remote: e.remote, req: req}
-	err := r.repeat(ctx, begun.Add(e.s.config.releaseTime()))
+	err := r.repeat(ctx, begun.Add(e.s.config.releaseTime))
 	switch {
 	case err == nil || errors.Is(err, ErrLost):
 		e.unreleased = false
@@ -164,7 +161,7 @@ func (e *lockState) release(ctx context.Context) error {
 // pendingUntil returns the time until which a copy of an attempt may be under way that had no reply, zero if there is
 // none. Baton.
 func (e *lockState) pendingUntil() time.Time {
-	if e.unknownUntil <= time.Since(e.s.opened) {
+	if e.unknownUntil <= e.s.age() {
 		return time.Time{}
 	}
 	return e.s.opened.Add(e.unknownUntil)
@@ -190,7 +187,7 @@ func (r *release) repeat(ctx context.Context, until time.Time) error {
 			return err
 		}
 		wait := retryPause(r.tries, r.s.config.heartbeat)
-		if time.Now().Add(wait + r.s.config.commandTimeout()).After(until) {
+		if time.Now().Add(wait + r.s.config.commandTimeout).After(until) {
 			return r.last
 		}
 		pause(context.Background(), wait, nil)
@@ -202,7 +199,7 @@ func (r *release) repeat(ctx context.Context, until time.Time) error {
 func (r *release) send(ctx context.Context, now time.Time) (done bool, err error) {
 	r.tries++
 	r.s.stats.commands.Add(1)
-	result, err := r.remote.Release(r.s.deadlines.Outliving(ctx, now, now.Add(r.s.config.commandTimeout())), r.req)
+	result, err := r.remote.Release(r.s.deadlines.Outliving(ctx, now, now.Add(r.s.config.commandTimeout)), r.req)
 	if err != nil {
 		err = wrapUnavailable(context.Background(), err)
 	} else {
@@ -253,7 +250,7 @@ func (r release) finish(until time.Time) {
 // releaseOrphan releases what an epoch has of a lock, without the baton, since it touches nothing newer. One try is
 // enough: if it fails, the hold expires.
 func (s *session) releaseOrphan(remote backend.Remote, name string, epoch uint64) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.commandTimeout())
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.commandTimeout)
 	defer cancel()
 	s.stats.commands.Add(1)
 	if _, err := remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch}); err != nil {

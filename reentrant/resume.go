@@ -34,7 +34,7 @@ func (l *Lock) Resume(ctx context.Context) error {
 }
 
 func (l *Lock) resume(ctx context.Context, t *try) error {
-	owner, err := l.admit(ctx)
+	owner, err := l.session.admit(ctx, l.invalid)
 	switch {
 	case err != nil:
 		return err
@@ -50,7 +50,7 @@ func (l *Lock) resume(ctx context.Context, t *try) error {
 		return err
 	}
 	if holder, held := e.queue.Holder(); held && holder != owner {
-		l.session.putState(e, 1) // another owner of this session has the lock, so this one does not
+		l.session.putState(e) // another owner of this session has the lock, so this one does not
 		return ErrNotHeld
 	}
 	place := e.queue.Reserve(owner, localqueue.First|localqueue.Shared)
@@ -65,7 +65,7 @@ func (l *Lock) resume(ctx context.Context, t *try) error {
 			err = ErrClosed
 		}
 	}
-	l.session.putState(e, 1)
+	l.session.putState(e)
 	return err
 }
 
@@ -104,7 +104,7 @@ func (e *lockState) inherits(owner Owner) bool {
 	left := e.hold.phase == phaseHanded
 	e.mu.Unlock()
 	if lingered {
-		e.s.putState(e, 1) // the reference of the idle hold
+		e.s.putState(e) // the reference of the idle hold
 	}
 	return left
 }
@@ -150,7 +150,7 @@ func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote
 			return hold{}, 0, err
 		}
 		sent, ahead := time.Now(), e.s.ahead()
-		req.NotAfter = sent.Add(cfg.commandTimeout())
+		req.NotAfter = sent.Add(cfg.commandTimeout)
 		e.s.stats.commands.Add(1)
 		reply, err := remote.Resume(e.s.deadlines.Context(ctx, sent, req.NotAfter), req)
 		err = wrapUnavailable(ctx, err)
@@ -222,51 +222,39 @@ func (e *lockState) scheduleCheckLocked() {
 		return
 	}
 	e.hold.checking = true
-	q := ownershipCheck{e.s, e.name, e.hold.epoch}
+	q := ownershipCheck{e.s, e.remote, e.name, e.hold.epoch}
 	e.s.checks.Do(q.run)
 }
 
 // An ownershipCheck finds out whether a hold is still its session's.
 type ownershipCheck struct {
-	s     *session
-	name  string
-	epoch uint64
+	s      *session
+	remote backend.Remote
+	name   string
+	epoch  uint64
 }
 
 // run has no reference to the lock state while it waits for Redis, so that Close need not wait for a hold that has ended.
 func (q ownershipCheck) run() {
-	e := q.s.findState(q.name)
-	if e == nil {
-		return
-	}
-	needed, remote := e.startCheck(q), e.remote
-	q.s.putState(e, 1)
+	needed := q.s.withHold(q.name, q.epoch, func(h *hold) bool {
+		h.checking = false // the check begins now, so a later event needs another one
+		return true
+	})
 	if !needed {
 		return
 	}
 	now := time.Now()
 	q.s.stats.commands.Add(1)
-	st, err := remote.Inspect(q.s.deadlines.Context(context.Background(), now, now.Add(q.s.config.commandTimeout())))
-	if e = q.s.findState(q.name); e != nil {
+	st, err := q.remote.Inspect(q.s.deadlines.Context(context.Background(), now, now.Add(q.s.config.commandTimeout)))
+	if e := q.s.findState(q.name); e != nil {
 		// As in Verify: Redis had the hold with this epoch, so with another one it is over.
 		ours := err == nil && st.Session == q.s.id && st.Epoch == q.epoch
 		e.finishCheck(q, ours, err)
 		if ours {
 			e.shorten(q.epoch, now, st.TTL)
 		}
-		q.s.putState(e, 1)
+		q.s.putState(e)
 	}
-}
-
-// startCheck reports whether the check is still needed. The check begins now, so a later event needs another one.
-func (e *lockState) startCheck(q ownershipCheck) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.hold.owned() || e.hold.epoch != q.epoch {
-		return false
-	}
-	e.hold.checking = false
-	return true
 }
 
 // shorten shortens the trust in the hold with this epoch to the rest of its lease, which the reply to a command

@@ -83,7 +83,7 @@ func (l *RWLock) await(ctx context.Context, op string, c *Condition, limit time.
 // callingWriter returns the calling owner, or the error of an invalid call. If cancel is not nil, the call is invalid
 // once that has ended.
 func (l *RWLock) callingWriter(ctx context.Context, c *Condition, cancel context.Context) (Owner, error) {
-	owner, err := l.caller(ctx)
+	owner, err := l.session.caller(ctx, l.invalid)
 	if err == nil {
 		err = c.check()
 	}

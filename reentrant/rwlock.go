@@ -178,10 +178,7 @@ func (l *RWLock) acquire(ctx context.Context, side sharedqueue.Mode, t try) (g r
 
 // take checks the call, and goes through the local queue.
 func (l *RWLock) take(ctx context.Context, side sharedqueue.Mode, t try) (g rwGrant, ok bool, err error) {
-	owner, err := l.caller(ctx)
-	if err == nil && ctx.Err() != nil {
-		err = interruptedBy(ctx, "before the call", nil)
-	}
+	owner, err := l.session.admit(ctx, l.invalid)
 	if err != nil {
 		return g, false, err
 	}
@@ -200,7 +197,7 @@ func (l *RWLock) take(ctx context.Context, side sharedqueue.Mode, t try) (g rwGr
 
 // exit gives up a hold of one side.
 func (l *RWLock) exit(ctx context.Context, op string, side side, leave func(*rwTier, Owner) (int, bool, bool)) error {
-	owner, err := l.caller(ctx)
+	owner, err := l.session.caller(ctx, l.invalid)
 	if err != nil {
 		return l.error(op, err)
 	}
@@ -277,7 +274,7 @@ type rwTier struct {
 
 func (l *RWLock) newTier() share.Tier {
 	s := l.session.session
-	return &rwTier{RW: sharedqueue.NewRW(s.sinceOpened, Owner.key, numbered), alarm: alarm{s: s, name: l.name}}
+	return &rwTier{RW: sharedqueue.NewRW(s.age, Owner.key, numbered), alarm: alarm{s: s, name: l.name}}
 }
 
 // Keep keeps at most so many units, and takes the others out of use. It returns how many it kept, and the last token
@@ -368,19 +365,12 @@ func (g rwGrant) lossNotifier(owner Owner) *lossNotifier {
 
 // lossNotifier returns the loss notifier of the caller's holds, nil if it has none.
 func (l *RWLock) lossNotifier(ctx context.Context) *lossNotifier {
-	owner, err := l.caller(ctx)
+	owner, err := l.session.caller(ctx, l.invalid)
 	n := l.find()
 	if err != nil || n == nil {
 		return nil
 	}
-	n.Check()
-	q := n.Tier().(*rwTier)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if reads, writes, _ := q.Holds(owner); reads+writes == 0 {
-		return nil
-	}
-	return q.notifierLocked()
+	return rwGrant{n, n.Tier().(*rwTier).Life()}.lossNotifier(owner)
 }
 
 // Lost returns a channel that is closed when the caller's holds, of either side, are lost, as [Lock.Lost] does.
@@ -413,7 +403,7 @@ func (k sides) Unlock() { must(k.unlock(k.ctx)) }
 
 // holds returns the caller's holds, as far as this process can trust them.
 func (l *RWLock) holds(ctx context.Context) (reads, writes int, token Token, err error) {
-	owner, err := l.caller(ctx)
+	owner, err := l.session.caller(ctx, l.invalid)
 	if err != nil {
 		return 0, 0, 0, err
 	}

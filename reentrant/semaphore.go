@@ -298,7 +298,7 @@ type permitTier struct {
 
 func (m *Semaphore) newTier() share.Tier {
 	s := m.session.session
-	return &permitTier{Permits: sharedqueue.NewPermits(s.sinceOpened), alarm: alarm{s: s, name: m.name}}
+	return &permitTier{Permits: sharedqueue.NewPermits(s.age), alarm: alarm{s: s, name: m.name}}
 }
 
 // Keep keeps at most so many permits, and takes the others out of use. It returns how many it kept.

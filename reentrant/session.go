@@ -122,7 +122,7 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	}
 	s.verbose = cfg.logger.Enabled(context.Background(), slog.LevelDebug)
 	s.reporting = cfg.observer != nil || s.verbose
-	s.outages.Log, s.outages.Quiet = s.log, max(2*cfg.lease, 2*cfg.heartbeat+2*cfg.commandTimeout())
+	s.outages.Log, s.outages.Quiet = s.log, max(2*cfg.lease, 2*cfg.heartbeat+2*cfg.commandTimeout)
 	s.watchdog, s.heartbeat = newWatchdog(s), newWaiterHeartbeat(s)
 	s.shared = s.newSharedRoom()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), connectTimeout,
@@ -189,15 +189,20 @@ func (s *session) findState(name string) *lockState {
 	return e
 }
 
-// newStateLocked returns a spare lock state or a new one. s.mu is held.
+// newStateLocked returns a spare lock state or a new one. The best spare is the one that served this lock before: it
+// knows how the lock was left in Redis. Otherwise it is the one that has been spare for longest, once there is no room
+// for more. s.mu is held.
 func (s *session) newStateLocked(l *Lock) *lockState {
-	var e *lockState
-	if i := s.spareLocked(l.name); i >= 0 {
-		e = s.spares[i]
-		s.spares = slices.Delete(s.spares, i, i+1)
-	} else {
-		e = &lockState{s: s, wake: make(chan struct{}, 1)}
+	i := len(s.spares) - 1
+	for i >= 0 && s.spares[i].name != l.name {
+		i--
 	}
+	if i < 0 && len(s.spares) < maxSpare {
+		return &lockState{s: s, wake: make(chan struct{}, 1), name: l.name, remote: l.remote}
+	}
+	i = max(i, 0)
+	e := s.spares[i]
+	s.spares = slices.Delete(s.spares, i, i+1)
 	if e.name != l.name {
 		e.name, e.prior = l.name, backend.Prior{}
 	}
@@ -205,36 +210,19 @@ func (s *session) newStateLocked(l *Lock) *lockState {
 	return e
 }
 
-// spareLocked returns the index of the spare lock state to be used for a lock. The best is the one that served this
-// lock before: it knows how the lock was left in Redis. Otherwise it is the one that has been spare for longest, or -1
-// while there is room for more spares. s.mu is held.
-func (s *session) spareLocked(name string) int {
-	for i := len(s.spares) - 1; i >= 0; i-- {
-		if s.spares[i].name == name {
-			return i
-		}
-	}
-	if len(s.spares) < maxSpare {
-		return -1
-	}
-	return 0
-}
-
-// putState drops n references. A lock state without references is removed, and may become a spare.
-func (s *session) putState(e *lockState, n int) {
+// putState drops a reference. A lock state without references is removed, and may become a spare.
+func (s *session) putState(e *lockState) {
 	s.mu.Lock()
-	s.putStateLocked(e, n)
-	s.mu.Unlock()
-}
-
-func (s *session) putStateLocked(e *lockState, n int) {
-	if e.refs -= n; e.refs > 0 {
+	defer s.mu.Unlock()
+	if e.refs--; e.refs > 0 {
 		return
 	}
 	if e.refs < 0 || invariants && !e.queue.Idle() {
 		panic("reentrant: bug: a lock state without references is in use")
 	}
-	e.checkVacant()
+	if e.hold.phase != phaseVacant { // without a reference only a goroutine that has s.mu writes it
+		panic("reentrant: bug: a lock state without references has a hold")
+	}
 	delete(s.states, e.name)
 	if s.closed && len(s.states) == 0 {
 		close(s.drained)
@@ -244,17 +232,6 @@ func (s *session) putStateLocked(e *lockState, n int) {
 		s.spares = append(s.spares, e)
 	}
 }
-
-// checkVacant panics if a lock state without references has a hold: the next lock that uses it would find that. Without
-// a reference only a goroutine that has session.mu writes the phase, so e.mu is not needed.
-func (e *lockState) checkVacant() {
-	if e.hold.phase != phaseVacant {
-		panic("reentrant: bug: a lock state without references has a hold")
-	}
-}
-
-// nextEpoch returns a new epoch.
-func (s *session) nextEpoch() uint64 { return s.epochs.Add(1) }
 
 // noteToken raises seenToken to t, if that is higher.
 func (s *session) noteToken(t Token) {
@@ -276,7 +253,7 @@ func (k sink) Granted(g backend.Grant) {
 	e := s.findState(g.Name)
 	if e != nil {
 		wanted := e.granted(g)
-		s.putState(e, 1)
+		s.putState(e)
 		if wanted {
 			return
 		}
@@ -295,7 +272,7 @@ func (k sink) Granted(g backend.Grant) {
 func (k sink) Signalled(name string, ticket uint64, placed bool) {
 	if e := k.s.findState(name); e != nil {
 		e.signalled(ticket, placed)
-		k.s.putState(e, 1)
+		k.s.putState(e)
 	} else if m := k.s.monitors.find(name); m != nil {
 		m.signalled(ticket, placed)
 	}
@@ -305,7 +282,7 @@ func (k sink) Signalled(name string, ticket uint64, placed bool) {
 func (k sink) Taken(name string, epoch uint64) {
 	if e := k.s.findState(name); e != nil {
 		e.markTaken(epoch)
-		k.s.putState(e, 1)
+		k.s.putState(e)
 	}
 }
 
@@ -318,7 +295,7 @@ func (k sink) Wanted(name string, epoch uint64) {
 	case e.noteWanted(epoch):
 		k.s.cleaner.Do(e.stopLingering)
 	default:
-		k.s.putState(e, 1)
+		k.s.putState(e)
 	}
 }
 
@@ -455,7 +432,7 @@ func (s *session) awaitHolders() bool { return s.awaitAll(s.hurry) }
 // has in Redis is released, while there is still a connection.
 func (s *session) awaitDrained() {
 	limit := make(chan struct{})
-	timer := time.AfterFunc(s.config.releaseTime(), func() { close(limit) })
+	timer := time.AfterFunc(s.config.releaseTime, func() { close(limit) })
 	defer timer.Stop()
 	s.awaitAll(limit)
 }

@@ -59,21 +59,6 @@ func (x *sharedName) bind(opts []LockOption) {
 	}
 }
 
-// caller returns the calling owner, or the error of an invalid call or handle.
-func (x *sharedName) caller(ctx context.Context) (Owner, error) {
-	if ctx == nil {
-		return Owner{}, errors.New("nil context")
-	}
-	if x.invalid != nil {
-		return Owner{}, x.invalid
-	}
-	owner := CurrentOwner(ctx)
-	if x.session.config.explicit && !owner.shared() {
-		return Owner{}, ErrNoOwner
-	}
-	return owner, owner.check()
-}
-
 // error adds the operation and the name to err. It returns nil if err is nil.
 func (x *sharedName) error(op string, err error) error {
 	if err == nil {
@@ -130,7 +115,7 @@ func passQueue[K any, O comparable](ctx context.Context, x *sharedName, n *share
 	}
 	o, life, waited := enter(ctx, n, q, claim, mode, t.timeout)
 	if o == sharedqueue.TimedOut && n.Silent(begun) {
-		timer := time.NewTimer(x.session.config.commandTimeout() / 8)
+		timer := time.NewTimer(x.session.config.commandTimeout / 8)
 		defer timer.Stop()
 		o, life, waited = enter(ctx, n, q, claim, mode|sharedqueue.Once, timer.C)
 	}
@@ -177,35 +162,32 @@ func (x *sharedName) outcome(ctx context.Context, n *share.Name, o sharedqueue.O
 }
 
 // inspect asks the server for the state of the name.
-func (x *sharedName) inspect(ctx context.Context, op string) (SharedState, error) {
-	switch {
-	case ctx == nil:
-		return SharedState{}, x.error(op, errors.New("nil context"))
-	case x.invalid != nil:
-		return SharedState{}, x.error(op, x.invalid)
-	case ctx.Err() != nil:
-		return SharedState{}, x.error(op, interruptedBy(ctx, "before the call", nil))
-	}
-	s := x.session
-	now := time.Now()
-	s.stats.commands.Add(1)
-	st, err := x.remote.(backend.Sharer).InspectShared(s.deadlines.Context(ctx, now, now.Add(s.config.commandTimeout())))
-	if err == nil {
-		err = checkShared(&st)
-	}
-	return st, x.error(op, x.explainKind(ctx, wrapUnavailable(ctx, err)))
+func (x *sharedName) inspect(ctx context.Context, op string) (st SharedState, err error) {
+	err = x.command(ctx, op, func(ctx context.Context, remote backend.Sharer) (err error) {
+		if st, err = remote.InspectShared(ctx); err == nil {
+			err = checkShared(&st)
+		}
+		return err
+	})
+	return st, err
 }
 
 // force takes all units of the name from all sessions. It reports whether a session had any.
 func (x *sharedName) force(ctx context.Context, op string) (had bool, err error) {
-	if x.invalid != nil {
-		return false, x.error(op, x.invalid)
-	}
-	err = x.session.command(ctx, 1, func(ctx context.Context) (err error) {
-		had, err = x.remote.(backend.Sharer).ForceShared(ctx, x.kind)
+	err = x.command(ctx, op, func(ctx context.Context, remote backend.Sharer) (err error) {
+		had, err = remote.ForceShared(ctx, x.kind)
 		return err
 	})
-	return had, x.error(op, x.explainKind(ctx, err))
+	return had, err
+}
+
+// command sends one command that belongs to no hold.
+func (x *sharedName) command(ctx context.Context, op string, command func(context.Context, backend.Sharer) error) error {
+	if x.invalid != nil {
+		return x.error(op, x.invalid)
+	}
+	err := x.session.command(ctx, 1, func(ctx context.Context) error { return command(ctx, x.remote.(backend.Sharer)) })
+	return x.error(op, x.explainKind(ctx, err))
 }
 
 // checkShared checks a state on arrival, as reply.go does with other replies.
@@ -287,7 +269,7 @@ func (a *alarm) report(owner Owner, mode Mode, token Token, why string) {
 func (s *session) newSharedRoom() *share.Room {
 	cfg := &s.config
 	return share.NewRoom(share.Env{
-		Lease: cfg.lease, Heartbeat: cfg.heartbeat, Patience: cfg.patience, GrantTTL: cfg.grantTTL, Command: cfg.commandTimeout(),
+		Lease: cfg.lease, Heartbeat: cfg.heartbeat, Patience: cfg.patience, GrantTTL: cfg.grantTTL, Command: cfg.commandTimeout,
 		Passes: sharedPasses, Turn: min(generationTime, cfg.lease/4), Opened: s.opened, Jitter: cfg.jitter, Ahead: s.ahead,
 		Epoch: s.epochAbove,
 		Seen:  func() Token { return Token(s.seenToken.Load()) }, Saw: s.noteToken,
@@ -307,7 +289,7 @@ const sharedPasses = 64
 // epochAbove returns a new epoch, higher than least.
 func (s *session) epochAbove(least uint64) uint64 {
 	for {
-		e := s.nextEpoch()
+		e := s.epochs.Add(1)
 		if e > least {
 			return e
 		}
@@ -329,9 +311,6 @@ func (k sink) Shared(g backend.ShareGrant) { k.s.shared.Granted(g) }
 
 // SharedWanted handles the report that another session waits for units.
 func (k sink) SharedWanted(name string, may int) { k.s.shared.Wanted(name, may) }
-
-// sinceOpened is the clock of the local tiers.
-func (s *session) sinceOpened() time.Duration { return time.Since(s.opened) }
 
 var hashSeed = maphash.MakeSeed()
 

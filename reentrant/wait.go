@@ -22,7 +22,7 @@ func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, 
 		return false, ErrClosed
 	default:
 	}
-	t := &ticket{epoch: e.s.nextEpoch(), name: c.name, owner: owner, remote: e.remote.(backend.Conditions), woken: make(chan bool, 1), fair: !c.lock.unfair, ahead: e.s.ahead()}
+	t := &ticket{epoch: e.s.epochs.Add(1), name: c.name, owner: owner, remote: e.remote.(backend.Conditions), woken: make(chan bool, 1), fair: !c.lock.unfair, ahead: e.s.ahead()}
 	e.addTicket(t)
 	if err := e.releaseForWait(ctx, over, t, holds, limit); err != nil {
 		e.removeTicket(t)
@@ -109,7 +109,7 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 		return status == backend.Gone, err
 	}
 	if !limit.IsZero() {
-		limit = limit.Add(cfg.lease - cfg.commandTimeout()/8) // the last try has at least an eighth of its time
+		limit = limit.Add(cfg.lease - cfg.commandTimeout/8) // the last try has at least an eighth of its time
 	}
 	err := e.operate(ctx, limit, send)
 	if err != nil && unknown && ctx.Err() != nil { // the caller leaves, and must know whether it still has the hold
@@ -177,7 +177,7 @@ func (s *session) withdraw(ctx context.Context, t *ticket) backend.TicketStatus 
 			break
 		}
 		now := time.Now()
-		call := s.deadlines.Context(ctx, now, now.Add(s.config.commandTimeout()))
+		call := s.deadlines.Context(ctx, now, now.Add(s.config.commandTimeout))
 		s.stats.commands.Add(1)
 		result, err := t.remote.Withdraw(call, t.name, t.epoch)
 		if err == nil {
@@ -205,10 +205,10 @@ func (e *lockState) reacquire(ctx context.Context, l *Lock, t *ticket, holds int
 		_, err := e.acquireRemote(ctx, l, t.owner, &back)
 		return err
 	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
-		defer e.s.putState(e, 1)
+		defer e.s.putState(e)
 		return e.restoreHolds(ctx, t.owner, &back)
 	}
-	e.s.putState(e, 1)
+	e.s.putState(e)
 	if ctx.Err() != nil {
 		return interruptedBy(ctx, "in this process's queue", nil)
 	}

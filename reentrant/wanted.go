@@ -119,12 +119,13 @@ type watch struct {
 }
 
 func (w watch) send() {
-	if !w.needed() {
+	needed := w.s.withHold(w.name, w.epoch, func(h *hold) bool { return h.wanted != nil && !h.wanted.closed })
+	if !needed {
 		return
 	}
 	now := time.Now()
 	w.s.stats.commands.Add(1)
-	reply, err := w.remote.Watch(w.s.deadlines.Context(context.Background(), now, now.Add(w.s.config.commandTimeout())), w.epoch)
+	reply, err := w.remote.Watch(w.s.deadlines.Context(context.Background(), now, now.Add(w.s.config.commandTimeout)), w.epoch)
 	switch {
 	case err == nil && reply.Waiting:
 		sink{w.s}.Wanted(w.name, w.epoch)
@@ -133,16 +134,4 @@ func (w watch) send() {
 		again.tries++
 		time.AfterFunc(retryPause(w.tries, w.s.config.heartbeat), func() { w.s.checks.Do(again.send) })
 	}
-}
-
-// needed reports whether a caller still waits for a report about this hold.
-func (w watch) needed() (needed bool) {
-	e := w.s.findState(w.name)
-	if e == nil {
-		return false
-	}
-	defer w.s.putState(e, 1)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.hold.owned() && e.hold.epoch == w.epoch && e.hold.wanted != nil && !e.hold.wanted.closed
 }

@@ -105,7 +105,7 @@ func (w *watchdog) watch() {
 			} else {
 				x.e.lose(x.epoch, "the lease was not renewed in time")
 			}
-			w.s.putState(x.e, 1)
+			w.s.putState(x.e)
 		}
 		if len(due.states) > 0 {
 			renewing = true
@@ -214,7 +214,7 @@ func (h *hold) slack() time.Duration {
 // renew sends the batches.
 func (w *watchdog) renew() {
 	for due := range w.batches {
-		ctx, cancel := context.WithTimeout(context.Background(), w.s.config.commandTimeout())
+		ctx, cancel := context.WithTimeout(context.Background(), w.s.config.commandTimeout)
 		sent, ahead := time.Now(), w.s.ahead()
 		w.s.stats.commands.Add(1)
 		w.s.conn.Renew(ctx, due.renewals)
@@ -273,7 +273,7 @@ func (w *watchdog) loseGone(r *backend.Renewal) {
 	if e := w.s.findState(r.Remote.Name()); e != nil {
 		e.lose(r.Epoch, "Redis no longer had it at renewal")
 		e.evict(r.Epoch, false)
-		w.s.putState(e, 1)
+		w.s.putState(e)
 	}
 }
 
@@ -309,7 +309,7 @@ func (w *watchdog) abandonAll() {
 		}
 		x.e.lose(x.epoch, why)
 		x.e.evict(x.epoch, !x.left)
-		s.putState(x.e, 1)
+		s.putState(x.e)
 	}
 }
 
@@ -334,7 +334,7 @@ func (e *lockState) evict(epoch uint64, mayBeThere bool) {
 	if mayBeThere && e.queue.Idle() {
 		e.s.cleaner.Do(func() { e.s.releaseOrphan(remote, name, epoch) })
 	}
-	e.s.putState(e, 1)
+	e.s.putState(e)
 }
 
 // notifyLost reports a lost hold: first to its owner, who must stop. No mutex is held.

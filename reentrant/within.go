@@ -36,7 +36,7 @@ func (r *running) holds(l *Lock) bool {
 // asker returns the owner that a question is about: the caller, or the owner of the Do whose context this is, if ctx names
 // no owner and the calling goroutine does not have the lock itself.
 func (l *Lock) asker(ctx context.Context) (Owner, error) {
-	owner, err := l.caller(ctx)
+	owner, err := l.session.caller(ctx, l.invalid)
 	if err != nil || owner.shared() {
 		return owner, err
 	}

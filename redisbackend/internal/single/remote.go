@@ -169,12 +169,12 @@ func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	if err := wire.CheckRelease(&req); err != nil {
 		return 0, err
 	}
-	// A duration, not a time: Redis counts from when it receives this, which is later, so the tombstone lasts long
-	// enough whatever the session knows of Redis's clock.
-	doubt := wire.Remaining(req.Until)
 	if result, err := r.free(ctx, &req); result > 0 || err != nil {
 		return result, err
 	}
+	// A duration, not a time: Redis counts from when it receives this, which is later, so the tombstone lasts long
+	// enough whatever the session knows of Redis's clock.
+	doubt := wire.Remaining(req.Until)
 	var d wire.ArgWriter
 	d.Add(req.Epoch)
 	d.Add(wire.RoundUp(doubt, time.Microsecond))
