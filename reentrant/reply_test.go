@@ -145,7 +145,7 @@ func TestAnImpossibleReplyToResumeIsAnError(t *testing.T) {
 				ctx, cancel := context.WithTimeout(me, 3*time.Second)
 				defer cancel()
 				err := l.Resume(ctx)
-				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
 				assert.ErrorContains(t, err, "cannot be")
 				assert.True(t, backend.OutcomeUnknown(err))
 				assert.False(t, l.IsHeldByCurrentOwner(me))
