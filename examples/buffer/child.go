@@ -57,7 +57,7 @@ type workplace struct {
 
 // play connects, waits for the parent's start, and works.
 func (r role) play(ctx context.Context, line *crew.Line[report]) error {
-	member, err := deployment.Join(r.Redis, reentrant.WithLease(r.Lease))
+	member, err := deployment.Join(r.Redis, reentrant.WithLease(r.Lease), deployment.ReportLosses(r.Process))
 	if err != nil {
 		return err
 	}

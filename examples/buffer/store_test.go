@@ -2,12 +2,14 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
 
 	"github.com/relock-go/relock/examples/internal/deployment"
 )
@@ -18,10 +20,11 @@ func each(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("redis", func(t *testing.T) { test(t, redisserver.Start(t).URL()) })
 }
 
-// join makes a process's end of a deployment.
+// join makes a process's end of a deployment. No hold of it ends while the machine stands still, not even one that was
+// pushed to it and has yet to be renewed.
 func join(t *testing.T, url string) *deployment.Member {
 	t.Helper()
-	member, err := deployment.Join(url)
+	member, err := deployment.Join(url, reentrant.WithLease(time.Minute), reentrant.WithHeartbeat(10*time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, member.Leave(t.Context())) })
 	return member

@@ -130,7 +130,10 @@ func (t *tally) report(member *deployment.Member) report {
 // options are those of the session. A lock that is pushed to a waiter comes with a lease of three heartbeats, until it is
 // renewed: as long as any other, see defaultLease.
 func (r role) options() []reentrant.Option {
-	opts := []reentrant.Option{reentrant.WithLease(r.Lease), reentrant.WithHeartbeat(r.Lease / 3), reentrant.WithHandoffTime(r.Turn)}
+	opts := []reentrant.Option{
+		reentrant.WithLease(r.Lease), reentrant.WithHeartbeat(r.Lease / 3), reentrant.WithHandoffTime(r.Turn),
+		deployment.ReportLosses(r.Server),
+	}
 	if r.Lock == lockCohort {
 		opts = append(opts, reentrant.WithCohort())
 	}

@@ -30,7 +30,7 @@ const (
 
 // defaultLease is short, because the others wait for the rest of a killed process's lease; and longer than a busy
 // machine stands still. The tables take no token: a holder that was stopped for longer could hand out a number twice.
-const defaultLease = 6 * time.Second
+const defaultLease = 10 * time.Second
 
 // options is the job.
 type options struct {

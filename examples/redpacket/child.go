@@ -4,11 +4,16 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/relock-go/relock/examples/internal/crew"
 	"github.com/relock-go/relock/examples/internal/deployment"
 	"github.com/relock-go/relock/reentrant"
 )
+
+// lease is longer than a busy machine stands still: the packet takes no token, so a holder that was stopped for longer
+// could give a person a second part.
+const lease = 30 * time.Second
 
 // A role is the work that the parent gives a child.
 type role struct {
@@ -44,9 +49,9 @@ func (r report) Done() int64 { return r.Granted + r.Already + r.Late }
 // play connects, waits for the parent's start, and serves the requests: all at once, each in a goroutine of its own,
 // which is the owner of the lock that it takes.
 func (r role) play(ctx context.Context, line *crew.Line[report]) error {
-	// A lock that is pushed to a waiter comes with a lease of three heartbeats, until it is renewed. The packet takes no
-	// token, so this lease must be no shorter than any other.
-	member, err := deployment.Join(r.Redis, reentrant.WithHeartbeat(reentrant.DefaultLease/3))
+	// A lock that is pushed to a waiter comes with a lease of three heartbeats, until it is renewed: as long as any other.
+	member, err := deployment.Join(r.Redis, reentrant.WithLease(lease), reentrant.WithHeartbeat(lease/3),
+		deployment.ReportLosses(r.Process))
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -111,7 +112,7 @@ func (p *pair) waiting() int {
 func answered(t *testing.T, ask func() error) {
 	t.Helper()
 	err := ask()
-	for begun := time.Now(); reentrant.OutcomeUnknown(err) && time.Since(begun) < eventually; err = ask() {
+	for begun := time.Now(); errors.Is(err, reentrant.ErrUnavailable) && time.Since(begun) < eventually; err = ask() {
 	}
 	require.NoError(t, err)
 }

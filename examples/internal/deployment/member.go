@@ -3,6 +3,8 @@ package deployment
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"os"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -29,6 +31,12 @@ func Join(url string, opts ...reentrant.Option) (*Member, error) {
 		return nil, err
 	}
 	return &Member{Client: client, Session: session}, nil
+}
+
+// ReportLosses makes a session write every lock that it loses to stderr, with the process and the reason.
+func ReportLosses(process string) reentrant.Option {
+	losses := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}) // nothing else is an error
+	return reentrant.WithLogger(slog.New(losses).With("process", process))
 }
 
 // NewSession opens a session on a client of [Connect], which may serve several.
