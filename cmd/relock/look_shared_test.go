@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,12 +16,17 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// sharedWaiters is how many sessions wait for a read-write lock or a semaphore.
+// sharedWaiters returns how many sessions wait for a read-write lock or a semaphore. It tries again if Redis does not
+// reply in time.
 func sharedWaiters(t *testing.T, s *reentrant.Session, name string) int {
 	t.Helper()
-	st, err := s.NewRWLock(name).Inspect(t.Context())
-	require.NoError(t, err)
-	return len(st.Waiting)
+	for end := time.Now().Add(patience); ; {
+		st, err := s.NewRWLock(name).Inspect(t.Context())
+		if !errors.Is(err, reentrant.ErrUnavailable) || time.Now().After(end) {
+			require.NoError(t, err)
+			return len(st.Waiting)
+		}
+	}
 }
 
 func TestInspectAndListShowSharedHolds(t *testing.T) {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -316,7 +317,7 @@ func state(t *testing.T, s *reentrant.Session, name string) reentrant.State {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
 		st, err := s.NewLock(name).Inspect(t.Context())
-		if !reentrant.OutcomeUnknown(err) || time.Now().After(end) {
+		if !errors.Is(err, reentrant.ErrUnavailable) || time.Now().After(end) {
 			require.NoError(t, err)
 			return st
 		}
