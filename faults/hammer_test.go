@@ -101,7 +101,7 @@ func disturb(ctx context.Context, c rueidis.Client, s *section) {
 func TestTheHashShowsTheOwnerAndItsHolds(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
-	s := session(t, srv.Addr())
+	s := session(t, srv.Addr(), lasting()...)
 	l := s.NewLock("shown")
 	field := s.ID() + ":" + reentrant.CurrentOwner(t.Context()).String()
 	shows := func(holds string) {
@@ -128,7 +128,7 @@ func TestTheHashShowsTheOwnerAndItsHolds(t *testing.T) {
 func TestUnlockUnderAnEndedContextLeavesNothing(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
-	s := session(t, srv.Addr())
+	s := session(t, srv.Addr(), lasting()...)
 	l := s.NewLock("ended")
 	ctx, cancel := context.WithCancel(t.Context())
 	require.NoError(t, l.Lock(ctx))
