@@ -25,6 +25,15 @@ func patiently(url string) string {
 	return url + separator + "dial_timeout=1m&write_timeout=1m"
 }
 
+// onlyWithoutAServer skips a suite on the embedded Redis that runs on a real one too: where one is installed,
+// RELOCK_TOPOLOGIES=1 runs it on both.
+func onlyWithoutAServer(t *testing.T) {
+	t.Helper()
+	if redisserver.Installed() {
+		testsize.OfATopology(t)
+	}
+}
+
 func TestConformanceEmbedded(t *testing.T) {
 	t.Parallel()
 	backendtest.Run(t, func(t *testing.T) backend.Backend { return redistest.Start(t).Backend() }, backendtest.InParallel())
@@ -66,6 +75,7 @@ func TestConformancePlainCluster(t *testing.T) {
 }
 
 func TestConformancePlainEmbedded(t *testing.T) {
+	onlyWithoutAServer(t)
 	t.Parallel()
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		b, err := redisbackend.New(redistest.Start(t).Client(), redisbackend.WithoutScripts())

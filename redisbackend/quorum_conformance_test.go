@@ -52,6 +52,7 @@ var quorumSkips = []backendtest.Option{
 }
 
 func TestQuorumConformanceEmbedded(t *testing.T) {
+	onlyWithoutAServer(t)
 	t.Parallel()
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		var clients []rueidis.Client

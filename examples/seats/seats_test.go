@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
@@ -46,10 +47,20 @@ type pair struct {
 	urls     [2]string
 }
 
+// redisURL returns the URL of a Redis of this test alone. The boards read all seats again and again, which costs the embedded
+// Redis much processor time, so it is used at full size only, and where no other is installed.
+func redisURL(t *testing.T) string {
+	t.Helper()
+	if !testsize.Full() && redisserver.Installed() {
+		return redisserver.Start(t).URL()
+	}
+	return "redis://" + redistest.Start(t).Addr()
+}
+
 // newPair opens them, with holds of some length and payments that are through at once.
 func newPair(t *testing.T, hold time.Duration) *pair {
 	t.Helper()
-	r := role{Hold: hold, Redis: "redis://" + redistest.Start(t).Addr(), DSN: filepath.Join(t.TempDir(), "seats.db")}
+	r := role{Hold: hold, Redis: redisURL(t), DSN: filepath.Join(t.TempDir(), "seats.db")}
 	src, err := parseSource(r.DSN)
 	require.NoError(t, err)
 	sales, err := openSales(t.Context(), src)

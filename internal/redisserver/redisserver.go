@@ -107,6 +107,12 @@ func NeedShards(tb testing.TB) {
 	}
 }
 
+// Installed reports whether there is a server that Start can start.
+func Installed() bool {
+	_, err := exec.LookPath(binary())
+	return err == nil
+}
+
 func begin(tb testing.TB, s *Server) *Server {
 	tb.Helper()
 	if _, err := exec.LookPath(binary()); err != nil {
