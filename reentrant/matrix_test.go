@@ -86,9 +86,9 @@ func testMatrix(t *testing.T, m modeKind) {
 	stride, n := 1, 0
 	switch {
 	case m.cohort:
-		stride = testsize.Of(1, 5)
+		stride = testsize.Of(1, 11)
 	case !raceEnabled:
-		stride = testsize.Of(1, 3)
+		stride = testsize.Of(1, 7)
 	}
 	for _, r := range rows {
 		for _, f := range failures {

@@ -88,6 +88,9 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceEmbedded(t *testing.T) {
+	if redisserver.Installed() { // TestConformance runs the suite
+		testsize.OfATopology(t)
+	}
 	t.Parallel()
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		o := patient(redistest.Start(t).Addr())

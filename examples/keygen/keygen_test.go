@@ -16,6 +16,7 @@ import (
 
 	"github.com/relock-go/relock/examples/internal/crew"
 	"github.com/relock-go/relock/examples/internal/screen"
+	"github.com/relock-go/relock/internal/testsize"
 )
 
 // The test's own program plays the children, as keygen's does.
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) {
 	}
 	// A build with the detector of races would have each process sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	testsize.CollectLess()
 	os.Exit(m.Run())
 }
 
@@ -123,7 +125,8 @@ func TestWithoutNodeNumbersIDsAreDrawnTwice(t *testing.T) {
 }
 
 func TestAnInterruptPrintsTheResultSoFar(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	signals := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
+	for _, signal := range signals[:testsize.Of(2, 1)] {
 		folder := t.TempDir()
 		t.Setenv("TMPDIR", folder)
 		var stdout strings.Builder

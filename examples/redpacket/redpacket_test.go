@@ -14,6 +14,7 @@ import (
 	"github.com/relock-go/relock/examples/internal/crew"
 	"github.com/relock-go/relock/examples/internal/screen"
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 )
 
 // The test's own program plays the children, as redpacket's does.
@@ -23,6 +24,7 @@ func TestMain(m *testing.M) {
 	}
 	// A build with the detector of races would have each process sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	testsize.CollectLess()
 	os.Exit(m.Run())
 }
 
@@ -94,7 +96,8 @@ func TestWithoutALockThereIsTheft(t *testing.T) {
 }
 
 func TestAnInterruptPrintsTheResultSoFar(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	signals := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
+	for _, signal := range signals[:testsize.Of(2, 1)] {
 		var stdout strings.Builder
 		interrupt := sync.OnceFunc(func() { assert.NoError(t, syscall.Kill(os.Getpid(), signal)) })
 		status := parentMain([]string{"-openids=20", "-requests=600", "-processes=2"}, &stdout, &trigger{after: "of 12000 requests", do: interrupt})

@@ -64,7 +64,7 @@ func hasty() bool {
 }
 
 // look is how many states of each world are explored in any case.
-const look = 3_000
+const look = 1_000
 
 // lateFrom returns the time from which the worlds are only looked at: half of the time that go test gives this package is over, so
 // the machine is too slow to see them as a whole.
