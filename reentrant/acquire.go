@@ -8,6 +8,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
+	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
@@ -210,7 +211,7 @@ func (e *lockState) askForHolder(ctx context.Context, t *try) *State {
 	now, limit := time.Now(), e.s.config.commandTimeout
 	e.s.stats.commands.Add(1)
 	st, err := e.remote.Inspect(e.s.deadlines.Context(ctx, now, now.Add(t.within(limit, limit/8))))
-	if err != nil || checkState(&st) != nil {
+	if err != nil || check.State(&st) != nil {
 		return nil
 	}
 	return &st
@@ -332,7 +333,7 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent ti
 	if err != nil {
 		err = wrapUnavailable(ctx, err)
 	} else {
-		err = checkAcquire(&reply)
+		err = check.Acquire(&reply)
 	}
 	a.req.Prior = backend.Prior{} // a second copy is sent when the state in Redis is not known
 	if err == nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/relock-go/relock/reentrant/internal/check"
 )
 
 // HoldCount returns how many times the caller's owner holds the lock; 0 if it does not.
@@ -176,7 +178,7 @@ func (l *Lock) inspect(ctx context.Context, op string) (State, error) {
 	var st State
 	err := l.command(ctx, op, func(ctx context.Context) (err error) {
 		if st, err = l.remote.Inspect(ctx); err == nil {
-			err = checkState(&st)
+			err = check.State(&st)
 		}
 		return err
 	})

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/check"
 )
 
 // InspectAll asks Redis for the states of many locks, as [Lock.Inspect] does for one, and returns them in the order of the
@@ -34,7 +35,7 @@ func (s *Session) InspectAll(ctx context.Context, names ...string) ([]State, err
 		for i := range asked {
 			err := asked[i].Err
 			if err == nil {
-				err = checkState(&asked[i].State)
+				err = check.State(&asked[i].State)
 			}
 			if err != nil {
 				failed = locks[i]

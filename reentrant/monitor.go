@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/share"
 	"github.com/relock-go/relock/sharedqueue"
 )
@@ -185,7 +186,7 @@ func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, pendi
 			req.NotAfter, pendingUntil = limit, limit
 			reply, err = m.remote.Acquire(ctx, req)
 			if err == nil {
-				err = checkAcquire(&reply)
+				err = check.Acquire(&reply)
 			}
 			return err
 		})

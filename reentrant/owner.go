@@ -1,11 +1,9 @@
 package reentrant
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strconv"
 
 	"github.com/petermattis/goid"
@@ -82,41 +80,4 @@ func CurrentOwner(ctx context.Context) Owner {
 		}
 	}
 	return Owner{goroutine: goid.Get()}
-}
-
-// checkGoroutineIDs compares the fast goroutine id, which is read out of the runtime's own structures, with the
-// one that the runtime prints, in two goroutines. A wrong id could make every goroutine the owner of every lock.
-func checkGoroutineIDs() error {
-	if err := checkGoroutineID(goid.Get()); err != nil {
-		return err
-	}
-	other := make(chan error)
-	go func() { other <- checkGoroutineID(goid.Get()) }()
-	return <-other
-}
-
-func checkGoroutineID(id int64) error {
-	printed, err := printedGoroutineID()
-	if err != nil {
-		return err
-	}
-	if id != printed {
-		return fmt.Errorf("reentrant: goroutine ids cannot be trusted with this Go release (read %d, the runtime prints %d): use WithExplicitOwners", id, printed)
-	}
-	return nil
-}
-
-// printedGoroutineID reads the id from the first line of the goroutine's stack: "goroutine 7 [running]:".
-func printedGoroutineID() (int64, error) {
-	var buf [64]byte
-	line := buf[:runtime.Stack(buf[:], false)]
-	fields := bytes.Fields(line)
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("reentrant: cannot read a goroutine id from %q: use WithExplicitOwners", line)
-	}
-	id, err := strconv.ParseInt(string(fields[1]), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("reentrant: cannot read a goroutine id from %q: use WithExplicitOwners", line)
-	}
-	return id, nil
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/petermattis/goid"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestOwnerIsTheGoroutineUnlessTheContextNamesOne(t *testing.T) {
@@ -30,9 +28,4 @@ func TestOwnerNamedLikeAGoroutineIsAnother(t *testing.T) {
 	named := CurrentOwner(WithOwner(context.Background(), mine.String()))
 	assert.NotEqual(t, mine, named)
 	assert.NotEqual(t, mine.String(), named.String())
-}
-
-func TestGoroutineIDsAreChecked(t *testing.T) {
-	require.NoError(t, checkGoroutineIDs())
-	assert.ErrorContains(t, checkGoroutineID(goid.Get()+1), "WithExplicitOwners", "a wrong id is refused")
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/check"
 )
 
 // reenter takes the lock once more for its owner, unless the caller wants a lock that it does not hold yet. It is
@@ -62,7 +63,7 @@ func (e *lockState) setRemoteHolds(ctx context.Context, owner Owner, holds int, 
 		}
 		reply, err := e.remote.Reenter(ctx, req)
 		if err == nil {
-			err = checkReenter(&reply)
+			err = check.Reenter(&reply)
 		}
 		return reply.Gone, err
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/check"
 )
 
 // Unlock gives up one hold of the caller's owner. Giving up the last one frees the lock for the next owner in the
@@ -203,7 +204,7 @@ func (r *release) send(ctx context.Context, now time.Time) (done bool, err error
 	if err != nil {
 		err = wrapUnavailable(context.Background(), err)
 	} else {
-		err = checkRelease(result)
+		err = check.Release(result)
 	}
 	r.req.Prior = backend.Prior{} // a second copy is sent when the state in Redis is not known
 	switch {

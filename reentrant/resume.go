@@ -9,6 +9,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
+	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
@@ -155,7 +156,7 @@ func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote
 		reply, err := remote.Resume(e.s.deadlines.Context(ctx, sent, req.NotAfter), req)
 		err = wrapUnavailable(ctx, err)
 		if err == nil {
-			err = checkResume(&reply)
+			err = check.Resume(&reply)
 		}
 		switch {
 		case Refused(err):

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
@@ -218,7 +219,7 @@ func (l *RWLock) takeTicket(ctx, within, over context.Context, m *monitor, w *wr
 	var status backend.TicketStatus
 	send := func(ctx context.Context, _ time.Time) (err error) {
 		if status, err = m.conditions.Await(ctx, req); err == nil {
-			err = checkTicket(status)
+			err = check.Ticket(status)
 		}
 		unknown = unknown || OutcomeUnknown(err)
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/background"
 	"github.com/relock-go/relock/reentrant/internal/deadline"
 	"github.com/relock-go/relock/reentrant/internal/deadlock"
+	"github.com/relock-go/relock/reentrant/internal/goroutine"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 	"github.com/relock-go/relock/reentrant/internal/outage"
 	"github.com/relock-go/relock/reentrant/internal/share"
@@ -108,7 +109,7 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 		return nil, err
 	}
 	if !cfg.explicit {
-		if err := checkGoroutineIDs(); err != nil {
+		if err := goroutine.CheckIDs(); err != nil {
 			return nil, err
 		}
 	}

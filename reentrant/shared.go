@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/share"
 	"github.com/relock-go/relock/sharedqueue"
 )
@@ -165,7 +166,7 @@ func (x *sharedName) outcome(ctx context.Context, n *share.Name, o sharedqueue.O
 func (x *sharedName) inspect(ctx context.Context, op string) (st SharedState, err error) {
 	err = x.command(ctx, op, func(ctx context.Context, remote backend.Sharer) (err error) {
 		if st, err = remote.InspectShared(ctx); err == nil {
-			err = checkShared(&st)
+			err = check.Shared(&st)
 		}
 		return err
 	})
@@ -188,16 +189,6 @@ func (x *sharedName) command(ctx context.Context, op string, command func(contex
 	}
 	err := x.session.command(ctx, 1, func(ctx context.Context) error { return command(ctx, x.remote.(backend.Sharer)) })
 	return x.error(op, x.explainKind(ctx, err))
-}
-
-// checkShared checks a state on arrival, as reply.go does with other replies.
-func checkShared(s *SharedState) error {
-	for _, h := range s.Holders {
-		if h.Units <= 0 || h.Units > backend.AllUnits {
-			return impossible(s)
-		}
-	}
-	return nil
 }
 
 // verify asks the server whether the session still has the units that its users hold. While the session has a command

@@ -8,6 +8,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
+	"github.com/relock-go/relock/reentrant/internal/check"
 )
 
 // await is called with the baton of the owner's hold. On return the owner holds the lock again, or the error is
@@ -100,7 +101,7 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 		req.Epoch = h.epoch
 		status, err := t.remote.Await(ctx, req)
 		if err == nil {
-			err = checkTicket(status)
+			err = check.Ticket(status)
 		}
 		unknown = unknown || OutcomeUnknown(err)
 		if status == backend.Signalled {
@@ -181,7 +182,7 @@ func (s *session) withdraw(ctx context.Context, t *ticket) backend.TicketStatus 
 		s.stats.commands.Add(1)
 		result, err := t.remote.Withdraw(call, t.name, t.epoch)
 		if err == nil {
-			err = checkTicket(result)
+			err = check.Ticket(result)
 		}
 		if err == nil {
 			return result

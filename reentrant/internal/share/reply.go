@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/lease"
+	"github.com/relock-go/relock/sharedqueue"
 )
 
 // exchange sends one copy of the claim and handles the reply.
@@ -27,7 +29,7 @@ func (n *Name) exchange() {
 	reply, err := n.sharer.Share(ctx, req)
 	cancel()
 	if err == nil {
-		err = check(&req, &reply)
+		err = check.Share(&req, &reply)
 	}
 	err = env.Asked(err)
 
@@ -147,6 +149,17 @@ type terms struct {
 	may         int
 }
 
+// tier converts x for the local tier: a writer gets its block of tokens, readers the last token that a writer used.
+func (x terms) tier(until time.Duration) sharedqueue.Terms {
+	t := sharedqueue.Terms{Units: x.units, Until: until}
+	if x.units == sharedqueue.All {
+		t.First, t.Last = uint64(x.first), uint64(x.last)
+	} else {
+		t.Token = uint64(x.first)
+	}
+	return t
+}
+
 // settleLocked ends the claim: the session has x.units. The users who wait are admitted before the session starts to
 // turn newcomers away for another session.
 func (n *Name) settleLocked(c *claim, x terms, t lease.Lease) (notify func()) {
@@ -206,7 +219,7 @@ func (n *Name) pushed(g backend.ShareGrant) {
 	notify := func() {}
 	if c := n.claim; c != nil && c.epoch == g.Epoch && c.asks() {
 		t := lease.Pushed(g.NotBefore, c.ahead, g.TTL)
-		if g.NotBefore.IsZero() || lease.Napped(c.ahead, n.room.env.Ahead()) || !possible(n.kind, g.Units, g.First, g.Last) || time.Until(t.Until()) < g.TTL/2 {
+		if g.NotBefore.IsZero() || lease.Napped(c.ahead, n.room.env.Ahead()) || !check.Units(n.kind, g.Units, g.First, g.Last) || time.Until(t.Until()) < g.TTL/2 {
 			c.again = time.Time{} // a copy confirms it
 		} else {
 			if n.trust.Until().After(t.Until()) && c.keep > 0 {

@@ -1,0 +1,108 @@
+// Package check checks the replies of a backend on arrival. An impossible reply is an error whose outcome is unknown, as if
+// there had been no reply.
+package check
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// maxHolds is the largest hold count, as in Java.
+const maxHolds = math.MaxInt32
+
+// Acquire checks the reply to an attempt.
+func Acquire(r *backend.AcquireReply) error {
+	granted := r.Status == backend.Granted && r.First > 0 && r.Last >= r.First
+	if granted || r.Status == backend.Waiting || r.Status == backend.Stale {
+		return nil
+	}
+	return impossible(r)
+}
+
+// Resume checks the reply to a Resume.
+func Resume(r *backend.ResumeReply) error {
+	resumed := r.Status == backend.Resumed && r.Holds > 0 && r.Holds <= maxHolds && r.Token > 0
+	if resumed || r.Status == backend.NotThere || r.Status == backend.Overtaken {
+		return nil
+	}
+	return impossible(r)
+}
+
+// Reenter checks the reply to a change of the hold count.
+func Reenter(r *backend.ReenterReply) error {
+	if r.Gone || r.Holds > 0 && r.Holds <= maxHolds {
+		return nil
+	}
+	return impossible(r)
+}
+
+// Release checks the result of a release.
+func Release(r backend.ReleaseResult) error {
+	if r >= backend.Released && r <= backend.Freed {
+		return nil
+	}
+	return impossible(&r)
+}
+
+// Ticket checks the status of a ticket.
+func Ticket(s backend.TicketStatus) error {
+	if s >= backend.Waited && s <= backend.Gone {
+		return nil
+	}
+	return impossible(&s)
+}
+
+// State checks the state of a lock.
+func State(s *backend.State) error {
+	if s.Holds >= 0 {
+		return nil
+	}
+	return impossible(s)
+}
+
+// Shared checks the state of a read-write lock or a semaphore.
+func Shared(s *backend.SharedState) error {
+	for _, h := range s.Holders {
+		if h.Units <= 0 || h.Units > backend.AllUnits {
+			return impossible(s)
+		}
+	}
+	return nil
+}
+
+// Share checks the reply to a claim of units.
+func Share(req *backend.ShareRequest, r *backend.ShareReply) error {
+	ok := false
+	switch r.Status {
+	case backend.StaleShare:
+		ok = r.Epoch > req.Epoch
+	case backend.ShareLost:
+		ok = true
+	case backend.Shared:
+		ok = Units(req.Kind, r.Units, r.First, r.Last) && r.Units <= req.Want
+	}
+	if ok {
+		return nil
+	}
+	return impossible(r)
+}
+
+// Units reports whether a session can have this many units under these tokens.
+func Units(kind backend.ShareKind, units int, first, last backend.Token) bool {
+	switch {
+	case units == 0:
+		return true
+	case units < 0 || first == 0 || last < first:
+		return false
+	case kind == backend.ReadWrite:
+		return units == 1 && first == last || units == backend.AllUnits
+	}
+	return true
+}
+
+// impossible takes a pointer so that a valid reply is not moved to the heap.
+func impossible[T any](reply *T) error {
+	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's reply cannot be right: %+v", *reply))
+}
