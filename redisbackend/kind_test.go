@@ -17,7 +17,7 @@ func TestAnErrorSaysWhatAKeyHolds(t *testing.T) {
 		for _, opts := range [][]redisbackend.Option{nil, {redisbackend.WithoutScripts()}} {
 			b, err := redisbackend.New(site.client, opts...)
 			require.NoError(t, err)
-			s, err := reentrant.NewSession(b)
+			s, err := reentrant.NewSession(b, calm...)
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, s.Close(context.Background())) }()
 			saysWhatAKeyHolds(t, site, s)

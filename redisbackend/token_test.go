@@ -36,7 +36,7 @@ func TestAForgedGrantDoesNotRaiseTokens(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		holder := s.join("holder")
 		before := holder.take(1)
-		session, err := reentrant.NewSession(s.b)
+		session, err := reentrant.NewSession(s.b, calm...)
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, session.Close(s.ctx())) }()
 		lock, ctx := session.NewLock(s.name), reentrant.WithOwner(s.ctx(), "owner")

@@ -44,16 +44,17 @@ const (
 	// server restarts, so pauses are random; meanwhile waiters depend on their heartbeats.
 	minRetry = 20 * time.Millisecond
 	MaxRetry = time.Second
-	// subscribeTimeout bounds one try.
+	// subscribeTimeout bounds one try, unless the caller of Subscribe has set a deadline for the first.
 	subscribeTimeout = 5 * time.Second
 )
 
-// Subscribe opens a channel. It returns when the subscription is confirmed, or with the error of the first try.
+// Subscribe opens a channel. It returns when the subscription is confirmed, or with the error of the first try, which lasts
+// until ctx's deadline: a server that is silent for a while is waited for.
 func Subscribe(ctx context.Context, client rueidis.Client, channel string, l Listener) (*Subscription, error) {
 	s := &Subscription{client: client, channel: channel, listener: l, done: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	first := make(chan error, 1)
-	go s.Run(first)
+	go s.Run(firstLimit(ctx), first)
 	select {
 	case err := <-first:
 		if err != nil {
@@ -67,16 +68,25 @@ func Subscribe(ctx context.Context, client rueidis.Client, channel string, l Lis
 	}
 }
 
+// firstLimit returns how long the first try may last.
+func firstLimit(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return time.Until(deadline)
+	}
+	return subscribeTimeout
+}
+
 // Close ends the subscription and waits for its goroutine.
 func (s *Subscription) Close() {
 	s.cancel()
 	<-s.done
 }
 
-// Run keeps the channel open. It first sends the result of the first try, and ends if that failed.
-func (s *Subscription) Run(first chan<- error) {
+// Run keeps the channel open. It first sends the result of the first try, which lasts for limit at most, and ends if that
+// failed.
+func (s *Subscription) Run(limit time.Duration, first chan<- error) {
 	defer close(s.done)
-	l, err := s.open()
+	l, err := s.open(limit)
 	if first <- err; err != nil {
 		return
 	}
@@ -91,7 +101,7 @@ func (s *Subscription) Run(first chan<- error) {
 		if !pause(s.ctx, failures) {
 			return
 		}
-		l, err = s.open()
+		l, err = s.open(subscribeTimeout)
 	}
 }
 
@@ -153,8 +163,9 @@ func OnlyAddr(client rueidis.Client) string {
 	return ""
 }
 
-// open takes a connection and subscribes. It returns with the subscription confirmed, or an error and nothing open.
-func (s *Subscription) open() (*line, error) {
+// open takes a connection and subscribes. It returns with the subscription confirmed, or an error and nothing open. limit
+// is for the server's reply.
+func (s *Subscription) open(limit time.Duration) (*line, error) {
 	addr := OnlyAddr(s.client)
 	client, _, err := Dedicate(s.ctx, s.client)
 	if err != nil {
@@ -174,7 +185,7 @@ func (s *Subscription) open() (*line, error) {
 			}
 		},
 	})
-	if err := s.request(l); err != nil {
+	if err := s.request(l, limit); err != nil {
 		s.shut(l)
 		return nil, err
 	}
@@ -183,15 +194,18 @@ func (s *Subscription) open() (*line, error) {
 
 // request sends SUBSCRIBE and waits for the confirmation. It arrives at the hooks, and not only as a reply: with RESP2
 // rueidis subscribes on a second connection, and after an error on yet another one without the hooks.
-func (s *Subscription) request(l *line) error {
+func (s *Subscription) request(l *line, limit time.Duration) error {
 	select {
 	case err := <-l.ended:
 		return lost(err)
 	default:
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, subscribeTimeout)
+	ctx, cancel := context.WithTimeoutCause(s.ctx, limit, fmt.Errorf("no confirmation within %v", limit.Round(time.Millisecond)))
 	defer cancel()
 	if err := l.client.Do(ctx, l.client.B().Subscribe().Channel(s.channel).Build()).Error(); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		return err
 	}
 	select {
@@ -200,7 +214,7 @@ func (s *Subscription) request(l *line) error {
 	case err := <-l.ended:
 		return lost(err)
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }
 

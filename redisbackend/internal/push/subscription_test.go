@@ -1,0 +1,85 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A slow client's server confirms subscriptions after a while. The client does nothing else.
+type slow struct {
+	rueidis.Client
+	after time.Duration
+}
+
+func (slow) Nodes() map[string]rueidis.Client { return nil }
+
+func (c slow) Dedicate() (rueidis.DedicatedClient, func()) {
+	return &slowLine{after: c.after}, func() {}
+}
+
+type slowLine struct {
+	rueidis.DedicatedClient
+	after time.Duration
+	hooks rueidis.PubSubHooks
+}
+
+func (*slowLine) B() rueidis.Builder { return rueidis.Builder{} }
+func (*slowLine) Close()             {}
+
+func (l *slowLine) SetPubSubHooks(hooks rueidis.PubSubHooks) <-chan error {
+	l.hooks = hooks
+	return make(chan error)
+}
+
+func (l *slowLine) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	select {
+	case <-time.After(l.after):
+		l.hooks.OnSubscription(rueidis.PubSubSubscription{Kind: "subscribe", Channel: cmd.Commands()[1], Count: 1})
+	case <-ctx.Done(): // the subscription is not confirmed
+	}
+	return rueidis.RedisResult{}
+}
+
+// subscribed opens a channel on a server that takes a while, and returns how long that took.
+func subscribed(ctx context.Context, after time.Duration) (took time.Duration, err error) {
+	begun := time.Now()
+	s, err := Subscribe(ctx, slow{after: after}, "channel", &listener{openings: make(chan struct{}, 1)})
+	took = time.Since(begun)
+	if err == nil {
+		s.Close()
+	}
+	return took, err
+}
+
+// The caller's deadline bounds the first try, and nothing shorter: a server that is silent for a while is waited for.
+func TestTheFirstTryLastsUntilTheCallersDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		no := errors.New("no reply in time")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 4*subscribeTimeout, no)
+		defer cancel()
+		took, err := subscribed(ctx, 2*subscribeTimeout)
+		require.NoError(t, err)
+		assert.Equal(t, 2*subscribeTimeout, took)
+
+		took, err = subscribed(ctx, time.Hour)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 2*subscribeTimeout, took, "what was left")
+	})
+}
+
+// A caller without a deadline does not wait for ever for a server that is silent, and the error names the limit.
+func TestTheFirstTryWithoutADeadlineIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		took, err := subscribed(context.Background(), time.Hour)
+		require.ErrorContains(t, err, "subscribe: no confirmation within 5s")
+		assert.NotContains(t, err.Error(), "Dialer.Timeout")
+		assert.Equal(t, subscribeTimeout, took)
+	})
+}
