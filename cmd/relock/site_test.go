@@ -71,7 +71,7 @@ func beat(path string) {
 		}
 		fmt.Fprintln(file, os.Getpid(), clock())
 		_ = file.Close()
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 
