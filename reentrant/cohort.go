@@ -99,7 +99,7 @@ func (l *Lock) reenterFast(ctx context.Context) bool {
 // operation.
 func (l *Lock) ownState(goroutine int64) (e *lockState, age time.Duration) {
 	e = l.lastState.Load()
-	if e == nil || goroutine == 0 || e.holder.Load() != goroutine || e.holderLock.Load() != l.id {
+	if e == nil || goroutine == 0 || e.holder.Load() != goroutine || e.holderLock.Load() != l.lazyID.Load() {
 		return nil, 0
 	}
 	if age = l.session.age(); e.trustLeft(age) <= 0 {

@@ -119,7 +119,7 @@ func (e *lockState) settleLocked(ctx context.Context, l *Lock, t *try) bool {
 	}
 	h := &e.hold
 	h.enter(phaseHeld)
-	h.lockID = l.id
+	h.lockID = l.id()
 	if h.cohort {
 		e.lastUsed = h.token
 		if e.holderLock.Load() != h.lockID {

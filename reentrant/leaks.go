@@ -31,13 +31,18 @@ func (s *session) reportLeak() {
 	}
 }
 
-// lockIDs counts the Locks of the process.
+// lockIDs counts the Locks that ever got a hold.
 var lockIDs atomic.Uint32
 
-// watchForLeaks gives a new Lock its id, by which a hold names the Lock with which it was got.
-func (l *Lock) watchForLeaks() {
-	l.id = lockIDs.Add(1)
-	runtime.AddCleanup(l, leakRecord.report, leakRecord{l.session.session, l.name, l.id})
+// id identifies the Lock: a hold records the Lock with which it was acquired. A Lock is watched from its first hold on.
+func (l *Lock) id() uint32 {
+	if n := l.lazyID.Load(); n != 0 {
+		return n
+	}
+	if n := lockIDs.Add(1); l.lazyID.CompareAndSwap(0, n) {
+		runtime.AddCleanup(l, leakRecord.report, leakRecord{l.session.session, l.name, n})
+	}
+	return l.lazyID.Load()
 }
 
 // A leakRecord outlives a Lock that was collected.

@@ -31,7 +31,7 @@ type Lock struct {
 	invalid   error // of an invalid name or option; every call returns it
 	fixed     time.Duration
 	unfair    bool
-	id        uint32                    // a hold has the id of the Lock with which it was got
+	lazyID    atomic.Uint32             // see id
 	lastState atomic.Pointer[lockState] // with which a cohort's owner last got it: a hint for reenterFast
 }
 
@@ -60,7 +60,6 @@ func (s *Session) NewLock(name string, opts ...LockOption) *Lock {
 	default:
 		l.remote, l.invalid = s.conn.Bind(name)
 	}
-	l.watchForLeaks()
 	return l
 }
 

@@ -18,7 +18,7 @@ func Acquire(r *backend.AcquireReply) error {
 	if granted || r.Status == backend.Waiting || r.Status == backend.Stale {
 		return nil
 	}
-	return impossible(r)
+	return impossible(*r)
 }
 
 // Resume checks the reply to a Resume.
@@ -27,7 +27,7 @@ func Resume(r *backend.ResumeReply) error {
 	if resumed || r.Status == backend.NotThere || r.Status == backend.Overtaken {
 		return nil
 	}
-	return impossible(r)
+	return impossible(*r)
 }
 
 // Reenter checks the reply to a change of the hold count.
@@ -35,7 +35,7 @@ func Reenter(r *backend.ReenterReply) error {
 	if r.Gone || r.Holds > 0 && r.Holds <= maxHolds {
 		return nil
 	}
-	return impossible(r)
+	return impossible(*r)
 }
 
 // Release checks the result of a release.
@@ -43,7 +43,7 @@ func Release(r backend.ReleaseResult) error {
 	if r >= backend.Released && r <= backend.Freed {
 		return nil
 	}
-	return impossible(&r)
+	return impossible(r)
 }
 
 // Ticket checks the status of a ticket.
@@ -51,7 +51,7 @@ func Ticket(s backend.TicketStatus) error {
 	if s >= backend.Waited && s <= backend.Gone {
 		return nil
 	}
-	return impossible(&s)
+	return impossible(s)
 }
 
 // State checks the state of a lock.
@@ -59,14 +59,14 @@ func State(s *backend.State) error {
 	if s.Holds >= 0 {
 		return nil
 	}
-	return impossible(s)
+	return impossible(*s)
 }
 
 // Shared checks the state of a read-write lock or a semaphore.
 func Shared(s *backend.SharedState) error {
 	for _, h := range s.Holders {
 		if h.Units <= 0 || h.Units > backend.AllUnits {
-			return impossible(s)
+			return impossible(*s)
 		}
 	}
 	return nil
@@ -86,7 +86,7 @@ func Share(req *backend.ShareRequest, r *backend.ShareReply) error {
 	if ok {
 		return nil
 	}
-	return impossible(r)
+	return impossible(*r)
 }
 
 // Units reports whether a session can have this many units under these tokens.
@@ -102,7 +102,7 @@ func Units(kind backend.ShareKind, units int, first, last backend.Token) bool {
 	return true
 }
 
-// impossible takes a pointer so that a valid reply is not moved to the heap.
-func impossible[T any](reply *T) error {
-	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's reply cannot be right: %+v", *reply))
+// impossible returns the error of a reply. Only an impossible one is copied to the heap.
+func impossible(reply any) error {
+	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's reply cannot be right: %+v", reply))
 }
