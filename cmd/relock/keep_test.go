@@ -82,7 +82,7 @@ func TestAHoldEndsWhenTheLockIsTaken(t *testing.T) {
 	url := embedded(t)
 	r := start(t, url, "hold", "lock", "--lease", "15s")
 	heldToken(r)
-	start(t, url, "unlock", "--force", "lock").exits(0)
+	takeAway(t, url, "lock")
 	r.exits(exitLost)
 	assert.Contains(t, r.stderr.String(), "relock: lock lock was lost (")
 }

@@ -213,11 +213,11 @@ func TestAForcedUnlockEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	h := newHeart(t)
-	r := start(t, url, "run", "lock", "--lease", "15s", "--grace", "5s", "--", "sh", "-c",
+	r := start(t, url, "run", "lock", "--lease", "30s", "--grace", "5s", "--", "sh", "-c",
 		"trap 'echo told' TERM; "+h.command()+" & echo ready; while :; do wait; done")
 	r.says("ready")
 	h.await(1)
-	start(t, url, "unlock", "--force", "lock").exits(0)
+	takeAway(t, url, "lock")
 	r.exits(exitLost)
 	ended := clock()
 	assert.Equal(t, "ready\ntold\n", r.stdout.String(), "TERM comes before KILL")

@@ -203,19 +203,19 @@ func TestAForcedUnlockTakesASharedNameFromAllItsHolders(t *testing.T) {
 			url := embedded(t)
 			var runs []*run
 			for range 2 {
-				r, _ := inside(t, url, append([]string{"--lease=15s"}, args...)...)
+				r, _ := inside(t, url, args...) // with a long lease: it asks whether it holds the lock long before a renewal is due
 				r.says("ready")
 				runs = append(runs, r)
 			}
-			r := start(t, url, "unlock", "prices")
+			r := answered(t, url, "unlock", "prices")
 			r.exits(exitUsage)
 			assert.Contains(t, r.stderr.String(), "--force if that is what you want")
-			start(t, url, "unlock", "--force", "prices").exits(0)
+			takeAway(t, url, "prices")
 			for _, r := range runs {
 				r.exits(exitLost)
 				assert.Contains(t, r.stderr.String(), "lock prices was lost ("+takenAway)
 			}
-			start(t, url, "unlock", "--force", "prices").exits(exitFree)
+			answered(t, url, "unlock", "--force", "prices").exits(exitFree)
 		})
 	}
 }
