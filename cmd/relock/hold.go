@@ -132,32 +132,39 @@ func (h *hold) acquireConfirmed(ctx context.Context, wait *time.Duration) error 
 const mostLosses = 10
 
 // confirm waits until the lock has a full lease, and sets the deadline. A lock that was granted to a waiter has a short
-// lease until the session's next renewal, and the grace may not fit into that. It returns ErrLost if this session no
-// longer has the lock.
+// lease until the session's next renewal, and the grace may not fit into that. While Redis is silent the session goes on
+// renewing, so confirm goes on asking. It returns ErrLost if this session no longer has the lock.
 func (h *hold) confirm(ctx context.Context) (err error) {
-	if err := h.lock.renew(ctx); err != nil {
+	if err := h.lock.renew(ctx); err != nil && !silent(ctx, err) {
 		return err
 	}
 	if h.token, err = h.lock.Token(ctx); err != nil {
 		return err
 	}
+	lost := h.lock.Lost(ctx)
 	for {
-		var a reply
-		err := patiently(func() error {
-			a = h.ask(ctx)
-			return a.err
-		})
+		a := h.ask(ctx)
 		switch {
-		case err != nil:
-			return err
+		case a.err != nil && !silent(ctx, a.err):
+			return a.err
 		case a.gone:
 			return reentrant.ErrLost
-		case h.deadline.renewed(a.left):
+		case a.err == nil && h.deadline.renewed(a.left):
 			h.deadline = h.deadline.confirmed(a.asked, a.left)
 			return nil
 		}
-		time.Sleep(renewalPoll)
+		select {
+		case <-lost:
+			return reentrant.ErrLost
+		case <-time.After(renewalPoll):
+		}
 	}
+}
+
+// silent reports whether err says that Redis did not reply, or could not be reached, rather than that it refused or that
+// ctx ended.
+func silent(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && errors.Is(err, reentrant.ErrUnavailable) && !errors.Is(err, reentrant.ErrLost)
 }
 
 // renewalPoll is the interval at which confirm looks whether the session has renewed the short lease. The session does
