@@ -83,7 +83,8 @@ func (r role) open(prices *store) (shop, *reentrant.Session, func(context.Contex
 		return &plainShop{prices}, nil, func(context.Context) {}, nil
 	}
 	// A hold that is pushed to a waiter ends after three heartbeats unless it is renewed.
-	member, err := deployment.Join(r.Redis, reentrant.WithLease(r.Lease), reentrant.WithHeartbeat(r.Lease/6))
+	member, err := deployment.Join(r.Redis, reentrant.WithLease(r.Lease), reentrant.WithHeartbeat(r.Lease/6),
+		deployment.ReportLosses(r.Name))
 	if err != nil {
 		return nil, nil, nil, err
 	}
