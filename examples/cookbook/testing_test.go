@@ -15,7 +15,6 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/backend/backendtest"
-	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
@@ -141,7 +140,6 @@ func TestStepsAreTakenUntilTheSectionIsLost(t *testing.T) {
 }
 
 func TestABackendOfOnesOwn(t *testing.T) {
-	testsize.OfATopology(t)
 	newBackend := func(t *testing.T) backend.Backend {
 		return redistest.Start(t).Backend() // here: yours
 	}

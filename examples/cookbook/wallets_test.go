@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
@@ -49,7 +48,7 @@ func (l *ledger) SetBalance(_ context.Context, user string, balance int) error {
 
 func TestEveryUserSpendsWhatIsThereAndNoMore(t *testing.T) {
 	t.Parallel()
-	users, each := testsize.Of(300, 50), 3
+	const users, each = 300, 3
 	server := redistest.Start(t)
 	ledger := newLedger()
 	for user := range users {
