@@ -75,7 +75,7 @@ func describe(c call, res result) string {
 	if m.hold.held() {
 		text += fmt.Sprintf("; %s:%s has it until %d, by epoch %d, count %d", sessionName(m.hold.session), ownerName(m.hold.owner), m.hold.expires, m.record.epoch, m.hold.count)
 	} else {
-		text += "; nobody has it"
+		text += "; it is free"
 	}
 	for _, p := range m.queue {
 		text += fmt.Sprintf("; %s waits until %d, by epoch %d", sessionName(p.session), p.deadline, p.epoch)

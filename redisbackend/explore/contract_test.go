@@ -208,7 +208,7 @@ func (j *judge) acquire() {
 // waits checks that another session has the lock or comes first, and that the attempt has its place.
 func (j *judge) waits() {
 	b, a := j.before, j.after
-	j.must(a.hold.held() && a.hold.session != j.session, "it waits for nobody")
+	j.must(a.hold.held() && a.hold.session != j.session, "it waits for a free lock, or for its own session")
 	if b.hold.of(j.session) {
 		j.must(j.flags.has(yield), "the holder waits")
 	}
@@ -354,6 +354,6 @@ func (j *judge) beat() {
 		j.must(j.code == 1 && still && t.deadline == j.now+patience, "it does not wait any more")
 	}
 	for _, t := range a.heard {
-		j.must(t.deadline >= j.now, "a signal that nobody hears of stays")
+		j.must(t.deadline >= j.now, "a signal that was not acknowledged in time stays")
 	}
 }

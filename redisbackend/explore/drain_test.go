@@ -69,7 +69,7 @@ func (x *step) drain(dead int, on func(*state) bool) {
 		}
 		x.settle()
 	}
-	x.fail("somebody is parked for ever")
+	x.fail("a session is parked forever")
 }
 
 // carryOn takes a session's next step: a holder unlocks, a waiter sends a heartbeat, and what was left behind is
@@ -120,7 +120,7 @@ func (x *step) remains(dead int) {
 	m := x.memory
 	for i, v := range m.keys {
 		if i != keyRecord && v.items != nil && dead < 0 && !x.orphans {
-			x.fail("everybody has gone, and Redis has %q", v.items)
+			x.fail("all owners have gone, and Redis has %q", v.items)
 		}
 	}
 }

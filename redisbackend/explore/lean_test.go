@@ -125,7 +125,7 @@ func (j *judge) compared() {
 		return
 	case verbTake:
 		j.must(!b.hold.held(), "it takes a lock that is held")
-		j.must(!waits, "it passes over who waits")
+		j.must(!waits, "it passes over a waiter")
 	case verbPass, verbYield:
 		j.must(b.hold.of(j.session) && b.hold.owner == m.owner, "it passes on what the session has not")
 	}

@@ -116,7 +116,7 @@ func TestExplore(t *testing.T) {
 				t.Fatalf("\n%s", story)
 			}
 			if !complete && !mayBeCut && !e.late() {
-				t.Errorf("the world has more than %d states, and nobody has said that it may be cut", w.most)
+				t.Errorf("the world has more than %d states, and is not marked as one that may be cut", w.most)
 			}
 		})
 	}
