@@ -255,7 +255,7 @@ func TestAFreeLockGoesToTheFirstWaiter(t *testing.T) {
 		b.acquire(1, queue)
 		s.lapse() // it was not released, so no session got a message
 		reply := c.acquire(1, queue)
-		assert.Equal(t, backend.Waiting, reply.Status, "a newcomer finds it free, and somebody ahead")
+		assert.Equal(t, backend.Waiting, reply.Status, "a newcomer finds it free, and another session in line")
 		s.assertFull(grantTTL, reply.TTL)
 		b.granted()
 		assert.Equal(t, "b:1=1", s.hash())
@@ -285,7 +285,7 @@ func TestBargingPassesWaitersOfAFreeLock(t *testing.T) {
 		assert.Equal(t, backend.Stale, c.acquire(0, barge).Status, "an older attempt than the one that waits")
 		c.take(2, barge)
 		assert.Equal(t, []string{"b"}, s.queued(), "its own place has served its purpose")
-		assert.Equal(t, backend.Waiting, a.acquire(2, barge).Status, "a held lock cannot be had by barging")
+		assert.Equal(t, backend.Waiting, a.acquire(2, barge).Status, "barging does not take a held lock")
 	})
 }
 

@@ -102,14 +102,14 @@ func TestHandOversInAClusterStayOnTheNode(t *testing.T) {
 			handOver(a, b, next+n)
 		}
 		assert.Equal(t, before, busMessages(all), "nothing on the bus for %q, case %d", tag, i)
-		assert.Zero(t, shardListeners(all, tag, "a"), "who has not waited does not listen")
+		assert.Zero(t, shardListeners(all, tag, "a"), "a session that has not waited does not listen")
 		require.NoError(t, a.conn.Close())
 		require.NoError(t, b.conn.Close())
-		s.eventually(func() bool { return shardListeners(all, tag, "b") == 0 }, "nobody listens any more")
+		s.eventually(func() bool { return shardListeners(all, tag, "b") == 0 }, "no session listens any more")
 	}
 }
 
-// What the lock's channel cannot do, the bus does.
+// Without the right to the lock's channel, messages go over the bus.
 func TestHandOversInAClusterWithoutTheRightToShards(t *testing.T) {
 	t.Parallel()
 	redisserver.NeedShards(t)

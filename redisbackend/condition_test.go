@@ -17,7 +17,7 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// What the conformance suite does not see: the keys. Everything of a condition expires, and goes with its last waiter.
+// The conformance suite does not see the keys. All keys of a condition expire, and are deleted with its last waiter.
 func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		m := s.join("a")
@@ -88,7 +88,7 @@ func TestASignalPassesOverAProcessThatWasKilled(t *testing.T) {
 	require.Equal(t, []string{"alive:2"}, s.signalled())
 	require.Equal(t, signal{2, true}, await(t, second.signals, "it is told"))
 	signaller.signal(1, 2)
-	assert.Equal(t, []string{"alive:2", "killed:2"}, s.signalled(), "rather than spend it on nobody")
+	assert.Equal(t, []string{"alive:2", "killed:2"}, s.signalled(), "the signal is not lost")
 }
 
 // signalled are the waiters for "ready" whose signal is not acknowledged.

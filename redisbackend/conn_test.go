@@ -362,7 +362,7 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 			s.eventually(func() bool {
 				n, err := s.do("PUBSUB", "NUMSUB", "relock:session:m").AsIntMap()
 				return err == nil && n["relock:session:m"] == 0
-			}, "nobody listens any more")
+			}, "no session listens any more")
 		}
 		s.run("CLIENT", "KILL", "TYPE", "pubsub")
 		b.Close() // not its own client

@@ -65,7 +65,7 @@ func TestAnAwaitOnAFrozenServerEndsWithItsContext(t *testing.T) {
 	select {
 	case err := <-awaited:
 		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorIs(t, err, reentrant.ErrLost, "the lock could not be had again")
+		require.ErrorIs(t, err, reentrant.ErrLost, "the lock could not be acquired again")
 	case <-time.After(time.Minute):
 		t.Fatal("the wait goes on")
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// What a session remembers of a lock saves Redis work, and changes nothing else.
+// The memory that a session has of a lock saves Redis work, and changes nothing else.
 
 // remembering is an attempt of a session that remembers the lock so.
 func remembering(p backend.Prior) func(*backend.AcquireRequest) {
@@ -539,7 +539,7 @@ func TestFreeAsksWhoMayLinger(t *testing.T) {
 	})
 }
 
-// Where a session waits for what free does not give it is not made to wait for a free in vain, until some releases later.
+// If a waiter needs more than free can give, the next seven releases use the full script at once.
 func TestFreeIsNotTriedAgainAtOnceWhereSessionsWait(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")

@@ -15,9 +15,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Two processes wake each other by a condition, in turn: what a bounded buffer with one place costs. A round trip is two
-// Signals and two Awaits. Beside it the same by bare messages, which is the least that waking somebody in another process
-// can cost. Slices of both in turn, since the machine drifts.
+// Two processes wake each other by a condition, in turn, as with a bounded buffer of one place. A round trip is two Signals and
+// two Awaits. The same by bare messages is measured beside it: it is the least that waking a goroutine in another process can
+// cost. Slices of both take turns, since the machine drifts.
 func BenchmarkConditionPingPong(b *testing.B) {
 	addr := redisserver.Start(b).Addr()
 	table := newTable(b, addr)

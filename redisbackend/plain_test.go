@@ -68,7 +68,7 @@ func TestPlainSharesLocksWithScripts(t *testing.T) {
 	})
 }
 
-// Who reads the same state at the same time does not get the same lock.
+// Sessions that read the same state at the same time do not get the same lock.
 func TestPlainTakesALockOnce(t *testing.T) {
 	addr := redisserver.Start(t).Addr()
 	var members []*member
@@ -218,7 +218,7 @@ func TestPlainAfterAPoolIsLost(t *testing.T) {
 			assert.Greater(t, time.Since(began), time.Second, "it is not given up before: %v", err)
 		}
 		return err == nil
-	}, "it is had")
+	}, "it is acquired")
 	a.release(1)
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// What is not asked of a quorum, and why. Where a case looks at a queue only in passing, the rest of it is in
-// quorum_verbs_test.go.
+// The cases that a quorum cannot pass, and why. If a case looks at a queue only in passing, quorum_verbs_test.go has the rest of
+// it.
 var quorumSkips = []backendtest.Option{
 	backendtest.InParallel(),
 	backendtest.Skip("a quorum has no conditions: Await and Signal say so", "Condition"),
@@ -30,7 +30,7 @@ var quorumSkips = []backendtest.Option{
 		"Token/RisesAboveWhatTheSessionHasSeen", "Wanted/IsNotSaidToOtherOwners",
 		"Wanted/IsSaidToWhomTheLockIsGivenBeforeOthers", "Yield/AgainKeepsThePlace",
 		"Yield/GivesTheLockToTheFirstWaiterAndQueuesUp", "Watch/AGrantThatIsWatchedIsAccepted"),
-	backendtest.Skip("who waits has no place, and is not listed", "Acquire/BargingPassesTheQueue", "Conn/CloseLeavesTheLocks",
+	backendtest.Skip("a waiting session has no place, and is not listed", "Acquire/BargingPassesTheQueue", "Conn/CloseLeavesTheLocks",
 		"Inspect/ChangesNothing", "Inspect/ShowsEveryField", "Inspect/ShowsTheSameToEverybody",
 		"Late/ACopyIsRefusedAfterTheWithdrawal", "Late/ATombstoneEnds", "Late/ATombstoneIsTheSessionsAlone",
 		"Late/NothingHappensAfterNotAfter", "Reenter/KeepsTheTokenAndTheQueue", "Release/OfAHigherEpochCoversTheLower",
@@ -43,7 +43,7 @@ var quorumSkips = []backendtest.Option{
 		"Acquire/WaitsWhileAnotherHasTheLock", "Token/AnUnusedTailIsGivenBack", "Token/BlocksHaveTheirSizeAndDoNotOverlap",
 		"Wanted/IsSaidWhenAnotherQueues", "Wanted/IsSaidAtEachHeartbeat", "Watch/ReportsASessionThatQueuesUp",
 		"Watch/ReportsAtEachHeartbeat"),
-	backendtest.Skip("who waits says so after the answer, and is known for a while after it has left", "Watch/ReportsASessionThatWaitsAlready"),
+	backendtest.Skip("a session reports that it waits after the reply, and is known for a while after it has left", "Watch/ReportsASessionThatWaitsAlready"),
 	backendtest.Skip("a takeover always gives a full lease: a node may have missed the last renewal",
 		"Acquire/ATakeoverWithKeepTTLLeavesTheLease"),
 	backendtest.Skip("nothing is remembered of a quorum: the nodes' records differ", "Prior"),

@@ -74,7 +74,7 @@ func (b *bridge) cross(ctx context.Context, l *reentrant.Lock) bool {
 	me.known.Store(true)
 	_ = l.Unlock(ctx)
 	if before != nil && !me.lost.Load() {
-		assert.True(b, !together || before.wasLost(), "somebody else is on the bridge")
+		assert.True(b, !together || before.wasLost(), "another owner is on the bridge")
 		assert.True(b, token > before.token || before.wasLost(), "tokens rise: %d, %d", before.token, token)
 	}
 	return true
@@ -101,13 +101,13 @@ func TestQuorumSessionsWhileNodesDieAndComeBack(t *testing.T) {
 	b := &bridge{T: t}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var everybody sync.WaitGroup
+	var running sync.WaitGroup
 	var crossed [2]atomic.Int64
 	for i := range crossed {
 		// A node that dies with a hold whose release it has not heard of has it when it comes back, for as long as this.
 		l := c.session(reentrant.WithLease(2 * time.Second)).NewLock(c.name)
 		for range 2 {
-			everybody.Go(func() {
+			running.Go(func() {
 				for b.cross(ctx, l) {
 					crossed[i].Add(1)
 				}
@@ -141,7 +141,7 @@ func TestQuorumSessionsWhileNodesDieAndComeBack(t *testing.T) {
 		advance()
 	}
 	cancel()
-	everybody.Wait()
+	running.Wait()
 }
 
 // Sessions that ask at the same time split the nodes between them. No session keeps a minority, so one of them gets the lock.
@@ -150,16 +150,16 @@ func TestQuorumSplitVotesEnd(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		c := newCouncil(t, n)
 		b := &bridge{T: t}
-		var everybody sync.WaitGroup
+		var running sync.WaitGroup
 		for range 5 {
 			l := c.session(reentrant.WithLease(lease)).NewLock(c.name) // nothing ends by itself
-			everybody.Go(func() {
+			running.Go(func() {
 				for range 5 {
 					b.cross(t.Context(), l)
 				}
 			})
 		}
-		everybody.Wait()
+		running.Wait()
 		for i := range c.servers {
 			c.nodes[0].eventually(func() bool { return c.holder(i) == "" }, "everything is given back")
 		}
@@ -229,9 +229,9 @@ func TestQuorumSessionsTakeTurns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	busy := c.session(reentrant.WithHandoffs(4)).NewLock(c.name)
-	var everybody sync.WaitGroup
-	for range 4 { // there is always one who waits in the process that has the lock
-		everybody.Go(func() {
+	var running sync.WaitGroup
+	for range 4 { // there is always a waiter in the process that has the lock
+		running.Go(func() {
 			for b.cross(ctx, busy) {
 			}
 		})
@@ -241,5 +241,5 @@ func TestQuorumSessionsTakeTurns(t *testing.T) {
 		b.cross(t.Context(), patient)
 	}
 	cancel()
-	everybody.Wait()
+	running.Wait()
 }

@@ -145,7 +145,7 @@ func (m *member) gets(epoch *uint64) backend.Token {
 		var err error
 		reply, _, err = m.try(*epoch)
 		return err == nil && reply.Status == backend.Granted
-	}, limit, tick, "the lock can be had")
+	}, limit, tick, "the lock can be acquired")
 	return reply.First
 }
 
@@ -159,7 +159,7 @@ const (
 	// patient is a limit for nodes in tests that do not wait for it to be over: all that is asked is answered, however
 	// busy this machine is. A small part of it is what the others get that a majority was quicker than.
 	patient = 2 * time.Minute
-	// usual is the limit of those who use the backend.
+	// usual is the limit for callers of the backend.
 	usual = 500 * time.Millisecond
 	// opening is less than what a node has to open a session.
 	opening = 4 * time.Second
@@ -437,14 +437,14 @@ func TestQuorumPutsNothingBackForAMinority(t *testing.T) {
 	require.Equal(t, []int{3}, c.on(a))
 }
 
-// overtake waits until the nodes' clock is beyond a token, which nobody may know any more: then all that are given are
-// above it.
+// overtake waits until the nodes' clock is beyond a token that no node may remember: from then on all new tokens are above
+// it.
 func (c *council) overtake(token backend.Token) {
 	c.Helper()
 	c.nodes[0].eventually(func() bool { return c.nodes[0].clock() > int64(token) }, "the clock goes on")
 }
 
-// What is put back is given up with the rest, however the two cross.
+// A hold that is put back at a node is released with the others, in whichever order restore and release arrive.
 func TestQuorumPutsNothingBackAfterARelease(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -567,7 +567,7 @@ func TestQuorumTellsRefusalsFromHolders(t *testing.T) {
 	_, _, err = a.try(2)
 	require.ErrorIs(t, err, backend.ErrNoQuorum)
 	require.ErrorContains(t, err, "WRONGTYPE")
-	require.False(t, backend.Refused(err), "with node 2 back it can be had: %v", err)
+	require.False(t, backend.Refused(err), "with node 2 back it can be acquired: %v", err)
 
 	c.nodes[2].run("SET", c.name, "of another type")
 	_, _, err = a.try(3)
@@ -584,7 +584,7 @@ func TestQuorumConnectNamesTheNodeThatRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "NOAUTH")
 }
 
-// What does not work at a contended lock only is found out as well, and nothing goes on afterwards.
+// Connect also finds a missing right that only a contended lock needs, and leaves no channel open.
 func TestQuorumConnectTriesTheChannels(t *testing.T) {
 	t.Parallel()
 	for _, right := range []string{"subscribe", "publish"} {

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// What the conformance suite asks in cases that also look at a queue, which a quorum has not.
+// The parts of conformance cases that a quorum passes, although the whole cases look at a queue, which it does not have.
 
 // eachQuorum runs a test on embedded nodes and on real ones. Three sessions meet there: one that mostly has the lock,
 // and two that want it.
@@ -198,7 +198,7 @@ func TestQuorumRenewalChangesNothingElse(t *testing.T) {
 		b.wait(1)
 		require.False(t, a.renews(2, lease))
 		require.True(t, a.renews(3, lease))
-		a.eventually(func() bool { return a.inspect().TTL > lease/2 }, "a majority of those who are asked was renewed")
+		a.eventually(func() bool { return a.inspect().TTL > lease/2 }, "a majority of the nodes that were asked was renewed")
 		st := a.has(3)
 		require.Equal(t, 2, st.Holds)
 		require.Equal(t, token, st.Token)
@@ -209,7 +209,7 @@ func TestQuorumYieldGivesTheLockToWhoeverIsKnownToWait(t *testing.T) {
 	t.Parallel()
 	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
 		token := a.take(1)
-		require.Greater(t, a.take(2, yield), token, "nobody waits")
+		require.Greater(t, a.take(2, yield), token, "no session waits")
 		b.wait(1)
 		require.Equal(t, backend.Granted, a.acquire(2, yield).Status, "a copy of what has the lock does not give it away")
 		epoch := uint64(2)

@@ -141,7 +141,7 @@ func TestRedissonsUnlockIsHeard(t *testing.T) {
 	})
 }
 
-// What was said before the channel was open is made up for when it is.
+// A message that was published before the channel was open is made up for when it opens.
 func TestRedissonsUnlockBeforeTheChannelIsOpen(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		s = s.withRedisson()

@@ -168,7 +168,7 @@ func TestReplicasAreWaitedForOnOneConnection(t *testing.T) {
 	assert.Equal(t, before, everConnected(s))
 }
 
-// Who only waited for a place in the client's pool has sent nothing.
+// An acquire that only waited for a place in the client's pool has sent nothing.
 func TestAnAcquireThatFoundNoConnectionWasNotSent(t *testing.T) {
 	t.Parallel()
 	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr(), func(o *rueidis.ClientOption) { o.BlockingPoolSize = 2 })}

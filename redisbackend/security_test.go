@@ -149,7 +149,7 @@ func setUser(t *testing.T, phrase string) []string {
 	return append([]string{"ACL", "SETUSER"}, strings.Fields(line)...)
 }
 
-// Where the rights' lines in the guarantees begin.
+// The texts in docs/guarantees.md after which the lines of rights begin.
 const (
 	rightsAlways         = "A user with these rights"
 	rightsWithRedisson   = "With `WithRedisson` also:"
@@ -308,7 +308,7 @@ func TestTheDocumentedRightsAreEnoughForRedisson(t *testing.T) {
 	wellBehaved(admin)
 }
 
-// What is outside of the prefix cannot be reached with these rights.
+// A user with these rights cannot reach anything outside its prefix.
 func TestTheDocumentedRightsReachNothingElse(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)

@@ -56,7 +56,7 @@ func follows(t *testing.T, replica *redisserver.Server) *site {
 // site is the deployment as a client with a backend of its own sees it.
 func (w *watched) site(opts ...redisbackend.Option) *site {
 	w.Helper()
-	// What is broken here is never noticed by a connection that stays silent for long enough.
+	// No test here needs the client to notice a connection that is silent, so the limit is long.
 	s := &site{T: w.T, name: "lock", client: connect(w.T, w.watcher.Addr(), func(o *rueidis.ClientOption) {
 		o.Sentinel.MasterSet, o.ConnWriteTimeout = "main", 10*time.Minute
 	})}
@@ -179,8 +179,8 @@ func TestAnOldMasterThatComesBack(t *testing.T) {
 	require.NoError(t, held.Unlock(ctx))
 }
 
-// A holder that cannot be reached by the failover, beside a master that nobody else talks to any more, has the lock on
-// that one for as long as it renews. Nothing but the token tells.
+// A holder that cannot be reached by the failover, beside a master that no other client uses any more, has the lock on
+// that one for as long as it renews. Only the token shows that it is old.
 func TestTokensTellOnBothSidesOfAPartition(t *testing.T) {
 	if testing.Short() {
 		t.Skip("as long as a lease")
@@ -219,7 +219,7 @@ func TestAnAcknowledgedAcquireSurvivesAFailover(t *testing.T) {
 	plain := w.site()
 	locked, err := plain.session().NewLock("lock").TryLock(ctx)
 	require.NoError(t, err)
-	assert.False(t, locked, "for everybody")
+	assert.False(t, locked, "for every session")
 }
 
 func TestAnAcquireThatIsNotAcknowledgedIsRefusedBeforeAFailover(t *testing.T) {

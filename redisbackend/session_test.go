@@ -139,7 +139,7 @@ func TestWaitingCostsRedisNothingButTheHeadsHeartbeat(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return l.QueueLength() == 100 }, time.Minute, time.Millisecond)
 	n := h.commands(t, func() { time.Sleep(200 * time.Millisecond) }) // what is counted is what does not happen
-	assert.Zero(t, n, "while a neighbour has the lock nobody asks")
+	assert.Zero(t, n, "while an owner of the same process has the lock no waiter asks Redis")
 	cancel()
 	wg.Wait()
 	require.NoError(t, l.Unlock(t.Context()))

@@ -215,7 +215,7 @@ func doubtfulFor(d time.Duration) func(*backend.ReleaseRequest) {
 	return func(r *backend.ReleaseRequest) { r.Until = time.Now().Add(d) }
 }
 
-// renews asks for one renewal, and reports whether it was had.
+// renews sends one renewal, and reports whether the hold was renewed.
 func (m *member) renews(epoch uint64, lease time.Duration) bool {
 	m.Helper()
 	one := []backend.Renewal{{Remote: m.remote, Epoch: epoch, Lease: lease}}

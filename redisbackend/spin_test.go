@@ -15,9 +15,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// What it gains, and costs, that the head of a queue asks again before it parks: two sessions of one goroutine want one
-// lock all the time, each time for so long. The numbers of tries take turns; ratio is to none. docs/decisions/0012 says
-// what came of it.
+// BenchmarkSpin measures what is gained and lost if the head of a queue asks again before it parks. Two sessions of one
+// goroutine want one lock all the time, and hold it for the given time. The numbers of tries take turns; ratio is to no tries.
+// docs/decisions/0012 has the results.
 func BenchmarkSpin(b *testing.B) {
 	for _, inside := range []time.Duration{0, 50 * time.Microsecond, 500 * time.Microsecond} {
 		b.Run(fmt.Sprintf("inside=%v", inside), func(b *testing.B) { spin(b, inside, []int{0, 1, 3, 10}) })

@@ -13,7 +13,7 @@ import (
 )
 
 // Sessions take turns at a lock while their connections are killed and the scripts forgotten. There is never more
-// than one inside, tokens rise, and everybody gets through.
+// than one inside, tokens rise, and every owner gets through.
 func TestStressSessionsExcludeEachOther(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		const sessions, sections = 4, 60

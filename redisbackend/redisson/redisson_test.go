@@ -97,7 +97,7 @@ func java(t *testing.T, addr string, lease time.Duration) *jvm {
 	return j
 }
 
-// read hands the lines of the process to those who wait for them.
+// read hands the lines of the process to the goroutines that wait for them.
 func (j *jvm) read(output io.Reader) {
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		if thread, rest, ok := strings.Cut(lines.Text(), " "); ok {

@@ -54,8 +54,8 @@ func command(t *testing.T, server *redisserver.Server, words ...string) {
 	require.NoError(t, err)
 }
 
-// What was read command by command may be half from before and half from after a change. It is not returned then, even
-// if there is nothing to write.
+// A state that was read command by command may be half from before and half from after a change. Then it is not returned,
+// even if there is nothing to write.
 func TestPlainAnswersFromOneMoment(t *testing.T) {
 	r, server := plainOn(t)
 	var tokens []backend.Token

@@ -74,7 +74,7 @@ func TestTheFirstTryLastsUntilTheCallersDeadline(t *testing.T) {
 	})
 }
 
-// A caller without a deadline does not wait for ever for a server that is silent, and the error names the limit.
+// A caller without a deadline does not wait forever for a server that is silent, and the error names the limit.
 func TestTheFirstTryWithoutADeadlineIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took, err := subscribed(context.Background(), time.Hour)

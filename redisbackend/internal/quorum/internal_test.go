@@ -154,7 +154,7 @@ func TestQuorumNothingRunsAfterClose(t *testing.T) {
 		return strings.Join(found, "\n\n")
 	}
 	nodes[2].Freeze()
-	// What is started in there bears the label.
+	// Goroutines that are started in there bear the label.
 	pprof.Do(t.Context(), pprof.Labels("quorum", "close"), func(ctx context.Context) {
 		for epoch := uint64(1); ours() == ""; epoch++ { // once, unless all of it is given up before the check
 			_, err := r.Acquire(ctx, attempt(epoch))
@@ -189,8 +189,8 @@ func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
 	}
 }
 
-// What gives a copy back may be under way for longer than anybody waits for it. It would take away what another copy of
-// the same attempt got at that node.
+// The release that gives a copy back may be under way for longer than any caller waits for it. It would take away what
+// another copy of the same attempt got at that node.
 func TestQuorumDoesNotAskAgainWhereItGaveBack(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -235,8 +235,8 @@ func TestQuorumAHintDuringAnAttemptIsOfThatAttempt(t *testing.T) {
 	<-answered
 }
 
-// Whoever is called when a session yields needs two round trips: if that session were back before, nobody would have got
-// anything by it.
+// A session that is notified when another yields needs two round trips to get the lock. If the yielding session came back
+// before that, the other would gain nothing.
 func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 	t.Parallel()
 	conn, other := bound(t)
@@ -398,7 +398,7 @@ func TestQuorumNothingIsPutBackAfterItsReleaseWasThere(t *testing.T) {
 	require.True(t, p.free(t))
 }
 
-// What the session has lost or goes on from is not put back by a renewal that came before.
+// After a loss, and once a new attempt has begun, the session forgets the hold: a renewal does not put it back.
 func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
 	t.Parallel()
 	conn, r := bound(t)
@@ -436,7 +436,7 @@ func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
 	}
 }
 
-// What a renewal that crosses it puts back is not a hold that was forced.
+// A renewal that crosses ForceUnlock does not put back the hold that was taken.
 func TestQuorumForceKeepsOutWhatIsPutBack(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -453,7 +453,8 @@ func TestQuorumForceKeepsOutWhatIsPutBack(t *testing.T) {
 	require.Equal(t, backend.Granted, reply.Status, "it is not kept from the session's next attempt")
 }
 
-// What is put back after the majority's leases have ended may make a majority of what another has had meanwhile.
+// A hold is put back only until the majority's leases end. After that another session may have had the lock, and a late copy
+// could complete a majority.
 func TestQuorumPutsBackWithinTheLease(t *testing.T) {
 	t.Parallel()
 	conn, r := bound(t)

@@ -130,7 +130,7 @@ func TestContextErrorsAreThoseOfTheCallersContext(t *testing.T) {
 	assert.EqualError(t, err, "redisbackend: context canceled", "said once")
 
 	err = Fail(t.Context(), fmt.Errorf("dialing: %w", context.Canceled))
-	assert.NotErrorIs(t, err, context.Canceled, "somebody else's context ended while the connection was opened")
+	assert.NotErrorIs(t, err, context.Canceled, "another caller's context ended while the connection was opened")
 	assert.ErrorContains(t, err, "context canceled")
 	timeout := &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
 	err = Fail(t.Context(), timeout)

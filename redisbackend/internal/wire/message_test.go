@@ -54,7 +54,7 @@ func TestMessagesOfEachKind(t *testing.T) {
 	}
 }
 
-// What is read can be written, and is read as the same again.
+// A message that was read can be written, and is read as the same again.
 func FuzzPush(f *testing.F) {
 	for _, text := range []string{"g 7 1 2 3000 4 name", "g 0 1 1 1 0  ", "s 3 1 n", "w 3 n", "t 0 n", "f n", "h 3 1 10 10 0 2000 1000 n", "x 0 n"} {
 		f.Add(text)
