@@ -64,7 +64,7 @@ func TestOneBeatWithoutAReplyEndsNoWait(t *testing.T) {
 		_, ok := returned(first, 500*time.Millisecond)
 		assert.True(t, ok, "the longest waiter gets the signal")
 		_, both := returned(second, 5*time.Second)
-		assert.False(t, both, "and nobody else")
+		assert.False(t, both, "and no other waiter")
 	})
 }
 

@@ -163,7 +163,7 @@ func TestAwaitBuriesLateCopies(t *testing.T) {
 		time.Sleep(time.Second)
 		st, err := other.Inspect(t.Context())
 		require.NoError(t, err)
-		assert.False(t, st.Locked, "nobody wants the lock: %+v", st)
+		assert.False(t, st.Locked, "no owner wants the lock: %+v", st)
 		require.NoError(t, <-done)
 	})
 }

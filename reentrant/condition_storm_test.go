@@ -43,7 +43,7 @@ var modes = map[string]mode{
 }
 
 // Permits are handed out under a storm of faults, with one signal each, to waiters of three sessions: one in each
-// waits for ever, one until a time, one until its context ends. No two owners are inside at once, an owner that comes
+// waits forever, one until a time, one until its context ends. No two owners are inside at once, an owner that comes
 // back has the holds that it gave up, and at the end no permit is left while an owner waits.
 func TestNoSignalIsLostInAStormOfFaults(t *testing.T) {
 	storms := map[string][]mode{"mixed": slices.Collect(maps.Values(modes))}
@@ -124,7 +124,7 @@ func (p *permits) fault(op memory.Op) memory.Verdict {
 
 func (p *permits) enter() {
 	p.inside++
-	assert.Equal(p, 1, p.inside, "nobody else is inside")
+	assert.Equal(p, 1, p.inside, "no other owner is inside")
 }
 
 func (p *permits) leave() { p.inside-- }
@@ -172,7 +172,7 @@ func (p *permits) storm(modes []mode) {
 	time.Sleep(30 * time.Second)
 	l := modes[0].open(newSession(p, p.backend), "x")
 	assert.NoError(p, l.Lock(context.Background()))
-	assert.Zero(p, p.left, "a signal was lost: permits are left while three wait for ever")
+	assert.Zero(p, p.left, "a signal was lost: permits are left while three wait forever")
 	assert.Equal(p, sessions*each, p.taken+p.left)
 	assert.NoError(p, l.Unlock(context.Background()))
 	stop()

@@ -148,7 +148,7 @@ func TestAwaitUninterruptiblyIsNotEndedByItsContext(t *testing.T) {
 }
 
 // A bounded buffer over three sessions with two conditions, under a storm of faults: every item comes out once, in the
-// order in which it went in, and no goroutine waits for ever.
+// order in which it went in, and no goroutine waits forever.
 func TestABoundedBufferLosesAndDoublesNothing(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run("", func(t *testing.T) {
@@ -199,7 +199,7 @@ func buffer(t *testing.T, seed uint64) {
 				require.NoError(t, wait.Await(t.Context()))
 			}
 			inside++
-			assert.Equal(t, 1, inside, "nobody else is inside")
+			assert.Equal(t, 1, inside, "no other owner is inside")
 			more := work()
 			inside--
 			if more {

@@ -57,7 +57,7 @@ func TestADeadlockInAProcessIsReportedAtOnce(t *testing.T) {
 		require.NoError(t, errs[0])
 		require.NoError(t, errs[1])
 		var deadlock *reentrant.DeadlockError
-		require.ErrorAs(t, errs[2], &deadlock, "the one who closes the cycle")
+		require.ErrorAs(t, errs[2], &deadlock, "the owner that closes the cycle")
 		assert.Equal(t, 2*time.Millisecond, time.Since(begun))
 
 		require.Len(t, deadlock.Cycle, 3)
@@ -194,14 +194,14 @@ func TestLookingForDeadlocksSendsNothingWhileNoOwnerWaits(t *testing.T) {
 	})
 }
 
-// What a session has on record may be over: here p has had b meanwhile, and given it back.
+// A session's record may be out of date: here p has had b meanwhile, and given it back.
 func TestARecordThatIsOverIsIgnored(t *testing.T) {
 	for range 20 { // the wait that would end depends on the sessions' ids
-		synctest.Test(t, believeWhatIsOver)
+		synctest.Test(t, ignoreAnOldRecord)
 	}
 }
 
-func believeWhatIsOver(t *testing.T) {
+func ignoreAnOldRecord(t *testing.T) {
 	backend := memory.New()
 	slow := open(t, backend, 1, reentrant.WithLease(time.Minute), reentrant.WithHeartbeat(10*time.Second))[0]
 	quick := open(t, backend, 1, reentrant.WithHeartbeat(50*time.Millisecond))[0]
@@ -301,7 +301,7 @@ func TestManyWaysToNoDeadlockCostLittle(t *testing.T) {
 // A hold with a fixed lease ends by itself, and so does a cycle that it is part of, whichever link it is.
 func TestACycleThatAFixedLeaseEndsIsNoDeadlock(t *testing.T) {
 	for name, sessions := range map[string]int{"in a process": 1, "across sessions": 2} {
-		for fixed, lock := range []string{"of the one who waits first", "of the one who waits last"} {
+		for fixed, lock := range []string{"of the first waiter", "of the last waiter"} {
 			t.Run(name+", "+lock, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					all := open(t, memory.New(), sessions)

@@ -112,7 +112,7 @@ func (d *drain) move(by int) {
 	defer d.mu.Unlock()
 	d.inside += by
 	d.since = time.Now()
-	assert.LessOrEqual(d, d.inside, 1, "nobody else is inside")
+	assert.LessOrEqual(d, d.inside, 1, "no other owner is inside")
 }
 
 // watch checks every millisecond that the lock has not been unused for longer than sleep while an owner waits.
@@ -130,7 +130,7 @@ func (d *drain) watch(ctx context.Context, sleep time.Duration) {
 		idle := time.Since(d.since)
 		d.mu.Unlock()
 		if idle > sleep+time.Millisecond {
-			assert.Fail(d, "the lock is free and somebody sleeps", "%d wait, for %v", waiting, idle)
+			assert.Fail(d, "the lock is free and a waiter sleeps", "%d wait, for %v", waiting, idle)
 			return
 		}
 	}

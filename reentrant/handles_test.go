@@ -59,7 +59,7 @@ func reenterAndAwait(t *testing.T, s *reentrant.Session, l *reentrant.Lock) {
 	require.NoError(t, l.Unlock(t.Context()))
 }
 
-// What a MultiLock is does not hang on the order of its arguments.
+// A MultiLock of handles that differ is refused, in whatever order they are given.
 func TestAMultiLockRefusesHandlesThatDiffer(t *testing.T) {
 	synctest.Test(t, refuseHandlesThatDiffer)
 }

@@ -66,7 +66,7 @@ func TestASessionThatIsForgottenIsReportedAndKeepsItsLocks(t *testing.T) {
 	assert.Contains(t, book.String(), "held=[x]")
 	held, err := newSession(t, b).NewLock("x").IsLocked(t.Context())
 	require.NoError(t, err)
-	assert.True(t, held, "whoever has it may be at work")
+	assert.True(t, held, "its owner may be at work")
 }
 
 func TestASessionThatIsClosedOrInUseIsNotForgotten(t *testing.T) {

@@ -279,7 +279,7 @@ func storm(t *testing.T, seed uint64) {
 		mu.Lock()
 		defer mu.Unlock()
 		inside++
-		assert.Equal(t, 1, inside, "nobody else is inside")
+		assert.Equal(t, 1, inside, "no other owner is inside")
 		assert.Greater(t, token, last)
 		last = token
 	}

@@ -83,7 +83,7 @@ func TestAMultiLockWaitsWithoutWhatComesLater(t *testing.T) {
 	})
 }
 
-// What a pass takes again, since the owner has it, is given back once.
+// If a pass re-enters a lock that the owner already has, it gives back only that hold.
 func TestAPassLeavesWhatTheOwnerHadBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -149,7 +149,7 @@ func (c *cell) checkSentinels() {
 		c.errorf("ErrNotAcquired, although the lock is free: %v", r.err)
 	}
 	if !r.ok && r.err == nil && !c.row.busy && (!f.forgets || !c.row.asks) && !f.lies {
-		c.errorf("(false, nil), although nobody has the lock")
+		c.errorf("(false, nil), although no owner has the lock")
 	}
 	if (f.refuses || !c.row.opens && (f.unreachable || f.lies && !c.row.blind)) && c.row.sends && r.err == nil && !c.row.waits && !c.row.awaits && !c.endedByMend() && !c.inherited() {
 		c.errorf("no error, although the node did not answer: %v", r.ok)
@@ -223,7 +223,7 @@ func (c *cell) checkSuccess() {
 	r, f := &c.result, &c.failure
 	healthy := f.name == "none" || f.observer != "" || f.name == "answers-twice"
 	possible := healthy || f.mild && c.row.again || c.row.bound.local()
-	// Whose context ends, or whose time is up, may come too late.
+	// A call whose context ends, or whose time is up, may come too late.
 	if c.row.bound.heeds && c.kind.ends == 0 || c.ended() && !c.row.bound.local() {
 		return
 	}
@@ -265,7 +265,7 @@ func (c *cell) checkNode(l *reentrant.Lock) {
 	}
 	ok, err := l.TryLock(c.stranger)
 	if !ok {
-		c.errorf("%s cannot be had: %v", l.Name(), err)
+		c.errorf("%s cannot be acquired: %v", l.Name(), err)
 		return
 	}
 	c.must(l.Unlock(c.stranger))

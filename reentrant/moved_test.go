@@ -64,7 +64,7 @@ func TestAHoldThatMovedWhileTheChannelWasClosed(t *testing.T) {
 			require.NoError(t, m.Resume(ctx))
 			require.NoError(t, m.Unlock(ctx))
 			synctest.Wait()
-			require.True(t, l.IsHeldByCurrentOwner(ctx), "nobody has told")
+			require.True(t, l.IsHeldByCurrentOwner(ctx), "its session has not been notified")
 
 			b.Restart()
 			begun := time.Now()

@@ -84,7 +84,7 @@ func TestMultiLocksInOppositeOrderNeverDeadlock(t *testing.T) {
 					assert.NoError(t, m.Do(t.Context(), func(context.Context) error {
 						mu.Lock()
 						inside++
-						assert.Equal(t, 1, inside, "nobody else is inside")
+						assert.Equal(t, 1, inside, "no other owner is inside")
 						mu.Unlock()
 						time.Sleep(time.Millisecond)
 						mu.Lock()
@@ -175,7 +175,7 @@ func TestAnEmptyMultiLockHeedsItsContext(t *testing.T) {
 	assert.ErrorContains(t, m.Lock(nil), "nil context") //nolint:staticcheck // that is what is tested
 }
 
-// What is asked of a MultiLock is answered for the lock that is worst off.
+// A MultiLock reports the fewest holds and the shortest trust of its locks, and a loss of any of them.
 func TestAMultiLockIsHeldIfAllOfItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
@@ -219,7 +219,7 @@ func TestVerifyOfAMultiLockAsksForEachLock(t *testing.T) {
 		taken, err := s.NewLock("b").ForceUnlock(t.Context())
 		require.NoError(t, err)
 		assert.True(t, taken)
-		assert.True(t, m.IsHeldByCurrentOwner(t.Context()), "nobody has asked yet")
+		assert.True(t, m.IsHeldByCurrentOwner(t.Context()), "its session has not asked Redis yet")
 		err = m.Verify(t.Context())
 		assert.ErrorIs(t, err, reentrant.ErrLost)
 		assert.ErrorContains(t, err, `verify "b"`)

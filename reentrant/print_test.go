@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// What is printed is what there is to know, and nothing of how it is kept.
+// String reports what a user can know, and no internals.
 func TestWhatPrintsSaysWhatItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())

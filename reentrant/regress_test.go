@@ -153,7 +153,7 @@ func TestATimedTryDoesNotHideThatRedisIsGone(t *testing.T) {
 		start := time.Now()
 		ok, err := s.NewLock("x").TryLockFor(t.Context(), 1100*time.Millisecond)
 		assert.False(t, ok)
-		assert.Error(t, err, "nobody else has it")
+		assert.Error(t, err, "no other owner has it")
 		assert.Equal(t, 1100*time.Millisecond, time.Since(start))
 		b.SetFault(nil)
 		b.Partition(s.ID(), true)

@@ -36,7 +36,7 @@ func TestResumeOfALockThatLingers(t *testing.T) {
 	})
 }
 
-// What the owner before a Resume left behind is nothing that the next lock of the session finds.
+// The next lock of the session finds nothing that the owner before a Resume left behind.
 func TestNothingIsLeftBehindAResumeThatFindsNothing(t *testing.T) {
 	for name, m := range modes {
 		t.Run(name, func(t *testing.T) {

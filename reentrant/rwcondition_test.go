@@ -208,7 +208,7 @@ func TestALossAfterAwaitOfAWriteSideEndsTheContextOfDo(t *testing.T) {
 	})
 }
 
-// What other owners of the session lose meanwhile is no loss of an owner that waits.
+// An owner that waits is not notified of a loss of other owners of its session.
 func TestAWaiterOfAWriteSideLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -516,7 +516,7 @@ func TestGoroutinesOfOneOwnerWaitOneByOne(t *testing.T) {
 	})
 }
 
-// What another goroutine of the same owner has meanwhile may stand in the way, or is added to.
+// Holds that another goroutine of the same owner takes meanwhile are added to, or stand in the way.
 func TestASharedOwnerComesBackToWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -90,7 +90,7 @@ func TestAWriterAsksReadersOfOtherSessionsBack(t *testing.T) {
 		got := make(chan error, 1)
 		go func() { got <- writer.Lock(w) }()
 		synctest.Wait()
-		require.NoError(t, reader.RLock(t.Context()), "who reads can read once more, past a waiting writer")
+		require.NoError(t, reader.RLock(t.Context()), "a reader can read once more, past a waiting writer")
 		newcomer := make(chan error)
 		go func() { newcomer <- reader.RLock(r) }()
 		synctest.Wait()
@@ -325,7 +325,7 @@ func TestEqualVersionsMeanThatNothingWasWritten(t *testing.T) {
 	})
 }
 
-// What a lost writer writes late is refused by a resource that has seen the version of a reader after it.
+// A resource that has seen the version of a later reader refuses the late write of a lost writer.
 func TestAVersionIsAboveTheTokenOfTheWriteBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -433,7 +433,7 @@ func TestACloseWaitsForThoseInsideAndTurnsOthersAway(t *testing.T) {
 		closed := make(chan error)
 		go func() { closed <- s.Close(t.Context()) }()
 		assert.ErrorIs(t, <-waiter, reentrant.ErrClosed)
-		require.NoError(t, l.RLock(t.Context()), "who is inside may enter once more")
+		require.NoError(t, l.RLock(t.Context()), "an owner that is inside may enter once more")
 		assert.ErrorIs(t, s.NewRWLock("y").RLock(t.Context()), reentrant.ErrClosed)
 		synctest.Wait()
 		assert.Empty(t, closed)

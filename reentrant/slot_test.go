@@ -98,7 +98,7 @@ func TestManyCallersThatTakeAndReleaseSlotsShareNoNumber(t *testing.T) {
 							return
 						}
 						mu.Lock()
-						assert.False(t, busy[s.Number()], "number %d is had twice", s.Number())
+						assert.False(t, busy[s.Number()], "number %d is held twice", s.Number())
 						busy[s.Number()] = true
 						mu.Unlock()
 						time.Sleep(time.Millisecond)

@@ -64,7 +64,7 @@ func (k condKit) sleep(t *testing.T, ctx context.Context, holds int, wait func(c
 	assert.Equal(t, holds, k.HoldCount(ctx), "however the wait ends")
 	owners, e := k.WaitingOwners(k.cond)
 	assert.NoError(t, e)
-	assert.NotContains(t, owners, reentrant.CurrentOwner(ctx), "who is back does not wait")
+	assert.NotContains(t, owners, reentrant.CurrentOwner(ctx), "an owner that has come back does not wait")
 	for range holds {
 		assert.NoError(t, k.Unlock(ctx))
 	}

@@ -28,7 +28,7 @@ func TestTckACancelledWaiterLeaves(t *testing.T) {
 	})
 }
 
-// What was asked under a context that had ended is not done, whatever could have been done at once.
+// A call under a context that has ended does nothing, even if it could succeed at once.
 func TestTckAnEndedContextWinsOverEverything(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		ended, cancel := context.WithCancel(t.Context())

@@ -195,7 +195,7 @@ func TestTckStringSaysWhoHoldsTheLock(t *testing.T) {
 		unlock := k.locked(t)
 		want := fmt.Sprintf(`reentrant.Lock("x")[Locked by owner %v]`, reentrant.CurrentOwner(t.Context()))
 		assert.Equal(t, want, k.String())
-		elsewhere(t, func(context.Context) { assert.Equal(t, want, k.String(), "whoever asks") })
+		elsewhere(t, func(context.Context) { assert.Equal(t, want, k.String(), "whichever owner asks") })
 		unlock()
 		assert.Equal(t, `reentrant.Lock("x")[Unlocked]`, k.String())
 	})

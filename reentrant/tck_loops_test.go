@@ -36,7 +36,7 @@ func newGuarded(t *testing.T) *guarded { return &guarded{T: t, check: checkMask}
 // change is called with the lock held. It lets others run in between.
 func (g *guarded) change() {
 	if g.value^checkMask != g.check {
-		g.Errorf("somebody else is inside: %x and %x", g.value, g.check)
+		g.Errorf("another owner is inside: %x and %x", g.value, g.check)
 	}
 	g.value = g.value*1664525 + 1013904223
 	g.times++
@@ -234,7 +234,7 @@ func TestTckLoopOfTimedTriesUntilTheLockIsJammed(t *testing.T) {
 		unlock := k.locked(t)
 		jammed := time.Now()
 		for _, th := range threads {
-			require.Empty(t, th.ended, "nobody gave up before")
+			require.Empty(t, th.ended, "no thread gave up before")
 		}
 		times := value.times
 		assert.Greater(t, times, len(threads))
@@ -242,7 +242,7 @@ func TestTckLoopOfTimedTriesUntilTheLockIsJammed(t *testing.T) {
 			assert.ErrorIs(t, <-th.ended, errTaken)
 		}
 		assert.LessOrEqual(t, time.Since(jammed), patience)
-		assert.Equal(t, times, value.times, "nobody was inside since")
+		assert.Equal(t, times, value.times, "no thread was inside since")
 		unlock()
 		synctest.Wait()
 		assert.Zero(t, reentrant.Entries(other.session))

@@ -33,7 +33,7 @@ func (k kit) requireQueue(t *testing.T, all []thread, want ...thread) {
 		require.Equal(t, queued, k.HasQueuedOwner(th.Owner))
 	}
 	require.False(t, k.HasQueuedOwner(reentrant.CurrentOwner(t.Context())), "the holder does not wait")
-	require.False(t, k.HasQueuedOwner(reentrant.Owner{}), "nobody does not wait")
+	require.False(t, k.HasQueuedOwner(reentrant.Owner{}), "the zero owner does not wait")
 }
 
 // Two wait, the first leaves, the second gets the lock.

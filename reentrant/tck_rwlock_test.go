@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// What the JDK's ReentrantReadWriteLockTest checks, as far as it applies. docs/divergence.md has the list, case by case.
+// The cases of the JDK's ReentrantReadWriteLockTest, as far as they apply. docs/divergence.md has the list, case by case.
 
 // An rwKit is what a case works with: a read-write lock, and the same lock as other owners have it, in the same session or
 // in another.
@@ -235,7 +235,7 @@ func TestTckACancelledWaiterForEitherSideLeaves(t *testing.T) {
 	})
 }
 
-// What was asked under a context that had ended is not done, re-entry included.
+// A call under a context that has ended does nothing, re-entry included.
 func TestTckAnEndedContextTakesNeitherSide(t *testing.T) {
 	rwKits(t, func(t *testing.T, k rwKit) {
 		gone, cancel := context.WithCancel(t.Context())
@@ -502,7 +502,7 @@ func TestTckAWriterGoesOnAsAReader(t *testing.T) {
 	})
 }
 
-// Java waits for ever here.
+// Java waits forever here.
 func TestTckAReaderDoesNotBecomeAWriter(t *testing.T) {
 	rwKits(t, func(t *testing.T, k rwKit) {
 		ctx := t.Context()

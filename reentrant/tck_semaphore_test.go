@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// What the JDK's SemaphoreTest checks, as far as it applies. docs/divergence.md has the list, case by case.
+// The cases of the JDK's SemaphoreTest, as far as they apply. docs/divergence.md has the list, case by case.
 
 // semaphores runs a case on a semaphore, with others that use it in the same session, and in another.
 func semaphores(t *testing.T, permits int, f func(t *testing.T, m, others *reentrant.Semaphore)) {
@@ -221,7 +221,7 @@ func TestTckACancelledAcquireLeaves(t *testing.T) {
 	})
 }
 
-// What was asked under a context that had ended is not done, whether the permits are free or not.
+// A call under a context that has ended does nothing, whether permits are free or not.
 func TestTckAnEndedContextTakesNoPermits(t *testing.T) {
 	semaphores(t, 3, func(t *testing.T, m, others *reentrant.Semaphore) {
 		gone, cancel := context.WithCancel(t.Context())

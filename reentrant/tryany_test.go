@@ -54,7 +54,7 @@ func TestTryAnyDoesNotCallTakenWhatItCouldNotAsk(t *testing.T) {
 	})
 }
 
-// What the caller has already is not free, whether a goroutine or a name is the owner, and stays as it is.
+// A lock that the caller already has is not free, whether the owner is a goroutine or a name. It stays as it is.
 func TestTryAnyDoesNotReenter(t *testing.T) {
 	for mode, opts := range map[string][]reentrant.Option{"registered": nil, "cohort": {reentrant.WithCohort()}} {
 		for name, own := range map[string]func(context.Context) context.Context{

@@ -188,7 +188,7 @@ func TestWantedSurvivesLostMessages(t *testing.T) {
 	})
 }
 
-// What asks Redis to report waiters is repeated until it is answered, and after the channel was lost.
+// The request to report waiters is repeated until there is a reply, and after the channel was lost.
 func TestWantedIsAskedUntilThereIsAReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l, m, a := heldByA(t)

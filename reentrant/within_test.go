@@ -61,12 +61,12 @@ func TestTheContextOfDoShowsTheHold(t *testing.T) {
 				ok, err := l.TryLock(ctx)
 				assert.NoError(t, err)
 				assert.False(t, ok, "it is another owner")
-				assert.False(t, l.IsHeldByCurrentOwner(reentrant.WithOwner(ctx, "job")), "who is named is asked about")
+				assert.False(t, l.IsHeldByCurrentOwner(reentrant.WithOwner(ctx, "job")), "a named owner is the one that is asked about")
 				assert.False(t, l.IsHeldByCurrentOwner(context.WithoutCancel(t.Context())))
 				_, err = other.Token(ctx)
 				assert.ErrorIs(t, err, reentrant.ErrNotHeld, "a lock that Do has not taken")
 
-				// What the goroutine has itself comes first, and a Do in a Do hides nothing.
+				// A hold of the goroutine itself comes first, and a Do in a Do hides nothing.
 				assert.NoError(t, other.Do(ctx, func(ctx context.Context) error {
 					aside(func() {
 						assert.Equal(t, 1, other.HoldCount(ctx))

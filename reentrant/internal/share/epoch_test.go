@@ -125,7 +125,7 @@ func TestARefusedBeatIsFollowedByAGiveBackAndRenewals(t *testing.T) {
 	})
 }
 
-// Units that the server refuses to take back expire, and the session then forgets them: nothing is sent for ever.
+// Units that the server refuses to take back expire, and the session then forgets them: nothing is sent forever.
 func TestWhatTheServerDoesNotTakeBackIsForgottenWhenItHasExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withIdle(t, 1)
