@@ -6,7 +6,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// What the mutants do wrong with conditions.
+// The faults of the mutants that concern conditions.
 
 func awaits(change func(*backend.AwaitRequest)) func() hooks {
 	return func() hooks {

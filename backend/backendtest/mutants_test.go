@@ -103,9 +103,9 @@ func (r *recorder) finish() {
 // mutants are the Backends that the suite must see through, by area.
 var mutants = []mutant{
 	// Taking.
-	{"everybody is granted", "Acquire/WaitsWhileAnotherHasTheLock", answers(func(a *backend.AcquireReply) { a.Status = backend.Granted })},
+	{"every attempt is granted", "Acquire/WaitsWhileAnotherHasTheLock", answers(func(a *backend.AcquireReply) { a.Status = backend.Granted })},
 	{"the hold count starts at one", "Acquire/TakesAFreeLock", requests(func(q *backend.AcquireRequest) { q.Holds = 1 })},
-	{"a wait does not tell the holder's TTL", "Acquire/WaitsWhileAnotherHasTheLock", answers(func(a *backend.AcquireReply) { a.TTL = -1 })},
+	{"a wait does not report the holder's TTL", "Acquire/WaitsWhileAnotherHasTheLock", answers(func(a *backend.AcquireReply) { a.TTL = -1 })},
 	{"every attempt queues", "Acquire/ATryLeavesNoPlace", requests(func(q *backend.AcquireRequest) { q.Queue = true })},
 	{"a resend gets a new token", "Acquire/AResendKeepsTheTokenAndSetsTheFullLease", resendIsNew},
 	{"a resend does not set the full lease", "Acquire/AResendKeepsTheTokenAndSetsTheFullLease", requests(func(q *backend.AcquireRequest) { q.Fixed = true })},
@@ -125,7 +125,7 @@ var mutants = []mutant{
 	{"leases do not end", "Acquire/TheLeaseEnds", requests(func(q *backend.AcquireRequest) { q.Lease = forever })},
 	{"a fixed lease is prolonged", "Acquire/AFixedLeaseStartsOnce", requests(func(q *backend.AcquireRequest) { q.Fixed = false })},
 	{"a fixed lease does not end while it is repeated", "Acquire/AFixedLeaseEndsThoughRepeated", requests(func(q *backend.AcquireRequest) { q.Fixed = false })},
-	{"nobody barges", "Acquire/BargingPassesTheQueue", requests(func(q *backend.AcquireRequest) { q.Barge = false })},
+	{"no attempt barges", "Acquire/BargingPassesTheQueue", requests(func(q *backend.AcquireRequest) { q.Barge = false })},
 	{"barging passes the holder", "Acquire/BargingDoesNotPassTheHolder", bargeForces},
 	{"owners are trimmed", "Acquire/OwnersAreAnyBytes", requests(func(q *backend.AcquireRequest) { q.Owner = strings.TrimSpace(q.Owner) })},
 
@@ -174,10 +174,10 @@ var mutants = []mutant{
 	// Grants.
 	{"grants are not pushed", "Grant/TellsTheWaiterEverything", pushes(nil)},
 	{"a grant is one token", "Grant/TellsTheWaiterEverything", pushes(func(g *backend.Grant) { g.Last = g.First })},
-	{"a grant tells another TTL", "Grant/TellsTheWaiterEverything", pushes(func(g *backend.Grant) { g.TTL++ })},
+	{"a grant reports another TTL", "Grant/TellsTheWaiterEverything", pushes(func(g *backend.Grant) { g.TTL++ })},
 	{"a grant counts from its arrival", "Grant/TellsWhenItWasMade", arrivalCounts},
 	{"a grant counts from another clock", "Grant/TellsWhenItWasMade", pushes(func(g *backend.Grant) { g.NotBefore = time.Unix(1, 0) })},
-	{"everybody is told of a grant", "Grant/TellsOnlyTheNewHolder", toldToAll},
+	{"a grant is sent to every session", "Grant/TellsOnlyTheNewHolder", toldToAll},
 	{"the grant TTL is not set", "Grant/LastsForItsTTL", requests(func(q *backend.AcquireRequest) { q.GrantTTL = q.Lease })},
 	{"a confirmation has another token", "Grant/IsConfirmedByItsAttempt", resendIsNew},
 	{"a new attempt accepts the old one's grant", "Grant/IsTakenOverByANewAttempt", takeoverIsConfirmation},
@@ -187,7 +187,7 @@ var mutants = []mutant{
 	{"the first push to each session is lost", "Grant/IsNeverLostSilently", firstPushLost},
 
 	// Yielding.
-	{"nobody yields", "Yield/GivesTheLockToTheFirstWaiterAndQueuesUp", requests(func(q *backend.AcquireRequest) { q.Yield = false })},
+	{"no attempt yields", "Yield/GivesTheLockToTheFirstWaiterAndQueuesUp", requests(func(q *backend.AcquireRequest) { q.Yield = false })},
 	{"a yield leaves no place", "Yield/GivesTheLockToTheFirstWaiterAndQueuesUp", yieldWithdraws},
 	{"a copy of a yield gives the lock away again", "Yield/AgainKeepsThePlace", yieldTwice},
 	{"a yield without a waiter frees the lock", "Yield/WithoutAWaiterTakesOver", yieldFrees},
@@ -203,7 +203,7 @@ var mutants = []mutant{
 			q.Until = time.Time{}
 		}
 	})},
-	{"a tombstone refuses everybody", "Late/ATombstoneIsTheSessionsAlone", tombs{shared: true}.hooks},
+	{"a tombstone refuses every session", "Late/ATombstoneIsTheSessionsAlone", tombs{shared: true}.hooks},
 	{"only one tombstone is kept", "Late/ATombstoneIsTheSessionsAlone", tombs{single: true}.hooks},
 	{"a tombstone is shortened by the next", "Late/ATombstoneIsNotShortened", tombs{}.hooks},
 	{"tombstones last", "Late/ATombstoneEnds", releases(func(_ *remote, q *backend.ReleaseRequest) { q.Until = time.Now().Add(forever) })},
@@ -234,16 +234,16 @@ var mutants = []mutant{
 	{"a waiter comes back with one hold", "Condition/SignalGivesThePlaceThatTheLockIsPushedTo", awaits(func(q *backend.AwaitRequest) { q.Holds = 1 })},
 	{"await leaves no tombstone", "Condition/AwaitBuriesCopiesOfItsAttempt", awaits(func(q *backend.AwaitRequest) { q.Until = time.Time{} })},
 	{"the dead are signalled", "Condition/SignalPassesOverTheDead", awaits(func(q *backend.AwaitRequest) { q.Patience = forever })},
-	{"a signal that nobody heard is spent", "Condition/SignalNobodyHeardGoesToTheNext", awaits(func(q *backend.AwaitRequest) { q.Patience = forever })},
+	{"a signal that no session received is spent", "Condition/SignalNobodyHeardGoesToTheNext", awaits(func(q *backend.AwaitRequest) { q.Patience = forever })},
 	{"every signal is for all", "Condition/SignalGoesToTheLongestWaiter", signals(func(q *backend.SignalRequest) { q.All = true })},
 	{"no signal is for all", "Condition/SignalAllGoesToAllInOrder", signals(func(q *backend.SignalRequest) { q.All = false })},
 	{"a copy of a signal is another", "Condition/SignalAgainSignalsNobody", copiesSignal},
 	{"a signal without the hold seems done", "Condition/SignalWithoutTheHoldSignalsNobody", signalReplies(func(a *backend.SignalReply) { a.Gone = false })},
 	{"own tickets are not named", "Condition/SignalOfTheOwnSessionNamesTheTicketAndTakesNoPlace", signalReplies(func(a *backend.SignalReply) { a.Tickets = nil })},
-	{"nobody is told of signals", "Condition/SignalGivesThePlaceThatTheLockIsPushedTo", signalsLost},
+	{"no session is sent a signal", "Condition/SignalGivesThePlaceThatTheLockIsPushedTo", signalsLost},
 	{"the message hides the place", "Condition/SignalGivesThePlaceThatTheLockIsPushedTo", placesHidden},
 	{"withdrawing acknowledges", "Condition/WithdrawTellsWhetherTheSignalCameFirst", withdrawAcknowledges},
-	{"a signal is spent on one who leaves", "Condition/ASignalOfOneWhoLeavesGoesToTheNext", withdrawAcknowledges},
+	{"a signal is spent on a waiter that leaves", "Condition/ASignalOfOneWhoLeavesGoesToTheNext", withdrawAcknowledges},
 	{"a beat acknowledges what it tells", "Condition/BeatTellsOfALostMessage", beatAcknowledges},
 	{"a beat tells nothing", "Condition/BeatTellsOfALostMessage", beatTellsNothing},
 	{"a beat does not keep a ticket alive", "Condition/BeatKeepsATicketAlive", beatKeepsNothing},

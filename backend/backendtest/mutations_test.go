@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// What the mutants do wrong. Each is made of right verbs, put together wrongly.
+// The faults of the mutants. Each is made of correct verbs in a wrong combination.
 
 const forever = 1000 * time.Hour
 
@@ -483,7 +483,7 @@ func yieldFrees() hooks {
 
 // tombs are tombstones that the mutant keeps itself. A session's next one takes the place of the last.
 type tombs struct {
-	shared bool // they refuse everybody
+	shared bool // they refuse every session
 	single bool // there is room for one
 }
 
@@ -585,7 +585,7 @@ func forceSays(had bool) func() hooks {
 	}
 }
 
-// Whoever it is given to loses it too.
+// forceFrees takes the lock from each waiter that it goes to as well, until it is free.
 func forceFrees() hooks {
 	return hooks{force: func(ctx context.Context, r *remote) (bool, error) {
 		had := false

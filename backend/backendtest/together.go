@@ -24,13 +24,13 @@ var togetherCases = []testCase{
 func oneHolderAtATime(t *test) {
 	const sessions, locks, sections = 4, 3, 40
 	sites := make([]site, locks)
-	var everybody sync.WaitGroup
+	var running sync.WaitGroup
 	for range sessions {
 		s := t.connect()
 		var epochs atomic.Uint64
 		for i := range sites {
 			r := s.bind(t, fmt.Sprint(t.name, i))
-			everybody.Go(func() {
+			running.Go(func() {
 				for range sections {
 					if !s.section(r, epochs.Add(1), &sites[i]) {
 						return
@@ -39,7 +39,7 @@ func oneHolderAtATime(t *test) {
 			})
 		}
 	}
-	everybody.Wait()
+	running.Wait()
 	for i := range sites {
 		if !t.Failed() {
 			require.EqualValues(t, sessions*sections, sites[i].entries.Load())
@@ -114,15 +114,15 @@ func aLockIsTakenOnce(t *test) {
 	}
 	for round := range uint64(rounds) {
 		replies := make([]backend.AcquireReply, sessions)
-		var everybody sync.WaitGroup
+		var running sync.WaitGroup
 		for i, s := range all {
-			everybody.Go(func() {
+			running.Go(func() {
 				var err error
 				replies[i], err = s.raw.Acquire(t.Context(), request(round+1, nil))
 				assert.NoError(t, err)
 			})
 		}
-		everybody.Wait()
+		running.Wait()
 		winners := 0
 		for i, s := range all {
 			if replies[i].Status == backend.Granted {
