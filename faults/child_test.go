@@ -136,7 +136,7 @@ type worker struct {
 	random   *rand.Rand
 }
 
-// How the sections are. Few are longer than a lease, so that renewal matters.
+// The times and sizes of sections. Few sections are longer than a lease, so that renewal matters.
 const (
 	pace       = 4 * time.Millisecond
 	longOneIn  = 60

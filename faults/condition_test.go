@@ -67,8 +67,8 @@ func TestABoundedBufferOverThreeSessionsWhileConnectionsAreKilled(t *testing.T) 
 	eventually(t, func() bool { return len(keys(t, c, "buffer")) == 0 }, "no ticket and no place is left")
 }
 
-// turn waits under the lock until ready, works, and tells the other side; false when there is no more to do, which it
-// tells everybody.
+// turn waits under the lock until ready, works, and signals the other side. It returns false when there is no more to do, and
+// then signals all waiters of both sides.
 func turn(t *testing.T, s *section, l *reentrant.Lock, wait, tell *reentrant.Condition, ready, work func() bool) bool {
 	ctx := t.Context()
 	if !assert.NoError(t, l.Lock(ctx)) {

@@ -73,7 +73,7 @@ func TestHammerWhileConnectionsAreKilledScriptsFlushedAndWaitersCancelled(t *tes
 }
 
 // disturb kills every other client's connections, subscriptions first in one round and commands in the next, and
-// forgets the scripts, again and again. In between somebody gets on, however slow the machine.
+// forgets the scripts, again and again. Between two rounds a section is passed, however slow the machine is.
 func disturb(ctx context.Context, c rueidis.Client, s *section) {
 	last := int64(-1)
 	for i := 0; ; {

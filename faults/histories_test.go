@@ -26,7 +26,7 @@ var (
 	seed     = flag.Uint64("seed", 0, "of the first round of TestHistories; 0 for a random one")
 )
 
-// How a round is.
+// The sizes of a round.
 const (
 	processes      = 5
 	workers        = 4
@@ -139,8 +139,8 @@ func newRound(t *testing.T, seed uint64, k kind, dir string) *round {
 	}}
 }
 
-// recovers waits until every worker has had a lock after the last fault. What it may take is the longest of what the
-// dead leave behind (a lease, the patience with a dead waiter, a grant to it), and then everybody's turn.
+// recovers waits until every worker has had a lock after the last fault. It may take as long as the longest of what
+// dead processes leave behind (a lease, the patience with a dead waiter, a grant to it), and then a turn of every worker.
 func (r *round) recovers() {
 	began := time.Now()
 	before := make(map[string]int)
@@ -154,9 +154,9 @@ func (r *round) recovers() {
 		}
 	}
 	for _, side := range variants {
-		r.each(func(c string) bool { return r.register.turnsOf(c+side) > before[c+side] }, "everybody gets on when the faults are over: "+side)
+		r.each(func(c string) bool { return r.register.turnsOf(c+side) > before[c+side] }, "every worker gets on when the faults are over: "+side)
 	}
-	r.note("everybody got on within %v", time.Since(began))
+	r.note("every worker got on within %v", time.Since(began))
 }
 
 func (r *round) judge(t *testing.T, dir string) {

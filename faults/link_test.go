@@ -75,7 +75,7 @@ const (
 	cutting
 )
 
-// How late a chunk is that is delayed.
+// The delays of a chunk that is delayed.
 const soonest, latest = 50 * time.Millisecond, 250 * time.Millisecond
 
 func init() { toxics.Register("flow", new(flow)) }

@@ -27,7 +27,7 @@ type nemesis struct {
 	proxy    *link          // of admin, to the master
 	admin    rueidis.Client // what breaks things
 	seed     uint64
-	kind     // durable: Redis has everything on disk, so that a restart keeps the locks, and nobody flushes it
+	kind     // durable: Redis has everything on disk, so that a restart keeps the locks, and it is never flushed
 
 	mu      sync.Mutex
 	diary   []string

@@ -95,7 +95,7 @@ func TestRankedDrainWhenNothingIsPushed(t *testing.T) {
 	go func() { wg.Wait(); close(drained) }()
 	for last, over := int64(-1), false; !over; {
 		passed := s.passed.Load()
-		require.Greater(t, passed, last, "everybody waits for ever")
+		require.Greater(t, passed, last, "all owners wait forever")
 		last = passed
 		select {
 		case <-drained:
@@ -270,8 +270,8 @@ func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
 	assert.ErrorIs(t, la.Unlock(a), reentrant.ErrLost)
 }
 
-// 6 and 10. Redis loses what it knew. Whoever had the lock is told, and the tokens of others, who have never heard of the
-// old ones, are higher all the same.
+// 6 and 10. Redis loses what it knew. The holder of the lock is notified, and the tokens of other sessions, which have never seen
+// the old ones, are higher all the same.
 func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second // the first holder learns of the loss within a third of it
@@ -325,7 +325,7 @@ func TestRankedCancelsAtTheInstantOfAGrant(t *testing.T) {
 	got := 0
 	for i := range rounds(150) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		require.NoError(t, la.Lock(ctx), "round %d: it was left with the one who went", i)
+		require.NoError(t, la.Lock(ctx), "round %d: it was left with the caller that had gone", i)
 		cancel()
 		ctx, cancel = context.WithCancel(t.Context())
 		waiting := make(chan bool)

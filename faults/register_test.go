@@ -19,9 +19,9 @@ type Register struct {
 	mu     sync.Mutex
 	fenced bool
 	cells  map[string]*cell      // by lock
-	turns  map[string]int        // reads by client, and by client and side: whoever reads has had the lock
+	turns  map[string]int        // reads by client, and by client and side: a client that reads has had the lock
 	last   string                // client that has read last: it has a lock, or had one just now
-	read   func(string) bool     // of watch; nil: nobody watches
+	read   func(string) bool     // of watch; nil: reads are not watched
 	conns  map[net.Conn]struct{} // the open ones
 	served sync.WaitGroup
 }
@@ -172,7 +172,7 @@ func (r *Register) turnsOf(client string) int {
 	return r.turns[client]
 }
 
-// watch has f told of every read from now on, before it is answered, until f has seen enough. So what f does once is done
+// watch has f called for every read from now on, before the reply, until f returns true. So what f does once is done
 // once, however late its goroutine hears of it.
 func (r *Register) watch(f func(client string) (enough bool)) {
 	r.mu.Lock()

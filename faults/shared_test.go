@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// What the workers of a shared round use.
+// The names that the workers of a shared round use, and how many seats.
 const (
 	sharedRW    = "book"
 	sharedSeats = "seats"

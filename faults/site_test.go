@@ -108,7 +108,7 @@ type section struct {
 	inside   atomic.Int32
 	overlaps atomic.Int32
 	fallen   atomic.Int32
-	passed   atomic.Int64  // for those who only watch
+	passed   atomic.Int64  // for goroutines that only watch
 	token    backend.Token // guarded by the lock under test: a race here is an overlap too
 	entries  int
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Three sessions want a lock again and again, and each holder keeps it until it hears that another waits, while
-// connections are killed and scripts forgotten. Each is told, although messages are lost, and although Redis is asked to
-// report waiters over those connections too: a waiter that is not reported would wait for ever.
+// Three sessions want a lock again and again, and each holder keeps it until it is notified that another waits, while
+// connections are killed and scripts flushed. Each holder is notified, although messages are lost, and although the request to
+// report waiters goes over those connections too. A waiter that is not reported would wait forever.
 func TestWantedMissesNoWaiterWhileConnectionsAreKilled(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
@@ -49,7 +49,7 @@ func TestWantedMissesNoWaiterWhileConnectionsAreKilled(t *testing.T) {
 					told = false
 				}
 				_ = l.Unlock(t.Context()) // what it cannot give back now is given back in the background
-				if !assert.True(t, told, "the holder is told that others wait") {
+				if !assert.True(t, told, "the holder is notified that others wait") {
 					once.Do(func() { close(over) })
 					return
 				}
