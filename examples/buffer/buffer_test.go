@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// small is a job that is quick, but in which everybody has to wait.
+// small is a job that is quick, but in which every worker has to wait.
 func small() options {
 	return options{processes: 2, producers: 3, consumers: 2, items: 300, capacity: 3, lock: lockRelock, lease: time.Second}
 }
@@ -46,7 +46,7 @@ func verify(t *testing.T, opts options, r *result) {
 	assert.Positive(t, r.outcome.Total.Full, "producers had to wait")
 	assert.Positive(t, r.outcome.Total.Empty, "consumers had to wait")
 	assert.Equal(t, opts.kills, r.outcome.Kills)
-	assert.Len(t, slices.Concat(r.outcome.Names...), opts.processes+opts.kills, "who died was replaced")
+	assert.Len(t, slices.Concat(r.outcome.Names...), opts.processes+opts.kills, "each process that died was replaced")
 }
 
 func TestEveryItemComesThroughOnce(t *testing.T) {
@@ -93,7 +93,7 @@ func TestProcessesAreKilledAllTheWay(t *testing.T) {
 	verify(t, opts, r)
 }
 
-// relay is an address in this process that leads to another: whoever works behind it gets no further while this process
+// relay is an address in this process that leads to another: a process that works through it gets no further while this process
 // stands still, and a kill that is due does not come too late.
 func relay(t *testing.T, to string) string {
 	t.Helper()

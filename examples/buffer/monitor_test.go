@@ -74,7 +74,7 @@ func (p *patient) wakes(t *testing.T) {
 	case err := <-p.done:
 		require.NoError(t, err)
 	case <-time.After(testsize.Patience(30 * time.Second)):
-		t.Fatal("nobody woke it")
+		t.Fatal("it was not woken")
 	}
 }
 

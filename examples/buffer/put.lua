@@ -4,7 +4,7 @@
 -- ARGV  1 token  2 producer  3 item
 -- Returns  OK
 -- Keeps    a producer that starts again, in another process too, finds in the book how many of its items are there.
--- Twice    would put the item twice: whoever does not know whether it was done looks again, under a new hold.
+-- Twice    would put the item twice: a caller that does not know whether it was done looks again, under a new hold.
 
 local stale = fenced(KEYS[1], ARGV[1])
 if stale then return stale end

@@ -5,7 +5,7 @@
 -- ARGV  1 token  2 item  3 process that takes it
 -- Returns  OK
 -- Keeps    an item is in the buffer or among those taken, never in both or in neither.
--- Twice    would take the next item in its place: whoever does not know whether it was done looks again, under a new hold.
+-- Twice    would take the next item in its place: a caller that does not know whether it was done looks again, under a new hold.
 
 local stale = fenced(KEYS[1], ARGV[1])
 if stale then return stale end

@@ -20,7 +20,7 @@ const root = "../.."
 // guides are the texts with snippets of this package, and of the examples that Go's own tools run.
 var guides = []string{"README.md", "README.zh-CN.md", "docs/cookbook.md", "docs/coming-from.md", "docs/testing.md"}
 
-// What is in a Go file compiles, and what is in a guide is in a Go file. Only the indentation may differ.
+// Each snippet of a guide is in a Go file, so it compiles. Only the indentation may differ.
 func TestEverySnippetCompiles(t *testing.T) {
 	sources := goFiles(t)
 	for _, guide := range guides {
@@ -42,7 +42,7 @@ func TestASnippetThatDiffersIsFound(t *testing.T) {
 	assert.Equal(t, []string{"a\n", "b\n"}, fences("x\n```go\na\n```\n```\nc\n```\n```go\nb\n```\n", "go"))
 }
 
-// What a guide calls in passing exists too: `lock.Verify(ctx)`, `reentrant.ErrLost`, `WithLease(d)`.
+// Names that a guide mentions in passing exist too: `lock.Verify(ctx)`, `reentrant.ErrLost`, `WithLease(d)`.
 func TestEveryNameInPassingExists(t *testing.T) {
 	ours := exported(t, "reentrant", "redisbackend", "redisbackend/redistest", "backend", "backend/backendtest")
 	span := regexp.MustCompile("`[^`\n]+`")

@@ -123,7 +123,7 @@ func number(t *testing.T, db *sql.DB, query string) (n int) {
 func waiting(t *testing.T, session *reentrant.Session, name string, sessions int) {
 	t.Helper()
 	lock := session.NewLock(name)
-	eventually(t, "those who wait", func() bool {
+	eventually(t, "the waiters", func() bool {
 		state, err := lock.Inspect(t.Context())
 		return err == nil && len(state.Waiting) == sessions
 	})

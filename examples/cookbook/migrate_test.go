@@ -49,7 +49,7 @@ func TestAStepThatFailsLeavesNothing(t *testing.T) {
 	require.NoError(t, Migrate(t.Context(), lock, db, steps), "the next deployment goes on from there")
 }
 
-// What a holder meets that believes it has the lock when another has migrated meanwhile.
+// A holder that still believes in its lock, when another has migrated meanwhile, gets an error.
 func TestAStepThatAnotherTookIsRefused(t *testing.T) {
 	t.Parallel()
 	db := database(t, `CREATE TABLE schema_version (version INTEGER)`, `INSERT INTO schema_version VALUES (1)`)

@@ -35,7 +35,7 @@ func TestRunEndsInOrderWhenItsContextHasEnded(t *testing.T) {
 		return err
 	})
 	require.NoError(t, err)
-	require.NoError(t, <-ended, "who is at work may finish")
+	require.NoError(t, <-ended, "a worker may finish")
 	locked, err := prefixed.IsLocked(t.Context())
 	require.NoError(t, err)
 	assert.False(t, locked)

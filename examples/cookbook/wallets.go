@@ -7,7 +7,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A Ledger keeps what users have. Between Balance and SetBalance of one user nobody else may come.
+// A Ledger keeps what users have. Between Balance and SetBalance of one user no other caller may change it.
 type Ledger interface {
 	Balance(ctx context.Context, user string) (int, error)
 	SetBalance(ctx context.Context, user string, balance int) error

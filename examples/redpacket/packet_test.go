@@ -35,7 +35,7 @@ func TestPartsAddUpAndNoneIsEmpty(t *testing.T) {
 			assert.GreaterOrEqual(t, amounts[len(amounts)-1], 1)
 		}
 	}
-	assert.NotEqual(t, draw(1_000_000, 100), draw(1_000_000, 100), "nobody knows which part is the largest")
+	assert.NotEqual(t, draw(1_000_000, 100), draw(1_000_000, 100), "the largest part cannot be predicted")
 }
 
 // An interrupted client lets something happen after the first of several commands.

@@ -43,7 +43,7 @@ func verify(t *testing.T, opts options, r *result) {
 	did := r.outcome.Total
 	assert.EqualValues(t, opts.openids*opts.requests, did.Done(), "every request was answered")
 	assert.EqualValues(t, opts.parts, did.Granted)
-	assert.EqualValues(t, opts.parts*(opts.requests-1), did.Already, "who got a part was told so ever after")
+	assert.EqualValues(t, opts.parts*(opts.requests-1), did.Already, "an openid that got a part is told so on each further request")
 	assert.GreaterOrEqual(t, r.cost.Commands, 2*int64(opts.parts), "each part was locked for")
 }
 
@@ -88,7 +88,7 @@ func TestWithoutALockThereIsTheft(t *testing.T) {
 		if r.verdict.thieves > 0 {
 			assert.False(t, r.verdict.clean())
 			assert.Positive(t, r.verdict.stolen)
-			assert.Less(t, r.verdict.served, opts.parts, "what is stolen is somebody's")
+			assert.Less(t, r.verdict.served, opts.parts, "each stolen part is missing for another openid")
 			return
 		}
 	}

@@ -203,7 +203,7 @@ func TestInTheBrowserOneOfThreeGetsA05(t *testing.T) {
 			setTimeout(() => document.getElementById("A05").click());
 		}`)))
 	}
-	// What they are told counts: for a moment a page may show a hold that the server could not confirm, and gave back.
+	// The messages count: for a moment a page may show a hold that the server could not confirm, and gave back.
 	said := func(pattern string) string {
 		return fmt.Sprintf(`window.said.some((text) => /%s/.test(text))`, pattern)
 	}
@@ -228,7 +228,7 @@ func TestInTheBrowserAHoldEnds(t *testing.T) {
 	b := browser(t)
 	c := openCinema(t, 8*time.Second, 0)
 	ann, bob := newVisitor(t, b, c.servers[0].address), newVisitor(t, b, c.servers[1].address)
-	// What bob's page shows, one after the other: the hold may be over before anybody looks for it.
+	// The states that bob's page shows, one after the other: the hold may be over before the test looks for it.
 	require.NoError(t, chromedp.Do(bob.ctx, chromedp.Evaluate[chromedp.Void](`{
 		const seat = document.getElementById("A05");
 		window.shown = [];

@@ -352,7 +352,7 @@ func (w *till) begins() string {
 	case key := <-w.keys:
 		return key
 	case <-time.After(eventually):
-		require.Fail(w.t, "nobody pays")
+		require.Fail(w.t, "no visitor pays")
 		return ""
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/examples/internal/contrast"
 )
 
-// What is written is readable in light and in dark, and so are the borders by which the states of turns differ.
+// Text is readable in light and in dark, and the borders by which the states of turns differ can be told apart.
 func TestContrast(t *testing.T) {
 	css, err := web.ReadFile("web/style.css")
 	require.NoError(t, err)

@@ -254,7 +254,7 @@ func TestATurnGoesOnAfterItsLastStep(t *testing.T) {
 	assert.Equal(t, []int{1, 1, 1}, p.said())
 }
 
-// What waited at a replica that has ended waits again.
+// A turn that waited at a replica that has ended waits again.
 func TestATurnThatWaitedIsNotForgottenAfterACrash(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, 1, time.Hour)

@@ -103,7 +103,7 @@ func TestOldTokensAreRefused(t *testing.T) {
 	})
 }
 
-// What a holder does that was paused between its read and its write, while another has only read yet.
+// A holder was paused between its read and its write, and another has read meanwhile but not written: the write is refused.
 func TestReadingIsEnoughToKeepOldTokensOut(t *testing.T) {
 	each(t, func(t *testing.T, r fenced.Resource) {
 		read(t, r, 7)
@@ -132,8 +132,8 @@ func TestErrorsOfTheDatabaseAreNotRefusals(t *testing.T) {
 	})
 }
 
-// Many that hold nothing but a token each, which is the worst that a lock could let happen: whoever gets through has
-// read what it replaces.
+// Many writers that have only a token each, which is the worst that a lock could let happen: a write that succeeds replaces
+// what its writer has read.
 func TestNoUpdateIsLostWithoutAnyLock(t *testing.T) {
 	each(t, func(t *testing.T, r fenced.Resource) {
 		var tokens, accepted, refused atomic.Int64
