@@ -106,9 +106,9 @@ func contend(b *testing.B, waiters int, acquire, release func(owner int64)) {
 	ended.Wait()
 }
 
-// What a goroutine in line costs on the heap: its node, its channel and what the runtime needs to park it. Stack
-// and goroutine descriptor are not in it. Budget 300 B beyond a goroutine that is parked on a channel anyway, which
-// is the first line.
+// BenchmarkWaiterMemory measures what a goroutine in line costs on the heap: its node, its channel and what the runtime needs
+// to park it. Its stack and its descriptor are not counted. The budget is 300 B beyond a goroutine that is parked on a channel
+// anyway, which is the first line.
 func BenchmarkWaiterMemory(b *testing.B) {
 	ctx := b.Context()
 	b.Run("channel", func(b *testing.B) {

@@ -96,7 +96,7 @@ func TestAReentryThatWasGrantedWinsOverItsCancellation(t *testing.T) {
 	})
 }
 
-// Two waiters that leave at the same moment must not leave a phantom before those who come later (JDK-8191483).
+// Two waiters that leave at the same moment must not leave a phantom before waiters that come later (JDK-8191483).
 func TestTwoCancellationsAtOnceLeaveNoPhantom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range rounds(500) {

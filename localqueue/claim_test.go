@@ -157,7 +157,7 @@ func TestTheZeroOwnerIsAnOwner(t *testing.T) {
 	requireConserved(t, &q)
 }
 
-// What cannot be must be loud, must not leave the mutex locked, and must not change anything.
+// An impossible step panics. It leaves the mutex unlocked, and changes nothing.
 func TestImpossibleStepsPanic(t *testing.T) {
 	var q Queue[string]
 	withoutABusyBaton := func() {

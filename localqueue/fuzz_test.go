@@ -105,7 +105,7 @@ func (r *rig) lock(owner string) {
 	r.leave = append(r.leave, leaver{r.calls, cancel, nil, context.Canceled})
 }
 
-// quit makes the n'th of those who may leave do so.
+// quit makes the n'th of the waiters that may leave do so.
 func (r *rig) quit(n int, byTimeout bool) {
 	if len(r.leave) == 0 {
 		return

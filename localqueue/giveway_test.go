@@ -44,7 +44,7 @@ func TestAClaimantGivesWayToAnOwnerThatIsFirst(t *testing.T) {
 		_, ok := q.Begin("f")
 		require.True(t, ok)
 		q.Leave()
-		require.Equal(t, Claimed, a.outcome(), "before those who came later")
+		require.Equal(t, Claimed, a.outcome(), "before waiters that came later")
 		q.Leave()
 		require.Equal(t, Claimed, b.outcome())
 		q.Leave()

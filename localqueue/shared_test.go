@@ -172,7 +172,7 @@ func TestBeginIsToldThatTheHoldIsGone(t *testing.T) {
 }
 
 // An owner whose goroutine has gone on while an operation of its own is still under way in another (a detached
-// release, say) must not wait for ever.
+// release, say) must not wait forever.
 func TestAnOwnerThatIsNotSharedJoinsItsOwnOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]

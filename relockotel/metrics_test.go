@@ -172,7 +172,7 @@ func TestTimesAreThoseOfTheCalls(t *testing.T) {
 		assert.Equal(t, map[string]times{"relock.result=released": {2, 32}}, s.times("relock.lock.hold.duration"))
 
 		point := s.metrics()["relock.lock.wait.duration"].Data.(metricdata.Histogram[float64]).DataPoints[0]
-		assert.Contains(t, point.Bounds, reentrant.DefaultLease.Seconds(), "to see who waits for longer than a lease")
+		assert.Contains(t, point.Bounds, reentrant.DefaultLease.Seconds(), "to see waits that are longer than a lease")
 		assert.Less(t, point.Bounds[0], 0.001, "to see what a round trip costs")
 	})
 }
@@ -216,7 +216,7 @@ func TestWhatASessionCountsIsRead(t *testing.T) {
 func TestSumsOfSessionsNeverFall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
-		assert.Empty(t, s.count("relock.commands"), "nobody is watched")
+		assert.Empty(t, s.count("relock.commands"), "no session is watched")
 		first, second := other(t, memory.New()), other(t, memory.New())
 		stop := s.Watch(first)
 		s.Watch(second)
@@ -343,7 +343,7 @@ func attributesOf(m metricdata.Metrics) []string {
 	return sortedKeys(keys)
 }
 
-// What counts events and what counts in the session must agree, also when everything happens at once and metrics are read
+// The counts of events and the counters of the session agree, also when everything happens at once and metrics are read
 // meanwhile.
 func TestConcurrentUse(t *testing.T) {
 	s := newFixture(t, relockotel.WithLockName(func(name string) string { return name }))

@@ -118,7 +118,7 @@ func TestAFailedCallIsASpanWithAnError(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, ok)
 		call = s.one("relock.acquire")
-		assert.Equal(t, codes.Unset, call.Status.Code, "that somebody has it is an answer")
+		assert.Equal(t, codes.Unset, call.Status.Code, "that another owner has it is no error")
 		assert.Contains(t, call.Attributes, attribute.String("relock.result", "busy"))
 
 		s.flush()

@@ -66,7 +66,7 @@ func (r *rwRig) enter(owner string, mode Mode) {
 	r.leave = append(r.leave, leaver{id, func() { close(done) }, func() { timeout <- time.Time{} }})
 }
 
-// quit makes the n'th of those who may wait stop.
+// quit makes the n'th of the claims that may wait stop.
 func (r *rwRig) quit(n int, byTimeout bool) {
 	if len(r.leave) == 0 {
 		return

@@ -289,7 +289,7 @@ func TestSentinelFailover(t *testing.T) {
 	}, limit, 10*tick, "locks are taken at the new master")
 }
 
-// What cannot be carried over, and would be missed, is an error that names it.
+// An option that cannot be carried over, and whose loss would be noticed, is an error that names it.
 func TestWhatCannotBeCarriedOver(t *testing.T) {
 	t.Parallel()
 	for want, client := range map[string]redis.UniversalClient{

@@ -29,7 +29,7 @@ func TestAKilledRelockTakesItsCommandAlong(t *testing.T) {
 	}, "the command lives on")
 }
 
-// What a command leaves behind is reaped by relock, which need not wait for an init that is late, or missing.
+// Relock reaps the processes that a command leaves behind. It need not wait for an init that is late, or missing.
 func TestOrphansAreReaped(t *testing.T) {
 	t.Parallel()
 	r := start(t, embedded(t), "run", "lock", "--", "sh", "-c",

@@ -20,8 +20,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// look runs a command that does not start another, in this process, and answers what it prints with all that differs
-// from run to run made equal. If Redis does not reply in time the command runs again, unless it changes something.
+// look runs a command that does not start another, in this process, and returns its output, in which all that
+// differs from run to run is made equal. If Redis does not reply in time the command runs again, unless it changes something.
 func look(t *testing.T, status int, args ...string) string {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {

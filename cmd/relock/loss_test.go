@@ -18,7 +18,7 @@ import (
 // A command and a process that it started ignore TERM, and Redis stops answering. Both must be dead before Redis could
 // have given the lock to another.
 //
-// The end of the lease is known exactly: in one step Redis is told to answer nobody any more, and asked what is left of
+// The end of the lease is known exactly: one step makes Redis reply to no client any more, and asks it what is left of
 // the lease. No renewal comes after that.
 //
 // A twentieth of the lease is left for the KILL. A relock that itself stands still for as long cannot send it, which

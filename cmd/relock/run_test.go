@@ -110,7 +110,7 @@ func TestARunThatWouldWaitForItselfIsRefused(t *testing.T) {
 	}
 	start(t, url, slices.Concat([]string{"run", "lock", "--"}, other, []string{"true"})...).exits(0)
 
-	// What a command leaves behind, in a session of its own, still has the variable when the run is over.
+	// A process that a command leaves behind, in a session of its own, still has the variable when the run is over.
 	r := newRun(t, url, "run", "lock", "--", "true")
 	r.cmd.Env = append(r.cmd.Env, sessionsVariable+"=of-a-run-that-is-over")
 	r.begin()
@@ -281,7 +281,7 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// What stands after the command is the command's, with -- before it or without.
+// Arguments after the command belong to the command, with -- before it or without.
 func TestTheCommandHasItsOwnFlags(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
@@ -327,7 +327,7 @@ func TestALockThatIsLostBeforeTheCommandBeginsIsWaitedForAgain(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(h.owner, patience)
 	defer cancel()
-	require.ErrorIs(t, h.lock.renew(ctx), reentrant.ErrLost, "who has nothing to re-enter does not wait")
+	require.ErrorIs(t, h.lock.renew(ctx), reentrant.ErrLost, "an owner with nothing to re-enter does not wait")
 
 	(<-releases)()
 	require.NoError(t, <-stood)

@@ -224,7 +224,7 @@ var sharedKinds = map[string][]string{"reader": {"-s", "prices"}, "writer": {"-x
 
 func serverOf(url string) *server { return &server{Redis: url} }
 
-// What is shared is pushed to a run that waits with a short lease at first, too.
+// A shared hold, too, is pushed to a waiting run with a short lease at first.
 func TestASharedHoldThatWasWaitedForHasAFullLease(t *testing.T) {
 	t.Parallel()
 	for name, args := range sharedKinds {

@@ -93,7 +93,7 @@ type heart struct {
 func newHeart(t *testing.T) *heart {
 	h := &heart{t, filepath.Join(t.TempDir(), "beats")}
 	require.NoError(t, os.WriteFile(h.path, nil, 0o600))
-	// Whoever still beats sees that the file is gone, before the folder is removed.
+	// A process that still beats sees that the file is gone, before the folder is removed.
 	t.Cleanup(func() { _ = os.Remove(h.path) })
 	return h
 }
@@ -181,7 +181,7 @@ func newRun(t *testing.T, url string, args ...string) *run {
 	}
 	r := &run{t: t, cmd: exec.Command(program, args...), stdout: new(output), stderr: new(output), ended: make(chan struct{})}
 	r.cmd.Env = append(os.Environ(), roleVariable+"=relock", "REDIS_URL="+url)
-	// What a command leaves running, if a test fails, has the output open. What comes late is waited for.
+	// If a test fails, a process that its command left running has the output open. Late output is waited for.
 	r.cmd.WaitDelay = 10 * time.Second
 	return r
 }

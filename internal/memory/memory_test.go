@@ -435,7 +435,7 @@ func TestFlushForgetsAndTokensRise(t *testing.T) {
 	})(t)
 }
 
-// What a jump of the server's clock does: leases end by it, and sessions find out and go on.
+// A jump of the server's clock ends leases. Sessions notice, and go on.
 func TestClockJumpsForward(t *testing.T) {
 	bubble(func(t *testing.T, server *memory.Backend) {
 		a, b := connect(t, server, "A"), connect(t, server, "B")

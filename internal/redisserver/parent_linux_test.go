@@ -38,7 +38,7 @@ func TestNoServerOutlivesItsProcess(t *testing.T) {
 			_ = conn.Close()
 		}
 		return err != nil
-	}, enough, 5*time.Millisecond, "nobody listens any more")
+	}, enough, 5*time.Millisecond, "no process listens any more")
 }
 
 func TestServerOfAProcessThatIsKilled(t *testing.T) {

@@ -66,9 +66,9 @@ func TestServer(t *testing.T) {
 func TestRestartWaitsForItsPort(t *testing.T) {
 	s := redisserver.Start(t)
 	s.Stop()
-	somebody, err := net.Listen("tcp", s.Addr())
+	other, err := net.Listen("tcp", s.Addr())
 	require.NoError(t, err)
-	time.AfterFunc(soon, func() { _ = somebody.Close() })
+	time.AfterFunc(soon, func() { _ = other.Close() })
 	s.Restart(t)
 	line, err := ask(t, s.Addr(), "PING", enough)
 	require.NoError(t, err)
