@@ -8,7 +8,7 @@ import (
 
 // ErrWrongKind is returned when a name is already used for another kind of lock: a Lock, a read-write lock and a semaphore
 // cannot share one. It is also returned for a name whose key is not a lock at all. It is a refusal ([Refused]), and
-// nothing was changed. A name's kind is forgotten some minutes after its last use.
+// nothing was changed. A name's kind is forgotten some seconds after its last use.
 var ErrWrongKind = errors.New("the name is used for another kind of lock, or for something else")
 
 // AllUnits is how many units the write side of a read-write lock needs: all there are. It is also the limit of a read-write
@@ -17,6 +17,10 @@ const AllUnits = 1<<31 - 1
 
 // Unlimited is the May of a reply when no other session waits. No session has more units than that.
 const Unlimited = AllUnits
+
+// ShareGrace is for how long the head of a semaphore's queue takes only what the other sessions can spare, so that each of
+// them keeps a share. From then on they are to give it whatever falls free.
+const ShareGrace = 10 * time.Millisecond
 
 // A Sharer is an optional interface of a [Remote] whose name many sessions can hold at once, in units. Without it
 // read-write locks and semaphores return errors.ErrUnsupported.
@@ -47,13 +51,14 @@ type Sharer interface {
 	ForceShared(ctx context.Context, kind ShareKind) (bool, error)
 }
 
-// ShareKind is what a shared name is. A name keeps its kind for some minutes after its last use.
+// ShareKind is what a shared name is. A name keeps its kind for some seconds after its last use.
 type ShareKind int8
 
 const (
 	// ReadWrite is a read-write lock: sessions have 0, 1 or AllUnits, and the grant of AllUnits comes with new tokens.
 	ReadWrite ShareKind = iota + 1
-	// Permits is a semaphore: while several sessions have or want units, each gets about its fair share.
+	// Permits is a semaphore: while others wait, a session is granted what it needs, and then its turn comes again at the
+	// end of the queue.
 	Permits
 )
 
@@ -72,7 +77,8 @@ type ShareRequest struct {
 	// the session is granted what fits at once, or gets a place in the queue. A place that it has already is kept where
 	// it stands.
 	Want int
-	// Least is the smallest total that the session accepts. A grant has at least that many units.
+	// Least is the smallest total that the session accepts. A grant has at least that many units, and of Permits no more
+	// while other sessions wait behind this one, unless it has more already.
 	Least int
 	// Limit is the most units that all sessions together have when this request is granted.
 	Limit int
@@ -88,6 +94,16 @@ type ShareRequest struct {
 	// Seen is the highest token that the session has seen for any lock; of a ReadWrite request for fewer than AllUnits, of
 	// this name: readers come above that too, although the server forgot the write. Refused if over a year ahead of the clock.
 	Seen Token
+	// Try asks for one attempt: behind other sessions that wait it is refused at once, and a place that the session has
+	// goes. Else it is granted what fits, or the server asks all other sessions that have units (see SharedSink), and the
+	// request has the head's place until it is granted, or refused: when all of them have answered, or when one that has
+	// answered keeps more units than the request leaves to all others. A refusal is a reply without a place, or a push
+	// with fewer units than Least. A higher epoch that is no Try makes the place an ordinary one.
+	Try bool
+	// Answer is the number of the try that this request answers, as SharedWanted named it: the session keeps only the
+	// units that it uses. One that keeps none answers in any case. 0 answers none, and the number of a try that is over
+	// changes nothing.
+	Answer uint64
 
 	Lease    time.Duration // of the units that the session has after the reply
 	GrantTTL time.Duration // lease of units that are granted while the session waits
@@ -124,9 +140,11 @@ type ShareReply struct {
 	// session with AllUnits has not used a token, nothing was written after First - 1, which is the version of its readers.
 	First, Last Token
 	// May is how many units the session may keep so that the head of the queue fits: it is to give back what is above
-	// that. Unlimited if no session waits, or this session is the head. Only other sessions receive a push.
+	// that. Unlimited if no session waits, or this session is the head: so one with a place learns that it is. With
+	// Permits it is 0 when the head has waited for some milliseconds. Only other sessions receive a push.
 	May int
-	// Share is Limit divided by the number of sessions that have units or a place, this one included. 0 with ReadWrite.
+	// Share is Limit divided by the number of sessions that have units or a place, this one included, rounded up. 0 with
+	// ReadWrite.
 	Share int
 	_     struct{}
 }
@@ -134,23 +152,25 @@ type ShareReply struct {
 // A SharedSink is an optional interface of a [Sink] that receives messages about shared names. Without it the session
 // gets no news until its next copy. Both messages are hints: they may come twice, late or never.
 type SharedSink interface {
-	// Shared says that a request of this session that had a place was granted. It counts only for the epoch that it
-	// names, while that is the last one.
+	// Shared says that a request of this session that had a place was granted, or, with fewer units than its Least, that
+	// a Try was refused. It counts only for the epoch that it names, while that is the last one.
 	Shared(ShareGrant)
-	// SharedWanted says that another session waits for units of the name, and that this one may keep may of its units.
-	// It is called at each copy of the other's request.
-	SharedWanted(name string, may int)
+	// SharedWanted says that another session waits for units of the name, and that this one may keep may of its units:
+	// Unlimited when the last session that waited has left without a grant. It is called when may falls, and again at
+	// each copy of the request at the head of the queue. If try is not 0, that request is a Try which waits for this
+	// session's answer: a request with a higher epoch that keeps only the units in use, and names try as its Answer.
+	SharedWanted(name string, may int, try uint64)
 }
 
-// A ShareGrant is the message that a waiting request was granted.
+// A ShareGrant is the message that a waiting request was granted, or that a Try was refused.
 type ShareGrant struct {
 	Name  string
 	Epoch uint64
-	Units int   // in total
+	Units int   // in total; fewer than the request's Least if it was refused
 	First Token // as in ShareReply
 	Last  Token
 	May   int           // as in ShareReply
-	TTL   time.Duration // of all its units, from the moment of the grant
+	TTL   time.Duration // of all its units, from the moment of the grant; 0 with no units
 	// NotBefore is the earliest local moment at which the grant can have been made; the trust in it counts from there.
 	// Zero: not known, so the grant must be confirmed by a copy of the request.
 	NotBefore time.Time

@@ -1,7 +1,9 @@
 package redisbackend_test
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,6 +62,48 @@ func TestConformancePlain(t *testing.T) {
 		t.Cleanup(b.Close)
 		return b
 	}, backendtest.InParallel())
+}
+
+// mixed is a Backend whose every other session runs no scripts.
+type mixed struct {
+	kinds [2]backend.Backend
+	next  atomic.Int64
+}
+
+func (m *mixed) Connect(ctx context.Context, session string, to backend.Sink) (backend.Conn, error) {
+	return m.kinds[m.next.Add(1)%2].Connect(ctx, session, to)
+}
+
+// Sessions with scripts and sessions without share names: what the ones write the others read.
+func TestConformanceOfSharedNamesMixed(t *testing.T) {
+	t.Parallel()
+	for first, name := range []string{"ScriptsFirst", "PlainFirst"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mixedConformance(t, first)
+		})
+	}
+}
+
+func mixedConformance(t *testing.T, first int) {
+	url := redisserver.URL(t)
+	m := &mixed{}
+	for i, opts := range [][]redisbackend.Option{{redisbackend.WithoutScripts()}, nil} {
+		b, err := redisbackend.Open(t.Context(), patiently(url), opts...)
+		require.NoError(t, err)
+		t.Cleanup(b.Close)
+		m.kinds[i] = b
+	}
+	for _, c := range backendtest.Cases() {
+		if strings.HasPrefix(c.Name, "Share") {
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				mine := &mixed{kinds: m.kinds}
+				mine.next.Store(int64(first))
+				c.Func(t, mine)
+			})
+		}
+	}
 }
 
 func TestConformancePlainCluster(t *testing.T) {

@@ -24,17 +24,23 @@ var shareCases = []testCase{
 	{"Share/UnitsEndWithTheirLease", unitsEnd},
 	{"Share/AShortLeaseNeverCutsALongerOne", leaseKept},
 	{"Share/KeepGivesTheRestBack", keepGivesBack},
-	{"Share/TheHolderIsAskedAtEachHeartbeat", askedAgain},
+	{"Share/OnlyTheHeadsHeartbeatsAskAgain", askedAgain},
+	{"Share/HoldersLearnThatTheLastWaiterHasLeft", relieved},
+	{"Share/HoldersLearnThatTheLastWaiterIsDead", relievedOfTheDead},
 	{"Share/AGrantTellsEverything", grantTells},
 	{"Share/ALostGrantIsAnswered", lostGrant},
 
 	{"Share/PermitsAreShared", permitsShared},
-	{"Share/AThirdSessionGetsItsShare", thirdSession},
-	{"Share/WhoHasItsShareGetsNoPlace", shareNoPlace},
-	{"Share/WhoHasItsShareGetsWhatIsFreeWhileNoneWaits", shareFree},
-	{"Share/WhatItHasAlreadyIsNoGrant", hasIsNoGrant},
-	{"Share/NoHeadTakesMoreThanItsShareWhileOthersWait", headTakesItsShare},
+	{"Share/AThirdSessionGetsWhatFallsFree", thirdSession},
+	{"Share/AHolderMayWaitForMore", holderWaits},
+	{"Share/WhatIsFreeIsGrantedWhileNoneWaits", freeWhileNoneWaits},
+	{"Share/LeastIsATotal", leastIsATotal},
+	{"Share/AHeadGetsItsLeastWhileOthersWait", headGetsItsLeast},
+	{"Share/AGrantNeverTakesUnits", grantTakesNone},
 	{"Share/ManyAtOnceWaitForAllOfThem", manyAtOnce},
+	{"Share/ALaterClaimKeepsThePlace", laterClaim},
+	{"Share/TheHeadCanWaitForASpareUnitOnlyForAMoment", graceEnds},
+	{"Share/WhoHeardOfMoreIsAskedForLessAgain", lessAgain},
 	{"Share/HoldersGiveWayToTheStricterLimit", stricterLimit},
 }
 
@@ -227,14 +233,43 @@ func keepGivesBack(t *test) {
 }
 
 func askedAgain(t *test) {
-	s := t.sharers(2)
-	a, b := s[0], s[1]
+	s := t.sharers(3)
+	a, b, c := s[0], s[1], s[2]
 	a.write(0)
-	b.write(0)
+	b.placed(b.write(0))
 	a.wanted(0, b.again)
-	a.mail.SharedWanted(t.name, -1) // forget it
-	a.wanted(0, b.again)
+	before, beats := a.mail.shares.asked(t.name).count, 0
+	c.placed(c.read(0))
+	for range 3 {
+		c.placed(c.again())
+	}
+	a.heardMore(before, func() backend.ShareReply { beats++; return b.again() })
+	require.LessOrEqual(t, a.mail.shares.asked(t.name).count, before+beats, "others that wait do not ask")
 	require.Zero(t, a.again().May, "its own reply says so too")
+}
+
+func relieved(t *test) {
+	s := t.readers(2)
+	b := t.sharers(1)[0]
+	b.placed(b.write(0))
+	for _, a := range s {
+		a.wanted(0, b.again)
+	}
+	require.False(t, b.keep(0).Placed)
+	for _, a := range s {
+		a.relieved()
+	}
+}
+
+func relievedOfTheDead(t *test) {
+	a := t.readers(1)[0]
+	s := t.sharers(2)
+	b, c := s[0], s[1]
+	b.write(0, sharePatience(short))
+	a.heardMore(0, a.ifLost(b.again))
+	c.read(0)
+	t.eventually("the reader gets in when the writer is dead", func() bool { return !c.again().Placed })
+	a.relieved()
 }
 
 func grantTells(t *test) {
@@ -283,7 +318,7 @@ func permitsShared(t *test) {
 	reply = b.borrow(10, 0, 10)
 	b.placed(reply)
 	require.Equal(t, 5, reply.Share)
-	a.wanted(5, b.again)
+	a.wanted(9, b.again)
 	require.Equal(t, backend.Unlimited, a.keep(5).May, "it gave back enough units")
 	g := b.granted(5)
 	require.Equal(t, backend.Unlimited, g.May)
@@ -296,62 +331,135 @@ func thirdSession(t *test) {
 	require.Equal(t, 5, b.borrow(10, 0, 5).Units)
 	reply := c.borrow(10, 0, 10)
 	c.placed(reply)
-	require.Equal(t, 3, reply.Share)
-	a.wanted(3, c.again)
-	b.wanted(3, c.again)
+	require.Equal(t, 4, reply.Share, "rounded up")
+	a.wanted(4, c.again)
+	b.wanted(4, c.again)
 	a.keep(3)
 	c.granted(2) // what fits: it is content with one
 	require.Equal(t, 5, c.unitsOf(b))
-	c.placed(c.borrow(10, 2, 4))
+	c.placed(c.borrow(10, 2, 4, least(4)))
 	b.keep(3)
 	c.granted(4)
 }
 
-func shareNoPlace(t *test) {
+func holderWaits(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
 	a.borrow(10, 0, 5)
 	b.borrow(10, 0, 5)
-	reply := a.borrow(10, 5, 9)
-	require.False(t, reply.Placed)
+	reply := a.borrow(10, 5, 9, least(6))
+	a.placed(reply)
 	require.Equal(t, 5, reply.Units)
-	require.Equal(t, 5, reply.Share)
-	require.Equal(t, backend.Unlimited, b.again().May)
+	b.wanted(4, a.again)
+	b.keep(3)
+	a.granted(7)
 }
 
-func shareFree(t *test) {
+func freeWhileNoneWaits(t *test) {
 	s := t.sharers(3)
 	a, b, c := s[0], s[1], s[2]
 	a.borrow(10, 0, 5)
 	b.borrow(10, 0, 2)
-	require.Equal(t, 8, a.borrow(10, 5, 9).Units, "no session waits: all free units")
+	require.Equal(t, 8, a.borrow(10, 5, 9, least(6)).Units, "no session waits: all free units")
 	a.keep(5)
 	c.placed(c.borrow(10, 0, 4, least(4)))
-	require.Equal(t, 5, a.borrow(10, 5, 9).Units, "another session waits for the free units")
+	reply := a.borrow(10, 5, 9, least(6))
+	a.placed(reply)
+	require.Equal(t, 5, reply.Units, "another session waits for the free units")
+	a.queued(c, a)
 }
 
-func hasIsNoGrant(t *test) {
+func leastIsATotal(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
 	b.borrow(10, 0, 8)
 	require.Equal(t, 2, a.borrow(10, 0, 2).Units)
-	reply := a.borrow(10, 2, 5)
+	reply := a.borrow(10, 2, 5, least(4))
 	a.placed(reply)
 	require.Equal(t, 2, reply.Units)
-	b.wanted(5, a.again)
-	b.keep(5)
-	a.granted(5)
+	b.keep(7)
+	reply = a.again()
+	a.placed(reply)
+	require.Equal(t, 2, reply.Units, "one more would not be enough")
+	b.keep(6)
+	a.granted(4)
 }
 
-func headTakesItsShare(t *test) {
+func headGetsItsLeast(t *test) {
 	s := t.sharers(3)
 	a, b, c := s[0], s[1], s[2]
 	a.borrow(9, 0, 9)
-	b.placed(b.borrow(9, 0, 9))
-	c.placed(c.borrow(9, 0, 9))
+	b.placed(b.borrow(9, 0, 9, least(2)))
+	c.placed(c.borrow(9, 0, 9, least(3)))
 	a.keep(0)
-	b.granted(4) // of two sessions that have or want units
-	c.granted(5) // what is left: none waits behind it
+	b.granted(2)
+	c.granted(7) // what is left: none waits behind it
+}
+
+func grantTakesNone(t *test) {
+	s := t.sharers(4)
+	a, b, c, d := s[0], s[1], s[2], s[3]
+	a.borrow(10, 0, 6)
+	b.borrow(10, 0, 4)
+	c.placed(c.borrow(10, 0, 3, least(3)))
+	b.placed(b.borrow(10, 4, 9, least(2)))
+	d.placed(d.borrow(10, 0, 1))
+	a.keep(2)
+	c.granted(3)
+	b.granted(4) // it has more than its least already
+	d.granted(1)
+}
+
+// A later epoch keeps the place where it stands, whatever it asks for.
+func laterClaim(t *test) {
+	s := t.sharers(3)
+	a, b, c := s[0], s[1], s[2]
+	a.borrow(10, 0, 9)
+	b.placed(b.borrow(10, 0, 4, least(4)))
+	c.placed(c.borrow(10, 0, 2, least(2)))
+	b.placed(b.borrow(8, 0, 6, least(3)))
+	a.queued(b, c)
+	a.keep(5)
+	b.granted(3)
+	c.granted(2)
+}
+
+// For a moment the head is content with what the others can spare. After that they are to keep nothing.
+func graceEnds(t *test) {
+	s := t.sharers(3)
+	a, b, c := s[0], s[1], s[2]
+	a.borrow(10, 0, 5)
+	b.borrow(10, 0, 5)
+	began := time.Now()
+	c.placed(c.borrow(10, 0, 4, least(4)))
+	if may := a.again().May; may != 0 || time.Since(began) < 10*time.Millisecond {
+		require.Equal(t, 3, may, "half of what the head leaves")
+	}
+	t.pause(11 * time.Millisecond)
+	require.Zero(t, a.again().May)
+	b.wanted(0, b.ifLost(c.again)) // by a's copy: it may keep fewer than before
+	a.wanted(0, c.again)
+	require.Zero(t, b.again().May)
+	c.placed(c.borrow(10, 0, 3, least(3)))
+	require.Zero(t, b.again().May, "a later epoch of the head has waited as long")
+}
+
+func lessAgain(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	a.borrow(10, 0, 10)
+	b.placed(b.borrow(10, 0, 8, least(8)))
+	a.wanted(2, a.ifLost(b.again))
+	b.placed(b.borrow(10, 0, 1))
+	before, again := a.mail.shares.asked(t.name).count, a.ifLost(b.again)
+	if may := a.again().May; may == 0 {
+		again = b.again // so long after it came the head wants all, whatever it asks for
+	} else {
+		require.Equal(t, 9, may)
+	}
+	b.placed(b.borrow(10, 0, 5, least(5)))
+	a.heardMore(before, again)
+	a.wanted(5, b.again)
 }
 
 func manyAtOnce(t *test) {
@@ -375,11 +483,11 @@ func stricterLimit(t *test) {
 	reply := b.borrow(4, 0, 4)
 	b.placed(reply)
 	require.Equal(t, 2, reply.Share)
-	a.wanted(2, b.again)
+	a.wanted(3, b.again)
 	a.keep(3)
 	b.granted(1)
 	require.Equal(t, 3, a.unitsOf(a))
 	a.keep(2)
-	reply = b.borrow(4, 1, 4)
+	reply = b.borrow(4, 1, 4, least(2))
 	require.Equal(t, 2, reply.Units)
 }

@@ -15,6 +15,7 @@ var shareCopyCases = []testCase{
 	{"ShareCopies/AResendSetsTheFullLease", resendLease},
 	{"ShareCopies/ALowerEpochIsStale", staleShare},
 	{"ShareCopies/ACopyIsStaleWhenNothingIsLeft", staleWithoutUnits},
+	{"ShareCopies/TheMemoryOfASessionThatGaveAllBackIsShort", shortMemory},
 	{"ShareCopies/NothingHappensAfterNotAfter", shareLate},
 	{"ShareCopies/UnitsThatAreKeptAndGoneAreLost", shareLost},
 	{"ShareCopies/UnitsUnderAnotherTokenAreLost", underAnother},
@@ -33,6 +34,8 @@ var shareCopyCases = []testCase{
 	{"ShareRenew/NeedsTheVeryEpochAndToken", sharedRenewEpoch},
 	{"ShareRenew/NeverRecreates", sharedRenewGone},
 	{"ShareRenew/GoesWithTheLocks", sharedRenewBatch},
+	{"ShareRenew/OfANameThatIsALockByNowIsGone", sharedRenewLock},
+	{"ShareRenew/OfALockWhoseNameIsSharedByNowIsGone", lockRenewShared},
 
 	{"ShareKind/ALockIsNotShared", kindOfLock},
 	{"ShareKind/ASharedNameIsNoLock", kindOfShared},
@@ -94,18 +97,38 @@ func staleWithoutUnits(t *test) {
 	old := a.next(backend.ReadWrite, all, 0, 1, []shareWith{shareLease(short)})
 	old.NotAfter = time.Now().Add(long)
 	a.say(old)
-	last := a.next(backend.ReadWrite, all, 0, 0, nil)
-	for {
-		last.NotAfter = time.Now().Add(short)
-		if _, err := a.send(last); err == nil {
-			break
-		}
-		require.True(t, time.Now().After(last.NotAfter), "a copy that came in time")
-	}
+	a.hurry(a.next(backend.ReadWrite, all, 0, 0, nil))
 	t.pause(2 * short)
 	require.Equal(t, all, b.write(0).Units) // a run that settles
 	require.Equal(t, backend.StaleShare, a.say(old).Status)
 	b.queued()
+}
+
+// hurry sends copies of a request that may come late only by short, until one comes in time.
+func (s *sharer) hurry(req backend.ShareRequest) backend.ShareReply {
+	s.t.Helper()
+	for {
+		req.NotAfter = time.Now().Add(short)
+		reply, err := s.send(req)
+		if err == nil {
+			return reply
+		}
+		require.True(s.t, time.Now().After(req.NotAfter), "a copy that came in time")
+	}
+}
+
+// The entry of a session that has given all back is forgotten when no copy can be under way, however long its lease was.
+func shortMemory(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	first := a.next(backend.ReadWrite, all, 0, 1, nil)
+	a.under = a.hurry(first).First
+	a.hurry(a.next(backend.ReadWrite, all, 0, 0, nil))
+	b.read(0)
+	t.eventually("the session is forgotten", func() bool {
+		b.again()
+		return a.say(first).Status == backend.Shared
+	})
 }
 
 func shareLate(t *test) {
@@ -324,6 +347,23 @@ func sharedRenewBatch(t *test) {
 	}
 	t.full(2*long, a.state().Holders[0].TTL)
 	t.full(long, lock.inspect().TTL)
+}
+
+func sharedRenewLock(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	b.take(1)
+	units, gone := a.renewShared(1, 2, long)
+	require.True(t, gone, "it is no error: the session knows that it has nothing")
+	require.Zero(t, units)
+	b.has(1)
+}
+
+func lockRenewShared(t *test) {
+	a := t.readers(1)[0]
+	b := t.connect()
+	require.False(t, b.renew(1, long), "it is no error: the session knows that it has nothing")
+	require.Equal(t, 1, a.unitsOf(a))
 }
 
 func (t *test) wrongKind(err error) {

@@ -17,7 +17,14 @@ const all = backend.AllUnits
 type shareMail struct {
 	mu     sync.Mutex
 	grants []backend.ShareGrant
-	wanted map[string]int // name -> how many units the session may keep, by the last message
+	wanted map[string]ask // by name
+}
+
+// An ask is what the session was told about other sessions that wait.
+type ask struct {
+	count int    // of messages
+	may   int    // units that it may keep, by the last message
+	try   uint64 // the last try that it was asked for
 }
 
 // Shared keeps the grant.
@@ -30,14 +37,18 @@ func (m *mailbox) Shared(g backend.ShareGrant) {
 	m.wakeLocked()
 }
 
-// SharedWanted keeps the number of units that the session may keep.
-func (m *mailbox) SharedWanted(name string, may int) {
+// SharedWanted keeps what the message says.
+func (m *mailbox) SharedWanted(name string, may int, try uint64) {
 	m.shares.mu.Lock()
 	defer m.shares.mu.Unlock()
 	if m.shares.wanted == nil {
-		m.shares.wanted = make(map[string]int)
+		m.shares.wanted = make(map[string]ask)
 	}
-	m.shares.wanted[name] = may
+	last := m.shares.wanted[name]
+	if try == 0 {
+		try = last.try
+	}
+	m.shares.wanted[name] = ask{last.count + 1, may, try}
 }
 
 // grant returns the grant of an epoch, if it came.
@@ -51,12 +62,11 @@ func (m *shareMail) grant(name string, epoch uint64) (g backend.ShareGrant, ok b
 	return m.grants[i], true
 }
 
-// may returns how many units of a name the session may keep, by the last message.
-func (m *shareMail) may(name string) (int, bool) {
+// asked returns what the session was told of a name.
+func (m *shareMail) asked(name string) ask {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	may, ok := m.wanted[name]
-	return may, ok
+	return m.wanted[name]
 }
 
 // A sharer is a session with its state of the one shared name that a case is about.
@@ -102,6 +112,8 @@ func sharePatience(d time.Duration) shareWith {
 func least(n int) shareWith              { return func(r *backend.ShareRequest) { r.Least = n } }
 func block(n int) shareWith              { return func(r *backend.ShareRequest) { r.Tokens = n } }
 func tail(token backend.Token) shareWith { return func(r *backend.ShareRequest) { r.Tail = token } }
+func try(r *backend.ShareRequest)        { r.Try = true }
+func answer(try uint64) shareWith        { return func(r *backend.ShareRequest) { r.Answer = try } }
 
 // next is the request of a new epoch.
 func (s *sharer) next(kind backend.ShareKind, limit, keep, want int, changes []shareWith) backend.ShareRequest {
@@ -177,13 +189,13 @@ func (s *sharer) placed(reply backend.ShareReply) {
 	require.True(s.t, reply.Placed, "%+v", reply)
 }
 
-// granted waits for the message that the last epoch was granted. If the channel was reopened meanwhile, it sends a copy
+// news waits for the message that ends the last epoch's wait. If the channel was reopened meanwhile, it sends a copy
 // instead.
-func (s *sharer) granted(units int) backend.ShareGrant {
+func (s *sharer) news() backend.ShareGrant {
 	s.t.Helper()
 	var g backend.ShareGrant
 	mark := s.mail.resumed()
-	s.t.eventually("the session gets its units", func() bool {
+	s.t.eventually("the session's wait ends", func() bool {
 		var ok bool
 		if g, ok = s.mail.shares.grant(s.t.name, s.epoch); !ok && s.mail.resumed() != mark {
 			r := s.again()
@@ -191,6 +203,13 @@ func (s *sharer) granted(units int) backend.ShareGrant {
 		}
 		return ok
 	})
+	return g
+}
+
+// granted waits for the message that the last epoch was granted.
+func (s *sharer) granted(units int) backend.ShareGrant {
+	s.t.Helper()
+	g := s.news()
 	require.Equal(s.t, units, g.Units)
 	if s.last.Keep == 0 {
 		s.under = g.First
@@ -198,15 +217,73 @@ func (s *sharer) granted(units int) backend.ShareGrant {
 	return g
 }
 
+// refused waits for the message that the last epoch, a try, was refused. The session has the given number of units.
+func (s *sharer) refused(units int) {
+	s.t.Helper()
+	require.Less(s.t, units, s.last.Least)
+	require.Equal(s.t, units, s.news().Units)
+	reply := s.again()
+	require.False(s.t, reply.Placed, "a copy of a try that was refused")
+	require.Equal(s.t, units, reply.Units)
+}
+
 // wanted waits for the message that the session may keep at most may units. It calls again to cause the message.
 func (s *sharer) wanted(may int, again func() backend.ShareReply) {
 	s.t.Helper()
 	s.t.eventually("the session is asked for its units", func() bool {
-		if got, ok := s.mail.shares.may(s.t.name); ok && got == may {
+		if a := s.mail.shares.asked(s.t.name); a.count > 0 && a.may <= may {
 			return true
 		}
 		again()
 		return false
+	})
+}
+
+// heardMore waits until the session was asked more often than before. It calls again to cause the message.
+func (s *sharer) heardMore(before int, again func() backend.ShareReply) {
+	s.t.Helper()
+	s.t.eventually("the session is asked", func() bool {
+		if s.mail.shares.asked(s.t.name).count > before {
+			return true
+		}
+		again()
+		return false
+	})
+}
+
+// ifLost returns a function that calls again only if the channel was reopened since, and so a message may be lost.
+func (s *sharer) ifLost(again func() backend.ShareReply) func() backend.ShareReply {
+	mark := s.mail.resumed()
+	return func() (reply backend.ShareReply) {
+		if s.mail.resumed() != mark {
+			reply = again()
+		}
+		return reply
+	}
+}
+
+// asked waits for the message that a try asks the session, after the one with an older number, and returns its number. If
+// the channel was reopened meanwhile, it calls again to cause the message.
+func (s *sharer) asked(older uint64, again func() backend.ShareReply) (try uint64) {
+	s.t.Helper()
+	again = s.ifLost(again)
+	s.t.eventually("a try asks the session", func() bool {
+		if try = s.mail.shares.asked(s.t.name).try; try > older {
+			return true
+		}
+		again()
+		return false
+	})
+	return try
+}
+
+// relieved waits for the message that the session may keep any number of units. If the channel was reopened meanwhile, the
+// message may be lost.
+func (s *sharer) relieved() {
+	s.t.Helper()
+	mark := s.mail.resumed()
+	s.t.eventually("the session may keep all its units", func() bool {
+		return s.mail.shares.asked(s.t.name).may == backend.Unlimited || s.mail.resumed() != mark
 	})
 }
 

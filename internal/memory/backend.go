@@ -264,9 +264,9 @@ func describe(to string, m protocol.Message) string {
 	about := fmt.Sprintf("%s %s e%d", to, shown(m.Name), m.Epoch)
 	switch m.Kind {
 	case protocol.SharedGrant:
-		return fmt.Sprintf("grant %s %s under %s%s", about, units(m.Units), block(m.First, m.Last), allowed(m.May))
+		return fmt.Sprintf("grant %s %s%s%s", about, units(m.Units), underBlock(m.Units, m.First, m.Last), allowed(m.May))
 	case protocol.SharedWanted:
-		return fmt.Sprintf("wanted %s %s, may keep %s", to, shown(m.Name), units(m.May))
+		return fmt.Sprintf("wanted %s %s, may keep %s%s", to, shown(m.Name), units(m.May), either(m.Try > 0, fmt.Sprintf(", try %d", m.Try), ""))
 	case protocol.Taken:
 		return "taken " + about
 	case protocol.Wanted:

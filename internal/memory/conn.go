@@ -165,7 +165,7 @@ func (c *Conn) handShared(m protocol.Message, notBefore time.Time) {
 	switch {
 	case !ok:
 	case m.Kind == protocol.SharedWanted:
-		sink.SharedWanted(m.Name, m.May)
+		sink.SharedWanted(m.Name, m.May, m.Try)
 	default:
 		sink.Shared(backend.ShareGrant{Name: m.Name, Epoch: m.Epoch, Units: m.Units, First: m.First, Last: m.Last,
 			May: m.May, TTL: m.TTL, NotBefore: notBefore})

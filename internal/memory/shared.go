@@ -14,6 +14,9 @@ import (
 
 var _ backend.Sharer = (*remote)(nil)
 
+// keepShared is how long a shared name keeps its kind after its last use.
+const keepShared = 10 * time.Second
+
 // sharedLocked returns the server's state of a shared name, or an error if the name is a Lock's.
 func (b *Backend) sharedLocked(name string, now protocol.Instant) (*protocol.Shared, error) {
 	if l := b.locks[name]; l != nil && l.InUse(now) {
@@ -21,7 +24,7 @@ func (b *Backend) sharedLocked(name string, now protocol.Instant) (*protocol.Sha
 	}
 	s := b.shared[name]
 	if s == nil {
-		s = &protocol.Shared{Name: name, Keep: keep, Publish: b.publishLocked}
+		s = &protocol.Shared{Name: name, Keep: keepShared, Publish: b.publishLocked}
 		b.shared[name] = s
 	}
 	return s, nil
@@ -114,6 +117,12 @@ func asked(req backend.ShareRequest) string {
 	if req.Tail > 0 {
 		words = append(words, fmt.Sprintf("tail=%d", req.Tail))
 	}
+	if req.Try {
+		words = append(words, "try")
+	}
+	if req.Answer > 0 {
+		words = append(words, fmt.Sprintf("answer=%d", req.Answer))
+	}
 	return strings.Join(words, " ")
 }
 
@@ -125,8 +134,13 @@ func shared(reply backend.ShareReply) string {
 	case backend.ShareLost:
 		return "lost"
 	}
-	return units(reply.Units) + either(reply.Units > 0, " under "+block(reply.First, reply.Last), "") +
+	return units(reply.Units) + underBlock(reply.Units, reply.First, reply.Last) +
 		either(reply.Placed, ", placed", "") + allowed(reply.May)
+}
+
+// underBlock formats the tokens of units, "" with none.
+func underBlock(units int, first, last backend.Token) string {
+	return either(units > 0, " under "+block(first, last), "")
 }
 
 // allowed formats how many units a session may keep, "" if there is no limit.

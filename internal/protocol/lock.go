@@ -81,9 +81,10 @@ type Message struct {
 	First, Last backend.Token // of a grant, as are those that follow
 	TTL         time.Duration
 	At          Instant
-	Placed      bool // of a signal: the session was given a place for it
-	Units       int  // of a grant of a shared name
-	May         int  // of a shared name
+	Placed      bool   // of a signal: the session was given a place for it
+	Units       int    // of a grant of a shared name
+	May         int    // of a shared name
+	Try         uint64 // of a SharedWanted: the order of the try that asks, 0 for none
 }
 
 // MessageKind says what a Message is about.

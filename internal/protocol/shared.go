@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -14,10 +13,12 @@ type Shared struct {
 	Name    string
 	Kind    backend.ShareKind // 0: the name is not in use
 	Token   backend.Token     // last token given out and not given back
+	Last    uint64            // order of the last place given out; it only rises
+	Told    int               // the most units that a session may believe it can keep for the sake of others
 	Entries []Entry           // one for each session, in order of arrival
 	Expires Instant           // the name is not in use after that
 
-	Keep    time.Duration              // how long the name outlives its last change and its leases
+	Keep    time.Duration              // how long the name outlives its last change, leases, places and memories
 	Publish func(to string, m Message) // sends a message to a session
 }
 
@@ -31,12 +32,15 @@ type Entry struct {
 	First   backend.Token // under which it has the units
 	Under   backend.Token // under which it got the first of them: it stays while the session has any
 	Limit   int           // of its last request
+	Asked   uint64        // order of the try that the session was asked for, until it answers, or has no units
 	Place   Place
 }
 
 // A Place is a session's place in the queue of a shared name.
 type Place struct {
-	Order       uint64 // rises along the queue; 0: there is no place
+	Order       uint64  // rises along the queue; 0: there is no place
+	Since       Instant // when it was taken
+	Try         bool    // it is that of a try, for which the other holders were asked; it is the head
 	Want, Least int
 	Deadline    Instant // it is dead after that
 	TTL         time.Duration
@@ -47,8 +51,8 @@ type Place struct {
 // Share handles a request. It returns ErrWrongKind, ErrLate if now is after notAfter, or ErrFarToken, and then changes
 // nothing.
 func (s *Shared) Share(now Instant, session string, req backend.ShareRequest, notAfter, memory Instant) (backend.ShareReply, error) {
-	if now > s.Expires {
-		s.Kind, s.Token, s.Entries = 0, 0, nil
+	if !s.InUse(now) {
+		s.forget()
 	}
 	i := s.find(session)
 	switch {
@@ -62,177 +66,43 @@ func (s *Shared) Share(now Instant, session string, req backend.ShareRequest, no
 		return backend.ShareReply{}, ErrFarToken
 	}
 	s.Kind = req.Kind
-	s.settle(now, session)
+	r := &run{Shared: s, now: now, lease: req.Lease}
+	r.settle(session)
 	e := s.entry(session)
+	r.caller = e
 	e.Memory = max(e.Memory, notAfter, memory)
-	status := backend.Shared
-	if req.Epoch > e.Epoch {
-		status = s.begin(now, e, req)
+	status, fresh := backend.Shared, req.Epoch != e.Epoch
+	if fresh {
+		status = r.begin(req)
 	} else {
 		e.refresh(now, req)
 	}
-	granted := s.serve(now, e, req.Lease)
+	r.serve()
+	if fresh && req.Try && e.Place.Order > 0 {
+		r.try()
+	}
 	s.save(now)
-	s.sendMessages(now, e, granted)
-	return s.reply(e, req, status), nil
+	r.announce(!fresh)
+	return s.reply(now, e, req, status), nil
 }
 
-// settle removes what has expired: units past their lease, places past their deadline, entries past their memory. The
-// caller's entry stays.
-func (s *Shared) settle(now Instant, caller string) {
-	for i := range s.Entries {
-		e := &s.Entries[i]
-		if now > e.Until {
-			e.Units, e.First = 0, 0
-		}
-		if now > e.Place.Deadline {
-			e.Place = Place{}
-		}
-	}
-	s.Entries = slices.DeleteFunc(s.Entries, func(e Entry) bool {
-		return !e.counts() && now > e.Memory && e.Session != caller
-	})
-}
-
-// begin handles a new epoch: what the session keeps, and what it wants.
-func (s *Shared) begin(now Instant, e *Entry, req backend.ShareRequest) backend.ShareStatus {
-	has := e.Units
-	if e.Under != req.Under {
-		has = 0
-	}
-	e.Epoch, e.Limit = req.Epoch, req.Limit
-	if req.Keep > has {
-		e.Units, e.First, e.Until, e.Place = 0, 0, 0, Place{}
-		return backend.ShareLost
-	}
-	s.keep(now, e, min(has, req.Keep), req)
-	s.queue(now, e, req)
-	return backend.Shared
-}
-
-// keep leaves the session the given number of its units, with a full lease. A writer that keeps fewer than all of them
-// gives back the tokens that it did not use.
-func (s *Shared) keep(now Instant, e *Entry, units int, req backend.ShareRequest) {
-	if e.Units == backend.AllUnits && units < backend.AllUnits && req.Kind == backend.ReadWrite {
-		if e.First <= req.Tail && req.Tail < s.Token && e.Under == req.Under && req.Tail%2 == 0 {
-			s.Token = req.Tail
-		}
-		e.First = s.Token
-	}
-	e.Units = units
-	if units == 0 {
-		e.First, e.Until = 0, 0
-		return
-	}
-	e.lease(now, req.Lease)
-}
-
-// queue gives the session a place, updates the one it has, or takes it away. A session with its fair share of permits
-// gets no place. It gets the free permits at once if no session waits, else none.
-func (s *Shared) queue(now Instant, e *Entry, req backend.ShareRequest) {
-	if req.Want == req.Keep {
-		e.Place = Place{}
-		return
-	}
-	least := req.Least
-	if req.Kind == backend.Permits && e.Units >= least {
-		if e.Units >= s.share(e, req.Limit) {
-			e.Place = Place{}
-			if units := min(req.Want, req.Limit-s.others(e)); s.head() == nil && units > e.Units {
-				s.give(now, e, units, Place{Tokens: 1, Seen: req.Seen})
-				e.lease(now, req.Lease)
-			}
-			return
-		}
-		least = e.Units + 1 // the units that it has already are no grant
-	}
-	order := e.Place.Order
-	if order == 0 {
-		order = s.lastOrder() + 1
-	}
-	e.Place = Place{
-		Order: order, Want: req.Want, Least: least, Deadline: now + req.Patience,
-		TTL: req.GrantTTL, Tokens: req.Tokens, Seen: req.Seen,
-	}
+// forget makes the name a new one.
+func (s *Shared) forget() {
+	s.Kind, s.Token, s.Last, s.Told, s.Entries = 0, 0, 0, backend.Unlimited, nil
 }
 
 // refresh handles a copy of the last epoch: live units get a full lease, and a place a new deadline.
 func (e *Entry) refresh(now Instant, req backend.ShareRequest) {
 	if e.Units > 0 {
-		e.lease(now, req.Lease)
+		e.prolong(now, req.Lease)
 	}
 	if e.Place.Order > 0 {
 		e.Place.Deadline = now + req.Patience
 	}
 }
 
-// lease prolongs the lease of the units to d from now. It never shortens it.
-func (e *Entry) lease(now Instant, d time.Duration) {
-	e.Until = max(e.Until, now+d)
-	e.Memory = max(e.Memory, e.Until)
-}
-
-// serve grants the requests at the head of the queue for as long as they fit, and returns the sessions that got units,
-// except the caller. It looks at each session once: thousands can be served in one run. A session whose tokens would be
-// too far ahead keeps its place; its next copy returns the error.
-func (s *Shared) serve(now Instant, caller *Entry, lease time.Duration) (granted []*Entry) {
-	line, units, sessions := s.line()
-	for i, h := range line {
-		p, free := h.Place, h.Limit-(units-h.Units)
-		if p.Least > free || s.tooFar(now, p.Tokens, p.Seen) {
-			break
-		}
-		n := min(p.Want, free)
-		if s.Kind == backend.Permits && i < len(line)-1 {
-			n = min(n, max(p.Least, h.Limit/sessions))
-		}
-		units += n - h.Units
-		h.Place = Place{}
-		s.give(now, h, n, p)
-		if h == caller {
-			h.lease(now, lease)
-			continue
-		}
-		h.lease(now, p.TTL)
-		granted = append(granted, h)
-	}
-	return granted
-}
-
-// line returns the entries with a place, in order, the number of units in use, and the number of sessions with units or
-// a place.
-func (s *Shared) line() (places []*Entry, units, sessions int) {
-	for i := range s.Entries {
-		e := &s.Entries[i]
-		units += e.Units
-		if e.Place.Order > 0 {
-			places = append(places, e)
-		}
-		if e.counts() {
-			sessions++
-		}
-	}
-	slices.SortFunc(places, func(a, b *Entry) int { return cmp.Compare(a.Place.Order, b.Place.Order) })
-	return places, units, sessions
-}
-
-// give grants units to a session: to a writer under a new block of tokens, to all others under the last token. If a
-// reader has seen a higher token, the server has forgotten a write, and give issues a new last token.
-func (s *Shared) give(now Instant, e *Entry, units int, p Place) {
-	had := e.Units
-	e.Units = units
-	if s.Kind == backend.ReadWrite && units == backend.AllUnits {
-		e.First = s.issue(now, p.Tokens, p.Seen)
-	} else {
-		if s.Token == 0 || s.Kind == backend.ReadWrite && p.Seen > s.Token {
-			s.issue(now, 1, p.Seen)
-		}
-		e.First = s.Token
-	}
-	if had == 0 {
-		e.Under = e.First
-	}
-}
+// prolong lets the units last for d from now, unless their lease is longer.
+func (e *Entry) prolong(now Instant, d time.Duration) { e.Until = max(e.Until, now+d) }
 
 // issue returns the first of a new block of even tokens: above every one of this name, above the clock (so that they rise
 // although the name was forgotten) and above what the session has seen. The block ends at the Horizon.
@@ -254,68 +124,31 @@ func (s *Shared) tooFar(now Instant, tokens int, seen backend.Token) bool {
 // as its tokens have run ahead of the clock.
 func (s *Shared) save(now Instant) {
 	ahead := Instant(min(s.Token, clockToken(now+Farthest)))*time.Microsecond - now
-	s.Expires = max(s.Expires, now+s.Keep+max(0, ahead))
+	s.Expires = now + s.Keep + max(0, ahead)
 	for _, e := range s.Entries {
-		s.Expires = max(s.Expires, e.Until, e.Memory, e.Place.Deadline+e.Place.TTL)
-	}
-}
-
-// sendMessages sends a message to the sessions that were granted units, and to those that have more than they may keep.
-// The caller gets none: its reply says both.
-func (s *Shared) sendMessages(now Instant, caller *Entry, granted []*Entry) {
-	notified, may := map[*Entry]bool{caller: true}, s.allowance()
-	for _, e := range granted {
-		notified[e] = true
-		last := e.First
-		if e.Units == backend.AllUnits && s.Kind == backend.ReadWrite {
-			last = s.Token
-		}
-		s.Publish(e.Session, Message{Kind: SharedGrant, Name: s.Name, Epoch: e.Epoch, Units: e.Units, First: e.First, Last: last,
-			May: may(e), TTL: e.Until - now, At: now})
-	}
-	for i := range s.Entries {
-		if e := &s.Entries[i]; e.Units > may(e) && !notified[e] {
-			s.Publish(e.Session, Message{Kind: SharedWanted, Name: s.Name, May: may(e)})
+		s.Expires = max(s.Expires, e.Memory, e.Place.Deadline+e.Place.TTL)
+		if e.Units > 0 {
+			s.Expires = max(s.Expires, e.Until)
 		}
 	}
 }
 
-// allowance returns a function of a session: how many units it may keep so that the head of the queue fits.
-func (s *Shared) allowance() func(*Entry) int {
-	h, most := s.head(), backend.Unlimited
-	if h != nil {
-		goal, holders := h.Place.Least, 0
-		if s.Kind == backend.Permits {
-			goal = max(goal, min(h.Place.Want, s.share(h, h.Limit)))
-		}
-		for i := range s.Entries {
-			if o := &s.Entries[i]; o != h && o.Units > 0 {
-				holders++
-			}
-		}
-		if holders > 0 {
-			most = max(0, (h.Limit-goal)/holders)
-		}
-	}
-	return func(e *Entry) int {
-		if e == h {
-			return backend.Unlimited
-		}
-		return most
-	}
-}
-
-func (s *Shared) reply(e *Entry, req backend.ShareRequest, status backend.ShareStatus) backend.ShareReply {
+func (s *Shared) reply(now Instant, e *Entry, req backend.ShareRequest, status backend.ShareStatus) backend.ShareReply {
 	reply := backend.ShareReply{
-		Status: status, Epoch: e.Epoch, Units: e.Units, Placed: e.Place.Order > 0, First: e.First, Last: e.First, May: s.allowance()(e),
+		Status: status, Epoch: e.Epoch, Units: e.Units, Placed: e.Place.Order > 0, First: e.First, Last: s.lastOf(e), May: s.may(now, e),
 	}
-	switch {
-	case s.Kind == backend.Permits:
+	if s.Kind == backend.Permits {
 		reply.Share = s.share(e, req.Limit)
-	case e.Units == backend.AllUnits:
-		reply.Last = s.Token
 	}
 	return reply
+}
+
+// lastOf returns the last token under which a session has its units.
+func (s *Shared) lastOf(e *Entry) backend.Token {
+	if s.Kind == backend.ReadWrite && e.Units == backend.AllUnits {
+		return s.Token
+	}
+	return e.First
 }
 
 // Renew prolongs the lease of the units that an epoch of the session has under a token, and returns how many they are:
@@ -329,7 +162,7 @@ func (s *Shared) Renew(now Instant, session string, epoch uint64, under backend.
 	if e.Epoch != epoch || e.Under != under || e.Units == 0 || now > e.Until {
 		return 0
 	}
-	e.lease(now, lease)
+	e.prolong(now, lease)
 	s.save(now)
 	return e.Units
 }
@@ -344,17 +177,18 @@ func (s *Shared) Force(now Instant, kind backend.ShareKind) (had bool, err error
 	case s.Kind != kind:
 		return false, ErrWrongKind
 	}
-	s.settle(now, "")
+	r := &run{Shared: s, now: now}
+	r.settle("")
 	for i := range s.Entries {
 		if e := &s.Entries[i]; e.Units > 0 {
-			e.Units, e.First, e.Until, e.Place = 0, 0, 0, Place{}
+			r.lose(e)
 			had = true
 		}
 	}
 	if had {
-		granted := s.serve(now, nil, 0)
+		r.serve()
 		s.save(now)
-		s.sendMessages(now, nil, granted)
+		r.announce(false)
 	}
 	return had, nil
 }
@@ -397,6 +231,26 @@ func (s *Shared) entry(session string) *Entry {
 	return &s.Entries[len(s.Entries)-1]
 }
 
+// counts reports whether the session has units or a place.
+func (e *Entry) counts() bool { return e.Units > 0 || e.Place.Order > 0 }
+
+// others returns how many units the other sessions have, how many others have some, and how many others have units or a
+// place.
+func (s *Shared) others(e *Entry) (units, holders, sessions int) {
+	for i := range s.Entries {
+		o := &s.Entries[i]
+		if o == e || !o.counts() {
+			continue
+		}
+		sessions++
+		units += o.Units
+		if o.Units > 0 {
+			holders++
+		}
+	}
+	return units, holders, sessions
+}
+
 // head returns the first entry in the queue, nil if there is none.
 func (s *Shared) head() (h *Entry) {
 	for i := range s.Entries {
@@ -407,33 +261,84 @@ func (s *Shared) head() (h *Entry) {
 	return h
 }
 
-func (s *Shared) lastOrder() (last uint64) {
+// A Summary is what a Shared says of all its entries. The scripts keep it, so as not to read them all in each run.
+type Summary struct {
+	Units, Holders, Sessions int     // of all; sessions with units; sessions with units or a place
+	First                    uint64  // order of the head, Last + 1 if there is none
+	Soonest                  Instant // nothing expires before that
+}
+
+const (
+	// Never is a moment after all others, as the scripts write it: the highest number that a double counts to.
+	Never Instant = (1<<53 - 1) * time.Microsecond
+	// sweep is for how long the scripts keep entries that could be deleted, to delete several in one run.
+	sweep = 5 * time.Second
+)
+
+// Summary returns the summary of the present entries.
+func (s *Shared) Summary() Summary {
+	m := Summary{First: s.Last + 1, Soonest: Never}
+	m.Units, m.Holders, m.Sessions = s.others(nil)
+	if h := s.head(); h != nil {
+		m.First = h.Place.Order
+	}
+	for i := range s.Entries {
+		m.Soonest = min(m.Soonest, s.Entries[i].ends())
+	}
+	return m
+}
+
+// ends returns when the first thing of an entry ends: its units, its place, or, if it has neither, the entry itself.
+func (e *Entry) ends() Instant {
+	if !e.counts() {
+		return e.Memory + sweep
+	}
+	at := Never
+	if e.Units > 0 {
+		at = e.Until
+	}
+	if e.Place.Order > 0 {
+		at = min(at, e.Place.Deadline)
+	}
+	return at
+}
+
+// Pending returns how many sessions have not answered the try of an entry.
+func (s *Shared) Pending(h *Entry) (n int) {
 	for _, e := range s.Entries {
-		last = max(last, e.Place.Order)
-	}
-	return last
-}
-
-// others returns the number of units that the other sessions have.
-func (s *Shared) others(e *Entry) (units int) {
-	for i := range s.Entries {
-		if o := &s.Entries[i]; o != e {
-			units += o.Units
+		if e.Asked == h.Place.Order {
+			n++
 		}
 	}
-	return units
+	return n
 }
 
-// share returns limit divided by the number of sessions that have units or a place, this one included.
+// may returns how many units a session may keep so that the head of the queue fits.
+func (s *Shared) may(now Instant, e *Entry) int {
+	if e == s.head() {
+		return backend.Unlimited
+	}
+	return s.allowance(now)
+}
+
+// allowance is may for each session but the head.
+func (s *Shared) allowance(now Instant) int {
+	h := s.head()
+	if h == nil {
+		return backend.Unlimited
+	}
+	_, holders, _ := s.others(h)
+	switch {
+	case holders == 0:
+		return backend.Unlimited
+	case s.Kind == backend.Permits && now-h.Place.Since > backend.ShareGrace:
+		return 0
+	}
+	return (h.Limit - h.Place.Least) / holders
+}
+
+// share returns limit divided by the number of sessions that have units or a place, this one included, rounded up.
 func (s *Shared) share(e *Entry, limit int) int {
-	sessions := 1
-	for i := range s.Entries {
-		if o := &s.Entries[i]; o != e && o.counts() {
-			sessions++
-		}
-	}
-	return limit / sessions
+	_, _, sessions := s.others(e)
+	return (limit-1)/(sessions+1) + 1
 }
-
-// counts reports whether the session has units or a place.
-func (e *Entry) counts() bool { return e.Units > 0 || e.Place.Order > 0 }

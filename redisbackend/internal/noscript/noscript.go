@@ -348,6 +348,9 @@ func (Verbs) Renew(ctx context.Context, c *single.Conn, renewals []backend.Renew
 	aFewAtOnce(renewals, func(w *backend.Renewal) {
 		w.Gone, w.Units = false, 0
 		w.Err = renewOne(ctx, c, w)
+		if errors.Is(w.Err, backend.ErrWrongKind) { // the name is something else by now, so this epoch has nothing
+			w.Gone, w.Err = true, nil
+		}
 	})
 }
 

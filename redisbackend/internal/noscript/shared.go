@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,8 +27,9 @@ type sharedSnapshot struct {
 	channels string
 
 	now    protocol.Instant
-	was    map[string]string
-	ttl    time.Duration // of the key; not positive if there is none
+	was    map[string]string // the hash as it was read
+	before map[string]string // the same, as this package writes it: what it says of all entries may be more exact
+	ttl    time.Duration     // of the key; not positive if there is none
 	shared protocol.Shared
 	told   []message
 }
@@ -35,8 +37,14 @@ type sharedSnapshot struct {
 // notThere is PTTL's reply for a missing key.
 const notThere = -2
 
-// noName is the field that belongs to no session.
-const noName = "="
+// The fields of the hash that belong to no session.
+const (
+	summaryField = "="
+	placePrefix  = "#" // followed by the order of a place
+)
+
+// keepShared is how long a shared name keeps its kind after its last use.
+const keepShared = 10 * time.Second
 
 // Share implements backend.Sharer. As in Acquire, a copy whose time is over is not sent.
 func (r noscript) Share(ctx context.Context, req backend.ShareRequest) (reply backend.ShareReply, err error) {
@@ -44,7 +52,8 @@ func (r noscript) Share(ctx context.Context, req backend.ShareRequest) (reply ba
 		return reply, err
 	}
 	var refused error
-	err = r.transactShared(ctx, func(i *sharedSnapshot) {
+	newcomer := req.Keep == 0 && req.Want > 0
+	err = r.transactShared(ctx, newcomer, func(i *sharedSnapshot) {
 		if refused = tooLate(req.NotAfter); refused == nil {
 			memory := protocol.Instant(r.Clock.Latest(clock.InstantOf(req.Memory))) * time.Microsecond
 			reply, refused = i.shared.Share(i.now, r.Conn.Session, req, i.now, memory)
@@ -63,14 +72,14 @@ func (r noscript) Share(ctx context.Context, req backend.ShareRequest) (reply ba
 
 // InspectShared implements backend.Sharer.
 func (r noscript) InspectShared(ctx context.Context) (st backend.SharedState, err error) {
-	err = r.transactShared(ctx, func(i *sharedSnapshot) { st = i.shared.Inspect(i.now) })
+	err = r.transactShared(ctx, true, func(i *sharedSnapshot) { st = i.shared.Inspect(i.now) })
 	return st, err
 }
 
 // ForceShared implements backend.Sharer.
 func (r noscript) ForceShared(ctx context.Context, kind backend.ShareKind) (had bool, err error) {
 	var refused error
-	err = r.transactShared(ctx, func(i *sharedSnapshot) { had, refused = i.shared.Force(i.now, kind) })
+	err = r.transactShared(ctx, true, func(i *sharedSnapshot) { had, refused = i.shared.Force(i.now, kind) })
 	if err == nil && refused != nil {
 		err = fmt.Errorf("redisbackend: %w", refused)
 	}
@@ -79,17 +88,18 @@ func (r noscript) ForceShared(ctx context.Context, kind backend.ShareKind) (had 
 
 // renewShared renews units of a shared name. A server without free memory refuses this, since it writes the hash.
 func (r noscript) renewShared(ctx context.Context, w *backend.Renewal) error {
-	err := r.transactShared(ctx, func(i *sharedSnapshot) {
+	err := r.transactShared(ctx, false, func(i *sharedSnapshot) {
 		w.Units = i.shared.Renew(i.now, r.Conn.Session, w.Epoch, w.Under, min(w.Lease, wire.MaxTTL))
 	})
 	w.Gone = err == nil && w.Units == 0
 	return err
 }
 
-// transactShared is transact for a shared name.
-func (r noscript) transactShared(ctx context.Context, run func(*sharedSnapshot)) error {
+// transactShared is transact for a shared name. It names the hold key only if withHold is set: it is to be there for no
+// shared name, and in a slot on the move a Cluster refuses a command that names it beside the record.
+func (r noscript) transactShared(ctx context.Context, withHold bool, run func(*sharedSnapshot)) error {
 	return r.rounds(ctx, func(client rueidis.DedicatedClient) (bool, error) {
-		i, err := r.lookShared(ctx, client)
+		i, err := r.lookShared(ctx, client, withHold)
 		if err != nil {
 			return false, err
 		}
@@ -99,18 +109,26 @@ func (r noscript) transactShared(ctx context.Context, run func(*sharedSnapshot))
 }
 
 // lookShared is look for a shared name.
-func (r noscript) lookShared(ctx context.Context, client rueidis.DedicatedClient) (*sharedSnapshot, error) {
+func (r noscript) lookShared(ctx context.Context, client rueidis.DedicatedClient, withHold bool) (*sharedSnapshot, error) {
 	sent := time.Now()
 	if err := wire.ContextErr(ctx, sent); err != nil {
 		return nil, fmt.Errorf("redisbackend: not done: %w", err)
 	}
 	i := &sharedSnapshot{keys: r.Keys, channels: r.Conn.Deployment.Channels}
-	answers := client.DoMulti(ctx,
-		client.B().Watch().Key(r.Keys[:2]...).Build(),
+	watched := r.Keys[1:2]
+	if withHold {
+		watched = r.Keys[:2]
+	}
+	commands := rueidis.Commands{
+		client.B().Watch().Key(watched...).Build(),
 		client.B().Time().Build(),
 		client.B().Hgetall().Key(r.Keys[1]).Build(),
 		client.B().Pttl().Key(r.Keys[1]).Build(),
-		client.B().Pttl().Key(r.Keys[0]).Build())
+	}
+	if withHold {
+		commands = append(commands, client.B().Pttl().Key(r.Keys[0]).Build())
+	}
+	answers := client.DoMulti(ctx, commands...)
 	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
 	err := i.parse(answers)
 	if err == nil {
@@ -133,74 +151,154 @@ func (i *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
 		return err
 	}
 	i.now = now
-	i.shared = protocol.Shared{Name: i.keys.Hold(), Keep: wire.MinKeep, Publish: i.publish}
+	i.shared = protocol.Shared{Name: i.keys.Hold(), Keep: keepShared, Publish: i.publish}
 	i.was, _ = answers[2].AsStrMap()
 	ttl, _ := answers[3].AsInt64()
-	hold, _ := answers[4].AsInt64()
 	i.ttl = time.Duration(ttl) * time.Millisecond
 	if len(i.was) == 0 || i.ttl <= 0 {
 		i.was, i.ttl = nil, 0
-		if hold != notThere {
-			return errForeign
-		}
-		return nil
+		return absent(answers[4:])
 	}
-	kind, token, _ := strings.Cut(i.was[noName], " ")
-	last, _ := strconv.ParseUint(token, 10, 64)
-	i.shared.Kind, i.shared.Token, i.shared.Expires = wire.KindOf(kind), backend.Token(last), i.now+i.ttl
-	for session, raw := range i.was {
-		if session != noName {
-			i.shared.Entries = append(i.shared.Entries, parseEntry(session, raw))
-		}
+	i.shared.Expires = i.now + i.ttl
+	if !i.parseSummary() || !i.parseEntries() {
+		return errForeign
 	}
-	slices.SortFunc(i.shared.Entries, func(a, b protocol.Entry) int { return cmp.Compare(a.Session, b.Session) })
+	i.before = i.hash()
 	return nil
 }
 
-// parseEntry reads "epoch units until memory first under limit order want least deadline grant tokens seen".
-func parseEntry(session, raw string) protocol.Entry {
-	var n [14]int64
-	for i, word := range strings.Fields(raw) {
-		if i < len(n) {
-			n[i], _ = strconv.ParseInt(word, 10, 64)
+// absent returns an error if the hold key is there, of a name whose record is not.
+func absent(hold []rueidis.RedisResult) error {
+	for _, answer := range hold {
+		if ttl, _ := answer.AsInt64(); ttl != notThere {
+			return errForeign
 		}
+	}
+	return nil
+}
+
+// parseSummary reads "kind token units holders sessions soonest first last told"; false if there is none. What follows from
+// the entries is not read.
+func (i *sharedSnapshot) parseSummary() bool {
+	words := strings.Fields(i.was[summaryField])
+	if len(words) != 9 {
+		return false
+	}
+	n, ok := numbers(words[1:])
+	i.shared.Kind, i.shared.Token, i.shared.Last, i.shared.Told = wire.KindOf(words[0]), backend.Token(n[0]), uint64(n[6]), int(n[7])
+	return ok && i.shared.Kind != 0
+}
+
+// parseEntries reads the sessions' entries; false if a field is none. What is said of places beside them is not read.
+func (i *sharedSnapshot) parseEntries() bool {
+	for field, raw := range i.was {
+		if field == summaryField || strings.HasPrefix(field, placePrefix) {
+			continue
+		}
+		e, ok := parseEntry(field, raw)
+		if !ok {
+			return false
+		}
+		i.shared.Entries = append(i.shared.Entries, e)
+	}
+	slices.SortFunc(i.shared.Entries, func(a, b protocol.Entry) int { return cmp.Compare(a.Session, b.Session) })
+	return true
+}
+
+// numbers reads decimal numbers; false if a word is none.
+func numbers(words []string) (n []int64, ok bool) {
+	n, ok = make([]int64, len(words)), true
+	for i, word := range words {
+		var err error
+		n[i], err = strconv.ParseInt(word, 10, 64)
+		ok = ok && err == nil
+	}
+	return n, ok
+}
+
+// noTry is what is written as pending for a place that is of no try, and for no place.
+const noTry = -1
+
+// parseEntry reads "epoch units until memory first under limit order want least deadline grant tokens seen since pending
+// asked"; false if it is none. How many answers are pending follows from the other entries.
+func parseEntry(session, raw string) (protocol.Entry, bool) {
+	n, ok := numbers(strings.Fields(raw))
+	if !ok || len(n) != 17 {
+		return protocol.Entry{}, false
 	}
 	return protocol.Entry{
 		Session: session, Epoch: uint64(n[0]), Units: int(n[1]), Until: micros(n[2]), Memory: micros(n[3]),
-		First: backend.Token(n[4]), Under: backend.Token(n[5]), Limit: int(n[6]),
+		First: backend.Token(n[4]), Under: backend.Token(n[5]), Limit: int(n[6]), Asked: uint64(n[16]),
 		Place: protocol.Place{
-			Order: uint64(n[7]), Want: int(n[8]), Least: int(n[9]), Deadline: micros(n[10]),
-			TTL: time.Duration(n[11]) * time.Millisecond, Tokens: int(n[12]), Seen: backend.Token(n[13]),
+			Order: uint64(n[7]), Want: int(n[8]), Least: int(n[9]), Deadline: micros(n[10]), TTL: time.Duration(n[11]) * time.Millisecond,
+			Tokens: int(n[12]), Seen: backend.Token(n[13]), Since: micros(n[14]), Try: n[15] != noTry,
 		},
-	}
+	}, true
 }
 
-func writeEntry(e protocol.Entry) string {
-	p := e.Place
-	return fmt.Sprintf("%d %d %d %d %d %d %d %d %d %d %d %d %d %d", e.Epoch, e.Units, e.Until.Microseconds(), e.Memory.Microseconds(),
-		e.First, e.Under, e.Limit, p.Order, p.Want, p.Least, p.Deadline.Microseconds(), wire.Millis(p.TTL), p.Tokens, p.Seen)
+func writeEntry(s *protocol.Shared, e *protocol.Entry) string {
+	p, pending := e.Place, noTry
+	if p.Try {
+		pending = s.Pending(e)
+	}
+	return fmt.Sprintf("%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d", e.Epoch, e.Units, e.Until.Microseconds(), e.Memory.Microseconds(),
+		e.First, e.Under, e.Limit, p.Order, p.Want, p.Least, p.Deadline.Microseconds(), wire.Millis(p.TTL), p.Tokens, p.Seen,
+		p.Since.Microseconds(), pending, e.Asked)
+}
+
+func writeSummary(s *protocol.Shared) string {
+	m := s.Summary()
+	return fmt.Sprintf("%s %d %d %d %d %d %d %d %d", wire.KindLetter(s.Kind), s.Token, m.Units, m.Holders, m.Sessions,
+		m.Soonest.Microseconds(), m.First, s.Last, s.Told)
+}
+
+// hash returns the whole state, as the scripts keep it.
+func (i *sharedSnapshot) hash() map[string]string {
+	s := &i.shared
+	fields := map[string]string{summaryField: writeSummary(s)}
+	for n := range s.Entries {
+		e := &s.Entries[n]
+		fields[e.Session] = writeEntry(s, e)
+		if p := e.Place.Order; p > 0 {
+			fields[placePrefix+strconv.FormatUint(p, 10)] = e.Session
+		}
+	}
+	return fields
 }
 
 // publish sends a session a message of the protocol, in the format of share.lua.
 func (i *sharedSnapshot) publish(session string, m protocol.Message) {
-	text := wire.Message{Kind: wire.ShareWanted, Hold: i.keys.Hold(), Epoch: m.Epoch, Units: m.Units, May: m.May,
-		First: uint64(m.First), Last: uint64(m.Last), TTL: m.TTL, Stamp: m.At.Microseconds()}
+	hold, text := i.keys.Hold(), ""
 	if m.Kind == protocol.SharedGrant {
-		text.Kind = wire.ShareGranted
+		text = wire.Message{Kind: wire.ShareGranted, Hold: hold, Epoch: m.Epoch, Units: m.Units, May: m.May, First: uint64(m.First),
+			Last: uint64(m.Last), TTL: m.TTL, Stamp: m.At.Microseconds()}.String()
+	} else {
+		text = fmt.Sprintf("%c %d %d %s", wire.ShareWanted, m.May, m.Try, hold)
 	}
-	i.told = append(i.told, message{i.channels + session, text.String()})
+	i.told = append(i.told, message{i.channels + session, text})
 }
 
-// changes returns the commands that make Redis's hash equal to the snapshot, none if it is.
+// changes returns the commands that make Redis's hash equal to the snapshot, none if the verb changed nothing.
 func (i *sharedSnapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
 	if i.shared.Kind == 0 {
 		return nil
 	}
-	key, is := i.keys[1], map[string]string{noName: fmt.Sprintf("%s %d", wire.KindLetter(i.shared.Kind), i.shared.Token)}
-	for _, e := range i.shared.Entries {
-		is[e.Session] = writeEntry(e)
+	is := i.hash()
+	if !maps.Equal(is, i.before) {
+		commands = i.writes(c, is)
 	}
-	set, changed := c.B().Hset().Key(key).FieldValue(), false
+	if ttl := i.shared.Expires - i.now; ttl != i.ttl {
+		commands = append(commands, c.B().Pexpire().Key(i.keys[1]).Milliseconds(int64(wire.Millis(ttl))).Build())
+	}
+	for _, m := range i.told {
+		commands = append(commands, c.B().Publish().Channel(m.channel).Message(m.text).Build())
+	}
+	return commands
+}
+
+// writes returns the commands that set the fields of the hash, and delete all others.
+func (i *sharedSnapshot) writes(c rueidis.DedicatedClient, is map[string]string) (commands rueidis.Commands) {
+	key, set, changed := i.keys[1], c.B().Hset().Key(i.keys[1]).FieldValue(), false
 	for field, text := range is {
 		if i.was[field] != text {
 			set, changed = set.FieldValue(field, text), true
@@ -213,12 +311,6 @@ func (i *sharedSnapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Co
 		if _, ok := is[field]; !ok {
 			commands = append(commands, c.B().Hdel().Key(key).Field(field).Build())
 		}
-	}
-	if ttl := i.shared.Expires - i.now; ttl > i.ttl {
-		commands = append(commands, c.B().Pexpire().Key(key).Milliseconds(int64(wire.Millis(ttl))).Build())
-	}
-	for _, m := range i.told {
-		commands = append(commands, c.B().Publish().Channel(m.channel).Message(m.text).Build())
 	}
 	return commands
 }

@@ -218,7 +218,7 @@ func (c *Conn) receivedShared(name string, m *wire.Message) {
 	switch {
 	case !ok:
 	case m.Kind == wire.ShareWanted:
-		sink.SharedWanted(name, m.May)
+		sink.SharedWanted(name, m.May, m.Try)
 	default:
 		sink.Shared(backend.ShareGrant{Name: name, Epoch: m.Epoch, Units: m.Units, First: backend.Token(m.First), Last: backend.Token(m.Last),
 			May: m.May, TTL: m.TTL, NotBefore: c.notBefore(m)})

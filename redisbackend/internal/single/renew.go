@@ -134,7 +134,7 @@ func (b batch) arguments(session string) (keys, args []string) {
 			continue
 		}
 		d.Add(uint64(w.Under))
-		d.Add(wire.KeepFor(lease))
+		d.Add(wire.SharedKeepFor(lease))
 		n := d.Strings()
 		keys, args = append(keys, r.Keys[1]), append(args, n[0], n[2], n[1], n[3])
 	}

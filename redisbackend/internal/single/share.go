@@ -85,13 +85,13 @@ func (r *Remote) share(ctx context.Context, req *backend.ShareRequest, notAfter 
 	} {
 		args = append(args, strconv.FormatUint(n, 10))
 	}
-	keep := wire.KeepFor(max(req.Lease, req.GrantTTL))
-	args = append(args, r.Conn.Deployment.Channels, strconv.FormatUint(keep, 10))
+	args = append(args, r.Conn.Deployment.Channels, strconv.FormatUint(wire.SharedKeepFor(0), 10), r.Keys.Hold(),
+		flag(req.Try), strconv.FormatUint(req.Answer, 10))
 	run := r.exec
 	if r.Conn.Deployment.Replicas.Count > 0 && req.Want > 0 {
 		run = r.replicatedShare(req.NotAfter)
 	}
-	list, at, err := run(ctx, &r.Conn.Deployment.scripts.Share, r.Keys[:2], args)
+	list, at, err := run(ctx, &r.Conn.Deployment.scripts.Share, r.shareKeys(req), args)
 	if err != nil {
 		return a, err
 	}
@@ -106,6 +106,22 @@ func (r *Remote) share(ctx context.Context, req *backend.ShareRequest, notAfter 
 	r.Clock.Saw(at)
 	a.sample = at
 	return a, nil
+}
+
+// shareKeys returns the keys of a request: the record and, of a session that has nothing yet, the hold key, which must not
+// be there. In a slot on the move a Cluster refuses a script that names a key which is missing beside one that is there.
+func (r *Remote) shareKeys(req *backend.ShareRequest) []string {
+	if req.Keep == 0 && req.Want > 0 {
+		return []string{r.Keys[1], r.Keys[0]}
+	}
+	return r.Keys[1:2]
+}
+
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
 }
 
 // InspectShared implements backend.Sharer.
@@ -148,7 +164,7 @@ func (r *Remote) InspectShared(ctx context.Context) (st backend.SharedState, err
 
 // ForceShared implements backend.Sharer.
 func (r *Remote) ForceShared(ctx context.Context, kind backend.ShareKind) (bool, error) {
-	args := []string{wire.KindLetter(kind), r.Conn.Deployment.Channels, strconv.FormatUint(wire.KeepFor(0), 10)}
+	args := []string{wire.KindLetter(kind), r.Conn.Deployment.Channels, strconv.FormatUint(wire.SharedKeepFor(0), 10)}
 	list, at, err := r.exec(ctx, &r.Conn.Deployment.scripts.ShareForce, r.Keys[:2], args)
 	if err != nil {
 		return false, err

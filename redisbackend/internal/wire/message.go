@@ -30,13 +30,15 @@ const (
 	//
 	//	t <epoch> <hold key>
 	Taken MessageKind = 't'
-	// ShareGranted is sent by share.lua to a session whose request was granted:
+	// ShareGranted is sent by share.lua to a session whose request was granted, or is a try that was refused. It then may
+	// have no units: the tokens are 0, and until is the present:
 	//
 	//	h <epoch> <units> <first token> <last token> <may> <until, Redis time in µs> <Redis time, µs> <hold key>
 	ShareGranted MessageKind = 'h'
-	// ShareWanted is sent by share.lua to a session that has more units than it may keep:
+	// ShareWanted is sent by share.lua to a session that has more units than it may keep, that a try asks, or that may keep
+	// all again:
 	//
-	//	x <may> <hold key>
+	//	x <may> <order of the try, or 0> <hold key>
 	ShareWanted MessageKind = 'x'
 	// Freed is sent by quorum_call.lua to a session that waits for a lock:
 	//
@@ -51,6 +53,7 @@ type Message struct {
 	Epoch       uint64 // with Signalled the ticket
 	Placed      bool
 	Units, May  int
+	Try         uint64
 	First, Last uint64
 	TTL         time.Duration
 	Stamp       int64 // Redis time, µs
@@ -87,9 +90,9 @@ func ParseMessage(text string) (m Message, ok bool) {
 	case ShareGranted:
 		ok = m.parseShareGranted(rest)
 	case ShareWanted:
-		var n [1]uint64
+		var n [2]uint64
 		ok = m.parse(rest, n[:]) && n[0] <= backend.Unlimited
-		m.May = int(n[0])
+		m.May, m.Try = int(n[0]), n[1]
 	case Freed:
 		ok = m.parse(rest, nil)
 	}
@@ -136,8 +139,13 @@ func (m *Message) parseShareGranted(rest string) bool {
 	}
 	m.Epoch, m.Units, m.First, m.Last, m.May = n[0], int(n[1]), n[2], n[3], int(n[4])
 	m.TTL, m.Stamp = time.Duration(n[5]-n[6])*time.Microsecond, int64(n[6])
-	return 0 < n[1] && n[1] <= backend.AllUnits && n[4] <= backend.Unlimited && 0 < m.First && m.First <= m.Last &&
-		n[6] < n[5] && n[5] < maxStamp
+	if n[4] > backend.Unlimited || n[5] >= maxStamp {
+		return false
+	}
+	if n[1] == 0 {
+		return m.First == 0 && m.Last == 0 && n[5] == n[6]
+	}
+	return n[1] <= backend.AllUnits && 0 < m.First && m.First <= m.Last && n[6] < n[5]
 }
 
 // String returns the message as the script writes it.
@@ -164,7 +172,7 @@ func (m *Message) numbers() []uint64 {
 	case ShareGranted:
 		return []uint64{m.Epoch, uint64(m.Units), m.First, m.Last, uint64(m.May), stamp + uint64(m.TTL.Microseconds()), stamp}
 	case ShareWanted:
-		return []uint64{uint64(m.May)}
+		return []uint64{uint64(m.May), m.Try}
 	}
 	return nil
 }

@@ -2,8 +2,8 @@
 --
 -- KEYS  hold and record of each lock in turn
 -- ARGV  1 session, then for each lock: epoch; lease, ms
--- Returns  {now, code...}   1 renewed   0 gone: this epoch no longer has the lock   a string: Redis's words of
---          why this one lock cannot be read (a key of another type); the others are renewed all the same
+-- Returns  {now, code...}   1 renewed   0 gone: this epoch no longer has the lock, or the name is something else by now
+--          a string: Redis's words of why this one lock cannot be read; the others are renewed all the same
 -- Keeps    it never takes or recreates a hold, and changes no lock that is not the session's at that epoch.
 -- Twice    the lease counts from the second run.
 
@@ -22,7 +22,10 @@ end
 local answer = {now}
 for i = 1, #KEYS / 2 do
   local ok, code = pcall(renew, KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i], ARGV[2 * i + 1])
-  if not ok then code = type(code) == 'table' and code.err or tostring(code) end
+  if not ok then
+    local words = type(code) == 'table' and code.err or tostring(code)
+    code = string.find(words, 'WRONGTYPE', 1, true) and 0 or words
+  end
   answer[i + 1] = code
 end
 return answer

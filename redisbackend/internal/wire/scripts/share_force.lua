@@ -8,18 +8,21 @@
 -- Keeps    the last token; the entries: an older epoch stays older, and one that had units is gone from here on.
 -- Twice    the second run takes the units from those to whom the first gave them: it is not for retrying.
 
-now, s, kind, channel = clock(), shared(KEYS[1], KEYS[2]), ARGV[1], ARGV[2]
-if not s or s.kind and s.kind ~= kind then return wrong() end
+key, hold, channel = KEYS[2], KEYS[1], ARGV[2]
+if not open(ARGV[1], '', KEYS[1]) then return wrong() end
+s.soonest = 0
 settle()
-local had = false
-for _, e in ipairs(s.list) do
+if s.units == 0 then return {0, now} end
+for _, e in ipairs(everyone()) do
   if e.units > 0 then
-    had, e.units, e.first, e.till = true, 0, 0, 0
-    clear(e)
+    leave(e)
+    change(e, 0, 0)
+    e.first, e.till, e.asked = 0, 0, 0
+    ends(e.memory + SWEEP)
   end
 end
-if not had then return {0, now} end
-local granted = serve(nil, 0)
-save(KEYS[2], nil, ARGV[3])
-announce(KEYS[1], nil, granted, allowance())
+local news, first = serve(nil, 0)
+local _, send = announce(nil, news, first)
+save(ARGV[3])
+send()
 return {1, now}

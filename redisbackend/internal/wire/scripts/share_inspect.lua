@@ -10,16 +10,27 @@
 -- Twice    the same reply.
 
 local now = clock()
-local s = shared(KEYS[1], KEYS[2])
-if not s then return wrong() end
-local answer = {now, s.kind or '', s.token}
-for _, e in ipairs(s.list) do
-  local units = now <= e.till and e.units or 0
-  local order = now <= e.deadline and e.order or 0
-  if units > 0 or order > 0 then
-    for _, x in ipairs({e.session, tonumber(e.epoch), units, e.under, e.till - now, e.limit, order, e.want, e.least}) do
-      answer[#answer + 1] = x
+local raw = redis.pcall('HGETALL', KEYS[2])
+if raw.err or not raw[1] and redis.call('PTTL', KEYS[1]) ~= -2 then return wrong() end
+local answer = {now, '', 0}
+for i = 1, #raw, 2 do
+  local session = raw[i]
+  if session == '=' then
+    local kind, token = string.match(raw[i + 1], SUMMARY)
+    if not kind then return wrong() end
+    answer[2], answer[3] = kind, tonumber(token)
+  elseif not isplace(session) then
+    local e = read(session, raw[i + 1])
+    if not e then return wrong() end
+    local units = now <= e.till and e.units or 0
+    local order = now <= e.deadline and e.order or 0
+    if units > 0 or order > 0 then
+      local found = {e.session, tonumber(e.epoch), units, e.under, e.till - now, e.limit, order, e.want, e.least}
+      for _, x in ipairs(found) do
+        answer[#answer + 1] = x
+      end
     end
   end
 end
+if raw[1] and answer[2] == '' then return wrong() end
 return answer

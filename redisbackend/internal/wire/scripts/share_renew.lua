@@ -3,22 +3,23 @@
 -- KEYS  record of each name in turn
 -- ARGV  1 session, then for each name: epoch; the token under which it got the first of its units; lease, ms; seconds
 --       that the record is kept
--- Returns  {now, units...}   0 gone: the epoch has no live units under that token   a string: Redis's words of why this
---          one name cannot be looked at (a key of another type); the others are not held up by it
+-- Returns  {now, units...}   0 gone: the epoch has no live units under that token, or the name is something else by now
+--          a string: Redis's words of why this one name cannot be looked at; the others are not held up by it
 -- Keeps    it never gives or recreates units, and touches no entry but the session's own; a lease never shrinks.
 -- Twice    the lease counts from the second run.
+-- Late     the same: the lease counts from then, if the epoch is still the last one.
 
 local session = ARGV[1]
 local now = clock()
 
 local function renew(key, epoch, under, lease, keep)
-  local raw = redis.call('HGET', key, session)
+  local raw = redis.pcall('HGET', key, session)
   if not raw then return 0 end
+  if type(raw) == 'table' then return string.find(raw.err, 'WRONGTYPE', 1, true) and 0 or raw.err end
   local e = read(session, raw)
-  if tonumber(e.epoch) ~= tonumber(epoch) or e.under ~= tonumber(under) then return 0 end
+  if not e or tonumber(e.epoch) ~= tonumber(epoch) or e.under ~= tonumber(under) then return 0 end
   if e.units == 0 or now > e.till then return 0 end
   e.till = math.max(e.till, now + lease * 1000)
-  e.memory = math.max(e.memory, e.till)
   -- First a command that a full server allows: it then allows the next one too.
   redis.call('PEXPIRE', key, text(math.max(redis.call('PTTL', key), keep * 1000)))
   redis.call('HSET', key, session, write(e))

@@ -1,53 +1,159 @@
 -- sharing.lua: how the units of a shared name are given out, for the scripts that give some. It follows shared.lua.
+--
+-- A run reads the summary, the caller's entry and the head's. It reads all entries only when something can have expired,
+-- and to send messages to the sessions that have units.
 
-local now, s, kind, channel -- the script sets them: the time, what shared() has read, its kind and the channel prefix
+local NEVER = 9007199254740991
+local SWEEP = 5000000  -- us: empty entries are deleted together
+local GRACE = 10000    -- us: for so long a semaphore's head leaves the other sessions a share
+
+-- The script sets the first three: the record's key, the hold key's name and the channel prefix. open sets the others:
+-- the caller's session, the time and the summary.
+local key, hold, channel, caller, now, s
+local entries, places = {}, {} -- what was read or changed: entries by session, sessions by order
+local dirty, gone = {}, {}     -- entries to write, fields to delete
+local left = false             -- a place went without a grant
+
+-- open reads the summary and one session's entry. It reports false, and nothing is touched, if the name is in use as
+-- something else.
+local function open(kind, session, holdkey)
+  caller, now = session, clock()
+  local raw = redis.pcall('HMGET', key, '=', session)
+  if raw.err then return false end
+  if raw[1] then
+    local letter, token, units, holders, sessions, soonest, first, last, told = string.match(raw[1], SUMMARY)
+    s = {kind = letter, token = tonumber(token), units = tonumber(units), holders = tonumber(holders),
+      sessions = tonumber(sessions), soonest = tonumber(soonest), first = tonumber(first), last = tonumber(last),
+      told = tonumber(told)}
+    entries[session] = raw[2] and read(session, raw[2])
+    return letter == kind and (not raw[2] or entries[session] ~= nil)
+  end
+  s = {kind = kind, token = 0, units = 0, holders = 0, sessions = 0, soonest = NEVER, first = 1, last = 0, told = ALL}
+  entries[session] = false
+  return redis.call('EXISTS', key) == 0 and not (holdkey and redis.call('PTTL', holdkey) ~= -2)
+end
+
+local function entry(session)
+  local e = entries[session]
+  if e == nil then
+    local raw = redis.call('HGET', key, session)
+    e = raw and read(session, raw) or false
+    entries[session] = e
+  end
+  return e
+end
+
+-- everyone reads all entries, and returns them.
+local function everyone()
+  local all, raw = {}, redis.call('HGETALL', key)
+  for i = 1, #raw, 2 do
+    local session = raw[i]
+    if session ~= '=' and not isplace(session) then
+      if entries[session] == nil then entries[session] = read(session, raw[i + 1]) or false end
+      all[#all + 1] = entries[session] or nil
+    end
+  end
+  return all
+end
+
+local function mark(e)
+  if not e.dirty then dirty[#dirty + 1], e.dirty = e, true end
+end
+
+-- count adds an entry to the totals, or takes it out with sign -1.
+local function count(e, sign)
+  s.units = s.units + sign * e.units
+  if e.units > 0 then s.holders = s.holders + sign end
+  if e.units > 0 or e.order > 0 then s.sessions = s.sessions + sign end
+end
+
+-- change sets what a session has, and its place.
+local function change(e, units, order)
+  count(e, -1)
+  e.units, e.order = units, order
+  count(e, 1)
+  mark(e)
+end
+
+-- vacate takes a session's place away.
+local function vacate(e)
+  if e.order == 0 then return end
+  gone[#gone + 1] = '#' .. text(e.order)
+  change(e, e.units, 0)
+  e.want, e.least, e.deadline, e.grant, e.tokens, e.seen, e.since, e.pending = 0, 0, 0, '0', '0', '0', 0, -1
+end
+
+-- leave is vacate without a grant.
+local function leave(e)
+  left = left or e.order > 0
+  vacate(e)
+end
+
+-- head returns the first entry in the queue, nil if there is none. It skips the places of those that left.
+local function head()
+  while s.first <= s.last do
+    local field = '#' .. text(s.first)
+    local session = places[s.first] or redis.call('HGET', key, field)
+    local e = session and entry(session)
+    if e and e.order == s.first then return e end
+    if session then gone[#gone + 1] = field end
+    s.first = s.first + 1
+  end
+end
+
+-- recount counts the sessions that have not answered the try that is the head.
+local function recount(all)
+  local first = head()
+  if not first or first.pending < 0 then return end
+  first.pending = 0
+  mark(first)
+  for _, e in ipairs(all) do
+    if e.asked == first.order and e.units > 0 then first.pending = first.pending + 1 end
+  end
+end
+
+-- ends notes that something ends at a time.
+local function ends(at)
+  s.soonest = math.min(s.soonest, at)
+end
+
+-- expire writes off what has ended: units past their lease, places past their deadline, empty entries past their memory.
+local function expire(e)
+  if e.units > 0 and now > e.till then
+    change(e, 0, e.order)
+    e.first, e.asked = 0, 0
+  end
+  if e.order > 0 and now > e.deadline then leave(e) end
+  if e.units > 0 then ends(e.till) end
+  if e.order > 0 then ends(e.deadline) end
+  if e.units > 0 or e.order > 0 then return end
+  if now > e.memory and e.session ~= caller then
+    gone[#gone + 1], entries[e.session], e.deleted = e.session, false, true
+  else
+    ends(e.memory + SWEEP)
+  end
+end
+
+-- settle looks at all entries if something can have ended, and counts anew.
+local function settle()
+  if now <= s.soonest then return end
+  local all = everyone()
+  s.units, s.holders, s.sessions, s.soonest = 0, 0, 0, NEVER
+  for _, e in ipairs(all) do count(e, 1) end
+  for _, e in ipairs(all) do expire(e) end
+  recount(all)
+end
+
+-- prolong gives the units of an entry a lease of so many us from now on, unless it has a longer one.
+local function prolong(e, us)
+  e.till = math.max(e.till, now + us)
+  ends(e.till)
+  mark(e)
+end
 
 -- beyond is far for the even tokens of a shared name.
 local function beyond(n, above)
   return far({last = s.token}, now, 2 * math.max(tonumber(n), 1), above)
-end
-
--- clear takes a session's place away.
-local function clear(e)
-  e.order, e.want, e.least, e.deadline, e.grant, e.tokens, e.seen = 0, 0, 0, 0, '0', '0', '0'
-  e.dirty = true
-end
-
--- settle writes down as gone: units past their lease, and places past their deadline.
-local function settle()
-  for _, e in ipairs(s.list) do
-    if e.units > 0 and now > e.till then e.units, e.first, e.dirty = 0, 0, true end
-    if e.order > 0 and now > e.deadline then clear(e) end
-  end
-end
-
-local function head()
-  local first
-  for _, e in ipairs(s.list) do
-    if e.order > 0 and (not first or e.order < first.order) then first = e end
-  end
-  return first
-end
-
--- count returns how many units the others have, how many others have some, how many others have units or a place, and
--- how many of them have a place.
-local function count(me)
-  local units, holders, sessions, places = 0, 0, 0, 0
-  for _, e in ipairs(s.list) do
-    if e ~= me then
-      units = units + e.units
-      if e.units > 0 then holders = holders + 1 end
-      if e.order > 0 then places = places + 1 end
-      if e.units > 0 or e.order > 0 then sessions = sessions + 1 end
-    end
-  end
-  return units, holders, sessions, places
-end
-
-local function prolong(e, us)
-  e.till = math.max(e.till, now + us)
-  e.memory = math.max(e.memory, e.till)
-  e.dirty = true
 end
 
 local function even(token)
@@ -66,111 +172,165 @@ end
 -- one, Redis forgot a write, and there is a new last one.
 local function give(e, units, n, above)
   local had = e.units
-  e.units, e.dirty = units, true
-  if kind == 'r' and units == ALL then
+  change(e, units, e.order)
+  if s.kind == 'r' and units == ALL then
     e.first = draw(tonumber(n), tonumber(above))
   else
-    if s.token == 0 or kind == 'r' and tonumber(above) > s.token then draw(1, tonumber(above)) end
+    if s.token == 0 or s.kind == 'r' and tonumber(above) > s.token then draw(1, tonumber(above)) end
     e.first = s.token
   end
   if had == 0 then e.under = e.first end
 end
 
--- line returns the sessions that have a place, in their order, and how many units and sessions with either there are.
-local function line()
-  local places, units, sessions = {}, 0, 0
-  for _, e in ipairs(s.list) do
-    units = units + e.units
-    if e.order > 0 then places[#places + 1] = e end
-    if e.units > 0 or e.order > 0 then sessions = sessions + 1 end
-  end
-  table.sort(places, function(a, b) return a.order < b.order end)
-  return places, units, sessions
+-- free returns how many units an entry can have within the limit of its place.
+local function free(e)
+  return e.limit - (s.units - e.units)
 end
 
--- serve grants heads what they want for as long as they fit, and returns them, except me: the caller gets a full lease.
--- It looks at each session once: thousands can be served in one run.
+-- ask marks the other sessions that have units as asked by a try, which is the head.
+local function ask(first)
+  first.pending = 0
+  for _, e in ipairs(everyone()) do
+    if e ~= first and e.units > 0 then
+      first.pending, e.asked = first.pending + 1, first.order
+      mark(e)
+    end
+  end
+end
+
+-- answered counts the answer of a session to the try that asked it.
+local function answered(me)
+  local first = head()
+  if first and first.order == me.asked and first.pending > 0 then
+    first.pending = first.pending - 1
+    mark(first)
+  end
+  me.asked = 0
+end
+
+-- over reports whether the head, which does not fit, is a try to refuse: all that were asked have answered, or the caller
+-- has, and keeps more units than the try leaves to all others.
+local function over(first, me)
+  if first.pending < 0 then return false end
+  return first.pending == 0 or me and me ~= first and me.asked ~= first.order and me.units > first.limit - first.least
+end
+
+-- grant gives the head, which fits, what it wants, and takes its place away. While others wait, the head of a semaphore
+-- gets what it needs, and no more. The caller gets a full lease.
+local function grant(first, me, lease)
+  local n, least, tokens, above = math.min(first.want, free(first)), first.least, first.tokens, first.seen
+  local us = first == me and lease or tonumber(first.grant) * 1000
+  vacate(first)
+  local behind = head()
+  if s.kind == 'p' and behind then n = least end
+  give(first, math.max(n, first.units), tokens, above)
+  prolong(first, us)
+end
+
+-- serve grants heads for as long as they fit, and refuses a try that is over. It returns the sessions of both, except me,
+-- and the head that is left.
 local function serve(me, lease)
-  local granted = {}
-  local places, units, sessions = line()
-  for i, first in ipairs(places) do
-    local free = first.limit - (units - first.units)
-    if first.least > free or beyond(first.tokens, first.seen) then break end
-    local n = math.min(first.want, free)
-    if kind == 'p' and i < #places then
-      n = math.min(n, math.max(first.least, math.floor(first.limit / sessions)))
-    end
-    units = units + n - first.units
-    local ttl, wanted, above = tonumber(first.grant) * 1000, first.tokens, first.seen
-    clear(first)
-    give(first, n, wanted, above)
-    if first == me then
-      prolong(me, lease)
+  local news, first = {}, head()
+  while first do
+    if first.least <= free(first) and not beyond(first.tokens, first.seen) then
+      grant(first, me, lease)
+    elseif over(first, me) then
+      leave(first)
     else
-      prolong(first, ttl)
-      granted[#granted + 1] = first
+      break
     end
+    if first ~= me then news[#news + 1] = first end
+    first = head()
   end
-  return granted
+  return news, first
 end
 
--- allowance returns a function that computes what a session may keep so that the head fits.
-local function allowance()
-  local first, most = head(), ALL
-  if first then
-    local _, holders, sessions = count(first)
-    local goal = first.least
-    if kind == 'p' then
-      goal = math.max(goal, math.min(first.want, math.floor(first.limit / (sessions + 1))))
-    end
-    if holders > 0 then most = math.max(0, math.floor((first.limit - goal) / holders)) end
-  end
-  return function(e)
-    return e == first and ALL or most
-  end
+-- allowance returns how many units each session but the head may keep so that the head fits. A semaphore's head that has
+-- waited for longer than the GRACE gets the units that fall free first.
+local function allowance(first)
+  local others = first and s.holders - (first.units > 0 and 1 or 0) or 0
+  if others == 0 then return ALL end
+  if s.kind == 'p' and now - first.since > GRACE then return 0 end
+  return math.max(0, math.floor((first.limit - first.least) / others))
 end
 
 -- many runs a command on a key with more arguments than Lua can hand over at once. Fields and their values stay together.
-local function many(command, key, arguments)
+local function many(command, arguments)
   for i = 1, #arguments, 4000 do
     redis.call(command, key, unpack(arguments, i, math.min(i + 3999, #arguments)))
   end
 end
 
--- save writes what has changed, and keeps the record for so many seconds at least. An entry whose memory is over is
--- deleted, but for mine. A key that is there is first written to by a command that a full server allows: it then allows
--- the next ones too, and what is kept or given back needs no memory.
-local function save(key, me, seconds)
-  local lasts = now + tonumber(seconds) * 1000000 + math.max(0, math.min(s.token - now, FARTHEST))
-  local changes, over = {'=', kind .. ' ' .. text(s.token)}, {}
-  for _, e in ipairs(s.list) do
-    if e.units == 0 and e.order == 0 and now > e.memory and e ~= me then
-      over[#over + 1] = e.session
-    else
-      lasts = math.max(lasts, e.till, e.memory, e.order > 0 and e.deadline + tonumber(e.grant) * 1000 or 0)
-      if e.dirty then changes[#changes + 1], changes[#changes + 2] = e.session, write(e) end
-    end
-  end
-  local left = redis.call('PTTL', key)
-  local ttl = text(math.max(left, math.ceil((lasts - now) / 1000)))
-  if left > 0 then redis.call('PEXPIRE', key, ttl) end
-  many('HSET', key, changes)
-  if left <= 0 then redis.call('PEXPIRE', key, ttl) end
-  many('HDEL', key, over)
+local function summary(soonest)
+  return string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.kind, s.token, s.units, s.holders, s.sessions, soonest,
+    s.first, s.last, s.told)
 end
 
--- announce sends messages to the granted sessions, and to those that have more than they may keep. The caller learns
--- both from the reply.
-local function announce(hold, me, granted, may)
-  local told = {}
-  for _, e in ipairs(granted) do
-    told[e] = true
-    tell(channel, e.session, hold, string.format('h %s %.0f %.0f %.0f %.0f %.0f %.0f ', e.epoch, e.units, e.first,
-      kind == 'r' and e.units == ALL and s.token or e.first, may(e), e.till, now) .. hold)
+-- shorter returns for how many ms the record is kept if it is kept for ttl now, and what this run has changed needs less:
+-- for ttl, unless the name has fallen idle and would be kept for much longer than its entries need.
+local function shorter(ttl, needs)
+  if s.sessions > 0 or ttl <= needs + 5000 then return ttl end
+  for _, e in ipairs(everyone()) do needs = math.max(needs, math.ceil((e.memory - now) / 1000)) end
+  return math.min(ttl, needs)
+end
+
+-- save writes what has changed, and keeps the record for so many seconds at least. A key that is there is first written to
+-- by a command that a full server allows: it then allows the next ones too, and what is kept or given back needs no
+-- memory. What is too much for one command is written under a summary that makes the next run count anew.
+local function save(seconds)
+  local lasts = now + tonumber(seconds) * 1000000 + math.max(0, math.min(s.token - now, FARTHEST))
+  local changes = {}
+  for _, e in ipairs(dirty) do
+    if not e.deleted then
+      lasts = math.max(lasts, e.till, e.memory, e.order > 0 and e.deadline + tonumber(e.grant) * 1000 or 0)
+      changes[#changes + 1], changes[#changes + 2] = e.session, write(e)
+      if places[e.order] then changes[#changes + 1], changes[#changes + 2] = '#' .. text(e.order), e.session end
+    end
   end
-  for _, e in ipairs(s.list) do
-    if e ~= me and not told[e] and e.units > may(e) then
-      tell(channel, e.session, hold, 'x ' .. text(may(e)) .. ' ' .. hold)
+  changes[#changes + 1], changes[#changes + 2] = '=', summary(s.soonest)
+  local ttl = redis.call('PTTL', key)
+  local keep = math.ceil((lasts - now) / 1000)
+  if ttl > keep then keep = shorter(ttl, keep) end
+  keep = text(keep)
+  if ttl > 0 then redis.call('PEXPIRE', key, keep) end
+  if #changes > 4000 then redis.call('HSET', key, '=', summary(0)) end
+  many('HSET', changes)
+  if ttl <= 0 then redis.call('PEXPIRE', key, keep) end
+  many('HDEL', gone)
+end
+
+-- heard notes what sessions learn in this run about how many units they may keep. It reports whether all others must be
+-- told: fewer than some of them may believe, or any number again, because the last one that waited has left.
+local function heard(most, listeners)
+  local all = most < s.told or most == ALL and left and s.told < ALL
+  if all or most == ALL then
+    s.told = most
+  elseif listeners then
+    s.told = math.max(s.told, most)
+  end
+  return all
+end
+
+-- announce prepares the messages of a run, and returns how many units each session but the head may keep, and a function
+-- that sends them: to the sessions that were granted or refused, and, if they must know, to those that have more
+-- units than they may keep, or were asked by a try. They must know of a new try (asks), and are told again in a copy of the
+-- head's request (beat). The caller learns the same from its reply.
+local function announce(me, news, first, beat, asks)
+  local most, informed = allowance(first), {}
+  for _, e in ipairs(news) do informed[e] = true end
+  if me then informed[me] = true end
+  local all = heard(most, beat or news[1] or me and me.units > 0) or beat or asks
+  return most, function()
+    for _, e in ipairs(news) do
+      tell(channel, e.session, hold, string.format('h %s %.0f %.0f %.0f %.0f %.0f %.0f ', e.epoch, e.units, e.first,
+        s.kind == 'r' and e.units == ALL and s.token or e.first, most, e.units > 0 and e.till or now, now) .. hold)
+    end
+    if not all then return end
+    for _, e in ipairs(everyone()) do
+      local try = first and first.pending >= 0 and e.asked == first.order and e.asked or 0
+      if e ~= first and not informed[e] and e.units > 0 and (not first or try > 0 or e.units > most) then
+        tell(channel, e.session, hold, 'x ' .. text(most) .. ' ' .. text(try) .. ' ' .. hold)
+      end
     end
   end
 end
