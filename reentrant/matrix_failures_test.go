@@ -260,7 +260,7 @@ func (c *cell) pushGarbage() {
 	if shared, ok := c.sink.(backend.SharedSink); ok {
 		for _, name := range []string{"far/rw", "far/sem", ""} {
 			shared.Shared(backend.ShareGrant{Name: name, Epoch: 1, Units: -1, First: 3, Last: 1, TTL: -1})
-			shared.SharedWanted(name, -1)
+			shared.SharedWanted(name, -1, 0)
 		}
 	}
 	c.sink.Granted(backend.Grant{})

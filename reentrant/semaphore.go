@@ -192,8 +192,10 @@ func (m *Semaphore) take(ctx context.Context, n int, t try) (c *permitCall, ok b
 	}
 	defer x.Leave()
 	x.Check()
-	x.Limit(m.permits)
 	c = &permitCall{permitTier: x.Tier().(*permitTier), name: x}
+	if c.Limit(m.permits) {
+		x.Wake()
+	}
 	c.life, ok, err = passQueue(ctx, &m.sharedName, x, c.permitTier, n, sharedqueue.Read, t)
 	return c, ok, err
 }

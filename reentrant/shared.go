@@ -301,7 +301,7 @@ func (s *session) noticeRenewal(name string, failing bool, err error) {
 func (k sink) Shared(g backend.ShareGrant) { k.s.shared.Granted(g) }
 
 // SharedWanted handles the report that another session waits for units.
-func (k sink) SharedWanted(name string, may int) { k.s.shared.Wanted(name, may) }
+func (k sink) SharedWanted(name string, may int, try uint64) { k.s.shared.Wanted(name, may, try) }
 
 var hashSeed = maphash.MakeSeed()
 

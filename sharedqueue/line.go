@@ -55,10 +55,11 @@ const maxSpares = 64
 type line[O comparable] struct {
 	first, last *Waiter[O]
 
-	waiting int       // waiters
-	writers int       // waiters that ask to write
-	permits int       // the sum of what all waiters ask for
-	shared  map[O]int // owner -> its waiters in mode Shared
+	waiting int           // waiters
+	writers int           // waiters that ask to write
+	since   time.Duration // when first became the first, by the clock of Terms; right only of Permits
+	permits int           // the sum of what all waiters ask for
+	shared  map[O]int     // owner -> its waiters in mode Shared
 
 	spare  *Waiter[O]
 	spares int

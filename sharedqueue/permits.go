@@ -1,12 +1,17 @@
 package sharedqueue
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Permits is the part of a semaphore that stays in the process: it hands out the units that the session has. Permits have
 // no owner: any goroutine may give them back.
 // The result look of a method means what it means for an [RW].
 type Permits struct {
 	terms[struct{}]
+
+	limit atomic.Int64 // the most permits that are handed out; written under mu
 
 	// Guarded by mu.
 
@@ -22,7 +27,20 @@ type PermitWaiter = Waiter[struct{}]
 func NewPermits(now func() time.Duration) *Permits {
 	q := &Permits{}
 	q.now = now
+	q.limit.Store(All)
 	return q
+}
+
+// Limit sets the most permits that all sessions may use together, so that this session hands out no more either. Claims
+// for more than that wait until no permit is in use.
+func (q *Permits) Limit(permits int) (look bool) {
+	if q.limit.Load() == int64(permits) {
+		return false
+	}
+	q.mu.Lock()
+	q.limit.Store(int64(permits))
+	q.admitLocked()
+	return q.unlock(0)
 }
 
 // Try takes n permits, at least one, if that needs no wait and overtakes no claim in line. The outcome is [Admitted],
@@ -39,8 +57,9 @@ func (q *Permits) Try(n int) (o Outcome, look bool) {
 func (q *Permits) Enter(n int, mode Mode) (o Outcome, w *PermitWaiter, life uint64, look bool) {
 	q.mu.Lock()
 	o = q.claimLocked(n)
-	if o == Busy && (mode&Once == 0 || q.line.waiting == 0) {
+	if o == Busy && (mode&Once == 0 || q.line.waiting == 0 && q.withinLocked(n)) {
 		w, o = q.line.add(struct{}{}, n, mode&Once), Waiting
+		q.headLocked(w)
 	}
 	life = q.life
 	return o, w, life, q.unlock(o)
@@ -51,10 +70,21 @@ func (q *Permits) Wait(w *PermitWaiter, done <-chan struct{}, timeout <-chan tim
 	why := w.await(done, timeout)
 	q.mu.Lock()
 	life = w.life
+	first := q.line.first
 	if o = q.endWaitLocked(w, why); o == why {
+		if q.line.first != first {
+			q.headLocked(q.line.first)
+		}
 		q.admitLocked()
 	}
 	return o, life, q.unlock(o)
+}
+
+// headLocked notes when w became the first in line, if it is. q.mu is held.
+func (q *Permits) headLocked(w *PermitWaiter) {
+	if w != nil && w == q.line.first {
+		q.line.since = q.now()
+	}
 }
 
 // Life returns how often all permits were lost.
@@ -90,7 +120,12 @@ func (q *Permits) claimLocked(n int) Outcome {
 // fitsLocked reports whether n more permits can be handed out. q.mu is held.
 func (q *Permits) fitsLocked(n int) bool {
 	total := q.inUse + n
-	return total <= q.units && (total <= q.may || !q.overLocked()) && q.trusted()
+	return total <= q.units && q.withinLocked(n) && (total <= q.may || !q.overLocked()) && q.trusted()
+}
+
+// withinLocked reports whether n more permits are within the limit. A claim for more than that is alone. q.mu is held.
+func (q *Permits) withinLocked(n int) bool {
+	return q.inUse == 0 || q.inUse+n <= int(q.limit.Load())
 }
 
 // takeLocked hands out n permits. q.mu is held.
@@ -108,6 +143,7 @@ func (q *Permits) admitLocked() {
 		q.takeLocked(w.n)
 		w.life = q.life
 		q.line.end(w, Admitted)
+		q.headLocked(q.line.first)
 	}
 }
 
@@ -133,12 +169,20 @@ func (q *Permits) Trust(until time.Duration) {
 }
 
 // Ask says that another session waits. Up to may units go on being handed out. What is above is handed out for a turn of
-// the given number of admissions, until turnEnd; then it goes back as it falls free. Asking again changes may only. The next Settle ends all
-// this.
+// the given number of admissions, until turnEnd; then it goes back as it falls free. Asking again changes may only. The
+// next Settle, or Unask, ends all this.
 func (q *Permits) Ask(may, passes int, turnEnd time.Duration) {
 	q.mu.Lock()
 	q.askLocked(may, passes, turnEnd)
 	q.admitLocked() // may can be more than before
+	q.unlock(0)
+}
+
+// Unask says that no other session waits any more.
+func (q *Permits) Unask() {
+	q.mu.Lock()
+	q.unaskLocked()
+	q.admitLocked()
 	q.unlock(0)
 }
 
@@ -170,6 +214,7 @@ func (q *Permits) EndTries(need int) {
 		next := w.next
 		if w.mode&Once != 0 && q.inUse+w.n >= need {
 			q.line.end(w, Busy)
+			q.headLocked(q.line.first)
 		}
 		w = next
 	}
@@ -215,7 +260,7 @@ func (q *Permits) Look() State {
 	q.seen = q.demandLocked()
 	s := State{
 		Units: q.units, InUse: q.inUse, Waiting: q.line.waiting,
-		Asked: q.asked, TurnOver: q.overLocked(),
+		Asked: q.asked, TurnOver: q.overLocked(), Limit: int(q.limit.Load()), Since: q.line.since,
 	}
 	if w := q.line.first; w != nil {
 		s.Head, s.Want, s.Once = w.n, q.inUse+q.line.permits, w.mode&Once != 0
@@ -242,16 +287,17 @@ func (q *Permits) Usage() (inside bool, waiting int) {
 
 // demandLocked returns what the engine should act on. q.mu is held.
 func (q *Permits) demandLocked() demand {
-	d := demand{keep: q.units}
+	limit := int(q.limit.Load())
+	d := demand{keep: min(q.units, max(q.inUse, limit))}
 	w := q.line.first
 	if w != nil && (q.inUse+w.n > q.units || q.overLocked()) {
-		d.want = q.inUse + q.line.permits
+		d.want, d.least, d.limit = q.inUse+q.line.permits, q.inUse+w.n, limit
 	}
 	switch {
 	case w == nil && q.inUse == 0: // idle permits go back at once
 		d.keep = 0
 	case q.asked && (w == nil || q.overLocked()):
-		d.keep = min(q.units, max(q.inUse, q.may))
+		d.keep = q.inUse
 	}
 	return d
 }

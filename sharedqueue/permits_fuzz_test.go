@@ -15,7 +15,7 @@ import (
 // A permitsModel is what Permits are meant to be, written with one slice.
 type permitsModel struct {
 	now, until              time.Duration
-	units, inUse            int
+	units, inUse, limit     int
 	asked, turn, shut, came bool
 	may, passes             int
 	turnEnd                 time.Duration
@@ -40,8 +40,10 @@ func (m *permitsModel) fits(n int) bool {
 	if m.asked && !m.turn {
 		limit = min(limit, m.may)
 	}
-	return m.inUse+n <= limit && m.now < m.until
+	return m.inUse+n <= limit && m.within(n) && m.now < m.until
 }
+
+func (m *permitsModel) within(n int) bool { return m.inUse == 0 || m.inUse+n <= m.limit }
 
 func (m *permitsModel) take(n int) {
 	m.inUse += n
@@ -64,7 +66,7 @@ func (m *permitsModel) try(n int) Outcome {
 
 func (m *permitsModel) claim(id, n int, mode Mode) {
 	o := m.try(n)
-	if o == Busy && (mode&Once == 0 || len(m.line) == 0) {
+	if o == Busy && (mode&Once == 0 || len(m.line) == 0 && m.within(n)) {
 		m.line = append(m.line, permitsWait{id, n, mode})
 		return
 	}
@@ -124,7 +126,7 @@ func (m *permitsModel) want() int {
 
 func (m *permitsModel) look() State {
 	m.step()
-	s := State{Units: m.units, InUse: m.inUse, Waiting: len(m.line), Asked: m.asked, TurnOver: m.asked && !m.turn}
+	s := State{Units: m.units, InUse: m.inUse, Waiting: len(m.line), Asked: m.asked, TurnOver: m.asked && !m.turn, Limit: m.limit}
 	if len(m.line) > 0 {
 		s.Head, s.Want, s.Once = m.line[0].n, m.want(), m.line[0].mode&Once != 0
 	}
@@ -133,15 +135,15 @@ func (m *permitsModel) look() State {
 
 func (m *permitsModel) demand() demand {
 	s := m.look()
-	d := demand{keep: s.Units}
+	d := demand{keep: min(s.Units, max(s.InUse, s.Limit))}
 	if s.Waiting > 0 && (s.InUse+s.Head > s.Units || s.TurnOver) {
-		d.want = s.Want
+		d.want, d.least, d.limit = s.Want, s.InUse+s.Head, s.Limit
 	}
 	switch {
 	case s.Waiting == 0 && s.InUse == 0:
 		d.keep = 0
 	case s.Asked && (s.TurnOver || s.Waiting == 0):
-		d.keep = min(s.Units, max(s.InUse, m.may))
+		d.keep = s.InUse
 	}
 	return d
 }
@@ -162,7 +164,7 @@ type permitsRig struct {
 }
 
 func newPermitsRig(t *testing.T) *permitsRig {
-	r := &permitsRig{t: t, m: permitsModel{outcomes: map[int]Outcome{}}, outcomes: map[int]Outcome{}}
+	r := &permitsRig{t: t, m: permitsModel{limit: All, outcomes: map[int]Outcome{}}, outcomes: map[int]Outcome{}}
 	r.q = NewPermits(r.clock.now)
 	return r
 }
@@ -259,7 +261,9 @@ func (r *permitsRig) step(code, arg byte) {
 			m.until = m.now + time.Duration(big)
 			m.admit()
 		}
-		require.Equal(r.t, m.look(), q.Look())
+		look := q.Look()
+		look.Since = 0
+		require.Equal(r.t, m.look(), look)
 		r.seen = m.demand()
 	case 13:
 		switch {
@@ -276,6 +280,14 @@ func (r *permitsRig) step(code, arg byte) {
 		case arg >= 0x80:
 			require.Equal(r.t, m.inUse, q.Lose())
 			m.inUse, m.units = 0, 0
+		case arg >= 0x60:
+			q.Limit(n)
+			m.limit = n
+			m.admit()
+		case arg >= 0x50:
+			q.Unask()
+			m.asked, m.turn = false, false
+			m.admit()
 		default:
 			require.Equal(r.t, m.inUse == 0 && len(m.line) == 0 && !m.came, q.Rest())
 			m.came = false
@@ -296,6 +308,9 @@ func (r *permitsRig) compare() {
 
 // drain gives the queue all that it asks for, until no claim waits.
 func (r *permitsRig) drain() {
+	r.q.Limit(All)
+	r.m.limit = All
+	r.m.admit()
 	r.settle(r.m.want(), r.m.now+1)
 	r.compare()
 	require.Empty(r.t, r.m.line)

@@ -201,3 +201,58 @@ func TestPermitsRestWhenNoClaimCameInBetween(t *testing.T) {
 	require.False(t, q.Rest())
 	require.True(t, q.Rest())
 }
+
+// A limit is that of the whole deployment: it counts inside the session too, also for permits that it has already.
+func TestALoweredLimitHoldsInsideTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := newPermits(10)
+		q.Limit(10)
+		o, _ := q.Try(10)
+		require.Equal(t, Admitted, o)
+		q.Exit(3)
+		q.Look()
+		require.True(t, q.Limit(3), "the engine gives back what is above the limit")
+		o, _ = q.Try(1)
+		require.Equal(t, Busy, o)
+		waiter := enterPermits(q, 1, 0)
+		q.Exit(4)
+		requireOutcome(t, Waiting, waiter) // 3 are in use
+		q.Exit(1)
+		requireOutcome(t, Admitted, waiter)
+		wide := enterPermits(q, 5, 0)
+		q.Exit(2)
+		requireOutcome(t, Waiting, wide)
+		q.Exit(1)
+		requireOutcome(t, Admitted, wide) // it asks for more than the limit: it is alone
+	})
+}
+
+func TestARaisedLimitHelpsThoseInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := newPermits(10)
+		q.Limit(1)
+		q.Try(1)
+		waiter := enterPermits(q, 1, 0)
+		requireOutcome(t, Waiting, waiter)
+		q.Limit(2)
+		requireOutcome(t, Admitted, waiter)
+	})
+}
+
+// Since says for how long the first in line has been that.
+func TestSinceIsWhenTheHeadCameToTheHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opened := time.Now()
+		q := NewPermits(func() time.Duration { return time.Since(opened) })
+		enterPermits(q, 1, 0)
+		time.Sleep(time.Second)
+		second, _ := enterPermits(q, 2, 0), enterPermits(q, 3, 0)
+		require.Zero(t, q.Look().Since)
+		time.Sleep(time.Second)
+		q.Settle(Terms{Units: 1, Until: hour})
+		require.Equal(t, 2*time.Second, q.Look().Since)
+		require.Equal(t, 2, q.Look().Head)
+		requireOutcome(t, Waiting, second)
+		q.Expel()
+	})
+}

@@ -41,7 +41,7 @@ func TestWithoutUnitsNoOwnerIsAdmitted(t *testing.T) {
 		q, _ := newRW(0)
 		reader, writer, late := enterRW(q, "r", Read), enterRW(q, "w", Write), enterRW(q, "l", Read)
 		requireOutcome(t, Waiting, reader, writer, late)
-		require.Equal(t, State{Waiting: 3, Head: 1, Want: 1, Writers: 1, Spent: true}, q.Look())
+		require.Equal(t, State{Limit: All, Waiting: 3, Head: 1, Want: 1, Writers: 1, Spent: true}, q.Look())
 		q.Settle(terms0(1))
 		requireOutcome(t, Admitted, reader)
 		requireOutcome(t, Waiting, writer, late)
@@ -111,7 +111,7 @@ func TestAWriterIsAlone(t *testing.T) {
 	q.Look()
 	_, _, look := q.ExitWrite("w")
 	requireLook(t, true, look) // All is idle, and goes back
-	require.Equal(t, State{Units: All, Used: 1002}, q.Look())
+	require.Equal(t, State{Limit: All, Units: All, Used: 1002}, q.Look())
 }
 
 // The clock is read when the readers have been counted, so it stands for a reader that comes at that moment.

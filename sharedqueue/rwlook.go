@@ -7,7 +7,7 @@ func (q *RW[O]) Look() State {
 	q.mu.Lock()
 	q.seen = q.demandLocked()
 	s := State{
-		Units: q.units, InUse: q.inUseLocked(), Waiting: q.line.waiting, Writers: q.line.writers,
+		Units: q.units, InUse: q.inUseLocked(), Waiting: q.line.waiting, Writers: q.line.writers, Limit: All,
 		Asked: q.asked, TurnOver: q.overLocked() || q.asked && q.units < All, Spent: q.next > q.last, Used: q.used.Load(),
 	}
 	if w := q.line.first; w != nil {
@@ -149,10 +149,10 @@ func (q *RW[O]) inUseLocked() int {
 	return 0
 }
 
-// demandLocked returns what the engine should act on. An open queue demands nothing. q.mu is held.
+// demandLocked returns what the engine should act on. The readers of an open queue need one unit. q.mu is held.
 func (q *RW[O]) demandLocked() demand {
 	if q.open {
-		return demand{keep: q.units}
+		return demand{keep: min(q.units, 1)}
 	}
 	used := q.inUseLocked()
 	w := q.line.first
@@ -160,7 +160,7 @@ func (q *RW[O]) demandLocked() demand {
 	switch {
 	case w != nil && (over || q.shortLocked(w)):
 		return demand{keep: min(q.units, used), want: max(used, needs(w))}
-	case over, w == nil && used == 0 && q.units == All:
+	case over, w == nil && used < All && (q.units == All || q.shut): // readers need one unit
 		return demand{keep: min(q.units, used)}
 	}
 	return demand{keep: q.units}

@@ -279,6 +279,7 @@ func (m *rwModel) lose() map[string]Loss[string] {
 func (m *rwModel) look() State {
 	m.step()
 	s := State{
+		Limit: All,
 		Units: m.units, InUse: m.inUse(), Waiting: len(m.line),
 		Asked: m.asked, TurnOver: m.asked && (!m.turn || m.units < All), Spent: m.next > m.last, Used: m.used,
 	}
@@ -305,7 +306,7 @@ func (m *rwModel) demand() demand {
 	switch {
 	case s.Waiting > 0 && (s.TurnOver || short):
 		return demand{keep: min(s.Units, s.InUse), want: s.Want}
-	case s.TurnOver, s.Waiting == 0 && s.InUse == 0 && s.Units == All:
+	case s.TurnOver, s.Waiting == 0 && s.InUse < All && (s.Units == All || m.shut):
 		d.keep = min(s.Units, s.InUse)
 	}
 	return d

@@ -37,12 +37,21 @@ func (q *RW[O]) Trust(until time.Duration) {
 // Ask says that another session waits. A session with one unit admits no owner any more, except those that are inside.
 // A session with All has a turn: it goes on admitting in order as long as a writer is inside or in line, for the given
 // number of writers, until turnEnd. A writer that goes on as a reader ends the turn, and the readers at the head of the
-// line are admitted with it. The next Settle ends all this; to be asked again changes nothing. may does not
+// line are admitted with it. The next Settle, or Unask, ends all this; to be asked again changes nothing. may does not
 // matter to an RW.
 func (q *RW[O]) Ask(may, passes int, turnEnd time.Duration) {
 	q.mu.Lock()
 	q.closeLocked()
 	q.askLocked(may, passes, turnEnd)
+	q.unlock(0)
+}
+
+// Unask says that no other session waits any more.
+func (q *RW[O]) Unask() {
+	q.mu.Lock()
+	q.closeLocked()
+	q.unaskLocked()
+	q.admitLocked()
 	q.unlock(0)
 }
 

@@ -64,6 +64,9 @@ func (t *terms[O]) askLocked(may, passes int, turnEnd time.Duration) {
 	}
 }
 
+// unaskLocked ends what askLocked began. mu is held.
+func (t *terms[O]) unaskLocked() { t.asked, t.turn = false, false }
+
 // passLocked counts an admission of the turn. mu is held.
 func (t *terms[O]) passLocked() {
 	if t.turn {

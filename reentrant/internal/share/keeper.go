@@ -138,16 +138,13 @@ func (n *Name) sleptLocked(now time.Time, ahead time.Duration) {
 }
 
 // dueLocked returns when the name's lease must be renewed or given up, the zero time if it has none, and whether to
-// renew it now. While a claim is under way its copies renew the lease.
+// renew it now. While a claim is under way its copies renew the lease, if the server replies to them in time.
 func (n *Name) dueLocked(now, stale time.Time) (at time.Time, renew bool) {
 	if n.units == 0 {
 		return time.Time{}, false
 	}
-	if n.claim != nil {
-		return n.trust.Until(), false
-	}
 	slack := n.trust.Length / 10
-	if n.renewalFailed {
+	if n.renewalFailed || !n.settledLocked() { // it is a retry, or may have to be repeated as one
 		slack = 0
 	}
 	return n.trust.Wake(), n.trust.Due(now, slack) || !n.renewalFailed && n.trust.Sent.Before(stale)
@@ -168,20 +165,22 @@ func (k *keeper) renew(names []*Name, batch []backend.Renewal) {
 	k.wakeUp()
 }
 
-// renewed handles the reply to a renewal. The reply counts only if no claim was sent for the name since.
+// renewed handles the reply to a renewal. While a later claim is under way only a success counts: the server has not
+// carried that claim out yet, so the units it keeps are among those renewed. Otherwise it may have done so, which is not
+// known before its reply.
 func (n *Name) renewed(r *backend.Renewal, t lease.Lease) {
 	env := &n.room.env
 	n.mu.Lock()
 	notify := func() {}
 	switch {
-	case n.units == 0 || n.claim != nil || n.epoch != r.Epoch:
+	case n.units == 0 || n.epoch != r.Epoch:
 	case r.Err != nil:
 		n.trust = n.trust.Retried(time.Now())
 		if !n.renewalFailed {
 			env.Notice(n.name, true, env.Asked(r.Err))
 		}
 		n.renewalFailed = true
-	case n.owes && (r.Gone || r.Units < n.units): // it is not known which epoch the server has: the next claim finds out
+	case !n.settledLocked() && (r.Gone || r.Units < n.units):
 		n.trust = n.trust.Retried(time.Now())
 	case r.Gone || r.Units < n.units:
 		notify = n.loseLocked("the server no longer had it at renewal")

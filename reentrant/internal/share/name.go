@@ -30,7 +30,6 @@ type Name struct {
 	retired atomic.Bool
 
 	mu      sync.Mutex // guards what follows
-	limit   int        // a semaphore's permits, as the latest caller said
 	running bool       // run is at work
 	halted  bool       // the room has stopped: run never starts again
 	closing bool
@@ -51,7 +50,8 @@ type Name struct {
 	turnEnd time.Time
 	hint    int       // the lowest may of the messages since the latest copy was sent
 	share   int       // of a semaphore: the session's share, from the last reply
-	topUp   time.Time // when to ask again for units that the server did not grant, or whether another session still waits
+	answer  uint64    // the try that asked whether the units are in use; 0: none
+	topUp   time.Time // when to ask whether another session still waits
 	rest    time.Time // when to check whether read units are idle
 
 	// The session's claim.
@@ -71,9 +71,12 @@ type claim struct {
 	keep, want, least int
 	limit             int
 	under, tail, seen backend.Token
-	probe             bool          // it asks whether another session still waits, and gives nothing back
+	probe             bool          // it asks whether another session still waits, or answers a try, and asks for nothing
+	try               bool          // it is refused, and not queued, if others use the units
+	answer            uint64        // the try that it answers
 	ahead             time.Duration // how far the wall clock was ahead before the latest copy was sent
 	placed            bool          // the last reply said that it waits at the server
+	pressed           bool          // the beat after the grace was scheduled
 	tries             int           // consecutive copies without a reply
 	again             time.Time
 	repeat            bool // the session was reconnected since the latest copy was sent
@@ -137,13 +140,6 @@ func (n *Name) run() {
 		case <-n.room.quit.Done():
 		}
 	}
-}
-
-// Limit sets the permits of a semaphore.
-func (n *Name) Limit(permits int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.limit = permits
 }
 
 // Unheard returns the error of a wait that began at since and got no units: the error of the last command, or an
@@ -266,13 +262,31 @@ func (n *Name) repeat() {
 	}
 }
 
-// wanted handles the message that another session waits. It may refer to units whose grant has not come in yet.
-func (n *Name) wanted(may int) {
+// wanted handles the message that another session waits, or tries if try is not 0, or waits no more if may is Unlimited.
+// It may refer to units whose grant has not come in yet.
+func (n *Name) wanted(may int, try uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if may == backend.Unlimited && try == 0 {
+		n.unaskLocked()
+		return
+	}
 	n.hint = min(n.hint, may)
 	if n.units > may {
 		n.askLocked(may)
+	}
+	if n.units > 0 || n.claim != nil { // the units may be under way
+		n.answer = try
+		n.wakeLocked()
+	}
+}
+
+// unaskLocked ends what askLocked began.
+func (n *Name) unaskLocked() {
+	n.hint, n.answer = backend.Unlimited, 0
+	if n.asked {
+		n.asked, n.may = false, 0
+		n.tier.Unask()
 		n.wakeLocked()
 	}
 }

@@ -10,14 +10,20 @@ import (
 // A demand is the next claim of a session: the units it keeps, those it wants in total, and the least it accepts.
 type demand struct {
 	keep, want, least int
-	probe             bool // ask whether another session still waits
+	limit             int
+	try               bool   // for one attempt
+	probe             bool   // ask whether another session still waits, or say that the units are in use
+	answer            uint64 // the try that asked
 }
 
-func only(units int) demand { return demand{keep: units, want: units} }
+func only(units int) *demand { return &demand{keep: units, want: units} }
 
 // plan decides what to send next. It reports whether to send n.claim now. If not, it returns when to look again, the
 // zero time if only an event can change anything. n.mu is held.
 func (n *Name) plan(now time.Time) (again time.Time, send bool) {
+	if c := n.claim; c != nil && c.try && c.placed && !now.Before(c.again) { // not all have answered
+		n.tier.EndTries(0)
+	}
 	for range 4 { // each iteration follows a race with a user who came in between; another user is another event
 		st := n.tier.Look()
 		d, at := n.next(st, now)
@@ -26,7 +32,7 @@ func (n *Name) plan(now time.Time) (again time.Time, send bool) {
 			n.tier.EndTries(0)
 		case d == nil:
 			return n.pending(at, now)
-		case n.begin(*d):
+		case n.begin(*d, st.Limit):
 			return time.Time{}, true
 		}
 	}
@@ -53,6 +59,9 @@ func (n *Name) next(st sharedqueue.State, now time.Time) (*demand, time.Time) {
 	if n.claim != nil {
 		return n.overtake(st), time.Time{}
 	}
+	if n.answer > 0 && n.units > 0 {
+		return &demand{keep: st.InUse, want: st.InUse, probe: true, answer: n.answer}, time.Time{}
+	}
 	d, at := n.forHead(st, now)
 	if d == nil && at.IsZero() {
 		d, at = n.giveBack(st, now)
@@ -66,23 +75,21 @@ func (n *Name) next(st sharedqueue.State, now time.Time) (*demand, time.Time) {
 	case now.Before(n.retryOwed):
 		return nil, earliest(at, n.retryOwed)
 	}
-	owed := only(n.units)
-	return &owed, at
+	return only(n.units), at
 }
 
-// ask returns the demand of the head of the local queue while the session keeps keep units, nil if those suffice.
+// ask returns the demand of the head of the local queue while the session keeps keep units, nil if those suffice, or if
+// only a user of this session can give the head what it needs.
 func (n *Name) ask(st sharedqueue.State, keep int) *demand {
-	if st.Head == 0 {
-		return nil
-	}
-	want := st.Head
+	d := demand{keep: keep, want: st.Head, least: st.Head, limit: max(st.Limit, st.Head), try: st.Once}
 	if n.kind == backend.Permits {
-		want = max(n.units, st.Head, min(st.Want, n.limit))
+		d.least = st.InUse + st.Head
+		d.want = max(keep, d.least, min(st.Want, d.limit))
 	}
-	if want <= keep {
+	if st.Head == 0 || d.want <= keep || d.least > d.limit {
 		return nil
 	}
-	return &demand{keep: keep, want: want, least: st.Head}
+	return &d
 }
 
 // asking returns ask's demand or, if there is none, the demand for the kept units alone.
@@ -90,37 +97,36 @@ func (n *Name) asking(st sharedqueue.State, keep int) *demand {
 	if d := n.ask(st, keep); d != nil {
 		return d
 	}
-	d := only(keep)
-	return &d
-}
-
-// floor returns how many units the session keeps when another session waits.
-func (n *Name) floor(st sharedqueue.State) int {
-	if n.kind == backend.ReadWrite {
-		return st.InUse
-	}
-	return max(st.InUse, min(n.units, n.may))
+	return only(keep)
 }
 
 // overtake returns the demand that replaces the claim under way, nil if the claim stays.
 func (n *Name) overtake(st sharedqueue.State) *demand {
 	c := n.claim
-	if !c.asks() && (c.tries == 0 || st.Head == 0) {
+	switch {
+	case !c.asks() && (c.tries == 0 || st.Head == 0):
 		return nil // units are given back before more are asked for, unless the server does not reply
+	case c.placed && n.answer > 0:
+		d := n.asking(st, min(c.keep, n.units, st.InUse))
+		d.answer = n.answer
+		return d
 	}
 	keep := min(c.keep, n.units)
 	if n.asked {
-		keep = min(keep, n.floor(st))
+		keep = min(keep, st.InUse)
 	}
 	if st.Head == 0 || keep < c.keep { // all local waiters have left, or another session waits
 		return n.asking(st, keep)
 	}
+	if !c.placed && c.tries == 0 {
+		return nil
+	}
+	d := n.ask(st, min(keep, max(st.InUse, n.idleKeep())))
 	switch {
-	case !c.placed && c.tries == 0 || st.Head == c.least:
-	case n.units < st.Head:
-		return n.ask(st, min(n.units, c.keep, max(st.InUse, n.idleKeep())))
-	case c.asks() && st.Head < c.least: // the waiter that needed this many has left
+	case d == nil && c.asks(): // the waiter that needed more has left
 		return n.asking(st, keep)
+	case d != nil && (d.least != c.least || d.limit != c.limit || d.try != c.try):
+		return d
 	}
 	return nil
 }
@@ -142,25 +148,37 @@ func (n *Name) forHead(st sharedqueue.State, now time.Time) (*demand, time.Time)
 		if d, at, done := n.giveWay(st, now); done {
 			return d, at
 		}
-		if n.units >= st.Head {
+		if n.kind == backend.ReadWrite && n.units >= st.Head || st.InUse+st.Head <= n.units {
 			return n.probe(st, now)
 		}
 	}
 	switch {
+	case n.kind == backend.Permits:
+		return n.askForPermits(st, now)
 	case n.units < st.Head:
-		return n.ask(st, max(st.InUse, min(n.units, n.idleKeep()))), time.Time{}
-	case n.kind == backend.ReadWrite:
-		if st.Spent && st.InUse == 0 && st.Head == backend.AllUnits {
-			return &demand{keep: 0, want: backend.AllUnits, least: backend.AllUnits}, time.Time{}
-		}
-	case st.InUse+st.Head > n.units:
-		d := n.ask(st, n.units)
-		if d == nil || st.Once || !now.Before(n.topUp) {
-			return d, time.Time{}
-		}
-		return nil, n.topUp
+		return n.ask(st, st.InUse), time.Time{}
+	case st.Spent && st.InUse == 0 && st.Head == backend.AllUnits:
+		return n.ask(st, 0), time.Time{}
 	}
 	return nil, time.Time{}
+}
+
+// askForPermits returns the demand of a semaphore's head. With its share of the permits a session leaves the head to its own
+// users at first: most often one of them releases a permit before two turns are over.
+func (n *Name) askForPermits(st sharedqueue.State, now time.Time) (*demand, time.Time) {
+	d := n.ask(st, n.units)
+	if patience := n.patience(st); d != nil && n.units >= n.share && now.Before(patience) {
+		return nil, patience
+	}
+	return d, time.Time{}
+}
+
+// patience returns until when a semaphore's head waits for users of its own session.
+func (n *Name) patience(st sharedqueue.State) time.Time {
+	if st.Once || st.InUse == 0 {
+		return time.Time{}
+	}
+	return n.room.env.Opened.Add(st.Since + 2*n.room.env.Turn)
 }
 
 // probe asks whether the other session, for which the head is held back, still waits: at once if the head makes only
@@ -177,17 +195,19 @@ func (n *Name) probe(st sharedqueue.State, now time.Time) (*demand, time.Time) {
 	return d, time.Time{}
 }
 
-// giveWay returns the demand with which a session gives units back to a waiting one. done is false if there are no
-// units to give back, now or later.
+// giveWay returns the demand with which a session gives units back to a waiting one, or when its turn ends. done is false
+// if there are no units to give back, now or later.
 func (n *Name) giveWay(st sharedqueue.State, now time.Time) (d *demand, at time.Time, done bool) {
-	floor := n.floor(st)
-	if floor >= n.units {
-		return nil, time.Time{}, false
-	}
-	if n.inTurn(st) && now.Before(n.turnEnd) {
+	idle := st.InUse < n.units
+	switch {
+	case (idle || n.kind == backend.Permits) && n.inTurn(st) && now.Before(n.turnEnd):
 		return nil, n.turnEnd, true
+	case idle && n.kind == backend.Permits && st.InUse >= n.share && now.Before(n.patience(st)):
+		return only(st.InUse), time.Time{}, true
+	case idle:
+		return n.asking(st, st.InUse), time.Time{}, true
 	}
-	return n.asking(st, floor), time.Time{}, true
+	return nil, time.Time{}, false
 }
 
 // inTurn reports whether the session's turn goes on although another session waits: with a writer inside while another
@@ -209,34 +229,40 @@ func (n *Name) giveBack(st sharedqueue.State, now time.Time) (*demand, time.Time
 			return d, at
 		}
 	}
-	if most := max(st.InUse, n.limit); n.units > most { // the limit was lowered
-		d := only(most)
-		return &d, time.Time{}
-	}
 	switch {
-	case n.units == 0 || st.InUse > 0 && n.units != 1 || st.Head > 0:
+	case n.kind == backend.Permits && n.units > max(st.InUse, st.Limit): // the limit was lowered
+		return only(max(st.InUse, st.Limit)), time.Time{}
+	case n.units == 0 || st.Head > 0 || st.InUse == n.units && n.units > 1:
 		return nil, time.Time{}
-	case n.kind == backend.Permits || n.units > 1 || n.closing:
-		if st.InUse > 0 {
-			return nil, time.Time{}
-		}
-		d := only(0)
-		return &d, time.Time{}
-	case n.rest.IsZero() || !now.Before(n.rest):
-		if !n.rest.IsZero() && n.tier.Rest() {
-			n.rest = time.Time{}
-			d := only(0)
-			return &d, time.Time{}
-		}
-		n.tier.Rest()
-		n.rest = now.Add(n.room.env.Heartbeat)
+	case n.kind == backend.Permits && st.InUse > 0:
+		return nil, time.Time{}
+	case n.kind == backend.Permits || n.units > 1: // of a writer that went on as a reader, one unit is left
+		return only(st.InUse), time.Time{}
+	case n.closing && st.InUse > 0:
+		return nil, time.Time{}
+	case n.closing:
+		return only(0), time.Time{}
 	}
+	return n.rested(now)
+}
+
+// rested returns the demand that gives back the unit of readers if none came for a heartbeat, and otherwise when to look
+// again.
+func (n *Name) rested(now time.Time) (*demand, time.Time) {
+	if !n.rest.IsZero() && now.Before(n.rest) {
+		return nil, n.rest
+	}
+	if idle := n.tier.Rest(); idle && !n.rest.IsZero() {
+		n.rest = time.Time{}
+		return only(0), time.Time{}
+	}
+	n.rest = now.Add(n.room.env.Heartbeat)
 	return nil, n.rest
 }
 
 // begin makes d the claim under way. Units that are not kept are out of use before the claim is sent. It returns false,
 // and makes no claim, if users who came in between need the units and no change is left to send.
-func (n *Name) begin(d demand) bool {
+func (n *Name) begin(d demand, limit int) bool {
 	had := n.units
 	kept, used := n.tier.Keep(min(d.keep, had))
 	d.keep = max(d.keep, kept)
@@ -247,7 +273,11 @@ func (n *Name) begin(d demand) bool {
 			return false
 		}
 	}
-	c := &claim{probe: d.probe, keep: d.keep, want: d.want, least: d.least, limit: max(n.limit, d.least), under: n.under, seen: n.room.env.Seen()}
+	c := &claim{
+		probe: d.probe, try: d.try, answer: d.answer,
+		keep: d.keep, want: d.want, least: d.least, limit: max(d.limit, limit), under: n.under, seen: n.room.env.Seen(),
+	}
+	n.answer = 0
 	if n.kind == backend.ReadWrite && had == backend.AllUnits && kept < had {
 		c.tail = used
 		n.known = max(n.known, used)

@@ -26,7 +26,7 @@ func withIdle(t *testing.T, used int) *session[permitTier] {
 func TestUnitsAreOutOfUseBeforeTheServerIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withIdle(t, 1)
-		s.room.Wanted("x", 1)
+		s.room.Wanted("x", 1, 0)
 		told := s.command(2)
 		assert.Equal(t, []int{1, 1}, []int{told.req.Keep, told.req.Want})
 		o, _ := s.queue.Try(1)
@@ -40,7 +40,7 @@ func TestReadersThatAreNoLongerAskedBackKeepTheirRegistration(t *testing.T) {
 		a := enter(s, "a", sharedqueue.Read)
 		s.command(1).grant(1)
 		require.Equal(t, sharedqueue.Admitted, next(s, a.outcome))
-		s.room.Wanted("x", 0)
+		s.room.Wanted("x", 0, 0)
 		b := enter(s, "b", sharedqueue.Read)
 		s.command(2).grant(1) // the writer has left
 		require.Equal(t, sharedqueue.Admitted, next(s, b.outcome))
@@ -72,7 +72,7 @@ func TestAPlaceThatTheServerDroppedIsAskedForAgain(t *testing.T) {
 	t.Run("with units kept", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := withIdle(t, 1)
-			s.room.Wanted("x", 1)
+			s.room.Wanted("x", 1, 0)
 			s.command(2).grant(1)
 			synctest.Wait()
 			more := enter(s, 2, 0)
@@ -94,7 +94,7 @@ func TestATryEndsAtOnceInASessionThatHasATurn(t *testing.T) {
 		o, w, _, _ := s.queue.Enter(2, sharedqueue.Once) // and before its Wake the session is asked for permits
 		require.Equal(t, sharedqueue.Waiting, o)
 		start := time.Now()
-		s.room.Wanted("x", 2)
+		s.room.Wanted("x", 2, 0)
 		o, _, _ = s.queue.Wait(w, nil, time.After(time.Minute))
 		assert.Equal(t, sharedqueue.Busy, o)
 		assert.Zero(t, time.Since(start))
@@ -123,15 +123,159 @@ func TestAReconnectHasARequestRepeatedThatIsUnderWay(t *testing.T) {
 	}
 }
 
-func TestATryEndsWithTheAnswerThatItsSessionHasToWait(t *testing.T) {
+func TestATryEndsWhenAnswersDoNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPermits(t)
 		try := enter(s, 1, sharedqueue.Once)
 		asked := s.command(1)
 		asked.place(0)
+		assert.True(t, asked.req.Try)
 		assert.Equal(t, sharedqueue.Busy, next(s, try.outcome))
 		left := s.command(2)
-		assert.Equal(t, asked.at, left.at)
+		assert.Equal(t, asked.at.Add(testHeartbeat), left.at, "the answers have a heartbeat's time")
 		assert.Zero(t, left.req.Want, "the place is given up")
 	})
+}
+
+func TestATryEndsWithThePushThatRefusesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPermits(t)
+		try := enter(s, 1, sharedqueue.Once)
+		s.command(1).place(0)
+		synctest.Wait()
+		start := time.Now()
+		s.room.Granted(backend.ShareGrant{Name: "x", Epoch: 1, May: backend.Unlimited})
+		assert.Equal(t, sharedqueue.Busy, next(s, try.outcome))
+		assert.Zero(t, time.Since(start))
+		synctest.Wait()
+		assert.Empty(t, s.shares, "the server has no place of the session any more")
+	})
+}
+
+func TestATryIsAnsweredWithWhatIsInUse(t *testing.T) {
+	for name, c := range map[string]struct{ used, keep int }{"some are idle": {1, 1}, "all are in use": {4, 4}, "all are idle": {0, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPermits(t)
+				u := enter(s, 4, 0)
+				s.command(1).grant(4)
+				require.Equal(t, sharedqueue.Admitted, next(s, u.outcome))
+				ok, _ := s.queue.Exit(4 - c.used)
+				require.True(t, ok)
+				s.room.Wanted("x", 1, 7)
+				said := s.command(2)
+				assert.Equal(t, []int{c.keep, c.keep}, []int{said.req.Keep, said.req.Want})
+				assert.Equal(t, uint64(7), said.req.Answer)
+				said.grant(c.keep)
+				synctest.Wait()
+				assert.Empty(t, s.shares)
+			})
+		})
+	}
+}
+
+func TestAReaderAnswersATryOfAWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newReadWrite(t)
+		reader := enter(s, "reader", sharedqueue.Read)
+		s.command(1).grant(1)
+		require.Equal(t, sharedqueue.Admitted, next(s, reader.outcome))
+		s.room.Wanted("x", 0, 7)
+		said := s.command(2)
+		assert.Equal(t, []int{1, 1}, []int{said.req.Keep, said.req.Want})
+		assert.Equal(t, uint64(7), said.req.Answer)
+		said.grant(1)
+		synctest.Wait()
+		s.queue.ExitRead("reader")
+		s.room.Wanted("x", 0, 8)
+		assert.Zero(t, s.command(3).req.Keep, "an idle unit goes back")
+	})
+}
+
+// What a session has that reads after it has written: one unit is enough.
+func TestADowngradeGivesBackWhatOnlyAWriterNeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newReadWrite(t)
+		writer := enter(s, "owner", sharedqueue.Write)
+		s.command(1).reply <- backend.ShareReply{Status: backend.Shared, Epoch: 1, Units: backend.AllUnits, First: 2, Last: 4, May: backend.Unlimited}
+		require.Equal(t, sharedqueue.Admitted, next(s, writer.outcome))
+		o, _, _ := s.queue.TryRead("owner")
+		require.Equal(t, sharedqueue.Reentered, o)
+		_, ok, look := s.queue.ExitWrite("owner")
+		require.True(t, ok)
+		require.True(t, look)
+		s.name.Wake()
+		said := s.command(2)
+		assert.Equal(t, []int{1, 1}, []int{said.req.Keep, said.req.Want})
+	})
+}
+
+func TestNewcomersComeInWhenNoOtherSessionWaitsAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newReadWrite(t)
+		a := enter(s, "a", sharedqueue.Read)
+		s.command(1).grant(1)
+		require.Equal(t, sharedqueue.Admitted, next(s, a.outcome))
+		s.room.Wanted("x", 0, 0)
+		b := enter(s, "b", sharedqueue.Read)
+		s.room.Wanted("x", backend.Unlimited, 0) // the writer has left
+		start := time.Now()
+		assert.Equal(t, sharedqueue.Admitted, next(s, b.outcome))
+		assert.Zero(t, time.Since(start))
+	})
+}
+
+// A user leaves before a raised or lowered limit counts, so that both sides of the limit are seen.
+func TestAClaimWithAnotherLimitReplacesTheOneUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPermits(t)
+		enter(s, 2, 0)
+		first := s.command(1)
+		assert.Equal(t, 5, first.req.Limit)
+		first.place(0)
+		synctest.Wait()
+		require.True(t, s.queue.Limit(7))
+		s.name.Wake()
+		assert.Equal(t, 7, s.command(2).req.Limit)
+	})
+}
+
+// Another session needs a permit, and this one has more than its share. It may keep some, but not what no user of it needs.
+func TestIdlePermitsGoBackThoughTheSessionMayKeepThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withIdle(t, 2)
+		s.room.Wanted("x", 3, 0)
+		said := s.command(2)
+		assert.Equal(t, []int{2, 2}, []int{said.req.Keep, said.req.Want})
+	})
+}
+
+// A renewal that succeeds while a claim gets no reply keeps the users inside; one that finds nothing proves nothing.
+func TestUnitsAreRenewedWhileAClaimGetsNoReply(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := withIdle(t, 4)
+			enter(s, 1, 0)
+			begun := time.Now()
+			for time.Since(begun) < 3*testLease && len(s.losses) == 0 {
+				select {
+				case c := <-s.shares:
+					c.fail <- backend.ErrUnavailable
+				case r := <-s.renewals:
+					if gone {
+						r.reply <- backend.Renewal{Gone: true}
+					} else {
+						r.reply <- backend.Renewal{Units: 4}
+					}
+				case <-time.After(testHeartbeat):
+				}
+				synctest.Wait()
+			}
+			if gone {
+				assert.Equal(t, until(begun, testLease), next(s, s.losses))
+			} else {
+				assert.Empty(t, s.losses)
+			}
+		})
+	}
 }

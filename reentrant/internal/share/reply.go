@@ -54,7 +54,7 @@ func (n *Name) requestLocked(notAfter time.Time) backend.ShareRequest {
 	env, c := &n.room.env, n.claim
 	req := backend.ShareRequest{
 		Kind: n.kind, Epoch: c.epoch, Keep: c.keep, Want: c.want, Least: c.least, Limit: c.limit, Under: c.under, Tail: c.tail,
-		Seen: c.seen, Lease: env.Lease, GrantTTL: env.GrantTTL, Patience: env.Patience, NotAfter: notAfter,
+		Seen: c.seen, Try: c.try, Answer: c.answer, Lease: env.Lease, GrantTTL: env.GrantTTL, Patience: env.Patience, NotAfter: notAfter,
 		Memory: notAfter, // copies have one time limit, so each is refused later than those before
 	}
 	if n.kind == backend.ReadWrite {
@@ -89,7 +89,7 @@ func (n *Name) failedLocked(c *claim, err error) {
 // repliedLocked handles the reply to a copy of the claim. t is the lease of the units in the reply.
 func (n *Name) repliedLocked(c *claim, r *backend.ShareReply, t lease.Lease) (notify func()) {
 	notify = func() {}
-	now := time.Now()
+	now, env := time.Now(), &n.room.env
 	n.err, n.lastReply, n.share, c.tries = nil, now, r.Share, 0
 	switch {
 	case r.Status == backend.StaleShare: // the server ignored this claim
@@ -102,28 +102,54 @@ func (n *Name) repliedLocked(c *claim, r *backend.ShareReply, t lease.Lease) (no
 		return notify
 	case r.Placed:
 		c.placed = true
-		c.again = n.beat(now, c)
+		c.again = n.beat(now, c, r)
+		if c.try { // it ends by then
+			c.again = t.Sent.Add(env.Heartbeat)
+		} else {
+			n.tier.EndTries(c.least)
+		}
 		notify = n.confirmLocked(c, r, t)
-		n.tier.EndTries(c.least)
+		n.mayLocked(r.May)
 		return notify
-	case r.Units > 0 && (!t.Trusted(now) || lease.Napped(c.ahead, n.room.env.Ahead())): // the reply came too late to be trusted
+	case r.Units > 0 && (!t.Trusted(now) || lease.Napped(c.ahead, env.Ahead())): // the reply came too late to be trusted
 		c.again = now
 		return notify
-	case c.asks() && r.Units < c.least && r.Units >= c.keep && c.keep > 0: // the place, or the grant, has expired
+	case c.asks() && r.Units < c.least && r.Units >= c.keep && c.keep > 0: // refused, or the place or the grant has expired
 		notify = n.confirmLocked(c, r, t)
 		n.claim, n.epoch = nil, c.epoch
+		n.refusedLocked(c)
 		return notify
 	}
 	return n.settleLocked(c, terms{r.Units, r.First, r.Last, min(r.May, n.hint)}, t)
 }
 
+// mayLocked handles how many units the session may keep while it waits: with its place at the head of the queue all.
+func (n *Name) mayLocked(may int) {
+	if may == backend.Unlimited {
+		n.unaskLocked()
+	} else if may = min(may, n.hint); may < n.units {
+		n.askLocked(may)
+	}
+}
+
+// refusedLocked ends the try that the claim was for, if the server did not grant it.
+func (n *Name) refusedLocked(c *claim) {
+	if c.try {
+		n.tier.EndTries(0)
+	}
+}
+
 // beat returns when to repeat a waiting claim: at the next heartbeat, with jitter, and early enough to renew the units
-// it keeps.
-func (n *Name) beat(now time.Time, c *claim) time.Time {
+// it keeps. The head of a semaphore's queue repeats it once when its grace is over.
+func (n *Name) beat(now time.Time, c *claim, r *backend.ShareReply) time.Time {
 	env := &n.room.env
 	wait := env.Heartbeat
 	if c.keep > 0 {
 		wait = min(wait, env.Lease/3)
+	}
+	if n.kind == backend.Permits && r.May == backend.Unlimited && !c.pressed {
+		c.pressed = true
+		return now.Add(min(wait, backend.ShareGrace+time.Millisecond))
 	}
 	return now.Add(wait - env.Jitter(wait/8))
 }
@@ -168,9 +194,8 @@ func (n *Name) settleLocked(c *claim, x terms, t lease.Lease) (notify func()) {
 	if x.units < c.keep || n.units > 0 && !n.trust.Trusted(now) {
 		return n.loseLocked("the server no longer had it")
 	}
-	env := &n.room.env
 	n.claim, n.epoch, n.owes = nil, c.epoch, false
-	if c.probe && n.asked && x.units == n.units && x.may < x.units {
+	if n.asked && x.units == n.units && x.may < x.units && (c.probe || n.kind == backend.Permits && x.units == c.keep) {
 		n.stillAskedLocked(x.may, t)
 		return notify
 	}
@@ -182,14 +207,13 @@ func (n *Name) settleLocked(c *claim, x terms, t lease.Lease) (notify func()) {
 		}
 		n.admitLocked(x, t)
 	}
-	if x.units < c.want && x.units >= n.share {
-		n.topUp = now.Add(env.Heartbeat)
-	}
 	if x.may < n.units {
 		n.askLocked(x.may)
 	}
 	if c.asks() && x.units >= c.least {
 		n.tier.EndTries(c.least)
+	} else {
+		n.refusedLocked(c)
 	}
 	return notify
 }
@@ -217,7 +241,16 @@ func (n *Name) admitLocked(x terms, t lease.Lease) {
 func (n *Name) pushed(g backend.ShareGrant) {
 	n.mu.Lock()
 	notify := func() {}
-	if c := n.claim; c != nil && c.epoch == g.Epoch && c.asks() {
+	switch c := n.claim; {
+	case c == nil || c.epoch != g.Epoch || !c.asks():
+	case c.try && g.Units < c.least && (!c.placed || g.Units != c.keep): // refused, but the reply has not come yet
+		c.again, c.repeat = time.Time{}, true
+		n.wakeLocked()
+	case c.try && g.Units < c.least: // the others use what they have
+		n.claim, n.epoch, n.owes = nil, c.epoch, false
+		n.refusedLocked(c)
+		n.wakeLocked()
+	default:
 		t := lease.Pushed(g.NotBefore, c.ahead, g.TTL)
 		if g.NotBefore.IsZero() || lease.Napped(c.ahead, n.room.env.Ahead()) || !check.Units(n.kind, g.Units, g.First, g.Last) || time.Until(t.Until()) < g.TTL/2 {
 			c.again = time.Time{} // a copy confirms it

@@ -31,6 +31,8 @@ type Tier interface {
 	Trust(until time.Duration)
 	// Ask begins a turn: another session waits, and this one may keep may units.
 	Ask(may, passes int, turnEnd time.Duration)
+	// Unask ends the turn: no other session waits any more.
+	Unask()
 	// Keep lowers the units to the given number or, if more are in use, to those, and returns how many are left. used
 	// is the last token that was used, 0 if none is known.
 	Keep(units int) (kept int, used backend.Token)
@@ -105,7 +107,7 @@ func (r *Room) Join(name string, kind backend.ShareKind, remote backend.Remote, 
 		if r.closed {
 			return nil
 		}
-		n = &Name{room: r, name: name, kind: kind, remote: remote, sharer: remote.(backend.Sharer), limit: backend.AllUnits,
+		n = &Name{room: r, name: name, kind: kind, remote: remote, sharer: remote.(backend.Sharer),
 			wake: make(chan struct{}, 1), tier: tier()}
 		r.recallLocked(n)
 		r.names[name] = n
@@ -209,10 +211,10 @@ func (r *Room) Granted(g backend.ShareGrant) {
 	}
 }
 
-// Wanted handles the message that another session waits for units of a name.
-func (r *Room) Wanted(name string, may int) {
+// Wanted handles the message that another session waits for units of a name, or tries to get some.
+func (r *Room) Wanted(name string, may int, try uint64) {
 	if n := r.Find(name); n != nil {
-		n.wanted(may)
+		n.wanted(may, try)
 	}
 }
 

@@ -38,7 +38,7 @@ func newPermits(t *testing.T) *session[permitTier] {
 		s.queue = permitTier{sharedqueue.NewPermits(now), s.losses}
 		return s.queue
 	})
-	s.name.Limit(5)
+	s.queue.Limit(5)
 	return s
 }
 

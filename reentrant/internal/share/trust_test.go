@@ -68,7 +68,7 @@ func TestUsersAreToldWhenTheServerHasFewerUnits(t *testing.T) {
 	t.Run("while the session waits for more", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := withIdle(t, 4)
-			enter(s, 5, 0)
+			enter(s, 1, 0)
 			s.command(2).place(3)
 			told := time.Now()
 			assert.Equal(t, told, next(s, s.losses))
@@ -78,7 +78,7 @@ func TestUsersAreToldWhenTheServerHasFewerUnits(t *testing.T) {
 	t.Run("of none under the token", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := withIdle(t, 4)
-			enter(s, 5, 0)
+			enter(s, 1, 0)
 			s.command(2).reply <- backend.ShareReply{Status: backend.ShareLost}
 			told := time.Now()
 			assert.Equal(t, told, next(s, s.losses))
