@@ -178,7 +178,7 @@ func (c *Condition) of() (name string, remote backend.Remote) {
 
 // noHold returns the error of a call that needs a hold, for an owner that has none.
 func (l *Lock) noHold(owner Owner) error {
-	if l.session.lostHolds.IsOwed(l.name, owner) {
+	if l.lost(owner) {
 		return ErrLost
 	}
 	return ErrNotHeld

@@ -59,7 +59,7 @@ func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
 	switch {
 	case held:
 		return h, nil
-	case lost, l.session.lostHolds.IsOwed(l.name, owner):
+	case lost, l.lost(owner):
 		return hold{}, ErrLost
 	}
 	return hold{}, ErrNotHeld

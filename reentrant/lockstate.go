@@ -126,7 +126,7 @@ func (e *lockState) finishOperation(holds, owed int) bool {
 // finishOperationLocked is finishOperation with e.mu held.
 func (e *lockState) finishOperationLocked(holds, owed int) bool {
 	if e.hold.phase == phaseLost {
-		e.s.lostHolds.Add(e.name, e.hold.owner, owed)
+		e.oweLocked(owed)
 		e.clearLocked()
 		return false
 	}

@@ -235,6 +235,10 @@ type LockOption func(*Lock)
 // WithFixedLease makes every hold that is taken through this Lock end d after it began, whatever its holder does: it is
 // not renewed. Re-entry does not extend it, and does not make a renewed lease fixed. A hold that Await gave up comes
 // back with the whole of d. Zero means the session's lease, renewed.
+//
+// Such a hold may be left to expire. The session therefore does not remember each of them until it is unlocked: of the
+// expired ones it remembers the latest 1,024 at least, and Unlock of an older one returns [ErrNotHeld] in place of
+// [ErrLost].
 func WithFixedLease(d time.Duration) LockOption { return func(l *Lock) { l.fixed = d } }
 
 // WithFairness sets whether owners get the lock in the order of their arrival, as they do by default.

@@ -56,7 +56,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 
 // notHeld returns the error of Unlock for an owner without a hold.
 func (l *Lock) notHeld(owner Owner) error {
-	if l.session.lostHolds.TakeOwed(l.name, owner) {
+	if l.session.lostHolds.TakeOwed(debt{ModeLock, l.name, owner}, 1, 1) > 0 {
 		return ErrLost
 	}
 	return ErrNotHeld

@@ -124,7 +124,7 @@ func (e *lockState) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote 
 		e.replace(h)
 	case err == nil: // a different hold than this session had
 		e.lose(old.epoch, "the owner had got it anew, in another session")
-		e.s.lostHolds.Add(e.name, owner, holds)
+		e.s.lostHolds.Add(debt{ModeLock, e.name, owner}, holds)
 		holds = had
 		e.replace(h)
 	case errors.Is(err, ErrNotHeld), OutcomeUnknown(err): // in the second case the old epoch may be over

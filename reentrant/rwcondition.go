@@ -103,7 +103,7 @@ func (l *RWLock) checkWrites(ctx context.Context, owner Owner) error {
 	switch {
 	case writes > 0:
 		return nil
-	case l.session.lostHolds.IsOwed(writeSide.lossName(l.name), owner):
+	case l.lost(writeSide, owner):
 		return ErrLost
 	}
 	return ErrNotHeld
@@ -353,10 +353,10 @@ func (l *RWLock) forfeit(w *writerWait) {
 		w.notifier.closeLost()
 	}
 	if w.reads > 0 {
-		s.lostHolds.Add(readSide.lossName(l.name), w.owner, w.reads)
+		s.lostHolds.Add(debt{ModeRead, l.name, w.owner}, w.reads)
 	}
 	if w.writes > 0 {
-		s.lostHolds.Add(writeSide.lossName(l.name), w.owner, w.writes)
+		s.lostHolds.Add(debt{ModeWrite, l.name, w.owner}, w.writes)
 	}
 	if w.reads+w.writes > 0 { // else the loss of all of them is reported already
 		a := alarm{s: s.session, name: l.name}

@@ -218,7 +218,7 @@ func (l *RWLock) exit(ctx context.Context, op string, side side, leave func(*rwT
 		q.mu.Lock() // a loss is on record before the mutex is free
 		defer q.mu.Unlock()
 	}
-	if l.session.lostHolds.TakeOwed(side.lossName(l.name), owner) {
+	if l.session.lostHolds.TakeOwed(debt{side.mode(), l.name, owner}, 1, 1) > 0 {
 		return l.error(op, ErrLost)
 	}
 	return l.error(op, ErrNotHeld)
@@ -255,9 +255,6 @@ const (
 	writeSide side = "write"
 )
 
-// lossName returns the name under which lost holds of the side are on record. No lock has such a name.
-func (s side) lossName(name string) string { return "\x00" + string(s) + "\x00" + name }
-
 // mode returns the side's mode in events.
 func (s side) mode() Mode {
 	if s == writeSide {
@@ -292,12 +289,12 @@ func (q *rwTier) Lose(why string) (notify func()) {
 	_, _, token := q.Holds(writer)
 	for _, x := range q.RW.Lose() {
 		if x.Reads > 0 {
-			q.s.lostHolds.Add(readSide.lossName(q.name), x.Owner, x.Reads)
+			q.s.lostHolds.Add(debt{ModeRead, q.name, x.Owner}, x.Reads)
 		}
 		lost, mode := Token(0), ModeRead
 		if x.Writes > 0 {
 			mode = ModeWrite
-			q.s.lostHolds.Add(writeSide.lossName(q.name), x.Owner, x.Writes)
+			q.s.lostHolds.Add(debt{ModeWrite, q.name, x.Owner}, x.Writes)
 			if writes && writer == x.Owner {
 				lost = Token(token)
 			}
@@ -424,7 +421,7 @@ func (l *RWLock) holds(ctx context.Context) (reads, writes int, token Token, err
 
 // lostOr returns ErrLost if the owner lost a hold that it has not unlocked yet, else other.
 func (l *RWLock) lostOr(owner Owner, other error) error {
-	if l.session.lostHolds.IsOwed(writeSide.lossName(l.name), owner) || l.session.lostHolds.IsOwed(readSide.lossName(l.name), owner) {
+	if l.lost(writeSide, owner) || l.lost(readSide, owner) {
 		return ErrLost
 	}
 	return other

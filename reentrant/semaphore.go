@@ -99,7 +99,8 @@ func (m *Semaphore) acquireFor(ctx context.Context, n int, wait time.Duration) (
 // Release gives back n permits of the session. It works under a ctx that has ended, and sends nothing: the session
 // gives back in the background what its callers do not need. If callers of the session have fewer than n permits,
 // Release returns [ErrNotHeld] and changes nothing. If the session has lost permits, Release returns [ErrLost]: lost
-// permits are released first, whichever caller had them.
+// permits are released first, whichever caller had them. So a caller that lost its permits releases them all the same:
+// what it owes is not forgotten, and the next Release would count for it.
 func (m *Semaphore) Release(ctx context.Context, n int) error {
 	return m.error("release", m.release(ctx, n))
 }
@@ -219,18 +220,13 @@ func (m *Semaphore) release(ctx context.Context, n int) error {
 	}
 	x := m.find()
 	if x == nil {
-		return m.releaseLostFirst(n, func(int) bool { return false })
+		if m.session.lostHolds.TakeOwed(debtOfPermits(m.name), n, n) == 0 {
+			return ErrNotHeld
+		}
+		return ErrLost
 	}
 	x.Check()
-	q := x.Tier().(*permitTier)
-	look := false
-	q.mu.Lock() // a loss is on record before the mutex is free
-	err := m.releaseLostFirst(n, func(n int) (ok bool) {
-		ok, look = q.Exit(n)
-		look = look || q.InUse() == 0 // idle permits go back at once
-		return ok
-	})
-	q.mu.Unlock()
+	look, err := x.Tier().(*permitTier).release(n)
 	if look {
 		x.Wake()
 	}
@@ -238,22 +234,6 @@ func (m *Semaphore) release(ctx context.Context, n int) error {
 		m.session.report(ctx, Event{Kind: EventReleased, Lock: m.name, Mode: ModePermits, Owner: CurrentOwner(ctx)})
 	}
 	return err
-}
-
-// releaseLostFirst releases n permits, lost ones first, so that a caller that lost its permit does not release
-// another's.
-func (m *Semaphore) releaseLostFirst(n int, exit func(n int) bool) error {
-	owed := min(n, m.session.lostHolds.OwedBy(permitSide.lossName(m.name), Owner{}))
-	if owed < n && !exit(n-owed) {
-		return ErrNotHeld
-	}
-	for range owed {
-		m.session.lostHolds.TakeOwed(permitSide.lossName(m.name), Owner{})
-	}
-	if owed > 0 {
-		return ErrLost
-	}
-	return nil
 }
 
 // lossNotifier returns the loss notifier of the session's permits, nil if no caller has any.
@@ -289,9 +269,6 @@ func (m *Semaphore) report(ctx context.Context, t try, ok bool, err error) {
 	m.session.report(ctx, Event{Kind: kind, Lock: m.name, Mode: ModePermits, Owner: CurrentOwner(ctx), Wait: time.Since(t.begun), Err: err})
 }
 
-// permitSide is the side under which lost permits are on record.
-const permitSide side = "permit"
-
 // A permitTier is the local tier of a semaphore.
 type permitTier struct {
 	*sharedqueue.Permits
@@ -309,12 +286,31 @@ func (q *permitTier) Keep(units int) (int, Token) { return q.Permits.Keep(units)
 // Rest reports whether no permit was in use since the last call.
 func (q *permitTier) Rest() bool { return q.Permits.Rest() }
 
+// release gives back n permits: lost ones first, so that a caller that lost its permits does not give back another's.
+func (q *permitTier) release(n int) (look bool, err error) {
+	q.mu.Lock() // a loss is on record before the mutex is free
+	defer q.mu.Unlock()
+	held := q.InUse() // at least, until the mutex is free
+	lost := q.s.lostHolds.TakeOwed(debtOfPermits(q.name), n-held, n)
+	if lost+held < n {
+		return false, ErrNotHeld
+	}
+	if lost < n {
+		_, look = q.Exit(n - lost)
+		look = look || q.InUse() == 0 // idle permits go back at once
+	}
+	if lost > 0 {
+		err = ErrLost
+	}
+	return look, err
+}
+
 // Lose takes all permits from the callers, and records how many Releases they still owe.
 func (q *permitTier) Lose(why string) (notify func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n := q.Permits.Lose(); n > 0 {
-		q.s.lostHolds.Add(permitSide.lossName(q.name), Owner{}, n)
+		q.s.lostHolds.Add(debtOfPermits(q.name), n)
 		q.report(Owner{}, ModePermits, 0, why)
 	}
 	return q.tripLocked()

@@ -69,7 +69,7 @@ type session struct {
 	closed  bool                  // no new lock states
 	drained chan struct{}         // closed when closed and states is empty
 
-	lostHolds lease.LostHolds[Owner]
+	lostHolds lease.LostHolds[debt]
 	cleaner   background.Workers
 	releases  background.Workers // sends releases that Redis has not confirmed
 	checks    background.Workers // asks Redis about holds that may have moved and fixed leases, and to report waiters; writes notes

@@ -54,7 +54,7 @@ func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, 
 		if signalled {
 			e.s.cleaner.Do(func() { e.s.releaseOrphan(c.lock.remote, c.lock.name, t.epoch) })
 		}
-		e.s.lostHolds.Add(e.name, owner, holds)
+		e.s.lostHolds.Add(debt{ModeLock, e.name, owner}, holds)
 		e.s.notifyLost(e.name, t.hold, "it could not be had again after a wait")
 		return false, errors.Join(ErrLost, err, waitErr)
 	}

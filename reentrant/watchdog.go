@@ -322,8 +322,7 @@ func (e *lockState) evict(epoch uint64, mayBeThere bool) {
 	holds := e.queue.HoldCount(h.owner)
 	evicted := h.phase == phaseLost && h.epoch == epoch && e.queue.Evict(h.owner)
 	if evicted {
-		// On record before the mutex is free: the owner's Unlock looks there under it.
-		e.s.lostHolds.Add(e.name, h.owner, holds)
+		e.oweLocked(holds)
 		e.clearLocked()
 	}
 	remote, name := e.remote, e.name

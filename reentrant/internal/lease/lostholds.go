@@ -1,80 +1,87 @@
 package lease
 
-import (
-	"slices"
-	"sync"
-)
+import "sync"
 
-// maxLostHolds bounds the memory of holds that were lost and never unlocked. Beyond it the oldest are forgotten, and
-// their Unlock returns ErrNotHeld.
-const maxLostHolds = 1024
+// LostHolds counts the Unlocks that are owed for lost holds. Those Unlocks return ErrLost. K says whose holds they were,
+// and of what.
+//
+// A count stays until the last Unlock that it is for, so there are never more of them than holds that were lost and not
+// unlocked since. An owner that never unlocks what it lost costs one count for as long as the session exists, as one that
+// never unlocks what it holds costs a hold. Holds with a fixed lease are the exception: their owners may leave them to
+// expire.
+type LostHolds[K comparable] struct {
+	mu   sync.Mutex // a leaf: nothing else is locked under it
+	owed counts[K]
 
-// LostHolds records for each lost hold how many Unlocks its owner still owes. Those Unlocks return ErrLost.
-type LostHolds[O comparable] struct {
-	mu       sync.Mutex // a leaf: nothing else is locked under it
-	owed     map[loss[O]]owed
-	oldest   []lossRecord[O] // in the order of the losses; some are unlocked, or were lost again since
-	sequence int             // of the latest
+	// Of holds with a fixed lease: what was lost lately, and before that. The former takes the place of the latter when it
+	// has maxLapsed counts.
+	lapsed, before counts[K]
 }
 
-// An owed is the number of Unlocks that are still to come for a lost hold, with the sequence number of the loss.
-type owed struct{ holds, sequence int }
+// maxLapsed is how many counts of holds with a fixed lease are remembered at least, if there are so many.
+const maxLapsed = 1024
 
-type lossRecord[O comparable] struct {
-	loss     loss[O]
-	sequence int
-}
-
-type loss[O comparable] struct {
-	name  string
-	owner O
-}
-
-// Add records a lost hold that its owner still has to unlock holds times.
-func (l *LostHolds[O]) Add(name string, owner O, holds int) {
+// Add records that n Unlocks are owed for a lost hold.
+func (l *LostHolds[K]) Add(of K, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.owed == nil {
-		l.owed = make(map[loss[O]]owed)
-	}
-	l.sequence++
-	key := loss[O]{name, owner}
-	l.owed[key] = owed{l.owed[key].holds + holds, l.sequence}
-	l.oldest = append(l.oldest, lossRecord[O]{key, l.sequence})
-	if len(l.oldest) <= maxLostHolds {
-		return
-	}
-	l.oldest = slices.DeleteFunc(l.oldest, func(d lossRecord[O]) bool { return l.owed[d.loss].sequence != d.sequence })
-	if len(l.oldest) > maxLostHolds {
-		delete(l.owed, l.oldest[0].loss)
-		l.oldest = slices.Delete(l.oldest, 0, 1)
-	}
+	l.owed.add(of, n)
 }
 
-// TakeOwed reports whether the owner owes an Unlock for a lost hold, and counts it as done.
-func (l *LostHolds[O]) TakeOwed(name string, owner O) bool {
+// AddLapsed records that n Unlocks are owed for a hold with a fixed lease. Its owner may have left it to expire, so
+// AddLapsed forgets such a hold when many others were lost after it.
+func (l *LostHolds[K]) AddLapsed(of K, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := loss[O]{name, owner}
-	d := l.owed[key]
-	if d.holds > 1 {
-		l.owed[key] = owed{d.holds - 1, d.sequence}
-	} else {
-		delete(l.owed, key)
+	if len(l.lapsed) == maxLapsed {
+		l.lapsed, l.before = nil, l.lapsed
 	}
-	return d.holds > 0
+	l.lapsed.add(of, n)
 }
 
-// IsOwed reports whether the owner lost a hold that it has not unlocked.
-func (l *LostHolds[O]) IsOwed(name string, owner O) bool {
+// TakeOwed counts up to most owed Unlocks as done, and returns how many. If fewer than least are owed, it takes none.
+func (l *LostHolds[K]) TakeOwed(of K, least, most int) (taken int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.owed[loss[O]{name, owner}].holds > 0
+	if l.owedLocked(of) < least {
+		return 0
+	}
+	for _, c := range []*counts[K]{&l.owed, &l.lapsed, &l.before} {
+		taken += c.take(of, most-taken)
+	}
+	return taken
 }
 
-// OwedBy returns how many Unlocks the owner owes for lost holds.
-func (l *LostHolds[O]) OwedBy(name string, owner O) int {
+// Owed returns how many Unlocks are owed.
+func (l *LostHolds[K]) Owed(of K) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.owed[loss[O]{name, owner}].holds
+	return l.owedLocked(of)
+}
+
+// owedLocked is Owed with l.mu held.
+func (l *LostHolds[K]) owedLocked(of K) int { return l.owed[of] + l.lapsed[of] + l.before[of] }
+
+// counts has a number for each key; none is 0.
+type counts[K comparable] map[K]int
+
+func (c *counts[K]) add(of K, n int) {
+	if *c == nil {
+		*c = make(counts[K])
+	}
+	(*c)[of] += n
+}
+
+// take subtracts up to most, and returns how much.
+func (c *counts[K]) take(of K, most int) int {
+	has := (*c)[of]
+	if has > most {
+		(*c)[of] -= most
+		return most
+	}
+	delete(*c, of)
+	if len(*c) == 0 {
+		*c = nil // a map does not shrink
+	}
+	return has
 }

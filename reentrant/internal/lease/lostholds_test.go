@@ -1,31 +1,56 @@
 package lease
 
 import (
-	"strconv"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 )
 
 func TestLossesAreOwedOncePerHold(t *testing.T) {
-	var l LostHolds[string]
-	me := "me"
-	l.Add("a", me, 2)
-	assert.False(t, l.TakeOwed("b", me), "another lock")
-	assert.False(t, l.TakeOwed("a", "you"), "another owner")
-	assert.True(t, l.IsOwed("a", me))
-	assert.True(t, l.TakeOwed("a", me))
-	assert.True(t, l.TakeOwed("a", me))
-	assert.False(t, l.TakeOwed("a", me), "both are paid")
-	assert.Empty(t, l.owed)
+	for name, add := range map[string]func(*LostHolds[string], string, int){
+		"renewed": (*LostHolds[string]).Add, "fixed": (*LostHolds[string]).AddLapsed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var l LostHolds[string]
+			add(&l, "a", 2)
+			assert.Zero(t, l.TakeOwed("b", 1, 1), "another hold")
+			assert.Equal(t, 2, l.Owed("a"))
+			assert.Equal(t, 1, l.TakeOwed("a", 1, 1))
+			assert.Equal(t, 1, l.TakeOwed("a", 1, 1))
+			assert.Zero(t, l.TakeOwed("a", 1, 1), "both are done")
+			assert.Nil(t, l.owed, "nothing is kept")
+			assert.Nil(t, l.lapsed)
+		})
+	}
 }
 
-func TestLossesForgetTheOldest(t *testing.T) {
+func TestManyAreTakenTogetherOrNone(t *testing.T) {
 	var l LostHolds[string]
-	for i := range maxLostHolds + 10 {
-		l.Add(strconv.Itoa(i), "", 1)
+	l.Add("a", math.MaxInt32)
+	assert.Zero(t, l.TakeOwed("a", math.MaxInt32+1, math.MaxInt32+1), "too few")
+	assert.Equal(t, math.MaxInt32-1, l.TakeOwed("a", 1, math.MaxInt32-1))
+	l.AddLapsed("a", 1)
+	assert.Equal(t, 2, l.TakeOwed("a", -1, 3), "of both kinds")
+	assert.Zero(t, l.Owed("a"))
+}
+
+func TestOnlyFixedLeasesAreForgotten(t *testing.T) {
+	var l LostHolds[int]
+	const many = 10 * maxLapsed
+	for i := range many {
+		l.Add(i, 1)
+		l.AddLapsed(many+i, 1)
 	}
-	assert.Len(t, l.owed, maxLostHolds)
-	assert.False(t, l.IsOwed("9", ""))
-	assert.True(t, l.IsOwed("10", ""))
+	for i := range many {
+		assert.Equal(t, 1, l.Owed(i))
+	}
+	for i := many - maxLapsed; i < many; i++ {
+		assert.Equal(t, 1, l.Owed(many+i), "one of the latest %d", maxLapsed)
+	}
+	assert.LessOrEqual(t, len(l.lapsed)+len(l.before), 2*maxLapsed)
+	for i := range many {
+		l.TakeOwed(i, 1, 1)
+	}
+	assert.Nil(t, l.owed, "its memory is free")
 }
