@@ -327,8 +327,8 @@ func ended(ctx context.Context) error {
 
 // Bind prepares the verbs for one lock. Every name but the empty one is valid.
 func (c *Conn) Bind(name string) (backend.Remote, error) {
-	if name == "" {
-		return nil, errors.New("memory: empty lock name")
+	if err := protocol.CheckName(name); err != nil { // as redisbackend does
+		return nil, fmt.Errorf("memory: %w", err)
 	}
 	return &remote{c: c, name: name}, nil
 }

@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,6 +167,23 @@ func TestNamesOfSessionsAreInTheOrderOfConnecting(t *testing.T) {
 	require.Equal(t, "B", server.Name("77e0"))
 	require.Equal(t, "D", server.Name("0b3d"))
 	require.Equal(t, "A", server.Name("6a1f"))
+}
+
+// A test with this backend finds a name that Redis's would refuse.
+func TestNamesThatRedisbackendRefusesAreRefused(t *testing.T) {
+	bubble(func(t *testing.T, server *memory.Backend) {
+		conn := connect(t, server, "A").conn
+		for name, want := range map[string]string{
+			"": "empty", "{}": "braces", "a}": "braces", "relock:a": "reserved", strings.Repeat("x", 4097): "4097 bytes",
+		} {
+			_, err := conn.Bind(name)
+			require.ErrorContains(t, err, want, "%q", name)
+		}
+		for _, name := range []string{"{a}", "{a}b}", "a{", strings.Repeat("x", 4096)} {
+			_, err := conn.Bind(name)
+			require.NoError(t, err, "%q", name)
+		}
+	})(t)
 }
 
 func TestLostCommand(t *testing.T) {

@@ -1,21 +1,15 @@
 package wire
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
-	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/protocol"
 )
 
-const (
-	// Reserved is the beginning of every key that is not a hold, and of every channel.
-	Reserved = "relock:"
-	// maxName bounds lock names. A name is part of four keys, and with a hash tag of its own twice in three of them, so
-	// a long one costs seven times its length. (A note is a fifth key.)
-	maxName = 4096
-)
+// Reserved is the beginning of every key that is not a hold, and of every channel.
+const Reserved = protocol.Reserved
 
 // Keys are the keys of one lock, in the order in which the scripts take them.
 //
@@ -53,21 +47,11 @@ func CheckPrefix(prefix string) error {
 
 // KeysOf returns the keys of a lock. The error says what is wrong with its name.
 func KeysOf(prefix, name string) (Keys, error) {
-	lock := strings.TrimPrefix(name, backend.ConditionsPrefix)
-	switch {
-	case lock == "":
-		return Keys{}, errors.New("redisbackend: empty lock name")
-	case len(lock) > maxName:
-		return Keys{}, fmt.Errorf("redisbackend: lock name %s is %d bytes long, at most %d are allowed", quoted(lock), len(lock), maxName)
-	case strings.HasPrefix(lock, Reserved):
-		return Keys{}, fmt.Errorf("redisbackend: lock name %s starts with %q, which is reserved", quoted(lock), Reserved)
+	if err := protocol.CheckName(name); err != nil {
+		return Keys{}, fmt.Errorf("redisbackend: %w", err)
 	}
 	hold := prefix + name
-	tag := HashTag(hold)
-	if strings.IndexByte(tag, '}') >= 0 {
-		return Keys{}, fmt.Errorf("redisbackend: the braces of lock name %s give no Cluster slot: write them as {tag}, or leave } out", quoted(lock))
-	}
-	side := prefix + Reserved + "{" + tag + "}:"
+	side := prefix + Reserved + "{" + HashTag(hold) + "}:"
 	return Keys{hold, side + "t:" + name, side + "q:" + name, side + "w:" + name}, nil
 }
 
@@ -133,13 +117,4 @@ func Slot(key string) uint16 {
 		}
 	}
 	return crc % 16384
-}
-
-// quoted returns a name as errors show it.
-func quoted(name string) string {
-	const most = 64
-	if len(name) > most {
-		return fmt.Sprintf("%q…", name[:most])
-	}
-	return fmt.Sprintf("%q", name)
 }
