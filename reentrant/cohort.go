@@ -24,10 +24,10 @@ import (
 // A turn ends with the block of tokens, at its limits, when too little is left of the lease, or with the queue; then
 // the session asks Redis again, or releases.
 
-// cohort reports whether the hold of an owner would be the session's. Holds with a fixed lease and those of portable
-// owners never are.
+// cohort reports whether the hold of an owner would be the session's. Holds with a fixed lease, those of portable owners
+// and the numbers of slots never are.
 func (s *session) cohort(o Owner, fixed time.Duration) bool {
-	return s.config.cohort && fixed == 0 && !o.portable
+	return s.config.cohort && fixed == 0 && !o.portable && !o.slot
 }
 
 // cohortOwner returns the owner of the session's holds as Redis has it.

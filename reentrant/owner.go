@@ -16,6 +16,7 @@ type Owner struct {
 	name      string
 	goroutine int64 // 0 for a named owner
 	portable  bool  // known by its name in the whole deployment
+	slot      bool  // it holds the number of a Slot
 }
 
 // String returns the owner as Redis has it after the session's id: a goroutine's decimal id, "~name", or "@id" for a

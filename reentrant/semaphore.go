@@ -147,7 +147,7 @@ func (m *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
 // ForceRelease takes all permits from all sessions that have some, and gives them to the sessions that wait. It works
 // as [Lock.ForceUnlock] does: callers learn of their loss at the next command or renewal of their sessions at the
 // latest, and until then there are more users than permits. A [Slot] keeps its number until it is released, since that
-// is a lock of its own. ForceRelease reports whether a session had permits. After an error with an unknown outcome,
+// is a lock of its own, but its Lost closes. ForceRelease reports whether a session had permits. After an error with an unknown outcome,
 // inspect the semaphore before you try again.
 func (m *Semaphore) ForceRelease(ctx context.Context) (bool, error) {
 	return m.force(ctx, "force release")
@@ -181,10 +181,13 @@ func (m *Semaphore) acquire(ctx context.Context, n int, t try) (c *permitCall, o
 }
 
 func (m *Semaphore) take(ctx context.Context, n int, t try) (c *permitCall, ok bool, err error) {
-	if err := m.admit(ctx, n); err != nil {
+	err = m.admit(ctx, n)
+	switch {
+	case err != nil:
 		return nil, false, err
-	}
-	if ctx.Err() != nil {
+	case n > m.permits:
+		return nil, false, fmt.Errorf("%d permits of a semaphore that has %d", n, m.permits)
+	case ctx.Err() != nil:
 		return nil, false, interruptedBy(ctx, "before the call", nil)
 	}
 	x, err := m.join(m.newTier)
@@ -201,15 +204,15 @@ func (m *Semaphore) take(ctx context.Context, n int, t try) (c *permitCall, ok b
 	return c, ok, err
 }
 
-// admit checks a call about n permits.
+// admit checks a call that takes or gives back n permits.
 func (m *Semaphore) admit(ctx context.Context, n int) error {
 	switch {
-	case ctx == nil:
-		return errors.New("nil context")
 	case m.invalid != nil:
 		return m.invalid
-	case n < 1 || n > m.permits:
-		return fmt.Errorf("%d permits of a semaphore that has %d: at least 1, at most all", n, m.permits)
+	case ctx == nil:
+		return errors.New("nil context")
+	case n < 1:
+		return fmt.Errorf("%d permits: at least 1", n)
 	}
 	return nil
 }

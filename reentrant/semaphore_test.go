@@ -2,6 +2,9 @@ package reentrant_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -317,5 +320,61 @@ func TestDoIsNotNotifiedOfALossFromBeforeItsTurn(t *testing.T) {
 		require.ErrorIs(t, m.Release(t.Context(), 2), reentrant.ErrLost)
 		close(leave)
 		require.NoError(t, <-done)
+	})
+}
+
+// A session may have more permits than one of its handles would give: the limit is no bound for what is given back.
+func TestReleaseOfMoreThanIsHeldIsNotHeldWhateverTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ctx := newSession(t, memory.New()), t.Context()
+		high, low := s.NewSemaphore("x", 10), s.NewSemaphore("x", 3)
+		require.ErrorIs(t, low.Release(ctx, 4), reentrant.ErrNotHeld)
+		require.NoError(t, high.Acquire(ctx, 10))
+		require.ErrorIs(t, high.Release(ctx, 11), reentrant.ErrNotHeld)
+		require.ErrorIs(t, low.Release(ctx, 11), reentrant.ErrNotHeld)
+		require.NoError(t, low.Release(ctx, 9))
+		require.ErrorIs(t, low.Release(ctx, 4), reentrant.ErrNotHeld)
+		require.NoError(t, low.Release(ctx, 1))
+		for _, n := range []int{0, -1} {
+			err := low.Release(ctx, n)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, reentrant.ErrNotHeld, "it can never be right")
+		}
+	})
+}
+
+// Every call on a semaphore that cannot be says what is wrong with it.
+func TestASemaphoreWithoutPermitsFailsWithTheWordsOfItsConstructor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		sent := b.Commands()
+		for _, permits := range []int{0, -1, math.MaxInt32 + 1} {
+			m := s.NewSemaphore("x", permits)
+			nothing := func(context.Context) error { return errors.New("it runs") }
+			for _, ctx := range []context.Context{t.Context(), nil} {
+				for _, n := range []int{1, 0, 2} {
+					for name, err := range map[string]error{
+						"Acquire":       m.Acquire(ctx, n),
+						"TryAcquire":    second(m.TryAcquire(ctx, n)),
+						"TryAcquireFor": second(m.TryAcquireFor(ctx, n, time.Hour)),
+						"Release":       m.Release(ctx, n),
+						"Do":            m.Do(ctx, n, nothing),
+						"TryDo":         second(m.TryDo(ctx, n, nothing)),
+						"TryDoFor":      second(m.TryDoFor(ctx, n, time.Hour, nothing)),
+						"AcquireSlot":   second(m.AcquireSlot(ctx)),
+						"Inspect":       second(m.Inspect(ctx)),
+						"ForceRelease":  second(m.ForceRelease(ctx)),
+					} {
+						require.ErrorContains(t, err, fmt.Sprintf("a semaphore of %d permits: at least 1, at most", permits), "%s of %d", name, n)
+						require.ErrorContains(t, err, `"x"`, "%s of %d", name, n)
+					}
+				}
+			}
+			require.False(t, stillOpen(m.Lost()))
+			require.Zero(t, m.QueueLength())
+			require.False(t, m.HasQueuedOwners())
+		}
+		require.Equal(t, sent, b.Commands(), "nothing was sent")
 	})
 }

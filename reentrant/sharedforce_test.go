@@ -151,7 +151,7 @@ func TestASlotKeepsItsNumberWhenPermitsAreForced(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, had)
 		<-m.Lost()
-		assert.True(t, stillOpen(slot.Lost()))
+		assert.False(t, stillOpen(slot.Lost()), "it has no permit any more")
 		next, err := outside.AcquireSlot(ctx)
 		require.NoError(t, err)
 		assert.Equal(t, 1, next.Number(), "the first is taken")

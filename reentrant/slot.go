@@ -2,6 +2,8 @@ package reentrant
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,82 +11,187 @@ import (
 
 // A Slot is a permit with a number, which no other slot of the semaphore has in the whole deployment: a node id for a key
 // generator, a port, a partition. It is held like a permit, and comes back with the lease of a session that died.
-type Slot struct {
+//
+// The number is a [Lock], which the Slot holds besides its permit: number i of the semaphore NAME is the lock NAME#i, which
+// [Lock.Inspect] and the relock command show. (If NAME has more than 4,085 bytes, its first 4,021 and the SHA-256 of all of
+// them, in hexadecimal digits, take its place.) A session gives a number back at once, also [WithLinger].
+//
+// A Slot is a value: its copies are the same slot. The zero Slot is not held.
+type Slot struct{ hold *slotHold }
+
+// A slotHold is what a Slot holds. It does not change.
+type slotHold struct {
 	m      *Semaphore
+	permit *permitCall
 	lock   *Lock // of the number
-	owner  string
 	number int
+	owner  Owner         // of the lock
+	lost   *lossNotifier // of the slot: it notifies when the permit or the lock is lost
+	forget func()        // ends that
 }
 
 // AcquireSlot takes a permit, as [Semaphore.Acquire] does, and with it the lowest number that is free: from 0, below the
 // limit. It asks for one number after the other, so it sends one command for each that is taken, and one more. Numbers of
-// a session that died come back a moment apart from its permits; meanwhile AcquireSlot tries again at each heartbeat.
+// a session that died come back a moment apart from its permits; meanwhile AcquireSlot tries again at each heartbeat. A
+// number whose lock's name is in use as another kind of lock is skipped; if that is so for all numbers, AcquireSlot returns
+// [ErrWrongKind].
 //
-// Like Acquire it keeps trying while the server cannot be reached. Its errors are those of Acquire; after an error
-// nothing is held.
+// Like Acquire it keeps trying while the server cannot be reached. If that takes so long that the permit is lost, it takes
+// another one. Its errors are those of Acquire; after an error nothing is held.
 func (m *Semaphore) AcquireSlot(ctx context.Context) (Slot, error) {
-	if err := m.Acquire(ctx, 1); err != nil {
-		return Slot{}, err
-	}
-	s, err := m.number(ctx)
-	if err != nil {
-		return Slot{}, errors.Join(m.error("acquire slot", err), m.Release(ctx, 1))
-	}
-	return s, nil
-}
-
-// number takes the lock of the lowest free number. The caller has a permit, so one is free, or soon will be.
-func (m *Semaphore) number(ctx context.Context) (Slot, error) {
-	owner := newID()
-	within := WithOwner(ctx, owner)
 	for {
-		for i := range m.permits {
-			lock := m.session.NewLock(m.name + "#" + strconv.Itoa(i))
-			ok, err := lock.TryLock(within)
-			if ok {
-				return Slot{m, lock, owner, i}, nil
-			}
-			if errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
-				break // as Acquire, it waits for the server
-			}
-			if err != nil {
-				return Slot{}, err
-			}
+		permit, _, err := m.acquire(ctx, 1, try{op: "acquire slot", waits: true})
+		if err != nil {
+			return Slot{}, err
 		}
-		if !pause(ctx, m.session.config.heartbeat, m.session.closing) {
-			return Slot{}, interruptedBy(ctx, "waiting for a number", nil)
+		h, err := m.takeNumber(ctx, permit)
+		if err == nil {
+			return Slot{h}, nil
+		}
+		released := m.Release(ctx, 1)
+		if !errors.Is(err, errPermitLost) {
+			return Slot{}, errors.Join(m.error("acquire slot", err), released)
 		}
 	}
 }
 
-// Number returns the slot's number, from 0.
-func (s Slot) Number() int { return s.number }
+// errPermitLost is returned by takeNumber.
+var errPermitLost = errors.New("the permit was lost before there was a number for it")
+
+// takeNumber takes the lowest free number for a permit. The error is errPermitLost if one of them was lost meanwhile.
+func (m *Semaphore) takeNumber(ctx context.Context, permit *permitCall) (*slotHold, error) {
+	h := &slotHold{m: m, permit: permit, owner: Owner{name: newID(), slot: true}}
+	within, stop := until(ctx, permit.lossNotifier())
+	defer stop()
+	err := h.lockNumber(within)
+	switch {
+	case err == nil && h.watch():
+		return h, nil
+	case err == nil:
+		_ = h.lock.Unlock(h.context(ctx)) // what it cannot give back expires
+	case !errors.Is(context.Cause(within), ErrLost):
+		return nil, err
+	}
+	return nil, errPermitLost
+}
+
+// lockNumber locks the lowest free number. The caller has a permit, so one is free, or soon will be.
+func (h *slotHold) lockNumber(ctx context.Context) error {
+	within := h.context(ctx)
+	for {
+		ok, again, err := h.tryNumbers(within)
+		if ok || !again {
+			return err
+		}
+		if !pause(ctx, h.m.session.config.heartbeat, h.m.session.closing) {
+			return interruptedBy(ctx, "waiting for a number", err)
+		}
+	}
+}
+
+// tryNumbers tries to lock one number after the other. If it got none, again reports whether it may get one later.
+func (h *slotHold) tryNumbers(ctx context.Context) (ok, again bool, err error) {
+	skipped := 0
+	for i := range h.m.permits {
+		lock := h.m.session.NewLock(lockOfNumber(h.m.name, i))
+		ok, failed := lock.TryLock(ctx)
+		switch {
+		case ok:
+			h.lock, h.number = lock, i
+			return true, false, nil
+		case errors.Is(failed, ErrWrongKind):
+			skipped, err = skipped+1, failed
+		case failed != nil: // as Acquire, it waits for the server
+			return false, errors.Is(failed, ErrUnavailable) && ctx.Err() == nil, failed
+		}
+	}
+	return false, skipped < h.m.permits, err
+}
+
+// maxNumbered is the longest name of a semaphore that is part of its numbers' locks whole. The highest number has ten
+// digits.
+const maxNumbered = maxName - len("#2147483646")
+
+// lockOfNumber returns the name of the lock of a semaphore's number.
+func lockOfNumber(name string, i int) string {
+	if len(name) > maxNumbered {
+		digest := sha256.Sum256([]byte(name))
+		name = name[:maxNumbered-2*len(digest)] + hex.EncodeToString(digest[:])
+	}
+	return name + "#" + strconv.Itoa(i)
+}
+
+// watch makes h.lost notify of the loss of the permit and of the number. It returns false if one of them is lost already.
+func (h *slotHold) watch() bool {
+	permit, number := h.permit.lossNotifier(), h.lock.notifierOf(h.owner)
+	if permit == nil || number == nil {
+		return false
+	}
+	h.lost = newLossNotifier()
+	closeLost := context.CancelCauseFunc(func(error) { h.lost.closeLost() })
+	permit.add(&closeLost)
+	number.add(&closeLost)
+	h.forget = func() {
+		permit.remove(&closeLost)
+		number.remove(&closeLost)
+	}
+	return true
+}
+
+// context returns ctx with the owner of the number.
+func (h *slotHold) context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, ownerKey{}, h.owner)
+}
+
+// token returns the token of the number. After ErrLost the slot's Lost is closed.
+func (h *slotHold) token() (Token, error) {
+	token, err := h.lock.Token(h.context(context.Background()))
+	if err == nil && h.permit.lossNotifier() == nil {
+		token, err = 0, h.lock.error("token", ErrLost)
+	}
+	if errors.Is(err, ErrLost) {
+		h.lost.closeLost()
+	}
+	return token, err
+}
+
+// Number returns the slot's number, from 0. It is 0 for the zero Slot.
+func (s Slot) Number() int {
+	if s.hold == nil {
+		return 0
+	}
+	return s.hold.number
+}
 
 // Token returns the fencing token of the slot, which is higher than that of every earlier holder of the number. It
-// returns [ErrLost] from the moment at which this process can no longer trust the slot's lease, and [ErrNotHeld] after
-// Release and of the zero Slot. It sends nothing.
+// returns [ErrLost] from the moment at which this process can no longer trust the lease of the number or of the permit,
+// and [ErrNotHeld] after Release and of the zero Slot. It sends nothing.
 func (s Slot) Token() (Token, error) {
-	if s.lock == nil {
+	if s.hold == nil {
 		return 0, ErrNotHeld
 	}
-	return s.lock.Token(WithOwner(context.Background(), s.owner))
+	return s.hold.token()
 }
 
 // String returns the semaphore's name and the number.
 func (s Slot) String() string {
-	if s.lock == nil {
+	if s.hold == nil {
 		return "no slot"
 	}
-	return fmt.Sprintf("%s#%d", s.m.name, s.number)
+	return fmt.Sprintf("%s#%d", s.hold.m.name, s.hold.number)
 }
 
-// Lost returns a channel that is closed when the number is lost: another session may have it soon. It is closed already
-// after Release, and of the zero Slot.
+// Lost returns a channel that is closed when the number or the permit is lost, before another session can have it. If
+// only the permit is lost, the number is free for others after Release. The channel stays open if the slot is released
+// before. It is closed already if Lost is called after Release, and for the zero Slot.
 func (s Slot) Lost() <-chan struct{} {
-	if s.lock == nil {
+	if s.hold == nil {
 		return alreadyLost
 	}
-	return s.lock.Lost(WithOwner(context.Background(), s.owner))
+	if _, err := s.hold.token(); errors.Is(err, ErrNotHeld) {
+		return alreadyLost
+	}
+	return s.hold.lost.lost
 }
 
 // Release gives the number and its permit back. Any goroutine can call it, once. It works under a ctx that has ended.
@@ -94,12 +201,14 @@ func (s Slot) Release(ctx context.Context) error {
 	switch {
 	case ctx == nil:
 		return errors.New("reentrant: release of a slot: nil context")
-	case s.lock == nil:
+	case s.hold == nil:
 		return ErrNotHeld
 	}
-	err := s.lock.Unlock(WithOwner(ctx, s.owner))
+	h := s.hold
+	err := h.lock.Unlock(h.context(ctx))
 	if errors.Is(err, ErrNotHeld) {
 		return err
 	}
-	return errors.Join(err, s.m.Release(ctx, 1))
+	h.forget()
+	return errors.Join(err, h.m.Release(ctx, 1))
 }

@@ -1,8 +1,11 @@
 package reentrant_test
 
 import (
+	"context"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,6 +127,158 @@ func TestAcquireSlotWaitsForTheServer(t *testing.T) {
 			s, err := m.AcquireSlot(t.Context())
 			require.NoError(t, err)
 			assert.NoError(t, s.Release(t.Context()))
+		})
+	}
+}
+
+// The server is away for longer than a lease after the permit was got, and before a number is. The permit is another
+// session's by then.
+func TestASlotHasItsPermit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		m, other := s.NewSemaphore("nodes", 1), newSession(t, b).NewSemaphore("nodes", 1)
+		var away atomic.Bool
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Session == b.Name(s.ID()) && (op.Verb == memory.Acquire || away.Load()) {
+				away.Store(true)
+				return memory.Lose
+			}
+			return memory.Pass
+		})
+		got := make(chan reentrant.Slot, 1)
+		go func() {
+			slot, err := m.AcquireSlot(t.Context())
+			assert.NoError(t, err)
+			got <- slot
+		}()
+		synctest.Wait()
+		require.True(t, away.Load())
+		require.NoError(t, other.Acquire(t.Context(), 1), "of a session that is dead for the server")
+		b.SetFault(nil)
+		time.Sleep(2 * reentrant.DefaultLease)
+		require.Empty(t, got, "another session has the only permit")
+		require.NoError(t, other.Release(t.Context(), 1))
+		slot := <-got
+		_, err := slot.Token()
+		require.NoError(t, err)
+		ok, err := other.TryAcquire(t.Context(), 1)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.NoError(t, slot.Release(t.Context()))
+		require.ErrorIs(t, m.Release(t.Context(), 1), reentrant.ErrNotHeld)
+	})
+}
+
+// A slot is a number and a permit. Whichever is taken from its holder, Lost reports it.
+func TestALostPartOfASlotIsALostSlot(t *testing.T) {
+	for part, force := range map[string]func(ctx context.Context, s *reentrant.Session) (bool, error){
+		"permit": func(ctx context.Context, s *reentrant.Session) (bool, error) {
+			return s.NewSemaphore("nodes", 2).ForceRelease(ctx)
+		},
+		"number": func(ctx context.Context, s *reentrant.Session) (bool, error) {
+			return s.NewLock("nodes#0").ForceUnlock(ctx)
+		},
+	} {
+		t.Run(part, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, ctx := memory.New(), t.Context()
+				m, outside := newSession(t, b).NewSemaphore("nodes", 2), newSession(t, b)
+				slot, err := m.AcquireSlot(ctx)
+				require.NoError(t, err)
+				lost := slot.Lost()
+				had, err := force(ctx, outside)
+				require.NoError(t, err)
+				require.True(t, had)
+				time.Sleep(reentrant.DefaultLease / 2) // the next renewal
+				require.False(t, stillOpen(lost))
+				require.False(t, stillOpen(slot.Lost()))
+				_, err = slot.Token()
+				require.ErrorIs(t, err, reentrant.ErrLost)
+				require.ErrorIs(t, slot.Release(ctx), reentrant.ErrLost)
+				require.ErrorIs(t, slot.Release(ctx), reentrant.ErrNotHeld)
+				require.False(t, stillOpen(slot.Lost()))
+				require.ErrorIs(t, m.Release(ctx, 1), reentrant.ErrNotHeld, "the slot has given back what it had")
+			})
+		})
+	}
+}
+
+// A channel of Lost reports no loss when the slot is released.
+func TestAReleasedSlotIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newSession(t, memory.New()).NewSemaphore("nodes", 2)
+		slot, err := m.AcquireSlot(t.Context())
+		require.NoError(t, err)
+		lost := slot.Lost()
+		require.True(t, stillOpen(lost))
+		require.NoError(t, slot.Release(t.Context()))
+		loseAll(memory.New())
+		require.True(t, stillOpen(lost))
+		require.False(t, stillOpen(slot.Lost()))
+		_, err = slot.Token()
+		require.ErrorIs(t, err, reentrant.ErrNotHeld)
+	})
+}
+
+// The name of a number may be in use for something else.
+func TestANumberOfAnotherKindIsSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := memory.New(), t.Context()
+		other, s := newSession(t, b), newSession(t, b)
+		require.NoError(t, other.NewRWLock("nodes#0").RLock(ctx))
+		m := s.NewSemaphore("nodes", 2)
+		slot, err := m.AcquireSlot(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, 1, slot.Number())
+
+		short, cancel := context.WithTimeout(ctx, 10*reentrant.DefaultHeartbeat+time.Millisecond)
+		defer cancel()
+		_, err = m.AcquireSlot(short)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, reentrant.ErrWrongKind, "the reason why there was no number")
+		require.NoError(t, slot.Release(ctx))
+
+		long, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		_, err = s.NewSemaphore("nodes", 1).AcquireSlot(long)
+		require.ErrorIs(t, err, reentrant.ErrWrongKind, "no number will ever be free")
+		require.NoError(t, long.Err())
+		require.ErrorIs(t, m.Release(ctx, 1), reentrant.ErrNotHeld, "after an error nothing is held")
+	})
+}
+
+// A session that keeps its locks for a while does not keep numbers.
+func TestANumberDoesNotLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := memory.New(), t.Context()
+		m := newSession(t, b, reentrant.WithCohort(), reentrant.WithLinger(time.Hour)).NewSemaphore("nodes", 3)
+		slot, err := m.AcquireSlot(ctx)
+		require.NoError(t, err)
+		require.NoError(t, slot.Release(ctx))
+		next, err := newSession(t, b).NewSemaphore("nodes", 3).AcquireSlot(ctx)
+		require.NoError(t, err)
+		assert.Zero(t, next.Number(), "the lowest number that is free")
+		require.NoError(t, next.Release(ctx))
+	})
+}
+
+// A semaphore's name may be as long as that of a lock.
+func TestASlotOfALongName(t *testing.T) {
+	for _, length := range []int{4084, 4085, 4086, 4095, 4096} {
+		synctest.Test(t, func(t *testing.T) {
+			b, ctx := memory.New(), t.Context()
+			one, two := strings.Repeat("x", length-1)+"1", strings.Repeat("x", length-1)+"2"
+			var slots []reentrant.Slot
+			for _, name := range []string{one, two, one} {
+				slot, err := newSession(t, b).NewSemaphore(name, 2).AcquireSlot(ctx)
+				require.NoError(t, err)
+				slots = append(slots, slot)
+			}
+			assert.Equal(t, []int{0, 0, 1}, []int{slots[0].Number(), slots[1].Number(), slots[2].Number()})
+			for _, slot := range slots {
+				require.NoError(t, slot.Release(ctx))
+			}
 		})
 	}
 }
