@@ -42,13 +42,12 @@ func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
 // NewLock returns the lock with the given name. It sends nothing. If the name is empty or refused by the backend, or an
-// option is invalid, every call on the Lock returns the error.
+// option is nil or invalid, every call on the Lock returns the error.
 func (s *Session) NewLock(name string, opts ...LockOption) *Lock {
 	l := &Lock{session: s, name: name}
-	for _, opt := range opts {
-		opt(l)
-	}
+	l.invalid = l.apply(opts)
 	switch {
+	case l.invalid != nil:
 	case name == "":
 		l.invalid = errors.New("the name of a lock must not be empty")
 	case l.fixed < 0 || l.fixed > 0 && l.fixed < lease.Min:
@@ -61,6 +60,17 @@ func (s *Session) NewLock(name string, opts ...LockOption) *Lock {
 		l.remote, l.invalid = s.conn.Bind(name)
 	}
 	return l
+}
+
+// apply applies the options.
+func (l *Lock) apply(opts []LockOption) error {
+	for i, opt := range opts {
+		if opt == nil {
+			return fmt.Errorf("option %d is nil", i+1)
+		}
+		opt(l)
+	}
+	return nil
 }
 
 // errReserved is the error of a name that is kept for the conditions of read-write locks.

@@ -123,7 +123,8 @@ func WithDeadlockDetection() Option { return func(c *config) { c.deadlocks = tru
 // WithPortableHoldsLeft makes [Session.Close] leave the holds of portable owners ([WithPortableOwner]) in the backend
 // when its context ends, instead of giving them up. Another session can take them up with [Lock.Resume], with their
 // hold counts and tokens, for as long as their leases last: nothing renews them meanwhile. Close a session with a
-// context that has ended to leave them at once. Default: they are given up like the others.
+// context that has ended to leave them at once. Sides of an [RWLock] and permits of a [Semaphore] belong to the session, and
+// are never left. Default: portable holds are given up like the others.
 func WithPortableHoldsLeft() Option { return func(c *config) { c.leavesPortable = true } }
 
 // WithProfilerLabels makes Do, TryDo and TryDoFor, and those of an RWLock's read side, run their functions with the
@@ -152,7 +153,10 @@ func WithObserver(o Observer) Option { return func(c *config) { c.observer = o }
 // newConfig applies the options, and checks each of them and their relations.
 func newConfig(opts []Option) (config, error) {
 	c := config{jitter: rand.N[time.Duration], ahead: lease.Ahead}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return c, fmt.Errorf("reentrant: NewSession: option %d is nil", i+1)
+		}
 		opt(&c)
 	}
 	if err := errors.Join(

@@ -157,3 +157,19 @@ func TestOptionEdgesAreComplete(t *testing.T) {
 		}
 	}
 }
+
+// An option that is nil is an error that says which, and no panic.
+func TestNilOptionsAreErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := memory.New(), t.Context()
+		_, err := reentrant.NewSession(b, reentrant.WithCohort(), nil)
+		require.ErrorContains(t, err, "option 2 is nil")
+		s := newSession(t, b)
+		l, rw, m := s.NewLock("x", nil), s.NewRWLock("x", reentrant.WithFairness(true), nil), s.NewSemaphore("x", 1, nil)
+		require.ErrorContains(t, l.Lock(ctx), `"x": option 1 is nil`)
+		require.ErrorContains(t, rw.RLock(ctx), `"x": option 2 is nil`)
+		require.ErrorContains(t, second(rw.Inspect(ctx)), `"x": option 2 is nil`)
+		require.ErrorContains(t, m.Acquire(ctx, 1), `"x": option 1 is nil`)
+		require.ErrorContains(t, second(m.AcquireSlot(ctx)), `"x": option 1 is nil`)
+	})
+}

@@ -66,7 +66,8 @@ func WithOwner(ctx context.Context, name string) context.Context {
 }
 
 // WithPortableOwner is [WithOwner] with an owner that is known by its id in the whole deployment: what it holds can be
-// resumed by another session, or after a restart ([Lock.Resume]). Any caller that knows the id is the owner, so it should be one
+// resumed by another session, or after a restart ([Lock.Resume]). That goes for a [Lock] alone: the sides of an [RWLock] and the
+// permits of a [Semaphore] are the session's. Any caller that knows the id is the owner, so it should be one
 // that cannot be guessed, and used by one session at a time. It has 1 to 4096 bytes, as the name of WithOwner.
 func WithPortableOwner(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, ownerKey{}, Owner{name: id, portable: true})

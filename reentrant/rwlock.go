@@ -34,8 +34,16 @@ var errVersionOfWriter = errors.New("a writer has no version: what it reads befo
 //
 // Owners, contexts, errors and the loss of a hold are as for a [Lock], for both sides. Unlock and RUnlock send nothing
 // themselves: the session releases in the background what its owners no longer need, and that expires with the lease if
-// the release fails. The name must not be that of a Lock or a Semaphore: a call that the server refuses for that reason
-// returns [ErrWrongKind], and changes nothing.
+// the release fails. So a process that is about to exit calls [Session.Close], which waits until the backend has it. A
+// process that exits without that delays others by its lease, though its owners have unlocked everything: writers by a read
+// side that the session kept for the heartbeat, readers and writers by a write side whose release was under way. A process
+// that dies inside delays them by its lease as well.
+//
+// What the backend has belongs to the session, so neither side can be moved to another: there is no Resume, a portable
+// owner ([WithPortableOwner]) is one like any other, and [WithPortableHoldsLeft] leaves none of its holds.
+//
+// The name must not be that of a Lock or a Semaphore: a call that the server refuses for that reason returns
+// [ErrWrongKind], and changes nothing.
 //
 // The write side has conditions: see [RWLock.NewCondition].
 //
@@ -44,8 +52,8 @@ var errVersionOfWriter = errors.New("a writer has no version: what it reads befo
 type RWLock struct{ sharedName }
 
 // NewRWLock returns the read-write lock with the given name. It sends nothing. If the backend refuses the name, or has
-// no shared holds ([errors.ErrUnsupported]), every call on the RWLock returns the error. The options [WithFixedLease]
-// and WithFairness(false) have the same effect, since a read-write lock is fair and its lease is renewed.
+// no shared holds ([errors.ErrUnsupported]), every call on the RWLock returns the error. An option that is nil has the same
+// effect, and so have [WithFixedLease] and WithFairness(false), since a read-write lock is fair and its lease is renewed.
 func (s *Session) NewRWLock(name string, opts ...LockOption) *RWLock {
 	l := &RWLock{sharedName{session: s, name: name, kind: backend.ReadWrite}}
 	l.bind(opts)
@@ -472,7 +480,9 @@ func (l *RWLock) version(owner Owner) (Token, error) {
 }
 
 // TrustedUntil returns the local time until which this process trusts the caller's holds, as [Lock.TrustedUntil] does.
-// It returns [ErrNotHeld] or [ErrLost] if the caller has none.
+// Both sides and all owners of the session have one lease, so it is the same for all of them: it is renewed for as long as
+// one of them is inside, and may be older than the caller's hold. It returns [ErrNotHeld] or [ErrLost] if the caller has
+// neither side. It sends nothing.
 func (l *RWLock) TrustedUntil(ctx context.Context) (time.Time, error) {
 	_, _, _, err := l.holds(ctx)
 	n := l.find()
@@ -485,7 +495,10 @@ func (l *RWLock) TrustedUntil(ctx context.Context) (time.Time, error) {
 	return n.Until(), nil
 }
 
-// Verify asks the server whether the caller's holds still exist, as [Lock.Verify] does. Errors are the same.
+// Verify asks the server whether the caller's holds still exist, as [Lock.Verify] does. Errors are the same. The server knows
+// what the session has, not which of its owners has which side. So Verify asks whether the session still has all that it
+// counts on: for its readers the read side, for a writer the whole lock. If not, all owners of the session have lost what they
+// held. While the session asks for more or gives some back, Verify asks again until that is settled or ctx ends.
 func (l *RWLock) Verify(ctx context.Context) error {
 	return l.verify(ctx, func() error {
 		_, _, _, err := l.holds(ctx)

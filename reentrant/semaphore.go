@@ -43,7 +43,7 @@ type Semaphore struct {
 }
 
 // NewSemaphore returns the semaphore with the given name and number of permits, at least 1 and at most
-// [backend.AllUnits]. It sends nothing. If the name, the number or an option is invalid, or the backend has no shared
+// [backend.AllUnits]. It sends nothing. If the name, the number or an option is invalid (nil, for instance), or the backend has no shared
 // holds ([errors.ErrUnsupported]), every call on the Semaphore returns the error.
 func (s *Session) NewSemaphore(name string, permits int, opts ...LockOption) *Semaphore {
 	m := &Semaphore{sharedName{session: s, name: name, kind: backend.Permits}, permits}

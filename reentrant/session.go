@@ -98,7 +98,7 @@ const maxSpare = 64
 // NewSession opens a session with a backend. It checks at once that the backend can be reached, and permits the
 // commands that the session needs. If the backend refuses, NewSession returns its error, such as a wrong password or a
 // missing right ([Refused]). If the backend could not be reached within ten seconds, the error is [ErrUnavailable].
-// NewSession also returns an error if an option is out of bounds or contradicts another, or if goroutine ids cannot be
+// NewSession also returns an error if an option is nil, out of bounds or contradicts another, or if goroutine ids cannot be
 // trusted with this Go release (unless [WithExplicitOwners] is given).
 func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	if b == nil {

@@ -33,11 +33,12 @@ type sharedName struct {
 // bind checks the handle's name and options, and binds its name to the backend.
 func (x *sharedName) bind(opts []LockOption) {
 	var l Lock
-	for _, opt := range opts {
-		opt(&l)
-	}
+	err := l.apply(opts)
 	switch {
 	case x.invalid != nil:
+		return
+	case err != nil:
+		x.invalid = err
 		return
 	case x.name == "":
 		x.invalid = errors.New("the name of a lock must not be empty")

@@ -14,7 +14,10 @@ import (
 //
 // The number is a [Lock], which the Slot holds besides its permit: number i of the semaphore NAME is the lock NAME#i, which
 // [Lock.Inspect] and the relock command show. (If NAME has more than 4,085 bytes, its first 4,021 and the SHA-256 of all of
-// them, in hexadecimal digits, take its place.) A session gives a number back at once, also [WithLinger].
+// them, in hexadecimal digits, take its place.) A number does not linger ([WithLinger]).
+//
+// When Release has returned, the number is free. The permit is given back in the background, as all permits of a
+// [Semaphore] are. What a process has when it exits, without Release or without [Session.Close], is free when its lease ends.
 //
 // A Slot is a value: its copies are the same slot. The zero Slot is not held.
 type Slot struct{ hold *slotHold }
@@ -58,7 +61,8 @@ func (m *Semaphore) AcquireSlot(ctx context.Context) (Slot, error) {
 // errPermitLost is returned by takeNumber.
 var errPermitLost = errors.New("the permit was lost before there was a number for it")
 
-// takeNumber takes the lowest free number for a permit. The error is errPermitLost if one of them was lost meanwhile.
+// takeNumber takes the lowest free number for a permit. The error is errPermitLost if the permit, or the number, was lost
+// meanwhile.
 func (m *Semaphore) takeNumber(ctx context.Context, permit *permitCall) (*slotHold, error) {
 	h := &slotHold{m: m, permit: permit, owner: Owner{name: newID(), slot: true}}
 	within, stop := until(ctx, permit.lossNotifier())
