@@ -121,3 +121,41 @@ func TestHoldsLeftToExpireAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// Do and a Slot know whose permits they have: one that is not lost does not pay for one that is.
+func TestDoAndSlotsReleaseTheirOwnPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := memory.New(), t.Context()
+		m := newSession(t, b).NewSemaphore("x", 2)
+		require.NoError(t, m.Acquire(ctx, 1))
+		loseAll(b)
+		require.NoError(t, m.Do(ctx, 1, func(context.Context) error { return nil }))
+		ok, err := m.TryDo(ctx, 1, func(context.Context) error { return nil })
+		require.NoError(t, err)
+		require.True(t, ok)
+		slot, err := m.AcquireSlot(ctx)
+		require.NoError(t, err)
+		lost := slot.Lost()
+		require.NoError(t, slot.Release(ctx))
+		require.True(t, stillOpen(lost))
+		require.ErrorIs(t, m.Release(ctx, 1), reentrant.ErrLost, "by the caller that lost it")
+		require.ErrorIs(t, m.Release(ctx, 1), reentrant.ErrNotHeld)
+	})
+}
+
+// Another caller's Release has paid for the permit that a Do lost, so what the Do releases is that caller's.
+func TestADoWhoseLossWasPaidReleasesWhatPaidForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := memory.New(), t.Context()
+		m := newSession(t, b).NewSemaphore("x", 1)
+		require.NoError(t, m.Do(ctx, 1, func(context.Context) error {
+			loseAll(b)
+			require.NoError(t, m.Acquire(ctx, 1))
+			require.ErrorIs(t, m.Release(ctx, 1), reentrant.ErrLost)
+			return nil
+		}))
+		require.ErrorIs(t, m.Release(ctx, 1), reentrant.ErrNotHeld)
+		require.NoError(t, m.Acquire(ctx, 1))
+		require.NoError(t, m.Release(ctx, 1))
+	})
+}

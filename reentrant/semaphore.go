@@ -102,12 +102,13 @@ func (m *Semaphore) acquireFor(ctx context.Context, n int, wait time.Duration) (
 // permits are released first, whichever caller had them. So a caller that lost its permits releases them all the same:
 // what it owes is not forgotten, and the next Release would count for it.
 func (m *Semaphore) Release(ctx context.Context, n int) error {
-	return m.error("release", m.release(ctx, n))
+	return m.error("release", m.release(ctx, n, nil))
 }
 
 // Do runs fn while holding n permits: Acquire, fn, Release. The context that fn gets ends when ctx does, and with cause
 // [ErrLost] when the session's permits are lost. If fn panics, Do releases the permits and goes on panicking. Do
-// returns Acquire's error without calling fn, otherwise fn's error joined with Release's.
+// returns Acquire's error without calling fn, otherwise fn's error joined with Release's. Unlike Release it knows whose
+// permits it has: it does not return ErrLost because another caller lost some.
 func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
 	c, _, err := m.acquire(ctx, n, try{op: "acquire", waits: true})
 	if err != nil {
@@ -121,7 +122,7 @@ func (m *Semaphore) run(ctx context.Context, n int, c *permitCall, fn func(ctx c
 	within, stop := until(ctx, c.lossNotifier())
 	defer func() {
 		stop()
-		err = errors.Join(err, m.Release(ctx, n))
+		err = errors.Join(err, m.error("release", m.release(ctx, n, c)))
 	}()
 	return m.session.call(within, m.name, fn)
 }
@@ -217,7 +218,8 @@ func (m *Semaphore) admit(ctx context.Context, n int) error {
 	return nil
 }
 
-func (m *Semaphore) release(ctx context.Context, n int) error {
+// release gives back n permits: those of c, if that is not nil.
+func (m *Semaphore) release(ctx context.Context, n int, c *permitCall) error {
 	if err := m.admit(ctx, n); err != nil {
 		return err
 	}
@@ -229,7 +231,7 @@ func (m *Semaphore) release(ctx context.Context, n int) error {
 		return ErrLost
 	}
 	x.Check()
-	look, err := x.Tier().(*permitTier).release(n)
+	look, err := x.Tier().(*permitTier).release(n, c)
 	if look {
 		x.Wake()
 	}
@@ -289,12 +291,15 @@ func (q *permitTier) Keep(units int) (int, Token) { return q.Permits.Keep(units)
 // Rest reports whether no permit was in use since the last call.
 func (q *permitTier) Rest() bool { return q.Permits.Rest() }
 
-// release gives back n permits: lost ones first, so that a caller that lost its permits does not give back another's.
-func (q *permitTier) release(n int) (look bool, err error) {
+// release gives back n permits: lost ones first, so that a caller that lost its permits does not give back another's. Those
+// of c are not lost if no permits were lost since the call got them.
+func (q *permitTier) release(n int, c *permitCall) (look bool, err error) {
 	q.mu.Lock() // a loss is on record before the mutex is free
 	defer q.mu.Unlock()
-	held := q.InUse() // at least, until the mutex is free
-	lost := q.s.lostHolds.TakeOwed(debtOfPermits(q.name), n-held, n)
+	held, lost := q.InUse(), 0 // held: at least, until the mutex is free
+	if c == nil || c.permitTier != q || c.life != q.Life() || held < n {
+		lost = q.s.lostHolds.TakeOwed(debtOfPermits(q.name), n-held, n)
+	}
 	if lost+held < n {
 		return false, ErrNotHeld
 	}

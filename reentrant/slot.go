@@ -51,7 +51,7 @@ func (m *Semaphore) AcquireSlot(ctx context.Context) (Slot, error) {
 		if err == nil {
 			return Slot{h}, nil
 		}
-		released := m.Release(ctx, 1)
+		released := m.error("release", m.release(ctx, 1, permit))
 		if !errors.Is(err, errPermitLost) {
 			return Slot{}, errors.Join(m.error("acquire slot", err), released)
 		}
@@ -214,5 +214,9 @@ func (s Slot) Release(ctx context.Context) error {
 		return err
 	}
 	h.forget()
-	return errors.Join(err, h.m.Release(ctx, 1))
+	err = errors.Join(err, h.m.error("release", h.m.release(ctx, 1, h.permit)))
+	if errors.Is(err, ErrLost) { // Lost may not have heard of it yet
+		h.lost.closeLost()
+	}
+	return err
 }

@@ -282,3 +282,19 @@ func TestASlotOfALongName(t *testing.T) {
 		})
 	}
 }
+
+// A slot whose Release returns ErrLost is lost for those that watch it, also if the loss was noticed only there.
+func TestASlotThatIsReleasedAsLostSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := memory.New(), t.Context()
+		m := newSession(t, b).NewSemaphore("nodes", 2)
+		slot, err := m.AcquireSlot(ctx)
+		require.NoError(t, err)
+		lost := slot.Lost()
+		_, err = newSession(t, b).NewLock("nodes#0").ForceUnlock(ctx)
+		require.NoError(t, err)
+		require.True(t, stillOpen(lost), "its session has not noticed")
+		require.ErrorIs(t, slot.Release(ctx), reentrant.ErrLost)
+		require.False(t, stillOpen(lost))
+	})
+}
