@@ -29,7 +29,7 @@ func (q *Queue[K]) waitForOffer(w *waiter[K], done <-chan struct{}, timeout <-ch
 // offerLocked offers the baton to w, the first in line. q.mu is held.
 func (q *Queue[K]) offerLocked(w *waiter[K]) {
 	var none K
-	q.state, q.owner, q.holds = offered, none, 0
+	q.state, q.owner, q.holds, q.arriving = offered, none, 0, false
 	w.wake(0)
 }
 
@@ -66,7 +66,7 @@ func (q *Queue[K]) accept(w *waiter[K]) Outcome {
 func (q *Queue[K]) acceptLocked(w *waiter[K]) {
 	q.dequeueLocked(w)
 	w.drainTurn()
-	q.grantLocked(w, 0)
+	q.admitLocked(w, 0)
 }
 
 // drainTurn takes back a turn that w has not received yet. The queue's mutex is held.

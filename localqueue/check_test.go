@@ -18,6 +18,7 @@ func TestCheckNoticesDamage(t *testing.T) {
 		"settled without holds":       func(q *Queue[string]) { q.holds = 0 },
 		"settled while sibling waits": func(q *Queue[string]) { q.owner = "s" },
 		"unknown state":               func(q *Queue[string]) { q.state = 99 },
+		"arriving while settled":      func(q *Queue[string]) { q.arriving = true },
 		"granted while settled":       func(q *Queue[string]) { q.granted = &waiter[string]{} },
 		"granted and linked":          func(q *Queue[string]) { q.state, q.granted = busy, q.line.first },
 		"wrong length":                func(q *Queue[string]) { q.line.n++ },

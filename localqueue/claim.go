@@ -65,7 +65,9 @@ func (q *Queue[K]) Reserve(owner K, mode Mode) (p Place[K]) {
 	}
 	p.got = q.claimLocked(owner)
 	switch {
-	case p.got != Busy:
+	case p.got == Claimed:
+		q.arriving = true
+	case p.got == Reentered:
 	case q.shut:
 		p.got = Cancelled
 	default:
@@ -109,7 +111,7 @@ func (q *Queue[K]) GiveWay(owner K, mode Mode, done <-chan struct{}, timeout <-c
 	}
 	q.dequeueLocked(first)
 	w := q.enqueueLocked(owner, mode, true)
-	q.grantLocked(first, 0)
+	q.admitLocked(first, 0)
 	q.unlock()
 	return q.Wait(Place[K]{w: w}, done, timeout)
 }

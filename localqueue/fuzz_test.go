@@ -206,6 +206,8 @@ func (r *rig) compare() {
 	q, m, t := &r.q, &r.m, r.t
 	require.Equal(t, m.waiters(), q.Waiters())
 	require.Equal(t, len(m.line), q.Len())
+	require.Equal(t, m.queued(), q.QueuedOwners())
+	require.Equal(t, len(m.queued()), q.Queued())
 	require.Equal(t, len(m.ops), q.ops.n)
 	require.Equal(t, !m.out, q.Idle())
 	holder, held := q.Holder()

@@ -63,7 +63,7 @@ func (q *Queue[K]) Settle(holds int) {
 		panic("localqueue: bug: Settle with an impossible hold count")
 	}
 	q.lockBusy("Settle")
-	q.state, q.holds = settled, holds
+	q.state, q.holds, q.arriving = settled, holds, false
 	if q.ops.first != nil || len(q.siblings) > 0 {
 		q.resumeLocked()
 	}
@@ -85,6 +85,6 @@ func (q *Queue[K]) resumeLocked() {
 	}
 	if w := q.siblings[q.owner]; w != nil {
 		q.dequeueLocked(w)
-		q.grantLocked(w, q.holds)
+		q.admitLocked(w, q.holds)
 	}
 }

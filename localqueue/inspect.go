@@ -37,6 +37,34 @@ func (q *Queue[K]) Waiters() []K {
 	return owners
 }
 
+// Queued returns the number of claims that wait: those in line, and the one that has the baton and has not settled yet.
+// A claim of [Queue.TryClaim] or of a holder that enters again does not wait, and neither does one that has given up and keeps
+// the baton after a [Queue.Pass].
+func (q *Queue[K]) Queued() int {
+	q.mu.Lock()
+	n := q.line.n
+	if q.arriving {
+		n++
+	}
+	q.unlock()
+	return n
+}
+
+// QueuedOwners returns the owners of the claims that Queued counts, longest waiter first. A shared owner is listed once for
+// each goroutine.
+func (q *Queue[K]) QueuedOwners() []K {
+	q.mu.Lock()
+	owners := make([]K, 0, q.line.n+1)
+	if q.arriving {
+		owners = append(owners, q.owner)
+	}
+	for w := q.line.first; w != nil; w = w.next {
+		owners = append(owners, w.owner)
+	}
+	q.unlock()
+	return owners
+}
+
 // Idle reports whether the baton is free. No goroutine waits then.
 func (q *Queue[K]) Idle() bool {
 	q.mu.Lock()

@@ -34,6 +34,46 @@ func TestTheLineCanBeInspected(t *testing.T) {
 	})
 }
 
+// A claim counts as queued until it settles: there is no moment at which an owner neither waits nor holds.
+func TestAClaimIsQueuedUntilItSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		queued := func(want ...string) {
+			t.Helper()
+			require.Equal(t, append([]string{}, want...), q.QueuedOwners())
+			require.Equal(t, len(want), q.Queued())
+		}
+		queued()
+		require.Equal(t, Claimed, q.TryClaim("a", Fair))
+		queued()
+		b, s1, s2 := claimAs(&q, "b", Fair), claimAs(&q, "s", Shared), claimAs(&q, "s", Shared)
+		queued("b", "s", "s")
+		q.Leave()
+		queued("b", "s", "s") // b has the baton, whether it has woken or not
+		require.Equal(t, Claimed, b.outcome())
+		q.Settle(1)
+		queued("s", "s")
+		q.Begin("b")
+		require.True(t, q.Pass())
+		queued("s", "s")
+		require.Equal(t, Claimed, s1.outcome())
+		q.Settle(1)
+		queued("s") // which enters again
+		require.Equal(t, Reentered, s2.outcome())
+		q.Settle(2)
+		queued()
+		q.Begin("s")
+		q.Leave()
+		c := claimAs(&q, "c", Fair)
+		require.Equal(t, Claimed, c.outcome())
+		queued("c")
+		require.False(t, q.Pass())
+		queued() // c has given up, and cleans up
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
 func TestTheBatonCanBeInspected(t *testing.T) {
 	var q Queue[string]
 	look := func(holder string, holds int, idle bool) {

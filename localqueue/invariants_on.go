@@ -41,6 +41,7 @@ func (q *Queue[K]) checkBaton() {
 	default:
 		must(q.state == busy, "unknown state")
 	}
+	must(!q.arriving || q.state == busy, "an owner arrives without the baton")
 	if w := q.granted; w != nil {
 		must(q.state == busy, "a granted baton is not busy")
 		must(!w.queued && w.prev == nil && w.next == nil && !w.inRing, "granted, and still linked")

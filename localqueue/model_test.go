@@ -8,6 +8,7 @@ type model struct {
 	out, busy bool
 	owner     string
 	holds     int
+	arriving  bool // the owner's claim counts as queued
 	line, ops []wait
 	shut      bool
 	results   map[int]any
@@ -33,6 +34,7 @@ type beginResult struct {
 func (m *model) claim(id int, owner string, mode Mode) {
 	if got := m.tryClaim(owner); got != Busy {
 		m.results[id] = got
+		m.arriving = m.arriving || got == Claimed
 		return
 	}
 	m.enqueue(m.claimWait(id, owner, mode), mode&First != 0)
@@ -56,7 +58,7 @@ func (m *model) giveWay(id int, mode Mode) {
 	first := m.line[0]
 	m.line = m.line[1:]
 	m.enqueue(m.claimWait(id, m.owner, mode), true)
-	m.grant(first, 0)
+	m.admit(first, 0)
 }
 
 func (m *model) tryClaim(owner string) Outcome {
@@ -106,7 +108,7 @@ func (m *model) noteBegin(id int) func(int) {
 }
 
 func (m *model) settle(holds int) {
-	m.holds, m.busy = holds, false
+	m.holds, m.busy, m.arriving = holds, false, false
 	if len(m.ops) > 0 {
 		w := m.ops[0]
 		m.ops = m.ops[1:]
@@ -116,8 +118,14 @@ func (m *model) settle(holds int) {
 	if i := m.siblingOf(m.owner); i >= 0 {
 		w := m.line[i]
 		m.line = slices.Delete(m.line, i, i+1)
-		m.grant(w, holds)
+		m.admit(w, holds)
 	}
+}
+
+// admit grants the baton to a claim that was in line.
+func (m *model) admit(w wait, holds int) {
+	m.arriving = true
+	m.grant(w, holds)
 }
 
 func (m *model) grant(w wait, holds int) {
@@ -133,14 +141,14 @@ func (m *model) handOver() {
 	if len(m.line) > 0 {
 		w := m.line[0]
 		m.line = m.line[1:]
-		m.grant(w, 0)
+		m.admit(w, 0)
 		return
 	}
-	m.out, m.busy, m.owner, m.holds = false, false, "", 0
+	m.out, m.busy, m.owner, m.holds, m.arriving = false, false, "", 0, false
 }
 
 func (m *model) pass() bool {
-	if len(m.line) == 0 {
+	if m.arriving = false; len(m.line) == 0 {
 		return false
 	}
 	m.handOver()
@@ -233,6 +241,14 @@ func (m *model) sendAway() {
 	for _, w := range line {
 		m.results[w.id] = w.expelled
 	}
+}
+
+// queued returns the owners of the claims that have not settled.
+func (m *model) queued() []string {
+	if m.arriving {
+		return append([]string{m.owner}, m.waiters()...)
+	}
+	return m.waiters()
 }
 
 func (m *model) waiters() []string {

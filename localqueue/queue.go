@@ -29,9 +29,10 @@ type Queue[K comparable] struct {
 
 	// The baton. Guarded by mu.
 
-	state state
-	owner K   // zero while free or offered
-	holds int // zero while free or offered, and while busy for a claimant
+	state    state
+	arriving bool // busy by a Claim or Reserve that has neither settled nor given up: the owner still counts as queued
+	owner    K    // zero while free or offered
+	holds    int  // zero while free or offered, and while busy for a claimant
 	// granted is the node by which a busy baton came to the goroutine that now has it. The node can be used again
 	// once that goroutine has woken, which it has when it takes its next step with the baton. Recycling it in that
 	// step saves a critical section per hand-over.
@@ -62,9 +63,10 @@ func (q *Queue[K]) unlock() {
 }
 
 // Pass ends a claim or an operation of the caller by giving the baton to the longest waiter, as a claimant without holds.
-// If no goroutine waits it returns false and changes nothing: the caller still has the baton, busy.
+// If no goroutine waits it returns false: the caller still has the baton, busy, and does not count as queued any more.
 func (q *Queue[K]) Pass() bool {
 	q.lockBusy("Pass")
+	q.arriving = false
 	waited := q.line.first != nil
 	if waited {
 		q.handOverLocked()
@@ -132,7 +134,7 @@ func (q *Queue[K]) handOverLocked() {
 	w := q.line.first
 	if w == nil {
 		var none K
-		q.state, q.owner, q.holds = free, none, 0
+		q.state, q.owner, q.holds, q.arriving = free, none, 0, false
 		return
 	}
 	if w.mode&Barging != 0 && w.overtaken < MaxOvertaken {
@@ -140,7 +142,13 @@ func (q *Queue[K]) handOverLocked() {
 		return
 	}
 	q.dequeueLocked(w)
-	q.grantLocked(w, 0)
+	q.admitLocked(w, 0)
+}
+
+// admitLocked makes the baton busy for w, which was taken out of the line, and wakes w. q.mu is held.
+func (q *Queue[K]) admitLocked(w *waiter[K], holds int) {
+	q.arriving = true
+	q.grantLocked(w, holds)
 }
 
 // grantLocked makes the baton busy for w, which was taken off its list, and wakes w. q.mu is held.

@@ -131,23 +131,18 @@ func (l *Lock) HasQueuedOwners() bool { return l.QueueLength() > 0 }
 // HasQueuedOwner reports whether an owner of this process waits for the lock.
 func (l *Lock) HasQueuedOwner(o Owner) bool { return slices.Contains(l.QueuedOwners(), o) }
 
-// QueueLength returns how many owners of this process wait for the lock, including the head that waits in Redis. Like
-// the results of all these methods it is a snapshot.
+// QueueLength returns how many owners of this process wait for the lock, including the head that waits in Redis. An owner
+// counts until its Lock returns. Like the results of all these methods it is a snapshot.
 func (l *Lock) QueueLength() int {
 	n := 0
-	l.withState(func(e *lockState) { n = e.queueLength() })
+	l.withState(func(e *lockState) { n = e.queue.Queued() })
 	return n
 }
 
 // QueuedOwners returns the owners of this process that wait for the lock, longest first.
 func (l *Lock) QueuedOwners() []Owner {
 	var owners []Owner
-	l.withState(func(e *lockState) {
-		if head, waits := e.waitingHead(); waits {
-			owners = append(owners, head)
-		}
-		owners = append(owners, e.queue.Waiters()...)
-	})
+	l.withState(func(e *lockState) { owners = append(owners, e.queue.QueuedOwners()...) })
 	return owners
 }
 

@@ -71,20 +71,6 @@ func (e *lockState) ownerField(o Owner) string {
 	return e.field
 }
 
-// queueLength returns how many owners wait: those in the local queue, and the head if it waits for Redis.
-func (e *lockState) queueLength() int {
-	if _, waits := e.waitingHead(); waits {
-		return e.queue.Len() + 1
-	}
-	return e.queue.Len()
-}
-
-func (e *lockState) waitingHead() (Owner, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.head, e.waiting
-}
-
 // granted handles a grant that was pushed. It returns false if no attempt needs the grant, so that it must be released.
 // s.mu is not held.
 func (e *lockState) granted(g backend.Grant) (wanted bool) {

@@ -37,7 +37,7 @@ func (s *session) Stats() Stats {
 		if _, held := e.queue.Holder(); held {
 			st.Held++
 		}
-		st.Waiting += e.queueLength()
+		st.Waiting += e.queue.Queued()
 	}
 	return st
 }

@@ -1,0 +1,157 @@
+package reentrant_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// distant is a server a few milliseconds away.
+func distant() backend.Backend {
+	return memory.New(memory.WithFault(func(memory.Op) memory.Verdict {
+		return memory.Verdict{Delay: 2 * time.Millisecond, Late: 2 * time.Millisecond}
+	}))
+}
+
+// requireQueued requires that all questions agree on who waits for the lock.
+func requireQueued(t *testing.T, l *reentrant.Lock, want ...context.Context) {
+	t.Helper()
+	var owners []reentrant.Owner
+	for _, ctx := range want {
+		owners = append(owners, reentrant.CurrentOwner(ctx))
+		require.True(t, l.HasQueuedOwner(reentrant.CurrentOwner(ctx)))
+	}
+	require.Equal(t, owners, l.QueuedOwners())
+	require.Equal(t, len(want), l.QueueLength())
+	require.Equal(t, len(want) > 0, l.HasQueuedOwners())
+}
+
+// lockAll has the owners wait for the lock, one after the other. The channel has those whose Lock has returned.
+func lockAll(t *testing.T, l *reentrant.Lock, owners ...context.Context) <-chan context.Context {
+	locked := make(chan context.Context, len(owners))
+	for _, ctx := range owners {
+		go func() {
+			assert.NoError(t, l.Lock(ctx))
+			locked <- ctx
+		}()
+		time.Sleep(10 * time.Millisecond)
+	}
+	return locked
+}
+
+// While the next owner asks the server, it neither waits in line nor holds the lock.
+func TestAnOwnerIsQueuedUntilItsLockReturns(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts    []reentrant.Option
+		fair    bool
+		foreign bool // another session has the lock at first
+	}{
+		"handed on":               {fair: true},
+		"handed on, unfair":       {},
+		"never handed on":         {fair: true, opts: []reentrant.Option{reentrant.WithHandoffs(1)}},
+		"granted":                 {fair: true, foreign: true},
+		"granted, unfair":         {foreign: true},
+		"granted while it lasted": {fair: true, foreign: true, opts: []reentrant.Option{reentrant.WithSpin(3)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := distant()
+				s, other := newSession(t, b, c.opts...), newSession(t, b)
+				l := s.NewLock("x", reentrant.WithFairness(c.fair))
+				first := l
+				if c.foreign {
+					first = other.NewLock("x")
+				}
+				h, owners := owner(t, "h"), []context.Context{owner(t, "a"), owner(t, "b"), owner(t, "c")}
+				require.NoError(t, first.Lock(h))
+				locked := lockAll(t, l, owners...)
+				requireQueued(t, l, owners...)
+				require.NoError(t, first.Unlock(h))
+				for i := range owners {
+					for len(locked) == 0 {
+						requireQueued(t, l, owners[i:]...)
+						time.Sleep(time.Millisecond)
+						synctest.Wait()
+					}
+					requireQueued(t, l, owners[i+1:]...)
+					require.NoError(t, l.Unlock(<-locked))
+				}
+				requireQueued(t, l)
+			})
+		})
+	}
+}
+
+// In a cohort the next owner sends nothing. There is no moment at which it neither waits nor holds.
+func TestTheNextOwnerOfACohortWaitsOrHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newSession(t, distant(), reentrant.WithCohort()).NewLock("x")
+		a, b := owner(t, "a"), owner(t, "b")
+		require.NoError(t, l.Lock(a))
+		for range 1000 {
+			locked := lockAll(t, l, b)
+			require.NoError(t, l.Unlock(a))
+			require.True(t, l.HasQueuedOwner(reentrant.CurrentOwner(b)) || l.IsHeldByCurrentOwner(b))
+			<-locked
+			a, b = b, a
+		}
+		require.NoError(t, l.Unlock(a))
+	})
+}
+
+// Several goroutines wait for one owner. When the first has the lock the others enter again, each with a command.
+func TestAGoroutineOfAnOwnerIsQueuedUntilItsLockReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newSession(t, distant()).NewLock("x")
+		h, a := owner(t, "h"), owner(t, "a")
+		require.NoError(t, l.Lock(h))
+		locked := lockAll(t, l, a, a, a)
+		requireQueued(t, l, a, a, a)
+		require.NoError(t, l.Unlock(h))
+		for left := 3; left > 0; left-- {
+			for len(locked) == 0 {
+				require.Equal(t, left, l.QueueLength())
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+			}
+			<-locked
+		}
+		requireQueued(t, l)
+		for range 3 {
+			require.NoError(t, l.Unlock(a))
+		}
+	})
+}
+
+// What a caller that left has in Redis is given back behind its back: it waits for nothing.
+func TestAnOwnerThatLeftIsNotQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := distant()
+		s, other := newSession(t, b), newSession(t, b)
+		l, h := s.NewLock("x"), owner(t, "h")
+		require.NoError(t, other.NewLock("x").Lock(h))
+		ok, err := l.TryLockFor(owner(t, "a"), 20*time.Millisecond)
+		require.NoError(t, err)
+		require.False(t, ok)
+		requireQueued(t, l)
+		time.Sleep(time.Millisecond)
+		requireQueued(t, l)
+		tried := make(chan bool)
+		go func() {
+			ok, _ := l.TryLock(owner(t, "a"))
+			tried <- ok
+		}()
+		time.Sleep(time.Millisecond)
+		requireQueued(t, l)
+		require.False(t, <-tried)
+		require.NoError(t, other.NewLock("x").Unlock(h))
+	})
+}
