@@ -77,3 +77,78 @@ func TestAWaiterForReentryIsNotExpelled(t *testing.T) {
 		assert.NoError(t, <-closed)
 	})
 }
+
+// A closed session asks nothing and takes nothing from the holders of others.
+func TestAClosedSessionSendsNoCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		b := memory.New()
+		s, other := newSession(t, b), newSession(t, b)
+		l, rw, m := s.NewLock("lock"), s.NewRWLock("rw"), s.NewSemaphore("sem", 2)
+		require.NoError(t, other.NewLock("lock").Lock(ctx))
+		require.NoError(t, other.NewRWLock("rw").Lock(ctx))
+		require.NoError(t, other.NewSemaphore("sem", 2).Acquire(ctx, 1))
+		calls := map[string]func() error{
+			"Lock.ForceUnlock":       func() error { _, err := l.ForceUnlock(ctx); return err },
+			"Lock.Inspect":           func() error { _, err := l.Inspect(ctx); return err },
+			"Lock.IsLocked":          func() error { _, err := l.IsLocked(ctx); return err },
+			"Session.InspectAll":     func() error { _, err := s.InspectAll(ctx, "lock", "free"); return err },
+			"RWLock.ForceUnlock":     func() error { _, err := rw.ForceUnlock(ctx); return err },
+			"RWLock.Inspect":         func() error { _, err := rw.Inspect(ctx); return err },
+			"RWLock.IsWriteLocked":   func() error { _, err := rw.IsWriteLocked(ctx); return err },
+			"Semaphore.ForceRelease": func() error { _, err := m.ForceRelease(ctx); return err },
+			"Semaphore.Inspect":      func() error { _, err := m.Inspect(ctx); return err },
+		}
+		refused := func(when string) {
+			sent := b.Commands()
+			for name, call := range calls {
+				assert.ErrorIs(t, call(), reentrant.ErrClosed, "%s of a session that is %s", name, when)
+			}
+			assert.Equal(t, sent, b.Commands(), "sent by a session that is %s", when)
+		}
+		held, side := s.NewLock("held"), s.NewRWLock("side")
+		require.NoError(t, held.Lock(ctx))
+		require.NoError(t, side.RLock(ctx))
+		closed := make(chan error)
+		go func() { closed <- s.Close(context.Background()) }()
+		synctest.Wait()
+		refused("closing")
+		require.NoError(t, held.Verify(ctx), "a holder can ask about its hold")
+		require.NoError(t, side.Verify(ctx), "a holder can ask about its hold")
+		require.NoError(t, side.RUnlock(ctx))
+		require.NoError(t, held.Unlock(ctx))
+		require.NoError(t, <-closed)
+		refused("closed")
+		require.NoError(t, other.NewLock("lock").Verify(ctx))
+		require.NoError(t, other.NewRWLock("rw").Verify(ctx))
+		require.NoError(t, other.NewSemaphore("sem", 2).Release(ctx, 1))
+		require.NoError(t, other.NewRWLock("rw").Unlock(ctx))
+		require.NoError(t, other.NewLock("lock").Unlock(ctx))
+	})
+}
+
+// The session keeps the read side for a while after its last reader, but not when it is being closed.
+func TestCloseEndsWithTheLastReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b), newSession(t, b)
+		l, a, c := s.NewRWLock("x"), owner(t, "a"), owner(t, "b")
+		require.NoError(t, l.RLock(a))
+		require.NoError(t, l.RLock(c))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		closed := make(chan error)
+		go func() { closed <- s.Close(ctx) }()
+		synctest.Wait()
+		require.NoError(t, l.RUnlock(a))
+		time.Sleep(time.Second)
+		start := time.Now()
+		require.NoError(t, l.RUnlock(c))
+		require.NoError(t, <-closed)
+		assert.Zero(t, time.Since(start))
+		ok, err := other.NewRWLock("x").TryLock(a)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.NoError(t, other.NewRWLock("x").Unlock(a))
+	})
+}

@@ -82,7 +82,7 @@ func (l *Lock) Verify(ctx context.Context) error {
 			return l.error("verify", err)
 		}
 		sent := time.Now()
-		st, err := l.inspect(ctx, "verify")
+		st, err := l.inspect(ctx, "verify", l.session.ask)
 		if err != nil {
 			return err
 		}
@@ -160,18 +160,22 @@ func (l *Lock) String() string {
 	return fmt.Sprintf("reentrant.Lock(%q)%s", l.name, state)
 }
 
-// IsLocked asks Redis whether any session of the deployment holds the lock.
+// IsLocked asks Redis whether any session of the deployment holds the lock. In a session that is closed or closing it
+// returns [ErrClosed].
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	st, err := l.inspect(ctx, "is locked")
+	st, err := l.inspect(ctx, "is locked", l.session.command)
 	return st.Locked, err
 }
 
-// Inspect asks Redis for the lock's state. ctx bounds it.
-func (l *Lock) Inspect(ctx context.Context) (State, error) { return l.inspect(ctx, "inspect") }
+// Inspect asks Redis for the lock's state. ctx bounds it. In a session that is closed or closing it returns
+// [ErrClosed].
+func (l *Lock) Inspect(ctx context.Context) (State, error) {
+	return l.inspect(ctx, "inspect", l.session.command)
+}
 
-func (l *Lock) inspect(ctx context.Context, op string) (State, error) {
+func (l *Lock) inspect(ctx context.Context, op string, send sender) (State, error) {
 	var st State
-	err := l.command(ctx, op, func(ctx context.Context) (err error) {
+	err := l.command(ctx, op, send, func(ctx context.Context) (err error) {
 		if st, err = l.remote.Inspect(ctx); err == nil {
 			err = check.State(&st)
 		}
@@ -183,11 +187,11 @@ func (l *Lock) inspect(ctx context.Context, op string) (State, error) {
 // ForceUnlock takes the lock from its holder, in any process, and gives it to the next waiter. The holder
 // learns of it at its next command or renewal at the latest: until then two owners may believe that they have the lock,
 // and only tokens distinguish them. It reports whether the lock was held. The name of an RWLock or a Semaphore is
-// [ErrWrongKind]. After an error with an unknown outcome, inspect the lock before you try again: a second call would
-// take it from the next holder.
+// [ErrWrongKind]. In a session that is closed or closing it returns [ErrClosed], and does nothing. After an error with
+// an unknown outcome, inspect the lock before you try again: a second call would take it from the next holder.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var had bool
-	err := l.command(ctx, "force unlock", func(ctx context.Context) (err error) {
+	err := l.command(ctx, "force unlock", l.session.command, func(ctx context.Context) (err error) {
 		had, err = l.remote.ForceUnlock(ctx)
 		return err
 	})
@@ -195,16 +199,30 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 }
 
 // command sends one command that belongs to no hold.
-func (l *Lock) command(ctx context.Context, op string, command func(ctx context.Context) error) error {
+func (l *Lock) command(ctx context.Context, op string, send sender, command func(ctx context.Context) error) error {
 	if l.invalid != nil {
 		return l.error(op, l.invalid)
 	}
-	err := l.session.command(ctx, 1, command)
+	err := send(ctx, 1, command)
 	return l.error(op, l.session.explainKind(ctx, l.remote, aLock, err))
 }
 
-// command sends n commands at once that belong to no hold.
+// A sender sends n commands at once that belong to no hold: session.command, or session.ask for an owner that asks
+// about its hold, which it may have while the session is closing.
+type sender func(ctx context.Context, n uint64, command func(ctx context.Context) error) error
+
+// command is ask for calls that are refused when the session is closed or closing.
 func (s *session) command(ctx context.Context, n uint64, command func(ctx context.Context) error) error {
+	select {
+	case <-s.closing:
+		return ErrClosed
+	default:
+		return s.ask(ctx, n, command)
+	}
+}
+
+// ask sends n commands at once.
+func (s *session) ask(ctx context.Context, n uint64, command func(ctx context.Context) error) error {
 	switch {
 	case ctx == nil:
 		return errors.New("nil context")

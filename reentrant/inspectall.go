@@ -15,7 +15,7 @@ import (
 //
 // The states are not of one moment: a lock may change hands between two of them. If a lock could not be read, InspectAll
 // returns no states, and the error that Lock.Inspect would return for the first such lock. ctx bounds it. Without names it
-// sends nothing.
+// sends nothing. In a session that is closed or closing it returns [ErrClosed].
 func (s *Session) InspectAll(ctx context.Context, names ...string) ([]State, error) {
 	if len(names) == 0 {
 		return nil, nil

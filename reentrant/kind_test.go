@@ -1,6 +1,7 @@
 package reentrant_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -44,6 +45,16 @@ func TestAnErrorSaysWhatTheNameIsInUseAs(t *testing.T) {
 			says(err, `reentrant: inspect "rw": the name is in use as a read-write lock, not as a lock`)
 			_, err = x.NewRWLock("lock").Inspect(ctx)
 			says(err, `reentrant: inspect "lock": the name is in use as a lock, not as a read-write lock`)
+			for name, kind := range map[string]string{"lock": "lock", "sem": "semaphore"} {
+				_, err = x.NewRWLock(name).Inspect(ctx)
+				says(err, fmt.Sprintf(`reentrant: inspect %q: the name is in use as a %s, not as a read-write lock`, name, kind))
+				_, err = x.NewRWLock(name).IsWriteLocked(ctx)
+				says(err, fmt.Sprintf(`reentrant: is write locked %q: the name is in use as a %s, not as a read-write lock`, name, kind))
+			}
+			for name, kind := range map[string]string{"lock": "lock", "rw": "read-write lock"} {
+				_, err = x.NewSemaphore(name, 3).Inspect(ctx)
+				says(err, fmt.Sprintf(`reentrant: inspect %q: the name is in use as a %s, not as a semaphore`, name, kind))
+			}
 			_, err = x.NewLock("sem").ForceUnlock(ctx)
 			says(err, `reentrant: force unlock "sem": the name is in use as a semaphore, not as a lock`)
 			_, err = x.NewSemaphore("rw", 3).ForceRelease(ctx)

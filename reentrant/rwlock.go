@@ -532,7 +532,8 @@ func (l *RWLock) ReadLockCount() int {
 }
 
 // IsWriteLocked asks the server whether a session of the deployment has the write side. Another session may keep it for
-// a moment after its owner's Unlock. ctx bounds the call.
+// a moment after its owner's Unlock. The name of a Lock or a Semaphore is [ErrWrongKind]. In a session that is closed or
+// closing it returns [ErrClosed]. ctx bounds the call.
 func (l *RWLock) IsWriteLocked(ctx context.Context) (bool, error) {
 	st, err := l.inspect(ctx, "is write locked")
 	for _, h := range st.Holders {
@@ -554,14 +555,15 @@ func (l *RWLock) writing() bool {
 }
 
 // Inspect asks the server which sessions have the lock and which wait for it. Holders with [backend.AllUnits] have the
-// write side, others the read side. ctx bounds it.
+// write side, others the read side. Errors are those of IsWriteLocked. ctx bounds it.
 func (l *RWLock) Inspect(ctx context.Context) (SharedState, error) { return l.inspect(ctx, "inspect") }
 
 // ForceUnlock takes both sides from all sessions that have one, and gives the lock to the sessions that wait. It works
 // as [Lock.ForceUnlock] does: the owners learn of their loss at the next command or renewal of their sessions at the
 // latest. Until then only tokens and versions distinguish them from the next owners, and their Unlocks return nil. A
 // session that keeps the read side after its last RUnlock loses that too. ForceUnlock reports whether a session had a
-// side. After an error with an unknown outcome, inspect the lock before you try again.
+// side. In a session that is closed or closing it returns [ErrClosed], and does nothing. After an error with an unknown
+// outcome, inspect the lock before you try again.
 func (l *RWLock) ForceUnlock(ctx context.Context) (bool, error) { return l.force(ctx, "force unlock") }
 
 // QueuedOwners returns the owners of this session that wait for either side, longest first.

@@ -140,7 +140,8 @@ func (m *Semaphore) Lost() <-chan struct{} {
 }
 
 // Inspect asks the server which sessions have permits, and which wait. A session may have a few more permits than its
-// callers use. ctx bounds it.
+// callers use. The name of a Lock or an RWLock is [ErrWrongKind]. In a session that is closed or closing it returns
+// [ErrClosed]. ctx bounds it.
 func (m *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
 	return m.inspect(ctx, "inspect")
 }
@@ -148,8 +149,9 @@ func (m *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
 // ForceRelease takes all permits from all sessions that have some, and gives them to the sessions that wait. It works
 // as [Lock.ForceUnlock] does: callers learn of their loss at the next command or renewal of their sessions at the
 // latest, and until then there are more users than permits. A [Slot] keeps its number until it is released, since that
-// is a lock of its own, but its Lost closes. ForceRelease reports whether a session had permits. After an error with an unknown outcome,
-// inspect the semaphore before you try again.
+// is a lock of its own, but its Lost closes. ForceRelease reports whether a session had permits. In a session that is
+// closed or closing it returns [ErrClosed], and does nothing. After an error with an unknown outcome, inspect the
+// semaphore before you try again.
 func (m *Semaphore) ForceRelease(ctx context.Context) (bool, error) {
 	return m.force(ctx, "force release")
 }

@@ -82,7 +82,7 @@ func (x *sharedName) join(tier func() share.Tier) (*share.Name, error) {
 		return nil, ErrClosed
 	case n.Kind() != x.kind:
 		n.Leave()
-		return nil, &kindError{sharedKinds[n.Kind()], sharedKinds[x.kind], backend.WithRefused(backend.ErrWrongKind)}
+		return nil, x.wrongKind(n.Kind())
 	}
 	if x.latest.Load() != n {
 		x.latest.Store(n)
@@ -163,9 +163,18 @@ func (x *sharedName) outcome(ctx context.Context, n *share.Name, o sharedqueue.O
 	return false, ErrClosed
 }
 
-// inspect asks the server for the state of the name.
-func (x *sharedName) inspect(ctx context.Context, op string) (st SharedState, err error) {
-	err = x.command(ctx, op, func(ctx context.Context, remote backend.Sharer) (err error) {
+// inspect asks the server for the state of the name, for every exported method. A name of another kind is ErrWrongKind.
+func (x *sharedName) inspect(ctx context.Context, op string) (SharedState, error) {
+	st, err := x.read(ctx, op, x.session.command)
+	if err == nil && st.Kind != 0 && st.Kind != x.kind {
+		return SharedState{}, x.error(op, x.wrongKind(st.Kind))
+	}
+	return st, err
+}
+
+// read asks the server for the state of the name, which may be of another kind.
+func (x *sharedName) read(ctx context.Context, op string, send sender) (st SharedState, err error) {
+	err = x.command(ctx, op, send, func(ctx context.Context, remote backend.Sharer) (err error) {
 		if st, err = remote.InspectShared(ctx); err == nil {
 			err = check.Shared(&st)
 		}
@@ -174,9 +183,14 @@ func (x *sharedName) inspect(ctx context.Context, op string) (st SharedState, er
 	return st, err
 }
 
+// wrongKind returns the error of a name that is in use as another kind.
+func (x *sharedName) wrongKind(found backend.ShareKind) error {
+	return &kindError{sharedKinds[found], sharedKinds[x.kind], backend.WithRefused(backend.ErrWrongKind)}
+}
+
 // force takes all units of the name from all sessions. It reports whether a session had any.
 func (x *sharedName) force(ctx context.Context, op string) (had bool, err error) {
-	err = x.command(ctx, op, func(ctx context.Context, remote backend.Sharer) (err error) {
+	err = x.command(ctx, op, x.session.command, func(ctx context.Context, remote backend.Sharer) (err error) {
 		had, err = remote.ForceShared(ctx, x.kind)
 		return err
 	})
@@ -184,11 +198,11 @@ func (x *sharedName) force(ctx context.Context, op string) (had bool, err error)
 }
 
 // command sends one command that belongs to no hold.
-func (x *sharedName) command(ctx context.Context, op string, command func(context.Context, backend.Sharer) error) error {
+func (x *sharedName) command(ctx context.Context, op string, send sender, command func(context.Context, backend.Sharer) error) error {
 	if x.invalid != nil {
 		return x.error(op, x.invalid)
 	}
-	err := x.session.command(ctx, 1, func(ctx context.Context) error { return command(ctx, x.remote.(backend.Sharer)) })
+	err := send(ctx, 1, func(ctx context.Context) error { return command(ctx, x.remote.(backend.Sharer)) })
 	return x.error(op, x.explainKind(ctx, err))
 }
 
@@ -204,7 +218,7 @@ func (x *sharedName) verify(ctx context.Context, holds func() error) error {
 			return x.error("verify", ErrNotHeld)
 		}
 		has, settled := n.Settled()
-		st, err := x.inspect(ctx, "verify")
+		st, err := x.read(ctx, "verify", x.session.ask)
 		if err != nil {
 			return err
 		}

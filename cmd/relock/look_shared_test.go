@@ -21,7 +21,7 @@ import (
 func sharedWaiters(t *testing.T, s *reentrant.Session, name string) int {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
-		st, err := s.NewRWLock(name).Inspect(t.Context())
+		st, err := statusOf(t.Context(), s, name)
 		if !errors.Is(err, reentrant.ErrUnavailable) || time.Now().After(end) {
 			require.NoError(t, err)
 			return len(st.Waiting)

@@ -37,6 +37,9 @@ func statusOf(ctx context.Context, s *reentrant.Session, name string) (status, e
 		return newStatus(name, st), err
 	}
 	held, sharedErr := s.NewRWLock(name).Inspect(ctx)
+	if errors.Is(sharedErr, reentrant.ErrWrongKind) {
+		held, sharedErr = s.NewSemaphore(name, 1).Inspect(ctx)
+	}
 	switch {
 	case errors.Is(sharedErr, reentrant.ErrWrongKind), sharedErr == nil && held.Kind == 0: // the key is no lock
 		return status{}, err
