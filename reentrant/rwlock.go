@@ -14,7 +14,8 @@ import (
 )
 
 // ErrUpgrade is returned when an owner that has the read side of an RWLock asks for the write side: it would wait for
-// itself for ever, as it does in Java. Its holds are unchanged.
+// itself for ever, as it does in Java. Its holds are unchanged. Goroutines that share an owner ([WithOwner]) get it also if
+// one of them asks for the write side while another waits for the read side.
 var ErrUpgrade = errors.New("the read lock is held: give it up before asking for the write lock")
 
 // errVersionOfWriter is returned by Version to a writer.

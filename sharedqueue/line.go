@@ -55,15 +55,25 @@ const maxSpares = 64
 type line[O comparable] struct {
 	first, last *Waiter[O]
 
-	waiting int           // waiters
-	writers int           // waiters that ask to write
-	since   time.Duration // when first became the first, by the clock of Terms; right only of Permits
-	permits int           // the sum of what all waiters ask for
-	shared  map[O]int     // owner -> its waiters in mode Shared
+	waiting int            // waiters
+	writers int            // waiters that ask to write
+	permits int            // the sum of what all waiters ask for
+	since   time.Duration  // when first became the first, by the clock of Terms; right only of Permits
+	shared  map[O]siblings // owner -> its waiters in mode Shared
 
 	spare  *Waiter[O]
 	spares int
 }
+
+// siblings are the waiters of one owner in mode Shared.
+type siblings struct {
+	all     int
+	writers int // that ask to write
+	readers int // that ask to read, and are no tries
+}
+
+// wouldUpgrade reports whether a claim to write behind them would wait for one to read.
+func (s siblings) wouldUpgrade() bool { return s.readers > 0 && s.writers == 0 }
 
 // add puts a claim at the end of the line.
 func (l *line[O]) add(owner O, n int, mode Mode) *Waiter[O] {
@@ -106,12 +116,22 @@ func (l *line[O]) count(w *Waiter[O], sign int) {
 	if w.mode&Shared == 0 {
 		return
 	}
-	if l.shared == nil {
-		l.shared = make(map[O]int)
+	s := l.shared[w.owner]
+	s.all += sign
+	switch w.mode & (Write | Once) {
+	case Read:
+		s.readers += sign
+	case Write, Write | Once:
+		s.writers += sign
 	}
-	if l.shared[w.owner] += sign; l.shared[w.owner] == 0 {
+	if s.all == 0 {
 		delete(l.shared, w.owner)
+		return
 	}
+	if l.shared == nil {
+		l.shared = make(map[O]siblings)
+	}
+	l.shared[w.owner] = s
 }
 
 // end takes w out of the line and ends its wait.

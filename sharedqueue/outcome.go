@@ -14,7 +14,8 @@ const (
 	Waiting
 	// Busy says that the claim cannot be admitted now, and that it does not wait.
 	Busy
-	// Upgrade says that the owner asks to write while it reads. It would wait for itself.
+	// Upgrade says that the owner asks to write while it reads, or behind a claim of its own to read. It would wait for
+	// itself.
 	Upgrade
 	// TooMany says that the owner has [MaxHolds] holds already.
 	TooMany

@@ -107,10 +107,19 @@ func (q *RW[O]) Enter(owner O, mode Mode) (o Outcome, w *Waiter[O], life uint64,
 	q.mu.Lock()
 	o, life = q.claimLocked(owner, mode), q.life.Load()
 	if o == Busy && (mode&Once == 0 || !q.blockedLocked(mode)) {
-		q.closeLocked()
-		w, o = q.line.add(owner, 0, mode), Waiting
+		w, o = q.lineUpLocked(owner, mode)
 	}
 	return o, w, life, q.unlock(o)
+}
+
+// lineUpLocked puts a claim in line. It refuses one to write behind another of the same owner to read: once that is
+// admitted, the owner would wait for itself. q.mu is held.
+func (q *RW[O]) lineUpLocked(owner O, mode Mode) (*Waiter[O], Outcome) {
+	if mode&Write != 0 && q.line.shared[owner].wouldUpgrade() {
+		return nil, Upgrade
+	}
+	q.closeLocked()
+	return q.line.add(owner, 0, mode), Waiting
 }
 
 // blockedLocked reports whether other owners of this process stand in the way of a claim. q.mu is held.
@@ -322,22 +331,28 @@ func (q *RW[O]) admitLocked() {
 // admitWaiterLocked admits w, and with it those in line for the same owner who then re-enter. q.mu is held.
 func (q *RW[O]) admitWaiterLocked(w *Waiter[O]) {
 	owner := w.owner
-	q.endAdmittedLocked(w)
-	if q.line.shared[owner] == 0 {
-		return
+	q.endLocked(w, q.enterLocked(owner, w.mode))
+	if q.line.shared[owner].all > 0 {
+		q.admitInsideLocked(func(w *Waiter[O]) bool { return w.owner == owner && w.mode&Shared != 0 })
 	}
-	writes := q.writesLocked(owner) > 0
+}
+
+// admitInsideLocked ends the waits in line of owners that are inside: they enter again or, if they read and ask to write,
+// would wait for themselves. q.mu is held.
+func (q *RW[O]) admitInsideLocked(concerns func(*Waiter[O]) bool) {
 	for w := q.line.first; w != nil; {
 		next := w.next
-		if w.owner == owner && w.mode&Shared != 0 && (writes || w.mode&Write == 0) {
-			q.endAdmittedLocked(w)
+		if concerns(w) {
+			if o := q.claimLocked(w.owner, w.mode); o != Busy {
+				q.endLocked(w, o)
+			}
 		}
 		w = next
 	}
 }
 
-// endAdmittedLocked gives the owner of w its hold, and ends the wait. q.mu is held.
-func (q *RW[O]) endAdmittedLocked(w *Waiter[O]) {
+// endLocked ends the wait of w, whose owner has its hold with some outcomes. q.mu is held.
+func (q *RW[O]) endLocked(w *Waiter[O], o Outcome) {
 	w.life = q.life.Load()
-	q.line.end(w, q.enterLocked(w.owner, w.mode))
+	q.line.end(w, o)
 }

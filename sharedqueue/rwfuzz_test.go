@@ -184,8 +184,7 @@ func (r *rwRig) step(code, arg byte) {
 		m.now = r.clock.time
 		if arg&4 != 0 {
 			q.Trust(m.now + time.Duration(big))
-			m.until = m.now + time.Duration(big)
-			m.admit()
+			m.trust(m.now + time.Duration(big))
 		}
 		r.look()
 	case 19:

@@ -121,10 +121,18 @@ func (m *rwModel) claim(id int, owner string, mode Mode) {
 	o := m.try(owner, mode)
 	blocked := len(m.line) > 0 || m.writes > 0 || mode&Write != 0 && len(m.reads) > 0
 	if o == Busy && (mode&Once == 0 || !blocked) {
-		m.line = append(m.line, rwWait{id, owner, mode})
-		return
+		if mode&Write == 0 || !m.waits(owner, Read) || m.waits(owner, Write) || m.waits(owner, Write|Once) {
+			m.line = append(m.line, rwWait{id, owner, mode})
+			return
+		}
+		o = Upgrade
 	}
 	m.outcomes[id] = o
+}
+
+// waits reports whether a claim of a shared owner with that mode is in line.
+func (m *rwModel) waits(owner string, mode Mode) bool {
+	return slices.ContainsFunc(m.line, func(w rwWait) bool { return w.owner == owner && w.mode == mode|Shared })
 }
 
 func (m *rwModel) admit() {
@@ -137,16 +145,30 @@ func (m *rwModel) admitFirst() {
 	w := m.line[0]
 	m.outcomes[w.id] = m.enter(w.owner, w.mode) // it is in line until then
 	m.line = m.line[1:]
-	if w.mode&Shared == 0 && !slices.ContainsFunc(m.line, func(o rwWait) bool { return o.owner == w.owner }) {
-		return
-	}
-	m.line = slices.DeleteFunc(m.line, func(o rwWait) bool {
-		if o.owner != w.owner || o.mode&Shared == 0 || o.mode&Write != 0 && m.writesOf(o.owner) == 0 {
+	m.admitInside(func(o rwWait) bool { return o.owner == w.owner && o.mode&Shared != 0 })
+}
+
+// admitInside ends the waits of owners that are inside.
+func (m *rwModel) admitInside(concerns func(rwWait) bool) {
+	m.line = slices.DeleteFunc(m.line, func(w rwWait) bool {
+		if !concerns(w) || m.reads[w.owner] == 0 && m.writesOf(w.owner) == 0 {
 			return false
 		}
-		m.outcomes[o.id] = m.enter(o.owner, o.mode)
-		return true
+		o := m.try(w.owner, w.mode)
+		if o != Busy {
+			m.outcomes[w.id] = o
+		}
+		return o != Busy
 	})
+}
+
+// trust is the moment until which the units are trusted.
+func (m *rwModel) trust(until time.Duration) {
+	lapsed := !m.trusted()
+	if m.until = until; lapsed {
+		m.admitInside(func(rwWait) bool { return true })
+	}
+	m.admit()
 }
 
 func (m *rwModel) exitRead(owner string) (left int, ok bool) {
@@ -240,8 +262,8 @@ func (m *rwModel) settle(t Terms) {
 	} else {
 		m.next, m.last, m.used = 1, 0, t.Token
 	}
-	m.units, m.until, m.asked, m.turn = t.Units, t.Until, false, false
-	m.admit()
+	m.units, m.asked, m.turn = t.Units, false, false
+	m.trust(t.Until)
 }
 
 func (m *rwModel) ask(passes int, turnEnd time.Duration) {

@@ -21,17 +21,29 @@ func (q *RW[O]) Settle(t Terms) {
 			q.used.Store(0)
 		}
 	}
+	lapsed := !q.trusted()
 	q.settleLocked(t.Units, t.Until)
-	q.admitLocked()
+	q.resumeLocked(lapsed)
 	q.unlock(0)
 }
 
-// Trust prolongs the trust in the units that the session has.
+// Trust prolongs the trust in the units that the session has. Owners that are inside, and stand in line since it had
+// lapsed, enter again.
 func (q *RW[O]) Trust(until time.Duration) {
 	q.mu.Lock()
+	lapsed := !q.trusted()
 	q.until.Store(int64(until))
-	q.admitLocked()
+	q.resumeLocked(lapsed)
 	q.unlock(0)
+}
+
+// resumeLocked goes on admitting after a change of the trust in the units. If that had lapsed, owners that are inside may
+// stand in line to enter again. q.mu is held.
+func (q *RW[O]) resumeLocked(lapsed bool) {
+	if lapsed && q.inUseLocked() > 0 {
+		q.admitInsideLocked(func(*Waiter[O]) bool { return true })
+	}
+	q.admitLocked()
 }
 
 // Ask says that another session waits. A session with one unit admits no owner any more, except those that are inside.
