@@ -49,7 +49,7 @@ func (l *Lock) TryDoFor(ctx context.Context, wait time.Duration, fn func(ctx con
 
 // run calls fn with the caller's hold, and gives that up.
 func (l *Lock) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
-	carried, end := inside(ctx, l)
+	carried, end := inside(ctx, l.bound())
 	within, cancel := context.WithCancelCause(carried)
 	forget := l.onLoss(ctx, &cancel)
 	defer func() {

@@ -188,7 +188,7 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) 
 	if err := m.Lock(ctx); err != nil {
 		return err
 	}
-	carried, end := inside(ctx, m.locks...)
+	carried, end := inside(ctx, m.bound()...)
 	within, cancel := context.WithCancelCause(carried)
 	forget := m.onLoss(ctx, &cancel)
 	defer func() {
@@ -198,6 +198,15 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) 
 		err = errors.Join(err, m.Unlock(ctx))
 	}()
 	return m.locks[0].session.call(within, m.label(), fn)
+}
+
+// bound returns the names of the locks.
+func (m *MultiLock) bound() []boundName {
+	names := make([]boundName, len(m.locks))
+	for i, l := range m.locks {
+		names[i] = l.bound()
+	}
+	return names
 }
 
 // label returns the profiler label of the locks.

@@ -92,14 +92,14 @@ func (l *RWLock) callingWriter(ctx context.Context, c *Condition, cancel context
 		err = interruptedBy(cancel, "before the call", nil)
 	}
 	if err == nil {
-		err = l.checkWrites(ctx, owner)
+		err = l.checkWrites(owner)
 	}
 	return owner, err
 }
 
 // checkWrites returns nil if the owner has the write side, else ErrLost or ErrNotHeld.
-func (l *RWLock) checkWrites(ctx context.Context, owner Owner) error {
-	_, writes, _, _ := l.holds(ctx)
+func (l *RWLock) checkWrites(owner Owner) error {
+	_, writes, _, _ := l.holdsOf(owner)
 	switch {
 	case writes > 0:
 		return nil
@@ -109,9 +109,9 @@ func (l *RWLock) checkWrites(ctx context.Context, owner Owner) error {
 	return ErrNotHeld
 }
 
-// untilLost returns a context that ends with cause ErrLost when the caller's holds are lost. stop frees what it uses.
-func (l *RWLock) untilLost(ctx context.Context) (within context.Context, stop func()) {
-	return until(ctx, l.lossNotifier(ctx))
+// untilLost returns a context that ends with cause ErrLost when the owner's holds are lost. stop frees what it uses.
+func (l *RWLock) untilLost(ctx context.Context, owner Owner) (within context.Context, stop func()) {
+	return until(ctx, l.lossNotifier(owner))
 }
 
 // until returns a context that ends with cause ErrLost when the notifier reports the loss, and at once if it is nil.
@@ -131,7 +131,7 @@ func until(ctx context.Context, notifier *lossNotifier) (within context.Context,
 // orNotHeld returns err if the owner still has the write side, else ErrLost or ErrNotHeld. The end of ctx stays in the
 // error.
 func (l *RWLock) orNotHeld(ctx context.Context, owner Owner, err error) error {
-	held := l.checkWrites(ctx, owner)
+	held := l.checkWrites(owner)
 	switch {
 	case held == nil:
 		return err
@@ -183,7 +183,7 @@ func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, lim
 // beginWait takes a ticket, and then gives up the holds. In this order every later signaller finds the ticket, since it
 // has the write side after that. After an error the holds are unchanged, or lost.
 func (l *RWLock) beginWait(ctx, over context.Context, m *monitor, w *writerWait, limit time.Time) error {
-	within, stop := l.untilLost(ctx)
+	within, stop := l.untilLost(ctx, w.owner)
 	defer stop()
 	if !limit.IsZero() {
 		var cancel context.CancelFunc
@@ -383,7 +383,7 @@ func (l *RWLock) signalAs(ctx context.Context, owner Owner, condition string, al
 		return err
 	}
 	defer m.leave()
-	within, stop := l.untilLost(ctx)
+	within, stop := l.untilLost(ctx, owner)
 	defer stop()
 	within, cancel := context.WithDeadlineCause(within, time.Now().Add(l.session.config.lease), errUnanswered)
 	defer cancel()

@@ -322,7 +322,9 @@ func (q *rwTier) tokenOf(owner Owner, side side) Token {
 	return Token(token)
 }
 
-// Do runs fn while holding the write side, as [Lock.Do] does for a Lock.
+// Do runs fn while holding the write side, as [Lock.Do] does for a Lock. The goroutines that fn starts can ask about the
+// holds of the owner that called Do, as there: [RWLock.Lost], [RWLock.Token], [RWLock.Version], [RWLock.Verify],
+// [RWLock.TrustedUntil], [RWLock.HoldCount], [RWLock.ReadHoldCount] and [RWLock.IsHeldByCurrentOwner].
 func (l *RWLock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	g, _, err := l.acquire(ctx, sharedqueue.Write, try{op: "lock", waits: true})
 	if err != nil {
@@ -331,7 +333,7 @@ func (l *RWLock) Do(ctx context.Context, fn func(ctx context.Context) error) err
 	return l.run(ctx, g, fn, l.Unlock)
 }
 
-// RDo runs fn while holding the read side, as [Lock.Do] does for a Lock.
+// RDo runs fn while holding the read side, as [RWLock.Do] does with the write side.
 func (l *RWLock) RDo(ctx context.Context, fn func(ctx context.Context) error) error {
 	g, _, err := l.read(ctx, try{op: "rlock", waits: true})
 	if err != nil {
@@ -342,9 +344,11 @@ func (l *RWLock) RDo(ctx context.Context, fn func(ctx context.Context) error) er
 
 // run calls fn with the hold that the caller got, and then gives it up.
 func (l *RWLock) run(ctx context.Context, g rwGrant, fn func(ctx context.Context) error, unlock func(context.Context) error) (err error) {
-	within, stop := until(ctx, g.lossNotifier(CurrentOwner(ctx)))
+	carried, end := inside(ctx, l.bound())
+	within, stop := until(carried, g.lossNotifier(CurrentOwner(ctx)))
 	defer func() {
 		stop()
+		end()
 		err = errors.Join(err, unlock(ctx))
 	}()
 	return l.session.call(within, l.name, fn)
@@ -369,11 +373,10 @@ func (g rwGrant) lossNotifier(owner Owner) *lossNotifier {
 	return q.notifierLocked()
 }
 
-// lossNotifier returns the loss notifier of the caller's holds, nil if it has none.
-func (l *RWLock) lossNotifier(ctx context.Context) *lossNotifier {
-	owner, err := l.session.caller(ctx, l.invalid)
+// lossNotifier returns the loss notifier of an owner's holds, nil if it has none.
+func (l *RWLock) lossNotifier(owner Owner) *lossNotifier {
 	n := l.find()
-	if err != nil || n == nil {
+	if n == nil {
 		return nil
 	}
 	return rwGrant{n, n.Tier().(*rwTier).Life()}.lossNotifier(owner)
@@ -381,8 +384,10 @@ func (l *RWLock) lossNotifier(ctx context.Context) *lossNotifier {
 
 // Lost returns a channel that is closed when the caller's holds, of either side, are lost, as [Lock.Lost] does.
 func (l *RWLock) Lost(ctx context.Context) <-chan struct{} {
-	if notifier := l.lossNotifier(ctx); notifier != nil {
-		return notifier.lost
+	if owner, err := l.asker(ctx); err == nil {
+		if notifier := l.lossNotifier(owner); notifier != nil {
+			return notifier.lost
+		}
 	}
 	return alreadyLost
 }
@@ -407,12 +412,17 @@ type sides struct {
 func (k sides) Lock()   { must(k.lock(k.ctx)) }
 func (k sides) Unlock() { must(k.unlock(k.ctx)) }
 
-// holds returns the caller's holds, as far as this process can trust them.
+// holds returns the holds that a question of the caller is about, as far as this process can trust them.
 func (l *RWLock) holds(ctx context.Context) (reads, writes int, token Token, err error) {
-	owner, err := l.session.caller(ctx, l.invalid)
+	owner, err := l.asker(ctx)
 	if err != nil {
 		return 0, 0, 0, err
 	}
+	return l.holdsOf(owner)
+}
+
+// holdsOf returns an owner's holds, as far as this process can trust them.
+func (l *RWLock) holdsOf(owner Owner) (reads, writes int, token Token, err error) {
 	n := l.find()
 	if n == nil {
 		return 0, 0, 0, l.lostOr(owner, ErrNotHeld)
@@ -454,28 +464,29 @@ func (l *RWLock) Token(ctx context.Context) (Token, error) {
 // It returns [ErrNotHeld] if the caller's owner does not have the read side, [ErrLost] if it has lost that, and an
 // error if it has the write side: then use [RWLock.Token]. Version sends nothing.
 func (l *RWLock) Version(ctx context.Context) (Token, error) {
-	reads, writes, _, err := l.holds(ctx)
-	switch {
-	case err != nil:
-	case writes > 0:
-		err = errVersionOfWriter
-	case reads == 0:
-		err = ErrNotHeld
-	default:
-		return l.version(CurrentOwner(ctx))
+	owner, err := l.asker(ctx)
+	if err != nil {
+		return 0, l.error("version", err)
 	}
-	return 0, l.error("version", err)
+	version, err := l.version(owner)
+	return version, l.error("version", err)
 }
 
 // version returns the version of an owner that reads.
 func (l *RWLock) version(owner Owner) (Token, error) {
+	_, writes, _, err := l.holdsOf(owner)
 	n := l.find()
-	if n == nil {
-		return 0, l.error("version", ErrNotHeld)
+	switch {
+	case err != nil:
+		return 0, err
+	case writes > 0:
+		return 0, errVersionOfWriter
+	case n == nil:
+		return 0, ErrNotHeld
 	}
 	used, ok := n.Tier().(*rwTier).ReadToken(owner)
 	if !ok {
-		return 0, l.error("version", ErrNotHeld)
+		return 0, ErrNotHeld
 	}
 	return Token(used) + 1, nil
 }

@@ -106,9 +106,10 @@ func (m *Semaphore) Release(ctx context.Context, n int) error {
 }
 
 // Do runs fn while holding n permits: Acquire, fn, Release. The context that fn gets ends when ctx does, and with cause
-// [ErrLost] when the session's permits are lost. If fn panics, Do releases the permits and goes on panicking. Do
-// returns Acquire's error without calling fn, otherwise fn's error joined with Release's. Unlike Release it knows whose
-// permits it has: it does not return ErrLost because another caller lost some.
+// [ErrLost] when the session's permits are lost: that is for the goroutines that fn starts too, since permits have no
+// owner. If fn panics, Do releases the permits and goes on panicking. Do returns Acquire's error without calling fn,
+// otherwise fn's error joined with Release's. Unlike Release it knows whose permits it has: it does not return ErrLost
+// because another caller lost some.
 func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
 	c, _, err := m.acquire(ctx, n, try{op: "acquire", waits: true})
 	if err != nil {

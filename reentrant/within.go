@@ -2,52 +2,66 @@ package reentrant
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 )
 
 // A running is a Do that has not returned. Its context carries its owner, if that is a goroutine, for questions about its
-// locks: the goroutines that fn starts can ask them too. It carries no right to unlock.
+// holds: the goroutines that fn starts can ask them too. It carries no right to unlock.
 type running struct {
-	locks []*Lock
+	names []boundName // of the locks that it holds
 	owner Owner
 	over  atomic.Bool // set when Do returns: later holds of the owner do not belong to this context
 	outer *running    // the Do in which it runs, if there is one
 }
 
+// A boundName is what all handles with one name of one session have in common.
+type boundName struct {
+	session *Session
+	name    string
+}
+
 type runningKey struct{}
 
 // inside returns the context of a Do by ctx's owner, and a function to be called when it returns.
-func inside(ctx context.Context, locks ...*Lock) (context.Context, func()) {
+func inside(ctx context.Context, names ...boundName) (context.Context, func()) {
 	owner := CurrentOwner(ctx)
 	if owner.shared() { // ctx carries it already
 		return ctx, func() {}
 	}
-	r := &running{locks: locks, owner: owner}
+	r := &running{names: names, owner: owner}
 	r.outer, _ = ctx.Value(runningKey{}).(*running)
 	return context.WithValue(ctx, runningKey{}, r), func() { r.over.Store(true) }
 }
 
-// holds reports whether the Do holds a lock, by whichever handle.
-func (r *running) holds(l *Lock) bool {
-	return !r.over.Load() && slices.ContainsFunc(r.locks, func(x *Lock) bool { return x.name == l.name && x.session == l.session })
-}
+// holds reports whether the Do holds the name.
+func (r *running) holds(n boundName) bool { return !r.over.Load() && slices.Contains(r.names, n) }
 
 // asker returns the owner that a question is about: the caller, or the owner of the Do whose context this is, if ctx names
-// no owner and the calling goroutine does not have the lock itself.
-func (l *Lock) asker(ctx context.Context) (Owner, error) {
-	owner, err := l.session.caller(ctx, l.invalid)
+// no owner and the calling goroutine has no hold itself. invalid is the handle's error, has reports whether an owner has a
+// hold.
+func (n boundName) asker(ctx context.Context, invalid error, has func(Owner) bool) (Owner, error) {
+	owner, err := n.session.caller(ctx, invalid)
 	if err != nil || owner.shared() {
 		return owner, err
 	}
 	r, _ := ctx.Value(runningKey{}).(*running)
-	for r != nil && !r.holds(l) {
+	for r != nil && !r.holds(n) {
 		r = r.outer
 	}
-	if r == nil || l.has(owner) {
+	if r == nil || has(owner) {
 		return owner, nil
 	}
 	return r.owner, nil
+}
+
+// bound returns the name that the lock shares with other handles.
+func (l *Lock) bound() boundName { return boundName{l.session, l.name} }
+
+// asker returns the owner that a question about the lock is about.
+func (l *Lock) asker(ctx context.Context) (Owner, error) {
+	return l.bound().asker(ctx, l.invalid, l.has)
 }
 
 // has reports whether the owner has the lock, or lost it and has not been evicted yet.
@@ -58,4 +72,18 @@ func (l *Lock) has(owner Owner) (has bool) {
 		has = e.hold.belongsTo(owner)
 	})
 	return has
+}
+
+// bound returns the name that the lock shares with other handles.
+func (l *RWLock) bound() boundName { return boundName{l.session, l.name} }
+
+// asker returns the owner that a question about the lock is about.
+func (l *RWLock) asker(ctx context.Context) (Owner, error) {
+	return l.bound().asker(ctx, l.invalid, l.has)
+}
+
+// has reports whether the owner has a side, or lost one and has not unlocked yet.
+func (l *RWLock) has(owner Owner) bool {
+	_, _, _, err := l.holdsOf(owner)
+	return err == nil || errors.Is(err, ErrLost)
 }
