@@ -136,7 +136,7 @@ func (l *RWLock) read(ctx context.Context, t try) (g rwGrant, ok bool, err error
 
 // readFast takes the read side if the session has units for it. It is only for sessions that report no events.
 func (l *RWLock) readFast(ctx context.Context) (g rwGrant, ok bool) {
-	n := l.latest.Load()
+	n := l.recent()
 	if n == nil || ctx == nil || l.session.reporting || ctx.Err() != nil {
 		return g, false
 	}
@@ -153,7 +153,7 @@ func (l *RWLock) readFast(ctx context.Context) (g rwGrant, ok bool) {
 
 // runlockFast gives up the read side if the caller has it. It is only for sessions that report no events.
 func (l *RWLock) runlockFast(ctx context.Context) bool {
-	n := l.latest.Load()
+	n := l.recent()
 	if n == nil || ctx == nil || l.session.reporting {
 		return false
 	}

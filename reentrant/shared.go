@@ -26,8 +26,8 @@ type sharedName struct {
 	name    string
 	kind    backend.ShareKind
 	remote  backend.Remote
-	invalid error                      // of an invalid name or option; every call returns it
-	latest  atomic.Pointer[share.Name] // the session's part that the handle used last; it may be retired by now
+	invalid error                     // of an invalid name or option; every call returns it
+	latest  atomic.Pointer[share.Ref] // of the session's part that the handle used last
 }
 
 // bind checks the handle's name and options, and binds its name to the backend.
@@ -84,15 +84,23 @@ func (x *sharedName) join(tier func() share.Tier) (*share.Name, error) {
 		n.Leave()
 		return nil, x.wrongKind(n.Kind())
 	}
-	if x.latest.Load() != n {
-		x.latest.Store(n)
+	if ref := n.Ref(); x.latest.Load() != ref {
+		x.latest.Store(ref)
 	}
 	return n, nil
 }
 
+// recent returns the session's part that the handle used last, nil if the session has forgotten it.
+func (x *sharedName) recent() *share.Name {
+	if ref := x.latest.Load(); ref != nil {
+		return ref.Name()
+	}
+	return nil
+}
+
 // find returns the session's part in the name, nil if there is none.
 func (x *sharedName) find() *share.Name {
-	if n := x.latest.Load(); n != nil && !n.Retired() {
+	if n := x.recent(); n != nil {
 		return n
 	}
 	if n := x.session.shared.Find(x.name); n != nil && n.Kind() == x.kind {

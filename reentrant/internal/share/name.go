@@ -19,6 +19,7 @@ type Name struct {
 	sharer backend.Sharer
 	tier   Tier
 	wake   chan struct{} // 1-buffered: run must look again
+	ref    *Ref          // immutable
 
 	refs int // calls that use the name; guarded by room.mu
 
@@ -64,6 +65,13 @@ type Name struct {
 	lastReply time.Time // when the latest reply came
 	reason    error     // the error for expelled waiters
 }
+
+// A Ref is what a handle keeps of a name. It is empty once the room has forgotten the name, so that the handles of names
+// that are not in use are small.
+type Ref struct{ name atomic.Pointer[Name] } // written with Name.retired
+
+// Name returns the name, nil if the room has forgotten it. The next Join makes a new Name.
+func (r *Ref) Name() *Name { return r.name.Load() }
 
 // A claim is what the session keeps and wants from one epoch on.
 type claim struct {
@@ -180,8 +188,8 @@ func (n *Name) Kind() backend.ShareKind { return n.kind }
 // Remote returns the remote given to Join.
 func (n *Name) Remote() backend.Remote { return n.remote }
 
-// Retired reports whether the room has forgotten the name. The next Join makes a new Name.
-func (n *Name) Retired() bool { return n.retired.Load() }
+// Ref returns the name's Ref, always the same.
+func (n *Name) Ref() *Ref { return n.ref }
 
 // Until returns when the trust in the units ends unless they are renewed.
 func (n *Name) Until() time.Time { return n.room.env.Opened.Add(time.Duration(n.until.Load())) }

@@ -108,7 +108,8 @@ func (r *Room) Join(name string, kind backend.ShareKind, remote backend.Remote, 
 			return nil
 		}
 		n = &Name{room: r, name: name, kind: kind, remote: remote, sharer: remote.(backend.Sharer),
-			wake: make(chan struct{}, 1), tier: tier()}
+			wake: make(chan struct{}, 1), tier: tier(), ref: new(Ref)}
+		n.ref.name.Store(n)
 		r.recallLocked(n)
 		r.names[name] = n
 	}
@@ -139,6 +140,7 @@ func (r *Room) retireLocked(n *Name) {
 	if r.closed && len(r.names) == 0 {
 		close(r.drained)
 	}
+	n.ref.name.Store(nil)
 	n.wakeLocked()
 }
 

@@ -17,7 +17,7 @@ func TestANameThatIsOutOfUseIsForgottenBeforeItsGoroutineEnds(t *testing.T) {
 		n.running = true // the test stands for the goroutine
 		n.mu.Unlock()
 		n.Leave()
-		assert.True(t, n.Retired())
+		assert.Nil(t, n.Ref().Name())
 		assert.Nil(t, s.room.Find("x"))
 		assert.Len(t, n.wake, 1, "the goroutine is told")
 	})
