@@ -155,3 +155,32 @@ func TestAnOwnerThatLeftIsNotQueued(t *testing.T) {
 		require.NoError(t, other.NewLock("x").Unlock(h))
 	})
 }
+
+// The queue of a read-write lock admits its owners itself, so they hold the lock as soon as they do not wait for it.
+func TestTheNextOwnerOfASideWaitsOrHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := distant()
+		l, other := newSession(t, b).NewRWLock("x"), newSession(t, b).NewRWLock("x")
+		h, a, r := owner(t, "h"), owner(t, "a"), owner(t, "r")
+		require.NoError(t, other.Lock(h))
+		writes := begun(func() error { return l.Lock(a) })
+		reads := begun(func() error { return l.RLock(r) })
+		present := func(ctx context.Context, holds func(context.Context) int) {
+			t.Helper()
+			require.True(t, l.HasQueuedOwner(reentrant.CurrentOwner(ctx)) || holds(ctx) == 1)
+		}
+		require.Equal(t, 2, l.QueueLength())
+		require.NoError(t, other.Unlock(h))
+		for range 20 {
+			present(a, l.HoldCount)
+			present(r, l.ReadHoldCount)
+			time.Sleep(time.Millisecond)
+		}
+		require.NoError(t, <-writes)
+		require.NoError(t, l.Unlock(a))
+		present(r, l.ReadHoldCount)
+		require.NoError(t, <-reads)
+		require.Zero(t, l.QueueLength())
+		require.NoError(t, l.RUnlock(r))
+	})
+}
