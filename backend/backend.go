@@ -69,7 +69,7 @@ type Conn interface {
 	// Renew extends the leases of many holds and sets Gone where the epoch no longer has the lock, Err where there was
 	// no reply. One bad lock never keeps the others from being renewed. It never takes a lock or recreates a hold.
 	Renew(ctx context.Context, renewals []Renewal)
-	// Close closes the connection. It does not release the locks.
+	// Close closes the connection. It does not release the locks. A verb that is called later may still be carried out.
 	Close() error
 }
 

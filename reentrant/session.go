@@ -321,10 +321,10 @@ func (k sink) Reconnected() {
 const closeGrace = time.Second
 
 // Close ends the session. New calls, and calls that wait for a lock, return ErrClosed at once. Owners that hold a lock
-// keep it and can take it again. Close waits until they have all unlocked, or ctx ends. If ctx ends first, Close gives
-// up what is still held, and returns ctx's error: the owners' Lost channels are closed, and their Unlocks return
-// ErrLost. The holds that [WithPortableHoldsLeft] leaves to be resumed end in this session in the same way, but are no
-// error.
+// keep it, can take it again and can ask about it. Close waits until they have all unlocked, or ctx ends. If ctx ends
+// first, Close gives up what is still held, and returns ctx's error: the owners' Lost channels are closed, and their
+// Unlocks return ErrLost. The holds that [WithPortableHoldsLeft] leaves to be resumed end in this session in the same
+// way, but are no error.
 //
 // Close returns a second after the end of ctx at the latest. If the backend has not replied by then, the error is
 // ErrUnavailable too: what the session still has is released in the background, or expires.
