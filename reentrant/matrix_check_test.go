@@ -294,7 +294,7 @@ func TestMatrixRowsHaveNamesOfTheirOwn(t *testing.T) {
 // reflection. A type that has methods and is unknown to the matrix is reported.
 func apiNames(t *testing.T) []string {
 	var names []string
-	for _, file := range sourceFiles(t) {
+	for _, file := range sourceFiles(t, ".") {
 		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			switch {
@@ -315,9 +315,9 @@ func apiNames(t *testing.T) []string {
 	return names
 }
 
-// sourceFiles are the files of the package, without those of its tests.
-func sourceFiles(t *testing.T) []*ast.File {
-	paths, err := filepath.Glob("*.go")
+// sourceFiles are the files of a package, without those of its tests.
+func sourceFiles(t *testing.T, folder string) []*ast.File {
+	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	require.NoError(t, err)
 	var files []*ast.File
 	for _, path := range paths {

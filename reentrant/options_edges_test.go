@@ -144,7 +144,7 @@ func tryOption(t *testing.T, name string, edge optionEdge, n int64) {
 
 // Every option of the package has a row.
 func TestOptionEdgesAreComplete(t *testing.T) {
-	for _, file := range sourceFiles(t) {
+	for _, file := range sourceFiles(t, ".") {
 		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok || f.Recv != nil || !f.Name.IsExported() || f.Type.Results == nil {
