@@ -152,3 +152,45 @@ func TestCloseEndsWithTheLastReader(t *testing.T) {
 		require.NoError(t, other.NewRWLock("x").Unlock(a))
 	})
 }
+
+// Close ends when the last of the holders that it found has left, whatever these have.
+func TestCloseEndsWithTheLastSharedHold(t *testing.T) {
+	for _, take := range []string{"read", "write", "write, then read", "permits", "slot"} {
+		t.Run(take, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, ctx := newSession(t, memory.New()), t.Context()
+				l, m := s.NewRWLock("x"), s.NewSemaphore("m", 3)
+				var leave func() error
+				switch take {
+				case "read":
+					require.NoError(t, l.RLock(ctx))
+					leave = func() error { return l.RUnlock(ctx) }
+				case "write":
+					require.NoError(t, l.Lock(ctx))
+					leave = func() error { return l.Unlock(ctx) }
+				case "write, then read":
+					require.NoError(t, l.Lock(ctx))
+					require.NoError(t, l.RLock(ctx))
+					require.NoError(t, l.Unlock(ctx))
+					leave = func() error { return l.RUnlock(ctx) }
+				case "permits":
+					require.NoError(t, m.Acquire(ctx, 2))
+					leave = func() error { return m.Release(ctx, 2) }
+				case "slot":
+					slot, err := m.AcquireSlot(ctx)
+					require.NoError(t, err)
+					leave = func() error { return slot.Release(ctx) }
+				}
+				within, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				closed := make(chan error)
+				go func() { closed <- s.Close(within) }()
+				time.Sleep(20 * time.Second)
+				left := time.Now()
+				require.NoError(t, leave())
+				assert.NoError(t, <-closed)
+				assert.Equal(t, left, time.Now(), "Close went on to wait")
+			})
+		})
+	}
+}
