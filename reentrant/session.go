@@ -327,7 +327,8 @@ const closeGrace = time.Second
 // way, but are no error.
 //
 // Close returns a second after the end of ctx at the latest. If the backend has not replied by then, the error is
-// ErrUnavailable too: what the session still has is released in the background, or expires.
+// ErrUnavailable too, and if it refuses what gives back a read-write lock or permits, its refusal: what the session still has
+// is released in the background, or expires.
 //
 // Several calls of Close may wait at once. The first of their contexts to end gives up what is held, for all of them.
 // Every call but the first returns ErrClosed when the session has ended. So does the first if another call gave up
@@ -388,8 +389,11 @@ func (s *session) awaitEnd(ctx context.Context) error {
 	case <-s.quiet: // end waits only for the log, the observer or the connection
 		return fmt.Errorf("the session ends in the background: %w", ctx.Err())
 	default:
-		return fmt.Errorf("commands under way have no reply: %w: %w", ErrUnavailable, ctx.Err())
 	}
+	if err := s.shared.Refusal(); err != nil {
+		return fmt.Errorf("the session ends in the background: %w: %w", err, ctx.Err())
+	}
+	return fmt.Errorf("commands under way have no reply: %w: %w", ErrUnavailable, ctx.Err())
 }
 
 // givenUp returns the error of a Close that gave up holds.

@@ -179,6 +179,15 @@ func (n *Name) Reason() error {
 	return n.reason
 }
 
+func (n *Name) refusal() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if backend.Refused(n.err) {
+		return fmt.Errorf("%q: %w", n.name, n.err)
+	}
+	return nil
+}
+
 // Tier returns the name's tier, made by Join's argument.
 func (n *Name) Tier() Tier { return n.tier }
 

@@ -258,6 +258,16 @@ func (r *Room) Abandon() (names int) {
 	return names
 }
 
+// Refusal returns the server's refusal of the latest command about a name, nil if none was refused.
+func (r *Room) Refusal() error {
+	for _, n := range r.all() {
+		if err := n.refusal(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Stop ends the goroutines of a room that was closed. It waits for commands that are under way.
 func (r *Room) Stop() {
 	r.stop()
