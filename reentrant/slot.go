@@ -82,13 +82,21 @@ func (m *Semaphore) takeNumber(ctx context.Context, permit *permitCall) (*slotHo
 // lockNumber locks the lowest free number. The caller has a permit, so one is free, or soon will be.
 func (h *slotHold) lockNumber(ctx context.Context) error {
 	within := h.context(ctx)
+	var last error // of the latest attempt that got no reply
 	for {
 		ok, again, err := h.tryNumbers(within)
-		if ok || !again {
+		switch {
+		case ok:
+			return nil
+		case err != nil:
+			err = mergeOutcome(last, err)
+			last = err
+		}
+		if !again {
 			return err
 		}
 		if !pause(ctx, h.m.session.config.heartbeat, h.m.session.closing) {
-			return interruptedBy(ctx, "waiting for a number", err)
+			return interruptedBy(ctx, "waiting for a number", last)
 		}
 	}
 }
