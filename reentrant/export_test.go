@@ -87,6 +87,16 @@ func Backlog(s *Session) int { return s.cleaner.Backlog() }
 // SharedNames is how many shared names a session has something about.
 func SharedNames(s *Session) int { return s.shared.Len() }
 
+// PermitsInUse is how many permits of a semaphore the callers of a session have, as far as it can trust them.
+func PermitsInUse(m *Semaphore) int {
+	x := m.find()
+	if x == nil {
+		return 0
+	}
+	x.Check()
+	return x.Tier().(*permitTier).InUse()
+}
+
 // NudgeWatchdog wakes the session's watchdog, as a new hold does.
 func NudgeWatchdog(s *Session) { s.watchdog.wakeBy(s.watchdog.origin) }
 

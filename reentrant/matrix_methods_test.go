@@ -20,21 +20,21 @@ type row struct {
 	state  state  // of the lock far/x, before the call
 	bound  bound
 	call   func(c *cell) (ok bool, err error)
-	want   error // that the call returns if nothing fails; nil: it succeeds
-	busy   bool  // if nothing fails it returns false, since another has the lock
-	gains  int   // holds of far/x that the caller has more after a success
-	gives  int   // holds that it has more whatever the error is, unless that is of its context or ErrNotHeld
-	sends  bool  // it cannot succeed without a reply of the node
-	reads  bool  // what it sends changes nothing
-	again  bool  // it tries again while the node cannot be reached
-	awaits bool  // it ends when it is signalled
-	waits  bool  // it ends when the other session or owner gives the lock up
-	ends   bool  // it ends the session
-	idle   bool  // there is nothing that the end of its context could cut short
-	blind  bool  // every result is possible
-	asks   bool  // its result is whether the lock is held
-	late   bool  // the failure begins half a second after the call
-	opens  bool  // it is a call of a session that the failure does not know yet
+	want   error    // that the call returns if nothing fails; nil: it succeeds
+	busy   bool     // if nothing fails it returns false, since another has the lock
+	gains  holdings // what the caller has more after a success
+	gives  holdings // what it has more whatever the error is, unless that is ErrNotHeld
+	sends  bool     // it cannot succeed without a reply of the node
+	reads  bool     // what it sends changes nothing
+	again  bool     // it tries again while the node cannot be reached
+	awaits bool     // it ends when it is signalled
+	waits  bool     // it ends when the other session or owner gives the lock up
+	ends   bool     // it ends the session
+	idle   bool     // there is nothing that the end of its context could cut short
+	blind  bool     // every result is possible
+	asks   bool     // its result is whether the lock is held
+	late   bool     // the failure begins half a second after the call
+	opens  bool     // it is a call of a session that the failure does not know yet
 }
 
 // A state is what the caller, its neighbours and the other session have before a call.
@@ -53,6 +53,11 @@ var (
 	stateHeldAll = state{name: "held", holds: 1, prepare: func(c *cell) { c.must(c.multi.Lock(c.home)) }}
 	// The other session has the lock.
 	stateTaken = state{name: "taken", prepare: func(c *cell) { c.must(c.theirs.Lock(c.stranger)) }}
+	// The other session has the lock, and the caller has another one: the two could wait for each other.
+	stateTakenHolding = state{name: "taken-holding", prepare: func(c *cell) {
+		stateTaken.prepare(c)
+		c.must(c.second.Lock(c.home))
+	}}
 	// Another owner of the same session has it.
 	stateTakenHere = state{name: "taken-here", prepare: func(c *cell) { c.must(c.lock.Lock(c.neighbour)) }}
 	// The caller has it, and another session waits for its condition.
@@ -63,6 +68,11 @@ var (
 			_ = c.theirs.Unlock(c.stranger)
 		})
 		c.must(c.lock.Lock(c.home))
+	}}
+	// The caller has it, and another session waits for it.
+	stateWanted = state{name: "wanted", holds: 1, prepare: func(c *cell) {
+		stateHeld.prepare(c)
+		c.inLine(c.theirs.Lock, c.theirs.Unlock)
 	}}
 	// The caller's portable owner has it in the other session.
 	stateElsewhere = state{name: "elsewhere", prepare: func(c *cell) {
@@ -154,24 +164,25 @@ var lockRows = []row{
 	{name: "Session.Close-queued", bound: boundClose, ends: true, state: stateQueued, call: closeIt},
 
 	// Taking a lock.
-	{name: "Lock.Lock-free", bound: boundCtx, sends: true, again: true, gains: 1, call: lockIt},
-	{name: "Lock.Lock-noted", bound: boundCtx, sends: true, again: true, gains: 1, call: func(c *cell) (bool, error) {
+	{name: "Lock.Lock-free", bound: boundCtx, sends: true, again: true, gains: holdings{aHold: 1}, call: lockIt},
+	{name: "Lock.Lock-noted", bound: boundCtx, sends: true, again: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) {
 		return done(c.lock.Lock(reentrant.WithNote(c.ctx, "note")))
 	}},
-	{name: "Lock.Lock-held", bound: boundCtx, state: stateHeld, sends: true, again: true, gains: 1, call: lockIt},
-	{name: "Lock.Lock-taken", bound: boundCtx, state: stateTaken, waits: true, sends: true, again: true, gains: 1, call: lockIt},
-	{name: "Lock.Lock-taken-here", bound: boundCtx, state: stateTakenHere, waits: true, again: true, gains: 1, call: lockIt},
-	{name: "Lock.Lock-waiting", bound: boundCtx, state: stateTaken, late: true, waits: true, sends: true, again: true, gains: 1, call: lockIt},
-	{name: "Lock.TryLock-free", bound: boundOneCommand, sends: true, gains: 1, call: func(c *cell) (bool, error) { return c.lock.TryLock(c.ctx) }},
-	{name: "Lock.TryLock-held", bound: boundOneCommand, state: stateHeld, sends: true, again: true, gains: 1, call: func(c *cell) (bool, error) { return c.lock.TryLock(c.ctx) }},
-	{name: "Lock.TryLock-taken", bound: boundOneCommand, state: stateTaken, busy: true, gains: 1, sends: true, call: func(c *cell) (bool, error) { return c.lock.TryLock(c.ctx) }},
+	{name: "Lock.Lock-held", bound: boundCtx, state: stateHeld, sends: true, again: true, gains: holdings{aHold: 1}, call: lockIt},
+	{name: "Lock.Lock-taken", bound: boundCtx, state: stateTaken, waits: true, sends: true, again: true, gains: holdings{aHold: 1}, call: lockIt},
+	{name: "Lock.Lock-taken-here", bound: boundCtx, state: stateTakenHere, waits: true, again: true, gains: holdings{aHold: 1}, call: lockIt},
+	{name: "Lock.Lock-taken-holding", bound: boundCtx, state: stateTakenHolding, waits: true, sends: true, again: true, gains: holdings{aHold: 1}, call: lockIt},
+	{name: "Lock.Lock-waiting", bound: boundCtx, state: stateTaken, late: true, waits: true, sends: true, again: true, gains: holdings{aHold: 1}, call: lockIt},
+	{name: "Lock.TryLock-free", bound: boundOneCommand, sends: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return c.lock.TryLock(c.ctx) }},
+	{name: "Lock.TryLock-held", bound: boundOneCommand, state: stateHeld, sends: true, again: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return c.lock.TryLock(c.ctx) }},
+	{name: "Lock.TryLock-taken", bound: boundOneCommand, state: stateTaken, busy: true, gains: holdings{aHold: 1}, sends: true, call: func(c *cell) (bool, error) { return c.lock.TryLock(c.ctx) }},
 	{name: "Lock.TryLock-taken-here", bound: boundCheck, state: stateTakenHere, busy: true, call: func(c *cell) (bool, error) { return c.lock.TryLock(c.ctx) }},
-	{name: "Lock.TryLockFor-free", bound: boundLimit, sends: true, again: true, gains: 1, call: func(c *cell) (bool, error) { return c.lock.TryLockFor(c.ctx, cellPatience) }},
-	{name: "Lock.TryLockFor-now", bound: boundOneCommand, sends: true, gains: 1, call: func(c *cell) (bool, error) { return c.lock.TryLockFor(c.ctx, 0) }},
-	{name: "Lock.TryLockFor-taken", bound: boundLimit, state: stateTaken, busy: true, gains: 1, sends: true, again: true, call: func(c *cell) (bool, error) { return c.lock.TryLockFor(c.ctx, cellPatience) }},
-	{name: "Lock.TryLockFor-waiting", bound: boundLimit, state: stateTaken, late: true, busy: true, gains: 1, again: true, call: func(c *cell) (bool, error) { return c.lock.TryLockFor(c.ctx, cellPatience) }},
+	{name: "Lock.TryLockFor-free", bound: boundLimit, sends: true, again: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return c.lock.TryLockFor(c.ctx, cellPatience) }},
+	{name: "Lock.TryLockFor-now", bound: boundOneCommand, sends: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return c.lock.TryLockFor(c.ctx, 0) }},
+	{name: "Lock.TryLockFor-taken", bound: boundLimit, state: stateTaken, busy: true, gains: holdings{aHold: 1}, sends: true, again: true, call: func(c *cell) (bool, error) { return c.lock.TryLockFor(c.ctx, cellPatience) }},
+	{name: "Lock.TryLockFor-waiting", bound: boundLimit, state: stateTaken, late: true, busy: true, gains: holdings{aHold: 1}, again: true, call: func(c *cell) (bool, error) { return c.lock.TryLockFor(c.ctx, cellPatience) }},
 	{name: "Lock.TryLockFor-taken-here", bound: boundLimit, state: stateTakenHere, busy: true, call: func(c *cell) (bool, error) { return c.lock.TryLockFor(c.ctx, cellPatience) }},
-	{name: "Locker.Lock", bound: boundCtx, sends: true, again: true, gains: 1, call: func(c *cell) (bool, error) { return done(caught(c.lock.Locker(c.ctx).Lock)) }},
+	{name: "Locker.Lock", bound: boundCtx, sends: true, again: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return done(caught(c.lock.Locker(c.ctx).Lock)) }},
 	{name: "Lock.Locker", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(c.lock.Locker(c.ctx)) }},
 	{name: "Lock.Do-free", bound: boundCtxAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.lock.Do(c.ctx, nothing)) }},
 	{name: "Lock.Do-held", bound: boundCtxAndUnlock, state: stateHeld, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.lock.Do(c.ctx, nothing)) }},
@@ -180,20 +191,20 @@ var lockRows = []row{
 	{name: "Lock.TryDo-taken", bound: boundOneCommand, state: stateTaken, busy: true, sends: true, call: func(c *cell) (bool, error) { return c.lock.TryDo(c.ctx, nothing) }},
 	{name: "Lock.TryDoFor-free", bound: boundLimitAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) { return c.lock.TryDoFor(c.ctx, cellPatience, nothing) }},
 	{name: "Lock.TryDoFor-taken", bound: boundLimitAndUnlock, state: stateTaken, busy: true, sends: true, again: true, call: func(c *cell) (bool, error) { return c.lock.TryDoFor(c.ctx, cellPatience, nothing) }},
-	{name: "Lock.TryLock-left", bound: boundTwoCommands, state: stateLeft, sends: true, gains: 1, call: func(c *cell) (bool, error) { return c.lock.TryLock(c.ctx) }},
-	{name: "Lock.TryLockFor-left", bound: boundLimit, state: stateLeft, sends: true, again: true, gains: 1, call: func(c *cell) (bool, error) { return c.lock.TryLockFor(c.ctx, cellPatience) }},
-	{name: "Lock.Lock-left", bound: boundCtx, state: stateLeft, sends: true, again: true, gains: 1, call: lockIt},
-	{name: "Lock.Resume-elsewhere", bound: boundCtx, state: stateElsewhere, sends: true, again: true, gains: 1, call: func(c *cell) (bool, error) { return done(c.lock.Resume(c.ctx)) }},
+	{name: "Lock.TryLock-left", bound: boundTwoCommands, state: stateLeft, sends: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return c.lock.TryLock(c.ctx) }},
+	{name: "Lock.TryLockFor-left", bound: boundLimit, state: stateLeft, sends: true, again: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return c.lock.TryLockFor(c.ctx, cellPatience) }},
+	{name: "Lock.Lock-left", bound: boundCtx, state: stateLeft, sends: true, again: true, gains: holdings{aHold: 1}, call: lockIt},
+	{name: "Lock.Resume-elsewhere", bound: boundCtx, state: stateElsewhere, sends: true, again: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return done(c.lock.Resume(c.ctx)) }},
 	{name: "Lock.Resume-held", bound: boundCtx, state: statePortable, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.lock.Resume(c.ctx)) }},
 	{name: "Lock.Resume-nowhere", bound: boundCtx, state: stateNowhere, want: reentrant.ErrNotHeld, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.lock.Resume(c.ctx)) }},
 	{name: "Lock.Resume-waiting-here", bound: boundCtx, state: state{name: "taken-here", prepare: func(c *cell) { stateNowhere.prepare(c); stateTakenHere.prepare(c) }}, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(c.lock.Resume(c.ctx)) }},
 
 	// Giving it up.
-	{name: "Lock.Unlock-held", bound: boundUnlock, state: stateHeld, sends: true, gains: -1, gives: -1, call: unlockIt},
-	{name: "Lock.Unlock-held-twice", bound: boundUnlock, state: stateHeldTwice, sends: true, gains: -1, gives: -1, call: unlockIt},
+	{name: "Lock.Unlock-held", bound: boundUnlock, state: stateHeld, sends: true, gains: holdings{aHold: -1}, gives: holdings{aHold: -1}, call: unlockIt},
+	{name: "Lock.Unlock-held-twice", bound: boundUnlock, state: stateHeldTwice, sends: true, gains: holdings{aHold: -1}, gives: holdings{aHold: -1}, call: unlockIt},
 	{name: "Lock.Unlock-free", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: unlockIt},
 	{name: "Lock.Unlock-taken-here", bound: boundAtOnce, state: stateTakenHere, want: reentrant.ErrNotHeld, call: unlockIt},
-	{name: "Locker.Unlock", bound: boundUnlock, state: stateHeld, sends: true, gains: -1, gives: -1, call: func(c *cell) (bool, error) { return done(caught(c.lock.Locker(c.ctx).Unlock)) }},
+	{name: "Locker.Unlock", bound: boundUnlock, state: stateHeld, sends: true, gains: holdings{aHold: -1}, gives: holdings{aHold: -1}, call: func(c *cell) (bool, error) { return done(caught(c.lock.Locker(c.ctx).Unlock)) }},
 
 	// The caller's own hold.
 	{name: "Lock.HoldCount", bound: boundAtOnce, state: stateHeld, call: func(c *cell) (bool, error) { return c.lock.HoldCount(c.ctx) == 1, nil }},
@@ -205,6 +216,16 @@ var lockRows = []row{
 	{name: "Lock.Wanted", bound: boundAtOnce, state: stateHeld, call: func(c *cell) (bool, error) { return some(c.lock.Wanted(c.ctx)) }},
 	{name: "Lock.Wanted-free", bound: boundAtOnce, call: func(c *cell) (bool, error) { return !stillOpen(c.lock.Wanted(c.ctx)), nil }},
 	{name: "Lock.Wanted-queued", bound: boundAtOnce, state: stateQueued, call: func(c *cell) (bool, error) { return !stillOpen(c.lock.Wanted(c.neighbour)), nil }},
+	{name: "Lock.Wanted-there", idle: true, bound: boundWanted, state: stateWanted, again: true, call: func(c *cell) (bool, error) {
+		select {
+		case <-c.lock.Wanted(c.ctx):
+			return true, nil
+		case <-c.lock.Lost(c.ctx):
+			return false, reentrant.ErrLost
+		case <-c.ctx.Done():
+			return false, c.ctx.Err()
+		}
+	}},
 	{name: "Lock.Verify", bound: boundOneCommand, state: stateHeld, sends: true, reads: true, call: func(c *cell) (bool, error) { return done(c.lock.Verify(c.ctx)) }},
 	{name: "Lock.Verify-free", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(c.lock.Verify(c.ctx)) }},
 
@@ -246,14 +267,14 @@ var lockRows = []row{
 
 	// Several locks: one on the node that fails, and one on the other.
 	{name: "NewMultiLock", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(reentrant.NewMultiLock(c.lock, c.second)) }},
-	{name: "MultiLock.Lock-free", bound: boundCtxAndUnlock, sends: true, again: true, gains: 1, call: func(c *cell) (bool, error) { return done(c.multi.Lock(c.ctx)) }},
-	{name: "MultiLock.Lock-held", bound: boundCtxAndUnlock, state: stateHeldAll, sends: true, again: true, gains: 1, call: func(c *cell) (bool, error) { return done(c.multi.Lock(c.ctx)) }},
-	{name: "MultiLock.Lock-taken", bound: boundCtxAndUnlock, state: stateTaken, waits: true, sends: true, again: true, gains: 1, call: func(c *cell) (bool, error) { return done(c.multi.Lock(c.ctx)) }},
-	{name: "MultiLock.TryLock-free", bound: boundOneCommand, sends: true, gains: 1, call: func(c *cell) (bool, error) { return c.multi.TryLock(c.ctx) }},
-	{name: "MultiLock.TryLock-taken", bound: boundOneCommand, state: stateTaken, busy: true, gains: 1, sends: true, call: func(c *cell) (bool, error) { return c.multi.TryLock(c.ctx) }},
-	{name: "MultiLock.TryLockFor-free", bound: boundLimit, sends: true, again: true, gains: 1, call: func(c *cell) (bool, error) { return c.multi.TryLockFor(c.ctx, cellPatience) }},
-	{name: "MultiLock.TryLockFor-taken", bound: boundLimit, state: stateTaken, busy: true, gains: 1, sends: true, again: true, call: func(c *cell) (bool, error) { return c.multi.TryLockFor(c.ctx, cellPatience) }},
-	{name: "MultiLock.Unlock-held", bound: boundUnlock, state: stateHeldAll, sends: true, gains: -1, gives: -1, call: func(c *cell) (bool, error) { return done(c.multi.Unlock(c.ctx)) }},
+	{name: "MultiLock.Lock-free", bound: boundCtxAndUnlock, sends: true, again: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return done(c.multi.Lock(c.ctx)) }},
+	{name: "MultiLock.Lock-held", bound: boundCtxAndUnlock, state: stateHeldAll, sends: true, again: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return done(c.multi.Lock(c.ctx)) }},
+	{name: "MultiLock.Lock-taken", bound: boundCtxAndUnlock, state: stateTaken, waits: true, sends: true, again: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return done(c.multi.Lock(c.ctx)) }},
+	{name: "MultiLock.TryLock-free", bound: boundOneCommand, sends: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return c.multi.TryLock(c.ctx) }},
+	{name: "MultiLock.TryLock-taken", bound: boundOneCommand, state: stateTaken, busy: true, gains: holdings{aHold: 1}, sends: true, call: func(c *cell) (bool, error) { return c.multi.TryLock(c.ctx) }},
+	{name: "MultiLock.TryLockFor-free", bound: boundLimit, sends: true, again: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return c.multi.TryLockFor(c.ctx, cellPatience) }},
+	{name: "MultiLock.TryLockFor-taken", bound: boundLimit, state: stateTaken, busy: true, gains: holdings{aHold: 1}, sends: true, again: true, call: func(c *cell) (bool, error) { return c.multi.TryLockFor(c.ctx, cellPatience) }},
+	{name: "MultiLock.Unlock-held", bound: boundUnlock, state: stateHeldAll, sends: true, gains: holdings{aHold: -1}, gives: holdings{aHold: -1}, call: func(c *cell) (bool, error) { return done(c.multi.Unlock(c.ctx)) }},
 	{name: "MultiLock.Unlock-free", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(c.multi.Unlock(c.ctx)) }},
 	{name: "MultiLock.Do-free", bound: boundCtxAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.multi.Do(c.ctx, nothing)) }},
 	{name: "MultiLock.Do-taken", bound: boundCtxAndUnlock, state: stateTaken, waits: true, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.multi.Do(c.ctx, nothing)) }},
@@ -262,10 +283,10 @@ var lockRows = []row{
 	{name: "MultiLock.TrustedUntil", bound: boundAtOnce, state: stateHeldAll, call: func(c *cell) (bool, error) { _, err := c.multi.TrustedUntil(c.ctx); return done(err) }},
 	{name: "MultiLock.Verify", bound: boundTwoCommands, state: stateHeldAll, sends: true, reads: true, call: func(c *cell) (bool, error) { return done(c.multi.Verify(c.ctx)) }},
 	{name: "MultiLock.Lost", bound: boundAtOnce, state: stateHeldAll, call: func(c *cell) (bool, error) { return stillOpen(c.multi.Lost(c.ctx)), nil }},
-	{name: "TryAny-free", bound: boundTwoCommands, sends: true, gains: 1, call: func(c *cell) (bool, error) { return c.tryAny(c.lock, c.third) }},
-	{name: "TryAny-taken", bound: boundOneCommand, state: stateTaken, gains: 1, sends: true, want: reentrant.ErrNotAcquired, call: func(c *cell) (bool, error) { return c.tryAny(c.lock) }},
-	{name: "TryAnyFor-free", bound: boundCommandThenLimit, sends: true, again: true, gains: 1, call: func(c *cell) (bool, error) { return c.tryAnyFor(c.lock, c.third) }},
-	{name: "TryAnyFor-taken", bound: boundCommandThenLimit, state: stateTaken, sends: true, again: true, gains: 1, want: reentrant.ErrNotAcquired, call: func(c *cell) (bool, error) { return c.tryAnyFor(c.lock) }},
+	{name: "TryAny-free", bound: boundTwoCommands, sends: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return c.tryAny(c.lock, c.third) }},
+	{name: "TryAny-taken", bound: boundOneCommand, state: stateTaken, gains: holdings{aHold: 1}, sends: true, want: reentrant.ErrNotAcquired, call: func(c *cell) (bool, error) { return c.tryAny(c.lock) }},
+	{name: "TryAnyFor-free", bound: boundCommandThenLimit, sends: true, again: true, gains: holdings{aHold: 1}, call: func(c *cell) (bool, error) { return c.tryAnyFor(c.lock, c.third) }},
+	{name: "TryAnyFor-taken", bound: boundCommandThenLimit, state: stateTaken, sends: true, again: true, gains: holdings{aHold: 1}, want: reentrant.ErrNotAcquired, call: func(c *cell) (bool, error) { return c.tryAnyFor(c.lock) }},
 
 	// Values.
 	{name: "WithOwner", bound: boundAtOnce, call: func(c *cell) (bool, error) { return some(reentrant.WithOwner(c.ctx, "o")) }},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,10 +20,12 @@ import (
 // The matrix calls every exported function and method of the package while its node fails in every way, under every
 // kind of context, in virtual time:
 //
-//	rows (matrix_methods_test.go)  ×  failures (matrix_failures_test.go)  ×  contexts  ─▶  checks (matrix_check_test.go)
+//	rows (matrix_methods_test.go, matrix_shared_test.go)
+//	   ×  failures (matrix_failures_test.go)  ×  contexts  ─▶  checks (matrix_check_test.go)
 //
-// A cell is one of these calls. There are two nodes. The locks of the call are on the far one, which fails; the near one
-// works. One cell can be run alone:
+// A cell is one of these calls. There are two nodes (matrix_nodes_test.go). The locks of the call are on the far one, which
+// fails; the near one works. The context of the call is the cell's. The caller keeps what it gets until the checks have
+// compared that with the result (matrix_holdings_test.go). One cell can be run alone:
 //
 //	go test ./reentrant -run 'TestMatrix/Lock.Lock-free/hangs/deadline$'
 //
@@ -32,6 +35,7 @@ const (
 	cellLease     = reentrant.DefaultLease
 	cellHeartbeat = reentrant.DefaultHeartbeat
 	cellCommand   = 2 * time.Second // the longest that one command may take
+	cellPermits   = 3
 )
 
 // A kind of context. ends is when it ends after the call began; negative: it does not.
@@ -68,12 +72,15 @@ type modeKind struct {
 	name    string
 	options []reentrant.Option
 	cohort  bool
+	rows    func(r row) bool // those that it is for; nil: all
 }
 
 var modeKinds = []modeKind{
 	{name: "registered"},
 	{name: "cohort", cohort: true, options: []reentrant.Option{reentrant.WithCohort()}},
 	{name: "linger", cohort: true, options: []reentrant.Option{reentrant.WithCohort(), reentrant.WithLinger(5 * time.Second)}},
+	// Sessions write to the node that fails for which locks their owners wait.
+	{name: "detection", options: []reentrant.Option{reentrant.WithDeadlockDetection()}, rows: func(r row) bool { return r.waits }},
 }
 
 func TestMatrix(t *testing.T) { testMatrix(t, modeKinds[0]) }
@@ -81,6 +88,8 @@ func TestMatrix(t *testing.T) { testMatrix(t, modeKinds[0]) }
 func TestMatrixCohort(t *testing.T) { testMatrix(t, modeKinds[1]) }
 
 func TestMatrixLinger(t *testing.T) { testMatrix(t, modeKinds[2]) }
+
+func TestMatrixDeadlockDetection(t *testing.T) { testMatrix(t, modeKinds[3]) }
 
 func testMatrix(t *testing.T, m modeKind) {
 	stride, n := 1, 0
@@ -91,6 +100,9 @@ func testMatrix(t *testing.T, m modeKind) {
 		stride = testsize.Of(1, 7)
 	}
 	for _, r := range rows {
+		if m.rows != nil && !m.rows(r) {
+			continue
+		}
 		for _, f := range failures {
 			for _, x := range contexts {
 				if r.bound.local() && (m.cohort || x.ends > 0) {
@@ -129,12 +141,17 @@ type cell struct {
 
 	*nodes
 	trap                *trap
-	a, b                *reentrant.Session // the one that is tested, and the other
-	lock, third         *reentrant.Lock    // on the far node, of session a
-	second              *reentrant.Lock    // on the near node
-	theirs              *reentrant.Lock    // lock, of session b
+	a, b                *reentrant.Session   // the one that is tested, and the other
+	lock, third         *reentrant.Lock      // on the far node, of session a
+	second              *reentrant.Lock      // on the near node
+	theirs              *reentrant.Lock      // lock, of session b
+	rw, theirRW         *reentrant.RWLock    // far/rw of both sessions
+	sem, theirSem       *reentrant.Semaphore // far/sem, of three permits
+	slots, theirSlots   []reentrant.Slot     // of far/sem, those of the caller and of others
 	cond                *reentrant.Condition
 	multi               *reentrant.MultiLock
+	lent                atomic.Int32    // permits of far/sem that the neighbour has,
+	lentLost            <-chan struct{} // unless they were lost
 	home                context.Context // the caller's, without end
 	ctx                 context.Context // that of the call
 	stranger, neighbour context.Context // owners: in session b, in session a
@@ -152,9 +169,9 @@ type result struct {
 	err       error
 	panicked  any
 	took      time.Duration
-	ctxErr    error // of the call's context when it returned
-	lost      bool  // the hold from before the call, or that it got, was lost before it returned
-	had, have int   // holds before and after
+	ctxErr    error        // of the call's context when it returned
+	had, have holdings     // before and after
+	lost      [things]bool // what it had before the call was lost before it returned
 	begun     time.Time
 }
 
@@ -186,6 +203,8 @@ func (c *cell) deploy() {
 	c.b, err = reentrant.NewSession(c.nodes, c.mode.options...)
 	c.must(err)
 	c.lock, c.third, c.second, c.theirs = c.a.NewLock("far/x"), c.a.NewLock("far/z"), c.a.NewLock("near/y"), c.b.NewLock("far/x")
+	c.rw, c.theirRW = c.a.NewRWLock("far/rw"), c.b.NewRWLock("far/rw")
+	c.sem, c.theirSem = c.a.NewSemaphore("far/sem", cellPermits), c.b.NewSemaphore("far/sem", cellPermits)
 	c.cond, c.multi = c.lock.NewCondition("c"), reentrant.NewMultiLock(c.second, c.lock)
 	c.home = context.Background()
 	c.stranger = reentrant.WithOwner(context.Background(), "stranger")
@@ -226,6 +245,7 @@ func (c *cell) run() {
 		c.background(func() { c.probe(stop) })
 	}
 	c.await(returned)
+	synctest.Wait() // what the call has left to the session's goroutines meets the failure too
 	c.mend()
 	close(stop)
 	select {
@@ -257,9 +277,8 @@ func stacks() string {
 // perform makes the call and notes what came of it. It is the caller's.
 func (c *cell) perform() {
 	r := &c.result
-	r.had = c.lock.HoldCount(c.home)
-	lost, lostSide := c.lock.Lost(c.home), c.rw().Lost(c.home)
-	hadSide := stillOpen(lostSide)
+	r.had = c.has()
+	lost := c.losses()
 	var cancel context.CancelFunc
 	c.ctx, cancel = c.kind.make(c.home)
 	defer cancel()
@@ -272,8 +291,10 @@ func (c *cell) perform() {
 	if deadline, ok := c.ctx.Deadline(); ok && !time.Now().Before(deadline) { // which it need not have noticed yet
 		r.ctxErr = context.DeadlineExceeded
 	}
-	r.lost = r.had > 0 && !stillOpen(lost) || hadSide && !stillOpen(lostSide)
-	r.have = c.lock.HoldCount(c.home)
+	for thing := range things {
+		r.lost[thing] = r.had[thing] > 0 && !stillOpen(lost[thing])
+	}
+	r.have = c.has()
 }
 
 // await waits until the call has returned, for as long as it may take. A call that may go on is then ended: the node
@@ -340,15 +361,14 @@ func (c *cell) mend() {
 
 // release ends what a call waits for.
 func (c *cell) release() {
-	_ = c.theirs.Unlock(c.stranger)
-	_ = c.lock.Unlock(c.neighbour)
+	c.othersGiveUp()
 	if c.row.awaits {
 		c.background(func() {
 			ctx, cancel := context.WithTimeout(c.stranger, 2*cellLease)
 			defer cancel()
 			var l monitor = c.theirs
 			if c.row.state.name == stateWrites.name {
-				l = c.b.NewRWLock("far/rw")
+				l = c.theirRW
 			}
 			if l.Lock(ctx) == nil {
 				c.must(l.NewCondition("c").SignalAll(ctx))
@@ -400,25 +420,6 @@ func (c *cell) probe(stop chan struct{}) {
 		timed("Unlock", func() error { return mine.Unlock(prober) })
 		time.Sleep(1500 * time.Millisecond)
 	}
-}
-
-// giveUpHolds unlocks what the caller has. It is the caller's.
-func (c *cell) giveUpHolds() {
-	if c.row.ends {
-		_ = c.theirs.Unlock(c.stranger)
-		return
-	}
-	for range c.lock.HoldCount(c.home) {
-		_ = c.lock.Unlock(c.home)
-	}
-	for range c.second.HoldCount(c.home) {
-		_ = c.second.Unlock(c.home)
-	}
-	for range c.theirs.HoldCount(c.home) {
-		_ = c.theirs.Unlock(c.home)
-	}
-	_ = c.theirs.Unlock(c.stranger)
-	_ = c.lock.Unlock(c.neighbour)
 }
 
 func (c *cell) closeAll() {
