@@ -336,6 +336,7 @@ var semaphoreRows = []row{
 	{name: "Semaphore.AcquireSlot-slots-there", bound: boundCtxAndUnlock, state: stateSlotsThere, waits: true, sends: true, again: true, gains: holdings{aPermit: 1, aSlot: 1}, call: slotIt},
 	{name: "Semaphore.AcquireSlot-waiting", bound: boundCtxAndUnlock, state: stateSlotsThere, late: true, waits: true, sends: true, again: true, gains: holdings{aPermit: 1, aSlot: 1}, call: slotIt},
 	{name: "Semaphore.AcquireSlot-numbers-there", bound: boundCtxAndUnlock, state: stateNumbersThere, waits: true, sends: true, again: true, gains: holdings{aPermit: 1, aSlot: 1}, call: slotIt},
+	{name: "Semaphore.AcquireSlot-waiting-for-number", bound: boundCtxAndUnlock, state: stateNumbersThere, late: true, waits: true, sends: true, again: true, gains: holdings{aPermit: 1, aSlot: 1}, call: slotIt},
 	{name: "Slot.Number", bound: boundAtOnce, state: stateSlot, call: func(c *cell) (bool, error) { return c.slots[0].Number() == 0, nil }},
 	{name: "Slot.String", bound: boundAtOnce, state: stateSlot, call: func(c *cell) (bool, error) { return c.slots[0].String() == "far/sem#0", nil }},
 	{name: "Slot.String-none", bound: boundAtOnce, call: func(c *cell) (bool, error) { return reentrant.Slot{}.String() != "", nil }},
