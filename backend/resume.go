@@ -9,7 +9,8 @@ import (
 type Resumer interface {
 	// Resume makes the hold that an owner has, in whichever session, that of an attempt of this session: with the same
 	// hold count and token. It takes no free lock and no other owner's. The session that had it receives [Sink.Taken].
-	// After an unknown outcome sending it again is right.
+	// After an unknown outcome sending it again is right, with a higher epoch and Until: the first copy would take the
+	// owner's hold from wherever that has got to by the time it arrives.
 	Resume(ctx context.Context, req ResumeRequest) (ResumeReply, error)
 }
 
@@ -21,7 +22,10 @@ type ResumeRequest struct {
 	Fixed    bool          // the hold keeps the lease that it has, if it has one
 	NotAfter time.Time     // from then on this copy is refused
 	Seen     Token         // as in AcquireRequest
-	_        struct{}
+	// Until is the time up to which a copy of an attempt below Epoch may still be under way; such copies are refused
+	// until then. Zero: none is.
+	Until time.Time
+	_     struct{}
 }
 
 // A ResumeReply is the reply to a ResumeRequest.

@@ -23,6 +23,8 @@ import (
 // one, and an errors.ErrUnsupported if the backend cannot do it; other errors are those of [Lock.Lock]. While the
 // backend cannot be reached it keeps trying until ctx ends; after an error with [OutcomeUnknown] another Resume finds
 // the hold, as long as its lease lasts and no other owner of this session takes the lock, or gives up waiting for it.
+// A command that had no reply may still move the hold until the deadline of ctx, and for a third of the lease, at most
+// 2 s, if ctx was cancelled; not once another Resume in this session has had a reply.
 //
 // Any caller that knows the id is the owner: two processes that use one id do not exclude each other.
 func (l *Lock) Resume(ctx context.Context) error {
@@ -151,9 +153,11 @@ func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote
 			return hold{}, 0, err
 		}
 		sent, ahead := time.Now(), e.s.ahead()
-		req.NotAfter = sent.Add(cfg.commandTimeout)
+		call := e.s.deadlines.Context(ctx, sent, sent.Add(cfg.commandTimeout))
+		req.NotAfter, _ = call.Deadline() // so that nothing comes after ctx's deadline, when the caller has been told
+		req.Until = e.pendingUntil()
 		e.s.stats.commands.Add(1)
-		reply, err := remote.Resume(e.s.deadlines.Context(ctx, sent, req.NotAfter), req)
+		reply, err := remote.Resume(call, req)
 		err = wrapUnavailable(ctx, err)
 		if err == nil {
 			err = check.Resume(&reply)
@@ -163,6 +167,13 @@ func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote
 			return hold{}, 0, mergeOutcome(last, err)
 		case err == nil && reply.Status == backend.NotThere:
 			return hold{}, 0, ErrNotHeld
+		case OutcomeUnknown(err):
+			// A copy may be under way. It would take the owner's hold from wherever the owner has gone on since, so the
+			// next one has it refused.
+			e.unknownUntil = max(e.unknownUntil, req.NotAfter.Sub(e.s.opened))
+			req.Epoch = e.newEpoch(false)
+			last = err
+			pause(ctx, retryPause(try, cfg.heartbeat), e.s.closing)
 		case err == nil && reply.Status == backend.Overtaken:
 			req.Epoch = e.newEpoch(false)
 		case err == nil && reply.Status == backend.Resumed:

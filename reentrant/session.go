@@ -191,7 +191,7 @@ func (s *session) findState(name string) *lockState {
 }
 
 // newStateLocked returns a spare lock state or a new one. The best spare is the one that served this lock before: it
-// knows how the lock was left in Redis. Otherwise it is the one that has been spare for longest, once there is no room
+// knows how the lock was left in Redis, and until when a copy may be under way. Otherwise it is the one that has been spare for longest, once there is no room
 // for more. s.mu is held.
 func (s *session) newStateLocked(l *Lock) *lockState {
 	i := len(s.spares) - 1
@@ -205,7 +205,7 @@ func (s *session) newStateLocked(l *Lock) *lockState {
 	e := s.spares[i]
 	s.spares = slices.Delete(s.spares, i, i+1)
 	if e.name != l.name {
-		e.name, e.prior = l.name, backend.Prior{}
+		e.name, e.prior, e.unknownUntil = l.name, backend.Prior{}, 0
 	}
 	e.remote = l.remote
 	return e
@@ -229,7 +229,7 @@ func (s *session) putState(e *lockState) {
 		close(s.drained)
 	}
 	if len(s.spares) < maxSpare {
-		e.remote, e.unreleased, e.unknownUntil, e.lastUsed = nil, false, 0, 0
+		e.remote, e.unreleased, e.lastUsed = nil, false, 0
 		s.spares = append(s.spares, e)
 	}
 }

@@ -20,6 +20,7 @@ var resumeCases = []testCase{
 	{"Resume/NeverShortensTheLease", resumeKeepsLease},
 	{"Resume/ALateCopyIsRefused", resumeLate},
 	{"Resume/AnOlderCopyIsRefused", resumeOld},
+	{"Resume/ARepeatedOneHasItsEarlierCopiesRefused", resumeRefusesCopies},
 }
 
 const portable = "@workflow"
@@ -154,4 +155,21 @@ func resumeOld(t *test) {
 	b.take(4, owner(portable))
 	require.Equal(t, backend.Overtaken, b.resume(2).Status)
 	b.has(4)
+}
+
+func resumeRefusesCopies(t *test) {
+	doubt := func(r *backend.ResumeRequest) { r.Until = time.Now().Add(long) }
+	a, b, c := t.connect3()
+	a.take(3, owner(portable))
+	require.Equal(t, backend.Resumed, b.resume(2, doubt).Status)
+	require.Equal(t, backend.Resumed, c.resume(1).Status)
+	require.Equal(t, backend.Overtaken, b.resume(1).Status, "of what another session has resumed since")
+	c.has(1)
+	c.release(1)
+	require.Equal(t, backend.NotThere, b.resume(4, doubt).Status)
+	a.take(4, owner(portable))
+	require.Equal(t, backend.Overtaken, b.resume(3).Status, "of what was not there")
+	a.has(4)
+	require.Equal(t, backend.Resumed, b.resume(5, doubt).Status)
+	require.Equal(t, backend.Resumed, b.resume(5, doubt).Status, "a copy of this one")
 }

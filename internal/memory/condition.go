@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
@@ -21,10 +20,7 @@ var _ backend.Conditions = (*remote)(nil)
 // Await implements backend.Conditions.
 func (r *remote) Await(ctx context.Context, req backend.AwaitRequest) (backend.TicketStatus, error) {
 	op := r.op(Await, req.Epoch)
-	var doubt time.Duration
-	if !req.Until.IsZero() {
-		doubt = max(0, time.Until(req.Until))
-	}
+	doubt := remaining(req.Until)
 	type answer struct {
 		status backend.TicketStatus
 		err    error

@@ -443,12 +443,7 @@ func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backe
 
 func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	op := r.op(Release, req.Epoch)
-	// A duration, not a time: the server counts it from the execution, which is later, so the tombstone lasts long
-	// enough whatever the server's clock shows.
-	var doubt time.Duration
-	if !req.Until.IsZero() {
-		doubt = max(0, time.Until(req.Until))
-	}
+	doubt := remaining(req.Until)
 	result, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.ReleaseResult, string) {
 		result := r.release(now, req, doubt)
 		return result, fmt.Sprintf("%s → %s", op, results[result])
@@ -488,6 +483,16 @@ func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
 		return a, fmt.Sprintf("%s → %s", op, outcome(a.err, either(a.had, "forced", "free")))
 	})
 	return got.had, wrapped(op, cmp.Or(err, got.err))
+}
+
+// remaining returns how long copies may be under way that are until then, 0 if there are none. It is a duration, not a
+// time: the server counts it from the execution, which is later, so the tombstone lasts long enough whatever the
+// server's clock shows.
+func remaining(until time.Time) time.Duration {
+	if until.IsZero() {
+		return 0
+	}
+	return max(0, time.Until(until))
 }
 
 // lock returns the server's state of the lock. Backend.mu is held.

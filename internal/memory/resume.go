@@ -18,12 +18,12 @@ func (r *remote) Resume(ctx context.Context, req backend.ResumeRequest) (backend
 		reply backend.ResumeReply
 		err   error
 	}
-	notAfter := r.c.instant(req.NotAfter)
+	notAfter, doubt := r.c.instant(req.NotAfter), remaining(req.Until)
 	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
 		var a answer
 		l, err := r.exclusive(now)
 		if a.err = err; err == nil {
-			a.reply, a.err = l.Resume(now, r.c.session, req, notAfter)
+			a.reply, a.err = l.Resume(now, r.c.session, req, notAfter, doubt)
 		}
 		return a, fmt.Sprintf("%s owner=%s → %s", op, shown(req.Owner), outcome(a.err, resumes[a.reply.Status]))
 	})

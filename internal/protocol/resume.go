@@ -1,12 +1,14 @@
 package protocol
 
 import (
+	"time"
+
 	"github.com/relock-go/relock/backend"
 )
 
-// Resume moves an owner's hold to this session, from whichever session has it. It returns ErrLate if now is after
-// notAfter, or ErrFarToken.
-func (l *Lock) Resume(now Instant, session string, req backend.ResumeRequest, notAfter Instant) (backend.ResumeReply, error) {
+// Resume moves an owner's hold to this session, from whichever session has it. doubt is how long from now a copy of an
+// earlier attempt may still be under way. Resume returns ErrLate if now is after notAfter, or ErrFarToken.
+func (l *Lock) Resume(now Instant, session string, req backend.ResumeRequest, notAfter Instant, doubt time.Duration) (backend.ResumeReply, error) {
 	if now > notAfter {
 		return backend.ResumeReply{}, ErrLate
 	}
@@ -15,12 +17,14 @@ func (l *Lock) Resume(now Instant, session string, req backend.ResumeRequest, no
 	case l.Record.entombed(session, req.Epoch, now):
 		return backend.ResumeReply{Status: backend.Overtaken}, nil
 	case !l.held() || l.Hold.Owner != req.Owner:
+		l.refuseBelow(now, session, req, doubt)
 		return backend.ResumeReply{Status: backend.NotThere}, nil
 	case l.Record.lastOf(session) > req.Epoch:
 		return backend.ResumeReply{Status: backend.Overtaken}, nil
 	case l.Record.tooFar(now, 1, req.Seen):
 		return backend.ResumeReply{}, ErrFarToken
 	}
+	l.refuseBelow(now, session, req, doubt)
 	previous := l.Hold.Session
 	l.Hold.Session = session
 	if l.Record.lastOf(session) < req.Epoch {
@@ -42,4 +46,13 @@ func (l *Lock) Resume(now Instant, session string, req backend.ResumeRequest, no
 	}
 	return backend.ResumeReply{Status: backend.Resumed, Holds: l.Hold.Count, Token: l.Record.Last,
 		TTL: l.Hold.Expires - now, Note: l.note(now)}, nil
+}
+
+// refuseBelow refuses the attempts of a session before this one, of which copies may be under way for as long as doubt.
+func (l *Lock) refuseBelow(now Instant, session string, req backend.ResumeRequest, doubt time.Duration) {
+	if doubt > 0 {
+		l.Record.entomb(session, req.Epoch-1, now+doubt, now)
+		l.Record.Keep = max(l.Record.Keep, l.keepFor(max(req.Lease, doubt)))
+		l.save(now)
+	}
 }

@@ -20,7 +20,7 @@ func held(t *testing.T) *protocol.Lock {
 }
 
 func resume(l *protocol.Lock, lease time.Duration, seen backend.Token) backend.ResumeReply {
-	reply, _ := l.Resume(2*time.Second, "b", backend.ResumeRequest{Epoch: 7, Owner: "@w", Lease: lease, Seen: seen}, time.Hour)
+	reply, _ := l.Resume(2*time.Second, "b", backend.ResumeRequest{Epoch: 7, Owner: "@w", Lease: lease, Seen: seen}, time.Hour, 0)
 	return reply
 }
 

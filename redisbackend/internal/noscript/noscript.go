@@ -239,7 +239,7 @@ func (r noscript) Resume(ctx context.Context, req backend.ResumeRequest) (reply 
 	var refused error
 	err = r.transact(ctx, withNote, func(now protocol.Instant, l *protocol.Lock) {
 		if refused = tooLate(req.NotAfter); refused == nil {
-			reply, refused = l.Resume(now, r.Conn.Session, req, forever)
+			reply, refused = l.Resume(now, r.Conn.Session, req, forever, wire.Remaining(req.Until))
 		}
 	})
 	if err == nil && refused != nil {

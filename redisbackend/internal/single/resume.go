@@ -52,13 +52,15 @@ func (r *Remote) resume(ctx context.Context, req *backend.ResumeRequest, notAfte
 	d.Add(wire.Millis(req.Lease))
 	d.Add(uint64(notAfter))
 	d.Add(uint64(req.Seen))
-	d.Add(wire.KeepFor(req.Lease))
+	doubt := wire.Remaining(req.Until) // a duration, as in Release
+	d.Add(wire.KeepFor(max(req.Lease, doubt)))
+	d.Add(wire.RoundUp(doubt, time.Microsecond))
 	n := d.Strings()
 	fixed := ""
 	if req.Fixed {
 		fixed = "f"
 	}
-	args := [...]string{r.Conn.Session, n[0], req.Owner, n[1], n[2], n[3], r.Conn.Deployment.Channels, n[4], fixed}
+	args := [...]string{r.Conn.Session, n[0], req.Owner, n[1], n[2], n[3], r.Conn.Deployment.Channels, n[4], fixed, n[5]}
 	if r.Conn.Deployment.Replicas.Count > 0 {
 		return r.resumeReplicated(ctx, args[:], req.NotAfter)
 	}

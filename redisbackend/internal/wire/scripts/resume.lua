@@ -5,22 +5,31 @@
 -- ARGV  1 session  2 epoch  3 owner  4 lease, ms: the TTL is at least that afterwards
 --       5 not after: Redis time, us, from which this copy is refused  6 highest token this session has seen
 --       7 channel prefix  8 seconds that the record is kept  9 "f": the TTL stays, if there is one
+--       10 doubt, us: for this long from now on a copy of an earlier attempt may still be under way; 0: none is
 -- Returns  {code, now, holds, token, TTL in ms, note if there is one}
 --   1 resumed   2 gone: the owner does not have the lock   3 stale: a later attempt of this session has it, or this
 --   one was given up   4 late: not after has passed   or the error FARTOKEN, and nothing is touched
 -- Keeps    the hold count, the token and the note; the TTL never shrinks.
 -- Twice    the second run finds the hold its own, and returns the same.
+-- Late     after its not after it does nothing, nor after a later attempt of the session, which knows of the doubt.
 
-local session, epoch, owner, seen = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[6])
+local session, epoch, owner, seen, doubt = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[10])
 local RESUMED, GONE, STALE, LATE = 1, 2, 3, 4
 
 local now = clock()
 if now > tonumber(ARGV[5]) then return {LATE, now, 0, 0, 0} end
 local rec = record(redis.call('GET', KEYS[2]))
 if rec.tombs ~= '' and entombed(rec, session, epoch, now) then return {STALE, now, 0, 0, 0} end
+if doubt > 0 then
+  entomb(rec, session, epoch - 1, now + doubt, now)
+  rec.keep = longer(rec.keep, ARGV[8])
+end
 local had = redis.call('HGETALL', KEYS[1])
 local whose, who = string.match(had[1] or '', '^([^:]*):(.*)$')
-if who ~= owner then return {GONE, now, 0, 0, 0} end
+if who ~= owner then
+  if doubt > 0 then save(KEYS[2], rec, now) end -- an earlier copy must not find what the owner gets from here on
+  return {GONE, now, 0, 0, 0}
+end
 if rec.session == session and tonumber(rec.epoch) > epoch then return {STALE, now, 0, 0, 0} end
 local refused = far(rec, now, 1, seen)
 if refused then return refused end
