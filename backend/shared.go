@@ -47,8 +47,8 @@ type Sharer interface {
 	// renewal of what they had is Gone, and a request that keeps some of it is ShareLost, or, as a copy, returns no
 	// units. A session that had units has no place any more, either. It returns whether a session had any. A name that
 	// is in use as another kind is ErrWrongKind. After an unknown outcome a second call would take the units of the
-	// sessions that got them by the first.
-	ForceShared(ctx context.Context, kind ShareKind) (bool, error)
+	// sessions that got them by the first. A copy that arrives after notAfter is refused, as one of Share is.
+	ForceShared(ctx context.Context, kind ShareKind, notAfter time.Time) (bool, error)
 }
 
 // ShareKind is what a shared name is. A name keeps its kind for some seconds after its last use.

@@ -259,7 +259,7 @@ func TestAFlushedScriptCacheIsFilledAgain(t *testing.T) {
 			assert.Equal(t, backend.Released, a.release(2*i+1))
 			b.granted()
 			flush()
-			held, err := b.remote.ForceUnlock(s.ctx())
+			held, err := b.remote.ForceUnlock(s.ctx(), time.Now().Add(time.Minute))
 			require.NoError(t, err)
 			assert.True(t, held)
 		}
@@ -442,7 +442,7 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	two.acquire(2, yield)
 	three.granted()
 	three.take(2, owned("2"))
-	held, err := three.remote.ForceUnlock(s.ctx())
+	held, err := three.remote.ForceUnlock(s.ctx(), time.Now().Add(time.Minute))
 	require.NoError(t, err)
 	assert.True(t, held)
 	two.granted()

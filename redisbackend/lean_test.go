@@ -165,7 +165,7 @@ var otherwise = map[string]func(s *site, a, b *member){
 // forced takes the lock from its holder.
 func (m *member) forced() {
 	m.Helper()
-	_, err := m.remote.ForceUnlock(m.ctx())
+	_, err := m.remote.ForceUnlock(m.ctx(), time.Now().Add(time.Minute))
 	require.NoError(m, err)
 }
 

@@ -261,7 +261,7 @@ func TestQuorumWithoutAMajoritySaysSo(t *testing.T) {
 		require.ErrorIs(t, err, backend.ErrNoQuorum)
 		_, err = a.remote.Inspect(a.ctx())
 		require.ErrorIs(t, err, backend.ErrNoQuorum)
-		_, err = a.remote.ForceUnlock(a.ctx())
+		_, err = a.remote.ForceUnlock(a.ctx(), time.Now().Add(time.Minute))
 		require.ErrorIs(t, err, backend.ErrNoQuorum)
 		_, err = c.quorum().Connect(a.ctx(), "b", newMember())
 		require.ErrorIs(t, err, backend.ErrNoQuorum)
@@ -622,7 +622,7 @@ func TestQuorumNeedsNoOtherRights(t *testing.T) {
 	require.Equal(t, 2, a.reenter(1, 1, 2, 0).Holds)
 	require.Equal(t, backend.Released, a.release(1))
 	b.granted()
-	_, err = b.remote.ForceUnlock(b.ctx())
+	_, err = b.remote.ForceUnlock(b.ctx(), time.Now().Add(time.Minute))
 	require.NoError(t, err)
 	require.NoError(t, a.conn.Close()) // waits for what is going on
 	require.NoError(t, b.conn.Close())

@@ -126,7 +126,7 @@ func TestQuorumForceLeavesTheOldHolderWithNothing(t *testing.T) {
 	t.Parallel()
 	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
 		a.take(1)
-		forced, err := b.remote.ForceUnlock(b.ctx())
+		forced, err := b.remote.ForceUnlock(b.ctx(), time.Now().Add(time.Minute))
 		require.NoError(t, err)
 		require.True(t, forced)
 		require.False(t, a.renews(1, lease))
@@ -156,7 +156,7 @@ func TestQuorumTokensRiseWithEveryHolder(t *testing.T) {
 			a.reenter(epoch, 1, 2, 0)
 			a.release(epoch)
 			next(b.gets(&epoch))
-			_, err := a.remote.ForceUnlock(a.ctx())
+			_, err := a.remote.ForceUnlock(a.ctx(), time.Now().Add(time.Minute))
 			require.NoError(t, err)
 		}
 		seen := last + 1_000_000_000

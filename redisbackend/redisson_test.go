@@ -96,7 +96,7 @@ func TestRedissonIsToldOfAFreeLock(t *testing.T) {
 		require.Equal(t, backend.Released, a.release(1))
 		heard.says(t, "0", "the release")
 		a.take(2)
-		forced, err := b.remote.ForceUnlock(s.ctx())
+		forced, err := b.remote.ForceUnlock(s.ctx(), time.Now().Add(time.Minute))
 		require.NoError(t, err)
 		require.True(t, forced)
 		heard.says(t, "0", "ForceUnlock")

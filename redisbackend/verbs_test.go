@@ -312,7 +312,7 @@ func TestAHashThatIsNotALock(t *testing.T) {
 					}
 					_, acquired := m.remote.Acquire(s.ctx(), request(1, queue))
 					_, inspected := m.remote.Inspect(s.ctx())
-					_, forced := m.remote.ForceUnlock(s.ctx())
+					_, forced := m.remote.ForceUnlock(s.ctx(), time.Now().Add(time.Minute))
 					for _, err := range []error{acquired, inspected, forced} {
 						require.ErrorContains(t, err, "WRONGTYPE the key has a hash that is not a lock")
 						assert.True(t, backend.Refused(err))
@@ -329,7 +329,7 @@ func TestForceUnlock(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		force := func() bool {
-			held, err := c.remote.ForceUnlock(s.ctx())
+			held, err := c.remote.ForceUnlock(s.ctx(), time.Now().Add(time.Minute))
 			require.NoError(t, err)
 			return held
 		}

@@ -188,11 +188,13 @@ func (l *Lock) inspect(ctx context.Context, op string, send sender) (State, erro
 // learns of it at its next command or renewal at the latest: until then two owners may believe that they have the lock,
 // and only tokens distinguish them. It reports whether the lock was held. The name of an RWLock or a Semaphore is
 // [ErrWrongKind]. In a session that is closed or closing it returns [ErrClosed], and does nothing. After an error with
-// an unknown outcome, inspect the lock before you try again: a second call would take it from the next holder.
+// an unknown outcome, inspect the lock before you try again: a second call would take it from the next holder. The first
+// call takes nothing any more after the deadline of ctx, nor a third of the lease after it began, at most 2 s.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var had bool
 	err := l.command(ctx, "force unlock", l.session.command, func(ctx context.Context) (err error) {
-		had, err = l.remote.ForceUnlock(ctx)
+		notAfter, _ := ctx.Deadline()
+		had, err = l.remote.ForceUnlock(ctx, notAfter)
 		return err
 	})
 	return had, err

@@ -61,15 +61,13 @@ func TestALateCopyOfResumeMovesNoLaterHold(t *testing.T) {
 // A caller whose Resume ended without a reply tries again: the first copy must not come through later.
 func TestALateCopyOfAResumeThatWasGivenUpMovesNoLaterHold(t *testing.T) {
 	const delay = 500 * time.Millisecond
-	for name, limit := range map[string]func(context.Context) (context.Context, context.CancelFunc){
-		"its deadline passed": func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, delay/2)
-		},
-		"it was cancelled": func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(delay/2, cancel)
-			return ctx, cancel
-		},
+	for name, c := range map[string]struct {
+		limit  func(context.Context, time.Duration) (context.Context, context.CancelFunc)
+		within bool // it is tried again in the same session
+	}{
+		"cancelled, and tried again":                  {cancelledAfter, true},
+		"its deadline passed, and tried again":        {context.WithTimeout, true},
+		"its deadline passed, and resumed in another": {context.WithTimeout, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -78,14 +76,17 @@ func TestALateCopyOfAResumeThatWasGivenUpMovesNoLaterHold(t *testing.T) {
 				ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
 				require.NoError(t, first.Lock(ctx))
 				b.SetFault(memory.Script(memory.Resume, memory.Delay(delay)))
-				short, cancel := limit(ctx)
+				short, cancel := c.limit(ctx, delay/2)
 				defer cancel()
 				err := resumed.Resume(short)
-				require.Error(t, err)
 				require.True(t, reentrant.OutcomeUnknown(err), "%v", err)
-				require.NoError(t, resumed.Resume(ctx))
-				require.NoError(t, resumed.Unlock(ctx))
-				require.NoError(t, next.Lock(ctx))
+				if c.within {
+					require.NoError(t, resumed.Resume(ctx))
+					require.NoError(t, resumed.Unlock(ctx))
+					require.NoError(t, next.Lock(ctx))
+				} else {
+					require.NoError(t, next.Resume(ctx))
+				}
 
 				time.Sleep(delay)
 				require.NoError(t, next.Verify(ctx), "the first copy has taken it")
@@ -93,4 +94,67 @@ func TestALateCopyOfAResumeThatWasGivenUpMovesNoLaterHold(t *testing.T) {
 			})
 		})
 	}
+}
+
+func cancelledAfter(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	time.AfterFunc(d, cancel)
+	return ctx, cancel
+}
+
+// A ForceUnlock, or a ForceRelease, that ended without a reply takes nothing from those that come after it.
+func TestALateForceTakesNothingFromTheNext(t *testing.T) {
+	const limit, delay = 100 * time.Millisecond, 200 * time.Millisecond
+	for name, kind := range map[string]func(s *reentrant.Session) (forced forceable){
+		"Lock": func(s *reentrant.Session) forceable {
+			l := s.NewLock("x")
+			return forceable{l.Lock, l.Unlock, l.Verify, l.ForceUnlock}
+		},
+		"RWLock": func(s *reentrant.Session) forceable {
+			l := s.NewRWLock("x")
+			return forceable{l.Lock, l.Unlock, l.Verify, l.ForceUnlock}
+		},
+		"Semaphore": func(s *reentrant.Session) forceable {
+			m := s.NewSemaphore("x", 1)
+			return forceable{
+				take:  func(ctx context.Context) error { return m.Acquire(ctx, 1) },
+				give:  func(ctx context.Context) error { return m.Release(ctx, 1) },
+				force: m.ForceRelease,
+				verify: func(ctx context.Context) error {
+					st, err := m.Inspect(ctx)
+					if err == nil && len(st.Holders) == 0 {
+						err = reentrant.ErrLost
+					}
+					return err
+				},
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, ctx := memory.New(), t.Context()
+				one, two, outside := kind(newSession(t, b)), kind(newSession(t, b)), kind(newSession(t, b))
+				require.NoError(t, one.take(ctx))
+				b.SetFault(memory.Script(memory.Force, memory.Delay(delay)))
+				short, cancel := context.WithTimeout(ctx, limit)
+				defer cancel()
+				_, err := outside.force(short)
+				require.True(t, reentrant.OutcomeUnknown(err), "%v", err)
+				require.NoError(t, one.verify(ctx), "the caller looks: it is held")
+				had, err := outside.force(ctx)
+				require.NoError(t, err)
+				require.True(t, had)
+				require.NoError(t, two.take(ctx))
+				time.Sleep(delay)
+				require.NoError(t, two.verify(ctx), "the first copy has taken it")
+				require.NoError(t, two.give(ctx))
+			})
+		})
+	}
+}
+
+// A forceable is a lock of any kind.
+type forceable struct {
+	take, give, verify func(context.Context) error
+	force              func(context.Context) (bool, error)
 }

@@ -199,7 +199,8 @@ func (x *sharedName) wrongKind(found backend.ShareKind) error {
 // force takes all units of the name from all sessions. It reports whether a session had any.
 func (x *sharedName) force(ctx context.Context, op string) (had bool, err error) {
 	err = x.command(ctx, op, x.session.command, func(ctx context.Context, remote backend.Sharer) (err error) {
-		had, err = remote.ForceShared(ctx, x.kind)
+		notAfter, _ := ctx.Deadline()
+		had, err = remote.ForceShared(ctx, x.kind, notAfter)
 		return err
 	})
 	return had, err

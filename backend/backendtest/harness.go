@@ -240,7 +240,7 @@ func (r *remote) force() bool {
 	r.t.Helper()
 	ctx, cancel := r.command()
 	defer cancel()
-	had, err := r.raw.ForceUnlock(ctx)
+	had, err := r.raw.ForceUnlock(ctx, time.Now().Add(limit))
 	require.NoError(r.t, err, "ForceUnlock")
 	return had
 }

@@ -278,6 +278,11 @@ var mutants = []mutant{
 	{"a session cannot force another's lock", "Force/FreesTheLock", forceOwn},
 	{"force always succeeds", "Force/TellsThatNobodyHadIt", forceSays(true)},
 	{"force does not tell", "Force/FreesTheLock", forceSays(false)},
+	{"a late force is carried out", "LateVerb/ForceUnlock", func() hooks {
+		return hooks{force: func(ctx context.Context, r *remote, _ time.Time) (bool, error) {
+			return r.Remote.ForceUnlock(ctx, time.Now().Add(forever))
+		}}
+	}},
 	{"force forgets to grant", "Force/GivesTheLockToTheLongestLiveWaiter", forceFrees},
 	{"the old holder takes the lock back", "Force/LeavesTheOldHolderWithNothing", twoTurns},
 

@@ -179,7 +179,7 @@ func twoTurns() hooks {
 func bargeForces() hooks {
 	return acquires(func(ctx context.Context, r *remote, q backend.AcquireRequest) (backend.AcquireReply, error) {
 		if q.Barge && !r.mine() {
-			_, _ = r.Remote.ForceUnlock(ctx)
+			_, _ = r.Remote.ForceUnlock(ctx, time.Now().Add(forever))
 		}
 		return r.Remote.Acquire(ctx, q)
 	})
@@ -209,7 +209,7 @@ func sometimesForces() hooks {
 	return acquires(func(ctx context.Context, r *remote, q backend.AcquireRequest) (backend.AcquireReply, error) {
 		a, err := r.Remote.Acquire(ctx, q)
 		if a.Status == backend.Waiting && n.Add(1)%5 == 0 {
-			_, _ = r.Remote.ForceUnlock(ctx)
+			_, _ = r.Remote.ForceUnlock(ctx, time.Now().Add(forever))
 		}
 		return a, err
 	})
@@ -283,7 +283,7 @@ func releaseAlwaysReleases() hooks {
 
 func releaseForces() hooks {
 	return releasing(func(ctx context.Context, r *remote, q backend.ReleaseRequest) (backend.ReleaseResult, error) {
-		if had, err := r.Remote.ForceUnlock(ctx); had {
+		if had, err := r.Remote.ForceUnlock(ctx, time.Now().Add(forever)); had {
 			return backend.Released, err
 		}
 		return r.Remote.Release(ctx, q)
@@ -465,7 +465,7 @@ func yieldWithdraws() hooks {
 func yieldTwice() hooks {
 	return acquires(func(ctx context.Context, r *remote, q backend.AcquireRequest) (backend.AcquireReply, error) {
 		if q.Yield && r.mine() && len(r.state().Waiting) > 0 && r.state().Epoch == q.Epoch {
-			_, _ = r.Remote.ForceUnlock(ctx)
+			_, _ = r.Remote.ForceUnlock(ctx, time.Now().Add(forever))
 		}
 		return r.Remote.Acquire(ctx, q)
 	})
@@ -474,7 +474,7 @@ func yieldTwice() hooks {
 func yieldFrees() hooks {
 	return acquires(func(ctx context.Context, r *remote, q backend.AcquireRequest) (backend.AcquireReply, error) {
 		if q.Yield && r.mine() {
-			_, _ = r.Remote.ForceUnlock(ctx)
+			_, _ = r.Remote.ForceUnlock(ctx, time.Now().Add(forever))
 			return waiting, nil
 		}
 		return r.Remote.Acquire(ctx, q)
@@ -568,18 +568,18 @@ func renewStops() hooks {
 // Force.
 
 func forceOwn() hooks {
-	return hooks{force: func(ctx context.Context, r *remote) (bool, error) {
+	return hooks{force: func(ctx context.Context, r *remote, notAfter time.Time) (bool, error) {
 		if !r.mine() {
 			return false, nil
 		}
-		return r.Remote.ForceUnlock(ctx)
+		return r.Remote.ForceUnlock(ctx, notAfter)
 	}}
 }
 
 func forceSays(had bool) func() hooks {
 	return func() hooks {
-		return hooks{force: func(ctx context.Context, r *remote) (bool, error) {
-			_, err := r.Remote.ForceUnlock(ctx)
+		return hooks{force: func(ctx context.Context, r *remote, notAfter time.Time) (bool, error) {
+			_, err := r.Remote.ForceUnlock(ctx, notAfter)
 			return had, err
 		}}
 	}
@@ -587,10 +587,10 @@ func forceSays(had bool) func() hooks {
 
 // forceFrees takes the lock from each waiter that it goes to as well, until it is free.
 func forceFrees() hooks {
-	return hooks{force: func(ctx context.Context, r *remote) (bool, error) {
+	return hooks{force: func(ctx context.Context, r *remote, notAfter time.Time) (bool, error) {
 		had := false
 		for {
-			again, err := r.Remote.ForceUnlock(ctx)
+			again, err := r.Remote.ForceUnlock(ctx, notAfter)
 			if err != nil || !again {
 				return had, err
 			}

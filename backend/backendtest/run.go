@@ -81,7 +81,7 @@ func (o *options) skipped(name string) string {
 func Cases() []Case {
 	var all []Case
 	for _, c := range slices.Concat(acquireCases, reenterCases, releaseCases, queueCases, grantCases, yieldCases, wantedCases, noteCases, resumeCases,
-		lateCases, renewCases, tokenCases, inspectCases, forceCases, conditionCases, nameCases, connCases, togetherCases,
+		lateCases, lateVerbCases, renewCases, tokenCases, inspectCases, forceCases, conditionCases, nameCases, connCases, togetherCases,
 		priorCases, shareCases, shareTryCases, shareCopyCases) {
 		all = append(all, Case{
 			Name: c.name,

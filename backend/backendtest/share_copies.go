@@ -405,7 +405,7 @@ func kindOfShared(t *test) {
 	}
 	_, err := b.raw.Inspect(ctx)
 	t.wrongKind(err)
-	_, err = b.raw.ForceUnlock(ctx)
+	_, err = b.raw.ForceUnlock(ctx, time.Now().Add(limit))
 	t.wrongKind(err)
 	require.Equal(t, 1, b.unitsOf(a))
 	a.keep(0)

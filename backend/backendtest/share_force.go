@@ -1,6 +1,8 @@
 package backendtest
 
 import (
+	"time"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/backend"
@@ -11,7 +13,7 @@ func (s *sharer) forceShared(kind backend.ShareKind) (bool, error) {
 	s.t.Helper()
 	ctx, cancel := s.command()
 	defer cancel()
-	return s.raw.(backend.Sharer).ForceShared(ctx, kind)
+	return s.raw.(backend.Sharer).ForceShared(ctx, kind, time.Now().Add(limit))
 }
 
 // forced takes them, and requires that there were some.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/relock-go/relock/backend"
 )
@@ -24,7 +25,7 @@ type hooks struct {
 	inspect func(ctx context.Context, r *remote, st backend.State) backend.State
 	// inspectAll changes the replies to InspectAll.
 	inspectAll func(inspections []backend.Inspection)
-	force      func(ctx context.Context, r *remote) (bool, error)
+	force      func(ctx context.Context, r *remote, notAfter time.Time) (bool, error)
 	renew      func(ctx context.Context, c *conn, renewals []backend.Renewal)
 	granted    func(to backend.Sink, g backend.Grant)
 	close      func(c *conn)
@@ -196,11 +197,11 @@ func (r *remote) Inspect(ctx context.Context) (backend.State, error) {
 	return st, err
 }
 
-func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
+func (r *remote) ForceUnlock(ctx context.Context, notAfter time.Time) (bool, error) {
 	if r.conn.force == nil {
-		return r.Remote.ForceUnlock(ctx)
+		return r.Remote.ForceUnlock(ctx, notAfter)
 	}
-	return r.conn.force(ctx, r)
+	return r.conn.force(ctx, r, notAfter)
 }
 
 // state is what the Backend really has.

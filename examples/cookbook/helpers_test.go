@@ -84,8 +84,8 @@ func (u unhurriedRemote) Inspect(ctx context.Context) (reentrant.State, error) {
 	return u.movable.Inspect(timeless{ctx})
 }
 
-func (u unhurriedRemote) ForceUnlock(ctx context.Context) (bool, error) {
-	return u.movable.ForceUnlock(timeless{ctx})
+func (u unhurriedRemote) ForceUnlock(ctx context.Context, _ time.Time) (bool, error) {
+	return u.movable.ForceUnlock(timeless{ctx}, time.Now().Add(time.Hour))
 }
 
 // The context of a Release ends only because its time is up, so here it does not.

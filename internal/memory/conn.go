@@ -468,21 +468,38 @@ func (r *remote) Inspect(ctx context.Context) (backend.State, error) {
 	return got.state, wrapped(op, cmp.Or(err, got.err))
 }
 
-func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
+func (r *remote) ForceUnlock(ctx context.Context, notAfter time.Time) (bool, error) {
+	return r.force(ctx, notAfter, func(now, limit protocol.Instant) (bool, error) {
+		l, err := r.exclusive(now)
+		if err != nil {
+			return false, err
+		}
+		return l.Force(now, limit)
+	})
+}
+
+// force sends a copy of a verb that takes a name from its holders. Like Acquire it sends the copy again if the server
+// refuses it as late because its clock was stepped.
+func (r *remote) force(ctx context.Context, notAfter time.Time, run func(now, limit protocol.Instant) (bool, error)) (bool, error) {
 	op := r.op(Force, 0)
 	type answer struct {
 		had bool
 		err error
 	}
-	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
-		var a answer
-		l, err := r.exclusive(now)
-		if a.err = err; err == nil {
-			a.had = l.Force(now)
+	for {
+		limit := r.c.instant(notAfter)
+		got, err := call(ctx, r.c, op, func(now protocol.Instant) (a answer, line string) {
+			a.had, a.err = run(now, limit)
+			return a, fmt.Sprintf("%s → %s", op, outcome(a.err, either(a.had, "forced", "free")))
+		})
+		if err == nil && errors.Is(got.err, protocol.ErrLate) {
+			if time.Now().Before(notAfter) {
+				continue
+			}
+			got.err = fmt.Errorf("%w: %w", backend.ErrUnavailable, got.err)
 		}
-		return a, fmt.Sprintf("%s → %s", op, outcome(a.err, either(a.had, "forced", "free")))
-	})
-	return got.had, wrapped(op, cmp.Or(err, got.err))
+		return got.had, wrapped(op, cmp.Or(err, got.err))
+	}
 }
 
 // remaining returns how long copies may be under way that are until then, 0 if there are none. It is a duration, not a

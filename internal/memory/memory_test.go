@@ -133,7 +133,7 @@ func TestTraceTellsTheStory(t *testing.T) {
 		unknown(t, err)
 		require.Equal(t, backend.Nothing, a.release(1))
 		server.SetFault(memory.Script(memory.Force, memory.Refuse("NOPERM")))
-		_, err = a.ForceUnlock(t.Context())
+		_, err = a.ForceUnlock(t.Context(), time.Now().Add(time.Minute))
 		refused(t, err, "NOPERM")
 		time.Sleep(3500 * time.Millisecond)
 		a.take(2)

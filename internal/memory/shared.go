@@ -88,21 +88,14 @@ func (r *remote) InspectShared(ctx context.Context) (backend.SharedState, error)
 }
 
 // ForceShared implements backend.Sharer.
-func (r *remote) ForceShared(ctx context.Context, kind backend.ShareKind) (bool, error) {
-	op := r.op(Force, 0)
-	type answer struct {
-		had bool
-		err error
-	}
-	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
-		var a answer
+func (r *remote) ForceShared(ctx context.Context, kind backend.ShareKind, notAfter time.Time) (bool, error) {
+	return r.force(ctx, notAfter, func(now, limit protocol.Instant) (bool, error) {
 		s, err := r.c.b.sharedLocked(r.name, now)
-		if a.err = err; err == nil {
-			a.had, a.err = s.Force(now, kind)
+		if err != nil {
+			return false, err
 		}
-		return a, fmt.Sprintf("%s → %s", op, outcome(a.err, either(a.had, "forced", "free")))
+		return s.Force(now, limit, kind)
 	})
-	return got.had, wrapped(op, cmp.Or(err, got.err))
 }
 
 // asked formats a request for a trace.

@@ -281,17 +281,21 @@ func (l *Lock) Renew(now Instant, session string, epoch uint64, lease time.Durat
 	return true
 }
 
-// Force takes the lock from its holder and grants it to the first waiter. It reports whether there was a holder.
-func (l *Lock) Force(now Instant) bool {
+// Force takes the lock from its holder and grants it to the first waiter. It reports whether there was a holder. It
+// returns ErrLate if now is after notAfter.
+func (l *Lock) Force(now, notAfter Instant) (bool, error) {
+	if now > notAfter {
+		return false, ErrLate
+	}
 	l.expire(now)
 	if !l.held() {
-		return false
+		return false, nil
 	}
 	l.Hold = Hold{}
 	if next, ok := l.firstWaiter(now); ok {
 		l.grant(now, next)
 	}
-	return true
+	return true, nil
 }
 
 // Inspect returns the state of the lock.

@@ -169,9 +169,11 @@ func (s *Shared) Renew(now Instant, session string, epoch uint64, under backend.
 
 // Force takes the units of all sessions that have some, for the head of the queue. A session that had units loses its place
 // too: it would not learn that they were gone if it was granted more before it asks. It returns whether a session had
-// any, or ErrWrongKind, and then changes nothing.
-func (s *Shared) Force(now Instant, kind backend.ShareKind) (had bool, err error) {
+// any, or ErrWrongKind or, if now is after notAfter, ErrLate, and then changes nothing.
+func (s *Shared) Force(now, notAfter Instant, kind backend.ShareKind) (had bool, err error) {
 	switch {
+	case now > notAfter:
+		return false, ErrLate
 	case !s.InUse(now):
 		return false, nil
 	case s.Kind != kind:

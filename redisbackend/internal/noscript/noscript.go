@@ -325,9 +325,17 @@ func (r noscript) Inspect(ctx context.Context) (st backend.State, err error) {
 	return st, err
 }
 
-// ForceUnlock implements backend.Remote.
-func (r noscript) ForceUnlock(ctx context.Context) (had bool, err error) {
-	err = r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) { had = l.Force(now) })
+// ForceUnlock implements backend.Remote. As in Acquire, a copy whose time is over is not sent.
+func (r noscript) ForceUnlock(ctx context.Context, notAfter time.Time) (had bool, err error) {
+	var refused error
+	err = r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
+		if refused = tooLate(notAfter); refused == nil {
+			had, refused = l.Force(now, forever)
+		}
+	})
+	if err == nil && refused != nil {
+		err = fmt.Errorf("redisbackend: %w", refused)
+	}
 	return had, err
 }
 

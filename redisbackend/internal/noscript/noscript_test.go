@@ -92,7 +92,7 @@ func TestPlainSaysWhyATransactionWasDiscarded(t *testing.T) {
 	r, server := plainOn(t)
 	for _, words := range []string{"READONLY", "OOM"} {
 		err := r.transact(t.Context(), lockOnly, func(now protocol.Instant, l *protocol.Lock) {
-			l.Force(now)
+			_, _ = l.Force(now, forever)
 			l.Hold = protocol.Hold{Session: "s", Owner: "1", Count: 1, Expires: now + wire.MinKeep}
 			if words == "OOM" {
 				command(t, server, "CONFIG", "SET", "maxmemory", "1")
@@ -119,7 +119,7 @@ func TestPlainWithoutTheRightToTransactions(t *testing.T) {
 	require.ErrorContains(t, err, "NOPERM")
 	assert.True(t, backend.Refused(err), "it is found before a lock is touched")
 	assert.False(t, backend.OutcomeUnknown(err))
-	_, err = r.ForceUnlock(t.Context())
+	_, err = r.ForceUnlock(t.Context(), time.Now().Add(time.Minute))
 	require.ErrorContains(t, err, "NOPERM")
 	assert.False(t, backend.OutcomeUnknown(err), "nothing was to be written")
 	_, err = r.Release(t.Context(), backend.ReleaseRequest{Epoch: 1, Until: clock.Started.AddDate(1, 0, 0)})

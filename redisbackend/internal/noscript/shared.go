@@ -76,10 +76,14 @@ func (r noscript) InspectShared(ctx context.Context) (st backend.SharedState, er
 	return st, err
 }
 
-// ForceShared implements backend.Sharer.
-func (r noscript) ForceShared(ctx context.Context, kind backend.ShareKind) (had bool, err error) {
+// ForceShared implements backend.Sharer. As in Acquire, a copy whose time is over is not sent.
+func (r noscript) ForceShared(ctx context.Context, kind backend.ShareKind, notAfter time.Time) (had bool, err error) {
 	var refused error
-	err = r.transactShared(ctx, true, func(i *sharedSnapshot) { had, refused = i.shared.Force(i.now, kind) })
+	err = r.transactShared(ctx, true, func(i *sharedSnapshot) {
+		if refused = tooLate(notAfter); refused == nil {
+			had, refused = i.shared.Force(i.now, forever, kind)
+		}
+	})
 	if err == nil && refused != nil {
 		err = fmt.Errorf("redisbackend: %w", refused)
 	}

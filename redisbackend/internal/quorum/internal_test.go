@@ -130,7 +130,7 @@ func TestQuorumSendsNothingAfterClose(t *testing.T) {
 	require.ErrorContains(t, err, "closed")
 	_, err = r.Inspect(ctx)
 	require.ErrorContains(t, err, "closed")
-	_, err = r.ForceUnlock(ctx)
+	_, err = r.ForceUnlock(ctx, time.Now().Add(time.Minute))
 	require.ErrorContains(t, err, "closed")
 	renewals := []backend.Renewal{{Remote: r, Epoch: 1, Lease: time.Minute}}
 	conn.Renew(ctx, renewals)
@@ -404,7 +404,7 @@ func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
 	conn, r := bound(t)
 	for _, ends := range []func(epoch uint64){
 		func(epoch uint64) {
-			_, err := r.ForceUnlock(t.Context())
+			_, err := r.ForceUnlock(t.Context(), time.Now().Add(time.Minute))
 			require.NoError(t, err)
 			lost := []backend.Renewal{{Remote: r, Epoch: epoch, Lease: time.Hour}}
 			conn.Renew(t.Context(), lost)
@@ -441,7 +441,7 @@ func TestQuorumForceKeepsOutWhatIsPutBack(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
 	_, h := r.taken(t, attempt(1))
-	_, err := r.ForceUnlock(t.Context())
+	_, err := r.ForceUnlock(t.Context(), time.Now().Add(time.Minute))
 	require.NoError(t, err)
 	for _, p := range r.replicas {
 		require.Eventually(t, func() bool { return p.free(t) }, allowed, time.Millisecond)
@@ -451,6 +451,20 @@ func TestQuorumForceKeepsOutWhatIsPutBack(t *testing.T) {
 	reply, err := r.Acquire(t.Context(), attempt(2))
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, reply.Status, "it is not kept from the session's next attempt")
+}
+
+// A node refuses a copy that was under way for too long, and leaves the next holder the lock.
+func TestQuorumForceComesTooLate(t *testing.T) {
+	t.Parallel()
+	_, r := bound(t)
+	r.taken(t, attempt(1))
+	for _, p := range r.replicas {
+		had, err := p.force(t.Context(), time.Now().Add(-time.Second))
+		require.ErrorContains(t, err, "too late")
+		require.False(t, backend.OutcomeUnknown(err))
+		require.False(t, had)
+		require.False(t, p.free(t))
+	}
 }
 
 // A hold is put back only until the majority's leases end. After that another session may have had the lock, and a late copy

@@ -3,6 +3,7 @@ package quorum
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -243,15 +244,18 @@ func (r *remote) yield(ctx context.Context, req *backend.AcquireRequest) (backen
 }
 
 // ForceUnlock implements backend.Remote. It reports that a session had the lock if that cannot be ruled out.
-func (r *remote) ForceUnlock(ctx context.Context) (bool, error) {
+func (r *remote) ForceUnlock(ctx context.Context, notAfter time.Time) (bool, error) {
 	if err := r.conn.begin(ctx); err != nil {
 		return false, err
 	}
 	defer r.conn.Jobs.Done()
+	if !notAfter.After(time.Now()) {
+		return false, wire.Unavailable(errors.New("not sent: its time is over"))
+	}
 	q := r.conn.quorum
 	yes := func(had bool) bool { return had }
-	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (bool, error) {
-		return r.replicas[i].force(ctx)
+	got := ask(ctx, r.conn, q.budget(ctx, notAfter), func(ctx context.Context, i int) (bool, error) {
+		return r.replicas[i].force(ctx, notAfter)
 	}, majority(q, yes))
 	had, not := count(got, yes)
 	if had+not < q.need {

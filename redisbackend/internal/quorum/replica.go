@@ -153,11 +153,10 @@ func (p *replica) hint(s *wire.Script, args ...string) {
 }
 
 // force takes the lock from its holder.
-func (p *replica) force(ctx context.Context) (bool, error) {
+func (p *replica) force(ctx context.Context, notAfter time.Time) (bool, error) {
 	var d wire.ArgWriter
 	d.Add(wire.RoundUp(crossing*p.limit, time.Microsecond))
-	a, err := p.remote.Run(ctx, &wire.LoadQuorumScripts().Force, p.remote.Keys[:2], []string{d.Strings()[0]}, 0)
-	return a.Code == single.ForceHeld, err
+	return p.remote.Force(ctx, &wire.LoadQuorumScripts().Force, p.remote.Keys[:2], notAfter, d.Strings()[0])
 }
 
 // crossing is for how many node limits nothing is put back where a lock was forced: one until the others are forced

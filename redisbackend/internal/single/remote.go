@@ -35,7 +35,7 @@ const (
 	acquireGranted, acquireWaiting, acquireStale, acquireLate = 1, 2, 3, 4
 	reenterDone, reenterGone                                  = 1, 2
 	releaseReleased, releaseWithdrawn, releaseNothing         = 1, 2, 3
-	ForceHeld                                                 = 1
+	forceHeld, forceLate                                      = 1, 2
 )
 
 // Acquire implements backend.Remote. It is one command, unless the lock is not as the session remembers it, or Redis
@@ -198,10 +198,25 @@ func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 }
 
 // ForceUnlock implements backend.Remote.
-func (r *Remote) ForceUnlock(ctx context.Context) (bool, error) {
-	args := [...]string{r.Conn.Deployment.Channels}
-	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Force, r.Keys[:], args[:], 0)
-	return a.Code == ForceHeld, err
+func (r *Remote) ForceUnlock(ctx context.Context, notAfter time.Time) (bool, error) {
+	return r.Force(ctx, &r.Conn.Deployment.scripts.Force, r.Keys[:], notAfter, r.Conn.Deployment.Channels)
+}
+
+// Force runs a script that takes the name from its holders, and whose last argument is its not after. It reports whether
+// there were any. As in Acquire, a copy that Redis refuses as late too early is repeated once.
+func (r *Remote) Force(ctx context.Context, s *wire.Script, keys []string, notAfter time.Time, args ...string) (bool, error) {
+	limit := clock.InstantOf(notAfter)
+	send := func(notAfter int64) (answer, error) {
+		return r.Run(ctx, s, keys, append(args[:len(args):len(args)], strconv.FormatInt(notAfter, 10)), 0)
+	}
+	a, err := send(r.Clock.NotAfter(limit))
+	if err == nil && a.Code == forceLate && a.sample.Received < limit {
+		a, err = send(clock.Mapping{}.With(a.sample).NotAfter(limit))
+	}
+	if err == nil && a.Code == forceLate {
+		err = wire.Unavailable(errors.New("it reached Redis too late and was not carried out"))
+	}
+	return a.Code == forceHeld, err
 }
 
 // Offer implements redisson.Lock.

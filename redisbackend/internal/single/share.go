@@ -163,17 +163,7 @@ func (r *Remote) InspectShared(ctx context.Context) (st backend.SharedState, err
 }
 
 // ForceShared implements backend.Sharer.
-func (r *Remote) ForceShared(ctx context.Context, kind backend.ShareKind) (bool, error) {
-	args := []string{wire.KindLetter(kind), r.Conn.Deployment.Channels, strconv.FormatUint(wire.SharedKeepFor(0), 10)}
-	list, at, err := r.exec(ctx, &r.Conn.Deployment.scripts.ShareForce, r.Keys[:2], args)
-	if err != nil {
-		return false, err
-	}
-	l := reader{list: list}
-	code := l.number()
-	if at.Stamp = l.number(); l.err != nil {
-		return false, wire.Unexpected(l.err)
-	}
-	r.Clock.Saw(at)
-	return code == ForceHeld, nil
+func (r *Remote) ForceShared(ctx context.Context, kind backend.ShareKind, notAfter time.Time) (bool, error) {
+	return r.Force(ctx, &r.Conn.Deployment.scripts.ShareForce, r.Keys[:2], notAfter,
+		wire.KindLetter(kind), r.Conn.Deployment.Channels, strconv.FormatUint(wire.SharedKeepFor(0), 10))
 }

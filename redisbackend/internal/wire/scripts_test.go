@@ -40,12 +40,12 @@ func TestEveryScriptHasItsContractAndItsTests(t *testing.T) {
 			assert.True(t, strings.HasPrefix(header, "-- "+name+".lua: "))
 			continue
 		}
-		parts := regexp.MustCompile(`(?m)^-- (`+name+`:|KEYS  |ARGV  |Returns  |Keeps    |Twice    )`).FindAllStringSubmatch(header, -1)
+		parts := regexp.MustCompile(`(?m)^-- (`+name+`:|KEYS  |ARGV  |Returns  |Keeps    |Twice    |Late     )`).FindAllStringSubmatch(header, -1)
 		var order []string
 		for _, part := range parts {
 			order = append(order, strings.TrimSpace(part[1]))
 		}
-		assert.Equal(t, []string{name + ":", "KEYS", "ARGV", "Returns", "Keeps", "Twice"}, order, "the header of %s", file)
+		assert.Equal(t, []string{name + ":", "KEYS", "ARGV", "Returns", "Keeps", "Twice", "Late"}, order, "the header of %s", file)
 		prefix, ok := testsOf[name]
 		assert.True(t, ok, "%s has no tests", file)
 		assert.Contains(t, tests, "func "+prefix)

@@ -23,6 +23,7 @@
 --          the record is of its session (after that its tombstone and its not after keep late copies out).
 -- Twice    the second run of the same attempt finds itself holder (full lease, same token), finds its place
 --          (deadline moved), or finds that it had its turn (stale). A copy of an older attempt is stale.
+-- Late     after its not after it does nothing; before that, an attempt that was given up finds its tombstone.
 
 local session, epoch, owner, holds = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local lease, flags, tokens, seen = ARGV[5], ARGV[7], ARGV[8], ARGV[9]

@@ -9,6 +9,7 @@
 --          or the error FARTOKEN, and nothing is touched
 -- Keeps    a place is taken only in the run that gave up the hold, so a resend does not wait again after its signal.
 -- Twice    the second run finds the ticket, or that it was signalled.
+-- Late     an epoch has the lock once: without that hold it gives up nothing and takes no ticket.
 
 local session, epoch, ticket = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local WAITING, SIGNALLED, GONE = 1, 2, 3

@@ -7,6 +7,7 @@
 -- Returns  {now, code...}   1 waits   2 does not wait any more: it was signalled, or given up for dead
 -- Keeps    a lock that is free goes to the first live waiter.
 -- Twice    deadlines move.
+-- Late     tickets that are gone stay gone; the deadlines of the others count from when it arrives.
 
 local WAITS, OVER = 1, 2
 local session, channel = ARGV[1], ARGV[2]

@@ -9,6 +9,7 @@
 -- Keeps    a lock that is waited for is not left free; it goes to the session that waits longest, and only that gets
 --          a message; tokens rise.
 -- Twice    the second run finds no hold, or another record.
+-- Late     as twice: the record that it compares with never comes again.
 
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
 local first = redis.call('LINDEX', KEYS[3], '0')

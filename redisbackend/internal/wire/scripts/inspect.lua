@@ -7,6 +7,7 @@
 --          or the error WRONGTYPE: the key has something else than a lock
 -- Keeps    everything.
 -- Twice    the same reply.
+-- Late     the reply is of when it arrives.
 
 local now = clock()
 local rec = record(redis.call('GET', KEYS[2]))

@@ -5,6 +5,7 @@
 -- Returns  {code, now}   1 it was free, and a session waits   0 otherwise
 -- Keeps    a lock that is held stays as it is; tokens rise.
 -- Twice    the second run finds the lock held.
+-- Late     it does what any heartbeat of a waiter does.
 
 local now = clock()
 local next = redis.call('PTTL', KEYS[1]) == -2 and waiting(KEYS[3], KEYS[4], now)

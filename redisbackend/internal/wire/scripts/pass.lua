@@ -13,6 +13,7 @@
 --          higher.
 -- Keeps    at most one field in the hold hash, and its TTL unless a lease begins; tokens rise.
 -- Twice    no record is written twice, so the second run finds another one, whatever happened in between.
+-- Late     as twice: the record that it compares with never comes again.
 
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
 local now, after = 1, ARGV[3]

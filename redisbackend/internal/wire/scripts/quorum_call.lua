@@ -5,6 +5,7 @@
 -- Returns  {code, now}   1 sent   0 no session waits
 -- Keeps    the hold. The message is a hint: it may be lost, and another session may have the lock when it arrives.
 -- Twice    the session gets two messages.
+-- Late     the session gets one message too many.
 
 local session, channel = ARGV[1], ARGV[2]
 local TOLD, NOBODY = 1, 0

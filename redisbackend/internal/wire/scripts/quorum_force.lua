@@ -3,13 +3,17 @@
 --
 -- KEYS  1 hold  2 record
 -- ARGV  1 doubt, us: for so long from now on the last attempt that had the lock here does not get it
--- Returns  {code, now}   1 it was held   0 it was free   or the error WRONGTYPE: the key has something else
+--       2 not after: Redis time, us, from which this copy is refused
+-- Returns  {code, now}   1 it was held   0 it was free   2 late: not after has passed
+--          or the error WRONGTYPE: the key has something else
 -- Keeps    the last token stays known; other attempts can have the lock.
 -- Twice    the second run takes the lock from the one that has got it since the first: it is not for retrying.
+-- Late     until its not after it takes the lock from the next holder, too; after that it does nothing.
 
-local HELD, FREE = 1, 0
+local HELD, FREE, LATE = 1, 0, 2
 
 local now = clock()
+if now > tonumber(ARGV[2]) then return {LATE, now} end
 local field = holder(KEYS[1], '')
 local other = field and foreign(field, redis.call('PTTL', KEYS[1]))
 if other then return other end

@@ -12,6 +12,7 @@
 --          hold that ended from one that was released: nothing is sent after the release, and a copy that may have
 --          been under way then finds its tombstone or is late (replica.go).
 -- Twice    the second run finds the hold there.
+-- Late     after its not after it does nothing, nor until then if the hold was given up, which leaves a tombstone.
 
 local session, epoch = ARGV[1], tonumber(ARGV[2])
 local first, upto = tonumber(ARGV[7]), tonumber(ARGV[8])

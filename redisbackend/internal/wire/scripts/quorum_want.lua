@@ -8,6 +8,7 @@
 -- Returns  {code, now}   1 noted   2 another session is
 -- Keeps    the hold, and a note of another session that does not have the lock here.
 -- Twice    the note lasts longer.
+-- Late     the note of a session that waits no more lasts for its patience: others are asked to yield in vain.
 
 local session = ARGV[1]
 local NOTED, OTHER = 1, 2

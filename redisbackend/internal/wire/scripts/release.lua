@@ -10,6 +10,7 @@
 -- Returns  {code, now}   1 released: it was the holder   2 withdrawn: it had a place   3 it had nothing
 -- Keeps    what a higher epoch of the session has is not changed; tokens rise.
 -- Twice    the second run finds nothing of the session.
+-- Late     what came after it has a higher epoch. A tombstone lasts longer by as much as it is late.
 
 local session, epoch, doubt, used = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local RELEASED, WITHDRAWN, NOTHING = 1, 2, 3

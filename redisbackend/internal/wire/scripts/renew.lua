@@ -6,6 +6,7 @@
 --          a string: Redis's words of why this one lock cannot be read; the others are renewed all the same
 -- Keeps    it never takes or recreates a hold, and changes no lock that is not the session's at that epoch.
 -- Twice    the lease counts from the second run.
+-- Late     the lease counts from when it arrives, if the epoch still has the lock; if not, nothing changes.
 
 local session = ARGV[1]
 local now = clock()

@@ -22,7 +22,7 @@
 -- Keeps    a grant and the units of the others are within the limit of the granted request; only the head is granted;
 --          what a higher epoch has; tokens rise; a lease never shrinks.
 -- Twice    the second run gives live units a full lease and the place a new deadline, and returns the present state.
--- Late     refused after not after; before it a copy of an older epoch is stale, as long as the entry remembers.
+-- Late     after its not after it does nothing, and until then a lower epoch than the session's last is stale.
 
 local session, epoch, kind = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local keep, want, least, limit = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])

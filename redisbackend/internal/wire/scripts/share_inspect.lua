@@ -8,6 +8,7 @@
 --          or the error WRONGTYPE: the name is that of another kind of lock
 -- Keeps    everything.
 -- Twice    the same reply.
+-- Late     the reply is of when it arrives.
 
 local now = clock()
 local raw = redis.pcall('HGETALL', KEYS[2])

@@ -7,7 +7,7 @@
 --          a string: Redis's words of why this one name cannot be looked at; the others are not held up by it
 -- Keeps    it never gives or recreates units, and touches no entry but the session's own; a lease never shrinks.
 -- Twice    the lease counts from the second run.
--- Late     the same: the lease counts from then, if the epoch is still the last one.
+-- Late     the lease counts from when it arrives, if that epoch is the session's last; if not, nothing changes.
 
 local session = ARGV[1]
 local now = clock()

@@ -8,6 +8,7 @@
 --          3 more: there are waiters left, for another run with a higher op. None can be new: waiters had the hold.
 -- Keeps    a signal goes to a live waiter or, if there is none, has no effect.
 -- Twice    op is not above the last one: no waiter is signalled. The code is that of the present state.
+-- Late     op is not above that of a later one, and another epoch than that of the hold signals no waiter.
 
 local session, epoch, op = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local all = ARGV[4] == '1'

@@ -10,6 +10,7 @@
 --          the least token if that is higher: so tokens rise although Redis forgot those of other sessions.
 -- Keeps    at most one field in the hold hash; no waiter is passed over; tokens rise.
 -- Twice    no record comes again, so the second run finds another one, whatever happened in between.
+-- Late     as twice: the record that it compares with never comes again. After its not after it does nothing.
 
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
 if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then return 0 end

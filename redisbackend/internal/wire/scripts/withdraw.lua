@@ -6,6 +6,7 @@
 -- Returns  {code, now}   1 withdrawn   2 it was signalled before   3 it was not there
 -- Keeps    a signal is not spent on a waiter that has left: one that was signalled acknowledges it when it is back.
 -- Twice    the second run finds nothing, or the signal again.
+-- Late     no ticket is used twice: it finds nothing, or its own.
 
 local WITHDRAWN, SIGNALLED, NOTHING = 1, 2, 3
 

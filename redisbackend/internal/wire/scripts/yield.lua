@@ -13,6 +13,7 @@
 --          Below 0: the lock is the first waiter's; the number is its TTL in ms, negated. Above 0: as pass returns it.
 -- Keeps    as pass; the lock goes to the session that waits longest, and only that gets a message; tokens rise.
 -- Twice    no record comes again, so the second run finds another one, whatever happened in between.
+-- Late     as twice: the record that it compares with never comes again. After its not after it does nothing.
 
 local first = redis.call('LINDEX', KEYS[3], '0')
 if first then
