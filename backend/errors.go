@@ -6,8 +6,10 @@ var (
 	// ErrUnavailable is returned when the backend was not reached, did not reply in time, or cannot execute commands at
 	// present (it is starting, for instance). It says nothing about the lock's holder.
 	ErrUnavailable = errors.New("backend unavailable")
-	// ErrNotReplicated is returned when a lock was acquired but too few replicas have it (redisbackend.WithReplicas).
-	// The lock was given back.
+	// ErrNotReplicated is returned when a verb got a lock or units, but too few replicas have them
+	// (redisbackend.WithReplicas). From Acquire it is a refusal, and the lock was given back. From Share it is a refusal
+	// whose outcome is unknown: the session has units that it must not use, and its next epoch says what becomes of them.
+	// From Resume only the outcome is unknown: the hold is the session's.
 	ErrNotReplicated = errors.New("too few replicas have it")
 	// ErrNoQuorum is returned when too few nodes of a quorum replied to decide (redisbackend.NewQuorum). It says
 	// nothing about the lock's holder.

@@ -37,8 +37,8 @@ type Sharer interface {
 	// has a full lease and its place a new deadline, and returns the present state. A lower epoch is StaleShare.
 	//
 	// Errors: ErrWrongKind; a refusal of a request that cannot be (see ShareRequest); a copy that the server refused
-	// because NotAfter had passed is ErrUnavailable, not a refusal, and the same epoch can be sent again. After an unknown
-	// outcome sending the same epoch again is right.
+	// because NotAfter had passed is ErrUnavailable, not a refusal, and the same epoch can be sent again; ErrNotReplicated.
+	// After an unknown outcome sending the same epoch again is right.
 	Share(ctx context.Context, req ShareRequest) (ShareReply, error)
 	// InspectShared reads what the whole deployment knows of the name. A name that is not in use has the Kind 0. It
 	// returns ErrWrongKind for the name of a Lock, as Inspect does for a shared one.

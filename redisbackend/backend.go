@@ -54,15 +54,21 @@ func WithPrefix(prefix string) Option {
 	}
 }
 
-// WithReplicas makes every acquire wait until n replicas have acknowledged it (Redis's WAIT), so that a failover to one
-// of them does not forget the holder. If fewer acknowledge it within timeout, also because fewer are connected, the
-// lock is given back and the call fails at once with reentrant.ErrNotReplicated.
+// WithReplicas makes every call that gets a lock wait until n replicas have acknowledged that (Redis's WAIT), so that a
+// failover to one of them does not forget the holder: of a Lock, either side of an RWLock, permits and slots. If fewer
+// acknowledge it within timeout, also because fewer are connected, the call fails at once with
+// reentrant.ErrNotReplicated, whatever is left of the time of its context: it has nothing, and what the master gave it is
+// given back. Callers of the same session that wait for the same units of an RWLock or a Semaphore fail with it. A call
+// that only waits until another session gives the lock back does not fail for the replicas.
 //
-// Lock.Resume waits for the replicas in the same way, and is sent again until n have it or its context ends: the hold is
-// not given back, and the error then has OutcomeUnknown and reentrant.ErrNotReplicated.
+// Calls of owners that have a lock already do not fail at once, since they would lose it. A Condition's Await comes back
+// when n replicas have acknowledged that, and tries again until it does or its wait ends as without replicas, with
+// ErrLost. Lock.Resume is sent again until n have it or its context ends: the hold is not given back, and the error then
+// has OutcomeUnknown and reentrant.ErrNotReplicated. Re-entries, downgrades, Unlock, Signal and renewals are not waited
+// for.
 //
 // It makes a lost lock after a failover unlikely, not impossible: a failover may promote a replica that did not
-// acknowledge, and renewals and re-entries are not waited for. Tokens protect the data then as always. It costs a
+// acknowledge. Tokens protect the data then as always. It costs a
 // second round trip for each acquire, a connection from the client's pool (BlockingPoolSize) for as long as both take,
 // which then stays open for the next, and a lock that is pushed to a waiter is confirmed by it before Lock returns.
 func WithReplicas(n int, timeout time.Duration) Option {

@@ -2,6 +2,7 @@ package redisbackend_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -192,5 +193,111 @@ func TestWithReplicasChecksItsArguments(t *testing.T) {
 	} {
 		_, err := redisbackend.New(client, opt)
 		assert.ErrorContains(t, err, "WithReplicas")
+	}
+}
+
+// replicaWaits is how often the server was asked to wait for replicas.
+func (s *site) replicaWaits() (n int) {
+	s.Helper()
+	stats, err := s.do("INFO", "commandstats").ToString()
+	require.NoError(s, err)
+	_, after, _ := strings.Cut(stats, "cmdstat_wait:calls=")
+	_, _ = fmt.Sscanf(after, "%d", &n)
+	return n
+}
+
+// An owner that comes back from a condition had the lock before: it is told that it lost the lock when it cannot have
+// it back for a lease, not when a replica lags.
+func TestAwaitOutlastsAReplicaThatLags(t *testing.T) {
+	t.Parallel()
+	type lock interface {
+		Lock(context.Context) error
+		Unlock(context.Context) error
+		NewCondition(string) *reentrant.Condition
+		HasWaiters(*reentrant.Condition) (bool, error)
+		Verify(context.Context) error
+	}
+	for name, bind := range map[string]func(*reentrant.Session) lock{
+		"Lock":   func(s *reentrant.Session) lock { return s.NewLock("x") },
+		"RWLock": func(s *reentrant.Session) lock { return s.NewRWLock("x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, replica := replicated(t)
+			l, other := bind(newSession(t, s.with(1, 200*time.Millisecond).b)), bind(newSession(t, must(redisbackend.New(s.client))))
+			waiter, signaller := reentrant.WithOwner(t.Context(), "waiter"), reentrant.WithOwner(t.Context(), "signaller")
+			s.eventually(func() bool { return l.Lock(waiter) == nil }, "the replica acknowledges")
+			back := make(chan error, 1)
+			go func() { back <- l.NewCondition("c").Await(waiter) }()
+			require.NoError(t, other.Lock(signaller))
+			replica.Freeze()
+			before := s.replicaWaits()
+			require.NoError(t, other.NewCondition("c").Signal(signaller))
+			require.NoError(t, other.Unlock(signaller))
+			s.eventually(func() bool { return len(back) > 0 || s.replicaWaits() >= before+2 }, "it waits for the replica, and tries again")
+			replica.Thaw()
+			require.NoError(t, <-back)
+			require.NoError(t, l.Verify(waiter))
+			require.NoError(t, l.Unlock(waiter))
+		})
+	}
+}
+
+// The conditions of a write side have a lock of their own for the time of a verb: a failover that forgets it costs nothing.
+func TestSignalWaitsForNoReplica(t *testing.T) {
+	t.Parallel()
+	s, replica := replicated(t)
+	l, ctx := newSession(t, s.with(1, 10*time.Second).b).NewRWLock("x"), reentrant.WithOwner(t.Context(), "writer")
+	s.eventually(func() bool { return l.Lock(ctx) == nil }, "the replica acknowledges")
+	replica.Freeze()
+	before := s.replicaWaits()
+	require.NoError(t, l.NewCondition("c").Signal(ctx))
+	require.NoError(t, l.NewCondition("c").SignalAll(ctx))
+	assert.Equal(t, before, s.replicaWaits())
+	replica.Thaw()
+}
+
+// A call that gets a lock of whatever kind fails when the time for the replicas is up, and leaves nothing behind. A call
+// that waits for another session does not.
+func TestTooFewReplicasFailEveryKindAtOnce(t *testing.T) {
+	t.Parallel()
+	s, replica := replicated(t)
+	short, plain := newSession(t, s.with(1, 50*time.Millisecond).b), newSession(t, must(redisbackend.New(s.client)))
+	type kind struct{ get, try, elsewhere func(context.Context) error }
+	tried := func(ok bool, err error) error { return err }
+	kinds := map[string]kind{
+		"Lock":  {short.NewLock("l").Lock, func(ctx context.Context) error { return tried(short.NewLock("l").TryLock(ctx)) }, plain.NewLock("l").Lock},
+		"read":  {short.NewRWLock("r").RLock, func(ctx context.Context) error { return tried(short.NewRWLock("r").TryRLock(ctx)) }, plain.NewRWLock("r").Lock},
+		"write": {short.NewRWLock("w").Lock, func(ctx context.Context) error { return tried(short.NewRWLock("w").TryLock(ctx)) }, plain.NewRWLock("w").Lock},
+		"permits": {
+			func(ctx context.Context) error { return short.NewSemaphore("s", 3).Acquire(ctx, 3) },
+			func(ctx context.Context) error { return tried(short.NewSemaphore("s", 3).TryAcquire(ctx, 3)) },
+			func(ctx context.Context) error { return plain.NewSemaphore("s", 3).Acquire(ctx, 3) },
+		},
+	}
+	replica.Freeze()
+	defer replica.Thaw()
+	for name, k := range kinds {
+		for _, call := range []func(context.Context) error{k.get, k.try} {
+			ctx, cancel := context.WithTimeout(t.Context(), silence)
+			err := call(ctx)
+			require.ErrorIs(t, err, reentrant.ErrNotReplicated, name)
+			assert.True(t, reentrant.Refused(err), "%s: no use in trying again: %v", name, err)
+			require.NoError(t, ctx.Err(), name)
+			cancel()
+		}
+		begun := time.Now()
+		require.NoError(t, k.elsewhere(reentrant.WithOwner(t.Context(), "elsewhere")), name)
+		assert.Less(t, time.Since(begun), reentrant.DefaultLease/3, "%s: it was given back", name)
+		queue, cancel := context.WithCancel(t.Context())
+		waits := make(chan error, 1)
+		go func() { waits <- k.get(queue) }()
+		asked := s.replicaWaits()
+		s.eventually(func() bool { return short.Stats().Waiting == 1 }, "it waits for the other session")
+		cancel()
+		err := <-waits
+		require.ErrorIs(t, err, context.Canceled, name)
+		assert.NotErrorIs(t, err, reentrant.ErrNotReplicated, name)
+		assert.Equal(t, asked, s.replicaWaits(), "%s: there is nothing that replicas could have", name)
 	}
 }

@@ -115,7 +115,7 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 					return e.settle(ctx, l, h, t)
 				}
 			}
-		case Refused(err):
+		case Refused(err) && !t.outlasts(err):
 			e.giveUp()
 			return false, mergeOutcome(last, err)
 		default:
@@ -140,6 +140,10 @@ func (e *lockState) addHolds(ctx context.Context, owner Owner, t *try) (bool, er
 
 // expired reports whether the time of a timed try is up.
 func (t *try) expired() bool { return !t.deadline.IsZero() && !time.Now().Before(t.deadline) }
+
+// outlasts reports whether an owner that comes back from a condition tries again after an error. It had the lock before,
+// and replicas that lag are no reason to lose it.
+func (t *try) outlasts(err error) bool { return t.holds > 0 && errors.Is(err, ErrNotReplicated) }
 
 // within returns d, or the time left of a timed try if that is less, but not less than least.
 func (t *try) within(d, least time.Duration) time.Duration {

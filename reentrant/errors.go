@@ -28,8 +28,10 @@ var (
 	ErrWrongKind = backend.ErrWrongKind
 	// ErrTooManyHolds is returned when an owner holds the lock 2³¹−1 times. The holds are unchanged.
 	ErrTooManyHolds = errors.New("maximum hold count exceeded")
-	// ErrNotReplicated is returned when a lock was acquired but too few replicas have it (redisbackend.WithReplicas).
-	// The lock was given back.
+	// ErrNotReplicated is returned when a call got a lock, one of its sides or permits, but too few replicas had that in
+	// time (redisbackend.WithReplicas). It comes at once, as soon as the time for the replicas is up, and is [Refused]: the
+	// caller has nothing, and what the server gave is given back. From Resume it comes when the context has ended, with
+	// OutcomeUnknown; with ErrLost, from Await, when the lock could not be had again within a lease.
 	ErrNotReplicated = backend.ErrNotReplicated
 	// ErrNoQuorum is returned when too few nodes of a quorum answered to decide (redisbackend.NewQuorum). It says
 	// nothing about the lock's holder.

@@ -295,8 +295,19 @@ func (l *RWLock) lineUp(owner Owner) *writerTry {
 }
 
 // comeBack waits until the owner of a wait has the write side, and restores the holds that it gave up. After an error
-// it has none of them.
+// it has none of them. The owner had them before, so replicas that lag are no reason to lose them.
 func (l *RWLock) comeBack(ctx, over context.Context, w *writerWait, p *writerTry) error {
+	for try := 0; ; try++ {
+		err := l.comeBackBy(ctx, over, w, p)
+		if !errors.Is(err, ErrNotReplicated) || !pause(over, retryPause(try, l.session.config.heartbeat), l.session.closing) {
+			return err
+		}
+		p = l.lineUp(w.owner)
+	}
+}
+
+// comeBackBy is one try of comeBack, from a place in the queue for the write side.
+func (l *RWLock) comeBackBy(ctx, over context.Context, w *writerWait, p *writerTry) error {
 	if p.err != nil {
 		return p.err
 	}

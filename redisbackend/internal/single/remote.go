@@ -104,7 +104,7 @@ func (r *Remote) acquire(ctx context.Context, req *backend.AcquireRequest, notAf
 	n := d.Strings()
 	args := [...]string{r.Conn.Session, n[0], req.Owner, n[1], n[2], n[3], flags(req), n[4], n[5], n[6], n[7],
 		r.Conn.Deployment.Channels, n[8]}
-	if r.Conn.Deployment.Replicas.Count > 0 {
+	if r.awaitsReplicas() {
 		return r.acquireReplicated(ctx, args[:], req.NotAfter)
 	}
 	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args[:], 3)

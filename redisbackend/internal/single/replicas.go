@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -14,77 +15,90 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// Replicas is how many replicas must acknowledge an acquire or a resume before it counts, and how long a verb waits for
+// Replicas is how many replicas must acknowledge what a session gets before it counts, and how long a verb waits for
 // them.
 type Replicas struct {
 	Count   int
 	Timeout time.Duration
 }
 
+// awaitsReplicas reports whether replicas must acknowledge what a session gets of the name. They need not have the lock
+// of conditions: a writer has it for the time of one verb, and notices if it is forgotten.
+func (r *Remote) awaitsReplicas() bool {
+	return r.Conn.Deployment.Replicas.Count > 0 && !strings.HasPrefix(r.Name(), backend.ConditionsPrefix)
+}
+
 // acquireReplicated sends an acquire that the replicas must acknowledge. If too few do, it gives the lock back.
 func (r *Remote) acquireReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
-	return r.replicated(ctx, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args, deadline, func(client rueidis.DedicatedClient, few error) error {
+	c := replicated[answer]{deadline: deadline, got: got, decode: r.decodeThree}
+	c.tooFew = func(client rueidis.DedicatedClient, few error) error {
 		release := []string{r.Conn.Session, args[1], "0", "0", r.Conn.Deployment.Channels, "0"}
 		err := evalOn(ctx, client, &r.Conn.Deployment.scripts.Release, r.Keys[:], release).Error()
 		if err != nil {
 			err = wire.Fail(ctx, fmt.Errorf("give it back: %w", err))
 		}
 		return errors.Join(backend.WithRefused(few), err)
-	})
+	}
+	return c.run(ctx, r, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args)
 }
 
 // resumeReplicated sends a resume that the replicas must acknowledge. If too few do, the hold stays this session's:
 // giving it back would end the owner's hold. The outcome is then unknown, and sending it again waits for the replicas
 // again.
 func (r *Remote) resumeReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
-	return r.replicated(ctx, &r.Conn.Deployment.scripts.Resume, r.Keys.WithNote(r.Conn.Deployment.Prefix), args, deadline, func(_ rueidis.DedicatedClient, few error) error {
-		return backend.WithOutcomeUnknown(few)
-	})
+	c := replicated[answer]{deadline: deadline, got: got, decode: r.decodeThree}
+	c.tooFew = func(_ rueidis.DedicatedClient, few error) error { return backend.WithOutcomeUnknown(few) }
+	return c.run(ctx, r, &r.Conn.Deployment.scripts.Resume, r.Keys.WithNote(r.Conn.Deployment.Prefix), args)
 }
 
-// replicatedShare is exec for a share that the replicas must acknowledge. If too few do, the session keeps the units
-// and does not use them: the outcome is unknown, and sending it again waits for the replicas again.
-func (r *Remote) replicatedShare(deadline time.Time) func(context.Context, *wire.Script, []string, []string) ([]rueidis.RedisMessage, clock.Sample, error) {
-	return func(ctx context.Context, s *wire.Script, keys, args []string) (list []rueidis.RedisMessage, at clock.Sample, err error) {
-		client, release, err := push.Dedicate(ctx, r.Conn.Deployment.Client)
-		if err != nil {
-			return nil, at, fmt.Errorf("redisbackend: not sent: %w", err)
-		}
-		defer func() { push.GiveBack(client, release, err) }()
-		list, at, err = r.read(ctx, func() rueidis.RedisResult { return evalOn(ctx, client, s, keys, args) })
-		if err != nil {
-			return nil, at, err
-		}
-		want := r.Conn.Deployment.Replicas.Count
-		got, err := r.acknowledged(ctx, client, deadline)
-		if err == nil && got < want {
-			err = backend.WithOutcomeUnknown(fmt.Errorf("redisbackend: %d of %d replicas have it: %w", got, want, backend.ErrNotReplicated))
-		}
-		return list, at, err
+// shareReplicated sends a share that the replicas must acknowledge if the session gets units by it. If too few do, it is
+// refused, and the session has units at the master that it does not use: its next request gives them back, or asks for
+// them anew. What it keeps needs no second acknowledgement.
+func (r *Remote) shareReplicated(ctx context.Context, args []string, req *backend.ShareRequest) (shareAnswer, error) {
+	c := replicated[shareAnswer]{deadline: req.NotAfter, decode: r.decodeShare}
+	c.got = func(a shareAnswer) bool { return a.code == shareShared && a.units > int64(req.Keep) }
+	c.tooFew = func(_ rueidis.DedicatedClient, few error) error {
+		return backend.WithRefused(backend.WithOutcomeUnknown(few))
 	}
+	return c.run(ctx, r, &r.Conn.Deployment.scripts.Share, r.shareKeys(req), args)
 }
 
-// replicated runs a script that the replicas must acknowledge if its code is 1, the lock is the attempt's. tooFew returns
-// the error if they do not. WAIT counts what its own connection has written, so both go over a connection that no other
-// verb uses.
-func (r *Remote) replicated(ctx context.Context, s *wire.Script, keys, args []string, deadline time.Time,
-	tooFew func(rueidis.DedicatedClient, error) error) (a answer, err error) {
+// got reports whether the lock is the attempt's.
+func got(a answer) bool { return a.Code == acquireGranted } // which is resumeResumed
+
+// decodeThree reads the reply of acquire or resume.
+func (r *Remote) decodeThree(list []rueidis.RedisMessage, at clock.Sample) (answer, error) {
+	return r.decode(list, at, 3)
+}
+
+// A replicated command is a script whose reply counts, if the session got something by it, once enough replicas have
+// acknowledged that.
+type replicated[A any] struct {
+	deadline time.Time
+	decode   func([]rueidis.RedisMessage, clock.Sample) (A, error)
+	got      func(A) bool
+	tooFew   func(rueidis.DedicatedClient, error) error // returns the error if too few have
+}
+
+// run sends the script. WAIT counts what its own connection has written, so both go over a connection that no other verb
+// uses.
+func (c *replicated[A]) run(ctx context.Context, r *Remote, s *wire.Script, keys, args []string) (a A, err error) {
 	client, release, err := push.Dedicate(ctx, r.Conn.Deployment.Client)
 	if err != nil {
-		return answer{}, fmt.Errorf("redisbackend: not sent: %w", err)
+		return a, fmt.Errorf("redisbackend: not sent: %w", err)
 	}
 	defer func() { push.GiveBack(client, release, err) }()
 	list, at, err := r.read(ctx, func() rueidis.RedisResult { return evalOn(ctx, client, s, keys, args) })
 	if err == nil {
-		a, err = r.decode(list, at, 3)
+		a, err = c.decode(list, at)
 	}
-	if err != nil || a.Code != acquireGranted { // which is resumeResumed
+	if err != nil || !c.got(a) {
 		return a, err
 	}
 	want := r.Conn.Deployment.Replicas.Count
-	got, err := r.acknowledged(ctx, client, deadline)
-	if err == nil && got < want {
-		err = tooFew(client, fmt.Errorf("redisbackend: %d of %d replicas have it: %w", got, want, backend.ErrNotReplicated))
+	have, err := r.acknowledged(ctx, client, c.deadline)
+	if err == nil && have < want {
+		err = c.tooFew(client, fmt.Errorf("redisbackend: %d of %d replicas have it: %w", have, want, backend.ErrNotReplicated))
 	}
 	return a, err
 }

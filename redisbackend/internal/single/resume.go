@@ -61,7 +61,7 @@ func (r *Remote) resume(ctx context.Context, req *backend.ResumeRequest, notAfte
 		fixed = "f"
 	}
 	args := [...]string{r.Conn.Session, n[0], req.Owner, n[1], n[2], n[3], r.Conn.Deployment.Channels, n[4], fixed, n[5]}
-	if r.Conn.Deployment.Replicas.Count > 0 {
+	if r.awaitsReplicas() {
 		return r.resumeReplicated(ctx, args[:], req.NotAfter)
 	}
 	return r.Run(ctx, &r.Conn.Deployment.scripts.Resume, r.Keys.WithNote(r.Conn.Deployment.Prefix), args[:], 3)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/redisbackend/internal/clock"
 	"github.com/relock-go/relock/redisbackend/internal/wire"
@@ -87,14 +89,18 @@ func (r *Remote) share(ctx context.Context, req *backend.ShareRequest, notAfter 
 	}
 	args = append(args, r.Conn.Deployment.Channels, strconv.FormatUint(wire.SharedKeepFor(0), 10), r.Keys.Hold(),
 		flag(req.Try), strconv.FormatUint(req.Answer, 10))
-	run := r.exec
-	if r.Conn.Deployment.Replicas.Count > 0 && req.Want > 0 {
-		run = r.replicatedShare(req.NotAfter)
+	if req.Want > req.Keep && r.awaitsReplicas() {
+		return r.shareReplicated(ctx, args, req)
 	}
-	list, at, err := run(ctx, &r.Conn.Deployment.scripts.Share, r.shareKeys(req), args)
+	list, at, err := r.exec(ctx, &r.Conn.Deployment.scripts.Share, r.shareKeys(req), args)
 	if err != nil {
 		return a, err
 	}
+	return r.decodeShare(list, at)
+}
+
+// decodeShare reads the reply of share.
+func (r *Remote) decodeShare(list []rueidis.RedisMessage, at clock.Sample) (a shareAnswer, err error) {
 	l := reader{list: list}
 	a.code, at.Stamp = l.number(), l.number()
 	for _, n := range []*int64{&a.units, &a.placed, &a.first, &a.last, &a.may, &a.part, &a.epoch} {

@@ -71,7 +71,9 @@ func (n *Name) failedLocked(c *claim, err error) {
 	n.err = err
 	if backend.Refused(err) {
 		n.claim, n.reason = nil, err
-		n.retryOwed = time.Now().Add(n.room.env.Heartbeat)
+		if !errors.Is(err, backend.ErrNotReplicated) { // then the server has carried it out, and others wait for what it gave
+			n.retryOwed = time.Now().Add(n.room.env.Heartbeat)
+		}
 		if c.want > 0 {
 			n.oweLocked() // earlier copies may have prolonged a lease or a place
 		}

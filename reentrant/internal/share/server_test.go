@@ -113,7 +113,9 @@ func (remote) InspectShared(context.Context) (backend.SharedState, error) {
 	return backend.SharedState{}, nil
 }
 
-func (remote) ForceShared(context.Context, backend.ShareKind) (bool, error) { return false, nil }
+func (remote) ForceShared(context.Context, backend.ShareKind, time.Time) (bool, error) {
+	return false, nil
+}
 
 // grant replies that the session has so many units, and that no other session waits.
 func (c *shareCall) grant(units int) { c.reply <- settled(units) }
