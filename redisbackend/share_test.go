@@ -150,6 +150,9 @@ func TestShareIsAcknowledgedByReplicas(t *testing.T) {
 	reply, err = b.share(sharing(2, 0, 0)) // what is given back need not be acknowledged
 	require.NoError(t, err)
 	assert.Zero(t, reply.Units)
+	reply, err = b.share(sharing(3, 0, backend.AllUnits)) // nor a place behind another session
+	require.NoError(t, err)
+	assert.True(t, reply.Placed)
 }
 
 // A quorum has no server that keeps the queue.
