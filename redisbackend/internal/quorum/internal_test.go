@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime/pprof"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend/internal/single"
 )
 
@@ -305,6 +307,12 @@ func (r *remote) taken(t *testing.T, req backend.AcquireRequest) (backend.Acquir
 	return reply, h
 }
 
+// restored puts a hold back.
+func (p *replica) restored(t *testing.T, h hold, until time.Time) {
+	_, err := p.restore(t.Context(), h, time.Hour, until)
+	require.NoError(t, err)
+}
+
 // soon is a time up to which what puts a hold back is not late.
 func soon() time.Time { return time.Now().Add(time.Hour) }
 
@@ -323,7 +331,7 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 	}
 	for _, keys := range [][]string{{"lock"}, {"lock", "relock:{lock}:t:lock"}, {"relock:{lock}:t:lock"}} {
 		lose(keys...)
-		require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+		p.restored(t, h, soon())
 		state, err := p.remote.Inspect(t.Context())
 		require.NoError(t, err)
 		require.Greater(t, state.TTL, time.Hour/2)
@@ -334,22 +342,22 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 	got, err := p.remote.Acquire(t.Context(), attempt(1))
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, got.Status)
-	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+	p.restored(t, h, soon())
 	state, err := p.remote.Inspect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, uint64(3), state.Epoch, "the node has missed that it went over to a later attempt")
 
 	lose("lock")
-	require.NoError(t, p.restore(t.Context(), h, time.Hour, time.Now()))
+	p.restored(t, h, time.Now())
 	require.True(t, p.free(t), "it is late")
 	p.spent = 3
-	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+	p.restored(t, h, soon())
 	require.True(t, p.free(t), "it has been given back here")
 	p.spent = 2
 	got, err = other.replicas[0].remote.Acquire(t.Context(), attempt(1))
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, got.Status)
-	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+	p.restored(t, h, soon())
 	state, err = p.remote.Inspect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "b", state.Session, "it is another's")
@@ -357,7 +365,7 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, backend.Released, result)
 
-	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+	p.restored(t, h, soon())
 	require.False(t, p.free(t))
 	state, err = p.remote.Inspect(t.Context())
 	require.NoError(t, err)
@@ -366,8 +374,45 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 	require.NoError(t, err)
 	_, err = p.remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 4})
 	require.NoError(t, err)
-	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+	p.restored(t, h, soon())
 	require.True(t, p.free(t), "a later attempt was here")
+}
+
+// Others that poll take a node that has lost the hold for a moment at a time, most of the time.
+func TestQuorumPutsBackAlthoughOthersPoll(t *testing.T) {
+	t.Parallel()
+	conn, r := bound(t)
+	_, other := joined(t, conn.quorum, "b", deafSink{})
+	_, h := r.taken(t, attempt(1))
+	p, poller := r.replicas[0], other.replicas[0].remote
+	renewals := []backend.Renewal{{Remote: r, Epoch: 1, Lease: time.Hour}}
+	conn.Renew(t.Context(), renewals)
+	conn.Jobs.Wait()
+	client := p.remote.Conn.Deployment.Client
+	require.NoError(t, client.Do(t.Context(), client.B().Del().Key("lock").Build()).Error())
+	_, err := poller.Acquire(t.Context(), attempt(1))
+	require.NoError(t, err)
+	calls := func() (n int) { // of scripts
+		stats, err := client.Do(t.Context(), client.B().Info().Section("commandstats").Build()).ToString()
+		require.NoError(t, err)
+		_, after, _ := strings.Cut(stats, "cmdstat_evalsha:calls=")
+		_, _ = fmt.Sscanf(after, "%d", &n)
+		return n
+	}
+	p.restored(t, h, soon()) // the node knows the script from here on
+	before := calls()
+	conn.Renew(t.Context(), renewals)
+	require.False(t, renewals[0].Gone)
+	require.Eventually(t, func() bool { return calls() >= before+2 }, allowed, time.Millisecond, "the renewal, and what puts it back")
+	state, err := p.remote.Inspect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "b", state.Session)
+	_, err = poller.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		state, err = p.remote.Inspect(t.Context())
+		return err == nil && state.Session == "a"
+	}, testsize.Patience(allowed), time.Millisecond, "it is tried again")
 }
 
 // A copy of what puts a hold back may be under way when the hold is released, and arrive afterwards.
@@ -383,7 +428,7 @@ func TestQuorumNothingIsPutBackAfterItsReleaseWasThere(t *testing.T) {
 	for wait := 10 * time.Millisecond; !backend.OutcomeUnknown(err); wait *= 2 { // its time may be over before it is sent
 		require.Less(t, wait, allowed, "%v", err)
 		short, cancel := context.WithTimeout(t.Context(), wait)
-		err = p.restore(short, h, time.Hour, soon())
+		_, err = p.restore(short, h, time.Hour, soon())
 		cancel()
 	}
 	nodes[2].Thaw()
@@ -394,7 +439,7 @@ func TestQuorumNothingIsPutBackAfterItsReleaseWasThere(t *testing.T) {
 	p.visited(t, 1)
 	require.NoError(t, p.enter(t.Context()))
 	defer p.leave()
-	require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+	p.restored(t, h, soon())
 	require.True(t, p.free(t))
 }
 
@@ -445,7 +490,7 @@ func TestQuorumForceKeepsOutWhatIsPutBack(t *testing.T) {
 	require.NoError(t, err)
 	for _, p := range r.replicas {
 		require.Eventually(t, func() bool { return p.free(t) }, allowed, time.Millisecond)
-		require.NoError(t, p.restore(t.Context(), h, time.Hour, soon()))
+		p.restored(t, h, soon())
 		require.True(t, p.free(t))
 	}
 	reply, err := r.Acquire(t.Context(), attempt(2))

@@ -58,6 +58,13 @@ func (c *Conn) refuse(err error) {
 	c.refused = err
 }
 
+// ended reports whether the conn has been closed.
+func (c *Conn) ended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
 // begin returns why a verb cannot be sent: its caller has left, the conn is closed, or two of the nodes are one.
 // Otherwise the verb counts as a job until it has returned, so Close waits for all that it starts.
 func (c *Conn) begin(ctx context.Context) error {

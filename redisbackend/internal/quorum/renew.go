@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/relock-go/relock/backend"
@@ -117,17 +118,36 @@ func (r *renewal) repair(q *Quorum, answers []reply[backend.Renewal]) {
 	}
 }
 
-// putBack puts a hold back on a node, if the node finds the lock free. It does nothing for a hold that is about to be
-// given up. If the session gives it up afterwards, that command comes to the node afterwards too.
+// Another session that polls has a node that lost the hold for a round trip or two at a time.
+const (
+	putBackPause    = 5 * time.Millisecond // before the second try
+	maxPutBackPause = 40 * time.Millisecond
+)
+
+// putBack puts a hold back on a node. While another session has the lock there it tries again, for as long as copies are
+// allowed in. It does nothing for a hold that is about to be given up.
 func (r *remote) putBack(node int, of renewal) {
+	for pause := putBackPause; r.tryPutBack(node, of); pause = min(2*pause, maxPutBackPause) {
+		wait := pause/2 + rand.N(pause) // in step with a session that polls it would always come too late
+		if time.Until(of.until) <= wait || r.conn.ended() {
+			return
+		}
+		time.Sleep(wait)
+	}
+}
+
+// tryPutBack puts a hold back on a node, if the node finds the lock free. It reports whether another session has it
+// there. If the session gives the hold up afterwards, that command comes to the node afterwards too.
+func (r *remote) tryPutBack(node int, of renewal) (taken bool) {
 	p := r.replicas[node]
 	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
 	defer cancel()
 	if p.enter(ctx) != nil {
-		return
+		return false
 	}
 	defer p.leave()
 	if h, ok := r.holds(of.epoch); ok {
-		_ = p.restore(ctx, h, of.lease, of.until)
+		taken, _ = p.restore(ctx, h, of.lease, of.until)
 	}
+	return taken
 }

@@ -61,10 +61,10 @@ func (p *replica) acquire(ctx context.Context, req backend.AcquireRequest, order
 
 // restore puts a hold back, unless the attempt has been given back here. The caller checks with the turn that the hold
 // still exists: so nothing is sent after the hold's release, and a copy that may be under way by then gets a tombstone
-// as any other. The next renewal shows the result.
-func (p *replica) restore(ctx context.Context, h hold, lease time.Duration, until time.Time) error {
+// as any other. It reports whether another session has the lock here; whether the hold is back, the next renewal shows.
+func (p *replica) restore(ctx context.Context, h hold, lease time.Duration, until time.Time) (taken bool, err error) {
 	if h.epoch <= p.spent {
-		return nil
+		return false, nil
 	}
 	var d wire.ArgWriter
 	d.Add(h.epoch)
@@ -75,11 +75,14 @@ func (p *replica) restore(ctx context.Context, h hold, lease time.Duration, unti
 	d.Add(uint64(h.last))
 	d.Add(wire.KeepFor(lease))
 	n := d.Strings()
-	_, err := p.remote.Run(ctx, &wire.LoadQuorumScripts().Restore, p.remote.Keys[:2],
+	a, err := p.remote.Run(ctx, &wire.LoadQuorumScripts().Restore, p.remote.Keys[:2],
 		[]string{p.remote.Conn.Session, n[0], h.owner, n[1], n[2], n[3], n[4], n[5], n[6]}, 0)
 	p.noteUnknown(err, until)
-	return err
+	return a.Code == restoreHeld, err
 }
+
+// restoreHeld is the code of quorum_restore.lua that another session has the lock.
+const restoreHeld = 2
 
 // noteUnknown records that a copy may be under way.
 func (p *replica) noteUnknown(err error, until time.Time) {
