@@ -100,7 +100,7 @@ func WithoutScripts() Option {
 // of the name), waiting included: a session that frees a lock wakes a thread of Redisson's that waits for it, and the
 // other way round. Without it the two still exclude each other, but a waiting session asks again only at its next
 // heartbeat, and a waiting thread when the lease that it was shown has ended. All processes that share locks with
-// Redisson should use it.
+// Redisson should use it. It is about a Lock: Redisson's clients do not see that an RWLock or a Semaphore has a name.
 //
 // It costs a PUBLISH within each command that frees a lock, and a session that waits one connection for all channels
 // of Redisson's that it listens to, and a command for each message. There is no queue for both: a thread of Redisson's takes a

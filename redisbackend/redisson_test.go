@@ -283,3 +283,37 @@ func TestRedissonEndsWithItsSession(t *testing.T) {
 	assert.Less(t, time.Since(began), silence)
 	s.listens(0)
 }
+
+// The key of a read-write lock or a semaphore is another one than that of Redisson's objects, and they look at their own
+// alone. So Redisson's clients take a name that is in use here, as the documents say; what they have is refused here.
+func TestRedissonTakesTheNameOfAReadWriteLockOrASemaphore(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		for kind, limit := range map[backend.ShareKind]int{backend.ReadWrite: backend.AllUnits, backend.Permits: 3} {
+			used := &site{T: t, name: "used-" + text(int64(kind)), client: s.client, b: s.withRedisson().b}
+			req := sharing(1, 0, 1)
+			req.Kind, req.Limit = kind, limit
+			reply, err := used.join("a" + text(int64(kind))).share(req)
+			require.NoError(t, err)
+			require.Equal(t, 1, reply.Units)
+			assert.True(t, used.javaTries())
+
+			taken := &site{T: t, name: "taken-" + text(int64(kind)), client: s.client, b: used.b}
+			require.True(t, taken.javaTries())
+			_, err = taken.join("b" + text(int64(kind))).share(req)
+			require.ErrorIs(t, err, backend.ErrWrongKind)
+			assert.True(t, backend.Refused(err))
+			assert.Equal(t, javaThread+"=1", taken.hash())
+		}
+	})
+}
+
+// javaTries does what a thread of Redisson's tryLock does, and reports whether it got the lock.
+func (s *site) javaTries() bool {
+	s.Helper()
+	there, err := s.do("EXISTS", s.name).ToInt64()
+	require.NoError(s, err)
+	if there == 0 {
+		s.javaLocks()
+	}
+	return there == 0
+}
