@@ -227,9 +227,11 @@ func TestServingManyReadersTakesTimeInProportion(t *testing.T) {
 	serve := func(readers int) (spent float64) {
 		s.run("DEL", key)
 		share(0, backend.AllUnits)
-		fields := []string{"HSET", key}
+		fields := []string{"HSET", key, "=", fmt.Sprintf("r 2 0 0 0 0 1 %d 0", readers)} // to be counted anew
 		for i := range readers {
-			fields = append(fields, "reader"+strconv.Itoa(i), fmt.Sprintf("1 0 0 0 0 0 %d %d 1 1 9000000000000000 60000 1 0", backend.AllUnits, i+1))
+			reader := "reader" + strconv.Itoa(i)
+			entry := fmt.Sprintf("1 0 0 0 0 0 %d %d 1 1 9000000000000000 60000 1 0 1 -1 0", backend.AllUnits, i+1)
+			fields = append(fields, reader, entry, "#"+strconv.Itoa(i+1), reader)
 		}
 		s.run(fields...)
 		before := s.processor()

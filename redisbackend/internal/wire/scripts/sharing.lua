@@ -18,19 +18,21 @@ local left = false             -- a place went without a grant
 -- something else.
 local function open(kind, session, holdkey)
   caller, now = session, clock()
-  local raw = redis.pcall('HMGET', key, '=', session)
-  if raw.err then return false end
-  if raw[1] then
-    local letter, token, units, holders, sessions, soonest, first, last, told = string.match(raw[1], SUMMARY)
+  local raw = redis.pcall('HGET', key, '=')
+  if type(raw) == 'table' then return false end
+  local taken = holdkey and redis.call('PTTL', holdkey) ~= -2
+  if raw then
+    local mine = redis.call('HGET', key, session)
+    local letter, token, units, holders, sessions, soonest, first, last, told = string.match(raw, SUMMARY)
     s = {kind = letter, token = tonumber(token), units = tonumber(units), holders = tonumber(holders),
       sessions = tonumber(sessions), soonest = tonumber(soonest), first = tonumber(first), last = tonumber(last),
       told = tonumber(told)}
-    entries[session] = raw[2] and read(session, raw[2])
-    return letter == kind and (not raw[2] or entries[session] ~= nil)
+    entries[session] = mine and read(session, mine)
+    return letter == kind and (not mine or entries[session] ~= nil) and (not taken or s.holders > 0)
   end
   s = {kind = kind, token = 0, units = 0, holders = 0, sessions = 0, soonest = NEVER, first = 1, last = 0, told = ALL}
   entries[session] = false
-  return redis.call('EXISTS', key) == 0 and not (holdkey and redis.call('PTTL', holdkey) ~= -2)
+  return not taken and redis.call('EXISTS', key) == 0
 end
 
 local function entry(session)
