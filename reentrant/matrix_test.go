@@ -94,7 +94,7 @@ func TestMatrixDeadlockDetection(t *testing.T) { testMatrix(t, modeKinds[3]) }
 func testMatrix(t *testing.T, m modeKind) {
 	stride, n := 1, 0
 	switch {
-	case m.cohort:
+	case m.cohort, m.rows != nil:
 		stride = testsize.Of(1, 11)
 	case !raceEnabled:
 		stride = testsize.Of(1, 7)
