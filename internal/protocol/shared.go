@@ -216,6 +216,11 @@ func (s *Shared) Inspect(now Instant) (st backend.SharedState) {
 	return st
 }
 
+// Held reports whether a session has units, as of the last verb.
+func (s *Shared) Held() bool {
+	return slices.ContainsFunc(s.Entries, func(e Entry) bool { return e.Units > 0 })
+}
+
 // InUse reports whether the name is in use as a shared one.
 func (s *Shared) InUse(now Instant) bool { return s.Kind != 0 && now <= s.Expires }
 

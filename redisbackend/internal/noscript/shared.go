@@ -168,10 +168,13 @@ func (i *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
 		return errForeign
 	}
 	i.before = i.hash()
-	return nil
+	if i.shared.Held() {
+		return nil
+	}
+	return absent(answers[4:])
 }
 
-// absent returns an error if the hold key is there, of a name whose record is not.
+// absent returns an error if the hold key is there, of a name of which no session has units.
 func absent(hold []rueidis.RedisResult) error {
 	for _, answer := range hold {
 		if ttl, _ := answer.AsInt64(); ttl != notThere {
