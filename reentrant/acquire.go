@@ -209,7 +209,7 @@ func (a *attempt) reportLongWait(ctx context.Context, e *lockState, t *try, last
 // askForHolder reads the lock's state from Redis, within the time of the try. It returns nil if neither the observer
 // nor the log takes the event, or Redis does not reply.
 func (e *lockState) askForHolder(ctx context.Context, t *try) *State {
-	if e.s.config.observer == nil && !e.s.config.logger.Enabled(context.Background(), EventWaitingLong.level()) {
+	if e.s.config.observer == nil && !e.s.logWriter.Enabled(EventWaitingLong.level()) {
 		return nil
 	}
 	now, limit := time.Now(), e.s.config.commandTimeout

@@ -18,8 +18,8 @@ type Observer interface {
 	// have ended by now. With all other events it is context.Background.
 	//
 	// While Observe blocks, ten thousand events wait. Beyond that they are dropped: [Stats] counts them, and the log has
-	// a warning. A panic in Observe costs that event, and is reported in the log; later ones are not. [Session.Close]
-	// waits until all events have been observed, but not for more than a second.
+	// a warning. If Observe panics, or ends its goroutine ([runtime.Goexit]), that costs the event, and is reported in the
+	// log; later ones are not. [Session.Close] waits until all events have been observed, but not for more than a second.
 	Observe(ctx context.Context, e Event)
 }
 
@@ -138,15 +138,24 @@ func (s *session) report(ctx context.Context, e Event) {
 
 // observe gives an event to the observer.
 func (s *session) observe(ctx context.Context, e Event) {
+	returned := false
 	defer func() {
-		if p := recover(); p != nil {
-			s.brokenObserver.Do(func() {
-				s.log(slog.LevelError, "the observer panicked; it is still called, and this is logged once",
-					slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-			})
+		if !returned {
+			p, stack := recover(), debug.Stack()
+			s.brokenObserver.Do(func() { s.reportBroken(p, stack) })
 		}
 	}()
 	s.config.observer.Observe(ctx, e)
+	returned = true
+}
+
+// reportBroken logs that the observer panicked with p or, if that is nil, ended its goroutine.
+func (s *session) reportBroken(p any, stack []byte) {
+	text, attrs := "the observer ended its goroutine", []slog.Attr{slog.String("stack", string(stack))}
+	if p != nil {
+		text, attrs = "the observer panicked", append(attrs, slog.Any("panic", p))
+	}
+	s.log(slog.LevelError, text+"; it is still called, and this is logged once", attrs...)
 }
 
 // attributes returns the fields of the event that are set.

@@ -142,8 +142,8 @@ func WithExplicitOwners() Option { return func(c *config) { c.explicit = true } 
 // holder, locks left behind, and sessions and Locks that were dropped while they held
 // something, when they are garbage-collected (as warnings; no hold is taken away: its owner may be at work); at the
 // level of debugging, if that is enabled when the session is opened, every event of an [Observer]. Records are written
-// in order, in a goroutine of their own. While a handler hangs, a thousand wait for it; beyond that they are dropped,
-// and records_dropped in the next one says how many. Default: no logger.
+// in order, in a goroutine of their own. While a handler hangs, a thousand wait for it; beyond that they are dropped. A
+// handler that panics costs the record. records_dropped in the next one says how many are missing. Default: no logger.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 // WithObserver sets an observer of the session's locks, which is called in order and in a goroutine of its own.

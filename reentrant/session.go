@@ -121,7 +121,7 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 		checks: background.Workers{Size: cleaners, Stall: cfg.stall()}, events: background.NewFeed(maxEvents),
 		logWriter: background.NewLog(cfg.logger), leakLog: background.NewLog(cfg.logger),
 	}
-	s.verbose = cfg.logger.Enabled(context.Background(), slog.LevelDebug)
+	s.verbose = s.logWriter.Enabled(slog.LevelDebug)
 	s.reporting = cfg.observer != nil || s.verbose
 	s.outages.Log, s.outages.Quiet = s.log, max(2*cfg.lease, 2*cfg.heartbeat+2*cfg.commandTimeout)
 	s.watchdog, s.heartbeat = newWatchdog(s), newWaiterHeartbeat(s)

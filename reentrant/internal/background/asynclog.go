@@ -7,7 +7,8 @@ import (
 )
 
 // A Log writes the session's log records in order, in a goroutine of its own. While the handler hangs, records above
-// maxRecords are dropped.
+// maxRecords are dropped. A handler that panics, or ends its goroutine, drops the record. The next record that is written
+// has the number of those that were dropped.
 type Log struct {
 	handler slog.Handler
 	feed    Feed
@@ -23,27 +24,42 @@ func NewLog(l *slog.Logger) Log {
 
 // Log queues a record, which is written if the handler is enabled for its level.
 func (w *Log) Log(level slog.Level, text string, attrs ...slog.Attr) {
-	now := time.Now()
-	w.feed.Post(func() { w.write(now, level, text, attrs) })
+	w.LogAt(time.Now(), level, text, func() []slog.Attr { return attrs })
 }
 
 // LogAt is Log for something that happened at the given time. attrs is called when the record is written.
 func (w *Log) LogAt(at time.Time, level slog.Level, text string, attrs func() []slog.Attr) {
-	w.feed.Post(func() { w.write(at, level, text, attrs()) })
+	w.feed.Post(func() { w.write(at, level, text, attrs) })
 }
 
 // Finish waits until all records are written, for feedGrace at most.
 func (w *Log) Finish() { w.feed.Finish() }
 
+// Enabled reports whether the handler takes records of a level. A handler that panics does not.
+func (w *Log) Enabled(level slog.Level) (enabled bool) {
+	defer func() { _ = recover() }()
+	return w.handler.Enabled(context.Background(), level)
+}
+
 // write is called by the feed.
-func (w *Log) write(at time.Time, level slog.Level, text string, attrs []slog.Attr) {
-	if !w.handler.Enabled(context.Background(), level) {
-		return
+func (w *Log) write(at time.Time, level slog.Level, text string, attrs func() []slog.Attr) {
+	dropped := w.feed.Dropped.Swap(0)
+	returned := false
+	defer func() {
+		if !returned {
+			_ = recover() // nil after a runtime.Goexit, which goes on
+			dropped++
+		}
+		w.feed.Dropped.Add(dropped)
+	}()
+	if w.handler.Enabled(context.Background(), level) {
+		r := slog.NewRecord(at, level, text, 0)
+		r.AddAttrs(attrs()...)
+		if dropped > 0 {
+			r.AddAttrs(slog.Int64("records_dropped", dropped))
+		}
+		_ = w.handler.Handle(context.Background(), r) // there is no caller to return the error to
+		dropped = 0
 	}
-	r := slog.NewRecord(at, level, text, 0)
-	r.AddAttrs(attrs...)
-	if n := w.feed.Dropped.Swap(0); n > 0 {
-		r.AddAttrs(slog.Int64("records_dropped", n))
-	}
-	_ = w.handler.Handle(context.Background(), r) // there is no caller to return the error to
+	returned = true
 }

@@ -46,16 +46,24 @@ func (c *Workers) Backlog() int {
 	return len(c.jobs)
 }
 
+// work runs jobs until there are none. A job that ends its goroutine (runtime.Goexit), as a user's code can, gets
+// another in its place.
 func (c *Workers) work() {
-	for {
-		job := c.next()
-		if job == nil {
-			return
+	done := false
+	defer func() {
+		if !done {
+			go c.work()
 		}
-		end := c.begin()
-		job()
-		end()
+	}()
+	for job := c.next(); job != nil; job = c.next() {
+		c.run(job)
 	}
+	done = true
+}
+
+func (c *Workers) run(job func()) {
+	defer c.begin()()
+	job()
 }
 
 // begin starts the clock of a job. Once the job has taken longer than Stall, its goroutine counts as stalled until end
