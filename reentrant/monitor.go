@@ -38,6 +38,7 @@ type monitor struct {
 type writerWait struct {
 	*ticket
 	lock *RWLock
+	call *sharedCall
 
 	// What the writer gave up. Written under monitor.mu with left.
 	reads, writes int
@@ -300,7 +301,7 @@ func (m *monitor) signalled(epoch uint64, placed bool) {
 // lineUpLocked puts the owner of a wait in the queue for the write side, once. m.mu is held.
 func (m *monitor) lineUpLocked(w *writerWait) {
 	if w.place == nil {
-		w.place = w.lock.lineUp(w.owner)
+		w.place = w.lock.lineUp(w.call, w.owner)
 	}
 }
 

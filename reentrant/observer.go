@@ -14,6 +14,13 @@ type Observer interface {
 	// in a goroutine of the session's: an observer that is slow, blocks or panics delays no lock and no other call. The
 	// price is that a call may return before its event is observed.
 	//
+	// Each EventAcquired is followed by one EventReleased or EventLost of the same owner and [Mode], or of as many permits
+	// in one or more. So an observer that counts them sees one holder of a Lock at a time, never a writer beside a reader, and
+	// never more permits than the semaphore has. (This is about one session. One more EventLost says that an owner could not
+	// come back from [Condition.Await], after its EventReleased.) By its events an owner has one side of an RWLock at a time:
+	// a writer that takes the read side re-enters; when it gives up the write side and goes on as a reader, EventReleased of
+	// ModeWrite is followed by EventAcquired of ModeRead.
+	//
 	// ctx is that of the call (with EventAcquired, EventReentered, EventFailed and EventReleased), for its values; it may
 	// have ended by now. With all other events it is context.Background.
 	//
@@ -35,8 +42,9 @@ const (
 	// EventFailed: a call that asked for a lock did not get it, after Wait. Err is the reason; nil if another owner had
 	// the lock for as long as the call would wait.
 	EventFailed
-	// EventReleased: an owner gave up its last hold after Held, by Unlock or by Await. HandedOff says that the next owner
-	// is of the same session.
+	// EventReleased: an owner gave up its last hold after Held, by Unlock or by Await; or its last hold of a side; or
+	// permits. HandedOff says that the next owner of a Lock is of the same session. Any caller may release permits: Held is
+	// that of the caller's latest ones, or of the oldest of all if it has none.
 	EventReleased
 	// EventYielded: the turn of the session was over, and another session got the lock.
 	EventYielded
@@ -107,13 +115,14 @@ func (m Mode) String() string {
 type Event struct {
 	Kind      EventKind
 	At        time.Time // when it happened
-	Lock      string
-	Mode      Mode // with EventAcquired, EventReentered, EventFailed, EventReleased and EventLost
+	Lock      string    // its name, or that of the RWLock or Semaphore
+	Mode      Mode      // with EventAcquired, EventReentered, EventFailed, EventReleased and EventLost
 	Owner     Owner
 	Token     Token
 	Wait      time.Duration
 	Held      time.Duration
 	HandedOff bool
+	Permits   int // with ModePermits: how many
 	State     *State
 	Err       error
 	_         struct{}
@@ -163,6 +172,9 @@ func (e Event) attributes() []slog.Attr {
 	attrs := []slog.Attr{slog.String("lock", e.Lock)}
 	if e.Mode != ModeLock {
 		attrs = append(attrs, slog.String("mode", e.Mode.String()))
+	}
+	if e.Permits > 0 {
+		attrs = append(attrs, slog.Int("permits", e.Permits))
 	}
 	if e.Owner != (Owner{}) {
 		attrs = append(attrs, slog.String("owner", e.Owner.String()))

@@ -157,7 +157,7 @@ func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, lim
 	defer m.leave()
 	over, stop := s.overtime(ctx, limit)
 	defer stop()
-	w := &writerWait{lock: l, ticket: &ticket{name: condition, owner: owner, remote: m.conditions, woken: make(chan bool, 1)}}
+	w := &writerWait{lock: l, call: s.callOf(ctx, time.Time{}), ticket: &ticket{name: condition, owner: owner, remote: m.conditions, woken: make(chan bool, 1)}}
 	if err := l.beginWait(ctx, over, m, w, limit); err != nil {
 		return false, l.orNotHeld(ctx, owner, err)
 	}
@@ -171,7 +171,7 @@ func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, lim
 		if waitErr == nil && ctx.Err() != nil {
 			waitErr = interruptedBy(ctx, "after the signal", nil)
 		}
-		l.forfeit(w)
+		l.forfeit(w, errors.Is(err, ErrLost))
 		return false, errors.Join(ErrLost, err, waitErr)
 	}
 	if signalled {
@@ -257,9 +257,6 @@ func (l *RWLock) leaveForWait(ctx context.Context, m *monitor, w *writerWait) bo
 	if look {
 		n.Wake()
 	}
-	if w.left && l.session.reporting {
-		l.session.report(ctx, Event{Kind: EventReleased, Lock: l.name, Mode: ModeWrite, Owner: w.owner, Token: w.token})
-	}
 	return w.left
 }
 
@@ -269,7 +266,7 @@ func (q *rwTier) exitForWait(w *writerWait) (look bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, _, token := q.Holds(w.owner)
-	w.reads, w.writes, look = q.ExitAll(w.owner)
+	q.leaveLocked(w.call, func() { w.reads, w.writes, look = q.ExitAll(w.owner) })
 	if w.writes > 0 {
 		w.token = Token(token)
 		w.notifier, q.notifier = q.notifier, nil
@@ -278,7 +275,7 @@ func (q *rwTier) exitForWait(w *writerWait) (look bool) {
 }
 
 // lineUp puts an owner in the queue for the write side.
-func (l *RWLock) lineUp(owner Owner) *writerTry {
+func (l *RWLock) lineUp(call *sharedCall, owner Owner) *writerTry {
 	p := &writerTry{begun: time.Now()}
 	if p.name, p.err = l.join(l.newTier); p.err != nil {
 		return p
@@ -288,7 +285,7 @@ func (l *RWLock) lineUp(owner Owner) *writerTry {
 		side |= sharedqueue.Shared
 	}
 	var look bool
-	if p.outcome, p.waiter, _, look = p.name.Tier().(*rwTier).Enter(owner, side); look {
+	if p.outcome, p.waiter, _, look = p.name.Tier().(*rwTier).EnterFor(call.from(p.begun), owner, side); look {
 		p.name.Wake()
 	}
 	return p
@@ -302,7 +299,7 @@ func (l *RWLock) comeBack(ctx, over context.Context, w *writerWait, p *writerTry
 		if !errors.Is(err, ErrNotReplicated) || !pause(over, retryPause(try, l.session.config.heartbeat), l.session.closing) {
 			return err
 		}
-		p = l.lineUp(w.owner)
+		p = l.lineUp(w.call, w.owner)
 	}
 }
 
@@ -327,10 +324,6 @@ func (l *RWLock) comeBackBy(ctx, over context.Context, w *writerWait, p *writerT
 		p.name.Wake()
 		return err
 	}
-	if l.session.reporting {
-		_, _, token := q.Holds(w.owner)
-		l.session.report(ctx, Event{Kind: EventAcquired, Lock: l.name, Mode: ModeWrite, Owner: w.owner, Token: Token(token), Wait: time.Since(p.begun)})
-	}
 	return nil
 }
 
@@ -340,7 +333,9 @@ func (q *rwTier) restore(w *writerWait) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.AddHolds(w.owner, w.reads, w.writes-1) {
-		if _, held, _ := q.ExitWrite(w.owner); held {
+		held := false
+		q.leaveLocked(w.call, func() { _, held, _ = q.ExitWrite(w.owner) })
+		if held {
 			return ErrTooManyHolds
 		}
 		w.writes-- // the loss of that one is on record
@@ -357,8 +352,9 @@ func (q *rwTier) restore(w *writerWait) error {
 	return nil
 }
 
-// forfeit records the holds that an owner has lost in a wait: it still owes their Unlocks.
-func (l *RWLock) forfeit(w *writerWait) {
+// forfeit records the holds that an owner has lost in a wait: it still owes their Unlocks. reported says that the owner
+// had come back, and that the loss was reported then.
+func (l *RWLock) forfeit(w *writerWait, reported bool) {
 	s := l.session
 	if w.notifier != nil {
 		w.notifier.closeLost()
@@ -369,9 +365,9 @@ func (l *RWLock) forfeit(w *writerWait) {
 	if w.writes > 0 {
 		s.lostHolds.Add(debt{ModeWrite, l.name, w.owner}, w.writes)
 	}
-	if w.reads+w.writes > 0 { // else the loss of all of them is reported already
+	if !reported {
 		a := alarm{s: s.session, name: l.name}
-		a.report(w.owner, ModeWrite, w.token, "it could not be had again after a wait")
+		a.report(Event{Mode: ModeWrite, Owner: w.owner, Token: w.token}, "it could not be had again after a wait")
 	}
 	if w.notifier != nil {
 		w.notifier.notify()

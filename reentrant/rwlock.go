@@ -181,7 +181,9 @@ func (l *RWLock) acquire(ctx context.Context, side sharedqueue.Mode, t try) (g r
 	t.begun = l.session.now()
 	g, ok, err = l.take(ctx, side, t)
 	err = l.error(t.op, l.explainKind(ctx, err))
-	l.reportTaken(ctx, side, t, ok, err)
+	if !ok {
+		l.reportFailed(ctx, modeOf(side), 0, t, err)
+	}
 	return g, ok, err
 }
 
@@ -205,7 +207,7 @@ func (l *RWLock) take(ctx context.Context, side sharedqueue.Mode, t try) (g rwGr
 }
 
 // exit gives up a hold of one side.
-func (l *RWLock) exit(ctx context.Context, op string, side side, leave func(*rwTier, Owner) (int, bool, bool)) error {
+func (l *RWLock) exit(ctx context.Context, op string, side side, exit func(*rwTier, Owner) (int, bool, bool)) error {
 	owner, err := l.session.caller(ctx, l.invalid)
 	if err != nil {
 		return l.error(op, err)
@@ -213,15 +215,12 @@ func (l *RWLock) exit(ctx context.Context, op string, side side, leave func(*rwT
 	if n := l.find(); n != nil {
 		n.Check()
 		q := n.Tier().(*rwTier)
-		token := q.tokenOf(owner, side)
-		left, ok, look := leave(q, owner)
+		var ok, look bool
+		q.leave(l.session.callOf(ctx, time.Time{}), func() { _, ok, look = exit(q, owner) })
 		if look {
 			n.Wake()
 		}
 		if ok {
-			if left == 0 && l.session.reporting {
-				l.session.report(ctx, Event{Kind: EventReleased, Lock: l.name, Mode: side.mode(), Owner: owner, Token: token})
-			}
 			return nil
 		}
 		q.mu.Lock() // a loss is on record before the mutex is free
@@ -231,29 +230,6 @@ func (l *RWLock) exit(ctx context.Context, op string, side side, leave func(*rwT
 		return l.error(op, ErrLost)
 	}
 	return l.error(op, ErrNotHeld)
-}
-
-// reportTaken reports the result of a call that asked for a side.
-func (l *RWLock) reportTaken(ctx context.Context, side sharedqueue.Mode, t try, ok bool, err error) {
-	if !l.session.reporting {
-		return
-	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	e := Event{Kind: EventAcquired, Lock: l.name, Owner: CurrentOwner(ctx), Wait: time.Since(t.begun), Err: err, Mode: ModeRead}
-	if side == sharedqueue.Write {
-		e.Mode = ModeWrite
-	}
-	if !ok {
-		e.Kind = EventFailed
-	} else if n := l.find(); n != nil {
-		reads, writes, token := n.Tier().(*rwTier).Holds(e.Owner)
-		if e.Token = Token(token); reads+writes > 1 {
-			e.Kind = EventReentered
-		}
-	}
-	l.session.report(ctx, e)
 }
 
 // A side is one of the two sides of a read-write lock.
@@ -276,11 +252,19 @@ func (s side) mode() Mode {
 type rwTier struct {
 	*sharedqueue.RW[Owner]
 	alarm
+
+	// since is when each owner inside came to its side, in a session that reports events. The queue's mutex guards it.
+	since map[Owner]time.Time
 }
 
 func (l *RWLock) newTier() share.Tier {
 	s := l.session.session
-	return &rwTier{RW: sharedqueue.NewRW(s.age, Owner.key, numbered), alarm: alarm{s: s, name: l.name}}
+	q := &rwTier{RW: sharedqueue.NewRW(s.age, Owner.key, numbered), alarm: alarm{s: s, name: l.name}}
+	if s.reporting {
+		q.since = make(map[Owner]time.Time)
+		q.Watch(q.changed)
+	}
+	return q
 }
 
 // Keep keeps at most so many units, and takes the others out of use. It returns how many it kept, and the last token
@@ -300,26 +284,17 @@ func (q *rwTier) Lose(why string) (notify func()) {
 		if x.Reads > 0 {
 			q.s.lostHolds.Add(debt{ModeRead, q.name, x.Owner}, x.Reads)
 		}
-		lost, mode := Token(0), ModeRead
+		e := Event{Mode: ModeRead, Owner: x.Owner, Held: q.heldFor(x.Owner)}
 		if x.Writes > 0 {
-			mode = ModeWrite
+			e.Mode = ModeWrite
 			q.s.lostHolds.Add(debt{ModeWrite, q.name, x.Owner}, x.Writes)
 			if writes && writer == x.Owner {
-				lost = Token(token)
+				e.Token = Token(token)
 			}
 		}
-		q.report(x.Owner, mode, lost, why)
+		q.report(e, why)
 	}
 	return q.tripLocked()
-}
-
-// tokenOf returns the token of a writer that is about to unlock, for its event.
-func (q *rwTier) tokenOf(owner Owner, side side) Token {
-	if !q.s.reporting || side == readSide {
-		return 0
-	}
-	_, _, token := q.Holds(owner)
-	return Token(token)
 }
 
 // Do runs fn while holding the write side, as [Lock.Do] does for a Lock. The goroutines that fn starts can ask about the

@@ -180,7 +180,9 @@ func (m *Semaphore) acquire(ctx context.Context, n int, t try) (c *permitCall, o
 	t.begun = m.session.now()
 	c, ok, err = m.take(ctx, n, t)
 	err = m.error(t.op, m.explainKind(ctx, err))
-	m.report(ctx, t, ok, err)
+	if !ok {
+		m.reportFailed(ctx, ModePermits, n, t, err)
+	}
 	return c, ok, err
 }
 
@@ -234,12 +236,9 @@ func (m *Semaphore) release(ctx context.Context, n int, c *permitCall) error {
 		return ErrLost
 	}
 	x.Check()
-	look, err := x.Tier().(*permitTier).release(n, c)
+	look, err := x.Tier().(*permitTier).release(m.session.callOf(ctx, time.Time{}), n, c)
 	if look {
 		x.Wake()
-	}
-	if err == nil && m.session.reporting {
-		m.session.report(ctx, Event{Kind: EventReleased, Lock: m.name, Mode: ModePermits, Owner: CurrentOwner(ctx)})
 	}
 	return err
 }
@@ -263,29 +262,21 @@ func (m *Semaphore) lossNotifier() *lossNotifier {
 	return q.notifierLocked()
 }
 
-func (m *Semaphore) report(ctx context.Context, t try, ok bool, err error) {
-	if !m.session.reporting {
-		return
-	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	kind := EventAcquired
-	if !ok {
-		kind = EventFailed
-	}
-	m.session.report(ctx, Event{Kind: kind, Lock: m.name, Mode: ModePermits, Owner: CurrentOwner(ctx), Wait: time.Since(t.begun), Err: err})
-}
 
 // A permitTier is the local tier of a semaphore.
 type permitTier struct {
 	*sharedqueue.Permits
 	alarm
+	stays stays // in a session that reports events. The queue's mutex guards it.
 }
 
 func (m *Semaphore) newTier() share.Tier {
 	s := m.session.session
-	return &permitTier{Permits: sharedqueue.NewPermits(s.age), alarm: alarm{s: s, name: m.name}}
+	q := &permitTier{Permits: sharedqueue.NewPermits(s.age), alarm: alarm{s: s, name: m.name}}
+	if s.reporting {
+		q.Watch(q.changed)
+	}
+	return q
 }
 
 // Keep keeps at most so many permits, and takes the others out of use. It returns how many it kept.
@@ -296,7 +287,7 @@ func (q *permitTier) Rest() bool { return q.Permits.Rest() }
 
 // release gives back n permits: lost ones first, so that a caller that lost its permits does not give back another's. Those
 // of c are not lost if no permits were lost since the call got them.
-func (q *permitTier) release(n int, c *permitCall) (look bool, err error) {
+func (q *permitTier) release(call *sharedCall, n int, c *permitCall) (look bool, err error) {
 	q.mu.Lock() // a loss is on record before the mutex is free
 	defer q.mu.Unlock()
 	held, lost := q.InUse(), 0 // held: at least, until the mutex is free
@@ -307,7 +298,7 @@ func (q *permitTier) release(n int, c *permitCall) (look bool, err error) {
 		return false, ErrNotHeld
 	}
 	if lost < n {
-		_, look = q.Exit(n - lost)
+		q.leaveLocked(call, func() { _, look = q.Exit(n - lost) })
 		look = look || q.InUse() == 0 // idle permits go back at once
 	}
 	if lost > 0 {
@@ -322,7 +313,11 @@ func (q *permitTier) Lose(why string) (notify func()) {
 	defer q.mu.Unlock()
 	if n := q.Permits.Lose(); n > 0 {
 		q.s.lostHolds.Add(debtOfPermits(q.name), n)
-		q.report(Owner{}, ModePermits, 0, why)
+		e := Event{Mode: ModePermits, Permits: n}
+		if q.s.reporting {
+			e.Held = time.Since(q.stays.end(Owner{}, n))
+		}
+		q.report(e, why)
 	}
 	return q.tripLocked()
 }

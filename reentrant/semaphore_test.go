@@ -241,36 +241,23 @@ func TestAWaitForPermitsEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A pausedContext stops the goroutine that looks for a value in it, after so many looks before.
-type pausedContext struct {
-	context.Context
-	before          int32
-	looks           atomic.Int32
-	reached, resume chan struct{}
-}
-
-func (c *pausedContext) Value(key any) any {
-	if c.looks.Add(1) == c.before+1 {
-		close(c.reached)
-		<-c.resume
-	}
-	return c.Context.Value(key)
-}
-
-// The caller of Do has its permits, and stands still before it runs fn: the observer's event needs its owner.
+// The caller of Do has its permits, and stands still before it runs fn.
 func TestDoIsNotifiedOfALossThoughOthersHaveNewPermitsBefore(t *testing.T) {
 	for name, waits := range map[string]bool{"admitted at once": false, "admitted after a wait": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := memory.New()
-				m := newSession(t, b, reentrant.WithObserver(&diary{})).NewSemaphore("x", 2)
+				m := newSession(t, b).NewSemaphore("x", 2)
 				if waits {
 					require.NoError(t, m.Acquire(t.Context(), 2))
 				}
-				ctx := &pausedContext{Context: t.Context(), reached: make(chan struct{}), resume: make(chan struct{})}
-				done := make(chan error, 1)
+				reached, resume, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 				go func() {
-					done <- m.Do(ctx, 1, func(within context.Context) error {
+					rest, err := m.DoInSteps(t.Context(), 1)
+					assert.NoError(t, err)
+					close(reached)
+					<-resume
+					done <- rest(func(within context.Context) error {
 						<-within.Done()
 						return context.Cause(within)
 					})
@@ -279,12 +266,12 @@ func TestDoIsNotifiedOfALossThoughOthersHaveNewPermitsBefore(t *testing.T) {
 					synctest.Wait()
 					require.NoError(t, m.Release(t.Context(), 2))
 				}
-				<-ctx.reached
+				<-reached
 				b.SetFault(func(memory.Op) memory.Verdict { return memory.Lose })
 				time.Sleep(reentrant.DefaultLease)
 				b.SetFault(nil)
 				require.NoError(t, m.Acquire(t.Context(), 2))
-				close(ctx.resume)
+				close(resume)
 				synctest.Wait()
 				select {
 				case err := <-done:

@@ -111,7 +111,7 @@ func (x *sharedName) find() *share.Name {
 
 // A localQueue is the queue in which the callers of one session wait for a name.
 type localQueue[K any, O comparable] interface {
-	Enter(claim K, mode sharedqueue.Mode) (o sharedqueue.Outcome, w *sharedqueue.Waiter[O], life uint64, look bool)
+	EnterFor(call any, claim K, mode sharedqueue.Mode) (o sharedqueue.Outcome, w *sharedqueue.Waiter[O], life uint64, look bool)
 	Wait(w *sharedqueue.Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, look bool)
 }
 
@@ -119,23 +119,23 @@ type localQueue[K any, O comparable] interface {
 // the time of the call is up before the server has replied, passQueue makes one more attempt, which waits for the reply
 // for at most an eighth of a command's time limit. life is the life of what the call got.
 func passQueue[K any, O comparable](ctx context.Context, x *sharedName, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, t try) (life uint64, ok bool, err error) {
-	begun := time.Now()
+	begun, call := time.Now(), x.session.callOf(ctx, t.begun)
 	if !t.waits {
 		mode |= sharedqueue.Once
 	}
-	o, life, waited := enter(ctx, n, q, claim, mode, t.timeout)
+	o, life, waited := enter(ctx, n, q, call, claim, mode, t.timeout)
 	if o == sharedqueue.TimedOut && n.Silent(begun) {
 		timer := time.NewTimer(x.session.config.commandTimeout / 8)
 		defer timer.Stop()
-		o, life, waited = enter(ctx, n, q, claim, mode|sharedqueue.Once, timer.C)
+		o, life, waited = enter(ctx, n, q, call, claim, mode|sharedqueue.Once, timer.C)
 	}
 	ok, err = x.outcome(ctx, n, o, waited, begun)
 	return life, ok, err
 }
 
 // enter enters the local queue, and waits in it if it must.
-func enter[K any, O comparable](ctx context.Context, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, waited bool) {
-	o, w, life, look := q.Enter(claim, mode)
+func enter[K any, O comparable](ctx context.Context, n *share.Name, q localQueue[K, O], call *sharedCall, claim K, mode sharedqueue.Mode, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, waited bool) {
+	o, w, life, look := q.EnterFor(call, claim, mode)
 	waited = o == sharedqueue.Waiting
 	if look || waited && mode&sharedqueue.Once != 0 {
 		n.Wake()
@@ -252,6 +252,7 @@ type alarm struct {
 
 	mu       sync.Mutex    // taken after share.Name's, before the queue's
 	notifier *lossNotifier // of the present users; nil until one of them asks to be notified
+	leaving  *sharedCall   // the call that gives up holds or permits at this moment
 }
 
 // notifierLocked returns the loss notifier of the present users. a.mu is held.
@@ -274,10 +275,11 @@ func (a *alarm) tripLocked() (notify func()) {
 	return notifier.notify
 }
 
-// report reports that an owner has lost its holds.
-func (a *alarm) report(owner Owner, mode Mode, token Token, why string) {
+// report reports that an owner has lost its holds, as e describes them.
+func (a *alarm) report(e Event, why string) {
 	a.s.stats.lost.Add(1)
-	a.s.report(context.Background(), Event{Kind: EventLost, Lock: a.name, Mode: mode, Owner: owner, Token: token, Err: fmt.Errorf("%w (%s)", ErrLost, why)})
+	e.Kind, e.Lock, e.Err = EventLost, a.name, fmt.Errorf("%w (%s)", ErrLost, why)
+	a.s.report(context.Background(), e)
 }
 
 // newSharedRoom returns the room of the session's read-write locks and semaphores.

@@ -27,6 +27,7 @@ type Waiter[O comparable] struct {
 	owner O    // immutable while queued
 	n     int  // permits; immutable while queued
 	mode  Mode // immutable while queued
+	call  any  // for the report of its admission; immutable while queued
 
 	// outcome is written under mu before the send, and read by the waiter after the receive.
 	outcome Outcome
@@ -165,7 +166,7 @@ func (l *line[O]) recycle(w *Waiter[O]) {
 		return
 	}
 	var none O
-	w.owner = none // what an owner refers to is not kept alive
+	w.owner, w.call = none, nil // what they refer to is not kept alive
 	w.next, l.spare = l.spare, w
 	l.spares++
 }

@@ -47,7 +47,7 @@ func (q *Permits) Limit(permits int) (look bool) {
 // [Busy] or, of a queue that is shut, [Expelled].
 func (q *Permits) Try(n int) (o Outcome, look bool) {
 	q.mu.Lock()
-	o = q.claimLocked(n)
+	o = q.claimLocked(nil, n)
 	return o, q.unlock(o)
 }
 
@@ -55,10 +55,16 @@ func (q *Permits) Try(n int) (o Outcome, look bool) {
 // goes on with Wait; the other outcomes are those of Try. It is [Busy] only in mode [Once], which is the only mode that
 // matters. life is what [Permits.Life] was when the permits were taken: they are lost when it has changed.
 func (q *Permits) Enter(n int, mode Mode) (o Outcome, w *PermitWaiter, life uint64, look bool) {
+	return q.EnterFor(nil, n, mode)
+}
+
+// EnterFor is Enter for a call, which the report of the admission has ([Change]).
+func (q *Permits) EnterFor(call any, n int, mode Mode) (o Outcome, w *PermitWaiter, life uint64, look bool) {
 	q.mu.Lock()
-	o = q.claimLocked(n)
+	o = q.claimLocked(call, n)
 	if o == Busy && (mode&Once == 0 || q.line.waiting == 0 && q.withinLocked(n)) {
 		w, o = q.line.add(struct{}{}, n, mode&Once), Waiting
+		w.call = call
 		q.headLocked(w)
 	}
 	life = q.life
@@ -100,20 +106,21 @@ func (q *Permits) Exit(n int) (ok, look bool) {
 	q.mu.Lock()
 	if ok = n <= q.inUse; ok {
 		q.inUse -= n
+		q.changedLocked(0, nil, n)
 		q.admitLocked()
 	}
 	return ok, q.unlock(0)
 }
 
 // claimLocked takes n permits if that needs no wait, and returns Busy otherwise. q.mu is held.
-func (q *Permits) claimLocked(n int) Outcome {
+func (q *Permits) claimLocked(call any, n int) Outcome {
 	switch {
 	case q.shut:
 		return Expelled
 	case q.line.waiting > 0 || !q.fitsLocked(n):
 		return Busy
 	}
-	q.takeLocked(n)
+	q.takeLocked(call, n)
 	return Admitted
 }
 
@@ -129,8 +136,9 @@ func (q *Permits) withinLocked(n int) bool {
 }
 
 // takeLocked hands out n permits. q.mu is held.
-func (q *Permits) takeLocked(n int) {
+func (q *Permits) takeLocked(call any, n int) {
 	q.inUse += n
+	q.changedLocked(Admitted, call, n)
 	q.came = true
 	if q.inUse > q.may {
 		q.passLocked()
@@ -140,7 +148,7 @@ func (q *Permits) takeLocked(n int) {
 // admitLocked admits waiters from the head of the line as long as they fit. q.mu is held.
 func (q *Permits) admitLocked() {
 	for w := q.line.first; w != nil && q.fitsLocked(w.n); w = q.line.first {
-		q.takeLocked(w.n)
+		q.takeLocked(w.call, w.n)
 		w.life = q.life
 		q.line.end(w, Admitted)
 		q.headLocked(q.line.first)

@@ -66,7 +66,7 @@ func (q *RW[O]) TryRead(owner O) (o Outcome, life uint64, look bool) {
 		return o, life, false
 	}
 	q.mu.Lock()
-	o, life = q.claimLocked(owner, Read), q.life.Load()
+	o, life = q.claimLocked(nil, owner, Read), q.life.Load()
 	return o, life, q.unlock(o)
 }
 
@@ -91,7 +91,7 @@ func (q *RW[O]) readOpen(owner O) (o Outcome, life uint64) {
 // hold already. The outcome is one of TryRead's or [Upgrade].
 func (q *RW[O]) TryWrite(owner O) (o Outcome, look bool) {
 	q.mu.Lock()
-	o = q.claimLocked(owner, Write)
+	o = q.claimLocked(nil, owner, Write)
 	return o, q.unlock(o)
 }
 
@@ -99,15 +99,22 @@ func (q *RW[O]) TryWrite(owner O) (o Outcome, look bool) {
 // Wait; the other outcomes are those of TryRead and TryWrite. It is [Busy] only in mode [Once], which does not wait for
 // owners of this process. life is that of TryRead.
 func (q *RW[O]) Enter(owner O, mode Mode) (o Outcome, w *Waiter[O], life uint64, look bool) {
+	return q.EnterFor(nil, owner, mode)
+}
+
+// EnterFor is Enter for a call, which the report of the admission has ([Change]).
+func (q *RW[O]) EnterFor(call any, owner O, mode Mode) (o Outcome, w *Waiter[O], life uint64, look bool) {
 	if mode&Write == 0 {
 		if o, life = q.readOpen(owner); o != Busy {
 			return o, nil, life, false
 		}
 	}
 	q.mu.Lock()
-	o, life = q.claimLocked(owner, mode), q.life.Load()
+	o, life = q.claimLocked(call, owner, mode), q.life.Load()
 	if o == Busy && (mode&Once == 0 || !q.blockedLocked(mode)) {
-		w, o = q.lineUpLocked(owner, mode)
+		if w, o = q.lineUpLocked(owner, mode); w != nil {
+			w.call = call
+		}
 	}
 	return o, w, life, q.unlock(o)
 }
@@ -161,6 +168,9 @@ func (q *RW[O]) ExitRead(owner O) (left int, ok, look bool) {
 	s.unlock()
 	if ok && left == 0 {
 		q.readers--
+		if q.writesLocked(owner) == 0 {
+			q.changedLocked(0, nil, owner, Read)
+		}
 		q.admitLocked()
 	}
 	return left, ok, q.unlock(0)
@@ -213,7 +223,7 @@ func (q *RW[O]) AddHolds(owner O, reads, writes int) bool {
 }
 
 // claimLocked gives owner a hold if that needs no wait, and returns Busy otherwise. q.mu is held.
-func (q *RW[O]) claimLocked(owner O, mode Mode) Outcome {
+func (q *RW[O]) claimLocked(call any, owner O, mode Mode) Outcome {
 	if mode&Write != 0 {
 		q.closeLocked() // or a reader could enter while the readers are counted
 	}
@@ -223,7 +233,7 @@ func (q *RW[O]) claimLocked(owner O, mode Mode) Outcome {
 	case mode&Write != 0 && reads > 0 && q.writesLocked(owner) == 0:
 		return Upgrade
 	case inside && q.trusted():
-		return q.enterLocked(owner, mode)
+		return q.letInLocked(call, owner, mode)
 	case inside:
 		return Busy
 	case q.shut:
@@ -231,7 +241,7 @@ func (q *RW[O]) claimLocked(owner O, mode Mode) Outcome {
 	case q.line.waiting > 0 || !q.fitsLocked(mode):
 		return Busy
 	}
-	return q.enterLocked(owner, mode)
+	return q.letInLocked(call, owner, mode)
 }
 
 // fitsLocked reports whether an owner without holds can be admitted as the next. q.mu is held.
@@ -291,7 +301,7 @@ func (q *RW[O]) readLocked(owner O) Outcome {
 	if o == Admitted && q.writes > 0 {
 		return Reentered // the writer reads too
 	}
-	if !q.open && q.writes == 0 && q.line.waiting == 0 && !q.asked && !q.shut {
+	if !q.open && q.writes == 0 && q.line.waiting == 0 && !q.asked && !q.shut && q.watch == nil {
 		q.calm++
 		if q.calm == calmReads {
 			q.setOpenLocked(true)
@@ -305,6 +315,7 @@ func (q *RW[O]) leaveLocked(writes int) {
 	if q.writes = writes; writes > 0 {
 		return
 	}
+	q.writerLeftLocked()
 	var none O
 	q.writer, q.token = none, 0
 	if q.asked && q.readersLocked() > 0 { // only its own: it goes on as a reader, which ends the turn
@@ -331,7 +342,7 @@ func (q *RW[O]) admitLocked() {
 // admitWaiterLocked admits w, and with it those in line for the same owner who then re-enter. q.mu is held.
 func (q *RW[O]) admitWaiterLocked(w *Waiter[O]) {
 	owner := w.owner
-	q.endLocked(w, q.enterLocked(owner, w.mode))
+	q.endLocked(w, q.letInLocked(w.call, owner, w.mode))
 	if q.line.shared[owner].all > 0 {
 		q.admitInsideLocked(func(w *Waiter[O]) bool { return w.owner == owner && w.mode&Shared != 0 })
 	}
@@ -343,7 +354,7 @@ func (q *RW[O]) admitInsideLocked(concerns func(*Waiter[O]) bool) {
 	for w := q.line.first; w != nil; {
 		next := w.next
 		if concerns(w) {
-			if o := q.claimLocked(w.owner, w.mode); o != Busy {
+			if o := q.claimLocked(w.call, w.owner, w.mode); o != Busy {
 				q.endLocked(w, o)
 			}
 		}

@@ -28,6 +28,7 @@ type Terms struct {
 // All fields are guarded by mu, except where it says otherwise.
 type terms[O comparable] struct {
 	now   func() time.Duration // immutable
+	watch func(Change[O])      // immutable; nil unless changes are reported
 	until atomic.Int64         // a time.Duration; written under mu, and read without it by readers
 
 	// mu is held for a few instructions at a time. Only shards are locked under it.
