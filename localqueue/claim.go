@@ -54,6 +54,9 @@ type Place[K comparable] struct {
 	got Outcome    // the result if w is nil
 }
 
+// Waits reports whether the place is in line: Wait does not return at once.
+func (p Place[K]) Waits() bool { return p.w != nil }
+
 // Reserve is the first half of [Queue.Claim]. It takes the baton for owner, or a place in line if that needs a wait.
 // It never blocks. The second half, [Queue.Wait], may be another goroutine's.
 func (q *Queue[K]) Reserve(owner K, mode Mode) (p Place[K]) {

@@ -178,60 +178,48 @@ func (e *lockState) interrupted(ctx context.Context, last error) error {
 
 // An attempt is the head's request, and what is known of the copies that were sent.
 type attempt struct {
-	req          backend.AcquireRequest
-	cohort       bool
-	handed       bool // the last holder of this session handed the lock to the head
-	adopted      bool // it uses the place in Redis that came with a signal
-	begun        time.Time
-	reportedWait bool          // the long wait has been reported
-	inOutage     bool          // it is counted among the waiters of an outage
-	refuted      time.Time     // when the latest copy was sent to which Redis replied "waiting": earlier grants are over
-	kept         lease.Lease   // with KeepTTL: the lease that goes on
-	ahead        time.Duration // how far the wall clock was ahead of the monotonic one before the latest copy was sent
-	notifier     *lossNotifier // of the hold that a wait gave up
+	req      backend.AcquireRequest
+	cohort   bool
+	handed   bool // the last holder of this session handed the lock to the head
+	adopted  bool // it uses the place in Redis that came with a signal
+	begun    time.Time
+	inOutage bool          // it is counted among the waiters of an outage
+	refuted  time.Time     // when the latest copy was sent to which Redis replied "waiting": earlier grants are over
+	kept     lease.Lease   // with KeepTTL: the lease that goes on
+	ahead    time.Duration // how far the wall clock was ahead of the monotonic one before the latest copy was sent
+	notifier *lossNotifier // of the hold that a wait gave up
 }
 
 // reportLongWait reports, once, that the head has waited long. If last is nil, the event has the lock's state, with the
 // holder.
 func (a *attempt) reportLongWait(ctx context.Context, e *lockState, t *try, last error) {
-	waited := time.Since(a.begun)
-	if a.reportedWait || waited < e.s.config.lease {
+	if t.reportedWait || time.Since(a.begun) < e.s.config.lease {
 		return
 	}
-	a.reportedWait = true
-	event := Event{Kind: EventWaitingLong, Lock: e.name, Owner: e.head, Wait: waited, Err: last}
-	if last == nil {
-		event.State = e.askForHolder(ctx, t)
+	t.reportedWait = true
+	event := Event{Kind: EventWaitingLong, Lock: e.name, Owner: e.head}
+	if last == nil && e.s.warns {
+		limit := e.s.config.commandTimeout
+		seen := e.s.askForHolder(e.remote, t.within(limit, limit/8))
+		seen.err = nil
+		seen.into(&event)
 	}
-	e.s.report(context.Background(), event)
-}
-
-// askForHolder reads the lock's state from Redis, within the time of the try. It returns nil if neither the observer
-// nor the log takes the event, or Redis does not reply.
-func (e *lockState) askForHolder(ctx context.Context, t *try) *State {
-	if e.s.config.observer == nil && !e.s.logWriter.Enabled(EventWaitingLong.level()) {
-		return nil
-	}
-	now, limit := time.Now(), e.s.config.commandTimeout
-	e.s.stats.commands.Add(1)
-	st, err := e.remote.Inspect(e.s.deadlines.Context(ctx, now, now.Add(t.within(limit, limit/8))))
-	if err != nil || check.State(&st) != nil {
-		return nil
-	}
-	return &st
+	event.Err = last
+	e.s.reportLongWait(ctx, event, a.begun)
 }
 
 // noteOutage has the session log that the server cannot be reached, or does not serve the lock at present. The waiting
-// caller would learn of it only when its context ends.
-func (a *attempt) noteOutage(e *lockState, err error) {
+// caller would learn of it only when its context ends. It reports whether the outage counts a waiter.
+func (s *session) noteOutage(name string, err error, newWaiter bool) (counted bool) {
 	switch {
 	case Refused(err):
 	case OutcomeUnknown(err):
-		e.s.outages.Add(e.name)
+		s.outages.Add(name)
 	default:
-		e.s.outages.Begin(e.name, err, !a.inOutage)
-		a.inOutage = true
+		s.outages.Begin(name, err, newWaiter)
+		return true
 	}
+	return false
 }
 
 // begin begins the head's attempt, with what the last owner of this session left. Baton.
@@ -268,6 +256,9 @@ func (e *lockState) newAttemptLocked(owner Owner, t *try) attempt {
 	}
 	if t.fixed > 0 {
 		a.req.Lease, a.req.Fixed = t.fixed, true
+	}
+	if !t.waitBegun.IsZero() {
+		a.begun = t.waitBegun
 	}
 	e.head = owner
 	if h := e.hold; h.phase == phaseHanded {
@@ -344,7 +335,7 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent ti
 		a.inOutage = false
 		e.s.outages.Answered(e.name)
 	} else if t.waits {
-		a.noteOutage(e, err)
+		a.inOutage = e.s.noteOutage(e.name, err, !a.inOutage) || a.inOutage
 	}
 	switch {
 	case err == nil && reply.Status == backend.Granted:

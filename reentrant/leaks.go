@@ -25,6 +25,7 @@ func (s *session) reportLeak() {
 		}
 	}
 	s.mu.Unlock()
+	held = append(held, s.shared.Held()...)
 	if !closed {
 		slices.Sort(held)
 		s.leakLog.Log(slog.LevelWarn, "a session was forgotten without being closed; it goes on renewing its locks", slog.String("session", s.id), slog.Any("held", held))

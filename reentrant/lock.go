@@ -137,6 +137,9 @@ type try struct {
 	begun    time.Time     // zero if the session reports no events
 	note     string        // for a new hold
 
+	waitBegun    time.Time // when it began to wait in the local queue, if that is watched
+	reportedWait bool      // the long wait has been reported
+
 	// An owner that comes back from a condition: the holds it had, and its ticket if Redis has already queued the
 	// session for it.
 	holds    int
@@ -233,7 +236,7 @@ func (e *lockState) enter(ctx context.Context, owner Owner, t *try) localqueue.O
 	if e.watched.Load() {
 		e.noteWaiter(owner)
 	}
-	return e.queue.Wait(place, ctx.Done(), t.timeout)
+	return e.wait(ctx, owner, place, t)
 }
 
 // queueMode is how the owner waits in the local queue.

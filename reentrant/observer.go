@@ -50,9 +50,12 @@ const (
 	EventYielded
 	// EventLost: the hold ended otherwise, after Held; Err says how that was noticed, and wraps ErrLost.
 	EventLost
-	// EventWaitingLong: an owner has waited in Redis for longer than the session's lease. It is reported once per wait;
-	// Err is the backend's last error, nil if another owner holds the lock. State is the lock's state, which the
-	// session reads for this event, nil if the backend did not answer.
+	// EventWaitingLong: a call has waited for longer than the session's lease, in this process's queue or in Redis. It is
+	// reported once per wait. Holders are those of this process first. The session asks the backend for the others: State,
+	// or Shared, is what that says, nil if it did not answer. Of a Lock that an owner of this session holds, State is what
+	// the session knows itself. Err is the backend's last error, nil if another owner holds the lock. OfParent says that
+	// the call was made with the context of a Do that has the lock, by a goroutine that Do's function started, say: as
+	// another owner it waits for the end of that Do, which may wait for it.
 	EventWaitingLong
 	// EventRenewalFailing: the lease of a hold could not be renewed, for the reason in Err. The session tries again.
 	EventRenewalFailing
@@ -122,8 +125,11 @@ type Event struct {
 	Wait      time.Duration
 	Held      time.Duration
 	HandedOff bool
-	Permits   int // with ModePermits: how many
-	State     *State
+	Permits   int          // with ModePermits: how many
+	Holders   []Holder     // with EventWaitingLong, as all that follow but Err
+	State     *State       // of a Lock
+	Shared    *SharedState // of an RWLock or a Semaphore
+	OfParent  bool
 	Err       error
 	_         struct{}
 }
@@ -191,30 +197,11 @@ func (e Event) attributes() []slog.Attr {
 	if e.HandedOff {
 		attrs = append(attrs, slog.Bool("handed_off", true))
 	}
-	if e.State != nil {
-		attrs = append(attrs, holderAttributes(e.State, e.At)...)
-	}
+	attrs = append(attrs, e.holderAttributes()...)
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("error", e.Err.Error()))
 	}
 	return attrs
-}
-
-// holderAttributes returns the holder of a lock, since when it holds, and how many sessions wait. Tokens come from the
-// server's clock, so one that is not ahead of the local clock shows when the hold began, as far as the two clocks
-// agree.
-func holderAttributes(st *State, at time.Time) []slog.Attr {
-	if !st.Locked {
-		return nil
-	}
-	attrs := []slog.Attr{slog.String("holder", st.Owner), slog.String("holder_session", st.Session)}
-	if st.Note != "" {
-		attrs = append(attrs, slog.String("holder_note", st.Note))
-	}
-	if since := time.UnixMicro(int64(st.Token)); since.Before(at) {
-		attrs = append(attrs, slog.Time("held_since", since))
-	}
-	return append(attrs, slog.Int("waiting_sessions", len(st.Waiting)))
 }
 
 // now returns the time for durations in reports; zero if the session reports no events.

@@ -258,6 +258,35 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 	})
 }
 
+// The same for names that sessions share.
+func TestAnOutageOfASharedNameIsLoggedOnce(t *testing.T) {
+	for name, held := range map[string]what{"read": aReader, "write": aWriter, "permits": twoPermits} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, buf := memory.New(), &bytes.Buffer{}
+				s := newSession(t, b, reentrant.WithLogger(slog.New(slog.NewTextHandler(buf, nil))))
+				b.SetFault(func(memory.Op) memory.Verdict { return memory.Lose })
+				ok, err := s.NewSemaphore("tried", 1).TryAcquire(t.Context(), 1)
+				require.Error(t, err, "a caller that does not wait is told by the error, and not by the log")
+				require.False(t, ok)
+				synctest.Wait()
+				require.Empty(t, buf.String())
+				b.SetFault(nil)
+				time.Sleep(time.Minute)
+
+				b.SetFault(memory.Script(memory.Share, memory.Lose, memory.LoseReply, memory.Lose, memory.Lose))
+				require.NoError(t, held.take(s, t.Context()))
+				require.NoError(t, held.give(s, t.Context()))
+				synctest.Wait()
+				lines := strings.Split(strings.TrimSpace(buf.String()), "\n")
+				require.Len(t, lines, 2, "%s", buf)
+				assert.Contains(t, lines[0], `level=WARN msg="the server does not serve a lock; trying again" lock=x`)
+				assert.Regexp(t, `level=INFO msg="the server serves a lock again" lock=x lasted=\S+ waiters=1 failures=4$`, lines[1])
+			})
+		})
+	}
+}
+
 // Twenty callers give up one after the other while the server is away.
 func TestManyWaitersInOneOutageAreTwoLines(t *testing.T) {
 	for name, comesBack := range map[string]bool{"the server comes back": true, "it stays away": false} {

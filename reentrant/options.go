@@ -139,7 +139,7 @@ func WithExplicitOwners() Option { return func(c *config) { c.explicit = true } 
 
 // WithLogger sets the logger for events that concern an operator: locks lost (as errors), renewals failing
 // and recovered, for each lock the beginning of an outage and its end with counts, waits longer than a lease with the
-// holder, locks left behind, and sessions and Locks that were dropped while they held
+// holder (in this process's queue too), locks left behind, and sessions and Locks that were dropped while they held
 // something, when they are garbage-collected (as warnings; no hold is taken away: its owner may be at work); at the
 // level of debugging, if that is enabled when the session is opened, every event of an [Observer]. Records are written
 // in order, in a goroutine of their own. While a handler hangs, a thousand wait for it; beyond that they are dropped. A

@@ -58,7 +58,7 @@ func (l *Lock) resume(ctx context.Context, t *try) error {
 	}
 	place := e.queue.Reserve(owner, localqueue.First|localqueue.Shared)
 	e.nudge() // the head, which may be waiting for this very hold
-	switch e.queue.Wait(place, ctx.Done(), nil) {
+	switch e.wait(ctx, owner, place, t) {
 	case localqueue.Claimed:
 		return e.resume(ctx, l, owner, remote, t)
 	case localqueue.Reentered:

@@ -312,9 +312,11 @@ func (l *RWLock) comeBackBy(ctx, over context.Context, w *writerWait, p *writerT
 	q, o := p.name.Tier().(*rwTier), p.outcome
 	if o == sharedqueue.Waiting {
 		var look bool
+		watch := l.watchWait(over, wish{mode: ModeWrite})
 		if o, _, look = q.Wait(p.waiter, over.Done(), nil); look {
 			p.name.Wake()
 		}
+		watch.stop()
 	}
 	ok, err := l.outcome(over, p.name, o, true, p.begun)
 	if !ok {

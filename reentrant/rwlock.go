@@ -202,7 +202,7 @@ func (l *RWLock) take(ctx context.Context, side sharedqueue.Mode, t try) (g rwGr
 	if owner.shared() {
 		side |= sharedqueue.Shared
 	}
-	life, ok, err := passQueue(ctx, &l.sharedName, n, n.Tier().(*rwTier), owner, side, t)
+	life, ok, err := passQueue(ctx, &l.sharedName, n, n.Tier().(*rwTier), owner, side, wish{mode: modeOf(side)}, t)
 	return rwGrant{n, life}, ok, err
 }
 

@@ -120,9 +120,11 @@ func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 
 // run calls fn with the permits that a call got, and then releases them.
 func (m *Semaphore) run(ctx context.Context, n int, c *permitCall, fn func(ctx context.Context) error) (err error) {
-	within, stop := until(ctx, c.lossNotifier())
+	carried, end := carry(ctx, boundName{m.session, m.name})
+	within, stop := until(carried, c.lossNotifier())
 	defer func() {
 		stop()
+		end()
 		err = errors.Join(err, m.error("release", m.release(ctx, n, c)))
 	}()
 	return m.session.call(within, m.name, fn)
@@ -206,7 +208,7 @@ func (m *Semaphore) take(ctx context.Context, n int, t try) (c *permitCall, ok b
 	if c.Limit(m.permits) {
 		x.Wake()
 	}
-	c.life, ok, err = passQueue(ctx, &m.sharedName, x, c.permitTier, n, sharedqueue.Read, t)
+	c.life, ok, err = passQueue(ctx, &m.sharedName, x, c.permitTier, n, sharedqueue.Read, wish{ModePermits, n}, t)
 	return c, ok, err
 }
 

@@ -40,7 +40,7 @@ func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", 
 //
 // Lock order: deadlock.Detector.mu, session.mu, lockState.mu, then the mutex inside localqueue.Queue. Shared holds have
 // mutexes of their own (share.Room), taken under session.mu, monitor.mu or none of these. The mutexes of lostHolds,
-// lossNotifier, workers, waiterHeartbeat, outages, monitors and deadline.Shared are leaves. Nothing slow is done under
+// lossNotifier, workers, waiterHeartbeat, outages, longWaits, monitors and deadline.Shared are leaves. Nothing slow is done under
 // any of them.
 type session struct {
 	id     string
@@ -50,6 +50,7 @@ type session struct {
 
 	reporting bool // the observer or the log takes every event
 	verbose   bool // the log takes every event
+	warns     bool // the observer or the log takes warnings
 
 	epochs    atomic.Uint64 // the last one used; one counter for all locks
 	seenToken atomic.Uint64 // the highest token that an owner of this session got
@@ -81,6 +82,7 @@ type session struct {
 	detector  *deadlock.Detector[Owner] // nil unless deadlocks are to be found
 	deadlines deadline.Shared
 	outages   outage.Outages
+	longWaits longWaits
 	shared    *share.Room // read-write locks and semaphores
 	monitors  monitors    // conditions of read-write locks
 	stats     counters
@@ -123,6 +125,7 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	}
 	s.verbose = s.logWriter.Enabled(slog.LevelDebug)
 	s.reporting = cfg.observer != nil || s.verbose
+	s.warns = cfg.observer != nil || s.logWriter.Enabled(slog.LevelWarn)
 	s.outages.Log, s.outages.Quiet = s.log, max(2*cfg.lease, 2*cfg.heartbeat+2*cfg.commandTimeout)
 	s.watchdog, s.heartbeat = newWatchdog(s), newWaiterHeartbeat(s)
 	s.shared = s.newSharedRoom()

@@ -118,32 +118,34 @@ type localQueue[K any, O comparable] interface {
 // passQueue takes a call through the local queue. The session asks the server for the units that the queue needs. If
 // the time of the call is up before the server has replied, passQueue makes one more attempt, which waits for the reply
 // for at most an eighth of a command's time limit. life is the life of what the call got.
-func passQueue[K any, O comparable](ctx context.Context, x *sharedName, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, t try) (life uint64, ok bool, err error) {
+func passQueue[K any, O comparable](ctx context.Context, x *sharedName, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, asked wish, t try) (life uint64, ok bool, err error) {
 	begun, call := time.Now(), x.session.callOf(ctx, t.begun)
 	if !t.waits {
 		mode |= sharedqueue.Once
 	}
-	o, life, waited := enter(ctx, n, q, call, claim, mode, t.timeout)
+	o, life, waited := enter(ctx, x, n, q, call, claim, mode, asked, t.timeout)
 	if o == sharedqueue.TimedOut && n.Silent(begun) {
 		timer := time.NewTimer(x.session.config.commandTimeout / 8)
 		defer timer.Stop()
-		o, life, waited = enter(ctx, n, q, call, claim, mode|sharedqueue.Once, timer.C)
+		o, life, waited = enter(ctx, x, n, q, call, claim, mode|sharedqueue.Once, asked, timer.C)
 	}
 	ok, err = x.outcome(ctx, n, o, waited, begun)
 	return life, ok, err
 }
 
 // enter enters the local queue, and waits in it if it must.
-func enter[K any, O comparable](ctx context.Context, n *share.Name, q localQueue[K, O], call *sharedCall, claim K, mode sharedqueue.Mode, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, waited bool) {
+func enter[K any, O comparable](ctx context.Context, x *sharedName, n *share.Name, q localQueue[K, O], call *sharedCall, claim K, mode sharedqueue.Mode, asked wish, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, waited bool) {
 	o, w, life, look := q.EnterFor(call, claim, mode)
 	waited = o == sharedqueue.Waiting
 	if look || waited && mode&sharedqueue.Once != 0 {
 		n.Wake()
 	}
 	if waited {
+		watch := x.watchWait(ctx, asked)
 		if o, life, look = q.Wait(w, ctx.Done(), timeout); look {
 			n.Wake()
 		}
+		watch.stop()
 	}
 	return o, life, waited
 }
@@ -291,6 +293,7 @@ func (s *session) newSharedRoom() *share.Room {
 		Epoch: s.epochAbove,
 		Seen:  func() Token { return Token(s.seenToken.Load()) }, Saw: s.noteToken,
 		Asked:  func(err error) error { return wrapUnavailable(context.Background(), err) },
+		Served: s.noteServed,
 		Renew:  func(ctx context.Context, r []backend.Renewal) { s.conn.Renew(ctx, r) },
 		Notice: s.noticeRenewal,
 		Count: func(commands, renewals int) {
@@ -311,6 +314,18 @@ func (s *session) epochAbove(least uint64) uint64 {
 			return e
 		}
 		s.epochs.CompareAndSwap(e, least)
+	}
+}
+
+// noteServed has the log report that the server does not serve a shared name for which callers wait, or serves it again.
+func (s *session) noteServed(name string, err error, waiter share.Waiter) {
+	switch {
+	case err == nil:
+		s.outages.Answered(name)
+	case waiter == share.NoWaiter:
+		s.outages.Add(name)
+	default:
+		s.noteOutage(name, err, waiter == share.NewWaiter)
 	}
 }
 

@@ -201,7 +201,7 @@ func (e *lockState) reacquire(ctx context.Context, l *Lock, t *ticket, holds int
 	if placed {
 		back.ticket, back.ahead = t.epoch, t.ahead
 	}
-	switch e.requeue(ctx, l, t, back) {
+	switch e.requeue(ctx, l, t, &back) {
 	case localqueue.Claimed:
 		_, err := e.acquireRemote(ctx, l, t.owner, &back)
 		return err
@@ -253,9 +253,9 @@ func (e *lockState) shareNotifier(notifier *lossNotifier) {
 
 // requeue goes through the local queue: from the place in line that the owner got with the signal, or directly if no
 // owner waits.
-func (e *lockState) requeue(ctx context.Context, l *Lock, t *ticket, back try) localqueue.Outcome {
+func (e *lockState) requeue(ctx context.Context, l *Lock, t *ticket, back *try) localqueue.Outcome {
 	if l.unfair {
-		return e.enter(ctx, t.owner, &back)
+		return e.enter(ctx, t.owner, back)
 	}
-	return e.queue.Wait(e.reserve(t), ctx.Done(), nil)
+	return e.wait(ctx, t.owner, e.reserve(t), back)
 }

@@ -24,19 +24,39 @@ type boundName struct {
 
 type runningKey struct{}
 
+// runningIn returns the innermost Do in whose context a call is made, nil if there is none.
+func runningIn(ctx context.Context) *running {
+	r, _ := ctx.Value(runningKey{}).(*running)
+	return r
+}
+
 // inside returns the context of a Do by ctx's owner, and a function to be called when it returns.
 func inside(ctx context.Context, names ...boundName) (context.Context, func()) {
-	owner := CurrentOwner(ctx)
-	if owner.shared() { // ctx carries it already
+	if CurrentOwner(ctx).shared() { // ctx carries it already
 		return ctx, func() {}
 	}
-	r := &running{names: names, owner: owner}
-	r.outer, _ = ctx.Value(runningKey{}).(*running)
+	return carry(ctx, names...)
+}
+
+// carry is inside for any owner, of a Do whose holds have none: only the report of a long wait asks about it.
+func carry(ctx context.Context, names ...boundName) (context.Context, func()) {
+	r := &running{names: names, owner: CurrentOwner(ctx), outer: runningIn(ctx)}
 	return context.WithValue(ctx, runningKey{}, r), func() { r.over.Store(true) }
 }
 
 // holds reports whether the Do holds the name.
 func (r *running) holds(n boundName) bool { return !r.over.Load() && slices.Contains(r.names, n) }
+
+// has reports whether the Do, or one around it, has what goes by that name in a session.
+func (r *running) has(s *session, name string) bool {
+	is := func(n boundName) bool { return n.name == name && n.session.session == s }
+	for ; r != nil; r = r.outer {
+		if !r.over.Load() && slices.ContainsFunc(r.names, is) {
+			return true
+		}
+	}
+	return false
+}
 
 // asker returns the owner that a question is about: the caller, or the owner of the Do whose context this is, if ctx names
 // no owner and the calling goroutine has no hold itself. invalid is the handle's error, has reports whether an owner has a
@@ -46,7 +66,7 @@ func (n boundName) asker(ctx context.Context, invalid error, has func(Owner) boo
 	if err != nil || owner.shared() {
 		return owner, err
 	}
-	r, _ := ctx.Value(runningKey{}).(*running)
+	r := runningIn(ctx)
 	for r != nil && !r.holds(n) {
 		r = r.outer
 	}

@@ -30,7 +30,7 @@ func newInstruments(meter metric.Meter) (instruments, error) {
 		acquisitions: m.counter("relock.lock.acquisitions", "{acquisition}", "Calls that asked for a lock, by result."),
 		wait:         m.histogram("relock.lock.wait.duration", "Duration of calls that asked for a lock, without re-entries."),
 		hold:         m.histogram("relock.lock.hold.duration", "How long locks were held."),
-		longWaits:    m.counter("relock.lock.long_waits", "{wait}", "Waits in Redis that became longer than the lease."),
+		longWaits:    m.counter("relock.lock.long_waits", "{wait}", "Waits that became longer than the lease."),
 		failures:     m.counter("relock.lock.renewal.failures", "{failure}", "Holds whose renewal began to fail."),
 		recoveries:   m.counter("relock.lock.renewal.recoveries", "{recovery}", "Holds whose renewal worked again."),
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,5 +31,30 @@ func TestSharedHoldsAreCountedByMode(t *testing.T) {
 		}
 		assert.Len(t, counts, 3)
 		assert.Empty(t, s.times("relock.lock.hold.duration"))
+	})
+}
+
+// Every wait counts: in the process's queue, for a side, for permits.
+func TestLongWaitsOfAllKindsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture(t)
+		session := s.session(memory.New())
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		l, rw, m := session.NewLock("lock"), session.NewRWLock("book"), session.NewSemaphore("pool", 1)
+		require.NoError(t, l.Lock(ctx))
+		require.NoError(t, rw.RLock(ctx))
+		require.NoError(t, m.Acquire(ctx, 1))
+		for range 2 {
+			go func() { _ = l.Lock(ctx) }()
+			go func() { _ = rw.Lock(ctx) }()
+			go func() { _ = m.Acquire(ctx, 1) }()
+		}
+		time.Sleep(30 * second)
+		assert.Equal(t, map[string]int64{"relock.cause=held": 6, "relock.cause=backend": 0}, s.count("relock.lock.long_waits"))
+		<-ctx.Done()
+		require.NoError(t, l.Unlock(ctx))
+		require.NoError(t, rw.RUnlock(ctx))
+		require.NoError(t, m.Release(ctx, 1))
 	})
 }

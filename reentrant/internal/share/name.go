@@ -92,6 +92,17 @@ type claim struct {
 
 func (c *claim) asks() bool { return c.want > c.keep }
 
+// waiter says for whom the next copy is sent.
+func (c *claim) waiter() Waiter {
+	switch {
+	case !c.asks():
+		return NoWaiter
+	case c.tries > 0:
+		return OldWaiter
+	}
+	return NewWaiter
+}
+
 // Wake makes the session look at what its users want. Callers call it after a method of the tier has returned look
 // true.
 func (n *Name) Wake() {

@@ -22,6 +22,7 @@ func (n *Name) exchange() {
 	}
 	n.claim.ahead, n.claim.repeat, n.hint = ahead, false, backend.Unlimited
 	req := n.requestLocked(sent.Add(env.Command))
+	waiter := n.claim.waiter()
 	n.mu.Unlock()
 
 	env.Count(1, 0)
@@ -47,6 +48,10 @@ func (n *Name) exchange() {
 	}
 	n.mu.Unlock()
 	notify()
+	if _, waiting := n.tier.Usage(); waiting == 0 {
+		waiter = NoWaiter // those that only tried have their error
+	}
+	env.Served(n.name, err, waiter)
 }
 
 // requestLocked returns the request for one copy of the claim.

@@ -59,17 +59,27 @@ type Env struct {
 	Passes int           // the most local admissions of a turn
 	Turn   time.Duration // and its length
 
-	Opened time.Time                                  // the zero of Terms.Until
-	Jitter func(most time.Duration) time.Duration     //
-	Ahead  func() time.Duration                       // how far the wall clock has run ahead of the monotonic one
-	Epoch  func(above uint64) uint64                  // a new epoch, higher than above
-	Seen   func() backend.Token                       // the highest token seen
-	Saw    func(backend.Token)                        //
-	Asked  func(err error) error                      // wraps the error of a command
-	Renew  func(context.Context, []backend.Renewal)   // of the connection
-	Notice func(name string, failing bool, err error) // renewals began to fail, or work again
-	Count  func(commands, renewals int)               //
+	Opened time.Time                                   // the zero of Terms.Until
+	Jitter func(most time.Duration) time.Duration      //
+	Ahead  func() time.Duration                        // how far the wall clock has run ahead of the monotonic one
+	Epoch  func(above uint64) uint64                   // a new epoch, higher than above
+	Seen   func() backend.Token                        // the highest token seen
+	Saw    func(backend.Token)                         //
+	Asked  func(err error) error                       // wraps the error of a command
+	Served func(name string, err error, waiter Waiter) // a claim's copy had a reply, or failed
+	Renew  func(context.Context, []backend.Renewal)    // of the connection
+	Notice func(name string, failing bool, err error)  // renewals began to fail, or work again
+	Count  func(commands, renewals int)                //
 }
+
+// A Waiter says for whom a copy of a claim was sent, as the log of an outage counts them.
+type Waiter int8
+
+const (
+	NoWaiter  Waiter = iota // it gives back
+	OldWaiter               // its users wait, and an earlier copy has failed
+	NewWaiter               // its users wait
+)
 
 // A Room has all shared names of a session.
 //
@@ -193,6 +203,16 @@ func (r *Room) all() []*Name {
 		all = append(all, n)
 	}
 	return all
+}
+
+// Held returns the names with users inside.
+func (r *Room) Held() (names []string) {
+	for _, n := range r.all() {
+		if inside, _ := n.tier.Usage(); inside {
+			names = append(names, n.name)
+		}
+	}
+	return names
 }
 
 // Usage returns the number of names with users inside, and the number of users that wait.

@@ -66,6 +66,7 @@ func (s *session[Q]) open(kind backend.ShareKind, tier func(now func() time.Dura
 		Epoch:  func(above uint64) uint64 { return above + 1 },
 		Seen:   func() backend.Token { return 0 },
 		Saw:    func(backend.Token) {},
+		Served: func(string, error, Waiter) {},
 		Asked:  func(err error) error { return err },
 		Renew:  s.renew,
 		Notice: func(string, bool, error) {},

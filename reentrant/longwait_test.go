@@ -1,0 +1,351 @@
+package reentrant_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A queueing is two sessions, of which the first is observed and has a log of its warnings.
+type queueing struct {
+	s, other *reentrant.Session
+	d        *diary
+	log      *bytes.Buffer
+}
+
+func newQueueing(t *testing.T, opts ...reentrant.Option) *queueing {
+	b, q := memory.New(), &queueing{d: &diary{}, log: &bytes.Buffer{}}
+	q.other = newSession(t, b)
+	time.Sleep(time.Hour) // tokens are the time since the backend was opened
+	q.s = newSession(t, b, append(opts, reentrant.WithLogger(slog.New(slog.NewTextHandler(q.log, nil))))...)
+	return q
+}
+
+// warnings returns the log's lines about long waits.
+func (q *queueing) warnings() (lines []string) {
+	synctest.Wait()
+	for line := range strings.Lines(q.log.String()) {
+		if strings.Contains(line, `level=WARN msg="waiting long for a lock"`) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// what is what a call can take, wait for, and give up.
+type what struct {
+	take, give func(s *reentrant.Session, ctx context.Context) error
+	mode       string
+}
+
+var (
+	anyLock = what{
+		func(s *reentrant.Session, ctx context.Context) error { return s.NewLock("x").Lock(ctx) },
+		func(s *reentrant.Session, ctx context.Context) error { return s.NewLock("x").Unlock(ctx) }, "",
+	}
+	aWriter = what{
+		func(s *reentrant.Session, ctx context.Context) error { return s.NewRWLock("x").Lock(ctx) },
+		func(s *reentrant.Session, ctx context.Context) error { return s.NewRWLock("x").Unlock(ctx) }, "mode=write ",
+	}
+	aReader = what{
+		func(s *reentrant.Session, ctx context.Context) error { return s.NewRWLock("x").RLock(ctx) },
+		func(s *reentrant.Session, ctx context.Context) error { return s.NewRWLock("x").RUnlock(ctx) }, "mode=read ",
+	}
+	twoPermits = what{
+		func(s *reentrant.Session, ctx context.Context) error { return s.NewSemaphore("x", 3).Acquire(ctx, 2) },
+		func(s *reentrant.Session, ctx context.Context) error { return s.NewSemaphore("x", 3).Release(ctx, 2) }, "mode=permits permits=2 ",
+	}
+)
+
+// Each wait that takes longer than a lease is one warning, which names the holder.
+func TestEveryLongWaitIsAWarning(t *testing.T) {
+	for name, c := range map[string]struct {
+		held, waited what
+		local        string // what the warning says of a holder in this process, after its session
+		remote       string // and of one in another
+	}{
+		"lock":                {anyLock, anyLock, ` holder_note="migration 42" held_since=\S+`, ` holder_note="migration 42" held_since=\S+ waiting_sessions=1`},
+		"writer after reader": {aReader, aWriter, ``, ` waiting_sessions=1`},
+		"reader after writer": {aWriter, aReader, ` held_since=\S+`, ` held_since=\S+ waiting_sessions=1`},
+		"writer after writer": {aWriter, aWriter, ` held_since=\S+`, ` held_since=\S+ waiting_sessions=1`},
+		"permits":             {twoPermits, twoPermits, ``, ` waiting_sessions=1`},
+	} {
+		for _, where := range []string{"own process", "another process"} {
+			t.Run(name+"/"+where, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					q := newQueueing(t)
+					holder, says := q.s, c.local
+					if where == "another process" {
+						holder, says = q.other, c.remote
+					}
+					if name != "permits" && (where == "own process" || name == "lock") {
+						says = " holder=~ann holder_session=" + holder.ID() + says
+					} else {
+						says = " holder_session=" + holder.ID() + says
+					}
+					require.NoError(t, c.held.take(holder, reentrant.WithNote(owner(t, "ann"), "migration 42")))
+					waited := make(chan error)
+					go func() { waited <- c.waited.take(q.s, owner(t, "bob")) }()
+					time.Sleep(reentrant.DefaultLease - time.Millisecond)
+					assert.Empty(t, q.warnings(), "not yet")
+					time.Sleep(time.Minute)
+					require.NoError(t, c.held.give(holder, owner(t, "ann")))
+					require.NoError(t, <-waited)
+					require.NoError(t, c.waited.give(q.s, owner(t, "bob")))
+					lines := q.warnings()
+					require.Len(t, lines, 1, "%s", q.log)
+					assert.Regexp(t, ` lock=x `+c.waited.mode+`owner=~bob wait=1\ds`+says+"\n$|"+` lock=x `+c.waited.mode+`owner=~bob wait=1\d\.\d+s`+says+"\n$", lines[0])
+				})
+			})
+		}
+	}
+}
+
+// An observer knows since when its own session's owners hold a side or permits.
+func TestALongWaitSaysSinceWhenAnObservedHolderHolds(t *testing.T) {
+	for name, held := range map[string]what{"lock": anyLock, "write": aWriter, "read": aReader, "permits": twoPermits} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &diary{}
+				s := newSession(t, memory.New(), reentrant.WithObserver(d))
+				since := time.Now()
+				require.NoError(t, held.take(s, owner(t, "ann")))
+				time.Sleep(time.Minute)
+				waited, asked := make(chan error), held
+				if name == "read" {
+					asked = aWriter
+				}
+				go func() { waited <- asked.take(s, owner(t, "bob")) }()
+				time.Sleep(time.Minute)
+				require.NoError(t, held.give(s, owner(t, "ann")))
+				require.NoError(t, <-waited)
+				require.NoError(t, asked.give(s, owner(t, "bob")))
+				var long []reentrant.Event
+				for _, e := range d.take() {
+					if e.Kind == reentrant.EventWaitingLong {
+						long = append(long, e)
+					}
+				}
+				require.Len(t, long, 1)
+				assert.Equal(t, reentrant.DefaultLease, long[0].Wait)
+				assert.Equal(t, "~bob", long[0].Owner.String())
+				require.NoError(t, long[0].Err)
+				require.Len(t, long[0].Holders, 1)
+				assert.Equal(t, "~ann", long[0].Holders[0].Owner)
+				assert.Equal(t, s.ID(), long[0].Holders[0].Session)
+				assert.Equal(t, since, long[0].Holders[0].Since)
+			})
+		})
+	}
+}
+
+// A call that waits in this process's queue, and then at its head for the server, waits once.
+func TestAWaitIsReportedOnceWhereverItTakesPlace(t *testing.T) {
+	for holder, after := range map[string]time.Duration{"carl": reentrant.DefaultLease / 2, "ann": 2 * reentrant.DefaultLease} {
+		t.Run("held by "+holder, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueueing(t)
+				require.NoError(t, anyLock.take(q.s, owner(t, "ann")))
+				waited, other := make(chan error), make(chan error)
+				go func() { waited <- anyLock.take(q.s, owner(t, "bob")) }()
+				go func() { other <- anyLock.take(q.other, owner(t, "carl")) }()
+				time.Sleep(after)
+				_, err := q.other.NewLock("x").ForceUnlock(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, <-other)
+				time.Sleep(time.Minute)
+				require.ErrorIs(t, anyLock.give(q.s, owner(t, "ann")), reentrant.ErrLost)
+				lines := q.warnings()
+				require.Len(t, lines, 1)
+				assert.Contains(t, lines[0], "owner=~bob")
+				assert.Contains(t, lines[0], "holder=~"+holder)
+				require.NoError(t, anyLock.give(q.other, owner(t, "carl")))
+				require.NoError(t, <-waited)
+				require.NoError(t, anyLock.give(q.s, owner(t, "bob")))
+				assert.Len(t, q.warnings(), 1)
+			})
+		})
+	}
+}
+
+// However many wait for a name, the server is asked for its holder once.
+func TestManyLongWaitsAskOnce(t *testing.T) {
+	for name, held := range map[string]what{"lock": anyLock, "write": aWriter, "permits": twoPermits} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueueing(t)
+				quiet := newQueueing(t)
+				const waiters = 20
+				var commands [2]uint64
+				for i, q := range []*queueing{q, quiet} {
+					require.NoError(t, held.take(q.other, owner(t, "ann")))
+					ctx, cancel := context.WithCancel(t.Context())
+					for n := range waiters {
+						go func() { _ = held.take(q.s, reentrant.WithOwner(ctx, string(rune('a'+n)))) }()
+					}
+					wait := reentrant.DefaultLease - time.Millisecond
+					if i == 0 {
+						wait += reentrant.DefaultHeartbeat
+					}
+					time.Sleep(wait)
+					synctest.Wait()
+					commands[i] = q.s.Stats().Commands
+					cancel()
+					synctest.Wait()
+					require.NoError(t, held.give(q.other, owner(t, "ann")))
+				}
+				assert.Len(t, q.warnings(), waiters)
+				assert.Empty(t, quiet.warnings())
+				assert.LessOrEqual(t, commands[0]-commands[1], uint64(3), "beats of a heartbeat, and two looks at most: the head's and that of the others")
+			})
+		})
+	}
+}
+
+// A session without an observer and a log looks at nothing.
+func TestAWaitThatIsNotReportedCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New())
+		require.NoError(t, anyLock.take(s, owner(t, "ann")))
+		m := s.NewSemaphore("pool", 1)
+		require.NoError(t, m.Acquire(t.Context(), 1))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go func() { _ = m.Acquire(ctx, 1) }()
+		time.Sleep(time.Second)
+		before := s.Stats()
+		require.Error(t, anyLock.take(s, reentrant.WithOwner(ctx, "bob")))
+		assert.LessOrEqual(t, s.Stats().Commands-before.Commands, s.Stats().Renewals, "there are renewals, and beats for permits")
+		require.NoError(t, anyLock.give(s, owner(t, "ann")))
+		require.NoError(t, m.Release(t.Context(), 1))
+	})
+}
+
+// The way back from a condition can be a long wait too.
+func TestALongWayBackFromAConditionIsReported(t *testing.T) {
+	for name, held := range map[string]what{"lock": anyLock, "write": aWriter} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueueing(t)
+				c := q.s.NewLock("x").NewCondition("c")
+				if name == "write" {
+					c = q.s.NewRWLock("x").NewCondition("c")
+				}
+				require.NoError(t, held.take(q.s, owner(t, "bob")))
+				back := make(chan error)
+				go func() {
+					_, err := c.Await(owner(t, "bob")), error(nil)
+					back <- err
+				}()
+				synctest.Wait()
+				require.NoError(t, held.take(q.s, owner(t, "ann")))
+				require.NoError(t, c.Signal(owner(t, "ann")))
+				time.Sleep(time.Minute)
+				require.NoError(t, held.give(q.s, owner(t, "ann")))
+				require.NoError(t, <-back)
+				require.NoError(t, held.give(q.s, owner(t, "bob")))
+				lines := q.warnings()
+				require.Len(t, lines, 1, "%s", q.log)
+				assert.Contains(t, lines[0], "owner=~bob")
+				assert.Contains(t, lines[0], "holder=~ann")
+			})
+		})
+	}
+}
+
+// A server that does not answer is the reason of a wait that no owner of this process explains.
+func TestALongWaitForAServerThatIsSilentSaysSo(t *testing.T) {
+	for name, held := range map[string]what{"lock": anyLock, "write": aWriter, "permits": twoPermits} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, d := memory.New(), &diary{}
+				s := newSession(t, b, reentrant.WithObserver(d))
+				b.SetFault(func(memory.Op) memory.Verdict { return memory.Lose })
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				for _, who := range []string{"a", "b"} {
+					go func() { _ = held.take(s, reentrant.WithOwner(ctx, who)) }()
+				}
+				time.Sleep(30 * time.Second)
+				events := d.take()
+				long := 0
+				for _, e := range events {
+					if e.Kind == reentrant.EventWaitingLong {
+						long++
+						assert.ErrorIs(t, e.Err, reentrant.ErrUnavailable)
+						assert.Empty(t, e.Holders)
+					}
+				}
+				assert.Equal(t, 2, long)
+				<-ctx.Done()
+				b.SetFault(nil)
+			})
+		})
+	}
+}
+
+// A goroutine that waits for the Do that has started it is told so.
+func TestALongWaitForOnesOwnDoSaysSo(t *testing.T) {
+	type do func(s *reentrant.Session, ctx context.Context, fn func(context.Context) error) error
+	for name, c := range map[string]struct {
+		outer do
+		inner what
+	}{
+		"lock": {func(s *reentrant.Session, ctx context.Context, fn func(context.Context) error) error {
+			return s.NewLock("x").Do(ctx, fn)
+		}, anyLock},
+		"locks": {func(s *reentrant.Session, ctx context.Context, fn func(context.Context) error) error {
+			return reentrant.NewMultiLock(s.NewLock("w"), s.NewLock("x")).Do(ctx, fn)
+		}, anyLock},
+		"write": {func(s *reentrant.Session, ctx context.Context, fn func(context.Context) error) error {
+			return s.NewRWLock("x").Do(ctx, fn)
+		}, aReader},
+		"read": {func(s *reentrant.Session, ctx context.Context, fn func(context.Context) error) error {
+			return s.NewRWLock("x").RDo(ctx, fn)
+		}, aWriter},
+		"permits": {func(s *reentrant.Session, ctx context.Context, fn func(context.Context) error) error {
+			return s.NewSemaphore("x", 3).Do(ctx, 2, fn)
+		}, twoPermits},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueueing(t)
+				inner := make(chan error)
+				wait := func(ctx context.Context) {
+					ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+					defer cancel()
+					inner <- c.inner.take(q.s, ctx)
+				}
+				err := c.outer(q.s, t.Context(), func(ctx context.Context) error {
+					return q.s.NewLock("another").Do(ctx, func(ctx context.Context) error {
+						go wait(ctx)
+						return <-inner
+					})
+				})
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				lines := q.warnings()
+				require.Len(t, lines, 1)
+				assert.Contains(t, lines[0], `hint="the call is made with the context of a Do that has the lock`)
+
+				require.NoError(t, c.outer(q.s, t.Context(), func(ctx context.Context) error {
+					go wait(t.Context())
+					require.Error(t, <-inner)
+					return nil
+				}))
+				lines = q.warnings()
+				require.Len(t, lines, 2)
+				assert.NotContains(t, lines[1], "hint=", "a stranger waits")
+			})
+		})
+	}
+}

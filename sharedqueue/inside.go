@@ -1,0 +1,30 @@
+package sharedqueue
+
+// Inside calls f for owners that are inside, with the side that they are on, for so many at most: first the writer. f is
+// called with the queue's mutex held: it must not block, nor call the queue. token is the writer's.
+func (q *RW[O]) Inside(most int, f func(owner O, side Mode, token uint64)) {
+	q.mu.Lock()
+	defer q.unlock(0)
+	if q.writes > 0 && most > 0 {
+		f(q.writer, Write, q.token)
+		return // none reads beside it
+	}
+	for i := range q.shards {
+		s := &q.shards[i]
+		s.lock()
+		s.each(func(owner O, _ int) {
+			if most > 0 {
+				f(owner, Read, 0)
+				most--
+			}
+		})
+		s.unlock()
+	}
+}
+
+// Inside calls f with the number of permits in use, as [RW.Inside] does.
+func (q *Permits) Inside(f func(permits int)) {
+	q.mu.Lock()
+	defer q.unlock(0)
+	f(q.inUse)
+}
