@@ -28,7 +28,7 @@ func WithLook(look func()) Option {
 }
 
 // DoInSteps is Semaphore.Do in two steps: it acquires permits, and returns the rest of Do.
-func (m *Semaphore) DoInSteps(ctx context.Context, n int) (rest func(fn func(ctx context.Context) error) error, err error) {
+func DoInSteps(m *Semaphore, ctx context.Context, n int) (rest func(fn func(ctx context.Context) error) error, err error) {
 	c, _, err := m.acquire(ctx, n, try{op: "acquire", waits: true})
 	return func(fn func(ctx context.Context) error) error { return m.run(ctx, n, c, fn) }, err
 }

@@ -253,7 +253,7 @@ func TestDoIsNotifiedOfALossThoughOthersHaveNewPermitsBefore(t *testing.T) {
 				}
 				reached, resume, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 				go func() {
-					rest, err := m.DoInSteps(t.Context(), 1)
+					rest, err := reentrant.DoInSteps(m, t.Context(), 1)
 					assert.NoError(t, err)
 					close(reached)
 					<-resume
