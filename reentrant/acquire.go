@@ -205,7 +205,7 @@ func (a *attempt) reportLongWait(ctx context.Context, e *lockState, t *try, last
 		seen.into(&event)
 	}
 	event.Err = last
-	e.s.reportLongWait(ctx, event, a.begun)
+	e.s.reportLongWait(runningIn(ctx), event, a.begun)
 }
 
 // noteOutage has the session log that the server cannot be reached, or does not serve the lock at present. The waiting

@@ -3,7 +3,6 @@ package reentrant
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 type Holder struct {
 	Session string
 	Owner   string    // as Owner.String prints it; "" of a session that has not told, as that of a remote reader
-	Mode    Mode      //
+	Mode    Mode      // what it has
 	Permits int       // with ModePermits: how many
 	Note    string    // of a Lock's holder ([WithNote])
 	Since   time.Time // zero if that is not known
@@ -40,7 +39,7 @@ func (g *sighting) into(e *Event) {
 // A longWait is a wait in this process's queue, which is reported once it takes longer than the session's lease.
 type longWait struct {
 	s     *session
-	ctx   context.Context // of the call
+	outer *running // the innermost Do in whose context the call was made; nil if there is none
 	begun time.Time
 	event Event
 	look  func() sighting // at who has what it waits for; it may ask the server
@@ -54,7 +53,7 @@ func (s *session) watchWait(ctx context.Context, event Event, look func() sighti
 		return nil
 	}
 	event.Kind = EventWaitingLong
-	w := &longWait{s: s, ctx: ctx, begun: time.Now(), event: event, look: look}
+	w := &longWait{s: s, outer: runningIn(ctx), begun: time.Now(), event: event, look: look}
 	w.timer = time.AfterFunc(s.config.lease, func() { s.longWaits.add(w) })
 	return w
 }
@@ -133,12 +132,13 @@ func (l *longWaits) take(w *longWait, k *look) {
 func (w *longWait) report(seen sighting) {
 	e := w.event
 	seen.into(&e)
-	w.s.reportLongWait(w.ctx, e, w.begun)
+	w.s.reportLongWait(w.outer, e, w.begun)
 }
 
-// reportLongWait reports a wait that began at the given time.
-func (s *session) reportLongWait(ctx context.Context, e Event, begun time.Time) {
-	e.Wait, e.OfParent = time.Since(begun), s.hasOuter(ctx, e.Lock)
+// reportLongWait reports a wait that began at the given time, of a call that was made in the context of a Do, if outer is
+// not nil.
+func (s *session) reportLongWait(outer *running, e Event, begun time.Time) {
+	e.Wait, e.OfParent = time.Since(begun), outer.has(s, e.Lock)
 	s.report(context.Background(), e)
 }
 
@@ -273,7 +273,10 @@ func (q *rwTier) holders() (all []Holder) {
 // holders returns the owners of this session that got permits, or if they are not known how many permits it uses.
 func (q *permitTier) holders() (all []Holder) {
 	q.Inside(func(permits int) {
-		if permits > 0 && q.stays.all.Len() == 0 {
+		if permits == 0 {
+			return // they may be lost, and Lose is about to clear the stays
+		}
+		if q.stays.all.Len() == 0 {
 			all = []Holder{{Session: q.s.id, Mode: ModePermits, Permits: permits}}
 		}
 		for at := q.stays.all.Front(); at != nil && len(all) < mostHolders; at = at.Next() {
@@ -324,21 +327,4 @@ func (e Event) waitingSessions() int {
 		return len(e.Shared.Waiting)
 	}
 	return 0
-}
-
-// hasOuter reports whether ctx is that of a Do that has a lock of that name.
-func (s *session) hasOuter(ctx context.Context, name string) bool {
-	r, _ := ctx.Value(runningKey{}).(*running)
-	for ; r != nil; r = r.outer {
-		if r.over.Load() {
-			continue
-		}
-		if x := r.shared; x != nil && x.name == name && x.session.session == s {
-			return true
-		}
-		if slices.ContainsFunc(r.locks, func(l *Lock) bool { return l.name == name && l.session.session == s }) {
-			return true
-		}
-	}
-	return false
 }
