@@ -50,7 +50,7 @@ type session struct {
 
 	reporting bool // the observer or the log takes every event
 	verbose   bool // the log takes every event
-	warns     bool // the observer or the log takes warnings
+	warns     bool // there is an observer or a log
 
 	epochs    atomic.Uint64 // the last one used; one counter for all locks
 	seenToken atomic.Uint64 // the highest token that an owner of this session got
@@ -125,7 +125,7 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	}
 	s.verbose = s.logWriter.Enabled(slog.LevelDebug)
 	s.reporting = cfg.observer != nil || s.verbose
-	s.warns = cfg.observer != nil || s.logWriter.Enabled(slog.LevelWarn)
+	s.warns = cfg.observer != nil || cfg.logger.Handler() != slog.DiscardHandler
 	s.outages.Log, s.outages.Quiet = s.log, max(2*cfg.lease, 2*cfg.heartbeat+2*cfg.commandTimeout)
 	s.watchdog, s.heartbeat = newWatchdog(s), newWaiterHeartbeat(s)
 	s.shared = s.newSharedRoom()
