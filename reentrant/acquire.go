@@ -198,7 +198,7 @@ func (a *attempt) reportLongWait(ctx context.Context, e *lockState, t *try, last
 	}
 	t.reportedWait = true
 	event := Event{Kind: EventWaitingLong, Lock: e.name, Owner: e.head}
-	if last == nil && e.s.warns {
+	if last == nil && e.s.takesWarnings() {
 		limit := e.s.config.commandTimeout
 		seen := e.s.askForHolder(e.remote, t.within(limit, limit/8))
 		seen.err = nil

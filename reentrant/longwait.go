@@ -47,7 +47,7 @@ type longWait struct {
 }
 
 // watchWait has a wait reported when it takes longer than the lease. event has the name, and what is asked for. Without an
-// observer, and a log for warnings, it does nothing and returns nil.
+// observer and a log it does nothing, and returns nil.
 func (s *session) watchWait(ctx context.Context, event Event, look func() sighting) *longWait {
 	if !s.warns {
 		return nil
@@ -112,7 +112,10 @@ func (l *longWaits) add(w *longWait) {
 
 // take takes a look, for w and those that came meanwhile, and forgets it when it is no longer new.
 func (l *longWaits) take(w *longWait, k *look) {
-	seen := w.look()
+	var seen sighting
+	if w.s.takesWarnings() {
+		seen = w.look()
+	}
 	l.mu.Lock()
 	k.done, k.seen = true, seen
 	due := k.due
@@ -126,6 +129,11 @@ func (l *longWaits) take(w *longWait, k *look) {
 		defer l.mu.Unlock()
 		delete(l.looks, w.key())
 	})
+}
+
+// takesWarnings reports whether the observer or the log takes warnings. A log handler may be slow to say so.
+func (s *session) takesWarnings() bool {
+	return s.config.observer != nil || s.logWriter.Enabled(slog.LevelWarn)
 }
 
 // report reports the wait, with what a look has seen.

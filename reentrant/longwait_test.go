@@ -1,9 +1,7 @@
 package reentrant_test
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,14 +18,14 @@ import (
 type queueing struct {
 	s, other *reentrant.Session
 	d        *diary
-	log      *bytes.Buffer
+	log      *notebook
 }
 
 func newQueueing(t *testing.T, opts ...reentrant.Option) *queueing {
-	b, q := memory.New(), &queueing{d: &diary{}, log: &bytes.Buffer{}}
+	b, q := memory.New(), &queueing{d: &diary{}, log: &notebook{}}
 	q.other = newSession(t, b)
 	time.Sleep(time.Hour) // tokens are the time since the backend was opened
-	q.s = newSession(t, b, append(opts, reentrant.WithLogger(slog.New(slog.NewTextHandler(q.log, nil))))...)
+	q.s = newSession(t, b, append(opts, logged(q.log))...)
 	return q
 }
 
