@@ -217,10 +217,12 @@ type sender func(ctx context.Context, n uint64, command func(ctx context.Context
 func (s *session) command(ctx context.Context, n uint64, command func(ctx context.Context) error) error {
 	select {
 	case <-s.closing:
-		return ErrClosed
+		if ctx != nil && ctx.Err() == nil {
+			return ErrClosed
+		}
 	default:
-		return s.ask(ctx, n, command)
 	}
+	return s.ask(ctx, n, command)
 }
 
 // ask sends n commands at once.
