@@ -16,9 +16,9 @@ import (
 //   - Idempotent by epoch. A verb that arrives twice, late or in another order than it was sent, changes no more than
 //     its first arrival did. The documentation of each verb says how.
 //   - Honest errors. An error is wrapped so that [OutcomeUnknown] and [Refused] are right about it: the verb may have
-//     happened, or the server read it and refused. A verb whose error is neither never reached the server and can be
-//     tried again. Every error that is not a refusal contains [ErrUnavailable], and that of a context only if the
-//     caller's own has ended.
+//     happened, or the server read it and refused, or both: it stopped in the middle. A verb whose error is neither has
+//     changed nothing and can be tried again. Every error that is not a refusal contains [ErrUnavailable], and that of a
+//     context only if the caller's own has ended.
 //
 // Times in requests and replies are local (time.Time with its monotonic reading). A backend whose server has a
 // clock of its own maps them, and never reads the wall clock to do so.

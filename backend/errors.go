@@ -30,7 +30,7 @@ func (e refusedError) Unwrap() error { return e.error }
 func WithOutcomeUnknown(err error) error { return unknownError{err} }
 
 // WithRefused marks err, for Backends: the server refused, and would refuse again (a wrong password, a missing right, a
-// key of another type).
+// key of another type). If it refused in the middle of the verb, the outcome is unknown too.
 func WithRefused(err error) error { return refusedError{err} }
 
 // OutcomeUnknown reports whether the call may have taken effect at the server although it returned err. In either case
@@ -41,7 +41,8 @@ func OutcomeUnknown(err error) bool {
 }
 
 // Refused reports whether err is the server's own refusal, such as a wrong password or a missing right: not
-// "another owner has it", and not worth trying again.
+// "another owner has it", and not worth trying again. Nothing has happened, unless [OutcomeUnknown] says otherwise: the
+// server may have stopped in the middle of the call.
 func Refused(err error) bool {
 	_, ok := errors.AsType[refusedError](err)
 	return ok

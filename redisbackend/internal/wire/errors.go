@@ -17,9 +17,10 @@ import (
 
 // Fail returns the error of an operation, marked for backend.OutcomeUnknown, backend.Refused and
 // backend.ErrUnavailable:
-// Redis replied with an error that it will repeat      refused
-// Redis replied with an error that may pass            unavailable: nothing happened, try again
 //
+//	Redis replied with an error that it will repeat      refused
+//	Redis replied with an error that may pass            unavailable: nothing happened, try again
+//	either, and a script had begun                       outcome unknown as well: what it did before stays
 //	the connection could not be opened                   unavailable
 //	anything else: no reply, and it may have arrived     unavailable, outcome unknown
 //
@@ -44,16 +45,39 @@ func Fail(ctx context.Context, err error) error {
 	return backend.WithOutcomeUnknown(err)
 }
 
-// Judged marks an error of Redis as unavailable or refused, by its text.
+// Judged marks an error of Redis as unavailable or refused, by its text, and as one whose outcome is unknown if a script
+// stopped half-way.
 func Judged(err error, words string) error {
 	switch {
 	case passes(words):
-		return Unavailable(err)
+		err = Unavailable(err)
 	case strings.Contains(words, "WRONGTYPE"): // within other words, if it is a script that stumbles over a key
-		return backend.WithRefused(fmt.Errorf("redisbackend: %w: %w", backend.ErrWrongKind, err))
+		err = backend.WithRefused(fmt.Errorf("redisbackend: %w: %w", backend.ErrWrongKind, err))
+	default:
+		err = backend.WithRefused(fmt.Errorf("redisbackend: %w", err))
 	}
-	return backend.WithRefused(fmt.Errorf("redisbackend: %w", err))
+	if stopped(words) {
+		return backend.WithOutcomeUnknown(err)
+	}
+	return err
 }
+
+// stopped reports whether the error may have ended a script after one of its writes. An error that a script returns says
+// that it has written nothing; one that is raised inside says where. Of those a server raises a few at the first write of
+// a script or not at all.
+func stopped(words string) bool {
+	return raised.MatchString(words) && !beforeWrites[codeOf(words)]
+}
+
+// raised matches errors that a command or Lua raised inside a script:
+//
+//	WRONGTYPE Operation against a key holding the wrong kind of value script: 3a82…, on @user_script:1.
+//	WRONGTYPE Operation against a key holding the wrong kind of value script: on @user_script:1.   (Valkey 9)
+//	ERR Error running script (call to f_3a82…): @user_script:1: WRONGTYPE Operation against…       (Redis 6)
+//	ERR Error compiling script (new function): :1: WRONGTYPE Operation against… stack traceback: … (miniredis)
+var raised = regexp.MustCompile(`^(?:ERR )?Error running script| on @user_script:\d+\.| stack traceback:`)
+
+var beforeWrites = map[string]bool{"OOM": true, "READONLY": true, "NOREPLICAS": true, "MISCONF": true}
 
 // Unavailable marks the error of a server that was not reached, or can do nothing at present.
 func Unavailable(err error) error {
@@ -66,11 +90,10 @@ func Lasting(err error) bool {
 	return words != "" && !passes(words)
 }
 
-// passes reports whether a server with this error did nothing, and may execute the command when it is sent again. All
-// of a server's errors are classified here.
+// passes reports whether a server may execute a command that had this error when it is sent again. All of a server's
+// errors are classified here.
 func passes(words string) bool {
-	code := codeOf(words)
-	return passing[code] || strings.Contains(words, tooManyClients)
+	return passing[codeOf(words)] || strings.Contains(words, tooManyClients) || strings.Contains(words, notLocal)
 }
 
 // passing has the error codes of a server that did nothing, and may execute the command when it is sent again. All
@@ -92,6 +115,9 @@ var passing = map[string]bool{
 
 // tooManyClients is sent to a new connection before it sends a command.
 const tooManyClients = "max number of clients reached"
+
+// notLocal is said to a script in a slot that moves, of a key that is missing, and may be at another node.
+const notLocal = "access a non local key in a cluster node"
 
 // WordsOf returns the words of an error of Redis; "" if err is none.
 func WordsOf(err error) string {

@@ -80,9 +80,12 @@ func TestRedissOwnErrors(t *testing.T) {
 		// Redis 6, inside a script.
 		"ERR Error running script (call to f_6b1b): @user_script:22: @user_script: 22: -READONLY You can't write": false,
 		"ERR Error running script (call to f_6b1b): @user_script:22: @user_script: 22: -OOM command not":          false,
-		"ERR Error running script (call to f_6b1b): @user_script:9: attempt to compare nil with number":           true,
 		"@user_script: 22: -READONLY You can't write":                                                             false,
 		"@user_script: 22: -WRONGTYPE Operation against":                                                          true,
+
+		// Raised inside a script at its first write, by Redis 7 and Valkey 9.
+		"OOM command not allowed when used memory > 'maxmemory'. script: 50142d1548e23223a2ffd158022e90f843339e5f, on @user_script:1.": false,
+		"OOM command not allowed when used memory > 'maxmemory'. script: on @user_script:1.":                                           false,
 	} {
 		err := redisError(t, words)
 		assert.Equal(t, refused, Lasting(err), words)
@@ -94,6 +97,29 @@ func TestRedissOwnErrors(t *testing.T) {
 		assert.Equal(t, "redisbackend: "+strings.TrimPrefix(words, "ERR "), unmarked.Replace(err.Error()), "rueidis leaves ERR out")
 		var answer *rueidis.RedisError
 		assert.ErrorAs(t, err, &answer)
+	}
+}
+
+// An error that is raised inside a script may have come after some of its writes, which stay.
+func TestScriptsThatStopHalfWay(t *testing.T) {
+	for words, refused := range map[string]bool{
+		"ERR Script attempted to access a non local key in a cluster node script: 02db9723e7a82dcdeb02b684b6c7b6219175b5d4, on @user_script:194.":        false,
+		"ERR Attempted to access a non local key in a cluster node script: on @user_script:194.":                                                         false,
+		"ERR Error running script (call to f_6b1b): @user_script:22: @user_script: 22: Lua script attempted to access a non local key in a cluster node": false,
+		"WRONGTYPE Operation against a key holding the wrong kind of value script: 3a82edaed1ed9a6fc0d6d40123e9e8ed4f96b34f, on @user_script:1.":         true,
+		"WRONGTYPE Operation against a key holding the wrong kind of value script: on @user_script:1.":                                                   true,
+		"ERR Error running script (call to f_3a82edaed1ed9a6fc0d6d40123e9e8ed4f96b34f): @user_script:1: WRONGTYPE Operation against a key":               true,
+		"ERR Error running script (call to f_6b1b): @user_script:9: attempt to compare nil with number":                                                  true,
+		"ERR The user executing the script can't run this command or subcommand script: 3a82edaed1ed9a6fc0d6d40123e9e8ed4f96b34f, on @user_script:3.":    true,
+		"NOPERM this user has no permissions to run the 'lpop' command script: on @user_script:3.":                                                       true,
+	} {
+		err := redisError(t, words)
+		assert.Equal(t, refused, Lasting(err), words)
+		err = Fail(t.Context(), err)
+		assert.True(t, backend.OutcomeUnknown(err), words)
+		assert.Equal(t, refused, backend.Refused(err), words)
+		assert.Equal(t, !refused, errors.Is(err, backend.ErrUnavailable), words)
+		assert.Equal(t, strings.Contains(words, "WRONGTYPE"), errors.Is(err, backend.ErrWrongKind), words)
 	}
 }
 

@@ -34,26 +34,25 @@ local function flag(letter) return string.find(flags, letter, 1, true) end
 
 local now = clock()
 if now > tonumber(ARGV[6]) then return {LATE, now, 0, 0, 0} end
-local rec = record(redis.call('GET', KEYS[2]))
+local rec, field, mine = look(KEYS, session)
+if rec.err then return rec end
 if rec.tombs ~= '' and entombed(rec, session, epoch, now) then return {STALE, now, 0, 0, 0} end
-local field, mine = holder(KEYS[1], session)
 local last = rec.session == session and tonumber(rec.epoch) or 0
 if epoch < last or (epoch == last and not mine) then return {STALE, now, 0, 0, 0} end
 
 local refused = far(rec, now, tokens, seen)
 if refused then return refused end
 
--- place takes the session's place at the end of the queue, or keeps the one it has and moves its deadline.
-local function place()
-  local raw = redis.call('HGET', KEYS[4], session)
+-- place takes the session's place at the end of the queue, or keeps the one it has and moves its deadline. A place that
+-- is among the dead is lost.
+local function place(dead)
+  local raw, lost = redis.call('HGET', KEYS[4], session), false
   if raw and tonumber(string.match(raw, '^%d+')) > epoch then return false end
-  if not raw then
-    redis.call('RPUSH', KEYS[3], session)
-  elseif not redis.call('LPOS', KEYS[3], session) then
-    redis.call('RPUSH', KEYS[3], session) -- the list was lost without the hash (eviction)
-  end
+  for _, other in ipairs(dead or {}) do lost = lost or other == session end
   redis.call('HSET', KEYS[4], session, ARGV[2] .. ' ' .. text(now + patience * 1000) .. ' ' .. ARGV[11] .. ' '
     .. holds .. ' ' .. tokens .. ' ' .. seen .. ' ' .. keep .. ' ' .. owner)
+  -- The list may be lost without the hash (eviction, a run that stopped).
+  if not raw or lost or not redis.call('LPOS', KEYS[3], session) then redis.call('RPUSH', KEYS[3], session) end
   outlast(KEYS[3], keep)
   outlast(KEYS[4], keep)
   return true
@@ -82,44 +81,41 @@ if mine and epoch == last then -- a resend, a beat after the grant, or its confi
 end
 
 if mine then -- a newer attempt of the same session takes over
-  local next = flag('y') and waiting(KEYS[3], KEYS[4], now)
+  local next, dead
+  if flag('y') then next, dead = waiting(KEYS, now) end
   if next then
-    redis.call('DEL', KEYS[1])
-    -- The session's place goes behind all others before the grant, which sends the message last.
-    place()
-    grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], rec, now, next, channel)
+    place(dead) -- behind all others, before the grant, which sends the message last
+    if not grant(KEYS, rec, now, next, dead, channel, field, session) then redis.call('DEL', KEYS[1]) end
     return {WAITING, now, tonumber(next.grant), 0, 0}
   end
-  local name = session .. ':' .. owner
-  redis.call('HSET', KEYS[1], name, holds)
-  if name ~= field then redis.call('HDEL', KEYS[1], field) end
-  if not flag('k') then redis.call('PEXPIRE', KEYS[1], lease) end
+  local stopped = rec.session ~= session -- a grant to this session, before it took its place away
   issue(rec, now, session, ARGV[2], tokens, seen, 'h', keep)
-  save(KEYS[2], rec, now)
+  occupy(KEYS, rec, now, field, session .. ':' .. owner, holds, not flag('k') and lease)
+  depart(KEYS, dead)
+  if stopped then drop(KEYS, session) end
   return granted()
 end
 
 if field then -- another session's
   local ttl = redis.call('PTTL', KEYS[1])
-  return foreign(field, ttl) or wait(ttl)
+  return foreign(KEYS, rec, field, ttl, lease) or wait(ttl)
 end
 
-local next = waiting(KEYS[3], KEYS[4], now)
+local next, dead = waiting(KEYS, now)
 if next and next.session ~= session and not flag('b') then
-  if flag('q') and not place() then return {STALE, now, 0, 0, 0} end
-  grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], rec, now, next, channel)
+  if flag('q') and not place(dead) then return {STALE, now, 0, 0, 0} end
+  grant(KEYS, rec, now, next, dead, channel, nil, flag('q') and session)
   return {WAITING, now, tonumber(next.grant), 0, 0}
 end
-if next then -- the session's place is no longer needed
-  local raw = redis.call('HGET', KEYS[4], session)
-  if raw then
-    if tonumber(string.match(raw, '^%d+')) > epoch then return {STALE, now, 0, 0, 0} end
-    drop(KEYS[3], KEYS[4], session)
-  end
+local placed, others
+if next then
+  placed = redis.call('HGET', KEYS[4], session)
+  if placed and tonumber(string.match(placed, '^%d+')) > epoch then return {STALE, now, 0, 0, 0} end
+  others = next.session ~= session or redis.call('LINDEX', KEYS[3], dead and #dead + 1 or '1')
 end
-redis.call('HINCRBY', KEYS[1], session .. ':' .. owner, holds)
-redis.call('PEXPIRE', KEYS[1], lease)
 issue(rec, now, session, ARGV[2], tokens, seen, 'h', keep)
-save(KEYS[2], rec, now)
-if next and redis.call('LINDEX', KEYS[3], '0') then wanted(channel, rec, owner, KEYS[1]) end
+occupy(KEYS, rec, now, nil, session .. ':' .. owner, holds, lease)
+depart(KEYS, dead)
+if placed then drop(KEYS, session) end -- it is no longer needed
+if others then wanted(channel, rec, owner, KEYS[1]) end
 return granted()

@@ -15,8 +15,8 @@ local session, epoch, ticket = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local WAITING, SIGNALLED, GONE = 1, 2, 3
 
 local now = clock()
-local rec = record(redis.call('GET', KEYS[2]))
-local _, mine = holder(KEYS[1], session)
+local rec, field, mine = look(KEYS, session)
+if rec.err then return rec end
 local member = session .. ':' .. ticket
 if not mine or rec.session ~= session or tonumber(rec.epoch) ~= epoch then
   if redis.call('ZSCORE', KEYS[5], member) then return {WAITING, now} end
@@ -26,20 +26,17 @@ end
 
 local refused = far(rec, now, 1, ARGV[6])
 if refused then return refused end
--- Tokens rise with every hold, so they are the order of arrival.
-redis.call('ZADD', KEYS[5], text(rec.first), member)
 redis.call('HSET', KEYS[7], member, text(now + tonumber(ARGV[7]) * 1000) .. ' ' .. ARGV[7] .. ' ' .. ARGV[8] .. ' '
   .. ARGV[5] .. ' 1 ' .. ARGV[6] .. ' ' .. ARGV[10] .. ' ' .. ARGV[4])
+-- Tokens rise with every hold, so they are the order of arrival.
+redis.call('ZADD', KEYS[5], text(rec.first), member)
 outlast(KEYS[5], ARGV[10])
 outlast(KEYS[7], ARGV[10])
-redis.call('DEL', KEYS[1])
 local doubt = tonumber(ARGV[11])
 if doubt > 0 then
   entomb(rec, session, epoch, now + doubt, now)
   rec.keep = longer(rec.keep, ARGV[10])
-  save(KEYS[2], rec, now)
 end
-local next = waiting(KEYS[3], KEYS[4], now)
-if next then grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], rec, now, next, ARGV[9]) end
---redisson freed(KEYS[1])
+local free = vacate(KEYS, rec, now, field, ARGV[9], doubt > 0)
+--redisson if free then freed(KEYS[1]) end
 return {WAITING, now}

@@ -13,7 +13,8 @@ local WAITS, OVER = 1, 2
 local session, channel = ARGV[1], ARGV[2]
 
 local now = clock()
-local field = holder(KEYS[1], session)
+local field = holder(KEYS, session)
+if field and field.err then return field end
 local answer = {now}
 local last, kept = 4 + tonumber(ARGV[3]), '0'
 for i = 5, last do
@@ -30,7 +31,7 @@ for i = 5, last do
     elseif redis.call('ZSCORE', KEYS[6], member) then
       redis.call('ZADD', KEYS[6], till, member)
     else
-      redis.call('HDEL', KEYS[7], member)
+      take(7, member)
     end
   end
   answer[i - 3] = code
@@ -38,15 +39,17 @@ end
 if kept ~= '0' then
   for i = 5, 7 do outlast(KEYS[i], kept) end
 end
+local served = {}
 for i = last + 1, #ARGV do
   local member = session .. ':' .. ARGV[i]
-  redis.call('ZREM', KEYS[6], member)
-  redis.call('HDEL', KEYS[7], member)
+  served[member] = true
+  take(6, member)
+  take(7, member)
 end
 
-recall(KEYS, now, channel, field, ARGV[4] == '1')
-local next = not field and waiting(KEYS[3], KEYS[4], now)
-if next then
-  grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], record(redis.call('GET', KEYS[2])), now, next, channel)
-end
+recall(KEYS, now, channel, field, ARGV[4] == '1', served)
+clean(KEYS)
+if field then return answer end
+local next, dead = waiting(KEYS, now)
+if next then grant(KEYS, record(redis.call('GET', KEYS[2])), now, next, dead, channel) end
 return answer

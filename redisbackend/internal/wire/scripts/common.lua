@@ -18,6 +18,15 @@
 -- with the error FARTOKEN, and nothing is changed: the token that the session has seen, or the record, was forged. The
 -- owner '*linger' stands for a session that may have the lock while none of its owners needs it. Times are Redis's own,
 -- in microseconds; TTLs in milliseconds. Numbers are written with %.0f: concatenation would round them to 14 digits.
+--
+-- A run may stop half-way: a command fails, and what was done before it stays. In a Cluster slot that is marked as
+-- migrating every command on a key that is missing at that moment fails, also on one that the run itself has emptied.
+-- So a run that stops after any of its commands must leave a state that all others can go on from:
+--   - what can be refused is read first, with pcall, and returned: an error that a script returns came before any write
+--   - a new holder's field comes before the old one goes, and the record after both: until then it says who has it
+--   - the record of a free lock comes before the hold, which may then be left without a TTL: foreign knows it by that
+--   - waiters leave the queue, and tickets the condition, when all that they get is there; nothing is read after that
+--   - a hold is deleted by the last command
 -- Numbers that are only passed on stay text: converting costs more than most commands. Owners and names are
 -- concatenated: they may be any bytes, and %s ends at the first NUL.
 
@@ -36,11 +45,12 @@ local function text(number)
 end
 
 -- record reads the record of a lock; a lock that has none gets one without a session. Tokens are numbers, all else is
--- text.
+-- text. An error instead of a record is returned as it is.
 local function record(raw)
   if not raw then
     return {first = 0, last = 0, session = '-', epoch = '0', op = '0', state = 'h', keep = '0', tombs = ''}
   end
+  if raw.err then return raw end
   local first, last, session, epoch, op, state, keep, tombs =
     string.match(raw, '^(%d+) (%d+) (%S+) (%d+) (%d+) (%a) (%d+)(.*)$')
   return {first = tonumber(first), last = tonumber(last), session = session, epoch = epoch, op = op, state = state,
@@ -99,15 +109,53 @@ local function entomb(rec, session, epoch, till, now)
   rec.tombs = kept .. ' ' .. session .. ':' .. text(epoch) .. ':' .. text(till)
 end
 
--- holder returns the field of the hold hash, if there is one, and whether it is the session's.
-local function holder(key, session)
-  local field = redis.call('HGETALL', key)[1]
-  return field, field and string.find(field, session .. ':', 1, true) == 1
+-- of reports whether a field of the hold hash is a session's.
+local function of(session, field)
+  return string.find(field, session .. ':', 1, true) == 1
 end
 
--- foreign returns an error if the hash, of which field is one, is no lock: a hold expires, and has an owner.
-local function foreign(field, ttl)
-  if ttl == -1 or not string.find(field, ':', 1, true) then
+-- sole returns the field of the holder. There are others only where a run stopped before the last holder's field was
+-- deleted, and the record was written: then it is the record's session that has the lock.
+local function sole(all, rec)
+  for i = 3, #all, 2 do
+    if of(rec.session, all[i]) and not of(rec.session, all[1]) then return all[i] end
+  end
+  return all[1]
+end
+
+-- holder returns the field of the hold hash, if there is one, and whether it is the session's; or an error, if the key
+-- has something else. It deletes fields that a run which stopped has left beside the holder's. rec may be missing.
+local function holder(k, session, rec)
+  local all = redis.pcall('HGETALL', k[1])
+  if all.err then return all end
+  local field = all[1]
+  if all[3] then
+    rec = rec or record(redis.call('GET', k[2]))
+    field = sole(all, rec)
+    for i = 1, of(rec.session, field) and #all or 0, 2 do
+      if all[i] ~= field then redis.call('HDEL', k[1], all[i]) end
+    end
+  end
+  return field, field and of(session, field)
+end
+
+-- look reads a lock, of the keys k: its record, and what holder returns. If a key has something else, it returns an
+-- error (with the field err) instead of the record, and the script returns that.
+local function look(k, session)
+  local rec = record(redis.pcall('GET', k[2]))
+  if rec.err then return rec end
+  local field, mine = holder(k, session, rec)
+  if field and field.err then return field end
+  return rec, field, mine
+end
+
+-- foreign returns an error if the hash, of which field is one, is no lock: a hold expires, and has an owner. One that
+-- does not expire was left by a run that stopped, if its session has the record or a place: it gets a lease.
+local function foreign(k, rec, field, ttl, lease)
+  local session = string.match(field, '^([^:]*):')
+  if ttl == -1 and session and (session == rec.session or k[4] and redis.call('HEXISTS', k[4], session) == 1) then
+    if lease then redis.call('PEXPIRE', k[1], lease) end
+  elseif ttl == -1 or not session then
     return redis.error_reply('WRONGTYPE the key has a hash that is not a lock')
   end
 end
@@ -128,30 +176,55 @@ local function issue(rec, now, session, epoch, tokens, seen, state, keep)
   rec.session, rec.epoch, rec.op, rec.state, rec.keep = session, epoch, '0', state, longer(rec.keep, keep)
 end
 
--- waiting returns the longest waiting session that is alive, without taking it out, and removes those before it whose
--- deadline has passed.
-local function waiting(queue, waiters, now)
+-- waiting returns the longest waiting session that is alive, if there is one, and a list of those before it whose
+-- deadline has passed; nil if there are none. It writes nothing. What a session wanted up to an epoch counts as dead,
+-- if that is given.
+local function waiting(k, now, whose, upto)
+  local dead
   while true do
-    local session = redis.call('LINDEX', queue, '0')
-    if not session then return nil end
-    local raw = redis.call('HGET', waiters, session)
+    local session = redis.call('LINDEX', k[3], dead and #dead or '0')
+    if not session then return nil, dead end
+    local raw = redis.call('HGET', k[4], session)
     if raw then
       local epoch, deadline, grant, holds, tokens, seen, keep, owner =
         string.match(raw, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
-      if now <= tonumber(deadline) then
+      if now <= tonumber(deadline) and not (session == whose and tonumber(epoch) <= upto) then
         return {session = session, epoch = epoch, grant = grant, holds = holds, tokens = tokens, seen = seen,
-          keep = keep, owner = owner}
+          keep = keep, owner = owner}, dead
       end
     end
-    redis.call('LPOP', queue)
-    redis.call('HDEL', waiters, session)
+    dead = dead or {}
+    dead[#dead + 1] = session
+  end
+end
+
+local MANY = 1000 -- as many arguments as a command gets at once: Lua can hand over some thousands
+
+-- depart takes the dead out of the queue, and then the first of the others if it is given. One that has a new place
+-- keeps its entry.
+local function depart(k, dead, first, placed)
+  if not dead then
+    if first then
+      redis.call('LPOP', k[3])
+      redis.call('HDEL', k[4], first)
+    end
+    return
+  end
+  dead[#dead + 1] = first
+  local entries = {}
+  for _, session in ipairs(dead) do
+    redis.call('LPOP', k[3])
+    if session ~= placed then entries[#entries + 1] = session end
+  end
+  for i = 1, #entries, MANY do
+    redis.call('HDEL', k[4], unpack(entries, i, math.min(i + MANY - 1, #entries)))
   end
 end
 
 -- drop takes a session out of the queue.
-local function drop(queue, waiters, session)
-  redis.call('LREM', queue, '0', session)
-  redis.call('HDEL', waiters, session)
+local function drop(k, session)
+  redis.call('LREM', k[3], '0', session)
+  redis.call('HDEL', k[4], session)
 end
 
 -- tell sends a session a message, which is a hint: its errors do not fail the script. In a Cluster PUBLISH reaches a
@@ -180,21 +253,39 @@ local function wanted(channel, rec, owner, hold, queues)
   end
 end
 
--- grant makes a waiting session the holder for its grant TTL and sends a message to that session alone. The hold hash
--- must be empty or deleted. The message comes last and cannot fail the script: it is a hint, and only the state counts.
--- A waiter for which there is no token (far) stays where it is: its next attempt gets the error.
-local function grant(hold, recordkey, queue, waiters, rec, now, w, channel)
-  if far(rec, now, w.tokens, w.seen) then
-    if rec.keep ~= '0' then save(recordkey, rec, now) end
-    return
-  end
-  redis.call('LPOP', queue)
-  redis.call('HDEL', waiters, w.session)
+-- occupy makes a field the hold, instead of another one if there is one, and saves the record. The TTL stays if none is
+-- given.
+local function occupy(k, rec, now, field, name, holds, ttl)
+  if not field then save(k[2], rec, now) end
+  redis.call('HSET', k[1], name, holds)
+  if field and field ~= name then redis.call('HDEL', k[1], field) end
+  if ttl then redis.call('PEXPIRE', k[1], ttl) end
+  if field then save(k[2], rec, now) end
+end
+
+-- grant makes a waiting session the holder for its grant TTL, instead of field if there is one, and sends a message to
+-- that session alone. The dead before it leave the queue with it, but not placed, a session that has a new place. The
+-- message comes last and cannot fail the script: it is a hint, and only the state counts. For a waiter for which there
+-- is no token (far) it does nothing, and returns false: the next attempt of that gets the error.
+local function grant(k, rec, now, w, dead, channel, field, placed)
+  if far(rec, now, w.tokens, w.seen) then return false end
+  local behind = w.owner == '*linger' and redis.call('LINDEX', k[3], dead and #dead + 1 or '1')
   issue(rec, now, w.session, w.epoch, w.tokens, w.seen, 'g', w.keep)
-  redis.call('HINCRBY', hold, w.session .. ':' .. w.owner, w.holds)
-  redis.call('PEXPIRE', hold, w.grant)
-  save(recordkey, rec, now)
-  tell(channel, w.session, hold, string.format('g %s %.0f %.0f %s %.0f ',
-    w.epoch, rec.first, rec.last, w.grant, now) .. hold)
-  if w.owner == '*linger' and redis.call('LINDEX', queue, '0') then wanted(channel, rec, w.owner, hold) end
+  occupy(k, rec, now, field, w.session .. ':' .. w.owner, w.holds, w.grant)
+  depart(k, dead, w.session, placed)
+  tell(channel, w.session, k[1], string.format('g %s %.0f %.0f %s %.0f ',
+    w.epoch, rec.first, rec.last, w.grant, now) .. k[1])
+  if behind then wanted(channel, rec, w.owner, k[1]) end
+  return true
+end
+
+-- vacate takes the lock from its holder, if it has one, for the first live waiter (see waiting), and returns whether it
+-- is free then. It saves the record if that is granted or dirty.
+local function vacate(k, rec, now, field, channel, dirty, whose, upto)
+  local next, dead = waiting(k, now, whose, upto)
+  if next and grant(k, rec, now, next, dead, channel, field) then return false end
+  if dirty then save(k[2], rec, now) end
+  depart(k, dead)
+  if field then redis.call('DEL', k[1]) end
+  return true
 end

@@ -8,12 +8,41 @@
 
 local BATCH = 100 -- as many waiters are woken by one run
 
+-- A run takes tickets and their terms away with its last commands. These are the tickets in their order, as far as it
+-- has read them; those that it takes from each key (see clean); and, by ticket, which are no longer to be considered.
+local line, taken = {}, {}
+local leaving = {[5] = {}, [6] = {}, [7] = {}}
+
+-- take notes that a ticket leaves one of the keys.
+local function take(key, member)
+  leaving[key][#leaving[key] + 1] = member
+  if key == 5 then taken[member] = true end
+end
+
+-- clean takes the tickets away: at first from those that are waiting.
+local function clean(k)
+  for key = 5, 7 do
+    for i = 1, #leaving[key], MANY do
+      redis.call(key == 7 and 'HDEL' or 'ZREM', k[key], unpack(leaving[key], i, math.min(i + MANY - 1, #leaving[key])))
+    end
+  end
+end
+
+-- ticket returns the waiter with a number, in the order of arrival; nil if there is none.
+local function ticket(k, i)
+  if not line[i] then
+    local more = #line + (i > 1 and BATCH or 1)
+    for _, member in ipairs(redis.call('ZRANGE', k[5], #line, more - 1)) do line[#line + 1] = member end
+  end
+  return line[i]
+end
+
 -- enlist gives a session a place at the end of the queue, for an attempt.
-local function enlist(queue, waiters, session, place, keep)
-  redis.call('RPUSH', queue, session)
-  redis.call('HSET', waiters, session, place)
-  outlast(queue, keep)
-  outlast(waiters, keep)
+local function enlist(k, session, place, keep)
+  redis.call('HSET', k[4], session, place)
+  redis.call('RPUSH', k[3], session)
+  outlast(k[3], keep)
+  outlast(k[4], keep)
 end
 
 -- next_waiter returns the longest live waiter whose session listens; if none does, the longest live one. A process that
@@ -22,17 +51,20 @@ end
 local function next_waiter(k, now, channel, listening)
   local i, first = 0, nil
   while true do
-    local member = redis.call('ZRANGE', k[5], i, i)[1]
+    i = i + 1
+    local member = ticket(k, i)
     if not member then return first end
-    local deadline = string.match(redis.call('HGET', k[7], member) or '', '^%d+')
-    if deadline and now <= tonumber(deadline) then
-      if not listening then return member end
-      local heard = redis.pcall('PUBSUB', 'NUMSUB', channel .. string.match(member, '^(.*):%d+$'))
-      if heard.err or tonumber(heard[2]) > 0 then return member end -- err: the right to ask is missing
-      first, i = first or member, i + 1
-    else
-      redis.call('ZREM', k[5], member)
-      redis.call('HDEL', k[7], member)
+    if not taken[member] then
+      local deadline = string.match(redis.call('HGET', k[7], member) or '', '^%d+')
+      if deadline and now <= tonumber(deadline) then
+        if not listening then return member end
+        local heard = redis.pcall('PUBSUB', 'NUMSUB', channel .. string.match(member, '^(.*):%d+$'))
+        if heard.err or tonumber(heard[2]) > 0 then return member end -- err: the right to ask is missing
+        first = first or member
+      else
+        take(5, member)
+        take(7, member)
+      end
     end
   end
 end
@@ -42,25 +74,25 @@ end
 -- can be pushed to it as to any other waiter, without a command of its own. k are the seven keys, has is the field of
 -- the holder.
 local function wake(k, now, channel, has, member)
-  redis.call('ZREM', k[5], member)
+  take(5, member)
   local raw = redis.call('HGET', k[7], member)
   local deadline, patience, terms, keep, owner =
     string.match(raw or '', '^(%d+) (%d+) (%d+ %d+ %d+ %d+) (%d+) (.*)$')
   if not deadline or now > tonumber(deadline) then
-    redis.call('HDEL', k[7], member)
+    take(7, member)
     return nil
   end
-  local session, ticket = string.match(member, '^(.*):(%d+)$')
+  local session, number = string.match(member, '^(.*):(%d+)$')
   local till = text(now + tonumber(patience) * 1000)
   redis.call('ZADD', k[6], till, member)
   outlast(k[6], keep)
-  local placed, holds = '0', has and string.sub(has, 1, #session + 1) == session .. ':'
+  local placed, holds = '0', has and of(session, has)
   if not holds and redis.call('HEXISTS', k[4], session) == 0 then
     placed = '1'
-    enlist(k[3], k[4], session, ticket .. ' ' .. till .. ' ' .. terms .. ' ' .. keep .. ' ' .. owner, keep)
+    enlist(k, session, number .. ' ' .. till .. ' ' .. terms .. ' ' .. keep .. ' ' .. owner, keep)
   end
-  tell(channel, session, k[1], 's ' .. ticket .. ' ' .. placed .. ' ' .. k[1])
-  return session, ticket
+  tell(channel, session, k[1], 's ' .. number .. ' ' .. placed .. ' ' .. k[1])
+  return session, number
 end
 
 -- notify wakes the longest live waiter of a condition, and returns its session and ticket; nil if there is none.
@@ -68,17 +100,20 @@ local function notify(k, now, channel, has, listening)
   while true do
     local member = next_waiter(k, now, channel, listening)
     if not member then return nil end
-    local session, ticket = wake(k, now, channel, has, member)
-    if session then return session, ticket end
+    local session, number = wake(k, now, channel, has, member)
+    if session then return session, number end
   end
 end
 
 -- recall takes signals back from waiters whose session has not acknowledged them in time, and gives each to the next:
--- the process of the first has died, or was paused. More than a BATCH of them wait for the next run.
-local function recall(k, now, channel, has, listening)
+-- the process of the first has died, or was paused. More than a BATCH of them wait for the next run. Those that are
+-- served need no other.
+local function recall(k, now, channel, has, listening, served)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', k[6], '-inf', '(' .. text(now), 'LIMIT', '0', BATCH)) do
-    redis.call('ZREM', k[6], member)
-    redis.call('HDEL', k[7], member)
-    notify(k, now, channel, has, listening)
+    if not served or not served[member] then
+      notify(k, now, channel, has, listening)
+      take(6, member)
+      take(7, member)
+    end
   end
 end

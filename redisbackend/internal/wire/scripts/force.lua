@@ -10,17 +10,11 @@
 
 local now = clock()
 if now > tonumber(ARGV[2]) then return {2, now} end
-local field = holder(KEYS[1], '')
-if not field then
-  redis.call('GET', KEYS[2]) -- refused if the name is that of another kind of lock
-  return {0, now}
-end
-local other = foreign(field, redis.call('PTTL', KEYS[1]))
+local rec, field = look(KEYS, '')
+if rec.err then return rec end
+if not field then return {0, now} end
+local other = foreign(KEYS, rec, field, redis.call('PTTL', KEYS[1]))
 if other then return other end
-redis.call('DEL', KEYS[1])
-local next = waiting(KEYS[3], KEYS[4], now)
-if next then
-  grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], record(redis.call('GET', KEYS[2])), now, next, ARGV[1])
-end
---redisson freed(KEYS[1])
+local free = vacate(KEYS, rec, now, field, ARGV[1])
+--redisson if free then freed(KEYS[1]) end
 return {1, now}

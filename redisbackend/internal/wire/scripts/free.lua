@@ -11,22 +11,29 @@
 -- Twice    the second run finds no hold, or another record.
 -- Late     as twice: the record that it compares with never comes again.
 
-if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
+if redis.pcall('GET', KEYS[2]) ~= ARGV[1] then return 0 end
 local first = redis.call('LINDEX', KEYS[3], '0')
 if not first then return redis.call('HDEL', KEYS[1], ARGV[2]) end
 local place = ARGV[3] ~= '' and redis.call('HGET', KEYS[4], first)
 if not place then return 0 end
 local epoch, deadline, grant, holds, tokens, seen, keep, owner =
   string.match(place, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
-local last, kept, tombs = string.match(ARGV[1], '^%d+ (%d+) %S+ %d+ %d+ %a (%d+)(.*)$')
+local last, session, upto, kept, tombs = string.match(ARGV[1], '^%d+ (%d+) (%S+) (%d+) %d+ %a (%d+)(.*)$')
 local t = redis.call('TIME')
 local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
--- These cases are left to release: a token ahead of the clock, a block of tokens, a hold that may linger, and a record
--- that must be kept for longer.
+-- These cases are left to release: a token ahead of the clock, a block of tokens, a hold that may linger, a record that
+-- must be kept for longer, and a place that was served already.
 if now > tonumber(deadline) or now <= tonumber(last) or now <= tonumber(seen) then return 0 end
 if tokens ~= '1' or owner == '*linger' or tonumber(keep) > tonumber(kept) then return 0 end
-if redis.call('HDEL', KEYS[1], ARGV[2]) == 0 then return 0 end
-redis.call('HSET', KEYS[1], first .. ':' .. owner, holds)
+if first == session and tonumber(epoch) <= tonumber(upto) then return 0 end
+-- The new field comes before the old one goes, or the hash would go too.
+local name = first .. ':' .. owner
+local added, had = redis.call('HSET', KEYS[1], name, holds) == 1
+if name == ARGV[2] then had = not added else had = redis.call('HDEL', KEYS[1], ARGV[2]) == 1 end
+if not had then
+  if added then redis.call('HDEL', KEYS[1], name) end
+  return 0
+end
 redis.call('PEXPIRE', KEYS[1], grant)
 local token = string.format('%.0f', now)
 redis.call('SET', KEYS[2],

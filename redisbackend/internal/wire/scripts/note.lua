@@ -13,8 +13,8 @@ local session, epoch = ARGV[1], tonumber(ARGV[2])
 local KEPT, GONE = 1, 2
 
 local now = clock()
-local rec = record(redis.call('GET', KEYS[2]))
-local _, mine = holder(KEYS[1], session)
+local rec, _, mine = look(KEYS, session)
+if rec.err then return rec end
 if not mine or rec.session ~= session or tonumber(rec.epoch) ~= epoch then return {GONE, now} end
 redis.call('SET', KEYS[3], text(rec.last) .. ' ' .. ARGV[3], 'EX', retention(rec, now))
 return {KEPT, now}

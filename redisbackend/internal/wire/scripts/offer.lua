@@ -8,7 +8,8 @@
 -- Late     it does what any heartbeat of a waiter does.
 
 local now = clock()
-local next = redis.call('PTTL', KEYS[1]) == -2 and waiting(KEYS[3], KEYS[4], now)
+if redis.call('PTTL', KEYS[1]) ~= -2 then return {0, now} end
+local next, dead = waiting(KEYS, now)
 if not next then return {0, now} end
-grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], record(redis.call('GET', KEYS[2])), now, next, ARGV[1])
+grant(KEYS, record(redis.call('GET', KEYS[2])), now, next, dead, ARGV[1])
 return {1, now}

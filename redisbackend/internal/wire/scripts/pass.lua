@@ -15,7 +15,7 @@
 -- Twice    no record is written twice, so the second run finds another one, whatever happened in between.
 -- Late     as twice: the record that it compares with never comes again.
 
-if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
+if redis.pcall('GET', KEYS[2]) ~= ARGV[1] then return 0 end
 local now, after = 1, ARGV[3]
 if ARGV[7] then
   local t = redis.call('TIME')

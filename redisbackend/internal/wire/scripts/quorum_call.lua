@@ -16,6 +16,6 @@ if noted == session then
   redis.call('DEL', KEYS[1])
   return {NOBODY, now}
 end
-if not noted or holder(KEYS[2], session) then return {NOBODY, now} end
+if not noted or holder({KEYS[2], KEYS[3]}, session) then return {NOBODY, now} end
 redis.pcall('PUBLISH', channel .. noted, 'f ' .. KEYS[2])
 return {TOLD, now}

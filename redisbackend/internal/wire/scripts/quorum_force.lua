@@ -14,13 +14,13 @@ local HELD, FREE, LATE = 1, 0, 2
 
 local now = clock()
 if now > tonumber(ARGV[2]) then return {LATE, now} end
-local field = holder(KEYS[1], '')
-local other = field and foreign(field, redis.call('PTTL', KEYS[1]))
+local rec, field = look(KEYS, '')
+if rec.err then return rec end
+local other = field and foreign(KEYS, rec, field, redis.call('PTTL', KEYS[1]))
 if other then return other end
-redis.call('DEL', KEYS[1])
-local rec = record(redis.call('GET', KEYS[2]))
 if rec.session ~= '-' then
   entomb(rec, rec.session, tonumber(rec.epoch), now + tonumber(ARGV[1]), now)
   save(KEYS[2], rec, now)
 end
+redis.call('DEL', KEYS[1])
 return {field and HELD or FREE, now}

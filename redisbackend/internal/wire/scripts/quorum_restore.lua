@@ -20,9 +20,9 @@ local RESTORED, HELD, STALE, LATE = 1, 2, 3, 4
 
 local now = clock()
 if now > tonumber(ARGV[6]) then return {LATE, now} end
-local rec = record(redis.call('GET', KEYS[2]))
+local rec, field, mine = look(KEYS, session)
+if rec.err then return rec end
 if rec.tombs ~= '' and entombed(rec, session, epoch, now) then return {STALE, now} end
-local field, mine = holder(KEYS[1], session)
 local last = rec.session == session and tonumber(rec.epoch) or 0
 if epoch < last then return {STALE, now} end
 if field and not mine then return {HELD, now} end
@@ -30,13 +30,11 @@ if mine and epoch == last then return {RESTORED, now} end
 local refused = far(rec, now, 0, upto)
 if refused then return refused end
 
-redis.call('DEL', KEYS[1]) -- the hold of an older epoch of the session, if there is one
-redis.call('HINCRBY', KEYS[1], session .. ':' .. ARGV[3], ARGV[4])
-redis.call('PEXPIRE', KEYS[1], ARGV[5])
 if epoch > last then
   rec.session, rec.epoch, rec.op, rec.first = session, ARGV[2], '0', rec.last -- no block of the last holder's
 end
 if upto > rec.last then rec.first, rec.last = first, upto end
 rec.state, rec.keep = 'h', longer(rec.keep, ARGV[9])
-save(KEYS[2], rec, now)
+-- Instead of the hold of an older epoch of the session, if there is one.
+occupy(KEYS, rec, now, field, session .. ':' .. ARGV[3], ARGV[4], ARGV[5])
 return {RESTORED, now}

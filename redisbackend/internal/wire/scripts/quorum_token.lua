@@ -12,8 +12,8 @@ local session, first, last = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
 local DONE, GONE = 1, 2
 
 local now = clock()
-local rec = record(redis.call('GET', KEYS[2]))
-local _, mine = holder(KEYS[1], session)
+local rec, _, mine = look(KEYS, session)
+if rec.err then return rec end
 if not mine or rec.session ~= session or tonumber(rec.epoch) ~= tonumber(ARGV[2]) then return {GONE, now} end
 local refused = far(rec, now, 0, last)
 if refused then return refused end

@@ -14,13 +14,15 @@ local session = ARGV[1]
 local NOTED, OTHER = 1, 2
 
 local now = clock()
-local field, mine = holder(KEYS[2], session)
+local lock = {KEYS[2], KEYS[3]}
+local field, mine = holder(lock, session)
+if field and field.err then return field end
 if field and not mine then
   wanted(ARGV[3], record(redis.call('GET', KEYS[3])), '', KEYS[2], true)
 end
 local noted = redis.call('GET', KEYS[1])
 if noted and noted ~= session then
-  local _, served = holder(KEYS[2], noted)
+  local _, served = holder(lock, noted)
   if not served then return {OTHER, now} end
 end
 redis.call('SET', KEYS[1], session, 'PX', ARGV[2])

@@ -12,9 +12,12 @@ local session, epoch, op, holds = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]),
 local DONE, GONE = 1, 2
 
 local now = clock()
-local rec = record(redis.call('GET', KEYS[2]))
+local rec = record(redis.pcall('GET', KEYS[2]))
+if rec.err then return rec end
 local name = session .. ':' .. ARGV[3]
-local current = tonumber(redis.call('HGET', KEYS[1], name) or nil)
+local count = redis.pcall('HGET', KEYS[1], name)
+if count and count.err then return count end
+local current = tonumber(count or nil)
 if not current or rec.session ~= session or tonumber(rec.epoch) ~= epoch then return {GONE, now, 0} end
 if op <= tonumber(rec.op) then return {DONE, now, current} end
 

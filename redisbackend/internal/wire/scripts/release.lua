@@ -16,14 +16,12 @@ local session, epoch, doubt, used = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]
 local RELEASED, WITHDRAWN, NOTHING = 1, 2, 3
 
 local now = clock()
-local rec = record(redis.call('GET', KEYS[2]))
-local field, mine = holder(KEYS[1], session)
-local code, dirty = NOTHING, false
+local rec, field, mine = look(KEYS, session)
+if rec.err then return rec end
+local code, free, dirty = NOTHING, not field, false
 
 if mine and (rec.session ~= session or tonumber(rec.epoch) <= epoch) then
-  code = RELEASED
-  redis.call('DEL', KEYS[1])
-  field = nil
+  code, free = RELEASED, true
   if rec.session == session and tonumber(rec.epoch) == epoch and rec.first <= used and used < rec.last then
     rec.last, dirty = used, true -- the unused tail of the block
   end
@@ -32,18 +30,17 @@ if code == NOTHING then
   local raw = redis.call('HGET', KEYS[4], session)
   if raw and tonumber(string.match(raw, '^%d+')) <= epoch then
     code = WITHDRAWN
-    drop(KEYS[3], KEYS[4], session)
+    drop(KEYS, session)
   end
 end
 if doubt > 0 then
   entomb(rec, session, epoch, now + doubt, now)
   rec.keep, dirty = longer(rec.keep, ARGV[6]), true
 end
-local next = not field and waiting(KEYS[3], KEYS[4], now)
-if next then
-  grant(KEYS[1], KEYS[2], KEYS[3], KEYS[4], rec, now, next, ARGV[5])
+if free then -- a place of what is released is one that a grant which stopped has left
+  free = vacate(KEYS, rec, now, field, ARGV[5], dirty, session, epoch)
 elseif dirty then
   save(KEYS[2], rec, now)
 end
---redisson if code == RELEASED then freed(KEYS[1]) end
+--redisson if free and code == RELEASED then freed(KEYS[1]) end
 return {code, now}

@@ -12,8 +12,8 @@ local session = ARGV[1]
 local now = clock()
 
 local function renew(hold, recordkey, epoch, lease)
-  local rec = record(redis.call('GET', recordkey))
-  local _, mine = holder(hold, session)
+  local rec, _, mine = look({hold, recordkey}, session)
+  if rec.err then return rec.err end
   if not mine or rec.session ~= session or tonumber(rec.epoch) ~= tonumber(epoch) then return 0 end
   redis.call('PEXPIRE', hold, lease)
   redis.call('EXPIRE', recordkey, retention(rec, now))

@@ -18,14 +18,14 @@ local RESUMED, GONE, STALE, LATE = 1, 2, 3, 4
 
 local now = clock()
 if now > tonumber(ARGV[5]) then return {LATE, now, 0, 0, 0} end
-local rec = record(redis.call('GET', KEYS[2]))
+local rec, field = look(KEYS, session)
+if rec.err then return rec end
 if rec.tombs ~= '' and entombed(rec, session, epoch, now) then return {STALE, now, 0, 0, 0} end
 if doubt > 0 then
   entomb(rec, session, epoch - 1, now + doubt, now)
   rec.keep = longer(rec.keep, ARGV[8])
 end
-local had = redis.call('HGETALL', KEYS[1])
-local whose, who = string.match(had[1] or '', '^([^:]*):(.*)$')
+local whose, who = string.match(field or '', '^([^:]*):(.*)$')
 if who ~= owner then
   if doubt > 0 then save(KEYS[2], rec, now) end -- an earlier copy must not find what the owner gets from here on
   return {GONE, now, 0, 0, 0}
@@ -34,9 +34,10 @@ if rec.session == session and tonumber(rec.epoch) > epoch then return {STALE, no
 local refused = far(rec, now, 1, seen)
 if refused then return refused end
 
+local holds = redis.call('HGET', KEYS[1], field)
 if whose ~= session then
-  redis.call('HSET', KEYS[1], session .. ':' .. owner, had[2])
-  redis.call('HDEL', KEYS[1], had[1])
+  redis.call('HSET', KEYS[1], session .. ':' .. owner, holds)
+  redis.call('HDEL', KEYS[1], field)
 end
 if rec.session ~= session or tonumber(rec.epoch) < epoch then
   local last = rec.epoch
@@ -46,7 +47,7 @@ if rec.session ~= session or tonumber(rec.epoch) < epoch then
   end
   rec.session, rec.epoch, rec.op, rec.state, rec.keep = session, ARGV[2], '0', 'h', longer(rec.keep, ARGV[8])
   save(KEYS[2], rec, now)
-  drop(KEYS[3], KEYS[4], session) -- the place of an earlier attempt: a session that has the lock does not wait for it
+  drop(KEYS, session) -- the place of an earlier attempt: a session that has the lock does not wait for it
   if whose ~= session then redis.pcall('PUBLISH', ARGV[7] .. whose, 't ' .. last .. ' ' .. KEYS[1]) end
 end
 local ttl = redis.call('PTTL', KEYS[1])
@@ -54,4 +55,4 @@ if ttl < 0 or ARGV[9] ~= 'f' and ttl < tonumber(ARGV[4]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[4])
   ttl = tonumber(ARGV[4])
 end
-return {RESUMED, now, tonumber(had[2]), rec.last, ttl, noted(KEYS[5], rec)}
+return {RESUMED, now, tonumber(holds), rec.last, ttl, noted(KEYS[5], rec)}

@@ -6,7 +6,8 @@
 --       4 "1" for all of them, "0" for one  5 channel prefix  6 "1" if all sessions listen here
 -- Returns  {code, now, tickets of this session that were signalled...}   1 done   2 gone: no such hold
 --          3 more: there are waiters left, for another run with a higher op. None can be new: waiters had the hold.
--- Keeps    a signal goes to a live waiter or, if there is none, has no effect.
+-- Keeps    a signal goes to a live waiter or, if there is none, has no effect. A copy of a run that stopped half-way
+--          goes on with it: it signals the same waiters, or one more.
 -- Twice    op is not above the last one: no waiter is signalled. The code is that of the present state.
 -- Late     op is not above that of a later one, and another epoch than that of the hold signals no waiter.
 
@@ -15,30 +16,34 @@ local all = ARGV[4] == '1'
 local DONE, GONE, MORE = 1, 2, 3
 
 local now = clock()
-local rec = record(redis.call('GET', KEYS[2]))
-local field, mine = holder(KEYS[1], session)
+local rec, field, mine = look(KEYS, session)
+if rec.err then return rec end
 if not mine or rec.session ~= session or tonumber(rec.epoch) ~= epoch then return {GONE, now} end
 
--- done is the code of a run that has found its hold.
-local function done()
-  return all and redis.call('ZRANGE', KEYS[5], '0', '0')[1] and MORE or DONE
-end
-
-if op <= tonumber(rec.op) then return {done(), now} end
-rec.op = ARGV[3]
-save(KEYS[2], rec, now)
+if op <= tonumber(rec.op) then return {all and ticket(KEYS, 1) and MORE or DONE, now} end
 
 local listening = ARGV[6] == '1'
 recall(KEYS, now, ARGV[5], field, listening)
-local answer = {DONE, now}
-if all then
-  for _, member in ipairs(redis.call('ZRANGE', KEYS[5], '0', BATCH - 1)) do
-    local whose, ticket = wake(KEYS, now, ARGV[5], field, member)
-    if whose == session then answer[#answer + 1] = ticket end
-  end
-else
-  local whose, ticket = notify(KEYS, now, ARGV[5], field, listening)
-  if whose == session then answer[#answer + 1] = ticket end
+local answer, i = {DONE, now}, 0
+local function signalled(whose, number)
+  if whose == session then answer[#answer + 1] = number end
 end
-answer[1] = done()
+if all then
+  local left = BATCH
+  repeat
+    i = i + 1
+    local member = ticket(KEYS, i)
+    if member and left == 0 then answer[1] = MORE end
+    if member and left > 0 and not taken[member] then
+      left = left - 1
+      signalled(wake(KEYS, now, ARGV[5], field, member))
+    end
+  until not member or answer[1] == MORE
+else
+  signalled(notify(KEYS, now, ARGV[5], field, listening))
+end
+clean(KEYS)
+-- The operation counts as done when all is: a copy of a run that stopped goes on with it.
+rec.op = ARGV[3]
+save(KEYS[2], rec, now)
 return answer

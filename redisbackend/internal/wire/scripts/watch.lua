@@ -12,12 +12,12 @@ local session, epoch = ARGV[1], tonumber(ARGV[2])
 local WATCHED, GONE = 1, 2
 
 local now = clock()
-local rec = record(redis.call('GET', KEYS[2]))
-local _, mine = holder(KEYS[1], session)
+local rec, _, mine = look(KEYS, session)
+if rec.err then return rec end
 if not mine or rec.session ~= session or tonumber(rec.epoch) ~= epoch then return {GONE, now, 0} end
 if rec.state ~= 'w' then
   rec.state = 'w'
   save(KEYS[2], rec, now)
 end
-local next = waiting(KEYS[3], KEYS[4], now)
+local next = waiting(KEYS, now)
 return {WATCHED, now, next and next.session ~= session and 1 or 0}

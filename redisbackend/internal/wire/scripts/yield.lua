@@ -17,7 +17,7 @@
 
 local first = redis.call('LINDEX', KEYS[3], '0')
 if first then
-  if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
+  if redis.pcall('GET', KEYS[2]) ~= ARGV[1] then return 0 end
   local place = redis.call('HGET', KEYS[4], first)
   if not place or redis.call('HEXISTS', KEYS[4], ARGV[10]) == 1 then return 0 end
   local epoch, deadline, grant, holds, tokens, seen, keep, owner =
@@ -30,16 +30,20 @@ if first then
   local token = math.max(now, tonumber(ARGV[2]), seen + 1)
   if token > tonumber(ARGV[8]) or tokens ~= '1' or owner == '*linger' then return 0 end
   if tonumber(keep) > tonumber(ARGV[9]) or redis.call('PTTL', KEYS[3]) < tonumber(ARGV[15]) then return 0 end
-  if redis.call('HDEL', KEYS[1], ARGV[4]) == 0 then return 0 end
-  token = string.format('%.0f', token)
-  redis.call('HSET', KEYS[1], first .. ':' .. owner, holds)
+  -- The new field comes before the old one goes, or the hash would go too.
+  local added = redis.call('HSET', KEYS[1], first .. ':' .. owner, holds) == 1
+  if redis.call('HDEL', KEYS[1], ARGV[4]) == 0 then
+    if added then redis.call('HDEL', KEYS[1], first .. ':' .. owner) end
+    return 0
+  end
   redis.call('PEXPIRE', KEYS[1], grant)
+  token = string.format('%.0f', token)
   token = token .. ' ' .. token .. ' '
   redis.call('SET', KEYS[2], token .. first .. ' ' .. epoch .. ' 0 g ' .. ARGV[14], 'EX', ARGV[9])
   -- Our place comes before the waiter's goes, or the keys would go too, and their TTL.
+  redis.call('HSET', KEYS[4], ARGV[10], ARGV[11] .. string.format('%.0f', now + tonumber(ARGV[12])) .. ARGV[13])
   redis.call('RPUSH', KEYS[3], ARGV[10])
   redis.call('LPOP', KEYS[3])
-  redis.call('HSET', KEYS[4], ARGV[10], ARGV[11] .. string.format('%.0f', now + tonumber(ARGV[12])) .. ARGV[13])
   redis.call('HDEL', KEYS[4], first)
   redis.pcall('PUBLISH', ARGV[16] .. first,
     'g ' .. epoch .. ' ' .. token .. grant .. ' ' .. string.format('%.0f', now) .. ' ' .. KEYS[1])
