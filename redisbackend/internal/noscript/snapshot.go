@@ -37,6 +37,7 @@ type snapshot struct {
 // held is the hash as it was read.
 type held struct {
 	field   string
+	others  []string // left there by a script that stopped: see sole in common.lua
 	count   int
 	expires protocol.Instant
 }
@@ -125,6 +126,13 @@ func (i *snapshot) parseHold(hash map[string]string, ttl int64) error {
 		session, owner, named := strings.Cut(field, ":")
 		if !named || ttl == never {
 			return errForeign
+		}
+		if i.was.field != "" {
+			if session != i.lock.Record.Session {
+				i.was.others = append(i.was.others, field)
+				continue
+			}
+			i.was.others = append(i.was.others, i.was.field)
 		}
 		i.was.field, i.was.expires = field, i.now+time.Duration(ttl)*time.Millisecond
 		i.was.count, _ = strconv.Atoi(count)
@@ -305,7 +313,8 @@ func (i *snapshot) holdChanges(c rueidis.DedicatedClient) (commands rueidis.Comm
 		commands = append(commands, c.B().Hset().Key(key).FieldValue().FieldValue(field, strconv.Itoa(h.Count)).Build())
 	}
 	if i.was.field != "" && field != i.was.field {
-		commands = append(commands, c.B().Hdel().Key(key).Field(i.was.field).Build())
+		gone := slices.DeleteFunc(append(i.was.others, i.was.field), func(f string) bool { return f == field })
+		commands = append(commands, c.B().Hdel().Key(key).Field(gone...).Build())
 	}
 	if h.Expires != i.was.expires || i.was.field == "" {
 		commands = append(commands, c.B().Pexpire().Key(key).Milliseconds(int64(wire.Millis(h.Expires-i.now))).Build())
