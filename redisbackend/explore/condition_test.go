@@ -28,6 +28,9 @@ func (w *world) waits(all []action, s *state, i uint8) []action {
 				all = append(all, action{what: a, session: i, way: way})
 			}
 		}
+		if a != returns {
+			all = s.stops(all, action{what: a, session: i})
+		}
 	}
 	if c.phase == waits {
 		add(beats)

@@ -19,8 +19,10 @@
 // head has one command under way, and its watchdog one more. An attempt may be a repetition, a heartbeat, the next
 // owner's, may yield, barge, keep the TTL, or have a fixed lease or a block of tokens. A command is executed and
 // returns at once; or it is lost, or its reply is, or it arrives after its caller has gone, or slowly, or twice. A push
-// arrives at any later time, or never. A session that does nothing for a while is a paused one. Time has few instants:
-// a grant and a waiter's patience take one tick, a lease two, and commands are refused from the next tick on.
+// arrives at any later time, or never. In the worlds called "stopped" a script stops after any of its commands: what it
+// has done stays, and its caller does not know what that is. A session that does nothing for a while is a paused one.
+// Time has few instants: a grant and a waiter's patience take one tick, a lease two, and commands are refused from the
+// next tick on.
 //
 // Every world has a budget of attempts, ticks, faults and so on, so all of its runs end. With RELOCK_FULL=1 it is
 // explored completely, nearest states first (explore_test.go); without, only its first few thousand states are. A world
@@ -34,6 +36,8 @@
 // attempts have; places keep their order, and only sessions that died, were served or left lose them; a lock that is
 // granted goes to the first live waiter, as that asked for it, with one message; tokens rise; no free lock has a live
 // waiter; and the header of the script is true.
+//
+// A script that stops has no contract, and neither have the runs after it; what follows must hold all the same.
 //
 // In every state (check_test.go): a session that trusts a lease has the lock in Redis, as that owner, with that epoch,
 // count and token, for at least as long. So no two sessions trust it at once. A hold that begins has a token above

@@ -84,13 +84,6 @@ func parseLock(keys *[keyCount]value) (l lock) {
 			l.broken = fmt.Sprintf("key %d never expires", i)
 		}
 	}
-	if h := keys[keyHold]; h.items != nil {
-		session, owner, _ := strings.Cut(h.items[0], ":")
-		l.hold = hold{sessionOf(session), ownerOf(owner), num[int](h.items[1]), h.expires}
-		if len(h.items) != 2 || l.hold.count < 1 {
-			l.broken = fmt.Sprintf("the hold is %q", h.items)
-		}
-	}
 	if r := keys[keyRecord]; r.items != nil {
 		m := recordForm.FindStringSubmatch(r.items[0])
 		if m == nil {
@@ -98,6 +91,16 @@ func parseLock(keys *[keyCount]value) (l lock) {
 			return l
 		}
 		l.record = record{token(num[int64](m[1])), token(num[int64](m[2])), sessionOf(m[3]), num[uint8](m[4]), num[uint8](m[5]), m[6] == "g"}
+	}
+	for h, i := keys[keyHold], 0; i < len(h.items); i += 2 {
+		session, owner, _ := strings.Cut(h.items[i], ":")
+		one := hold{sessionOf(session), ownerOf(owner), num[int](h.items[i+1]), h.expires}
+		if i == 0 || one.session == l.record.session && l.hold.session != one.session { // see sole in common.lua
+			l.hold = one
+		}
+		if len(h.items) != 2 || one.count < 1 {
+			l.broken = fmt.Sprintf("the hold is %q", h.items)
+		}
 	}
 	places := keys[keyWaiters].items
 	if 2*len(keys[keyQueue].items) != len(places) {

@@ -93,6 +93,7 @@ type run struct {
 	memory uint32
 	now    tick
 	call   call
+	stop   uint8 // after how many commands the script stops; 0: it does not
 }
 
 //go:embed driver.lua
@@ -163,24 +164,28 @@ func (r *store) do(command ...string) any {
 	return must(server.ParseReply(r.in))
 }
 
-// exec carries out a call that reaches Redis at a moment, and returns its result.
-func (r *store) exec(before *memory, now tick, c call) result {
-	key := run{before.id, now, c}
+// exec carries out a call that reaches Redis at a moment, or a part of it, and returns its result.
+func (r *store) exec(before *memory, now tick, c call, stop uint8) result {
+	key := run{before.id, now, c, stop}
 	res, ok := r.known[key]
 	if !ok {
-		res = r.eval(before, now, c)
+		res = r.eval(before, now, c, stop)
 		r.known[key] = res
 	}
 	return res
 }
 
 // eval has Redis run the script of a call.
-func (r *store) eval(before *memory, now tick, c call) (res result) {
+func (r *store) eval(before *memory, now tick, c call, stop uint8) (res result) {
 	r.count++
 	r.load(before, now)
 	r.now, r.said = now, nil
 	keys, args := c.arguments(r.names)
-	r.job = slices.Concat([]string{strconv.Itoa(int(c.verb)), strconv.Itoa(len(keys))}, keys, args)
+	number := strconv.Itoa(int(c.verb))
+	if stop > 0 {
+		number += "/" + strconv.Itoa(int(stop))
+	}
+	r.job = slices.Concat([]string{number, strconv.Itoa(len(keys))}, keys, args)
 	answer, _ := r.run()
 	res.messages = r.said
 	if r.has == nil {

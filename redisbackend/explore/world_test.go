@@ -35,6 +35,7 @@ type budget struct {
 	flushes uint8 // losses of Redis's memory
 	awaits  uint8
 	signals uint8
+	stops   uint8 // scripts that stop half-way
 }
 
 // A mode is what the head of a session's queue, which has the baton, does.
@@ -110,6 +111,7 @@ type state struct {
 	left     budget
 	top      uint32 // the highest token of a hold that a session trusted
 	orphans  bool   // Redis may rightly have something that no session knows of: it must expire
+	halved   bool   // a script has stopped half-way
 }
 
 // A way is what happens to a command on its way.
@@ -123,9 +125,13 @@ const (
 	slow                // it is under way, and its caller waits
 	doubled             // it is executed, its reply arrives, and another copy of it is under way
 	ways
+	halfway // its script stops after some commands, and its caller does not know what it has done
 )
 
-var wayNames = [ways]string{"", "; it is lost", "; the answer is lost", "; given up, but still under way", "; it is slow", "; a copy is still under way"}
+var wayNames = [...]string{"", "; it is lost", "; the answer is lost", "; given up, but still under way", "; it is slow", "; a copy is still under way", halfway: "; it stops half-way"}
+
+// mostCommands is how many commands a script has at most in a world, or more.
+const mostCommands = 40
 
 // An action is one thing that happens.
 type action struct {
@@ -134,7 +140,7 @@ type action struct {
 	flags   flags
 	owner   uint8
 	way     way
-	index   uint8
+	index   uint8 // in the net; halfway: after how many commands
 }
 
 type what uint8
@@ -209,6 +215,18 @@ func (s *state) ways() way {
 	return ways
 }
 
+// stops returns in how many ways a command can stop half-way. The command of a renewal fails alone.
+func (s *state) stops(all []action, a action) []action {
+	if s.left.stops == 0 || a.what == renews {
+		return all
+	}
+	for n := range uint8(mostCommands) {
+		a.way, a.index = halfway, n+1
+		all = append(all, a)
+	}
+	return all
+}
+
 // moves returns what a session can do.
 func (w *world) moves(all []action, s *state, i uint8) []action {
 	c := &s.sessions[i]
@@ -216,9 +234,10 @@ func (w *world) moves(all []action, s *state, i uint8) []action {
 		a.session = i
 		for a.way = range s.ways() {
 			if all = append(all, a); a.what == leaves || a.what == abandons || a.what == inherits {
-				break // these send nothing
+				return // these send nothing
 			}
 		}
+		all = s.stops(all, a)
 	}
 	if c.mode == holding && s.left.renews > 0 && !c.renewing && !c.flags.has(fixed) {
 		add(action{what: renews})
@@ -305,6 +324,8 @@ type step struct {
 	world *world
 	store *store
 	state
+	stop uint8    // halfway: after so many commands
+	void bool     // it cannot happen: the script ends before that, or has written nothing
 	bad  string   // what must not be
 	told []string // the story for a reader of a failure; nil if it is not wanted
 }
@@ -323,8 +344,13 @@ func (x *step) fail(format string, args ...any) {
 
 // happen carries an action out.
 func (x *step) happen(a action) {
-	c := &x.sessions[a.session]
-	if a.way != promptly {
+	c, before := &x.sessions[a.session], x.state
+	switch a.way {
+	case promptly:
+	case halfway:
+		x.left.stops--
+		x.stop = a.index
+	default:
 		x.left.faults--
 	}
 	switch a.what {
@@ -363,6 +389,10 @@ func (x *step) happen(a action) {
 		x.tell("Redis loses its memory")
 		x.left.flushes--
 		x.memory = x.store.intern([keyCount]value{})
+	}
+	if x.void {
+		x.state, x.void = before, false
+		return
 	}
 	x.settle()
 }
@@ -433,7 +463,21 @@ func (x *step) send(c call, w way) {
 	case doubled:
 		x.answered(c, x.exec(c, false), x.now)
 		x.post(item{kind: request, call: c, sent: x.now, twin: true})
+	case halfway:
+		x.half(c)
 	}
+}
+
+// half carries out a part of a command.
+func (x *step) half(c call) {
+	res := x.store.exec(x.memory, x.now, c, x.stop)
+	if x.void = res.err == "" || res.after == x.memory; x.void {
+		return
+	}
+	x.memory, x.halved = res.after, true
+	x.deliver(res.messages)
+	x.tell("  → after %d commands it stops: %s", x.stop, describe(c, result{after: res.after}))
+	x.unanswered(c)
 }
 
 // wait notes whether the head, or the watchdog, waits for a reply.
@@ -458,8 +502,8 @@ func (x *step) post(it item) {
 // exec carries out a command that reaches Redis.
 func (x *step) exec(c call, twin bool) result {
 	before := x.memory
-	res := x.store.exec(before, x.now, c)
-	if bad := contract(before, x.now, c, res); bad != "" {
+	res := x.store.exec(before, x.now, c, 0)
+	if bad := contract(before, x.now, c, res); bad != "" && (!x.halved || res.err != "") {
 		x.fail("%v: %s", c, bad)
 	}
 	x.late(c, res, twin)
@@ -468,7 +512,16 @@ func (x *step) exec(c call, twin bool) result {
 		*gone = max(*gone, c.epoch)
 	}
 	x.memory = res.after
-	for _, m := range res.messages {
+	x.deliver(res.messages)
+	if x.told != nil {
+		x.tell("  → %s", describe(c, res))
+	}
+	return res
+}
+
+// deliver posts the messages that a script has sent.
+func (x *step) deliver(messages []message) {
+	for _, m := range messages {
 		switch m.kind {
 		case 's':
 			x.tell("  → %s is told that ticket %d is signalled", sessionName(m.to), m.epoch)
@@ -478,10 +531,6 @@ func (x *step) exec(c call, twin bool) result {
 			x.post(item{kind: grant, call: call{session: m.to, epoch: m.epoch}, sent: m.at, first: m.first, last: m.last, ttl: m.ttl})
 		}
 	}
-	if x.told != nil {
-		x.tell("  → %s", describe(c, res))
-	}
-	return res
 }
 
 // late looks for attempts that are carried out after they were given up.
