@@ -20,9 +20,10 @@ var ErrForeignCondition = errors.New("the condition belongs to another lock")
 // with as many holds as before, and only then returns, also when it timed out or its context ended. The one exception
 // is an error for which errors.Is(err, ErrLost): the lock could not be taken again (the session was closed, Redis
 // refused, a lease has passed since the end of the context or of the time limit, or with what the same owner has taken
-// meanwhile there would be too many holds), or was lost before the wait began. The holds that it gave up are then gone,
-// and each Unlock for them returns ErrLost. (With an owner that goroutines share, such an Unlock would give up what
-// another goroutine holds by now: do not call it after ErrLost.)
+// meanwhile there would be too many holds), was lost before the wait began, or may have been given up by a command
+// whose outcome is unknown. The holds that it gave up are then gone, and each Unlock for them returns ErrLost. (With an
+// owner that goroutines share, such an Unlock would give up what another goroutine holds by now: do not call it after
+// ErrLost.)
 //
 // There are no spurious wake-ups, with one exception: a process that was paused for longer than three heartbeats is
 // assumed to be dead, and its waiters wake when it goes on. Like all code that waits for a condition, test it in a

@@ -50,6 +50,31 @@ func TestALossAfterAwaitEndsTheContextOfDo(t *testing.T) {
 	})
 }
 
+// A server that refuses an Await half-way may have given the lock away: its caller has lost it, and no signal is spent on it.
+func TestAnAwaitThatStopsHalfWayKeepsNoHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b), newSession(t, b)
+		ctx, l := owner(t, "a"), a.NewLock("x")
+		require.NoError(t, l.Lock(ctx))
+		lost := l.Lost(ctx)
+		b.SetFault(memory.Script(memory.Await, memory.Stop("NOPERM this user has no permissions to run the 'lpop' command")))
+		err := l.NewCondition("ready").Await(ctx)
+		assert.ErrorIs(t, err, reentrant.ErrLost)
+		assert.True(t, reentrant.Refused(err) && reentrant.OutcomeUnknown(err), "%v", err)
+		requireClosed(t, lost)
+		assert.False(t, l.IsHeldByCurrentOwner(ctx))
+		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+		synctest.Wait()
+		woken := awaits(t, owner(t, "c"), c)
+		time.Sleep(time.Millisecond)
+		signals(t, a)
+		err, ok := returned(woken, time.Second)
+		require.True(t, ok, "the signal goes to one that waits")
+		require.NoError(t, err)
+	})
+}
+
 func TestAnAwaitThatCannotComeBackEndsTheContextOfDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

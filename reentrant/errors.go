@@ -157,5 +157,6 @@ func counted(n int, thing string) string {
 func OutcomeUnknown(err error) bool { return backend.OutcomeUnknown(err) }
 
 // Refused reports whether err is the server's own refusal, such as a wrong password or a missing right. It does not
-// mean that another owner has the lock, and trying again does not help.
+// mean that another owner has the lock, and trying again does not help. Redis may refuse in the middle of a command:
+// then [OutcomeUnknown] holds too.
 func Refused(err error) bool { return backend.Refused(err) }

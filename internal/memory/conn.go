@@ -271,6 +271,9 @@ func send[R any](b *Backend, op Op, v Verdict, run func(now protocol.Instant) (R
 		} else {
 			r.answer, r.ahead = execute(b, op.Verb, v.String(), run)
 		}
+		if v.Stopped != "" {
+			r.err = backend.WithOutcomeUnknown(backend.WithRefused(errors.New(v.Stopped)))
+		}
 		if v.Mute {
 			r.err = backend.WithOutcomeUnknown(errors.New("the reply was lost"))
 		}

@@ -48,6 +48,7 @@ type Fault func(Op) Verdict
 type Verdict struct {
 	Lost    bool          // it does not arrive: the command fails with an error that says so, the message is dropped
 	Refused string        // if not "", the server refuses it with these words
+	Stopped string        // if not "", the server executes it, and its reply is that it stopped half-way, with these words
 	Delay   time.Duration // it arrives this much later; a command whose caller gives up meanwhile is executed all the same
 	Again   time.Duration // if not 0, a second copy arrives this long after the first
 	Mute    bool          // the command is executed, the reply is lost
@@ -64,6 +65,9 @@ var (
 
 // Refuse makes the server refuse a command with these words ([reentrant.Refused]).
 func Refuse(words string) Verdict { return Verdict{Refused: words} }
+
+// Stop makes the server execute a command, and say that it stopped half-way: refused, the outcome unknown.
+func Stop(words string) Verdict { return Verdict{Stopped: words} }
 
 // Delay makes a command or message arrive d later.
 func Delay(d time.Duration) Verdict { return Verdict{Delay: d} }

@@ -31,6 +31,8 @@ func (v Verdict) String() string {
 	switch {
 	case v.Lost:
 		words = append(words, "lost")
+	case v.Stopped != "":
+		words = append(words, "stopped: "+v.Stopped)
 	case v.Mute:
 		words = append(words, "reply lost")
 	case v.Late > 0:
