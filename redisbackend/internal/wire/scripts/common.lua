@@ -1,7 +1,7 @@
 -- common.lua: what the scripts share. The loader puts it before each of them; it runs nothing by itself.
 --
 -- Keys of a lock N (all in one cluster slot; every script gets the ones it needs in KEYS):
---   hold     hash    N itself: field "<session>:<owner>" -> holds; its TTL is the lease. At most one field.
+--   hold     hash    N itself: field "<session>:<owner>" -> holds; its TTL is the lease. One field, or see sole.
 --   record   string  "first last session epoch op state keep[ tombstone]..."
 --                      first..last  the block of fencing tokens of the last grant (one token without cohorts)
 --                      session, epoch  of the attempt that last got the lock
