@@ -142,4 +142,5 @@ type State struct {
 	Token   Token         // last token given out
 	Waiting []string      // sessions with a live place, longest first
 	Note    string        // what the holder noted ([Noter]); "" if nothing
+	Err     error         // why this lock could not be read, among many that were; all else is zero then
 }

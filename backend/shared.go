@@ -7,8 +7,8 @@ import (
 )
 
 // ErrWrongKind is returned when a name is already used for another kind of lock: a Lock, a read-write lock and a semaphore
-// cannot share one. It is also returned for a name whose key is not a lock at all. It is a refusal ([Refused]), and
-// nothing was changed. A name's kind is forgotten some seconds after its last use.
+// cannot share one. It is also returned for a name whose keys have something that is not a lock at all, or cannot be read
+// as one. It is a refusal ([Refused]), and nothing was changed. A name's kind is forgotten some seconds after its last use.
 var ErrWrongKind = errors.New("the name is used for another kind of lock, or for something else")
 
 // AllUnits is how many units the write side of a read-write lock needs: all there are. It is also the limit of a read-write

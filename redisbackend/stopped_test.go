@@ -233,8 +233,8 @@ var halfRuns = []halfRun{
 		act: func(s *scene) error { return s.a.giveUp() }},
 	{name: "release of a place of a free lock", golden: func(s *scene) { s.takes(s.b); s.queues(s.a, s.c); s.a.waits = false; s.lapse() },
 		act: func(s *scene) error { return s.a.giveUp() }},
-	{name: "force", golden: func(s *scene) { s.takes(s.a); s.queues(s.b, s.c) }, act: func(s *scene) error { return second(s.c.remote.ForceUnlock(s.ctx())) }},
-	{name: "force without waiters", golden: func(s *scene) { s.takes(s.a) }, act: func(s *scene) error { return second(s.c.remote.ForceUnlock(s.ctx())) }},
+	{name: "force", golden: func(s *scene) { s.takes(s.a); s.queues(s.b, s.c) }, act: func(s *scene) error { return second(s.c.remote.ForceUnlock(s.ctx(), time.Now().Add(time.Minute))) }},
+	{name: "force without waiters", golden: func(s *scene) { s.takes(s.a) }, act: func(s *scene) error { return second(s.c.remote.ForceUnlock(s.ctx(), time.Now().Add(time.Minute))) }},
 	{name: "offer", golden: func(s *scene) { s.takes(s.a); s.queues(s.b, s.c); s.lapse() },
 		act: func(s *scene) error { return s.raw("offer", s.keys("", "t", "q", "w"), []string{"relock:session:"}) }},
 

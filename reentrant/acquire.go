@@ -401,13 +401,14 @@ func (e *lockState) park(ctx context.Context, t *try, ttl time.Duration) bool {
 
 // accept returns the hold of a pushed grant, without a command, if the grant can be trusted for long enough to be
 // renewed. It cannot if the moment of the grant is not known, if Redis has replied since that another owner has the
-// lock, if less than half of its TTL is left, if the machine slept since Redis was last asked, or if the lease is fixed
-// (it starts when it is accepted). The next copy of the attempt then confirms the grant.
+// lock, if less than half of its TTL is left, if the machine slept since Redis was last asked, if the lease is fixed
+// (it starts when it is accepted), or if it is more than the attempt asked for. The next copy of the attempt then
+// confirms the grant.
 func (e *lockState) accept(a *attempt, owner Owner) (hold, bool) {
 	e.mu.Lock()
 	g := e.grant
 	e.mu.Unlock()
-	if g.Epoch != a.req.Epoch || g.NotBefore.IsZero() || g.NotBefore.Before(a.refuted) || a.req.Fixed {
+	if g.Epoch != a.req.Epoch || g.NotBefore.IsZero() || g.NotBefore.Before(a.refuted) || a.req.Fixed || !check.Grant(&a.req, &g) {
 		return hold{}, false
 	}
 	now := time.Now()

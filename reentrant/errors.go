@@ -24,7 +24,8 @@ var (
 	// present (it is starting, for instance). It says nothing about the lock's holder.
 	ErrUnavailable = backend.ErrUnavailable
 	// ErrWrongKind is returned when a name is in use as another kind of lock: a Lock, an RWLock and a Semaphore cannot
-	// share one. Nothing was changed. If the session can find out as what the name is in use, the error's text says so.
+	// share one. It is also returned when the keys of the name have other data, or some that cannot be read: they have to
+	// be deleted by hand. Nothing was changed. If the session can find out as what the name is in use, the error's text says so.
 	ErrWrongKind = backend.ErrWrongKind
 	// ErrTooManyHolds is returned when an owner holds the lock 2³¹−1 times. The holds are unchanged.
 	ErrTooManyHolds = errors.New("maximum hold count exceeded")

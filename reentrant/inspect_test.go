@@ -1,7 +1,10 @@
 package reentrant_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -62,20 +66,48 @@ func TestInspectAllIsOneRoundTrip(t *testing.T) {
 	})
 }
 
+// One name that cannot be read keeps no other from being read, and is in the log.
+func TestInspectAllSkipsWhatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		b := memory.New()
+		s := newSession(t, b, reentrant.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		require.NoError(t, s.NewLock("a").Lock(t.Context()))
+		require.NoError(t, s.NewRWLock("rw").RLock(t.Context()))
+		names := []string{"rw", "", backend.ConditionsOf("x"), "a", "free"}
+		states, err := s.InspectAll(t.Context(), names...)
+		require.NoError(t, err)
+		require.Len(t, states, len(names))
+		for i, st := range states[:3] {
+			require.Error(t, st.Err, names[i])
+			_, want := s.NewLock(names[i]).Inspect(t.Context())
+			assert.Equal(t, reentrant.Refused(want), reentrant.Refused(st.Err), names[i])
+		}
+		require.ErrorIs(t, states[0].Err, reentrant.ErrWrongKind)
+		assert.True(t, states[3].Locked)
+		assert.Zero(t, states[4])
+		require.NoError(t, s.NewRWLock("rw").RUnlock(t.Context()))
+		require.NoError(t, s.NewLock("a").Unlock(t.Context()))
+		states, err = s.InspectAll(t.Context(), "", "")
+		require.NoError(t, err)
+		assert.Len(t, states, 2)
+		require.NoError(t, s.Close(t.Context()))
+		assert.Equal(t, 2, strings.Count(log.String(), "some locks could not be read"), "one line for each call")
+		assert.Contains(t, log.String(), `[rw  `)
+	})
+}
+
 func TestInspectAllNamesTheLockThatCouldNotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		s := newSession(t, b)
-		states, err := s.InspectAll(t.Context(), "a", "", "c")
-		require.ErrorContains(t, err, "must not be empty")
-		assert.Nil(t, states)
 		b.SetFault(func(op memory.Op) memory.Verdict {
 			if op.Lock == "b" {
 				return memory.Refuse("NOPERM")
 			}
 			return memory.Pass
 		})
-		states, err = s.InspectAll(t.Context(), "a", "b", "c")
+		states, err := s.InspectAll(t.Context(), "a", "b", "c")
 		require.ErrorContains(t, err, `"b"`)
 		assert.Nil(t, states)
 	})

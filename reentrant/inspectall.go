@@ -1,7 +1,10 @@
 package reentrant
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"log/slog"
 	"sync"
 
 	"github.com/relock-go/relock/backend"
@@ -13,45 +16,73 @@ import (
 // Each counts as a command in [Stats]. With redisbackend.WithoutScripts a lock takes two round trips, and eight locks are
 // asked for at a time.
 //
-// The states are not of one moment: a lock may change hands between two of them. If a lock could not be read, InspectAll
-// returns no states, and the error that Lock.Inspect would return for the first such lock. ctx bounds it. Without names it
-// sends nothing. In a session that is closed or closing it returns [ErrClosed].
+// A name that cannot be read does not keep the others from being read: one that is not valid, is in use as another kind of
+// lock, or whose key has something else. Its State has nothing but Err, the error that Lock.Inspect would return, and the
+// session logs a warning that lists such names. After any other error InspectAll returns no states, and the error of the
+// first lock that has one.
+//
+// The states are not of one moment: a lock may change hands between two of them. ctx bounds it. Without names it sends
+// nothing. In a session that is closed or closing it returns [ErrClosed].
 func (s *Session) InspectAll(ctx context.Context, names ...string) ([]State, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
 	const op = "inspect"
-	locks, asked := make([]*Lock, len(names)), make([]backend.Inspection, len(names))
+	states := make([]State, len(names))
+	var asked []backend.Inspection
+	var locks []*Lock // that are asked for
+	var places []int  // their places among the names
 	for i, name := range names {
 		l := s.NewLock(name)
 		if l.invalid != nil {
-			return nil, l.error(op, l.invalid)
+			states[i].Err = l.error(op, l.invalid)
+			continue
 		}
-		locks[i], asked[i].Remote = l, l.remote
+		asked, locks, places = append(asked, backend.Inspection{Remote: l.remote}), append(locks, l), append(places, i)
 	}
-	failed := locks[0]
-	err := s.command(ctx, uint64(len(names)), func(ctx context.Context) error {
+	failed := ""
+	err := s.command(ctx, uint64(len(asked)), func(ctx context.Context) error {
 		s.inspectAll(ctx, asked)
-		for i := range asked {
-			err := asked[i].Err
-			if err == nil {
-				err = check.State(&asked[i].State)
+		for i, a := range asked {
+			if a.Err == nil {
+				a.Err = check.State(&a.State)
 			}
-			if err != nil {
-				failed = locks[i]
-				return err
+			switch l := locks[i]; {
+			case a.Err == nil:
+				states[places[i]] = a.State
+			case unreadable(a.Err):
+				states[places[i]].Err = l.error(op, a.Err)
+			default:
+				failed = l.name
+				return a.Err
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, failed.error(op, err)
+		return nil, &Error{Op: op, Lock: cmp.Or(failed, names[0]), Err: err}
 	}
-	states := make([]State, len(asked))
-	for i := range asked {
-		states[i] = asked[i].State
-	}
+	s.logUnreadable(names, states)
 	return states, nil
+}
+
+// unreadable reports whether the error of one lock says nothing about the others.
+func unreadable(err error) bool {
+	return errors.Is(err, ErrWrongKind) || errors.Is(err, check.ErrImpossible)
+}
+
+// logUnreadable logs the names that could not be read, in one line.
+func (s *session) logUnreadable(names []string, states []State) {
+	var skipped []string
+	var first error
+	for i, st := range states {
+		if st.Err != nil {
+			skipped, first = append(skipped, names[i]), cmp.Or(first, st.Err)
+		}
+	}
+	if first != nil {
+		s.log(slog.LevelWarn, "some locks could not be read", slog.Any("locks", skipped), slog.Any("error", first))
+	}
 }
 
 // inspectAll has the backend read all locks.

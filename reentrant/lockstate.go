@@ -84,9 +84,9 @@ func (e *lockState) granted(g backend.Grant) (wanted bool) {
 	}
 	if e.sentEpoch != g.Epoch || !e.waiting {
 		// A newer attempt superseded the grant, or the reply to a heartbeat came first: nothing to do. Or the attempt
-		// was given up: a clean-up is on its way, or the next head takes over the grant.
-		has := e.hold.owned() || e.hold.inheritable()
-		return e.sentEpoch > g.Epoch || has && e.hold.epoch == g.Epoch || !e.queue.Idle()
+		// was given up: a clean-up is on its way, or the next head takes over the grant. Or the session has the lock, and
+		// what would release the grant would release that.
+		return e.sentEpoch > g.Epoch || e.hold.inheritable() || !e.queue.Idle()
 	}
 	e.grant = g
 	e.nudge()

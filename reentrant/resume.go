@@ -193,23 +193,24 @@ func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote
 	}
 }
 
-// Another session can take up a hold of a portable owner. A message then ends the hold here. A renewal finds out too,
-// but a hold with a fixed lease would be trusted to its end, and no owner here could have the lock. So the message must
-// not be lost: neither with the channel, nor because it overtakes the reply that granted the hold. In both cases the
-// session asks Redis, and again a heartbeat later if there is no reply.
+// Another session can take up a hold of a portable owner. A message then says so, and the session asks Redis: any client
+// that may publish can send it. A renewal finds out too, but a hold with a fixed lease would be trusted to its end, and no
+// owner here could have the lock. So the message must not be lost: neither with the channel, nor because it overtakes the
+// reply that granted the hold. In both cases the session asks Redis too, and again a heartbeat later if there is no reply.
 
-// markTaken ends the hold with this epoch, or notes the epoch for a hold that has not begun. The epoch is 0 if Redis
-// had lost the record.
+// markTaken asks Redis about the hold with this epoch, if it can have been taken up, or notes the epoch for a hold that
+// has not begun. The epoch is 0 if Redis had lost the record.
 func (e *lockState) markTaken(epoch uint64) {
 	if epoch == 0 {
 		e.recheck()
 		return
 	}
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.movedEpoch = max(e.movedEpoch, epoch)
-	e.mu.Unlock()
-	e.lose(epoch, "another session has resumed it")
-	e.evict(epoch, false)
+	if e.hold.owned() && e.hold.epoch == epoch && e.hold.owner.portable {
+		e.scheduleCheckLocked()
+	}
 }
 
 // recheck asks Redis about a hold that may have been taken up while the channel was closed, even if the reply that

@@ -250,10 +250,20 @@ func (s *session) noteToken(t Token) {
 // A sink receives what the backend pushes to a session.
 type sink struct{ s *session }
 
+// Any client that may publish to the session's channel can forge a message. So a message ends no hold and lengthens none.
+// What it makes a session do for an epoch must be right for every epoch that the session has used, and one that it has not
+// used is forged: believed, it would concern holds to come.
+
+// used reports whether the session has used an epoch.
+func (k sink) used(epoch uint64) bool { return epoch <= k.s.epochs.Load() }
+
 // Granted wakes the attempt that the grant is for. A grant that no attempt waits for is released: its head was
 // cancelled, and the release of its place did not arrive.
 func (k sink) Granted(g backend.Grant) {
 	s := k.s
+	if !k.used(g.Epoch) {
+		return
+	}
 	e := s.findState(g.Name)
 	if e != nil {
 		wanted := e.granted(g)
@@ -274,6 +284,9 @@ func (k sink) Granted(g backend.Grant) {
 
 // Signalled wakes the owner of a ticket.
 func (k sink) Signalled(name string, ticket uint64, placed bool) {
+	if !k.used(ticket) {
+		return
+	}
 	if e := k.s.findState(name); e != nil {
 		e.signalled(ticket, placed)
 		k.s.putState(e)
@@ -282,8 +295,11 @@ func (k sink) Signalled(name string, ticket uint64, placed bool) {
 	}
 }
 
-// Taken ends a hold that another session has resumed.
+// Taken asks Redis about a hold that another session is said to have resumed.
 func (k sink) Taken(name string, epoch uint64) {
+	if !k.used(epoch) {
+		return
+	}
 	if e := k.s.findState(name); e != nil {
 		e.markTaken(epoch)
 		k.s.putState(e)
@@ -293,6 +309,9 @@ func (k sink) Taken(name string, epoch uint64) {
 // Wanted notifies the holder that another session waits, if the holder has called Lock.Wanted. It gives up a hold that
 // lingers, and keeps one that is held from lingering.
 func (k sink) Wanted(name string, epoch uint64) {
+	if !k.used(epoch) {
+		return
+	}
 	e := k.s.findState(name)
 	switch {
 	case e == nil:

@@ -104,6 +104,16 @@ func (b *Backend) Partition(session string, on bool) {
 	}
 }
 
+// Publish sends a session a message that no command caused, as any client that may publish to its channel can. m.At counts
+// from now.
+func (b *Backend) Publish(session string, m protocol.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m.At += b.clockLocked()
+	b.publishLocked(b.idLocked(session), m)
+	b.grants = nil // the trace shows messages of commands
+}
+
 // Flush forgets all locks, as FLUSHALL does.
 func (b *Backend) Flush() {
 	b.mu.Lock()

@@ -3,8 +3,10 @@
 package check
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/relock-go/relock/backend"
 )
@@ -89,6 +91,23 @@ func Share(req *backend.ShareRequest, r *backend.ShareReply) error {
 	return impossible(*r)
 }
 
+// Anyone who may publish to a session's channel can forge a push, so a session takes from it no more than it asked for.
+// What does not pass these checks is not refused: a copy of the request asks the server.
+
+// Grant reports whether a push can be the grant that was asked for.
+func Grant(req *backend.AcquireRequest, g *backend.Grant) bool {
+	return askedFor(g.TTL, req.GrantTTL) && 0 < g.First && g.First <= g.Last && g.Last-g.First < backend.Token(req.Tokens)
+}
+
+// ShareGrant reports whether a push can be the grant of units to a session that asked for at least least and at most want
+// of them, with the TTL asked.
+func ShareGrant(kind backend.ShareKind, g *backend.ShareGrant, least, want int, asked time.Duration) bool {
+	return askedFor(g.TTL, asked) && least <= g.Units && g.Units <= want && Units(kind, g.Units, g.First, g.Last)
+}
+
+// askedFor reports whether a push's TTL is no longer than was asked for. Redis counts whole milliseconds, rounded up.
+func askedFor(ttl, asked time.Duration) bool { return ttl < asked+time.Millisecond }
+
 // Units reports whether a session can have this many units under these tokens.
 func Units(kind backend.ShareKind, units int, first, last backend.Token) bool {
 	switch {
@@ -102,7 +121,10 @@ func Units(kind backend.ShareKind, units int, first, last backend.Token) bool {
 	return true
 }
 
+// ErrImpossible is in the error of every reply that does not pass.
+var ErrImpossible = errors.New("the backend's reply cannot be right")
+
 // impossible returns the error of a reply. Only an impossible one is copied to the heap.
 func impossible(reply any) error {
-	return backend.WithOutcomeUnknown(fmt.Errorf("the backend's reply cannot be right: %+v", reply))
+	return backend.WithOutcomeUnknown(fmt.Errorf("%w: %+v", ErrImpossible, reply))
 }

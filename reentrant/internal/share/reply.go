@@ -244,7 +244,8 @@ func (n *Name) admitLocked(x terms, t lease.Lease) {
 	n.room.keeper.expect(t.Wake())
 }
 
-// pushed handles a grant that the server pushed.
+// pushed handles a grant that the server pushed. A claim that keeps units has it confirmed by a copy: if the message was
+// forged, its users would lose what they have with what they do not have.
 func (n *Name) pushed(g backend.ShareGrant) {
 	n.mu.Lock()
 	notify := func() {}
@@ -259,12 +260,10 @@ func (n *Name) pushed(g backend.ShareGrant) {
 		n.wakeLocked()
 	default:
 		t := lease.Pushed(g.NotBefore, c.ahead, g.TTL)
-		if g.NotBefore.IsZero() || lease.Napped(c.ahead, n.room.env.Ahead()) || !check.Units(n.kind, g.Units, g.First, g.Last) || time.Until(t.Until()) < g.TTL/2 {
+		if c.keep > 0 || g.NotBefore.IsZero() || lease.Napped(c.ahead, n.room.env.Ahead()) || time.Until(t.Until()) < g.TTL/2 ||
+			!check.ShareGrant(n.kind, &g, c.least, c.want, n.room.env.GrantTTL) {
 			c.again = time.Time{} // a copy confirms it
 		} else {
-			if n.trust.Until().After(t.Until()) && c.keep > 0 {
-				t = n.trust
-			}
 			notify = n.settleLocked(c, terms{g.Units, g.First, g.Last, min(g.May, n.hint)}, t)
 		}
 		n.wakeLocked()
