@@ -118,7 +118,7 @@ func (r noscript) read(ctx context.Context, client rueidis.DedicatedClient, what
 // notRead returns the error of a failed read.
 func (r noscript) notRead(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, errForeign):
+	case errors.Is(err, errGarbage):
 		return fmt.Errorf("redisbackend: %w", err)
 	case wire.ErrorCode(err) != "":
 		return wire.Fail(ctx, err)

@@ -2,8 +2,10 @@ package noscript
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,7 +74,11 @@ func (i *snapshot) readers(c rueidis.DedicatedClient) rueidis.Commands {
 
 // parse reads the replies.
 func (i *snapshot) parse(answers []rueidis.RedisResult) error {
-	for _, a := range answers {
+	read := answers
+	if i.note != "" {
+		read = answers[:len(answers)-1] // if the note's key has something else, there is no note
+	}
+	for _, a := range read {
 		if err := a.Error(); err != nil && !rueidis.IsRedisNil(err) {
 			return err
 		}
@@ -83,8 +89,13 @@ func (i *snapshot) parse(answers []rueidis.RedisResult) error {
 	}
 	i.now = now
 	i.lock = protocol.Lock{Keep: wire.MinKeep, Publish: i.publish}
-	i.record, _ = answers[1].ToString()
-	i.parseRecord(i.record)
+	record, none := answers[1].ToString()
+	i.record, i.lock.Record.Expires = record, forever
+	if none == nil {
+		if err := i.parseRecord(record); err != nil {
+			return err
+		}
+	}
 	hash, _ := answers[2].AsStrMap()
 	ttl, _ := answers[3].AsInt64()
 	if err := i.parseHold(hash, ttl); err != nil {
@@ -115,7 +126,17 @@ func (i *snapshot) parse(answers []rueidis.RedisResult) error {
 }
 
 // errForeign is the error of the scripts for a hash that is no lock.
-var errForeign = backend.WithRefused(fmt.Errorf("%w: WRONGTYPE the key has a hash that is not a lock", backend.ErrWrongKind))
+var errForeign = garbage("a hash that is not a lock")
+
+// errRecord is that for a text that is no record.
+var errRecord = garbage("a text that is not the record of a lock")
+
+// errGarbage is in the errors of keys that have what no session has written there.
+var errGarbage = errors.New("WRONGTYPE")
+
+func garbage(what string) error {
+	return backend.WithRefused(fmt.Errorf("%w: %w the key has %s", backend.ErrWrongKind, errGarbage, what))
+}
 
 func (i *snapshot) parseHold(hash map[string]string, ttl int64) error {
 	const expired, never = -2, -1
@@ -135,20 +156,25 @@ func (i *snapshot) parseHold(hash map[string]string, ttl int64) error {
 			i.was.others = append(i.was.others, i.was.field)
 		}
 		i.was.field, i.was.expires = field, i.now+time.Duration(ttl)*time.Millisecond
-		i.was.count, _ = strconv.Atoi(count)
+		var err error
+		if i.was.count, err = strconv.Atoi(count); err != nil || i.was.count < 1 || len(count) > 10 {
+			return errForeign
+		}
 		i.lock.Hold = protocol.Hold{Session: session, Owner: owner, Count: i.was.count, Expires: i.was.expires}
 	}
 	return nil
 }
 
+// recordText is what common.lua reads a record with.
+var recordText = regexp.MustCompile(`^\d+ \d+ \S+ \d{1,16} \d+ [A-Za-z] \d{1,10}(?: |$)`)
+
 // parseRecord reads "first last session epoch op state keep tombstone…".
-func (i *snapshot) parseRecord(text string) {
-	words := strings.Fields(text)
+func (i *snapshot) parseRecord(text string) error {
 	r := &i.lock.Record
-	r.Expires = forever
-	if len(words) < 7 {
-		return
+	if !recordText.MatchString(text) {
+		return errRecord
 	}
+	words := strings.Fields(text)
 	number := func(n int) uint64 { v, _ := strconv.ParseUint(words[n], 10, 64); return v }
 	r.First, r.Last, r.Session = backend.Token(number(0)), backend.Token(number(1)), words[2]
 	r.Epoch, r.Op, r.Pushed, r.Watched = number(3), number(4), words[5] == "g", words[5] == "w"
@@ -160,6 +186,10 @@ func (i *snapshot) parseRecord(text string) {
 			r.Tombs = append(r.Tombs, protocol.Tombstone{Session: parts[0], Epoch: epoch, Until: micros(until)})
 		}
 	}
+	if r.First > r.Last {
+		return errRecord
+	}
+	return nil
 }
 
 // parseNote reads "token text".
@@ -192,7 +222,7 @@ func (i *snapshot) writeRecord() string {
 	return text
 }
 
-// parsePlace reads "epoch deadline grant holds tokens seen keep owner".
+// parsePlace reads "epoch deadline grant holds tokens seen keep owner". A place that cannot be read is dead.
 func parsePlace(session, raw string) protocol.Waiter {
 	words := strings.SplitN(raw, " ", 8)
 	if len(words) < 8 {
@@ -200,7 +230,10 @@ func parsePlace(session, raw string) protocol.Waiter {
 	}
 	var n [7]int64
 	for i := range n {
-		n[i], _ = strconv.ParseInt(words[i], 10, 64)
+		var err error
+		if n[i], err = strconv.ParseInt(words[i], 10, 64); err != nil {
+			return protocol.Waiter{Session: session}
+		}
 	}
 	return protocol.Waiter{
 		Session: session, Epoch: uint64(n[0]), Deadline: micros(n[1]), TTL: time.Duration(n[2]) * time.Millisecond,

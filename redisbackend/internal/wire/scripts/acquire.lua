@@ -47,12 +47,15 @@ if refused then return refused end
 -- is among the dead is lost.
 local function place(dead)
   local raw, lost = redis.call('HGET', KEYS[4], session), false
+  if raw and not string.find(raw, '^%d') then raw = '0' end -- a place that cannot be read
   if raw and tonumber(string.match(raw, '^%d+')) > epoch then return false end
   for _, other in ipairs(dead or {}) do lost = lost or other == session end
+  -- The list may be lost without the hash (eviction, a run that stopped). It is read before anything is written: if the
+  -- key has something else, this fails.
+  local there = redis.call('LINDEX', KEYS[3], '0') and raw and not lost and redis.call('LPOS', KEYS[3], session)
   redis.call('HSET', KEYS[4], session, ARGV[2] .. ' ' .. text(now + patience * 1000) .. ' ' .. ARGV[11] .. ' '
     .. holds .. ' ' .. tokens .. ' ' .. seen .. ' ' .. keep .. ' ' .. owner)
-  -- The list may be lost without the hash (eviction, a run that stopped).
-  if not raw or lost or not redis.call('LPOS', KEYS[3], session) then redis.call('RPUSH', KEYS[3], session) end
+  if not there then redis.call('RPUSH', KEYS[3], session) end
   outlast(KEYS[3], keep)
   outlast(KEYS[4], keep)
   return true
@@ -110,6 +113,7 @@ end
 local placed, others
 if next then
   placed = redis.call('HGET', KEYS[4], session)
+  if placed and not string.find(placed, '^%d') then placed = '0' end
   if placed and tonumber(string.match(placed, '^%d+')) > epoch then return {STALE, now, 0, 0, 0} end
   others = next.session ~= session or redis.call('LINDEX', KEYS[3], dead and #dead + 1 or '1')
 end

@@ -24,7 +24,7 @@ if not mine or rec.session ~= session or tonumber(rec.epoch) ~= epoch then
   return {GONE, now}
 end
 
-local refused = far(rec, now, 1, ARGV[6])
+local refused = far(rec, now, 1, ARGV[6]) or mistyped(KEYS, 5)
 if refused then return refused end
 redis.call('HSET', KEYS[7], member, text(now + tonumber(ARGV[7]) * 1000) .. ' ' .. ARGV[7] .. ' ' .. ARGV[8] .. ' '
   .. ARGV[5] .. ' 1 ' .. ARGV[6] .. ' ' .. ARGV[10] .. ' ' .. ARGV[4])

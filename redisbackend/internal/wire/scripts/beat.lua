@@ -13,8 +13,8 @@ local WAITS, OVER = 1, 2
 local session, channel = ARGV[1], ARGV[2]
 
 local now = clock()
-local field = holder(KEYS, session)
-if field and field.err then return field end
+local rec, field = look(KEYS, session)
+if rec.err then return rec end
 local answer = {now}
 local last, kept = 4 + tonumber(ARGV[3]), '0'
 for i = 5, last do
@@ -51,5 +51,5 @@ recall(KEYS, now, channel, field, ARGV[4] == '1', served)
 clean(KEYS)
 if field then return answer end
 local next, dead = waiting(KEYS, now)
-if next then grant(KEYS, record(redis.call('GET', KEYS[2])), now, next, dead, channel) end
+if next then grant(KEYS, rec, now, next, dead, channel) end
 return answer

@@ -15,7 +15,9 @@
 --   note     string  "token text": the note of the holder with that token
 --
 -- Tokens are given out only up to a year beyond the clock (FARTHEST). A request that would need a higher one is refused
--- with the error FARTOKEN, and nothing is changed: the token that the session has seen, or the record, was forged. The
+-- with the error FARTOKEN, and nothing is changed: the token that the session has seen, or the record, was forged. If a
+-- key has what no session has written, such as a hold without an owner or a text that is no record, the error is WRONGTYPE,
+-- and nothing is changed either; but a place, a ticket or a note that cannot be read counts as none. The
 -- owner '*linger' stands for a session that may have the lock while none of its owners needs it. Times are Redis's own,
 -- in microseconds; TTLs in milliseconds. Numbers are written with %.0f: concatenation would round them to 14 digits.
 --
@@ -44,8 +46,13 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
+-- garbage returns the error of a key that has what no session has written there. errors.go recognises it by its code.
+local function garbage(what)
+  return redis.error_reply('WRONGTYPE the key has ' .. what)
+end
+
 -- record reads the record of a lock; a lock that has none gets one without a session. Tokens are numbers, all else is
--- text. An error instead of a record is returned as it is.
+-- text. An error instead of a record is returned as it is, and so is that of a text which is none.
 local function record(raw)
   if not raw then
     return {first = 0, last = 0, session = '-', epoch = '0', op = '0', state = 'h', keep = '0', tombs = ''}
@@ -53,8 +60,9 @@ local function record(raw)
   if raw.err then return raw end
   local first, last, session, epoch, op, state, keep, tombs =
     string.match(raw, '^(%d+) (%d+) (%S+) (%d+) (%d+) (%a) (%d+)(.*)$')
-  return {first = tonumber(first), last = tonumber(last), session = session, epoch = epoch, op = op, state = state,
-    keep = keep, tombs = tombs}
+  first, last = tonumber(first), tonumber(last)
+  if not keep or first > last or #keep > 10 or #epoch > 16 then return garbage('a text that is not the record of a lock') end
+  return {first = first, last = last, session = session, epoch = epoch, op = op, state = state, keep = keep, tombs = tombs}
 end
 
 -- retention returns for how many seconds the record is kept. Tokens may have run ahead of the clock
@@ -149,15 +157,22 @@ local function look(k, session)
   return rec, field, mine
 end
 
--- foreign returns an error if the hash, of which field is one, is no lock: a hold expires, and has an owner. One that
--- does not expire was left by a run that stopped, if its session has the record or a place: it gets a lease.
-local function foreign(k, rec, field, ttl, lease)
+-- counted returns the number of holds that a text is, nil if it is none.
+local function counted(holds)
+  return #holds <= 10 and string.find(holds, '^[1-9]%d*$') and tonumber(holds)
+end
+
+-- foreign returns an error if the hash, of which field is one, is no lock: a hold expires, has an owner, and is counted.
+-- One that does not expire was left by a run that stopped, if its session has the record or a place: it gets a lease. A
+-- script that has no use for holds does not give it.
+local function foreign(k, rec, field, ttl, lease, holds)
   local session = string.match(field, '^([^:]*):')
   if ttl == -1 and session and (session == rec.session or k[4] and redis.call('HEXISTS', k[4], session) == 1) then
     if lease then redis.call('PEXPIRE', k[1], lease) end
   elseif ttl == -1 or not session then
-    return redis.error_reply('WRONGTYPE the key has a hash that is not a lock')
+    return garbage('a hash that is not a lock')
   end
+  if holds and not counted(holds) then return garbage('a hash that is not a lock') end
 end
 
 -- far returns an error if the tokens of an attempt would be further ahead of the clock than FARTHEST.
@@ -177,8 +192,8 @@ local function issue(rec, now, session, epoch, tokens, seen, state, keep)
 end
 
 -- waiting returns the longest waiting session that is alive, if there is one, and a list of those before it whose
--- deadline has passed; nil if there are none. It writes nothing. What a session wanted up to an epoch counts as dead,
--- if that is given.
+-- deadline has passed, or whose place cannot be read; nil if there are none. It writes nothing. What a session wanted up to
+-- an epoch counts as dead, if that is given.
 local function waiting(k, now, whose, upto)
   local dead
   while true do
@@ -188,6 +203,7 @@ local function waiting(k, now, whose, upto)
     if raw then
       local epoch, deadline, grant, holds, tokens, seen, keep, owner =
         string.match(raw, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+      if not owner or #grant > 15 or #holds > 10 or #keep > 10 then deadline = '0' end
       if now <= tonumber(deadline) and not (session == whose and tonumber(epoch) <= upto) then
         return {session = session, epoch = epoch, grant = grant, holds = holds, tokens = tokens, seen = seen,
           keep = keep, owner = owner}, dead
@@ -241,7 +257,8 @@ end
 
 -- noted returns the note of the hold whose record this is, '' if it has none.
 local function noted(key, rec)
-  local token, note = string.match(redis.call('GET', key) or '', '^(%d+) (.*)$')
+  local raw = redis.pcall('GET', key)
+  local token, note = string.match(type(raw) == 'string' and raw or '', '^(%d+) (.*)$')
   return token == text(rec.last) and note or ''
 end
 

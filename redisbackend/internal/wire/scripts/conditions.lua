@@ -8,6 +8,16 @@
 
 local BATCH = 100 -- as many waiters are woken by one run
 
+-- mistyped returns an error if a key up to the last, from the queue on, has something of another type. A script that writes
+-- before it reads them asks this first.
+local function mistyped(k, last)
+  local reads = {[3] = 'LINDEX', [4] = 'HEXISTS', [5] = 'ZSCORE'}
+  for i = 3, last do
+    local found = redis.pcall(reads[i], k[i], '0')
+    if type(found) == 'table' then return found end
+  end
+end
+
 -- A run takes tickets and their terms away with its last commands. These are the tickets in their order, as far as it
 -- has read them; those that it takes from each key (see clean); and, by ticket, which are no longer to be considered.
 local line, taken = {}, {}

@@ -13,7 +13,7 @@ if now > tonumber(ARGV[2]) then return {2, now} end
 local rec, field = look(KEYS, '')
 if rec.err then return rec end
 if not field then return {0, now} end
-local other = foreign(KEYS, rec, field, redis.call('PTTL', KEYS[1]))
+local other = foreign(KEYS, rec, field, redis.call('PTTL', KEYS[1]), nil, redis.call('HGET', KEYS[1], field))
 if other then return other end
 local free = vacate(KEYS, rec, now, field, ARGV[1])
 --redisson if free then freed(KEYS[1]) end

@@ -18,6 +18,7 @@ local place = ARGV[3] ~= '' and redis.call('HGET', KEYS[4], first)
 if not place then return 0 end
 local epoch, deadline, grant, holds, tokens, seen, keep, owner =
   string.match(place, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+if not owner or #grant > 15 or #holds > 10 or #keep > 10 then return 0 end
 local last, session, upto, kept, tombs = string.match(ARGV[1], '^%d+ (%d+) (%S+) (%d+) %d+ %a (%d+)(.*)$')
 local t = redis.call('TIME')
 local now = tonumber(t[1]) * 1000000 + tonumber(t[2])

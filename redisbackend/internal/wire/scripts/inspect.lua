@@ -14,14 +14,14 @@ local rec = record(redis.pcall('GET', KEYS[2]))
 if rec.err then return rec end
 local all = redis.pcall('HGETALL', KEYS[1])
 if all.err then return all end
-local field, holds, ttl = sole(all, rec), 0, redis.call('PTTL', KEYS[1])
+local field, holds, ttl = sole(all, rec), '0', redis.call('PTTL', KEYS[1])
 for i = 1, #all, 2 do
-  if all[i] == field then holds = tonumber(all[i + 1]) end
+  if all[i] == field then holds = all[i + 1] end
 end
-local other = field and foreign(KEYS, rec, field, ttl)
+local other = field and foreign(KEYS, rec, field, ttl, nil, holds)
 if other then return other end
 local note = field and noted(KEYS[5], rec) or ''
-local answer = {now, field or '', holds, ttl,
+local answer = {now, field or '', tonumber(holds), ttl,
   rec.first, rec.last, rec.session, tonumber(rec.epoch), rec.state, note}
 for _, session in ipairs(redis.call('LRANGE', KEYS[3], '0', '-1')) do
   local raw = redis.call('HGET', KEYS[4], session)

@@ -11,5 +11,7 @@ local now = clock()
 if redis.call('PTTL', KEYS[1]) ~= -2 then return {0, now} end
 local next, dead = waiting(KEYS, now)
 if not next then return {0, now} end
-grant(KEYS, record(redis.call('GET', KEYS[2])), now, next, dead, ARGV[1])
+local rec = record(redis.call('GET', KEYS[2]))
+if rec.err then return rec end
+grant(KEYS, rec, now, next, dead, ARGV[1])
 return {1, now}

@@ -16,7 +16,7 @@ local now = clock()
 if now > tonumber(ARGV[2]) then return {LATE, now} end
 local rec, field = look(KEYS, '')
 if rec.err then return rec end
-local other = field and foreign(KEYS, rec, field, redis.call('PTTL', KEYS[1]))
+local other = field and foreign(KEYS, rec, field, redis.call('PTTL', KEYS[1]), nil, redis.call('HGET', KEYS[1], field))
 if other then return other end
 if rec.session ~= '-' then
   entomb(rec, rec.session, tonumber(rec.epoch), now + tonumber(ARGV[1]), now)

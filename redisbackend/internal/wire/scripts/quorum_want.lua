@@ -15,11 +15,9 @@ local NOTED, OTHER = 1, 2
 
 local now = clock()
 local lock = {KEYS[2], KEYS[3]}
-local field, mine = holder(lock, session)
-if field and field.err then return field end
-if field and not mine then
-  wanted(ARGV[3], record(redis.call('GET', KEYS[3])), '', KEYS[2], true)
-end
+local rec, field, mine = look(lock, session)
+if rec.err then return rec end
+if field and not mine then wanted(ARGV[3], rec, '', KEYS[2], true) end
 local noted = redis.call('GET', KEYS[1])
 if noted and noted ~= session then
   local _, served = holder(lock, noted)

@@ -17,7 +17,8 @@ if rec.err then return rec end
 local name = session .. ':' .. ARGV[3]
 local count = redis.pcall('HGET', KEYS[1], name)
 if count and count.err then return count end
-local current = tonumber(count or nil)
+local current = count and counted(count)
+if count and not current then return garbage('a hash that is not a lock') end
 if not current or rec.session ~= session or tonumber(rec.epoch) ~= epoch then return {GONE, now, 0} end
 if op <= tonumber(rec.op) then return {DONE, now, current} end
 

@@ -28,6 +28,7 @@ if mine and (rec.session ~= session or tonumber(rec.epoch) <= epoch) then
 end
 if code == NOTHING then
   local raw = redis.call('HGET', KEYS[4], session)
+  if raw and not string.find(raw, '^%d') then raw = '0' end -- a place that cannot be read
   if raw and tonumber(string.match(raw, '^%d+')) <= epoch then
     code = WITHDRAWN
     drop(KEYS, session)

@@ -33,8 +33,13 @@ end
 if rec.session == session and tonumber(rec.epoch) > epoch then return {STALE, now, 0, 0, 0} end
 local refused = far(rec, now, 1, seen)
 if refused then return refused end
+for i, read in ipairs({'LINDEX', 'HEXISTS'}) do -- the queue and the waiters, before anything is written
+  local found = redis.pcall(read, KEYS[i + 2], '0')
+  if type(found) == 'table' then return found end
+end
 
 local holds = redis.call('HGET', KEYS[1], field)
+if not counted(holds) then return garbage('a hash that is not a lock') end
 if whose ~= session then
   redis.call('HSET', KEYS[1], session .. ':' .. owner, holds)
   redis.call('HDEL', KEYS[1], field)

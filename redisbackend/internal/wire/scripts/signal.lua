@@ -22,6 +22,8 @@ if not mine or rec.session ~= session or tonumber(rec.epoch) ~= epoch then retur
 
 if op <= tonumber(rec.op) then return {all and ticket(KEYS, 1) and MORE or DONE, now} end
 
+local refused = mistyped(KEYS, 4)
+if refused then return refused end
 local listening = ARGV[6] == '1'
 recall(KEYS, now, ARGV[5], field, listening)
 local answer, i = {DONE, now}, 0

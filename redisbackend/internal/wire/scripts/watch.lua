@@ -15,9 +15,9 @@ local now = clock()
 local rec, _, mine = look(KEYS, session)
 if rec.err then return rec end
 if not mine or rec.session ~= session or tonumber(rec.epoch) ~= epoch then return {GONE, now, 0} end
+local next = waiting(KEYS, now)
 if rec.state ~= 'w' then
   rec.state = 'w'
   save(KEYS[2], rec, now)
 end
-local next = waiting(KEYS, now)
 return {WATCHED, now, next and next.session ~= session and 1 or 0}

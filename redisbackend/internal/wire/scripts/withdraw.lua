@@ -12,7 +12,8 @@ local WITHDRAWN, SIGNALLED, NOTHING = 1, 2, 3
 
 local now = clock()
 local member = ARGV[1] .. ':' .. ARGV[2]
-local code = NOTHING
+local code, terms = NOTHING, redis.pcall('HEXISTS', KEYS[3], member)
+if type(terms) == 'table' then return terms end
 if redis.call('ZREM', KEYS[1], member) == 1 then
   code = WITHDRAWN
   redis.call('HDEL', KEYS[3], member)

@@ -22,6 +22,7 @@ if first then
   if not place or redis.call('HEXISTS', KEYS[4], ARGV[10]) == 1 then return 0 end
   local epoch, deadline, grant, holds, tokens, seen, keep, owner =
     string.match(place, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  if not owner or #grant > 15 or #holds > 10 or #keep > 10 then return 0 end
   local t = redis.call('TIME')
   local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
   if now > tonumber(deadline) then return 0 end

@@ -1,0 +1,361 @@
+package redisbackend_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/testsize"
+	"github.com/relock-go/relock/redisbackend"
+	keys "github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// Garbage is what another program, or an operator, has put where the sessions of a lock keep something. Each verb then
+// returns ErrWrongKind and changes nothing, or works with what it can read.
+//
+// A garbage site has a lock with a holder, waiters, tickets and a note, and a semaphore with a holder and a waiter.
+type garbageSite struct {
+	*site
+	scripts     bool
+	verbs       map[string]func() error
+	prior       backend.Prior
+	under       backend.Token
+	one, two    *member // one has the lock and a permit; two waits for the lock and for permits
+	lock        keys.ConditionKeys
+	note, units string // keys
+}
+
+const garbageCondition = "c"
+
+func newGarbageSite(s *site, b *redisbackend.Backend, scripts bool) *garbageSite {
+	g := &garbageSite{site: s, scripts: scripts}
+	g.one, g.two = g.deaf(b, "one"), g.deaf(b, "two")
+	lock, shared := must(keys.KeysOf("", s.name)), must(keys.KeysOf("", "sem"))
+	g.lock, g.note, g.units = lock.Condition("", garbageCondition), lock.Note(""), shared[1]
+	g.verbs = g.allVerbs()
+	return g
+}
+
+// deaf opens a session that ignores its messages.
+func (g *garbageSite) deaf(b *redisbackend.Backend, id string) *member {
+	conn, err := b.Connect(g.ctx(), id, deaf{})
+	require.NoError(g, err)
+	g.Cleanup(func() { assert.NoError(g, conn.Close()) })
+	m := &member{site: g.site, id: id, conn: conn}
+	m.remote = m.bind(g.name)
+	return m
+}
+
+type deaf struct{}
+
+func (deaf) Granted(backend.Grant)          {}
+func (deaf) Signalled(string, uint64, bool) {}
+func (deaf) Taken(string, uint64)           {}
+func (deaf) Wanted(string, uint64)          {}
+func (deaf) Reconnected()                   {}
+
+// reset makes the lock and the semaphore anew.
+func (g *garbageSite) reset() {
+	g.Helper()
+	g.run("FLUSHALL")
+	one, two := g.one, g.two
+	for ticket := range uint64(2) {
+		two.take(1 + 2*ticket)
+		g.await(two, 1+2*ticket, 2+2*ticket)
+	}
+	two.take(5)
+	_, err := two.conditions().Signal(g.ctx(), backend.SignalRequest{Condition: garbageCondition, Epoch: 5, Op: 1})
+	require.NoError(g, err)
+	require.Equal(g, backend.Released, two.release(5))
+	one.take(1)
+	_, err = one.remote.(backend.Noter).Note(g.ctx(), backend.NoteRequest{Epoch: 1, Text: "a note"})
+	require.NoError(g, err)
+	require.Equal(g, backend.Waiting, two.acquire(9, queue).Status)
+	g.prior = one.acquire(1).Prior
+	require.Equal(g, g.scripts, g.prior.Epoch == 1, "the scripts have what to remember")
+	reply, err := g.share(one, 1, 0, 2)
+	require.NoError(g, err)
+	require.Equal(g, 2, reply.Units)
+	g.under = reply.First
+	reply, err = g.share(two, 1, 0, 1)
+	require.NoError(g, err)
+	require.True(g, reply.Placed)
+}
+
+func (g *garbageSite) await(m *member, epoch, ticket uint64) {
+	g.Helper()
+	_, err := m.conditions().Await(g.ctx(), awaitRequest(epoch, ticket))
+	require.NoError(g, err)
+}
+
+func awaitRequest(epoch, ticket uint64) backend.AwaitRequest {
+	return backend.AwaitRequest{Condition: garbageCondition, Epoch: epoch, Ticket: ticket, Owner: "1", Holds: 1, Patience: patience, GrantTTL: grantTTL}
+}
+
+func (g *garbageSite) share(m *member, epoch uint64, keep, want int) (backend.ShareReply, error) {
+	limit := time.Now().Add(10 * time.Second)
+	req := backend.ShareRequest{Kind: backend.Permits, Epoch: epoch, Keep: keep, Want: want, Limit: 2, Tokens: 1, Under: g.under, Lease: lease,
+		GrantTTL: grantTTL, Patience: patience, NotAfter: limit, Memory: limit}
+	if want > keep {
+		req.Least = want
+	}
+	if keep == 0 {
+		req.Under = 0
+	}
+	return m.bind("sem").(backend.Sharer).Share(g.ctx(), req)
+}
+
+// allVerbs returns the verbs of both kinds, by the session that has something and by the one that waits.
+func (g *garbageSite) allVerbs() map[string]func() error {
+	one, two := g.one, g.two
+	renew := func(name string, under func() backend.Token) func() error {
+		return func() error {
+			r := []backend.Renewal{{Remote: one.bind(name), Epoch: 1, Lease: lease, Under: under()}}
+			one.conn.Renew(g.ctx(), r)
+			return r[0].Err
+		}
+	}
+	acquire := func(m *member, epoch uint64, change ...func(*backend.AcquireRequest)) func() error {
+		return func() error {
+			_, err := m.remote.Acquire(g.ctx(), request(epoch, change...))
+			return err
+		}
+	}
+	signal := func(all bool) func() error {
+		return func() error {
+			_, err := one.conditions().Signal(g.ctx(), backend.SignalRequest{Condition: garbageCondition, Epoch: 1, Op: 2, All: all})
+			return err
+		}
+	}
+	remembered := func(r *backend.AcquireRequest) { r.Prior = g.prior }
+	release := func(m *member, req backend.ReleaseRequest, remembers bool) func() error {
+		return func() error {
+			if remembers {
+				req.Prior = g.prior
+			}
+			_, err := m.remote.Release(g.ctx(), req)
+			return err
+		}
+	}
+	share := func(m *member, epoch uint64, keep, want int) func() error {
+		return func() error {
+			_, err := g.share(m, epoch, keep, want)
+			return err
+		}
+	}
+	return map[string]func() error{
+		"acquire: a copy":             acquire(one, 1),
+		"acquire: the next":           acquire(one, 5),
+		"acquire: the next remembers": acquire(one, 5, remembered),
+		"acquire: yield":              acquire(one, 5, yield),
+		"acquire: yield remembers":    acquire(one, 5, yield, remembered),
+		"acquire: wait":               acquire(two, 10, queue),
+		"acquire: try":                acquire(two, 10),
+		"reenter": func() error {
+			_, err := one.remote.Reenter(g.ctx(), backend.ReenterRequest{Epoch: 1, Owner: "1", Op: 2, Holds: 2, Lease: lease})
+			return err
+		},
+		"release":           release(one, backend.ReleaseRequest{Epoch: 1}, false),
+		"release remembers": release(one, backend.ReleaseRequest{Epoch: 1}, true),
+		"release in doubt":  release(one, backend.ReleaseRequest{Epoch: 1, Until: time.Now().Add(time.Hour)}, false),
+		"release: leave":    release(two, backend.ReleaseRequest{Epoch: 9}, false),
+		"renew":             renew(g.name, func() backend.Token { return 0 }),
+		"resume": func() error {
+			_, err := two.remote.(backend.Resumer).Resume(g.ctx(), backend.ResumeRequest{Epoch: 10, Owner: "1", Lease: lease, NotAfter: time.Now().Add(limit)})
+			return err
+		},
+		"watch": func() error {
+			_, err := one.remote.(backend.Watcher).Watch(g.ctx(), 1)
+			return err
+		},
+		"note": func() error {
+			_, err := one.remote.(backend.Noter).Note(g.ctx(), backend.NoteRequest{Epoch: 1, Text: "another"})
+			return err
+		},
+		"inspect": func() error {
+			_, err := one.remote.Inspect(g.ctx())
+			return err
+		},
+		"inspect all": func() error {
+			i := []backend.Inspection{{Remote: one.remote}}
+			one.conn.(backend.Inspector).InspectAll(g.ctx(), i)
+			return i[0].Err
+		},
+		"force": func() error {
+			_, err := one.remote.ForceUnlock(g.ctx())
+			return err
+		},
+		"await": func() error {
+			_, err := one.conditions().Await(g.ctx(), awaitRequest(1, 7))
+			return err
+		},
+		"signal":     signal(false),
+		"signal all": signal(true),
+		"withdraw": func() error {
+			_, err := two.conditions().Withdraw(g.ctx(), garbageCondition, 4)
+			return err
+		},
+		"beat": func() error {
+			_, err := two.conditions().Beat(g.ctx(), garbageCondition, []uint64{2, 4}, []uint64{6})
+			return err
+		},
+		"share: a copy":    share(one, 1, 0, 2),
+		"share: give back": share(one, 2, 1, 1),
+		"share: wait":      share(two, 1, 0, 1),
+		"share: leave":     share(two, 2, 0, 0),
+		"shared renew":     renew("sem", func() backend.Token { return g.under }),
+		"share: inspect": func() error {
+			_, err := one.bind("sem").(backend.Sharer).InspectShared(g.ctx())
+			return err
+		},
+		"share: force": func() error {
+			_, err := one.bind("sem").(backend.Sharer).ForceShared(g.ctx(), backend.Permits)
+			return err
+		},
+	}
+}
+
+// A litter is garbage: the key, and the command that puts it there.
+type litter struct {
+	key     string
+	command []string
+	refused string // the verbs that must return an error begin with one of these words; "": none
+}
+
+const (
+	lockVerbs   = "acquire reenter release renew resume watch note inspect force await signal beat"
+	sharedVerbs = "share"
+)
+
+// litters returns garbage of each type of Redis for each key, and texts that nearly are what belongs there.
+func (g *garbageSite) litters() (all []litter) {
+	long := strings.Repeat("9", 40)
+	required := map[string]string{g.lock[0]: lockVerbs, g.lock[1]: lockVerbs, g.lock[2]: "", g.lock[3]: "", g.lock[4]: "", g.lock[5]: "", g.lock[6]: "",
+		g.note: "", "sem": "", g.units: sharedVerbs}
+	for _, key := range slices.Sorted(maps.Keys(required)) {
+		refused := required[key]
+		for _, words := range [][]string{{"SET", key, "x"}, {"SET", key, ""}, {"RPUSH", key, "x"}, {"SADD", key, "x"}, {"ZADD", key, "1", "x"},
+			{"XADD", key, "*", "x", "y"}} {
+			all = append(all, litter{key, words, refused})
+		}
+		if key == g.lock[0] {
+			refused = "inspect force" // others find that it is not theirs
+		}
+		all = append(all, litter{key, []string{"HSET", key, "x", "y"}, refused})
+	}
+	records := []string{"1", "1 1 one", "1 1 one 1 0 h", "1 1 one 1 0 h x", "a 1 one 1 0 h 300", "-1 1 one 1 0 h 300", "1 1 one x 0 h 300",
+		"1.5 1.5 one 1 0 h 300", "2 1 one 1 0 h 300", "1 1 one 1 0 h " + long, "1 1 one " + long + " 0 h 300", "1 1 one 1 0 hh 300", "1\x001 one 1 0 h 300"}
+	for _, text := range records {
+		all = append(all, litter{g.lock[1], []string{"SET", g.lock[1], text}, lockVerbs})
+	}
+	for _, count := range []string{"", "x", "-1", "0", "1.5", long} {
+		all = append(all, litter{g.lock[0], []string{"HSET", g.lock[0], "one:1", count}, "inspect force resume"},
+			litter{g.lock[0], []string{"HSET", g.lock[0], "java:7", count}, "inspect force"})
+	}
+	places := []string{"", "x", "9", "9 x 1 1 1 1 1 1", "9 9999999999999999 40000 1 1 0 x 1", "9 9999999999999999 40000", "x 9999999999999999 40000 1 1 0 300 1",
+		"9 9999999999999999 " + long + " 1 1 0 300 1", "9 9999999999999999 40000 " + long + " 1 0 300 1", "9 9999999999999999 40000 1 1 0 " + long + " 1"}
+	for _, text := range places {
+		all = append(all, litter{g.lock[3], []string{"HSET", g.lock[3], "two", text}, ""})
+	}
+	for _, text := range []string{"", "x", "9999999999999999", "9999999999999999 x", "9999999999999999 60000", "9999999999999999 60000 40000 1 1 0 x 1"} {
+		all = append(all, litter{g.lock[6], []string{"HSET", g.lock[6], "two:2", text, "two:4", text, "x", text}, ""})
+	}
+	for _, key := range g.lock[4:6] {
+		all = append(all, litter{key, []string{"ZADD", key, "inf", "two:x", "-inf", "", "0", "two"}, ""})
+	}
+	all = append(all, litter{g.lock[2], []string{"RPUSH", g.lock[2], "", "nobody", "two"}, ""}, litter{g.note, []string{"SET", g.note, "x y"}, ""})
+	entry := "1 1 9999999999999999 9999999999999999 2 2 2 0 0 0 0 0 0 0"
+	for _, fields := range [][]string{{"=", "x"}, {"=", ""}, {"=", "z 5"}, {"=", "p"}, {"=", "p x"}, {"=", "p -1"}, {"=", "p 2", "one", ""}, {"=", "p 2", "one", "x"},
+		{"=", "p 2", "one", "1 2 3"}, {"=", "p 2", "one", entry + " 0"}, {"=", "p 2", "one", strings.Replace(entry, "1", "x", 1)}, {"one", entry}} {
+		all = append(all, litter{g.units, append([]string{"HSET", g.units}, fields...), sharedVerbs})
+	}
+	return all
+}
+
+// contents returns what the server has in each key, without expiries.
+func (g *garbageSite) contents() map[string]string {
+	all := map[string]string{}
+	for _, key := range must(g.do("KEYS", "*").AsStrSlice()) {
+		switch kind := must(g.do("TYPE", key).ToString()); kind {
+		case "string":
+			all[key] = must(g.do("GET", key).ToString())
+		case "hash":
+			all[key] = fmt.Sprint(must(g.do("HGETALL", key).AsStrMap()))
+		case "list":
+			all[key] = fmt.Sprint(must(g.do("LRANGE", key, "0", "-1").AsStrSlice()))
+		case "zset":
+			all[key] = fmt.Sprint(must(g.do("ZRANGE", key, "0", "-1", "WITHSCORES").AsZScores()))
+		default:
+			all[key] = kind
+		}
+	}
+	return all
+}
+
+// rawWords are those of Lua and of Redis's commands, which tell a user nothing.
+var rawWords = []string{"attempt to", "bad argument", "nil value", "ERR ", "invalid", "expected", "out of range", "not an integer"}
+
+// complain returns what is wrong with the error of a verb that met garbage.
+func complain(err error) string {
+	switch text := err.Error(); {
+	case !errors.Is(err, backend.ErrWrongKind):
+		return "it is not ErrWrongKind"
+	case !backend.Refused(err):
+		return "it is no refusal"
+	case slices.ContainsFunc(rawWords, func(words string) bool { return strings.Contains(text, words) }):
+		return "it has raw words"
+	}
+	return ""
+}
+
+// Whatever is in the keys of a lock or a shared name, each verb says so clearly and changes nothing, or works.
+func TestGarbageIsRefusedOrHarmless(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		for how, b := range map[string]*redisbackend.Backend{"scripts": s.b, "transactions": s.withoutScripts().b} {
+			t.Run(how, func(t *testing.T) {
+				site := *s
+				site.T = t
+				meetGarbage(newGarbageSite(&site, b, how == "scripts"))
+			})
+		}
+	})
+}
+
+func meetGarbage(g *garbageSite) {
+	verbs := slices.Sorted(maps.Keys(g.verbs))
+	litters := g.litters()
+	some := testsize.Of(1, 7)
+	for i := rand.IntN(some); i < len(litters); i += some {
+		l, fresh := litters[i], false
+		for _, verb := range verbs {
+			if !fresh {
+				g.reset()
+				g.run("DEL", l.key)
+				g.run(l.command...)
+				g.run("PEXPIRE", l.key, text(lease.Milliseconds()))
+			}
+			before := g.contents()
+			err := g.verbs[verb]()
+			after := g.contents()
+			fresh = maps.Equal(before, after)
+			word, _, _ := strings.Cut(strings.ReplaceAll(verb, ":", ""), " ")
+			switch {
+			case err == nil:
+				assert.NotContains(g, strings.Fields(l.refused), word, "%s with %q must be refused", verb, l.command)
+			case complain(err) != "":
+				assert.Fail(g, complain(err), "%s with %q: %v", verb, l.command, err)
+			default:
+				assert.Equal(g, before, after, "%s with %q has changed something: %v", verb, l.command, err)
+			}
+		}
+	}
+}
