@@ -42,7 +42,7 @@ func (c *listCommand) Run(s *server, std *streams) error {
 	if err != nil {
 		return err
 	}
-	seen, err := lookAtAll(ctx, session, names)
+	seen, err := lookAtAll(ctx, session, names, std.err)
 	if err != nil {
 		return err
 	}
@@ -58,9 +58,9 @@ func (c *listCommand) Run(s *server, std *streams) error {
 	return c.print(locks, std.out)
 }
 
-// lookAtAll reads the states of locks, many at once, and tries again if Redis does not reply. It leaves out names whose
-// keys are no longer locks.
-func lookAtAll(ctx context.Context, session *reentrant.Session, names []string) (seen []status, err error) {
+// lookAtAll reads the states of locks, many at once, and tries again if Redis does not reply. It leaves out names that cannot
+// be read, and prints them on w: a key may have something that is no lock.
+func lookAtAll(ctx context.Context, session *reentrant.Session, names []string, w io.Writer) (seen []status, err error) {
 	const atOnce = 1000
 	for some := range slices.Chunk(names, atOnce) {
 		var states []reentrant.State
@@ -68,43 +68,37 @@ func lookAtAll(ctx context.Context, session *reentrant.Session, names []string) 
 			states, err = session.InspectAll(ctx, some...)
 			return err
 		})
-		switch {
-		case errors.Is(err, reentrant.ErrWrongKind) && len(some) > 1: // at least one of them
-			for _, half := range [][]string{some[:len(some)/2], some[len(some)/2:]} {
-				part, err := lookAtAll(ctx, session, half)
-				if err != nil {
-					return nil, err
-				}
-				seen = append(seen, part...)
-			}
-		case errors.Is(err, reentrant.ErrWrongKind):
-			if seen, err = appendShared(ctx, session, seen, some[0]); err != nil {
-				return nil, err
-			}
-		case err != nil:
+		if err != nil {
 			return nil, err
 		}
 		for i, st := range states {
-			seen = append(seen, newStatus(some[i], st))
+			s, err := newStatus(some[i], st), st.Err
+			if errors.Is(err, reentrant.ErrWrongKind) { // it may be a shared name
+				err = patiently(func() (err error) {
+					s, err = statusOf(ctx, session, some[i])
+					return err
+				})
+			}
+			switch {
+			case err == nil:
+				seen = append(seen, s)
+			case st.Err != nil && !errors.Is(err, reentrant.ErrUnavailable):
+				fmt.Fprintf(w, "relock: left out: %s\n", short(words(err)))
+			default:
+				return nil, err
+			}
 		}
 	}
 	return seen, nil
 }
 
-// appendShared adds the state of a shared name. It leaves out a name whose key is no longer a lock.
-func appendShared(ctx context.Context, session *reentrant.Session, seen []status, name string) ([]status, error) {
-	var st status
-	err := patiently(func() (err error) {
-		st, err = statusOf(ctx, session, name)
-		return err
-	})
-	switch {
-	case errors.Is(err, reentrant.ErrWrongKind):
-		return seen, nil
-	case err != nil:
-		return nil, err
+// short returns a text without its middle if it is long, as that of a name of thousands of bytes is.
+func short(text string) string {
+	const part = 150
+	if len(text) <= 2*part {
+		return text
 	}
-	return append(seen, st), nil
+	return strings.ToValidUTF8(text[:part]+"…"+text[len(text)-part:], "")
 }
 
 // sayEmpty prints that no lock was found, with the pattern and the prefix.

@@ -127,8 +127,12 @@ func TestListShowsLocksAndNothingElse(t *testing.T) {
 	holdLock(t, s, "overwritten", "me")()
 	do("SET", "overwritten", "with something else")
 
+	var stdout, stderr bytes.Buffer
+	require.Zero(t, execute([]string{"list", "--json", "--redis", url}, &stdout, &stderr))
+	assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), &stderr)
+	assert.Contains(t, stderr.String(), "relock: left out: overwritten: ")
 	var got []string
-	for line := range strings.Lines(look(t, 0, "list", "--json", "--redis", url)) {
+	for line := range strings.Lines(even(stdout.String())) {
 		var st struct{ Name string }
 		require.NoError(t, json.Unmarshal([]byte(strings.NewReplacer("<ttl>", "1", "<token>", "1").Replace(line)), &st))
 		got = append(got, st.Name)
@@ -137,7 +141,48 @@ func TestListShowsLocksAndNothingElse(t *testing.T) {
 	all := look(t, 0, "list", "--all", "--redis", url)
 	assert.Contains(t, all, `"given back"  -  -  0  -  <token>  0`)
 	assert.Contains(t, all, "plain  ~me  <session>  1  <ttl>  <token>  0")
-	assert.NotContains(t, all, "overwritten")
+	assert.NotContains(t, all, "overwritten  ")
+}
+
+// What cannot be read keeps no lock from being listed, and is named.
+func TestListLeavesOutWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	url := slowly("redis://" + server.Addr())
+	c := server.Client()
+	do := func(words ...string) {
+		require.NoError(t, c.Do(t.Context(), c.B().Arbitrary(words...).Build()).Error())
+	}
+	s := session(t, url)
+	holdLock(t, s, "fine", "me")
+	shared := s.NewRWLock("shared")
+	require.NoError(t, shared.RLock(t.Context()))
+	for _, name := range []string{"garbage", "foreign", "counted"} {
+		holdLock(t, s, name, "me")
+	}
+	do("SET", "relock:{garbage}:t:garbage", "garbage")
+	do("DEL", "foreign")
+	do("HSET", "foreign", "name", "bob")
+	do("DEL", "counted")
+	do("HSET", "counted", s.ID()+":~me", "many")
+	do("PEXPIRE", "counted", "100000")
+	long := strings.Repeat("x", 5000)
+	do("SET", "relock:{"+long+"}:t:"+long, "1 1 - 0 0 h 300")
+	do("HSET", "relock:{entries}:t:entries", "=", "p 2", "someone", "x")
+
+	var stdout, stderr bytes.Buffer
+	require.Zero(t, execute([]string{"list", "--redis", url}, &stdout, &stderr), &stderr)
+	assert.Contains(t, stdout.String(), "fine ")
+	assert.Contains(t, stdout.String(), "shared ")
+	assert.Equal(t, 3, strings.Count(stdout.String(), "\n"), &stdout)
+	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+	require.Len(t, lines, 5, &stderr)
+	for _, name := range []string{"garbage", "foreign", "counted", "entries", "xxx"} {
+		assert.True(t, slices.ContainsFunc(lines, func(line string) bool {
+			return strings.HasPrefix(line, "relock: left out: "+name) && len(line) < 500 && !strings.Contains(line, "user_script")
+		}), "%s: %s", name, &stderr)
+	}
+	require.NoError(t, shared.RUnlock(t.Context()))
 }
 
 func TestListWithAPrefix(t *testing.T) {
