@@ -334,7 +334,7 @@ func meetGarbage(g *garbageSite) {
 	verbs := slices.Sorted(maps.Keys(g.verbs))
 	litters := g.litters()
 	some := testsize.Of(1, 7)
-	for i := rand.IntN(some); i < len(litters); i += some {
+	for i := rand.IntN(some); i < len(litters) && !g.Failed(); i += some {
 		l, fresh := litters[i], false
 		for _, verb := range verbs {
 			if !fresh {
