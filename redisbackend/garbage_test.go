@@ -191,7 +191,7 @@ func (g *garbageSite) allVerbs() map[string]func() error {
 			return i[0].Err
 		},
 		"force": func() error {
-			_, err := one.remote.ForceUnlock(g.ctx())
+			_, err := one.remote.ForceUnlock(g.ctx(), time.Now().Add(time.Minute))
 			return err
 		},
 		"await": func() error {
@@ -218,7 +218,7 @@ func (g *garbageSite) allVerbs() map[string]func() error {
 			return err
 		},
 		"share: force": func() error {
-			_, err := one.bind("sem").(backend.Sharer).ForceShared(g.ctx(), backend.Permits)
+			_, err := one.bind("sem").(backend.Sharer).ForceShared(g.ctx(), backend.Permits, time.Now().Add(time.Minute))
 			return err
 		},
 	}
