@@ -232,7 +232,7 @@ type litter struct {
 }
 
 const (
-	lockVerbs   = "acquire reenter release renew resume watch note inspect force await signal beat"
+	lockVerbs   = "acquire reenter release resume watch note inspect force await signal beat"
 	sharedVerbs = "share"
 )
 

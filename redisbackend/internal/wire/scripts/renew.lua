@@ -13,7 +13,7 @@ local now = clock()
 
 local function renew(hold, recordkey, epoch, lease)
   local rec, _, mine = look({hold, recordkey}, session)
-  if rec.err then return rec.err end
+  if rec.err then return string.find(rec.err, 'WRONGTYPE', 1, true) and 0 or rec.err end
   if not mine or rec.session ~= session or tonumber(rec.epoch) ~= tonumber(epoch) then return 0 end
   redis.call('PEXPIRE', hold, lease)
   redis.call('EXPIRE', recordkey, retention(rec, now))
@@ -23,10 +23,7 @@ end
 local answer = {now}
 for i = 1, #KEYS / 2 do
   local ok, code = pcall(renew, KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i], ARGV[2 * i + 1])
-  if not ok then
-    local words = type(code) == 'table' and code.err or tostring(code)
-    code = string.find(words, 'WRONGTYPE', 1, true) and 0 or words
-  end
+  if not ok then code = type(code) == 'table' and code.err or tostring(code) end
   answer[i + 1] = code
 end
 return answer

@@ -17,8 +17,7 @@ local function renew(key, epoch, under, lease, keep)
   if not raw then return 0 end
   if type(raw) == 'table' then return string.find(raw.err, 'WRONGTYPE', 1, true) and 0 or raw.err end
   local e = read(session, raw)
-  if not e then return wrong().err end
-  if tonumber(e.epoch) ~= tonumber(epoch) or e.under ~= tonumber(under) then return 0 end
+  if not e or tonumber(e.epoch) ~= tonumber(epoch) or e.under ~= tonumber(under) then return 0 end
   if e.units == 0 or now > e.till then return 0 end
   e.till = math.max(e.till, now + lease * 1000)
   -- First a command that a full server allows: it then allows the next one too.
