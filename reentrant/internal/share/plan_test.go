@@ -279,3 +279,79 @@ func TestUnitsAreRenewedWhileAClaimGetsNoReply(t *testing.T) {
 		})
 	}
 }
+
+// With its share of the permits a session leaves the head to its own users for two turns. What it asks for then is for the
+// head beside those that are in.
+func TestASessionWithItsShareAsksForMoreAfterTwoTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPermits(t)
+		u := enter(s, 2, 0)
+		s.command(1).reply <- backend.ShareReply{Status: backend.Shared, Units: 2, First: 2, Last: 2, May: backend.Unlimited, Share: 2}
+		require.Equal(t, sharedqueue.Admitted, next(s, u.outcome))
+		came := time.Now()
+		enter(s, 1, 0)
+		asked := s.command(2)
+		assert.Equal(t, 2*testTurn, asked.at.Sub(came))
+		assert.Equal(t, []int{2, 3, 3}, []int{asked.req.Keep, asked.req.Want, asked.req.Least})
+	})
+}
+
+func TestAReplyThatAnotherSessionStillWaitsBeginsNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withIdle(t, 4)
+		s.room.Wanted("x", 0, 0)
+		time.Sleep(2 * testTurn)
+		s.room.Wanted("x", 0, 7)
+		r := settled(4)
+		r.May = 0
+		s.command(2).reply <- r
+		synctest.Wait()
+		waiter := enter(s, 1, 0)
+		ok, _ := s.queue.Exit(1)
+		require.True(t, ok)
+		s.name.Wake()
+		assert.Equal(t, 3, s.command(3).req.Keep)
+		assert.Empty(t, waiter.outcome, "a user is admitted though the turn was over")
+	})
+}
+
+func TestTheHeadOfTheQueueRepeatsItsClaimWhenItsGraceIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPermits(t)
+		enter(s, 3, 0)
+		at := time.Now()
+		for _, wait := range []time.Duration{0, backend.ShareGrace + time.Millisecond, testHeartbeat} {
+			c := s.command(1)
+			assert.Equal(t, wait, c.at.Sub(at))
+			at = c.at
+			c.place(0)
+		}
+	})
+}
+
+func TestASessionThatWaitsGivesBackWhatItMayNotKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withIdle(t, 2)
+		enter(s, 3, 0)
+		asked := s.command(2)
+		assert.Equal(t, []int{4, 5}, []int{asked.req.Keep, asked.req.Want})
+		r := settled(4)
+		r.Placed, r.May = true, 3 // another session is the head
+		asked.reply <- r
+		less := s.command(3)
+		assert.Equal(t, []int{2, 5}, []int{less.req.Keep, less.req.Want})
+		assert.Equal(t, asked.at, less.at)
+	})
+}
+
+func TestASessionThatWaitsAnswersATry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withIdle(t, 4)
+		enter(s, 1, 0)
+		s.command(2).place(4)
+		synctest.Wait()
+		s.room.Wanted("x", 3, 7)
+		said := s.command(3)
+		assert.Equal(t, []int{4, 5, 7}, []int{said.req.Keep, said.req.Want, int(said.req.Answer)})
+	})
+}
