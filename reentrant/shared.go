@@ -161,9 +161,11 @@ func (x *sharedName) outcome(ctx context.Context, n *share.Name, o sharedqueue.O
 		return false, ErrTooManyHolds
 	case sharedqueue.Cancelled:
 		return false, interruptedBy(ctx, "waiting for the lock", n.Unheard(begun))
-	case sharedqueue.Busy, sharedqueue.TimedOut:
+	case sharedqueue.TimedOut:
+		return false, n.Unheard(begun)
+	case sharedqueue.Busy:
 		if waited {
-			return false, n.Unheard(begun)
+			return false, n.Err()
 		}
 		return false, nil
 	}

@@ -24,5 +24,5 @@ type demand struct {
 	keep  int // what the session should keep
 	want  int // what it needs in total for those in line; 0 if they need nothing of the server
 	least int // of Permits: what it needs in total for the first in line
-	limit int // of Permits that wait for the server
+	limit int // of Permits
 }

@@ -28,6 +28,7 @@ func NewPermits(now func() time.Duration) *Permits {
 	q := &Permits{}
 	q.now = now
 	q.limit.Store(All)
+	q.seen.limit = All
 	return q
 }
 
@@ -296,10 +297,10 @@ func (q *Permits) Usage() (inside bool, waiting int) {
 // demandLocked returns what the engine should act on. q.mu is held.
 func (q *Permits) demandLocked() demand {
 	limit := int(q.limit.Load())
-	d := demand{keep: min(q.units, max(q.inUse, limit))}
+	d := demand{keep: min(q.units, max(q.inUse, limit)), limit: limit}
 	w := q.line.first
 	if w != nil && (q.inUse+w.n > q.units || q.overLocked()) {
-		d.want, d.least, d.limit = q.inUse+q.line.permits, q.inUse+w.n, limit
+		d.want, d.least = q.inUse+q.line.permits, q.inUse+w.n
 	}
 	switch {
 	case w == nil && q.inUse == 0: // idle permits go back at once

@@ -135,9 +135,9 @@ func (m *permitsModel) look() State {
 
 func (m *permitsModel) demand() demand {
 	s := m.look()
-	d := demand{keep: min(s.Units, max(s.InUse, s.Limit))}
+	d := demand{keep: min(s.Units, max(s.InUse, s.Limit)), limit: s.Limit}
 	if s.Waiting > 0 && (s.InUse+s.Head > s.Units || s.TurnOver) {
-		d.want, d.least, d.limit = s.Want, s.InUse+s.Head, s.Limit
+		d.want, d.least = s.Want, s.InUse+s.Head
 	}
 	switch {
 	case s.Waiting == 0 && s.InUse == 0:
@@ -166,6 +166,7 @@ type permitsRig struct {
 func newPermitsRig(t *testing.T) *permitsRig {
 	r := &permitsRig{t: t, m: permitsModel{limit: All, outcomes: map[int]Outcome{}}, outcomes: map[int]Outcome{}}
 	r.q = NewPermits(r.clock.now)
+	r.seen.limit = All
 	return r
 }
 

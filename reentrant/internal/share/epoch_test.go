@@ -159,14 +159,11 @@ func renewing(s *session[permitTier]) *renewCall {
 
 func TestACopyRepeatsAllButItsTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := withIdle(t, 1)
-		s.room.Wanted("x", 1, 0)
-		s.command(2).grant(1)
-		synctest.Wait()
-		enter(s, 2, 0)
-		first := s.command(3) // gets no reply
-		second := s.command(3)
-		assert.Equal(t, []int{1, 3}, []int{second.req.Keep, second.req.Want})
+		s := withIdle(t, 2)
+		enter(s, 3, 0)
+		first := s.command(2) // gets no reply
+		second := s.command(2)
+		assert.Equal(t, []int{4, 5}, []int{second.req.Keep, second.req.Want})
 		assert.Equal(t, backend.Token(2), second.req.Under)
 		assert.Equal(t, second.at.Add(2*time.Second), second.req.NotAfter)
 		assert.Equal(t, second.req.NotAfter, second.req.Memory)

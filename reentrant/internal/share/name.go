@@ -51,6 +51,8 @@ type Name struct {
 	turnEnd time.Time
 	hint    int       // the lowest may of the messages since the latest copy was sent
 	share   int       // of a semaphore: the session's share, from the last reply
+	limit   int       // of a semaphore: its limit at the latest plan
+	lowered bool      // the limit was lowered, and the server has granted nothing under the new one yet
 	answer  uint64    // the try that asked whether the units are in use; 0: none
 	topUp   time.Time // when to ask whether another session still waits
 	rest    time.Time // when to check whether read units are idle
@@ -170,6 +172,14 @@ func (n *Name) Unheard(since time.Time) error {
 	if n.err == nil && n.claim != nil && n.lastReply.Before(since) {
 		return backend.WithOutcomeUnknown(fmt.Errorf("no reply yet: %w", backend.ErrUnavailable))
 	}
+	return n.err
+}
+
+// Err returns the error of the latest command, nil if it got a reply. It is that of a try that ended with Busy, because
+// a try ends so by a reply, a failure, or without a command.
+func (n *Name) Err() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	return n.err
 }
 

@@ -26,6 +26,9 @@ func (n *Name) plan(now time.Time) (again time.Time, send bool) {
 	}
 	for range 4 { // each iteration follows a race with a user who came in between; another user is another event
 		st := n.tier.Look()
+		if n.limitLocked(st.Limit, now) {
+			st = n.tier.Look()
+		}
 		d, at := n.next(st, now)
 		switch {
 		case d == nil && n.claim == nil && st.Once: // no command is sent, so no reply would end the try
@@ -37,6 +40,18 @@ func (n *Name) plan(now time.Time) (again time.Time, send bool) {
 		}
 	}
 	return now.Add(time.Millisecond), false
+}
+
+// limitLocked handles a lowered limit. All sessions together may have more units than that, and only a grant proves that
+// they do not. Until then no unit is passed on: what falls free goes back. It reports whether that begins.
+func (n *Name) limitLocked(limit int, now time.Time) (begins bool) {
+	n.lowered = n.units > 0 && limit <= n.limit && (n.lowered || limit < n.limit)
+	n.limit = limit
+	if begins = n.lowered && !n.asked; begins {
+		n.asked, n.may, n.turnEnd = true, 0, now
+		n.tier.Ask(0, 0, 0)
+	}
+	return begins
 }
 
 // pending is plan when there is no new claim. The present one is repeated when its time comes, unless it only gives

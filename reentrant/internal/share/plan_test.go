@@ -98,6 +98,7 @@ func TestATryEndsAtOnceInASessionThatHasATurn(t *testing.T) {
 		o, _, _ = s.queue.Wait(w, nil, time.After(time.Minute))
 		assert.Equal(t, sharedqueue.Busy, o)
 		assert.Zero(t, time.Since(start))
+		assert.NoError(t, s.name.Err(), "the server was not asked")
 		assert.Equal(t, 3, s.command(2).req.Want, "what is idle goes back, and nothing is asked for")
 	})
 }

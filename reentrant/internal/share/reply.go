@@ -207,6 +207,7 @@ func (n *Name) settleLocked(c *claim, x terms, t lease.Lease) (notify func()) {
 		return notify
 	}
 	n.asked, n.topUp = false, time.Time{}
+	n.lowered = n.lowered && (x.units == c.keep || c.limit > n.limit)
 	n.haveLocked(x.units)
 	if x.units > 0 {
 		if c.keep == 0 {
