@@ -356,3 +356,17 @@ func TestASessionThatWaitsAnswersATry(t *testing.T) {
 		assert.Equal(t, []int{4, 5, 7}, []int{said.req.Keep, said.req.Want, int(said.req.Answer)})
 	})
 }
+
+// A user whom only another user of its session can help has asked the server for nothing.
+func TestAWaitForUsersOfTheSessionIsNotUnheard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withIdle(t, 4)
+		time.Sleep(time.Second)
+		begun := time.Now()
+		wide := enter(s, 2, 0)
+		synctest.Wait()
+		assert.Empty(t, s.shares, "all but one of the permits are in use here")
+		assert.NoError(t, s.name.Unheard(begun))
+		wide.leave()
+	})
+}

@@ -1,0 +1,293 @@
+package redisbackend_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
+)
+
+// What a name with many sessions asks of a Redis: counts of the commands that its scripts run, by the server's own
+// statistics. Times are printed only, since they are the machine's.
+
+// A crowd is many sessions of one name on a server of its own.
+type crowd struct {
+	*testing.T
+	server  *redisserver.Server
+	backend *redisbackend.Backend
+	members []*crowdMember
+}
+
+// A crowdMember says the least that a session says of one name. A reader that is asked gives its unit back, and asks for
+// another one.
+type crowdMember struct {
+	remote backend.Remote
+	name   string
+	limit  int
+	kind   backend.ShareKind
+	asked  atomic.Bool   // gives back when it is wanted
+	given  chan struct{} // a grant was pushed
+
+	mu    sync.Mutex
+	epoch uint64
+	under backend.Token
+	units int
+	work  sync.WaitGroup
+}
+
+func newCrowd(t *testing.T, kind backend.ShareKind, limit, sessions int) *crowd {
+	c := &crowd{T: t, server: redisserver.Start(t)}
+	var err error
+	c.backend, err = newBackend(connect(t, c.server.Addr()), "")
+	require.NoError(t, err)
+	for i := range sessions {
+		c.join(fmt.Sprintf("session-%d", i), kind, limit)
+	}
+	return c
+}
+
+func (c *crowd) join(session string, kind backend.ShareKind, limit int) *crowdMember {
+	m := &crowdMember{name: "x", kind: kind, limit: limit, given: make(chan struct{}, 1)}
+	conn, err := c.backend.Connect(c.Context(), session, m)
+	require.NoError(c, err)
+	m.remote, err = conn.Bind("x")
+	require.NoError(c, err)
+	c.Cleanup(func() { m.work.Wait(); _ = conn.Close() })
+	c.members = append(c.members, m)
+	return m
+}
+
+func (*crowdMember) Granted(backend.Grant)          {}
+func (*crowdMember) Signalled(string, uint64, bool) {}
+func (*crowdMember) Wanted(string, uint64)          {}
+func (*crowdMember) Taken(string, uint64)           {}
+func (*crowdMember) Reconnected()                   {}
+
+func (m *crowdMember) Shared(g backend.ShareGrant) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if g.Epoch != m.epoch {
+		return
+	}
+	m.units, m.under = g.Units, g.First
+	select {
+	case m.given <- struct{}{}:
+	default:
+	}
+}
+
+func (m *crowdMember) SharedWanted(_ string, may int, _ uint64) {
+	if may != backend.Unlimited && m.asked.CompareAndSwap(true, false) {
+		m.work.Go(func() { _, _ = m.share(0, 1) })
+	}
+}
+
+// share says what the session keeps and wants from now on.
+func (m *crowdMember) share(keep, want int) (backend.ShareReply, error) {
+	m.mu.Lock()
+	m.epoch++
+	m.mu.Unlock()
+	return m.beat(keep, want)
+}
+
+// beat repeats what the session said last.
+func (m *crowdMember) beat(keep, want int) (backend.ShareReply, error) {
+	m.mu.Lock()
+	req := backend.ShareRequest{
+		Kind: m.kind, Epoch: m.epoch, Keep: keep, Want: want, Least: want, Limit: m.limit, Under: m.under, Tokens: 1,
+		Lease: 10 * time.Minute, GrantTTL: time.Minute, Patience: time.Minute, NotAfter: time.Now().Add(20 * time.Second),
+	}
+	req.Memory = req.NotAfter
+	m.mu.Unlock()
+	r, err := m.remote.(backend.Sharer).Share(context.Background(), req)
+	if err == nil {
+		m.mu.Lock()
+		m.units, m.under = r.Units, r.First
+		m.mu.Unlock()
+	}
+	return r, err
+}
+
+// A bill is what a server did for a while: how often it ran each command, and how long its scripts took.
+type bill struct {
+	calls   map[string]int
+	scripts time.Duration
+}
+
+func (b bill) published() int { return b.calls["publish"] + b.calls["spublish"] }
+
+func (b bill) commands() (n int) {
+	for name, calls := range b.calls {
+		switch name {
+		case "info", "config|resetstat", "evalsha", "eval", "time":
+		default:
+			n += calls
+		}
+	}
+	return n
+}
+
+var statLine = regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+),usec=(\d+)`)
+
+// measure returns what the server does during f.
+func (c *crowd) measure(f func()) bill {
+	c.Helper()
+	_, err := c.server.Command("CONFIG", "RESETSTAT")
+	require.NoError(c, err)
+	f()
+	info, err := c.server.Command("INFO", "commandstats")
+	require.NoError(c, err)
+	b := bill{calls: map[string]int{}}
+	for _, line := range statLine.FindAllStringSubmatch(info, -1) {
+		b.calls[line[1]] = int(number(c, line[2]))
+		if strings.HasPrefix(line[1], "eval") {
+			b.scripts += time.Duration(number(c, line[3])) * time.Microsecond
+		}
+	}
+	return b
+}
+
+// quickest measures f a few times, and returns the bill whose scripts were the quickest.
+func (c *crowd) quickest(f func()) bill {
+	c.Helper()
+	best := c.measure(f)
+	for range 4 {
+		if b := c.measure(f); b.scripts < best.scripts {
+			best = b
+		}
+	}
+	return best
+}
+
+const crowded = 1000
+
+// beatsOf returns the bill of one heartbeat of so many sessions that wait for a shared name.
+func beatsOf(t *testing.T, kind backend.ShareKind, sessions int) bill {
+	most := map[backend.ShareKind]int{backend.ReadWrite: backend.AllUnits, backend.Permits: 3}[kind]
+	want := map[backend.ShareKind]int{backend.ReadWrite: backend.AllUnits, backend.Permits: 1}[kind]
+	c := newCrowd(t, kind, most, sessions)
+	holder := c.join("holder", kind, most)
+	r, err := holder.share(0, most)
+	require.NoError(t, err)
+	require.Equal(t, most, r.Units)
+	for _, m := range c.members[:sessions] {
+		r, err := m.share(0, want)
+		require.NoError(t, err)
+		require.True(t, r.Placed)
+	}
+	return c.quickest(func() {
+		for _, m := range c.members[:sessions] {
+			r, err := m.beat(0, want)
+			require.NoError(t, err)
+			require.True(t, r.Placed)
+		}
+	})
+}
+
+// beatsOfLock is beatsOf for a Lock.
+func beatsOfLock(t *testing.T, sessions int) bill {
+	c := newCrowd(t, backend.ReadWrite, 1, sessions)
+	holder := c.join("holder", backend.ReadWrite, 1)
+	beat := func(m *crowdMember) backend.AcquireReply {
+		r, err := m.remote.Acquire(t.Context(), backend.AcquireRequest{
+			Epoch: 1, Owner: "owner", Holds: 1, Lease: 10 * time.Minute, NotAfter: time.Now().Add(20 * time.Second),
+			Queue: true, Tokens: 1, Patience: time.Minute, GrantTTL: time.Minute,
+		})
+		require.NoError(t, err)
+		return r
+	}
+	require.Equal(t, backend.Granted, beat(holder).Status)
+	for _, m := range c.members[:sessions] {
+		require.Equal(t, backend.Waiting, beat(m).Status)
+	}
+	return c.quickest(func() {
+		for _, m := range c.members[:sessions] {
+			require.Equal(t, backend.Waiting, beat(m).Status)
+		}
+	})
+}
+
+func (b bill) each(n int) string {
+	return fmt.Sprintf("%.1f µs and %.1f commands a beat", float64(b.scripts.Nanoseconds())/1000/float64(n), float64(b.commands())/float64(n))
+}
+
+func TestABeatOfManyWaitingSessionsCostsNoMoreThanTwoOfALock(t *testing.T) {
+	lock := beatsOfLock(t, crowded)
+	t.Logf("Lock: %s", lock.each(crowded))
+	for name, kind := range map[string]backend.ShareKind{"RWLock": backend.ReadWrite, "Semaphore": backend.Permits} {
+		b := beatsOf(t, kind, crowded)
+		t.Logf("%s: %s, %.2f × the time of a Lock's", name, b.each(crowded), float64(b.scripts)/float64(lock.scripts))
+		assert.LessOrEqual(t, b.calls["hgetall"], 2, "%s: all entries are read for the head's beat", name)
+		assert.LessOrEqual(t, b.published(), 2, "%s: the head's beat tells the holder", name)
+		assert.LessOrEqual(t, b.commands(), 2*lock.commands(), name)
+	}
+}
+
+func TestAWriteAmongManyReadingSessionsIsThreeMessagesForEach(t *testing.T) {
+	const readers = 400
+	c := newCrowd(t, backend.ReadWrite, backend.AllUnits, readers)
+	writer := c.join("writer", backend.ReadWrite, backend.AllUnits)
+	for _, m := range c.members[:readers] {
+		r, err := m.share(0, 1)
+		require.NoError(t, err)
+		require.Equal(t, 1, r.Units)
+		m.asked.Store(true)
+	}
+	var took time.Duration
+	b := c.measure(func() {
+		begun := time.Now()
+		r, err := writer.share(0, backend.AllUnits)
+		require.NoError(t, err)
+		require.True(t, r.Placed)
+		<-writer.given
+		_, err = writer.share(0, 0)
+		require.NoError(t, err)
+		for _, m := range c.members[:readers] {
+			<-m.given
+		}
+		took = time.Since(begun)
+	})
+	t.Logf("%d messages, %v of scripts, %v in all; %v", b.published(), b.scripts, took, b.calls)
+	assert.LessOrEqual(t, b.published(), 3*readers)
+	assert.LessOrEqual(t, b.calls["hgetall"], 10)
+}
+
+// The entry of a session that has left is kept for late copies, and not for its lease, which is ten minutes here.
+func TestAnEntryIsGoneSoonAfterItsSessionGaveAllBack(t *testing.T) {
+	c := &crowd{T: t, server: redisserver.StartWithClock(t)}
+	var err error
+	c.backend, err = newBackend(connect(t, c.server.Addr()), "")
+	require.NoError(t, err)
+	stays, leaves := c.join("stays", backend.Permits, 3), c.join("leaves", backend.Permits, 3)
+	for _, m := range []*crowdMember{stays, leaves} {
+		r, err := m.share(0, 1)
+		require.NoError(t, err)
+		require.Equal(t, 1, r.Units)
+	}
+	_, err = leaves.share(0, 0)
+	require.NoError(t, err)
+	entries := func() int {
+		key, err := c.server.Command("KEYS", "*")
+		require.NoError(t, err)
+		n, err := c.server.Command("HLEN", strings.TrimSpace(key))
+		require.NoError(t, err)
+		return int(number(t, n))
+	}
+	before := entries()
+	c.server.Clock().Step(30 * time.Second)
+	r, err := stays.beat(0, 1)
+	require.NoError(t, err)
+	require.Equal(t, 1, r.Units)
+	assert.Equal(t, before-1, entries())
+}
