@@ -3,7 +3,9 @@ package redisbackend_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +25,7 @@ import (
 
 // A crowd is many sessions of one name on a server of its own.
 type crowd struct {
-	*testing.T
+	testing.TB
 	server  *redisserver.Server
 	backend *redisbackend.Backend
 	members []*crowdMember
@@ -46,8 +48,8 @@ type crowdMember struct {
 	work  sync.WaitGroup
 }
 
-func newCrowd(t *testing.T, kind backend.ShareKind, limit, sessions int) *crowd {
-	c := &crowd{T: t, server: redisserver.Start(t)}
+func newCrowd(t testing.TB, kind backend.ShareKind, limit, sessions int) *crowd {
+	c := &crowd{TB: t, server: redisserver.Start(t)}
 	var err error
 	c.backend, err = newBackend(connect(t, c.server.Addr()), "")
 	require.NoError(t, err)
@@ -172,13 +174,14 @@ func (c *crowd) quickest(f func()) bill {
 
 const crowded = 1000
 
-// beatsOf returns the bill of one heartbeat of so many sessions that wait for a shared name.
-func beatsOf(t *testing.T, kind backend.ShareKind, sessions int) bill {
-	most := map[backend.ShareKind]int{backend.ReadWrite: backend.AllUnits, backend.Permits: 3}[kind]
-	want := map[backend.ShareKind]int{backend.ReadWrite: backend.AllUnits, backend.Permits: 1}[kind]
-	c := newCrowd(t, kind, most, sessions)
-	holder := c.join("holder", kind, most)
-	r, err := holder.share(0, most)
+// waiting returns one heartbeat of so many sessions that wait for a shared name, one after the other.
+func waiting(t testing.TB, kind backend.ShareKind, sessions int) (c *crowd, heartbeat func()) {
+	most, want := backend.AllUnits, backend.AllUnits
+	if kind == backend.Permits {
+		most, want = 3, 1
+	}
+	c = newCrowd(t, kind, most, sessions)
+	r, err := c.join("holder", kind, most).share(0, most)
 	require.NoError(t, err)
 	require.Equal(t, most, r.Units)
 	for _, m := range c.members[:sessions] {
@@ -186,36 +189,34 @@ func beatsOf(t *testing.T, kind backend.ShareKind, sessions int) bill {
 		require.NoError(t, err)
 		require.True(t, r.Placed)
 	}
-	return c.quickest(func() {
+	return c, func() {
 		for _, m := range c.members[:sessions] {
 			r, err := m.beat(0, want)
 			require.NoError(t, err)
 			require.True(t, r.Placed)
 		}
-	})
+	}
 }
 
-// beatsOfLock is beatsOf for a Lock.
-func beatsOfLock(t *testing.T, sessions int) bill {
-	c := newCrowd(t, backend.ReadWrite, 1, sessions)
-	holder := c.join("holder", backend.ReadWrite, 1)
-	beat := func(m *crowdMember) backend.AcquireReply {
+// waitingForLock is waiting for a Lock.
+func waitingForLock(t testing.TB, sessions int) (c *crowd, heartbeat func()) {
+	c = newCrowd(t, 0, 0, sessions)
+	beat := func(m *crowdMember) backend.AcquireStatus {
 		r, err := m.remote.Acquire(t.Context(), backend.AcquireRequest{
 			Epoch: 1, Owner: "owner", Holds: 1, Lease: 10 * time.Minute, NotAfter: time.Now().Add(20 * time.Second),
 			Queue: true, Tokens: 1, Patience: time.Minute, GrantTTL: time.Minute,
 		})
 		require.NoError(t, err)
-		return r
+		return r.Status
 	}
-	require.Equal(t, backend.Granted, beat(holder).Status)
-	for _, m := range c.members[:sessions] {
-		require.Equal(t, backend.Waiting, beat(m).Status)
-	}
-	return c.quickest(func() {
+	require.Equal(t, backend.Granted, beat(c.join("holder", 0, 0)))
+	heartbeat = func() {
 		for _, m := range c.members[:sessions] {
-			require.Equal(t, backend.Waiting, beat(m).Status)
+			require.Equal(t, backend.Waiting, beat(m))
 		}
-	})
+	}
+	heartbeat()
+	return c, heartbeat
 }
 
 func (b bill) each(n int) string {
@@ -223,10 +224,12 @@ func (b bill) each(n int) string {
 }
 
 func TestABeatOfManyWaitingSessionsCostsNoMoreThanTwoOfALock(t *testing.T) {
-	lock := beatsOfLock(t, crowded)
+	c, heartbeat := waitingForLock(t, crowded)
+	lock := c.quickest(heartbeat)
 	t.Logf("Lock: %s", lock.each(crowded))
 	for name, kind := range map[string]backend.ShareKind{"RWLock": backend.ReadWrite, "Semaphore": backend.Permits} {
-		b := beatsOf(t, kind, crowded)
+		c, heartbeat := waiting(t, kind, crowded)
+		b := c.quickest(heartbeat)
 		t.Logf("%s: %s, %.2f × the time of a Lock's", name, b.each(crowded), float64(b.scripts)/float64(lock.scripts))
 		assert.LessOrEqual(t, b.calls["hgetall"], 2, "%s: all entries are read for the head's beat", name)
 		assert.LessOrEqual(t, b.published(), 2, "%s: the head's beat tells the holder", name)
@@ -234,19 +237,19 @@ func TestABeatOfManyWaitingSessionsCostsNoMoreThanTwoOfALock(t *testing.T) {
 	}
 }
 
-func TestAWriteAmongManyReadingSessionsIsThreeMessagesForEach(t *testing.T) {
-	const readers = 400
-	c := newCrowd(t, backend.ReadWrite, backend.AllUnits, readers)
+// reading returns one write among so many sessions that read: all give their unit back, and get it again.
+func reading(t testing.TB, readers int) (c *crowd, write func()) {
+	c = newCrowd(t, backend.ReadWrite, backend.AllUnits, readers)
 	writer := c.join("writer", backend.ReadWrite, backend.AllUnits)
 	for _, m := range c.members[:readers] {
 		r, err := m.share(0, 1)
 		require.NoError(t, err)
 		require.Equal(t, 1, r.Units)
-		m.asked.Store(true)
 	}
-	var took time.Duration
-	b := c.measure(func() {
-		begun := time.Now()
+	return c, func() {
+		for _, m := range c.members[:readers] {
+			m.asked.Store(true)
+		}
 		r, err := writer.share(0, backend.AllUnits)
 		require.NoError(t, err)
 		require.True(t, r.Placed)
@@ -256,16 +259,66 @@ func TestAWriteAmongManyReadingSessionsIsThreeMessagesForEach(t *testing.T) {
 		for _, m := range c.members[:readers] {
 			<-m.given
 		}
-		took = time.Since(begun)
-	})
-	t.Logf("%d messages, %v of scripts, %v in all; %v", b.published(), b.scripts, took, b.calls)
+	}
+}
+
+func TestAWriteAmongManyReadingSessionsIsThreeMessagesForEach(t *testing.T) {
+	const readers = 400
+	c, write := reading(t, readers)
+	b := c.measure(write)
+	t.Logf("%d messages, %v of scripts; %v", b.published(), b.scripts, b.calls)
 	assert.LessOrEqual(t, b.published(), 3*readers)
 	assert.LessOrEqual(t, b.calls["hgetall"], 10)
 }
 
+// BenchmarkBeatOfOneOfManyWaiting prints what Redis does for one beat, by its own statistics.
+func BenchmarkBeatOfOneOfManyWaiting(b *testing.B) {
+	for _, sessions := range []int{10, 100, 1000} {
+		kinds := map[string]func() (*crowd, func()){
+			"Lock":      func() (*crowd, func()) { return waitingForLock(b, sessions) },
+			"RWLock":    func() (*crowd, func()) { return waiting(b, backend.ReadWrite, sessions) },
+			"Semaphore": func() (*crowd, func()) { return waiting(b, backend.Permits, sessions) },
+		}
+		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+			b.Run(fmt.Sprintf("%s/sessions=%d", kind, sessions), func(b *testing.B) {
+				c, heartbeat := kinds[kind]()
+				heartbeats := 0
+				bill := c.measure(func() {
+					for ; b.Loop(); heartbeats++ {
+						heartbeat()
+					}
+				})
+				bill.report(b, heartbeats*sessions, "beat")
+			})
+		}
+	}
+}
+
+// BenchmarkWriteAmongReadingSessions prints what Redis does for one write.
+func BenchmarkWriteAmongReadingSessions(b *testing.B) {
+	for _, sessions := range []int{10, 100, 400} {
+		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) {
+			c, write := reading(b, sessions)
+			writes := 0
+			bill := c.measure(func() {
+				for ; b.Loop(); writes++ {
+					write()
+				}
+			})
+			bill.report(b, writes, "write")
+		})
+	}
+}
+
+func (b bill) report(tb *testing.B, n int, of string) {
+	tb.ReportMetric(float64(b.scripts.Nanoseconds())/1000/float64(n), "redis-µs/"+of)
+	tb.ReportMetric(float64(b.commands())/float64(n), "commands/"+of)
+	tb.ReportMetric(float64(b.published())/float64(n), "messages/"+of)
+}
+
 // The entry of a session that has left is kept for late copies, and not for its lease, which is ten minutes here.
 func TestAnEntryIsGoneSoonAfterItsSessionGaveAllBack(t *testing.T) {
-	c := &crowd{T: t, server: redisserver.StartWithClock(t)}
+	c := &crowd{TB: t, server: redisserver.StartWithClock(t)}
 	var err error
 	c.backend, err = newBackend(connect(t, c.server.Addr()), "")
 	require.NoError(t, err)
@@ -278,9 +331,9 @@ func TestAnEntryIsGoneSoonAfterItsSessionGaveAllBack(t *testing.T) {
 	_, err = leaves.share(0, 0)
 	require.NoError(t, err)
 	entries := func() int {
-		key, err := c.server.Command("KEYS", "*")
+		key, err := c.server.Command("RANDOMKEY") // there is one
 		require.NoError(t, err)
-		n, err := c.server.Command("HLEN", strings.TrimSpace(key))
+		n, err := c.server.Command("HLEN", key)
 		require.NoError(t, err)
 		return int(number(t, n))
 	}
