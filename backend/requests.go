@@ -69,6 +69,9 @@ type AcquireReply struct {
 	// TTL is, with Waiting, what is left of the holder's lease, negative if it has none; with Granted and Fixed,
 	// what is left of the attempt's own lease, which an earlier copy may have started.
 	TTL time.Duration
+	// Lingers says, with Waiting, that the holder is a LingeringOwner: it has been asked, and gives the lock up if none of
+	// its owners has it. A Backend may leave it false.
+	Lingers bool
 	// Prior is, with Granted, what to remember. Its epoch is 0 if the Backend makes no use of it.
 	Prior Prior
 	_     struct{}

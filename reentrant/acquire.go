@@ -33,6 +33,7 @@ func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t *
 //	        ├──────── stale ─────────────────▶ again, next epoch
 //	        ├──────── no reply ──────────────▶ pause, same epoch
 //	        ├──────── refused ───────────────▶ give up       │
+//	        ├──────── waiting, for a try ────▶ give up, or once more if the lock may be idle
 //	        └──────── waiting ───────────────▶ spin or park ─┤
 //	                                             │ grant     │
 //	                                             ▼           │
@@ -50,7 +51,7 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 			return e.settle(ctx, l, h, t)
 		}
 	}
-	spins := cfg.spin
+	spins, idle := cfg.spin, true
 	var last error
 	for asked, tries := false, 0; ; asked, tries = true, tries+1 {
 		if asked {
@@ -102,7 +103,13 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 			a.req.Epoch = e.newEpoch(a.req.Queue)
 		case err == nil:
 			last, tries = nil, 0
-			if !t.waits {
+			switch {
+			case t.waits:
+			case reply.Lingers && idle && time.Since(sent) < cfg.heartbeat/4: // else both together could take long
+				idle = false // its session was asked, and gives it up meanwhile if it does not use it
+				pause(ctx, max(time.Since(sent), minHandOver), e.s.closing)
+				continue
+			default:
 				e.giveUp()
 				return false, nil
 			}
@@ -128,6 +135,9 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 		}
 	}
 }
+
+// minHandOver is how long a try leaves at least to the session of a lock that may be idle.
+const minHandOver = time.Millisecond
 
 // addHolds adds the head's holds to those that a Resume got for the same owner. Baton of the owner's operation.
 func (e *lockState) addHolds(ctx context.Context, owner Owner, t *try) (bool, error) {

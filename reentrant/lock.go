@@ -101,7 +101,8 @@ func (l *Lock) Lock(ctx context.Context) error {
 
 // TryLock takes the lock if it is free, or if the caller's owner holds it already. It makes one attempt that does not
 // wait. Like Java's tryLock it takes a free lock even if other owners wait for it. It returns false without sending a
-// command while another owner of this process holds the lock or waits for it in Redis.
+// command while another owner of this process holds the lock or waits for it in Redis. If the holder's session may keep
+// the lock idle ([WithLinger]), TryLock makes a second attempt a round trip later.
 //
 // Errors are those of Lock. If the backend cannot be reached, TryLock returns an error after its one attempt, also for
 // re-entry; false with a nil error means that another owner has the lock or waits for it.

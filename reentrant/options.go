@@ -105,8 +105,9 @@ func WithCohort() Option { return func(c *config) { c.cohort = true } }
 // WithLinger lets the session keep a lock for d after its last owner's Unlock, with the lease renewed, in case the next
 // one is its own too: a lock that no other process wants costs Redis next to nothing. A session that wants it asks, and
 // gets it at once; if that message is lost, within a heartbeat. Should this process die meanwhile, the others wait for
-// the lease as if the lock were held, and another's TryLock finds it taken the first time. It needs [WithCohort].
-// Default: zero, never.
+// the lease as if the lock were held. Another's TryLock asks for the lock, and asks again about a round trip later: it
+// takes what this session keeps idle, and otherwise returns false after two attempts. If commands take longer than a
+// quarter of a heartbeat, it makes one. It needs [WithCohort]. Default: zero, never.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.linger = d } }
 
 // WithDeadlockDetection ends a Lock that would wait for ever with a [*DeadlockError]. It finds what Java's ThreadMXBean

@@ -58,8 +58,12 @@ func wantedByATry(t *test) {
 	epoch := uint64(0)
 	a.askedFor(5, func() {
 		epoch++
-		require.Equal(t, backend.Waiting, b.acquire(epoch, barge).Status)
+		reply := b.acquire(epoch, barge)
+		require.Equal(t, backend.Waiting, reply.Status)
+		require.True(t, reply.Lingers, "the holder may give it up at once")
 	})
+	a.take(6, owner("7"))
+	require.False(t, b.acquire(epoch+1, barge).Lingers)
 	a.waiting()
 }
 

@@ -200,7 +200,9 @@ func (l *Lock) wait(now Instant, session string, req backend.AcquireRequest, ttl
 		return stale
 	}
 	l.wanted(req.Queue)
-	return waiting(ttl)
+	reply := waiting(ttl)
+	reply.Lingers = l.Hold.Owner == backend.LingeringOwner
+	return reply
 }
 
 // place gives the session a place at the end of the queue, or renews the one it has for this attempt. It returns false

@@ -184,7 +184,7 @@ func (v *vote) count(ctx context.Context) (backend.AcquireReply, error) {
 	case t.granted+t.stale >= q.need:
 		return backend.AcquireReply{Status: backend.Stale}, nil
 	}
-	return backend.AcquireReply{Status: backend.Waiting, TTL: t.ttl}, nil
+	return backend.AcquireReply{Status: backend.Waiting, TTL: t.ttl, Lingers: t.lingers}, nil
 }
 
 // grace is how long to wait for nodes that are slower than a majority, when their replies decide: a multiple of the
@@ -229,12 +229,13 @@ func (v *vote) valid(now time.Time) bool {
 type tally struct {
 	granted, waiting, stale, failed int
 
-	again  bool            // as in quorumVote
-	open   int             // nodes without a reply yet
-	tokens []backend.Token // of the nodes that granted the lock
-	size   int             // of the smallest block of theirs
-	left   time.Duration   // the least that is left of a fixed lease
-	ttl    time.Duration   // the most that is left of another holder's
+	again   bool            // as in quorumVote
+	open    int             // nodes without a reply yet
+	tokens  []backend.Token // of the nodes that granted the lock
+	size    int             // of the smallest block of theirs
+	left    time.Duration   // the least that is left of a fixed lease
+	ttl     time.Duration   // the most that is left of another holder's
+	lingers bool            // a node says that another holder may give it up
 }
 
 func (v *vote) tally(got []reply[backend.AcquireReply]) tally {
@@ -254,6 +255,7 @@ func (v *vote) tally(got []reply[backend.AcquireReply]) tally {
 		default:
 			t.waiting++
 			t.ttl = max(t.ttl, one.value.TTL)
+			t.lingers = t.lingers || one.value.Lingers
 		}
 	}
 	return t

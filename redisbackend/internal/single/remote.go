@@ -69,7 +69,7 @@ func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 			r.Conn.Listen(r)
 			r.Conn.redisson.Waits(r.Keys.Hold(), r, a.sample.Sent)
 		}
-		return backend.AcquireReply{Status: backend.Waiting, TTL: time.Duration(a.rest[0]) * time.Millisecond}, nil
+		return backend.AcquireReply{Status: backend.Waiting, TTL: time.Duration(a.rest[0]) * time.Millisecond, Lingers: a.rest[1] == 1}, nil
 	case acquireStale:
 		return backend.AcquireReply{Status: backend.Stale}, nil
 	case acquireLate:

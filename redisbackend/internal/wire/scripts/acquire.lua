@@ -15,7 +15,7 @@
 --   1 granted: a first token, b last token (of fewer tokens, perhaps), c with f: what is left of the lease, ms; and a
 --     sixth element, for pass, take and free: the record's keep, as text with its tombstones if there are any, 0 if its
 --     op is not 0
---   2 waiting (q) or held by another: a TTL of the holder, ms
+--   2 waiting (q) or held by another: a TTL of the holder, ms; b 1 if it was asked for a lock that may be idle, else 0
 --   3 stale: this epoch has had the lock or was given up, or a higher one was sent
 --   4 late: not after has passed
 --   or an error, and nothing is touched: WRONGTYPE, the key has something else than a lock; FARTOKEN, see common.lua
@@ -70,8 +70,9 @@ end
 -- wait returns the reply to an attempt that cannot have the lock now.
 local function wait(ttl)
   if flag('q') and not place() then return {STALE, now, 0, 0, 0} end
-  wanted(channel, rec, string.match(field, ':(.*)$'), KEYS[1], flag('q'))
-  return {WAITING, now, ttl, 0, 0}
+  local by = string.match(field, ':(.*)$')
+  wanted(channel, rec, by, KEYS[1], flag('q'))
+  return {WAITING, now, ttl, by == '*linger' and 1 or 0, 0}
 end
 
 if mine and epoch == last then -- a resend, a beat after the grant, or its confirmation
