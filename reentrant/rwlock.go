@@ -71,8 +71,9 @@ func (l *RWLock) Lock(ctx context.Context) error {
 	return err
 }
 
-// TryLock takes the write side if no other owner has either side or waits. It makes one attempt that does not wait. It
-// returns false and a nil error if another owner has the lock or waits, [ErrUpgrade] if the caller's owner has only the
+// TryLock takes the write side if no other owner has either side or waits. If other sessions are registered, the server
+// asks them whether their owners use the lock: TryLock returns when they have replied, two round trips in all, or after
+// a heartbeat if one does not reply. It returns false and a nil error if another owner has the lock or waits, [ErrUpgrade] if the caller's owner has only the
 // read side, and an error if the server could not be asked.
 func (l *RWLock) TryLock(ctx context.Context) (bool, error) {
 	_, ok, err := l.acquire(ctx, sharedqueue.Write, try{op: "try lock"})
@@ -95,7 +96,7 @@ func (l *RWLock) RLock(ctx context.Context) error {
 	return err
 }
 
-// TryRLock takes the read side if no other owner has the write side or waits. It makes one attempt that does not wait.
+// TryRLock takes the read side if no other owner has the write side or waits. It asks other sessions as TryLock does.
 // It returns false and a nil error if another owner has the write side or waits, and an error if the server could not
 // be asked.
 func (l *RWLock) TryRLock(ctx context.Context) (bool, error) {

@@ -24,13 +24,14 @@ type SemaphoreState = SharedState
 // first out, even if a later caller wants fewer permits.
 //
 // Release returns before the backend has the permits back: the session gives them back in the background. Callers of
-// the same session can have them at once, callers of another session about a round trip later: a TryAcquire there can
-// still fail just after Release has returned here. A process that is about to exit calls [Session.Close], which waits
+// the same session can have them at once, callers of another session about a round trip later: a TryAcquire there asks
+// for permits that no caller uses, and gets them. A process that is about to exit calls [Session.Close], which waits
 // until the backend has them; without that they stay taken until their lease ends.
 //
 // Permits have no owner: any goroutine of the session may release them. Each process sets the limit itself. If the
 // limits of two sessions differ, each session gets permits up to its own limit, and gives way to sessions that wait, so
-// that a deploy can change the limit.
+// that a deploy can change the limit. A lower limit takes no permit away: until few enough are in use, none is given
+// out under it.
 //
 // The name must not be that of a Lock or an RWLock: a call that the server refuses for that reason returns
 // [ErrWrongKind], and changes nothing.
@@ -69,8 +70,10 @@ func (m *Semaphore) Acquire(ctx context.Context, n int) error {
 	return err
 }
 
-// TryAcquire takes n permits if they are free and no other caller waits. It makes one attempt that does not wait. It
-// returns false and a nil error if it got none, and an error if the server could not be asked.
+// TryAcquire takes n permits if they are not in use and no other caller waits. Permits that are free at the server it
+// gets by one command. Otherwise the server asks the other sessions for what they do not use: TryAcquire returns when
+// they have replied, two round trips in all, or after a heartbeat if one does not reply. It returns false and a nil
+// error if it got none, and an error if the server could not be asked.
 func (m *Semaphore) TryAcquire(ctx context.Context, n int) (bool, error) {
 	_, ok, err := m.acquire(ctx, n, try{op: "try acquire"})
 	return ok, err

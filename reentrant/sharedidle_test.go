@@ -171,6 +171,29 @@ func TestATryTakesPermitsThatNoCallerUses(t *testing.T) {
 	})
 }
 
+func TestATryAfterAReleaseElsewhereSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b), newSession(t, b)
+		m, l := s.NewSemaphore("x", 3), s.NewRWLock("y")
+		distant(b)
+		for range 3 {
+			require.NoError(t, m.Acquire(t.Context(), 3))
+			require.NoError(t, l.Lock(t.Context()))
+			require.NoError(t, m.Release(t.Context(), 3))
+			require.NoError(t, l.Unlock(t.Context()))
+			ok, err := other.NewSemaphore("x", 3).TryAcquire(t.Context(), 3)
+			require.NoError(t, err)
+			assert.True(t, ok)
+			ok, err = other.NewRWLock("y").TryLock(t.Context())
+			require.NoError(t, err)
+			assert.True(t, ok)
+			require.NoError(t, other.NewSemaphore("x", 3).Release(t.Context(), 3))
+			require.NoError(t, other.NewRWLock("y").Unlock(t.Context()))
+		}
+	})
+}
+
 func TestATryToWriteBesideShortReadsNearlyAlwaysSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
