@@ -128,8 +128,8 @@ local function expire(e)
   if e.order > 0 and now > e.deadline then leave(e) end
   if e.units > 0 then ends(e.till) end
   if e.order > 0 then ends(e.deadline) end
-  if e.units > 0 or e.order > 0 then return end
-  if now > e.memory and e.session ~= caller then
+  if e.units > 0 or e.order > 0 or e.session == caller then return end -- share.lua notes when the caller's entry ends
+  if now > e.memory then
     gone[#gone + 1], entries[e.session], e.deleted = e.session, false, true
   else
     ends(e.memory + SWEEP)
