@@ -52,14 +52,19 @@
 //
 // # Shared names
 //
-// Read-write locks and semaphores have worlds of their own (share_world_test.go). There package protocol is the server,
-// and every run of it is compared with that of the script: the reply, the hash, and the messages (share_store_test.go).
+// Read-write locks and semaphores have worlds of their own (share_world_test.go). Every run of the scripts there is
+// compared with that of package protocol: the reply, the messages, and what is kept (share_store_test.go). The next command
+// finds what the script left. So after every run the record's summary, which package protocol does not have, must be
+// true of the entries: its totals are exact, nothing ends before its soonest time, each place of the queue is named once,
+// and the head's is not below the first.
+//
 // The sessions keep the rules of shared holds: units are out of use before they are given back, a reply counts only for
-// the last epoch, and trust counts from when the copy with the reply was sent. In every state trusted units are within
-// the limit, the owners inside trust enough units, and equal versions have no write in between, not even by writers
-// that lost their lease. A session loses no units while the server has them. From every state all waiters get
-// in and out once nothing fails any more. One world is explored completely: there a session that goes from writing to
-// reading replaces its request before it gets the reply.
+// the last epoch, trust counts from when the copy with the reply was sent, and a session that is asked by a try answers with
+// the units in use. In every state trusted units are within the limit, the owners inside trust enough units, and equal
+// versions have no write in between, not even by writers that lost their lease. A session loses no units while the server
+// has them. A try is refused only behind others that wait, or when those that answered it use more than it leaves
+// them. From every state all waiters get in and out once nothing fails any more. The worlds that are explored completely: a session
+// that goes from writing to reading replaces its request before it gets the reply; and an entry is forgotten.
 //
 // # Reading a failure
 //
@@ -69,6 +74,6 @@
 // RELOCK_EXPLORE=2000000 allows one fault more and that many states of each world, with a new seed each time;
 // RELOCK_SEED=n repeats the walk of seed n.
 //
-// It does not cover clocks that disagree (the model knows Redis's), ForceUnlock, lingering, resumed holds, or several
+// It does not cover clocks that disagree (the model knows Redis's), ForceUnlock and Force, lingering, resumed holds, or several
 // locks.
 package explore

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,28 +24,39 @@ import (
 )
 
 // A shareStore runs each command twice: by package protocol, and by the script. They must agree about the reply, about
-// what is kept, and about which session gets which message. A run that was compared is not compared again.
+// what is kept, and about which session gets which message. What the script leaves is what the next command finds. A run that
+// was compared is not compared again.
 type shareStore struct {
-	t      *testing.T
-	redis  *server.Server
-	run    func() ([]string, bool)
-	job    []string
-	peer   *server.Peer
-	out    *bytes.Buffer
-	in     *bufio.Reader
-	now    tick
-	said   []string
-	known  map[string]struct{}
-	script string
-	key    string
+	t     *testing.T
+	redis *server.Server
+	run   func() ([]string, bool)
+	job   []string
+	peer  *server.Peer
+	out   *bytes.Buffer
+	in    *bufio.Reader
+	now   tick
+	said  []string
+	texts [2]string // of share.lua and share_renew.lua
+	key   string
+	known map[shareRun]shareResult
+	ids   map[string]*sharedMemory
 }
 
-// sharedMemory is what the server has of the name, comparable.
+// The numbers of the scripts.
+const (
+	runShare = "1"
+	runRenew = "2"
+)
+
+// sharedKeep is for how many seconds the scripts keep a record at least.
+const sharedKeep = 10
+
+// A sharedMemory is what Redis has of the name. Equal memories are one *sharedMemory.
 type sharedMemory struct {
-	kind    backend.ShareKind
-	token   backend.Token
-	entries [maxSessions]protocol.Entry
-	count   int
+	fields  map[string]string
+	expires tick
+	shared  protocol.Shared  // what the fields say, without its last two
+	summary protocol.Summary // what they say of all entries
 }
 
 // A shareCall is a copy of a request, or of a renewal.
@@ -55,9 +67,24 @@ type shareCall struct {
 	renew            bool
 }
 
+// A shareRun is a call that reaches Redis at some moment.
+type shareRun struct {
+	memory *sharedMemory
+	now    tick
+	call   shareCall
+}
+
+// A shareResult is what came of it. bad says how the two servers disagree, or what is wrong with what the script keeps.
+type shareResult struct {
+	after *sharedMemory
+	reply backend.ShareReply
+	told  []shareItem
+	bad   string
+}
+
 func newShareStore(t *testing.T) *shareStore {
 	t.Helper()
-	s := &shareStore{t: t, out: new(bytes.Buffer), known: map[string]struct{}{}}
+	s := &shareStore{t: t, out: new(bytes.Buffer), known: map[shareRun]shareResult{}, ids: map[string]*sharedMemory{}}
 	s.overhear()
 	redis := miniredis.NewMiniRedis()
 	must(redis.Dial())
@@ -74,7 +101,7 @@ func newShareStore(t *testing.T) *shareStore {
 	return s
 }
 
-// overhear takes the script's text, and the key that it writes to, from the backend.
+// overhear takes the scripts' texts, and the key that they write to, from the backend.
 func (s *shareStore) overhear() {
 	redis, p := miniredis.RunT(s.t), &tap{texts: map[string]string{}}
 	redis.Server().SetPreHook(p.hear)
@@ -89,18 +116,22 @@ func (s *shareStore) overhear() {
 	lock, err := conn.Bind(lockName)
 	require.NoError(s.t, err)
 	req := backend.ShareRequest{Kind: backend.ReadWrite, Epoch: 3, Want: backend.AllUnits, Least: backend.AllUnits, Limit: backend.AllUnits,
-		Tokens: 2, Lease: time.Second, GrantTTL: 2 * time.Second, Patience: 3 * time.Second, Seen: 5,
+		Tokens: 2, Lease: time.Second, GrantTTL: 2 * time.Second, Patience: 3 * time.Second, Seen: 5, Try: true, Answer: 6,
 		NotAfter: time.Now().Add(time.Minute), Memory: time.Now().Add(2 * time.Minute)}
 	p.take() // what Connect sent
 	_, err = lock.(backend.Sharer).Share(s.t.Context(), req)
 	require.NoError(s.t, err)
 	text, sent := p.take()
-	require.Equal(s.t, lockName, sent[0])
-	s.script, s.key = text, sent[1]
+	require.Equal(s.t, lockName, sent[1])
+	s.texts[0], s.key = text, sent[0]
 	want := s.arguments(shareCall{session: 0, req: req})
 	got := slices.Clone(sent[2:])
 	got[14], want[14], got[15], want[15] = "", "", "", "" // the times after which it is refused and forgotten
 	require.Equal(s.t, want, got, "the model sends what the backend sends")
+	req.Keep, req.Under = 1, 8
+	conn.Renew(s.t.Context(), []backend.Renewal{{Remote: lock, Epoch: req.Epoch, Under: req.Under, Lease: req.Lease}})
+	s.texts[1], sent = p.take()
+	require.Equal(s.t, append(s.keys(shareCall{req: req}), s.arguments(shareCall{req: req, renew: true})...), sent)
 }
 
 func (s *shareStore) drive(yield func([]string) bool) {
@@ -112,7 +143,7 @@ func (s *shareStore) drive(yield func([]string) bool) {
 		}
 		c.WriteStrings(s.job)
 	}))
-	s.redis.Dispatch(server.NewPeer(bufio.NewWriter(io.Discard)), []string{"EVAL", driver, "0", s.script})
+	s.redis.Dispatch(server.NewPeer(bufio.NewWriter(io.Discard)), append([]string{"EVAL", driver, "0"}, s.texts[:]...))
 }
 
 func (s *shareStore) hear(c *server.Peer, cmd string, args ...string) bool {
@@ -135,126 +166,271 @@ func (s *shareStore) do(command ...string) any {
 	return must(server.ParseReply(s.in))
 }
 
-func (s *shareStore) arguments(c shareCall) []string {
-	kind := "r"
-	if c.req.Kind == backend.Permits {
-		kind = "p"
+// keys returns the keys of a call: the record and, of a session that has nothing yet, the hold key.
+func (s *shareStore) keys(c shareCall) []string {
+	if !c.renew && c.req.Keep == 0 && c.req.Want > 0 {
+		return []string{s.key, lockName}
 	}
-	args := []string{sessionName(uint8(c.session)), strconv.FormatUint(c.req.Epoch, 10), kind}
-	for _, n := range []uint64{uint64(c.req.Keep), uint64(c.req.Want), uint64(c.req.Least), uint64(c.req.Limit), uint64(c.req.Under),
-		uint64(c.req.Tail), uint64(c.req.Tokens), uint64(c.req.Seen), uint64(c.req.Lease.Milliseconds()), uint64(c.req.GrantTTL.Milliseconds()),
-		uint64(c.req.Patience.Milliseconds()), uint64(c.notAfter.micros()), uint64(c.memory.micros())} {
+	return []string{s.key}
+}
+
+func (s *shareStore) arguments(c shareCall) []string {
+	name, req := sessionName(uint8(c.session)), c.req
+	if c.renew {
+		return []string{name, fmt.Sprint(req.Epoch), fmt.Sprint(req.Under), fmt.Sprint(req.Lease.Milliseconds()), strconv.Itoa(sharedKeep)}
+	}
+	args := []string{name, strconv.FormatUint(req.Epoch, 10), kindLetters[req.Kind]}
+	for _, n := range []uint64{uint64(req.Keep), uint64(req.Want), uint64(req.Least), uint64(req.Limit), uint64(req.Under),
+		uint64(req.Tail), uint64(req.Tokens), uint64(req.Seen), uint64(req.Lease.Milliseconds()), uint64(req.GrantTTL.Milliseconds()),
+		uint64(req.Patience.Milliseconds()), uint64(c.notAfter.micros()), uint64(c.memory.micros())} {
 		args = append(args, strconv.FormatUint(n, 10))
 	}
-	return append(args, channels, keep)
+	return append(args, channels, strconv.Itoa(sharedKeep), lockName, strconv.Itoa(btoi(req.Try)), strconv.FormatUint(req.Answer, 10))
 }
+
+var kindLetters = map[backend.ShareKind]string{backend.ReadWrite: "r", backend.Permits: "p"}
 
 func instantOf(t tick) protocol.Instant { return time.Duration(t.micros()) * time.Microsecond }
 
-// shared returns the server that has a memory.
-func (m *sharedMemory) shared(tell func(string, protocol.Message)) *protocol.Shared {
-	return &protocol.Shared{Name: lockName, Kind: m.kind, Token: m.token, Entries: slices.Clone(m.entries[:m.count]),
-		Expires: 1 << 62, Keep: 300 * time.Second, Publish: tell}
+// pass returns what is left of a memory at a moment.
+func (s *shareStore) pass(m *sharedMemory, now tick) *sharedMemory {
+	if m.expires > now {
+		return m
+	}
+	return s.intern(nil, 0)
 }
 
-// memoryOf returns the memory of a server. The entries stand in the order of their sessions, as miniredis has them.
-func memoryOf(s *protocol.Shared) (m sharedMemory) {
-	m.kind, m.token, m.count = s.Kind, s.Token, len(s.Entries)
-	copy(m.entries[:], s.Entries)
-	slices.SortFunc(m.entries[:m.count], func(a, b protocol.Entry) int { return strings.Compare(a.Session, b.Session) })
+// intern returns the one memory with such fields.
+func (s *shareStore) intern(fields map[string]string, expires tick) *sharedMemory {
+	var text strings.Builder
+	for _, f := range slices.Sorted(maps.Keys(fields)) {
+		fmt.Fprintf(&text, "%s\x00%s\x00", f, fields[f])
+	}
+	text.WriteByte(byte(expires))
+	m := s.ids[text.String()]
+	if m == nil {
+		m = &sharedMemory{fields: fields, expires: expires}
+		m.read()
+		s.ids[text.String()] = m
+	}
 	return m
 }
 
-// exec carries out a command that reaches the server. It returns the reply, the messages and what the server then has. bad says how the two
-// servers disagree.
-func (s *shareStore) exec(m sharedMemory, now tick, c shareCall) (after sharedMemory, reply backend.ShareReply, told []shareItem, bad string) {
-	var said []string
-	sh := m.shared(func(to string, msg protocol.Message) {
-		it := shareItem{kind: shareWanted, session: int(to[0] - 'a'), reply: backend.ShareReply{May: msg.May}}
-		text := fmt.Sprintf("%s x %d %s", to, msg.May, lockName)
-		if msg.Kind == protocol.SharedGrant {
-			it.kind, it.until = sharePush, now+tick(msg.TTL/time.Second)
-			it.reply = backend.ShareReply{Epoch: msg.Epoch, Units: msg.Units, First: msg.First, Last: msg.Last, May: msg.May}
-			text = fmt.Sprintf("%s h %d %d %d %d %d %d %d %s", to, msg.Epoch, msg.Units, msg.First, msg.Last, msg.May,
-				(msg.At + msg.TTL).Microseconds(), msg.At.Microseconds(), lockName)
-		}
-		told, said = append(told, it), append(said, text)
-	})
-	name := sessionName(uint8(c.session))
+// exec carries out a call that reaches the server.
+func (s *shareStore) exec(m *sharedMemory, now tick, c shareCall) shareResult {
+	run := shareRun{m, now, c}
+	res, ok := s.known[run]
+	if !ok {
+		res = s.both(m, now, c)
+		s.known[run] = res
+	}
+	return res
+}
+
+// both runs a call by package protocol and by the script.
+func (s *shareStore) both(m *sharedMemory, now tick, c shareCall) (res shareResult) {
+	sh, said := m.shared, []string(nil)
+	sh.Name, sh.Keep, sh.Entries, sh.Expires = lockName, sharedKeep*second, slices.Clone(sh.Entries), instantOf(m.expires)
+	sh.Publish = func(to string, msg protocol.Message) {
+		it, text := itemOf(to, msg, now)
+		res.told, said = append(res.told, it), append(said, text)
+	}
+	name, want := sessionName(uint8(c.session)), ""
 	if c.renew {
-		reply.Units = sh.Renew(instantOf(now), name, c.req.Epoch, c.req.Under, c.req.Lease)
-		return memoryOf(sh), reply, nil, ""
+		res.reply.Units = sh.Renew(instantOf(now), name, c.req.Epoch, c.req.Under, c.req.Lease)
+		want = fmt.Sprint("ok ", now.micros(), " ", res.reply.Units)
+	} else {
+		reply, err := sh.Share(instantOf(now), name, c.req, instantOf(c.notAfter), instantOf(c.memory))
+		if res.reply = reply; err != nil {
+			sh = m.shared
+		}
+		want = replyText(reply, err, now)
 	}
-	reply, err := sh.Share(instantOf(now), name, c.req, instantOf(c.notAfter), instantOf(c.memory))
-	if err != nil { // late: nothing was touched
-		return m, backend.ShareReply{}, nil, ""
+	got := s.script(m, now, c)
+	res.after = s.save(now)
+	slices.Sort(said)
+	slices.Sort(s.said)
+	switch {
+	case got != want:
+		res.bad = fmt.Sprintf("the script answers %s, package protocol %s", got, want)
+	case !slices.Equal(s.said, said):
+		res.bad = fmt.Sprintf("the script says\n%s\npackage protocol\n%s", strings.Join(s.said, "\n"), strings.Join(said, "\n"))
+	default:
+		res.bad = res.after.agrees(&sh, now, name)
 	}
-	after = memoryOf(sh)
-	key := fmt.Sprintf("%v %d %+v", m, now, c)
-	if _, ok := s.known[key]; !ok {
-		s.known[key] = struct{}{}
-		bad = s.compare(m, now, c, after, reply, said)
+	if res.bad == "" && res.after != m {
+		res.bad = res.after.sound()
 	}
-	return after, reply, told, bad
+	if res.bad == "" && res.after != m && !c.renew && res.after.summary.Soonest < instantOf(now) {
+		res.bad = "the next run has to look at all entries again"
+	}
+	return res
+}
+
+// itemOf returns a message as the world sends it, and as the script does.
+func itemOf(to string, msg protocol.Message, now tick) (it shareItem, text string) {
+	it = shareItem{kind: shareWanted, session: int(to[0] - 'a'), try: msg.Try, reply: backend.ShareReply{May: msg.May}}
+	if msg.Kind != protocol.SharedGrant {
+		return it, fmt.Sprintf("%s x %d %d %s", to, msg.May, msg.Try, lockName)
+	}
+	it.kind, it.until = sharePush, now+tick(msg.TTL/second)
+	it.reply = backend.ShareReply{Epoch: msg.Epoch, Units: msg.Units, First: msg.First, Last: msg.Last, May: msg.May}
+	return it, fmt.Sprintf("%s h %d %d %d %d %d %d %d %s", to, msg.Epoch, msg.Units, msg.First, msg.Last, msg.May,
+		(msg.At + msg.TTL).Microseconds(), msg.At.Microseconds(), lockName)
+}
+
+// replyText returns what share.lua returns.
+func replyText(r backend.ShareReply, err error, now tick) string {
+	code := map[backend.ShareStatus]int{backend.Shared: 1, backend.StaleShare: 2, backend.ShareLost: 3}[r.Status]
+	if err != nil {
+		code = 4 // late
+	}
+	return fmt.Sprint("ok ", code, " ", now.micros(), " ", r.Units, " ", btoi(r.Placed), " ", r.First, " ", r.Last, " ", r.May, " ", r.Share, " ", r.Epoch)
+}
+
+// script runs the script on a memory, and returns its answer.
+func (s *shareStore) script(m *sharedMemory, now tick, c shareCall) string {
+	s.do("DEL", s.key)
+	if len(m.fields) > 0 {
+		command := []string{"HSET", s.key}
+		for f, text := range m.fields {
+			command = append(command, f, text)
+		}
+		s.do(command...)
+		s.do("EXPIRE", s.key, strconv.Itoa(int(m.expires-now)))
+	}
+	s.now, s.said = now, nil
+	keys, number := s.keys(c), runShare
+	if c.renew {
+		number = runRenew
+	}
+	s.job = slices.Concat([]string{number, strconv.Itoa(len(keys))}, keys, s.arguments(c))
+	answer, _ := s.run()
+	return strings.Join(answer, " ")
+}
+
+// save returns the memory that Redis has.
+func (s *shareStore) save(now tick) *sharedMemory {
+	var fields map[string]string
+	for p := range slices.Chunk(s.do("HGETALL", s.key).([]any), 2) {
+		if fields == nil {
+			fields = map[string]string{}
+		}
+		fields[p[0].(string)] = p[1].(string)
+	}
+	if fields == nil {
+		return s.intern(nil, 0)
+	}
+	return s.intern(fields, expiry(now, s.do("PTTL", s.key).(int)))
+}
+
+// read reads the fields.
+func (m *sharedMemory) read() {
+	if m.fields == nil {
+		return
+	}
+	letter, rest, _ := strings.Cut(m.fields["="], " ")
+	for kind, l := range kindLetters {
+		if l == letter {
+			m.shared.Kind = kind
+		}
+	}
+	n := parseInts(rest)
+	m.shared.Token, m.shared.Last, m.shared.Told = backend.Token(n[0]), uint64(n[6]), int(n[7])
+	m.summary = protocol.Summary{Units: int(n[1]), Holders: int(n[2]), Sessions: int(n[3]), Soonest: instantAt(n[4]), First: uint64(n[5])}
+	for _, f := range slices.Sorted(maps.Keys(m.fields)) {
+		if f != "=" && f[0] != '#' {
+			m.shared.Entries = append(m.shared.Entries, parseShare(f, parseInts(m.fields[f])))
+		}
+	}
+}
+
+// String returns the fields, the summary first.
+func (m *sharedMemory) String() string {
+	var b strings.Builder
+	for _, f := range slices.Sorted(maps.Keys(m.fields)) {
+		fmt.Fprintf(&b, "%s: %s | ", f, strings.ReplaceAll(m.fields[f], strconv.Itoa(epoch/1_000_000), "t"))
+	}
+	return b.String()
+}
+
+func instantAt(micros int64) protocol.Instant { return time.Duration(micros) * time.Microsecond }
+
+func parseInts(text string) (n []int64) {
+	for _, word := range strings.Fields(text) {
+		n = append(n, must(strconv.ParseInt(word, 10, 64)))
+	}
+	return n
+}
+
+// parseShare returns an entry with the numbers that the script has written.
+func parseShare(session string, n []int64) protocol.Entry {
+	return protocol.Entry{
+		Session: session, Epoch: uint64(n[0]), Units: int(n[1]), Until: instantAt(n[2]), Memory: instantAt(n[3]),
+		First: backend.Token(n[4]), Under: backend.Token(n[5]), Limit: int(n[6]), Asked: uint64(n[16]),
+		Place: protocol.Place{Order: uint64(n[7]), Want: int(n[8]), Least: int(n[9]), Deadline: instantAt(n[10]),
+			TTL: time.Duration(n[11]) * time.Millisecond, Tokens: int(n[12]), Seen: backend.Token(n[13]), Since: instantAt(n[14]), Try: n[15] >= 0},
+	}
 }
 
 // entryText returns an entry as the script writes it.
-func entryText(e protocol.Entry) string {
-	p := e.Place
-	return fmt.Sprintf("%d %d %d %d %d %d %d %d %d %d %d %d %d %d", e.Epoch, e.Units, e.Until.Microseconds(), e.Memory.Microseconds(), e.First,
-		e.Under, e.Limit, p.Order, p.Want, p.Least, p.Deadline.Microseconds(), p.TTL.Milliseconds(), p.Tokens, p.Seen)
+func entryText(s *protocol.Shared, e *protocol.Entry) string {
+	p, pending := e.Place, -1
+	if p.Try {
+		pending = s.Pending(e)
+	}
+	return fmt.Sprint(e.Epoch, e.Units, e.Until.Microseconds(), e.Memory.Microseconds(), e.First, e.Under, e.Limit, p.Order, p.Want, p.Least,
+		p.Deadline.Microseconds(), p.TTL.Milliseconds(), p.Tokens, p.Seen, p.Since.Microseconds(), pending, e.Asked)
 }
 
-// hash returns a memory as the script keeps it.
-func (m *sharedMemory) hash() (pairs []string) {
-	letters := map[backend.ShareKind]string{backend.ReadWrite: "r", backend.Permits: "p"}
-	if m.kind != 0 {
-		pairs = append(pairs, "=", fmt.Sprintf("%s %d", letters[m.kind], m.token))
+// agrees returns how a memory differs from what package protocol has after the same call of a session: "" if not at all. The script
+// may keep empty entries whose memory is over for a while.
+func (m *sharedMemory) agrees(s *protocol.Shared, now tick, caller string) string {
+	left := maps.Clone(m.fields)
+	for i := range s.Entries {
+		e := &s.Entries[i]
+		if want := entryText(s, e); left[e.Session] != want {
+			return fmt.Sprintf("the script leaves %s: %s\npackage protocol %s", e.Session, left[e.Session], want)
+		}
+		delete(left, e.Session)
 	}
-	for _, e := range m.entries[:m.count] {
-		pairs = append(pairs, e.Session, entryText(e))
+	for _, e := range m.shared.Entries {
+		if _, ok := left[e.Session]; ok && (e.Units > 0 || e.Place.Order > 0 || instantOf(now) <= e.Memory || e.Session == caller) {
+			return fmt.Sprintf("the script leaves %s: %s\npackage protocol nothing", e.Session, m.fields[e.Session])
+		}
 	}
-	return pairs
-}
-
-// compare runs the script, and returns how it differs.
-func (s *shareStore) compare(m sharedMemory, now tick, c shareCall, after sharedMemory, reply backend.ShareReply, said []string) string {
-	s.do("DEL", s.key)
-	if before := m.hash(); len(before) > 0 {
-		s.do(append([]string{"HSET", s.key}, before...)...)
-		s.do("EXPIRE", s.key, keep)
+	got := fmt.Sprint(m.shared.Kind, m.shared.Token, m.shared.Last, m.shared.Told)
+	if want := fmt.Sprint(s.Kind, s.Token, s.Last, s.Told); got != want {
+		return fmt.Sprintf("the script leaves kind, token, last and told %s, package protocol %s", got, want)
 	}
-	s.now, s.said = now, nil
-	s.job = slices.Concat([]string{"1", "2", lockName, s.key}, s.arguments(c))
-	answer, _ := s.run()
-	codes := map[backend.ShareStatus]int{backend.Shared: 1, backend.StaleShare: 2, backend.ShareLost: 3}
-	placed := 0
-	if reply.Placed {
-		placed = 1
-	}
-	want := fmt.Sprint("ok ", codes[reply.Status], " ", now.micros(), " ", reply.Units, " ", placed, " ", reply.First, " ", reply.Last, " ", reply.May,
-		" ", reply.Share, " ", reply.Epoch)
-	if got := strings.Join(answer, " "); got != want {
-		return fmt.Sprintf("the script answers %s, package protocol %s", got, want)
-	}
-	var hash []string
-	for _, x := range s.do("HGETALL", s.key).([]any) {
-		hash = append(hash, x.(string))
-	}
-	slices.SortFunc(said, strings.Compare)
-	slices.SortFunc(s.said, strings.Compare)
-	got, want := fmt.Sprint(sortedPairs(hash), s.said), fmt.Sprint(sortedPairs(after.hash()), said)
-	if got != want {
-		return fmt.Sprintf("the script leaves and says\n%s\npackage protocol\n%s", got, want)
-	}
-	if ttl := s.do("PTTL", s.key).(int); ttl < 300_000 && len(hash) > 0 {
-		return fmt.Sprintf("the key is kept for %d ms", ttl)
+	if late := s.Expires - instantOf(m.expires); late > time.Millisecond {
+		return fmt.Sprintf("the script keeps the record for %v less than package protocol", late)
 	}
 	return ""
 }
 
-func sortedPairs(items []string) [][]string {
-	pairs := slices.Collect(slices.Chunk(slices.Clone(items), 2))
-	slices.SortFunc(pairs, slices.Compare)
-	return pairs
+// sound returns what is wrong with what the record says of its own entries after a run.
+func (m *sharedMemory) sound() string {
+	is, says := m.shared.Summary(), m.summary
+	switch {
+	case is.Units != says.Units || is.Holders != says.Holders || is.Sessions != says.Sessions:
+		return fmt.Sprintf("the summary says %+v, the entries %+v", says, is)
+	case says.Soonest > is.Soonest:
+		return fmt.Sprintf("something ends at %v, and the summary says that nothing does before %v", is.Soonest, says.Soonest)
+	case says.First > is.First:
+		return fmt.Sprintf("the head has place %d, and the summary says that the first is %d", is.First, says.First)
+	}
+	places := 0
+	for _, e := range m.shared.Entries {
+		if o := e.Place.Order; o > 0 {
+			places++
+			if at := m.fields["#"+strconv.FormatUint(o, 10)]; at != e.Session || o > m.shared.Last {
+				return fmt.Sprintf("%s has place %d of %d, which is %s's", e.Session, o, m.shared.Last, at)
+			}
+		}
+	}
+	if extra := len(m.fields) - 1 - len(m.shared.Entries) - places; extra > 0 {
+		return fmt.Sprintf("there are %d places too many", extra)
+	}
+	return ""
 }

@@ -24,6 +24,20 @@ var shareWorlds = []shareWorld{
 	{name: "memory", kind: backend.ReadWrite, ops: [maxSessions][]int{{1, 1}, {allUnits}}, ticks: 2, faults: 1, flushes: 1, most: 40_000},
 	{name: "permits", kind: backend.Permits, ops: [maxSessions][]int{{1, 1}, {2}}, limit: [maxSessions]int{2, 2, 2}, ticks: 3, faults: 1, most: 40_000},
 	{name: "shares", kind: backend.Permits, ops: [maxSessions][]int{{1, 2}, {1, 1}, {1}}, limit: [maxSessions]int{3, 3, 3}, ticks: 1, faults: 1, most: 40_000},
+	{name: "attempts to write", kind: backend.ReadWrite, ops: [maxSessions][]int{{1, 1}, {allUnits, allUnits}}, once: [maxSessions][maxOps]bool{{}, {true}},
+		ticks: 2, faults: 1, begin: aIsInside, most: 40_000},
+	{name: "attempts of three", kind: backend.ReadWrite, ops: [maxSessions][]int{{1}, {allUnits}, {1, allUnits}},
+		once: [maxSessions][maxOps]bool{{}, {true}, {false, true}}, ticks: 1, faults: 1, begin: aAndCAreInside, most: 40_000},
+	{name: "attempts for permits", kind: backend.Permits, ops: [maxSessions][]int{{1, 1}, {2}, {1}}, once: [maxSessions][maxOps]bool{{}, {true}},
+		limit: [maxSessions]int{2, 2, 2}, ticks: 1, faults: 1, most: 40_000},
+	{name: "attempts of all", kind: backend.Permits, ops: [maxSessions][]int{{1, 2}, {2}, {1, 1}}, once: [maxSessions][maxOps]bool{{true, true}, {true}, {false, true}},
+		limit: [maxSessions]int{3, 3, 3}, ticks: 1, faults: 1, begin: aAndCAreInside, most: 40_000},
+	{name: "an attempt and the dead", kind: backend.Permits, ops: [maxSessions][]int{{1}, {2}, {1}}, once: [maxSessions][maxOps]bool{{}, {true}},
+		limit: [maxSessions]int{2, 2, 2}, ticks: 5, begin: cDies, most: 40_000},
+	{name: "a dead holder", kind: backend.Permits, ops: [maxSessions][]int{{1}, {1}, {1}}, limit: [maxSessions]int{1, 1, 1}, ticks: 6, quits: 1, hasty: 1, calm: true,
+		begin: holdersLeaseEnds, most: 40_000},
+	{name: "long ago", kind: backend.Permits, ops: [maxSessions][]int{{1}, {1, 1}}, limit: [maxSessions]int{1, 1, 1}, ticks: 9, calm: true,
+		begin: givenBack},
 	{name: "limits", kind: backend.Permits, ops: [maxSessions][]int{{2, 1}, {1}}, limit: [maxSessions]int{3, 1, 1}, ticks: 2, faults: 1, most: 40_000},
 }
 
@@ -34,6 +48,23 @@ var writersThenReader = []shareAction{
 	{userComes, 0, 1}, {userComes, 0, 2}, {userLeaves, 0, 0}, {userLeaves, 0, 1},
 	{userComes, 1, 0}, {sends, 1, 0}, {what: delivers},
 }
+
+// aIsInside and aAndCAreInside begin worlds with users inside.
+var (
+	aIsInside      = []shareAction{{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: delivers}}
+	aAndCAreInside = append(aIsInside[:4:4], shareAction{userComes, 2, 0}, shareAction{sends, 2, 0}, shareAction{what: delivers}, shareAction{what: delivers})
+)
+
+// cDies begins a world: the lease of c ends soon, while a has its own and b attempts to get both units.
+var cDies = []shareAction{{userComes, 2, 0}, {sends, 2, 0}, {what: delivers}, {what: delivers}, {what: timePasses},
+	{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: delivers}, {what: timePasses}, {what: timePasses}, {userComes, 1, 0}, {sends, 1, 0}, {what: delivers}}
+
+// holdersLeaseEnds begins a world: the answer to session a is still under way when the lease of its unit ends.
+var holdersLeaseEnds = []shareAction{{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: timePasses}, {what: timePasses}, {what: timePasses}}
+
+// givenBack begins a world: session a has given its unit back, and is about to be forgotten.
+var givenBack = []shareAction{{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: delivers}, {userLeaves, 0, 0}, {sendsIdle, 0, 0}, {what: delivers},
+	{what: delivers}, {what: timePasses}, {what: timePasses}, {what: timePasses}, {what: timePasses}, {what: timePasses}}
 
 // A shareExplorer visits all runs of a world, the shortest first.
 type shareExplorer struct {
@@ -58,7 +89,7 @@ func newShareExplorer(t *testing.T, w shareWorld) *shareExplorer {
 
 func (e *shareExplorer) start() shareState {
 	x := shareStep{shareWorld: e.shareWorld, store: e.store,
-		shareState: shareState{now: 1, leftTicks: e.ticks, leftFaults: e.faults, leftFlushes: e.flushes, leftQuits: e.quits}}
+		shareState: shareState{now: 1, memory: e.store.intern(nil, 0), leftTicks: e.ticks, leftFaults: e.faults, leftFlushes: e.flushes, leftQuits: e.quits}}
 	for _, a := range e.begin {
 		if !slices.Contains(x.actions(), a) {
 			panic(fmt.Sprintf("%s: it cannot begin with %v", e.name, a))
@@ -124,8 +155,10 @@ func (e *shareExplorer) drain(x shareStep) string {
 						x.happen(shareAction{userComes, int8(s), int8(i)})
 					}
 				}
-				if _, _, _, ok := x.plan(s, true); ok && x.ops[s] != nil {
-					x.happen(shareAction{sends + shareWhat(btoi(!e.urgent(&x, s))), int8(s), 0})
+				if x.plan(s) != nil {
+					x.happen(shareAction{sends, int8(s), 0})
+				} else if x.rest(s) != nil {
+					x.happen(shareAction{sendsIdle, int8(s), 0})
 				}
 			}
 			for x.count > 0 && x.bad == "" {
@@ -150,17 +183,15 @@ func (e *shareExplorer) drain(x shareStep) string {
 		}
 		x.happen(shareAction{timePasses, 0, 0})
 		for s := range x.ops {
+			if c := &x.sessions[s]; c.out && c.aged && x.onceHead(s) {
+				x.happen(shareAction{tryEnds, int8(s), 0})
+			}
 			if c := &x.sessions[s]; c.out && !c.beat {
 				x.happen(shareAction{shareBeats, int8(s), 0})
 			}
 		}
 	}
 	return "left to itself, it does not end: " + x.tell(shareAction{what: timePasses})
-}
-
-func (e *shareExplorer) urgent(x *shareStep, s int) bool {
-	_, _, _, ok := x.plan(s, false)
-	return ok
 }
 
 func btoi(b bool) int {
@@ -183,7 +214,7 @@ func (e *shareExplorer) over(x *shareStep) bool {
 			}
 		}
 	}
-	for _, entry := range x.memory.entries[:x.memory.count] {
+	for _, entry := range x.memory.shared.Entries {
 		if entry.Place.Order > 0 && instantOf(x.now) <= entry.Place.Deadline || entry.Units > 0 && instantOf(x.now) <= entry.Until {
 			return false
 		}

@@ -3,8 +3,10 @@ package explore
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/protocol"
 )
 
 const (
@@ -17,12 +19,14 @@ const (
 type shareWorld struct {
 	name    string
 	kind    backend.ShareKind
-	ops     [maxSessions][]int // of each session: the units of its users, in the order in which they come
+	ops     [maxSessions][]int        // of each session: the units of its users, in the order in which they come
+	once    [maxSessions][maxOps]bool // users that make one attempt
 	limit   [maxSessions]int
 	ticks   int8
 	faults  int8 // copies and messages that are lost or doubled
 	flushes int8
 	quits   int8          // users that stop waiting
+	hasty   time.Duration // by how many seconds a place is over before a lease is
 	calm    bool          // sessions send no copies and renew nothing, until nothing fails any more
 	begin   []shareAction // what has happened already
 	most    int           // states that are explored at full size; 0: all
@@ -42,6 +46,7 @@ const (
 // A shareSession is a session that follows the rules for shared holds.
 type shareSession struct {
 	epoch       uint64
+	confirmed   uint64 // the epoch under which the server is known to have the units
 	units       int
 	until       tick // the trust in them: good before that
 	first, last backend.Token
@@ -51,16 +56,19 @@ type shareSession struct {
 
 	out          bool // a request is under way or queued
 	placed, beat bool // beat: a copy of it was sent in this tick
-	silent       bool // it is under way since an earlier tick
-	full         bool
+	aged, silent bool // it is under way since an earlier tick; and no reply has come since
+	probe        bool // it asks for nothing, but whether another session still waits
 	req          backend.ShareRequest
 	memory       tick
-	wanted       bool
-	may          int
+	wanted       bool // another session waits, and this one may keep so many units
+	may, hint    int  // hint: the least that was heard of since the latest copy was sent
+	answer       uint64
 	users        [maxOps]userState
 	tokens       [maxOps]backend.Token
-	flushed      bool // what it trusts was destroyed with the server's memory
-	renewed      bool // in this tick
+	flushed      bool   // what it trusts was destroyed with the server's memory
+	renewed      bool   // in this tick
+	probed       bool   // in this tick, or as good as
+	answered     uint64 // the last try that it answered: the world's note, for the rules
 }
 
 type shareKind uint8
@@ -82,7 +90,8 @@ type shareItem struct {
 	until   tick
 	call    shareCall
 	reply   backend.ShareReply
-	old     bool // from before a flush
+	try     uint64 // of a message that another session waits
+	old     bool   // from before a flush
 }
 
 type versionRead struct {
@@ -93,7 +102,7 @@ type versionRead struct {
 // A shareState is a world at one moment.
 type shareState struct {
 	now                                           tick
-	memory                                        sharedMemory
+	memory                                        *sharedMemory
 	sessions                                      [maxSessions]shareSession
 	net                                           [maxShareNet]shareItem
 	count                                         int8
@@ -148,6 +157,26 @@ func (x *shareStep) trusted(s int) int {
 		return c.units
 	}
 	return 0
+}
+
+// onceHead reports whether the head of a session's users makes one attempt.
+func (x *shareStep) onceHead(s int) bool {
+	h := x.head(s)
+	return h >= 0 && x.once[s][h]
+}
+
+// endTries sends the users away that make one attempt and need as many units as this or more.
+func (x *shareStep) endTries(s, need int) {
+	c := &x.sessions[s]
+	for i, n := range x.ops[s] {
+		if !x.rw() {
+			n += x.used(s)
+		}
+		if c.users[i] == userWaits && x.once[s][i] && n >= need {
+			c.users[i] = userDone
+		}
+	}
+	x.admit(s, false)
 }
 
 // admit lets users in, first come, first served.
@@ -224,75 +253,127 @@ func (x *shareStep) lose(s int) {
 	}
 }
 
-// plan returns what the session would ask for next.
-func (x *shareStep) plan(s int, idle bool) (keep, want, least int, ok bool) {
+// A demand is what a session asks for next.
+type demand struct {
+	keep, want, least int
+	try, probe        bool
+	answer            uint64
+}
+
+func only(keep int) *demand { return &demand{keep: keep, want: keep} }
+
+// ask returns what the head of a session's users needs while the session keeps so many units, nil if those suffice.
+func (x *shareStep) ask(s, keep int) *demand {
+	h := x.head(s)
+	if h < 0 {
+		return nil
+	}
+	n := x.ops[s][h]
+	d := demand{keep: keep, want: n, least: n, try: x.once[s][h]}
+	if !x.rw() {
+		d.least = x.used(s) + n
+		d.want = x.used(s)
+		for i, n := range x.ops[s] {
+			if x.sessions[s].users[i] == userWaits {
+				d.want += n
+			}
+		}
+		d.want = max(keep, d.least, min(d.want, x.limit[s]))
+	}
+	if d.want <= keep || d.least > x.limit[s] {
+		return nil
+	}
+	return &d
+}
+
+func (x *shareStep) asking(s, keep int) *demand {
+	if d := x.ask(s, keep); d != nil {
+		return d
+	}
+	return only(keep)
+}
+
+// plan returns what the session has to ask for next, nil if it is nothing.
+func (x *shareStep) plan(s int) *demand {
 	c := &x.sessions[s]
-	used, h, has := x.used(s), x.head(s), x.trusted(s)
-	if h >= 0 {
-		want, least = x.ops[s][h], x.ops[s][h]
-		if !x.rw() {
-			want = used
-			for i, n := range x.ops[s] {
-				if c.users[i] == userWaits {
-					want += n
-				}
-			}
-			want = max(has, least, min(want, x.limit[s]))
-		}
-	}
-	floor := used
-	if !x.rw() && c.wanted {
-		floor = max(used, min(has, c.may))
-	} else if !x.rw() {
-		floor = max(used, has)
-	}
-	lower := func() (int, int, int, bool) {
-		if h >= 0 && want > floor {
-			return floor, want, least, true
-		}
-		return floor, floor, 0, true
-	}
+	used, has := x.used(s), x.trusted(s)
 	if c.out {
-		waits := c.req.Want > c.req.Keep
-		switch {
-		case h < 0 && waits:
-			keep = min(c.req.Keep, has)
-			return keep, keep, 0, true
-		case c.wanted && waits && floor < c.req.Keep:
-			return lower()
-		case h >= 0 && waits && x.rw() && want > c.req.Want && c.placed:
-			return used, want, least, true
-		case h >= 0 && !waits && c.silent && has < least: // what was given back goes with the next request
-			if x.rw() {
-				return used, want, least, true
-			}
-			return has, want, least, true
-		}
-		return 0, 0, 0, false
+		return x.overtake(s, used, has)
 	}
+	if c.answer > 0 && has > 0 {
+		return &demand{keep: used, want: used, probe: true, answer: c.answer}
+	}
+	h := x.head(s)
 	switch {
-	case c.wanted && floor < has:
-		return lower()
-	case h >= 0 && !x.rw() && has >= least && used+x.ops[s][h] > has && want > has && !c.full && !c.wanted:
-		return has, want, least, true
-	case h >= 0 && has < want && x.rw():
-		return used, want, least, true
-	case h >= 0 && has < least:
-		return has, want, least, true
-	case h >= 0 && x.rw() && has == allUnits && want == allUnits && c.next > c.last && used == 0:
-		return 0, want, least, true
-	case h < 0 && idle && has > used:
-		return used, used, 0, true
+	case c.wanted && used < has:
+		return x.asking(s, used)
+	case h < 0:
+		return nil
+	case c.wanted && x.rw() && has == 1 && x.ops[s][h] == 1 && (x.once[s][h] || !c.probed):
+		return &demand{keep: has, want: has, probe: true}
+	case !x.rw():
+		return x.ask(s, has)
+	case has < x.ops[s][h]:
+		return x.ask(s, used)
+	case has == allUnits && x.ops[s][h] == allUnits && c.next > c.last && used == 0:
+		return x.ask(s, 0)
 	}
-	return 0, 0, 0, false
+	return nil
+}
+
+// overtake returns what replaces the request that is under way, nil if it stays.
+func (x *shareStep) overtake(s, used, has int) *demand {
+	c := &x.sessions[s]
+	asks, idle := c.req.Want > c.req.Keep, 0
+	if !x.rw() {
+		idle = has
+	}
+	keep := min(c.req.Keep, has)
+	switch {
+	case !asks && (!c.silent || x.head(s) < 0):
+		return nil
+	case c.placed && c.answer > 0:
+		d := x.asking(s, min(keep, used))
+		d.answer = c.answer
+		return d
+	case c.wanted && used < keep:
+		return x.asking(s, used)
+	case x.head(s) < 0 || keep < c.req.Keep:
+		return x.asking(s, keep)
+	case !c.placed && !c.silent:
+		return nil
+	}
+	d := x.ask(s, min(keep, max(used, idle)))
+	switch {
+	case d == nil && asks:
+		return x.asking(s, keep)
+	case d != nil && (d.least != c.req.Least || d.try != c.req.Try):
+		return d
+	}
+	return nil
+}
+
+// rest returns what the session can give back without being asked.
+func (x *shareStep) rest(s int) *demand {
+	c := &x.sessions[s]
+	if c.out || x.head(s) >= 0 || x.used(s) >= x.trusted(s) {
+		return nil
+	}
+	return only(x.used(s))
 }
 
 // post sends a new epoch. What it gives back is out of use first.
-func (x *shareStep) post(s, keep, want, least int) {
-	c := &x.sessions[s]
+func (x *shareStep) post(s int, d *demand) {
+	c, keep := &x.sessions[s], d.keep
+	if d.want == d.keep {
+		d.least = 0
+	}
 	c.epoch++
-	req := backend.ShareRequest{Kind: x.kind, Epoch: c.epoch, Keep: keep, Want: want, Least: least, Limit: x.limit[s], Tokens: 2,
-		Lease: 3 * second, GrantTTL: 2 * second, Patience: 3 * second, Under: c.under}
+	req := backend.ShareRequest{Kind: x.kind, Epoch: c.epoch, Keep: keep, Want: d.want, Least: d.least, Limit: x.limit[s], Tokens: 2,
+		Lease: 3 * second, GrantTTL: 2 * second, Patience: (3 - x.hasty) * second, Under: c.under, Try: d.try && d.want > d.keep, Answer: d.answer}
+	if c.answer = 0; d.answer > 0 {
+		c.answered = d.answer
+	}
 	if x.rw() && c.units == allUnits && keep < allUnits && c.next > c.first {
 		req.Tail = c.next - 2
 	}
@@ -302,14 +383,14 @@ func (x *shareStep) post(s, keep, want, least int) {
 			c.until, c.first, c.last, c.under, c.version, c.flushed = 0, 0, 0, 0, 0, false
 		}
 	}
-	c.out, c.placed, c.silent, c.req = true, false, false, req
+	c.out, c.placed, c.aged, c.silent, c.probe, c.req = true, false, false, false, d.probe, req
 	x.copy(s)
 }
 
 // copy sends one more copy of the last request.
 func (x *shareStep) copy(s int) {
 	c := &x.sessions[s]
-	c.beat = true
+	c.beat, c.hint = true, backend.Unlimited
 	notAfter := x.now + 1
 	if c.req.Want == c.req.Keep {
 		notAfter = x.now
@@ -346,35 +427,61 @@ func (x *shareStep) arrive(it shareItem) {
 	case sharePush:
 		x.pushed(it)
 	case shareWanted:
-		if c := &x.sessions[it.session]; c.units > it.reply.May {
-			c.wanted, c.may = true, it.reply.May
-		}
+		x.heard(it)
 	case renewAnswer:
 		x.renewedBy(it)
 	}
 }
 
+// heard handles the message that another session waits, or tries, or waits no more.
+func (x *shareStep) heard(it shareItem) {
+	c, may := &x.sessions[it.session], it.reply.May
+	if may == backend.Unlimited && it.try == 0 {
+		x.unask(it.session)
+		return
+	}
+	c.hint = min(c.hint, may)
+	x.asked(it.session, may)
+	if c.units > 0 || c.out {
+		c.answer = it.try
+	}
+}
+
+func (x *shareStep) unask(s int) {
+	c := &x.sessions[s]
+	c.wanted, c.hint, c.answer = false, backend.Unlimited, 0
+	x.admit(s, false)
+}
+
+func (x *shareStep) asked(s, may int) {
+	if c := &x.sessions[s]; may < c.units {
+		c.wanted, c.may = true, may
+	}
+}
+
 func (x *shareStep) serve(it shareItem) {
-	after, reply, told, bad := x.store.exec(x.memory, x.now, it.call)
-	x.must(bad == "", "%s", bad)
-	x.memory = after
+	before := x.memory
+	res := x.store.exec(before, x.now, it.call)
+	x.must(res.bad == "", "%s", res.bad)
+	x.memory = res.after
 	x.check()
-	for _, m := range told {
+	x.refusals(before, it.call, res.reply)
+	for _, m := range res.told {
 		m.sent = x.now
 		x.send(m)
 	}
 	switch {
 	case it.call.renew:
-		x.send(shareItem{kind: renewAnswer, session: it.session, sent: it.sent, call: it.call, reply: reply})
-	case reply.Status != 0:
-		x.send(shareItem{kind: shareAnswer, session: it.session, sent: it.sent, call: it.call, reply: reply})
+		x.send(shareItem{kind: renewAnswer, session: it.session, sent: it.sent, call: it.call, reply: res.reply})
+	case res.reply.Status != 0:
+		x.send(shareItem{kind: shareAnswer, session: it.session, sent: it.sent, call: it.call, reply: res.reply})
 	}
 }
 
 // check checks what must be true of the server at any time.
 func (x *shareStep) check() {
 	sum, most, writers := 0, 0, 0
-	for _, e := range x.memory.entries[:x.memory.count] {
+	for _, e := range x.memory.shared.Entries {
 		if instantOf(x.now) <= e.Until && e.Units > 0 {
 			sum += e.Units
 			most = max(most, e.Limit)
@@ -387,6 +494,56 @@ func (x *shareStep) check() {
 	x.must(writers == 0 || sum == allUnits, "a writer is not alone")
 }
 
+// refusals checks that a try is refused only if others wait, or if the units that it needs are in use by those that
+// were asked.
+func (x *shareStep) refusals(before *sharedMemory, c shareCall, reply backend.ShareReply) {
+	if x.leftFlushes != x.flushes {
+		return // answers to tries that the server has forgotten
+	}
+	fresh := c.req.Try && reply.Status == backend.Shared && !reply.Placed && reply.Units < c.req.Least
+	for _, e := range before.shared.Entries {
+		s, live := int(e.Session[0]-'a'), e.Place.Order > 0 && instantOf(x.now) <= e.Place.Deadline
+		if s == c.session {
+			fresh = fresh && c.req.Epoch > e.Epoch
+			continue
+		}
+		if live && fresh {
+			fresh = false
+		}
+		if after := x.entry(s); live && e.Place.Try && after.Place.Order == 0 && after.Units < e.Place.Least {
+			x.must(x.inTheWay(s, e.Limit-e.Place.Least, e.Place.Order), "%s is refused", e.Session)
+		}
+	}
+	x.must(!fresh, "%s is refused at once, and waits behind no session", sessionName(uint8(c.session)))
+}
+
+// entry returns what the server has of a session.
+func (x *shareStep) entry(s int) protocol.Entry {
+	for _, e := range x.memory.shared.Entries {
+		if e.Session == sessionName(uint8(s)) {
+			return e
+		}
+	}
+	return protocol.Entry{}
+}
+
+// inTheWay reports whether the sessions that answered a try of session s have more units than it leaves to all others, and
+// either one of them alone has, or none has not answered.
+func (x *shareStep) inTheWay(s, leaves int, try uint64) bool {
+	sum, most, all := 0, 0, true
+	for o := range x.ops {
+		units := x.entry(o).Units
+		switch {
+		case o == s || units == 0:
+		case x.sessions[o].answered == try:
+			sum, most = sum+units, max(most, units)
+		default:
+			all = false
+		}
+	}
+	return most > leaves || all && sum > leaves
+}
+
 func (x *shareStep) sameLimits() bool { return x.limit[0] == x.limit[1] }
 
 func (x *shareStep) answered(it shareItem) {
@@ -394,34 +551,64 @@ func (x *shareStep) answered(it shareItem) {
 	if r.Status == backend.StaleShare || !c.out || r.Epoch != c.req.Epoch {
 		return
 	}
-	until := it.sent + 3
+	until, asks := it.sent+3, c.req.Want > c.req.Keep
+	c.silent = false
 	switch {
 	case r.Status == backend.ShareLost:
 		x.lose(it.session)
 		c.out = false
 	case r.Placed:
 		c.placed = true
-		if c.req.Keep > 0 && r.Units < c.req.Keep {
-			x.lose(it.session)
-		} else if c.req.Keep > 0 {
-			c.until, c.first = max(c.until, until), r.First
-			c.flushed = c.flushed && it.old
+		if !c.req.Try {
+			x.endTries(it.session, c.req.Least)
 		}
-	case r.Units < c.req.Want && r.Units < c.req.Least || r.Units < c.req.Keep:
-		c.out = false // its place or its grant is over
-		if c.req.Keep > 0 && r.Units >= c.req.Keep {
-			c.until, c.first = max(c.until, until), r.First
-			c.flushed = c.flushed && it.old
-		} else if c.req.Keep > 0 {
-			x.lose(it.session)
+		if x.confirm(it, until); r.May == backend.Unlimited {
+			x.unask(it.session)
+		} else {
+			x.asked(it.session, min(r.May, c.hint))
+		}
+	case r.Units > 0 && x.now >= until: // it came too late, and is asked for again
+	case asks && c.req.Keep <= r.Units && r.Units < c.req.Least && c.req.Keep > 0: // refused, or its place or its grant is over
+		c.out = false
+		if x.confirm(it, until); c.req.Try {
+			x.endTries(it.session, 0)
 		}
 	default:
 		x.settle(it, until)
 	}
 }
 
+// confirm handles the units in a reply that grants nothing.
+func (x *shareStep) confirm(it shareItem, until tick) {
+	c, r := &x.sessions[it.session], it.reply
+	switch {
+	case c.req.Keep == 0:
+	case r.Units < c.req.Keep:
+		x.lose(it.session)
+	default:
+		x.trust(it, until)
+	}
+}
+
+// trust notes that the server has the units, under the epoch of the request.
+func (x *shareStep) trust(it shareItem, until tick) {
+	c := &x.sessions[it.session]
+	c.confirmed, c.until = c.req.Epoch, max(c.until, until)
+	c.flushed = c.flushed && it.old
+}
+
+// pushed handles a grant, or the refusal of a try.
 func (x *shareStep) pushed(it shareItem) {
-	if c := &x.sessions[it.session]; c.out && it.reply.Epoch == c.req.Epoch && x.now < it.until {
+	c, r := &x.sessions[it.session], it.reply
+	refused := c.req.Try && r.Units < c.req.Least
+	switch {
+	case !c.out || r.Epoch != c.req.Epoch || c.req.Want == c.req.Keep:
+	case refused && (!c.placed || r.Units != c.req.Keep): // a copy says more
+		c.beat = false
+	case refused:
+		c.out, c.confirmed = false, c.req.Epoch
+		x.endTries(it.session, 0)
+	case x.now < it.until:
 		x.settle(it, it.until)
 	}
 }
@@ -430,13 +617,21 @@ func (x *shareStep) pushed(it shareItem) {
 func (x *shareStep) settle(it shareItem, until tick) {
 	s, r := it.session, it.reply
 	c := &x.sessions[s]
-	c.out, c.placed = false, false
-	c.full = r.Units < c.req.Want
-	wrote := c.units == allUnits && x.rw()
+	asks, may := c.req.Want > c.req.Keep, min(r.May, c.hint)
 	if r.Units < c.req.Keep || c.units > 0 && x.now >= c.until {
 		x.lose(s)
+		c.out, c.placed = false, false
 		return
 	}
+	c.out, c.placed, c.confirmed = false, false, c.req.Epoch
+	if c.wanted && r.Units == c.units && may < r.Units && (c.probe || !x.rw() && r.Units == c.req.Keep) {
+		x.trust(it, until)
+		x.asked(s, may)
+		c.probed = true
+		x.endTries(s, 0)
+		return
+	}
+	wrote := c.units == allUnits && x.rw()
 	if c.req.Keep == 0 {
 		c.under = r.First
 	}
@@ -455,25 +650,28 @@ func (x *shareStep) settle(it shareItem, until tick) {
 	if x.now >= c.until && c.units > 0 {
 		x.lose(s)
 	}
-	c.wanted = false
+	c.wanted, c.probed = false, false
 	x.admit(s, true)
-	if r.May < c.units {
-		c.wanted, c.may = true, r.May
-	}
+	x.asked(s, may)
 	x.admit(s, false)
+	if asks && r.Units >= c.req.Least {
+		x.endTries(s, c.req.Least)
+	} else if c.req.Try {
+		x.endTries(s, 0)
+	}
 }
 
+// renewedBy handles the reply to a renewal. While a request is under way only a success proves anything.
 func (x *shareStep) renewedBy(it shareItem) {
 	c := &x.sessions[it.session]
-	if c.out || it.call.req.Epoch != c.epoch || c.units == 0 {
-		return
-	}
-	if it.reply.Units < c.units {
+	switch {
+	case it.call.req.Epoch != c.confirmed || c.units == 0:
+	case it.reply.Units >= c.units:
+		c.until = max(c.until, it.sent+3)
+		c.flushed = c.flushed && it.old
+	case !c.out:
 		x.lose(it.session)
-		return
 	}
-	c.until = max(c.until, it.sent+3)
-	c.flushed = c.flushed && it.old
 }
 
 // A shareAction is one thing that happens.
@@ -490,6 +688,7 @@ const (
 	userQuits
 	userLeaves
 	lateWrite
+	tryEnds
 	sends
 	sendsIdle
 	shareBeats
@@ -501,7 +700,7 @@ const (
 	memoryLost
 )
 
-var shareWhats = [...]string{"user comes", "user quits", "user leaves", "late write", "sends", "gives back", "beats", "renews", "delivers", "doubles", "loses", "tick", "flush"}
+var shareWhats = [...]string{"user comes", "user quits", "user leaves", "late write", "gives up", "sends", "gives back", "beats", "renews", "delivers", "doubles", "loses", "tick", "flush"}
 
 // actions returns what can happen next.
 func (x *shareStep) actions() (all []shareAction) {
@@ -528,15 +727,18 @@ func (x *shareStep) actions() (all []shareAction) {
 				all = append(all, shareAction{lateWrite, int8(s), int8(i)})
 			}
 		}
-		if _, _, _, ok := x.plan(s, false); ok {
+		if c.out && c.aged && x.onceHead(s) {
+			all = append(all, shareAction{tryEnds, int8(s), 0})
+		}
+		if x.plan(s) != nil {
 			all = append(all, shareAction{sends, int8(s), 0})
-		} else if _, _, _, ok := x.plan(s, true); ok {
+		} else if x.rest(s) != nil {
 			all = append(all, shareAction{sendsIdle, int8(s), 0})
 		}
 		if c.out && !c.beat && !x.calm {
 			all = append(all, shareAction{shareBeats, int8(s), 0})
 		}
-		if !c.out && x.trusted(s) > 0 && !c.renewed && !x.calm {
+		if x.trusted(s) > 0 && !c.renewed && !x.calm {
 			all = append(all, shareAction{renewsUnits, int8(s), 0})
 		}
 	}
@@ -560,7 +762,9 @@ func (x *shareStep) happen(a shareAction) {
 	c := &x.sessions[s]
 	switch a.what {
 	case userComes:
-		c.users[i] = userWaits
+		if c.users[i] = userWaits; x.once[s][i] && x.head(s) != i {
+			c.users[i] = userDone
+		}
 		x.admit(s, false)
 	case userQuits:
 		x.leftQuits--
@@ -571,15 +775,18 @@ func (x *shareStep) happen(a shareAction) {
 	case lateWrite:
 		x.write(s, i)
 		c.users[i] = userDone
-	case sends, sendsIdle:
-		keep, want, least, _ := x.plan(s, a.what == sendsIdle)
-		x.post(s, keep, want, least)
+	case tryEnds:
+		x.endTries(s, 0)
+	case sends:
+		x.post(s, x.plan(s))
+	case sendsIdle:
+		x.post(s, x.rest(s))
 	case shareBeats:
 		x.copy(s)
 	case renewsUnits:
 		c.renewed = true
 		x.send(shareItem{kind: shareRequest, session: s, sent: x.now, call: shareCall{session: s, renew: true,
-			req: backend.ShareRequest{Epoch: c.epoch, Under: c.under, Lease: 3 * second}}})
+			req: backend.ShareRequest{Epoch: c.confirmed, Under: c.under, Lease: 3 * second}}})
 	case delivers:
 		it := x.net[i]
 		x.remove(a.index)
@@ -594,6 +801,11 @@ func (x *shareStep) happen(a shareAction) {
 		x.tick()
 	case memoryLost:
 		x.flush()
+	}
+	for s := range x.ops { // a try for which no command is sent
+		if x.onceHead(s) && !x.sessions[s].out && x.plan(s) == nil {
+			x.endTries(s, 0)
+		}
 	}
 	x.trustworthy()
 }
@@ -612,10 +824,11 @@ func (x *shareStep) leave(s, i int) {
 func (x *shareStep) tick() {
 	x.leftTicks--
 	x.now++
+	x.memory = x.store.pass(x.memory, x.now)
 	for s := range x.sessions {
 		c := &x.sessions[s]
-		c.beat, c.full, c.renewed = false, false, false
-		c.silent = c.out
+		c.beat, c.renewed, c.probed = false, false, false
+		c.aged, c.silent = c.out, c.out
 		if c.units > 0 && x.now >= c.until {
 			x.lose(s)
 		}
@@ -625,7 +838,7 @@ func (x *shareStep) tick() {
 // flush makes the server forget all. Sessions trust in vain then, until a reply says so.
 func (x *shareStep) flush() {
 	x.leftFlushes--
-	x.memory = sharedMemory{}
+	x.memory = x.store.intern(nil, 0)
 	for s := range x.sessions {
 		x.sessions[s].flushed = x.sessions[s].units > 0
 	}
@@ -654,11 +867,14 @@ func (x *shareStep) trustworthy() {
 func (x *shareStep) tell(a shareAction) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s %s", x.now, shareWhats[a.what], sessionName(uint8(a.session)))
-	fmt.Fprintf(&b, "  server %s", strings.Join(x.memory.hash(), " | "))
+	fmt.Fprintf(&b, "  server %s", x.memory)
 	for s := range x.ops {
 		if c := x.sessions[s]; x.ops[s] != nil {
 			fmt.Fprintf(&b, "\n   %s e%d units=%d until=%d out=%v placed=%v keep=%d want=%d wanted=%v users=%v v%d", sessionName(uint8(s)), c.epoch,
 				c.units, c.until, c.out, c.placed, c.req.Keep, c.req.Want, c.wanted, c.users, c.version)
+			if c.req.Try || c.answer > 0 {
+				fmt.Fprintf(&b, " try=%v answer=%d", c.req.Try, c.answer)
+			}
 		}
 	}
 	for _, it := range x.net[:x.count] {
