@@ -74,6 +74,6 @@
 // RELOCK_EXPLORE=2000000 allows one fault more and that many states of each world, with a new seed each time;
 // RELOCK_SEED=n repeats the walk of seed n.
 //
-// It does not cover clocks that disagree (the model knows Redis's), ForceUnlock and Force, lingering, resumed holds, or several
+// It does not cover clocks that disagree (the model knows Redis's), ForceUnlock, lingering, resumed holds, or several
 // locks.
 package explore

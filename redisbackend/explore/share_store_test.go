@@ -36,16 +36,17 @@ type shareStore struct {
 	in    *bufio.Reader
 	now   tick
 	said  []string
-	texts [2]string // of share.lua and share_renew.lua
+	texts [runForce]string
 	key   string
 	known map[shareRun]shareResult
 	ids   map[string]*sharedMemory
 }
 
-// The numbers of the scripts.
+// The numbers of the scripts: share.lua, share_renew.lua and share_force.lua.
 const (
-	runShare = "1"
-	runRenew = "2"
+	runShare = iota + 1
+	runRenew
+	runForce
 )
 
 // sharedKeep is for how many seconds the scripts keep a record at least.
@@ -59,12 +60,22 @@ type sharedMemory struct {
 	summary protocol.Summary // what they say of all entries
 }
 
-// A shareCall is a copy of a request, or of a renewal.
+// A shareCall is a copy of a request, or of a renewal, or a command that takes the units of all sessions.
 type shareCall struct {
 	session          int
 	req              backend.ShareRequest // without its times
 	notAfter, memory tick
-	renew            bool
+	renew, force     bool
+}
+
+func (c *shareCall) script() int {
+	switch {
+	case c.renew:
+		return runRenew
+	case c.force:
+		return runForce
+	}
+	return runShare
 }
 
 // A shareRun is a call that reaches Redis at some moment.
@@ -131,7 +142,11 @@ func (s *shareStore) overhear() {
 	req.Keep, req.Under = 1, 8
 	conn.Renew(s.t.Context(), []backend.Renewal{{Remote: lock, Epoch: req.Epoch, Under: req.Under, Lease: req.Lease}})
 	s.texts[1], sent = p.take()
-	require.Equal(s.t, append(s.keys(shareCall{req: req}), s.arguments(shareCall{req: req, renew: true})...), sent)
+	require.Equal(s.t, append(s.keys(shareCall{renew: true}), s.arguments(shareCall{req: req, renew: true})...), sent)
+	_, err = lock.(backend.Sharer).ForceShared(s.t.Context(), req.Kind)
+	require.NoError(s.t, err)
+	s.texts[2], sent = p.take()
+	require.Equal(s.t, append(s.keys(shareCall{force: true}), s.arguments(shareCall{req: req, force: true})...), sent)
 }
 
 func (s *shareStore) drive(yield func([]string) bool) {
@@ -168,7 +183,10 @@ func (s *shareStore) do(command ...string) any {
 
 // keys returns the keys of a call: the record and, of a session that has nothing yet, the hold key.
 func (s *shareStore) keys(c shareCall) []string {
-	if !c.renew && c.req.Keep == 0 && c.req.Want > 0 {
+	switch {
+	case c.force:
+		return []string{lockName, s.key}
+	case !c.renew && c.req.Keep == 0 && c.req.Want > 0:
 		return []string{s.key, lockName}
 	}
 	return []string{s.key}
@@ -176,7 +194,10 @@ func (s *shareStore) keys(c shareCall) []string {
 
 func (s *shareStore) arguments(c shareCall) []string {
 	name, req := sessionName(uint8(c.session)), c.req
-	if c.renew {
+	switch {
+	case c.force:
+		return []string{kindLetters[req.Kind], channels, strconv.Itoa(sharedKeep)}
+	case c.renew:
 		return []string{name, fmt.Sprint(req.Epoch), fmt.Sprint(req.Under), fmt.Sprint(req.Lease.Milliseconds()), strconv.Itoa(sharedKeep)}
 	}
 	args := []string{name, strconv.FormatUint(req.Epoch, 10), kindLetters[req.Kind]}
@@ -236,10 +257,17 @@ func (s *shareStore) both(m *sharedMemory, now tick, c shareCall) (res shareResu
 		res.told, said = append(res.told, it), append(said, text)
 	}
 	name, want := sessionName(uint8(c.session)), ""
-	if c.renew {
+	switch {
+	case c.force:
+		had := must(sh.Force(instantOf(now), c.req.Kind))
+		name, want = "", fmt.Sprint("ok ", btoi(had), " ", now.micros())
+		if !had { // the script writes nothing then
+			sh = m.shared
+		}
+	case c.renew:
 		res.reply.Units = sh.Renew(instantOf(now), name, c.req.Epoch, c.req.Under, c.req.Lease)
 		want = fmt.Sprint("ok ", now.micros(), " ", res.reply.Units)
-	} else {
+	default:
 		reply, err := sh.Share(instantOf(now), name, c.req, instantOf(c.notAfter), instantOf(c.memory))
 		if res.reply = reply; err != nil {
 			sh = m.shared
@@ -300,11 +328,8 @@ func (s *shareStore) script(m *sharedMemory, now tick, c shareCall) string {
 		s.do("EXPIRE", s.key, strconv.Itoa(int(m.expires-now)))
 	}
 	s.now, s.said = now, nil
-	keys, number := s.keys(c), runShare
-	if c.renew {
-		number = runRenew
-	}
-	s.job = slices.Concat([]string{number, strconv.Itoa(len(keys))}, keys, s.arguments(c))
+	keys := s.keys(c)
+	s.job = slices.Concat([]string{strconv.Itoa(c.script()), strconv.Itoa(len(keys))}, keys, s.arguments(c))
 	answer, _ := s.run()
 	return strings.Join(answer, " ")
 }

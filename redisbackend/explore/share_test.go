@@ -23,6 +23,7 @@ var shareWorlds = []shareWorld{
 	{name: "expiry", kind: backend.ReadWrite, ops: [maxSessions][]int{{allUnits}, {1, 1}}, ticks: 5, faults: 1, most: 40_000},
 	{name: "memory", kind: backend.ReadWrite, ops: [maxSessions][]int{{1, 1}, {allUnits}}, ticks: 2, faults: 1, flushes: 1, most: 40_000},
 	{name: "permits", kind: backend.Permits, ops: [maxSessions][]int{{1, 1}, {2}}, limit: [maxSessions]int{2, 2, 2}, ticks: 3, faults: 1, most: 40_000},
+	{name: "forgotten permits", kind: backend.Permits, ops: [maxSessions][]int{{1, 1}, {2}}, limit: [maxSessions]int{2, 2, 2}, ticks: 1, flushes: 1, most: 40_000},
 	{name: "shares", kind: backend.Permits, ops: [maxSessions][]int{{1, 2}, {1, 1}, {1}}, limit: [maxSessions]int{3, 3, 3}, ticks: 1, faults: 1, most: 40_000},
 	{name: "attempts to write", kind: backend.ReadWrite, ops: [maxSessions][]int{{1, 1}, {allUnits, allUnits}}, once: [maxSessions][maxOps]bool{{}, {true}},
 		ticks: 2, faults: 1, begin: aIsInside, most: 40_000},

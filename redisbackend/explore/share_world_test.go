@@ -23,8 +23,8 @@ type shareWorld struct {
 	once    [maxSessions][maxOps]bool // users that make one attempt
 	limit   [maxSessions]int
 	ticks   int8
-	faults  int8 // copies and messages that are lost or doubled
-	flushes int8
+	faults  int8          // copies and messages that are lost or doubled
+	flushes int8          // of the server's memory, or of all sessions' units by force
 	quits   int8          // users that stop waiting
 	hasty   time.Duration // by how many seconds a place is over before a lease is
 	calm    bool          // sessions send no copies and renew nothing, until nothing fails any more
@@ -661,12 +661,13 @@ func (x *shareStep) settle(it shareItem, until tick) {
 	}
 }
 
-// renewedBy handles the reply to a renewal. While a request is under way only a success proves anything.
+// renewedBy handles the reply to a renewal, which named the units that the session had then: a grant may have come since. While a
+// request is under way only a success proves anything.
 func (x *shareStep) renewedBy(it shareItem) {
 	c := &x.sessions[it.session]
 	switch {
 	case it.call.req.Epoch != c.confirmed || c.units == 0:
-	case it.reply.Units >= c.units:
+	case it.reply.Units >= it.call.req.Keep:
 		c.until = max(c.until, it.sent+3)
 		c.flushed = c.flushed && it.old
 	case !c.out:
@@ -698,9 +699,10 @@ const (
 	drops
 	timePasses
 	memoryLost
+	unitsForced
 )
 
-var shareWhats = [...]string{"user comes", "user quits", "user leaves", "late write", "gives up", "sends", "gives back", "beats", "renews", "delivers", "doubles", "loses", "tick", "flush"}
+var shareWhats = [...]string{"user comes", "user quits", "user leaves", "late write", "gives up", "sends", "gives back", "beats", "renews", "delivers", "doubles", "loses", "tick", "flush", "force"}
 
 // actions returns what can happen next.
 func (x *shareStep) actions() (all []shareAction) {
@@ -752,7 +754,7 @@ func (x *shareStep) actions() (all []shareAction) {
 		all = append(all, shareAction{timePasses, 0, 0})
 	}
 	if x.leftFlushes > 0 {
-		all = append(all, shareAction{memoryLost, 0, 0})
+		all = append(all, shareAction{memoryLost, 0, 0}, shareAction{unitsForced, 0, 0})
 	}
 	return all
 }
@@ -786,7 +788,7 @@ func (x *shareStep) happen(a shareAction) {
 	case renewsUnits:
 		c.renewed = true
 		x.send(shareItem{kind: shareRequest, session: s, sent: x.now, call: shareCall{session: s, renew: true,
-			req: backend.ShareRequest{Epoch: c.confirmed, Under: c.under, Lease: 3 * second}}})
+			req: backend.ShareRequest{Epoch: c.confirmed, Keep: c.units, Under: c.under, Lease: 3 * second}}})
 	case delivers:
 		it := x.net[i]
 		x.remove(a.index)
@@ -801,6 +803,8 @@ func (x *shareStep) happen(a shareAction) {
 		x.tick()
 	case memoryLost:
 		x.flush()
+	case unitsForced:
+		x.force()
 	}
 	for s := range x.ops { // a try for which no command is sent
 		if x.onceHead(s) && !x.sessions[s].out && x.plan(s) == nil {
@@ -837,8 +841,25 @@ func (x *shareStep) tick() {
 
 // flush makes the server forget all. Sessions trust in vain then, until a reply says so.
 func (x *shareStep) flush() {
-	x.leftFlushes--
 	x.memory = x.store.intern(nil, 0)
+	x.forget()
+}
+
+// force has the server take the units of all sessions.
+func (x *shareStep) force() {
+	res := x.store.exec(x.memory, x.now, shareCall{force: true, req: backend.ShareRequest{Kind: x.kind}})
+	x.must(res.bad == "", "%s", res.bad)
+	x.memory = res.after
+	x.forget()
+	for _, m := range res.told {
+		m.sent = x.now
+		x.send(m)
+	}
+}
+
+// forget notes that the server has nothing of what sessions trust.
+func (x *shareStep) forget() {
+	x.leftFlushes--
 	for s := range x.sessions {
 		x.sessions[s].flushed = x.sessions[s].units > 0
 	}
