@@ -33,12 +33,13 @@ local try, answer = ARGV[20] == '1', tonumber(ARGV[21])
 local SHARED, STALE, LOST, LATE = 1, 2, 3, 4
 
 key, hold, channel = KEYS[1], ARGV[19], ARGV[17]
-if not open(kind, session, KEYS[2]) then return wrong() end
+local refused = open(kind, session, KEYS[2])
+if refused then return refused end
 if now > notafter then return {LATE, now, 0, 0, 0, 0, 0, 0, 0} end
 local me = entry(session)
 if me and epoch < tonumber(me.epoch) then return {STALE, now, 0, 0, 0, 0, 0, 0, tonumber(me.epoch)} end
 
-local refused = want > keep and beyond(tokens, seen)
+refused = want > keep and beyond(tokens, seen)
 if refused then return refused end
 
 settle()

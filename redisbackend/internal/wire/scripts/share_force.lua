@@ -12,7 +12,8 @@
 
 now, key, hold, channel = clock(), KEYS[2], KEYS[1], ARGV[2]
 if now > tonumber(ARGV[4]) then return {2, now} end
-if not open(ARGV[1], '', KEYS[1]) then return wrong() end
+local refused = open(ARGV[1], '', KEYS[1])
+if refused then return refused end
 s.soonest = 0
 settle()
 if s.units == 0 then return {0, now} end

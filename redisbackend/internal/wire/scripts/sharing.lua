@@ -14,12 +14,12 @@ local entries, places = {}, {} -- what was read or changed: entries by session, 
 local dirty, gone = {}, {}     -- entries to write, fields to delete
 local left = false             -- a place went without a grant
 
--- open reads the summary and one session's entry. It reports false, and nothing is touched, if the name is in use as
--- something else.
+-- open reads the summary and one session's entry. It returns an error, and nothing is touched, if the name is in use as
+-- something else, or cannot be read.
 local function open(kind, session, holdkey)
   caller, now = session, clock()
   local raw = redis.pcall('HGET', key, '=')
-  if type(raw) == 'table' then return false end
+  if type(raw) == 'table' then return string.find(raw.err, 'WRONGTYPE', 1, true) and wrong() or raw end
   local taken = holdkey and redis.call('PTTL', holdkey) ~= -2
   if raw then
     local mine = redis.call('HGET', key, session)
@@ -28,11 +28,12 @@ local function open(kind, session, holdkey)
       sessions = tonumber(sessions), soonest = tonumber(soonest), first = tonumber(first), last = tonumber(last),
       told = tonumber(told)}
     entries[session] = mine and read(session, mine)
-    return letter == kind and (not mine or entries[session] ~= nil) and (not taken or s.holders > 0)
+    if letter ~= kind or mine and not entries[session] or taken and s.holders == 0 then return wrong() end
+    return nil
   end
   s = {kind = kind, token = 0, units = 0, holders = 0, sessions = 0, soonest = NEVER, first = 1, last = 0, told = ALL}
   entries[session] = false
-  return not taken and redis.call('EXISTS', key) == 0
+  if taken or redis.call('EXISTS', key) == 1 then return wrong() end
 end
 
 local function entry(session)
