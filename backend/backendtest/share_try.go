@@ -12,6 +12,7 @@ var shareTryCases = []testCase{
 	{"ShareTry/IsRefusedAtOnceBehindOthers", tryBehindOthers},
 	{"ShareTry/IsGrantedWhatTheHoldersGiveBack", tryGivenBack},
 	{"ShareTry/AsksAllHolders", tryAsksAll},
+	{"ShareTry/AsksAHolderThatItMadeRoomFor", tryAsksServed},
 	{"ShareTry/AsksAgainWhoHasNotAnswered", tryAsksAgain},
 	{"ShareTry/IsRefusedWhenAllHaveAnswered", tryAllAnswered},
 	{"ShareTry/IsRefusedByOneHolderThatIsInTheWay", tryInTheWay},
@@ -73,6 +74,18 @@ func tryAsksAll(t *test) {
 	b.borrow(10, 0, 1) // it may keep that, and is asked too
 	c.placed(c.borrow(10, 0, 4, least(4), try))
 	require.Equal(t, a.asked(0, c.again), b.asked(0, c.again), "of one try")
+}
+
+// What the session gives back with its try goes to the one before it, which is asked like all other holders.
+func tryAsksServed(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	a.borrow(2, 0, 2)
+	b.placed(b.borrow(2, 0, 1))
+	a.placed(a.borrow(2, 0, 2, least(2), try))
+	b.granted(1)
+	b.keep(1, answer(b.asked(0, a.again)))
+	a.granted(0)
 }
 
 func tryAsksAgain(t *test) {

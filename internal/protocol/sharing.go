@@ -223,18 +223,20 @@ func (r *run) heard(may int, repeats bool) bool {
 }
 
 // tell sends a message to the holders that have more units than they may keep, or have not answered the head's try, or,
-// when no session waits any more, to all. The head, the caller and those that have news get none.
+// when no session waits any more, to all. The head and the caller get none. Those that have news get one of a try alone: a
+// grant does not name it.
 func (r *run) tell(h *Entry, may int) {
-	known := map[*Entry]bool{h: true, r.caller: true}
+	news := map[*Entry]bool{}
 	for _, e := range r.news {
-		known[e] = true
+		news[e] = true
 	}
 	for i := range r.Entries {
 		e, try := &r.Entries[i], uint64(0)
 		if h != nil && h.Place.Try && e.Asked == h.Place.Order {
 			try = e.Asked
 		}
-		if !known[e] && e.Units > 0 && (e.Units > may || try > 0 || h == nil) {
+		needs := try > 0 || !news[e] && (e.Units > may || h == nil)
+		if e != h && e != r.caller && e.Units > 0 && needs {
 			r.Publish(e.Session, Message{Kind: SharedWanted, Name: r.Name, May: may, Try: try})
 		}
 	}

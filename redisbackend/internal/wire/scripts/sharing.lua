@@ -316,8 +316,8 @@ end
 
 -- announce prepares the messages of a run, and returns how many units each session but the head may keep, and a function
 -- that sends them: to the sessions that were granted or refused, and, if they must know, to those that have more
--- units than they may keep, or were asked by a try. They must know of a new try (asks), and are told again in a copy of the
--- head's request (beat). The caller learns the same from its reply.
+-- units than they may keep, or were asked by a try, which a grant does not name. They must know of a new try (asks), and are
+-- told again in a copy of the head's request (beat). The caller learns the same from its reply.
 local function announce(me, news, first, beat, asks)
   local most, informed = allowance(first), {}
   for _, e in ipairs(news) do informed[e] = true end
@@ -331,7 +331,8 @@ local function announce(me, news, first, beat, asks)
     if not all then return end
     for _, e in ipairs(everyone()) do
       local try = first and first.pending >= 0 and e.asked == first.order and e.asked or 0
-      if e ~= first and not informed[e] and e.units > 0 and (not first or try > 0 or e.units > most) then
+      local needs = try > 0 or not informed[e] and (not first or e.units > most)
+      if e ~= first and e ~= me and e.units > 0 and needs then
         tell(channel, e.session, hold, 'x ' .. text(most) .. ' ' .. text(try) .. ' ' .. hold)
       end
     end
