@@ -131,6 +131,9 @@ func (e *shareExplorer) explore(most int, until time.Time) (story string, all bo
 				e.nodes = append(e.nodes, shareNode{at.node, a})
 				n := int32(len(e.nodes) - 1)
 				if y.bad == "" {
+					y.bad = e.answers(y)
+				}
+				if y.bad == "" {
 					y.bad = e.drain(y)
 				}
 				if y.bad != "" {
@@ -200,6 +203,32 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// answers lets all messages arrive while users stay where they are: a try ends by what the sessions say to each other, if
+// nothing was lost and no time has passed.
+func (e *shareExplorer) answers(x shareStep) string {
+	if x.lost || x.leftFaults < e.faults || x.leftFlushes < e.flushes || x.leftTicks < e.ticks {
+		return ""
+	}
+	for range 12 {
+		for s := range x.ops {
+			if x.plan(s) != nil {
+				x.happen(shareAction{sends, int8(s), 0})
+			} else if c := &x.sessions[s]; c.out && !c.beat {
+				x.happen(shareAction{shareBeats, int8(s), 0})
+			}
+		}
+		for x.count > 0 && x.bad == "" {
+			x.happen(shareAction{delivers, 0, 0})
+		}
+	}
+	for s := range x.ops {
+		if c := &x.sessions[s]; c.out && c.req.Try && !x.lost {
+			x.must(false, "the try of %s is not answered: %s", sessionName(uint8(s)), x.tell(shareAction{what: delivers}))
+		}
+	}
+	return x.bad
 }
 
 // over reports whether all users are done, and no session has or wants anything.

@@ -106,6 +106,7 @@ type shareState struct {
 	sessions                                      [maxSessions]shareSession
 	net                                           [maxShareNet]shareItem
 	count                                         int8
+	lost                                          bool // something, because too much was under way
 	leftTicks, leftFaults, leftFlushes, leftQuits int8
 	writes                                        int8 // how often the resource was written
 	fence                                         backend.Token
@@ -405,10 +406,12 @@ func (x *shareStep) send(it shareItem) {
 			return
 		}
 	}
-	if x.count < maxShareNet { // else it is lost
-		x.net[x.count] = it
-		x.count++
+	if x.count == maxShareNet {
+		x.lost = true
+		return
 	}
+	x.net[x.count] = it
+	x.count++
 }
 
 func (x *shareStep) remove(i int8) {
@@ -562,10 +565,11 @@ func (x *shareStep) answered(it shareItem) {
 		if !c.req.Try {
 			x.endTries(it.session, c.req.Least)
 		}
-		if x.confirm(it, until); r.May == backend.Unlimited {
+		x.confirm(it, until)
+		if may := min(r.May, c.hint); may == backend.Unlimited {
 			x.unask(it.session)
 		} else {
-			x.asked(it.session, min(r.May, c.hint))
+			x.asked(it.session, may)
 		}
 	case r.Units > 0 && x.now >= until: // it came too late, and is asked for again
 	case asks && c.req.Keep <= r.Units && r.Units < c.req.Least && c.req.Keep > 0: // refused, or its place or its grant is over
