@@ -19,7 +19,7 @@ func TestATryTakesALockThatAnotherSessionKeepsIdle(t *testing.T) {
 		b := memory.New()
 		lingers := []reentrant.Option{reentrant.WithCohort(), reentrant.WithLinger(time.Hour)}
 		keeper, other := newSession(t, b, lingers...).NewLock("x"), newSession(t, b).NewLock("x")
-		distant(b)
+		slow(b)
 		tries := map[string]func(context.Context) (bool, error){
 			"TryLock":    other.TryLock,
 			"TryLockFor": func(ctx context.Context) (bool, error) { return other.TryLockFor(ctx, 0) },

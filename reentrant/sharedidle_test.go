@@ -19,8 +19,8 @@ import (
 // trip is a round trip in these tests: half of it there, half of it back.
 const trip = 2 * time.Millisecond
 
-// distant puts the server half a trip away from all sessions.
-func distant(b *memory.Backend) {
+// slow puts the server half a trip away from all sessions.
+func slow(b *memory.Backend) {
 	b.SetFault(func(op memory.Op) memory.Verdict {
 		if op.Verb == memory.Push {
 			return memory.Delay(trip / 2)
@@ -140,7 +140,7 @@ func TestNewcomersComeInWhenTheOnlyWaitingWriterLeaves(t *testing.T) {
 		go func() { entered <- reader.RLock(newcomer) }()
 		time.Sleep(reentrant.DefaultHeartbeat * 7 / 2)
 		require.Empty(t, entered)
-		distant(b)
+		slow(b)
 		start := time.Now()
 		leave()
 		require.NoError(t, <-entered)
@@ -157,7 +157,7 @@ func TestATryTakesPermitsThatNoCallerUses(t *testing.T) {
 		require.NoError(t, holder.Acquire(t.Context(), 10))
 		require.NoError(t, holder.Release(t.Context(), 9))
 		time.Sleep(5 * time.Second)
-		distant(b)
+		slow(b)
 		start := time.Now()
 		ok, err := other.TryAcquire(t.Context(), 9)
 		require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestATryAfterAReleaseElsewhereSucceeds(t *testing.T) {
 		b := memory.New()
 		s, other := newSession(t, b), newSession(t, b)
 		m, l := s.NewSemaphore("x", 3), s.NewRWLock("y")
-		distant(b)
+		slow(b)
 		for range 3 {
 			require.NoError(t, m.Acquire(t.Context(), 3))
 			require.NoError(t, l.Lock(t.Context()))
@@ -198,7 +198,7 @@ func TestATryToWriteBesideShortReadsNearlyAlwaysSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		reader, writer := newSession(t, b).NewRWLock("x"), newSession(t, b).NewRWLock("x")
-		distant(b)
+		slow(b)
 		ctx, cancel := context.WithCancel(t.Context())
 		var work sync.WaitGroup
 		work.Go(func() {
@@ -237,7 +237,7 @@ func TestATryToReadSucceedsAfterADowngrade(t *testing.T) {
 		require.NoError(t, writer.Lock(t.Context()))
 		require.NoError(t, writer.RLock(t.Context()))
 		require.NoError(t, writer.Unlock(t.Context()))
-		distant(b)
+		slow(b)
 		start := time.Now()
 		ok, err := reader.TryRLock(t.Context())
 		require.NoError(t, err)
@@ -276,7 +276,7 @@ func TestATryIsRefusedWithinTwoRoundTripsByThoseThatAreAlive(t *testing.T) {
 				b := memory.New()
 				holder, other := newSession(t, b), newSession(t, b)
 				require.NoError(t, c.take(t.Context(), holder))
-				distant(b)
+				slow(b)
 				for range 3 {
 					start := time.Now()
 					ok, err := c.try(t.Context(), other)
@@ -298,7 +298,7 @@ func TestATryBesideADeadSessionFailsWithinAHeartbeat(t *testing.T) {
 				holder, other := newSession(t, b), newSession(t, b)
 				require.NoError(t, c.take(t.Context(), holder))
 				b.Partition(b.Name(holder.ID()), true)
-				distant(b)
+				slow(b)
 				start := time.Now()
 				ok, err := c.try(t.Context(), other)
 				require.NoError(t, err)
