@@ -64,6 +64,28 @@ func TestARenewalThatFindsNothingUnderAnEarlierEpochLosesNothing(t *testing.T) {
 	}
 }
 
+// A renewal that the server carried out before it granted more says how many units the session had then.
+func TestARenewalFromBeforeAGrantLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPermits(t)
+		first := enter(s, 2, 0)
+		s.command(1).grant(2)
+		require.Equal(t, sharedqueue.Admitted, next(s, first.outcome))
+		second := enter(s, 1, 0)
+		s.command(2).place(2)
+		synctest.Wait()
+		s.room.Reconnected()
+		renewal := next(s, s.renewals)
+		require.Equal(t, uint64(2), renewal.batch[0].Epoch)
+		s.command(2)
+		s.push(2, 3, 0, testLease)
+		require.Equal(t, sharedqueue.Admitted, next(s, second.outcome))
+		renewal.reply <- backend.Renewal{Units: 2}
+		synctest.Wait()
+		assert.Empty(t, s.losses)
+	})
+}
+
 // The server may have carried out a copy of a claim before it refused another. Until the session has said what it has under
 // a later epoch, it does not know which epoch the server has, so a renewal or Verify that finds nothing proves nothing.
 func TestARefusalAfterAnUnknownOutcomeLosesNothing(t *testing.T) {

@@ -25,6 +25,12 @@ type keeper struct {
 	stale    atomic.Int64 // leases that began before this time are renewed at once
 }
 
+// A dueName is a name whose lease is renewed, and the units that it has when the renewal is sent.
+type dueName struct {
+	*Name
+	had int
+}
+
 // maxSleep bounds how long the keeper sleeps while the session has units. After a suspension of the machine the keeper
 // notices it within this time.
 const maxSleep = time.Second
@@ -86,7 +92,7 @@ func (k *keeper) watch() {
 // survey looks at every name, and returns when to look again.
 func (k *keeper) survey(now time.Time) (wake time.Time) {
 	wake = k.r.env.Opened.Add(math.MaxInt64 / 2)
-	var due []*Name
+	var due []dueName
 	var batch []backend.Renewal
 	ahead, stale := k.r.env.Ahead(), k.r.env.Opened.Add(time.Duration(k.stale.Load()))
 	for _, n := range k.r.all() {
@@ -97,7 +103,7 @@ func (k *keeper) survey(now time.Time) (wake time.Time) {
 			n.mu.Unlock()
 			continue
 		case renew && !k.renewing.Load():
-			due = append(due, n)
+			due = append(due, dueName{n, n.units})
 			batch = append(batch, backend.Renewal{Remote: n.remote, Epoch: n.epoch, Under: n.under, Lease: k.r.env.Lease})
 			wake = earliest(wake, n.trust.Until())
 		case renew:
@@ -151,7 +157,7 @@ func (n *Name) dueLocked(now, stale time.Time) (at time.Time, renew bool) {
 }
 
 // renew sends a batch of renewals.
-func (k *keeper) renew(names []*Name, batch []backend.Renewal) {
+func (k *keeper) renew(names []dueName, batch []backend.Renewal) {
 	env := &k.r.env
 	sent, ahead := time.Now(), env.Ahead()
 	ctx, cancel := context.WithDeadline(k.r.quit, sent.Add(env.Command))
@@ -159,7 +165,7 @@ func (k *keeper) renew(names []*Name, batch []backend.Renewal) {
 	env.Count(1, 0)
 	env.Renew(ctx, batch)
 	for i, n := range names {
-		n.renewed(&batch[i], lease.New(sent, ahead, env.Lease, false))
+		n.renewed(&batch[i], n.had, lease.New(sent, ahead, env.Lease, false))
 	}
 	k.renewing.Store(false)
 	k.wakeUp()
@@ -167,8 +173,8 @@ func (k *keeper) renew(names []*Name, batch []backend.Renewal) {
 
 // renewed handles the reply to a renewal. While a later claim is under way only a success counts: the server has not
 // carried that claim out yet, so the units it keeps are among those renewed. Otherwise it may have done so, which is not
-// known before its reply.
-func (n *Name) renewed(r *backend.Renewal, t lease.Lease) {
+// known before its reply. The renewal was to find had units: the claim whose place it found can have been granted more since.
+func (n *Name) renewed(r *backend.Renewal, had int, t lease.Lease) {
 	env := &n.room.env
 	n.mu.Lock()
 	notify := func() {}
@@ -180,9 +186,9 @@ func (n *Name) renewed(r *backend.Renewal, t lease.Lease) {
 			env.Notice(n.name, true, env.Asked(r.Err))
 		}
 		n.renewalFailed = true
-	case !n.settledLocked() && (r.Gone || r.Units < n.units):
+	case !n.settledLocked() && (r.Gone || r.Units < had):
 		n.trust = n.trust.Retried(time.Now())
-	case r.Gone || r.Units < n.units:
+	case r.Gone || r.Units < had:
 		notify = n.loseLocked("the server no longer had it at renewal")
 		n.wakeLocked()
 	default:
