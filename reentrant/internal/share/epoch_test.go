@@ -64,6 +64,19 @@ func TestARenewalThatFindsNothingUnderAnEarlierEpochLosesNothing(t *testing.T) {
 	}
 }
 
+// A message can overtake the reply that the session is the head of the queue. It was granted units then, and is asked for
+// them.
+func TestAReplyFromBeforeAMessageForgetsNoTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPermits(t)
+		enter(s, 2, 0)
+		asked := s.command(1)
+		s.room.Wanted("x", 0, 7)
+		asked.place(0)
+		assert.Equal(t, uint64(7), s.command(2).req.Answer)
+	})
+}
+
 // A renewal that the server carried out before it granted more says how many units the session had then.
 func TestARenewalFromBeforeAGrantLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -130,11 +130,12 @@ func (n *Name) repliedLocked(c *claim, r *backend.ShareReply, t lease.Lease) (no
 	return n.settleLocked(c, terms{r.Units, r.First, r.Last, min(r.May, n.hint)}, t)
 }
 
-// mayLocked handles how many units the session may keep while it waits: with its place at the head of the queue all.
+// mayLocked handles how many units the session may keep while it waits: with its place at the head of the queue all, unless
+// a message has overtaken the reply.
 func (n *Name) mayLocked(may int) {
-	if may == backend.Unlimited {
+	if may = min(may, n.hint); may == backend.Unlimited {
 		n.unaskLocked()
-	} else if may = min(may, n.hint); may < n.units {
+	} else if may < n.units {
 		n.askLocked(may)
 	}
 }
