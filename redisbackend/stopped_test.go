@@ -302,7 +302,9 @@ var halfRuns = []halfRun{
 			return s.raw("quorum_call", s.keys("n", "", "t"), []string{"a", "relock:session:"})
 		}},
 	{name: "quorum_force", golden: func(s *scene) { s.takes(s.a) },
-		act: func(s *scene) error { return s.raw("quorum_force", s.keys("", "t"), []string{"1000000", "9000000000000000"}) }},
+		act: func(s *scene) error {
+			return s.raw("quorum_force", s.keys("", "t"), []string{"1000000", "9000000000000000"})
+		}},
 }
 
 // frees gives the lock back so that the session remembers it.

@@ -267,7 +267,6 @@ func (m *Semaphore) lossNotifier() *lossNotifier {
 	return q.notifierLocked()
 }
 
-
 // A permitTier is the local tier of a semaphore.
 type permitTier struct {
 	*sharedqueue.Permits

@@ -58,7 +58,9 @@ func KeepFor(lease time.Duration) uint64 { return RoundUp(max(MinKeep, 2*lease),
 
 // SharedKeepFor is KeepFor for a shared name, whose entries say themselves for how long they are needed: it is kept for no
 // longer than that, so that the name is soon free for another kind of lock.
-func SharedKeepFor(lease time.Duration) uint64 { return RoundUp(max(10*time.Second, lease), time.Second) }
+func SharedKeepFor(lease time.Duration) uint64 {
+	return RoundUp(max(10*time.Second, lease), time.Second)
+}
 
 // Remaining returns the time until t, at least 0 and at most MaxTTL.
 func Remaining(t time.Time) time.Duration {

@@ -292,7 +292,9 @@ func (n *Name) begin(d demand, limit int) bool {
 		probe: d.probe, try: d.try, answer: d.answer,
 		keep: d.keep, want: d.want, least: d.least, limit: max(d.limit, limit), under: n.under, seen: n.room.env.Seen(),
 	}
-	n.answer = 0
+	if d.answer != 0 || kept == 0 { // a session without units has answered
+		n.answer = 0
+	}
 	if n.kind == backend.ReadWrite && had == backend.AllUnits && kept < had {
 		c.tail = used
 		n.known = max(n.known, used)
