@@ -90,8 +90,7 @@ func TestARenewalFromBeforeAGrantLosesNothing(t *testing.T) {
 		s.room.Reconnected()
 		renewal := next(s, s.renewals)
 		require.Equal(t, uint64(2), renewal.batch[0].Epoch)
-		s.command(2)
-		s.push(2, 3, 0, testLease)
+		s.command(2).grant(3)
 		require.Equal(t, sharedqueue.Admitted, next(s, second.outcome))
 		renewal.reply <- backend.Renewal{Units: 2}
 		synctest.Wait()
