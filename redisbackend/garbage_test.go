@@ -273,10 +273,14 @@ func (g *garbageSite) litters() (all []litter) {
 		all = append(all, litter{key, []string{"ZADD", key, "inf", "two:x", "-inf", "", "0", "two"}, ""})
 	}
 	all = append(all, litter{g.lock[2], []string{"RPUSH", g.lock[2], "", "nobody", "two"}, ""}, litter{g.note, []string{"SET", g.note, "x y"}, ""})
-	entry := "1 1 9999999999999999 9999999999999999 2 2 2 0 0 0 0 0 0 0"
-	for _, fields := range [][]string{{"=", "x"}, {"=", ""}, {"=", "z 5"}, {"=", "p"}, {"=", "p x"}, {"=", "p -1"}, {"=", "p 2", "one", ""}, {"=", "p 2", "one", "x"},
-		{"=", "p 2", "one", "1 2 3"}, {"=", "p 2", "one", entry + " 0"}, {"=", "p 2", "one", strings.Replace(entry, "1", "x", 1)}, {"one", entry}} {
+	entry := "1 1 9999999999999999 9999999999999999 2 2 2 0 0 0 0 0 0 0 0 -1 0"
+	summary := "p 2 1 1 1 9007199254740991 1 0 2147483647"
+	for _, fields := range [][]string{{"=", "x"}, {"=", ""}, {"=", "z" + summary[1:]}, {"=", "p"}, {"=", "p 2"}, {"=", summary + " 0"}, {"=", strings.Replace(summary, "2", "-2", 1)},
+		{"one", entry}} {
 		all = append(all, litter{g.units, append([]string{"HSET", g.units}, fields...), sharedVerbs})
+	}
+	for _, text := range []string{"", "x", "1 2 3", entry + " 0", strings.Replace(entry, "1", "x", 1)} { // other sessions go on
+		all = append(all, litter{g.units, []string{"HSET", g.units, "=", summary, "one", text}, ""})
 	}
 	return all
 }

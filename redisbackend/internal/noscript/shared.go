@@ -191,7 +191,7 @@ func (i *sharedSnapshot) parseSummary() bool {
 	if len(words) != 9 {
 		return false
 	}
-	n, ok := numbers(words[1:])
+	n, ok := numbers(words[1:], 0)
 	i.shared.Kind, i.shared.Token, i.shared.Last, i.shared.Told = wire.KindOf(words[0]), backend.Token(n[0]), uint64(n[6]), int(n[7])
 	return ok && i.shared.Kind != 0
 }
@@ -212,13 +212,13 @@ func (i *sharedSnapshot) parseEntries() bool {
 	return true
 }
 
-// numbers reads decimal numbers; false if a word is none.
-func numbers(words []string) (n []int64, ok bool) {
+// numbers reads decimal numbers that are not below least; false if a word is none.
+func numbers(words []string, least int64) (n []int64, ok bool) {
 	n, ok = make([]int64, len(words)), true
 	for i, word := range words {
 		var err error
 		n[i], err = strconv.ParseInt(word, 10, 64)
-		ok = ok && err == nil
+		ok = ok && err == nil && n[i] >= least
 	}
 	return n, ok
 }
@@ -229,7 +229,7 @@ const noTry = -1
 // parseEntry reads "epoch units until memory first under limit order want least deadline grant tokens seen since pending
 // asked"; false if it is none. How many answers are pending follows from the other entries.
 func parseEntry(session, raw string) (protocol.Entry, bool) {
-	n, ok := numbers(strings.Fields(raw))
+	n, ok := numbers(strings.Fields(raw), noTry)
 	if !ok || len(n) != 17 {
 		return protocol.Entry{}, false
 	}

@@ -21,7 +21,7 @@ func TestAPushOfAnEarlierEpochGivesNothing(t *testing.T) {
 		synctest.Wait()
 		first.leave()
 		asked := s.command(2)
-		s.push(1, 3, 0, 3*testHeartbeat)
+		s.push(1, 1, 0, 3*testHeartbeat)
 		synctest.Wait()
 		assert.Empty(t, second.outcome, "the session has not been granted what it now asks for")
 		asked.place(0)
@@ -90,6 +90,7 @@ func TestARenewalFromBeforeAGrantLosesNothing(t *testing.T) {
 		s.room.Reconnected()
 		renewal := next(s, s.renewals)
 		require.Equal(t, uint64(2), renewal.batch[0].Epoch)
+		s.command(2) // gets no reply in time
 		s.command(2).grant(3)
 		require.Equal(t, sharedqueue.Admitted, next(s, second.outcome))
 		renewal.reply <- backend.Renewal{Units: 2}
