@@ -19,9 +19,11 @@ type SemaphoreState = SharedState
 // free when its lease ends, and it is an error to Release more permits than the session has.
 //
 // A session has the permits that its callers need. It passes them from one caller to the next without a command, and
-// gives back those for which another session waits: while several sessions wait, each gets about its fair share. The
-// order is fair. Sessions get permits in the order in which their heads came, and the callers of a session first in,
-// first out, even if a later caller wants fewer permits.
+// gives them back, after a turn, when another session waits. The order is fair. Sessions get permits in the order in
+// which their heads came, each what its head needs, and the callers of a session first in, first out, even if a later
+// caller wants fewer permits. So equal demand gets equal service. A caller that waits for a Release of its own session,
+// because that has too many of the permits in use, is the one exception: it holds up no other session, and takes its
+// place when that Release has come.
 //
 // Release returns before the backend has the permits back: the session gives them back in the background. Callers of
 // the same session can have them at once, callers of another session about a round trip later: a TryAcquire there asks
@@ -44,8 +46,8 @@ type Semaphore struct {
 }
 
 // NewSemaphore returns the semaphore with the given name and number of permits, at least 1 and at most
-// [backend.AllUnits]. It sends nothing. If the name, the number or an option is invalid (nil, for instance), or the backend has no shared
-// holds ([errors.ErrUnsupported]), every call on the Semaphore returns the error.
+// [backend.AllUnits]. It sends nothing. If the name, the number or an option is invalid (nil, for instance), or the
+// backend has no shared holds ([errors.ErrUnsupported]), every call on the Semaphore returns the error.
 func (s *Session) NewSemaphore(name string, permits int, opts ...LockOption) *Semaphore {
 	m := &Semaphore{sharedName{session: s, name: name, kind: backend.Permits}, permits}
 	if permits < 1 || permits > backend.AllUnits {
