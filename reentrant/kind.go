@@ -12,10 +12,14 @@ import (
 // not in its text.
 type kindError struct {
 	found, wanted string
+	idle          bool // no session has the name or waits for it: it is kept for that kind for a while
 	err           error
 }
 
 func (e *kindError) Error() string {
+	if e.idle {
+		return fmt.Sprintf("the name was in use as %s, and is not free for %s yet", e.found, e.wanted)
+	}
 	return fmt.Sprintf("the name is in use as %s, not as %s", e.found, e.wanted)
 }
 
@@ -38,14 +42,15 @@ func (s *session) explainKind(ctx context.Context, remote backend.Remote, wanted
 	if _, explained := errors.AsType[*kindError](err); explained {
 		return err
 	}
-	if found := s.kindOf(ctx, remote); found != "" && found != wanted {
-		return &kindError{found, wanted, err}
+	if found, idle := s.kindOf(ctx, remote); found != "" && found != wanted {
+		return &kindError{found, wanted, idle, err}
 	}
 	return err
 }
 
-// kindOf asks the server what a name is in use as. It returns "" if the server does not say, or the name is not in use any more.
-func (s *session) kindOf(ctx context.Context, remote backend.Remote) string {
+// kindOf asks the server what a name is in use as, and whether any session has it or waits for it. found is "" if the server
+// does not say, or the name is not in use any more.
+func (s *session) kindOf(ctx context.Context, remote backend.Remote) (found string, idle bool) {
 	if sharer, ok := remote.(backend.Sharer); ok {
 		var st SharedState
 		err := s.command(ctx, 1, func(ctx context.Context) (err error) {
@@ -53,18 +58,19 @@ func (s *session) kindOf(ctx context.Context, remote backend.Remote) string {
 			return err
 		})
 		if !errors.Is(err, ErrWrongKind) {
-			return sharedKinds[st.Kind]
+			return sharedKinds[st.Kind], len(st.Holders)+len(st.Waiting) == 0
 		}
 	}
-	err := s.command(ctx, 1, func(ctx context.Context) error {
-		_, err := remote.Inspect(ctx)
+	var st State
+	err := s.command(ctx, 1, func(ctx context.Context) (err error) {
+		st, err = remote.Inspect(ctx)
 		return err
 	})
 	switch {
 	case err == nil:
-		return aLock
+		return aLock, !st.Locked && len(st.Waiting) == 0
 	case errors.Is(err, ErrWrongKind):
-		return otherData
+		return otherData, false
 	}
-	return ""
+	return "", false
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -79,5 +80,24 @@ func TestARefusedKindStaysRefusedWithoutAReply(t *testing.T) {
 		assert.NotErrorIs(t, err, reentrant.ErrUnavailable)
 		assert.ErrorContains(t, err, reentrant.ErrWrongKind.Error())
 		require.NoError(t, rw.RUnlock(t.Context()))
+	})
+}
+
+// A name that no session uses any more is kept for its kind for a while, and the error does not say that it is in use.
+func TestANameThatIsKeptForItsKindWasInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := memory.New(), t.Context()
+		first, second := newSession(t, b), newSession(t, b)
+		require.NoError(t, first.NewSemaphore("sem", 2).Acquire(ctx, 1))
+		assert.ErrorContains(t, second.NewLock("sem").Lock(ctx), "the name is in use as a semaphore, not as a lock")
+		require.NoError(t, first.NewSemaphore("sem", 2).Release(ctx, 1))
+		synctest.Wait()
+		err := second.NewLock("sem").Lock(ctx)
+		assert.ErrorIs(t, err, reentrant.ErrWrongKind)
+		assert.ErrorContains(t, err, "the name was in use as a semaphore, and is not free for a lock yet")
+		time.Sleep(20 * time.Second)
+		require.NoError(t, second.NewLock("sem").Lock(ctx), "it is free")
+		require.NoError(t, second.NewLock("sem").Unlock(ctx))
+		assert.ErrorContains(t, first.NewRWLock("sem").RLock(ctx), "the name was in use as a lock, and is not free for a read-write lock yet")
 	})
 }

@@ -197,7 +197,7 @@ func (x *sharedName) read(ctx context.Context, op string, send sender) (st Share
 
 // wrongKind returns the error of a name that is in use as another kind.
 func (x *sharedName) wrongKind(found backend.ShareKind) error {
-	return &kindError{sharedKinds[found], sharedKinds[x.kind], backend.WithRefused(backend.ErrWrongKind)}
+	return &kindError{found: sharedKinds[found], wanted: sharedKinds[x.kind], err: backend.WithRefused(backend.ErrWrongKind)}
 }
 
 // force takes all units of the name from all sessions. It reports whether a session had any.
