@@ -58,7 +58,7 @@ func (c *cell) checkHolds() {
 	}
 	for thing, had := range r.had {
 		want, done := had, r.ok && r.err == nil
-		if r.lost[thing] && !(done && thing == aHold) { // Resume restores a hold
+		if r.lost[thing] && (!done || thing != aHold) { // Resume restores a hold
 			want = 0
 		}
 		switch {

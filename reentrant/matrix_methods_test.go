@@ -156,7 +156,10 @@ var lockRows = []row{
 	{name: "Session.Stats", bound: boundAtOnce, state: stateHeld, call: func(c *cell) (bool, error) { return some(c.a.Stats()) }},
 	{name: "Session.InspectAll", asks: true, bound: boundOneCommand, state: stateTaken, sends: true, reads: true, call: func(c *cell) (bool, error) {
 		st, err := c.a.InspectAll(c.ctx, "near/x", "far/x")
-		return err == nil && st[1].Locked, err
+		if err != nil {
+			return false, err
+		}
+		return st[1].Locked, st[1].Err
 	}},
 	{name: "Session.InspectAll-none", bound: boundAtOnce, call: func(c *cell) (bool, error) { st, err := c.a.InspectAll(c.ctx); return len(st) == 0, err }},
 	{name: "Session.Close-idle", idle: true, bound: boundClose, ends: true, call: closeIt},

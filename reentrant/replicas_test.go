@@ -50,7 +50,7 @@ type laggingRemote struct {
 func (r laggingRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	reply, err := r.Remote.Acquire(ctx, req)
 	if err == nil && reply.Status == backend.Granted && r.b.behind.Load() {
-		_, _ = r.Remote.Release(ctx, backend.ReleaseRequest{Epoch: req.Epoch})
+		_, _ = r.Release(ctx, backend.ReleaseRequest{Epoch: req.Epoch})
 		return reply, backend.WithRefused(backend.ErrNotReplicated)
 	}
 	return reply, err

@@ -51,13 +51,16 @@ func afterwards(send func(a *session)) func(*test) {
 	}
 }
 
+// The nodes of a quorum have got a lease at different times, and each inspection is that of some majority.
+const nodesApart = 100 * time.Millisecond
+
 // leavesAlone requires that a verb changes nothing of the lock.
 func (s *session) leavesAlone(send func(*session)) {
 	s.t.Helper()
 	before := s.inspect()
 	send(s)
 	after := s.inspect()
-	require.LessOrEqual(s.t, after.TTL, before.TTL)
+	require.LessOrEqual(s.t, after.TTL, before.TTL+nodesApart)
 	after.TTL, before.TTL = 0, 0
 	require.Equal(s.t, before, after)
 }
