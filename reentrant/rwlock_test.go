@@ -344,6 +344,30 @@ func TestAVersionIsAboveTheTokenOfTheWriteBeforeIt(t *testing.T) {
 	})
 }
 
+// A session that answers a try keeps the write side, and goes on where it is in its block of tokens.
+func TestAnAnswerToATryUsesNoTokenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		mine, other := newSession(t, b).NewRWLock("x"), newSession(t, b).NewRWLock("x")
+		ann, bob := owner(t, "ann"), owner(t, "bob")
+		require.NoError(t, mine.Lock(ann))
+		first, err := mine.Token(ann)
+		require.NoError(t, err)
+		next := make(chan error, 1)
+		go func() { next <- mine.Lock(bob) }()
+		synctest.Wait()
+		ok, err := other.TryLock(t.Context())
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.NoError(t, mine.Unlock(ann))
+		require.NoError(t, <-next)
+		second, err := mine.Token(bob)
+		require.NoError(t, err)
+		assert.Greater(t, second, first)
+		require.NoError(t, mine.Unlock(bob))
+	})
+}
+
 func TestUnusedTokensOfAWriterComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

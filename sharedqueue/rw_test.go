@@ -300,6 +300,22 @@ func TestEveryWriterHasATokenOfItsOwnAndTheBlockEnds(t *testing.T) {
 	})
 }
 
+// The server confirms a block with its first token, however many of it were used.
+func TestASettleThatConfirmsTheBlockGoesOnInIt(t *testing.T) {
+	q, _ := newRW(0)
+	block := Terms{Units: All, Until: hour, First: 10, Last: 14}
+	q.Settle(block)
+	for _, want := range []uint64{10, 12, 14} {
+		q.TryWrite("w")
+		q.Settle(block)
+		_, _, token := q.Holds("w")
+		require.Equal(t, want, token)
+		q.ExitWrite("w")
+	}
+	o, _ := q.TryWrite("w")
+	require.Equal(t, Busy, o, "the block is spent")
+}
+
 // A reader's version is made of the last token that was used, so two reads with a write between must see two.
 func TestReadersBeforeAndAfterAWriterSeeDifferentTokens(t *testing.T) {
 	q, _ := newRW(All)

@@ -4,7 +4,7 @@ import "time"
 
 // Settle replaces what the session has, and ends what Ask began. Those in line are admitted, in order, as they fit. The
 // units must not be fewer than those in use. If the session had units, and now has All, the last token that was used is
-// the one known before.
+// the one known before; if it had All, it goes on where it is in its block of tokens.
 func (q *RW[O]) Settle(t Terms) {
 	q.mu.Lock()
 	q.closeLocked()
@@ -16,15 +16,22 @@ func (q *RW[O]) Settle(t Terms) {
 		q.endBlockLocked()
 		q.used.Store(t.Token)
 	} else {
-		q.next, q.last = t.First, t.Last
-		if q.units == 0 {
-			q.used.Store(0)
-		}
+		q.blockLocked(t.First, t.Last)
 	}
 	lapsed := !q.trusted()
 	q.settleLocked(t.Units, t.Until)
 	q.resumeLocked(lapsed)
 	q.unlock(0)
+}
+
+// blockLocked sets the block of tokens. A session that kept All has used some of it already. q.mu is held.
+func (q *RW[O]) blockLocked(first, last uint64) {
+	if q.units == All {
+		first = max(first, q.next)
+	} else if q.units == 0 {
+		q.used.Store(0)
+	}
+	q.next, q.last = first, last
 }
 
 // Trust prolongs the trust in the units that the session has. Owners that are inside, and stand in line since it had
