@@ -26,9 +26,10 @@ func (q *RW[O]) Settle(t Terms) {
 
 // blockLocked sets the block of tokens. A session that kept All has used some of it already. q.mu is held.
 func (q *RW[O]) blockLocked(first, last uint64) {
-	if q.units == All {
+	switch q.units {
+	case All:
 		first = max(first, q.next)
-	} else if q.units == 0 {
+	case 0:
 		q.used.Store(0)
 	}
 	q.next, q.last = first, last
