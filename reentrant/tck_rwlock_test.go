@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The cases of the JDK's ReentrantReadWriteLockTest, as far as they apply. docs/divergence.md has the list, case by case.
+// The cases of the JDK's ReentrantReadWriteLockTest, as far as they apply. testdata/jdk-tests.md has the list, case by case.
 
 // An rwKit is what a case works with: a read-write lock, and the same lock as other owners have it, in the same session or
 // in another.

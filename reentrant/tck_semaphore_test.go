@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The cases of the JDK's SemaphoreTest, as far as they apply. docs/divergence.md has the list, case by case.
+// The cases of the JDK's SemaphoreTest, as far as they apply. testdata/jdk-tests.md has the list, case by case.
 
 // semaphores runs a case on a semaphore, with others that use it in the same session, and in another.
 func semaphores(t *testing.T, permits int, f func(t *testing.T, m, others *reentrant.Semaphore)) {
