@@ -40,7 +40,7 @@ bench: ## the benchmarks (BENCH=. BENCHTIME=1s)
 
 BUDGET = -rounds 5 -duration 700ms -only registered,cohort,rueidislock-1,redsync,redislock-exponential
 
-bench-budget: ## docs/budgets.md on one CPU and on two, then README's numbers: 12 minutes of a quiet machine
+bench-budget: ## docs/performance.md on one CPU and on two, then README's numbers: 12 minutes of a quiet machine
 	go build -o bench/report/bench ./bench
 	taskset -c 0 bench/report/bench $(BUDGET) -workloads uncontended,1x100,5x20,5x20-1ms,5x20-zipf -out bench/report/one-cpu
 	bench/report/bench $(BUDGET),cohort-linger
@@ -48,7 +48,7 @@ bench-budget: ## docs/budgets.md on one CPU and on two, then README's numbers: 1
 
 SHARED = rw-99,rw-90,rw-50,rw-99-1ms,rw-90-1ms,rw-50-1ms,semaphore-50,semaphore-3
 
-bench-shared: ## read-write locks and semaphores, of docs/budgets.md: under 6 minutes of a quiet machine; docs/bench/shared
+bench-shared: ## read-write locks and semaphores, of docs/performance.md: under 6 minutes of a quiet machine; docs/bench/shared
 	go build -o bench/report/bench ./bench
 	if command -v mvn && command -v javac; then $(MAKE) bench/report/redisson/Peer.class; fi
 	if test -e bench/report/redisson/Peer.class; then export RELOCK_REDISSON=$(CURDIR)/bench/report/redisson; fi; \

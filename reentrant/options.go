@@ -22,7 +22,7 @@ const (
 //
 // Without a cohort each hand-over is one command, and the turn of another process costs a push and a wake-up as well.
 // With 5 processes of 20 goroutines turns of 64 give a sixth more sections/s than turns of 32. The longest waits are
-// half as long again, and a fifteenth of those of a lock that polls. Longer turns give no more (docs/budgets.md).
+// half as long again, and a fifteenth of those of a lock that polls. Longer turns give no more (docs/performance.md).
 // WithHandoffs sets another number.
 //
 // In cohort mode a hand-over costs Redis nothing, so the cost of a turn is spread over more of them: 512. On a busy machine
