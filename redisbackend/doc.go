@@ -58,7 +58,7 @@
 // get, set, del, exists, expire, pexpire, pttl, hget, hgetall, hset, hincrby, hdel, hexists, lindex, lpos, lpop, lrange, lrem,
 // rpush, zadd, zrange, zrangebyscore, zrem and zscore. Opening a session checks that scripts run, and that a message
 // that is published arrives. Keys must not be evicted: use maxmemory-policy noeviction, since every one of ours has a
-// TTL. The guarantees (docs/guarantees.md) have the ACL SETUSER lines, also for [WithReplicas] and [WithoutScripts].
+// TTL. The page docs/rights.md has the ACL SETUSER lines, also for [WithReplicas] and [WithoutScripts].
 //
 // Of the client, if it is the caller's own ([New]): one place in its BlockingPoolSize for each session's channel, or
 // with AlwaysRESP2 two connections; and one (or two) for each command that is under way with [WithoutScripts], or each

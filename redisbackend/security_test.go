@@ -139,9 +139,9 @@ func documented(t *testing.T, phrase string) (commands []string) {
 	return commands
 }
 
-// setUser is the first ACL SETUSER line of the guarantees behind a phrase.
+// setUser is the first ACL SETUSER line of docs/rights.md behind a phrase.
 func setUser(t *testing.T, phrase string) []string {
-	guide := string(must(os.ReadFile("../docs/guarantees.md")))
+	guide := string(must(os.ReadFile("../docs/rights.md")))
 	_, rest, _ := strings.Cut(guide, phrase)
 	_, line, ok := strings.Cut(rest, "\n    ACL SETUSER ")
 	require.True(t, ok, phrase)
@@ -149,7 +149,7 @@ func setUser(t *testing.T, phrase string) []string {
 	return append([]string{"ACL", "SETUSER"}, strings.Fields(line)...)
 }
 
-// The texts in docs/guarantees.md after which the lines of rights begin.
+// The texts in docs/rights.md after which the lines of rights begin.
 const (
 	rightsAlways         = "A user with these rights"
 	rightsWithRedisson   = "With `WithRedisson` also:"
@@ -188,7 +188,7 @@ func redisVersion(server *site) float64 {
 	return must(strconv.ParseFloat(parts[0]+"."+parts[1], 64))
 }
 
-// The package's documentation and the guarantees ask for the same rights.
+// The package's documentation and docs/rights.md ask for the same rights.
 func TestTheDocumentedRightsAgree(t *testing.T) {
 	always := setUser(t, rightsAlways)[3:]
 	assert.Equal(t, []string{"on", ">password", "~app:*", "resetchannels", "&app:relock:session:*"}, always[:5])
