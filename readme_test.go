@@ -1,6 +1,7 @@
 package relock_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,7 +38,7 @@ func TestReadmeNamesCommandsThatExist(t *testing.T) {
 }
 
 func TestLinksLeadSomewhere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+	link := regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
 	texts, err := filepath.Glob("*.md")
 	require.NoError(t, err)
 	more, err := filepath.Glob("docs/*.md")
@@ -47,9 +48,47 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	for _, text := range append(append(texts, more...), decisions...) {
 		for _, match := range link.FindAllStringSubmatch(read(t, text), -1) {
 			if target := match[1]; !strings.Contains(target, "://") {
-				_, err := os.Stat(filepath.Join(filepath.Dir(text), target))
+				path := text
+				if target != "" {
+					path = filepath.Join(filepath.Dir(text), target)
+				}
+				_, err := os.Stat(path)
 				assert.NoError(t, err, "%s links to %s", text, target)
+				if match[2] != "" {
+					assert.Contains(t, anchors(read(t, path)), match[2], "%s links to %s", text, target)
+				}
 			}
+		}
+	}
+}
+
+// anchors are the places of a page that a link can lead to, as GitHub makes them of its headings.
+func anchors(page string) (all []string) {
+	dropped := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		all = append(all, "#"+strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(heading[1]), ""), " ", "-"))
+	}
+	return all
+}
+
+// A document names only tests that exist. "TestHammer…" stands for all tests whose names begin so.
+func TestTheDocumentsNameTestsThatExist(t *testing.T) {
+	var declared strings.Builder
+	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "_test.go") {
+			declared.WriteString(read(t, path))
+		}
+		return err
+	}))
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	for _, page := range append(pages, "CONTRIBUTING.md") {
+		for _, match := range regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w*)(…?)").FindAllStringSubmatch(read(t, page), -1) {
+			call := "\nfunc " + match[1]
+			if match[2] == "" {
+				call += "("
+			}
+			assert.True(t, strings.Contains(declared.String(), call), "%s names %s", page, match[1])
 		}
 	}
 }
