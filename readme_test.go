@@ -62,6 +62,18 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// Each decision has a date and a status below its title, and is in the index.
+func TestEveryDecisionIsInTheIndex(t *testing.T) {
+	index := read(t, "docs/decisions/README.md")
+	decisions, err := filepath.Glob("docs/decisions/0*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, decisions)
+	for _, path := range decisions {
+		assert.Contains(t, index, "("+filepath.Base(path)+")")
+		assert.Regexp(t, `\A# [0-9]+\. .+\n\n\*\d{4}-\d\d-\d\d, (accepted|refused|superseded)\b.*\.\*\n`, read(t, path), path)
+	}
+}
+
 // anchors are the places of a page that a link can lead to, as GitHub makes them of its headings.
 func anchors(page string) (all []string) {
 	dropped := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
