@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,13 +88,13 @@ func (i *snapshot) parse(answers []rueidis.RedisResult) error {
 	}
 	i.now = now
 	i.lock = protocol.Lock{Keep: wire.MinKeep, Publish: i.publish}
-	record, none := answers[1].ToString()
-	i.record, i.lock.Record.Expires = record, forever
-	if none == nil {
-		if err := i.parseRecord(record); err != nil {
-			return err
-		}
+	text, none := answers[1].ToString()
+	if record, ok := wire.ParseRecord(text); ok {
+		i.record, i.lock.Record = text, protocol.Record(record)
+	} else if none == nil {
+		return errRecord
 	}
+	i.lock.Record.Expires = forever
 	hash, _ := answers[2].AsStrMap()
 	ttl, _ := answers[3].AsInt64()
 	if err := i.parseHold(hash, ttl); err != nil {
@@ -165,33 +164,6 @@ func (i *snapshot) parseHold(hash map[string]string, ttl int64) error {
 	return nil
 }
 
-// recordText is what common.lua reads a record with.
-var recordText = regexp.MustCompile(`^\d+ \d+ \S+ \d{1,16} \d+ [A-Za-z] \d{1,10}(?: |$)`)
-
-// parseRecord reads "first last session epoch op state keep tombstone…".
-func (i *snapshot) parseRecord(text string) error {
-	r := &i.lock.Record
-	if !recordText.MatchString(text) {
-		return errRecord
-	}
-	words := strings.Fields(text)
-	number := func(n int) uint64 { v, _ := strconv.ParseUint(words[n], 10, 64); return v }
-	r.First, r.Last, r.Session = backend.Token(number(0)), backend.Token(number(1)), words[2]
-	r.Epoch, r.Op, r.Pushed, r.Watched = number(3), number(4), words[5] == "g", words[5] == "w"
-	r.Keep = time.Duration(number(6)) * time.Second
-	for _, tomb := range words[7:] {
-		if parts := strings.Split(tomb, ":"); len(parts) == 3 {
-			epoch, _ := strconv.ParseUint(parts[1], 10, 64)
-			until, _ := strconv.ParseInt(parts[2], 10, 64)
-			r.Tombs = append(r.Tombs, protocol.Tombstone{Session: parts[0], Epoch: epoch, Until: micros(until)})
-		}
-	}
-	if r.First > r.Last {
-		return errRecord
-	}
-	return nil
-}
-
 // parseNote reads "token text".
 func (i *snapshot) parseNote(raw string) {
 	if token, text, ok := strings.Cut(raw, " "); ok {
@@ -201,26 +173,6 @@ func (i *snapshot) parseNote(raw string) {
 }
 
 func micros(n int64) protocol.Instant { return protocol.Instant(n) * time.Microsecond }
-
-// writeRecord returns the record as the scripts write it.
-func (i *snapshot) writeRecord() string {
-	r := &i.lock.Record
-	if r.Session == "" {
-		r.Session = "-"
-	}
-	state := "h"
-	switch {
-	case r.Pushed:
-		state = "g"
-	case r.Watched:
-		state = "w"
-	}
-	text := fmt.Sprintf("%d %d %s %d %d %s %d", r.First, r.Last, r.Session, r.Epoch, r.Op, state, wire.RoundUp(r.Keep, time.Second))
-	for _, t := range r.Tombs {
-		text += fmt.Sprintf(" %s:%d:%d", t.Session, t.Epoch, t.Until.Microseconds())
-	}
-	return text
-}
 
 // parsePlace reads "epoch deadline grant holds tokens seen keep owner". A place that cannot be read is dead.
 func parsePlace(session, raw string) protocol.Waiter {
@@ -305,7 +257,7 @@ func (i *snapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands
 	k := i.keys
 	if r := &i.lock.Record; r.Expires != forever { // it was saved
 		seconds := int64(wire.RoundUp(r.Expires-i.now, time.Second))
-		if record := i.writeRecord(); record == i.record { // a full server still extends the expiry of its keys
+		if record := (*wire.Record)(r).Format(); record == i.record { // a full server still extends the expiry of its keys
 			commands = append(commands, c.B().Expire().Key(k[1]).Seconds(seconds).Build())
 		} else {
 			commands = append(commands, c.B().Set().Key(k[1]).Value(record).ExSeconds(seconds).Build())

@@ -39,24 +39,11 @@ func (w *TextWriter) field(session, owner string) {
 	w.end()
 }
 
-// record adds a record, as save in common.lua writes it.
-func (w *TextWriter) record(session string, p *backend.Prior) {
-	token := uint64(p.Token) // first and last of a block of one
-	w.buf = append(strconv.AppendUint(w.buf, token, 10), ' ')
-	w.buf = strconv.AppendUint(w.buf, token, 10)
-	w.afterToken(session, p)
-}
-
-// afterToken adds what follows the tokens of a record.
-func (w *TextWriter) afterToken(session string, p *backend.Prior) {
-	w.buf = append(append(append(w.buf, ' '), session...), ' ')
-	w.buf = append(strconv.AppendUint(w.buf, p.Epoch, 10), ' ')
-	w.buf = append(strconv.AppendUint(w.buf, p.Op, 10), ' ')
-	state := byte('h')
-	if p.Pushed {
-		state = 'g'
-	}
-	w.buf = append(append(append(w.buf, state), ' '), p.Note...)
+// record adds the record that a session remembers: of one token, and with the end that is in the Prior's note. It has no
+// tokens if the script is to add them.
+func (w *TextWriter) record(session string, p *backend.Prior, tokens bool) {
+	r := Record{First: p.Token, Last: p.Token, Session: session, Epoch: p.Epoch, Op: p.Op, Pushed: p.Pushed}
+	w.buf = append(r.append(w.buf, tokens), p.Note...)
 	w.end()
 }
 
@@ -102,13 +89,9 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 		Prior: backend.Prior{Epoch: req.Epoch, Owner: req.Owner, Token: token, Note: old.Note}}
 	var room [textRoom]byte
 	w := TextWriter{buf: room[:0]}
-	w.record(session, &old)
+	w.record(session, &old, true)
 	w.number(uint64(token))
-	if protocol.SetsLease(req) {
-		w.afterToken(session, &c.Prior) // its token may be the clock's
-	} else {
-		w.record(session, &c.Prior)
-	}
+	w.record(session, &c.Prior, !protocol.SetsLease(req)) // its token may be the clock's
 	if !c.Take {
 		w.field(session, old.Owner)
 	}
@@ -150,7 +133,7 @@ func LeanReleaseArgs(session string, req *backend.ReleaseRequest, channels strin
 	}
 	var room [textRoom]byte
 	w := TextWriter{buf: room[:0]}
-	w.record(session, &req.Prior)
+	w.record(session, &req.Prior, true)
 	w.field(session, req.Prior.Owner)
 	texts := w.strings()
 	return [3]string{texts[0], texts[1], channels}, true
