@@ -68,9 +68,9 @@ type actor struct {
 }
 
 // scenes opens a scene on a server; the function makes the next one.
-func scenes(t *testing.T, client rueidis.Client) func() *scene {
+func scenes(t *testing.T, client rueidis.Client, options ...redisbackend.Option) func() *scene {
 	stops := &stopper{Client: client}
-	b, err := redisbackend.New(stops)
+	b, err := redisbackend.New(stops, options...)
 	require.NoError(t, err)
 	s := &site{T: t, client: client, b: b, name: "lock"}
 	var actors [3]*actor

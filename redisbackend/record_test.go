@@ -1,0 +1,82 @@
+package redisbackend_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend"
+	lua "github.com/relock-go/relock/redisbackend/internal/wire"
+)
+
+// The record of a lock is written by save in common.lua, by scripts that stand alone, by sessions for these scripts, and by
+// transactions. All write it in one form, to the byte: the scripts that stand alone compare it as text.
+
+// recorded are the states and the runs after which the record is looked at.
+var recorded = append(slices.Clone(halfRuns),
+	halfRun{name: "acquire a block of tokens", golden: func(s *scene) { s.a.epoch++ }, act: func(s *scene) error {
+		return s.a.attempt(func(r *backend.AcquireRequest) { r.Tokens = 3 })
+	}},
+	halfRun{name: "quorum_token higher than here", golden: func(s *scene) { s.takes(s.a) }, act: func(s *scene) error {
+		return s.raw("quorum_token", s.keys("", "t"), []string{"a", text(int64(s.a.epoch)), text(int64(s.last + 5)), text(int64(s.last + 7))})
+	}})
+
+// writes matches that with which a script writes the record.
+var writes = regexp.MustCompile(`\b(?:save|occupy|grant|vacate)\(|'SET', KEYS\[2\]`)
+
+func TestAllWritersOfTheRecordAgree(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		byScripts, wrote := records(t, s.client)
+		for name, script := range scenes(t, s.client)().scripts {
+			_, own, _ := strings.Cut("\n"+script.Text, "\n-- "+name+": ") // without common.lua
+			assert.Equal(t, writes.MatchString(own), wrote[name], "%s writes the record", name)
+		}
+		byTransactions, _ := records(t, s.client, redisbackend.WithoutScripts())
+		for state, record := range byTransactions {
+			assert.Equal(t, byScripts[state], record, state)
+		}
+	})
+}
+
+// records carries out each run to its end, beside a tombstone. It returns the records that they leave, without what is
+// different each time, and which scripts have changed one.
+func records(t *testing.T, client rueidis.Client, options ...redisbackend.Option) (after map[string]lua.Record, wrote map[string]bool) {
+	next := scenes(t, client, options...)
+	after, wrote = map[string]lua.Record{}, map[string]bool{}
+	for _, h := range recorded {
+		if len(options) > 0 && (strings.HasPrefix(h.name, "quorum_") || slices.Contains([]string{"offer", "take"}, h.script())) {
+			continue // this needs scripts
+		}
+		s := next()
+		s.c.release(0, doubtfulFor(time.Hour))
+		h.golden(s)
+		before, _ := s.do("GET", s.side("t")).ToString()
+		require.NoError(t, h.act(s), h.name)
+		var text string
+		after[h.name], text = s.parseRecord(h.name)
+		wrote[h.script()] = wrote[h.script()] || text != before
+	}
+	return after, wrote
+}
+
+// parseRecord returns the record, and its text, which is the same when it is written again. Tokens then count from the
+// first, and tombstones have no end.
+func (s *site) parseRecord(state string) (r lua.Record, text string) {
+	s.Helper()
+	text = strings.Join(s.record(), " ")
+	r, ok := lua.ParseRecord(text)
+	require.True(s, ok, "%s: %q", state, text)
+	assert.Equal(s, text, r.Format(), state)
+	r.First, r.Last, r.Keep = 0, r.Last-r.First, 0
+	for i := range r.Tombs {
+		r.Tombs[i].Until = 0
+	}
+	return r, text
+}
