@@ -228,7 +228,7 @@ func TestQuorumSessionsTakeTurns(t *testing.T) {
 	b := &bridge{T: t}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	busy := c.session(reentrant.WithHandoffs(4)).NewLock(c.name)
+	busy := c.session(reentrant.WithTurn(4, 0)).NewLock(c.name)
 	var running sync.WaitGroup
 	for range 4 { // there is always a waiter in the process that has the lock
 		running.Go(func() {

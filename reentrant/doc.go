@@ -53,8 +53,8 @@
 //
 // Unlock with others waiting in this process sends nothing: the next owner takes the lock over in Redis with its
 // own first command. So a contended section costs one command. This goes on for 64 sections, or with long sections until
-// each owner that waited at the beginning has had the lock, for at most 50 ms (see [WithHandoffs] and [WithHandoffTime]);
-// then, if another process waits, the same command gives the lock to it and queues this one behind.
+// each owner that waited at the beginning has had the lock, for at most 50 ms (see [WithTurn]); then,
+// if another process waits, the same command gives the lock to it and queues this one behind.
 //
 // Three examples of how long a waiter waits:
 //

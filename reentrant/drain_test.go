@@ -28,7 +28,7 @@ func TestEveryOwnerGetsItsTurnAndNoneSleepsWhileTheLockIsFree(t *testing.T) {
 		sleep time.Duration
 	}{
 		"registered": {nil, sleep},
-		"one each":   {[]reentrant.Option{reentrant.WithHandoffs(1)}, sleep},
+		"one each":   {[]reentrant.Option{reentrant.WithTurn(1, 0)}, sleep},
 		"cohort":     {[]reentrant.Option{reentrant.WithCohort()}, sleep},
 		"linger":     {[]reentrant.Option{reentrant.WithCohort(), reentrant.WithLinger(linger)}, linger + sleep},
 	} {

@@ -293,9 +293,9 @@ func storm(t *testing.T, seed uint64) {
 		opts := []reentrant.Option{reentrant.WithLease(5 * time.Second), reentrant.WithHeartbeat(500 * time.Millisecond)}
 		switch seed % 3 {
 		case 1:
-			opts = append(opts, reentrant.WithCohort(), reentrant.WithHandoffs(5), reentrant.WithHandoffTime(time.Second))
+			opts = append(opts, reentrant.WithCohort(), reentrant.WithTurn(5, time.Second))
 		case 2:
-			opts = append(opts, reentrant.WithCohort(), reentrant.WithHandoffTime(time.Second), reentrant.WithLinger(time.Second))
+			opts = append(opts, reentrant.WithCohort(), reentrant.WithTurn(0, time.Second), reentrant.WithLinger(time.Second))
 		}
 		s := newSession(t, b, opts...)
 		for range 4 {

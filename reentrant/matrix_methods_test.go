@@ -318,8 +318,7 @@ var lockRows = []row{
 	// Options. What they accept is in TestOptionsAtTheirEdges; here they are only called.
 	{name: "WithLease", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithLease(cellLease)) }},
 	{name: "WithHeartbeat", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithHeartbeat(cellHeartbeat)) }},
-	{name: "WithHandoffs", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithHandoffs(1)) }},
-	{name: "WithHandoffTime", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithHandoffTime(1)) }},
+	{name: "WithTurn", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithTurn(1, 1)) }},
 	{name: "WithSpin", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithSpin(1)) }},
 	{name: "WithPortableHoldsLeft", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithPortableHoldsLeft()) }},
 	{name: "WithProfilerLabels", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithProfilerLabels()) }},

@@ -23,7 +23,7 @@ import (
 var everyMode = map[string][]reentrant.Option{
 	"registered": nil,
 	"cohort":     {reentrant.WithCohort()},
-	"linger":     {reentrant.WithCohort(), reentrant.WithLinger(time.Millisecond), reentrant.WithHandoffs(2)},
+	"linger":     {reentrant.WithCohort(), reentrant.WithLinger(time.Millisecond), reentrant.WithTurn(2, 0)},
 }
 
 // A watcher counts the holders of each lock, as the events have it.

@@ -13,9 +13,9 @@ import (
 
 // Defaults of the session's options.
 const (
-	DefaultLease       = 10 * time.Second
-	DefaultHeartbeat   = time.Second
-	DefaultHandoffTime = 50 * time.Millisecond
+	DefaultLease     = 10 * time.Second
+	DefaultHeartbeat = time.Second
+	DefaultTurnTime  = 50 * time.Millisecond
 )
 
 // How often a session hands a lock to its own goroutines before another process's turn.
@@ -23,7 +23,7 @@ const (
 // Without a cohort each hand-over is one command, and the turn of another process costs a push and a wake-up as well.
 // With 5 processes of 20 goroutines turns of 64 give a sixth more sections/s than turns of 32. The longest waits are
 // half as long again, and a fifteenth of those of a lock that polls. Longer turns give no more (docs/performance.md).
-// WithHandoffs sets another number.
+// WithTurn sets another number.
 //
 // In cohort mode a hand-over costs Redis nothing, so the cost of a turn is spread over more of them: 512. On a busy machine
 // that gives a quarter more sections/s than 256, on an idle one the same, with longest waits that are a fifth to seven
@@ -32,15 +32,15 @@ const (
 // A count says nothing about how long the sections are, so there are time limits too. With sections so long that a turn
 // takes more than generationTime, it ends when each owner that was in the local queue when it began has had the lock
 // once: other sessions do not wait longer for it than they would in one queue for all. A shorter turn would serve a part
-// of these owners, and the rest would wait for all other sessions once more. DefaultHandoffTime ends every turn.
+// of these owners, and the rest would wait for all other sessions once more. DefaultTurnTime ends every turn.
 const (
-	registeredHandoffs = 64
-	cohortHandoffs     = 512
-	generationTime     = 5 * time.Millisecond
+	registeredTurn = 64
+	cohortTurn     = 512
+	generationTime = 5 * time.Millisecond
 )
 
-// maxCohortHandoffs bounds the block of tokens that a cohort takes: what AcquireRequest allows, without the first owner's.
-const maxCohortHandoffs = 1<<16 - 1
+// maxCohortTurn bounds the block of tokens that a cohort takes: what AcquireRequest allows, without the first owner's.
+const maxCohortTurn = 1<<16 - 1
 
 // An Option sets a property of a session. Zero always means the default.
 type Option func(*config)
@@ -79,14 +79,13 @@ func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } 
 // just then loses it, however long the lease of [WithLease] is. At least 1 ms. Default 1 s, or a third of the lease if that is less.
 func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
 
-// WithHandoffs sets how many times in a row a session may hand a lock from one of its owners to the next before
-// another waiting session gets it. Default: 64; 512 with [WithCohort], which allows 65,535 at most.
-func WithHandoffs(n int) Option { return func(c *config) { c.handoffs = n } }
-
-// WithHandoffTime sets how long a session may hand a lock from one of its owners to the next before another waiting
-// session gets it. This limit or that of [WithHandoffs] ends the turn, whichever is reached first. After 5 ms only owners
-// that waited when the turn began get the lock. Default 50 ms, but never more than a quarter of the lease.
-func WithHandoffTime(d time.Duration) Option { return func(c *config) { c.handoffTime = d } }
+// WithTurn limits a session's turn: it may hand a lock from one of its owners to the next n times in a row, and for d,
+// before another waiting session gets it. The limit that is reached first ends the turn. After 5 ms only owners that waited
+// when the turn began get the lock. An n of 0 is the default, 64, or 512 with [WithCohort], which allows 65,535 at most.
+// A d of 0 is the default, 50 ms but never more than a quarter of the lease; d must be less than half the lease.
+func WithTurn(n int, d time.Duration) Option {
+	return func(c *config) { c.handoffs, c.handoffTime = n, d }
+}
 
 // WithSpin sets how many times the head of a queue tries again at once before it parks. Default 0: a freed lock
 // is pushed to the session that waits, so a try in between finds it free only while no session waits.
@@ -162,7 +161,7 @@ func newConfig(opts []Option) (config, error) {
 	}
 	if err := errors.Join(
 		notNegative("WithLease", c.lease), notNegative("WithHeartbeat", c.heartbeat),
-		notNegative("WithHandoffTime", c.handoffTime), notNegative("WithHandoffs", c.handoffs),
+		notNegative("WithTurn", c.handoffs), notNegative("WithTurn", c.handoffTime),
 		notNegative("WithSpin", c.spin), notNegative("WithLinger", c.linger)); err != nil {
 		return c, err
 	}
@@ -171,11 +170,11 @@ func newConfig(opts []Option) (config, error) {
 	c.patience, c.grantTTL = 3*c.heartbeat, max(2*c.heartbeat, min(3*c.heartbeat, c.lease))
 	c.commandTimeout = min(c.lease/3, 2*time.Second)
 	c.releaseTime = releaseTries * c.commandTimeout // no more than a lease
-	c.handoffTime = cmp.Or(c.handoffTime, min(DefaultHandoffTime, c.lease/4))
+	c.handoffTime = cmp.Or(c.handoffTime, min(DefaultTurnTime, c.lease/4))
 	if c.handoffs == 0 {
-		c.handoffs = registeredHandoffs
+		c.handoffs = registeredTurn
 		if c.cohort {
-			c.handoffs = cohortHandoffs
+			c.handoffs = cohortTurn
 		}
 	}
 	if c.logger == nil {
@@ -199,10 +198,10 @@ func (c config) relations() error {
 		return fmt.Errorf("reentrant: WithLease(%v) must be more than twice the heartbeat of %v (WithHeartbeat)", c.lease, c.heartbeat)
 	}
 	if c.handoffTime >= c.lease/2 {
-		return fmt.Errorf("reentrant: WithHandoffTime(%v) must be less than half the lease of %v (WithLease)", c.handoffTime, c.lease)
+		return fmt.Errorf("reentrant: WithTurn: a time of %v must be less than half the lease of %v (WithLease)", c.handoffTime, c.lease)
 	}
-	if c.cohort && c.handoffs > maxCohortHandoffs {
-		return fmt.Errorf("reentrant: WithHandoffs(%d): at most %d with WithCohort", c.handoffs, maxCohortHandoffs)
+	if c.cohort && c.handoffs > maxCohortTurn {
+		return fmt.Errorf("reentrant: WithTurn: %d hand-overs: at most %d with WithCohort", c.handoffs, maxCohortTurn)
 	}
 	if c.linger > 0 && !c.cohort {
 		return errors.New("reentrant: WithLinger needs WithCohort")

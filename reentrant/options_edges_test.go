@@ -39,21 +39,24 @@ func plain(option reentrant.Option, beside ...reentrant.Option) optionEdge {
 	return optionEdge{option: func(int64) reentrant.Option { return option }, beside: beside}
 }
 
+func handOvers(n int) reentrant.Option          { return reentrant.WithTurn(n, 0) }
+func turnTime(d time.Duration) reentrant.Option { return reentrant.WithTurn(0, d) }
+
 const longest = 10 * 365 * 24 * time.Hour // the longest lease
 
 // optionEdges has every option by its name; what follows a dash sets rows of the same option apart.
 var optionEdges = map[string]optionEdge{
-	"WithLease":              of(reentrant.WithLease),
-	"WithHeartbeat":          of(reentrant.WithHeartbeat),
-	"WithHeartbeat-long":     of(reentrant.WithHeartbeat, reentrant.WithLease(longest)),
-	"WithHandoffTime":        of(reentrant.WithHandoffTime),
-	"WithHandoffTime-long":   of(reentrant.WithHandoffTime, reentrant.WithLease(longest)),
-	"WithHandoffTime-cohort": of(reentrant.WithHandoffTime, reentrant.WithCohort()),
-	"WithHandoffs":           count(reentrant.WithHandoffs),
-	"WithHandoffs-cohort":    count(reentrant.WithHandoffs, reentrant.WithCohort()),
-	"WithSpin":               count(func(n int) reentrant.Option { return reentrant.WithSpin(min(n, 1<<10)) }), // as many tries are made
-	"WithLinger":             of(reentrant.WithLinger, reentrant.WithCohort()),
-	"WithFixedLease":         {lock: func(n int64) reentrant.LockOption { return reentrant.WithFixedLease(time.Duration(n)) }},
+	"WithLease":            of(reentrant.WithLease),
+	"WithHeartbeat":        of(reentrant.WithHeartbeat),
+	"WithHeartbeat-long":   of(reentrant.WithHeartbeat, reentrant.WithLease(longest)),
+	"WithTurn":             count(handOvers),
+	"WithTurn-cohort":      count(handOvers, reentrant.WithCohort()),
+	"WithTurn-time":        of(turnTime),
+	"WithTurn-time-long":   of(turnTime, reentrant.WithLease(longest)),
+	"WithTurn-time-cohort": of(turnTime, reentrant.WithCohort()),
+	"WithSpin":             count(func(n int) reentrant.Option { return reentrant.WithSpin(min(n, 1<<10)) }), // as many tries are made
+	"WithLinger":           of(reentrant.WithLinger, reentrant.WithCohort()),
+	"WithFixedLease":       {lock: func(n int64) reentrant.LockOption { return reentrant.WithFixedLease(time.Duration(n)) }},
 	"WithFixedLease-cohort": {lock: func(n int64) reentrant.LockOption { return reentrant.WithFixedLease(time.Duration(n)) },
 		beside: []reentrant.Option{reentrant.WithCohort()}},
 	"WithFairness":          {lock: func(n int64) reentrant.LockOption { return reentrant.WithFairness(n == 1) }},
@@ -84,7 +87,7 @@ func FuzzOptions(f *testing.F) {
 		f.Add(n, n)
 	}
 	f.Fuzz(func(t *testing.T, n, m int64) {
-		for _, name := range []string{"WithLease", "WithHeartbeat-long", "WithHandoffTime-long", "WithHandoffs-cohort", "WithFixedLease"} {
+		for _, name := range []string{"WithLease", "WithHeartbeat-long", "WithTurn-time-long", "WithTurn-cohort", "WithFixedLease"} {
 			synctest.Test(t, func(t *testing.T) {
 				tryOption(t, strings.SplitN(name, "-", 2)[0], optionEdges[name], n)
 				tryOption(t, strings.SplitN(name, "-", 2)[0], optionEdges[name], m)

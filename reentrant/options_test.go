@@ -10,11 +10,11 @@ import (
 )
 
 func TestOptionsZeroMeansDefault(t *testing.T) {
-	c, err := newConfig([]Option{WithLease(0), WithHeartbeat(0), WithHandoffTime(0), WithHandoffs(0), WithSpin(0), WithLogger(nil)})
+	c, err := newConfig([]Option{WithLease(0), WithHeartbeat(0), WithTurn(0, 0), WithSpin(0), WithLogger(nil)})
 	require.NoError(t, err)
 	assert.Equal(t, DefaultLease, c.lease)
 	assert.Equal(t, DefaultHeartbeat, c.heartbeat)
-	assert.Equal(t, DefaultHandoffTime, c.handoffTime)
+	assert.Equal(t, DefaultTurnTime, c.handoffTime)
 	assert.NotNil(t, c.logger)
 }
 
@@ -26,14 +26,14 @@ func TestOptionsThatContradictAreNamed(t *testing.T) {
 	}{
 		{"negative lease", []Option{WithLease(-1)}, "WithLease"},
 		{"negative heartbeat", []Option{WithHeartbeat(-1)}, "WithHeartbeat"},
-		{"negative hand-offs", []Option{WithHandoffs(-1)}, "WithHandoffs"},
-		{"more hand-offs than a cohort's block has", []Option{WithCohort(), WithHandoffs(1 << 16)}, "WithHandoffs"},
-		{"hand-offs that overflow", []Option{WithCohort(), WithHandoffs(math.MaxInt)}, "WithHandoffs"},
-		{"negative hand-off time", []Option{WithHandoffTime(-1)}, "WithHandoffTime"},
+		{"negative turn", []Option{WithTurn(-1, 0)}, "WithTurn"},
+		{"turn of a negative time", []Option{WithTurn(0, -1)}, "WithTurn"},
+		{"turn longer than a cohort's block", []Option{WithCohort(), WithTurn(1<<16, 0)}, "WithTurn"},
+		{"turn that overflows", []Option{WithCohort(), WithTurn(math.MaxInt, 0)}, "WithTurn"},
 		{"negative spin", []Option{WithSpin(-1)}, "WithSpin"},
 		{"tiny lease", []Option{WithLease(time.Millisecond)}, "WithLease"},
 		{"lease of a heartbeat", []Option{WithLease(time.Second), WithHeartbeat(time.Second)}, "WithHeartbeat"},
-		{"turn as long as the lease", []Option{WithLease(time.Second), WithHandoffTime(time.Second)}, "WithHandoffTime"},
+		{"turn as long as the lease", []Option{WithLease(time.Second), WithTurn(0, time.Second)}, "WithTurn"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := newConfig(c.opts)

@@ -186,7 +186,7 @@ func TestAYieldBeginsALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		heard := &listener{Backend: b}
-		other, s := newSession(t, b), newSession(t, heard, reentrant.WithHandoffs(1))
+		other, s := newSession(t, b), newSession(t, heard, reentrant.WithTurn(1, 0))
 		l := s.NewLock("orders")
 		var done sync.WaitGroup
 		section := func(l *reentrant.Lock) {

@@ -56,7 +56,7 @@ func TestAnOwnerIsQueuedUntilItsLockReturns(t *testing.T) {
 	}{
 		"handed on":               {fair: true},
 		"handed on, unfair":       {},
-		"never handed on":         {fair: true, opts: []reentrant.Option{reentrant.WithHandoffs(1)}},
+		"never handed on":         {fair: true, opts: []reentrant.Option{reentrant.WithTurn(1, 0)}},
 		"granted":                 {fair: true, foreign: true},
 		"granted, unfair":         {foreign: true},
 		"granted while it lasted": {fair: true, foreign: true, opts: []reentrant.Option{reentrant.WithSpin(3)}},

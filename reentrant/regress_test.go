@@ -236,7 +236,7 @@ func TestAReentryThatWaitsLivesAsLongAsItsHold(t *testing.T) {
 func TestHeadsThatLeaveDoNotStarveOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
-		s, other := newSession(t, b, reentrant.WithHandoffs(2)), newSession(t, b)
+		s, other := newSession(t, b, reentrant.WithTurn(2, 0)), newSession(t, b)
 		l := s.NewLock("x")
 		holder := owner(t, "0")
 		require.NoError(t, l.Lock(holder))

@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "write what the scenarios do into testda
 // lines after it are all that came of it: commands executed by the server, calls that returned, holds that were
 // lost, and all holders and waiters afterwards, if they changed. Owners are written session.owner.
 //
-//	session A [lease=10s] [heartbeat=1s] [handoffs=2] [cohort] [linger=5s]   open a session
+//	session A [lease=10s] [heartbeat=1s] [turn=2] [cohort] [linger=5s]   open a session
 //	lock A.g1 [fixed=3s]   unlock A.g1   verify A.g1    start the call; it may block
 //	try A.g1   tryfor A.g1 500ms                        likewise
 //	await A.g1   awaitfor A.g1 2s   signal A.g1   signalall A.g1
@@ -218,10 +218,10 @@ func (s *stage) options(args []string) []reentrant.Option {
 			opts = append(opts, reentrant.WithLease(s.duration(value)))
 		case "heartbeat":
 			opts = append(opts, reentrant.WithHeartbeat(s.duration(value)))
-		case "handoffs":
+		case "turn":
 			n, err := strconv.Atoi(value)
 			require.NoError(s.t, err)
-			opts = append(opts, reentrant.WithHandoffs(n))
+			opts = append(opts, reentrant.WithTurn(n, 0))
 		case "cohort":
 			opts = append(opts, reentrant.WithCohort())
 		case "linger":

@@ -1,6 +1,7 @@
 package reentrant_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -60,7 +61,7 @@ func TestATurnServesThoseWhoWaited(t *testing.T) {
 func TestATurnHasATimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, sections := range busyTurns(t, 20, 10*time.Millisecond) {
-			assert.Equal(t, int(reentrant.DefaultHandoffTime/(10*time.Millisecond)), sections)
+			assert.Equal(t, int(reentrant.DefaultTurnTime/(10*time.Millisecond)), sections)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -68,4 +69,23 @@ func TestATurnHasATimeLimit(t *testing.T) {
 			assert.Equal(t, 50, sections, "5 ms of them")
 		}
 	})
+}
+
+// Of the two limits of WithTurn the one that is reached first ends a turn: hand-overs are one fewer than sections.
+func TestATurnEndsAtTheFirstOfItsLimits(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		d    time.Duration
+		want int
+	}{{7, 0, 5}, {7, time.Second, 8}, {0, 30 * time.Millisecond, 3}, {7, 30 * time.Millisecond, 3}, {1, 30 * time.Millisecond, 2}} {
+		for name, opts := range map[string][]reentrant.Option{"registered": nil, "cohort": {reentrant.WithCohort()}} {
+			t.Run(fmt.Sprintf("%s, WithTurn(%d, %v)", name, c.n, c.d), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					for _, sections := range busyTurns(t, 20, 10*time.Millisecond, append(opts, reentrant.WithTurn(c.n, c.d))...) {
+						assert.Equal(t, c.want, sections)
+					}
+				})
+			})
+		}
+	}
 }

@@ -181,7 +181,7 @@ func TestWhatASessionCountsIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		b := memory.New()
-		session := s.session(b, reentrant.WithLease(3*second), reentrant.WithHandoffs(1))
+		session := s.session(b, reentrant.WithLease(3*second), reentrant.WithTurn(1, 0))
 		rival := other(t, b)
 		hold(t, session, "a")
 		var waiting sync.WaitGroup

@@ -131,7 +131,7 @@ func (t *tally) report(member *deployment.Member) report {
 // renewed: as long as any other, see defaultLease.
 func (r role) options() []reentrant.Option {
 	opts := []reentrant.Option{
-		reentrant.WithLease(r.Lease), reentrant.WithHeartbeat(r.Lease / 3), reentrant.WithHandoffTime(r.Turn),
+		reentrant.WithLease(r.Lease), reentrant.WithHeartbeat(r.Lease / 3), reentrant.WithTurn(0, r.Turn),
 		deployment.ReportLosses(r.Server),
 	}
 	if r.Lock == lockCohort {

@@ -16,8 +16,8 @@ const lingering = time.Second
 var own = []Contender{
 	{Name: "direct", About: "Relock without its local tier: each goroutine has a session of its own, over one client per process",
 		Own: true, Reentrant: true, Open: openDirect},
-	{Name: "budget-1", About: "Relock, WithHandoffs(1): every other hold goes to a waiting process",
-		Own: true, Reentrant: true, Open: session(reentrant.WithHandoffs(1))},
+	{Name: "budget-1", About: "Relock, WithTurn(1, 0): every other hold goes to a waiting process",
+		Own: true, Reentrant: true, Open: session(reentrant.WithTurn(1, 0))},
 	{Name: "registered", About: "Relock, defaults",
 		Own: true, Reentrant: true, Open: session()},
 	{Name: "cohort", About: "Relock, WithCohort()",
