@@ -1,7 +1,9 @@
 package sharedqueue
 
 import (
+	"fmt"
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -91,6 +93,34 @@ func BenchmarkWrite(b *testing.B) {
 	for b.Loop() {
 		q.TryWrite(owner)
 		q.ExitWrite(owner)
+	}
+}
+
+// Goroutines write in turn, so that all but one wait. The time is that of one hand-over.
+func BenchmarkWriteHandOver(b *testing.B) {
+	for _, waiters := range []int{2, 100} {
+		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
+			q := NewRW(sinceStart, benchKey, benchNumbered)
+			q.Settle(Terms{Units: All, Until: math.MaxInt64, First: 2, Last: math.MaxUint64 - 1})
+			var ended sync.WaitGroup
+			q.TryWrite(benchOwner{id: 1})
+			for g := range waiters + 1 {
+				owner := benchOwner{id: int64(g) + 2}
+				ended.Go(func() {
+					for range b.N/(waiters+1) + 1 {
+						if o, w, _, _ := q.Enter(owner, Write); o == Waiting {
+							q.Wait(w, b.Context().Done(), nil)
+						}
+						q.ExitWrite(owner)
+					}
+				})
+			}
+			runtime.Gosched() // nearly all of them wait by now
+			b.ReportAllocs()
+			b.ResetTimer()
+			q.ExitWrite(benchOwner{id: 1})
+			ended.Wait()
+		})
 	}
 }
 
