@@ -1,0 +1,37 @@
+package waitline
+
+// MaxSpares is how many nodes a queue keeps for its next waiters. However many goroutines take turns, all nodes but a
+// handful belong to the waiters, so a few spares are enough for contention without allocation. They cost what a queue
+// that has emptied goes on holding, some 150 bytes a node. A burst leaves more spares than that; the collector gets the
+// rest.
+const MaxSpares = 64
+
+// Spares are nodes for later waiters. The zero value has none. Spares must not be copied.
+type Spares[T any] struct {
+	// Written only by the methods of Spares.
+
+	Len int
+
+	first *Node[T]
+}
+
+// Take returns a spare node, with the Value that it was left with, or a new one.
+func (s *Spares[T]) Take() *Node[T] {
+	w := s.first
+	if w == nil {
+		return &Node[T]{turn: make(chan struct{}, 1)}
+	}
+	s.first, w.next = w.next, nil
+	s.Len--
+	return w
+}
+
+// Keep keeps w for a later waiter. Its goroutine must have ended its wait, or the channel would have two receivers. The
+// caller clears its Value first, or what that refers to would be kept alive.
+func (s *Spares[T]) Keep(w *Node[T]) {
+	if s.Len == MaxSpares {
+		return
+	}
+	s.first, w.next = w, s.first
+	s.Len++
+}
