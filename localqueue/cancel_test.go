@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/waitline"
 )
 
 // grantAfter does what Leave does, after f, in the same critical section. So a waiter that f
@@ -120,7 +122,7 @@ func TestANodeDoesNotServeTwoWaiters(t *testing.T) {
 		require.Equal(t, Claimed, q.TryClaim("a", Fair))
 		b := claimAs(&q, "b", Fair)
 		q.mu.Lock()
-		granted := q.line.first
+		granted := q.line.First
 		b.cancel() // b is on its way out, and has not seen the grant
 		q.handOverLocked()
 		next := q.enqueueLocked("c", Fair, false)
@@ -128,10 +130,10 @@ func TestANodeDoesNotServeTwoWaiters(t *testing.T) {
 		require.NotSame(t, granted, next)
 		require.Equal(t, Claimed, b.outcome())
 		q.Leave()
-		<-next.turn // c, whose goroutine this is
+		next.Wait() // c, whose goroutine this is
 		q.Leave()
 		requireConserved(t, &q)
-		require.Equal(t, 2, q.spares, "both nodes serve again in the end")
+		require.Equal(t, 2, q.spares.Len, "both nodes serve again in the end")
 	})
 }
 
@@ -143,7 +145,7 @@ func TestFailedWaitsLeaveNothingBehind(t *testing.T) {
 		for range rounds(1000) {
 			require.Equal(t, TimedOut, q.Claim("b", Shared, nil, time.After(1)))
 		}
-		require.Equal(t, 1, q.spares, "one node served them all")
+		require.Equal(t, 1, q.spares.Len, "one node served them all")
 		require.Empty(t, q.siblings)
 		require.True(t, q.Evict("a"))
 		requireConserved(t, &q)
@@ -154,7 +156,7 @@ func TestABurstLeavesABoundedNumberOfSpares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		require.Equal(t, Claimed, q.TryClaim("a", Fair))
-		for range 3 * maxSpares {
+		for range 3 * waitline.MaxSpares {
 			go func() {
 				q.Claim("b", Fair, nil, nil)
 				q.Leave()
@@ -163,7 +165,7 @@ func TestABurstLeavesABoundedNumberOfSpares(t *testing.T) {
 		synctest.Wait()
 		q.Leave()
 		synctest.Wait()
-		require.Equal(t, maxSpares, q.spares)
+		require.Equal(t, waitline.MaxSpares, q.spares.Len)
 		requireConserved(t, &q)
 	})
 }

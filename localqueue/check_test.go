@@ -19,29 +19,25 @@ func TestCheckNoticesDamage(t *testing.T) {
 		"settled while sibling waits": func(q *Queue[string]) { q.owner = "s" },
 		"unknown state":               func(q *Queue[string]) { q.state = 99 },
 		"arriving while settled":      func(q *Queue[string]) { q.arriving = true },
-		"granted while settled":       func(q *Queue[string]) { q.granted = &waiter[string]{} },
-		"granted and linked":          func(q *Queue[string]) { q.state, q.granted = busy, q.line.first },
-		"wrong length":                func(q *Queue[string]) { q.line.n++ },
-		"empty with a length":         func(q *Queue[string]) { q.ops.n++ },
-		"torn link":                   func(q *Queue[string]) { q.line.last.prev.next = nil },
-		"torn back link":              func(q *Queue[string]) { q.line.last.prev = nil },
-		"crossed link":                func(q *Queue[string]) { q.line.first.next = q.line.first },
-		"in line, not queued":         func(q *Queue[string]) { q.line.first.queued = false },
-		"in line with its turn":       func(q *Queue[string]) { q.line.first.turn <- struct{}{} },
-		"operation without hold":      func(q *Queue[string]) { q.ops.push(q.nodeLocked("a")) },
-		"operation of another":        func(q *Queue[string]) { q.state = busy; q.ops.push(q.nodeLocked("b")) },
+		"granted while settled":       func(q *Queue[string]) { q.granted = &node[string]{} },
+		"granted and linked":          func(q *Queue[string]) { q.state, q.granted = busy, q.line.First },
+		"wrong length":                func(q *Queue[string]) { q.line.Len++ },
+		"empty with a length":         func(q *Queue[string]) { q.ops.Len++ },
+		"in line with its turn":       func(q *Queue[string]) { q.line.First.Wake() },
+		"operation without hold":      func(q *Queue[string]) { q.ops.Push(q.nodeLocked("a")) },
+		"operation of another":        func(q *Queue[string]) { q.state = busy; q.ops.Push(q.nodeLocked("b")) },
 		"ring unknown":                func(q *Queue[string]) { delete(q.siblings, "s") },
 		"ring under another name":     func(q *Queue[string]) { q.siblings["x"] = q.siblings["s"]; delete(q.siblings, "s") },
-		"ring out of order":           func(q *Queue[string]) { q.siblings["s"] = q.siblings["s"].ring.next },
-		"torn ring":                   func(q *Queue[string]) { q.siblings["s"].ring.prev.ring.prev = q.siblings["s"].ring.prev },
-		"in a ring of its own":        func(q *Queue[string]) { q.line.first.inRing = true },
-		"not in its ring":             func(q *Queue[string]) { q.siblings["s"].inRing = false },
+		"ring out of order":           func(q *Queue[string]) { q.siblings["s"] = q.siblings["s"].Value().ring.next },
+		"torn ring":                   func(q *Queue[string]) { ring := q.siblings["s"].Value().ring; ring.prev.Value().ring.prev = ring.prev },
+		"in a ring of its own":        func(q *Queue[string]) { q.line.First.Value().inRing = true },
+		"not in its ring":             func(q *Queue[string]) { q.siblings["s"].Value().inRing = false },
 		"more rings than waiters": func(q *Queue[string]) {
 			q.siblings["x"], q.siblings["y"], q.siblings["z"], q.siblings["w"] = nil, nil, nil, nil
 		},
-		"wrong number of spares": func(q *Queue[string]) { q.spares++ },
-		"a spare with a turn":    func(q *Queue[string]) { q.spare.turn <- struct{}{} },
-		"a spare with an owner":  func(q *Queue[string]) { q.spare.owner = "x" },
+		"wrong number of spares": func(q *Queue[string]) { q.spares.Len++ },
+		"a spare with a turn":    func(q *Queue[string]) { spareOf(q).Wake() },
+		"a spare with an owner":  func(q *Queue[string]) { spareOf(q).Value().owner = "x" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := Queue[string]{state: settled, owner: "a", holds: 1}
@@ -61,4 +57,11 @@ func TestCheckNoticesDamage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// spareOf returns a spare of q, which stays among the spares.
+func spareOf(q *Queue[string]) *node[string] {
+	w := q.spares.Take()
+	q.recycleLocked(w)
+	return w
 }

@@ -1,6 +1,10 @@
 package localqueue
 
-import "time"
+import (
+	"time"
+
+	"github.com/relock-go/relock/internal/waitline"
+)
 
 // A Mode says how a claim waits. Modes can be combined with |.
 type Mode uint8
@@ -50,8 +54,8 @@ func (q *Queue[K]) TryClaim(owner K, mode Mode) Outcome {
 // A Place is the result of [Queue.Reserve]: a place in line, or the baton itself. Each place needs exactly one
 // [Queue.Wait]. Until then the baton may belong to the place.
 type Place[K comparable] struct {
-	w   *waiter[K] // nil if the claim did not have to wait
-	got Outcome    // the result if w is nil
+	w   *node[K] // nil if the claim did not have to wait
+	got Outcome  // the result if w is nil
 }
 
 // Waits reports whether the place is in line: Wait does not return at once.
@@ -64,7 +68,7 @@ func (q *Queue[K]) Reserve(owner K, mode Mode) (p Place[K]) {
 	if mode&Barging != 0 {
 		q.overtakeLocked()
 	} else if mode&First != 0 && q.state == offered {
-		q.acceptLocked(q.line.first) // it is about to lose the front of the line
+		q.acceptLocked(q.line.First) // it is about to lose the front of the line
 	}
 	p.got = q.claimLocked(owner)
 	switch {
@@ -83,22 +87,17 @@ func (q *Queue[K]) Reserve(owner K, mode Mode) (p Place[K]) {
 // Wait is the second half of [Queue.Claim]: it waits for the turn of a place, until done is closed or timeout delivers.
 func (q *Queue[K]) Wait(p Place[K], done <-chan struct{}, timeout <-chan time.Time) Outcome {
 	w := p.w
-	switch {
-	case w == nil:
+	if w == nil {
 		return p.got
-	case w.mode&Barging != 0:
-		return q.waitForOffer(w, done, timeout)
-	case done == nil && timeout == nil:
-		<-w.turn // the same as the select below, in three quarters of the time and with one sudog less
-		return w.outcome()
 	}
-	select {
-	case <-w.turn:
-		return w.outcome()
-	case <-done:
-		return q.quit(w, Cancelled)
-	case <-timeout:
-		return q.quit(w, TimedOut)
+	for {
+		why := waitline.Await(w, done, timeout, Cancelled, TimedOut)
+		if why == 0 && w.Value().mode&Barging == 0 {
+			return w.Value().outcome()
+		}
+		if got := q.endWait(w, why); got != Busy { // otherwise another claim took the offer
+			return got
+		}
 	}
 }
 
@@ -107,8 +106,8 @@ func (q *Queue[K]) Wait(p Place[K], done <-chan struct{}, timeout <-chan time.Ti
 // Otherwise GiveWay returns [Busy] at once and the caller keeps the baton.
 func (q *Queue[K]) GiveWay(owner K, mode Mode, done <-chan struct{}, timeout <-chan time.Time) Outcome {
 	q.lockBusy("GiveWay")
-	first := q.line.first
-	if first == nil || first.mode&First == 0 || q.shut {
+	first := q.line.First
+	if first == nil || first.Value().mode&First == 0 || q.shut {
 		q.unlock()
 		return Busy
 	}
@@ -133,21 +132,22 @@ func (q *Queue[K]) claimLocked(owner K) Outcome {
 	}
 }
 
-// quit takes w out of line, unless it was granted the baton or sent away before.
-func (q *Queue[K]) quit(w *waiter[K], why Outcome) Outcome {
+// endWait ends the wait of w, whose goroutine stopped waiting for the reason why, or was woken if that is 0. It returns why
+// if w was still in line, and otherwise what w was woken with. It returns Busy, and the wait goes on, if w was woken for an
+// offer that another claim took.
+func (q *Queue[K]) endWait(w *node[K], why Outcome) Outcome {
 	q.mu.Lock()
+	defer q.unlock()
 	if q.offeredLocked(w) {
 		q.acceptLocked(w)
 	}
-	queued := w.queued
-	if queued {
-		q.dequeueLocked(w)
-		q.recycleLocked(w)
+	switch {
+	case w.TakeTurn():
+		return w.Value().outcome()
+	case why == 0:
+		return Busy
 	}
-	q.unlock()
-	if queued {
-		return why
-	}
-	<-w.turn // sent when w was unlinked, so this does not block; a node must not keep its turn
-	return w.outcome()
+	q.dequeueLocked(w)
+	q.recycleLocked(w)
+	return why
 }

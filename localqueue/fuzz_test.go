@@ -208,7 +208,7 @@ func (r *rig) compare() {
 	require.Equal(t, len(m.line), q.Len())
 	require.Equal(t, m.queued(), q.QueuedOwners())
 	require.Equal(t, len(m.queued()), q.Queued())
-	require.Equal(t, len(m.ops), q.ops.n)
+	require.Equal(t, len(m.ops), q.ops.Len)
 	require.Equal(t, !m.out, q.Idle())
 	holder, held := q.Holder()
 	claimed := q.state == busy && q.holds == 0

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/waitline"
 )
 
 // Nearly every test runs in a synctest bubble. Time there is virtual, synctest.Wait returns when all goroutines are
@@ -50,7 +52,7 @@ func requireConserved[K comparable](t *testing.T, q *Queue[K]) {
 	q.Leave()
 	require.True(t, q.Idle())
 	require.Zero(t, q.Len())
-	require.LessOrEqual(t, q.spares, maxSpares)
+	require.LessOrEqual(t, q.spares.Len, waitline.MaxSpares)
 }
 
 // A claim is a Claim under way in a goroutine of its own.
@@ -216,7 +218,7 @@ func requireBug(t *testing.T, f func()) {
 	defer func() {
 		t.Helper()
 		text, _ := recover().(string)
-		assert.Regexp(t, "^localqueue: bug: ", text)
+		assert.Regexp(t, "^(localqueue|waitline): bug: ", text)
 	}()
 	f()
 }

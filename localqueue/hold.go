@@ -49,10 +49,11 @@ func (q *Queue[K]) Begin(owner K) (holds int, ok bool) {
 		return holds, true
 	}
 	w := q.nodeLocked(owner)
-	q.ops.push(w)
+	q.ops.Push(w)
 	q.unlock()
-	<-w.turn
-	return int(w.holds), w.holds > 0
+	w.Wait()
+	holds = int(w.Value().holds)
+	return holds, holds > 0
 }
 
 // Settle ends a claim or an operation of the caller. The owner then has the given number of holds, from 1 to [MaxHolds],
@@ -64,7 +65,7 @@ func (q *Queue[K]) Settle(holds int) {
 	}
 	q.lockBusy("Settle")
 	q.state, q.holds, q.arriving = settled, holds, false
-	if q.ops.first != nil || len(q.siblings) > 0 {
+	if q.ops.First != nil || len(q.siblings) > 0 {
 		q.resumeLocked()
 	}
 	q.unlock()
@@ -78,8 +79,8 @@ func (q *Queue[K]) settledLocked(owner K) bool {
 // resumeLocked gives a baton that has just been settled to the next goroutine of the same owner, if one waits.
 // q.mu is held.
 func (q *Queue[K]) resumeLocked() {
-	if w := q.ops.first; w != nil {
-		q.ops.remove(w)
+	if w := q.ops.First; w != nil {
+		q.ops.Remove(w)
 		q.grantLocked(w, q.holds)
 		return
 	}

@@ -29,9 +29,9 @@ func (q *Queue[K]) Len() int { return int(q.length.Load()) }
 // Waiters returns the owners in line, longest waiter first. A shared owner is listed once for each goroutine.
 func (q *Queue[K]) Waiters() []K {
 	q.mu.Lock()
-	owners := make([]K, 0, q.line.n)
-	for w := q.line.first; w != nil; w = w.next {
-		owners = append(owners, w.owner)
+	owners := make([]K, 0, q.line.Len)
+	for w := range q.line.All() {
+		owners = append(owners, w.Value().owner)
 	}
 	q.unlock()
 	return owners
@@ -42,7 +42,7 @@ func (q *Queue[K]) Waiters() []K {
 // the baton after a [Queue.Pass].
 func (q *Queue[K]) Queued() int {
 	q.mu.Lock()
-	n := q.line.n
+	n := q.line.Len
 	if q.arriving {
 		n++
 	}
@@ -54,12 +54,12 @@ func (q *Queue[K]) Queued() int {
 // each goroutine.
 func (q *Queue[K]) QueuedOwners() []K {
 	q.mu.Lock()
-	owners := make([]K, 0, q.line.n+1)
+	owners := make([]K, 0, q.line.Len+1)
 	if q.arriving {
 		owners = append(owners, q.owner)
 	}
-	for w := q.line.first; w != nil; w = w.next {
-		owners = append(owners, w.owner)
+	for w := range q.line.All() {
+		owners = append(owners, w.Value().owner)
 	}
 	q.unlock()
 	return owners

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+
+	"github.com/relock-go/relock/internal/waitline"
 )
 
 // MaxHolds is the highest hold count. java.util.concurrent.locks.ReentrantLock has the same limit.
@@ -36,22 +38,18 @@ type Queue[K comparable] struct {
 	// granted is the node by which a busy baton came to the goroutine that now has it. The node can be used again
 	// once that goroutine has woken, which it has when it takes its next step with the baton. Recycling it in that
 	// step saves a critical section per hand-over.
-	granted *waiter[K]
+	granted *node[K]
 
 	shut bool // no goroutine may begin to wait. Guarded by mu.
 
-	length atomic.Int32 // line.n, to be read without mu. Written with mu held.
+	length atomic.Int32 // line.Len, to be read without mu. Written with mu held.
 
 	// The waiters. Guarded by mu.
 
-	line     list[K]          // for the baton
-	ops      list[K]          // in Begin, for the operation under way on their own hold
-	siblings map[K]*waiter[K] // shared owner -> the first of its waiters in line, see addSiblingLocked
-
-	// Nodes for later waiters, linked by next. Guarded by mu.
-
-	spare  *waiter[K]
-	spares int
+	line     waitline.Line[waiter[K]]   // for the baton
+	ops      waitline.Line[waiter[K]]   // in Begin, for the operation under way on their own hold
+	siblings map[K]*node[K]             // shared owner -> the first of its waiters in line, see addSiblingLocked
+	spares   waitline.Spares[waiter[K]] // for later waiters
 }
 
 // unlock ends a critical section.
@@ -67,7 +65,7 @@ func (q *Queue[K]) unlock() {
 func (q *Queue[K]) Pass() bool {
 	q.lockBusy("Pass")
 	q.arriving = false
-	waited := q.line.first != nil
+	waited := q.line.First != nil
 	if waited {
 		q.handOverLocked()
 	}
@@ -102,11 +100,11 @@ func (q *Queue[K]) Shut() {
 	q.mu.Lock()
 	q.shut = true
 	if q.state == offered { // the waiter with the offer has the baton, since some goroutine must give it on
-		q.acceptLocked(q.line.first)
+		q.acceptLocked(q.line.First)
 	}
-	for w := q.line.first; w != nil; w = q.line.first {
+	for w := q.line.First; w != nil; w = q.line.First {
 		q.dequeueLocked(w)
-		w.wake(expelled) // the node is left to the collector: the queue does not learn when its goroutine wakes
+		wake(w, expelled) // the node is left to the collector: the queue does not learn when its goroutine wakes
 	}
 	q.unlock()
 }
@@ -127,17 +125,17 @@ func (q *Queue[K]) lockBusy(method string) {
 // handOverLocked ends the current hold or claim and gives the baton to the longest waiter, or frees it. Callers of Begin
 // that wait for the hold are woken without it. q.mu is held.
 func (q *Queue[K]) handOverLocked() {
-	for w := q.ops.first; w != nil; w = q.ops.first {
-		q.ops.remove(w)
-		w.wake(0) // the node is left to the collector: the queue does not learn when its goroutine wakes
+	for w := q.ops.First; w != nil; w = q.ops.First {
+		q.ops.Remove(w)
+		wake(w, 0) // the node is left to the collector: the queue does not learn when its goroutine wakes
 	}
-	w := q.line.first
+	w := q.line.First
 	if w == nil {
 		var none K
 		q.state, q.owner, q.holds, q.arriving = free, none, 0, false
 		return
 	}
-	if w.mode&Barging != 0 && w.overtaken < MaxOvertaken {
+	if v := w.Value(); v.mode&Barging != 0 && v.overtaken < MaxOvertaken {
 		q.offerLocked(w)
 		return
 	}
@@ -146,13 +144,13 @@ func (q *Queue[K]) handOverLocked() {
 }
 
 // admitLocked makes the baton busy for w, which was taken out of the line, and wakes w. q.mu is held.
-func (q *Queue[K]) admitLocked(w *waiter[K], holds int) {
+func (q *Queue[K]) admitLocked(w *node[K], holds int) {
 	q.arriving = true
 	q.grantLocked(w, holds)
 }
 
 // grantLocked makes the baton busy for w, which was taken off its list, and wakes w. q.mu is held.
-func (q *Queue[K]) grantLocked(w *waiter[K], holds int) {
-	q.state, q.owner, q.holds, q.granted = busy, w.owner, holds, w
-	w.wake(holds)
+func (q *Queue[K]) grantLocked(w *node[K], holds int) {
+	q.state, q.owner, q.holds, q.granted = busy, w.Value().owner, holds, w
+	wake(w, holds)
 }
