@@ -14,9 +14,9 @@ func must(ok bool, what string) {
 func (q *RW[O]) check() {
 	q.checkHolds()
 	q.line.check()
-	must(!q.open || !q.asked && !q.shut && q.writes == 0 && q.line.waiting == 0, "open to readers who must wait")
-	if w := q.line.first; w != nil {
-		must(!q.fitsLocked(w.mode), "the first in line fits, and waits")
+	must(!q.open || !q.asked && !q.shut && q.writes == 0 && q.line.Len == 0, "open to readers who must wait")
+	if w := q.line.First; w != nil {
+		must(!q.fitsLocked(w.Value().mode), "the first in line fits, and waits")
 	}
 }
 
@@ -47,29 +47,15 @@ func (q *RW[O]) checkHolds() {
 func (q *Permits) check() {
 	must(q.inUse >= 0 && q.inUse <= q.units, "more permits in use than the session has")
 	q.line.check()
-	if w := q.line.first; w != nil {
-		must(!q.fitsLocked(w.n), "the first in line fits, and waits")
+	if w := q.line.First; w != nil {
+		must(!q.fitsLocked(w.Value().n), "the first in line fits, and waits")
 	}
 }
 
-// checkWalk is how many nodes of a list check looks at. Whole lists would make a test with ten thousand waiters quadratic.
-const checkWalk = 128
-
-// check walks the line from its front.
+// check panics unless every invariant of the line holds.
 func (l *line[O]) check() {
-	n := 0
-	var prev *Waiter[O]
-	for w := l.first; w != nil && n < checkWalk; w = w.next {
-		must(w.prev == prev && (w.next != nil || w == l.last), "a link of the line is wrong")
-		must(w.queued && len(w.turn) == 0, "admitted, and still in line")
-		prev = w
-		n++
-	}
-	must(n == min(l.waiting, checkWalk) && l.writers <= l.waiting, "the line and its length disagree")
-	n = 0
-	for w := l.spare; w != nil && n <= maxSpares; w = w.next {
-		must(!w.queued && len(w.turn) == 0, "a spare is in use")
-		n++
-	}
-	must(n == l.spares && n <= maxSpares, "spares and their number disagree")
+	l.Check(func(w *node[O]) { must(!w.Woken(), "admitted, and still in line") })
+	must(l.writers <= l.Len, "the line and its length disagree")
+	var none O
+	l.spares.Check(func(w *node[O]) { must(w.Value().owner == none && w.Value().call == nil, "a spare is in use") })
 }

@@ -1,6 +1,10 @@
 package sharedqueue
 
-import "time"
+import (
+	"time"
+
+	"github.com/relock-go/relock/internal/waitline"
+)
 
 // A Mode says what a claim asks for and how it waits. Modes can be combined with |.
 type Mode uint8
@@ -19,51 +23,38 @@ const (
 )
 
 // A Waiter is a claim in line. Its goroutine passes it to Wait, once.
-type Waiter[O comparable] struct {
-	// turn is made with the node and never closed. The wait ends with one value in it or, if cancelled, with none. The
-	// sender holds the queue's mu and never blocks, thanks to the buffer; only the waiter receives.
-	turn chan struct{}
+type Waiter[O comparable] waitline.Node[request[O]]
 
+// A node is a Waiter, with the methods that are for the queue alone.
+type node[O comparable] = waitline.Node[request[O]]
+
+// await waits until w is woken, done is closed or timeout delivers. It returns 0 if w was woken.
+func (w *Waiter[O]) await(done <-chan struct{}, timeout <-chan time.Time) Outcome {
+	return waitline.Await((*node[O])(w), done, timeout, Cancelled, TimedOut)
+}
+
+// A request is what the queue knows of a claim in line.
+type request[O comparable] struct {
 	owner O    // immutable while queued
 	n     int  // permits; immutable while queued
 	mode  Mode // immutable while queued
 	call  any  // for the report of its admission; immutable while queued
 
-	// outcome is written under mu before the send, and read by the waiter after the receive.
+	// Guarded by the queue's mu.
+
 	outcome Outcome
-	life    uint64 // when it was admitted; written and read under mu
-
-	queued     bool       // in the line. Guarded by mu.
-	prev, next *Waiter[O] // in the line; next also among the spares. Guarded by mu.
+	life    uint64 // when it was admitted
 }
 
-// await waits until w is woken, done is closed or timeout delivers. It returns 0 if w was woken.
-func (w *Waiter[O]) await(done <-chan struct{}, timeout <-chan time.Time) Outcome {
-	select {
-	case <-w.turn:
-		return 0
-	case <-done:
-		return Cancelled
-	case <-timeout:
-		return TimedOut
-	}
-}
-
-// maxSpares is how many nodes a line keeps for later waiters.
-const maxSpares = 64
-
-// A line is a list of waiters in order of arrival. The queue's mu guards it.
+// A line is the claims in order of arrival. The queue's mu guards it.
 type line[O comparable] struct {
-	first, last *Waiter[O]
+	waitline.Line[request[O]]
+	spares waitline.Spares[request[O]]
 
-	waiting int            // waiters
 	writers int            // waiters that ask to write
 	permits int            // the sum of what all waiters ask for
-	since   time.Duration  // when first became the first, by the clock of Terms; right only of Permits
+	since   time.Duration  // when First became the first, by the clock of Terms; right only of Permits
 	shared  map[O]siblings // owner -> its waiters in mode Shared
-
-	spare  *Waiter[O]
-	spares int
 }
 
 // siblings are the waiters of one owner in mode Shared.
@@ -77,96 +68,58 @@ type siblings struct {
 func (s siblings) wouldUpgrade() bool { return s.readers > 0 && s.writers == 0 }
 
 // add puts a claim at the end of the line.
-func (l *line[O]) add(owner O, n int, mode Mode) *Waiter[O] {
-	w := l.node()
-	w.owner, w.n, w.mode, w.queued = owner, n, mode, true
-	w.prev = l.last
-	if l.last == nil {
-		l.first = w
-	} else {
-		l.last.next = w
-	}
-	l.last = w
-	l.count(w, 1)
+func (l *line[O]) add(call any, owner O, n int, mode Mode) *node[O] {
+	w := l.spares.Take()
+	r := w.Value()
+	r.call, r.owner, r.n, r.mode = call, owner, n, mode
+	l.Push(w)
+	l.count(r, 1)
 	return w
 }
 
-// take unlinks w.
-func (l *line[O]) take(w *Waiter[O]) {
-	if w.prev == nil {
-		l.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		l.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.prev, w.next, w.queued = nil, nil, false
-	l.count(w, -1)
+// take takes w out of the line.
+func (l *line[O]) take(w *node[O]) {
+	l.Remove(w)
+	l.count(w.Value(), -1)
 }
 
-// count adds w to the totals, or subtracts it with sign -1.
-func (l *line[O]) count(w *Waiter[O], sign int) {
-	l.waiting += sign
-	l.permits += sign * w.n
-	if w.mode&Write != 0 {
+// count adds r to the totals, or subtracts it with sign -1.
+func (l *line[O]) count(r *request[O], sign int) {
+	l.permits += sign * r.n
+	if r.mode&Write != 0 {
 		l.writers += sign
 	}
-	if w.mode&Shared == 0 {
+	if r.mode&Shared == 0 {
 		return
 	}
-	s := l.shared[w.owner]
+	s := l.shared[r.owner]
 	s.all += sign
-	switch w.mode & (Write | Once) {
+	switch r.mode & (Write | Once) {
 	case Read:
 		s.readers += sign
 	case Write, Write | Once:
 		s.writers += sign
 	}
 	if s.all == 0 {
-		delete(l.shared, w.owner)
+		delete(l.shared, r.owner)
 		return
 	}
 	if l.shared == nil {
 		l.shared = make(map[O]siblings)
 	}
-	l.shared[w.owner] = s
+	l.shared[r.owner] = s
 }
 
 // end takes w out of the line and ends its wait.
-func (l *line[O]) end(w *Waiter[O], o Outcome) {
+func (l *line[O]) end(w *node[O], o Outcome) {
 	l.take(w)
-	w.outcome = o
-	w.turn <- struct{}{}
+	w.Value().outcome = o
+	w.Wake()
 }
 
 // endAll ends all waits.
 func (l *line[O]) endAll(o Outcome) {
-	for l.first != nil {
-		l.end(l.first, o)
+	for w := range l.All() {
+		l.end(w, o)
 	}
-}
-
-// node takes a spare node, or makes one.
-func (l *line[O]) node() *Waiter[O] {
-	w := l.spare
-	if w == nil {
-		return &Waiter[O]{turn: make(chan struct{}, 1)}
-	}
-	l.spare, w.next = w.next, nil
-	l.spares--
-	return w
-}
-
-// recycle keeps w for a later waiter. Its goroutine must have ended its wait.
-func (l *line[O]) recycle(w *Waiter[O]) {
-	if l.spares == maxSpares {
-		return
-	}
-	var none O
-	w.owner, w.call = none, nil // what they refer to is not kept alive
-	w.next, l.spare = l.spare, w
-	l.spares++
 }

@@ -63,10 +63,10 @@ func (q *Permits) Enter(n int, mode Mode) (o Outcome, w *PermitWaiter, life uint
 func (q *Permits) EnterFor(call any, n int, mode Mode) (o Outcome, w *PermitWaiter, life uint64, look bool) {
 	q.mu.Lock()
 	o = q.claimLocked(call, n)
-	if o == Busy && (mode&Once == 0 || q.line.waiting == 0 && q.withinLocked(n)) {
-		w, o = q.line.add(struct{}{}, n, mode&Once), Waiting
-		w.call = call
-		q.headLocked(w)
+	if o == Busy && (mode&Once == 0 || q.line.Len == 0 && q.withinLocked(n)) {
+		head := q.line.add(call, struct{}{}, n, mode&Once)
+		q.headLocked(head)
+		w, o = (*PermitWaiter)(head), Waiting
 	}
 	life = q.life
 	return o, w, life, q.unlock(o)
@@ -76,11 +76,10 @@ func (q *Permits) EnterFor(call any, n int, mode Mode) (o Outcome, w *PermitWait
 func (q *Permits) Wait(w *PermitWaiter, done <-chan struct{}, timeout <-chan time.Time) (o Outcome, life uint64, look bool) {
 	why := w.await(done, timeout)
 	q.mu.Lock()
-	life = w.life
-	first := q.line.first
-	if o = q.endWaitLocked(w, why); o == why {
-		if q.line.first != first {
-			q.headLocked(q.line.first)
+	first := q.line.First
+	if o, life = q.endWaitLocked(w, why); o == why {
+		if q.line.First != first {
+			q.headLocked(q.line.First)
 		}
 		q.admitLocked()
 	}
@@ -88,8 +87,8 @@ func (q *Permits) Wait(w *PermitWaiter, done <-chan struct{}, timeout <-chan tim
 }
 
 // headLocked notes when w became the first in line, if it is. q.mu is held.
-func (q *Permits) headLocked(w *PermitWaiter) {
-	if w != nil && w == q.line.first {
+func (q *Permits) headLocked(w *node[struct{}]) {
+	if w != nil && w == q.line.First {
 		q.line.since = q.now()
 	}
 }
@@ -118,7 +117,7 @@ func (q *Permits) claimLocked(call any, n int) Outcome {
 	switch {
 	case q.shut:
 		return Expelled
-	case q.line.waiting > 0 || !q.fitsLocked(n):
+	case q.line.Len > 0 || !q.fitsLocked(n):
 		return Busy
 	}
 	q.takeLocked(call, n)
@@ -148,11 +147,12 @@ func (q *Permits) takeLocked(call any, n int) {
 
 // admitLocked admits waiters from the head of the line as long as they fit. q.mu is held.
 func (q *Permits) admitLocked() {
-	for w := q.line.first; w != nil && q.fitsLocked(w.n); w = q.line.first {
-		q.takeLocked(w.call, w.n)
-		w.life = q.life
+	for w := q.line.First; w != nil && q.fitsLocked(w.Value().n); w = q.line.First {
+		r := w.Value()
+		q.takeLocked(r.call, r.n)
+		r.life = q.life
 		q.line.end(w, Admitted)
-		q.headLocked(q.line.first)
+		q.headLocked(q.line.First)
 	}
 }
 
@@ -219,13 +219,11 @@ func (q *Permits) Lose() (inUse int) {
 // [Busy].
 func (q *Permits) EndTries(need int) {
 	q.mu.Lock()
-	for w := q.line.first; w != nil; {
-		next := w.next
-		if w.mode&Once != 0 && q.inUse+w.n >= need {
+	for w := range q.line.All() {
+		if r := w.Value(); r.mode&Once != 0 && q.inUse+r.n >= need {
 			q.line.end(w, Busy)
-			q.headLocked(q.line.first)
+			q.headLocked(q.line.First)
 		}
-		w = next
 	}
 	q.admitLocked()
 	q.unlock(0)
@@ -249,7 +247,7 @@ func (q *Permits) Expel() {
 // Rest reports whether no permit is in use and no claim in line, and none was since the previous Rest.
 func (q *Permits) Rest() bool {
 	q.mu.Lock()
-	rest := q.inUse == 0 && q.line.waiting == 0 && !q.came
+	rest := q.inUse == 0 && q.line.Len == 0 && !q.came
 	q.came = false
 	q.unlock(0)
 	return rest
@@ -268,11 +266,12 @@ func (q *Permits) Look() State {
 	q.mu.Lock()
 	q.seen = q.demandLocked()
 	s := State{
-		Units: q.units, InUse: q.inUse, Waiting: q.line.waiting,
+		Units: q.units, InUse: q.inUse, Waiting: q.line.Len,
 		Asked: q.asked, TurnOver: q.overLocked(), Limit: int(q.limit.Load()), Since: q.line.since,
 	}
-	if w := q.line.first; w != nil {
-		s.Head, s.Want, s.Once = w.n, q.inUse+q.line.permits, w.mode&Once != 0
+	if w := q.line.First; w != nil {
+		r := w.Value()
+		s.Head, s.Want, s.Once = r.n, q.inUse+q.line.permits, r.mode&Once != 0
 	}
 	q.unlock(0)
 	return s
@@ -281,7 +280,7 @@ func (q *Permits) Look() State {
 // Idle reports whether no permit is in use, and no claim in line.
 func (q *Permits) Idle() bool {
 	q.mu.Lock()
-	idle := q.inUse == 0 && q.line.waiting == 0
+	idle := q.inUse == 0 && q.line.Len == 0
 	q.unlock(0)
 	return idle
 }
@@ -289,7 +288,7 @@ func (q *Permits) Idle() bool {
 // Usage reports whether permits are in use, and returns the number of claims in line. It takes no note, as Look does.
 func (q *Permits) Usage() (inside bool, waiting int) {
 	q.mu.Lock()
-	inside, waiting = q.inUse > 0, q.line.waiting
+	inside, waiting = q.inUse > 0, q.line.Len
 	q.unlock(0)
 	return inside, waiting
 }
@@ -298,9 +297,9 @@ func (q *Permits) Usage() (inside bool, waiting int) {
 func (q *Permits) demandLocked() demand {
 	limit := int(q.limit.Load())
 	d := demand{keep: min(q.units, max(q.inUse, limit)), limit: limit}
-	w := q.line.first
-	if w != nil && (q.inUse+w.n > q.units || q.overLocked()) {
-		d.want, d.least = q.inUse+q.line.permits, q.inUse+w.n
+	w := q.line.First
+	if w != nil && (q.inUse+w.Value().n > q.units || q.overLocked()) {
+		d.want, d.least = q.inUse+q.line.permits, q.inUse+w.Value().n
 	}
 	switch {
 	case w == nil && q.inUse == 0: // idle permits go back at once

@@ -300,7 +300,7 @@ func (r *permitsRig) compare() {
 	synctest.Wait()
 	require.Equal(r.t, r.m.inUse == 0 && len(r.m.line) == 0, r.q.Idle())
 	require.Equal(r.t, r.m.inUse, r.q.InUse())
-	require.Len(r.t, r.m.line, r.q.line.waiting)
+	require.Len(r.t, r.m.line, r.q.line.Len)
 	r.mu.Lock()
 	outcomes := maps.Clone(r.outcomes)
 	r.mu.Unlock()

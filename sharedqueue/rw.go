@@ -112,26 +112,24 @@ func (q *RW[O]) EnterFor(call any, owner O, mode Mode) (o Outcome, w *Waiter[O],
 	q.mu.Lock()
 	o, life = q.claimLocked(call, owner, mode), q.life.Load()
 	if o == Busy && (mode&Once == 0 || !q.blockedLocked(mode)) {
-		if w, o = q.lineUpLocked(owner, mode); w != nil {
-			w.call = call
-		}
+		w, o = q.lineUpLocked(call, owner, mode)
 	}
 	return o, w, life, q.unlock(o)
 }
 
 // lineUpLocked puts a claim in line. It refuses one to write behind another of the same owner to read: once that is
 // admitted, the owner would wait for itself. q.mu is held.
-func (q *RW[O]) lineUpLocked(owner O, mode Mode) (*Waiter[O], Outcome) {
+func (q *RW[O]) lineUpLocked(call any, owner O, mode Mode) (*Waiter[O], Outcome) {
 	if mode&Write != 0 && q.line.shared[owner].wouldUpgrade() {
 		return nil, Upgrade
 	}
 	q.closeLocked()
-	return q.line.add(owner, 0, mode), Waiting
+	return (*Waiter[O])(q.line.add(call, owner, 0, mode)), Waiting
 }
 
 // blockedLocked reports whether other owners of this process stand in the way of a claim. q.mu is held.
 func (q *RW[O]) blockedLocked(mode Mode) bool {
-	return q.line.waiting > 0 || q.writes > 0 || mode&Write != 0 && q.readersLocked() > 0
+	return q.line.Len > 0 || q.writes > 0 || mode&Write != 0 && q.readersLocked() > 0
 }
 
 // Wait waits until w is admitted or sent away, done is closed or timeout delivers; either may be nil. Being admitted or
@@ -139,8 +137,7 @@ func (q *RW[O]) blockedLocked(mode Mode) bool {
 func (q *RW[O]) Wait(w *Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o Outcome, life uint64, look bool) {
 	why := w.await(done, timeout)
 	q.mu.Lock()
-	life = w.life
-	if o = q.endWaitLocked(w, why); o == why {
+	if o, life = q.endWaitLocked(w, why); o == why {
 		q.admitLocked()
 	}
 	return o, life, q.unlock(o)
@@ -238,7 +235,7 @@ func (q *RW[O]) claimLocked(call any, owner O, mode Mode) Outcome {
 		return Busy
 	case q.shut:
 		return Expelled
-	case q.line.waiting > 0 || !q.fitsLocked(mode):
+	case q.line.Len > 0 || !q.fitsLocked(mode):
 		return Busy
 	}
 	return q.letInLocked(call, owner, mode)
@@ -301,7 +298,7 @@ func (q *RW[O]) readLocked(owner O) Outcome {
 	if o == Admitted && q.writes > 0 {
 		return Reentered // the writer reads too
 	}
-	if !q.open && q.writes == 0 && q.line.waiting == 0 && !q.asked && !q.shut && q.watch == nil {
+	if !q.open && q.writes == 0 && q.line.Len == 0 && !q.asked && !q.shut && q.watch == nil {
 		q.calm++
 		if q.calm == calmReads {
 			q.setOpenLocked(true)
@@ -327,43 +324,42 @@ func (q *RW[O]) leaveLocked(writes int) {
 
 // admitReadersLocked admits the readers at the head of the line, up to the first writer. q.mu is held.
 func (q *RW[O]) admitReadersLocked() {
-	for w := q.line.first; w != nil && w.mode&Write == 0 && q.trusted(); w = q.line.first {
+	for w := q.line.First; w != nil && w.Value().mode&Write == 0 && q.trusted(); w = q.line.First {
 		q.admitWaiterLocked(w)
 	}
 }
 
 // admitLocked admits waiters from the head of the line as long as they fit. q.mu is held.
 func (q *RW[O]) admitLocked() {
-	for w := q.line.first; w != nil && q.fitsLocked(w.mode); w = q.line.first {
+	for w := q.line.First; w != nil && q.fitsLocked(w.Value().mode); w = q.line.First {
 		q.admitWaiterLocked(w)
 	}
 }
 
 // admitWaiterLocked admits w, and with it those in line for the same owner who then re-enter. q.mu is held.
-func (q *RW[O]) admitWaiterLocked(w *Waiter[O]) {
-	owner := w.owner
-	q.endLocked(w, q.letInLocked(w.call, owner, w.mode))
+func (q *RW[O]) admitWaiterLocked(w *node[O]) {
+	r := w.Value()
+	owner := r.owner
+	q.endLocked(w, q.letInLocked(r.call, owner, r.mode))
 	if q.line.shared[owner].all > 0 {
-		q.admitInsideLocked(func(w *Waiter[O]) bool { return w.owner == owner && w.mode&Shared != 0 })
+		q.admitInsideLocked(func(r *request[O]) bool { return r.owner == owner && r.mode&Shared != 0 })
 	}
 }
 
 // admitInsideLocked ends the waits in line of owners that are inside: they enter again or, if they read and ask to write,
 // would wait for themselves. q.mu is held.
-func (q *RW[O]) admitInsideLocked(concerns func(*Waiter[O]) bool) {
-	for w := q.line.first; w != nil; {
-		next := w.next
-		if concerns(w) {
-			if o := q.claimLocked(w.call, w.owner, w.mode); o != Busy {
+func (q *RW[O]) admitInsideLocked(concerns func(*request[O]) bool) {
+	for w := range q.line.All() {
+		if r := w.Value(); concerns(r) {
+			if o := q.claimLocked(r.call, r.owner, r.mode); o != Busy {
 				q.endLocked(w, o)
 			}
 		}
-		w = next
 	}
 }
 
 // endLocked ends the wait of w, whose owner has its hold with some outcomes. q.mu is held.
-func (q *RW[O]) endLocked(w *Waiter[O], o Outcome) {
-	w.life = q.life.Load()
+func (q *RW[O]) endLocked(w *node[O], o Outcome) {
+	w.Value().life = q.life.Load()
 	q.line.end(w, o)
 }

@@ -7,11 +7,11 @@ func (q *RW[O]) Look() State {
 	q.mu.Lock()
 	q.seen = q.demandLocked()
 	s := State{
-		Units: q.units, InUse: q.inUseLocked(), Waiting: q.line.waiting, Writers: q.line.writers, Limit: All,
+		Units: q.units, InUse: q.inUseLocked(), Waiting: q.line.Len, Writers: q.line.writers, Limit: All,
 		Asked: q.asked, TurnOver: q.overLocked() || q.asked && q.units < All, Spent: q.next > q.last, Used: q.used.Load(),
 	}
-	if w := q.line.first; w != nil {
-		s.Head, s.Once = needs(w), w.mode&Once != 0
+	if w := q.line.First; w != nil {
+		s.Head, s.Once = needs(w), w.Value().mode&Once != 0
 		s.Want = max(s.InUse, s.Head)
 	}
 	q.unlock(0)
@@ -21,7 +21,7 @@ func (q *RW[O]) Look() State {
 // Idle reports whether no owner is inside or in line.
 func (q *RW[O]) Idle() bool {
 	q.mu.Lock()
-	idle := q.line.waiting == 0 && q.inUseLocked() == 0
+	idle := q.line.Len == 0 && q.inUseLocked() == 0
 	q.unlock(0)
 	return idle
 }
@@ -29,7 +29,7 @@ func (q *RW[O]) Idle() bool {
 // Usage reports whether an owner is inside, and returns the number of claims in line. It takes no note, as Look does.
 func (q *RW[O]) Usage() (inside bool, waiting int) {
 	q.mu.Lock()
-	inside, waiting = q.inUseLocked() > 0, q.line.waiting
+	inside, waiting = q.inUseLocked() > 0, q.line.Len
 	q.unlock(0)
 	return inside, waiting
 }
@@ -91,12 +91,13 @@ func (q *RW[O]) Writer() (owner O, ok bool) {
 // Waiters returns the owners in line and what they ask for, longest waiter first.
 func (q *RW[O]) Waiters() (readers, writers, all []O) {
 	q.mu.Lock()
-	for w := q.line.first; w != nil; w = w.next {
-		all = append(all, w.owner)
-		if w.mode&Write == 0 {
-			readers = append(readers, w.owner)
+	for w := range q.line.All() {
+		r := w.Value()
+		all = append(all, r.owner)
+		if r.mode&Write == 0 {
+			readers = append(readers, r.owner)
 		} else {
-			writers = append(writers, w.owner)
+			writers = append(writers, r.owner)
 		}
 	}
 	q.unlock(0)
@@ -155,7 +156,7 @@ func (q *RW[O]) demandLocked() demand {
 		return demand{keep: min(q.units, 1)}
 	}
 	used := q.inUseLocked()
-	w := q.line.first
+	w := q.line.First
 	over := q.overLocked() || q.asked && q.units < All
 	switch {
 	case w != nil && (over || q.shortLocked(w)):
@@ -167,8 +168,8 @@ func (q *RW[O]) demandLocked() demand {
 }
 
 // shortLocked reports whether the session's units do not suffice for w. q.mu is held.
-func (q *RW[O]) shortLocked(w *Waiter[O]) bool {
-	if w.mode&Write == 0 {
+func (q *RW[O]) shortLocked(w *node[O]) bool {
+	if w.Value().mode&Write == 0 {
 		return q.units == 0
 	}
 	return q.units < All || q.next > q.last

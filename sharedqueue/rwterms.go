@@ -49,7 +49,7 @@ func (q *RW[O]) Trust(until time.Duration) {
 // stand in line to enter again. q.mu is held.
 func (q *RW[O]) resumeLocked(lapsed bool) {
 	if lapsed && q.inUseLocked() > 0 {
-		q.admitInsideLocked(func(*Waiter[O]) bool { return true })
+		q.admitInsideLocked(func(*request[O]) bool { return true })
 	}
 	q.admitLocked()
 }
@@ -133,20 +133,18 @@ func (q *RW[O]) Lose() []Loss[O] {
 // EndTries ends the claims in mode [Once] that need as many units as this or more, with [Busy].
 func (q *RW[O]) EndTries(need int) {
 	q.mu.Lock()
-	for w := q.line.first; w != nil; {
-		next := w.next
-		if w.mode&Once != 0 && needs(w) >= need {
+	for w := range q.line.All() {
+		if w.Value().mode&Once != 0 && needs(w) >= need {
 			q.line.end(w, Busy)
 		}
-		w = next
 	}
 	q.admitLocked()
 	q.unlock(0)
 }
 
 // needs is the number of units of an RW that a waiter needs.
-func needs[O comparable](w *Waiter[O]) int {
-	if w.mode&Write != 0 {
+func needs[O comparable](w *node[O]) int {
+	if w.Value().mode&Write != 0 {
 		return All
 	}
 	return 1
@@ -171,7 +169,7 @@ func (q *RW[O]) Expel() {
 // Rest reports whether no owner is inside or in line, and none came since the previous Rest.
 func (q *RW[O]) Rest() bool {
 	q.mu.Lock()
-	rest := q.writes == 0 && q.line.waiting == 0
+	rest := q.writes == 0 && q.line.Len == 0
 	for i := range q.shards {
 		s := &q.shards[i]
 		s.lock()

@@ -86,16 +86,15 @@ func (t *terms[O]) overLocked() bool {
 
 // endWaitLocked ends the wait of w, whose goroutine stopped waiting for the reason why, or was woken if that is 0. It
 // returns why if w was still in line, and otherwise what w was woken with. mu is held.
-func (t *terms[O]) endWaitLocked(w *Waiter[O], why Outcome) Outcome {
-	o := why
-	if w.queued {
-		t.line.take(w)
+func (t *terms[O]) endWaitLocked(w *Waiter[O], why Outcome) (o Outcome, life uint64) {
+	n := (*node[O])(w)
+	if n.TakeTurn() {
+		o, life = n.Value().outcome, n.Value().life
 	} else {
-		if why != 0 {
-			<-w.turn // sent when w was taken out of line; a node must not keep its turn
-		}
-		o = w.outcome
+		t.line.take(n)
+		o = why
 	}
-	t.line.recycle(w)
-	return o
+	*n.Value() = request[O]{}
+	t.line.spares.Keep(n)
+	return o, life
 }
