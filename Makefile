@@ -68,8 +68,7 @@ format: ## format the Go files with gofmt
 	gofmt -l -w .
 
 vet: ## go vet, and a check that the mutants' patches apply
-	go vet work
-	.ci/mutants -check
+	.ci/stages/vet
 
 lint: ## golangci-lint with the short list in .golangci.yml
 	.ci/run lint
