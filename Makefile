@@ -67,7 +67,7 @@ keygen: ## the key generator on embedded parts (go run ./examples/keygen -help)
 format: ## format the Go files with gofmt
 	gofmt -l -w .
 
-vet: ## go vet, and a check that the mutants' patches apply
+vet: ## go vet, and checks that the mutants' patches apply and that each package has a rule of the linter
 	.ci/stages/vet
 
 lint: ## golangci-lint with the short list in .golangci.yml
