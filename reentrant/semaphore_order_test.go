@@ -60,6 +60,26 @@ func TestACallerBesideALongJobIsNotStarved(t *testing.T) {
 	})
 }
 
+// A session that has permits has a pushed grant of more confirmed. The reply that the session waits, which the push has
+// overtaken, does not put that off until the next heartbeat.
+func TestAGrantThatOvertakesTheReplyIsConfirmedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		job, holder := newSession(t, b).NewSemaphore("x", 3), newSession(t, b).NewSemaphore("x", 3)
+		require.NoError(t, job.Acquire(t.Context(), 1))
+		require.NoError(t, holder.Acquire(t.Context(), 2))
+		b.SetFault(memory.Script(memory.Share, memory.DelayReply(100*time.Millisecond)))
+		begun := time.Now()
+		got := make(chan error)
+		go func() { got <- job.Acquire(t.Context(), 1) }()
+		time.Sleep(50 * time.Millisecond)
+		require.NoError(t, holder.Release(t.Context(), 2))
+		require.NoError(t, <-got)
+		assert.Equal(t, 100*time.Millisecond, time.Since(begun))
+		require.NoError(t, job.Release(t.Context(), 2))
+	})
+}
+
 func TestEqualDemandGetsEqualService(t *testing.T) {
 	for _, c := range []struct{ permits, sessions int }{{5, 4}, {3, 5}, {6, 3}, {2, 3}, {7, 3}, {50, 5}} {
 		t.Run(fmt.Sprintf("%d permits, %d sessions", c.permits, c.sessions), func(t *testing.T) {

@@ -264,7 +264,7 @@ func (n *Name) pushed(g backend.ShareGrant) {
 		t := lease.Pushed(g.NotBefore, c.ahead, g.TTL)
 		if c.keep > 0 || g.NotBefore.IsZero() || lease.Napped(c.ahead, n.room.env.Ahead()) || time.Until(t.Until()) < g.TTL/2 ||
 			!check.ShareGrant(n.kind, &g, c.least, c.want, n.room.env.GrantTTL) {
-			c.again = time.Time{} // a copy confirms it
+			c.again, c.repeat = time.Time{}, true // a copy confirms it, also if the reply to an earlier one is on its way
 		} else {
 			notify = n.settleLocked(c, terms{g.Units, g.First, g.Last, min(g.May, n.hint)}, t)
 		}
