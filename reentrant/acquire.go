@@ -9,6 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
 	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
@@ -17,7 +18,7 @@ import (
 // hold has a reference. When it returns false, the baton has been passed on, and the reference dropped or passed to a
 // clean-up.
 func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t *try) (bool, error) {
-	if e.s.cohort(owner, t.fixed) && e.inherit(ctx, l, owner, t) {
+	if e.s.core.Cohort(owner, t.fixed) && e.inherit(ctx, l, owner, t) {
 		return true, nil
 	}
 	return e.askRemote(ctx, l, owner, t)
@@ -44,14 +45,14 @@ func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t *
 //
 // The baton and the reference are as in acquireRemote.
 func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try) (bool, error) {
-	cfg := &e.s.config
+	cfg := &e.s.core.Config
 	a := e.begin(owner, t)
 	if a.adopted && e.park(ctx, t, -1) {
 		if h, ok := e.accept(&a, owner); ok {
 			return e.settle(ctx, l, h, t)
 		}
 	}
-	spins, idle := cfg.spin, true
+	spins, idle := cfg.Spin, true
 	var last error
 	for asked, tries := false, 0; ; asked, tries = true, tries+1 {
 		if asked {
@@ -86,9 +87,9 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 		switch {
 		case err == nil && reply.Status == backend.Granted:
 			h := a.newHold(owner, reply, sent)
-			if now := time.Now(); h.lease.Trusted(now) && !lease.Napped(a.ahead, e.s.ahead()) {
+			if now := time.Now(); h.lease.Trusted(now) && !lease.Napped(a.ahead, e.s.core.Ahead()) {
 				if e.turn.limit == 0 || a.req.Yield {
-					e.turn = e.newTurn(now.Sub(e.s.opened))
+					e.turn = e.newTurn(now.Sub(e.s.core.Opened))
 				}
 				return e.settle(ctx, l, h, t)
 			}
@@ -105,9 +106,9 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 			last, tries = nil, 0
 			switch {
 			case t.waits:
-			case reply.Lingers && idle && time.Since(sent) < cfg.heartbeat/4: // else both together could take long
+			case reply.Lingers && idle && time.Since(sent) < cfg.Heartbeat/4: // else both together could take long
 				idle = false // its session was asked, and gives it up meanwhile if it does not use it
-				pause(ctx, max(time.Since(sent), minHandOver), e.s.closing)
+				core.Pause(ctx, max(time.Since(sent), minHandOver), e.s.core.Closing)
 				continue
 			default:
 				e.giveUp()
@@ -124,14 +125,14 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 			}
 		case Refused(err) && !t.outlasts(err):
 			e.giveUp()
-			return false, mergeOutcome(last, err)
+			return false, core.MergeOutcome(last, err)
 		default:
-			last = mergeOutcome(last, err)
+			last = core.MergeOutcome(last, err)
 			if !t.waits {
 				e.giveUp()
 				return false, err
 			}
-			pause(ctx, t.within(retryPause(tries, cfg.heartbeat), 0), e.s.closing)
+			core.Pause(ctx, t.within(core.RetryPause(tries, cfg.Heartbeat), 0), e.s.core.Closing)
 		}
 	}
 }
@@ -163,25 +164,16 @@ func (t *try) within(d, least time.Duration) time.Duration {
 	return min(d, max(time.Until(t.deadline), least))
 }
 
-// mergeOutcome returns err, the latest error of several tries. If the outcome of the earlier error last is unknown, so
-// is that of the result.
-func mergeOutcome(last, err error) error {
-	if OutcomeUnknown(last) && !OutcomeUnknown(err) {
-		return backend.WithOutcomeUnknown(err)
-	}
-	return err
-}
-
 // interrupted returns the reason why the head must stop, nil if it need not. After the deadline of ctx it must stop
 // even if ctx has not ended yet: no command could be sent.
 func (e *lockState) interrupted(ctx context.Context, last error) error {
 	select {
-	case <-e.s.closing:
-		return mergeOutcome(last, ErrClosed)
+	case <-e.s.core.Closing:
+		return core.MergeOutcome(last, ErrClosed)
 	default:
 	}
-	if ctx.Err() != nil || deadlinePassed(ctx) {
-		return interruptedBy(ctx, "waiting for Redis", last)
+	if ctx.Err() != nil || core.DeadlinePassed(ctx) {
+		return core.InterruptedBy(ctx, "waiting for Redis", last)
 	}
 	return nil
 }
@@ -193,43 +185,29 @@ type attempt struct {
 	handed   bool // the last holder of this session handed the lock to the head
 	adopted  bool // it uses the place in Redis that came with a signal
 	begun    time.Time
-	inOutage bool          // it is counted among the waiters of an outage
-	refuted  time.Time     // when the latest copy was sent to which Redis replied "waiting": earlier grants are over
-	kept     lease.Lease   // with KeepTTL: the lease that goes on
-	ahead    time.Duration // how far the wall clock was ahead of the monotonic one before the latest copy was sent
-	notifier *lossNotifier // of the hold that a wait gave up
+	inOutage bool               // it is counted among the waiters of an outage
+	refuted  time.Time          // when the latest copy was sent to which Redis replied "waiting": earlier grants are over
+	kept     lease.Lease        // with KeepTTL: the lease that goes on
+	ahead    time.Duration      // how far the wall clock was ahead of the monotonic one before the latest copy was sent
+	notifier *core.LossNotifier // of the hold that a wait gave up
 }
 
 // reportLongWait reports, once, that the head has waited long. If last is nil, the event has the lock's state, with the
 // holder.
 func (a *attempt) reportLongWait(ctx context.Context, e *lockState, t *try, last error) {
-	if t.reportedWait || time.Since(a.begun) < e.s.config.lease {
+	if t.reportedWait || time.Since(a.begun) < e.s.core.Config.Lease {
 		return
 	}
 	t.reportedWait = true
 	event := Event{Kind: EventWaitingLong, Lock: e.name, Owner: e.head}
-	if last == nil && e.s.takesWarnings() {
-		limit := e.s.config.commandTimeout
+	if last == nil && e.s.core.TakesWarnings() {
+		limit := e.s.core.Config.CommandTimeout
 		seen := e.s.askForHolder(e.remote, t.within(limit, limit/8))
 		seen.err = nil
 		seen.into(&event)
 	}
 	event.Err = last
 	e.s.reportLongWait(runningIn(ctx), event, a.begun)
-}
-
-// noteOutage has the session log that the server cannot be reached, or does not serve the lock at present. The waiting
-// caller would learn of it only when its context ends. It reports whether the outage counts a waiter.
-func (s *session) noteOutage(name string, err error, newWaiter bool) (counted bool) {
-	switch {
-	case Refused(err):
-	case OutcomeUnknown(err):
-		s.outages.Add(name)
-	default:
-		s.outages.Begin(name, err, newWaiter)
-		return true
-	}
-	return false
 }
 
 // begin begins the head's attempt, with what the last owner of this session left. Baton.
@@ -253,14 +231,14 @@ func (e *lockState) begin(owner Owner, t *try) attempt {
 // newAttemptLocked returns the head's attempt and its request. A hold that the last owner handed over ends here; the
 // attempt keeps its lease if enough of that is left. e.mu is held.
 func (e *lockState) newAttemptLocked(owner Owner, t *try) attempt {
-	cfg := &e.s.config
+	cfg := &e.s.core.Config
 	now := time.Now()
-	a := attempt{notifier: t.notifier, begun: now, cohort: e.s.cohort(owner, t.fixed), req: backend.AcquireRequest{
-		Holds: max(t.holds, 1), Lease: cfg.lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
-		Seen: Token(e.s.seenToken.Load()), Patience: cfg.patience, GrantTTL: cfg.grantTTL, Prior: e.prior,
+	a := attempt{notifier: t.notifier, begun: now, cohort: e.s.core.Cohort(owner, t.fixed), req: backend.AcquireRequest{
+		Holds: max(t.holds, 1), Lease: cfg.Lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
+		Seen: Token(e.s.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL, Prior: e.prior,
 	}}
 	if a.cohort {
-		a.req.Owner, a.req.Holds, a.req.Tokens = cfg.cohortOwner(), 1, cfg.block()
+		a.req.Owner, a.req.Holds, a.req.Tokens = cfg.CohortOwner(), 1, cfg.Block()
 	} else {
 		a.req.Owner = e.ownerField(owner)
 	}
@@ -274,14 +252,14 @@ func (e *lockState) newAttemptLocked(owner Owner, t *try) attempt {
 	if h := e.hold; h.phase == phaseHanded {
 		e.clearLocked()
 		a.handed = true
-		if !a.req.Fixed && !h.lease.Fixed() && h.lease.Length >= cfg.lease && h.lease.Remaining(now) > cfg.lease*2/3 {
+		if !a.req.Fixed && !h.lease.Fixed() && h.lease.Length >= cfg.Lease && h.lease.Remaining(now) > cfg.Lease*2/3 {
 			a.req.KeepTTL, a.kept = true, h.lease
 		}
 	}
 	if e.turn.limit == 0 || !e.unreleased {
 		e.turn = turn{}
 	} else { // the turn goes on, also after a head that was handed the lock and left
-		a.req.Yield = t.waits && (e.spent(now.Sub(e.s.opened)) || a.cohort && a.handed)
+		a.req.Yield = t.waits && (e.spent(now.Sub(e.s.core.Opened)) || a.cohort && a.handed)
 		a.req.KeepTTL = a.req.KeepTTL && !a.req.Yield // if no session waits, Redis gives a new lease instead of yielding
 		e.turn.passes++
 	}
@@ -320,7 +298,7 @@ func (e *lockState) newEpoch(waiting bool) uint64 {
 // newEpochLocked is newEpoch with e.mu held.
 func (e *lockState) newEpochLocked(waiting bool) uint64 {
 	e.lastUsed, e.prior = 0, backend.Prior{}
-	e.sentEpoch, e.waiting, e.grant = e.s.epochs.Add(1), waiting, backend.Grant{}
+	e.sentEpoch, e.waiting, e.grant = e.s.core.Epochs.Add(1), waiting, backend.Grant{}
 	select {
 	case <-e.wake: // left by an earlier attempt
 	default:
@@ -330,22 +308,22 @@ func (e *lockState) newEpochLocked(waiting bool) uint64 {
 
 // sendAcquire sends one copy of the attempt, and records what Redis may have of it.
 func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent time.Time) (backend.AcquireReply, error) {
-	a.ahead = e.s.ahead()
-	limit := e.s.config.commandTimeout
+	a.ahead = e.s.core.Ahead()
+	limit := e.s.core.Config.CommandTimeout
 	a.req.NotAfter = sent.Add(t.within(limit, limit/8))
-	e.s.stats.commands.Add(1)
-	reply, err := e.remote.Acquire(e.s.deadlines.Context(ctx, sent, a.req.NotAfter), a.req)
+	e.s.core.Counts.Commands.Add(1)
+	reply, err := e.remote.Acquire(e.s.core.Deadlines.Context(ctx, sent, a.req.NotAfter), a.req)
 	if err != nil {
-		err = wrapUnavailable(ctx, err)
+		err = core.WrapUnavailable(ctx, err)
 	} else {
 		err = check.Acquire(&reply)
 	}
 	a.req.Prior = backend.Prior{} // a second copy is sent when the state in Redis is not known
 	if err == nil {
 		a.inOutage = false
-		e.s.outages.Answered(e.name)
+		e.s.core.Outages.Answered(e.name)
 	} else if t.waits {
-		a.inOutage = e.s.noteOutage(e.name, err, !a.inOutage) || a.inOutage
+		a.inOutage = e.s.core.NoteOutage(e.name, err, !a.inOutage) || a.inOutage
 	}
 	switch {
 	case err == nil && reply.Status == backend.Granted:
@@ -353,15 +331,15 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent ti
 	case err == nil:
 		e.unreleased = e.unreleased || a.req.Queue
 		if a.req.Yield && reply.Status == backend.Waiting {
-			e.s.stats.yields.Add(1)
-			e.s.report(context.Background(), Event{Kind: EventYielded, Lock: e.name})
+			e.s.core.Counts.Yields.Add(1)
+			e.s.core.Report(context.Background(), Event{Kind: EventYielded, Lock: e.name})
 		}
 		// Another session has the lock now. The next copy asks for a full lease, and its grant begins a new turn.
 		a.req.KeepTTL, a.req.Yield, e.turn, a.refuted = false, false, turn{}, sent
 	case OutcomeUnknown(err):
 		e.unreleased = true
 		a.req.KeepTTL = false
-		e.unknownUntil = max(e.unknownUntil, a.req.NotAfter.Sub(e.s.opened))
+		e.unknownUntil = max(e.unknownUntil, a.req.NotAfter.Sub(e.s.core.Opened))
 	}
 	return reply, err
 }
@@ -385,10 +363,10 @@ func (a *attempt) newHold(owner Owner, reply backend.AcquireReply, sent time.Tim
 // lease ends if that is sooner. The jitter keeps waiters from asking all at once. It reports whether the head was
 // woken, as a rule by a grant. ttl is the rest of the holder's lease, negative if that is not known.
 func (e *lockState) park(ctx context.Context, t *try, ttl time.Duration) bool {
-	cfg := &e.s.config
-	wait := cfg.heartbeat - cfg.jitter(cfg.heartbeat/8)
+	cfg := &e.s.core.Config
+	wait := cfg.Heartbeat - cfg.Jitter(cfg.Heartbeat/8)
 	if ttl >= 0 && ttl < wait {
-		wait = ttl + time.Millisecond + cfg.jitter(time.Millisecond)
+		wait = ttl + time.Millisecond + cfg.Jitter(time.Millisecond)
 	}
 	if !t.deadline.IsZero() {
 		wait = min(wait, time.Until(t.deadline))
@@ -404,7 +382,7 @@ func (e *lockState) park(ctx context.Context, t *try, ttl time.Duration) bool {
 		return true
 	case <-e.timer.C:
 	case <-ctx.Done():
-	case <-e.s.closing:
+	case <-e.s.core.Closing:
 	}
 	return false
 }
@@ -423,10 +401,10 @@ func (e *lockState) accept(a *attempt, owner Owner) (hold, bool) {
 	}
 	now := time.Now()
 	l := lease.Pushed(g.NotBefore, a.ahead, g.TTL)
-	if l.Remaining(now) < g.TTL/2 || lease.Napped(a.ahead, e.s.ahead()) {
+	if l.Remaining(now) < g.TTL/2 || lease.Napped(a.ahead, e.s.core.Ahead()) {
 		return hold{}, false
 	}
-	e.turn = e.newTurn(now.Sub(e.s.opened))
+	e.turn = e.newTurn(now.Sub(e.s.core.Opened))
 	if g.First == g.Last {
 		e.prior = backend.Prior{Epoch: g.Epoch, Owner: a.req.Owner, Token: g.First, Pushed: true}
 	}
@@ -462,19 +440,19 @@ func (e *lockState) passOn() {
 		e.s.putState(e)
 		return
 	}
-	e.s.cleaner.Do(e.cleanUp)
+	e.s.core.Cleaner.Do(e.cleanUp)
 }
 
 // startCleaningLocked gives the baton to a clean-up. e.mu is held.
 func (e *lockState) startCleaningLocked() {
-	e.cleaning, e.cleaningSince = make(chan struct{}), e.s.age()
+	e.cleaning, e.cleaningSince = make(chan struct{}), e.s.core.Age()
 }
 
 // cleanUp releases what given-up attempts have in Redis, then passes the baton on. It owns the baton and a reference.
-// It waits no longer than releaseTime: the epoch of the next attempt is higher than that of anything left.
+// It waits no longer than ReleaseTime: the epoch of the next attempt is higher than that of anything left.
 func (e *lockState) cleanUp() {
-	if err := e.release(context.Background()); err != nil && !errors.Is(err, ErrLost) && !e.s.outages.Add(e.name) {
-		e.s.log(slog.LevelWarn, "could not give back an attempt yet", slog.String("lock", e.name), slog.Any("error", err))
+	if err := e.release(context.Background()); err != nil && !errors.Is(err, ErrLost) && !e.s.core.Outages.Add(e.name) {
+		e.s.core.Log(slog.LevelWarn, "could not give back an attempt yet", slog.String("lock", e.name), slog.Any("error", err))
 	}
 	e.mu.Lock()
 	done := e.cleaning

@@ -7,8 +7,8 @@ import (
 
 	"github.com/petermattis/goid"
 
-	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // Cohort mode, after Dice, Marathe and Shavit's lock cohorting: the lock is the session's, and its owners hand it to
@@ -23,20 +23,6 @@ import (
 //
 // A turn ends with the block of tokens, at its limits, when too little is left of the lease, or with the queue; then
 // the session asks Redis again, or releases.
-
-// cohort reports whether the hold of an owner would be the session's. Holds with a fixed lease, those of portable owners
-// and the numbers of slots never are.
-func (s *session) cohort(o Owner, fixed time.Duration) bool {
-	return s.config.cohort && fixed == 0 && !o.portable && !o.slot
-}
-
-// cohortOwner returns the owner of the session's holds as Redis has it.
-func (c *config) cohortOwner() string {
-	if c.linger > 0 {
-		return backend.LingeringOwner
-	}
-	return backend.CohortOwner
-}
 
 // inherit gives the head the hold that its session has already, without a command. It returns false if there is none,
 // or if the head must ask Redis. Its frames, and those of what it calls, are small: the stack of a goroutine that has
@@ -61,7 +47,7 @@ func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t *
 	if h.phase != phaseHanded || !h.cohort {
 		return false
 	}
-	age := e.s.age()
+	age := e.s.core.Age()
 	if idle { // no other session has asked for it meanwhile
 		e.turn = e.newTurn(age)
 	}
@@ -78,16 +64,16 @@ func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t *
 // lock by this handle already and whose hold is not known to be lost. After false the caller takes the slow way.
 func (l *Lock) reenterFast(ctx context.Context) bool {
 	e, _ := l.ownState(goid.Get())
-	if e == nil || ctx == nil || l.session.reporting || ctx.Err() != nil {
+	if e == nil || ctx == nil || l.session.core.Reporting || ctx.Err() != nil {
 		return false
 	}
-	owner := CurrentOwner(ctx)
-	if owner.shared() {
+	owner := core.CurrentOwner(ctx)
+	if core.IsShared(owner) {
 		return false
 	}
 	_, ok := e.queue.Reenter(owner)
 	if ok {
-		e.s.stats.reentries.Add(1)
+		e.s.core.Counts.Reentries.Add(1)
 	}
 	return ok
 }
@@ -102,7 +88,7 @@ func (l *Lock) ownState(goroutine int64) (e *lockState, age time.Duration) {
 	if e == nil || goroutine == 0 || e.holder.Load() != goroutine || e.holderLock.Load() != l.lazyID.Load() {
 		return nil, 0
 	}
-	if age = l.session.age(); e.trustLeft(age) <= 0 {
+	if age = l.session.core.Age(); e.trustLeft(age) <= 0 {
 		return nil, 0
 	}
 	return e, age
@@ -118,14 +104,14 @@ type turn struct {
 
 // newTurn begins a turn for the owners that are in the queue now. age is the session's.
 func (e *lockState) newTurn(age time.Duration) turn {
-	return turn{began: age, limit: int32(min(e.s.config.handoffs, math.MaxInt32)), generation: int32(e.queue.Len())}
+	return turn{began: age, limit: int32(min(e.s.core.Config.Handoffs, math.MaxInt32)), generation: int32(e.queue.Len())}
 }
 
 // spent reports whether another session, if one waits, should have the lock when this one has the given age.
 func (e *lockState) spent(age time.Duration) bool {
 	t := e.turn
 	lasted := age - t.began
-	return t.passes >= t.limit || lasted >= e.s.config.handoffTime || lasted >= generationTime && t.passes >= t.generation
+	return t.passes >= t.limit || lasted >= e.s.core.Config.HandoffTime || lasted >= generationTime && t.passes >= t.generation
 }
 
 // A hold lingers when it was handed on and no owner was there to take it: the session keeps it, and the baton is free.
@@ -135,11 +121,11 @@ func (e *lockState) spent(age time.Duration) bool {
 // lingerLocked keeps a hold that the owner with the baton has just left, and frees the baton. It returns false if the
 // hold must not be kept, and the caller still has the baton. e.mu is held.
 func (e *lockState) lingerLocked(ctx context.Context, h *hold, age time.Duration) bool {
-	if e.s.config.linger == 0 || h.token >= h.last {
+	if e.s.core.Config.Linger == 0 || h.token >= h.last {
 		return false
 	}
 	select {
-	case <-e.s.closing: // closed before Close looks for lingering holds: either Close finds this one, or this call sees that
+	case <-e.s.core.Closing: // closed before Close looks for lingering holds: either Close finds this one, or this call sees that
 		return false
 	default:
 	}
@@ -147,7 +133,7 @@ func (e *lockState) lingerLocked(ctx context.Context, h *hold, age time.Duration
 		return false
 	}
 	e.handOverLocked()
-	e.idleLocked(age + e.s.config.linger)
+	e.idleLocked(age + e.s.core.Config.Linger)
 	e.reportRelease(ctx, h, false, nil)
 	e.queue.Leave() // from now on the lock state may serve another lock
 	return true

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // ErrForeignCondition is returned when a lock is asked about a condition of another lock.
@@ -133,12 +134,12 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 // holding calls f with the baton of the caller's hold. If cancel is not nil, its end prevents the call.
 func (c *Condition) holding(ctx context.Context, op string, cancel context.Context, f func(e *lockState, owner Owner, holds int) error) error {
 	l := c.lock
-	owner, err := l.session.caller(ctx, l.invalid)
+	owner, err := l.session.core.Caller(ctx, l.invalid)
 	if err == nil {
 		err = c.check()
 	}
 	if err == nil && cancel != nil && cancel.Err() != nil {
-		err = interruptedBy(cancel, "before the call", nil)
+		err = core.InterruptedBy(cancel, "before the call", nil)
 	}
 	if err != nil {
 		return l.error(op, err)
@@ -159,8 +160,8 @@ func (c *Condition) holding(ctx context.Context, op string, cancel context.Conte
 
 // check returns the error of every wait and signal, if there is one.
 func (c *Condition) check() error {
-	if len(c.name) > maxName {
-		return fmt.Errorf("the name of the condition is %d bytes long, at most %d are allowed", len(c.name), maxName)
+	if len(c.name) > core.MaxName {
+		return fmt.Errorf("the name of the condition is %d bytes long, at most %d are allowed", len(c.name), core.MaxName)
 	}
 	_, remote := c.of()
 	if _, ok := remote.(backend.Conditions); !ok {

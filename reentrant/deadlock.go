@@ -49,8 +49,8 @@ func newDeadlockError(c deadlock.Cycle) error {
 
 // newDetector returns a running detector. Without a backend.Registry it finds only the cycles within the session.
 func newDetector(s *session) *deadlock.Detector[Owner] {
-	registry, ok := s.conn.(backend.Registry)
-	d := deadlock.New(waitGraph{s, registry}, s.config.heartbeat, s.config.commandTimeout)
+	registry, ok := s.core.Conn.(backend.Registry)
+	d := deadlock.New(waitGraph{s, registry}, s.core.Config.Heartbeat, s.core.Config.CommandTimeout)
 	if ok {
 		d.Start()
 	}
@@ -59,7 +59,7 @@ func newDetector(s *session) *deadlock.Detector[Owner] {
 
 // takeWatched is take for a wait without a time limit.
 func (l *Lock) takeWatched(ctx context.Context, d *deadlock.Detector[Owner], t *try) (bool, error) {
-	owner, err := l.session.admit(ctx, l.invalid)
+	owner, err := l.session.core.Admit(ctx, l.invalid)
 	if err != nil {
 		return false, err
 	}
@@ -84,7 +84,7 @@ type waitGraph struct {
 }
 
 // ID is the session's.
-func (w waitGraph) ID() string { return w.s.id }
+func (w waitGraph) ID() string { return w.s.core.ID }
 
 // Holder returns the owner of this session that has a lock, unless its hold ends by itself.
 func (w waitGraph) Holder(name string) (owner Owner, held bool) {
@@ -110,23 +110,23 @@ func (w waitGraph) Held() map[Owner][][]byte {
 
 // Inspect asks the backend for the holder of a lock.
 func (w waitGraph) Inspect(ctx context.Context, name string) (backend.State, error) {
-	remote, err := w.s.conn.Bind(name)
+	remote, err := w.s.core.Conn.Bind(name)
 	if err != nil {
 		return backend.State{}, err
 	}
-	w.s.stats.commands.Add(1)
+	w.s.core.Counts.Commands.Add(1)
 	return remote.Inspect(ctx)
 }
 
 // Register puts this session's record where others read it.
 func (w waitGraph) Register(ctx context.Context, text string) error {
-	w.s.stats.commands.Add(1)
-	return w.registry.Register(ctx, text, w.s.config.patience)
+	w.s.core.Counts.Commands.Add(1)
+	return w.registry.Register(ctx, text, w.s.core.Config.Patience)
 }
 
 // Registered reads a session's record.
 func (w waitGraph) Registered(ctx context.Context, session string) (string, error) {
-	w.s.stats.commands.Add(1)
+	w.s.core.Counts.Commands.Add(1)
 	return w.registry.Registered(ctx, session)
 }
 

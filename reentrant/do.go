@@ -6,6 +6,8 @@ import (
 	"runtime/pprof"
 	"sync"
 	"time"
+
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // Do runs fn while holding the lock: Lock, fn, Unlock. The context that fn gets ends when ctx does, and with cause
@@ -63,7 +65,7 @@ func (l *Lock) run(ctx context.Context, fn func(ctx context.Context) error) (err
 
 // call calls fn, with a profiler label if the session has them.
 func (s *session) call(ctx context.Context, name string, fn func(ctx context.Context) error) (err error) {
-	if !s.config.profiled {
+	if !s.core.Config.Profiled {
 		return fn(ctx)
 	}
 	pprof.Do(ctx, pprof.Labels("relock.lock", name), func(ctx context.Context) { err = fn(ctx) })
@@ -73,7 +75,7 @@ func (s *session) call(ctx context.Context, name string, fn func(ctx context.Con
 // onLoss arranges that cancel is called with ErrLost when the caller's hold is lost, until the returned function is
 // called.
 func (l *Lock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc) (forget func()) {
-	var notifier *lossNotifier
+	var notifier *core.LossNotifier
 	if owner, err := l.asker(ctx); err == nil {
 		notifier = l.notifierOf(owner)
 	}
@@ -81,12 +83,12 @@ func (l *Lock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc) (for
 		(*cancel)(ErrLost)
 		return func() {}
 	}
-	notifier.add(cancel)
-	return func() { notifier.remove(cancel) }
+	notifier.Add(cancel)
+	return func() { notifier.Remove(cancel) }
 }
 
 // notifierOf returns the notifier of an owner's hold; nil if it has none.
-func (l *Lock) notifierOf(owner Owner) *lossNotifier {
+func (l *Lock) notifierOf(owner Owner) *core.LossNotifier {
 	e := l.session.findState(l.name)
 	if e == nil {
 		return nil
@@ -101,7 +103,7 @@ func (l *Lock) notifierOf(owner Owner) *lossNotifier {
 		return nil
 	}
 	if e.hold.notifier == nil {
-		e.hold.notifier = newLossNotifier()
+		e.hold.notifier = core.NewLossNotifier()
 	}
 	return e.hold.notifier
 }
@@ -112,10 +114,10 @@ func (l *Lock) notifierOf(owner Owner) *lossNotifier {
 func (l *Lock) Lost(ctx context.Context) <-chan struct{} {
 	if owner, err := l.asker(ctx); err == nil {
 		if notifier := l.notifierOf(owner); notifier != nil {
-			return notifier.lost
+			return notifier.Lost
 		}
 	}
-	return alreadyLost
+	return core.AlreadyLost
 }
 
 // Locker returns the lock as a sync.Locker for the owner of ctx, for code that wants one. Its methods panic with

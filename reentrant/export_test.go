@@ -4,23 +4,25 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // WithJitter makes a session's heartbeats come early by d, always, so that a scenario is the same every time.
 func WithJitter(d time.Duration) Option {
-	return func(c *config) { c.jitter = func(most time.Duration) time.Duration { return min(d, most) } }
+	return func(c *config) { c.Jitter = func(most time.Duration) time.Duration { return min(d, most) } }
 }
 
 // WithNaps lets a session's machine be suspended, or its clock be set: so far is the wall clock ahead.
 func WithNaps(so *atomic.Int64) Option {
-	return func(c *config) { c.ahead = func(time.Time) time.Duration { return time.Duration(so.Load()) } }
+	return func(c *config) { c.Ahead = func(time.Time) time.Duration { return time.Duration(so.Load()) } }
 }
 
 // WithLook has a session call look each time it looks how far its wall clock is ahead. The watchdog does before it looks at
 // its holds, and re-entry and Unlock of a cohort do not.
 func WithLook(look func()) Option {
 	return func(c *config) {
-		c.ahead = func(time.Time) time.Duration {
+		c.Ahead = func(time.Time) time.Duration {
 			look()
 			return 0
 		}
@@ -36,7 +38,7 @@ func DoInSteps(m *Semaphore, ctx context.Context, n int) (rest func(fn func(ctx 
 // SetHolds sets the local hold count of the caller's hold.
 func SetHolds(l *Lock, ctx context.Context, holds int) {
 	l.withState(func(e *lockState) {
-		if _, ok := e.queue.Begin(CurrentOwner(ctx)); ok {
+		if _, ok := e.queue.Begin(core.CurrentOwner(ctx)); ok {
 			e.queue.Settle(holds)
 		}
 	})
@@ -58,7 +60,7 @@ func Monitors(s *Session) int {
 
 // AddWrites gives the caller, which has the write side, n more write holds.
 func AddWrites(l *RWLock, ctx context.Context, n int) {
-	l.find().Tier().(*rwTier).AddHolds(CurrentOwner(ctx), 0, n)
+	l.find().Tier().(*rwTier).AddHolds(core.CurrentOwner(ctx), 0, n)
 }
 
 // TakenUp sends a session the message that a hold of a lock was resumed elsewhere, without its epoch.
@@ -80,15 +82,15 @@ func AskFor(s *Session, name string) { sink{s.session}.Wanted(name, s.holdOf(nam
 // OccupyCleaners keeps clean-ups from beginning until the channel is closed.
 func OccupyCleaners(s *Session) chan struct{} {
 	over := make(chan struct{})
-	s.cleaner.Stall = 0
-	for range cleaners {
-		s.cleaner.Do(func() { <-over })
+	s.core.Cleaner.Stall = 0
+	for range core.Cleaners {
+		s.core.Cleaner.Do(func() { <-over })
 	}
 	return over
 }
 
 // Backlog is how many clean-ups have not begun.
-func Backlog(s *Session) int { return s.cleaner.Backlog() }
+func Backlog(s *Session) int { return s.core.Cleaner.Backlog() }
 
 // SharedNames is how many shared names a session has something about.
 func SharedNames(s *Session) int { return s.shared.Len() }

@@ -76,7 +76,7 @@ func (v *waiterHeartbeat) remove(t *ticket) {
 func (v *waiterHeartbeat) watch() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	cfg := &v.s.config
+	cfg := &v.s.core.Config
 	var last time.Time
 	for armed := false; ; {
 		switch {
@@ -84,7 +84,7 @@ func (v *waiterHeartbeat) watch() {
 			timer.Stop()
 			armed, last = false, time.Time{}
 		case !armed: // one more ticket does not delay the beat
-			timer.Reset(max(0, cfg.heartbeat-cfg.jitter(cfg.heartbeat/8)-since(last)))
+			timer.Reset(max(0, cfg.Heartbeat-cfg.Jitter(cfg.Heartbeat/8)-since(last)))
 			armed = true
 		}
 		select {
@@ -125,7 +125,7 @@ type group struct {
 // beat sends one command per condition (more if it has many tickets), all at once: one without a reply does not delay
 // the others.
 func (v *waiterHeartbeat) beat() {
-	limit := min(v.s.config.commandTimeout, v.s.config.heartbeat)
+	limit := min(v.s.core.Config.CommandTimeout, v.s.core.Config.Heartbeat)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	var sent sync.WaitGroup
@@ -139,7 +139,7 @@ func (v *waiterHeartbeat) beat() {
 
 // send sends one command of a beat.
 func (v *waiterHeartbeat) send(ctx context.Context, g group, tickets grouped) {
-	v.s.stats.commands.Add(1)
+	v.s.core.Counts.Commands.Add(1)
 	answers, err := g.remote.Beat(ctx, g.name, epochs(tickets.waiting), epochs(tickets.served))
 	if err != nil || len(answers) != len(tickets.waiting) {
 		return // the next one comes in time

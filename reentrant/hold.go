@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
@@ -60,11 +61,11 @@ type hold struct {
 	token         Token
 	last          Token // the last token of its block
 	lease         lease.Lease
-	span          time.Duration  // the lease that was asked for, and that renewals ask for
-	notifier      *lossNotifier  // nil until a caller asks to be notified of the loss
-	wanted        *wantedChannel // nil until a caller asks to be notified that another owner waits
-	since         time.Time      // when it began, if the session reports events
-	note          *note          // nil if it has none
+	span          time.Duration      // the lease that was asked for, and that renewals ask for
+	notifier      *core.LossNotifier // nil until a caller asks to be notified of the loss
+	wanted        *wantedChannel     // nil until a caller asks to be notified that another owner waits
+	since         time.Time          // when it began, if the session reports events
+	note          *note              // nil if it has none
 }
 
 // owned reports whether an owner has the hold, as far as this process knows.
@@ -113,7 +114,7 @@ func (e *lockState) settle(ctx context.Context, l *Lock, h hold, t *try) (bool, 
 // been closed, settleLocked forgets the hold and returns false, and the head keeps the baton. e.mu is held.
 func (e *lockState) settleLocked(ctx context.Context, l *Lock, t *try) bool {
 	e.waiting = false
-	if e.s.abandoned.Load() { // set before Close looks for holds: either Close finds this one, or this call sees the flag
+	if e.s.core.Abandoned.Load() { // set before Close looks for holds: either Close finds this one, or this call sees the flag
 		e.clearLocked()
 		return false
 	}
@@ -125,18 +126,18 @@ func (e *lockState) settleLocked(ctx context.Context, l *Lock, t *try) bool {
 		if e.holderLock.Load() != h.lockID {
 			e.holderLock.Store(h.lockID)
 		}
-		e.holder.Store(h.owner.goroutine)
+		e.holder.Store(core.GoroutineOf(h.owner))
 		if l.lastState.Load() != e {
 			l.lastState.Store(e)
 		}
 	}
-	if e.s.reporting {
+	if e.s.core.Reporting {
 		h.since = time.Now()
 		e.reportGot(ctx, EventAcquired, t)
 	}
 	e.queue.Settle(max(t.holds, 1))
-	e.s.noteToken(h.token)
-	e.s.stats.acquired.Add(1)
+	e.s.core.SawToken(h.token)
+	e.s.core.Counts.Acquired.Add(1)
 	return true
 }
 
@@ -156,7 +157,7 @@ func (e *lockState) startUpkeepLocked() {
 // trustLocked gives the hold a lease. e.mu is held.
 func (e *lockState) trustLocked(l lease.Lease) {
 	e.hold.lease = l
-	e.trustUntil.Store(int64(l.Until().Sub(e.s.opened)))
+	e.trustUntil.Store(int64(l.Until().Sub(e.s.core.Opened)))
 }
 
 // trustLeft returns for how much longer the hold's lease can be trusted when the session has the given age.
@@ -249,10 +250,10 @@ func (e *lockState) clearLocked() {
 func (e *lockState) replace(h hold) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.s.abandoned.Load() { // as in settleLocked
+	if e.s.core.Abandoned.Load() { // as in settleLocked
 		return
 	}
-	h.since, h.lockID = e.s.now(), e.hold.lockID
+	h.since, h.lockID = e.s.core.Now(), e.hold.lockID
 	if e.hold.phase != phaseLost {
 		h.since, h.notifier, h.wanted = e.hold.since, e.hold.notifier, e.hold.wanted
 		h.note = cmp.Or(h.note, e.hold.note)
@@ -263,7 +264,7 @@ func (e *lockState) replace(h hold) {
 	e.trustLocked(h.lease)
 	e.watchLocked()
 	e.startUpkeepLocked()
-	e.s.noteToken(h.token)
+	e.s.core.SawToken(h.token)
 }
 
 // lose ends a hold that can no longer be trusted, and notifies its owner, who still has the baton. An operation under
@@ -283,7 +284,7 @@ func (e *lockState) lose(epoch uint64, why string) {
 	e.hold.enter(phaseLost)
 	e.holder.Store(0)
 	if h.notifier != nil {
-		h.notifier.closeLost() // before any call can return ErrLost
+		h.notifier.CloseLost() // before any call can return ErrLost
 	}
 	e.s.reportLost(e.name, h, why)
 	e.mu.Unlock()

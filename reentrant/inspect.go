@@ -2,12 +2,12 @@ package reentrant
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // HoldCount returns how many times the caller's owner holds the lock; 0 if it does not.
@@ -82,19 +82,19 @@ func (l *Lock) Verify(ctx context.Context) error {
 			return l.error("verify", err)
 		}
 		sent := time.Now()
-		st, err := l.inspect(ctx, "verify", l.session.ask)
+		st, err := l.inspect(ctx, "verify", l.session.core.Ask)
 		if err != nil {
 			return err
 		}
-		if st.Locked && st.Session == l.session.id && st.Epoch == h.epoch {
+		if st.Locked && st.Session == l.session.core.ID && st.Epoch == h.epoch {
 			l.withState(func(e *lockState) { e.shorten(h.epoch, sent, st.TTL) })
 			return nil
 		}
 		if l.loseIfCurrent(h.epoch) {
 			return l.error("verify", ErrLost)
 		}
-		if !pause(ctx, retryPause(try, l.session.config.heartbeat), nil) {
-			return l.error("verify", interruptedBy(ctx, "while the hold was given up or moved", nil))
+		if !core.Pause(ctx, core.RetryPause(try, l.session.core.Config.Heartbeat), nil) {
+			return l.error("verify", core.InterruptedBy(ctx, "while the hold was given up or moved", nil))
 		}
 	}
 }
@@ -163,14 +163,14 @@ func (l *Lock) String() string {
 // IsLocked asks Redis whether any session of the deployment holds the lock. In a session that is closed or closing it
 // returns [ErrClosed].
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	st, err := l.inspect(ctx, "is locked", l.session.command)
+	st, err := l.inspect(ctx, "is locked", l.session.core.Command)
 	return st.Locked, err
 }
 
 // Inspect asks Redis for the lock's state. ctx bounds it. In a session that is closed or closing it returns
 // [ErrClosed].
 func (l *Lock) Inspect(ctx context.Context) (State, error) {
-	return l.inspect(ctx, "inspect", l.session.command)
+	return l.inspect(ctx, "inspect", l.session.core.Command)
 }
 
 func (l *Lock) inspect(ctx context.Context, op string, send sender) (State, error) {
@@ -192,7 +192,7 @@ func (l *Lock) inspect(ctx context.Context, op string, send sender) (State, erro
 // call takes nothing any more after the deadline of ctx, nor a third of the lease after it began, at most 2 s.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var had bool
-	err := l.command(ctx, "force unlock", l.session.command, func(ctx context.Context) (err error) {
+	err := l.command(ctx, "force unlock", l.session.core.Command, func(ctx context.Context) (err error) {
 		notAfter, _ := ctx.Deadline()
 		had, err = l.remote.ForceUnlock(ctx, notAfter)
 		return err
@@ -212,29 +212,3 @@ func (l *Lock) command(ctx context.Context, op string, send sender, command func
 // A sender sends n commands at once that belong to no hold: session.command, or session.ask for an owner that asks
 // about its hold, which it may have while the session is closing.
 type sender func(ctx context.Context, n uint64, command func(ctx context.Context) error) error
-
-// command is ask for calls that are refused when the session is closed or closing.
-func (s *session) command(ctx context.Context, n uint64, command func(ctx context.Context) error) error {
-	select {
-	case <-s.closing:
-		if ctx != nil && ctx.Err() == nil {
-			return ErrClosed
-		}
-	default:
-	}
-	return s.ask(ctx, n, command)
-}
-
-// ask sends n commands at once.
-func (s *session) ask(ctx context.Context, n uint64, command func(ctx context.Context) error) error {
-	switch {
-	case ctx == nil:
-		return errors.New("nil context")
-	case ctx.Err() != nil:
-		return interruptedBy(ctx, "before the call", nil)
-	}
-	now := time.Now()
-	call := s.deadlines.Context(ctx, now, now.Add(s.config.commandTimeout))
-	s.stats.commands.Add(n)
-	return wrapUnavailable(ctx, command(call))
-}

@@ -41,7 +41,7 @@ func (s *Session) InspectAll(ctx context.Context, names ...string) ([]State, err
 		asked, locks, places = append(asked, backend.Inspection{Remote: l.remote}), append(locks, l), append(places, i)
 	}
 	failed := ""
-	err := s.command(ctx, uint64(len(asked)), func(ctx context.Context) error {
+	err := s.core.Command(ctx, uint64(len(asked)), func(ctx context.Context) error {
 		s.inspectAll(ctx, asked)
 		for i, a := range asked {
 			if a.Err == nil {
@@ -81,13 +81,13 @@ func (s *session) logUnreadable(names []string, states []State) {
 		}
 	}
 	if first != nil {
-		s.log(slog.LevelWarn, "some locks could not be read", slog.Any("locks", skipped), slog.Any("error", first))
+		s.core.Log(slog.LevelWarn, "some locks could not be read", slog.Any("locks", skipped), slog.Any("error", first))
 	}
 }
 
 // inspectAll has the backend read all locks.
 func (s *session) inspectAll(ctx context.Context, asked []backend.Inspection) {
-	if all, ok := s.conn.(backend.Inspector); ok {
+	if all, ok := s.core.Conn.(backend.Inspector); ok {
 		all.InspectAll(ctx, asked)
 		return
 	}

@@ -53,7 +53,7 @@ func (s *session) explainKind(ctx context.Context, remote backend.Remote, wanted
 func (s *session) kindOf(ctx context.Context, remote backend.Remote) (found string, idle bool) {
 	if sharer, ok := remote.(backend.Sharer); ok {
 		var st SharedState
-		err := s.command(ctx, 1, func(ctx context.Context) (err error) {
+		err := s.core.Command(ctx, 1, func(ctx context.Context) (err error) {
 			st, err = sharer.InspectShared(ctx)
 			return err
 		})
@@ -62,7 +62,7 @@ func (s *session) kindOf(ctx context.Context, remote backend.Remote) (found stri
 		}
 	}
 	var st State
-	err := s.command(ctx, 1, func(ctx context.Context) (err error) {
+	err := s.core.Command(ctx, 1, func(ctx context.Context) (err error) {
 		st, err = remote.Inspect(ctx)
 		return err
 	})

@@ -28,7 +28,7 @@ func (s *session) reportLeak() {
 	held = append(held, s.shared.Held()...)
 	if !closed {
 		slices.Sort(held)
-		s.leakLog.Log(slog.LevelWarn, "a session was forgotten without being closed; it goes on renewing its locks", slog.String("session", s.id), slog.Any("held", held))
+		s.core.LeakLog.Log(slog.LevelWarn, "a session was forgotten without being closed; it goes on renewing its locks", slog.String("session", s.core.ID), slog.Any("held", held))
 	}
 }
 
@@ -56,7 +56,7 @@ type leakRecord struct {
 // report reports a hold whose Lock is gone. Its owner can still unlock it, by another Lock of that name.
 func (k leakRecord) report() {
 	if h := k.s.holdOf(k.name); h.owned() && h.lockID == k.lockID {
-		k.s.leakLog.Log(slog.LevelWarn, "a lock was forgotten while it is held", slog.String("lock", k.name), slog.String("owner", h.owner.String()))
+		k.s.core.LeakLog.Log(slog.LevelWarn, "a lock was forgotten while it is held", slog.String("lock", k.name), slog.String("owner", h.owner.String()))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
@@ -57,7 +58,7 @@ func (s *Session) NewLock(name string, opts ...LockOption) *Lock {
 	case strings.HasPrefix(name, backend.ConditionsPrefix):
 		l.invalid = errReserved
 	default:
-		l.remote, l.invalid = s.conn.Bind(name)
+		l.remote, l.invalid = s.core.Conn.Bind(name)
 	}
 	return l
 }
@@ -92,7 +93,7 @@ func (l *Lock) Name() string { return l.name }
 // holds nothing that it did not hold before. What the server may still have is released in the background, and expires
 // with the lease at the latest.
 func (l *Lock) Lock(ctx context.Context) error {
-	if l.session.config.cohort && l.reenterFast(ctx) {
+	if l.session.core.Config.Cohort && l.reenterFast(ctx) {
 		return nil
 	}
 	_, err := l.acquire(ctx, &try{op: "lock", waits: true, barges: l.unfair})
@@ -145,15 +146,15 @@ type try struct {
 	// session for it.
 	holds    int
 	ticket   uint64
-	ahead    time.Duration // how far the wall clock was ahead when it got the ticket
-	notifier *lossNotifier // of the hold it had
+	ahead    time.Duration      // how far the wall clock was ahead when it got the ticket
+	notifier *core.LossNotifier // of the hold it had
 }
 
 // acquire takes the lock for every exported method. It looks for deadlocks if the session has a detector and the wait
 // has no time limit. When it returns true, the holder has the baton. When it returns false, the function that gave up
 // has passed the baton on.
 func (l *Lock) acquire(ctx context.Context, t *try) (ok bool, err error) {
-	t.begun, t.fixed = l.session.now(), l.fixed
+	t.begun, t.fixed = l.session.core.Now(), l.fixed
 	if d := l.session.detector; d != nil && t.waits && t.deadline.IsZero() {
 		ok, err = l.takeWatched(ctx, d, t)
 	} else {
@@ -170,7 +171,7 @@ func (l *Lock) acquire(ctx context.Context, t *try) (ok bool, err error) {
 // take goes through the local queue, and then asks Redis or re-enters. In a session that is being closed only an owner
 // that has the lock can take it again.
 func (l *Lock) take(ctx context.Context, t *try) (bool, error) {
-	owner, err := l.session.admit(ctx, l.invalid)
+	owner, err := l.session.core.Admit(ctx, l.invalid)
 	if err != nil {
 		return false, err
 	}
@@ -178,7 +179,7 @@ func (l *Lock) take(ctx context.Context, t *try) (bool, error) {
 	if err != nil {
 		return l.reenterClosed(ctx, owner, t)
 	}
-	if !l.session.cohort(owner, t.fixed) { // the owners of a cohort's hold change
+	if !l.session.core.Cohort(owner, t.fixed) { // the owners of a cohort's hold change
 		t.note = noteOf(ctx)
 	}
 	got := e.enter(ctx, owner, t)
@@ -192,7 +193,7 @@ func (l *Lock) take(ctx context.Context, t *try) (bool, error) {
 	case got != localqueue.Cancelled:
 		return false, e.checkCleanUp()
 	case ctx.Err() != nil:
-		return false, interruptedBy(ctx, "in this process's queue", nil)
+		return false, core.InterruptedBy(ctx, "in this process's queue", nil)
 	}
 	return l.reenterClosed(ctx, owner, t) // Close has shut the queue
 }
@@ -202,7 +203,7 @@ func (l *Lock) take(ctx context.Context, t *try) (bool, error) {
 func (e *lockState) checkCleanUp() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.cleaning == nil || e.s.age()-e.cleaningSince < e.s.config.stall() {
+	if e.cleaning == nil || e.s.core.Age()-e.cleaningSince < e.s.core.Config.Stall() {
 		return nil
 	}
 	return fmt.Errorf("what an earlier caller left behind is not given back yet: %w", ErrUnavailable)
@@ -223,7 +224,7 @@ func (l *Lock) reenterClosed(ctx context.Context, owner Owner, t *try) (bool, er
 
 // enter enters the local queue, and waits in it if the try waits.
 func (e *lockState) enter(ctx context.Context, owner Owner, t *try) localqueue.Outcome {
-	mode := owner.queueMode()
+	mode := queueMode(owner)
 	if t.barges {
 		mode |= localqueue.Barging
 	}
@@ -240,9 +241,9 @@ func (e *lockState) enter(ctx context.Context, owner Owner, t *try) localqueue.O
 	return e.wait(ctx, owner, place, t)
 }
 
-// queueMode is how the owner waits in the local queue.
-func (o Owner) queueMode() localqueue.Mode {
-	if o.shared() {
+// queueMode is how an owner waits in the local queue.
+func queueMode(o Owner) localqueue.Mode {
+	if core.IsShared(o) {
 		return localqueue.Shared
 	}
 	return localqueue.Fair
@@ -260,7 +261,7 @@ func (e *lockState) tryEnter(ctx context.Context, owner Owner, mode localqueue.M
 			return got
 		}
 		if limit == nil {
-			timer := time.NewTimer(e.s.config.commandTimeout)
+			timer := time.NewTimer(e.s.core.Config.CommandTimeout)
 			defer timer.Stop()
 			limit = timer.C
 		}
@@ -272,34 +273,6 @@ func (e *lockState) tryEnter(ctx context.Context, owner Owner, mode localqueue.M
 			return localqueue.Cancelled
 		}
 	}
-}
-
-// admit returns the calling owner, or the error of a call that must not take the lock: an invalid one, or one whose ctx
-// has ended. invalid is the handle's error.
-func (s *session) admit(ctx context.Context, invalid error) (Owner, error) {
-	owner, err := s.caller(ctx, invalid)
-	if err == nil && ctx.Err() != nil {
-		err = interruptedBy(ctx, "before the call", nil)
-	}
-	return owner, err
-}
-
-// caller returns the calling owner, or the error of an invalid call. invalid is the handle's error.
-func (s *session) caller(ctx context.Context, invalid error) (Owner, error) {
-	if ctx == nil {
-		return Owner{}, errors.New("nil context")
-	}
-	if invalid != nil {
-		return Owner{}, invalid
-	}
-	owner := CurrentOwner(ctx)
-	switch {
-	case owner.shared():
-		return owner, owner.check()
-	case s.config.explicit:
-		return Owner{}, ErrNoOwner
-	}
-	return owner, nil
 }
 
 // error adds the operation and the lock's name to err. It returns nil if err is nil.

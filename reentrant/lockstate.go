@@ -126,7 +126,7 @@ func (e *lockState) finishAcquire(ctx context.Context, kind EventKind, t *try, h
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	settled := e.finishOperationLocked(holds, owed)
-	if settled && err == nil && e.s.reporting {
+	if settled && err == nil && e.s.core.Reporting {
 		e.reportGot(ctx, kind, t)
 	}
 	return settled

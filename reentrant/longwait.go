@@ -2,26 +2,15 @@ package reentrant
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
 	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/sharedqueue"
 )
-
-// A Holder has what a call waits for.
-type Holder struct {
-	Session string
-	Owner   string    // as Owner.String prints it; "" of a session that has not told, as that of a remote reader
-	Mode    Mode      // what it has
-	Permits int       // with ModePermits: how many
-	Note    string    // of a Lock's holder ([WithNote])
-	Since   time.Time // zero if that is not known
-	_       struct{}
-}
 
 // A sighting is what the session knows of the holders of a name.
 type sighting struct {
@@ -49,12 +38,12 @@ type longWait struct {
 // watchWait has a wait reported when it takes longer than the lease. event has the name, and what is asked for. Without an
 // observer and a log it does nothing, and returns nil.
 func (s *session) watchWait(ctx context.Context, event Event, look func() sighting) *longWait {
-	if !s.warns {
+	if !s.core.Warns {
 		return nil
 	}
 	event.Kind = EventWaitingLong
 	w := &longWait{s: s, outer: runningIn(ctx), begun: time.Now(), event: event, look: look}
-	w.timer = time.AfterFunc(s.config.lease, func() { s.longWaits.add(w) })
+	w.timer = time.AfterFunc(s.core.Config.Lease, func() { s.longWaits.add(w) })
 	return w
 }
 
@@ -104,7 +93,7 @@ func (l *longWaits) add(w *longWait) {
 	l.mu.Unlock()
 	switch {
 	case !known:
-		w.s.checks.Do(func() { l.take(w, k) })
+		w.s.core.Checks.Do(func() { l.take(w, k) })
 	case done:
 		w.report(k.seen) // which no longer changes
 	}
@@ -113,7 +102,7 @@ func (l *longWaits) add(w *longWait) {
 // take takes a look, for w and those that came meanwhile, and forgets it when it is no longer new.
 func (l *longWaits) take(w *longWait, k *look) {
 	var seen sighting
-	if w.s.takesWarnings() {
+	if w.s.core.TakesWarnings() {
 		seen = w.look()
 	}
 	l.mu.Lock()
@@ -131,11 +120,6 @@ func (l *longWaits) take(w *longWait, k *look) {
 	})
 }
 
-// takesWarnings reports whether the observer or the log takes warnings. A log handler may be slow to say so.
-func (s *session) takesWarnings() bool {
-	return s.config.observer != nil || s.logWriter.Enabled(slog.LevelWarn)
-}
-
 // report reports the wait, with what a look has seen.
 func (w *longWait) report(seen sighting) {
 	e := w.event
@@ -147,7 +131,7 @@ func (w *longWait) report(seen sighting) {
 // not nil.
 func (s *session) reportLongWait(outer *running, e Event, begun time.Time) {
 	e.Wait, e.OfParent = time.Since(begun), outer.has(s, e.Lock)
-	s.report(context.Background(), e)
+	s.core.Report(context.Background(), e)
 }
 
 // wait waits for the turn of a place in the local queue.
@@ -167,10 +151,10 @@ func (e *lockState) wait(ctx context.Context, owner Owner, place localqueue.Plac
 func (s *session) holderOf(name string, remote backend.Remote) sighting {
 	h := s.holdOf(name)
 	if !h.owned() {
-		return s.askForHolder(remote, s.config.commandTimeout)
+		return s.askForHolder(remote, s.core.Config.CommandTimeout)
 	}
 	st := State{
-		Locked: true, Session: s.id, Owner: h.owner.String(), TTL: time.Until(h.lease.Until()), Epoch: h.epoch, Token: h.token, Note: h.note.String(),
+		Locked: true, Session: s.core.ID, Owner: h.owner.String(), TTL: time.Until(h.lease.Until()), Epoch: h.epoch, Token: h.token, Note: h.note.String(),
 	}
 	seen := sighting{state: &st, holders: holdersOf(&st)}
 	if !h.since.IsZero() {
@@ -182,12 +166,12 @@ func (s *session) holderOf(name string, remote backend.Remote) sighting {
 // askForHolder asks the server for the holder of a lock.
 func (s *session) askForHolder(remote backend.Remote, limit time.Duration) (seen sighting) {
 	now := time.Now()
-	s.stats.commands.Add(1)
-	st, err := remote.Inspect(s.deadlines.Context(context.Background(), now, now.Add(limit)))
+	s.core.Counts.Commands.Add(1)
+	st, err := remote.Inspect(s.core.Deadlines.Context(context.Background(), now, now.Add(limit)))
 	if err == nil {
 		err = check.State(&st)
 	}
-	if seen.err = wrapUnavailable(context.Background(), err); err == nil {
+	if seen.err = core.WrapUnavailable(context.Background(), err); err == nil {
 		seen.state, seen.holders = &st, holdersOf(&st)
 	}
 	return seen
@@ -221,8 +205,8 @@ func (x *sharedName) holders() (seen sighting) {
 		seen.holders = n.Tier().(interface{ holders() []Holder }).holders()
 	}
 	now := time.Now()
-	s.stats.commands.Add(1)
-	st, err := x.remote.(backend.Sharer).InspectShared(s.deadlines.Context(context.Background(), now, now.Add(s.config.commandTimeout)))
+	s.core.Counts.Commands.Add(1)
+	st, err := x.remote.(backend.Sharer).InspectShared(s.core.Deadlines.Context(context.Background(), now, now.Add(s.core.Config.CommandTimeout)))
 	if err == nil {
 		err = check.Shared(&st)
 	}
@@ -230,7 +214,7 @@ func (x *sharedName) holders() (seen sighting) {
 	case err == nil:
 		seen.shared, seen.holders = &st, append(seen.holders, s.otherHolders(&st)...)
 	case len(seen.holders) == 0:
-		seen.err = wrapUnavailable(context.Background(), err)
+		seen.err = core.WrapUnavailable(context.Background(), err)
 	}
 	return seen
 }
@@ -243,10 +227,10 @@ type wish struct {
 
 // watchWait has the caller's wait for a side or for permits reported when it takes long.
 func (x *sharedName) watchWait(ctx context.Context, asked wish) *longWait {
-	if !x.session.warns {
+	if !x.session.core.Warns {
 		return nil
 	}
-	return x.session.watchWait(ctx, Event{Lock: x.name, Mode: asked.mode, Permits: asked.permits, Owner: CurrentOwner(ctx)}, x.holders)
+	return x.session.watchWait(ctx, Event{Lock: x.name, Mode: asked.mode, Permits: asked.permits, Owner: core.CurrentOwner(ctx)}, x.holders)
 }
 
 // otherHolders returns the other sessions that have units.
@@ -254,7 +238,7 @@ func (s *session) otherHolders(st *SharedState) (holders []Holder) {
 	for _, u := range st.Holders {
 		h := Holder{Session: u.Session, Mode: ModeRead}
 		switch {
-		case u.Session == s.id:
+		case u.Session == s.core.ID:
 			continue
 		case st.Kind == backend.Permits:
 			h.Mode, h.Permits = ModePermits, u.Units
@@ -269,7 +253,7 @@ func (s *session) otherHolders(st *SharedState) (holders []Holder) {
 // holders returns the owners of this session that are inside.
 func (q *rwTier) holders() (all []Holder) {
 	q.Inside(mostHolders, func(owner Owner, side sharedqueue.Mode, token uint64) {
-		h := Holder{Session: q.s.id, Owner: owner.String(), Mode: modeOf(side), Since: q.since[owner]}
+		h := Holder{Session: q.s.core.ID, Owner: owner.String(), Mode: modeOf(side), Since: q.since[owner]}
 		if h.Since.IsZero() && token > 0 {
 			h.Since = timeOf(Token(token))
 		}
@@ -285,54 +269,12 @@ func (q *permitTier) holders() (all []Holder) {
 			return // they may be lost, and Lose is about to clear the stays
 		}
 		if q.stays.all.Len() == 0 {
-			all = []Holder{{Session: q.s.id, Mode: ModePermits, Permits: permits}}
+			all = []Holder{{Session: q.s.core.ID, Mode: ModePermits, Permits: permits}}
 		}
 		for at := q.stays.all.Front(); at != nil && len(all) < mostHolders; at = at.Next() {
 			one := at.Value.(*stay)
-			all = append(all, Holder{Session: q.s.id, Owner: one.owner.String(), Mode: ModePermits, Permits: one.permits, Since: one.since})
+			all = append(all, Holder{Session: q.s.core.ID, Owner: one.owner.String(), Mode: ModePermits, Permits: one.permits, Since: one.since})
 		}
 	})
 	return all
-}
-
-// holderAttributes returns the first holder, since when it holds, how many there are, and how many sessions wait.
-func (e Event) holderAttributes() (attrs []slog.Attr) {
-	if len(e.Holders) > 0 {
-		attrs = e.Holders[0].attributes()
-	}
-	if n := len(e.Holders); n > 1 {
-		attrs = append(attrs, slog.Int("holders", n))
-	}
-	if n := e.waitingSessions(); n > 0 {
-		attrs = append(attrs, slog.Int("waiting_sessions", n))
-	}
-	if e.OfParent {
-		attrs = append(attrs, slog.String("hint", "the call is made with the context of a Do that has the lock: another goroutine is another owner, unless WithOwner names one"))
-	}
-	return attrs
-}
-
-func (h Holder) attributes() (attrs []slog.Attr) {
-	if h.Owner != "" {
-		attrs = append(attrs, slog.String("holder", h.Owner))
-	}
-	attrs = append(attrs, slog.String("holder_session", h.Session))
-	if h.Note != "" {
-		attrs = append(attrs, slog.String("holder_note", h.Note))
-	}
-	if !h.Since.IsZero() {
-		attrs = append(attrs, slog.Time("held_since", h.Since))
-	}
-	return attrs
-}
-
-// waitingSessions returns how many sessions wait at the server, as far as that is known.
-func (e Event) waitingSessions() int {
-	switch {
-	case e.State != nil:
-		return len(e.State.Waiting)
-	case e.Shared != nil:
-		return len(e.Shared.Waiting)
-	}
-	return 0
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"sync"
+
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // A MultiLock takes the locks that are free together, in passes:
@@ -38,7 +40,7 @@ func newPass(ctx context.Context, t try) *pass {
 
 // asOwner returns ctx for goroutines that act for its owner.
 func asOwner(ctx context.Context) context.Context {
-	return context.WithValue(ctx, ownerKey{}, CurrentOwner(ctx))
+	return core.WithOwner(ctx, core.CurrentOwner(ctx))
 }
 
 // takeFree attempts all locks at once. It returns how many it took without a gap, and the error of the attempt at the gap;
@@ -47,7 +49,7 @@ func (p *pass) takeFree(locks []*Lock) (int, error) {
 	got, errs := make([]bool, len(locks)), make([]error, len(locks))
 	atOnce(locks, func(i int, l *Lock) {
 		t := p.try
-		t.begun, t.fixed, t.barges = l.session.now(), l.fixed, l.unfair
+		t.begun, t.fixed, t.barges = l.session.core.Now(), l.fixed, l.unfair
 		got[i], errs[i] = l.take(p.ctx, &t)
 	})
 	n := slices.Index(got, false)
@@ -106,7 +108,7 @@ func (m *MultiLock) takeInOrder(free *pass, wait func(*Lock) (bool, error)) (tak
 		}
 		if ok, err := wait(m.locks[taken]); !ok || err != nil {
 			if err != nil {
-				err = mergeOutcome(last, err)
+				err = core.MergeOutcome(last, err)
 			}
 			return taken, false, err
 		}

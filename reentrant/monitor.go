@@ -10,6 +10,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/share"
 	"github.com/relock-go/relock/sharedqueue"
 )
@@ -43,7 +44,7 @@ type writerWait struct {
 	// What the writer gave up. Written under monitor.mu with left.
 	reads, writes int
 	token         Token
-	notifier      *lossNotifier
+	notifier      *core.LossNotifier
 
 	left       bool       // monitor.mu: the holds are given up
 	signalSeen bool       // monitor.mu: the message of the signal has come
@@ -73,7 +74,7 @@ func (s *session) monitor(name string) (*monitor, error) {
 	defer s.monitors.mu.Unlock()
 	m := s.monitors.used[name]
 	if m == nil {
-		remote, err := s.conn.Bind(name)
+		remote, err := s.core.Conn.Bind(name)
 		if err != nil {
 			return nil, err
 		}
@@ -133,9 +134,11 @@ type unansweredError struct{}
 
 func (unansweredError) Error() string { return "the server has not replied within a lease" }
 
-// Is reports true for errOverdue, since this limit is the session's own and not the end of the caller's context, and
+// Is reports true for ErrOverdue, since this limit is the session's own and not the end of the caller's context, and
 // for ErrUnavailable.
-func (unansweredError) Is(target error) bool { return target == errOverdue || target == ErrUnavailable }
+func (unansweredError) Is(target error) bool {
+	return target == core.ErrOverdue || target == ErrUnavailable
+}
 
 // A use says whether the session still has the lock of the conditions after it has used it.
 type use int8
@@ -152,7 +155,7 @@ func (m *monitor) hold(ctx context.Context, owner Owner, f func(epoch uint64, pe
 	select {
 	case m.turn <- struct{}{}:
 	case <-ctx.Done():
-		return interruptedBy(ctx, "in this process's queue", nil)
+		return core.InterruptedBy(ctx, "in this process's queue", nil)
 	}
 	defer func() { <-m.turn }()
 	for try := 0; ; try++ {
@@ -168,22 +171,22 @@ func (m *monitor) hold(ctx context.Context, owner Owner, f func(epoch uint64, pe
 		case left:
 			return err
 		}
-		pause(ctx, retryPause(try, m.s.config.heartbeat), nil)
+		core.Pause(ctx, core.RetryPause(try, m.s.core.Config.Heartbeat), nil)
 	}
 }
 
 // acquire asks for the lock until the session has it. Its lease is as long as two commands may take: if the lock cannot
 // be given back, others wait no longer than that.
 func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, pendingUntil time.Time, err error) {
-	cfg := &m.s.config
+	cfg := &m.s.core.Config
 	req := backend.AcquireRequest{
-		Epoch: m.ask(), Owner: owner.String(), Holds: 1, Lease: 2 * cfg.commandTimeout, Queue: true, Barge: true, Tokens: 1,
-		Seen: Token(m.s.seenToken.Load()), Patience: cfg.patience, GrantTTL: cfg.grantTTL,
+		Epoch: m.ask(), Owner: owner.String(), Holds: 1, Lease: 2 * cfg.CommandTimeout, Queue: true, Barge: true, Tokens: 1,
+		Seen: Token(m.s.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL,
 	}
 	defer m.stopAsking()
 	for {
 		var reply backend.AcquireReply
-		err = m.s.repeat(ctx, func(ctx context.Context, limit time.Time) (err error) {
+		err = m.s.core.Repeat(ctx, func(ctx context.Context, limit time.Time) (err error) {
 			req.NotAfter, pendingUntil = limit, limit
 			reply, err = m.remote.Acquire(ctx, req)
 			if err == nil {
@@ -199,7 +202,7 @@ func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, pendi
 		case reply.Status == backend.Stale:
 			req.Epoch = m.ask()
 		case !m.park(ctx, reply.TTL):
-			return req.Epoch, pendingUntil, interruptedBy(ctx, "waiting for the conditions", nil)
+			return req.Epoch, pendingUntil, core.InterruptedBy(ctx, "waiting for the conditions", nil)
 		}
 	}
 }
@@ -208,7 +211,7 @@ func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, pendi
 func (m *monitor) ask() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.asking = m.s.epochs.Add(1)
+	m.asking = m.s.core.Epochs.Add(1)
 	select {
 	case <-m.grant: // of an earlier epoch
 	default:
@@ -254,25 +257,25 @@ func (m *monitor) waitLocked(epoch uint64) *writerWait {
 // park waits until the lock is granted, or it is time to ask again. It returns false if ctx ended first. ttl is the
 // rest of the holder's lease, negative if that is not known.
 func (m *monitor) park(ctx context.Context, ttl time.Duration) bool {
-	cfg := &m.s.config
-	wait := cfg.heartbeat - cfg.jitter(cfg.heartbeat/8)
+	cfg := &m.s.core.Config
+	wait := cfg.Heartbeat - cfg.Jitter(cfg.Heartbeat/8)
 	if ttl >= 0 {
 		wait = min(wait, ttl+time.Millisecond)
 	}
-	return pause(ctx, wait, m.grant)
+	return core.Pause(ctx, wait, m.grant)
 }
 
 // release gives the lock, or a place in its queue, back in the background.
 func (m *monitor) release(epoch uint64, pendingUntil time.Time) {
-	m.s.cleaner.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), m.s.config.releaseTime)
+	m.s.core.Cleaner.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), m.s.core.Config.ReleaseTime)
 		defer cancel()
-		err := m.s.repeat(ctx, func(ctx context.Context, _ time.Time) error {
+		err := m.s.core.Repeat(ctx, func(ctx context.Context, _ time.Time) error {
 			_, err := m.remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch, Until: pendingUntil})
 			return err
 		})
 		if err != nil {
-			m.s.log(slog.LevelWarn, "could not give back the lock of conditions; it expires", slog.String("lock", m.remote.Name()), slog.Any("error", err))
+			m.s.core.Log(slog.LevelWarn, "could not give back the lock of conditions; it expires", slog.String("lock", m.remote.Name()), slog.Any("error", err))
 		}
 	})
 }
@@ -309,7 +312,7 @@ func (m *monitor) lineUpLocked(w *writerWait) {
 func (m *monitor) add(w *writerWait) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w.epoch = m.s.epochs.Add(1)
+	w.epoch = m.s.core.Epochs.Add(1)
 	m.waits = append(m.waits, w)
 }
 
@@ -345,25 +348,4 @@ func (m *monitor) waiting(condition string) (owners []Owner) {
 		}
 	}
 	return owners
-}
-
-// repeat sends a command until the server has carried it out or refused it, or ctx has ended. limit is the time limit
-// of one copy.
-func (s *session) repeat(ctx context.Context, send func(ctx context.Context, limit time.Time) error) error {
-	var last error
-	for try := 0; ; try++ {
-		if ctx.Err() != nil || deadlinePassed(ctx) || try > 0 && !pause(ctx, retryPause(try-1, s.config.heartbeat), nil) {
-			return interruptedBy(ctx, "while Redis was asked", last)
-		}
-		now := time.Now()
-		limit := now.Add(s.config.commandTimeout)
-		s.stats.commands.Add(1)
-		err := wrapUnavailable(ctx, send(s.deadlines.Context(ctx, now, limit), limit))
-		if err == nil {
-			return nil
-		}
-		if last = mergeOutcome(last, err); Refused(err) {
-			return last
-		}
-	}
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // A MultiLock is several locks of which a call takes all or none. It takes them in the order of their names, in
@@ -52,7 +54,7 @@ func (l *Lock) mismatch(m *Lock) error {
 
 // compareLocks is the order in which every MultiLock takes its locks.
 func compareLocks(a, b *Lock) int {
-	return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.session.id, b.session.id))
+	return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.session.core.ID, b.session.core.ID))
 }
 
 // Lock takes all locks, waiting for those that are not free one after the other. Errors are those of [Lock.Lock], and name
@@ -105,7 +107,7 @@ func (m *MultiLock) admit(ctx context.Context, op string) error {
 	case ctx == nil:
 		return fmt.Errorf("reentrant: %s: nil context", op)
 	case ctx.Err() != nil:
-		return fmt.Errorf("reentrant: %s: %w", op, interruptedBy(ctx, "before the call", nil))
+		return fmt.Errorf("reentrant: %s: %w", op, core.InterruptedBy(ctx, "before the call", nil))
 	}
 	return nil
 }
@@ -222,7 +224,7 @@ func (m *MultiLock) label() string {
 // the locks it is already closed. Each call keeps its resources until the holds end: call it once per hold.
 func (m *MultiLock) Lost(ctx context.Context) <-chan struct{} {
 	if m.invalid != nil || ctx == nil {
-		return alreadyLost
+		return core.AlreadyLost
 	}
 	inside, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	m.onLoss(ctx, &cancel)

@@ -79,13 +79,13 @@ func (e *lockState) noteLocked() {
 	h := &e.hold
 	if remote, ok := e.remote.(backend.Noter); ok {
 		n := noteWrite{s: e.s, remote: remote, name: e.name, req: backend.NoteRequest{Epoch: h.epoch, Text: h.note.text}}
-		e.s.checks.Do(n.send)
+		e.s.core.Checks.Do(n.send)
 	}
 }
 
 // renewNoteLocked writes the note again if Redis would forget it, or may not have it. e.mu is held.
 func (e *lockState) renewNoteLocked(now time.Time) {
-	if n := e.hold.note; n != nil && (n.sent == 0 || now.Sub(e.s.opened)-n.sent > noteAge) {
+	if n := e.hold.note; n != nil && (n.sent == 0 || now.Sub(e.s.core.Opened)-n.sent > noteAge) {
 		e.noteLocked()
 	}
 }
@@ -113,11 +113,11 @@ func (n noteWrite) send() {
 		return
 	}
 	now := time.Now()
-	n.s.stats.commands.Add(1)
-	kept, err := n.remote.Note(n.s.deadlines.Context(context.Background(), now, now.Add(n.s.config.commandTimeout)), n.req)
+	n.s.core.Counts.Commands.Add(1)
+	kept, err := n.remote.Note(n.s.core.Deadlines.Context(context.Background(), now, now.Add(n.s.core.Config.CommandTimeout)), n.req)
 	if err == nil && kept {
 		n.s.withHold(n.name, n.req.Epoch, func(h *hold) bool {
-			h.note.sent = now.Sub(n.s.opened)
+			h.note.sent = now.Sub(n.s.core.Opened)
 			return true
 		})
 	}

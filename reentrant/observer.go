@@ -3,9 +3,9 @@ package reentrant
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"runtime/debug"
 	"time"
+
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // An Observer receives the events of a session's locks, for metrics, traces and tests.
@@ -31,223 +31,112 @@ type Observer interface {
 }
 
 // EventKind says what happened.
-type EventKind int8
+type EventKind = core.EventKind
 
 const (
 	// EventAcquired: an owner got a lock that it did not hold, or moved its hold by Resume. Wait is how long that took. A return from
 	// [Condition.Await] is one too.
-	EventAcquired EventKind = iota + 1
+	EventAcquired = core.EventAcquired
 	// EventReentered: an owner got a lock once more.
-	EventReentered
+	EventReentered = core.EventReentered
 	// EventFailed: a call that asked for a lock did not get it, after Wait. Err is the reason; nil if another owner had
 	// the lock for as long as the call would wait.
-	EventFailed
+	EventFailed = core.EventFailed
 	// EventReleased: an owner gave up its last hold after Held, by Unlock or by Await; or its last hold of a side; or
 	// permits. HandedOff says that the next owner of a Lock is of the same session. Any caller may release permits: Held is
 	// that of the caller's latest ones, or of the oldest of all if it has none.
-	EventReleased
+	EventReleased = core.EventReleased
 	// EventYielded: the turn of the session was over, and another session got the lock.
-	EventYielded
+	EventYielded = core.EventYielded
 	// EventLost: the hold ended otherwise, after Held; Err says how that was noticed, and wraps ErrLost.
-	EventLost
+	EventLost = core.EventLost
 	// EventWaitingLong: a call has waited for longer than the session's lease, in this process's queue or in Redis. It is
 	// reported once per wait. Holders are those of this process first. The session asks the backend for the others: State,
 	// or Shared, is what that says, nil if it did not answer. Of a Lock that an owner of this session holds, State is what
 	// the session knows itself. Err is the backend's last error, nil if another owner holds the lock. OfParent says that
 	// the call was made with the context of a Do that has the lock, by a goroutine that Do's function started, say: as
 	// another owner it waits for the end of that Do, which may wait for it.
-	EventWaitingLong
+	EventWaitingLong = core.EventWaitingLong
 	// EventRenewalFailing: the lease of a hold could not be renewed, for the reason in Err. The session tries again.
-	EventRenewalFailing
+	EventRenewalFailing = core.EventRenewalFailing
 	// EventRenewalRecovered: the renewal succeeded after failures.
-	EventRenewalRecovered
+	EventRenewalRecovered = core.EventRenewalRecovered
 )
 
-var eventNames = [...]string{
-	EventAcquired: "lock acquired", EventReentered: "lock re-entered", EventFailed: "lock not acquired",
-	EventReleased: "lock released", EventYielded: "lock yielded", EventLost: "lock lost",
-	EventWaitingLong: "waiting long for a lock", EventRenewalFailing: "renewal failing", EventRenewalRecovered: "renewal recovered",
-}
-
-// String describes the kind in words.
-func (k EventKind) String() string {
-	if k < EventAcquired || int(k) >= len(eventNames) {
-		return fmt.Sprintf("EventKind(%d)", int8(k))
-	}
-	return eventNames[k]
-}
-
-// level is the log level of the event.
-func (k EventKind) level() slog.Level {
-	switch k {
-	case EventLost:
-		return slog.LevelError
-	case EventRenewalFailing, EventWaitingLong:
-		return slog.LevelWarn
-	case EventRenewalRecovered:
-		return slog.LevelInfo
-	}
-	return slog.LevelDebug
-}
-
 // A Mode is the side of a read-write lock, or the kind of hold, that a call took or gave up.
-type Mode int8
+type Mode = core.Mode
 
 const (
 	// ModeLock: a Lock, which has one mode.
-	ModeLock Mode = iota
+	ModeLock = core.ModeLock
 	// ModeWrite: the write side of an RWLock.
-	ModeWrite
+	ModeWrite = core.ModeWrite
 	// ModeRead: the read side of an RWLock.
-	ModeRead
+	ModeRead = core.ModeRead
 	// ModePermits: permits of a Semaphore.
-	ModePermits
+	ModePermits = core.ModePermits
 )
 
-var modeNames = [...]string{ModeLock: "lock", ModeWrite: "write", ModeRead: "read", ModePermits: "permits"}
-
-// String is the mode's name.
-func (m Mode) String() string {
-	if m < ModeLock || int(m) >= len(modeNames) {
-		return fmt.Sprintf("Mode(%d)", int8(m))
-	}
-	return modeNames[m]
-}
-
 // An Event is something that happened to a lock. Fields that do not belong to its kind are zero.
-type Event struct {
-	Kind      EventKind
-	At        time.Time // when it happened
-	Lock      string    // its name, or that of the RWLock or Semaphore
-	Mode      Mode      // with EventAcquired, EventReentered, EventFailed, EventReleased and EventLost
-	Owner     Owner
-	Token     Token
-	Wait      time.Duration
-	Held      time.Duration
-	HandedOff bool
-	Permits   int          // with ModePermits: how many
-	Holders   []Holder     // with EventWaitingLong, as all that follow but Err
-	State     *State       // of a Lock
-	Shared    *SharedState // of an RWLock or a Semaphore
-	OfParent  bool
-	Err       error
-	_         struct{}
-}
+//
+//	Kind      EventKind
+//	At        time.Time // when it happened
+//	Lock      string    // its name, or that of the RWLock or Semaphore
+//	Mode      Mode      // with EventAcquired, EventReentered, EventFailed, EventReleased and EventLost
+//	Owner     Owner
+//	Token     Token
+//	Wait      time.Duration
+//	Held      time.Duration
+//	HandedOff bool
+//	Permits   int          // with ModePermits: how many
+//	Holders   []Holder     // with EventWaitingLong, as all that follow but Err
+//	State     *State       // of a Lock
+//	Shared    *SharedState // of an RWLock or a Semaphore
+//	OfParent  bool
+//	Err       error
+type Event = core.Event
 
-// maxEvents bounds how many events wait for the observer.
-const maxEvents = 10_000
-
-// report queues an event for the observer and the log, in the order of the calls of report. It never blocks, and is
-// called with the mutexes held that decide the order.
-func (s *session) report(ctx context.Context, e Event) {
-	e.At = time.Now()
-	if s.config.observer != nil && !s.events.Post(func() { s.observe(ctx, e) }) {
-		s.slowObserver.Do(func() {
-			s.log(slog.LevelWarn, "the observer is too slow: events are dropped, and Stats counts them; this is logged once")
-		})
-	}
-	if level := e.Kind.level(); level > slog.LevelDebug || s.verbose {
-		s.logWriter.LogAt(e.At, level, e.Kind.String(), e.attributes)
-	}
-}
-
-// observe gives an event to the observer.
-func (s *session) observe(ctx context.Context, e Event) {
-	returned := false
-	defer func() {
-		if !returned {
-			p, stack := recover(), debug.Stack()
-			s.brokenObserver.Do(func() { s.reportBroken(p, stack) })
-		}
-	}()
-	s.config.observer.Observe(ctx, e)
-	returned = true
-}
-
-// reportBroken logs that the observer panicked with p or, if that is nil, ended its goroutine.
-func (s *session) reportBroken(p any, stack []byte) {
-	text, attrs := "the observer ended its goroutine", []slog.Attr{slog.String("stack", string(stack))}
-	if p != nil {
-		text, attrs = "the observer panicked", append(attrs, slog.Any("panic", p))
-	}
-	s.log(slog.LevelError, text+"; it is still called, and this is logged once", attrs...)
-}
-
-// attributes returns the fields of the event that are set.
-func (e Event) attributes() []slog.Attr {
-	attrs := []slog.Attr{slog.String("lock", e.Lock)}
-	if e.Mode != ModeLock {
-		attrs = append(attrs, slog.String("mode", e.Mode.String()))
-	}
-	if e.Permits > 0 {
-		attrs = append(attrs, slog.Int("permits", e.Permits))
-	}
-	if e.Owner != (Owner{}) {
-		attrs = append(attrs, slog.String("owner", e.Owner.String()))
-	}
-	if e.Token > 0 {
-		attrs = append(attrs, slog.Uint64("token", uint64(e.Token)))
-	}
-	if e.Wait > 0 {
-		attrs = append(attrs, slog.Duration("wait", e.Wait))
-	}
-	if e.Held > 0 {
-		attrs = append(attrs, slog.Duration("held", e.Held))
-	}
-	if e.HandedOff {
-		attrs = append(attrs, slog.Bool("handed_off", true))
-	}
-	attrs = append(attrs, e.holderAttributes()...)
-	if e.Err != nil {
-		attrs = append(attrs, slog.String("error", e.Err.Error()))
-	}
-	return attrs
-}
-
-// now returns the time for durations in reports; zero if the session reports no events.
-func (s *session) now() time.Time {
-	if !s.reporting {
-		return time.Time{}
-	}
-	return time.Now()
-}
+// A Holder has what a call waits for.
+//
+//	Session string
+//	Owner   string    // as Owner.String prints it; "" of a session that has not told, as that of a remote reader
+//	Mode    Mode      // what it has
+//	Permits int       // with ModePermits: how many
+//	Note    string    // of a Lock's holder (WithNote)
+//	Since   time.Time // zero if that is not known
+type Holder = core.Holder
 
 // reportGot reports that the owner got the lock, in a session that reports events. Like reportRelease it is called with e.mu
 // held, or with the baton of the hold, so that the events of a lock have an order.
 func (e *lockState) reportGot(ctx context.Context, kind EventKind, t *try) {
-	e.s.report(ctx, Event{Kind: kind, Lock: e.name, Owner: e.hold.owner, Token: e.hold.token, Wait: time.Since(t.begun)})
+	e.s.core.Report(ctx, Event{Kind: kind, Lock: e.name, Owner: e.hold.owner, Token: e.hold.token, Wait: time.Since(t.begun)})
 }
 
 // reportFailed reports that a call that asked for the lock did not get it.
 func (l *Lock) reportFailed(ctx context.Context, begun time.Time, err error) {
-	if !l.session.reporting {
+	if !l.session.core.Reporting {
 		return
 	}
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	l.session.report(ctx, Event{Kind: EventFailed, Lock: l.name, Owner: CurrentOwner(ctx), Wait: time.Since(begun), Err: err})
+	l.session.core.Report(ctx, Event{Kind: EventFailed, Lock: l.name, Owner: core.CurrentOwner(ctx), Wait: time.Since(begun), Err: err})
 }
 
 // reportRelease reports that an owner has given up its last hold.
 func (e *lockState) reportRelease(ctx context.Context, h *hold, handedOff bool, err error) {
-	if e.s.reporting {
-		e.s.report(ctx, Event{Kind: EventReleased, Lock: e.name, Owner: h.owner, Token: h.token,
+	if e.s.core.Reporting {
+		e.s.core.Report(ctx, Event{Kind: EventReleased, Lock: e.name, Owner: h.owner, Token: h.token,
 			Held: time.Since(h.since), HandedOff: handedOff, Err: err})
 	}
 }
 
 // reportLost reports that a hold is lost.
 func (s *session) reportLost(name string, h hold, why string) {
-	s.stats.lost.Add(1)
+	s.core.Counts.Lost.Add(1)
 	e := Event{Kind: EventLost, Lock: name, Owner: h.owner, Token: h.token, Err: fmt.Errorf("%w (%s)", ErrLost, why)}
 	if !h.since.IsZero() {
 		e.Held = time.Since(h.since)
 	}
-	s.report(context.Background(), e)
-}
-
-// log writes a record.
-func (s *session) log(level slog.Level, text string, attrs ...slog.Attr) {
-	s.logWriter.Log(level, text, attrs...)
+	s.core.Report(context.Background(), e)
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
@@ -45,51 +46,31 @@ const maxCohortTurn = 1<<16 - 1
 // An Option sets a property of a session. Zero always means the default.
 type Option func(*config)
 
-type config struct {
-	lease          time.Duration
-	heartbeat      time.Duration
-	patience       time.Duration // how long a waiting session may be silent before it loses its place
-	grantTTL       time.Duration // the lease of a lock that was pushed to a waiter, until the first renewal
-	handoffTime    time.Duration
-	handoffs       int           // how many hand-overs a turn has
-	commandTimeout time.Duration // how long one command may take before it is given up and sent again
-	releaseTime    time.Duration // how long a caller waits for Redis to confirm a release: a failover or a moving slot is often over by then
-	spin           int
-	explicit       bool
-	cohort         bool
-	deadlocks      bool
-	leavesPortable bool
-	profiled       bool
-	linger         time.Duration
-	logger         *slog.Logger
-	observer       Observer
-	jitter         func(most time.Duration) time.Duration // rand.N; fixed in scenario tests
-	ahead          func(since time.Time) time.Duration    // lease.Ahead; tests suspend the machine
-}
+type config = core.Config
 
 // WithLease sets how long Redis keeps a lock whose session has gone silent, and so how long others wait after a
 // crash. It is renewed every third of it while the lock is held. Default 10 s; more than twice the heartbeat.
 // Shorter frees a dead holder's locks sooner, longer rides out longer outages. At least 20 ms, and at most ten years.
 // What a waiter was given has a shorter lease until its first renewal: see [WithHeartbeat].
-func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
+func WithLease(d time.Duration) Option { return func(c *config) { c.Lease = d } }
 
 // WithHeartbeat sets how often a waiting session shows that it is alive. A session that was silent for three heartbeats
 // is skipped. A waiter whose wake-up was lost waits for one heartbeat longer. A lock that is pushed to a waiting session
 // has a lease of three heartbeats until its first renewal, a third of a heartbeat later: a process that stops for longer
 // just then loses it, however long the lease of [WithLease] is. At least 1 ms. Default 1 s, or a third of the lease if that is less.
-func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
+func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.Heartbeat = d } }
 
 // WithTurn limits a session's turn: it may hand a lock from one of its owners to the next n times in a row, and for d,
 // before another waiting session gets it. The limit that is reached first ends the turn. After 5 ms only owners that waited
 // when the turn began get the lock. An n of 0 is the default, 64, or 512 with [WithCohort], which allows 65,535 at most.
 // A d of 0 is the default, 50 ms but never more than a quarter of the lease; d must be less than half the lease.
 func WithTurn(n int, d time.Duration) Option {
-	return func(c *config) { c.handoffs, c.handoffTime = n, d }
+	return func(c *config) { c.Handoffs, c.HandoffTime = n, d }
 }
 
 // WithSpin sets how many times the head of a queue tries again at once before it parks. Default 0: a freed lock
 // is pushed to the session that waits, so a try in between finds it free only while no session waits.
-func WithSpin(n int) Option { return func(c *config) { c.spin = n } }
+func WithSpin(n int) Option { return func(c *config) { c.Spin = n } }
 
 // WithCohort makes the lock the session's in Redis ([backend.CohortOwner]) and not its owner's: its owners hand it to each
 // other and re-enter it without a command, each with a fencing token of its own from a block that the session took.
@@ -99,7 +80,7 @@ func WithSpin(n int) Option { return func(c *config) { c.spin = n } }
 // than those before; and those that are left of the session's block may be lower than those of other sessions, until
 // the session learns of it, within a third of the lease. Locks with a fixed lease are handed over in Redis all the
 // same.
-func WithCohort() Option { return func(c *config) { c.cohort = true } }
+func WithCohort() Option { return func(c *config) { c.Cohort = true } }
 
 // WithLinger lets the session keep a lock for d after its last owner's Unlock, with the lease renewed, in case the next
 // one is its own too: a lock that no other process wants costs Redis next to nothing. A session that wants it asks, and
@@ -107,7 +88,7 @@ func WithCohort() Option { return func(c *config) { c.cohort = true } }
 // the lease as if the lock were held. Another's TryLock asks for the lock, and asks again about a round trip later: it
 // takes what this session keeps idle, and otherwise returns false after two attempts. If commands take longer than a
 // quarter of a heartbeat, it makes one. It needs [WithCohort]. Default: zero, never.
-func WithLinger(d time.Duration) Option { return func(c *config) { c.linger = d } }
+func WithLinger(d time.Duration) Option { return func(c *config) { c.Linger = d } }
 
 // WithDeadlockDetection ends a Lock that would wait for ever with a [*DeadlockError]. It finds what Java's ThreadMXBean
 // finds, and returns it as an error to the owner whose wait closes the cycle. Within the session that is at once; over
@@ -118,24 +99,24 @@ func WithLinger(d time.Duration) Option { return func(c *config) { c.linger = d 
 // from one, nor at holds with a fixed lease, which end by themselves. It does look at a Lock whose ctx has a deadline:
 // such a wait would end too, but the caller learns of the deadlock at once and not at the deadline. Goroutines that
 // share an owner count as one: if one of them waits, the owner waits.
-func WithDeadlockDetection() Option { return func(c *config) { c.deadlocks = true } }
+func WithDeadlockDetection() Option { return func(c *config) { c.Deadlocks = true } }
 
 // WithPortableHoldsLeft makes [Session.Close] leave the holds of portable owners ([WithPortableOwner]) in the backend
 // when its context ends, instead of giving them up. Another session can take them up with [Lock.Resume], with their
 // hold counts and tokens, for as long as their leases last: nothing renews them meanwhile. Close a session with a
 // context that has ended to leave them at once. Sides of an [RWLock] and permits of a [Semaphore] belong to the session, and
 // are never left. Default: portable holds are given up like the others.
-func WithPortableHoldsLeft() Option { return func(c *config) { c.leavesPortable = true } }
+func WithPortableHoldsLeft() Option { return func(c *config) { c.LeavesPortable = true } }
 
 // WithProfilerLabels makes Do, TryDo and TryDoFor, and those of an RWLock's read side, run their functions with the
 // label relock.lock (see [runtime/pprof.Do]), whose value is the name of the lock, or for [MultiLock.Do] "NAME and N
 // more": profiles of the processor and of goroutines then show the work under each lock separately.
 // Goroutines that the function starts have the label too. Default: no label, which costs nothing.
-func WithProfilerLabels() Option { return func(c *config) { c.profiled = true } }
+func WithProfilerLabels() Option { return func(c *config) { c.Profiled = true } }
 
 // WithExplicitOwners makes the session refuse calls whose context carries no owner ([WithOwner]) with ErrNoOwner,
 // and skips the check of goroutine ids.
-func WithExplicitOwners() Option { return func(c *config) { c.explicit = true } }
+func WithExplicitOwners() Option { return func(c *config) { c.Explicit = true } }
 
 // WithLogger sets the logger for events that concern an operator: locks lost (as errors), renewals failing
 // and recovered, for each lock the beginning of an outage and its end with counts, waits longer than a lease with the
@@ -144,15 +125,15 @@ func WithExplicitOwners() Option { return func(c *config) { c.explicit = true } 
 // level of debugging, if that is enabled when the session is opened, every event of an [Observer]. Records are written
 // in order, in a goroutine of their own. While a handler hangs, a thousand wait for it; beyond that they are dropped. A
 // handler that panics costs the record. records_dropped in the next one says how many are missing. Default: no logger.
-func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
+func WithLogger(l *slog.Logger) Option { return func(c *config) { c.Logger = l } }
 
 // WithObserver sets an observer of the session's locks, which is called in order and in a goroutine of its own.
 // Default: none, which costs nothing.
-func WithObserver(o Observer) Option { return func(c *config) { c.observer = o } }
+func WithObserver(o Observer) Option { return func(c *config) { c.Observer = o } }
 
 // newConfig applies the options, and checks each of them and their relations.
 func newConfig(opts []Option) (config, error) {
-	c := config{jitter: rand.N[time.Duration], ahead: lease.Ahead}
+	c := config{Jitter: rand.N[time.Duration], Ahead: lease.Ahead}
 	for i, opt := range opts {
 		if opt == nil {
 			return c, fmt.Errorf("reentrant: NewSession: option %d is nil", i+1)
@@ -160,57 +141,54 @@ func newConfig(opts []Option) (config, error) {
 		opt(&c)
 	}
 	if err := errors.Join(
-		notNegative("WithLease", c.lease), notNegative("WithHeartbeat", c.heartbeat),
-		notNegative("WithTurn", c.handoffs), notNegative("WithTurn", c.handoffTime),
-		notNegative("WithSpin", c.spin), notNegative("WithLinger", c.linger)); err != nil {
+		notNegative("WithLease", c.Lease), notNegative("WithHeartbeat", c.Heartbeat),
+		notNegative("WithTurn", c.Handoffs), notNegative("WithTurn", c.HandoffTime),
+		notNegative("WithSpin", c.Spin), notNegative("WithLinger", c.Linger)); err != nil {
 		return c, err
 	}
-	c.lease = cmp.Or(c.lease, DefaultLease)
-	c.heartbeat = cmp.Or(c.heartbeat, min(DefaultHeartbeat, c.lease/3))
-	c.patience, c.grantTTL = 3*c.heartbeat, max(2*c.heartbeat, min(3*c.heartbeat, c.lease))
-	c.commandTimeout = min(c.lease/3, 2*time.Second)
-	c.releaseTime = releaseTries * c.commandTimeout // no more than a lease
-	c.handoffTime = cmp.Or(c.handoffTime, min(DefaultTurnTime, c.lease/4))
-	if c.handoffs == 0 {
-		c.handoffs = registeredTurn
-		if c.cohort {
-			c.handoffs = cohortTurn
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	c.Heartbeat = cmp.Or(c.Heartbeat, min(DefaultHeartbeat, c.Lease/3))
+	c.Patience, c.GrantTTL = 3*c.Heartbeat, max(2*c.Heartbeat, min(3*c.Heartbeat, c.Lease))
+	c.CommandTimeout = min(c.Lease/3, 2*time.Second)
+	c.ReleaseTime = releaseTries * c.CommandTimeout // no more than a lease
+	c.HandoffTime = cmp.Or(c.HandoffTime, min(DefaultTurnTime, c.Lease/4))
+	if c.Handoffs == 0 {
+		c.Handoffs = registeredTurn
+		if c.Cohort {
+			c.Handoffs = cohortTurn
 		}
 	}
-	if c.logger == nil {
-		c.logger = slog.New(slog.DiscardHandler)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return c, c.relations()
+	return c, relations(c)
 }
 
 // relations checks the options against each other.
-func (c config) relations() error {
-	if c.lease < lease.Min {
-		return fmt.Errorf("reentrant: WithLease(%v): at least %v", c.lease, lease.Min)
+func relations(c config) error {
+	if c.Lease < lease.Min {
+		return fmt.Errorf("reentrant: WithLease(%v): at least %v", c.Lease, lease.Min)
 	}
-	if c.lease > maxLease {
-		return fmt.Errorf("reentrant: WithLease(%v): at most %v", c.lease, maxLease)
+	if c.Lease > maxLease {
+		return fmt.Errorf("reentrant: WithLease(%v): at most %v", c.Lease, maxLease)
 	}
-	if c.heartbeat < minHeartbeat {
-		return fmt.Errorf("reentrant: WithHeartbeat(%v): at least %v", c.heartbeat, minHeartbeat)
+	if c.Heartbeat < minHeartbeat {
+		return fmt.Errorf("reentrant: WithHeartbeat(%v): at least %v", c.Heartbeat, minHeartbeat)
 	}
-	if c.lease-c.heartbeat <= c.heartbeat { // twice the heartbeat may be too large a number
-		return fmt.Errorf("reentrant: WithLease(%v) must be more than twice the heartbeat of %v (WithHeartbeat)", c.lease, c.heartbeat)
+	if c.Lease-c.Heartbeat <= c.Heartbeat { // twice the heartbeat may be too large a number
+		return fmt.Errorf("reentrant: WithLease(%v) must be more than twice the heartbeat of %v (WithHeartbeat)", c.Lease, c.Heartbeat)
 	}
-	if c.handoffTime >= c.lease/2 {
-		return fmt.Errorf("reentrant: WithTurn: a time of %v must be less than half the lease of %v (WithLease)", c.handoffTime, c.lease)
+	if c.HandoffTime >= c.Lease/2 {
+		return fmt.Errorf("reentrant: WithTurn: a time of %v must be less than half the lease of %v (WithLease)", c.HandoffTime, c.Lease)
 	}
-	if c.cohort && c.handoffs > maxCohortTurn {
-		return fmt.Errorf("reentrant: WithTurn: %d hand-overs: at most %d with WithCohort", c.handoffs, maxCohortTurn)
+	if c.Cohort && c.Handoffs > maxCohortTurn {
+		return fmt.Errorf("reentrant: WithTurn: %d hand-overs: at most %d with WithCohort", c.Handoffs, maxCohortTurn)
 	}
-	if c.linger > 0 && !c.cohort {
+	if c.Linger > 0 && !c.Cohort {
 		return errors.New("reentrant: WithLinger needs WithCohort")
 	}
 	return nil
 }
-
-// block returns how many tokens a cohort takes at once: one for the first owner and one for each hand-over.
-func (c config) block() int { return c.handoffs + 1 }
 
 // maxLease, ten years, keeps sums of leases and moments within what
 // a server's script can count in microseconds. minHeartbeat is the server's resolution.
@@ -225,10 +203,6 @@ func notNegative[T int | time.Duration](option string, v T) error {
 	}
 	return nil
 }
-
-// stall returns how long a background job may take before others start beside it. It is so short that a job behind ten
-// thousand that hang starts within a heartbeat.
-func (c config) stall() time.Duration { return c.heartbeat / 16 }
 
 // A LockOption sets a property of one Lock, which is a handle: Locks of equal name may differ in their options. The lease
 // belongs to the hold. The Lock of the outermost acquire decides whether it is fixed, and how long; re-entry and

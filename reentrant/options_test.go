@@ -12,10 +12,10 @@ import (
 func TestOptionsZeroMeansDefault(t *testing.T) {
 	c, err := newConfig([]Option{WithLease(0), WithHeartbeat(0), WithTurn(0, 0), WithSpin(0), WithLogger(nil)})
 	require.NoError(t, err)
-	assert.Equal(t, DefaultLease, c.lease)
-	assert.Equal(t, DefaultHeartbeat, c.heartbeat)
-	assert.Equal(t, DefaultTurnTime, c.handoffTime)
-	assert.NotNil(t, c.logger)
+	assert.Equal(t, DefaultLease, c.Lease)
+	assert.Equal(t, DefaultHeartbeat, c.Heartbeat)
+	assert.Equal(t, DefaultTurnTime, c.HandoffTime)
+	assert.NotNil(t, c.Logger)
 }
 
 func TestOptionsThatContradictAreNamed(t *testing.T) {
@@ -46,8 +46,8 @@ func TestOptionsKeepTheRulesOfGrants(t *testing.T) {
 	for _, opts := range [][]Option{nil, {WithLease(300 * time.Millisecond)}, {WithLease(time.Minute), WithHeartbeat(20 * time.Second)}} {
 		c, err := newConfig(opts)
 		require.NoError(t, err)
-		assert.LessOrEqual(t, c.heartbeat, c.patience/3, "two heartbeats may be lost")
-		assert.GreaterOrEqual(t, c.grantTTL, 2*c.heartbeat, "a grant whose message is lost is found by a heartbeat")
-		assert.Less(t, c.commandTimeout, c.lease/2, "a renewal that hangs leaves time for another")
+		assert.LessOrEqual(t, c.Heartbeat, c.Patience/3, "two heartbeats may be lost")
+		assert.GreaterOrEqual(t, c.GrantTTL, 2*c.Heartbeat, "a grant whose message is lost is found by a heartbeat")
+		assert.Less(t, c.CommandTimeout, c.Lease/2, "a renewal that hangs leaves time for another")
 	}
 }

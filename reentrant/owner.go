@@ -2,55 +2,17 @@ package reentrant
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strconv"
 
-	"github.com/petermattis/goid"
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // An Owner holds locks: it is a goroutine of this session, or a name that a context carries. Owners are comparable. Two
 // sessions never share an owner, unless it is portable ([WithPortableOwner]): the same name in two sessions is two
 // owners.
-type Owner struct {
-	name      string
-	goroutine int64 // 0 for a named owner
-	portable  bool  // known by its name in the whole deployment
-	slot      bool  // it holds the number of a Slot
-}
-
-// String returns the owner as Redis has it after the session's id: a goroutine's decimal id, "~name", or "@id" for a
+//
+// Its String returns the owner as Redis has it after the session's id: a goroutine's decimal id, "~name", or "@id" for a
 // portable owner.
-func (o Owner) String() string {
-	switch {
-	case o.goroutine != 0:
-		return strconv.FormatInt(o.goroutine, 10)
-	case o.portable:
-		return "@" + o.name
-	}
-	return "~" + o.name
-}
-
-// shared reports whether several goroutines can act as this owner at once.
-func (o Owner) shared() bool { return o.goroutine == 0 }
-
-// maxName bounds the names of owners and conditions, in bytes. They are part of commands and messages.
-const maxName = 4096
-
-// check returns the error of an invalid name that a context carries.
-func (o Owner) check() error {
-	switch {
-	case o.goroutine != 0:
-		return nil
-	case o.name == "":
-		return errors.New("the owner that the context carries has an empty name")
-	case len(o.name) > maxName:
-		return fmt.Errorf("the name of the owner that the context carries is %d bytes long, at most %d are allowed", len(o.name), maxName)
-	}
-	return nil
-}
-
-type ownerKey struct{}
+type Owner = core.Owner
 
 // WithOwner makes name the owner of every lock that is taken and released under the returned context, in place of
 // the calling goroutine. So a task can keep a lock while it moves from goroutine to goroutine.
@@ -62,7 +24,7 @@ type ownerKey struct{}
 // The name has 1 to 4096 bytes. With any other every call that takes or gives up a lock, waits, signals or asks about a
 // hold returns an error, and changes nothing; where it has no error to return, the owner holds nothing.
 func WithOwner(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, ownerKey{}, Owner{name: name})
+	return core.WithOwner(ctx, core.NamedOwner(name))
 }
 
 // WithPortableOwner is [WithOwner] with an owner that is known by its id in the whole deployment: what it holds can be
@@ -70,16 +32,9 @@ func WithOwner(ctx context.Context, name string) context.Context {
 // permits of a [Semaphore] are the session's. Any caller that knows the id is the owner, so it should be one
 // that cannot be guessed, and used by one session at a time. It has 1 to 4096 bytes, as the name of WithOwner.
 func WithPortableOwner(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, ownerKey{}, Owner{name: id, portable: true})
+	return core.WithOwner(ctx, core.PortableOwner(id))
 }
 
 // CurrentOwner returns the owner for which a call with ctx acts: that of the innermost [WithOwner] or
 // [WithPortableOwner], else the calling goroutine.
-func CurrentOwner(ctx context.Context) Owner {
-	if ctx != nil {
-		if o, ok := ctx.Value(ownerKey{}).(Owner); ok {
-			return o
-		}
-	}
-	return Owner{goroutine: goid.Get()}
-}
+func CurrentOwner(ctx context.Context) Owner { return core.CurrentOwner(ctx) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // reenter takes the lock once more for its owner, unless the caller wants a lock that it does not hold yet. It is
@@ -23,7 +24,7 @@ func (e *lockState) reenter(ctx context.Context, owner Owner, t *try) (bool, err
 	}
 	if err == nil {
 		holds++
-		e.s.stats.reentries.Add(1)
+		e.s.core.Counts.Reentries.Add(1)
 	}
 	if !e.finishAcquire(ctx, EventReentered, t, holds, had, err) {
 		e.passOn()
@@ -100,13 +101,13 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 			}
 			return ErrLost
 		}
-		e.s.stats.commands.Add(1)
-		limit := earlier(now.Add(e.s.config.commandTimeout), h.lease.Until())
+		e.s.core.Counts.Commands.Add(1)
+		limit := core.Earlier(now.Add(e.s.core.Config.CommandTimeout), h.lease.Until())
 		if until.After(now) {
-			limit = earlier(limit, later(until, now.Add(e.s.config.commandTimeout/8)))
+			limit = core.Earlier(limit, core.Later(until, now.Add(e.s.core.Config.CommandTimeout/8)))
 		}
-		gone, err := command(e.s.deadlines.Context(ctx, now, limit), h)
-		err = wrapUnavailable(ctx, err)
+		gone, err := command(e.s.core.Deadlines.Context(ctx, now, limit), h)
+		err = core.WrapUnavailable(ctx, err)
 		switch {
 		case err == nil && gone:
 			e.lose(h.epoch, "Redis no longer had it")
@@ -118,15 +119,15 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 			}
 			return nil
 		}
-		if last = mergeOutcome(last, err); Refused(err) {
+		if last = core.MergeOutcome(last, err); Refused(err) {
 			return last
 		}
-		wait := min(retryPause(try, e.s.config.heartbeat), max(h.lease.Remaining(time.Now()), 0))
+		wait := min(core.RetryPause(try, e.s.core.Config.Heartbeat), max(h.lease.Remaining(time.Now()), 0))
 		if !until.IsZero() && !time.Now().Add(wait).Before(until) && ctx.Err() == nil {
 			return last
 		}
-		if ctx.Err() != nil || !pause(ctx, wait, nil) {
-			return interruptedBy(ctx, "while Redis was asked", last)
+		if ctx.Err() != nil || !core.Pause(ctx, wait, nil) {
+			return core.InterruptedBy(ctx, "while Redis was asked", last)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // Unlock gives up one hold of the caller's owner. Giving up the last one frees the lock for the next owner in the
@@ -23,11 +24,11 @@ import (
 // and when its lease ends at the latest. If it was an inner hold, the next call on the lock corrects the count in
 // Redis.
 func (l *Lock) Unlock(ctx context.Context) error {
-	owner, err := l.session.caller(ctx, l.invalid)
+	owner, err := l.session.core.Caller(ctx, l.invalid)
 	if err != nil {
 		return l.error("unlock", err)
 	}
-	if e, age := l.ownState(owner.goroutine); e != nil {
+	if e, age := l.ownState(core.GoroutineOf(owner)); e != nil {
 		// The hold has a reference until it is given up.
 		if holds, ok := e.queue.ExitOrBegin(owner); ok && holds > 0 {
 			return nil
@@ -49,14 +50,14 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	case holds > 1:
 		err = e.exit(ctx, owner, holds-1)
 	default:
-		err = e.unlock(ctx, e.s.age())
+		err = e.unlock(ctx, e.s.core.Age())
 	}
 	return l.error("unlock", err)
 }
 
 // notHeld returns the error of Unlock for an owner without a hold.
 func (l *Lock) notHeld(owner Owner) error {
-	if l.session.lostHolds.TakeOwed(debt{ModeLock, l.name, owner}, 1, 1) > 0 {
+	if l.session.core.Debts.TakeOwed(core.DebtOf(ModeLock, l.name, owner), 1, 1) > 0 {
 		return ErrLost
 	}
 	return ErrNotHeld
@@ -66,7 +67,7 @@ func (l *Lock) notHeld(owner Owner) error {
 // operation corrects the count in Redis. exit is called with the baton, which goes back to the owner, or to the next
 // one if the hold is lost.
 func (e *lockState) exit(ctx context.Context, owner Owner, holds int) error {
-	err := e.setRemoteHolds(context.WithoutCancel(ctx), owner, holds, time.Now().Add(e.s.config.releaseTime))
+	err := e.setRemoteHolds(context.WithoutCancel(ctx), owner, holds, time.Now().Add(e.s.core.Config.ReleaseTime))
 	if !e.finishOperation(holds, holds) {
 		e.passOn()
 		return ErrLost
@@ -83,7 +84,7 @@ func (e *lockState) unlock(ctx context.Context, age time.Duration) error {
 		return e.endHold(ctx, age)
 	}
 	e.mu.Unlock()
-	e.s.stats.handoffs.Add(1)
+	e.s.core.Counts.Handoffs.Add(1)
 	e.s.putState(e)
 	return nil
 }
@@ -100,7 +101,7 @@ func (e *lockState) endHold(ctx context.Context, age time.Duration) error {
 	e.mu.Unlock()
 	switch {
 	case stays: // the lock state may serve another lock by now
-		e.s.watchdog.wakeBy(e.s.opened.Add(age + e.s.config.linger))
+		e.s.watchdog.wakeBy(e.s.core.Opened.Add(age + e.s.core.Config.Linger))
 		return nil
 	case !trusted:
 		if h.phase != phaseLost {
@@ -136,14 +137,14 @@ func (e *lockState) handToNextLocked(ctx context.Context, age time.Duration) boo
 const releaseTries = 3
 
 // release gives up everything that Redis has of this session for the lock. The end of ctx does not end it. It tries for
-// releaseTime, and after that in the background. ErrLost means that the hold was gone before the first try. Baton.
+// ReleaseTime, and after that in the background. ErrLost means that the hold was gone before the first try. Baton.
 func (e *lockState) release(ctx context.Context) error {
 	req := backend.ReleaseRequest{Epoch: e.sentEpoch, Until: e.pendingUntil(), Used: e.lastUsed}
 	prior := e.prior
 	req.Prior, e.prior = prior, backend.Prior{}
 	begun := time.Now()
 	r := release{s: e.s, remote: e.remote, req: req}
-	err := r.repeat(ctx, begun.Add(e.s.config.releaseTime))
+	err := r.repeat(ctx, begun.Add(e.s.core.Config.ReleaseTime))
 	switch {
 	case err == nil || errors.Is(err, ErrLost):
 		e.unreleased = false
@@ -162,10 +163,10 @@ func (e *lockState) release(ctx context.Context) error {
 // pendingUntil returns the time until which a copy of an attempt may be under way that had no reply, zero if there is
 // none. Baton.
 func (e *lockState) pendingUntil() time.Time {
-	if e.unknownUntil <= e.s.age() {
+	if e.unknownUntil <= e.s.core.Age() {
 		return time.Time{}
 	}
-	return e.s.opened.Add(e.unknownUntil)
+	return e.s.core.Opened.Add(e.unknownUntil)
 }
 
 // A release gives up what a session has of a lock, up to an epoch. It touches nothing of a later epoch, so it can be
@@ -187,11 +188,11 @@ func (r *release) repeat(ctx context.Context, until time.Time) error {
 		if done, err := r.send(ctx, now); done {
 			return err
 		}
-		wait := retryPause(r.tries, r.s.config.heartbeat)
-		if time.Now().Add(wait + r.s.config.commandTimeout).After(until) {
+		wait := core.RetryPause(r.tries, r.s.core.Config.Heartbeat)
+		if time.Now().Add(wait + r.s.core.Config.CommandTimeout).After(until) {
 			return r.last
 		}
-		pause(context.Background(), wait, nil)
+		core.Pause(context.Background(), wait, nil)
 	}
 }
 
@@ -199,10 +200,10 @@ func (r *release) repeat(ctx context.Context, until time.Time) error {
 // hold before any copy can have been carried out.
 func (r *release) send(ctx context.Context, now time.Time) (done bool, err error) {
 	r.tries++
-	r.s.stats.commands.Add(1)
-	result, err := r.remote.Release(r.s.deadlines.Outliving(ctx, now, now.Add(r.s.config.commandTimeout)), r.req)
+	r.s.core.Counts.Commands.Add(1)
+	result, err := r.remote.Release(r.s.core.Deadlines.Outliving(ctx, now, now.Add(r.s.core.Config.CommandTimeout)), r.req)
 	if err != nil {
-		err = wrapUnavailable(context.Background(), err)
+		err = core.WrapUnavailable(context.Background(), err)
 	} else {
 		err = check.Release(result)
 	}
@@ -216,7 +217,7 @@ func (r *release) send(ctx context.Context, now time.Time) (done bool, err error
 	case err == nil:
 		return true, nil
 	}
-	r.last = mergeOutcome(r.last, err)
+	r.last = core.MergeOutcome(r.last, err)
 	return Refused(err), r.last
 }
 
@@ -226,8 +227,8 @@ const finishTime = time.Minute
 // finishLater sends the release in the background until Redis replies, the time until has come, or the session has
 // ended.
 func (r release) finishLater(until time.Time) {
-	time.AfterFunc(retryPause(r.tries, r.s.config.heartbeat), func() {
-		r.s.releases.Do(func() { r.finish(until) })
+	time.AfterFunc(core.RetryPause(r.tries, r.s.core.Config.Heartbeat), func() {
+		r.s.core.Releases.Do(func() { r.finish(until) })
 	})
 }
 
@@ -242,19 +243,19 @@ func (r release) finish(until time.Time) {
 	case !done && now.Before(until):
 		r.finishLater(until)
 	case !done || Refused(err):
-		r.s.log(slog.LevelWarn, "could not give back a lock; it expires", lock, slog.Any("error", err))
+		r.s.core.Log(slog.LevelWarn, "could not give back a lock; it expires", lock, slog.Any("error", err))
 	default:
-		r.s.log(slog.LevelInfo, "a lock was given back late", lock)
+		r.s.core.Log(slog.LevelInfo, "a lock was given back late", lock)
 	}
 }
 
 // releaseOrphan releases what an epoch has of a lock, without the baton, since it touches nothing newer. One try is
 // enough: if it fails, the hold expires.
 func (s *session) releaseOrphan(remote backend.Remote, name string, epoch uint64) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.commandTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.core.Config.CommandTimeout)
 	defer cancel()
-	s.stats.commands.Add(1)
+	s.core.Counts.Commands.Add(1)
 	if _, err := remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch}); err != nil {
-		s.log(slog.LevelWarn, "could not give back a lock; it expires", slog.String("lock", name), slog.Any("error", err))
+		s.core.Log(slog.LevelWarn, "could not give back a lock; it expires", slog.String("lock", name), slog.Any("error", err))
 	}
 }

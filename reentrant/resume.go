@@ -10,6 +10,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
 	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
@@ -28,7 +29,7 @@ import (
 //
 // Any caller that knows the id is the owner: two processes that use one id do not exclude each other.
 func (l *Lock) Resume(ctx context.Context) error {
-	t := &try{begun: l.session.now()}
+	t := &try{begun: l.session.core.Now()}
 	err := l.error("resume", l.session.explainKind(ctx, l.remote, aLock, l.resume(ctx, t)))
 	if err != nil {
 		l.reportFailed(ctx, t.begun, err)
@@ -37,11 +38,11 @@ func (l *Lock) Resume(ctx context.Context) error {
 }
 
 func (l *Lock) resume(ctx context.Context, t *try) error {
-	owner, err := l.session.admit(ctx, l.invalid)
+	owner, err := l.session.core.Admit(ctx, l.invalid)
 	switch {
 	case err != nil:
 		return err
-	case !owner.portable:
+	case !core.IsPortable(owner):
 		return fmt.Errorf("owner %v is known to one session only: see WithPortableOwner", owner)
 	}
 	remote, ok := l.remote.(backend.Resumer)
@@ -64,7 +65,7 @@ func (l *Lock) resume(ctx context.Context, t *try) error {
 	case localqueue.Reentered:
 		err = e.resumeOwn(ctx, l, owner, remote, t)
 	default:
-		if err = interruptedBy(ctx, "in this process's queue", nil); ctx.Err() == nil {
+		if err = core.InterruptedBy(ctx, "in this process's queue", nil); ctx.Err() == nil {
 			err = ErrClosed
 		}
 	}
@@ -74,7 +75,7 @@ func (l *Lock) resume(ctx context.Context, t *try) error {
 
 // giveWay lets a Resume go before the head. It returns Busy if no Resume waits, and the head still has the baton.
 func (e *lockState) giveWay(ctx context.Context, owner Owner, t *try) localqueue.Outcome {
-	return e.queue.GiveWay(owner, owner.queueMode(), ctx.Done(), t.timeout)
+	return e.queue.GiveWay(owner, queueMode(owner), ctx.Done(), t.timeout)
 }
 
 // resume takes up a hold of another session, or from before a restart. It is called with the baton and a reference, and
@@ -89,7 +90,7 @@ func (e *lockState) resume(ctx context.Context, l *Lock, owner Owner, remote bac
 		e.giveUp()
 		return err
 	}
-	e.unreleased, e.turn = true, e.newTurn(e.s.age())
+	e.unreleased, e.turn = true, e.newTurn(e.s.core.Age())
 	t.holds = holds
 	_, err = e.settle(ctx, l, h, t)
 	return err
@@ -126,7 +127,7 @@ func (e *lockState) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote 
 		e.replace(h)
 	case err == nil: // a different hold than this session had
 		e.lose(old.epoch, "the owner had got it anew, in another session")
-		e.s.lostHolds.Add(debt{ModeLock, e.name, owner}, holds)
+		e.s.core.Debts.Add(core.DebtOf(ModeLock, e.name, owner), holds)
 		holds = had
 		e.replace(h)
 	case errors.Is(err, ErrNotHeld), OutcomeUnknown(err): // in the second case the old epoch may be over
@@ -142,8 +143,8 @@ func (e *lockState) resumeOwn(ctx context.Context, l *Lock, owner Owner, remote 
 
 // sendResume asks Redis for the owner's hold until there is a reply. Baton.
 func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote backend.Resumer) (hold, int, error) {
-	cfg := &e.s.config
-	req := backend.ResumeRequest{Epoch: e.newEpoch(false), Owner: e.ownerField(owner), Lease: cfg.lease, Seen: Token(e.s.seenToken.Load())}
+	cfg := &e.s.core.Config
+	req := backend.ResumeRequest{Epoch: e.newEpoch(false), Owner: e.ownerField(owner), Lease: cfg.Lease, Seen: Token(e.s.core.SeenToken.Load())}
 	if l.fixed > 0 {
 		req.Lease, req.Fixed = l.fixed, true
 	}
@@ -152,43 +153,43 @@ func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote
 		if err := e.interrupted(ctx, last); err != nil {
 			return hold{}, 0, err
 		}
-		sent, ahead := time.Now(), e.s.ahead()
-		call := e.s.deadlines.Context(ctx, sent, sent.Add(cfg.commandTimeout))
+		sent, ahead := time.Now(), e.s.core.Ahead()
+		call := e.s.core.Deadlines.Context(ctx, sent, sent.Add(cfg.CommandTimeout))
 		req.NotAfter, _ = call.Deadline() // so that nothing comes after ctx's deadline, when the caller has been told
 		req.Until = e.pendingUntil()
-		e.s.stats.commands.Add(1)
+		e.s.core.Counts.Commands.Add(1)
 		reply, err := remote.Resume(call, req)
-		err = wrapUnavailable(ctx, err)
+		err = core.WrapUnavailable(ctx, err)
 		if err == nil {
 			err = check.Resume(&reply)
 		}
 		switch {
 		case Refused(err):
-			return hold{}, 0, mergeOutcome(last, err)
+			return hold{}, 0, core.MergeOutcome(last, err)
 		case err == nil && reply.Status == backend.NotThere:
 			return hold{}, 0, ErrNotHeld
 		case OutcomeUnknown(err):
 			// A copy may be under way. It would take the owner's hold from wherever the owner has gone on since, so the
 			// next one has it refused.
-			e.unknownUntil = max(e.unknownUntil, req.NotAfter.Sub(e.s.opened))
+			e.unknownUntil = max(e.unknownUntil, req.NotAfter.Sub(e.s.core.Opened))
 			req.Epoch = e.newEpoch(false)
 			last = err
-			pause(ctx, retryPause(try, cfg.heartbeat), e.s.closing)
+			core.Pause(ctx, core.RetryPause(try, cfg.Heartbeat), e.s.core.Closing)
 		case err == nil && reply.Status == backend.Overtaken:
 			req.Epoch = e.newEpoch(false)
 		case err == nil && reply.Status == backend.Resumed:
 			h := hold{owner: owner, epoch: req.Epoch, token: reply.Token, last: reply.Token, span: req.Lease,
 				note: newNote(cmp.Or(noteOf(ctx), reply.Note))}
-			if h.lease = lease.New(sent, ahead, cfg.lease, false); req.Fixed {
+			if h.lease = lease.New(sent, ahead, cfg.Lease, false); req.Fixed {
 				h.lease = lease.New(sent, ahead, reply.TTL, true)
 			}
-			if h.lease.Trusted(time.Now()) && !lease.Napped(ahead, e.s.ahead()) {
+			if h.lease.Trusted(time.Now()) && !lease.Napped(ahead, e.s.core.Ahead()) {
 				return h, reply.Holds, nil
 			}
-			last = wrapUnavailable(ctx, backend.WithOutcomeUnknown(errors.New("the answer came too late to be believed")))
+			last = core.WrapUnavailable(ctx, backend.WithOutcomeUnknown(errors.New("the answer came too late to be believed")))
 		default:
-			last = mergeOutcome(last, err)
-			pause(ctx, retryPause(try, cfg.heartbeat), e.s.closing)
+			last = core.MergeOutcome(last, err)
+			core.Pause(ctx, core.RetryPause(try, cfg.Heartbeat), e.s.core.Closing)
 		}
 	}
 }
@@ -208,7 +209,7 @@ func (e *lockState) markTaken(epoch uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.movedEpoch = max(e.movedEpoch, epoch)
-	if e.hold.owned() && e.hold.epoch == epoch && e.hold.owner.portable {
+	if e.hold.owned() && e.hold.epoch == epoch && core.IsPortable(e.hold.owner) {
 		e.scheduleCheckLocked()
 	}
 }
@@ -230,13 +231,13 @@ func (e *lockState) recheck() {
 // taken up needs no check. e.mu is held.
 func (e *lockState) scheduleCheckLocked() {
 	_, moves := e.remote.(backend.Resumer)
-	moves = moves && e.hold.owner.portable
+	moves = moves && core.IsPortable(e.hold.owner)
 	if e.hold.checking || !moves && !e.hold.lease.Fixed() {
 		return
 	}
 	e.hold.checking = true
 	q := ownershipCheck{e.s, e.remote, e.name, e.hold.epoch}
-	e.s.checks.Do(q.run)
+	e.s.core.Checks.Do(q.run)
 }
 
 // An ownershipCheck finds out whether a hold is still its session's.
@@ -257,11 +258,11 @@ func (q ownershipCheck) run() {
 		return
 	}
 	now := time.Now()
-	q.s.stats.commands.Add(1)
-	st, err := q.remote.Inspect(q.s.deadlines.Context(context.Background(), now, now.Add(q.s.config.commandTimeout)))
+	q.s.core.Counts.Commands.Add(1)
+	st, err := q.remote.Inspect(q.s.core.Deadlines.Context(context.Background(), now, now.Add(q.s.core.Config.CommandTimeout)))
 	if e := q.s.findState(q.name); e != nil {
 		// As in Verify: Redis had the hold with this epoch, so with another one it is over.
-		ours := err == nil && st.Session == q.s.id && st.Epoch == q.epoch
+		ours := err == nil && st.Session == q.s.core.ID && st.Epoch == q.epoch
 		e.finishCheck(q, ours, err)
 		if ours {
 			e.shorten(q.epoch, now, st.TTL)
@@ -297,7 +298,7 @@ func (e *lockState) finishCheck(q ownershipCheck, ours bool, err error) {
 	e.mu.Unlock()
 	switch {
 	case again:
-		time.AfterFunc(q.s.config.heartbeat, func() { q.s.checks.Do(q.run) })
+		time.AfterFunc(q.s.core.Config.Heartbeat, func() { q.s.core.Checks.Do(q.run) })
 	case current && !nothing && !ours:
 		e.lose(q.epoch, "another session has it, or none")
 		e.evict(q.epoch, false)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
@@ -84,12 +85,12 @@ func (l *RWLock) await(ctx context.Context, op string, c *Condition, limit time.
 // callingWriter returns the calling owner, or the error of an invalid call. If cancel is not nil, the call is invalid
 // once that has ended.
 func (l *RWLock) callingWriter(ctx context.Context, c *Condition, cancel context.Context) (Owner, error) {
-	owner, err := l.session.caller(ctx, l.invalid)
+	owner, err := l.session.core.Caller(ctx, l.invalid)
 	if err == nil {
 		err = c.check()
 	}
 	if err == nil && cancel != nil && cancel.Err() != nil {
-		err = interruptedBy(cancel, "before the call", nil)
+		err = core.InterruptedBy(cancel, "before the call", nil)
 	}
 	if err == nil {
 		err = l.checkWrites(owner)
@@ -111,21 +112,7 @@ func (l *RWLock) checkWrites(owner Owner) error {
 
 // untilLost returns a context that ends with cause ErrLost when the owner's holds are lost. stop frees what it uses.
 func (l *RWLock) untilLost(ctx context.Context, owner Owner) (within context.Context, stop func()) {
-	return until(ctx, l.lossNotifier(owner))
-}
-
-// until returns a context that ends with cause ErrLost when the notifier reports the loss, and at once if it is nil.
-func until(ctx context.Context, notifier *lossNotifier) (within context.Context, stop func()) {
-	within, cancel := context.WithCancelCause(ctx)
-	if notifier == nil {
-		cancel(ErrLost)
-		return within, func() {}
-	}
-	notifier.add(&cancel)
-	return within, func() {
-		notifier.remove(&cancel)
-		cancel(nil)
-	}
+	return core.UntilLost(ctx, l.lossNotifier(owner))
 }
 
 // orNotHeld returns err if the owner still has the write side, else ErrLost or ErrNotHeld. The end of ctx stays in the
@@ -146,7 +133,7 @@ func (l *RWLock) orNotHeld(ctx context.Context, owner Owner, err error) error {
 func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, limit time.Time) (signalled bool, err error) {
 	s := l.session
 	select {
-	case <-s.closing:
+	case <-s.core.Closing:
 		return false, ErrClosed // no owner could come back, so none may leave
 	default:
 	}
@@ -169,7 +156,7 @@ func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, lim
 	if err := l.comeBack(ctx, over, w, m.end(w, signalled)); err != nil {
 		s.heartbeat.remove(w.ticket) // its signal, if there was one, goes to another
 		if waitErr == nil && ctx.Err() != nil {
-			waitErr = interruptedBy(ctx, "after the signal", nil)
+			waitErr = core.InterruptedBy(ctx, "after the signal", nil)
 		}
 		l.forfeit(w, errors.Is(err, ErrLost))
 		return false, errors.Join(ErrLost, err, waitErr)
@@ -187,7 +174,7 @@ func (l *RWLock) beginWait(ctx, over context.Context, m *monitor, w *writerWait,
 	defer stop()
 	if !limit.IsZero() {
 		var cancel context.CancelFunc
-		within, cancel = context.WithDeadlineCause(within, limit.Add(l.session.config.lease), errUnanswered)
+		within, cancel = context.WithDeadlineCause(within, limit.Add(l.session.core.Config.Lease), errUnanswered)
 		defer cancel()
 	}
 	return m.hold(within, w.owner, func(epoch uint64, pendingUntil time.Time) (use, error) {
@@ -202,7 +189,7 @@ func (l *RWLock) beginWait(ctx, over context.Context, m *monitor, w *writerWait,
 		}
 		m.remove(w)
 		if became == left || unknown { // no signal is to be spent on the ticket
-			l.session.cleaner.Do(func() { l.session.withdraw(context.Background(), w.ticket) })
+			l.session.core.Cleaner.Do(func() { l.session.withdraw(context.Background(), w.ticket) })
 		}
 		return became, err
 	})
@@ -211,10 +198,10 @@ func (l *RWLock) beginWait(ctx, over context.Context, m *monitor, w *writerWait,
 // takeTicket exchanges the lock of the conditions for a ticket. If ctx ends when it is not known whether the server has
 // done it, takeTicket asks again until over ends: the caller must know whether it waits.
 func (l *RWLock) takeTicket(ctx, within, over context.Context, m *monitor, w *writerWait, epoch uint64, pendingUntil time.Time) (became use, unknown bool, err error) {
-	cfg := &l.session.config
+	cfg := &l.session.core.Config
 	req := backend.AwaitRequest{
 		Condition: w.name, Epoch: epoch, Ticket: w.epoch, Owner: w.owner.String(), Holds: 1,
-		Seen: Token(l.session.seenToken.Load()), Patience: cfg.patience, GrantTTL: cfg.grantTTL, Until: pendingUntil,
+		Seen: Token(l.session.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL, Until: pendingUntil,
 	}
 	var status backend.TicketStatus
 	send := func(ctx context.Context, _ time.Time) (err error) {
@@ -224,9 +211,9 @@ func (l *RWLock) takeTicket(ctx, within, over context.Context, m *monitor, w *wr
 		unknown = unknown || OutcomeUnknown(err)
 		return err
 	}
-	err = l.session.repeat(within, send)
+	err = l.session.core.Repeat(within, send)
 	if err != nil && unknown && ctx.Err() != nil {
-		if again := l.session.repeat(over, send); again != nil {
+		if again := l.session.core.Repeat(over, send); again != nil {
 			err = fmt.Errorf("%w; and since then: %w", err, again)
 		} else {
 			err = nil
@@ -281,7 +268,7 @@ func (l *RWLock) lineUp(call *sharedCall, owner Owner) *writerTry {
 		return p
 	}
 	side := sharedqueue.Write
-	if owner.shared() {
+	if core.IsShared(owner) {
 		side |= sharedqueue.Shared
 	}
 	var look bool
@@ -296,7 +283,7 @@ func (l *RWLock) lineUp(call *sharedCall, owner Owner) *writerTry {
 func (l *RWLock) comeBack(ctx, over context.Context, w *writerWait, p *writerTry) error {
 	for try := 0; ; try++ {
 		err := l.comeBackBy(ctx, over, w, p)
-		if !errors.Is(err, ErrNotReplicated) || !pause(over, retryPause(try, l.session.config.heartbeat), l.session.closing) {
+		if !errors.Is(err, ErrNotReplicated) || !core.Pause(over, core.RetryPause(try, l.session.core.Config.Heartbeat), l.session.core.Closing) {
 			return err
 		}
 		p = l.lineUp(w.call, w.owner)
@@ -346,8 +333,8 @@ func (q *rwTier) restore(w *writerWait) error {
 	switch own := q.notifier; {
 	case w.notifier == nil:
 	case own != nil:
-		cancel := context.CancelCauseFunc(func(error) { w.notifier.notify() })
-		own.add(&cancel)
+		cancel := context.CancelCauseFunc(func(error) { w.notifier.Notify() })
+		own.Add(&cancel)
 	default:
 		q.notifier = w.notifier
 	}
@@ -359,20 +346,20 @@ func (q *rwTier) restore(w *writerWait) error {
 func (l *RWLock) forfeit(w *writerWait, reported bool) {
 	s := l.session
 	if w.notifier != nil {
-		w.notifier.closeLost()
+		w.notifier.CloseLost()
 	}
 	if w.reads > 0 {
-		s.lostHolds.Add(debt{ModeRead, l.name, w.owner}, w.reads)
+		s.core.Debts.Add(core.DebtOf(ModeRead, l.name, w.owner), w.reads)
 	}
 	if w.writes > 0 {
-		s.lostHolds.Add(debt{ModeWrite, l.name, w.owner}, w.writes)
+		s.core.Debts.Add(core.DebtOf(ModeWrite, l.name, w.owner), w.writes)
 	}
 	if !reported {
 		a := alarm{s: s.session, name: l.name}
 		a.report(Event{Mode: ModeWrite, Owner: w.owner, Token: w.token}, "it could not be had again after a wait")
 	}
 	if w.notifier != nil {
-		w.notifier.notify()
+		w.notifier.Notify()
 	}
 }
 
@@ -394,7 +381,7 @@ func (l *RWLock) signalAs(ctx context.Context, owner Owner, condition string, al
 	defer m.leave()
 	within, stop := l.untilLost(ctx, owner)
 	defer stop()
-	within, cancel := context.WithDeadlineCause(within, time.Now().Add(l.session.config.lease), errUnanswered)
+	within, cancel := context.WithDeadlineCause(within, time.Now().Add(l.session.core.Config.Lease), errUnanswered)
 	defer cancel()
 	unknown := false
 	err = m.hold(within, owner, func(epoch uint64, _ time.Time) (use, error) {
@@ -424,7 +411,7 @@ func (l *RWLock) signalAs(ctx context.Context, owner Owner, condition string, al
 
 // signalOnce sends one signal. unknown says that the server may have signalled a waiter, whatever the error.
 func (l *RWLock) signalOnce(ctx context.Context, m *monitor, req backend.SignalRequest) (reply backend.SignalReply, unknown bool, err error) {
-	err = l.session.repeat(ctx, func(ctx context.Context, _ time.Time) (err error) {
+	err = l.session.core.Repeat(ctx, func(ctx context.Context, _ time.Time) (err error) {
 		reply, err = m.conditions.Signal(ctx, req)
 		unknown = unknown || OutcomeUnknown(err) || err == nil && !reply.Gone
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/share"
 	"github.com/relock-go/relock/sharedqueue"
 )
@@ -138,11 +139,11 @@ func (l *RWLock) read(ctx context.Context, t try) (g rwGrant, ok bool, err error
 // readFast takes the read side if the session has units for it. It is only for sessions that report no events.
 func (l *RWLock) readFast(ctx context.Context) (g rwGrant, ok bool) {
 	n := l.recent()
-	if n == nil || ctx == nil || l.session.reporting || ctx.Err() != nil {
+	if n == nil || ctx == nil || l.session.core.Reporting || ctx.Err() != nil {
 		return g, false
 	}
-	owner := CurrentOwner(ctx)
-	if owner.shared() && owner.check() != nil || l.session.config.explicit && !owner.shared() {
+	owner := core.CurrentOwner(ctx)
+	if core.IsShared(owner) && core.CheckOwner(owner) != nil || l.session.core.Config.Explicit && !core.IsShared(owner) {
 		return g, false
 	}
 	o, life, look := n.Tier().(*rwTier).TryRead(owner)
@@ -155,11 +156,11 @@ func (l *RWLock) readFast(ctx context.Context) (g rwGrant, ok bool) {
 // runlockFast gives up the read side if the caller has it. It is only for sessions that report no events.
 func (l *RWLock) runlockFast(ctx context.Context) bool {
 	n := l.recent()
-	if n == nil || ctx == nil || l.session.reporting {
+	if n == nil || ctx == nil || l.session.core.Reporting {
 		return false
 	}
 	n.Check()
-	_, ok, look := n.Tier().(*rwTier).ExitRead(CurrentOwner(ctx))
+	_, ok, look := n.Tier().(*rwTier).ExitRead(core.CurrentOwner(ctx))
 	if look {
 		n.Wake()
 	}
@@ -179,7 +180,7 @@ func (l *RWLock) acquireFor(ctx context.Context, side sharedqueue.Mode, op strin
 
 // acquire takes a side, for every exported method.
 func (l *RWLock) acquire(ctx context.Context, side sharedqueue.Mode, t try) (g rwGrant, ok bool, err error) {
-	t.begun = l.session.now()
+	t.begun = l.session.core.Now()
 	g, ok, err = l.take(ctx, side, t)
 	err = l.error(t.op, l.explainKind(ctx, err))
 	if !ok {
@@ -190,7 +191,7 @@ func (l *RWLock) acquire(ctx context.Context, side sharedqueue.Mode, t try) (g r
 
 // take checks the call, and goes through the local queue.
 func (l *RWLock) take(ctx context.Context, side sharedqueue.Mode, t try) (g rwGrant, ok bool, err error) {
-	owner, err := l.session.admit(ctx, l.invalid)
+	owner, err := l.session.core.Admit(ctx, l.invalid)
 	if err != nil {
 		return g, false, err
 	}
@@ -200,7 +201,7 @@ func (l *RWLock) take(ctx context.Context, side sharedqueue.Mode, t try) (g rwGr
 	}
 	defer n.Leave()
 	n.Check()
-	if owner.shared() {
+	if core.IsShared(owner) {
 		side |= sharedqueue.Shared
 	}
 	life, ok, err := passQueue(ctx, &l.sharedName, n, n.Tier().(*rwTier), owner, side, wish{mode: modeOf(side)}, t)
@@ -209,7 +210,7 @@ func (l *RWLock) take(ctx context.Context, side sharedqueue.Mode, t try) (g rwGr
 
 // exit gives up a hold of one side.
 func (l *RWLock) exit(ctx context.Context, op string, side side, exit func(*rwTier, Owner) (int, bool, bool)) error {
-	owner, err := l.session.caller(ctx, l.invalid)
+	owner, err := l.session.core.Caller(ctx, l.invalid)
 	if err != nil {
 		return l.error(op, err)
 	}
@@ -227,7 +228,7 @@ func (l *RWLock) exit(ctx context.Context, op string, side side, exit func(*rwTi
 		q.mu.Lock() // a loss is on record before the mutex is free
 		defer q.mu.Unlock()
 	}
-	if l.session.lostHolds.TakeOwed(debt{side.mode(), l.name, owner}, 1, 1) > 0 {
+	if l.session.core.Debts.TakeOwed(core.DebtOf(side.mode(), l.name, owner), 1, 1) > 0 {
 		return l.error(op, ErrLost)
 	}
 	return l.error(op, ErrNotHeld)
@@ -260,8 +261,8 @@ type rwTier struct {
 
 func (l *RWLock) newTier() share.Tier {
 	s := l.session.session
-	q := &rwTier{RW: sharedqueue.NewRW(s.age, Owner.key, numbered), alarm: alarm{s: s, name: l.name}}
-	if s.reporting {
+	q := &rwTier{RW: sharedqueue.NewRW(s.core.Age, core.HashOwner, core.NumberedOwner), alarm: alarm{s: s, name: l.name}}
+	if s.core.Reporting {
 		q.since = make(map[Owner]time.Time)
 		q.Watch(q.changed)
 	}
@@ -283,12 +284,12 @@ func (q *rwTier) Lose(why string) (notify func()) {
 	_, _, token := q.Holds(writer)
 	for _, x := range q.RW.Lose() {
 		if x.Reads > 0 {
-			q.s.lostHolds.Add(debt{ModeRead, q.name, x.Owner}, x.Reads)
+			q.s.core.Debts.Add(core.DebtOf(ModeRead, q.name, x.Owner), x.Reads)
 		}
 		e := Event{Mode: ModeRead, Owner: x.Owner, Held: q.heldFor(x.Owner)}
 		if x.Writes > 0 {
 			e.Mode = ModeWrite
-			q.s.lostHolds.Add(debt{ModeWrite, q.name, x.Owner}, x.Writes)
+			q.s.core.Debts.Add(core.DebtOf(ModeWrite, q.name, x.Owner), x.Writes)
 			if writes && writer == x.Owner {
 				e.Token = Token(token)
 			}
@@ -321,7 +322,7 @@ func (l *RWLock) RDo(ctx context.Context, fn func(ctx context.Context) error) er
 // run calls fn with the hold that the caller got, and then gives it up.
 func (l *RWLock) run(ctx context.Context, g rwGrant, fn func(ctx context.Context) error, unlock func(context.Context) error) (err error) {
 	carried, end := inside(ctx, l.bound())
-	within, stop := until(carried, g.lossNotifier(CurrentOwner(ctx)))
+	within, stop := core.UntilLost(carried, g.lossNotifier(core.CurrentOwner(ctx)))
 	defer func() {
 		stop()
 		end()
@@ -337,8 +338,8 @@ type rwGrant struct {
 	life uint64
 }
 
-// lossNotifier returns the loss notifier of the hold, nil if it is lost already.
-func (g rwGrant) lossNotifier(owner Owner) *lossNotifier {
+// LossNotifier returns the loss notifier of the hold, nil if it is lost already.
+func (g rwGrant) lossNotifier(owner Owner) *core.LossNotifier {
 	g.name.Check()
 	q := g.name.Tier().(*rwTier)
 	q.mu.Lock()
@@ -349,8 +350,8 @@ func (g rwGrant) lossNotifier(owner Owner) *lossNotifier {
 	return q.notifierLocked()
 }
 
-// lossNotifier returns the loss notifier of an owner's holds, nil if it has none.
-func (l *RWLock) lossNotifier(owner Owner) *lossNotifier {
+// LossNotifier returns the loss notifier of an owner's holds, nil if it has none.
+func (l *RWLock) lossNotifier(owner Owner) *core.LossNotifier {
 	n := l.find()
 	if n == nil {
 		return nil
@@ -362,10 +363,10 @@ func (l *RWLock) lossNotifier(owner Owner) *lossNotifier {
 func (l *RWLock) Lost(ctx context.Context) <-chan struct{} {
 	if owner, err := l.asker(ctx); err == nil {
 		if notifier := l.lossNotifier(owner); notifier != nil {
-			return notifier.lost
+			return notifier.Lost
 		}
 	}
-	return alreadyLost
+	return core.AlreadyLost
 }
 
 // Locker returns the write side as a sync.Locker for the owner of ctx. Its methods panic with the error where Lock and

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/share"
 	"github.com/relock-go/relock/sharedqueue"
 )
@@ -126,7 +127,7 @@ func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 // run calls fn with the permits that a call got, and then releases them.
 func (m *Semaphore) run(ctx context.Context, n int, c *permitCall, fn func(ctx context.Context) error) (err error) {
 	carried, end := carry(ctx, boundName{m.session, m.name})
-	within, stop := until(carried, c.lossNotifier())
+	within, stop := core.UntilLost(carried, c.lossNotifier())
 	defer func() {
 		stop()
 		end()
@@ -142,9 +143,9 @@ func (m *Semaphore) run(ctx context.Context, n int, c *permitCall, fn func(ctx c
 // [Semaphore.Do] is always about its own permits.
 func (m *Semaphore) Lost() <-chan struct{} {
 	if notifier := m.lossNotifier(); notifier != nil {
-		return notifier.lost
+		return notifier.Lost
 	}
-	return alreadyLost
+	return core.AlreadyLost
 }
 
 // Inspect asks the server which sessions have permits, and which wait. A session may have a few more permits than its
@@ -184,7 +185,7 @@ func (m *Semaphore) String() string {
 
 // acquire takes permits, for every exported method.
 func (m *Semaphore) acquire(ctx context.Context, n int, t try) (c *permitCall, ok bool, err error) {
-	t.begun = m.session.now()
+	t.begun = m.session.core.Now()
 	c, ok, err = m.take(ctx, n, t)
 	err = m.error(t.op, m.explainKind(ctx, err))
 	if !ok {
@@ -201,7 +202,7 @@ func (m *Semaphore) take(ctx context.Context, n int, t try) (c *permitCall, ok b
 	case n > m.permits:
 		return nil, false, fmt.Errorf("%d permits of a semaphore that has %d", n, m.permits)
 	case ctx.Err() != nil:
-		return nil, false, interruptedBy(ctx, "before the call", nil)
+		return nil, false, core.InterruptedBy(ctx, "before the call", nil)
 	}
 	x, err := m.join(m.newTier)
 	if err != nil {
@@ -237,7 +238,7 @@ func (m *Semaphore) release(ctx context.Context, n int, c *permitCall) error {
 	}
 	x := m.find()
 	if x == nil {
-		if m.session.lostHolds.TakeOwed(debtOfPermits(m.name), n, n) == 0 {
+		if m.session.core.Debts.TakeOwed(core.DebtOfPermits(m.name), n, n) == 0 {
 			return ErrNotHeld
 		}
 		return ErrLost
@@ -250,8 +251,8 @@ func (m *Semaphore) release(ctx context.Context, n int, c *permitCall) error {
 	return err
 }
 
-// lossNotifier returns the loss notifier of the session's permits, nil if no caller has any.
-func (m *Semaphore) lossNotifier() *lossNotifier {
+// LossNotifier returns the loss notifier of the session's permits, nil if no caller has any.
+func (m *Semaphore) lossNotifier() *core.LossNotifier {
 	if m.invalid != nil {
 		return nil
 	}
@@ -278,8 +279,8 @@ type permitTier struct {
 
 func (m *Semaphore) newTier() share.Tier {
 	s := m.session.session
-	q := &permitTier{Permits: sharedqueue.NewPermits(s.age), alarm: alarm{s: s, name: m.name}}
-	if s.reporting {
+	q := &permitTier{Permits: sharedqueue.NewPermits(s.core.Age), alarm: alarm{s: s, name: m.name}}
+	if s.core.Reporting {
 		q.Watch(q.changed)
 	}
 	return q
@@ -298,7 +299,7 @@ func (q *permitTier) release(call *sharedCall, n int, c *permitCall) (look bool,
 	defer q.mu.Unlock()
 	held, lost := q.InUse(), 0 // held: at least, until the mutex is free
 	if c == nil || c.permitTier != q || c.life != q.Life() || held < n {
-		lost = q.s.lostHolds.TakeOwed(debtOfPermits(q.name), n-held, n)
+		lost = q.s.core.Debts.TakeOwed(core.DebtOfPermits(q.name), n-held, n)
 	}
 	if lost+held < n {
 		return false, ErrNotHeld
@@ -318,9 +319,9 @@ func (q *permitTier) Lose(why string) (notify func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n := q.Permits.Lose(); n > 0 {
-		q.s.lostHolds.Add(debtOfPermits(q.name), n)
+		q.s.core.Debts.Add(core.DebtOfPermits(q.name), n)
 		e := Event{Mode: ModePermits, Permits: n}
-		if q.s.reporting {
+		if q.s.core.Reporting {
 			e.Held = time.Since(q.stays.end(Owner{}, n))
 		}
 		q.report(e, why)
@@ -336,8 +337,8 @@ type permitCall struct {
 	life uint64
 }
 
-// lossNotifier returns the loss notifier of the call's permits, nil if they are lost already.
-func (c *permitCall) lossNotifier() *lossNotifier {
+// LossNotifier returns the loss notifier of the call's permits, nil if they are lost already.
+func (c *permitCall) lossNotifier() *core.LossNotifier {
 	c.name.Check()
 	c.mu.Lock()
 	defer c.mu.Unlock()

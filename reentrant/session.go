@@ -2,10 +2,8 @@ package reentrant
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
@@ -13,12 +11,9 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
-	"github.com/relock-go/relock/reentrant/internal/background"
-	"github.com/relock-go/relock/reentrant/internal/deadline"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/deadlock"
 	"github.com/relock-go/relock/reentrant/internal/goroutine"
-	"github.com/relock-go/relock/reentrant/internal/lease"
-	"github.com/relock-go/relock/reentrant/internal/outage"
 	"github.com/relock-go/relock/reentrant/internal/share"
 )
 
@@ -34,30 +29,18 @@ type Session struct {
 }
 
 // String returns the session's id, as reentrant.Session(id).
-func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", s.id) }
+func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", s.core.ID) }
 
 // A session is a Session without its handle.
 //
 // Lock order: deadlock.Detector.mu, session.mu, lockState.mu, then the mutex inside localqueue.Queue. Shared holds have
-// mutexes of their own (share.Room), taken under session.mu, monitor.mu or none of these. The mutexes of lostHolds,
-// lossNotifier, workers, waiterHeartbeat, outages, longWaits, monitors and deadline.Shared are leaves. Nothing slow is done under
+// mutexes of their own (share.Room), taken under session.mu, monitor.mu or none of these. The mutexes of lost holds,
+// loss notifiers, workers, waiterHeartbeat, outages, longWaits, monitors and deadline.Shared are leaves. Nothing slow is done under
 // any of them.
 type session struct {
-	id     string
-	config config
-	conn   backend.Conn
-	opened time.Time
-
-	reporting bool // the observer or the log takes every event
-	verbose   bool // the log takes every event
-	warns     bool // there is an observer or a log
-
-	epochs    atomic.Uint64 // the last one used; one counter for all locks
-	seenToken atomic.Uint64 // the highest token that an owner of this session got
-	closing   chan struct{} // closed when Close begins
+	core *core.Session // what the other parts of the session use too
 
 	hurry          chan struct{} // s.mu: closed when the context of a Close has ended
-	abandoned      atomic.Bool   // end waits for holders no longer: no owner becomes one any more
 	abandonedHolds atomic.Int64  // how many holds end gave up
 	leftHolds      atomic.Int64  // how many holds end left in Redis, to be resumed
 	quiet          chan struct{} // closed by end when nothing is sent any more
@@ -70,29 +53,13 @@ type session struct {
 	closed  bool                  // no new lock states
 	drained chan struct{}         // closed when closed and states is empty
 
-	lostHolds lease.LostHolds[debt]
-	cleaner   background.Workers
-	releases  background.Workers // sends releases that Redis has not confirmed
-	checks    background.Workers // asks Redis about holds that may have moved and fixed leases, and to report waiters; writes notes
-	events    background.Feed    // to the observer
-	logWriter background.Log
-	leakLog   background.Log // of what the garbage collector finds; no call waits for it
 	watchdog  *watchdog
 	heartbeat *waiterHeartbeat
 	detector  *deadlock.Detector[Owner] // nil unless deadlocks are to be found
-	deadlines deadline.Shared
-	outages   outage.Outages
 	longWaits longWaits
 	shared    *share.Room // read-write locks and semaphores
 	monitors  monitors    // conditions of read-write locks
-	stats     counters
-
-	slowObserver, brokenObserver sync.Once // the log has the warning that the observer is slow, or panicked
 }
-
-// cleaners is the size of each pool of workers of a session, not counting workers that wait for a server that does not
-// reply.
-const cleaners = 4
 
 // maxSpare bounds the lock states kept for reuse, so that locking a free lock again and again allocates nothing.
 const maxSpare = 64
@@ -110,34 +77,26 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !cfg.explicit {
+	if !cfg.Explicit {
 		if err := goroutine.CheckIDs(); err != nil {
 			return nil, err
 		}
 	}
 	s := &session{
-		id: newID(), config: cfg, opened: time.Now(), states: make(map[string]*lockState),
-		closing: make(chan struct{}), drained: make(chan struct{}),
+		core: core.NewSession(cfg), states: make(map[string]*lockState), drained: make(chan struct{}),
 		hurry: make(chan struct{}), quiet: make(chan struct{}), ended: make(chan struct{}),
-		cleaner: background.Workers{Size: cleaners, Stall: cfg.stall()}, releases: background.Workers{Size: cleaners, Stall: cfg.stall()},
-		checks: background.Workers{Size: cleaners, Stall: cfg.stall()}, events: background.NewFeed(maxEvents),
-		logWriter: background.NewLog(cfg.logger), leakLog: background.NewLog(cfg.logger),
 	}
-	s.verbose = s.logWriter.Enabled(slog.LevelDebug)
-	s.reporting = cfg.observer != nil || s.verbose
-	s.warns = cfg.observer != nil || cfg.logger.Handler() != slog.DiscardHandler
-	s.outages.Log, s.outages.Quiet = s.log, max(2*cfg.lease, 2*cfg.heartbeat+2*cfg.commandTimeout)
 	s.watchdog, s.heartbeat = newWatchdog(s), newWaiterHeartbeat(s)
-	s.shared = s.newSharedRoom()
+	s.shared = share.NewRoom(s.core, min(generationTime, cfg.Lease/4))
 	ctx, cancel := context.WithTimeoutCause(context.Background(), connectTimeout,
 		fmt.Errorf("no reply within %v", connectTimeout))
 	defer cancel()
-	if s.conn, err = b.Connect(ctx, s.id, sink{s}); err != nil {
-		return nil, fmt.Errorf("reentrant: opening a session: %w", wrapUnavailable(context.Background(), err))
+	if s.core.Conn, err = b.Connect(ctx, s.core.ID, sink{s}); err != nil {
+		return nil, fmt.Errorf("reentrant: opening a session: %w", core.WrapUnavailable(context.Background(), err))
 	}
 	s.watchdog.start()
 	s.heartbeat.start()
-	if cfg.deadlocks {
+	if cfg.Deadlocks {
 		s.detector = newDetector(s)
 	}
 	handle := &Session{s}
@@ -145,23 +104,8 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	return handle, nil
 }
 
-// newID returns a random UUID (version 4).
-func newID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
-// age returns how long ago the session was opened. It costs half as much as time.Now.
-func (s *session) age() time.Duration { return time.Since(s.opened) }
-
-// ahead returns how far the wall clock has got ahead of the monotonic one since the session was opened.
-func (s *session) ahead() time.Duration { return s.config.ahead(s.opened) }
-
 // ID returns the session's random UUID. In Redis it precedes the owner.
-func (s *session) ID() string { return s.id }
+func (s *session) ID() string { return s.core.ID }
 
 // getState takes a reference to the lock state of a lock, and creates that if there is none.
 func (s *session) getState(l *Lock) (*lockState, error) {
@@ -237,16 +181,6 @@ func (s *session) putState(e *lockState) {
 	}
 }
 
-// noteToken raises seenToken to t, if that is higher.
-func (s *session) noteToken(t Token) {
-	for {
-		old := s.seenToken.Load()
-		if uint64(t) <= old || s.seenToken.CompareAndSwap(old, uint64(t)) {
-			return
-		}
-	}
-}
-
 // A sink receives what the backend pushes to a session.
 type sink struct{ s *session }
 
@@ -255,7 +189,7 @@ type sink struct{ s *session }
 // used is forged: believed, it would concern holds to come.
 
 // used reports whether the session has used an epoch.
-func (k sink) used(epoch uint64) bool { return epoch <= k.s.epochs.Load() }
+func (k sink) used(epoch uint64) bool { return epoch <= k.s.core.Epochs.Load() }
 
 // Granted wakes the attempt that the grant is for. A grant that no attempt waits for is released: its head was
 // cancelled, and the release of its place did not arrive.
@@ -275,11 +209,11 @@ func (k sink) Granted(g backend.Grant) {
 	if m := s.monitors.find(g.Name); m != nil && m.granted(g.Epoch) {
 		return
 	}
-	remote, err := s.conn.Bind(g.Name)
+	remote, err := s.core.Conn.Bind(g.Name)
 	if err != nil {
 		return
 	}
-	s.cleaner.Do(func() { s.releaseOrphan(remote, g.Name, g.Epoch) })
+	s.core.Cleaner.Do(func() { s.releaseOrphan(remote, g.Name, g.Epoch) })
 }
 
 // Signalled wakes the owner of a ticket.
@@ -316,7 +250,7 @@ func (k sink) Wanted(name string, epoch uint64) {
 	switch {
 	case e == nil:
 	case e.noteWanted(epoch):
-		k.s.cleaner.Do(e.stopLingering)
+		k.s.core.Cleaner.Do(e.stopLingering)
 	default:
 		k.s.putState(e)
 	}
@@ -372,7 +306,7 @@ func (s *session) Close(ctx context.Context) error {
 		s.giveUp()
 		errs = append(errs, s.awaitEnd(ctx))
 	}
-	if s.abandoned.Load() && (s.abandonedHolds.Load() > 0 || s.leftHolds.Load() == 0) {
+	if s.core.Abandoned.Load() && (s.abandonedHolds.Load() > 0 || s.leftHolds.Load() == 0) {
 		errs = append(errs, s.givenUp(ctx))
 	}
 	select {
@@ -441,25 +375,25 @@ func (s *session) end(hurried bool) {
 	if s.detector != nil {
 		s.detector.Stop()
 	}
-	s.cleaner.Wait()
-	s.releases.Wait()
-	s.checks.Wait()
+	s.core.Cleaner.Wait()
+	s.core.Releases.Wait()
+	s.core.Checks.Wait()
 	close(s.quiet)
-	s.outages.Close()
-	s.events.Finish()
-	s.logWriter.Finish()
-	s.deadlines.Close()
-	s.endErr = wrapUnavailable(context.Background(), s.conn.Close())
+	s.core.Outages.Close()
+	s.core.Events.Finish()
+	s.core.LogWriter.Finish()
+	s.core.Deadlines.Close()
+	s.endErr = core.WrapUnavailable(context.Background(), s.core.Conn.Close())
 }
 
 // awaitHolders waits until all holders have unlocked. It returns false if the context of a Close ended first.
 func (s *session) awaitHolders() bool { return s.awaitAll(s.hurry) }
 
-// awaitDrained waits, for releaseTime at most, until no lock is in use. So commands under way end, and what the session
+// awaitDrained waits, for ReleaseTime at most, until no lock is in use. So commands under way end, and what the session
 // has in Redis is released, while there is still a connection.
 func (s *session) awaitDrained() {
 	limit := make(chan struct{})
-	timer := time.AfterFunc(s.config.releaseTime, func() { close(limit) })
+	timer := time.AfterFunc(s.core.Config.ReleaseTime, func() { close(limit) })
 	defer timer.Stop()
 	s.awaitAll(limit)
 }
@@ -492,7 +426,7 @@ func (s *session) startClosing() (first, idle bool) {
 		return false, false
 	}
 	s.closed = true
-	close(s.closing)
+	close(s.core.Closing)
 	if len(s.states) == 0 {
 		close(s.drained)
 	}
@@ -500,7 +434,7 @@ func (s *session) startClosing() (first, idle bool) {
 		e.queue.Shut()
 		if e.startDismissal() {
 			e.refs++
-			s.cleaner.Do(e.stopLingering)
+			s.core.Cleaner.Do(e.stopLingering)
 		}
 	}
 	return true, len(s.states) == 0

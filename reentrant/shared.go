@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/share"
 	"github.com/relock-go/relock/sharedqueue"
 )
@@ -53,7 +53,7 @@ func (x *sharedName) bind(opts []LockOption) {
 		x.invalid = fmt.Errorf("WithFairness(false): %w for shared holds", errors.ErrUnsupported)
 		return
 	}
-	x.remote, x.invalid = x.session.conn.Bind(x.name)
+	x.remote, x.invalid = x.session.core.Conn.Bind(x.name)
 	if x.invalid == nil {
 		if _, ok := x.remote.(backend.Sharer); !ok {
 			x.invalid = fmt.Errorf("the backend has no shared holds: %w", errors.ErrUnsupported)
@@ -125,7 +125,7 @@ func passQueue[K any, O comparable](ctx context.Context, x *sharedName, n *share
 	}
 	o, life, waited := enter(ctx, x, n, q, call, claim, mode, asked, t.timeout)
 	if o == sharedqueue.TimedOut && n.Silent(begun) {
-		timer := time.NewTimer(x.session.config.commandTimeout / 8)
+		timer := time.NewTimer(x.session.core.Config.CommandTimeout / 8)
 		defer timer.Stop()
 		o, life, waited = enter(ctx, x, n, q, call, claim, mode|sharedqueue.Once, asked, timer.C)
 	}
@@ -160,7 +160,7 @@ func (x *sharedName) outcome(ctx context.Context, n *share.Name, o sharedqueue.O
 	case sharedqueue.TooMany:
 		return false, ErrTooManyHolds
 	case sharedqueue.Cancelled:
-		return false, interruptedBy(ctx, "waiting for the lock", n.Unheard(begun))
+		return false, core.InterruptedBy(ctx, "waiting for the lock", n.Unheard(begun))
 	case sharedqueue.TimedOut:
 		return false, n.Unheard(begun)
 	case sharedqueue.Busy:
@@ -177,7 +177,7 @@ func (x *sharedName) outcome(ctx context.Context, n *share.Name, o sharedqueue.O
 
 // inspect asks the server for the state of the name, for every exported method. A name of another kind is ErrWrongKind.
 func (x *sharedName) inspect(ctx context.Context, op string) (SharedState, error) {
-	st, err := x.read(ctx, op, x.session.command)
+	st, err := x.read(ctx, op, x.session.core.Command)
 	if err == nil && st.Kind != 0 && st.Kind != x.kind {
 		return SharedState{}, x.error(op, x.wrongKind(st.Kind))
 	}
@@ -202,7 +202,7 @@ func (x *sharedName) wrongKind(found backend.ShareKind) error {
 
 // force takes all units of the name from all sessions. It reports whether a session had any.
 func (x *sharedName) force(ctx context.Context, op string) (had bool, err error) {
-	err = x.command(ctx, op, x.session.command, func(ctx context.Context, remote backend.Sharer) (err error) {
+	err = x.command(ctx, op, x.session.core.Command, func(ctx context.Context, remote backend.Sharer) (err error) {
 		notAfter, _ := ctx.Deadline()
 		had, err = remote.ForceShared(ctx, x.kind, notAfter)
 		return err
@@ -231,20 +231,20 @@ func (x *sharedName) verify(ctx context.Context, holds func() error) error {
 			return x.error("verify", ErrNotHeld)
 		}
 		has, settled := n.Settled()
-		st, err := x.read(ctx, "verify", x.session.ask)
+		st, err := x.read(ctx, "verify", x.session.core.Ask)
 		if err != nil {
 			return err
 		}
 		for _, h := range st.Holders {
-			if h.Session == x.session.id && h.Epoch == has.Epoch && h.Under == has.Under && h.Units >= has.Units {
+			if h.Session == x.session.core.ID && h.Epoch == has.Epoch && h.Under == has.Under && h.Units >= has.Units {
 				return nil
 			}
 		}
 		if settled && n.Refute(has.Epoch, "the server no longer had it at Verify") {
 			return x.error("verify", ErrLost)
 		}
-		if !pause(ctx, retryPause(try, x.session.config.heartbeat), nil) {
-			return x.error("verify", interruptedBy(ctx, "while the session asked for more or gave back", nil))
+		if !core.Pause(ctx, core.RetryPause(try, x.session.core.Config.Heartbeat), nil) {
+			return x.error("verify", core.InterruptedBy(ctx, "while the session asked for more or gave back", nil))
 		}
 	}
 }
@@ -254,15 +254,15 @@ type alarm struct {
 	s    *session
 	name string
 
-	mu       sync.Mutex    // taken after share.Name's, before the queue's
-	notifier *lossNotifier // of the present users; nil until one of them asks to be notified
-	leaving  *sharedCall   // the call that gives up holds or permits at this moment
+	mu       sync.Mutex         // taken after share.Name's, before the queue's
+	notifier *core.LossNotifier // of the present users; nil until one of them asks to be notified
+	leaving  *sharedCall        // the call that gives up holds or permits at this moment
 }
 
 // notifierLocked returns the loss notifier of the present users. a.mu is held.
-func (a *alarm) notifierLocked() *lossNotifier {
+func (a *alarm) notifierLocked() *core.LossNotifier {
 	if a.notifier == nil {
-		a.notifier = newLossNotifier()
+		a.notifier = core.NewLossNotifier()
 	}
 	return a.notifier
 }
@@ -275,69 +275,15 @@ func (a *alarm) tripLocked() (notify func()) {
 	if notifier == nil {
 		return func() {}
 	}
-	notifier.closeLost()
-	return notifier.notify
+	notifier.CloseLost()
+	return notifier.Notify
 }
 
 // report reports that an owner has lost its holds, as e describes them.
 func (a *alarm) report(e Event, why string) {
-	a.s.stats.lost.Add(1)
+	a.s.core.Counts.Lost.Add(1)
 	e.Kind, e.Lock, e.Err = EventLost, a.name, fmt.Errorf("%w (%s)", ErrLost, why)
-	a.s.report(context.Background(), e)
-}
-
-// newSharedRoom returns the room of the session's read-write locks and semaphores.
-func (s *session) newSharedRoom() *share.Room {
-	cfg := &s.config
-	return share.NewRoom(share.Env{
-		Lease: cfg.lease, Heartbeat: cfg.heartbeat, Patience: cfg.patience, GrantTTL: cfg.grantTTL, Command: cfg.commandTimeout,
-		Passes: sharedPasses, Turn: min(generationTime, cfg.lease/4), Opened: s.opened, Jitter: cfg.jitter, Ahead: s.ahead,
-		Epoch: s.epochAbove,
-		Seen:  func() Token { return Token(s.seenToken.Load()) }, Saw: s.noteToken,
-		Asked:  func(err error) error { return wrapUnavailable(context.Background(), err) },
-		Served: s.noteServed,
-		Renew:  func(ctx context.Context, r []backend.Renewal) { s.conn.Renew(ctx, r) },
-		Notice: s.noticeRenewal,
-		Count: func(commands, renewals int) {
-			s.stats.commands.Add(uint64(commands))
-			s.stats.renewals.Add(uint64(renewals))
-		},
-	})
-}
-
-// sharedPasses is how many of its callers a session admits while another session waits.
-const sharedPasses = 64
-
-// epochAbove returns a new epoch, higher than least.
-func (s *session) epochAbove(least uint64) uint64 {
-	for {
-		e := s.epochs.Add(1)
-		if e > least {
-			return e
-		}
-		s.epochs.CompareAndSwap(e, least)
-	}
-}
-
-// noteServed has the log report that the server does not serve a shared name for which callers wait, or serves it again.
-func (s *session) noteServed(name string, err error, waiter share.Waiter) {
-	switch {
-	case err == nil:
-		s.outages.Answered(name)
-	case waiter == share.NoWaiter:
-		s.outages.Add(name)
-	default:
-		s.noteOutage(name, err, waiter == share.NewWaiter)
-	}
-}
-
-// noticeRenewal reports that the units of a name could not be renewed, or that they could be again.
-func (s *session) noticeRenewal(name string, failing bool, err error) {
-	kind := EventRenewalRecovered
-	if failing {
-		kind = EventRenewalFailing
-	}
-	s.report(context.Background(), Event{Kind: kind, Lock: name, Err: err})
+	a.s.core.Report(context.Background(), e)
 }
 
 // Shared handles a grant of units.
@@ -345,17 +291,3 @@ func (k sink) Shared(g backend.ShareGrant) { k.s.shared.Granted(g) }
 
 // SharedWanted handles the report that another session waits for units.
 func (k sink) SharedWanted(name string, may int, try uint64) { k.s.shared.Wanted(name, may, try) }
-
-var hashSeed = maphash.MakeSeed()
-
-// key returns what a queue needs to find an owner: a hash and, for a goroutine, its id.
-func (o Owner) key() (hash, number uint64) {
-	if o.goroutine != 0 {
-		number = uint64(o.goroutine)
-		return number * 0x9E3779B97F4A7C15 >> 32, number
-	}
-	return maphash.String(hashSeed, o.name), 0
-}
-
-// numbered returns the goroutine owner with a number that key returned.
-func numbered(number uint64) Owner { return Owner{goroutine: int64(number)} }

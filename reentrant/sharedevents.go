@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
@@ -18,10 +19,10 @@ type sharedCall struct {
 
 // callOf returns the call for its events; nil in a session that reports none.
 func (s *session) callOf(ctx context.Context, begun time.Time) *sharedCall {
-	if !s.reporting {
+	if !s.core.Reporting {
 		return nil
 	}
-	return &sharedCall{ctx, CurrentOwner(ctx), begun}
+	return &sharedCall{ctx, core.CurrentOwner(ctx), begun}
 }
 
 // from returns the call with another beginning.
@@ -34,13 +35,13 @@ func (c *sharedCall) from(begun time.Time) *sharedCall {
 
 // reportFailed reports that a call that asked for a side, or for permits, did not get them.
 func (x *sharedName) reportFailed(ctx context.Context, mode Mode, permits int, t try, err error) {
-	if !x.session.reporting {
+	if !x.session.core.Reporting {
 		return
 	}
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	x.session.report(ctx, Event{Kind: EventFailed, Lock: x.name, Mode: mode, Permits: permits, Owner: CurrentOwner(ctx), Wait: time.Since(t.begun), Err: err})
+	x.session.core.Report(ctx, Event{Kind: EventFailed, Lock: x.name, Mode: mode, Permits: permits, Owner: core.CurrentOwner(ctx), Wait: time.Since(t.begun), Err: err})
 }
 
 // leave calls exit, in which the caller gives up a hold.
@@ -91,7 +92,7 @@ func (q *rwTier) changed(c sharedqueue.Change[Owner]) {
 	case EventReleased:
 		e.Held = q.heldFor(c.Owner)
 	}
-	q.s.report(ctx, e)
+	q.s.core.Report(ctx, e)
 }
 
 // heldFor returns for how long an owner has had the side that it has left or lost; 0 in a session that reports no events.
@@ -122,7 +123,7 @@ func (q *permitTier) changed(c sharedqueue.Change[struct{}]) {
 	} else {
 		e.Held = time.Since(q.stays.end(e.Owner, c.Permits))
 	}
-	q.s.report(ctx, e)
+	q.s.core.Report(ctx, e)
 }
 
 // stays are the permits in use, by the calls that got them. Any caller may release permits, so which of them ends is a
@@ -155,7 +156,7 @@ func (s *stays) end(owner Owner, permits int) (since time.Time) {
 			at = own[len(own)-1]
 		}
 		one := at.Value.(*stay)
-		since = earlier(since, one.since)
+		since = core.Earlier(since, one.since)
 		n := min(permits, one.permits)
 		permits -= n
 		if one.permits -= n; one.permits == 0 {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // A Slot is a permit with a number, which no other slot of the semaphore has in the whole deployment: a node id for a key
@@ -28,9 +30,9 @@ type slotHold struct {
 	permit *permitCall
 	lock   *Lock // of the number
 	number int
-	owner  Owner         // of the lock
-	lost   *lossNotifier // of the slot: it notifies when the permit or the lock is lost
-	forget func()        // ends that
+	owner  Owner              // of the lock
+	lost   *core.LossNotifier // of the slot: it notifies when the permit or the lock is lost
+	forget func()             // ends that
 }
 
 // AcquireSlot takes a permit, as [Semaphore.Acquire] does, and with it the lowest number that is free: from 0, below the
@@ -64,8 +66,8 @@ var errPermitLost = errors.New("the permit was lost before there was a number fo
 // takeNumber takes the lowest free number for a permit. The error is errPermitLost if the permit, or the number, was lost
 // meanwhile.
 func (m *Semaphore) takeNumber(ctx context.Context, permit *permitCall) (*slotHold, error) {
-	h := &slotHold{m: m, permit: permit, owner: Owner{name: newID(), slot: true}}
-	within, stop := until(ctx, permit.lossNotifier())
+	h := &slotHold{m: m, permit: permit, owner: core.NewSlotOwner()}
+	within, stop := core.UntilLost(ctx, permit.lossNotifier())
 	defer stop()
 	err := h.lockNumber(within)
 	switch {
@@ -89,14 +91,14 @@ func (h *slotHold) lockNumber(ctx context.Context) error {
 		case ok:
 			return nil
 		case err != nil:
-			err = mergeOutcome(last, err)
+			err = core.MergeOutcome(last, err)
 			last = err
 		}
 		if !again {
 			return err
 		}
-		if !pause(ctx, h.m.session.config.heartbeat, h.m.session.closing) {
-			return interruptedBy(ctx, "waiting for a number", last)
+		if !core.Pause(ctx, h.m.session.core.Config.Heartbeat, h.m.session.core.Closing) {
+			return core.InterruptedBy(ctx, "waiting for a number", last)
 		}
 	}
 }
@@ -122,7 +124,7 @@ func (h *slotHold) tryNumbers(ctx context.Context) (ok, again bool, err error) {
 
 // maxNumbered is the longest name of a semaphore that is part of its numbers' locks whole. The highest number has ten
 // digits.
-const maxNumbered = maxName - len("#2147483646")
+const maxNumbered = core.MaxName - len("#2147483646")
 
 // lockOfNumber returns the name of the lock of a semaphore's number.
 func lockOfNumber(name string, i int) string {
@@ -139,20 +141,20 @@ func (h *slotHold) watch() bool {
 	if permit == nil || number == nil {
 		return false
 	}
-	h.lost = newLossNotifier()
-	closeLost := context.CancelCauseFunc(func(error) { h.lost.closeLost() })
-	permit.add(&closeLost)
-	number.add(&closeLost)
+	h.lost = core.NewLossNotifier()
+	closeLost := context.CancelCauseFunc(func(error) { h.lost.CloseLost() })
+	permit.Add(&closeLost)
+	number.Add(&closeLost)
 	h.forget = func() {
-		permit.remove(&closeLost)
-		number.remove(&closeLost)
+		permit.Remove(&closeLost)
+		number.Remove(&closeLost)
 	}
 	return true
 }
 
 // context returns ctx with the owner of the number.
 func (h *slotHold) context(ctx context.Context) context.Context {
-	return context.WithValue(ctx, ownerKey{}, h.owner)
+	return core.WithOwner(ctx, h.owner)
 }
 
 // token returns the token of the number. After ErrLost the slot's Lost is closed.
@@ -162,7 +164,7 @@ func (h *slotHold) token() (Token, error) {
 		token, err = 0, h.lock.error("token", ErrLost)
 	}
 	if errors.Is(err, ErrLost) {
-		h.lost.closeLost()
+		h.lost.CloseLost()
 	}
 	return token, err
 }
@@ -198,12 +200,12 @@ func (s Slot) String() string {
 // before. It is closed already if Lost is called after Release, and for the zero Slot.
 func (s Slot) Lost() <-chan struct{} {
 	if s.hold == nil {
-		return alreadyLost
+		return core.AlreadyLost
 	}
 	if _, err := s.hold.token(); errors.Is(err, ErrNotHeld) {
-		return alreadyLost
+		return core.AlreadyLost
 	}
-	return s.hold.lost.lost
+	return s.hold.lost.Lost
 }
 
 // Release gives the number and its permit back. Any goroutine can call it, once. It works under a ctx that has ended.
@@ -224,7 +226,7 @@ func (s Slot) Release(ctx context.Context) error {
 	h.forget()
 	err = errors.Join(err, h.m.error("release", h.m.release(ctx, 1, h.permit)))
 	if errors.Is(err, ErrLost) { // Lost may not have heard of it yet
-		h.lost.closeLost()
+		h.lost.CloseLost()
 	}
 	return err
 }

@@ -1,7 +1,5 @@
 package reentrant
 
-import "sync/atomic"
-
 // Stats are counters of one session since it was opened, except Held and Waiting, which are current numbers. Held,
 // Waiting, Renewals, Lost and Commands count read-write locks and semaphores too. Acquired, Reentries, Handoffs and
 // Yields are of Locks alone: a reader that sends nothing does not pay for a counter either.
@@ -18,17 +16,13 @@ type Stats struct {
 	Dropped   uint64 // events that were not observed, because the observer was too slow
 }
 
-type counters struct {
-	acquired, reentries, handoffs, yields, renewals, lost, commands atomic.Uint64
-}
-
 // Stats reads the session's counters. They are read one after the other, so they may disagree by what happens
 // meanwhile.
 func (s *session) Stats() Stats {
 	st := Stats{
-		Acquired: s.stats.acquired.Load(), Reentries: s.stats.reentries.Load(), Handoffs: s.stats.handoffs.Load(),
-		Yields: s.stats.yields.Load(), Renewals: s.stats.renewals.Load(), Lost: s.stats.lost.Load(),
-		Commands: s.stats.commands.Load(), Dropped: uint64(s.events.Dropped.Load()),
+		Acquired: s.core.Counts.Acquired.Load(), Reentries: s.core.Counts.Reentries.Load(), Handoffs: s.core.Counts.Handoffs.Load(),
+		Yields: s.core.Counts.Yields.Load(), Renewals: s.core.Counts.Renewals.Load(), Lost: s.core.Counts.Lost.Load(),
+		Commands: s.core.Counts.Commands.Load(), Dropped: uint64(s.core.Events.Dropped.Load()),
 	}
 	st.Held, st.Waiting = s.shared.Usage()
 	s.mu.Lock()

@@ -34,7 +34,7 @@ func (t *ticket) wake(placed bool) {
 // reserveLocked puts the owner of a ticket in this process's queue, once. e.mu is held.
 func (e *lockState) reserveLocked(t *ticket) localqueue.Place[Owner] {
 	if t.place == nil {
-		place := e.queue.Reserve(t.owner, t.owner.queueMode())
+		place := e.queue.Reserve(t.owner, queueMode(t.owner))
 		t.place = &place
 		e.noteWaiterLocked(t.owner)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // ErrNotAcquired is returned by TryAny and TryAnyFor when none of the locks was free.
@@ -36,7 +38,7 @@ func TryAnyFor(ctx context.Context, wait time.Duration, locks ...*Lock) (*Lock, 
 	}
 	got, last := anyOf(ctx, distinct(locks), deadline)
 	if last != nil {
-		last = mergeOutcome(err, last)
+		last = core.MergeOutcome(err, last)
 	}
 	return got, last
 }
@@ -71,7 +73,7 @@ func (l *Lock) acquireFresh(ctx context.Context, t try) (bool, error) {
 // anyOf waits for all locks, each in a goroutine that acts for the caller's owner, until one succeeds. The others give
 // up then; a lock that one of them still got is given back before anyOf returns.
 func anyOf(ctx context.Context, locks []*Lock, deadline time.Time) (*Lock, error) {
-	inside, stop := context.WithCancel(context.WithValue(ctx, ownerKey{}, CurrentOwner(ctx)))
+	inside, stop := context.WithCancel(core.WithOwner(ctx, core.CurrentOwner(ctx)))
 	defer stop()
 	waits := make(chan oneOfMany)
 	for _, l := range locks {

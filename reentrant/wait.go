@@ -9,13 +9,14 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
 	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // await is called with the baton of the owner's hold. On return the owner holds the lock again, or the error is
 // ErrLost. over is the wait's overtime.
 func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, holds int, limit time.Time) (bool, error) {
 	select {
-	case <-e.s.closing: // no owner could come back, so none may leave
+	case <-e.s.core.Closing: // no owner could come back, so none may leave
 		if !e.finishOperation(holds, holds) {
 			e.passOn()
 			return false, ErrLost
@@ -23,7 +24,7 @@ func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, 
 		return false, ErrClosed
 	default:
 	}
-	t := &ticket{epoch: e.s.epochs.Add(1), name: c.name, owner: owner, remote: e.remote.(backend.Conditions), woken: make(chan bool, 1), fair: !c.lock.unfair, ahead: e.s.ahead()}
+	t := &ticket{epoch: e.s.core.Epochs.Add(1), name: c.name, owner: owner, remote: e.remote.(backend.Conditions), woken: make(chan bool, 1), fair: !c.lock.unfair, ahead: e.s.core.Ahead()}
 	e.addTicket(t)
 	if err := e.releaseForWait(ctx, over, t, holds, limit); err != nil {
 		e.removeTicket(t)
@@ -48,13 +49,13 @@ func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, 
 	e.endWaits([]uint64{t.epoch})
 	if err := e.reacquire(over, c.lock, t, holds, placed); err != nil {
 		if waitErr == nil && ctx.Err() != nil {
-			waitErr = interruptedBy(ctx, "after the signal", nil)
+			waitErr = core.InterruptedBy(ctx, "after the signal", nil)
 		}
 		e.s.heartbeat.remove(t) // its signal, if there was one, goes to another waiter
 		if signalled {
-			e.s.cleaner.Do(func() { e.s.releaseOrphan(c.lock.remote, c.lock.name, t.epoch) })
+			e.s.core.Cleaner.Do(func() { e.s.releaseOrphan(c.lock.remote, c.lock.name, t.epoch) })
 		}
-		e.s.lostHolds.Add(debt{ModeLock, e.name, owner}, holds)
+		e.s.core.Debts.Add(core.DebtOf(ModeLock, e.name, owner), holds)
 		e.s.notifyLost(e.name, t.hold, "it could not be had again after a wait")
 		return false, errors.Join(ErrLost, err, waitErr)
 	}
@@ -64,35 +65,32 @@ func (e *lockState) await(ctx, over context.Context, c *Condition, owner Owner, 
 	return signalled, waitErr
 }
 
-// errOverdue is the cause of the end of a wait's overtime.
-var errOverdue = errors.New("the lock could not be taken again within a lease of the end of the wait")
-
 // overtime returns a context that ends a lease after ctx, or a lease after the time limit if there is one: an owner
 // then no longer tries to come back from its wait. stop frees what it uses.
 func (s *session) overtime(ctx context.Context, limit time.Time) (over context.Context, stop func()) {
 	over, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	overdue := func() { cancel(errOverdue) }
-	forget := context.AfterFunc(ctx, func() { time.AfterFunc(s.config.lease, overdue) })
+	overdue := func() { cancel(core.ErrOverdue) }
+	forget := context.AfterFunc(ctx, func() { time.AfterFunc(s.core.Config.Lease, overdue) })
 	if limit.IsZero() {
 		return over, func() { forget(); cancel(nil) }
 	}
-	timer := time.AfterFunc(time.Until(limit.Add(s.config.lease)), overdue) // without an overflow
+	timer := time.AfterFunc(time.Until(limit.Add(s.core.Config.Lease)), overdue) // without an overflow
 	return over, func() { forget(); timer.Stop(); cancel(nil) }
 }
 
 // releaseForWait gives up the hold and takes the ticket in Redis, in one step. After an error the hold is unchanged, or
 // lost. Baton.
 func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds int, limit time.Time) error {
-	cfg := &e.s.config
+	cfg := &e.s.core.Config
 	e.mu.Lock()
 	cohort := e.hold.cohort
 	e.mu.Unlock()
 	req := backend.AwaitRequest{
 		Condition: t.name, Ticket: t.epoch, Owner: e.ownerField(t.owner), Holds: holds,
-		Seen: Token(e.s.seenToken.Load()), Patience: cfg.patience, GrantTTL: cfg.grantTTL,
+		Seen: Token(e.s.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL,
 	}
 	if cohort {
-		req.Owner, req.Holds = cfg.cohortOwner(), 1
+		req.Owner, req.Holds = cfg.CohortOwner(), 1
 	}
 	req.Until = e.pendingUntil()
 	e.startReleasing() // until it is known whether the hold is gone
@@ -110,7 +108,7 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 		return status == backend.Gone, err
 	}
 	if !limit.IsZero() {
-		limit = limit.Add(cfg.lease - cfg.commandTimeout/8) // the last try has at least an eighth of its time
+		limit = limit.Add(cfg.Lease - cfg.CommandTimeout/8) // the last try has at least an eighth of its time
 	}
 	err := e.operate(ctx, limit, send)
 	if err != nil && unknown && ctx.Err() != nil { // the caller leaves, and must know whether it still has the hold
@@ -130,7 +128,7 @@ func (e *lockState) releaseForWait(ctx, over context.Context, t *ticket, holds i
 		epoch := e.hold.epoch
 		e.mu.Unlock()
 		e.lose(epoch, "it is not known whether Await gave it up")
-		e.s.cleaner.Do(func() { e.s.withdraw(context.Background(), t) })
+		e.s.core.Cleaner.Do(func() { e.s.withdraw(context.Background(), t) })
 	}
 	return err
 }
@@ -151,12 +149,12 @@ func (s *session) waitSignalled(ctx, over context.Context, t *ticket, limit time
 	case placed = <-t.woken:
 		return placed, nil
 	case <-ctx.Done():
-		err = interruptedBy(ctx, "waiting for a signal", nil)
+		err = core.InterruptedBy(ctx, "waiting for a signal", nil)
 	case <-timeout:
 		if err = errTimeUp; ctx.Err() != nil { // both ended while Redis was asked: it is not known which was first
-			err = interruptedBy(ctx, "waiting for a signal", nil)
+			err = core.InterruptedBy(ctx, "waiting for a signal", nil)
 		}
-	case <-s.closing:
+	case <-s.core.Closing:
 		err = ErrClosed
 	}
 	if s.withdraw(over, t) == backend.Signalled {
@@ -174,12 +172,12 @@ func (s *session) waitSignalled(ctx, over context.Context, t *ticket, limit time
 // ticket when the session no longer beats for it.
 func (s *session) withdraw(ctx context.Context, t *ticket) backend.TicketStatus {
 	for try := range releaseTries {
-		if try > 0 && !pause(ctx, retryPause(try, s.config.heartbeat), nil) {
+		if try > 0 && !core.Pause(ctx, core.RetryPause(try, s.core.Config.Heartbeat), nil) {
 			break
 		}
 		now := time.Now()
-		call := s.deadlines.Context(ctx, now, now.Add(s.config.commandTimeout))
-		s.stats.commands.Add(1)
+		call := s.core.Deadlines.Context(ctx, now, now.Add(s.core.Config.CommandTimeout))
+		s.core.Counts.Commands.Add(1)
 		result, err := t.remote.Withdraw(call, t.name, t.epoch)
 		if err == nil {
 			err = check.Ticket(result)
@@ -197,7 +195,7 @@ func (s *session) withdraw(ctx context.Context, t *ticket) backend.TicketStatus 
 // reacquire takes the lock again with the holds that the wait gave up. ctx is the wait's overtime.
 func (e *lockState) reacquire(ctx context.Context, l *Lock, t *ticket, holds int, placed bool) error {
 	defer e.removeTicket(t)
-	back := try{op: "await", waits: true, barges: l.unfair, begun: e.s.now(), fixed: t.hold.fixed(), holds: holds, notifier: t.hold.notifier, note: t.hold.note.String()}
+	back := try{op: "await", waits: true, barges: l.unfair, begun: e.s.core.Now(), fixed: t.hold.fixed(), holds: holds, notifier: t.hold.notifier, note: t.hold.note.String()}
 	if placed {
 		back.ticket, back.ahead = t.epoch, t.ahead
 	}
@@ -211,7 +209,7 @@ func (e *lockState) reacquire(ctx context.Context, l *Lock, t *ticket, holds int
 	}
 	e.s.putState(e)
 	if ctx.Err() != nil {
-		return interruptedBy(ctx, "in this process's queue", nil)
+		return core.InterruptedBy(ctx, "in this process's queue", nil)
 	}
 	return ErrClosed
 }
@@ -235,7 +233,7 @@ func (e *lockState) restoreHolds(ctx context.Context, owner Owner, t *try) error
 }
 
 // shareNotifier makes callers that asked about the loss of the earlier hold learn of the loss of this one. Baton.
-func (e *lockState) shareNotifier(notifier *lossNotifier) {
+func (e *lockState) shareNotifier(notifier *core.LossNotifier) {
 	if notifier == nil {
 		return
 	}
@@ -246,8 +244,8 @@ func (e *lockState) shareNotifier(notifier *lossNotifier) {
 	}
 	e.mu.Unlock()
 	if own != nil {
-		fire := context.CancelCauseFunc(func(error) { notifier.notify() })
-		own.add(&fire)
+		fire := context.CancelCauseFunc(func(error) { notifier.Notify() })
+		own.Add(&fire)
 	}
 }
 

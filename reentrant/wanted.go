@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // Wanted returns a channel that is closed when another owner waits for the lock that the caller holds, in this process or
@@ -24,9 +25,9 @@ import (
 func (l *Lock) Wanted(ctx context.Context) <-chan struct{} {
 	owner, err := l.asker(ctx)
 	if err != nil {
-		return alreadyLost
+		return core.AlreadyLost
 	}
-	wanted := (<-chan struct{})(alreadyLost)
+	wanted := (<-chan struct{})(core.AlreadyLost)
 	l.withState(func(e *lockState) {
 		if _, held := e.heldBy(owner); held {
 			wanted = e.openWanted(owner)
@@ -48,7 +49,7 @@ func (e *lockState) openWanted(owner Owner) <-chan struct{} {
 	h := &e.hold
 	switch {
 	case !h.owned() || h.owner != owner:
-		return alreadyLost
+		return core.AlreadyLost
 	case h.wanted != nil:
 		return h.wanted.channel
 	}
@@ -98,7 +99,7 @@ func (e *lockState) watchLocked() {
 		return
 	}
 	w := watch{s: e.s, remote: remote, name: e.name, epoch: e.hold.epoch}
-	e.s.checks.Do(w.send)
+	e.s.core.Checks.Do(w.send)
 }
 
 // rewatch asks Redis once more: reports may have been lost, and there may be another server now.
@@ -124,14 +125,14 @@ func (w watch) send() {
 		return
 	}
 	now := time.Now()
-	w.s.stats.commands.Add(1)
-	reply, err := w.remote.Watch(w.s.deadlines.Context(context.Background(), now, now.Add(w.s.config.commandTimeout)), w.epoch)
+	w.s.core.Counts.Commands.Add(1)
+	reply, err := w.remote.Watch(w.s.core.Deadlines.Context(context.Background(), now, now.Add(w.s.core.Config.CommandTimeout)), w.epoch)
 	switch {
 	case err == nil && reply.Waiting:
 		sink{w.s}.Wanted(w.name, w.epoch)
 	case err != nil && !Refused(err):
 		again := w
 		again.tries++
-		time.AfterFunc(retryPause(w.tries, w.s.config.heartbeat), func() { w.s.checks.Do(again.send) })
+		time.AfterFunc(core.RetryPause(w.tries, w.s.core.Config.Heartbeat), func() { w.s.core.Checks.Do(again.send) })
 	}
 }

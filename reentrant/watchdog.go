@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
@@ -90,14 +91,14 @@ func (w *watchdog) watch() {
 	for {
 		now := time.Now()
 		w.wakesAt.Store(never)
-		due, ended, idle, wake := w.inspectAll(now, w.s.ahead(), renewing)
+		due, ended, idle, wake := w.inspectAll(now, w.s.core.Ahead(), renewing)
 		if nudged {
 			// The hold that it was woken for may be on its way from one owner to the next. If it went to sleep now, it
 			// would be woken again at every such moment.
-			wake = earlier(wake, now.Add(maxSleep))
+			wake = core.Earlier(wake, now.Add(maxSleep))
 		}
 		for _, e := range idle {
-			w.s.cleaner.Do(e.stopLingering)
+			w.s.core.Cleaner.Do(e.stopLingering)
 		}
 		for _, x := range ended {
 			if x.wasLost {
@@ -166,13 +167,13 @@ func (w *watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool)
 		}
 		switch {
 		case h.phase == phaseLost && now.Before(h.lease.End()):
-			wake, held = earlier(wake, h.lease.End()), true
+			wake, held = core.Earlier(wake, h.lease.End()), true
 		case h.phase == phaseLost, h.owned() && !h.lease.Trusted(now):
 			e.refs++
 			ended = append(ended, expiry{e, h.epoch, h.phase == phaseLost})
 			held = true
-		case h.phase == phaseIdle && (now.Sub(s.opened) >= e.lingerUntil || !h.lease.Trusted(now)):
-			e.lingerUntil = now.Sub(s.opened) + maxSleep // in case an owner that is about to inherit it does not do so
+		case h.phase == phaseIdle && (now.Sub(s.core.Opened) >= e.lingerUntil || !h.lease.Trusted(now)):
+			e.lingerUntil = now.Sub(s.core.Opened) + maxSleep // in case an owner that is about to inherit it does not do so
 			if e.startDismissalLocked() {
 				e.refs++
 				idle = append(idle, e)
@@ -180,14 +181,14 @@ func (w *watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool)
 		case !h.owned() && (!h.inheritable() || !h.cohort || !h.lease.Trusted(now)):
 		case !renewing && w.dueLocked(h, now):
 			due.add(e, h)
-			wake, held = earlier(wake, h.lease.Until()), true
+			wake, held = core.Earlier(wake, h.lease.Until()), true
 		case renewing:
-			wake, held = earlier(wake, h.lease.Until()), true
+			wake, held = core.Earlier(wake, h.lease.Until()), true
 		default:
-			wake, held = earlier(wake, h.lease.Wake()), true
+			wake, held = core.Earlier(wake, h.lease.Wake()), true
 		}
 		if h.phase == phaseIdle {
-			wake, held = earlier(wake, s.opened.Add(e.lingerUntil)), true
+			wake, held = core.Earlier(wake, s.core.Opened.Add(e.lingerUntil)), true
 		}
 		e.mu.Unlock()
 	}
@@ -214,15 +215,15 @@ func (h *hold) slack() time.Duration {
 // renew sends the batches.
 func (w *watchdog) renew() {
 	for due := range w.batches {
-		ctx, cancel := context.WithTimeout(context.Background(), w.s.config.commandTimeout)
-		sent, ahead := time.Now(), w.s.ahead()
-		w.s.stats.commands.Add(1)
-		w.s.conn.Renew(ctx, due.renewals)
+		ctx, cancel := context.WithTimeout(context.Background(), w.s.core.Config.CommandTimeout)
+		sent, ahead := time.Now(), w.s.core.Ahead()
+		w.s.core.Counts.Commands.Add(1)
+		w.s.core.Conn.Renew(ctx, due.renewals)
 		cancel()
 		now := time.Now()
 		for i, e := range due.states {
 			r := &due.renewals[i]
-			r.Err = wrapUnavailable(context.Background(), r.Err)
+			r.Err = core.WrapUnavailable(context.Background(), r.Err)
 			w.renewed(e, r, sent, ahead, now)
 		}
 		select {
@@ -259,11 +260,11 @@ func (w *watchdog) renewed(e *lockState, r *backend.Renewal, sent time.Time, ahe
 	case r.Gone:
 		w.loseGone(r)
 	case r.Err != nil && !was:
-		w.s.report(context.Background(), Event{Kind: EventRenewalFailing, Lock: r.Remote.Name(), Err: r.Err})
+		w.s.core.Report(context.Background(), Event{Kind: EventRenewalFailing, Lock: r.Remote.Name(), Err: r.Err})
 	case r.Err == nil:
-		w.s.stats.renewals.Add(1)
+		w.s.core.Counts.Renewals.Add(1)
 		if was {
-			w.s.report(context.Background(), Event{Kind: EventRenewalRecovered, Lock: r.Remote.Name()})
+			w.s.core.Report(context.Background(), Event{Kind: EventRenewalRecovered, Lock: r.Remote.Name()})
 		}
 	}
 }
@@ -285,13 +286,13 @@ func (w *watchdog) abandonAll() {
 		left bool
 	}
 	var held []abandoned
-	s.abandoned.Store(true)
+	s.core.Abandoned.Store(true)
 	s.mu.Lock()
 	for _, e := range s.states {
 		e.mu.Lock()
 		if e.hold.owned() || e.hold.phase == phaseLost {
 			e.refs++
-			left := s.config.leavesPortable && e.hold.owned() && e.hold.owner.portable
+			left := s.core.Config.LeavesPortable && e.hold.owned() && core.IsPortable(e.hold.owner)
 			held = append(held, abandoned{expiry{e: e, epoch: e.hold.epoch}, left})
 			if left {
 				s.leftHolds.Add(1)
@@ -331,7 +332,7 @@ func (e *lockState) evict(epoch uint64, mayBeThere bool) {
 		return
 	}
 	if mayBeThere && e.queue.Idle() {
-		e.s.cleaner.Do(func() { e.s.releaseOrphan(remote, name, epoch) })
+		e.s.core.Cleaner.Do(func() { e.s.releaseOrphan(remote, name, epoch) })
 	}
 	e.s.putState(e)
 }
@@ -345,6 +346,6 @@ func (s *session) notifyLost(name string, h hold, why string) {
 // notifyLoss wakes the owners that must stop because the hold is lost. No mutex is held.
 func (h *hold) notifyLoss() {
 	if h.notifier != nil {
-		h.notifier.notify()
+		h.notifier.Notify()
 	}
 }

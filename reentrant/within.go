@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // A running is a Do that has not returned. Its context carries its owner, if that is a goroutine, for questions about its
@@ -32,7 +34,7 @@ func runningIn(ctx context.Context) *running {
 
 // inside returns the context of a Do by ctx's owner, and a function to be called when it returns.
 func inside(ctx context.Context, names ...boundName) (context.Context, func()) {
-	if CurrentOwner(ctx).shared() { // ctx carries it already
+	if core.IsShared(core.CurrentOwner(ctx)) { // ctx carries it already
 		return ctx, func() {}
 	}
 	return carry(ctx, names...)
@@ -40,7 +42,7 @@ func inside(ctx context.Context, names ...boundName) (context.Context, func()) {
 
 // carry is inside for any owner, of a Do whose holds have none: only the report of a long wait asks about it.
 func carry(ctx context.Context, names ...boundName) (context.Context, func()) {
-	r := &running{names: names, owner: CurrentOwner(ctx), outer: runningIn(ctx)}
+	r := &running{names: names, owner: core.CurrentOwner(ctx), outer: runningIn(ctx)}
 	return context.WithValue(ctx, runningKey{}, r), func() { r.over.Store(true) }
 }
 
@@ -62,8 +64,8 @@ func (r *running) has(s *session, name string) bool {
 // no owner and the calling goroutine has no hold itself. invalid is the handle's error, has reports whether an owner has a
 // hold.
 func (n boundName) asker(ctx context.Context, invalid error, has func(Owner) bool) (Owner, error) {
-	owner, err := n.session.caller(ctx, invalid)
-	if err != nil || owner.shared() {
+	owner, err := n.session.core.Caller(ctx, invalid)
+	if err != nil || core.IsShared(owner) {
 		return owner, err
 	}
 	r := runningIn(ctx)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
@@ -48,7 +49,7 @@ func (k *keeper) expect(at time.Time) {
 			k.work.Go(k.watch)
 		}
 	})
-	if int64(at.Sub(k.r.env.Opened)) < k.asleep.Load() {
+	if int64(at.Sub(k.r.session.Opened)) < k.asleep.Load() {
 		k.wakeUp()
 	}
 }
@@ -62,7 +63,7 @@ func (k *keeper) wakeUp() {
 
 // refresh renews all leases at once.
 func (k *keeper) refresh() {
-	k.stale.Store(int64(time.Since(k.r.env.Opened)))
+	k.stale.Store(int64(time.Since(k.r.session.Opened)))
 	k.wakeUp()
 }
 
@@ -78,7 +79,7 @@ func (k *keeper) watch() {
 	for {
 		k.asleep.Store(math.MaxInt64) // a lease that comes too late for this survey wakes the keeper
 		wake := k.survey(time.Now())
-		k.asleep.Store(int64(wake.Sub(k.r.env.Opened)))
+		k.asleep.Store(int64(wake.Sub(k.r.session.Opened)))
 		timer.Reset(time.Until(wake))
 		select {
 		case <-timer.C:
@@ -91,10 +92,10 @@ func (k *keeper) watch() {
 
 // survey looks at every name, and returns when to look again.
 func (k *keeper) survey(now time.Time) (wake time.Time) {
-	wake = k.r.env.Opened.Add(math.MaxInt64 / 2)
+	wake = k.r.session.Opened.Add(math.MaxInt64 / 2)
 	var due []dueName
 	var batch []backend.Renewal
-	ahead, stale := k.r.env.Ahead(), k.r.env.Opened.Add(time.Duration(k.stale.Load()))
+	ahead, stale := k.r.session.Ahead(), k.r.session.Opened.Add(time.Duration(k.stale.Load()))
 	for _, n := range k.r.all() {
 		n.mu.Lock()
 		n.sleptLocked(now, ahead)
@@ -104,7 +105,7 @@ func (k *keeper) survey(now time.Time) (wake time.Time) {
 			continue
 		case renew && !k.renewing.Load():
 			due = append(due, dueName{n, n.units})
-			batch = append(batch, backend.Renewal{Remote: n.remote, Epoch: n.epoch, Under: n.under, Lease: k.r.env.Lease})
+			batch = append(batch, backend.Renewal{Remote: n.remote, Epoch: n.epoch, Under: n.under, Lease: k.r.session.Config.Lease})
 			wake = earliest(wake, n.trust.Until())
 		case renew:
 			wake = earliest(wake, n.trust.Until()) // the batch under way wakes the keeper
@@ -132,7 +133,7 @@ func (n *Name) sleptLocked(now time.Time, ahead time.Duration) {
 	}
 	t := n.trust.Slept(now, ahead)
 	if t.Until().Before(n.trust.Until()) {
-		until := t.Until().Sub(n.room.env.Opened)
+		until := t.Until().Sub(n.room.session.Opened)
 		n.until.Store(int64(until))
 		n.tier.Trust(until)
 		if n.claim != nil {
@@ -158,14 +159,14 @@ func (n *Name) dueLocked(now, stale time.Time) (at time.Time, renew bool) {
 
 // renew sends a batch of renewals.
 func (k *keeper) renew(names []dueName, batch []backend.Renewal) {
-	env := &k.r.env
-	sent, ahead := time.Now(), env.Ahead()
-	ctx, cancel := context.WithDeadline(k.r.quit, sent.Add(env.Command))
+	s := k.r.session
+	sent, ahead := time.Now(), s.Ahead()
+	ctx, cancel := context.WithDeadline(k.r.quit, sent.Add(s.Config.CommandTimeout))
 	defer cancel()
-	env.Count(1, 0)
-	env.Renew(ctx, batch)
+	s.Counts.Commands.Add(1)
+	s.Conn.Renew(ctx, batch)
 	for i, n := range names {
-		n.renewed(&batch[i], n.had, lease.New(sent, ahead, env.Lease, false))
+		n.renewed(&batch[i], n.had, lease.New(sent, ahead, s.Config.Lease, false))
 	}
 	k.renewing.Store(false)
 	k.wakeUp()
@@ -175,7 +176,7 @@ func (k *keeper) renew(names []dueName, batch []backend.Renewal) {
 // carried that claim out yet, so the units it keeps are among those renewed. Otherwise it may have done so, which is not
 // known before its reply. The renewal was to find had units: the claim whose place it found can have been granted more since.
 func (n *Name) renewed(r *backend.Renewal, had int, t lease.Lease) {
-	env := &n.room.env
+	s := n.room.session
 	n.mu.Lock()
 	notify := func() {}
 	switch {
@@ -183,7 +184,7 @@ func (n *Name) renewed(r *backend.Renewal, had int, t lease.Lease) {
 	case r.Err != nil:
 		n.trust = n.trust.Retried(time.Now())
 		if !n.renewalFailed {
-			env.Notice(n.name, true, env.Asked(r.Err))
+			s.ReportRenewal(n.name, true, core.WrapUnavailable(context.Background(), r.Err))
 		}
 		n.renewalFailed = true
 	case !n.settledLocked() && (r.Gone || r.Units < had):
@@ -193,10 +194,10 @@ func (n *Name) renewed(r *backend.Renewal, had int, t lease.Lease) {
 		n.wakeLocked()
 	default:
 		if n.renewalFailed {
-			env.Notice(n.name, false, nil)
+			s.ReportRenewal(n.name, false, nil)
 		}
 		n.renewalFailed = false
-		env.Count(0, 1)
+		s.Counts.Renewals.Add(1)
 		n.trustLocked(t)
 	}
 	n.mu.Unlock()

@@ -75,11 +75,11 @@ func TestReadersComeAboveAllThatTheSessionKnowsOf(t *testing.T) {
 			s.name.Leave()
 			require.Zero(t, s.room.Len())
 			s.name = s.room.Join("x", backend.ReadWrite, remote{shares: s.shares}, func() Tier {
-				s.queue = sharedqueue.NewRW(func() time.Duration { return time.Since(s.room.env.Opened) }, keyOf, nil)
+				s.queue = sharedqueue.NewRW(func() time.Duration { return time.Since(s.room.session.Opened) }, keyOf, nil)
 				return rwTier{s.queue, s.losses}
 			})
 			enter(s, "r", sharedqueue.Read)
-			c := s.command(1)
+			c := s.command(3) // an epoch is used once, whatever has become of the name
 			assert.Equal(t, backend.Token(20), c.req.Seen)
 			c.grant(1)
 		})

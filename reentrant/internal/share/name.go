@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
@@ -95,14 +96,14 @@ type claim struct {
 func (c *claim) asks() bool { return c.want > c.keep }
 
 // waiter says for whom the next copy is sent.
-func (c *claim) waiter() Waiter {
+func (c *claim) waiter() core.Waiter {
 	switch {
 	case !c.asks():
-		return NoWaiter
+		return core.NoWaiter
 	case c.tries > 0:
-		return OldWaiter
+		return core.OldWaiter
 	}
-	return NewWaiter
+	return core.NewWaiter
 }
 
 // Wake makes the session look at what its users want. Callers call it after a method of the tier has returned look
@@ -222,12 +223,12 @@ func (n *Name) Remote() backend.Remote { return n.remote }
 func (n *Name) Ref() *Ref { return n.ref }
 
 // Until returns when the trust in the units ends unless they are renewed.
-func (n *Name) Until() time.Time { return n.room.env.Opened.Add(time.Duration(n.until.Load())) }
+func (n *Name) Until() time.Time { return n.room.session.Opened.Add(time.Duration(n.until.Load())) }
 
 // Check takes the units from their users if the trust in them has ended, without waiting for the keeper.
 func (n *Name) Check() {
 	until := n.until.Load()
-	if until == 0 || int64(time.Since(n.room.env.Opened)) < until {
+	if until == 0 || int64(time.Since(n.room.session.Opened)) < until {
 		return
 	}
 	n.expire()
@@ -336,10 +337,10 @@ func (n *Name) askLocked(may int) {
 	}
 	if !n.asked {
 		now := time.Now()
-		n.turnEnd, n.topUp = now.Add(n.room.env.Turn), now.Add(n.room.env.Heartbeat)
+		n.turnEnd, n.topUp = now.Add(n.room.turn), now.Add(n.room.session.Config.Heartbeat)
 	}
 	n.asked, n.may = true, may
-	n.tier.Ask(may, n.room.env.Passes, n.turnEnd.Sub(n.room.env.Opened))
+	n.tier.Ask(may, passes, n.turnEnd.Sub(n.room.session.Opened))
 }
 
 // trustLocked sets the lease of the units, unless the present one is longer.
@@ -348,7 +349,7 @@ func (n *Name) trustLocked(t lease.Lease) {
 		return
 	}
 	n.trust = t
-	until := t.Until().Sub(n.room.env.Opened)
+	until := t.Until().Sub(n.room.session.Opened)
 	n.until.Store(int64(until))
 	n.tier.Trust(until)
 	n.room.keeper.expect(t.Wake())
@@ -384,5 +385,5 @@ func (n *Name) loseLocked(why string) (notify func()) {
 // oweLocked notes that the server may have units or a place of the session that it does not count on.
 func (n *Name) oweLocked() {
 	n.owes = true
-	n.giveUp = time.Now().Add(n.room.env.Lease + n.room.env.Patience + n.room.env.Command)
+	n.giveUp = time.Now().Add(n.room.session.Config.Lease + n.room.session.Config.Patience + n.room.session.Config.CommandTimeout)
 }

@@ -193,7 +193,7 @@ func (n *Name) patience(st sharedqueue.State) time.Time {
 	if st.Once || st.InUse == 0 {
 		return time.Time{}
 	}
-	return n.room.env.Opened.Add(st.Since + 2*n.room.env.Turn)
+	return n.room.session.Opened.Add(st.Since + 2*n.room.turn)
 }
 
 // probe asks whether the other session, for which the head is held back, still waits: at once if the head makes only
@@ -271,7 +271,7 @@ func (n *Name) rested(now time.Time) (*demand, time.Time) {
 		n.rest = time.Time{}
 		return only(0), time.Time{}
 	}
-	n.rest = now.Add(n.room.env.Heartbeat)
+	n.rest = now.Add(n.room.session.Config.Heartbeat)
 	return nil, n.rest
 }
 
@@ -290,7 +290,7 @@ func (n *Name) begin(d demand, limit int) bool {
 	}
 	c := &claim{
 		probe: d.probe, try: d.try, answer: d.answer,
-		keep: d.keep, want: d.want, least: d.least, limit: max(d.limit, limit), under: n.under, seen: n.room.env.Seen(),
+		keep: d.keep, want: d.want, least: d.least, limit: max(d.limit, limit), under: n.under, seen: backend.Token(n.room.session.SeenToken.Load()),
 	}
 	if d.answer != 0 || kept == 0 { // a session without units has answered
 		n.answer = 0
@@ -302,7 +302,7 @@ func (n *Name) begin(d demand, limit int) bool {
 	if n.kind == backend.ReadWrite && d.want < backend.AllUnits {
 		c.seen = n.known
 	}
-	n.last = n.room.env.Epoch(n.last)
+	n.last = n.room.session.EpochAbove(n.last)
 	c.epoch = n.last
 	if c.want > 0 || had > 0 || n.claim != nil || !n.owes { // else it gives back the same again, and prolongs nothing
 		n.oweLocked()

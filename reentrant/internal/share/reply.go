@@ -7,32 +7,33 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
 // exchange sends one copy of the claim and handles the reply.
 func (n *Name) exchange() {
-	env := &n.room.env
-	sent, ahead := time.Now(), env.Ahead()
+	s := n.room.session
+	sent, ahead := time.Now(), s.Ahead()
 	n.mu.Lock()
 	if n.claim == nil {
 		n.mu.Unlock()
 		return
 	}
 	n.claim.ahead, n.claim.repeat, n.hint = ahead, false, backend.Unlimited
-	req := n.requestLocked(sent.Add(env.Command))
+	req := n.requestLocked(sent.Add(s.Config.CommandTimeout))
 	waiter := n.claim.waiter()
 	n.mu.Unlock()
 
-	env.Count(1, 0)
+	s.Counts.Commands.Add(1)
 	ctx, cancel := context.WithDeadline(n.room.quit, req.NotAfter)
 	reply, err := n.sharer.Share(ctx, req)
 	cancel()
 	if err == nil {
 		err = check.Share(&req, &reply)
 	}
-	err = env.Asked(err)
+	err = core.WrapUnavailable(context.Background(), err)
 
 	n.mu.Lock()
 	notify := func() {}
@@ -40,7 +41,7 @@ func (n *Name) exchange() {
 		if err != nil {
 			n.failedLocked(c, err)
 		} else {
-			notify = n.repliedLocked(c, &reply, lease.New(sent, ahead, env.Lease, false))
+			notify = n.repliedLocked(c, &reply, lease.New(sent, ahead, s.Config.Lease, false))
 		}
 		if c.repeat {
 			c.again = time.Time{}
@@ -49,21 +50,21 @@ func (n *Name) exchange() {
 	n.mu.Unlock()
 	notify()
 	if _, waiting := n.tier.Usage(); waiting == 0 {
-		waiter = NoWaiter // those that only tried have their error
+		waiter = core.NoWaiter // those that only tried have their error
 	}
-	env.Served(n.name, err, waiter)
+	s.NoteServed(n.name, err, waiter)
 }
 
 // requestLocked returns the request for one copy of the claim.
 func (n *Name) requestLocked(notAfter time.Time) backend.ShareRequest {
-	env, c := &n.room.env, n.claim
+	s, c := n.room.session, n.claim
 	req := backend.ShareRequest{
 		Kind: n.kind, Epoch: c.epoch, Keep: c.keep, Want: c.want, Least: c.least, Limit: c.limit, Under: c.under, Tail: c.tail,
-		Seen: c.seen, Try: c.try, Answer: c.answer, Lease: env.Lease, GrantTTL: env.GrantTTL, Patience: env.Patience, NotAfter: notAfter,
+		Seen: c.seen, Try: c.try, Answer: c.answer, Lease: s.Config.Lease, GrantTTL: s.Config.GrantTTL, Patience: s.Config.Patience, NotAfter: notAfter,
 		Memory: notAfter, // copies have one time limit, so each is refused later than those before
 	}
 	if n.kind == backend.ReadWrite {
-		req.Tokens = env.Passes + 1
+		req.Tokens = passes + 1
 	}
 	return req
 }
@@ -77,7 +78,7 @@ func (n *Name) failedLocked(c *claim, err error) {
 	if backend.Refused(err) {
 		n.claim, n.reason = nil, err
 		if !errors.Is(err, backend.ErrNotReplicated) { // then the server has carried it out, and others wait for what it gave
-			n.retryOwed = time.Now().Add(n.room.env.Heartbeat)
+			n.retryOwed = time.Now().Add(n.room.session.Config.Heartbeat)
 		}
 		if c.want > 0 {
 			n.oweLocked() // earlier copies may have prolonged a lease or a place
@@ -88,7 +89,7 @@ func (n *Name) failedLocked(c *claim, err error) {
 		n.tier.Expel()
 		return
 	}
-	c.again = time.Now().Add(min(time.Millisecond<<min(c.tries, 10), n.room.env.Heartbeat))
+	c.again = time.Now().Add(min(time.Millisecond<<min(c.tries, 10), n.room.session.Config.Heartbeat))
 	c.tries++
 	n.tier.EndTries(0)
 }
@@ -96,7 +97,7 @@ func (n *Name) failedLocked(c *claim, err error) {
 // repliedLocked handles the reply to a copy of the claim. t is the lease of the units in the reply.
 func (n *Name) repliedLocked(c *claim, r *backend.ShareReply, t lease.Lease) (notify func()) {
 	notify = func() {}
-	now, env := time.Now(), &n.room.env
+	now, s := time.Now(), n.room.session
 	n.err, n.lastReply, n.share, c.tries = nil, now, r.Share, 0
 	switch {
 	case r.Status == backend.StaleShare: // the server ignored this claim
@@ -111,14 +112,14 @@ func (n *Name) repliedLocked(c *claim, r *backend.ShareReply, t lease.Lease) (no
 		c.placed = true
 		c.again = n.beat(now, c, r)
 		if c.try { // it ends by then
-			c.again = t.Sent.Add(env.Heartbeat)
+			c.again = t.Sent.Add(s.Config.Heartbeat)
 		} else {
 			n.tier.EndTries(c.least)
 		}
 		notify = n.confirmLocked(c, r, t)
 		n.mayLocked(r.May)
 		return notify
-	case r.Units > 0 && (!t.Trusted(now) || lease.Napped(c.ahead, env.Ahead())): // the reply came too late to be trusted
+	case r.Units > 0 && (!t.Trusted(now) || lease.Napped(c.ahead, s.Ahead())): // the reply came too late to be trusted
 		c.again = now
 		return notify
 	case c.asks() && r.Units < c.least && r.Units >= c.keep && c.keep > 0: // refused, or the place or the grant has expired
@@ -150,16 +151,16 @@ func (n *Name) refusedLocked(c *claim) {
 // beat returns when to repeat a waiting claim: at the next heartbeat, with jitter, and early enough to renew the units
 // it keeps. The head of a semaphore's queue repeats it once when its grace is over.
 func (n *Name) beat(now time.Time, c *claim, r *backend.ShareReply) time.Time {
-	env := &n.room.env
-	wait := env.Heartbeat
+	s := n.room.session
+	wait := s.Config.Heartbeat
 	if c.keep > 0 {
-		wait = min(wait, env.Lease/3)
+		wait = min(wait, s.Config.Lease/3)
 	}
 	if n.kind == backend.Permits && r.May == backend.Unlimited && !c.pressed {
 		c.pressed = true
 		return now.Add(min(wait, backend.ShareGrace+time.Millisecond))
 	}
-	return now.Add(wait - env.Jitter(wait/8))
+	return now.Add(wait - s.Config.Jitter(wait/8))
 }
 
 // confirmLocked handles the units in a reply that grants nothing: the server still has those that the claim keeps, or
@@ -229,7 +230,7 @@ func (n *Name) settleLocked(c *claim, x terms, t lease.Lease) (notify func()) {
 
 // stillAskedLocked handles a reply that says another session still waits. It admits no user and starts no new turn.
 func (n *Name) stillAskedLocked(may int, t lease.Lease) {
-	n.topUp = time.Now().Add(n.room.env.Heartbeat)
+	n.topUp = time.Now().Add(n.room.session.Config.Heartbeat)
 	n.trustLocked(t)
 	n.askLocked(may)
 	n.tier.EndTries(0)
@@ -238,9 +239,9 @@ func (n *Name) stillAskedLocked(may int, t lease.Lease) {
 // admitLocked hands the granted units to the users who wait.
 func (n *Name) admitLocked(x terms, t lease.Lease) {
 	n.trust = t
-	until := t.Until().Sub(n.room.env.Opened)
+	until := t.Until().Sub(n.room.session.Opened)
 	n.until.Store(int64(until))
-	n.room.env.Saw(x.last)
+	n.room.session.SawToken(x.last)
 	n.known, n.block = max(n.known, x.first), x.last
 	n.tier.Settle(x.tier(until))
 	n.room.keeper.expect(t.Wake())
@@ -262,8 +263,8 @@ func (n *Name) pushed(g backend.ShareGrant) {
 		n.wakeLocked()
 	default:
 		t := lease.Pushed(g.NotBefore, c.ahead, g.TTL)
-		if c.keep > 0 || g.NotBefore.IsZero() || lease.Napped(c.ahead, n.room.env.Ahead()) || time.Until(t.Until()) < g.TTL/2 ||
-			!check.ShareGrant(n.kind, &g, c.least, c.want, n.room.env.GrantTTL) {
+		if c.keep > 0 || g.NotBefore.IsZero() || lease.Napped(c.ahead, n.room.session.Ahead()) || time.Until(t.Until()) < g.TTL/2 ||
+			!check.ShareGrant(n.kind, &g, c.least, c.want, n.room.session.Config.GrantTTL) {
 			c.again, c.repeat = time.Time{}, true // a copy confirms it, also if the reply to an earlier one is on its way
 		} else {
 			notify = n.settleLocked(c, terms{g.Units, g.First, g.Last, min(g.May, n.hint)}, t)

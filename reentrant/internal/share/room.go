@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
@@ -52,43 +53,15 @@ type Tier interface {
 	Usage() (inside bool, waiting int)
 }
 
-// An Env is what the session provides to its room. Any goroutine may call the functions. Only Renew blocks.
-type Env struct {
-	Lease, Heartbeat, Patience, GrantTTL, Command time.Duration
-
-	Passes int           // the most local admissions of a turn
-	Turn   time.Duration // and its length
-
-	Opened time.Time                                   // the zero of Terms.Until
-	Jitter func(most time.Duration) time.Duration      //
-	Ahead  func() time.Duration                        // how far the wall clock has run ahead of the monotonic one
-	Epoch  func(above uint64) uint64                   // a new epoch, higher than above
-	Seen   func() backend.Token                        // the highest token seen
-	Saw    func(backend.Token)                         //
-	Asked  func(err error) error                       // wraps the error of a command
-	Served func(name string, err error, waiter Waiter) // a claim's copy had a reply, or failed
-	Renew  func(context.Context, []backend.Renewal)    // of the connection
-	Notice func(name string, failing bool, err error)  // renewals began to fail, or work again
-	Count  func(commands, renewals int)                //
-}
-
-// A Waiter says for whom a copy of a claim was sent, as the log of an outage counts them.
-type Waiter int8
-
-const (
-	NoWaiter  Waiter = iota // it gives back
-	OldWaiter               // its users wait, and an earlier copy has failed
-	NewWaiter               // its users wait
-)
-
 // A Room has all shared names of a session.
 //
 // Lock order: Room.mu, Name.mu, the tier's own.
 type Room struct {
-	env    Env
-	keeper *keeper
-	quit   context.Context // ends when the room sends no more commands
-	stop   context.CancelFunc
+	session *core.Session
+	turn    time.Duration // how long a turn is
+	keeper  *keeper
+	quit    context.Context // ends when the room sends no more commands
+	stop    context.CancelFunc
 
 	mu      sync.Mutex
 	names   map[string]*Name
@@ -99,9 +72,12 @@ type Room struct {
 	actors sync.WaitGroup
 }
 
-// NewRoom returns a room without names. Nothing runs in it until a name is joined.
-func NewRoom(env Env) *Room {
-	r := &Room{env: env, names: make(map[string]*Name), known: make(map[string]backend.Token), drained: make(chan struct{})}
+// passes is how many of its callers a session admits while another session waits.
+const passes = 64
+
+// NewRoom returns a room without names, whose turns have the given length. Nothing runs in it until a name is joined.
+func NewRoom(s *core.Session, turn time.Duration) *Room {
+	r := &Room{session: s, turn: turn, names: make(map[string]*Name), known: make(map[string]backend.Token), drained: make(chan struct{})}
 	r.quit, r.stop = context.WithCancel(context.Background())
 	r.keeper = newKeeper(r)
 	return r

@@ -3,12 +3,14 @@ package share
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 	"github.com/relock-go/relock/sharedqueue"
 )
@@ -57,29 +59,30 @@ func newReadWrite(t *testing.T) *session[*sharedqueue.RW[string]] {
 
 func (s *session[Q]) open(kind backend.ShareKind, tier func(now func() time.Duration) Tier) {
 	s.shares, s.renewals, s.losses = make(chan *shareCall, 16), make(chan *renewCall, 16), make(chan time.Time, 16)
-	opened := time.Now()
-	s.room = NewRoom(Env{
-		Lease: testLease, Heartbeat: testHeartbeat, Patience: 30 * time.Second, GrantTTL: 3 * testHeartbeat, Command: 2 * time.Second,
-		Passes: 64, Turn: testTurn, Opened: opened,
+	session := core.NewSession(core.Config{
+		Lease: testLease, Heartbeat: testHeartbeat, Patience: 30 * time.Second, GrantTTL: 3 * testHeartbeat, CommandTimeout: 2 * time.Second,
+		Logger: slog.New(slog.DiscardHandler),
 		Jitter: func(time.Duration) time.Duration { return 0 },
-		Ahead:  func() time.Duration { return 0 },
-		Epoch:  func(above uint64) uint64 { return above + 1 },
-		Seen:   func() backend.Token { return 0 },
-		Saw:    func(backend.Token) {},
-		Served: func(string, error, Waiter) {},
-		Asked:  func(err error) error { return err },
-		Renew:  s.renew,
-		Notice: func(string, bool, error) {},
-		Count:  func(int, int) {},
+		Ahead:  func(time.Time) time.Duration { return 0 },
 	})
+	session.Conn = conn{renew: s.renew}
+	s.room = NewRoom(session, testTurn)
 	s.name = s.room.Join("x", kind, remote{shares: s.shares}, func() Tier {
-		return tier(func() time.Duration { return time.Since(opened) })
+		return tier(func() time.Duration { return time.Since(session.Opened) })
 	})
 	s.t.Cleanup(func() {
 		s.room.Close()
 		s.room.Stop()
 	})
 }
+
+// A conn passes renewals on to the test.
+type conn struct {
+	backend.Conn
+	renew func(context.Context, []backend.Renewal)
+}
+
+func (c conn) Renew(ctx context.Context, batch []backend.Renewal) { c.renew(ctx, batch) }
 
 // A remote passes what the session says on to the test.
 type remote struct {

@@ -1,0 +1,46 @@
+package core
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// A Config has the options of a session, with their defaults filled in, and what follows from them.
+type Config struct {
+	Lease          time.Duration
+	Heartbeat      time.Duration
+	Patience       time.Duration // how long a waiting session may be silent before it loses its place
+	GrantTTL       time.Duration // the lease of a lock that was pushed to a waiter, until the first renewal
+	HandoffTime    time.Duration
+	Handoffs       int           // how many hand-overs a turn has
+	CommandTimeout time.Duration // how long one command may take before it is given up and sent again
+	ReleaseTime    time.Duration // how long a caller waits for Redis to confirm a release: a failover or a moving slot is often over by then
+	Spin           int
+	Explicit       bool
+	Cohort         bool
+	Deadlocks      bool
+	LeavesPortable bool
+	Profiled       bool
+	Linger         time.Duration
+	Logger         *slog.Logger
+	Observer       Observer
+	Jitter         func(most time.Duration) time.Duration // rand.N; fixed in scenario tests
+	Ahead          func(since time.Time) time.Duration    // lease.Ahead; tests suspend the machine
+}
+
+// Block returns how many tokens a cohort takes at once: one for the first owner and one for each hand-over.
+func (c Config) Block() int { return c.Handoffs + 1 }
+
+// Stall returns how long a background job may take before others start beside it. It is so short that a job behind ten
+// thousand that hang starts within a heartbeat.
+func (c Config) Stall() time.Duration { return c.Heartbeat / 16 }
+
+// CohortOwner returns the owner of the session's holds as Redis has it.
+func (c *Config) CohortOwner() string {
+	if c.Linger > 0 {
+		return backend.LingeringOwner
+	}
+	return backend.CohortOwner
+}

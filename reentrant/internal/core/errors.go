@@ -1,0 +1,121 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// The errors that several rooms return. Package reentrant, which gives them to users, says what they mean.
+var (
+	ErrNotHeld      = errors.New("not held by this owner")
+	ErrLost         = errors.New("lost while it was held")
+	ErrClosed       = errors.New("session closed")
+	ErrTooManyHolds = errors.New("maximum hold count exceeded")
+	ErrNoOwner      = errors.New("no owner in the context, and the session takes only explicit owners (WithOwner)")
+)
+
+// MergeOutcome returns err, the latest error of several tries. If the outcome of the earlier error last is unknown, so
+// is that of the result.
+func MergeOutcome(last, err error) error {
+	if backend.OutcomeUnknown(last) && !backend.OutcomeUnknown(err) {
+		return backend.WithOutcomeUnknown(err)
+	}
+	return err
+}
+
+// An unavailableError is a backend's error other than a refusal: ErrUnavailable. Its chain has the end of the caller's
+// context, and no other's: commands, attempts and clients have limits of their own, which are not the caller's.
+type unavailableError struct {
+	err   error
+	ended error // why the caller's context had ended, if it had
+}
+
+// WrapUnavailable returns the error of a command that was sent, or should have been sent, with ctx.
+func WrapUnavailable(ctx context.Context, err error) error {
+	if err == nil || backend.Refused(err) {
+		return err
+	}
+	return unavailableError{err, reasonOf(ctx)}
+}
+
+func (e unavailableError) Error() string {
+	if errors.Is(e.err, backend.ErrUnavailable) {
+		return e.err.Error()
+	}
+	return fmt.Sprintf("%v: %v", backend.ErrUnavailable, e.err)
+}
+
+func (e unavailableError) Is(target error) bool {
+	switch target {
+	case backend.ErrUnavailable:
+		return true
+	case context.Canceled, context.DeadlineExceeded:
+		return errors.Is(e.ended, target)
+	}
+	return errors.Is(e.err, target)
+}
+
+func (e unavailableError) As(target any) bool { return errors.As(e.err, target) }
+
+// reasonOf returns why ctx has ended as its owner knows it, nil if it has not. If the deadline of ctx has passed,
+// reasonOf first waits until ctx has ended, so that an error never blames a context whose Err is still nil.
+func reasonOf(ctx context.Context) error {
+	passed := DeadlinePassed(ctx)
+	if passed {
+		awaitEnd(ctx)
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, ErrOverdue) {
+		return cause
+	}
+	if err := ctx.Err(); err != nil || !passed {
+		return err
+	}
+	return context.DeadlineExceeded
+}
+
+// DeadlinePassed reports whether the deadline of ctx has passed by the clock. The timer that ends ctx may fire later.
+func DeadlinePassed(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && !time.Now().Before(deadline)
+}
+
+// endWithin is how long awaitEnd waits: longer than a timer is late on any machine that works.
+const endWithin = 5 * time.Second
+
+// awaitEnd waits for the end of a context whose deadline has passed. It does not wait for ever, since a context of the
+// caller's own making may have a deadline and not end at it.
+func awaitEnd(ctx context.Context) {
+	done := ctx.Done()
+	if done == nil {
+		return
+	}
+	timer := time.NewTimer(endWithin)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+// InterruptedBy describes the end of ctx during a phase of a call, so that the text says whose limit it was. last is the
+// latest error from the backend, nil if there was none.
+func InterruptedBy(ctx context.Context, phase string, last error) error {
+	err, cause := reasonOf(ctx), context.Cause(ctx)
+	switch {
+	case errors.Is(cause, ErrOverdue): // the session's own limit, which is no end of a context to the caller
+		return errors.Join(cause, last)
+	case cause != nil && !errors.Is(cause, err):
+		err = fmt.Errorf("%w (%w)", err, cause)
+	}
+	if last != nil {
+		return fmt.Errorf("the caller's context ended %s: %w; the last try: %w", phase, err, last)
+	}
+	return fmt.Errorf("the caller's context ended %s: %w", phase, err)
+}
+
+// ErrOverdue is the cause of the end of a wait's overtime.
+var ErrOverdue = errors.New("the lock could not be taken again within a lease of the end of the wait")

@@ -1,0 +1,244 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// EventKind says what happened.
+type EventKind int8
+
+// Package reentrant says what they mean.
+const (
+	EventAcquired EventKind = iota + 1
+	EventReentered
+	EventFailed
+	EventReleased
+	EventYielded
+	EventLost
+	EventWaitingLong
+	EventRenewalFailing
+	EventRenewalRecovered
+)
+
+var eventNames = [...]string{
+	EventAcquired: "lock acquired", EventReentered: "lock re-entered", EventFailed: "lock not acquired",
+	EventReleased: "lock released", EventYielded: "lock yielded", EventLost: "lock lost",
+	EventWaitingLong: "waiting long for a lock", EventRenewalFailing: "renewal failing", EventRenewalRecovered: "renewal recovered",
+}
+
+// String describes the kind in words.
+func (k EventKind) String() string {
+	if k < EventAcquired || int(k) >= len(eventNames) {
+		return fmt.Sprintf("EventKind(%d)", int8(k))
+	}
+	return eventNames[k]
+}
+
+// level is the log level of the event.
+func (k EventKind) level() slog.Level {
+	switch k {
+	case EventLost:
+		return slog.LevelError
+	case EventRenewalFailing, EventWaitingLong:
+		return slog.LevelWarn
+	case EventRenewalRecovered:
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
+}
+
+// A Mode is the side of a read-write lock, or the kind of hold, that a call took or gave up.
+type Mode int8
+
+const (
+	ModeLock    Mode = iota // a Lock, which has one mode
+	ModeWrite               // the write side of an RWLock
+	ModeRead                // the read side of an RWLock
+	ModePermits             // permits of a Semaphore
+)
+
+var modeNames = [...]string{ModeLock: "lock", ModeWrite: "write", ModeRead: "read", ModePermits: "permits"}
+
+// String is the mode's name.
+func (m Mode) String() string {
+	if m < ModeLock || int(m) >= len(modeNames) {
+		return fmt.Sprintf("Mode(%d)", int8(m))
+	}
+	return modeNames[m]
+}
+
+// An Event is something that happened to a lock. Fields that do not belong to its kind are zero.
+type Event struct {
+	Kind      EventKind
+	At        time.Time // when it happened
+	Lock      string    // its name, or that of the RWLock or Semaphore
+	Mode      Mode      // with EventAcquired, EventReentered, EventFailed, EventReleased and EventLost
+	Owner     Owner
+	Token     backend.Token
+	Wait      time.Duration
+	Held      time.Duration
+	HandedOff bool
+	Permits   int                  // with ModePermits: how many
+	Holders   []Holder             // with EventWaitingLong, as all that follow but Err
+	State     *backend.State       // of a Lock
+	Shared    *backend.SharedState // of an RWLock or a Semaphore
+	OfParent  bool
+	Err       error
+	_         struct{}
+}
+
+// A Holder has what a call waits for.
+type Holder struct {
+	Session string
+	Owner   string    // as Owner.String prints it; "" of a session that has not told, as that of a remote reader
+	Mode    Mode      // what it has
+	Permits int       // with ModePermits: how many
+	Note    string    // of a Lock's holder ([WithNote])
+	Since   time.Time // zero if that is not known
+	_       struct{}
+}
+
+// An Observer is reentrant.Observer, which says when it is called.
+type Observer interface {
+	Observe(ctx context.Context, e Event)
+}
+
+// maxEvents bounds how many events wait for the observer.
+const maxEvents = 10_000
+
+// Report queues an event for the observer and the log, in the order of the calls of report. It never blocks, and is
+// called with the mutexes held that decide the order.
+func (s *Session) Report(ctx context.Context, e Event) {
+	e.At = time.Now()
+	if s.Config.Observer != nil && !s.Events.Post(func() { s.observe(ctx, e) }) {
+		s.slowObserver.Do(func() {
+			s.Log(slog.LevelWarn, "the observer is too slow: events are dropped, and Stats counts them; this is logged once")
+		})
+	}
+	if level := e.Kind.level(); level > slog.LevelDebug || s.verbose {
+		s.LogWriter.LogAt(e.At, level, e.Kind.String(), e.attributes)
+	}
+}
+
+// observe gives an event to the observer.
+func (s *Session) observe(ctx context.Context, e Event) {
+	returned := false
+	defer func() {
+		if !returned {
+			p, stack := recover(), debug.Stack()
+			s.brokenObserver.Do(func() { s.reportBroken(p, stack) })
+		}
+	}()
+	s.Config.Observer.Observe(ctx, e)
+	returned = true
+}
+
+// reportBroken logs that the observer panicked with p or, if that is nil, ended its goroutine.
+func (s *Session) reportBroken(p any, stack []byte) {
+	text, attrs := "the observer ended its goroutine", []slog.Attr{slog.String("stack", string(stack))}
+	if p != nil {
+		text, attrs = "the observer panicked", append(attrs, slog.Any("panic", p))
+	}
+	s.Log(slog.LevelError, text+"; it is still called, and this is logged once", attrs...)
+}
+
+// ReportRenewal reports that the units of a name could not be renewed, or that they could be again.
+func (s *Session) ReportRenewal(name string, failing bool, err error) {
+	kind := EventRenewalRecovered
+	if failing {
+		kind = EventRenewalFailing
+	}
+	s.Report(context.Background(), Event{Kind: kind, Lock: name, Err: err})
+}
+
+// attributes returns the fields of the event that are set.
+func (e Event) attributes() []slog.Attr {
+	attrs := []slog.Attr{slog.String("lock", e.Lock)}
+	if e.Mode != ModeLock {
+		attrs = append(attrs, slog.String("mode", e.Mode.String()))
+	}
+	if e.Permits > 0 {
+		attrs = append(attrs, slog.Int("permits", e.Permits))
+	}
+	if e.Owner != (Owner{}) {
+		attrs = append(attrs, slog.String("owner", e.Owner.String()))
+	}
+	if e.Token > 0 {
+		attrs = append(attrs, slog.Uint64("token", uint64(e.Token)))
+	}
+	if e.Wait > 0 {
+		attrs = append(attrs, slog.Duration("wait", e.Wait))
+	}
+	if e.Held > 0 {
+		attrs = append(attrs, slog.Duration("held", e.Held))
+	}
+	if e.HandedOff {
+		attrs = append(attrs, slog.Bool("handed_off", true))
+	}
+	attrs = append(attrs, e.holderAttributes()...)
+	if e.Err != nil {
+		attrs = append(attrs, slog.String("error", e.Err.Error()))
+	}
+	return attrs
+}
+
+// Now returns the time for durations in reports; zero if the session reports no events.
+func (s *Session) Now() time.Time {
+	if !s.Reporting {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
+// Log writes a record.
+func (s *Session) Log(level slog.Level, text string, attrs ...slog.Attr) {
+	s.LogWriter.Log(level, text, attrs...)
+}
+
+// holderAttributes returns the first holder, since when it holds, how many there are, and how many sessions wait.
+func (e Event) holderAttributes() (attrs []slog.Attr) {
+	if len(e.Holders) > 0 {
+		attrs = e.Holders[0].attributes()
+	}
+	if n := len(e.Holders); n > 1 {
+		attrs = append(attrs, slog.Int("holders", n))
+	}
+	if n := e.waitingSessions(); n > 0 {
+		attrs = append(attrs, slog.Int("waiting_sessions", n))
+	}
+	if e.OfParent {
+		attrs = append(attrs, slog.String("hint", "the call is made with the context of a Do that has the lock: another goroutine is another owner, unless WithOwner names one"))
+	}
+	return attrs
+}
+
+func (h Holder) attributes() (attrs []slog.Attr) {
+	if h.Owner != "" {
+		attrs = append(attrs, slog.String("holder", h.Owner))
+	}
+	attrs = append(attrs, slog.String("holder_session", h.Session))
+	if h.Note != "" {
+		attrs = append(attrs, slog.String("holder_note", h.Note))
+	}
+	if !h.Since.IsZero() {
+		attrs = append(attrs, slog.Time("held_since", h.Since))
+	}
+	return attrs
+}
+
+// waitingSessions returns how many sessions wait at the server, as far as that is known.
+func (e Event) waitingSessions() int {
+	switch {
+	case e.State != nil:
+		return len(e.State.Waiting)
+	case e.Shared != nil:
+		return len(e.Shared.Waiting)
+	}
+	return 0
+}

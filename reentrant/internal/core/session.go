@@ -1,0 +1,116 @@
+// Package core is what every part of a session uses: its identity, its clocks and counters, its workers, its log and its
+// observer, who an owner is, the errors, and the one loop that sends a command again.
+//
+// What users see of it has a name, and its documentation, in package reentrant.
+package core
+
+import (
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/background"
+	"github.com/relock-go/relock/reentrant/internal/deadline"
+	"github.com/relock-go/relock/reentrant/internal/lease"
+	"github.com/relock-go/relock/reentrant/internal/outage"
+)
+
+// A Session is what the parts of a session share.
+type Session struct {
+	ID     string // a random UUID
+	Config Config
+	Conn   backend.Conn // written before any other goroutine has the session
+	Opened time.Time
+
+	Reporting bool // the observer or the log takes every event
+	Warns     bool // there is an observer or a log
+	verbose   bool // the log takes every event
+
+	Epochs    atomic.Uint64 // the last one used; one counter for all locks
+	SeenToken atomic.Uint64 // the highest token that an owner of this session got
+	Closing   chan struct{} // closed when Close begins
+	Abandoned atomic.Bool   // the end of the session waits for holders no longer: no owner becomes one any more
+
+	Debts     lease.LostHolds[Debt]
+	Cleaner   background.Workers
+	Releases  background.Workers // sends releases that Redis has not confirmed
+	Checks    background.Workers // asks Redis about holds that may have moved and fixed leases, and to report waiters; writes notes
+	Events    background.Feed    // to the observer
+	LogWriter background.Log
+	LeakLog   background.Log // of what the garbage collector finds; no call waits for it
+	Deadlines deadline.Shared
+	Outages   outage.Outages
+	Counts    Counters
+
+	slowObserver, brokenObserver sync.Once // the log has the warning that the observer is slow, or panicked
+}
+
+// Cleaners is the size of each pool of workers of a session, not counting workers that wait for a server that does not
+// reply.
+const Cleaners = 4
+
+// NewSession returns a session that has no connection yet.
+func NewSession(cfg Config) *Session {
+	workers := func() background.Workers { return background.Workers{Size: Cleaners, Stall: cfg.Stall()} }
+	s := &Session{
+		ID: NewID(), Config: cfg, Opened: time.Now(), Closing: make(chan struct{}),
+		Cleaner: workers(), Releases: workers(), Checks: workers(), Events: background.NewFeed(maxEvents),
+		LogWriter: background.NewLog(cfg.Logger), LeakLog: background.NewLog(cfg.Logger),
+	}
+	s.verbose = s.LogWriter.Enabled(slog.LevelDebug)
+	s.Reporting = cfg.Observer != nil || s.verbose
+	s.Warns = cfg.Observer != nil || cfg.Logger.Handler() != slog.DiscardHandler
+	s.Outages.Log, s.Outages.Quiet = s.Log, max(2*cfg.Lease, 2*cfg.Heartbeat+2*cfg.CommandTimeout)
+	return s
+}
+
+// Cohort reports whether the hold of an owner would be the session's. Holds with a fixed lease, those of portable owners
+// and the numbers of slots never are.
+func (s *Session) Cohort(o Owner, fixed time.Duration) bool {
+	return s.Config.Cohort && fixed == 0 && !IsPortable(o) && !isSlot(o)
+}
+
+// TakesWarnings reports whether the observer or the log takes warnings. A log handler may be slow to say so.
+func (s *Session) TakesWarnings() bool {
+	return s.Config.Observer != nil || s.LogWriter.Enabled(slog.LevelWarn)
+}
+
+// NewID returns a random UUID (version 4).
+func NewID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// Age returns how long ago the session was opened. It costs half as much as time.Now.
+func (s *Session) Age() time.Duration { return time.Since(s.Opened) }
+
+// Ahead returns how far the wall clock has got ahead of the monotonic one since the session was opened.
+func (s *Session) Ahead() time.Duration { return s.Config.Ahead(s.Opened) }
+
+// SawToken raises SeenToken to t, if that is higher.
+func (s *Session) SawToken(t backend.Token) {
+	for {
+		old := s.SeenToken.Load()
+		if uint64(t) <= old || s.SeenToken.CompareAndSwap(old, uint64(t)) {
+			return
+		}
+	}
+}
+
+// EpochAbove returns a new epoch, higher than least.
+func (s *Session) EpochAbove(least uint64) uint64 {
+	for {
+		e := s.Epochs.Add(1)
+		if e > least {
+			return e
+		}
+		s.Epochs.CompareAndSwap(e, least)
+	}
+}
