@@ -25,7 +25,7 @@ func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t *
 }
 
 // askRemote gets the lock from Redis. It is the slow path, and the only long function of the package. Each iteration of
-// its loop sends one command and handles the reply:
+// its loop sends the attempt until there is a reply, and handles that:
 //
 //	        ┌────────────────────────────────────────────────┐
 //	        ▼                                                │
@@ -53,39 +53,15 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 		}
 	}
 	spins, idle := cfg.Spin, true
-	var last error
-	for asked, tries := false, 0; ; asked, tries = true, tries+1 {
-		if asked {
-			a.reportLongWait(ctx, e, t, last)
-			switch e.giveWay(ctx, owner, t) {
-			case localqueue.Busy:
-			case localqueue.Claimed: // the Resume that went first may have taken the lock
-				e.takeHanded(owner)
-				a.req.KeepTTL = false
-				a.req.Epoch = e.newEpoch(a.req.Queue)
-			case localqueue.Reentered: // the Resume was of this very owner
-				defer e.s.putState(e)
-				return e.addHolds(ctx, owner, t)
-			default: // another owner has the baton, and this one has left the queue
-				e.s.putState(e)
-				if err := e.interrupted(ctx, last); err != nil {
-					return false, err
-				}
-				return false, last // the time was up
-			}
-		}
-		if err := e.interrupted(ctx, last); err != nil {
+	for {
+		reply, sent, err := e.sendAcquire(ctx, &a, owner, t)
+		switch {
+		case a.ended:
+			return a.got, err
+		case err != nil:
 			e.giveUp()
 			return false, err
-		}
-		if asked && t.expired() {
-			e.giveUp()
-			return false, last // nil if the last reply was that another owner has the lock
-		}
-		sent := time.Now()
-		reply, err := e.sendAcquire(ctx, &a, t, sent)
-		switch {
-		case err == nil && reply.Status == backend.Granted:
+		case reply.Status == backend.Granted:
 			h := a.newHold(owner, reply, sent)
 			if now := time.Now(); h.lease.Trusted(now) && !lease.Napped(a.ahead, e.s.core.Ahead()) {
 				if e.turn.limit == 0 || a.req.Yield {
@@ -99,42 +75,74 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 			if a.req.Fixed {
 				a.req.Epoch = e.newEpoch(a.req.Queue)
 			}
-		case err == nil && reply.Status == backend.Stale:
+			continue
+		case reply.Status == backend.Stale:
 			// The epoch is used up: for instance, its grant ended before it was accepted.
 			a.req.Epoch = e.newEpoch(a.req.Queue)
-		case err == nil:
-			last, tries = nil, 0
-			switch {
-			case t.waits:
-			case reply.Lingers && idle && time.Since(sent) < cfg.Heartbeat/4: // else both together could take long
-				idle = false // its session was asked, and gives it up meanwhile if it does not use it
-				core.Pause(ctx, max(time.Since(sent), minHandOver), e.s.core.Closing)
-				continue
-			default:
-				e.giveUp()
-				return false, nil
-			}
-			if spins > 0 {
-				spins--
-				continue
-			}
-			if e.park(ctx, t, reply.TTL) {
-				if h, ok := e.accept(&a, owner); ok {
-					return e.settle(ctx, l, h, t)
-				}
-			}
-		case Refused(err) && !t.outlasts(err):
-			e.giveUp()
-			return false, core.MergeOutcome(last, err)
+			continue
+		}
+		a.last, a.tried = nil, 1
+		switch {
+		case t.waits:
+		case reply.Lingers && idle && time.Since(sent) < cfg.Heartbeat/4: // else both together could take long
+			idle = false // its session was asked, and gives it up meanwhile if it does not use it
+			core.Pause(ctx, max(time.Since(sent), minHandOver), e.s.core.Closing)
+			continue
 		default:
-			last = core.MergeOutcome(last, err)
-			if !t.waits {
-				e.giveUp()
-				return false, err
+			e.giveUp()
+			return false, nil
+		}
+		if spins > 0 {
+			spins--
+			continue
+		}
+		if e.park(ctx, t, reply.TTL) {
+			if h, ok := e.accept(&a, owner); ok {
+				return e.settle(ctx, l, h, t)
 			}
-			core.Pause(ctx, t.within(core.RetryPause(tries, cfg.Heartbeat), 0), e.s.core.Closing)
 		}
 	}
+}
+
+// mayAsk is called before each copy of an attempt. It returns an error if none is to be sent: the call has then ended, and
+// the baton has been passed on. last is the latest error, nil if the latest reply was that another owner has the lock.
+func (e *lockState) mayAsk(ctx context.Context, a *attempt, owner Owner, t *try, last error) error {
+	again := a.asked
+	a.asked, a.last = true, last
+	if again {
+		a.reportLongWait(ctx, e, t, last)
+		switch e.giveWay(ctx, owner, t) {
+		case localqueue.Busy:
+		case localqueue.Claimed: // the Resume that went first may have taken the lock
+			e.takeHanded(owner)
+			a.req.KeepTTL = false
+			a.req.Epoch = e.newEpoch(a.req.Queue)
+		case localqueue.Reentered: // the Resume was of this very owner
+			defer e.s.putState(e)
+			return a.end(e.addHolds(ctx, owner, t))
+		default: // another owner has the baton, and this one has left the queue
+			e.s.putState(e)
+			if err := e.interrupted(ctx, last); err != nil {
+				return a.end(false, err)
+			}
+			return a.end(false, last) // the time was up
+		}
+	}
+	if err := e.interrupted(ctx, last); err != nil {
+		e.giveUp()
+		return a.end(false, err)
+	}
+	if again && t.expired() {
+		e.giveUp()
+		return a.end(false, last) // nil if the last reply was that another owner has the lock
+	}
+	return nil
+}
+
+// end ends the call of an attempt with its result. It returns an error in any case, which ends the repetition too.
+func (a *attempt) end(got bool, err error) error {
+	a.ended, a.got, a.err = true, got, err
+	return core.ErrUnsettled
 }
 
 // minHandOver is how long a try leaves at least to the session of a lock that may be idle.
@@ -190,6 +198,15 @@ type attempt struct {
 	kept     lease.Lease        // with KeepTTL: the lease that goes on
 	ahead    time.Duration      // how far the wall clock was ahead of the monotonic one before the latest copy was sent
 	notifier *core.LossNotifier // of the hold that a wait gave up
+
+	asked bool  // a copy has been sent, or was about to be
+	tried int   // where the pauses between copies begin
+	last  error // the error of the latest copy; nil if there is none, or Redis has replied since that another owner has the lock
+
+	// ended says that the call has ended before Redis replied, with the result that follows, and has passed the baton on.
+	ended bool
+	got   bool
+	err   error
 }
 
 // reportLongWait reports, once, that the head has waited long. If last is nil, the event has the lock's state, with the
@@ -306,13 +323,42 @@ func (e *lockState) newEpochLocked(waiting bool) uint64 {
 	return e.sentEpoch
 }
 
-// sendAcquire sends one copy of the attempt, and records what Redis may have of it.
-func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent time.Time) (backend.AcquireReply, error) {
-	a.ahead = e.s.core.Ahead()
-	limit := e.s.core.Config.CommandTimeout
-	a.req.NotAfter = sent.Add(t.within(limit, limit/8))
-	e.s.core.Counts.Commands.Add(1)
-	reply, err := e.remote.Acquire(e.s.core.Deadlines.Context(ctx, sent, a.req.NotAfter), a.req)
+// sendAcquire sends the attempt until Redis has replied to it, or the call has ended. An attempt that does not wait is sent
+// once. sent is when the copy was sent that has the reply.
+func (e *lockState) sendAcquire(ctx context.Context, a *attempt, owner Owner, t *try) (reply backend.AcquireReply, sent time.Time, err error) {
+	earlier := a.last
+	p := core.Policy{
+		Stop:    func(last error) error { return e.mayAsk(ctx, a, owner, t, core.MergeOutcome(earlier, last)) },
+		Insists: t.outlasts,
+		Limit: func(sent time.Time) time.Time {
+			limit := e.s.core.Config.CommandTimeout
+			return sent.Add(t.within(limit, limit/8))
+		},
+		Shorten: func(pause time.Duration) time.Duration { return t.within(pause, 0) },
+		Closing: e.s.core.Closing,
+		Tried:   a.tried,
+	}
+	if !t.waits {
+		p.Tries = 1
+	}
+	err = e.s.core.Repeat(ctx, p, func(call context.Context, c core.Copy) (err error) {
+		sent = c.Sent
+		reply, err = e.sendCopy(ctx, call, a, t, c)
+		return err
+	})
+	switch {
+	case a.ended:
+		err = a.err
+	case err != nil:
+		err = core.MergeOutcome(earlier, err)
+	}
+	return reply, sent, err
+}
+
+// sendCopy sends one copy of the attempt, and records what Redis may have of it.
+func (e *lockState) sendCopy(ctx, call context.Context, a *attempt, t *try, c core.Copy) (backend.AcquireReply, error) {
+	a.ahead, a.req.NotAfter = e.s.core.Ahead(), c.Limit
+	reply, err := e.remote.Acquire(call, a.req)
 	if err != nil {
 		err = core.WrapUnavailable(ctx, err)
 	} else {
@@ -335,7 +381,7 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, t *try, sent ti
 			e.s.core.Report(context.Background(), Event{Kind: EventYielded, Lock: e.name})
 		}
 		// Another session has the lock now. The next copy asks for a full lease, and its grant begins a new turn.
-		a.req.KeepTTL, a.req.Yield, e.turn, a.refuted = false, false, turn{}, sent
+		a.req.KeepTTL, a.req.Yield, e.turn, a.refuted = false, false, turn{}, c.Sent
 	case OutcomeUnknown(err):
 		e.unreleased = true
 		a.req.KeepTTL = false

@@ -76,27 +76,29 @@ func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
 //
 // The hold can end the moment Verify returns; only a resource that checks the [Token] is safe from that.
 func (l *Lock) Verify(ctx context.Context) error {
-	for try := 0; ; try++ {
-		h, err := l.currentHold(ctx)
-		if err != nil {
+	var h hold
+	return l.session.core.Repeat(ctx, core.Policy{
+		Plain: true,
+		Stop: func(last error) (err error) {
+			h, err = l.currentHold(ctx)
+			if err == nil && last != nil && ctx.Err() != nil {
+				err = core.InterruptedBy(ctx, "while the hold was given up or moved", nil)
+			}
 			return l.error("verify", err)
-		}
-		sent := time.Now()
+		},
+	}, func(ctx context.Context, c core.Copy) error {
 		st, err := l.inspect(ctx, "verify", l.session.core.Ask)
-		if err != nil {
-			return err
-		}
-		if st.Locked && st.Session == l.session.core.ID && st.Epoch == h.epoch {
-			l.withState(func(e *lockState) { e.shorten(h.epoch, sent, st.TTL) })
+		switch {
+		case err != nil:
+			return core.Final(err)
+		case st.Locked && st.Session == l.session.core.ID && st.Epoch == h.epoch:
+			l.withState(func(e *lockState) { e.shorten(h.epoch, c.Sent, st.TTL) })
 			return nil
+		case l.loseIfCurrent(h.epoch):
+			return core.Final(l.error("verify", ErrLost))
 		}
-		if l.loseIfCurrent(h.epoch) {
-			return l.error("verify", ErrLost)
-		}
-		if !core.Pause(ctx, core.RetryPause(try, l.session.core.Config.Heartbeat), nil) {
-			return l.error("verify", core.InterruptedBy(ctx, "while the hold was given up or moved", nil))
-		}
-	}
+		return core.ErrUnsettled
+	})
 }
 
 // loseIfCurrent ends the hold with an epoch that Redis does not have. It returns false, and changes nothing, if the

@@ -186,13 +186,13 @@ func (m *monitor) acquire(ctx context.Context, owner Owner) (epoch uint64, pendi
 	defer m.stopAsking()
 	for {
 		var reply backend.AcquireReply
-		err = m.s.core.Repeat(ctx, func(ctx context.Context, limit time.Time) (err error) {
-			req.NotAfter, pendingUntil = limit, limit
-			reply, err = m.remote.Acquire(ctx, req)
+		err = m.s.core.Repeat(ctx, core.Policy{}, func(call context.Context, c core.Copy) (err error) {
+			req.NotAfter, pendingUntil = c.Limit, c.Limit
+			reply, err = m.remote.Acquire(call, req)
 			if err == nil {
 				err = check.Acquire(&reply)
 			}
-			return err
+			return core.WrapUnavailable(ctx, err)
 		})
 		switch {
 		case err != nil:
@@ -270,9 +270,9 @@ func (m *monitor) release(epoch uint64, pendingUntil time.Time) {
 	m.s.core.Cleaner.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), m.s.core.Config.ReleaseTime)
 		defer cancel()
-		err := m.s.core.Repeat(ctx, func(ctx context.Context, _ time.Time) error {
-			_, err := m.remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch, Until: pendingUntil})
-			return err
+		err := m.s.core.Repeat(ctx, core.Policy{}, func(call context.Context, _ core.Copy) error {
+			_, err := m.remote.Release(call, backend.ReleaseRequest{Epoch: epoch, Until: pendingUntil})
+			return core.WrapUnavailable(ctx, err)
 		})
 		if err != nil {
 			m.s.core.Log(slog.LevelWarn, "could not give back the lock of conditions; it expires", slog.String("lock", m.remote.Name()), slog.Any("error", err))

@@ -88,46 +88,53 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 	e.mu.Unlock()
 	prior := e.prior
 	e.prior = backend.Prior{}
-	var last error
-	for try := 0; ; try++ {
-		now := time.Now()
-		e.mu.Lock()
-		h := e.hold // as it is now: the watchdog may have renewed it, or found it lost
-		e.mu.Unlock()
-		if h.phase == phaseLost || !h.lease.Trusted(now) {
-			e.lose(h.epoch, "the lease ended while Redis was asked")
-			if last != nil {
-				return fmt.Errorf("%w: %w", ErrLost, last)
+	var h hold
+	gone := false
+	err := e.s.core.Repeat(ctx, core.Policy{
+		Until: until,
+		Stop: func(last error) error {
+			if last != nil && ctx.Err() != nil {
+				return core.InterruptedBy(ctx, "while Redis was asked", last)
 			}
-			return ErrLost
-		}
-		e.s.core.Counts.Commands.Add(1)
-		limit := core.Earlier(now.Add(e.s.core.Config.CommandTimeout), h.lease.Until())
-		if until.After(now) {
-			limit = core.Earlier(limit, core.Later(until, now.Add(e.s.core.Config.CommandTimeout/8)))
-		}
-		gone, err := command(e.s.core.Deadlines.Context(ctx, now, limit), h)
-		err = core.WrapUnavailable(ctx, err)
-		switch {
-		case err == nil && gone:
-			e.lose(h.epoch, "Redis no longer had it")
-			return ErrLost
-		case err == nil:
-			if prior.Epoch == h.epoch {
-				prior.Op = h.op
-				e.prior = prior
+			e.mu.Lock()
+			h = e.hold // as it is now: the watchdog may have renewed it, or found it lost
+			e.mu.Unlock()
+			return e.stillTrusted(h, last)
+		},
+		Limit: func(now time.Time) time.Time {
+			limit := core.Earlier(now.Add(e.s.core.Config.CommandTimeout), h.lease.Until())
+			if until.After(now) {
+				limit = core.Earlier(limit, core.Later(until, now.Add(e.s.core.Config.CommandTimeout/8)))
 			}
-			return nil
-		}
-		if last = core.MergeOutcome(last, err); Refused(err) {
-			return last
-		}
-		wait := min(core.RetryPause(try, e.s.core.Config.Heartbeat), max(h.lease.Remaining(time.Now()), 0))
-		if !until.IsZero() && !time.Now().Add(wait).Before(until) && ctx.Err() == nil {
-			return last
-		}
-		if ctx.Err() != nil || !core.Pause(ctx, wait, nil) {
-			return core.InterruptedBy(ctx, "while Redis was asked", last)
-		}
+			return limit
+		},
+		Shorten: func(pause time.Duration) time.Duration { return min(pause, max(h.lease.Remaining(time.Now()), 0)) },
+	}, func(call context.Context, _ core.Copy) (err error) {
+		gone, err = command(call, h)
+		return core.WrapUnavailable(ctx, err)
+	})
+	switch {
+	case err != nil:
+		return err
+	case gone:
+		e.lose(h.epoch, "Redis no longer had it")
+		return ErrLost
+	case prior.Epoch == h.epoch:
+		prior.Op = h.op
+		e.prior = prior
 	}
+	return nil
+}
+
+// stillTrusted returns nil while the hold is trusted. Otherwise the hold is lost: last is the error of the command that is
+// being repeated, nil if there is none.
+func (e *lockState) stillTrusted(h hold, last error) error {
+	if h.phase != phaseLost && h.lease.Trusted(time.Now()) {
+		return nil
+	}
+	e.lose(h.epoch, "the lease ended while Redis was asked")
+	if last != nil {
+		return fmt.Errorf("%w: %w", ErrLost, last)
+	}
+	return ErrLost
 }

@@ -177,48 +177,37 @@ type release struct {
 	req    backend.ReleaseRequest
 	tries  int
 	freed  bool  // the lock is free, and Redis has it as the session remembers it
+	gone   bool  // Redis had nothing of the hold before any copy can have been carried out
 	last   error // of the latest try; its outcome is unknown if that of an earlier one is
 }
 
 // repeat sends the release until Redis confirms or refuses it. It returns before until. Each try has its full time, so
 // that its error gives the cause, and not just that the time was short.
 func (r *release) repeat(ctx context.Context, until time.Time) error {
-	for {
-		now := time.Now()
-		if done, err := r.send(ctx, now); done {
-			return err
-		}
-		wait := core.RetryPause(r.tries, r.s.core.Config.Heartbeat)
-		if time.Now().Add(wait + r.s.core.Config.CommandTimeout).After(until) {
-			return r.last
-		}
-		core.Pause(context.Background(), wait, nil)
+	err := r.s.core.Repeat(ctx, core.Policy{Until: until, Room: r.s.core.Config.CommandTimeout, Outlives: true, Tried: 1}, r.send)
+	if err == nil && r.gone {
+		return ErrLost
 	}
+	return err
 }
 
-// send sends the release once, and reports whether no other try is needed. ErrLost means that Redis had nothing of the
-// hold before any copy can have been carried out.
-func (r *release) send(ctx context.Context, now time.Time) (done bool, err error) {
+// send sends the release once.
+func (r *release) send(ctx context.Context, _ core.Copy) error {
 	r.tries++
-	r.s.core.Counts.Commands.Add(1)
-	result, err := r.remote.Release(r.s.core.Deadlines.Outliving(ctx, now, now.Add(r.s.core.Config.CommandTimeout)), r.req)
+	result, err := r.remote.Release(ctx, r.req)
 	if err != nil {
 		err = core.WrapUnavailable(context.Background(), err)
 	} else {
 		err = check.Release(result)
 	}
 	r.req.Prior = backend.Prior{} // a second copy is sent when the state in Redis is not known
-	switch {
-	case err == nil && result == backend.Freed:
-		r.freed = true
-		return true, nil
-	case err == nil && result != backend.Released && r.last == nil:
-		return true, ErrLost
-	case err == nil:
-		return true, nil
+	if err != nil {
+		r.last = core.MergeOutcome(r.last, err)
+		return err
 	}
-	r.last = core.MergeOutcome(r.last, err)
-	return Refused(err), r.last
+	r.freed = result == backend.Freed
+	r.gone = result != backend.Freed && result != backend.Released && r.last == nil
+	return nil
 }
 
 // finishTime bounds how long a release is sent in the background. After that the lock is free when its lease is over.
@@ -227,9 +216,7 @@ const finishTime = time.Minute
 // finishLater sends the release in the background until Redis replies, the time until has come, or the session has
 // ended.
 func (r release) finishLater(until time.Time) {
-	time.AfterFunc(core.RetryPause(r.tries, r.s.core.Config.Heartbeat), func() {
-		r.s.core.Releases.Do(func() { r.finish(until) })
-	})
+	core.RepeatLater(&r.s.core.Releases, core.RetryPause(r.tries, r.s.core.Config.Heartbeat), func() { r.finish(until) })
 }
 
 // finish sends the release once more.
@@ -238,12 +225,12 @@ func (r release) finish(until time.Time) {
 		return
 	}
 	now, lock := time.Now(), slog.String("lock", r.remote.Name())
-	done, err := r.send(context.Background(), now)
+	err := r.s.core.Repeat(context.Background(), core.Policy{Outlives: true, Tries: 1}, r.send)
 	switch {
-	case !done && now.Before(until):
+	case err != nil && !Refused(err) && now.Before(until):
 		r.finishLater(until)
-	case !done || Refused(err):
-		r.s.core.Log(slog.LevelWarn, "could not give back a lock; it expires", lock, slog.Any("error", err))
+	case err != nil:
+		r.s.core.Log(slog.LevelWarn, "could not give back a lock; it expires", lock, slog.Any("error", r.last))
 	default:
 		r.s.core.Log(slog.LevelInfo, "a lock was given back late", lock)
 	}

@@ -148,50 +148,51 @@ func (e *lockState) sendResume(ctx context.Context, l *Lock, owner Owner, remote
 	if l.fixed > 0 {
 		req.Lease, req.Fixed = l.fixed, true
 	}
-	var last error
-	for try := 0; ; try++ {
-		if err := e.interrupted(ctx, last); err != nil {
-			return hold{}, 0, err
-		}
-		sent, ahead := time.Now(), e.s.core.Ahead()
-		call := e.s.core.Deadlines.Context(ctx, sent, sent.Add(cfg.CommandTimeout))
+	var h hold
+	holds, there := 0, false
+	err := e.s.core.Repeat(ctx, core.Policy{
+		Stop:    func(last error) error { return e.interrupted(ctx, last) },
+		Closing: e.s.core.Closing,
+	}, func(call context.Context, c core.Copy) error {
+		ahead := e.s.core.Ahead()
 		req.NotAfter, _ = call.Deadline() // so that nothing comes after ctx's deadline, when the caller has been told
 		req.Until = e.pendingUntil()
-		e.s.core.Counts.Commands.Add(1)
 		reply, err := remote.Resume(call, req)
 		err = core.WrapUnavailable(ctx, err)
 		if err == nil {
 			err = check.Resume(&reply)
 		}
 		switch {
-		case Refused(err):
-			return hold{}, 0, core.MergeOutcome(last, err)
-		case err == nil && reply.Status == backend.NotThere:
-			return hold{}, 0, ErrNotHeld
-		case OutcomeUnknown(err):
+		case OutcomeUnknown(err) && !Refused(err):
 			// A copy may be under way. It would take the owner's hold from wherever the owner has gone on since, so the
 			// next one has it refused.
 			e.unknownUntil = max(e.unknownUntil, req.NotAfter.Sub(e.s.core.Opened))
 			req.Epoch = e.newEpoch(false)
-			last = err
-			core.Pause(ctx, core.RetryPause(try, cfg.Heartbeat), e.s.core.Closing)
-		case err == nil && reply.Status == backend.Overtaken:
+			return err
+		case err != nil:
+			return err
+		case reply.Status == backend.NotThere:
+			there = false
+			return nil
+		case reply.Status == backend.Overtaken:
 			req.Epoch = e.newEpoch(false)
-		case err == nil && reply.Status == backend.Resumed:
-			h := hold{owner: owner, epoch: req.Epoch, token: reply.Token, last: reply.Token, span: req.Lease,
-				note: newNote(cmp.Or(noteOf(ctx), reply.Note))}
-			if h.lease = lease.New(sent, ahead, cfg.Lease, false); req.Fixed {
-				h.lease = lease.New(sent, ahead, reply.TTL, true)
-			}
-			if h.lease.Trusted(time.Now()) && !lease.Napped(ahead, e.s.core.Ahead()) {
-				return h, reply.Holds, nil
-			}
-			last = core.WrapUnavailable(ctx, backend.WithOutcomeUnknown(errors.New("the answer came too late to be believed")))
-		default:
-			last = core.MergeOutcome(last, err)
-			core.Pause(ctx, core.RetryPause(try, cfg.Heartbeat), e.s.core.Closing)
+			return core.AtOnce{}
 		}
+		h = hold{owner: owner, epoch: req.Epoch, token: reply.Token, last: reply.Token, span: req.Lease,
+			note: newNote(cmp.Or(noteOf(ctx), reply.Note))}
+		if h.lease = lease.New(c.Sent, ahead, cfg.Lease, false); req.Fixed {
+			h.lease = lease.New(c.Sent, ahead, reply.TTL, true)
+		}
+		if holds, there = reply.Holds, true; !h.lease.Trusted(time.Now()) || lease.Napped(ahead, e.s.core.Ahead()) {
+			late := backend.WithOutcomeUnknown(errors.New("the answer came too late to be believed"))
+			return core.AtOnce{Err: core.WrapUnavailable(ctx, late)}
+		}
+		return nil
+	})
+	if err == nil && !there {
+		err = ErrNotHeld
 	}
+	return h, holds, err
 }
 
 // Another session can take up a hold of a portable owner. A message then says so, and the session asks Redis: any client
@@ -298,7 +299,7 @@ func (e *lockState) finishCheck(q ownershipCheck, ours bool, err error) {
 	e.mu.Unlock()
 	switch {
 	case again:
-		time.AfterFunc(q.s.core.Config.Heartbeat, func() { q.s.core.Checks.Do(q.run) })
+		core.RepeatLater(&q.s.core.Checks, q.s.core.Config.Heartbeat, q.run)
 	case current && !nothing && !ours:
 		e.lose(q.epoch, "another session has it, or none")
 		e.evict(q.epoch, false)

@@ -204,16 +204,18 @@ func (l *RWLock) takeTicket(ctx, within, over context.Context, m *monitor, w *wr
 		Seen: Token(l.session.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL, Until: pendingUntil,
 	}
 	var status backend.TicketStatus
-	send := func(ctx context.Context, _ time.Time) (err error) {
+	under := within
+	send := func(ctx context.Context, _ core.Copy) (err error) {
 		if status, err = m.conditions.Await(ctx, req); err == nil {
 			err = check.Ticket(status)
 		}
 		unknown = unknown || OutcomeUnknown(err)
-		return err
+		return core.WrapUnavailable(under, err)
 	}
-	err = l.session.core.Repeat(within, send)
+	err = l.session.core.Repeat(within, core.Policy{}, send)
 	if err != nil && unknown && ctx.Err() != nil {
-		if again := l.session.core.Repeat(over, send); again != nil {
+		under = over
+		if again := l.session.core.Repeat(over, core.Policy{}, send); again != nil {
 			err = fmt.Errorf("%w; and since then: %w", err, again)
 		} else {
 			err = nil
@@ -411,10 +413,10 @@ func (l *RWLock) signalAs(ctx context.Context, owner Owner, condition string, al
 
 // signalOnce sends one signal. unknown says that the server may have signalled a waiter, whatever the error.
 func (l *RWLock) signalOnce(ctx context.Context, m *monitor, req backend.SignalRequest) (reply backend.SignalReply, unknown bool, err error) {
-	err = l.session.core.Repeat(ctx, func(ctx context.Context, _ time.Time) (err error) {
-		reply, err = m.conditions.Signal(ctx, req)
+	err = l.session.core.Repeat(ctx, core.Policy{}, func(call context.Context, _ core.Copy) (err error) {
+		reply, err = m.conditions.Signal(call, req)
 		unknown = unknown || OutcomeUnknown(err) || err == nil && !reply.Gone
-		return err
+		return core.WrapUnavailable(ctx, err)
 	})
 	if err == nil {
 		for _, ticket := range reply.Tickets {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -222,31 +223,34 @@ func (x *sharedName) command(ctx context.Context, op string, send sender, comman
 // verify asks the server whether the session still has the units that its users hold. While the session has a command
 // for the name under way, a reply without them proves nothing, and verify asks again.
 func (x *sharedName) verify(ctx context.Context, holds func() error) error {
-	for try := 0; ; try++ {
-		if err := holds(); err != nil {
+	return x.session.core.Repeat(ctx, core.Policy{
+		Plain: true,
+		Stop: func(last error) error {
+			err := holds()
+			if err == nil && last != nil && ctx.Err() != nil {
+				err = core.InterruptedBy(ctx, "while the session asked for more or gave back", nil)
+			}
 			return x.error("verify", err)
-		}
+		},
+	}, func(ctx context.Context, _ core.Copy) error {
 		n := x.find()
 		if n == nil {
-			return x.error("verify", ErrNotHeld)
+			return core.Final(x.error("verify", ErrNotHeld))
 		}
 		has, settled := n.Settled()
 		st, err := x.read(ctx, "verify", x.session.core.Ask)
-		if err != nil {
-			return err
+		switch {
+		case err != nil:
+			return core.Final(err)
+		case slices.ContainsFunc(st.Holders, func(h backend.SharedHolder) bool {
+			return h.Session == x.session.core.ID && h.Epoch == has.Epoch && h.Under == has.Under && h.Units >= has.Units
+		}):
+			return nil
+		case settled && n.Refute(has.Epoch, "the server no longer had it at Verify"):
+			return core.Final(x.error("verify", ErrLost))
 		}
-		for _, h := range st.Holders {
-			if h.Session == x.session.core.ID && h.Epoch == has.Epoch && h.Under == has.Under && h.Units >= has.Units {
-				return nil
-			}
-		}
-		if settled && n.Refute(has.Epoch, "the server no longer had it at Verify") {
-			return x.error("verify", ErrLost)
-		}
-		if !core.Pause(ctx, core.RetryPause(try, x.session.core.Config.Heartbeat), nil) {
-			return x.error("verify", core.InterruptedBy(ctx, "while the session asked for more or gave back", nil))
-		}
-	}
+		return core.ErrUnsettled
+	})
 }
 
 // An alarm notifies the users of a name that they have lost it. All of them lose it together.

@@ -171,25 +171,23 @@ func (s *session) waitSignalled(ctx, over context.Context, t *ticket, limit time
 // withdraw withdraws a ticket, and reports whether it was signalled before. If Redis cannot be reached, it drops the
 // ticket when the session no longer beats for it.
 func (s *session) withdraw(ctx context.Context, t *ticket) backend.TicketStatus {
-	for try := range releaseTries {
-		if try > 0 && !core.Pause(ctx, core.RetryPause(try, s.core.Config.Heartbeat), nil) {
-			break
+	result := backend.Gone
+	_ = s.core.Repeat(ctx, core.Policy{Tries: releaseTries, Stop: func(last error) error {
+		if last != nil && ctx.Err() != nil {
+			return last
 		}
-		now := time.Now()
-		call := s.core.Deadlines.Context(ctx, now, now.Add(s.core.Config.CommandTimeout))
-		s.core.Counts.Commands.Add(1)
-		result, err := t.remote.Withdraw(call, t.name, t.epoch)
+		return nil
+	}}, func(call context.Context, _ core.Copy) error {
+		status, err := t.remote.Withdraw(call, t.name, t.epoch)
 		if err == nil {
-			err = check.Ticket(result)
+			err = check.Ticket(status)
 		}
 		if err == nil {
-			return result
+			result = status
 		}
-		if Refused(err) {
-			break
-		}
-	}
-	return backend.Gone
+		return err
+	})
+	return result
 }
 
 // reacquire takes the lock again with the holds that the wait gave up. ctx is the wait's overtime.

@@ -133,6 +133,6 @@ func (w watch) send() {
 	case err != nil && !Refused(err):
 		again := w
 		again.tries++
-		time.AfterFunc(core.RetryPause(w.tries, w.s.core.Config.Heartbeat), func() { w.s.core.Checks.Do(again.send) })
+		core.RepeatLater(&w.s.core.Checks, core.RetryPause(w.tries, w.s.core.Config.Heartbeat), again.send)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/background"
 )
 
 // NoteOutage has the session log that the server cannot be reached, or does not serve the lock at present. The waiting
@@ -48,25 +49,117 @@ func (s *Session) Ask(ctx context.Context, n uint64, command func(ctx context.Co
 	return WrapUnavailable(ctx, command(call))
 }
 
-// Repeat sends a command until the server has carried it out or refused it, or ctx has ended. limit is the time limit
-// of one copy.
-func (s *Session) Repeat(ctx context.Context, send func(ctx context.Context, limit time.Time) error) error {
+// A Policy says how often, for how long and for whom a command is repeated. The zero Policy repeats it until the caller's
+// context ends.
+type Policy struct {
+	Stop    func(last error) error            // before each copy: why none is sent any more. nil: when the context has ended
+	Insists func(refusal error) bool          // whether the command is repeated all the same; nil: never
+	Limit   func(sent time.Time) time.Time    // the time limit of a copy; nil: that of every command
+	Shorten func(time.Duration) time.Duration // what is left of a pause; nil: all
+	Until   time.Time                         // no pause lasts to this moment; zero: no limit
+	Room    time.Duration                     // and none ends later than this before Until
+	Tries   int                               // the most copies; 0: any number
+	Closing <-chan struct{}                   // ends a pause; nil: never
+	Tried   int                               // copies that were sent before: the first pause is longer
+	// Outlives says that the end of the context ends nothing: it has only values.
+	Outlives bool
+	// Plain says that send counts its commands, and bounds them, itself.
+	Plain bool
+}
+
+// stop returns why no further copy is sent, nil if one is.
+func (p *Policy) stop(ctx context.Context, last error) error {
+	switch {
+	case p.Stop != nil:
+		return p.Stop(last)
+	case !p.Outlives && (ctx.Err() != nil || DeadlinePassed(ctx)):
+		return InterruptedBy(ctx, "while Redis was asked", last)
+	}
+	return nil
+}
+
+// pause waits before the next copy. It returns false if there is to be none.
+func (p *Policy) pause(ctx context.Context, try int, most time.Duration) bool {
+	if p.Outlives {
+		ctx = context.Background()
+	}
+	wait := RetryPause(try, most)
+	if p.Shorten != nil {
+		wait = p.Shorten(wait)
+	}
+	over := !p.Until.IsZero() && !time.Now().Add(wait+p.Room).Before(p.Until)
+	if over && ctx.Err() == nil || p.Tries > 0 && try+1 == p.Tried+p.Tries {
+		return false
+	}
+	Pause(ctx, wait, p.Closing)
+	return true
+}
+
+// A Copy is one of the copies of a command that is repeated.
+type Copy struct{ Sent, Limit time.Time }
+
+// ErrUnsettled is returned by the send of a Repeat for a reply that decides nothing: there is a pause, and another copy.
+var ErrUnsettled = errors.New("not settled")
+
+// Final is returned by the send of a Repeat for an error that ends it, and that is its result.
+func Final(err error) error { return final{err} }
+
+type final struct{ error }
+
+// AtOnce is returned by the send of a Repeat for a reply after which another copy is sent without a pause. err is what is
+// wrong with that reply, nil if nothing is.
+type AtOnce struct{ Err error }
+
+func (AtOnce) Error() string { return "again at once" }
+
+// Repeat sends a command until send returns nil, or the server refuses it, or the policy ends it. It is the one loop that
+// repeats a command. After an error its result is the latest one; its outcome is unknown if that of an earlier one is.
+func (s *Session) Repeat(ctx context.Context, p Policy, send func(ctx context.Context, c Copy) error) error {
 	var last error
-	for try := 0; ; try++ {
-		if ctx.Err() != nil || DeadlinePassed(ctx) || try > 0 && !Pause(ctx, RetryPause(try-1, s.Config.Heartbeat), nil) {
-			return InterruptedBy(ctx, "while Redis was asked", last)
+	for try := p.Tried; ; try++ {
+		if err := p.stop(ctx, last); err != nil {
+			return err
 		}
-		now := time.Now()
-		limit := now.Add(s.Config.CommandTimeout)
-		s.Counts.Commands.Add(1)
-		err := WrapUnavailable(ctx, send(s.Deadlines.Context(ctx, now, limit), limit))
+		err := s.sendCopy(ctx, &p, send)
 		if err == nil {
 			return nil
 		}
-		if last = MergeOutcome(last, err); backend.Refused(err) {
+		if again, ok := errors.AsType[AtOnce](err); ok {
+			if again.Err != nil {
+				last = MergeOutcome(last, again.Err)
+			}
+			continue
+		}
+		if end, ok := errors.AsType[final](err); ok {
+			return end.error
+		}
+		last = MergeOutcome(last, err)
+		if backend.Refused(err) && (p.Insists == nil || !p.Insists(err)) || !p.pause(ctx, try, s.Config.Heartbeat) {
 			return last
 		}
 	}
+}
+
+// sendCopy sends one copy.
+func (s *Session) sendCopy(ctx context.Context, p *Policy, send func(ctx context.Context, c Copy) error) error {
+	now := time.Now()
+	if p.Plain {
+		return send(ctx, Copy{Sent: now})
+	}
+	c := Copy{Sent: now, Limit: now.Add(s.Config.CommandTimeout)}
+	if p.Limit != nil {
+		c.Limit = p.Limit(now)
+	}
+	s.Counts.Commands.Add(1)
+	if p.Outlives {
+		return send(s.Deadlines.Outliving(ctx, now, c.Limit), c)
+	}
+	return send(s.Deadlines.Context(ctx, now, c.Limit), c)
+}
+
+// RepeatLater has a worker run job, which sends a command once more, after a pause. No worker is kept busy meanwhile.
+func RepeatLater(workers *background.Workers, pause time.Duration, job func()) {
+	time.AfterFunc(pause, func() { workers.Do(job) })
 }
 
 // RetryPause returns how long to wait before a command is sent again after an error. It grows with each try, up to

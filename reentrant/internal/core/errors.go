@@ -18,9 +18,12 @@ var (
 	ErrNoOwner      = errors.New("no owner in the context, and the session takes only explicit owners (WithOwner)")
 )
 
-// MergeOutcome returns err, the latest error of several tries. If the outcome of the earlier error last is unknown, so
-// is that of the result.
+// MergeOutcome returns err, the latest error of several tries, or last if there is none. If the outcome of the earlier error
+// last is unknown, so is that of the result.
 func MergeOutcome(last, err error) error {
+	if err == nil {
+		return last
+	}
 	if backend.OutcomeUnknown(last) && !backend.OutcomeUnknown(err) {
 		return backend.WithOutcomeUnknown(err)
 	}

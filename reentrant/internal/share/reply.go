@@ -89,7 +89,7 @@ func (n *Name) failedLocked(c *claim, err error) {
 		n.tier.Expel()
 		return
 	}
-	c.again = time.Now().Add(min(time.Millisecond<<min(c.tries, 10), n.room.session.Config.Heartbeat))
+	c.again = time.Now().Add(core.RetryPause(c.tries, n.room.session.Config.Heartbeat))
 	c.tries++
 	n.tier.EndTries(0)
 }
