@@ -37,7 +37,7 @@ func TestAcquireTwiceGivesTheSameTokenAndAFullLease(t *testing.T) {
 	})
 }
 
-func TestAcquireOfAHeldLockAnswersTheHoldersTTL(t *testing.T) {
+func TestAcquireOfAHeldLockReturnsTheHoldersTTL(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		a.take(1)
@@ -55,11 +55,11 @@ func TestAcquireTwiceKeepsOnePlace(t *testing.T) {
 		b.wait(1, impatient)
 		c.wait(1)
 		b.wait(1)
-		assert.Equal(t, []string{"b", "c"}, s.queued(), "a heartbeat keeps the place")
+		assert.Equal(t, []string{"b", "c"}, s.queued(), "a heartbeat keeps the session's place")
 		b.wait(2)
-		assert.Equal(t, []string{"b", "c"}, s.queued(), "and so does the session's next head")
-		assert.Equal(t, []string{"b", "c"}, c.inspect().Waiting, "its deadline has moved")
-		assert.Equal(t, backend.Stale, b.acquire(1, queue).Status, "the old head's heartbeat comes late")
+		assert.Equal(t, []string{"b", "c"}, s.queued(), "the session's next attempt keeps the place too")
+		assert.Equal(t, []string{"b", "c"}, c.inspect().Waiting, "the deadline of the place has moved")
+		assert.Equal(t, backend.Stale, b.acquire(1, queue).Status, "a late heartbeat of the older attempt")
 		a.release(1)
 		assert.Equal(t, uint64(2), b.granted().Epoch)
 	})
@@ -142,24 +142,24 @@ func TestLateCopiesAreRefused(t *testing.T) {
 		req.NotAfter = time.Now().Add(-time.Second)
 		_, err := a.remote.Acquire(s.ctx(), req)
 		require.ErrorContains(t, err, "too late")
-		assert.False(t, backend.OutcomeUnknown(err), "nothing happened")
-		assert.False(t, backend.Refused(err), "and it can be tried again")
+		assert.False(t, backend.OutcomeUnknown(err), "a late copy changes nothing")
+		assert.False(t, backend.Refused(err), "the attempt may be repeated with a later time limit")
 		assert.Empty(t, s.hash())
 		assert.Empty(t, s.queued())
 		a.take(1)
 	})
 }
 
-func TestAGivenUpAttemptIsEntombed(t *testing.T) {
+func TestALateCopyOfAnAbandonedAttemptIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		assert.Equal(t, backend.Nothing, a.release(5, doubtfulFor(time.Minute)))
-		assert.Equal(t, backend.Stale, a.acquire(5).Status, "the late copy")
-		assert.Equal(t, backend.Stale, a.acquire(4, queue).Status, "and that of an older attempt")
+		assert.Equal(t, backend.Stale, a.acquire(5).Status, "a late copy of the attempt")
+		assert.Equal(t, backend.Stale, a.acquire(4, queue).Status, "a late copy of an older attempt")
 		assert.Empty(t, s.hash())
 		b.take(5)
 		b.release(5)
-		assert.Equal(t, backend.Stale, a.acquire(5).Status, "others come and go meanwhile")
+		assert.Equal(t, backend.Stale, a.acquire(5).Status, "other sessions acquire and release the lock meanwhile")
 		a.take(6)
 		a.release(6)
 		assert.Equal(t, backend.Nothing, a.release(3, doubtfulFor(time.Minute)))
@@ -167,18 +167,18 @@ func TestAGivenUpAttemptIsEntombed(t *testing.T) {
 	})
 }
 
-func TestTombstonesEnd(t *testing.T) {
+func TestTombstonesAreDeletedAfterTheirTime(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		a.release(5, doubtfulFor(time.Minute))
 		assert.Len(t, s.record(), 8, "%q", s.record())
 		s.settle("a", 5)
 		a.take(5)
-		assert.Len(t, s.record(), 7, "it leaves nothing: %q", s.record())
+		assert.Len(t, s.record(), 7, "no tombstone is left: %q", s.record())
 		b.release(9, doubtfulFor(time.Minute))
-		assert.Len(t, s.record(), 8, "the tombstone that is over has gone: %q", s.record())
+		assert.Len(t, s.record(), 8, "the expired tombstone is deleted: %q", s.record())
 		b.release(10, doubtfulFor(time.Minute))
-		assert.Len(t, s.record(), 8, "one for each session: %q", s.record())
+		assert.Len(t, s.record(), 8, "one tombstone for each session: %q", s.record())
 	})
 }
 
@@ -209,7 +209,7 @@ func TestWaitersGetTheLockInOrder(t *testing.T) {
 			last = g.First
 		}
 		for _, m := range waiters {
-			assert.Empty(t, m.grants, "only the one that got it was told")
+			assert.Empty(t, m.grants, "only the session that was granted the lock gets a message")
 		}
 	})
 }
@@ -244,7 +244,7 @@ func TestDeadWaitersAreSkipped(t *testing.T) {
 		assert.Empty(t, s.queued())
 		assert.Empty(t, b.grants)
 		b.wait(1)
-		assert.Equal(t, []string{"b"}, s.queued(), "one that comes back stands at the end")
+		assert.Equal(t, []string{"b"}, s.queued(), "a session that comes back is last in the queue")
 	})
 }
 
@@ -253,9 +253,9 @@ func TestAFreeLockGoesToTheFirstWaiter(t *testing.T) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		a.take(1)
 		b.acquire(1, queue)
-		s.lapse() // it was not released, so no session got a message
+		s.lapse() // the lock expired and was not released, so no session got a message
 		reply := c.acquire(1, queue)
-		assert.Equal(t, backend.Waiting, reply.Status, "a newcomer finds it free, and another session in line")
+		assert.Equal(t, backend.Waiting, reply.Status, "a new session finds the lock free and another session in the queue")
 		s.assertFull(grantTTL, reply.TTL)
 		b.granted()
 		assert.Equal(t, "b:1=1", s.hash())
@@ -263,7 +263,7 @@ func TestAFreeLockGoesToTheFirstWaiter(t *testing.T) {
 	})
 }
 
-func TestAFreeLockIsHadByTheFirstWaitersHeartbeat(t *testing.T) {
+func TestTheFirstWaitersHeartbeatTakesAFreeLock(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		a.take(1)
@@ -284,7 +284,7 @@ func TestBargingPassesWaitersOfAFreeLock(t *testing.T) {
 		s.lapse()
 		assert.Equal(t, backend.Stale, c.acquire(0, barge).Status, "an older attempt than the one that waits")
 		c.take(2, barge)
-		assert.Equal(t, []string{"b"}, s.queued(), "its own place has served its purpose")
+		assert.Equal(t, []string{"b"}, s.queued(), "the session's own place is deleted")
 		assert.Equal(t, backend.Waiting, a.acquire(2, barge).Status, "barging does not take a held lock")
 	})
 }
@@ -301,7 +301,7 @@ func TestAFixedLeaseStartsOnce(t *testing.T) {
 		b.granted()
 		s.shorten()
 		b.take(1, fixed, queue)
-		s.assertFull(lease, s.ttl(), "one that was granted starts when it is accepted")
+		s.assertFull(lease, s.ttl(), "a fixed lease of a grant starts when the grant is confirmed")
 		s.shorten()
 		b.take(1, fixed, queue)
 		s.assertShort()
@@ -326,10 +326,10 @@ func TestTokensRiseOverAnything(t *testing.T) {
 		rises(a.take(3), "FLUSHALL")
 		a.release(3)
 		ahead := last + 1e9
-		rises(b.take(3, func(r *backend.AcquireRequest) { r.Seen = ahead }), "what another server gave")
+		rises(b.take(3, func(r *backend.AcquireRequest) { r.Seen = ahead }), "tokens of another server that the session has seen")
 		assert.Equal(t, ahead+1, last)
 		b.release(3)
-		rises(a.take(4), "a clock that is behind")
+		rises(a.take(4), "a server whose clock is behind")
 		assert.Equal(t, ahead+2, last)
 	})
 }
@@ -371,7 +371,7 @@ func TestTheUnusedTailOfABlockIsGivenBack(t *testing.T) {
 			return func(r *backend.ReleaseRequest) { r.Used = n }
 		}
 		for epoch := uint64(1); ; epoch += 3 {
-			ahead := backend.Token(s.clock()) + 4e6 // blocks end a second later
+			ahead := backend.Token(s.clock()) + 4e6 // a block of tokens is reserved a second ahead of the clock
 			reply := a.acquire(epoch, func(r *backend.AcquireRequest) { r.Tokens, r.Seen = 64, ahead })
 			assert.Equal(t, backend.Released, a.release(epoch, used(reply.First+9)))
 			assert.Equal(t, backend.Nothing, a.release(epoch, used(reply.First+2)), "twice")
@@ -380,7 +380,7 @@ func TestTheUnusedTailOfABlockIsGivenBack(t *testing.T) {
 			third := a.take(epoch + 2)
 			a.release(epoch + 2)
 			if s.clock() >= int64(ahead) {
-				continue // the clock has caught up: the machine is slow
+				continue // the clock has passed the block already: this machine is slow
 			}
 			require.Equal(t, ahead+1, reply.First)
 			assert.Equal(t, reply.First+63, reply.Last)
@@ -391,7 +391,8 @@ func TestTheUnusedTailOfABlockIsGivenBack(t *testing.T) {
 	})
 }
 
-// Numbers beyond 14 digits lose their last ones when Lua concatenates them: on Redis, not on the embedded one.
+// Lua prints only the first 14 digits of a number when it concatenates it: real Redis does so, the embedded one does
+// not.
 func TestNumbersKeepAllTheirDigits(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
@@ -415,7 +416,7 @@ func TestNumbersKeepAllTheirDigits(t *testing.T) {
 	})
 }
 
-// Lua's string.format ends %s at the first NUL: on Redis, not on the embedded one.
+// Lua's string.format ends %s at the first NUL byte: in real Redis, not in the embedded one.
 func TestNamesAndOwnersAreAnyBytes(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for _, name := range []string{"a\x00b", "a b\r\nc", "\xff\xfe", "{t}\x00", "%s %d", " "} {
@@ -469,8 +470,9 @@ func TestAttemptsThatWouldExpireAtOnceAreNotSent(t *testing.T) {
 	assert.Empty(t, s.hash())
 }
 
-// Keys that all waiters share last for the longest time that a waiter asked for, in any order of the requests.
-func TestSharedKeysLastForWhoNeedsThemLongest(t *testing.T) {
+// Keys that all waiters share expire when the longest time that any waiter asked for is over, in whichever order they
+// asked.
+func TestSharedKeysLastForTheLongestTimeAnyWaiterAskedFor(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for kind, s := range map[string]*site{"scripts": s, "transactions": s.withoutScripts()} {
 			s.run("FLUSHALL")

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A call allocates what rueidis does for such a command, and one string with all its numbers. Collections empty the
-// pools, and the client's own goroutines allocate too, which only ever adds: the fewest of several counts are compared.
+// A call may allocate what rueidis allocates for such a command, and one string that has all its numbers. Garbage
+// collections and the client's own goroutines can only add to a count, so the smallest of several counts is compared.
 func TestAllocationsOfACall(t *testing.T) {
 	s := newBench(t)
 	calls := []func() error{s.lock, s.unlock}

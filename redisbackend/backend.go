@@ -26,13 +26,13 @@ type Backend struct {
 var _ backend.Backend = (*Backend)(nil)
 
 // Connect implements backend.Backend. It subscribes to the session's channel, runs a script that only reads, and
-// publishes a message to see it arrive. So a wrong address or password, a missing right to run scripts, subscribe
-// or publish, and a proxy that holds messages back are found now and not at the first contended lock. The script's
-// reply is also the first sample of Redis's clock.
+// publishes a message to see it arrive. So a wrong address or password, a missing right to run scripts, subscribe or
+// publish, and a proxy that holds messages back are found now and not at the first contended lock. The script's reply
+// is also the first sample of Redis's clock.
 func (b *Backend) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	c, err := single.Connect(ctx, &b.deployment, session, sink)
 	if err != nil {
-		return nil, err // not a nil *conn
+		return nil, err // a nil *conn in the interface would not be nil
 	}
 	return c, nil
 }
@@ -173,7 +173,7 @@ func OpenClient(ctx context.Context, option rueidis.ClientOption, opts ...Option
 
 // open makes a Backend with a client of its own for the function that is called name.
 func open(ctx context.Context, name string, option rueidis.ClientOption, opts []Option) (*Backend, error) {
-	if err := new(Backend).apply(opts); err != nil { // before anything is opened
+	if err := new(Backend).apply(opts); err != nil { // return before anything is opened
 		return nil, fmt.Errorf("redisbackend: %s: %w", name, err)
 	}
 	client, err := dial(ctx, withDefaults(option))

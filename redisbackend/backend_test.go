@@ -35,7 +35,7 @@ func TestNewChecksItsArguments(t *testing.T) {
 		require.ErrorContains(t, err, "WithPrefix", prefix)
 		require.ErrorContains(t, err, want, prefix)
 		_, err = redisbackend.Open(t.Context(), "redis://127.0.0.1:1", redisbackend.WithPrefix(prefix))
-		require.ErrorContains(t, err, want, "%s: before anything is opened", prefix)
+		require.ErrorContains(t, err, want, "%s: refused before anything is opened", prefix)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestOpenHonoursItsContext(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and sends nothing
+	l, err := net.Listen("tcp", "127.0.0.1:0") // this server accepts connections and never replies
 	require.NoError(t, err)
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -111,8 +111,8 @@ func TestOpenHonoursItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// Nor does Open wait for a server that takes the password and then stops.
-func TestOpenHonoursItsContextWhileTheServerStandsStill(t *testing.T) {
+// Open also returns when its context ends after the server has accepted the password and then stops replying.
+func TestOpenReturnsWhenItsContextEndsAfterTheServerStopped(t *testing.T) {
 	server := redisserver.Start(t)
 	pinged := make(chan struct{}, 1)
 	option := rueidis.ClientOption{InitAddress: []string{server.Addr()}, ConnWriteTimeout: limit,
@@ -143,8 +143,8 @@ func (c *deafToPing) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// rueidis has a goroutine that reads each connection that it serves in its slower, concurrent mode. Opened under a context
-// that can be cancelled and has no deadline, the connection for commands stays in the fast mode.
+// rueidis starts a reading goroutine for each connection that it serves in its slower, concurrent mode. Even if Open's
+// context can be cancelled and has no deadline, the connection for commands must stay in the fast mode.
 func TestOpenKeepsTheConnectionInItsFastMode(t *testing.T) {
 	const concurrent = "rueidis.(*pipe)._backgroundRead"
 	server := redisserver.Start(t)
@@ -164,10 +164,10 @@ func TestOpenKeepsTheConnectionInItsFastMode(t *testing.T) {
 	}
 	_, err = l.Inspect(ctx)
 	require.NoError(t, err)
-	assert.Equal(t, 1, running(concurrent)-before, "the session's channel has one")
+	assert.Equal(t, 1, running(concurrent)-before, "only the connection of the session's channel has a reading goroutine")
 }
 
-// A client in its fast mode notices at the next command that its connection has ended.
+// A client in its fast mode notices only at the next command that its connection has been closed.
 func TestASessionOpensThoughTheConnectionHasEnded(t *testing.T) {
 	server := redisserver.Start(t)
 	b, err := redisbackend.Open(t.Context(), patiently(server.URL()))
@@ -180,7 +180,7 @@ func TestASessionOpensThoughTheConnectionHasEnded(t *testing.T) {
 	require.NoError(t, session.Close(t.Context()))
 }
 
-// OpenClient takes what a URL cannot say, and closes the client that it made.
+// OpenClient takes options that a URL cannot express, and Close closes the client that it made.
 func TestOpenClient(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, client: connect(t, server.Addr()), name: "lock"}
@@ -194,7 +194,7 @@ func TestOpenClient(t *testing.T) {
 	b, err := redisbackend.OpenClient(t.Context(), option)
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, dialed.Load())
-	assert.Equal(t, 1, len(connections(s))-before, "one connection for commands, as Open has it")
+	assert.Equal(t, 1, len(connections(s))-before, "one connection for commands, as with Open")
 	b.Close()
 	require.Eventually(t, func() bool { return len(connections(s)) == before }, limit, tick)
 
@@ -202,7 +202,7 @@ func TestOpenClient(t *testing.T) {
 	_, err = redisbackend.OpenClient(t.Context(), option)
 	require.ErrorContains(t, err, "OpenClient: no alive address")
 	_, err = redisbackend.OpenClient(t.Context(), option, redisbackend.WithPrefix("{}"))
-	require.ErrorContains(t, err, "braces", "options are looked at before anything is opened")
+	require.ErrorContains(t, err, "braces", "options are checked before anything is opened")
 }
 
 func TestOpenUsesOneConnectionForCommands(t *testing.T) {
@@ -215,6 +215,6 @@ func TestOpenUsesOneConnectionForCommands(t *testing.T) {
 	assert.Equal(t, 1, len(connections(s))-before)
 	conn, err := b.Connect(t.Context(), "m", newMember())
 	require.NoError(t, err)
-	assert.Equal(t, 2, len(connections(s))-before, "and one for the session's channel")
+	assert.Equal(t, 2, len(connections(s))-before, "one more connection for the session's channel")
 	require.NoError(t, conn.Close())
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// bare is a script that does nothing, called with as many keys and arguments as ours: what a round trip costs.
+// bare is a script that does nothing, called with as many keys and arguments as our scripts: it shows the cost of a
+// round trip.
 type bare struct {
 	client     rueidis.Client
 	script     *rueidis.Lua
@@ -35,7 +36,7 @@ func (b *bare) call(ctx context.Context) error {
 	return err
 }
 
-// bench is an uncontended lock and its yardstick, on one connection.
+// bench measures an uncontended lock and, for comparison, the bare script, on one connection.
 type bench struct {
 	ctx              context.Context
 	remote           backend.Remote
@@ -47,7 +48,8 @@ func newBench(tb testing.TB) *bench {
 	client := connect(tb, redisserver.Start(tb).Addr())
 	backend, err := redisbackend.New(client)
 	require.NoError(tb, err)
-	// A deadline and nothing else, as package reentrant has it: the connection stays in its synchronous mode.
+	// Package reentrant, too, sends commands with a deadline that cannot be cancelled: the connection stays in its
+	// synchronous mode.
 	b := &bench{ctx: deadline{tb.Context(), time.Now().Add(time.Hour)}, acquire: newBare(client, 4, 13), release: newBare(client, 4, 6),
 		req: request(0)}
 	conn, err := backend.Connect(b.ctx, "5f0c8a3e-0000-4000-8000-000000000000", newMember())
@@ -77,14 +79,14 @@ func (b *bench) unlock() error {
 	return err
 }
 
-// An uncontended lock and unlock against two calls of a script that does nothing, turn by turn in one run, since the
-// machine's own speed varies by more than what is measured.
+// BenchmarkUncontended compares an uncontended Lock and Unlock with two calls of a script that does nothing. They
+// alternate in one run, since the machine's speed varies by more than the difference.
 func BenchmarkUncontended(b *testing.B) {
 	s := newBench(b)
 	steps := []func() error{s.lock, s.unlock,
 		func() error { return s.acquire.call(s.ctx) }, func() error { return s.release.call(s.ctx) }}
 	for _, step := range steps {
-		require.NoError(b, step()) // scripts are loaded
+		require.NoError(b, step()) // loads the scripts
 	}
 	var spent [2]time.Duration
 	for b.Loop() {
@@ -103,7 +105,7 @@ func BenchmarkUncontended(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// The same without the yardstick, for allocations and commands.
+// BenchmarkAcquireRelease is BenchmarkUncontended without the comparison, to count allocations and commands.
 func BenchmarkAcquireRelease(b *testing.B) {
 	s := newBench(b)
 	require.NoError(b, s.lock())
@@ -129,7 +131,7 @@ func BenchmarkBareTwice(b *testing.B) {
 	}
 }
 
-// 10,000 held locks at a renewal tick.
+// BenchmarkRenew10000 renews 10,000 held locks at once.
 func BenchmarkRenew10000(b *testing.B) {
 	client := connect(b, redisserver.Start(b).Addr())
 	redis, err := redisbackend.New(client)
@@ -158,7 +160,7 @@ func BenchmarkRenew10000(b *testing.B) {
 	}
 }
 
-// evals is how many scripts a server has run.
+// evals returns how many scripts a server has run.
 func evals(tb testing.TB, client rueidis.Client) int {
 	// The context cannot be cancelled, so the connection stays in its synchronous mode.
 	info, err := client.Do(context.Background(), client.B().Info().Section("commandstats").Build()).ToString()

@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The client outlives the session. Still a closed session takes nothing from the holders of others.
+// The client stays open when the session is closed. Even so, a closed session cannot take a lock from another session.
 func TestAClosedSessionChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, site *site) {
 		for way, opts := range map[string][]redisbackend.Option{"scripts": nil, "no scripts": {redisbackend.WithoutScripts()}} {
@@ -42,7 +42,7 @@ func newSessions(t *testing.T, open func() (*reentrant.Session, error)) (both [2
 	return both
 }
 
-// changesNothing closes the first session and tries to end what the second holds.
+// changesNothing closes the first session and then tries to end the holds of the second.
 func changesNothing(t *testing.T, name string, s [2]*reentrant.Session) {
 	ctx := t.Context()
 	rw, m := s[1].NewRWLock(name+"-rw"), s[1].NewSemaphore(name+"-sem", 2)

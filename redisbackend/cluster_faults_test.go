@@ -21,7 +21,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A move is a slot on its way from one node to another, the way that redis-cli moves them.
+// A move takes a slot from one node to another, with the commands that redis-cli uses for that.
 type move struct {
 	t        *testing.T
 	slot     string
@@ -30,7 +30,7 @@ type move struct {
 	all      []*site
 }
 
-// owner is the place among the masters of the one that a new Cluster gives a key to.
+// owner returns the index of the master that has the key's slot in a new Cluster.
 func owner(t *testing.T, servers *redisserver.Cluster, key string) (index int, slot int64) {
 	slot, err := node(t, servers.Masters[0]).do("CLUSTER", "KEYSLOT", key).ToInt64()
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func (m *move) id(of *site) string {
 	return id
 }
 
-// carry moves keys, or all there are.
+// carry moves the given keys, or all keys of the slot if none are given.
 func (m *move) carry(keys ...string) {
 	if len(keys) == 0 {
 		var err error
@@ -67,7 +67,7 @@ func (m *move) carry(keys ...string) {
 }
 
 func (m *move) finish() {
-	// A waiter's attempt may bring a key back into the slot, so there is no end to carrying unless it is quick.
+	// An attempt of a waiter may make a key in the old node again, so moving all keys ends only if it is quick.
 	m.carry()
 	id := m.id(m.to)
 	for _, node := range append([]*site{m.to, m.from}, m.all...) {
@@ -75,8 +75,8 @@ func (m *move) finish() {
 	}
 }
 
-// session opens a session. What it still holds at the end of the test is given up. A grant lasts for as long as a lease:
-// this machine may stand still when it comes.
+// session opens a session that releases what it still holds at the end of the test. A grant lasts as long as a lease,
+// since this machine may stand still when the grant arrives.
 func (s *site) session(opts ...reentrant.Option) *reentrant.Session {
 	s.Helper()
 	session, err := reentrant.NewSession(s.b, append([]reentrant.Option{reentrant.WithHeartbeat(4 * time.Second)}, opts...)...)
@@ -89,10 +89,10 @@ func (s *site) session(opts ...reentrant.Option) *reentrant.Session {
 	return session
 }
 
-// limit bounds what is waited for. It only bounds the time of a failure.
+// limit is the longest time that a test waits for anything. A test reaches it only when it fails.
 const limit = time.Minute
 
-// await waits for something that another goroutine does.
+// await waits until another goroutine sends a result.
 func await[T any](t *testing.T, from <-chan T, what string) (v T) {
 	t.Helper()
 	select {
@@ -103,13 +103,13 @@ func await[T any](t *testing.T, from <-chan T, what string) (v T) {
 	return v
 }
 
-// A locking is what a goroutine's Lock came to.
+// A locking is the result of a Lock in another goroutine.
 type locking struct {
 	token backend.Token
 	err   error
 }
 
-// lockLater makes another goroutine wait for a lock, send its token, and give the lock back.
+// lockLater starts a goroutine that waits for a lock, sends its token, and releases the lock.
 func lockLater(ctx context.Context, l *reentrant.Lock) <-chan locking {
 	done := make(chan locking, 1)
 	go func() {
@@ -123,13 +123,13 @@ func lockLater(ctx context.Context, l *reentrant.Lock) <-chan locking {
 	return done
 }
 
-// waits waits until a session has a place in the lock's queue.
+// waits waits until the session is in the lock's queue.
 func (s *site) waits(l *reentrant.Lock, session *reentrant.Session) {
 	s.Helper()
 	require.Eventually(s, func() bool {
 		state, err := l.Inspect(s.ctx())
 		return err == nil && slices.Contains(state.Waiting, session.ID())
-	}, limit, tick, "it waits")
+	}, limit, tick, "the session is in the queue")
 }
 
 const tick = 5 * time.Millisecond
@@ -147,18 +147,18 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 	s.waits(held, waiter)
 	shards := redisserver.KnowsShards(t)
 	listens := func() bool { return !shards || shardListeners(all, "lock", waiter.ID()) == 1 }
-	s.eventually(listens, "it listens on the node")
+	s.eventually(listens, "the waiter listens on the node that has the slot")
 
 	m := startMove(t, servers, "lock")
-	m.carry("relock:{lock}:t:lock") // half of it
+	m.carry("relock:{lock}:t:lock") // move only some of the keys
 	verify := make(chan error, 1)
 	go func() { verify <- held.Verify(ctx) }()
-	// Redis returns TRYAGAIN until the slot is in one place: that is neither a loss nor a refusal.
+	// Redis replies TRYAGAIN while the keys are on two nodes: that is neither a loss nor a refusal.
 	var err error
 	s.eventually(func() bool {
 		_, err = held.Inspect(s.ctx())
 		return !errors.Is(err, context.DeadlineExceeded)
-	}, "it is answered in time")
+	}, "the renewal gets its reply in time")
 	require.ErrorContains(t, err, "TRYAGAIN")
 	assert.False(t, backend.Refused(err))
 	m.finish()
@@ -168,29 +168,29 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 	require.Eventually(t, func() bool { return held.Verify(ctx) == nil }, limit, tick)
 	assert.Equal(t, first, must(held.Token(ctx)), "the hold moved with its slot")
 	require.NoError(t, held.Unlock(ctx))
-	r := await(t, got, "the waiter has it")
+	r := await(t, got, "the waiter gets the lock")
 	require.NoError(t, r.err)
 	assert.Greater(t, r.token, first)
 
-	// And back again, while the lock is handed over.
+	// Then the slot moves back while the lock is handed over.
 	for i := range 3 {
 		require.NoError(t, held.Lock(ctx))
 		got = lockLater(t.Context(), wanted)
 		s.waits(held, waiter)
-		s.eventually(listens, "it listens on the new node")
+		s.eventually(listens, "the waiter listens on the new node")
 		before := busMessages(all)
 		require.NoError(t, held.Unlock(ctx))
-		require.NoError(t, await(t, got, "the waiter has it").err)
+		require.NoError(t, await(t, got, "the waiter gets the lock").err)
 		if shards {
-			assert.Equal(t, before, busMessages(all), "round %d: told on the node", i)
+			assert.Equal(t, before, busMessages(all), "round %d: the message is sent on the node", i)
 		}
 	}
 }
 
-// While a slot is on the move Redis takes a key that does not exist for one that may have moved already. What needs only keys
-// that exist goes on: a holder keeps and re-enters its lock. A free lock has keys that do not exist, so no session can
-// get it.
-func TestASlotThatMovesServesHoldersAndNobodyElse(t *testing.T) {
+// While a slot moves, Redis assumes that a missing key has already been moved, and refuses the command. Commands whose
+// keys all exist still run: a holder renews and re-enters its lock. Some keys of a free lock do not exist, so no
+// session can acquire it.
+func TestASlotThatMovesServesOnlyHolders(t *testing.T) {
 	t.Parallel()
 	s, servers := cluster(t, 0)
 	holder := s.join("holder")
@@ -206,7 +206,7 @@ func TestASlotThatMovesServesHoldersAndNobodyElse(t *testing.T) {
 		"inspect": second(holder.remote.Inspect(s.ctx())),
 	} {
 		require.ErrorContains(t, err, "TRYAGAIN", name)
-		assert.False(t, backend.Refused(err), "%s: it passes", name)
+		assert.False(t, backend.Refused(err), "%s succeeds", name)
 	}
 	m.finish()
 	s.eventually(func() bool { return second(free.Acquire(s.ctx(), request(1))) == nil }, "the slot has moved")
@@ -229,12 +229,12 @@ func TestASlotMovesWhileALockIsHandedOver(t *testing.T) {
 	m.carry("lock")
 	unlocked := make(chan error, 1)
 	go func() { unlocked <- held.Unlock(ctx) }()
-	s.eventually(func() bool { return errorsOf(m.from, "TRYAGAIN")+errorsOf(m.to, "TRYAGAIN") > 0 }, "Unlock, or a beat, meets the gap")
+	s.eventually(func() bool { return errorsOf(m.from, "TRYAGAIN")+errorsOf(m.to, "TRYAGAIN") > 0 }, "an Unlock or a heartbeat runs between the two steps of the move")
 	m.finish()
 	if err := await(t, unlocked, "Unlock"); err != nil {
-		assert.ErrorContains(t, err, "TRYAGAIN", "the only thing that may have gone wrong")
+		assert.ErrorContains(t, err, "TRYAGAIN", "Unlock may fail only in this way")
 	}
-	r := await(t, got, "the waiter has it, from the unlock or its clean-up or the lease")
+	r := await(t, got, "the waiter gets the lock from the Unlock, from its clean-up, or when the lease ends")
 	require.NoError(t, r.err)
 	assert.Greater(t, r.token, first)
 }
@@ -252,7 +252,7 @@ func errorsOf(s *site, code string) (n int64) {
 	return n
 }
 
-// A register takes writes with tokens as a fenced resource does.
+// A register is a fenced resource: it refuses writes with a token below the last one.
 type register struct {
 	mu     sync.Mutex
 	seen   map[backend.Token]bool
@@ -271,7 +271,7 @@ func (r *register) write(token backend.Token) {
 		r.seen = make(map[backend.Token]bool)
 	}
 	r.seen[token] = true
-	if token > r.last { // a lower one is refused: its holder was paused, or a failover forgot it
+	if token > r.last { // the write is refused: its holder was paused, or a failover forgot the hold
 		r.last = token
 		r.writes++
 	}
@@ -283,8 +283,8 @@ func (r *register) count() int {
 	return r.writes
 }
 
-// crowd has owners of several sessions hand a lock over among themselves, until stop is called, which returns the
-// register that they wrote to.
+// crowd starts owners in several sessions that hand a lock over to each other. stop ends them and returns the register
+// that they wrote to.
 func (s *site) crowd(name string, sessions ...*reentrant.Session) (r *register, stop func()) {
 	r = new(register)
 	ctx, cancel := context.WithCancel(s.Context())
@@ -294,7 +294,7 @@ func (s *site) crowd(name string, sessions ...*reentrant.Session) (r *register, 
 		for range 2 {
 			all.Go(func() {
 				for ctx.Err() == nil {
-					_ = lock.Do(ctx, func(ctx context.Context) error { // what goes wrong, goes wrong for a while
+					_ = lock.Do(ctx, func(ctx context.Context) error { // an error may last for a while
 						token, err := lock.Token(ctx)
 						if err == nil {
 							r.write(token)
@@ -311,28 +311,28 @@ func (s *site) crowd(name string, sessions ...*reentrant.Session) (r *register, 
 	}
 }
 
-// advances requires that a crowd goes on.
+// advances requires that the owners of a crowd still acquire the lock.
 func (s *site) advances(r *register) {
 	s.Helper()
 	goal := r.count() + 20
-	require.Eventually(s, func() bool { return r.count() >= goal }, limit, tick, "the lock is handed over")
+	require.Eventually(s, func() bool { return r.count() >= goal }, limit, tick, "the lock is still handed over")
 }
 
-// promote has a replica take the place of its master.
+// promote makes a replica the master.
 func promote(t *testing.T, replica *site) {
 	replica.run("CLUSTER", "FAILOVER", "TAKEOVER")
 	replica.eventually(func() bool {
 		role, err := replica.do("ROLE").ToArray()
 		return err == nil && len(role) > 0 && must(role[0].ToString()) == "master"
-	}, "it is the master")
+	}, "the replica is the master")
 }
 
-// copied waits until a replica has a hold.
+// copied waits until a replica has the hold.
 func copied(t *testing.T, replica *redisserver.Server, name string) *site {
 	r := node(t, replica)
 	r.name = name
-	_ = r.do("READONLY").Error() // needed in a Cluster, and an error elsewhere
-	r.eventually(func() bool { return r.hash() != "" }, "the replica has it")
+	_ = r.do("READONLY").Error() // READONLY is needed in a Cluster, and an error elsewhere
+	r.eventually(func() bool { return r.hash() != "" }, "the replica has the hold")
 	return r
 }
 
@@ -360,14 +360,14 @@ func TestAMasterDiesWhileItsLockIsHeldAndWaitedFor(t *testing.T) {
 	}
 	servers.Masters[i].Stop()
 	promote(t, replica)
-	require.Eventually(t, func() bool { return held.Verify(ctx) == nil }, limit, tick, "the hold is there")
+	require.Eventually(t, func() bool { return held.Verify(ctx) == nil }, limit, tick, "the new master has the hold")
 	assert.Equal(t, first, must(held.Token(ctx)))
 	for _, other := range others {
 		require.Eventually(t, func() bool { return other.Verify(ctx) == nil }, limit, tick, other.Name())
 		assert.NoError(t, other.Unlock(ctx))
 	}
 	require.NoError(t, held.Unlock(ctx))
-	r := await(t, got, "the waiter has it")
+	r := await(t, got, "the waiter gets the lock")
 	require.NoError(t, r.err)
 	assert.Greater(t, r.token, first)
 }
@@ -383,11 +383,11 @@ func TestAMasterDiesWhileItsLockIsHandedOver(t *testing.T) {
 	s.advances(r)
 	s.advances(r)
 	stop()
-	assert.Empty(t, r.twice, "tokens are never given twice")
+	assert.Empty(t, r.twice, "no token is issued twice")
 }
 
-// One node that does not answer keeps no renewal of another from being made and answered, not even where the others have
-// to be taught the script first.
+// A node that does not reply delays no renewal of a lock on another node, even if the other nodes do not have the
+// script yet.
 func TestRenewalsWhenANodeIsDown(t *testing.T) {
 	t.Parallel()
 	for how, stop := range map[string]func(*redisserver.Server){
@@ -396,7 +396,7 @@ func TestRenewalsWhenANodeIsDown(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s, servers := cluster(t, 0, "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "600000")
-			// The caller's time is all that ends what the node that hangs was asked.
+			// only the caller's deadline ends the command to the node that hangs
 			s.client = connect(t, servers.Masters[0].Addr(), func(o *rueidis.ClientOption) { o.ConnWriteTimeout = 10 * time.Minute })
 			var err error
 			s.b, err = redisbackend.New(s.client)
@@ -435,7 +435,7 @@ func TestRenewalsWhenANodeIsDown(t *testing.T) {
 	}
 }
 
-// The same for a session: what is on the node that hangs is lost in time, what is elsewhere is kept.
+// The same for a session: it loses its lock on the node that hangs in time, and keeps its lock on another node.
 func TestASessionOutlivesANodeThatHangs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("as long as a lease")
@@ -459,13 +459,13 @@ func TestASessionOutlivesANodeThatHangs(t *testing.T) {
 			kept = append(kept, lock)
 		}
 	}
-	for _, node := range nodes(t, servers) { // they have to be taught while one of them hangs
+	for _, node := range nodes(t, servers) { // the nodes do not have the scripts yet, while one of them hangs
 		node.run("SCRIPT", "FLUSH")
 	}
 	servers.Masters[down].Freeze()
 	defer servers.Masters[down].Thaw()
 	for _, lock := range lost {
-		await(t, lock.Lost(ctx), "the end of its trust")
+		await(t, lock.Lost(ctx), "the loss is reported when the lease is no longer trusted")
 	}
 	for _, lock := range kept {
 		select {

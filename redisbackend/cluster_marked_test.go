@@ -21,23 +21,23 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A slot that is marked as migrating, of which no key has moved yet: the node takes every key that is missing at the
-// moment of a command for one that has moved, also one that the script itself has just deleted.
+// In these tests a slot is marked as migrating, but no key has been moved yet. The node then assumes that a key that
+// does not exist at the moment of a command has been moved, even if the script itself has just deleted it.
 
 // mark marks a key's slot as migrating.
 func mark(t *testing.T, servers *redisserver.Cluster, key string) *move {
 	return startMove(t, servers, key)
 }
 
-// unmark ends that. The keys stay where they are.
+// unmark removes the mark. The keys stay where they are.
 func (m *move) unmark() {
 	m.t.Helper()
 	m.from.run("CLUSTER", "SETSLOT", m.slot, "STABLE")
 	m.to.run("CLUSTER", "SETSLOT", m.slot, "STABLE")
 }
 
-// Await gives the lock to the session that waits for it. While the slot is marked, too, there is one holder, and Await does not
-// say that nothing has happened.
+// Await gives the lock to the session that waits for it. While the slot is marked, too, there is only one holder, and
+// Await does not report that nothing happened when something did.
 func TestAwaitInAMarkedSlotHasOneHolder(t *testing.T) {
 	t.Parallel()
 	s, servers := cluster(t, 0)
@@ -45,7 +45,7 @@ func TestAwaitInAMarkedSlotHasOneHolder(t *testing.T) {
 	here, there := one.NewLock("lock"), two.NewLock("lock")
 	ready, other := here.NewCondition("ready"), there.NewCondition("ready")
 
-	// Two owners of the other session wait for the condition, and one of them is signalled: it waits for the lock.
+	// Two owners of the other session wait for the condition. One of them is signalled and now waits for the lock.
 	back := make(chan error, 2)
 	for _, name := range []string{"first", "second"} {
 		ctx := reentrant.WithOwner(t.Context(), name)
@@ -57,7 +57,7 @@ func TestAwaitInAMarkedSlotHasOneHolder(t *testing.T) {
 			}
 			back <- err
 		}()
-		s.eventually(func() bool { locked, err := there.IsLocked(s.ctx()); return err == nil && !locked }, "it waits")
+		s.eventually(func() bool { locked, err := there.IsLocked(s.ctx()); return err == nil && !locked }, "the signalled owner waits for the lock")
 	}
 	ctx := reentrant.WithOwner(t.Context(), "holder")
 	require.NoError(t, here.Lock(ctx))
@@ -82,16 +82,16 @@ func TestAwaitInAMarkedSlotHasOneHolder(t *testing.T) {
 	m.unmark()
 	if err != nil {
 		if held { // then no other session may have the lock, now or later
-			require.NoError(t, here.Verify(ctx), "two holders: after %v its caller has a hold that Redis has given away", err)
+			require.NoError(t, here.Verify(ctx), "two holders: Await returned %v, and its caller keeps a hold that Redis has given to another session", err)
 		}
 		return
 	}
-	require.NoError(t, await(t, back, "the owner that was signalled"))
+	require.NoError(t, await(t, back, "the signalled owner returns"))
 	require.False(t, here.IsHeldByCurrentOwner(ctx))
 }
 
-// Without scripts a verb is a transaction, which a node executes as a whole or not at all: it looks for missing keys when a
-// command is queued, and before the first is executed.
+// Without scripts a verb is a transaction, which a node runs as a whole or not at all: it checks for missing keys when
+// a command is queued, before it runs the first one.
 func TestATransactionInAMarkedSlotIsWhole(t *testing.T) {
 	t.Parallel()
 	_, servers := cluster(t, 0)
@@ -117,23 +117,24 @@ func TestATransactionInAMarkedSlotIsWhole(t *testing.T) {
 		})
 	}
 	require.Error(t, exec("DEL lock", "SET {lock}missing x"))
-	require.NotEmpty(t, must(m.from.do("HGETALL", "lock").AsStrMap()), "nothing is done")
-	require.NoError(t, exec("DEL lock {lock}q", "HSET lock b:1 1", "RPUSH {lock}q c"), "what it deletes itself is not missing")
+	require.NotEmpty(t, must(m.from.do("HGETALL", "lock").AsStrMap()), "the transaction changes nothing")
+	require.NoError(t, exec("DEL lock {lock}q", "HSET lock b:1 1", "RPUSH {lock}q c"), "a key that the transaction deletes itself does not count as missing")
 	require.Equal(t, map[string]string{"b:1": "1"}, must(m.from.do("HGETALL", "lock").AsStrMap()))
 }
 
-// A marker is a client of a Cluster that runs each script while its slot is marked. Keys that may be missing are filled with
-// what is dead and does not count, so that the node runs the script. It runs none whose hold or record is missing: then it refuses
-// it, and has done nothing, and the marker sends it again without the mark.
+// A marker is a client of a Cluster that marks a script's slot while the script runs. It fills missing keys with
+// entries of dead sessions, which change nothing, so that the node runs the script. A script whose hold or record is
+// missing cannot be helped so: the node refuses it before it has done anything, and the marker sends it again without
+// the mark.
 type marker struct {
 	rueidis.Client
 	t       testing.TB
 	masters []*site
 	ids     []string
 
-	mu     sync.Mutex // one script at a time: no other is sent to a slot that is marked
+	mu     sync.Mutex // one script runs at a time, so that no other is sent to a marked slot
 	ran    map[string]int
-	halves []string // errors of scripts that have stopped
+	halves []string // errors of scripts that were stopped half-way
 }
 
 func newMarker(t *testing.T, servers *redisserver.Cluster) *marker {
@@ -195,7 +196,8 @@ func (m *marker) marked(ctx context.Context, words []string) (rueidis.RedisResul
 	return result, true
 }
 
-// fill puts something dead at a key that is missing: a place, a waiter, a signal that no session has yet to acknowledge.
+// fill writes an entry that changes nothing to a missing key: a place in the queue, a waiter, or a signal not yet
+// acknowledged.
 func (m *marker) fill(do func(...string) rueidis.RedisResult, key string) {
 	_, kind, _ := strings.Cut(key, "}:")
 	command, ok := map[string][]string{
@@ -207,7 +209,7 @@ func (m *marker) fill(do func(...string) rueidis.RedisResult, key string) {
 	}
 }
 
-// The suite that every Backend passes, with every script in a marked slot: it does all or nothing.
+// The suite that every Backend passes, with every script in a marked slot: each script does everything or nothing.
 func TestConformanceMarkedSlots(t *testing.T) {
 	testsize.OfATopology(t)
 	t.Parallel()
@@ -218,9 +220,9 @@ func TestConformanceMarkedSlots(t *testing.T) {
 			b, err := redisbackend.New(m)
 			require.NoError(t, err)
 			return b
-		}, backendtest.InParallel(), backendtest.Skip("the waiter that is filled in seems to be another one to wake", "Condition/SignalAllGoesToManyInOrder"))
+		}, backendtest.InParallel(), backendtest.Skip("the waiter that fill added counts as one more to wake", "Condition/SignalAllGoesToManyInOrder"))
 	})
-	assert.Empty(t, m.halves, "no script stops half-way")
+	assert.Empty(t, m.halves, "no script is stopped half-way")
 	scripts := lua.LoadScripts(lua.Variant{Cluster: true})
 	for name, script := range map[string]lua.Script{
 		"acquire": scripts.Acquire, "reenter": scripts.Reenter, "release": scripts.Release, "renew": scripts.Renew, "resume": scripts.Resume,

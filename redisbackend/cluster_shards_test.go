@@ -18,7 +18,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// nodes are all servers of a Cluster, for plain commands.
+// nodes returns a client for each server of a Cluster, for plain commands.
 func nodes(t *testing.T, servers *redisserver.Cluster) (all []*site) {
 	for _, server := range servers.Nodes() {
 		all = append(all, node(t, server))
@@ -26,15 +26,15 @@ func nodes(t *testing.T, servers *redisserver.Cluster) (all []*site) {
 	return all
 }
 
-// shardChannel is the session's channel for a tag.
+// shardChannel returns the name of the session's channel for a hash tag.
 func shardChannel(tag, session string) string { return "relock:session:{" + tag + "}:" + session }
 
-// shardListeners is how many listen to the session's channel for a tag, on all nodes together.
+// shardListeners returns how many connections listen to the session's channel for a hash tag, on all nodes together.
 func shardListeners(all []*site, tag, session string) int64 {
 	return listeners(all, shardChannel(tag, session))
 }
 
-// listeners is how many listen to a channel of shards, on all nodes together.
+// listeners returns how many connections listen to a shard channel, on all nodes together.
 func listeners(all []*site, channel string) (n int64) {
 	for _, node := range all {
 		heard, err := node.do("PUBSUB", "SHARDNUMSUB", channel).AsIntMap()
@@ -44,7 +44,7 @@ func listeners(all []*site, channel string) (n int64) {
 	return n
 }
 
-// busMessages is how many messages of PUBLISH the nodes have sent to each other.
+// busMessages returns how many PUBLISH messages the nodes have sent to each other.
 func busMessages(all []*site) (n int64) {
 	for _, node := range all {
 		info, err := node.do("CLUSTER", "INFO").ToString()
@@ -58,14 +58,14 @@ func busMessages(all []*site) (n int64) {
 	return n
 }
 
-// handOver has the lock go from one session to another that waits for it.
+// handOver passes the lock from one session to another that waits for it.
 func handOver(from, to *member, epoch uint64) {
 	from.Helper()
 	last := from.take(epoch)
 	to.wait(epoch)
 	require.Equal(from, backend.Released, from.release(epoch))
 	g := to.granted()
-	for g.First <= last { // a channel that was opened again, on another node, hears what was still on the bus
+	for g.First <= last { // a channel that was opened again on another node may still receive messages from the bus
 		g = to.granted()
 	}
 	assert.Equal(from, to.remote.Name(), g.Name)
@@ -73,12 +73,12 @@ func handOver(from, to *member, epoch uint64) {
 	require.Equal(from, backend.Released, to.release(epoch))
 }
 
-// untilHeard passes the lock on until the waiting session listens to its channel on the node, where the next hand-overs
-// must stay. It returns the next epoch.
+// untilHeard passes the lock on until the waiting session listens to its channel on the right node, from where on
+// hand-overs must not use the bus. It returns the next epoch.
 func untilHeard(all []*site, channel string, from, to *member, epoch uint64) uint64 {
 	from.Helper()
-	for began := time.Now(); listeners(all, channel) != 1; epoch++ { // what fails is tried again when it waits again
-		require.Less(from, time.Since(began), limit, "it listens on the node")
+	for began := time.Now(); listeners(all, channel) != 1; epoch++ { // a subscription that failed is tried again at the next wait
+		require.Less(from, time.Since(began), limit, "the session listens on the node that has the slot")
 		handOver(from, to, epoch)
 	}
 	return epoch
@@ -94,14 +94,14 @@ func TestHandOversInAClusterStayOnTheNode(t *testing.T) {
 		a, b := s.join("a"), s.join("b")
 		before := busMessages(all)
 		handOver(a, b, 1)
-		assert.LessOrEqual(t, busMessages(all)-before, int64(2), "the first one may be on the bus: to two nodes")
+		assert.LessOrEqual(t, busMessages(all)-before, int64(2), "only the first message may go over the bus, to the two other nodes")
 		next := untilHeard(all, shardChannel(tag, "b"), a, b, 2)
 		before = busMessages(all)
 		const times = 10
 		for n := range uint64(times) {
 			handOver(a, b, next+n)
 		}
-		assert.Equal(t, before, busMessages(all), "nothing on the bus for %q, case %d", tag, i)
+		assert.Equal(t, before, busMessages(all), "no message goes over the bus for %q, case %d", tag, i)
 		assert.Zero(t, shardListeners(all, tag, "a"), "a session that has not waited does not listen")
 		require.NoError(t, a.conn.Close())
 		require.NoError(t, b.conn.Close())
@@ -131,7 +131,7 @@ func TestHandOversInAClusterWithoutTheRightToShards(t *testing.T) {
 	}
 }
 
-// A server older than 7 knows no such channels: all hand-overs go over the bus, and conditions work.
+// A server older than Redis 7 has no shard channels: all hand-overs go over the bus, and conditions work.
 func TestHandOversInAClusterThatKnowsNoShards(t *testing.T) {
 	t.Parallel()
 	var options []string
@@ -146,13 +146,13 @@ func TestHandOversInAClusterThatKnowsNoShards(t *testing.T) {
 	for epoch := range times {
 		handOver(a, b, uint64(epoch)+1)
 	}
-	assert.Equal(t, 2*times, busMessages(all)-before, "each to the two other nodes")
+	assert.Equal(t, 2*times, busMessages(all)-before, "each message goes to the two other nodes")
 	s.pingPong(t)
 }
 
-// pingPong has two processes signal each other by turns.
+// pingPong lets two processes signal each other in turn.
 func (s *site) pingPong(t *testing.T) {
-	var turn atomic.Int64 // between processes there is no happens-before edge
+	var turn atomic.Int64 // the race detector sees no happens-before edge between processes
 	var both sync.WaitGroup
 	for mine := range int64(2) {
 		lock := s.session(reentrant.WithLease(lease), reentrant.WithHeartbeat(lease/12)).NewLock("turns")
@@ -178,7 +178,7 @@ func (s *site) pingPong(t *testing.T) {
 	assert.GreaterOrEqual(t, turn.Load(), int64(10))
 }
 
-// Signals go to a session that has waited for the lock over the lock's own channel.
+// A signal to a session that has waited for the lock is sent on the lock's own channel.
 func TestSignalsInAClusterStayOnTheNode(t *testing.T) {
 	t.Parallel()
 	redisserver.NeedShards(t)
@@ -193,12 +193,12 @@ func TestSignalsInAClusterStayOnTheNode(t *testing.T) {
 		b.awaits(epoch)
 		a.take(epoch)
 		a.signal(epoch, 1)
-		assert.Equal(t, signal{epoch + 1, true}, await(t, b.signals, "the signal"))
+		assert.Equal(t, signal{epoch + 1, true}, await(t, b.signals, "the signal arrives"))
 		require.Equal(t, backend.Released, a.release(epoch))
 		assert.Equal(t, epoch+1, b.granted().Epoch)
 		require.Equal(t, backend.Released, b.release(epoch+1))
 	}
-	assert.Equal(t, before, busMessages(all), "nothing on the bus")
+	assert.Equal(t, before, busMessages(all), "no message goes over the bus")
 }
 
 func TestALostShardIsOpenedAgain(t *testing.T) {
@@ -221,7 +221,7 @@ func TestALostShardIsOpenedAgain(t *testing.T) {
 				<-b.resumed
 			}
 			hangUp(all)
-			for range 2 { // the session's channel, and the lock's
+			for range 2 { // the session's channel and the lock's channel
 				b.hearsOfResumption()
 			}
 			handOver(a, b, epoch)
@@ -230,7 +230,7 @@ func TestALostShardIsOpenedAgain(t *testing.T) {
 	}
 }
 
-// hangUp ends all connections that listen now, on any node. One that is opened in the place of another stays.
+// hangUp closes all connections that are subscribed now, on every node, but none that is opened later.
 func hangUp(all []*site) {
 	listening := make([][]string, len(all))
 	for i, node := range all {
@@ -243,12 +243,12 @@ func hangUp(all []*site) {
 	}
 }
 
-// hearsOfResumption waits for the message that the session may have missed messages.
+// hearsOfResumption waits for the notice that the session may have missed messages.
 func (m *member) hearsOfResumption() {
 	m.Helper()
 	select {
 	case <-m.resumed:
 	case <-time.After(silence):
-		require.FailNow(m, "not resumed")
+		require.FailNow(m, "the sink was not notified that the channel was opened again")
 	}
 }

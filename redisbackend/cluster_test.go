@@ -12,7 +12,8 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// The suite that every Backend passes, over three nodes: each case has locks of its own, in slots anywhere.
+// The suite that every Backend passes, on a Cluster of three nodes. Each case has locks of its own, whose slots are on
+// any of the nodes.
 func TestConformanceCluster(t *testing.T) {
 	testsize.OfATopology(t)
 	t.Parallel()

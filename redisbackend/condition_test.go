@@ -17,7 +17,8 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// The conformance suite does not see the keys. All keys of a condition expire, and are deleted with its last waiter.
+// The conformance suite cannot see the keys, so this test does: all keys of a condition expire, and are deleted with
+// its last waiter.
 func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		m := s.join("a")
@@ -43,18 +44,18 @@ func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 			s.Fatal("no signal arrived")
 		}
 		other.release(1)
-		assert.Equal(s, "3", must(s.do("HGET", s.name, "a:o\x00 1").ToString()), "the owner comes back as it was, any bytes")
+		assert.Equal(s, "3", must(s.do("HGET", s.name, "a:o\x00 1").ToString()), "the owner's name is unchanged, whatever bytes it has")
 		_, err = m.conditions().Beat(s.ctx(), "ready", nil, []uint64{2})
 		require.NoError(s, err)
 		for _, kind := range []string{"c", "s", "h"} {
 			n, err := s.do("EXISTS", "relock:{"+s.name+"}:"+kind+":"+rest).ToInt64()
 			require.NoError(s, err)
-			assert.Zero(s, n, "%s is gone", kind)
+			assert.Zero(s, n, "%s is deleted", kind)
 		}
 	})
 }
 
-// awaits takes the lock and exchanges it for a ticket, one above the epoch.
+// awaits takes the lock and exchanges it for a ticket whose epoch is one higher.
 func (m *member) awaits(epoch uint64) {
 	m.Helper()
 	m.take(epoch)
@@ -70,8 +71,9 @@ func (m *member) signal(epoch, op uint64) {
 	require.NoError(m, err)
 }
 
-// The kernel closes the connections of a process that was killed, and Redis knows at once: no waiter has to wait until
-// its patience is over. It keeps its place, in case it only reconnects, and is signalled when no other waiter is left.
+// When a process is killed, the kernel closes its connections, and Redis notices at once: no other waiter has to wait
+// until that process's patience is over. The process keeps its place, in case it only reconnects, and gets a signal
+// when no other waiter is left.
 func TestASignalPassesOverAProcessThatWasKilled(t *testing.T) {
 	s := realRedis(t)
 	var killed, alive process
@@ -82,22 +84,22 @@ func TestASignalPassesOverAProcessThatWasKilled(t *testing.T) {
 	s.eventually(func() bool {
 		n, err := s.do("PUBSUB", "NUMSUB", "relock:session:killed").AsIntMap()
 		return err == nil && n["relock:session:killed"] == 0
-	}, "Redis has noticed")
+	}, "Redis has noticed that the connections are closed")
 	signaller.take(1)
 	signaller.signal(1, 1)
 	require.Equal(t, []string{"alive:2"}, s.signalled())
-	require.Equal(t, signal{2, true}, await(t, second.signals, "it is told"))
+	require.Equal(t, signal{2, true}, await(t, second.signals, "the other waiter is signalled"))
 	signaller.signal(1, 2)
 	assert.Equal(t, []string{"alive:2", "killed:2"}, s.signalled(), "the signal is not lost")
 }
 
-// signalled are the waiters for "ready" whose signal is not acknowledged.
+// signalled returns the waiters for "ready" that have a signal which they did not acknowledge yet.
 func (s *site) signalled() []string {
 	s.Helper()
 	return must(s.do("ZRANGE", "relock:{"+s.name+"}:s:5:ready:"+s.name, "0", "-1").AsStrSlice())
 }
 
-// A process is the connections of a client, which can be killed: they close, and none is opened again.
+// A process owns the connections of a client. kill closes them, and no new one can be opened.
 type process struct {
 	mu     sync.Mutex
 	killed bool
@@ -134,8 +136,9 @@ func (p *process) kill() {
 	}
 }
 
-// BenchmarkBeat is what a session's waiters for one condition cost Redis with each heartbeat. The time per ticket is
-// the reason for package reentrant's bound on the tickets of one command: Redis serves no other client meanwhile.
+// BenchmarkBeat measures what one heartbeat for all of a session's waiters for a condition costs Redis. Because of the
+// time per ticket, package reentrant limits the number of tickets in one command: Redis serves no other client while a
+// script runs.
 func BenchmarkBeat(b *testing.B) {
 	for _, n := range []int{1, 500, 10_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -157,7 +160,7 @@ func BenchmarkBeat(b *testing.B) {
 	}
 }
 
-// Redis does nothing else while a script runs, so one wakes a hundred waiters at most, however many there are.
+// Redis runs nothing else during a script, so one script wakes at most a hundred waiters, however many there are.
 func TestSignalAllIsBoundedForRedis(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		const waiters = 250

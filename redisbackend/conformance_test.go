@@ -18,7 +18,7 @@ import (
 
 // The suite that every Backend passes, on the embedded Redis and on a real one.
 
-// patiently makes a client of Open wait longer for a reply than the machine may stand still.
+// patiently makes a client of Open wait for replies for longer than the machine may stand still.
 func patiently(url string) string {
 	separator := "?"
 	if strings.Contains(url, "?") {
@@ -74,7 +74,7 @@ func (m *mixed) Connect(ctx context.Context, session string, to backend.Sink) (b
 	return m.kinds[m.next.Add(1)%2].Connect(ctx, session, to)
 }
 
-// Sessions with scripts and sessions without share names: what the ones write the others read.
+// Sessions with scripts and sessions without scripts share a name: each kind reads what the other has written.
 func TestConformanceOfSharedNamesMixed(t *testing.T) {
 	t.Parallel()
 	for first, name := range []string{"ScriptsFirst", "PlainFirst"} {

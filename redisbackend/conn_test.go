@@ -20,7 +20,7 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// hears proves that a session receives grants.
+// hears checks that a session receives grants.
 func hears(s *site, m *member, epoch uint64) {
 	s.Helper()
 	holder := s.join(unique("holder"))
@@ -34,8 +34,8 @@ func hears(s *site, m *member, epoch uint64) {
 	assert.False(s, g.NotBefore.IsZero())
 }
 
-// Every kind of client that a caller may bring.
-func TestAnyClient(t *testing.T) {
+// The tests run with every kind of client that a caller may bring.
+func TestSessionsWorkWithEveryKindOfClient(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*rueidis.ClientOption){
 		"RESP3":               func(*rueidis.ClientOption) {},
@@ -116,7 +116,7 @@ func TestConnectHonoursItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// The channel's own connection is made when commands work already: that too is bounded.
+// The connection for the channel is made after the one for commands: that, too, ends with the context.
 func TestConnectHonoursItsContextWhileSubscribing(t *testing.T) {
 	s := realRedis(t)
 	silent := silentAfterFirst(t, redisserverAddr(s))
@@ -129,7 +129,7 @@ func TestConnectHonoursItsContextWhileSubscribing(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// silentAfterFirst passes one connection on to addr, and accepts others without ever answering.
+// silentAfterFirst forwards one connection to addr. It accepts further connections, and never replies on them.
 func silentAfterFirst(t *testing.T, addr string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -193,11 +193,11 @@ func TestALostChannelIsOpenedAgain(t *testing.T) {
 			select {
 			case <-m.resumed:
 			case <-time.After(silence):
-				require.FailNow(t, "not resumed")
+				require.FailNow(t, "the sink was not notified that the channel was opened again")
 			}
 			hears(s, m, i+1)
 		}
-		assert.Empty(t, m.resumed, "once for each time")
+		assert.Empty(t, m.resumed, "the sink is notified once for each lost connection")
 	}
 }
 
@@ -214,7 +214,7 @@ func TestAServerRestartIsSurvived(t *testing.T) {
 	select {
 	case <-m.resumed:
 	case <-time.After(silence):
-		require.FailNow(t, "not resumed")
+		require.FailNow(t, "the sink was not notified that the channel was opened again")
 	}
 	var reply backend.AcquireReply
 	s.eventually(func() bool {
@@ -285,7 +285,7 @@ func TestGarbageOnTheChannelIsIgnored(t *testing.T) {
 	})
 }
 
-// A grant whose time cannot be placed is passed on as one to be confirmed.
+// A grant whose time cannot be converted to the local clock is passed on as one that has to be confirmed.
 func TestAGrantFromAnotherClockHasNoNotBefore(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		m := s.join("m")
@@ -293,14 +293,15 @@ func TestAGrantFromAnotherClockHasNoNotBefore(t *testing.T) {
 		s.run("PUBLISH", "relock:session:m", "g 7 2 3 1000 "+text(future)+" lock")
 		assert.True(t, m.granted().NotBefore.IsZero())
 		s.run("PUBLISH", "relock:session:m", "g 7 2 3 1000 "+text(s.clock())+" lock")
-		assert.True(t, m.granted().NotBefore.IsZero(), "what was known has been dropped")
+		assert.True(t, m.granted().NotBefore.IsZero(), "the mapping of the clocks has been dropped")
 		m.take(1)
 		s.run("PUBLISH", "relock:session:m", "g 7 2 3 1000 "+text(s.clock())+" lock")
-		assert.WithinDuration(t, time.Now(), m.granted().NotBefore, limit, "an answered command brings it back")
+		assert.WithinDuration(t, time.Now(), m.granted().NotBefore, limit, "the reply to a command brings the mapping back")
 	})
 }
 
-// Without a mapping the first attempt is refused as late, brings the clock, and is sent once more by the same call.
+// Without a mapping of the clocks the first attempt is refused as late. The reply has the server's clock, and the same
+// call sends the attempt again.
 func TestTheClockIsLearntWithinOneCall(t *testing.T) {
 	s := realRedis(t)
 	m := s.join("m")
@@ -309,17 +310,17 @@ func TestTheClockIsLearntWithinOneCall(t *testing.T) {
 		m.take(epoch)
 		return scriptCalls(s) - before
 	}
-	m.take(1) // the script is loaded
+	m.take(1) // loads the script
 	assert.Equal(t, 1, commands(2), "the clock is known")
 	s.run("PUBLISH", "relock:session:m", "g 7 2 3 1000 "+text(s.clock()+3600e6)+" lock")
-	m.granted() // from the future: what was known is dropped
+	m.granted() // this time is in the future, so the mapping is dropped
 	assert.Equal(t, 2, commands(3))
 	assert.Equal(t, 1, commands(4))
 }
 
 func TestTheFirstAttemptIsOneCommand(t *testing.T) {
 	s := realRedis(t)
-	s.join("other").take(1) // the script is loaded
+	s.join("other").take(1) // loads the script
 	s.name = "another"
 	m := s.join("m")
 	before := scriptCalls(s)
@@ -331,7 +332,7 @@ func TestCommandsOfAnUncontendedLock(t *testing.T) {
 	s := realRedis(t)
 	m := s.join("m")
 	m.take(1)
-	m.release(1) // the scripts are loaded
+	m.release(1) // loads the scripts
 	before := scriptCalls(s)
 	for i := range uint64(100) {
 		m.take(i + 2)
@@ -358,14 +359,14 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, conn.Close())
 			require.NoError(t, conn.Close(), "twice")
-			s.eventually(func() bool { return running("redisbackend.(*subscription)") == 0 }, "its goroutine has ended")
+			s.eventually(func() bool { return running("redisbackend.(*subscription)") == 0 }, "the session's goroutine has ended")
 			s.eventually(func() bool {
 				n, err := s.do("PUBSUB", "NUMSUB", "relock:session:m").AsIntMap()
 				return err == nil && n["relock:session:m"] == 0
 			}, "no session listens any more")
 		}
 		s.run("CLIENT", "KILL", "TYPE", "pubsub")
-		b.Close() // not its own client
+		b.Close() // the session does not close the client
 		require.NoError(t, client.Do(s.ctx(), client.B().Ping().Build()).Error())
 		client.Close()
 	}
@@ -384,7 +385,7 @@ func TestCloseWhileTheServerIsGone(t *testing.T) {
 	assert.Eventually(t, func() bool { return running("redisbackend.") == 0 }, silence, tick)
 }
 
-// running counts the goroutines that are in a function of that name.
+// running counts the goroutines that are in a function of the given name.
 func running(function string) int {
 	buf := make([]byte, 1<<20)
 	n := 0
@@ -396,7 +397,7 @@ func running(function string) int {
 	return n
 }
 
-// The right to publish may be taken away after the session has begun. Then waiters live on heartbeats.
+// If the right to publish is taken away after a session was opened, waiters depend on their heartbeats.
 func TestAMessageThatCannotBeSentDoesNotStopARelease(t *testing.T) {
 	s := realRedis(t)
 	a, b := s.join("a"), s.join("b")
@@ -409,7 +410,7 @@ func TestAMessageThatCannotBeSentDoesNotStopARelease(t *testing.T) {
 	assert.Empty(t, b.grants)
 }
 
-// The rights that the package's documentation asks for are enough.
+// A user with only the rights that the package's documentation lists can use the package.
 func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	doc := must(os.ReadFile("doc.go"))
 	text := strings.ReplaceAll(string(doc), "\n// ", " ")

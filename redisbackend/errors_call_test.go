@@ -16,7 +16,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// An Unlock that leaves a hold sends the same command as a Lock that adds one. The error names the call and not the command.
+// An Unlock that keeps the lock, and a Lock that re-enters it, send the same command. The error names the method that
+// was called.
 func TestAnErrorNamesTheCallAndNotTheCommand(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -37,7 +38,7 @@ func TestAnErrorNamesTheCallAndNotTheCommand(t *testing.T) {
 	}
 }
 
-// One sentinel says that a server could not be asked, whichever call finds it out.
+// If the server cannot be asked, every call returns the same sentinel error.
 func TestAServerThatCannotBeReachedIsUnavailable(t *testing.T) {
 	server := redisserver.Start(t)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})

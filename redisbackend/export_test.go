@@ -7,8 +7,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/quorum"
 )
 
-// SetNodeLimit gives nodes more time, in tests that are not about how long they take: the machine may be busy.
+// SetNodeLimit gives nodes more time to reply, in tests that do not check that time: the machine may be busy.
 func SetNodeLimit(q *quorum.Quorum, d time.Duration) { q.Limit = d }
 
-// Idle waits until everything is done that the verbs of one of a Quorum's Conns have started. None may be under way.
+// Idle waits until the background work that verbs of a Quorum's Conn have started is done. No verb may be running.
 func Idle(c backend.Conn) { c.(*quorum.Conn).Jobs.Wait() }

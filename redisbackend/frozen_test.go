@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// frozen returns a lock, and a server that the test can freeze.
+// frozen returns a lock on a server that the test can freeze.
 func frozen(t *testing.T, lease time.Duration) (*reentrant.Lock, *redisserver.Server) {
 	server := redisserver.Start(t)
 	b, err := redisbackend.New(connect(t, server.Addr()))
@@ -27,7 +27,7 @@ func frozen(t *testing.T, lease time.Duration) (*reentrant.Lock, *redisserver.Se
 	return session.NewLock("lock"), server
 }
 
-// The caller has no deadline, so no deadline is found in the error: the server could not be asked.
+// The caller has no deadline, so the error has none either: it says that the server could not be asked.
 func TestATimedTryOnAFrozenServer(t *testing.T) {
 	lock, server := frozen(t, time.Minute)
 	server.Freeze()
@@ -38,10 +38,10 @@ func TestATimedTryOnAFrozenServer(t *testing.T) {
 	assert.False(t, reentrant.Refused(err))
 }
 
-// A process can stop although the server hangs: Await ends within a lease of its context.
+// A process can stop although the server hangs: Await returns within a lease after its context has ended.
 func TestAnAwaitOnAFrozenServerEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	const lease = 10 * time.Second // the waiter, too, must not lose the lock before it waits
+	const lease = 10 * time.Second // nor must the waiter lose the lock before it waits
 	lock, server := frozen(t, lease)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -59,7 +59,7 @@ func TestAnAwaitOnAFrozenServerEndsWithItsContext(t *testing.T) {
 	require.Eventually(t, func() bool {
 		locked, err := lock.IsLocked(t.Context())
 		return err == nil && !locked
-	}, time.Minute, time.Millisecond, "the waiter has given the lock up")
+	}, time.Minute, time.Millisecond, "the waiter has released the lock")
 	server.Freeze()
 	cancel()
 	select {

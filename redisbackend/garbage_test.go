@@ -19,8 +19,8 @@ import (
 	keys "github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// Garbage is what another program, or an operator, has put where the sessions of a lock keep something. Each verb then
-// returns ErrWrongKind and changes nothing, or works with what it can read.
+// Garbage is a value that another program, or an operator, has written to a key that a lock uses. Each verb then
+// returns ErrWrongKind and changes nothing, or works with the parts that it can read.
 //
 // A garbage site has a lock with a holder, waiters, tickets and a note, and a semaphore with a holder and a waiter.
 type garbageSite struct {
@@ -29,9 +29,9 @@ type garbageSite struct {
 	verbs       map[string]func() error
 	prior       backend.Prior
 	under       backend.Token
-	one, two    *member // one has the lock and a permit; two waits for the lock and for permits
+	one, two    *member // one has the lock and a permit; two waits for both
 	lock        keys.ConditionKeys
-	note, units string // keys
+	note, units string // the keys of the lock and of the semaphore
 }
 
 const garbageCondition = "c"
@@ -81,7 +81,7 @@ func (g *garbageSite) reset() {
 	require.NoError(g, err)
 	require.Equal(g, backend.Waiting, two.acquire(9, queue).Status)
 	g.prior = one.acquire(1).Prior
-	require.Equal(g, g.scripts, g.prior.Epoch == 1, "the scripts have what to remember")
+	require.Equal(g, g.scripts, g.prior.Epoch == 1, "the holder remembers the lock, so that the short scripts are used")
 	reply, err := g.share(one, 1, 0, 2)
 	require.NoError(g, err)
 	require.Equal(g, 2, reply.Units)
@@ -114,7 +114,8 @@ func (g *garbageSite) share(m *member, epoch uint64, keep, want int) (backend.Sh
 	return m.bind("sem").(backend.Sharer).Share(g.ctx(), req)
 }
 
-// allVerbs returns the verbs of both kinds, by the session that has something and by the one that waits.
+// allVerbs returns the verbs of both kinds, sent by the session that holds the lock or permit, and by the one that
+// waits.
 func (g *garbageSite) allVerbs() map[string]func() error {
 	one, two := g.one, g.two
 	renew := func(name string, under func() backend.Token) func() error {
@@ -224,11 +225,11 @@ func (g *garbageSite) allVerbs() map[string]func() error {
 	}
 }
 
-// A litter is garbage: the key, and the command that puts it there.
+// A litter is one piece of garbage: the key, and the command that writes it.
 type litter struct {
 	key     string
 	command []string
-	refused string // the verbs that must return an error begin with one of these words; "": none
+	refused string // names of verbs that must return an error begin with one of these words; "" for none
 }
 
 const (
@@ -236,7 +237,7 @@ const (
 	sharedVerbs = "share"
 )
 
-// litters returns garbage of each type of Redis for each key, and texts that nearly are what belongs there.
+// litters returns values of each Redis type for each key, and texts that are almost valid.
 func (g *garbageSite) litters() (all []litter) {
 	long := strings.Repeat("9", 40)
 	required := map[string]string{g.lock[0]: lockVerbs, g.lock[1]: lockVerbs, g.lock[2]: "", g.lock[3]: "", g.lock[4]: "", g.lock[5]: "", g.lock[6]: "",
@@ -248,7 +249,7 @@ func (g *garbageSite) litters() (all []litter) {
 			all = append(all, litter{key, words, refused})
 		}
 		if key == g.lock[0] {
-			refused = "inspect force" // others find that it is not theirs
+			refused = "inspect force" // other sessions find that the key is not a lock
 		}
 		all = append(all, litter{key, []string{"HSET", key, "x", "y"}, refused})
 	}
@@ -279,7 +280,7 @@ func (g *garbageSite) litters() (all []litter) {
 		{"one", entry}} {
 		all = append(all, litter{g.units, append([]string{"HSET", g.units}, fields...), sharedVerbs})
 	}
-	for _, text := range []string{"", "x", "1 2 3", entry + " 0", strings.Replace(entry, "1", "x", 1)} { // other sessions go on
+	for _, text := range []string{"", "x", "1 2 3", entry + " 0", strings.Replace(entry, "1", "x", 1)} { // other sessions are served
 		all = append(all, litter{g.units, []string{"HSET", g.units, "=", summary, "one", text}, ""})
 	}
 	return all
@@ -305,23 +306,24 @@ func (g *garbageSite) contents() map[string]string {
 	return all
 }
 
-// rawWords are those of Lua and of Redis's commands, which tell a user nothing.
+// rawWords are words of error messages of Lua and of Redis's commands. They explain nothing to a user.
 var rawWords = []string{"attempt to", "bad argument", "nil value", "ERR ", "invalid", "expected", "out of range", "not an integer"}
 
-// complain returns what is wrong with the error of a verb that met garbage.
+// complain returns what is wrong with a verb's error after the verb has met garbage.
 func complain(err error) string {
 	switch text := err.Error(); {
 	case !errors.Is(err, backend.ErrWrongKind):
-		return "it is not ErrWrongKind"
+		return "the error is not ErrWrongKind"
 	case !backend.Refused(err):
-		return "it is no refusal"
+		return "the error is not a refusal"
 	case slices.ContainsFunc(rawWords, func(words string) bool { return strings.Contains(text, words) }):
-		return "it has raw words"
+		return "the error has words of Lua or of Redis"
 	}
 	return ""
 }
 
-// Whatever is in the keys of a lock or a shared name, each verb says so clearly and changes nothing, or works.
+// Whatever the keys of a lock or of a shared name contain, each verb either works, or changes nothing and returns a
+// clear error.
 func TestGarbageIsRefusedOrHarmless(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for how, b := range map[string]*redisbackend.Backend{"scripts": s.b, "transactions": s.withoutScripts().b} {

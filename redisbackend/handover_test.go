@@ -11,20 +11,21 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// From Unlock in one process (here: a session with a client of its own) to the return of Lock in another that waits:
-// a command, and a message. Beside it round trips of a script that does nothing, in the same run.
+// BenchmarkHandoverBetweenSessions measures the time from Unlock in one process (here: a session with a client of its
+// own) to the return of Lock in another that waits: one command and one message. For comparison the same run measures
+// round trips of a script that does nothing.
 func BenchmarkHandoverBetweenSessions(b *testing.B) {
 	addr := redisserver.Start(b).Addr()
 	h := handover{
 		B: b, locks: contest(b, addr, "handover", 0), yardstick: newBare(connect(b, addr), 4, 6),
 		limit: deadline{context.Background(), time.Now().Add(time.Hour)},
 	}
-	h.play(20) // scripts are loaded
+	h.play(20) // loads the scripts
 	h.spent, h.bare = 0, 0
 	n := 0
 	for b.Loop() {
 		h.play(200)
-		n += 199 // the first gets no hand-over
+		n += 199 // the first Lock is not handed over
 	}
 	b.ReportMetric(float64(h.spent)/float64(n), "handover-ns/op")
 	b.ReportMetric(float64(h.bare)/float64(n), "bare-ns/op")
@@ -32,14 +33,14 @@ func BenchmarkHandoverBetweenSessions(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// A handover is two sessions that give each other a lock. What is below belongs to its holder.
+// A handover is two sessions that hand a lock over to each other. Only the lock's holder uses the fields below.
 type handover struct {
 	*testing.B
 	locks     [2]*reentrant.Lock
 	yardstick *bare
 	limit     context.Context
 
-	turns       int // left
+	turns       int // hand-overs still to be made
 	gone        time.Time
 	spent, bare time.Duration
 	measured    chan struct{}
@@ -62,7 +63,7 @@ func (h *handover) play(turns int) {
 	})
 }
 
-// turn is one player's, who has just got the lock.
+// turn is called by the player that has just acquired the lock.
 func (h *handover) turn(ctx context.Context, player int) error {
 	if !h.gone.IsZero() {
 		h.spent += time.Since(h.gone)
@@ -84,7 +85,7 @@ func (h *handover) turn(ctx context.Context, player int) error {
 	h.gone = time.Now()
 	err := h.locks[player].Unlock(ctx)
 	if h.turns > 0 {
-		<-h.measured // a command sent meanwhile would delay the yardstick
+		<-h.measured // a command sent during the measurement would delay the round trips
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Whatever a key holds, a lock of another kind leaves it alone, and its error says what it is in plain words.
+// A lock never changes a key of another kind, and its error says in plain words what the key is.
 func TestAnErrorSaysWhatAKeyHolds(t *testing.T) {
 	each(t, func(t *testing.T, site *site) {
 		for _, opts := range [][]redisbackend.Option{nil, {redisbackend.WithoutScripts()}} {

@@ -13,19 +13,19 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// The memory that a session has of a lock saves Redis work, and changes nothing else.
+// What a session remembers of a lock saves work in Redis, and changes nothing else.
 
-// remembering is an attempt of a session that remembers the lock so.
+// remembering returns an attempt of a session that remembers the given state of the lock.
 func remembering(p backend.Prior) func(*backend.AcquireRequest) {
 	return func(r *backend.AcquireRequest) { r.Prior = p }
 }
 
-// remembers is a release of a session that remembers the lock so.
+// remembers returns a release of a session that remembers the given state of the lock.
 func remembers(p backend.Prior) func(*backend.ReleaseRequest) {
 	return func(r *backend.ReleaseRequest) { r.Prior = p }
 }
 
-// scripts is how many scripts a Redis has run while f did something; 1 on the embedded one, which does not count.
+// scripts returns how many scripts Redis has run during f; always 1 on the embedded one, which does not count.
 func (s *site) scripts(f func()) int {
 	s.Helper()
 	if s.do("INFO", "commandstats").Error() != nil {
@@ -56,14 +56,14 @@ func TestPassIsOneCommand(t *testing.T) {
 		token := text(int64(second.Token))
 		assert.Equal(t, []string{token, token, "a", "2", "0", "h", "300"}, s.record())
 		assert.Equal(t, "a:2=1", s.hash())
-		s.assertShort("the lease stays")
+		s.assertShort("the lease does not begin again")
 		s.run("PEXPIRE", s.side("t"), "1000")
 		assert.Equal(t, 1, s.scripts(func() { a.takeRemembered(3, owned("2"), remembering(second)) }))
 		assert.Equal(t, "a:2=1", s.hash())
 		s.assertFull(lease, s.ttl(), "a lease begins")
 		kept, err := s.do("PTTL", s.side("t")).ToInt64()
 		require.NoError(t, err)
-		assert.Greater(t, kept, int64(1000), "and the record is kept")
+		assert.Greater(t, kept, int64(1000), "the record is kept")
 	})
 }
 
@@ -73,16 +73,16 @@ func TestPassTokensRise(t *testing.T) {
 		p := a.takeRemembered(1)
 		seen := p.Token + 1000
 		p = a.takeRemembered(2, keep, remembering(p), func(r *backend.AcquireRequest) { r.Seen = seen })
-		assert.Equal(t, seen+1, p.Token, "above all that the session has seen")
+		assert.Equal(t, seen+1, p.Token, "the token is above all that the session has seen")
 		ahead := a.acquire(3, remembering(p), func(r *backend.AcquireRequest) { r.Seen = seen + 60_000_000 })
 		assert.Greater(t, ahead.First, seen+60_000_000)
 		kept, err := s.do("TTL", s.side("t")).ToInt64()
 		require.NoError(t, err)
-		assert.Greater(t, kept, int64(330), "a record whose token is far ahead of the clock is kept for longer")
+		assert.Greater(t, kept, int64(330), "a record lasts longer if its token is far ahead of the clock")
 	})
 }
 
-// older brings the lock back as it was: as a replica does that lacks the last writes, and takes over.
+// older puts the lock back into an earlier state, as when a replica that lacks the last writes becomes the master.
 func (s *site) older() (restore func()) {
 	s.Helper()
 	record, err := s.do("GET", s.side("t")).ToString()
@@ -108,7 +108,7 @@ func TestPassAndTakeGiveNoLowerTokensWhenRedisForgotTheLast(t *testing.T) {
 		lost := b.take(1)
 		restore()
 		p = a.takeRemembered(2, remembering(p))
-		assert.Greater(t, p.Token, lost, "passed on, with a new lease")
+		assert.Greater(t, p.Token, lost, "the hold is passed on with a new lease")
 		assert.Equal(t, text(int64(p.Token)), s.record()[1])
 
 		a.release(2, remembers(p))
@@ -122,7 +122,7 @@ func TestPassAndTakeGiveNoLowerTokensWhenRedisForgotTheLast(t *testing.T) {
 	})
 }
 
-// otherwise are what can have happened to a lock that a session remembers as its epoch 1 left it.
+// otherwise lists what can have happened to a lock since the session's epoch 1, the state that the session remembers.
 var otherwise = map[string]func(s *site, a, b *member){
 	"forced and taken":        func(s *site, a, b *member) { b.forced(); b.take(1) },
 	"forced":                  func(s *site, a, b *member) { b.forced() },
@@ -162,14 +162,14 @@ var otherwise = map[string]func(s *site, a, b *member){
 	},
 }
 
-// forced takes the lock from its holder.
+// forced takes the lock away from its holder.
 func (m *member) forced() {
 	m.Helper()
 	_, err := m.remote.ForceUnlock(m.ctx(), time.Now().Add(time.Minute))
 	require.NoError(m, err)
 }
 
-// state is what Redis has of the lock, without tokens and times.
+// state returns what Redis stores for the lock, without tokens and times.
 func (s *site) state() string {
 	s.Helper()
 	var words []string
@@ -181,7 +181,7 @@ func (s *site) state() string {
 	return strings.Join(slices.Concat(words, []string{s.hash()}, s.queued(), s.places()), "|")
 }
 
-// places returns the waiters' entries, without their deadlines, and whether they are kept for long.
+// places returns the waiters' entries without their deadlines, and whether each is kept for long.
 func (s *site) places() (entries []string) {
 	s.Helper()
 	all, err := s.do("HGETALL", s.side("w")).AsStrMap()
@@ -202,7 +202,8 @@ func (s *site) places() (entries []string) {
 	return entries
 }
 
-// Whatever has happened, an attempt and a release end as they would if the session remembered nothing.
+// Whatever has happened to the lock, an attempt or a release has the result that it would have if the session
+// remembered nothing.
 func TestPassTakeAndFreeAreAsWithoutAMemory(t *testing.T) {
 	sends := map[string]func(a *member, p backend.Prior) any{
 		"pass": func(a *member, p backend.Prior) any { return a.acquire(5, owned("3"), queue, remembering(p)).Status },
@@ -281,7 +282,7 @@ func TestYieldIsRefusedLate(t *testing.T) {
 		p := a.takeRemembered(1)
 		b.wait(1)
 		before := s.state()
-		limit := time.Now().Add(20 * time.Millisecond) // the token is below it: it is the time that is over
+		limit := time.Now().Add(20 * time.Millisecond) // its token is lower, and it is refused because its time is over
 		time.Sleep(time.Until(limit) + time.Millisecond)
 		_, err := a.remote.Acquire(s.ctx(), request(2, yield, remembering(p), func(r *backend.AcquireRequest) { r.NotAfter = limit }))
 		require.ErrorIs(t, err, backend.ErrUnavailable)
@@ -299,7 +300,7 @@ func TestPassAndTakeAreRefusedLate(t *testing.T) {
 				a.release(1)
 			}
 			before := s.state()
-			limit := time.Now().Add(20 * time.Millisecond) // the token is below it: it is the time that is over
+			limit := time.Now().Add(20 * time.Millisecond) // its token is lower, and it is refused because its time is over
 			time.Sleep(time.Until(limit) + time.Millisecond)
 			_, err := a.remote.Acquire(s.ctx(), request(2, remembering(p), func(r *backend.AcquireRequest) { r.NotAfter = limit }))
 			require.ErrorIs(t, err, backend.ErrUnavailable)
@@ -308,12 +309,12 @@ func TestPassAndTakeAreRefusedLate(t *testing.T) {
 	})
 }
 
-// A copy that the network made, or held up, finds another record.
+// A copy of a command that the network duplicated, or delayed, finds that the record has changed.
 func TestPassTwiceDoesNothing(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		first := a.takeRemembered(1)
-		copied := func() { // of the pass of epoch 2
+		copied := func() { // of the pass with epoch 2
 			t.Helper()
 			before := s.state()
 			assert.Equal(t, backend.Stale, a.acquire(2, owned("2"), keep, remembering(first)).Status)
@@ -439,7 +440,7 @@ func TestYieldTwiceDoesNothing(t *testing.T) {
 		b.release(1)
 		b.wait(2)
 		before := s.state()
-		assert.Equal(t, backend.Granted, a.acquire(2, yield, remembering(p)).Status, "a copy of what has the lock does not give it away")
+		assert.Equal(t, backend.Granted, a.acquire(2, yield, remembering(p)).Status, "a copy of the attempt that has the lock does not hand it over")
 		assert.Equal(t, strings.Replace(before, "|g|", "|h|", 1), s.state())
 	})
 }
@@ -454,14 +455,14 @@ func TestYieldTokensRise(t *testing.T) {
 		c.wait(1)
 		a.acquire(2, yield, remembering(p))
 		g := b.granted()
-		assert.Greater(t, g.First, p.Token+1000, "above all that the waiter has seen")
+		assert.Greater(t, g.First, p.Token+1000, "the token is above all that the waiter has seen")
 		p = backend.Prior{Epoch: 1, Owner: "1", Token: g.First, Pushed: true}
 		b.acquire(2, yield, remembering(p))
 		assert.Greater(t, c.granted().First, g.First)
 	})
 }
 
-func TestYieldAsksWhoMayLinger(t *testing.T) {
+func TestYieldNotifiesALingeringHolderOfAWaiter(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		p := a.takeRemembered(1)
@@ -471,7 +472,7 @@ func TestYieldAsksWhoMayLinger(t *testing.T) {
 		case epoch := <-b.wanted:
 			assert.Equal(t, uint64(1), epoch)
 		case <-time.After(silence):
-			t.Error("it is not told that another waits")
+			t.Error("b is not notified that another session waits")
 		}
 	})
 }
@@ -489,7 +490,7 @@ func TestYieldKeepsTombstones(t *testing.T) {
 	})
 }
 
-func TestFreeGivesTheLockToWhoWaits(t *testing.T) {
+func TestFreeGivesTheLockToTheFirstWaiter(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		b.release(9, doubtfulFor(time.Minute))
@@ -501,7 +502,7 @@ func TestFreeGivesTheLockToWhoWaits(t *testing.T) {
 		assert.False(t, g.NotBefore.IsZero())
 		token := text(int64(g.First))
 		assert.Equal(t, []string{token, token, "b", "10", "0", "g", "300"}, s.record()[:7])
-		assert.Len(t, s.record(), 8, "the tombstone is still there")
+		assert.Len(t, s.record(), 8, "the tombstone is kept")
 		assert.Equal(t, "b:~o\x00w n\r\n\xff=1", s.hash())
 		s.assertFull(grantTTL, s.ttl())
 		assert.Empty(t, s.queued())
@@ -523,7 +524,7 @@ func TestFreeTokensRise(t *testing.T) {
 	})
 }
 
-func TestFreeAsksWhoMayLinger(t *testing.T) {
+func TestFreeNotifiesALingeringHolderOfAWaiter(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		p := a.takeRemembered(1)
@@ -534,12 +535,12 @@ func TestFreeAsksWhoMayLinger(t *testing.T) {
 		case epoch := <-b.wanted:
 			assert.Equal(t, uint64(1), epoch)
 		case <-time.After(silence):
-			t.Error("it is not told that another waits")
+			t.Error("b is not notified that another session waits")
 		}
 	})
 }
 
-// If a waiter needs more than free can give, the next seven releases use the full script at once.
+// If a waiter needs what the script free cannot do, the next seven releases use the full script at once.
 func TestFreeIsNotTriedAgainAtOnceWhereSessionsWait(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
@@ -561,7 +562,7 @@ func TestFreeIsNotTriedAgainAtOnceWhereSessionsWait(t *testing.T) {
 	})
 }
 
-// Tombstones that the session does not know of are written forward.
+// Tombstones that the session does not know of are kept in the new record.
 func TestPassKeepsTombstones(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")

@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// note keeps a note with a hold of the member.
+// note writes a note to the member's hold.
 func (m *member) note(epoch uint64, text string) {
 	m.Helper()
 	kept, err := m.remote.(backend.Noter).Note(m.ctx(), backend.NoteRequest{Epoch: epoch, Text: text})
@@ -37,7 +37,8 @@ func TestANoteIsKeptAsLongAsTheRecord(t *testing.T) {
 	})
 }
 
-// The hold of a client that leaves the record as it is, as Redisson's does, is not shown with the note of the last one.
+// A client such as Redisson acquires the lock without a change of the record. Its hold is not shown with the note of
+// the hold before.
 func TestANoteIsNotShownWithAHoldThatTheRecordDoesNotKnow(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for _, a := range []*member{s.join("a"), s.withoutScripts().join("b")} {

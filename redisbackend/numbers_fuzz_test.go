@@ -16,12 +16,12 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// edges are the numbers at which a type, or Lua, counts no further.
+// edges are the largest numbers that a type, or Lua, can represent, and their neighbours.
 var edges = [16]int64{0, 1, -1, 2, 3, 1000, 1<<16 - 1, 1 << 16, 1<<16 + 1, 1<<31 - 1, 1 << 31, 1<<53 - 1, 1 << 53, 1<<53 + 1,
 	math.MaxInt64, math.MinInt64}
 
-// A numbered is a program of verbs, with numbers from the edges: for each verb a byte that says which, one for the session,
-// and one for each of its numbers.
+// A numbered is a program of verbs whose numbers are edges. Each verb is encoded as a byte for the verb, one for the
+// session, and one for each of its numbers.
 type numbered struct{ rest []byte }
 
 func (p *numbered) next() byte {
@@ -37,7 +37,7 @@ func (p *numbered) number() int64           { return edges[p.next()%byte(len(edg
 func (p *numbered) duration() time.Duration { return time.Duration(p.number()) }
 func (p *numbered) flag() bool              { return p.next()%2 == 1 }
 
-// long is a time that does not end during a step, however slow the machine is, unless it is one that cannot be.
+// long returns a duration that is too long to end during a step, on a slow machine too, or an invalid one.
 func (p *numbered) long() time.Duration {
 	d := p.duration()
 	if d > 0 {
@@ -46,7 +46,7 @@ func (p *numbered) long() time.Duration {
 	return d
 }
 
-// seen is a token about the clock, or at an edge.
+// seen returns a token near the server's clock, or one of the edges.
 func (p *numbered) seen(clock int64) backend.Token {
 	n := p.number()
 	if p.flag() {
@@ -55,7 +55,7 @@ func (p *numbered) seen(clock int64) backend.Token {
 	return backend.Token(n)
 }
 
-// An outcome is what a step came to, without what depends on the moment.
+// An outcome is the result of a step, without what depends on the time of the run.
 func outcome(err error, answer string) string {
 	if err != nil {
 		return fmt.Sprintf("error, refused %v, unknown %v", backend.Refused(err), backend.OutcomeUnknown(err))
@@ -63,7 +63,7 @@ func outcome(err error, answer string) string {
 	return answer
 }
 
-// A side is one of the two that are compared: two sessions, the scripts' or those without scripts, at one lock.
+// A side is one of the two implementations that are compared: two sessions with scripts, or two without, at one lock.
 type side struct {
 	site    *site
 	members [2]*member
@@ -77,7 +77,7 @@ func newSide(s *site, b *redisbackend.Backend, kind string) *side {
 	return one
 }
 
-// verbs is how many there are, and the number of the step that has Redis forget everything.
+// verbs is the number of verbs. It is also the number of the step that deletes all of Redis's data.
 const verbs = 8
 
 // step runs one verb of the program, and returns its result.
@@ -124,7 +124,7 @@ func (d *side) step(p *numbered, clock int64) string {
 	return "resume " + outcome(err, fmt.Sprint(reply.Status, reply.Holds, reply.TTL > 30*time.Minute))
 }
 
-// sizeOf is the size of a block as far as the clock has no part in it.
+// sizeOf returns the size of a block as far as it does not depend on the clock.
 func sizeOf(reply backend.AcquireReply) string {
 	if reply.Status != backend.Granted {
 		return "none"
@@ -132,7 +132,7 @@ func sizeOf(reply backend.AcquireReply) string {
 	return fmt.Sprint(reply.First == reply.Last)
 }
 
-// state is what Redis has of the lock, without moments and tokens.
+// state returns what Redis stores for the lock, without times and tokens.
 func (d *side) state() string {
 	st := d.members[0].inspect()
 	session := func(id string) string {
@@ -146,7 +146,7 @@ func (d *side) state() string {
 		waiting = append(waiting, session(id))
 	}
 	if st.Locked {
-		assert.Positive(d.site, st.TTL, "a lease has an end, and it is not over")
+		assert.Positive(d.site, st.TTL, "a hold has a lease, which has not ended")
 		assert.Less(d.site, st.TTL, 31*365*24*time.Hour)
 	}
 	kept, err := d.site.do("TTL", d.site.side("t")).ToInt64()
@@ -156,11 +156,11 @@ func (d *side) state() string {
 	return fmt.Sprint(st.Locked, session(st.Session), st.Owner, st.Holds, st.Epoch, waiting)
 }
 
-// FuzzNumbers compares what the scripts and what package protocol make of numbers at their edges: each step of a program is
-// answered alike, and leaves the same lock.
+// FuzzNumbers compares the scripts with package protocol for the largest and smallest numbers: each step of a program
+// has the same result and leaves the lock in the same state.
 func FuzzNumbers(f *testing.F) {
 	for i, seed := range edgePrograms() {
-		if i%testsize.Of(1, 4) == 0 { // TestNumbersOnARealRedis has all of them
+		if i%testsize.Of(1, 4) == 0 { // TestNumbersOnARealRedis runs all of them
 			f.Add(seed)
 		}
 	}
@@ -172,7 +172,7 @@ func FuzzNumbers(f *testing.F) {
 	})
 }
 
-// The same numbers on a real Redis, whose Lua is not the embedded one's.
+// The same numbers on a real Redis, whose Lua differs from the embedded one's.
 func TestNumbersOnARealRedis(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
@@ -188,7 +188,7 @@ func TestNumbersOnARealRedis(t *testing.T) {
 	}
 }
 
-// compare runs a program on both sides.
+// compare runs a program on both sides and compares each step.
 func compare(s *site, program []byte) {
 	scripted, bare := newSide(s, s.b, "a"), newSide(s, s.withoutScripts().b, "b")
 	p := numbered{program}
@@ -205,13 +205,14 @@ func compare(s *site, program []byte) {
 	}
 }
 
-// edgePrograms have each number of each verb at each edge, the others being ordinary, with a hold and without one.
+// edgePrograms returns programs in which each number of each verb takes each edge while the others are ordinary, with a
+// hold and without one.
 func edgePrograms() (programs [][]byte) {
-	// Indices of edges: 1 is 1, 3 is 2, 5 is 1000 (as a time: an hour).
+	// These are indices of edges: 1 stands for 1, 3 for 2, and 5 for 1000 (as a time: an hour).
 	take := []byte{0, 0, 1, 1, 5, 0, 0, 0, 0, 0, 1, 0, 0, 5, 5}
 	ordinary := [][]byte{
 		{0, 0, 3, 1, 5, 1, 0, 0, 0, 0, 1, 0, 0, 5, 5}, // acquire, queueing
-		{0, 1, 3, 1, 5, 1, 0, 0, 0, 0, 1, 0, 1, 5, 5}, // the other session, and what it has seen is about the clock
+		{0, 1, 3, 1, 5, 1, 0, 0, 0, 0, 1, 0, 1, 5, 5}, // the other session's attempt, which has seen a token near the clock
 		{2, 0, 1, 1, 3, 5},                            // reenter
 		{3, 0, 1, 0, 5},                               // release
 		{4, 0, 1, 5},                                  // renew

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A journal is a log that can be read while it is written.
+// A journal is a log that one goroutine can read while another writes it.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -32,8 +32,8 @@ func (j *journal) count(words string) int {
 	return bytes.Count(j.text.Bytes(), []byte(words))
 }
 
-// A server that will not write for a while does not end a Lock. The log has a line when that begins and one when it ends. TryLock
-// returns the server's words.
+// A server that refuses writes for a while does not end a Lock. The log has a line when the outage begins and one when
+// it ends. TryLock returns the server's error.
 func testOutage(t *testing.T, setting, bad, good, words string) {
 	log := &journal{}
 	h := newHouse(t, reentrant.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
@@ -53,13 +53,13 @@ func testOutage(t *testing.T, setting, bad, good, words string) {
 	go func() { locked <- l.Lock(ctx) }()
 	commands := h.session.Stats().Commands
 	require.Eventually(t, func() bool { return h.session.Stats().Commands >= commands+3 || len(locked) > 0 },
-		time.Minute, time.Millisecond, "it is tried again")
+		time.Minute, time.Millisecond, "the command is sent again")
 	set(good)
 	require.NoError(t, <-locked)
 	assert.NoError(t, l.Unlock(ctx))
 	require.Eventually(t, func() bool { return log.count("lock=outage") > 1 }, time.Minute, time.Millisecond)
 	assert.Equal(t, 1, log.count(words), "one line when the outage begins")
-	assert.Equal(t, 2, log.count("lock=outage"), "and one when it ends")
+	assert.Equal(t, 2, log.count("lock=outage"), "one line when the outage ends")
 }
 
 func TestLockWaitsWhileTheServerLacksReplicas(t *testing.T) {

@@ -15,15 +15,16 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Two processes wake each other by a condition, in turn, as with a bounded buffer of one place. A round trip is two Signals and
-// two Awaits. The same by bare messages is measured beside it: it is the least that waking a goroutine in another process can
-// cost. Slices of both take turns, since the machine drifts.
+// BenchmarkConditionPingPong has two processes wake each other by a condition in turn, as with a bounded buffer that
+// has one place. A round trip is two Signals and two Awaits. For comparison it measures plain pub/sub messages, the
+// least that waking a goroutine of another process can cost. The two measurements alternate, since the machine's speed
+// changes.
 func BenchmarkConditionPingPong(b *testing.B) {
 	addr := redisserver.Start(b).Addr()
 	table := newTable(b, addr)
 	wire := newWire(b, addr)
 	counter := connect(b, addr)
-	table.play(b, 10) // scripts are loaded
+	table.play(b, 10) // loads the scripts
 	wire.play(b, 10)
 
 	var spent [2]time.Duration
@@ -47,10 +48,10 @@ func BenchmarkConditionPingPong(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// A table is where two sessions play, each on a client of its own, with a ball that a lock guards.
+// A table has two sessions, each with a client of its own, that pass a ball to each other. A lock guards the ball.
 type table struct {
 	locks [2]*reentrant.Lock
-	ball  int // whose turn it is, by parity
+	ball  int // number of strokes: its parity says whose turn it is
 }
 
 func newTable(tb testing.TB, addr string) *table {
@@ -66,13 +67,13 @@ func newTable(tb testing.TB, addr string) *table {
 	return &t
 }
 
-// play makes so many round trips.
+// play makes n round trips.
 func (t *table) play(tb testing.TB, trips int) {
 	t.ball = 0
 	duel(tb, func(ctx context.Context, player int) error { return t.rally(ctx, player, 2*trips) })
 }
 
-// rally is one player's part of a game that ends with a number of strokes.
+// rally plays one player's part until the ball has been hit a number of times.
 func (t *table) rally(ctx context.Context, player, strokes int) error {
 	moved := t.locks[player].NewCondition("moved")
 	return t.locks[player].Do(ctx, func(context.Context) error {
@@ -86,17 +87,17 @@ func (t *table) rally(ctx context.Context, player, strokes int) error {
 				return err
 			}
 		}
-		return nil // the last stroke's signal has woken the other, if it was waiting
+		return nil // the signal of the last stroke has woken the other player if it was waiting
 	})
 }
 
-// A wire is two clients that send each other messages by Redis's pub/sub.
+// A wire is two clients that send each other plain pub/sub messages.
 type wire struct {
 	clients [2]rueidis.Client
 	heard   [2]chan struct{}
 }
 
-// channels are the channels that the two listen to.
+// channels are the names of the two channels that the clients listen to.
 var channels = [2]string{"pingpong:0", "pingpong:1"}
 
 func newWire(tb testing.TB, addr string) *wire {
@@ -106,7 +107,7 @@ func newWire(tb testing.TB, addr string) *wire {
 		ctx, hangUp := context.WithCancel(context.Background())
 		var listening sync.WaitGroup
 		listening.Go(func() {
-			_ = w.clients[me].Receive(ctx, w.clients[me].B().Subscribe().Channel(channels[me]).Build(), // until its context ends
+			_ = w.clients[me].Receive(ctx, w.clients[me].B().Subscribe().Channel(channels[me]).Build(), // returns when its context ends
 				func(rueidis.PubSubMessage) { w.heard[me] <- struct{}{} })
 		})
 		tb.Cleanup(func() {
@@ -122,7 +123,7 @@ func newWire(tb testing.TB, addr string) *wire {
 	return &w
 }
 
-// play makes so many round trips.
+// play makes n round trips.
 func (w *wire) play(tb testing.TB, trips int) {
 	duel(tb, func(ctx context.Context, me int) error {
 		for range trips {
@@ -149,7 +150,7 @@ func (w *wire) listen(ctx context.Context, me int) {
 	}
 }
 
-// duel runs two players. The first error ends both.
+// duel runs two players at once. The first error ends both.
 func duel(tb testing.TB, play func(ctx context.Context, player int) error) {
 	ctx, stop := context.WithCancelCause(tb.Context())
 	defer stop(nil)

@@ -25,7 +25,7 @@ func TestPlainSharesLocksWithScripts(t *testing.T) {
 	require.NoError(t, err)
 	without, err := redisbackend.New(connect(t, addr), redisbackend.WithoutScripts())
 	require.NoError(t, err)
-	// Between sessions there is no happens-before edge, as there is none between processes.
+	// The race detector sees no happens-before edge between sessions, as between processes.
 	var inside, last, turn atomic.Uint64
 	var wg sync.WaitGroup
 	for _, b := range []backend.Backend{with, without, with, without} {
@@ -68,7 +68,7 @@ func TestPlainSharesLocksWithScripts(t *testing.T) {
 	})
 }
 
-// Sessions that read the same state at the same time do not get the same lock.
+// If sessions without scripts read the same state at the same time, only one of them gets the lock.
 func TestPlainTakesALockOnce(t *testing.T) {
 	addr := redisserver.Start(t).Addr()
 	var members []*member
@@ -94,7 +94,7 @@ func TestPlainTakesALockOnce(t *testing.T) {
 	}
 }
 
-// No script is run, on a server that would refuse it.
+// No script is run: the server would refuse it.
 func TestPlainNeedsNoScripts(t *testing.T) {
 	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr())}
 	s.run("ACL", "SETUSER", "plain", "on", ">pw", "~*", "&*", "+@all", "-@scripting")
@@ -116,12 +116,12 @@ func TestPlainNeedsNoScripts(t *testing.T) {
 	require.NoError(t, err)
 	for line := range strings.Lines(stats) {
 		if strings.HasPrefix(line, "cmdstat_eval") {
-			assert.Contains(t, line, "calls=0", "only what was refused")
+			assert.Contains(t, line, "calls=0", "the only scripts are those that were refused")
 		}
 	}
 }
 
-// Verbs one after the other need one connection, whether they change something or not.
+// Verbs that run one after the other need a single connection, whether they change anything or not.
 func TestPlainKeepsItsConnection(t *testing.T) {
 	s := realRedis(t).withoutScripts()
 	a, b := s.join("a"), s.join("b")
@@ -137,20 +137,20 @@ func TestPlainKeepsItsConnection(t *testing.T) {
 	assert.Equal(t, before, everConnected(s))
 }
 
-// Connections that wait in the client's pool may be lost meanwhile.
+// A verb succeeds even if the connections in the client's pool were lost since the last one.
 func TestPlainAfterItsConnectionsAreLost(t *testing.T) {
 	s := realRedis(t).withoutScripts()
 	l := newSession(t, s.b).NewLock("x")
 	for range 3 {
 		require.NoError(t, l.Lock(t.Context()))
-		_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // and so is the reply
+		_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // this loses the reply too
 		require.NoError(t, l.Unlock(t.Context()))
 		_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error()
 	}
 }
 
-// An empty transaction reports whether what is watched has changed: so a reply without changes is known to be right.
-func TestAnEmptyTransactionTellsOfChanges(t *testing.T) {
+// An empty transaction fails if a watched key has changed: its success proves that the values read were consistent.
+func TestAnEmptyTransactionFailsIfAWatchedKeyChanged(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		client, release := s.client.Dedicate()
 		defer release()
@@ -165,8 +165,8 @@ func TestAnEmptyTransactionTellsOfChanges(t *testing.T) {
 	})
 }
 
-// A master that has become a replica refuses what is to be written until the client has found the new one. That passes.
-func TestAMasterThatIsOneNoMore(t *testing.T) {
+// A master that has become a replica refuses writes until the client has found the new master. Lock waits for that.
+func TestLockWaitsWhileTheClientWritesToAFormerMaster(t *testing.T) {
 	scripted := realRedis(t)
 	for name, s := range map[string]*site{"scripts": scripted, "plain": scripted.withoutScripts()} {
 		t.Run(name, func(t *testing.T) {
@@ -196,13 +196,13 @@ func TestPlainWithReplicasIsRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "WithReplicas needs scripts")
 }
 
-// When all connections of a pool have been lost, one call does not fail for each of them.
+// When all connections of a pool have been lost, one call does not fail once for each of them.
 func TestPlainAfterAPoolIsLost(t *testing.T) {
 	s := realRedis(t).withoutScripts()
 	a := s.join("a")
 	const many = 30
 	taken := make(chan func(), many)
-	for range many { // so many are open at once
+	for range many { // opens so many connections at once
 		client, release := s.client.Dedicate()
 		require.NoError(t, client.Do(t.Context(), client.B().Ping().Build()).Error())
 		taken <- release
@@ -210,26 +210,26 @@ func TestPlainAfterAPoolIsLost(t *testing.T) {
 	for range many {
 		(<-taken)()
 	}
-	_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // and so is the reply
+	_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // this loses the reply too
 	s.eventually(func() bool {
 		began := time.Now()
 		_, err := a.remote.Acquire(s.ctx(), request(1))
 		if err != nil {
-			assert.Greater(t, time.Since(began), time.Second, "it is not given up before: %v", err)
+			assert.Greater(t, time.Since(began), time.Second, "Lock does not fail before its deadline: %v", err)
 		}
 		return err == nil
-	}, "it is acquired")
+	}, "the lock is acquired")
 	a.release(1)
 }
 
-// A server that is full (noeviction) takes no new locks. Those that are held are renewed, with their records.
+// A server without free memory (noeviction) refuses new locks. Held locks and their records are still renewed.
 func TestPlainRenewsOnAFullServer(t *testing.T) {
 	s := realRedis(t)
 	for kind, s := range map[string]*site{"scripts": s, "transactions": s.withoutScripts()} {
 		s.began = time.Now()
 		a, b := s.join("a-"+kind), s.join("b-"+kind)
 		a.take(1)
-		a.renews(1, lease) // the script is known
+		a.renews(1, lease) // loads the script
 		s.shorten()
 		s.run("EXPIRE", s.side("t"), "30")
 		s.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
@@ -240,7 +240,7 @@ func TestPlainRenewsOnAFullServer(t *testing.T) {
 		s.assertFull(lease, s.ttl(), kind)
 		kept, err := s.do("TTL", s.side("t")).ToInt64()
 		require.NoError(t, err)
-		assert.Greater(t, kept, int64(lease.Seconds()), "%s: the record outlives the hold", kind)
+		assert.Greater(t, kept, int64(lease.Seconds()), "%s: the record lasts longer than the hold", kind)
 		assert.False(t, a.renews(2, lease), "%s: another epoch's", kind)
 		assert.False(t, b.renews(1, lease), "%s: another session's", kind)
 		s.run("CONFIG", "SET", "maxmemory", "0")

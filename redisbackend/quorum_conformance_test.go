@@ -17,8 +17,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// The cases that a quorum cannot pass, and why. If a case looks at a queue only in passing, quorum_verbs_test.go has the rest of
-// it.
+// except lists the cases that a quorum cannot pass, and why. quorum_verbs_test.go tests what remains of those that need
+// a queue only in part.
 var quorumSkips = []backendtest.Option{
 	backendtest.InParallel(),
 	backendtest.Skip("a quorum has no conditions: Await and Signal say so", "Condition"),
@@ -91,20 +91,21 @@ func quorumConformance(t *testing.T, n int) {
 	}, quorumSkips...)
 }
 
-// unhurried gives attempts more time, on a machine that may be busy: leases that are waited for to end, since one that was
-// over before the answer is an error here, and the nodes, which the copy's own time and its context's would limit.
+// unhurried gives attempts more time, since the machine may be busy. A lease that the suite waits for may end before
+// the reply, which a quorum reports as an error; and the nodes' time is limited by the attempt's own and by the
+// context's.
 type unhurried struct{ backend.Backend }
 
 const unhurriedLease = 400 * time.Millisecond
 
-// A timeless context hides its deadline. It ends as it would.
+// A timeless context hides its deadline, and still ends at it.
 type timeless struct{ context.Context }
 
 func (timeless) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 func (u unhurried) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	conn, err := u.Backend.Connect(ctx, session, sink)
-	for errors.Is(err, backend.ErrNoQuorum) && ctx.Err() == nil { // it has five seconds
+	for errors.Is(err, backend.ErrNoQuorum) && ctx.Err() == nil { // Connect has five seconds
 		conn, err = u.Backend.Connect(ctx, session, sink)
 	}
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// A node that takes no writes is one that is away, and no reason to refuse a session.
+// A node that refuses writes counts as one that is down. It is no reason to refuse a session.
 func TestQuorumConnectsBesideANodeThatIsFull(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -25,19 +25,21 @@ func TestQuorumConnectsBesideANodeThatIsFull(t *testing.T) {
 	a.release(1)
 }
 
-// One server under two names, one of which is reached only after the session was opened: the session can do nothing then.
+// If two names lead to one server, and one of them is reached only after the session was opened, the session refuses
+// all commands from then on.
 func TestQuorumFindsOneServerUnderTwoNamesLate(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
 	var err error
-	for tries := 0; !backend.Refused(err) && tries < 5; tries++ { // this machine may stand still in some
+	for tries := 0; !backend.Refused(err) && tries < 5; tries++ { // this machine may stand still for some seconds
 		err = c.inspectLate()
 	}
 	require.ErrorContains(t, err, "node 3: it is the same server as node 1")
 }
 
-// inspectLate opens a session whose third node is the first under another name, and is reached after that. It answers
-// what the session says of the lock as soon as it refuses, or when the time that the node has to join is over.
+// inspectLate opens a session whose third node is the first one under another name, and reachable only after that. It
+// returns the session's error as soon as there is one, or nil when the time in which the third node has to join is
+// over.
 func (c *council) inspectLate() (err error) {
 	c.Helper()
 	var slow atomic.Bool
@@ -53,7 +55,7 @@ func (c *council) inspectLate() (err error) {
 	slow.Store(true)
 	q, err := redisbackend.NewQuorum([]rueidis.Client{c.nodes[0].client, c.nodes[1].client, alias})
 	require.NoError(c, err)
-	redisbackend.SetNodeLimit(q, time.Millisecond) // the one that is held up is not waited for
+	redisbackend.SetNodeLimit(q, time.Millisecond) // the session does not wait for the delayed node
 	conn := opened(c.T, q, "a", newMember())
 	defer func() { require.NoError(c, conn.Close()) }()
 	r, err := conn.Bind("lock")

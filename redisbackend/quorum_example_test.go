@@ -15,7 +15,7 @@ func ExampleNewQuorum() {
 	ctx := context.Background()
 	var clients []rueidis.Client
 	var nodes []*redistest.Server
-	for range 3 { // embedded ones; or three machines that fail one by one
+	for range 3 { // embedded servers; in production three machines that fail independently
 		node, err := redistest.New()
 		if err != nil {
 			panic(err)

@@ -17,13 +17,13 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// session opens a session as another process would have it.
+// session opens a session with clients of its own, like another process.
 func (c *council) session(opts ...reentrant.Option) *reentrant.Session {
 	c.Helper()
 	q := c.quorum()
 	var session *reentrant.Session
 	var err error
-	require.Eventually(c, func() bool { // a majority has five seconds, and this machine may be busier
+	require.Eventually(c, func() bool { // a majority has five seconds to reply, and this machine may be too busy for that
 		session, err = reentrant.NewSession(q, opts...)
 		return !errors.Is(err, backend.ErrNoQuorum)
 	}, limit, tick)
@@ -36,21 +36,22 @@ func (c *council) session(opts ...reentrant.Option) *reentrant.Session {
 	return session
 }
 
-// A bridge is what a lock protects: one owner at a time is on it, with a token above those of all before.
+// A bridge is protected by the lock: at most one owner is on it, with a token above those of all owners before.
 type bridge struct {
 	*testing.T
 	last atomic.Pointer[crossing]
 }
 
-// A crossing is one owner's. Of one that was lost, which takes a pause of a lease, nothing is required.
+// A crossing is one owner's time on the bridge. Nothing is required of a crossing whose lock was lost, which takes a
+// pause of a whole lease.
 type crossing struct {
 	token      backend.Token
 	left, lost atomic.Bool
-	known      atomic.Bool // lost changes no more
+	known      atomic.Bool // closed once lost no longer changes
 }
 
-// cross takes the lock once, and reports whether it could. What comes of the release is not its business: a node may be
-// dying.
+// cross takes the lock once, and reports whether it got the lock. It ignores errors of the release: a node may be
+// failing.
 func (b *bridge) cross(ctx context.Context, l *reentrant.Lock) bool {
 	if err := l.Lock(ctx); err != nil {
 		assert.ErrorIs(b, err, context.Canceled)
@@ -65,7 +66,7 @@ func (b *bridge) cross(ctx context.Context, l *reentrant.Lock) bool {
 	me := &crossing{token: token}
 	before := b.last.Swap(me)
 	together := before != nil && !before.left.Load()
-	me.left.Store(true) // before it looks: so an owner that was held up on the bridge finds that the lock is lost
+	me.left.Store(true) // waits first: so an owner that was paused on the bridge finds that the lock is lost
 	select {
 	case <-l.Lost(ctx):
 		me.lost.Store(true)
@@ -80,7 +81,7 @@ func (b *bridge) cross(ctx context.Context, l *reentrant.Lock) bool {
 	return true
 }
 
-// wasLost waits until the owner has left and looked, and reports whether it was one no more.
+// wasLost waits until the owner has left the bridge, and reports whether it had lost the lock before.
 func (c *crossing) wasLost() bool {
 	for !c.known.Load() {
 		time.Sleep(time.Millisecond)
@@ -89,8 +90,9 @@ func (c *crossing) wasLost() bool {
 }
 
 // Two processes contend while nodes are killed, frozen and started again, never more than a minority at a time. The
-// nodes keep everything, as a quorum whose nodes may come back within a lease needs: a node writes its file before it replies,
-// and a kill loses nothing of that. Not to wait for the disk keeps a busy one from delaying the test.
+// nodes keep everything, as a quorum needs if nodes may come back within a lease: a node writes its file before it
+// replies. It does not wait for the disk, since a kill loses nothing of what the kernel has, and a busy disk would
+// delay the test.
 func TestQuorumSessionsWhileNodesDieAndComeBack(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 5, "--appendonly", "yes", "--appendfsync", "no")
@@ -104,7 +106,7 @@ func TestQuorumSessionsWhileNodesDieAndComeBack(t *testing.T) {
 	var running sync.WaitGroup
 	var crossed [2]atomic.Int64
 	for i := range crossed {
-		// A node that dies with a hold whose release it has not heard of has it when it comes back, for as long as this.
+		// A node that died with a hold, and missed its release, still has the hold when it comes back, for this long.
 		l := c.session(reentrant.WithLease(2 * time.Second)).NewLock(c.name)
 		for range 2 {
 			running.Go(func() {
@@ -122,7 +124,7 @@ func TestQuorumSessionsWhileNodesDieAndComeBack(t *testing.T) {
 	}
 	for range 4 {
 		down := random.Perm(len(c.servers))[:2]
-		kill := random.IntN(3) // of the two, how many are killed
+		kill := random.IntN(3) // how many of the two are killed; the others are frozen
 		for i, n := range down {
 			if i < kill {
 				c.servers[n].Stop()
@@ -144,7 +146,7 @@ func TestQuorumSessionsWhileNodesDieAndComeBack(t *testing.T) {
 	running.Wait()
 }
 
-// Sessions that ask at the same time split the nodes between them. No session keeps a minority, so one of them gets the lock.
+// Sessions that ask at the same time each get some of the nodes. None keeps a minority, so one of them gets the lock.
 func TestQuorumSplitVotesEnd(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
@@ -152,7 +154,7 @@ func TestQuorumSplitVotesEnd(t *testing.T) {
 		b := &bridge{T: t}
 		var running sync.WaitGroup
 		for range 5 {
-			l := c.session(reentrant.WithLease(lease)).NewLock(c.name) // nothing ends by itself
+			l := c.session(reentrant.WithLease(lease)).NewLock(c.name) // no lease ends during the test
 			running.Go(func() {
 				for range 5 {
 					b.cross(t.Context(), l)
@@ -166,8 +168,8 @@ func TestQuorumSplitVotesEnd(t *testing.T) {
 	}
 }
 
-// Processes that died in the middle of an attempt left holds at a minority, and those stop no session.
-func TestQuorumAMinorityOfCopiesStopsNobody(t *testing.T) {
+// Processes that died during an attempt left holds at a minority of the nodes. Those do not stop the other sessions.
+func TestQuorumHoldsAtAMinorityStopNoSession(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
 		c := newCouncil(t, n)
@@ -185,7 +187,7 @@ func TestQuorumAMinorityOfCopiesStopsNobody(t *testing.T) {
 	}
 }
 
-// The callers soon see that a majority is missing, and never that another session has the lock.
+// Callers soon get an error that a majority is missing, and never one that another session has the lock.
 func TestQuorumSessionsSeeThatAMajorityIsMissing(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -204,7 +206,7 @@ func TestQuorumSessionsSeeThatAMajorityIsMissing(t *testing.T) {
 
 	third := session.NewLock("third")
 	err = nil
-	for wait := time.Second / 4; !errors.Is(err, backend.ErrNoQuorum); wait *= 2 { // its time may be over before anything is sent
+	for wait := time.Second / 4; !errors.Is(err, backend.ErrNoQuorum); wait *= 2 { // the deadline may pass before anything is sent
 		require.Less(t, wait, limit)
 		soon, cancel := context.WithTimeout(t.Context(), wait)
 		err = third.Lock(soon)
@@ -221,7 +223,7 @@ func TestQuorumSessionsSeeThatAMajorityIsMissing(t *testing.T) {
 	}, limit, tick, "a majority is back")
 }
 
-// Within a process the order is as with any Backend, and a process whose turn is over gives way.
+// Within a process the order is as with any Backend, and a process whose turn is over releases the lock for another.
 func TestQuorumSessionsTakeTurns(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -230,7 +232,7 @@ func TestQuorumSessionsTakeTurns(t *testing.T) {
 	defer cancel()
 	busy := c.session(reentrant.WithTurn(4, 0)).NewLock(c.name)
 	var running sync.WaitGroup
-	for range 4 { // there is always a waiter in the process that has the lock
+	for range 4 { // the process that has the lock always has another waiter
 		running.Go(func() {
 			for b.cross(ctx, busy) {
 			}

@@ -18,13 +18,13 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// A council is some real Redis servers, and a lock over all of them.
+// A council is a set of real Redis servers, and a lock over all of them.
 type council struct {
 	*testing.T
 	name    string
-	limit   time.Duration // of a node, if it is not the usual one
+	limit   time.Duration // a node's time limit, if it is not the usual one
 	servers []*redisserver.Server
-	nodes   []*site // for plain commands, each over a client of its own
+	nodes   []*site // clients for plain commands, one for each server
 }
 
 func newCouncil(t *testing.T, n int, options ...string) *council {
@@ -37,7 +37,8 @@ func newCouncil(t *testing.T, n int, options ...string) *council {
 	return c
 }
 
-// memberClient comes into being although the node is down. It gives up on none that this machine has stand still.
+// memberClient makes a client even if the node is down. It waits for a node for longer than this machine may stand
+// still.
 func memberClient(t testing.TB, server *redisserver.Server) rueidis.Client {
 	option := rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, PipelineMultiplex: -1,
 		ForceSingleClient: true, ConnWriteTimeout: limit}
@@ -50,7 +51,7 @@ func memberClient(t testing.TB, server *redisserver.Server) rueidis.Client {
 	return client
 }
 
-// quorum makes a backend with clients of its own, as another process has it.
+// quorum makes a backend with clients of its own, like another process.
 func (c *council) quorum() *redisbackend.Quorum {
 	c.Helper()
 	var clients []rueidis.Client
@@ -65,7 +66,7 @@ func (c *council) quorum() *redisbackend.Quorum {
 	return q
 }
 
-// opened opens a session. A majority has five seconds for that, and this machine may be busier.
+// opened opens a session. A majority of the nodes has five seconds for that, and this machine may be too busy.
 func opened(t *testing.T, q *redisbackend.Quorum, id string, sink backend.Sink) backend.Conn {
 	t.Helper()
 	var conn backend.Conn
@@ -78,13 +79,13 @@ func opened(t *testing.T, q *redisbackend.Quorum, id string, sink backend.Sink) 
 	return conn
 }
 
-// refusal is why a node refuses a session, when it has been quick enough to say so.
+// refusal returns the error with which a node refuses a session. It opens sessions until one gets that error in time.
 func refusal(t *testing.T, q *redisbackend.Quorum) (err error) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		var conn backend.Conn
 		if conn, err = q.Connect(t.Context(), "refused", newMember()); err == nil {
-			_ = conn.Close() // never fails
+			_ = conn.Close() // this command never fails
 		}
 		return backend.Refused(err)
 	}, silence, tick, "a node refuses")
@@ -97,7 +98,7 @@ func (c *council) join(id string) *member {
 	return joinQuorum(c.T, c.quorum(), id)
 }
 
-// on are the nodes, by number from 1, that have a hold of a session.
+// on returns the numbers, from 1, of the nodes that have a hold of a session.
 func (c *council) on(m *member) (nodes []int) {
 	c.Helper()
 	for i := range c.servers {
@@ -108,7 +109,7 @@ func (c *council) on(m *member) (nodes []int) {
 	return nodes
 }
 
-// holder is what a node says of the lock, "" for free or down.
+// holder returns the session that has the lock at a node, "" if it is free or the node is down.
 func (c *council) holder(i int) string {
 	pairs, _ := c.nodes[i].do("HGETALL", c.name).AsStrMap()
 	for field := range pairs {
@@ -117,26 +118,26 @@ func (c *council) holder(i int) string {
 	return ""
 }
 
-// everywhere waits until all the nodes have a session's hold.
+// everywhere waits until all nodes have the session's hold.
 func (c *council) everywhere(m *member) {
 	c.Helper()
 	c.nodes[0].eventually(func() bool { return len(c.on(m)) == len(c.servers) }, "all nodes have the hold")
 }
 
-// nowhere waits until no node has anything of a session.
+// nowhere waits until no node has anything of the session.
 func (c *council) nowhere(m *member) {
 	c.Helper()
 	c.nodes[0].eventually(func() bool { return len(c.on(m)) == 0 }, "no node has anything left")
 }
 
-// try sends one copy of an attempt, whatever comes of it, and says how long that took.
+// try sends one copy of an attempt, ignores its result, and returns how long it took.
 func (m *member) try(epoch uint64, change ...func(*backend.AcquireRequest)) (backend.AcquireReply, time.Duration, error) {
 	began := time.Now()
 	reply, err := m.remote.Acquire(m.ctx(), request(epoch, change...))
 	return reply, time.Since(began), err
 }
 
-// gets tries until it has the lock: a node that has been away may not have heard yet that it was given back.
+// gets repeats the attempt until it has the lock: a node that was away may learn late that the lock was released.
 func (m *member) gets(epoch *uint64) backend.Token {
 	m.Helper()
 	var reply backend.AcquireReply
@@ -149,21 +150,22 @@ func (m *member) gets(epoch *uint64) backend.Token {
 	return reply.First
 }
 
-// idle waits until everything is done that the session's verbs have started.
+// idle waits until the background work that the session's verbs have started is done.
 func (m *member) idle() {
 	m.Helper()
 	redisbackend.Idle(m.conn.(unhurriedConn).Conn)
 }
 
 const (
-	// patient is a limit for nodes in tests that do not wait for it to be over: all that is asked is answered, however
-	// busy this machine is. A small part of it is what the others get that a majority was quicker than.
+	// patient is the time limit of a node in tests that do not wait for it to pass: every command gets its reply,
+	// however busy this machine is. When a majority has replied, the other nodes have a small part of it.
 	patient = 2 * time.Minute
-	// usual is the limit for callers of the backend.
+	// usual is the time limit that callers of the backend have.
 	usual = 500 * time.Millisecond
-	// opening is less than what a node has to open a session.
+	// opening is less than the time limit of a node when a session is opened.
 	opening = 4 * time.Second
-	// bounded is far more than the usual limits of an attempt's rounds together, and far less than its time.
+	// bounded is far more than the usual limits of all rounds of an attempt together, and far less than the attempt's
+	// time.
 	bounded = 30 * time.Second
 )
 
@@ -231,8 +233,8 @@ func TestQuorumKeepsAHoldWhileAMinorityFails(t *testing.T) {
 	}
 }
 
-// Without a majority the error says so, soon, and the nodes that did give the lock have it back.
-func TestQuorumWithoutAMajoritySaysSo(t *testing.T) {
+// Without a majority the call soon returns an error that says so, and the nodes that granted the lock have released it.
+func TestQuorumReportsAMissingMajority(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
 		c := newCouncil(t, n)
@@ -274,9 +276,9 @@ func TestQuorumWithoutAMajoritySaysSo(t *testing.T) {
 	}
 }
 
-// A hold at one node is released when the others have replied that another session has the lock, also at a node that hears so
-// only when it can listen again.
-func TestQuorumGivesBackWhatAMinorityGave(t *testing.T) {
+// A hold that a minority granted is released when the other nodes have replied that another session has the lock. A
+// node that was frozen releases it when it runs again.
+func TestQuorumReleasesWhatAMinorityGranted(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
 	a, b := c.join("a"), c.join("b")
@@ -288,23 +290,23 @@ func TestQuorumGivesBackWhatAMinorityGave(t *testing.T) {
 		reply, _, err := b.try(epoch)
 		require.NoError(t, err)
 		require.NotEqual(t, backend.Granted, reply.Status)
-		b.idle() // node 3 may be the last to give it
+		b.idle() // node 3 may be the last one to grant the lock
 		require.Empty(t, c.on(b))
 	}
 	require.Equal(t, []int{1, 2}, c.on(a))
 }
 
-// A node of which there is no telling gets it back as well: a copy that it carries out later is refused, or undone.
-func TestQuorumGivesBackWhatASilentNodeMayHaveGiven(t *testing.T) {
+// A node that did not reply is sent a release too: an attempt that it carries out later is refused, or undone.
+func TestQuorumReleasesWhatASilentNodeMayHaveGranted(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
 	q := c.quorum()
 	a, b := c.join("a"), joinQuorum(t, q, "b")
-	redisbackend.SetNodeLimit(q, usual) // what is given back has more time: the nodes are frozen for as long as this takes
+	redisbackend.SetNodeLimit(q, usual) // the release has more time: the nodes are frozen meanwhile
 	c.servers[2].Freeze()
 	a.take(1)
 	c.servers[0].Freeze()
-	_, took, err := b.try(1, queue) // node 2 says no, and of the others it is not known
+	_, took, err := b.try(1, queue) // node 2 refuses, and nodes 1 and 3 may have granted the lock
 	require.ErrorIs(t, err, backend.ErrNoQuorum)
 	require.True(t, backend.OutcomeUnknown(err))
 	require.Less(t, took, bounded)
@@ -315,7 +317,7 @@ func TestQuorumGivesBackWhatASilentNodeMayHaveGiven(t *testing.T) {
 	require.Contains(t, c.on(a), 2)
 }
 
-// The session does not wait for a frozen node: the replies of the others decide.
+// The session does not wait for a frozen node: the replies of the others are enough.
 func TestQuorumDoesNotWaitForAFrozenNode(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -333,7 +335,7 @@ func TestQuorumDoesNotWaitForAFrozenNode(t *testing.T) {
 		a.reenter(epoch, 1, 2, 0)
 		a.inspect()
 		require.Equal(t, backend.Released, a.release(epoch))
-		require.Less(t, time.Since(began), bounded, "a limit waited for by any of the verbs is as long, or longer")
+		require.Less(t, time.Since(began), bounded, "a verb that waited for a node's limit would have taken longer")
 	}
 	c.servers[0].Thaw()
 	c.nowhere(a)
@@ -349,7 +351,7 @@ func TestQuorumPutsAHoldBack(t *testing.T) {
 		a.reenter(1, 1, 3, 0)
 		c.everywhere(a)
 		epoch := uint64(0)
-		for i := range n { // one after the other, so that in the end none has what was first written to it
+		for i := range n { // one node after the other, until none has what was first written to it
 			c.servers[i].Stop()
 			c.servers[i].Restart(t)
 			c.nodes[0].eventually(func() bool { return c.nodes[i].do("PING").Error() == nil }, "the node is back")
@@ -367,11 +369,12 @@ func TestQuorumPutsAHoldBack(t *testing.T) {
 		}
 		require.Equal(t, backend.Released, a.release(1))
 		c.nowhere(a)
-		require.Greater(t, b.take(epoch+1), token, "although no node remembers the token but by the holds put back")
+		require.Greater(t, b.take(epoch+1), token, "the nodes know the token only from the holds that were put back")
 	}
 }
 
-// A hold whose lease has ended at a node, which was cut off, is put back there too: so it does not stay on a bare majority.
+// A hold whose lease has ended at a node that was cut off is put back there too: so it does not depend on a bare
+// majority for long.
 func TestQuorumPutsBackAHoldThatHasEndedAtANode(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
@@ -383,7 +386,7 @@ func TestQuorumPutsBackAHoldThatHasEndedAtANode(t *testing.T) {
 			c.nodes[i].lapse()
 		}
 		c.nodes[0].eventually(func() bool { return a.renews(1, lease) && len(c.on(a)) == n }, "all nodes have it again")
-		for i := range n / 2 { // as many as may fail, and others than before
+		for i := range n / 2 { // as many nodes as may fail, but other ones than before
 			c.nodes[n-1-i].run("FLUSHALL")
 		}
 		reply, _, err := b.try(1, barge)
@@ -399,7 +402,7 @@ func TestQuorumPutsBackAHoldThatHasEndedAtANode(t *testing.T) {
 			require.True(t, a.renews(1, lease))
 		}
 		a.idle()
-		require.Equal(t, 5, scriptCalls(c.nodes[0]), "a node that has the hold is told of no more than renewals")
+		require.Equal(t, 5, scriptCalls(c.nodes[0]), "a node that has the hold gets only renewals")
 		require.Equal(t, backend.Released, a.release(1))
 		require.Greater(t, b.take(2), token)
 	}
@@ -421,7 +424,7 @@ func TestQuorumDoesNotPutALostHoldBack(t *testing.T) {
 	require.Greater(t, b.take(1), token)
 }
 
-// Whether a hold is a majority's still must be known: else another may have had the lock meanwhile.
+// A hold is put back only if a majority is known to have it: otherwise another session may have had the lock meanwhile.
 func TestQuorumPutsNothingBackForAMinority(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -437,14 +440,14 @@ func TestQuorumPutsNothingBackForAMinority(t *testing.T) {
 	require.Equal(t, []int{3}, c.on(a))
 }
 
-// overtake waits until the nodes' clock is beyond a token that no node may remember: from then on all new tokens are above
-// it.
+// overtake waits until the nodes' clock has passed a token that no node may remember. From then on all new tokens are
+// above it.
 func (c *council) overtake(token backend.Token) {
 	c.Helper()
-	c.nodes[0].eventually(func() bool { return c.nodes[0].clock() > int64(token) }, "the clock goes on")
+	c.nodes[0].eventually(func() bool { return c.nodes[0].clock() > int64(token) }, "the clock passes the token")
 }
 
-// A hold that is put back at a node is released with the others, in whichever order restore and release arrive.
+// A hold that is put back at a node is released with the others, whichever of the two commands arrives first.
 func TestQuorumPutsNothingBackAfterARelease(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -453,9 +456,9 @@ func TestQuorumPutsNothingBackAfterARelease(t *testing.T) {
 		a.take(epoch)
 		c.everywhere(a)
 		if node := c.nodes[epoch%3]; epoch%4 < 2 {
-			node.run("DEL", c.name, node.side("t")) // it has forgotten everything
+			node.run("DEL", c.name, node.side("t")) // the node has forgotten everything
 		} else {
-			node.run("DEL", c.name) // the lease has ended there
+			node.run("DEL", c.name) // the hold's lease has ended at that node
 		}
 		renewed := make(chan struct{})
 		go func() {
@@ -469,11 +472,12 @@ func TestQuorumPutsNothingBackAfterARelease(t *testing.T) {
 		<-renewed
 		c.nowhere(a)
 		a.idle()
-		require.Empty(t, c.on(a), "and it stays so")
+		require.Empty(t, c.on(a), "the lock stays free")
 	}
 }
 
-// Two majorities share a node, which alone may know the highest token: a majority has to learn it.
+// Two majorities share one node. If only that node knows the highest token, a majority has to learn it before it is
+// used.
 func TestQuorumTokensRiseOverMajorities(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -499,7 +503,7 @@ func TestQuorumTokensRiseOverMajorities(t *testing.T) {
 func TestQuorumTokensRiseWhileNodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 5)
-	c.limit = 10 * time.Second // nodes that split their votes are waited for, also for those that are frozen
+	c.limit = 10 * time.Second // sessions wait for nodes that split their votes, also for frozen ones
 	a, b := c.join("a"), c.join("b")
 	var last backend.Token
 	var epoch uint64
@@ -520,13 +524,14 @@ func TestQuorumTokensRiseWhileNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// The time that the nodes took is taken off the lease: what comes when it is over is not had.
-func TestQuorumDoesNotGrantWhatIsOver(t *testing.T) {
+// The time that the nodes needed is subtracted from the lease: a majority that is complete only after the lease has
+// ended does not grant the lock.
+func TestQuorumDoesNotGrantALeaseThatHasEnded(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
 	a := c.join("a")
 	a.take(1)
-	c.everywhere(a) // so that all have a record
+	c.everywhere(a) // so that all nodes have a record
 	a.release(1)
 	c.nowhere(a)
 	for epoch := uint64(2); epoch < 5; epoch++ {
@@ -539,8 +544,8 @@ func TestQuorumDoesNotGrantWhatIsOver(t *testing.T) {
 			defer close(answered)
 			reply, _, err = a.try(epoch, func(r *backend.AcquireRequest) { r.Lease = unhurriedLease })
 		}()
-		c.nodes[2].eventually(func() bool { return c.nodes[2].record()[3] == text(int64(epoch)) }, "the third node has heard of it")
-		time.Sleep(2 * unhurriedLease) // at least so long the others are silent
+		c.nodes[2].eventually(func() bool { return c.nodes[2].record()[3] == text(int64(epoch)) }, "the third node has carried out the attempt")
+		time.Sleep(2 * unhurriedLease) // the other nodes are frozen at least this long
 		c.servers[0].Thaw()
 		c.servers[1].Thaw()
 		<-answered
@@ -550,8 +555,8 @@ func TestQuorumDoesNotGrantWhatIsOver(t *testing.T) {
 	}
 }
 
-// A refusal by one node does not hide that the others have the lock, or that too few are left.
-func TestQuorumTellsRefusalsFromHolders(t *testing.T) {
+// If one node refuses, the error still says correctly whether another session has the lock, or too few nodes are left.
+func TestQuorumDistinguishesRefusalsFromHolders(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
 	a, b := c.join("a"), c.join("b")
@@ -584,8 +589,8 @@ func TestQuorumConnectNamesTheNodeThatRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "NOAUTH")
 }
 
-// Connect also finds a missing right that only a contended lock needs, and leaves no channel open.
-func TestQuorumConnectTriesTheChannels(t *testing.T) {
+// Connect also finds that a right is missing which only a contended lock needs, and leaves no channel open.
+func TestQuorumConnectChecksTheRightToChannels(t *testing.T) {
 	t.Parallel()
 	for _, right := range []string{"subscribe", "publish"} {
 		c := newCouncil(t, 3)
@@ -602,7 +607,7 @@ func TestQuorumConnectTriesTheChannels(t *testing.T) {
 	}
 }
 
-// The rights that are documented are enough, and a session that is opened asks for no others.
+// The documented rights are enough, and opening a session needs no others.
 func TestQuorumNeedsNoOtherRights(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -624,7 +629,7 @@ func TestQuorumNeedsNoOtherRights(t *testing.T) {
 	b.granted()
 	_, err = b.remote.ForceUnlock(b.ctx(), time.Now().Add(time.Minute))
 	require.NoError(t, err)
-	require.NoError(t, a.conn.Close()) // waits for what is going on
+	require.NoError(t, a.conn.Close()) // waits for the work in the background
 	require.NoError(t, b.conn.Close())
 	for _, node := range c.nodes {
 		wellBehaved(node)
@@ -639,17 +644,17 @@ func TestQuorumConnectDoesNotWaitForAFrozenNode(t *testing.T) {
 	q := c.quorum()
 	c.servers[0].Freeze()
 	fewest := time.Hour
-	for tries := int64(0); fewest >= opening && tries < 5; tries++ { // this machine may stand still in some
+	for tries := int64(0); fewest >= opening && tries < 5; tries++ { // this machine may stand still for some seconds
 		began := time.Now()
 		conn := opened(t, q, text(tries), newMember())
 		fewest = min(fewest, time.Since(began))
 		defer func() { require.NoError(t, conn.Close()) }()
 	}
 	c.servers[0].Thaw()
-	require.Less(t, fewest, opening, "it was waited for")
+	require.Less(t, fewest, opening, "opening the session waited for the frozen node")
 }
 
-// One server is one node, whatever its names.
+// One server counts as one node, whatever its names are.
 func TestQuorumConnectFindsOneServerUnderTwoNames(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -664,7 +669,7 @@ func TestQuorumConnectFindsOneServerUnderTwoNames(t *testing.T) {
 	require.ErrorContains(t, refusal(t, q), "the same server as node")
 }
 
-// A node that was down when the session was opened has its part as soon as it is there.
+// A node that was down when the session was opened takes part as soon as it is up.
 func TestQuorumNodesJoinLater(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -672,7 +677,7 @@ func TestQuorumNodesJoinLater(t *testing.T) {
 	a := c.join("a")
 	a.take(1)
 	c.servers[0].Restart(t)
-	c.nodes[0].eventually(func() bool { return a.renews(1, lease) && slices.Contains(c.on(a), 1) }, "node 1 has it too")
+	c.nodes[0].eventually(func() bool { return a.renews(1, lease) && slices.Contains(c.on(a), 1) }, "node 1 has the hold too")
 	a.release(1)
 	c.nowhere(a)
 }

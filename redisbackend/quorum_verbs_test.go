@@ -14,10 +14,11 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// The parts of conformance cases that a quorum passes, although the whole cases look at a queue, which it does not have.
+// A quorum has no queue, so it cannot pass conformance cases that look at one. These tests have the parts that it can
+// pass.
 
-// eachQuorum runs a test on embedded nodes and on real ones. Three sessions meet there: one that mostly has the lock,
-// and two that want it.
+// eachQuorum runs a test on embedded nodes and on real ones. Three sessions take part: one that holds the lock most of
+// the time, and two that wait for it.
 func eachQuorum(t *testing.T, test func(t *testing.T, a, b, c *member)) {
 	t.Run("embedded", func(t *testing.T) {
 		var clients []rueidis.Client
@@ -46,7 +47,7 @@ func joinQuorum(t *testing.T, q *redisbackend.Quorum, id string) *member {
 	return m
 }
 
-// has requires that the session has the lock with an epoch.
+// has requires that the session has the lock with the given epoch.
 func (m *member) has(epoch uint64) backend.State {
 	m.Helper()
 	st := m.inspect()
@@ -68,7 +69,7 @@ func TestQuorumWaitsWhileAnotherHasTheLock(t *testing.T) {
 	t.Parallel()
 	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
 		token := a.take(5)
-		for _, epoch := range []uint64{1, 5, 9} { // epochs of two sessions have nothing to do with each other
+		for _, epoch := range []uint64{1, 5, 9} { // each session counts its own epochs
 			reply := b.acquire(epoch)
 			require.Equal(t, backend.Waiting, reply.Status)
 			require.Greater(t, reply.TTL, lease/2)
@@ -107,7 +108,7 @@ func TestQuorumALeaseEnds(t *testing.T) {
 	})
 }
 
-func TestQuorumInspectShowsTheSameToEverybody(t *testing.T) {
+func TestQuorumInspectShowsTheSameToAllSessions(t *testing.T) {
 	t.Parallel()
 	eachQuorum(t, func(t *testing.T, a, b, c *member) {
 		token := a.take(17, owned("~worker"), func(r *backend.AcquireRequest) { r.Holds = 4 })
@@ -178,14 +179,14 @@ func TestQuorumRefusesLateCopies(t *testing.T) {
 		a.take(1)
 		b.wait(5)
 		b.release(5, until(time.Hour))
-		b.idle() // a copy that is quicker at a node would not be late there
+		b.idle() // a copy that arrives first at a node would not be late there
 		b.stale(5, queue)
 		a.release(1, until(time.Hour))
 		a.idle()
 		b.stale(5)
 		b.stale(4, barge)
 		a.stale(1)
-		c.take(5) // the tombstones are those of their sessions
+		c.take(5) // each session has its own tombstones
 		c.release(5)
 		b.gets(new(uint64(5)))
 	})
@@ -198,26 +199,26 @@ func TestQuorumRenewalChangesNothingElse(t *testing.T) {
 		b.wait(1)
 		require.False(t, a.renews(2, lease))
 		require.True(t, a.renews(3, lease))
-		a.eventually(func() bool { return a.inspect().TTL > lease/2 }, "a majority of the nodes that were asked was renewed")
+		a.eventually(func() bool { return a.inspect().TTL > lease/2 }, "a majority of the nodes renewed the hold")
 		st := a.has(3)
 		require.Equal(t, 2, st.Holds)
 		require.Equal(t, token, st.Token)
 	})
 }
 
-func TestQuorumYieldGivesTheLockToWhoeverIsKnownToWait(t *testing.T) {
+func TestQuorumYieldGivesTheLockToAWaiterItKnows(t *testing.T) {
 	t.Parallel()
 	eachQuorum(t, func(t *testing.T, a, b, _ *member) {
 		token := a.take(1)
 		require.Greater(t, a.take(2, yield), token, "no session waits")
 		b.wait(1)
-		require.Equal(t, backend.Granted, a.acquire(2, yield).Status, "a copy of what has the lock does not give it away")
+		require.Equal(t, backend.Granted, a.acquire(2, yield).Status, "a copy of the attempt that has the lock does not hand it over")
 		epoch := uint64(2)
-		a.eventually(func() bool { // what b has said at the nodes comes after its answer
+		a.eventually(func() bool { // b's attempts arrive at the nodes in the background, after its reply
 			epoch++
 			return a.acquire(epoch, yield).Status == backend.Waiting
-		}, "it is known that b waits")
-		require.True(t, b.granted().NotBefore.IsZero(), "it has to be confirmed")
+		}, "the nodes know that b waits")
+		require.True(t, b.granted().NotBefore.IsZero(), "b has to confirm the grant")
 		b.gets(new(uint64))
 	})
 }
@@ -238,7 +239,7 @@ func TestQuorumNamesAndOwnersAreAnyBytes(t *testing.T) {
 			require.Equal(t, text, st.Owner)
 			_, err = mine.Release(a.ctx(), backend.ReleaseRequest{Epoch: 1})
 			require.NoError(t, err)
-			for b.granted().Name != text { // hints come more than once
+			for b.granted().Name != text { // a hint may come more than once
 			}
 			_, err = theirs.Release(b.ctx(), backend.ReleaseRequest{Epoch: 1})
 			require.NoError(t, err)
@@ -257,7 +258,8 @@ func TestQuorumCloseLeavesTheLocks(t *testing.T) {
 	})
 }
 
-// Conditions need a queue of sessions. Without one their users get errors.ErrUnsupported, and keep their holds.
+// Conditions need a queue of sessions. A quorum has none: calls return errors.ErrUnsupported, and their callers keep
+// the lock.
 func TestQuorumHasNoConditions(t *testing.T) {
 	t.Parallel()
 	eachQuorum(t, func(t *testing.T, a, _, _ *member) {
@@ -279,5 +281,5 @@ func TestQuorumHasNoConditions(t *testing.T) {
 		require.ErrorIs(t, err, errors.ErrUnsupported, what)
 		require.ErrorContains(t, err, "conditions", what)
 	}
-	require.NoError(t, lock.Unlock(ctx), "the hold was kept")
+	require.NoError(t, lock.Unlock(ctx), "the owner still holds the lock")
 }

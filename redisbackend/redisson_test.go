@@ -13,8 +13,8 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// What Redisson's clients do and hear, without Java: its RLock is a hash with one field, and a message when it is freed.
-// Package redisson tests the same with Redisson itself.
+// These tests do what Redisson's clients do, without Java: its RLock is a hash with one field, and a message is
+// published when it is freed. Package redisson runs the same tests with Redisson itself.
 
 const (
 	javaThread  = "8b0b3a52-9a3c-4f3f-b6a5-111111111111:42"
@@ -29,7 +29,7 @@ func (s *site) withRedisson() *site {
 	return &site{T: s.T, name: s.name, client: s.client, b: b, began: s.began}
 }
 
-// javaLocks does what a thread of Redisson's does to take a free lock.
+// javaLocks takes a free lock as a thread of a Redisson client does.
 func (s *site) javaLocks() {
 	s.Helper()
 	s.run("HINCRBY", s.name, javaThread, "1")
@@ -39,10 +39,10 @@ func (s *site) javaLocks() {
 // A subscription delivers the messages of a channel.
 type subscription struct {
 	messages chan string
-	mark     func() // publishes a mark, behind all that Redis has published there
+	mark     func() // mark publishes a mark behind all messages that Redis has published on the channel
 }
 
-// subscribe listens to a channel as Redisson does: with SUBSCRIBE, or with SSUBSCRIBE.
+// subscribe listens to a channel as Redisson does: by SUBSCRIBE or by SSUBSCRIBE.
 func (s *site) subscribe(sharded bool, channel string) subscription {
 	s.Helper()
 	heard, open := make(chan string, 100), make(chan struct{})
@@ -60,12 +60,12 @@ func (s *site) subscribe(sharded bool, channel string) subscription {
 	await(s.T, open, "the subscription")
 	return subscription{heard, func() {
 		s.Helper()
-		mark := s.client.B().Arbitrary(publish).Keys(channel).Args("marked").Build() // by the node that has the lock
+		mark := s.client.B().Arbitrary(publish).Keys(channel).Args("marked").Build() // published by the node that has the lock's slot
 		require.NoError(s, s.client.Do(s.ctx(), mark).Error())
 	}}
 }
 
-// says asserts that a message was published, and nothing else since the last one.
+// says asserts that exactly one message, the given one, was published since the last call.
 func (e subscription) says(t *testing.T, want, why string) {
 	t.Helper()
 	e.mark()
@@ -87,7 +87,7 @@ func (s *site) listeners(channel string) (n int64) {
 	return n
 }
 
-func TestRedissonIsToldOfAFreeLock(t *testing.T) {
+func TestAFreedLockIsPublishedForRedisson(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		s = s.withRedisson()
 		heard := s.subscribe(false, javaChannel)
@@ -110,18 +110,18 @@ func TestRedissonIsToldOfAFreeLock(t *testing.T) {
 		a.wait(5)
 		b.release(1)
 		a.granted()
-		assert.Empty(t, heard.messages, "a lock that is given to a waiter is not free")
+		assert.Empty(t, heard.messages, "no message: the lock was handed to a waiter and is not free")
 		assert.Equal(t, backend.Released, a.release(5))
-		heard.says(t, "0", "and then it is")
+		heard.says(t, "0", "now the lock is free")
 		assert.Equal(t, backend.Nothing, a.release(5))
 		s.javaLocks()
-		assert.Equal(t, backend.Nothing, a.release(6), "what Redisson has is not given up here")
+		assert.Equal(t, backend.Nothing, a.release(6), "a session cannot release Redisson's hold")
 		assert.Equal(t, javaThread+"=1", s.hash())
 		assert.Empty(t, heard.messages)
 	})
 }
 
-// A lock that Redisson frees goes to the session that waits longest, without a heartbeat: there are none here.
+// A lock that Redisson frees goes to the session that has waited longest, without a heartbeat: this test sends none.
 func TestRedissonsUnlockIsHeard(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		s = s.withRedisson()
@@ -135,26 +135,27 @@ func TestRedissonsUnlockIsHeard(t *testing.T) {
 			s.run("PUBLISH", javaChannel, "0")
 			m.granted()
 			assert.Equal(t, m.id+":1=1", s.hash())
-			s.javaLocks() // and only then is the session's hold ended, so that no offer finds the lock free
+			s.javaLocks() // the session's hold ends only now, so that no offer found the lock free before
 			s.run("HDEL", s.name, m.id+":1")
 		}
 	})
 }
 
-// A message that was published before the channel was open is made up for when it opens.
+// A message may have been published before the channel was open: when it opens, the session asks again.
 func TestRedissonsUnlockBeforeTheChannelIsOpen(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		s = s.withRedisson()
 		s.javaLocks()
 		a := s.join("a")
 		a.wait(1)
-		s.run("DEL", s.name) // and what is published is not heard
+		s.run("DEL", s.name) // the published message does not arrive
 		a.granted()
 		a.release(1)
 	})
 }
 
-// A session that does not wait sends nothing when the channel speaks, and one that waits again hears it.
+// A session that does not wait sends nothing when a message arrives. A session that waits again receives messages
+// again.
 func TestRedissonIsHeardWhileASessionWaits(t *testing.T) {
 	s := realRedis(t).withRedisson()
 	s.javaLocks()
@@ -165,7 +166,7 @@ func TestRedissonIsHeardWhileASessionWaits(t *testing.T) {
 		s.run("DEL", s.name)
 		s.run("PUBLISH", javaChannel, "0")
 		a.granted()
-		s.javaLocks() // a second field: Redisson would not, and a release by name still finds its own
+		s.javaLocks() // a second field, which Redisson would not make: a release by name still finds its own
 		s.run("HDEL", s.name, "a:1")
 	}
 	before := evals(t, s.client)
@@ -173,7 +174,7 @@ func TestRedissonIsHeardWhileASessionWaits(t *testing.T) {
 		s.run("PUBLISH", javaChannel, "0")
 	}
 	a.wait(100)
-	assert.LessOrEqual(t, evals(t, s.client)-before, 2, "the acquire, and an offer if the channel spoke while it was under way")
+	assert.LessOrEqual(t, evals(t, s.client)-before, 2, "an acquire, and an offer if a message arrived meanwhile")
 }
 
 func TestRedissonsChannelIsOpenedAgain(t *testing.T) {
@@ -184,13 +185,13 @@ func TestRedissonsChannelIsOpenedAgain(t *testing.T) {
 	s.listens(1)
 	s.run("CLIENT", "KILL", "TYPE", "pubsub")
 	s.listens(1)
-	s.eventually(func() bool { return s.listeners("relock:session:a") == 1 }, "and to its own channel")
+	s.eventually(func() bool { return s.listeners("relock:session:a") == 1 }, "the session also listens to its own channel")
 	s.run("DEL", s.name)
 	s.run("PUBLISH", javaChannel, "0")
 	a.granted()
 }
 
-// Names with braces: Redisson puts none of its own around them.
+// If a name has braces, Redisson does not add braces of its own.
 func TestRedissonsChannelOfANameWithBraces(t *testing.T) {
 	s := realRedis(t).withRedisson()
 	heard := s.subscribe(false, "redisson_lock__channel:{user}:7")
@@ -217,7 +218,7 @@ func TestWithPrefixARedissonLocksNameHasThePrefix(t *testing.T) {
 	a.granted()
 }
 
-// Without the option nothing is published for Redisson, and nothing is listened to.
+// Without the option, sessions neither publish messages for Redisson nor listen to Redisson's channels.
 func TestRedissonCostsNothingWithoutTheOption(t *testing.T) {
 	s := realRedis(t)
 	heard := s.subscribe(false, javaChannel)
@@ -229,11 +230,11 @@ func TestRedissonCostsNothingWithoutTheOption(t *testing.T) {
 	b.release(1)
 	s.listens(1)
 	s.run("PUBLISH", javaChannel, "end")
-	heard.says(t, "end", "nothing but this")
+	heard.says(t, "end", "no other message was published")
 }
 
 // In a Cluster the message goes to both kinds of channels, since Redisson listens to either.
-func TestRedissonIsToldInACluster(t *testing.T) {
+func TestAFreedLockIsPublishedForRedissonInACluster(t *testing.T) {
 	t.Parallel()
 	s, _ := cluster(t, 0)
 	s = s.withRedisson()
@@ -251,11 +252,11 @@ func TestRedissonIsToldInACluster(t *testing.T) {
 	s.javaLocks()
 	a.wait(12)
 	s.run("DEL", s.name)
-	s.run("PUBLISH", javaChannel, "0") // the channel may be open since before the lock was freed
+	s.run("PUBLISH", javaChannel, "0") // the channel may have been open since before the lock was freed
 	a.granted()
 }
 
-func TestWhatWithRedissonDoesNotGoWith(t *testing.T) {
+func TestWithRedissonRefusesOptionsThatExcludeIt(t *testing.T) {
 	client := realRedis(t).client
 	_, err := redisbackend.New(client, redisbackend.WithRedisson(), redisbackend.WithoutScripts())
 	require.ErrorContains(t, err, "WithRedisson needs scripts")
@@ -284,8 +285,9 @@ func TestRedissonEndsWithItsSession(t *testing.T) {
 	s.listens(0)
 }
 
-// The key of a read-write lock or a semaphore is another one than that of Redisson's objects, and they look at their own
-// alone. So Redisson's clients take a name that is in use here, as the documents say; what they have is refused here.
+// Read-write locks and semaphores use other keys than Redisson's objects of the same name, and Redisson looks only at
+// its own. So a client of Redisson can acquire a name that is in use here, as the documents say; a name that Redisson
+// uses is refused here.
 func TestRedissonTakesTheNameOfAReadWriteLockOrASemaphore(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for kind, limit := range map[backend.ShareKind]int{backend.ReadWrite: backend.AllUnits, backend.Permits: 3} {
@@ -307,7 +309,7 @@ func TestRedissonTakesTheNameOfAReadWriteLockOrASemaphore(t *testing.T) {
 	})
 }
 
-// javaTries does what a thread of Redisson's tryLock does, and reports whether it got the lock.
+// javaTries does what Redisson's tryLock does, and reports whether it acquired the lock.
 func (s *site) javaTries() bool {
 	s.Helper()
 	there, err := s.do("EXISTS", s.name).ToInt64()

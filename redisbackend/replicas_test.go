@@ -28,17 +28,17 @@ func replicated(t *testing.T) (s *site, replica *redisserver.Server) {
 	copied.eventually(func() bool {
 		info, err := copied.do("INFO", "replication").ToString()
 		return err == nil && strings.Contains(info, "master_link_status:up")
-	}, "the replica follows")
+	}, "the replica is connected")
 	s = &site{T: t, name: "lock", client: connect(t, master.Addr())}
 	s.eventually(func() bool {
 		s.run("SET", "marker", "1")
 		n, err := s.do("WAIT", "1", "1000").ToInt64()
 		return err == nil && n == 1
-	}, "the master knows that it does")
+	}, "the master knows that the replica is connected")
 	return s, replica
 }
 
-// with gives the site a backend whose acquires wait for n replicas.
+// with gives the site a backend whose acquires wait until n replicas have acknowledged them.
 func (s *site) with(n int, timeout time.Duration) *site {
 	s.Helper()
 	b, err := redisbackend.New(s.client, redisbackend.WithReplicas(n, timeout))
@@ -50,8 +50,8 @@ func (m *member) requireNotReplicated(epoch uint64) {
 	m.Helper()
 	_, err := m.remote.Acquire(m.ctx(), request(epoch))
 	require.ErrorIs(m, err, backend.ErrNotReplicated)
-	assert.True(m, backend.Refused(err), "no use in trying again")
-	assert.False(m, backend.OutcomeUnknown(err), "it was given back")
+	assert.True(m, backend.Refused(err), "the error says not to try again")
+	assert.False(m, backend.OutcomeUnknown(err), "the lock was released")
 	assert.Empty(m, m.hash())
 }
 
@@ -61,14 +61,14 @@ func TestReplicasAcknowledgeAnAcquire(t *testing.T) {
 	a, b := s.with(1, 10*time.Second).join("a"), s.with(2, 200*time.Millisecond).join("b")
 	first := a.take(1)
 	copied := &site{T: t, name: s.name, client: connect(t, replica.Addr())}
-	assert.Equal(t, "a:1=1", copied.hash(), "the replica has it")
+	assert.Equal(t, "a:1=1", copied.hash(), "the replica has the hold")
 	a.release(1)
 	b.requireNotReplicated(1)
 	assert.Greater(t, a.take(2), first)
 	a.release(2)
 }
 
-func TestAReplicaThatHangsIsNone(t *testing.T) {
+func TestAReplicaThatHangsDoesNotCount(t *testing.T) {
 	t.Parallel()
 	s, replica := replicated(t)
 	a, hasty := s.with(1, 10*time.Second).join("a"), s.with(1, 500*time.Millisecond).join("hasty")
@@ -82,18 +82,19 @@ func TestAReplicaThatHangsIsNone(t *testing.T) {
 		epoch++
 		reply, err := a.remote.Acquire(s.ctx(), request(epoch))
 		return err == nil && reply.Status == backend.Granted
-	}, "it acknowledges again")
+	}, "the replica acknowledges again")
 }
 
-// WAIT with no replica connected returns 0, at once or when its time is up: that is none, not all.
-func TestWithoutReplicasNothingIsReplicated(t *testing.T) {
+// With no replica connected, WAIT returns 0, at once or when its time is up: no replica has acknowledged, which must
+// not count as all.
+func TestWithNoReplicaConnectedAcquireFails(t *testing.T) {
 	t.Parallel()
 	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr())}
 	s.with(1, 20*time.Millisecond).join("a").requireNotReplicated(1)
 }
 
-// A lock that was pushed is confirmed, and with that acknowledged, before Lock returns.
-func TestAGrantIsAcknowledgedToo(t *testing.T) {
+// A lock that was pushed is confirmed before Lock returns, and the confirmation is acknowledged by the replicas.
+func TestAPushedGrantIsAcknowledgedByReplicas(t *testing.T) {
 	t.Parallel()
 	s, replica := replicated(t)
 	one, two := newSession(t, s.with(1, 10*time.Second).b), newSession(t, s.with(1, 500*time.Millisecond).b)
@@ -102,13 +103,13 @@ func TestAGrantIsAcknowledgedToo(t *testing.T) {
 	s.eventually(func() bool { return holder.Lock(held) == nil }, "the replica acknowledges")
 	got := make(chan error, 1)
 	go func() { got <- waiter.Lock(t.Context()) }()
-	s.eventually(func() bool { return waiter.QueueLength() == 1 && len(must(holder.Inspect(t.Context())).Waiting) == 1 }, "it waits")
+	s.eventually(func() bool { return waiter.QueueLength() == 1 && len(must(holder.Inspect(t.Context())).Waiting) == 1 }, "the second session waits")
 	replica.Freeze()
 	require.NoError(t, holder.Unlock(held))
 	assert.ErrorIs(t, <-got, backend.ErrNotReplicated)
 	replica.Thaw()
 	ctx := reentrant.WithOwner(t.Context(), "later")
-	s.eventually(func() bool { return waiter.Lock(ctx) == nil }, "it acknowledges again")
+	s.eventually(func() bool { return waiter.Lock(ctx) == nil }, "the replica acknowledges again")
 	require.NoError(t, waiter.Unlock(ctx))
 }
 
@@ -125,8 +126,8 @@ func newSession(t *testing.T, b backend.Backend) *reentrant.Session {
 	return s
 }
 
-// A hold that was taken up survives a failover as one that was got does: with the session that has it now.
-func TestAResumeIsAcknowledgedToo(t *testing.T) {
+// A hold that was resumed survives a failover as an acquired one does: with the session that has it now.
+func TestAResumedHoldIsAcknowledgedByReplicas(t *testing.T) {
 	t.Parallel()
 	s, replica := replicated(t)
 	a, b, c := s.with(1, 10*time.Second).join("a"), s.with(1, 10*time.Second).join("b"), s.with(2, 20*time.Millisecond).join("c")
@@ -137,11 +138,11 @@ func TestAResumeIsAcknowledgedToo(t *testing.T) {
 		defer close(resumed)
 		assert.Equal(t, backend.Resumed, b.resume(2, false).Status)
 	}()
-	s.eventually(func() bool { return s.hash() == "b:@w=1" }, "the master has it")
+	s.eventually(func() bool { return s.hash() == "b:@w=1" }, "the master has the resumed hold")
 	select {
 	case <-resumed:
-		assert.Fail(t, "it is said to be resumed before the replica has it")
-	case <-time.After(100 * time.Millisecond): // a test that fails is what this can miss, and no other
+		assert.Fail(t, "Resume returned before the replica has the hold")
+	case <-time.After(100 * time.Millisecond): // on a slow machine this may miss a fault, but it never fails wrongly
 	}
 	replica.Thaw()
 	<-resumed
@@ -152,8 +153,8 @@ func TestAResumeIsAcknowledgedToo(t *testing.T) {
 		Epoch: 3, Owner: "@w", Lease: lease, NotAfter: time.Now().Add(time.Minute),
 	})
 	require.ErrorIs(t, err, backend.ErrNotReplicated)
-	assert.True(t, backend.OutcomeUnknown(err), "the master has it")
-	assert.False(t, backend.Refused(err), "it is sent again until the replicas are there")
+	assert.True(t, backend.OutcomeUnknown(err), "the master has the resumed hold")
+	assert.False(t, backend.Refused(err), "Resume is sent again until the replicas acknowledge it")
 	assert.Equal(t, "c:@w=1", s.hash())
 }
 
@@ -169,11 +170,11 @@ func TestReplicasAreWaitedForOnOneConnection(t *testing.T) {
 	assert.Equal(t, before, everConnected(s))
 }
 
-// An acquire that only waited for a place in the client's pool has sent nothing.
+// An acquire that waited in vain for a connection of the client's pool has sent nothing.
 func TestAnAcquireThatFoundNoConnectionWasNotSent(t *testing.T) {
 	t.Parallel()
 	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr(), func(o *rueidis.ClientOption) { o.BlockingPoolSize = 2 })}
-	a := s.with(1, time.Second).join("a") // whose channel has one
+	a := s.with(1, time.Second).join("a") // the pool has one connection
 	_, release := s.client.Dedicate()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -196,7 +197,7 @@ func TestWithReplicasChecksItsArguments(t *testing.T) {
 	}
 }
 
-// replicaWaits is how often the server was asked to wait for replicas.
+// replicaWaits returns how often the server was asked to wait for replicas.
 func (s *site) replicaWaits() (n int) {
 	s.Helper()
 	stats, err := s.do("INFO", "commandstats").ToString()
@@ -206,8 +207,8 @@ func (s *site) replicaWaits() (n int) {
 	return n
 }
 
-// An owner that comes back from a condition had the lock before: it is told that it lost the lock when it cannot have
-// it back for a lease, not when a replica lags.
+// An owner that waits for a condition had the lock before. It gets a loss when it cannot acquire the lock again for a
+// lease, and no error when a replica is slow.
 func TestAwaitOutlastsAReplicaThatLags(t *testing.T) {
 	t.Parallel()
 	type lock interface {
@@ -234,7 +235,7 @@ func TestAwaitOutlastsAReplicaThatLags(t *testing.T) {
 			before := s.replicaWaits()
 			require.NoError(t, other.NewCondition("c").Signal(signaller))
 			require.NoError(t, other.Unlock(signaller))
-			s.eventually(func() bool { return len(back) > 0 || s.replicaWaits() >= before+2 }, "it waits for the replica, and tries again")
+			s.eventually(func() bool { return len(back) > 0 || s.replicaWaits() >= before+2 }, "Await waits for the replica, and tries again")
 			replica.Thaw()
 			require.NoError(t, <-back)
 			require.NoError(t, l.Verify(waiter))
@@ -243,7 +244,8 @@ func TestAwaitOutlastsAReplicaThatLags(t *testing.T) {
 	}
 }
 
-// The conditions of a write side have a lock of their own for the time of a verb: a failover that forgets it costs nothing.
+// A verb on a write side's condition holds a lock of its own meanwhile. That lock need not survive a failover, so
+// Signal waits for no replica.
 func TestSignalWaitsForNoReplica(t *testing.T) {
 	t.Parallel()
 	s, replica := replicated(t)
@@ -257,7 +259,7 @@ func TestSignalWaitsForNoReplica(t *testing.T) {
 	replica.Thaw()
 }
 
-// A call that gets a lock of whatever kind fails when the time for the replicas is up, and leaves nothing behind.
+// A call that acquires a lock of any kind fails when the time for the replicas is over, and keeps nothing.
 func TestTooFewReplicasFailEveryKindAtOnce(t *testing.T) {
 	t.Parallel()
 	s, replica := replicated(t)
@@ -281,12 +283,12 @@ func TestTooFewReplicasFailEveryKindAtOnce(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), silence)
 			err := call(ctx)
 			require.ErrorIs(t, err, reentrant.ErrNotReplicated, name)
-			assert.True(t, reentrant.Refused(err), "%s: no use in trying again: %v", name, err)
+			assert.True(t, reentrant.Refused(err), "%s: the error says not to try again: %v", name, err)
 			require.NoError(t, ctx.Err(), name)
 			cancel()
 		}
 		begun := time.Now()
 		require.NoError(t, k.elsewhere(reentrant.WithOwner(t.Context(), "elsewhere")), name)
-		assert.Less(t, time.Since(begun), reentrant.DefaultLease/3, "%s: it was given back", name)
+		assert.Less(t, time.Since(begun), reentrant.DefaultLease/3, "%s: the lock was released", name)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// resume takes up the hold of owner @w.
+// resume resumes the hold of owner @w.
 func (m *member) resume(epoch uint64, fixed bool) backend.ResumeReply {
 	m.Helper()
 	reply, err := m.remote.(backend.Resumer).Resume(m.ctx(), backend.ResumeRequest{
@@ -20,7 +20,7 @@ func (m *member) resume(epoch uint64, fixed bool) backend.ResumeReply {
 	return reply
 }
 
-// reenterAs is reenter for an owner.
+// reenterAs re-enters the lock for an owner.
 func (m *member) reenterAs(owner string, epoch, op uint64, holds int) {
 	m.Helper()
 	_, err := m.remote.Reenter(m.ctx(), backend.ReenterRequest{Epoch: epoch, Owner: owner, Op: op, Holds: holds})
@@ -68,7 +68,7 @@ func TestResumeWithoutARecordHasANewToken(t *testing.T) {
 			assert.Equal(t, backend.Resumed, got.Status)
 			assert.Greater(t, got.Token, token)
 			assert.Equal(t, text(int64(got.Token)), s.record()[1])
-			assert.True(t, b.renews(7, lease), "the hold is known to be b's")
+			assert.True(t, b.renews(7, lease), "the record says that the hold is b's")
 			assert.Equal(t, backend.Released, b.release(7))
 			assert.Equal(t, backend.NotThere, a.resume(8, false).Status)
 			s.run("FLUSHALL")

@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Two processes wait for each other over the conditions of a write side, with scripts and without.
+// Two processes wake each other by the conditions of a write side, with scripts and without.
 func TestConditionsOfAWriteSideOnRedis(t *testing.T) {
 	for name, opts := range map[string][]redisbackend.Option{
 		"scripts":         {redisbackend.WithPrefix("app:")},

@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// FuzzOwners: whatever an owner is called, it is the holder that Redis names: when it took the lock, when it was given it,
-// and when it came back from a condition.
+// FuzzOwners checks that Redis reports the holder's exact name, whatever bytes the name has: after an acquire, a
+// hand-over, and a wait for a condition.
 func FuzzOwners(f *testing.F) {
 	for _, owner := range nasty {
 		f.Add(owner, "other")

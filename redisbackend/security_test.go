@@ -34,7 +34,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// An authority signs certificates, and only this test knows it.
+// An authority signs certificates. Only this test trusts it.
 type authority struct {
 	t    *testing.T
 	dir  string
@@ -78,7 +78,7 @@ func (a *authority) server(options ...string) string {
 	return net.JoinHostPort("127.0.0.1", server.Port("--tls-port"))
 }
 
-func TestTLS(t *testing.T) {
+func TestOpenChecksTheServersCertificate(t *testing.T) {
 	t.Parallel()
 	redisserver.NeedTLS(t)
 	a := newAuthority(t)
@@ -95,7 +95,7 @@ func TestTLS(t *testing.T) {
 	hears(s, s.join("m"), 1)
 
 	_, err = redisbackend.Open(t.Context(), patiently("rediss://:s3cret@"+addr))
-	require.ErrorContains(t, err, "certificate", "the authority is not one that the system trusts")
+	require.ErrorContains(t, err, "certificate", "the system does not trust the authority")
 	assert.NotContains(t, err.Error(), "s3cret")
 	b, err := redisbackend.Open(t.Context(), patiently("rediss://:s3cret@"+addr+"?skip_verify=true"))
 	require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestTLS(t *testing.T) {
 	s.b = b
 	hears(s, s.join("m2"), 1)
 
-	// The system's authorities are read once in a process.
+	// A process reads the system's authorities only once.
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOpenTrustsTheSystemsAuthorities$", "-test.v")
 	child.Env = append(os.Environ(), "SSL_CERT_FILE="+a.file("ca.crt"), systemURL+"="+patiently("rediss://:s3cret@"+addr))
 	output, err := child.CombinedOutput()
@@ -116,7 +116,7 @@ const systemURL = "RELOCK_TEST_TLS_URL"
 func TestOpenTrustsTheSystemsAuthorities(t *testing.T) {
 	url := os.Getenv(systemURL)
 	if url == "" {
-		t.Skip("TestTLS runs it in a process with an authority of its own")
+		t.Skip("TestOpenChecksTheServersCertificate runs it in a process with an authority of its own")
 	}
 	b, err := redisbackend.Open(t.Context(), url)
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestOpenTrustsTheSystemsAuthorities(t *testing.T) {
 	require.NoError(t, lock.Do(t.Context(), func(context.Context) error { return nil }))
 }
 
-// documented are the words of doc.go behind a phrase, up to the end of the sentence or a comma and "and".
+// documented returns the words of doc.go after a phrase, up to the end of the sentence or to a comma and "and".
 func documented(t *testing.T, phrase string) (commands []string) {
 	doc := strings.ReplaceAll(string(must(os.ReadFile("doc.go"))), "\n// ", " ")
 	_, list, ok := strings.Cut(doc, phrase)
@@ -139,7 +139,7 @@ func documented(t *testing.T, phrase string) (commands []string) {
 	return commands
 }
 
-// setUser is the first ACL SETUSER line of docs/rights.md behind a phrase.
+// setUser returns the first ACL SETUSER line after a phrase of docs/rights.md.
 func setUser(t *testing.T, phrase string) []string {
 	guide := string(must(os.ReadFile("../docs/rights.md")))
 	_, rest, _ := strings.Cut(guide, phrase)
@@ -149,7 +149,7 @@ func setUser(t *testing.T, phrase string) []string {
 	return append([]string{"ACL", "SETUSER"}, strings.Fields(line)...)
 }
 
-// The texts in docs/rights.md after which the lines of rights begin.
+// The phrases of docs/rights.md before the lines of rights.
 const (
 	rightsAlways         = "A user with these rights"
 	rightsWithRedisson   = "With `WithRedisson` also:"
@@ -160,7 +160,7 @@ const (
 	rightsToANamedClient = "It also sends its name"
 )
 
-// leastUser makes a user on each of the servers that has the rights of the documentation, and no others.
+// leastUser makes a user with exactly the documented rights on each of the servers.
 func leastUser(t *testing.T, more []string, servers ...*site) func(*rueidis.ClientOption) {
 	for _, server := range servers {
 		phrases := append([]string{rightsAlways}, more...)
@@ -178,7 +178,7 @@ func leastUser(t *testing.T, more []string, servers ...*site) func(*rueidis.Clie
 	return func(o *rueidis.ClientOption) { o.Username, o.Password = "locks", "password" }
 }
 
-// redisVersion is the version of Redis that a server is, or is compatible with, such as 7.2.
+// redisVersion returns the version of Redis that a server is, or is compatible with, such as 7.2.
 func redisVersion(server *site) float64 {
 	server.Helper()
 	info := must(server.do("INFO", "server").ToString())
@@ -197,7 +197,7 @@ func TestTheDocumentedRightsAgree(t *testing.T) {
 		slices.Concat(setUser(t, rightsInACluster)[3:], setUser(t, rightsToShards)[3:]))
 }
 
-// wellBehaved requires that a server has refused nothing, and has no key but those with the prefix.
+// wellBehaved requires that a server has refused no command, and has only keys with the prefix.
 func wellBehaved(server *site) {
 	server.Helper()
 	denied, err := server.do("ACL", "LOG").ToArray()
@@ -212,8 +212,8 @@ func wellBehaved(server *site) {
 	}
 }
 
-// Everything that a Backend is there for works with the rights that are documented: nothing is refused, not even what
-// would only be slower without.
+// The documented rights are enough for all features of a Backend: no command is refused, not even one without which it
+// would only be slower.
 func TestTheDocumentedRightsAreEnoughForEverything(t *testing.T) {
 	t.Parallel()
 	for how, c := range map[string]struct {
@@ -233,7 +233,7 @@ func TestTheDocumentedRightsAreEnoughForEverything(t *testing.T) {
 			server := redisserver.Start(t)
 			admin := node(t, server)
 			client := connect(t, server.Addr(), leastUser(t, c.rights, admin), func(o *rueidis.ClientOption) {
-				o.ForceSingleClient = true // else the client tries whether it is a Cluster, and accepts the refusal
+				o.ForceSingleClient = true // otherwise the client tries whether this is a Cluster, and the server refuses that
 			})
 			b, err := redisbackend.New(client, append(c.options, redisbackend.WithPrefix("app:"))...)
 			require.NoError(t, err)
@@ -299,7 +299,7 @@ func TestTheDocumentedRightsAreEnoughForRedisson(t *testing.T) {
 	a := s.join("a")
 	a.take(1)
 	a.release(1)
-	heard.says(t, "0", "the release")
+	heard.says(t, "0", "the release is published")
 	admin.run("HSET", "app:lock", javaThread, "1")
 	admin.run("PEXPIRE", "app:lock", text(lease.Milliseconds()))
 	a.wait(2)
@@ -338,7 +338,7 @@ func TestTheDocumentedRightsReachNothingElse(t *testing.T) {
 	assert.Equal(t, "1", must(admin.do("GET", "secret").ToString()))
 }
 
-// A passwords' change while sessions are open shows up in errors and in the log, and the passwords do not.
+// If passwords change while sessions are open, errors and the log say so without the passwords.
 func TestPasswordsAreNotInErrorsOrLogs(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t, "--requirepass", "s3cret")
@@ -367,13 +367,13 @@ func TestPasswordsAreNotInErrorsOrLogs(t *testing.T) {
 	assert.NotContains(t, err.Error(), "s3cret")
 	require.Error(t, lock.Unlock(ctx))
 	written := func() bool { return strings.Contains(log.String(), "lock released") }
-	require.Eventually(t, written, limit, tick, "the log, to its end")
+	require.Eventually(t, written, limit, tick, "the whole log")
 	assert.NotContains(t, log.String(), "s3cret")
 	assert.NotContains(t, log.String(), "n3wer")
-	assert.Contains(t, log.String(), "WRONGPASS", "the log has been written to")
+	assert.Contains(t, log.String(), "WRONGPASS", "the log is not empty")
 }
 
-// A buffer may be written to by many.
+// A buffer can be written by several goroutines at once.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -391,7 +391,7 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// nasty are names that have broken protocols.
+// nasty are names that break carelessly written protocols.
 var nasty = []string{
 	"\x00", "a\x00b", "\n", "\r\n", "$3\r\nfoo\r\n", " ", "a b c", "a:b", ":", "::", "~", "*", "*linger", "?", "[a-z]", "%s%.0f%n", "é", "日本",
 	"\xff\xfe", "{", "{a", "a{b", "{tag}", "x{tag}y{z}", "{{a}}", "}", "{}", "a}b", "{a}}", "'", `"`, `\`, "]]", "--", "${x}", "relock", "relock:", "relock:{a}:t:a",
@@ -399,8 +399,8 @@ var nasty = []string{
 	strings.Repeat("\x00", 4096), strings.Repeat("x", 4097), "",
 }
 
-// Any bytes are a name of a lock, a condition and an owner, or are refused with words that say so.
-func TestNastyNames(t *testing.T) {
+// Any bytes can be the name of a lock, a condition or an owner, or are refused with a clear error.
+func TestNamesOfAnyBytesWorkOrAreRefused(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		one, two := s.join("one"), s.join("two")
 		epoch, accepted := uint64(0), 0

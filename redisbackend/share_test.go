@@ -29,7 +29,7 @@ func (m *member) share(req backend.ShareRequest) (backend.ShareReply, error) {
 	return m.remote.(backend.Sharer).Share(m.ctx(), req)
 }
 
-// All that is left of a shared name is one key, which expires.
+// A shared name leaves a single key, which expires.
 func TestShareLeavesOneKeyThatExpires(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
@@ -52,7 +52,7 @@ func TestShareLeavesOneKeyThatExpires(t *testing.T) {
 	assert.EqualValues(t, 4, fields, "the summary, two sessions and a place")
 }
 
-// An entry goes when no copy of the session can be under way any more, and not before.
+// A session's entry is deleted when no copy of its commands can arrive any more, and not before.
 func TestShareForgetsSessions(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
@@ -78,13 +78,13 @@ func TestShareForgetsSessions(t *testing.T) {
 	for time.Now().Before(req.Memory.Add(-100 * time.Millisecond)) {
 		sent := time.Now()
 		there := run()
-		require.True(t, there || time.Since(req.Memory) > 0, "forgotten %v before its time", req.Memory.Sub(sent))
+		require.True(t, there || time.Since(req.Memory) > 0, "deleted %v too early", req.Memory.Sub(sent))
 		time.Sleep(20 * time.Millisecond)
 	}
 	require.Eventually(t, func() bool { return !run() }, time.Minute, time.Millisecond)
 }
 
-// A Redis without free memory still renews and takes back what sessions have.
+// On a Redis without free memory units are still renewed and given back.
 func TestShareOnAFullServer(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
@@ -113,7 +113,7 @@ func TestShareOnAFullServer(t *testing.T) {
 	assert.Equal(t, 1, reply.Units)
 }
 
-// A key of the user's own is not touched.
+// A key that belongs to the user is not changed.
 func TestShareOfAKeyThatIsNoLock(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
@@ -131,7 +131,7 @@ func TestShareOfAKeyThatIsNoLock(t *testing.T) {
 	}
 }
 
-// Units count only when enough replicas have them.
+// Units are granted only when enough replicas have acknowledged them.
 func TestShareIsAcknowledgedByReplicas(t *testing.T) {
 	t.Parallel()
 	s, replica := replicated(t)
@@ -145,18 +145,18 @@ func TestShareIsAcknowledgedByReplicas(t *testing.T) {
 	assert.EqualValues(t, 1, there)
 	_, err = b.share(sharing(1, 0, 1))
 	require.ErrorIs(t, err, backend.ErrNotReplicated)
-	assert.True(t, backend.OutcomeUnknown(err), "the master has it")
-	assert.True(t, backend.Refused(err), "no use in trying again")
-	reply, err = b.share(sharing(2, 0, 0)) // what is given back need not be acknowledged
+	assert.True(t, backend.OutcomeUnknown(err), "the master has the unit")
+	assert.True(t, backend.Refused(err), "the error says not to try again")
+	reply, err = b.share(sharing(2, 0, 0)) // giving units back needs no acknowledgement
 	require.NoError(t, err)
 	assert.Zero(t, reply.Units)
-	reply, err = b.share(sharing(3, 0, backend.AllUnits)) // nor a place behind another session
+	reply, err = b.share(sharing(3, 0, backend.AllUnits)) // nor does a place behind another session
 	require.NoError(t, err)
 	assert.True(t, reply.Placed)
 }
 
-// A quorum has no server that keeps the queue.
-func TestShareIsNotOfAQuorum(t *testing.T) {
+// Shared names need a queue on one server, which a quorum does not have.
+func TestAQuorumHasNoSharedNames(t *testing.T) {
 	var clients []rueidis.Client
 	for range 3 {
 		clients = append(clients, redistest.Start(t).Client())
@@ -173,7 +173,8 @@ func TestShareIsNotOfAQuorum(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// However many sessions change in one run, it is carried out as a whole: Lua hands over only some thousand arguments at once.
+// One run of the script can change any number of sessions: it writes them in portions, since Lua passes only some
+// thousand arguments at once.
 func TestShareWritesManySessionsInOneRun(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
@@ -185,13 +186,13 @@ func TestShareWritesManySessionsInOneRun(t *testing.T) {
 	require.NoError(t, err)
 	key := "relock:{lock}:t:lock"
 	const changed, forgotten = 5_000, 9_000
-	fields := []string{"HSET", key, "=", "r 2 1 1 1 0 1 14000 0"} // something has ended
+	fields := []string{"HSET", key, "=", "r 2 1 1 1 0 1 14000 0"} // one of its times is over
 	for i := range changed + forgotten {
-		memory := "1" // it is over
+		memory := "1" // the entry is over
 		if i < changed {
 			memory = "9000000000000000"
 		}
-		// It had a place, whose deadline is over.
+		// The session had a place whose deadline has passed.
 		fields = append(fields, "old"+strconv.Itoa(i), "1 0 0 "+memory+" 0 0 5 "+strconv.Itoa(i+1)+" 1 1 1 0 1 0 1 -1 0", "#"+strconv.Itoa(i+1), "old"+strconv.Itoa(i))
 	}
 	s.run(fields...)
@@ -205,8 +206,8 @@ func TestShareWritesManySessionsInOneRun(t *testing.T) {
 	assert.Equal(t, "1 0 0 9000000000000000 0 0 5 0 0 0 0 0 0 0 0 -1 0", entry)
 }
 
-// A writer leaves, and all the readers that wait are served in one run. Its time grows with their number, and not with the
-// square of it. What the server's processor spent is compared within this run of the test, the least of some tries.
+// When a writer leaves, all waiting readers are granted in one run of the script. Its time grows with their number, and
+// not with the square of it. The test compares the server's processor time, the least of several tries.
 func TestServingManyReadersTakesTimeInProportion(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
@@ -227,7 +228,7 @@ func TestServingManyReadersTakesTimeInProportion(t *testing.T) {
 	serve := func(readers int) (spent float64) {
 		s.run("DEL", key)
 		share(0, backend.AllUnits)
-		fields := []string{"HSET", key, "=", fmt.Sprintf("r 2 0 0 0 0 1 %d 0", readers)} // to be counted anew
+		fields := []string{"HSET", key, "=", fmt.Sprintf("r 2 0 0 0 0 1 %d 0", readers)} // the summary is marked to be counted again
 		for i := range readers {
 			reader := "reader" + strconv.Itoa(i)
 			entry := fmt.Sprintf("1 0 0 0 0 0 %d %d 1 1 9000000000000000 60000 1 0 1 -1 0", backend.AllUnits, i+1)
@@ -239,7 +240,7 @@ func TestServingManyReadersTakesTimeInProportion(t *testing.T) {
 		spent = s.processor() - before
 		entry, err := s.do("HGET", key, "reader"+strconv.Itoa(readers-1)).ToString()
 		require.NoError(t, err)
-		require.Regexp(t, "^1 1 ", entry, "the last of them reads")
+		require.Regexp(t, "^1 1 ", entry, "the last reader has a unit")
 		return spent
 	}
 	few, many := math.Inf(1), math.Inf(1)
@@ -250,7 +251,7 @@ func TestServingManyReadersTakesTimeInProportion(t *testing.T) {
 	assert.Less(t, many, 24*few, "8 times as many")
 }
 
-// processor returns how many seconds of processor time the server has spent on commands.
+// processor returns how many seconds of processor time the server has used for commands.
 func (s *site) processor() float64 {
 	info, err := s.do("INFO", "cpu").ToString()
 	require.NoError(s, err)

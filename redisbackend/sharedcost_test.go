@@ -20,10 +20,10 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// What a name with many sessions asks of a Redis: counts of the commands that its scripts run, by the server's own
-// statistics. Times are printed only, since they are the machine's.
+// These tests count the commands that scripts run for a name with many sessions, by Redis's own statistics. Times are
+// only printed, since they depend on the machine.
 
-// A crowd is many sessions of one name on a server of its own.
+// A crowd is many sessions of one name, on a server of its own.
 type crowd struct {
 	testing.TB
 	server  *redisserver.Server
@@ -31,15 +31,15 @@ type crowd struct {
 	members []*crowdMember
 }
 
-// A crowdMember says the least that a session says of one name. A reader that is asked gives its unit back, and asks for
-// another one.
+// A crowdMember sends the least that a session must send for one name. A reader whose unit is wanted gives it back, and
+// asks for another one.
 type crowdMember struct {
 	remote backend.Remote
 	name   string
 	limit  int
 	kind   backend.ShareKind
-	asked  atomic.Bool   // gives back when it is wanted
-	given  chan struct{} // a grant was pushed
+	asked  atomic.Bool   // give the unit back when another session wants it
+	given  chan struct{} // a grant was received
 
 	mu    sync.Mutex
 	epoch uint64
@@ -95,7 +95,7 @@ func (m *crowdMember) SharedWanted(_ string, may int, _ uint64) {
 	}
 }
 
-// share says what the session keeps and wants from now on.
+// share sends what the session keeps and wants from now on.
 func (m *crowdMember) share(keep, want int) (backend.ShareReply, error) {
 	m.mu.Lock()
 	m.epoch++
@@ -103,7 +103,7 @@ func (m *crowdMember) share(keep, want int) (backend.ShareReply, error) {
 	return m.beat(keep, want)
 }
 
-// beat repeats what the session said last.
+// beat sends the last request again.
 func (m *crowdMember) beat(keep, want int) (backend.ShareReply, error) {
 	m.mu.Lock()
 	req := backend.ShareRequest{
@@ -121,7 +121,7 @@ func (m *crowdMember) beat(keep, want int) (backend.ShareReply, error) {
 	return r, err
 }
 
-// A bill is what a server did for a while: how often it ran each command, and how long its scripts took.
+// A bill says how often a server ran each command, and how long its scripts took.
 type bill struct {
 	calls   map[string]int
 	scripts time.Duration
@@ -142,7 +142,7 @@ func (b bill) commands() (n int) {
 
 var statLine = regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+),usec=(\d+)`)
 
-// measure returns what the server does during f.
+// measure returns the server's bill for f.
 func (c *crowd) measure(f func()) bill {
 	c.Helper()
 	_, err := c.server.Command("CONFIG", "RESETSTAT")
@@ -160,7 +160,7 @@ func (c *crowd) measure(f func()) bill {
 	return b
 }
 
-// quickest measures f a few times, and returns the bill whose scripts were the quickest.
+// quickest measures f several times, and returns the bill with the least script time.
 func (c *crowd) quickest(f func()) bill {
 	c.Helper()
 	best := c.measure(f)
@@ -174,7 +174,7 @@ func (c *crowd) quickest(f func()) bill {
 
 const crowded = 1000
 
-// waiting returns one heartbeat of so many sessions that wait for a shared name, one after the other.
+// waiting returns one heartbeat of each of n sessions that wait for a shared name, one after the other.
 func waiting(t testing.TB, kind backend.ShareKind, sessions int) (c *crowd, heartbeat func()) {
 	most, want := backend.AllUnits, backend.AllUnits
 	if kind == backend.Permits {
@@ -198,7 +198,7 @@ func waiting(t testing.TB, kind backend.ShareKind, sessions int) (c *crowd, hear
 	}
 }
 
-// waitingForLock is waiting for a Lock.
+// waitingForLock does the same as waiting for a Lock.
 func waitingForLock(t testing.TB, sessions int) (c *crowd, heartbeat func()) {
 	c = newCrowd(t, 0, 0, sessions)
 	beat := func(m *crowdMember) backend.AcquireStatus {
@@ -220,7 +220,7 @@ func waitingForLock(t testing.TB, sessions int) (c *crowd, heartbeat func()) {
 }
 
 func (b bill) each(n int) string {
-	return fmt.Sprintf("%.1f µs and %.1f commands a beat", float64(b.scripts.Nanoseconds())/1000/float64(n), float64(b.commands())/float64(n))
+	return fmt.Sprintf("%.1f µs and %.1f commands for each heartbeat", float64(b.scripts.Nanoseconds())/1000/float64(n), float64(b.commands())/float64(n))
 }
 
 func TestABeatOfManyWaitingSessionsCostsNoMoreThanTwoOfALock(t *testing.T) {
@@ -231,13 +231,13 @@ func TestABeatOfManyWaitingSessionsCostsNoMoreThanTwoOfALock(t *testing.T) {
 		c, heartbeat := waiting(t, kind, crowded)
 		b := c.quickest(heartbeat)
 		t.Logf("%s: %s, %.2f × the time of a Lock's", name, b.each(crowded), float64(b.scripts)/float64(lock.scripts))
-		assert.LessOrEqual(t, b.calls["hgetall"], 2, "%s: all entries are read for the head's beat", name)
-		assert.LessOrEqual(t, b.published(), 2, "%s: the head's beat tells the holder", name)
+		assert.LessOrEqual(t, b.calls["hgetall"], 2, "%s: only a heartbeat of the head reads all entries", name)
+		assert.LessOrEqual(t, b.published(), 2, "%s: a heartbeat of the head sends a message to the holder", name)
 		assert.LessOrEqual(t, b.commands(), 2*lock.commands(), name)
 	}
 }
 
-// reading returns one write among so many sessions that read: all give their unit back, and get it again.
+// reading returns one write among n sessions that read: each gives its unit back and gets it again.
 func reading(t testing.TB, readers int) (c *crowd, write func()) {
 	c = newCrowd(t, backend.ReadWrite, backend.AllUnits, readers)
 	writer := c.join("writer", backend.ReadWrite, backend.AllUnits)
@@ -271,7 +271,7 @@ func TestAWriteAmongManyReadingSessionsIsThreeMessagesForEach(t *testing.T) {
 	assert.LessOrEqual(t, b.calls["hgetall"], 10)
 }
 
-// BenchmarkBeatOfOneOfManyWaiting prints what Redis does for one beat, by its own statistics.
+// BenchmarkBeatOfOneOfManyWaiting prints what one heartbeat costs Redis, by its own statistics.
 func BenchmarkBeatOfOneOfManyWaiting(b *testing.B) {
 	for _, sessions := range []int{10, 100, 1000} {
 		kinds := map[string]func() (*crowd, func()){
@@ -294,7 +294,7 @@ func BenchmarkBeatOfOneOfManyWaiting(b *testing.B) {
 	}
 }
 
-// BenchmarkWriteAmongReadingSessions prints what Redis does for one write.
+// BenchmarkWriteAmongReadingSessions prints what one write costs Redis.
 func BenchmarkWriteAmongReadingSessions(b *testing.B) {
 	for _, sessions := range []int{10, 100, 400} {
 		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) {
@@ -316,7 +316,8 @@ func (b bill) report(tb *testing.B, n int, of string) {
 	tb.ReportMetric(float64(b.published())/float64(n), "messages/"+of)
 }
 
-// The entry of a session that has left is kept for late copies, and not for its lease, which is ten minutes here.
+// The entry of a session that gave everything back is kept for late copies of its commands, not for its lease, which is
+// ten minutes here.
 func TestAnEntryIsGoneSoonAfterItsSessionGaveAllBack(t *testing.T) {
 	c := &crowd{TB: t, server: redisserver.StartWithClock(t)}
 	var err error
@@ -331,7 +332,7 @@ func TestAnEntryIsGoneSoonAfterItsSessionGaveAllBack(t *testing.T) {
 	_, err = leaves.share(0, 0)
 	require.NoError(t, err)
 	entries := func() int {
-		key, err := c.server.Command("RANDOMKEY") // there is one
+		key, err := c.server.Command("RANDOMKEY") // the entry exists before
 		require.NoError(t, err)
 		n, err := c.server.Command("HLEN", key)
 		require.NoError(t, err)

@@ -20,16 +20,16 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// A site is one lock on one server, with the sessions that a test opens there.
+// A site is one lock on one server, and the sessions that a test opens there.
 type site struct {
 	*testing.T
 	client rueidis.Client
 	b      *redisbackend.Backend
 	name   string
-	began  time.Time // when it was opened, for assertFull
+	began  time.Time // the time at which it was opened, for assertFull
 }
 
-// each runs a test on the embedded Redis and on a real one, with a server of its own in each. It runs beside other tests.
+// each runs a test on the embedded Redis and on a real one, with a server of its own each time, and beside other tests.
 func each(t *testing.T, test func(*testing.T, *site)) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) { test(t, embedded(t)) })
@@ -49,11 +49,11 @@ func realRedis(t *testing.T, options ...string) *site {
 	return &site{T: t, client: client, b: b, name: "lock", began: time.Now()}
 }
 
-// smallRing is enough for the commands that a test has under way on one connection. Most of what a new connection costs a
-// process is its ring, and a test makes many connections.
+// smallRing is the size of a connection's ring of commands that is enough for a test. The ring is most of what a new
+// connection costs a process, and a test makes many connections.
 const smallRing = 6
 
-// connect makes a client that is closed with the test.
+// connect makes a client that is closed at the end of the test.
 func connect(t testing.TB, addr string, change ...func(*rueidis.ClientOption)) rueidis.Client {
 	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, PipelineMultiplex: -1, RingScaleEachConn: smallRing}
 	for _, f := range change {
@@ -92,7 +92,8 @@ func (m *member) Signalled(_ string, ticket uint64, placed bool) { m.signals <- 
 func (m *member) Wanted(_ string, epoch uint64)                  { m.wanted <- epoch }
 func (m *member) Taken(_ string, epoch uint64)                   { m.taken <- epoch }
 
-// The sink is called with every connection, and mostly no test waits for it: a Sink never blocks.
+// The sink receives messages on every connection, and most tests never read them: a Sink must not block, so the
+// channels are large.
 func (m *member) Reconnected() {
 	select {
 	case m.resumed <- struct{}{}:
@@ -103,7 +104,7 @@ func (m *member) Reconnected() {
 // join opens a session.
 func (s *site) join(id string) *member { return s.joinVia(s.b, id) }
 
-// withoutScripts gives the site a backend that runs none.
+// withoutScripts gives the site a backend that runs no scripts.
 func (s *site) withoutScripts() *site {
 	s.Helper()
 	b, err := redisbackend.New(s.client, redisbackend.WithoutScripts())
@@ -133,21 +134,22 @@ func (m *member) bind(name string) backend.Remote {
 	return remote
 }
 
-// ctx bounds one command.
+// ctx returns a context for one command.
 func (s *site) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(s.Context(), limit)
 	s.Cleanup(cancel)
 	return ctx
 }
 
-// Nothing of this ends while a test runs, however busy the machine is, unless the test ends it: with lapse or impatient.
+// None of these times is over while a test runs, however busy the machine is, unless the test ends it by lapse or
+// impatient.
 const (
 	lease    = 2 * time.Minute
 	grantTTL = 40 * time.Second
 	patience = time.Minute
 )
 
-// request is an ordinary attempt.
+// request makes an ordinary attempt.
 func request(epoch uint64, change ...func(*backend.AcquireRequest)) backend.AcquireRequest {
 	req := backend.AcquireRequest{Epoch: epoch, Owner: "1", Holds: 1, Lease: lease, NotAfter: time.Now().Add(10 * time.Second),
 		Tokens: 1, Patience: patience, GrantTTL: grantTTL}
@@ -163,7 +165,7 @@ func yield(r *backend.AcquireRequest) { r.Yield, r.Queue = true, true }
 func fixed(r *backend.AcquireRequest) { r.Fixed = true }
 func keep(r *backend.AcquireRequest)  { r.KeepTTL = true }
 
-// impatient makes a waiter's patience that is over at once.
+// impatient lets a waiter's patience end at once.
 func impatient(r *backend.AcquireRequest) { r.Patience = 10 * time.Millisecond }
 
 func owned(owner string) func(*backend.AcquireRequest) {
@@ -177,7 +179,7 @@ func (m *member) acquire(epoch uint64, change ...func(*backend.AcquireRequest)) 
 	return reply
 }
 
-// take acquires the lock, which must succeed, and returns the token.
+// take acquires the lock, which must succeed, and returns its token.
 func (m *member) take(epoch uint64, change ...func(*backend.AcquireRequest)) backend.Token {
 	m.Helper()
 	reply := m.acquire(epoch, change...)
@@ -185,7 +187,7 @@ func (m *member) take(epoch uint64, change ...func(*backend.AcquireRequest)) bac
 	return reply.First
 }
 
-// wait takes a place among the waiters.
+// wait joins the queue of waiters.
 func (m *member) wait(epoch uint64, change ...func(*backend.AcquireRequest)) {
 	m.Helper()
 	reply := m.acquire(epoch, append(change, queue)...)
@@ -210,7 +212,7 @@ func (m *member) release(epoch uint64, change ...func(*backend.ReleaseRequest)) 
 	return result
 }
 
-// doubtfulFor says that a copy of the attempt may be under way for so long.
+// doubtfulFor says that a copy of the attempt may still arrive for the time d.
 func doubtfulFor(d time.Duration) func(*backend.ReleaseRequest) {
 	return func(r *backend.ReleaseRequest) { r.Until = time.Now().Add(d) }
 }
@@ -231,7 +233,7 @@ func (m *member) inspect() backend.State {
 	return state
 }
 
-// granted waits for the push that says that the lock is this session's.
+// granted waits for the message that grants the lock to this session.
 func (m *member) granted() backend.Grant {
 	m.Helper()
 	select {
@@ -243,7 +245,7 @@ func (m *member) granted() backend.Grant {
 	}
 }
 
-// silence is after how long nothing more is waited for. It only bounds the time of a failure, as limit does.
+// silence is how long a test waits for something before it fails, as limit is.
 var silence = testsize.Patience(limit / 2)
 
 // eventually waits for a condition.
@@ -252,7 +254,7 @@ func (s *site) eventually(condition func() bool, what string) {
 	require.Eventually(s, condition, silence, 2*time.Millisecond, what)
 }
 
-// The server's side, read with plain commands.
+// The functions below read what the server has, by plain commands.
 
 func (s *site) do(words ...string) rueidis.RedisResult {
 	return s.client.Do(s.ctx(), s.client.B().Arbitrary(words...).Build())
@@ -265,7 +267,7 @@ func (s *site) run(words ...string) {
 
 func (s *site) side(kind string) string { return "relock:{" + s.name + "}:" + kind + ":" + s.name }
 
-// hash is the hold hash, as "field=holds", or "" when the lock is free.
+// hash returns the hold's hash as "field=holds", or "" if the lock is free.
 func (s *site) hash() string {
 	s.Helper()
 	pairs, err := s.do("HGETALL", s.name).AsStrMap()
@@ -284,7 +286,7 @@ func (s *site) ttl() time.Duration {
 	return time.Duration(n) * time.Millisecond
 }
 
-// record is the record's fields: first, last, session, epoch, op, state, keep, tombstones….
+// record returns the record's fields: first, last, session, epoch, op, state, keep, tombstones….
 func (s *site) record() []string {
 	s.Helper()
 	text, err := s.do("GET", s.side("t")).ToString()
@@ -292,7 +294,7 @@ func (s *site) record() []string {
 	return strings.Split(text, " ")
 }
 
-// queued are the sessions in the queue, dead or alive.
+// queued returns the sessions in the queue, dead or alive.
 func (s *site) queued() []string {
 	s.Helper()
 	sessions, err := s.do("LRANGE", s.side("q"), "0", "-1").AsStrSlice()
@@ -300,14 +302,14 @@ func (s *site) queued() []string {
 	return sessions
 }
 
-// shorten leaves the holder half of its lease, so that a full one can be told from it.
+// shorten halves the rest of the holder's lease, so that it differs from a full one.
 func (s *site) shorten() {
 	s.Helper()
 	s.run("PEXPIRE", s.name, text((lease / 2).Milliseconds()))
 }
 
-// assertFull asserts that a TTL is one that the test was given: a second at most is missing, beside the time that the
-// test has taken so far.
+// assertFull asserts that a TTL is a full one: at most a second is missing, apart from the time for which the test has
+// run.
 func (s *site) assertFull(want, got time.Duration, why ...any) {
 	s.Helper()
 	require.False(s, s.began.IsZero())
@@ -315,7 +317,7 @@ func (s *site) assertFull(want, got time.Duration, why ...any) {
 	assert.LessOrEqual(s, got, want, why...)
 }
 
-// assertShort asserts that the lease is as shorten has left it.
+// assertShort asserts that the lease is still the one that shorten left.
 func (s *site) assertShort(why ...any) {
 	s.Helper()
 	assert.Positive(s, s.ttl(), why...)
@@ -329,7 +331,8 @@ func (s *site) lapse() {
 	s.eventually(func() bool { return s.hash() == "" }, "the lease ends")
 }
 
-// settle lets the doubt about a session's attempt, of which there is the only tombstone, end now.
+// settle ends the doubt about a session's attempt now: after that no copy of it can arrive. There must be only its
+// tombstone.
 func (s *site) settle(session string, epoch int64) {
 	s.Helper()
 	words := s.record()
@@ -338,7 +341,8 @@ func (s *site) settle(session string, epoch int64) {
 	s.run("SET", s.side("t"), strings.Join(words, " "), "KEEPTTL")
 }
 
-// stuck waits until the session's place, taken with impatient, is dead: its deadline has passed by Redis's clock.
+// stuck waits until the session's place, taken with impatient, is dead, because its deadline has passed by Redis's
+// clock.
 func (s *site) stuck(session string) {
 	s.Helper()
 	s.eventually(func() bool {
@@ -348,7 +352,7 @@ func (s *site) stuck(session string) {
 	}, "the place's deadline passes")
 }
 
-// clock is Redis's, in µs.
+// clock returns the time of Redis's clock, in µs.
 func (s *site) clock() int64 {
 	s.Helper()
 	t, err := s.do("TIME").AsStrSlice()
@@ -362,14 +366,14 @@ func number(t require.TestingT, text string) int64 {
 	return n
 }
 
-// unique is a name that no other test uses.
+// unique returns a name that no other test uses.
 func unique(what string) string { return fmt.Sprintf("%s-%s", what, rand.Text()) }
 
 func newBackend(client rueidis.Client, prefix string) (*redisbackend.Backend, error) {
 	return redisbackend.New(client, redisbackend.WithPrefix(prefix))
 }
 
-// scriptCalls is how many scripts a server has run.
+// scriptCalls returns how many scripts a server has run.
 func scriptCalls(s *site) int {
 	s.Helper()
 	info, err := s.do("INFO", "commandstats").ToString()
@@ -389,14 +393,14 @@ func countScripts(t require.TestingT, info string) int {
 	return calls
 }
 
-// connections returns the ids of a server's clients: all, or those that CLIENT LIST returns with more words.
+// connections returns the ids of a server's clients: all, or those that CLIENT LIST returns with the given words.
 func connections(s *site, words ...string) []string {
 	s.Helper()
 	list, err := s.do(append([]string{"CLIENT", "LIST"}, words...)...).ToString()
 	require.NoError(s, err)
 	var ids []string
 	for line := range strings.Lines(list) {
-		// Before the first there may be what kind of text it is, and also if there is none.
+		// a type may precede the first id, even if there is no client
 		if _, id, ok := strings.Cut(line, "id="); ok {
 			id, _, _ = strings.Cut(id, " ")
 			ids = append(ids, id)
@@ -405,7 +409,7 @@ func connections(s *site, words ...string) []string {
 	return ids
 }
 
-// everConnected is how many connections a server has had.
+// everConnected returns how many connections a server has accepted since it was started.
 func everConnected(s *site) int64 {
 	s.Helper()
 	info, err := s.do("INFO", "stats").ToString()

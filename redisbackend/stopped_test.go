@@ -18,18 +18,19 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// Redis keeps what a script has done before a command of it failed. So each script is stopped after each of its commands, in
-// each of these states; and then the other sessions, and the one that sent it, go on as sessions do.
+// If a command of a script fails, Redis keeps what the script has done before. So each script is stopped after each of
+// its commands, in each of the states below. After that the other sessions, and the one that sent the script, act as
+// sessions do.
 
-// A stopper is a client whose next run of one script stops half-way.
+// A stopper is a client that can stop the next run of a script half-way.
 type stopper struct {
 	rueidis.Client
-	sha, text string // of the script; "": none stops
-	after     int    // commands
+	sha, text string // the beginning of the script to be stopped; "" for none
+	after     int    // the number of commands that it still runs
 }
 
-// prelude makes the script's redis one whose call fails after so many commands, with the words of a Redis Cluster. What
-// pcall catches does not stop a script.
+// prelude replaces the script's redis by one whose call fails after a number of commands, with the error of a Redis
+// Cluster. An error that the script catches by pcall does not stop it.
 const prelude = `local redis, left = (function(real, left)
   local function call(...)
     if left == 0 then error('Script attempted to access a non local key in a cluster node') end
@@ -55,7 +56,7 @@ type scene struct {
 	stops   *stopper
 	scripts map[string]lua.Script
 	a, b, c *actor
-	last    backend.Token // the highest that a session has had
+	last    backend.Token // the highest token that a session has had
 }
 
 // An actor is a session of a scene.
@@ -64,10 +65,10 @@ type actor struct {
 	epoch, ticket uint64
 	prior         backend.Prior
 	waits         bool // it wants the lock
-	trusts        bool // it has the lock, whatever happens to what another session sends
+	trusts        bool // it has the lock, whatever happens to the commands of other sessions
 }
 
-// scenes opens a scene on a server; the function makes the next one.
+// scenes returns a function that makes the next scene on a server.
 func scenes(t *testing.T, client rueidis.Client, options ...redisbackend.Option) func() *scene {
 	stops := &stopper{Client: client}
 	b, err := redisbackend.New(stops, options...)
@@ -100,14 +101,14 @@ func scenes(t *testing.T, client rueidis.Client, options ...redisbackend.Option)
 	}
 }
 
-// got notes the token of a new hold, which is above all others.
+// got records the token of a new hold, which must be above all earlier ones.
 func (s *scene) got(reply backend.AcquireReply) {
 	s.Helper()
 	require.Greater(s, reply.First, s.last, "tokens rise")
 	s.last = reply.First
 }
 
-// takes makes an actor the holder.
+// takes makes an actor acquire the lock.
 func (s *scene) takes(m *actor, change ...func(*backend.AcquireRequest)) {
 	s.Helper()
 	m.epoch++
@@ -117,7 +118,7 @@ func (s *scene) takes(m *actor, change ...func(*backend.AcquireRequest)) {
 	m.prior = reply.Prior
 }
 
-// queues puts actors in the queue.
+// queues makes actors wait in the queue.
 func (s *scene) queues(waiters ...*actor) {
 	s.Helper()
 	for _, m := range waiters {
@@ -127,7 +128,7 @@ func (s *scene) queues(waiters ...*actor) {
 	}
 }
 
-// asks puts an actor among the waiters for the condition.
+// asks makes an actor wait for the condition.
 func (s *scene) asks(m *actor) {
 	s.Helper()
 	s.takes(m)
@@ -136,7 +137,7 @@ func (s *scene) asks(m *actor) {
 	m.epoch = m.ticket
 }
 
-// await sends the actor's await.
+// await sends the actor's command await.
 func (m *actor) await() error {
 	_, err := m.conditions().Await(m.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: m.epoch, Ticket: m.ticket, Owner: "1", Holds: 1,
 		Patience: patience, GrantTTL: grantTTL})
@@ -163,7 +164,7 @@ func (m *actor) signalled() bool {
 	return status[0] == backend.Signalled
 }
 
-// raw sends a script as such: one that only some deployments use.
+// raw sends a script directly, for scripts that only some deployments use.
 func (s *scene) raw(name string, keys, args []string) error {
 	script := s.scripts[name]
 	return script.Exec(s.ctx(), s.stops, keys, args).Error()
@@ -180,12 +181,12 @@ func (s *scene) keys(kinds ...string) (keys []string) {
 	return keys
 }
 
-// A halfRun is a run that stops: of a script, in a state, by what an actor sends.
+// A halfRun describes a run that is stopped: the script, the state before, and the command of the actor that sends it.
 type halfRun struct {
-	name   string // begins with the script's, and a space
+	name   string // begins with the script's name and a space
 	golden func(*scene)
 	act    func(*scene) error
-	check  func(*scene) // what must be so besides, when the sender has sent it again
+	check  func(*scene) // what else must hold after the sender has sent it again
 }
 
 func (h *halfRun) script() string { script, _, _ := strings.Cut(h.name+" ", " "); return script }
@@ -219,7 +220,7 @@ var halfRuns = []halfRun{
 		act: func(s *scene) error { return s.a.attempt(queue, owned("2")) }},
 	{name: "acquire and yield", golden: func(s *scene) { s.takes(s.a); s.queues(s.b, s.c); s.a.epoch++ },
 		act: func(s *scene) error { return s.a.attempt(owned("2"), yield) }},
-	{name: "acquire behind the dead", golden: func(s *scene) { s.takes(s.a); s.dies(s.b); s.queues(s.c); s.a.epoch++ },
+	{name: "acquire behind dead waiters", golden: func(s *scene) { s.takes(s.a); s.dies(s.b); s.queues(s.c); s.a.epoch++ },
 		act: func(s *scene) error { return s.a.attempt(owned("2"), yield) }},
 	{name: "acquire again after death", golden: func(s *scene) { s.takes(s.c); s.dies(s.a); s.queues(s.b); s.lapse(); s.a.epoch++ },
 		act: func(s *scene) error { s.a.waits = true; return s.a.attempt(queue) }},
@@ -262,7 +263,7 @@ var halfRuns = []halfRun{
 		act: func(s *scene) error { return second(s.a.conditions().Withdraw(s.ctx(), "ready", s.a.ticket)) },
 		check: func(s *scene) {
 			require.NoError(s, s.c.signalOne(false))
-			assert.True(s, s.b.signalled(), "the signal is not spent on one that has left")
+			assert.True(s, s.b.signalled(), "no signal goes to a waiter that has left")
 		}},
 	{name: "beat", golden: func(s *scene) { s.asks(s.a); s.asks(s.b); s.takes(s.c); s.queues(s.b); s.lapse() },
 		act: func(s *scene) error { return s.a.beats() }},
@@ -272,9 +273,9 @@ var halfRuns = []halfRun{
 		s.takes(s.c)
 		s.c.trusts = true
 		require.NoError(s, s.c.signalOne(false))
-		s.run("ZADD", s.signals(), "1", fmt.Sprintf("b:%d", s.b.ticket)) // it was not acknowledged in time
-	}, act: func(s *scene) error { return s.a.beats() }, check: func(s *scene) { assert.True(s, s.a.signalled(), "the next one gets it") }},
-	{name: "beat of one that is back", golden: func(s *scene) {
+		s.run("ZADD", s.signals(), "1", fmt.Sprintf("b:%d", s.b.ticket)) // the signal was not acknowledged in time
+	}, act: func(s *scene) error { return s.a.beats() }, check: func(s *scene) { assert.True(s, s.a.signalled(), "the next waiter gets the signal") }},
+	{name: "beat of a waiter that is back", golden: func(s *scene) {
 		s.asks(s.a)
 		s.asks(s.b)
 		s.takes(s.c)
@@ -307,7 +308,7 @@ var halfRuns = []halfRun{
 		}},
 }
 
-// frees gives the lock back so that the session remembers it.
+// frees releases the lock, and the session remembers its state.
 func (s *scene) frees(m *actor) {
 	s.Helper()
 	result := m.release(m.epoch, remembers(m.prior))
@@ -315,12 +316,12 @@ func (s *scene) frees(m *actor) {
 	m.prior.Freed = true
 }
 
-// dies puts an actor in the queue whose place is lost at once.
+// dies puts an actor into the queue whose patience ends at once.
 func (s *scene) dies(m *actor) {
 	s.Helper()
 	m.epoch++
 	m.wait(m.epoch, impatient)
-	s.eventually(func() bool { return !slices.Contains(s.a.inspect().Waiting, m.id) }, "its patience is over")
+	s.eventually(func() bool { return !slices.Contains(s.a.inspect().Waiting, m.id) }, "the actor's patience is over")
 }
 
 func (m *actor) beats() error {
@@ -337,13 +338,13 @@ func (s *scene) restore(epoch uint64) error {
 func TestAScriptMayStopAfterEachOfItsCommands(t *testing.T) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
-		onlyWithoutAServer(t) // it compiles each text for as long as a real one takes for a hundred
+		onlyWithoutAServer(t) // the embedded Redis compiles each script anew, in the time in which a real one runs a hundred
 		stopEach(t, redistest.Start(t).Client())
 	})
 	t.Run("redis", func(t *testing.T) { stopEach(t, realRedis(t).client) })
 }
 
-// goesOn is what the sender of a script does after it has stopped. It does not know what has happened.
+// goesOn says what the sender does after its script was stopped. The sender does not know what the script has done.
 var goesOn = map[string]func(*scene, *halfRun){
 	"sends it again": func(s *scene, h *halfRun) {
 		require.NoError(s, h.act(s))
@@ -379,7 +380,8 @@ func stopEach(t *testing.T, client rueidis.Client) {
 	}
 }
 
-// stopAfter stops a run after some commands, and lets all go on. It returns false if the script has ended before.
+// stopAfter stops a run after some commands, and then lets all actors go on. It returns false if the script has ended
+// before.
 func stopAfter(t *testing.T, s *scene, h *halfRun, commands int, how string, goOn func(*scene, *halfRun)) bool {
 	site := *s.site
 	site.T, s.site = t, &site
@@ -394,14 +396,14 @@ func stopAfter(t *testing.T, s *scene, h *halfRun, commands int, how string, goO
 	if err == nil {
 		return false
 	}
-	s.a.prior = backend.Prior{} // of what the session remembers nothing is certain any more
+	s.a.prior = backend.Prior{} // what the session remembers of the lock may be wrong from now on
 	failed := t.Failed()
 	defer func() {
 		if t.Failed() && !failed {
 			t.Logf("stopped after %d commands; the sender %s", commands, how)
 		}
 	}()
-	if !strings.HasPrefix(h.name, "quorum_") && h.script() != "offer" { // these have no backend around them
+	if !strings.HasPrefix(h.name, "quorum_") && h.script() != "offer" { // no backend sends these scripts again
 		require.True(t, backend.OutcomeUnknown(err), "%v", err)
 		require.False(t, backend.Refused(err), "%v", err)
 	}
@@ -412,7 +414,7 @@ func stopAfter(t *testing.T, s *scene, h *halfRun, commands int, how string, goO
 	return true
 }
 
-// onlyOne checks that Redis renews the hold of one session at most, and that of the session that trusts one.
+// onlyOne checks that Redis renews the hold of at most one session: of the one that trusts its hold, if there is one.
 func (s *scene) onlyOne() {
 	s.Helper()
 	renewed := 0
@@ -429,11 +431,11 @@ func (s *scene) onlyOne() {
 	require.LessOrEqual(s, renewed, 1, "two sessions have the lock")
 }
 
-// mostLeases is how many leases have to end at most until all that wait are served: that of a sender that has gone, and
-// a grant to its place.
+// mostLeases is how many leases have to end at most until all waiters are served: the lease of a sender that has gone,
+// and a grant to its place.
 const mostLeases = 2
 
-// serves has all waiting sessions beat until each has had the lock.
+// serves sends heartbeats of all waiting sessions until each has had the lock.
 func (s *scene) serves() {
 	s.Helper()
 	for _, m := range []*actor{s.a, s.b, s.c} {
@@ -467,15 +469,15 @@ func (s *scene) serves() {
 			return
 		case served == 0:
 			leases++
-			require.LessOrEqual(s, leases, mostLeases, "a waiter is lost")
+			require.LessOrEqual(s, leases, mostLeases, "a waiter has lost its place")
 			require.Positive(s, s.ttl(), "the hold has a lease: %s", s.hash())
 			s.lapse()
 		}
 	}
 }
 
-// A run that stops while it hands the lock over leaves two fields. The lock is that of the record's session until the record
-// is written.
+// A script that is stopped while it hands the lock over leaves two fields in the hash. The hold is that of the record's
+// session until the new record is written.
 func TestTheRecordSaysWhoseHoldItIs(t *testing.T) {
 	for name, with := range map[string]func(*site) *site{
 		"scripts": func(s *site) *site { return s }, "without": (*site).withoutScripts,
@@ -484,7 +486,7 @@ func TestTheRecordSaysWhoseHoldItIs(t *testing.T) {
 			each(t, func(t *testing.T, s *site) {
 				s = with(s)
 				a, b := s.join("a"), s.join("b")
-				for _, other := range []string{"0:1", "b:1", "~:1"} { // before the holder's, in whatever order, and after it
+				for _, other := range []string{"0:1", "b:1", "~:1"} { // the new field sorts before the holder's, or after it
 					epoch := uint64(2 * s.clock())
 					a.take(epoch)
 					s.run("HSET", s.name, other, "1")

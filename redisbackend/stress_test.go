@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Sessions take turns at a lock while their connections are killed and the scripts forgotten. There is never more
-// than one inside, tokens rise, and every owner gets through.
+// Sessions take turns at a lock while their connections are closed and the scripts are deleted. At most one of them has
+// the lock at any time, tokens rise, and every owner acquires it.
 func TestStressSessionsExcludeEachOther(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		const sessions, sections = 4, 60
@@ -38,18 +38,18 @@ func TestStressSessionsExcludeEachOther(t *testing.T) {
 			switch rand.N(4) {
 			case 0:
 				_ = s.do("SCRIPT", "FLUSH").Error()
-			case 1: // the embedded Redis does not know these
+			case 1: // the embedded Redis does not know these commands
 				_ = s.do("CLIENT", "KILL", "TYPE", "pubsub").Error()
 			case 2:
 				_ = s.do("CLIENT", "KILL", "TYPE", "normal").Error()
 			}
-			<-time.After(rand.N(20 * time.Millisecond)) // the pace at which things go wrong
+			<-time.After(rand.N(20 * time.Millisecond)) // the time between two faults
 		}
 		all.Wait()
 	})
 }
 
-// enter gets the lock: it sends an attempt, then copies of it until one is granted or the attempt is too old.
+// enter acquires the lock: it sends an attempt, and copies of it until one is granted or the attempt is too old.
 func (m *member) enter(epoch *uint64) uint64 {
 	*epoch++
 	for m.Context().Err() == nil {
@@ -75,7 +75,7 @@ func (m *member) enter(epoch *uint64) uint64 {
 	return 0
 }
 
-// leave releases it, and repeats the command until there is a reply.
+// leave releases the lock, and repeats the command until there is a reply.
 func (m *member) leave(epoch uint64) {
 	for m.Context().Err() == nil {
 		_, err := m.remote.Release(m.ctx(), backend.ReleaseRequest{Epoch: epoch, Until: time.Now().Add(10 * time.Second)})

@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A message whose tokens no script can have given out is not trusted: the next attempt asks, and its reply has
-// the tokens.
+// A message with tokens that no script can have issued is not trusted: the next attempt asks Redis, whose reply has the
+// tokens.
 func TestAGrantWithForgedTokensIsConfirmed(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		m := s.join("m")
@@ -31,7 +31,7 @@ func TestAGrantWithForgedTokensIsConfirmed(t *testing.T) {
 	})
 }
 
-// A session that was sent a forged grant gets the tokens that it would have got without.
+// A forged grant does not change the tokens that a session gets.
 func TestAForgedGrantDoesNotRaiseTokens(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		holder := s.join("holder")
@@ -42,7 +42,7 @@ func TestAForgedGrantDoesNotRaiseTokens(t *testing.T) {
 		lock, ctx := session.NewLock(s.name), reentrant.WithOwner(s.ctx(), "owner")
 		locked := make(chan error, 1)
 		go func() { locked <- lock.Lock(ctx) }()
-		s.eventually(func() bool { return len(s.queued()) == 1 }, "it waits")
+		s.eventually(func() bool { return len(s.queued()) == 1 }, "the session waits")
 		waiter := s.queued()[0]
 		raw, err := s.do("HGET", s.side("w"), waiter).ToString()
 		require.NoError(t, err)
@@ -57,8 +57,8 @@ func TestAForgedGrantDoesNotRaiseTokens(t *testing.T) {
 	})
 }
 
-// A record in Redis whose tokens are far ahead of the clock gives none, poisons no session with them, and does not stay for
-// ever.
+// A record with tokens far ahead of the clock is not used: sessions do not see these tokens, and the record does not
+// stay for ever.
 func TestARecordWithForgedTokensIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for kind, s := range map[string]*site{"scripts": s, "transactions": s.withoutScripts()} {
@@ -78,7 +78,7 @@ func TestARecordWithForgedTokensIsRefused(t *testing.T) {
 					require.ErrorContains(t, err, "FARTOKEN", "%s: %s", kind, last)
 					assert.True(t, backend.Refused(err), "%s: %s", kind, last)
 				}
-				assert.Equal(t, forged[:6], s.record()[:6], "nothing is touched")
+				assert.Equal(t, forged[:6], s.record()[:6], "the record is not changed")
 				assert.Equal(t, backend.Released, m.release(1), "%s: %s", kind, last)
 			}
 		}

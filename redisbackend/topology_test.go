@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cluster starts masters that share the slots, with replicas, and a client.
+// cluster starts a Cluster of masters with replicas, and returns it with a client.
 func cluster(t *testing.T, replicasEach int, options ...string) (*site, *redisserver.Cluster) {
 	servers := redisserver.StartCluster(t, 3, replicasEach, options...)
 	s := &site{T: t, client: connect(t, servers.Masters[0].Addr()), name: "lock", began: time.Now()}
@@ -33,7 +33,7 @@ func cluster(t *testing.T, replicasEach int, options ...string) (*site, *redisse
 	return s, servers
 }
 
-// node is one server of a Cluster, for plain commands.
+// node returns a client for one server of a Cluster, for plain commands.
 func node(t *testing.T, server *redisserver.Server) *site {
 	return &site{T: t, client: connect(t, server.Addr(), func(o *rueidis.ClientOption) { o.ForceSingleClient = true })}
 }
@@ -42,7 +42,7 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	s, servers := cluster(t, 0)
 	a, b := s.join("a"), s.join("b")
-	for i := range uint64(20) { // over all nodes
+	for i := range uint64(20) { // on all nodes together
 		s.name = fmt.Sprintf("lock-%d", i)
 		a.remote, b.remote = a.bind(s.name), b.bind(s.name)
 		last := a.take(2*i + 1)
@@ -52,13 +52,13 @@ func TestCluster(t *testing.T) {
 		g := b.granted()
 		assert.Equal(t, s.name, g.Name)
 		assert.Greater(t, g.First, last)
-		assert.False(t, g.NotBefore.IsZero(), "the clock of the lock's own node is known")
+		assert.False(t, g.NotBefore.IsZero(), "the session knows the clock of the lock's node")
 		assert.Equal(t, g.First, b.take(2*i+1))
 	}
 	for _, server := range servers.Masters {
 		size, err := node(t, server).do("DBSIZE").ToInt64()
 		require.NoError(t, err)
-		assert.Positive(t, size, "every node has some")
+		assert.Positive(t, size, "every node has keys")
 	}
 }
 
@@ -82,7 +82,7 @@ func TestClusterRenewsBySlot(t *testing.T) {
 		}
 		return n
 	}
-	a.conn.Renew(s.ctx(), renewals) // the nodes learn the script
+	a.conn.Renew(s.ctx(), renewals) // loads the script on all nodes
 	before := calls()
 	a.conn.Renew(s.ctx(), renewals)
 	assert.Equal(t, 31, calls()-before, "one for each of 30 slots, and one for the tag's")

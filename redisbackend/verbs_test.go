@@ -21,8 +21,8 @@ func TestReenterSetsTheCount(t *testing.T) {
 		assert.Equal(t, backend.ReenterReply{Holds: 2}, a.reenter(1, 1, 2, 0))
 		assert.Equal(t, backend.ReenterReply{Holds: 5}, a.reenter(1, 2, 5, 0))
 		assert.Equal(t, "a:1=5", s.hash())
-		assert.Equal(t, backend.ReenterReply{Holds: 5}, a.reenter(1, 2, 9, 0), "twice: what it says now does not matter")
-		assert.Equal(t, backend.ReenterReply{Holds: 5}, a.reenter(1, 1, 2, 0), "an older one comes late")
+		assert.Equal(t, backend.ReenterReply{Holds: 5}, a.reenter(1, 2, 9, 0), "a copy of the same operation does nothing")
+		assert.Equal(t, backend.ReenterReply{Holds: 5}, a.reenter(1, 1, 2, 0), "an older operation that arrives late does nothing")
 		assert.Equal(t, backend.ReenterReply{Holds: 1}, a.reenter(1, 3, 1, 0))
 		assert.Equal(t, "a:1=1", s.hash())
 		assert.Equal(t, token, a.take(1), "re-entry keeps the token")
@@ -34,15 +34,15 @@ func TestReenterNeverShortensTheLease(t *testing.T) {
 		a := s.join("a")
 		a.take(1)
 		a.reenter(1, 1, 2, time.Second)
-		s.assertFull(lease, s.ttl(), "it has more than asked for")
+		s.assertFull(lease, s.ttl(), "the lease is longer than the one asked for")
 		s.shorten()
 		a.reenter(1, 2, 3, 0)
-		s.assertShort("nothing asked for")
+		s.assertShort("no lease is asked for")
 		a.reenter(1, 3, 4, lease)
 		s.assertFull(lease, s.ttl())
 		s.shorten()
 		a.reenter(1, 4, 3, lease)
-		s.assertShort("the count falls")
+		s.assertShort("a falling count does not renew the lease")
 	})
 }
 
@@ -50,7 +50,7 @@ func TestReenterOfAHoldThatIsGone(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		gone := backend.ReenterReply{Gone: true}
-		assert.Equal(t, gone, a.reenter(1, 1, 2, lease), "never had")
+		assert.Equal(t, gone, a.reenter(1, 1, 2, lease), "the session never had the lock")
 		a.take(2)
 		assert.Equal(t, gone, a.reenter(1, 1, 2, lease), "an older epoch")
 		assert.Equal(t, gone, a.reenter(3, 1, 2, lease), "a newer one")
@@ -58,7 +58,7 @@ func TestReenterOfAHoldThatIsGone(t *testing.T) {
 		assert.Equal(t, "a:1=1", s.hash())
 		a.release(2)
 		assert.Equal(t, gone, a.reenter(2, 1, 2, lease), "released")
-		assert.Empty(t, s.hash(), "and not made again")
+		assert.Empty(t, s.hash(), "the hold is not made again")
 		a.take(3)
 		s.lapse()
 		assert.Equal(t, gone, a.reenter(3, 1, 2, lease), "expired")
@@ -92,7 +92,7 @@ func TestReleaseLeavesWhatAHigherEpochHas(t *testing.T) {
 		b.wait(5)
 		assert.Equal(t, backend.Nothing, b.release(4))
 		assert.Equal(t, []string{"b"}, s.queued())
-		assert.Equal(t, backend.Nothing, b.release(4, doubtfulFor(time.Minute)), "a tombstone for older copies")
+		assert.Equal(t, backend.Nothing, b.release(4, doubtfulFor(time.Minute)), "a tombstone refuses older copies")
 		a.release(5)
 		b.granted()
 		assert.Equal(t, backend.Nothing, b.release(4))
@@ -121,16 +121,16 @@ func TestReleaseWithdrawsAWaiter(t *testing.T) {
 	})
 }
 
-func TestReleasePassesOnAGrantThatNobodyWants(t *testing.T) {
+func TestReleasePassesOnAGrantThatIsNoLongerWanted(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		a.take(1)
 		b.wait(1)
 		c.wait(1)
 		a.release(1)
-		assert.Equal(t, backend.Released, b.release(1, doubtfulFor(time.Minute)), "cancelled while the grant was on its way")
+		assert.Equal(t, backend.Released, b.release(1, doubtfulFor(time.Minute)), "the wait was cancelled while the grant was on its way")
 		c.granted()
-		assert.Equal(t, backend.Stale, b.acquire(1, queue).Status, "and a heartbeat of it comes late")
+		assert.Equal(t, backend.Stale, b.acquire(1, queue).Status, "a late heartbeat of the cancelled attempt")
 	})
 }
 
@@ -180,7 +180,7 @@ func TestRenewProlongsTheLease(t *testing.T) {
 		assert.True(t, a.renews(1, lease))
 		s.assertFull(lease, s.ttl())
 		kept := must(s.do("TTL", s.side("t")).ToInt64())
-		assert.InDelta(t, 300, kept, 2+time.Since(s.began).Seconds(), "the record lives on with the hold")
+		assert.InDelta(t, 300, kept, 2+time.Since(s.began).Seconds(), "the record is kept with the hold")
 		assert.True(t, a.renews(1, lease), "twice")
 	})
 }
@@ -188,7 +188,7 @@ func TestRenewProlongsTheLease(t *testing.T) {
 func TestRenewNeverTakesALock(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
-		assert.False(t, a.renews(1, lease), "never had")
+		assert.False(t, a.renews(1, lease), "the session never had the lock")
 		a.take(2)
 		s.shorten()
 		assert.False(t, a.renews(1, lease), "an older epoch")
@@ -229,7 +229,7 @@ func TestRenewOfManyLocks(t *testing.T) {
 				assert.True(t, r.Gone)
 				assert.NoError(t, r.Err)
 				s.assertShort()
-			case 8: // where something else is, the epoch has nothing
+			case 8: // where the key has other data, the session has no hold
 				assert.True(t, r.Gone)
 				assert.NoError(t, r.Err)
 			default:
@@ -241,7 +241,7 @@ func TestRenewOfManyLocks(t *testing.T) {
 	})
 }
 
-func TestRenewCommands(t *testing.T) {
+func TestRenewIsOneCommandForAHundredLocks(t *testing.T) {
 	s := realRedis(t)
 	a := s.join("a")
 	const n = 250
@@ -287,14 +287,14 @@ func TestInspect(t *testing.T) {
 		got.TTL = 0
 		assert.Equal(t, backend.State{Locked: true, Session: "a", Owner: "~x", Holds: 1, Epoch: 5, Token: token,
 			Waiting: []string{"c"}}, got)
-		assert.Equal(t, []string{"b", "c"}, s.queued(), "looking changes nothing")
+		assert.Equal(t, []string{"b", "c"}, s.queued(), "Inspect changes nothing")
 		c.release(2)
 		a.release(5)
 		assert.Equal(t, backend.State{Token: token}, a.inspect())
 	})
 }
 
-// A hash that is other data is refused, and left alone.
+// A hash with other data is refused, and not changed.
 func TestAHashThatIsNotALock(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"one that does not expire": {"some:thing", "1"},
@@ -332,7 +332,7 @@ func TestForceUnlock(t *testing.T) {
 			require.NoError(t, err)
 			return held
 		}
-		assert.False(t, force(), "it was free")
+		assert.False(t, force(), "the lock was free")
 		last := a.take(1)
 		b.wait(1)
 		assert.True(t, force())
@@ -343,7 +343,7 @@ func TestForceUnlock(t *testing.T) {
 		assert.Equal(t, "b:1=1", s.hash())
 		assert.True(t, force(), "twice: it takes the lock from the next one")
 		assert.Empty(t, s.hash())
-		assert.Equal(t, backend.Stale, b.acquire(1).Status, "it does not come back by a resend")
+		assert.Equal(t, backend.Stale, b.acquire(1).Status, "a copy of its attempt does not get the hold back")
 	})
 }
 
@@ -363,8 +363,8 @@ func TestPrefix(t *testing.T) {
 	})
 }
 
-// A context that has ended, or whose deadline has passed, sends nothing: with rueidis a deadline in the past would
-// close the connection, which others use.
+// A call whose context has ended, or whose deadline has passed, sends nothing: with a deadline in the past rueidis
+// would close the connection, which other calls use.
 func TestNothingIsSentWithAnEndedContext(t *testing.T) {
 	s := realRedis(t)
 	a := s.join("a")
@@ -384,16 +384,16 @@ func TestNothingIsSentWithAnEndedContext(t *testing.T) {
 		assert.False(t, backend.OutcomeUnknown(one[0].Err))
 		assert.Equal(t, before, scriptCalls(s))
 	}
-	assert.Equal(t, clients, connections(s), "no connection was lost over it")
+	assert.Equal(t, clients, connections(s), "no connection was closed")
 }
 
-// lateContext has a deadline that has passed, and has not noticed.
+// lateContext is a context whose deadline has passed, but which has not ended yet.
 type lateContext struct{ context.Context }
 
 func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
 
 // A command whose reply does not come in time may have been executed.
-func TestNoAnswerLeavesTheOutcomeUnknown(t *testing.T) {
+func TestAMissingReplyLeavesTheOutcomeUnknown(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, client: connect(t, server.Addr()), name: "lock"}
 	var err error
@@ -420,12 +420,12 @@ func TestNoAnswerLeavesTheOutcomeUnknown(t *testing.T) {
 		return !backend.OutcomeUnknown(err)
 	}, "once the connection is known to be lost, a refused one is an error that was never sent")
 	require.ErrorContains(t, err, "connection refused")
-	assert.False(t, backend.Refused(err), "it can be tried again")
+	assert.False(t, backend.Refused(err), "the error says that the call may be repeated")
 	server.Restart(t)
 	s.eventually(func() bool {
 		reply, err := a.remote.Acquire(s.ctx(), request(3))
 		return err == nil && reply.Status == backend.Granted
-	}, "and works again when the server is back")
+	}, "the call works again when the server is back")
 }
 
 func must[T any](value T, err error) T {

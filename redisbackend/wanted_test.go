@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A quorum has no queue, but each node that holds the mark reports those that say they wait.
+// A quorum has no queue, but each node that has the hold also remembers which sessions wait, and reports them.
 func TestQuorumReportsWaiters(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{"asked before", "asked after", "asked while a node is down"} {
@@ -52,8 +52,8 @@ func TestQuorumReportsWaiters(t *testing.T) {
 	}
 }
 
-// From the first command of a waiter to the holder's word of it. Beside it round trips of a script that does nothing, in
-// the same run.
+// BenchmarkWanted measures the time from a waiter's first command until the holder learns of it. For comparison the
+// same run measures round trips of a script that does nothing.
 func BenchmarkWanted(b *testing.B) {
 	addr := redisserver.Start(b).Addr()
 	locks, yardstick := contest(b, addr, "wanted", 0), newBare(connect(b, addr), 4, 6)

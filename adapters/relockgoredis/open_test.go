@@ -173,7 +173,7 @@ func TestCredentials(t *testing.T) {
 	assert.NotContains(t, err.Error(), "s3cret")
 }
 
-func TestTLS(t *testing.T) {
+func TestOpenChecksTheServersCertificate(t *testing.T) {
 	t.Parallel()
 	redisserver.NeedTLS(t)
 	addr, roots := serveTLS(t)

@@ -37,7 +37,7 @@ func TestAWrongPasswordIsSaidAndNotShown(t *testing.T) {
 	start(t, url("right"), "run", "lock", "--", "true").exits(0)
 }
 
-func TestTLS(t *testing.T) {
+func TestOpenChecksTheServersCertificate(t *testing.T) {
 	t.Parallel()
 	certificate, file := certificate(t)
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
