@@ -28,7 +28,7 @@ var verbNames = [verbCount]string{"", "acquire", "reenter", "release", "renew", 
 
 func (v verb) String() string { return verbNames[v] }
 
-// flags are acquire's.
+// flags of acquire
 type flags uint8
 
 const (
@@ -50,13 +50,13 @@ func (f flags) String() (letters string) {
 	return letters
 }
 
-// The times of a world, in ticks. Their order is that of a real session; since a heartbeat takes no time, all
-// of them are small.
+// The times of a world, in ticks, in the same order as those of a real session. Since a heartbeat takes no time here,
+// all of them are small.
 const (
 	lease    tick = 2
 	grantTTL tick = 1
 	patience tick = 1
-	timeout  tick = 1 // of a command: its copies are refused from then on
+	timeout  tick = 1 // a copy of a command is refused after this time
 )
 
 // A call is one copy of a command, as a session sends it.
@@ -67,12 +67,12 @@ type call struct {
 	flags          flags
 	holds, op      uint8
 	tokens         uint8
-	notAfter       tick // acquire: the first tick at which it is refused
-	doubt          tick // release: for so long from now
+	notAfter       tick // acquire: refused from this tick on
+	doubt          tick // release: copies of the attempt may arrive for so long
 	used, seen     uint32
 	ticket         uint8
 	all            bool
-	memo           memo // of the verbs that compare the record
+	memo           memo // of the scripts that compare the record
 }
 
 const (
@@ -82,7 +82,7 @@ const (
 	condName = "full"
 )
 
-// arguments returns the KEYS and ARGV of a call. A test compares them with what the backend sends.
+// arguments returns the KEYS and ARGV of a call. A test compares them with those of the backend.
 func (c call) arguments(names [keyCount]string) (keys, args []string) {
 	n := func(x uint8) string { return strconv.Itoa(int(x)) }
 	ms := func(t tick) string { return strconv.Itoa(1000 * int(t)) }
@@ -113,7 +113,7 @@ func (c call) arguments(names [keyCount]string) (keys, args []string) {
 	}
 	waiting := "1"
 	if c.all {
-		waiting = "0" // the ticket is one that is served
+		waiting = "0" // the ticket whose signal is acknowledged
 	}
 	return names[:7], []string{session, channels, waiting, "1", n(c.ticket)}
 }

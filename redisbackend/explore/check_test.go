@@ -2,7 +2,8 @@ package explore
 
 import "fmt"
 
-// check looks for what must not be in any state: a session that trusts a lease has the lock, so no other session trusts one.
+// check returns what is wrong with a state: a session that trusts a lease must have the lock, so no other session may
+// trust one.
 func (x *step) check() {
 	if x.memory.broken != "" && !x.halved {
 		x.fail("%s", x.memory.broken)
@@ -14,17 +15,17 @@ func (x *step) check() {
 		}
 		m, name := x.memory, sessionName(uint8(i))
 		switch {
-		case c.asking == verbAwait: // it gives the hold up, and does not know whether Redis has done so
+		case c.asking == verbAwait: // it releases the hold, and does not know yet whether Redis has done so
 		case !m.has(uint8(i), c.epoch):
-			x.fail("%s trusts its lease until %d, and Redis has given the lock away", name, c.until)
+			x.fail("%s trusts its lease until %d, but Redis has given the lock away", name, c.until)
 		case m.hold.owner != c.owner:
 			x.fail("%s's owner %d trusts its lease, and owner %d has the lock", name, c.owner, m.hold.owner)
 		case m.hold.expires < c.until:
-			x.fail("%s trusts its lease until %d, and it ends at %d", name, c.until, m.hold.expires)
+			x.fail("%s trusts its lease until %d, but the lease ends at %d", name, c.until, m.hold.expires)
 		case c.target == 0 && !c.unsure && m.hold.count != int(c.holds):
-			x.fail("%s has %d holds, and %d in Redis", name, c.holds, m.hold.count)
+			x.fail("%s counts %d holds, but Redis %d", name, c.holds, m.hold.count)
 		case c.token < m.record.first || m.record.last < c.token:
-			x.fail("%s has token %d, of %d to %d", name, c.token, m.record.first, m.record.last)
+			x.fail("%s has token %d, which is not within %d to %d", name, c.token, m.record.first, m.record.last)
 		}
 	}
 }
@@ -59,7 +60,7 @@ var answers = [verbCount][]string{
 	verbYield:    {"acquire decides", "done", "waiting"},
 }
 
-// describe returns a reply and what Redis then has, as text.
+// describe formats a reply, and what Redis has after it.
 func describe(c call, res result) string {
 	if res.err != "" {
 		return res.err

@@ -1,13 +1,13 @@
 package explore
 
-// A waiter is an owner of a session that waits for the condition, with what the session knows of its ticket.
+// A waiter is an owner of a session that waits for the condition, and what the session knows of its ticket.
 type waiter struct {
 	ticket uint8 // 0: none
 	phase  phase
-	placed bool  // it was put in line for the lock
-	coming bool  // the attempt is its owner's, which takes the lock again
-	served uint8 // the ticket of one that is back, until that is acknowledged
-	asking verb  // the await or signal that had no reply
+	placed bool  // its session was put into the queue for the lock
+	coming bool  // the session's attempt is for this owner, which acquires the lock again
+	served uint8 // the ticket of an owner that has returned, until its signal is acknowledged
+	asking verb  // the await or signal that had no reply yet
 }
 
 type phase uint8
@@ -15,11 +15,12 @@ type phase uint8
 const (
 	_ phase = iota
 	waits
-	told // it has learned that it is signalled
-	torn // it is to be withdrawn: its await had no reply in time
+	told // the session has learned that the ticket is signalled
+	torn // the ticket is to be withdrawn: its await had no reply in time
 )
 
-// waits returns what a session can do about the condition. Its heartbeat and its waiting owners do some of it, beside the head.
+// waits returns what a session can do about the condition besides the head's steps: some of it is done by its
+// heartbeat, and some by waiting owners.
 func (w *world) waits(all []action, s *state, i uint8) []action {
 	c := &s.sessions[i]
 	add := func(a what) {
@@ -58,7 +59,7 @@ func (w *world) waits(all []action, s *state, i uint8) []action {
 	return all
 }
 
-// condition carries out one of these actions.
+// condition carries out one of the actions that waits returns.
 func (x *step) condition(a action) {
 	i, c := a.session, &x.sessions[a.session]
 	switch a.what {
@@ -82,7 +83,7 @@ func (x *step) condition(a action) {
 		x.send(call{verb: verbBeat, session: i, ticket: c.served, all: true}, a.way)
 	case returns:
 		c.coming = true
-		if !c.placed || c.epoch >= c.ticket { // the place is not there, or was served already
+		if !c.placed || c.epoch >= c.ticket { // the place is missing, or its attempt has already had the lock
 			x.attempt(i, queueUp, 1, promptly)
 			return
 		}
@@ -91,7 +92,7 @@ func (x *step) condition(a action) {
 	}
 }
 
-// ask returns the await or signal that the holder has under way.
+// ask returns the await or signal to which the holder has no reply yet.
 func (x *step) ask(i uint8) call {
 	c := &x.sessions[i]
 	if c.asking == verbSignal {
@@ -112,7 +113,7 @@ func (x *step) heard(a call, res result) {
 		c.asking = verbNone
 		switch res.code {
 		case 1:
-			c.phase = max(c.phase, waits) // its signal may have been heard already
+			c.phase = max(c.phase, waits) // the message of its signal may have arrived before
 		case 2:
 			c.signalled(c.ticket, false)
 		default:
@@ -139,26 +140,26 @@ func (x *step) heard(a call, res result) {
 	}
 }
 
-// tornOff handles the reply to a withdrawal: the ticket is gone, or its owner is signalled all the same. An owner whose
-// ticket is gone comes back like any other that wants the lock.
+// tornOff handles the reply to a withdrawal: the ticket is gone, or its owner has been signalled nevertheless. An owner
+// without a ticket acquires the lock again like any other owner.
 func (x *step) tornOff(c *client, res result) {
 	if res.code == 2 && c.phase != torn {
 		c.signalled(c.ticket, false)
 		return
 	}
-	x.orphans = x.orphans || res.code == 2 // its signal stays for the next waiter, or expires
+	x.orphans = x.orphans || res.code == 2 // its signal goes to the next waiter, or expires
 	c.waiter = waiter{served: c.served, asking: c.asking}
 }
 
-// signalled notes that a ticket is signalled. A ticket that may have been given up is only withdrawn: its signal goes to
-// the next waiter after its deadline.
+// signalled records that a ticket is signalled. If the ticket may have been given up, it is only withdrawn, and its
+// signal goes to the next waiter after the signal's deadline.
 func (c *client) signalled(number uint8, placed bool) {
 	if c.ticket == number && c.phase != torn && c.phase != told {
 		c.phase, c.placed = told, placed
 	}
 }
 
-// arrived notes that the head has the lock: if the head waited for the condition, its wait is over.
+// arrived records that the head has the lock: if the head waited for the condition, its wait is over.
 func (c *client) arrived() {
 	if c.coming {
 		c.waiter = waiter{served: c.ticket}

@@ -1,8 +1,8 @@
 package explore
 
-// From every state that is reached, the world is left to itself: nothing fails any more, no owner wants the lock anew,
-// and what is under way is lost. Every waiter must get the lock, and at the end Redis must have nothing but the
-// record. The same once for each session that dies there.
+// From every state that is reached, the explorer lets the world run down: nothing fails any more, no owner wants the
+// lock anew, and messages and commands under way are lost. Every waiter must then get the lock, and at the end Redis
+// must have only the record. The same is tried once for each session that dies in that state.
 
 // drains reports whether everything ends well from a state.
 func (e *explorer) drains(s *state) bool {
@@ -21,7 +21,7 @@ func (e *explorer) drains(s *state) bool {
 	return true
 }
 
-// casualties returns which sessions may die in a state: none, -1, or one that Redis may have something of.
+// casualties returns which sessions may die in a state: -1 for none, and each one of which Redis may have something.
 func (w *world) casualties(s *state) []int {
 	dead := []int{-1}
 	for i := range w.sessions {
@@ -32,10 +32,11 @@ func (w *world) casualties(s *state) []int {
 	return dead
 }
 
-// patienceOfDrain is how many ticks a drain may take: more than the leases and the grants of all sessions that may have died.
+// patienceOfDrain is how many ticks a drain may take: more than the leases and the grants of all sessions that may have
+// died.
 const patienceOfDrain = 12
 
-// drain lets the world end. on reports in every state whether to go on.
+// drain lets the world run down. on is called in every state and reports whether to go on.
 func (x *step) drain(dead int, on func(*state) bool) {
 	x.tell("— from here on nothing fails —")
 	if dead >= 0 {
@@ -72,8 +73,8 @@ func (x *step) drain(dead int, on func(*state) bool) {
 	x.fail("a session is parked forever")
 }
 
-// carryOn takes a session's next step: a holder unlocks, a waiter sends a heartbeat, and what was left behind is
-// given back.
+// carryOn takes a session's next step: a holder unlocks, a waiter sends a heartbeat, and what earlier attempts left is
+// released.
 func (x *step) carryOn(i uint8) {
 	c := &x.sessions[i]
 	switch {
@@ -96,7 +97,7 @@ func (x *step) carryOn(i uint8) {
 	}
 }
 
-// calm reports whether no session does anything that could wake a waiter.
+// calm reports whether no session will do anything that could wake a waiter.
 func (x *step) calm() bool {
 	for _, c := range x.sessions {
 		if c.mode != idle || c.owes || c.phase == told {
@@ -115,12 +116,12 @@ func (x *step) ended() bool {
 	return true
 }
 
-// remains checks what is left when all owners have gone.
+// remains checks what Redis has when all owners have left.
 func (x *step) remains(dead int) {
 	m := x.memory
 	for i, v := range m.keys {
 		if i != keyRecord && v.items != nil && dead < 0 && !x.orphans && !x.halved {
-			x.fail("all owners have gone, and Redis has %q", v.items)
+			x.fail("all owners have left, and Redis still has %q", v.items)
 		}
 	}
 }

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// An explorer visits all runs of a world, the shortest first.
+// An explorer visits all states of a world, in the order of their distance.
 type explorer struct {
 	*world
 	store   *store
 	seed    maphash.Seed
 	seen    map[uint64]struct{} // states that were reached
-	drained map[uint64]struct{} // states from which everything ends well
-	until   time.Time           // the time from which a few states have to be enough
+	drained map[uint64]struct{} // states from which everything has been shown to end well
+	until   time.Time           // from then on the first few states of a world are enough
 	nodes   []node
 	steps   int
 	depth   int
 }
 
-// A node is a state with the steps by which it was reached.
+// A node is a state, with the steps that reached it.
 type node struct {
 	from   int32
 	action action
@@ -31,7 +31,7 @@ func newExplorer(w *world, st *store, until time.Time) *explorer {
 	return &explorer{world: w, store: st, until: until, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, drained: map[uint64]struct{}{}}
 }
 
-// start returns the state in which the runs of a world begin.
+// start returns the first state of a world.
 func (w *world) start(st *store) *step {
 	x := &step{world: w, store: st, state: state{now: 1, left: w.left, memory: st.intern([keyCount]value{})}}
 	for _, a := range w.begin {
@@ -40,8 +40,8 @@ func (w *world) start(st *store) *step {
 	return x
 }
 
-// explore returns the first, and so the shortest, run that breaks a rule, as a story; empty if there is none. It reports
-// whether it has seen all states.
+// explore returns the shortest run that breaks a rule, as text, or "" if there is none. It also reports whether it has
+// seen all states.
 func (e *explorer) explore() (story string, all bool) {
 	type reached struct {
 		state
@@ -78,8 +78,8 @@ func (e *explorer) explore() (story string, all bool) {
 
 func (e *explorer) late() bool { return time.Now().After(e.until) }
 
-// fresh reports whether a state is reached for the first time. States are known by a hash of 64 bits, from a seed that
-// differs in every run: that two states have one hash is less likely than a broken machine.
+// fresh reports whether a state is reached for the first time. States are compared by a hash of 64 bits with a new seed
+// in each run: two states with the same hash are less likely than a defective machine.
 func (e *explorer) fresh(seen map[uint64]struct{}, s *state) bool {
 	h := maphash.Comparable(e.seed, *s)
 	if _, ok := seen[h]; ok {
@@ -89,7 +89,7 @@ func (e *explorer) fresh(seen map[uint64]struct{}, s *state) bool {
 	return true
 }
 
-// story describes how a node was reached.
+// story describes the run that reached a node.
 func (e *explorer) story(n int32) string {
 	var actions []action
 	for ; n != 0; n = e.nodes[n].from {
@@ -99,10 +99,10 @@ func (e *explorer) story(n int32) string {
 	return e.tell(actions)
 }
 
-// tell describes a run, and how it ends when it is left to itself.
+// tell describes a run, and what happens when it is left to run down.
 func (e *explorer) tell(actions []action) string {
 	x := *e.start(e.store)
-	x.told = []string{fmt.Sprintf("it begins with %d steps, without faults", len(e.begin))}
+	x.told = []string{fmt.Sprintf("the run begins with %d steps without faults", len(e.begin))}
 	for _, a := range actions {
 		x.happen(a)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A memo is what a session remembers of the lock: how the last reply left the record. An epoch of 0 is none.
+// A memo is what a session remembers of the lock: how the last reply left the record. Epoch 0 means nothing.
 type memo struct {
 	epoch, owner, op uint8
 	token            uint32
@@ -15,7 +15,7 @@ type memo struct {
 	note             string
 }
 
-// lean reports whether a call compares the record.
+// lean reports whether a call is of a script that compares the record.
 func (v verb) lean() bool { return v >= verbPass }
 
 // attempts reports whether a call is an attempt.
@@ -24,10 +24,10 @@ func (v verb) attempts() bool { return v == verbAcquire || v.lean() && v != verb
 // leased reports whether a lean attempt begins a lease.
 func (c call) leased() bool { return c.verb == verbTake || !c.flags.has(keepTTL) }
 
-// least returns the least token that a lean attempt gets.
+// least returns the lowest token that a lean attempt may get.
 func (c call) least() uint32 { return max(c.memo.token, c.seen) + 1 }
 
-// recordOf returns a record as save in common.lua writes it.
+// recordOf formats a record as save in common.lua does.
 func recordOf(session uint8, m memo) string {
 	state := "h"
 	if m.pushed {
@@ -37,7 +37,7 @@ func recordOf(session uint8, m memo) string {
 	return n + " " + n + " " + sessionName(session) + " " + strconv.Itoa(int(m.epoch)) + " " + strconv.Itoa(int(m.op)) + " " + state + " " + m.note
 }
 
-// leanArguments returns the KEYS and ARGV of a call that compares the record.
+// leanArguments returns the KEYS and ARGV of a call of a script that compares the record.
 func (c call) leanArguments(names [keyCount]string) (keys, args []string) {
 	field := func(owner uint8) string { return sessionName(c.session) + ":" + ownerName(owner) }
 	args = []string{recordOf(c.session, c.memo)}
@@ -68,7 +68,7 @@ func (c call) leanArguments(names [keyCount]string) (keys, args []string) {
 	return keys, args
 }
 
-// lean returns the attempt as the session first sends it, by what it remembers.
+// lean returns the attempt in the form that the session sends first, according to what it remembers.
 func (w *world) lean(c *client, full call) call {
 	if w.remembers && c.memo.epoch != 0 && c.memo.epoch < c.epoch && full.tokens == 1 && !full.flags.has(fixed) {
 		switch yields := full.flags.has(yield); {
@@ -81,11 +81,11 @@ func (w *world) lean(c *client, full call) call {
 			full.verb, full.memo = verbPass, c.memo
 		}
 	}
-	c.memo = memo{} // until there is a reply
+	c.memo = memo{} // remembered again when there is a reply
 	return full
 }
 
-// leanRelease does the same for a release.
+// leanRelease does for a release what lean does for an attempt.
 func (w *world) leanRelease(c *client, full call) call {
 	if m := c.memo; w.remembers && m.epoch != 0 && m.epoch == c.epoch && !m.pushed && !m.freed && full.doubt == 0 {
 		full.verb, full.memo = verbFree, m
@@ -94,44 +94,44 @@ func (w *world) leanRelease(c *client, full call) call {
 	return full
 }
 
-// compared judges a run that compares the record.
+// compared checks a run of a script that compares the record.
 func (j *judge) compared() {
 	b, a := j.before, j.after
 	r := b.record
 	m := j.memo
 	same := r.session == j.session && r.epoch == m.epoch && r.op == m.op && r.pushed == m.pushed && r.first == m.token && r.last == m.token
 	if j.code == 0 {
-		j.must(a == b, "it changes something and says that it does not")
+		j.must(a == b, "the script changes something, and returns that it did not")
 		return
 	}
-	j.must(same, "the record is another one than the session remembers")
+	j.must(same, "the record is not the one that the session remembers")
 	if j.verb == verbFree && j.code == given {
-		j.must(b.hold.of(j.session) && b.hold.owner == m.owner, "it gives what the session has not")
-		j.must(a.hold.held(), "it is given to no session")
-		return // which session gets it, with which token, is checked for all verbs alike
+		j.must(b.hold.of(j.session) && b.hold.owner == m.owner, "the script hands over what the session does not have")
+		j.must(a.hold.held(), "the script hands the lock over, and no session has it")
+		return // handOver checks for all scripts which session gets the lock, and with which token
 	}
 	if j.code == waiting {
-		j.must(b.hold.of(j.session) && b.hold.owner == m.owner && j.now < j.notAfter, "it yields what the session has not, or late")
+		j.must(b.hold.of(j.session) && b.hold.owner == m.owner && j.now < j.notAfter, "the script yields what the session does not have, or too late")
 		j.waits()
 		return
 	}
-	j.must(len(j.messages) == 0, "it sends a message")
+	j.must(len(j.messages) == 0, "the script sends a message")
 	j.must(slices.Equal(a.queue, b.queue), "the queue changes")
 	_, waits := b.firstLive(j.now)
 	switch j.verb {
 	case verbFree:
-		j.must(b.hold.of(j.session) && !a.hold.held() && a.record == r, "it does more or less than to release")
-		j.must(!waits, "the lock is free and a live session waits")
+		j.must(b.hold.of(j.session) && !a.hold.held() && a.record == r, "the script does not exactly release the hold")
+		j.must(!waits, "the lock is free although a live session waits")
 		return
 	case verbTake:
-		j.must(!b.hold.held(), "it takes a lock that is held")
-		j.must(!waits, "it passes over a waiter")
+		j.must(!b.hold.held(), "the script takes a lock that is held")
+		j.must(!waits, "the script passes over a waiter")
 	case verbPass, verbYield:
-		j.must(b.hold.of(j.session) && b.hold.owner == m.owner, "it passes on what the session has not")
+		j.must(b.hold.of(j.session) && b.hold.owner == m.owner, "the script passes on what the session does not have")
 	}
-	j.must(!j.leased() || j.now < j.notAfter, "it is late: it is %d and the limit %d", j.now, j.notAfter)
+	j.must(!j.leased() || j.now < j.notAfter, "the script is late: the time is %d and the limit %d", j.now, j.notAfter)
 	h := a.hold
-	j.must(a.has(j.session, j.epoch) && h.owner == j.owner && h.count == int(j.holds), "it has not got the lock")
+	j.must(a.has(j.session, j.epoch) && h.owner == j.owner && h.count == int(j.holds), "the session has not got the lock")
 	token := j.least()
 	if j.leased() {
 		token = max(token, j.now.token())
@@ -144,7 +144,8 @@ func (j *judge) compared() {
 	}
 }
 
-// passed handles the reply to a lean attempt. If the lock is not as the session remembers it, the attempt goes on with acquire.
+// passed handles the reply to a lean attempt. If the lock is not as the session remembers it, the attempt is repeated
+// with the script acquire.
 func (x *step) passed(a call, res result, sent tick) {
 	c := &x.sessions[a.session]
 	switch res.code {
@@ -168,7 +169,8 @@ func (x *step) passed(a call, res result, sent tick) {
 	x.believe(a.session, got, got, until)
 }
 
-// freed handles the reply to a lean release. If the lock is not as the session remembers it, the session sends release next.
+// freed handles the reply to a lean release. If the lock is not as the session remembers it, the session then sends
+// release.
 func (c *client) freed(a call, res result) {
 	if res.code == 0 {
 		return

@@ -24,9 +24,9 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// A shareStore runs each command twice: by package protocol, and by the script. They must agree about the reply, about
-// what is kept, and about which session gets which message. What the script leaves is what the next command finds. A run that
-// was compared is not compared again.
+// A shareStore runs each command twice, by package protocol and by the script. Both must agree on the reply, on what is
+// kept, and on which session gets which message. The next command finds what the script has left. A pair of runs is
+// compared only once.
 type shareStore struct {
 	t     *testing.T
 	redis *server.Server
@@ -43,28 +43,28 @@ type shareStore struct {
 	ids   map[string]*sharedMemory
 }
 
-// The numbers of the scripts: share.lua, share_renew.lua and share_force.lua.
+// The number of each script: share.lua, share_renew.lua and share_force.lua.
 const (
 	runShare = iota + 1
 	runRenew
 	runForce
 )
 
-// sharedKeep is for how many seconds the scripts keep a record at least.
+// sharedKeep is the least number of seconds for which the scripts keep a record.
 const sharedKeep = 10
 
-// A sharedMemory is what Redis has of the name. Equal memories are one *sharedMemory.
+// A sharedMemory is what Redis stores for the name. Equal memories are the same *sharedMemory.
 type sharedMemory struct {
 	fields  map[string]string
 	expires tick
-	shared  protocol.Shared  // what the fields say, without its last two
-	summary protocol.Summary // what they say of all entries
+	shared  protocol.Shared  // the parsed fields; summary is without its last two numbers
+	summary protocol.Summary // totals computed from all entries
 }
 
 // A shareCall is a copy of a request, or of a renewal, or a command that takes the units of all sessions.
 type shareCall struct {
 	session          int
-	req              backend.ShareRequest // without its times
+	req              backend.ShareRequest // without the times in it
 	notAfter, memory tick
 	renew, force     bool
 }
@@ -79,14 +79,15 @@ func (c *shareCall) script() int {
 	return runShare
 }
 
-// A shareRun is a call that reaches Redis at some moment.
+// A shareRun is a call that reaches Redis at a certain time.
 type shareRun struct {
 	memory *sharedMemory
 	now    tick
 	call   shareCall
 }
 
-// A shareResult is what came of it. bad says how the two servers disagree, or what is wrong with what the script keeps.
+// A shareResult is the result of a run. bad says how the two servers disagree, or what is wrong with what the script
+// has stored.
 type shareResult struct {
 	after *sharedMemory
 	reply backend.ShareReply
@@ -113,7 +114,7 @@ func newShareStore(t *testing.T) *shareStore {
 	return s
 }
 
-// overhear takes the scripts' texts, and the key that they write to, from the backend.
+// overhear records the scripts' texts, and the key that they write to, as the backend sends them.
 func (s *shareStore) overhear() {
 	redis, p := miniredis.RunT(s.t), &tap{texts: map[string]string{}}
 	redis.Server().SetPreHook(p.hear)
@@ -130,7 +131,7 @@ func (s *shareStore) overhear() {
 	req := backend.ShareRequest{Kind: backend.ReadWrite, Epoch: 3, Want: backend.AllUnits, Least: backend.AllUnits, Limit: backend.AllUnits,
 		Tokens: 2, Lease: time.Second, GrantTTL: 2 * time.Second, Patience: 3 * time.Second, Seen: 5, Try: true, Answer: 6,
 		NotAfter: time.Now().Add(time.Minute), Memory: time.Now().Add(2 * time.Minute)}
-	p.take() // what Connect sent
+	p.take() // Connect's own commands
 	_, err = lock.(backend.Sharer).Share(s.t.Context(), req)
 	require.NoError(s.t, err)
 	text, sent := p.take()
@@ -138,7 +139,7 @@ func (s *shareStore) overhear() {
 	s.texts[0], s.key = text, sent[0]
 	want := s.arguments(shareCall{session: 0, req: req})
 	got := slices.Clone(sent[2:])
-	got[14], want[14], got[15], want[15] = "", "", "", "" // the times after which it is refused and forgotten
+	got[14], want[14], got[15], want[15] = "", "", "", "" // the times after which the request is refused, and the session forgotten
 	require.Equal(s.t, want, got, "the model sends what the backend sends")
 	req.Keep, req.Under = 1, 8
 	conn.Renew(s.t.Context(), []backend.Renewal{{Remote: lock, Epoch: req.Epoch, Under: req.Under, Lease: req.Lease}})
@@ -148,7 +149,7 @@ func (s *shareStore) overhear() {
 	require.NoError(s.t, err)
 	s.texts[2], sent = p.take()
 	want = append(s.keys(shareCall{force: true}), s.arguments(shareCall{req: req, force: true})...)
-	want[len(want)-1] = sent[len(sent)-1] // the time after which it is refused
+	want[len(want)-1] = sent[len(sent)-1] // the time after which the renewal is refused
 	require.Equal(s.t, want, sent)
 }
 
@@ -184,7 +185,7 @@ func (s *shareStore) do(command ...string) any {
 	return must(server.ParseReply(s.in))
 }
 
-// keys returns the keys of a call: the record and, of a session that has nothing yet, the hold key.
+// keys returns the keys of a call: the record, and also the hold key if the session has nothing yet.
 func (s *shareStore) keys(c shareCall) []string {
 	switch {
 	case c.force:
@@ -216,7 +217,7 @@ var kindLetters = map[backend.ShareKind]string{backend.ReadWrite: "r", backend.P
 
 func instantOf(t tick) protocol.Instant { return time.Duration(t.micros()) * time.Microsecond }
 
-// pass returns what is left of a memory at a moment.
+// pass returns what is left of a memory at a later time.
 func (s *shareStore) pass(m *sharedMemory, now tick) *sharedMemory {
 	if m.expires > now {
 		return m
@@ -224,7 +225,7 @@ func (s *shareStore) pass(m *sharedMemory, now tick) *sharedMemory {
 	return s.intern(nil, 0)
 }
 
-// intern returns the one memory with such fields.
+// intern returns the only memory with the given fields.
 func (s *shareStore) intern(fields map[string]string, expires tick) *sharedMemory {
 	var text strings.Builder
 	for _, f := range slices.Sorted(maps.Keys(fields)) {
@@ -251,7 +252,7 @@ func (s *shareStore) exec(m *sharedMemory, now tick, c shareCall) shareResult {
 	return res
 }
 
-// both runs a call by package protocol and by the script.
+// both runs a call by package protocol and by the script, and compares them.
 func (s *shareStore) both(m *sharedMemory, now tick, c shareCall) (res shareResult) {
 	sh, said := m.shared, []string(nil)
 	sh.Name, sh.Keep, sh.Entries, sh.Expires = lockName, sharedKeep*second, slices.Clone(sh.Entries), instantOf(m.expires)
@@ -264,7 +265,7 @@ func (s *shareStore) both(m *sharedMemory, now tick, c shareCall) (res shareResu
 	case c.force:
 		had := must(sh.Force(instantOf(now), math.MaxInt64, c.req.Kind))
 		name, want = "", fmt.Sprint("ok ", btoi(had), " ", now.micros())
-		if !had { // the script writes nothing then
+		if !had { // the script then writes nothing
 			sh = m.shared
 		}
 	case c.renew:
@@ -283,9 +284,9 @@ func (s *shareStore) both(m *sharedMemory, now tick, c shareCall) (res shareResu
 	slices.Sort(s.said)
 	switch {
 	case got != want:
-		res.bad = fmt.Sprintf("the script answers %s, package protocol %s", got, want)
+		res.bad = fmt.Sprintf("the script returns %s, package protocol %s", got, want)
 	case !slices.Equal(s.said, said):
-		res.bad = fmt.Sprintf("the script says\n%s\npackage protocol\n%s", strings.Join(s.said, "\n"), strings.Join(said, "\n"))
+		res.bad = fmt.Sprintf("the script sends\n%s\npackage protocol\n%s", strings.Join(s.said, "\n"), strings.Join(said, "\n"))
 	default:
 		res.bad = res.after.agrees(&sh, now, name)
 	}
@@ -298,7 +299,7 @@ func (s *shareStore) both(m *sharedMemory, now tick, c shareCall) (res shareResu
 	return res
 }
 
-// itemOf returns a message as the world sends it, and as the script does.
+// itemOf formats a message in the same way for the world and for the script.
 func itemOf(to string, msg protocol.Message, now tick) (it shareItem, text string) {
 	it = shareItem{kind: shareWanted, session: int(to[0] - 'a'), try: msg.Try, reply: backend.ShareReply{May: msg.May}}
 	if msg.Kind != protocol.SharedGrant {
@@ -310,16 +311,16 @@ func itemOf(to string, msg protocol.Message, now tick) (it shareItem, text strin
 		(msg.At + msg.TTL).Microseconds(), msg.At.Microseconds(), lockName)
 }
 
-// replyText returns what share.lua returns.
+// replyText formats a reply as share.lua returns it.
 func replyText(r backend.ShareReply, err error, now tick) string {
 	code := map[backend.ShareStatus]int{backend.Shared: 1, backend.StaleShare: 2, backend.ShareLost: 3}[r.Status]
 	if err != nil {
-		code = 4 // late
+		code = 4 // the request was late
 	}
 	return fmt.Sprint("ok ", code, " ", now.micros(), " ", r.Units, " ", btoi(r.Placed), " ", r.First, " ", r.Last, " ", r.May, " ", r.Share, " ", r.Epoch)
 }
 
-// script runs the script on a memory, and returns its answer.
+// script runs the script on a memory, and returns its reply.
 func (s *shareStore) script(m *sharedMemory, now tick, c shareCall) string {
 	s.do("DEL", s.key)
 	if len(m.fields) > 0 {
@@ -337,7 +338,7 @@ func (s *shareStore) script(m *sharedMemory, now tick, c shareCall) string {
 	return strings.Join(answer, " ")
 }
 
-// save returns the memory that Redis has.
+// save returns what Redis has as a memory.
 func (s *shareStore) save(now tick) *sharedMemory {
 	var fields map[string]string
 	for p := range slices.Chunk(s.do("HGETALL", s.key).([]any), 2) {
@@ -352,7 +353,7 @@ func (s *shareStore) save(now tick) *sharedMemory {
 	return s.intern(fields, expiry(now, s.do("PTTL", s.key).(int)))
 }
 
-// read reads the fields.
+// read parses the fields.
 func (m *sharedMemory) read() {
 	if m.fields == nil {
 		return
@@ -373,7 +374,7 @@ func (m *sharedMemory) read() {
 	}
 }
 
-// String returns the fields, the summary first.
+// String formats the fields, the summary first.
 func (m *sharedMemory) String() string {
 	var b strings.Builder
 	for _, f := range slices.Sorted(maps.Keys(m.fields)) {
@@ -391,7 +392,7 @@ func parseInts(text string) (n []int64) {
 	return n
 }
 
-// parseShare returns an entry with the numbers that the script has written.
+// parseShare parses an entry that the script has written.
 func parseShare(session string, n []int64) protocol.Entry {
 	return protocol.Entry{
 		Session: session, Epoch: uint64(n[0]), Units: int(n[1]), Until: instantAt(n[2]), Memory: instantAt(n[3]),
@@ -401,7 +402,7 @@ func parseShare(session string, n []int64) protocol.Entry {
 	}
 }
 
-// entryText returns an entry as the script writes it.
+// entryText formats an entry as the script writes it.
 func entryText(s *protocol.Shared, e *protocol.Entry) string {
 	p, pending := e.Place, -1
 	if p.Try {
@@ -411,8 +412,8 @@ func entryText(s *protocol.Shared, e *protocol.Entry) string {
 		p.Deadline.Microseconds(), p.TTL.Milliseconds(), p.Tokens, p.Seen, p.Since.Microseconds(), pending, e.Asked)
 }
 
-// agrees returns how a memory differs from what package protocol has after the same call of a session: "" if not at all. The script
-// may keep empty entries whose memory is over for a while.
+// agrees returns how a memory differs from that of package protocol after the same call, "" if it does not. For a while
+// the script may keep empty entries that package protocol has already deleted.
 func (m *sharedMemory) agrees(s *protocol.Shared, now tick, caller string) string {
 	left := maps.Clone(m.fields)
 	for i := range s.Entries {
@@ -437,16 +438,16 @@ func (m *sharedMemory) agrees(s *protocol.Shared, now tick, caller string) strin
 	return ""
 }
 
-// sound returns what is wrong with what the record says of its own entries after a run.
+// sound returns what is wrong with the record's summary, compared with its own entries, after a run.
 func (m *sharedMemory) sound() string {
 	is, says := m.shared.Summary(), m.summary
 	switch {
 	case is.Units != says.Units || is.Holders != says.Holders || is.Sessions != says.Sessions:
-		return fmt.Sprintf("the summary says %+v, the entries %+v", says, is)
+		return fmt.Sprintf("the summary has the totals %+v, the entries %+v", says, is)
 	case says.Soonest > is.Soonest:
-		return fmt.Sprintf("something ends at %v, and the summary says that nothing does before %v", is.Soonest, says.Soonest)
+		return fmt.Sprintf("an entry ends at %v, but the summary says that none does before %v", is.Soonest, says.Soonest)
 	case says.First > is.First:
-		return fmt.Sprintf("the head has place %d, and the summary says that the first is %d", is.First, says.First)
+		return fmt.Sprintf("the head has place %d, but the summary says that the first is %d", is.First, says.First)
 	}
 	places := 0
 	for _, e := range m.shared.Entries {

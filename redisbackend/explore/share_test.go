@@ -42,32 +42,33 @@ var shareWorlds = []shareWorld{
 	{name: "limits", kind: backend.Permits, ops: [maxSessions][]int{{2, 1}, {1}}, limit: [maxSessions]int{3, 1, 1}, ticks: 2, faults: 1, most: 40_000},
 }
 
-// writersThenReader begins a world: session a has used two tokens and is about to hear that b wants to write. A reader is
-// inside.
+// writersThenReader is the beginning of a world: session a has used two tokens and is about to learn that b wants to
+// write. A reader is inside.
 var writersThenReader = []shareAction{
 	{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: delivers},
 	{userComes, 0, 1}, {userComes, 0, 2}, {userLeaves, 0, 0}, {userLeaves, 0, 1},
 	{userComes, 1, 0}, {sends, 1, 0}, {what: delivers},
 }
 
-// aIsInside and aAndCAreInside begin worlds with users inside.
+// aIsInside and aAndCAreInside are beginnings of worlds in which users are inside.
 var (
 	aIsInside      = []shareAction{{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: delivers}}
 	aAndCAreInside = append(aIsInside[:4:4], shareAction{userComes, 2, 0}, shareAction{sends, 2, 0}, shareAction{what: delivers}, shareAction{what: delivers})
 )
 
-// cDies begins a world: the lease of c ends soon, while a has its own and b attempts to get both units.
+// cDies is the beginning of a world: the lease of c ends soon, a has a unit, and b tries to get both units.
 var cDies = []shareAction{{userComes, 2, 0}, {sends, 2, 0}, {what: delivers}, {what: delivers}, {what: timePasses},
 	{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: delivers}, {what: timePasses}, {what: timePasses}, {userComes, 1, 0}, {sends, 1, 0}, {what: delivers}}
 
-// holdersLeaseEnds begins a world: the answer to session a is still under way when the lease of its unit ends.
+// holdersLeaseEnds is the beginning of a world: session a's answer to a try is still under way when the lease of its
+// unit ends.
 var holdersLeaseEnds = []shareAction{{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: timePasses}, {what: timePasses}, {what: timePasses}}
 
-// givenBack begins a world: session a has given its unit back, and is about to be forgotten.
+// givenBack is the beginning of a world: session a has given its unit back, and its entry will soon be deleted.
 var givenBack = []shareAction{{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: delivers}, {userLeaves, 0, 0}, {sendsIdle, 0, 0}, {what: delivers},
 	{what: delivers}, {what: timePasses}, {what: timePasses}, {what: timePasses}, {what: timePasses}, {what: timePasses}}
 
-// A shareExplorer visits all runs of a world, the shortest first.
+// A shareExplorer visits all states of a world, in the order of their distance.
 type shareExplorer struct {
 	*shareWorld
 	store *shareStore
@@ -93,7 +94,7 @@ func (e *shareExplorer) start() shareState {
 		shareState: shareState{now: 1, memory: e.store.intern(nil, 0), leftTicks: e.ticks, leftFaults: e.faults, leftFlushes: e.flushes, leftQuits: e.quits}}
 	for _, a := range e.begin {
 		if !slices.Contains(x.actions(), a) {
-			panic(fmt.Sprintf("%s: it cannot begin with %v", e.name, a))
+			panic(fmt.Sprintf("%s: the world cannot begin with %v", e.name, a))
 		}
 		x.happen(a)
 	}
@@ -107,7 +108,7 @@ func (e *shareExplorer) fresh(s *shareState) bool {
 	return !was
 }
 
-// explore returns the shortest run that breaks a rule, as a story, and whether it has seen all.
+// explore returns the shortest run that breaks a rule, as text, and whether it has seen all states.
 func (e *shareExplorer) explore(most int, until time.Time) (story string, all bool) {
 	type reached struct {
 		shareState
@@ -147,8 +148,8 @@ func (e *shareExplorer) explore(most int, until time.Time) (story string, all bo
 	return "", true
 }
 
-// drain lets nothing fail from now on, with one heartbeat in each tick: every user gets in and out. It returns what is
-// left undone.
+// drain lets nothing fail from now on, and sends one heartbeat in each tick: every user must get in and out. It returns
+// which ones do not.
 func (e *shareExplorer) drain(x shareStep) string {
 	x.leftTicks, x.leftFaults, x.leftFlushes, x.leftQuits = 40, 0, 0, 0
 	for x.leftTicks > 0 {
@@ -195,7 +196,7 @@ func (e *shareExplorer) drain(x shareStep) string {
 			}
 		}
 	}
-	return "left to itself, it does not end: " + x.tell(shareAction{what: timePasses})
+	return "although nothing fails any more, users are left: " + x.tell(shareAction{what: timePasses})
 }
 
 func btoi(b bool) int {
@@ -205,8 +206,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// answers lets all messages arrive while users stay where they are: a try ends by what the sessions say to each other, if
-// nothing was lost and no time has passed.
+// answers delivers all messages while users stay where they are. If no message was lost and no time has passed, this
+// must end every try.
 func (e *shareExplorer) answers(x shareStep) string {
 	if x.lost || x.leftFaults < e.faults || x.leftFlushes < e.flushes || x.leftTicks < e.ticks {
 		return ""
@@ -225,13 +226,13 @@ func (e *shareExplorer) answers(x shareStep) string {
 	}
 	for s := range x.ops {
 		if c := &x.sessions[s]; c.out && c.req.Try && !x.lost {
-			x.must(false, "the try of %s is not answered: %s", sessionName(uint8(s)), x.tell(shareAction{what: delivers}))
+			x.must(false, "the try of %s has no result: %s", sessionName(uint8(s)), x.tell(shareAction{what: delivers}))
 		}
 	}
 	return x.bad
 }
 
-// over reports whether all users are done, and no session has or wants anything.
+// over reports whether all users are done, and no session has or wants any units.
 func (e *shareExplorer) over(x *shareStep) bool {
 	for s := range x.ops {
 		c := &x.sessions[s]
@@ -267,7 +268,7 @@ func (e *shareExplorer) story(n int32, bad string) string {
 	return strings.Join(append(lines, "✗ "+bad), "\n")
 }
 
-// sized returns how many states are explored, and whether the world may be cut there.
+// sized returns how many states are explored, and whether the exploration of the world may be cut off there.
 func (w *shareWorld) sized() (most int, mayBeCut bool) {
 	switch {
 	case hasty():
@@ -301,8 +302,8 @@ func TestExploreShares(t *testing.T) {
 	}
 }
 
-// TestExploreSharesAtRandom walks further than all runs can be explored. Steps that are likely to matter are taken more often
-// than those that are likely to end the run early.
+// TestExploreSharesAtRandom takes random walks that are longer than the runs that can all be explored. Steps that
+// matter more are more likely than those that would end the run early.
 func TestExploreSharesAtRandom(t *testing.T) {
 	seed := seed()
 	t.Logf("RELOCK_SEED=%d", seed)

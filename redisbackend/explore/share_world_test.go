@@ -15,20 +15,20 @@ const (
 	allUnits    = backend.AllUnits
 )
 
-// A shareWorld says what can happen to a few sessions that share a name.
+// A shareWorld says what can happen with a few sessions that share a name.
 type shareWorld struct {
 	name    string
 	kind    backend.ShareKind
-	ops     [maxSessions][]int        // of each session: the units of its users, in the order in which they come
-	once    [maxSessions][maxOps]bool // users that make one attempt
+	ops     [maxSessions][]int        // for each session the units of its users, in the order of their arrival
+	once    [maxSessions][maxOps]bool // users that make a single attempt
 	limit   [maxSessions]int
 	ticks   int8
-	faults  int8          // copies and messages that are lost or doubled
-	flushes int8          // of the server's memory, or of all sessions' units by force
-	quits   int8          // users that stop waiting
-	hasty   time.Duration // by how many seconds a place is over before a lease is
-	calm    bool          // sessions send no copies and renew nothing, until nothing fails any more
-	begin   []shareAction // what has happened already
+	faults  int8          // number of copies and messages that are lost or duplicated
+	flushes int8          // losses of the server's memory, or of all sessions' units by force
+	quits   int8          // number of users that stop waiting
+	hasty   time.Duration // by how many seconds a place ends before a lease does
+	calm    bool          // sessions send no copies and renew nothing until the drain
+	begin   []shareAction // what has already happened at the beginning
 	most    int           // states that are explored at full size; 0: all
 }
 
@@ -40,35 +40,35 @@ const (
 	userWaits
 	userInside
 	userDone
-	userLost // a writer that has not noticed its loss, and may still write
+	userLost // a writer that has not noticed its loss yet, and may still write
 )
 
 // A shareSession is a session that follows the rules for shared holds.
 type shareSession struct {
 	epoch       uint64
-	confirmed   uint64 // the epoch under which the server is known to have the units
+	confirmed   uint64 // the epoch of the units that the server is known to have
 	units       int
-	until       tick // the trust in them: good before that
+	until       tick // the units are trusted before this time
 	first, last backend.Token
-	under       backend.Token // first when it got its first unit
+	under       backend.Token // the first token is set when the session gets its first unit
 	next        backend.Token // a writer's next token
-	version     backend.Token // of its readers
+	version     backend.Token // the token of its readers
 
-	out          bool // a request is under way or queued
-	placed, beat bool // beat: a copy of it was sent in this tick
-	aged, silent bool // it is under way since an earlier tick; and no reply has come since
-	probe        bool // it asks for nothing, but whether another session still waits
+	out          bool // a request is under way, or in the queue
+	placed, beat bool // beat: a copy of the request was sent in this tick
+	aged, silent bool // a copy has been under way since an earlier tick, and no reply has come since
+	probe        bool // the request asks for nothing but whether another session still waits
 	req          backend.ShareRequest
 	memory       tick
-	wanted       bool // another session waits, and this one may keep so many units
-	may, hint    int  // hint: the least that was heard of since the latest copy was sent
+	wanted       bool // another session waits, and lets this one keep so many units
+	may, hint    int  // hint: the fewest units that a message has named since the latest copy was sent
 	answer       uint64
 	users        [maxOps]userState
 	tokens       [maxOps]backend.Token
-	flushed      bool   // what it trusts was destroyed with the server's memory
+	flushed      bool   // what the session trusts was lost with the server's memory
 	renewed      bool   // in this tick
-	probed       bool   // in this tick, or as good as
-	answered     uint64 // the last try that it answered: the world's note, for the rules
+	probed       bool   // in this tick, or in effect in it
+	answered     uint64 // the last try that it answered: used by the rules only, no session knows it
 }
 
 type shareKind uint8
@@ -91,7 +91,7 @@ type shareItem struct {
 	call    shareCall
 	reply   backend.ShareReply
 	try     uint64 // of a message that another session waits
-	old     bool   // from before a flush
+	old     bool   // sent before the server lost its memory
 }
 
 type versionRead struct {
@@ -106,14 +106,14 @@ type shareState struct {
 	sessions                                      [maxSessions]shareSession
 	net                                           [maxShareNet]shareItem
 	count                                         int8
-	lost                                          bool // something, because too much was under way
+	lost                                          bool // something was dropped, because too much was under way
 	leftTicks, leftFaults, leftFlushes, leftQuits int8
 	writes                                        int8 // how often the resource was written
 	fence                                         backend.Token
-	reads                                         [8]versionRead // the versions that were seen, and of which write
+	reads                                         [8]versionRead // the versions that were read, and after which write
 }
 
-// A shareStep takes a state on.
+// A shareStep leads from one state to the next.
 type shareStep struct {
 	*shareWorld
 	store *shareStore
@@ -143,7 +143,7 @@ func (x *shareStep) used(s int) (units int) {
 	return units
 }
 
-// head returns the first user of a session that waits, -1 if none does.
+// head returns a session's first waiting user, -1 if there is none.
 func (x *shareStep) head(s int) int {
 	for i := range x.ops[s] {
 		if x.sessions[s].users[i] == userWaits {
@@ -160,13 +160,13 @@ func (x *shareStep) trusted(s int) int {
 	return 0
 }
 
-// onceHead reports whether the head of a session's users makes one attempt.
+// onceHead reports whether the head of a session's users makes a single attempt.
 func (x *shareStep) onceHead(s int) bool {
 	h := x.head(s)
 	return h >= 0 && x.once[s][h]
 }
 
-// endTries sends the users away that make one attempt and need as many units as this or more.
+// endTries ends the waits of users that make a single attempt and need at least so many units.
 func (x *shareStep) endTries(s, need int) {
 	c := &x.sessions[s]
 	for i, n := range x.ops[s] {
@@ -180,7 +180,7 @@ func (x *shareStep) endTries(s, need int) {
 	x.admit(s, false)
 }
 
-// admit lets users in, first come, first served.
+// admit lets users in, in the order of their arrival.
 func (x *shareStep) admit(s int, atGrant bool) {
 	c := &x.sessions[s]
 	for i := x.head(s); i >= 0; i = x.head(s) {
@@ -218,7 +218,7 @@ func (x *shareStep) read(s int) {
 		r := &x.reads[i]
 		switch r.version {
 		case c.version:
-			x.must(r.writes == x.writes, "%s reads version %d after %d writes, and it was read after %d", sessionName(uint8(s)), c.version, x.writes, r.writes)
+			x.must(r.writes == x.writes, "%s reads version %d after %d writes, which was also read after %d", sessionName(uint8(s)), c.version, x.writes, r.writes)
 			return
 		case 0:
 			*r = versionRead{c.version, x.writes}
@@ -227,7 +227,7 @@ func (x *shareStep) read(s int) {
 	}
 }
 
-// write carries out a writer's write to the resource, which refuses it if it has seen a higher token or version.
+// write carries out a writer's write to the resource, which refuses it if it knows a higher token or version.
 func (x *shareStep) write(s, i int) {
 	if x.sessions[s].tokens[i] < x.fence {
 		return
@@ -236,10 +236,11 @@ func (x *shareStep) write(s, i int) {
 	x.writes++
 }
 
-// lose takes the units from all users inside. While the session trusts its units the server has them, unless it forgot them.
+// lose takes the units from all users inside. While a session trusts its units, the server must have them, unless the
+// server lost its memory.
 func (x *shareStep) lose(s int) {
 	c := &x.sessions[s]
-	x.must(x.trusted(s) == 0 || c.flushed, "%s is told of a loss that is none", sessionName(uint8(s)))
+	x.must(x.trusted(s) == 0 || c.flushed, "%s learns of a loss, but has lost nothing", sessionName(uint8(s)))
 	for i, n := range x.ops[s] {
 		if c.users[i] == userInside {
 			c.users[i] = userDone
@@ -254,7 +255,7 @@ func (x *shareStep) lose(s int) {
 	}
 }
 
-// A demand is what a session asks for next.
+// A demand is what a session will ask for next.
 type demand struct {
 	keep, want, least int
 	try, probe        bool
@@ -263,7 +264,7 @@ type demand struct {
 
 func only(keep int) *demand { return &demand{keep: keep, want: keep} }
 
-// ask returns what the head of a session's users needs while the session keeps so many units, nil if those suffice.
+// ask returns what the head of a session's users needs if the session keeps so many units, nil if those are enough.
 func (x *shareStep) ask(s, keep int) *demand {
 	h := x.head(s)
 	if h < 0 {
@@ -294,7 +295,7 @@ func (x *shareStep) asking(s, keep int) *demand {
 	return only(keep)
 }
 
-// plan returns what the session has to ask for next, nil if it is nothing.
+// plan returns what the session has to ask for next, nil for nothing.
 func (x *shareStep) plan(s int) *demand {
 	c := &x.sessions[s]
 	used, has := x.used(s), x.trusted(s)
@@ -322,7 +323,7 @@ func (x *shareStep) plan(s int) *demand {
 	return nil
 }
 
-// overtake returns what replaces the request that is under way, nil if it stays.
+// overtake returns what replaces the request under way, nil if that one stays.
 func (x *shareStep) overtake(s, used, has int) *demand {
 	c := &x.sessions[s]
 	asks, idle := c.req.Want > c.req.Keep, 0
@@ -354,7 +355,7 @@ func (x *shareStep) overtake(s, used, has int) *demand {
 	return nil
 }
 
-// rest returns what the session can give back without being asked.
+// rest returns what the session can give back without being asked for it.
 func (x *shareStep) rest(s int) *demand {
 	c := &x.sessions[s]
 	if c.out || x.head(s) >= 0 || x.used(s) >= x.trusted(s) {
@@ -363,7 +364,7 @@ func (x *shareStep) rest(s int) *demand {
 	return only(x.used(s))
 }
 
-// post sends a new epoch. What it gives back is out of use first.
+// post sends a request with a new epoch. Units that it gives back must be out of use before.
 func (x *shareStep) post(s int, d *demand) {
 	c, keep := &x.sessions[s], d.keep
 	if d.want == d.keep {
@@ -388,7 +389,7 @@ func (x *shareStep) post(s int, d *demand) {
 	x.copy(s)
 }
 
-// copy sends one more copy of the last request.
+// copy sends another copy of the last request.
 func (x *shareStep) copy(s int) {
 	c := &x.sessions[s]
 	c.beat, c.hint = true, backend.Unlimited
@@ -420,7 +421,7 @@ func (x *shareStep) remove(i int8) {
 	x.net[x.count] = shareItem{}
 }
 
-// arrive delivers an item to where it was sent.
+// arrive delivers an item to its recipient.
 func (x *shareStep) arrive(it shareItem) {
 	switch it.kind {
 	case shareRequest:
@@ -436,7 +437,7 @@ func (x *shareStep) arrive(it shareItem) {
 	}
 }
 
-// heard handles the message that another session waits, or tries, or waits no more.
+// heard handles the message that another session waits, tries, or no longer waits.
 func (x *shareStep) heard(it shareItem) {
 	c, may := &x.sessions[it.session], it.reply.May
 	if may == backend.Unlimited && it.try == 0 {
@@ -481,7 +482,7 @@ func (x *shareStep) serve(it shareItem) {
 	}
 }
 
-// check checks what must be true of the server at any time.
+// check checks what must always hold at the server.
 func (x *shareStep) check() {
 	sum, most, writers := 0, 0, 0
 	for _, e := range x.memory.shared.Entries {
@@ -497,11 +498,11 @@ func (x *shareStep) check() {
 	x.must(writers == 0 || sum == allUnits, "a writer is not alone")
 }
 
-// refusals checks that a try is refused only if others wait, or if the units that it needs are in use by those that
-// were asked.
+// refusals checks that a try is refused only if other sessions wait, or if the units that it needs are in use by the
+// sessions that were asked.
 func (x *shareStep) refusals(before *sharedMemory, c shareCall, reply backend.ShareReply) {
 	if x.leftFlushes != x.flushes {
-		return // answers to tries that the server has forgotten
+		return // answers to tries that the server no longer knows
 	}
 	fresh := c.req.Try && reply.Status == backend.Shared && !reply.Placed && reply.Units < c.req.Least
 	for _, e := range before.shared.Entries {
@@ -517,10 +518,10 @@ func (x *shareStep) refusals(before *sharedMemory, c shareCall, reply backend.Sh
 			x.must(x.inTheWay(s, e.Limit-e.Place.Least, e.Place.Order), "%s is refused", e.Session)
 		}
 	}
-	x.must(!fresh, "%s is refused at once, and waits behind no session", sessionName(uint8(c.session)))
+	x.must(!fresh, "%s is refused at once, although no session waits before it", sessionName(uint8(c.session)))
 }
 
-// entry returns what the server has of a session.
+// entry returns what the server stores for a session.
 func (x *shareStep) entry(s int) protocol.Entry {
 	for _, e := range x.memory.shared.Entries {
 		if e.Session == sessionName(uint8(s)) {
@@ -530,8 +531,8 @@ func (x *shareStep) entry(s int) protocol.Entry {
 	return protocol.Entry{}
 }
 
-// inTheWay reports whether the sessions that answered a try of session s have more units than it leaves to all others, and
-// either one of them alone has, or none has not answered.
+// inTheWay reports whether the sessions that answered the try of session s have more units than the try leaves for all
+// others, and either one of them alone has more, or each of them has answered.
 func (x *shareStep) inTheWay(s, leaves int, try uint64) bool {
 	sum, most, all := 0, 0, true
 	for o := range x.ops {
@@ -571,8 +572,8 @@ func (x *shareStep) answered(it shareItem) {
 		} else {
 			x.asked(it.session, may)
 		}
-	case r.Units > 0 && x.now >= until: // it came too late, and is asked for again
-	case asks && c.req.Keep <= r.Units && r.Units < c.req.Least && c.req.Keep > 0: // refused, or its place or its grant is over
+	case r.Units > 0 && x.now >= until: // the session's units came too late, and it asks again
+	case asks && c.req.Keep <= r.Units && r.Units < c.req.Least && c.req.Keep > 0: // refused, or the place or the grant has ended
 		c.out = false
 		if x.confirm(it, until); c.req.Try {
 			x.endTries(it.session, 0)
@@ -582,7 +583,7 @@ func (x *shareStep) answered(it shareItem) {
 	}
 }
 
-// confirm handles the units in a reply that grants nothing.
+// confirm handles the units in a reply that grants nothing new.
 func (x *shareStep) confirm(it shareItem, until tick) {
 	c, r := &x.sessions[it.session], it.reply
 	switch {
@@ -594,20 +595,20 @@ func (x *shareStep) confirm(it shareItem, until tick) {
 	}
 }
 
-// trust notes that the server has the units, under the epoch of the request.
+// trust records that the server has the units under the epoch of the request.
 func (x *shareStep) trust(it shareItem, until tick) {
 	c := &x.sessions[it.session]
 	c.confirmed, c.until = c.req.Epoch, max(c.until, until)
 	c.flushed = c.flushed && it.old
 }
 
-// pushed handles a grant, or the refusal of a try.
+// pushed handles a message with a grant, or with the refusal of a try.
 func (x *shareStep) pushed(it shareItem) {
 	c, r := &x.sessions[it.session], it.reply
 	refused := c.req.Try && r.Units < c.req.Least
 	switch {
 	case !c.out || r.Epoch != c.req.Epoch || c.req.Want == c.req.Keep:
-	case refused && (!c.placed || r.Units != c.req.Keep): // a copy says more
+	case refused && (!c.placed || r.Units != c.req.Keep): // a copy of the request gets a reply that says more
 		c.beat = false
 	case refused:
 		c.out, c.confirmed = false, c.req.Epoch
@@ -617,7 +618,7 @@ func (x *shareStep) pushed(it shareItem) {
 	}
 }
 
-// settle sets what the session has from now on.
+// settle sets which units the session has from now on.
 func (x *shareStep) settle(it shareItem, until tick) {
 	s, r := it.session, it.reply
 	c := &x.sessions[s]
@@ -648,7 +649,7 @@ func (x *shareStep) settle(it shareItem, until tick) {
 		c.version = r.First + 1
 	case !wrote:
 		if c.next, c.last = r.First, r.Last; x.used(s) == 0 || c.version == 0 {
-			c.version = r.First - 1 // nothing was written under its tokens
+			c.version = r.First - 1 // nothing was written with its tokens
 		}
 	}
 	if x.now >= c.until && c.units > 0 {
@@ -665,8 +666,8 @@ func (x *shareStep) settle(it shareItem, until tick) {
 	}
 }
 
-// renewedBy handles the reply to a renewal, which named the units that the session had then: a grant may have come since. While a
-// request is under way only a success proves anything.
+// renewedBy handles the reply to a renewal of the units that the session had when it was sent. A grant may have come
+// since. While a request is under way, only a success proves anything.
 func (x *shareStep) renewedBy(it shareItem) {
 	c := &x.sessions[it.session]
 	switch {
@@ -708,7 +709,7 @@ const (
 
 var shareWhats = [...]string{"user comes", "user quits", "user leaves", "late write", "gives up", "sends", "gives back", "beats", "renews", "delivers", "doubles", "loses", "tick", "flush", "force"}
 
-// actions returns what can happen next.
+// actions returns the actions that can come next.
 func (x *shareStep) actions() (all []shareAction) {
 	for s := range x.ops {
 		if x.ops[s] == nil {
@@ -843,13 +844,13 @@ func (x *shareStep) tick() {
 	}
 }
 
-// flush makes the server forget all. Sessions trust in vain then, until a reply says so.
+// flush makes the server lose its memory. Sessions trust their units in vain then, until a reply says so.
 func (x *shareStep) flush() {
 	x.memory = x.store.intern(nil, 0)
 	x.forget()
 }
 
-// force has the server take the units of all sessions.
+// force makes the server take the units of all sessions.
 func (x *shareStep) force() {
 	res := x.store.exec(x.memory, x.now, shareCall{force: true, req: backend.ShareRequest{Kind: x.kind}})
 	x.must(res.bad == "", "%s", res.bad)
@@ -861,7 +862,7 @@ func (x *shareStep) force() {
 	}
 }
 
-// forget notes that the server has nothing of what sessions trust.
+// forget records that the server no longer has what sessions trust.
 func (x *shareStep) forget() {
 	x.leftFlushes--
 	for s := range x.sessions {
@@ -873,7 +874,8 @@ func (x *shareStep) forget() {
 	x.reads = [8]versionRead{}
 }
 
-// trustworthy checks that the units which sessions trust are within the limit, and that each user inside has trusted units.
+// trustworthy checks that the units that sessions trust are within the limit, and that each user inside has trusted
+// units.
 func (x *shareStep) trustworthy() {
 	sum, most := 0, 0
 	for s := range x.ops {
@@ -888,7 +890,7 @@ func (x *shareStep) trustworthy() {
 	x.must(sum <= most, "%d units are trusted", sum)
 }
 
-// tell returns an action, and the state that it led to, as one line.
+// tell formats an action, and the state that it led to, as one line.
 func (x *shareStep) tell(a shareAction) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s %s", x.now, shareWhats[a.what], sessionName(uint8(a.session)))

@@ -2,7 +2,7 @@ package explore
 
 import "slices"
 
-// shorter returns a run that breaks a rule without the steps that are not needed for that.
+// shorter removes from a run that breaks a rule all steps that are not needed for that.
 func (e *explorer) shorter(run []action) []action {
 	for i := len(run) - 1; i >= 0; i-- {
 		if without := slices.Delete(slices.Clone(run), i, i+1); e.breaks(without) {
@@ -12,7 +12,7 @@ func (e *explorer) shorter(run []action) []action {
 	return run
 }
 
-// breaks reports whether a run can happen, and breaks a rule.
+// breaks reports whether a run is possible and breaks a rule.
 func (e *explorer) breaks(run []action) bool {
 	x := e.start(e.store)
 	for _, a := range run {

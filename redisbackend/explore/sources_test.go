@@ -19,19 +19,19 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// sources are the scripts as the backend sends them, and the keys that it names. A tap records them.
+// sources are the scripts as the backend sends them, and the keys that it names, as recorded by a tap.
 type sources struct {
 	texts map[verb]string
 	keys  [keyCount]string
-	sent  map[verb][]string // what it sent with the latest script: KEYS, then ARGV
+	sent  map[verb][]string // KEYS, then ARGV, of the latest script
 }
 
 // A tap is a server that records what a backend sends to it.
 type tap struct {
 	mu    sync.Mutex
-	texts map[string]string // of scripts, by their hashes
-	sha   string            // of the first script that was sent since take
-	sent  []string          // KEYS, then ARGV, of that
+	texts map[string]string // the scripts that were sent, by their hashes
+	sha   string            // of the first script since take
+	sent  []string          // its KEYS, then ARGV
 }
 
 func (p *tap) hear(_ *server.Peer, cmd string, args ...string) bool {
@@ -68,12 +68,12 @@ func (p *tap) take() (text string, sent []string) {
 	return text, sent
 }
 
-// deaf is the sink of a session that learns nothing but that it is connected.
+// deaf is a session's sink that ignores all messages.
 type deaf struct{ backend.Sink }
 
 func (deaf) Reconnected() {}
 
-// overheard has the backend send every script once, as the model's calls would, and records what it sends.
+// overheard makes the backend send every script once, with the calls of the model, and records what it sends.
 func overheard(t *testing.T) *sources {
 	t.Helper()
 	redis, p := miniredis.RunT(t), &tap{texts: map[string]string{}}
@@ -98,11 +98,11 @@ func overheard(t *testing.T) *sources {
 	return s
 }
 
-// sampled lists the calls that samples sends.
+// sampled lists calls of every verb, which samples makes with the backend.
 var sampled = call{session: 0, owner: 2, epoch: 3, flags: queueUp | yield, holds: 4, op: 5, tokens: 6, used: 7, seen: 8, ticket: 9, all: true,
 	memo: memo{epoch: 2, owner: 1, op: 3, token: 11, note: "300 b:1:2"}}
 
-// samples calls the verbs of the backend with the requests in sampled.
+// samples calls the verbs of the backend with the requests of sampled.
 func samples(ctx context.Context, conn backend.Conn, lock backend.Remote) map[verb]func() {
 	s, sec := sampled, func(t tick) time.Duration { return time.Duration(t) * second }
 	seen := backend.Token(epoch + s.seen64())
@@ -149,7 +149,7 @@ func samples(ctx context.Context, conn backend.Conn, lock backend.Remote) map[ve
 	}
 }
 
-// prior returns what the session says to the backend about it.
+// prior returns what the session passes to the backend as its memory of the lock.
 func (m memo) prior() backend.Prior {
 	return backend.Prior{Epoch: uint64(m.epoch), Owner: ownerName(m.owner), Op: uint64(m.op), Token: backend.Token(epoch + int64(m.token)),
 		Pushed: m.pushed, Freed: m.freed, Note: m.note}
@@ -157,7 +157,7 @@ func (m memo) prior() backend.Prior {
 
 func (c call) seen64() int64 { return int64(c.seen) }
 
-// A model that sent something else than the backend does would explore another protocol.
+// If the model sent other arguments than the backend, it would explore another protocol.
 func TestArgumentsAreTheBackends(t *testing.T) {
 	s := overheard(t)
 	for v := verbAcquire; v < verbCount; v++ {

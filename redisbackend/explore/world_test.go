@@ -11,25 +11,25 @@ const (
 	maxNet      = 6
 )
 
-// A world says what can happen: how many sessions there are, and how many steps of each kind. Every run in it ends, so all can
-// be explored.
+// A world says what can happen: how many sessions there are, and how many steps of each kind. Each of its runs ends, so
+// all of them can be explored.
 type world struct {
 	name      string
 	sessions  int
-	attempts  uint8   // of each session
-	kinds     []flags // of attempts that begin with nothing
-	pass      []flags // that may be added when the session has something already
+	attempts  uint8   // per session
+	kinds     []flags // attempts of a session that has nothing
+	pass      []flags // attempts of a session that has or waits for the lock already
 	remembers bool    // the sessions remember the record
-	block     uint8   // tokens of an attempt; more than one: the hold is the session's, and its owners inherit it
+	block     uint8   // tokens per attempt; with more than one, the session keeps the hold for its next owners
 	left      budget
-	begin     []action // what has happened already
-	most      int      // states that are explored, the nearest first; 0: all
+	begin     []action // what has already happened at the beginning
+	most      int      // how many states are explored, in the order of their distance; 0: all
 }
 
 // A budget is what may still happen.
 type budget struct {
 	ticks   uint8
-	faults  uint8 // commands that are lost, late or doubled, and replies that are lost
+	faults  uint8 // commands that are lost, late or duplicated, and replies that are lost
 	nests   uint8 // re-entries, and their unlocks
 	renews  uint8
 	flushes uint8 // losses of Redis's memory
@@ -38,44 +38,44 @@ type budget struct {
 	stops   uint8 // scripts that stop half-way
 }
 
-// A mode is what the head of a session's queue, which has the baton, does.
+// A mode is the state of the head of a session's queue, which has the baton.
 type mode uint8
 
 const (
 	idle    mode = iota // no owner has the baton
-	trying              // it wants the lock
-	holding             // it has the lock, and trusts the lease
+	trying              // the head wants the lock
+	holding             // the head has the lock, and trusts its lease
 )
 
-// A client is a session as reentrant keeps it for one lock: see lockState there. It sends a new epoch only when none of its
-// owners trusts anything older, and has one command of the head under way.
+// A client is a session as reentrant keeps it for one lock: see lockState there. It sends a new epoch only when none of
+// its owners trusts an older one, and the head has at most one command under way.
 type client struct {
 	mode     mode
-	epoch    uint8 // of the last attempt, or the ticket that it came from
-	owner    uint8 // whose
-	flags    flags // of its next copy
-	busy     bool  // it waits for the reply to a slow command
-	renewing bool  // so does the watchdog
+	epoch    uint8 // the epoch of the last attempt, or of the ticket that it came from
+	owner    uint8 // the owner that the attempt is for
+	flags    flags // the latest time of its next copy
+	busy     bool  // the head waits for the reply to a slow command
+	renewing bool  // the watchdog waits for one
 	stale    bool  // the next copy needs a new epoch
-	owes     bool  // Redis may have something of the session's
-	doubtful tick  // until then a copy may be under way whose result is not known
-	refuted  tick  // when the last copy was sent that had the reply "waiting"
-	until    tick  // the end of the trust, or of what keepTTL keeps
+	owes     bool  // Redis may have something of this session
+	doubtful tick  // until then a copy whose result is unknown may be under way
+	refuted  tick  // when the last copy whose reply was "waiting" was sent
+	until    tick  // the end of the trust, or of the lease that keepTTL keeps
 	holds    uint8
 	op       uint8
-	target   uint8 // the hold count that was requested without a reply; 0: none
-	unsure   bool  // such a request was given up
+	target   uint8 // the hold count of a request without a reply; 0: none
+	unsure   bool  // a request for a hold count was given up
 	token    uint32
 	last     uint32
 	used     uint32
 	seen     uint32
 
-	count uint8 // of epochs: attempts and tickets
+	count uint8 // counts attempts and tickets
 	waiter
 
 	memo memo // how the last reply left the record
 
-	gone uint8 // not the session's knowledge: it has given up everything up to this epoch, and Redis knows
+	gone uint8 // not known to the session: it has given up all epochs up to this one, and Redis has learned that
 }
 
 // An item is something under way: a command, a reply or a message.
@@ -84,7 +84,7 @@ type item struct {
 	wanted bool // its caller waits for the reply
 	twin   bool // made by the network, of a command that had a reply
 	sent   tick
-	call   call // of a message: session and epoch
+	call   call // of a message: its session and epoch
 	code   uint8
 	first  uint32
 	last   uint32
@@ -107,30 +107,30 @@ type state struct {
 	now      tick
 	memory   *memory
 	sessions [maxSessions]client
-	net      [maxNet]item // in an order that says nothing
+	net      [maxNet]item // in an order that means nothing
 	left     budget
-	top      uint32 // the highest token of a hold that a session trusted
-	orphans  bool   // Redis may rightly have something that no session knows of: it must expire
-	halved   bool   // a script has stopped half-way
+	top      uint32 // the highest token of a hold that a session has trusted
+	orphans  bool   // Redis may have something that no session knows of, and that must expire
+	halved   bool   // a script has been stopped half-way
 }
 
-// A way is what happens to a command on its way.
+// A way is what happens to a command under way.
 type way uint8
 
 const (
-	promptly way = iota // it is executed, and its reply arrives at once
-	lost                // it does not arrive, and its caller gives it up
-	unheard             // it is executed, and its reply is lost
-	delayed             // its caller gives it up, and it is still under way
+	promptly way = iota // it runs, and its reply arrives at once
+	lost                // it is lost, and its caller stops waiting
+	unheard             // it runs, and its reply is lost
+	delayed             // its caller stops waiting, and it is still under way
 	slow                // it is under way, and its caller waits
-	doubled             // it is executed, its reply arrives, and another copy of it is under way
+	doubled             // it runs, its reply arrives, and a copy of it is still under way
 	ways
-	halfway // its script stops after some commands, and its caller does not know what it has done
+	halfway // its script stops after some commands, and its caller does not know which
 )
 
-var wayNames = [...]string{"", "; it is lost", "; the answer is lost", "; given up, but still under way", "; it is slow", "; a copy is still under way", halfway: "; it stops half-way"}
+var wayNames = [...]string{"", "; it is lost", "; the reply is lost", "; given up, but still under way", "; it is slow", "; a copy is still under way", halfway: "; it stops half-way"}
 
-// mostCommands is how many commands a script has at most in a world, or more.
+// mostCommands is not less than the number of commands of any script in a world.
 const mostCommands = 40
 
 // An action is one thing that happens.
@@ -140,40 +140,40 @@ type action struct {
 	flags   flags
 	owner   uint8
 	way     way
-	index   uint8 // in the net; halfway: after how many commands
+	index   uint8 // of the item under way; for halfway, the number of commands
 }
 
 type what uint8
 
 const (
-	attempts what = iota // a new attempt: the head has changed, or there is one again
-	copies               // the same attempt once more: a repetition or a heartbeat
-	leaves               // the head gives up
+	attempts what = iota // a new attempt, of a new head or of the one after a loss
+	copies               // the same attempt again: a repetition or a heartbeat
+	leaves               // the head stops waiting
 	releases
-	enters // once more
-	exits  // once less
+	enters // the hold count rises by one
+	exits  // the hold count falls by one
 	repeats
-	abandons // the operation that had no reply
+	abandons // repeats the operation that had no reply
 	inherits
 	renews
-	arrives // something that is under way
-	gives   // up waiting for a reply
+	arrives // an item under way arrives
+	gives   // a caller stops waiting for its reply
 	ticks
 	flushes
 	awaits
 	signals
-	asks // once more
+	asks // sent again
 	beats
 	withdraws
 	returns
 	acknowledges
 )
 
-// actions returns all that can happen next.
+// actions returns all actions that can come next.
 func (w *world) actions(s *state) (all []action) {
 	for i := range w.sessions {
 		if i > 0 && s.sessions[i-1].epoch == 0 {
-			break // sessions are alike: they come in order
+			break // sessions that have not acted are alike, so they act in order
 		}
 		all = w.moves(all, s, uint8(i))
 	}
@@ -194,7 +194,7 @@ func (w *world) actions(s *state) (all []action) {
 	return all
 }
 
-// quiet reports whether no session trusts anything and nothing is under way: then Redis may lose its memory.
+// quiet reports whether no session trusts a hold and nothing is under way: only then may Redis lose its memory.
 func (s *state) quiet() bool {
 	for _, c := range s.sessions {
 		if c.mode == holding {
@@ -204,7 +204,7 @@ func (s *state) quiet() bool {
 	return s.net == [maxNet]item{}
 }
 
-// ways returns how many of the ways there are for a command now. A command that stays under way needs room.
+// ways returns how many ways there are for a command in this state. A command that stays under way needs room.
 func (s *state) ways() way {
 	switch {
 	case s.left.faults == 0:
@@ -215,7 +215,7 @@ func (s *state) ways() way {
 	return ways
 }
 
-// stops returns in how many ways a command can stop half-way. The command of a renewal fails alone.
+// stops returns after how many commands a script can stop. In a renewal, a failing command concerns its own lock only.
 func (s *state) stops(all []action, a action) []action {
 	if s.left.stops == 0 || a.what == renews {
 		return all
@@ -227,14 +227,14 @@ func (s *state) stops(all []action, a action) []action {
 	return all
 }
 
-// moves returns what a session can do.
+// moves returns the actions of a session.
 func (w *world) moves(all []action, s *state, i uint8) []action {
 	c := &s.sessions[i]
 	add := func(a action) {
 		a.session = i
 		for a.way = range s.ways() {
 			if all = append(all, a); a.what == leaves || a.what == abandons || a.what == inherits {
-				return // these send nothing
+				return // these commands send no message
 			}
 		}
 		all = s.stops(all, a)
@@ -298,7 +298,7 @@ func (w *world) beginnings(c *client) (all []action) {
 	return all
 }
 
-// owners returns which owners may be the next head: those that have not acted yet are interchangeable.
+// owners returns which owners may be the next head. Those that have not acted yet are interchangeable.
 func (w *world) owners(c *client) []uint8 {
 	switch {
 	case w.block > 1:
@@ -309,25 +309,25 @@ func (w *world) owners(c *client) []uint8 {
 	return []uint8{1, 2}
 }
 
-// expects reports whether a session would believe a grant.
+// expects reports whether a session would accept a grant.
 func (c *client) expects(x item) bool {
 	return c.mode == trying && !c.busy && !c.stale && c.epoch == x.call.epoch && x.sent >= c.refuted && !c.flags.has(fixed)
 }
 
-// mayWant reports whether a session may come to expect a grant.
+// mayWant reports whether a session may accept a grant later.
 func (c *client) mayWant(x item) bool {
 	return x.call.epoch >= c.epoch && (c.mode == trying || c.busy) || x.call.epoch == c.ticket
 }
 
-// A step is one action as it happens.
+// A step is one action as it is carried out.
 type step struct {
 	world *world
 	store *store
 	state
-	stop uint8    // halfway: after so many commands
-	void bool     // it cannot happen: the script ends before that, or has written nothing
-	bad  string   // what must not be
-	told []string // the story for a reader of a failure; nil if it is not wanted
+	stop uint8    // for halfway: the number of commands
+	void bool     // the action is impossible: the script ends before that, or has written nothing
+	bad  string   // which rule was broken
+	told []string // the text for a reader of a failure; nil if none is wanted
 }
 
 func (x *step) tell(format string, args ...any) {
@@ -342,7 +342,7 @@ func (x *step) fail(format string, args ...any) {
 	}
 }
 
-// happen carries an action out.
+// happen carries out an action.
 func (x *step) happen(a action) {
 	c, before := &x.sessions[a.session], x.state
 	switch a.way {
@@ -397,7 +397,7 @@ func (x *step) happen(a action) {
 	x.settle()
 }
 
-// recount carries out a re-entry, or an unlock that is not the last.
+// recount carries out a re-entry, or an Unlock that is not the last.
 func (x *step) recount(a action) {
 	c := &x.sessions[a.session]
 	x.left.nests--
@@ -409,11 +409,11 @@ func (x *step) recount(a action) {
 	x.send(x.reenter(a.session), a.way)
 }
 
-// attempt begins a new attempt. The session's earlier trust ends with it.
+// attempt begins a new attempt, which ends the session's trust in earlier ones.
 func (x *step) attempt(i uint8, f flags, owner uint8, w way) {
 	c := &x.sessions[i]
 	if c.mode == holding {
-		x.tell("%s hands the lock on, to its owner %d", sessionName(i), owner)
+		x.tell("%s hands the lock over to its owner %d", sessionName(i), owner)
 	}
 	c.mode, c.stale, c.refuted, c.target, c.unsure, c.used = trying, false, 0, 0, false, 0
 	c.count++
@@ -432,7 +432,7 @@ func (x *step) reenter(i uint8) call {
 	return call{verb: verbReenter, session: i, owner: c.owner, epoch: c.epoch, op: c.op, holds: c.target}
 }
 
-// release gives up all that the session has: its hold, or what attempts left behind.
+// release gives up everything that the session has: its hold, or what attempts have left.
 func (x *step) release(i uint8, w way) {
 	c := &x.sessions[i]
 	c.mode = idle
@@ -443,7 +443,7 @@ func (x *step) release(i uint8, w way) {
 	x.send(x.world.leanRelease(c, r), w)
 }
 
-// send sends a command, which then fares in the given way.
+// send sends a command, to which the given way happens.
 func (x *step) send(c call, w way) {
 	x.tell("%v%s", c, wayNames[w])
 	switch w {
@@ -468,7 +468,7 @@ func (x *step) send(c call, w way) {
 	}
 }
 
-// half carries out a part of a command.
+// half runs a part of a command.
 func (x *step) half(c call) {
 	res := x.store.exec(x.memory, x.now, c, x.stop)
 	if x.void = res.err == "" || res.after == x.memory; x.void {
@@ -476,11 +476,11 @@ func (x *step) half(c call) {
 	}
 	x.memory, x.halved = res.after, true
 	x.deliver(res.messages)
-	x.tell("  → after %d commands it stops: %s", x.stop, describe(c, result{after: res.after}))
+	x.tell("  → the script stops after %d commands: %s", x.stop, describe(c, result{after: res.after}))
 	x.unanswered(c)
 }
 
-// wait notes whether the head, or the watchdog, waits for a reply.
+// wait records whether the head, or the watchdog, waits for a reply.
 func (x *step) wait(c call, waits bool) {
 	if c.verb == verbRenew {
 		x.sessions[c.session].renewing = waits
@@ -489,7 +489,7 @@ func (x *step) wait(c call, waits bool) {
 	}
 }
 
-// post puts something under way. If there is no room for it, it is lost.
+// post adds an item that is under way. If there is no room for it, it is lost.
 func (x *step) post(it item) {
 	for i := range x.net {
 		if x.net[i].kind == nothing {
@@ -499,7 +499,7 @@ func (x *step) post(it item) {
 	}
 }
 
-// exec carries out a command that reaches Redis.
+// exec runs a command that reaches Redis.
 func (x *step) exec(c call, twin bool) result {
 	before := x.memory
 	res := x.store.exec(before, x.now, c, 0)
@@ -524,22 +524,23 @@ func (x *step) deliver(messages []message) {
 	for _, m := range messages {
 		switch m.kind {
 		case 's':
-			x.tell("  → %s is told that ticket %d is signalled", sessionName(m.to), m.epoch)
+			x.tell("  → a message to %s: ticket %d is signalled", sessionName(m.to), m.epoch)
 			x.post(item{kind: signal, call: call{session: m.to, epoch: m.epoch, all: m.placed}, sent: m.at})
 		case 'g':
-			x.tell("  → %s is told that epoch %d has the lock, with token %d", sessionName(m.to), m.epoch, m.first)
+			x.tell("  → a message to %s: epoch %d has the lock, with token %d", sessionName(m.to), m.epoch, m.first)
 			x.post(item{kind: grant, call: call{session: m.to, epoch: m.epoch}, sent: m.at, first: m.first, last: m.last, ttl: m.ttl})
 		}
 	}
 }
 
-// late looks for attempts that are carried out after they were given up.
+// late looks for attempts that run after they were given up.
 func (x *step) late(c call, res result, twin bool) {
 	s := &x.sessions[c.session]
 	if c.verb.attempts() && c.verb.lean() {
-		// A yield that left the decision to acquire may be carried out later: nothing has come after the hold that it passes on.
+		// A yield that left the decision to acquire may run later: nothing has been sent since for the hold that it
+		// passes on.
 		if res.code > 0 && (twin && c.verb != verbYield || c.epoch <= s.gone) {
-			x.fail("%v is carried out, and was answered or given up before", c)
+			x.fail("%v runs, although it had a reply or was given up before", c)
 		}
 		return
 	}
@@ -551,11 +552,11 @@ func (x *step) late(c call, res result, twin bool) {
 		return
 	}
 	if x.orphans = true; !twin {
-		x.fail("%v is carried out, after all up to %d was given up", c, s.gone)
+		x.fail("%v runs, although all epochs up to %d were given up", c, s.gone)
 	}
 }
 
-// answered handles the reply to a command that was sent at some moment.
+// answered handles the reply to a command that was sent at the given time.
 func (x *step) answered(a call, res result, sent tick) {
 	c := &x.sessions[a.session]
 	switch a.verb {
@@ -620,7 +621,7 @@ func (x *step) acquired(a call, res result, sent tick) {
 	}
 }
 
-// unanswered handles a command that its caller gave up: Redis may have executed it all the same.
+// unanswered handles a command whose caller stopped waiting: Redis may have run it all the same.
 func (x *step) unanswered(a call) {
 	c := &x.sessions[a.session]
 	if !a.verb.attempts() {
@@ -638,7 +639,7 @@ func (x *step) unanswered(a call) {
 func (x *step) believe(i uint8, first, last uint32, until tick) {
 	c := &x.sessions[i]
 	if first <= x.top {
-		x.fail("%s is told token %d after a hold with token %d", sessionName(i), first, x.top)
+		x.fail("%s gets token %d after a hold with token %d", sessionName(i), first, x.top)
 	}
 	x.top = max(x.top, first)
 	if c.mode != holding {
@@ -658,12 +659,12 @@ func (x *step) lose(i uint8) {
 	x.tell("%s has lost the lock", sessionName(i))
 	c.mode, c.target = idle, 0
 	if c.asking == verbAwait {
-		c.phase = torn // Redis may have executed it
+		c.phase = torn // Redis may have run it
 	}
 	c.asking = verbNone
 }
 
-// arrive delivers something that was under way: a command to Redis, a reply or a message to its session.
+// arrive delivers an item that was under way: a command to Redis, or a reply or message to its session.
 func (x *step) arrive(i uint8) {
 	it := x.net[i]
 	x.net[i] = item{}
@@ -682,18 +683,18 @@ func (x *step) arrive(i uint8) {
 		}
 		x.net[i] = it
 	case reply:
-		x.tell("the answer to that %v arrives", it.call)
+		x.tell("the reply to that %v arrives", it.call)
 		x.wait(it.call, false)
 		x.answered(it.call, it.result(), it.sent)
 	case grant:
-		x.tell("%s hears that epoch %d has the lock", sessionName(it.call.session), it.call.epoch)
+		x.tell("%s receives the message that epoch %d has the lock", sessionName(it.call.session), it.call.epoch)
 		c.owes = true
 		if it.first == it.last {
 			c.memo = memo{epoch: it.call.epoch, owner: c.owner, token: it.first, pushed: true, note: keep}
 		}
 		x.believe(it.call.session, it.first, it.last, it.sent+it.ttl)
 	case signal:
-		x.tell("%s hears that ticket %d is signalled", sessionName(it.call.session), it.call.epoch)
+		x.tell("%s receives the message that ticket %d is signalled", sessionName(it.call.session), it.call.epoch)
 		c.signalled(it.call.epoch, it.call.all)
 	}
 }
@@ -705,11 +706,11 @@ func (it item) result() result {
 
 func (it item) first64() int64 { return epoch + int64(it.first) }
 
-// give gives up waiting for a reply: the connection broke, or the time was up.
+// give stops waiting for a reply: the connection was lost, or the time limit was reached.
 func (x *step) give(i uint8) {
 	it := &x.net[i]
 	x.left.faults--
-	x.tell("%s gives up waiting for the answer to %v", sessionName(it.call.session), it.call)
+	x.tell("%s stops waiting for the reply to %v", sessionName(it.call.session), it.call)
 	x.wait(it.call, false)
 	x.unanswered(it.call)
 	it.wanted = false
@@ -722,7 +723,7 @@ func (x *step) give(i uint8) {
 func (x *step) tick() {
 	x.now++
 	x.left.ticks -= min(x.left.ticks, 1)
-	x.tell("time passes: it is %d", x.now)
+	x.tell("time passes: it is tick %d", x.now)
 	x.memory = x.store.pass(x.memory, x.now)
 	for i := range x.sessions {
 		c := &x.sessions[i]
@@ -741,7 +742,7 @@ func (x *step) tick() {
 	}
 }
 
-// settle brings equal states into one form, and looks for what must not be.
+// settle brings equal states into one form, and checks the state.
 func (x *step) settle() {
 	for i := range x.sessions {
 		c := &x.sessions[i]

@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/internal/testsize"
 )
 
-// The worlds are as large as some seconds allow. Each has more of something than the others.
+// The worlds are as large as can be explored in some seconds. Each has more of something than the others.
 var worlds = []world{
 	{name: "hand-over", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, faults: 1},
 		kinds: []flags{queueUp}, pass: []flags{yield, keepTTL, yield | keepTTL}},
@@ -47,28 +47,28 @@ var worlds = []world{
 		most: 50_000},
 }
 
-// oneHolds begins a world: session a has the lock.
+// oneHolds is the beginning of a world: session a has the lock.
 var oneHolds = []action{{what: attempts, session: 0, flags: queueUp, owner: 1}}
 
-// twoWait begins a world: sessions a and b wait for the condition, and c has the lock.
+// twoWait is the beginning of a world: sessions a and b wait for the condition, and c has the lock.
 var twoWait = []action{
 	{what: attempts, session: 0, flags: queueUp, owner: 1}, {what: awaits, session: 0},
 	{what: attempts, session: 1, flags: queueUp, owner: 1}, {what: awaits, session: 1},
 	{what: attempts, session: 2, flags: queueUp, owner: 1},
 }
 
-// ceiling is for worlds that are to be complete: one that has grown so much fails, before it takes all memory.
+// ceiling limits worlds that are explored completely: one that has grown beyond it fails, before it takes all memory.
 const ceiling = 1_000_000
 
-// room limits the worlds that are explored at once to two, for which there is memory.
+// room limits how many worlds are explored at once to two, for which there is memory.
 var room = make(chan struct{}, 2)
 
-// deep is how many states of each world, with one fault more, are to be reached; 0: as many as there are, without. A
-// million takes some 10 to 30 s of a processor and 1 GB, and two worlds run at once.
+// deep is how many states are explored of each world with one more fault; 0: as many as there are of the world itself.
+// A million takes some 10 to 30 s of a processor and 1 GB, and two worlds are explored at once.
 var deep = must(strconv.Atoi(cmp.Or(os.Getenv("RELOCK_EXPLORE"), "0")))
 
-// hasty reports whether worlds are only looked at: everywhere but at full size, and there too with the race
-// detector, which finds little in one goroutine.
+// hasty reports whether only the first states of each world are explored: that is so except at full size, and there too
+// with the race detector, which finds little in one goroutine.
 func hasty() bool {
 	return testing.Short() || underRace || !testsize.Full() && deep == 0
 }
@@ -76,8 +76,8 @@ func hasty() bool {
 // look is how many states of each world are explored in any case.
 const look = 1_000
 
-// lateFrom returns the time from which the worlds are only looked at: half of the time that go test gives this package is over, so
-// the machine is too slow to see them as a whole.
+// lateFrom returns the time from which only the first states are explored: half of the time that go test gives this
+// package is over then, so the machine is too slow to explore them all.
 func lateFrom(t *testing.T) time.Time {
 	end, limited := t.Deadline()
 	if !limited || deep > 0 {
@@ -86,10 +86,10 @@ func lateFrom(t *testing.T) time.Time {
 	return loaded.Add(end.Sub(loaded) / 2)
 }
 
-// loaded is about when the tests began.
+// loaded is roughly when the tests began.
 var loaded = time.Now()
 
-// sized returns a world as large as there is time for, and whether it may be cut.
+// sized returns a world with a limit for the time that is left, and whether the exploration may be cut off there.
 func (w world) sized() (_ world, mayBeCut bool) {
 	switch {
 	case hasty():
@@ -132,12 +132,12 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// wide is a world with more of everything than can be explored.
+// wide is a world with more of everything, too large to be explored.
 var wide = world{sessions: 3, attempts: 4, block: 1, left: budget{ticks: 8, faults: 5, nests: 4, renews: 3, flushes: 1, awaits: 2, signals: 2},
 	kinds: []flags{queueUp, 0, queueUp | barge, queueUp | fixed}, pass: []flags{yield, keepTTL, yield | keepTTL}}
 
-// seed is the seed of the walks: the same in every run, so that a failure comes from a change, and another
-// one where more is explored.
+// seed returns the seed of the walks: the same in every run, so that a new failure comes from a change, and a new one
+// when RELOCK_EXPLORE asks for more.
 func seed() uint64 {
 	switch text := os.Getenv("RELOCK_SEED"); {
 	case text != "":
@@ -177,10 +177,10 @@ func TestExploreAtRandom(t *testing.T) {
 	t.Logf("%d walks, %d steps; %d runs of scripts on %d memories", walks, steps, e.store.count, len(e.store.ids))
 }
 
-// few is the number of walks that are made however late it is.
+// few is the number of walks that are made even if time is short.
 const few = 50
 
-// longest bounds a walk: a random walk can go in circles.
+// longest limits a walk: a random walk can go in circles.
 const longest = 1000
 
 // walk takes random steps through a world, and reports whether they break a rule.

@@ -63,10 +63,10 @@ type jvm struct {
 	process *exec.Cmd
 	input   io.Writer
 	mu      sync.Mutex
-	threads map[string]chan string // what each thread printed
+	threads map[string]chan string // the lines that each thread printed
 }
 
-// java starts a process. Leases are renewed until it ends.
+// java starts a process with a client of Redisson, which renews its leases until the process ends.
 func java(t *testing.T, addr string, lease time.Duration) *jvm {
 	if os.Getenv(jarsVariable) == "" {
 		t.Skip("no Redisson: see doc.go")
@@ -97,7 +97,7 @@ func java(t *testing.T, addr string, lease time.Duration) *jvm {
 	return j
 }
 
-// read hands the lines of the process to the goroutines that wait for them.
+// read passes the lines of the process to the goroutines that wait for them.
 func (j *jvm) read(output io.Reader) {
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		if thread, rest, ok := strings.Cut(lines.Text(), " "); ok {
@@ -115,14 +115,14 @@ func (j *jvm) said(thread string) chan string {
 	return j.threads[thread]
 }
 
-// begin has a thread do something.
+// begin makes a thread do something.
 func (j *jvm) begin(thread string, words ...any) {
 	j.Helper()
 	_, err := io.WriteString(j.input, thread+" "+fmt.Sprintln(words...))
 	require.NoError(j, err)
 }
 
-// await waits until a thread has done something, and returns when.
+// await waits until a thread has done it, and returns when.
 func (j *jvm) await(thread, what string) time.Time {
 	j.Helper()
 	select {
@@ -133,7 +133,7 @@ func (j *jvm) await(thread, what string) time.Time {
 		require.NoError(j, err)
 		return time.UnixMicro(n)
 	case <-time.After(2 * limit):
-		require.FailNow(j, "no answer", "%s %s", thread, what)
+		require.FailNow(j, "the Java process did not reply", "%s %s", thread, what)
 		return time.Time{}
 	}
 }
@@ -144,7 +144,7 @@ func (j *jvm) do(thread, what string, words ...any) time.Time {
 	return j.await(thread, what)
 }
 
-// A place is a Redis of the test's own, with a Go session.
+// A place is a Redis of the test's own, with a session of this process.
 type place struct {
 	*testing.T
 	addr    string
@@ -167,7 +167,7 @@ func at(t *testing.T, addr string) *place {
 	return p
 }
 
-// listeners waits until so many connections listen to Redisson's channel of a lock.
+// listeners waits until n connections listen to Redisson's channel of a lock.
 func (p *place) listeners(lock string, n int64) {
 	p.Helper()
 	require.Eventually(p, func() bool {
@@ -180,7 +180,8 @@ func (p *place) listeners(lock string, n int64) {
 	}, limit, time.Millisecond, "%d listeners", n)
 }
 
-// Increments by two processes of Java and two of Go: none is lost, so no two of them ever had the lock.
+// Two Java and two Go processes increment a counter under the lock. No increment is lost, so no two of them ever had
+// the lock at the same time.
 func TestIncrementsOfJavaAndGo(t *testing.T) {
 	server := redisserver.Start(t)
 	const each, threads = 250, 2
@@ -212,7 +213,7 @@ func TestIncrementsOfJavaAndGo(t *testing.T) {
 	assert.EqualValues(t, 4*threads*each, got)
 }
 
-// work is what a Go process of the test above does.
+// work is what a Go process of TestIncrementsOfJavaAndGo does.
 func work() {
 	ctx := context.Background()
 	addr := os.Getenv(workerVariable)
@@ -249,9 +250,9 @@ func must(err error) {
 	}
 }
 
-// From an unlock to the waiter's return from lock, in microseconds of the machine's clock: Redisson by itself, and both
-// ways between it and Relock. All three are measured turn by turn, and their medians compared. A machine that is busy
-// gets another chance.
+// TestWakeUps measures the time from an unlock to the return of the waiter's lock, in microseconds of the machine's
+// clock: within Redisson, and in both directions between Redisson and Relock. The three measurements alternate, and
+// their medians are compared. A busy machine gets another try.
 func TestWakeUps(t *testing.T) {
 	server := redisserver.Start(t)
 	one, two := java(t, server.Addr(), limit), java(t, server.Addr(), limit)
@@ -266,7 +267,7 @@ func TestWakeUps(t *testing.T) {
 		}
 		return own, toJava, toGo
 	}
-	batch(20) // Java compiles what is called often
+	batch(20) // Java compiles code that runs often
 	require.Eventually(t, func() bool {
 		own, toJava, toGo := batch(50)
 		a, b, c := median(own), median(toJava), median(toGo)
@@ -310,7 +311,7 @@ func (p *place) javaToGo(ctx context.Context, one *jvm, lock *reentrant.Lock) ti
 	require.Eventually(p, func() bool {
 		state, err := lock.Inspect(ctx)
 		return err == nil && len(state.Waiting) == 1
-	}, limit, time.Millisecond, "it waits")
+	}, limit, time.Millisecond, "the waiter waits")
 	p.listeners("lock", 1)
 	freed := one.do("holder", "unlock", "lock")
 	at := <-got
@@ -318,7 +319,7 @@ func (p *place) javaToGo(ctx context.Context, one *jvm, lock *reentrant.Lock) ti
 	return at.Sub(freed)
 }
 
-// count is how many connections listen to Redisson's channel of a lock.
+// count returns how many connections listen to Redisson's channel of a lock.
 func (p *place) count(lock string) int64 {
 	list, err := p.client.Do(p.Context(), p.client.B().PubsubNumsub().Channel("redisson_lock__channel:{"+lock+"}").Build()).ToArray()
 	require.NoError(p, err)
@@ -334,7 +335,7 @@ func median(list []time.Duration) time.Duration {
 
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
 
-// A Java process that is killed holds the lock until its lease ends, and then a Go waiter has it.
+// A Java process that is killed holds the lock until its lease ends. Then a waiting Go process gets it.
 func TestAJavaHolderThatIsKilled(t *testing.T) {
 	server := redisserver.Start(t)
 	j := java(t, server.Addr(), 6*time.Second)
@@ -355,7 +356,8 @@ func TestAJavaHolderThatIsKilled(t *testing.T) {
 	assert.NoError(t, lock.Unlock(reentrant.WithOwner(t.Context(), "go")))
 }
 
-// Java's forceUnlock ends a hold of Go's: Verify reports it to the holder, and a Go waiter gets the lock.
+// Java's forceUnlock ends a Go process's hold: Verify reports that to the holder, and a waiting Go process gets the
+// lock.
 func TestJavaForcesGosLock(t *testing.T) {
 	server := redisserver.Start(t)
 	j := java(t, server.Addr(), limit)

@@ -27,7 +27,7 @@ type Server struct {
 	redis   *miniredis.Miniredis
 	client  rueidis.Client
 	backend *redisbackend.Backend
-	mu      sync.Mutex // for setting the clock, which never goes back; taken before redis's
+	mu      sync.Mutex // protects setting the clock, which never goes back; acquired before redis's own mutex
 }
 
 // Start starts a server that is closed when the test ends.
@@ -58,7 +58,7 @@ func (s *Server) start() error {
 	s.redis.ClockTTL(true)
 	s.redis.Server().SetPreHook(s.tick)
 	var err error
-	// miniredis has no client-side caching, and with RESP3 it does not know which commands a subscriber may send.
+	// miniredis has no client-side caching, and with RESP3 it does not know which commands a subscriber may send
 	s.client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, ForceSingleClient: true,
 		AlwaysRESP2: true, DisableCache: true, PipelineMultiplex: -1, RingScaleEachConn: 6})
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 
 const (
 	ms = time.Millisecond
-	// ahead is how far Redis's clock is ahead of the local one in these tests.
+	// ahead is how far Redis's clock is ahead of the local clock in these tests.
 	ahead = 1_800_000_000 * time.Second
 )
 
-// stampAt is what a clock that is ahead by so much shows at a local moment, in µs.
+// stampAt returns what a clock that is ahead by d shows at a local time, in µs.
 func stampAt(local, ahead time.Duration) int64 { return int64((local + ahead) / time.Microsecond) }
 
-// answered returns the sample of a command that Redis executed at a local moment.
+// answered returns the sample of a command that Redis ran at a local time.
 func answered(sent, ran, received time.Duration) Sample {
 	return Sample{Sent: sent, Received: received, Stamp: stampAt(ran, ahead)}
 }
@@ -35,7 +35,7 @@ func TestSamplesNarrowEachOther(t *testing.T) {
 	assert.InDelta(t, ahead-1*ms, m.low, float64(ms)/10)
 	assert.InDelta(t, ahead+1*ms, m.high, float64(ms)/10)
 	n := Mapping{}.With(quick).With(slow)
-	assert.InDelta(t, m.low, n.low, float64(ms)/10, "in any order")
+	assert.InDelta(t, m.low, n.low, float64(ms)/10, "the order of the samples does not matter")
 	assert.InDelta(t, m.high, n.high, float64(ms)/10)
 }
 
@@ -48,7 +48,7 @@ func TestAgeWidensTheMapping(t *testing.T) {
 	}
 	late := m.With(Sample{Sent: m.at + 10*time.Second, Received: m.at + 11*time.Second,
 		Stamp: stampAt(m.at+10*time.Second+500*ms, ahead)})
-	assert.Less(t, late.high-late.low, 30*ms, "a loose sample does not undo an old tight one, it only ages")
+	assert.Less(t, late.high-late.low, 30*ms, "a loose sample does not replace an older tight one")
 }
 
 func TestAgeIsCountedForMonths(t *testing.T) {
@@ -86,11 +86,11 @@ func TestNotAfterIsNeverTooLate(t *testing.T) {
 		{1000 * ms, 1000 * ms, 1010 * ms}, {1000 * ms, 1010 * ms, 1010 * ms}, {1000 * ms, 1005 * ms, 1010 * ms},
 	} {
 		m := Mapping{}.With(answered(c.sent, c.ran, c.received))
-		// A script that runs at the limit or later shows at least this, and is refused: it is more than notAfter.
+		// A script that runs at the limit or later reads at least this time, and is refused: it is more than notAfter.
 		assert.Greater(t, stampAt(limit, ahead), m.NotAfter(limit))
 		assert.Greater(t, m.NotAfter(limit), stampAt(limit-15*ms, ahead), "and not much too early")
 	}
-	assert.Zero(t, Mapping{}.NotAfter(limit), "nothing known: refused, which brings the clock")
+	assert.Zero(t, Mapping{}.NotAfter(limit), "without a mapping the attempt is refused, and the reply has the clock")
 	assert.Zero(t, Mapping{}.With(answered(0, 0, ahead)).NotAfter(-ahead), "no Redis time is negative")
 }
 
@@ -107,8 +107,8 @@ func TestEarliestIsNeverTooLate(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// A session that got the reply to wait takes no grant that can be from before that reply. One from just afterwards it
-// takes without another command.
+// After a reply to wait, a session refuses a grant that may be older than the reply. A grant made just afterwards is
+// accepted without another command.
 func TestAGrantJustAfterARefusalIsNoEarlier(t *testing.T) {
 	const us = time.Microsecond
 	for _, sent := range []time.Duration{1000 * ms, 1000*ms + 300*us, 1000*ms + 900*us} {
@@ -124,13 +124,13 @@ func TestMessageFromTheFutureDropsTheMapping(t *testing.T) {
 	var c Clock
 	c.Saw(answered(1000*ms, 1001*ms, 1002*ms))
 	_, ok := c.Earliest(stampAt(1600*ms, ahead), 1500*ms)
-	assert.False(t, ok, "it arrived before it was written")
+	assert.False(t, ok, "the message arrived before it was sent")
 	_, ok = c.Earliest(stampAt(1400*ms, ahead), 1500*ms)
-	assert.False(t, ok, "so nothing is known any more")
+	assert.False(t, ok, "the mapping was dropped")
 	assert.Zero(t, c.NotAfter(5000*ms))
 	c.Saw(answered(1700*ms, 1701*ms, 1702*ms))
 	_, ok = c.Earliest(stampAt(1800*ms, ahead), 1900*ms)
-	assert.True(t, ok, "until the next sample")
+	assert.True(t, ok, "the next sample makes a mapping again")
 }
 
 func TestForgetDropsTheMapping(t *testing.T) {
@@ -189,7 +189,7 @@ func TestAnotherClockIsNoticed(t *testing.T) {
 			jumps := 0
 			c := Clock{Jumped: func() { jumps++ }}
 			c.Saw(answered(1000*ms, 1001*ms, 1002*ms))
-			c.Forget() // a lost connection: what stands behind the next one is compared all the same
+			c.Forget() // the connection was lost: the clock behind the next one is compared all the same
 			at := 1000*ms + test.later
 			c.Saw(Sample{Sent: at, Received: at + 2*ms, Stamp: stampAt(at+ms, ahead+test.off)})
 			assert.Equal(t, test.another, jumps == 1)
@@ -197,11 +197,11 @@ func TestAnotherClockIsNoticed(t *testing.T) {
 	}
 }
 
-// A node whose clock is another one than its slot had took over, and it may have taken other slots too.
+// If a node with another clock has taken over a slot, it may have taken over other slots too.
 func TestAnotherClockMakesAllSlotsStartAnew(t *testing.T) {
 	jumps := 0
 	c := &Clocks{BySlot: true}
-	c.Jumped = func() { // as a conn does
+	c.Jumped = func() { // Conn calls these in this order
 		c.Restart()
 		jumps++
 	}
@@ -213,13 +213,13 @@ func TestAnotherClockMakesAllSlotsStartAnew(t *testing.T) {
 	one.Saw(Sample{Sent: 2000 * ms, Received: 2002 * ms, Stamp: stampAt(2001*ms, ahead+9*time.Second)})
 	assert.Equal(t, 1, jumps, "leases are renewed, and places refreshed")
 	_, known := two.Earliest(stampAt(1500*ms, ahead), 2000*ms)
-	assert.False(t, known, "a grant of that slot is to be confirmed")
+	assert.False(t, known, "a grant in another slot has to be confirmed")
 	two.Saw(Sample{Sent: 2000 * ms, Received: 2002 * ms, Stamp: stampAt(2001*ms, ahead+9*time.Second)})
-	assert.Equal(t, 1, jumps, "said once")
+	assert.Equal(t, 1, jumps, "the change is reported once")
 }
 
-// Before the first command to a new node a grant from there is judged by the old clock. The moment of the grant is never
-// taken for later than the message came.
+// Before the first reply of a new node, its grants are dated by the old node's clock. A grant is never dated later than
+// the arrival of its message.
 func TestAGrantByAnotherClockIsNoLaterThanItsMessage(t *testing.T) {
 	for _, off := range []time.Duration{-9 * time.Second, -ms, 0, ms, 50 * ms, 9 * time.Second} {
 		var c Clock
@@ -228,7 +228,7 @@ func TestAGrantByAnotherClockIsNoLaterThanItsMessage(t *testing.T) {
 		at, ok := c.Earliest(stampAt(granted, ahead+off), arrived)
 		assert.True(t, !ok || at <= arrived, "%v", off)
 		if off <= 0 {
-			assert.True(t, ok && at <= granted, "%v: a clock that is behind is only too careful", off)
+			assert.True(t, ok && at <= granted, "%v: a clock that is behind dates the grant too early, which is safe", off)
 		}
 	}
 }

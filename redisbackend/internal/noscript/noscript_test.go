@@ -20,18 +20,18 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// quiet is a session's sink that nothing is expected of.
+// quiet is a sink that ignores everything.
 type quiet struct{ backend.Sink }
 
 func (quiet) Reconnected() {}
 
-// plainOn is a lock without scripts, on a server of its own.
+// plainOn makes a lock without scripts, on a server of its own.
 func plainOn(t *testing.T) (noscript, *redisserver.Server) {
 	remote, server := remoteOn(t, func(d *single.Deployment) { d.Verbs = Verbs{} })
 	return remote.(noscript), server
 }
 
-// remoteOn is a lock on a server of its own.
+// remoteOn makes a lock on a server of its own.
 func remoteOn(t *testing.T, set func(*single.Deployment)) (backend.Remote, *redisserver.Server) {
 	server := redisserver.Start(t)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
@@ -54,9 +54,9 @@ func command(t *testing.T, server *redisserver.Server, words ...string) {
 	require.NoError(t, err)
 }
 
-// A state that was read command by command may be half from before and half from after a change. Then it is not returned,
-// even if there is nothing to write.
-func TestPlainAnswersFromOneMoment(t *testing.T) {
+// A state that was read by several commands may mix values from before and after a change. It is then not used, even if
+// there is nothing to write.
+func TestPlainNeverMixesTwoStates(t *testing.T) {
 	r, server := plainOn(t)
 	var tokens []backend.Token
 	err := r.transact(t.Context(), lockOnly, func(_ protocol.Instant, l *protocol.Lock) {
@@ -68,9 +68,9 @@ func TestPlainAnswersFromOneMoment(t *testing.T) {
 	assert.Equal(t, []backend.Token{0, 7}, tokens)
 }
 
-// Redis carries out the rest of a transaction of which one command fails: that counts neither as a success nor as no
-// execution.
-func TestPlainNoticesWhatFailsInATransaction(t *testing.T) {
+// If one command of a transaction fails, Redis still runs the rest: that is neither a success nor certain to have done
+// nothing.
+func TestPlainReportsACommandThatFailsInATransaction(t *testing.T) {
 	r, server := plainOn(t)
 	client, release, err := push.Dedicate(t.Context(), r.Conn.Deployment.Client)
 	require.NoError(t, err)
@@ -87,8 +87,8 @@ func TestPlainNoticesWhatFailsInATransaction(t *testing.T) {
 	assert.Equal(t, "2", n)
 }
 
-// A command that Redis does not queue says why, and nothing is written.
-func TestPlainSaysWhyATransactionWasDiscarded(t *testing.T) {
+// If Redis refuses to queue a command, the error says why, and nothing is written.
+func TestPlainReportsWhyATransactionWasDiscarded(t *testing.T) {
 	r, server := plainOn(t)
 	for _, words := range []string{"READONLY", "OOM"} {
 		err := r.transact(t.Context(), lockOnly, func(now protocol.Instant, l *protocol.Lock) {
@@ -103,7 +103,7 @@ func TestPlainSaysWhyATransactionWasDiscarded(t *testing.T) {
 		command(t, server, "REPLICAOF", "NO", "ONE")
 		command(t, server, "CONFIG", "SET", "maxmemory", "0")
 		require.ErrorContains(t, err, words)
-		assert.False(t, backend.Refused(err), "it passes: %v", err)
+		assert.False(t, backend.Refused(err), "the caller may try again: %v", err)
 		assert.False(t, backend.OutcomeUnknown(err), "%v", err)
 		st, err := r.Inspect(t.Context())
 		require.NoError(t, err)
@@ -111,13 +111,13 @@ func TestPlainSaysWhyATransactionWasDiscarded(t *testing.T) {
 	}
 }
 
-// Without the right to begin a transaction its commands would be carried out one by one.
+// Without the right to MULTI, Redis would run the commands of a transaction one by one.
 func TestPlainWithoutTheRightToTransactions(t *testing.T) {
 	r, server := plainOn(t)
 	command(t, server, "ACL", "SETUSER", "default", "-multi")
 	_, err := single.Connect(t.Context(), r.Conn.Deployment, "t", quiet{})
 	require.ErrorContains(t, err, "NOPERM")
-	assert.True(t, backend.Refused(err), "it is found before a lock is touched")
+	assert.True(t, backend.Refused(err), "the missing right is found before a lock is changed")
 	assert.False(t, backend.OutcomeUnknown(err))
 	_, err = r.ForceUnlock(t.Context(), time.Now().Add(time.Minute))
 	require.ErrorContains(t, err, "NOPERM")
@@ -127,7 +127,7 @@ func TestPlainWithoutTheRightToTransactions(t *testing.T) {
 	assert.True(t, backend.OutcomeUnknown(err))
 }
 
-// A connection that is lost between reading and writing may lead to another server next time.
+// If the connection is lost between reading and writing, the next one may lead to another server, with another clock.
 func TestPlainForgetsTheClockOfALostConnection(t *testing.T) {
 	for name, write := range map[string]bool{"writing": true, "looking": false} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestPlainForgetsTheClockOfALostConnection(t *testing.T) {
 }
 
 func TestAnAcquireForgetsTheClockOfAConnectionThatIsLostWhileReplicasAreWaitedFor(t *testing.T) {
-	r, server := remoteOn(t, func(d *single.Deployment) { d.Replicas = single.Replicas{Count: 1, Timeout: time.Minute} }) // there is none
+	r, server := remoteOn(t, func(d *single.Deployment) { d.Replicas = single.Replicas{Count: 1, Timeout: time.Minute} }) // no replica is connected
 	got := make(chan error, 1)
 	go func() {
 		_, err := r.Acquire(t.Context(), backend.AcquireRequest{Epoch: 1, Owner: "1", Holds: 1, Lease: time.Minute,
@@ -160,13 +160,13 @@ func TestAnAcquireForgetsTheClockOfAConnectionThatIsLostWhileReplicasAreWaitedFo
 	require.Eventually(t, func() bool {
 		clients, err := server.Command("CLIENT", "LIST")
 		return err == nil && strings.Contains(clients, "cmd=wait ")
-	}, time.Minute, time.Millisecond, "it waits")
+	}, time.Minute, time.Millisecond, "the acquire waits for replicas")
 	command(t, server, "CLIENT", "KILL", "TYPE", "normal")
 	assert.True(t, backend.OutcomeUnknown(<-got))
 	assert.False(t, r.(*single.Remote).Clock.Mapping.Known)
 }
 
-// A context's cause is its own affair: errors.Is(err, ctx.Err()) holds.
+// If the context has a cause, errors.Is(err, ctx.Err()) still holds.
 func TestAProbeEndsWithItsContext(t *testing.T) {
 	r, _ := plainOn(t)
 	c := &single.Conn{Deployment: r.Conn.Deployment, Session: "nobody-listens", Sink: quiet{}, Probed: make(chan string, 1)}

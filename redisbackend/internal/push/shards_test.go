@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/internal/testsize"
 )
 
-// A listener records what a shard sends.
+// A listener records the messages that a shard channel delivers.
 type listener struct {
 	messages chan string
 	openings chan struct{}
@@ -20,7 +20,7 @@ type listener struct {
 
 func (e *listener) Opened() { e.openings <- struct{}{} }
 
-// Received drops messages for which there is no room: a listener never blocks.
+// Received drops a message if there is no room for it: a listener must not block.
 func (e *listener) Received(text string) {
 	select {
 	case e.messages <- text:
@@ -28,10 +28,10 @@ func (e *listener) Received(text string) {
 	}
 }
 
-// patience only bounds the time of a failure.
+// patience is how long a test waits before it fails.
 var patience = testsize.Patience(30 * time.Second)
 
-// hears waits for a message. Of others before it, of what is closed by now, the last may come late.
+// hears waits for a message. Messages sent before it, on channels closed since then, may arrive late: they are skipped.
 func (e *listener) hears(t *testing.T, message string) {
 	timeout := time.After(patience)
 	for {
@@ -41,12 +41,12 @@ func (e *listener) hears(t *testing.T, message string) {
 				return
 			}
 		case <-timeout:
-			require.FailNow(t, "not heard", message)
+			require.FailNow(t, "the message did not arrive", message)
 		}
 	}
 }
 
-// listenOn opens the shards of a session in a Cluster of two nodes.
+// listenOn opens a session's shard channels in a Cluster of two nodes.
 func listenOn(t *testing.T, idle time.Duration) (*Shards, *listener) {
 	servers := redisserver.StartCluster(t, 2, 0)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{servers.Masters[0].Addr()}, DisableCache: true})
@@ -58,7 +58,7 @@ func listenOn(t *testing.T, idle time.Duration) (*Shards, *listener) {
 	return s, e
 }
 
-// say publishes to the channel of a tag, and returns how many subscribers received it.
+// say publishes on the channel of a hash tag, and returns how many subscribers received the message.
 func say(t *testing.T, s *Shards, tag string) int64 {
 	client := s.client
 	n, err := client.Do(t.Context(), client.B().Spublish().Channel(s.channel(tag)).Message("for "+tag).Build()).ToInt64()
@@ -66,11 +66,11 @@ func say(t *testing.T, s *Shards, tag string) int64 {
 	return n
 }
 
-func TestAShardThatNobodyWaitsWithIsClosed(t *testing.T) {
+func TestAShardChannelThatNoSessionUsesIsClosed(t *testing.T) {
 	t.Parallel()
 	redisserver.NeedShards(t)
 	s, e := listenOn(t, 100*time.Millisecond)
-	for _, tag := range []string{"a", "b", "c", "d"} { // over both nodes
+	for _, tag := range []string{"a", "b", "c", "d"} { // on both nodes
 		s.Want(tag)
 	}
 	for _, tag := range []string{"a", "b", "c", "d"} {
@@ -78,13 +78,13 @@ func TestAShardThatNobodyWaitsWithIsClosed(t *testing.T) {
 		e.hears(t, "for "+tag)
 		require.Eventually(t, func() bool { return say(t, s, tag) == 0 }, patience, 10*time.Millisecond, "%s is closed", tag)
 	}
-	assert.Empty(t, e.openings, "nothing was lost by that")
+	assert.Empty(t, e.openings, "closing the channel lost no message")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	assert.LessOrEqual(t, len(s.byTag), 4)
 }
 
-func TestShardsAreBounded(t *testing.T) {
+func TestTheNumberOfShardChannelsIsBounded(t *testing.T) {
 	t.Parallel()
 	s, _ := listenOn(t, time.Hour)
 	for i := range 3 * maxShards {
@@ -95,7 +95,7 @@ func TestShardsAreBounded(t *testing.T) {
 	assert.LessOrEqual(t, len(s.byTag), maxShards)
 }
 
-func TestClosedShardsHearNothing(t *testing.T) {
+func TestAClosedShardChannelReceivesNothing(t *testing.T) {
 	t.Parallel()
 	redisserver.NeedShards(t)
 	s, e := listenOn(t, time.Hour)

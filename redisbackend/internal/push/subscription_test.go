@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A slow client's server confirms subscriptions after a while. The client does nothing else.
+// A slow is a client whose server confirms a subscription only after a while. It can do nothing else.
 type slow struct {
 	rueidis.Client
 	after time.Duration
@@ -42,12 +42,12 @@ func (l *slowLine) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisR
 	select {
 	case <-time.After(l.after):
 		l.hooks.OnSubscription(rueidis.PubSubSubscription{Kind: "subscribe", Channel: cmd.Commands()[1], Count: 1})
-	case <-ctx.Done(): // the subscription is not confirmed
+	case <-ctx.Done(): // the subscription is never confirmed
 	}
 	return rueidis.RedisResult{}
 }
 
-// subscribed opens a channel on a server that takes a while, and returns how long that took.
+// subscribed opens a channel on a slow server, and returns how long that took.
 func subscribed(ctx context.Context, after time.Duration) (took time.Duration, err error) {
 	begun := time.Now()
 	s, err := Subscribe(ctx, slow{after: after}, "channel", &listener{openings: make(chan struct{}, 1)})
@@ -58,10 +58,11 @@ func subscribed(ctx context.Context, after time.Duration) (took time.Duration, e
 	return took, err
 }
 
-// The caller's deadline bounds the first try, and nothing shorter: a server that is silent for a while is waited for.
+// The first try to subscribe has until the caller's deadline, and no shorter limit: it waits for a server that is
+// silent for a while.
 func TestTheFirstTryLastsUntilTheCallersDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		no := errors.New("no reply in time")
+		no := errors.New("the subscription was not confirmed in time")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 4*subscribeTimeout, no)
 		defer cancel()
 		took, err := subscribed(ctx, 2*subscribeTimeout)
@@ -70,11 +71,11 @@ func TestTheFirstTryLastsUntilTheCallersDeadline(t *testing.T) {
 
 		took, err = subscribed(ctx, time.Hour)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 2*subscribeTimeout, took, "what was left")
+		assert.Equal(t, 2*subscribeTimeout, took, "the first try had all the time until the deadline")
 	})
 }
 
-// A caller without a deadline does not wait forever for a server that is silent, and the error names the limit.
+// Without a deadline the first try does not wait for ever for a silent server. The error names the time limit.
 func TestTheFirstTryWithoutADeadlineIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took, err := subscribed(context.Background(), time.Hour)

@@ -23,7 +23,7 @@ type deafSink struct{ backend.Sink }
 func (deafSink) Granted(backend.Grant) {}
 func (deafSink) Reconnected()          {}
 
-// A hintSink reports when its session is notified to try again.
+// A hintSink receives the hint to try again.
 type hintSink struct {
 	deafSink
 	hints chan backend.Grant
@@ -31,15 +31,15 @@ type hintSink struct {
 
 func (s hintSink) Granted(g backend.Grant) { s.hints <- g }
 
-// allowed is how long a node may take, in tests that are not about that: the machine may be busy.
+// allowed is a node's time limit in tests that do not check it: the machine may be busy.
 const allowed = 30 * time.Second
 
-// bound is a lock over three nodes, which have all the time that they need.
+// bound makes a lock over three nodes, which have as much time as they need.
 func bound(t *testing.T) (*Conn, *remote) {
 	return boundTo(t, allowed, redisserver.Start(t), redisserver.Start(t), redisserver.Start(t))
 }
 
-// boundTo has the client of the last node give it up after some time.
+// boundTo does the same, but the client of the last node gives a command up after some time.
 func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (*Conn, *remote) {
 	var deployments []*single.Deployment
 	for i, node := range nodes {
@@ -52,7 +52,7 @@ func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (
 			var err error
 			client, err = rueidis.NewClient(option)
 			return err == nil
-		}, allowed, time.Millisecond, "the node answers in time")
+		}, allowed, time.Millisecond, "the node replies in time")
 		t.Cleanup(client.Close)
 		d := single.NewDeployment(client)
 		require.NoError(t, d.Complete())
@@ -64,11 +64,11 @@ func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (
 	return joined(t, q, "a", deafSink{})
 }
 
-// joined is the lock as one more session sees it.
+// joined returns the lock for one more session.
 func joined(t *testing.T, q *Quorum, id string, sink backend.Sink) (*Conn, *remote) {
 	var conn backend.Conn
 	var err error
-	require.Eventually(t, func() bool { // a majority has five seconds, and this machine may be busier
+	require.Eventually(t, func() bool { // a majority has five seconds to reply, and this machine may be too busy for that
 		conn, err = q.Connect(t.Context(), id, sink)
 		return !errors.Is(err, backend.ErrNoQuorum)
 	}, allowed, time.Millisecond)
@@ -84,18 +84,18 @@ func attempt(epoch uint64) backend.AcquireRequest {
 		NotAfter: time.Now().Add(time.Hour)}
 }
 
-// visited waits until what gives up an attempt has had its turn at the place.
+// visited waits until the release of an attempt has run at the node.
 func (p *replica) visited(t *testing.T, epoch uint64) {
 	require.Eventually(t, func() bool {
 		p.turn <- struct{}{}
 		defer p.leave()
 		return p.closed.epoch >= epoch
-	}, allowed, time.Millisecond, "the release has been at this node too")
+	}, allowed, time.Millisecond, "the release has run at this node too")
 }
 
-// The job of an attempt at one node may be so late that the others have given the lock, and have it back, before it
-// begins. A lock that it took then would not be given back.
-func TestQuorumNothingOfAnAttemptComesAfterItsRelease(t *testing.T) {
+// The command of an attempt may be so late at one node that the attempt was granted by the others, and released, before
+// it runs. It must not take the lock then, which no command would release.
+func TestQuorumALateAttemptTakesNothingAfterItsRelease(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
 	late, req := r.replicas[2], attempt(1)
@@ -118,7 +118,7 @@ func TestQuorumNothingOfAnAttemptComesAfterItsRelease(t *testing.T) {
 	require.Equal(t, backend.Granted, reply.Status)
 }
 
-// A closed conn sends nothing, so nothing goes on when Close has returned.
+// A closed conn sends nothing, so no command runs after Close has returned.
 func TestQuorumSendsNothingAfterClose(t *testing.T) {
 	t.Parallel()
 	conn, r := bound(t)
@@ -139,7 +139,7 @@ func TestQuorumSendsNothingAfterClose(t *testing.T) {
 	require.ErrorContains(t, renewals[0].Err, "closed")
 }
 
-// Whatever is under way, and although a node hangs.
+// This holds whatever commands run, and although a node hangs.
 func TestQuorumNothingRunsAfterClose(t *testing.T) {
 	t.Parallel()
 	nodes := []*redisserver.Server{redisserver.Start(t), redisserver.Start(t), redisserver.Start(t)}
@@ -156,9 +156,9 @@ func TestQuorumNothingRunsAfterClose(t *testing.T) {
 		return strings.Join(found, "\n\n")
 	}
 	nodes[2].Freeze()
-	// Goroutines that are started in there bear the label.
+	// Goroutines that are started in Do inherit the label.
 	pprof.Do(t.Context(), pprof.Labels("quorum", "close"), func(ctx context.Context) {
-		for epoch := uint64(1); ours() == ""; epoch++ { // once, unless all of it is given up before the check
+		for epoch := uint64(1); ours() == ""; epoch++ { // once, unless the background work has ended before this check
 			_, err := r.Acquire(ctx, attempt(epoch))
 			require.NoError(t, err)
 			conn.Renew(ctx, []backend.Renewal{{Remote: r, Epoch: epoch, Lease: time.Hour}})
@@ -171,7 +171,7 @@ func TestQuorumNothingRunsAfterClose(t *testing.T) {
 	require.Empty(t, ours())
 }
 
-// A token that a majority has given is above all before, and known to that majority: nothing need be written.
+// A token that a majority has issued is above all earlier ones, and that majority knows it: it need not be written.
 func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
 	t.Parallel()
 	q := &Quorum{need: 2}
@@ -182,7 +182,7 @@ func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
 	}{
 		{[]backend.Token{5, 5}, 5, true},
 		{[]backend.Token{5, 7}, 7, false},
-		{[]backend.Token{7, 5, 5}, 5, true}, // the last of a majority already
+		{[]backend.Token{7, 5, 5}, 5, true}, // a majority has this token as its last one
 		{[]backend.Token{7, 5, 6}, 7, false},
 	} {
 		token, agreed := tally{tokens: c.given}.token(q)
@@ -191,30 +191,31 @@ func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
 	}
 }
 
-// The release that gives a copy back may be under way for longer than any caller waits for it. It would take away what
-// another copy of the same attempt got at that node.
-func TestQuorumDoesNotAskAgainWhereItGaveBack(t *testing.T) {
+// A release of one copy of an attempt may still run when no caller waits for it any more. It would also release what
+// another copy of the attempt got at that node: so that node is not asked again.
+func TestQuorumDoesNotAskANodeAgainThatIsSentARelease(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
 	p, req := r.replicas[0], attempt(1)
 	given, err := p.acquire(t.Context(), req, r.asked.Add(1))
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, given.Status)
-	p.limit = time.Nanosecond // the node does not hear of it
+	p.limit = time.Nanosecond // the node does not receive the command
 	p.giveBack(1)
 	again, err := p.acquire(t.Context(), req, r.asked.Add(1))
 	require.NoError(t, err)
 	require.Equal(t, backend.Stale, again.Status)
 }
 
-// The lock may be released while a waiter's new attempt is under way: the reply that another session has it is old then.
-func TestQuorumAHintDuringAnAttemptIsOfThatAttempt(t *testing.T) {
+// The lock may be released while a waiter's new attempt runs: its reply that another session has the lock is out of
+// date then, so the hint must not be lost.
+func TestQuorumAHintDuringAnAttemptIsNotLost(t *testing.T) {
 	t.Parallel()
 	conn, _ := bound(t)
 	hints := make(chan backend.Grant, 10)
 	waiter, r := joined(t, conn.quorum, "b", hintSink{hints: hints})
 	waiter.wait("lock", 1, 0)
-	<-hints // of the first attempt, which the nodes answer differently: the session goes on with the next
+	<-hints // this hint is about the first attempt; the session goes on with the next one
 	for _, p := range r.replicas[:2] {
 		require.NoError(t, p.enter(t.Context())) // two nodes are slow
 	}
@@ -228,7 +229,7 @@ func TestQuorumAHintDuringAnAttemptIsOfThatAttempt(t *testing.T) {
 	require.Eventually(t, func() bool {
 		state, err := r.replicas[2].remote.Inspect(t.Context())
 		return err == nil && state.Epoch == 2
-	}, allowed, time.Millisecond, "the attempt is under way")
+	}, allowed, time.Millisecond, "the attempt is at the nodes")
 	waiter.subscribers[0].Received("f lock")
 	require.Equal(t, uint64(2), (<-hints).Epoch)
 	for _, p := range r.replicas[:2] {
@@ -237,8 +238,8 @@ func TestQuorumAHintDuringAnAttemptIsOfThatAttempt(t *testing.T) {
 	<-answered
 }
 
-// A session that is notified when another yields needs two round trips to get the lock. If the yielding session came back
-// before that, the other would gain nothing.
+// A session that gets the hint that another session yields needs two round trips to acquire the lock. The yielding
+// session must not come back before that, or the other one could never acquire it.
 func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 	t.Parallel()
 	conn, other := bound(t)
@@ -260,9 +261,9 @@ func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 		reply, _ := r.Acquire(t.Context(), req)
 		answered <- reply
 	}()
-	require.Eventually(t, func() bool { return r.asked.Load() > asked }, allowed, time.Millisecond, "the release is under way")
+	require.Eventually(t, func() bool { return r.asked.Load() > asked }, allowed, time.Millisecond, "the release is at the nodes")
 	const trip = 10 * time.Millisecond
-	time.Sleep(trip) // it takes at least this long
+	time.Sleep(trip) // the yield takes at least this long
 	told := time.Now()
 	for _, p := range r.replicas {
 		p.leave()
@@ -272,7 +273,7 @@ func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 	require.Equal(t, backend.Waiting, (<-answered).Status)
 }
 
-// A node that was down when the session was opened, and refuses when it is there, is not asked again and again.
+// A node that was down when the session was opened, and then refuses it, is not asked again and again.
 func TestQuorumANodeThatRefusesLaterIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	node := redisserver.Start(t)
@@ -282,19 +283,19 @@ func TestQuorumANodeThatRefusesLaterIsLeftAlone(t *testing.T) {
 	late := &subscriber{conn: conn, node: conn.nodes[0]}
 	late.ctx, late.cancel = context.WithTimeout(t.Context(), allowed)
 	defer late.cancel()
-	late.rejoin(errors.New("it is down"))
-	require.NoError(t, late.ctx.Err(), "it goes on trying")
+	late.rejoin(errors.New("the node is down"))
+	require.NoError(t, late.ctx.Err(), "the session tries to reach the node again")
 	require.Nil(t, late.open)
 }
 
-// free reports whether a node shows the lock as free.
+// free reports whether the lock is free at a node.
 func (p *replica) free(t *testing.T) bool {
 	state, err := p.remote.Inspect(t.Context())
 	require.NoError(t, err)
 	return !state.Locked
 }
 
-// taken gives the lock to an attempt, at all nodes.
+// taken grants the lock to an attempt at all nodes.
 func (r *remote) taken(t *testing.T, req backend.AcquireRequest) (backend.AcquireReply, hold) {
 	reply, err := r.Acquire(t.Context(), req)
 	require.NoError(t, err)
@@ -307,17 +308,17 @@ func (r *remote) taken(t *testing.T, req backend.AcquireRequest) (backend.Acquir
 	return reply, h
 }
 
-// restored puts a hold back.
+// restored puts a hold back at the node.
 func (p *replica) restored(t *testing.T, h hold, until time.Time) {
 	_, err := p.restore(t.Context(), h, time.Hour, until)
 	require.NoError(t, err)
 }
 
-// soon is a time up to which what puts a hold back is not late.
+// soon returns a time before which the command that puts a hold back is not late.
 func soon() time.Time { return time.Now().Add(time.Hour) }
 
-// A hold is put back where it has ended or is forgotten, with its token, and only while nothing newer is there.
-func TestQuorumPutsBackAtANode(t *testing.T) {
+// A hold is put back, with its token, where it has ended or was forgotten, and only if the node has nothing newer.
+func TestQuorumPutsAHoldBackOnlyWhereItIsMissing(t *testing.T) {
 	t.Parallel()
 	conn, r := bound(t)
 	_, other := joined(t, conn.quorum, "b", deafSink{})
@@ -345,14 +346,14 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 	p.restored(t, h, soon())
 	state, err := p.remote.Inspect(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, uint64(3), state.Epoch, "the node has missed that it went over to a later attempt")
+	require.Equal(t, uint64(3), state.Epoch, "the node missed the later attempt that took the hold over")
 
 	lose("lock")
 	p.restored(t, h, time.Now())
-	require.True(t, p.free(t), "it is late")
+	require.True(t, p.free(t), "the command is late")
 	p.spent = 3
 	p.restored(t, h, soon())
-	require.True(t, p.free(t), "it has been given back here")
+	require.True(t, p.free(t), "the hold was released at this node")
 	p.spent = 2
 	got, err = other.replicas[0].remote.Acquire(t.Context(), attempt(1))
 	require.NoError(t, err)
@@ -360,7 +361,7 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 	p.restored(t, h, soon())
 	state, err = p.remote.Inspect(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, "b", state.Session, "it is another's")
+	require.Equal(t, "b", state.Session, "another session has the lock")
 	result, err := other.replicas[0].remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
 	require.NoError(t, err)
 	require.Equal(t, backend.Released, result)
@@ -369,7 +370,7 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 	require.False(t, p.free(t))
 	state, err = p.remote.Inspect(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, got.Last, state.Token, "the last token does not fall")
+	require.Equal(t, got.Last, state.Token, "the record's last token never falls")
 	_, err = p.remote.Acquire(t.Context(), attempt(4))
 	require.NoError(t, err)
 	_, err = p.remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 4})
@@ -378,7 +379,8 @@ func TestQuorumPutsBackAtANode(t *testing.T) {
 	require.True(t, p.free(t), "a later attempt was here")
 }
 
-// Others that poll take a node that has lost the hold for a moment at a time, most of the time.
+// Other sessions that poll often have the lock for a moment at a node that has lost the hold. The hold is put back
+// there all the same.
 func TestQuorumPutsBackAlthoughOthersPoll(t *testing.T) {
 	t.Parallel()
 	conn, r := bound(t)
@@ -399,11 +401,11 @@ func TestQuorumPutsBackAlthoughOthersPoll(t *testing.T) {
 		_, _ = fmt.Sscanf(after, "%d", &n)
 		return n
 	}
-	p.restored(t, h, soon()) // the node knows the script from here on
+	p.restored(t, h, soon()) // loads the script on the node
 	before := calls()
 	conn.Renew(t.Context(), renewals)
 	require.False(t, renewals[0].Gone)
-	require.Eventually(t, func() bool { return calls() >= before+2 }, allowed, time.Millisecond, "the renewal, and what puts it back")
+	require.Eventually(t, func() bool { return calls() >= before+2 }, allowed, time.Millisecond, "the renewal and the command that puts the hold back")
 	state, err := p.remote.Inspect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "b", state.Session)
@@ -412,11 +414,11 @@ func TestQuorumPutsBackAlthoughOthersPoll(t *testing.T) {
 	require.Eventually(t, func() bool {
 		state, err = p.remote.Inspect(t.Context())
 		return err == nil && state.Session == "a"
-	}, testsize.Patience(allowed), time.Millisecond, "it is tried again")
+	}, testsize.Patience(allowed), time.Millisecond, "the command is sent again")
 }
 
-// A copy of what puts a hold back may be under way when the hold is released, and arrive afterwards.
-func TestQuorumNothingIsPutBackAfterItsReleaseWasThere(t *testing.T) {
+// A copy of the command that puts a hold back may arrive at a node after the hold's release.
+func TestQuorumNothingIsPutBackAfterItsRelease(t *testing.T) {
 	t.Parallel()
 	nodes := []*redisserver.Server{redisserver.Start(t), redisserver.Start(t), redisserver.Start(t)}
 	_, r := boundTo(t, allowed, nodes...)
@@ -425,7 +427,7 @@ func TestQuorumNothingIsPutBackAfterItsReleaseWasThere(t *testing.T) {
 	require.NoError(t, p.enter(t.Context()))
 	nodes[2].Freeze()
 	var err error
-	for wait := 10 * time.Millisecond; !backend.OutcomeUnknown(err); wait *= 2 { // its time may be over before it is sent
+	for wait := 10 * time.Millisecond; !backend.OutcomeUnknown(err); wait *= 2 { // the time of the command may be over before it is sent
 		require.Less(t, wait, allowed, "%v", err)
 		short, cancel := context.WithTimeout(t.Context(), wait)
 		_, err = p.restore(short, h, time.Hour, soon())
@@ -443,8 +445,8 @@ func TestQuorumNothingIsPutBackAfterItsReleaseWasThere(t *testing.T) {
 	require.True(t, p.free(t))
 }
 
-// After a loss, and once a new attempt has begun, the session forgets the hold: a renewal does not put it back.
-func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
+// After a loss, when a new attempt has begun, the session forgets the lost hold: a renewal does not put it back.
+func TestQuorumForgetsALostHold(t *testing.T) {
 	t.Parallel()
 	conn, r := bound(t)
 	for _, ends := range []func(epoch uint64){
@@ -459,7 +461,7 @@ func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
 			for _, p := range r.replicas {
 				require.NoError(t, p.enter(t.Context()))
 			}
-			conn.quorum.Limit = time.Millisecond // no command gets a turn
+			conn.quorum.Limit = time.Millisecond // no command can run at the node
 			_, err := r.Acquire(t.Context(), attempt(epoch+1))
 			require.Error(t, err)
 			for _, p := range r.replicas {
@@ -468,7 +470,7 @@ func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
 		},
 	} {
 		epoch := uint64(0)
-		require.Eventually(t, func() bool { // a node may learn late that it is free
+		require.Eventually(t, func() bool { // a node may learn late that the lock is free
 			epoch += 10
 			reply, err := r.Acquire(t.Context(), attempt(epoch))
 			return err == nil && reply.Status == backend.Granted
@@ -481,8 +483,8 @@ func TestQuorumForgetsWhatNobodyTrusts(t *testing.T) {
 	}
 }
 
-// A renewal that crosses ForceUnlock does not put back the hold that was taken.
-func TestQuorumForceKeepsOutWhatIsPutBack(t *testing.T) {
+// A renewal that runs at the same time as ForceUnlock does not put back the hold that ForceUnlock ended.
+func TestQuorumAForcedHoldIsNotPutBack(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
 	_, h := r.taken(t, attempt(1))
@@ -495,11 +497,11 @@ func TestQuorumForceKeepsOutWhatIsPutBack(t *testing.T) {
 	}
 	reply, err := r.Acquire(t.Context(), attempt(2))
 	require.NoError(t, err)
-	require.Equal(t, backend.Granted, reply.Status, "it is not kept from the session's next attempt")
+	require.Equal(t, backend.Granted, reply.Status, "the session's next attempt gets the lock")
 }
 
-// A node refuses a copy that was under way for too long, and leaves the next holder the lock.
-func TestQuorumForceComesTooLate(t *testing.T) {
+// A node refuses a copy of ForceUnlock that arrives too late, so that the next holder keeps the lock.
+func TestQuorumALateForceUnlockIsRefused(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
 	r.taken(t, attempt(1))
@@ -512,8 +514,8 @@ func TestQuorumForceComesTooLate(t *testing.T) {
 	}
 }
 
-// A hold is put back only until the majority's leases end. After that another session may have had the lock, and a late copy
-// could complete a majority.
+// A hold is put back only until the leases of the majority end. After that another session may have had the lock, and a
+// late copy could give the old hold a majority again.
 func TestQuorumPutsBackWithinTheLease(t *testing.T) {
 	t.Parallel()
 	conn, r := bound(t)

@@ -21,7 +21,7 @@ type vote struct {
 	req     backend.AcquireRequest // as sent to the nodes
 	queue   bool                   // the caller is going to wait
 	again   bool                   // it has been granted before, with a token that a majority has
-	order   uint64                 // when it was asked for, see quorumRemote.asked
+	order   uint64                 // when it was asked for, see remote.asked
 	sent    time.Time              // before anything was
 	limit   time.Duration          // of the first round
 	answers chan reply[backend.AcquireReply]

@@ -11,9 +11,9 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A message of Redisson between an acquire and its reply may be the one that the session waits for from then on. Offers of a session
-// that has ended are asked for and not sent, so they can be seen here.
-func TestAMessageDuringAnAcquireIsHeard(t *testing.T) {
+// A message of Redisson that arrives between an acquire and its reply may be the one that the session waits for. In
+// this test the session has ended, so its offers are recorded and never sent.
+func TestAMessageDuringAnAcquireIsNotLost(t *testing.T) {
 	s := NewListener(nil)
 	s.Close()
 	channel := wire.RedissonChannel("lock")
@@ -24,24 +24,24 @@ func TestAMessageDuringAnAcquireIsHeard(t *testing.T) {
 		return l.again
 	}
 	now := func() time.Duration {
-		time.Sleep(time.Microsecond) // so that two moments differ
+		time.Sleep(time.Microsecond) // so that the two times differ
 		return clock.InstantOf(time.Now())
 	}
 
 	s.Waits("lock", nil, now())
-	assert.False(t, offered(), "the channel has not spoken yet")
+	assert.False(t, offered(), "no message has arrived yet")
 	s.Received(channel)
 	assert.True(t, offered(), "the session waits")
 	s.Arrived("lock")
 	s.Received(channel)
-	assert.False(t, offered(), "it does not wait")
+	assert.False(t, offered(), "a session that does not wait makes no offer")
 	s.Waits("lock", nil, now())
-	assert.False(t, offered(), "that was before the acquire")
+	assert.False(t, offered(), "the message arrived before the acquire")
 	s.Arrived("lock")
 	sent := now()
 	s.Received(channel)
 	s.Waits("lock", nil, sent)
-	assert.True(t, offered(), "that was after it")
+	assert.True(t, offered(), "the message arrived after the acquire was sent")
 	s.Waits("lock", nil, sent)
-	assert.False(t, offered(), "a heartbeat of a waiter")
+	assert.False(t, offered(), "a heartbeat of a waiter counts too")
 }

@@ -133,7 +133,7 @@ func (c *Conn) probe(ctx context.Context) error {
 func (c *Conn) Bind(name string) (backend.Remote, error) {
 	r, err := c.RemoteOf(name)
 	if err != nil {
-		return nil, err // not a nil *remote
+		return nil, err // a nil *Remote in the interface would not be nil
 	}
 	return c.Deployment.Verbs.Bind(r), nil
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// redisError is the error that rueidis makes of Redis's words.
+// redisError returns the error that rueidis makes of an error message of Redis.
 func redisError(t *testing.T, words string) error {
-	// RedisError has no constructor; a client that talks to a pipe makes one.
+	// rueidis has no constructor for a RedisError, so a client that talks to a pipe receives one.
 	client, server := net.Pipe()
 	defer server.Close()
 	go func() {
@@ -45,10 +45,10 @@ func redisError(t *testing.T, words string) error {
 	return err
 }
 
-// unmarked takes out what a sentinel adds to Redis's words.
+// unmarked returns Redis's words without what a sentinel adds to them.
 var unmarked = strings.NewReplacer(backend.ErrUnavailable.Error()+": ", "", backend.ErrWrongKind.Error()+": ", "")
 
-func TestRedissOwnErrors(t *testing.T) {
+func TestErrorsOfRedisBecomeSentinels(t *testing.T) {
 	for words, refused := range map[string]bool{
 		"WRONGPASS invalid username-password pair":      true,
 		"NOAUTH Authentication required.":               true,
@@ -71,19 +71,19 @@ func TestRedissOwnErrors(t *testing.T) {
 		"ASK 1 127.0.0.1:1":                             false,
 		"ERR max number of clients reached":             false,
 
-		// What stopped a transaction.
+		// Errors that discarded a transaction.
 		"EXECABORT Transaction discarded because of previous errors.":                          true,
 		"EXECABORT Transaction discarded because of: OOM command not allowed":                  false,
 		"EXECABORT Transaction discarded because of: READONLY You can't write against a read":  false,
 		"EXECABORT Transaction discarded because of: NOREPLICAS Not enough good replicas here": false,
 
-		// Redis 6, inside a script.
+		// Errors inside a script, by Redis 6.
 		"ERR Error running script (call to f_6b1b): @user_script:22: @user_script: 22: -READONLY You can't write": false,
 		"ERR Error running script (call to f_6b1b): @user_script:22: @user_script: 22: -OOM command not":          false,
 		"@user_script: 22: -READONLY You can't write":                                                             false,
 		"@user_script: 22: -WRONGTYPE Operation against":                                                          true,
 
-		// Raised inside a script at its first write, by Redis 7 and Valkey 9.
+		// Errors at a script's first write, by Redis 7 and Valkey 9.
 		"OOM command not allowed when used memory > 'maxmemory'. script: 50142d1548e23223a2ffd158022e90f843339e5f, on @user_script:1.": false,
 		"OOM command not allowed when used memory > 'maxmemory'. script: on @user_script:1.":                                           false,
 	} {
@@ -91,16 +91,16 @@ func TestRedissOwnErrors(t *testing.T) {
 		assert.Equal(t, refused, Lasting(err), words)
 		err = Fail(t.Context(), err)
 		assert.Equal(t, refused, backend.Refused(err), words)
-		assert.False(t, backend.OutcomeUnknown(err), "%s: it was read, and not carried out", words)
+		assert.False(t, backend.OutcomeUnknown(err), "%s: the server has read the command, and not run it", words)
 		assert.Equal(t, !refused, errors.Is(err, backend.ErrUnavailable), words)
 		assert.Equal(t, strings.Contains(words, "WRONGTYPE"), errors.Is(err, backend.ErrWrongKind), words)
-		assert.Equal(t, "redisbackend: "+strings.TrimPrefix(words, "ERR "), unmarked.Replace(err.Error()), "rueidis leaves ERR out")
+		assert.Equal(t, "redisbackend: "+strings.TrimPrefix(words, "ERR "), unmarked.Replace(err.Error()), "rueidis removes the word ERR")
 		var answer *rueidis.RedisError
 		assert.ErrorAs(t, err, &answer)
 	}
 }
 
-// An error that is raised inside a script may have come after some of its writes, which stay.
+// A script may have written something before it raises an error, and that stays.
 func TestScriptsThatStopHalfWay(t *testing.T) {
 	for words, refused := range map[string]bool{
 		"ERR Script attempted to access a non local key in a cluster node script: 02db9723e7a82dcdeb02b684b6c7b6219175b5d4, on @user_script:194.":        false,
@@ -153,7 +153,7 @@ func TestContextErrorsAreThoseOfTheCallersContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled, "the connection was closed because the context had ended")
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	err = Fail(ended, context.Canceled)
-	assert.EqualError(t, err, "redisbackend: context canceled", "said once")
+	assert.EqualError(t, err, "redisbackend: context canceled", "the reason is said once")
 
 	err = Fail(t.Context(), fmt.Errorf("dialing: %w", context.Canceled))
 	assert.NotErrorIs(t, err, context.Canceled, "another caller's context ended while the connection was opened")

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSlotIsRedissOwn(t *testing.T) {
-	for key, want := range map[string]uint16{ // from CLUSTER KEYSLOT of Redis 7.0.15
+func TestSlotIsTheOneThatRedisComputes(t *testing.T) {
+	for key, want := range map[string]uint16{ // as CLUSTER KEYSLOT of Redis 7.0.15 returns them
 		"":                 0,
 		"a":                15495,
 		"123456789":        12739,
@@ -66,7 +66,7 @@ func TestKeysOfALock(t *testing.T) {
 	}
 }
 
-// FuzzKeys: the keys of a lock are in one slot, and no name reaches another lock's keys.
+// FuzzKeys checks that the keys of a lock are in one slot, and that no name reaches another lock's keys.
 func FuzzKeys(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"", "orders", "orders2"}, {"app:", "{a}b", "{a}bc"}, {"", "a{b", "a{b}"}, {"", "x", "x:t:x"},

@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-func TestPushIsReadStrictly(t *testing.T) {
+func TestMalformedMessagesAreRefused(t *testing.T) {
 	got, ok := ParseMessage("g 7 1800000000000001 1800000000000064 3000 1800000000000002 a name\n with \x00 and spaces")
 	assert.True(t, ok)
 	assert.Equal(t, Message{Kind: Granted, Epoch: 7, First: 1800000000000001, Last: 1800000000000064, TTL: 3 * time.Second,
@@ -56,7 +56,7 @@ func TestMessagesOfEachKind(t *testing.T) {
 	}
 }
 
-// A message that was read can be written, and is read as the same again.
+// FuzzPush checks that a message that was parsed can be formatted, and that parsing it again gives the same.
 func FuzzPush(f *testing.F) {
 	for _, text := range []string{"g 7 1 2 3000 4 name", "g 0 1 1 1 0  ", "s 3 1 n", "w 3 n", "t 0 n", "f n", "h 3 1 10 10 0 2000 1000 n", "x 0 0 n"} {
 		f.Add(text)

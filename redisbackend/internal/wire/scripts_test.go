@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testsOf says which tests run a script, by what their names begin with.
+// testsOf maps each script to the tests that run it: each name stands for all tests that begin with it.
 var testsOf = map[string]string{
 	"acquire": "TestAcquire", "reenter": "TestReenter", "release": "TestRelease", "renew": "TestRenew",
 	"inspect": "TestInspect", "force": "TestForce", "resume": "TestResume", "offer": "TestRedisson", "watch": "TestConformance",
@@ -24,7 +24,7 @@ var testsOf = map[string]string{
 	"quorum_token": "TestQuorum", "quorum_restore": "TestQuorum", "quorum_force": "TestQuorum", "quorum_want": "TestQuorum", "quorum_call": "TestQuorum",
 }
 
-// libraries are put in front of scripts, and run nothing by themselves.
+// libraries are only prepended to other scripts.
 var libraries = []string{"common", "conditions", "shared", "sharing", "redisson"}
 
 func TestEveryScriptHasItsContractAndItsTests(t *testing.T) {
@@ -56,14 +56,14 @@ func TestEveryScriptHasItsContractAndItsTests(t *testing.T) {
 	assert.Len(t, files, len(testsOf)+len(libraries))
 }
 
-// Lua is in .lua files, where it has a contract.
+// All Lua is in .lua files, each of which states its contract.
 func TestNoLuaInGo(t *testing.T) {
 	code := readAll(t, func(file string) bool { return !strings.HasSuffix(file, "_test.go") })
 	assert.Contains(t, code, "package redisbackend")
 	assert.NotContains(t, code, "redis."+"call")
 }
 
-// readAll returns the Go files of redisbackend and its rooms that are wanted.
+// readAll returns those Go files of redisbackend and its internal packages for which wanted returns true.
 func readAll(t *testing.T, wanted func(file string) bool) string {
 	var text strings.Builder
 	for _, pattern := range []string{"../../*.go", "../*/*.go"} {
