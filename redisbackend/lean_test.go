@@ -282,7 +282,7 @@ func TestYieldIsRefusedLate(t *testing.T) {
 		p := a.takeRemembered(1)
 		b.wait(1)
 		before := s.state()
-		limit := time.Now().Add(20 * time.Millisecond) // its token is lower, and it is refused because its time is over
+		limit := time.Now().Add(20 * time.Millisecond) // the token is below this limit: only the time can refuse it
 		time.Sleep(time.Until(limit) + time.Millisecond)
 		_, err := a.remote.Acquire(s.ctx(), request(2, yield, remembering(p), func(r *backend.AcquireRequest) { r.NotAfter = limit }))
 		require.ErrorIs(t, err, backend.ErrUnavailable)
@@ -300,7 +300,7 @@ func TestPassAndTakeAreRefusedLate(t *testing.T) {
 				a.release(1)
 			}
 			before := s.state()
-			limit := time.Now().Add(20 * time.Millisecond) // its token is lower, and it is refused because its time is over
+			limit := time.Now().Add(20 * time.Millisecond) // the token is below this limit: only the time can refuse it
 			time.Sleep(time.Until(limit) + time.Millisecond)
 			_, err := a.remote.Acquire(s.ctx(), request(2, remembering(p), func(r *backend.AcquireRequest) { r.NotAfter = limit }))
 			require.ErrorIs(t, err, backend.ErrUnavailable)

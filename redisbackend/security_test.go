@@ -224,8 +224,8 @@ func TestTheDocumentedRightsAreEnoughForEverything(t *testing.T) {
 		"scripts": {}, "no scripts": {
 			[]string{rightsWithoutScripts}, []redisbackend.Option{redisbackend.WithoutScripts()},
 			[]backendtest.Option{backendtest.Skip("long, and no other commands", "Together", "Name/IsOneLockEach", "Renew/ManyLocksAtOnce",
-				"Condition/ASignalOfOneWhoLeavesGoesToTheNext", "Condition/AServedSignalGoesToNobodyElse",
-				"Condition/SignalNobodyHeardGoesToTheNext")},
+				"Condition/TheSignalOfAWaiterThatLeavesGoesToTheNext", "Condition/AnAcknowledgedSignalGoesToNoOtherWaiter",
+				"Condition/ASignalThatNoSessionReceivedGoesToTheNext")},
 		},
 	} {
 		t.Run(how, func(t *testing.T) {

@@ -41,7 +41,7 @@ func takesAFreeLock(t *test) {
 func waitsWhileAnotherHasTheLock(t *test) {
 	a, b, _ := t.connect3()
 	got := a.take(5, lease(medium))
-	for _, epoch := range []uint64{1, 5, 9} { // epochs of two sessions have nothing to do with each other
+	for _, epoch := range []uint64{1, 5, 9} { // each session counts its own epochs
 		reply := b.acquire(epoch)
 		require.Equal(t, backend.Waiting, reply.Status)
 		t.full(medium, reply.TTL)
@@ -75,7 +75,7 @@ func aResendKeepsTheHoldCount(t *test) {
 	a.reenter(backend.ReenterRequest{Epoch: 1, Op: 1, Holds: 4})
 	a.take(1)
 	require.Equal(t, 4, a.has(1).Holds)
-	require.Equal(t, 4, a.reenter(backend.ReenterRequest{Epoch: 1, Op: 1, Holds: 9}).Holds, "Op 1 was there before")
+	require.Equal(t, 4, a.reenter(backend.ReenterRequest{Epoch: 1, Op: 1, Holds: 9}).Holds, "re-entry with Op 1")
 }
 
 func aTakeoverGivesANewToken(t *test) {
@@ -84,7 +84,7 @@ func aTakeoverGivesANewToken(t *test) {
 	for _, next := range []struct {
 		epoch uint64
 		owner string
-	}{{2, "9"}, {8, "9"}} { // another owner, the same again
+	}{{2, "9"}, {8, "9"}} { // another owner, and a copy of its attempt
 		second := a.take(next.epoch, owner(next.owner), holds(2))
 		require.Greater(t, second.First, first.Last)
 		st := a.has(next.epoch)
@@ -158,9 +158,9 @@ func aFixedLeaseStartsOnce(t *test) {
 	t.full(medium, first.TTL)
 	again := a.take(1, fixed(long))
 	require.Equal(t, first.First, again.First)
-	t.full(medium, again.TTL) // the reply has the rest of the lease that the first copy started
+	t.full(medium, again.TTL) // the reply has what is left of the lease that the first copy began
 	t.full(medium, a.has(1).TTL)
-	a.take(2, fixed(long)) // a new attempt has its own
+	a.take(2, fixed(long)) // a new attempt begins a lease of its own
 	t.full(long, a.has(2).TTL)
 }
 

@@ -18,18 +18,18 @@ var conditionCases = []testCase{
 	{"Condition/SignalGoesToTheLongestWaiter", signalOrder},
 	{"Condition/SignalAllGoesToAllInOrder", signalAll},
 	{"Condition/SignalAllGoesToManyInOrder", signalMany},
-	{"Condition/SignalAgainSignalsNobody", signalAgain},
-	{"Condition/SignalWithoutTheHoldSignalsNobody", signalWithoutHold},
+	{"Condition/ACopyOfASignalWakesNoWaiter", signalAgain},
+	{"Condition/SignalWithoutTheHoldWakesNoWaiter", signalWithoutHold},
 	{"Condition/SignalOfTheOwnSessionNamesTheTicketAndTakesNoPlace", signalOwn},
-	{"Condition/SignalPassesOverTheDead", signalDead},
-	{"Condition/SignalAllPassesOverTheDead", signalAllDead},
-	{"Condition/SignalNobodyHeardGoesToTheNext", signalUnheard},
-	{"Condition/WithdrawTellsWhetherTheSignalCameFirst", withdrawDecides},
-	{"Condition/ASignalOfOneWhoLeavesGoesToTheNext", leaverSignalled},
-	{"Condition/AServedSignalGoesToNobodyElse", servedStays},
-	{"Condition/AwaitBuriesCopiesOfItsAttempt", awaitBuries},
-	{"Condition/BeatKeepsATicketAlive", beatKeeps},
-	{"Condition/BeatTellsOfALostMessage", beatTells},
+	{"Condition/SignalSkipsDeadWaiters", signalDead},
+	{"Condition/SignalAllSkipsDeadWaiters", signalAllDead},
+	{"Condition/ASignalThatNoSessionReceivedGoesToTheNext", signalUnheard},
+	{"Condition/WithdrawReportsWhetherTheSignalCameFirst", withdrawDecides},
+	{"Condition/TheSignalOfAWaiterThatLeavesGoesToTheNext", leaverSignalled},
+	{"Condition/AnAcknowledgedSignalGoesToNoOtherWaiter", servedStays},
+	{"Condition/LateCopiesOfTheAttemptAreRefusedAfterAwait", awaitBuries},
+	{"Condition/ABeatKeepsATicketAlive", beatKeeps},
+	{"Condition/ABeatReportsASignalWhoseMessageWasLost", beatTells},
 	{"Condition/NamesDoNotMix", conditionNames},
 }
 
@@ -57,7 +57,7 @@ func (r *remote) await(epoch, ticket uint64, changes ...func(*backend.AwaitReque
 	return status
 }
 
-// waits takes the lock and exchanges it for a ticket, one above the epoch.
+// waits takes the lock and exchanges it for a ticket with the next epoch.
 func (r *remote) waits(epoch uint64, changes ...func(*backend.AwaitRequest)) {
 	r.t.Helper()
 	r.take(epoch)
@@ -101,33 +101,33 @@ func (r *remote) served(tickets ...uint64) {
 	require.NoError(r.t, err, "Beat")
 }
 
-// told waits for the message of a signal, and returns it.
+// told waits for the message of a signal, and requires that it says whether the waiter got a place in the queue.
 func (s *session) told(ticket uint64, placed bool) {
 	s.t.Helper()
 	s.t.eventually("the signal arrives", func() bool { return s.mail.told(s.name, ticket) != nil })
-	require.Equal(s.t, placed, *s.mail.told(s.name, ticket), "whether it was given a place")
+	require.Equal(s.t, placed, *s.mail.told(s.name, ticket), "whether the waiter got a place")
 }
 
 func beatenEvery(patience time.Duration) func(*backend.AwaitRequest) {
 	return func(r *backend.AwaitRequest) { r.Patience = patience }
 }
 
-// patiently runs a case that needs a ticket to live for the next command or two, and to be dead after a pause. On a
-// machine that is too slow the ticket dies too soon, and the case runs again with more patience. Each run has ten
-// epochs. A failed run leaves nothing behind.
+// patiently runs a case that needs a ticket which is alive for the next command or two, and dead after a pause. On a
+// slow machine the ticket may die too soon: then the case runs again with more patience. Each run has ten epochs. A run
+// that failed must leave nothing behind.
 func (t *test) patiently(try func(epoch uint64, patience time.Duration) bool) {
 	t.Helper()
 	epoch := uint64(1)
 	for patience := short; !try(epoch, patience); patience *= 2 {
 		if patience > limit {
-			t.Fatalf("the ticket is dead although it has shown life within %v", patience)
+			t.Fatalf("the ticket is dead although its session sent a heartbeat within %v", patience)
 		}
 		epoch += 10
 	}
 }
 
-// deafly makes a and b wait and c signal a, which sends no beat from then on. When it returns, a's patience is over.
-// then is called as soon as a has the message.
+// deafly lets a and b wait, and c signal a, which then sends no heartbeats until its patience is over. It calls then as
+// soon as a has received the message.
 func (t *test) deafly(a, b, c *session, then func(epoch uint64)) (epoch uint64) {
 	t.Helper()
 	t.patiently(func(first uint64, patience time.Duration) bool {
@@ -173,10 +173,10 @@ func awaitAgain(t *test) {
 	a.waits(1)
 	require.Equal(t, backend.Waited, a.await(1, 2), "a copy")
 	b.take(1)
-	require.Equal(t, backend.Waited, a.await(1, 2), "a late copy does not touch the next holder")
+	require.Equal(t, backend.Waited, a.await(1, 2), "a late copy does not change the next holder's lock")
 	b.has(1)
 	b.signal(1, 1, false)
-	require.Equal(t, backend.Signalled, a.await(1, 2), "it does not wait again after its signal")
+	require.Equal(t, backend.Signalled, a.await(1, 2), "a signalled waiter does not wait again")
 	b.signal(1, 2, true)
 	require.Equal(t, backend.Signalled, a.withdraw(2))
 	a.served(2)
@@ -205,9 +205,9 @@ func signalPlaces(t *test) {
 	b.waiting(a)
 	b.release(1)
 	st := a.has(2)
-	require.Equal(t, 2, st.Holds, "with the holds that it gave up")
+	require.Equal(t, 2, st.Holds, "the owner has as many holds as it gave up")
 	g, ok := a.mail.wait(t.Context(), a.name, 2, limit)
-	require.True(t, ok, "and it is pushed")
+	require.True(t, ok, "the lock is pushed to the waiter")
 	require.Equal(t, st.Token, g.First)
 	a.acquire(2)
 	a.release(2)
@@ -284,7 +284,7 @@ func signalPastTheDead(t *test, all bool) {
 
 func signalUnheard(t *test) {
 	a, b, c := t.connect3()
-	epoch := t.deafly(a, b, c, func(epoch uint64) { c.release(epoch) }) // a never beats: its process has died
+	epoch := t.deafly(a, b, c, func(epoch uint64) { c.release(epoch) }) // a never sends a heartbeat, like a process that has died
 	b.beat(epoch + 1)
 	b.told(epoch+1, true)
 }
@@ -303,7 +303,7 @@ func withdrawDecides(t *test) {
 	require.Equal(t, backend.Gone, b.withdraw(2))
 }
 
-// A waiter that was signalled and withdraws keeps the signal until it acknowledges it, which this one never does.
+// A waiter that was signalled and withdraws keeps the signal until it acknowledges it. This one never does.
 func leaverSignalled(t *test) {
 	a, b, c := t.connect3()
 	epoch := t.deafly(a, b, c, func(epoch uint64) {
@@ -317,7 +317,7 @@ func leaverSignalled(t *test) {
 func servedStays(t *test) {
 	a, b, c := t.connect3()
 	epoch := t.deafly(a, b, c, func(epoch uint64) { a.served(epoch + 1) })
-	b.beat(epoch + 1) // takes back the signal that was not acknowledged
+	b.beat(epoch + 1) // this heartbeat finds that the signal was not acknowledged
 	require.Equal(t, []backend.TicketStatus{backend.Waited}, b.beat(epoch+1))
 	c.signal(epoch, 2, false)
 	b.told(epoch+1, true)
@@ -338,7 +338,7 @@ func beatKeeps(t *test) {
 	a, b, _ := t.connect3()
 	t.patiently(func(epoch uint64, patience time.Duration) bool {
 		a.waits(epoch, beatenEvery(patience))
-		for range 5 { // together longer than its patience
+		for range 5 { // both pauses together are longer than the waiter's patience
 			t.pause(patience / 4)
 			require.Equal(t, []backend.TicketStatus{backend.Waited}, a.beat(epoch+1))
 		}
@@ -359,7 +359,7 @@ func beatTells(t *test) {
 	b.take(1)
 	b.signal(1, 1, false)
 	require.Equal(t, []backend.TicketStatus{backend.Signalled, backend.Signalled}, a.beat(2, 7),
-		"and of one that is not known at all")
+		"a ticket that the server does not know")
 	require.Equal(t, backend.Signalled, a.withdraw(2), "the reply may have been lost")
 	a.served(2)
 	require.Equal(t, backend.Gone, a.withdraw(2), "the signal is acknowledged")
@@ -378,8 +378,8 @@ func conditionNames(t *test) {
 	require.Equal(t, backend.Waited, status, "a signal of another condition is not for it")
 }
 
-// A server may wake only some of many waiters at once. The next Op goes on with the longest of the others, and repeating one
-// wakes no waiter, and reports that others are left.
+// A server may wake only some of many waiters at once. The next Op goes on with those that wait longest. A copy of an
+// Op wakes no waiter, and its reply says that others are left.
 func signalMany(t *test) {
 	const waiters = 250
 	a, b, _ := t.connect3()

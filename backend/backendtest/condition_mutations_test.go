@@ -6,7 +6,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// The faults of the mutants that concern conditions.
+// The faults of the mutants for conditions.
 
 func awaits(change func(*backend.AwaitRequest)) func() hooks {
 	return func() hooks {
@@ -111,7 +111,7 @@ func servedInVain() hooks {
 	})
 }
 
-// Every lock has a single condition, whatever it is called.
+// Every lock has only one condition, whatever its name is.
 func oneCondition() hooks {
 	return hooks{
 		await:  awaits(func(q *backend.AwaitRequest) { q.Condition = "one" })().await,

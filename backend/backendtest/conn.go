@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// The connection of a session.
+// Cases about a session's connection.
 var connCases = []testCase{
 	{"Conn/CloseLeavesTheLocks", closeLeavesTheLocks},
 	{"Conn/ConnectsOnlyWhileItsContextLasts", connectHonoursItsContext},
@@ -60,7 +60,7 @@ func sessionsAreTwo(t *test) {
 	a.has(1)
 }
 
-// An error without an unknown outcome means that nothing happened.
+// An error whose outcome is not unknown means that nothing happened.
 func aCommandIsHonest(t *test) {
 	a, b, _ := t.connect3()
 	gone := ended(t.Context())
@@ -81,7 +81,7 @@ func aCommandIsHonest(t *test) {
 	}
 }
 
-// ended is a context that has ended.
+// ended returns a context that has ended.
 func ended(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()

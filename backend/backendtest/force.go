@@ -9,7 +9,7 @@ import (
 // Taking a lock from its holder.
 var forceCases = []testCase{
 	{"Force/FreesTheLock", forceFrees},
-	{"Force/TellsThatNobodyHadIt", forceOfAFreeLock},
+	{"Force/ReportsThatTheLockWasFree", forceOfAFreeLock},
 	{"Force/GivesTheLockToTheLongestLiveWaiter", forceGivesOn},
 	{"Force/LeavesTheOldHolderWithNothing", forceLeavesNothing},
 }

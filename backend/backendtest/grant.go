@@ -8,16 +8,16 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Locks that are handed to a waiter, and the message about it.
+// Cases about locks that are handed to a waiter, and about the message.
 var grantCases = []testCase{
-	{"Grant/TellsTheWaiterEverything", grantTellsEverything},
-	{"Grant/TellsWhenItWasMade", grantTellsWhen},
-	{"Grant/TellsOnlyTheNewHolder", grantTellsOnlyTheHolder},
+	{"Grant/HasAllThatTheWaiterNeeds", grantTellsEverything},
+	{"Grant/SaysWhenItWasMade", grantTellsWhen},
+	{"Grant/IsSentOnlyToTheNewHolder", grantTellsOnlyTheHolder},
 	{"Grant/LastsForItsTTL", grantLasts},
 	{"Grant/IsConfirmedByItsAttempt", grantIsConfirmed},
 	{"Grant/IsTakenOverByANewAttempt", grantIsTakenOver},
 	{"Grant/IsAHoldWithoutBeingConfirmed", grantIsAHold},
-	{"Grant/ThatNobodyAcceptsGoesToTheNext", grantNotAccepted},
+	{"Grant/ThatIsNotAcceptedGoesToTheNext", grantNotAccepted},
 	{"Grant/AFixedLeaseStartsWhenItIsAccepted", grantStartsFixedLease},
 	{"Grant/IsNeverLostSilently", grantIsNeverLost},
 }
@@ -30,8 +30,8 @@ func grantTellsEverything(t *test) {
 	require.Equal(t, p.Last, b.has(b.epoch).Token)
 }
 
-// The trust in a grant counts from NotBefore, so one that is too late gives two holders, and one that is much too
-// early makes the message worthless.
+// A grant is trusted from NotBefore on. If that is too late there can be two holders, and if it is much too early the
+// message is useless.
 func grantTellsWhen(t *test) {
 	const precision = 100 * time.Millisecond
 	begun := time.Now()
@@ -91,7 +91,7 @@ func grantIsTakenOver(t *test) {
 	a.release(a.epoch)
 	b.release(b.epoch + 1)
 	t.handOver(a, b)
-	b.take(b.epoch+1, fixed(medium)) // its lease begins now, not when it is repeated
+	b.take(b.epoch+1, fixed(medium)) // its lease begins now, and not again with a copy of the confirmation
 	b.take(b.epoch+1, fixed(long))
 	t.full(medium, b.has(b.epoch+1).TTL)
 }
@@ -133,7 +133,7 @@ func grantStartsFixedLease(t *test) {
 	t.full(medium, b.has(1).TTL)
 }
 
-// Each session waits as soon as it is connected.
+// Each session begins to wait as soon as it is connected.
 func grantIsNeverLost(t *test) {
 	a := t.connect()
 	for range 20 {

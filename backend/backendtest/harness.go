@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// limit is the longest that anything may take: a command, or an event that a case waits for.
+	// limit is the longest time that a command may take, or an event that a case waits for.
 	limit = 30 * time.Second
-	// short is a lease whose end a case waits for. No case depends on how early it ends.
+	// short is a lease whose end a case waits for. No case depends on its being over early.
 	short = 150 * time.Millisecond
-	// medium and long are leases that no case outlives, and that differ enough to be distinguished.
+	// medium and long are leases that outlast every case, and are different enough to be told apart.
 	medium = 2 * limit
 	long   = 6 * limit
 
@@ -27,7 +27,7 @@ const (
 type test struct {
 	testing.TB
 	backend backend.Backend
-	name    string // of the lock that the case is about
+	name    string // the name of the lock that the case is about
 }
 
 func newTest(t testing.TB, b backend.Backend) *test {
@@ -56,7 +56,7 @@ func (t *test) pause(d time.Duration) {
 	}
 }
 
-// full requires that a TTL is that of a lease which began in this case.
+// full requires that a TTL is that of a lease which began during this case.
 func (t *test) full(lease, ttl time.Duration) {
 	t.Helper()
 	require.LessOrEqual(t, ttl, lease, "longer than the lease")
@@ -69,10 +69,10 @@ type session struct {
 	id    string
 	conn  backend.Conn
 	mail  *mailbox
-	epoch uint64 // the last one used by handOver
+	epoch uint64 // the last epoch that handOver used
 }
 
-// connect opens a session. It is closed with the test.
+// connect opens a session, which is closed at the end of the test.
 func (t *test) connect() *session {
 	t.Helper()
 	s := &session{id: rand.Text(), mail: newMailbox()}
@@ -106,12 +106,12 @@ func (s *session) bind(t *test, name string) *remote {
 	return &remote{t: t, raw: r, name: name}
 }
 
-// command bounds one command.
+// command returns a context for one command.
 func (r *remote) command() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.t.Context(), limit)
 }
 
-// A with changes one thing of a request.
+// A with changes one thing in a request.
 type with func(*backend.AcquireRequest)
 
 func owner(name string) with     { return func(r *backend.AcquireRequest) { r.Owner = name } }
@@ -130,7 +130,7 @@ func barge(r *backend.AcquireRequest)   { r.Barge = true }
 func yield(r *backend.AcquireRequest)   { r.Queue, r.Yield = true, true }
 func keepTTL(r *backend.AcquireRequest) { r.KeepTTL = true }
 
-// request is an attempt that does not queue, for owner "1", with a long lease and everything else long too.
+// request is an attempt of owner "1" that does not queue. Its lease and all its other times are long.
 func request(epoch uint64, changes []with) backend.AcquireRequest {
 	req := backend.AcquireRequest{
 		Epoch: epoch, Owner: "1", Holds: 1, Lease: long, NotAfter: time.Now().Add(limit),
@@ -153,7 +153,7 @@ func (r *remote) acquire(epoch uint64, changes ...with) backend.AcquireReply {
 }
 
 // try is an acquire whose lease may be over before its reply comes, if the machine is slow. Then a Backend may return
-// an error instead of the grant.
+// an error instead of the grant, and over is true.
 func (r *remote) try(epoch uint64, changes ...with) (reply backend.AcquireReply, over bool) {
 	r.t.Helper()
 	ctx, cancel := r.command()
@@ -168,7 +168,7 @@ func (r *remote) try(epoch uint64, changes ...with) (reply backend.AcquireReply,
 	return reply, false
 }
 
-// brief is a take whose lease ends soon, or has ended already.
+// brief is a take with a lease that ends soon, or has ended already.
 func (r *remote) brief(epoch uint64, changes ...with) backend.AcquireReply {
 	r.t.Helper()
 	reply, over := r.try(epoch, append([]with{lease(short)}, changes...)...)
@@ -186,7 +186,7 @@ func (r *remote) take(epoch uint64, changes ...with) backend.AcquireReply {
 	return reply
 }
 
-// wait is an acquire that must end up in the queue.
+// wait is an acquire that must be queued.
 func (r *remote) wait(epoch uint64, changes ...with) backend.AcquireReply {
 	r.t.Helper()
 	reply := r.acquire(epoch, append(changes, queue)...)
@@ -221,7 +221,7 @@ func (r *remote) send(req backend.ReleaseRequest) backend.ReleaseResult {
 	return result
 }
 
-// release gives up an epoch of which no copy is under way.
+// release releases an epoch of which no copy is under way.
 func (r *remote) release(epoch uint64) backend.ReleaseResult {
 	r.t.Helper()
 	return r.send(backend.ReleaseRequest{Epoch: epoch})
@@ -252,7 +252,7 @@ func (r *remote) free() {
 	require.False(r.t, st.Locked, "the lock must be free: %+v", st)
 }
 
-// lapse lets the lease end, of the lock that the session has.
+// lapse lets the lease of the session's lock end.
 func (r *remote) lapse() {
 	r.t.Helper()
 	r.brief(r.inspect().Epoch + 1)
@@ -265,13 +265,13 @@ func (r *remote) expired() {
 	r.t.eventually("the lease ends", func() bool { return !r.inspect().Locked })
 }
 
-// waiting requires that these sessions have the live places, in this order.
+// waiting requires that exactly these sessions are in the queue and alive, in this order.
 func (r *remote) waiting(sessions ...*session) {
 	r.t.Helper()
 	require.Equal(r.t, ids(sessions), append([]string{}, r.inspect().Waiting...), "sessions in the queue")
 }
 
-// dead waits until the only live places are those of these sessions.
+// dead waits until only these sessions are in the queue and alive.
 func (r *remote) dead(rest ...*session) {
 	r.t.Helper()
 	r.t.eventually("the others lose their places", func() bool { return len(r.inspect().Waiting) <= len(rest) })
@@ -286,7 +286,7 @@ func ids(sessions []*session) []string {
 	return all
 }
 
-// renew prolongs one hold, and reports whether it was there.
+// renew renews one hold, and reports whether it existed.
 func (s *session) renew(epoch uint64, lease time.Duration) bool {
 	s.t.Helper()
 	batch := []backend.Renewal{{Remote: s.raw, Epoch: epoch, Lease: lease}}
@@ -296,7 +296,7 @@ func (s *session) renew(epoch uint64, lease time.Duration) bool {
 
 func (s *session) renewAll(batch []backend.Renewal) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Duration(1+len(batch)/10)*limit) // without scripts each is a few commands
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Duration(1+len(batch)/10)*limit) // without scripts each renewal takes a few commands
 	defer cancel()
 	s.conn.Renew(ctx, batch)
 	for _, r := range batch {
@@ -314,14 +314,15 @@ func (s *session) has(epoch uint64) backend.State {
 	return st
 }
 
-// A push is a grant whose message a session received.
+// A push is a grant that a session received as a message.
 type push struct {
 	backend.Grant
-	asked, released time.Time // when the waiter queued up, and when the holder's release returned
+	asked, released time.Time // the time when the waiter was queued, and the time when the holder's release returned
 }
 
-// handOver passes the lock from one session to another that waits for it, and returns the message to the other. Both
-// have nothing on the lock before. A channel that is reopened meanwhile loses messages; it is then done again.
+// handOver passes the lock from one session to another that waits for it, and returns the message that the other
+// receives. Neither may have or want the lock before. If the channel was reopened meanwhile, the message may be lost,
+// and handOver does it all again.
 func (t *test) handOver(from, to *session, changes ...with) push {
 	t.Helper()
 	for range 5 {

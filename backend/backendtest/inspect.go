@@ -13,7 +13,7 @@ var inspectCases = []testCase{
 	{"Inspect/ShowsAFreeLock", inspectFree},
 	{"Inspect/ShowsEveryField", inspectEverything},
 	{"Inspect/KnowsTheTokenOfALockThatWasReleased", inspectAfterRelease},
-	{"Inspect/ShowsTheSameToEverybody", inspectByOthers},
+	{"Inspect/ShowsTheSameToAllSessions", inspectByOthers},
 	{"Inspect/ChangesNothing", inspectChangesNothing},
 	{"Inspect/ShowsManyLocksAtOnce", inspectMany},
 	{"Inspect/OneBadLockDoesNotHideTheOthers", inspectManyWithBad},
@@ -70,12 +70,12 @@ func inspectChangesNothing(t *test) {
 	a, b, c := t.connect3()
 	a.take(1)
 	b.wait(1)
-	a.lapse() // Inspect finds it free, and b waiting, and leaves it at that
+	a.lapse() // Inspect finds the lock free and b waiting, and does not grant it to b
 	c.take(1, barge)
 	c.waiting(b)
 }
 
-// inspectAll reads many locks. A Conn that cannot do it skips the case.
+// inspectAll reads many locks at once. The case is skipped for a Conn that cannot do that.
 func (s *session) inspectAll(remotes ...*remote) []backend.Inspection {
 	s.t.Helper()
 	inspector, ok := s.conn.(backend.Inspector)
@@ -99,7 +99,7 @@ func inspectMany(t *test) {
 	var want []backend.State
 	for i := range uint64(locks) {
 		r, mine := b.bind(t, fmt.Sprint(t.name, i)), a.bind(t, fmt.Sprint(t.name, i))
-		if i%3 != 0 { // the others are free, and were never used
+		if i%3 != 0 { // the other locks are free and were never used
 			mine.take(i+1, holds(int(i)), owner(fmt.Sprint("owner ", i)), lease(medium))
 		}
 		seen, want = append(seen, r), append(want, mine.inspect())

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Copies of attempts that arrive after they were given up.
+// Cases about copies of attempts that arrive after the attempt was given up.
 var lateCases = []testCase{
 	{"Late/NothingHappensAfterNotAfter", nothingAfterNotAfter},
 	{"Late/ACopyIsRefusedAfterTheRelease", lateCopyIsRefused},
@@ -32,7 +32,7 @@ func nothingAfterNotAfter(t *test) {
 	}
 	refused(a, 1)
 	a.free()
-	a.take(1, lease(medium)) // the refused copy left no trace
+	a.take(1, lease(medium)) // the refused copy left nothing
 	refused(a, 1, lease(long))
 	refused(a, 2, lease(long))
 	t.full(medium, a.has(1).TTL)
@@ -44,13 +44,13 @@ func nothingAfterNotAfter(t *test) {
 	b.has(1)
 }
 
-// until gives up everything of the session up to an epoch, with copies that may be under way for that long.
+// until gives up all of the session's epochs up to the given one, copies of which may be under way for d.
 func (s *session) until(epoch uint64, d time.Duration) backend.ReleaseResult {
 	s.t.Helper()
 	return s.send(backend.ReleaseRequest{Epoch: epoch, Until: time.Now().Add(d)})
 }
 
-// use makes another session hold the lock for a moment, so that the record is about that one.
+// use makes another session hold the lock for a moment, so that the record is about that session.
 func (s *session) use(epoch uint64) {
 	s.t.Helper()
 	s.take(epoch)
@@ -121,7 +121,7 @@ func aTombstoneEnds(t *test) {
 	a, b, _ := t.connect3()
 	b.take(1)
 	a.until(5, short)
-	t.eventually("the session's attempts are let in again", func() bool {
+	t.eventually("the session's attempts are no longer refused", func() bool {
 		return a.acquire(5, queue).Status == backend.Waiting
 	})
 	b.waiting(a)

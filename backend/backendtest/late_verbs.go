@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Every verb that changes something, as a copy that arrives when the lock has gone on.
+// Cases about every verb that changes something: a copy of it arrives after the lock has changed.
 var lateVerbCases = []testCase{
 	{"LateVerb/Acquire", afterwards(func(a *session) { a.stale(1, owner(portable), queue) })},
 	{"LateVerb/Reenter", afterwards(func(a *session) {
@@ -22,7 +22,7 @@ var lateVerbCases = []testCase{
 	})},
 	{"LateVerb/Await", afterwards(func(a *session) {
 		require.Equal(a.t, backend.Gone, a.await(1, 100))
-		require.Equal(a.t, backend.Gone, a.withdraw(100), "it took no ticket")
+		require.Equal(a.t, backend.Gone, a.withdraw(100), "the attempt took no ticket")
 	})},
 	{"LateVerb/Note", afterwards(func(a *session) { require.False(a.t, a.note(1, "of the first epoch")) })},
 	{"LateVerb/Watch", afterwards(func(a *session) { require.True(a.t, a.watch(1).Gone) })},
@@ -35,8 +35,9 @@ var lateVerbCases = []testCase{
 	{"LateVerb/ForceShared", lateForceShared},
 }
 
-// afterwards returns a case about a copy of a verb of a session's first epoch. It arrives when the session has the lock
-// with a higher epoch, when another session has it for the same owner, and when it is free; and changes nothing.
+// afterwards returns a case about a late copy of a verb of a session's first epoch. It arrives when the session has the
+// lock with a higher epoch, when another session has it for the same owner, and when it is free. It must change
+// nothing.
 func afterwards(send func(a *session)) func(*test) {
 	return func(t *test) {
 		a, b, _ := t.connect3()
@@ -51,10 +52,10 @@ func afterwards(send func(a *session)) func(*test) {
 	}
 }
 
-// The nodes of a quorum have got a lease at different times, and each inspection is that of some majority.
+// The nodes of a quorum have received a lease at different times, and each Inspect sees another majority.
 const nodesApart = 100 * time.Millisecond
 
-// leavesAlone requires that a verb changes nothing of the lock.
+// leavesAlone requires that a verb does not change the lock.
 func (s *session) leavesAlone(send func(*session)) {
 	s.t.Helper()
 	before := s.inspect()
@@ -73,7 +74,7 @@ func lateSignal(t *test) {
 	a.take(2)
 	require.True(t, a.signal(1, 9, true).Gone)
 	require.Equal(t, []backend.TicketStatus{backend.Waited}, b.beat(2))
-	a.signal(2, 2, false) // of nothing: a copy of an earlier one comes after it
+	a.signal(2, 2, false) // this release releases nothing: a copy of an earlier release comes after it
 	a.release(2)
 	b.take(3)
 	b.release(3)
@@ -92,7 +93,7 @@ func lateWithdraw(t *test) {
 	require.Equal(t, []backend.TicketStatus{backend.Waited}, b.beat(2))
 }
 
-// A beat makes no ticket, and acknowledges no signal but its own.
+// A heartbeat makes no ticket, and acknowledges only the signals of its own tickets.
 func lateBeat(t *test) {
 	a, b, _ := t.connect3()
 	a.waits(1)
@@ -107,7 +108,7 @@ func lateBeat(t *test) {
 	require.Equal(t, backend.Signalled, a.withdraw(4))
 }
 
-// refusedLate requires the error of a copy that the server refused because its time was over.
+// refusedLate requires the error of a copy that arrived after its time.
 func (t *test) refusedLate(err error) {
 	t.Helper()
 	require.ErrorIs(t, err, backend.ErrUnavailable)

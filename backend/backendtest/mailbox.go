@@ -9,15 +9,15 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A mailbox is a Sink that keeps all messages of a session.
+// A mailbox is a Sink that keeps all messages to a session.
 type mailbox struct {
 	mu      sync.Mutex
 	grants  []backend.Grant
-	signals map[string]map[uint64]bool // lock and ticket -> whether it was given a place
-	wanted  map[string]uint64          // lock -> the latest epoch that was asked for
-	taken   map[string]uint64          // lock -> the latest epoch that was taken up by another
+	signals map[string]map[uint64]bool // lock and ticket -> whether the waiter got a place
+	wanted  map[string]uint64          // lock -> the latest epoch that another session wants
+	taken   map[string]uint64          // lock -> the latest epoch whose hold another session has resumed
 	resumes int
-	news    chan struct{} // closed at the next message, and replaced
+	news    chan struct{} // closed, and replaced, at the next message
 	shares  shareMail
 }
 
@@ -67,28 +67,28 @@ func (m *mailbox) Taken(name string, epoch uint64) {
 	m.wakeLocked()
 }
 
-// lost returns the latest epoch of a lock that another session took up.
+// lost returns the latest epoch of a lock whose hold another session has resumed.
 func (m *mailbox) lost(name string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.taken[name]
 }
 
-// asked returns the latest epoch of a lock that another session asked for.
+// asked returns the latest epoch of a lock that another session wants.
 func (m *mailbox) asked(name string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.wanted[name]
 }
 
-// forget forgets that a lock was asked for.
+// forget forgets that another session wants a lock.
 func (m *mailbox) forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.wanted, name)
 }
 
-// told returns the signal of a ticket, nil if none came.
+// told returns whether a ticket's signal came with a place, nil if there was no signal.
 func (m *mailbox) told(name string, ticket uint64) *bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,7 +98,7 @@ func (m *mailbox) told(name string, ticket uint64) *bool {
 	return nil
 }
 
-// Resumed counts.
+// Resumed counts how often the channel was reopened.
 func (m *mailbox) Reconnected() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -117,14 +117,14 @@ func (m *mailbox) resumed() int {
 	return m.resumes
 }
 
-// all returns every grant of a lock that came.
+// all returns all grants of a lock that have arrived.
 func (m *mailbox) all(name string) []backend.Grant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(m.grants), func(g backend.Grant) bool { return g.Name != name })
 }
 
-// wait waits for the grant of an attempt, until the channel is reopened or d is over.
+// wait waits for the grant of an attempt. It stops when the channel is reopened or d is over.
 func (m *mailbox) wait(ctx context.Context, name string, epoch uint64, d time.Duration) (backend.Grant, bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -19,27 +19,27 @@ import (
 	"github.com/relock-go/relock/internal/memory"
 )
 
-// A mutant is a Backend that gets one thing wrong, and the case that must notice.
+// A mutant is a Backend with one fault, and the case that must fail with it.
 type mutant struct {
 	wrong string
 	fails string
 	make  func() hooks
 }
 
-// TestMutants shows that the suite has teeth.
+// TestMutants shows that for each fault a case of the suite fails.
 func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.wrong, func(t *testing.T) {
 			failures := try(t, find(t, m.fails), func() backend.Backend {
 				return &wrapper{memory.New(), m.make()}
 			})
-			require.NotEmpty(t, failures, "%s passes with a Backend that is wrong: %s", m.fails, m.wrong)
+			require.NotEmpty(t, failures, "%s passes with a Backend that has this fault: %s", m.fails, m.wrong)
 			t.Log(failures[0])
 		})
 	}
 }
 
-// TestMutantsAreOtherwiseRight shows that it is not the wrapping that fails.
+// TestMutantsAreOtherwiseRight shows that the cases do not fail because of the wrapper.
 func TestMutantsAreOtherwiseRight(t *testing.T) {
 	backendtest.Run(t, func(*testing.T) backend.Backend { return &wrapper{Backend: memory.New()} }, backendtest.InBubble())
 }
@@ -52,13 +52,13 @@ func find(t *testing.T, name string) backendtest.Case {
 	return all[i]
 }
 
-// try runs a case in a bubble and returns what it complains of.
+// try runs a case in a bubble and returns its failures.
 func try(t *testing.T, c backendtest.Case, newBackend func() backend.Backend) (failures []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{TB: t}
 		done := make(chan struct{})
-		go func() { // FailNow ends this goroutine
+		go func() { // FailNow ends this goroutine, not the test's
 			defer close(done)
 			c.Func(r, newBackend())
 		}()
@@ -69,7 +69,7 @@ func try(t *testing.T, c backendtest.Case, newBackend func() backend.Backend) (f
 	return failures
 }
 
-// A recorder is a testing.TB whose failures are not the test's.
+// A recorder is a testing.TB whose failures do not fail the test.
 type recorder struct {
 	testing.TB
 	mu       sync.Mutex
@@ -100,7 +100,7 @@ func (r *recorder) finish() {
 	}
 }
 
-// mutants are the Backends that the suite must see through, by area.
+// mutants are the faulty Backends that the suite must detect, by area.
 var mutants = []mutant{
 	// Taking.
 	{"every attempt is granted", "Acquire/WaitsWhileAnotherHasTheLock", answers(func(a *backend.AcquireReply) { a.Status = backend.Granted })},
@@ -115,13 +115,13 @@ var mutants = []mutant{
 	{"a takeover never changes the lease", "Acquire/ATakeoverSetsItsLease", requests(func(q *backend.AcquireRequest) { q.KeepTTL = true })},
 	{"KeepTTL is ignored", "Acquire/ATakeoverWithKeepTTLLeavesTheLease", requests(func(q *backend.AcquireRequest) { q.KeepTTL = false })},
 	{"a lower epoch is taken for the highest", "Acquire/ALowerEpochIsStale", lowerEpochs},
-	{"a lower epoch is told to wait", "Acquire/ALowerEpochIsStale", answers(func(a *backend.AcquireReply) {
+	{"a lower epoch waits", "Acquire/ALowerEpochIsStale", answers(func(a *backend.AcquireReply) {
 		if a.Status == backend.Stale {
 			a.Status = backend.Waiting
 		}
 	})},
-	{"an epoch can have two turns", "Acquire/AnEpochThatHadItsTurnIsStale", twoTurns},
-	{"an epoch has another turn when its lease ended", "Acquire/AnEpochWhoseLeaseEndedIsStale", twoTurns},
+	{"an epoch can get the lock twice", "Acquire/AnEpochThatHadItsTurnIsStale", twoTurns},
+	{"an epoch can get the lock again when its lease has ended", "Acquire/AnEpochWhoseLeaseEndedIsStale", twoTurns},
 	{"leases do not end", "Acquire/TheLeaseEnds", requests(func(q *backend.AcquireRequest) { q.Lease = forever })},
 	{"a fixed lease is prolonged", "Acquire/AFixedLeaseStartsOnce", requests(func(q *backend.AcquireRequest) { q.Fixed = false })},
 	{"a fixed lease does not end while it is repeated", "Acquire/AFixedLeaseEndsThoughRepeated", requests(func(q *backend.AcquireRequest) { q.Fixed = false })},
@@ -146,9 +146,9 @@ var mutants = []mutant{
 
 	// Release.
 	{"a release is always a success", "Release/FreesTheLockOnce", releaseAlwaysReleases},
-	{"anybody's release counts", "Release/OfAnotherSessionChangesNothing", releaseForces},
+	{"a release by any session counts", "Release/OfAnotherSessionChangesNothing", releaseForces},
 	{"any release of the session counts", "Release/OfALowerEpochChangesNothing", releases(func(_ *remote, q *backend.ReleaseRequest) { q.Epoch = math.MaxInt32 })},
-	{"a release needs the very epoch", "Release/OfAHigherEpochCoversTheLower", releaseNeedsEpoch},
+	{"a release needs exactly the hold's epoch", "Release/OfAHigherEpochCoversTheLower", releaseNeedsEpoch},
 	{"a place cannot be withdrawn", "Release/WithdrawsFromTheQueue", releaseKeepsPlaces},
 	{"a release forgets to grant", "Release/GivesTheLockToTheLongestWaiter", releaseForgetsToGrant},
 	{"a release forgets to pass on a grant", "Release/OfAGrantGivesItToTheNext", releaseForgetsToGrant},
@@ -159,12 +159,12 @@ var mutants = []mutant{
 
 	// The queue.
 	{"the queue is last in, first out", "Queue/IsFirstInFirstOut", lifo},
-	{"a beat goes to the end of the queue", "Queue/ABeatKeepsThePlace", beatGoesToTheEnd},
+	{"a heartbeat moves to the end of the queue", "Queue/ABeatKeepsThePlace", beatGoesToTheEnd},
 	{"a new attempt goes to the end of the queue", "Queue/ANewAttemptKeepsThePlace", beatGoesToTheEnd},
 	{"an older attempt takes over the place", "Queue/AnOlderAttemptLeavesThePlaceAlone", olderTakesPlace},
-	{"a beat shows no life", "Queue/ABeatShowsLife", beatShowsNoLife},
-	{"the dead are granted", "Queue/TheDeadAreSkipped", requests(func(q *backend.AcquireRequest) { q.Patience = forever })},
-	{"the dead alone are granted", "Queue/TheDeadAloneLeaveTheLockFree", requests(func(q *backend.AcquireRequest) { q.Patience = forever })},
+	{"a heartbeat does not keep the place alive", "Queue/ABeatKeepsThePlaceAlive", beatShowsNoLife},
+	{"dead waiters are granted the lock", "Queue/DeadWaitersAreSkipped", requests(func(q *backend.AcquireRequest) { q.Patience = forever })},
+	{"a dead waiter is granted the lock if no other waits", "Queue/OnlyDeadWaitersLeaveTheLockFree", requests(func(q *backend.AcquireRequest) { q.Patience = forever })},
 	{"a waiter does not find an expired lock free", "Queue/AWaiterTakesAnExpiredLock", beatShowsNoLife},
 	{"a take ignores the queue", "Queue/AnExpiredLockGoesToTheLongestWaiter", requests(func(q *backend.AcquireRequest) { q.Barge = true })},
 	{"a try ignores the queue", "Queue/ATryDoesNotPassTheQueue", requests(func(q *backend.AcquireRequest) { q.Barge = true })},
@@ -172,17 +172,17 @@ var mutants = []mutant{
 	{"a barger keeps its place", "Queue/ABargerUsesItsPlaceUp", bargerKeepsPlace},
 
 	// Grants.
-	{"grants are not pushed", "Grant/TellsTheWaiterEverything", pushes(nil)},
-	{"a grant is one token", "Grant/TellsTheWaiterEverything", pushes(func(g *backend.Grant) { g.Last = g.First })},
-	{"a grant reports another TTL", "Grant/TellsTheWaiterEverything", pushes(func(g *backend.Grant) { g.TTL++ })},
-	{"a grant counts from its arrival", "Grant/TellsWhenItWasMade", arrivalCounts},
-	{"a grant counts from another clock", "Grant/TellsWhenItWasMade", pushes(func(g *backend.Grant) { g.NotBefore = time.Unix(1, 0) })},
-	{"a grant is sent to every session", "Grant/TellsOnlyTheNewHolder", toldToAll},
+	{"grants are not pushed", "Grant/HasAllThatTheWaiterNeeds", pushes(nil)},
+	{"a grant is one token", "Grant/HasAllThatTheWaiterNeeds", pushes(func(g *backend.Grant) { g.Last = g.First })},
+	{"a grant reports another TTL", "Grant/HasAllThatTheWaiterNeeds", pushes(func(g *backend.Grant) { g.TTL++ })},
+	{"a grant counts from its arrival", "Grant/SaysWhenItWasMade", arrivalCounts},
+	{"a grant counts from another clock", "Grant/SaysWhenItWasMade", pushes(func(g *backend.Grant) { g.NotBefore = time.Unix(1, 0) })},
+	{"a grant is sent to every session", "Grant/IsSentOnlyToTheNewHolder", toldToAll},
 	{"the grant TTL is not set", "Grant/LastsForItsTTL", requests(func(q *backend.AcquireRequest) { q.GrantTTL = q.Lease })},
 	{"a confirmation has another token", "Grant/IsConfirmedByItsAttempt", resendIsNew},
 	{"a new attempt accepts the old one's grant", "Grant/IsTakenOverByANewAttempt", takeoverIsConfirmation},
 	{"a grant is no hold until it is confirmed", "Grant/IsAHoldWithoutBeingConfirmed", unconfirmed},
-	{"a grant that is not accepted lasts", "Grant/ThatNobodyAcceptsGoesToTheNext", requests(func(q *backend.AcquireRequest) { q.GrantTTL = forever })},
+	{"a grant that is not accepted lasts", "Grant/ThatIsNotAcceptedGoesToTheNext", requests(func(q *backend.AcquireRequest) { q.GrantTTL = forever })},
 	{"a fixed lease does not start at its acceptance", "Grant/AFixedLeaseStartsWhenItIsAccepted", fixedKeepsGrantTTL},
 	{"the first push to each session is lost", "Grant/IsNeverLostSilently", firstPushLost},
 
@@ -190,8 +190,8 @@ var mutants = []mutant{
 	{"no attempt yields", "Yield/GivesTheLockToTheFirstWaiterAndQueuesUp", requests(func(q *backend.AcquireRequest) { q.Yield = false })},
 	{"a yield leaves no place", "Yield/GivesTheLockToTheFirstWaiterAndQueuesUp", yieldWithdraws},
 	{"a copy of a yield gives the lock away again", "Yield/AgainKeepsThePlace", yieldTwice},
-	{"a yield without a waiter frees the lock", "Yield/WithoutAWaiterTakesOver", yieldFrees},
-	{"a yield goes to the dead", "Yield/DoesNotGiveTheLockToTheDead", requests(func(q *backend.AcquireRequest) { q.Patience = forever })},
+	{"a yield frees the lock if no session waits", "Yield/WithoutAWaiterTakesOver", yieldFrees},
+	{"a yield goes to a dead waiter", "Yield/DoesNotGiveTheLockToADeadWaiter", requests(func(q *backend.AcquireRequest) { q.Patience = forever })},
 	{"every takeover yields", "Yield/ATakeoverWithoutItDoesNotYield", requests(func(q *backend.AcquireRequest) { q.Yield = true })},
 
 	// Late copies.
@@ -232,22 +232,22 @@ var mutants = []mutant{
 	{"await always has a ticket", "Condition/AwaitWithoutTheHoldTakesNoTicket", awaitAnswers(backend.Waited)},
 	{"a copy of await waits again", "Condition/AwaitAgainFindsItsTicket", awaitAnswers(backend.Waited)},
 	{"a waiter comes back with one hold", "Condition/SignalGivesThePlaceThatTheLockIsPushedTo", awaits(func(q *backend.AwaitRequest) { q.Holds = 1 })},
-	{"await leaves no tombstone", "Condition/AwaitBuriesCopiesOfItsAttempt", awaits(func(q *backend.AwaitRequest) { q.Until = time.Time{} })},
-	{"the dead are signalled", "Condition/SignalPassesOverTheDead", awaits(func(q *backend.AwaitRequest) { q.Patience = forever })},
-	{"a signal that no session received is spent", "Condition/SignalNobodyHeardGoesToTheNext", awaits(func(q *backend.AwaitRequest) { q.Patience = forever })},
+	{"await leaves no tombstone", "Condition/LateCopiesOfTheAttemptAreRefusedAfterAwait", awaits(func(q *backend.AwaitRequest) { q.Until = time.Time{} })},
+	{"dead waiters are signalled", "Condition/SignalSkipsDeadWaiters", awaits(func(q *backend.AwaitRequest) { q.Patience = forever })},
+	{"a signal that no session received is used up", "Condition/ASignalThatNoSessionReceivedGoesToTheNext", awaits(func(q *backend.AwaitRequest) { q.Patience = forever })},
 	{"every signal is for all", "Condition/SignalGoesToTheLongestWaiter", signals(func(q *backend.SignalRequest) { q.All = true })},
 	{"no signal is for all", "Condition/SignalAllGoesToAllInOrder", signals(func(q *backend.SignalRequest) { q.All = false })},
-	{"a copy of a signal is another", "Condition/SignalAgainSignalsNobody", copiesSignal},
-	{"a signal without the hold seems done", "Condition/SignalWithoutTheHoldSignalsNobody", signalReplies(func(a *backend.SignalReply) { a.Gone = false })},
+	{"a copy of a signal is another", "Condition/ACopyOfASignalWakesNoWaiter", copiesSignal},
+	{"a signal without the hold seems to succeed", "Condition/SignalWithoutTheHoldWakesNoWaiter", signalReplies(func(a *backend.SignalReply) { a.Gone = false })},
 	{"own tickets are not named", "Condition/SignalOfTheOwnSessionNamesTheTicketAndTakesNoPlace", signalReplies(func(a *backend.SignalReply) { a.Tickets = nil })},
 	{"no session is sent a signal", "Condition/SignalGivesThePlaceThatTheLockIsPushedTo", signalsLost},
 	{"the message hides the place", "Condition/SignalGivesThePlaceThatTheLockIsPushedTo", placesHidden},
-	{"withdrawing acknowledges", "Condition/WithdrawTellsWhetherTheSignalCameFirst", withdrawAcknowledges},
-	{"a signal is spent on a waiter that leaves", "Condition/ASignalOfOneWhoLeavesGoesToTheNext", withdrawAcknowledges},
-	{"a beat acknowledges what it tells", "Condition/BeatTellsOfALostMessage", beatAcknowledges},
-	{"a beat tells nothing", "Condition/BeatTellsOfALostMessage", beatTellsNothing},
-	{"a beat does not keep a ticket alive", "Condition/BeatKeepsATicketAlive", beatKeepsNothing},
-	{"signals are not acknowledged", "Condition/AServedSignalGoesToNobodyElse", servedInVain},
+	{"withdrawing acknowledges the signal", "Condition/WithdrawReportsWhetherTheSignalCameFirst", withdrawAcknowledges},
+	{"a signal is used up by a waiter that leaves", "Condition/TheSignalOfAWaiterThatLeavesGoesToTheNext", withdrawAcknowledges},
+	{"a heartbeat acknowledges the signals that it reports", "Condition/ABeatReportsASignalWhoseMessageWasLost", beatAcknowledges},
+	{"a heartbeat reports no signals", "Condition/ABeatReportsASignalWhoseMessageWasLost", beatTellsNothing},
+	{"a heartbeat does not keep a ticket alive", "Condition/ABeatKeepsATicketAlive", beatKeepsNothing},
+	{"signals are not acknowledged", "Condition/AnAcknowledgedSignalGoesToNoOtherWaiter", servedInVain},
 	{"a lock has one condition", "Condition/NamesDoNotMix", oneCondition},
 
 	// Reading.
@@ -264,7 +264,7 @@ var mutants = []mutant{
 			st.Token = 0
 		}
 	})},
-	{"Inspect counts its calls", "Inspect/ShowsTheSameToEverybody", inspectCounts},
+	{"Inspect counts its calls", "Inspect/ShowsTheSameToAllSessions", inspectCounts},
 	{"InspectAll mixes up the locks", "Inspect/ShowsManyLocksAtOnce", reads(func(all []backend.Inspection) { slices.Reverse(all) })},
 	{"InspectAll fails as a whole", "Inspect/OneBadLockDoesNotHideTheOthers", reads(func(all []backend.Inspection) {
 		for i := range all {
@@ -276,8 +276,8 @@ var mutants = []mutant{
 
 	// Force.
 	{"a session cannot force another's lock", "Force/FreesTheLock", forceOwn},
-	{"force always succeeds", "Force/TellsThatNobodyHadIt", forceSays(true)},
-	{"force does not tell", "Force/FreesTheLock", forceSays(false)},
+	{"force always succeeds", "Force/ReportsThatTheLockWasFree", forceSays(true)},
+	{"force does not report whether there was a holder", "Force/FreesTheLock", forceSays(false)},
 	{"a late force is carried out", "LateVerb/ForceUnlock", func() hooks {
 		return hooks{force: func(ctx context.Context, r *remote, _ time.Time) (bool, error) {
 			return r.Remote.ForceUnlock(ctx, time.Now().Add(forever))
@@ -296,16 +296,16 @@ var mutants = []mutant{
 
 	// The Conn.
 	{"Close releases", "Conn/CloseLeavesTheLocks", closeReleases},
-	{"Connect takes its time", "Conn/ConnectsOnlyWhileItsContextLasts", connects(func(ctx context.Context, id string) (context.Context, string) {
+	{"Connect ignores that its context has ended", "Conn/ConnectsOnlyWhileItsContextLasts", connects(func(ctx context.Context, id string) (context.Context, string) {
 		return context.WithoutCancel(ctx), id
 	})},
 	{"the Conn ends with the context of Connect", "Conn/OutlivesTheContextOfConnect", connEndsWithContext},
 	{"session ids are cut", "Conn/SessionsAreTwoThoughTheirIdsBeginAlike", connects(func(ctx context.Context, id string) (context.Context, string) {
 		return ctx, id[:20]
 	})},
-	{"a command says that it was not sent, and is executed", "Conn/ACommandOfAnEndedContextIsHonest", dishonest},
+	{"a command is executed although its error says that it was not sent", "Conn/ACommandOfAnEndedContextIsHonest", dishonest},
 
 	// Together.
-	{"two can be inside", "Together/OneHolderAtATime", sometimesForces},
-	{"two take a free lock", "Together/ALockIsTakenOnce", answers(func(a *backend.AcquireReply) { a.Status = backend.Granted })},
+	{"two sessions can have the lock", "Together/OneHolderAtATime", sometimesForces},
+	{"two sessions take the same free lock", "Together/ALockIsTakenOnce", answers(func(a *backend.AcquireReply) { a.Status = backend.Granted })},
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// The faults of the mutants. Each is made of correct verbs in a wrong combination.
+// The faults of the mutants. Each is made of correct verbs, called in a wrong way.
 
 const forever = 1000 * time.Hour
 
-// requests is a Backend that changes what is asked for.
+// requests is a Backend that changes requests.
 func requests(change func(*backend.AcquireRequest)) func() hooks {
 	return func() hooks {
 		return hooks{acquire: func(ctx context.Context, r *remote, q backend.AcquireRequest) (backend.AcquireReply, error) {
@@ -67,7 +67,7 @@ func reads(change func([]backend.Inspection)) func() hooks {
 	return func() hooks { return hooks{inspectAll: change} }
 }
 
-// pushes is a Backend that changes what is pushed; nil loses it.
+// pushes is a Backend that changes messages; nil loses one.
 func pushes(change func(*backend.Grant)) func() hooks {
 	return func() hooks {
 		return hooks{granted: func(to backend.Sink, g backend.Grant) {
@@ -94,14 +94,14 @@ func connects(change func(ctx context.Context, id string) (context.Context, stri
 	}
 }
 
-// acquires is a Backend that does something else when it is asked for a lock.
+// acquires is a Backend whose Acquire does something else.
 func acquires(f func(ctx context.Context, r *remote, q backend.AcquireRequest) (backend.AcquireReply, error)) hooks {
 	return hooks{acquire: f}
 }
 
 var waiting = backend.AcquireReply{Status: backend.Waiting, TTL: time.Second}
 
-// An attempt is one of a session's.
+// An attempt is a session's attempt.
 type attempt struct {
 	session string
 	epoch   uint64
@@ -243,7 +243,7 @@ func reenterSetsLease() hooks {
 	}}
 }
 
-// retake takes a lock without being asked to, with a new epoch.
+// retake takes a lock for a session that did not ask for it, with a new epoch.
 func (r *remote) retake(ctx context.Context) {
 	_, _ = r.Remote.Acquire(ctx, backend.AcquireRequest{
 		Epoch: 1000, Owner: "1", Holds: 1, Lease: time.Minute, NotAfter: time.Now().Add(time.Minute), Tokens: 1,
@@ -269,7 +269,7 @@ func reenterRetakes() hooks {
 
 // Release.
 
-// releasing is a Backend that does something else when a lock is given up.
+// releasing is a Backend whose Release does something else.
 func releasing(f func(ctx context.Context, r *remote, q backend.ReleaseRequest) (backend.ReleaseResult, error)) hooks {
 	return hooks{release: f}
 }
@@ -308,7 +308,7 @@ func releaseKeepsPlaces() hooks {
 	})
 }
 
-// The hold's lease is over at once instead.
+// Instead, the hold's lease ends at once.
 func releaseForgetsToGrant() hooks {
 	return releasing(func(ctx context.Context, r *remote, q backend.ReleaseRequest) (backend.ReleaseResult, error) {
 		if !r.mine() {
@@ -397,7 +397,7 @@ func bargerKeepsPlace() hooks {
 
 // Grants.
 
-// It is 50 ms late.
+// The message comes 50 ms late.
 func arrivalCounts() hooks {
 	return hooks{granted: func(to backend.Sink, g backend.Grant) {
 		<-time.After(50 * time.Millisecond)
@@ -481,10 +481,10 @@ func yieldFrees() hooks {
 	})
 }
 
-// tombs are tombstones that the mutant keeps itself. A session's next one takes the place of the last.
+// tombs are tombstones that the mutant keeps itself. A session's next tombstone replaces its last one.
 type tombs struct {
-	shared bool // they refuse every session
-	single bool // there is room for one
+	shared bool // they refuse the attempts of every session
+	single bool // there is room for only one tombstone
 }
 
 func (t tombs) hooks() hooks {
@@ -516,7 +516,7 @@ func (t tombs) hooks() hooks {
 
 // Renewal.
 
-// renews is a Backend that does something more after a renewal, with each lock.
+// renews is a Backend that does something more with each lock after a renewal.
 func renews(f func(ctx context.Context, c *conn, r *remote, one *backend.Renewal)) func() hooks {
 	return func() hooks {
 		return hooks{renew: func(ctx context.Context, c *conn, all []backend.Renewal) {
@@ -547,7 +547,7 @@ var renewsForOthers = renews(func(_ context.Context, _ *conn, r *remote, one *ba
 	one.Gone = one.Gone && !r.state().Locked
 })
 
-// renewsFirst is a Backend that renews at most n locks, and says nothing of the others.
+// renewsFirst is a Backend that renews at most n locks, and does not say so.
 func renewsFirst(n int) func() hooks {
 	return func() hooks {
 		return hooks{renew: func(ctx context.Context, c *conn, all []backend.Renewal) { c.Conn.Renew(ctx, all[:min(len(all), n)]) }}
@@ -585,7 +585,7 @@ func forceSays(had bool) func() hooks {
 	}
 }
 
-// forceFrees takes the lock from each waiter that it goes to as well, until it is free.
+// forceFrees also takes the lock from each waiter that gets it, until it is free.
 func forceFrees() hooks {
 	return hooks{force: func(ctx context.Context, r *remote, notAfter time.Time) (bool, error) {
 		had := false
@@ -606,7 +606,7 @@ func inspectCounts() hooks {
 	return states(func(st *backend.State) { n++; st.Holds = n })()
 }
 
-// A release of nothing hands a free lock on.
+// A release of an epoch that has nothing hands a free lock to a waiter.
 func inspectGrants() hooks {
 	return hooks{inspect: func(ctx context.Context, r *remote, st backend.State) backend.State {
 		_, _ = r.Remote.Release(ctx, backend.ReleaseRequest{})

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Names of locks.
+// Cases about names of locks.
 var nameCases = []testCase{
 	{"Name/IsAnyBytes", nameIsAnyBytes},
 	{"Name/IsOneLockEach", nameIsOneLock},
@@ -16,8 +16,8 @@ var nameCases = []testCase{
 
 const longestName = 4096
 
-// names are lock names that are easily mistaken for something else, or for each other. All begin with a prefix that no
-// other test uses.
+// names are names of locks that a faulty Backend confuses with other texts, or with each other. All have a prefix that
+// no other test uses.
 func names(prefix string) []string {
 	list := []string{prefix}
 	for _, tail := range []string{
@@ -31,7 +31,7 @@ func names(prefix string) []string {
 	return append(list, prefix+fill+"1", prefix+fill+"2")
 }
 
-// bindable returns the names that a session can bind. Only braces are a reason to refuse one.
+// bindable returns the names that a session can bind. A name may be refused only if it has braces.
 func (s *session) bindable(t *test) []*remote {
 	t.Helper()
 	var bound []*remote
@@ -60,7 +60,7 @@ func nameIsAnyBytes(t *test) {
 	}
 }
 
-// All are held at once, by an epoch each, and given up one after the other.
+// All are held at once, each by an epoch of its own, and released one after the other.
 func nameIsOneLock(t *test) {
 	a := t.connect()
 	all := a.bindable(t)
@@ -75,7 +75,7 @@ func nameIsOneLock(t *test) {
 		r.free()
 		for j, other := range all[i+1:] {
 			if j < 3 || j == len(all)-i-2 {
-				require.True(t, other.inspect().Locked, "%q went with %q", other.name, r.name)
+				require.True(t, other.inspect().Locked, "%q was released with %q", other.name, r.name)
 			}
 		}
 	}

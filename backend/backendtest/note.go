@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Notes with holds, for Remotes that keep them.
+// Cases about notes with holds, for Remotes that keep them.
 var noteCases = []testCase{
 	{"Note/IsShownWithTheHold", noteShown},
 	{"Note/LastsWhileTheHoldIsRenewedAndReentered", noteLasts},
@@ -21,7 +21,8 @@ var noteCases = []testCase{
 	{"Note/ThatIsTooLongIsRefused", noteTooLong},
 }
 
-// note keeps a note with a hold, and reports whether the hold is there. Remotes that cannot do it skip the case.
+// note keeps a note with a hold, and reports whether the hold exists. The case is skipped for Remotes that keep no
+// notes.
 func (r *remote) note(epoch uint64, text string) bool {
 	r.t.Helper()
 	kept, err := r.tryNote(epoch, text)

@@ -8,29 +8,29 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A Prior is a hint. Right or wrong, it changes no result.
+// A Prior is what a session remembers of a lock. It is only a hint: right or wrong, it must not change any result.
 var priorCases = []testCase{
 	{"Prior/ARightOneTakesAndFrees", aRightPrior},
 	{"Prior/AWrongOneChangesNothing", aWrongPrior},
 	{"Prior/AWrongOneLeavesTheHoldAlone", aWrongPriorLeavesTheHold},
-	{"Prior/AnotherSessionsChangesNothing", anotherSessionsPrior},
+	{"Prior/OfAnotherSessionChangesNothing", anotherSessionsPrior},
 	{"Prior/AnEarlierAttemptsChangesNothing", anEarlierPrior},
 	{"Prior/OfBeforeAReentryKeepsNoCount", priorBeforeReentry},
 	{"Prior/OfAHoldThatIsGoneTakesNothingFromTheNext", priorOfAGoneHold},
 	{"Prior/OfALeaseThatEndedGivesAFullLease", priorOfAnEndedLease},
 	{"Prior/PassesOverNoWaiter", priorPassesOverNoWaiter},
-	{"Prior/IsNoReasonToComeLate", latePrior},
+	{"Prior/ALateAttemptIsRefused", latePrior},
 	{"Prior/ARightOneYields", aRightPriorYields},
 	{"Prior/AWrongOneYields", aWrongPriorYields},
-	{"Prior/YieldsNothingToTheDead", priorYieldsNothingToTheDead},
-	{"Prior/YieldsToNoneTooLate", latePriorYield},
+	{"Prior/DoesNotYieldToADeadWaiter", priorYieldsNothingToTheDead},
+	{"Prior/ALateYieldIsRefused", latePriorYield},
 	{"Prior/TokensFollowTheClock", tokensFollowTheClock},
 }
 
 // remembering sends a Prior with an attempt.
 func remembering(p backend.Prior) with { return func(r *backend.AcquireRequest) { r.Prior = p } }
 
-// remember takes the lock and returns its Prior, even if the Backend makes no use of it.
+// remember takes the lock and returns the reply's Prior, which may be empty.
 func (r *remote) remember(epoch uint64, changes ...with) backend.Prior {
 	r.t.Helper()
 	return remembered(request(epoch, changes), r.take(epoch, changes...))
@@ -74,7 +74,7 @@ func aRightPrior(t *test) {
 	a.releaseBy(4, four)
 }
 
-// wrongs are the ways in which a memory of the present hold can be wrong.
+// wrongs are the ways in which a Prior of the present hold can be wrong.
 var wrongs = map[string]func(*backend.Prior){
 	"no epoch":       func(p *backend.Prior) { p.Epoch = 0 },
 	"a lower epoch":  func(p *backend.Prior) { p.Epoch-- },
@@ -103,7 +103,8 @@ func aWrongPrior(t *test) {
 	}
 }
 
-// An attempt that another waits for is not granted by way of a hold that the wrong memory has destroyed.
+// An attempt for which another session waits is not granted on the strength of a hold that the wrong Prior has
+// destroyed.
 func aWrongPriorLeavesTheHold(t *test) {
 	a, b, _ := t.connect3()
 	p := a.remember(1)
@@ -196,7 +197,7 @@ func priorPassesOverNoWaiter(t *test) {
 func latePrior(t *test) {
 	a := t.connect()
 	p := a.remember(1)
-	t.pause(2 * short) // the token is below what is late
+	t.pause(2 * short) // so that the token is lower than the late time limit
 	late := func(epoch uint64) {
 		t.Helper()
 		ctx, cancel := a.command()
@@ -212,8 +213,8 @@ func latePrior(t *test) {
 	a.free()
 }
 
-// A server that forgot the tokens of other sessions must not give lower ones, so a Prior alone does not decide the
-// token: a lease begins with a token from the server's clock.
+// A server that has forgotten tokens of other sessions must not issue lower ones. So a Prior alone does not determine
+// the token: a lease begins with a token from the server's clock.
 func tokensFollowTheClock(t *test) {
 	a := t.connect()
 	clock := a.bind(t, t.name+"-clock")
@@ -289,7 +290,7 @@ func latePriorYield(t *test) {
 	a, b, _ := t.connect3()
 	p := a.remember(1)
 	b.wait(1)
-	t.pause(2 * short) // the token is below what is late
+	t.pause(2 * short) // so that the token is lower than the late time limit
 	ctx, cancel := a.command()
 	defer cancel()
 	reply, err := a.raw.Acquire(ctx, request(2, []with{yield, remembering(p), notAfter(time.Now().Add(-short))}))

@@ -12,9 +12,9 @@ var queueCases = []testCase{
 	{"Queue/ABeatKeepsThePlace", aBeatKeepsThePlace},
 	{"Queue/ANewAttemptKeepsThePlace", aNewAttemptKeepsThePlace},
 	{"Queue/AnOlderAttemptLeavesThePlaceAlone", anOlderAttemptLeavesThePlace},
-	{"Queue/ABeatShowsLife", aBeatShowsLife},
-	{"Queue/TheDeadAreSkipped", theDeadAreSkipped},
-	{"Queue/TheDeadAloneLeaveTheLockFree", theDeadAlone},
+	{"Queue/ABeatKeepsThePlaceAlive", aBeatShowsLife},
+	{"Queue/DeadWaitersAreSkipped", theDeadAreSkipped},
+	{"Queue/OnlyDeadWaitersLeaveTheLockFree", theDeadAlone},
 	{"Queue/AWaiterTakesAnExpiredLock", aWaiterTakesAnExpiredLock},
 	{"Queue/AnExpiredLockGoesToTheLongestWaiter", anExpiredLockGoesToTheFirst},
 	{"Queue/ANewcomerGoesToTheEndOfAnExpiredLocksQueue", aNewcomerGoesToTheEnd},
@@ -81,7 +81,7 @@ func aBeatShowsLife(t *test) {
 	b.wait(1, patience(short))
 	c.wait(1, patience(short))
 	b.wait(1, patience(long))
-	a.dead(b) // c, which came later, is dead now, and so would b be
+	a.dead(b) // c came later and is dead now, and so would b be without its heartbeat
 	a.release(1)
 	b.has(1)
 }
@@ -111,7 +111,7 @@ func aWaiterTakesAnExpiredLock(t *test) {
 	a.take(1)
 	b.wait(1)
 	a.brief(2)
-	t.eventually("a beat of the waiter finds the lock free", func() bool {
+	t.eventually("a heartbeat of the waiter finds the lock free", func() bool {
 		return b.acquire(1, queue).Status == backend.Granted
 	})
 	b.has(1)
@@ -124,7 +124,7 @@ func anExpiredLockGoesToTheFirst(t *test) {
 	b.wait(1)
 	c.wait(1)
 	a.lapse()
-	c.wait(1) // finds the lock free, but b is ahead: so b gets it
+	c.wait(1) // finds the lock free, but b is first in the queue, so b gets it
 	b.has(1)
 	b.waiting(c)
 	b.take(1, queue)
@@ -156,7 +156,7 @@ func aSessionUsesItsPlaceUp(t *test) {
 	b.wait(1)
 	c.wait(1)
 	a.lapse()
-	b.take(2) // a newer attempt, which would not queue
+	b.take(2) // a newer attempt, although it would not queue
 	b.waiting(c)
 }
 

@@ -32,7 +32,7 @@ func anOldOpChangesNothing(t *test) {
 	a := t.connect()
 	a.take(1, lease(medium))
 	a.reenter(backend.ReenterRequest{Epoch: 1, Op: 2, Holds: 5})
-	for _, op := range []uint64{2, 1} { // a copy, and one that was overtaken
+	for _, op := range []uint64{2, 1} { // a copy, and an older one that arrives late
 		reply := a.reenter(backend.ReenterRequest{Epoch: 1, Op: op, Holds: 9, Lease: long})
 		require.Equal(t, backend.ReenterReply{Holds: 5}, reply)
 	}

@@ -86,7 +86,7 @@ func releaseOfAGrant(t *test) {
 	b.wait(1)
 	c.wait(1)
 	a.release(1)
-	require.Equal(t, backend.Released, b.release(1)) // whether b got the message or not
+	require.Equal(t, backend.Released, b.release(1)) // it does not matter whether b has received the message
 	c.has(1)
 }
 

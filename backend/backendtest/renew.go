@@ -58,7 +58,7 @@ func renewNeverRecreates(t *test) {
 
 func renewManyLocks(t *test) {
 	const locks = 250
-	const before, after = 10 * time.Minute, time.Hour // longer than these commands take on any machine
+	const before, after = 10 * time.Minute, time.Hour // a lease that is longer than these commands take on any machine
 	a, b, _ := t.connect3()
 	var batch []backend.Renewal
 	var mine []*remote
@@ -85,7 +85,7 @@ func renewManyLocks(t *test) {
 	}
 }
 
-// lost are some of many locks: the first, the last, and some in between.
+// lost lists some of many locks: the first, the last, and some in between.
 func lost(i int) bool { return i%83 == 0 }
 
 func renewOfNothing(t *test) {

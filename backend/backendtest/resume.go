@@ -11,8 +11,8 @@ import (
 // Holds that move to another session, for Remotes that support it.
 var resumeCases = []testCase{
 	{"Resume/TakesTheHoldWithItsCountAndToken", resumeTakes},
-	{"Resume/AgainAnswersTheSame", resumeAgain},
-	{"Resume/TellsTheSessionThatHadIt", resumeTells},
+	{"Resume/ACopyGetsTheSameReply", resumeAgain},
+	{"Resume/NotifiesTheSessionThatHadIt", resumeTells},
 	{"Resume/EndsWhatTheOtherSessionHad", resumeEnds},
 	{"Resume/WithinASessionGivesANewEpoch", resumeOwn},
 	{"Resume/TakesNothingElse", resumeTakesNothingElse},
@@ -25,7 +25,7 @@ var resumeCases = []testCase{
 
 const portable = "@workflow"
 
-// resume sends an attempt to take up the hold of the portable owner. Remotes that cannot do it skip the case.
+// resume sends an attempt to resume the hold of the portable owner. The case is skipped for Remotes that cannot do it.
 func (r *remote) resume(epoch uint64, changes ...func(*backend.ResumeRequest)) backend.ResumeReply {
 	r.t.Helper()
 	reply, err := r.tryResume(epoch, changes...)
@@ -37,7 +37,7 @@ func (r *remote) tryResume(epoch uint64, changes ...func(*backend.ResumeRequest)
 	r.t.Helper()
 	resumer, ok := r.raw.(backend.Resumer)
 	if !ok {
-		r.t.Skip("holds do not move")
+		r.t.Skip("the Remote cannot resume holds")
 	}
 	ctx, cancel := r.command()
 	defer cancel()
@@ -81,7 +81,7 @@ func resumeTells(t *test) {
 		if a.mail.lost(t.name) == epoch {
 			return true
 		}
-		epoch++ // the message is late, or was lost: back and forth
+		epoch++ // if the message is late, or was lost, the hold is resumed back and again
 		a.resume(epoch)
 		b.resume(epoch)
 		return false
@@ -163,12 +163,12 @@ func resumeRefusesCopies(t *test) {
 	a.take(3, owner(portable))
 	require.Equal(t, backend.Resumed, b.resume(2, doubt).Status)
 	require.Equal(t, backend.Resumed, c.resume(1).Status)
-	require.Equal(t, backend.Overtaken, b.resume(1).Status, "of what another session has resumed since")
+	require.Equal(t, backend.Overtaken, b.resume(1).Status, "a resume of a hold that another session has resumed since")
 	c.has(1)
 	c.release(1)
 	require.Equal(t, backend.NotThere, b.resume(4, doubt).Status)
 	a.take(4, owner(portable))
-	require.Equal(t, backend.Overtaken, b.resume(3).Status, "of what was not there")
+	require.Equal(t, backend.Overtaken, b.resume(3).Status, "a resume of a hold that did not exist")
 	a.has(4)
 	require.Equal(t, backend.Resumed, b.resume(5, doubt).Status)
 	require.Equal(t, backend.Resumed, b.resume(5, doubt).Status, "a copy of this one")

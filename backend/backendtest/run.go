@@ -11,8 +11,8 @@ import (
 
 // A Case is one test of the suite.
 type Case struct {
-	Name string // Area/WhatMustBeTrue
-	// Func tests a Backend. It reports to t alone, and ends its goroutine when it has failed.
+	Name string // the area and what must hold: Area/WhatMustBeTrue
+	// Func tests a Backend. It reports failures to t only, and ends its goroutine after one.
 	Func func(t testing.TB, b backend.Backend)
 	_    struct{}
 }

@@ -8,26 +8,26 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Shared names: grants, the queue, and units that are given back. For Remotes that support them.
+// Cases about shared names: grants, the queue, and units that are given back. For Remotes that support shared names.
 var shareCases = []testCase{
 	{"Share/ReadersAreInTogether", readersTogether},
 	{"Share/AWriterIsAlone", writerAlone},
 	{"Share/AWriterWaitsForAllReaders", writerWaits},
-	{"Share/WhoFitsDoesNotOvertakeTheHead", headFirst},
+	{"Share/ASessionThatFitsDoesNotOvertakeTheHead", headFirst},
 	{"Share/ReadersThatStandTogetherGetInTogether", readersBatch},
 	{"Share/ADowngradeLetsInTheHead", downgrade},
 	{"Share/AReaderMayWaitToWrite", upgrade},
-	{"Share/TwoReadersThatBothWaitToWriteEnd", twoUpgrades},
+	{"Share/TwoReadersThatWaitToWriteDoNotBlockForEver", twoUpgrades},
 	{"Share/ANewEpochKeepsThePlace", placeKept},
 	{"Share/AWithdrawalServesTheNext", withdrawalServes},
-	{"Share/TheDeadAreSkipped", deadSkipped},
+	{"Share/DeadWaitersAreSkipped", deadSkipped},
 	{"Share/UnitsEndWithTheirLease", unitsEnd},
 	{"Share/AShortLeaseNeverCutsALongerOne", leaseKept},
 	{"Share/KeepGivesTheRestBack", keepGivesBack},
 	{"Share/OnlyTheHeadsHeartbeatsAskAgain", askedAgain},
 	{"Share/HoldersLearnThatTheLastWaiterHasLeft", relieved},
 	{"Share/HoldersLearnThatTheLastWaiterIsDead", relievedOfTheDead},
-	{"Share/AGrantTellsEverything", grantTells},
+	{"Share/AGrantHasAllThatTheSessionNeeds", grantTells},
 	{"Share/ALostGrantIsAnswered", lostGrant},
 
 	{"Share/PermitsAreShared", permitsShared},
@@ -40,7 +40,7 @@ var shareCases = []testCase{
 	{"Share/ManyAtOnceWaitForAllOfThem", manyAtOnce},
 	{"Share/ALaterClaimKeepsThePlace", laterClaim},
 	{"Share/TheHeadCanWaitForASpareUnitOnlyForAMoment", graceEnds},
-	{"Share/WhoHeardOfMoreIsAskedForLessAgain", lessAgain},
+	{"Share/AHolderIsAskedAgainWhenItMayKeepLess", lessAgain},
 	{"Share/HoldersGiveWayToTheStricterLimit", stricterLimit},
 }
 
@@ -55,7 +55,7 @@ func readersTogether(t *test) {
 		require.Equal(t, backend.Unlimited, reply.May)
 		require.Equal(t, reply.First, reply.Last)
 		require.NotZero(t, reply.First)
-		require.True(t, first == 0 || first == reply.First, "readers come under one token")
+		require.True(t, first == 0 || first == reply.First, "readers have the same token")
 		first = reply.First
 	}
 	require.Zero(t, s[0].keep(0).Units)
@@ -71,7 +71,7 @@ func writerAlone(t *test) {
 	b.placed(reply)
 	require.Zero(t, reply.Units)
 	require.Zero(t, reply.First)
-	require.Equal(t, backend.Unlimited, reply.May, "the head is not asked for anything")
+	require.Equal(t, backend.Unlimited, reply.May, "the head is asked for no units")
 	a.wanted(all-1, b.again)
 	a.keep(0)
 	b.granted(1)
@@ -116,7 +116,7 @@ func readersBatch(t *test) {
 	s[0].keep(0)
 	one, two := s[1].granted(1), s[2].granted(1)
 	require.Equal(t, one.First, two.First)
-	require.Zero(t, one.May, "the writer behind them wants all of it")
+	require.Zero(t, one.May, "the writer behind them wants all units")
 	require.Zero(t, two.May)
 	s[0].queued(s[3])
 }
@@ -131,7 +131,7 @@ func downgrade(t *test) {
 	used := got.First + 4
 	reply := a.keep(1, tail(used))
 	require.Equal(t, 1, reply.Units)
-	require.Equal(t, used, reply.First, "it reads under the last token that it used")
+	require.Equal(t, used, reply.First, "it reads with the last token that it used as a writer")
 	require.Equal(t, used, reply.Last)
 	require.Zero(t, reply.May)
 	require.Equal(t, used, b.granted(1).First)
@@ -146,7 +146,7 @@ func upgrade(t *test) {
 	a, b := s[0], s[1]
 	reply := a.write(1)
 	a.placed(reply)
-	require.Equal(t, 1, reply.Units, "what it keeps is confirmed")
+	require.Equal(t, 1, reply.Units, "the reply confirms the units that it keeps")
 	b.wanted(0, a.again)
 	b.keep(0)
 	a.granted(all)
@@ -195,9 +195,9 @@ func deadSkipped(t *test) {
 	b, c := s[0], s[1]
 	b.write(0, sharePatience(short))
 	c.read(0)
-	t.eventually("the reader gets in when the writer is dead", func() bool { return !c.again().Placed })
+	t.eventually("the reader is granted its unit when the writer is dead", func() bool { return !c.again().Placed })
 	require.Equal(t, 1, a.unitsOf(c))
-	require.False(t, b.again().Placed, "a place that is lost does not come back")
+	require.False(t, b.again().Placed, "the dead writer does not get its place back")
 }
 
 func unitsEnd(t *test) {
@@ -206,7 +206,7 @@ func unitsEnd(t *test) {
 	a.read(0, shareLease(short))
 	b.lapsed(a)
 	require.Equal(t, all, b.write(0).Units)
-	require.Zero(t, a.again().Units, "units that ended do not come back")
+	require.Zero(t, a.again().Units, "units whose lease has ended do not come back")
 	require.Equal(t, all, a.unitsOf(b))
 }
 
@@ -244,8 +244,8 @@ func askedAgain(t *test) {
 		c.placed(c.again())
 	}
 	a.heardMore(before, func() backend.ShareReply { beats++; return b.again() })
-	require.LessOrEqual(t, a.mail.shares.asked(t.name).count, before+beats, "others that wait do not ask")
-	require.Zero(t, a.again().May, "its own reply says so too")
+	require.LessOrEqual(t, a.mail.shares.asked(t.name).count, before+beats, "heartbeats of other waiters ask for no units")
+	require.Zero(t, a.again().May, "its own reply says that another session waits, too")
 }
 
 func relieved(t *test) {
@@ -268,7 +268,7 @@ func relievedOfTheDead(t *test) {
 	b.write(0, sharePatience(short))
 	a.heardMore(0, a.ifLost(b.again))
 	c.read(0)
-	t.eventually("the reader gets in when the writer is dead", func() bool { return !c.again().Placed })
+	t.eventually("the reader is granted its unit when the writer is dead", func() bool { return !c.again().Placed })
 	a.relieved()
 }
 
@@ -288,7 +288,7 @@ func grantTells(t *test) {
 	if !g.NotBefore.IsZero() {
 		require.LessOrEqual(t, g.TTL, medium)
 		require.Greater(t, g.TTL, medium-limit)
-		require.False(t, g.NotBefore.After(released), "it says that the grant was made after it was")
+		require.False(t, g.NotBefore.After(released), "NotBefore is later than the grant")
 		require.Less(t, asked.Sub(g.NotBefore), limit)
 	}
 	reply := b.again()
@@ -319,7 +319,7 @@ func permitsShared(t *test) {
 	b.placed(reply)
 	require.Equal(t, 5, reply.Share)
 	a.wanted(9, b.again)
-	require.Equal(t, backend.Unlimited, a.keep(5).May, "it gave back enough units")
+	require.Equal(t, backend.Unlimited, a.keep(5).May, "the session gave back enough units")
 	g := b.granted(5)
 	require.Equal(t, backend.Unlimited, g.May)
 }
@@ -335,7 +335,7 @@ func thirdSession(t *test) {
 	a.wanted(4, c.again)
 	b.wanted(4, c.again)
 	a.keep(3)
-	c.granted(2) // what fits: it is content with one
+	c.granted(2) // as many as fit: the session is content with one
 	require.Equal(t, 5, c.unitsOf(b))
 	c.placed(c.borrow(10, 2, 4, least(4)))
 	b.keep(3)
@@ -380,7 +380,7 @@ func leastIsATotal(t *test) {
 	b.keep(7)
 	reply = a.again()
 	a.placed(reply)
-	require.Equal(t, 2, reply.Units, "one more would not be enough")
+	require.Equal(t, 2, reply.Units, "one more unit would not be enough")
 	b.keep(6)
 	a.granted(4)
 }
@@ -393,7 +393,7 @@ func headGetsItsLeast(t *test) {
 	c.placed(c.borrow(9, 0, 9, least(3)))
 	a.keep(0)
 	b.granted(2)
-	c.granted(7) // what is left: none waits behind it
+	c.granted(7) // the units that are left: no session waits behind it
 }
 
 func grantTakesNone(t *test) {
@@ -406,11 +406,11 @@ func grantTakesNone(t *test) {
 	d.placed(d.borrow(10, 0, 1))
 	a.keep(2)
 	c.granted(3)
-	b.granted(4) // it has more than its least already
+	b.granted(4) // it already has more than its least
 	d.granted(1)
 }
 
-// A later epoch keeps the place where it stands, whatever it asks for.
+// A later epoch keeps its place in the queue, whatever it asks for.
 func laterClaim(t *test) {
 	s := t.sharers(3)
 	a, b, c := s[0], s[1], s[2]
@@ -424,7 +424,7 @@ func laterClaim(t *test) {
 	c.granted(2)
 }
 
-// For a moment the head is content with what the others can spare. After that they are to keep nothing.
+// For a moment the head is content with the units that the holders can spare. After that they must keep none.
 func graceEnds(t *test) {
 	s := t.sharers(3)
 	a, b, c := s[0], s[1], s[2]
@@ -437,11 +437,11 @@ func graceEnds(t *test) {
 	}
 	t.pause(11 * time.Millisecond)
 	require.Zero(t, a.again().May)
-	b.wanted(0, b.ifLost(c.again)) // by a's copy: it may keep fewer than before
+	b.wanted(0, b.ifLost(c.again)) // sent again by a's copy: it may keep fewer units than before
 	a.wanted(0, c.again)
 	require.Zero(t, b.again().May)
 	c.placed(c.borrow(10, 0, 3, least(3)))
-	require.Zero(t, b.again().May, "a later epoch of the head has waited as long")
+	require.Zero(t, b.again().May, "a later epoch of the head counts as having waited as long")
 }
 
 func lessAgain(t *test) {
@@ -453,7 +453,7 @@ func lessAgain(t *test) {
 	b.placed(b.borrow(10, 0, 1))
 	before, again := a.mail.shares.asked(t.name).count, a.ifLost(b.again)
 	if may := a.again().May; may == 0 {
-		again = b.again // so long after it came the head wants all, whatever it asks for
+		again = b.again // after that time the head wants all units, whatever it asks for
 	} else {
 		require.Equal(t, 9, may)
 	}
@@ -467,7 +467,7 @@ func manyAtOnce(t *test) {
 	a, b, c := s[0], s[1], s[2]
 	a.borrow(10, 0, 4)
 	b.placed(b.borrow(10, 0, 8, least(8)))
-	c.placed(c.borrow(10, 0, 1)) // it would fit, and is not the head
+	c.placed(c.borrow(10, 0, 1)) // its units are free, but it is not the head
 	a.wanted(2, b.again)
 	a.keep(2)
 	b.granted(8)

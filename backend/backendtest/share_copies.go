@@ -9,22 +9,22 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Shared names: copies, losses, tokens, renewals, kinds, and refusals.
+// Cases about shared names: copies, losses, tokens, renewals, kinds, and refusals.
 var shareCopyCases = []testCase{
 	{"ShareCopies/AResendTakesNothingAndGivesNothing", resendKeeps},
 	{"ShareCopies/AResendSetsTheFullLease", resendLease},
 	{"ShareCopies/ALowerEpochIsStale", staleShare},
 	{"ShareCopies/ACopyIsStaleWhenNothingIsLeft", staleWithoutUnits},
-	{"ShareCopies/TheMemoryOfASessionThatGaveAllBackIsShort", shortMemory},
+	{"ShareCopies/ASessionThatGaveAllBackIsSoonForgotten", shortMemory},
 	{"ShareCopies/NothingHappensAfterNotAfter", shareLate},
-	{"ShareCopies/UnitsThatAreKeptAndGoneAreLost", shareLost},
-	{"ShareCopies/UnitsUnderAnotherTokenAreLost", underAnother},
-	{"ShareCopies/UnitsStayThoughAnAnswerWasNotHeard", underTheSame},
+	{"ShareCopies/KeepingUnitsThatAreGoneIsALoss", shareLost},
+	{"ShareCopies/KeepingUnitsUnderAnotherTokenIsALoss", underAnother},
+	{"ShareCopies/UnitsStayThoughAReplyWasLost", underTheSame},
 	{"ShareCopies/ALossServesTheNext", lossServes},
 
 	{"ShareTokens/AreEvenAndRise", sharedTokensRise},
 	{"ShareTokens/AnUnusedTailIsGivenBack", sharedTail},
-	{"ShareTokens/AWriterThatSaysNothingUsedThemAll", sharedNoTail},
+	{"ShareTokens/AWriterThatReportsNothingHasUsedAllTokens", sharedNoTail},
 	{"ShareTokens/AreAboveWhatTheSessionHasSeen", sharedSeen},
 	{"ShareTokens/ReadersComeAboveWhatTheyHaveSeen", sharedReaderSeen},
 	{"ShareTokens/AForgedOneIsRefused", sharedForged},
@@ -40,7 +40,7 @@ var shareCopyCases = []testCase{
 	{"ShareKind/ALockIsNotShared", kindOfLock},
 	{"ShareKind/ASharedNameIsNoLock", kindOfShared},
 	{"ShareKind/AReadWriteLockIsNoSemaphore", kindOfPermits},
-	{"ShareKind/WhatCannotBeIsRefused", badShares},
+	{"ShareKind/InvalidRequestsAreRefused", badShares},
 
 	{"ShareForce/TakesTheUnitsOfAllSessions", forceShared},
 	{"ShareForce/ServesTheQueue", forceServes},
@@ -71,7 +71,7 @@ func resendKeeps(t *test) {
 func resendLease(t *test) {
 	a := t.sharers(1)[0]
 	a.read(0, shareLease(medium))
-	a.last.Lease = long // a copy that says so of the same epoch
+	a.last.Lease = long // a copy of the same epoch that says that it keeps none
 	a.again()
 	t.full(long, a.state().Holders[0].TTL)
 }
@@ -90,7 +90,7 @@ func staleShare(t *test) {
 	require.Equal(t, 1, a.unitsOf(b))
 }
 
-// The last epoch's own time is over, but not that of an earlier copy.
+// The time of the last epoch is over, but not that of an earlier copy.
 func staleWithoutUnits(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
@@ -99,12 +99,12 @@ func staleWithoutUnits(t *test) {
 	a.say(old)
 	a.hurry(a.next(backend.ReadWrite, all, 0, 0, nil))
 	t.pause(2 * short)
-	require.Equal(t, all, b.write(0).Units) // a run that settles
+	require.Equal(t, all, b.write(0).Units) // a command that makes the server update the name
 	require.Equal(t, backend.StaleShare, a.say(old).Status)
 	b.queued()
 }
 
-// hurry sends copies of a request that may come late only by short, until one comes in time.
+// hurry sends copies of a request with the time limit short, until one arrives in time.
 func (s *sharer) hurry(req backend.ShareRequest) backend.ShareReply {
 	s.t.Helper()
 	for {
@@ -117,7 +117,8 @@ func (s *sharer) hurry(req backend.ShareRequest) backend.ShareReply {
 	}
 }
 
-// The entry of a session that has given all back is forgotten when no copy can be under way, however long its lease was.
+// The entry of a session that has given everything back is deleted when no copy can be under way any more, however long
+// the session's lease was.
 func shortMemory(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
@@ -125,7 +126,7 @@ func shortMemory(t *test) {
 	a.under = a.hurry(first).First
 	a.hurry(a.next(backend.ReadWrite, all, 0, 0, nil))
 	b.read(0)
-	t.eventually("the session is forgotten", func() bool {
+	t.eventually("the session's entry is deleted", func() bool {
 		b.again()
 		return a.say(first).Status == backend.Shared
 	})
@@ -171,7 +172,8 @@ func underAnother(t *test) {
 	require.Zero(t, b.unitsOf(a))
 }
 
-// A session may send a new request before the reply to the last one: it still names the token that it knows.
+// A session may send a new request before it has the reply to the last one. The request then names the token that the
+// session knows.
 func underTheSame(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
@@ -216,7 +218,7 @@ func sharedTokensRise(t *test) {
 		require.LessOrEqual(t, reply.Last, reply.First+backend.Token(2*i))
 		last = reply.Last
 		a.keep(0)
-		require.Equal(t, last, s[1-i%2].read(0).First, "a reader comes under the last token")
+		require.Equal(t, last, s[1-i%2].read(0).First, "a reader gets the last token")
 		s[1-i%2].keep(0)
 	}
 }
@@ -253,19 +255,19 @@ func sharedSeen(t *test) {
 	require.Zero(t, reply.First%2)
 }
 
-// A reader that has seen a higher token than the server knows proves that the server forgot a write.
+// A reader that has seen a higher token than the server knows proves that the server has forgotten a write.
 func sharedReaderSeen(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
 	last := a.write(0).Last
 	a.keep(0)
-	require.Equal(t, last, a.read(0, func(r *backend.ShareRequest) { r.Seen = last }).First, "nothing was written since")
+	require.Equal(t, last, a.read(0, func(r *backend.ShareRequest) { r.Seen = last }).First, "nothing was written since then")
 	seen := last + 1_000_000
 	above := b.read(0, func(r *backend.ShareRequest) { r.Seen = seen }).First
 	require.Greater(t, above, seen)
 	require.Zero(t, above%2)
 	a.keep(0)
-	require.Equal(t, above, a.read(0).First, "all later sessions are above it")
+	require.Equal(t, above, a.read(0).First, "all later sessions get higher tokens")
 }
 
 func sharedForged(t *test) {
@@ -354,7 +356,7 @@ func sharedRenewLock(t *test) {
 	a, b := s[0], s[1]
 	b.take(1)
 	units, gone := a.renewShared(1, 2, long)
-	require.True(t, gone, "it is no error: the session knows that it has nothing")
+	require.True(t, gone, "this is no error: the session knows that it has no units")
 	require.Zero(t, units)
 	b.has(1)
 }
@@ -362,7 +364,7 @@ func sharedRenewLock(t *test) {
 func lockRenewShared(t *test) {
 	a := t.readers(1)[0]
 	b := t.connect()
-	require.False(t, b.renew(1, long), "it is no error: the session knows that it has nothing")
+	require.False(t, b.renew(1, long), "this is no error: the session knows that it has no units")
 	require.Equal(t, 1, a.unitsOf(a))
 }
 
@@ -491,7 +493,8 @@ func inspectUnused(t *test) {
 	require.Zero(t, t.sharers(1)[0].state())
 }
 
-// Sessions that come and go at once: the units of all are never more than the limit, and a writer is alone.
+// Sessions come and go at the same time: together they never have more units than the limit, and a writer is always
+// alone.
 func sharedTogether(t *test) {
 	const rounds, permits = 12, 5
 	s := t.sharers(4)

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// forceShared takes the units of all sessions of a shared name.
+// forceShared takes the units of all sessions of a shared name away.
 func (s *sharer) forceShared(kind backend.ShareKind) (bool, error) {
 	s.t.Helper()
 	ctx, cancel := s.command()
@@ -16,7 +16,7 @@ func (s *sharer) forceShared(kind backend.ShareKind) (bool, error) {
 	return s.raw.(backend.Sharer).ForceShared(ctx, kind, time.Now().Add(limit))
 }
 
-// forced takes them, and requires that there were some.
+// forced does that, and requires that there were units.
 func (s *sharer) forced(kind backend.ShareKind) {
 	s.t.Helper()
 	had, err := s.forceShared(kind)
@@ -35,13 +35,13 @@ func forceShared(t *test) {
 	require.Equal(t, token, c.state().Token)
 	_, gone := a.renewShared(a.epoch, a.under, long)
 	require.True(t, gone, "a renewal")
-	require.Equal(t, backend.ShareLost, a.borrow(5, 1, 1).Status, "it keeps units that were taken")
+	require.Equal(t, backend.ShareLost, a.borrow(5, 1, 1).Status, "the session says that it keeps units that were taken away")
 	reply := b.again()
 	require.Equal(t, backend.Shared, reply.Status)
 	require.Zero(t, reply.Units, "a copy")
 	require.False(t, reply.Placed)
 	require.Equal(t, 5, c.borrow(5, 0, 5, least(5)).Units)
-	require.Equal(t, backend.StaleShare, a.say(a.copyOf(a.epoch-1)).Status, "an older copy stays older")
+	require.Equal(t, backend.StaleShare, a.say(a.copyOf(a.epoch-1)).Status, "an older copy is still refused")
 }
 
 // copyOf returns the last request with an older epoch.
@@ -62,14 +62,15 @@ func forceServes(t *test) {
 	d.forced(backend.ReadWrite)
 	b.granted(1)
 	require.Equal(t, 1, c.granted(1).Units)
-	require.Equal(t, last, c.under, "what the writer may have used is under it")
+	require.Equal(t, last, c.under, "tokens that the writer may have used are lower")
 	d.queued(d)
 	d.forced(backend.ReadWrite)
 	require.Greater(t, d.granted(all).First, last)
 	require.Zero(t, d.unitsOf(b))
 }
 
-// A session that waits for more units than it has must learn that it has none, even if others had the name meanwhile.
+// A session that waits for more units than it has must learn that it has none, even if other sessions had the name
+// meanwhile.
 func forceDropsPlace(t *test) {
 	s := t.readers(3)
 	a, b, c := s[0], s[1], s[2]

@@ -13,18 +13,18 @@ import (
 
 const all = backend.AllUnits
 
-// A shareMail keeps a mailbox's messages about shared names.
+// A shareMail keeps the messages about shared names that a mailbox receives.
 type shareMail struct {
 	mu     sync.Mutex
 	grants []backend.ShareGrant
 	wanted map[string]ask // by name
 }
 
-// An ask is what the session was told about other sessions that wait.
+// An ask is what the messages have told a session about other sessions that wait.
 type ask struct {
-	count int    // of messages
-	may   int    // units that it may keep, by the last message
-	try   uint64 // the last try that it was asked for
+	count int    // the number of messages
+	may   int    // the units that it may keep, by the last message
+	try   uint64 // the last try that asked it
 }
 
 // Shared keeps the grant.
@@ -51,7 +51,7 @@ func (m *mailbox) SharedWanted(name string, may int, try uint64) {
 	m.shares.wanted[name] = ask{last.count + 1, may, try}
 }
 
-// grant returns the grant of an epoch, if it came.
+// grant returns the grant of an epoch, if it has arrived.
 func (m *shareMail) grant(name string, epoch uint64) (g backend.ShareGrant, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,14 +62,14 @@ func (m *shareMail) grant(name string, epoch uint64) (g backend.ShareGrant, ok b
 	return m.grants[i], true
 }
 
-// asked returns what the session was told of a name.
+// asked returns what the messages about a name have told the session.
 func (m *shareMail) asked(name string) ask {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.wanted[name]
 }
 
-// A sharer is a session with its state of the one shared name that a case is about.
+// A sharer is a session and its state of the only shared name in a case.
 type sharer struct {
 	*session
 	epoch  uint64
@@ -83,14 +83,14 @@ func (t *test) sharers(n int) (all []*sharer) {
 	for range n {
 		s := &sharer{session: t.connect()}
 		if _, ok := s.raw.(backend.Sharer); !ok {
-			t.Skip("names are not shared")
+			t.Skip("the Remote does not support shared names")
 		}
 		all = append(all, s)
 	}
 	return all
 }
 
-// readers returns sessions that have 1 unit, in the order of the replies.
+// readers returns sessions with one unit each, in the order of their replies.
 func (t *test) readers(n int) []*sharer {
 	t.Helper()
 	list := t.sharers(n)
@@ -100,7 +100,7 @@ func (t *test) readers(n int) []*sharer {
 	return list
 }
 
-// A shareWith changes one thing of a request.
+// A shareWith changes one thing in a request.
 type shareWith func(*backend.ShareRequest)
 
 func shareLease(d time.Duration) shareWith {
@@ -115,7 +115,7 @@ func tail(token backend.Token) shareWith { return func(r *backend.ShareRequest) 
 func try(r *backend.ShareRequest)        { r.Try = true }
 func answer(try uint64) shareWith        { return func(r *backend.ShareRequest) { r.Answer = try } }
 
-// next is the request of a new epoch.
+// next makes the request of a new epoch.
 func (s *sharer) next(kind backend.ShareKind, limit, keep, want int, changes []shareWith) backend.ShareRequest {
 	s.epoch++
 	s.last = backend.ShareRequest{
@@ -128,7 +128,7 @@ func (s *sharer) next(kind backend.ShareKind, limit, keep, want int, changes []s
 	return s.last
 }
 
-// send sends a copy of a request, as late as limit from now.
+// send sends a copy of a request, which may arrive until limit from now.
 func (s *sharer) send(req backend.ShareRequest) (backend.ShareReply, error) {
 	if req.NotAfter.IsZero() {
 		req.NotAfter = time.Now().Add(limit)
@@ -142,7 +142,7 @@ func (s *sharer) send(req backend.ShareRequest) (backend.ShareReply, error) {
 	return s.raw.(backend.Sharer).Share(ctx, req)
 }
 
-// say sends a copy that must not fail, and updates the state from the reply if that is about the last epoch.
+// say sends a copy that must succeed. If the reply is about the last epoch, it updates the session's state.
 func (s *sharer) say(req backend.ShareRequest) backend.ShareReply {
 	s.t.Helper()
 	reply, err := s.send(req)
@@ -159,13 +159,13 @@ func (s *sharer) again() backend.ShareReply {
 	return s.say(s.last)
 }
 
-// read asks for 1 unit. It keeps the given number.
+// read asks for 1 unit, and keeps the given number.
 func (s *sharer) read(keep int, changes ...shareWith) backend.ShareReply {
 	s.t.Helper()
 	return s.say(s.next(backend.ReadWrite, all, keep, 1, changes))
 }
 
-// write asks for all units. It keeps the given number.
+// write asks for all units, and keeps the given number.
 func (s *sharer) write(keep int, changes ...shareWith) backend.ShareReply {
 	s.t.Helper()
 	return s.say(s.next(backend.ReadWrite, all, keep, all, changes))
@@ -177,20 +177,20 @@ func (s *sharer) keep(n int, changes ...shareWith) backend.ShareReply {
 	return s.say(s.next(s.last.Kind, s.last.Limit, n, n, changes))
 }
 
-// borrow asks for permits: content with one.
+// borrow asks for permits; one is enough for it.
 func (s *sharer) borrow(limit, keep, want int, changes ...shareWith) backend.ShareReply {
 	s.t.Helper()
 	return s.say(s.next(backend.Permits, limit, keep, want, append([]shareWith{least(1)}, changes...)))
 }
 
-// placed requires that a reply gives a place.
+// placed requires that a reply says that the session waits in the queue.
 func (s *sharer) placed(reply backend.ShareReply) {
 	s.t.Helper()
 	require.True(s.t, reply.Placed, "%+v", reply)
 }
 
-// news waits for the message that ends the last epoch's wait. If the channel was reopened meanwhile, it sends a copy
-// instead.
+// news waits for the message that ends the wait of the last epoch. If the channel was reopened meanwhile, it sends a
+// copy instead.
 func (s *sharer) news() backend.ShareGrant {
 	s.t.Helper()
 	var g backend.ShareGrant
@@ -206,7 +206,7 @@ func (s *sharer) news() backend.ShareGrant {
 	return g
 }
 
-// granted waits for the message that the last epoch was granted.
+// granted waits for the message that grants the last epoch.
 func (s *sharer) granted(units int) backend.ShareGrant {
 	s.t.Helper()
 	g := s.news()
@@ -217,7 +217,8 @@ func (s *sharer) granted(units int) backend.ShareGrant {
 	return g
 }
 
-// refused waits for the message that the last epoch, a try, was refused. The session has the given number of units.
+// refused waits for the message that refuses the last epoch, which is a try. The session then has the given number of
+// units.
 func (s *sharer) refused(units int) {
 	s.t.Helper()
 	require.Less(s.t, units, s.last.Least)
@@ -227,7 +228,7 @@ func (s *sharer) refused(units int) {
 	require.Equal(s.t, units, reply.Units)
 }
 
-// wanted waits for the message that the session may keep at most may units. It calls again to cause the message.
+// wanted waits for the message that the session may keep at most so many units. It calls again to cause the message.
 func (s *sharer) wanted(may int, again func() backend.ShareReply) {
 	s.t.Helper()
 	s.t.eventually("the session is asked for its units", func() bool {
@@ -239,7 +240,7 @@ func (s *sharer) wanted(may int, again func() backend.ShareReply) {
 	})
 }
 
-// heardMore waits until the session was asked more often than before. It calls again to cause the message.
+// heardMore waits until the session has been asked more often than before. It calls again to cause the message.
 func (s *sharer) heardMore(before int, again func() backend.ShareReply) {
 	s.t.Helper()
 	s.t.eventually("the session is asked", func() bool {
@@ -251,7 +252,7 @@ func (s *sharer) heardMore(before int, again func() backend.ShareReply) {
 	})
 }
 
-// ifLost returns a function that calls again only if the channel was reopened since, and so a message may be lost.
+// ifLost returns a function that calls again only if the channel was reopened since, so that a message may be lost.
 func (s *sharer) ifLost(again func() backend.ShareReply) func() backend.ShareReply {
 	mark := s.mail.resumed()
 	return func() (reply backend.ShareReply) {
@@ -262,8 +263,8 @@ func (s *sharer) ifLost(again func() backend.ShareReply) func() backend.ShareRep
 	}
 }
 
-// asked waits for the message that a try asks the session, after the one with an older number, and returns its number. If
-// the channel was reopened meanwhile, it calls again to cause the message.
+// asked waits for the message that a try with a number above after asks the session, and returns that number. If the
+// channel was reopened meanwhile, it calls again to cause the message.
 func (s *sharer) asked(older uint64, again func() backend.ShareReply) (try uint64) {
 	s.t.Helper()
 	again = s.ifLost(again)
@@ -307,7 +308,7 @@ func (s *sharer) unitsOf(who *sharer) int {
 	return 0
 }
 
-// queued requires that these sessions have the live places, in this order.
+// queued requires that exactly these sessions are in the queue and alive, in this order.
 func (s *sharer) queued(sessions ...*sharer) {
 	s.t.Helper()
 	want, got := []string{}, []string{}
@@ -320,13 +321,13 @@ func (s *sharer) queued(sessions ...*sharer) {
 	require.Equal(s.t, want, got, "sessions in the queue")
 }
 
-// lapsed waits until a session has no units any more.
+// lapsed waits until a session has no units left.
 func (s *sharer) lapsed(who *sharer) {
 	s.t.Helper()
 	s.t.eventually("the lease ends", func() bool { return s.unitsOf(who) == 0 })
 }
 
-// renewShared prolongs the units of an epoch, and returns how many they are.
+// renewShared renews the units of an epoch, and returns how many there are.
 func (s *sharer) renewShared(epoch uint64, under backend.Token, lease time.Duration) (units int, gone bool) {
 	s.t.Helper()
 	batch := []backend.Renewal{{Remote: s.raw, Epoch: epoch, Under: under, Lease: lease}}

@@ -6,14 +6,14 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Shared names: tries, which are refused only for units that are in use.
+// Cases about shared names: tries, which are refused only because of units that are in use.
 var shareTryCases = []testCase{
 	{"ShareTry/IsGrantedWhatFits", tryFits},
 	{"ShareTry/IsRefusedAtOnceBehindOthers", tryBehindOthers},
 	{"ShareTry/IsGrantedWhatTheHoldersGiveBack", tryGivenBack},
 	{"ShareTry/AsksAllHolders", tryAsksAll},
 	{"ShareTry/AsksAHolderThatItMadeRoomFor", tryAsksServed},
-	{"ShareTry/AsksAgainWhoHasNotAnswered", tryAsksAgain},
+	{"ShareTry/AsksHoldersThatHaveNotAnsweredAgain", tryAsksAgain},
 	{"ShareTry/IsRefusedWhenAllHaveAnswered", tryAllAnswered},
 	{"ShareTry/IsRefusedByOneHolderThatIsInTheWay", tryInTheWay},
 	{"ShareTry/AHolderThatKeepsNothingHasAnswered", tryNothingKept},
@@ -60,7 +60,7 @@ func tryGivenBack(t *test) {
 	c := t.sharers(1)[0]
 	reply := c.write(0, try)
 	c.placed(reply)
-	require.Equal(t, backend.Unlimited, reply.May, "it is the head")
+	require.Equal(t, backend.Unlimited, reply.May, "the try is the head of the queue")
 	require.Zero(t, a.keep(0, answer(a.asked(0, c.again))).May)
 	c.placed(c.again())
 	b.keep(0, answer(b.asked(0, c.again)))
@@ -71,12 +71,12 @@ func tryAsksAll(t *test) {
 	s := t.sharers(3)
 	a, b, c := s[0], s[1], s[2]
 	a.borrow(10, 0, 8)
-	b.borrow(10, 0, 1) // it may keep that, and is asked too
+	b.borrow(10, 0, 1) // the session may keep that many units, and is asked too
 	c.placed(c.borrow(10, 0, 4, least(4), try))
-	require.Equal(t, a.asked(0, c.again), b.asked(0, c.again), "of one try")
+	require.Equal(t, a.asked(0, c.again), b.asked(0, c.again), "both messages are of the same try")
 }
 
-// What the session gives back with its try goes to the one before it, which is asked like all other holders.
+// Units that a session gives back when it tries go to the waiter before it, which is then asked like all other holders.
 func tryAsksServed(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
@@ -104,7 +104,7 @@ func tryAsksAgain(t *test) {
 	})
 }
 
-// forget loses what the session was told of a name.
+// forget forgets what the messages about a name have told the session.
 func (m *shareMail) forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,8 +134,8 @@ func tryInTheWay(t *test) {
 	c.refused(0)
 }
 
-// triedByFourth returns three sessions that have 3 of 10 permits each, with these changes for the first, and a fourth
-// whose try is content with 5. order is the number of the try.
+// triedByFourth returns three sessions that have 3 of 10 permits each, the first with the given changes, and a fourth
+// session that tries to get at least 5. order is the number of its try.
 func (t *test) triedByFourth(changes ...shareWith) (a, b, c, d *sharer, order uint64) {
 	t.Helper()
 	s := t.sharers(4)
@@ -160,7 +160,7 @@ func tryLeaseEnded(t *test) {
 	a, b, c, d, order := t.triedByFourth(shareLease(short))
 	d.lapsed(a)
 	d.placed(d.again())
-	a.keep(0, answer(order)) // it counts no more
+	a.keep(0, answer(order)) // its lease has ended, so its units no longer count
 	b.keep(3, answer(order))
 	d.placed(d.again())
 	c.keep(3, answer(order))
@@ -187,7 +187,7 @@ func tryAnswersTwice(t *test) {
 	d.refused(0)
 }
 
-// A copy of an epoch from before the question says nothing about what is in use now.
+// A copy that was sent before the session was asked says nothing about the units in use now.
 func tryCopyIsNoAnswer(t *test) {
 	a := t.readers(1)[0]
 	c := t.sharers(1)[0]
@@ -197,7 +197,7 @@ func tryCopyIsNoAnswer(t *test) {
 	req.Answer = order
 	a.say(req)
 	a.again()
-	a.read(1) // an epoch that answers nothing
+	a.read(1) // a new epoch that answers no try
 	c.placed(c.again())
 	a.keep(0)
 	c.granted(all)
@@ -258,7 +258,7 @@ func tryPatience(t *test) {
 	b, c := s[0], s[1]
 	b.write(0, try, sharePatience(short))
 	c.read(0)
-	t.eventually("the reader gets in when the try is over", func() bool { return !c.again().Placed })
+	t.eventually("the reader is granted its unit when the try is over", func() bool { return !c.again().Placed })
 	require.Equal(t, 1, a.unitsOf(c))
 	require.False(t, b.again().Placed)
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Many sessions at once.
+// Cases with many sessions at once.
 var togetherCases = []testCase{
 	{"Together/OneHolderAtATime", oneHolderAtATime},
 	{"Together/ALockIsTakenOnce", aLockIsTakenOnce},
 }
 
-// Some sessions contend for some locks, each with one goroutine per lock: a session has one attempt per lock under
-// way, and uses its Conn from all of them.
+// Some sessions contend for some locks, each with one goroutine per lock: a session has at most one attempt per lock
+// under way, and all its goroutines use its Conn.
 func oneHolderAtATime(t *test) {
 	const sessions, locks, sections = 4, 3, 40
 	sites := make([]site, locks)
@@ -47,15 +47,15 @@ func oneHolderAtATime(t *test) {
 	}
 }
 
-// A site is a section that a lock protects: it counts the goroutines inside, and keeps the highest token.
+// A site is a critical section that a lock protects: it counts the goroutines inside, and keeps the highest token.
 type site struct {
 	inside  atomic.Int64
 	token   atomic.Uint64
 	entries atomic.Int64
 }
 
-// section takes the lock, enters the site and leaves it, and gives the lock back; false if that failed. It runs on a
-// goroutine of its own, so it asserts and does not require.
+// section takes the lock, enters and leaves the site, and releases the lock. It returns false if that failed. It runs
+// on a goroutine of its own, where require must not be used.
 func (s *session) section(r *remote, epoch uint64, at *site) bool {
 	ctx, cancel := context.WithTimeout(s.t.Context(), long/2)
 	defer cancel()
@@ -66,7 +66,7 @@ func (s *session) section(r *remote, epoch uint64, at *site) bool {
 	ok := assert.EqualValues(s.t, 1, at.inside.Add(1), "holders inside")
 	ok = assert.Greater(s.t, uint64(token), at.token.Swap(uint64(token)), "tokens") && ok
 	if epoch%4 == 0 {
-		linger(ctx) // so that others come to wait, or to get in
+		linger(ctx) // so that others begin to wait, or would get in
 	}
 	st, err := r.raw.Inspect(ctx)
 	ok = assert.NoError(s.t, err) && assert.Equal(s.t, s.id, st.Session) && assert.Equal(s.t, token, st.Token) && ok
@@ -86,7 +86,7 @@ func linger(ctx context.Context) {
 	}
 }
 
-// lock waits for the lock as a session does: parked until the message comes, with a heartbeat.
+// lock waits for the lock as a session does: parked until the message comes, with heartbeats.
 func (r *remote) lock(ctx context.Context, mail *mailbox, epoch uint64) (backend.Token, error) {
 	const heartbeat = 200 * time.Millisecond
 	for {
@@ -97,7 +97,7 @@ func (r *remote) lock(ctx context.Context, mail *mailbox, epoch uint64) (backend
 		case reply.Status == backend.Granted:
 			return reply.First, nil
 		case reply.Status == backend.Stale:
-			return 0, fmt.Errorf("epoch %d is stale in its first turn", epoch)
+			return 0, fmt.Errorf("epoch %d is stale although it never had the lock", epoch)
 		}
 		if g, ok := mail.wait(ctx, r.name, epoch, heartbeat); ok {
 			return g.First, nil

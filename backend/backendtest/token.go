@@ -92,7 +92,7 @@ func tokenTail(t *test) {
 	a, b, _ := t.connect3()
 	for e := uint64(1); ; e += 3 {
 		began := time.Now()
-		high := a.take(e).First + 3_000_000 // the clock gets there in three seconds
+		high := a.take(e).First + 3_000_000 // the clock reaches it in three seconds
 		got := a.take(e+1, tokens(size), seen(high))
 		used := got.First + 9
 		a.send(backend.ReleaseRequest{Epoch: e + 1, Used: used})
@@ -100,11 +100,11 @@ func tokenTail(t *test) {
 		slow := time.Since(began) > 2*time.Second
 		require.Greater(t, next.First, used)
 		if !slow {
-			require.Less(t, next.First, got.Last, "the tail was not given back")
+			require.Less(t, next.First, got.Last, "the unused tail was not given back")
 		}
 		a.wait(e + 2)
 		b.send(backend.ReleaseRequest{Epoch: e, Used: next.Last})
-		require.Greater(t, a.take(e+2, queue).First, next.Last, "all of it was used")
+		require.Greater(t, a.take(e+2, queue).First, next.Last, "all of the block was used")
 		if !slow {
 			return
 		}
@@ -116,8 +116,8 @@ func tokenTailOfAnother(t *test) {
 	a, b, _ := t.connect3()
 	first := a.take(1, tokens(size))
 	second := a.take(2, tokens(size), seen(first.Last+3_000_000))
-	a.send(backend.ReleaseRequest{Epoch: 1, Used: second.First + 9}) // late
-	a.send(backend.ReleaseRequest{Epoch: 3, Used: second.First + 9}) // not the epoch of the block
+	a.send(backend.ReleaseRequest{Epoch: 1, Used: second.First + 9}) // this one is late
+	a.send(backend.ReleaseRequest{Epoch: 3, Used: second.First + 9}) // not the block's epoch
 	third := b.take(1)
 	require.Greater(t, third.First, second.Last)
 	b.release(1)
@@ -125,10 +125,10 @@ func tokenTailOfAnother(t *test) {
 	require.Greater(t, b.take(2).First, third.Last)
 }
 
-// After it forgot everything, a server has nothing but its clock. So blocks do not reach far beyond it, however many of them
-// are taken in a moment.
+// A server that forgot everything has only its clock. So blocks do not reach far beyond the clock, however many are
+// taken in a short time.
 func tokenBlocksEnd(t *test) {
-	const size, most = 1 << 16, 10_000_000 // tokens; of microseconds, ten seconds
+	const size, most = 1 << 16, 10_000_000 // a number of tokens; as microseconds it is ten seconds
 	a := t.connect()
 	began := time.Now()
 	first := a.take(1, tokens(size))
@@ -142,8 +142,8 @@ func tokenBlocksEnd(t *test) {
 	require.LessOrEqual(t, last-first.First, backend.Token(most+time.Since(began).Microseconds()))
 }
 
-// The token that a session claims to have seen is bounded by the clock. Otherwise one forged message could use up all
-// tokens.
+// The server accepts the token that a session claims to have seen only within a bound from the clock. Otherwise one
+// forged message could use up all tokens.
 func tokenForged(t *test) {
 	a, b, _ := t.connect3()
 	before := a.take(1).First
@@ -163,7 +163,7 @@ func tokenForged(t *test) {
 	require.Less(t, after, before+backend.Token(time.Hour.Microseconds()))
 }
 
-// refusedFor is an acquire that the server refuses for good.
+// refusedFor sends an acquire that the server refuses for good.
 func refusedFor(t *test, s *session, epoch uint64, changes ...with) {
 	t.Helper()
 	ctx, cancel := s.command()

@@ -6,14 +6,14 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// The message to a session that may have a lock without needing it. Like all messages it may be lost, so the cases
-// repeat the command that causes it until it has come.
+// Cases about the message to a session that may have a lock which it does not need. Like all messages it may be lost,
+// so the cases repeat the command that causes it until it has come.
 var wantedCases = []testCase{
-	{"Wanted/IsSaidWhenAnotherQueues", wantedByAQueuer},
-	{"Wanted/IsSaidAtEachHeartbeat", wantedAtEachHeartbeat},
-	{"Wanted/IsSaidWhenAnotherTries", wantedByATry},
-	{"Wanted/IsSaidToWhomTheLockIsGivenBeforeOthers", wantedBehindAGrant},
-	{"Wanted/IsNotSaidToOtherOwners", notWanted},
+	{"Wanted/IsSentWhenAnotherQueues", wantedByAQueuer},
+	{"Wanted/IsSentAtEachHeartbeat", wantedAtEachHeartbeat},
+	{"Wanted/IsSentWhenAnotherTries", wantedByATry},
+	{"Wanted/IsSentToAWaiterThatGetsTheLockBeforeOthers", wantedBehindAGrant},
+	{"Wanted/IsNotSentToOtherOwners", notWanted},
 	{"Watch/ReportsASessionThatQueuesUp", watchReports},
 	{"Watch/ReportsAtEachHeartbeat", watchReportsBeats},
 	{"Watch/ReportsASessionThatWaitsAlready", watchFindsWaiter},
@@ -83,7 +83,7 @@ func notWanted(t *test) {
 	b.wait(1)
 	a.release(5)
 	b.has(1)
-	p, ok := b.mail.wait(t.Context(), t.name, 1, limit) // an earlier message would have come before this one
+	p, ok := b.mail.wait(t.Context(), t.name, 1, limit) // an earlier message would have arrived before this one
 	require.True(t, !ok || p.Epoch == 1)
 	require.Zero(t, a.mail.asked(t.name))
 }
@@ -102,7 +102,7 @@ func (r *remote) watch(epoch uint64) backend.WatchReply {
 	return reply
 }
 
-// watched is a watch of a hold that no session waits for.
+// watched is a watch of a hold for which no session waits.
 func (r *remote) watched(epoch uint64) {
 	r.t.Helper()
 	require.Equal(r.t, backend.WatchReply{}, r.watch(epoch))
@@ -145,7 +145,7 @@ func watchIgnoresTries(t *test) {
 	a.nothingAsked(5, c)
 }
 
-// nothingAsked passes the lock to another session and back: earlier messages would have come by then.
+// nothingAsked passes the lock to another session and back: earlier messages would have arrived by then.
 func (s *session) nothingAsked(epoch uint64, next *session) {
 	s.t.Helper()
 	s.release(epoch)
@@ -198,7 +198,7 @@ func watchKeepsHold(t *test) {
 	require.Equal(t, got.Last, st.Token)
 	t.full(long, st.TTL)
 	require.Equal(t, 4, a.reenter(backend.ReenterRequest{Epoch: 5, Owner: st.Owner, Op: 1, Holds: 4}).Holds)
-	require.Equal(t, got.Last, a.acquire(5).Last, "a resend finds its token")
+	require.Equal(t, got.Last, a.acquire(5).Last, "a copy of the attempt returns the same token")
 	require.True(t, a.renew(5, long))
 }
 

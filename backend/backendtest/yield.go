@@ -11,7 +11,7 @@ var yieldCases = []testCase{
 	{"Yield/GivesTheLockToTheFirstWaiterAndQueuesUp", yieldGivesTheLock},
 	{"Yield/AgainKeepsThePlace", yieldAgain},
 	{"Yield/WithoutAWaiterTakesOver", yieldWithoutAWaiter},
-	{"Yield/DoesNotGiveTheLockToTheDead", yieldToTheDead},
+	{"Yield/DoesNotGiveTheLockToADeadWaiter", yieldToTheDead},
 	{"Yield/ATakeoverWithoutItDoesNotYield", takeoverDoesNotYield},
 }
 
@@ -40,7 +40,7 @@ func yieldAgain(t *test) {
 	b.has(1)
 	b.waiting(a, c)
 	b.release(1)
-	a.take(2, yield) // a copy of the attempt that has the lock now does not give it away
+	a.take(2, yield) // a copy of the attempt that has the lock now does not hand it over
 	a.has(2)
 	a.waiting(c)
 }
