@@ -18,29 +18,30 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A child is this same test program, run with a role in childEnv. It works until its input ends, so one whose parent is
-// gone ends too.
+// A child is this test binary, run with its role in the environment variable childEnv. It works until its input ends,
+// so it also ends when its parent has died.
 const childEnv = "RELOCK_FAULTS_CHILD"
 
-// A role is what a parent asks of its child.
+// A role is the work that the parent gives to a child.
 type role struct {
 	Name      string
-	Redis     string // address
-	Register  string // address
-	History   string // file to write
+	Redis     string // address of the register
+	Register  string // address of Redis
+	History   string // the file for its operations
 	Locks     []string
 	Workers   int
 	Lease     time.Duration
 	Heartbeat time.Duration
 	Seed      uint64
-	// Cohort: the session's owners hand the lock to each other without a command, and it keeps it for Linger.
+	// Cohort: owners of the session hand the lock over to each other without a command, and the session keeps it for
+	// Linger.
 	Cohort bool
 	Linger time.Duration
-	// Shared: what Locks names are read-write locks, and there is a semaphore.
+	// Shared: Locks are names of read-write locks, and there is a semaphore.
 	Shared bool
 }
 
-// childMain plays a role, and gives the exit status.
+// childMain plays a role, and returns the exit status.
 func childMain(text string) int {
 	var r role
 	err := json.Unmarshal([]byte(text), &r)
@@ -90,14 +91,15 @@ func (r role) play() error {
 	return errors.Join(hangUp(), register.Close(), log.Close())
 }
 
-// open opens the session. Faults may keep it from that for a while. It returns nil if it is stopped before.
+// open opens the session. It tries again while faults prevent that, and returns nil if it is stopped before it
+// succeeds.
 func (r role) open(ctx context.Context) (*reentrant.Session, func() error, error) {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for ctx.Err() == nil {
 		backend, err := redisbackend.Open(ctx, "redis://"+r.Redis)
 		if err != nil {
 			logger.Warn("open", "error", err)
-			time.Sleep(r.Heartbeat / 4) // the pace of the tries
+			time.Sleep(r.Heartbeat / 4) // the pause between tries
 			continue
 		}
 		opts := []reentrant.Option{
@@ -123,10 +125,10 @@ func (r role) open(ctx context.Context) (*reentrant.Session, func() error, error
 	return nil, nil, nil
 }
 
-// clientName is the name of a worker in histories.
+// clientName returns the name of a worker in histories.
 func clientName(process string, worker int) string { return fmt.Sprintf("%s/%d", process, worker) }
 
-// A worker is one goroutine of a child: it takes locks in every way, and writes down what happened.
+// A worker is a goroutine of a child. It acquires locks in every way, and records what happened.
 type worker struct {
 	role
 	name     string
@@ -136,7 +138,7 @@ type worker struct {
 	random   *rand.Rand
 }
 
-// The times and sizes of sections. Few sections are longer than a lease, so that renewal matters.
+// The times and sizes of critical sections. Few sections last longer than a lease, so that renewals matter.
 const (
 	pace       = 4 * time.Millisecond
 	longOneIn  = 60
@@ -144,7 +146,7 @@ const (
 	mostHolds  = 3
 	lockFor    = 3 * time.Second
 	tryFor     = 300 * time.Millisecond
-	callWithin = 5 * time.Second // for calls that must not be cut short when the child is to stop
+	callWithin = 5 * time.Second // for calls that must not be cut short when the child is stopped
 )
 
 func (w *worker) work(ctx context.Context) {
@@ -157,8 +159,8 @@ func (w *worker) work(ctx context.Context) {
 	}
 }
 
-// section is what a worker does with the lock: it enters it again some times, does its update, looks around, and
-// gives back as often as it took.
+// section is what a worker does with a lock: it re-enters it some times, updates the register, checks the lock, and
+// releases it as often as it acquired it.
 func (w *worker) section(ctx context.Context, l *reentrant.Lock) {
 	holds := 1
 	for range w.random.IntN(mostHolds) {
@@ -172,7 +174,7 @@ func (w *worker) section(ctx context.Context, l *reentrant.Lock) {
 	w.update(l)
 	if w.random.IntN(longOneIn) == 0 {
 		for end := time.Now().Add(w.Lease * 3 / 2); time.Now().Before(end) && w.look(l); {
-			time.Sleep(lookEvery) // the pace of the looks
+			time.Sleep(lookEvery) // the pause between checks
 		}
 	}
 	for range holds {
@@ -181,7 +183,7 @@ func (w *worker) section(ctx context.Context, l *reentrant.Lock) {
 	}
 }
 
-// update reads the register and writes it back one higher.
+// update reads the register and writes the value plus one.
 func (w *worker) update(l *reentrant.Lock) {
 	token, err := l.Token(context.Background())
 	if err != nil {
@@ -193,18 +195,18 @@ func (w *worker) update(l *reentrant.Lock) {
 	}
 	w.sleep(pace)
 	claim.Version = value.Version
-	_ = w.register.Call("Register.Write", claim, &value) // what became of it, the register knows
+	_ = w.register.Call("Register.Write", claim, &value) // the register knows whether the write was accepted
 }
 
-// sleep is thinking time.
+// sleep is the pause between two sections.
 func (w *worker) sleep(most time.Duration) { time.Sleep(time.Duration(w.random.Int64N(int64(most)))) }
 
-// do writes down an operation that may not return.
+// do records an operation that may never return.
 func (w *worker) do(l *reentrant.Lock, kind history.Kind, run func() error) (op history.Op) {
 	return w.record(history.Op{Lock: l.Name(), Kind: kind}, run)
 }
 
-// record writes down that an operation is called, and returns what there is to write when it has returned.
+// record records the call of an operation. It returns the entry to be recorded when the operation returns.
 func (w *worker) record(op history.Op, run func() error) history.Op {
 	op.Process, op.Client, op.Call = w.Name, w.name, history.Now()
 	w.write(op)
@@ -219,7 +221,7 @@ func (w *worker) record(op history.Op, run func() error) history.Op {
 
 func (w *worker) write(op history.Op) {
 	if err := w.log.Write(op); err != nil {
-		panic(err) // without its history a child is of no use
+		panic(err) // without its history a child is useless
 	}
 }
 
@@ -240,7 +242,7 @@ func outcome(kind history.Kind, err error) history.Outcome {
 	return history.No
 }
 
-// acquire takes the lock in one of the ways there are.
+// acquire takes the lock in one of the possible ways.
 func (w *worker) acquire(ctx context.Context, l *reentrant.Lock) bool {
 	op := w.do(l, history.Acquire, func() error {
 		switch w.random.IntN(4) {
@@ -259,12 +261,12 @@ func (w *worker) acquire(ctx context.Context, l *reentrant.Lock) bool {
 		}
 	})
 	if op.Outcome == history.OK {
-		token, _ := l.Token(context.Background()) // none if it is lost by now
+		token, _ := l.Token(context.Background()) // there is no token if the lock has been lost by now
 		op.Token = uint64(token)
 	}
 	w.write(op)
 	if op.Outcome == history.OK && op.Token == 0 {
-		w.look(l) // it knows of the loss now, and its next acquire is no re-entry
+		w.look(l) // the worker knows of the loss, and its next acquire is no re-entry
 	}
 	return op.Outcome == history.OK
 }
@@ -286,8 +288,8 @@ func (w *worker) verify(l *reentrant.Lock) {
 	w.write(w.do(l, history.Verify, func() error { return l.Verify(ctx) }))
 }
 
-// look asks whether the lock is held, which sends nothing. It is written down only when it has returned: one that does
-// not return shows nothing.
+// look asks whether the lock is held, which sends no command. It is recorded only when it has returned: a call that
+// does not return shows nothing.
 func (w *worker) look(l *reentrant.Lock) bool {
 	op := history.Op{Process: w.Name, Client: w.name, Lock: l.Name(), Kind: history.Look, Call: history.Now()}
 	held := l.IsHeldByCurrentOwner(context.Background())

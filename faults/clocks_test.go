@@ -11,8 +11,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The replica that takes over has a clock that is ahead, so a fixed lease ends early by as much. Its holder asks as soon as
-// it is connected again, and has stopped when the next owner gets the lock.
+// The replica that takes over has a clock that is ahead, so a fixed lease ends earlier by the difference. The holder
+// asks when it is connected again, and stops before the next owner gets the lock.
 func TestAFailoverToAClockThatIsAhead(t *testing.T) {
 	const lease, ahead = 10 * time.Minute, 10*time.Minute - 4*time.Second
 	servers := newPair(t)
@@ -31,11 +31,11 @@ func TestAFailoverToAClockThatIsAhead(t *testing.T) {
 	eventually(t, func() bool {
 		until, err := l.TrustedUntil(holder)
 		return err != nil || until.Before(begun.Add(lease-ahead))
-	}, "it is believed for as long as the new server has it")
+	}, "the holder trusts the lock for as long as the new server has the hold")
 
 	ctx := reentrant.WithOwner(t.Context(), "next")
 	require.NoError(t, other.Lock(ctx))
-	require.False(t, l.IsHeldByCurrentOwner(holder), "two owners believe that they have the lock")
+	require.False(t, l.IsHeldByCurrentOwner(holder), "two owners trust the same lock")
 	<-lost
 	second, err := other.Token(ctx)
 	require.NoError(t, err)
@@ -44,9 +44,9 @@ func TestAFailoverToAClockThatIsAhead(t *testing.T) {
 	require.NoError(t, other.Unlock(ctx))
 }
 
-// A clock is stepped, and no connection is lost. The first answer to the session, whatever it asked, shows the step: fixed
-// leases are asked for, and the others renewed.
-func TestAClockThatIsStepped(t *testing.T) {
+// A clock is stepped while all connections stay open. The first reply to the session, to whatever command, shows the
+// step: holds with fixed leases are verified, and others renewed.
+func TestAStepOfTheClockEndsNoTrustTooLate(t *testing.T) {
 	const lease, step = time.Hour, 50 * time.Minute
 	server := redisserver.StartWithClock(t)
 	s := session(t, server.Addr(), reentrant.WithLease(lease))
@@ -61,17 +61,17 @@ func TestAClockThatIsStepped(t *testing.T) {
 	eventually(t, func() bool {
 		until, err := fixed.TrustedUntil(holder)
 		return err == nil && until.Before(begun.Add(lease-step))
-	}, "it is believed for as long as Redis has it")
+	}, "the holder trusts the lock for as long as Redis has the hold")
 	eventually(t, func() bool {
 		st, err := renewed.Inspect(t.Context())
 		return err == nil && st.TTL > lease-step
-	}, "the other one is renewed")
+	}, "the hold without a fixed lease is renewed")
 	require.NoError(t, fixed.Unlock(holder))
 	require.NoError(t, renewed.Unlock(holder))
 }
 
-// A server's clock runs 8 % fast, which is beyond the margin. A holder that cannot ask is then believed for too long by no
-// more than what the clock gains over a lease; and tokens rise.
+// A server's clock runs 8 % fast, which is more than the margin. A holder that cannot ask trusts its lock for too long
+// then, but by no more than what the clock gains during a lease; and tokens rise.
 func TestAClockThatRunsFasterThanTheMargin(t *testing.T) {
 	const lease, ppm = 4 * time.Second, 80_000
 	server := redisserver.StartWithClock(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A bounded buffer over three sessions with two conditions, while connections are killed and scripts flushed: every
+// A bounded buffer over three sessions, with two conditions, while connections are killed and scripts flushed: every
 // item comes out once, in the order in which it went in.
 func TestABoundedBufferOverThreeSessionsWhileConnectionsAreKilled(t *testing.T) {
 	srv := server(t)
@@ -64,11 +64,11 @@ func TestABoundedBufferOverThreeSessionsWhileConnectionsAreKilled(t *testing.T) 
 	for i, item := range out {
 		require.Equal(t, i, item)
 	}
-	eventually(t, func() bool { return len(keys(t, c, "buffer")) == 0 }, "no ticket and no place is left")
+	eventually(t, func() bool { return len(keys(t, c, "buffer")) == 0 }, "no ticket or place is left")
 }
 
-// turn waits under the lock until ready, works, and signals the other side. It returns false when there is no more to do, and
-// then signals all waiters of both sides.
+// turn waits under the lock until ready, does its work, and signals the other side. It returns false when all the work
+// is done, and then signals all waiters of both sides.
 func turn(t *testing.T, s *section, l *reentrant.Lock, wait, tell *reentrant.Condition, ready, work func() bool) bool {
 	ctx := t.Context()
 	if !assert.NoError(t, l.Lock(ctx)) {
@@ -84,7 +84,7 @@ func turn(t *testing.T, s *section, l *reentrant.Lock, wait, tell *reentrant.Con
 	if s.inside.Add(1) != 1 {
 		s.overlaps.Add(1)
 	}
-	if token < s.token { // a turn that waited has a token of its own; one that did not may come twice in a hold
+	if token < s.token { // a turn that waited has a token of its own; one that did not may be the second within one hold
 		s.fallen.Add(1)
 	}
 	s.token = token
@@ -103,12 +103,12 @@ func turn(t *testing.T, s *section, l *reentrant.Lock, wait, tell *reentrant.Con
 	return more
 }
 
-// Two processes that signal each other: a round trip is two signals and two awaits, and the lock itself is pushed.
+// Two processes signal each other: a round trip is two signals and two awaits, and the lock is pushed.
 func TestARoundTripOfSignalsIsFourCommands(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
 	const trips = 200
-	var ball int // guarded by the lock under test: whose turn it is, by parity
+	var ball int // guarded by the lock under test: its parity says whose turn it is
 	play := func(player int, l *reentrant.Lock) {
 		ctx := t.Context()
 		moved := l.NewCondition("moved")
@@ -132,5 +132,5 @@ func TestARoundTripOfSignalsIsFourCommands(t *testing.T) {
 		wg.Go(func() { play(1, b) })
 		wg.Wait()
 	})
-	assert.LessOrEqual(t, float64(n), 4.1*trips, "with the beginning and the end")
+	assert.LessOrEqual(t, float64(n), 4.1*trips, "with the commands at the beginning and at the end")
 }

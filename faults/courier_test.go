@@ -8,23 +8,23 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A courier stands between a session and its backend. It remembers what was sent, can hold commands and grants up, and
-// can keep what is pushed.
+// A courier is between a session and its backend. It remembers what was sent, can delay commands and grants, and can
+// drop messages.
 type courier struct {
 	backend.Backend
-	deaf bool // nothing that is pushed arrives
+	deaf bool // no message arrives
 
 	mu       sync.Mutex
-	acquire  carrier        // nil: attempts are passed on
-	arrived  func()         // called for a grant that has arrived, before the session hears of it; nil: nothing
-	muted    map[string]int // by verb, how many replies are still to be lost
+	acquire  carrier        // nil: attempts pass unchanged
+	arrived  func()         // called for a grant that has arrived, before the session receives it; may be nil
+	muted    map[string]int // for each verb, the number of replies still to be lost
 	acquires []backend.AcquireRequest
 	releases []backend.ReleaseRequest
 	conn     backend.Conn   // the backend's own
 	remote   backend.Remote // the backend's own, of the last lock
 }
 
-// A carrier brings an attempt to the backend, by send, and its reply back.
+// A carrier sends an attempt to the backend by send, and returns its reply.
 type carrier func(ctx context.Context, req backend.AcquireRequest, send sender) (backend.AcquireReply, error)
 
 type sender func(context.Context, backend.AcquireRequest) (backend.AcquireReply, error)
@@ -42,21 +42,21 @@ func (c *courier) Connect(ctx context.Context, session string, sink backend.Sink
 	return courierConn{conn, c}, nil
 }
 
-// by has attempts carried by f from now on.
+// by makes f carry attempts from now on.
 func (c *courier) by(f carrier) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.acquire = f
 }
 
-// atGrant has f called for grants from now on.
+// atGrant makes the courier call f for each grant from now on.
 func (c *courier) atGrant(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.arrived = f
 }
 
-// mute loses the next n replies to a verb.
+// mute makes the next n replies to a verb get lost.
 func (c *courier) mute(verb string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func (c *courier) left(verb string) int {
 	return c.muted[verb]
 }
 
-// heard returns the error that the session gets for a reply to a verb.
+// heard returns the error that the session gets in place of a reply to a verb, nil if the reply passes.
 func (c *courier) heard(verb string, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,24 +78,24 @@ func (c *courier) heard(verb string, err error) error {
 		return err
 	}
 	c.muted[verb]--
-	return backend.WithOutcomeUnknown(errors.New("the answer is lost"))
+	return backend.WithOutcomeUnknown(errors.New("the reply is lost"))
 }
 
-// sent are the attempts and releases so far.
+// sent counts the attempts and releases so far.
 func (c *courier) sent() ([]backend.AcquireRequest, []backend.ReleaseRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.acquires, c.releases
 }
 
-// A deafSink hears nothing of grants and signals.
+// A deafSink receives no grants and no signals.
 type deafSink struct{ backend.Sink }
 
 func (deafSink) Granted(backend.Grant)          {}
 func (deafSink) Signalled(string, uint64, bool) {}
 func (deafSink) Reconnected()                   {}
 
-// A waitingSink hears of a grant when its courier has done what it has to do then.
+// A waitingSink receives a grant after its courier's atGrant has returned.
 type waitingSink struct {
 	backend.Sink
 	c *courier
@@ -127,7 +127,7 @@ func (k courierConn) Bind(name string) (backend.Remote, error) {
 	return courierRemote{remote, k.c}, nil
 }
 
-// Renew gives the backend its own remotes.
+// Renew passes the backend's own remotes to it.
 func (k courierConn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	for i, r := range renewals {
 		renewals[i].Remote = r.Remote.(courierRemote).Remote

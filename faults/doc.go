@@ -8,19 +8,19 @@
 // These are the faults that have broken locks of this kind, the likeliest first. Each has a test here, and each test
 // fails when a rule of the library is left out (mutants/faults.list).
 //
-//	 1  a wake-up is lost               TestRankedDrainWhenNothingIsPushed, TestHammer…
+//	 1  a wake-up is lost               TestRankedAllWaitersAreServedWithoutMessages, TestHammer…
 //	 2  a holder is paused too long     TestRankedAHolderThatIsPausedPastItsLease
-//	 3  a reply is lost                 TestRankedAnswersThatAreLostAfterExecution
-//	 4  an old incarnation is heard     TestRankedStaleIncarnation
+//	 3  a reply is lost                 TestRankedRepliesThatAreLostAfterExecution
+//	 4  an old incarnation is heard     TestRankedCommandsOfAnEarlierHoldChangeNothing
 //	 5  a grant is late                 TestRankedAnAttemptThatArrivesAfterItsCallerHasLeft, …IsExecutedAfterItsTime,
-//	                                    TestRankedAGrantThatIsAnsweredLateIsTrustedForLess
+//	                                    TestRankedAGrantWhoseReplyIsLateIsTrustedForLess
 //	 6  a failover loses writes         TestRankedTokensRiseOverEveryLoss, TestHistories
 //	 7  anything, in any order          TestHistories
 //	 8  a cancel meets a grant          TestRankedCancelsAtTheInstantOfAGrant
-//	 9  a renewal fails, or is wrong    TestRankedRenewalKeepsAndNeverBringsBack
+//	 9  a renewal fails, or is wrong    TestRankedRenewalNeverBringsAHoldBack
 //	10  the server forgets              TestRankedTokensRiseOverEveryLoss, TestHistories
 //	11  a clock jumps                   TestRankedClockJumps
-//	12  it costs more than it may       TestRankedBudget
+//	12  it costs more than it may       TestRankedASectionTakesTwoCommands
 //
 // Read-write locks and semaphores have rounds of their own in TestHistories.
 package faults

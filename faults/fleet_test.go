@@ -20,20 +20,20 @@ import (
 	"github.com/relock-go/relock/faults/history"
 )
 
-// A fleet is some processes that use the same locks, each with a way of its own to Redis. The seats stay; a process
-// that is killed is followed by another.
+// A fleet is a number of processes that use the same locks, each over a link of its own to Redis. Its seats stay: a
+// process that is killed is replaced by another in the same seat.
 type fleet struct {
 	t     *testing.T
-	role  role   // of each, but for what is its own
-	dir   string // for what they write
+	role  role   // each role, without what differs between processes
+	dir   string // a folder for what processes write
 	seats []*seat
 
 	mu      sync.Mutex
-	started []string         // names
-	deaths  map[string]int64 // by name
+	started []string         // names of processes
+	deaths  map[string]int64 // by the processes' names
 }
 
-// A seat is a process and its way to Redis.
+// A seat is a process and its link to Redis.
 type seat struct {
 	fleet *fleet
 	name  string
@@ -58,7 +58,7 @@ func newFleet(t *testing.T, n int, upstream, dir string, r role) *fleet {
 	return f
 }
 
-// process is the name of the seat's present process.
+// process returns the name of the seat's present process.
 func (s *seat) process() string { return fmt.Sprintf("%s.%d", s.name, s.lives) }
 
 func (s *seat) start() error {
@@ -68,7 +68,7 @@ func (s *seat) start() error {
 	r.Redis = s.link.addr
 	r.History = s.fleet.path(r.Name, "history")
 	r.Seed += uint64(s.lives)
-	r.Cohort = r.Cohort && s != s.fleet.seats[0] // the modes get on with each other
+	r.Cohort = r.Cohort && s != s.fleet.seats[0] // sessions of both modes can share locks
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (s *seat) start() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Close() }() // the process has its own
+	defer func() { _ = log.Close() }() // the process has a copy of its own
 	s.cmd = exec.Command(program)
 	s.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	s.cmd.Stderr = log
@@ -96,19 +96,19 @@ func (s *seat) start() error {
 
 func (f *fleet) path(process, kind string) string { return filepath.Join(f.dir, process+"."+kind) }
 
-// kill ends the process as a crash would. Killing a dead one does nothing.
+// kill kills the process. It does nothing if the process is dead.
 func (s *seat) kill() {
 	if s.cmd.ProcessState != nil {
 		return
 	}
 	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait() // killed
+	_ = s.cmd.Wait() // the error says only that it was killed
 	s.fleet.mu.Lock()
 	defer s.fleet.mu.Unlock()
 	s.fleet.deaths[s.process()] = history.Now()
 }
 
-// halt stops the process where it is, and waits until all of it stands still: a signal that was sent has yet to arrive.
+// halt suspends the process, and waits until all its threads stand still: a signal takes a while to arrive.
 func (s *seat) halt() {
 	s.signal(syscall.SIGSTOP)
 	for {
@@ -118,16 +118,16 @@ func (s *seat) halt() {
 	}
 }
 
-// pause stops the process where it is, for a while.
+// pause suspends the process for a while.
 func (s *seat) pause(d time.Duration) {
 	s.signal(syscall.SIGSTOP)
-	time.Sleep(d) // how long the pause is
+	time.Sleep(d) // the length of the pause
 	s.signal(syscall.SIGCONT)
 }
 
-func (s *seat) signal(sig syscall.Signal) { _ = s.cmd.Process.Signal(sig) } // it may have ended
+func (s *seat) signal(sig syscall.Signal) { _ = s.cmd.Process.Signal(sig) } // the process may have ended
 
-// clients are the workers of the processes that live.
+// clients returns the names of the workers of all live processes.
 func (f *fleet) clients() []string {
 	var names []string
 	for _, s := range f.seats {
@@ -138,12 +138,12 @@ func (f *fleet) clients() []string {
 	return names
 }
 
-// each waits until every client of the fleet is so, or names those that are not.
+// each waits until a condition holds for every client of the fleet, or names those for which it does not.
 func (f *fleet) each(is func(client string) bool, what string) {
 	f.t.Helper()
 	late := func() []string { return slices.DeleteFunc(f.clients(), is) }
 	if !assert.Eventually(f.t, func() bool { return len(late()) == 0 }, limit, 2*time.Millisecond, what) {
-		require.FailNow(f.t, "not all", "%v", late())
+		require.FailNow(f.t, "the condition does not hold for all clients", "%v", late())
 	}
 }
 
@@ -153,11 +153,12 @@ func (f *fleet) stop() {
 		_ = s.stdin.Close()
 	}
 	for _, s := range f.seats {
-		assert.NoError(f.t, s.wait(), "%s ends when it is told to", s.process())
+		assert.NoError(f.t, s.wait(), "%s ends when its input ends", s.process())
 	}
 }
 
-// wait waits until the process has ended by itself. One that does not is made to write where it hangs to its log.
+// wait waits until the process has ended by itself. A process that does not end is made to write the stacks of its
+// goroutines to its log.
 func (s *seat) wait() error {
 	late := time.AfterFunc(limit, func() { s.signal(syscall.SIGQUIT) })
 	defer late.Stop()
@@ -170,13 +171,13 @@ func (s *seat) wait() error {
 	return nil
 }
 
-// ops are what all processes wrote down, the dead ones included.
+// ops returns the operations of all processes, dead ones included.
 func (f *fleet) ops() []history.Op {
 	var all []history.Op
 	for _, name := range f.started {
 		ops, err := history.Read(f.path(name, "history"))
 		if errors.Is(err, os.ErrNotExist) {
-			continue // killed before it began
+			continue // killed before its file existed
 		}
 		require.NoError(f.t, err)
 		all = append(all, ops...)

@@ -24,7 +24,7 @@ func TestHammerWhileConnectionsAreKilledScriptsFlushedAndWaitersCancelled(t *tes
 	const owners = 20
 	sections := rounds(500)
 
-	// Opening a session is one try, so the disturbance begins when both are open.
+	// Opening a session is a single try, so the faults begin when both sessions are open.
 	sessions := []*reentrant.Session{session(t, srv.Addr(), enduring()...), session(t, srv.Addr(), enduring()...)}
 	var s section
 	nemesis, stop := context.WithCancel(t.Context())
@@ -44,7 +44,7 @@ func TestHammerWhileConnectionsAreKilledScriptsFlushedAndWaitersCancelled(t *tes
 					}
 					err := l.Lock(ctx)
 					if err != nil {
-						assert.ErrorIs(t, err, ctx.Err(), "only the caller's own limit ends a Lock")
+						assert.ErrorIs(t, err, ctx.Err(), "only the caller's own time limit ends a Lock")
 						cancelled.Add(1)
 						cancel()
 						continue
@@ -68,19 +68,19 @@ func TestHammerWhileConnectionsAreKilledScriptsFlushedAndWaitersCancelled(t *tes
 	s.verify(t)
 	assert.Equal(t, 2*owners*sections, s.entries)
 	assert.Positive(t, cancelled.Load(), "some waiters were cancelled")
-	assert.Zero(t, lost.Load(), "no lease was over")
-	eventually(t, func() bool { return len(keys(t, c, "hammer")) == 0 }, "everything was given back")
+	assert.Zero(t, lost.Load(), "no lease has ended")
+	eventually(t, func() bool { return len(keys(t, c, "hammer")) == 0 }, "everything was released")
 }
 
-// disturb kills every other client's connections, subscriptions first in one round and commands in the next, and
-// forgets the scripts, again and again. Between two rounds a section is passed, however slow the machine is.
+// disturb repeatedly kills the connections of all other clients, subscriptions in one round and commands in the next,
+// and deletes the scripts. Between two rounds at least one section is finished, however slow the machine is.
 func disturb(ctx context.Context, c rueidis.Client, s *section) {
 	last := int64(-1)
 	for i := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(20 * time.Millisecond): // the pace of the disturbance, not something waited for
+		case <-time.After(20 * time.Millisecond): // the pause between rounds; the test waits for nothing here
 		}
 		passed := s.passed.Load()
 		if passed == last {
@@ -124,7 +124,7 @@ func TestTheHashShowsTheOwnerAndItsHolds(t *testing.T) {
 	}
 }
 
-// Unlock works under a context that has ended, and leaves no key.
+// Unlock works under a context that has ended, and leaves no key behind.
 func TestUnlockUnderAnEndedContextLeavesNothing(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
@@ -137,8 +137,8 @@ func TestUnlockUnderAnEndedContextLeavesNothing(t *testing.T) {
 	assert.Empty(t, keys(t, c, "ended"))
 }
 
-// The reply to an acquire is dropped and its caller gives up: what Redis has is given back once it can be reached, and
-// the local queue goes on.
+// The reply to an acquire is lost and its caller stops waiting: what Redis granted is released as soon as Redis can be
+// reached, and the local queue goes on.
 func TestAnAcquireWhoseReplyIsDroppedLeavesNothingAndTheQueueGoesOn(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
@@ -151,7 +151,7 @@ func TestAnAcquireWhoseReplyIsDroppedLeavesNothingAndTheQueueGoesOn(t *testing.T
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() { failed <- l.Lock(ctx) }()
-	eventually(t, func() bool { return holdsIn(t, c, "dropped") == "1" }, "Redis has done it")
+	eventually(t, func() bool { return holdsIn(t, c, "dropped") == "1" }, "Redis has granted the lock")
 	cancel()
 	err := <-failed
 	require.ErrorIs(t, err, context.Canceled)
@@ -163,7 +163,7 @@ func TestAnAcquireWhoseReplyIsDroppedLeavesNothingAndTheQueueGoesOn(t *testing.T
 	eventually(t, func() bool { return len(keys(t, c, "dropped")) == 0 }, "nothing is left")
 }
 
-// The reply to a release is dropped: Unlock says that it does not know, and Redis is free.
+// The reply to a release is lost: Unlock reports an unknown outcome, and the lock is free.
 func TestAnUnlockWhoseReplyIsDroppedFreesTheLock(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
@@ -171,20 +171,21 @@ func TestAnUnlockWhoseReplyIsDroppedFreesTheLock(t *testing.T) {
 	proxy := newLink(t, srv.Addr())
 	l := session(t, proxy.addr, lasting()...).NewLock("unheard")
 	require.NoError(t, l.Lock(t.Context()), "warm")
-	require.NoError(t, l.Unlock(t.Context()), "Redis knows the script: its word that it does not would be dropped too")
+	require.NoError(t, l.Unlock(t.Context()), "Redis must have the script: its reply that the script is missing would be lost too")
 	require.NoError(t, l.Lock(t.Context()))
 	proxy.dropReplies()
 	err := l.Unlock(t.Context())
 	assert.True(t, backend.OutcomeUnknown(err), "%v", err)
-	assert.False(t, l.IsHeldByCurrentOwner(t.Context()), "the hold has ended here whatever Redis says")
+	assert.False(t, l.IsHeldByCurrentOwner(t.Context()), "the hold has ended for this process, whatever Redis replies")
 	eventually(t, func() bool { return len(keys(t, c, "unheard")) == 0 }, "the release was executed")
 	proxy.mend()
 	require.NoError(t, l.Lock(t.Context()))
 	require.NoError(t, l.Unlock(t.Context()))
 }
 
-// A holder that is cut off loses its trust before Redis gives the lock to another, whatever is in flight.
-func TestAHolderThatIsCutOffKnowsItsEndBeforeRedisDoes(t *testing.T) {
+// A holder that is cut off stops trusting its lock before Redis gives it to another session, whatever commands are
+// under way.
+func TestAHolderThatIsCutOffStopsBeforeRedisEndsItsLease(t *testing.T) {
 	srv := server(t)
 	proxy := newLink(t, srv.Addr())
 	la := session(t, proxy.addr, reentrant.WithLease(time.Second), reentrant.WithHeartbeat(100*time.Millisecond)).NewLock("cut")
@@ -194,7 +195,7 @@ func TestAHolderThatIsCutOffKnowsItsEndBeforeRedisDoes(t *testing.T) {
 	err := la.Do(a, func(ctx context.Context) error {
 		proxy.dropRequests()
 		assert.NoError(t, lb.Lock(t.Context()))
-		assert.False(t, la.IsHeldByCurrentOwner(a), "no two trust at once")
+		assert.False(t, la.IsHeldByCurrentOwner(a), "two sessions trust the lock at the same time")
 		assert.NoError(t, lb.Unlock(t.Context()))
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -203,8 +204,8 @@ func TestAHolderThatIsCutOffKnowsItsEndBeforeRedisDoes(t *testing.T) {
 	proxy.mend()
 }
 
-// Redis stops answering while one holds and others wait; when it goes on, so do they.
-func TestAFrozenRedisDelaysAndLosesNobody(t *testing.T) {
+// Redis freezes while one owner has the lock and others wait. When it runs again, they all get the lock.
+func TestAllWaitersGetTheLockAfterRedisWasFrozen(t *testing.T) {
 	srv := server(t)
 	s := session(t, srv.Addr(), lasting()...)
 	l := s.NewLock("frozen")
@@ -214,19 +215,19 @@ func TestAFrozenRedisDelaysAndLosesNobody(t *testing.T) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 		defer cancel()
-		waiting <- s.NewLock("frozen too").Lock(ctx)
+		waiting <- s.NewLock("the waiting sessions are frozen too").Lock(ctx)
 	}()
-	assert.ErrorIs(t, <-waiting, context.DeadlineExceeded, "a caller's own limit holds although Redis hangs")
+	assert.ErrorIs(t, <-waiting, context.DeadlineExceeded, "a caller's own time limit works although Redis hangs")
 	srv.Thaw()
 	require.NoError(t, l.Unlock(t.Context()))
 	require.NoError(t, l.Lock(t.Context()))
 	require.NoError(t, l.Unlock(t.Context()))
 }
 
-// Redis is killed and comes back empty: holders lose, waiters get in, tokens rise.
+// Redis is killed and comes back empty: holders lose their locks, waiters get them, and tokens rise.
 func TestARedisThatComesBackEmptyLosesHoldersAndTokensRise(t *testing.T) {
 	t.Parallel()
-	const lease = 6 * time.Second // the holder learns of the loss within a third of it
+	const lease = 6 * time.Second // the holder learns of the loss within a third of its lease
 	srv := server(t)
 	l := session(t, srv.Addr(), reentrant.WithLease(lease)).NewLock("forgotten")
 	require.NoError(t, l.Lock(t.Context()))
@@ -237,7 +238,7 @@ func TestARedisThatComesBackEmptyLosesHoldersAndTokensRise(t *testing.T) {
 	select {
 	case <-lost:
 	case <-time.After(limit):
-		t.Fatal("the holder was not told")
+		t.Fatal("the holder was not notified of the loss")
 	}
 	assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
 	require.NoError(t, l.Lock(t.Context()))

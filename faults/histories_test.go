@@ -33,18 +33,20 @@ const (
 	roundLease     = time.Second
 	roundHeartbeat = 200 * time.Millisecond
 
-	// The shortest time for which a lock is held. One that is handed over has two thirds of a lease left at least; one
-	// that was pushed is believed for half of the three heartbeats of a grant at least; less what a margin takes.
+	// The shortest time for which a hold lasts. A lock that is handed over has at least two thirds of its lease left;
+	// one that was pushed is trusted for at least half of a grant's three heartbeats; both less the margin.
 	least = min(roundLease*2/3, roundHeartbeat*3/2) - roundHeartbeat/10
-	// In cohort mode it is handed over if a third of its lease, or of its grant, is left.
+	// In cohort mode a lock is handed over if a third of its lease, or of its grant, is left.
 	leastCohort = min(roundLease/3, roundHeartbeat) - roundHeartbeat/10
 )
 
-// Processes use two locks in every way there is, while a nemesis breaks what it can; then everything is mended, and all
-// of them must get on. What they did is judged (package history), and what the locks protect must have lost nothing.
+// Processes use two locks in every possible way, while a nemesis breaks what it can. Then everything is repaired, and
+// every worker must get a lock again. Package history judges what they did, and the registers that the locks protect
+// must have lost no update.
 //
-// Six kinds of rounds take turns; without RELOCK_FULL=1 and in no more than a second, the seed chooses one. Longer, with
-// the seed of a round that failed: go test ./faults -run Histories -duration 2h -timeout 0 -seed 42.
+// Six kinds of rounds take turns. Without RELOCK_FULL=1, and for a duration of up to a second, only one is run, chosen
+// by the seed. To run for longer, with the seed of a round that failed: go test ./faults -run Histories -duration 2h
+// -timeout 0 -seed 42.
 func TestHistories(t *testing.T) {
 	first := *seed
 	if first == 0 {
@@ -60,11 +62,11 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// chaos is how long the faults of a round last: long runs have long rounds, of up to some ten thousand operations.
+// chaos returns how long the faults of a round last: a long run has long rounds, of up to some ten thousand operations.
 func chaos() time.Duration { return min(max(3*time.Second, *duration/15), 15*time.Second) }
 
-// A kind of round: does Redis keep everything, have most sessions WithCohort, and are there read-write locks and a
-// semaphore in place of locks?
+// A kind of round says whether Redis keeps everything, whether most sessions are WithCohort, and whether there are
+// read-write locks and a semaphore in place of locks.
 type kind struct{ durable, cohort, shared bool }
 
 func (k kind) String() string {
@@ -81,7 +83,7 @@ func (k kind) String() string {
 	return name
 }
 
-// kinds are the rounds of a seed.
+// kinds returns the rounds of a seed, in random order.
 func kinds(seed uint64) []kind {
 	all := []kind{
 		{durable: true}, {durable: false}, {durable: true, cohort: true}, {durable: false, cohort: true},
@@ -93,7 +95,7 @@ func kinds(seed uint64) []kind {
 	return all[seed%uint64(len(all)):][:1]
 }
 
-// A round is one run with fresh processes and a fresh Redis.
+// A round is a run with new processes and a new Redis.
 type round struct{ *nemesis }
 
 func playRound(t *testing.T, seed uint64, k kind) {
@@ -113,7 +115,7 @@ func playRound(t *testing.T, seed uint64, k kind) {
 	}
 	c := client(t, r.servers.master.Addr())
 	for _, lock := range r.role.Locks {
-		eventually(t, func() bool { return len(keys(t, c, lock)) == 0 }, "everything was given back")
+		eventually(t, func() bool { return len(keys(t, c, lock)) == 0 }, "everything was released")
 	}
 	r.judge(t, dir)
 }
@@ -121,7 +123,8 @@ func playRound(t *testing.T, seed uint64, k kind) {
 func newRound(t *testing.T, seed uint64, k kind, dir string) *round {
 	servers := &pair{t: t}
 	if k.durable {
-		// Redis writes its file before it replies. A kill loses nothing of that, and a busy disk delays nothing.
+		// Redis writes its file before it replies. It does not wait for the disk: a kill loses nothing of that, and a
+		// busy disk delays nothing.
 		servers.master = redisserver.StartWithClock(t, "--appendonly", "yes", "--appendfsync", "no")
 	} else {
 		servers = newPair(t)
@@ -132,15 +135,16 @@ func newRound(t *testing.T, seed uint64, k kind, dir string) *round {
 		Lease: roundLease, Heartbeat: roundHeartbeat, Seed: seed,
 		Cohort: k.cohort, Linger: roundHeartbeat / 2, Shared: k.shared,
 	})
-	f.each(func(c string) bool { return register.turnsOf(c) > 0 }, "all have begun")
+	f.each(func(c string) bool { return register.turnsOf(c) > 0 }, "all workers have begun")
 	proxy := newLink(t, servers.master.Addr())
 	return &round{&nemesis{
 		fleet: f, servers: servers, register: register, proxy: proxy, admin: client(t, proxy.addr), seed: seed, kind: k,
 	}}
 }
 
-// recovers waits until every worker has had a lock after the last fault. It may take as long as the longest of what
-// dead processes leave behind (a lease, the patience with a dead waiter, a grant to it), and then a turn of every worker.
+// recovers waits until every worker has had a lock after the last fault. That may take the longest time for which a
+// dead process leaves something behind (a lease, the patience with a dead waiter, or a grant to it), and after that a
+// section of every worker.
 func (r *round) recovers() {
 	began := time.Now()
 	before := make(map[string]int)
@@ -154,9 +158,9 @@ func (r *round) recovers() {
 		}
 	}
 	for _, side := range variants {
-		r.each(func(c string) bool { return r.register.turnsOf(c+side) > before[c+side] }, "every worker gets on when the faults are over: "+side)
+		r.each(func(c string) bool { return r.register.turnsOf(c+side) > before[c+side] }, "every worker gets a lock when the faults are over: "+side)
 	}
-	r.note("every worker got on within %v", time.Since(began))
+	r.note("every worker got a lock within %v", time.Since(began))
 }
 
 func (r *round) judge(t *testing.T, dir string) {
@@ -189,7 +193,7 @@ func failovers(h history.History) (n int) {
 	return n
 }
 
-// keep leaves what is needed to understand a failure, and says where.
+// keep saves what is needed to understand a failure, and prints where it is.
 func (r *round) keep(dir string) {
 	t := r.t
 	if !t.Failed() {
@@ -205,8 +209,8 @@ func (r *round) keep(dir string) {
 	t.Logf("seed %d; histories, logs of the processes and of Redis, and pictures are in %s", r.seed, dir)
 }
 
-// A holder is stopped between its read and its write until another has written. If the register is fenced, the late
-// write is refused; if it is not, an update is lost: so what TestHistories says of fenced registers says something.
+// A holder is suspended between its read and its write until another holder has written. If the register is fenced, the
+// late write is refused; if it is not, an update is lost. So the fenced registers of TestHistories can show something.
 func TestRankedAHolderThatIsPausedPastItsLease(t *testing.T) {
 	t.Parallel()
 	for _, fenced := range []bool{true, false} {
@@ -222,15 +226,15 @@ func TestRankedAHolderThatIsPausedPastItsLease(t *testing.T) {
 				if client != clientName("p1.1", 0) {
 					return false
 				}
-				f.seats[0].halt() // it gets the answer when it goes on
+				f.seats[0].halt() // it gets the reply when it runs again
 				close(reading)
 				return true
 			})
 			<-reading
 			before := register.total().updates
-			eventually(t, func() bool { return register.total().updates > before }, "another has written")
+			eventually(t, func() bool { return register.total().updates > before }, "another holder has written")
 			f.seats[0].signal(syscall.SIGCONT)
-			eventually(t, func() bool { return register.turnsOf(clientName("p1.1", 0)) > 1 }, "the paused one gets on")
+			eventually(t, func() bool { return register.turnsOf(clientName("p1.1", 0)) > 1 }, "the suspended process goes on")
 			f.stop()
 
 			sum := register.total()
@@ -238,7 +242,7 @@ func TestRankedAHolderThatIsPausedPastItsLease(t *testing.T) {
 			assert.Equal(t, fenced, sum.refused > 0, "%d writes refused", sum.refused)
 			v := history.Judge(history.History{Ops: f.ops(), Deaths: f.deaths, Lease: roundLease, Least: least})
 			assert.Empty(t, v.Findings)
-			assert.Positive(t, v.Lost, "it was told")
+			assert.Positive(t, v.Lost, "the holder was notified of the loss")
 		})
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A link is a way to a server that can be broken.
+// A link is a connection to a server over a proxy that can break it.
 type link struct {
 	t        *testing.T
 	proxy    *toxiproxy.Proxy
-	addr     string // stays; the proxy writes its own when it is redirected
+	addr     string // stays the same when the proxy is redirected
 	up, down *flow
 }
 
@@ -33,33 +33,34 @@ func newLink(t *testing.T, upstream string) *link {
 	return l
 }
 
-// dropReplies lets requests through and nothing back: what is sent is executed, and no client hears of it.
+// dropReplies passes requests on and drops all replies: commands are executed, and no client learns the result.
 func (l *link) dropReplies() { l.down.turn(dropping) }
 
-// dropRequests lets nothing through.
+// dropRequests drops everything that clients send.
 func (l *link) dropRequests() { l.up.turn(dropping) }
 
-// delayReplies lets everything through, some of it late.
+// delayReplies passes everything on, some of it late.
 func (l *link) delayReplies() { l.down.turn(delaying) }
 
-// cut closes the connections on which something is answered.
+// cut closes the connections on which a reply arrives.
 func (l *link) cut() { l.down.turn(cutting) }
 
-// mend lets everything through again.
+// mend passes everything on again.
 func (l *link) mend() {
 	l.up.turn(passing)
 	l.down.turn(passing)
 }
 
-// redirect has the link lead elsewhere, over new connections.
+// redirect makes the link lead to another server, over new connections.
 func (l *link) redirect(upstream string) {
 	l.proxy.Stop()
 	l.proxy.Upstream = upstream
-	eventually(l.t, func() bool { return l.proxy.Start() == nil }, "its port is free") // a connection may have taken it meanwhile
+	eventually(l.t, func() bool { return l.proxy.Start() == nil }, "the proxy's port is free") // a connection may have taken the port meanwhile
 }
 
-// A flow is one direction of a link: a toxic that every connection has from its beginning, and that turns from one fault
-// to another. Toxics that come and go would be simpler, but the proxy hangs if a connection ends while it changes them.
+// A flow is one direction of a link: a toxic that every connection has from its beginning, and that changes from one
+// fault to another. Adding and removing toxics would be simpler, but the proxy hangs if a connection ends while its
+// toxics change.
 type flow struct {
 	mu     sync.Mutex
 	fault  fault         // guarded by mu
@@ -75,7 +76,7 @@ const (
 	cutting
 )
 
-// The delays of a chunk that is delayed.
+// How long late chunks are delayed.
 const soonest, latest = 50 * time.Millisecond, 250 * time.Millisecond
 
 func init() { toxics.Register("flow", new(flow)) }
@@ -97,25 +98,25 @@ func (f *flow) turn(to fault) {
 	f.turned = make(chan struct{})
 }
 
-// now is the fault, and what is closed when it is over.
+// now returns the fault, and a channel that is closed when the fault ends.
 func (f *flow) now() (fault, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.fault, f.turned
 }
 
-// Pipe is what the flow does with one connection.
+// Pipe passes on the data of one connection.
 func (f *flow) Pipe(stub *toxics.ToxicStub) {
 	for on, lost := true, false; on; {
 		on, lost = f.next(stub, lost)
 	}
 	stub.Close()
-	for range stub.Input { // until the sender has noticed
+	for range stub.Input { // until the sender has noticed that the connection is closed
 	}
 }
 
-// next deals with what comes next, and reports whether the connection goes on, and whether something was lost: then it ends
-// with the fault, since nothing can be left out of a stream.
+// next handles the next chunk. It reports whether the connection goes on, and whether data was lost: then the
+// connection ends with the fault, since no part of a stream can be left out.
 func (f *flow) next(stub *toxics.ToxicStub, lost bool) (bool, bool) {
 	is, turned := f.now()
 	if lost && is != dropping {
@@ -139,19 +140,19 @@ func (f *flow) next(stub *toxics.ToxicStub, lost bool) (bool, bool) {
 	}
 }
 
-// hold keeps a chunk for as long as it is late, and gives the fault that it meets then.
+// hold delays a chunk, and returns the fault at the end of the delay.
 func (f *flow) hold(c *stream.StreamChunk) fault {
 	is, turned := f.now()
 	if is != delaying {
 		return is
 	}
 	select {
-	case <-time.After(time.Until(c.Timestamp.Add(soonest + rand.N(latest-soonest)))): // how late it is
+	case <-time.After(time.Until(c.Timestamp.Add(soonest + rand.N(latest-soonest)))): // the length of the delay
 	case <-turned:
 	}
 	is, _ = f.now()
 	return is
 }
 
-// GetBufferSize has a late chunk not hold the next ones up.
+// GetBufferSize makes the buffer large enough that a late chunk does not delay the next ones.
 func (f *flow) GetBufferSize() int { return 1024 }

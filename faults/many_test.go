@@ -11,7 +11,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Over a link that delays each answer by 50 ms at least, 1,000 free locks taken one after the other would take 50 s.
+// The link delays each reply by at least 50 ms, so acquiring 1,000 free locks one after the other would take 50 s. They
+// must be acquired together.
 func TestAThousandFreeLocksTravelTogether(t *testing.T) {
 	srv := server(t)
 	l := newLink(t, srv.Addr())

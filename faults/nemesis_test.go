@@ -14,20 +14,20 @@ import (
 	"github.com/relock-go/relock/faults/history"
 )
 
-// A nemesis breaks things at random: processes, the ways between them and Redis, and Redis itself, each in turns of its
-// own and all at the same time. The same seed gives the same turns, though not the same moments in what they meet.
+// A nemesis causes faults at random: in processes, in their links to Redis, and in Redis itself, all at the same time.
+// The same seed gives the same sequence of faults, though not at the same moments of what they disturb.
 //
-// Clocks run at speeds that differ, within the margin of a lease, and where Redis may forget they also differ by more, and
-// jump: then leases end early, which is a way to forget. They never go back. If Redis forgot the last token as well, those
-// that follow would be lower.
+// Clocks run at different speeds, within the margin of a lease. Where Redis may forget, they also differ by more, and
+// jump: then leases end early, which is one way to forget. They never go back, since if Redis had forgotten the last
+// token as well, the next ones would be lower.
 type nemesis struct {
 	*fleet
-	servers  *pair // a master without a replica, if it is durable
+	servers  *pair // a master, without a replica if it is durable
 	register *Register
-	proxy    *link          // of admin, to the master
-	admin    rueidis.Client // what breaks things
+	proxy    *link          // of admin's connections to the master
+	admin    rueidis.Client // the goroutines that cause faults
 	seed     uint64
-	kind     // durable: Redis has everything on disk, so that a restart keeps the locks, and it is never flushed
+	kind     // durable: Redis has everything on disk, so that it keeps the locks over a restart, and it is never flushed
 
 	mu      sync.Mutex
 	diary   []string
@@ -40,27 +40,27 @@ type act struct {
 	do   func(r *rand.Rand)
 }
 
-// rage breaks things until ctx ends, and then has mended everything.
+// rage causes faults until ctx ends, and then repairs everything.
 func (n *nemesis) rage(ctx context.Context) {
 	var lanes sync.WaitGroup
 	for i, acts := range [][]act{n.onProcesses(), n.onLinks()} {
 		lanes.Go(func() { n.take(ctx, rand.New(rand.NewPCG(n.seed, uint64(i))), acts) })
 	}
-	n.take(ctx, rand.New(rand.NewPCG(n.seed, 9)), n.onServer()) // here, since a restart that fails ends the test
+	n.take(ctx, rand.New(rand.NewPCG(n.seed, 9)), n.onServer()) // on this goroutine, since a restart that fails ends the test
 	lanes.Wait()
 }
 
-// take takes turns until ctx ends. The first act comes first, so that every round has it.
+// take carries out acts until ctx ends. The first act comes first, so that every round has it.
 func (n *nemesis) take(ctx context.Context, r *rand.Rand, acts []act) {
 	for next := acts[0]; ; next = acts[r.IntN(len(acts))] {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Duration(r.Int64N(int64(n.role.Lease / 4)))): // the pace of the faults
+		case <-time.After(time.Duration(r.Int64N(int64(n.role.Lease / 4)))): // the pause between faults
 		}
 		n.note("%s", next.name)
 		next.do(r)
-		n.note("%s is over", next.name)
+		n.note("%s has ended", next.name)
 	}
 }
 
@@ -70,7 +70,7 @@ func (n *nemesis) note(format string, args ...any) {
 	n.diary = append(n.diary, fmt.Sprintf("%d  ", history.Now())+fmt.Sprintf(format, args...))
 }
 
-// victim is some seat, most often one that has a lock: what happens to the others matters less.
+// victim returns a random seat, most often one that has a lock: faults of the others matter less.
 func (n *nemesis) victim(r *rand.Rand) *seat {
 	if holder := n.seatOf(n.register.holder()); r.IntN(4) > 0 && holder != nil {
 		return holder
@@ -87,7 +87,7 @@ func (n *nemesis) seatOf(client string) *seat {
 	return nil
 }
 
-// stopHolder stops the next process that reads the register, and so has a lock, for a while.
+// stopHolder suspends the next process that reads the register, and so has a lock.
 func (n *nemesis) stopHolder(d time.Duration) {
 	stopped := make(chan *seat, 1)
 	n.register.watch(func(client string) bool {
@@ -98,22 +98,22 @@ func (n *nemesis) stopHolder(d time.Duration) {
 	})
 	select {
 	case s := <-stopped:
-		time.Sleep(d) // how long it sleeps
+		time.Sleep(d) // how long it is suspended
 		s.signal(syscall.SIGCONT)
 	case <-time.After(n.role.Lease):
 		n.register.watch(nil)
-		if len(stopped) > 0 { // at the last moment
+		if len(stopped) > 0 { // just before or after its lease ends
 			(<-stopped).signal(syscall.SIGCONT)
 		}
 	}
 }
 
-// some is a part of a lease, or more than one.
+// some returns a random part of a lease, or more than a lease.
 func (n *nemesis) some(r *rand.Rand, least, most float64) time.Duration {
 	return time.Duration((least + r.Float64()*(most-least)) * float64(n.role.Lease))
 }
 
-// respawn has a seat's process followed by another.
+// respawn starts another process in the seat of a dead one.
 func (n *nemesis) respawn(s *seat) {
 	s.kill()
 	if err := s.start(); err != nil {
@@ -128,7 +128,7 @@ func (n *nemesis) onProcesses() []act {
 		{"a process is killed while it sleeps", func(r *rand.Rand) {
 			s := n.victim(r)
 			s.signal(syscall.SIGSTOP)
-			time.Sleep(n.some(r, 0.1, 0.5)) // how long it sleeps
+			time.Sleep(n.some(r, 0.1, 0.5)) // how long it is suspended
 			n.respawn(s)
 		}},
 		{"a process naps", func(r *rand.Rand) { n.victim(r).pause(n.some(r, 0.1, 0.8)) }},
@@ -183,7 +183,7 @@ func (n *nemesis) onServer() []act {
 	return append(acts,
 		act{"the clock is slewed as fast as chrony does", func(r *rand.Rand) {
 			n.slew(r, 80_000, func() {
-				for range 4 { // so long a fault is many: a lease may end early at any time
+				for range 4 { // this fault counts as many: during it a lease may end early at any time
 					n.forgetting(true, func() { time.Sleep(n.some(r, 0.1, 0.3)) }) // how long it lasts
 				}
 			})
@@ -196,12 +196,12 @@ func (n *nemesis) onServer() []act {
 		}},
 		act{"Redis is flushed", func(*rand.Rand) {
 			n.forgetting(false, func() { n.redis("FLUSHALL") })
-			n.servers.synced() // or a failover could bring back what has been forgotten
+			n.servers.synced() // otherwise a failover could bring back what has been forgotten
 		}},
 		act{"the replica takes over", func(*rand.Rand) { n.failOver() }},
 		act{"the replica takes over, without the last writes", func(r *rand.Rand) {
 			n.servers.copying.dropReplies()
-			time.Sleep(n.some(r, 0.02, 0.3)) // how old what it knows is
+			time.Sleep(n.some(r, 0.02, 0.3)) // how old the replica's data are
 			n.failOver()
 		}})
 }
@@ -212,15 +212,15 @@ func (n *nemesis) restart() {
 		return
 	}
 	n.forgetting(false, func() { n.servers.master.Restart(n.t) })
-	n.servers.follow() // at once: as long as the replica does not, a failover could bring back what has been forgotten
+	n.servers.follow() // at once: until the replica has forgotten too, a failover could bring back what was forgotten
 }
 
-// slew has the master's clock run faster or slower by so many millionths while during lasts.
+// slew makes the master's clock run faster or slower by ppm millionths while during runs.
 func (n *nemesis) slew(r *rand.Rand, ppm int64, during func()) {
 	if r.IntN(2) == 0 {
 		ppm = -ppm
 	}
-	clock := n.servers.master.Clock() // a restart keeps it
+	clock := n.servers.master.Clock() // the setting survives a restart
 	clock.Slew(ppm)
 	defer clock.Slew(0)
 	during()
@@ -228,7 +228,7 @@ func (n *nemesis) slew(r *rand.Rand, ppm int64, during func()) {
 
 func (n *nemesis) failOver() { n.failOverTo(0) }
 
-// failOverTo has the replica take over, whose clock is ahead of the master's by d.
+// failOverTo makes the replica the master. Its clock is ahead of the old master's by d.
 func (n *nemesis) failOverTo(d time.Duration) {
 	n.servers.leadReplica(d)
 	proxies := []*link{n.proxy}
@@ -239,7 +239,7 @@ func (n *nemesis) failOverTo(d time.Duration) {
 	n.servers.rejoin()
 }
 
-// forgetting does what makes Redis forget, and remembers when that was.
+// forgetting does something that makes Redis forget, and records when.
 func (n *nemesis) forgetting(partly bool, do func()) {
 	from := history.Now()
 	do()
@@ -248,7 +248,7 @@ func (n *nemesis) forgetting(partly bool, do func()) {
 	n.forgets = append(n.forgets, history.Span{From: from, To: history.Now(), Partly: partly})
 }
 
-// redis sends a command until it is answered. Sent twice, each of these does the same.
+// redis sends a command until it gets a reply. Each of these commands may be executed twice.
 func (n *nemesis) redis(command ...string) {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

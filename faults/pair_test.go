@@ -15,7 +15,7 @@ import (
 type pair struct {
 	t               *testing.T
 	master, replica *redisserver.Server
-	copying         *link // from the replica to the master
+	copying         *link // the link from the replica to the master
 	marks           int
 }
 
@@ -26,23 +26,23 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-// alone starts a server whose clock can be set. By way of a file a replica gets what comes after its first copy at once; otherwise it may be told
-// that only a second later.
+// alone starts a server whose clock can be set. It sends its first copy to a replica as a file: so the replica gets
+// later writes at once, otherwise perhaps only a second later.
 func alone(t *testing.T) *redisserver.Server {
 	return redisserver.StartWithClock(t, "--repl-diskless-sync", "no", "--hz", "100")
 }
 
-// follow has the replica copy the master from now on, and waits until it knows all.
+// follow makes the replica copy the master from now on, and waits until it has everything.
 func (p *pair) follow() {
 	host, port, err := net.SplitHostPort(p.copying.addr)
 	require.NoError(p.t, err)
-	p.ask(p.replica, "REPLICAOF", "NO", "ONE") // so that it does not wait before it tries again
+	p.ask(p.replica, "REPLICAOF", "NO", "ONE") // so that it does not pause before it tries again
 	p.ask(p.replica, "REPLICAOF", host, port)
 	p.synced()
 }
 
-// synced waits until the replica knows what the master knows now. That it follows would not say so: what comes next may
-// still be held back.
+// synced waits until the replica has what the master has now. It is not enough that the replica is connected: later
+// writes may still be held back.
 func (p *pair) synced() {
 	p.marks++
 	mark := strconv.Itoa(p.marks)
@@ -50,7 +50,7 @@ func (p *pair) synced() {
 	eventually(p.t, func() bool {
 		seen, err := p.replica.Command("GET", "mark")
 		return err == nil && seen == mark
-	}, "the replica follows")
+	}, "the replica is connected")
 }
 
 func (p *pair) ask(server *redisserver.Server, command ...string) {
@@ -58,7 +58,7 @@ func (p *pair) ask(server *redisserver.Server, command ...string) {
 	require.NoError(p.t, err)
 }
 
-// failOver kills the master, makes the replica one, and has the ways lead to it.
+// failOver kills the master, makes the replica the master, and redirects the links to it.
 func (p *pair) failOver(proxies ...*link) {
 	p.master.Stop()
 	p.ask(p.replica, "REPLICAOF", "NO", "ONE")
@@ -68,12 +68,12 @@ func (p *pair) failOver(proxies ...*link) {
 	}
 }
 
-// leadReplica has the replica's clock show what the master's does, and d more.
+// leadReplica makes the replica's clock show the time of the master's clock plus d.
 func (p *pair) leadReplica(d time.Duration) {
 	p.replica.Clock().Step(p.master.Clock().Ahead() + d - p.replica.Clock().Ahead())
 }
 
-// rejoin has the old master come back as the new one's replica.
+// rejoin makes the old master come back as the new one's replica.
 func (p *pair) rejoin() {
 	p.replica.Restart(p.t)
 	p.copying.mend()

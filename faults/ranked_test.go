@@ -21,10 +21,10 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The faults that locks of this family have fallen over, worst first; doc.go has the list. mutants/faults.list has for
-// each a rule that, left out, makes its test fail.
+// The faults that have broken locks of this kind, the likeliest first; doc.go has the list. For each one
+// mutants/faults.list has a rule without which its test fails.
 
-// carried opens a session whose commands go by courier.
+// carried opens a session whose commands pass through a courier.
 func carried(t *testing.T, addr string, c *courier, opts ...reentrant.Option) *reentrant.Session {
 	t.Helper()
 	return sessionBy(t, addr, func(b backend.Backend) backend.Backend {
@@ -33,7 +33,7 @@ func carried(t *testing.T, addr string, c *courier, opts ...reentrant.Option) *r
 	}, opts...)
 }
 
-// holdsIn is the hold count of a lock as Redis shows it; "" if it is free.
+// holdsIn returns the hold count of a lock as Redis shows it, "" if the lock is free.
 func holdsIn(t *testing.T, c rueidis.Client, lock string) string {
 	t.Helper()
 	fields, err := c.Do(t.Context(), c.B().Hvals().Key(lock).Build()).AsStrSlice()
@@ -42,7 +42,7 @@ func holdsIn(t *testing.T, c rueidis.Client, lock string) string {
 	return strings.Join(fields, "")
 }
 
-// verify is Verify, until it is answered.
+// verify calls Verify until there is a reply.
 func verify(ctx context.Context, l *reentrant.Lock) error {
 	err := l.Verify(ctx)
 	for backend.OutcomeUnknown(err) {
@@ -51,7 +51,7 @@ func verify(ctx context.Context, l *reentrant.Lock) error {
 	return err
 }
 
-// tokenIn is the last token of a lock as Redis shows it.
+// tokenIn returns the last token of a lock as Redis shows it.
 func tokenIn(t *testing.T, c rueidis.Client, lock string) string {
 	t.Helper()
 	record, err := c.Do(t.Context(), c.B().Get().Key(fmt.Sprintf("relock:{%s}:t:%s", lock, lock)).Build()).ToString()
@@ -62,8 +62,8 @@ func tokenIn(t *testing.T, c rueidis.Client, lock string) string {
 	return token
 }
 
-// 1. Not one message arrives, a third of the waiters leave, and all others get their turns.
-func TestRankedDrainWhenNothingIsPushed(t *testing.T) {
+// 1. No message arrives, and a third of the waiters leave: all others get the lock in turn.
+func TestRankedAllWaitersAreServedWithoutMessages(t *testing.T) {
 	srv := server(t)
 	opts := []reentrant.Option{reentrant.WithLease(patience), reentrant.WithHeartbeat(30 * time.Millisecond)}
 	sections := rounds(30)
@@ -95,7 +95,7 @@ func TestRankedDrainWhenNothingIsPushed(t *testing.T) {
 	go func() { wg.Wait(); close(drained) }()
 	for last, over := int64(-1), false; !over; {
 		passed := s.passed.Load()
-		require.Greater(t, passed, last, "all owners wait forever")
+		require.Greater(t, passed, last, "all owners wait for ever")
 		last = passed
 		select {
 		case <-drained:
@@ -111,10 +111,10 @@ func TestRankedDrainWhenNothingIsPushed(t *testing.T) {
 
 // 2. is TestRankedAHolderThatIsPausedPastItsLease.
 
-// 3. Each command is executed and its reply lost, twice; repeated, it must not have been executed more than once.
-func TestRankedAnswersThatAreLostAfterExecution(t *testing.T) {
+// 3. Each command is executed twice, and its replies are lost. A repeated command must have an effect only once.
+func TestRankedRepliesThatAreLostAfterExecution(t *testing.T) {
 	t.Parallel()
-	const lease = 18 * time.Second // two renewals in vain are well within it, though the machine stands still besides
+	const lease = 18 * time.Second // two renewals that fail fit into this time, even if the machine stands still for a while
 	srv := server(t)
 	c := client(t, srv.Addr())
 	var mail courier
@@ -122,7 +122,7 @@ func TestRankedAnswersThatAreLostAfterExecution(t *testing.T) {
 	step := func(verb, holds string, op func(context.Context) error) {
 		t.Helper()
 		mail.mute(verb, 2)
-		if err := op(t.Context()); !backend.OutcomeUnknown(err) { // a slow machine may have lost the third reply too
+		if err := op(t.Context()); !backend.OutcomeUnknown(err) { // on a slow machine the third reply may be lost too
 			require.NoError(t, err, verb)
 		}
 		assert.Equal(t, holds, holdsIn(t, c, "once"), verb)
@@ -130,20 +130,20 @@ func TestRankedAnswersThatAreLostAfterExecution(t *testing.T) {
 	var first string
 	mail.by(func(ctx context.Context, req backend.AcquireRequest, send sender) (backend.AcquireReply, error) {
 		if _, err := send(ctx, req); err != nil {
-			return backend.AcquireReply{}, err // a slow machine: the next one
+			return backend.AcquireReply{}, err // on a slow machine the next one
 		}
 		mail.by(nil)
 		first = tokenIn(t, c, "once")
-		return backend.AcquireReply{}, backend.WithOutcomeUnknown(errors.New("the answer is lost"))
+		return backend.AcquireReply{}, backend.WithOutcomeUnknown(errors.New("the reply is lost"))
 	})
 	step("acquire", "1", l.Lock)
 	token, err := l.Token(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, first, fmt.Sprint(token), "it has the token that the first copy got")
+	assert.Equal(t, first, fmt.Sprint(token), "the repeated attempt has the token of its first copy")
 	step("reenter", "2", l.Lock)
 	step("reenter", "1", l.Unlock)
 	step("renew", "1", func(context.Context) error {
-		eventually(t, func() bool { return mail.left("renew") == 0 }, "it is renewed in vain")
+		eventually(t, func() bool { return mail.left("renew") == 0 }, "both replies to renewals were lost")
 		return l.Verify(t.Context())
 	})
 	assert.Equal(t, 1, l.HoldCount(t.Context()))
@@ -151,8 +151,8 @@ func TestRankedAnswersThatAreLostAfterExecution(t *testing.T) {
 	assert.Empty(t, keys(t, c, "once"))
 }
 
-// 4. What an owner sent when it had the lock before changes nothing of what it has now.
-func TestRankedStaleIncarnation(t *testing.T) {
+// 4. What an owner sent during an earlier hold changes nothing in its present one.
+func TestRankedCommandsOfAnEarlierHoldChangeNothing(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
 	var mail courier
@@ -166,7 +166,7 @@ func TestRankedStaleIncarnation(t *testing.T) {
 	result, err := mail.remote.Release(t.Context(), releases[0])
 	require.NoError(t, err)
 	assert.Equal(t, backend.Nothing, result)
-	if reply, err := mail.remote.Acquire(t.Context(), acquires[0]); err == nil { // else its time is over
+	if reply, err := mail.remote.Acquire(t.Context(), acquires[0]); err == nil { // otherwise its time would be over
 		assert.Equal(t, backend.Stale, reply.Status)
 	}
 	renewals := []backend.Renewal{{Remote: mail.remote, Epoch: acquires[0].Epoch, Lease: time.Millisecond}}
@@ -185,7 +185,7 @@ func TestRankedAnAttemptThatArrivesAfterItsCallerHasLeft(t *testing.T) {
 	c := client(t, srv.Addr())
 	var mail courier
 	l := carried(t, srv.Addr(), &mail, lasting()...).NewLock("late")
-	require.NoError(t, l.Lock(t.Context()), "the clocks are known")
+	require.NoError(t, l.Lock(t.Context()), "the session knows the server's clock")
 	require.NoError(t, l.Unlock(t.Context()))
 	var late backend.AcquireRequest
 	_, before := mail.sent()
@@ -196,35 +196,35 @@ func TestRankedAnAttemptThatArrivesAfterItsCallerHasLeft(t *testing.T) {
 		return backend.AcquireReply{}, backend.WithOutcomeUnknown(ctx.Err())
 	})
 	require.ErrorIs(t, l.Lock(ctx), context.Canceled)
-	eventually(t, func() bool { _, releases := mail.sent(); return len(releases) > len(before) }, "it is given up in Redis")
+	eventually(t, func() bool { _, releases := mail.sent(); return len(releases) > len(before) }, "Redis has recorded that the attempt was given up")
 	mail.by(nil)
-	require.NoError(t, l.Lock(t.Context()), "the clean-up is over")
+	require.NoError(t, l.Lock(t.Context()), "the clean-up has ended")
 	require.NoError(t, l.Unlock(t.Context()))
 	require.NoError(t, c.Do(t.Context(), c.B().Flushall().Build()).Error())
 
-	// Its session's other attempts would refuse it too; now only what the release left behind can.
+	// Other attempts of the session would refuse it too; here only what the release left behind can.
 	_, releases := mail.sent()
 	_, err := mail.remote.Release(t.Context(), releases[len(before)])
 	require.NoError(t, err)
-	if reply, err := mail.remote.Acquire(t.Context(), late); err == nil { // else its time is over
+	if reply, err := mail.remote.Acquire(t.Context(), late); err == nil { // otherwise its time would be over
 		assert.Equal(t, backend.Stale, reply.Status)
 	}
 	assert.Empty(t, holdsIn(t, c, "late"))
 }
 
-// 5b. An attempt waits at a frozen Redis until its time is over: nothing is taken when Redis goes on.
+// 5b. An attempt waits at a frozen Redis until its time is over: it takes nothing when Redis runs again.
 func TestRankedAnAttemptThatIsExecutedAfterItsTime(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
 	var mail courier
 	l := carried(t, srv.Addr(), &mail, lasting()...).NewLock("late")
-	require.NoError(t, l.Lock(t.Context()), "the clocks are known")
+	require.NoError(t, l.Lock(t.Context()), "the session knows the server's clock")
 	require.NoError(t, l.Unlock(t.Context()))
 	acquires, _ := mail.sent()
 	req := acquires[0]
 	req.Epoch, req.Queue = 1000, false
 	srv.Freeze()
-	for limit, sent := 200*time.Millisecond, false; !sent; limit *= 2 { // a slow machine may need more to send it in time
+	for limit, sent := 200*time.Millisecond, false; !sent; limit *= 2 { // a slow machine may need more time to send it
 		req.NotAfter = time.Now().Add(limit)
 		ctx, cancel := context.WithDeadline(t.Context(), req.NotAfter)
 		_, err := mail.remote.Acquire(ctx, req)
@@ -232,15 +232,16 @@ func TestRankedAnAttemptThatIsExecutedAfterItsTime(t *testing.T) {
 		require.Error(t, err)
 		sent = backend.OutcomeUnknown(err)
 	}
-	time.Sleep(time.Until(req.NotAfter.Add(50 * time.Millisecond))) // its time is over
+	time.Sleep(time.Until(req.NotAfter.Add(50 * time.Millisecond))) // the attempt's time is over
 	srv.Thaw()
-	_, err := mail.remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 1}) // comes behind it on the same connection
+	_, err := mail.remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 1}) // this command comes after it on the same connection
 	require.NoError(t, err)
 	assert.Empty(t, holdsIn(t, c, "late"))
 }
 
-// 5c. The reply comes late, and then the holder is cut off: its trust counts from when it asked.
-func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
+// 5c. The reply comes late, and then the holder is cut off: the lease counts from the time at which the attempt was
+// sent.
+func TestRankedAGrantWhoseReplyIsLateIsTrustedForLess(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
 	srv := server(t)
@@ -250,31 +251,31 @@ func TestRankedAGrantThatIsAnsweredLateIsTrustedForLess(t *testing.T) {
 	lb := session(t, srv.Addr(), reentrant.WithLease(patience), reentrant.WithHeartbeat(lease/10)).NewLock("slow")
 	var asked time.Time
 	mail.by(func(ctx context.Context, req backend.AcquireRequest, send sender) (backend.AcquireReply, error) {
-		proxy.mend() // if the last reply was too late to be believed
+		proxy.mend() // the case that the last reply came too late to be trusted
 		asked = time.Now()
 		reply, err := send(ctx, req)
-		proxy.dropRequests()  // before it could be renewed
-		time.Sleep(lease / 2) // how late the reply is
+		proxy.dropRequests()  // before the hold could be renewed
+		time.Sleep(lease / 2) // the delay of the reply
 		return reply, err
 	})
 	a := reentrant.WithOwner(t.Context(), "a")
 	require.NoError(t, la.Lock(a))
-	if until, err := la.TrustedUntil(a); !errors.Is(err, reentrant.ErrLost) { // it may be over on a slow machine
+	if until, err := la.TrustedUntil(a); !errors.Is(err, reentrant.ErrLost) { // on a slow machine the lease may have ended already
 		require.NoError(t, err)
 		assert.Less(t, until.Sub(asked), lease)
 	}
 	require.NoError(t, lb.Lock(t.Context()))
-	assert.False(t, la.IsHeldByCurrentOwner(a), "no two trust at once")
+	assert.False(t, la.IsHeldByCurrentOwner(a), "two sessions trust the lock at the same time")
 	require.NoError(t, lb.Unlock(t.Context()))
 	proxy.mend()
 	assert.ErrorIs(t, la.Unlock(a), reentrant.ErrLost)
 }
 
-// 6 and 10. Redis loses what it knew. The holder of the lock is notified, and the tokens of other sessions, which have never seen
-// the old ones, are higher all the same.
+// 6 and 10. Redis loses its data. The holder is notified, and tokens of other sessions that have never seen the old
+// ones are higher all the same.
 func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 	t.Parallel()
-	const lease = 6 * time.Second // the first holder learns of the loss within a third of it
+	const lease = 6 * time.Second // the first holder learns of the loss within a third of its lease
 	opts := []reentrant.Option{reentrant.WithLease(lease), reentrant.WithHeartbeat(lease / 10)}
 	for name, lose := range map[string]func(t *testing.T, s *pair, proxy *link){
 		"flush": func(t *testing.T, s *pair, _ *link) {
@@ -289,7 +290,7 @@ func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 			s := newPair(t)
 			proxy := newLink(t, s.master.Addr())
 			la := session(t, proxy.addr, opts...).NewLock("lossy")
-			s.copying.dropReplies() // what follows, the replica does not get to know
+			s.copying.dropReplies() // the replica does not get what follows
 			require.NoError(t, la.Lock(t.Context()))
 			before, err := la.Token(t.Context())
 			require.NoError(t, err)
@@ -305,19 +306,19 @@ func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 			select {
 			case <-lost:
 			case <-time.After(limit):
-				require.FailNow(t, "the first holder is not told")
+				require.FailNow(t, "the first holder was not notified of the loss")
 			}
 			assert.ErrorIs(t, la.Unlock(t.Context()), reentrant.ErrLost)
-			if err := verify(b, lb); !errors.Is(err, reentrant.ErrLost) { // a slow machine may have lost it by itself
-				assert.NoError(t, err, "the first one's Unlock does not harm the second")
+			if err := verify(b, lb); !errors.Is(err, reentrant.ErrLost) { // on a slow machine its lease may have ended
+				assert.NoError(t, err, "the first holder's Unlock does not end the second one's hold")
 			}
 			_ = lb.Unlock(b)
 		})
 	}
 }
 
-// 8. A waiter leaves at the very moment when it gets the lock: the lock is not left with it. In every other round it
-// is told to leave just before it is told of the grant, in the others at random.
+// 8. A waiter leaves at the very moment at which it is granted the lock: the lock must not stay with it. In every other
+// round it is cancelled just before the grant arrives, in the others at a random time.
 func TestRankedCancelsAtTheInstantOfAGrant(t *testing.T) {
 	srv := server(t)
 	var mail courier
@@ -325,7 +326,7 @@ func TestRankedCancelsAtTheInstantOfAGrant(t *testing.T) {
 	got := 0
 	for i := range rounds(150) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		require.NoError(t, la.Lock(ctx), "round %d: it was left with the caller that had gone", i)
+		require.NoError(t, la.Lock(ctx), "round %d: the lock stayed with the caller that had left", i)
 		cancel()
 		ctx, cancel = context.WithCancel(t.Context())
 		waiting := make(chan bool)
@@ -339,13 +340,13 @@ func TestRankedCancelsAtTheInstantOfAGrant(t *testing.T) {
 		eventually(t, func() bool {
 			st, err := la.Inspect(t.Context())
 			return err == nil && len(st.Waiting) == 1
-		}, "it waits")
+		}, "the waiter waits")
 		if i%2 == 0 {
 			mail.atGrant(cancel)
 		} else {
 			mail.atGrant(nil)
 			go func() {
-				time.Sleep(rand.N(300 * time.Microsecond)) // so that the two meet now in this order, now in that
+				time.Sleep(rand.N(300 * time.Microsecond)) // so that either of the two may come first
 				cancel()
 			}()
 		}
@@ -354,15 +355,15 @@ func TestRankedCancelsAtTheInstantOfAGrant(t *testing.T) {
 			got++
 		}
 	}
-	t.Logf("%d times the grant was first", got)
+	t.Logf("the grant came first %d times", got)
 	c := client(t, srv.Addr())
 	eventually(t, func() bool { return len(keys(t, c, "crossing")) == 0 }, "nothing is left")
 }
 
 // 9. A hold is renewed while it is held, and a renewal never brings back what is gone.
-func TestRankedRenewalKeepsAndNeverBringsBack(t *testing.T) {
+func TestRankedRenewalNeverBringsAHoldBack(t *testing.T) {
 	t.Parallel()
-	const lease = 18 * time.Second // the first renewal is in time, though the machine stands still before
+	const lease = 18 * time.Second // the first renewal is in time, even if the machine stood still before
 	srv := server(t)
 	c := client(t, srv.Addr())
 	l := carried(t, srv.Addr(), &courier{}, reentrant.WithLease(lease)).NewLock("renewed")
@@ -372,9 +373,9 @@ func TestRankedRenewalKeepsAndNeverBringsBack(t *testing.T) {
 		return n
 	}
 	require.NoError(t, l.Lock(t.Context()))
-	for last, now := ttl(), int64(0); now <= last; { // it falls until it is renewed, or over
+	for last, now := ttl(), int64(0); now <= last; { // the TTL falls until the hold is renewed, or its lease ends
 		last, now = ttl(), ttl()
-		require.Positive(t, now, "it was not renewed")
+		require.Positive(t, now, "the hold was not renewed")
 	}
 
 	lost := l.Lost(t.Context())
@@ -383,15 +384,16 @@ func TestRankedRenewalKeepsAndNeverBringsBack(t *testing.T) {
 	select {
 	case <-lost:
 	case <-time.After(limit):
-		require.FailNow(t, "a renewal of nothing was taken for a success")
+		require.FailNow(t, "a renewal of a hold that is gone counted as a success")
 	}
-	t.Logf("told after %v of a lease", time.Since(began).Seconds()/lease.Seconds())
+	t.Logf("notified after %v of a lease", time.Since(began).Seconds()/lease.Seconds())
 	assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
 	assert.Empty(t, holdsIn(t, c, "renewed"))
 }
 
-// 11. Redis's clock jumps forward by more than the lease: another gets the lock, and the first is told at its next
-// renewal. It jumps back: tokens go on rising. A server whose clock can be set is there in virtual time only.
+// 11. Redis's clock jumps forward by more than the lease: another session gets the lock, and the first holder is
+// notified at its next renewal. Redis's clock jumps back: tokens still rise. Here the server is one in memory, in
+// virtual time.
 func TestRankedClockJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease = 9 * time.Second
@@ -420,7 +422,7 @@ func TestRankedClockJumps(t *testing.T) {
 		require.NoError(t, err)
 		assert.Greater(t, second, first)
 		<-lost
-		assert.LessOrEqual(t, time.Since(jumped), lease/3+time.Second, "at the next renewal's answer")
+		assert.LessOrEqual(t, time.Since(jumped), lease/3+time.Second, "at the reply to the next renewal")
 		assert.ErrorIs(t, la.Unlock(ctx), reentrant.ErrLost)
 
 		b.SetSkew(0)
@@ -428,17 +430,18 @@ func TestRankedClockJumps(t *testing.T) {
 		require.NoError(t, la.Lock(ctx))
 		third, err := la.Token(ctx)
 		require.NoError(t, err)
-		assert.Greater(t, third, second, "the clock went back, the tokens do not")
+		assert.Greater(t, third, second, "the clock went back, and the tokens still rise")
 		require.NoError(t, la.Unlock(ctx))
 	})
 }
 
-// 12. What each section costs, as the server counts: two commands alone, two and a push from process to process.
-func TestRankedBudget(t *testing.T) {
+// 12. The cost of each section, as the server counts it: two commands without contention; two and a message from
+// process to process.
+func TestRankedASectionTakesTwoCommands(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
 	la, lb := session(t, srv.Addr(), lasting()...).NewLock("budget"), session(t, srv.Addr(), lasting()...).NewLock("budget")
-	for _, l := range []*reentrant.Lock{la, lb} { // the scripts are there, the clocks known
+	for _, l := range []*reentrant.Lock{la, lb} { // loads the scripts and learns the clocks
 		require.NoError(t, l.Lock(t.Context()))
 		require.NoError(t, l.Unlock(t.Context()))
 	}
@@ -451,8 +454,8 @@ func TestRankedBudget(t *testing.T) {
 	})
 	assert.Equal(t, 2*sections, alone, "alone")
 
-	// A waiter that has just been told to wait may ask whether a push is meant for that: it cannot tell them apart within the
-	// time of a round trip. So on a slow machine holds are longer.
+	// A waiter that has just got the reply to wait may send a command to check whether a push is meant for this wait:
+	// within the time of a round trip it cannot know. So holds are longer on a slow machine.
 	const confirmed = 8
 	const most = 2*2*sections + confirmed
 	var s section
@@ -466,13 +469,13 @@ func TestRankedBudget(t *testing.T) {
 						ctx, cancel := context.WithTimeout(t.Context(), limit)
 						err := l.Lock(ctx)
 						cancel()
-						if !assert.NoError(t, err, "it is told of a grant") {
+						if !assert.NoError(t, err, "the waiter receives the grant") {
 							return
 						}
 						token, err := l.Token(t.Context())
 						assert.NoError(t, err)
 						s.run(token)
-						time.Sleep(hold) // time for the other to queue up
+						time.Sleep(hold) // time for the other session to queue
 						assert.NoError(t, l.Unlock(t.Context()))
 					}
 				})

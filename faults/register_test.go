@@ -11,40 +11,40 @@ import (
 )
 
 // A Register is what locks protect in these tests: a number of updates, kept where no fault reaches it. A client reads
-// it and writes it back one higher, so an update that was made in between is lost, and counted.
+// it and writes the value plus one, so an update made in between is lost, and the register counts it.
 //
-// A fenced one refuses tokens below the highest it has seen, and it sees them when it is read too: otherwise a holder
-// that lost the lock could still write after the next one has read.
+// A fenced register refuses tokens below the highest it has seen. It also sees the tokens of reads: otherwise a holder
+// that lost the lock could still write after the next holder has read.
 type Register struct {
 	mu     sync.Mutex
 	fenced bool
-	cells  map[string]*cell      // by lock
-	turns  map[string]int        // reads by client, and by client and side: a client that reads has had the lock
-	last   string                // client that has read last: it has a lock, or had one just now
-	read   func(string) bool     // of watch; nil: reads are not watched
-	conns  map[net.Conn]struct{} // the open ones
+	cells  map[string]*cell      // value by lock
+	turns  map[string]int        // reads by client, and by client and side: a client that reads has acquired the lock
+	last   string                // the client that has read last: it has a lock, or had one just now
+	read   func(string) bool     // set by watch; nil: reads are not watched
+	conns  map[net.Conn]struct{} // open connections
 	served sync.WaitGroup
 }
 
 type cell struct {
-	highest  uint64 // token
+	highest  uint64 // highest token
 	version  int
 	updates  int
 	lost     int
 	refused  int
-	versions map[uint64]int // what readers have read under each of their versions
-	stale    int            // reads of something else under a version that was seen before
+	versions map[uint64]int // the value that readers have read under each of their versions
+	stale    int            // reads of another value under a version that was seen before
 }
 
-// A Claim is what a client sends.
+// A Claim is a client's request.
 type Claim struct {
 	Client, Lock string
 	Token        uint64
-	Version      int    // Write: what was read
-	Side         string // "" of a lock, or one of sides
+	Version      int    // of Write: the value that was read
+	Side         string // the side, "" for a lock
 }
 
-// A Value is what it gets.
+// A Value is the register's reply.
 type Value struct {
 	Version int
 	Refused bool
@@ -78,7 +78,7 @@ func newRegister(t *testing.T, fenced bool) (*Register, string) {
 	return r, listener.Addr().String()
 }
 
-// Read gives the version.
+// Read returns the value.
 func (r *Register) Read(c Claim, v *Value) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +91,7 @@ func (r *Register) Read(c Claim, v *Value) error {
 	return nil
 }
 
-// reads notes what was read under a version of an RWLock: the same each time.
+// reads records which value was read under a version of an RWLock: it must be the same each time.
 func (c *cell) reads(version uint64, value int) {
 	if c.versions == nil {
 		c.versions = make(map[uint64]int)
@@ -102,7 +102,7 @@ func (c *cell) reads(version uint64, value int) {
 	c.versions[version] = value
 }
 
-// Turn notes that a client has permits.
+// Turn records that a client has permits.
 func (r *Register) Turn(c Claim, _ *Value) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +110,7 @@ func (r *Register) Turn(c Claim, _ *Value) error {
 	return nil
 }
 
-// turn notes that a client has a lock. r.mu is held.
+// turn records that a client has a lock. r.mu is held.
 func (r *Register) turn(c Claim) {
 	r.turns[c.Client]++
 	r.turns[c.Client+c.Side]++
@@ -120,7 +120,7 @@ func (r *Register) turn(c Claim) {
 	}
 }
 
-// Write makes an update of a version that was read.
+// Write makes an update to the value that was read.
 func (r *Register) Write(c Claim, v *Value) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +134,7 @@ func (r *Register) Write(c Claim, v *Value) error {
 	return nil
 }
 
-// refuses reports whether a token is too old, and remembers it otherwise. r.mu is held.
+// refuses reports whether a token is too old, and otherwise remembers it. r.mu is held.
 func (r *Register) refuses(c *cell, claim Claim) bool {
 	if r.fenced && claim.Token < c.highest {
 		c.refused++
@@ -151,7 +151,7 @@ func (r *Register) cell(c Claim) *cell {
 	return r.cells[c.Lock]
 }
 
-// total adds up all locks.
+// total returns the sums over all locks.
 func (r *Register) total() cell {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,22 +165,22 @@ func (r *Register) total() cell {
 	return sum
 }
 
-// turnsOf is how often a client had a lock.
+// turnsOf returns how often a client had a lock.
 func (r *Register) turnsOf(client string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.turns[client]
 }
 
-// watch has f called for every read from now on, before the reply, until f returns true. So what f does once is done
-// once, however late its goroutine hears of it.
+// watch makes the register call f for every read from now on, before it replies, until f returns true. So a fault that
+// f causes once is caused only once, however late the watching goroutine notices.
 func (r *Register) watch(f func(client string) (enough bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.read = f
 }
 
-// holder is the client that has had a lock most recently.
+// holder returns the client that has had a lock most recently.
 func (r *Register) holder() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +198,7 @@ func TestARegisterCountsLostUpdates(t *testing.T) {
 		}
 		old := call("Read", 1, 0)
 		assert.Zero(t, call("Read", 2, 0).Version)
-		assert.Equal(t, fenced, call("Write", 1, old.Version).Refused, "the newer one has only read yet")
+		assert.Equal(t, fenced, call("Write", 1, old.Version).Refused, "the newer holder has read, and not written yet")
 		assert.False(t, call("Write", 2, 0).Refused)
 		if sum := r.total(); fenced {
 			assert.Equal(t, [3]int{1, 0, 1}, [3]int{sum.updates, sum.lost, sum.refused})

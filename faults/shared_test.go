@@ -17,7 +17,7 @@ const (
 	sharedRW    = "book"
 	sharedSeats = "seats"
 	seatsFree   = 5
-	mostSeats   = 2 // at a time, by one worker
+	mostSeats   = 2 // permits in use at a time, by one worker
 
 	readSide   = " reads"
 	writeSide  = " writes"
@@ -76,13 +76,13 @@ func (w *worker) permits(m *reentrant.Semaphore, n int) *part {
 		release: func() error { return m.Release(context.Background(), n) },
 		signal:  m.Lost,
 		held: func() (uint64, bool) {
-			m.Lost() // what has expired is taken from all now, if the session has not noticed yet
+			m.Lost() // if the session has not noticed a loss yet, this takes expired units from all owners
 			return 0, true
 		},
 	}
 }
 
-// share is work with shared holds.
+// share is a worker's work with shared holds.
 func (w *worker) share(ctx context.Context) {
 	book := w.session.NewRWLock(sharedRW)
 	seats := w.session.NewSemaphore(sharedSeats, seatsFree)
@@ -99,7 +99,7 @@ func (w *worker) share(ctx context.Context) {
 	}
 }
 
-// read reads the register under the read side, entered some times.
+// read reads the register under the read side, which it may enter several times.
 func (w *worker) read(ctx context.Context, r *part) {
 	if !w.acquireShared(ctx, r) {
 		return
@@ -113,7 +113,7 @@ func (w *worker) read(ctx context.Context, r *part) {
 	}
 	if version, ok := w.lookShared(r, lost); ok {
 		claim := Claim{Client: w.name, Lock: r.name, Token: version, Side: r.side}
-		_ = w.register.Call("Register.Read", claim, &Value{}) // what is wrong with it, the register knows
+		_ = w.register.Call("Register.Read", claim, &Value{}) // the register knows whether the read was right
 	}
 	w.sleep(pace)
 	w.linger(r, lost)
@@ -123,7 +123,7 @@ func (w *worker) read(ctx context.Context, r *part) {
 	}
 }
 
-// writeShared writes to the register under the write side, and then goes on as a reader in some cases.
+// writeShared writes to the register under the write side. In some cases it then downgrades to the read side.
 func (w *worker) writeShared(ctx context.Context, l *reentrant.RWLock) {
 	p, r := w.writes(l), w.reads(l)
 	if !w.acquireShared(ctx, p) {
@@ -136,7 +136,7 @@ func (w *worker) writeShared(ctx context.Context, l *reentrant.RWLock) {
 	if ok && w.register.Call("Register.Read", claim, &value) == nil && !value.Refused {
 		w.sleep(pace)
 		claim.Version = value.Version
-		_ = w.register.Call("Register.Write", claim, &value) // what became of it, the register knows
+		_ = w.register.Call("Register.Write", claim, &value) // the register knows whether the write was accepted
 	}
 	w.linger(p, lost)
 	w.lookShared(p, lost)
@@ -153,7 +153,7 @@ func (w *worker) writeShared(ctx context.Context, l *reentrant.RWLock) {
 	w.releaseShared(r)
 }
 
-// sit uses permits.
+// sit holds permits for a while.
 func (w *worker) sit(ctx context.Context, p *part) {
 	if !w.acquireShared(ctx, p) {
 		return
@@ -167,7 +167,7 @@ func (w *worker) sit(ctx context.Context, p *part) {
 	w.releaseShared(p)
 }
 
-// linger uses a part for longer than a lease, now and then.
+// linger sometimes uses a part for longer than a lease.
 func (w *worker) linger(p *part, lost <-chan struct{}) {
 	if w.random.IntN(longOneIn) != 0 {
 		return
@@ -176,7 +176,7 @@ func (w *worker) linger(p *part, lost <-chan struct{}) {
 		if _, ok := w.lookShared(p, lost); !ok {
 			return
 		}
-		time.Sleep(lookEvery) // the pace of the looks
+		time.Sleep(lookEvery) // the pause between checks
 	}
 }
 
@@ -210,7 +210,8 @@ func (w *worker) releaseShared(p *part) {
 	w.write(w.record(p.op(history.Unlock), p.release))
 }
 
-// lookShared asks whether the part is still in use, which sends nothing. lost is what tells of the loss.
+// lookShared asks whether the part is still in use, which sends no command. lost is the channel that is closed at a
+// loss.
 func (w *worker) lookShared(p *part, lost <-chan struct{}) (token uint64, ok bool) {
 	op := p.op(history.Look)
 	op.Process, op.Client, op.Call = w.Name, w.name, history.Now()
@@ -229,7 +230,7 @@ func (w *worker) lookShared(p *part, lost <-chan struct{}) (token uint64, ok boo
 	return token, op.Outcome == history.OK
 }
 
-// judgeShared waits until the server has nothing of what was shared, and judges what happened to it.
+// judgeShared waits until the server has nothing of the shared names, and judges their histories.
 func (r *round) judgeShared(t *testing.T, dir string) {
 	s := session(t, r.servers.master.Addr())
 	book, seats := s.NewRWLock(sharedRW), s.NewSemaphore(sharedSeats, seatsFree)
@@ -237,7 +238,7 @@ func (r *round) judgeShared(t *testing.T, dir string) {
 		a, errA := book.Inspect(t.Context())
 		b, errB := seats.Inspect(t.Context())
 		return errA == nil && errB == nil && len(a.Holders)+len(a.Waiting)+len(b.Holders)+len(b.Waiting) == 0
-	}, "everything was given back")
+	}, "everything was released")
 
 	h := history.SharedHistory{
 		Ops: r.ops(), Deaths: r.deaths, Forgets: r.forgets, Lease: roundLease, Permits: map[string]int{sharedSeats: seatsFree},

@@ -24,10 +24,10 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// patience is for how long what a test has does not end by itself, however busy the machine is.
+// patience is a lease, or another time, that must not end by itself in a test, however busy the machine is.
 const patience = 60 * time.Second
 
-// limit is how long a test waits for what must come. It only bounds the time of a failure.
+// limit is how long a test waits before it fails.
 var limit = testsize.Patience(patience)
 
 func TestMain(m *testing.M) {
@@ -40,14 +40,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(patient{m}, leftByProxies...)
 }
 
-// leftByProxies are goroutines that a proxy leaves behind when a connection ends while there is something on its way:
-// the flow that would pass it on, and what reads the next thing.
+// leftByProxies are goroutines that a proxy leaves behind when a connection ends while data are on their way: the flow
+// that would pass the data on, and the reader of the next chunk.
 var leftByProxies = []goleak.Option{
 	goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
 	goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
 }
 
-// patient is tests that are not over before their goroutines are: goleak waits half a second for those.
+// patient is a test that ends only when its goroutines have ended: goleak waits only half a second for that.
 type patient struct{ *testing.M }
 
 func (m patient) Run() int {
@@ -57,13 +57,13 @@ func (m patient) Run() int {
 	return status
 }
 
-// eventually waits until ok.
+// eventually waits until ok returns true.
 func eventually(t *testing.T, ok func() bool, what string) {
 	t.Helper()
 	require.Eventually(t, ok, limit, 2*time.Millisecond, what)
 }
 
-// client is a plain connection to a server, to look at it and to break things.
+// client is a plain connection to a server, to look at its data and to cause faults.
 func client(t *testing.T, addr string) rueidis.Client {
 	t.Helper()
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, PipelineMultiplex: -1})
@@ -72,16 +72,16 @@ func client(t *testing.T, addr string) rueidis.Client {
 	return c
 }
 
-// session opens a session with a client of its own, through addr.
+// session opens a session with a client of its own over addr.
 func session(t *testing.T, addr string, opts ...reentrant.Option) *reentrant.Session {
 	t.Helper()
 	return sessionBy(t, addr, func(b backend.Backend) backend.Backend { return b }, opts...)
 }
 
-// sessionBy opens one whose backend goes by another.
+// sessionBy opens a session whose backend passes through another one.
 func sessionBy(t *testing.T, addr string, by func(backend.Backend) backend.Backend, opts ...reentrant.Option) (s *reentrant.Session) {
 	t.Helper()
-	for begun := time.Now(); s == nil; { // opening is one try, and a machine may stand still for as long
+	for begun := time.Now(); s == nil; { // opening a session is a single try, and the machine may stand still during it
 		b, err := redisbackend.Open(t.Context(), "redis://"+addr)
 		if err == nil {
 			t.Cleanup(b.Close)
@@ -93,7 +93,7 @@ func sessionBy(t *testing.T, addr string, by func(backend.Backend) backend.Backe
 	}
 	t.Cleanup(func() {
 		patience := limit
-		if t.Failed() { // what it still holds is not given back
+		if t.Failed() { // what it still holds is not released
 			patience = time.Second
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -103,13 +103,13 @@ func sessionBy(t *testing.T, addr string, by func(backend.Backend) backend.Backe
 	return s
 }
 
-// A section is what a lock protects: it notices when two are inside at once, and tokens that do not rise.
+// A section is what a lock protects: it detects two owners at once, and tokens that do not rise.
 type section struct {
 	inside   atomic.Int32
 	overlaps atomic.Int32
 	fallen   atomic.Int32
-	passed   atomic.Int64  // for goroutines that only watch
-	token    backend.Token // guarded by the lock under test: a race here is an overlap too
+	passed   atomic.Int64  // read by goroutines that only watch
+	token    backend.Token // guarded by the lock under test: if two owners overlap, the race detector finds that too
 	entries  int
 }
 
@@ -128,28 +128,28 @@ func (s *section) run(token backend.Token) {
 
 func (s *section) verify(t *testing.T) {
 	t.Helper()
-	assert.Zero(t, s.overlaps.Load(), "two were inside at once")
+	assert.Zero(t, s.overlaps.Load(), "two owners were inside at once")
 	assert.Zero(t, s.fallen.Load(), "a token did not rise")
 }
 
-// lasting are options with which nothing ends by itself, and nothing is asked again, while a test runs.
+// lasting returns options with which no hold ends, and no waiter asks again, while a test runs.
 func lasting() []reentrant.Option {
 	return []reentrant.Option{reentrant.WithLease(2 * patience), reentrant.WithHeartbeat(patience / 2)}
 }
 
-// enduring are those for tests that lose messages: what is lost costs a heartbeat, and no lease ends while a machine is
-// busy with something else.
+// enduring returns options for tests that lose messages: a lost message costs a heartbeat, and no lease ends while the
+// machine is busy.
 func enduring() []reentrant.Option {
 	return []reentrant.Option{reentrant.WithLease(patience), reentrant.WithHeartbeat(patience / 20)}
 }
 
-// server starts a Redis of the test's own.
+// server starts a Redis for this test.
 func server(t *testing.T) *redisserver.Server {
 	t.Helper()
 	return redisserver.Start(t)
 }
 
-// keys are what is in a Redis that is about a lock, apart from the record of its tokens, which stays for a while.
+// keys returns the keys in Redis that belong to a lock, except the records of tokens, which stay for a while.
 func keys(t *testing.T, c rueidis.Client, lock string) []string {
 	t.Helper()
 	all, err := c.Do(t.Context(), c.B().Keys().Pattern("*"+lock+"*").Build()).AsStrSlice()
@@ -172,7 +172,7 @@ func rounds(n int) int {
 	return n * max(factor, 1)
 }
 
-// evals is how many scripts a server has run.
+// evals returns how many scripts a server has run.
 func evals(t *testing.T, c rueidis.Client) int {
 	t.Helper()
 	info, err := c.Do(t.Context(), c.B().Info().Section("commandstats").Build()).ToString()
@@ -191,7 +191,8 @@ func evals(t *testing.T, c rueidis.Client) int {
 	return n
 }
 
-// fewestEvals is how many scripts do takes, of three times: what a machine that stalls has sent again only adds to them.
+// fewestEvals calls do three times and returns the least number of scripts that it takes: commands that a slow machine
+// sends again can only add to it.
 func fewestEvals(t *testing.T, c rueidis.Client, do func()) int {
 	t.Helper()
 	fewest := math.MaxInt

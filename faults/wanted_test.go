@@ -11,10 +11,10 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Three sessions want a lock again and again, and each holder keeps it until it is notified that another waits, while
-// connections are killed and scripts flushed. Each holder is notified, although messages are lost, and although the request to
-// report waiters goes over those connections too. A waiter that is not reported would wait forever.
-func TestWantedMissesNoWaiterWhileConnectionsAreKilled(t *testing.T) {
+// Three sessions want a lock again and again, and each holder keeps it until it is notified that another session waits,
+// while connections are killed and scripts flushed. Each holder is notified, although messages are lost, and although
+// the request to report waiters uses the same connections. A waiter that is not reported would wait for ever.
+func TestEveryWaiterIsReportedWhileConnectionsAreKilled(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
 	turns := int64(rounds(100))
@@ -26,7 +26,7 @@ func TestWantedMissesNoWaiterWhileConnectionsAreKilled(t *testing.T) {
 	nemesis, stop := context.WithCancel(t.Context())
 	var nemeses, players sync.WaitGroup
 	nemeses.Go(func() { disturb(nemesis, c, &s) })
-	over := make(chan struct{}) // closed when there have been enough turns
+	over := make(chan struct{}) // closed when each session has had the lock often enough
 	var once sync.Once
 	for _, session := range sessions {
 		players.Go(func() {
@@ -48,7 +48,7 @@ func TestWantedMissesNoWaiterWhileConnectionsAreKilled(t *testing.T) {
 				case <-time.After(limit):
 					told = false
 				}
-				_ = l.Unlock(t.Context()) // what it cannot give back now is given back in the background
+				_ = l.Unlock(t.Context()) // what cannot be released now is released in the background
 				if !assert.True(t, told, "the holder is notified that others wait") {
 					once.Do(func() { close(over) })
 					return

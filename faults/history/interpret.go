@@ -15,20 +15,20 @@ import (
 type interpreter struct {
 	h        History
 	steps    []porcupine.Operation
-	clients  map[string]int // numbers, for pictures
+	clients  map[string]int // numbers of clients, for pictures
 	holds    int
 	lost     int
 	findings []string
 }
 
-// A client is the state of one client's hold, by its own operations.
+// A client is the state of one client's hold, according to its own operations.
 type client struct {
 	name string
 	hold *hold // nil: none
-	owed int   // Unlocks that must return Lost
+	owed int   // Unlocks that must still return Lost
 }
 
-// A hold is one that an outermost acquire got.
+// A hold is what an outermost acquire got.
 type hold struct {
 	id    int
 	took  Op
@@ -79,7 +79,7 @@ func (in *interpreter) client(name string, ops []Op) {
 	last := ops[len(ops)-1]
 	dead, ok := in.h.Deaths[last.Process]
 	if !ok {
-		in.find("%s ended with the lock in its hands", name)
+		in.find("%s ended with the lock held", name)
 		return
 	}
 	// An Unlock without a reply, because its process died, may have been executed.
@@ -100,7 +100,7 @@ func (in *interpreter) acquire(c *client, op Op) {
 		c.hold.count++
 		in.step(c, reenter, op)
 	default:
-		if c.hold != nil { // lost unnoticed, and taken anew: the token says so
+		if c.hold != nil { // the hold was lost unnoticed, and the lock acquired again: the new token shows it
 			in.told(c, op)
 		}
 		in.holds++
@@ -119,7 +119,7 @@ func (in *interpreter) unlock(c *client, op Op) {
 		c.owed--
 	case op.Outcome == NotHeld && c.hold == nil && c.owed == 0:
 	case c.hold == nil || op.Outcome != OK && op.Outcome != Unknown:
-		in.find("%s: Unlock answered %q (%s) with %d Unlocks of lost holds owed and %s", c.name, op.Outcome, op.Note, c.owed, c.hold)
+		in.find("%s: Unlock returned %q (%s) with %d Unlocks of lost holds owed and %s", c.name, op.Outcome, op.Note, c.owed, c.hold)
 	case c.hold.count > 1: // without a reply from Redis, the next operation corrects the count
 		c.hold.count--
 		in.step(c, part, op)
@@ -138,20 +138,20 @@ func (in *interpreter) look(c *client, op Op) {
 	case op.Outcome == OK && c.hold != nil:
 		in.step(c, shown, op)
 	case op.Outcome == OK:
-		in.find("%s: %s says that it holds, and it does not", c.name, op.Kind)
+		in.find("%s: %s reports a hold that does not exist", c.name, op.Kind)
 	case op.Outcome == NotHeld && c.owed == 0:
-		in.find("%s: %s says that there never was a hold", c.name, op.Kind)
+		in.find("%s: %s reports that there never was a hold", c.name, op.Kind)
 	case op.Outcome == Lost && c.hold != nil:
 		in.told(c, op)
 	}
 }
 
-// told ends a hold whose loss op has reported to its owner. It ended at some time before.
+// told ends a hold whose loss op has reported to its owner. The hold ended at some time before that.
 func (in *interpreter) told(c *client, op Op) {
 	in.lost++
 	from := in.canEnd(c.hold, op.Return)
 	if from > op.Return {
-		in.find("%s lost %s for no reason: it was told %d ms before the lease could have ended", c.name, c.hold, (from-op.Return)/1e6)
+		in.find("%s lost %s for no reason: the loss was reported %d ms before the lease could have ended", c.name, c.hold, (from-op.Return)/1e6)
 		from = op.Return
 	}
 	in.add(c.name, step{verb: lapse, hold: c.hold.id}, from, op.Return)
@@ -159,10 +159,10 @@ func (in *interpreter) told(c *client, op Op) {
 	c.hold = nil
 }
 
-// canEnd is the earliest moment at which a hold can have ended by itself, as seen at a later one.
+// canEnd returns the earliest time at which a hold can have ended by itself, as seen at a later time.
 func (in *interpreter) canEnd(h *hold, seen int64) int64 {
 	at := h.took.Call + in.h.Least.Nanoseconds()
-	var handed int64 // how long a lock that Redis forgot may be handed on
+	var handed int64 // how long a lock that Redis forgot may still be handed over
 	if in.h.Local {
 		handed = in.h.Lease.Nanoseconds()
 	}
@@ -181,7 +181,7 @@ func (in *interpreter) step(c *client, v verb, op Op) {
 	in.add(c.name, step{verb: v, hold: c.hold.id, token: op.Token, recent: recent, late: recent && !asks}, op.Call, op.Return)
 }
 
-// forgotLately reports whether Redis has forgotten something while there was the hold, and no longer ago than a lease.
+// forgotLately reports whether Redis has forgotten something during the hold, within the last lease.
 func (in *interpreter) forgotLately(h *hold, op Op) bool {
 	return slices.ContainsFunc(in.h.Forgets, func(f Span) bool {
 		return h.took.Call <= f.To && f.From <= op.Return && op.Call <= f.To+in.h.Lease.Nanoseconds()

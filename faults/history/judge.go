@@ -12,7 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A History has the operations of one run.
+// A History is the operations of one run.
 type History struct {
 	Ops     []Op
 	Deaths  map[string]int64 // when a process was dead
@@ -20,15 +20,15 @@ type History struct {
 	Lease   time.Duration
 	// Least is the shortest time, from the call of an acquire, after which the hold can end by itself.
 	Least time.Duration
-	// Local: processes hand locks on, and enter them again, without asking Redis. When Redis forgets, each may then
-	// go on for a while with a lock that is another's too, from owner to owner. With Local and Forgets there is no
-	// order to look for, and only the tokens are judged, for a lease after that those of each process by themselves,
-	// and the operations of each client by themselves.
+	// Local: processes hand locks over, and re-enter them, without asking Redis. When Redis forgets, each process may
+	// then use a lock for a while that another process has too. With Local and Forgets the judge does not search for an
+	// order. It checks only the tokens, which for a lease after that must rise only within each process, and the
+	// operations of each client by themselves.
 	Local bool
 }
 
-// A Span is the time between two moments of [Now] in which Redis forgot everything, or, Partly, perhaps some of the
-// last writes.
+// A Span is the time between two readings of [Now] in which Redis forgot everything, or, if Partly is true, perhaps
+// some of the last writes.
 type Span struct {
 	From, To int64
 	Partly   bool
@@ -44,24 +44,24 @@ func (f Finding) String() string { return f.Lock + ": " + f.What }
 
 // A Verdict is the judgement of a history.
 type Verdict struct {
-	Holds    int // how many there were
+	Holds    int // the number of holds
 	Lost     int // of these, how many ended by themselves with a notice to their owners
 	Findings []Finding
 
-	pictures map[string]picture // of the locks that behaved as they must not
+	pictures map[string]picture // of the locks with findings
 }
 
-// A picture is the data for drawing the search for an order.
+// A picture has the data for drawing the search for an order.
 type picture struct {
 	model porcupine.Model
 	info  porcupine.LinearizationInfo
 }
 
-// patience bounds the search for an order. A history of a few ten thousand operations takes well under a second; one
-// that has none can take much longer, and a search that is given up found nothing.
+// patience limits the search for an order. For a history of some ten thousand operations it takes well under a second;
+// if there is no order it can take much longer. A search that is given up has found nothing.
 const patience = 5 * time.Minute
 
-// Judge checks a history against the model, each lock for itself.
+// Judge checks a history against the model, each lock by itself.
 func Judge(h History) Verdict {
 	v := Verdict{pictures: make(map[string]picture)}
 	byLock := opsByLock(h.Ops)
@@ -92,12 +92,12 @@ func (v *Verdict) judge(h History, lock string, ops []Op) {
 	v.order(lock, model, steps)
 }
 
-// order looks for an order of the steps in which the model can do them.
+// order searches for an order in which the model allows the steps.
 func (v *Verdict) order(lock string, m porcupine.Model, steps []porcupine.Operation) {
 	result, info := porcupine.CheckOperationsVerbose(m, steps, patience)
 	switch result {
 	case porcupine.Illegal:
-		v.Findings = append(v.Findings, Finding{lock, "no order of the operations is one of a lock"})
+		v.Findings = append(v.Findings, Finding{lock, "a lock allows no order of these operations"})
 		v.pictures[lock] = picture{m, info}
 	case porcupine.Unknown:
 		v.Findings = append(v.Findings, Finding{lock, fmt.Sprintf("no order was found in %v", patience)})
@@ -105,7 +105,7 @@ func (v *Verdict) order(lock string, m porcupine.Model, steps []porcupine.Operat
 	}
 }
 
-// Save writes a picture of each lock that behaved as it must not.
+// Save writes a picture for each lock with findings.
 func (v Verdict) Save(dir string) error {
 	for lock, p := range v.pictures {
 		file, err := os.Create(filepath.Join(dir, filepath.Base(lock)+".html"))
@@ -123,16 +123,16 @@ func (v Verdict) Save(dir string) error {
 	return nil
 }
 
-// fallenTokens finds holds that began after another had its token, with one that is not higher. The model finds these
-// too; here they are named, and found however the holds ended. A process that does not ask may go on with tokens from
-// before Redis forgot: those are held against its own only. No token is ever given twice.
+// fallenTokens finds holds that began after another owner had its token, and whose token is not higher. The model finds
+// these too; here they are named, and found however the holds ended. A process that does not ask Redis may go on with
+// tokens from before Redis forgot: those are compared only with its own. No token may ever be issued twice.
 func fallenTokens(h History, ops []Op) []string {
 	taken := firstHolds(ops)
 	calls := slices.SortedFunc(slices.Values(taken), func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
 	returns := slices.SortedFunc(slices.Values(taken), func(a, b Op) int { return cmp.Compare(a.Return, b.Return) })
 	var findings []string
 	var highest Op
-	own := make(map[string]Op) // the highest of each process
+	own := make(map[string]Op) // the highest token of each process
 	for _, c := range calls {
 		for len(returns) > 0 && returns[0].Return < c.Call {
 			r := returns[0]
@@ -156,7 +156,7 @@ func fallenTokens(h History, ops []Op) []string {
 	return append(findings, twins(taken)...)
 }
 
-// firstHolds returns the acquires that gave a new token: re-entry keeps it.
+// firstHolds returns the acquires with a new token: a re-entry keeps the token.
 func firstHolds(ops []Op) []Op {
 	var taken []Op
 	first := make(map[string]bool)
@@ -171,14 +171,14 @@ func firstHolds(ops []Op) []Op {
 	return taken
 }
 
-// forgot reports whether a hold may be one of a lock that Redis had forgotten, which lasts a lease at most.
+// forgot reports whether Redis may have forgotten the hold's lock, which can be so for at most a lease.
 func (h History) forgot(op Op) bool {
 	return slices.ContainsFunc(h.Forgets, func(f Span) bool {
 		return f.From <= op.Return && op.Call <= f.To+h.Lease.Nanoseconds()
 	})
 }
 
-// twins finds tokens that two clients had.
+// twins finds tokens that two clients have had.
 func twins(taken []Op) (findings []string) {
 	had := make(map[uint64]Op)
 	for _, op := range taken {

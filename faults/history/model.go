@@ -13,10 +13,10 @@ type step struct {
 	hold  int
 	token uint64
 	who   string
-	// recent: Redis has forgotten something less than a lease ago. If not the hold, then perhaps that it was renewed, so
-	// it may end sooner than its owner thinks.
+	// recent: Redis has forgotten something less than a lease ago. If it was not the hold, it may have been the hold's
+	// renewal, so that the hold ends sooner than its owner expects.
 	recent bool
-	// late: recent, and Redis is not asked. If it forgot the hold, its owner need not know yet.
+	// late: recent, and the operation does not ask Redis. If Redis forgot the hold, its owner need not know that yet.
 	late bool
 }
 
@@ -35,12 +35,12 @@ const (
 
 // A state is the lock between two steps. It is a value: == compares it.
 type state struct {
-	hold   int    // the hold there is; 0: the lock is free
-	count  int    // how often it was taken
-	token  uint64 // of the hold; 0: not known
-	max    uint64 // highest token so far
-	doubt  bool   // Redis may have forgotten the hold, or how long it lasts
-	ghosts string // holds that Redis forgot and whose owners do not know, as text: a slice cannot be compared
+	hold   int    // the present hold; 0: the lock is free
+	count  int    // the hold count
+	token  uint64 // the hold's token; 0: not known
+	max    uint64 // the highest token so far
+	doubt  bool   // Redis may have forgotten the hold, or when it ends
+	ghosts string // holds that Redis forgot and whose owners do not know that, as text: a slice cannot be compared
 }
 
 var model = porcupine.Model{
@@ -62,7 +62,7 @@ var model = porcupine.Model{
 	},
 }
 
-// do is one step; false if a lock cannot do it.
+// do does one step, and returns false if a lock cannot do it.
 func (s state) do(in step) (state, bool) {
 	held := s.hold == in.hold
 	switch in.verb {
@@ -124,7 +124,7 @@ func (s state) forgets() state {
 	return s.free()
 }
 
-// A ghost stands in the set of ghosts as its number between blanks.
+// A ghost is a hold that Redis forgot. In the set of ghosts it is its number between blanks.
 func ghost(hold int) string { return fmt.Sprintf(" %d ", hold) }
 
 func (s state) haunted(hold int) bool { return strings.Contains(s.ghosts, ghost(hold)) }

@@ -37,15 +37,15 @@ type Outcome string
 // The outcomes. Pending: the call did not return, because the process died.
 const (
 	Pending Outcome = ""
-	OK      Outcome = "ok"       // done; for Look and Verify: it is held
-	No      Outcome = "no"       // nothing was taken, or nothing is known
+	OK      Outcome = "ok"       // done; of Look and Verify: the lock is held
+	No      Outcome = "no"       // nothing was acquired, or nothing is known
 	Lost    Outcome = "lost"     // the hold ended by itself
 	NotHeld Outcome = "not held" // there was no hold
-	Unknown Outcome = "unknown"  // Unlock: the hold has ended for its owner, without a reply from Redis
-	Untold  Outcome = "untold"   // Look at a shared hold: it is gone, and the Lost channel of its owner is open
+	Unknown Outcome = "unknown"  // of Unlock: the hold has ended for its owner, without a reply from Redis
+	Untold  Outcome = "untold"   // of Look at a shared hold: it is gone, but its owner's Lost channel is still open
 )
 
-// An Op is one operation of one client. The operations of a client come one after the other.
+// An Op is one operation of one client. A client does one operation after the other.
 type Op struct {
 	Process string  `json:"process"`
 	Client  string  `json:"client"`
@@ -54,10 +54,10 @@ type Op struct {
 	Call    int64   `json:"call"`
 	Return  int64   `json:"return,omitempty"`
 	Outcome Outcome `json:"outcome,omitempty"`
-	Token   uint64  `json:"token,omitempty"` // of an acquire; 0 if it was lost before it could be asked
-	Read    bool    `json:"read,omitempty"`  // about the read side; Token is then the version
+	Token   uint64  `json:"token,omitempty"` // of an acquire; 0 if the lock was lost before its token was read
+	Read    bool    `json:"read,omitempty"`  // for the read side; Token is then the version
 	Units   int     `json:"units,omitempty"` // permits
-	Note    string  `json:"note,omitempty"`  // the words of the error
+	Note    string  `json:"note,omitempty"`  // the text of the error
 }
 
 // A Log writes operations to a file, each line with one write: the death of the process costs at most half a line.
@@ -75,7 +75,7 @@ func NewLog(path string) (*Log, error) {
 	return &Log{file: file}, nil
 }
 
-// Write adds an operation. One that may not return is written twice: when it is called, and when it has returned.
+// Write adds an operation. One that may never return is written twice: when it is called and when it has returned.
 func (l *Log) Write(op Op) error {
 	line, err := json.Marshal(op)
 	if err != nil {
@@ -98,13 +98,13 @@ func Read(path string) ([]Op, error) {
 	if err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
-	defer func() { _ = file.Close() }() // only read
+	defer func() { _ = file.Close() }() // the file was only read
 	var ops []Op
 	pending := make(map[string]Op) // by client
 	for lines := json.NewDecoder(file); ; {
 		var op Op
 		switch err := lines.Decode(&op); {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // half a line is that of a dead process
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // only a dead process leaves half a line
 			for _, op := range pending {
 				ops = append(ops, op)
 			}

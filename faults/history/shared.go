@@ -18,7 +18,7 @@ type SharedHistory struct {
 	Deaths  map[string]int64 // when a process was dead
 	Forgets []Span           // when Redis forgot
 	Lease   time.Duration
-	Permits map[string]int // of the semaphores; the other names are read-write locks
+	Permits map[string]int // limits of the semaphores; the other names are read-write locks
 }
 
 // A use is one hold of one client: its read side, its write side, or its permits.
@@ -26,18 +26,18 @@ type use struct {
 	client  string
 	process string
 	read    bool
-	units   int // permits; all of them of a writer
+	units   int // permits; all of them for a writer
 	taken   Op
 	depth   int    // acquires that are not unlocked yet
-	token   uint64 // or version; 0: not known
-	shown   int64  // when the client began the last check that showed its hold; 0: never
-	end     int64  // when it had given it up, or had learned of the loss
+	token   uint64 // token or version; 0: not known
+	shown   int64  // when the client began its last check that showed the hold; 0: never
+	end     int64  // when the client had released it, or had learned of the loss
 }
 
 // all is the number of units that a writer uses.
 const all = math.MaxInt32
 
-// JudgeShared checks a history of shared holds against their guarantees, each name for itself.
+// JudgeShared checks a history of shared holds against their guarantees, each name by itself.
 func JudgeShared(h SharedHistory) Verdict {
 	v := Verdict{pictures: make(map[string]picture)}
 	byName := opsByLock(h.Ops)
@@ -68,7 +68,7 @@ func (v *Verdict) judgeShared(h SharedHistory, name string, ops []Op) {
 		return
 	}
 	find(h.fallen(r.uses))
-	if len(h.Forgets) > 0 || len(v.Findings) > before { // nothing to look for, or found without a search
+	if len(h.Forgets) > 0 || len(v.Findings) > before { // there is nothing to search for, or a finding without a search
 		return
 	}
 	v.order(name, sharedModel, sharedSteps(r))
@@ -78,7 +78,7 @@ func (v *Verdict) judgeShared(h SharedHistory, name string, ops []Op) {
 type reader struct {
 	h        SharedHistory
 	uses     []*use
-	saw      []Op // of readers who see another version than at first
+	saw      []Op // uses by readers that see another version than at first
 	lost     int
 	findings []string
 }
@@ -102,11 +102,11 @@ func (r *reader) read(ops []Op) {
 // client reads the operations of one client on one side of the name, in order.
 func (r *reader) client(ops []Op) {
 	var now *use // nil: nothing is in use
-	owed := 0    // Unlocks to come
+	owed := 0    // Unlocks still to be called
 	for _, op := range ops {
 		switch {
 		case op.Outcome == Untold:
-			r.find("%s lost %s, and was not told", op.Client, now)
+			r.find("%s lost %s, and was not notified", op.Client, now)
 		case op.Kind == Acquire && op.Outcome == OK:
 			owed++
 			if now == nil {
@@ -114,7 +114,7 @@ func (r *reader) client(ops []Op) {
 			}
 			now.depth++
 		case op.Kind == Look && op.Outcome == OK && now == nil:
-			r.find("%s was shown what it does not have", op.Client)
+			r.find("%s was shown a hold that does not exist", op.Client)
 		case op.Kind == Look && op.Outcome == OK:
 			r.shown(now, op)
 		case op.Kind == Look && op.Outcome == Lost && now != nil:
@@ -122,7 +122,7 @@ func (r *reader) client(ops []Op) {
 			now.end, now = op.Return, nil
 		case op.Kind == Unlock && op.Outcome != Pending:
 			if op.Outcome != OK && op.Outcome != Lost || owed == 0 {
-				r.find("%s: Unlock answered %q (%s) with %d to come", op.Client, op.Outcome, op.Note, owed)
+				r.find("%s: Unlock returned %q (%s) with %d to come", op.Client, op.Outcome, op.Note, owed)
 			}
 			owed--
 			if now != nil {
@@ -192,12 +192,12 @@ func (u *use) String() string {
 	return fmt.Sprintf("%d permits", u.units)
 }
 
-// certain reports whether the use lasted for some time for certain: from the end of the call that took it to the beginning
-// of the last one that showed it.
+// certain reports whether the use certainly lasted for some time: from the end of the call that took it to the
+// beginning of the last one that showed it.
 func (u *use) certain() bool { return u.shown > u.taken.Return }
 
-// blind are the times, in order and apart, in which sessions may trust units that Redis has forgotten: they learn of that
-// within a lease.
+// blind are the times, sorted and without overlap, in which sessions may trust units that Redis has forgotten: they
+// learn of that within a lease.
 func (h SharedHistory) blind() (spans []Span) {
 	forgets := slices.SortedFunc(slices.Values(h.Forgets), func(a, b Span) int { return cmp.Compare(a.From, b.From) })
 	for _, f := range forgets {
@@ -215,10 +215,10 @@ func blindAt(blind []Span, from, to int64) bool {
 	return slices.ContainsFunc(blind, func(s Span) bool { return s.From <= from && to <= s.To })
 }
 
-// mostOverlaps bounds how many of them are named.
+// mostOverlaps limits how many overlaps are named.
 const mostOverlaps = 5
 
-// overlaps finds moments at which more is in use for certain than there is.
+// overlaps finds times at which more units are certainly in use than exist.
 func overlaps(uses []*use, limit int, blind []Span) (findings []string) {
 	type edge struct {
 		at  int64
@@ -263,7 +263,7 @@ func names(inside map[*use]bool) string {
 	return strings.Join(all, ", ")
 }
 
-// tooMany reports whether uses are too many at once. A writer can read beside itself.
+// tooMany reports whether the uses exceed the limit together. A writer may read at the same time.
 func tooMany(inside map[*use]bool, limit int) bool {
 	total := 0
 	writer := ""
@@ -280,12 +280,12 @@ func tooMany(inside map[*use]bool, limit int) bool {
 	return total > limit
 }
 
-// fallen finds tokens and versions that are lower than those of uses that began before, and tokens that were given twice.
-// When Redis has forgotten, sessions may go on with what they have for a lease, and only those of a process are compared.
-// A replica that lacks the last writes brings an older record back: a reader that comes then is above what its own process
-// has known, which alone can tell. A writer that writes nothing spends its tokens: readers that come later have a higher
-// version than those of a session that has read all along, though nothing was written. So a version is above the tokens of
-// writers and what its own process has seen, and a token above everything.
+// fallen finds tokens and versions that are lower than those of uses that began before, and tokens that were issued
+// twice. When Redis has forgotten, sessions may use what they have for a lease, so only uses of the same process are
+// compared. A replica that lacks the last writes brings an older record back: a reader that comes then has a higher
+// version than its own process has seen, and that is all that is certain. A writer uses up its tokens even if it writes
+// nothing: readers that come later have a higher version than those of a session that has been reading all along. So a
+// version must be above the tokens of writers and what its own process has seen, and a token above everything.
 func (h SharedHistory) fallen(uses []*use) (findings []string) {
 	known := slices.DeleteFunc(slices.Clone(uses), func(u *use) bool { return u.token == 0 })
 	blind := h.blind()
@@ -334,7 +334,7 @@ func (h SharedHistory) fallen(uses []*use) (findings []string) {
 	return findings
 }
 
-// older reports whether a reader may have come under an older record than there was once.
+// older reports whether a reader may have got its version from an older record than there was before.
 func (h SharedHistory) older(u *use) bool {
 	return u.read && slices.ContainsFunc(h.Forgets, func(s Span) bool { return s.Partly && s.From <= u.taken.Return })
 }
@@ -342,13 +342,13 @@ func (h SharedHistory) older(u *use) bool {
 // A sharedStep is an operation on a read-write lock as the model sees it.
 type sharedStep struct {
 	verb   verb
-	client int    // from 1
+	client int    // of the client; from 1
 	token  uint64 // or version; 0: not known
-	after  uint64 // token of the write that must be the last one before; which that is follows from the tokens
+	after  uint64 // the token of the write that must be the last one before; the tokens show which one that is
 	who    string
 }
 
-// What the model does beside take and give of the write side.
+// What the model does besides acquiring and releasing the write side.
 const (
 	takeRead verb = "read"
 	giveRead verb = "give up reading"
@@ -357,15 +357,15 @@ const (
 
 // A sharedState is a read-write lock between two steps.
 type sharedState struct {
-	writer  int // a client; 0: none
+	writer  int // the writing client; 0: none
 	readers int
 	highest uint64 // token or version so far
 	written uint64 // token of the last write
 }
 
-// sharedModel is a read-write lock whose tokens rise above all versions, and whose versions say which write was the last:
-// the same version is seen before and after only if nothing was written in between. Readers are only counted, so that states that differ by their names are one; and each
-// step says which write came before, so that there is little to search.
+// sharedModel is a read-write lock whose tokens rise above all versions, and whose versions show which write was the
+// last: the same version is seen twice only if nothing was written in between. Readers are only counted, so that states
+// that differ only in the readers' names are equal. Each step names the write before it, which keeps the search small.
 var sharedModel = porcupine.Model{
 	Init: func() any { return sharedState{} },
 	Step: func(s, input, _ any) (bool, any) {
@@ -382,7 +382,7 @@ var sharedModel = porcupine.Model{
 	},
 }
 
-// do is one step; false if a read-write lock cannot do it.
+// do does one step, and returns false if a read-write lock cannot do it.
 func (s sharedState) do(in sharedStep) (sharedState, bool) {
 	ok := in.token == 0 || in.after == s.written && (in.verb != take || in.token >= s.highest)
 	switch in.verb {
@@ -405,7 +405,7 @@ func (s sharedState) do(in sharedStep) (sharedState, bool) {
 	return s, ok
 }
 
-// sharedSteps returns the steps of the certain uses: a use that was never shown proves nothing.
+// sharedSteps returns the steps of the uses that are certain: a use that was never shown proves nothing.
 func sharedSteps(r *reader) (steps []porcupine.Operation) {
 	clients := make(map[string]int)
 	var written []uint64
