@@ -30,7 +30,7 @@ func TestATokenIsAParameterOfAStatement(t *testing.T) {
 	}
 	for _, token := range []backend.Token{math.MaxInt64 + 1, math.MaxUint64} {
 		_, err := token.Value()
-		assert.ErrorContains(t, err, fmt.Sprint(uint64(token)), "it must not become a negative number")
+		assert.ErrorContains(t, err, fmt.Sprint(uint64(token)), "a token must not become a negative number")
 	}
 }
 
@@ -43,11 +43,11 @@ func TestATokenIsReadFromAColumn(t *testing.T) {
 	for _, src := range []any{nil, int64(-1), "", "-1", []byte("seven"), "7.0", "99999999999999999999", 7.0, true, time.Time{}} {
 		token := backend.Token(5)
 		assert.Error(t, token.Scan(src), "%T %v", src, src)
-		assert.Equal(t, backend.Token(5), token, "it is left as it was")
+		assert.Equal(t, backend.Token(5), token, "the token is not changed")
 	}
 }
 
-// A table keeps the highest token it has seen, and refuses what is done with a lower one.
+// A table keeps the highest token that it has seen, and refuses statements with a lower one.
 func ExampleToken_Value() {
 	var token backend.Token = 34
 	args := []any{token, "bolts", token} // for: UPDATE stock SET token = ? WHERE item = ? AND token <= ?

@@ -13,19 +13,19 @@ import (
 
 // A Backend is one server and its connections. It is safe for concurrent use.
 type Backend struct {
-	start time.Time         // the zero of the server's clock; immutable
-	trace func(line string) // immutable; nil: no trace
+	start time.Time         // time at which the server's clock was zero; immutable
+	trace func(line string) // immutable; nil for no trace
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	fault    Fault
 	skew     time.Duration // how far the server's clock is ahead of time.Now
 	locks    map[string]*protocol.Lock
 	shared   map[string]*protocol.Shared
-	conns    []*Conn               // the open ones
-	names    map[string]string     // session's id -> its name
-	cut      map[string]bool       // by session's id: the session is partitioned
+	conns    []*Conn               // open connections
+	names    map[string]string     // session's id -> name
+	cut      map[string]bool       // by session's id: whether the session is partitioned
 	registry map[string]registered // by session's id
-	tries    map[Op]int            // number of ops since the fault was set; the key's Try is 0
+	tries    map[Op]int            // number of ops since the fault was set; the Try of each key is 0
 	executed map[Verb]int
 	grants   []string // by the command being executed, for the trace
 }
@@ -111,7 +111,7 @@ func (b *Backend) Publish(session string, m protocol.Message) {
 	defer b.mu.Unlock()
 	m.At += b.clockLocked()
 	b.publishLocked(b.idLocked(session), m)
-	b.grants = nil // the trace shows messages of commands
+	b.grants = nil // the trace shows only messages that commands cause
 }
 
 // Flush forgets all locks, as FLUSHALL does.
@@ -287,7 +287,7 @@ func describe(to string, m protocol.Message) string {
 	return "grant " + about + " " + block(m.First, m.Last)
 }
 
-// note traces something that happened on the way to the server.
+// note adds a line to the trace about something that happened on the way to the server.
 func (b *Backend) note(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

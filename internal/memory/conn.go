@@ -16,9 +16,9 @@ import (
 type Conn struct {
 	b       *Backend
 	session string
-	name    string // in traces and faults
+	name    string // name in traces and faults
 	sink    backend.Sink
-	wake    chan struct{} // 1-buffered: the inbox has something
+	wake    chan struct{} // has a value if the inbox is not empty; capacity 1
 	quit    chan struct{} // closed by Close
 	done    chan struct{} // closed when no more messages are delivered
 
@@ -35,7 +35,7 @@ type message struct {
 	resumed bool
 	protocol.Message
 	link   chan struct{} // the connection that it came over
-	judged bool          // the fault has decided about it
+	judged bool          // the fault has already decided about it
 }
 
 func newConn(b *Backend, session string, sink backend.Sink) *Conn {
@@ -180,8 +180,8 @@ func (c *Conn) later(d time.Duration, m message) {
 	})
 }
 
-// read maps a grant to local time; false if the session is disconnected. NotBefore stays zero if no reply came over
-// this connection yet, or if the mapped time lies in the future.
+// read converts the time of a grant to local time, and returns false if the session is disconnected. NotBefore stays
+// zero if no reply has come over this connection yet, or if the local time lies in the future.
 func (c *Conn) read(g protocol.Message) (backend.Grant, bool) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
@@ -200,7 +200,7 @@ func (c *Conn) read(g protocol.Message) (backend.Grant, bool) {
 	return local, true
 }
 
-// instant maps a local time to the server's clock, as it was at the last reply.
+// instant converts a local time to the server's clock, as that was at the last reply.
 func (c *Conn) instant(t time.Time) protocol.Instant {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
@@ -214,7 +214,7 @@ func (c *Conn) setClock(ahead time.Duration) {
 	c.ahead, c.known = ahead, true
 }
 
-// line returns the connection for a command. cut says that commands do not arrive.
+// line returns the connection for a command. cut means that commands do not arrive.
 func (c *Conn) line() (link chan struct{}, cut bool, err error) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
@@ -414,8 +414,8 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	}
 }
 
-// acquire executes an attempt at the server: by comparison with the Prior if that is still right, else by the whole
-// verb. With a Redis those are two commands.
+// acquire executes an attempt at the server: the short form, which compares the Prior, or the whole verb if the Prior
+// is no longer right. With Redis these are two commands.
 func (r *remote) acquire(l *protocol.Lock, now protocol.Instant, req backend.AcquireRequest, notAfter protocol.Instant) (backend.AcquireReply, error) {
 	if reply, ok := l.Pass(now, r.c.session, req, notAfter); ok {
 		return reply, nil
@@ -427,7 +427,8 @@ func (r *remote) acquire(l *protocol.Lock, now protocol.Instant, req backend.Acq
 	return reply, err
 }
 
-// release executes a release at the server, in the same two ways.
+// release executes a release at the server: the short form, which compares the Prior, or the whole verb if the Prior is
+// no longer right.
 func (r *remote) release(now protocol.Instant, req backend.ReleaseRequest, doubt time.Duration) backend.ReleaseResult {
 	if r.lock().Free(now, r.c.session, req) {
 		return backend.Freed
@@ -505,9 +506,9 @@ func (r *remote) force(ctx context.Context, notAfter time.Time, run func(now, li
 	}
 }
 
-// remaining returns how long copies may be under way that are until then, 0 if there are none. It is a duration, not a
-// time: the server counts it from the execution, which is later, so the tombstone lasts long enough whatever the
-// server's clock shows.
+// remaining returns for how long copies may still be under way that are sent until then, 0 if there are none. It is a
+// duration and not a time: the server counts it from the execution, which is later, so the tombstone lasts long enough
+// whatever the server's clock shows.
 func remaining(until time.Time) time.Duration {
 	if until.IsZero() {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"github.com/relock-go/relock/internal/memory"
 )
 
-// The first Unlock of the first session is executed and its reply lost; everything that is pushed to the second comes
-// 50 ms late.
+// The first Unlock of the first session is executed but its reply is lost, and every message to the second session
+// comes 50 ms late.
 func ExampleWithFault() {
 	memory.New(memory.WithFault(func(op memory.Op) memory.Verdict {
 		switch {

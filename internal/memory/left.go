@@ -7,7 +7,7 @@ import (
 )
 
 // Left describes what the server still has of a lock and has not expired: a hold, places in the queue, tickets. Tests
-// use it to check that none is left behind.
+// use it to check that nothing is left behind.
 func (b *Backend) Left(name string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

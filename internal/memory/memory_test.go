@@ -13,9 +13,9 @@ import (
 	"github.com/relock-go/relock/internal/memory"
 )
 
-// The protocol's own behaviour is tested by backendtest. Here is what it cannot see: faults, clocks, traces.
+// backendtest tests the protocol. Tests here are about what it cannot see: faults, clocks, traces.
 
-// A session is what these tests need of one.
+// A session is a session on one lock, as these tests use it.
 type session struct {
 	t *testing.T
 	backend.Remote
@@ -44,7 +44,7 @@ func connect(t *testing.T, server *memory.Backend, id string) *session {
 	return s
 }
 
-// request is an attempt that queues.
+// request makes an attempt that queues.
 func request(epoch uint64) backend.AcquireRequest {
 	return backend.AcquireRequest{
 		Epoch: epoch, Owner: "7", Holds: 1, Lease: 10 * time.Second, NotAfter: time.Now().Add(time.Second), Queue: true,
@@ -88,7 +88,7 @@ func (s *session) locked() bool {
 	return st.Locked
 }
 
-// unknown, refused and unsent are the three kinds of errors.
+// unknown, refused and unsent require the three kinds of errors.
 func unknown(t *testing.T, err error) {
 	t.Helper()
 	require.Error(t, err)
@@ -110,7 +110,7 @@ func unsent(t *testing.T, err error) {
 	require.False(t, backend.OutcomeUnknown(err), "%v", err)
 }
 
-// bubble is a test in virtual time, with a server of its own.
+// bubble runs a test in virtual time, with a server of its own.
 func bubble(f func(t *testing.T, server *memory.Backend)) func(t *testing.T) {
 	return func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { f(t, memory.New()) })
@@ -169,7 +169,7 @@ func TestNamesOfSessionsAreInTheOrderOfConnecting(t *testing.T) {
 	require.Equal(t, "A", server.Name("6a1f"))
 }
 
-// A test with this backend finds a name that Redis's would refuse.
+// A test with this backend fails for a name that Redis's backend would refuse.
 func TestNamesThatRedisbackendRefusesAreRefused(t *testing.T) {
 	bubble(func(t *testing.T, server *memory.Backend) {
 		conn := connect(t, server, "A").conn
@@ -223,7 +223,7 @@ func TestRefusal(t *testing.T) {
 	})(t)
 }
 
-// A deadline counts although the context does not end at it: sessions save the timer.
+// A deadline counts even if the context does not end at it: sessions save the timer.
 type deadlineOnly struct {
 	context.Context
 	deadline time.Time
@@ -326,7 +326,7 @@ func TestFaultIsAskedByName(t *testing.T) {
 	})(t)
 }
 
-// pushed has a lock granted to B, and returns the moment.
+// pushed grants a lock to B by a message, and returns the time.
 func pushed(a, b *session, epoch uint64) time.Time {
 	a.t.Helper()
 	a.take(epoch)
@@ -378,12 +378,12 @@ func TestPartition(t *testing.T) {
 		a.take(1)
 		b.wait(1)
 		server.Partition("B", true)
-		a.release(1) // what is pushed to B is lost
+		a.release(1) // messages to B are lost
 		sent := time.Now()
 		_, err := b.acquire(1)
 		unknown(t, err)
 		require.Equal(t, time.Second, time.Since(sent))
-		require.Equal(t, 2, server.Count(memory.Acquire), "it did not arrive")
+		require.Equal(t, 2, server.Count(memory.Acquire), "the command did not arrive")
 		server.Partition("B", false)
 		<-b.resumes
 		require.Empty(t, b.grants)
@@ -420,7 +420,7 @@ func TestRestart(t *testing.T) {
 		<-a.resumes
 		<-b.resumes
 		time.Sleep(time.Second)
-		require.Empty(t, b.grants, "a message of before the restart")
+		require.Empty(t, b.grants, "a message from before the restart")
 		b.take(1) // the locks stay
 	})(t)
 }
@@ -430,7 +430,7 @@ func TestGrantAfterARestartIsNotDated(t *testing.T) {
 		a, b := connect(t, server, "A"), connect(t, server, "B")
 		a.take(1)
 		b.wait(1)
-		server.Restart() // there may be another server behind the connection
+		server.Restart() // after a restart the connection may lead to another server
 		a.release(1)
 		require.Zero(t, (<-b.grants).NotBefore)
 		b.take(1)
@@ -453,14 +453,14 @@ func TestFlushForgetsAndTokensRise(t *testing.T) {
 	})(t)
 }
 
-// A jump of the server's clock ends leases. Sessions notice, and go on.
+// When the server's clock jumps, leases end. Sessions notice the jump and go on.
 func TestClockJumpsForward(t *testing.T) {
 	bubble(func(t *testing.T, server *memory.Backend) {
 		a, b := connect(t, server, "A"), connect(t, server, "B")
 		a.take(1)
 		server.SetSkew(time.Hour)
-		b.take(1) // by B's old idea of the clock this copy is late
-		require.Equal(t, 3, server.Count(memory.Acquire), "it was sent again")
+		b.take(1) // by the time that B knows, this copy is late
+		require.Equal(t, 3, server.Count(memory.Acquire), "the copy was sent again")
 		a.wait(2)
 		b.release(1)
 		require.True(t, (<-a.grants).NotBefore.Equal(time.Now()))
@@ -470,7 +470,7 @@ func TestClockJumpsForward(t *testing.T) {
 		a.wait(3)
 		server.SetSkew(time.Hour + 5*time.Second)
 		b.release(2)
-		require.Zero(t, (<-a.grants).NotBefore, "to A the grant seems to come from the future")
+		require.Zero(t, (<-a.grants).NotBefore, "by A's clock the grant was made in the future")
 	})(t)
 }
 
@@ -482,12 +482,12 @@ func TestClockJumpsBackward(t *testing.T) {
 		server.SetSkew(-time.Minute)
 		a.release(1)
 		g := <-b.grants
-		require.Equal(t, time.Minute, time.Since(g.NotBefore), "too early is safe: it is not trusted")
+		require.Equal(t, time.Minute, time.Since(g.NotBefore), "a NotBefore that is too early is safe: the grant is not trusted")
 		b.take(1)
 	})(t)
 }
 
-// A place that is given up while the lock is free does not leave the next session waiting.
+// If a place is given up while the lock is free, the next session gets the lock.
 func TestWithdrawalHandsAFreeLockOn(t *testing.T) {
 	bubble(func(t *testing.T, server *memory.Backend) {
 		a, b, c := connect(t, server, "A"), connect(t, server, "B"), connect(t, server, "C")
@@ -501,7 +501,7 @@ func TestWithdrawalHandsAFreeLockOn(t *testing.T) {
 	})(t)
 }
 
-// A token that is ahead of the clock is remembered until the clock has caught up.
+// A token that is ahead of the clock is remembered until the clock has passed it.
 func TestTokensThatRanAheadAreKept(t *testing.T) {
 	bubble(func(t *testing.T, server *memory.Backend) {
 		a, b := connect(t, server, "A"), connect(t, server, "B")

@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// held is a lock that session a has, as owner @w, for ten seconds.
+// held returns a lock that session a has, as owner @w, for ten seconds.
 func held(t *testing.T) *protocol.Lock {
 	l := &protocol.Lock{Name: "lock", Keep: time.Minute, Publish: func(string, protocol.Message) {}}
 	_, err := l.Acquire(time.Second, "a", backend.AcquireRequest{Epoch: 1, Owner: "@w", Holds: 1, Tokens: 1, Lease: 10 * time.Second}, time.Hour)
@@ -24,7 +24,7 @@ func resume(l *protocol.Lock, lease time.Duration, seen backend.Token) backend.R
 	return reply
 }
 
-// The hold of a session that the record does not know would be lost at its first renewal.
+// If the record did not know the hold's new session, the hold would be lost at its first renewal.
 func TestResumeWithoutARecordMakesOne(t *testing.T) {
 	l := held(t)
 	before := l.Record.Last
@@ -36,7 +36,7 @@ func TestResumeWithoutARecordMakesOne(t *testing.T) {
 
 	l = held(t)
 	l.Record = protocol.Record{}
-	assert.Equal(t, backend.Token(9e9+1), resume(l, 10*time.Second, 9e9).Token, "above all that the session has seen")
+	assert.Equal(t, backend.Token(9e9+1), resume(l, 10*time.Second, 9e9).Token, "the token is above all that the session has seen")
 }
 
 func TestResumeKeepsTheTokenThatTheRecordHas(t *testing.T) {
@@ -45,7 +45,7 @@ func TestResumeKeepsTheTokenThatTheRecordHas(t *testing.T) {
 	assert.Equal(t, before, resume(l, 10*time.Second, 9e9).Token)
 }
 
-// The record is kept for as long as the lease that the hold has now.
+// The record is kept for as long as the hold's new lease.
 func TestResumeWithALongerLeaseKeepsTheRecord(t *testing.T) {
 	l := held(t)
 	resume(l, time.Hour, 0)

@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// permits is a semaphore of ten, whose copies are remembered for a second.
+// permits is a semaphore of ten permits. Sessions are remembered for a second for the sake of late copies.
 type permits struct {
 	*protocol.Shared
 	t *testing.T
@@ -42,7 +42,7 @@ func (p permits) entry(session string) *protocol.Entry {
 	return nil
 }
 
-// A long lease does not keep the name's kind when its units were given back.
+// When its units were given back, a name is soon free, however long the lease was.
 func TestASharedNameIsFreeSoonAfterItsLastUse(t *testing.T) {
 	p := newPermits(t)
 	p.say(time.Second, "a", 1, 0, 3)
@@ -52,7 +52,7 @@ func TestASharedNameIsFreeSoonAfterItsLastUse(t *testing.T) {
 	assert.False(t, p.InUse(13*time.Second))
 }
 
-// What the scripts read instead of all entries.
+// The scripts read the summary in place of all entries.
 func TestTheSummaryIsExact(t *testing.T) {
 	p := newPermits(t)
 	p.say(time.Second, "a", 1, 0, 7)

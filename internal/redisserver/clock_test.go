@@ -13,7 +13,7 @@ import (
 func TestAClockThatCanBeSet(t *testing.T) {
 	s := StartWithClock(t)
 	clock := s.Clock()
-	// off asserts that the server's clock is ahead by what the Clock says, as well as an answer can show that.
+	// off asserts that the server's clock is ahead by what the Clock says, as precisely as a reply can show it.
 	off := func() {
 		t.Helper()
 		before := time.Now().Add(clock.Ahead())
@@ -26,7 +26,7 @@ func TestAClockThatCanBeSet(t *testing.T) {
 		micros, err := strconv.ParseInt(micro, 10, 64)
 		require.NoError(t, err)
 		shown := time.UnixMicro(seconds*1e6 + micros)
-		const rounding = 10 * time.Millisecond // Redis may use the time of its last look
+		const rounding = 10 * time.Millisecond // Redis may use the time of its last reading
 		assert.False(t, shown.Before(before.Add(-rounding)) || shown.After(after.Add(rounding)), "%v: not within %v and %v", shown, before, after)
 	}
 	off()

@@ -74,13 +74,13 @@ const slots = 16384
 func (c *Cluster) form() error {
 	nodes, n := c.Nodes(), len(c.Masters)
 	for i, node := range nodes {
-		// Epochs that differ from the start need not be negotiated.
+		// Epochs that differ from the start need not be negotiated
 		if _, err := node.Command("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
 	}
 	for i, master := range c.Masters {
-		add := []string{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE is of Redis 7
+		add := []string{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE needs Redis 7
 		for slot := slots * i / n; slot < slots*(i+1)/n; slot++ {
 			add = append(add, strconv.Itoa(slot))
 		}

@@ -17,9 +17,9 @@ import (
 
 const orphanVariable = "RELOCK_TEST_ORPHAN"
 
-// The process below is killed, as go test kills one whose time is over.
+// The process in this test is killed, as go test kills a process whose time is over.
 func TestNoServerOutlivesItsProcess(t *testing.T) {
-	redisserver.Start(t) // or there is none to start
+	redisserver.Start(t) // or there is no server to start
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServerOfAProcessThatIsKilled$", "-test.timeout=5m")
 	child.Env = append(os.Environ(), orphanVariable+"=1")
 	output, err := child.StdoutPipe()
@@ -31,7 +31,7 @@ func TestNoServerOutlivesItsProcess(t *testing.T) {
 	_, err = ask(t, addr, "PING", enough)
 	require.NoError(t, err)
 	require.NoError(t, child.Process.Kill())
-	_ = child.Wait() // it was killed
+	_ = child.Wait() // the process was killed
 	assert.Eventually(t, func() bool {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
@@ -47,5 +47,5 @@ func TestServerOfAProcessThatIsKilled(t *testing.T) {
 	}
 	_, err := os.Stdout.WriteString(redisserver.Start(t).Addr() + "\n")
 	require.NoError(t, err)
-	<-t.Context().Done() // it is killed here
+	<-t.Context().Done() // the process is killed here
 }

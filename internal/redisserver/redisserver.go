@@ -46,9 +46,9 @@ func URL(tb testing.TB) string {
 type Server struct {
 	addr    string
 	dir     string
-	config  string // a file; "" for none
+	config  string // a configuration file; "" for none
 	options []string
-	clock   *Clock            // nil: the machine's
+	clock   *Clock            // the clock; nil for the machine's
 	bus     bool              // it is a node of a Cluster
 	ports   map[string]string // of the options with FreePort
 	process *exec.Cmd
@@ -96,7 +96,7 @@ func NeedTLS(tb testing.TB) {
 func KnowsShards(tb testing.TB) bool {
 	tb.Helper()
 	version, err := exec.CommandContext(tb.Context(), binary(), "--version").Output()
-	return err != nil || !strings.Contains(string(version), " v=6.") // without a server, Start decides
+	return err != nil || !strings.Contains(string(version), " v=6.") // if there is no server, Start skips or fails
 }
 
 // NeedShards skips a test where the server has no sharded channels. Only one that RELOCK_REDIS_SERVER names may be so old.
@@ -128,7 +128,7 @@ func begin(tb testing.TB, s *Server) *Server {
 	return s
 }
 
-// startTries is how often ports are chosen: another process may take a free one before Redis does.
+// startTries is how often Start chooses ports: another process may take a free one before Redis does.
 const startTries = 5
 
 func (s *Server) start() error {
@@ -241,7 +241,7 @@ func (s *Server) run(started chan<- error) {
 	err := s.process.Start()
 	started <- err
 	if err == nil {
-		_ = s.process.Wait() // how it ended is in its log
+		_ = s.process.Wait() // the log says how it ended
 	}
 }
 
@@ -327,6 +327,6 @@ func (s *Server) signal(sig syscall.Signal) {
 	select {
 	case <-s.exited:
 	default:
-		_ = s.process.Process.Signal(sig) // it may end at this moment
+		_ = s.process.Process.Signal(sig) // the process may end at this moment
 	}
 }

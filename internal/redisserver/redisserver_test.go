@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// soon is for a reply that does not come; enough, for one that does.
+	// soon is how long a test waits for a reply that does not come. It is long enough for one that does.
 	soon   = 100 * time.Millisecond
 	enough = time.Minute
 )
@@ -60,7 +60,7 @@ func TestServer(t *testing.T) {
 	s.Restart(t)
 	line, err = ask(t, s.Addr(), "GET key", enough)
 	require.NoError(t, err)
-	assert.Equal(t, "$-1", line, "it comes back empty")
+	assert.Equal(t, "$-1", line, "the server comes back empty")
 }
 
 func TestRestartWaitsForItsPort(t *testing.T) {
@@ -118,7 +118,7 @@ func TestWithoutAServer(t *testing.T) {
 	assert.Contains(t, failed.message, "REENTRANT_REDIS_REQUIRED")
 }
 
-// failing is a test that takes note instead of failing.
+// failing is a testing.TB that records a failure instead of failing.
 type failing struct {
 	testing.TB
 	message string
