@@ -22,17 +22,17 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// The test binary is also the worker: the program starts itself.
+// The test binary is also the worker: the program starts itself again.
 func TestMain(m *testing.M) {
 	if worker.IsChild() {
 		os.Exit(worker.Main())
 	}
-	// A build with the detector of races would have each process sleep for a second at its end.
+	// With the race detector each process would sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	os.Exit(m.Run())
 }
 
-// needRedis skips where there is no redis-server, but not on CI.
+// needRedis skips the test if there is no redis-server, except on CI.
 func needRedis(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("CI") == "" && os.Getenv("REENTRANT_REDIS_REQUIRED") == "" {
@@ -40,7 +40,8 @@ func needRedis(t *testing.T) {
 	}
 }
 
-// newLog is a file for what a program and its processes say: many may write to a file at once.
+// newLog makes a file for the output of a program and its processes, since several processes can write to a file at
+// once.
 func newLog(t *testing.T) *os.File {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -61,7 +62,7 @@ func TestARunFromEndToEnd(t *testing.T) {
 	out := t.TempDir()
 	var stdout bytes.Buffer
 	stderr := newLog(t)
-	status := parentMain([]string{ // in three rounds: a machine that stands still in one leaves it without a number
+	status := parentMain([]string{ // three rounds, because a machine that stands still during one leaves it without numbers
 		"-rounds", "3", "-duration", "100ms", "-only", "redsync,registered,cohort", "-workloads", "uncontended,2x20,reentrant", "-out", out,
 	}, &stdout, stderr)
 	require.Equal(t, exitClean, status, text(t, stderr))
@@ -79,11 +80,11 @@ func TestARunFromEndToEnd(t *testing.T) {
 		}
 	}
 	registered, _ := r.Cell("uncontended", "registered")
-	assert.InDelta(t, 2, registered.Range(result.Commands).Least, 0.2, "what its client asks beside only adds to it")
+	assert.InDelta(t, 2, registered.Range(result.Commands).Least, 0.2, "other commands of the contender's client can only add to the count")
 	assert.FileExists(t, filepath.Join(out, report.Page))
 }
 
-// The safety column can see: without a lock there are overlaps, and the exit status says so.
+// The overlaps column works: without a lock there are overlaps, and the exit status shows them.
 func TestWithoutALockThereAreOverlaps(t *testing.T) {
 	needRedis(t)
 	for _, workload := range []string{"5x20-100us", "rw-50-1ms"} {
@@ -91,7 +92,8 @@ func TestWithoutALockThereAreOverlaps(t *testing.T) {
 	}
 }
 
-// overlaps reports whether goroutines without a lock meet. Nothing forces them to; they just never fail to.
+// overlaps reports whether goroutines without a lock overlap. Nothing forces them to, but so far they have never failed
+// to.
 func overlaps(t *testing.T, workload string) bool {
 	for range 10 {
 		stderr := newLog(t)
@@ -104,7 +106,7 @@ func overlaps(t *testing.T, workload string) bool {
 	return false
 }
 
-// One line says what readers and users of a semaphore asked of Redis, and their contenders never overlap.
+// Each line shows what readers or users of a semaphore cost Redis, and none of the contenders ever overlap.
 func TestSharedHoldsFromEndToEnd(t *testing.T) {
 	needRedis(t)
 	out := t.TempDir()

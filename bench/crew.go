@@ -17,22 +17,22 @@ import (
 type crew struct {
 	children []*worker.Child
 	site     *worker.Site
-	release  func() bool // ends the context's watch
+	release  func() bool // stops watching the context
 }
 
 // A failure is the error of a contender in one cell.
 type failure struct{ error }
 
 const (
-	// openWithin is for processes to start and connect, a thousand sessions and five JVMs included.
+	// openWithin is how long processes may take to start and connect, also a thousand sessions and five JVMs.
 	openWithin = 45 * time.Second
-	// beginIn is time enough for every process to have its order and its goroutines in place.
+	// beginIn is long enough for every process to receive its order and start its goroutines.
 	beginIn = 50 * time.Millisecond
 	// cutAfter is how much longer than a run a goroutine may wait for the lock: more than a queue of a thousand takes,
 	// and many times the pause of polling clients. A goroutine that has not got the lock by then is cut off, and
 	// counted.
 	cutAfter = 2 * time.Second
-	// killAfter is how long processes may take to reply after that.
+	// killAfter is how long after that processes may take to reply.
 	killAfter = 3 * time.Second
 )
 
@@ -45,7 +45,7 @@ func startCrew(ctx context.Context, c contender.Contender, w workload.Workload, 
 	}
 	job := worker.Job{
 		Contender: c.Name, Workload: w, URL: url, Site: site,
-		Prefix: "bench:" + rand.Text() + ":", // no run finds keys of another
+		Prefix: "bench:" + rand.Text() + ":", // no run finds keys of another run
 	}
 	for job.Process = range w.Processes {
 		child, err := worker.Start(job, stderr)
@@ -92,7 +92,7 @@ func (c *crew) measure(d time.Duration) ([]worker.Outcome, error) {
 	return c.run(worker.Order{For: d, Cut: cutAfter})
 }
 
-// run gives all processes one order.
+// run gives the same order to all processes.
 func (c *crew) run(order worker.Order) ([]worker.Outcome, error) {
 	order.Begin = time.Now().Add(beginIn)
 	for _, child := range c.children {

@@ -12,9 +12,9 @@ import (
 	"github.com/relock-go/relock/localqueue"
 )
 
-// A fair lock among goroutines: the local queue beside a weighted semaphore of one, the nearest thing in
-// golang.org/x/sync. Both are FIFO and both can be cancelled; the semaphore has no owners. One goroutine is inside
-// and so many wait, all the time; the time is that of one empty section, which is one hand-over.
+// BenchmarkLocalQueue compares a fair lock among goroutines, the local queue, with a weighted semaphore of size one,
+// the nearest thing in golang.org/x/sync. Both are FIFO and can be cancelled; the semaphore has no owners. At any time
+// one goroutine is inside and the given number wait. The time is that of one empty section, which is one hand-over.
 //
 // go test -run '^$' -bench LocalQueue -count 5 .
 func BenchmarkLocalQueue(b *testing.B) {
@@ -42,7 +42,7 @@ func BenchmarkLocalQueue(b *testing.B) {
 	}
 }
 
-// takeTurns runs b.N empty sections in waiters+1 goroutines, which line up before the clock starts.
+// takeTurns runs b.N empty sections in waiters+1 goroutines, which queue before the clock starts.
 func takeTurns(b *testing.B, waiters int, acquire, release func(owner int64)) {
 	var started, ended sync.WaitGroup
 	goroutines := waiters + 1
@@ -62,7 +62,7 @@ func takeTurns(b *testing.B, waiters int, acquire, release func(owner int64)) {
 		})
 	}
 	started.Wait()
-	runtime.Gosched() // nearly all of them wait by now; the last may not
+	runtime.Gosched() // nearly all of them wait by now; the last one may not
 	b.ReportAllocs()
 	b.ResetTimer()
 	release(0)

@@ -47,7 +47,7 @@ func main() {
 	os.Exit(parentMain(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// parentMain's stderr is written to by all processes at once, as a file can be.
+// The processes write to parentMain's stderr at the same time, so it must allow that, as a file does.
 func parentMain(args []string, stdout, stderr io.Writer) int {
 	opts, err := parseOptions(args, stderr)
 	switch {
@@ -78,7 +78,7 @@ const (
 	readme    = "README.md"
 )
 
-// errOverlaps is the finding.
+// errOverlaps reports that two holders overlapped.
 var errOverlaps = errors.New("FAILED: some lock had two holders at once, or a semaphore too many (column overlaps)")
 
 func benchmark(ctx context.Context, opts options, stdout, stderr io.Writer) error {

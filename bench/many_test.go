@@ -18,10 +18,10 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A many takes several locks for the owner of ctx, and returns what gives them back.
+// A many takes several locks for the owner of ctx, and returns a function that releases them.
 type many func(ctx context.Context, names []string) (giveBack func() error, err error)
 
-// manies are the ways to take several locks that are compared, as one process has them.
+// manies are the contenders: each takes several locks in one process.
 var manies = map[string]func(b *testing.B, addr string) many{
 	"relock-multilock": func(b *testing.B, addr string) many {
 		s := openSession(b, addr)
@@ -85,7 +85,7 @@ func named(n int) (names []string) {
 	return names
 }
 
-// A thousand locks that are free, taken and given back.
+// A thousand free locks are acquired and released.
 func BenchmarkAThousandFreeLocks(b *testing.B) {
 	for name, open := range manies {
 		b.Run(name, func(b *testing.B) {
@@ -100,8 +100,8 @@ func BenchmarkAThousandFreeLocks(b *testing.B) {
 	}
 }
 
-// Five processes of 20 owners each want sets of ten out of 200 locks, at random, for a millisecond. The wait for a set is
-// reported.
+// Five processes of 20 owners each take sets of ten out of 200 locks, at random, for a millisecond. The benchmark
+// reports the wait for a set.
 func BenchmarkRandomSetsOfTen(b *testing.B) {
 	for name, open := range manies {
 		b.Run(name, func(b *testing.B) {

@@ -20,13 +20,13 @@ import (
 type bench struct {
 	opts   options
 	url    string
-	client rueidis.Client // for the counters
-	folder string         // for sites
+	client rueidis.Client // a client for the server's counters
+	folder string         // folder for the sites
 	stderr io.Writer
 	result *result.Result
 }
 
-// measure does all rounds.
+// measure measures all rounds.
 func measure(ctx context.Context, opts options, stderr io.Writer) (*result.Result, error) {
 	url := opts.redis
 	if url == "" {
@@ -50,12 +50,12 @@ func measure(ctx context.Context, opts options, stderr io.Writer) (*result.Resul
 	if err != nil {
 		return nil, fmt.Errorf("folder for the sites: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(folder) }() // it is in the folder for such things
+	defer func() { _ = os.RemoveAll(folder) }() // a folder for temporary files: what is left there does no harm
 	b := &bench{opts: opts, url: url, client: client, folder: folder, stderr: stderr, result: describe(opts, counters.Version)}
 	return b.result, b.rounds(ctx)
 }
 
-// rounds gives every contender its turn under each workload, again and again. Who begins changes with the round.
+// rounds measures every contender under each workload, again and again. Each round begins with another contender.
 func (b *bench) rounds(ctx context.Context) error {
 	progress := newProgress(b.stderr, b.count())
 	for round := range b.opts.rounds {
@@ -88,8 +88,8 @@ func (b *bench) count() (n int) {
 	return n
 }
 
-// cell measures one contender under one workload. A contender that fails is a sample without numbers; the error is
-// that of the run as a whole.
+// cell measures one contender under one workload. A contender that fails gives a sample without numbers; the returned
+// error is that of the run as a whole.
 func (b *bench) cell(ctx context.Context, c contender.Contender, w workload.Workload) (result.Sample, error) {
 	crew, err := startCrew(ctx, c, w, b.url, filepath.Join(b.folder, "site"), b.stderr)
 	if err != nil {

@@ -25,8 +25,8 @@ type options struct {
 	workloads  []workload.Workload
 }
 
-// Defaults: three rounds have a median, and a second is long against a turn of any contender. A quick look is for
-// seeing that everything works.
+// The defaults: with three rounds there is a median, and a second is long compared with one section of any contender. A
+// quick look only shows that everything works.
 const (
 	fullRounds, quickRounds     = 3, 1
 	fullDuration, quickDuration = time.Second, 200 * time.Millisecond

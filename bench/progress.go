@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/bench/internal/result"
 )
 
-// A progress prints the progress of the run, a line for each cell.
+// A progress prints how far the run is, one line for each cell.
 type progress struct {
 	to         io.Writer
 	cells, all int

@@ -15,8 +15,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// windows is how often each call is looked at: what a goroutine of the session does at the same moment is counted too, and
-// the smallest count has none of that.
+// windows is how often each call is measured: what another goroutine of the session does at the same moment is counted
+// too, and the smallest count has none of that.
 const windows = 20
 
 func main() {
@@ -37,7 +37,7 @@ func run(ctx context.Context, url, folder string) error {
 	}
 	defer func() { _ = session.Close(ctx) }() // the process ends
 	other, lock := session.NewLock("fastpath other"), session.NewLock("fastpath")
-	if err := other.Lock(ctx); err != nil { // so that the watchdog is awake, and need not be woken
+	if err := other.Lock(ctx); err != nil { // so that the watchdog is awake, and this call need not wake it
 		return err
 	}
 	defer func() { _ = other.Unlock(ctx) }()

@@ -13,10 +13,10 @@ type Contender struct {
 	Name      string
 	About     string // the settings, for the report
 	Kind      workload.Kind
-	Own       bool     // Relock, in one of its forms
+	Own       bool     // a form of Relock
 	Reentrant bool     // its owner may lock again
-	Fault     bool     // locks nothing: it proves that the safety column works. Runs only when it is named.
-	Plain     []string // commands that it sends outside of scripts, in lower case, but for those of the connection itself
+	Fault     bool     // locks nothing: it shows that the overlaps column works; runs only when it is named
+	Plain     []string // commands that it sends outside of scripts, in lower case, apart from those of the connection itself
 
 	// Open connects one process of the workload.
 	Open func(ctx context.Context, url string, w workload.Workload) (Process, error)
@@ -38,7 +38,7 @@ func (c Contender) Fits(w workload.Workload) bool {
 
 // A Process is a contender in one process.
 type Process interface {
-	// Mutex is the lock of that name for one goroutine, which alone will use it.
+	// Mutex returns the lock of that name for one goroutine, and no other goroutine may use it.
 	Mutex(ctx context.Context, goroutine int, name string) (Mutex, error)
 	Close()
 }
@@ -71,7 +71,7 @@ func Find(name string) (Contender, bool) {
 	return all[i], true
 }
 
-// none is the seeded fault.
+// none is the contender that locks nothing.
 var none = Contender{
 	Name: "none", About: "no lock at all", Fault: true, Reentrant: true,
 	Open: func(context.Context, string, workload.Workload) (Process, error) { return open{}, nil },

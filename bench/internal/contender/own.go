@@ -9,10 +9,10 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// lingering is long enough that an idle goroutine of the workloads finds its process's lock still there.
+// lingering is long enough that a goroutine that was idle finds its process still has the lock.
 const lingering = time.Second
 
-// own has Relock whole, and with parts left out: the difference between two lines is the gain of a part.
+// own has Relock as a whole, and with parts left out: the difference between two lines shows what a part gains.
 var own = []Contender{
 	{Name: "direct", About: "Relock without its local tier: each goroutine has a session of its own, over one client per process",
 		Own: true, Reentrant: true, Open: openDirect},
@@ -26,7 +26,7 @@ var own = []Contender{
 		Own: true, Reentrant: true, Open: session(reentrant.WithCohort(), reentrant.WithLinger(lingering))},
 }
 
-// session is Relock as it is meant: one session for all goroutines of the process.
+// session is Relock as it is meant to be used: one session for all goroutines of a process.
 func session(opts ...reentrant.Option) func(context.Context, string, workload.Workload) (Process, error) {
 	return func(ctx context.Context, url string, _ workload.Workload) (Process, error) {
 		return openSessions(ctx, url, 1, opts)
@@ -37,7 +37,7 @@ func openDirect(ctx context.Context, url string, w workload.Workload) (Process, 
 	return openSessions(ctx, url, w.Goroutines, nil)
 }
 
-// relock shares its sessions out among the goroutines.
+// relock assigns its sessions to the goroutines.
 type relock struct {
 	backend  *redisbackend.Backend
 	sessions []*reentrant.Session
@@ -64,7 +64,7 @@ func (r *relock) Mutex(_ context.Context, goroutine int, name string) (Mutex, er
 	return r.sessions[goroutine%len(r.sessions)].NewLock(name), nil
 }
 
-// Close gives up the locks that a cut-off run left behind.
+// Close releases the locks that a run left when it was cut off.
 func (r *relock) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -34,7 +34,7 @@ var peers = []Contender{
 		})},
 }
 
-// lease is as long as Relock's default, so that all wait as long for a dead holder.
+// lease is as long as Relock's default, so that the wait for a dead holder is the same for all.
 const lease = 10 * time.Second
 
 // ---------------------------------------------------------------- rueidislock
@@ -75,7 +75,7 @@ func (m *rueidisMutex) Lock(ctx context.Context) (err error) {
 }
 
 func (m *rueidisMutex) Unlock(context.Context) error {
-	m.unlock() // reports nothing
+	m.unlock() // Unlock returns no error here
 	return nil
 }
 
@@ -91,7 +91,7 @@ func connect(ctx context.Context, url string, goroutines int) (*redis.Client, er
 	options.PoolSize = goroutines
 	client := redis.NewClient(options)
 	if err := client.Ping(ctx).Err(); err != nil {
-		_ = client.Close() // the first error says more
+		_ = client.Close() // the first error explains more
 		return nil, err
 	}
 	return client, nil

@@ -49,7 +49,7 @@ type jvm struct {
 
 // A thread of the JVM executes the commands of one goroutine.
 type thread struct {
-	idle    chan struct{} // has a value while no command is under way
+	idle    chan struct{} // has a value if no command is under way
 	answers chan string
 }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Counters are a server's, since it started.
+// Counters are what a server has counted since it started.
 type Counters struct {
 	Version string
-	Calls   map[string]int64 // by command; calls inside of scripts included
+	Calls   map[string]int64 // by command; calls within scripts included
 	CPU     time.Duration    // all threads, user and system
 	Bytes   int64            // received and sent
 }
@@ -105,13 +105,13 @@ var (
 		"subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "psubscribe", "punsubscribe", "multi", "exec"}
 )
 
-// asking is this package's own command.
+// asking is the command that this package itself sends.
 const asking = "info"
 
 // FromClient reports whether a command came from a client and not from within a script. plain are those that the
 // clients in question send outside of scripts, besides the scripts themselves and what a connection needs.
 func FromClient(command string, plain []string) bool {
-	command, _, _ = strings.Cut(command, "|") // client|setinfo
+	command, _, _ = strings.Cut(command, "|") // CLIENT SETINFO
 	return slices.Contains(scripts, command) || slices.Contains(connection, command) || slices.Contains(plain, command)
 }
 

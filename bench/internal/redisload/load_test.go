@@ -46,7 +46,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-// The embedded one has no counters, and must not be measured by mistake.
+// The embedded server has no counters. It must be refused, and not measured as if they were zero.
 func TestAnEmbeddedRedisIsRefused(t *testing.T) {
 	client, err := Connect(t.Context(), "redis://"+redistest.Start(t).Addr())
 	require.NoError(t, err)

@@ -47,7 +47,7 @@ func StartServer(ctx context.Context) (*Server, error) {
 			break
 		}
 	}
-	_ = os.RemoveAll(dir) // an empty folder
+	_ = os.RemoveAll(dir) // Redis works in an empty folder
 	return nil, fmt.Errorf("start %s: %w", path, err)
 }
 
@@ -71,19 +71,19 @@ func (s *Server) start(path string) error {
 	if err != nil {
 		return err
 	}
-	host, port, _ := net.SplitHostPort(free.Addr().String()) // its own words
+	host, port, _ := net.SplitHostPort(free.Addr().String()) // the server's own error message
 	_ = free.Close()
 	s.URL = "redis://" + net.JoinHostPort(host, port)
 	s.process = exec.Command(path, "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.dir)
 	s.process.Stdout, s.process.Stderr = io.Discard, io.Discard
-	s.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us: it must outlive the workers
+	s.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this process only: the server must outlive the workers
 	if err := s.process.Start(); err != nil {
 		return err
 	}
 	s.exited = make(chan struct{})
 	go func() {
 		defer close(s.exited)
-		_ = s.process.Wait() // that it ended is what counts
+		_ = s.process.Wait() // it matters only that the process has ended
 	}()
 	return nil
 }
@@ -136,7 +136,7 @@ func Connect(ctx context.Context, url string) (rueidis.Client, error) {
 	if err != nil {
 		return nil, errors.New("-redis wants a URL such as redis://localhost:6379")
 	}
-	option.DisableCache = true // the embedded server lacks it, and must get far enough to be recognised by its counters
+	option.DisableCache = true // the embedded server lacks this setting, and is recognised later by its counters
 	option.AlwaysRESP2 = true
 	client, err := rueidis.NewClient(option)
 	if err != nil {

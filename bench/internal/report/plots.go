@@ -27,7 +27,7 @@ type figure struct {
 	draw     func(*result.Result, theme) (*drawing, error)
 }
 
-// figures are all of them, in the order of the page.
+// figures are all figures, in the order of the page.
 var figures = []figure{
 	{"commands", workload.Exclusive, "What a section asks of Redis",
 		"Commands that clients sent for each section, against the goroutines of one process. The axes are logarithmic: one step down is a tenth.",
@@ -58,7 +58,7 @@ var figures = []figure{
 		waits(workload.Scarce)},
 }
 
-// figuresOf are those of the kinds that the result has.
+// figuresOf returns the figures for which the result has data.
 func figuresOf(r *result.Result) []figure {
 	var some []figure
 	for _, f := range figures {
@@ -69,13 +69,13 @@ func figuresOf(r *result.Result) []figure {
 	return some
 }
 
-// Size of a drawing, and of its part for the legend.
+// The size of a drawing, and of its legend.
 const (
 	width, height = 9 * vg.Inch, 4.5 * vg.Inch
 	legendWidth   = 2 * vg.Inch
 )
 
-// A drawing is a plot with its legend beside it, where it hides nothing.
+// A drawing is a plot with its legend beside it, where the legend covers nothing.
 type drawing struct {
 	*plot.Plot
 	legend plot.Legend
@@ -103,7 +103,7 @@ func rgb(hex uint32) color.Color {
 	return color.RGBA{R: uint8(hex >> 16), G: uint8(hex >> 8), B: uint8(hex), A: 0xff}
 }
 
-// of is the colour of a contender, by its place among its group.
+// of returns the colour of a contender, by its place in its group.
 func (t theme) of(r *result.Result, name string) color.Color {
 	next := map[bool]int{}
 	for _, c := range r.Contenders {
@@ -146,7 +146,7 @@ func (t theme) write(style *draw.TextStyle, size float64) {
 // log makes an axis logarithmic, over whole decades.
 func log(axis *plot.Axis) {
 	if axis.Min <= 0 || math.IsInf(axis.Min, 0) {
-		return // nothing was measured
+		return // no value was measured
 	}
 	axis.Scale = plot.LogScale{}
 	axis.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick {
@@ -165,7 +165,7 @@ func log(axis *plot.Axis) {
 	}
 }
 
-// short is a number for an axis.
+// short formats a number for an axis.
 func short(v float64) string {
 	switch {
 	case v >= 1e6:
@@ -179,7 +179,7 @@ func short(v float64) string {
 // least is the lowest value on a logarithmic axis; smaller ones are drawn there.
 const least = 0.0001
 
-// svg draws it. The font is named with others of the same widths, which browsers have.
+// svg draws the plot. The font is named together with others of the same widths, which browsers have.
 func (d *drawing) svg() ([]byte, error) {
 	canvas := vgsvg.New(width, height)
 	page := draw.New(canvas)
@@ -193,7 +193,7 @@ func (d *drawing) svg() ([]byte, error) {
 		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif")), nil
 }
 
-// A series is the workloads along an axis.
+// A series is a row of workloads along an axis.
 type series func(result.Workload) (x int, ok bool)
 
 func byGoroutines(w result.Workload) (int, bool) {
@@ -210,7 +210,7 @@ func byWrites(w result.Workload) (int, bool) {
 	return 100 - known.Reads, ok && known.Kind == workload.ReadWrite && known.Idle == 0
 }
 
-// plain are workloads of one lock with nothing inside.
+// plain returns the workloads with one lock and empty sections.
 func plain(w result.Workload) bool {
 	known, ok := workload.Find(w.Name)
 	return ok && known.Kind == workload.Exclusive && !known.Reentrant && known.Locks <= 1 && known.Busy == 0 && known.Idle == 0
@@ -244,7 +244,7 @@ func lines(along series, metric result.Metric, x, y string) func(*result.Result,
 		p.X.Tick.Marker = marks(r, along)
 		p.X.Scale = plot.LogScale{}
 		p.X.Min, p.X.Max = p.X.Min/margin, p.X.Max*margin
-		if p.X.Min == p.X.Max { // a single point
+		if p.X.Min == p.X.Max { // only a single point
 			p.X.Max *= 10
 		}
 		log(&p.Y)
@@ -269,7 +269,7 @@ func pointsOf(r *result.Result, contender string, along series, metric result.Me
 	return points
 }
 
-// marks are the values that were measured.
+// marks draws the measured values.
 func marks(r *result.Result, along series) plot.Ticker {
 	var ticks plot.ConstantTicks
 	for _, w := range r.Workloads {

@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/bench/internal/result"
 )
 
-// The marks around the README's part that is written by [Publish].
+// The marks around the part of the README that [Publish] writes.
 const (
 	begin = "<!-- bench:begin -->"
 	end   = "<!-- bench:end -->"
@@ -21,10 +21,11 @@ const (
 // shown is the figure in the README.
 const shown = "commands"
 
-// compared are the contenders in its table: the quickest setting of each peer, and the modes of Relock. The report has all.
+// compared are the contenders in the README's table: the fastest setting of each peer, and the modes of Relock. The
+// report has all of them.
 var compared = []string{"rueidislock-1", "redsync", "redislock-exponential", "registered", "cohort", "cohort-linger"}
 
-// columns are those of its table.
+// columns are the metrics in the README's table.
 var columns = []result.Metric{
 	result.PerSecond, result.Commands, result.CPU, result.WaitP50, result.WaitP99, result.JainGoroutines,
 }
@@ -54,7 +55,7 @@ func Publish(from, to, readme string) error {
 	return os.WriteFile(readme, []byte(changed), 0o644)
 }
 
-// Replace puts a part between the marks.
+// Replace replaces the text between the marks.
 func Replace(readme, part string) (string, error) {
 	before, rest, found := strings.Cut(readme, begin)
 	_, after, closed := strings.Cut(rest, end)
@@ -107,7 +108,7 @@ func legend(r *result.Result) string {
 	return strings.Join(entries, " · ")
 }
 
-// label sets our own apart.
+// label formats a name: those of Relock's modes are bold.
 func label(r *result.Result, name string) string {
 	for _, c := range r.Contenders {
 		if c.Name == name && c.Own {
@@ -117,7 +118,7 @@ func label(r *result.Result, name string) string {
 	return name
 }
 
-// pictures is one figure, dark where the reader's page is.
+// pictures shows one figure, its dark version if the reader's page is dark.
 func pictures(name, folder string) string {
 	for _, f := range figures {
 		if f.Name == name {

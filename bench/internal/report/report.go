@@ -42,7 +42,7 @@ func Write(r *result.Result, folder string) error {
 	return nil
 }
 
-// files are those that are made of the data.
+// files are the files that are made from the data.
 func files(r *result.Result) (map[string][]byte, error) {
 	made := map[string][]byte{}
 	for _, f := range figuresOf(r) {
@@ -117,12 +117,12 @@ func page(r *result.Result, plots map[string][]byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// inline is an image within the page. We have drawn it ourselves, so the template may take it as it is.
+// inline returns an image within the page. This program has drawn it, so the template may use it without escaping.
 func inline(svg []byte) string {
 	return "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(svg)
 }
 
-// origin says when, where and with what it was measured.
+// origin says when, where and with which versions the numbers were measured.
 func origin(r *result.Result) string {
 	var modules []string
 	for _, v := range r.Versions {
@@ -137,7 +137,7 @@ func origin(r *result.Result) string {
 		r.Machine.CPU, r.Machine.Cores, r.Machine.OS, r.Machine.Go, r.Machine.Redis, strings.Join(modules, ", "))
 }
 
-// mainWorkload is the one of which the README has a table.
+// mainWorkload is the workload of the README's table.
 func mainWorkload(r *result.Result) (result.Workload, error) {
 	for _, w := range r.Workloads {
 		if w.Name == workload.Main {

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/bench/internal/workload"
 )
 
-// some is a result with numbers everywhere.
+// some returns a result with numbers everywhere.
 func some() *result.Result {
 	r := &result.Result{
 		Date:       time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC),

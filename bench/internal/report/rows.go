@@ -16,7 +16,7 @@ type mark struct {
 	shape  draw.GlyphDrawer
 }
 
-// waits has a row for each contender, on a logarithmic axis.
+// waits draws a row of waiting times for each contender, on a logarithmic axis.
 func waits(workload string) func(*result.Result, theme) (*drawing, error) {
 	return func(r *result.Result, t theme) (*drawing, error) {
 		p, err := rows(r, t, workload, "wait, ms", []mark{
@@ -31,7 +31,7 @@ func waits(workload string) func(*result.Result, theme) (*drawing, error) {
 	}
 }
 
-// fairness has one too, from 0 to 1.
+// fairness draws a row for each contender, on an axis from 0 to 1.
 func fairness(r *result.Result, t theme) (*drawing, error) {
 	p, err := rows(r, t, workload.Main, "Jain's fairness index", []mark{
 		{result.JainGoroutines, "goroutines", draw.CircleGlyph{}},
@@ -49,7 +49,7 @@ func rows(r *result.Result, t theme, workload, x string, marks []mark) (*drawing
 	cells := measured(r.Of(workload))
 	var labels []string
 	for i := range cells {
-		cell := cells[len(cells)-1-i] // the first one on top
+		cell := cells[len(cells)-1-i] // the first contender is on top
 		labels = append(labels, cell.Contender)
 		if err := row(p, r, t, cell, float64(i), marks); err != nil {
 			return nil, err

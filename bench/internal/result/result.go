@@ -61,17 +61,17 @@ type Cell struct {
 
 // A Sample is one round of a cell. All values but the counts at the end are per section, or of waits.
 type Sample struct {
-	Sections       int64   // those after the end of the time included
-	PerSecond      float64 // those within the time
+	Sections       int64   // with sections that ended after the time
+	PerSecond      float64 // only sections that ended within the time
 	Commands       float64 // sent by clients
 	Inner          float64 // called by scripts
 	Pushes         float64 // messages published
-	CPU            float64 // µs of Redis
+	CPU            float64 // µs of Redis's processor time
 	Bytes          float64 // over Redis's connections, both ways
-	WaitP50        float64 // ms
+	WaitP50        float64 // in ms
 	WaitP99        float64
 	WaitMax        float64
-	ReadP99        float64 // of a read-write lock
+	ReadP99        float64 // of a read-write lock only
 	WriteP99       float64
 	JainGoroutines float64
 	JainProcesses  float64
@@ -80,7 +80,7 @@ type Sample struct {
 	Errors   int64
 	CutOff   int64  // goroutines that waited until they were cut off
 	Overlaps int64  // times that a holder came in while another was inside
-	Failed   string // why there are no numbers
+	Failed   string // why there are no numbers; "" if there are
 	First    string // the first error
 }
 

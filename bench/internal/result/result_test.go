@@ -44,8 +44,8 @@ func TestSumAddsUpWhatTheProcessesSay(t *testing.T) {
 	}
 	load := redisload.Counters{Calls: map[string]int64{"evalsha": 88, "set": 44, "info": 1}, CPU: 440 * time.Microsecond, Bytes: 4400}
 	s := Sum(outcomes, 2*time.Second, load, nil)
-	assert.InDelta(t, 20, s.PerSecond, 1e-9, "those within the time")
-	assert.InDelta(t, 2, s.Commands, 1e-9, "of all sections; INFO is ours")
+	assert.InDelta(t, 20, s.PerSecond, 1e-9, "sections that ended within the time")
+	assert.InDelta(t, 2, s.Commands, 1e-9, "commands of all sections; INFO is sent by the benchmark itself")
 	assert.InDelta(t, 1, s.Inner, 1e-9)
 	assert.InDelta(t, 10, s.CPU, 1e-9)
 	assert.InDelta(t, 100, s.Bytes, 1e-9)

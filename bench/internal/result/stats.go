@@ -13,7 +13,7 @@ func Jain(shares []int64) float64 {
 	return ratio(sum*sum, squares*float64(len(shares)))
 }
 
-// ratio is a/b, and 0 of nothing.
+// ratio returns a/b, or 0 if b is 0.
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0
@@ -24,7 +24,7 @@ func ratio(a, b float64) float64 {
 // A Range is what several rounds measured.
 type Range struct{ Median, Least, Most float64 }
 
-// rangeOf gives zeros for no values. The median of an even number is the mean of the middle two.
+// rangeOf returns zeros if there are no values. The median of an even number of values is the mean of the middle two.
 func rangeOf(values []float64) Range {
 	n := len(values)
 	if n == 0 {

@@ -28,7 +28,7 @@ func (w Workload) Row(c Cell) []string {
 	return append(row, c.spread(), whole(c.Overlaps()), c.Remarks())
 }
 
-// Show is the median of a metric.
+// Show formats the median of a metric.
 func (c Cell) Show(m Metric) string {
 	if !c.Measured() {
 		return "–"
@@ -82,7 +82,7 @@ func Number(v float64) string {
 	}
 }
 
-// digits has three of them, or as many decimals as say something.
+// digits formats a number with three digits, or with as many decimals as are meaningful.
 func digits(v float64) string {
 	switch abs := math.Abs(v); {
 	case abs >= 99.95:
@@ -132,13 +132,13 @@ func (r *Result) Asked(w Workload) []string {
 	return lines
 }
 
-// columns are a line for the tabwriter, which pushes all but the last to the right.
+// columns joins cells into a line for the tabwriter, which aligns all but the last to the right.
 func columns(row []string) string {
 	last := len(row) - 1
 	return strings.Join(row[:last], "\t") + "\t  " + row[last]
 }
 
-// Of is the cells of a workload, in the order of the contenders.
+// Of returns the cells of a workload, in the order of the contenders.
 func (r *Result) Of(workload string) []Cell {
 	var cells []Cell
 	for _, contender := range r.Contenders {

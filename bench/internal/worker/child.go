@@ -75,7 +75,7 @@ func (j Job) serve(ctx context.Context, orders <-chan Order, answers *json.Encod
 	return nil
 }
 
-// A crew is the goroutines of this process.
+// A crew is the goroutines of one process.
 type crew struct {
 	process    contender.Process
 	site       *Site
@@ -130,7 +130,7 @@ func (c *crew) run(ctx context.Context, order Order) Outcome {
 	ctx, cutOff := context.WithCancel(ctx)
 	defer cutOff()
 	end := order.Begin.Add(order.For)
-	// Not the context's own deadline: some clients are slower with one, and one peer takes it for the longest wait.
+	// The context has no deadline: some clients are slower with one, and one peer takes it for the longest wait.
 	defer time.AfterFunc(time.Until(end.Add(order.Cut)), cutOff).Stop()
 
 	begin := make(chan struct{})
@@ -146,7 +146,7 @@ func (c *crew) run(ctx context.Context, order Order) Outcome {
 	}
 	ready.Wait()
 	var before, after runtime.MemStats
-	runtime.GC() // this run must not pay for earlier garbage
+	runtime.GC() // so that this run does not pay for garbage of an earlier one
 	runtime.ReadMemStats(&before)
 	time.Sleep(time.Until(order.Begin))
 	close(begin)

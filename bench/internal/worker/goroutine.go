@@ -12,23 +12,24 @@ import (
 	"github.com/relock-go/relock/bench/internal/workload"
 )
 
-// A goroutine is one that locks, stays inside, unlocks, and again at once. While a run lasts, its fields are its own.
+// A goroutine acquires a lock, stays inside, releases it, and begins again at once. During a run only that goroutine
+// uses its fields.
 type goroutine struct {
-	id       uint64 // in all processes, not 0
+	id       uint64 // its number among all processes, not 0
 	workload workload.Workload
-	all      map[bool][]place // false: to be measured; true: for warming up
+	all      map[bool][]place // false: measured; true: warming up
 	places   []place          // of this run
-	choose   *rand.Zipf       // nil with one lock
+	choose   *rand.Zipf       // nil if there is only one lock
 	dice     *rand.Rand       // for reads and writes
 
 	sections, inTime, errors int64
 	cutOff                   bool
 	first                    error
 	waits                    *hdrhistogram.Histogram
-	reads, writes            *hdrhistogram.Histogram // of them, those of a read-write lock
+	reads, writes            *hdrhistogram.Histogram // the reads among them, of a read-write lock
 }
 
-// A place is a lock as this goroutine sees it, and where its sections take place.
+// A place is a lock as this goroutine uses it, and the spot that the lock protects.
 type place struct {
 	mutex contender.Mutex
 	spot  *Spot
@@ -44,7 +45,7 @@ func newGoroutine(job Job, number int, places map[bool][]place) *goroutine {
 	}
 }
 
-// reset forgets the run before. What is random is seeded, so that every contender gets the same sequence.
+// reset clears the results of the last run. Random numbers are seeded, so that every contender gets the same sequence.
 func (g *goroutine) reset(warmUp bool) {
 	g.places = g.all[warmUp]
 	if n := len(g.places); n > 1 {
@@ -87,7 +88,8 @@ func (g *goroutine) run(ctx context.Context, end time.Time) {
 	}
 }
 
-// section does one section, and returns the moment after it. It adds only two readings of the clock to the lock's work.
+// section does one section, and returns the time after it. It adds only two readings of the clock to the lock's own
+// work.
 func (g *goroutine) section(ctx context.Context, began, end time.Time) time.Time {
 	p := g.place()
 	a := g.access()
@@ -101,7 +103,7 @@ func (g *goroutine) section(ctx context.Context, began, end time.Time) time.Time
 		}
 		return time.Now()
 	}
-	if !g.workload.Reentrant { // else it is inside all the time
+	if !g.workload.Reentrant { // otherwise the goroutine is inside all the time
 		p.spot.Enter(a.units, a.limit)
 		g.work(entered)
 		p.spot.Leave(a.units)
@@ -114,11 +116,11 @@ func (g *goroutine) section(ctx context.Context, began, end time.Time) time.Time
 	return time.Now()
 }
 
-// An access is the part of the lock that a section takes.
+// An access is one way to take a lock: the whole lock, or one side of it.
 type access struct {
 	read         bool
 	units, limit int64                   // see Spot
-	waits        *hdrhistogram.Histogram // besides those of all; nil if there is none
+	waits        *hdrhistogram.Histogram // also counted here, besides the waits of all; nil if it is not
 }
 
 func (g *goroutine) access() access {
@@ -155,7 +157,7 @@ func (g *goroutine) place() place {
 	return g.places[g.choose.Uint64()]
 }
 
-// work is what is done inside.
+// work is what a goroutine does inside.
 func (g *goroutine) work(entered time.Time) {
 	for g.workload.Busy > 0 && time.Since(entered) < g.workload.Busy {
 	}
