@@ -20,12 +20,12 @@ import (
 	"github.com/relock-go/relock/internal/testsize"
 )
 
-// The test's own program plays the children, as buffer's does.
+// The test binary is also the program that buffer starts as its children.
 func TestMain(m *testing.M) {
 	if crew.IsChild() {
 		os.Exit(crew.Play("buffer", role.play))
 	}
-	// A build with the detector of races would have each process sleep for a second at its end.
+	// With the race detector each process would sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	testsize.Parallel(8)
 	testsize.CollectLess()
@@ -37,7 +37,7 @@ func small() options {
 	return options{processes: 2, producers: 3, consumers: 2, items: 300, capacity: 3, lock: lockRelock, lease: time.Second}
 }
 
-// verify asserts that a job has moved its items, and that this was worth seeing.
+// verify asserts that a job has moved its items, and that workers had to wait.
 func verify(t *testing.T, opts options, r *result) {
 	t.Helper()
 	assert.True(t, r.verdict.clean(), "%+v", r.verdict)
@@ -56,8 +56,8 @@ func TestEveryItemComesThroughOnce(t *testing.T) {
 	verify(t, opts, r)
 	assert.EqualValues(t, opts.items, r.outcome.Total.Put)
 	assert.EqualValues(t, opts.items, r.outcome.Total.Taken)
-	// In a turn: lock, look, put or take, signal. In a wait: await, look. The rest is for the ends of the queues, for
-	// heartbeats, and for renewals on a machine that is busy with something else.
+	// A turn takes up to four commands: lock, look, put or take, signal; and a wait takes two: await, look. The
+	// remaining commands are for the ends of the queues, for heartbeats, and for renewals on a busy machine.
 	turns, waits := 2*opts.items, r.outcome.Total.Full+r.outcome.Total.Empty
 	assert.GreaterOrEqual(t, r.cost.Commands, int64(3*turns))
 	assert.LessOrEqual(t, float64(r.cost.Commands), 1.1*float64(4*int64(turns)+2*waits)+100*r.outcome.Took.Seconds())
@@ -67,7 +67,7 @@ func TestAKilledProcessCostsNoItem(t *testing.T) {
 	t.Parallel()
 	opts := small()
 	opts.kills = 1
-	opts.items = 1000 // enough for the kill to come on the way
+	opts.items = 1000 // enough that the kill comes before the end
 	if raceEnabled {
 		opts.items /= 4
 	}
@@ -76,9 +76,9 @@ func TestAKilledProcessCostsNoItem(t *testing.T) {
 	verify(t, opts, r)
 }
 
-// The job that is the program's default, on a real Redis, with processes killed all the way. Every item takes its time,
-// so all twenty thousand come only with REENTRANT_REDIS, which asks for tests that are close to life; the server is this
-// test's own even then. Elsewhere a tenth is moved, with as many kills.
+// The program's default job, on a real Redis, while processes are killed. Every item takes a while, so all twenty
+// thousand are moved only with REENTRANT_REDIS, which asks for realistic tests; even then the server is this test's
+// own. Without it a tenth is moved, with as many kills.
 func TestProcessesAreKilledAllTheWay(t *testing.T) {
 	t.Parallel()
 	opts, err := parseOptions([]string{"-kill=6", "-lease=500ms", "-redis=redis://" + relay(t, redisserver.Start(t).Addr())}, t.Output())
@@ -93,8 +93,8 @@ func TestProcessesAreKilledAllTheWay(t *testing.T) {
 	verify(t, opts, r)
 }
 
-// relay is an address in this process that leads to another: a process that works through it gets no further while this process
-// stands still, and a kill that is due does not come too late.
+// relay returns an address of this process that leads to another one: if this process stands still, so do the processes
+// that work through it, and a kill that is due does not come too late.
 func relay(t *testing.T, to string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -104,7 +104,7 @@ func relay(t *testing.T, to string) string {
 		for {
 			in, err := listener.Accept()
 			if err != nil {
-				return // closed
+				return // the listener was closed
 			}
 			out, err := net.Dial("tcp", to)
 			if err != nil {
@@ -118,15 +118,15 @@ func relay(t *testing.T, to string) string {
 	return listener.Addr().String()
 }
 
-// pipe passes on what comes until either end closes.
+// pipe copies data until either end is closed.
 func pipe(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 	_ = to.Close()
 	_ = from.Close()
 }
 
-// Nothing forces two workers to overlap here; they just never fail to when they are so many. Should a machine let them
-// run one after the other all the same, another job is tried.
+// Nothing forces two workers to overlap here, but with so many they have never failed to. If a slow machine runs them
+// one after the other, the test tries another job.
 func TestWithoutALockItemsAreLostAndDoubled(t *testing.T) {
 	for range 10 {
 		opts := small()
@@ -169,7 +169,7 @@ func TestExitStatuses(t *testing.T) {
 	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
 }
 
-// A trigger is a writer that does something once it has seen a text.
+// A trigger is a writer that calls a function once it has seen a text.
 type trigger struct {
 	after string
 	do    func()

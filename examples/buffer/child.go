@@ -15,7 +15,7 @@ import (
 // A role is the work that the parent gives a child.
 type role struct {
 	Process   string // the child's name
-	Seat      int    // 1 for p1 and all that replace it
+	Seat      int    // 1 for p1 and for each process that replaces it
 	Processes int
 	Producers int // in each process
 	Consumers int
@@ -26,7 +26,7 @@ type role struct {
 	Redis     string
 }
 
-// A report is what a child has done so far.
+// A report is what a child has done since it started.
 type report struct {
 	Put      int64 // items
 	Taken    int64 //
@@ -44,10 +44,10 @@ func (r report) Plus(other report) report {
 	}
 }
 
-// Done is how many items have come through.
+// Done returns how many items have come out of the buffer.
 func (r report) Done() int64 { return r.Taken }
 
-// A workplace is shared by the workers of a child.
+// A workplace is what the workers of a child share.
 type workplace struct {
 	role  role
 	lock  *reentrant.Lock

@@ -39,7 +39,7 @@ type monitor struct {
 	lock *reentrant.Lock
 	wait *reentrant.Condition
 	tell *reentrant.Condition
-	paid bool // nothing is owed by this worker's earlier lives
+	paid bool // signals of this worker's earlier lives need not be repeated
 
 	waits *atomic.Int64 // how often it waited for a signal
 	lost  *atomic.Int64 // how often a hold ended before its turn did
@@ -49,7 +49,7 @@ func (m *monitor) turn(ctx context.Context, step step) (more bool, err error) {
 	for {
 		done := false
 		err := m.lock.Do(ctx, func(context.Context) (err error) {
-			// Do's own context ends with the hold. That is not needed here: the fence refuses what comes too late.
+			// Do's context ends with the hold. That is not needed here: the fence refuses steps that come too late.
 			more, err = m.inside(ctx, step)
 			done = err == nil
 			return err

@@ -16,7 +16,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// newMonitor is a worker's turnstile in a process of its own, as far as Redis can tell.
+// newMonitor returns a worker's monitor. For Redis it is a process of its own.
 func newMonitor(t *testing.T, url, wait, tell string) *monitor {
 	return monitorOf(join(t, url).Session, wait, tell)
 }
@@ -27,7 +27,7 @@ func monitorOf(session *reentrant.Session, wait, tell string) *monitor {
 		waits: new(atomic.Int64), lost: new(atomic.Int64)}
 }
 
-// A patient is a worker that is blocked until there is an item.
+// A patient is a worker that waits until there is an item.
 type patient struct {
 	*monitor
 	item atomic.Bool
@@ -51,7 +51,7 @@ func admit(t *testing.T, url string) *patient {
 	return p
 }
 
-// unsignalled reports whether a worker waits for what the patient waits for, and has not been signalled. It asks again if
+// unsignalled reports whether a worker waits for the patient's condition and has not been signalled. It asks again if
 // Redis does not reply in time, as on a machine that stands still.
 func (p *patient) unsignalled(t *testing.T) (waits bool) {
 	for begun := time.Now(); ; {
@@ -69,20 +69,20 @@ func (p *patient) unsignalled(t *testing.T) (waits bool) {
 // wakes asserts that the patient has been signalled, and waits until it has its item.
 func (p *patient) wakes(t *testing.T) {
 	t.Helper()
-	require.False(t, p.unsignalled(t), "it was not signalled")
+	require.False(t, p.unsignalled(t), "the patient was not signalled")
 	select {
 	case err := <-p.done:
 		require.NoError(t, err)
 	case <-time.After(testsize.Patience(30 * time.Second)):
-		t.Fatal("it was not woken")
+		t.Fatal("the patient was not woken")
 	}
 }
 
 func idle(context.Context, uint64) (outcome, error) { return finished, nil }
 
-// One process puts an item and dies before it signals. The process that takes its seat finds nothing left to do; but who
-// waits for the item must hear of it.
-func TestWhoeverComesNextPaysTheSignalOfADeadProcess(t *testing.T) {
+// One process puts an item and dies before its signal. The process that replaces it finds nothing left to do, but must
+// signal the worker that waits for the item.
+func TestTheNextProcessRepeatsTheSignalOfADeadOne(t *testing.T) {
 	t.Parallel()
 	url := "redis://" + redistest.Start(t).Addr()
 	consumer := admit(t, url)
@@ -95,15 +95,15 @@ func TestWhoeverComesNextPaysTheSignalOfADeadProcess(t *testing.T) {
 	consumer.wakes(t)
 }
 
-// A hold that is lost between the item and its signal, or whose step comes too late, is followed by another turn. This
-// first makes up for the signal.
+// If a hold is lost between an item and its signal, or a step comes too late, the worker makes another turn, which
+// first repeats the signal.
 func TestALostTurnIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]error{"Lost": reentrant.ErrLost, "Stale": errStale} {
 		t.Run(name, func(t *testing.T) {
 			url := "redis://" + redistest.Start(t).Addr()
 			m := newMonitor(t, url, "not full", "not empty")
-			_, err := m.turn(t.Context(), idle) // what it owes at the start is paid
+			_, err := m.turn(t.Context(), idle) // pays the signals that are due at the start
 			require.NoError(t, err)
 			consumer := admit(t, url)
 
@@ -157,7 +157,7 @@ func TestOtherErrorsEndTheTurn(t *testing.T) {
 	assert.False(t, m.lock.IsHeldByCurrentOwner(t.Context()))
 }
 
-// A silent backend does not answer what is given back.
+// A silent backend does not reply to releases.
 type (
 	silent       struct{ backend.Backend }
 	silentConn   struct{ backend.Conn }
@@ -181,7 +181,7 @@ func (silentRemote) Release(context.Context, backend.ReleaseRequest) (backend.Re
 	return 0, backend.WithOutcomeUnknown(assert.AnError)
 }
 
-// The step is made, and the hold has ended, whatever became of the Unlock.
+// The step is made, and the hold has ended, whatever Unlock returns.
 func TestATurnEndsWithoutAnAnswerToItsUnlock(t *testing.T) {
 	t.Parallel()
 	session, err := reentrant.NewSession(silent{redistest.Start(t).Backend()}, reentrant.WithLease(time.Minute))

@@ -36,7 +36,7 @@ func script(name string) *rueidis.Lua { return rueidis.NewLuaScript(text("fence.
 func text(name string) string {
 	source, err := scripts.ReadFile(name)
 	if err != nil {
-		panic(err) // it was there when this was compiled
+		panic(err) // the file was there when this was compiled
 	}
 	return string(source)
 }

@@ -20,8 +20,8 @@ func each(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("redis", func(t *testing.T) { test(t, redisserver.Start(t).URL()) })
 }
 
-// join makes a process's end of a deployment. No hold of it ends while the machine stands still, not even one that was
-// pushed to it and has yet to be renewed.
+// join connects a process. None of its holds ends while the machine stands still, not even one that was pushed to it
+// and has not been renewed yet.
 func join(t *testing.T, url string) *deployment.Member {
 	t.Helper()
 	member, err := deployment.Join(url, reentrant.WithLease(time.Minute), reentrant.WithHeartbeat(10*time.Second))
@@ -53,16 +53,16 @@ func TestAStepMovesAnItemAndRecordsWhose(t *testing.T) {
 
 		require.NoError(t, s.clear(ctx))
 		now, err = s.look(ctx, 0, 1)
-		require.NoError(t, err, "the fence is gone too")
+		require.NoError(t, err, "the fence is deleted too")
 		assert.Equal(t, view{}, now)
 	})
 }
 
-// A hold that has looked shuts out all earlier ones, so what it saw stays true until its own step.
+// Once a hold has looked, all earlier holds are refused, so what it saw stays true until its own step.
 func TestAnEarlierHoldChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s, ctx := &store{client: join(t, url).Client}, t.Context()
-		const early, late = 1_760_000_000_000_001, 1_760_000_000_000_002 // as far apart as tokens can be near
+		const early, late = 1_760_000_000_000_001, 1_760_000_000_000_002 // the smallest difference that two tokens can have
 		require.NoError(t, s.put(ctx, early, 0, 1))
 		before, err := s.look(ctx, late, 0)
 		require.NoError(t, err)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// In these jobs two producers have the items 1 3 and 2 4, and the buffer has two places.
+// In these jobs the two producers have items 1, 3 and 2, 4, and the buffer has two places.
 func TestJudge(t *testing.T) {
 	for name, test := range map[string]struct {
 		items []int64
@@ -34,7 +34,7 @@ func TestJudge(t *testing.T) {
 	assert.EqualValues(t, 1, judge(remains{fullest: 3}, 4, 2, 2).overfull)
 }
 
-func TestEveryFindingIsSaid(t *testing.T) {
+func TestEveryFindingIsPrinted(t *testing.T) {
 	assert.True(t, verdict{items: 3}.clean())
 	assert.Contains(t, verdict{items: 3}.sentence(), "exactly once")
 	for text, finding := range map[string]verdict{

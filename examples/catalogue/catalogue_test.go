@@ -15,17 +15,17 @@ import (
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// The test's own program plays the children, as catalogue's does.
+// The test binary is also the program that catalogue starts as its children.
 func TestMain(m *testing.M) {
 	if crew.IsChild() {
 		os.Exit(crew.Play("catalogue", role.play))
 	}
-	// A build with the detector of races would have each process sleep for a second at its end.
+	// With the race detector each process would sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	os.Exit(m.Run())
 }
 
-// small is a job that is quick but changes prices often. Its lease is longer than any machine stands still.
+// small is a job that is quick but changes prices often. Its lease is longer than a machine may stand still.
 func small() options {
 	return options{
 		processes: 2, workers: 3, items: 20, reads: 6000, writeEvery: 20, checkEvery: 5, lock: lockRelock, lease: time.Minute,
@@ -41,7 +41,7 @@ func TestNoPriceIsStale(t *testing.T) {
 	assert.EqualValues(t, 1200, total.Checks)
 	assert.EqualValues(t, 300, total.Writes)
 	assert.Zero(t, total.Lost)
-	assert.Less(t, total.Queries, total.Reads, "the cache is of use")
+	assert.Less(t, total.Queries, total.Reads, "the cache saves queries")
 	assert.NotZero(t, result.sample.Total.Reads)
 }
 
@@ -56,8 +56,8 @@ func TestAKilledProcessMakesNoPriceStale(t *testing.T) {
 	assert.Len(t, slices.Concat(result.outcome.Names...), 3, "the dead process was replaced")
 }
 
-// Nothing forces a price to be changed while a process believes its cache; it just never fails to. Should a machine be so
-// slow all the same, another job is tried.
+// Nothing forces a price to change while a process trusts its cache, but so far one always has. If a slow machine
+// prevents it, the test tries another job.
 func TestWithoutALockPricesAreStale(t *testing.T) {
 	for range 10 {
 		opts := small()

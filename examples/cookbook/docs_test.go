@@ -17,10 +17,10 @@ import (
 
 const root = "../.."
 
-// guides are the texts with snippets of this package, and of the examples that Go's own tools run.
+// guides are the documents with snippets of this package, and of the examples that Go's own tools run.
 var guides = []string{"README.md", "README.zh-CN.md", "docs/cookbook.md", "docs/coming-from.md", "docs/testing.md"}
 
-// Each snippet of a guide is in a Go file, so it compiles. Only the indentation may differ.
+// Each snippet of a guide is part of a Go file, so it compiles. Only the indentation may differ.
 func TestEverySnippetCompiles(t *testing.T) {
 	sources := goFiles(t)
 	for _, guide := range guides {
@@ -59,8 +59,8 @@ func TestEveryNameInPassingExists(t *testing.T) {
 	}
 }
 
-// The Chinese README says what README.md says: part by part, with the same programs and links. Measurements are in
-// README.md alone, where a program writes them.
+// The Chinese README has the same parts as README.md, with the same programs and links. Only README.md has
+// measurements, which a program writes.
 func TestTheChineseREADMEHasTheSameParts(t *testing.T) {
 	english, chinese := withoutMeasurements(text(t, "README.md")), text(t, "README.zh-CN.md")
 	assert.Equal(t, marks(prose(english), `(?m)^(#+) `), marks(prose(chinese), `(?m)^(#+) `), "headings")
@@ -70,12 +70,12 @@ func TestTheChineseREADMEHasTheSameParts(t *testing.T) {
 	assert.ElementsMatch(t, elsewhere(marks(english, link)), elsewhere(marks(chinese, link)), "links")
 }
 
-// withoutMeasurements is a text without what is between the marks of the bench.
+// withoutMeasurements returns a text without what is between the marks of the benchmark.
 func withoutMeasurements(text string) string {
 	return regexp.MustCompile(`(?s)<!-- bench:begin -->.*?<!-- bench:end -->`).ReplaceAllString(text, "")
 }
 
-// elsewhere leaves out the links between the two READMEs.
+// elsewhere removes the links between the two READMEs.
 func elsewhere(links []string) (others []string) {
 	for _, link := range links {
 		if !strings.HasPrefix(link, "README") {
@@ -87,7 +87,7 @@ func elsewhere(links []string) (others []string) {
 
 var fence = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 
-// fences are the code blocks of a language.
+// fences returns the code blocks of a language.
 func fences(text, language string) (all []string) {
 	for _, block := range fence.FindAllStringSubmatch(text, -1) {
 		if block[1] == language {
@@ -100,7 +100,7 @@ func fences(text, language string) (all []string) {
 func blocks(text string) []string { return fence.FindAllString(text, -1) }
 func prose(text string) string    { return fence.ReplaceAllString(text, "") }
 
-// marks are the first groups of all that matches.
+// marks returns the first group of each match.
 func marks(text, pattern string) (all []string) {
 	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
 		all = append(all, match[1])
@@ -108,7 +108,7 @@ func marks(text, pattern string) (all []string) {
 	return all
 }
 
-// isIn reports whether a snippet's lines stand together in one of the sources.
+// isIn reports whether the lines of a snippet are consecutive lines of one of the sources.
 func isIn(sources []string, snippet string) bool {
 	snippet = lines(snippet)
 	if strings.TrimSpace(snippet) == "" {
@@ -122,7 +122,7 @@ func isIn(sources []string, snippet string) bool {
 	return false
 }
 
-// lines is a text without indentation, with a line's end before each line and after the last.
+// lines returns a text without indentation, with a line break before each line and after the last one.
 func lines(text string) string {
 	all := strings.Split(strings.TrimSpace(text), "\n")
 	for i, line := range all {
@@ -131,7 +131,7 @@ func lines(text string) string {
 	return "\n" + strings.Join(all, "\n") + "\n"
 }
 
-// goFiles are all Go files of the project.
+// goFiles returns all Go files of the project.
 func goFiles(t *testing.T) (sources []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -151,7 +151,7 @@ func goFiles(t *testing.T) (sources []string) {
 	return sources
 }
 
-// exported are the names that packages show: of functions, methods, types, fields, constants and variables.
+// exported returns the names that packages export: of functions, methods, types, fields, constants and variables.
 func exported(t *testing.T, folders ...string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
@@ -175,7 +175,7 @@ func exported(t *testing.T, folders ...string) map[string]bool {
 	return names
 }
 
-// declared is the name that a function or a type declares, or the first of a field, a constant or a variable.
+// declared returns the name of a function or type, or the first name of a field, constant or variable.
 func declared(node ast.Node) *ast.Ident {
 	switch node := node.(type) {
 	case *ast.FuncDecl:

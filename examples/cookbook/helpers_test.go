@@ -32,8 +32,8 @@ func process(t *testing.T, server *redistest.Server) *reentrant.Session {
 	return session
 }
 
-// unhurried lets commands take their time. A session gives each two seconds at most. What asks once (TryLock, Inspect,
-// Verify, ForceUnlock, what Close gives back) would fail on a machine that stands still for longer.
+// unhurried gives commands more time. A session gives each at most two seconds. Calls that ask only once (TryLock,
+// Inspect, Verify, ForceUnlock, and the releases of Close) would fail on a machine that stands still for longer.
 type unhurried struct{ backend.Backend }
 
 func (u unhurried) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
@@ -54,7 +54,7 @@ func (u unhurriedConn) Bind(name string) (backend.Remote, error) {
 	return unhurriedRemote{remote.(movable)}, nil
 }
 
-// Renew hands the backend its own locks. What it cannot do in time is done again.
+// Renew passes the backend's own locks to it. A renewal that is not done in time is repeated.
 func (u unhurriedConn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	for i := range renewals {
 		renewals[i].Remote = renewals[i].Remote.(unhurriedRemote).movable
@@ -65,7 +65,7 @@ func (u unhurriedConn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	}
 }
 
-// A movable lock is one that has conditions, and whose holds can move to another session.
+// A movable lock is one that has conditions, and whose holds another session can resume.
 type movable interface {
 	backend.Remote
 	backend.Conditions
@@ -88,17 +88,17 @@ func (u unhurriedRemote) ForceUnlock(ctx context.Context, _ time.Time) (bool, er
 	return u.movable.ForceUnlock(timeless{ctx}, time.Now().Add(time.Hour))
 }
 
-// The context of a Release ends only because its time is up, so here it does not.
+// The context of a Release ends only when its time is over, so here it has no end.
 func (u unhurriedRemote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	return u.movable.Release(context.WithoutCancel(ctx), req)
 }
 
-// A timeless context hides its deadline. It ends as it would.
+// A timeless context hides its deadline, and still ends at it.
 type timeless struct{ context.Context }
 
 func (timeless) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// database is a new one, in which statements have been executed.
+// database returns a new database in which the statements have been executed.
 func database(t *testing.T, statements ...string) *sql.DB {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cookbook.db")
@@ -112,14 +112,14 @@ func database(t *testing.T, statements ...string) *sql.DB {
 	return db
 }
 
-// number returns the one number that a query returns.
+// number returns the number that is the only result of a query.
 func number(t *testing.T, db *sql.DB, query string) (n int) {
 	t.Helper()
 	require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&n))
 	return n
 }
 
-// waiting waits until so many sessions stand in line for a lock.
+// waiting waits until n sessions are in the queue of a lock.
 func waiting(t *testing.T, session *reentrant.Session, name string, sessions int) {
 	t.Helper()
 	lock := session.NewLock(name)
@@ -129,7 +129,7 @@ func waiting(t *testing.T, session *reentrant.Session, name string, sessions int
 	})
 }
 
-// eventually waits for what must come.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, met func() bool) {
 	t.Helper()
 	require.Eventually(t, met, time.Minute, time.Millisecond, what)

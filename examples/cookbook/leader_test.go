@@ -11,9 +11,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// candidate is a process that wants to lead.
+// A candidate is a process that wants to become the leader.
 type candidate struct {
-	owner    context.Context // of its Lead: the test can ask about the hold
+	owner    context.Context // the context of its Lead, by which the test can ask about the hold
 	lock     *reentrant.Lock
 	requests chan Request
 	ended    chan error
@@ -26,7 +26,7 @@ func stand(t *testing.T, ctx context.Context, server *redistest.Server) *candida
 	return c
 }
 
-// term asks the leader for its term, which it is, or will be.
+// term asks the leader for its term. If the candidate is not the leader yet, term waits.
 func (c *candidate) term(t *testing.T) reentrant.Token {
 	terms := make(chan reentrant.Token, 1)
 	request := func(_ context.Context, term reentrant.Token) error {
@@ -51,7 +51,7 @@ func TestALeaderThatIsDeposedStepsDownAndTheNextHasAHigherTerm(t *testing.T) {
 	deposed, err := first.lock.ForceUnlock(t.Context())
 	require.NoError(t, err)
 	require.True(t, deposed)
-	require.ErrorIs(t, first.lock.Verify(first.owner), reentrant.ErrLost) // rather than wait for its next renewal
+	require.ErrorIs(t, first.lock.Verify(first.owner), reentrant.ErrLost) // ask now, and not at the next renewal
 	require.ErrorIs(t, <-first.ended, reentrant.ErrLost)
 	assert.Greater(t, second.term(t), term)
 	stop()

@@ -29,7 +29,7 @@ func TestASchemaIsMigratedOnce(t *testing.T) {
 			lock := process(t, server).NewLock("schema")
 			all.Go(func() { assert.NoError(t, Migrate(t.Context(), lock, db, steps)) })
 		}
-		waiting(t, gate, "schema", 4) // so all of them begin at once
+		waiting(t, gate, "schema", 4) // so that all of them begin at once
 		require.NoError(t, gate.NewLock("schema").Unlock(t.Context()))
 		all.Wait()
 		assert.Equal(t, len(steps), number(t, db, `SELECT version FROM schema_version`))
@@ -49,7 +49,7 @@ func TestAStepThatFailsLeavesNothing(t *testing.T) {
 	require.NoError(t, Migrate(t.Context(), lock, db, steps), "the next deployment goes on from there")
 }
 
-// A holder that still believes in its lock, when another has migrated meanwhile, gets an error.
+// A holder that has lost the lock without noticing gets an error if another process has migrated meanwhile.
 func TestAStepThatAnotherTookIsRefused(t *testing.T) {
 	t.Parallel()
 	db := database(t, `CREATE TABLE schema_version (version INTEGER)`, `INSERT INTO schema_version VALUES (1)`)

@@ -22,7 +22,7 @@ func TestRunEndsInOrderWhenItsContextHasEnded(t *testing.T) {
 		go func() {
 			ended <- session.NewLock("work").Do(ctx, func(context.Context) error {
 				close(begun)
-				for !errors.Is(session.NewLock("other").Lock(t.Context()), reentrant.ErrClosed) { // finds the session closing
+				for !errors.Is(session.NewLock("other").Lock(t.Context()), reentrant.ErrClosed) { // another worker finds that the session is closing
 					_ = session.NewLock("other").Unlock(t.Context())
 				}
 				return nil
@@ -30,7 +30,7 @@ func TestRunEndsInOrderWhenItsContextHasEnded(t *testing.T) {
 		}()
 		<-begun
 		locked, err := prefixed.IsLocked(t.Context())
-		assert.True(t, locked, "no lock is beside the data")
+		assert.True(t, locked, "names of locks have the prefix")
 		stop()
 		return err
 	})

@@ -37,7 +37,7 @@ func TestTheStockIsSoldOnce(t *testing.T) {
 	assert.Zero(t, number(t, db, `SELECT amount FROM stock`))
 }
 
-// A holder reads, is paused until another has the lock, and then wants to write.
+// A holder reads, is paused until another process has had the lock, and then tries to write.
 func TestAnOlderTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -53,17 +53,17 @@ func TestAnOlderTokenIsRefused(t *testing.T) {
 	left, err := look(t.Context(), db, young, "lamp")
 	require.NoError(t, err)
 
-	require.ErrorIs(t, put(t.Context(), db, old, "lamp", 9), ErrOldToken, "reading was enough")
+	require.ErrorIs(t, put(t.Context(), db, old, "lamp", 9), ErrOldToken, "the later holder's read is enough to refuse the write")
 	_, err = look(t.Context(), db, old, "lamp")
 	require.ErrorIs(t, err, ErrOldToken)
 	require.NoError(t, put(t.Context(), db, young, "lamp", left-3))
 	assert.Equal(t, 7, number(t, db, `SELECT amount FROM stock`))
 }
 
-// hold takes the lock and leaves it taken until the session is closed.
+// hold takes the lock, and keeps it until the session is closed.
 func hold(t *testing.T, session *reentrant.Session) (reentrant.Token, error) {
 	lock := session.NewLock("stock:lamp")
 	require.NoError(t, lock.Lock(t.Context()))
-	t.Cleanup(func() { _ = lock.Unlock(t.Context()) }) // ErrLost, for the first
+	t.Cleanup(func() { _ = lock.Unlock(t.Context()) }) // the first session gets ErrLost
 	return lock.Token(t.Context())
 }

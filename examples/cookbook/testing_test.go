@@ -68,7 +68,7 @@ func TestALockOnWhateverRedisThereIs(t *testing.T) {
 	require.NoError(t, session.Close(t.Context()))
 }
 
-func TestTheOneThatWaitsIsNext(t *testing.T) {
+func TestAWaiterIsNext(t *testing.T) {
 	server := redistest.Start(t)
 	mine, theirs := process(t, server).NewLock("work"), process(t, server).NewLock("work")
 	require.NoError(t, mine.Lock(t.Context()))
@@ -139,7 +139,7 @@ func TestStepsAreTakenUntilTheSectionIsLost(t *testing.T) {
 	})
 }
 
-func TestABackendOfOnesOwn(t *testing.T) {
+func TestASessionOnYourOwnBackend(t *testing.T) {
 	newBackend := func(t *testing.T) backend.Backend {
 		return redistest.Start(t).Backend() // here: yours
 	}

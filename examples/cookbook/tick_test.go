@@ -28,7 +28,7 @@ func TestATickIsRunOnceByAllProcesses(t *testing.T) {
 		for range 4 {
 			lock := process(t, server).NewLock("report")
 			all.Go(func() {
-				for range 5 { // as a process would that looks more often than the job is due
+				for range 5 { // looks more often than the job is due, as a real process would
 					done, err := RunTick(t.Context(), lock, db, at, func(context.Context) error {
 						begun.Add(1)
 						return nil
@@ -46,9 +46,9 @@ func TestATickIsRunOnceByAllProcesses(t *testing.T) {
 	assert.EqualValues(t, 1, begun.Load())
 	assert.EqualValues(t, 1, ran.Load(), "one of them says so")
 	tick(noon.Add(time.Hour))
-	assert.EqualValues(t, 2, begun.Load(), "the next tick is another one")
+	assert.EqualValues(t, 2, begun.Load(), "the job runs again for the next tick")
 	tick(noon)
-	assert.EqualValues(t, 2, begun.Load(), "a process that comes late with an old tick")
+	assert.EqualValues(t, 2, begun.Load(), "a process that comes late, for an old tick")
 }
 
 func TestATickIsNotRunBesideItself(t *testing.T) {
@@ -59,7 +59,7 @@ func TestATickIsNotRunBesideItself(t *testing.T) {
 	other := process(t, server).NewLock("report")
 	failure := errors.New("no paper")
 	ran, err := RunTick(t.Context(), process(t, server).NewLock("report"), db, noon, func(ctx context.Context) error {
-		ran, err := RunTick(ctx, other, db, noon, func(context.Context) error { panic("beside itself") })
+		ran, err := RunTick(ctx, other, db, noon, func(context.Context) error { panic("a second run at the same time") })
 		assert.NoError(t, err)
 		assert.False(t, ran)
 		return failure
@@ -68,7 +68,7 @@ func TestATickIsNotRunBesideItself(t *testing.T) {
 	assert.False(t, ran)
 	ran, err = RunTick(t.Context(), other, db, noon, func(context.Context) error { return nil })
 	require.NoError(t, err)
-	assert.True(t, ran, "what failed is due again")
+	assert.True(t, ran, "a job that failed is due again")
 }
 
 func TestTheLockAloneLetsALaterProcessIn(t *testing.T) {
@@ -99,6 +99,6 @@ func TestAFixedLeaseEndsWithItsSession(t *testing.T) {
 	require.ErrorIs(t, first.Close(ended), context.Canceled)
 	free, err = second.TryLock(t.Context())
 	require.NoError(t, err)
-	assert.True(t, free, "so it is no record of what was done")
+	assert.True(t, free, "so the lock is no record of what was done")
 	require.NoError(t, second.Unlock(t.Context()))
 }

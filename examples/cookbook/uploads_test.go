@@ -11,15 +11,15 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// tusLocker is the Locker of tusd v2.
+// tusLocker is the interface Locker of tusd v2.
 type tusLocker interface {
 	NewLock(id string) (UploadLock, error)
 }
 
 var _ tusLocker = UploadLocker{}
 
-// A connection that has gone silent is still served by one server when its client comes back at another.
-func TestANewRequestHasTheOldOneEnd(t *testing.T) {
+// One server still serves a connection that has gone silent when the client comes back at another server.
+func TestANewRequestEndsTheOldOne(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	first, err := UploadLocker{process(t, redis)}.NewLock("42")

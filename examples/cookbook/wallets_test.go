@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// ledger is a Ledger in memory, which notices if it is read for a user twice before it is written.
+// ledger is a Ledger in memory, which notices if a balance is read twice before it is written.
 type ledger struct {
 	mu      sync.Mutex
 	balance map[string]int
@@ -75,7 +75,7 @@ func TestEveryUserSpendsWhatIsThereAndNoMore(t *testing.T) {
 	}
 }
 
-func TestAUserWaitsForItselfAndForNobodyElse(t *testing.T) {
+func TestAUserWaitsOnlyForItself(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	session, other := process(t, server), process(t, server)
@@ -87,7 +87,7 @@ func TestAUserWaitsForItselfAndForNobodyElse(t *testing.T) {
 		if begun.Swap(true) {
 			return
 		}
-		// slow is in the section, and will be there until this ends
+		// slow is in its section, and stays there until the test closes this channel
 		go func() { quick <- Spend(t.Context(), session, ledger, "quick", 1) }()
 		select {
 		case err := <-quick:
@@ -101,5 +101,5 @@ func TestAUserWaitsForItselfAndForNobodyElse(t *testing.T) {
 	require.NoError(t, Spend(t.Context(), session, ledger, "slow", 1))
 	require.NoError(t, <-again)
 	assert.Zero(t, ledger.overlap)
-	assert.Zero(t, session.Stats().Held, "nothing is left of the names")
+	assert.Zero(t, session.Stats().Held, "no lock is held any more")
 }

@@ -26,7 +26,7 @@ type role struct {
 	DSN     string
 }
 
-// A report is what a child has done so far.
+// A report is what a child has done since it started.
 type report struct {
 	Keys     int64  // numbers recorded
 	Adopted  int64  // of these, numbers whose first holder died before it recorded them
@@ -69,7 +69,7 @@ func (r role) play(ctx context.Context, line *crew.Line[report]) error {
 		func(ctx context.Context, _ int) error { return run(ctx) })
 }
 
-// worker is what each worker does. Without a lock there is no member.
+// worker returns the function of a worker. Without a lock there is no member.
 func (r role) worker(member *deployment.Member, table *database, counts *tally) func(ctx context.Context) error {
 	if r.IDs == idsSnowflake {
 		d := drawer{server: r.Server, join: joinNothing, time: localTime, table: table, tally: counts}

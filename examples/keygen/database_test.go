@@ -26,7 +26,7 @@ func TestDatabaseStartsAtOne(t *testing.T) {
 	next, recorded, err := d.read(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, next)
-	assert.True(t, recorded, "before the first number there is none to miss")
+	assert.True(t, recorded, "before the first number no record can be missing")
 	records, err := d.records(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, records)
@@ -59,5 +59,5 @@ func TestDatabaseShowsDuplicates(t *testing.T) {
 	require.NoError(t, d.recreate(t.Context()))
 	records, err = d.records(t.Context())
 	require.NoError(t, err)
-	assert.Empty(t, records, "the tables are made anew")
+	assert.Empty(t, records, "recreate makes the tables anew")
 }

@@ -37,7 +37,7 @@ func TestParseSource(t *testing.T) {
 
 			again, err := parseSource(src.url)
 			require.NoError(t, err)
-			assert.Equal(t, src, again, "a child must come to the same database")
+			assert.Equal(t, src, again, "a child must open the same database")
 		})
 	}
 }

@@ -19,18 +19,18 @@ import (
 	"github.com/relock-go/relock/internal/testsize"
 )
 
-// The test's own program plays the children, as keygen's does.
+// The test binary is also the program that keygen starts as its children.
 func TestMain(m *testing.M) {
 	if crew.IsChild() {
 		os.Exit(crew.Play("keygen", role.play))
 	}
-	// A build with the detector of races would have each process sleep for a second at its end.
+	// With the race detector each process would sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	testsize.CollectLess()
 	os.Exit(m.Run())
 }
 
-// small is a job that is quick but keeps two processes busy. Its lease is longer than any machine stands still: see
+// small is a job that is quick but keeps two processes busy. Its lease is longer than a machine may stand still: see
 // defaultLease.
 func small(t *testing.T) options {
 	t.Helper()
@@ -47,7 +47,7 @@ func small(t *testing.T) options {
 func TestEveryNumberIsHandedOutOnce(t *testing.T) {
 	opts := small(t)
 	opts.lock = lockCohort
-	opts.turn = opts.lease / 4 // by default a turn is over after some milliseconds, which can be one step
+	opts.turn = opts.lease / 4 // by default a process hands the lock on after some milliseconds, which can be a single step
 	result, err := generate(t.Context(), opts, io.Discard, t.Output())
 	require.NoError(t, err)
 	assert.True(t, result.Clean(), "%+v", result.verdict)
@@ -71,7 +71,7 @@ func TestAKilledProcessCostsNoNumber(t *testing.T) {
 	t.Parallel()
 	opts := small(t)
 	opts.kills = 1
-	opts.keys = 1000 // enough for the kill to come on the way
+	opts.keys = 1000 // enough that the kill comes before the end
 	opts.lease = defaultLease
 	result, err := generate(t.Context(), opts, io.Discard, t.Output())
 	require.NoError(t, err)
@@ -81,8 +81,8 @@ func TestAKilledProcessCostsNoNumber(t *testing.T) {
 	assert.Len(t, slices.Concat(result.outcome.Names...), 3, "the dead process was replaced")
 }
 
-// Nothing forces two workers to overlap here; they just never fail to when they are so many. Should a machine let them
-// run one after the other all the same, another job is tried.
+// Nothing forces two workers to overlap here, but with so many they have never failed to. If a slow machine runs them
+// one after the other, the test tries another job.
 func TestWithoutALockThereAreDuplicates(t *testing.T) {
 	for range 10 {
 		opts := small(t)
@@ -101,7 +101,7 @@ func TestNoIDIsDrawnTwice(t *testing.T) {
 	t.Parallel()
 	opts := small(t)
 	opts.ids, opts.keys, opts.kills = idsSnowflake, 3000, 1
-	opts.lease = defaultLease // node numbers of the dead are used again
+	opts.lease = defaultLease // node numbers of dead processes are used again
 	result, err := generate(t.Context(), opts, io.Discard, t.Output())
 	require.NoError(t, err)
 	assert.True(t, result.Clean(), "%+v", result.verdict)
@@ -157,7 +157,7 @@ func TestExitStatuses(t *testing.T) {
 	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
 }
 
-// The default database is a file in a fresh folder, which is deleted at the end; also of a job that could not be done.
+// The default database is a file in a new folder, which is deleted at the end, also after a job that failed.
 func TestTheDefaultDatabaseIsDeletedAtTheEnd(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
@@ -177,7 +177,7 @@ func assertEmpty(t *testing.T, folder string) {
 	assert.Empty(t, files)
 }
 
-// Go's usual form of a MySQL address was taken for the name of a file, and printed.
+// A MySQL address in the form of Go's driver used to be taken for the name of a file, and printed.
 func TestNoPasswordIsPrinted(t *testing.T) {
 	var output strings.Builder
 	for _, args := range [][]string{
@@ -191,7 +191,7 @@ func TestNoPasswordIsPrinted(t *testing.T) {
 	assert.Contains(t, output.String(), "connect to MySQL at user:xxxxx@tcp(127.0.0.1:1)/x")
 }
 
-// A trigger is a writer that does something once it has seen a text.
+// A trigger is a writer that calls a function once it has seen a text.
 type trigger struct {
 	after string
 	do    func()

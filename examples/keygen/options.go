@@ -47,7 +47,7 @@ type options struct {
 }
 
 const usage = `Keygen hands out the numbers 1, 2, 3 … to the workers of several processes, from a table that nothing but a lock
-protects, and shows that nobody got one twice, also while processes are killed. Exit status 1: somebody did; 130: interrupted before.
+protects, and shows that none was given out twice, also while processes are killed. Exit status 1: one was; 130: interrupted before.
 `
 
 // parseOptions reads the command line.

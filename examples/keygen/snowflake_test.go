@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// idsOf are the ids that a generator draws until it has so many, or fails.
+// idsOf returns the ids that a generator draws until it has n, or fails.
 func idsOf(t *testing.T, g *generator, n int) (ids []int64) {
 	t.Helper()
 	for range n {
@@ -40,7 +40,7 @@ func openNodes(t *testing.T, b *inmemory.Backend, limit int) (*reentrant.Session
 func TestIDsRiseAndCarryTheirNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGenerator(fixedNode{number: 5}, time.Now().UnixMicro())
-		ids := idsOf(t, g, 3*(lastSequence+1)) // more than a millisecond has
+		ids := idsOf(t, g, 3*(lastSequence+1)) // more ids than a millisecond has
 		for i, id := range ids {
 			require.Equal(t, 5, nodeOf(id))
 			require.True(t, i == 0 || id > ids[i-1])
@@ -48,7 +48,7 @@ func TestIDsRiseAndCarryTheirNode(t *testing.T) {
 	})
 }
 
-// A released number can be another's in the same millisecond.
+// A node number that is released may belong to another holder within the same millisecond.
 func TestTheNextHolderOfANodeNumberBeginsAboveTheLastID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := inmemory.New()
@@ -65,7 +65,7 @@ func TestTheNextHolderOfANodeNumberBeginsAboveTheLastID(t *testing.T) {
 	})
 }
 
-// A holder that hears no more from Redis draws ids up to its loss, and the next one begins above them.
+// A holder that gets no reply from Redis draws ids until it loses its number. The next holder begins with higher ids.
 func TestAGeneratorThatLostItsNumberDrawsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := inmemory.New()
@@ -97,7 +97,8 @@ func TestAGeneratorThatLostItsNumberDrawsNothing(t *testing.T) {
 	})
 }
 
-// A holder can be paused for longer than its lease at any point. After it was found to be trusted it must not read its clock.
+// A holder can be paused for longer than its lease at any point. So it must not read its clock after it has checked
+// that the number is still trusted.
 func TestAPauseDoesNotMoveTheTimeOfAnID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGenerator(pausedNode{}, time.Now().UnixMicro())
@@ -108,10 +109,11 @@ func TestAPauseDoesNotMoveTheTimeOfAnID(t *testing.T) {
 	})
 }
 
-// The times of a holder that lives long are behind Redis's, not ahead: a clock here may be fast.
+// For a holder that keeps its number for long, the times in ids are behind Redis's clock and never ahead of it, even if
+// this machine's clock is fast.
 func TestTheTimeInAnIDIsNotThatOfThisMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC) // by the server's clock, years from this machine's
+		asked := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC) // the server's clock is years away from this machine's
 		g := newGenerator(fixedNode{}, asked.UnixMicro())
 		const day = 24 * time.Hour
 		time.Sleep(day)
@@ -139,7 +141,7 @@ func TestAGeneratorTakesAnotherNumberAfterALoss(t *testing.T) {
 	})
 }
 
-// A fixedNode is a node number under a test's control.
+// A fixedNode is a node number whose loss a test controls.
 type fixedNode struct {
 	number int
 	err    error
@@ -149,7 +151,7 @@ func (n fixedNode) Number() int                     { return n.number }
 func (n fixedNode) Token() (reentrant.Token, error) { return 0, n.err }
 func (fixedNode) Release(context.Context) error     { return nil }
 
-// A pausedNode is paused after it was found to be trusted.
+// A pausedNode is a node number whose holder is paused right after the check that it is trusted.
 type pausedNode struct{ fixedNode }
 
 func (n pausedNode) Token() (reentrant.Token, error) {

@@ -31,14 +31,15 @@ func (m *memory) record(_ context.Context, r record) error {
 	return nil
 }
 
-// errKilled stands for the end of a process: no statement comes after it.
+// errKilled stands for the death of a process: it executes no statement after that.
 var errKilled = errors.New("killed")
 
-// paced is a table whose statements wait for their turn. It lets a test decide how steps mix, and where one dies.
+// A paced is a table that executes each statement only when the test lets it. So a test decides in which order steps
+// run, and where one dies.
 type paced struct {
 	table
-	turn chan error    // nil: go on
-	done chan struct{} // the statement is committed
+	turn chan error    // receives nil to go on, or the error with which the step ends
+	done chan struct{} // receives a value when the statement is committed
 }
 
 func (p *paced) statement(run func() error) error {
@@ -66,7 +67,7 @@ func (p *paced) record(ctx context.Context, r record) error {
 	return p.statement(func() error { return p.table.record(ctx, r) })
 }
 
-// A stepper is one step under a test's control.
+// A stepper is one step whose statements a test controls.
 type stepper struct {
 	*paced
 	ended chan struct{}
@@ -87,7 +88,7 @@ func newStepper(t *testing.T, shared table) *stepper {
 	return s
 }
 
-// statement lets the step commit its next statement, if it has one.
+// statement lets the step execute its next statement, if it has one.
 func (s *stepper) statement() {
 	select {
 	case s.turn <- nil:
@@ -96,7 +97,7 @@ func (s *stepper) statement() {
 	}
 }
 
-// kill ends the step where it is.
+// kill ends the step before its next statement.
 func (s *stepper) kill() {
 	select {
 	case s.turn <- errKilled:
@@ -105,7 +106,7 @@ func (s *stepper) kill() {
 	<-s.ended
 }
 
-// interleavings gives every order of so many statements of a and of b, as a word of these letters.
+// interleavings returns every order of so many statements of a and b, as words of these letters.
 func interleavings(a, b int) []string {
 	if a == 0 || b == 0 {
 		return []string{strings.Repeat("a", a) + strings.Repeat("b", b)}
@@ -120,12 +121,12 @@ func interleavings(a, b int) []string {
 	return all
 }
 
-// This is what makes keygen a proof: whatever the repair does, no overlap of two steps goes without a duplicate.
+// This makes keygen a proof: whatever the repair does, no overlap of two steps goes without a duplicate.
 func TestStepsThatOverlapShowADuplicateInEveryOrder(t *testing.T) {
 	for _, before := range []memory{
 		{next: 1},
 		{next: 3, records: []int64{1, 2}},
-		{next: 3, records: []int64{1}}, // and a holder was killed just before
+		{next: 3, records: []int64{1}}, // also after a holder that was killed just before
 	} {
 		for _, order := range interleavings(3, 3) {
 			shared := memory{next: before.next, records: slices.Clone(before.records)}
@@ -147,7 +148,7 @@ func TestStepsThatOverlapShowADuplicateInEveryOrder(t *testing.T) {
 	}
 }
 
-// overlapped reports whether, in the given order, one step reads before the other has made its last statement.
+// overlapped reports whether in the given order one step reads before the other has executed its last statement.
 func overlapped(order string, before memory) bool {
 	statements := 3
 	if before.next > 1 && !slices.Contains(before.records, before.next-1) {
@@ -167,7 +168,7 @@ func TestAKilledStepCostsNoNumber(t *testing.T) {
 	for _, before := range []memory{
 		{next: 1},
 		{next: 3, records: []int64{1, 2}},
-		{next: 3, records: []int64{1}}, // the holder before was killed as well
+		{next: 3, records: []int64{1}}, // the holder before it was killed as well
 	} {
 		for statements := range 4 {
 			shared := memory{next: before.next, records: slices.Clone(before.records)}
@@ -185,7 +186,7 @@ func TestAKilledStepCostsNoNumber(t *testing.T) {
 }
 
 func TestTheLastNumberIsTakenOverToo(t *testing.T) {
-	shared := memory{next: 4, records: []int64{1, 2}} // 3 is the last, and its holder was killed
+	shared := memory{next: 4, records: []int64{1, 2}} // the last number is 3, and its holder was killed
 	counts := &tally{}
 	w := worker{server: "p2", keys: 3, lock: openSection{}, table: &shared, tally: counts}
 	require.NoError(t, w.run(t.Context()))

@@ -8,11 +8,11 @@ type verdict struct {
 	reversals  int64            // records whose token is not above the one before, in the order of the numbers
 	shares     map[string]int64 // records by process
 
-	nodes       int64 // of ids: node numbers that were in use
-	successions int64 // of ids: how often one came to another holder
+	nodes       int64 // of ids: how many node numbers were in use
+	successions int64 // of ids: how often a node number passed to another holder
 }
 
-// judge looks at the records, in the order of their numbers, of a job that was to hand out 1 to last.
+// judge checks the records of a job that had to hand out the numbers 1 to last; they are in the order of the numbers.
 func judge(records []record, last int64) verdict {
 	v := verdict{shares: map[string]int64{}}
 	for i, r := range records {
@@ -35,11 +35,12 @@ func judge(records []record, last int64) verdict {
 	return v
 }
 
-// judgeIDs looks at the records of ids, in their order. Of each node the holders must follow each other in it: a token that
-// comes back after a higher one shows two holders whose times overlap, also where their ids happen to differ.
+// judgeIDs checks the records of ids, in the order of the ids. For each node number the holders must come one after the
+// other: a token that comes back after a higher one shows two holders at the same time, even if their ids happen to
+// differ.
 func judgeIDs(records []record) verdict {
 	v := verdict{shares: map[string]int64{}}
-	last := map[int]int64{} // the token of each node's last record
+	last := map[int]int64{} // the token of the last record of each node number
 	for i, r := range records {
 		v.shares[r.server]++
 		if i > 0 && r.key == records[i-1].key {

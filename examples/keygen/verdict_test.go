@@ -34,7 +34,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestEveryFindingIsSaid(t *testing.T) {
+func TestEveryFindingIsPrinted(t *testing.T) {
 	clean := result{opts: options{lock: lockRelock}, verdict: verdict{numbers: 3}}
 	assert.True(t, clean.Clean())
 	assert.Contains(t, clean.sentence(), "exactly once")
@@ -57,7 +57,7 @@ func TestWithoutALockTokensAreNotJudged(t *testing.T) {
 	assert.NotContains(t, r.sentence(), "token")
 }
 
-// id is the id of a node in a millisecond.
+// id returns an id of a node in a millisecond.
 func id(millisecond, node, sequence int64) int64 {
 	return millisecond<<(nodeBits+sequenceBits) | node<<sequenceBits | sequence
 }

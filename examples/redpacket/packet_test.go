@@ -25,7 +25,7 @@ func each(t *testing.T, test func(t *testing.T, p packet)) {
 	})
 }
 
-func TestPartsAddUpAndNoneIsEmpty(t *testing.T) {
+func TestPartsAddUpAndNoPartIsEmpty(t *testing.T) {
 	for _, test := range []struct{ cents, parts int }{{1, 1}, {20_000, 1}, {20_000, 100}, {7, 7}, {8, 7}, {1000, 999}} {
 		for range 20 {
 			amounts := draw(test.cents, test.parts)
@@ -38,7 +38,7 @@ func TestPartsAddUpAndNoneIsEmpty(t *testing.T) {
 	assert.NotEqual(t, draw(1_000_000, 100), draw(1_000_000, 100), "the largest part cannot be predicted")
 }
 
-// An interrupted client lets something happen after the first of several commands.
+// A client that calls a function after the first of several commands.
 type interrupted struct {
 	rueidis.Client
 	by func()
@@ -50,7 +50,7 @@ func (c interrupted) DoMulti(ctx context.Context, commands ...rueidis.Completed)
 	return append([]rueidis.RedisResult{first}, c.Client.DoMulti(ctx, commands[1:]...)...)
 }
 
-func TestWhoGetsTheLastPartDuringALookIsNotLate(t *testing.T) {
+func TestAnOpenidThatGetsTheLastPartDuringALookIsNotLate(t *testing.T) {
 	each(t, func(t *testing.T, p packet) {
 		require.NoError(t, p.fill(t.Context(), []int{5}, 1))
 		during := packet{interrupted{p.client, func() {
@@ -88,7 +88,7 @@ func TestAPartGoesFromThePacketToAnOpenid(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, remains{got: [][]int{{5}, {}}, left: []int{3, 9}}, r)
 
-		move(granted, 0) // it does not ask: that is what the lock is for
+		move(granted, 0) // move does not check whether the openid has a part: the lock is there for that
 		move(granted, 0)
 		expect(late, 1)
 		move(late, 1)

@@ -17,12 +17,12 @@ import (
 	"github.com/relock-go/relock/internal/testsize"
 )
 
-// The test's own program plays the children, as redpacket's does.
+// The test binary is also the program that redpacket starts as its children.
 func TestMain(m *testing.M) {
 	if crew.IsChild() {
 		os.Exit(crew.Play("redpacket", role.play))
 	}
-	// A build with the detector of races would have each process sleep for a second at its end.
+	// With the race detector each process would sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	testsize.CollectLess()
 	os.Exit(m.Run())
@@ -33,7 +33,7 @@ func small() options {
 	return options{processes: 2, openids: 20, requests: 10, parts: 15, cents: 1000, lock: lockRelock}
 }
 
-// verify asserts that a packet was given out in full, and that its requests add up too.
+// verify asserts that a packet was given out in full, and that the results of its requests add up too.
 func verify(t *testing.T, opts options, r *result) {
 	t.Helper()
 	assert.True(t, r.verdict.clean(), "%+v", r.verdict)
@@ -43,18 +43,18 @@ func verify(t *testing.T, opts options, r *result) {
 	did := r.outcome.Total
 	assert.EqualValues(t, opts.openids*opts.requests, did.Done(), "every request was answered")
 	assert.EqualValues(t, opts.parts, did.Granted)
-	assert.EqualValues(t, opts.parts*(opts.requests-1), did.Already, "an openid that got a part is told so on each further request")
-	assert.GreaterOrEqual(t, r.cost.Commands, 2*int64(opts.parts), "each part was locked for")
+	assert.EqualValues(t, opts.parts*(opts.requests-1), did.Already, "each further request of an openid that has a part says so")
+	assert.GreaterOrEqual(t, r.cost.Commands, 2*int64(opts.parts), "the lock was taken for each part")
 }
 
-func TestNobodyGetsTwoParts(t *testing.T) {
+func TestNoOpenidGetsTwoParts(t *testing.T) {
 	opts := small()
 	r, err := giveOut(t.Context(), opts, io.Discard, t.Output())
 	require.NoError(t, err)
 	verify(t, opts, r)
 }
 
-func TestWithEnoughForAllTheRestIsLeft(t *testing.T) {
+func TestPartsThatAreNotNeededAreLeft(t *testing.T) {
 	opts := small()
 	opts.parts = 25
 	r, err := giveOut(t.Context(), opts, io.Discard, t.Output())
@@ -76,15 +76,15 @@ func TestTwoHundredPeopleAskFiftyTimes(t *testing.T) {
 	verify(t, opts, r)
 }
 
-// Nothing forces two requests to overlap here; they just never fail to when they are so many. Should a machine answer
-// them one after the other all the same, another packet is given out.
+// Nothing forces two requests to overlap here, but with so many they have never failed to. If a slow machine serves
+// them one after the other, the test gives out another packet.
 func TestWithoutALockThereIsTheft(t *testing.T) {
 	for range 10 {
 		opts := small()
 		opts.lock = lockNone
 		r, err := giveOut(t.Context(), opts, io.Discard, t.Output())
 		require.NoError(t, err)
-		assert.Zero(t, r.verdict.missing, "a theft is no loss")
+		assert.Zero(t, r.verdict.missing, "no money is missing after a theft")
 		if r.verdict.thieves > 0 {
 			assert.False(t, r.verdict.clean())
 			assert.Positive(t, r.verdict.stolen)
@@ -125,7 +125,7 @@ func TestExitStatuses(t *testing.T) {
 	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
 }
 
-// A trigger is a writer that does something once it has seen a text.
+// A trigger is a writer that calls a function once it has seen a text.
 type trigger struct {
 	after string
 	do    func()

@@ -20,7 +20,7 @@ type desk struct {
 	lost     atomic.Int64 // holds that ended before their request was done
 }
 
-// requestsAt are the requests that come to a process: its share of each openid's, as mixed as people are.
+// requestsAt returns the requests that come to a process, in random order: its share of each openid's requests.
 func requestsAt(seat, processes, openids, requests int) []int {
 	var mine []int
 	for openid := range openids {

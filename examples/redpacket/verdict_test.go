@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// In these jobs a packet of 3 parts and 10 cents was given out.
+// In these jobs the packet had 3 parts and 10 cents.
 func TestJudge(t *testing.T) {
 	for name, test := range map[string]struct {
 		got   [][]int
@@ -37,7 +37,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestEveryFindingIsSaid(t *testing.T) {
+func TestEveryFindingIsPrinted(t *testing.T) {
 	assert.Contains(t, verdict{}.sentence(), "Nobody got two parts, everything was given out")
 	assert.Contains(t, verdict{left: 2}.sentence(), "what is left add up")
 	for text, finding := range map[string]verdict{

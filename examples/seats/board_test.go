@@ -21,7 +21,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// An unplugged backend refuses to look at locks while it is away.
+// An unplugged backend fails to read locks while it is away.
 type (
 	unplugged struct {
 		backend.Backend
@@ -56,7 +56,7 @@ func (r unpluggedRemote) Inspect(ctx context.Context) (backend.State, error) {
 	return r.Remote.Inspect(ctx)
 }
 
-// A deaf client cannot subscribe.
+// A deaf client cannot subscribe to channels.
 type deaf struct {
 	rueidis.Client
 	tries *atomic.Int64
@@ -67,7 +67,7 @@ func (d deaf) Dedicated(func(rueidis.DedicatedClient) error) error {
 	return errors.New("connection refused")
 }
 
-// While Redis is away for two minutes, a board asks less and less often, and says so once.
+// While Redis is away for two minutes, a board asks less and less often, and logs only one line.
 func TestABoardThatCannotReadAsksLessOften(t *testing.T) {
 	src, err := parseSource(filepath.Join(t.TempDir(), "seats.db"))
 	require.NoError(t, err)

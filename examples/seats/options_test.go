@@ -38,7 +38,7 @@ func TestOptions(t *testing.T) {
 	assert.ErrorIs(t, err, flag.ErrHelp)
 }
 
-func TestSources(t *testing.T) {
+func TestDatabaseURLsAreParsed(t *testing.T) {
 	src, err := parseSource("mariadb://user:p%40ss@db/cinema?tls=true")
 	require.NoError(t, err)
 	assert.Equal(t, source{

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// databases are all kinds there are. MariaDB and PostgreSQL are tested where SEATS_MYSQL and SEATS_POSTGRES are the URL
-// of a database, in which the table seats is dropped.
+// databases are all kinds of databases. MariaDB and PostgreSQL are tested if SEATS_MYSQL and SEATS_POSTGRES are the
+// URLs of databases, in which the table seats is dropped.
 var databases = map[string]func(t *testing.T) string{
 	"SQLite":     func(t *testing.T) string { return filepath.Join(t.TempDir(), "seats.db") },
 	"MySQL":      func(t *testing.T) string { return given(t, "SEATS_MYSQL") },
@@ -25,7 +25,7 @@ func given(t *testing.T, variable string) string {
 	return value
 }
 
-// eachDatabase runs a test on all kinds.
+// eachDatabase runs a test on all kinds of databases.
 func eachDatabase(t *testing.T, test func(t *testing.T, s *sales)) {
 	for name, dsn := range databases {
 		t.Run(name, func(t *testing.T) {
@@ -42,14 +42,14 @@ func eachDatabase(t *testing.T, test func(t *testing.T, s *sales)) {
 	}
 }
 
-func TestSales(t *testing.T) {
+func TestASaleIsRecordedOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, s *sales) {
 		const token = 1795249693077999 // microseconds since 1970, as Relock's are
 		buyer, err := s.show(t.Context(), "A05", token)
 		require.NoError(t, err)
 		assert.Empty(t, buyer)
 		require.NoError(t, s.sell(t.Context(), "ann", sale{"A05", token}))
-		require.NoError(t, s.sell(t.Context(), "ann", sale{"A05", token}), "the same again")
+		require.NoError(t, s.sell(t.Context(), "ann", sale{"A05", token}), "the same sale again")
 		buyer, err = s.show(t.Context(), "A05", token+1)
 		require.NoError(t, err)
 		assert.Equal(t, "ann", buyer)
@@ -62,8 +62,8 @@ func TestSales(t *testing.T) {
 	})
 }
 
-// Ann's server was paused; her hold ended, and bob's began. Whether he has bought the seat yet or not: the statement
-// of her server comes too late.
+// Ann's server was paused; her hold ended, and bob's began. Whether he has bought the seat yet or not, the statement of
+// her server comes too late.
 func TestAnEarlierHoldBuysNothing(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, s *sales) {
 		_, err := s.show(t.Context(), "A05", 7)

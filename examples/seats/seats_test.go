@@ -27,18 +27,18 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The test's own program plays the servers.
+// The test binary is also the program that runs as the servers.
 func TestMain(m *testing.M) {
 	if isChild() {
 		os.Exit(childMain(os.Stdin, os.Stdout, os.Stderr))
 	}
-	// A build with the detector of races would have each process sleep for a second at its end.
+	// With the race detector each process would sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	testsize.CollectLess()
 	os.Exit(m.Run())
 }
 
-// eventually is long enough for everything that happens at all.
+// eventually is how long a test waits for anything before it fails.
 const eventually = 2 * time.Minute
 
 // A pair is two servers in the test's own process.
@@ -47,8 +47,8 @@ type pair struct {
 	urls     [2]string
 }
 
-// redisURL returns the URL of a Redis of this test alone. The boards read all seats again and again, which costs the embedded
-// Redis much processor time, so it is used at full size only, and where no other is installed.
+// redisURL returns the URL of a Redis for this test. The boards read all seats again and again, which costs the
+// embedded Redis much processor time, so it is used only at full size, and where no other Redis is installed.
 func redisURL(t *testing.T) string {
 	t.Helper()
 	if !testsize.Full() && redisserver.Installed() {
@@ -57,7 +57,7 @@ func redisURL(t *testing.T) string {
 	return "redis://" + redistest.Start(t).Addr()
 }
 
-// newPair opens them, with holds of some length and payments that are through at once.
+// newPair opens two servers, with holds of the given length and payments that succeed at once.
 func newPair(t *testing.T, hold time.Duration) *pair {
 	t.Helper()
 	r := role{Hold: hold, Redis: redisURL(t), DSN: filepath.Join(t.TempDir(), "seats.db")}
@@ -83,7 +83,7 @@ func newPair(t *testing.T, hold time.Duration) *pair {
 			stop()
 			web.Close()
 			looking.Wait()
-			// The servers of real processes leave their holds. Here nothing is to go on after the test.
+			// Servers in real processes leave their holds when they end. Here no hold may outlast the test.
 			_ = c.member.Session.Close(ctx)
 			c.member.Client.Close()
 			assert.NoError(t, c.sales.close())
@@ -93,14 +93,14 @@ func newPair(t *testing.T, hold time.Duration) *pair {
 	return p
 }
 
-// A guest is a visitor's browser, without the page.
+// A guest is a visitor's browser, without the page's script.
 type guest struct {
 	t      *testing.T
 	client *http.Client
 	urls   [2]string
 }
 
-// enters gives the guest who has opened the page at the first server.
+// enters returns a guest who has opened the page at the first server.
 func enters(t *testing.T, urls [2]string) *guest {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -115,8 +115,8 @@ func enters(t *testing.T, urls [2]string) *guest {
 	return g
 }
 
-// asks presses a button of the page of server 1 or 2; and again, as the answer says, as long as the server had none from
-// Redis in time.
+// asks presses a button of the page of server 1 or 2. If the server had no reply from Redis in time, it presses again,
+// as the message says.
 func (g *guest) asks(server int, what string, s seat) (status int, message string) {
 	g.t.Helper()
 	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -127,7 +127,7 @@ func (g *guest) asks(server int, what string, s seat) (status int, message strin
 	}
 }
 
-// asksOnce sends what a page sends when a button is pressed.
+// asksOnce sends the request that the page sends when a button is pressed.
 func (g *guest) asksOnce(server int, what string, s seat) (status int, message string) {
 	g.t.Helper()
 	response, err := g.client.Post(g.urls[server-1]+"/seats/"+string(s)+"/"+what, "", nil)
@@ -140,14 +140,14 @@ func (g *guest) asksOnce(server int, what string, s seat) (status int, message s
 	return response.StatusCode, answer.Message
 }
 
-// gets asserts what is answered.
+// gets presses a button and asserts the reply.
 func (g *guest) gets(want int, server int, what string, s seat) {
 	g.t.Helper()
 	status, message := g.asks(server, what, s)
 	require.Equal(g.t, want, status, message)
 }
 
-// sees waits until the events of both servers show a seat in a state; "" is free.
+// sees waits until the events of both servers show a seat in a state; "" means free.
 func (g *guest) sees(s seat, state string) {
 	g.t.Helper()
 	for _, url := range g.urls {
@@ -155,7 +155,7 @@ func (g *guest) sees(s seat, state string) {
 	}
 }
 
-// seesAt waits for an event of one server that shows something.
+// seesAt waits for an event of one server that meets a condition.
 func (g *guest) seesAt(url string, is func(sight) bool) {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), eventually)
@@ -179,10 +179,10 @@ func (g *guest) seesAt(url string, is func(sight) bool) {
 			return
 		}
 	}
-	require.Fail(g.t, "never seen", "last: %v, %v", seen, lines.Err())
+	require.Fail(g.t, "the event did not come", "last: %v, %v", seen, lines.Err())
 }
 
-// answered asks Redis again as long as no answer came in time.
+// answered asks Redis again until a reply comes in time.
 func answered(t *testing.T, ask func() error) {
 	t.Helper()
 	err := ask()
@@ -206,13 +206,13 @@ func TestASeatIsHeldAndSoldOnce(t *testing.T) {
 	bob.gets(http.StatusGone, 1, "pay", "A05")
 	bob.gets(http.StatusGone, 2, "release", "A05")
 
-	ann.gets(http.StatusOK, 2, "pay", "A05") // at the other server than the one that holds it
+	ann.gets(http.StatusOK, 2, "pay", "A05") // at the server that does not have the hold
 	ann.sees("A05", "bought")
 	bob.sees("A05", "sold")
 	status, message = bob.asks(1, "hold", "A05")
 	assert.Equal(t, http.StatusConflict, status)
 	assert.Equal(t, "A5 is sold.", message)
-	ann.gets(http.StatusOK, 1, "pay", "A05") // once more changes nothing
+	ann.gets(http.StatusOK, 1, "pay", "A05") // another payment changes nothing
 	ann.gets(http.StatusGone, 1, "release", "A05")
 	ann.sees("A05", "bought")
 }
@@ -251,13 +251,13 @@ func TestAHoldEndsByItself(t *testing.T) {
 			assert.Greater(t, time.Since(begun), hold)
 			ann.gets(http.StatusGone, server, "pay", "A05")
 			ann.gets(http.StatusGone, server, "release", "A05")
-			ann.getsInTheEnd(server, "A05") // the guest who had it before can have it again
+			ann.getsInTheEnd(server, "A05") // the guest who had the seat before can have it again
 			ann.sees("A05", "")
 		})
 	}
 }
 
-// getsInTheEnd picks a seat that another guest holds until it is free.
+// getsInTheEnd picks a seat that another guest holds, until it is free.
 func (g *guest) getsInTheEnd(server int, s seat) {
 	g.t.Helper()
 	require.Eventually(g.t, func() bool {
@@ -266,7 +266,7 @@ func (g *guest) getsInTheEnd(server int, s seat) {
 	}, eventually, 50*time.Millisecond)
 }
 
-// The promise on the page is kept: the session does not give the hold up before the time that the page shows.
+// The page's promise is kept: the session does not release the hold before the time that the page shows.
 func TestTheWholeHoldIsTheVisitors(t *testing.T) {
 	for _, hold := range []time.Duration{time.Second, 10 * time.Minute, 24 * time.Hour} {
 		lease := leaseOf(hold)
@@ -274,7 +274,7 @@ func TestTheWholeHoldIsTheVisitors(t *testing.T) {
 	}
 }
 
-func TestLettingGo(t *testing.T) {
+func TestALetGoSeatIsFree(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, time.Hour)
 	ann, bob := enters(t, p.urls), enters(t, p.urls)
@@ -304,7 +304,7 @@ func TestTwoWindowsAreOneVisitor(t *testing.T) {
 		windows.Wait()
 		ann.gets(http.StatusOK, 1, "hold", "A05")
 		ann.gets(http.StatusOK, 1, "release", "A05")
-		bob.gets(http.StatusOK, 2, "hold", "A05") // however often ann picked it, once is enough to let it go
+		bob.gets(http.StatusOK, 2, "hold", "A05") // however often ann picked the seat, one release frees it
 		bob.gets(http.StatusOK, 2, "release", "A05")
 	}
 	ann.gets(http.StatusOK, 1, "hold", "A05")
@@ -319,10 +319,10 @@ func TestTwoWindowsAreOneVisitor(t *testing.T) {
 	ann.sees("A05", "bought")
 }
 
-// A till is where payments wait until the test lets them through.
+// A till keeps payments waiting until the test lets them through.
 type till struct {
 	t     *testing.T
-	keys  chan string // of those that have begun
+	keys  chan string // the keys of the payments that have begun
 	ended chan struct{}
 }
 
@@ -345,7 +345,7 @@ func (w *till) charge(ctx context.Context, key string, _ int) error {
 	}
 }
 
-// begins waits for a payment, and gives its key.
+// begins waits for a payment to begin, and returns its key.
 func (w *till) begins() string {
 	w.t.Helper()
 	select {
@@ -357,11 +357,11 @@ func (w *till) begins() string {
 	}
 }
 
-// ends lets all payments through that wait, and those to come.
+// ends lets all waiting payments through, and all later ones.
 func (w *till) ends() { close(w.ended) }
 
-// A payment is under way at server 1 when the same visitor pays at server 2, where a second charge with the same key is
-// the same payment.
+// A payment is under way at server 1 when the same visitor pays at server 2. A second charge with the same key is the
+// same payment.
 func TestPayingGoesOnAtTheOtherServer(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, time.Hour)
@@ -379,7 +379,7 @@ func TestPayingGoesOnAtTheOtherServer(t *testing.T) {
 		assert.Equal(t, http.StatusOK, status, message)
 	})
 	assert.Equal(t, key, till.begins())
-	first.Wait() // it lost the hold to the second
+	first.Wait() // server 1 lost the hold to server 2
 	till.ends()
 	second.Wait()
 	ann.sees("A05", "bought")
@@ -407,12 +407,12 @@ func TestSeatsArePaidForTogether(t *testing.T) {
 		ann.sees(s, "bought")
 		bob.sees(s, "sold")
 	}
-	bob.gets(http.StatusConflict, 1, "hold", "A07") // it was not paid for, and is still ann's
+	bob.gets(http.StatusConflict, 1, "hold", "A07") // the seat was not paid for, and ann still holds it
 	ann.gets(http.StatusOK, 2, "pay", "A05,A06,A07")
-	assert.Equal(t, price, <-charges, "what is bought already costs nothing")
+	assert.Equal(t, price, <-charges, "seats that are bought already cost nothing")
 }
 
-// One of the holds has ended, so nothing is charged, and the other hold is as it was.
+// One of the holds has ended, so nothing is charged, and the other hold stays as it is.
 func TestSeatsArePaidForTogetherOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, time.Hour)
@@ -427,7 +427,7 @@ func TestSeatsArePaidForTogetherOrNotAtAll(t *testing.T) {
 	assert.Empty(t, till.keys)
 	bob.gets(http.StatusConflict, 2, "hold", "A05")
 
-	// The other ends while the payment is under way.
+	// The other hold ends during the payment.
 	ann.gets(http.StatusOK, 1, "hold", "A06")
 	var paying sync.WaitGroup
 	paying.Go(func() {
@@ -443,8 +443,8 @@ func TestSeatsArePaidForTogetherOrNotAtAll(t *testing.T) {
 	ann.sees("A06", "mine")
 }
 
-// The seat is let go in one window while it is paid for in another.
-func TestWhatWasLetGoIsNotSold(t *testing.T) {
+// The visitor releases the seat in one window while paying for it in another.
+func TestASeatLetGoDuringItsPaymentIsNotSold(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, time.Hour)
 	till := p.paused(t)
@@ -462,7 +462,7 @@ func TestWhatWasLetGoIsNotSold(t *testing.T) {
 	bob.gets(http.StatusOK, 1, "hold", "A05")
 }
 
-// The lock is forced open during a payment, as by an operator, and bob gets the seat.
+// An operator forces the lock open during a payment, and bob gets the seat.
 func TestALateSaleIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, time.Hour)
@@ -476,7 +476,7 @@ func TestALateSaleIsRefused(t *testing.T) {
 	})
 	till.begins()
 	lock := p.counters[1].member.Session.NewLock(seat("A05").lockName())
-	answered(t, func() error { // twice would do no harm: no guest is to get the seat yet
+	answered(t, func() error { // repeating this does no harm: no guest is meant to get the seat yet
 		_, err := lock.ForceUnlock(t.Context())
 		return err
 	})
@@ -486,7 +486,7 @@ func TestALateSaleIsRefused(t *testing.T) {
 	bob.sees("A05", "mine")
 }
 
-func TestWhatIsSoldIsNotHeld(t *testing.T) {
+func TestASoldSeatCannotBeHeld(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, time.Hour)
 	ann, bob := enters(t, p.urls), enters(t, p.urls)
@@ -544,7 +544,7 @@ func TestOnlyThePageActs(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, do(http.DefaultClient, http.MethodGet, "/events", ""))
 	ann.sees("A05", "")
 	status := http.StatusServiceUnavailable
-	for begun := time.Now(); status == http.StatusServiceUnavailable && time.Since(begun) < eventually; { // as in asks
+	for begun := time.Now(); status == http.StatusServiceUnavailable && time.Since(begun) < eventually; { // as in the method asks
 		status = do(ann.client, http.MethodPost, "/seats/A05/hold", "same-origin")
 	}
 	assert.Equal(t, http.StatusOK, status)
@@ -570,7 +570,7 @@ func TestTheCookieIsASecret(t *testing.T) {
 	assert.Empty(t, visitor(short))
 }
 
-func TestNobodyIsToldWhoTheOthersAre(t *testing.T) {
+func TestEventsDoNotNameOtherVisitors(t *testing.T) {
 	now := time.Now()
 	h := hall{
 		sold: map[seat]string{"A01": "ann", "A02": "bob"},
@@ -583,12 +583,12 @@ func TestNobodyIsToldWhoTheOthersAre(t *testing.T) {
 	assert.Equal(t, 2, h.holds("ann"))
 }
 
-// A change is seen without any message, too: here one by a session that sends none.
+// A change is also seen without a message: here a session makes it that sends none.
 func TestChangesAreSeenWithoutAMessage(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, time.Hour)
 	ann := enters(t, p.urls)
-	ctx := as(t.Context(), "somebody")
+	ctx := as(t.Context(), "carol")
 	lock := p.counters[0].member.Session.NewLock(seat("B07").lockName(), reentrant.WithFixedLease(time.Hour))
 	require.NoError(t, lock.Lock(ctx))
 	ann.sees("B07", "held")
@@ -596,8 +596,8 @@ func TestChangesAreSeenWithoutAMessage(t *testing.T) {
 	ann.sees("B07", "")
 }
 
-// The next look is soon, so that only this shows that a message was sent and heard.
-func TestServersTellEachOther(t *testing.T) {
+// This board only listens and never looks by itself, so a nudge shows that a message was sent and received.
+func TestServersAnnounceTheirChanges(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, time.Hour)
 	ann := enters(t, p.urls)
@@ -619,7 +619,7 @@ func TestServersTellEachOther(t *testing.T) {
 	}, eventually, 20*time.Millisecond)
 }
 
-// Real processes: one is killed that had got a hold, and the visitor goes on at the other.
+// With real processes: the one that has the hold is killed, and the visitor continues at the other one.
 func TestAKilledServerLeavesItsHolds(t *testing.T) {
 	t.Parallel()
 	c, err := open(t.Context(), options{servers: 2, hold: time.Hour}, t.Output())
@@ -630,7 +630,7 @@ func TestAKilledServerLeavesItsHolds(t *testing.T) {
 	ann.gets(http.StatusOK, 1, "hold", "A05")
 	ann.gets(http.StatusOK, 1, "hold", "A06")
 	c.servers[0].kill()
-	urls[0] = urls[1] // there is only this now
+	urls[0] = urls[1] // only this server is left
 	ann.urls, bob.urls = urls, urls
 	ann.sees("A05", "mine")
 	bob.gets(http.StatusConflict, 2, "hold", "A05")
@@ -655,7 +655,7 @@ func TestAHoldOfAKilledServerEndsOnTime(t *testing.T) {
 	assert.Greater(t, time.Since(begun), hold)
 }
 
-// The holds are the visitors', so they outlive a server that is told to stop, as well.
+// The holds belong to the visitors, so they also outlast a server that is stopped regularly.
 func TestAServerThatStopsLeavesItsHolds(t *testing.T) {
 	t.Parallel()
 	c, err := open(t.Context(), options{servers: 2, hold: time.Hour}, t.Output())
@@ -671,7 +671,7 @@ func TestAServerThatStopsLeavesItsHolds(t *testing.T) {
 	ann.gets(http.StatusOK, 2, "pay", "A05")
 }
 
-// A trigger is a writer that does something once it has seen a text.
+// A trigger is a writer that calls a function once it has seen a text.
 type trigger struct {
 	strings.Builder
 	after string

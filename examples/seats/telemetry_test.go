@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scraped gives what Prometheus reads at a server where a seat was held, and let go.
+// scraped returns what Prometheus reads from a server at which a seat was picked and released.
 func scraped(t *testing.T) string {
 	t.Helper()
 	p := newPair(t, time.Hour)
@@ -23,7 +23,7 @@ func scraped(t *testing.T) string {
 	ann.gets(http.StatusOK, 1, "hold", "B07")
 	ann.gets(http.StatusOK, 1, "release", "B07")
 	var page string
-	require.Eventually(t, func() bool { // events are observed beside the calls
+	require.Eventually(t, func() bool { // events are observed in the background
 		response, err := http.Get(p.urls[0] + "/metrics")
 		require.NoError(t, err)
 		text, err := io.ReadAll(response.Body)
@@ -39,7 +39,7 @@ func TestPrometheusReadsTheLocks(t *testing.T) {
 	t.Parallel()
 	page := scraped(t)
 	const scope = `otel_scope_name="github.com/relock-go/relock/relockotel",otel_scope_schema_url="",otel_scope_version="devel"`
-	// Picked, and taken up to be let go.
+	// The lock was acquired twice: by the pick, and to release the seat.
 	assert.Contains(t, page, `relock_lock_acquisitions_total{`+scope+`,relock_lock_name="row B",relock_result="acquired"} 2`)
 	assert.Contains(t, page, `relock_lock_hold_duration_seconds_count{`+scope+`,relock_lock_name="row B",relock_result="released"} 1`)
 	assert.Contains(t, page, "\nrelock_lock_held{"+scope+"} 0\n")
@@ -48,7 +48,7 @@ func TestPrometheusReadsTheLocks(t *testing.T) {
 	assert.NotContains(t, page, "B07", "a time series for every seat")
 }
 
-// families are the names of the metrics on a page, with what Prometheus makes of a histogram.
+// families returns the names of the metrics on a page, with those that Prometheus derives from a histogram.
 func families(page string) (plain, all []string) {
 	for _, match := range regexp.MustCompile(`(?m)^# TYPE (relock_\w+) (\w+)$`).FindAllStringSubmatch(page, -1) {
 		name := match[1]
@@ -96,7 +96,7 @@ func TestTheDashboardShowsWhatThereIs(t *testing.T) {
 	for _, name := range plain {
 		assert.True(t, shown[name], "no panel shows %s", name)
 	}
-	assertMetrics(t, all, string(text)) // variables and annotations too
+	assertMetrics(t, all, string(text)) // in variables and annotations too
 }
 
 // The names in docs/metrics.md, in its table and its alerts, are those that Prometheus reads.
@@ -111,7 +111,7 @@ func TestTheDocumentedNamesAreThoseInPrometheus(t *testing.T) {
 	assertMetrics(t, all, string(text))
 }
 
-// assertMetrics asserts that all metrics that a text names are there.
+// assertMetrics asserts that all metrics that a text names exist.
 func assertMetrics(t *testing.T, there []string, text string) {
 	t.Helper()
 	for _, name := range metricName.FindAllString(text, -1) {

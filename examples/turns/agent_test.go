@@ -13,8 +13,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// lockOf returns the lock of a conversation in a session of its own, and a function that closes the session as a replica
-// that is killed leaves it.
+// lockOf returns the lock of a conversation in a session of its own, and a function that closes the session in the way
+// of a replica that is killed.
 func lockOf(t *testing.T, b *inmemory.Backend) (lock *reentrant.Lock, kill func()) {
 	t.Helper()
 	s, err := reentrant.NewSession(b, reentrant.WithExplicitOwners(), reentrant.WithPortableHoldsLeft())
@@ -40,7 +40,7 @@ func TestTheContextOfATurnEndsWithItsHold(t *testing.T) {
 	})
 }
 
-// A turn that goes on after a crash does not queue up behind itself.
+// After a crash a turn resumes its own hold, and does not wait for it in the queue.
 func TestATurnTakesItsHoldAgainAfterACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := inmemory.New()
@@ -54,7 +54,7 @@ func TestATurnTakesItsHoldAgainAfterACrash(t *testing.T) {
 		require.NoError(t, take(owner, again))
 		after, err := again.Token(owner)
 		require.NoError(t, err)
-		assert.Equal(t, before, after, "it is the same hold")
+		assert.Equal(t, before, after, "the turn has the same hold")
 		assert.NoError(t, again.Unlock(owner))
 	})
 }

@@ -24,17 +24,17 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The test's own program plays the replicas.
+// The test binary is also the program that runs as the replicas.
 func TestMain(m *testing.M) {
 	if isChild() {
 		os.Exit(childMain(os.Stdin, os.Stderr))
 	}
-	// A build with the detector of races would have each process sleep for a second at its end.
+	// With the race detector each process would sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	os.Exit(m.Run())
 }
 
-// eventually is long enough for everything that happens at all.
+// eventually is how long a test waits for anything before it fails.
 const eventually = 2 * time.Minute
 
 // A pair is two replicas in the test's own process, and an observer of the locks.
@@ -42,11 +42,11 @@ type pair struct {
 	t       *testing.T
 	role    role
 	agents  [2]*agent
-	kills   [2]context.CancelFunc // each ends a replica
+	kills   [2]context.CancelFunc // functions that end a replica each
 	session *reentrant.Session
 }
 
-// newPair opens them. Each step of a turn takes a while.
+// newPair opens two replicas. Each step of a turn takes the given time.
 func newPair(t *testing.T, steps int, step time.Duration) *pair {
 	t.Helper()
 	p := &pair{t: t, role: role{
@@ -66,7 +66,7 @@ func newPair(t *testing.T, steps int, step time.Duration) *pair {
 	return p
 }
 
-// opens begins a replica, also again.
+// opens starts a replica, also for a second time.
 func (p *pair) opens(number int) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -77,13 +77,13 @@ func (p *pair) opens(number int) {
 	require.NoError(p.t, a.recover())
 }
 
-// ends a replica, and leaves its turns.
+// ends stops a replica, and leaves its turns unfinished.
 func (p *pair) ends(number int) {
 	p.kills[number-1]()
 	p.agents[number-1].close()
 }
 
-// adds sends a turn of conversation A to a replica, and waits until it has the lock or is in the queue.
+// adds sends a turn of conversation A to a replica, and waits until the turn has the lock or is in the queue.
 func (p *pair) adds(replica int, stop bool) turn {
 	p.t.Helper()
 	before := p.waiting()
@@ -97,7 +97,7 @@ func (p *pair) adds(replica int, stop bool) turn {
 
 func (p *pair) lock() *reentrant.Lock { return p.session.NewLock("turns:A") }
 
-// waiting is how many turns are in the queue of conversation A.
+// waiting returns how many turns are in the queue of conversation A.
 func (p *pair) waiting() int {
 	p.t.Helper()
 	var state reentrant.State
@@ -108,7 +108,7 @@ func (p *pair) waiting() int {
 	return len(state.Waiting)
 }
 
-// answered sends a command again as long as Redis does not reply in time, as on a machine that stands still.
+// answered sends a command again until Redis replies in time, as it may not on a machine that stands still.
 func answered(t *testing.T, ask func() error) {
 	t.Helper()
 	err := ask()
@@ -117,7 +117,7 @@ func answered(t *testing.T, ask func() error) {
 	require.NoError(t, err)
 }
 
-// is gives how far a turn is.
+// is returns the progress of a turn.
 func (p *pair) is(t turn) progress {
 	p.t.Helper()
 	turns, err := p.agents[0].store.progress(context.Background(), t.Conversation)
@@ -127,7 +127,7 @@ func (p *pair) is(t turn) progress {
 	return turns[i]
 }
 
-// becomes waits until a turn has a state, or is over.
+// becomes waits until a turn has the state, or has ended.
 func (p *pair) becomes(t turn, want state) progress {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool {
@@ -138,7 +138,7 @@ func (p *pair) becomes(t turn, want state) progress {
 	return now
 }
 
-// said is the conversation, as numbers of turns. Nothing is written to it from then on.
+// said returns the conversation, as the numbers of the turns that wrote it. After that nothing may write to it.
 func (p *pair) said() []int {
 	p.t.Helper()
 	lines, err := readLines(p.t.Context(), p.agents[0].store.memory("A"), 1<<52)
@@ -189,11 +189,11 @@ func TestAPatientNewcomerStopsNothing(t *testing.T) {
 	assert.Equal(t, 20, p.becomes(second, done).Steps)
 }
 
-// The step would take an hour.
+// A step takes an hour here.
 func TestATurnEndsWithItsHold(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, 1, time.Hour)
-	p.agents[0].lease = 15 * time.Second // the turn learns of the loss at the next renewal, within a third of this
+	p.agents[0].lease = 15 * time.Second // the turn learns of the loss at the next renewal, within a third of this time
 	first := p.adds(1, false)
 	p.becomes(first, running)
 	require.Eventually(t, func() bool {
@@ -208,7 +208,7 @@ func TestATurnEndsWithItsHold(t *testing.T) {
 	assert.Empty(t, p.said())
 }
 
-// A replica that was stopped beyond its lease writes nothing more when it goes on, even before it has heard of the loss.
+// A replica that was suspended beyond its lease writes nothing when it goes on, even before it knows of the loss.
 func TestAnEarlierTurnWritesNothing(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, 1, 0)
@@ -236,7 +236,7 @@ func TestATurnGoesOnUnderItsHoldAfterACrash(t *testing.T) {
 	p.role.Step = 0
 	p.opens(1)
 	after := p.becomes(first, done)
-	assert.Equal(t, before.Token, after.Token, "it was the same hold")
+	assert.Equal(t, before.Token, after.Token, "the turn has the same hold")
 	assert.Equal(t, 2, after.Begun)
 	assert.Equal(t, 3, after.Steps)
 	p.becomes(waits, running)
@@ -254,7 +254,7 @@ func TestATurnGoesOnAfterItsLastStep(t *testing.T) {
 	assert.Equal(t, []int{1, 1, 1}, p.said())
 }
 
-// A turn that waited at a replica that has ended waits again.
+// A turn that waited in the queue of a replica that has ended waits in the queue again.
 func TestATurnThatWaitedIsNotForgottenAfterACrash(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, 1, time.Hour)

@@ -13,14 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What WCAG 2 asks for (AA).
+// The contrast that WCAG 2 (AA) asks for.
 const (
 	Text = 4.5
 	Sign = 3
 )
 
-// Check tests the least contrast of pairs of colours, ink and ground, in light and in dark. Colours are custom properties in front of the first rule for all
-// elements; those for dark stand in a media query behind the others, and what is not there is as in light.
+// Check tests the least contrast of pairs of colours, ink and ground, in light and dark mode. Colours are custom
+// properties, defined before the first rule for all elements; those for dark mode are in a media query after the
+// others, and a colour that is missing there is as in light mode.
 func Check(t *testing.T, css string, want float64, pairs ...[2]string) {
 	t.Helper()
 	light, rest, ok := strings.Cut(css, "@media (prefers-color-scheme: dark)")
@@ -40,7 +41,7 @@ func Check(t *testing.T, css string, want float64, pairs ...[2]string) {
 	}
 }
 
-// parse reads rgb or rrggbb.
+// parse reads a colour, rgb or rrggbb.
 func parse(t *testing.T, hex string) color.RGBA {
 	t.Helper()
 	if len(hex) == 3 {
@@ -63,7 +64,7 @@ func luminance(c color.RGBA) float64 {
 	return .2126*linear(c.R) + .7152*linear(c.G) + .0722*linear(c.B)
 }
 
-// linear is how much light a channel of sRGB is.
+// linear returns the amount of light of a channel of sRGB.
 func linear(channel uint8) float64 {
 	v := float64(channel) / 255
 	if v <= .04045 {

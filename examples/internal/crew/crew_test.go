@@ -17,12 +17,12 @@ import (
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// The test's own program plays the children.
+// The test binary is also the program that runs as the children.
 func TestMain(m *testing.M) {
 	if IsChild() {
 		os.Exit(Play("crew", role.play))
 	}
-	// A build with the detector of races would have each process sleep for a second at its end.
+	// With the race detector each process would sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	os.Exit(m.Run())
 }
@@ -31,13 +31,13 @@ func TestMain(m *testing.M) {
 type role struct {
 	Name  string
 	Seat  int
-	Steps int64         // for each of its two workers
-	Pause time.Duration // before each
+	Steps int64         // how far each of its two workers counts
+	Pause time.Duration // the pause before each step
 	Gate  string        // a file that must exist before any child is done; "" for none
-	Fail  string        // how it ends, if not well
+	Fail  string        // the error with which it ends, if any
 }
 
-// A steps tally is how far a child has counted.
+// A steps counts how far a child has come.
 type steps int64
 
 func (s steps) Plus(other steps) steps { return s + other }
@@ -67,7 +67,7 @@ func (r role) play(ctx context.Context, line *Line[steps]) error {
 	})
 }
 
-// passes waits until a gate is there.
+// passes waits until a gate file exists.
 func passes(ctx context.Context, gate string) error {
 	for gate != "" {
 		if _, err := os.Stat(gate); err == nil {
@@ -82,7 +82,7 @@ func passes(ctx context.Context, gate string) error {
 	return nil
 }
 
-// counting is a plan of two processes that count to ten with each of their workers.
+// counting is a plan of two processes, each of whose workers counts to ten.
 func counting(t *testing.T, r role) Plan[steps] {
 	return Plan[steps]{Processes: 2, Goal: 40, Unit: "steps", Stderr: t.Output(), Role: func(name string, seat int) any {
 		r := r
@@ -102,8 +102,9 @@ func TestReportsAddUp(t *testing.T) {
 	assert.Positive(t, outcome.Took)
 }
 
-// No child is done before every child that is to be killed is dead: however late the parent hears of a step, there is a child to kill.
-func TestWhoIsKilledIsReplacedInItsSeat(t *testing.T) {
+// No child is done before every child that is to be killed is dead: so there is always a child to kill, however late
+// the parent receives a report.
+func TestAKilledChildIsReplacedInItsSeat(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	plan := counting(t, role{Gate: gate})
 	plan.Kills = 2
@@ -141,7 +142,7 @@ func TestOneFailureEndsTheJob(t *testing.T) {
 	require.ErrorContains(t, err, "process p2 ended before its work was done")
 }
 
-func TestEnoughIsEnough(t *testing.T) {
+func TestAJobEndsWhenItsGoalIsReached(t *testing.T) {
 	plan := counting(t, role{Pause: time.Hour})
 	plan.Enough = func(steps) bool { return true }
 	outcome, err := Run(t.Context(), plan)

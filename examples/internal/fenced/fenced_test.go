@@ -26,8 +26,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// resources are all kinds there are. MariaDB and PostgreSQL are tested where FENCED_MYSQL and FENCED_POSTGRES name
-// a database as their drivers want it.
+// resources are all kinds of resources. MariaDB and PostgreSQL are tested if FENCED_MYSQL and FENCED_POSTGRES name a
+// database in the way that their drivers want it.
 var resources = map[string]func(t *testing.T) fenced.Resource{
 	"SQLite": func(t *testing.T) fenced.Resource {
 		path := filepath.Join(t.TempDir(), "fenced.db")
@@ -56,7 +56,7 @@ func given(t *testing.T, variable string) string {
 	return value
 }
 
-// row makes a row of the test's own.
+// row makes a row for this test.
 func row(t *testing.T, driver, dsn string, p fenced.Parameters) fenced.Resource {
 	db, err := sql.Open(driver, dsn)
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func row(t *testing.T, driver, dsn string, p fenced.Parameters) fenced.Resource 
 	return fenced.NewRow(db, p, id)
 }
 
-// each runs a test on all kinds.
+// each runs a test on all kinds of resources.
 func each(t *testing.T, test func(t *testing.T, r fenced.Resource)) {
 	for name, open := range resources {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
@@ -86,9 +86,9 @@ func TestTokensThatDoNotFallGetIn(t *testing.T) {
 	each(t, func(t *testing.T, r fenced.Resource) {
 		assert.Empty(t, read(t, r, 5))
 		require.NoError(t, r.Write(t.Context(), 5, "five"))
-		require.NoError(t, r.Write(t.Context(), 5, "five"), "the same again")
+		require.NoError(t, r.Write(t.Context(), 5, "five"), "the same token again")
 		assert.Equal(t, "five", read(t, r, 5))
-		require.NoError(t, r.Write(t.Context(), 7, "seven"), "without reading")
+		require.NoError(t, r.Write(t.Context(), 7, "seven"), "a write without a read before it")
 		assert.Equal(t, "seven", read(t, r, 9))
 	})
 }
@@ -103,7 +103,8 @@ func TestOldTokensAreRefused(t *testing.T) {
 	})
 }
 
-// A holder was paused between its read and its write, and another has read meanwhile but not written: the write is refused.
+// A holder was paused between its read and its write. Another holder has read meanwhile, but not written yet: the write
+// is refused.
 func TestReadingIsEnoughToKeepOldTokensOut(t *testing.T) {
 	each(t, func(t *testing.T, r fenced.Resource) {
 		read(t, r, 7)
@@ -132,8 +133,8 @@ func TestErrorsOfTheDatabaseAreNotRefusals(t *testing.T) {
 	})
 }
 
-// Many writers that have only a token each, which is the worst that a lock could let happen: a write that succeeds replaces
-// what its writer has read.
+// Many writers that have a token each and no lock, which is the worst case for a resource: a write that succeeds
+// replaces only what its writer has read.
 func TestNoUpdateIsLostWithoutAnyLock(t *testing.T) {
 	each(t, func(t *testing.T, r fenced.Resource) {
 		var tokens, accepted, refused atomic.Int64
@@ -156,18 +157,18 @@ func TestNoUpdateIsLostWithoutAnyLock(t *testing.T) {
 		n, err := strconv.ParseInt(read(t, r, reentrant.Token(tokens.Load())), 10, 64)
 		require.NoError(t, err)
 		assert.Equal(t, accepted.Load(), n)
-		assert.Positive(t, refused.Load(), "they did meet")
+		assert.Positive(t, refused.Load(), "some of the writers overlapped")
 		assert.Positive(t, accepted.Load())
 	})
 }
 
-// increment reads a number, thinks, and writes it back one higher.
+// increment reads a number, pauses, and writes it back plus one.
 func increment(ctx context.Context, r fenced.Resource, token reentrant.Token) error {
 	text, err := r.Read(ctx, token)
 	if err != nil {
 		return err
 	}
-	n, _ := strconv.Atoi(text) // the empty text is 0
+	n, _ := strconv.Atoi(text) // an empty text stands for 0
 	time.Sleep(time.Duration(rand.Int64N(int64(time.Millisecond))))
 	return r.Write(ctx, token, strconv.Itoa(n+1))
 }
