@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A relock that is killed cannot end its command. The kernel does.
+// A relock that is killed cannot end its command. The kernel does it.
 func TestAKilledRelockTakesItsCommandAlong(t *testing.T) {
 	t.Parallel()
 	h := newHeart(t)
@@ -26,10 +26,10 @@ func TestAKilledRelockTakesItsCommandAlong(t *testing.T) {
 			}
 		}
 		return true
-	}, "the command lives on")
+	}, "the command is still alive")
 }
 
-// Relock reaps the processes that a command leaves behind. It need not wait for an init that is late, or missing.
+// Relock reaps the processes that a command leaves behind, and does not depend on an init that is slow or missing.
 func TestOrphansAreReaped(t *testing.T) {
 	t.Parallel()
 	r := start(t, embedded(t), "run", "lock", "--", "sh", "-c",

@@ -7,7 +7,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A redisClock tells the time of Redis's clock, from which tokens are made. It asks Redis once, and continues by this
+// A redisClock returns the time of Redis's clock, from which tokens are made. It asks Redis once, and continues by this
 // machine's monotonic clock.
 type redisClock struct {
 	server *server

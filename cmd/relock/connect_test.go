@@ -24,7 +24,7 @@ import (
 	"github.com/relock-go/relock/internal/redisserver"
 )
 
-func TestAWrongPasswordIsSaidAndNotShown(t *testing.T) {
+func TestAWrongPasswordIsReportedAndNotShown(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t, "--requirepass", "right")
 	url := func(password string) string {
@@ -59,7 +59,7 @@ func TestOpenChecksTheServersCertificate(t *testing.T) {
 	assert.Contains(t, r.stdout.String(), "lock")
 }
 
-// certificate makes one for this machine, and a file that says to trust it.
+// certificate makes a certificate for this machine, and a file that makes a client trust it.
 func certificate(t *testing.T) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -75,7 +75,7 @@ func certificate(t *testing.T) (tls.Certificate, string) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
 }
 
-// relay passes on what comes until the listener closes.
+// relay forwards connections until the listener is closed.
 func relay(listener net.Listener, addr string) {
 	for {
 		in, err := listener.Accept()

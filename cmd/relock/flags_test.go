@@ -18,7 +18,7 @@ import (
 func TestTheFlagsOfFlock(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
-	release := holdLock(t, session(t, url), "lock", "somebody")
+	release := holdLock(t, session(t, url), "lock", "alice")
 	for _, test := range []struct {
 		args []string
 		want int
@@ -37,7 +37,7 @@ func TestTheFlagsOfFlock(t *testing.T) {
 		assert.Contains(t, r.stderr.String(), "lock lock was not acquired", "%q", test.args)
 	}
 	release()
-	// The command's own status is never replaced.
+	// The command's own exit status is never replaced.
 	answered(t, url, "run", "-n", "-E", "3", "lock", "--", "sh", "-c", "exit "+strconv.Itoa(exitNotAcquired)).exits(exitNotAcquired)
 }
 
@@ -80,7 +80,7 @@ func TestThePrefixCanBeGivenInTheEnvironment(t *testing.T) {
 	assert.Contains(t, look(t, 0, "inspect", "lock", "--redis", url), "free")
 }
 
-func TestTheVersionIsSaid(t *testing.T) {
+func TestTheVersionIsPrinted(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", "--version")
 	r.exits(0)
@@ -98,13 +98,13 @@ func TestHelpIsTheSameAsACommandAndAsAFlag(t *testing.T) {
 	assert.Contains(t, look(t, 0, "help", "run"), "Examples:")
 }
 
-func TestHowItWentIsSaidBeforeWhatIsLeft(t *testing.T) {
+func TestTheResultIsPrintedBeforeWhatIsLeftTaken(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
 	err := conclude(failf(exitLost, "lock x was lost"), errors.New("the lock stays taken"), &said)
 	assert.Equal(t, "relock: lock x was lost\nrelock: the lock stays taken\n", said.String())
 	assert.Equal(t, exitLost, report(err, &said))
-	assert.Equal(t, 2, bytes.Count(said.Bytes(), []byte("\n")), "it is said twice")
+	assert.Equal(t, 2, bytes.Count(said.Bytes(), []byte("\n")), "the message is printed twice")
 
 	assert.Equal(t, 0, report(conclude(nil, errors.New("the lock stays taken"), &said), &said))
 	assert.Equal(t, 7, report(conclude(fail(7, nil), errors.New("the lock stays taken"), &said), &said))

@@ -16,7 +16,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A silentLock is a lock whose Redis does not reply to so many renewals and looks.
+// A silentLock is a lock whose Redis does not reply to the first renewals and looks.
 type silentLock struct {
 	plainLock
 	renewals, looks int

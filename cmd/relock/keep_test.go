@@ -15,7 +15,7 @@ import (
 	"github.com/relock-go/relock/internal/redisserver"
 )
 
-// heldToken waits until relock hold has printed its token.
+// heldToken waits until relock hold has printed its token, and returns it.
 func heldToken(r *run) uint64 {
 	r.t.Helper()
 	r.says("\n")
@@ -39,27 +39,27 @@ func TestAHoldEndsWithItsInput(t *testing.T) {
 	assert.True(t, state(t, s, "lock").Locked)
 	require.NoError(t, input.Close())
 	r.exits(0)
-	assert.False(t, state(t, s, "lock").Locked, "it was not given back")
+	assert.False(t, state(t, s, "lock").Locked, "the lock was not released")
 	assert.Empty(t, r.stderr.String())
 }
 
-// A job in the background has /dev/null as its input, and holds its lock all the same.
+// A background job has /dev/null as its input. It keeps its lock all the same.
 func TestAHoldWithoutInputEndsWithASignal(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	s := session(t, url)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		r := start(t, url, "hold", "lock") // with /dev/null
+		r := start(t, url, "hold", "lock") // the input is /dev/null
 		heldToken(r)
 		select {
 		case <-r.ended:
 		default:
 			assert.True(t, state(t, s, "lock").Locked)
 		}
-		r.signal(syscall.SIGTSTP) // a holder that is stopped would lose its lock
+		r.signal(syscall.SIGTSTP) // a suspended holder would lose its lock
 		r.signal(sig)
 		r.exits(0)
-		assert.False(t, state(t, s, "lock").Locked, "it was not given back")
+		assert.False(t, state(t, s, "lock").Locked, "the lock was not released")
 	}
 }
 
@@ -74,7 +74,7 @@ func TestDevNullHasNoEnd(t *testing.T) {
 	defer func() { _ = file.Close() }()
 	assert.False(t, isNull(file))
 	<-endOf(file)
-	assert.Nil(t, endOf(null), "a job in the background would give up its lock at once")
+	assert.Nil(t, endOf(null), "a background job would release its lock at once")
 }
 
 func TestAHoldEndsWhenTheLockIsTaken(t *testing.T) {
@@ -97,7 +97,7 @@ func TestAHoldEndsWithItsLease(t *testing.T) {
 	assert.Contains(t, r.stderr.String(), "relock: lock lock was lost (")
 }
 
-func TestAHoldSaysThatRedisDoesNotAnswer(t *testing.T) {
+func TestAHoldReportsThatRedisDoesNotReply(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
 	r := start(t, promptly(server.URL()), "hold", "lock")
@@ -106,7 +106,7 @@ func TestAHoldSaysThatRedisDoesNotAnswer(t *testing.T) {
 	says := func() bool {
 		return strings.Contains(r.stderr.String(), "relock: Redis does not answer; the lock is lost when its lease ends: ")
 	}
-	eventually(t, says, "the outage is not said")
+	eventually(t, says, "the outage is not reported")
 }
 
 func TestAHoldOnATerminalEndsWithControlD(t *testing.T) {
@@ -122,12 +122,12 @@ func TestAHoldOnATerminalEndsWithControlD(t *testing.T) {
 	}
 }
 
-// A shell with jobs stops those that read its terminal in the background. A holder that is stopped would lose its lock.
+// A shell with job control suspends background jobs that read its terminal. A suspended holder would lose its lock.
 func TestAHoldInTheBackgroundOfATerminalIsNotStopped(t *testing.T) {
 	t.Parallel()
 	r := newRun(t, embedded(t))
 	relock := r.cmd.Path
-	// Where there is no /proc the test hangs if it is stopped.
+	// where there is no /proc the test hangs if the job is suspended
 	r.cmd.Path, r.cmd.Args = "/bin/sh", []string{"sh", "-c", `set -m; "$0" hold --lease 1m lock & p=$!; read line; kill -TERM $p
 		(while grep -q "^State:.[^TZ]" /proc/$p/status; do sleep 0.01; done; kill -KILL $p) 2>/dev/null &
 		wait $p; echo "status $?, at the end"`, relock}
@@ -136,5 +136,5 @@ func TestAHoldInTheBackgroundOfATerminalIsNotStopped(t *testing.T) {
 	enter(t, tty, "line\n")
 	r.says(", at the end")
 	r.exits(0)
-	assert.Contains(t, r.stdout.String(), "status 0,", "it was stopped, and so killed")
+	assert.Contains(t, r.stdout.String(), "status 0,", "the job was suspended, and so killed")
 }

@@ -36,7 +36,7 @@ func TestInspectAndListShowSharedHolds(t *testing.T) {
 	for _, s := range []*reentrant.Session{a, b} {
 		require.NoError(t, s.NewRWLock("prices").RLock(t.Context()))
 	}
-	go func() { _ = writer.NewRWLock("prices").Lock(t.Context()) }() // ended by the test's end
+	go func() { _ = writer.NewRWLock("prices").Lock(t.Context()) }() // ended at the end of the test
 	eventually(t, func() bool { return sharedWaiters(t, a, "prices") == 1 }, "the writer does not wait")
 	require.NoError(t, writer.NewRWLock("table").Lock(t.Context()))
 	require.NoError(t, a.NewSemaphore("jobs", 3).Acquire(t.Context(), 2))
@@ -72,7 +72,7 @@ func TestWatchFollowsASemaphore(t *testing.T) {
 	r := start(t, url, "watch", "jobs", "--interval", "5ms")
 	step := func(n int) {
 		t.Helper()
-		eventually(t, func() bool { return strings.Count(r.stdout.String(), "\n") >= n }, "the change is not seen")
+		eventually(t, func() bool { return strings.Count(r.stdout.String(), "\n") >= n }, "the change is not printed")
 	}
 	step(1)
 	require.NoError(t, m.Acquire(t.Context(), 1))
@@ -93,7 +93,7 @@ func TestOnlyAChangeOfTheLeaseIsNoChange(t *testing.T) {
 	assert.False(t, seen("a", time.Second).same(seen("b", time.Second)))
 }
 
-// The lock that has a write side's conditions is part of the read-write lock.
+// A read-write lock has a lock of its own for the conditions of its write side. It is not listed.
 func TestListLeavesOutTheLockOfConditions(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// look runs a command that does not start another, in this process, and returns its output, in which all that
-// differs from run to run is made equal. If Redis does not reply in time the command runs again, unless it changes something.
+// look runs a command that starts no other, in this process, and returns its output, in which everything that differs
+// between runs is replaced. If Redis does not reply in time the command runs again, unless it changes something.
 func look(t *testing.T, status int, args ...string) string {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -49,11 +49,11 @@ func even(text string) string {
 	return text
 }
 
-// wait has a session wait for a lock until the test ends.
+// wait makes a session wait for a lock until the test ends.
 func wait(t *testing.T, s *reentrant.Session, name string) {
 	t.Helper()
-	go func() { _ = s.NewLock(name).Lock(t.Context()) }() // ended by the test's end
-	eventually(t, func() bool { return len(state(t, s, name).Waiting) > 0 }, "it does not wait")
+	go func() { _ = s.NewLock(name).Lock(t.Context()) }() // ended at the end of the test
+	eventually(t, func() bool { return len(state(t, s, name).Waiting) > 0 }, "the session does not wait")
 }
 
 func TestInspect(t *testing.T) {
@@ -111,7 +111,7 @@ func TestListShowsLocksAndNothingElse(t *testing.T) {
 	do := func(words ...string) {
 		require.NoError(t, c.Do(t.Context(), c.B().Arbitrary(words...).Build()).Error())
 	}
-	// Not ours: hashes of any form, Redisson's too, and keys that look a little like a record.
+	// Keys that are not locks: hashes of any form, Redisson's too, and keys that resemble a record.
 	do("HSET", "user:7", "name", "bob")
 	do("HSET", "redisson", "5bdd4a2d-c5fe-474a-b765-ce2a753733c0:7", "1")
 	do("SET", "relock:{a}:t:b", "a")
@@ -144,7 +144,7 @@ func TestListShowsLocksAndNothingElse(t *testing.T) {
 	assert.NotContains(t, all, "overwritten  ")
 }
 
-// What cannot be read keeps no lock from being listed, and is named.
+// A key that cannot be read is named, and does not prevent other locks from being listed.
 func TestListLeavesOutWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -168,7 +168,7 @@ func TestListLeavesOutWhatItCannotRead(t *testing.T) {
 	do("PEXPIRE", "counted", "100000")
 	long := strings.Repeat("x", 5000)
 	do("SET", "relock:{"+long+"}:t:"+long, "1 1 - 0 0 h 300")
-	do("HSET", "relock:{entries}:t:entries", "=", "p 2", "someone", "x")
+	do("HSET", "relock:{entries}:t:entries", "=", "p 2", "alice", "x")
 
 	var stdout, stderr bytes.Buffer
 	require.Zero(t, execute([]string{"list", "--redis", url}, &stdout, &stderr), &stderr)
@@ -239,7 +239,7 @@ func TestListTakesAPattern(t *testing.T) {
 	}
 }
 
-func TestAnEmptyListSaysWhereItLooked(t *testing.T) {
+func TestAnEmptyListNamesThePrefix(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	const header = "NAME  OWNER  SESSION  HOLDS  LEASE  TOKEN  WAITING\n"
@@ -255,12 +255,12 @@ func TestUnlock(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	s := session(t, url)
-	holdLock(t, s, "lock", "somebody")
-	assert.Equal(t, "relock: lock lock is held by ~somebody of session <session>, 1 hold, token <token>, 0 waiting. "+
+	holdLock(t, s, "lock", "alice")
+	assert.Equal(t, "relock: lock lock is held by ~alice of session <session>, 1 hold, token <token>, 0 waiting. "+
 		"Taking it away lets two run at once: --force if that is what you want\n", look(t, exitUsage, "unlock", "lock", "--redis", url))
-	assert.True(t, state(t, s, "lock").Locked, "it was taken without --force")
+	assert.True(t, state(t, s, "lock").Locked, "the lock was taken without --force")
 
-	assert.Equal(t, "lock unlocked; it was held by ~somebody of session <session>, 1 hold, token <token>, 0 waiting\n",
+	assert.Equal(t, "lock unlocked; it was held by ~alice of session <session>, 1 hold, token <token>, 0 waiting\n",
 		look(t, 0, "unlock", "lock", "--force", "--redis", url))
 	assert.False(t, state(t, s, "lock").Locked)
 	assert.Equal(t, "lock was free\n", look(t, exitFree, "unlock", "lock", "--force", "--redis", url))
@@ -282,7 +282,7 @@ func TestWatch(t *testing.T) {
 		t.Helper()
 		eventually(t, func() bool {
 			return strings.Count(text.stdout.String(), "\n") >= n && strings.Count(objects.stdout.String(), "\n") >= n
-		}, "the change is not seen")
+		}, "the change is not printed")
 	}
 	step(1)
 	release := holdLock(t, s, "lock", "one")
@@ -315,11 +315,11 @@ func TestAWatchGoesOnOverAnOutage(t *testing.T) {
 	r := start(t, slowly(server.URL()), "watch", "lock", "--interval", "5ms")
 	r.says("free")
 	server.Stop()
-	eventually(t, func() bool { return r.stderr.String() != "" }, "the outage is not said")
+	eventually(t, func() bool { return r.stderr.String() != "" }, "the outage is not reported")
 	server.Restart(t)
 	holdLock(t, session(t, slowly(server.URL())), "lock", "me")
 	r.says("held by ~me")
-	eventually(t, func() bool { return strings.HasSuffix(r.stderr.String(), "relock: Redis answers again\n") }, "the end is not said")
+	eventually(t, func() bool { return strings.HasSuffix(r.stderr.String(), "relock: Redis answers again\n") }, "the end of the outage is not reported")
 	assert.Equal(t, 2, strings.Count(r.stderr.String(), "\n"), r.stderr)
 	r.signal(syscall.SIGTERM)
 	r.exits(0)

@@ -15,14 +15,14 @@ import (
 	"github.com/relock-go/relock/internal/redisserver"
 )
 
-// A command and a process that it started ignore TERM, and Redis stops answering. Both must be dead before Redis could
-// have given the lock to another.
+// The command and a process that it started ignore TERM, and Redis stops replying. Both processes must be dead before
+// Redis can give the lock to another session.
 //
-// The end of the lease is known exactly: one step makes Redis reply to no client any more, and asks it what is left of
-// the lease. No renewal comes after that.
+// The end of the lease is known exactly: a single step makes Redis reply to no client any more, and reads what is left
+// of the lease. No renewal comes after that.
 //
-// A twentieth of the lease is left for the KILL. A relock that itself stands still for as long cannot send it, which
-// shows nothing: then it is tried again.
+// A twentieth of the lease is left for the KILL. If relock itself stands still for as long it cannot send it, which
+// proves nothing: then the test tries again.
 func TestTheCommandIsDeadBeforeTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(*redisserver.Server){
@@ -38,13 +38,13 @@ func TestTheCommandIsDeadBeforeTheLeaseEnds(t *testing.T) {
 					end, last, stood = outlive(t, stop)
 				}
 			}
-			assert.Less(t, last, end, "it beat after the end of the lease, %v late", time.Duration(last-end))
+			assert.Less(t, last, end, "a process was alive %v after the end of the lease", time.Duration(last-end))
 		})
 	}
 }
 
-// outlive tells when the lease of a command's lock ended and when the command beat last, after its Redis was stopped; and
-// whether relock stood still for the last second of the lease.
+// outlive stops the Redis of a command's lock. It returns when the lease ended, when one of the command's processes was
+// last alive, and whether relock stood still during the last second of the lease.
 func outlive(t *testing.T, stop func(*redisserver.Server)) (end, last int64, stood bool) {
 	server := redisserver.Start(t)
 	h, pulse := newHeart(t), newHeart(t)
@@ -63,13 +63,13 @@ func outlive(t *testing.T, stop func(*redisserver.Server)) (end, last int64, sto
 	assert.Contains(t, r.stderr.String(), "lock lock was lost")
 
 	eventually(t, func() bool { return clock() > end }, "time stands still")
-	time.Sleep(100 * time.Millisecond) // many beats, if it lives
+	time.Sleep(100 * time.Millisecond) // enough for many beats of a process that is alive
 	_, last = h.read()
-	assert.Less(t, last, ended, "it beat when relock had ended")
+	assert.Less(t, last, ended, "a process was alive after relock had ended")
 	return end, last, !pulse.beatIn(end-int64(time.Second), end)
 }
 
-// silence keeps Redis from replying to any client for a long time, and returns when a lock's lease ends, by the clock.
+// silence makes Redis reply to no client for a long time, and returns when a lock's lease ends, by the clock.
 func silence(t *testing.T, c rueidis.Client, lock string) int64 {
 	t.Helper()
 	const long = "100000" // ms
@@ -89,7 +89,7 @@ func silence(t *testing.T, c rueidis.Client, lock string) int64 {
 	return received + left*int64(time.Millisecond)
 }
 
-// An outage that is shorter than the lease allows is survived. Its beginning and its end are said.
+// The command survives an outage that is shorter than the lease allows. Its beginning and its end are reported.
 func TestAShortOutageIsSurvived(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
@@ -118,9 +118,9 @@ func TestAWaitThatEndsInAnOutageSaysSo(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
 	s := session(t, promptly(server.URL()))
-	release := holdLock(t, s, "lock", "somebody")
+	release := holdLock(t, s, "lock", "alice")
 	r := start(t, promptly(server.URL()), "run", "lock", "--wait", "15s", "--", "echo", "never")
-	eventually(t, func() bool { return len(state(t, s, "lock").Waiting) == 1 }, "it does not wait")
+	eventually(t, func() bool { return len(state(t, s, "lock").Waiting) == 1 }, "relock does not wait")
 	server.Freeze()
 	r.exits(exitRedis)
 	server.Thaw()
@@ -128,8 +128,8 @@ func TestAWaitThatEndsInAnOutageSaysSo(t *testing.T) {
 	release()
 }
 
-// Relock ends the command although no process reads what relock prints.
-func TestAReaderThatDoesNotReadHoldsNothingUp(t *testing.T) {
+// Relock ends the command in time, even if no process reads what relock prints.
+func TestAReaderThatDoesNotReadDelaysNothing(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
 	h := newHeart(t)

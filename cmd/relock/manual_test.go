@@ -45,7 +45,7 @@ func TestCommandsAndFlagsAreCompleted(t *testing.T) {
 func TestBashAsksForCompletions(t *testing.T) {
 	t.Parallel()
 	part := look(t, 0, "completion", "bash")
-	// relock stands for a program that shows what it is asked.
+	// relock stands for a program that prints its arguments
 	script := `relock() { printf '<%s>' "$@"; }` + "\n" + part +
 		`COMP_WORDS=(relock run "two words" ""); COMP_CWORD=3; _relock; printf '%s\n' "${COMPREPLY[@]}"`
 	said, err := exec.Command("bash", "-c", script).CombinedOutput()
@@ -74,6 +74,6 @@ func TestTheManualPageHasAllThatTheHelpHas(t *testing.T) {
 	}
 	assert.NotContains(t, page, "__complete")
 	for line := range strings.Lines(page) {
-		assert.NotRegexp(t, `^[.'](\.|/)`, line, "troff would not show it")
+		assert.NotRegexp(t, `^[.'](\.|/)`, line, "troff would take this line for a request")
 	}
 }

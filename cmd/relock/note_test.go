@@ -16,7 +16,7 @@ func TestANoteIsShownBesideTheHolder(t *testing.T) {
 	holder := start(t, url, "hold", "--note", "release \x1b[31m4.2", "deploy")
 	heldToken(holder)
 	s := session(t, url)
-	eventually(t, func() bool { return state(t, s, "deploy").Note != "" }, "the note does not come")
+	eventually(t, func() bool { return state(t, s, "deploy").Note != "" }, "the note is not there")
 	const note = `"release \x1b[31m4.2"`
 	assert.Contains(t, look(t, 0, "inspect", "deploy", "--redis", url), "\nnote  "+note+"\n")
 	assert.Contains(t, look(t, 0, "inspect", "deploy", "--json", "--redis", url), `"note":"release \u001b[31m4.2"`)

@@ -46,12 +46,12 @@ func TestTheExitStatusIsTheCommandsOwn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			start(t, url, append([]string{"run", "lock", "--"}, test.command...)...).exits(test.want)
-			assert.False(t, state(t, session(t, url), "lock").Locked, "it was not given back")
+			assert.False(t, state(t, session(t, url), "lock").Locked, "the lock was not released")
 		})
 	}
 }
 
-func TestTheCommandIsToldWhatItHolds(t *testing.T) {
+func TestTheEnvironmentNamesWhatTheCommandHolds(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	last := uint64(0)
@@ -65,7 +65,7 @@ func TestTheCommandIsToldWhatItHolds(t *testing.T) {
 		require.NoError(t, err)
 		assert.Greater(t, token, last, "tokens rise")
 		last = token
-		r.exits(1) // read's status at the end of its input
+		r.exits(1) // the exit status of read at the end of its input
 		assert.Equal(t, "a lock", told[0])
 		assert.Equal(t, fmt.Sprintf("relock[%d]@%s", r.cmd.Process.Pid, hostname()), told[3])
 		assert.EqualValues(t, token, state(t, session(t, url), "a lock").Token)
@@ -76,15 +76,15 @@ func TestAWaitThatIsOverHasAStatusOfItsOwn(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	s := session(t, url)
-	release := holdLock(t, s, "lock", "somebody")
+	release := holdLock(t, s, "lock", "alice")
 	marker := filepath.Join(t.TempDir(), "marker")
-	for _, wait := range []string{"0", "0s", "800ms"} { // the last without a heartbeat, whose reply could come too late
+	for _, wait := range []string{"0", "0s", "800ms"} { // the last line is without a heartbeat, whose reply could come too late
 		r := answered(t, url, "run", "lock", "--wait", wait, "--", "touch", marker)
 		r.exits(exitNotAcquired)
-		assert.Contains(t, r.stderr.String(), "lock lock was not acquired: it is held by ~somebody of session "+s.ID())
+		assert.Contains(t, r.stderr.String(), "lock lock was not acquired: it is held by ~alice of session "+s.ID())
 	}
 	assert.NoFileExists(t, marker)
-	assert.Empty(t, state(t, s, "lock").Waiting, "a place was left behind")
+	assert.Empty(t, state(t, s, "lock").Waiting, "relock left its place in the queue")
 	release()
 	answered(t, url, "run", "lock", "--wait", "0", "--", "touch", marker).exits(0)
 	assert.FileExists(t, marker)
@@ -110,7 +110,7 @@ func TestARunThatWouldWaitForItselfIsRefused(t *testing.T) {
 	}
 	start(t, url, slices.Concat([]string{"run", "lock", "--"}, other, []string{"true"})...).exits(0)
 
-	// A process that a command leaves behind, in a session of its own, still has the variable when the run is over.
+	// A process that the command left behind, in a session of its own, still has the variable when the run is over.
 	r := newRun(t, url, "run", "lock", "--", "true")
 	r.cmd.Env = append(r.cmd.Env, sessionsVariable+"=of-a-run-that-is-over")
 	r.begin()
@@ -132,7 +132,7 @@ func TestRunsExcludeEachOther(t *testing.T) {
 	}
 }
 
-func TestSignalsArePassedOn(t *testing.T) {
+func TestSignalsReachTheCommand(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	for name, sig := range map[string]syscall.Signal{
@@ -162,18 +162,18 @@ func TestAnInterruptEndsTheWait(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	s := session(t, url)
-	release := holdLock(t, s, "lock", "somebody")
+	release := holdLock(t, s, "lock", "alice")
 	defer release()
 	r := start(t, url, "run", "lock", "--", "echo", "never")
-	eventually(t, func() bool { return len(state(t, s, "lock").Waiting) == 1 }, "it does not wait")
+	eventually(t, func() bool { return len(state(t, s, "lock").Waiting) == 1 }, "relock does not wait")
 	r.signal(syscall.SIGINT)
 	r.exits(128 + 2)
 	assert.Empty(t, r.stdout.String())
-	assert.Empty(t, state(t, s, "lock").Waiting, "a place was left behind")
+	assert.Empty(t, state(t, s, "lock").Waiting, "relock left its place in the queue")
 }
 
-// nohup's SIG_IGN must reach the command, through a relock that passes signals on.
-func TestWhatWasIgnoredStaysIgnored(t *testing.T) {
+// nohup's SIG_IGN must reach the command through relock, which forwards signals.
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	t.Parallel()
 	program, err := os.Executable()
 	require.NoError(t, err)
@@ -192,7 +192,7 @@ func TestWhatWasIgnoredStaysIgnored(t *testing.T) {
 	assert.Equal(t, "ready\nalive\n", r.stdout.String())
 }
 
-// The command leaves a process behind that ignores TERM. Who gets the lock next finds it dead.
+// The command leaves a process behind that ignores TERM. It is dead before the next session gets the lock.
 func TestNothingOfTheCommandOutlivesTheLock(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
@@ -204,9 +204,9 @@ func TestNothingOfTheCommandOutlivesTheLock(t *testing.T) {
 	next.exits(0)
 	began := clock()
 	first.exits(5)
-	time.Sleep(200 * time.Millisecond) // many beats, if it lives
+	time.Sleep(200 * time.Millisecond) // enough for many beats of a process that is alive
 	_, last := h.read()
-	assert.Less(t, last, began, "it beat while another had the lock")
+	assert.Less(t, last, began, "a process was alive while another session had the lock")
 }
 
 func TestAForcedUnlockEndsTheCommand(t *testing.T) {
@@ -281,7 +281,7 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// Arguments after the command belong to the command, with -- before it or without.
+// Arguments after the command belong to the command, with or without -- before it.
 func TestTheCommandHasItsOwnFlags(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
@@ -304,26 +304,27 @@ func TestHelpNamesEveryExitStatus(t *testing.T) {
 	}
 }
 
-// The lock is pushed to a run that waits, with a short lease at first. The grace fits all the same.
+// A run that waits gets the lock by a message, with a short lease at first. It waits for a full lease, so the grace
+// fits.
 func TestALockThatWasWaitedForHasAFullLease(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	s := session(t, url)
-	release := holdLock(t, s, "lock", "somebody")
+	release := holdLock(t, s, "lock", "alice")
 	r := start(t, url, "run", "lock", "--lease", "30s", "--grace", "10s", "--", "sh", "-c", "sleep 0.2; exit 4")
-	eventually(t, func() bool { return len(state(t, s, "lock").Waiting) == 1 }, "it does not wait")
+	eventually(t, func() bool { return len(state(t, s, "lock").Waiting) == 1 }, "relock does not wait")
 	release()
 	r.exits(4)
 	assert.NotContains(t, r.stderr.String(), "lost")
 }
 
-// A lock that is lost before the command has begun protected nothing. It is waited for once more.
+// If the lock is lost before the command has begun, it has protected nothing: relock waits for it again.
 func TestALockThatIsLostBeforeTheCommandBeginsIsWaitedForAgain(t *testing.T) {
 	t.Parallel()
 	h, thief, releases := robbed(t)
 	stood := make(chan error, 1)
 	go func() { stood <- h.acquireConfirmed(h.owner, nil) }()
-	eventually(t, func() bool { return len(state(t, thief, "lock").Waiting) == 1 }, "it does not wait")
+	eventually(t, func() bool { return len(state(t, thief, "lock").Waiting) == 1 }, "relock does not wait")
 
 	ctx, cancel := context.WithTimeout(h.owner, patience)
 	defer cancel()
@@ -338,7 +339,7 @@ func TestALockThatIsLostBeforeTheCommandBeginsIsWaitedForAgain(t *testing.T) {
 	assert.True(t, h.held)
 	assert.True(t, h.deadline.until.After(time.Now()))
 	require.NoError(t, h.lock.Unlock(h.owner))
-	assert.ErrorIs(t, h.lock.Unlock(h.owner), reentrant.ErrNotHeld, "the loss is still owed for")
+	assert.ErrorIs(t, h.lock.Unlock(h.owner), reentrant.ErrNotHeld, "an Unlock of the lost hold is still due")
 }
 
 func TestALockThatIsLostBeforeTheCommandBeginsIsNotWaitedForLongerThanAsked(t *testing.T) {
@@ -353,8 +354,8 @@ func TestALockThatIsLostBeforeTheCommandBeginsIsNotWaitedForLongerThanAsked(t *t
 	(<-releases)()
 }
 
-// robbed is a hold whose lock a thief takes as soon as it is got, before it can have its full lease. The thief gives it
-// back when asked to.
+// robbed returns a hold whose lock a thief takes as soon as it is acquired, before it has its full lease. The thief
+// releases it when asked to.
 func robbed(t *testing.T) (h *hold, thief *reentrant.Session, releases <-chan func()) {
 	t.Helper()
 	url := embedded(t)
@@ -408,7 +409,7 @@ func (r robbedRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (
 	return reply, err
 }
 
-// force takes a lock from its holder. No other session waits for it, so a repetition does no harm.
+// force takes a lock from its holder. No other session waits for it, so the command may be repeated.
 func force(t *testing.T, s *reentrant.Session, name string) {
 	t.Helper()
 	for {
@@ -430,6 +431,6 @@ func TestTheDeadlineLeavesTheGrace(t *testing.T) {
 	end := asked.Add(8 * time.Second)
 	assert.True(t, d.kill().Before(end.Add(-500*time.Millisecond)), "no room for the KILL")
 	assert.Equal(t, grace, d.kill().Sub(d.term()))
-	assert.Equal(t, d.until, d.confirmed(asked, time.Second).until, "what was promised is kept")
+	assert.Equal(t, d.until, d.confirmed(asked, time.Second).until, "a shorter lease does not move the promised deadline")
 	assert.True(t, d.confirmed(asked, -1).until.Before(asked.Add(10*time.Second)))
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// inside starts a run whose command says that it runs, and goes on until end is called. The run then has to end well.
+// inside starts a run whose command reports that it runs, and goes on until end is called. The run must then succeed.
 func inside(t *testing.T, url string, args ...string) (r *run, end func()) {
 	t.Helper()
 	r = newRun(t, url, append(append([]string{"run"}, args...), "--", "sh", "-c", "echo ready $RELOCK_TOKEN; read line; echo done")...)
@@ -52,12 +52,12 @@ func TestReadersRunTogetherAndAWriterAlone(t *testing.T) {
 	first, endFirst := inside(t, url, "-s", "prices")
 	first.says("ready")
 	second, endSecond := inside(t, url, "--shared", "prices")
-	second.says("ready") // beside the first, which waits for its input
+	second.says("ready") // beside the first reader, which waits for its input
 	writer, endWriter := inside(t, url, "-x", "prices")
 	eventually(t, func() bool { return sharedWaiters(t, s, "prices") == 1 }, "the writer does not wait")
 	endFirst()
 	assert.Equal(t, 1, sharedWaiters(t, s, "prices"))
-	assert.Empty(t, writer.stdout.String(), "it writes beside a reader")
+	assert.Empty(t, writer.stdout.String(), "the writer runs beside a reader")
 	endSecond()
 	writer.says("ready")
 
@@ -67,7 +67,7 @@ func TestReadersRunTogetherAndAWriterAlone(t *testing.T) {
 		assert.Regexp(t, `lock prices was not acquired: write-locked by session \S+\n`, r.stderr.String())
 	}
 	endWriter()
-	// Nothing lingers: what a run had is free when it has ended.
+	// No session lingers: what a run had is free when the run has ended.
 	for _, flag := range []string{"-x", "-s", "-x"} {
 		answered(t, url, "run", "-n", flag, "prices", "--", "true").exits(0)
 	}
@@ -90,8 +90,8 @@ func TestOnlySoManyRunAsThereArePermits(t *testing.T) {
 	ends[1]()
 }
 
-// The token of a reader is its version: between two equal ones nothing was written.
-func TestTheCommandIsToldTheVersionThatItReads(t *testing.T) {
+// The token of a reader is its version: between two equal versions nothing was written.
+func TestTheEnvironmentHasTheVersionThatTheCommandReads(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	told := func(args ...string) uint64 {
@@ -123,7 +123,7 @@ func TestANameOfAnotherKindIsRefused(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	s := session(t, url)
-	holdLock(t, s, "plain", "somebody")
+	holdLock(t, s, "plain", "alice")
 	require.NoError(t, s.NewRWLock("prices").RLock(t.Context()))
 	require.NoError(t, s.NewSemaphore("jobs", 1).Acquire(t.Context(), 1))
 	c, err := serverOf(url).client()
@@ -158,12 +158,12 @@ func TestANameOfAnotherKindIsRefused(t *testing.T) {
 	assert.True(t, state(t, s, "plain").Locked)
 }
 
-// Nothing is owed to Redis then, so the session's Close has nothing to wait for.
+// Nothing has to be released in Redis then, so the session's Close does not wait.
 func TestARefusedKindKeepsNoSessionOpen(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	s := session(t, url)
-	holdLock(t, s, "plain", "somebody")
+	holdLock(t, s, "plain", "alice")
 	require.NoError(t, s.NewRWLock("prices").RLock(t.Context()))
 	one := 1
 	for name, kind := range map[string]sharing{"prices": {}, "plain": {Permits: &one}} {
@@ -203,7 +203,7 @@ func TestAForcedUnlockTakesASharedNameFromAllItsHolders(t *testing.T) {
 			url := embedded(t)
 			var runs []*run
 			for range 2 {
-				r, _ := inside(t, url, args...) // with a long lease: it asks whether it holds the lock long before a renewal is due
+				r, _ := inside(t, url, args...) // with a long lease: relock checks the hold long before a renewal is due
 				r.says("ready")
 				runs = append(runs, r)
 			}
@@ -224,7 +224,7 @@ var sharedKinds = map[string][]string{"reader": {"-s", "prices"}, "writer": {"-x
 
 func serverOf(url string) *server { return &server{Redis: url} }
 
-// A shared hold, too, is pushed to a waiting run with a short lease at first.
+// A shared hold, too, may reach a waiting run by a message, with a short lease at first.
 func TestASharedHoldThatWasWaitedForHasAFullLease(t *testing.T) {
 	t.Parallel()
 	for name, args := range sharedKinds {
@@ -261,7 +261,7 @@ func TestASharedHoldIsNotWaitedForInsideItself(t *testing.T) {
 	}
 }
 
-func TestATerminalIsToldWhichSessionsShareALock(t *testing.T) {
+func TestATerminalShowsWhichSessionsShareALock(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	s := session(t, url)
@@ -281,8 +281,8 @@ func TestATerminalIsToldWhichSessionsShareALock(t *testing.T) {
 	r.exits(0)
 }
 
-// The command has ended under the lock, so its status stands.
-func TestASharedHoldThatIsNotGivenBackIsSaidToStay(t *testing.T) {
+// The command has ended under the lock, so its exit status is returned.
+func TestASharedHoldThatIsNotReleasedIsReported(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
 	r, end := inside(t, promptly(server.URL()), "-s", "prices")
@@ -314,7 +314,7 @@ func TestALeaseIsThatOfTheSessionItself(t *testing.T) {
 	assert.False(t, plain.others("a"))
 }
 
-// lookFails is a lock whose look returns an error.
+// A lookFails is a lock whose look returns an error.
 type lookFails struct {
 	lock
 	err error

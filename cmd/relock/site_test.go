@@ -30,10 +30,10 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The test's own program plays relock, and a command that leaves traces.
+// The test binary is also relock, and a command that leaves traces.
 const roleVariable = "RELOCK_TEST_ROLE"
 
-// pulseVariable has a relock beat as well, so that one that stood still can be told.
+// pulseVariable makes a relock write beats as well, so that a test can see that it stood still.
 const pulseVariable = "RELOCK_TEST_PULSE"
 
 func TestMain(m *testing.M) {
@@ -44,15 +44,15 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 	case "beat":
-		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) // all that a command can ignore
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) // all signals that a command can ignore
 		beat(os.Args[1])
 		os.Exit(0)
 	}
 	testsize.Parallel(16)
 	testsize.CollectLess()
-	// A build with the detector of races would have each process sleep for a second at its end.
+	// With the race detector each process would sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
-	// Under nohup a hangup is ignored, here and in what is started; a signal that is waited for is not.
+	// Under nohup a hangup is ignored, by this process and those it starts. A signal that is waited for is not ignored.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	go func() {
@@ -62,7 +62,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beat writes the time into a file for as long as the file is there.
+// beat writes the time into a file for as long as the file exists.
 func beat(path string) {
 	for {
 		file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
@@ -75,7 +75,7 @@ func beat(path string) {
 	}
 }
 
-// clock is a time that is the same in all processes of the machine, and never jumps.
+// clock returns a time that is the same in all processes of the machine, and never jumps.
 func clock() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -84,7 +84,7 @@ func clock() int64 {
 	return now.Nano()
 }
 
-// heart is a file of beats.
+// A heart is a file to which processes write beats: the times at which they were alive.
 type heart struct {
 	t    *testing.T
 	path string
@@ -93,19 +93,19 @@ type heart struct {
 func newHeart(t *testing.T) *heart {
 	h := &heart{t, filepath.Join(t.TempDir(), "beats")}
 	require.NoError(t, os.WriteFile(h.path, nil, 0o600))
-	// A process that still beats sees that the file is gone, before the folder is removed.
+	// A process that is still alive sees that the file is gone, before the folder is removed.
 	t.Cleanup(func() { _ = os.Remove(h.path) })
 	return h
 }
 
-// command is the shell's word for a beating command.
+// command returns a shell command that writes beats.
 func (h *heart) command() string {
 	program, err := os.Executable()
 	require.NoError(h.t, err)
 	return fmt.Sprintf("%s=beat '%s' '%s'", roleVariable, program, h.path)
 }
 
-// beats are the processes that beat, with the times.
+// beats maps each process that wrote beats to its times.
 func (h *heart) beats(yield func(pid int, at int64) bool) {
 	text, err := os.ReadFile(h.path)
 	require.NoError(h.t, err)
@@ -118,7 +118,7 @@ func (h *heart) beats(yield func(pid int, at int64) bool) {
 	}
 }
 
-// read returns the processes that beat, with their last times.
+// read returns the processes that wrote beats, with their last times.
 func (h *heart) read() (pids map[int]bool, last int64) {
 	pids = map[int]bool{}
 	for pid, at := range h.beats {
@@ -127,7 +127,7 @@ func (h *heart) read() (pids map[int]bool, last int64) {
 	return pids, last
 }
 
-// beatIn reports whether any process beat between two times.
+// beatIn reports whether any process was alive between two times.
 func (h *heart) beatIn(from, to int64) bool {
 	for _, at := range h.beats {
 		if from <= at && at <= to {
@@ -137,12 +137,12 @@ func (h *heart) beatIn(from, to int64) bool {
 	return false
 }
 
-// await waits until the given number of processes beat.
+// await waits until the given number of processes write beats.
 func (h *heart) await(n int) {
-	eventually(h.t, func() bool { pids, _ := h.read(); return len(pids) >= n }, "it does not beat")
+	eventually(h.t, func() bool { pids, _ := h.read(); return len(pids) >= n }, "the command does not run")
 }
 
-// patience is how long a test waits for what must come. It only bounds the time of a failure.
+// patience is how long a test waits before it fails.
 var patience = testsize.Patience(2 * time.Minute)
 
 func eventually(t *testing.T, ok func() bool, what string) {
@@ -159,7 +159,7 @@ type run struct {
 	ended  chan struct{}
 }
 
-// start starts relock on a Redis.
+// start starts relock with a Redis.
 func start(t *testing.T, url string, args ...string) *run {
 	t.Helper()
 	r := newRun(t, url, args...)
@@ -170,8 +170,8 @@ func start(t *testing.T, url string, args ...string) *run {
 
 const longLease = "--lease=1m"
 
-// newRun prepares a process. A run whose lease the test does not care about has a long one: no machine stands still for
-// that.
+// newRun prepares a process. If a test does not depend on the lease of its runs, they have one that is longer than a
+// machine stands still.
 func newRun(t *testing.T, url string, args ...string) *run {
 	program, err := os.Executable()
 	require.NoError(t, err)
@@ -181,13 +181,13 @@ func newRun(t *testing.T, url string, args ...string) *run {
 	}
 	r := &run{t: t, cmd: exec.Command(program, args...), stdout: new(output), stderr: new(output), ended: make(chan struct{})}
 	r.cmd.Env = append(os.Environ(), roleVariable+"=relock", "REDIS_URL="+url)
-	// If a test fails, a process that its command left running has the output open. Late output is waited for.
+	// If a test fails, a process that its command left behind has the output open: Wait waits a while for late output.
 	r.cmd.WaitDelay = 10 * time.Second
 	return r
 }
 
-// answered is start for a run that soon gives up waiting for the lock. Should Redis's last answer come when the time is
-// up, relock says so, with a status of its own, and is started once more.
+// answered is start for a run that soon stops waiting for the lock. If the last reply of Redis comes after that time,
+// relock says so, with a status of its own, and is started once more.
 func answered(t *testing.T, url string, args ...string) *run {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -203,8 +203,8 @@ var lateReply = regexp.MustCompile("context deadline exceeded|reached Redis too 
 // late reports whether relock ended because Redis did not reply in time, as on a machine that stands still.
 func late(status int, said string) bool { return status == exitRedis && lateReply.MatchString(said) }
 
-// takeAway takes a lock from its holders with relock unlock. If Redis does not reply in time the lock may have been taken
-// all the same: then the next relock finds it free.
+// takeAway takes a lock from its holders with relock unlock. If Redis does not reply in time, the lock may have been
+// taken all the same: then the next relock finds it free.
 func takeAway(t *testing.T, url, name string) {
 	t.Helper()
 	args := []string{"unlock", "--force", name}
@@ -221,14 +221,14 @@ func (r *run) begin() {
 	r.watch()
 }
 
-// watch notices the end of the process that was started.
+// watch waits for the end of the process that was started.
 func (r *run) watch() {
 	go func() {
 		defer close(r.ended)
-		_ = r.cmd.Wait() // its status is looked at
+		_ = r.cmd.Wait() // exits checks its status
 	}()
 	r.t.Cleanup(func() {
-		_ = r.cmd.Process.Kill() // it has ended, if all is well
+		_ = r.cmd.Process.Kill() // the process has ended, if all is well
 		<-r.ended
 	})
 }
@@ -255,13 +255,13 @@ func (r *run) says(text string) {
 	r.t.Helper()
 	said := func() bool { return strings.Contains(r.stdout.String(), text) }
 	if !assert.Eventually(r.t, said, patience, 2*time.Millisecond, "no "+text) {
-		require.Fail(r.t, "all it said", "%s%s", r.stdout, r.stderr)
+		require.Fail(r.t, "the whole output", "%s%s", r.stdout, r.stderr)
 	}
 }
 
 func (r *run) signal(sig syscall.Signal) { require.NoError(r.t, r.cmd.Process.Signal(sig)) }
 
-// output is what a process prints.
+// An output is what a process prints.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -279,7 +279,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// countLines is how many lines have a text, and nothing else but what a terminal echoes in front of it.
+// countLines returns how many lines have only the given text, apart from what a terminal echoes in front of it.
 func countLines(text, line string) int {
 	n := 0
 	for l := range strings.Lines(text) {
@@ -290,7 +290,7 @@ func countLines(text, line string) int {
 	return n
 }
 
-// session opens a session of the test's own. It holds its locks, and stands in line, however long the machine stands
+// session opens a session for the test. It keeps its locks, and its places in queues, however long the machine stands
 // still.
 func session(t *testing.T, url string) *reentrant.Session {
 	t.Helper()
@@ -304,13 +304,13 @@ func sessionOn(t *testing.T, b backend.Backend, closeBackend func()) *reentrant.
 	s, err := reentrant.NewSession(b, reentrant.WithLease(50*time.Second), reentrant.WithHeartbeat(15*time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		_ = s.Close(t.Context()) // a context that has ended: the test's holds are abandoned
+		_ = s.Close(t.Context()) // the context has ended, so the test's holds are abandoned
 		closeBackend()
 	})
 	return s
 }
 
-// client is a plain connection.
+// client makes a plain connection.
 func client(t *testing.T, addr string) rueidis.Client {
 	t.Helper()
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
@@ -319,13 +319,13 @@ func client(t *testing.T, addr string) rueidis.Client {
 	return c
 }
 
-// embedded is the URL of an embedded Redis.
+// embedded returns the URL of an embedded Redis.
 func embedded(t *testing.T) string { return slowly("redis://" + redistest.Start(t).Addr()) }
 
-// slowly is the URL of a server that may take its time, as on a busy machine, to be connected to and to answer.
+// slowly returns the URL of a server with more time to connect and to reply, as a busy machine needs it.
 func slowly(url string) string { return promptly(url) + "&write_timeout=1m" }
 
-// promptly is the URL of a server that is going to be silent: a client gives up what is not answered as soon as ever.
+// promptly returns the URL of a server that is going to be silent, with short time limits.
 func promptly(url string) string { return url + "?dial_timeout=1m" }
 
 // state returns the state of a lock in Redis. It tries again if Redis does not reply in time.
@@ -340,7 +340,8 @@ func state(t *testing.T, s *reentrant.Session, name string) reentrant.State {
 	}
 }
 
-// holdLock takes a lock for the test. What Redis does not confirm in time, the session releases in the background.
+// holdLock takes a lock for the test, and returns a function that releases it. If Redis does not confirm the release in
+// time, the session repeats it in the background.
 func holdLock(t *testing.T, s *reentrant.Session, name, owner string) (release func()) {
 	t.Helper()
 	ctx := reentrant.WithOwner(t.Context(), owner)

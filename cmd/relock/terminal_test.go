@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startOnTerminal starts a program as a shell starts a login: in a session of its own, with the terminal. Its output
-// comes over the terminal, which the answer writes to.
+// startOnTerminal starts a program as a shell starts a login: in a session of its own that has the terminal. Output
+// comes over the terminal, and the returned file writes to it.
 func startOnTerminal(t *testing.T, r *run) *os.File {
 	t.Helper()
 	tty, err := pty.Start(r.cmd)
@@ -54,7 +54,8 @@ func TestACommandCanReadTheTerminal(t *testing.T) {
 	r.exits(0)
 }
 
-// Ctrl-C reaches the command once, whether it is in the terminal's background, or has read and is in its foreground.
+// Ctrl-C reaches the command once, whether the command is in the background of the terminal, or has read from it and is
+// in the foreground.
 func TestAnInterruptFromTheTerminalComesOnce(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -62,7 +63,7 @@ func TestAnInterruptFromTheTerminalComesOnce(t *testing.T) {
 		"foreground": "read line; ",
 	} {
 		t.Run(name, func(t *testing.T) {
-			// It ends by itself some time after the first interrupt, so that a second one has time to come.
+			// The command ends some time after the first interrupt, so that a second one would arrive.
 			script += "trap 'echo int; came=1' INT; echo ready; while [ -z \"$came\" ]; do sleep 0.01; done; " +
 				"i=0; while [ $i -lt 30 ]; do sleep 0.01; i=$((i+1)); done; echo over"
 			r := newRun(t, embedded(t), "run", "lock", "--", "sh", "-c", script)
@@ -77,7 +78,7 @@ func TestAnInterruptFromTheTerminalComesOnce(t *testing.T) {
 	}
 }
 
-// A stopped holder would keep the lock, or lose it: Ctrl-Z does nothing.
+// A suspended holder would keep the lock, or lose it: so Ctrl-Z does nothing.
 func TestTheCommandCannotBeSuspended(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -99,7 +100,7 @@ func TestTheCommandCannotBeSuspended(t *testing.T) {
 	}
 }
 
-// A script goes on after relock, and reads too.
+// A script continues after relock, and can read from the terminal, too.
 func TestTheTerminalIsGivenBack(t *testing.T) {
 	t.Parallel()
 	r := newRun(t, embedded(t))

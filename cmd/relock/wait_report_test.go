@@ -18,7 +18,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-func TestATerminalIsToldWhoHasTheLock(t *testing.T) {
+func TestATerminalShowsTheHolder(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	holder := start(t, url, "hold", "deploy")
@@ -28,23 +28,23 @@ func TestATerminalIsToldWhoHasTheLock(t *testing.T) {
 	r.says("relock: waiting for deploy, held by " + hostname() + " (pid " + strconv.Itoa(holder.cmd.Process.Pid) + ") for ")
 	assert.Regexp(t, `for \d+ (s|min)\r?\n`, r.stdout.String())
 
-	// The next holder is reported too.
+	// The next holder is reported, too.
 	s := session(t, url)
-	eventually(t, func() bool { return len(state(t, s, "deploy").Waiting) == 1 }, "it does not wait")
+	eventually(t, func() bool { return len(state(t, s, "deploy").Waiting) == 1 }, "relock does not wait")
 	force(t, s, "deploy")
 	holder.exits(exitLost)
 	r.exits(0)
 	r.says("ready")
 }
 
-func TestATerminalIsToldOfTheNextHolder(t *testing.T) {
+func TestATerminalShowsTheNextHolder(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	first, second := session(t, url), session(t, url)
 	release := holdLock(t, first, "lock", "one")
 	next := make(chan func(), 1)
 	go func() { next <- holdLock(t, second, "lock", "two words") }()
-	eventually(t, func() bool { return len(state(t, first, "lock").Waiting) == 1 }, "it does not wait")
+	eventually(t, func() bool { return len(state(t, first, "lock").Waiting) == 1 }, "the session does not wait")
 	r := newRun(t, url, "run", "lock", "--", "true")
 	startOnTerminal(t, r)
 	r.says("relock: waiting for lock, held by one")
@@ -54,33 +54,33 @@ func TestATerminalIsToldOfTheNextHolder(t *testing.T) {
 	r.exits(0)
 }
 
-func TestALogHasARecordOfWhoHasTheLock(t *testing.T) {
+func TestALogHasARecordOfTheHolder(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	s := session(t, url)
-	release := holdLock(t, s, "lock", "somebody")
+	release := holdLock(t, s, "lock", "alice")
 	r := start(t, url, "run", "lock", "--", "true")
-	record := regexp.MustCompile(`(?m)^time=\S+ level=INFO msg="waiting for a lock" lock=lock waited=\S+s holder=somebody held_for=\S+s$`)
-	eventually(t, func() bool { return record.MatchString(r.stderr.String()) }, "it waits in silence")
+	record := regexp.MustCompile(`(?m)^time=\S+ level=INFO msg="waiting for a lock" lock=lock waited=\S+s holder=alice held_for=\S+s$`)
+	eventually(t, func() bool { return record.MatchString(r.stderr.String()) }, "the log has no record")
 	release()
 	r.exits(0)
 }
 
-func TestAnOutageIsSaidWhileALockIsWaitedFor(t *testing.T) {
+func TestAnOutageIsReportedDuringAWait(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
 	s := session(t, promptly(server.URL()))
-	holdLock(t, s, "lock", "somebody")
+	holdLock(t, s, "lock", "alice")
 	r := newRun(t, promptly(server.URL()), "run", "lock", "--", "true")
 	startOnTerminal(t, r)
-	r.says("relock: waiting for lock, held by somebody")
+	r.says("relock: waiting for lock, held by alice")
 	server.Freeze()
 	r.says("relock: waiting for lock, but Redis does not answer: ")
 	server.Thaw()
 }
 
-// A lock that is acquired at once, or without a wait, is not reported.
-func TestALockThatIsFreeIsNotTalkedAbout(t *testing.T) {
+// Nothing is printed about a lock that is free, and so acquired without a wait.
+func TestNothingIsPrintedAboutAFreeLock(t *testing.T) {
 	t.Parallel()
 	r := start(t, embedded(t), "run", "lock", "--", "sleep", "0.4")
 	r.exits(0)
@@ -112,19 +112,19 @@ func TestDurationsInWords(t *testing.T) {
 func TestTheAgeOfATokenIsByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	asked := time.Now()
-	elsewhere := asked.Add(-time.Hour) // this machine is an hour ahead
+	elsewhere := asked.Add(-time.Hour) // this machine's clock is an hour ahead
 	c := &redisClock{redis: elsewhere, local: asked}
 	age, known := c.since(t.Context(), reentrant.Token(elsewhere.Add(-14*time.Second).UnixMicro()))
 	assert.True(t, known)
 	assert.GreaterOrEqual(t, age, 14*time.Second)
 	assert.Less(t, age, 30*time.Minute)
 	_, known = c.since(t.Context(), reentrant.Token(elsewhere.Add(time.Hour).UnixMicro()))
-	assert.False(t, known, "a token ahead of the clock says nothing")
+	assert.False(t, known, "the age of a token that is ahead of the clock is not known")
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, known = (&redisClock{server: &server{Redis: "redis://127.0.0.1:1"}}).since(ended, 1)
-	assert.False(t, known, "Redis could not be asked")
+	assert.False(t, known, "Redis does not reply")
 }
 
 func TestOnlyATerminalIsATerminal(t *testing.T) {

@@ -35,7 +35,7 @@ func TestARedisThatCannotBeReachedIsNamed(t *testing.T) {
 	}
 }
 
-// Every flag that is a duration is given in the same ways.
+// All flags that are durations accept the same forms.
 func TestAllDurationsCanBeSeconds(t *testing.T) {
 	for _, flag := range []string{"--wait", "--lease", "--grace"} {
 		assert.Equal(t, "relock: "+flag+`: "soon" is no duration: give seconds, as 30 or 0.5, or a duration, as 500ms, 5m or 1h30m`+"\n",
@@ -47,7 +47,7 @@ func TestAllDurationsCanBeSeconds(t *testing.T) {
 	assert.Contains(t, look(t, exitUsage, "watch", "--interval=0", "lock"), "--interval <ttl>: must be positive")
 }
 
-func TestOneThingIsNotCalledThings(t *testing.T) {
+func TestCountsHaveTheRightPlural(t *testing.T) {
 	assert.Equal(t, "1 permit", counted(1, "permit"))
 	assert.Equal(t, "2 permits", counted(2, "permit"))
 	assert.Equal(t, "0 holds", counted(0, "hold"))
