@@ -17,8 +17,8 @@ import (
 	"github.com/relock-go/relock/relockotel"
 )
 
-// The table of instruments in docs/metrics.md is what is registered, word for word. (The names in Prometheus are checked
-// where Prometheus is: in examples/seats.)
+// The table of instruments in docs/metrics.md has exactly the instruments that are registered, with their descriptions.
+// (Their names in Prometheus are checked where Prometheus is used: in examples/seats.)
 func TestTheTableOfInstrumentsIsTrue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t, relockotel.WithLockName(func(name string) string { return name }))
@@ -36,7 +36,7 @@ func TestTheTableOfInstrumentsIsTrue(t *testing.T) {
 	})
 }
 
-// The program that docs/metrics.md shows is the one that is compiled and run as an Example.
+// The program in docs/metrics.md is the one that is compiled and run as an Example.
 func TestTheProgramInTheDocumentIsTheExample(t *testing.T) {
 	text, err := os.ReadFile("../docs/metrics.md")
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func TestTheProgramInTheDocumentIsTheExample(t *testing.T) {
 	assert.Contains(t, string(text), "```go\n"+program+"```")
 }
 
-// documented reads the table: the instrument, its name in Prometheus, and the rest.
+// documented reads the table: each instrument, its name in Prometheus, and the rest of its row.
 func documented(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/metrics.md")

@@ -24,10 +24,10 @@ type fixture struct {
 	t      testing.TB
 	reader *sdkmetric.ManualReader
 	spans  *tracetest.InMemoryExporter
-	tracer trace.Tracer // the caller's
+	tracer trace.Tracer // the caller's tracer provider
 
 	sessions []*reentrant.Session // that are open
-	flushed  chan struct{}        // receives when one of them has observed all events
+	flushed  chan struct{}        // has a value when one of the observers has observed all events
 }
 
 func newFixture(t testing.TB, opts ...relockotel.Option) *fixture {
@@ -44,7 +44,7 @@ func newFixture(t testing.TB, opts ...relockotel.Option) *fixture {
 	return s
 }
 
-// session opens a session that is observed and watched.
+// session opens a session with an observer that the Telemetry watches.
 func (s *fixture) session(b backend.Backend, opts ...reentrant.Option) *reentrant.Session {
 	s.t.Helper()
 	session, err := reentrant.NewSession(b, append(opts, reentrant.WithObserver(marked{s.Observer(), s.flushed}))...)
@@ -61,7 +61,7 @@ func (s *fixture) session(b backend.Backend, opts ...reentrant.Option) *reentran
 	return session
 }
 
-// marked is an observer that does not see the calls of flush.
+// A marked observer does not see the calls of flush.
 type marked struct {
 	reentrant.Observer
 	flushed chan<- struct{}
@@ -77,8 +77,8 @@ func (m marked) Observe(ctx context.Context, e reentrant.Event) {
 
 type flushKey struct{}
 
-// flush waits until everything that has happened was observed: the event of a call that fails at once comes after all
-// others.
+// flush waits until everything that has happened was observed: a call that fails at once makes an event that comes
+// after all others.
 func (s *fixture) flush() {
 	for _, session := range s.sessions {
 		_ = session.NewLock("").Lock(context.WithValue(context.Background(), flushKey{}, true))
@@ -86,7 +86,7 @@ func (s *fixture) flush() {
 	}
 }
 
-// metrics reads everything.
+// metrics reads all metrics.
 func (s *fixture) metrics() map[string]metricdata.Metrics {
 	s.t.Helper()
 	s.flush()
@@ -101,7 +101,7 @@ func (s *fixture) metrics() map[string]metricdata.Metrics {
 	return metrics
 }
 
-// count gives the values of a counter or an up-down counter by their attributes, in the form "key=value,key=value".
+// count returns the values of a counter or an up-down counter by attributes, which have the form "key=value,key=value".
 func (s *fixture) count(name string) map[string]int64 {
 	s.t.Helper()
 	counts := map[string]int64{}
@@ -113,7 +113,7 @@ func (s *fixture) count(name string) map[string]int64 {
 	return counts
 }
 
-// times gives count and sum of a histogram by attributes.
+// times returns count and sum of a histogram by attributes.
 func (s *fixture) times(name string) map[string]times {
 	s.t.Helper()
 	all := map[string]times{}
@@ -127,12 +127,12 @@ func (s *fixture) times(name string) map[string]times {
 
 type times struct {
 	count uint64
-	sum   float64 // seconds
+	sum   float64 // in seconds
 }
 
 func text(set attribute.Set) string { return set.Encoded(attribute.DefaultEncoder()) }
 
-// caller returns the context of a caller with a name and a span of its own.
+// caller returns the context of a caller, with the given name and a span of its own.
 func (s *fixture) caller(name string) (context.Context, trace.Span) {
 	return s.tracer.Start(reentrant.WithOwner(context.Background(), name), name)
 }

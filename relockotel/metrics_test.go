@@ -24,7 +24,7 @@ import (
 
 const second = time.Second
 
-func TestCallsAreCountedByWhatCameOfThem(t *testing.T) {
+func TestCallsAreCountedByTheirResult(t *testing.T) {
 	for want, call := range map[string]func(t *testing.T, s *fixture, b *memory.Backend){
 		"acquired": func(t *testing.T, s *fixture, b *memory.Backend) { hold(t, s.session(b), "a") },
 		"busy":     func(t *testing.T, s *fixture, b *memory.Backend) { hold(t, other(t, b), "a"); tryLock(t, s.session(b)) },
@@ -54,7 +54,7 @@ func TestCallsAreCountedByWhatCameOfThem(t *testing.T) {
 				counts := s.count("relock.lock.acquisitions")
 				assert.EqualValues(t, 1, counts["relock.result="+want], "%v", counts)
 				delete(counts, "relock.result="+want)
-				delete(counts, "relock.result=acquired") // on the way to it
+				delete(counts, "relock.result=acquired") // counted before that result
 				assert.Empty(t, counts)
 				waits := s.times("relock.lock.wait.duration")
 				if want == "reentered" {
@@ -79,7 +79,7 @@ func release(t *testing.T, s *reentrant.Session, owner string) {
 	require.NoError(t, s.NewLock("x").Unlock(as(owner)))
 }
 
-// other is a session without metrics.
+// other opens a session without metrics.
 func other(t *testing.T, b backend.Backend) *reentrant.Session {
 	t.Helper()
 	s, err := reentrant.NewSession(b)
@@ -98,7 +98,7 @@ func tryLock(t *testing.T, s *reentrant.Session) {
 	require.False(t, ok)
 }
 
-// lockFor waits with a deadline; with none left it is a cancelled call.
+// lockFor waits until a deadline. If that has passed already, the call counts as cancelled.
 func lockFor(t *testing.T, s *reentrant.Session, d time.Duration) {
 	ctx, cancel := context.WithTimeout(as("b"), max(d, time.Nanosecond))
 	defer cancel()
@@ -145,7 +145,7 @@ func deadlockedCall(t *testing.T, s *fixture, b *memory.Backend) {
 	})
 	synctest.Wait()
 	err := y.Lock(as("a"))
-	if err == nil { // the other was chosen
+	if err == nil { // the other owner was chosen to fail
 		_ = y.Unlock(as("a"))
 	}
 	require.NoError(t, x.Unlock(as("a")))
@@ -172,8 +172,8 @@ func TestTimesAreThoseOfTheCalls(t *testing.T) {
 		assert.Equal(t, map[string]times{"relock.result=released": {2, 32}}, s.times("relock.lock.hold.duration"))
 
 		point := s.metrics()["relock.lock.wait.duration"].Data.(metricdata.Histogram[float64]).DataPoints[0]
-		assert.Contains(t, point.Bounds, reentrant.DefaultLease.Seconds(), "to see waits that are longer than a lease")
-		assert.Less(t, point.Bounds[0], 0.001, "to see what a round trip costs")
+		assert.Contains(t, point.Bounds, reentrant.DefaultLease.Seconds(), "there are buckets for waits longer than a lease")
+		assert.Less(t, point.Bounds[0], 0.001, "there are buckets as short as a round trip")
 	})
 }
 
@@ -241,7 +241,7 @@ func TestClosedTelemetryReadsNothing(t *testing.T) {
 		require.NoError(t, s.Close())
 		require.NotContains(t, s.metrics(), "relock.lock.held")
 		release(t, session, "a")
-		assert.EqualValues(t, 1, s.times("relock.lock.hold.duration")["relock.result=released"].count, "observers go on")
+		assert.EqualValues(t, 1, s.times("relock.lock.hold.duration")["relock.result=released"].count, "observers still work")
 	})
 }
 
@@ -277,7 +277,7 @@ func TestTroubleWithTheBackendIsCounted(t *testing.T) {
 	})
 }
 
-// A lock that Redis has lost by the time of Unlock is reported twice, as released and as lost. It is one hold.
+// A lock that Redis has lost by the time of Unlock is reported twice, as released and as lost. It counts as one hold.
 func TestAHoldThatIsLostAtUnlockIsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
@@ -323,7 +323,7 @@ func TestNamesAreOnMetricsOnlyIfAskedFor(t *testing.T) {
 	}
 }
 
-// attributesOf are the keys that are on a metric.
+// attributesOf returns the keys of a metric's attributes.
 func attributesOf(m metricdata.Metrics) []string {
 	keys := map[string]bool{}
 	switch data := m.Data.(type) {
@@ -343,7 +343,7 @@ func attributesOf(m metricdata.Metrics) []string {
 	return sortedKeys(keys)
 }
 
-// The counts of events and the counters of the session agree, also when everything happens at once and metrics are read
+// The counts of events agree with the counters of the session, even if everything happens at once and metrics are read
 // meanwhile.
 func TestConcurrentUse(t *testing.T) {
 	s := newFixture(t, relockotel.WithLockName(func(name string) string { return name }))
@@ -397,7 +397,7 @@ func TestConcurrentUse(t *testing.T) {
 	assert.Equal(t, map[string]int{"w": 8 * each, "relock.acquire": 16 * each, "relock.hold": 8 * each}, names)
 }
 
-// broken is a meter that has no room.
+// A broken meter refuses every instrument.
 type broken struct {
 	noop.Meter
 	callbacks bool

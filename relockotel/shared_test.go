@@ -34,7 +34,7 @@ func TestSharedHoldsAreCountedByMode(t *testing.T) {
 	})
 }
 
-// Every wait counts: in the process's queue, for a side, for permits.
+// Every kind of wait counts: in the process's queue, for a side, for permits.
 func TestLongWaitsOfAllKindsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/relock-go/relock/relockotel"
 )
 
-// named gives the spans with a name, in the order of their ends.
+// named returns the spans with a name, in the order of their ends.
 func (s *fixture) named(name string) (found []tracetest.SpanStub) {
 	s.flush()
 	for _, span := range s.spans.GetSpans() {
@@ -32,7 +32,7 @@ func (s *fixture) named(name string) (found []tracetest.SpanStub) {
 	return found
 }
 
-// one is the only span with a name.
+// one returns the only span with a name.
 func (s *fixture) one(name string) tracetest.SpanStub {
 	s.t.Helper()
 	found := s.named(name)
@@ -44,7 +44,7 @@ func TestACallAndItsHoldAreSpansOfTheCallersTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		session := s.session(memory.New())
-		hold(t, session, "a") // in no trace
+		hold(t, session, "a") // this call is in no trace
 		begun := time.Now()
 		ctx, span := s.caller("b")
 		var token reentrant.Token
@@ -118,13 +118,13 @@ func TestAFailedCallIsASpanWithAnError(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, ok)
 		call = s.one("relock.acquire")
-		assert.Equal(t, codes.Unset, call.Status.Code, "that another owner has it is no error")
+		assert.Equal(t, codes.Unset, call.Status.Code, "it is no error that another owner has the lock")
 		assert.Contains(t, call.Attributes, attribute.String("relock.result", "busy"))
 
 		s.flush()
 		s.spans.Reset()
 		require.ErrorIs(t, session.NewLock("x").Resume(reentrant.WithPortableOwner(ctx, "p")), reentrant.ErrNotHeld)
-		assert.Equal(t, codes.Unset, s.one("relock.acquire").Status.Code, "so is that there is no hold")
+		assert.Equal(t, codes.Unset, s.one("relock.acquire").Status.Code, "it is no error that there is no hold")
 	})
 }
 
@@ -155,7 +155,7 @@ func TestALossIsAnErrorOfTheHold(t *testing.T) {
 	})
 }
 
-// The lock is given up here, and Redis did not say so.
+// The lock is released for this process, and Redis did not confirm it.
 func TestAnUnlockOfUnknownOutcomeIsAnErrorOfTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
@@ -209,7 +209,7 @@ func TestAResumedHoldIsOneSpan(t *testing.T) {
 	})
 }
 
-// A hold that another session of the same process takes up is lost to the first.
+// If another session of the same process resumes a hold, the first session has lost it.
 func TestAHoldThatMovesIsASpanInEachSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
@@ -229,7 +229,7 @@ func TestAHoldThatMovesIsASpanInEachSession(t *testing.T) {
 	})
 }
 
-// The event of a hold's end can be dropped, if observers are too slow: its span ends with the next hold's beginning.
+// If observers are too slow, the event of a hold's end may be dropped: its span then ends when the next hold begins.
 func TestAHoldWhoseEndWasDropped(t *testing.T) {
 	s := newFixture(t)
 	o := s.Observer()
@@ -244,7 +244,7 @@ func TestAHoldWhoseEndWasDropped(t *testing.T) {
 	}
 }
 
-// asked counts how often a sampler is asked, and never wants a span.
+// An asked sampler counts how often it is asked, and samples no span.
 type asked struct{ times int }
 
 func (a *asked) ShouldSample(p trace.SamplingParameters) trace.SamplingResult {
@@ -254,7 +254,7 @@ func (a *asked) ShouldSample(p trace.SamplingParameters) trace.SamplingResult {
 
 func (*asked) Description() string { return "asked" }
 
-func TestWhoIsNotTracedPaysNothing(t *testing.T) {
+func TestACallThatIsNotTracedCostsNothing(t *testing.T) {
 	sampler := &asked{}
 	s := newFixture(t, relockotel.WithTracerProvider(trace.NewTracerProvider(trace.WithSampler(sampler))))
 	session := s.session(memory.New())
@@ -268,7 +268,7 @@ func TestWhoIsNotTracedPaysNothing(t *testing.T) {
 	s.flush()
 	assert.Zero(t, sampler.times)
 
-	ctx, _ := s.caller("a") // a provider that drops what is below a span that others keep
+	ctx, _ := s.caller("a") // this provider drops spans whose parents are kept by other providers
 	require.NoError(t, session.NewLock("x").Lock(ctx))
 	release(t, session, "a")
 	s.flush()
@@ -276,14 +276,14 @@ func TestWhoIsNotTracedPaysNothing(t *testing.T) {
 
 	event := reentrant.Event{Kind: reentrant.EventAcquired, Lock: "x", Token: 1}
 	o := s.Observer()
-	fewest := math.Inf(1) // what else goes on in the process only ever adds
+	fewest := math.Inf(1) // what other goroutines of the process do can only add to the count
 	for range 10 {
 		fewest = min(fewest, testing.AllocsPerRun(100, func() { o.Observe(unsampled, event) }))
 	}
 	assert.LessOrEqual(t, fewest, 2.0)
 }
 
-// Both scopes have a version: a backend shows it beside what it stores, to tell a release from the next.
+// Both scopes have a version: a backend shows it with the data, to distinguish releases.
 func TestScopesHaveAVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)

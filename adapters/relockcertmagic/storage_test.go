@@ -17,7 +17,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// process is a process with certmagic: a session of its own over the same Redis and the same files.
+// process opens the storage of one process with certmagic: a session of its own, on the same Redis and the same files.
 func process(t *testing.T, server *redistest.Server, folder string) *relockcertmagic.Storage {
 	t.Helper()
 	session, err := reentrant.NewSession(server.Backend(), reentrant.WithLease(time.Minute), reentrant.WithHeartbeat(20*time.Second))
@@ -25,12 +25,12 @@ func process(t *testing.T, server *redistest.Server, folder string) *relockcertm
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = session.Close(ctx) // what a test still holds is given up
+		_ = session.Close(ctx) // what a test still holds is abandoned
 	})
 	return relockcertmagic.New(&certmagic.FileStorage{Path: folder}, session)
 }
 
-// tries tries to get a lock, again while Redis does not answer in time, as on a machine that stands still.
+// tries tries to get a lock, and again while Redis does not reply in time, as on a machine that stands still.
 func tries(t *testing.T, storage *relockcertmagic.Storage, name string) bool {
 	t.Helper()
 	for begun := time.Now(); ; {
@@ -93,14 +93,14 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, there.Lock(ctx, "a"), context.DeadlineExceeded)
 }
 
-// certmagic itself takes the lock around what it stores.
+// certmagic itself takes the lock when it stores something.
 func TestCertmagicUsesIt(t *testing.T) {
 	server, folder := redistest.Start(t), t.TempDir()
 	storage := process(t, server, folder)
 	require.NoError(t, storage.Store(t.Context(), "certificates/a", []byte("text")))
 	text, err := process(t, server, folder).Load(t.Context(), "certificates/a")
 	require.NoError(t, err)
-	assert.Equal(t, "text", string(text), "data goes to the storage below")
+	assert.Equal(t, "text", string(text), "data is stored in the wrapped storage")
 	cache := certmagic.NewCache(certmagic.CacheOptions{GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) {
 		return certmagic.NewDefault(), nil
 	}})

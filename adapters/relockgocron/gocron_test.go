@@ -24,13 +24,13 @@ func process(t *testing.T, server *redistest.Server) *reentrant.Session {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = session.Close(ctx) // what a test still holds is given up
+		_ = session.Close(ctx) // what a test still holds is abandoned
 	})
 	return session
 }
 
-// answered asks again while Redis does not answer in time, as on a machine that stands still. An attempt without a result is
-// given back.
+// answered asks again while Redis does not reply in time, as on a machine that stands still. What an attempt without a
+// reply may have acquired is released.
 func answered(ask func() error) error {
 	err := ask()
 	for begun := time.Now(); errors.Is(err, reentrant.ErrUnavailable) && time.Since(begun) < time.Minute; err = ask() {
@@ -38,7 +38,7 @@ func answered(ask func() error) error {
 	return err
 }
 
-// locks has a locker try to get the lock of a job.
+// locks makes a locker try to get the lock of a job.
 func locks(t *testing.T, locker *relockgocron.Locker, key string) (lock gocron.Lock, err error) {
 	t.Helper()
 	err = answered(func() (err error) {
@@ -48,7 +48,7 @@ func locks(t *testing.T, locker *relockgocron.Locker, key string) (lock gocron.L
 	return lock, err
 }
 
-// leads asks an elector.
+// leads asks an elector whether it is the leader.
 func leads(t *testing.T, elector *relockgocron.Elector) error {
 	t.Helper()
 	return answered(func() error { return elector.IsLeader(t.Context()) })
@@ -88,7 +88,7 @@ func TestALockIsKeptForTheSplay(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(began), 200*time.Millisecond)
 }
 
-// Two schedulers of the real gocron run a job that takes longer than its interval: never twice at once.
+// Two schedulers of the real gocron run a job that takes longer than its interval: it never runs twice at once.
 func TestSchedulersRunAJobOneAtATime(t *testing.T) {
 	server := redistest.Start(t)
 	var inside, runs, overlaps atomic.Int32
@@ -126,14 +126,14 @@ func TestThereIsOneLeader(t *testing.T) {
 	require.ErrorIs(t, leads(t, here), relockgocron.ErrNotLeader)
 }
 
-func TestAProcessThatEndsIsFollowed(t *testing.T) {
+func TestAnotherProcessLeadsWhenTheLeaderEnds(t *testing.T) {
 	server := redistest.Start(t)
 	first := process(t, server)
 	here, there := relockgocron.NewElector(first, "leader"), relockgocron.NewElector(process(t, server), "leader")
 	require.NoError(t, leads(t, here))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_ = first.Close(ctx) // gives up what is held
+	_ = first.Close(ctx) // releases what is held
 	require.Eventually(t, func() bool { return leads(t, there) == nil }, time.Minute, time.Millisecond)
 	require.ErrorIs(t, leads(t, here), reentrant.ErrClosed)
 }
@@ -147,11 +147,11 @@ func TestALeaderThatLostTheLockCampaignsAgain(t *testing.T) {
 		_, err := session.NewLock("leader").ForceUnlock(t.Context())
 		return err
 	}))
-	require.Error(t, session.NewLock("leader").Verify(t.Context())) // another owner's question changes nothing
+	require.Error(t, session.NewLock("leader").Verify(t.Context())) // asking as another owner changes nothing
 	require.NoError(t, leads(t, elector))
 }
 
-// Schedulers with an elector run jobs in one process only.
+// With an elector, jobs run in only one of the processes with schedulers.
 func TestOnlyTheLeaderRunsJobs(t *testing.T) {
 	server := redistest.Start(t)
 	var runs [2]atomic.Int32

@@ -56,12 +56,12 @@ func open(t *testing.T, client redis.UniversalClient, opts ...redisbackend.Optio
 	return b
 }
 
-// patient is a server's address, with more patience than anything here stands still for.
+// patient returns options for a server at addr, with time limits that are longer than a machine stands still.
 func patient(addr string) *redis.Options {
 	return &redis.Options{Addr: addr, DialTimeout: limit, ReadTimeout: limit}
 }
 
-// locks takes a lock over a Backend and finds it in the Redis that a client looks at.
+// locks takes a lock over a Backend, and checks that it is in the Redis that a client is connected to.
 func locks(t *testing.T, b *redisbackend.Backend, client redis.Cmdable) {
 	t.Helper()
 	session, err := reentrant.NewSession(b, reentrant.WithLease(limit))
@@ -94,7 +94,7 @@ func TestConformanceEmbedded(t *testing.T) {
 	t.Parallel()
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		o := patient(redistest.Start(t).Addr())
-		o.Protocol = 2 // what the embedded Redis knows
+		o.Protocol = 2 // only commands that the embedded Redis knows
 		return open(t, redis.NewClient(o))
 	}, backendtest.InParallel())
 }
@@ -129,7 +129,7 @@ func TestDatabaseNameProtocolAndPrefix(t *testing.T) {
 	}))
 }
 
-// Providers are asked for each connection, so credentials that were changed are used by the next one.
+// Credential providers are asked for each connection, so the next connection uses credentials that have changed.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
@@ -179,7 +179,7 @@ func TestOpenChecksTheServersCertificate(t *testing.T) {
 	addr, roots := serveTLS(t)
 	o := patient(addr)
 	_, err := relockgoredis.Open(t.Context(), redis.NewClient(&redis.Options{Addr: addr, TLSConfig: &tls.Config{}}))
-	require.ErrorContains(t, err, "certificate", "the authority is not one that the system trusts")
+	require.ErrorContains(t, err, "certificate", "the system does not trust the authority")
 	o.TLSConfig = &tls.Config{RootCAs: roots}
 	client := redis.NewClient(o)
 	locks(t, open(t, client), client)
@@ -208,7 +208,7 @@ func serveTLS(t *testing.T) (addr string, roots *x509.CertPool) {
 	return net.JoinHostPort("127.0.0.1", server.Port("--tls-port")), roots
 }
 
-// A dialer of the caller's own makes every connection: to a server that only it can find.
+// A dialer of the caller makes every connection: here to a server that only it can reach.
 func TestDialer(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
@@ -239,8 +239,8 @@ func TestDialerOfACluster(t *testing.T) {
 	}
 }
 
-// A failover client dials whichever server Sentinel names. The old master's connections are closed when it becomes a
-// replica, so Relock goes where the client goes.
+// A failover client connects to the server that Sentinel names. The old master's connections are closed when it becomes
+// a replica, so Relock follows the client to the new master.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	master := redisserver.Start(t, "--repl-diskless-sync-delay", "0")
@@ -249,9 +249,9 @@ func TestSentinelFailover(t *testing.T) {
 	replica := redisserver.Start(t, "--replicaof", host, port)
 	follower := redis.NewClient(patient(replica.Addr()))
 	t.Cleanup(func() { _ = follower.Close() })
-	require.Eventually(t, func() bool { // a sentinel that sees it without a link looks again ten seconds later
+	require.Eventually(t, func() bool { // a sentinel without a connection to it tries again ten seconds later
 		return strings.Contains(follower.Info(t.Context(), "replication").Val(), "master_link_status:up")
-	}, limit, tick, "the replica follows")
+	}, limit, tick, "the replica is connected")
 	watcher := redisserver.StartSentinel(t, fmt.Sprintf("sentinel monitor main %s %s 1", host, port),
 		"sentinel down-after-milliseconds main 600000")
 	sentinel := redis.NewSentinelClient(patient(watcher.Addr()))
@@ -269,12 +269,12 @@ func TestSentinelFailover(t *testing.T) {
 	locks(t, b, first)
 
 	require.Eventually(t, func() bool {
-		_ = sentinel.Failover(t.Context(), "main").Err() // an error: it is under way, or was given up
+		_ = sentinel.Failover(t.Context(), "main").Err() // an error means that the failover is under way, or was given up
 		info := follower.Info(t.Context(), "replication").Val()
 		return strings.Contains(info, "role:master")
 	}, 2*limit, time.Second, "the replica is the master")
 	var session *reentrant.Session
-	require.Eventually(t, func() bool { // opening is one try, and one of its connections may still lead to the old master
+	require.Eventually(t, func() bool { // opening a session is a single try, and one of its connections may still lead to the old master
 		session, err = reentrant.NewSession(b, reentrant.WithLease(limit))
 		return err == nil
 	}, limit, tick, "a session is opened")
@@ -289,8 +289,8 @@ func TestSentinelFailover(t *testing.T) {
 	}, limit, 10*tick, "locks are taken at the new master")
 }
 
-// An option that cannot be carried over, and whose loss would be noticed, is an error that names it.
-func TestWhatCannotBeCarriedOver(t *testing.T) {
+// An option that cannot be passed on to rueidis, and that users would miss, gives an error that names it.
+func TestOptionsThatCannotBePassedOnAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, client := range map[string]redis.UniversalClient{
 		"nil client":                nil,
@@ -312,17 +312,17 @@ func TestWhatCannotBeCarriedOver(t *testing.T) {
 type streaming struct{}
 
 func (streaming) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
-	return nil, nil, errors.New("not to be asked")
+	return nil, nil, errors.New("this must not be called")
 }
 
-// A type of the caller's own that embeds a client is as good as the client.
+// The caller's own type that embeds a client can be used like the client.
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(patient(redisserver.Start(t).Addr()))
 	locks(t, open(t, struct{ *redis.Client }{client}), client)
 }
 
-func TestOpenTellsWhatIsWrong(t *testing.T) {
+func TestOpenReportsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer func() { _ = client.Close() }()
