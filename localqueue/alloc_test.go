@@ -44,7 +44,7 @@ func TestUncontendedCallsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Two goroutines take turns, each giving the lock up only when the other is in line. So every lock waits, and
+// Two goroutines pass the lock to each other, each of them only when the other is in line. So every lock waits, and
 // every unlock hands over.
 func TestHandOversDoNotAllocate(t *testing.T) {
 	cancellable := t.Context()

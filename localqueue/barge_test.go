@@ -20,7 +20,7 @@ func sharedIf(shared bool) Mode {
 	return Fair
 }
 
-// overtake gives the baton up and takes it back for owner before the waiter that was woken can.
+// overtake releases the baton, and takes it again for owner before the waiter that was woken can.
 func overtake(t *testing.T, q *Queue[string], owner string) {
 	t.Helper()
 	q.lockBusy("overtake")
@@ -52,7 +52,7 @@ func TestANewcomerOvertakesTheWaiterThatWasWoken(t *testing.T) {
 		require.Equal(t, Claimed, q.TryClaim("a", Fair))
 		b, c := claimAs(&q, "b", Barging), claimAs(&q, "c", Barging)
 		overtake(t, &q, "n")
-		require.Zero(t, b.outcome(), "overtaken, it waits on")
+		require.Zero(t, b.outcome(), "the overtaken waiter still waits")
 		q.Settle(1)
 		requireLine(t, &q, "n", 1, "b", "c")
 		_, ok := q.Begin("n")
@@ -108,14 +108,14 @@ func TestOvertakingIsBounded(t *testing.T) {
 			require.Zero(t, b.outcome())
 		}
 		q.Leave()
-		require.Equal(t, Busy, q.TryClaim("n", Barging), "the baton was given, not offered")
+		require.Equal(t, Busy, q.TryClaim("n", Barging), "the baton was handed over, not offered")
 		require.Equal(t, Claimed, b.outcome())
 		q.Leave()
 		requireConserved(t, &q)
 	})
 }
 
-// A waiter that was offered the baton has it even if its wait ends at that moment: some goroutine must give it on.
+// A waiter that was offered the baton has it even if its wait ends at that moment: its goroutine must pass it on.
 func TestAnOfferWinsOverACancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]

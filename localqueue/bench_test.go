@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// No other goroutine wants the baton: what a goroutine pays for a fair queue. Budget 30 ns.
+// BenchmarkUncontended measures what a goroutine pays for a fair queue if no other wants the baton. Budget 30 ns.
 func BenchmarkUncontended(b *testing.B) {
 	b.Run("queue", func(b *testing.B) {
 		var q Queue[int64]
@@ -28,7 +28,8 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 }
 
-// The holder goes in and out again, as in a recursive function under a lock. Budget 30 ns.
+// BenchmarkReenterExit measures a holder that enters and leaves again, as a recursive function does under a lock.
+// Budget 30 ns.
 func BenchmarkReenterExit(b *testing.B) {
 	var q Queue[int64]
 	q.TryClaim(1, Fair)
@@ -40,7 +41,8 @@ func BenchmarkReenterExit(b *testing.B) {
 	}
 }
 
-// The local part of an uncontended distributed Lock and Unlock: two round trips to the server go in between.
+// BenchmarkClaimSettleBeginLeave measures the local part of an uncontended distributed Lock and Unlock, without the two
+// round trips to the server.
 func BenchmarkClaimSettleBeginLeave(b *testing.B) {
 	var q Queue[int64]
 	done := make(chan struct{})
@@ -53,8 +55,8 @@ func BenchmarkClaimSettleBeginLeave(b *testing.B) {
 	}
 }
 
-// One goroutine has the baton and the given number wait, all the time: a goroutine that leaves the empty section is back
-// in line at once. The time is that of one section, which is one hand-over.
+// In BenchmarkContended one goroutine has the baton and the given number wait, all the time: a goroutine that leaves
+// the empty section joins the line again at once. The time is that of one section, which is one hand-over.
 func BenchmarkContended(b *testing.B) {
 	for _, waiters := range []int{2, 100, 10_000} {
 		b.Run(fmt.Sprintf("waiters=%d/queue", waiters), func(b *testing.B) {
@@ -64,7 +66,7 @@ func BenchmarkContended(b *testing.B) {
 			ctx := b.Context()
 			contendQueue(b, waiters, ctx)
 		})
-		// Not fair: while it is awake a goroutine enters again and again, the rest sleep.
+		// sync.Mutex is not fair: while a goroutine is awake it enters again and again, and the others sleep.
 		b.Run(fmt.Sprintf("waiters=%d/sync.Mutex", waiters), func(b *testing.B) {
 			var mu sync.Mutex
 			contend(b, waiters, func(int64) { mu.Lock() }, func(int64) { mu.Unlock() })
@@ -79,7 +81,7 @@ func contendQueue(b *testing.B, waiters int, ctx context.Context) {
 		func(int64) { q.Leave() })
 }
 
-// contend runs b.N sections in waiters+1 goroutines. They line up before the clock starts.
+// contend runs b.N sections in waiters+1 goroutines, which join the line before the clock starts.
 func contend(b *testing.B, waiters int, acquire, release func(owner int64)) {
 	var started, ended sync.WaitGroup
 	goroutines := waiters + 1
@@ -99,16 +101,16 @@ func contend(b *testing.B, waiters int, acquire, release func(owner int64)) {
 		})
 	}
 	started.Wait()
-	runtime.Gosched() // nearly all of them wait by now; the last may not
+	runtime.Gosched() // nearly all of them wait by now; the last one may not
 	b.ReportAllocs()
 	b.ResetTimer()
 	release(0)
 	ended.Wait()
 }
 
-// BenchmarkWaiterMemory measures what a goroutine in line costs on the heap: its node, its channel and what the runtime needs
-// to park it. Its stack and its descriptor are not counted. The budget is 300 B beyond a goroutine that is parked on a channel
-// anyway, which is the first line.
+// BenchmarkWaiterMemory measures how much heap a waiting goroutine takes: its node, its channel and what the runtime
+// needs to park it, without its stack and its descriptor. The budget is 300 B more than a goroutine that is parked on a
+// channel, which is the first line.
 func BenchmarkWaiterMemory(b *testing.B) {
 	ctx := b.Context()
 	b.Run("channel", func(b *testing.B) {
@@ -131,14 +133,14 @@ func BenchmarkWaiterMemory(b *testing.B) {
 func reportMemory(b *testing.B, wait func(gate chan struct{}, q *Queue[int64], owner int64)) {
 	var bytes uint64
 	for b.Loop() {
-		park(func(gate chan struct{}, _ *Queue[int64], _ int64) { <-gate }) // leaves its goroutines' descriptors for reuse
+		park(func(gate chan struct{}, _ *Queue[int64], _ int64) { <-gate }) // leaves descriptors of goroutines that can be reused
 		bytes += park(wait)
 	}
 	b.ReportMetric(float64(bytes)/float64(b.N), "B/waiter")
 	b.ReportMetric(0, "ns/op")
 }
 
-// park measures the heap per goroutine while many of them wait.
+// park returns the heap per goroutine while n of them wait.
 func park(wait func(gate chan struct{}, q *Queue[int64], owner int64)) (bytesEach uint64) {
 	const goroutines = 100_000
 	var q Queue[int64]

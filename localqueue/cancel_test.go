@@ -14,8 +14,8 @@ import (
 	"github.com/relock-go/relock/internal/waitline"
 )
 
-// grantAfter does what Leave does, after f, in the same critical section. So a waiter that f
-// makes leave the line finds out only afterwards that it has the baton.
+// grantAfter calls f and then does what Leave does, in the same critical section. A waiter whose wait f cancels learns
+// only afterwards that it has the baton.
 func grantAfter(q *Queue[string], f func()) {
 	q.mu.Lock()
 	f()
@@ -23,8 +23,8 @@ func grantAfter(q *Queue[string], f func()) {
 	q.unlock()
 }
 
-// A parked select is decided by the close itself, so what closes done here makes the waiter leave; the grant comes
-// before it can. The grant has won, and the baton must not be dropped.
+// A parked select is decided by the close of its channel, so closing done here makes the waiter leave. The grant comes
+// before the waiter can run: the grant wins, and the baton must not be lost.
 func TestAGrantWinsOverACancellationThatComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
@@ -89,7 +89,7 @@ func TestAReentryThatWasGrantedWinsOverItsCancellation(t *testing.T) {
 		joiner := claimAs(&q, "s", Shared)
 		q.mu.Lock()
 		joiner.cancel()
-		q.state, q.holds = settled, 1 // what Settle does
+		q.state, q.holds = settled, 1 // as Settle does
 		q.resumeLocked()
 		q.unlock()
 		require.Equal(t, Reentered, joiner.outcome())
@@ -98,7 +98,7 @@ func TestAReentryThatWasGrantedWinsOverItsCancellation(t *testing.T) {
 	})
 }
 
-// Two waiters that leave at the same moment must not leave a phantom before waiters that come later (JDK-8191483).
+// Two waiters that leave at the same moment must not leave a dead node before waiters that come later (JDK-8191483).
 func TestTwoCancellationsAtOnceLeaveNoPhantom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range rounds(500) {
@@ -115,7 +115,7 @@ func TestTwoCancellationsAtOnceLeaveNoPhantom(t *testing.T) {
 	})
 }
 
-// A node that serves again before its first waiter has woken has two receivers.
+// A node that is used again before its first waiter has woken would have two receivers.
 func TestANodeDoesNotServeTwoWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
@@ -123,21 +123,21 @@ func TestANodeDoesNotServeTwoWaiters(t *testing.T) {
 		b := claimAs(&q, "b", Fair)
 		q.mu.Lock()
 		granted := q.line.First
-		b.cancel() // b is on its way out, and has not seen the grant
+		b.cancel() // b is leaving, and has not seen the grant yet
 		q.handOverLocked()
 		next := q.enqueueLocked("c", Fair, false)
 		q.unlock()
 		require.NotSame(t, granted, next)
 		require.Equal(t, Claimed, b.outcome())
 		q.Leave()
-		next.Wait() // c, whose goroutine this is
+		next.Wait() // this goroutine is c
 		q.Leave()
 		requireConserved(t, &q)
-		require.Equal(t, 2, q.spares.Len, "both nodes serve again in the end")
+		require.Equal(t, 2, q.spares.Len, "both nodes can be used again in the end")
 	})
 }
 
-// Waits that end early must leave nothing behind (the TimedAcquireLeak of the JSR-166 suite).
+// Waits that end early must leave nothing behind (as TimedAcquireLeak of the JSR-166 suite tests).
 func TestFailedWaitsLeaveNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
@@ -145,7 +145,7 @@ func TestFailedWaitsLeaveNothingBehind(t *testing.T) {
 		for range rounds(1000) {
 			require.Equal(t, TimedOut, q.Claim("b", Shared, nil, time.After(1)))
 		}
-		require.Equal(t, 1, q.spares.Len, "one node served them all")
+		require.Equal(t, 1, q.spares.Len, "all waits used the same node")
 		require.Empty(t, q.siblings)
 		require.True(t, q.Evict("a"))
 		requireConserved(t, &q)
@@ -170,8 +170,8 @@ func TestABurstLeavesABoundedNumberOfSpares(t *testing.T) {
 	})
 }
 
-// endSomehow ends a claim in one of the ways there are, each of which gives the baton on. Now and then it sends the
-// whole line away first.
+// endSomehow ends a claim in one of the possible ways, all of which pass the baton on. Sometimes it ends all waits
+// first.
 func endSomehow(q *Queue[int], rnd *rand.Rand, owner int) {
 	if rnd.IntN(32) == 0 {
 		sendAway(q)
@@ -190,14 +190,15 @@ func endSomehow(q *Queue[int], rnd *rand.Rand, owner int) {
 	q.Leave()
 }
 
-// Cancellations strike at random moments, and often the first in line just before it is granted the baton. No baton
-// may be lost (the bubble would report that all goroutines are blocked) and none may be made (two would meet inside).
+// Waits are cancelled at random moments, often those of the first waiter just before it is granted the baton. No baton
+// may be lost (the bubble would report that all goroutines are blocked) and there must never be two (two goroutines
+// would be inside).
 func TestAStormOfCancellationsConservesTheBaton(t *testing.T) {
 	const workers = 8
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[int]
 		var in exclusion
-		var cancels [workers]atomic.Pointer[func()] // of the claim that each owner has under way
+		var cancels [workers]atomic.Pointer[func()] // the channel by which each owner's present claim is cancelled
 		var claimed, cancelled atomic.Int64
 		var wg sync.WaitGroup
 		seed := newSeed(t)
@@ -238,7 +239,7 @@ func TestAStormOfCancellationsConservesTheBaton(t *testing.T) {
 	})
 }
 
-// The same with timeouts, which in virtual time strike many waiters in one instant, and the holder's turn with them.
+// The same with timeouts. In virtual time many of them expire at the same instant, which is also when a holder leaves.
 func TestAStormOfTimeoutsConservesTheBaton(t *testing.T) {
 	const workers = 50
 	synctest.Test(t, func(t *testing.T) {
@@ -258,7 +259,7 @@ func TestAStormOfTimeoutsConservesTheBaton(t *testing.T) {
 					}
 					claimed.Add(1)
 					in.enter(t)
-					time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond) // virtual
+					time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond) // in virtual time
 					in.exit(t)
 					endSomehow(&q, rnd, owner)
 				}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// check must notice each kind of damage that it is there for.
+// The check must notice each kind of damage that it tests for.
 func TestCheckNoticesDamage(t *testing.T) {
 	for name, damage := range map[string]func(q *Queue[string]){
 		"no damage":                   nil,

@@ -29,7 +29,7 @@ func TestAFreeBatonIsClaimedAtOnce(t *testing.T) {
 	require.Equal(t, Claimed, q.Claim("a", Fair, nil, nil))
 	require.False(t, q.Idle())
 	require.Equal(t, Busy, q.TryClaim("b", Fair))
-	require.Equal(t, Busy, q.TryClaim("a", Fair), "its own claim is under way")
+	require.Equal(t, Busy, q.TryClaim("a", Fair), "the owner's own claim is under way")
 	q.Leave()
 	require.True(t, q.Idle())
 }
@@ -98,7 +98,7 @@ func TestADoneThatIsClosedNeverTakes(t *testing.T) {
 	require.Equal(t, Cancelled, q.Claim("a", Fair, closedDone(), nil), "free")
 	require.True(t, q.Idle())
 	settleAs(t, &q, "a", 1)
-	require.Equal(t, Cancelled, q.Claim("a", Fair, closedDone(), nil), "its own")
+	require.Equal(t, Cancelled, q.Claim("a", Fair, closedDone(), nil), "the owner's own hold")
 	require.Equal(t, Cancelled, q.Claim("b", Fair, closedDone(), nil), "another's")
 	requireLine(t, &q, "a", 1)
 	require.True(t, q.Evict("a"), "no operation is under way")
@@ -137,7 +137,7 @@ func TestBeginNeedsAHold(t *testing.T) {
 		require.False(t, ok)
 		require.Zero(t, holds)
 	}
-	refused("") // the zero owner of a free baton
+	refused("") // the owner of a free baton is the zero owner
 	q.TryClaim("a", Fair)
 	refused("a") // a claim is not a hold
 	q.Settle(1)
@@ -171,7 +171,7 @@ func TestImpossibleStepsPanic(t *testing.T) {
 	requireBug(t, func() { q.Settle(0) })
 	requireBug(t, func() { q.Settle(-1) })
 	tooMany := int64(MaxHolds) + 1
-	requireBug(t, func() { q.Settle(int(tooMany)) }) // negative where int has 32 bits, and impossible all the same
+	requireBug(t, func() { q.Settle(int(tooMany)) }) // negative where int has 32 bits, and impossible in any case
 	q.Settle(2)
 	withoutABusyBaton()
 	requireLine(t, &q, "a", 2)

@@ -6,8 +6,8 @@ import (
 	"github.com/relock-go/relock/localqueue"
 )
 
-// As the local tier of a distributed lock: the goroutine that claims the baton is the one that asks the server, and it
-// settles when the server has agreed.
+// As the local tier of a distributed lock: the goroutine that claims the baton asks the server, and settles when the
+// server has granted the lock.
 func ExampleQueue_Claim() {
 	var queue localqueue.Queue[string]
 	askServer := func() bool { return true }
@@ -17,7 +17,7 @@ func ExampleQueue_Claim() {
 		switch queue.Claim(owner, localqueue.Fair, done, nil) {
 		case localqueue.Claimed:
 			if !askServer() {
-				queue.Leave() // the next in line asks for itself
+				queue.Leave() // the next waiter asks the server itself
 				return false
 			}
 			queue.Settle(1)
@@ -36,7 +36,7 @@ func ExampleQueue_Claim() {
 			fmt.Println("not held")
 		case holds > 1:
 			queue.Settle(holds - 1)
-		case queue.Pass(): // the next in line has the baton, and takes the lock over
+		case queue.Pass(): // the next waiter has the baton, and takes over the lock
 		default: // no goroutine of this process waits
 			tellServer()
 			queue.Leave()

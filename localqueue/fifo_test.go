@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lineUp lets n claims arrive one by one behind a baton that is out. Each that gets the baton appends its number
-// to the order and gives the baton on.
+// lineUp makes n claims arrive one by one while the baton is taken. Each one that gets the baton appends its number to
+// the order and passes the baton on.
 func lineUp(t *testing.T, q *Queue[string], in *exclusion, n int) (claims []*claim, order *[]int) {
 	order = new([]int)
 	for i := range n {
@@ -57,7 +57,7 @@ func TestTheOrderSurvivesThoseWhoLeave(t *testing.T) {
 		require.Equal(t, Claimed, q.TryClaim("first", Fair))
 		claims, order := lineUp(t, &q, &in, 200)
 
-		leavers := append(rnd.Perm(200)[:120], 0, 199) // from the ends and from the middle, in any order
+		leavers := append(rnd.Perm(200)[:120], 0, 199) // from the ends and from the middle
 		slices.Sort(leavers)
 		leavers = slices.Compact(leavers)
 		rnd.Shuffle(len(leavers), func(i, j int) { leavers[i], leavers[j] = leavers[j], leavers[i] })
@@ -83,13 +83,13 @@ func TestTheOrderSurvivesThoseWhoLeave(t *testing.T) {
 	})
 }
 
-// The baton is never free while a goroutine waits, so a late caller cannot take it in passing.
+// The baton is never free while a goroutine waits, so a late caller cannot take it first.
 func TestALateCallerDoesNotOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		require.Equal(t, Claimed, q.TryClaim("a", Fair))
 		b := claimAs(&q, "b", Fair)
-		q.Leave() // b has the baton from here on, whether it has woken or not
+		q.Leave() // b has the baton from now on, whether it has woken or not
 		require.Equal(t, Busy, q.TryClaim("late", Fair))
 		require.False(t, tryLock(&q, "late"))
 		require.Equal(t, Claimed, b.outcome())

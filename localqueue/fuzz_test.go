@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A rig drives a queue and its model through the same steps and compares them after each. Calls that may wait run in
-// goroutines of their own; the bubble says when all have gone as far as they can.
+// A rig drives a queue and its model through the same steps and compares them after each step. Calls that may wait run
+// in goroutines of their own; the bubble shows when all of them are blocked or done.
 type rig struct {
 	t     *testing.T
 	q     Queue[string]
@@ -24,27 +24,27 @@ type rig struct {
 	results map[int]any
 
 	leave  []leaver // calls that may be waiting in line
-	places []placed // whose turns no goroutine waits for yet
+	places []placed // places for whose turns no goroutine waits yet
 }
 
-// A placed is a Place and the call that its Turn will be.
+// A placed is a Place, with the id of the call that waits for its Turn.
 type placed struct {
 	id    int
 	place Place[string]
 }
 
-// A leaver is a call that can be made to leave the line.
+// A leaver is a call whose wait can be cancelled.
 type leaver struct {
 	id              int
 	cancel, timeout func()
-	cancelled       any // what it returns then
+	cancelled       any // the result that it then returns
 }
 
 func newRig(t *testing.T) *rig {
 	return &rig{t: t, m: model{results: map[int]any{}}, results: map[int]any{}}
 }
 
-// call runs f in a goroutine and notes its result.
+// call runs f in a goroutine and records its result.
 func (r *rig) call(f func() any) (id int) {
 	r.calls++
 	r.start(r.calls, f)
@@ -68,19 +68,19 @@ func (r *rig) claim(owner string, mode Mode) {
 	r.leave = append(r.leave, leaver{id, func() { close(done) }, func() { timeout <- time.Time{} }, Cancelled})
 }
 
-// claimForGood cannot be cancelled: it waits by the plain receive.
+// claimForGood makes a claim that cannot be cancelled: it waits by a plain receive.
 func (r *rig) claimForGood(owner string, mode Mode) {
 	r.m.claim(r.call(func() any { return r.q.Claim(owner, mode, nil, nil) }), owner, mode)
 }
 
-// reserve takes a place whose turn is waited for later. In all else it is a claim.
+// reserve takes a place whose turn is waited for later. In all other respects it is a claim.
 func (r *rig) reserve(owner string, mode Mode) {
 	r.calls++
 	r.places = append(r.places, placed{r.calls, r.q.Reserve(owner, mode)})
 	r.m.claim(r.calls, owner, mode)
 }
 
-// giveWay is a step of a claimant without holds.
+// giveWay makes a claimant without holds give way.
 func (r *rig) giveWay(mode Mode) {
 	r.waitForPlaces()
 	switch owner := r.m.owner; {
@@ -105,7 +105,7 @@ func (r *rig) lock(owner string) {
 	r.leave = append(r.leave, leaver{r.calls, cancel, nil, context.Canceled})
 }
 
-// quit makes the n'th of the waiters that may leave do so.
+// quit cancels the n'th of the waits that can be cancelled.
 func (r *rig) quit(n int, byTimeout bool) {
 	if len(r.leave) == 0 {
 		return
@@ -122,9 +122,9 @@ func (r *rig) quit(n int, byTimeout bool) {
 	r.m.cancel(l.id, l.cancelled)
 }
 
-// end is a step of the goroutine that has the busy baton. If the baton is not busy, the queue must panic.
+// end makes the goroutine that has the busy baton do something. If the baton is not busy, the queue must panic.
 func (r *rig) end(real func(), model func()) {
-	r.waitForPlaces() // the goroutine knows that it has the baton
+	r.waitForPlaces() // this goroutine has the baton
 	if !r.m.busy {
 		requireBug(r.t, real)
 		return
@@ -136,7 +136,7 @@ func (r *rig) end(real func(), model func()) {
 var fuzzOwners = [...]string{"a", "b", "c", ""}
 var fuzzHolds = [...]int{1, 2, 3, MaxHolds}
 
-// step decodes two bytes into one step.
+// step decodes two bytes into a step and carries it out.
 func (r *rig) step(code, arg byte) {
 	q, m := &r.q, &r.m
 	owner, mode, holds := fuzzOwners[arg&3], sharedIf(arg&4 != 0), fuzzHolds[arg>>3&3]
@@ -144,7 +144,7 @@ func (r *rig) step(code, arg byte) {
 	case 0, 1:
 		r.claim(owner, mode)
 	case 2:
-		r.claim(owner, mode|Barging) // the offer is taken at once, so there is no difference
+		r.claim(owner, mode|Barging) // the offer is accepted at once, so the result is the same
 	case 3:
 		r.claimForGood(owner, mode)
 	case 4:
@@ -192,7 +192,7 @@ func (r *rig) step(code, arg byte) {
 	}
 }
 
-// asAny keeps a nil error a nil interface.
+// asAny converts a nil error to a nil interface.
 func asAny(err error) any {
 	if err == nil {
 		return nil
@@ -200,7 +200,8 @@ func asAny(err error) any {
 	return err
 }
 
-// compare asserts that the queue shows what the model has, and that the same calls have ended in the same way.
+// compare asserts that the queue and the model are in the same state, and that the same calls have ended with the same
+// results.
 func (r *rig) compare() {
 	synctest.Wait()
 	q, m, t := &r.q, &r.m, r.t
@@ -235,7 +236,7 @@ func (r *rig) compare() {
 	require.Equal(t, want, results)
 }
 
-// drain gives the baton on until no call waits for it; all that still wait must get it, in the model's order.
+// drain passes the baton on until no call waits for it. All that still wait must get it, in the model's order.
 func (r *rig) drain() {
 	r.waitForPlaces()
 	for r.m.out {
@@ -264,7 +265,7 @@ func runSteps(t *testing.T, steps []byte) {
 	})
 }
 
-// maxSteps bounds what one input may do; a longer one finds nothing that two shorter ones would not.
+// maxSteps limits the length of an input: longer ones find nothing that shorter ones would not.
 const maxSteps = 300
 
 func FuzzQueue(f *testing.F) {
@@ -283,7 +284,7 @@ func FuzzQueue(f *testing.F) {
 	})
 }
 
-// The fuzzer's checks on inputs of its usual kind, in every test run.
+// This makes the fuzzer's checks on random inputs in every test run.
 func TestRandomStepsAgreeWithTheModel(t *testing.T) {
 	seed := newSeed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))

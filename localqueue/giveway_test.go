@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// firstAs waits before all others and returns when the wait has ended or goes on.
+// firstAs starts a wait before all others, and returns when the wait has ended or is under way.
 func firstAs(q *Queue[string], owner string) *claim {
 	done := make(chan struct{})
 	c := &claim{owner: owner, cancel: func() { close(done) }, ended: make(chan Outcome, 1)}
@@ -20,7 +20,7 @@ func firstAs(q *Queue[string], owner string) *claim {
 	return c
 }
 
-// giveWayAs lets the claimant give way, and returns when it has ended or waits.
+// giveWayAs makes the claimant give way, and returns when that has ended or waits.
 func giveWayAs(q *Queue[string], owner string) *claim {
 	done := make(chan struct{})
 	c := &claim{owner: owner, cancel: func() { close(done) }, ended: make(chan Outcome, 1)}
@@ -44,7 +44,7 @@ func TestAClaimantGivesWayToAnOwnerThatIsFirst(t *testing.T) {
 		_, ok := q.Begin("f")
 		require.True(t, ok)
 		q.Leave()
-		require.Equal(t, Claimed, a.outcome(), "before waiters that came later")
+		require.Equal(t, Claimed, a.outcome(), "the claimant comes before waiters that came later")
 		q.Leave()
 		require.Equal(t, Claimed, b.outcome())
 		q.Leave()
@@ -58,7 +58,7 @@ func TestAClaimantGivesWayToNoOtherWaiter(t *testing.T) {
 		require.Equal(t, Claimed, q.TryClaim("a", Fair))
 		require.Equal(t, Busy, q.GiveWay("a", Fair, nil, nil), "no goroutine waits")
 		b := claimAs(&q, "b", Fair)
-		require.Equal(t, Busy, q.GiveWay("a", Fair, nil, nil), "b has no claim to it")
+		require.Equal(t, Busy, q.GiveWay("a", Fair, nil, nil), "b does not have the claim")
 		first := firstAs(&q, "f")
 		first.cancel()
 		require.Equal(t, Cancelled, first.outcome())
@@ -92,7 +92,7 @@ func TestFirstTakesAFreeBaton(t *testing.T) {
 		require.Equal(t, Reentered, firstAs(&q, "f").outcome())
 		q.Settle(3)
 		other := firstAs(&q, "g")
-		require.Zero(t, other.outcome(), "f holds it")
+		require.Zero(t, other.outcome(), "f has the baton")
 		_, ok := q.Begin("f")
 		require.True(t, ok)
 		q.Leave()
@@ -114,7 +114,7 @@ func TestFirstIsFirstOfItsSiblings(t *testing.T) {
 		require.Equal(t, Reentered, later.outcome())
 		q.Leave()
 		synctest.Wait()
-		q.Leave() // by the claimant that gave way
+		q.Leave() // passed on by the claimant that gave way
 		requireConserved(t, &q)
 	})
 }

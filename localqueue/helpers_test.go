@@ -16,11 +16,11 @@ import (
 	"github.com/relock-go/relock/internal/waitline"
 )
 
-// Nearly every test runs in a synctest bubble. Time there is virtual, synctest.Wait returns when all goroutines are
-// blocked, which fixes the order of arrival; and a bubble fails by itself when all its goroutines are blocked, or
-// when one of them is left over: lost batons and leaked goroutines need no assertion of their own.
+// Nearly every test runs in a synctest bubble. Time there is virtual, and synctest.Wait returns when all goroutines are
+// blocked, which fixes the order of arrival. A bubble fails by itself when all its goroutines are blocked for ever or
+// one of them is left over: so lost batons and leaked goroutines need no assertions.
 
-// An exclusion asserts that what is entered is entered by one goroutine at a time.
+// An exclusion asserts that only one goroutine at a time is inside.
 type exclusion struct{ inside atomic.Int32 }
 
 func (e *exclusion) enter(t *testing.T) {
@@ -35,19 +35,19 @@ func (e *exclusion) exit(t *testing.T) {
 	}
 }
 
-// section is entered and left again, with a chance for others to run in between.
+// section enters and leaves, and lets other goroutines run in between.
 func (e *exclusion) section(t *testing.T) {
 	e.enter(t)
 	runtime.Gosched()
 	e.exit(t)
 }
 
-// requireConserved asserts that there is exactly one baton, that it is free, and that no goroutine is left behind.
+// requireConserved asserts that there is exactly one baton, that it is free, and that no goroutine waits.
 func requireConserved[K comparable](t *testing.T, q *Queue[K]) {
 	t.Helper()
 	var owner K
-	require.Equal(t, Claimed, q.TryClaim(owner, Fair), "the next claim after it all")
-	require.Equal(t, Busy, q.TryClaim(owner, Fair), "a second baton")
+	require.Equal(t, Claimed, q.TryClaim(owner, Fair), "the next claim gets the baton")
+	require.Equal(t, Busy, q.TryClaim(owner, Fair), "there is a second baton")
 	require.False(t, q.Pass(), "a goroutine still waits")
 	q.Leave()
 	require.True(t, q.Idle())
@@ -58,7 +58,7 @@ func requireConserved[K comparable](t *testing.T, q *Queue[K]) {
 // A claim is a Claim under way in a goroutine of its own.
 type claim struct {
 	owner  string
-	cancel func() // closes done
+	cancel func() // cancels the claim
 	ended  chan Outcome
 }
 
@@ -71,7 +71,7 @@ func claimAs(q *Queue[string], owner string, mode Mode) *claim {
 	return c
 }
 
-// outcome is the claim's outcome when all goroutines have gone as far as they can, and 0 if it still waits.
+// outcome returns the claim's outcome when all goroutines are blocked or done, 0 if it still waits.
 func (c *claim) outcome() Outcome {
 	synctest.Wait()
 	select {
@@ -113,7 +113,7 @@ var (
 	errShut         = errors.New("shut")
 )
 
-// lock takes a re-entrant lock as package reentrant does, with a server that always agrees.
+// lock takes a re-entrant lock as package reentrant does, with a server that grants everything.
 func lock[K comparable](ctx context.Context, q *Queue[K], owner K) error {
 	got := q.Claim(owner, Fair, ctx.Done(), nil)
 	if got == Cancelled {
@@ -122,13 +122,13 @@ func lock[K comparable](ctx context.Context, q *Queue[K], owner K) error {
 	return settleOneMore(q, owner, got)
 }
 
-// tryLock is lock without the wait.
+// tryLock is lock without a wait.
 func tryLock[K comparable](q *Queue[K], owner K) bool {
 	got := q.TryClaim(owner, Fair)
 	return got != Busy && settleOneMore(q, owner, got) == nil
 }
 
-// settleOneMore ends a claim that was granted with one more hold, if owner can have it.
+// settleOneMore settles a granted claim with one more hold, if the owner can have one more.
 func settleOneMore[K comparable](q *Queue[K], owner K, got Outcome) error {
 	holds := 0
 	if got == Reentered {
@@ -142,7 +142,7 @@ func settleOneMore[K comparable](q *Queue[K], owner K, got Outcome) error {
 	return nil
 }
 
-// unlock gives up one hold of a re-entrant lock as package reentrant does.
+// unlock releases one hold of a re-entrant lock as package reentrant does.
 func unlock[K comparable](q *Queue[K], owner K) error {
 	holds, ok := q.ExitOrBegin(owner)
 	if ok && holds > 0 {
@@ -162,14 +162,14 @@ func unlock[K comparable](q *Queue[K], owner K) error {
 	return nil
 }
 
-// claimant is the owner that has the baton without holds, if there is one.
+// claimant returns the owner that has the baton without holds, if there is one.
 func claimant[K comparable](q *Queue[K]) (owner K, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.owner, q.state == busy && q.holds == 0
 }
 
-// sendAway ends all waits as Shut does, and then opens the queue again.
+// sendAway ends all waits as Shut does, and opens the queue again.
 func sendAway[K comparable](q *Queue[K]) {
 	q.Shut()
 	q.mu.Lock()
@@ -177,7 +177,7 @@ func sendAway[K comparable](q *Queue[K]) {
 	q.unlock()
 }
 
-// requireLine asserts which owner holds, how often, and which owners wait.
+// requireLine asserts which owner holds the baton, how often, and which owners wait.
 func requireLine(t *testing.T, q *Queue[string], holder string, holds int, waiters ...string) {
 	t.Helper()
 	got, _ := q.Holder()
@@ -187,8 +187,8 @@ func requireLine(t *testing.T, q *Queue[string], holder string, holds int, waite
 	require.Len(t, waiters, q.Len())
 }
 
-// holdBack keeps the baton until release is called, when all goroutines that want it are in line. Without it the
-// goroutines of a storm may come and go one after the other, each before the next has begun.
+// holdBack keeps the baton until all goroutines that want it are in line and release is called. Otherwise the
+// goroutines of a storm may run one after the other, and never meet.
 func holdBack(t *testing.T, q *Queue[int], holder int) (release func()) {
 	t.Helper()
 	require.Equal(t, Claimed, q.TryClaim(holder, Fair))
@@ -198,7 +198,7 @@ func holdBack(t *testing.T, q *Queue[int], holder int) (release func()) {
 	}
 }
 
-// rounds is n, or less when the test binary is asked to be short.
+// rounds returns n, or less with -short.
 func rounds(n int) int {
 	if testing.Short() {
 		return n / 10
@@ -206,7 +206,7 @@ func rounds(n int) int {
 	return n
 }
 
-// newSeed logs the seed of a test's random choices; their interleaving is the scheduler's.
+// newSeed logs the seed of a test's random choices. Their order is up to the scheduler.
 func newSeed(t *testing.T) uint64 {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

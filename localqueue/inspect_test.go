@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The script that the JSR-166 suite runs for hasQueuedThreads, getQueueLength and getQueuedThreads.
-func TestTheLineCanBeInspected(t *testing.T) {
+// The steps by which the JSR-166 suite tests hasQueuedThreads, getQueueLength and getQueuedThreads.
+func TestTheWaitersCanBeInspected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		waiting := func(want ...string) {
@@ -58,7 +58,7 @@ func TestAClaimIsQueuedUntilItSettles(t *testing.T) {
 		queued("s", "s")
 		require.Equal(t, Claimed, s1.outcome())
 		q.Settle(1)
-		queued("s") // which enters again
+		queued("s") // a re-enters
 		require.Equal(t, Reentered, s2.outcome())
 		q.Settle(2)
 		queued()
@@ -68,7 +68,7 @@ func TestAClaimIsQueuedUntilItSettles(t *testing.T) {
 		require.Equal(t, Claimed, c.outcome())
 		queued("c")
 		require.False(t, q.Pass())
-		queued() // c has given up, and cleans up
+		queued() // c stops waiting, and leaves the line
 		q.Leave()
 		requireConserved(t, &q)
 	})
@@ -91,7 +91,7 @@ func TestTheBatonCanBeInspected(t *testing.T) {
 	q.Settle(2)
 	look("a", 2, false)
 	q.Begin("a")
-	look("a", 2, false) // an operation under way takes nothing away
+	look("a", 2, false) // an operation under way does not change who holds
 	q.Settle(1)
 	look("a", 1, false)
 	q.Begin("a")

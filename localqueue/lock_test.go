@@ -65,9 +65,9 @@ func TestLockReportsTheEndOfItsContext(t *testing.T) {
 		require.ErrorIs(t, lock(ctx, &q, "b"), context.DeadlineExceeded)
 		requireLine(t, &q, "a", 1)
 
-		require.ErrorIs(t, lock(ctx, &q, "a"), context.DeadlineExceeded, "even for a re-entry")
+		require.ErrorIs(t, lock(ctx, &q, "a"), context.DeadlineExceeded, "an ended context fails even a re-entry")
 		require.NoError(t, unlock(&q, "a"))
-		require.ErrorIs(t, lock(ctx, &q, "a"), context.DeadlineExceeded, "even for a free lock")
+		require.ErrorIs(t, lock(ctx, &q, "a"), context.DeadlineExceeded, "an ended context fails even for a free lock")
 		requireConserved(t, &q)
 	})
 }
@@ -136,7 +136,7 @@ func TestReenterAndExitOrBeginChangeOnlySettledHolds(t *testing.T) {
 	require.True(t, ok)
 	require.Zero(t, holds)
 	requireLine(t, &q, "a", 1)
-	require.False(t, q.Evict("a"), "the last hold is still there, and busy")
+	require.False(t, q.Evict("a"), "the last hold still exists, and is busy")
 	q.Leave()
 	requireConserved(t, &q)
 }
@@ -150,7 +150,7 @@ func TestHoldsEndAtTheMaximum(t *testing.T) {
 
 	holds, ok = q.Reenter("a")
 	require.False(t, ok)
-	require.Equal(t, MaxHolds, holds, "says why")
+	require.Equal(t, MaxHolds, holds, "the error says why")
 	require.False(t, tryLock(&q, "a"))
 	require.ErrorIs(t, lock(t.Context(), &q, "a"), errTooManyHolds)
 	requireLine(t, &q, "a", MaxHolds)
@@ -161,7 +161,7 @@ func TestHoldsEndAtTheMaximum(t *testing.T) {
 	requireConserved(t, &q)
 }
 
-// A re-entry and an unlock both wait for the operation that another goroutine of the owner has under way.
+// A re-entry and an unlock both wait for an operation of the same owner in another goroutine.
 func TestLockAndUnlockWaitForTheOwnersOperation(t *testing.T) {
 	for _, c := range []struct {
 		settle, holds int
@@ -197,14 +197,15 @@ func TestLockAndUnlockWaitForTheOwnersOperation(t *testing.T) {
 	}
 }
 
-// Some lock, some try, some give up, all of them nested: one at a time, and the lock survives.
+// Goroutines lock, try to lock, and stop waiting, all nested: only one is inside at a time, and the lock can still be
+// acquired at the end.
 func TestAStormOfLocksAndUnlocks(t *testing.T) {
 	const workers = 8
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[int]
 		var in exclusion
 		var wg sync.WaitGroup
-		value, check := uint64(1), ^uint64(1) // written inside only, so the race detector watches too
+		value, check := uint64(1), ^uint64(1) // only written inside, so the race detector finds overlaps, too
 		seed := newSeed(t)
 		release := holdBack(t, &q, workers)
 		for owner := range workers {

@@ -2,28 +2,28 @@ package localqueue
 
 import "slices"
 
-// A model is what a Queue is meant to be, written without links, rings or nodes: one slice for the line, one for the
-// operations. Every call has an id, and its result is noted under it when it ends.
+// A model is a Queue without links, rings or nodes, for comparison: one slice for the line, one for the operations.
+// Every call has an id, under which its result is recorded when it ends.
 type model struct {
 	out, busy bool
 	owner     string
 	holds     int
-	arriving  bool // the owner's claim counts as queued
+	arriving  bool // the owner's claim is still counted as queued
 	line, ops []wait
 	shut      bool
 	results   map[int]any
 }
 
-// A wait is a call that has not ended. then is what its goroutine does when it gets the baton, or with 0 holds in
-// ops: when it learns that it will not.
+// A wait is a call that has not ended. then is what its goroutine does when it gets the baton; in ops it is also
+// called, with 0 holds, when the goroutine learns that it will not get the baton.
 type wait struct {
 	id      int
 	owner   string
 	mode    Mode
-	sibling bool // let in when its owner settles
+	sibling bool // admitted when its owner settles
 	then    func(holds int)
 
-	expelled any // the call's result if it is sent away
+	expelled any // the call's result if Shut ends its wait
 }
 
 type beginResult struct {
@@ -40,7 +40,7 @@ func (m *model) claim(id int, owner string, mode Mode) {
 	m.enqueue(m.claimWait(id, owner, mode), mode&First != 0)
 }
 
-// claimWait is a claim that waits.
+// claimWait returns a waiting claim.
 func (m *model) claimWait(id int, owner string, mode Mode) wait {
 	return wait{id: id, owner: owner, mode: mode, expelled: Cancelled, then: func(holds int) {
 		m.results[id] = Claimed
@@ -86,7 +86,7 @@ func (m *model) enqueue(w wait, front bool) {
 	}
 }
 
-// siblingOf is the index of the first waiter that is let in when owner settles, or -1.
+// siblingOf returns the index of the first waiter that is admitted when owner settles, -1 for none.
 func (m *model) siblingOf(owner string) int {
 	return slices.IndexFunc(m.line, func(w wait) bool { return w.sibling && w.owner == owner })
 }
@@ -122,7 +122,7 @@ func (m *model) settle(holds int) {
 	}
 }
 
-// admit grants the baton to a claim that was in line.
+// admit grants the baton to a claim from the line.
 func (m *model) admit(w wait, holds int) {
 	m.arriving = true
 	m.grant(w, holds)
@@ -227,7 +227,7 @@ func (m *model) unlock(id int, owner string) {
 	})
 }
 
-// cancel ends a wait in the line, if id has one, and notes why.
+// cancel ends the wait of the call id, if it is in the line, and records why.
 func (m *model) cancel(id int, why any) {
 	if i := slices.IndexFunc(m.line, func(w wait) bool { return w.id == id }); i >= 0 {
 		m.line = slices.Delete(m.line, i, i+1)

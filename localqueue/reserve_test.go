@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// turnAs waits for a place's turn and returns when it has come or is waited for.
+// turnAs waits for the turn of a place, and returns when the turn has come or the wait is under way.
 func turnAs(q *Queue[string], p Place[string]) *claim {
 	c := &claim{ended: make(chan Outcome, 1)}
 	go func() { c.ended <- q.Wait(p, nil, nil) }()
@@ -19,7 +19,7 @@ func turnAs(q *Queue[string], p Place[string]) *claim {
 	return c
 }
 
-// The baton is the place's from the moment it is taken, and not from the moment its goroutine runs.
+// A place has the baton from the moment it is reserved, even before its goroutine runs.
 func TestAPlaceAtAFreeBatonHasIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
@@ -42,7 +42,7 @@ func TestAPlaceOfTheHolderReenters(t *testing.T) {
 		settleAs(t, &q, "a", 3)
 		b := claimAs(&q, "b", Fair)
 		p := q.Reserve("a", Fair)
-		require.False(t, q.Evict("a"), "it is at work with the baton")
+		require.False(t, q.Evict("a"), "the baton is busy for the holder")
 		_, ok := q.ExitOrBegin("a")
 		require.False(t, ok)
 		require.Equal(t, Reentered, turnAs(&q, p).outcome())
@@ -55,7 +55,7 @@ func TestAPlaceOfTheHolderReenters(t *testing.T) {
 	})
 }
 
-// The order is that of taking places, whenever their goroutines run.
+// Places get the baton in the order in which they were reserved, whenever their goroutines run.
 func TestPlacesAreInLineWithClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
@@ -104,7 +104,7 @@ func TestAPlaceIsASiblingOfItsSharedOwner(t *testing.T) {
 		require.Equal(t, Claimed, s.outcome())
 		require.Zero(t, place.outcome())
 		q.Settle(1)
-		require.Equal(t, Reentered, place.outcome(), "past those in line")
+		require.Equal(t, Reentered, place.outcome(), "the place comes before the claims in line")
 		require.Zero(t, b.outcome())
 		q.Leave()
 		require.Equal(t, Claimed, b.outcome())
@@ -129,13 +129,14 @@ func TestAPlaceOfAnOwnerAtWorkIsLetInWhenItSettles(t *testing.T) {
 	})
 }
 
-// Offered is not free: a place is behind the waiter that was woken for the baton, which may lose it to other barging claims.
+// An offered baton is not free: a place comes after the waiter that was woken for it, and that waiter may lose it to
+// other barging claims.
 func TestAPlaceDoesNotTakeAnOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		require.Equal(t, Claimed, q.TryClaim("a", Fair))
 		b := q.Reserve("b", Barging)
-		q.Leave() // b is woken, and has not run
+		q.Leave() // b was woken, and has not run yet
 		c := turnAs(&q, q.Reserve("c", Fair))
 		require.Equal(t, Claimed, q.Wait(b, nil, nil))
 		require.Zero(t, c.outcome())
@@ -158,7 +159,7 @@ func TestAPlaceIsNotOvertaken(t *testing.T) {
 		q.Leave()
 		require.Equal(t, Claimed, b.outcome())
 		q.Leave()
-		require.Equal(t, Busy, q.TryClaim("m", Barging), "the baton was given to the place, not offered")
+		require.Equal(t, Busy, q.TryClaim("m", Barging), "the baton was handed to the place, not offered")
 		require.Equal(t, Claimed, turnAs(&q, place).outcome())
 		require.Zero(t, d.outcome())
 		q.Leave()
@@ -175,10 +176,10 @@ func TestShutSendsPlacesAway(t *testing.T) {
 		waited, unheard := turnAs(&q, q.Reserve("b", Shared)), q.Reserve("b", Shared)
 		sendAway(&q)
 		require.Equal(t, Cancelled, waited.outcome())
-		require.Equal(t, Cancelled, turnAs(&q, unheard).outcome(), "also if it asks later")
+		require.Equal(t, Cancelled, turnAs(&q, unheard).outcome(), "a place that asks only later is sent away, too")
 		require.Equal(t, Claimed, turnAs(&q, given).outcome(), "a place that has the baton keeps it")
 		again := turnAs(&q, q.Reserve("b", Shared))
-		require.Zero(t, again.outcome(), "later ones wait as usual")
+		require.Zero(t, again.outcome(), "later claims wait as usual")
 		q.Leave()
 		require.Equal(t, Claimed, again.outcome())
 		q.Leave()
@@ -195,14 +196,14 @@ func TestNoPlaceIsTakenInALineThatIsShut(t *testing.T) {
 		require.Zero(t, q.Len())
 		require.Equal(t, Reentered, turnAs(&q, q.Reserve("a", Fair)).outcome(), "the holder goes on")
 		q.Leave()
-		require.Equal(t, Claimed, turnAs(&q, q.Reserve("b", Fair)).outcome(), "what need not wait goes on")
+		require.Equal(t, Claimed, turnAs(&q, q.Reserve("b", Fair)).outcome(), "a call that need not wait succeeds")
 		q.Leave()
 		require.True(t, q.Idle())
 	})
 }
 
-// Places are reserved by one goroutine and waited for by another, among all other ways to wait, and now and then all
-// waiters are sent away.
+// One goroutine reserves places and another waits for them, among all other kinds of waits, and sometimes all waits are
+// ended.
 func TestAStormOfPlacesConservesTheBaton(t *testing.T) {
 	r := rand.New(rand.NewPCG(newSeed(t), 0))
 	var q Queue[int]

@@ -19,7 +19,7 @@ func TestAJoinerWaitsForTheClaimAndThenReenters(t *testing.T) {
 		require.Zero(t, joiner.outcome())
 		q.Settle(1)
 		require.Equal(t, Reentered, joiner.outcome())
-		require.Equal(t, Busy, q.TryClaim("s", Fair), "busy on the joiner's behalf")
+		require.Equal(t, Busy, q.TryClaim("s", Fair), "the baton is busy for the joiner")
 		q.Settle(2)
 		requireLine(t, &q, "s", 2)
 		require.True(t, q.Evict("s"))
@@ -75,7 +75,7 @@ func TestJoinersOfAClaimThatFailsKeepTheirPlaces(t *testing.T) {
 		require.Equal(t, Claimed, q.TryClaim("s", Fair))
 		s1, b, s2 := claimAs(&q, "s", Shared), claimAs(&q, "b", Fair), claimAs(&q, "s", Shared)
 		q.Leave()
-		require.Equal(t, Claimed, s1.outcome(), "its turn, not a re-entry")
+		require.Equal(t, Claimed, s1.outcome(), "it gets the baton in its turn, not by a re-entry")
 		require.True(t, q.Pass())
 		require.Equal(t, Claimed, b.outcome())
 		q.Leave()
@@ -114,7 +114,7 @@ func TestBeginWaitsForTheOperationUnderWay(t *testing.T) {
 		q.Begin("s")
 		b1, b2 := beginAs(&q, "s"), beginAs(&q, "s")
 		require.False(t, b1.ended)
-		require.Zero(t, q.Len(), "those in Begin are not in line")
+		require.Zero(t, q.Len(), "goroutines in Begin are not in line")
 		q.Settle(4)
 		synctest.Wait()
 		require.Equal(t, begin{4, true, true}, *b1)
@@ -127,7 +127,7 @@ func TestBeginWaitsForTheOperationUnderWay(t *testing.T) {
 	})
 }
 
-// The operation may be the unlock that all others wait for.
+// The operation under way may be the unlock for which all others wait.
 func TestBeginGoesAheadOfJoiners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
@@ -139,13 +139,13 @@ func TestBeginGoesAheadOfJoiners(t *testing.T) {
 		require.Equal(t, begin{1, true, true}, *b)
 		require.Zero(t, joiner.outcome())
 		q.Leave()
-		require.Equal(t, Claimed, joiner.outcome(), "the hold is gone, its turn has come")
+		require.Equal(t, Claimed, joiner.outcome(), "the hold has ended, and the joiner gets the baton in its turn")
 		q.Leave()
 		requireConserved(t, &q)
 	})
 }
 
-func TestBeginIsToldThatTheHoldIsGone(t *testing.T) {
+func TestBeginReportsThatTheHoldIsGone(t *testing.T) {
 	for name, end := range map[string]func(q *Queue[string]){
 		"freed":              func(q *Queue[string]) { q.Leave() },
 		"left to another":    func(q *Queue[string]) { claimAs(q, "b", Fair); q.Leave() },
@@ -163,7 +163,7 @@ func TestBeginIsToldThatTheHoldIsGone(t *testing.T) {
 				require.Equal(t, begin{0, false, true}, *b1)
 				require.Equal(t, begin{0, false, true}, *b2)
 				if !q.Idle() {
-					q.Leave() // by the goroutine that has the baton now
+					q.Leave() // called by the goroutine that has the baton now
 				}
 				requireConserved(t, &q)
 			})
@@ -171,8 +171,8 @@ func TestBeginIsToldThatTheHoldIsGone(t *testing.T) {
 	}
 }
 
-// An owner whose goroutine has gone on while an operation of its own is still under way in another (a detached
-// release, say) must not wait forever.
+// If an owner's goroutine goes on while another operation of the owner is still under way in another goroutine (such as
+// a release in the background), it must not wait for ever.
 func TestAnOwnerThatIsNotSharedJoinsItsOwnOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
@@ -208,13 +208,13 @@ func TestOwnersThatAreNotSharedNeverTouchTheMap(t *testing.T) {
 	})
 }
 
-// An ownership asserts that only goroutines of one owner are inside at a time, and that their holds are counted.
+// An ownership asserts that only goroutines of the same owner are inside at a time, and counts their holds.
 type ownership struct {
-	owner atomic.Int64 // plus one; 0 while no owner is inside
+	owner atomic.Int64 // the owner plus one; 0 if no owner is inside
 	holds atomic.Int64
 }
 
-// count adds n holds of owner; the baton is busy, so no other goroutine counts.
+// count adds n holds of owner. The baton is busy, so no other goroutine counts.
 func (o *ownership) count(t *testing.T, owner, n int) int {
 	if was := o.owner.Swap(int64(owner) + 1); was != 0 && was != int64(owner)+1 {
 		t.Errorf("owner %d meets owner %d", owner, was-1)
@@ -226,8 +226,8 @@ func (o *ownership) count(t *testing.T, owner, n int) int {
 	return int(holds)
 }
 
-// Several goroutines act for each of a few owners, lock and unlock through busy batons, and leave at random. At
-// every step one goroutine is at work, all holds are one owner's, and the queue's count is the true one.
+// Several goroutines act for each of a few owners: they lock and unlock through busy batons, and leave the line at
+// random. After every step only one goroutine has the baton, all holds are one owner's, and the queue's count is right.
 func TestAStormOfSharedOwners(t *testing.T) {
 	const owners, goroutines = 3, 4
 	synctest.Test(t, func(t *testing.T) {

@@ -32,10 +32,10 @@ func TestShutLetsNoClaimWait(t *testing.T) {
 	var q Queue[int]
 	assert.NoError(t, lock(t.Context(), &q, 0))
 	q.Shut()
-	assert.Equal(t, Cancelled, q.Claim(1, Fair, nil, nil), "it would have to wait")
+	assert.Equal(t, Cancelled, q.Claim(1, Fair, nil, nil), "the claim would have to wait")
 	assert.ErrorIs(t, lock(t.Context(), &q, 1), errShut)
 	assert.NoError(t, lock(t.Context(), &q, 0), "the holder goes on")
 	assert.NoError(t, unlock(&q, 0))
 	assert.NoError(t, unlock(&q, 0))
-	assert.NoError(t, lock(t.Context(), &q, 1), "a claim that need not wait goes on")
+	assert.NoError(t, lock(t.Context(), &q, 1), "a claim that need not wait succeeds")
 }

@@ -38,7 +38,7 @@ func TestUncontendedCallsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Two goroutines take turns, each leaving only when the other is in line, so that every claim waits.
+// Two goroutines alternate, each leaving only when the other is in line, so that every claim waits.
 func TestHandOversDoNotAllocate(t *testing.T) {
 	q := NewRW(func() time.Duration { return 0 }, keyOf, named)
 	q.Settle(Terms{Units: All, Until: 1, First: 2, Last: math.MaxUint64 - 1})

@@ -37,7 +37,7 @@ func benchRW() *RW[benchOwner] {
 	return q
 }
 
-// One reader enters and leaves, beside no other. Budget 100 ns.
+// BenchmarkRead measures a reader that enters and leaves alone. Budget 100 ns.
 func BenchmarkRead(b *testing.B) {
 	b.Run("queue", func(b *testing.B) {
 		q := benchRW()
@@ -58,7 +58,7 @@ func BenchmarkRead(b *testing.B) {
 	})
 }
 
-// Readers enter and leave in parallel. Budget twice the time of sync.RWMutex.
+// BenchmarkReadParallel measures readers that enter and leave in parallel. Budget twice the time of sync.RWMutex.
 func BenchmarkReadParallel(b *testing.B) {
 	b.Run("queue", func(b *testing.B) {
 		q := benchRW()
@@ -84,7 +84,7 @@ func BenchmarkReadParallel(b *testing.B) {
 	})
 }
 
-// A writer enters and leaves, beside no other.
+// BenchmarkWrite measures a writer that enters and leaves alone.
 func BenchmarkWrite(b *testing.B) {
 	q := NewRW(sinceStart, benchKey, benchNumbered)
 	q.Settle(Terms{Units: All, Until: math.MaxInt64, First: 2, Last: math.MaxUint64 - 1})
@@ -96,7 +96,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// Goroutines write in turn, so that all but one wait. The time is that of one hand-over.
+// BenchmarkWriteHandOver measures one hand-over between goroutines that write in turn, so that all but one wait.
 func BenchmarkWriteHandOver(b *testing.B) {
 	for _, waiters := range []int{2, 100} {
 		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
@@ -124,7 +124,7 @@ func BenchmarkWriteHandOver(b *testing.B) {
 	}
 }
 
-// Permits are taken and given back.
+// BenchmarkPermits measures taking a permit and giving it back.
 func BenchmarkPermits(b *testing.B) {
 	q := NewPermits(sinceStart)
 	q.Settle(Terms{Units: 3, Until: math.MaxInt64})

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Tests of waiting run in a synctest bubble: synctest.Wait returns when all goroutines are blocked, which fixes the order
-// of arrival, and a bubble fails by itself when a goroutine is left over.
+// Tests with waits run in a synctest bubble: synctest.Wait returns when all goroutines are blocked, which fixes the
+// order of arrival, and a bubble fails by itself when a goroutine is left over.
 
-// keyOf gives names of one letter a number, but for c.
+// keyOf returns a number for names of one letter, except c.
 func keyOf(owner string) (hash, number uint64) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(owner))
@@ -24,7 +24,7 @@ func keyOf(owner string) (hash, number uint64) {
 	return h.Sum64(), number
 }
 
-// named is the owner with a number.
+// named returns the owner with a number.
 func named(number uint64) string { return string(rune(number)) }
 
 // A clock is the virtual time of a test.
@@ -34,7 +34,7 @@ func (c *clock) now() time.Duration { return c.time }
 
 const hour = time.Hour
 
-// newRW makes a queue with the given units, for an hour and with a thousand tokens.
+// newRW makes a queue with the given units, trusted for an hour, and with a thousand tokens.
 func newRW(units int) (*RW[string], *clock) {
 	c := &clock{}
 	q := NewRW(c.now, keyOf, named)
@@ -59,14 +59,14 @@ func newPermits(units int) (*Permits, *clock) {
 	return q, c
 }
 
-// A claim is an Enter whose Wait, if it needs one, is under way in a goroutine of its own.
+// A claim is an Enter. If it needs a Wait, that runs in a goroutine of its own.
 type claim struct {
-	cancel  func() // closes done
+	cancel  func() // cancels the wait
 	timeout chan time.Time
 	ended   chan Outcome
 }
 
-// begin starts a claim: enter is its Enter, wait its Wait. It returns when the claim has ended or waits.
+// begin starts a claim by the functions Enter and Wait. It returns when the claim has ended or waits.
 func begin(enter func() (Outcome, func(done <-chan struct{}, timeout <-chan time.Time) Outcome)) *claim {
 	done := make(chan struct{})
 	c := &claim{cancel: func() { close(done) }, timeout: make(chan time.Time, 1), ended: make(chan Outcome, 1)}
@@ -100,7 +100,7 @@ func enterPermits(q *Permits, n int, mode Mode) *claim {
 	})
 }
 
-// outcome is the claim's outcome when all goroutines have gone as far as they can, and Waiting if it still waits.
+// outcome returns the claim's outcome when all goroutines are blocked or done, Waiting if it still waits.
 func (c *claim) outcome() Outcome {
 	synctest.Wait()
 	select {
@@ -130,7 +130,7 @@ func newSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// rounds scales how often a random test repeats.
+// rounds returns how often a random test repeats.
 func rounds(n int) int {
 	return testsize.Of(10*n, n)
 }

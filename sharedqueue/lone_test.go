@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newOpen makes a queue that is open to readers, all of whom share a shard.
+// newOpen makes a queue that is open to readers, all of which use the same shard.
 func newOpen(t *testing.T) *RW[string] {
 	key := func(owner string) (hash, number uint64) {
 		_, number = keyOf(owner)
@@ -38,13 +38,13 @@ func requireLeft(t *testing.T, q *RW[string], want int, owner string) {
 }
 
 func TestALoneReaderReentersAndIsJoined(t *testing.T) {
-	for _, other := range []string{"b", "c"} { // with a number and without
+	for _, other := range []string{"b", "c"} { // an owner with a number, and one without
 		q := newOpen(t)
 		shard, _ := q.shard("a")
 		requireRead(t, q, Admitted, "a")
 		require.True(t, shard.isAlone('a'))
 		_, ok, _ := q.ExitRead(other)
-		require.False(t, ok, "another's hold")
+		require.False(t, ok, "another owner's hold")
 		requireRead(t, q, Admitted, other)
 		requireRead(t, q, Reentered, "a")
 		requireRead(t, q, Reentered, other)
@@ -56,7 +56,7 @@ func TestALoneReaderReentersAndIsJoined(t *testing.T) {
 		_, ok, _ = q.ExitRead("a")
 		require.False(t, ok)
 		requireRead(t, q, Admitted, "a")
-		require.True(t, shard.isAlone('a'), "the last one out lets a lone reader in")
+		require.True(t, shard.isAlone('a'), "when the last owner has left, a lone reader can enter")
 	}
 }
 
@@ -98,6 +98,6 @@ func TestALoneReaderIsSeenByAll(t *testing.T) {
 		require.True(t, q.Rest())
 		requireRead(t, q, Admitted, "a")
 		requireLeft(t, q, 0, "a")
-		require.False(t, q.Rest(), "one came in between")
+		require.False(t, q.Rest(), "a reader came in between")
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A permitsModel is what Permits are meant to be, written with one slice.
+// A permitsModel is Permits with only a slice, for comparison.
 type permitsModel struct {
 	now, until              time.Duration
 	units, inUse, limit     int
@@ -148,7 +148,7 @@ func (m *permitsModel) demand() demand {
 	return d
 }
 
-// A permitsRig drives Permits and their model through the same steps and compares them after each.
+// A permitsRig drives Permits and their model through the same steps and compares them after each step.
 type permitsRig struct {
 	t     *testing.T
 	clock clock
@@ -307,7 +307,7 @@ func (r *permitsRig) compare() {
 	require.Equal(r.t, r.m.outcomes, outcomes)
 }
 
-// drain gives the queue all that it asks for, until no claim waits.
+// drain gives the queue everything that it asks for, until no claim waits.
 func (r *permitsRig) drain() {
 	r.q.Limit(All)
 	r.m.limit = All
@@ -341,7 +341,7 @@ func FuzzPermits(f *testing.F) {
 	})
 }
 
-// The fuzzer's checks on inputs of its usual kind, in every test run.
+// This makes the fuzzer's checks on random inputs in every test run.
 func TestRandomStepsOfPermitsAgreeWithTheModel(t *testing.T) {
 	seed := newSeed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -350,7 +350,7 @@ func TestRandomStepsOfPermitsAgreeWithTheModel(t *testing.T) {
 		for i := range steps {
 			steps[i] = byte(rnd.Uint32())
 		}
-		steps[0], steps[1] = 8, 0xF8|byte(rnd.Uint32()) // units, for long
+		steps[0], steps[1] = 8, 0xF8|byte(rnd.Uint32()) // units, trusted for long
 		runPermitsSteps(t, steps)
 	}
 }

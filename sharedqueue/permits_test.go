@@ -73,7 +73,7 @@ func TestUnitsThatAnotherSessionMayHaveGoBackAfterATurn(t *testing.T) {
 		requireOutcome(t, Waiting, c2, c3)
 		require.Equal(t, 2, q.Keep(2))
 		q.Exit(1)
-		requireOutcome(t, Admitted, c2) // what it may keep passes on without end
+		requireOutcome(t, Admitted, c2) // permits that the session may keep are passed on without an end of the turn
 		requireOutcome(t, Waiting, c3)
 		q.Exit(1)
 		requireOutcome(t, Admitted, c3)
@@ -149,7 +149,7 @@ func TestPermitsAreOfTheLifeInWhichTheyWereTaken(t *testing.T) {
 	_, early, _, _ := q.Enter(1, 0)
 	_, late, _, _ := q.Enter(2, 0)
 	q.Exit(2)
-	q.Lose() // early has a permit, and has not gone on yet; late is in line
+	q.Lose() // early has been granted a permit, and has not run yet; late is in line
 	require.NotEqual(t, q.Life(), life)
 	q.Settle(Terms{Units: 2, Until: hour})
 	o, life, _ := q.Wait(early, nil, nil)
@@ -202,7 +202,7 @@ func TestPermitsRestWhenNoClaimCameInBetween(t *testing.T) {
 	require.True(t, q.Rest())
 }
 
-// A limit is that of the whole deployment: it counts inside the session too, also for permits that it has already.
+// A limit concerns the whole deployment: it also counts inside the session, for permits that the session already has.
 func TestALoweredLimitHoldsInsideTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newPermits(10)
@@ -216,14 +216,14 @@ func TestALoweredLimitHoldsInsideTheSession(t *testing.T) {
 		require.Equal(t, Busy, o)
 		waiter := enterPermits(q, 1, 0)
 		q.Exit(4)
-		requireOutcome(t, Waiting, waiter) // 3 are in use
+		requireOutcome(t, Waiting, waiter) // 3 permits are in use
 		q.Exit(1)
 		requireOutcome(t, Admitted, waiter)
 		wide := enterPermits(q, 5, 0)
 		q.Exit(2)
 		requireOutcome(t, Waiting, wide)
 		q.Exit(1)
-		requireOutcome(t, Admitted, wide) // it asks for more than the limit: it is alone
+		requireOutcome(t, Admitted, wide) // this claim asks for more than the limit, so it is admitted alone
 	})
 }
 
@@ -239,7 +239,7 @@ func TestARaisedLimitHelpsThoseInLine(t *testing.T) {
 	})
 }
 
-// Since says for how long the first in line has been that.
+// Since is the time at which the head became the head.
 func TestSinceIsWhenTheHeadCameToTheHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opened := time.Now()

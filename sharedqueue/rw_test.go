@@ -12,7 +12,7 @@ import (
 
 func TestReadersOfOneUnitAreInTogether(t *testing.T) {
 	q, _ := newRW(1)
-	for i := range 100 { // more than there are slots, in each shard
+	for i := range 100 { // more readers than there are slots in each shard
 		o, _, look := q.TryRead(fmt.Sprint(i))
 		require.Equal(t, Admitted, o)
 		requireLook(t, false, look)
@@ -31,7 +31,7 @@ func TestReadersOfOneUnitAreInTogether(t *testing.T) {
 		require.True(t, ok)
 		requireLook(t, false, look)
 		_, ok, _ = q.ExitRead(owner)
-		require.False(t, ok, "one more than it had")
+		require.False(t, ok, "more exits than holds")
 	}
 	require.True(t, q.Idle())
 }
@@ -45,7 +45,7 @@ func TestWithoutUnitsNoOwnerIsAdmitted(t *testing.T) {
 		q.Settle(terms0(1))
 		requireOutcome(t, Admitted, reader)
 		requireOutcome(t, Waiting, writer, late)
-		require.Equal(t, All, q.Look().Want, "the head now writes")
+		require.Equal(t, All, q.Look().Want, "the claim at the head now writes")
 		q.Settle(terms0(All))
 		requireOutcome(t, Waiting, writer, late)
 		_, ok, _ := q.ExitRead("r")
@@ -107,14 +107,14 @@ func TestAWriterIsAlone(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 1, left)
 	_, ok, _ = q.ExitWrite("a")
-	require.False(t, ok, "another's hold")
+	require.False(t, ok, "another owner's hold")
 	q.Look()
 	_, _, look := q.ExitWrite("w")
-	requireLook(t, true, look) // All is idle, and goes back
+	requireLook(t, true, look) // All units are idle, and are given back
 	require.Equal(t, State{Limit: All, Units: All, Used: 1002}, q.Look())
 }
 
-// The clock is read when the readers have been counted, so it stands for a reader that comes at that moment.
+// The clock is read when the readers have been counted, so a reader that enters then comes at the critical moment.
 func TestNoReaderEntersWhileAWriterIsAdmitted(t *testing.T) {
 	var q *RW[string]
 	reader, armed := Busy, false
@@ -198,7 +198,7 @@ func TestAnAdmissionWinsOverACancellation(t *testing.T) {
 	q, _ := newRW(All)
 	done := make(chan struct{})
 	close(done)
-	for range 50 { // with both ready, select chooses at random
+	for range 50 { // if both are ready, select chooses at random
 		q.TryWrite("a")
 		_, w, _, _ := q.Enter("b", Write)
 		q.ExitWrite("a")
@@ -255,7 +255,7 @@ func TestNoHoldIsAdmittedWhenTrustHasEnded(t *testing.T) {
 	requireLook(t, true, look)
 }
 
-func TestALossTakesAllHoldsAndIsToldOnce(t *testing.T) {
+func TestALossTakesAllHoldsAndIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newRW(All)
 		q.TryWrite("w")
@@ -265,9 +265,9 @@ func TestALossTakesAllHoldsAndIsToldOnce(t *testing.T) {
 		require.Equal(t, []Loss[string]{{Owner: "w", Reads: 1, Writes: 2}}, q.Lose())
 		require.Empty(t, q.Lose())
 		_, ok, _ := q.ExitWrite("w")
-		require.False(t, ok, "an exit after the loss goes nowhere")
+		require.False(t, ok, "an exit after the loss changes nothing")
 		_, ok, _ = q.ExitRead("w")
-		require.False(t, ok, "an exit after the loss goes nowhere")
+		require.False(t, ok, "an exit after the loss changes nothing")
 		requireOutcome(t, Waiting, waiting)
 		q.Settle(terms0(1))
 		requireOutcome(t, Admitted, waiting)
@@ -300,7 +300,7 @@ func TestEveryWriterHasATokenOfItsOwnAndTheBlockEnds(t *testing.T) {
 	})
 }
 
-// The server confirms a block with its first token, however many of it were used.
+// The server confirms a block by its first token, however many of its tokens were used.
 func TestASettleThatConfirmsTheBlockGoesOnInIt(t *testing.T) {
 	q, _ := newRW(0)
 	block := Terms{Units: All, Until: hour, First: 10, Last: 14}
@@ -313,10 +313,11 @@ func TestASettleThatConfirmsTheBlockGoesOnInIt(t *testing.T) {
 		q.ExitWrite("w")
 	}
 	o, _ := q.TryWrite("w")
-	require.Equal(t, Busy, o, "the block is spent")
+	require.Equal(t, Busy, o, "the block is used up")
 }
 
-// A reader's version is made of the last token that was used, so two reads with a write between must see two.
+// A reader's version is made of the last token that was used, so two reads with a write in between must see different
+// ones.
 func TestReadersBeforeAndAfterAWriterSeeDifferentTokens(t *testing.T) {
 	q, _ := newRW(All)
 	read := func() uint64 {
@@ -338,7 +339,7 @@ func TestReadersBeforeAndAfterAWriterSeeDifferentTokens(t *testing.T) {
 	require.Greater(t, written, before)
 	require.Equal(t, written, read())
 	_, ok := q.ReadToken("r")
-	require.False(t, ok, "it does not read any more")
+	require.False(t, ok, "the owner no longer reads")
 
 	kept, used := q.Keep(1)
 	require.Equal(t, 0, q.Look().InUse)
@@ -347,7 +348,7 @@ func TestReadersBeforeAndAfterAWriterSeeDifferentTokens(t *testing.T) {
 	q.Settle(Terms{Units: 1, Until: hour, Token: 4000})
 	require.EqualValues(t, 4000, read())
 	q.TryRead("r")
-	q.Settle(Terms{Units: All, Until: hour, First: 5000, Last: 5002}) // with the readers inside, so none wrote
+	q.Settle(Terms{Units: All, Until: hour, First: 5000, Last: 5002}) // with the readers inside, so no owner wrote
 	token, _ := q.ReadToken("r")
 	require.EqualValues(t, 4000, token)
 }
@@ -372,7 +373,7 @@ func TestATryDoesNotWaitForOwnersOfThisProcess(t *testing.T) {
 		q.TryRead("a")
 		requireOutcome(t, Busy, enterRW(q, "b", Write|Once))
 		q.ExitRead("a")
-		write := enterRW(q, "b", Write|Once) // the server may have it
+		write := enterRW(q, "b", Write|Once) // the server may be able to grant it
 		requireOutcome(t, Busy, enterRW(q, "c", Read|Once))
 		behind := enterRW(q, "d", Read)
 		requireOutcome(t, Waiting, write, behind)

@@ -11,17 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An rwRig drives an RW and its model through the same steps and compares them after each. Waits run in goroutines of
-// their own; the bubble says when all have gone as far as they can.
+// An rwRig drives an RW and its model through the same steps and compares them after each step. Waits run in goroutines
+// of their own; the bubble shows when all of them are blocked or done.
 type rwRig struct {
 	t     *testing.T
 	clock clock
 	q     *RW[string]
 	m     rwModel
 	calls int
-	token uint64 // the last of all blocks so far
-	seen  demand // at the latest Look
-	open  bool   // the queue was open before the step
+	token uint64 // the last token of all blocks so far
+	seen  demand // when Look was last called
+	open  bool   // whether the queue was open before the step
 
 	mu       sync.Mutex
 	outcomes map[int]Outcome
@@ -29,7 +29,7 @@ type rwRig struct {
 	leave []leaver
 }
 
-// A leaver is a claim that may be waiting, and how it can be made to stop.
+// A leaver is a claim that may wait, with a function that cancels its wait.
 type leaver struct {
 	id      int
 	cancel  func()
@@ -67,7 +67,7 @@ func (r *rwRig) enter(owner string, mode Mode) {
 	r.leave = append(r.leave, leaver{id, func() { close(done) }, func() { timeout <- time.Time{} }})
 }
 
-// quit makes the n'th of the claims that may wait stop.
+// quit cancels the n'th of the claims that may wait.
 func (r *rwRig) quit(n int, byTimeout bool) {
 	if len(r.leave) == 0 {
 		return
@@ -84,16 +84,16 @@ func (r *rwRig) quit(n int, byTimeout bool) {
 	r.m.leave(l.id, Cancelled)
 }
 
-// checkLook asserts that a call that changed what the engine acts on says so. Calls that leave it as it was may say so
-// only when the trust has ended.
+// checkLook asserts that a call that changed what the engine acts on reports that. Calls that changed nothing may
+// report it only if the trust has ended.
 func (r *rwRig) checkLook(look bool) {
 	r.t.Helper()
 	switch {
 	case r.m.demand() != r.seen:
 		require.True(r.t, look || r.q.open, "the engine has to look")
-	case r.open || r.q.open: // it is not known whether a reader is inside
+	case r.open || r.q.open: // it is not certain whether a reader is inside
 	case r.m.trusted() || r.m.units == 0:
-		require.False(r.t, look, "the engine looks for nothing")
+		require.False(r.t, look, "the engine need not look")
 	}
 }
 
@@ -102,7 +102,7 @@ func (r *rwRig) look() {
 	r.seen = r.m.demand()
 }
 
-// block is terms with a new block of tokens, which a server would give.
+// block returns terms with a new block of tokens, as a server would issue it.
 func (r *rwRig) block(units int, tokens uint64, until time.Duration) Terms {
 	t := Terms{Units: units, Until: until, Token: r.token}
 	if units == All {
@@ -116,7 +116,7 @@ func (r *rwRig) block(units int, tokens uint64, until time.Duration) Terms {
 var fuzzOwners = [...]string{"a", "b", "c", ""}
 var fuzzUnits = [...]int{0, 1, All, All}
 
-// step decodes two bytes into one step.
+// step decodes two bytes into a step and carries it out.
 func (r *rwRig) step(code, arg byte) {
 	q, m := r.q, &r.m
 	r.open = q.open
@@ -173,7 +173,7 @@ func (r *rwRig) step(code, arg byte) {
 	case 16:
 		want, got := m.lose(), map[string]Loss[string]{}
 		for _, l := range q.Lose() {
-			require.NotContains(r.t, got, l.Owner, "told twice")
+			require.NotContains(r.t, got, l.Owner, "the loss is reported twice")
 			got[l.Owner] = l
 		}
 		require.Equal(r.t, want, got)
@@ -205,13 +205,14 @@ func (r *rwRig) step(code, arg byte) {
 	}
 }
 
-// rest waits until all goroutines have gone as far as they can.
+// rest waits until all goroutines are blocked or done.
 func (r *rwRig) rest() {
 	synctest.Wait()
 	r.m.step()
 }
 
-// compare asserts that the queue shows what the model has, and that the same claims have ended in the same way.
+// compare asserts that the queue and the model are in the same state, and that the same claims have ended with the same
+// outcomes.
 func (r *rwRig) compare() {
 	q, m, t := r.q, &r.m, r.t
 	var line []string
@@ -247,7 +248,7 @@ func (r *rwRig) compare() {
 	require.Equal(t, m.outcomes, outcomes)
 }
 
-// drain empties the queue: with all that it asks for, every wait ends.
+// drain empties the queue: given everything that it asks for, every wait must end.
 func (r *rwRig) drain() {
 	for r.m.inUse() > 0 || len(r.m.line) > 0 {
 		r.q.Lose()
@@ -267,7 +268,7 @@ func runRWSteps(t *testing.T, steps []byte) {
 		for ; len(steps) >= 2; steps = steps[2:] {
 			r.step(steps[0], steps[1])
 			r.rest()
-			if steps[0] < 0x80 { // not always: to look counts lone readers with the others
+			if steps[0] < 0x80 { // not always, since to look counts lone readers with the others
 				r.compare()
 			}
 		}
@@ -275,7 +276,7 @@ func runRWSteps(t *testing.T, steps []byte) {
 	})
 }
 
-// maxSteps bounds what one input may do; a longer one finds nothing that two shorter ones would not.
+// maxSteps limits the length of an input: longer ones find nothing that shorter ones would not.
 const maxSteps = 300
 
 func FuzzRW(f *testing.F) {
@@ -290,7 +291,7 @@ func FuzzRW(f *testing.F) {
 	})
 }
 
-// The fuzzer's checks on inputs of its usual kind, in every test run.
+// This makes the fuzzer's checks on random inputs in every test run.
 func TestRandomStepsOfAnRWAgreeWithTheModel(t *testing.T) {
 	seed := newSeed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -299,7 +300,7 @@ func TestRandomStepsOfAnRWAgreeWithTheModel(t *testing.T) {
 		for i := range steps {
 			steps[i] = byte(rnd.Uint32())
 		}
-		// Most inputs begin with units, for long, or little would happen.
+		// Most inputs begin with units that are trusted for long, or little would happen.
 		steps[0], steps[1] = 13, 0xF0|byte(rnd.Uint32())
 		runRWSteps(t, steps)
 	}

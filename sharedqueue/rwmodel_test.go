@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// An rwModel is what an RW is meant to be, written with one map and one slice. Every claim has an id, and its outcome is
-// noted under it when it ends.
+// An rwModel is an RW with only a map and a slice, for comparison. Every claim has an id, under which its outcome is
+// recorded when it ends.
 type rwModel struct {
 	now, until time.Duration
 	units      int
@@ -44,14 +44,14 @@ func (m *rwModel) writersWait() bool {
 	return slices.ContainsFunc(m.line, func(w rwWait) bool { return w.mode&Write != 0 })
 }
 
-// step ends a turn that has nothing to go on with. It stands after every step.
+// step ends a turn that can admit no further owner. It is called after every step.
 func (m *rwModel) step() {
 	if m.turn && (m.passes == 0 || m.now >= m.turnEnd || m.writes == 0 && !m.writersWait()) {
 		m.turn = false
 	}
 }
 
-// fits reports whether an owner outside can come in as the next.
+// fits reports whether an owner that is outside can be admitted next.
 func (m *rwModel) fits(mode Mode) bool {
 	m.step()
 	if m.writes > 0 || !m.trusted() || m.asked && (!m.turn || m.units < All) {
@@ -143,12 +143,12 @@ func (m *rwModel) admit() {
 
 func (m *rwModel) admitFirst() {
 	w := m.line[0]
-	m.outcomes[w.id] = m.enter(w.owner, w.mode) // it is in line until then
+	m.outcomes[w.id] = m.enter(w.owner, w.mode) // the claim is in line until then
 	m.line = m.line[1:]
 	m.admitInside(func(o rwWait) bool { return o.owner == w.owner && o.mode&Shared != 0 })
 }
 
-// admitInside ends the waits of owners that are inside.
+// admitInside admits waiting claims of owners that are already inside.
 func (m *rwModel) admitInside(concerns func(rwWait) bool) {
 	m.line = slices.DeleteFunc(m.line, func(w rwWait) bool {
 		if !concerns(w) || m.reads[w.owner] == 0 && m.writesOf(w.owner) == 0 {
@@ -162,7 +162,7 @@ func (m *rwModel) admitInside(concerns func(rwWait) bool) {
 	})
 }
 
-// trust is the moment until which the units are trusted.
+// trust returns until when the units are trusted.
 func (m *rwModel) trust(until time.Duration) {
 	lapsed := !m.trusted()
 	if m.until = until; lapsed {
@@ -320,7 +320,7 @@ func (m *rwModel) look() State {
 	return s
 }
 
-// demand is what the engine should act on: to give back, or to ask for.
+// demand returns what the engine should act on: units to give back, or to ask for.
 func (m *rwModel) demand() demand {
 	s := m.look()
 	d := demand{keep: s.Units}

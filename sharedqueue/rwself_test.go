@@ -25,7 +25,7 @@ func TestAClaimToWriteBehindItsOwnToReadIsRefused(t *testing.T) {
 	})
 }
 
-// In the other order it is a downgrade.
+// In the other order the read is a downgrade.
 func TestAClaimToReadBehindItsOwnToWriteEntersWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newRW(All)
@@ -37,7 +37,7 @@ func TestAClaimToReadBehindItsOwnToWriteEntersWithIt(t *testing.T) {
 	})
 }
 
-// The claim to write that came first has left, so what is left is an upgrade.
+// The claim to write that came first has left, so the other one is an upgrade.
 func TestAClaimToWriteThatIsLeftBehindItsOwnToReadIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newRW(All)
@@ -51,7 +51,8 @@ func TestAClaimToWriteThatIsLeftBehindItsOwnToReadIsRefused(t *testing.T) {
 	})
 }
 
-// A try to read may fail, so a claim to write waits behind it. If the try succeeds, the claim is an upgrade.
+// A try to read may fail, so a claim to write by the same owner waits behind it. If the try succeeds, that claim is an
+// upgrade.
 func TestATryThatReadsEndsItsOwnersClaimToWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for units, want := range map[int]Outcome{1: Upgrade, 0: Waiting} {
@@ -74,8 +75,8 @@ func TestATryThatReadsEndsItsOwnersClaimToWrite(t *testing.T) {
 	})
 }
 
-// An owner that is inside stands in line to enter again if the trust in the units has lapsed. When they are trusted
-// again, it is not to wait for those who wait for it.
+// If the units are no longer trusted, an owner that is inside waits in line to enter again. When they are trusted
+// again, it must not wait for claims that wait for it.
 func TestOwnersInsideEnterAgainWhenTheUnitsAreTrustedAgain(t *testing.T) {
 	again := map[string]func(q *RW[string]){
 		"renewed": func(q *RW[string]) { q.Trust(3 * hour) },

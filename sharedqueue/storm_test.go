@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Not in a bubble: what is tested is readers in their shards beside all else, in parallel.
+// Not in a bubble: readers in their shards must run in parallel with everything else.
 func TestAStormOfReadersWritersAndTerms(t *testing.T) {
 	seed := newSeed(t)
 	q := NewRW(func() time.Duration { return 0 }, func(owner int) (hash, number uint64) {
-		return uint64(owner / 2), uint64(owner * (1 - owner&1)) // two share a shard; even ones but 0 have numbers
+		return uint64(owner / 2), uint64(owner * (1 - owner&1)) // two owners share a shard; the even ones except 0 have numbers
 	}, func(number uint64) int { return int(number) })
 	var readers, writers atomic.Int32
 	check := func(r, w int32) {
@@ -28,7 +28,7 @@ func TestAStormOfReadersWritersAndTerms(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, uint64(g)))
 		users.Go(func() {
 			for range rounds(1000) {
-				if g < 2 && rnd.IntN(20) == 0 { // few, or the queue would hardly open
+				if g < 2 && rnd.IntN(20) == 0 { // few tokens, or the queue would hardly ever open
 					if o, w, _, _ := q.Enter(g, Write); o == Waiting {
 						q.Wait(w, nil, nil)
 					}
@@ -66,7 +66,7 @@ func TestAStormOfReadersWritersAndTerms(t *testing.T) {
 			} else {
 				q.Settle(Terms{Units: units, Until: 1, Token: token})
 			}
-			for range 1 + rnd.IntN(200) { // now and then long enough for the queue to open
+			for range 1 + rnd.IntN(200) { // sometimes long enough for the queue to open
 				runtime.Gosched()
 			}
 		}

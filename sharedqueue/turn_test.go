@@ -11,7 +11,7 @@ import (
 func TestReadersOfAWantedSessionAdmitNoNewcomer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newRW(1)
-		for range calmReads { // so that readers enter by the shards
+		for range calmReads { // so that readers enter by their shards
 			q.TryRead("a")
 			q.ExitRead("a")
 		}
@@ -21,7 +21,7 @@ func TestReadersOfAWantedSessionAdmitNoNewcomer(t *testing.T) {
 		newcomer := enterRW(q, "b", Read)
 		requireOutcome(t, Waiting, newcomer)
 		_, _, look := q.ExitRead("a")
-		requireLook(t, true, look) // the unit can go back
+		requireLook(t, true, look) // the unit can be given back
 		requireOutcome(t, Waiting, newcomer)
 		s := q.Look()
 		require.Equal(t, [3]int{1, 0, 1}, [3]int{s.Units, s.InUse, s.Want})
@@ -51,7 +51,7 @@ func TestATurnGoesOnInOrderWhileAWriterWaits(t *testing.T) {
 		require.True(t, s.TurnOver)
 		require.Equal(t, [3]int{All, 0, 1}, [3]int{s.Units, s.InUse, s.Want})
 		w3 := enterRW(q, "w3", Write)
-		requireOutcome(t, Waiting, w3) // a turn does not begin again
+		requireOutcome(t, Waiting, w3) // the turn does not begin again
 		q.Ask(0, 64, hour)
 		requireOutcome(t, Waiting, w3, r2)
 		q.Keep(0)
@@ -75,7 +75,7 @@ func TestATurnEndsAfterItsPassesOrItsTime(t *testing.T) {
 				q.ExitWrite("w1")
 				requireOutcome(t, Admitted, w2)
 			}
-			q.Ask(0, 64, hour) // the same once more, which begins no other turn
+			q.Ask(0, 64, hour) // the same message again, which begins no other turn
 			q.ExitWrite("w1")
 			q.ExitWrite("w2")
 			requireOutcome(t, Waiting, w3)
@@ -120,13 +120,13 @@ func TestTheEngineIsCalledOnlyForWhatItHasNotSeen(t *testing.T) {
 		requireLook(t, true, look)
 		q.Look()
 		_, _, _, look = q.Enter("b", Read)
-		requireLook(t, false, look) // the share under way is for it too
+		requireLook(t, false, look) // the request under way is for this claim, too
 		q.Settle(terms0(1))
 		q.Look()
 		_, _, look = q.ExitRead("a")
 		requireLook(t, false, look)
 		_, _, look = q.ExitRead("b")
-		requireLook(t, false, look) // an idle unit lingers
+		requireLook(t, false, look) // an idle unit stays for a while
 		_, w, _, look := q.Enter("c", Write)
 		requireLook(t, true, look)
 		q.Look()
@@ -134,6 +134,6 @@ func TestTheEngineIsCalledOnlyForWhatItHasNotSeen(t *testing.T) {
 		close(done)
 		o, _, look := q.Wait(w, done, nil)
 		require.Equal(t, Cancelled, o)
-		requireLook(t, true, look) // the place is no longer needed
+		requireLook(t, true, look) // the place in the server's queue is no longer needed
 	})
 }

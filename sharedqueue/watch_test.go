@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/sharedqueue"
 )
 
-// A watched queue reports each change in order: a waiter is admitted after the one before it has left.
+// A watched queue reports changes in order: a waiter is admitted after the owner before it has left.
 func TestAWatchedQueueReportsItsChangesInOrder(t *testing.T) {
 	q := sharedqueue.NewRW(func() time.Duration { return 0 }, func(owner string) (hash, number uint64) { return uint64(len(owner)), 0 }, nil)
 	var seen []string
@@ -60,7 +60,7 @@ func TestWatchedPermitsAreReportedInOrder(t *testing.T) {
 	}, seen)
 }
 
-// Inside lists the writer alone, or so many readers, however they came in.
+// Inside lists either the writer alone or all readers, however they were admitted.
 func TestInsideListsThoseThatAreInside(t *testing.T) {
 	q := sharedqueue.NewRW(func() time.Duration { return 0 }, func(owner int) (hash, number uint64) { return uint64(owner), uint64(owner) },
 		func(number uint64) int { return int(number) })
@@ -73,7 +73,7 @@ func TestInsideListsThoseThatAreInside(t *testing.T) {
 	q.Enter(1, sharedqueue.Read)
 	assert.Equal(t, []int{1}, inside(5))
 	q.ExitWrite(1)
-	for owner := 2; owner <= 20; owner++ { // the queue opens meanwhile
+	for owner := 2; owner <= 20; owner++ { // the queue opens in between
 		q.TryRead(owner)
 	}
 	assert.Len(t, inside(100), 20)
