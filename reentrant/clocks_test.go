@@ -13,8 +13,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A server whose clock is ahead has taken over: leases end sooner by as much, since they are kept as moments of its clock.
-// The holder asks at once, and stops before another owner has the lock, however long its lease is fixed for.
+// A server whose clock is ahead has taken over. Leases are stored as times of the server's clock, so they end sooner by
+// the difference. The holder asks at once, and stops before another owner has the lock, however long its fixed lease
+// is.
 func TestAServerWithAnotherClockIsAskedAtOnce(t *testing.T) {
 	const ahead = 9 * time.Second
 	for name, test := range map[string]struct {
@@ -31,7 +32,7 @@ func TestAServerWithAnotherClockIsAskedAtOnce(t *testing.T) {
 				l, other := newSession(t, b).NewLock("x", reentrant.WithFixedLease(test.fixed)), newSession(t, b).NewLock("x")
 				require.NoError(t, l.Lock(t.Context()))
 				lost := l.Lost(t.Context())
-				time.Sleep(time.Second) // until then all was well
+				time.Sleep(time.Second) // nothing is lost until then
 				b.SetSkew(ahead)
 				b.Restart()
 				if !test.lost {
@@ -53,7 +54,7 @@ func TestAServerWithAnotherClockIsAskedAtOnce(t *testing.T) {
 				select {
 				case <-lost:
 				default:
-					assert.Fail(t, "two owners trust their holds")
+					assert.Fail(t, "two owners trust the same lock")
 				}
 				assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
 				assert.NoError(t, other.Unlock(ctx))
@@ -62,7 +63,7 @@ func TestAServerWithAnotherClockIsAskedAtOnce(t *testing.T) {
 	}
 }
 
-// A server whose clock is behind keeps leases for longer. That changes nothing for the holder.
+// A server whose clock is behind keeps leases for longer. For the holder that changes nothing.
 func TestAServerWhoseClockIsBehindProlongsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -81,7 +82,8 @@ func TestAServerWhoseClockIsBehindProlongsNothing(t *testing.T) {
 	})
 }
 
-// Verify learns of a clock that was stepped while the connections stayed. A lease that is renewed is renewed then.
+// Verify notices that a clock was stepped while the connections stayed open. A lease that can be renewed is then
+// renewed.
 func TestVerifyShortensTheTrust(t *testing.T) {
 	for name, fixed := range map[string]time.Duration{"a fixed lease": reentrant.DefaultLease, "a lease that is renewed": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +110,8 @@ func TestVerifyShortensTheTrust(t *testing.T) {
 	}
 }
 
-// A lease that was renewed after Redis was asked has begun anew: what was left of it then says nothing.
+// If a lease was renewed after Redis was asked, it has begun anew: the remaining time in the earlier reply means
+// nothing.
 func TestAnAnswerFromBeforeARenewalShortensNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -124,7 +127,8 @@ func TestAnAnswerFromBeforeARenewalShortensNothing(t *testing.T) {
 	})
 }
 
-// A machine that slept has Redis asked for fixed leases too: one that is gone is lost within a doze.
+// When a machine has slept, its sessions ask Redis for fixed leases, too: one that has ended there is reported as lost
+// at the next look at the clock.
 func TestAMachineThatSleptAsksForFixedLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -53,7 +53,8 @@ func TestHoldersReenterWhileTheirSessionIsClosed(t *testing.T) {
 	}
 }
 
-// When Close begins, a goroutine waits for the operation of another goroutine of the same owner: it is a holder too.
+// When Close begins, a goroutine waits for an operation by another goroutine of the same owner. It counts as a holder,
+// too.
 func TestAWaiterForReentryIsNotExpelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -78,7 +79,7 @@ func TestAWaiterForReentryIsNotExpelled(t *testing.T) {
 	})
 }
 
-// A closed session asks nothing and takes nothing from the holders of others.
+// A closed session sends nothing, and takes nothing from the holders of other sessions.
 func TestAClosedSessionSendsNoCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -127,7 +128,7 @@ func TestAClosedSessionSendsNoCommand(t *testing.T) {
 	})
 }
 
-// The session keeps the read side for a while after its last reader, but not when it is being closed.
+// After its last reader has left, the session keeps the read side for a while, but not if it is being closed.
 func TestCloseEndsWithTheLastReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -153,7 +154,7 @@ func TestCloseEndsWithTheLastReader(t *testing.T) {
 	})
 }
 
-// Close ends when the last of the holders that it found has left, whatever these have.
+// Close returns when the last of the owners that held something has left, whatever kind of hold that was.
 func TestCloseEndsWithTheLastSharedHold(t *testing.T) {
 	for _, take := range []string{"read", "write", "write, then read", "permits", "slot"} {
 		t.Run(take, func(t *testing.T) {
@@ -189,7 +190,7 @@ func TestCloseEndsWithTheLastSharedHold(t *testing.T) {
 				left := time.Now()
 				require.NoError(t, leave())
 				assert.NoError(t, <-closed)
-				assert.Equal(t, left, time.Now(), "Close went on to wait")
+				assert.Equal(t, left, time.Now(), "Close still waits")
 			})
 		})
 	}

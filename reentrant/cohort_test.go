@@ -33,7 +33,7 @@ func TestEachOwnerOfACohortHasATokenOfItsOwn(t *testing.T) {
 					assert.NoError(t, err)
 					assert.Greater(t, token, last)
 					last = token
-					runtime.Gosched() // so that others queue up
+					runtime.Gosched() // so that the others queue up
 					assert.NoError(t, l.Unlock(t.Context()))
 				}
 			})
@@ -68,10 +68,10 @@ func TestACohortSendsOneCommandPerTurn(t *testing.T) {
 
 func TestACohortDoesNotReenterWhatIsLost(t *testing.T) {
 	for name, end := range map[string]func(b *memory.Backend, s *reentrant.Session){
-		"its lease has ended": func(b *memory.Backend, _ *reentrant.Session) {
+		"the lease has ended": func(b *memory.Backend, _ *reentrant.Session) {
 			b.SetFault(memory.Script(memory.Renew, lose(100)...))
 		},
-		"its lease goes on": func(_ *memory.Backend, s *reentrant.Session) { reentrant.Lose(s, "x") },
+		"the lease is renewed": func(_ *memory.Backend, s *reentrant.Session) { reentrant.Lose(s, "x") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -99,13 +99,14 @@ func lose(n int) (verdicts []memory.Verdict) {
 	return verdicts
 }
 
-// A handle remembers where its lock was. That place may serve another lock by now, which the same goroutine holds.
+// A handle remembers the state of its lock. That state may be used for another lock by now, which the same goroutine
+// holds.
 func TestAHandleIsNotMistakenForAnother(t *testing.T) {
 	s := newSession(t, memory.New(), reentrant.WithCohort(), patient)
 	a, b := s.NewLock("a"), s.NewLock("b")
 	require.NoError(t, a.Lock(t.Context()))
 	require.NoError(t, a.Unlock(t.Context()))
-	require.NoError(t, b.Lock(t.Context())) // where a was
+	require.NoError(t, b.Lock(t.Context())) // the state that a had
 	require.NoError(t, b.Lock(t.Context()))
 	assert.ErrorIs(t, a.Unlock(t.Context()), reentrant.ErrNotHeld)
 	assert.Equal(t, 2, b.HoldCount(t.Context()))
@@ -135,7 +136,7 @@ func TestALockThatLingersCostsNothing(t *testing.T) {
 	})
 }
 
-// The lock state of a free lock serves the next one that needs it, so a Lock's memory of its own may be another's.
+// The state of a free lock is reused for the next lock, so the state that a Lock remembers may belong to another one.
 func TestALockFindsItsOwnStateAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New(), reentrant.WithCohort())
@@ -152,7 +153,7 @@ func TestALockFindsItsOwnStateAgain(t *testing.T) {
 		require.NoError(t, next.Lock(t.Context()))
 		free, err := first.TryLock(t.Context())
 		require.NoError(t, err)
-		assert.True(t, free, "the state that it had is the next lock's")
+		assert.True(t, free, "the next lock uses the state that the first one had")
 		require.NoError(t, first.Unlock(t.Context()))
 		require.NoError(t, next.Unlock(t.Context()))
 	})
@@ -163,7 +164,7 @@ func TestLingerNeedsACohort(t *testing.T) {
 	assert.ErrorContains(t, err, "WithCohort")
 }
 
-// BenchmarkCohortReentry is a re-entrant Lock and Unlock by a goroutine that has the lock.
+// BenchmarkCohortReentry measures a re-entrant Lock and Unlock by a goroutine that has the lock.
 func BenchmarkCohortReentry(b *testing.B) {
 	l := newSession(b, memory.New(), reentrant.WithCohort()).NewLock("x")
 	ctx := context.Background()
@@ -171,14 +172,14 @@ func BenchmarkCohortReentry(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if l.Lock(ctx) != nil || l.Unlock(ctx) != nil {
-			b.Fatal("it is held")
+			b.Fatal("the lock is held")
 		}
 	}
 	require.NoError(b, l.Unlock(ctx))
 }
 
-// BenchmarkCohortHandover is a hand-over between goroutines of one session, beside a value that two goroutines send
-// each other over a channel: one way.
+// BenchmarkCohortHandover measures a hand-over between goroutines of one session. For comparison two goroutines send
+// each other a value over a channel: the time is one way.
 func BenchmarkCohortHandover(b *testing.B) {
 	b.Run("channel", func(b *testing.B) {
 		ping, pong := make(chan struct{}), make(chan struct{})

@@ -15,9 +15,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The heartbeat by which a session shows that its waiters for conditions are alive.
+// These tests are about the heartbeat by which a session shows that its waiters for conditions are alive.
 
-// Others of the session begin and end their waits all the time, which does not put the beat off.
+// Other owners of the session begin and end their waits all the time, which must not delay the heartbeat.
 func TestABusySessionBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -37,7 +37,7 @@ func TestABusySessionBeats(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		signals(t, c)
 		err, ok := returned(done, 30*time.Second)
-		assert.True(t, ok, "it was taken for dead")
+		assert.True(t, ok, "the waiter was taken for dead")
 		assert.NoError(t, err)
 		stopped()
 		busy.Wait()
@@ -68,7 +68,8 @@ func TestOneBeatWithoutAReplyEndsNoWait(t *testing.T) {
 	})
 }
 
-// Conditions whose commands get no reply, as when a node of a Cluster is gone, do not delay the others.
+// If the commands of some conditions get no reply, as when a node of a Cluster is gone, the other conditions are not
+// delayed.
 func TestBeatsWithoutRepliesDelayNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -96,16 +97,17 @@ func TestBeatsWithoutRepliesDelayNoOthers(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		assert.Less(t, max(worst, time.Since(last)), 3*time.Second, "x is shown to be alive within its patience")
+		assert.Less(t, max(worst, time.Since(last)), 3*time.Second, "the waiter for x sends a heartbeat within its patience")
 		closing := time.Now()
 		_ = a.Close(ended())
-		assert.Less(t, time.Since(closing), 10*time.Second, "Close takes as long as the commands under way")
+		assert.Less(t, time.Since(closing), 10*time.Second, "Close waits only for the commands under way")
 		assert.ErrorIs(t, <-done, reentrant.ErrLost)
 		all.Wait()
 	})
 }
 
-// A condition with many waiters is shown in several commands, so that none keeps Redis from others for long.
+// The heartbeat of a condition with many waiters is split into several commands, so that none of them blocks Redis for
+// long.
 func TestABeatForManyIsManyCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -126,7 +128,7 @@ func TestABeatForManyIsManyCommands(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		assert.Equal(t, 3, b.Count(memory.Beat)-before)
-		time.Sleep(10 * time.Second) // were one of them not shown, it would be dead by now
+		time.Sleep(10 * time.Second) // a waiter whose heartbeat was left out would be dead by now
 		unlock := lockFor(t, t.Context(), l)
 		require.NoError(t, l.NewCondition("ready").SignalAll(t.Context()))
 		unlock()
@@ -136,7 +138,7 @@ func TestABeatForManyIsManyCommands(t *testing.T) {
 	})
 }
 
-// The message of a signal is lost with the connection: the new one brings the news at once.
+// The message of a signal is lost with the connection: when there is a new connection, the session asks at once.
 func TestAReopenedChannelAsksForSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -148,6 +150,6 @@ func TestAReopenedChannelAsksForSignals(t *testing.T) {
 		require.False(t, early)
 		b.Restart()
 		_, ok := returned(done, 100*time.Millisecond)
-		assert.True(t, ok, "it waits for the next heartbeat")
+		assert.True(t, ok, "the waiter had to wait for the next heartbeat")
 	})
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// What Await does to the hold that it gives up and to the one that it comes back with.
+// These tests are about the hold that Await gives up, and the one with which it returns.
 
-// requireClosed asserts that a channel of Lost is closed.
+// requireClosed asserts that a channel returned by Lost is closed.
 func requireClosed(t *testing.T, lost <-chan struct{}) {
 	t.Helper()
 	select {
@@ -26,7 +26,7 @@ func requireClosed(t *testing.T, lost <-chan struct{}) {
 	}
 }
 
-// A context and a channel that are to end with the hold before Await end with the hold after it.
+// A context and a channel that end with the hold before Await also end with the hold after it.
 func TestALossAfterAwaitEndsTheContextOfDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -50,7 +50,8 @@ func TestALossAfterAwaitEndsTheContextOfDo(t *testing.T) {
 	})
 }
 
-// A server that refuses an Await half-way may have given the lock away: its caller has lost it, and no signal is spent on it.
+// If a server refuses an Await half-way, it may have given the lock away: the caller has lost it, and no signal goes to
+// the caller.
 func TestAnAwaitThatStopsHalfWayKeepsNoHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -70,7 +71,7 @@ func TestAnAwaitThatStopsHalfWayKeepsNoHold(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		signals(t, a)
 		err, ok := returned(woken, time.Second)
-		require.True(t, ok, "the signal goes to one that waits")
+		require.True(t, ok, "the signal goes to a waiter")
 		require.NoError(t, err)
 	})
 }
@@ -92,7 +93,7 @@ func TestAnAwaitThatCannotComeBackEndsTheContextOfDo(t *testing.T) {
 	})
 }
 
-// A renewal that crosses Await on its way finds nothing, which is as it should be.
+// A renewal that arrives after Await has given up the hold finds nothing, and that is no loss.
 func TestARenewalThatCrossesAwaitFindsNothingLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -104,7 +105,7 @@ func TestARenewalThatCrossesAwaitFindsNothingLost(t *testing.T) {
 			signals(t, c)
 		}()
 		err := l.Do(t.Context(), func(ctx context.Context) error {
-			time.Sleep(3*time.Second - 50*time.Millisecond) // the renewal is sent in 50 ms
+			time.Sleep(3*time.Second - 50*time.Millisecond) // the renewal is sent 50 ms later
 			err := l.NewCondition("ready").Await(ctx)
 			assert.NoError(t, context.Cause(ctx))
 			return err
@@ -158,14 +159,14 @@ func TestAwaitInAClosingSessionKeepsTheHolds(t *testing.T) {
 		synctest.Wait()
 		err := l.NewCondition("ready").Await(t.Context())
 		assert.ErrorIs(t, err, reentrant.ErrClosed)
-		assert.NotErrorIs(t, err, reentrant.ErrLost, "a holder goes on until it unlocks")
+		assert.NotErrorIs(t, err, reentrant.ErrLost, "a holder keeps its lock until it unlocks")
 		assert.Equal(t, 1, l.HoldCount(t.Context()))
 		unlock()
 		require.NoError(t, <-closed)
 	})
 }
 
-// A copy of the acquire is still under way when its hold is given up.
+// A copy of the acquire is still under way when Await gives up its hold.
 func TestAwaitBuriesLateCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -181,10 +182,10 @@ func TestAwaitBuriesLateCopies(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		b.Restart() // the connection breaks: that copy arrives all the same
+		b.Restart() // the connection breaks, and that copy arrives nevertheless
 		time.Sleep(100 * time.Millisecond)
 		other := c.NewLock("x")
-		lockFor(t, t.Context(), other)() // the record forgets whose attempt was last
+		lockFor(t, t.Context(), other)() // the record no longer says whose attempt was the last
 		time.Sleep(time.Second)
 		st, err := other.Inspect(t.Context())
 		require.NoError(t, err)
@@ -193,8 +194,8 @@ func TestAwaitBuriesLateCopies(t *testing.T) {
 	})
 }
 
-// Two goroutines of one owner have more holds between them than an owner can have: the one that comes back has lost its
-// own, the other keeps what it has.
+// Two goroutines of an owner have more holds together than one owner may have: the one that returns from its wait has
+// lost its holds, and the other keeps its own.
 func TestTooManyHoldsToComeBackWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
@@ -218,13 +219,13 @@ func TestTooManyHoldsToComeBackWith(t *testing.T) {
 		reentrant.SetHolds(l, ctx, 1)
 		require.NoError(t, l.Unlock(ctx))
 		for range 2 {
-			assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost, "it is owed")
+			assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost, "an Unlock is owed for each lost hold")
 		}
 		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrNotHeld)
 	})
 }
 
-// Each mode of a session comes back with all holds, also beside another goroutine of the same owner.
+// In each mode of a session Await returns with all holds, also beside another goroutine of the same owner.
 func TestAwaitRestoresAllHoldsInEveryMode(t *testing.T) {
 	for name, m := range modes {
 		t.Run(name, func(t *testing.T) {

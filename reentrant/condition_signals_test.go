@@ -16,7 +16,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Every signal goes to a waiter that comes back with the lock, whatever is lost on the way.
+// In these tests every signal goes to a waiter that returns with the lock, whatever messages are lost.
 
 // awaits starts an owner that takes x, waits for "ready", unlocks, and sends the result of Await. It returns when the
 // owner waits.
@@ -39,7 +39,7 @@ func awaits(t *testing.T, ctx context.Context, s *reentrant.Session) <-chan erro
 	return done
 }
 
-// signals has an owner of the session signal a waiter for "ready".
+// signals makes an owner of the session signal a waiter for "ready".
 func signals(t *testing.T, s *reentrant.Session) {
 	t.Helper()
 	ctx, l := owner(t, "signaller"), s.NewLock("x")
@@ -48,7 +48,7 @@ func signals(t *testing.T, s *reentrant.Session) {
 	unlock()
 }
 
-// returned reports whether an Await has returned after d at the latest, and how.
+// returned reports whether an Await has returned within d, and what it returned.
 func returned(done <-chan error, d time.Duration) (error, bool) {
 	select {
 	case err := <-done:
@@ -81,7 +81,7 @@ func TestAWithdrawalThatIsRepeatedSpendsNoSignal(t *testing.T) {
 	})
 }
 
-// The time of the wait is up while the reply to a beat, which reports the signal, is on its way.
+// The time limit of the wait passes while the reply to a heartbeat, which reports the signal, is on its way.
 func TestABeatDoesNotAcknowledgeWhatItReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -129,12 +129,12 @@ func TestClosePassesASignalOn(t *testing.T) {
 		require.ErrorIs(t, <-first, reentrant.ErrLost)
 		unlock()
 		err, woken := returned(second, 20*time.Second)
-		assert.True(t, woken, "the signal was spent on a waiter that never got the lock")
+		assert.True(t, woken, "the signal was used up by a waiter that never got the lock")
 		assert.NoError(t, err)
 	})
 }
 
-// An owner that has come back has its signal: no other waiter gets it, however long the owner works.
+// When an owner has returned, its signal is acknowledged: no other waiter gets it, however long the owner works.
 func TestASignalIsAcknowledgedByTheOwnersReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -147,7 +147,7 @@ func TestASignalIsAcknowledgedByTheOwnersReturn(t *testing.T) {
 	})
 }
 
-// The push of the lock arrives, the message of the signal does not.
+// The message that grants the lock arrives, and the message of the signal does not.
 func TestAGrantReportsItsSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -156,13 +156,13 @@ func TestAGrantReportsItsSignal(t *testing.T) {
 		b.SetFault(memory.Script(memory.Push, memory.Lose))
 		signals(t, c)
 		err, ok := returned(done, 100*time.Millisecond)
-		assert.True(t, ok, "it need not wait for its session's next heartbeat")
+		assert.True(t, ok, "the owner need not wait for its session's next heartbeat")
 		assert.NoError(t, err)
 	})
 }
 
 func TestSignalAllKeepsTheOrderOfArrival(t *testing.T) {
-	for range 20 { // the order in which goroutines run is the scheduler's
+	for range 20 { // the scheduler decides in which order goroutines run
 		synctest.Test(t, func(t *testing.T) {
 			l := newSession(t, memory.New()).NewLock("x")
 			c := l.NewCondition("ready")

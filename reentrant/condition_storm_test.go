@@ -20,14 +20,14 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A mode is how the sessions of a test lock.
+// A mode says how the sessions of a test lock.
 type mode struct {
 	session []reentrant.Option
 	lock    []reentrant.LockOption
 	rw      bool // they lock the write side of a read-write lock
 }
 
-// open is the monitor with a name.
+// open returns the monitor with a name.
 func (m mode) open(s *reentrant.Session, name string) monitor {
 	if m.rw {
 		return s.NewRWLock(name)
@@ -42,9 +42,9 @@ var modes = map[string]mode{
 	"unfair": {lock: []reentrant.LockOption{reentrant.WithFairness(false)}},
 }
 
-// Permits are handed out under a storm of faults, with one signal each, to waiters of three sessions: one in each
-// waits forever, one until a time, one until its context ends. No two owners are inside at once, an owner that comes
-// back has the holds that it gave up, and at the end no permit is left while an owner waits.
+// Permits are handed out under a storm of faults, with one signal each, to waiters of three sessions. In each session
+// one owner waits without a limit, one for a limited time, and one until its context ends. Two owners are never inside
+// at once, an owner that returns has the holds that it gave up, and at the end no permit is left while an owner waits.
 func TestNoSignalIsLostInAStormOfFaults(t *testing.T) {
 	storms := map[string][]mode{"mixed": slices.Collect(maps.Values(modes))}
 	for name, m := range modes {
@@ -61,7 +61,7 @@ func TestNoSignalIsLostInAStormOfFaults(t *testing.T) {
 	}
 }
 
-// rounds is n at full size, and less otherwise, in a test binary that is slow, or with -short.
+// rounds returns n at full size, and less otherwise, with -short, or in a slow test binary.
 func rounds(n int) int {
 	switch {
 	case testing.Short():
@@ -72,7 +72,7 @@ func rounds(n int) int {
 	return n
 }
 
-// permits are what the lock under test guards.
+// permits are the data that the lock under test guards.
 type permits struct {
 	*testing.T
 	backend *memory.Backend
@@ -129,7 +129,7 @@ func (p *permits) enter() {
 
 func (p *permits) leave() { p.inside-- }
 
-// storm sends in three sessions or more, of these modes.
+// storm runs at least three sessions with these modes.
 func (p *permits) storm(modes []mode) {
 	const each = 13
 	sessions := max(3, len(modes))
@@ -179,7 +179,7 @@ func (p *permits) storm(modes []mode) {
 	takers.Wait()
 }
 
-// take takes a permit, or is sent away empty-handed.
+// take takes a permit, or gives up without one.
 func (p *permits) take(ctx context.Context, l monitor, await func() error) {
 	holds := 0
 	for n := 1 + p.roll(3); holds < n && l.Lock(ctx) == nil; holds++ {
@@ -195,7 +195,7 @@ func (p *permits) take(ctx context.Context, l monitor, await func() error) {
 		if !assert.NotErrorIs(p, err, reentrant.ErrLost) {
 			return
 		}
-		assert.Equal(p, holds, l.HoldCount(ctx), "all holds are back")
+		assert.Equal(p, holds, l.HoldCount(ctx), "the owner has all its holds again")
 		p.enter()
 	}
 	if p.left > 0 && err == nil {

@@ -31,10 +31,10 @@ func TestConditionsNeedTheLock(t *testing.T) {
 
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		assert.ErrorIs(t, c.Await(ended), context.Canceled, "a context that has ended wins, as an interrupt does")
+		assert.ErrorIs(t, c.Await(ended), context.Canceled, "a context that has ended comes first, as an interrupt does in Java")
 		defer lockFor(t, t.Context(), l)()
 		assert.ErrorIs(t, c.Await(ended), context.Canceled)
-		assert.Equal(t, 1, l.HoldCount(t.Context()), "and the holds are as they were")
+		assert.Equal(t, 1, l.HoldCount(t.Context()), "the holds are unchanged")
 	})
 }
 
@@ -51,7 +51,8 @@ func TestInspectingConditionsChecksInJavasOrder(t *testing.T) {
 	})
 }
 
-// The waiters of a condition, exactly, through waiting, a signal, and coming back.
+// The inspecting methods show exactly the waiters of a condition, while they wait, after the signal, and when they
+// return.
 func TestWaitersAreSeenUntilTheyAreSignalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
@@ -73,7 +74,7 @@ func TestWaitersAreSeenUntilTheyAreSignalled(t *testing.T) {
 		waiting, err := l.WaitingOwners(c)
 		require.NoError(t, err)
 		assert.Equal(t, []reentrant.Owner{reentrant.CurrentOwner(owners[0]), reentrant.CurrentOwner(owners[1])}, waiting)
-		assert.False(t, l.HasQueuedOwners(), "they wait for the condition, not for the lock")
+		assert.False(t, l.HasQueuedOwners(), "the owners wait for the condition, not for the lock")
 
 		require.NoError(t, c.Signal(t.Context()))
 		n, err := l.WaitQueueLength(c)
@@ -101,13 +102,13 @@ func TestAwaitRestoresAllHolds(t *testing.T) {
 		c := l.NewCondition("ready")
 		ok, err := c.AwaitFor(t.Context(), -time.Second)
 		require.NoError(t, err)
-		assert.False(t, ok, "the time is up, and still the lock was given up and taken again")
+		assert.False(t, ok, "although the time was up, the lock was given up and taken again")
 		assert.Equal(t, 3, l.HoldCount(t.Context()))
 
 		go func() {
 			o := other.NewLock("x")
 			unlock := lockFor(t, t.Context(), o)
-			assert.NoError(t, o.NewCondition("ready").Signal(t.Context()), "equal names are one condition in every process")
+			assert.NoError(t, o.NewCondition("ready").Signal(t.Context()), "in every process, an equal name means the same condition")
 			unlock()
 		}()
 		require.NoError(t, c.Await(t.Context()))
@@ -138,7 +139,7 @@ func TestAwaitUninterruptiblyIsNotEndedByItsContext(t *testing.T) {
 		unlock := lockFor(t, t.Context(), l)
 		n, err := l.WaitQueueLength(c)
 		require.NoError(t, err)
-		assert.Equal(t, 1, n, "it waits on")
+		assert.Equal(t, 1, n, "the owner still waits")
 		require.NoError(t, c.Signal(t.Context()))
 		unlock()
 		require.NoError(t, <-returned)
@@ -147,8 +148,8 @@ func TestAwaitUninterruptiblyIsNotEndedByItsContext(t *testing.T) {
 	})
 }
 
-// A bounded buffer over three sessions with two conditions, under a storm of faults: every item comes out once, in the
-// order in which it went in, and no goroutine waits forever.
+// A bounded buffer over three sessions, with two conditions, under a storm of faults: every item comes out once, in the
+// order in which it went in, and no goroutine waits for ever.
 func TestABoundedBufferLosesAndDoublesNothing(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run("", func(t *testing.T) {
@@ -192,7 +193,7 @@ func buffer(t *testing.T, seed uint64) {
 		s := newSession(t, b)
 		l := s.NewLock("buffer")
 		notFull, notEmpty := l.NewCondition("not full"), l.NewCondition("not empty")
-		// turn does one thing under the lock once ready, and reports whether there is more to do.
+		// turn waits until ready, does one thing under the lock, and reports whether there is more to do.
 		turn := func(ready func() bool, wait *reentrant.Condition, work func() bool, tell *reentrant.Condition) bool {
 			require.NoError(t, l.Lock(t.Context()))
 			for !ready() {
@@ -243,7 +244,7 @@ func buffer(t *testing.T, seed uint64) {
 	assert.Len(t, out, items)
 }
 
-// A server wakes many waiters in batches; SignalAll goes on until all of them are woken.
+// A server wakes many waiters in batches. SignalAll repeats its command until all of them are woken.
 func TestSignalAllWakesMoreThanOneBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const waiters = 250

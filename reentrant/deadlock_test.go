@@ -17,7 +17,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// embrace has owners lock their own lock, wait for each other, and then lock the next one's, in turn. It returns the
+// embrace makes each owner lock a lock of its own, and then the next owner's, one after the other. It returns the
 // results of the second Locks. An owner that gets an error unlocks its own lock.
 func embrace(t *testing.T, sessions []*reentrant.Session, names []string) []error {
 	t.Helper()
@@ -91,7 +91,7 @@ func TestADeadlockOverProcessesEndsOneWait(t *testing.T) {
 					failed++
 					require.ErrorAs(t, err, &deadlock)
 					require.Len(t, deadlock.Cycle, 3)
-					assert.Equal(t, sessions[i].ID(), deadlock.Cycle[0].Session, "the caller first")
+					assert.Equal(t, sessions[i].ID(), deadlock.Cycle[0].Session, "the error names the caller first")
 					assert.Equal(t, sessions[(i+1)%3].ID(), deadlock.Cycle[1].Session)
 					assert.NotEmpty(t, deadlock.Cycle[0].Stack)
 				}
@@ -102,16 +102,16 @@ func TestADeadlockOverProcessesEndsOneWait(t *testing.T) {
 	}
 }
 
-// Records that are renewed early in one heartbeat and late in the next: at no two heartbeats in a row does the session
-// whose owner is to get the error see all of them renewed.
+// Records of waits are renewed early in one heartbeat and late in the next: at no two heartbeats in a row does the
+// session whose owner must get the error see all of them renewed.
 func TestADeadlockIsFoundHoweverRecordsAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b *memory.Backend
 		var sessions []*reentrant.Session
-		for told := false; !told; told = sessions[2].ID() > max(sessions[0].ID(), sessions[1].ID()) { // the greatest
+		for told := false; !told; told = sessions[2].ID() > max(sessions[0].ID(), sessions[1].ID()) { // the session with the greatest id
 			b = memory.New()
 			sessions = open(t, b, 2)
-			time.Sleep(time.Microsecond) // it looks after the others
+			time.Sleep(time.Microsecond) // it looks for cycles after the others
 			sessions = append(sessions, open(t, b, 1)...)
 		}
 		b.SetFault(func(op memory.Op) memory.Verdict {
@@ -135,9 +135,9 @@ func TestWhatIsNoDeadlockIsNotReported(t *testing.T) {
 		a, b := reentrant.WithOwner(t.Context(), "a"), reentrant.WithOwner(t.Context(), "b")
 		x, y := s.NewLock("x"), s.NewLock("y")
 		require.NoError(t, x.Lock(a))
-		require.NoError(t, x.Lock(a), "its own")
+		require.NoError(t, x.Lock(a), "the owner's own lock")
 		require.NoError(t, y.Lock(b))
-		go func() { _, _ = x.TryLockFor(b, time.Minute) }() // ends by itself
+		go func() { _, _ = x.TryLockFor(b, time.Minute) }() // this wait ends by itself
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(a, time.Second)
 		defer cancel()
@@ -150,7 +150,7 @@ func TestWhatIsNoDeadlockIsNotReported(t *testing.T) {
 	})
 }
 
-// Owners that take two locks in the same order never wait in a circle, whatever it looks like on the way.
+// Owners that take two locks in the same order never wait for each other in a cycle, even if it looks so for a moment.
 func TestAStormOfOrderedLocksIsNoDeadlock(t *testing.T) {
 	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
@@ -194,9 +194,9 @@ func TestLookingForDeadlocksSendsNothingWhileNoOwnerWaits(t *testing.T) {
 	})
 }
 
-// A session's record may be out of date: here p has had b meanwhile, and given it back.
+// A session's record may be out of date: here p has acquired b meanwhile, and released it.
 func TestARecordThatIsOverIsIgnored(t *testing.T) {
-	for range 20 { // the wait that would end depends on the sessions' ids
+	for range 20 { // which wait would be ended depends on the sessions' ids
 		synctest.Test(t, ignoreAnOldRecord)
 	}
 }
@@ -228,7 +228,8 @@ func ignoreAnOldRecord(t *testing.T) {
 	wg.Wait()
 }
 
-// Goroutines that share an owner wait each for itself: one of them that gets its lock does not hide that another waits.
+// Goroutines that share an owner wait independently: if one of them gets its lock, the other may still be in a
+// deadlock.
 func TestGoroutinesThatShareAnOwnerMayDeadlockBoth(t *testing.T) {
 	for name, sessions := range map[string]int{"in a process": 1, "across sessions": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -262,8 +263,8 @@ func TestGoroutinesThatShareAnOwnerMayDeadlockBoth(t *testing.T) {
 	}
 }
 
-// Many goroutines share owners and wait for each other's many locks: each owner's waits are read once a heartbeat,
-// however many paths lead to it.
+// Many goroutines share owners, and wait for many locks of each other. Each owner's waits are read once a heartbeat,
+// however many paths lead to the owner.
 func TestManyWaysToNoDeadlockCostLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const deep, wide = 4, 8
@@ -298,7 +299,8 @@ func TestManyWaysToNoDeadlockCostLittle(t *testing.T) {
 	})
 }
 
-// A hold with a fixed lease ends by itself, and so does a cycle that it is part of, whichever link it is.
+// A hold with a fixed lease ends by itself, and so does any cycle that it is part of, whichever link of the cycle it
+// is.
 func TestACycleThatAFixedLeaseEndsIsNoDeadlock(t *testing.T) {
 	for name, sessions := range map[string]int{"in a process": 1, "across sessions": 2} {
 		for fixed, lock := range []string{"of the first waiter", "of the last waiter"} {
@@ -345,8 +347,8 @@ func outlastACycle(t *testing.T, first, second *reentrant.Session, fixed int) {
 	assert.LessOrEqual(t, time.Since(begun), lease+time.Second)
 }
 
-// A deadline of the context does not hide a deadlock: the caller gets the error at once. A time limit does, and ends
-// the wait.
+// A caller whose context has a deadline still gets the error of a deadlock at once. A try with a time limit does not:
+// the limit ends its wait.
 func TestADeadlineIsNoReasonNotToReportADeadlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, memory.New(), 1)[0]
@@ -360,7 +362,7 @@ func TestADeadlineIsNoReasonNotToReportADeadlock(t *testing.T) {
 		synctest.Wait()
 		ok, err := s.NewLock("x").TryLockFor(b, time.Minute)
 		assert.False(t, ok)
-		require.NoError(t, err, "a try with a time limit is not looked at")
+		require.NoError(t, err, "deadlocks of a try with a time limit are not looked for")
 
 		closes, cancel := context.WithTimeout(b, time.Minute)
 		defer cancel()

@@ -20,8 +20,8 @@ func loseAll(b *memory.Backend) {
 	b.SetFault(nil)
 }
 
-// One outage takes more holds from a session than it ever had before. What was lost first is owed for as long as what
-// was lost last.
+// One outage takes more holds from a session than it ever had at once before. The Unlocks of the first losses are owed
+// for as long as those of the last.
 func TestWhatIsOwedIsNotForgottenForOtherLosses(t *testing.T) {
 	const readers = 1500
 	synctest.Test(t, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestWhatIsOwedIsNotForgottenForOtherLosses(t *testing.T) {
 		m, l := s.NewSemaphore("permits", 1), s.NewRWLock("x")
 		ctx := t.Context()
 		require.NoError(t, m.Acquire(ctx, 1))
-		time.Sleep(time.Second) // so the permit is lost before the read sides
+		time.Sleep(time.Second) // so that the permit is lost before the read sides
 		owners := make([]context.Context, readers)
 		for i := range owners {
 			owners[i] = owner(t, fmt.Sprint(i))
@@ -46,7 +46,7 @@ func TestWhatIsOwedIsNotForgottenForOtherLosses(t *testing.T) {
 		require.False(t, ok, "the second caller has the permit")
 		select {
 		case <-lost:
-			t.Fatal("the second caller was told of a loss")
+			t.Fatal("the second caller got the error of a loss")
 		default:
 		}
 		require.NoError(t, m.Release(ctx, 1))
@@ -54,12 +54,12 @@ func TestWhatIsOwedIsNotForgottenForOtherLosses(t *testing.T) {
 
 		for _, o := range owners {
 			require.ErrorIs(t, l.RUnlock(o), reentrant.ErrLost)
-			require.ErrorIs(t, l.RUnlock(o), reentrant.ErrNotHeld, "each owes one")
+			require.ErrorIs(t, l.RUnlock(o), reentrant.ErrNotHeld, "each caller owes one Release")
 		}
 	})
 }
 
-// No name of a Lock makes its losses those of an RWLock or a Semaphore.
+// A loss of a Lock never counts as one of an RWLock or a Semaphore, whatever the lock's name is.
 func TestEachKindOfHoldIsOwedForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -79,13 +79,14 @@ func TestEachKindOfHoldIsOwedForItself(t *testing.T) {
 		}
 		require.NoError(t, rw.RLock(ctx))
 		loseAll(b)
-		require.ErrorIs(t, rw.Unlock(ctx), reentrant.ErrNotHeld, "it had the read side")
+		require.ErrorIs(t, rw.Unlock(ctx), reentrant.ErrNotHeld, "the owner had the read side")
 		require.ErrorIs(t, rw.RUnlock(ctx), reentrant.ErrLost)
 		require.ErrorIs(t, rw.RUnlock(ctx), reentrant.ErrNotHeld)
 	})
 }
 
-// A Release is as quick for many lost permits as for one. It takes what is owed together with what is held, or nothing.
+// A Release takes no longer for many lost permits than for one. It covers lost and held permits together, or it fails
+// and changes nothing.
 func TestManyLostPermitsAreReleasedAtOnce(t *testing.T) {
 	const many = 1 << 30
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +103,7 @@ func TestManyLostPermitsAreReleasedAtOnce(t *testing.T) {
 	})
 }
 
-// A hold with a fixed lease may be left to expire: however many are, the session remembers only the latest.
+// A hold with a fixed lease may be left to expire. If many are, the session remembers only the latest.
 func TestHoldsLeftToExpireAreForgotten(t *testing.T) {
 	const many = 4000
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +123,7 @@ func TestHoldsLeftToExpireAreForgotten(t *testing.T) {
 	})
 }
 
-// Do and a Slot know whose permits they have: one that is not lost does not pay for one that is.
+// Do and a Slot release their own permits: one whose permits are not lost does not account for those that are.
 func TestDoAndSlotsReleaseTheirOwnPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, ctx := memory.New(), t.Context()
@@ -143,7 +144,8 @@ func TestDoAndSlotsReleaseTheirOwnPermits(t *testing.T) {
 	})
 }
 
-// Another caller's Release has paid for the permit that a Do lost, so what the Do releases is that caller's.
+// A Release by another caller has accounted for the permit that a Do lost. So when the Do releases a permit, it is that
+// caller's.
 func TestADoWhoseLossWasPaidReleasesWhatPaidForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, ctx := memory.New(), t.Context()

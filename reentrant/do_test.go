@@ -22,20 +22,20 @@ func TestTryDoRunsOnlyWithTheLock(t *testing.T) {
 		failed := errors.New("failed")
 		ran, err := l.TryDo(t.Context(), func(ctx context.Context) error {
 			assert.Equal(t, 1, l.HoldCount(t.Context()))
-			ran, err := l.TryDo(other, func(context.Context) error { t.Error("two run"); return nil })
+			ran, err := l.TryDo(other, func(context.Context) error { t.Error("two callers run at once"); return nil })
 			assert.False(t, ran)
-			assert.NoError(t, err, "another has it")
+			assert.NoError(t, err, "another owner has the lock")
 			return failed
 		})
 		assert.True(t, ran)
 		assert.ErrorIs(t, err, failed)
 		assert.Zero(t, l.HoldCount(t.Context()))
 
-		ran, err = l.TryDo(ended(), func(context.Context) error { t.Error("it runs"); return nil })
+		ran, err = l.TryDo(ended(), func(context.Context) error { t.Error("fn runs"); return nil })
 		assert.False(t, ran)
 		assert.ErrorIs(t, err, context.Canceled)
 		assert.PanicsWithValue(t, "out", func() { _, _ = l.TryDo(t.Context(), func(context.Context) error { panic("out") }) })
-		assert.Zero(t, l.HoldCount(t.Context()), "a panic gives it back")
+		assert.Zero(t, l.HoldCount(t.Context()), "a panic releases the lock")
 	})
 }
 
@@ -45,14 +45,14 @@ func TestTryDoForWaitsItsTimeAndNoLonger(t *testing.T) {
 		l := s.NewLock("x")
 		unlock := lockFor(t, owner(t, "other"), l)
 		begun := time.Now()
-		ran, err := l.TryDoFor(t.Context(), time.Second, func(context.Context) error { t.Error("it runs"); return nil })
+		ran, err := l.TryDoFor(t.Context(), time.Second, func(context.Context) error { t.Error("fn runs"); return nil })
 		assert.False(t, ran)
 		require.NoError(t, err)
 		assert.Equal(t, time.Second, time.Since(begun))
 
 		time.AfterFunc(time.Second, unlock)
 		ran, err = l.TryDoFor(t.Context(), 2*time.Second, func(ctx context.Context) error {
-			time.Sleep(time.Hour) // the limit is that of the wait
+			time.Sleep(time.Hour) // the time limit is that of the wait, not of fn
 			return ctx.Err()
 		})
 		assert.True(t, ran)
@@ -78,7 +78,7 @@ func TestTheContextOfTryDoEndsWithTheHold(t *testing.T) {
 	})
 }
 
-// A profile distinguishes the work under a lock from other work, if the session has that option.
+// With the session's option, a profile distinguishes the work under a lock from other work.
 func TestProfilesHaveTheNameOfTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, failed := memory.New(), errors.New("failed")

@@ -12,9 +12,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A beat of a waiter is executed once more after the grant, whose message is lost: that copy starts the fixed lease.
-// The reply to the next beat has the rest of that lease, so the holder trusts the lock for no longer than Redis keeps
-// it.
+// A waiter's heartbeat is executed once more after the grant, whose message is lost: that copy starts the fixed lease.
+// The reply to the next heartbeat has what is left of that lease, so the holder trusts the lock for no longer than
+// Redis keeps it.
 func TestAFixedLeaseStartedByACopyIsNotTrustedForLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memory.New(memory.WithFault(func(op memory.Op) memory.Verdict {
@@ -45,11 +45,11 @@ func TestAFixedLeaseStartedByACopyIsNotTrustedForLonger(t *testing.T) {
 		gotAt = time.Now()
 		<-done
 		unlock()
-		assert.False(t, lostAt.After(gotAt), "lost %v after the next had it", lostAt.Sub(gotAt))
+		assert.False(t, lostAt.After(gotAt), "the loss was reported %v after the next owner had the lock", lostAt.Sub(gotAt))
 	})
 }
 
-// A lock that is handed over after a hold with a fixed lease is renewed like any other.
+// After a hold with a fixed lease the lock may be handed over to an owner whose hold is renewed like any other.
 func TestAHoldAfterAFixedLeaseIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())

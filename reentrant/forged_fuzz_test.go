@@ -19,27 +19,27 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A victim is a pair of sessions that have holds of each kind and wait for others, while their channels bring messages that
-// the server did not send. The server replies to every command, at once.
+// A victim is a pair of sessions that have holds of each kind and wait for others. Their channels receive messages that
+// the server did not send. The server replies to every command at once.
 type victim struct {
 	*testing.T
 	b         *memory.Backend
 	one       *reentrant.Session
 	cohort    *reentrant.Session // with lingering holds
-	theirs    *reentrant.Session // has what the others wait for
+	theirs    *reentrant.Session // ours has what theirs waits for
 	holds     []victimHold
-	releases  []func() error // of what theirs has
+	releases  []func() error // what theirs has
 	waiters   sync.WaitGroup
 	mu        sync.Mutex
-	served    bool // theirs has released everything; guarded by mu
-	announced bool // the condition's waiters may end: guarded by the lock "condition"
+	served    bool // set when theirs has released everything; guarded by mu
+	announced bool // set when the condition's waiters may end; guarded by the lock "condition"
 }
 
 // A victimHold is a hold that the server has too.
 type victimHold struct {
 	name    string
 	lost    <-chan struct{}
-	trusted func() (time.Time, error) // nil if that cannot be asked for
+	trusted func() (time.Time, error) // returns whether the hold is lost; nil if that cannot be asked for
 	lease   time.Duration
 	verify  func() error
 	release func() error
@@ -77,7 +77,7 @@ func (v *victim) has(name string, ctx context.Context, l *reentrant.Lock, lease 
 		func() error { return l.Verify(ctx) }, func() error { return l.Unlock(ctx) }})
 }
 
-// hasShared takes sides and permits: some that no other session wants, and some that one waits for.
+// hasShared takes sides and permits: some for which no session waits, and some for which one does.
 func (v *victim) hasShared() {
 	ctx := owner(v.T, "a")
 	for _, name := range []string{"reads", "wanted reads", "writes"} {
@@ -111,12 +111,12 @@ func (v *victim) hasShared() {
 	v.holds = append(v.holds, victimHold{"permits", m.Lost(), nil, victimLease, has, func() error { return m.Release(ctx, 1) }})
 	v.waiters.Go(func() { // its session keeps a permit meanwhile
 		require.NoError(v, m.Acquire(ctx, 2))
-		assert.True(v, v.isServed(), "the permits are theirs")
+		assert.True(v, v.isServed(), "the other session has the permits")
 		assert.NoError(v, m.Release(ctx, 2))
 	})
 }
 
-// exclusive is a Lock or the write side of an RWLock.
+// An exclusive is a Lock or the write side of an RWLock.
 type exclusive interface {
 	Lock(context.Context) error
 	Unlock(context.Context) error
@@ -124,13 +124,13 @@ type exclusive interface {
 	TrustedUntil(context.Context) (time.Time, error)
 }
 
-// waits has an owner wait for a lock that theirs holds. Forged grants may make it believe that it holds the lock, again and
-// again, for a moment.
+// waits makes an owner wait for a lock that theirs holds. Forged grants may make it believe for a moment, again and
+// again, that it holds the lock.
 func (v *victim) waits(name string, ours, theirs exclusive) {
 	require.NoError(v, theirs.Lock(owner(v.T, "holder")))
 	v.releases = append(v.releases, func() error { return theirs.Unlock(owner(v.T, "holder")) })
 	v.waiters.Go(func() {
-		ctx := v.Context() // the owner is this goroutine
+		ctx := v.Context() // this goroutine is the owner
 		for {
 			require.NoError(v, ours.Lock(ctx))
 			begun := time.Now()
@@ -146,7 +146,7 @@ func (v *victim) waits(name string, ours, theirs exclusive) {
 	})
 }
 
-// isReal waits until a hold is lost, or it is clear that it is real. A forged one ends with the first renewal.
+// isReal waits until a hold is lost, or is certain to be real: a forged one ends at the first renewal.
 func (v *victim) isReal(name string, begun time.Time, lost <-chan struct{}) bool {
 	timer := time.NewTimer(grantTTL)
 	defer timer.Stop()
@@ -155,12 +155,12 @@ func (v *victim) isReal(name string, begun time.Time, lost <-chan struct{}) bool
 		assert.LessOrEqual(v, time.Since(begun), grantTTL/10+10*time.Millisecond, name)
 		return false
 	case <-timer.C:
-		assert.True(v, v.isServed(), "%s: the other session has it", name)
+		assert.True(v, v.isServed(), "%s: the other session has the lock", name)
 		return true
 	}
 }
 
-// waitsForPermit has a user wait for a permit while its session has none.
+// waitsForPermit makes a caller wait for a permit while its session has none.
 func (v *victim) waitsForPermit() {
 	ours, theirs := v.one.NewSemaphore("waited permits", 2), v.theirs.NewSemaphore("waited permits", 2)
 	require.NoError(v, theirs.Acquire(v.Context(), 2))
@@ -177,8 +177,8 @@ func (v *victim) waitsForPermit() {
 	})
 }
 
-// waitsForSignal has two owners wait for a condition. Forged messages may wake them, and make them believe that they have
-// the lock again, but no signal is lost.
+// waitsForSignal makes two owners wait for a condition. Forged messages may wake them, and make them believe that they
+// have the lock again, but no signal is lost.
 func (v *victim) waitsForSignal() {
 	l := v.one.NewLock("condition")
 	for range 2 {
@@ -193,7 +193,7 @@ func (v *victim) waitsForSignal() {
 					require.NoError(v, l.Lock(ctx))
 				}
 			}
-			_ = l.Unlock(ctx) // the announcement may have come under a forged grant
+			_ = l.Unlock(ctx) // this may happen under a forged grant
 		})
 	}
 }
@@ -208,7 +208,8 @@ func (v *victim) isServed() bool {
 var victimNames = []string{"held", "fixed", "moves", "cohort", "lingers", "reads", "wanted reads", "writes", "permits",
 	"waited", "waited cohort", "waited rw", "waited permits", "condition", "unused"}
 
-// forge sends a message that eight bytes describe. Tokens are plausible, as the connection to Redis checks.
+// forge sends a message that is described by eight bytes. Its tokens are plausible, as the connection to Redis checks
+// that.
 func (v *victim) forge(x []byte) {
 	ttls := []time.Duration{time.Millisecond, time.Second, grantTTL, grantTTL + time.Second, victimLease, 1e11 * time.Millisecond}
 	m := protocol.Message{
@@ -231,7 +232,7 @@ func (v *victim) forge(x []byte) {
 	synctest.Wait()
 }
 
-// check asserts that the real holds are there, and trusted for no longer than their leases.
+// check asserts that the real holds still exist, and are trusted for no longer than their leases.
 func (v *victim) check() {
 	for _, h := range v.holds {
 		select {
@@ -258,7 +259,7 @@ func (v *victim) finish() {
 	require.NoError(v, l.Verify(v.Context()), "lingers")
 	require.NoError(v, l.Unlock(v.Context()))
 
-	time.Sleep(grantTTL) // what forged grants have made ends
+	time.Sleep(grantTTL) // holds that come from forged grants end
 	v.mu.Lock()
 	v.served = true
 	v.mu.Unlock()
@@ -281,7 +282,7 @@ func (v *victim) finish() {
 	select {
 	case <-all:
 	case <-time.After(time.Minute):
-		require.Fail(v, "a waiter is not served", "%v", v.one)
+		require.Fail(v, "a waiter did not get the lock", "%v", v.one)
 	}
 	require.NoError(v, v.cohort.Close(v.Context()))
 	time.Sleep(time.Minute)
@@ -302,10 +303,10 @@ func runForged(t *testing.T, x []byte) {
 	})
 }
 
-// FuzzForgedMessages: no message alone ends a hold, lengthens the trust in one, or keeps a waiter from what it waits for. A
-// grant that was not given is believed for a tenth of the TTL that the session asked for.
+// FuzzForgedMessages checks that messages alone never end a hold, lengthen the trust in one, or keep a waiter from what
+// it waits for. A forged grant is trusted for a tenth of the TTL that the session asked for.
 func FuzzForgedMessages(f *testing.F) {
-	const most = 100 // messages; two shorter inputs find as much as a longer one
+	const most = 100 // the number of messages; longer inputs find nothing that shorter ones would not
 	for kind := range byte(6) {
 		for name := range byte(len(victimNames)) {
 			for terms := range byte(6) { // a TTL, and units
@@ -326,7 +327,7 @@ func FuzzForgedMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, x []byte) { runForged(t, x[:min(len(x), 8*most)]) })
 }
 
-// The fuzzer's checks on random messages, in every test run.
+// This makes the fuzzer's checks on random messages in every test run.
 func TestForgedMessagesEndNoHoldAndLengthenNone(t *testing.T) {
 	for range testsize.Of(2000, 60) {
 		seed := rand.Uint64()

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// grantTTL is the lease that sessions with the default options ask for in a push.
+	// grantTTL is the lease that sessions with the default options request for a pushed grant.
 	grantTTL = 3 * reentrant.DefaultHeartbeat
 )
 
-// A pushed grant is believed for no longer than its session asked for. One with a longer TTL is forged, and so is one with
-// more tokens: the session asks the server.
+// A pushed grant is trusted for no longer than its session requested. One with a longer TTL, or more tokens, is forged:
+// the session asks the server.
 func TestAGrantOfMoreThanAskedIsConfirmed(t *testing.T) {
 	for name, forged := range map[string]protocol.Message{
 		"a little longer": {First: 7, Last: 7, TTL: grantTTL + 2*time.Millisecond},
@@ -53,7 +53,7 @@ func TestAGrantOfMoreThanAskedIsConfirmed(t *testing.T) {
 	}
 }
 
-// inBackground calls f in a goroutine, and waits until that blocks or has put the result into the channel.
+// inBackground calls f in a goroutine. It returns when f blocks, or has put its result into the channel.
 func inBackground(f func() error) chan error {
 	result := make(chan error, 1)
 	go func() { result <- f() }()
@@ -61,8 +61,8 @@ func inBackground(f func() error) chan error {
 	return result
 }
 
-// The same for units of a shared name: a push cannot give more than was asked for, nor take away units. A session that has
-// units has each push confirmed: it would lose those it has when the others prove not to be there.
+// The same for units of a shared name: a push can neither give more than was requested nor take units away. A session
+// that has units confirms each push, because it would lose what it has if the pushed units did not exist.
 func TestAGrantOfUnitsThatWereNotAskedForIsConfirmed(t *testing.T) {
 	years := 1e11 * time.Millisecond
 	for _, c := range []struct {
@@ -104,8 +104,8 @@ func TestAGrantOfUnitsThatWereNotAskedForIsConfirmed(t *testing.T) {
 	}
 }
 
-// The message that a hold was taken up elsewhere is a hint: only the server can say so, and only portable owners' holds
-// can be taken up.
+// The message that a hold was resumed elsewhere is only a hint: the server has to confirm it, and only holds of
+// portable owners can be resumed.
 func TestAForgedMoveEndsNoHold(t *testing.T) {
 	for name, c := range map[string]struct {
 		ctx  func(t *testing.T) context.Context
@@ -135,7 +135,7 @@ func TestAForgedMoveEndsNoHold(t *testing.T) {
 				assert.Equal(t, c.asks, b.Count(memory.Inspect))
 				require.NoError(t, l.Verify(ctx))
 				require.NoError(t, l.Unlock(ctx))
-				for range 2 { // what the messages said is not believed of later holds either
+				for range 2 { // what the messages said is not believed of later holds, either
 					require.NoError(t, l.Lock(ctx))
 					require.NoError(t, l.Unlock(ctx))
 				}
@@ -146,7 +146,7 @@ func TestAForgedMoveEndsNoHold(t *testing.T) {
 	}
 }
 
-// A grant that the session did not ask for is given back. That must not take what the session has, or is about to get.
+// A session releases a grant that it did not ask for. That must not release what the session has, or is about to get.
 func TestAForgedGrantGivesBackNoHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -160,7 +160,7 @@ func TestAForgedGrantGivesBackNoHold(t *testing.T) {
 		}
 		synctest.Wait()
 		require.NoError(t, l.Lock(t.Context()))
-		assert.NoError(t, l.Verify(t.Context()), "it lingered all the time")
+		assert.NoError(t, l.Verify(t.Context()), "the lock lingered all the time")
 		require.NoError(t, l.Unlock(t.Context()))
 
 		b.SetFault(memory.Script(memory.Release, memory.Delay(time.Second)))
@@ -169,12 +169,12 @@ func TestAForgedGrantGivesBackNoHold(t *testing.T) {
 		z := s.NewLock("z")
 		require.NoError(t, z.Lock(t.Context()))
 		time.Sleep(2 * time.Second)
-		assert.NoError(t, z.Verify(t.Context()), "a release for a later epoch would have taken it")
+		assert.NoError(t, z.Verify(t.Context()), "a release of a later epoch would have released it")
 		require.NoError(t, z.Unlock(t.Context()))
 	})
 }
 
-// Epochs that the session has not reached yet are forged. Believed, they would be remembered for holds to come.
+// Epochs that the session has not reached yet are forged. If it believed them, it would remember them for later holds.
 func TestForgedEpochsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

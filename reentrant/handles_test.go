@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Handles of one name differ in their lease. The handle of the outermost acquire decides, whichever is used later.
+// Handles of the same name have different leases. The handle of the outermost acquire decides, whichever is used later.
 func TestTheLeaseIsThatOfTheOutermostAcquire(t *testing.T) {
 	const lease = 20 * time.Second
 	for mode, opts := range map[string][]reentrant.Option{"registered": nil, "cohort": {reentrant.WithCohort()}} {
@@ -30,9 +30,9 @@ func TestTheLeaseIsThatOfTheOutermostAcquire(t *testing.T) {
 					reenterAndAwait(t, s, inner)
 					begun := time.Now()
 					time.Sleep(lease - time.Second)
-					assert.True(t, outer.IsHeldByCurrentOwner(t.Context()), "after an Await the lease is a whole one")
+					assert.True(t, outer.IsHeldByCurrentOwner(t.Context()), "after an Await a full lease begins")
 					time.Sleep(time.Hour)
-					assert.Equal(t, !fixed, outer.IsHeldByCurrentOwner(t.Context()), "%v after it came back", time.Since(begun))
+					assert.Equal(t, !fixed, outer.IsHeldByCurrentOwner(t.Context()), "%v after Await returned", time.Since(begun))
 					if fixed {
 						assert.ErrorIs(t, outer.Unlock(t.Context()), reentrant.ErrLost)
 					} else {
@@ -44,7 +44,8 @@ func TestTheLeaseIsThatOfTheOutermostAcquire(t *testing.T) {
 	}
 }
 
-// reenterAndAwait re-enters a lock by another handle than it was got by, and waits there, once signalled and once not.
+// reenterAndAwait re-enters a lock by another handle than the one that acquired it, and waits there, once with a signal
+// and once without.
 func reenterAndAwait(t *testing.T, s *reentrant.Session, l *reentrant.Lock) {
 	require.NoError(t, l.Lock(t.Context()))
 	c := l.NewCondition("ready")
@@ -59,7 +60,7 @@ func reenterAndAwait(t *testing.T, s *reentrant.Session, l *reentrant.Lock) {
 	require.NoError(t, l.Unlock(t.Context()))
 }
 
-// A MultiLock of handles that differ is refused, in whatever order they are given.
+// A MultiLock of handles with different options is refused, in whatever order they are given.
 func TestAMultiLockRefusesHandlesThatDiffer(t *testing.T) {
 	synctest.Test(t, refuseHandlesThatDiffer)
 }

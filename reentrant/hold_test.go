@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Only the changes that the table lists are possible.
+// Only the transitions in the table are possible.
 func TestAHoldChangesItsPhaseByTheTable(t *testing.T) {
 	for from := range phase(len(successors)) {
 		for to := range phase(len(successors)) {

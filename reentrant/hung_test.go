@@ -17,7 +17,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// hangs has the commands of a verb for locks whose names begin with "hung" arrive in an hour.
+// hangs delays the commands of a verb by an hour for locks whose names begin with "hung".
 func hangs(verb memory.Verb) memory.Fault {
 	return func(op memory.Op) memory.Verdict {
 		if op.Verb == verb && strings.HasPrefix(op.Lock, "hung") {
@@ -27,8 +27,8 @@ func hangs(verb memory.Verb) memory.Fault {
 	}
 }
 
-// abandon has a session wait for locks that another one holds, and leave. What Redis has of it then is given back in the
-// background.
+// abandon makes a session wait for locks that another one holds, and stop waiting. Its places in Redis are then
+// withdrawn in the background.
 func abandon(t *testing.T, holder, s *reentrant.Session, names ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -37,7 +37,7 @@ func abandon(t *testing.T, holder, s *reentrant.Session, names ...string) {
 		require.NoError(t, holder.NewLock(name).Lock(t.Context()))
 		waiting.Go(func() { assert.ErrorIs(t, s.NewLock(name).Lock(ctx), context.Canceled) })
 	}
-	synctest.Wait() // until all have a place
+	synctest.Wait() // until all have a place in the queue
 	cancel()
 	waiting.Wait()
 }
@@ -49,8 +49,8 @@ func hungNames(n int) (names []string) {
 	return names
 }
 
-// Clean-ups on a node that hangs delay those of locks on other nodes by less than a heartbeat: TryLock waits for one, and
-// another session for a lock that is to linger no longer.
+// Clean-ups on a node that hangs delay clean-ups on other nodes by less than a heartbeat. TryLock waits for one, and so
+// does another session whose lock must no longer linger.
 func TestCleanUpsThatHangDelayNoOtherLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -77,7 +77,7 @@ func TestCleanUpsThatHangDelayNoOtherLock(t *testing.T) {
 	})
 }
 
-// A hold that has lingered for too long gets one clean-up, however long that takes to begin.
+// A hold that has lingered for too long gets one clean-up, even if that begins much later.
 func TestALockThatLingersGetsOneCleanUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -92,7 +92,8 @@ func TestALockThatLingersGetsOneCleanUp(t *testing.T) {
 	})
 }
 
-// Close returns soon after the end of its context although the backend has stopped answering, with both reasons.
+// Close returns soon after the end of its context although the backend has stopped replying. The error has both
+// reasons.
 func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 	for name, opts := range map[string][]reentrant.Option{
 		"held":      nil,
@@ -117,14 +118,14 @@ func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 				assert.LessOrEqual(t, time.Since(began), 2*time.Second)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				require.ErrorIs(t, err, backend.ErrUnavailable)
-				assert.ErrorIs(t, s.Close(t.Context()), reentrant.ErrClosed, "and waits for what goes on in the background")
+				assert.ErrorIs(t, s.Close(t.Context()), reentrant.ErrClosed, "Close waits for the work in the background")
 				assert.Less(t, time.Since(began), reentrant.DefaultLease)
 			})
 		})
 	}
 }
 
-// A second Close can cut short one that waits for holders.
+// A second Close can end an earlier one that waits for holders.
 func TestASecondCloseCutsTheFirstShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := reentrant.NewSession(memory.New())
@@ -141,14 +142,14 @@ func TestASecondCloseCutsTheFirstShort(t *testing.T) {
 		require.ErrorIs(t, second, reentrant.ErrClosed)
 		err = <-first
 		require.ErrorIs(t, err, reentrant.ErrClosed)
-		require.NoError(t, limit.Err(), "its own context has not ended")
+		require.NoError(t, limit.Err(), "the context of the first Close has not ended")
 		require.NotErrorIs(t, err, context.Canceled)
 		assert.ErrorContains(t, err, "1 hold given up")
 		require.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
 	})
 }
 
-// A Close that waits for holders beside another one ends with it, and says that it was not the first.
+// If two Closes wait for holders, both return at the same time, and the later one returns that it was not the first.
 func TestTwoClosesWaitForTheHolders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := reentrant.NewSession(memory.New())

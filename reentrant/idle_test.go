@@ -14,7 +14,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A handle whose name the session has forgotten keeps nothing of it. Programs have handles for names that they use once a day.
+// A handle stores nothing about a name that its session has forgotten. Programs may have handles for names that they
+// use once a day.
 func TestAnIdleHandleIsSmall(t *testing.T) {
 	const names = 2_000
 	for kind, use := range map[string]func(ctx context.Context, s *reentrant.Session, name string) any{

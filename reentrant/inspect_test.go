@@ -66,7 +66,7 @@ func TestInspectAllIsOneRoundTrip(t *testing.T) {
 	})
 }
 
-// One name that cannot be read keeps no other from being read, and is in the log.
+// If one name cannot be read the others are still read, and the log names that one.
 func TestInspectAllSkipsWhatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

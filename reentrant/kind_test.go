@@ -13,7 +13,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Every way to take a name says what it is in use as, in the session that uses it and in another.
+// Every way to take a name returns an error that says as what the name is in use, in the session that uses it and in
+// another one.
 func TestAnErrorSaysWhatTheNameIsInUseAs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -32,7 +33,7 @@ func TestAnErrorSaysWhatTheNameIsInUseAs(t *testing.T) {
 		for _, x := range []*reentrant.Session{s, other} {
 			sent := x.Stats().Commands
 			says(x.NewLock("rw").Lock(ctx), `reentrant: lock "rw": the name is in use as a read-write lock, not as a lock`)
-			assert.EqualValues(t, 2, x.Stats().Commands-sent, "the attempt, and the question")
+			assert.EqualValues(t, 2, x.Stats().Commands-sent, "the attempt, and the question as what the name is in use")
 			says(x.NewLock("sem").Lock(ctx), `reentrant: lock "sem": the name is in use as a semaphore, not as a lock`)
 			_, err := x.NewLock("sem").TryLock(ctx)
 			says(err, `reentrant: try lock "sem": the name is in use as a semaphore, not as a lock`)
@@ -67,7 +68,7 @@ func TestAnErrorSaysWhatTheNameIsInUseAs(t *testing.T) {
 	})
 }
 
-// A server that does not say what the name is has still refused it.
+// A refusal for the kind stays a refusal, even if the server does not reply as what the name is in use.
 func TestARefusedKindStaysRefusedWithoutAReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -83,7 +84,7 @@ func TestARefusedKindStaysRefusedWithoutAReply(t *testing.T) {
 	})
 }
 
-// A name that no session uses any more is kept for its kind for a while, and the error does not say that it is in use.
+// A name that is no longer used keeps its kind for a while, and the error does not say that it is in use.
 func TestANameThatIsKeptForItsKindWasInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, ctx := memory.New(), t.Context()
@@ -96,7 +97,7 @@ func TestANameThatIsKeptForItsKindWasInUse(t *testing.T) {
 		assert.ErrorIs(t, err, reentrant.ErrWrongKind)
 		assert.ErrorContains(t, err, "the name was in use as a semaphore, and is not free for a lock yet")
 		time.Sleep(20 * time.Second)
-		require.NoError(t, second.NewLock("sem").Lock(ctx), "it is free")
+		require.NoError(t, second.NewLock("sem").Lock(ctx), "the name is free")
 		require.NoError(t, second.NewLock("sem").Unlock(ctx))
 		assert.ErrorContains(t, first.NewRWLock("sem").RLock(ctx), "the name was in use as a lock, and is not free for a read-write lock yet")
 	})

@@ -13,13 +13,13 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A copy of Resume that had no reply reaches the server after the next one has. The owner has gone on since: it has the
-// lock in another session, and the copy must not move that hold to a session that does not know of it.
+// A copy of Resume that had no reply reaches the server after the next copy. Meanwhile the owner has acquired the lock
+// in another session: the late copy must not move that hold to a session that does not know of it.
 func TestALateCopyOfResumeMovesNoLaterHold(t *testing.T) {
 	const delay = 1500 * time.Millisecond
 	for name, c := range map[string]struct {
 		goOn func(t *testing.T, ctx context.Context, resumed, first, next *reentrant.Lock)
-		err  error // of the Resume
+		err  error // the time limit of the Resume
 	}{
 		"unlocked and locked elsewhere": {goOn: func(t *testing.T, ctx context.Context, resumed, _, next *reentrant.Lock) {
 			require.NoError(t, resumed.Unlock(ctx))
@@ -48,7 +48,7 @@ func TestALateCopyOfResumeMovesNoLaterHold(t *testing.T) {
 				c.goOn(t, ctx, resumed, first, next)
 
 				time.Sleep(delay)
-				require.NoError(t, next.Verify(ctx), "the first copy has taken it")
+				require.NoError(t, next.Verify(ctx), "the first copy has taken the hold")
 				require.NoError(t, next.Unlock(ctx))
 				begun = time.Now()
 				require.NoError(t, first.Lock(t.Context()))
@@ -58,12 +58,12 @@ func TestALateCopyOfResumeMovesNoLaterHold(t *testing.T) {
 	}
 }
 
-// A caller whose Resume ended without a reply tries again: the first copy must not come through later.
+// A caller whose Resume ended without a reply tries again: the first copy must not take effect later.
 func TestALateCopyOfAResumeThatWasGivenUpMovesNoLaterHold(t *testing.T) {
 	const delay = 500 * time.Millisecond
 	for name, c := range map[string]struct {
 		limit  func(context.Context, time.Duration) (context.Context, context.CancelFunc)
-		within bool // it is tried again in the same session
+		within bool // the caller tries again in the same session
 	}{
 		"cancelled, and tried again":                  {cancelledAfter, true},
 		"its deadline passed, and tried again":        {context.WithTimeout, true},
@@ -89,7 +89,7 @@ func TestALateCopyOfAResumeThatWasGivenUpMovesNoLaterHold(t *testing.T) {
 				}
 
 				time.Sleep(delay)
-				require.NoError(t, next.Verify(ctx), "the first copy has taken it")
+				require.NoError(t, next.Verify(ctx), "the first copy has taken the hold")
 				require.NoError(t, next.Unlock(ctx))
 			})
 		})
@@ -102,7 +102,7 @@ func cancelledAfter(ctx context.Context, d time.Duration) (context.Context, cont
 	return ctx, cancel
 }
 
-// A ForceUnlock, or a ForceRelease, that ended without a reply takes nothing from those that come after it.
+// A ForceUnlock or ForceRelease that ended without a reply takes nothing from later holders.
 func TestALateForceTakesNothingFromTheNext(t *testing.T) {
 	const limit, delay = 100 * time.Millisecond, 200 * time.Millisecond
 	for name, kind := range map[string]func(s *reentrant.Session) (forced forceable){
@@ -140,13 +140,13 @@ func TestALateForceTakesNothingFromTheNext(t *testing.T) {
 				defer cancel()
 				_, err := outside.force(short)
 				require.True(t, reentrant.OutcomeUnknown(err), "%v", err)
-				require.NoError(t, one.verify(ctx), "the caller looks: it is held")
+				require.NoError(t, one.verify(ctx), "the caller sees that the lock is held")
 				had, err := outside.force(ctx)
 				require.NoError(t, err)
 				require.True(t, had)
 				require.NoError(t, two.take(ctx))
 				time.Sleep(delay)
-				require.NoError(t, two.verify(ctx), "the first copy has taken it")
+				require.NoError(t, two.verify(ctx), "the first copy has taken the lock away")
 				require.NoError(t, two.give(ctx))
 			})
 		})

@@ -18,7 +18,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A notebook is a log that can be read while it is written.
+// A notebook is a log that one goroutine can read while another writes it.
 type notebook struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -36,15 +36,15 @@ func (n *notebook) String() string {
 	return n.text.String()
 }
 
-// logged has a session's log in a notebook.
+// logged makes a session write its log to a notebook.
 func logged(n *notebook) reentrant.Option {
 	return reentrant.WithLogger(slog.New(slog.NewTextHandler(n, nil)))
 }
 
-// patient is a lease that does not end while a test, or the collector, takes its time.
+// patient is a lease that does not end while a test, or the garbage collector, takes its time.
 var patient = reentrant.WithLease(time.Hour)
 
-// eventuallyCollected waits for the collector to find out.
+// eventuallyCollected collects garbage until a condition holds.
 func eventuallyCollected(t *testing.T, met func() bool) {
 	t.Helper()
 	for begun := time.Now(); !met(); time.Sleep(time.Millisecond) {
@@ -64,12 +64,12 @@ func TestASessionThatIsForgottenIsReportedAndKeepsItsLocks(t *testing.T) {
 		require.NoError(t, s.NewSemaphore("pool", 2).Acquire(ctx, 1))
 		require.NoError(t, s.NewSemaphore("idle", 2).Do(ctx, 1, func(context.Context) error { return nil }))
 	}()
-	// Its Lock is reported too, and may be first.
+	// Its Lock is reported, too, perhaps first.
 	eventuallyCollected(t, func() bool { return strings.Contains(book.String(), "session was forgotten") })
 	assert.Contains(t, book.String(), "held=\"[pool read x]\"")
 	held, err := newSession(t, b).NewLock("x").IsLocked(t.Context())
 	require.NoError(t, err)
-	assert.True(t, held, "its owner may be at work")
+	assert.True(t, held, "the lock's owner may be at work")
 }
 
 func TestASessionThatIsClosedOrInUseIsNotForgotten(t *testing.T) {
@@ -79,7 +79,7 @@ func TestASessionThatIsClosedOrInUseIsNotForgotten(t *testing.T) {
 		require.NoError(t, err)
 		return s
 	}
-	l := open().NewLock("x") // keeps its session
+	l := open().NewLock("x") // keeps the session alive
 	collected := make(chan struct{})
 	func() {
 		s := open()
@@ -108,13 +108,13 @@ func TestAHoldWhoseLockIsForgottenIsReportedAndKept(t *testing.T) {
 		l := s.NewLock("given up")
 		require.NoError(t, l.Lock(ctx))
 		require.NoError(t, s.NewLock("given up").Unlock(ctx))
-		runtime.KeepAlive(l) // it is forgotten once nothing is held by it
+		runtime.KeepAlive(l) // the session is forgotten when no hold is left in it
 		require.NoError(t, s.NewLock("kept").Lock(ctx))
 	}()
 	eventuallyCollected(t, func() bool { return strings.Contains(book.String(), "forgotten") })
 	assert.Contains(t, book.String(), "lock=kept owner=~a")
 	assert.NotContains(t, book.String(), "given up")
-	assert.NoError(t, s.NewLock("kept").Unlock(ctx), "nothing was taken away")
+	assert.NoError(t, s.NewLock("kept").Unlock(ctx), "the hold was kept")
 }
 
 func TestAHoldOfALockInUseIsNotForgotten(t *testing.T) {
@@ -129,12 +129,12 @@ func TestAHoldOfALockInUseIsNotForgotten(t *testing.T) {
 	}()
 	require.NoError(t, l.Lock(ctx))
 	eventuallyCollected(t, func() bool { return strings.Contains(book.String(), "lock=y") })
-	assert.NotContains(t, book.String(), "lock=x", "it is held by a Lock that is in use")
+	assert.NotContains(t, book.String(), "lock=x", "a Lock that is in use has the hold")
 	require.NoError(t, l.Unlock(ctx))
 	require.NoError(t, s.NewLock("y").Unlock(ctx))
 }
 
-// A gate is a log handler that blocks on a warning: in Enabled, or in Handle.
+// A gate is a log handler that blocks at a warning: in Enabled, or in Handle.
 type gate struct {
 	slog.Handler
 	asking  bool
@@ -160,8 +160,8 @@ func (g *gate) pass() {
 	<-g.opened
 }
 
-// The collector's cleanups run outside the bubble of a test. If they block, no goroutine in the bubble waits for them,
-// and they end nothing that was begun there.
+// The collector runs cleanups outside a test's bubble. If they block, no goroutine in the bubble waits for them, and
+// they end nothing that began in it.
 func TestACleanupDelaysNoCall(t *testing.T) {
 	for _, asking := range []bool{true, false} {
 		g := &gate{Handler: slog.DiscardHandler, asking: asking, opened: make(chan struct{})}

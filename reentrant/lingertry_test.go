@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A try is refused for what is in use, and not for what another session only keeps.
+// A try is refused for a lock that is in use, and not for one that another session only keeps.
 func TestATryTakesALockThatAnotherSessionKeepsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -29,17 +29,17 @@ func TestATryTakesALockThatAnotherSessionKeepsIdle(t *testing.T) {
 			start := time.Now()
 			ok, err := try(t.Context())
 			require.NoError(t, err, name)
-			assert.False(t, ok, "%s: it is in use", name)
+			assert.False(t, ok, "%s: the lock is in use", name)
 			assert.LessOrEqual(t, time.Since(start), 3*trip, name)
 			require.NoError(t, keeper.Unlock(t.Context()))
 
-			require.NoError(t, keeper.Lock(t.Context())) // the unlock before was asked for the lock
+			require.NoError(t, keeper.Lock(t.Context())) // at the Unlock before, the session released the lock, since the try had asked for it
 			require.NoError(t, keeper.Unlock(t.Context()))
 			time.Sleep(time.Second)
 			start = time.Now()
 			ok, err = try(t.Context())
 			require.NoError(t, err, name)
-			assert.True(t, ok, "%s: it is idle", name)
+			assert.True(t, ok, "%s: the lock is idle", name)
 			assert.LessOrEqual(t, time.Since(start), 3*trip, name)
 			require.NoError(t, other.Unlock(t.Context()))
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// lockFor locks and gives the unlock back.
+// lockFor locks, and returns the Unlock.
 func lockFor(t *testing.T, ctx context.Context, l *reentrant.Lock) func() {
 	t.Helper()
 	require.NoError(t, l.Lock(ctx))
@@ -43,7 +43,7 @@ func TestAGrantForAnotherAttemptIsNotAccepted(t *testing.T) {
 		holder, waiter := newSession(t, b), newSession(t, b)
 		unlock := lockFor(t, t.Context(), holder.NewLock("x"))
 
-		// The first attempt is pushed the lock, but the message is held up; its caller has left by then.
+		// The lock is pushed to the first attempt, but the message is delayed; meanwhile the caller has left.
 		b.SetFault(memory.Script(memory.Push, memory.Delay(500*time.Millisecond)))
 		l := waiter.NewLock("x")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -81,7 +81,7 @@ func TestUnlockWorksUnderAnEndedContext(t *testing.T) {
 	})
 }
 
-// The order of checks: a context that has ended wins over everything, and leaves the holds as they were.
+// The order of the checks: a context that has ended comes before everything, and leaves the holds as they were.
 func TestAnEndedContextWinsOverReentry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
@@ -108,7 +108,7 @@ func TestBadInputIsNamedAndLosesNothing(t *testing.T) {
 		var none context.Context
 		assert.ErrorContains(t, s.NewLock("x").Lock(none), "nil context")
 		assert.ErrorContains(t, s.NewLock("x").Unlock(none), "nil context")
-		assert.Equal(t, before, b.Commands(), "nothing was sent")
+		assert.Equal(t, before, b.Commands(), "no command was sent")
 		_, err := reentrant.NewSession(nil)
 		assert.ErrorContains(t, err, "nil backend")
 	})
@@ -159,7 +159,7 @@ func TestDoEndsItsContextWhenTheHoldIsLost(t *testing.T) {
 			return context.Cause(ctx)
 		})
 		assert.ErrorIs(t, err, reentrant.ErrLost)
-		assert.Less(t, time.Since(start), reentrant.DefaultLease, "before Redis gives it away")
+		assert.Less(t, time.Since(start), reentrant.DefaultLease, "the loss is reported before Redis gives the lock away")
 		b.Partition(s.ID(), false)
 	})
 }
@@ -173,7 +173,8 @@ func TestLockerPanicsLikeABrokenMutex(t *testing.T) {
 	})
 }
 
-// Goroutines that share an owner share the lock: while one gets it the other joins, and all holds are counted.
+// Goroutines that share an owner share the lock: when one has acquired it the other can enter, and all holds are
+// counted.
 func TestGoroutinesThatShareAnOwnerShareTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -191,7 +192,7 @@ func TestGoroutinesThatShareAnOwnerShareTheLock(t *testing.T) {
 		assert.Equal(t, 5, l.HoldCount(ctx))
 		st, err := l.Inspect(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, 5, st.Holds, "Redis has counted too")
+		assert.Equal(t, 5, st.Holds, "Redis has counted the same holds")
 		for range 5 {
 			wg.Go(func() { assert.NoError(t, l.Unlock(ctx)) })
 		}
@@ -236,8 +237,8 @@ func TestIdleNamesLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// A storm of all faults that a connection can have, over three sessions in virtual time: holds never overlap, tokens
-// rise, and at the end the lock is free and no owner waits.
+// A storm of all faults of connections, over three sessions in virtual time: holds never overlap, tokens rise, and at
+// the end the lock is free and no owner waits.
 func TestAStormOfFaultsConservesTheLock(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run("", func(t *testing.T) {
@@ -325,11 +326,11 @@ func storm(t *testing.T, seed uint64) {
 	require.NoError(t, s.NewLock("storm").Unlock(t.Context()))
 }
 
-// work is inside for d, or until the hold is lost: exclusion is promised until then.
+// work stays inside for d, or until the hold is lost: until then no other owner may be inside.
 func work(t *testing.T, l *reentrant.Lock, d time.Duration, enter func(backend.Token), leave func()) {
 	token, err := l.Token(t.Context())
 	if err != nil {
-		return // lost already
+		return // the lock is lost already
 	}
 	lost := l.Lost(t.Context())
 	enter(token)

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A queueing is two sessions, of which the first is observed and has a log of its warnings.
+// A queueing is two sessions. The first has an observer, and a log of its warnings.
 type queueing struct {
 	s, other *reentrant.Session
 	d        *diary
@@ -24,7 +24,7 @@ type queueing struct {
 func newQueueing(t *testing.T, opts ...reentrant.Option) *queueing {
 	b, q := memory.New(), &queueing{d: &diary{}, log: &notebook{}}
 	q.other = newSession(t, b)
-	time.Sleep(time.Hour) // tokens are the time since the backend was opened
+	time.Sleep(time.Hour) // tokens count from the opening of the backend
 	q.s = newSession(t, b, append(opts, logged(q.log))...)
 	return q
 }
@@ -65,12 +65,12 @@ var (
 	}
 )
 
-// Each wait that takes longer than a lease is one warning, which names the holder.
+// Each wait that takes longer than a lease gives one warning, which names the holder.
 func TestEveryLongWaitIsAWarning(t *testing.T) {
 	for name, c := range map[string]struct {
 		held, waited what
-		local        string // what the warning says of a holder in this process, after its session
-		remote       string // and of one in another
+		local        string // what the warning says about a holder in this process, after its session
+		remote       string // and about one in another process
 	}{
 		"lock":                {anyLock, anyLock, ` holder_note="migration 42" held_since=\S+`, ` holder_note="migration 42" held_since=\S+ waiting_sessions=1`},
 		"writer after reader": {aReader, aWriter, ``, ` waiting_sessions=1`},
@@ -109,7 +109,7 @@ func TestEveryLongWaitIsAWarning(t *testing.T) {
 	}
 }
 
-// An observer knows since when its own session's owners hold a side or permits.
+// An observer knows since when owners of its own session have held a side or permits.
 func TestALongWaitSaysSinceWhenAnObservedHolderHolds(t *testing.T) {
 	for name, held := range map[string]what{"lock": anyLock, "write": aWriter, "read": aReader, "permits": twoPermits} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestALongWaitSaysSinceWhenAnObservedHolderHolds(t *testing.T) {
 	}
 }
 
-// A call that waits in this process's queue, and then at its head for the server, waits once.
+// A call that waits first in this process's queue and then at its head for the server gives one warning.
 func TestAWaitIsReportedOnceWhereverItTakesPlace(t *testing.T) {
 	for holder, after := range map[string]time.Duration{"carl": reentrant.DefaultLease / 2, "ann": 2 * reentrant.DefaultLease} {
 		t.Run("held by "+holder, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestAWaitIsReportedOnceWhereverItTakesPlace(t *testing.T) {
 	}
 }
 
-// However many wait for a name, the server is asked for its holder once.
+// The server is asked for the holder only once, however many callers wait for a name.
 func TestManyLongWaitsAskOnce(t *testing.T) {
 	for name, held := range map[string]what{"lock": anyLock, "write": aWriter, "permits": twoPermits} {
 		t.Run(name, func(t *testing.T) {
@@ -200,13 +200,13 @@ func TestManyLongWaitsAskOnce(t *testing.T) {
 				}
 				reported, quiet := commands(newSession(t, b, logged(log))), commands(newSession(t, b))
 				assert.Equal(t, waiters, strings.Count(log.String(), `msg="waiting long for a lock"`))
-				assert.LessOrEqual(t, reported, quiet+3, "two looks at most, the head's and that of the others, and a beat more: heartbeats are jittered")
+				assert.LessOrEqual(t, reported, quiet+3, "at most two looks, one for the head and one for the others, and one more heartbeat because of jitter")
 			})
 		})
 	}
 }
 
-// A session without an observer and a log looks at nothing.
+// Without an observer and a log, a session never asks for the holder.
 func TestAWaitThatIsNotReportedCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
@@ -219,13 +219,13 @@ func TestAWaitThatIsNotReportedCostsNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		before := s.Stats()
 		require.Error(t, anyLock.take(s, reentrant.WithOwner(ctx, "bob")))
-		assert.LessOrEqual(t, s.Stats().Commands-before.Commands, s.Stats().Renewals, "there are renewals, and beats for permits")
+		assert.LessOrEqual(t, s.Stats().Commands-before.Commands, s.Stats().Renewals, "only renewals and heartbeats for permits are sent")
 		require.NoError(t, anyLock.give(s, owner(t, "ann")))
 		require.NoError(t, m.Release(t.Context(), 1))
 	})
 }
 
-// The way back from a condition can be a long wait too.
+// The wait for the lock at the end of an Await can be a long wait, too.
 func TestALongWayBackFromAConditionIsReported(t *testing.T) {
 	for name, held := range map[string]what{"lock": anyLock, "write": aWriter} {
 		t.Run(name, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestALongWayBackFromAConditionIsReported(t *testing.T) {
 	}
 }
 
-// A server that does not answer is the reason of a wait that no owner of this process explains.
+// If the reason of a wait is no owner of this process, but a server that does not reply, the warning says so.
 func TestALongWaitForAServerThatIsSilentSaysSo(t *testing.T) {
 	for name, held := range map[string]what{"lock": anyLock, "write": aWriter, "permits": twoPermits} {
 		t.Run(name, func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestALongWaitForAServerThatIsSilentSaysSo(t *testing.T) {
 	}
 }
 
-// A goroutine that waits for the Do that has started it is told so.
+// If a goroutine waits for the Do that has started it, the warning says so.
 func TestALongWaitForOnesOwnDoSaysSo(t *testing.T) {
 	type do func(s *reentrant.Session, ctx context.Context, fn func(context.Context) error) error
 	for name, c := range map[string]struct {
@@ -338,7 +338,7 @@ func TestALongWaitForOnesOwnDoSaysSo(t *testing.T) {
 				}))
 				lines = q.warnings()
 				require.Len(t, lines, 2)
-				assert.NotContains(t, lines[1], "hint=", "a stranger waits")
+				assert.NotContains(t, lines[1], "hint=", "another owner waits")
 			})
 		})
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// locksOf are the locks of a session with some names.
+// locksOf returns locks of a session with the given names.
 func locksOf(s *reentrant.Session, names ...string) (locks []*reentrant.Lock) {
 	for _, name := range names {
 		locks = append(locks, s.NewLock(name))
@@ -52,7 +52,8 @@ func TestAThousandFreeLocksTakeOneRoundTrip(t *testing.T) {
 	})
 }
 
-// While it waits for a lock it has those before it in the order of names, and none after it.
+// While a MultiLock waits for a lock, it holds the locks that come before it in the order of names, and none that come
+// after it.
 func TestAMultiLockWaitsWithoutWhatComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -83,7 +84,7 @@ func TestAMultiLockWaitsWithoutWhatComesLater(t *testing.T) {
 	})
 }
 
-// If a pass re-enters a lock that the owner already has, it gives back only that hold.
+// A pass that re-entered a lock which the owner already had releases only that hold.
 func TestAPassLeavesWhatTheOwnerHadBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -104,7 +105,7 @@ func TestAPassLeavesWhatTheOwnerHadBefore(t *testing.T) {
 }
 
 // Five processes of 20 owners each want 20 of 200 locks, chosen at random: no two owners have a lock at once, and all
-// end.
+// of them end.
 func TestRandomSetsOfLocksNeverDeadlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -128,7 +129,7 @@ func TestRandomSetsOfLocksNeverDeadlock(t *testing.T) {
 							return
 						}
 						for _, n := range set {
-							assert.EqualValues(t, 1, inside[n].Add(1), "two are inside")
+							assert.EqualValues(t, 1, inside[n].Add(1), "two owners are inside")
 						}
 						time.Sleep(time.Millisecond)
 						for _, n := range set {
@@ -143,7 +144,7 @@ func TestRandomSetsOfLocksNeverDeadlock(t *testing.T) {
 	})
 }
 
-// A server that refuses one lock of many is no reason to wait.
+// If a server refuses one lock of many, the call returns, and does not wait.
 func TestAPassReturnsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -165,7 +166,8 @@ func TestAPassReturnsARefusal(t *testing.T) {
 	})
 }
 
-// An attempt of a pass that may have been carried out is not forgotten when the wait for the lock ends with an error.
+// If an attempt of a pass may have been carried out, the outcome is reported as unknown, even if the wait for the lock
+// ends with another error.
 func TestAPassKeepsAnUnknownOutcomeInMind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

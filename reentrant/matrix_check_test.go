@@ -20,19 +20,19 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A bound is how long a call may take, as its documentation says.
+// A bound says how long a call may take, according to its documentation.
 type bound struct {
-	limit   time.Duration // at most, whatever its context does; negative: for as long as that lasts
-	heeds   bool          // the end of its context ends it
-	after   time.Duration // at most so long after the end of its context
-	instant bool          // it sends no command
+	limit   time.Duration // the longest time, whatever its context does; negative: as long as the context lasts
+	heeds   bool          // the call ends when its context ends
+	after   time.Duration // the longest time after the end of its context
+	instant bool          // the call sends no command
 	wait    time.Duration // what its argument says, if that is a time limit
 }
 
 const (
 	soon    = 20 * time.Millisecond
 	forever = -1
-	// outlasts is how long a call without a limit is watched before what it waits for happens, and recovers is how long
+	// outlasts is how long a call without a limit is watched before the event that it waits for. recovers is how long
 	// it may take after that.
 	outlasts = 25 * time.Second
 	recovers = cellLease
@@ -40,9 +40,9 @@ const (
 
 // The bounds.
 var (
-	// Calls that send nothing.
+	// Calls that send no command.
 	boundAtOnce = bound{limit: 0, instant: true}
-	// Calls that send nothing, and look at their context first.
+	// Calls that send no command, and check their context first.
 	boundCheck = bound{limit: 0, instant: true, heeds: true}
 	// One command, which its context ends: TryLock ("one attempt that does not wait"), Verify, Inspect, IsLocked, ForceUnlock.
 	boundOneCommand = bound{limit: cellCommand + soon, heeds: true, after: soon}
@@ -50,25 +50,25 @@ var (
 	boundTwoCommands = bound{limit: 2*cellCommand + soon, heeds: true, after: soon}
 	// Lock and Resume: for as long as the context lasts.
 	boundCtx = bound{limit: forever, heeds: true, after: soon}
-	// TryLockFor: its time, and an eighth of a command for the last try.
+	// TryLockFor: its time limit, and an eighth of a command's for the last try.
 	boundLimit = bound{wait: cellPatience, limit: cellPatience + cellCommand/8 + soon, heeds: true, after: soon}
-	// TryAnyFor tries each once, and then waits for its time; what it got twice it gives back.
+	// TryAnyFor tries each lock once, and then waits until its time limit. If it got two locks, it releases one.
 	boundCommandThenLimit = bound{wait: cellPatience, limit: 2*cellCommand + cellPatience + 2*soon, heeds: true, after: soon}
 	// Unlock outlives its context: it "has asked again for the length of the lease, at most 6 seconds".
 	boundUnlock = bound{limit: 6*time.Second + soon}
 	// Signal outlives its context too: "while Redis does not answer it goes on trying until the hold is lost".
 	boundSignal = bound{limit: cellLease}
-	// Do unlocks after its context has ended, and a MultiLock gives back what it has.
+	// Do unlocks after its context has ended, and a MultiLock releases what it has.
 	boundCtxAndUnlock = bound{limit: forever, heeds: true, after: cellLease}
-	// TryDo and TryDoFor unlock what they got.
+	// TryDo and TryDoFor unlock what they have acquired.
 	boundCommandAndUnlock = bound{limit: cellCommand + 6*time.Second + soon, heeds: true, after: cellLease}
 	boundLimitAndUnlock   = bound{wait: cellPatience, limit: cellPatience + 6*time.Second + soon, heeds: true, after: cellLease}
-	// Await takes the lock again before it returns, or has lost it: at worst a lease after its context or limit.
+	// Await acquires the lock again before it returns, or has lost it: at most a lease after its context or time limit.
 	boundAwait    = bound{limit: forever, heeds: true, after: cellLease}
 	boundAwaitFor = bound{wait: cellPatience, limit: cellPatience + cellLease, heeds: true, after: cellLease}
-	// AwaitUninterruptibly: nothing ends it but a signal.
+	// AwaitUninterruptibly: only a signal ends it.
 	boundNone = bound{limit: forever}
-	// The channel of Wanted is closed when Redis can report the waiter, and that of Lost if it cannot for a lease.
+	// The channel of Wanted is closed when Redis reports the waiter, that of Lost if Redis cannot be asked for a lease.
 	boundWanted = bound{limit: cellLease + soon, heeds: true, after: soon}
 	// Close waits for holders until its context ends, and a second more for the backend.
 	boundClose = bound{limit: forever, heeds: true, after: time.Second + soon}
@@ -78,7 +78,8 @@ var (
 
 func (b bound) local() bool { return b.instant }
 
-// most is how long the call may take in this cell, and whether it ends by itself. If not, that is how long it is watched.
+// most returns how long the call may take in this cell, and whether it ends by itself. If it does not, that is how long
+// the call is watched.
 func (c *cell) most() (most time.Duration, ends bool) {
 	b, x := c.row.bound, c.kind
 	most, ends = b.limit, b.limit >= 0
@@ -91,7 +92,7 @@ func (c *cell) most() (most time.Duration, ends bool) {
 	return most + time.Millisecond, ends
 }
 
-// check is about the call's result.
+// check checks the call's result.
 func (c *cell) check() {
 	r := &c.result
 	if r.panicked != nil {
@@ -109,13 +110,14 @@ func (c *cell) check() {
 	c.checkSuccess()
 }
 
-// ended reports whether the call's context had ended when it returned.
+// ended reports whether the call's context had ended when the call returned.
 func (c *cell) ended() bool { return c.result.ctxErr != nil }
 
-// heeded reports whether the end of the context is what ends such a call, and it had ended.
+// heeded reports whether such a call ends with its context, and the context had ended.
 func (c *cell) heeded() bool { return c.row.bound.heeds && c.ended() }
 
-// checkContextErrors: the context's error is in the result if, and only if, its end kept the call from succeeding.
+// checkContextErrors checks that the context's error is in the result if, and only if, its end kept the call from
+// succeeding.
 func (c *cell) checkContextErrors() {
 	r := &c.result
 	for _, err := range []error{context.Canceled, context.DeadlineExceeded} {
@@ -135,7 +137,7 @@ func (c *cell) checkContextErrors() {
 	}
 }
 
-// checkSentinels: each says something that is so.
+// checkSentinels checks that each sentinel in the result is true.
 func (c *cell) checkSentinels() {
 	r, f := &c.result, &c.failure
 	is := func(err error) bool { return errors.Is(r.err, err) }
@@ -162,7 +164,7 @@ func (c *cell) checkSentinels() {
 // endedByMend reports whether the call lasted until the node worked again.
 func (c *cell) endedByMend() bool { return c.result.took >= outlasts }
 
-// checkPredicates: Refused and OutcomeUnknown.
+// checkPredicates checks Refused and OutcomeUnknown.
 func (c *cell) checkPredicates() {
 	r, f := &c.result, &c.failure
 	if backend.Refused(r.err) && !f.refuses {
@@ -182,7 +184,8 @@ func (c *cell) checkPredicates() {
 	}
 }
 
-// checkUnavailable: ErrUnavailable is in the result if the node could not be asked, and nothing else is known.
+// checkUnavailable checks that ErrUnavailable is in the result if the node could not be asked, and nothing else is
+// known.
 func (c *cell) checkUnavailable() {
 	r, f := &c.result, &c.failure
 	is := func(err error) bool { return err != nil && errors.Is(r.err, err) }
@@ -200,12 +203,12 @@ func (c *cell) checkUnavailable() {
 // inherited reports whether the call may have ended without a command of its own.
 func (c *cell) inherited() bool { return c.mode.cohort && c.row.state.holds > 0 }
 
-// checkSuccess: a call that nothing keeps from succeeding succeeds.
+// checkSuccess checks that a call succeeds if nothing keeps it from that.
 func (c *cell) checkSuccess() {
 	r, f := &c.result, &c.failure
 	healthy := f.name == "none" || f.observer != "" || f.name == "answers-twice"
 	possible := healthy || f.mild && c.row.again || c.row.bound.local()
-	// A call whose context ends, or whose time is up, may come too late.
+	// A call whose context ends, or whose time limit has passed, may come too late.
 	if c.row.bound.heeds && c.kind.ends == 0 || c.ended() && !c.row.bound.local() {
 		return
 	}
@@ -225,7 +228,8 @@ func (c *cell) checkSuccess() {
 	}
 }
 
-// checkNothingIsLeft: what the session has is given back when callers have, and what its node has is over with the leases.
+// checkNothingIsLeft checks that the session has nothing when its callers have released everything, and that the node
+// has nothing when the leases have ended.
 func (c *cell) checkNothingIsLeft() {
 	if !c.row.ends {
 		time.Sleep(cellLease)
@@ -236,7 +240,7 @@ func (c *cell) checkNothingIsLeft() {
 			c.errorf("the session has %d holds and %d waiters", st.Held, st.Waiting)
 		}
 	}
-	time.Sleep(cellLease + time.Millisecond) // it is good for that very moment
+	time.Sleep(cellLease + time.Millisecond) // its time ends just now
 	c.checkNode()
 	c.checkFree("far/x", c.theirs.TryLock, c.theirs.Unlock)
 	c.checkFree("near/y", c.b.NewLock("near/y").TryLock, c.b.NewLock("near/y").Unlock)
@@ -245,7 +249,7 @@ func (c *cell) checkNothingIsLeft() {
 		func(ctx context.Context) error { return c.theirSem.Release(ctx, cellPermits) })
 }
 
-// theirNumber is the lock of a number of far/sem.
+// theirNumber is the lock of the number of a slot of far/sem.
 func (c *cell) theirNumber(i int) *reentrant.Lock { return c.b.NewLock(fmt.Sprintf("far/sem#%d", i)) }
 
 // checkNode: the nodes have nothing of the cell's names.
@@ -261,7 +265,7 @@ func (c *cell) checkNode() {
 	}
 }
 
-// checkFree: the other session can have all of a name.
+// checkFree checks that the other session can acquire everything.
 func (c *cell) checkFree(name string, try func(context.Context) (bool, error), undo func(context.Context) error) {
 	ok, err := try(c.stranger)
 	if !ok {
@@ -271,7 +275,7 @@ func (c *cell) checkFree(name string, try func(context.Context) (bool, error), u
 	c.must(undo(c.stranger))
 }
 
-// Every exported function and method of the package has a row.
+// Every exported function and method of the package has a row in the matrix.
 func TestMatrixIsComplete(t *testing.T) {
 	has := make(map[string]bool)
 	for _, r := range rows {
@@ -290,8 +294,8 @@ func TestMatrixRowsHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// apiNames are the exported functions of the package, from its source, and the exported methods of its types, by
-// reflection. A type that has methods and is unknown to the matrix is reported.
+// apiNames returns the exported functions of the package, found in its source, and the exported methods of its types,
+// found by reflection. A type with methods that the matrix does not know is a failure.
 func apiNames(t *testing.T) []string {
 	var names []string
 	for _, file := range sourceFiles(t, ".") {
@@ -315,7 +319,7 @@ func apiNames(t *testing.T) []string {
 	return names
 }
 
-// sourceFiles are the files of a package, without those of its tests.
+// sourceFiles returns the Go files of a package, apart from its tests.
 func sourceFiles(t *testing.T, folder string) []*ast.File {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	require.NoError(t, err)
@@ -332,7 +336,7 @@ func sourceFiles(t *testing.T, folder string) []*ast.File {
 	return files
 }
 
-// receiver is the name of a method's type.
+// receiver returns the name of a method's type.
 func receiver(f *ast.FuncDecl) string {
 	typ := f.Recv.List[0].Type
 	if star, ok := typ.(*ast.StarExpr); ok {

@@ -10,27 +10,27 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A failureKind is what becomes of the session's node. It concerns the locks on that node, and only the session that is
-// tested: the other session reaches both nodes.
+// A failureKind says what happens to the session's node. It concerns only the locks on that node, and only the session
+// under test: the other session reaches both nodes.
 type failureKind struct {
 	name     string
 	begin    func(c *cell)
-	end      func(c *cell) // nil: it cannot be mended
+	end      func(c *cell) // nil: the node cannot be repaired
 	observer string        // what the session's observer does: nothing, "panics" or "blocks"
 
 	refuses     bool // the node reads commands and refuses them
-	unreachable bool // no command of the session is answered while it lasts
-	unheard     bool // no command of the session arrives at the node while it lasts
+	unreachable bool // the session gets no replies while it lasts
+	unheard     bool // no command of the session reaches the node while it lasts
 	unanswered  bool // each command is executed, and its reply is lost
 	forgets     bool // the node forgets its locks
 	lies        bool // replies are not what the contract of Remote allows
-	mild        bool // a call that tries again succeeds while it lasts
+	mild        bool // a call that tries again succeeds during the failure
 }
 
 const (
-	passingFor = 2500 * time.Millisecond // how long errors last that pass
-	lateBy     = 1500 * time.Millisecond // less than the time that a command has
-	tooLateBy  = 3 * time.Second         // more than that
+	passingFor = 2500 * time.Millisecond // how long temporary errors last
+	lateBy     = 1500 * time.Millisecond // less than the time limit of a command
+	tooLateBy  = 3 * time.Second         // more than the time limit of a command
 )
 
 var failures = []failureKind{
@@ -67,14 +67,14 @@ var failures = []failureKind{
 	}},
 }
 
-// always has one verdict for every command of the session, and for what is pushed to it.
+// always applies the same verdict to all commands and messages of the session.
 func always(v memory.Verdict) func(c *cell) {
 	return func(c *cell) { c.every(func(memory.Op) memory.Verdict { return v }) }
 }
 
 func mended(c *cell) { c.far.SetFault(nil) }
 
-// every has f decide about what is under way between the failing node and all sessions but the other one.
+// every makes f decide about everything under way between the failing node and all sessions but the other one.
 func (c *cell) every(f memory.Fault) {
 	c.far.SetFault(func(op memory.Op) memory.Verdict {
 		if op.Session == "B" {
@@ -84,7 +84,7 @@ func (c *cell) every(f memory.Fault) {
 	})
 }
 
-// pushGarbage sends the tested session messages of grants, signals and moves that never happened.
+// pushGarbage sends the tested session messages about grants, signals and moves that never happened.
 func (c *cell) pushGarbage() {
 	for _, name := range []string{"far/x", backend.ConditionsOf("far/rw")} {
 		for _, epoch := range []uint64{0, 1, 1 << 63} {
@@ -104,7 +104,7 @@ func (c *cell) pushGarbage() {
 	c.sink.Reconnected()
 }
 
-// A trap is an observer that fails: it panics, or does not come back before it is opened.
+// A trap is an observer that fails: it panics, or blocks until it is opened.
 type trap struct {
 	panics bool
 	set    atomic.Bool

@@ -6,22 +6,22 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// holdings is how many of each thing the caller has.
+// holdings counts what the caller has of each kind.
 type holdings [things]int
 
 // What a caller can have.
 const (
-	aHold   = iota // of the lock far/x
-	aWrite         // a hold of the write side of far/rw
-	aRead          // and of its read side
-	aPermit        // of far/sem
-	aSlot          // of far/sem; it has a permit too
+	aHold   = iota // holds of the lock far/x
+	aWrite         // holds of the write side of far/rw
+	aRead          // holds of its read side
+	aPermit        // permits of far/sem
+	aSlot          // slots of far/sem; each has a permit, too
 	things
 )
 
 var nameOf = [things]string{"holds", "holds of the write side", "holds of the read side", "permits", "slots"}
 
-// has is what the caller has at this moment.
+// has returns what the caller has now.
 func (c *cell) has() (h holdings) {
 	h[aHold], h[aWrite], h[aRead] = c.lock.HoldCount(c.home), c.rw.HoldCount(c.home), c.rw.ReadHoldCount(c.home)
 	h[aPermit] = reentrant.PermitsInUse(c.sem) - c.neighbours()
@@ -33,7 +33,7 @@ func (c *cell) has() (h holdings) {
 	return h
 }
 
-// neighbours is how many permits of the session the neighbour has.
+// neighbours returns how many permits of the session the neighbour has.
 func (c *cell) neighbours() int {
 	if c.lentLost == nil || !stillOpen(c.lentLost) {
 		return 0
@@ -41,7 +41,7 @@ func (c *cell) neighbours() int {
 	return int(c.lent.Load())
 }
 
-// losses are the channels that are closed when the caller loses what it has.
+// losses returns the channels that are closed when the caller loses something.
 func (c *cell) losses() (lost [things]<-chan struct{}) {
 	lost[aHold], lost[aWrite], lost[aRead], lost[aPermit] = c.lock.Lost(c.home), c.rw.Lost(c.home), c.rw.Lost(c.home), c.sem.Lost()
 	for _, slot := range c.slots {
@@ -50,10 +50,10 @@ func (c *cell) losses() (lost [things]<-chan struct{}) {
 	return lost
 }
 
-// checkHolds: the caller has what the result says.
+// checkHolds checks that the caller has what the result says.
 func (c *cell) checkHolds() {
 	r := &c.result
-	if c.row.bound == boundClose { // it is about what others have
+	if c.row.bound == boundClose { // the call is about what other sessions have
 		return
 	}
 	for thing, had := range r.had {
@@ -73,7 +73,7 @@ func (c *cell) checkHolds() {
 	}
 }
 
-// giveUpHolds unlocks what the caller has. It is the caller's.
+// giveUpHolds unlocks what the caller has. The caller itself must call it.
 func (c *cell) giveUpHolds() {
 	defer c.othersGiveUp()
 	for range c.lock.HoldCount(c.home) {
@@ -98,14 +98,14 @@ func (c *cell) giveUpShared() {
 	for _, slot := range c.slots {
 		_ = slot.Release(c.home)
 	}
-	for range 2 * cellPermits { // those that were lost are released first
+	for range 2 * cellPermits { // lost holds are released first
 		if reentrant.PermitsInUse(c.sem) > c.neighbours() {
 			_ = c.sem.Release(c.home, 1)
 		}
 	}
 }
 
-// othersGiveUp has the stranger and the neighbour give up what they have.
+// othersGiveUp makes the stranger and the neighbour release what they have.
 func (c *cell) othersGiveUp() {
 	_ = c.theirs.Unlock(c.stranger)
 	_ = c.lock.Unlock(c.neighbour)

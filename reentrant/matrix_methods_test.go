@@ -16,32 +16,32 @@ import (
 
 // A row is one way to call one function or method of the package.
 type row struct {
-	name   string // as Type.Method or Function, then what sets it apart from other rows of the same method
-	state  state  // of the lock far/x, before the call
+	name   string // Type.Method or Function, then what distinguishes rows of the same method
+	state  state  // prepares the lock far/x before the call
 	bound  bound
 	call   func(c *cell) (ok bool, err error)
-	want   error    // that the call returns if nothing fails; nil: it succeeds
-	busy   bool     // if nothing fails it returns false, since another has the lock
-	gains  holdings // what the caller has more after a success
-	gives  holdings // what it has more whatever the error is, unless that is ErrNotHeld
-	sends  bool     // it cannot succeed without a reply of the node
-	reads  bool     // what it sends changes nothing
-	again  bool     // it tries again while the node cannot be reached
-	awaits bool     // it ends when it is signalled
-	waits  bool     // it ends when the other session or owner gives the lock up
-	ends   bool     // it ends the session
-	idle   bool     // there is nothing that the end of its context could cut short
+	want   error    // the error that the call returns if nothing fails; nil: it succeeds
+	busy   bool     // if nothing fails it returns false, since another owner has the lock
+	gains  holdings // what the caller has gained after a success
+	gives  holdings // what the caller has gained whatever the error is, unless that is ErrNotHeld
+	sends  bool     // the call cannot succeed without a reply of the node
+	reads  bool     // its commands change nothing
+	again  bool     // the call tries again while the node cannot be reached
+	awaits bool     // the call ends with a signal
+	waits  bool     // the call ends when the other session or owner releases the lock
+	ends   bool     // the call ends the session
+	idle   bool     // the end of its context cannot cut the call short
 	blind  bool     // every result is possible
-	asks   bool     // its result is whether the lock is held
+	asks   bool     // the result is whether the lock is held
 	late   bool     // the failure begins half a second after the call
-	opens  bool     // it is a call of a session that the failure does not know yet
+	opens  bool     // the call is made by a session that the failure does not affect yet
 }
 
-// A state is what the caller, its neighbours and the other session have before a call.
+// A state is what the caller, its neighbour and the other session have before a call.
 type state struct {
 	name    string
 	prepare func(c *cell)
-	holds   int // of the caller
+	holds   int // what the caller has
 }
 
 var (
@@ -53,14 +53,14 @@ var (
 	stateHeldAll = state{name: "held", holds: 1, prepare: func(c *cell) { c.must(c.multi.Lock(c.home)) }}
 	// The other session has the lock.
 	stateTaken = state{name: "taken", prepare: func(c *cell) { c.must(c.theirs.Lock(c.stranger)) }}
-	// The other session has the lock, and the caller has another one: the two could wait for each other.
+	// The other session has the lock, and the caller has another one: they could wait for each other.
 	stateTakenHolding = state{name: "taken-holding", prepare: func(c *cell) {
 		stateTaken.prepare(c)
 		c.must(c.second.Lock(c.home))
 	}}
-	// Another owner of the same session has it.
+	// Another owner of the same session has the lock.
 	stateTakenHere = state{name: "taken-here", prepare: func(c *cell) { c.must(c.lock.Lock(c.neighbour)) }}
-	// The caller has it, and another session waits for its condition.
+	// The caller has the lock, and another session waits for its condition.
 	stateAwaited = state{name: "awaited", holds: 1, prepare: func(c *cell) {
 		c.must(c.theirs.Lock(c.stranger))
 		c.background(func() {
@@ -69,26 +69,27 @@ var (
 		})
 		c.must(c.lock.Lock(c.home))
 	}}
-	// The caller has it, and another session waits for it.
+	// The caller has the lock, and another session waits for it.
 	stateWanted = state{name: "wanted", holds: 1, prepare: func(c *cell) {
 		stateHeld.prepare(c)
 		c.inLine(c.theirs.Lock, c.theirs.Unlock)
 	}}
-	// The caller's portable owner has it in the other session.
+	// The caller's portable owner has the lock in the other session.
 	stateElsewhere = state{name: "elsewhere", prepare: func(c *cell) {
 		c.home = reentrant.WithPortableOwner(context.Background(), "traveller")
 		c.must(c.theirs.Lock(c.home))
 	}}
-	// The caller's portable owner has it nowhere.
+	// The caller's portable owner does not have the lock in any session.
 	stateNowhere = state{name: "nowhere", prepare: func(c *cell) {
 		c.home = reentrant.WithPortableOwner(context.Background(), "traveller")
 	}}
-	// The caller's portable owner has it in this session.
+	// The caller's portable owner has the lock in this session.
 	statePortable = state{name: "held", holds: 1, prepare: func(c *cell) {
 		c.home = reentrant.WithPortableOwner(context.Background(), "traveller")
 		c.must(c.lock.Lock(c.home))
 	}}
-	// Another owner of the session waited for it and left when the node had begun to fail; no owner has it.
+	// Another owner of the session waited for the lock, and left when the node had begun to fail. No owner has the
+	// lock.
 	stateLeft = state{name: "left", prepare: func(c *cell) {
 		c.must(c.theirs.Lock(c.stranger))
 		ctx, leave := context.WithCancel(c.neighbour)
@@ -102,7 +103,7 @@ var (
 			}
 		}
 	}}
-	// Another owner of the session has it, and a third waits.
+	// Another owner of the session has the lock, and a third one waits.
 	stateQueued = state{name: "queued", prepare: func(c *cell) {
 		stateTakenHere.prepare(c)
 		c.background(func() {
@@ -116,15 +117,15 @@ var (
 	}}
 )
 
-const cellPatience = 2 * time.Second // the time limit of the calls that have one
+const cellPatience = 2 * time.Second // the time limit of calls that have one
 
-// done is the result of a call that has none but an error.
+// done returns the result of a call that returns only an error.
 func done(err error) (bool, error) { return err == nil, err }
 
-// some is the result of a call that cannot fail.
+// some returns the result of a call that cannot fail.
 func some(...any) (bool, error) { return true, nil }
 
-// caught is the error that f panics with.
+// caught returns the panic of f as an error.
 func caught(f func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -202,7 +203,7 @@ var lockRows = []row{
 	{name: "Lock.Resume-nowhere", bound: boundCtx, state: stateNowhere, want: reentrant.ErrNotHeld, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.lock.Resume(c.ctx)) }},
 	{name: "Lock.Resume-waiting-here", bound: boundCtx, state: state{name: "taken-here", prepare: func(c *cell) { stateNowhere.prepare(c); stateTakenHere.prepare(c) }}, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(c.lock.Resume(c.ctx)) }},
 
-	// Giving it up.
+	// Releasing it.
 	{name: "Lock.Unlock-held", bound: boundUnlock, state: stateHeld, sends: true, gains: holdings{aHold: -1}, gives: holdings{aHold: -1}, call: unlockIt},
 	{name: "Lock.Unlock-held-twice", bound: boundUnlock, state: stateHeldTwice, sends: true, gains: holdings{aHold: -1}, gives: holdings{aHold: -1}, call: unlockIt},
 	{name: "Lock.Unlock-free", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: unlockIt},
@@ -346,7 +347,7 @@ func (c *cell) tryAnyFor(locks ...*reentrant.Lock) (bool, error) {
 	return c.first(got, err, locks)
 }
 
-// first reports whether the first of some locks was got. Another one is given back.
+// first reports whether the first of several locks was acquired. If another one was, it is released.
 func (c *cell) first(got *reentrant.Lock, err error, locks []*reentrant.Lock) (bool, error) {
 	if got != nil && got != locks[0] {
 		if c.failure.name == "none" {
@@ -366,8 +367,8 @@ func stillOpen(c <-chan struct{}) bool {
 	}
 }
 
-// apiTypes are the types whose methods must be in the table, by the names of the rows. Interfaces of the package are not:
-// others implement them.
+// apiTypes are the types whose methods must be in the table, with the names that rows use. Interfaces of the package
+// are left out: others implement them.
 var apiTypes = map[string]reflect.Type{
 	"Session": reflect.TypeFor[*reentrant.Session](), "Lock": reflect.TypeFor[*reentrant.Lock](),
 	"Condition": reflect.TypeFor[*reentrant.Condition](), "MultiLock": reflect.TypeFor[*reentrant.MultiLock](),

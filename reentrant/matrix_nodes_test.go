@@ -17,8 +17,8 @@ import (
 	"github.com/relock-go/relock/internal/memory"
 )
 
-// nodes is a Backend of two servers. The far one has the locks whose names begin with far/, and the records of sessions;
-// it is the one that fails.
+// nodes is a Backend of two servers. The far one has the locks whose names begin with far/, and the records of
+// sessions. It is the one that fails.
 type nodes struct {
 	near, far *memory.Backend
 	garbage   atomic.Bool  // the far node's replies to the first session are nonsense
@@ -59,7 +59,7 @@ type fullRemote interface {
 	backend.Watcher
 }
 
-// The decorators forward every optional interface: the session uses what it finds.
+// The decorators forward every optional interface, because a session uses the interfaces that it finds.
 var (
 	_ fullConn   = (*twoConns)(nil)
 	_ fullRemote = (*farRemote)(nil)
@@ -68,7 +68,7 @@ var (
 type twoConns struct {
 	n         *nodes
 	near, far fullConn
-	first     bool // its session is the one that is tested
+	first     bool // whether its session is the one under test
 }
 
 func isFar(name string) bool {
@@ -114,7 +114,7 @@ func (c *twoConns) inspectFar(ctx context.Context, inspections []backend.Inspect
 	}
 }
 
-// onBoth passes each node its part of a batch, to both at once, and puts what became of them back in place.
+// onBoth passes each node its part of a batch, at the same time, and merges the results in the original order.
 func onBoth[T any](batch []T, name func(*T) string, near, far func([]T)) {
 	var index [2][]int
 	var parts [2][]T
@@ -153,13 +153,13 @@ func (c *twoConns) Close() error {
 	return c.far.Close()
 }
 
-// A farRemote is a lock on the far node. While the node's replies are garbage, it does nothing else.
+// A farRemote is a lock on the far node. While the node's replies are garbage, it does nothing but that.
 type farRemote struct {
 	fullRemote
 	c *twoConns
 }
 
-// garbledState is the state of no lock.
+// garbledState is not the state of any lock.
 var garbledState = backend.State{Holds: -1, TTL: -time.Hour, Waiting: []string{"", ""}}
 
 func (r *farRemote) garbage() bool { return r.c.garbage() }
@@ -266,9 +266,9 @@ var (
 	}
 )
 
-// What the decorators do not forward, no failure reaches.
+// A failure does not affect an interface that the decorators do not forward.
 func TestMatrixReachesEveryOptionalInterface(t *testing.T) {
-	others := []string{"Backend", "Conn", "Remote", "Sink", "SharedSink"} // a session's sink is not decorated
+	others := []string{"Backend", "Conn", "Remote", "Sink", "SharedSink"} // the sink of a session is not decorated
 	for _, name := range interfacesIn(t, "../backend") {
 		_, ofConn := optionalOfConn[name]
 		_, ofRemote := optionalOfRemote[name]
@@ -284,7 +284,7 @@ func assertImplements(t *testing.T, typ reflect.Type, interfaces map[string]refl
 	}
 }
 
-// interfacesIn are the names of a package's exported interfaces.
+// interfacesIn returns the names of a package's exported interfaces.
 func interfacesIn(t *testing.T, folder string) (names []string) {
 	for _, file := range sourceFiles(t, folder) {
 		ast.Inspect(file, func(n ast.Node) bool {

@@ -9,25 +9,25 @@ import (
 )
 
 var (
-	// The caller has one side, or both.
+	// The caller has one side, or both sides.
 	stateReads       = state{name: "reads", prepare: func(c *cell) { c.must(c.rw.RLock(c.home)) }}
 	stateReadsTwice  = state{name: "reads-twice", prepare: twice(stateReads)}
 	stateWrites      = state{name: "writes", prepare: func(c *cell) { c.must(c.rw.Lock(c.home)) }}
 	stateWritesTwice = state{name: "writes-twice", prepare: twice(stateWrites)}
 	stateBoth        = state{name: "both", prepare: func(c *cell) { stateWrites.prepare(c); stateReads.prepare(c) }}
-	// The caller has both, and another session waits for the write side.
+	// The caller has both sides, and another session waits for the write side.
 	stateBothWanted = state{name: "both-wanted", prepare: func(c *cell) {
 		stateBoth.prepare(c)
 		c.inLine(func(ctx context.Context) error { return c.theirRW.Lock(ctx) }, c.theirRW.Unlock)
 	}}
-	// The caller had the read side a moment ago. The session still has it.
+	// The caller had the read side a moment ago, and the session still has it.
 	stateRead = state{name: "read", prepare: func(c *cell) { stateReads.prepare(c); c.must(c.rw.RUnlock(c.home)) }}
-	// The other session reads, or writes.
+	// The other session reads or writes.
 	stateReadThere    = state{name: "read-there", prepare: func(c *cell) { c.must(c.theirRW.RLock(c.stranger)) }}
 	stateWrittenThere = state{name: "written-there", prepare: func(c *cell) { c.must(c.theirRW.Lock(c.stranger)) }}
 	// Another owner of the session writes.
 	stateWrittenHere = state{name: "written-here", prepare: func(c *cell) { c.must(c.rw.Lock(c.neighbour)) }}
-	// Another owner of the session writes, and a third waits.
+	// Another owner of the session writes, and a third one waits.
 	stateQueuedReader = state{name: "queued-reader", prepare: func(c *cell) {
 		stateWrittenHere.prepare(c)
 		c.inLine(c.rw.RLock, c.rw.RUnlock)
@@ -35,15 +35,15 @@ var (
 
 	// The caller has two permits.
 	statePermits = state{name: "permits", prepare: func(c *cell) { c.must(c.sem.Acquire(c.home, 2)) }}
-	// The other session has all.
+	// The other session has all permits.
 	statePermitsThere = state{name: "permits-there", prepare: func(c *cell) { c.must(c.theirSem.Acquire(c.stranger, cellPermits)) }}
-	// Another owner of the session has all.
+	// Another owner of the session has all permits.
 	statePermitsHere = state{name: "permits-here", prepare: func(c *cell) {
 		c.must(c.sem.Acquire(c.neighbour, cellPermits))
 		c.lentLost = c.sem.Lost()
 		c.lent.Store(cellPermits)
 	}}
-	// Another owner of the session has all, and a third waits for one.
+	// Another owner of the session has all permits, and a third one waits for one.
 	statePermitsWanted = state{name: "permits-wanted", prepare: func(c *cell) {
 		statePermitsHere.prepare(c)
 		c.inLine(func(ctx context.Context) error { return c.sem.Acquire(ctx, 1) },
@@ -56,10 +56,11 @@ var (
 	stateSlotHere = state{name: "slot-here", prepare: func(c *cell) { c.othersSlots(c.sem, 1) }}
 	// The caller had a slot.
 	stateSlotReleased = state{name: "slot-released", prepare: func(c *cell) { stateSlot.prepare(c); c.must(c.slots[0].Release(c.home)) }}
-	// The other session has the first slot, or all.
+	// The other session has the first slot, or all slots.
 	stateSlotThere  = state{name: "slot-there", prepare: func(c *cell) { c.othersSlots(c.theirSem, 1) }}
 	stateSlotsThere = state{name: "slots-there", prepare: func(c *cell) { c.othersSlots(c.theirSem, cellPermits) }}
-	// The other session has all numbers, without their permits: those of a session that died came back first.
+	// The other session has all numbers without their permits: when a session has died, its permits may come back
+	// first.
 	stateNumbersThere = state{name: "numbers-there", prepare: func(c *cell) {
 		for i := range cellPermits {
 			c.must(c.theirNumber(i).Lock(c.stranger))
@@ -68,7 +69,7 @@ var (
 
 	// The session is closed.
 	stateClosed = state{name: "closed", prepare: func(c *cell) { c.must(c.a.Close(c.home)) }}
-	// The session was closed, and gave up what the caller had.
+	// The session was closed, which released what the caller had.
 	stateGivenUp = state{name: "given-up", prepare: func(c *cell) {
 		stateBoth.prepare(c)
 		stateSlot.prepare(c)
@@ -95,7 +96,7 @@ func twice(s state) func(c *cell) {
 	return func(c *cell) { s.prepare(c); s.prepare(c) }
 }
 
-// inLine has an owner wait for its turn, and then give up what it got.
+// inLine makes an owner wait in the queue, and release what it gets.
 func (c *cell) inLine(wait, giveUp func(context.Context) error) {
 	c.background(func() {
 		ctx, cancel := context.WithTimeout(reentrant.WithOwner(context.Background(), "queued"), time.Minute)
@@ -116,7 +117,7 @@ func (c *cell) acquireSlot(ctx context.Context) (bool, error) {
 	return done(err)
 }
 
-// othersSlots takes slots for a caller that gives them up with the others.
+// othersSlots takes slots for a caller that releases them together with the other sessions.
 func (c *cell) othersSlots(m *reentrant.Semaphore, n int) {
 	for range n {
 		slot, err := m.AcquireSlot(c.stranger)
@@ -194,7 +195,7 @@ var rwRows = []row{
 	{name: "RWLock.TryRLockFor-written-there", bound: boundLimit, state: stateWrittenThere, sends: true, again: true, busy: true, gains: holdings{aRead: 1}, call: tryReadFor},
 	{name: "RWLock.TryRLockFor-waiting", bound: boundLimit, state: stateWrittenThere, late: true, again: true, busy: true, gains: holdings{aRead: 1}, call: tryReadFor},
 
-	// Giving a side up.
+	// Releasing a side.
 	{name: "RWLock.Unlock-writes", bound: boundAtOnce, state: stateWrites, gains: holdings{aWrite: -1}, call: endWrite},
 	{name: "RWLock.Unlock-writes-twice", bound: boundAtOnce, state: stateWritesTwice, gains: holdings{aWrite: -1}, call: endWrite},
 	{name: "RWLock.Unlock-both", bound: boundAtOnce, state: stateBoth, gains: holdings{aWrite: -1}, call: endWrite},

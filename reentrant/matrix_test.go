@@ -38,7 +38,7 @@ const (
 	cellPermits   = 3
 )
 
-// A kind of context. ends is when it ends after the call began; negative: it does not.
+// A kind of context. ends is the time from the call to the end of the context; negative: it does not end.
 type contextKind struct {
 	name string
 	ends time.Duration
@@ -72,14 +72,14 @@ type modeKind struct {
 	name    string
 	options []reentrant.Option
 	cohort  bool
-	rows    func(r row) bool // those that it is for; nil: all
+	rows    func(r row) bool // the rows that it is for; nil: all
 }
 
 var modeKinds = []modeKind{
 	{name: "registered"},
 	{name: "cohort", cohort: true, options: []reentrant.Option{reentrant.WithCohort()}},
 	{name: "linger", cohort: true, options: []reentrant.Option{reentrant.WithCohort(), reentrant.WithLinger(5 * time.Second)}},
-	// Sessions write to the node that fails for which locks their owners wait.
+	// With deadlock detection, sessions record on the failing node for which locks their owners wait.
 	{name: "detection", options: []reentrant.Option{reentrant.WithDeadlockDetection()}, rows: func(r row) bool { return r.waits }},
 }
 
@@ -106,7 +106,7 @@ func testMatrix(t *testing.T, m modeKind) {
 		for _, f := range failures {
 			for _, x := range contexts {
 				if r.bound.local() && (m.cohort || x.ends > 0) {
-					continue // nothing that lasts, so nothing that could end meanwhile
+					continue // the result has nothing that lasts, so nothing that could end meanwhile
 				}
 				if n++; n%stride != 0 {
 					continue
@@ -117,8 +117,8 @@ func testMatrix(t *testing.T, m modeKind) {
 	}
 }
 
-// runCell runs one cell in a bubble. A bubble that cannot end has goroutines that nothing ends: that is the cell's
-// failure, not the end of the test run.
+// runCell runs one cell in a bubble. If goroutines are left that nothing ends, that fails the cell and not the whole
+// test run.
 func runCell(t *testing.T, r row, f failureKind, x contextKind, m modeKind) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -141,7 +141,7 @@ type cell struct {
 
 	*nodes
 	trap                *trap
-	a, b                *reentrant.Session   // the one that is tested, and the other
+	a, b                *reentrant.Session   // the session under test, and the other one
 	lock, third         *reentrant.Lock      // on the far node, of session a
 	second              *reentrant.Lock      // on the near node
 	theirs              *reentrant.Lock      // lock, of session b
@@ -152,26 +152,26 @@ type cell struct {
 	multi               *reentrant.MultiLock
 	lent                atomic.Int32    // permits of far/sem that the neighbour has,
 	lentLost            <-chan struct{} // unless they were lost
-	home                context.Context // the caller's, without end
+	home                context.Context // the caller's, which does not end
 	ctx                 context.Context // that of the call
 	stranger, neighbour context.Context // owners: in session b, in session a
 
-	others sync.WaitGroup // goroutines beside the call
+	others sync.WaitGroup // goroutines that run beside the call
 	result result
-	upset  func() // what happens when the failure has begun, before the call
+	upset  func() // called when the failure has begun, before the call
 	failed bool   // the failure has begun
 	mended bool
 }
 
-// A result is what is known of the call.
+// A result is what is known of the call's result.
 type result struct {
 	ok        bool
 	err       error
 	panicked  any
 	took      time.Duration
-	ctxErr    error        // of the call's context when it returned
-	had, have holdings     // before and after
-	lost      [things]bool // what it had before the call was lost before it returned
+	ctxErr    error        // the error of the call's context when the call returned
+	had, have holdings     // what the caller had before and after the call
+	lost      [things]bool // whether what it had before the call was lost before the call returned
 	begun     time.Time
 }
 
@@ -211,11 +211,11 @@ func (c *cell) deploy() {
 	c.neighbour = reentrant.WithOwner(context.Background(), "neighbour")
 }
 
-// run is a cell from its beginning to the end of its sessions.
+// run runs a cell, from its beginning to the end of its sessions.
 func (c *cell) run() {
 	c.deploy()
 	prepared, begin, returned, tidy, gone := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go func() { // the caller, which is a goroutine of its own from beginning to end
+	go func() { // the caller is a goroutine of its own from beginning to end
 		defer close(gone)
 		if prepare := c.row.state.prepare; prepare != nil {
 			prepare(c)
@@ -245,7 +245,7 @@ func (c *cell) run() {
 		c.background(func() { c.probe(stop) })
 	}
 	c.await(returned)
-	synctest.Wait() // what the call has left to the session's goroutines meets the failure too
+	synctest.Wait() // what the call has left to the session's goroutines meets the failure, too
 	c.mend()
 	close(stop)
 	select {
@@ -262,7 +262,7 @@ func (c *cell) run() {
 	c.closeAll()
 }
 
-// stacks are those of this bubble's goroutines.
+// stacks returns the stacks of this bubble's goroutines.
 func stacks() string {
 	buf := make([]byte, 1<<20)
 	var own []string
@@ -274,7 +274,7 @@ func stacks() string {
 	return strings.Join(own, "\n\n")
 }
 
-// perform makes the call and notes what came of it. It is the caller's.
+// perform makes the call and records its result. The caller's goroutine runs it.
 func (c *cell) perform() {
 	r := &c.result
 	r.had = c.has()
@@ -288,7 +288,7 @@ func (c *cell) perform() {
 		r.ok, r.err = c.row.call(c)
 	}()
 	r.took, r.ctxErr = time.Since(r.begun), c.ctx.Err()
-	if deadline, ok := c.ctx.Deadline(); ok && !time.Now().Before(deadline) { // which it need not have noticed yet
+	if deadline, ok := c.ctx.Deadline(); ok && !time.Now().Before(deadline) { // the session may not have noticed it yet
 		r.ctxErr = context.DeadlineExceeded
 	}
 	for thing := range things {
@@ -297,8 +297,8 @@ func (c *cell) perform() {
 	r.have = c.has()
 }
 
-// await waits until the call has returned, for as long as it may take. A call that may go on is then ended: the node
-// works again, the holder unlocks, and waiters for a condition are signalled.
+// await waits until the call has returned, for as long as the call may take. A call without a limit is then ended: the
+// node works again, the holder unlocks, and waiters for a condition are signalled.
 func (c *cell) await(returned chan struct{}) {
 	most, ends := c.most()
 	begun := time.Now()
@@ -321,8 +321,8 @@ func (c *cell) await(returned chan struct{}) {
 	}
 }
 
-// fail begins the failure. On a node that fails there is more to do than the call: callers have left that waited for other
-// locks, and what they left is to be cleaned up.
+// fail begins the failure. A failing node has more work than the call: callers have left that waited for other locks,
+// and what they left must be cleaned up.
 func (c *cell) fail() {
 	if c.failure.begin == nil {
 		return
@@ -378,8 +378,8 @@ func (c *cell) release() {
 	}
 }
 
-// probe uses another lock of the session all the time, and notes how long that takes. Part of it is a caller that leaves:
-// what it leaves behind must be cleaned up as quickly.
+// probe uses another lock of the session all the time, and records how long that takes. Part of it is a caller that
+// leaves: what it leaves must be cleaned up as quickly as before.
 func (c *cell) probe(stop chan struct{}) {
 	mine, theirs := c.a.NewLock("near/probe"), c.b.NewLock("near/probe")
 	prober, rival := reentrant.WithOwner(context.Background(), "prober"), reentrant.WithOwner(context.Background(), "rival")

@@ -17,12 +17,12 @@ import (
 // order is a portable owner.
 func order(t *testing.T) context.Context { return reentrant.WithPortableOwner(t.Context(), "order 7") }
 
-// fixed is a lock whose lease is longer than any of these tests.
+// fixed returns a lock with a lease that is longer than any of these tests.
 func fixed(s *reentrant.Session) *reentrant.Lock {
 	return s.NewLock("x", reentrant.WithFixedLease(time.Hour))
 }
 
-// silent is a Redis whose messages are all lost, and whose verbs are as the scripts have it.
+// silent returns a Redis that delivers no messages. Its verbs are those of the scripts.
 func silent(scripts ...func(memory.Op) memory.Verdict) func(memory.Op) memory.Verdict {
 	return func(op memory.Op) memory.Verdict {
 		if op.Verb == memory.Push {
@@ -37,18 +37,18 @@ func silent(scripts ...func(memory.Op) memory.Verdict) func(memory.Op) memory.Ve
 	}
 }
 
-// isFree asserts that no owner has the lock as far as the session knows.
+// isFree asserts that, for the session, no owner has the lock.
 func isFree(t *testing.T, l *reentrant.Lock) {
 	t.Helper()
 	next := owner(t, "next")
 	ok, err := l.TryLock(next)
 	require.NoError(t, err)
-	require.True(t, ok, "it is believed to be held")
+	require.True(t, ok, "the session believes that the lock is held")
 	require.NoError(t, l.Unlock(next))
 }
 
-// The message that a hold was taken up elsewhere is lost with the connection: when there is a new one, the session asks
-// Redis until it replies. A hold with a fixed lease would otherwise keep the lock here to its end.
+// The message that a hold was resumed elsewhere is lost with the connection. When there is a new connection the session
+// asks Redis until it replies. Otherwise a hold with a fixed lease would stay held in this session until its end.
 func TestAHoldThatMovedWhileTheChannelWasClosed(t *testing.T) {
 	for _, answers := range [][]memory.Verdict{
 		nil,
@@ -77,8 +77,8 @@ func TestAHoldThatMovedWhileTheChannelWasClosed(t *testing.T) {
 	}
 }
 
-// An event that makes a hold doubtful does so while a check is under way, too: an earlier reply of Redis proves
-// nothing.
+// If an event makes a hold doubtful while a check is under way, the check's reply may be older than the event: it
+// proves nothing.
 func TestAHoldThatMovedWhileAReplyWasUnderWay(t *testing.T) {
 	for name, hint := range map[string]func(*reentrant.Session){
 		"the channel was reopened": reentrant.Reopened,
@@ -104,12 +104,12 @@ func TestAHoldThatMovedWhileAReplyWasUnderWay(t *testing.T) {
 	}
 }
 
-// Another session resumes a hold while the reply that grants it is under way, and the message comes first, or is lost
-// with the channel.
+// Another session resumes a hold while the reply that grants it is under way. The message arrives before the reply, or
+// is lost with the channel.
 func TestAHoldThatMovedBeforeItsReplyCame(t *testing.T) {
 	for name, gets := range map[string]struct {
 		verb  memory.Verb
-		first bool // it has the hold before
+		first bool // it already has the hold
 		by    func(*reentrant.Lock, context.Context) error
 	}{
 		"Lock":              {memory.Acquire, false, (*reentrant.Lock).Lock},
@@ -153,7 +153,8 @@ func TestAHoldThatMovedBeforeItsReplyCame(t *testing.T) {
 	}
 }
 
-// Redis has given the lock to this session, but not for the hold that moved: another owner of it was signalled.
+// Redis has given the lock to this session again, but for another owner, which was signalled: not for the hold that
+// moved.
 func TestAHoldThatMovedAndCameBackToAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -168,12 +169,12 @@ func TestAHoldThatMovedAndCameBackToAnother(t *testing.T) {
 		b.SetFault(nil)
 		b.Restart()
 		_, ok := returned(woken, time.Minute)
-		require.True(t, ok, "it waits for the end of a hold that is over")
+		require.True(t, ok, "the owner waits for the end of a hold that has ended")
 		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
 	})
 }
 
-// One that is where it was stays.
+// A hold that did not move is kept.
 func TestAHoldThatDidNotMoveIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -187,17 +188,17 @@ func TestAHoldThatDidNotMoveIsKept(t *testing.T) {
 			}
 			return script(op)
 		})
-		for range 2 { // what is being asked is not asked twice
+		for range 2 { // a check that is under way is not sent twice
 			reentrant.Reopened(s)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		assert.Equal(t, 3, asked, "until it is answered")
+		assert.Equal(t, 3, asked, "the check is repeated until there is a reply")
 		require.NoError(t, l.Unlock(ctx))
 	})
 }
 
-// An owner that gives up the hold to wait for a condition has lost nothing.
+// An owner that gives up its hold to wait for a condition has lost nothing.
 func TestAHoldThatAwaitGivesUpHasNotMoved(t *testing.T) {
 	for _, fault := range []memory.Verdict{memory.LoseReply, memory.DelayReply(time.Second)} {
 		synctest.Test(t, func(t *testing.T) {
@@ -216,7 +217,7 @@ func TestAHoldThatAwaitGivesUpHasNotMoved(t *testing.T) {
 			require.NoError(t, <-done)
 			select {
 			case <-lost:
-				assert.Fail(t, "it is told of a loss")
+				assert.Fail(t, "the owner is notified of a loss")
 			default:
 			}
 			require.NoError(t, l.Unlock(ctx))
@@ -224,7 +225,7 @@ func TestAHoldThatAwaitGivesUpHasNotMoved(t *testing.T) {
 	}
 }
 
-// Questions that are not answered hold up neither what others wait for nor Close.
+// Checks without a reply delay neither other calls nor Close.
 func TestAnOwnershipCheckDelaysNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -245,7 +246,7 @@ func TestAnOwnershipCheckDelaysNoCall(t *testing.T) {
 		reentrant.Reopened(s)
 		waiting, cancel := context.WithTimeout(owner(t, "leaver"), time.Second)
 		defer cancel()
-		require.Error(t, s.NewLock("x").Lock(waiting)) // what it leaves is cleaned up before the next one here gets on
+		require.Error(t, s.NewLock("x").Lock(waiting)) // what it leaves is cleaned up before the next owner of this session can go on
 		free()
 		begun := time.Now()
 		lockFor(t, owner(t, "next"), s.NewLock("x"))()
@@ -255,6 +256,6 @@ func TestAnOwnershipCheckDelaysNoCall(t *testing.T) {
 		}
 		begun = time.Now()
 		require.NoError(t, s.Close(t.Context()))
-		assert.LessOrEqual(t, time.Since(begun), 2*time.Second, "as long as the command under way")
+		assert.LessOrEqual(t, time.Since(begun), 2*time.Second, "Close waits only for the command under way")
 	})
 }

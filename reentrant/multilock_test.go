@@ -18,8 +18,9 @@ import (
 // aDay is longer than any test takes in virtual time.
 const aDay = 25 * time.Hour
 
-// newSession opens a session that is closed at the end of the test. In a bubble, a test that waits for what never comes
-// fails after a day of virtual time: there is no deadlock, as the session goes on renewing.
+// newSession opens a session that is closed at the end of the test. In a bubble, a test that waits for an event that
+// never comes fails after a day of virtual time: the bubble cannot report a deadlock, since the session goes on
+// renewing.
 func newSession(t testing.TB, b backend.Backend, opts ...reentrant.Option) *reentrant.Session {
 	t.Helper()
 	s, err := reentrant.NewSession(b, opts...)
@@ -30,7 +31,7 @@ func newSession(t testing.TB, b backend.Backend, opts ...reentrant.Option) *reen
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = s.Close(ctx)
-		_ = s.Close(context.Background()) // waits for what goes on in the background
+		_ = s.Close(context.Background()) // waits for the work in the background
 	})
 	return s
 }
@@ -46,7 +47,7 @@ func TestMultiLockTakesAllOrNothing(t *testing.T) {
 		ok, err := m.TryLock(t.Context())
 		require.NoError(t, err)
 		assert.False(t, ok)
-		assert.False(t, a.IsHeldByCurrentOwner(t.Context()), "a was free and is given back")
+		assert.False(t, a.IsHeldByCurrentOwner(t.Context()), "a was free and is released again")
 
 		ok, err = m.TryLockFor(t.Context(), time.Second)
 		require.NoError(t, err)
@@ -61,7 +62,7 @@ func TestMultiLockTakesAllOrNothing(t *testing.T) {
 		require.NoError(t, b.Unlock(other))
 		require.NoError(t, m.Lock(t.Context()))
 		assert.Equal(t, 1, a.HoldCount(t.Context()))
-		assert.Equal(t, 1, b.HoldCount(t.Context()), "given twice, held once")
+		assert.Equal(t, 1, b.HoldCount(t.Context()), "a lock that is given twice is held once")
 		require.NoError(t, m.Unlock(t.Context()))
 		assert.Zero(t, a.HoldCount(t.Context())+b.HoldCount(t.Context()))
 	})
@@ -107,7 +108,7 @@ func TestMultiLockIsLostWithAnyOfItsLocks(t *testing.T) {
 		select {
 		case <-m.Lost(t.Context()):
 		default:
-			t.Error("a caller that holds nothing has lost it")
+			t.Error("Lost is closed for a caller that holds nothing")
 		}
 		err := m.Do(t.Context(), func(ctx context.Context) error {
 			lost := m.Lost(t.Context())
@@ -131,7 +132,7 @@ func TestMultiLockGivesBackInAPanic(t *testing.T) {
 	})
 }
 
-// A lock may be lost while its caller waits for another: then there is nothing that it could be all of.
+// A lock may be lost while its caller waits for another one: then the MultiLock cannot have all of them, and has none.
 func TestAMultiLockThatLostOneWhileItWaitedHasNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -146,7 +147,7 @@ func TestAMultiLockThatLostOneWhileItWaitedHasNone(t *testing.T) {
 	})
 }
 
-// Two locks of one name and two sessions are one lock: together they would wait for themselves.
+// Two locks of one name in two sessions are the same lock: a MultiLock of both would wait for itself.
 func TestAMultiLockOfOneNameTwiceIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -160,7 +161,7 @@ func TestAMultiLockOfOneNameTwiceIsRefused(t *testing.T) {
 	})
 }
 
-// A MultiLock of nothing is always free, but not for a caller whose context has ended.
+// A MultiLock without locks is always free, except for a caller whose context has ended.
 func TestAnEmptyMultiLockHeedsItsContext(t *testing.T) {
 	m := reentrant.NewMultiLock()
 	require.NoError(t, m.Lock(t.Context()))
@@ -171,11 +172,11 @@ func TestAnEmptyMultiLockHeedsItsContext(t *testing.T) {
 	ok, err := m.TryLockFor(ended(), time.Second)
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.False(t, ok)
-	assert.ErrorIs(t, m.Do(ended(), func(context.Context) error { t.Error("it runs"); return nil }), context.Canceled)
+	assert.ErrorIs(t, m.Do(ended(), func(context.Context) error { t.Error("fn runs"); return nil }), context.Canceled)
 	assert.ErrorContains(t, m.Lock(nil), "nil context") //nolint:staticcheck // that is what is tested
 }
 
-// A MultiLock reports the fewest holds and the shortest trust of its locks, and a loss of any of them.
+// A MultiLock reports the fewest holds and the shortest trust of any of its locks, and a loss of any of them.
 func TestAMultiLockIsHeldIfAllOfItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
@@ -193,7 +194,7 @@ func TestAMultiLockIsHeldIfAllOfItIs(t *testing.T) {
 		require.NoError(t, err)
 		want, err := a.TrustedUntil(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, want, until, "renewed, but sooner than a minute")
+		assert.Equal(t, want, until, "the trust is that of the lock that was renewed, which is less than a minute")
 
 		time.Sleep(time.Hour)
 		assert.Equal(t, 3, a.HoldCount(t.Context()))

@@ -13,16 +13,16 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// doze is how often a session looks whether its machine slept.
+// doze is how often a session checks whether its machine has slept.
 const doze = time.Second
 
 func TestAMachineThatSleptBelievesOnlyWhatRedisConfirms(t *testing.T) {
 	const lease = 9 * time.Second
 	for name, test := range map[string]struct {
-		sleep, stepped time.Duration // a clock that is set is ahead as well, but nothing happened
+		sleep, stepped time.Duration // after a clock was set it is ahead as well, although the machine did not sleep
 		fixed, silent  bool
 		lost           bool
-		within         time.Duration // of time that counts
+		within         time.Duration // of the time that counts against the lease
 	}{
 		"a nap":                       {sleep: 5 * time.Second},
 		"a nap, and Redis is silent":  {sleep: 5 * time.Second, silent: true, lost: true, within: lease - 5*time.Second},
@@ -72,18 +72,18 @@ func TestWhatWasAskedBeforeASleepIsAskedAgain(t *testing.T) {
 		b := memory.New()
 		var ahead atomic.Int64
 		s := newSession(t, b, reentrant.WithLease(lease), reentrant.WithNaps(&ahead))
-		require.NoError(t, s.NewLock("y").Lock(t.Context())) // so that the session looks
+		require.NoError(t, s.NewLock("y").Lock(t.Context())) // so that the session checks
 		l, other := s.NewLock("x"), newSession(t, b).NewLock("x")
 		asked := b.Count(memory.Acquire)
 		b.SetFault(memory.Script(memory.Acquire, memory.DelayReply(doze+time.Millisecond)))
 		locked, o := make(chan error), owner(t, "o")
 		go func() { locked <- l.Lock(o) }()
-		synctest.Wait() // Redis has it, and has not answered
+		synctest.Wait() // Redis has the command, and has not replied yet
 		ahead.Add(int64(night))
 		b.SetSkew(night)
 		require.NoError(t, <-locked)
 		assert.Equal(t, asked+3, b.Count(memory.Acquire),
-			"the answer was from before the night, and what was known of Redis's clock too")
+			"the reply was from before the night, and so was what the session knew of Redis's clock")
 		got, err := other.TryLock(t.Context())
 		require.NoError(t, err)
 		assert.False(t, got)
@@ -92,7 +92,8 @@ func TestWhatWasAskedBeforeASleepIsAskedAgain(t *testing.T) {
 	})
 }
 
-// A sleep while nothing was held is noticed late. It is not charged to what is taken then.
+// If the machine slept while nothing was held, the session notices it late. The sleep must not shorten the trust in
+// later holds.
 func TestASleepBeforeAHoldIsNotItsOwn(t *testing.T) {
 	for _, opts := range [][]reentrant.LockOption{{}, {reentrant.WithFixedLease(30 * time.Second)}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -116,7 +117,7 @@ func TestASleepBeforeAHoldIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// A grant that comes after a sleep may be as old as that: it is confirmed.
+// A grant that arrives after a sleep may be as old as the sleep, so it is confirmed.
 func TestAGrantAfterASleepIsConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

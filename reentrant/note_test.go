@@ -15,7 +15,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// noteOf is what another session is shown of the holder.
+// noteOf returns the note that another session sees with the holder.
 func noteOf(t *testing.T, l *reentrant.Lock) string {
 	t.Helper()
 	synctest.Wait()
@@ -24,7 +24,7 @@ func noteOf(t *testing.T, l *reentrant.Lock) string {
 	return st.Note
 }
 
-// noted is two sessions' handles of a lock, and an owner of the first one with a note.
+// noted returns two sessions' handles of a lock, and an owner of the first session with a note.
 func noted(t *testing.T, note string, opts ...reentrant.Option) (b *memory.Backend, l, m *reentrant.Lock, a context.Context) {
 	t.Helper()
 	b = memory.New()
@@ -53,7 +53,7 @@ func TestANoteIsShownForAsLongAsItsHold(t *testing.T) {
 	})
 }
 
-// A hold that passes to a waiting owner, of this process or another, has the note of that owner.
+// When a hold passes to a waiting owner, of this process or another, it has that owner's note.
 func TestANoteIsThatOfTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l, m, a := noted(t, "of a")
@@ -90,7 +90,7 @@ func TestHoldsWithoutANoteCostNothing(t *testing.T) {
 	})
 }
 
-// The backend keeps a note for an hour. It is written again before that, and not with each renewal.
+// The backend keeps a note for an hour. The session writes it again before that, and not with each renewal.
 func TestANoteOutlastsTheTimeForWhichItIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l, m, a := noted(t, "long work")
@@ -105,7 +105,7 @@ func TestANoteOutlastsTheTimeForWhichItIsKept(t *testing.T) {
 	})
 }
 
-// Lock returns when it has the lock, whatever becomes of the note.
+// Lock returns when it has the lock, whatever happens to the note.
 func TestANoteDelaysAndFailsNoLock(t *testing.T) {
 	const way = 50 * time.Millisecond
 	for what, verdict := range map[string]memory.Verdict{
@@ -142,7 +142,7 @@ func TestANoteThatIsLostIsWrittenWithTheNextRenewal(t *testing.T) {
 	})
 }
 
-// Another server may have taken over without the note.
+// Another server may have taken over that does not have the note.
 func TestANoteIsWrittenAgainWhenTheChannelIsReopened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l, _, a := noted(t, "text")
@@ -225,7 +225,7 @@ func TestANoteComesBackAfterAWait(t *testing.T) {
 	})
 }
 
-// Redis does not know which owner of a cohort has the lock, so no note is shown that might be another owner's.
+// Redis does not know which owner of a cohort has the lock, so it shows no note, which might be another owner's.
 func TestACohortHasNoNotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l, m, a := noted(t, "text", reentrant.WithCohort())
@@ -240,7 +240,7 @@ func TestACohortHasNoNotes(t *testing.T) {
 	})
 }
 
-// Under a context with a note, read-write locks and semaphores are taken without the note.
+// Read-write locks and semaphores can be taken under a context with a note. They have no note.
 func TestOnlyALockHasNotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -15,7 +15,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// moded is what an event says of its kind and mode.
+// moded is the part of an event that says which kind and mode of lock it is about.
 type moded struct {
 	kind reentrant.EventKind
 	lock string
@@ -82,7 +82,7 @@ func TestTheEventOfALossSaysWhichModeWasLost(t *testing.T) {
 		require.NoError(t, s.NewLock("lock").Lock(ctx))
 		require.NoError(t, read.RLock(ctx))
 		require.NoError(t, written.Lock(ctx))
-		require.NoError(t, written.RLock(ctx)) // the writer reads too, and loses both at once
+		require.NoError(t, written.RLock(ctx)) // the writer also reads, and loses both sides at once
 		require.NoError(t, pool.Acquire(ctx, 2))
 		d.take()
 		b.SetFault(func(memory.Op) memory.Verdict { return memory.Lose })
@@ -97,7 +97,7 @@ func TestTheEventOfALossSaysWhichModeWasLost(t *testing.T) {
 			{reentrant.EventLost, "lock", reentrant.ModeLock}, {reentrant.EventLost, "read", reentrant.ModeRead},
 			{reentrant.EventLost, "written", reentrant.ModeWrite}, {reentrant.EventLost, "pool", reentrant.ModePermits},
 		}, lost)
-		require.NoError(t, s.Close(t.Context())) // the log is written
+		require.NoError(t, s.Close(t.Context())) // the log was written
 		for _, mode := range []string{"lock=read mode=read ", "lock=written mode=write ", "lock=pool mode=permits "} {
 			assert.Equal(t, 1, strings.Count(log.String(), mode), "%s in %s", mode, &log)
 		}

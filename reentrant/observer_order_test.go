@@ -19,18 +19,18 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// everyMode has the ways in which a session can have locks.
+// everyMode has the options of all modes in which a session can use locks.
 var everyMode = map[string][]reentrant.Option{
 	"registered": nil,
 	"cohort":     {reentrant.WithCohort()},
 	"linger":     {reentrant.WithCohort(), reentrant.WithLinger(time.Millisecond), reentrant.WithTurn(2, 0)},
 }
 
-// A watcher counts the holders of each lock, as the events have it.
+// A watcher counts the holders of each lock according to the events.
 type watcher struct {
 	holders map[string]int
 	strange []string
-	seen    atomic.Int64 // events of locks taken and given up
+	seen    atomic.Int64 // number of events of locks taken and released
 }
 
 func (w *watcher) Observe(_ context.Context, e reentrant.Event) {
@@ -47,21 +47,21 @@ func (w *watcher) Observe(_ context.Context, e reentrant.Event) {
 		w.strange = append(w.strange, fmt.Sprintf("%v %q by %v: %d holders", e.Kind, e.Lock, e.Owner, n))
 	}
 	if e.Owner == (reentrant.Owner{}) {
-		return // of an event that is no call's
+		return // of an event that belongs to no call
 	}
 	if name, _, _ := strings.Cut(strings.TrimPrefix(e.Owner.String(), "~"), " "); name != e.Lock {
-		w.strange = append(w.strange, fmt.Sprintf("%v %q by %v, which has to do with %q", e.Kind, e.Lock, e.Owner, name))
+		w.strange = append(w.strange, fmt.Sprintf("%v %q by %v, in a call about %q", e.Kind, e.Lock, e.Owner, name))
 	}
 }
 
-// By its events a lock never has two holders, and each event has the name of its lock.
+// According to the events a lock never has two holders, and each event names its lock.
 func TestTheEventsOfALockHaveAnOrder(t *testing.T) {
 	for name, mode := range everyMode {
 		t.Run(name, func(t *testing.T) {
 			w := &watcher{holders: map[string]int{}}
 			s, err := reentrant.NewSession(memory.New(), append(mode, reentrant.WithObserver(w), patient)...)
 			require.NoError(t, err)
-			for round := range int64(6) { // whose events the watcher sees before the next, or they would be too many to keep
+			for round := range int64(6) { // the watcher sees these events before the next round, or there would be too many to keep
 				useLocks(t, s, 250)
 				all := 2 * 12 * 250 * (round + 1)
 				require.Eventually(t, func() bool { return w.seen.Load() == all }, time.Minute, time.Millisecond)
@@ -76,7 +76,7 @@ func TestTheEventsOfALockHaveAnOrder(t *testing.T) {
 	}
 }
 
-// useLocks has twelve goroutines take four locks, and give them up, as often as given.
+// useLocks makes twelve goroutines acquire and release four locks, the given number of times each.
 func useLocks(t *testing.T, s *reentrant.Session, times int) {
 	var wg sync.WaitGroup
 	for n := range 12 {
@@ -89,7 +89,7 @@ func useLocks(t *testing.T, s *reentrant.Session, times int) {
 					return
 				}
 				if i%100 == 0 {
-					time.Sleep(time.Millisecond) // until an idle lock is given back
+					time.Sleep(time.Millisecond) // until an idle lock is released
 				}
 			}
 		})
@@ -102,7 +102,7 @@ type observe func(e reentrant.Event)
 
 func (f observe) Observe(_ context.Context, e reentrant.Event) { f(e) }
 
-// An observer that panics is called for the next event all the same, and the log says it once.
+// An observer that panics is called for the next event nevertheless, and the log says so once.
 func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 	for name, mode := range everyMode {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +129,8 @@ func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 	}
 }
 
-// An observer that blocks delays no call, no loss and no other lock. What it misses is counted, and the log says it once.
+// An observer that blocks delays no call, no loss and no other lock. The events that it misses are counted, and the log
+// says so once.
 func TestAnObserverThatBlocksDelaysNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -150,18 +151,18 @@ func TestAnObserverThatBlocksDelaysNoCall(t *testing.T) {
 		require.NoError(t, err)
 		b.SetFault(memory.Script(memory.Renew, lose(1000)...))
 		<-l.Lost(t.Context())
-		assert.Equal(t, until, time.Now(), "the watchdog is on time")
+		assert.Equal(t, until, time.Now(), "the loss is reported on time")
 		require.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
-		require.NoError(t, s.Close(t.Context()), "though events wait")
+		require.NoError(t, s.Close(t.Context()), "the call succeeds although events wait")
 		close(released)
 		synctest.Wait()
-		assert.Equal(t, 10_001, seen, "the one that blocked, and as many as may wait")
+		assert.Equal(t, 10_001, seen, "the event that blocked, and as many as may wait")
 		assert.Equal(t, uint64(1+12_000+2-10_001), s.Stats().Dropped)
 		assert.Equal(t, 1, strings.Count(out.String(), "observer is too slow"))
 	})
 }
 
-// An event says when it happened, not when it was observed.
+// The time of an event is when it happened, not when the observer was called.
 func TestAnEventSaysWhenItHappened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Time
@@ -179,7 +180,7 @@ func TestAnEventSaysWhenItHappened(t *testing.T) {
 	})
 }
 
-// A return from a wait to a lock that another goroutine of the owner has taken meanwhile is no new hold.
+// If an owner returns from a wait to a lock that another of its goroutines has taken meanwhile, that is no new hold.
 func TestAReturnToALockThatItsOwnerHasIsAReentry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{}

@@ -16,9 +16,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A faulty is a log handler that fails at some records. It keeps the others.
+// A faulty is a log handler that fails at some records, and keeps the others.
 type faulty struct {
-	fail func(r slog.Record) // of a record that is to be lost: panics, or ends the goroutine
+	fail func(r slog.Record) // called for a record that is to be lost: panics, or ends the goroutine
 
 	mu      sync.Mutex
 	kept    []string
@@ -50,7 +50,7 @@ var brokenEnds = map[string]func(){
 	"Goexit": runtime.Goexit, // as t.FailNow does
 }
 
-// takeAll takes and gives up a lock, a side and a permit.
+// takeAll acquires and releases a lock, a side and a permit.
 func takeAll(t *testing.T, s *reentrant.Session) {
 	t.Helper()
 	l, rw, m := s.NewLock("lock"), s.NewRWLock("book"), s.NewSemaphore("pool", 2)
@@ -64,7 +64,7 @@ func takeAll(t *testing.T, s *reentrant.Session) {
 	}
 }
 
-// A log handler that fails at a record loses that one. The next has the number of those that were lost.
+// If a log handler fails at a record, that record is lost. The next one has the number of lost records.
 func TestALogHandlerThatFailsCostsItsLine(t *testing.T) {
 	for name, fail := range brokenEnds {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestALogHandlerThatAlwaysFailsChangesNothing(t *testing.T) {
 	}
 }
 
-// disabling is a handler that panics when it is asked whether it takes a level.
+// disabling is a handler that panics when it is asked whether a level is enabled.
 type disabling struct{ slog.Handler }
 
 func (disabling) Enabled(context.Context, slog.Level) bool { panic("broken") }
@@ -117,14 +117,14 @@ func TestALogHandlerThatFailsAtALevelDoesNotTakeIt(t *testing.T) {
 		require.NoError(t, err)
 		takeAll(t, s)
 		require.NoError(t, newSession(t, b).NewLock("lock").Lock(owner(t, "holder")))
-		ok, err := s.NewLock("lock").TryLockFor(owner(t, "waiter"), time.Minute) // it asks for the holder after a while
+		ok, err := s.NewLock("lock").TryLockFor(owner(t, "waiter"), time.Minute) // the session asks for the holder after a while
 		require.NoError(t, err)
 		require.False(t, ok)
 		require.NoError(t, s.Close(t.Context()))
 	})
 }
 
-// An observer that fails at an event loses that one, of whatever kind of lock.
+// If an observer fails at an event, it loses only that event, of whatever kind of lock.
 func TestAnObserverThatFailsCostsItsEvent(t *testing.T) {
 	for name, fail := range brokenEnds {
 		t.Run(name, func(t *testing.T) {

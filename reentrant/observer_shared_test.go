@@ -17,12 +17,12 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A census counts those inside of each shared name, as the events have it.
+// A census counts who is inside of each shared name, according to the events.
 type census struct {
 	limit  int // of permits
 	inside map[resident]int
 	wrong  []string
-	events atomic.Int64 // of sides and permits taken and given up
+	events atomic.Int64 // number of sides and permits taken and released
 }
 
 // A resident is an owner on one side of a name. Permits have no owner.
@@ -54,7 +54,7 @@ func (c *census) Observe(_ context.Context, e reentrant.Event) {
 	}
 }
 
-// state says what is wrong with those inside of a name, "" if nothing is.
+// state returns what is wrong with the residents of a name, "" if nothing is.
 func (c *census) state(name string) string {
 	var readers, writers, permits int
 	for who, n := range c.inside {
@@ -76,12 +76,13 @@ func (c *census) state(name string) string {
 	return ""
 }
 
-// By their events a writer is never beside a reader, and no permit is out that the semaphore does not have.
+// According to the events a writer is never inside together with a reader, and never more permits are held than the
+// semaphore has.
 func TestTheEventsOfSharedNamesHaveAnOrder(t *testing.T) {
 	c := &census{limit: 3, inside: map[resident]int{}}
 	s, err := reentrant.NewSession(memory.New(), reentrant.WithObserver(c), patient)
 	require.NoError(t, err)
-	for range testsize.Of(40, 4) { // the watcher sees all events before the next round, or they would be too many to keep
+	for range testsize.Of(40, 4) { // the watcher sees all events of this round before the next one, or there would be too many to keep
 		useShared(t, s, 100)
 		seen := s.Stats().Dropped // none
 		require.Zero(t, seen)
@@ -93,7 +94,7 @@ func TestTheEventsOfSharedNamesHaveAnOrder(t *testing.T) {
 	assert.Empty(t, c.inside, "each Acquired has its Released")
 }
 
-// drained waits until the observer has seen all events so far: the last is that of a call made now.
+// drained waits until the observer has seen all events so far: the last one belongs to a call made now.
 func drained(t *testing.T, s *reentrant.Session, c *census) {
 	m := s.NewSemaphore("last", 1)
 	before := c.events.Load()
@@ -102,7 +103,7 @@ func drained(t *testing.T, s *reentrant.Session, c *census) {
 	require.Eventually(t, func() bool { return c.events.Load() >= before+2 && s.Stats().Held == 0 }, testsize.Patience(time.Minute), time.Millisecond)
 }
 
-// useShared has goroutines use two read-write locks and a semaphore, so many times each. Two of them share an owner.
+// useShared makes goroutines use two read-write locks and a semaphore, n times each. Two of them share an owner.
 func useShared(t *testing.T, s *reentrant.Session, times int) {
 	var wg sync.WaitGroup
 	use := func(owner string, section func(ctx context.Context, i int) error) {
@@ -133,7 +134,7 @@ func useShared(t *testing.T, s *reentrant.Session, times int) {
 	wg.Wait()
 }
 
-// downgrade writes, and goes on as a reader.
+// downgrade writes, and then goes on as a reader.
 func downgrade(ctx context.Context, l *reentrant.RWLock) error {
 	for _, step := range []func(context.Context) error{l.Lock, l.RLock, l.Unlock, l.RUnlock} {
 		if err := step(ctx); err != nil {
@@ -152,7 +153,7 @@ func steps(t *testing.T, ctx context.Context, all ...func(context.Context) error
 	}
 }
 
-// brief is what these tests compare of an event.
+// brief is the part of an event that these tests compare.
 type brief struct {
 	kind    reentrant.EventKind
 	mode    reentrant.Mode
@@ -167,7 +168,7 @@ func briefs(events []reentrant.Event) (all []brief) {
 	return all
 }
 
-// An owner has one side at a time by its events, and leaves it when nothing of that is left.
+// According to the events an owner has a side once, and leaves it when its last hold of it has ended.
 func TestTheEventsOfASideComeInPairs(t *testing.T) {
 	const acquired, reentered, released = reentrant.EventAcquired, reentrant.EventReentered, reentrant.EventReleased
 	const read, write = reentrant.ModeRead, reentrant.ModeWrite
@@ -222,7 +223,7 @@ func TestTwoGoroutinesOfAnOwnerAcquireOnce(t *testing.T) {
 	}
 }
 
-// The events of permits say how many, and for how long the caller had them.
+// The events of permits have their number, and for how long the caller had them.
 func TestTheEventsOfPermitsHaveTheirNumber(t *testing.T) {
 	const acquired, released, mode = reentrant.EventAcquired, reentrant.EventReleased, reentrant.ModePermits
 	synctest.Test(t, func(t *testing.T) {
@@ -243,9 +244,9 @@ func TestTheEventsOfPermitsHaveTheirNumber(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, ok)
 		assert.Equal(t, []brief{{reentrant.EventFailed, mode, 5, 0}}, briefs(d.take()))
-		steps(t, b, give(1)) // at 3 s: of its own the youngest
+		steps(t, b, give(1)) // at 3 s: of the caller's own permits the youngest
 		steps(t, a, give(1)) // at 4 s
-		steps(t, c, give(3)) // at 5 s: it has none, so these are the oldest
+		steps(t, c, give(3)) // at 5 s: the caller has none, so these are the oldest
 		steps(t, b, give(1)) // at 6 s
 		assert.Equal(t, []brief{{released, mode, 1, time.Second}, {released, mode, 1, 4 * time.Second}, {released, mode, 3, 5 * time.Second},
 			{released, mode, 1, 5 * time.Second}}, briefs(d.take()))
@@ -254,7 +255,7 @@ func TestTheEventsOfPermitsHaveTheirNumber(t *testing.T) {
 	})
 }
 
-// What was lost left with the loss, and with nothing after that.
+// What was lost counts as released at the loss, and no later event is about it.
 func TestALossOfASharedNameIsADeparture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, b := &diary{}, memory.New()
@@ -289,7 +290,7 @@ func TestALossOfASharedNameIsADeparture(t *testing.T) {
 	})
 }
 
-// A wait for a condition is a departure and an admission. The events have the context of their call.
+// A wait for a condition leaves the side and enters it again. These events have the context of their call.
 func TestAWaitForAConditionOfAWriterIsADeparture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{}

@@ -18,7 +18,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A diary is an Observer that keeps everything.
+// A diary is an Observer that keeps all events.
 type diary struct {
 	mu     sync.Mutex
 	events []reentrant.Event
@@ -35,7 +35,7 @@ func (d *diary) Observe(ctx context.Context, e reentrant.Event) {
 	d.keys = append(d.keys, ctx.Value(diaryKey{}))
 }
 
-// take is what was noted since it was last called, in a bubble.
+// take returns the events since it was last called, in a bubble.
 func (d *diary) take() []reentrant.Event {
 	synctest.Wait()
 	d.mu.Lock()
@@ -166,7 +166,7 @@ func TestAnObserverSeesTheErrorOfAFailedCall(t *testing.T) {
 	})
 }
 
-// A hung is a log handler that never returns, until it is let go.
+// A hung is a log handler that does not return until the test releases it.
 type hung struct {
 	slog.Handler
 	released chan struct{}
@@ -184,7 +184,7 @@ func (h *hung) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A log that hangs delays nothing. Later it has all records in order, with the times of the events.
+// A log that hangs delays nothing. Later it gets all records in order, with the times of the events.
 func TestALogThatHangsHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hung{Handler: slog.DiscardHandler, released: make(chan struct{})}
@@ -207,16 +207,16 @@ func TestALogThatHangsHoldsNothingUp(t *testing.T) {
 		require.NoError(t, other.Unlock(t.Context()))
 		short, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.NoError(t, l.Lock(short), "what was left of the first try has been given back")
+		require.NoError(t, l.Lock(short), "what the first try had left was released")
 		require.NoError(t, l.Unlock(t.Context()))
 		for range 1000 {
 			require.NoError(t, l.Lock(t.Context()))
 			require.NoError(t, l.Unlock(t.Context()))
 		}
-		require.NoError(t, s.Close(t.Context()), "though its log is not written")
+		require.NoError(t, s.Close(t.Context()), "the call returns although the log is not written")
 		close(h.released)
 		synctest.Wait()
-		require.Len(t, h.wrote, 1001, "what hangs, and as many as may wait")
+		require.Len(t, h.wrote, 1001, "the record that hangs, and as many as may wait")
 		for i, at := range times {
 			assert.Equal(t, at, h.wrote[i].Time)
 		}
@@ -231,7 +231,8 @@ func TestALogThatHangsHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// The log has one line when the server stops serving a lock and one when it serves it again, however often it is asked.
+// However often the server is asked, the log has one line when the server stops serving a lock and one when it serves
+// it again.
 func TestAnOutageIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, buf := memory.New(), &bytes.Buffer{}
@@ -242,7 +243,7 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 		}
 		b.SetFault(memory.Script(memory.Acquire, memory.Lose))
 		_, err := s.NewLock("w").TryLock(t.Context())
-		require.Error(t, err, "a caller that does not wait is told by the error, and not by the log")
+		require.Error(t, err, "for a caller that does not wait, only the error says it, and not the log")
 		b.SetFault(nil)
 		for _, name := range []string{"x", "y"} {
 			assert.NoError(t, s.NewLock(name).Unlock(owner(t, name)))
@@ -267,7 +268,7 @@ func TestAnOutageOfASharedNameIsLoggedOnce(t *testing.T) {
 				s := newSession(t, b, reentrant.WithLogger(slog.New(slog.NewTextHandler(buf, nil))))
 				b.SetFault(func(memory.Op) memory.Verdict { return memory.Lose })
 				ok, err := s.NewSemaphore("tried", 1).TryAcquire(t.Context(), 1)
-				require.Error(t, err, "a caller that does not wait is told by the error, and not by the log")
+				require.Error(t, err, "for a caller that does not wait, only the error says it, and not the log")
 				require.False(t, ok)
 				synctest.Wait()
 				require.Empty(t, buf.String())
@@ -287,7 +288,7 @@ func TestAnOutageOfASharedNameIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// Twenty callers give up one after the other while the server is away.
+// Twenty callers stop waiting one after the other while the server is away.
 func TestManyWaitersInOneOutageAreTwoLines(t *testing.T) {
 	for name, comesBack := range map[string]bool{"the server comes back": true, "it stays away": false} {
 		t.Run(name, func(t *testing.T) {
@@ -317,12 +318,12 @@ func TestManyWaitersInOneOutageAreTwoLines(t *testing.T) {
 	}
 }
 
-// The event of a long wait has the holder, since when it holds, and how many sessions wait.
+// The event of a long wait names the holder, since when it has held the lock, and how many sessions wait.
 func TestALongWaitNamesTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, buf := memory.New(), &bytes.Buffer{}
 		holder := newSession(t, b)
-		time.Sleep(time.Hour) // tokens are the time since the backend was opened
+		time.Sleep(time.Hour) // tokens count from the opening of the backend
 		require.NoError(t, holder.NewLock("x").Lock(reentrant.WithNote(owner(t, "ann"), "migration 42")))
 		s := newSession(t, b, reentrant.WithLogger(slog.New(slog.NewTextHandler(buf, nil))))
 		waited := make(chan error)

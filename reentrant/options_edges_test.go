@@ -17,10 +17,10 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// edges are where numbers change their nature: to a float of Lua, to one of 32 bits, to a negative one.
+// edges are the numbers at which arithmetic changes: to a float in Lua, to more than 32 bits, to a negative number.
 var edges = []int64{0, 1, -1, 1 << 31, 1<<31 - 1, 1<<53 - 1, 1 << 53, 1<<53 + 1, math.MaxInt64, math.MinInt64}
 
-// An optionEdge makes an option of a number, or of nothing, with what it needs beside it.
+// An optionEdge makes an option from a number, or from nothing, together with the options that it needs.
 type optionEdge struct {
 	option func(n int64) reentrant.Option
 	lock   func(n int64) reentrant.LockOption
@@ -44,7 +44,7 @@ func turnTime(d time.Duration) reentrant.Option { return reentrant.WithTurn(0, d
 
 const longest = 10 * 365 * 24 * time.Hour // the longest lease
 
-// optionEdges has every option by its name; what follows a dash sets rows of the same option apart.
+// optionEdges has every option by its name; a dash and a word distinguish rows of the same option.
 var optionEdges = map[string]optionEdge{
 	"WithLease":            of(reentrant.WithLease),
 	"WithHeartbeat":        of(reentrant.WithHeartbeat),
@@ -96,7 +96,7 @@ func FuzzOptions(f *testing.F) {
 	})
 }
 
-// tryOption opens two sessions with an option, and has them hand a lock to each other.
+// tryOption opens two sessions with an option, which hand a lock over to each other.
 func tryOption(t *testing.T, name string, edge optionEdge, n int64) {
 	b := memory.New()
 	options := edge.beside
@@ -135,7 +135,7 @@ func tryOption(t *testing.T, name string, edge optionEdge, n int64) {
 	synctest.Wait()
 	ok, err := theirs.TryLock(reentrant.WithOwner(ctx, "third"))
 	require.NoError(t, err, n)
-	assert.False(t, ok, "two have it: %d", n)
+	assert.False(t, ok, "two owners have the lock: %d", n)
 	require.NoError(t, mine.Unlock(ctx), n)
 	require.NoError(t, mine.Unlock(ctx), n)
 	require.NoError(t, <-waited, n)
@@ -161,7 +161,7 @@ func TestOptionEdgesAreComplete(t *testing.T) {
 	}
 }
 
-// An option that is nil is an error that says which, and no panic.
+// If an option is nil the call returns an error that says which one, and does not panic.
 func TestNilOptionsAreErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, ctx := memory.New(), t.Context()

@@ -15,8 +15,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A wait ends within a lease of the end of its context, or of its time limit, whichever commands get no reply, and its
-// error gives the reason.
+// A wait ends at most a lease after its context has ended, or its time limit passed, whichever commands get no reply.
+// Its error gives the reason.
 func TestAWaitEndsWithinALeaseOfItsContext(t *testing.T) {
 	const lease = 9 * time.Second
 	for name, hang := range map[string]func(memory.Op) bool{
@@ -52,7 +52,7 @@ func TestAWaitEndsWithinALeaseOfItsContext(t *testing.T) {
 						assert.Equal(t, !limited, errors.Is(err, context.DeadlineExceeded), "%v", err)
 						assert.NotErrorIs(t, err, context.Canceled)
 						assert.ErrorIs(t, err, backend.ErrUnavailable)
-						assert.ErrorContains(t, err, "memory: ", "what the backend said")
+						assert.ErrorContains(t, err, "memory: ", "the error of the backend")
 						require.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
 					})
 				})
@@ -61,7 +61,7 @@ func TestAWaitEndsWithinALeaseOfItsContext(t *testing.T) {
 	}
 }
 
-// A context that ends before anything of the wait was sent ends it at once, and the caller keeps its hold.
+// If a context ends before any command of the wait was sent, the wait ends at once and the caller keeps its hold.
 func TestAWaitThatWasNotSentEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -79,8 +79,8 @@ func TestAWaitThatWasNotSentEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// An owner that was signalled and cannot have the lock again within a lease of the end of its context leaves without it.
-// Its signal goes to the next waiter.
+// An owner was signalled, and cannot acquire the lock within a lease after its context has ended. It returns without
+// the lock, and its signal goes to the next waiter.
 func TestAnOverdueWaiterPassesItsSignalOn(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A re-entry that fails because the hold is lost meanwhile is owed no Unlock.
+// If a re-entry fails because the hold is lost meanwhile, no Unlock is owed for it.
 func TestAReentryThatFindsALossIsNotOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -25,7 +25,7 @@ func TestAReentryThatFindsALossIsNotOwed(t *testing.T) {
 		b.SetFault(memory.Script(memory.Reenter, memory.DelayReply(time.Second)))
 		locked := make(chan error, 1)
 		go func() { locked <- l.Lock(o) }()
-		synctest.Wait() // what it sent is on its way
+		synctest.Wait() // its command is on its way
 		short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, s.Close(short), context.DeadlineExceeded)
@@ -35,8 +35,8 @@ func TestAReentryThatFindsALossIsNotOwed(t *testing.T) {
 	})
 }
 
-// An owner that comes back to a hold which another of its goroutines has taken, and finds it lost: each of the two owes
-// what it had.
+// An owner returns from a wait to a hold that another of its goroutines has taken, and finds that it is lost. Each of
+// the two goroutines owes Unlocks for its own holds only.
 func TestAReturnThatFindsALossIsOwedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -56,7 +56,7 @@ func TestAReturnThatFindsALossIsOwedOnce(t *testing.T) {
 		b.SetFault(memory.Script(memory.Reenter, memory.DelayReply(time.Second)))
 		closed := make(chan error)
 		go func() {
-			time.Sleep(1200 * time.Millisecond) // the wait has ended, and what it sent is on its way
+			time.Sleep(1200 * time.Millisecond) // the wait has ended, and its command is on its way
 			short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			closed <- s.Close(short)
@@ -70,7 +70,7 @@ func TestAReturnThatFindsALossIsOwedOnce(t *testing.T) {
 	})
 }
 
-// After a lost reply the outcome stays unknown, even if later tries were never sent.
+// If a reply was lost, the outcome stays unknown, even if later tries were never sent.
 func TestALostReplyStaysUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -115,7 +115,7 @@ func TestVerifySaysWhatFailed(t *testing.T) {
 	})
 }
 
-// Unlock gives up a live hold first. Release does the opposite.
+// If an owner has lost holds and a live one, Unlock releases the live one first. Release does the opposite.
 func TestGoroutinesOfAnOwnerShareWhatItOwes(t *testing.T) {
 	type hold struct {
 		lock, unlock func(context.Context) error

@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// String reports what a user can know, and no internals.
+// String shows what a user can know, and nothing internal.
 func TestWhatPrintsSaysWhatItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
@@ -50,7 +50,7 @@ func TestOneHoldIsNotPlural(t *testing.T) {
 	})
 }
 
-// An error names the call that the caller made.
+// An error names the method that the caller has called.
 func TestAnErrorNamesTheCallThatWasMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newSession(t, memory.New()).NewLock("x")

@@ -16,14 +16,14 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A listener is a Backend that writes down what the sessions say that they remember.
+// A listener is a Backend that records what the sessions say they remember.
 type listener struct {
 	backend.Backend
 	mu       sync.Mutex
-	priors   []backend.Prior // with each acquire and release
+	priors   []backend.Prior // the Prior of each acquire and release
 	yields   []backend.AcquireRequest
 	released []backend.ReleaseResult
-	fail     error // of the next command, after it was carried out
+	fail     error // called after the next command was carried out
 }
 
 type listeningConn struct {
@@ -77,10 +77,10 @@ func (l *listener) hear(p backend.Prior) error {
 func (l *listener) loseNext() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fail = backend.WithOutcomeUnknown(errors.New("the answer was lost"))
+	l.fail = backend.WithOutcomeUnknown(errors.New("the reply was lost"))
 }
 
-// last is what was said with the latest acquire or release.
+// last returns the Prior of the latest acquire or release.
 func (l *listener) last() backend.Prior {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,16 +100,16 @@ func TestASessionRemembersHowItLeftALock(t *testing.T) {
 		l := s.NewLock("orders")
 		ctx := t.Context()
 		require.NoError(t, l.Lock(ctx))
-		assert.Zero(t, heard.last(), "it has never had the lock")
+		assert.Zero(t, heard.last(), "the session has never had the lock")
 		require.NoError(t, l.Unlock(ctx))
 		assert.Equal(t, backend.Freed, heard.lastReleased())
-		require.NoError(t, s.NewLock("other").Lock(ctx)) // takes a spare state
+		require.NoError(t, s.NewLock("other").Lock(ctx)) // uses a spare state
 		require.NoError(t, l.Lock(ctx))
-		assert.True(t, heard.last().Freed, "it has freed it")
+		assert.True(t, heard.last().Freed, "the session has freed the lock")
 		require.NoError(t, l.Lock(ctx))
 		require.NoError(t, l.Unlock(ctx))
 		require.NoError(t, l.Unlock(ctx))
-		assert.Equal(t, uint64(2), heard.last().Op, "it has counted its holds")
+		assert.Equal(t, uint64(2), heard.last().Op, "the hold count has changed the record")
 		assert.Equal(t, backend.Freed, heard.lastReleased())
 		require.NoError(t, s.NewLock("other").Unlock(ctx))
 	})
@@ -148,7 +148,7 @@ func TestASessionRemembersNothingAfterAnUnknownOutcome(t *testing.T) {
 		require.NoError(t, l.Unlock(t.Context()))
 		heard.loseNext()
 		require.NoError(t, l.Lock(t.Context()))
-		assert.Zero(t, heard.last(), "the copy that is sent because the answer was lost")
+		assert.Zero(t, heard.last(), "the copy that is sent because the reply was lost")
 		heard.loseNext()
 		require.NoError(t, l.Unlock(t.Context()))
 		assert.Zero(t, heard.last())
@@ -181,7 +181,7 @@ func TestASessionRemembersAGrant(t *testing.T) {
 	})
 }
 
-// Only such a yield is one that a comparison of the record can decide.
+// The server can decide only such a yield by a comparison of the record.
 func TestAYieldBeginsALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -209,7 +209,7 @@ func TestAYieldBeginsALease(t *testing.T) {
 		require.NotEmpty(t, heard.yields)
 		for _, req := range heard.yields {
 			assert.False(t, req.KeepTTL)
-			assert.NotZero(t, req.Prior.Epoch, "and it says what the session remembers")
+			assert.NotZero(t, req.Prior.Epoch, "the request has what the session remembers")
 		}
 	})
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// distant is a server a few milliseconds away.
+// distant makes the server a few milliseconds away.
 func distant() backend.Backend {
 	return memory.New(memory.WithFault(func(memory.Op) memory.Verdict {
 		return memory.Verdict{Delay: 2 * time.Millisecond, Late: 2 * time.Millisecond}
 	}))
 }
 
-// requireQueued requires that all questions agree on who waits for the lock.
+// requireQueued requires that all inspecting methods agree on who waits for the lock.
 func requireQueued(t *testing.T, l *reentrant.Lock, want ...context.Context) {
 	t.Helper()
 	var owners []reentrant.Owner
@@ -34,7 +34,8 @@ func requireQueued(t *testing.T, l *reentrant.Lock, want ...context.Context) {
 	require.Equal(t, len(want) > 0, l.HasQueuedOwners())
 }
 
-// lockAll has the owners wait for the lock, one after the other. The channel has those whose Lock has returned.
+// lockAll makes the owners wait for the lock one after the other. The channel receives an owner when its Lock has
+// returned.
 func lockAll(t *testing.T, l *reentrant.Lock, owners ...context.Context) <-chan context.Context {
 	locked := make(chan context.Context, len(owners))
 	for _, ctx := range owners {
@@ -47,12 +48,13 @@ func lockAll(t *testing.T, l *reentrant.Lock, owners ...context.Context) <-chan 
 	return locked
 }
 
-// While the next owner asks the server, it neither waits in line nor holds the lock.
+// While the next owner asks the server, it is no longer in the local line and does not hold the lock yet: it counts as
+// queued.
 func TestAnOwnerIsQueuedUntilItsLockReturns(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts    []reentrant.Option
 		fair    bool
-		foreign bool // another session has the lock at first
+		foreign bool // at first another session has the lock
 	}{
 		"handed on":               {fair: true},
 		"handed on, unfair":       {},
@@ -90,7 +92,7 @@ func TestAnOwnerIsQueuedUntilItsLockReturns(t *testing.T) {
 	}
 }
 
-// In a cohort the next owner sends nothing. There is no moment at which it neither waits nor holds.
+// In a cohort the next owner sends no command. At every moment it either waits or holds.
 func TestTheNextOwnerOfACohortWaitsOrHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newSession(t, distant(), reentrant.WithCohort()).NewLock("x")
@@ -107,7 +109,7 @@ func TestTheNextOwnerOfACohortWaitsOrHolds(t *testing.T) {
 	})
 }
 
-// Several goroutines wait for one owner. When the first has the lock the others enter again, each with a command.
+// Several goroutines wait for the same owner. When the first has the lock the others re-enter it, each with a command.
 func TestAGoroutineOfAnOwnerIsQueuedUntilItsLockReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newSession(t, distant()).NewLock("x")
@@ -131,7 +133,7 @@ func TestAGoroutineOfAnOwnerIsQueuedUntilItsLockReturns(t *testing.T) {
 	})
 }
 
-// What a caller that left has in Redis is given back behind its back: it waits for nothing.
+// When a caller has left, its place in Redis is withdrawn in the background: the caller counts as waiting no longer.
 func TestAnOwnerThatLeftIsNotQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := distant()
@@ -156,7 +158,7 @@ func TestAnOwnerThatLeftIsNotQueued(t *testing.T) {
 	})
 }
 
-// The queue of a read-write lock admits its owners itself, so they hold the lock as soon as they do not wait for it.
+// The queue of a read-write lock admits owners by itself, so they hold the lock as soon as they no longer wait for it.
 func TestTheNextOwnerOfASideWaitsOrHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := distant()

@@ -2,5 +2,5 @@
 
 package reentrant_test
 
-// raceEnabled: memory is not what it would be, and everything takes ten times as long.
+// raceEnabled: memory use differs from that of plain builds, and everything takes ten times as long.
 const raceEnabled = true

@@ -15,9 +15,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Bugs that a review found, each as the interleaving that showed it.
+// Regression tests: each has the interleaving that showed the bug.
 
-// ended is a context that has ended already.
+// ended returns a context that has already ended.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -26,7 +26,7 @@ func ended() context.Context {
 
 func owner(t *testing.T, name string) context.Context { return reentrant.WithOwner(t.Context(), name) }
 
-// The reply to an acquire comes after Close has given up waiting: no watchdog would maintain such a hold.
+// The reply to an acquire arrives after Close has stopped waiting: no watchdog would renew such a hold.
 func TestALockThatIsGrantedAfterCloseIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -43,12 +43,12 @@ func TestALockThatIsGrantedAfterCloseIsNotHeld(t *testing.T) {
 		assert.ErrorIs(t, s.Close(t.Context()), reentrant.ErrClosed, "and has ended, which the first need not wait for")
 		ok, err := other.NewLock("x").TryLock(owner(t, "c"))
 		require.NoError(t, err)
-		assert.True(t, ok, "it was given back")
+		assert.True(t, ok, "the lock was released")
 		require.NoError(t, other.NewLock("x").Unlock(owner(t, "c")))
 	})
 }
 
-// Close does not cut off the clean-up of those it sends away.
+// Close does not end the clean-ups of the waiters that it sends away.
 func TestCloseGivesPlacesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -70,7 +70,7 @@ func TestCloseGivesPlacesBack(t *testing.T) {
 	})
 }
 
-// A push is older than the reply that another session has the lock.
+// A pushed grant may be older than the reply that another session has the lock.
 func TestAGrantFromBeforeAReplyIsNotAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -87,7 +87,7 @@ func TestAGrantFromBeforeAReplyIsNotAccepted(t *testing.T) {
 		ok, err := third.NewLock("x").TryLock(owner(t, "c"))
 		require.NoError(t, err)
 		require.True(t, ok)
-		time.Sleep(1500 * time.Millisecond) // the heartbeat is answered "waiting", then the push arrives
+		time.Sleep(1500 * time.Millisecond) // the reply to the heartbeat is "waiting", and then the push arrives
 		assert.False(t, l.IsHeldByCurrentOwner(owner(t, "b")))
 		require.NoError(t, third.NewLock("x").Unlock(owner(t, "c")))
 		require.NoError(t, <-got)
@@ -95,7 +95,7 @@ func TestAGrantFromBeforeAReplyIsNotAccepted(t *testing.T) {
 	})
 }
 
-// A renewal that is refused again and again keeps its pauses to the end of the lease.
+// A renewal that keeps being refused is repeated with pauses until the lease ends.
 func TestFailingRenewalsKeepTheirPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -111,13 +111,13 @@ func TestFailingRenewalsKeepTheirPauses(t *testing.T) {
 			return memory.Pass
 		})
 		<-l.Lost(t.Context())
-		assert.Greater(t, n, 2, "it is tried again")
+		assert.Greater(t, n, 2, "the renewal is sent again")
 		assert.Less(t, n, 60)
 		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
 	})
 }
 
-// A hand-over that kept the TTL is answered when that lease is over: the next copy asks for a full one.
+// A hand-over that kept the TTL gets its reply after that lease has ended: the next copy asks for a full lease.
 func TestAHandOverWhoseReplyIsLateIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -144,7 +144,8 @@ func TestAHandOverWhoseReplyIsLateIsRepeated(t *testing.T) {
 	})
 }
 
-// A timed try distinguishes "time is up" from "Redis cannot be reached", and does not wait much longer than its time.
+// A timed try distinguishes "time is up" from "Redis cannot be reached", and does not wait much longer than its time
+// limit.
 func TestATimedTryDoesNotHideThatRedisIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -153,7 +154,7 @@ func TestATimedTryDoesNotHideThatRedisIsGone(t *testing.T) {
 		start := time.Now()
 		ok, err := s.NewLock("x").TryLockFor(t.Context(), 1100*time.Millisecond)
 		assert.False(t, ok)
-		assert.Error(t, err, "no other owner has it")
+		assert.Error(t, err, "no other owner has the lock")
 		assert.Equal(t, 1100*time.Millisecond, time.Since(start))
 		b.SetFault(nil)
 		b.Partition(s.ID(), true)
@@ -166,7 +167,7 @@ func TestATimedTryDoesNotHideThatRedisIsGone(t *testing.T) {
 	})
 }
 
-// The same owner may lose the same lock more often than losses are remembered.
+// An owner may lose the same lock more often than the session remembers losses.
 func TestEveryLossIsOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
@@ -203,7 +204,7 @@ func TestASlowLoggerDelaysNoLoss(t *testing.T) {
 	})
 }
 
-// A slowHandler handles nothing until it is closed.
+// A slowHandler blocks until it is closed.
 type slowHandler chan struct{}
 
 func (slowHandler) Enabled(context.Context, slog.Level) bool    { return true }
@@ -211,7 +212,7 @@ func (h slowHandler) Handle(context.Context, slog.Record) error { <-h; return ni
 func (h slowHandler) WithAttrs([]slog.Attr) slog.Handler        { return h }
 func (h slowHandler) WithGroup(string) slog.Handler             { return h }
 
-// A re-entry that waits for Redis sees that the watchdog has renewed the lease meanwhile.
+// A re-entry that waits for Redis takes account of a renewal that the watchdog makes meanwhile.
 func TestAReentryThatWaitsLivesAsLongAsItsHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -232,7 +233,7 @@ func TestAReentryThatWaitsLivesAsLongAsItsHold(t *testing.T) {
 	})
 }
 
-// Heads that are handed the lock and leave do not renew their process's turn: at each hand-over one does.
+// If heads are handed the lock and leave at once, each hand-over still counts toward the turn of their process.
 func TestHeadsThatLeaveDoNotStarveOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -255,7 +256,7 @@ func TestHeadsThatLeaveDoNotStarveOthers(t *testing.T) {
 				if op.Verb != memory.Acquire || leaver.Err() != nil {
 					return memory.Pass
 				}
-				leave() // at the instant at which it is the head
+				leave() // at the moment at which it is the head
 				return memory.Lose
 			})
 			require.NoError(t, l.Unlock(holder))
@@ -283,7 +284,7 @@ func TestNilLocksAreTheErrorOfEveryCall(t *testing.T) {
 	<-m.Lost(t.Context())
 }
 
-// Between the loss of a hold and the end of its margin every call of its owner reports the loss.
+// From the loss of a hold to the end of its margin, every call of its owner reports the loss.
 func TestALostHoldIsLostAtOnceForEveryCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newSession(t, memory.New()).NewLock("x", reentrant.WithFixedLease(10*time.Second))
