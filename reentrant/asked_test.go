@@ -60,7 +60,7 @@ func TestATryEndsWithOneAttemptWhileAnotherSessionWaits(t *testing.T) {
 	})
 }
 
-func TestWhatASessionWasAskedForIsForgottenWhenNoneWaits(t *testing.T) {
+func TestASessionForgetsARequestForUnitsWhenNoSessionWaits(t *testing.T) {
 	t.Run("read", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := memory.New()

@@ -84,7 +84,7 @@ func TestAServerWhoseClockIsBehindProlongsNothing(t *testing.T) {
 
 // Verify notices that a clock was stepped while the connections stayed open. A lease that can be renewed is then
 // renewed.
-func TestVerifyShortensTheTrust(t *testing.T) {
+func TestVerifyNoticesASteppedClock(t *testing.T) {
 	for name, fixed := range map[string]time.Duration{"a fixed lease": reentrant.DefaultLease, "a lease that is renewed": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

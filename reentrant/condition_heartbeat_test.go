@@ -18,7 +18,7 @@ import (
 // These tests are about the heartbeat by which a session shows that its waiters for conditions are alive.
 
 // Other owners of the session begin and end their waits all the time, which must not delay the heartbeat.
-func TestABusySessionBeats(t *testing.T) {
+func TestABusySessionSendsItsHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		a, c := newSession(t, b), newSession(t, b)

@@ -167,7 +167,7 @@ func TestAwaitInAClosingSessionKeepsTheHolds(t *testing.T) {
 }
 
 // A copy of the acquire is still under way when Await gives up its hold.
-func TestAwaitBuriesLateCopies(t *testing.T) {
+func TestLateCopiesAreRefusedAfterAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		a, c := newSession(t, b), newSession(t, b)
@@ -196,7 +196,7 @@ func TestAwaitBuriesLateCopies(t *testing.T) {
 
 // Two goroutines of an owner have more holds together than one owner may have: the one that returns from its wait has
 // lost its holds, and the other keeps its own.
-func TestTooManyHoldsToComeBackWith(t *testing.T) {
+func TestAwaitThatWouldExceedTheLimitOfHoldsLosesThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
 		l := s.NewLock("x")

@@ -22,7 +22,7 @@ func loseAll(b *memory.Backend) {
 
 // One outage takes more holds from a session than it ever had at once before. The Unlocks of the first losses are owed
 // for as long as those of the last.
-func TestWhatIsOwedIsNotForgottenForOtherLosses(t *testing.T) {
+func TestOwedUnlocksAreNotForgottenForOtherLosses(t *testing.T) {
 	const readers = 1500
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -146,7 +146,7 @@ func TestDoAndSlotsReleaseTheirOwnPermits(t *testing.T) {
 
 // A Release by another caller has accounted for the permit that a Do lost. So when the Do releases a permit, it is that
 // caller's.
-func TestADoWhoseLossWasPaidReleasesWhatPaidForIt(t *testing.T) {
+func TestADoWhoseLossWasReleasedByAnotherReleasesThatCallersPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, ctx := memory.New(), t.Context()
 		m := newSession(t, b).NewSemaphore("x", 1)

@@ -258,7 +258,7 @@ func TestALongWayBackFromAConditionIsReported(t *testing.T) {
 }
 
 // If the reason of a wait is no owner of this process, but a server that does not reply, the warning says so.
-func TestALongWaitForAServerThatIsSilentSaysSo(t *testing.T) {
+func TestALongWaitForASilentServerIsReportedAsSuch(t *testing.T) {
 	for name, held := range map[string]what{"lock": anyLock, "write": aWriter, "permits": twoPermits} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestALongWaitForAServerThatIsSilentSaysSo(t *testing.T) {
 }
 
 // If a goroutine waits for the Do that has started it, the warning says so.
-func TestALongWaitForOnesOwnDoSaysSo(t *testing.T) {
+func TestALongWaitForTheCallersOwnDoIsReportedAsSuch(t *testing.T) {
 	type do func(s *reentrant.Session, ctx context.Context, fn func(context.Context) error) error
 	for name, c := range map[string]struct {
 		outer do

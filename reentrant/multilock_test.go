@@ -229,7 +229,7 @@ func TestVerifyOfAMultiLockAsksForEachLock(t *testing.T) {
 	})
 }
 
-func TestWhatAnEmptyOrInvalidMultiLockSaysOfItself(t *testing.T) {
+func TestAnEmptyOrInvalidMultiLockAnswersQuestions(t *testing.T) {
 	none, invalid := reentrant.NewMultiLock(), reentrant.NewMultiLock(nil)
 	assert.Zero(t, none.HoldCount(t.Context()))
 	assert.ErrorIs(t, none.Verify(t.Context()), reentrant.ErrNotHeld)

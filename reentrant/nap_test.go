@@ -16,7 +16,7 @@ import (
 // doze is how often a session checks whether its machine has slept.
 const doze = time.Second
 
-func TestAMachineThatSleptBelievesOnlyWhatRedisConfirms(t *testing.T) {
+func TestAfterASleepOnlyHoldsThatRedisConfirmsAreTrusted(t *testing.T) {
 	const lease = 9 * time.Second
 	for name, test := range map[string]struct {
 		sleep, stepped time.Duration // after a clock was set it is ahead as well, although the machine did not sleep
@@ -66,7 +66,7 @@ func TestAMachineThatSleptBelievesOnlyWhatRedisConfirms(t *testing.T) {
 }
 
 // A reply to a command that was sent before the machine slept is at least as old as the sleep.
-func TestWhatWasAskedBeforeASleepIsAskedAgain(t *testing.T) {
+func TestACommandFromBeforeASleepIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease, night = 9 * time.Second, 8 * time.Hour
 		b := memory.New()

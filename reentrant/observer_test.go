@@ -185,7 +185,7 @@ func (h *hung) Handle(_ context.Context, r slog.Record) error {
 }
 
 // A log that hangs delays nothing. Later it gets all records in order, with the times of the events.
-func TestALogThatHangsHoldsNothingUp(t *testing.T) {
+func TestALogThatHangsDelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hung{Handler: slog.DiscardHandler, released: make(chan struct{})}
 		b := memory.New()

@@ -18,7 +18,7 @@ func TestOptionsZeroMeansDefault(t *testing.T) {
 	assert.NotNil(t, c.Logger)
 }
 
-func TestOptionsThatContradictAreNamed(t *testing.T) {
+func TestContradictingOptionsAreRefusedByName(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		opts []Option

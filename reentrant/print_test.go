@@ -14,7 +14,7 @@ import (
 )
 
 // String shows what a user can know, and nothing internal.
-func TestWhatPrintsSaysWhatItIs(t *testing.T) {
+func TestStringsShowStateAndNoInternals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
 		l := s.NewLock("x")
@@ -35,7 +35,7 @@ func TestWhatPrintsSaysWhatItIs(t *testing.T) {
 	})
 }
 
-func TestOneHoldIsNotPlural(t *testing.T) {
+func TestCountsOfHoldsHaveTheRightPlural(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for locks, want := range map[int]string{1: "1 hold given up", 2: "2 holds given up"} {
 			s, err := reentrant.NewSession(memory.New())

@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// outage has no command of a verb carried out for some time from now on.
+// outage lets no command of a verb be carried out for some time from now on.
 func outage(b *memory.Backend, verb memory.Verb, d time.Duration) {
 	end := time.Now().Add(d)
 	b.SetFault(func(op memory.Op) memory.Verdict {
@@ -21,7 +21,8 @@ func outage(b *memory.Backend, verb memory.Verb, d time.Duration) {
 	})
 }
 
-// A failover or a slot that moves is over before Unlock gives up: it returns nil, and the next session has the lock.
+// A failover, or a slot that moves, may end before Unlock stops trying: Unlock returns nil, and the next session gets
+// the lock.
 func TestUnlockOutlastsAShortOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -42,7 +43,8 @@ func TestUnlockOutlastsAShortOutage(t *testing.T) {
 	})
 }
 
-// Unlock ends while the outage lasts, and says so. The lock is free soon after the outage, and not only after the lease.
+// Unlock returns during the outage, with an error that says so. The lock is free soon after the outage, and not only
+// after the lease.
 func TestAReleaseIsFinishedInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease, down = 50 * time.Second, 20 * time.Second
@@ -66,7 +68,7 @@ func TestAReleaseIsFinishedInTheBackground(t *testing.T) {
 	})
 }
 
-// A late release takes nothing from an owner of the same session that has got the lock meanwhile.
+// A late release takes nothing from an owner of the same session that has acquired the lock meanwhile.
 func TestALateReleaseTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

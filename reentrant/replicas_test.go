@@ -15,8 +15,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// lagging is a Backend whose replicas lag while behind is set: what a session gets counts for nothing. As with a Redis,
-// a lock is given back, units are not, and the lock of conditions needs no replica.
+// lagging is a Backend whose replicas lag while behind is set: then nothing that a session acquires counts. As with a
+// Redis, a lock is released, units are not, and the lock of conditions needs no replica.
 type lagging struct {
 	backend.Backend
 	behind atomic.Bool
@@ -64,7 +64,7 @@ func (r laggingRemote) Share(ctx context.Context, req backend.ShareRequest) (bac
 	return reply, err
 }
 
-// conditional is a lock with conditions.
+// A conditional is a lock with conditions.
 type conditional interface {
 	Lock(context.Context) error
 	Unlock(context.Context) error
@@ -76,8 +76,8 @@ var conditionals = map[string]func(*reentrant.Session) conditional{
 	"RWLock": func(s *reentrant.Session) conditional { return s.NewRWLock("x") },
 }
 
-// An owner comes back from its wait when the replicas have caught up, and while they lag it has until a lease after the
-// end of its wait, as if another had the lock.
+// An owner returns from its wait when the replicas have caught up. While they lag it tries until a lease after the end
+// of its wait, as if another owner had the lock.
 func TestAwaitComesBackWhenTheReplicasHave(t *testing.T) {
 	for name, bind := range conditionals {
 		t.Run(name, func(t *testing.T) {

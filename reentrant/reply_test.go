@@ -16,12 +16,12 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A liar is a backend some of whose replies are changed on the way.
+// A liar is a backend that changes some of the replies on the way.
 type liar struct {
 	backend.Backend
 	acquire func(*backend.AcquireReply)
 	resume  func(*backend.ResumeReply)
-	others  bool // the replies to Reenter, Release and Inspect are impossible
+	others  bool // replies to Reenter, Release and Inspect are impossible
 }
 
 func (b *liar) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
@@ -82,7 +82,7 @@ func (r *liarRemote) Inspect(ctx context.Context) (backend.State, error) {
 	return r.Remote.Inspect(ctx)
 }
 
-// Re-entry, Verify and Unlock do not succeed after an impossible reply, and do not take the lock for lost.
+// After an impossible reply, re-entry, Verify and Unlock fail, and the lock does not count as lost.
 func TestOtherImpossibleRepliesAreErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &liar{Backend: memory.New()}
@@ -125,7 +125,7 @@ func unbelieved(t *testing.T, err error) {
 	assert.True(t, backend.OutcomeUnknown(err))
 }
 
-// Holds that there cannot be would make the local queue panic, under the mutex of the lock.
+// An impossible number of holds would make the local queue panic while the lock's mutex is held.
 func TestAnImpossibleReplyToResumeIsAnError(t *testing.T) {
 	for name, lie := range map[string]func(*backend.ResumeReply){
 		"no holds":       func(r *backend.ResumeReply) { r.Holds = 0 },
@@ -151,7 +151,7 @@ func TestAnImpossibleReplyToResumeIsAnError(t *testing.T) {
 				assert.False(t, l.IsHeldByCurrentOwner(me))
 
 				b.resume = nil
-				require.NoError(t, l.Resume(me), "it is usable")
+				require.NoError(t, l.Resume(me), "the lock can be used")
 				require.NoError(t, l.Unlock(me))
 				_ = before.Unlock(me)
 			})

@@ -16,7 +16,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A session in which a lock lingers has no hold that Resume could take. Resume makes it give the lock back.
+// In the session in which a lock lingers, Resume finds no hold to take. It makes the session release the lock.
 func TestResumeOfALockThatLingers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -31,12 +31,12 @@ func TestResumeOfALockThatLingers(t *testing.T) {
 		require.True(t, got)
 		got, err = l.TryLock(t.Context())
 		require.NoError(t, err)
-		assert.False(t, got, "another session has it")
+		assert.False(t, got, "another session has the lock")
 		require.NoError(t, other.Unlock(t.Context()))
 	})
 }
 
-// The next lock of the session finds nothing that the owner before a Resume left behind.
+// The next lock of the session finds nothing that a Resume, or the owner before it, has left.
 func TestNothingIsLeftBehindAResumeThatFindsNothing(t *testing.T) {
 	for name, m := range modes {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestNothingIsLeftBehindAResumeThatFindsNothing(t *testing.T) {
 					<-unlock
 					assert.NoError(t, l.Unlock(t.Context()))
 				}()
-				synctest.Wait() // its head asks Redis, so that Resume does not see it yet
+				synctest.Wait() // the head of x is asking Redis, so Resume does not see it yet
 				resumed := make(chan error)
 				go func() { resumed <- l.Resume(ctx) }()
 				<-locked
@@ -63,7 +63,7 @@ func TestNothingIsLeftBehindAResumeThatFindsNothing(t *testing.T) {
 				close(unlock)
 				require.ErrorIs(t, <-resumed, reentrant.ErrNotHeld)
 				synctest.Wait()
-				for i := range 63 { // so that the state of x is the one that is used next
+				for i := range 63 { // so that the state of x is the next one to be reused
 					other := s.NewLock(fmt.Sprint("spare", i), m.lock...)
 					require.NoError(t, other.Lock(t.Context()))
 					require.NoError(t, other.Unlock(t.Context()))
@@ -71,8 +71,8 @@ func TestNothingIsLeftBehindAResumeThatFindsNothing(t *testing.T) {
 
 				got, err := s.NewLock("y", m.lock...).TryLock(t.Context())
 				require.NoError(t, err)
-				assert.False(t, got, "another session has it")
-				require.NoError(t, s.NewLock("z").Resume(ctx), "that owner has it")
+				assert.False(t, got, "another session has the lock")
+				require.NoError(t, s.NewLock("z").Resume(ctx), "that owner has the lock")
 				require.NoError(t, s.NewLock("z").Unlock(ctx))
 			})
 		})
@@ -97,8 +97,8 @@ func TestAHeadThatGaveWayToResumeIsTheHeadAgain(t *testing.T) {
 	})
 }
 
-// A call whose time is up while it gives way returns the error that it knows: that Redis did not reply, not that
-// another owner has the lock.
+// If the time of a call ends while it gives way, it returns the error that it has seen: that Redis did not reply, and
+// not that another owner has the lock.
 func TestAHeadThatGaveWayToResumeReturnsTheErrorOfItsTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -124,7 +124,8 @@ func TestAHeadThatGaveWayToResumeReturnsTheErrorOfItsTries(t *testing.T) {
 	})
 }
 
-// A re-entry that returned an error is none, whatever Redis counted: Resume takes up the holds that calls answered for.
+// A re-entry that returned an error does not count, whatever Redis has counted: Resume restores the holds that calls
+// have returned.
 func TestResumeOfAHoldOfTheSameSessionKeepsItsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -144,7 +145,7 @@ func TestResumeOfAHoldOfTheSameSessionKeepsItsCount(t *testing.T) {
 	})
 }
 
-// While the hold gets its new epoch, a renewal of the old one finds nothing. That is no loss.
+// While the hold gets its new epoch, a renewal with the old one finds nothing. That is no loss.
 func TestARenewalThatCrossesResumeFindsNothingLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -161,7 +162,7 @@ func TestARenewalThatCrossesResumeFindsNothingLost(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-lost:
-			assert.Fail(t, "it is not lost")
+			assert.Fail(t, "the hold is not lost")
 		default:
 		}
 		assert.Zero(t, s.Stats().Lost)
@@ -170,9 +171,9 @@ func TestARenewalThatCrossesResumeFindsNothingLost(t *testing.T) {
 	})
 }
 
-// Owners of three sessions lock, re-enter, wait for signals, resume what they have and what they have not, and leave
-// early, while commands come late and, in every other storm, are lost. No two owners are ever inside at once, all
-// owners finish, and nothing is left.
+// Owners of three sessions lock, re-enter, wait for signals, resume holds of their own and of others, and stop waiting
+// early, while commands are late and, in every other storm, lost. Two owners are never inside at once, all owners
+// finish, and nothing is left.
 func TestResumeInAStorm(t *testing.T) {
 	for seed := range uint64(rounds(150)) {
 		synctest.Test(t, func(t *testing.T) { newResumes(t, seed).storm() })
@@ -180,7 +181,7 @@ func TestResumeInAStorm(t *testing.T) {
 	}
 }
 
-// resumes are owners known everywhere, and what two locks guard.
+// resumes has the owners, which all sessions know, and the data that two locks guard.
 type resumes struct {
 	*testing.T
 	lossy bool
@@ -226,7 +227,7 @@ func (r *resumes) fault(op memory.Op) memory.Verdict {
 func (r *resumes) enter(lock, owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	assert.Empty(r, r.inside[lock], "%s is inside, and %s comes", lock, owner)
+	assert.Empty(r, r.inside[lock], "%s is inside, and %s enters", lock, owner)
 	r.inside[lock] = owner
 }
 
@@ -266,7 +267,7 @@ func (r *resumes) storm() {
 	}
 }
 
-// turn is one owner's way through one of the locks.
+// turn is one owner's use of one of the locks.
 func (r *resumes) turn(s *reentrant.Session, owner string) {
 	name := []string{"x", "y"}[r.roll(2)]
 	l := s.NewLock(name, reentrant.WithFairness(r.roll(3) > 0))
@@ -280,7 +281,7 @@ func (r *resumes) turn(s *reentrant.Session, owner string) {
 		ctx, cancel = context.WithTimeout(stay, r.moment(8*time.Millisecond))
 	}
 	defer cancel()
-	if portable && r.roll(2) == 0 && l.Resume(ctx) == nil { // of what an earlier turn could not give back
+	if portable && r.roll(2) == 0 && l.Resume(ctx) == nil { // what an earlier turn could not release
 		for l.Unlock(ctx) == nil {
 		}
 	}
@@ -305,10 +306,10 @@ func (r *resumes) turn(s *reentrant.Session, owner string) {
 	case 1:
 		_, _ = c.AwaitFor(ctx, r.moment(6*time.Millisecond))
 	}
-	_ = l.Unlock(ctx) // lost replies may have lost it
+	_ = l.Unlock(ctx) // the hold may be lost because replies were lost
 }
 
-// A head whose own owner resumes the lock before it: it has it once more.
+// The owner of a waiting head resumes the lock before the head gets it: the owner then has the lock once more.
 func TestResumeOfAnOwnerThatWaitsAsWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -329,7 +330,7 @@ func TestResumeOfAnOwnerThatWaitsAsWell(t *testing.T) {
 	})
 }
 
-// The same for a head that comes back from a condition: it has the holds that it gave up besides.
+// The same for a head that returns from a condition: the owner also has the holds that it gave up.
 func TestResumeOfAnOwnerThatComesBackAsWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -344,7 +345,7 @@ func TestResumeOfAnOwnerThatComesBackAsWell(t *testing.T) {
 		}()
 		synctest.Wait()
 		require.NoError(t, other.Lock(ctx))
-		time.Sleep(2 * time.Second) // it wants the lock back
+		time.Sleep(2 * time.Second) // the head wants the lock again
 		require.NoError(t, l.Resume(ctx))
 		require.NoError(t, <-waited)
 		assert.Equal(t, 3, l.HoldCount(ctx))
@@ -355,7 +356,8 @@ func TestResumeOfAnOwnerThatComesBackAsWell(t *testing.T) {
 	})
 }
 
-// Another life of the hold than the one that this session had: that one is lost, and its Unlocks are owed.
+// Resume finds a hold that was acquired anew elsewhere, and not the one that this session had: that one is lost, and
+// its Unlocks are owed.
 func TestResumeOfAHoldThatWasAcquiredAnewElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -384,7 +386,8 @@ func TestResumeOfAHoldThatWasAcquiredAnewElsewhere(t *testing.T) {
 	})
 }
 
-// A head that was to keep the TTL of its session's last hold, and gave way: that hold is no more.
+// A head was to keep the TTL of its session's last hold, and gave way to Resume. That hold no longer exists, so the
+// head asks for a full lease.
 func TestAHeadThatGaveWayToResumeAsksForAFullLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -397,12 +400,12 @@ func TestAHeadThatGaveWayToResumeAsksForAFullLease(t *testing.T) {
 		go func() { done <- l.Lock(two) }()
 		synctest.Wait()
 		b.SetFault(func(op memory.Op) memory.Verdict {
-			if op.Verb == memory.Acquire && op.Session == "A" { // the first that connected
+			if op.Verb == memory.Acquire && op.Session == "A" { // the session that connected first
 				return memory.Lose
 			}
 			return memory.Pass
 		})
-		require.NoError(t, l.Unlock(one)) // handed to two, whose commands are not sent
+		require.NoError(t, l.Unlock(one)) // handed over twice, without commands
 		synctest.Wait()
 		_, err := other.NewLock("x").ForceUnlock(t.Context())
 		require.NoError(t, err)
@@ -416,12 +419,12 @@ func TestAHeadThatGaveWayToResumeAsksForAFullLease(t *testing.T) {
 		require.NoError(t, err)
 		st, err := l.Inspect(t.Context())
 		require.NoError(t, err)
-		assert.LessOrEqual(t, time.Until(until), st.TTL, "believed for longer than Redis keeps it")
+		assert.LessOrEqual(t, time.Until(until), st.TTL, "the hold is trusted for longer than Redis keeps it")
 		require.NoError(t, l.Unlock(two))
 	})
 }
 
-// A session that is closed while a hold gets its new epoch has lost it.
+// If a session is closed while a hold gets its new epoch, it has lost the hold.
 func TestResumeInASessionThatIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -433,7 +436,7 @@ func TestResumeInASessionThatIsClosed(t *testing.T) {
 		b.SetFault(memory.Script(memory.Resume, memory.DelayReply(time.Second)))
 		resumed := make(chan error, 1)
 		go func() { resumed <- l.Resume(ctx) }()
-		synctest.Wait() // what it sent is on its way
+		synctest.Wait() // its command is on its way
 		short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, s.Close(short), context.DeadlineExceeded)
@@ -442,6 +445,6 @@ func TestResumeInASessionThatIsClosed(t *testing.T) {
 		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
 		held, err := newSession(t, b).NewLock("x").TryLock(t.Context())
 		require.NoError(t, err)
-		assert.True(t, held, "it was given back")
+		assert.True(t, held, "the hold was released")
 	})
 }

@@ -38,7 +38,7 @@ func TestResumeTakesUpAHoldWhereItStands(t *testing.T) {
 		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
 		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrNotHeld)
 
-		time.Sleep(time.Minute) // it is renewed from here
+		time.Sleep(time.Minute) // the hold is renewed from here
 		require.NoError(t, m.Verify(ctx))
 		require.NoError(t, m.Lock(ctx))
 		for range 3 {
@@ -57,7 +57,7 @@ func TestResumeAfterARestart(t *testing.T) {
 		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
 		before := newSession(t, b)
 		require.NoError(t, before.NewLock("x").Lock(ctx))
-		b.Partition(before.ID(), true) // it is gone
+		b.Partition(before.ID(), true) // the process has ended
 		time.Sleep(5 * time.Second)
 
 		after := newSession(t, b)
@@ -72,8 +72,8 @@ func TestResumeAfterARestart(t *testing.T) {
 	})
 }
 
-// A process that stops leaves the holds of portable owners to another one, with their counts and tokens. The others it
-// gives back.
+// A process that stops leaves the holds of portable owners to another process, with their counts and tokens. It
+// releases its other holds.
 func TestCloseLeavesPortableHoldsToBeResumed(t *testing.T) {
 	for name, options := range map[string][]reentrant.LockOption{"renewed": nil, "fixed": {reentrant.WithFixedLease(time.Minute)}} {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestCloseLeavesPortableHoldsToBeResumed(t *testing.T) {
 				time.Sleep(reentrant.DefaultLease / 2)
 				ok, err := after.NewLock("x").TryLock(owner(t, "another"))
 				require.NoError(t, err)
-				assert.False(t, ok, "it is held all the while")
+				assert.False(t, ok, "the lock is held all the while")
 				m := after.NewLock("x")
 				require.NoError(t, m.Resume(ctx))
 				assert.Equal(t, 2, m.HoldCount(ctx))
@@ -132,7 +132,7 @@ func TestCloseGivesUpWhatCannotBeResumed(t *testing.T) {
 	})
 }
 
-// Resume goes before the owners of this session that wait for the end of the very hold that it takes.
+// Resume comes before the owners of this session that wait for the end of the hold that it resumes.
 func TestResumeDoesNotWaitBehindWaitersForItsHold(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestResumeDoesNotWaitBehindWaitersForItsHold(t *testing.T) {
 			}
 			require.NoError(t, l.Resume(ctx))
 			synctest.Wait()
-			assert.Empty(t, order, "it is held")
+			assert.Empty(t, order, "the lock is held")
 			assert.Equal(t, 2, l.QueueLength())
 			require.NoError(t, l.Unlock(ctx))
 			wg.Wait()
@@ -183,7 +183,8 @@ func TestAHeadThatGaveWayToResumeCanBeCancelled(t *testing.T) {
 	})
 }
 
-// A hold with a fixed lease goes on with what is left, or is renewed from there on, as the Lock says.
+// A hold with a fixed lease keeps what is left of it, or is renewed from then on, according to the Lock that resumes
+// it.
 func TestResumeGoesOnWithTheLeaseOfTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
@@ -209,7 +210,7 @@ func TestResumeGoesOnWithTheLeaseOfTheLock(t *testing.T) {
 	})
 }
 
-func TestResumeOfWhatIsNotThere(t *testing.T) {
+func TestResumeOfAMissingHoldIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		one, two := newSession(t, b), newSession(t, b)
@@ -263,7 +264,7 @@ func TestAResumeWithoutAReplyCanBeRepeated(t *testing.T) {
 	})
 }
 
-// Sessions take a hold from each other again and again: no call hangs, and at the end one session has the hold.
+// Sessions resume a hold from each other again and again: no call hangs, and at the end one session has the hold.
 func TestAStormOfResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -277,7 +278,7 @@ func TestAStormOfResumes(t *testing.T) {
 				l := s.NewLock("x")
 				for range 20 {
 					if err := l.Resume(ctx); err != nil {
-						assert.ErrorIs(t, err, reentrant.ErrLost, "another was as quick")
+						assert.ErrorIs(t, err, reentrant.ErrLost, "another session was as fast")
 					}
 					time.Sleep(3 * time.Millisecond)
 				}

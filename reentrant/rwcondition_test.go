@@ -16,7 +16,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Conditions of a read-write lock's write side, beyond what they have in common with a Lock's (tck_condition_test.go).
+// These tests are about conditions of a read-write lock's write side, beyond what they share with a Lock's
+// (tck_condition_test.go).
 
 // writeAwaits starts an owner that takes the write side, waits for "ready", unlocks, and returns what Await returned.
 func writeAwaits(t *testing.T, ctx context.Context, s *reentrant.Session) <-chan error {
@@ -36,7 +37,7 @@ func writeAwaits(t *testing.T, ctx context.Context, s *reentrant.Session) <-chan
 	return done
 }
 
-// writeSignals has an owner of the session signal a waiter for "ready".
+// writeSignals makes an owner of the session signal a waiter for "ready".
 func writeSignals(t *testing.T, s *reentrant.Session) {
 	t.Helper()
 	ctx, l := owner(t, "signaller"), s.NewRWLock("x")
@@ -45,8 +46,8 @@ func writeSignals(t *testing.T, s *reentrant.Session) {
 	assert.NoError(t, l.Unlock(ctx))
 }
 
-// A bounded buffer with two places, written and read by two processes, as in the documentation of java.util.concurrent's
-// Condition, over the write side. A reader of the lock counts along.
+// A bounded buffer with two places over the write side, written and read by two processes, as in the documentation of
+// java.util.concurrent's Condition. An owner with the read side counts the items meanwhile.
 func TestABoundedBufferOverAWriteSide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -116,7 +117,7 @@ func TestConditionsNeedTheWriteSide(t *testing.T) {
 	})
 }
 
-// Java's await gives up the whole state of the lock, read holds too, and its acquire brings that back.
+// As in Java, await gives up the whole state of the lock, read holds too, and restores it when it returns.
 func TestAwaitGivesUpBothSidesAndBringsThemBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -145,7 +146,7 @@ func TestAwaitGivesUpBothSidesAndBringsThemBack(t *testing.T) {
 		last, err := l.Token(t.Context())
 		require.NoError(t, err)
 		assert.Less(t, first, meanwhile)
-		assert.Less(t, meanwhile, last, "the hold that comes back has a token of its own")
+		assert.Less(t, meanwhile, last, "the restored hold has a new token")
 		for range 3 {
 			require.NoError(t, l.Unlock(t.Context()))
 		}
@@ -159,7 +160,7 @@ func TestAwaitGivesUpBothSidesAndBringsThemBack(t *testing.T) {
 	})
 }
 
-// The waiters of a session line up as they were signalled, whichever goroutine runs first.
+// The waiters of a session acquire the lock in the order of their signals, whichever goroutine runs first.
 func TestSignalAllOfAWriteSideKeepsTheOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -208,7 +209,7 @@ func TestALossAfterAwaitOfAWriteSideEndsTheContextOfDo(t *testing.T) {
 	})
 }
 
-// An owner that waits is not notified of a loss of other owners of its session.
+// An owner that waits for a condition is not notified when other owners of its session lose the lock.
 func TestAWaiterOfAWriteSideLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -226,7 +227,7 @@ func TestAWaiterOfAWriteSideLosesNothing(t *testing.T) {
 			}))
 		})
 		<-entered
-		require.NoError(t, l.RLock(t.Context()), "it waits in line until the writer waits for the condition")
+		require.NoError(t, l.RLock(t.Context()), "the owner is in line until the writer waits for the condition")
 		lost := l.Lost(t.Context())
 		b.SetFault(func(op memory.Op) memory.Verdict {
 			if op.Verb == memory.Renew {
@@ -242,7 +243,7 @@ func TestAWaiterOfAWriteSideLosesNothing(t *testing.T) {
 	})
 }
 
-// An Await that cannot come back says so, and its owner owes an Unlock for each hold.
+// An Await that cannot acquire the write side again returns a loss, and its owner owes an Unlock for each hold.
 func TestAnAwaitOfAWriteSideThatCannotComeBackIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -276,7 +277,7 @@ func TestAnAwaitOfAWriteSideThatCannotComeBackIsLost(t *testing.T) {
 	})
 }
 
-// A signal whose owner cannot come back goes to the next waiter.
+// If a signalled owner cannot acquire the write side again, its signal goes to the next waiter.
 func TestAnOverdueWriterPassesItsSignalOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -298,7 +299,7 @@ func TestAnOverdueWriterPassesItsSignalOn(t *testing.T) {
 	})
 }
 
-// The process of a signalled writer dies before it is back: another waiter has the signal.
+// If the process of a signalled writer dies before the writer returns, another waiter gets the signal.
 func TestASignalOfAWriterThatDiesGoesToAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -317,11 +318,11 @@ func TestASignalOfAWriterThatDiesGoesToAnother(t *testing.T) {
 		assert.NoError(t, err)
 		b.Partition("A", false)
 		cancel()
-		assert.NoError(t, <-first, "its signal came before the end of its context")
+		assert.NoError(t, <-first, "the signal came before the context ended")
 	})
 }
 
-// The lock of the conditions has a lease for two commands, whatever the session's is.
+// The lock of the conditions has a lease that is long enough for two commands, whatever the session's lease is.
 func TestALostReleaseDelaysSignalsByTwoCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -342,7 +343,7 @@ func TestALostReleaseDelaysSignalsByTwoCommands(t *testing.T) {
 	})
 }
 
-// The waiter has its ticket before it lets go of the write side.
+// The waiter has its ticket before it gives up the write side.
 func TestASignalFindsAWriterThatHasJustBegunToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -356,7 +357,7 @@ func TestASignalFindsAWriterThatHasJustBegunToWait(t *testing.T) {
 	})
 }
 
-// The server forgets the lock of the conditions between its grant and the ticket. The writer asks again.
+// The server forgets the lock of the conditions between its grant and the ticket. The writer asks for both again.
 func TestATicketThatWasNotTakenIsTakenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -364,15 +365,15 @@ func TestATicketThatWasNotTakenIsTakenAgain(t *testing.T) {
 		b.SetFault(memory.Script(memory.Await, memory.Delay(5*time.Second), memory.Delay(5*time.Second)))
 		waiter := writeAwaits(t, owner(t, "waiter"), a)
 		_, woken := returned(waiter, 20*time.Second)
-		assert.False(t, woken, "it woke unsignalled")
+		assert.False(t, woken, "the writer returned without a signal")
 		writeSignals(t, c)
 		err, woken := returned(waiter, time.Minute)
-		assert.True(t, woken, "it has no ticket")
+		assert.True(t, woken, "the writer has no ticket")
 		assert.NoError(t, err)
 	})
 }
 
-// The message of the signal is lost, and the grant of the place that came with it says the same.
+// The message of the signal is lost. The grant of the place that came with the signal reports it, too.
 func TestAGrantReportsAWritersSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -388,9 +389,9 @@ func TestAGrantReportsAWritersSignal(t *testing.T) {
 
 func TestAnAwaitThatCannotBeginKeepsTheWriteSide(t *testing.T) {
 	for name, fault := range map[string]memory.Fault{
-		"refused":            memory.Script(memory.Await, memory.Refuse("NOPERM")),
-		"refused the lock":   memory.Script(memory.Acquire, memory.Refuse("NOPERM")),
-		"the answer is late": memory.Script(memory.Await, memory.DelayReply(100*time.Millisecond)),
+		"refused":           memory.Script(memory.Await, memory.Refuse("NOPERM")),
+		"refused the lock":  memory.Script(memory.Acquire, memory.Refuse("NOPERM")),
+		"the reply is late": memory.Script(memory.Await, memory.DelayReply(100*time.Millisecond)),
 		"nothing arrives": func(op memory.Op) memory.Verdict {
 			if op.Verb == memory.Await || op.Verb == memory.Acquire {
 				return memory.Lose
@@ -415,7 +416,7 @@ func TestAnAwaitThatCannotBeginKeepsTheWriteSide(t *testing.T) {
 				b.SetFault(nil)
 				assert.Equal(t, 1, l.HoldCount(t.Context()))
 				assert.Equal(t, 1, l.ReadHoldCount(t.Context()))
-				if name != "the answer is late" { // then it gave up the write side, and took it again
+				if name != "the reply is late" { // in this case it gave up the write side, and acquired it again
 					again, err := l.Token(t.Context())
 					require.NoError(t, err)
 					assert.Equal(t, token, again)
@@ -429,7 +430,7 @@ func TestAnAwaitThatCannotBeginKeepsTheWriteSide(t *testing.T) {
 	}
 }
 
-// Redis is gone for good: each call ends within a lease, with the loss of the write side.
+// Redis is gone for good: each call returns within a lease, when the write side is lost.
 func TestConditionsOfAWriteSideEndWithItsLoss(t *testing.T) {
 	for name, call := range map[string]func(c *reentrant.Condition, ctx context.Context) error{
 		"Await":                (*reentrant.Condition).Await,
@@ -455,7 +456,7 @@ func TestConditionsOfAWriteSideEndWithItsLoss(t *testing.T) {
 	}
 }
 
-// A holder that goes on in a session which is being closed can still signal; it cannot begin to wait.
+// A holder in a session that is being closed can still signal, but not begin to wait.
 func TestAHolderInAClosingSessionSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -478,7 +479,7 @@ func TestAHolderInAClosingSessionSignals(t *testing.T) {
 		assert.ErrorIs(t, err, reentrant.ErrClosed)
 		assert.ErrorIs(t, err, reentrant.ErrLost)
 		time.Sleep(time.Second)
-		assert.Empty(t, b.Left(backend.ConditionsOf("x")), "nothing of the session stays behind")
+		assert.Empty(t, b.Left(backend.ConditionsOf("x")), "nothing of the session is left")
 	})
 }
 
@@ -494,7 +495,7 @@ func TestCloseWaitsForWritersThatLeaveTheirWaits(t *testing.T) {
 	})
 }
 
-// Two goroutines of one owner wait at once: one has given the holds up, the other has none.
+// Two goroutines of one owner call Await at once: the first gives up the holds, and the second finds none.
 func TestGoroutinesOfOneOwnerWaitOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -516,7 +517,8 @@ func TestGoroutinesOfOneOwnerWaitOneByOne(t *testing.T) {
 	})
 }
 
-// Holds that another goroutine of the same owner takes meanwhile are added to, or stand in the way.
+// While an owner waits, another of its goroutines may acquire the lock: the restored holds are added to its holds, or
+// are refused.
 func TestASharedOwnerComesBackToWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -576,7 +578,7 @@ func TestNamesOfConditionsAreReserved(t *testing.T) {
 	})
 }
 
-func TestTooManyHoldsToComeBackToAWriteSideWith(t *testing.T) {
+func TestAwaitOfAWriteSideThatWouldExceedTheLimitOfHoldsLosesThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		s := newSession(t, b)
@@ -599,7 +601,7 @@ func TestTooManyHoldsToComeBackToAWriteSideWith(t *testing.T) {
 	})
 }
 
-// Observers learn of the write side alone.
+// Observers get events of the write side only.
 func TestAnObserverSeesAWaitOfAWriteSide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -624,8 +626,8 @@ func TestAnObserverSeesAWaitOfAWriteSide(t *testing.T) {
 	})
 }
 
-// Two goroutines act for one owner, and both have called Lost. One comes back from a wait beside the other: in
-// whichever order they get the write side, a loss closes both channels.
+// Two goroutines act for one owner, and both have called Lost. One of them returns from a wait while the other is
+// inside: in whichever order they get the write side, a loss closes both channels.
 func TestEveryGoroutineOfAnOwnerIsNotifiedOfALossAfterAWait(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {

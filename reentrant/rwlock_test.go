@@ -90,7 +90,7 @@ func TestAWriterAsksReadersOfOtherSessionsBack(t *testing.T) {
 		got := make(chan error, 1)
 		go func() { got <- writer.Lock(w) }()
 		synctest.Wait()
-		require.NoError(t, reader.RLock(t.Context()), "a reader can read once more, past a waiting writer")
+		require.NoError(t, reader.RLock(t.Context()), "a reader that is inside can re-enter past a waiting writer")
 		newcomer := make(chan error)
 		go func() { newcomer <- reader.RLock(r) }()
 		synctest.Wait()
@@ -100,7 +100,7 @@ func TestAWriterAsksReadersOfOtherSessionsBack(t *testing.T) {
 		assert.Empty(t, got)
 		require.NoError(t, reader.RUnlock(t.Context()))
 		synctest.Wait()
-		require.Len(t, got, 1, "the last reader's session gives back at once")
+		require.Len(t, got, 1, "when its last reader leaves, the session gives the unit back at once")
 		require.NoError(t, <-got)
 		require.NoError(t, writer.Unlock(w))
 		require.NoError(t, <-newcomer)
@@ -155,7 +155,7 @@ func TestOnlyTheOwnerUnlocksEitherSide(t *testing.T) {
 		ctx, other := reentrant.WithOwner(t.Context(), "one"), reentrant.WithOwner(t.Context(), "two")
 		require.NoError(t, l.Lock(ctx))
 		assert.ErrorIs(t, l.Unlock(other), reentrant.ErrNotHeld)
-		assert.ErrorIs(t, l.RUnlock(ctx), reentrant.ErrNotHeld, "it writes, and does not read")
+		assert.ErrorIs(t, l.RUnlock(ctx), reentrant.ErrNotHeld, "the owner has the write side only")
 		require.NoError(t, l.Unlock(ctx))
 		require.NoError(t, l.RLock(ctx))
 		assert.ErrorIs(t, l.RUnlock(other), reentrant.ErrNotHeld)
@@ -245,7 +245,7 @@ func TestADeadReaderDelaysAWriterByItsLease(t *testing.T) {
 		select {
 		case <-lost:
 		default:
-			t.Error("the reader was not told before the writer got in")
+			t.Error("the reader was not notified before the writer got the lock")
 		}
 		assert.ErrorIs(t, reader.RUnlock(t.Context()), reentrant.ErrLost)
 		assert.ErrorIs(t, reader.RUnlock(t.Context()), reentrant.ErrNotHeld)
@@ -293,7 +293,7 @@ func TestEqualVersionsMeanThatNothingWasWritten(t *testing.T) {
 							token, err := l.Token(t.Context())
 							require.NoError(t, err)
 							_, err = l.Version(t.Context())
-							assert.Error(t, err, "a writer has none")
+							assert.Error(t, err, "a writer has no version")
 							mu.Lock()
 							assert.Greater(t, token, highest, "a write's token is above all that was seen before")
 							highest = token
@@ -325,7 +325,7 @@ func TestEqualVersionsMeanThatNothingWasWritten(t *testing.T) {
 	})
 }
 
-// A resource that has seen the version of a later reader refuses the late write of a lost writer.
+// A resource that has seen the version of a later reader refuses the late write of a writer that has lost the lock.
 func TestAVersionIsAboveTheTokenOfTheWriteBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -344,7 +344,7 @@ func TestAVersionIsAboveTheTokenOfTheWriteBeforeIt(t *testing.T) {
 	})
 }
 
-// A session that answers a try keeps the write side, and goes on where it is in its block of tokens.
+// A session that answers a try keeps the write side, and continues in its block of tokens.
 func TestAnAnswerToATryUsesNoTokenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -439,13 +439,13 @@ func TestAWaitForASideEndsWithItsContextWhateverTheServerDoes(t *testing.T) {
 				}
 				ok, err := l.TryRLock(t.Context())
 				assert.False(t, ok)
-				assert.Error(t, err, "a server that does not answer has not said that another has it")
+				assert.Error(t, err, "a server that does not reply has not said that another owner has the lock")
 			})
 		})
 	}
 }
 
-func TestACloseWaitsForThoseInsideAndTurnsOthersAway(t *testing.T) {
+func TestACloseWaitsForHoldersAndRefusesNewCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		s, other := newSession(t, b), newSession(t, b).NewRWLock("x")
@@ -536,7 +536,7 @@ func TestASessionThatIsAskedBeforeItsAnswerCameGivesBackAtOnce(t *testing.T) {
 		require.NoError(t, reader.RLock(t.Context()))
 		require.NoError(t, reader.RUnlock(t.Context()))
 		require.NoError(t, <-got)
-		assert.Less(t, time.Since(start), 200*time.Millisecond, "the message was forgotten when the answer came")
+		assert.Less(t, time.Since(start), 200*time.Millisecond, "the reply made the session forget the message")
 		require.NoError(t, writer.Unlock(w))
 	})
 }

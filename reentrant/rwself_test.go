@@ -13,9 +13,10 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// An owner never waits for itself: goroutines of one owner ask for both sides of a lock that another owner has.
+// An owner never waits for itself. In these tests goroutines of one owner ask for both sides of a lock that another
+// owner has.
 
-// begun starts a call and waits until it has ended or waits for another.
+// begun starts a call, and returns when it has ended or waits.
 func begun(call func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- call() }()
@@ -86,7 +87,7 @@ func TestAnRLockBehindItsOwnersLockEntersWithIt(t *testing.T) {
 	})
 }
 
-// While the server is asked for the read side, it is not known whether the Lock behind it is an upgrade.
+// While the server is asked for the read side, it is not known yet whether the Lock behind it is an upgrade.
 func TestALockBehindItsOwnersTryRLockIsAnUpgradeIfThatSucceeds(t *testing.T) {
 	for name, free := range map[string]bool{"it succeeds": true, "it fails": false} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A yesman is a Backend that says yes and keeps nothing, so that what is measured is the session's alone.
+// A yesman is a Backend that grants everything and stores nothing, so that only the session is measured.
 type yesman struct {
 	commands, renewals atomic.Int64
 	tokens             atomic.Uint64
@@ -58,8 +58,8 @@ func (r *yesRemote) Release(context.Context, backend.ReleaseRequest) (backend.Re
 	return backend.Released, nil
 }
 
-// inUse is what the heap and the stacks hold when all that can be collected is: a collection leaves something to
-// cleanups and pools, also those of tests before.
+// inUse returns the size of heap and stacks when everything that can be collected is: one collection leaves work to
+// cleanups and pools, also of earlier tests.
 func inUse() (heap, stacks int64) {
 	var m runtime.MemStats
 	for settled := 0; settled < 3; settled++ {
@@ -72,7 +72,7 @@ func inUse() (heap, stacks int64) {
 	return int64(m.HeapAlloc), int64(m.StackInuse)
 }
 
-// Names that were used leave nothing, however many there were.
+// Names that are no longer used take no memory, however many there were.
 func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 	names := testsize.Of(1_000_000, 50_000)
 	if testing.Short() || raceEnabled {
@@ -103,7 +103,7 @@ func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 
 func TestTenThousandHeldLocks(t *testing.T) {
 	const locks = 10_000
-	s := newSession(t, &yesman{}, patient) // no renewal is under way when the heap is looked at
+	s := newSession(t, &yesman{}, patient) // no renewal may be under way when the heap is measured
 	held := newLocks(s, locks)
 	goroutines := runtime.NumGoroutine()
 	before, _ := inUse()
@@ -112,7 +112,7 @@ func TestTenThousandHeldLocks(t *testing.T) {
 	}
 	after, _ := inUse()
 	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines && time.Now().Before(end); {
-		time.Sleep(time.Millisecond) // the runtime has some for a moment, to clean up
+		time.Sleep(time.Millisecond) // the runtime may have some more for a moment, for its own work
 	}
 	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines, "no goroutine per lock")
 	t.Logf("%d bytes per held lock", (after-before)/locks)
@@ -124,7 +124,7 @@ func TestTenThousandHeldLocks(t *testing.T) {
 	}
 }
 
-// All that are due are renewed together: the backend decides how many commands that is.
+// All holds that are due are renewed by one call: the backend decides how many commands that takes.
 func TestTenThousandHeldLocksAreRenewedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const locks, lease = 10_000, 9 * time.Second
@@ -144,7 +144,7 @@ func TestTenThousandHeldLocksAreRenewedTogether(t *testing.T) {
 	})
 }
 
-// newLocks are n locks of different names.
+// newLocks returns n locks with different names.
 func newLocks(s *reentrant.Session, n int) []*reentrant.Lock {
 	locks := make([]*reentrant.Lock, n)
 	for i := range locks {
@@ -153,7 +153,7 @@ func newLocks(s *reentrant.Session, n int) []*reentrant.Lock {
 	return locks
 }
 
-// Waiters get the lock in order, and each costs little more than a parked goroutine.
+// Waiters get the lock in order, and each needs little more memory than a parked goroutine.
 func TestManyWaiters(t *testing.T) {
 	waiters := testsize.Of(100_000, 10_000)
 	if testing.Short() || raceEnabled {
@@ -164,7 +164,7 @@ func TestManyWaiters(t *testing.T) {
 	l := s.NewLock("x")
 	require.NoError(t, l.Lock(t.Context()))
 	commands := y.commands.Load()
-	bareGoroutines(waiters) // the runtime keeps what describes a goroutine; from now on that is there
+	bareGoroutines(waiters) // the runtime keeps descriptors of goroutines: from now on it has enough of them
 	bare := bareGoroutines(waiters)
 	heap, stacks := inUse()
 	order := make([]int, 0, waiters)
@@ -198,7 +198,7 @@ func TestManyWaiters(t *testing.T) {
 	assert.Len(t, order, waiters)
 }
 
-// bareGoroutines is what a goroutine costs, beside its stack, that waits for a channel and does nothing else.
+// bareGoroutines returns the memory, apart from its stack, of a goroutine that only waits on a channel.
 func bareGoroutines(n int) int64 {
 	heap, _ := inUse()
 	gate := make(chan struct{})

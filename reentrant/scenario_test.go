@@ -63,16 +63,16 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// A stage is where a scenario plays.
+// A stage is where a scenario runs.
 type stage struct {
 	t        *testing.T
 	backend  *memory.Backend
 	sessions map[string]*reentrant.Session
 	actors   map[string]*actor
-	before   string // the holders and waiters
+	before   string // the holders and waiters after the last step
 
 	mu  sync.Mutex
-	log []string // what came of the step
+	log []string // the events of the step
 }
 
 func newStage(t *testing.T) *stage {
@@ -87,7 +87,7 @@ func (s *stage) note(line string) {
 	s.log = append(s.log, line)
 }
 
-// play runs the steps of a script, and returns the script with what came of them.
+// play runs the steps of a script, and returns the script with the events of each step.
 func (s *stage) play(script string) string {
 	var out strings.Builder
 	lines := bufio.NewScanner(strings.NewReader(script))
@@ -126,7 +126,8 @@ func (s *stage) end() {
 	synctest.Wait()
 }
 
-// outcome is the log of the step, calls in the order of their owners, and the standing if it changed.
+// outcome returns the log of the step, calls in the order of their owners, and then the holders and waiters if they
+// have changed.
 func (s *stage) outcome() []string {
 	for _, name := range slices.Sorted(maps.Keys(s.actors)) {
 		s.actors[name].watch()
@@ -135,7 +136,7 @@ func (s *stage) outcome() []string {
 	lines := s.log
 	s.log = nil
 	s.mu.Unlock()
-	// The server's lines stand in the order of their execution; the others have no order among themselves.
+	// The server's lines are in the order of execution; the other lines have no order of their own, so they are sorted.
 	slices.SortStableFunc(lines, func(a, b string) int {
 		ra, rb := strings.HasPrefix(a, "  redis:"), strings.HasPrefix(b, "  redis:")
 		switch {
@@ -155,7 +156,7 @@ func (s *stage) outcome() []string {
 	return lines
 }
 
-// standing returns the holders and the waiters, session by session.
+// standing returns the holders and waiters, session by session.
 func (s *stage) standing() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(s.sessions)) {
@@ -209,7 +210,7 @@ func (s *stage) run(f []string) {
 }
 
 func (s *stage) options(args []string) []reentrant.Option {
-	// Each session's heartbeats come at moments of their own, so that their order is the same every time.
+	// The heartbeats of different sessions come at different moments, so that their order is the same in every run.
 	opts := []reentrant.Option{reentrant.WithJitter(time.Duration(len(s.sessions)+1) * 7 * time.Millisecond)}
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
@@ -255,7 +256,8 @@ func (s *stage) verdicts(list string) (verdicts []memory.Verdict) {
 	return verdicts
 }
 
-// delays is a fault that has commands of some sessions arrive later, so that those sent at one moment come in a fixed order.
+// delays is a fault that makes commands of some sessions arrive later, so that commands sent at the same moment arrive
+// in a fixed order.
 func (s *stage) delays(args []string) memory.Fault {
 	late := map[string]time.Duration{}
 	for _, arg := range args {
@@ -271,13 +273,13 @@ func (s *stage) duration(text string) time.Duration {
 	return d
 }
 
-// An actor is an owner: one goroutine that makes its calls one after the other.
+// An actor is an owner, whose goroutine makes its calls one after the other.
 type actor struct {
 	stage         *stage
 	session, name string
 	lock          *reentrant.Lock
 	owner         context.Context
-	cancel        context.CancelFunc // of the latest call
+	cancel        context.CancelFunc // cancels the latest call
 	calls         chan func()
 	lost          <-chan struct{}
 }
@@ -327,7 +329,7 @@ func (a *actor) book(verb string) func(context.Context) error {
 	}[verb]
 }
 
-// pool takes or releases permits: so many, of so many.
+// pool acquires or releases permits: "2/3" means two permits of a semaphore that has three.
 func (a *actor) pool(ctx context.Context, verb, permits string) error {
 	var n, limit int
 	_, err := fmt.Sscanf(permits, "%d/%d", &n, &limit)
@@ -374,7 +376,7 @@ func (a *actor) call(ctx context.Context, lock *reentrant.Lock, verb string, arg
 	return ""
 }
 
-// watch notes when the hold is lost.
+// watch records when the hold is lost.
 func (a *actor) watch() {
 	select {
 	case <-a.lost:
@@ -384,7 +386,7 @@ func (a *actor) watch() {
 	}
 }
 
-// verdict is an error in a word or two.
+// verdict formats an error in one or two words.
 func verdict(err error) string {
 	words := []string{}
 	for _, e := range []error{reentrant.ErrLost, reentrant.ErrNotHeld, reentrant.ErrClosed, context.Canceled, context.DeadlineExceeded} {

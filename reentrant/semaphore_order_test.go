@@ -51,7 +51,7 @@ func TestACallerBesideALongJobIsNotStarved(t *testing.T) {
 		for range 5 {
 			begun := time.Now()
 			require.NoError(t, job.Acquire(t.Context(), 1))
-			assert.Less(t, time.Since(begun), 100*time.Millisecond, "each other session has a turn before it, and no more")
+			assert.Less(t, time.Since(begun), 100*time.Millisecond, "each other session has one turn before the caller, and no more")
 			require.NoError(t, job.Release(t.Context(), 1))
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -105,7 +105,7 @@ func TestEqualDemandGetsEqualService(t *testing.T) {
 	}
 }
 
-// A waiter that leaves makes no room for those who came later than the next one of its session.
+// If a waiter leaves, callers that came after the next waiter of its session do not overtake that one.
 func TestAWaiterThatLeavesKeepsThePlaceOfItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -131,12 +131,13 @@ func TestAWaiterThatLeavesKeepsThePlaceOfItsSession(t *testing.T) {
 	})
 }
 
-// A fairModel is java.util.concurrent's fair Semaphore, with one exception: a caller that only a Release of its own session
-// can help is not in the queue. It holds up none of the others, and goes to the tail when that Release has come.
+// A fairModel is java.util.concurrent's fair Semaphore with one exception: a caller that only a Release of its own
+// session can help is not in the queue. It delays no other caller, and joins the queue at its end when the Release has
+// come.
 type fairModel struct {
 	permits int
 	inUse   []int
-	waits   []int // of each session's caller; 0: none
+	waits   []int // permits that each session's caller waits for; 0: none
 	queue   []int // sessions
 }
 
@@ -148,7 +149,7 @@ func (m *fairModel) free() int {
 	return free
 }
 
-// settle puts callers into the queue that can be there, and serves its head as long as that fits.
+// settle puts callers into the queue that can be in it, and serves its head as long as its permits are free.
 func (m *fairModel) settle() {
 	for i, n := range m.waits {
 		queued := false
@@ -180,7 +181,8 @@ func (m *fairModel) leave(i int) {
 	}
 }
 
-// Random programs, in which callers that have permits ask for more, and callers leave. After each step all turns are over.
+// Random programs, in which callers that have permits ask for more, and waiting callers leave. Each step waits until
+// all turns have ended.
 func TestRandomProgramsAgreeWithAFairSemaphore(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -224,7 +226,7 @@ func TestRandomProgramsAgreeWithAFairSemaphore(t *testing.T) {
 					mu.Unlock()
 					require.NoError(t, handles[i].Release(t.Context(), n))
 				}
-				synctest.Wait() // no two steps meet
+				synctest.Wait() // no two steps come at the same moment
 				m.settle()
 				time.Sleep(100 * time.Millisecond)
 				synctest.Wait()

@@ -236,12 +236,12 @@ func TestAWaitForPermitsEndsWithItsContext(t *testing.T) {
 		synctest.Wait()
 		st, err := m.Inspect(t.Context())
 		require.NoError(t, err)
-		assert.Empty(t, st.Waiting, "it has withdrawn")
+		assert.Empty(t, st.Waiting, "the caller has left the queue")
 		require.NoError(t, m.Release(t.Context(), 3))
 	})
 }
 
-// The caller of Do has its permits, and stands still before it runs fn.
+// The caller of Do has its permits, and its goroutine is paused before it calls fn.
 func TestDoIsNotifiedOfALossThoughOthersHaveNewPermitsBefore(t *testing.T) {
 	for name, waits := range map[string]bool{"admitted at once": false, "admitted after a wait": true} {
 		t.Run(name, func(t *testing.T) {
@@ -277,7 +277,7 @@ func TestDoIsNotifiedOfALossThoughOthersHaveNewPermitsBefore(t *testing.T) {
 				case err := <-done:
 					require.ErrorIs(t, err, reentrant.ErrLost)
 				default:
-					assert.Fail(t, "fn has not been told, and others have all permits")
+					assert.Fail(t, "the context of fn has not ended, although others have all permits")
 				}
 				require.NoError(t, m.Release(t.Context(), 2))
 			})
@@ -310,7 +310,7 @@ func TestDoIsNotNotifiedOfALossFromBeforeItsTurn(t *testing.T) {
 	})
 }
 
-// A session may have more permits than one of its handles would give: the limit is no bound for what is given back.
+// A session may have more permits than one of its handles would grant: the handle's limit does not apply to a Release.
 func TestReleaseOfMoreThanIsHeldIsNotHeldWhateverTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ctx := newSession(t, memory.New()), t.Context()
@@ -325,12 +325,12 @@ func TestReleaseOfMoreThanIsHeldIsNotHeldWhateverTheLimit(t *testing.T) {
 		for _, n := range []int{0, -1} {
 			err := low.Release(ctx, n)
 			require.Error(t, err)
-			require.NotErrorIs(t, err, reentrant.ErrNotHeld, "it can never be right")
+			require.NotErrorIs(t, err, reentrant.ErrNotHeld, "such a number is never right")
 		}
 	})
 }
 
-// Every call on a semaphore that cannot be says what is wrong with it.
+// Every call on a semaphore with invalid permits returns what is wrong with it.
 func TestASemaphoreWithoutPermitsFailsWithTheWordsOfItsConstructor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -338,7 +338,7 @@ func TestASemaphoreWithoutPermitsFailsWithTheWordsOfItsConstructor(t *testing.T)
 		sent := b.Commands()
 		for _, permits := range []int{0, -1, math.MaxInt32 + 1} {
 			m := s.NewSemaphore("x", permits)
-			nothing := func(context.Context) error { return errors.New("it runs") }
+			nothing := func(context.Context) error { return errors.New("fn runs") }
 			for _, ctx := range []context.Context{t.Context(), nil} {
 				for _, n := range []int{1, 0, 2} {
 					for name, err := range map[string]error{
@@ -362,6 +362,6 @@ func TestASemaphoreWithoutPermitsFailsWithTheWordsOfItsConstructor(t *testing.T)
 			require.Zero(t, m.QueueLength())
 			require.False(t, m.HasQueuedOwners())
 		}
-		require.Equal(t, sent, b.Commands(), "nothing was sent")
+		require.Equal(t, sent, b.Commands(), "no command was sent")
 	})
 }

@@ -19,7 +19,7 @@ import (
 
 type section = func(ctx context.Context) error
 
-// A doer is a shared name by what runs functions with it.
+// A doer is a shared name with the methods that run functions under it.
 type doer struct {
 	do    func(ctx context.Context, fn section) error
 	try   func(ctx context.Context, fn section) (bool, error)
@@ -43,7 +43,7 @@ func doers(s *reentrant.Session) map[string]doer {
 }
 
 func never(t *testing.T) section {
-	return func(context.Context) error { t.Error("it runs"); return nil }
+	return func(context.Context) error { t.Error("fn runs"); return nil }
 }
 
 func TestTryDoOfSharedNamesRunsOnlyWithThem(t *testing.T) {
@@ -57,7 +57,7 @@ func TestTryDoOfSharedNamesRunsOnlyWithThem(t *testing.T) {
 				assert.ErrorIs(t, err, failed)
 				assert.Zero(t, s.Stats().Held)
 
-				// Another writes, or has the permit.
+				// Another owner writes, or has the permit.
 				holder := doers(s)[map[string]string{"write": "write", "read": "write", "permits": "permits"}[name]]
 				require.NoError(t, holder.do(other, func(context.Context) error {
 					ran, err := x.try(t.Context(), never(t))
@@ -71,7 +71,7 @@ func TestTryDoOfSharedNamesRunsOnlyWithThem(t *testing.T) {
 					return nil
 				}))
 				ran, err = x.tryIn(t.Context(), time.Second, func(ctx context.Context) error {
-					time.Sleep(time.Hour) // the limit is that of the wait
+					time.Sleep(time.Hour) // the time limit is that of the wait, not of fn
 					return ctx.Err()
 				})
 				assert.True(t, ran)
@@ -81,7 +81,7 @@ func TestTryDoOfSharedNamesRunsOnlyWithThem(t *testing.T) {
 				assert.False(t, ran)
 				assert.ErrorIs(t, err, context.Canceled)
 				assert.PanicsWithValue(t, "out", func() { _, _ = x.try(t.Context(), func(context.Context) error { panic("out") }) })
-				assert.Zero(t, s.Stats().Held, "a panic gives it back")
+				assert.Zero(t, s.Stats().Held, "a panic releases the lock")
 			})
 		})
 	}
@@ -152,14 +152,14 @@ func TestStatsCountSharedHolds(t *testing.T) {
 		}
 		require.NoError(t, s.NewLock("lock").Unlock(ctx))
 
-		// An idle registration is no hold.
+		// A registration that no reader uses is no hold.
 		require.NoError(t, l.RLock(ctx))
 		require.NoError(t, l.RUnlock(ctx))
 		count(0, 0)
 	})
 }
 
-// A pausedContext stops the goroutine that looks for a value in it, after so many looks before.
+// A pausedContext pauses the goroutine that asks it for a value, after a number of earlier questions.
 type pausedContext struct {
 	context.Context
 	before          int32
@@ -175,8 +175,8 @@ func (c *pausedContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// A caller of Do has its hold, and stands still before it runs fn, which needs its owner once more. The hold
-// is lost, and another goroutine of the same owner takes a new one.
+// The caller of Do has its hold, and its goroutine is paused before it calls fn. The hold is lost, and another
+// goroutine of the same owner acquires a new one.
 func TestDoIsNotifiedOfALossThoughItsOwnerHasANewHoldBefore(t *testing.T) {
 	type side struct {
 		lock, unlock func(l *reentrant.RWLock, ctx context.Context) error
@@ -217,7 +217,7 @@ func TestDoIsNotifiedOfALossThoughItsOwnerHasANewHoldBefore(t *testing.T) {
 					case err := <-done:
 						require.ErrorIs(t, err, reentrant.ErrLost)
 					default:
-						assert.Fail(t, "fn has not been told, and another goroutine has the lock")
+						assert.Fail(t, "the context of fn has not ended, although another goroutine has the lock")
 						b.Flush()
 					}
 				})

@@ -32,7 +32,7 @@ func TestForceUnlockTakesBothSidesFromAllSessions(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, had)
 		require.NoError(t, <-got)
-		assert.Zero(t, time.Since(begun), "it goes to the next at once")
+		assert.Zero(t, time.Since(begun), "the next waiter gets the lock at once")
 		token, err := next.Token(reentrant.WithOwner(ctx, "writer"))
 		require.NoError(t, err)
 		assert.Greater(t, token, version)
@@ -55,8 +55,8 @@ func TestForceUnlockTakesBothSidesFromAllSessions(t *testing.T) {
 	})
 }
 
-// A session that waits to write loses its readers' units to a ForceUnlock, and another session writes meanwhile. It
-// learns of the loss, although it is granted the write side before it asks again.
+// A session that waits to write loses its readers' units to a ForceUnlock, and another session writes meanwhile. The
+// first session notices the loss, although it is granted the write side before it asks again.
 func TestReadersOfASessionThatWaitsToWriteLearnOfAForceUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -83,7 +83,7 @@ func TestReadersOfASessionThatWaitsToWriteLearnOfAForceUnlock(t *testing.T) {
 		require.True(t, had)
 		require.NoError(t, <-written)
 		require.NoError(t, <-wrote)
-		assert.False(t, stillOpen(lost), "it reads beside what the other has written, and its Lost is still open")
+		assert.False(t, stillOpen(lost), "the reader's Lost is still open although another session has written")
 		assert.ErrorIs(t, both.RUnlock(reads), reentrant.ErrLost)
 		require.NoError(t, both.Unlock(writes))
 		<-reader.Lost(ctx)
@@ -151,7 +151,7 @@ func TestASlotKeepsItsNumberWhenPermitsAreForced(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, had)
 		<-m.Lost()
-		assert.False(t, stillOpen(slot.Lost()), "it has no permit any more")
+		assert.False(t, stillOpen(slot.Lost()), "the slot no longer has a permit")
 		next, err := outside.AcquireSlot(ctx)
 		require.NoError(t, err)
 		assert.Equal(t, 1, next.Number(), "the first is taken")

@@ -16,10 +16,10 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// trip is a round trip in these tests: half of it there, half of it back.
+// trip is the length of a round trip in these tests: half of it in each direction.
 const trip = 2 * time.Millisecond
 
-// slow puts the server half a trip away from all sessions.
+// slow makes the server half a round trip away from all sessions.
 func slow(b *memory.Backend) {
 	b.SetFault(func(op memory.Op) memory.Verdict {
 		if op.Verb == memory.Push {
@@ -101,7 +101,7 @@ func TestATryThroughAStricterHandleFailsWhileMoreAreOut(t *testing.T) {
 	})
 }
 
-func TestARaisedLimitHelpsThoseWhoWaitAtOnce(t *testing.T) {
+func TestARaisedLimitHelpsWaitersAtOnce(t *testing.T) {
 	for name, same := range map[string]bool{"for their own session": true, "for another session": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestATryToReadSucceedsAfterADowngrade(t *testing.T) {
 	})
 }
 
-// A tryCase has a holder take something, so that another session's try fails while the holder uses it.
+// A tryCase has a holder whose use makes another session's try fail.
 var tryCases = map[string]struct {
 	take func(context.Context, *reentrant.Session) error
 	try  func(context.Context, *reentrant.Session) (bool, error)

@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// slowly makes every command that is sent from now on take a while.
+// slowly makes every command from now on take the given time.
 func slowly(b *memory.Backend, took time.Duration) {
 	b.SetFault(func(memory.Op) memory.Verdict { return memory.Delay(took) })
 }
@@ -78,7 +78,8 @@ func TestATimedTryAsksTheServerOnceHoweverShortItIs(t *testing.T) {
 	}
 }
 
-// A session that another asks for its units, and whose users are inside of them, has nothing to say to the server.
+// A session whose units are all in use, and that another session has asked for them, has nothing new to send to the
+// server.
 func TestATryInASessionThatIsAskedDoesNotWaitForItsUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -127,7 +128,7 @@ func TestATryInASessionThatHasAllPermitsEndsWithoutACommand(t *testing.T) {
 		s := newSession(t, memory.New())
 		m := s.NewSemaphore("y", 2)
 		require.NoError(t, m.Acquire(t.Context(), 2))
-		time.Sleep(time.Millisecond) // the server's latest reply is older than the tries
+		time.Sleep(time.Millisecond) // the tries must come after the server's latest reply
 
 		start, commands := time.Now(), s.Stats().Commands
 		patient, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -174,7 +175,7 @@ func TestAWaitForUnitsSaysThatItsOutcomeIsUnknown(t *testing.T) {
 	}
 }
 
-// A name that is used for another kind has nothing of the session, so nothing has to be given back.
+// If a name is in use as another kind, the session has nothing there that must be released.
 func TestCloseAfterARefusalOfTheKindIsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -76,7 +76,7 @@ func TestASlotOfADeadSessionComesBackAndIsLostBefore(t *testing.T) {
 		select {
 		case <-lost:
 		default:
-			t.Error("two have the number")
+			t.Error("two sessions have the number")
 		}
 		assert.ErrorIs(t, s.Release(t.Context()), reentrant.ErrLost)
 		require.NoError(t, next.Release(t.Context()))
@@ -117,7 +117,7 @@ func TestManyCallersThatTakeAndReleaseSlotsShareNoNumber(t *testing.T) {
 	})
 }
 
-// A server that is away for a while ends no wait for a slot, as it ends none for a permit.
+// A server that is away for a while does not end a wait for a slot, as it does not end one for a permit.
 func TestAcquireSlotWaitsForTheServer(t *testing.T) {
 	for _, verdict := range []memory.Verdict{memory.Lose, memory.LoseReply} {
 		synctest.Test(t, func(t *testing.T) {
@@ -131,8 +131,8 @@ func TestAcquireSlotWaitsForTheServer(t *testing.T) {
 	}
 }
 
-// The server is away for longer than a lease after the permit was got, and before a number is. The permit is another
-// session's by then.
+// After the permit was acquired, and before a number is, the server is away for longer than a lease. By then another
+// session has the permit.
 func TestASlotHasItsPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -170,7 +170,7 @@ func TestASlotHasItsPermit(t *testing.T) {
 	})
 }
 
-// A slot is a number and a permit. Whichever is taken from its holder, Lost reports it.
+// A slot is a number and a permit. Lost reports the loss of either.
 func TestALostPartOfASlotIsALostSlot(t *testing.T) {
 	for part, force := range map[string]func(ctx context.Context, s *reentrant.Session) (bool, error){
 		"permit": func(ctx context.Context, s *reentrant.Session) (bool, error) {
@@ -190,7 +190,7 @@ func TestALostPartOfASlotIsALostSlot(t *testing.T) {
 				had, err := force(ctx, outside)
 				require.NoError(t, err)
 				require.True(t, had)
-				time.Sleep(reentrant.DefaultLease / 2) // the next renewal
+				time.Sleep(reentrant.DefaultLease / 2) // the loss is noticed at the next renewal
 				require.False(t, stillOpen(lost))
 				require.False(t, stillOpen(slot.Lost()))
 				_, err = slot.Token()
@@ -198,13 +198,13 @@ func TestALostPartOfASlotIsALostSlot(t *testing.T) {
 				require.ErrorIs(t, slot.Release(ctx), reentrant.ErrLost)
 				require.ErrorIs(t, slot.Release(ctx), reentrant.ErrNotHeld)
 				require.False(t, stillOpen(slot.Lost()))
-				require.ErrorIs(t, m.Release(ctx, 1), reentrant.ErrNotHeld, "the slot has given back what it had")
+				require.ErrorIs(t, m.Release(ctx, 1), reentrant.ErrNotHeld, "the slot has released what it had")
 			})
 		})
 	}
 }
 
-// A channel of Lost reports no loss when the slot is released.
+// The channel of Lost reports no loss when the slot is released.
 func TestAReleasedSlotIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newSession(t, memory.New()).NewSemaphore("nodes", 2)
@@ -236,7 +236,7 @@ func TestANumberOfAnotherKindIsSkipped(t *testing.T) {
 		defer cancel()
 		_, err = m.AcquireSlot(short)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, reentrant.ErrWrongKind, "the reason why there was no number")
+		require.ErrorIs(t, err, reentrant.ErrWrongKind, "the error has the reason why there was no number")
 		require.NoError(t, slot.Release(ctx))
 
 		long, cancel := context.WithTimeout(ctx, time.Minute)
@@ -248,7 +248,7 @@ func TestANumberOfAnotherKindIsSkipped(t *testing.T) {
 	})
 }
 
-// A session that keeps its locks for a while does not keep numbers.
+// In a session whose locks linger, numbers do not.
 func TestANumberDoesNotLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, ctx := memory.New(), t.Context()
@@ -286,8 +286,8 @@ func TestASlotOfALongName(t *testing.T) {
 	}
 }
 
-// A slot whose Release returns ErrLost is lost for those that watch it, also if the loss was noticed only there.
-func TestASlotThatIsReleasedAsLostSaysSo(t *testing.T) {
+// If Release of a slot returns ErrLost, its Lost channel is closed, even if the loss was noticed only then.
+func TestASlotWhoseReleaseReturnsErrLostIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, ctx := memory.New(), t.Context()
 		m := newSession(t, b).NewSemaphore("nodes", 2)
@@ -296,7 +296,7 @@ func TestASlotThatIsReleasedAsLostSaysSo(t *testing.T) {
 		lost := slot.Lost()
 		_, err = newSession(t, b).NewLock("nodes#0").ForceUnlock(ctx)
 		require.NoError(t, err)
-		require.True(t, stillOpen(lost), "its session has not noticed")
+		require.True(t, stillOpen(lost), "the session has not noticed the loss")
 		require.ErrorIs(t, slot.Release(ctx), reentrant.ErrLost)
 		require.False(t, stillOpen(lost))
 	})

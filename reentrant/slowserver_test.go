@@ -17,7 +17,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// slowKinds are the ways to hold a name that these tests try: a lock's hold, a side, a permit.
+// slowKinds are the kinds of holds in these tests: a lock, a side, a permit.
 var slowKinds = map[string]struct {
 	opts  []reentrant.Option
 	sides func(s *reentrant.Session) []slowSide
@@ -28,7 +28,7 @@ var slowKinds = map[string]struct {
 	"semaphore":  {sides: permitSides},
 }
 
-// A slowSide takes a part of a name and gives it up.
+// A slowSide takes a part of a name and releases it.
 type slowSide struct{ take, leave func(context.Context) error }
 
 func lockSides(s *reentrant.Session) []slowSide {
@@ -53,8 +53,8 @@ func permitSides(s *reentrant.Session) (sides []slowSide) {
 	return sides
 }
 
-// A server that is slow just after it pushed a grant costs no hold: the session has made the grant's short lease a full one
-// by then, with one renewal for holds that last that long, and none for shorter ones.
+// A server that becomes slow just after it has pushed a grant costs no hold. By then the session has replaced the
+// grant's short lease by a full one: with one renewal for a hold that lasts long enough, and none for a shorter one.
 func TestAServerThatIsSlowSoonAfterAPushCostsNoHold(t *testing.T) {
 	for name, kind := range slowKinds {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestAServerThatIsSlowSoonAfterAPushCostsNoHold(t *testing.T) {
 				require.NoError(t, <-got)
 				time.Sleep(reentrant.DefaultHeartbeat / 10)
 				synctest.Wait()
-				assert.Zero(t, b.Count(memory.Renew), "a short hold needs none")
+				assert.Zero(t, b.Count(memory.Renew), "a short hold needs no renewal")
 				time.Sleep(reentrant.DefaultHeartbeat * 3 / 10)
 				synctest.Wait()
 				assert.Equal(t, 1, b.Count(memory.Renew))
@@ -87,12 +87,12 @@ func TestAServerThatIsSlowSoonAfterAPushCostsNoHold(t *testing.T) {
 	}
 }
 
-// A slowServer answers every command within three seconds, and two of three in time. Messages are as late, or lost, and some
-// commands arrive twice.
+// A slowServer replies to every command within three seconds, and to two of three in time. Messages are as late, or
+// lost, and some commands arrive twice.
 type slowServer struct {
 	mu   sync.Mutex
 	rnd  *rand.Rand
-	late map[string]int // how many commands of a session were answered too late one after the other, by verb
+	late map[string]int // by verb, how many commands of a session in a row had late replies
 }
 
 func (s *slowServer) judge(op memory.Op) memory.Verdict {
@@ -115,7 +115,8 @@ func (s *slowServer) judge(op memory.Op) memory.Verdict {
 	return v
 }
 
-// With heartbeats, and so grants, as long as the lease allows, a slow server costs no hold, whatever crosses what.
+// With heartbeats, and so grants, as long as the lease allows, a slow server costs no hold, in whatever order commands
+// and messages arrive.
 func TestAServerThatIsOnlySlowCostsNoHold(t *testing.T) {
 	for name, kind := range slowKinds {
 		for seed := range uint64(5) {
@@ -140,8 +141,8 @@ func TestAServerThatIsOnlySlowCostsNoHold(t *testing.T) {
 	}
 }
 
-// useSlowly takes sides for times short and long, some with little patience. It may not learn whether it gave one up; it
-// must not learn that it lost one.
+// useSlowly takes sides for short and long times, sometimes with little patience. It may not learn whether a release
+// succeeded, but must never learn of a loss.
 func useSlowly(t *testing.T, ctx context.Context, rnd *rand.Rand, sides []slowSide) {
 	for range 5 {
 		time.Sleep(time.Duration(rnd.Int64N(int64(20 * time.Second))))

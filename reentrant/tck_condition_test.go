@@ -52,7 +52,7 @@ func signallers(t *testing.T, k condKit) map[string]condKit {
 	return map[string]condKit{"this process": k, "another process": newCondKit(t, k.backend, k.monitorKind)}
 }
 
-// sleep waits for the condition with so many holds, has them all again however the wait ends, and gives them back.
+// sleep waits for the condition with n holds, must have them again however the wait ends, and releases them.
 func (k condKit) sleep(t *testing.T, ctx context.Context, holds int, wait func(ctx context.Context) error) error {
 	t.Helper()
 	for range holds {
@@ -64,7 +64,7 @@ func (k condKit) sleep(t *testing.T, ctx context.Context, holds int, wait func(c
 	assert.Equal(t, holds, k.HoldCount(ctx), "however the wait ends")
 	owners, e := k.WaitingOwners(k.cond)
 	assert.NoError(t, e)
-	assert.NotContains(t, owners, reentrant.CurrentOwner(ctx), "an owner that has come back does not wait")
+	assert.NotContains(t, owners, reentrant.CurrentOwner(ctx), "an owner that has returned does not wait")
 	for range holds {
 		assert.NoError(t, k.Unlock(ctx))
 	}
@@ -113,7 +113,7 @@ func TestTckAwaitWithoutTheLockIsRefused(t *testing.T) {
 		y := k.make(k.session, "y")
 		require.NoError(t, y.Lock(t.Context()))
 		defer func() { assert.NoError(t, y.Unlock(t.Context())) }()
-		synctest.Wait() // until the background has sent the release of the first lock
+		synctest.Wait() // until the release of the first lock was sent in the background
 		refused(t.Context(), "free, while another lock is held")
 	})
 }
@@ -175,9 +175,9 @@ func TestTckAwaitForWithoutTimeGivesUpTheLock(t *testing.T) {
 				assert.False(t, ok)
 				assert.Zero(t, time.Since(begun))
 				assert.Equal(t, 1, k.HoldCount(t.Context()))
-				if k.fair { // an unfair wait may take the lock back before the other wakes
+				if k.fair { // an unfair wait may acquire the lock again before the other goroutine wakes
 					synctest.Wait()
-					assert.Len(t, other.ended, 1, "it had the lock meanwhile")
+					assert.Len(t, other.ended, 1, "the other owner had the lock meanwhile")
 				}
 				unlock()
 				require.NoError(t, <-other.ended)
@@ -186,7 +186,7 @@ func TestTckAwaitForWithoutTimeGivesUpTheLock(t *testing.T) {
 	}
 }
 
-// In no kit: the longest time does not overflow.
+// Not in Java's tests: the longest time limit does not overflow.
 func TestTckAwaitForWaitsTheLongestTime(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		waiter := k.awaits(t, 1, func(ctx context.Context) error { return timely(k.cond.AwaitFor(ctx, math.MaxInt64)) })
@@ -219,7 +219,7 @@ func TestTckASignalledWaiterRunsAfterTheUnlock(t *testing.T) {
 	})
 }
 
-// The same from another process, whose inspectors see only their own waiters.
+// The same from another process, in which the inspecting methods show only its own waiters.
 func TestTckASignalFromAnotherProcessRunsAfterTheUnlock(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		other := newCondKit(t, k.backend, k.monitorKind)
@@ -297,7 +297,7 @@ func TestTckWaitersAreSeenAsTheyAre(t *testing.T) {
 		queue := []reentrant.Owner{t1.Owner, t2.Owner}
 		if k.fair {
 			assert.Equal(t, queue, k.QueuedOwners())
-		} else { // they queue up as their goroutines happen to run
+		} else { // they queue in the order in which their goroutines run
 			assert.ElementsMatch(t, queue, k.QueuedOwners())
 		}
 		unlock()
@@ -308,7 +308,7 @@ func TestTckWaitersAreSeenAsTheyAre(t *testing.T) {
 
 // ReentrantLockTest.testAwaitUninterruptibly, AbstractQueuedSynchronizerTest.testAwaitUninterruptibly. One is cancelled
 // before it waits, one while it does.
-func TestTckAwaitUninterruptiblyIsDeaf(t *testing.T) {
+func TestTckAwaitUninterruptiblyIgnoresItsContext(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		deaf := func(ctx context.Context) error {
 			err := k.cond.AwaitUninterruptibly(ctx)
@@ -346,10 +346,10 @@ func TestTckACancelledWaitEndsWithTheLock(t *testing.T) {
 	})
 }
 
-// nearlyALease is how long a wait that has ended goes on waiting for the lock, at least.
+// nearlyALease is how long, at least, a wait that has ended still waits for the lock.
 const nearlyALease = reentrant.DefaultLease - time.Second
 
-// In no kit: a wait that ends without a signal waits for the lock like any other call, for a lease.
+// Not in Java's tests: a wait that ends without a signal waits for the lock like any other call, for a lease.
 func TestTckAnEndedWaitWaitsForTheLock(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		for from, holder := range signallers(t, k) {
@@ -419,7 +419,7 @@ func TestTckSignalsGoToTheLongestWaiter(t *testing.T) {
 	})
 }
 
-// In no kit: a signalled waiter queues behind the owners that already wait for the lock.
+// Not in Java's tests: a signalled waiter queues behind the owners that already wait for the lock.
 func TestTckASignalledWaiterQueuesBehindOthers(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		waiter := k.awaits(t, 1, k.cond.Await)
@@ -451,8 +451,8 @@ func TestTckEachWaiterHasItsOwnHoldsBack(t *testing.T) {
 	})
 }
 
-// ReentrantLockTest.testBug8187408. Waits without the lock, beside owners that have it, are refused and do no harm.
-func TestTckARogueAwaitSpoilsNothing(t *testing.T) {
+// ReentrantLockTest.testBug8187408. Waits without the lock are refused, and do not disturb the owners that have it.
+func TestTckAnAwaitWithoutTheLockDisturbsNoOwner(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		for n := 2; n < 10; n++ {
 			var rogue, all sync.WaitGroup
@@ -480,8 +480,9 @@ func TestTckARogueAwaitSpoilsNothing(t *testing.T) {
 	})
 }
 
-// In no kit: a wait that ends after its signal is a signalled one, though the lock takes a lease to come.
-func TestTckWhatEndsAfterTheSignalDoesNotCount(t *testing.T) {
+// Not in Java's tests: a wait that ends after its signal counts as signalled, even if it takes a lease to acquire the
+// lock.
+func TestTckAWaitThatEndsAfterItsSignalIsSignalled(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		for from, signaller := range signallers(t, k) {
 			for way, wait := range waits(k.cond) {
@@ -503,8 +504,9 @@ func TestTckWhatEndsAfterTheSignalDoesNotCount(t *testing.T) {
 	})
 }
 
-// In no kit: a signal and a cancel at the same moment. Either this waiter gets the signal or another one does.
-func TestTckASignalIsNotSpentOnAWaiterThatLeaves(t *testing.T) {
+// Not in Java's tests: a signal and a cancellation come at the same moment. Either this waiter gets the signal or
+// another one does.
+func TestTckNoSignalIsUsedUpByAWaiterThatLeaves(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		for from, signaller := range signallers(t, k) {
 			for range 20 {
@@ -525,7 +527,7 @@ func TestTckASignalIsNotSpentOnAWaiterThatLeaves(t *testing.T) {
 	})
 }
 
-// In no kit: a signal passes over a waiter that has left, even while that still waits for the lock.
+// Not in Java's tests: a signal skips a waiter that has left, even while that one still waits for the lock.
 func TestTckASignalPassesOverAWaiterThatHasLeft(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		for from, signaller := range signallers(t, k) {
@@ -541,7 +543,7 @@ func TestTckASignalPassesOverAWaiterThatHasLeft(t *testing.T) {
 	})
 }
 
-// In no kit: a signal without a waiter is not kept.
+// Not in Java's tests: a signal without a waiter is not kept.
 func TestTckASignalWithoutAWaiterIsNotKept(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		unlock := k.locked(t)
@@ -554,7 +556,8 @@ func TestTckASignalWithoutAWaiterIsNotKept(t *testing.T) {
 	})
 }
 
-// Both kits' annotation "we implement spurious-wakeup freedom", and: a condition's signals are its own.
+// Both of Java's tests state "we implement spurious-wakeup freedom". Also: signals of one condition do not wake waiters
+// of another.
 func TestTckNoWaiterWakesUnsignalled(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		waiter := k.awaits(t, 1, k.cond.Await)
@@ -567,7 +570,7 @@ func TestTckNoWaiterWakesUnsignalled(t *testing.T) {
 			unlock()
 			time.Sleep(10 * time.Minute)
 			waiter.requireWaiting(t)
-			newCondKit(t, memory.New(), k.monitorKind).signals(t) // at another server
+			newCondKit(t, memory.New(), k.monitorKind).signals(t) // a lock at another server
 			waiter.requireWaiting(t)
 			require.Empty(t, k.QueuedOwners(), from)
 		}
@@ -579,7 +582,7 @@ func TestTckNoWaiterWakesUnsignalled(t *testing.T) {
 	})
 }
 
-// JDK-6460501: waits that end without a signal leave nothing behind, with others waiting all the while.
+// JDK-6460501: waits that end without a signal leave nothing behind, while others wait all the time.
 func TestTckTimedWaitsLeaveNothingBehind(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		patient := k.awaits(t, 1, k.cond.Await)
@@ -612,7 +615,7 @@ func TestTckTimedWaitsLeaveNothingBehind(t *testing.T) {
 //     TestConditionsNeedTheLock
 //   - await at the maximum of holds: TestTckHoldsEndAtTheMaximum
 //   - a wait that cannot have the lock again (JDK-8325397): TestAnAwaitThatCannotComeBackEndsTheContextOfDo,
-//     TestTooManyHoldsToComeBackWith, TestClosePassesASignalOn
+//     TestAwaitThatWouldExceedTheLimitOfHoldsLosesThem, TestClosePassesASignalOn
 //   - signalAll keeps the order of arrival on a fair lock: TestSignalAllKeepsTheOrderOfArrival
 //   - a signal and a time limit that cross under faults: TestAWithdrawalThatIsRepeatedSpendsNoSignal,
 //     TestABeatDoesNotAcknowledgeWhatItReports

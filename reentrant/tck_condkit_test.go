@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A monitor is what has conditions: a Lock, or an RWLock with its write side.
+// A monitor is a lock with conditions: a Lock, or an RWLock with its write side.
 type monitor interface {
 	Lock(ctx context.Context) error
 	Unlock(ctx context.Context) error
@@ -26,7 +26,7 @@ type monitor interface {
 	HasQueuedOwners() bool
 }
 
-// A monitorKind is how a session makes a monitor.
+// A monitorKind says how a session makes a monitor.
 type monitorKind struct {
 	fair bool
 	make func(s *reentrant.Session, name string) monitor
@@ -40,7 +40,7 @@ var monitorKinds = map[string]monitorKind{
 	"write side": {true, func(s *reentrant.Session, name string) monitor { return s.NewRWLock(name) }},
 }
 
-// A condKit is what a case of conditions works with: a session, its monitor x and a condition of it.
+// A condKit is what a test of conditions works with: a session, its monitor x and a condition of it.
 type condKit struct {
 	monitor
 	monitorKind
@@ -49,7 +49,7 @@ type condKit struct {
 	backend *memory.Backend
 }
 
-// condKits runs a case on every kind of monitor. A case leaves it free and without waiters.
+// condKits runs a test on every kind of monitor. A test must leave it free and without waiters.
 func condKits(t *testing.T, f func(t *testing.T, k condKit)) {
 	t.Helper()
 	for name, kind := range monitorKinds {
@@ -63,7 +63,7 @@ func condKits(t *testing.T, f func(t *testing.T, k condKit)) {
 	}
 }
 
-// newCondKit is a kit in a session of its own.
+// newCondKit makes a kit in a session of its own.
 func newCondKit(t *testing.T, b *memory.Backend, kind monitorKind) condKit {
 	t.Helper()
 	s := newSession(t, b)
@@ -71,7 +71,7 @@ func newCondKit(t *testing.T, b *memory.Backend, kind monitorKind) condKit {
 	return condKit{monitor: m, monitorKind: kind, cond: m.NewCondition("ready"), session: s, backend: b}
 }
 
-// nothingStays checks that the lock is free, and forgotten by the session.
+// nothingStays checks that the lock is free, and that the session has forgotten it.
 func (k condKit) nothingStays(t *testing.T) {
 	t.Helper()
 	k.backend.SetFault(nil)
@@ -84,14 +84,14 @@ func (k condKit) nothingStays(t *testing.T) {
 	assert.Empty(t, k.backend.Left("relock:conditions:x"))
 }
 
-// locked has the caller hold the lock once, and gives the Unlock back.
+// locked makes the caller hold the lock once, and returns the Unlock.
 func (k condKit) locked(t *testing.T) (unlock func()) {
 	t.Helper()
 	require.NoError(t, k.Lock(t.Context()))
 	return func() { assert.NoError(t, k.Unlock(t.Context())) }
 }
 
-// signals has another owner signal a waiter.
+// signals makes another owner signal a waiter.
 func (k condKit) signals(t *testing.T) {
 	t.Helper()
 	ctx := owner(t, "signaller")
@@ -100,7 +100,7 @@ func (k condKit) signals(t *testing.T) {
 	assert.NoError(t, k.Unlock(ctx))
 }
 
-// waiters are the owners that wait for the condition. The caller holds the lock.
+// waiters returns the owners that wait for the condition. The caller holds the lock.
 func (k condKit) waiters(t *testing.T) []reentrant.Owner {
 	t.Helper()
 	owners, err := k.WaitingOwners(k.cond)
@@ -108,7 +108,7 @@ func (k condKit) waiters(t *testing.T) []reentrant.Owner {
 	return owners
 }
 
-// queues starts a thread that takes the lock once and gives it back.
+// queues starts a thread that acquires the lock once and releases it.
 func (k condKit) queues(t *testing.T) thread {
 	t.Helper()
 	return start(t, func(ctx context.Context) error {

@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A context that ends is to a waiter what an interrupt is in Java.
+// For a waiter, a context that ends is what an interrupt is in Java.
 func TestTckACancelledWaiterLeaves(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		unlock := k.locked(t)
-		for _, from := range []kit{k, newKit(t, k.backend, k.fair)} { // the same process, and another one
+		for _, from := range []kit{k, newKit(t, k.backend, k.fair)} { // in the same process, and in another one
 			for _, way := range []string{"Lock", "TryLockFor"} {
 				waiter := start(t, takers(from)[way])
 				require.True(t, from.HasQueuedOwner(waiter.Owner), way)
@@ -23,7 +23,7 @@ func TestTckACancelledWaiterLeaves(t *testing.T) {
 				assert.False(t, from.IsHeldByCurrentOwner(t.Context()) && from.session != k.session, way)
 			}
 		}
-		assert.Equal(t, 1, k.HoldCount(t.Context()), "the holder's lock is as it was")
+		assert.Equal(t, 1, k.HoldCount(t.Context()), "the holder's lock is unchanged")
 		unlock()
 	})
 }
@@ -42,7 +42,7 @@ func TestTckAnEndedContextWinsOverEverything(t *testing.T) {
 				assert.ErrorIs(t, wait(ended), context.Canceled, "%s with a lock that is %s", way, state)
 			}
 			assert.Equal(t, holds, k.HoldCount(t.Context()), state)
-			assert.Equal(t, before, k.backend.Commands(), "nothing was sent")
+			assert.Equal(t, before, k.backend.Commands(), "no command was sent")
 		}
 		refused("free", 0)
 		unlock := k.locked(t)
@@ -65,7 +65,7 @@ func TestTckAnEndedContextWinsOverEverything(t *testing.T) {
 	})
 }
 
-// context.WithoutCancel makes Lock deaf, as Java's lock() is.
+// context.WithoutCancel makes Lock uninterruptible, as Java's lock() is.
 func TestTckLockWithoutCancelIsNotInterrupted(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		unlock := k.locked(t)
@@ -84,7 +84,7 @@ func TestTckLockWithoutCancelIsNotInterrupted(t *testing.T) {
 	})
 }
 
-// The deadline of a context is one more way to end.
+// A wait also ends at the deadline of its context.
 func TestTckADeadlineEndsAWait(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		unlock := k.locked(t)

@@ -58,7 +58,7 @@ func TestTckHoldsAreCounted(t *testing.T) {
 	})
 }
 
-// Unlock of what the caller does not hold changes nothing.
+// Unlock of a lock that the caller does not hold changes nothing.
 func TestTckOnlyTheHolderUnlocks(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		assert.ErrorIs(t, k.Unlock(t.Context()), reentrant.ErrNotHeld, "never locked")
@@ -92,7 +92,7 @@ func TestTckTryLockOfAnothersLockIsFalseAtOnce(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		unlock := k.locked(t)
 		begun := time.Now()
-		for _, from := range []kit{k, newKit(t, k.backend, k.fair)} { // the same process, and another one
+		for _, from := range []kit{k, newKit(t, k.backend, k.fair)} { // in the same process, and in another one
 			elsewhere(t, func(ctx context.Context) {
 				ok, err := from.TryLock(ctx)
 				assert.NoError(t, err)
@@ -104,8 +104,8 @@ func TestTckTryLockOfAnothersLockIsFalseAtOnce(t *testing.T) {
 	})
 }
 
-// freeWithAWaiter makes x free in Redis while session first waits for it: its holder has died, and first does not know
-// yet. It returns a kit in a third session.
+// freeWithAWaiter makes x free in Redis while first is the first session to wait for it: the holder has died, and first
+// does not know that yet. It returns a kit in a third session.
 func freeWithAWaiter(t *testing.T, k kit) (waiter thread, third kit) {
 	t.Helper()
 	dying := newSession(t, k.backend, reentrant.WithLease(10200*time.Millisecond))
@@ -151,7 +151,7 @@ func TestTckAFairTryLockForDoesNotBarge(t *testing.T) {
 	})
 }
 
-// At the highest count every way to take the lock is refused, and the lock stays held as often.
+// At the maximum of holds every way to take the lock is refused, and the hold count does not change.
 func TestTckHoldsEndAtTheMaximum(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		unlock := k.locked(t)
@@ -163,13 +163,13 @@ func TestTckHoldsEndAtTheMaximum(t *testing.T) {
 		timely, err := k.cond.AwaitFor(t.Context(), time.Second)
 		require.NoError(t, err)
 		assert.False(t, timely)
-		assert.Equal(t, math.MaxInt32, k.HoldCount(t.Context()), "a wait gives all of them up and brings all back")
+		assert.Equal(t, math.MaxInt32, k.HoldCount(t.Context()), "a wait gives up all holds and restores them")
 		reentrant.SetHolds(k.Lock, t.Context(), 1)
 		unlock()
 	})
 }
 
-// takers are the ways to take a lock. An attempt that finds it taken is errTaken.
+// takers are the ways to take a lock. An attempt that finds it held returns errTaken.
 func takers(k kit) map[string]func(ctx context.Context) error {
 	return map[string]func(ctx context.Context) error{
 		"Lock":          k.Lock.Lock,
@@ -181,7 +181,7 @@ func takers(k kit) map[string]func(ctx context.Context) error {
 
 var errTaken = errors.New("taken")
 
-// found is the error of an attempt, or errTaken if it only failed.
+// found returns the error of an attempt, or errTaken if the attempt only failed.
 func found(ok bool, err error) error {
 	if err == nil && !ok {
 		return errTaken
@@ -195,7 +195,7 @@ func TestTckStringSaysWhoHoldsTheLock(t *testing.T) {
 		unlock := k.locked(t)
 		want := fmt.Sprintf(`reentrant.Lock("x")[Locked by owner %v]`, reentrant.CurrentOwner(t.Context()))
 		assert.Equal(t, want, k.String())
-		elsewhere(t, func(context.Context) { assert.Equal(t, want, k.String(), "whichever owner asks") })
+		elsewhere(t, func(context.Context) { assert.Equal(t, want, k.String(), "the text is the same for every owner") })
 		unlock()
 		assert.Equal(t, `reentrant.Lock("x")[Unlocked]`, k.String())
 	})

@@ -20,9 +20,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The loops that Java runs beside its kits, by goroutines of two processes.
+// The loops that Java runs beside its tests, here by goroutines of two processes.
 
-// A guarded value is written in two places, which agree while one owner at a time is inside.
+// A guarded value is written in two places, which are equal as long as only one owner at a time is inside.
 type guarded struct {
 	*testing.T
 	value, check uint32
@@ -33,7 +33,7 @@ const checkMask = 0x55555555
 
 func newGuarded(t *testing.T) *guarded { return &guarded{T: t, check: checkMask} }
 
-// change is called with the lock held. It lets others run in between.
+// change is called with the lock held. It lets other goroutines run in between.
 func (g *guarded) change() {
 	if g.value^checkMask != g.check {
 		g.Errorf("another owner is inside: %x and %x", g.value, g.check)
@@ -44,7 +44,8 @@ func (g *guarded) change() {
 	g.check = g.value ^ checkMask
 }
 
-// crowd runs f in n goroutines, by turns of k's process and of another, and waits for all. Nothing stays of the other.
+// crowd runs f in n goroutines, half of them in another process, and waits for all. The other process leaves nothing
+// behind.
 func (k kit) crowd(t *testing.T, n int, f func(ctx context.Context, k kit, i int)) {
 	t.Helper()
 	other := newKit(t, k.backend, k.fair)
@@ -80,7 +81,8 @@ func TestTckLoopOfNestedLocks(t *testing.T) {
 	})
 }
 
-// FlakyMutex: Redis refuses three of ten attempts. A waiter whose turn it is gets Redis's words, the next one its turn.
+// FlakyMutex: Redis refuses three of ten attempts. A waiter whose attempt is refused gets Redis's error, and the next
+// waiter its turn.
 func TestTckLoopWhileRedisRefuses(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		const threads, each = 3, 150
@@ -105,11 +107,11 @@ func TestTckLoopWhileRedisRefuses(t *testing.T) {
 			}
 		})
 		assert.Equal(t, 2*threads*each, value.times)
-		assert.Greater(t, refused.Load(), int64(threads*each/10), "it was not put to the test")
+		assert.Greater(t, refused.Load(), int64(threads*each/10), "no attempt was refused")
 	})
 }
 
-// refuse has Redis refuse so many of the attempts, at random, and counts them.
+// refuse makes Redis refuse a part of the attempts, at random, and counts them.
 func (k kit) refuse(some, of int) *atomic.Int64 {
 	var refused atomic.Int64
 	var mu sync.Mutex
@@ -126,7 +128,7 @@ func (k kit) refuse(some, of int) *atomic.Int64 {
 	return &refused
 }
 
-// TimedAcquireLeak: tries whose time is up at once leave nothing, neither in a queue nor on the heap.
+// TimedAcquireLeak: tries whose time limit is zero leave nothing behind, neither in a queue nor on the heap.
 func TestTckLoopOfTimedTriesLeaksNothing(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		const threads, each = 4, 250
@@ -148,25 +150,25 @@ func TestTckLoopOfTimedTriesLeaksNothing(t *testing.T) {
 		const most = threads * each / 4
 		objects()
 		grown := int64(math.MaxInt64)
-		for round := 0; round < 10 && grown >= most; round++ { // the runtime keeps timers that were stopped, for a while
+		for round := 0; round < 10 && grown >= most; round++ { // the runtime keeps stopped timers for a while
 			before := objects()
 			grown = min(grown, int64(objects()-before))
 		}
-		assert.Less(t, grown, int64(most), "an object stays of every fourth try")
+		assert.Less(t, grown, int64(most), "at least every fourth try leaves an object on the heap")
 		unlock()
 	})
 }
 
-// heapObjects is how many objects live when all that can be collected is.
+// heapObjects returns how many objects are alive after everything that can be collected is.
 func heapObjects() uint64 {
 	runtime.GC()
-	runtime.GC() // what the first one left to finalizers and pools
+	runtime.GC() // objects that the first collection left to finalizers and pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapObjects
 }
 
-// CancelledLockLoops: all but two are interrupted, one after the other, wherever they are. Those two complete.
+// CancelledLockLoops: all threads but two are interrupted, one after the other, wherever they are. Those two complete.
 func TestTckLoopWhoseThreadsAreInterrupted(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		const each, work = 30, 100 * time.Microsecond
@@ -207,7 +209,8 @@ func TestTckLoopWhoseThreadsAreInterrupted(t *testing.T) {
 	})
 }
 
-// TimeoutLockLoops: threads go round by timed tries until one of them takes the lock and keeps it. Then all give up.
+// TimeoutLockLoops: threads use timed tries in a loop, until one of them acquires the lock and keeps it. Then all
+// others give up.
 func TestTckLoopOfTimedTriesUntilTheLockIsJammed(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		const patience, work = 10 * time.Millisecond, 20 * time.Microsecond
@@ -249,7 +252,8 @@ func TestTckLoopOfTimedTriesUntilTheLockIsJammed(t *testing.T) {
 	})
 }
 
-// LockOncePerThreadLoops: every thread takes each of many locks once. A thread that misses its wake-up never ends.
+// LockOncePerThreadLoops: every thread acquires each of many locks once. A thread that misses its wake-up would never
+// end.
 func TestTckLoopOverManyLocksOnceEach(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		const threads = 20

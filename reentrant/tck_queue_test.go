@@ -36,7 +36,7 @@ func (k kit) requireQueue(t *testing.T, all []thread, want ...thread) {
 	require.False(t, k.HasQueuedOwner(reentrant.Owner{}), "the zero owner does not wait")
 }
 
-// Two wait, the first leaves, the second gets the lock.
+// Two threads wait, the first leaves, and the second gets the lock.
 func TestTckTheQueueIsSeenAsItIs(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		k.requireQueue(t, nil)
@@ -80,8 +80,8 @@ func TestTckTheLockGoesRoundInOrderOfArrival(t *testing.T) {
 	})
 }
 
-// However often running threads take the lock again at once, a waiter gets it in the end: next on a fair lock, after a
-// bounded number of others on an unfair one.
+// Even if running threads acquire the lock again at once and always, a waiter gets it in the end: on a fair lock it is
+// the next, on an unfair one a bounded number of others come first.
 func TestTckNoOwnerWaitsForEver(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		unlock := k.locked(t)
@@ -91,9 +91,9 @@ func TestTckNoOwnerWaitsForEver(t *testing.T) {
 			unlock()
 			unlock = k.locked(t)
 			rounds++
-			require.LessOrEqual(t, rounds, 17, "one more than it can be overtaken")
+			require.LessOrEqual(t, rounds, 17, "the waiter was overtaken more often than the bound")
 			if k.fair {
-				require.Empty(t, k.QueuedOwners(), "its turn came first")
+				require.Empty(t, k.QueuedOwners(), "the waiter's turn came first")
 			}
 		}
 		require.NoError(t, <-waiter.ended)
@@ -101,8 +101,8 @@ func TestTckNoOwnerWaitsForEver(t *testing.T) {
 	})
 }
 
-// Waiters that leave at the same moment leave nothing that would keep others out.
-func TestTckLeavingTogetherLeavesNoPhantom(t *testing.T) {
+// Waiters that leave at the same moment leave no dead node that would keep others out.
+func TestTckWaitersThatLeaveTogetherBlockNoOthers(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		for range 20 {
 			unlock := k.locked(t)
@@ -121,9 +121,9 @@ func TestTckLeavingTogetherLeavesNoPhantom(t *testing.T) {
 	})
 }
 
-// An attempt that Redis refuses at the head of the queue: that waiter gets Redis's own words, also if it was cancelled at
-// the same moment, and the next one gets the lock.
-func TestTckAnErrorAtTheHeadIsItsOwn(t *testing.T) {
+// Redis refuses the attempt of the head of the queue. That waiter gets Redis's error, even if it was cancelled at the
+// same moment, and the next one gets the lock.
+func TestTckARefusedHeadGetsTheErrorAndTheNextTheLock(t *testing.T) {
 	for name, cancelled := range map[string]bool{"only refused": false, "refused and cancelled": true} {
 		t.Run(name, func(t *testing.T) {
 			kits(t, func(t *testing.T, k kit) {
@@ -134,7 +134,7 @@ func TestTckAnErrorAtTheHeadIsItsOwn(t *testing.T) {
 				k.backend.SetFault(func(op memory.Op) memory.Verdict {
 					v := refuse(op)
 					if cancelled && v.Refused != "" {
-						t1.interrupt() // at the instant at which it is the head
+						t1.interrupt() // at the moment at which it is the head
 					}
 					return v
 				})
@@ -148,7 +148,7 @@ func TestTckAnErrorAtTheHeadIsItsOwn(t *testing.T) {
 	}
 }
 
-// The head gives up at the moment at which the lock becomes free: the next one must not miss it.
+// The head leaves at the moment at which the lock becomes free: the next waiter must not miss that.
 func TestTckALeavingHeadWakesTheNext(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		for range 20 {

@@ -16,14 +16,15 @@ import (
 
 // The cases of the JDK's ReentrantReadWriteLockTest, as far as they apply. testdata/jdk-tests.md has the list, case by case.
 
-// An rwKit is what a case works with: a read-write lock, and the same lock as other owners have it, in the same session or
-// in another.
+// An rwKit is what a test works with: a read-write lock, and the same lock for other owners, in the same session or in
+// another.
 type rwKit struct {
 	*reentrant.RWLock
 	others *reentrant.RWLock
 }
 
-// rwKits runs a case with the others in the same session, and in another. A case leaves the lock free and no owner waiting.
+// rwKits runs a test with the other owners in the same session, and with them in another. A test must leave the lock
+// free and without waiters.
 func rwKits(t *testing.T, f func(t *testing.T, k rwKit)) {
 	t.Helper()
 	for name, apart := range map[string]bool{"OneSession": false, "TwoSessions": true} {
@@ -49,7 +50,7 @@ func rwKits(t *testing.T, f func(t *testing.T, k rwKit)) {
 	}
 }
 
-// writes starts another owner that takes the write side once and gives it back.
+// writes starts another owner that acquires the write side once and releases it.
 func (k rwKit) writes(t *testing.T) thread {
 	t.Helper()
 	return start(t, func(ctx context.Context) error {
@@ -60,7 +61,7 @@ func (k rwKit) writes(t *testing.T) thread {
 	})
 }
 
-// reads starts another owner that takes the read side once and gives it back.
+// reads starts another owner that acquires the read side once and releases it.
 func (k rwKit) reads(t *testing.T) thread {
 	t.Helper()
 	return start(t, func(ctx context.Context) error {
@@ -71,7 +72,7 @@ func (k rwKit) reads(t *testing.T) thread {
 	})
 }
 
-// sideTakers are the ways to take either side of a lock. An attempt that finds it taken is errTaken.
+// sideTakers are the ways to take either side of a lock. An attempt that finds it held returns errTaken.
 func sideTakers(l *reentrant.RWLock) map[string]func(ctx context.Context) error {
 	return map[string]func(ctx context.Context) error{
 		"Lock":           l.Lock,
@@ -136,7 +137,7 @@ func TestTckHoldsOfEachSideAreCounted(t *testing.T) {
 	})
 }
 
-// As in the JDK's Count: the holds of each reader are counted, and those of all together.
+// As in the JDK's Count: the holds of each reader are counted, and those of all readers together.
 func TestTckReadHoldsOfManyOwnersAreCounted(t *testing.T) {
 	rwKits(t, func(t *testing.T, k rwKit) {
 		var readers []context.Context
@@ -230,7 +231,7 @@ func TestTckACancelledWaiterForEitherSideLeaves(t *testing.T) {
 			require.ErrorIs(t, <-waiter.ended, context.Canceled)
 			assert.False(t, k.others.HasQueuedOwner(waiter.Owner))
 		}
-		assert.Equal(t, 1, k.HoldCount(ctx), "the holder's lock is as it was")
+		assert.Equal(t, 1, k.HoldCount(ctx), "the holder's lock is unchanged")
 		require.NoError(t, k.Unlock(ctx))
 	})
 }
@@ -255,7 +256,7 @@ func TestTckAnEndedContextTakesNeitherSide(t *testing.T) {
 				assert.ErrorIs(t, take(gone), context.Canceled, "%s of a lock that another writes", way)
 			}
 		})
-		require.NoError(t, k.Unlock(gone), "giving up is not refused")
+		require.NoError(t, k.Unlock(gone), "a release is not refused")
 		require.NoError(t, k.RLock(t.Context()))
 		refused("read", 1, 0)
 		require.NoError(t, k.RUnlock(gone))
@@ -357,7 +358,7 @@ func TestTckAWriterWaitsForTheLastReader(t *testing.T) {
 	})
 }
 
-// A reader does not enter past a writer that waits, not even in the session that reads.
+// A reader does not pass a writer that waits, not even in the session that reads.
 func TestTckAReaderWaitsBehindAWriter(t *testing.T) {
 	rwKits(t, func(t *testing.T, k rwKit) {
 		ctx := t.Context()
@@ -446,7 +447,7 @@ func TestTckAWriterReadsToo(t *testing.T) {
 	})
 }
 
-// In Java's fair mode too, an owner that has a side gets in past those that wait for it.
+// As in Java's fair mode, an owner that has a side can enter past those that wait for it.
 func TestTckAnOwnerThatIsInsideReadsPastWaiters(t *testing.T) {
 	rwKits(t, func(t *testing.T, k rwKit) {
 		ctx := t.Context()
@@ -502,7 +503,7 @@ func TestTckAWriterGoesOnAsAReader(t *testing.T) {
 	})
 }
 
-// Java waits forever here.
+// Java waits for ever here.
 func TestTckAReaderDoesNotBecomeAWriter(t *testing.T) {
 	rwKits(t, func(t *testing.T, k rwKit) {
 		ctx := t.Context()
@@ -515,7 +516,7 @@ func TestTckAReaderDoesNotBecomeAWriter(t *testing.T) {
 	})
 }
 
-// A try asks once, and others that wait are not passed; Java's tryLock barges.
+// A try makes one attempt and passes no waiter; Java's tryLock does pass waiters.
 func TestTckATryOfARWLockPassesNoWaiter(t *testing.T) {
 	rwKits(t, func(t *testing.T, k rwKit) {
 		ctx := t.Context()
@@ -529,7 +530,7 @@ func TestTckATryOfARWLockPassesNoWaiter(t *testing.T) {
 				}
 			})
 		}
-		require.NoError(t, found(k.TryRLock(ctx)), "its own owner is inside")
+		require.NoError(t, found(k.TryRLock(ctx)), "the owner that tries is inside")
 		require.NoError(t, k.RUnlock(ctx))
 		writer.requireWaiting(t)
 		require.NoError(t, k.RUnlock(ctx))

@@ -16,7 +16,7 @@ import (
 
 // The cases of the JDK's SemaphoreTest, as far as they apply. testdata/jdk-tests.md has the list, case by case.
 
-// semaphores runs a case on a semaphore, with others that use it in the same session, and in another.
+// semaphores runs a test on a semaphore, with its other users in the same session, and with them in another.
 func semaphores(t *testing.T, permits int, f func(t *testing.T, m, others *reentrant.Semaphore)) {
 	t.Helper()
 	for name, apart := range map[string]bool{"OneSession": false, "TwoSessions": true} {
@@ -38,7 +38,7 @@ func semaphores(t *testing.T, permits int, f func(t *testing.T, m, others *reent
 	}
 }
 
-// uses starts a goroutine that takes permits and gives them back.
+// uses starts a goroutine that acquires permits and releases them.
 func uses(t *testing.T, m *reentrant.Semaphore, n int) thread {
 	t.Helper()
 	return start(t, func(ctx context.Context) error {
@@ -49,7 +49,7 @@ func uses(t *testing.T, m *reentrant.Semaphore, n int) thread {
 	})
 }
 
-// acquirers are the ways to take permits. An attempt that finds too few is errTaken.
+// acquirers are the ways to acquire permits. An attempt that finds too few returns errTaken.
 func acquirers(m *reentrant.Semaphore) map[string]func(ctx context.Context, n int) error {
 	return map[string]func(ctx context.Context, n int) error{
 		"Acquire":          m.Acquire,
@@ -59,13 +59,13 @@ func acquirers(m *reentrant.Semaphore) map[string]func(ctx context.Context, n in
 	}
 }
 
-// A step is a way to take permits, and how many at a time.
+// A step is a way to acquire permits, and how many at a time.
 type step struct {
 	way string
 	n   int
 }
 
-// waitingSteps are those that wait for permits.
+// waitingSteps are the steps that wait for permits.
 var waitingSteps = []step{{"Acquire", 1}, {"Acquire", 3}, {"TryAcquireFor", 1}, {"TryAcquireFor", 3}}
 
 func TestTckANewSemaphoreHasAllItsPermits(t *testing.T) {
@@ -131,7 +131,7 @@ func TestTckPermitsAreTakenAndGivenBack(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, ok)
 			require.NoError(t, others.Release(ctx, n))
-			synctest.Wait() // until the server has them back
+			synctest.Wait() // until they are released at the server
 		}
 	})
 }
@@ -147,7 +147,7 @@ func TestTckTryAcquireTakesAllOrNone(t *testing.T) {
 			require.ErrorIs(t, take(ctx, 1), errTaken, way)
 			require.ErrorIs(t, take(ctx, 2), errTaken, way)
 			require.NoError(t, others.Release(ctx, 2))
-			synctest.Wait() // until the server has them back
+			synctest.Wait() // until they are released at the server
 		}
 		require.NoError(t, m.Release(ctx, 1))
 	})
@@ -163,7 +163,7 @@ func TestTckAnyGoroutineOfTheSessionReleases(t *testing.T) {
 	})
 }
 
-// A waiter gets what it waits for with the release that completes it.
+// A waiter gets its permits with the release that makes enough of them free.
 func TestTckAReleaseLetsAWaiterIn(t *testing.T) {
 	semaphores(t, 3, func(t *testing.T, m, others *reentrant.Semaphore) {
 		for _, s := range waitingSteps {
@@ -187,7 +187,7 @@ func TestTckAReleaseLetsAWaiterIn(t *testing.T) {
 	})
 }
 
-// As the JDK's RacingReleases: of two releases at once neither is overlooked.
+// As in the JDK's RacingReleases: if two releases come at once, neither is overlooked.
 func TestTckReleasesAtOnceLetAllIn(t *testing.T) {
 	semaphores(t, 2, func(t *testing.T, m, others *reentrant.Semaphore) {
 		for range 20 {
@@ -235,11 +235,11 @@ func TestTckAnEndedContextTakesNoPermits(t *testing.T) {
 		refused()
 		require.NoError(t, m.Acquire(t.Context(), 3))
 		refused()
-		require.NoError(t, m.Release(gone, 3), "giving back is not refused")
+		require.NoError(t, m.Release(gone, 3), "a release is not refused")
 	})
 }
 
-// context.WithoutCancel makes Acquire deaf, as Java's acquireUninterruptibly is.
+// context.WithoutCancel makes Acquire uninterruptible, as Java's acquireUninterruptibly is.
 func TestTckAcquireWithoutCancelIsNotInterrupted(t *testing.T) {
 	semaphores(t, 4, func(t *testing.T, m, others *reentrant.Semaphore) {
 		require.NoError(t, m.Acquire(t.Context(), 4))
@@ -282,7 +282,7 @@ func TestTckATimedAcquireTakesItsTime(t *testing.T) {
 			require.NoError(t, err)
 			assert.False(t, ok)
 			assert.Equal(t, time.Second, time.Since(begun))
-			if free > 0 { // it has taken nothing
+			if free > 0 { // the call has acquired nothing
 				require.NoError(t, others.Acquire(ctx, free))
 				require.NoError(t, others.Release(ctx, free))
 			}
@@ -291,7 +291,7 @@ func TestTckATimedAcquireTakesItsTime(t *testing.T) {
 	})
 }
 
-// As in JDK-8386085: many waits that end after a moment do not keep a permit from being found.
+// As in JDK-8386085: many waits that end after a moment do not hide a free permit.
 func TestTckAStormOfShortWaitsFindsThePermits(t *testing.T) {
 	const callers = 4
 	semaphores(t, callers, func(t *testing.T, m, others *reentrant.Semaphore) {
@@ -318,7 +318,7 @@ func TestTckAStormOfShortWaitsFindsThePermits(t *testing.T) {
 	})
 }
 
-// A wide request is not overtaken by narrow ones that would fit, as in Java's fair mode.
+// A request for many permits is not overtaken by smaller ones that could be granted, as in Java's fair mode.
 func TestTckPermitsComeInOrderOfArrival(t *testing.T) {
 	semaphores(t, 3, func(t *testing.T, m, others *reentrant.Semaphore) {
 		ctx := t.Context()
@@ -361,7 +361,7 @@ func TestTckAWideRequestThatLeavesLetsOthersIn(t *testing.T) {
 }
 
 // In Java a release of what was not acquired adds a permit, and one of a negative number throws.
-func TestTckWhatIsNotHeldIsNotReleased(t *testing.T) {
+func TestTckPermitsThatAreNotHeldAreNotReleased(t *testing.T) {
 	semaphores(t, 2, func(t *testing.T, m, others *reentrant.Semaphore) {
 		ctx := t.Context()
 		assert.ErrorIs(t, m.Release(ctx, 1), reentrant.ErrNotHeld)
@@ -375,7 +375,7 @@ func TestTckWhatIsNotHeldIsNotReleased(t *testing.T) {
 		}
 		ok, err := others.TryAcquire(ctx, 2)
 		require.NoError(t, err)
-		assert.False(t, ok, "one is in use")
+		assert.False(t, ok, "one permit is in use")
 		require.NoError(t, m.Release(ctx, 1))
 	})
 }

@@ -22,7 +22,7 @@ import (
 // The tests in tck_*_test.go are what java.util.concurrent's own kits for ReentrantLock and AbstractQueuedSynchronizer
 // check, as far as it applies. testdata/jdk-tests.md has the list, case by case.
 
-// A kit is what a case works with: a session, its lock x and a condition of it.
+// A kit is what a test works with: a session, its lock x and a condition of it.
 type kit struct {
 	*reentrant.Lock
 	cond    *reentrant.Condition
@@ -31,7 +31,7 @@ type kit struct {
 	fair    bool
 }
 
-// kits runs a case on a fair and on an unfair lock. A case leaves the lock free and without waiters.
+// kits runs a test on a fair and on an unfair lock. A test must leave the lock free and without waiters.
 func kits(t *testing.T, f func(t *testing.T, k kit)) {
 	t.Helper()
 	for name, fair := range map[string]bool{"fair": true, "unfair": false} {
@@ -46,7 +46,7 @@ func kits(t *testing.T, f func(t *testing.T, k kit)) {
 	}
 }
 
-// newKit is a kit in a session of its own.
+// newKit makes a kit in a session of its own.
 func newKit(t *testing.T, b *memory.Backend, fair bool) kit {
 	t.Helper()
 	s := newSession(t, b)
@@ -54,7 +54,7 @@ func newKit(t *testing.T, b *memory.Backend, fair bool) kit {
 	return kit{Lock: l, cond: l.NewCondition("ready"), session: s, backend: b, fair: fair}
 }
 
-// nothingStays checks that the lock is free, and forgotten by the session.
+// nothingStays checks that the lock is free, and that the session has forgotten it.
 func (k kit) nothingStays(t *testing.T) {
 	t.Helper()
 	k.backend.SetFault(nil)
@@ -67,13 +67,13 @@ func (k kit) nothingStays(t *testing.T) {
 	assert.Empty(t, st.Waiting)
 }
 
-// locked has the caller hold the lock once, and gives the Unlock back.
+// locked makes the caller hold the lock once, and returns the Unlock.
 func (k kit) locked(t *testing.T) (unlock func()) {
 	t.Helper()
 	return lockFor(t, t.Context(), k.Lock)
 }
 
-// requireLocked checks what Redis knows of the lock.
+// requireLocked checks what Redis knows about the lock.
 func (k kit) requireLocked(t *testing.T, want bool) {
 	t.Helper()
 	got, err := k.IsLocked(t.Context())
@@ -81,14 +81,14 @@ func (k kit) requireLocked(t *testing.T, want bool) {
 	require.Equal(t, want, got)
 }
 
-// A thread is a goroutine at work, which is an owner of its own.
+// A thread is a goroutine that acts as an owner of its own.
 type thread struct {
 	reentrant.Owner
 	interrupt context.CancelFunc
 	ended     chan error
 }
 
-// start runs f in a new goroutine until it ends or blocks.
+// start runs f in a new goroutine, and returns when it has ended or blocks.
 func start(t *testing.T, f func(ctx context.Context) error) thread {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -107,10 +107,10 @@ func start(t *testing.T, f func(ctx context.Context) error) thread {
 func (th thread) requireWaiting(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
-	require.Empty(t, th.ended, "it waits on")
+	require.Empty(t, th.ended, "the thread still waits")
 }
 
-// queues starts a thread that takes the lock once and gives it back.
+// queues starts a thread that acquires the lock once and releases it.
 func (k kit) queues(t *testing.T) thread {
 	t.Helper()
 	return start(t, func(ctx context.Context) error {
@@ -150,7 +150,7 @@ func TestTckListNamesTestsThatExist(t *testing.T) {
 	}
 }
 
-// testsOf are the names of the tests in some folders.
+// testsOf returns the names of the tests in some folders.
 func testsOf(t *testing.T, folders ...string) map[string]bool {
 	t.Helper()
 	tests := map[string]bool{}

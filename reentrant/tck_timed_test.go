@@ -13,7 +13,7 @@ import (
 func TestTckTryLockForWaitsItsTimeAndNoLonger(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		unlock := k.locked(t)
-		for _, from := range []kit{k, newKit(t, k.backend, k.fair)} { // the same process, and another one
+		for _, from := range []kit{k, newKit(t, k.backend, k.fair)} { // in the same process, and in another one
 			elsewhere(t, func(ctx context.Context) {
 				begun := time.Now()
 				ok, err := from.TryLockFor(ctx, 12*time.Millisecond)
@@ -28,13 +28,13 @@ func TestTckTryLockForWaitsItsTimeAndNoLonger(t *testing.T) {
 	})
 }
 
-// Without time there is one attempt all the same.
+// Without time there is still one attempt.
 func TestTckTryLockForWithoutTimeTriesOnce(t *testing.T) {
 	for _, wait := range []time.Duration{0, -1, math.MinInt64} {
 		t.Run(wait.String(), func(t *testing.T) {
 			kits(t, func(t *testing.T, k kit) {
 				begun := time.Now()
-				for holds := range 2 { // free, and held
+				for holds := range 2 { // with the lock free, and held
 					ok, err := k.TryLockFor(t.Context(), wait)
 					require.NoError(t, err)
 					assert.True(t, ok)
@@ -53,7 +53,7 @@ func TestTckTryLockForWithoutTimeTriesOnce(t *testing.T) {
 	}
 }
 
-func TestTckTryLockForHasWhatComesInTime(t *testing.T) {
+func TestTckTryLockForTakesALockThatIsFreeInTime(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		for _, from := range []kit{k, newKit(t, k.backend, k.fair)} {
 			unlock := k.locked(t)
@@ -99,8 +99,9 @@ func TestTckTryLockForKeepsItsPlaceInTheQueue(t *testing.T) {
 	})
 }
 
-// When the time is up the result is false without an error; a context that has ended is an error, however it has ended.
-func TestTckTheTimeIsNotTheContext(t *testing.T) {
+// When the time limit has passed, the result is false without an error. A context that has ended is an error, in
+// whatever way it has ended.
+func TestTckATimeLimitIsFalseAndAnEndedContextAnError(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		unlock := k.locked(t)
 		elsewhere(t, func(ctx context.Context) {

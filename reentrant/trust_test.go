@@ -15,8 +15,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A hold whose lease has ended is not re-entered, and no hold of it is unlocked without ErrLost, also before the watchdog
-// has noticed. Goroutines and named owners come in by different ways.
+// A hold whose lease has ended is not re-entered, and its Unlocks return ErrLost, even before the watchdog has noticed.
+// Goroutines and named owners take different paths in the code.
 func TestACohortLooksAtTheClock(t *testing.T) {
 	calls := map[string]lateCall{
 		"Lock":    {func(ctx context.Context, l *reentrant.Lock) error { return l.Lock(ctx) }, 3},
@@ -33,10 +33,10 @@ func TestACohortLooksAtTheClock(t *testing.T) {
 	}
 }
 
-// A lateCall is made by the owner of three holds, whose lease has ended, while the watchdog is late.
+// A lateCall is a call by the owner of three holds, whose lease has ended, while the watchdog is late.
 type lateCall struct {
 	call func(context.Context, *reentrant.Lock) error
-	owed int // Unlocks that the owner owes after it
+	owed int // Unlocks that the owner owes after the call
 }
 
 func (c lateCall) run(t *testing.T, ctx context.Context) {
@@ -68,7 +68,7 @@ func (c lateCall) run(t *testing.T, ctx context.Context) {
 	assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrNotHeld)
 }
 
-// The watchdog and the owner look at the same moment, and either can be the first.
+// The watchdog and the owner check the lease at the same moment, and either can be the first.
 func TestAtTheEndOfItsLeaseACohortIsLostOrHeldAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New(memory.WithFault(memory.Script(memory.Renew, lose(100_000)...)))

@@ -40,7 +40,7 @@ func TestTryAnyTakesTheFirstFreeLock(t *testing.T) {
 }
 
 // A refusal of the backend does not mean that another owner has the lock.
-func TestTryAnyDoesNotCallTakenWhatItCouldNotAsk(t *testing.T) {
+func TestTryAnyReportsALockThatItCouldNotAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		s := newSession(t, b)
@@ -54,7 +54,8 @@ func TestTryAnyDoesNotCallTakenWhatItCouldNotAsk(t *testing.T) {
 	})
 }
 
-// A lock that the caller already has is not free, whether the owner is a goroutine or a name. It stays as it is.
+// A lock that the caller already has does not count as free, whether the owner is a goroutine or has a name. The hold
+// does not change.
 func TestTryAnyDoesNotReenter(t *testing.T) {
 	for mode, opts := range map[string][]reentrant.Option{"registered": nil, "cohort": {reentrant.WithCohort()}} {
 		for name, own := range map[string]func(context.Context) context.Context{
@@ -86,7 +87,7 @@ func TestTryAnyDoesNotReenter(t *testing.T) {
 	}
 }
 
-// TryAnyFor waits for all, and has the one that comes first.
+// TryAnyFor waits for all locks, and returns the first one that it acquires.
 func TestTryAnyForTakesWhatBecomesFreeFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := memory.New()
@@ -111,7 +112,7 @@ func TestTryAnyForTakesWhatBecomesFreeFirst(t *testing.T) {
 		assert.Equal(t, 1, got.HoldCount(t.Context()))
 		require.NoError(t, got.Verify(t.Context()))
 		assert.InDelta(t, time.Minute, time.Since(begun), float64(time.Second))
-		assert.False(t, locks[0].HasQueuedOwners() || locks[1].HasQueuedOwners(), "the places are given up")
+		assert.False(t, locks[0].HasQueuedOwners() || locks[1].HasQueuedOwners(), "the places in the queues are withdrawn")
 		require.NoError(t, got.Unlock(t.Context()))
 		time.Sleep(time.Hour)
 		for _, l := range locks {
@@ -122,7 +123,8 @@ func TestTryAnyForTakesWhatBecomesFreeFirst(t *testing.T) {
 	})
 }
 
-// Of two locks that come at the same moment one is kept. Neither reply is delivered before both have come.
+// If two locks are granted at the same moment, one is kept. Here neither reply is delivered before both locks are
+// granted.
 func TestTryAnyForKeepsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		me, other := owner(t, "me"), owner(t, "other")
@@ -137,7 +139,7 @@ func TestTryAnyForKeepsOne(t *testing.T) {
 		got, err := reentrant.TryAnyFor(me, time.Minute, s.NewLock("a"), s.NewLock("b"))
 		require.NoError(t, err)
 		assert.Equal(t, 1, got.HoldCount(me))
-		assert.Equal(t, 1, s.Stats().Held, "the other is given back")
+		assert.Equal(t, 1, s.Stats().Held, "the other lock is released")
 		require.NoError(t, got.Unlock(me))
 	})
 }
@@ -163,7 +165,7 @@ func TestTryAnyForEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A lock that cannot be asked does not keep another from being waited for, and is the error if no other is got.
+// If a lock cannot be asked, TryAnyFor waits for the others. Its error is returned if no other lock is acquired.
 func TestTryAnyForWaitsForThoseThatCanBeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())

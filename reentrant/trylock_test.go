@@ -14,25 +14,26 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A caller that is refused must have been refused for an owner. What is given back in the background has none.
-func TestTryLockIsFalseOnlyForAnOwner(t *testing.T) {
+// TryLock returns false only if another owner has the lock. A lock that is being released in the background has no
+// owner.
+func TestTryLockIsFalseOnlyIfAnotherOwnerHasTheLock(t *testing.T) {
 	s := newSession(t, memory.New(), reentrant.WithCohort(), reentrant.WithLinger(time.Minute), patient)
 	l, ctx := s.NewLock("x"), context.Background()
 	for round := range 50_000 {
 		require.NoError(t, l.Lock(ctx))
-		require.NoError(t, l.Unlock(ctx)) // the session keeps it
-		reentrant.AskFor(s, "x")          // and begins to give it back
+		require.NoError(t, l.Unlock(ctx)) // the session keeps the lock
+		reentrant.AskFor(s, "x")          // and begins to release it
 		for range round % 8 {
 			runtime.Gosched()
 		}
 		ok, err := l.TryLock(ctx)
 		require.NoError(t, err)
-		require.True(t, ok, "no owner has it")
+		require.True(t, ok, "no owner has the lock")
 		require.NoError(t, l.Unlock(ctx))
 	}
 }
 
-// TryLock does not wait, and TryLockFor waits no longer than its time, also for re-entry.
+// TryLock does not wait, and TryLockFor waits no longer than its time limit, for a re-entry too.
 func TestReentryIsTriedForNoLongerThanAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -14,8 +14,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// busyTurns has two sessions contend for a lock for two seconds, with some goroutines each, and returns how many sections
-// each turn had, without the first ones and the last.
+// busyTurns makes two sessions contend for a lock for two seconds, with some goroutines each. It returns how many
+// sections each turn had, without the first and the last turns.
 func busyTurns(t *testing.T, goroutines int, section time.Duration, opts ...reentrant.Option) (sections []int) {
 	b := memory.New()
 	var wg sync.WaitGroup
@@ -43,9 +43,9 @@ func busyTurns(t *testing.T, goroutines int, section time.Duration, opts ...reen
 	return sections[2 : len(sections)-2]
 }
 
-// With long sections a turn serves each goroutine that waited when it began once, and no part of them: the others would
-// wait for all other processes once more.
-func TestATurnServesThoseWhoWaited(t *testing.T) {
+// If sections are long, a turn serves each goroutine that waited when it began once, and not only some of them: the
+// rest would have to wait for all other processes once more.
+func TestATurnServesEachWaiterOnce(t *testing.T) {
 	for name, opts := range map[string][]reentrant.Option{"registered": nil, "cohort": {reentrant.WithCohort()}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -57,7 +57,8 @@ func TestATurnServesThoseWhoWaited(t *testing.T) {
 	}
 }
 
-// A turn of very long sections does not wait for all of those, and one of short sections serves them again and again.
+// If sections are very long, a turn ends before all of them are served; if they are short, it serves the same
+// goroutines again and again.
 func TestATurnHasATimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, sections := range busyTurns(t, 20, 10*time.Millisecond) {

@@ -17,7 +17,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// calls are the calls that send commands. The owner of ctx makes each; it holds the lock "held" and not "free".
+// calls are the calls that send commands. The owner of ctx makes each of them; it holds the lock "held" and not the
+// lock "free".
 var calls = map[string]func(ctx context.Context, held, free *reentrant.Lock) error{
 	"Lock":       func(ctx context.Context, _, free *reentrant.Lock) error { return free.Lock(ctx) },
 	"Lock again": func(ctx context.Context, held, _ *reentrant.Lock) error { return held.Lock(ctx) },
@@ -43,11 +44,11 @@ var calls = map[string]func(ctx context.Context, held, free *reentrant.Lock) err
 
 func failure[T any](_ T, err error) error { return err }
 
-// deaf are the calls that ctx does not end.
+// deaf lists the calls that do not end with ctx.
 var deaf = map[string]bool{"Unlock": true, "Signal": true}
 
-// A backend that cannot be reached is ErrUnavailable in every call. The end of a context is seen only if it is the caller's
-// own: commands and attempts have limits too, and those are no concern of the caller's.
+// If a backend cannot be reached, every call returns ErrUnavailable. The error is that of a context only if the
+// caller's own context has ended: commands and attempts have time limits of their own, which do not concern the caller.
 func TestABackendThatCannotBeReachedIsUnavailable(t *testing.T) {
 	for outage, verdict := range map[string]memory.Verdict{"hangs": memory.Delay(24 * time.Hour), "is gone": memory.Lose} {
 		for name, call := range calls {
@@ -64,7 +65,7 @@ func TestABackendThatCannotBeReachedIsUnavailable(t *testing.T) {
 
 func testUnavailable(t *testing.T, name string, verdict memory.Verdict, limit time.Duration, call func(context.Context, *reentrant.Lock, *reentrant.Lock) error) {
 	if limit == 0 && name == "Lock" {
-		return // it goes on trying
+		return // the call goes on trying
 	}
 	b := memory.New()
 	s := newSession(t, b)
@@ -91,8 +92,8 @@ func testUnavailable(t *testing.T, name string, verdict memory.Verdict, limit ti
 	}
 }
 
-// The error of a session that cannot be opened is ErrUnavailable, without the session's own time limit; so is that of a
-// Close that gets no reply.
+// The error of a session that cannot be opened is ErrUnavailable, and does not mention the session's own time limit. So
+// is the error of a Close without a reply.
 func TestASessionWithoutAReplyIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, verdict := range []memory.Verdict{memory.Delay(time.Hour), memory.Lose} {
@@ -104,11 +105,11 @@ func TestASessionWithoutAReplyIsUnavailable(t *testing.T) {
 		b := memory.New(memory.WithFault(memory.Script(memory.Connect, memory.Refuse("WRONGPASS"))))
 		_, err := reentrant.NewSession(b)
 		require.True(t, backend.Refused(err))
-		require.NotErrorIs(t, err, backend.ErrUnavailable, "it was reached")
+		require.NotErrorIs(t, err, backend.ErrUnavailable, "the backend was reached")
 	})
 }
 
-// A tardyContext has not noticed yet that its deadline has passed.
+// A tardyContext is a context whose deadline has passed, but which has not ended yet.
 type tardyContext struct {
 	context.Context
 	deadline time.Time
@@ -116,7 +117,8 @@ type tardyContext struct {
 
 func (c tardyContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
-// A head whose deadline passes at the moment when it is to ask sends nothing, and so learns nothing about the server.
+// If the deadline passes at the moment at which a head is to ask, the head sends nothing, and so learns nothing about
+// the server.
 func TestADeadlineThatIsNotNoticedYetIsNoFailureOfTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -127,7 +129,8 @@ func TestADeadlineThatIsNotNoticedYetIsNoFailureOfTheServer(t *testing.T) {
 	})
 }
 
-// A timer fires late on a busy machine, so a context can end after its deadline. No call says before that that it has ended.
+// Timers are late on a busy machine, so a context can end after its deadline. Before that no call says that it has
+// ended.
 func TestNoErrorBlamesAContextThatHasNotEnded(t *testing.T) {
 	const deadline, late = 10 * time.Millisecond, 300 * time.Millisecond
 	for name, call := range map[string]func(context.Context, *reentrant.Lock) error{
@@ -152,14 +155,14 @@ func TestNoErrorBlamesAContextThatHasNotEnded(t *testing.T) {
 	}
 }
 
-// A context of the caller's own making may have a deadline, and never end. The deadline ends the call, too.
+// A caller's own type of context may have a deadline and never end. The deadline ends the call nevertheless.
 func TestADeadlineCountsWithoutAnEndOfTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		l := newSession(t, b).NewLock("x")
 		b.Partition("A", true)
 		defer b.Partition("A", false)
-		for _, endless := range []context.Context{t.Context(), context.Background()} { // the second has no Done
+		for _, endless := range []context.Context{t.Context(), context.Background()} { // the second one has no Done channel
 			begun := time.Now()
 			err := l.Lock(tardyContext{endless, begun.Add(time.Second)})
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
@@ -168,7 +171,7 @@ func TestADeadlineCountsWithoutAnEndOfTheContext(t *testing.T) {
 	})
 }
 
-// The watchdog and the calls notice the end of their leases at the same moment.
+// The watchdog and the calls notice the end of a lease at the same moment.
 func TestLostIsClosedBeforeACallReturnsErrLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Redis has given the hold up for Await, and the reply has not reached the session yet.
+// Redis has already ended the hold for Await, and the reply has not reached the session yet.
 func TestVerifyDuringAwaitLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -44,7 +44,7 @@ func TestVerifyDuringAwaitLosesNothing(t *testing.T) {
 	})
 }
 
-// Redis has the hold under the epoch of a Resume, and the reply has not reached the session yet.
+// Redis has already given the hold the epoch of a Resume, and the reply has not reached the session yet.
 func TestVerifyDuringResumeLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -62,7 +62,7 @@ func TestVerifyDuringResumeLosesNothing(t *testing.T) {
 	})
 }
 
-// A Verify that asks again ends with its context.
+// A Verify that repeats its command ends with its context.
 func TestVerifyEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -85,8 +85,8 @@ func TestVerifyEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// The server forgets a reader, another session writes, and a late copy of the reader's request is carried out. What the
-// server has of the session then has the epoch that it trusts, but is not what it got.
+// The server forgets a reader, another session writes, and then a late copy of the reader's request is carried out. The
+// server then has units of the session under the epoch that the session trusts, but they are not the units that it got.
 func TestVerifyFindsUnitsOfAnotherLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -13,23 +13,23 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// unasked reports whether a channel is still open when everything else has come to rest.
+// unasked reports whether a channel is still open when all other goroutines are blocked.
 func unasked(c <-chan struct{}) bool {
 	synctest.Wait()
 	return stillOpen(c)
 }
 
-// comes waits until a channel is closed, for a virtual hour at most.
+// comes waits until a channel is closed, for at most an hour of virtual time.
 func comes(t *testing.T, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:
 	case <-time.After(time.Hour):
-		t.Error("the holder is not told")
+		t.Error("the holder is not notified")
 	}
 }
 
-// waitsFor has an owner wait for a lock for a while, in the background.
+// waitsFor makes an owner wait for a lock for a while, in the background.
 func waitsFor(t *testing.T, l *reentrant.Lock, name string) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(owner(t, name))
@@ -80,7 +80,7 @@ func TestWantedIsClosedWhenAnotherOwnerWaits(t *testing.T) {
 						begun := time.Now()
 						assert.False(t, unasked(wanted))
 						assert.Zero(t, time.Since(begun), "no heartbeat is needed")
-						assert.True(t, l.IsHeldByCurrentOwner(a), "it says no more than that")
+						assert.True(t, l.IsHeldByCurrentOwner(a), "there is no other message")
 						leave()
 						require.NoError(t, l.Unlock(a))
 					})
@@ -126,7 +126,7 @@ func TestWantedStaysOpenForTheOwnerItselfAndForTries(t *testing.T) {
 	})
 }
 
-// A hold that no caller of Wanted asked about is as it always was.
+// Nothing changes for a hold whose owner has not called Wanted.
 func TestWantedCostsNothingUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l, m, a := heldByA(t)
@@ -138,9 +138,9 @@ func TestWantedCostsNothingUnasked(t *testing.T) {
 		require.False(t, unasked(l.Wanted(a)))
 		assert.Equal(t, 1, b.Count(memory.Watch))
 		time.Sleep(2 * time.Second)
-		assert.Positive(t, b.Count(memory.Push), "now its beats are reported")
+		assert.Positive(t, b.Count(memory.Push), "now the waiter's heartbeats are reported")
 		leave()
-		synctest.Wait() // its place is given back, so the lock is free at once, and pushed to no one
+		synctest.Wait() // the waiter's place is withdrawn, so the lock is free at once, and no session is granted it
 		require.NoError(t, l.Unlock(a))
 
 		require.NoError(t, l.Lock(a))
@@ -153,7 +153,8 @@ func TestWantedCostsNothingUnasked(t *testing.T) {
 	})
 }
 
-// The waiter's first command notifies the holder: that takes a round trip, half of it to Redis and half to the holder.
+// The waiter's first command notifies the holder: that takes one round trip, half of it to Redis and half to the
+// holder.
 func TestWantedTakesOneRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const way = 50 * time.Millisecond
@@ -173,7 +174,7 @@ func TestWantedTakesOneRoundTrip(t *testing.T) {
 	})
 }
 
-// Each beat of the waiter repeats what was lost.
+// Each heartbeat of the waiter repeats a message that was lost.
 func TestWantedSurvivesLostMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l, m, a := heldByA(t)
@@ -188,7 +189,7 @@ func TestWantedSurvivesLostMessages(t *testing.T) {
 	})
 }
 
-// The request to report waiters is repeated until there is a reply, and after the channel was lost.
+// The request to report waiters is repeated until there is a reply, and again after the channel was lost.
 func TestWantedIsAskedUntilThereIsAReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l, m, a := heldByA(t)
@@ -228,7 +229,7 @@ func TestWantedEndsWithItsHold(t *testing.T) {
 	})
 }
 
-// A hold that its own session resumes goes on with what was asked.
+// If a hold is resumed by its own session, waiters are still reported.
 func TestWantedOutlastsAResumeInItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -245,7 +246,7 @@ func TestWantedOutlastsAResumeInItsSession(t *testing.T) {
 	})
 }
 
-// An owner that was signalled waits for the lock too.
+// A signalled owner waits for the lock, too, so it is reported.
 func TestWantedIsClosedForAnOwnerThatWasSignalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -269,7 +270,7 @@ func TestWantedIsClosedForAnOwnerThatWasSignalled(t *testing.T) {
 	})
 }
 
-// The context of Do asks for the owner that called Do.
+// With the context of Do, Wanted is about the hold of Do's owner.
 func TestWantedInsideDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -13,8 +13,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// While an owner takes the lock over from another, there is no hold. A watchdog that looks then does not go to sleep for
-// good, or the next hold would have to wake it.
+// While one owner takes the lock over from another, there is no hold. If the watchdog looks at that moment it must not
+// go to sleep for good, or the next hold would have to wake it.
 func TestAHandOverDoesNotWakeTheWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -41,6 +41,6 @@ func TestAHandOverDoesNotWakeTheWatchdog(t *testing.T) {
 		<-got
 		synctest.Wait()
 		require.True(t, nudged.Load())
-		assert.Equal(t, looked.Add(doze), reentrant.WatchdogWakes(s), "it has looked again")
+		assert.Equal(t, looked.Add(doze), reentrant.WatchdogWakes(s), "the watchdog has looked again")
 	})
 }

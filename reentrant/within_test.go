@@ -24,7 +24,7 @@ func aside(f func()) {
 	<-done
 }
 
-// isOpen reports whether nothing has been lost.
+// isOpen reports whether the channel of a Lost is still open.
 func isOpen(lost <-chan struct{}) bool {
 	select {
 	case <-lost:
@@ -34,7 +34,7 @@ func isOpen(lost <-chan struct{}) bool {
 	}
 }
 
-// A goroutine that is started in Do asks about the hold of Do's owner with Do's context. It has no right to unlock.
+// A goroutine that is started in Do can ask about the hold of Do's owner with Do's context. It may not unlock.
 func TestTheContextOfDoShowsTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -60,13 +60,13 @@ func TestTheContextOfDoShowsTheHold(t *testing.T) {
 				assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrNotHeld)
 				ok, err := l.TryLock(ctx)
 				assert.NoError(t, err)
-				assert.False(t, ok, "it is another owner")
+				assert.False(t, ok, "the goroutine is another owner")
 				assert.False(t, l.IsHeldByCurrentOwner(reentrant.WithOwner(ctx, "job")), "a named owner is the one that is asked about")
 				assert.False(t, l.IsHeldByCurrentOwner(context.WithoutCancel(t.Context())))
 				_, err = other.Token(ctx)
 				assert.ErrorIs(t, err, reentrant.ErrNotHeld, "a lock that Do has not taken")
 
-				// A hold of the goroutine itself comes first, and a Do in a Do hides nothing.
+				// A hold of the goroutine itself comes first, and an inner Do hides no outer one.
 				assert.NoError(t, other.Do(ctx, func(ctx context.Context) error {
 					aside(func() {
 						assert.Equal(t, 1, other.HoldCount(ctx))
@@ -86,7 +86,7 @@ func TestTheContextOfDoShowsTheHold(t *testing.T) {
 	})
 }
 
-// The goroutine learns of a loss.
+// A goroutine that is started in Do is notified of a loss.
 func TestTheContextOfDoEndsWithALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -105,7 +105,7 @@ func TestTheContextOfDoEndsWithALoss(t *testing.T) {
 	})
 }
 
-// So it is with several locks.
+// The same holds for a MultiLock.
 func TestTheContextOfAMultiLocksDoShowsTheHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
@@ -125,7 +125,7 @@ func TestTheContextOfAMultiLocksDoShowsTheHolds(t *testing.T) {
 	})
 }
 
-// An owner without a name is none, and names have an end.
+// A name must not be empty, and has a maximum length.
 func TestNamesThatAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())

@@ -14,7 +14,7 @@ import (
 
 type runner = func(context.Context, func(context.Context) error) error
 
-// sidesOf are the ways in which a read-write lock runs a function, by side.
+// sidesOf returns the ways in which a read-write lock runs a function, by side.
 func sidesOf(l *reentrant.RWLock) map[string]runner {
 	return map[string]runner{
 		"write": l.Do, "read": l.RDo,
@@ -29,8 +29,8 @@ func sidesOf(l *reentrant.RWLock) map[string]runner {
 	}
 }
 
-// A goroutine that is started in Do or RDo asks about the holds of its owner with its context, as with Lock.Do. It has
-// no right to unlock.
+// A goroutine that is started in Do or RDo can ask about the holds of its owner with its context, as with Lock.Do. It
+// may not unlock.
 func TestTheContextOfASidesDoShowsTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
@@ -49,11 +49,11 @@ func TestTheContextOfASidesDoShowsTheHold(t *testing.T) {
 					assert.ErrorIs(t, l.RUnlock(ctx), reentrant.ErrNotHeld)
 					ok, err := l.TryLock(ctx)
 					assert.NoError(t, err)
-					assert.False(t, ok, "it is another owner")
+					assert.False(t, ok, "the goroutine is another owner")
 					_, err = l.NewCondition("c").AwaitFor(ctx, 0)
 					assert.ErrorIs(t, err, reentrant.ErrNotHeld)
 					assert.ErrorIs(t, l.NewCondition("c").Signal(ctx), reentrant.ErrNotHeld)
-					assert.NoError(t, plain.Do(ctx, func(ctx context.Context) error { // a Do in a Do hides nothing
+					assert.NoError(t, plain.Do(ctx, func(ctx context.Context) error { // an inner Do hides no outer one
 						aside(func() {
 							assert.Equal(t, 1, plain.HoldCount(ctx))
 							asksAbout(t, ctx, l, writes)
@@ -71,7 +71,7 @@ func TestTheContextOfASidesDoShowsTheHold(t *testing.T) {
 	})
 }
 
-// asksAbout asks about one hold of one side.
+// asksAbout calls the methods that ask about one hold of one side.
 func asksAbout(t *testing.T, ctx context.Context, l *reentrant.RWLock, writes bool) {
 	t.Helper()
 	assert.True(t, isOpen(l.Lost(ctx)))
@@ -110,7 +110,7 @@ func TestAGoroutineOfRDoThatReadsAsksAboutItself(t *testing.T) {
 	})
 }
 
-// The goroutine learns of a loss, of permits too: those have no owner, so the context is all that it needs.
+// The goroutine is notified of a loss, also of permits: those have no owner, so the context is all that it needs.
 func TestTheContextOfASharedDoEndsWithALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -30,7 +30,7 @@ func TestFixedLeaseIsNeverDue(t *testing.T) {
 	sent := time.Now()
 	l := New(sent, 0, time.Second, true)
 	assert.False(t, l.Due(sent.Add(time.Hour), time.Hour))
-	assert.Equal(t, l.Until(), l.Wake(), "it is looked at when it ends")
+	assert.Equal(t, l.Until(), l.Wake(), "a fixed lease is checked when it ends")
 }
 
 func TestLeaseAfterAFailedRenewalIsTriedAgainSoonAndNeverLasts(t *testing.T) {
@@ -38,7 +38,7 @@ func TestLeaseAfterAFailedRenewalIsTriedAgainSoonAndNeverLasts(t *testing.T) {
 	l := New(sent, 0, 9*time.Second, false)
 	for now := sent.Add(3 * time.Second); l.Trusted(now); now = l.Wake() {
 		r := l.Retried(now)
-		assert.Equal(t, l.Until(), r.Until(), "no answer extends nothing")
+		assert.Equal(t, l.Until(), r.Until(), "a renewal without a reply extends nothing")
 		assert.True(t, r.Wake().After(now))
 		assert.LessOrEqual(t, r.Wake().Sub(now), time.Second)
 		l = r
@@ -57,7 +57,7 @@ func TestALeaseAfterASleep(t *testing.T) {
 	l := New(sent, 0, 9*time.Second, false)
 	short := l.woken(now, 2*time.Second)
 	assert.Equal(t, l.Until().Add(-2*time.Second), short.Until())
-	assert.True(t, short.Due(now, 0), "it is renewed at once")
+	assert.True(t, short.Due(now, 0), "the lease is renewed at once")
 	long := l.woken(now, time.Hour)
 	assert.Equal(t, now.Add(time.Second), long.Until(), "the clock may only have been set")
 	late := l.woken(l.Until().Add(-time.Millisecond), time.Hour)
@@ -74,11 +74,11 @@ func TestNoMarginReachesALease(t *testing.T) {
 	}
 }
 
-// Keys expire by whole milliseconds: one that is written late in a millisecond goes almost one early.
+// Keys expire at whole milliseconds: a key that is written late in a millisecond expires almost a millisecond early.
 func TestTheMarginCoversTheServersResolution(t *testing.T) {
 	sent := time.Now()
 	for _, length := range []time.Duration{Min, time.Second, time.Minute} {
 		trusted := New(sent, 0, length, false).Until().Sub(sent)
-		assert.Less(t, trusted+length/marginShare, length-time.Millisecond, "with clocks that drift besides")
+		assert.Less(t, trusted+length/marginShare, length-time.Millisecond, "with clocks that drift, too")
 	}
 }

@@ -18,7 +18,7 @@ func TestLossesAreOwedOncePerHold(t *testing.T) {
 			assert.Equal(t, 2, l.Owed("a"))
 			assert.Equal(t, 1, l.TakeOwed("a", 1, 1))
 			assert.Equal(t, 1, l.TakeOwed("a", 1, 1))
-			assert.Zero(t, l.TakeOwed("a", 1, 1), "both are done")
+			assert.Zero(t, l.TakeOwed("a", 1, 1), "no Unlock is owed")
 			assert.Nil(t, l.owed, "nothing is kept")
 			assert.Nil(t, l.lapsed)
 		})
@@ -52,5 +52,5 @@ func TestOnlyFixedLeasesAreForgotten(t *testing.T) {
 	for i := range many {
 		l.TakeOwed(i, 1, 1)
 	}
-	assert.Nil(t, l.owed, "its memory is free")
+	assert.Nil(t, l.owed, "the list's memory is free")
 }

@@ -23,7 +23,7 @@ func TestAPushOfAnEarlierEpochGivesNothing(t *testing.T) {
 		asked := s.command(2)
 		s.push(1, 1, 0, 3*testHeartbeat)
 		synctest.Wait()
-		assert.Empty(t, second.outcome, "the session has not been granted what it now asks for")
+		assert.Empty(t, second.outcome, "what the session asks for now has not been granted")
 		asked.place(0)
 		synctest.Wait()
 		s.push(2, 1, 0, 3*testHeartbeat)
@@ -64,8 +64,8 @@ func TestARenewalThatFindsNothingUnderAnEarlierEpochLosesNothing(t *testing.T) {
 	}
 }
 
-// A message can overtake the reply that the session is the head of the queue. It was granted units then, and is asked for
-// them.
+// A message can overtake the reply that the session is the head of the queue. In that case the session was granted
+// units since, and is asked for them.
 func TestAReplyFromBeforeAMessageForgetsNoTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPermits(t)
@@ -99,8 +99,8 @@ func TestARenewalFromBeforeAGrantLosesNothing(t *testing.T) {
 	})
 }
 
-// The server may have carried out a copy of a claim before it refused another. Until the session has said what it has under
-// a later epoch, it does not know which epoch the server has, so a renewal or Verify that finds nothing proves nothing.
+// The server may have carried out a copy of a claim before it refused another copy. Until the session has sent a later
+// epoch, it does not know which epoch the server has, so a renewal or Verify that finds nothing proves nothing.
 func TestARefusalAfterAnUnknownOutcomeLosesNothing(t *testing.T) {
 	refused := func(t *testing.T) *session[permitTier] {
 		s := withIdle(t, 2)
@@ -132,19 +132,19 @@ func TestARefusalAfterAnUnknownOutcomeLosesNothing(t *testing.T) {
 			s := refused(t)
 			_, settled := s.name.Settled()
 			assert.False(t, settled)
-			assert.False(t, s.name.Refute(1, "the server no longer had it"))
+			assert.False(t, s.name.Refute(1, "the server no longer had the units"))
 			settle(s)
 		})
 	})
 }
 
-// A beat confirms the units under the epoch of the claim that waits. If a later beat is refused, that is the epoch that the
-// server has, and the place may be there still.
+// A heartbeat confirms the units under the epoch of the waiting claim. If a later heartbeat is refused, the server
+// still has that epoch, and perhaps the place.
 func TestARefusedBeatIsFollowedByAGiveBackAndRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withIdle(t, 4)
 		enter(s, 1, 0)
-		for range 60 { // longer than what the first copy may have got lasts
+		for range 60 { // longer than the lease that the first copy may have got
 			s.command(2).place(4)
 		}
 		s.command(2).refuse()
@@ -160,8 +160,9 @@ func TestARefusedBeatIsFollowedByAGiveBackAndRenewals(t *testing.T) {
 	})
 }
 
-// Units that the server refuses to take back expire, and the session then forgets them: nothing is sent forever.
-func TestWhatTheServerDoesNotTakeBackIsForgottenWhenItHasExpired(t *testing.T) {
+// If the server does not take units back, they expire. The session then forgets them, and does not go on sending for
+// ever.
+func TestUnitsThatTheServerDoesNotTakeBackAreForgottenWhenExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withIdle(t, 1)
 		s.name.Leave()
@@ -217,8 +218,8 @@ func TestAnEpochThatIsStaleIsFollowedByOneThatIsNot(t *testing.T) {
 	})
 }
 
-// The server knows a session's units by the token under which it got the first of them. Its reply about units that
-// were kept may not be heard, so the session goes on naming that one.
+// The server knows a session's units by the token under which the session got the first of them. A reply about kept
+// units may be lost, so the session goes on naming that token.
 func TestKeptUnitsAreNamedByTheTokenOfTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := writing(t)
@@ -232,7 +233,7 @@ func TestKeptUnitsAreNamedByTheTokenOfTheFirst(t *testing.T) {
 		writer := enter(s, "v", sharedqueue.Write)
 		kept.reply <- backend.ShareReply{Status: backend.Shared, Units: 1, First: 22, Last: 22, May: backend.Unlimited}
 		asked := s.command(3)
-		assert.Equal(t, []any{1, backend.Token(20)}, []any{asked.req.Keep, asked.req.Under}, "after an answer")
+		assert.Equal(t, []any{1, backend.Token(20)}, []any{asked.req.Keep, asked.req.Under}, "after a reply")
 		asked.reply <- backend.ShareReply{Status: backend.Shared, Units: 1, Placed: true, First: 24, Last: 24, May: backend.Unlimited}
 		synctest.Wait()
 		writer.leave()

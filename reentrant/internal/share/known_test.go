@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/sharedqueue"
 )
 
-// writing returns a session with a writer inside, whose block of tokens is 20 to 40. It uses the first.
+// writing returns a session with a writer inside, whose block of tokens is 20 to 40. The writer uses the first one.
 func writing(t *testing.T) *session[*sharedqueue.RW[string]] {
 	s := newReadWrite(t)
 	w := enter(s, "w", sharedqueue.Write)
@@ -22,7 +22,7 @@ func writing(t *testing.T) *session[*sharedqueue.RW[string]] {
 	return s
 }
 
-// written is writing, and the writer has left.
+// written returns the session of writing after the writer has left.
 func written(t *testing.T) *session[*sharedqueue.RW[string]] {
 	s := writing(t)
 	_, ok, look := s.queue.ExitWrite("w")
@@ -33,7 +33,7 @@ func written(t *testing.T) *session[*sharedqueue.RW[string]] {
 	return s
 }
 
-// readsAbove asserts what the next reader says that the session has seen.
+// readsAbove asserts which token the next reader's request says that the session has seen.
 func readsAbove(t *testing.T, s *session[*sharedqueue.RW[string]], token backend.Token) {
 	t.Helper()
 	enter(s, "r", sharedqueue.Read)
@@ -42,8 +42,8 @@ func readsAbove(t *testing.T, s *session[*sharedqueue.RW[string]], token backend
 	c.grant(1)
 }
 
-// A server that fails over to a replica without the last writes has an older record. A session that knows of a later token
-// says so, so that its readers' versions never fall.
+// A server that fails over to a replica without the last writes has an older record. If a session knows a later token,
+// it says so in its requests, so that its readers' versions never fall.
 func TestReadersComeAboveAllThatTheSessionKnowsOf(t *testing.T) {
 	t.Run("a token that was used", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { readsAbove(t, written(t), 20) })
@@ -51,7 +51,7 @@ func TestReadersComeAboveAllThatTheSessionKnowsOf(t *testing.T) {
 	t.Run("a block that was lost", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := writing(t)
-			require.True(t, s.name.Refute(1, "the server no longer has it"))
+			require.True(t, s.name.Refute(1, "the server no longer has the units"))
 			s.command(2).grant(0)
 			readsAbove(t, s, 40)
 		})

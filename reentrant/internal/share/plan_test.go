@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/sharedqueue"
 )
 
-// withIdle returns the session of a semaphore that has four permits, of which its users have so many.
+// withIdle returns the session of a semaphore that has four permits, of which its users have the given number.
 func withIdle(t *testing.T, used int) *session[permitTier] {
 	s := newPermits(t)
 	u := enter(s, 4, 0)
@@ -23,14 +23,14 @@ func withIdle(t *testing.T, used int) *session[permitTier] {
 	return s
 }
 
-func TestUnitsAreOutOfUseBeforeTheServerIsTold(t *testing.T) {
+func TestUnitsAreOutOfUseBeforeTheyAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withIdle(t, 1)
 		s.room.Wanted("x", 1, 0)
 		told := s.command(2)
 		assert.Equal(t, []int{1, 1}, []int{told.req.Keep, told.req.Want})
 		o, _ := s.queue.Try(1)
-		assert.Equal(t, sharedqueue.Busy, o, "what goes back is used while the server has not answered")
+		assert.Equal(t, sharedqueue.Busy, o, "a unit that is being given back is used before the server has replied")
 	})
 }
 
@@ -87,11 +87,11 @@ func TestAPlaceThatTheServerDroppedIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// The session goes on for its turn, so it asks the server for nothing before that ends.
+// The session has a turn, so it asks the server for nothing before the turn ends.
 func TestATryEndsAtOnceInASessionThatHasATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withIdle(t, 3)
-		o, w, _, _ := s.queue.Enter(2, sharedqueue.Once) // and before its Wake the session is asked for permits
+		o, w, _, _ := s.queue.Enter(2, sharedqueue.Once) // before its Wake, the session receives the message that permits are wanted
 		require.Equal(t, sharedqueue.Waiting, o)
 		start := time.Now()
 		s.room.Wanted("x", 2, 0)
@@ -99,15 +99,16 @@ func TestATryEndsAtOnceInASessionThatHasATurn(t *testing.T) {
 		assert.Equal(t, sharedqueue.Busy, o)
 		assert.Zero(t, time.Since(start))
 		assert.NoError(t, s.name.Err(), "the server was not asked")
-		assert.Equal(t, 3, s.command(2).req.Want, "what is idle goes back, and nothing is asked for")
+		assert.Equal(t, 3, s.command(2).req.Want, "idle permits are given back, and none are asked for")
 	})
 }
 
-// A message that was pushed before the session reconnected is lost, and the reply that was under way can be older.
+// A message that was pushed before the session reconnected is lost, and the reply to the request under way can be older
+// than it.
 func TestAReconnectHasARequestRepeatedThatIsUnderWay(t *testing.T) {
 	answers := map[string]func(*shareCall){
-		"it is answered": func(c *shareCall) { c.place(0) },
-		"it fails":       func(c *shareCall) { c.reply <- backend.ShareReply{} },
+		"the request gets a reply": func(c *shareCall) { c.place(0) },
+		"the request fails":        func(c *shareCall) { c.reply <- backend.ShareReply{} },
 	}
 	for name, answer := range answers {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +119,7 @@ func TestAReconnectHasARequestRepeatedThatIsUnderWay(t *testing.T) {
 				s.room.Reconnected()
 				synctest.Wait()
 				answer(underWay)
-				assert.Equal(t, underWay.at, s.command(1).at, "the copy that follows waits for a beat")
+				assert.Equal(t, underWay.at, s.command(1).at, "the next copy is sent a heartbeat later")
 			})
 		})
 	}
@@ -133,8 +134,8 @@ func TestATryEndsWhenAnswersDoNotCome(t *testing.T) {
 		assert.True(t, asked.req.Try)
 		assert.Equal(t, sharedqueue.Busy, next(s, try.outcome))
 		left := s.command(2)
-		assert.Equal(t, asked.at.Add(testHeartbeat), left.at, "the answers have a heartbeat's time")
-		assert.Zero(t, left.req.Want, "the place is given up")
+		assert.Equal(t, asked.at.Add(testHeartbeat), left.at, "the holders have a heartbeat's time to answer")
+		assert.Zero(t, left.req.Want, "the place is withdrawn")
 	})
 }
 
@@ -193,7 +194,7 @@ func TestAReaderAnswersATryOfAWriter(t *testing.T) {
 	})
 }
 
-// What a session has that reads after it has written: one unit is enough.
+// What a session has when it reads after it has written: one unit is enough.
 func TestADowngradeGivesBackWhatOnlyAWriterNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newReadWrite(t)
@@ -226,7 +227,7 @@ func TestNewcomersComeInWhenNoOtherSessionWaitsAnyMore(t *testing.T) {
 	})
 }
 
-// A user leaves before a raised or lowered limit counts, so that both sides of the limit are seen.
+// A user leaves before a raised or lowered limit applies, so that both sides of the limit are tested.
 func TestAClaimWithAnotherLimitReplacesTheOneUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPermits(t)
@@ -241,7 +242,8 @@ func TestAClaimWithAnotherLimitReplacesTheOneUnderWay(t *testing.T) {
 	})
 }
 
-// Another session needs a permit, and this one has more than its share. It may keep some, but not what no user of it needs.
+// Another session needs a permit, and this one has more than its share. It keeps some, but none that its users do not
+// need.
 func TestIdlePermitsGoBackThoughTheSessionMayKeepThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withIdle(t, 2)
@@ -251,7 +253,7 @@ func TestIdlePermitsGoBackThoughTheSessionMayKeepThem(t *testing.T) {
 	})
 }
 
-// A renewal that succeeds while a claim gets no reply keeps the users inside; one that finds nothing proves nothing.
+// A renewal that succeeds while a claim gets no reply keeps the users inside. One that finds nothing proves nothing.
 func TestUnitsAreRenewedWhileAClaimGetsNoReply(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -281,8 +283,8 @@ func TestUnitsAreRenewedWhileAClaimGetsNoReply(t *testing.T) {
 	}
 }
 
-// With its share of the permits a session leaves the head to its own users for two turns. What it asks for then is for the
-// head beside those that are in.
+// A session with its share of the permits keeps the head of the server's queue waiting for two turns. What it asks for
+// then is for its own head, beside the users that are inside.
 func TestASessionWithItsShareAsksForMoreAfterTwoTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPermits(t)
@@ -337,7 +339,7 @@ func TestASessionThatWaitsGivesBackWhatItMayNotKeep(t *testing.T) {
 		asked := s.command(2)
 		assert.Equal(t, []int{4, 5}, []int{asked.req.Keep, asked.req.Want})
 		r := settled(4)
-		r.Placed, r.May = true, 3 // another session is the head
+		r.Placed, r.May = true, 3 // another session is the head of the queue
 		asked.reply <- r
 		less := s.command(3)
 		assert.Equal(t, []int{2, 5}, []int{less.req.Keep, less.req.Want})
@@ -357,7 +359,7 @@ func TestASessionThatWaitsAnswersATry(t *testing.T) {
 	})
 }
 
-// A user whom only another user of its session can help has asked the server for nothing.
+// A user that only another user of its session can help has not asked the server for anything.
 func TestAWaitForUsersOfTheSessionIsNotUnheard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withIdle(t, 4)

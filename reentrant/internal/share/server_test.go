@@ -21,8 +21,8 @@ const (
 	testTurn      = 5 * time.Millisecond
 )
 
-// A session is a room with one name, over a real local tier. The test is its server: it sees every command, and replies
-// when and what it likes. A command that gets no reply fails when its time is over.
+// A session is a room with one name, over a real local tier. The test is its server: it receives every command, and
+// decides when and what to reply. A command without a reply fails when its time is over.
 type session[Q any] struct {
 	t        *testing.T
 	room     *Room
@@ -30,7 +30,7 @@ type session[Q any] struct {
 	queue    Q
 	shares   chan *shareCall
 	renewals chan *renewCall
-	losses   chan time.Time // when users learned of a loss
+	losses   chan time.Time // the times at which users learned of a loss
 }
 
 // newPermits returns the session of a semaphore with five permits.
@@ -44,7 +44,7 @@ func newPermits(t *testing.T) *session[permitTier] {
 	return s
 }
 
-// keyOf gives the owners of these tests no numbers.
+// keyOf returns no number for the owners of these tests.
 func keyOf(owner string) (hash, number uint64) { return uint64(len(owner)), 0 }
 
 // newReadWrite returns the session of a read-write lock.
@@ -84,7 +84,7 @@ type conn struct {
 
 func (c conn) Renew(ctx context.Context, batch []backend.Renewal) { c.renew(ctx, batch) }
 
-// A remote passes what the session says on to the test.
+// A remote passes the session's commands to the test.
 type remote struct {
 	backend.Remote
 	shares chan<- *shareCall
@@ -121,13 +121,13 @@ func (remote) ForceShared(context.Context, backend.ShareKind, time.Time) (bool, 
 	return false, nil
 }
 
-// grant replies that the session has so many units, and that no other session waits.
+// grant replies that the session has n units, and that no other session waits.
 func (c *shareCall) grant(units int) { c.reply <- settled(units) }
 
 // refuse replies that the server does not carry out the command, and would not if it were sent again.
 func (c *shareCall) refuse() { c.fail <- backend.WithRefused(errors.New("NOPERM")) }
 
-// place replies that the session waits, and has so many units meanwhile.
+// place replies that the session waits, and has n units meanwhile.
 func (c *shareCall) place(units int) {
 	r := settled(units)
 	r.Placed = true
@@ -162,7 +162,7 @@ func (s *session[Q]) renew(ctx context.Context, batch []backend.Renewal) {
 	}
 }
 
-// command returns the next command of the session, which names that epoch.
+// command returns the next command of the session, which must have the given epoch.
 func (s *session[Q]) command(epoch uint64) *shareCall {
 	s.t.Helper()
 	c := next(s, s.shares)
@@ -170,36 +170,36 @@ func (s *session[Q]) command(epoch uint64) *shareCall {
 	return c
 }
 
-// next waits for something that must come soon.
+// next waits for an event that must come soon.
 func next[Q, T any](s *session[Q], from <-chan T) (v T) {
 	s.t.Helper()
 	select {
 	case v = <-from:
 	case <-time.After(time.Minute):
-		require.Fail(s.t, "nothing came")
+		require.Fail(s.t, "no event came")
 	}
 	return v
 }
 
-// push sends the session the message that it was granted units a while ago.
+// push sends the session the message of a grant that was made a while ago.
 func (s *session[Q]) push(epoch uint64, units int, ago, ttl time.Duration) {
 	s.room.Granted(backend.ShareGrant{
 		Name: "x", Epoch: epoch, Units: units, First: 2, Last: 2, May: backend.Unlimited, TTL: ttl, NotBefore: time.Now().Add(-ago),
 	})
 }
 
-// until is the end of the trust in a lease that counts from some moment.
+// until returns the end of the trust in a lease that began at a certain time.
 func until(sent time.Time, length time.Duration) time.Time {
 	return lease.New(sent, 0, length, false).Until()
 }
 
-// A user waits for units.
+// A user is a caller that waits for units.
 type user struct {
 	outcome chan sharedqueue.Outcome
-	leave   context.CancelFunc // ends the wait
+	leave   context.CancelFunc // cancels the wait
 }
 
-// enter has a user enter the local queue.
+// enter makes a user enter the local queue.
 func enter[Q interface {
 	Enter(claim K, mode sharedqueue.Mode) (sharedqueue.Outcome, *sharedqueue.Waiter[O], uint64, bool)
 	Wait(w *sharedqueue.Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (sharedqueue.Outcome, uint64, bool)

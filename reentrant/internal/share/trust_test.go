@@ -19,7 +19,7 @@ func TestTrustInAPushCountsFromTheGrant(t *testing.T) {
 		s.command(1).place(0)
 		synctest.Wait()
 		granted := time.Now()
-		time.Sleep(time.Second / 2) // the push is on its way
+		time.Sleep(time.Second / 2) // the time for which the push is on its way
 		s.push(1, 1, time.Second/2, 3*testHeartbeat)
 		require.Equal(t, sharedqueue.Admitted, next(s, reader.outcome))
 		assert.Equal(t, until(granted, 3*testHeartbeat), s.name.Until())
@@ -55,7 +55,7 @@ func TestTrustInARenewalCountsFromItsSending(t *testing.T) {
 	})
 }
 
-func TestUsersAreToldWhenTheServerHasFewerUnits(t *testing.T) {
+func TestUsersAreNotifiedWhenTheServerHasFewerUnits(t *testing.T) {
 	t.Run("of a renewal", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newPermits(t)
