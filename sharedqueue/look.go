@@ -21,8 +21,9 @@ type State struct {
 
 // A demand is the part of a state that the engine acts on. Calls report a change of it.
 type demand struct {
-	keep  int // what the session should keep
-	want  int // what it needs in total for those in line; 0 if they need nothing of the server
-	least int // of Permits: what it needs in total for the first in line
-	limit int // of Permits
+	keep  int  // what the session should keep
+	want  int  // what it needs in total for those in line; 0 if they need nothing of the server
+	least int  // of Permits: what it needs in total for the first in line
+	limit int  // of Permits
+	once  bool // of an RW: the first in line waits for one reply
 }

@@ -327,7 +327,7 @@ func (m *rwModel) demand() demand {
 	short := s.Waiting > 0 && (s.Units < s.Head || s.Head == All && s.Spent)
 	switch {
 	case s.Waiting > 0 && (s.TurnOver || short):
-		return demand{keep: min(s.Units, s.InUse), want: s.Want}
+		return demand{keep: min(s.Units, s.InUse), want: s.Want, once: s.Once}
 	case s.TurnOver, s.Waiting == 0 && s.InUse < All && (s.Units == All || m.shut):
 		d.keep = min(s.Units, s.InUse)
 	}

@@ -137,3 +137,19 @@ func TestTheEngineIsCalledOnlyForWhatItHasNotSeen(t *testing.T) {
 		requireLook(t, true, look) // the place in the server's queue is no longer needed
 	})
 }
+
+// A claim that waits needs another command than the try before it.
+func TestTheEngineIsCalledWhenAClaimThatWaitsFollowsATry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan struct{})
+		close(done)
+		q, _ := newRW(0)
+		_, try, _, _ := q.Enter("a", Write|Once)
+		q.Look()
+		_, _, _, look := q.Enter("b", Write)
+		requireLook(t, false, look)
+		o, _, look := q.Wait(try, done, nil)
+		require.Equal(t, Cancelled, o)
+		requireLook(t, true, look)
+	})
+}
