@@ -26,6 +26,7 @@ var shareCases = []testCase{
 	{"Share/KeepGivesTheRestBack", keepGivesBack},
 	{"Share/OnlyTheHeadsHeartbeatsAskAgain", askedAgain},
 	{"Share/HoldersLearnThatTheLastWaiterHasLeft", relieved},
+	{"Share/HoldersLearnThatTheLastWaiterNeedsLess", relievedByLess},
 	{"Share/HoldersLearnThatTheLastWaiterIsDead", relievedOfTheDead},
 	{"Share/AGrantHasAllThatTheSessionNeeds", grantTells},
 	{"Share/ALostGrantIsAnswered", lostGrant},
@@ -259,6 +260,16 @@ func relieved(t *test) {
 	for _, a := range s {
 		a.relieved()
 	}
+}
+
+// A writer leaves, and its session's place is for readers from now on: they get in, and others may come in to the holders.
+func relievedByLess(t *test) {
+	a := t.readers(1)[0]
+	b := t.sharers(1)[0]
+	b.placed(b.write(0))
+	a.wanted(0, b.again)
+	require.Equal(t, 1, b.read(0).Units)
+	a.relieved()
 }
 
 func relievedOfTheDead(t *test) {

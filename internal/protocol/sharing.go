@@ -15,7 +15,7 @@ type run struct {
 	caller *Entry        // nil: none
 	lease  time.Duration // of the caller's units
 	news   []*Entry      // other sessions that had a place, and were granted or refused
-	left   bool          // a place went without a grant
+	left   bool          // a place went without a grant, or asks for less than before
 	asks   bool          // a try asks the holders
 }
 
@@ -98,6 +98,7 @@ func (r *run) queue(req backend.ShareRequest) {
 		r.Last++
 		p.Order, p.Since = r.Last, r.now
 	}
+	r.left = r.left || p.Want < e.Place.Want
 	e.Place = p
 }
 
@@ -210,7 +211,8 @@ func (r *run) announce(again bool) {
 }
 
 // heard notes what sessions learn from this run about how many units they may keep. It reports whether all others must be
-// told: fewer than some of them may believe, or any number again, because the last one that waited has left.
+// told: fewer than some of them may believe, or any number again, because the last one that waited has left
+// or, asking for less, has what it needs.
 func (r *run) heard(may int, repeats bool) bool {
 	tell := may < r.Told || may == backend.Unlimited && r.left && r.Told < backend.Unlimited
 	switch {

@@ -75,6 +75,7 @@ local function queue()
     places[s.last], me.since = session, now
     change(me, me.units, s.last)
   end
+  left = left or want < me.want
   me.want, me.least, me.deadline, me.grant, me.tokens, me.seen = want, least, now + patience, grant, tokens, seen
   me.pending = -1
   ends(me.deadline)

@@ -12,7 +12,7 @@ local GRACE = 10000    -- us: for so long a semaphore's head leaves the other se
 local key, hold, channel, caller, now, s
 local entries, places = {}, {} -- what was read or changed: entries by session, sessions by order
 local dirty, gone = {}, {}     -- entries to write, fields to delete
-local left = false             -- a place went without a grant
+local left = false             -- a place went without a grant, or asks for less than before
 
 -- open reads the summary and one session's entry. It returns an error, and nothing is touched, if the name is in use as
 -- something else, or cannot be read.
@@ -303,7 +303,8 @@ local function save(seconds)
 end
 
 -- heard notes what sessions learn in this run about how many units they may keep. It reports whether all others must be
--- told: fewer than some of them may believe, or any number again, because the last one that waited has left.
+-- told: fewer than some of them may believe, or any number again, because the last one that waited has left
+-- or, asking for less, has what it needs.
 local function heard(most, listeners)
   local all = most < s.told or most == ALL and left and s.told < ALL
   if all or most == ALL then
