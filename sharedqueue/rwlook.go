@@ -160,7 +160,7 @@ func (q *RW[O]) demandLocked() demand {
 	over := q.overLocked() || q.asked && q.units < All
 	switch {
 	case w != nil && (over || q.shortLocked(w)):
-		return demand{keep: min(q.units, used), want: max(used, needs(w)), once: w.mode&Once != 0}
+		return demand{keep: min(q.units, used), want: max(used, needs(w)), once: w.Value().mode&Once != 0}
 	case over, w == nil && used < All && (q.units == All || q.shut): // readers need one unit
 		return demand{keep: min(q.units, used)}
 	}

@@ -244,3 +244,23 @@ func TestKeptUnitsAreNamedByTheTokenOfTheFirst(t *testing.T) {
 		assert.Empty(t, s.losses)
 	})
 }
+
+// A server that has forgotten writes says so by an older token. Readers of a session that knows of them do not read under it.
+func TestReadersThatStayComeAboveWhatTheirSessionWrote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newReadWrite(t)
+		writer := enter(s, "writer", sharedqueue.Write)
+		s.command(1).reply <- backend.ShareReply{Status: backend.Shared, Units: backend.AllUnits, First: 100, Last: 104, May: backend.Unlimited}
+		require.Equal(t, sharedqueue.Admitted, next(s, writer.outcome))
+		o, _, _ := s.queue.TryRead("writer")
+		require.Equal(t, sharedqueue.Reentered, o)
+		_, ok, _ := s.queue.ExitWrite("writer")
+		require.True(t, ok)
+		s.name.Wake()
+		told := s.command(2)
+		require.Equal(t, []int{1, 1, 100}, []int{told.req.Keep, told.req.Want, int(told.req.Tail)})
+		told.reply <- backend.ShareReply{Status: backend.Shared, Units: 1, First: 50, Last: 50, May: backend.Unlimited}
+		synctest.Wait()
+		assert.EqualValues(t, 100, s.queue.Used())
+	})
+}

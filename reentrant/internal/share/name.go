@@ -90,7 +90,8 @@ type claim struct {
 	pressed           bool          // the beat after the grace was scheduled
 	tries             int           // consecutive copies without a reply
 	again             time.Time
-	repeat            bool // the session was reconnected since the latest copy was sent
+	end               time.Time // of a try that is placed: it ends then, though not all have answered
+	repeat            bool      // the session was reconnected since the latest copy was sent
 }
 
 func (c *claim) asks() bool { return c.want > c.keep }

@@ -21,7 +21,7 @@ func only(units int) *demand { return &demand{keep: units, want: units} }
 // plan decides what to send next. It reports whether to send n.claim now. If not, it returns when to look again, the
 // zero time if only an event can change anything. n.mu is held.
 func (n *Name) plan(now time.Time) (again time.Time, send bool) {
-	if c := n.claim; c != nil && c.try && c.placed && !now.Before(c.again) { // not all have answered
+	if c := n.claim; c != nil && c.try && c.placed && !now.Before(c.end) { // not all have answered
 		n.tier.EndTries(0)
 	}
 	for range 4 { // each iteration follows a race with a user who came in between; another user is another event
@@ -75,7 +75,11 @@ func (n *Name) next(st sharedqueue.State, now time.Time) (*demand, time.Time) {
 		return n.overtake(st), time.Time{}
 	}
 	if n.answer > 0 && n.units > 0 {
-		return &demand{keep: st.InUse, want: st.InUse, probe: true, answer: n.answer}, time.Time{}
+		keep := st.InUse
+		if n.kind == backend.ReadWrite && n.inTurn(st) { // a writer waits for readers of this session alone
+			keep = n.units
+		}
+		return &demand{keep: keep, want: keep, probe: true, answer: n.answer}, time.Time{}
 	}
 	d, at := n.forHead(st, now)
 	if d == nil && at.IsZero() {

@@ -1,6 +1,7 @@
 package share
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,6 +152,57 @@ func TestATryEndsWithThePushThatRefusesIt(t *testing.T) {
 		assert.Zero(t, time.Since(start))
 		synctest.Wait()
 		assert.Empty(t, s.shares, "the server has no place of the session any more")
+	})
+}
+
+// A session that keeps units has a grant confirmed by a copy. The grant of a try came before its time was over.
+func TestAGrantIsConfirmedWhetherItComesBeforeOrAfterTheReply(t *testing.T) {
+	for name, mode := range map[string]sharedqueue.Mode{"wait": 0, "try": sharedqueue.Once} {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, after), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := withIdle(t, 4)
+					u := enter(s, 1, mode)
+					asked := s.command(2)
+					if after {
+						asked.place(4)
+						synctest.Wait()
+					}
+					s.push(2, 5, 0, 3*testHeartbeat)
+					if !after {
+						asked.place(4)
+					}
+					again := s.command(2)
+					assert.Equal(t, asked.at, again.at)
+					again.grant(5)
+					assert.Equal(t, sharedqueue.Admitted, next(s, u.outcome))
+				})
+			})
+		}
+	}
+}
+
+// A try is answered as one that waits would be: in a turn a session keeps what its next writer waits for.
+func TestATryDoesNotOvertakeAWriterThatWaitsForReadersOfItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newReadWrite(t)
+		writer := enter(s, "writer", sharedqueue.Write)
+		all := backend.ShareReply{Status: backend.Shared, Units: backend.AllUnits, First: 2, Last: 4, May: backend.Unlimited}
+		s.command(1).reply <- all
+		require.Equal(t, sharedqueue.Admitted, next(s, writer.outcome))
+		reader := enter(s, "reader", sharedqueue.Read)
+		next1 := enter(s, "next", sharedqueue.Write)
+		_, ok, _ := s.queue.ExitWrite("writer")
+		require.True(t, ok)
+		require.Equal(t, sharedqueue.Admitted, next(s, reader.outcome))
+		s.room.Wanted("x", backend.AllUnits-1, 7)
+		said := s.command(2)
+		assert.Equal(t, []int{backend.AllUnits, backend.AllUnits, 7}, []int{said.req.Keep, said.req.Want, int(said.req.Answer)})
+		said.reply <- all
+		synctest.Wait()
+		_, ok, _ = s.queue.ExitRead("reader")
+		require.True(t, ok)
+		assert.Equal(t, sharedqueue.Admitted, next(s, next1.outcome))
 	})
 }
 

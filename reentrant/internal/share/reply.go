@@ -112,7 +112,8 @@ func (n *Name) repliedLocked(c *claim, r *backend.ShareReply, t lease.Lease) (no
 		c.placed = true
 		c.again = n.beat(now, c, r)
 		if c.try { // it ends by then
-			c.again = t.Sent.Add(s.Config.Heartbeat)
+			c.end = t.Sent.Add(s.Config.Heartbeat)
+			c.again = c.end
 		} else {
 			n.tier.EndTries(c.least)
 		}
@@ -242,6 +243,9 @@ func (n *Name) admitLocked(x terms, t lease.Lease) {
 	until := t.Until().Sub(n.room.session.Opened)
 	n.until.Store(int64(until))
 	n.room.session.SawToken(x.last)
+	if x.units < backend.AllUnits {
+		x.first = max(x.first, n.known) // the server can have forgotten a write
+	}
 	n.known, n.block = max(n.known, x.first), x.last
 	n.tier.Settle(x.tier(until))
 	n.room.keeper.expect(t.Wake())
