@@ -1,0 +1,261 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/internal/testsize"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A quietProgram makes one step at a time, and waits until all that follows from it is done. So each try has one right
+// result. Nothing in it may wait for a heartbeat.
+type quietProgram struct {
+	t       *testing.T
+	seed    uint64
+	rnd     *rand.Rand
+	permits int // 0: the program is of a read-write lock
+	callers []*caller
+	trace   []string
+}
+
+// A caller is one owner, or one that takes permits. It has a goroutine of its own.
+type caller struct {
+	name    string
+	session int
+	ctx     context.Context
+	work    chan func()
+	l       *reentrant.RWLock
+	m       *reentrant.Semaphore
+	leave   func() // the line
+
+	reads, writes, permits int
+	waits                  way
+	waiting                bool
+	came                   int // to the line
+}
+
+func (p *quietProgram) say(format string, args ...any) {
+	p.trace = append(p.trace, fmt.Sprintf(format, args...))
+}
+
+func (p *quietProgram) check(ok bool, format string, args ...any) {
+	if !ok && !p.t.Failed() {
+		p.say("! "+format, args...)
+		p.t.Errorf("seed %d\n%s", p.seed, strings.Join(p.trace, "\n"))
+	}
+}
+
+// do has a caller do something, and waits until all is done that follows.
+func (p *quietProgram) do(u *caller, f func()) {
+	u.work <- f
+	time.Sleep(100 * time.Millisecond)
+	synctest.Wait()
+}
+
+// inUse returns the permits in use in a session, or with -1 in all.
+func (p *quietProgram) inUse(session int) (n int) {
+	for _, u := range p.callers {
+		if session < 0 || u.session == session {
+			n += u.permits
+		}
+	}
+	return n
+}
+
+// asks reports whether a caller is the first in its session's line, and no Release of its own session is what it needs:
+// then it would hold up that session alone.
+func (p *quietProgram) asks(u *caller) bool {
+	for _, o := range p.callers {
+		if o.waiting && o.session == u.session && o.came < u.came {
+			return false
+		}
+	}
+	return u.waiting && (p.permits == 0 || p.inUse(u.session)+u.waits.n <= p.permits)
+}
+
+// free reports whether a try gets what it asks for.
+func (p *quietProgram) free(u *caller, w way) bool {
+	if u.reads+u.writes > 0 {
+		return true
+	}
+	for _, o := range p.callers {
+		if o.waiting && o.session == u.session || p.asks(o) || o.writes > 0 || w.write && o.reads > 0 {
+			return false
+		}
+	}
+	return p.permits == 0 || p.inUse(-1)+w.n <= p.permits
+}
+
+func (u *caller) count(w way, sign int) {
+	switch {
+	case u.m != nil:
+		u.permits += sign * w.n
+	case w.write:
+		u.writes += sign
+	default:
+		u.reads += sign
+	}
+}
+
+func (p *quietProgram) try(u *caller, w way) {
+	want, begun := p.free(u, w), time.Now()
+	p.do(u, func() {
+		var ok bool
+		var err error
+		switch {
+		case u.m != nil:
+			ok, err = u.m.TryAcquire(u.ctx, w.n)
+		case w.write:
+			ok, err = u.l.TryLock(u.ctx)
+		default:
+			ok, err = u.l.TryRLock(u.ctx)
+		}
+		if errors.Is(err, reentrant.ErrUpgrade) {
+			return
+		}
+		p.check(err == nil && ok == want && time.Since(begun) == 0, "%s tries %d, write %v: %v, %v, after %v", u.name, w.n, w.write, ok, err, time.Since(begun))
+		if ok {
+			u.count(w, 1)
+		}
+	})
+}
+
+func (p *quietProgram) wait(u *caller, w way) {
+	ctx, cancel := context.WithCancel(u.ctx)
+	u.waits, u.waiting, u.came, u.leave = w, true, len(p.trace), cancel
+	p.do(u, func() {
+		defer cancel()
+		var err error
+		switch {
+		case u.m != nil:
+			err = u.m.Acquire(ctx, w.n)
+		case w.write:
+			err = u.l.Lock(ctx)
+		default:
+			err = u.l.RLock(ctx)
+		}
+		p.say("%s waited: %v", u.name, err)
+		if u.waiting = false; err == nil {
+			u.count(w, 1)
+		}
+	})
+}
+
+func (p *quietProgram) give(u *caller) {
+	w := way{write: u.writes > 0 && (u.reads == 0 || p.rnd.IntN(2) == 0), n: 1 + p.rnd.IntN(max(1, u.permits))}
+	u.count(w, -1)
+	p.do(u, func() {
+		var err error
+		switch {
+		case u.m != nil:
+			err = u.m.Release(u.ctx, w.n)
+		case w.write:
+			err = u.l.Unlock(u.ctx)
+		default:
+			err = u.l.RUnlock(u.ctx)
+		}
+		p.check(err == nil, "%s gives: %v", u.name, err)
+	})
+}
+
+func (p *quietProgram) step() {
+	u, w := p.callers[p.rnd.IntN(len(p.callers))], way{write: p.rnd.IntN(2) == 0, n: 1 + p.rnd.IntN(max(1, p.permits))}
+	p.say("%s", u.name)
+	switch {
+	case u.waiting && p.rnd.IntN(3) == 0:
+		u.leave()
+		synctest.Wait()
+		time.Sleep(100 * time.Millisecond)
+	case u.waiting:
+	case u.reads+u.writes+u.permits > 0 && p.rnd.IntN(3) > 0:
+		p.give(u)
+	case p.rnd.IntN(2) == 0 || w.write && u.reads > 0 && u.writes == 0:
+		p.try(u, w)
+	default:
+		p.wait(u, w)
+	}
+	synctest.Wait()
+	p.checkWaiting()
+}
+
+// checkWaiting checks that not all who wait could have what they wait for.
+func (p *quietProgram) checkWaiting() {
+	waits, could := 0, 0
+	for _, u := range p.callers {
+		if !p.asks(u) {
+			continue
+		}
+		waits++
+		fits := p.permits == 0 || p.inUse(-1)+u.waits.n <= p.permits
+		for _, o := range p.callers {
+			fits = fits && o.writes == 0 && (!u.waits.write || o.reads == 0)
+		}
+		if fits {
+			could++
+		}
+	}
+	p.check(waits == 0 || could < waits, "%d wait for what is free", waits)
+}
+
+func (p *quietProgram) run() {
+	b := memory.New(memory.WithTrace(func(line string) { p.say("    %s", line) }))
+	for i := range 1 + p.rnd.IntN(4) {
+		s := newSession(p.t, b, reentrant.WithLease(time.Minute), reentrant.WithHeartbeat(20*time.Second))
+		for j := range 1 + p.rnd.IntN(3) {
+			u := &caller{name: fmt.Sprintf("%c%d", 'A'+i, j), session: i, ctx: p.t.Context(), work: make(chan func(), 1), l: s.NewRWLock("x")}
+			if p.permits > 0 {
+				u.m = s.NewSemaphore("x", p.permits)
+			}
+			if p.rnd.IntN(2) == 0 {
+				u.ctx = reentrant.WithOwner(u.ctx, u.name)
+			}
+			go func() {
+				for f := range u.work {
+					f()
+				}
+			}()
+			defer close(u.work)
+			p.callers = append(p.callers, u)
+		}
+	}
+	for range 40 {
+		p.step()
+	}
+	for _, u := range p.callers {
+		if u.waiting {
+			u.leave()
+		}
+	}
+	synctest.Wait()
+	for _, u := range p.callers {
+		for u.reads+u.writes+u.permits > 0 {
+			p.give(u)
+		}
+	}
+}
+
+// A try is refused only if another caller uses what it asks for, or waits, and that is known at once: of every session, in
+// whatever order callers took, tried, gave back and left.
+func TestTriesOfRandomProgramsHaveTheRightResultAtOnce(t *testing.T) {
+	for kind, permits := range map[string]int{"locks": 0, "permits": 6} {
+		t.Run(kind, func(t *testing.T) {
+			for seed := range uint64(testsize.Of(2000, 200)) {
+				synctest.Test(t, func(t *testing.T) {
+					p := &quietProgram{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 0)), permits: min(permits, 1+int(seed%6))}
+					p.run()
+				})
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
