@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,9 +22,12 @@ type quietProgram struct {
 	t       *testing.T
 	seed    uint64
 	rnd     *rand.Rand
+	steps   int
 	permits int // 0: the program is of a read-write lock
 	callers []*caller
-	trace   []string
+
+	mu    sync.Mutex
+	trace []string
 }
 
 // A caller is one owner, or one that takes permits. It has a goroutine of its own.
@@ -43,6 +47,8 @@ type caller struct {
 }
 
 func (p *quietProgram) say(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.trace = append(p.trace, fmt.Sprintf(format, args...))
 }
 
@@ -130,7 +136,7 @@ func (p *quietProgram) try(u *caller, w way) {
 
 func (p *quietProgram) wait(u *caller, w way) {
 	ctx, cancel := context.WithCancel(u.ctx)
-	u.waits, u.waiting, u.came, u.leave = w, true, len(p.trace), cancel
+	u.waits, u.waiting, u.came, u.leave = w, true, p.steps, cancel
 	p.do(u, func() {
 		defer cancel()
 		var err error
@@ -168,6 +174,7 @@ func (p *quietProgram) give(u *caller) {
 
 func (p *quietProgram) step() {
 	u, w := p.callers[p.rnd.IntN(len(p.callers))], way{write: p.rnd.IntN(2) == 0, n: 1 + p.rnd.IntN(max(1, p.permits))}
+	p.steps++
 	p.say("%s", u.name)
 	switch {
 	case u.waiting && p.rnd.IntN(3) == 0:
