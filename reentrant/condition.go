@@ -102,60 +102,24 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 	if c.rw != nil {
 		return c.rw.signalCondition(ctx, op, c, all)
 	}
-	return c.holding(ctx, op, nil, func(e *lockState, owner Owner, holds int) error {
-		remote := e.remote.(backend.Conditions)
-		unknown, more := false, false
-		signal := func(ctx context.Context, h hold) (gone bool, err error) {
-			req := backend.SignalRequest{Condition: c.name, Epoch: h.epoch, Op: h.op, All: all}
-			reply, err := remote.Signal(ctx, req)
-			unknown = unknown || OutcomeUnknown(err) || err == nil && !reply.Gone
-			for _, ticket := range reply.Tickets {
-				e.signalled(ticket, false)
-			}
-			e.noteWanted(h.epoch) // by the signalled owner
-			more = reply.More
-			return reply.Gone, err
-		}
-		err := e.operate(context.WithoutCancel(ctx), time.Time{}, signal)
-		for err == nil && more {
-			err = e.operate(context.WithoutCancel(ctx), time.Time{}, signal)
-		}
-		if !e.finishOperation(holds, holds) {
-			e.passOn()
-			err = ErrLost
-		}
-		if err != nil && unknown { // an earlier copy may have been executed, whatever the result of the last one
-			err = backend.WithOutcomeUnknown(err)
-		}
-		return err
-	})
+	l := c.lock
+	owner, err := c.admit(ctx, nil)
+	if err == nil {
+		err = l.handle.SignalAs(ctx, owner, c.name, all)
+	}
+	return l.error(op, err)
 }
 
-// holding calls f with the baton of the caller's hold. If cancel is not nil, its end prevents the call.
-func (c *Condition) holding(ctx context.Context, op string, cancel context.Context, f func(e *lockState, owner Owner, holds int) error) error {
-	l := c.lock
-	owner, err := l.session.core.Caller(ctx, l.invalid)
+// admit returns the calling owner, or the error of an invalid call. If cancel is not nil, its end prevents the call.
+func (c *Condition) admit(ctx, cancel context.Context) (Owner, error) {
+	owner, err := c.lock.session.core.Caller(ctx, c.lock.invalid)
 	if err == nil {
 		err = c.check()
 	}
 	if err == nil && cancel != nil && cancel.Err() != nil {
 		err = core.InterruptedBy(cancel, "before the call", nil)
 	}
-	if err != nil {
-		return l.error(op, err)
-	}
-	e := l.session.findState(l.name)
-	if e == nil {
-		return l.error(op, l.noHold(owner))
-	}
-	defer l.session.putState(e)
-	holds, ok := e.queue.Begin(owner)
-	if !ok {
-		e.mu.Lock() // a loss is on record before the mutex is free
-		defer e.mu.Unlock()
-		return l.error(op, l.noHold(owner))
-	}
-	return l.error(op, f(e, owner, holds))
+	return owner, err
 }
 
 // check returns the error of every wait and signal, if there is one.
@@ -175,15 +139,7 @@ func (c *Condition) of() (name string, remote backend.Remote) {
 	if c.rw != nil {
 		return c.rw.name, c.rw.remote
 	}
-	return c.lock.name, c.lock.remote
-}
-
-// noHold returns the error of a call that needs a hold, for an owner that has none.
-func (l *Lock) noHold(owner Owner) error {
-	if l.lost(owner) {
-		return ErrLost
-	}
-	return ErrNotHeld
+	return c.lock.handle.Name, c.lock.handle.Remote
 }
 
 func (c *Condition) await(ctx context.Context, op string, limit time.Time, uninterruptible bool) (signalled bool, err error) {
@@ -194,16 +150,14 @@ func (c *Condition) await(ctx context.Context, op string, limit time.Time, unint
 	if uninterruptible {
 		interrupt = nil
 	}
-	err = c.holding(ctx, op, interrupt, func(e *lockState, owner Owner, holds int) (err error) {
+	owner, err := c.admit(ctx, interrupt)
+	if err == nil {
 		if uninterruptible {
 			ctx = context.WithoutCancel(ctx)
 		}
-		over, stop := e.s.overtime(ctx, limit)
-		defer stop()
-		signalled, err = e.await(ctx, over, c, owner, holds, limit)
-		return err
-	})
-	return signalled, err
+		signalled, err = c.lock.handle.AwaitAs(ctx, owner, c.name, limit)
+	}
+	return signalled, c.lock.error(op, err)
 }
 
 // HasWaiters reports whether owners of this process wait for the condition. As in Java the lock must be held, but by
@@ -228,21 +182,10 @@ func (l *Lock) waiters(op string, c *Condition) ([]Owner, error) {
 	switch {
 	case c == nil:
 		return nil, l.error(op, errNilCondition)
-	case c.lock == nil || c.lock.session != l.session || c.lock.name != l.name:
+	case c.lock == nil || c.lock.session != l.session || c.lock.handle.Name != l.handle.Name:
 		return nil, l.error(op, ErrForeignCondition)
 	}
-	var owners []Owner
-	held := false
-	l.withState(func(e *lockState) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		held = e.hold.owned()
-		for _, t := range e.tickets {
-			if t.name == c.name && !t.over {
-				owners = append(owners, t.owner)
-			}
-		}
-	})
+	owners, held := l.handle.WaitersFor(c.name)
 	if !held {
 		return nil, l.error(op, ErrNotHeld)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/deadlock"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 )
 
 // A DeadlockError ends the wait of an owner that would wait for ever: for a lock whose holder waits for a lock whose
@@ -58,14 +59,14 @@ func newDetector(s *session) *deadlock.Detector[Owner] {
 }
 
 // takeWatched is take for a wait without a time limit.
-func (l *Lock) takeWatched(ctx context.Context, d *deadlock.Detector[Owner], t *try) (bool, error) {
+func (l *Lock) takeWatched(ctx context.Context, d *deadlock.Detector[Owner], t *exclusive.Try) (bool, error) {
 	owner, err := l.session.core.Admit(ctx, l.invalid)
 	if err != nil {
 		return false, err
 	}
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w, cycle := d.Begin(owner, l.name, func(c deadlock.Cycle) { cancel(newDeadlockError(c)) })
+	w, cycle := d.Begin(owner, l.handle.Name, func(c deadlock.Cycle) { cancel(newDeadlockError(c)) })
 	if cycle != nil {
 		return false, newDeadlockError(cycle)
 	}
@@ -88,25 +89,11 @@ func (w waitGraph) ID() string { return w.s.core.ID }
 
 // Holder returns the owner of this session that has a lock, unless its hold ends by itself.
 func (w waitGraph) Holder(name string) (owner Owner, held bool) {
-	if e := w.s.findState(name); e != nil {
-		owner, held = e.unboundedHolder()
-		w.s.putState(e)
-	}
-	return owner, held
+	return w.s.locks.UnboundedHolder(name)
 }
 
 // Held returns the locks that each owner of the session holds until it unlocks.
-func (w waitGraph) Held() map[Owner][][]byte {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	held := make(map[Owner][][]byte)
-	for name, e := range w.s.states {
-		if owner, ok := e.unboundedHolder(); ok {
-			held[owner] = append(held[owner], []byte(name))
-		}
-	}
-	return held
-}
+func (w waitGraph) Held() map[Owner][][]byte { return w.s.locks.UnboundedHolders() }
 
 // Inspect asks the backend for the holder of a lock.
 func (w waitGraph) Inspect(ctx context.Context, name string) (backend.State, error) {
@@ -128,13 +115,4 @@ func (w waitGraph) Register(ctx context.Context, text string) error {
 func (w waitGraph) Registered(ctx context.Context, session string) (string, error) {
 	w.s.core.Counts.Commands.Add(1)
 	return w.registry.Registered(ctx, session)
-}
-
-// unboundedHolder returns the owner that has the lock until it unlocks. A hold of a fixed lease and a lost one end by
-// themselves: a wait for them is no part of a deadlock.
-func (e *lockState) unboundedHolder() (Owner, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	owner, held := e.queue.Holder()
-	return owner, held && e.hold.owned() && !e.hold.lease.Fixed()
 }

@@ -51,7 +51,7 @@ func (l *Lock) TryDoFor(ctx context.Context, wait time.Duration, fn func(ctx con
 
 // run calls fn with the caller's hold, and gives that up.
 func (l *Lock) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
-	carried, end := inside(ctx, l.bound())
+	carried, end := core.Inside(ctx, l.bound())
 	within, cancel := context.WithCancelCause(carried)
 	forget := l.onLoss(ctx, &cancel)
 	defer func() {
@@ -60,7 +60,7 @@ func (l *Lock) run(ctx context.Context, fn func(ctx context.Context) error) (err
 		cancel(nil)
 		err = errors.Join(err, l.Unlock(ctx))
 	}()
-	return l.session.call(within, l.name, fn)
+	return l.session.call(within, l.handle.Name, fn)
 }
 
 // call calls fn, with a profiler label if the session has them.
@@ -77,7 +77,7 @@ func (s *session) call(ctx context.Context, name string, fn func(ctx context.Con
 func (l *Lock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc) (forget func()) {
 	var notifier *core.LossNotifier
 	if owner, err := l.asker(ctx); err == nil {
-		notifier = l.notifierOf(owner)
+		notifier = l.handle.NotifierOf(owner)
 	}
 	if notifier == nil {
 		(*cancel)(ErrLost)
@@ -87,33 +87,12 @@ func (l *Lock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc) (for
 	return func() { notifier.Remove(cancel) }
 }
 
-// notifierOf returns the notifier of an owner's hold; nil if it has none.
-func (l *Lock) notifierOf(owner Owner) *core.LossNotifier {
-	e := l.session.findState(l.name)
-	if e == nil {
-		return nil
-	}
-	defer l.session.putState(e)
-	if _, held := e.heldBy(owner); !held {
-		return nil
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.hold.owned() || e.hold.owner != owner {
-		return nil
-	}
-	if e.hold.notifier == nil {
-		e.hold.notifier = core.NewLossNotifier()
-	}
-	return e.hold.notifier
-}
-
 // Lost returns a channel that is closed when the caller's hold is lost: at the moment this process can no longer
 // trust its lease, before Redis gives the lock to another. It stays open if the hold ends by Unlock. For a caller
 // without a hold it is already closed. ctx provides only the owner.
 func (l *Lock) Lost(ctx context.Context) <-chan struct{} {
 	if owner, err := l.asker(ctx); err == nil {
-		if notifier := l.notifierOf(owner); notifier != nil {
+		if notifier := l.handle.NotifierOf(owner); notifier != nil {
 			return notifier.Lost
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 )
 
 // WithJitter makes a session's heartbeats come early by d, always, so that a scenario is the same every time.
@@ -31,24 +32,22 @@ func WithLook(look func()) Option {
 
 // DoInSteps is Semaphore.Do in two steps: it acquires permits, and returns the rest of Do.
 func DoInSteps(m *Semaphore, ctx context.Context, n int) (rest func(fn func(ctx context.Context) error) error, err error) {
-	c, _, err := m.acquire(ctx, n, try{op: "acquire", waits: true})
+	c, _, err := m.acquire(ctx, n, exclusive.Try{Op: "acquire", Waits: true})
 	return func(fn func(ctx context.Context) error) error { return m.run(ctx, n, c, fn) }, err
 }
 
 // SetHolds sets the local hold count of the caller's hold.
 func SetHolds(l *Lock, ctx context.Context, holds int) {
-	l.withState(func(e *lockState) {
-		if _, ok := e.queue.Begin(core.CurrentOwner(ctx)); ok {
-			e.queue.Settle(holds)
+	l.handle.WithState(func(e *exclusive.State) {
+		if _, ok := e.Queue.Begin(core.CurrentOwner(ctx)); ok {
+			e.Queue.Settle(holds)
 		}
 	})
 }
 
 // Entries is how many names a session has something about.
 func Entries(s *Session) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.states)
+	return s.locks.Len()
 }
 
 // Monitors is how many read-write locks a session has conditions of in use.
@@ -71,13 +70,13 @@ func Reopened(s *Session) { sink{s.session}.Reconnected() }
 
 // Lose makes a hold lost, and leaves its owner the baton.
 func Lose(s *Session, name string) {
-	e := s.findState(name)
-	defer s.putState(e)
-	e.lose(s.holdOf(name).epoch, "the test says so")
+	e := s.locks.FindState(name)
+	defer s.locks.PutState(e)
+	e.Lose(s.locks.HoldOf(name).Epoch, "the test says so")
 }
 
 // AskFor sends a session the message that another session waits for its lock.
-func AskFor(s *Session, name string) { sink{s.session}.Wanted(name, s.holdOf(name).epoch) }
+func AskFor(s *Session, name string) { sink{s.session}.Wanted(name, s.locks.HoldOf(name).Epoch) }
 
 // OccupyCleaners keeps clean-ups from beginning until the channel is closed.
 func OccupyCleaners(s *Session) chan struct{} {
@@ -106,9 +105,9 @@ func PermitsInUse(m *Semaphore) int {
 }
 
 // NudgeWatchdog wakes the session's watchdog, as a new hold does.
-func NudgeWatchdog(s *Session) { s.watchdog.wakeBy(s.watchdog.origin) }
+func NudgeWatchdog(s *Session) { s.locks.Watchdog.WakeBy(s.locks.Watchdog.Origin) }
 
 // WatchdogWakes is when the watchdog wakes by itself. It is another moment each time that it has looked.
 func WatchdogWakes(s *Session) time.Time {
-	return s.watchdog.origin.Add(time.Duration(s.watchdog.wakesAt.Load()))
+	return s.locks.Watchdog.Origin.Add(time.Duration(s.locks.Watchdog.WakesAt.Load()))
 }

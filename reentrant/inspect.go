@@ -8,6 +8,7 @@ import (
 
 	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 )
 
 // HoldCount returns how many times the caller's owner holds the lock; 0 if it does not.
@@ -16,13 +17,7 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 	if err != nil {
 		return 0
 	}
-	holds := 0
-	l.withState(func(e *lockState) {
-		if _, ok := e.heldBy(owner); ok {
-			holds = e.queue.HoldCount(owner)
-		}
-	})
-	return holds
+	return l.handle.HoldsOf(owner)
 }
 
 // IsHeldByCurrentOwner reports whether the caller's owner holds the lock, as far as this process can trust it. It
@@ -33,7 +28,7 @@ func (l *Lock) IsHeldByCurrentOwner(ctx context.Context) bool { return l.HoldCou
 // ErrNotHeld if there is none. It sends nothing.
 func (l *Lock) Token(ctx context.Context) (Token, error) {
 	h, err := l.currentHold(ctx)
-	return h.token, l.error("token", err)
+	return h.Token, l.error("token", err)
 }
 
 // TrustedUntil returns the local time until which this process trusts the caller's hold: the end of its lease, less a
@@ -41,28 +36,16 @@ func (l *Lock) Token(ctx context.Context) (Token, error) {
 // returns [ErrNotHeld] or [ErrLost] as Token does.
 func (l *Lock) TrustedUntil(ctx context.Context) (time.Time, error) {
 	h, err := l.currentHold(ctx)
-	return h.lease.Until(), l.error("trusted until", err)
+	return h.Lease.Until(), l.error("trusted until", err)
 }
 
 // currentHold returns the caller's hold.
-func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
+func (l *Lock) currentHold(ctx context.Context) (h exclusive.Hold, err error) {
 	owner, err := l.asker(ctx)
 	if err != nil {
-		return hold{}, err
+		return exclusive.Hold{}, err
 	}
-	held, lost := false, false
-	l.withState(func(e *lockState) {
-		if h, held = e.heldBy(owner); !held { // lost, it is the owner's until the margin of its lease is over
-			lost = h.belongsTo(owner)
-		}
-	})
-	switch {
-	case held:
-		return h, nil
-	case lost, l.lost(owner):
-		return hold{}, ErrLost
-	}
-	return hold{}, ErrNotHeld
+	return l.handle.OwnHold(owner)
 }
 
 // Verify asks Redis whether the caller's hold still exists: for use after a pause, before an access to the protected
@@ -76,7 +59,7 @@ func (l *Lock) currentHold(ctx context.Context) (h hold, err error) {
 //
 // The hold can end the moment Verify returns; only a resource that checks the [Token] is safe from that.
 func (l *Lock) Verify(ctx context.Context) error {
-	var h hold
+	var h exclusive.Hold
 	return l.session.core.Repeat(ctx, core.Policy{
 		Plain: true,
 		Stop: func(last error) (err error) {
@@ -91,41 +74,18 @@ func (l *Lock) Verify(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return core.Final(err)
-		case st.Locked && st.Session == l.session.core.ID && st.Epoch == h.epoch:
-			l.withState(func(e *lockState) { e.shorten(h.epoch, c.Sent, st.TTL) })
+		case st.Locked && st.Session == l.session.core.ID && st.Epoch == h.Epoch:
+			l.handle.Shorten(h.Epoch, c.Sent, st.TTL)
 			return nil
-		case l.loseIfCurrent(h.epoch):
+		case l.handle.LoseIfCurrent(h.Epoch):
 			return core.Final(l.error("verify", ErrLost))
 		}
 		return core.ErrUnsettled
 	})
 }
 
-// loseIfCurrent ends the hold with an epoch that Redis does not have. It returns false, and changes nothing, if the
-// hold has another epoch by now, or is being given up or moved: then the reply may be older than that, or newer.
-func (l *Lock) loseIfCurrent(epoch uint64) (lost bool) {
-	l.withState(func(e *lockState) {
-		e.mu.Lock()
-		lost = e.hold.phase == phaseHeld && e.hold.epoch == epoch
-		e.mu.Unlock()
-		if lost {
-			e.lose(epoch, "Redis no longer had it at Verify")
-			e.evict(epoch, false)
-		}
-	})
-	return lost
-}
-
-// withState calls f with the lock's state, if there is one.
-func (l *Lock) withState(f func(*lockState)) {
-	if e := l.session.findState(l.name); e != nil {
-		f(e)
-		l.session.putState(e)
-	}
-}
-
 // IsFair reports whether owners get the lock in the order of their arrival ([WithFairness]).
-func (l *Lock) IsFair() bool { return !l.unfair }
+func (l *Lock) IsFair() bool { return !l.handle.Unfair }
 
 // HasQueuedOwners reports whether any owner of this process waits for the lock.
 func (l *Lock) HasQueuedOwners() bool { return l.QueueLength() > 0 }
@@ -136,30 +96,20 @@ func (l *Lock) HasQueuedOwner(o Owner) bool { return slices.Contains(l.QueuedOwn
 // QueueLength returns how many owners of this process wait for the lock, including the head that waits in Redis. An owner
 // counts until its Lock returns. Like the results of all these methods it is a snapshot.
 func (l *Lock) QueueLength() int {
-	n := 0
-	l.withState(func(e *lockState) { n = e.queue.Queued() })
-	return n
+	return l.handle.Queued()
 }
 
 // QueuedOwners returns the owners of this process that wait for the lock, longest first.
-func (l *Lock) QueuedOwners() []Owner {
-	var owners []Owner
-	l.withState(func(e *lockState) { owners = append(owners, e.queue.QueuedOwners()...) })
-	return owners
-}
+func (l *Lock) QueuedOwners() []Owner { return l.handle.WaitingOwners() }
 
 // String names the lock and its holder in this process, in the form of ReentrantLock.toString: "[Unlocked]" or
 // "[Locked by owner X]". A lock that another process holds is "[Unlocked]" here; see [Lock.Inspect].
 func (l *Lock) String() string {
 	state := "[Unlocked]"
-	l.withState(func(e *lockState) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.hold.owned() {
-			state = fmt.Sprintf("[Locked by owner %v]", e.hold.owner)
-		}
-	})
-	return fmt.Sprintf("reentrant.Lock(%q)%s", l.name, state)
+	if h := l.session.locks.HoldOf(l.handle.Name); h.Owned() {
+		state = fmt.Sprintf("[Locked by owner %v]", h.Owner)
+	}
+	return fmt.Sprintf("reentrant.Lock(%q)%s", l.handle.Name, state)
 }
 
 // IsLocked asks Redis whether any session of the deployment holds the lock. In a session that is closed or closing it
@@ -178,7 +128,7 @@ func (l *Lock) Inspect(ctx context.Context) (State, error) {
 func (l *Lock) inspect(ctx context.Context, op string, send sender) (State, error) {
 	var st State
 	err := l.command(ctx, op, send, func(ctx context.Context) (err error) {
-		if st, err = l.remote.Inspect(ctx); err == nil {
+		if st, err = l.handle.Remote.Inspect(ctx); err == nil {
 			err = check.State(&st)
 		}
 		return err
@@ -196,7 +146,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var had bool
 	err := l.command(ctx, "force unlock", l.session.core.Command, func(ctx context.Context) (err error) {
 		notAfter, _ := ctx.Deadline()
-		had, err = l.remote.ForceUnlock(ctx, notAfter)
+		had, err = l.handle.Remote.ForceUnlock(ctx, notAfter)
 		return err
 	})
 	return had, err
@@ -208,7 +158,7 @@ func (l *Lock) command(ctx context.Context, op string, send sender, command func
 		return l.error(op, l.invalid)
 	}
 	err := send(ctx, 1, command)
-	return l.error(op, l.session.explainKind(ctx, l.remote, aLock, err))
+	return l.error(op, l.session.explainKind(ctx, l.handle.Remote, aLock, err))
 }
 
 // A sender sends n commands at once that belong to no hold: session.command, or session.ask for an owner that asks

@@ -38,7 +38,7 @@ func (s *Session) InspectAll(ctx context.Context, names ...string) ([]State, err
 			states[i].Err = l.error(op, l.invalid)
 			continue
 		}
-		asked, locks, places = append(asked, backend.Inspection{Remote: l.remote}), append(locks, l), append(places, i)
+		asked, locks, places = append(asked, backend.Inspection{Remote: l.handle.Remote}), append(locks, l), append(places, i)
 	}
 	failed := ""
 	err := s.core.Command(ctx, uint64(len(asked)), func(ctx context.Context) error {
@@ -53,7 +53,7 @@ func (s *Session) InspectAll(ctx context.Context, names ...string) ([]State, err
 			case unreadable(a.Err):
 				states[places[i]].Err = l.error(op, a.Err)
 			default:
-				failed = l.name
+				failed = l.handle.Name
 				return a.Err
 			}
 		}

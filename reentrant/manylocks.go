@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 )
 
 // A MultiLock takes the locks that are free together, in passes:
@@ -27,11 +28,11 @@ const minPass = 16
 // A pass is one call's attempts for the locks that are free, without waiting for any.
 type pass struct {
 	ctx context.Context // with the caller's owner: the attempts are made by other goroutines
-	try try
+	try exclusive.Try
 }
 
 // newPass returns the pass of a call by ctx's owner, nil if the call must not make one.
-func newPass(ctx context.Context, t try) *pass {
+func newPass(ctx context.Context, t exclusive.Try) *pass {
 	if ctx == nil || ctx.Err() != nil {
 		return nil // the call for the first lock returns the error
 	}
@@ -49,7 +50,7 @@ func (p *pass) takeFree(locks []*Lock) (int, error) {
 	got, errs := make([]bool, len(locks)), make([]error, len(locks))
 	atOnce(locks, func(i int, l *Lock) {
 		t := p.try
-		t.begun, t.fixed, t.barges = l.session.core.Now(), l.fixed, l.unfair
+		t.Begun, t.Fixed, t.Barges = l.session.core.Now(), l.handle.Fixed, l.handle.Unfair
 		got[i], errs[i] = l.take(p.ctx, &t)
 	})
 	n := slices.Index(got, false)
@@ -64,7 +65,7 @@ func (p *pass) takeFree(locks []*Lock) (int, error) {
 	}
 	_ = unlockAll(p.ctx, after) // what it cannot give back expires, and the call does not hold it
 	l := locks[n]
-	return n, l.error(p.try.op, l.session.explainKind(p.ctx, l.remote, aLock, errs[n]))
+	return n, l.error(p.try.Op, l.session.explainKind(p.ctx, l.handle.Remote, aLock, errs[n]))
 }
 
 // waitable reports whether a call can wait for a lock that an attempt did not get: another owner has it, or the server
@@ -102,7 +103,7 @@ func (m *MultiLock) takeInOrder(free *pass, wait func(*Lock) (bool, error)) (tak
 				width *= 2
 				continue
 			}
-			if !waitable(last) || free.try.expired() {
+			if !waitable(last) || free.try.Expired() {
 				return taken, false, last
 			}
 		}

@@ -11,13 +11,14 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 	"github.com/relock-go/relock/reentrant/internal/share"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
 // A monitor is a session's part in the conditions of one read-write lock. A backend has conditions for the holder of a
 // lock, but a writer has units of a shared name instead. So a writer that takes a ticket or signals also takes a lock
-// that goes with the name ([backend.ConditionsOf]), for that one command. That lock has no lockState: the writer takes
+// that goes with the name ([backend.ConditionsOf]), for that one command. That lock has no State: the writer takes
 // it while it has the write side, the session does not renew it, and no event reports it.
 //
 // When the server signals a session, it queues the session for that lock. The session does not need the place, and
@@ -37,7 +38,7 @@ type monitor struct {
 
 // A writerWait is a writer that waits for a condition.
 type writerWait struct {
-	*ticket
+	*exclusive.Ticket
 	lock *RWLock
 	call *sharedCall
 
@@ -247,7 +248,7 @@ func (m *monitor) granted(epoch uint64) bool {
 // waitLocked returns the wait with a ticket, nil if there is none. m.mu is held.
 func (m *monitor) waitLocked(epoch uint64) *writerWait {
 	for _, w := range m.waits {
-		if w.epoch == epoch {
+		if w.Epoch == epoch {
 			return w
 		}
 	}
@@ -290,21 +291,21 @@ func (m *monitor) signalled(epoch uint64, placed bool) {
 	m.mu.Lock()
 	w := m.waitLocked(epoch)
 	if w != nil {
-		w.signalSeen, w.over = true, true
+		w.signalSeen, w.Over = true, true
 		if w.left {
 			m.lineUpLocked(w)
 		}
 	}
 	m.mu.Unlock()
 	if w != nil {
-		w.wake(placed)
+		w.Wake(placed)
 	}
 }
 
 // lineUpLocked puts the owner of a wait in the queue for the write side, once. m.mu is held.
 func (m *monitor) lineUpLocked(w *writerWait) {
 	if w.place == nil {
-		w.place = w.lock.lineUp(w.call, w.owner)
+		w.place = w.lock.lineUp(w.call, w.Owner)
 	}
 }
 
@@ -312,7 +313,7 @@ func (m *monitor) lineUpLocked(w *writerWait) {
 func (m *monitor) add(w *writerWait) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w.epoch = m.s.core.Epochs.Add(1)
+	w.Epoch = m.s.core.Epochs.Add(1)
 	m.waits = append(m.waits, w)
 }
 
@@ -327,12 +328,12 @@ func (m *monitor) remove(w *writerWait) {
 // message has not come, end gives back the place in which the server queued the session.
 func (m *monitor) end(w *writerWait, signalled bool) *writerTry {
 	m.mu.Lock()
-	w.over = true
+	w.Over = true
 	m.lineUpLocked(w)
 	signalSeen := w.signalSeen
 	m.mu.Unlock()
 	if signalled && !signalSeen {
-		m.release(w.epoch, time.Time{})
+		m.release(w.Epoch, time.Time{})
 	}
 	m.remove(w)
 	return w.place
@@ -343,8 +344,8 @@ func (m *monitor) waiting(condition string) (owners []Owner) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range m.waits {
-		if w.name == condition && w.left && !w.over {
-			owners = append(owners, w.owner)
+		if w.Name == condition && w.left && !w.Over {
+			owners = append(owners, w.Owner)
 		}
 	}
 	return owners

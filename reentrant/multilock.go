@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 )
 
 // A MultiLock is several locks of which a call takes all or none. It takes them in the order of their names, in
@@ -34,7 +35,7 @@ func NewMultiLock(locks ...*Lock) *MultiLock {
 	slices.SortStableFunc(order, compareLocks)
 	for i, l := range order[min(1, len(order)):] {
 		if err := order[i].mismatch(l); err != nil {
-			return &MultiLock{invalid: fmt.Errorf("reentrant: a MultiLock was given two locks named %q %w", l.name, err)}
+			return &MultiLock{invalid: fmt.Errorf("reentrant: a MultiLock was given two locks named %q %w", l.handle.Name, err)}
 		}
 	}
 	return &MultiLock{locks: slices.CompactFunc(order, func(a, b *Lock) bool { return compareLocks(a, b) == 0 })}
@@ -43,10 +44,10 @@ func NewMultiLock(locks ...*Lock) *MultiLock {
 // mismatch returns why two Locks of one name cannot be one lock of a MultiLock.
 func (l *Lock) mismatch(m *Lock) error {
 	switch {
-	case l.name != m.name:
+	case l.handle.Name != m.handle.Name:
 	case l.session != m.session:
 		return errors.New("of different sessions: they have no order")
-	case l.fixed != m.fixed || l.unfair != m.unfair:
+	case l.handle.Fixed != m.handle.Fixed || l.handle.Unfair != m.handle.Unfair:
 		return errors.New("with different options: only one of them can decide")
 	}
 	return nil
@@ -54,13 +55,13 @@ func (l *Lock) mismatch(m *Lock) error {
 
 // compareLocks is the order in which every MultiLock takes its locks.
 func compareLocks(a, b *Lock) int {
-	return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.session.core.ID, b.session.core.ID))
+	return cmp.Or(cmp.Compare(a.handle.Name, b.handle.Name), cmp.Compare(a.session.core.ID, b.session.core.ID))
 }
 
 // Lock takes all locks, waiting for those that are not free one after the other. Errors are those of [Lock.Lock], and name
 // the lock.
 func (m *MultiLock) Lock(ctx context.Context) error {
-	_, err := m.take(ctx, "lock", newPass(ctx, try{op: "lock"}), func(l *Lock) (bool, error) { return true, l.Lock(ctx) })
+	_, err := m.take(ctx, "lock", newPass(ctx, exclusive.Try{Op: "lock"}), func(l *Lock) (bool, error) { return true, l.Lock(ctx) })
 	return err
 }
 
@@ -76,7 +77,7 @@ func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, e
 	end := time.Now().Add(wait)
 	var free *pass
 	if wait > 0 {
-		free = newPass(ctx, try{op: "try lock", deadline: end})
+		free = newPass(ctx, exclusive.Try{Op: "try lock", Deadline: end})
 	}
 	return m.take(ctx, "try lock", free, func(l *Lock) (bool, error) { return l.TryLockFor(ctx, time.Until(end)) })
 }
@@ -190,7 +191,7 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) 
 	if err := m.Lock(ctx); err != nil {
 		return err
 	}
-	carried, end := inside(ctx, m.bound()...)
+	carried, end := core.Inside(ctx, m.bound()...)
 	within, cancel := context.WithCancelCause(carried)
 	forget := m.onLoss(ctx, &cancel)
 	defer func() {
@@ -203,8 +204,8 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) 
 }
 
 // bound returns the names of the locks.
-func (m *MultiLock) bound() []boundName {
-	names := make([]boundName, len(m.locks))
+func (m *MultiLock) bound() []core.Bound {
+	names := make([]core.Bound, len(m.locks))
 	for i, l := range m.locks {
 		names[i] = l.bound()
 	}
@@ -213,7 +214,7 @@ func (m *MultiLock) bound() []boundName {
 
 // label returns the profiler label of the locks.
 func (m *MultiLock) label() string {
-	first, others := m.locks[0].name, len(m.locks)-1
+	first, others := m.locks[0].handle.Name, len(m.locks)-1
 	if others == 0 {
 		return first
 	}

@@ -2,7 +2,6 @@ package reentrant
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/relock-go/relock/reentrant/internal/core"
@@ -106,12 +105,6 @@ type Event = core.Event
 //	Since   time.Time // zero if that is not known
 type Holder = core.Holder
 
-// reportGot reports that the owner got the lock, in a session that reports events. Like reportRelease it is called with e.mu
-// held, or with the baton of the hold, so that the events of a lock have an order.
-func (e *lockState) reportGot(ctx context.Context, kind EventKind, t *try) {
-	e.s.core.Report(ctx, Event{Kind: kind, Lock: e.name, Owner: e.hold.owner, Token: e.hold.token, Wait: time.Since(t.begun)})
-}
-
 // reportFailed reports that a call that asked for the lock did not get it.
 func (l *Lock) reportFailed(ctx context.Context, begun time.Time, err error) {
 	if !l.session.core.Reporting {
@@ -120,23 +113,5 @@ func (l *Lock) reportFailed(ctx context.Context, begun time.Time, err error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	l.session.core.Report(ctx, Event{Kind: EventFailed, Lock: l.name, Owner: core.CurrentOwner(ctx), Wait: time.Since(begun), Err: err})
-}
-
-// reportRelease reports that an owner has given up its last hold.
-func (e *lockState) reportRelease(ctx context.Context, h *hold, handedOff bool, err error) {
-	if e.s.core.Reporting {
-		e.s.core.Report(ctx, Event{Kind: EventReleased, Lock: e.name, Owner: h.owner, Token: h.token,
-			Held: time.Since(h.since), HandedOff: handedOff, Err: err})
-	}
-}
-
-// reportLost reports that a hold is lost.
-func (s *session) reportLost(name string, h hold, why string) {
-	s.core.Counts.Lost.Add(1)
-	e := Event{Kind: EventLost, Lock: name, Owner: h.owner, Token: h.token, Err: fmt.Errorf("%w (%s)", ErrLost, why)}
-	if !h.since.IsZero() {
-		e.Held = time.Since(h.since)
-	}
-	s.core.Report(context.Background(), e)
+	l.session.core.Report(ctx, Event{Kind: EventFailed, Lock: l.handle.Name, Owner: core.CurrentOwner(ctx), Wait: time.Since(begun), Err: err})
 }

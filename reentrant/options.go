@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
@@ -31,13 +32,12 @@ const (
 // tenths longer.
 //
 // A count says nothing about how long the sections are, so there are time limits too. With sections so long that a turn
-// takes more than generationTime, it ends when each owner that was in the local queue when it began has had the lock
+// takes more than core.GenerationTime, it ends when each owner that was in the local queue when it began has had the lock
 // once: other sessions do not wait longer for it than they would in one queue for all. A shorter turn would serve a part
 // of these owners, and the rest would wait for all other sessions once more. DefaultTurnTime ends every turn.
 const (
 	registeredTurn = 64
 	cohortTurn     = 512
-	generationTime = 5 * time.Millisecond
 )
 
 // maxCohortTurn bounds the block of tokens that a cohort takes: what AcquireRequest allows, without the first owner's.
@@ -150,7 +150,7 @@ func newConfig(opts []Option) (config, error) {
 	c.Heartbeat = cmp.Or(c.Heartbeat, min(DefaultHeartbeat, c.Lease/3))
 	c.Patience, c.GrantTTL = 3*c.Heartbeat, max(2*c.Heartbeat, min(3*c.Heartbeat, c.Lease))
 	c.CommandTimeout = min(c.Lease/3, 2*time.Second)
-	c.ReleaseTime = releaseTries * c.CommandTimeout // no more than a lease
+	c.ReleaseTime = exclusive.ReleaseTries * c.CommandTimeout // no more than a lease
 	c.HandoffTime = cmp.Or(c.HandoffTime, min(DefaultTurnTime, c.Lease/4))
 	if c.Handoffs == 0 {
 		c.Handoffs = registeredTurn
@@ -217,7 +217,7 @@ type LockOption func(*Lock)
 // Such a hold may be left to expire. The session therefore does not remember each of them until it is unlocked: of the
 // expired ones it remembers the latest 1,024 at least, and Unlock of an older one returns [ErrNotHeld] in place of
 // [ErrLost].
-func WithFixedLease(d time.Duration) LockOption { return func(l *Lock) { l.fixed = d } }
+func WithFixedLease(d time.Duration) LockOption { return func(l *Lock) { l.handle.Fixed = d } }
 
 // WithFairness sets whether owners get the lock in the order of their arrival, as they do by default.
 // WithFairness(false) gives that up where it saves waiting for a goroutine to wake, as Java's unfair locks do: an owner
@@ -229,4 +229,4 @@ func WithFixedLease(d time.Duration) LockOption { return func(l *Lock) { l.fixed
 //
 // Locks of equal name share one queue. If they differ in this, waiters of those made with WithFairness(true), the
 // default, are still never overtaken by others of their process.
-func WithFairness(fair bool) LockOption { return func(l *Lock) { l.unfair = !fair } }
+func WithFairness(fair bool) LockOption { return func(l *Lock) { l.handle.Unfair = !fair } }

@@ -9,6 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
@@ -128,7 +129,7 @@ func (l *RWLock) orNotHeld(ctx context.Context, owner Owner, err error) error {
 	return errors.Join(held, err)
 }
 
-// awaitAs gives up the owner's holds, waits, and takes them again. After ErrLost the owner does not have them. If the
+// AwaitAs gives up the owner's holds, waits, and takes them again. After ErrLost the owner does not have them. If the
 // wait cannot begin, the holds are unchanged.
 func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, limit time.Time) (signalled bool, err error) {
 	s := l.session
@@ -142,19 +143,19 @@ func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, lim
 		return false, err
 	}
 	defer m.leave()
-	over, stop := s.overtime(ctx, limit)
+	over, stop := s.locks.Overtime(ctx, limit)
 	defer stop()
-	w := &writerWait{lock: l, call: s.callOf(ctx, time.Time{}), ticket: &ticket{name: condition, owner: owner, remote: m.conditions, woken: make(chan bool, 1)}}
+	w := &writerWait{lock: l, call: s.callOf(ctx, time.Time{}), Ticket: &exclusive.Ticket{Name: condition, Owner: owner, Remote: m.conditions, Woken: make(chan bool, 1)}}
 	if err := l.beginWait(ctx, over, m, w, limit); err != nil {
 		return false, l.orNotHeld(ctx, owner, err)
 	}
-	_, waitErr := s.waitSignalled(ctx, over, w.ticket, limit)
+	_, waitErr := s.locks.WaitSignalled(ctx, over, w.Ticket, limit)
 	signalled = waitErr == nil
-	if errors.Is(waitErr, errTimeUp) {
+	if errors.Is(waitErr, exclusive.ErrTimeUp) {
 		waitErr = nil
 	}
 	if err := l.comeBack(ctx, over, w, m.end(w, signalled)); err != nil {
-		s.heartbeat.remove(w.ticket) // its signal, if there was one, goes to another
+		s.locks.Heartbeat.Remove(w.Ticket) // its signal, if there was one, goes to another
 		if waitErr == nil && ctx.Err() != nil {
 			waitErr = core.InterruptedBy(ctx, "after the signal", nil)
 		}
@@ -162,7 +163,7 @@ func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, lim
 		return false, errors.Join(ErrLost, err, waitErr)
 	}
 	if signalled {
-		s.heartbeat.acknowledge(w.ticket)
+		s.locks.Heartbeat.Acknowledge(w.Ticket)
 	}
 	return signalled, waitErr
 }
@@ -170,26 +171,26 @@ func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, lim
 // beginWait takes a ticket, and then gives up the holds. In this order every later signaller finds the ticket, since it
 // has the write side after that. After an error the holds are unchanged, or lost.
 func (l *RWLock) beginWait(ctx, over context.Context, m *monitor, w *writerWait, limit time.Time) error {
-	within, stop := l.untilLost(ctx, w.owner)
+	within, stop := l.untilLost(ctx, w.Owner)
 	defer stop()
 	if !limit.IsZero() {
 		var cancel context.CancelFunc
 		within, cancel = context.WithDeadlineCause(within, limit.Add(l.session.core.Config.Lease), errUnanswered)
 		defer cancel()
 	}
-	return m.hold(within, w.owner, func(epoch uint64, pendingUntil time.Time) (use, error) {
+	return m.hold(within, w.Owner, func(epoch uint64, pendingUntil time.Time) (use, error) {
 		m.add(w)
 		became, unknown, err := l.takeTicket(ctx, within, over, m, w, epoch, pendingUntil)
 		if became == left && !l.leaveForWait(ctx, m, w) {
 			err = ErrNotHeld // another goroutine of the same owner has given it up, or it is lost
 		}
 		if became == left && err == nil {
-			l.session.heartbeat.add(w.ticket)
+			l.session.locks.Heartbeat.Add(w.Ticket)
 			return left, nil
 		}
 		m.remove(w)
 		if became == left || unknown { // no signal is to be spent on the ticket
-			l.session.core.Cleaner.Do(func() { l.session.withdraw(context.Background(), w.ticket) })
+			l.session.core.Cleaner.Do(func() { l.session.locks.Withdraw(context.Background(), w.Ticket) })
 		}
 		return became, err
 	})
@@ -200,7 +201,7 @@ func (l *RWLock) beginWait(ctx, over context.Context, m *monitor, w *writerWait,
 func (l *RWLock) takeTicket(ctx, within, over context.Context, m *monitor, w *writerWait, epoch uint64, pendingUntil time.Time) (became use, unknown bool, err error) {
 	cfg := &l.session.core.Config
 	req := backend.AwaitRequest{
-		Condition: w.name, Epoch: epoch, Ticket: w.epoch, Owner: w.owner.String(), Holds: 1,
+		Condition: w.Name, Epoch: epoch, Ticket: w.Epoch, Owner: w.Owner.String(), Holds: 1,
 		Seen: Token(l.session.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL, Until: pendingUntil,
 	}
 	var status backend.TicketStatus
@@ -227,7 +228,7 @@ func (l *RWLock) takeTicket(ctx, within, over context.Context, m *monitor, w *wr
 	case status == backend.Gone:
 		return gone, false, nil
 	case status == backend.Signalled:
-		w.wake(false)
+		w.Wake(false)
 	}
 	return left, false, nil
 }
@@ -254,8 +255,8 @@ func (l *RWLock) leaveForWait(ctx context.Context, m *monitor, w *writerWait) bo
 func (q *rwTier) exitForWait(w *writerWait) (look bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	_, _, token := q.Holds(w.owner)
-	q.leaveLocked(w.call, func() { w.reads, w.writes, look = q.ExitAll(w.owner) })
+	_, _, token := q.Holds(w.Owner)
+	q.leaveLocked(w.call, func() { w.reads, w.writes, look = q.ExitAll(w.Owner) })
 	if w.writes > 0 {
 		w.token = Token(token)
 		w.notifier, q.notifier = q.notifier, nil
@@ -288,7 +289,7 @@ func (l *RWLock) comeBack(ctx, over context.Context, w *writerWait, p *writerTry
 		if !errors.Is(err, ErrNotReplicated) || !core.Pause(over, core.RetryPause(try, l.session.core.Config.Heartbeat), l.session.core.Closing) {
 			return err
 		}
-		p = l.lineUp(w.call, w.owner)
+		p = l.lineUp(w.call, w.Owner)
 	}
 }
 
@@ -305,7 +306,7 @@ func (l *RWLock) comeBackBy(ctx, over context.Context, w *writerWait, p *writerT
 		if o, _, look = q.Wait(p.waiter, over.Done(), nil); look {
 			p.name.Wake()
 		}
-		watch.stop()
+		watch.Stop()
 	}
 	ok, err := l.outcome(over, p.name, o, true, p.begun)
 	if !ok {
@@ -323,9 +324,9 @@ func (l *RWLock) comeBackBy(ctx, over context.Context, w *writerWait, p *writerT
 func (q *rwTier) restore(w *writerWait) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.AddHolds(w.owner, w.reads, w.writes-1) {
+	if !q.AddHolds(w.Owner, w.reads, w.writes-1) {
 		held := false
-		q.leaveLocked(w.call, func() { _, held, _ = q.ExitWrite(w.owner) })
+		q.leaveLocked(w.call, func() { _, held, _ = q.ExitWrite(w.Owner) })
 		if held {
 			return ErrTooManyHolds
 		}
@@ -351,14 +352,14 @@ func (l *RWLock) forfeit(w *writerWait, reported bool) {
 		w.notifier.CloseLost()
 	}
 	if w.reads > 0 {
-		s.core.Debts.Add(core.DebtOf(ModeRead, l.name, w.owner), w.reads)
+		s.core.Debts.Add(core.DebtOf(ModeRead, l.name, w.Owner), w.reads)
 	}
 	if w.writes > 0 {
-		s.core.Debts.Add(core.DebtOf(ModeWrite, l.name, w.owner), w.writes)
+		s.core.Debts.Add(core.DebtOf(ModeWrite, l.name, w.Owner), w.writes)
 	}
 	if !reported {
 		a := alarm{s: s.session, name: l.name}
-		a.report(Event{Mode: ModeWrite, Owner: w.owner, Token: w.token}, "it could not be had again after a wait")
+		a.report(Event{Mode: ModeWrite, Owner: w.Owner, Token: w.token}, "it could not be had again after a wait")
 	}
 	if w.notifier != nil {
 		w.notifier.Notify()
@@ -374,7 +375,7 @@ func (l *RWLock) signalCondition(ctx context.Context, op string, c *Condition, a
 	return l.error(op, err)
 }
 
-// signalAs wakes waiters. It tries for the length of a lease, or until the caller's hold is lost.
+// SignalAs wakes waiters. It tries for the length of a lease, or until the caller's hold is lost.
 func (l *RWLock) signalAs(ctx context.Context, owner Owner, condition string, all bool) error {
 	m, err := l.session.monitor(l.name)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 	"github.com/relock-go/relock/reentrant/internal/share"
 	"github.com/relock-go/relock/sharedqueue"
 )
@@ -68,7 +69,7 @@ func (l *RWLock) Name() string { return l.name }
 // Lock takes the write side. It waits for its turn until ctx ends. An owner that has the write side takes it again at
 // once. Lock returns [ErrUpgrade] if the owner has only the read side; other errors are those of [Lock.Lock].
 func (l *RWLock) Lock(ctx context.Context) error {
-	_, _, err := l.acquire(ctx, sharedqueue.Write, try{op: "lock", waits: true})
+	_, _, err := l.acquire(ctx, sharedqueue.Write, exclusive.Try{Op: "lock", Waits: true})
 	return err
 }
 
@@ -77,7 +78,7 @@ func (l *RWLock) Lock(ctx context.Context) error {
 // a heartbeat if one does not reply. It returns false and a nil error if another owner has the lock or waits, [ErrUpgrade] if the caller's owner has only the
 // read side, and an error if the server could not be asked.
 func (l *RWLock) TryLock(ctx context.Context) (bool, error) {
-	_, ok, err := l.acquire(ctx, sharedqueue.Write, try{op: "try lock"})
+	_, ok, err := l.acquire(ctx, sharedqueue.Write, exclusive.Try{Op: "try lock"})
 	return ok, err
 }
 
@@ -93,7 +94,7 @@ func (l *RWLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, erro
 // RLock takes the read side. It waits for its turn until ctx ends. An owner that has either side takes it at once.
 // Errors are those of [Lock.Lock].
 func (l *RWLock) RLock(ctx context.Context) error {
-	_, _, err := l.read(ctx, try{op: "rlock", waits: true})
+	_, _, err := l.read(ctx, exclusive.Try{Op: "rlock", Waits: true})
 	return err
 }
 
@@ -101,7 +102,7 @@ func (l *RWLock) RLock(ctx context.Context) error {
 // It returns false and a nil error if another owner has the write side or waits, and an error if the server could not
 // be asked.
 func (l *RWLock) TryRLock(ctx context.Context) (bool, error) {
-	_, ok, err := l.read(ctx, try{op: "try rlock"})
+	_, ok, err := l.read(ctx, exclusive.Try{Op: "try rlock"})
 	return ok, err
 }
 
@@ -129,7 +130,7 @@ func (l *RWLock) RUnlock(ctx context.Context) error {
 }
 
 // read takes the read side.
-func (l *RWLock) read(ctx context.Context, t try) (g rwGrant, ok bool, err error) {
+func (l *RWLock) read(ctx context.Context, t exclusive.Try) (g rwGrant, ok bool, err error) {
 	if g, ok = l.readFast(ctx); ok {
 		return g, true, nil
 	}
@@ -169,20 +170,20 @@ func (l *RWLock) runlockFast(ctx context.Context) bool {
 
 // acquireFor is acquire with a time limit.
 func (l *RWLock) acquireFor(ctx context.Context, side sharedqueue.Mode, op string, wait time.Duration) (rwGrant, bool, error) {
-	t := try{op: op, waits: wait > 0}
-	if t.waits {
+	t := exclusive.Try{Op: op, Waits: wait > 0}
+	if t.Waits {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
-		t.timeout = timer.C
+		t.Timeout = timer.C
 	}
 	return l.acquire(ctx, side, t)
 }
 
 // acquire takes a side, for every exported method.
-func (l *RWLock) acquire(ctx context.Context, side sharedqueue.Mode, t try) (g rwGrant, ok bool, err error) {
-	t.begun = l.session.core.Now()
+func (l *RWLock) acquire(ctx context.Context, side sharedqueue.Mode, t exclusive.Try) (g rwGrant, ok bool, err error) {
+	t.Begun = l.session.core.Now()
 	g, ok, err = l.take(ctx, side, t)
-	err = l.error(t.op, l.explainKind(ctx, err))
+	err = l.error(t.Op, l.explainKind(ctx, err))
 	if !ok {
 		l.reportFailed(ctx, modeOf(side), 0, t, err)
 	}
@@ -190,7 +191,7 @@ func (l *RWLock) acquire(ctx context.Context, side sharedqueue.Mode, t try) (g r
 }
 
 // take checks the call, and goes through the local queue.
-func (l *RWLock) take(ctx context.Context, side sharedqueue.Mode, t try) (g rwGrant, ok bool, err error) {
+func (l *RWLock) take(ctx context.Context, side sharedqueue.Mode, t exclusive.Try) (g rwGrant, ok bool, err error) {
 	owner, err := l.session.core.Admit(ctx, l.invalid)
 	if err != nil {
 		return g, false, err
@@ -303,7 +304,7 @@ func (q *rwTier) Lose(why string) (notify func()) {
 // holds of the owner that called Do, as there: [RWLock.Lost], [RWLock.Token], [RWLock.Version], [RWLock.Verify],
 // [RWLock.TrustedUntil], [RWLock.HoldCount], [RWLock.ReadHoldCount] and [RWLock.IsHeldByCurrentOwner].
 func (l *RWLock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
-	g, _, err := l.acquire(ctx, sharedqueue.Write, try{op: "lock", waits: true})
+	g, _, err := l.acquire(ctx, sharedqueue.Write, exclusive.Try{Op: "lock", Waits: true})
 	if err != nil {
 		return err
 	}
@@ -312,7 +313,7 @@ func (l *RWLock) Do(ctx context.Context, fn func(ctx context.Context) error) err
 
 // RDo runs fn while holding the read side, as [RWLock.Do] does with the write side.
 func (l *RWLock) RDo(ctx context.Context, fn func(ctx context.Context) error) error {
-	g, _, err := l.read(ctx, try{op: "rlock", waits: true})
+	g, _, err := l.read(ctx, exclusive.Try{Op: "rlock", Waits: true})
 	if err != nil {
 		return err
 	}
@@ -321,7 +322,7 @@ func (l *RWLock) RDo(ctx context.Context, fn func(ctx context.Context) error) er
 
 // run calls fn with the hold that the caller got, and then gives it up.
 func (l *RWLock) run(ctx context.Context, g rwGrant, fn func(ctx context.Context) error, unlock func(context.Context) error) (err error) {
-	carried, end := inside(ctx, l.bound())
+	carried, end := core.Inside(ctx, l.bound())
 	within, stop := core.UntilLost(carried, g.lossNotifier(core.CurrentOwner(ctx)))
 	defer func() {
 		stop()
@@ -398,7 +399,7 @@ func (l *RWLock) holds(ctx context.Context) (reads, writes int, token Token, err
 	return l.holdsOf(owner)
 }
 
-// holdsOf returns an owner's holds, as far as this process can trust them.
+// HoldsOf returns an owner's holds, as far as this process can trust them.
 func (l *RWLock) holdsOf(owner Owner) (reads, writes int, token Token, err error) {
 	n := l.find()
 	if n == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 	"github.com/relock-go/relock/reentrant/internal/share"
 	"github.com/relock-go/relock/sharedqueue"
 )
@@ -69,7 +70,7 @@ func (m *Semaphore) Permits() int { return m.permits }
 // not between 1 and the limit, Acquire returns an error at once. Other errors include [ErrClosed], [ErrWrongKind], and
 // the server's error if it refused ([Refused]).
 func (m *Semaphore) Acquire(ctx context.Context, n int) error {
-	_, _, err := m.acquire(ctx, n, try{op: "acquire", waits: true})
+	_, _, err := m.acquire(ctx, n, exclusive.Try{Op: "acquire", Waits: true})
 	return err
 }
 
@@ -78,7 +79,7 @@ func (m *Semaphore) Acquire(ctx context.Context, n int) error {
 // they have replied, two round trips in all, or after a heartbeat if one does not reply. It returns false and a nil
 // error if it got none, and an error if the server could not be asked.
 func (m *Semaphore) TryAcquire(ctx context.Context, n int) (bool, error) {
-	_, ok, err := m.acquire(ctx, n, try{op: "try acquire"})
+	_, ok, err := m.acquire(ctx, n, exclusive.Try{Op: "try acquire"})
 	return ok, err
 }
 
@@ -93,11 +94,11 @@ func (m *Semaphore) TryAcquireFor(ctx context.Context, n int, wait time.Duration
 
 // acquireFor is acquire with a time limit.
 func (m *Semaphore) acquireFor(ctx context.Context, n int, wait time.Duration) (c *permitCall, ok bool, err error) {
-	t := try{op: "try acquire", waits: wait > 0}
-	if t.waits {
+	t := exclusive.Try{Op: "try acquire", Waits: wait > 0}
+	if t.Waits {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
-		t.timeout = timer.C
+		t.Timeout = timer.C
 	}
 	return m.acquire(ctx, n, t)
 }
@@ -117,7 +118,7 @@ func (m *Semaphore) Release(ctx context.Context, n int) error {
 // otherwise fn's error joined with Release's. Unlike Release it knows whose permits it has: it does not return ErrLost
 // because another caller lost some.
 func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
-	c, _, err := m.acquire(ctx, n, try{op: "acquire", waits: true})
+	c, _, err := m.acquire(ctx, n, exclusive.Try{Op: "acquire", Waits: true})
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 
 // run calls fn with the permits that a call got, and then releases them.
 func (m *Semaphore) run(ctx context.Context, n int, c *permitCall, fn func(ctx context.Context) error) (err error) {
-	carried, end := carry(ctx, boundName{m.session, m.name})
+	carried, end := core.Carry(ctx, core.BoundTo(m.session.core, m.name))
 	within, stop := core.UntilLost(carried, c.lossNotifier())
 	defer func() {
 		stop()
@@ -184,17 +185,17 @@ func (m *Semaphore) String() string {
 }
 
 // acquire takes permits, for every exported method.
-func (m *Semaphore) acquire(ctx context.Context, n int, t try) (c *permitCall, ok bool, err error) {
-	t.begun = m.session.core.Now()
+func (m *Semaphore) acquire(ctx context.Context, n int, t exclusive.Try) (c *permitCall, ok bool, err error) {
+	t.Begun = m.session.core.Now()
 	c, ok, err = m.take(ctx, n, t)
-	err = m.error(t.op, m.explainKind(ctx, err))
+	err = m.error(t.Op, m.explainKind(ctx, err))
 	if !ok {
 		m.reportFailed(ctx, ModePermits, n, t, err)
 	}
 	return c, ok, err
 }
 
-func (m *Semaphore) take(ctx context.Context, n int, t try) (c *permitCall, ok bool, err error) {
+func (m *Semaphore) take(ctx context.Context, n int, t exclusive.Try) (c *permitCall, ok bool, err error) {
 	err = m.admit(ctx, n)
 	switch {
 	case err != nil:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/deadlock"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 	"github.com/relock-go/relock/reentrant/internal/goroutine"
 	"github.com/relock-go/relock/reentrant/internal/share"
 )
@@ -33,36 +33,24 @@ func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", 
 
 // A session is a Session without its handle.
 //
-// Lock order: deadlock.Detector.mu, session.mu, lockState.mu, then the mutex inside localqueue.Queue. Shared holds have
-// mutexes of their own (share.Room), taken under session.mu, monitor.mu or none of these. The mutexes of lost holds,
-// loss notifiers, workers, waiterHeartbeat, outages, longWaits, monitors and deadline.Shared are leaves. Nothing slow is done under
-// any of them.
+// Lock order: deadlock.Detector.mu, then those of exclusive.Room. Shared holds have mutexes of their own (share.Room), taken
+// under monitor.mu or none of these. The mutexes of lost holds, loss notifiers, workers, the heartbeat of waiters, outages,
+// long waits, monitors and deadline.Shared are leaves. Nothing slow is done under any of them.
 type session struct {
 	core *core.Session // what the other parts of the session use too
 
-	hurry          chan struct{} // s.mu: closed when the context of a Close has ended
-	abandonedHolds atomic.Int64  // how many holds end gave up
-	leftHolds      atomic.Int64  // how many holds end left in Redis, to be resumed
+	giveUpOnce     sync.Once
+	hurry          chan struct{} // closed when the context of a Close has ended
+	abandonedNames atomic.Int64  // how many shared names had units in use that end gave up
 	quiet          chan struct{} // closed by end when nothing is sent any more
 	ended          chan struct{} // closed by end, at its end
 	endErr         error         // the connection's; written by end before ended is closed
 
-	mu      sync.Mutex
-	states  map[string]*lockState // refs > 0
-	spares  []*lockState          // lock states to be used again, with their nodes, timers and channels
-	closed  bool                  // no new lock states
-	drained chan struct{}         // closed when closed and states is empty
-
-	watchdog  *watchdog
-	heartbeat *waiterHeartbeat
-	detector  *deadlock.Detector[Owner] // nil unless deadlocks are to be found
-	longWaits longWaits
-	shared    *share.Room // read-write locks and semaphores
-	monitors  monitors    // conditions of read-write locks
+	detector *deadlock.Detector[Owner] // nil unless deadlocks are to be found
+	locks    *exclusive.Room           // Locks, and the heartbeat of all conditions
+	shared   *share.Room               // read-write locks and semaphores
+	monitors monitors                  // conditions of read-write locks
 }
-
-// maxSpare bounds the lock states kept for reuse, so that locking a free lock again and again allocates nothing.
-const maxSpare = 64
 
 // NewSession opens a session with a backend. It checks at once that the backend can be reached, and permits the
 // commands that the session needs. If the backend refuses, NewSession returns its error, such as a wrong password or a
@@ -83,19 +71,17 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 		}
 	}
 	s := &session{
-		core: core.NewSession(cfg), states: make(map[string]*lockState), drained: make(chan struct{}),
-		hurry: make(chan struct{}), quiet: make(chan struct{}), ended: make(chan struct{}),
+		core: core.NewSession(cfg), hurry: make(chan struct{}), quiet: make(chan struct{}), ended: make(chan struct{}),
 	}
-	s.watchdog, s.heartbeat = newWatchdog(s), newWaiterHeartbeat(s)
-	s.shared = share.NewRoom(s.core, min(generationTime, cfg.Lease/4))
+	s.locks = exclusive.NewRoom(s.core)
+	s.shared = share.NewRoom(s.core, min(core.GenerationTime, cfg.Lease/4))
 	ctx, cancel := context.WithTimeoutCause(context.Background(), connectTimeout,
 		fmt.Errorf("no reply within %v", connectTimeout))
 	defer cancel()
 	if s.core.Conn, err = b.Connect(ctx, s.core.ID, sink{s}); err != nil {
 		return nil, fmt.Errorf("reentrant: opening a session: %w", core.WrapUnavailable(context.Background(), err))
 	}
-	s.watchdog.start()
-	s.heartbeat.start()
+	s.locks.Start()
 	if cfg.Deadlocks {
 		s.detector = newDetector(s)
 	}
@@ -106,80 +92,6 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 
 // ID returns the session's random UUID. In Redis it precedes the owner.
 func (s *session) ID() string { return s.core.ID }
-
-// getState takes a reference to the lock state of a lock, and creates that if there is none.
-func (s *session) getState(l *Lock) (*lockState, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, ErrClosed
-	}
-	e := l.lastState.Load()
-	if e == nil || e.refs == 0 || e.name != l.name { // it is no longer the lock's
-		e = s.states[l.name]
-	}
-	if e == nil {
-		e = s.newStateLocked(l)
-		s.states[l.name] = e
-	}
-	e.refs++
-	return e, nil
-}
-
-// findState takes a reference to the lock state of a lock if there is one.
-func (s *session) findState(name string) *lockState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.states[name]
-	if e != nil {
-		e.refs++
-	}
-	return e
-}
-
-// newStateLocked returns a spare lock state or a new one. The best spare is the one that served this lock before: it
-// knows how the lock was left in Redis, and until when a copy may be under way. Otherwise it is the one that has been spare for longest, once there is no room
-// for more. s.mu is held.
-func (s *session) newStateLocked(l *Lock) *lockState {
-	i := len(s.spares) - 1
-	for i >= 0 && s.spares[i].name != l.name {
-		i--
-	}
-	if i < 0 && len(s.spares) < maxSpare {
-		return &lockState{s: s, wake: make(chan struct{}, 1), name: l.name, remote: l.remote}
-	}
-	i = max(i, 0)
-	e := s.spares[i]
-	s.spares = slices.Delete(s.spares, i, i+1)
-	if e.name != l.name {
-		e.name, e.prior, e.unknownUntil = l.name, backend.Prior{}, 0
-	}
-	e.remote = l.remote
-	return e
-}
-
-// putState drops a reference. A lock state without references is removed, and may become a spare.
-func (s *session) putState(e *lockState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.refs--; e.refs > 0 {
-		return
-	}
-	if e.refs < 0 || invariants && !e.queue.Idle() {
-		panic("reentrant: bug: a lock state without references is in use")
-	}
-	if e.hold.phase != phaseVacant { // without a reference only a goroutine that has s.mu writes it
-		panic("reentrant: bug: a lock state without references has a hold")
-	}
-	delete(s.states, e.name)
-	if s.closed && len(s.states) == 0 {
-		close(s.drained)
-	}
-	if len(s.spares) < maxSpare {
-		e.remote, e.unreleased, e.lastUsed = nil, false, 0
-		s.spares = append(s.spares, e)
-	}
-}
 
 // A sink receives what the backend pushes to a session.
 type sink struct{ s *session }
@@ -198,13 +110,8 @@ func (k sink) Granted(g backend.Grant) {
 	if !k.used(g.Epoch) {
 		return
 	}
-	e := s.findState(g.Name)
-	if e != nil {
-		wanted := e.granted(g)
-		s.putState(e)
-		if wanted {
-			return
-		}
+	if s.locks.Granted(g) {
+		return
 	}
 	if m := s.monitors.find(g.Name); m != nil && m.granted(g.Epoch) {
 		return
@@ -213,7 +120,7 @@ func (k sink) Granted(g backend.Grant) {
 	if err != nil {
 		return
 	}
-	s.core.Cleaner.Do(func() { s.releaseOrphan(remote, g.Name, g.Epoch) })
+	s.core.Cleaner.Do(func() { s.locks.ReleaseOrphan(remote, g.Name, g.Epoch) })
 }
 
 // Signalled wakes the owner of a ticket.
@@ -221,10 +128,10 @@ func (k sink) Signalled(name string, ticket uint64, placed bool) {
 	if !k.used(ticket) {
 		return
 	}
-	if e := k.s.findState(name); e != nil {
-		e.signalled(ticket, placed)
-		k.s.putState(e)
-	} else if m := k.s.monitors.find(name); m != nil {
+	if k.s.locks.Signalled(name, ticket, placed) {
+		return
+	}
+	if m := k.s.monitors.find(name); m != nil {
 		m.signalled(ticket, placed)
 	}
 }
@@ -234,10 +141,7 @@ func (k sink) Taken(name string, epoch uint64) {
 	if !k.used(epoch) {
 		return
 	}
-	if e := k.s.findState(name); e != nil {
-		e.markTaken(epoch)
-		k.s.putState(e)
-	}
+	k.s.locks.Taken(name, epoch)
 }
 
 // Wanted notifies the holder that another session waits, if the holder has called Lock.Wanted. It gives up a hold that
@@ -246,14 +150,7 @@ func (k sink) Wanted(name string, epoch uint64) {
 	if !k.used(epoch) {
 		return
 	}
-	e := k.s.findState(name)
-	switch {
-	case e == nil:
-	case e.noteWanted(epoch):
-		k.s.core.Cleaner.Do(e.stopLingering)
-	default:
-		k.s.putState(e)
-	}
+	k.s.locks.Wanted(name, epoch)
 }
 
 // Reconnected makes up for the messages that were lost while the channel was closed. Every waiting head asks Redis
@@ -261,16 +158,7 @@ func (k sink) Wanted(name string, epoch uint64) {
 // another clock, so the session renews all leases, and asks how much is left of fixed ones.
 func (k sink) Reconnected() {
 	k.s.shared.Reconnected()
-	k.s.heartbeat.beatNow()
-	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
-	k.s.watchdog.refreshLocked()
-	for _, e := range k.s.states {
-		e.nudge()
-		e.recheck()
-		e.rewatch()
-		e.rewriteNote()
-	}
+	k.s.locks.Reconnected()
 }
 
 // closeGrace is how long a Close whose context has ended goes on waiting for commands that are under way.
@@ -294,7 +182,7 @@ func (s *session) Close(ctx context.Context) error {
 		return errors.New("reentrant: close: nil context")
 	}
 	var errs []error
-	if first, idle := s.startClosing(); first {
+	if first, idle := s.locks.StartClosing(); first {
 		idle = s.shared.Close() && idle
 		go s.end(ctx.Err() != nil && !idle)
 	} else {
@@ -306,7 +194,7 @@ func (s *session) Close(ctx context.Context) error {
 		s.giveUp()
 		errs = append(errs, s.awaitEnd(ctx))
 	}
-	if s.core.Abandoned.Load() && (s.abandonedHolds.Load() > 0 || s.leftHolds.Load() == 0) {
+	if abandoned, left := s.abandonedHolds(); s.core.Abandoned.Load() && (abandoned > 0 || left == 0) {
 		errs = append(errs, s.givenUp(ctx))
 	}
 	select {
@@ -322,13 +210,7 @@ func (s *session) Close(ctx context.Context) error {
 
 // giveUp makes end give up what is still held.
 func (s *session) giveUp() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-s.hurry:
-	default:
-		close(s.hurry)
-	}
+	s.giveUpOnce.Do(func() { close(s.hurry) })
 }
 
 // awaitEnd waits for the end of the session after the end of ctx.
@@ -358,20 +240,26 @@ func (s *session) givenUp(ctx context.Context) error {
 	if err == nil {
 		err = fmt.Errorf("the context of another Close ended: %w", ErrClosed)
 	}
-	return fmt.Errorf("%s given up: %w", counted(int(s.abandonedHolds.Load()), "hold"), err)
+	abandoned, _ := s.abandonedHolds()
+	return fmt.Errorf("%s given up: %w", counted(abandoned, "hold"), err)
+}
+
+// abandonedHolds returns how many holds were given up, and how many were left to be resumed.
+func (s *session) abandonedHolds() (abandoned, left int) {
+	abandoned, left = s.locks.GivenUp()
+	return abandoned + int(s.abandonedNames.Load()), left
 }
 
 // end waits for the holders, unless hurried is true, and ends the session. Close runs it once, in the background.
 func (s *session) end(hurried bool) {
 	defer close(s.ended)
 	if hurried || !s.awaitHolders() {
-		s.watchdog.abandonAll()
-		s.abandonedHolds.Add(int64(s.shared.Abandon()))
+		s.locks.AbandonAll()
+		s.abandonedNames.Add(int64(s.shared.Abandon()))
 		s.awaitDrained()
 	}
 	s.shared.Stop()
-	s.watchdog.stop()
-	s.heartbeat.stop()
+	s.locks.Stop()
 	if s.detector != nil {
 		s.detector.Stop()
 	}
@@ -401,7 +289,7 @@ func (s *session) awaitDrained() {
 // awaitAll waits until no lock, read-write lock, semaphore or monitor is in use. It returns false if limit was closed
 // first.
 func (s *session) awaitAll(limit <-chan struct{}) bool {
-	for _, drain := range []func() <-chan struct{}{func() <-chan struct{} { return s.drained }, s.shared.Drained, s.monitors.drain} {
+	for _, drain := range []func() <-chan struct{}{s.locks.Drained, s.shared.Drained, s.monitors.drain} {
 		drained := drain() // the monitors last: a writer may still use one
 		select {
 		case <-drained:
@@ -415,27 +303,4 @@ func (s *session) awaitAll(limit <-chan struct{}) bool {
 		}
 	}
 	return true
-}
-
-// startClosing makes all calls fail but those of holders. It reports whether it is the first to do so, and whether no
-// lock was in use then.
-func (s *session) startClosing() (first, idle bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false, false
-	}
-	s.closed = true
-	close(s.core.Closing)
-	if len(s.states) == 0 {
-		close(s.drained)
-	}
-	for _, e := range s.states {
-		e.queue.Shut()
-		if e.startDismissal() {
-			e.refs++
-			s.core.Cleaner.Do(e.stopLingering)
-		}
-	}
-	return true, len(s.states) == 0
 }

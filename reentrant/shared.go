@@ -13,6 +13,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 	"github.com/relock-go/relock/reentrant/internal/share"
 	"github.com/relock-go/relock/sharedqueue"
 )
@@ -47,10 +48,10 @@ func (x *sharedName) bind(opts []LockOption) {
 	case strings.HasPrefix(x.name, backend.ConditionsPrefix):
 		x.invalid = errReserved
 		return
-	case l.fixed != 0:
+	case l.handle.Fixed != 0:
 		x.invalid = fmt.Errorf("WithFixedLease: %w for shared holds", errors.ErrUnsupported)
 		return
-	case l.unfair:
+	case l.handle.Unfair:
 		x.invalid = fmt.Errorf("WithFairness(false): %w for shared holds", errors.ErrUnsupported)
 		return
 	}
@@ -119,12 +120,12 @@ type localQueue[K any, O comparable] interface {
 // passQueue takes a call through the local queue. The session asks the server for the units that the queue needs. If
 // the time of the call is up before the server has replied, passQueue makes one more attempt, which waits for the reply
 // for at most an eighth of a command's time limit. life is the life of what the call got.
-func passQueue[K any, O comparable](ctx context.Context, x *sharedName, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, asked wish, t try) (life uint64, ok bool, err error) {
-	begun, call := time.Now(), x.session.callOf(ctx, t.begun)
-	if !t.waits {
+func passQueue[K any, O comparable](ctx context.Context, x *sharedName, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, asked wish, t exclusive.Try) (life uint64, ok bool, err error) {
+	begun, call := time.Now(), x.session.callOf(ctx, t.Begun)
+	if !t.Waits {
 		mode |= sharedqueue.Once
 	}
-	o, life, waited := enter(ctx, x, n, q, call, claim, mode, asked, t.timeout)
+	o, life, waited := enter(ctx, x, n, q, call, claim, mode, asked, t.Timeout)
 	if o == sharedqueue.TimedOut && n.Silent(begun) {
 		timer := time.NewTimer(x.session.core.Config.CommandTimeout / 8)
 		defer timer.Stop()
@@ -146,7 +147,7 @@ func enter[K any, O comparable](ctx context.Context, x *sharedName, n *share.Nam
 		if o, life, look = q.Wait(w, ctx.Done(), timeout); look {
 			n.Wake()
 		}
-		watch.stop()
+		watch.Stop()
 	}
 	return o, life, waited
 }

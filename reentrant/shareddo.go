@@ -4,13 +4,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
 // TryDo is [RWLock.Do] with [RWLock.TryLock] for Lock, as [Lock.TryDo] is: it runs fn if it gets the write side at
 // once, and reports whether it did.
 func (l *RWLock) TryDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
-	g, ok, err := l.acquire(ctx, sharedqueue.Write, try{op: "try lock"})
+	g, ok, err := l.acquire(ctx, sharedqueue.Write, exclusive.Try{Op: "try lock"})
 	return l.runIf(ctx, g, ok, err, fn, l.Unlock)
 }
 
@@ -24,7 +25,7 @@ func (l *RWLock) TryDoFor(ctx context.Context, wait time.Duration, fn func(ctx c
 // TryRDo is [RWLock.RDo] with [RWLock.TryRLock] for RLock, as [Lock.TryDo] is: it runs fn if it gets the read side at
 // once, and reports whether it did.
 func (l *RWLock) TryRDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
-	g, ok, err := l.read(ctx, try{op: "try rlock"})
+	g, ok, err := l.read(ctx, exclusive.Try{Op: "try rlock"})
 	return l.runIf(ctx, g, ok, err, fn, l.RUnlock)
 }
 
@@ -46,7 +47,7 @@ func (l *RWLock) runIf(ctx context.Context, g rwGrant, ok bool, err error, fn fu
 // TryDo is [Semaphore.Do] with [Semaphore.TryAcquire] for Acquire, as [Lock.TryDo] is: it runs fn if it gets n permits
 // at once, and reports whether it did.
 func (m *Semaphore) TryDo(ctx context.Context, n int, fn func(ctx context.Context) error) (bool, error) {
-	c, ok, err := m.acquire(ctx, n, try{op: "try acquire"})
+	c, ok, err := m.acquire(ctx, n, exclusive.Try{Op: "try acquire"})
 	if !ok || err != nil {
 		return false, err
 	}

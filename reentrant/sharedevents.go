@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
@@ -34,14 +35,14 @@ func (c *sharedCall) from(begun time.Time) *sharedCall {
 }
 
 // reportFailed reports that a call that asked for a side, or for permits, did not get them.
-func (x *sharedName) reportFailed(ctx context.Context, mode Mode, permits int, t try, err error) {
+func (x *sharedName) reportFailed(ctx context.Context, mode Mode, permits int, t exclusive.Try, err error) {
 	if !x.session.core.Reporting {
 		return
 	}
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	x.session.core.Report(ctx, Event{Kind: EventFailed, Lock: x.name, Mode: mode, Permits: permits, Owner: core.CurrentOwner(ctx), Wait: time.Since(t.begun), Err: err})
+	x.session.core.Report(ctx, Event{Kind: EventFailed, Lock: x.name, Mode: mode, Permits: permits, Owner: core.CurrentOwner(ctx), Wait: time.Since(t.Begun), Err: err})
 }
 
 // leave calls exit, in which the caller gives up a hold.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 )
 
 // A Slot is a permit with a number, which no other slot of the semaphore has in the whole deployment: a node id for a key
@@ -45,7 +46,7 @@ type slotHold struct {
 // another one. Its errors are those of Acquire; after an error nothing is held.
 func (m *Semaphore) AcquireSlot(ctx context.Context) (Slot, error) {
 	for {
-		permit, _, err := m.acquire(ctx, 1, try{op: "acquire slot", waits: true})
+		permit, _, err := m.acquire(ctx, 1, exclusive.Try{Op: "acquire slot", Waits: true})
 		if err != nil {
 			return Slot{}, err
 		}
@@ -137,7 +138,7 @@ func lockOfNumber(name string, i int) string {
 
 // watch makes h.lost notify of the loss of the permit and of the number. It returns false if one of them is lost already.
 func (h *slotHold) watch() bool {
-	permit, number := h.permit.lossNotifier(), h.lock.notifierOf(h.owner)
+	permit, number := h.permit.lossNotifier(), h.lock.handle.NotifierOf(h.owner)
 	if permit == nil || number == nil {
 		return false
 	}

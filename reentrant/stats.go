@@ -25,13 +25,7 @@ func (s *session) Stats() Stats {
 		Commands: s.core.Counts.Commands.Load(), Dropped: uint64(s.core.Events.Dropped.Load()),
 	}
 	st.Held, st.Waiting = s.shared.Usage()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.states {
-		if _, held := e.queue.Holder(); held {
-			st.Held++
-		}
-		st.Waiting += e.queue.Queued()
-	}
+	held, waiting := s.locks.Usage()
+	st.Held, st.Waiting = st.Held+held, st.Waiting+waiting
 	return st
 }

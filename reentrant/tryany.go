@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 )
 
 // ErrNotAcquired is returned by TryAny and TryAnyFor when none of the locks was free.
@@ -19,7 +20,7 @@ var ErrNotAcquired = errors.New("no lock was free")
 // TryAny returns ErrNotAcquired if none is free; if the state of some is unknown, their errors and not ErrNotAcquired:
 // they may be free. An ended ctx and a nil lock are errors at once.
 func TryAny(ctx context.Context, locks ...*Lock) (*Lock, error) {
-	return firstOf(ctx, locks, func(*Lock) try { return try{barges: true} })
+	return firstOf(ctx, locks, func(*Lock) exclusive.Try { return exclusive.Try{Barges: true} })
 }
 
 // TryAnyFor takes the first of the locks that becomes free within wait, and returns it. It tries each once in the order
@@ -32,7 +33,7 @@ func TryAny(ctx context.Context, locks ...*Lock) (*Lock, error) {
 // lock is an error at once.
 func TryAnyFor(ctx context.Context, wait time.Duration, locks ...*Lock) (*Lock, error) {
 	deadline := time.Now().Add(wait)
-	got, err := firstOf(ctx, locks, func(l *Lock) try { return try{barges: l.unfair, deadline: deadline} })
+	got, err := firstOf(ctx, locks, func(l *Lock) exclusive.Try { return exclusive.Try{Barges: l.handle.Unfair, Deadline: deadline} })
 	if got != nil || wait <= 0 || ctx == nil || ctx.Err() != nil || slices.Contains(locks, nil) {
 		return got, err
 	}
@@ -44,7 +45,7 @@ func TryAnyFor(ctx context.Context, wait time.Duration, locks ...*Lock) (*Lock, 
 }
 
 // firstOf tries each lock once, until it gets one or ctx ends.
-func firstOf(ctx context.Context, locks []*Lock, how func(*Lock) try) (*Lock, error) {
+func firstOf(ctx context.Context, locks []*Lock, how func(*Lock) exclusive.Try) (*Lock, error) {
 	if i := slices.Index(locks, nil); i >= 0 {
 		return nil, fmt.Errorf("reentrant: try any: lock %d is nil", i+1)
 	}
@@ -65,8 +66,8 @@ func firstOf(ctx context.Context, locks []*Lock, how func(*Lock) try) (*Lock, er
 }
 
 // acquireFresh takes the lock if the caller's owner does not hold it already.
-func (l *Lock) acquireFresh(ctx context.Context, t try) (bool, error) {
-	t.op, t.fresh = "try any", true
+func (l *Lock) acquireFresh(ctx context.Context, t exclusive.Try) (bool, error) {
+	t.Op, t.Fresh = "try any", true
 	return l.acquire(ctx, &t)
 }
 
@@ -109,7 +110,7 @@ type oneOfMany struct {
 func (l *Lock) waitFresh(ctx context.Context, deadline time.Time) oneOfMany {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
-	got, err := l.acquireFresh(ctx, try{waits: true, barges: l.unfair, timeout: timer.C, deadline: deadline})
+	got, err := l.acquireFresh(ctx, exclusive.Try{Waits: true, Barges: l.handle.Unfair, Timeout: timer.C, Deadline: deadline})
 	return oneOfMany{l, got, err}
 }
 

@@ -47,7 +47,7 @@ const (
 	holding             // the head has the lock, and trusts its lease
 )
 
-// A client is a session as reentrant keeps it for one lock: see lockState there. It sends a new epoch only when none of
+// A client is a session as package exclusive keeps it for one lock: see State there. It sends a new epoch only when none of
 // its owners trusts an older one, and the head has at most one command under way.
 type client struct {
 	mode     mode

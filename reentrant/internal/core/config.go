@@ -44,3 +44,6 @@ func (c *Config) CohortOwner() string {
 	}
 	return backend.CohortOwner
 }
+
+// GenerationTime is how long a turn lasts in which an owner may get the lock that came after its beginning.
+const GenerationTime = 5 * time.Millisecond

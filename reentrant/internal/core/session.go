@@ -45,6 +45,7 @@ type Session struct {
 	Deadlines deadline.Shared
 	Outages   outage.Outages
 	Counts    Counters
+	longWaits longWaits
 
 	slowObserver, brokenObserver sync.Once // the log has the warning that the observer is slow, or panicked
 }

@@ -1,6 +1,6 @@
 //go:build invariants || race
 
-package reentrant
+package exclusive
 
 import (
 	"slices"
@@ -13,7 +13,7 @@ import (
 func TestAHoldChangesItsPhaseByTheTable(t *testing.T) {
 	for from := range phase(len(successors)) {
 		for to := range phase(len(successors)) {
-			h := hold{phase: from}
+			h := Hold{phase: from}
 			change := func() { h.enter(to) }
 			if from == to || slices.Contains(successors[from], to) {
 				assert.NotPanics(t, change, "from %v to %v", from, to)

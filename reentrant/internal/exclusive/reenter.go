@@ -1,4 +1,4 @@
-package reentrant
+package exclusive
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 
 // reenter takes the lock once more for its owner, unless the caller wants a lock that it does not hold yet. It is
 // called with the baton, which goes back to the owner, or to the next one if the hold is lost meanwhile.
-func (e *lockState) reenter(ctx context.Context, owner Owner, t *try) (bool, error) {
-	had := e.queue.HoldCount(owner)
-	if t.fresh {
+func (e *State) reenter(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
+	had := e.Queue.HoldCount(owner)
+	if t.Fresh {
 		e.finishUnchanged(had)
 		return false, nil
 	}
-	holds, err := had, ErrTooManyHolds
+	holds, err := had, core.ErrTooManyHolds
 	if holds < maxHolds {
 		err = e.setRemoteHolds(ctx, owner, holds+1, t.asksUntil(time.Now()))
 	}
@@ -26,23 +26,23 @@ func (e *lockState) reenter(ctx context.Context, owner Owner, t *try) (bool, err
 		holds++
 		e.s.core.Counts.Reentries.Add(1)
 	}
-	if !e.finishAcquire(ctx, EventReentered, t, holds, had, err) {
+	if !e.finishAcquire(ctx, core.EventReentered, t, holds, had, err) {
 		e.passOn()
-		return false, ErrLost
+		return false, core.ErrLost
 	}
 	return err == nil, err
 }
 
 // asksUntil returns the time limit of a re-entry, as operate takes it. A try that does not wait sends its command once.
-func (t *try) asksUntil(now time.Time) time.Time {
-	if !t.waits {
+func (t *Try) asksUntil(now time.Time) time.Time {
+	if !t.Waits {
 		return now
 	}
-	return t.deadline
+	return t.Deadline
 }
 
 // finishUnchanged ends an operation that changed nothing. A hold that was lost meanwhile is on record for its owner's next call.
-func (e *lockState) finishUnchanged(holds int) {
+func (e *State) finishUnchanged(holds int) {
 	if !e.finishOperation(holds, holds) {
 		e.passOn()
 	}
@@ -50,16 +50,16 @@ func (e *lockState) finishUnchanged(holds int) {
 
 // setRemoteHolds sets the hold count in Redis. The count is absolute, so a copy that arrives twice or late changes
 // nothing, and the next operation corrects a count that a lost one left. until is that of operate. Baton.
-func (e *lockState) setRemoteHolds(ctx context.Context, owner Owner, holds int, until time.Time) error {
+func (e *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int, until time.Time) error {
 	e.mu.Lock()
-	h := e.hold
+	h := e.Hold
 	e.mu.Unlock()
 	if h.cohort {
 		return e.checkTrust(h, time.Now())
 	}
-	return e.operate(ctx, until, func(ctx context.Context, h hold) (gone bool, err error) {
-		req := backend.ReenterRequest{Epoch: h.epoch, Owner: e.ownerField(owner), Op: h.op, Holds: holds}
-		if !h.lease.Fixed() {
+	return e.operate(ctx, until, func(ctx context.Context, h Hold) (gone bool, err error) {
+		req := backend.ReenterRequest{Epoch: h.Epoch, Owner: e.ownerField(owner), Op: h.op, Holds: holds}
+		if !h.Lease.Fixed() {
 			req.Lease = h.span
 		}
 		reply, err := e.remote.Reenter(ctx, req)
@@ -71,10 +71,10 @@ func (e *lockState) setRemoteHolds(ctx context.Context, owner Owner, holds int, 
 }
 
 // checkTrust checks, without Redis, whether the hold is still trusted: if not, it is lost.
-func (e *lockState) checkTrust(h hold, now time.Time) error {
-	if h.phase == phaseLost || !h.lease.Trusted(now) {
-		e.lose(h.epoch, "the lease ended while it was held")
-		return ErrLost
+func (e *State) checkTrust(h Hold, now time.Time) error {
+	if h.phase == phaseLost || !h.Lease.Trusted(now) {
+		e.Lose(h.Epoch, "the lease ended while it was held")
+		return core.ErrLost
 	}
 	return nil
 }
@@ -82,13 +82,13 @@ func (e *lockState) checkTrust(h hold, now time.Time) error {
 // operate sends a command for the current hold, at least once, and again after each failure that is no refusal, while
 // the hold is trusted and, unless until is zero, the time until has not come. Each operation has a number that rises
 // within the epoch, so that Redis carries it out once. If Redis no longer has the hold (gone), the hold is lost. Baton.
-func (e *lockState) operate(ctx context.Context, until time.Time, command func(context.Context, hold) (gone bool, err error)) error {
+func (e *State) operate(ctx context.Context, until time.Time, command func(context.Context, Hold) (gone bool, err error)) error {
 	e.mu.Lock()
-	e.hold.op++
+	e.Hold.op++
 	e.mu.Unlock()
 	prior := e.prior
 	e.prior = backend.Prior{}
-	var h hold
+	var h Hold
 	gone := false
 	err := e.s.core.Repeat(ctx, core.Policy{
 		Until: until,
@@ -97,18 +97,18 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 				return core.InterruptedBy(ctx, "while Redis was asked", last)
 			}
 			e.mu.Lock()
-			h = e.hold // as it is now: the watchdog may have renewed it, or found it lost
+			h = e.Hold // as it is now: the watchdog may have renewed it, or found it lost
 			e.mu.Unlock()
 			return e.stillTrusted(h, last)
 		},
 		Limit: func(now time.Time) time.Time {
-			limit := core.Earlier(now.Add(e.s.core.Config.CommandTimeout), h.lease.Until())
+			limit := core.Earlier(now.Add(e.s.core.Config.CommandTimeout), h.Lease.Until())
 			if until.After(now) {
 				limit = core.Earlier(limit, core.Later(until, now.Add(e.s.core.Config.CommandTimeout/8)))
 			}
 			return limit
 		},
-		Shorten: func(pause time.Duration) time.Duration { return min(pause, max(h.lease.Remaining(time.Now()), 0)) },
+		Shorten: func(pause time.Duration) time.Duration { return min(pause, max(h.Lease.Remaining(time.Now()), 0)) },
 	}, func(call context.Context, _ core.Copy) (err error) {
 		gone, err = command(call, h)
 		return core.WrapUnavailable(ctx, err)
@@ -117,9 +117,9 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 	case err != nil:
 		return err
 	case gone:
-		e.lose(h.epoch, "Redis no longer had it")
-		return ErrLost
-	case prior.Epoch == h.epoch:
+		e.Lose(h.Epoch, "Redis no longer had it")
+		return core.ErrLost
+	case prior.Epoch == h.Epoch:
 		prior.Op = h.op
 		e.prior = prior
 	}
@@ -128,13 +128,13 @@ func (e *lockState) operate(ctx context.Context, until time.Time, command func(c
 
 // stillTrusted returns nil while the hold is trusted. Otherwise the hold is lost: last is the error of the command that is
 // being repeated, nil if there is none.
-func (e *lockState) stillTrusted(h hold, last error) error {
-	if h.phase != phaseLost && h.lease.Trusted(time.Now()) {
+func (e *State) stillTrusted(h Hold, last error) error {
+	if h.phase != phaseLost && h.Lease.Trusted(time.Now()) {
 		return nil
 	}
-	e.lose(h.epoch, "the lease ended while Redis was asked")
+	e.Lose(h.Epoch, "the lease ended while Redis was asked")
 	if last != nil {
-		return fmt.Errorf("%w: %w", ErrLost, last)
+		return fmt.Errorf("%w: %w", core.ErrLost, last)
 	}
-	return ErrLost
+	return core.ErrLost
 }

@@ -1,6 +1,6 @@
 //go:build invariants || race
 
-package reentrant
+package exclusive
 
 // invariants says that each change of a hold's phase is checked.
 const invariants = true

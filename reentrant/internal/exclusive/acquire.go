@@ -1,4 +1,4 @@
-package reentrant
+package exclusive
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 // has the baton and one reference to the lock state. When acquireRemote returns true, the owner holds the lock, and the
 // hold has a reference. When it returns false, the baton has been passed on, and the reference dropped or passed to a
 // clean-up.
-func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t *try) (bool, error) {
-	if e.s.core.Cohort(owner, t.fixed) && e.inherit(ctx, l, owner, t) {
+func (e *State) acquireRemote(ctx context.Context, l *Handle, owner core.Owner, t *Try) (bool, error) {
+	if e.s.core.Cohort(owner, t.Fixed) && e.inherit(ctx, l, owner, t) {
 		return true, nil
 	}
 	return e.askRemote(ctx, l, owner, t)
@@ -44,7 +44,7 @@ func (e *lockState) acquireRemote(ctx context.Context, l *Lock, owner Owner, t *
 //	                                           settle
 //
 // The baton and the reference are as in acquireRemote.
-func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try) (bool, error) {
+func (e *State) askRemote(ctx context.Context, l *Handle, owner core.Owner, t *Try) (bool, error) {
 	cfg := &e.s.core.Config
 	a := e.begin(owner, t)
 	if a.adopted && e.park(ctx, t, -1) {
@@ -63,7 +63,7 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 			return false, err
 		case reply.Status == backend.Granted:
 			h := a.newHold(owner, reply, sent)
-			if now := time.Now(); h.lease.Trusted(now) && !lease.Napped(a.ahead, e.s.core.Ahead()) {
+			if now := time.Now(); h.Lease.Trusted(now) && !lease.Napped(a.ahead, e.s.core.Ahead()) {
 				if e.turn.limit == 0 || a.req.Yield {
 					e.turn = e.newTurn(now.Sub(e.s.core.Opened))
 				}
@@ -83,7 +83,7 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 		}
 		a.last, a.tried = nil, 1
 		switch {
-		case t.waits:
+		case t.Waits:
 		case reply.Lingers && idle && time.Since(sent) < cfg.Heartbeat/4: // else both together could take long
 			idle = false // its session was asked, and gives it up meanwhile if it does not use it
 			core.Pause(ctx, max(time.Since(sent), minHandOver), e.s.core.Closing)
@@ -106,7 +106,7 @@ func (e *lockState) askRemote(ctx context.Context, l *Lock, owner Owner, t *try)
 
 // mayAsk is called before each copy of an attempt. It returns an error if none is to be sent: the call has then ended, and
 // the baton has been passed on. last is the latest error, nil if the latest reply was that another owner has the lock.
-func (e *lockState) mayAsk(ctx context.Context, a *attempt, owner Owner, t *try, last error) error {
+func (e *State) mayAsk(ctx context.Context, a *attempt, owner core.Owner, t *Try, last error) error {
 	again := a.asked
 	a.asked, a.last = true, last
 	if again {
@@ -118,10 +118,10 @@ func (e *lockState) mayAsk(ctx context.Context, a *attempt, owner Owner, t *try,
 			a.req.KeepTTL = false
 			a.req.Epoch = e.newEpoch(a.req.Queue)
 		case localqueue.Reentered: // the Resume was of this very owner
-			defer e.s.putState(e)
+			defer e.s.PutState(e)
 			return a.end(e.addHolds(ctx, owner, t))
 		default: // another owner has the baton, and this one has left the queue
-			e.s.putState(e)
+			e.s.PutState(e)
 			if err := e.interrupted(ctx, last); err != nil {
 				return a.end(false, err)
 			}
@@ -132,7 +132,7 @@ func (e *lockState) mayAsk(ctx context.Context, a *attempt, owner Owner, t *try,
 		e.giveUp()
 		return a.end(false, err)
 	}
-	if again && t.expired() {
+	if again && t.Expired() {
 		e.giveUp()
 		return a.end(false, last) // nil if the last reply was that another owner has the lock
 	}
@@ -149,7 +149,7 @@ func (a *attempt) end(got bool, err error) error {
 const minHandOver = time.Millisecond
 
 // addHolds adds the head's holds to those that a Resume got for the same owner. Baton of the owner's operation.
-func (e *lockState) addHolds(ctx context.Context, owner Owner, t *try) (bool, error) {
+func (e *State) addHolds(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
 	if t.holds == 0 {
 		return e.reenter(ctx, owner, t)
 	}
@@ -157,27 +157,29 @@ func (e *lockState) addHolds(ctx context.Context, owner Owner, t *try) (bool, er
 	return err == nil, err
 }
 
-// expired reports whether the time of a timed try is up.
-func (t *try) expired() bool { return !t.deadline.IsZero() && !time.Now().Before(t.deadline) }
+// Expired reports whether the time of a timed try is up.
+func (t *Try) Expired() bool { return !t.Deadline.IsZero() && !time.Now().Before(t.Deadline) }
 
 // outlasts reports whether an owner that comes back from a condition tries again after an error. It had the lock before,
 // and replicas that lag are no reason to lose it.
-func (t *try) outlasts(err error) bool { return t.holds > 0 && errors.Is(err, ErrNotReplicated) }
+func (t *Try) outlasts(err error) bool {
+	return t.holds > 0 && errors.Is(err, backend.ErrNotReplicated)
+}
 
 // within returns d, or the time left of a timed try if that is less, but not less than least.
-func (t *try) within(d, least time.Duration) time.Duration {
-	if t.deadline.IsZero() {
+func (t *Try) within(d, least time.Duration) time.Duration {
+	if t.Deadline.IsZero() {
 		return d
 	}
-	return min(d, max(time.Until(t.deadline), least))
+	return min(d, max(time.Until(t.Deadline), least))
 }
 
 // interrupted returns the reason why the head must stop, nil if it need not. After the deadline of ctx it must stop
 // even if ctx has not ended yet: no command could be sent.
-func (e *lockState) interrupted(ctx context.Context, last error) error {
+func (e *State) interrupted(ctx context.Context, last error) error {
 	select {
 	case <-e.s.core.Closing:
-		return core.MergeOutcome(last, ErrClosed)
+		return core.MergeOutcome(last, core.ErrClosed)
 	default:
 	}
 	if ctx.Err() != nil || core.DeadlinePassed(ctx) {
@@ -209,28 +211,28 @@ type attempt struct {
 	err   error
 }
 
-// reportLongWait reports, once, that the head has waited long. If last is nil, the event has the lock's state, with the
+// ReportLongWait reports, once, that the head has waited long. If last is nil, the event has the lock's state, with the
 // holder.
-func (a *attempt) reportLongWait(ctx context.Context, e *lockState, t *try, last error) {
+func (a *attempt) reportLongWait(ctx context.Context, e *State, t *Try, last error) {
 	if t.reportedWait || time.Since(a.begun) < e.s.core.Config.Lease {
 		return
 	}
 	t.reportedWait = true
-	event := Event{Kind: EventWaitingLong, Lock: e.name, Owner: e.head}
+	event := core.Event{Kind: core.EventWaitingLong, Lock: e.name, Owner: e.head}
 	if last == nil && e.s.core.TakesWarnings() {
 		limit := e.s.core.Config.CommandTimeout
-		seen := e.s.askForHolder(e.remote, t.within(limit, limit/8))
-		seen.err = nil
-		seen.into(&event)
+		seen := e.s.core.AskForHolder(e.remote, t.within(limit, limit/8))
+		seen.Err = nil
+		seen.Into(&event)
 	}
 	event.Err = last
-	e.s.reportLongWait(runningIn(ctx), event, a.begun)
+	e.s.core.ReportLongWait(core.RunningIn(ctx), event, a.begun)
 }
 
 // begin begins the head's attempt, with what the last owner of this session left. Baton.
-func (e *lockState) begin(owner Owner, t *try) attempt {
+func (e *State) begin(owner core.Owner, t *Try) attempt {
 	e.mu.Lock()
-	idle := e.hold.phase == phaseIdle
+	idle := e.Hold.phase == phaseIdle
 	if idle {
 		e.wakeIdleLocked()
 	}
@@ -240,43 +242,43 @@ func (e *lockState) begin(owner Owner, t *try) attempt {
 	}
 	e.mu.Unlock()
 	if idle {
-		e.s.putState(e) // the reference of the idle hold
+		e.s.PutState(e) // the reference of the idle hold
 	}
 	return a
 }
 
 // newAttemptLocked returns the head's attempt and its request. A hold that the last owner handed over ends here; the
 // attempt keeps its lease if enough of that is left. e.mu is held.
-func (e *lockState) newAttemptLocked(owner Owner, t *try) attempt {
+func (e *State) newAttemptLocked(owner core.Owner, t *Try) attempt {
 	cfg := &e.s.core.Config
 	now := time.Now()
-	a := attempt{notifier: t.notifier, begun: now, cohort: e.s.core.Cohort(owner, t.fixed), req: backend.AcquireRequest{
-		Holds: max(t.holds, 1), Lease: cfg.Lease, Queue: t.waits, Barge: t.barges, Tokens: 1,
-		Seen: Token(e.s.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL, Prior: e.prior,
+	a := attempt{notifier: t.notifier, begun: now, cohort: e.s.core.Cohort(owner, t.Fixed), req: backend.AcquireRequest{
+		Holds: max(t.holds, 1), Lease: cfg.Lease, Queue: t.Waits, Barge: t.Barges, Tokens: 1,
+		Seen: backend.Token(e.s.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL, Prior: e.prior,
 	}}
 	if a.cohort {
 		a.req.Owner, a.req.Holds, a.req.Tokens = cfg.CohortOwner(), 1, cfg.Block()
 	} else {
 		a.req.Owner = e.ownerField(owner)
 	}
-	if t.fixed > 0 {
-		a.req.Lease, a.req.Fixed = t.fixed, true
+	if t.Fixed > 0 {
+		a.req.Lease, a.req.Fixed = t.Fixed, true
 	}
 	if !t.waitBegun.IsZero() {
 		a.begun = t.waitBegun
 	}
 	e.head = owner
-	if h := e.hold; h.phase == phaseHanded {
+	if h := e.Hold; h.phase == phaseHanded {
 		e.clearLocked()
 		a.handed = true
-		if !a.req.Fixed && !h.lease.Fixed() && h.lease.Length >= cfg.Lease && h.lease.Remaining(now) > cfg.Lease*2/3 {
-			a.req.KeepTTL, a.kept = true, h.lease
+		if !a.req.Fixed && !h.Lease.Fixed() && h.Lease.Length >= cfg.Lease && h.Lease.Remaining(now) > cfg.Lease*2/3 {
+			a.req.KeepTTL, a.kept = true, h.Lease
 		}
 	}
 	if e.turn.limit == 0 || !e.unreleased {
 		e.turn = turn{}
 	} else { // the turn goes on, also after a head that was handed the lock and left
-		a.req.Yield = t.waits && (e.spent(now.Sub(e.s.core.Opened)) || a.cohort && a.handed)
+		a.req.Yield = t.Waits && (e.spent(now.Sub(e.s.core.Opened)) || a.cohort && a.handed)
 		a.req.KeepTTL = a.req.KeepTTL && !a.req.Yield // if no session waits, Redis gives a new lease instead of yielding
 		e.turn.passes++
 	}
@@ -285,7 +287,7 @@ func (e *lockState) newAttemptLocked(owner Owner, t *try) attempt {
 
 // adoptLocked gives the attempt the place in Redis that came with a signal, so that it need not send anything before
 // the grant comes. It returns false if a newer attempt of this session has taken over the place. e.mu is held.
-func (e *lockState) adoptLocked(a *attempt, t *try) bool {
+func (e *State) adoptLocked(a *attempt, t *Try) bool {
 	if e.sentEpoch > t.ticket || a.handed {
 		return false
 	}
@@ -306,14 +308,14 @@ func (e *lockState) adoptLocked(a *attempt, t *try) bool {
 
 // newEpoch gives the attempt a new epoch. Nothing that Redis has or grants under an earlier epoch is trusted from here
 // on. waiting says that the attempt may wait for a grant. Baton.
-func (e *lockState) newEpoch(waiting bool) uint64 {
+func (e *State) newEpoch(waiting bool) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.newEpochLocked(waiting)
 }
 
 // newEpochLocked is newEpoch with e.mu held.
-func (e *lockState) newEpochLocked(waiting bool) uint64 {
+func (e *State) newEpochLocked(waiting bool) uint64 {
 	e.lastUsed, e.prior = 0, backend.Prior{}
 	e.sentEpoch, e.waiting, e.grant = e.s.core.Epochs.Add(1), waiting, backend.Grant{}
 	select {
@@ -325,7 +327,7 @@ func (e *lockState) newEpochLocked(waiting bool) uint64 {
 
 // sendAcquire sends the attempt until Redis has replied to it, or the call has ended. An attempt that does not wait is sent
 // once. sent is when the copy was sent that has the reply.
-func (e *lockState) sendAcquire(ctx context.Context, a *attempt, owner Owner, t *try) (reply backend.AcquireReply, sent time.Time, err error) {
+func (e *State) sendAcquire(ctx context.Context, a *attempt, owner core.Owner, t *Try) (reply backend.AcquireReply, sent time.Time, err error) {
 	earlier := a.last
 	p := core.Policy{
 		Stop:    func(last error) error { return e.mayAsk(ctx, a, owner, t, core.MergeOutcome(earlier, last)) },
@@ -338,7 +340,7 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, owner Owner, t 
 		Closing: e.s.core.Closing,
 		Tried:   a.tried,
 	}
-	if !t.waits {
+	if !t.Waits {
 		p.Tries = 1
 	}
 	err = e.s.core.Repeat(ctx, p, func(call context.Context, c core.Copy) (err error) {
@@ -356,7 +358,7 @@ func (e *lockState) sendAcquire(ctx context.Context, a *attempt, owner Owner, t 
 }
 
 // sendCopy sends one copy of the attempt, and records what Redis may have of it.
-func (e *lockState) sendCopy(ctx, call context.Context, a *attempt, t *try, c core.Copy) (backend.AcquireReply, error) {
+func (e *State) sendCopy(ctx, call context.Context, a *attempt, t *Try, c core.Copy) (backend.AcquireReply, error) {
 	a.ahead, a.req.NotAfter = e.s.core.Ahead(), c.Limit
 	reply, err := e.remote.Acquire(call, a.req)
 	if err != nil {
@@ -368,7 +370,7 @@ func (e *lockState) sendCopy(ctx, call context.Context, a *attempt, t *try, c co
 	if err == nil {
 		a.inOutage = false
 		e.s.core.Outages.Answered(e.name)
-	} else if t.waits {
+	} else if t.Waits {
 		a.inOutage = e.s.core.NoteOutage(e.name, err, !a.inOutage) || a.inOutage
 	}
 	switch {
@@ -378,11 +380,11 @@ func (e *lockState) sendCopy(ctx, call context.Context, a *attempt, t *try, c co
 		e.unreleased = e.unreleased || a.req.Queue
 		if a.req.Yield && reply.Status == backend.Waiting {
 			e.s.core.Counts.Yields.Add(1)
-			e.s.core.Report(context.Background(), Event{Kind: EventYielded, Lock: e.name})
+			e.s.core.Report(context.Background(), core.Event{Kind: core.EventYielded, Lock: e.name})
 		}
 		// Another session has the lock now. The next copy asks for a full lease, and its grant begins a new turn.
 		a.req.KeepTTL, a.req.Yield, e.turn, a.refuted = false, false, turn{}, c.Sent
-	case OutcomeUnknown(err):
+	case backend.OutcomeUnknown(err):
 		e.unreleased = true
 		a.req.KeepTTL = false
 		e.unknownUntil = max(e.unknownUntil, a.req.NotAfter.Sub(e.s.core.Opened))
@@ -391,16 +393,16 @@ func (e *lockState) sendCopy(ctx, call context.Context, a *attempt, t *try, c co
 }
 
 // newHold returns the hold of a granted attempt.
-func (a *attempt) newHold(owner Owner, reply backend.AcquireReply, sent time.Time) hold {
-	h := hold{cohort: a.cohort, owner: owner, epoch: a.req.Epoch, token: reply.First, last: reply.Last, span: a.req.Lease, notifier: a.notifier}
+func (a *attempt) newHold(owner core.Owner, reply backend.AcquireReply, sent time.Time) Hold {
+	h := Hold{cohort: a.cohort, Owner: owner, Epoch: a.req.Epoch, Token: reply.First, last: reply.Last, span: a.req.Lease, notifier: a.notifier}
 	switch {
 	case a.req.KeepTTL:
-		h.lease = a.kept
+		h.Lease = a.kept
 	case a.req.Fixed:
 		// An earlier copy may have started the lease, so the time left of it counts.
-		h.lease = lease.New(sent, a.ahead, min(a.req.Lease, reply.TTL), true)
+		h.Lease = lease.New(sent, a.ahead, min(a.req.Lease, reply.TTL), true)
 	default:
-		h.lease = lease.New(sent, a.ahead, a.req.Lease, false)
+		h.Lease = lease.New(sent, a.ahead, a.req.Lease, false)
 	}
 	return h
 }
@@ -408,14 +410,14 @@ func (a *attempt) newHold(owner Owner, reply backend.AcquireReply, sent time.Tim
 // park waits until the head is woken, or until it must ask Redis again: at the next heartbeat, or when the holder's
 // lease ends if that is sooner. The jitter keeps waiters from asking all at once. It reports whether the head was
 // woken, as a rule by a grant. ttl is the rest of the holder's lease, negative if that is not known.
-func (e *lockState) park(ctx context.Context, t *try, ttl time.Duration) bool {
+func (e *State) park(ctx context.Context, t *Try, ttl time.Duration) bool {
 	cfg := &e.s.core.Config
 	wait := cfg.Heartbeat - cfg.Jitter(cfg.Heartbeat/8)
 	if ttl >= 0 && ttl < wait {
 		wait = ttl + time.Millisecond + cfg.Jitter(time.Millisecond)
 	}
-	if !t.deadline.IsZero() {
-		wait = min(wait, time.Until(t.deadline))
+	if !t.Deadline.IsZero() {
+		wait = min(wait, time.Until(t.Deadline))
 	}
 	if e.timer == nil {
 		e.timer = time.NewTimer(wait)
@@ -438,35 +440,35 @@ func (e *lockState) park(ctx context.Context, t *try, ttl time.Duration) bool {
 // lock, if less than half of its TTL is left, if the machine slept since Redis was last asked, if the lease is fixed
 // (it starts when it is accepted), or if it is more than the attempt asked for. The next copy of the attempt then
 // confirms the grant.
-func (e *lockState) accept(a *attempt, owner Owner) (hold, bool) {
+func (e *State) accept(a *attempt, owner core.Owner) (Hold, bool) {
 	e.mu.Lock()
 	g := e.grant
 	e.mu.Unlock()
 	if g.Epoch != a.req.Epoch || g.NotBefore.IsZero() || g.NotBefore.Before(a.refuted) || a.req.Fixed || !check.Grant(&a.req, &g) {
-		return hold{}, false
+		return Hold{}, false
 	}
 	now := time.Now()
 	l := lease.Pushed(g.NotBefore, a.ahead, g.TTL)
 	if l.Remaining(now) < g.TTL/2 || lease.Napped(a.ahead, e.s.core.Ahead()) {
-		return hold{}, false
+		return Hold{}, false
 	}
 	e.turn = e.newTurn(now.Sub(e.s.core.Opened))
 	if g.First == g.Last {
 		e.prior = backend.Prior{Epoch: g.Epoch, Owner: a.req.Owner, Token: g.First, Pushed: true}
 	}
-	return hold{cohort: a.cohort, owner: owner, epoch: g.Epoch, token: g.First, last: g.Last, lease: l, span: a.req.Lease, notifier: a.notifier}, true
+	return Hold{cohort: a.cohort, Owner: owner, Epoch: g.Epoch, Token: g.First, last: g.Last, Lease: l, span: a.req.Lease, notifier: a.notifier}, true
 }
 
 // giveUp ends an attempt that got no hold. The next head takes over what Redis has for the session, such as its place
 // among the waiters. If there is no next head, a clean-up releases it in the background, so that a caller whose context
 // ended does not wait for Redis.
-func (e *lockState) giveUp() {
+func (e *State) giveUp() {
 	e.mu.Lock()
 	e.waiting = false
 	e.mu.Unlock()
 	if !e.unreleased {
-		e.queue.Leave()
-		e.s.putState(e)
+		e.Queue.Leave()
+		e.s.PutState(e)
 		return
 	}
 	e.passOn()
@@ -474,37 +476,37 @@ func (e *lockState) giveUp() {
 
 // passOn passes the baton to the next owner, which takes over what Redis has for the session. If there is none, it
 // passes the baton and its reference to a clean-up in the background.
-func (e *lockState) passOn() {
+func (e *State) passOn() {
 	e.mu.Lock()
-	passed := e.queue.Pass()
+	passed := e.Queue.Pass()
 	if !passed {
 		e.clearLocked()
 		e.startCleaningLocked()
 	}
 	e.mu.Unlock()
 	if passed {
-		e.s.putState(e)
+		e.s.PutState(e)
 		return
 	}
 	e.s.core.Cleaner.Do(e.cleanUp)
 }
 
 // startCleaningLocked gives the baton to a clean-up. e.mu is held.
-func (e *lockState) startCleaningLocked() {
+func (e *State) startCleaningLocked() {
 	e.cleaning, e.cleaningSince = make(chan struct{}), e.s.core.Age()
 }
 
 // cleanUp releases what given-up attempts have in Redis, then passes the baton on. It owns the baton and a reference.
 // It waits no longer than ReleaseTime: the epoch of the next attempt is higher than that of anything left.
-func (e *lockState) cleanUp() {
-	if err := e.release(context.Background()); err != nil && !errors.Is(err, ErrLost) && !e.s.core.Outages.Add(e.name) {
+func (e *State) cleanUp() {
+	if err := e.release(context.Background()); err != nil && !errors.Is(err, core.ErrLost) && !e.s.core.Outages.Add(e.name) {
 		e.s.core.Log(slog.LevelWarn, "could not give back an attempt yet", slog.String("lock", e.name), slog.Any("error", err))
 	}
 	e.mu.Lock()
 	done := e.cleaning
 	e.cleaning = nil
-	e.queue.Leave()
+	e.Queue.Leave()
 	e.mu.Unlock()
 	close(done)
-	e.s.putState(e)
+	e.s.PutState(e)
 }

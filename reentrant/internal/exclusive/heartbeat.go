@@ -1,4 +1,4 @@
-package reentrant
+package exclusive
 
 import (
 	"cmp"
@@ -10,38 +10,38 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A waiterHeartbeat shows Redis that a session's waiters for conditions are alive, and also those that were signalled
+// A WaiterHeartbeat shows Redis that a session's waiters for conditions are alive, and also those that were signalled
 // and wait for the lock again: one command per condition and heartbeat. The reply reports signals whose messages were
 // lost. The command names those whose owners have the lock again, and only that acknowledges a signal: a beat's reply
 // may be lost, and an owner that was signalled may still leave without the lock. One goroutine does it for the whole
 // session, and sleeps while the session has no waiter.
-type waiterHeartbeat struct {
-	s     *session
+type WaiterHeartbeat struct {
+	s     *Room
 	nudge chan struct{} // 1-buffered: there is a ticket again
 	again chan struct{} // 1-buffered: the channel to the backend was reopened, so messages may be lost
 	quit  chan struct{}
 	done  sync.WaitGroup
 
 	mu      sync.Mutex       // a leaf
-	tickets map[*ticket]bool // true: its owner has the lock again, so one more beat acknowledges its signal
+	tickets map[*Ticket]bool // true: its owner has the lock again, so one more beat acknowledges its signal
 }
 
-func newWaiterHeartbeat(s *session) *waiterHeartbeat {
-	return &waiterHeartbeat{
+func newWaiterHeartbeat(s *Room) *WaiterHeartbeat {
+	return &WaiterHeartbeat{
 		s: s, nudge: make(chan struct{}, 1), again: make(chan struct{}, 1), quit: make(chan struct{}),
-		tickets: make(map[*ticket]bool),
+		tickets: make(map[*Ticket]bool),
 	}
 }
 
-func (v *waiterHeartbeat) start() { v.done.Go(v.watch) }
+func (v *WaiterHeartbeat) start() { v.done.Go(v.watch) }
 
-func (v *waiterHeartbeat) stop() {
+func (v *WaiterHeartbeat) stop() {
 	close(v.quit)
 	v.done.Wait()
 }
 
-// add beats for a ticket from now on.
-func (v *waiterHeartbeat) add(t *ticket) {
+// Add beats for a ticket from now on.
+func (v *WaiterHeartbeat) Add(t *Ticket) {
 	v.mu.Lock()
 	v.tickets[t] = false
 	v.mu.Unlock()
@@ -52,28 +52,28 @@ func (v *waiterHeartbeat) add(t *ticket) {
 }
 
 // beatNow sends the next beat at once: it reports signals whose messages were lost with the channel.
-func (v *waiterHeartbeat) beatNow() {
+func (v *WaiterHeartbeat) beatNow() {
 	select {
 	case v.again <- struct{}{}:
 	default:
 	}
 }
 
-// acknowledge acknowledges a ticket's signal with the next beat.
-func (v *waiterHeartbeat) acknowledge(t *ticket) {
+// Acknowledge acknowledges a ticket's signal with the next beat.
+func (v *WaiterHeartbeat) Acknowledge(t *Ticket) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.tickets[t] = true
 }
 
-// remove forgets a ticket: it was withdrawn, or its owner could not come back, and the signal goes to another waiter.
-func (v *waiterHeartbeat) remove(t *ticket) {
+// Remove forgets a ticket: it was withdrawn, or its owner could not come back, and the signal goes to another waiter.
+func (v *WaiterHeartbeat) Remove(t *Ticket) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.tickets, t)
 }
 
-func (v *waiterHeartbeat) watch() {
+func (v *WaiterHeartbeat) watch() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	cfg := &v.s.core.Config
@@ -110,7 +110,7 @@ func since(t time.Time) time.Duration {
 	return time.Since(t)
 }
 
-func (v *waiterHeartbeat) empty() bool {
+func (v *WaiterHeartbeat) empty() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.tickets) == 0
@@ -124,7 +124,7 @@ type group struct {
 
 // beat sends one command per condition (more if it has many tickets), all at once: one without a reply does not delay
 // the others.
-func (v *waiterHeartbeat) beat() {
+func (v *WaiterHeartbeat) beat() {
 	limit := min(v.s.core.Config.CommandTimeout, v.s.core.Config.Heartbeat)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -138,32 +138,32 @@ func (v *waiterHeartbeat) beat() {
 }
 
 // send sends one command of a beat.
-func (v *waiterHeartbeat) send(ctx context.Context, g group, tickets grouped) {
+func (v *WaiterHeartbeat) send(ctx context.Context, g group, tickets grouped) {
 	v.s.core.Counts.Commands.Add(1)
 	answers, err := g.remote.Beat(ctx, g.name, epochs(tickets.waiting), epochs(tickets.served))
 	if err != nil || len(answers) != len(tickets.waiting) {
 		return // the next one comes in time
 	}
 	for _, t := range tickets.served {
-		v.remove(t)
+		v.Remove(t)
 	}
 	for i, t := range tickets.waiting {
 		if answers[i] != backend.Waited {
-			t.wake(false) // if its message was lost
+			t.Wake(false) // if its message was lost
 		}
 	}
 }
 
-func epochs(tickets []*ticket) []uint64 {
+func epochs(tickets []*Ticket) []uint64 {
 	epochs := make([]uint64, len(tickets))
 	for i, t := range tickets {
-		epochs[i] = t.epoch
+		epochs[i] = t.Epoch
 	}
 	return epochs
 }
 
 // grouped is a condition's part of a beat.
-type grouped struct{ waiting, served []*ticket }
+type grouped struct{ waiting, served []*Ticket }
 
 // maxBeat is how many tickets go into one command. Redis spends some 4 µs on each, and serves no other client meanwhile.
 const maxBeat = 500
@@ -179,12 +179,12 @@ func (all grouped) parts() (parts []grouped) {
 	return parts
 }
 
-func (v *waiterHeartbeat) groups() map[group]grouped {
+func (v *WaiterHeartbeat) groups() map[group]grouped {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	groups := make(map[group]grouped)
 	for t, served := range v.tickets {
-		g := group{t.remote, t.name}
+		g := group{t.Remote, t.Name}
 		all := groups[g]
 		if served {
 			all.served = append(all.served, t)
@@ -200,4 +200,4 @@ func (v *waiterHeartbeat) groups() map[group]grouped {
 	return groups
 }
 
-func byEpoch(a, b *ticket) int { return cmp.Compare(a.epoch, b.epoch) }
+func byEpoch(a, b *Ticket) int { return cmp.Compare(a.Epoch, b.Epoch) }

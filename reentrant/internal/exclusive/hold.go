@@ -1,4 +1,4 @@
-package reentrant
+package exclusive
 
 import (
 	"cmp"
@@ -7,11 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// A phase is the state of a session's hold on a lock. lockState.mu guards it, and only this file writes it.
+// A phase is the state of a session's hold on a lock. State.mu guards it, and only this file writes it.
 type phase uint8
 
 const (
@@ -39,28 +40,28 @@ var successors = [...][]phase{
 
 // enter changes the phase. Builds with the tag invariants, and those with the race detector, check that the transition
 // is legal.
-func (h *hold) enter(next phase) {
+func (h *Hold) enter(next phase) {
 	if invariants && next != h.phase && !slices.Contains(successors[h.phase], next) {
 		panic(fmt.Sprintf("reentrant: bug: a hold went from %v to %v", h.phase, next))
 	}
 	h.phase = next
 }
 
-// A hold is what an owner of this session has of a lock, or what it left to the next owner. It is guarded by
-// lockState.mu. The goroutine that has the baton writes it, and so does the watchdog when it renews the lease or finds
+// A Hold is what an owner of this session has of a lock, or what it left to the next owner. It is guarded by
+// State.mu. The goroutine that has the baton writes it, and so does the watchdog when it renews the lease or finds
 // it over.
-type hold struct {
+type Hold struct {
 	phase         phase
 	cohort        bool   // Redis has it as the session's, not as its owner's
 	renewalFailed bool   // the last renewal failed
 	checking      bool   // an ownership check is scheduled
 	lockID        uint32 // of the Lock with which it was got
-	owner         Owner
-	epoch         uint64 // 0 for an idle hold that was lost
+	Owner         core.Owner
+	Epoch         uint64 // 0 for an idle hold that was lost
 	op            uint64 // the number of its last operation in Redis
-	token         Token
-	last          Token // the last token of its block
-	lease         lease.Lease
+	Token         backend.Token
+	last          backend.Token // the last token of its block
+	Lease         lease.Lease
 	span          time.Duration      // the lease that was asked for, and that renewals ask for
 	notifier      *core.LossNotifier // nil until a caller asks to be notified of the loss
 	wanted        *wantedChannel     // nil until a caller asks to be notified that another owner waits
@@ -68,22 +69,22 @@ type hold struct {
 	note          *note              // nil if it has none
 }
 
-// owned reports whether an owner has the hold, as far as this process knows.
-func (h *hold) owned() bool { return h.phase == phaseHeld || h.phase == phaseReleasing }
+// Owned reports whether an owner has the hold, as far as this process knows.
+func (h *Hold) Owned() bool { return h.phase == phaseHeld || h.phase == phaseReleasing }
 
 // inheritable reports whether an owner left the hold, and it has not been lost since.
-func (h *hold) inheritable() bool {
-	return h.phase == phaseHanded || h.phase == phaseIdle && h.epoch != 0
+func (h *Hold) inheritable() bool {
+	return h.phase == phaseHanded || h.phase == phaseIdle && h.Epoch != 0
 }
 
 // belongsTo reports whether the owner has the hold, or lost it and has not been evicted yet.
-func (h *hold) belongsTo(owner Owner) bool {
-	return h.owner == owner && (h.owned() || h.phase == phaseLost)
+func (h *Hold) belongsTo(owner core.Owner) bool {
+	return h.Owner == owner && (h.Owned() || h.phase == phaseLost)
 }
 
 // fixed is the length of the hold's lease if that is a fixed one, else zero.
-func (h *hold) fixed() time.Duration {
-	if h.lease.Fixed() {
+func (h *Hold) fixed() time.Duration {
+	if h.Lease.Fixed() {
 		return h.span
 	}
 	return 0
@@ -91,13 +92,13 @@ func (h *hold) fixed() time.Duration {
 
 // settle makes the head the owner of a new hold, which the watchdog maintains from here on. If the session has been
 // closed, settle gives up the attempt. The baton and the reference are as in acquireRemote.
-func (e *lockState) settle(ctx context.Context, l *Lock, h hold, t *try) (bool, error) {
+func (e *State) settle(ctx context.Context, l *Handle, h Hold, t *Try) (bool, error) {
 	e.mu.Lock()
 	if t.note != "" {
 		h.note = newNote(t.note)
 	}
-	e.hold = h
-	e.trustLocked(h.lease)
+	e.Hold = h
+	e.trustLocked(h.Lease)
 	settled := e.settleLocked(ctx, l, t)
 	if settled {
 		e.startUpkeepLocked()
@@ -105,38 +106,38 @@ func (e *lockState) settle(ctx context.Context, l *Lock, h hold, t *try) (bool, 
 	e.mu.Unlock()
 	if !settled {
 		e.giveUp()
-		return false, ErrClosed
+		return false, core.ErrClosed
 	}
 	return true, nil
 }
 
 // settleLocked makes the head the owner of e.hold, with the hold count that the try brings, or one. If the session has
 // been closed, settleLocked forgets the hold and returns false, and the head keeps the baton. e.mu is held.
-func (e *lockState) settleLocked(ctx context.Context, l *Lock, t *try) bool {
+func (e *State) settleLocked(ctx context.Context, l *Handle, t *Try) bool {
 	e.waiting = false
 	if e.s.core.Abandoned.Load() { // set before Close looks for holds: either Close finds this one, or this call sees the flag
 		e.clearLocked()
 		return false
 	}
-	h := &e.hold
+	h := &e.Hold
 	h.enter(phaseHeld)
 	h.lockID = l.id()
 	if h.cohort {
-		e.lastUsed = h.token
+		e.lastUsed = h.Token
 		if e.holderLock.Load() != h.lockID {
 			e.holderLock.Store(h.lockID)
 		}
-		e.holder.Store(core.GoroutineOf(h.owner))
+		e.holder.Store(core.GoroutineOf(h.Owner))
 		if l.lastState.Load() != e {
 			l.lastState.Store(e)
 		}
 	}
 	if e.s.core.Reporting {
 		h.since = time.Now()
-		e.reportGot(ctx, EventAcquired, t)
+		e.reportGot(ctx, core.EventAcquired, t)
 	}
-	e.queue.Settle(max(t.holds, 1))
-	e.s.core.SawToken(h.token)
+	e.Queue.Settle(max(t.holds, 1))
+	e.s.core.SawToken(h.Token)
 	e.s.core.Counts.Acquired.Add(1)
 	return true
 }
@@ -144,66 +145,66 @@ func (e *lockState) settleLocked(ctx context.Context, l *Lock, t *try) bool {
 // startUpkeepLocked starts the background work for a hold: it sends the note and has the watchdog renew the lease. If
 // another session may have resumed the hold already, it asks Redis, since a copy of the same attempt may have got the
 // hold anew after that. e.mu is held.
-func (e *lockState) startUpkeepLocked() {
-	if e.hold.note != nil {
+func (e *State) startUpkeepLocked() {
+	if e.Hold.note != nil {
 		e.noteLocked()
 	}
-	e.s.watchdog.wakeBy(e.hold.lease.Wake())
-	if e.movedEpoch >= e.hold.epoch {
+	e.s.Watchdog.WakeBy(e.Hold.Lease.Wake())
+	if e.movedEpoch >= e.Hold.Epoch {
 		e.scheduleCheckLocked()
 	}
 }
 
 // trustLocked gives the hold a lease. e.mu is held.
-func (e *lockState) trustLocked(l lease.Lease) {
-	e.hold.lease = l
+func (e *State) trustLocked(l lease.Lease) {
+	e.Hold.Lease = l
 	e.trustUntil.Store(int64(l.Until().Sub(e.s.core.Opened)))
 }
 
 // trustLeft returns for how much longer the hold's lease can be trusted when the session has the given age.
-func (e *lockState) trustLeft(age time.Duration) time.Duration {
+func (e *State) trustLeft(age time.Duration) time.Duration {
 	return time.Duration(e.trustUntil.Load()) - age
 }
 
 // startReleasing marks the hold before a command that ends its epoch in Redis. If Redis then no longer has the epoch,
 // that is no loss. Baton.
-func (e *lockState) startReleasing() {
+func (e *State) startReleasing() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.hold.phase == phaseHeld {
-		e.hold.enter(phaseReleasing)
+	if e.Hold.phase == phaseHeld {
+		e.Hold.enter(phaseReleasing)
 	}
 }
 
 // stopReleasing undoes startReleasing, if the hold stays after all. Baton.
-func (e *lockState) stopReleasing() {
+func (e *State) stopReleasing() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.hold.phase == phaseReleasing {
-		e.hold.enter(phaseHeld)
+	if e.Hold.phase == phaseReleasing {
+		e.Hold.enter(phaseHeld)
 	}
 }
 
 // leaveHold ends the hold of an owner that waits for a condition, and returns it. From here on a signal may put the
 // owner in the queue. Baton.
-func (e *lockState) leaveHold(t *ticket) hold {
+func (e *State) leaveHold(t *Ticket) Hold {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h := e.hold
+	h := e.Hold
 	e.clearLocked()
 	t.holdGone = true
 	return h
 }
 
 // handOverLocked takes the hold from its owner, and leaves it to the next one that gets the baton. e.mu is held.
-func (e *lockState) handOverLocked() {
-	e.hold.enter(phaseHanded)
-	e.hold.owner, e.hold.notifier, e.hold.wanted = Owner{}, nil, nil
+func (e *State) handOverLocked() {
+	e.Hold.enter(phaseHanded)
+	e.Hold.Owner, e.Hold.notifier, e.Hold.wanted = core.Owner{}, nil, nil
 	e.holder.Store(0)
 }
 
 // takeHanded ends the hold that the last owner left to the head, which asks Redis all the same. Baton.
-func (e *lockState) takeHanded(head Owner) {
+func (e *State) takeHanded(head core.Owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.head = head
@@ -212,16 +213,16 @@ func (e *lockState) takeHanded(head Owner) {
 
 // idleLocked makes a handed hold idle. It is given back at the session's age until, if no owner takes it before. e.mu
 // is held.
-func (e *lockState) idleLocked(until time.Duration) {
-	e.hold.enter(phaseIdle)
+func (e *State) idleLocked(until time.Duration) {
+	e.Hold.enter(phaseIdle)
 	e.lingerUntil = until
 }
 
 // wakeIdleLocked leaves an idle hold to the head, or clears it if it has been lost. The caller gets the reference that
 // the hold had. e.mu is held.
-func (e *lockState) wakeIdleLocked() {
-	if e.hold.inheritable() {
-		e.hold.enter(phaseHanded)
+func (e *State) wakeIdleLocked() {
+	if e.Hold.inheritable() {
+		e.Hold.enter(phaseHanded)
 	} else {
 		e.clearLocked()
 	}
@@ -229,59 +230,59 @@ func (e *lockState) wakeIdleLocked() {
 
 // dropLocked ends a handed or an idle hold. An idle one stays idle, with epoch 0, since it still has its reference.
 // e.mu is held.
-func (e *lockState) dropLocked() {
-	if e.hold.phase == phaseIdle {
-		e.hold = hold{phase: phaseIdle}
+func (e *State) dropLocked() {
+	if e.Hold.phase == phaseIdle {
+		e.Hold = Hold{phase: phaseIdle}
 		return
 	}
 	e.clearLocked()
 }
 
 // clearLocked forgets the hold. e.mu is held.
-func (e *lockState) clearLocked() {
-	e.hold.enter(phaseVacant)
-	e.hold = hold{}
+func (e *State) clearLocked() {
+	e.Hold.enter(phaseVacant)
+	e.Hold = Hold{}
 	e.holder.Store(0)
 }
 
 // replace replaces the owner's hold by h. Callers that asked to be notified about the old hold are notified about h,
 // unless the old hold has been lost: then they have been notified. In a closed session replace does nothing, since no
 // watchdog would maintain h. Baton.
-func (e *lockState) replace(h hold) {
+func (e *State) replace(h Hold) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.s.core.Abandoned.Load() { // as in settleLocked
 		return
 	}
-	h.since, h.lockID = e.s.core.Now(), e.hold.lockID
-	if e.hold.phase != phaseLost {
-		h.since, h.notifier, h.wanted = e.hold.since, e.hold.notifier, e.hold.wanted
-		h.note = cmp.Or(h.note, e.hold.note)
+	h.since, h.lockID = e.s.core.Now(), e.Hold.lockID
+	if e.Hold.phase != phaseLost {
+		h.since, h.notifier, h.wanted = e.Hold.since, e.Hold.notifier, e.Hold.wanted
+		h.note = cmp.Or(h.note, e.Hold.note)
 	}
-	e.hold.enter(phaseHeld)
-	h.phase = e.hold.phase
-	e.hold = h
-	e.trustLocked(h.lease)
+	e.Hold.enter(phaseHeld)
+	h.phase = e.Hold.phase
+	e.Hold = h
+	e.trustLocked(h.Lease)
 	e.watchLocked()
 	e.startUpkeepLocked()
-	e.s.core.SawToken(h.token)
+	e.s.core.SawToken(h.Token)
 }
 
-// lose ends a hold that can no longer be trusted, and notifies its owner, who still has the baton. An operation under
+// Lose ends a hold that can no longer be trusted, and notifies its owner, who still has the baton. An operation under
 // way finds the loss and passes the baton on, and so does Unlock. If there is neither, evict takes the baton from the
 // owner when the lease is over in Redis too. So another owner of this session gets the lock no sooner than one of
 // another session could, and the owner has the margin of the lease to stop.
-func (e *lockState) lose(epoch uint64, why string) {
+func (e *State) Lose(epoch uint64, why string) {
 	e.mu.Lock()
-	h := e.hold
-	if h.inheritable() && h.epoch == epoch {
+	h := e.Hold
+	if h.inheritable() && h.Epoch == epoch {
 		e.dropLocked() // the next owner finds nothing to inherit
 	}
-	if !h.owned() || h.epoch != epoch {
+	if !h.Owned() || h.Epoch != epoch {
 		e.mu.Unlock()
 		return
 	}
-	e.hold.enter(phaseLost)
+	e.Hold.enter(phaseLost)
 	e.holder.Store(0)
 	if h.notifier != nil {
 		h.notifier.CloseLost() // before any call can return ErrLost

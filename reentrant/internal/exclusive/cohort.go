@@ -1,4 +1,4 @@
-package reentrant
+package exclusive
 
 import (
 	"context"
@@ -27,23 +27,23 @@ import (
 // inherit gives the head the hold that its session has already, without a command. It returns false if there is none,
 // or if the head must ask Redis. Its frames, and those of what it calls, are small: the stack of a goroutine that has
 // waited long is no longer in the processor's caches. Baton.
-func (e *lockState) inherit(ctx context.Context, l *Lock, owner Owner, t *try) bool {
+func (e *State) inherit(ctx context.Context, l *Handle, owner core.Owner, t *Try) bool {
 	e.mu.Lock()
-	idle := e.hold.phase == phaseIdle
+	idle := e.Hold.phase == phaseIdle
 	if idle {
 		e.wakeIdleLocked()
 	}
 	inherited := e.inheritLocked(ctx, l, owner, t, idle)
 	e.mu.Unlock()
 	if idle {
-		e.s.putState(e) // the reference of the idle hold
+		e.s.PutState(e) // the reference of the idle hold
 	}
 	return inherited
 }
 
 // inheritLocked is inherit with e.mu held. idle says that the hold was idle.
-func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t *try, idle bool) bool {
-	h := &e.hold
+func (e *State) inheritLocked(ctx context.Context, l *Handle, owner core.Owner, t *Try, idle bool) bool {
+	h := &e.Hold
 	if h.phase != phaseHanded || !h.cohort {
 		return false
 	}
@@ -51,27 +51,27 @@ func (e *lockState) inheritLocked(ctx context.Context, l *Lock, owner Owner, t *
 	if idle { // no other session has asked for it meanwhile
 		e.turn = e.newTurn(age)
 	}
-	if h.token >= h.last || e.trustLeft(age) < h.lease.Length/3 || e.spent(age) || ctx.Err() != nil {
+	if h.Token >= h.last || e.trustLeft(age) < h.Lease.Length/3 || e.spent(age) || ctx.Err() != nil {
 		return false
 	}
 	e.turn.passes++
-	h.owner, h.notifier = owner, t.notifier
-	h.token++
+	h.Owner, h.notifier = owner, t.notifier
+	h.Token++
 	return e.settleLocked(ctx, l, t)
 }
 
-// reenterFast is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the
+// ReenterFast is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the
 // lock by this handle already and whose hold is not known to be lost. After false the caller takes the slow way.
-func (l *Lock) reenterFast(ctx context.Context) bool {
+func (l *Handle) ReenterFast(ctx context.Context) bool {
 	e, _ := l.ownState(goid.Get())
-	if e == nil || ctx == nil || l.session.core.Reporting || ctx.Err() != nil {
+	if e == nil || ctx == nil || l.Room.core.Reporting || ctx.Err() != nil {
 		return false
 	}
 	owner := core.CurrentOwner(ctx)
 	if core.IsShared(owner) {
 		return false
 	}
-	_, ok := e.queue.Reenter(owner)
+	_, ok := e.Queue.Reenter(owner)
 	if ok {
 		e.s.core.Counts.Reentries.Add(1)
 	}
@@ -83,12 +83,12 @@ func (l *Lock) reenterFast(ctx context.Context) bool {
 // now. In a process that was stopped the watchdog may not have noticed yet that the lease is over. The lock state is not
 // used for another lock while the goroutine has its hold; if the hold is lost at this moment, the queue refuses the
 // operation.
-func (l *Lock) ownState(goroutine int64) (e *lockState, age time.Duration) {
+func (l *Handle) ownState(goroutine int64) (e *State, age time.Duration) {
 	e = l.lastState.Load()
 	if e == nil || goroutine == 0 || e.holder.Load() != goroutine || e.holderLock.Load() != l.lazyID.Load() {
 		return nil, 0
 	}
-	if age = l.session.core.Age(); e.trustLeft(age) <= 0 {
+	if age = l.Room.core.Age(); e.trustLeft(age) <= 0 {
 		return nil, 0
 	}
 	return e, age
@@ -103,15 +103,15 @@ type turn struct {
 }
 
 // newTurn begins a turn for the owners that are in the queue now. age is the session's.
-func (e *lockState) newTurn(age time.Duration) turn {
-	return turn{began: age, limit: int32(min(e.s.core.Config.Handoffs, math.MaxInt32)), generation: int32(e.queue.Len())}
+func (e *State) newTurn(age time.Duration) turn {
+	return turn{began: age, limit: int32(min(e.s.core.Config.Handoffs, math.MaxInt32)), generation: int32(e.Queue.Len())}
 }
 
 // spent reports whether another session, if one waits, should have the lock when this one has the given age.
-func (e *lockState) spent(age time.Duration) bool {
+func (e *State) spent(age time.Duration) bool {
 	t := e.turn
 	lasted := age - t.began
-	return t.passes >= t.limit || lasted >= e.s.core.Config.HandoffTime || lasted >= generationTime && t.passes >= t.generation
+	return t.passes >= t.limit || lasted >= e.s.core.Config.HandoffTime || lasted >= core.GenerationTime && t.passes >= t.generation
 }
 
 // A hold lingers when it was handed on and no owner was there to take it: the session keeps it, and the baton is free.
@@ -120,8 +120,8 @@ func (e *lockState) spent(age time.Duration) bool {
 
 // lingerLocked keeps a hold that the owner with the baton has just left, and frees the baton. It returns false if the
 // hold must not be kept, and the caller still has the baton. e.mu is held.
-func (e *lockState) lingerLocked(ctx context.Context, h *hold, age time.Duration) bool {
-	if e.s.core.Config.Linger == 0 || h.token >= h.last {
+func (e *State) lingerLocked(ctx context.Context, h *Hold, age time.Duration) bool {
+	if e.s.core.Config.Linger == 0 || h.Token >= h.last {
 		return false
 	}
 	select {
@@ -129,26 +129,26 @@ func (e *lockState) lingerLocked(ctx context.Context, h *hold, age time.Duration
 		return false
 	default:
 	}
-	if e.wantedEpoch >= e.hold.epoch {
+	if e.wantedEpoch >= e.Hold.Epoch {
 		return false
 	}
 	e.handOverLocked()
 	e.idleLocked(age + e.s.core.Config.Linger)
 	e.reportRelease(ctx, h, false, nil)
-	e.queue.Leave() // from now on the lock state may serve another lock
+	e.Queue.Leave() // from now on the lock state may serve another lock
 	return true
 }
 
 // startDismissal reports whether the hold lingers and no clean-up is on its way to it. The caller then sends one: stopLingering,
 // with a reference to the lock state.
-func (e *lockState) startDismissal() bool {
+func (e *State) startDismissal() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.startDismissalLocked()
 }
 
-func (e *lockState) startDismissalLocked() bool {
-	if e.hold.phase != phaseIdle || e.dismissed {
+func (e *State) startDismissalLocked() bool {
+	if e.Hold.phase != phaseIdle || e.dismissed {
 		return false
 	}
 	e.dismissed = true
@@ -156,19 +156,19 @@ func (e *lockState) startDismissalLocked() bool {
 }
 
 // stopLingering gives back an idle hold. It comes with a reference to the lock state.
-func (e *lockState) stopLingering() {
+func (e *State) stopLingering() {
 	if e.claimLingering() {
 		e.cleanUp() // with the reference of the hold
 	}
-	e.s.putState(e)
+	e.s.PutState(e)
 }
 
 // claimLingering takes the baton for a clean-up, if the hold still lingers.
-func (e *lockState) claimLingering() bool {
+func (e *State) claimLingering() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dismissed = false
-	if e.hold.phase != phaseIdle || e.queue.TryClaim(Owner{}, localqueue.Fair) != localqueue.Claimed {
+	if e.Hold.phase != phaseIdle || e.Queue.TryClaim(core.Owner{}, localqueue.Fair) != localqueue.Claimed {
 		return false // an owner is about to inherit it
 	}
 	e.clearLocked()
@@ -177,11 +177,11 @@ func (e *lockState) claimLingering() bool {
 }
 
 // noteWanted notes that another session waits for the hold with an epoch. It reports what startDismissal does.
-func (e *lockState) noteWanted(epoch uint64) (dismissed bool) {
+func (e *State) noteWanted(epoch uint64) (dismissed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.wantedEpoch = max(e.wantedEpoch, epoch)
-	if e.hold.owned() && e.hold.epoch <= epoch {
+	if e.Hold.Owned() && e.Hold.Epoch <= epoch {
 		e.closeWantedLocked()
 	}
 	return e.startDismissalLocked()

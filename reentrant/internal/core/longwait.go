@@ -1,0 +1,163 @@
+package core
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/check"
+)
+
+// A Sighting is what the session knows of the holders of a name.
+type Sighting struct {
+	Holders []Holder
+	State   *backend.State       // of a Lock
+	Shared  *backend.SharedState // of another name
+	Err     error                // of the server, if that had to be asked and no holder is known
+}
+
+// Into fills in the event of a wait.
+func (g *Sighting) Into(e *Event) {
+	e.Holders, e.State, e.Shared, e.Err = g.Holders, g.State, g.Shared, g.Err
+}
+
+// A LongWait is a wait in this process's queue, which is reported once it takes longer than the session's lease.
+type LongWait struct {
+	s     *Session
+	outer *Running // the innermost Do in whose context the call was made; nil if there is none
+	Begun time.Time
+	event Event
+	look  func() Sighting // at who has what it waits for; it may ask the server
+	timer *time.Timer
+}
+
+// WatchWait has a wait reported when it takes longer than the lease. event has the name, and what is asked for. Without an
+// observer and a log it does nothing, and returns nil.
+func (s *Session) WatchWait(ctx context.Context, event Event, look func() Sighting) *LongWait {
+	if !s.Warns {
+		return nil
+	}
+	event.Kind = EventWaitingLong
+	w := &LongWait{s: s, outer: RunningIn(ctx), Begun: time.Now(), event: event, look: look}
+	w.timer = time.AfterFunc(s.Config.Lease, func() { s.longWaits.add(w) })
+	return w
+}
+
+// Stop ends the watch at the end of the wait, and reports whether the wait was reported.
+func (w *LongWait) Stop() (reported bool) { return w != nil && !w.timer.Stop() }
+
+// longWaits are the looks at the holders of names for which calls have waited long. A look serves all calls that come
+// while it is new: thousands may wait for one name.
+type longWaits struct {
+	mu    sync.Mutex // a leaf
+	looks map[waitedFor]*look
+}
+
+// waitedFor is a name of one of both kinds.
+type waitedFor struct {
+	name   string
+	shared bool
+}
+
+// A look at the holders of a name. longWaits.mu guards it.
+type look struct {
+	done bool
+	seen Sighting    // once done
+	due  []*LongWait // to be reported when it is done
+}
+
+// lookAge is for how long a look counts as new.
+const lookAge = time.Second
+
+func (w *LongWait) key() waitedFor { return waitedFor{w.event.Lock, w.event.Mode != ModeLock} }
+
+// add reports a wait, at once if there is a new look, and otherwise in the background.
+func (l *longWaits) add(w *LongWait) {
+	l.mu.Lock()
+	k, known := l.looks[w.key()]
+	if !known {
+		k = &look{}
+		if l.looks == nil {
+			l.looks = make(map[waitedFor]*look)
+		}
+		l.looks[w.key()] = k
+	}
+	done := k.done
+	if !done {
+		k.due = append(k.due, w)
+	}
+	l.mu.Unlock()
+	switch {
+	case !known:
+		w.s.Checks.Do(func() { l.take(w, k) })
+	case done:
+		w.report(k.seen) // which no longer changes
+	}
+}
+
+// take takes a look, for w and those that came meanwhile, and forgets it when it is no longer new.
+func (l *longWaits) take(w *LongWait, k *look) {
+	var seen Sighting
+	if w.s.TakesWarnings() {
+		seen = w.look()
+	}
+	l.mu.Lock()
+	k.done, k.seen = true, seen
+	due := k.due
+	k.due = nil
+	l.mu.Unlock()
+	for _, w := range due {
+		w.report(seen)
+	}
+	time.AfterFunc(lookAge, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.looks, w.key())
+	})
+}
+
+// report reports the wait, with what a look has seen.
+func (w *LongWait) report(seen Sighting) {
+	e := w.event
+	seen.Into(&e)
+	w.s.ReportLongWait(w.outer, e, w.Begun)
+}
+
+// ReportLongWait reports a wait that began at the given time, of a call that was made in the context of a Do, if outer is
+// not nil.
+func (s *Session) ReportLongWait(outer *Running, e Event, begun time.Time) {
+	e.Wait, e.OfParent = time.Since(begun), outer.has(s, e.Lock)
+	s.Report(context.Background(), e)
+}
+
+// AskForHolder asks the server for the holder of a lock.
+func (s *Session) AskForHolder(remote backend.Remote, limit time.Duration) (seen Sighting) {
+	now := time.Now()
+	s.Counts.Commands.Add(1)
+	st, err := remote.Inspect(s.Deadlines.Context(context.Background(), now, now.Add(limit)))
+	if err == nil {
+		err = check.State(&st)
+	}
+	if seen.Err = WrapUnavailable(context.Background(), err); err == nil {
+		seen.State, seen.Holders = &st, HoldersOf(&st)
+	}
+	return seen
+}
+
+// HoldersOf returns the holder of a lock, if it has one.
+func HoldersOf(st *backend.State) []Holder {
+	if !st.Locked {
+		return nil
+	}
+	return []Holder{{Session: st.Session, Owner: st.Owner, Note: st.Note, Since: TimeOf(st.Token)}}
+}
+
+// TimeOf returns when a token was given out, zero if that is not known. Tokens come from the server's clock, so one that
+// is not ahead of the local clock shows the moment, as far as the two clocks agree.
+func TimeOf(t backend.Token) time.Time {
+	if at := time.UnixMicro(int64(t)); at.Before(time.Now()) {
+		return at
+	}
+	return time.Time{}
+}

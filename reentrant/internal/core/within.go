@@ -1,0 +1,79 @@
+package core
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+)
+
+// A Running is a Do that has not returned. Its context carries its owner, if that is a goroutine, for questions about its
+// holds: the goroutines that fn starts can ask them too. It carries no right to unlock.
+type Running struct {
+	names []Bound // of the locks that it holds
+	owner Owner
+	over  atomic.Bool // set when Do returns: later holds of the owner do not belong to this context
+	outer *Running    // the Do in which it runs, if there is one
+}
+
+// A Bound is what all handles with one name of one session have in common.
+type Bound struct {
+	session *Session
+	name    string
+}
+
+// BoundTo returns what all handles with a name have in common.
+func BoundTo(s *Session, name string) Bound { return Bound{s, name} }
+
+type runningKey struct{}
+
+// RunningIn returns the innermost Do in whose context a call is made, nil if there is none.
+func RunningIn(ctx context.Context) *Running {
+	r, _ := ctx.Value(runningKey{}).(*Running)
+	return r
+}
+
+// Inside returns the context of a Do by ctx's owner, and a function to be called when it returns.
+func Inside(ctx context.Context, names ...Bound) (context.Context, func()) {
+	if IsShared(CurrentOwner(ctx)) { // ctx carries it already
+		return ctx, func() {}
+	}
+	return Carry(ctx, names...)
+}
+
+// Carry is inside for any owner, of a Do whose holds have none: only the report of a long wait asks about it.
+func Carry(ctx context.Context, names ...Bound) (context.Context, func()) {
+	r := &Running{names: names, owner: CurrentOwner(ctx), outer: RunningIn(ctx)}
+	return context.WithValue(ctx, runningKey{}, r), func() { r.over.Store(true) }
+}
+
+// holds reports whether the Do holds the name.
+func (r *Running) holds(n Bound) bool { return !r.over.Load() && slices.Contains(r.names, n) }
+
+// has reports whether the Do, or one around it, has what goes by that name in a session.
+func (r *Running) has(s *Session, name string) bool {
+	is := func(n Bound) bool { return n.name == name && n.session == s }
+	for ; r != nil; r = r.outer {
+		if !r.over.Load() && slices.ContainsFunc(r.names, is) {
+			return true
+		}
+	}
+	return false
+}
+
+// Asker returns the owner that a question is about: the caller, or the owner of the Do whose context this is, if ctx names
+// no owner and the calling goroutine has no hold itself. invalid is the handle's error, has reports whether an owner has a
+// hold.
+func (n Bound) Asker(ctx context.Context, invalid error, has func(Owner) bool) (Owner, error) {
+	owner, err := n.session.Caller(ctx, invalid)
+	if err != nil || IsShared(owner) {
+		return owner, err
+	}
+	r := RunningIn(ctx)
+	for r != nil && !r.holds(n) {
+		r = r.outer
+	}
+	if r == nil || has(owner) {
+		return owner, nil
+	}
+	return r.owner, nil
+}

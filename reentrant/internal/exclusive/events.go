@@ -1,0 +1,33 @@
+package exclusive
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/reentrant/internal/core"
+)
+
+// reportGot reports that the owner got the lock, in a session that reports events. Like reportRelease it is called with e.mu
+// held, or with the baton of the hold, so that the events of a lock have an order.
+func (e *State) reportGot(ctx context.Context, kind core.EventKind, t *Try) {
+	e.s.core.Report(ctx, core.Event{Kind: kind, Lock: e.name, Owner: e.Hold.Owner, Token: e.Hold.Token, Wait: time.Since(t.Begun)})
+}
+
+// reportRelease reports that an owner has given up its last hold.
+func (e *State) reportRelease(ctx context.Context, h *Hold, handedOff bool, err error) {
+	if e.s.core.Reporting {
+		e.s.core.Report(ctx, core.Event{Kind: core.EventReleased, Lock: e.name, Owner: h.Owner, Token: h.Token,
+			Held: time.Since(h.since), HandedOff: handedOff, Err: err})
+	}
+}
+
+// reportLost reports that a hold is lost.
+func (s *Room) reportLost(name string, h Hold, why string) {
+	s.core.Counts.Lost.Add(1)
+	e := core.Event{Kind: core.EventLost, Lock: name, Owner: h.Owner, Token: h.Token, Err: fmt.Errorf("%w (%s)", core.ErrLost, why)}
+	if !h.since.IsZero() {
+		e.Held = time.Since(h.since)
+	}
+	s.core.Report(context.Background(), e)
+}

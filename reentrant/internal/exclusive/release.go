@@ -1,0 +1,243 @@
+package exclusive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
+)
+
+// oweLocked records that the owner of the lost hold owes so many Unlocks. e.mu is held, and so the owner's Unlock finds
+// either the hold or the record.
+func (e *State) oweLocked(holds int) {
+	of := core.DebtOf(core.ModeLock, e.name, e.Hold.Owner)
+	if e.Hold.Lease.Fixed() {
+		e.s.core.Debts.AddLapsed(of, holds)
+	} else {
+		e.s.core.Debts.Add(of, holds)
+	}
+}
+
+// UnlockAs gives up one hold of an owner.
+func (l *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
+	if e, age := l.ownState(core.GoroutineOf(owner)); e != nil {
+		// The hold has a reference until it is given up.
+		if holds, ok := e.Queue.ExitOrBegin(owner); ok && holds > 0 {
+			return nil
+		} else if ok {
+			return e.unlock(ctx, age)
+		}
+	}
+	e := l.Room.FindState(l.Name)
+	if e == nil {
+		return l.notHeld(owner)
+	}
+	defer l.Room.PutState(e)
+	holds, ok := e.Queue.Begin(owner)
+	switch {
+	case !ok:
+		e.mu.Lock() // a loss is on record before the mutex is free
+		defer e.mu.Unlock()
+		return l.notHeld(owner)
+	case holds > 1:
+		return e.exit(ctx, owner, holds-1)
+	}
+	return e.unlock(ctx, e.s.core.Age())
+}
+
+// notHeld returns the error of Unlock for an owner without a hold.
+func (l *Handle) notHeld(owner core.Owner) error {
+	if l.Room.core.Debts.TakeOwed(core.DebtOf(core.ModeLock, l.Name, owner), 1, 1) > 0 {
+		return core.ErrLost
+	}
+	return core.ErrNotHeld
+}
+
+// exit gives up one of several holds. The hold ends in this process even if Redis does not confirm it; the next
+// operation corrects the count in Redis. exit is called with the baton, which goes back to the owner, or to the next
+// one if the hold is lost.
+func (e *State) exit(ctx context.Context, owner core.Owner, holds int) error {
+	err := e.setRemoteHolds(context.WithoutCancel(ctx), owner, holds, time.Now().Add(e.s.core.Config.ReleaseTime))
+	if !e.finishOperation(holds, holds) {
+		e.passOn()
+		return core.ErrLost
+	}
+	return err
+}
+
+// unlock gives up the last hold. While the turn of this session lasts, it sends nothing: the next owner in the queue
+// takes the lock over in Redis with its own first command. unlock is called with the baton, and has passed it on when
+// it returns. age is the session's when Unlock began, which is how long the lease had to be trusted.
+func (e *State) unlock(ctx context.Context, age time.Duration) error {
+	e.mu.Lock()
+	if !e.handToNextLocked(ctx, age) {
+		return e.endHold(ctx, age)
+	}
+	e.mu.Unlock()
+	e.s.core.Counts.Handoffs.Add(1)
+	e.s.PutState(e)
+	return nil
+}
+
+// endHold is unlock for a lock that no other owner of this session waits for, or a hold that cannot be trusted any
+// more. e.mu is held, and free when it returns.
+func (e *State) endHold(ctx context.Context, age time.Duration) error {
+	h := e.Hold
+	trusted := h.phase != phaseLost && e.trustLeft(age) > 0
+	stays := trusted && h.cohort && e.lingerLocked(ctx, &h, age)
+	if !stays {
+		e.clearLocked()
+	}
+	e.mu.Unlock()
+	switch {
+	case stays: // the lock state may serve another lock by now
+		e.s.Watchdog.WakeBy(e.s.core.Opened.Add(age + e.s.core.Config.Linger))
+		return nil
+	case !trusted:
+		if h.phase != phaseLost {
+			e.s.notifyLost(e.name, h, "the lease ended before Unlock")
+		}
+		e.passOn()
+		return core.ErrLost
+	}
+	err := e.release(ctx)
+	e.reportRelease(ctx, &h, false, err)
+	if errors.Is(err, core.ErrLost) {
+		e.s.notifyLost(e.name, h, "Redis no longer had it at Unlock")
+	}
+	e.Queue.Leave()
+	e.s.PutState(e)
+	return err
+}
+
+// handToNextLocked gives the baton to the next owner in line, with the hold. It returns false, and changes nothing, if
+// no owner waits or the hold cannot be trusted any more. The next owner becomes the holder under the same mutex, so its
+// events come after those of this hold. As in inherit, frames are small. e.mu is held.
+func (e *State) handToNextLocked(ctx context.Context, age time.Duration) bool {
+	h := &e.Hold
+	if e.Queue.Len() == 0 || h.phase == phaseLost || e.trustLeft(age) <= 0 || !e.Queue.Pass() {
+		return false
+	}
+	e.reportRelease(ctx, h, true, nil)
+	e.handOverLocked()
+	return true
+}
+
+// ReleaseTries bounds how often an unimportant command is sent.
+const ReleaseTries = 3
+
+// release gives up everything that Redis has of this session for the lock. The end of ctx does not end it. It tries for
+// ReleaseTime, and after that in the background. ErrLost means that the hold was gone before the first try. Baton.
+func (e *State) release(ctx context.Context) error {
+	req := backend.ReleaseRequest{Epoch: e.sentEpoch, Until: e.pendingUntil(), Used: e.lastUsed}
+	prior := e.prior
+	req.Prior, e.prior = prior, backend.Prior{}
+	begun := time.Now()
+	r := release{s: e.s, remote: e.remote, req: req}
+	err := r.repeat(ctx, begun.Add(e.s.core.Config.ReleaseTime))
+	switch {
+	case err == nil || errors.Is(err, core.ErrLost):
+		e.unreleased = false
+		if r.freed {
+			prior.Freed = true
+			e.prior = prior
+		}
+		return err
+	case backend.Refused(err):
+		return err
+	}
+	r.finishLater(time.Now().Add(finishTime))
+	return fmt.Errorf("not confirmed within %v, and sent again in the background: %w", time.Since(begun).Round(time.Millisecond), err)
+}
+
+// pendingUntil returns the time until which a copy of an attempt may be under way that had no reply, zero if there is
+// none. Baton.
+func (e *State) pendingUntil() time.Time {
+	if e.unknownUntil <= e.s.core.Age() {
+		return time.Time{}
+	}
+	return e.s.core.Opened.Add(e.unknownUntil)
+}
+
+// A release gives up what a session has of a lock, up to an epoch. It touches nothing of a later epoch, so it can be
+// sent without the baton.
+type release struct {
+	s      *Room
+	remote backend.Remote
+	req    backend.ReleaseRequest
+	tries  int
+	freed  bool  // the lock is free, and Redis has it as the session remembers it
+	gone   bool  // Redis had nothing of the hold before any copy can have been carried out
+	last   error // of the latest try; its outcome is unknown if that of an earlier one is
+}
+
+// repeat sends the release until Redis confirms or refuses it. It returns before until. Each try has its full time, so
+// that its error gives the cause, and not just that the time was short.
+func (r *release) repeat(ctx context.Context, until time.Time) error {
+	err := r.s.core.Repeat(ctx, core.Policy{Until: until, Room: r.s.core.Config.CommandTimeout, Outlives: true, Tried: 1}, r.send)
+	if err == nil && r.gone {
+		return core.ErrLost
+	}
+	return err
+}
+
+// send sends the release once.
+func (r *release) send(ctx context.Context, _ core.Copy) error {
+	r.tries++
+	result, err := r.remote.Release(ctx, r.req)
+	if err != nil {
+		err = core.WrapUnavailable(context.Background(), err)
+	} else {
+		err = check.Release(result)
+	}
+	r.req.Prior = backend.Prior{} // a second copy is sent when the state in Redis is not known
+	if err != nil {
+		r.last = core.MergeOutcome(r.last, err)
+		return err
+	}
+	r.freed = result == backend.Freed
+	r.gone = result != backend.Freed && result != backend.Released && r.last == nil
+	return nil
+}
+
+// finishTime bounds how long a release is sent in the background. After that the lock is free when its lease is over.
+const finishTime = time.Minute
+
+// finishLater sends the release in the background until Redis replies, the time until has come, or the session has
+// ended.
+func (r release) finishLater(until time.Time) {
+	core.RepeatLater(&r.s.core.Releases, core.RetryPause(r.tries, r.s.core.Config.Heartbeat), func() { r.finish(until) })
+}
+
+// finish sends the release once more.
+func (r release) finish(until time.Time) {
+	if r.s.Watchdog.stopped() {
+		return
+	}
+	now, lock := time.Now(), slog.String("lock", r.remote.Name())
+	err := r.s.core.Repeat(context.Background(), core.Policy{Outlives: true, Tries: 1}, r.send)
+	switch {
+	case err != nil && !backend.Refused(err) && now.Before(until):
+		r.finishLater(until)
+	case err != nil:
+		r.s.core.Log(slog.LevelWarn, "could not give back a lock; it expires", lock, slog.Any("error", r.last))
+	default:
+		r.s.core.Log(slog.LevelInfo, "a lock was given back late", lock)
+	}
+}
+
+// ReleaseOrphan releases what an epoch has of a lock, without the baton, since it touches nothing newer. One try is
+// enough: if it fails, the hold expires.
+func (s *Room) ReleaseOrphan(remote backend.Remote, name string, epoch uint64) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.core.Config.CommandTimeout)
+	defer cancel()
+	s.core.Counts.Commands.Add(1)
+	if _, err := remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch}); err != nil {
+		s.core.Log(slog.LevelWarn, "could not give back a lock; it expires", slog.String("lock", name), slog.Any("error", err))
+	}
+}

@@ -1,0 +1,312 @@
+// Package exclusive is the engine of the lock that one owner holds at a time: for each name a queue of the session's owners,
+// what the session has in Redis, and who may act.
+//
+// Its callers are the handles of package reentrant, which check a call and say what it does, and what the backend pushes to
+// the session.
+package exclusive
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
+)
+
+// A Room has the locks of one session.
+//
+// Lock order: Room.mu, State.mu, then the mutex inside localqueue.Queue. Nothing slow is done under any of them.
+type Room struct {
+	core *core.Session
+
+	mu      sync.Mutex
+	states  map[string]*State // refs > 0
+	spares  []*State          // lock states to be used again, with their nodes, timers and channels
+	closed  bool              // no new lock states
+	drained chan struct{}     // closed when closed and states is empty
+
+	Watchdog  *Watchdog
+	Heartbeat *WaiterHeartbeat
+
+	abandonedHolds atomic.Int64 // how many holds AbandonAll gave up
+	leftHolds      atomic.Int64 // how many it left in Redis, to be resumed
+}
+
+// NewRoom returns a room without locks. Nothing runs in it until Start.
+func NewRoom(s *core.Session) *Room {
+	r := &Room{core: s, states: make(map[string]*State), drained: make(chan struct{})}
+	r.Watchdog, r.Heartbeat = newWatchdog(r), newWaiterHeartbeat(r)
+	return r
+}
+
+// Start starts the watchdog and the heartbeat. The session has a connection by now.
+func (s *Room) Start() {
+	s.Watchdog.start()
+	s.Heartbeat.start()
+}
+
+// Stop ends them. It waits for commands that are under way.
+func (s *Room) Stop() {
+	s.Watchdog.stop()
+	s.Heartbeat.stop()
+}
+
+// Drained returns a channel that is closed when the room is closed and no lock is in use.
+func (s *Room) Drained() <-chan struct{} { return s.drained }
+
+// AbandonAll loses every hold of the session. Portable ones stay in Redis with WithPortableHoldsLeft.
+func (s *Room) AbandonAll() { s.Watchdog.abandonAll() }
+
+// GivenUp returns how many holds AbandonAll gave up, and how many it left to be resumed.
+func (s *Room) GivenUp() (abandoned, left int) {
+	return int(s.abandonedHolds.Load()), int(s.leftHolds.Load())
+}
+
+// UnboundedHolder returns the owner that has a lock until it unlocks.
+func (s *Room) UnboundedHolder(name string) (owner core.Owner, held bool) {
+	if e := s.FindState(name); e != nil {
+		owner, held = e.unboundedHolder()
+		s.PutState(e)
+	}
+	return owner, held
+}
+
+// UnboundedHolders returns the locks that each owner has until it unlocks.
+func (s *Room) UnboundedHolders() map[core.Owner][][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := make(map[core.Owner][][]byte)
+	for name, e := range s.states {
+		if owner, ok := e.unboundedHolder(); ok {
+			held[owner] = append(held[owner], []byte(name))
+		}
+	}
+	return held
+}
+
+// UnboundedHolder returns the owner that has the lock until it unlocks. A hold of a fixed lease and a lost one end by
+// themselves: a wait for them is no part of a deadlock.
+func (e *State) unboundedHolder() (core.Owner, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	owner, held := e.Queue.Holder()
+	return owner, held && e.Hold.Owned() && !e.Hold.Lease.Fixed()
+}
+
+// HoldOf returns the hold on a lock, without a reference to its lock state.
+func (s *Room) HoldOf(name string) Hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.states[name]
+	if e == nil {
+		return Hold{}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.Hold
+}
+
+// holderOf returns who has a lock: an owner of this session, or whom the server names.
+func (s *Room) holderOf(name string, remote backend.Remote) core.Sighting {
+	h := s.HoldOf(name)
+	if !h.Owned() {
+		return s.core.AskForHolder(remote, s.core.Config.CommandTimeout)
+	}
+	st := backend.State{
+		Locked: true, Session: s.core.ID, Owner: h.Owner.String(), TTL: time.Until(h.Lease.Until()), Epoch: h.Epoch, Token: h.Token, Note: h.note.String(),
+	}
+	seen := core.Sighting{State: &st, Holders: core.HoldersOf(&st)}
+	if !h.since.IsZero() {
+		seen.Holders[0].Since = h.since
+	}
+	return seen
+}
+
+// maxSpare bounds the lock states kept for reuse, so that locking a free lock again and again allocates nothing.
+const maxSpare = 64
+
+// getState takes a reference to the lock state of a lock, and creates that if there is none.
+func (s *Room) getState(l *Handle) (*State, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, core.ErrClosed
+	}
+	e := l.lastState.Load()
+	if e == nil || e.refs == 0 || e.name != l.Name { // it is no longer the lock's
+		e = s.states[l.Name]
+	}
+	if e == nil {
+		e = s.newStateLocked(l)
+		s.states[l.Name] = e
+	}
+	e.refs++
+	return e, nil
+}
+
+// FindState takes a reference to the lock state of a lock if there is one.
+func (s *Room) FindState(name string) *State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.states[name]
+	if e != nil {
+		e.refs++
+	}
+	return e
+}
+
+// newStateLocked returns a spare lock state or a new one. The best spare is the one that served this lock before: it
+// knows how the lock was left in Redis, and until when a copy may be under way. Otherwise it is the one that has been spare for longest, once there is no room
+// for more. s.mu is held.
+func (s *Room) newStateLocked(l *Handle) *State {
+	i := len(s.spares) - 1
+	for i >= 0 && s.spares[i].name != l.Name {
+		i--
+	}
+	if i < 0 && len(s.spares) < maxSpare {
+		return &State{s: s, wake: make(chan struct{}, 1), name: l.Name, remote: l.Remote}
+	}
+	i = max(i, 0)
+	e := s.spares[i]
+	s.spares = slices.Delete(s.spares, i, i+1)
+	if e.name != l.Name {
+		e.name, e.prior, e.unknownUntil = l.Name, backend.Prior{}, 0
+	}
+	e.remote = l.Remote
+	return e
+}
+
+// PutState drops a reference. A lock state without references is removed, and may become a spare.
+func (s *Room) PutState(e *State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.refs--; e.refs > 0 {
+		return
+	}
+	if e.refs < 0 || invariants && !e.Queue.Idle() {
+		panic("reentrant: bug: a lock state without references is in use")
+	}
+	if e.Hold.phase != phaseVacant { // without a reference only a goroutine that has s.mu writes it
+		panic("reentrant: bug: a lock state without references has a hold")
+	}
+	delete(s.states, e.name)
+	if s.closed && len(s.states) == 0 {
+		close(s.drained)
+	}
+	if len(s.spares) < maxSpare {
+		e.remote, e.unreleased, e.lastUsed = nil, false, 0
+		s.spares = append(s.spares, e)
+	}
+}
+
+// Granted hands a grant to the lock that it is for. It returns false if no attempt needs it, so that it must be released.
+func (s *Room) Granted(g backend.Grant) (wanted bool) {
+	e := s.FindState(g.Name)
+	if e == nil {
+		return false
+	}
+	defer s.PutState(e)
+	return e.granted(g)
+}
+
+// Signalled wakes the owner of a ticket. It returns false if the session does not use a lock of that name.
+func (s *Room) Signalled(name string, ticket uint64, placed bool) bool {
+	e := s.FindState(name)
+	if e == nil {
+		return false
+	}
+	defer s.PutState(e)
+	e.signalled(ticket, placed)
+	return true
+}
+
+// Taken asks Redis about a hold that another session is said to have resumed.
+func (s *Room) Taken(name string, epoch uint64) {
+	if e := s.FindState(name); e != nil {
+		e.markTaken(epoch)
+		s.PutState(e)
+	}
+}
+
+// Wanted notifies the holder of a lock that another session waits, and gives up a hold that lingers.
+func (s *Room) Wanted(name string, epoch uint64) {
+	e := s.FindState(name)
+	switch {
+	case e == nil:
+	case e.noteWanted(epoch):
+		s.core.Cleaner.Do(e.stopLingering)
+	default:
+		s.PutState(e)
+	}
+}
+
+// Reconnected makes up for the messages about locks that were lost while the channel was closed.
+func (s *Room) Reconnected() {
+	s.Heartbeat.beatNow()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Watchdog.refreshLocked()
+	for _, e := range s.states {
+		e.nudge()
+		e.recheck()
+		e.rewatch()
+		e.rewriteNote()
+	}
+}
+
+// Len returns how many locks have lock states.
+func (s *Room) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.states)
+}
+
+// Usage returns how many locks are held, and how many owners wait.
+func (s *Room) Usage() (held, waiting int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.states {
+		if _, has := e.Queue.Holder(); has {
+			held++
+		}
+		waiting += e.Queue.Queued()
+	}
+	return held, waiting
+}
+
+// HeldNames returns the names of the locks that are held, and whether the room is closed.
+func (s *Room) HeldNames() (names []string, closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, e := range s.states {
+		if _, ok := e.Queue.Holder(); ok {
+			names = append(names, name)
+		}
+	}
+	return names, s.closed
+}
+
+// StartClosing makes all calls fail but those of holders. It reports whether it is the first to do so, and whether no
+// lock was in use then.
+func (s *Room) StartClosing() (first, idle bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false, false
+	}
+	s.closed = true
+	close(s.core.Closing)
+	if len(s.states) == 0 {
+		close(s.drained)
+	}
+	for _, e := range s.states {
+		e.Queue.Shut()
+		if e.startDismissal() {
+			e.refs++
+			s.core.Cleaner.Do(e.stopLingering)
+		}
+	}
+	return true, len(s.states) == 0
+}

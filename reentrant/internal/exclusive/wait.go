@@ -1,0 +1,351 @@
+package exclusive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/localqueue"
+	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
+)
+
+// SignalAs wakes waiters of a condition, for its holder.
+func (l *Handle) SignalAs(ctx context.Context, owner core.Owner, condition string, all bool) error {
+	return l.holding(owner, func(e *State, holds int) error {
+		remote := e.remote.(backend.Conditions)
+		unknown, more := false, false
+		signal := func(ctx context.Context, h Hold) (gone bool, err error) {
+			req := backend.SignalRequest{Condition: condition, Epoch: h.Epoch, Op: h.op, All: all}
+			reply, err := remote.Signal(ctx, req)
+			unknown = unknown || backend.OutcomeUnknown(err) || err == nil && !reply.Gone
+			for _, ticket := range reply.Tickets {
+				e.signalled(ticket, false)
+			}
+			e.noteWanted(h.Epoch) // by the signalled owner
+			more = reply.More
+			return reply.Gone, err
+		}
+		err := e.operate(context.WithoutCancel(ctx), time.Time{}, signal)
+		for err == nil && more {
+			err = e.operate(context.WithoutCancel(ctx), time.Time{}, signal)
+		}
+		if !e.finishOperation(holds, holds) {
+			e.passOn()
+			err = core.ErrLost
+		}
+		if err != nil && unknown { // an earlier copy may have been executed, whatever the result of the last one
+			err = backend.WithOutcomeUnknown(err)
+		}
+		return err
+	})
+}
+
+// holding calls f with the baton of an owner's hold.
+func (l *Handle) holding(owner core.Owner, f func(e *State, holds int) error) error {
+	e := l.Room.FindState(l.Name)
+	if e == nil {
+		return l.noHold(owner)
+	}
+	defer l.Room.PutState(e)
+	holds, ok := e.Queue.Begin(owner)
+	if !ok {
+		e.mu.Lock() // a loss is on record before the mutex is free
+		defer e.mu.Unlock()
+		return l.noHold(owner)
+	}
+	return f(e, holds)
+}
+
+// noHold returns the error of a call that needs a hold, for an owner that has none.
+func (l *Handle) noHold(owner core.Owner) error {
+	if l.lost(owner) {
+		return core.ErrLost
+	}
+	return core.ErrNotHeld
+}
+
+// AwaitAs waits for a condition, for its holder.
+func (l *Handle) AwaitAs(ctx context.Context, owner core.Owner, condition string, limit time.Time) (signalled bool, err error) {
+	err = l.holding(owner, func(e *State, holds int) (err error) {
+		over, stop := e.s.Overtime(ctx, limit)
+		defer stop()
+		signalled, err = e.await(ctx, over, l, condition, owner, holds, limit)
+		return err
+	})
+	return signalled, err
+}
+
+// WaitersFor returns the owners of this process that wait for a condition, and whether the lock is held here.
+func (l *Handle) WaitersFor(condition string) (owners []core.Owner, held bool) {
+	l.WithState(func(e *State) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		held = e.Hold.Owned()
+		for _, t := range e.tickets {
+			if t.Name == condition && !t.Over {
+				owners = append(owners, t.Owner)
+			}
+		}
+	})
+	return owners, held
+}
+
+// wait waits for the turn of a place in the local queue.
+func (e *State) wait(ctx context.Context, owner core.Owner, place localqueue.Place[core.Owner], t *Try) localqueue.Outcome {
+	if !place.Waits() {
+		return e.Queue.Wait(place, nil, nil)
+	}
+	s, name, remote := e.s, e.name, e.remote
+	if w := s.core.WatchWait(ctx, core.Event{Lock: name, Owner: owner}, func() core.Sighting { return s.holderOf(name, remote) }); w != nil {
+		t.waitBegun = w.Begun
+		defer func() { t.reportedWait = w.Stop() }()
+	}
+	return e.Queue.Wait(place, ctx.Done(), t.Timeout)
+}
+
+// await is called with the baton of the owner's hold. On return the owner holds the lock again, or the error is
+// ErrLost. over is the wait's overtime.
+func (e *State) await(ctx, over context.Context, l *Handle, condition string, owner core.Owner, holds int, limit time.Time) (bool, error) {
+	select {
+	case <-e.s.core.Closing: // no owner could come back, so none may leave
+		if !e.finishOperation(holds, holds) {
+			e.passOn()
+			return false, core.ErrLost
+		}
+		return false, core.ErrClosed
+	default:
+	}
+	t := &Ticket{Epoch: e.s.core.Epochs.Add(1), Name: condition, Owner: owner, Remote: e.remote.(backend.Conditions), Woken: make(chan bool, 1), fair: !l.Unfair, ahead: e.s.core.Ahead()}
+	e.addTicket(t)
+	if err := e.releaseForWait(ctx, over, t, holds, limit); err != nil {
+		e.removeTicket(t)
+		if !e.finishOperation(holds, holds) {
+			e.passOn()
+			return false, errors.Join(core.ErrLost, err)
+		}
+		return false, err
+	}
+	t.Hold = e.leaveHold(t)
+	h := t.Hold
+	e.unreleased, e.prior = false, backend.Prior{}
+	e.reportRelease(ctx, &h, false, nil)
+	e.s.Heartbeat.Add(t)
+	e.Queue.Leave() // the hold's reference is now the ticket's
+
+	placed, waitErr := e.s.WaitSignalled(ctx, over, t, limit)
+	signalled := waitErr == nil
+	if errors.Is(waitErr, ErrTimeUp) {
+		waitErr = nil
+	}
+	e.endWaits([]uint64{t.Epoch})
+	if err := e.reacquire(over, l, t, holds, placed); err != nil {
+		if waitErr == nil && ctx.Err() != nil {
+			waitErr = core.InterruptedBy(ctx, "after the signal", nil)
+		}
+		e.s.Heartbeat.Remove(t) // its signal, if there was one, goes to another waiter
+		if signalled {
+			e.s.core.Cleaner.Do(func() { e.s.ReleaseOrphan(l.Remote, l.Name, t.Epoch) })
+		}
+		e.s.core.Debts.Add(core.DebtOf(core.ModeLock, e.name, owner), holds)
+		e.s.notifyLost(e.name, t.Hold, "it could not be had again after a wait")
+		return false, errors.Join(core.ErrLost, err, waitErr)
+	}
+	if signalled {
+		e.s.Heartbeat.Acknowledge(t)
+	}
+	return signalled, waitErr
+}
+
+// Overtime returns a context that ends a lease after ctx, or a lease after the time limit if there is one: an owner
+// then no longer tries to come back from its wait. stop frees what it uses.
+func (s *Room) Overtime(ctx context.Context, limit time.Time) (over context.Context, stop func()) {
+	over, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	overdue := func() { cancel(core.ErrOverdue) }
+	forget := context.AfterFunc(ctx, func() { time.AfterFunc(s.core.Config.Lease, overdue) })
+	if limit.IsZero() {
+		return over, func() { forget(); cancel(nil) }
+	}
+	timer := time.AfterFunc(time.Until(limit.Add(s.core.Config.Lease)), overdue) // without an overflow
+	return over, func() { forget(); timer.Stop(); cancel(nil) }
+}
+
+// releaseForWait gives up the hold and takes the ticket in Redis, in one step. After an error the hold is unchanged, or
+// lost. Baton.
+func (e *State) releaseForWait(ctx, over context.Context, t *Ticket, holds int, limit time.Time) error {
+	cfg := &e.s.core.Config
+	e.mu.Lock()
+	cohort := e.Hold.cohort
+	e.mu.Unlock()
+	req := backend.AwaitRequest{
+		Condition: t.Name, Ticket: t.Epoch, Owner: e.ownerField(t.Owner), Holds: holds,
+		Seen: backend.Token(e.s.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL,
+	}
+	if cohort {
+		req.Owner, req.Holds = cfg.CohortOwner(), 1
+	}
+	req.Until = e.pendingUntil()
+	e.startReleasing() // until it is known whether the hold is gone
+	unknown := false
+	send := func(ctx context.Context, h Hold) (gone bool, err error) {
+		req.Epoch = h.Epoch
+		status, err := t.Remote.Await(ctx, req)
+		if err == nil {
+			err = check.Ticket(status)
+		}
+		unknown = unknown || backend.OutcomeUnknown(err)
+		if status == backend.Signalled {
+			t.Wake(false)
+		}
+		return status == backend.Gone, err
+	}
+	if !limit.IsZero() {
+		limit = limit.Add(cfg.Lease - cfg.CommandTimeout/8) // the last try has at least an eighth of its time
+	}
+	err := e.operate(ctx, limit, send)
+	if err != nil && unknown && ctx.Err() != nil { // the caller leaves, and must know whether it still has the hold
+		if again := e.operate(over, limit, send); again != nil {
+			err = fmt.Errorf("%w; and since then: %w", err, again)
+		} else {
+			err = nil
+		}
+	}
+	if err != nil {
+		e.stopReleasing()
+	}
+	if err != nil && unknown {
+		// Redis may have done it: then the hold is gone, and another owner may have the lock; and no signal must be
+		// spent on the ticket.
+		e.mu.Lock()
+		epoch := e.Hold.Epoch
+		e.mu.Unlock()
+		e.Lose(epoch, "it is not known whether Await gave it up")
+		e.s.core.Cleaner.Do(func() { e.s.Withdraw(context.Background(), t) })
+	}
+	return err
+}
+
+// ErrTimeUp is the end of AwaitFor's time; it is never returned to callers.
+var ErrTimeUp = errors.New("the time is up")
+
+// WaitSignalled parks until the ticket is signalled, or the wait of its owner ends. Redis decides the result in the
+// second case, in one step: nil if the signal came first.
+func (s *Room) WaitSignalled(ctx, over context.Context, t *Ticket, limit time.Time) (placed bool, err error) {
+	var timeout <-chan time.Time
+	if !limit.IsZero() {
+		timer := time.NewTimer(time.Until(limit))
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case placed = <-t.Woken:
+		return placed, nil
+	case <-ctx.Done():
+		err = core.InterruptedBy(ctx, "waiting for a signal", nil)
+	case <-timeout:
+		if err = ErrTimeUp; ctx.Err() != nil { // both ended while Redis was asked: it is not known which was first
+			err = core.InterruptedBy(ctx, "waiting for a signal", nil)
+		}
+	case <-s.core.Closing:
+		err = core.ErrClosed
+	}
+	if s.Withdraw(over, t) == backend.Signalled {
+		select {
+		case placed = <-t.Woken:
+		default:
+		}
+		return placed, nil
+	}
+	s.Heartbeat.Remove(t)
+	return false, err
+}
+
+// Withdraw withdraws a ticket, and reports whether it was signalled before. If Redis cannot be reached, it drops the
+// ticket when the session no longer beats for it.
+func (s *Room) Withdraw(ctx context.Context, t *Ticket) backend.TicketStatus {
+	result := backend.Gone
+	_ = s.core.Repeat(ctx, core.Policy{Tries: ReleaseTries, Stop: func(last error) error {
+		if last != nil && ctx.Err() != nil {
+			return last
+		}
+		return nil
+	}}, func(call context.Context, _ core.Copy) error {
+		status, err := t.Remote.Withdraw(call, t.Name, t.Epoch)
+		if err == nil {
+			err = check.Ticket(status)
+		}
+		if err == nil {
+			result = status
+		}
+		return err
+	})
+	return result
+}
+
+// reacquire takes the lock again with the holds that the wait gave up. ctx is the wait's overtime.
+func (e *State) reacquire(ctx context.Context, l *Handle, t *Ticket, holds int, placed bool) error {
+	defer e.removeTicket(t)
+	back := Try{Op: "await", Waits: true, Barges: l.Unfair, Begun: e.s.core.Now(), Fixed: t.Hold.fixed(), holds: holds, notifier: t.Hold.notifier, note: t.Hold.note.String()}
+	if placed {
+		back.ticket, back.ahead = t.Epoch, t.ahead
+	}
+	switch e.requeue(ctx, l, t, &back) {
+	case localqueue.Claimed:
+		_, err := e.acquireRemote(ctx, l, t.Owner, &back)
+		return err
+	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
+		defer e.s.PutState(e)
+		return e.restoreHolds(ctx, t.Owner, &back)
+	}
+	e.s.PutState(e)
+	if ctx.Err() != nil {
+		return core.InterruptedBy(ctx, "in this process's queue", nil)
+	}
+	return core.ErrClosed
+}
+
+// restoreHolds adds the holds that a wait gave up to those that the owner has now. Baton of the owner's operation.
+func (e *State) restoreHolds(ctx context.Context, owner core.Owner, t *Try) error {
+	had := e.Queue.HoldCount(owner)
+	has, err := had, core.ErrTooManyHolds
+	if has <= maxHolds-t.holds {
+		err = e.setRemoteHolds(ctx, owner, has+t.holds, time.Time{})
+	}
+	if err == nil {
+		has += t.holds
+		e.shareNotifier(t.notifier)
+	}
+	if !e.finishAcquire(ctx, core.EventReentered, t, has, had, err) {
+		e.passOn()
+		return core.ErrLost
+	}
+	return err
+}
+
+// shareNotifier makes callers that asked about the loss of the earlier hold learn of the loss of this one. Baton.
+func (e *State) shareNotifier(notifier *core.LossNotifier) {
+	if notifier == nil {
+		return
+	}
+	e.mu.Lock()
+	own := e.Hold.notifier
+	if own == nil {
+		e.Hold.notifier = notifier
+	}
+	e.mu.Unlock()
+	if own != nil {
+		fire := context.CancelCauseFunc(func(error) { notifier.Notify() })
+		own.Add(&fire)
+	}
+}
+
+// requeue goes through the local queue: from the place in line that the owner got with the signal, or directly if no
+// owner waits.
+func (e *State) requeue(ctx context.Context, l *Handle, t *Ticket, back *Try) localqueue.Outcome {
+	if l.Unfair {
+		return e.enter(ctx, t.Owner, back)
+	}
+	return e.wait(ctx, t.Owner, e.reserve(t), back)
+}
