@@ -67,17 +67,6 @@ type Policy struct {
 	Plain bool
 }
 
-// stop returns why no further copy is sent, nil if one is.
-func (p *Policy) stop(ctx context.Context, last error) error {
-	switch {
-	case p.Stop != nil:
-		return p.Stop(last)
-	case !p.Outlives && (ctx.Err() != nil || DeadlinePassed(ctx)):
-		return InterruptedBy(ctx, "while Redis was asked", last)
-	}
-	return nil
-}
-
 // pause waits before the next copy. It returns false if there is to be none.
 func (p *Policy) pause(ctx context.Context, try int, most time.Duration) bool {
 	if p.Outlives {
@@ -117,10 +106,30 @@ func (AtOnce) Error() string { return "again at once" }
 func (s *Session) Repeat(ctx context.Context, p Policy, send func(ctx context.Context, c Copy) error) error {
 	var last error
 	for try := p.Tried; ; try++ {
-		if err := p.stop(ctx, last); err != nil {
-			return err
+		if p.Stop != nil {
+			if err := p.Stop(last); err != nil {
+				return err
+			}
+		} else if !p.Outlives && (ctx.Err() != nil || DeadlinePassed(ctx)) {
+			return InterruptedBy(ctx, "while Redis was asked", last)
 		}
-		err := s.sendCopy(ctx, &p, send)
+		c := Copy{Sent: time.Now()}
+		c.Limit = c.Sent.Add(s.Config.CommandTimeout)
+		if p.Limit != nil {
+			c.Limit = p.Limit(c.Sent)
+		}
+		call := ctx
+		switch {
+		case p.Plain:
+		case p.Outlives:
+			call = s.Deadlines.Outliving(ctx, c.Sent, c.Limit)
+		default:
+			call = s.Deadlines.Context(ctx, c.Sent, c.Limit)
+		}
+		if !p.Plain {
+			s.Counts.Commands.Add(1)
+		}
+		err := send(call, c)
 		if err == nil {
 			return nil
 		}
@@ -140,26 +149,15 @@ func (s *Session) Repeat(ctx context.Context, p Policy, send func(ctx context.Co
 	}
 }
 
-// sendCopy sends one copy.
-func (s *Session) sendCopy(ctx context.Context, p *Policy, send func(ctx context.Context, c Copy) error) error {
-	now := time.Now()
-	if p.Plain {
-		return send(ctx, Copy{Sent: now})
-	}
-	c := Copy{Sent: now, Limit: now.Add(s.Config.CommandTimeout)}
-	if p.Limit != nil {
-		c.Limit = p.Limit(now)
-	}
-	s.Counts.Commands.Add(1)
-	if p.Outlives {
-		return send(s.Deadlines.Outliving(ctx, now, c.Limit), c)
-	}
-	return send(s.Deadlines.Context(ctx, now, c.Limit), c)
-}
-
 // RepeatLater has a worker run job, which sends a command once more, after a pause. No worker is kept busy meanwhile.
 func RepeatLater(workers *background.Workers, pause time.Duration, job func()) {
 	time.AfterFunc(pause, func() { workers.Do(job) })
+}
+
+// DeadlinePassed reports whether the deadline of ctx has passed by the clock. The timer that ends ctx may fire later.
+func DeadlinePassed(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && !time.Now().Before(deadline)
 }
 
 // RetryPause returns how long to wait before a command is sent again after an error. It grows with each try, up to

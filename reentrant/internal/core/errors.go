@@ -80,12 +80,6 @@ func reasonOf(ctx context.Context) error {
 	return context.DeadlineExceeded
 }
 
-// DeadlinePassed reports whether the deadline of ctx has passed by the clock. The timer that ends ctx may fire later.
-func DeadlinePassed(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return ok && !time.Now().Before(deadline)
-}
-
 // endWithin is how long awaitEnd waits: longer than a timer is late on any machine that works.
 const endWithin = 5 * time.Second
 

@@ -188,14 +188,6 @@ func (e Event) attributes() []slog.Attr {
 	return attrs
 }
 
-// Now returns the time for durations in reports; zero if the session reports no events.
-func (s *Session) Now() time.Time {
-	if !s.Reporting {
-		return time.Time{}
-	}
-	return time.Now()
-}
-
 // Log writes a record.
 func (s *Session) Log(level slog.Level, text string, attrs ...slog.Attr) {
 	s.LogWriter.Log(level, text, attrs...)

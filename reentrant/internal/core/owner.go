@@ -121,7 +121,7 @@ func (s *Session) Caller(ctx context.Context, invalid error) (Owner, error) {
 	}
 	owner := CurrentOwner(ctx)
 	switch {
-	case IsShared(owner):
+	case owner.goroutine == 0:
 		return owner, CheckOwner(owner)
 	case s.Config.Explicit:
 		return Owner{}, ErrNoOwner

@@ -115,3 +115,11 @@ func (s *Session) EpochAbove(least uint64) uint64 {
 		s.Epochs.CompareAndSwap(e, least)
 	}
 }
+
+// Now returns the time for durations in reports; zero if the session reports no events.
+func (s *Session) Now() time.Time {
+	if !s.Reporting {
+		return time.Time{}
+	}
+	return time.Now()
+}

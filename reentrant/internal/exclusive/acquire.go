@@ -17,14 +17,8 @@ import (
 // has the baton and one reference to the lock state. When acquireRemote returns true, the owner holds the lock, and the
 // hold has a reference. When it returns false, the baton has been passed on, and the reference dropped or passed to a
 // clean-up.
-func (e *State) acquireRemote(ctx context.Context, l *Handle, owner core.Owner, t *Try) (bool, error) {
-	if e.s.core.Cohort(owner, t.Fixed) && e.inherit(ctx, l, owner, t) {
-		return true, nil
-	}
-	return e.askRemote(ctx, l, owner, t)
-}
-
-// askRemote gets the lock from Redis. It is the slow path, and the only long function of the package. Each iteration of
+//
+// It is the only long function of the package. Each iteration of
 // its loop sends the attempt until there is a reply, and handles that:
 //
 //	        ┌────────────────────────────────────────────────┐
@@ -42,9 +36,10 @@ func (e *State) acquireRemote(ctx context.Context, l *Handle, owner core.Owner, 
 //	                                             │ yes
 //	                                             ▼
 //	                                           settle
-//
-// The baton and the reference are as in acquireRemote.
-func (e *State) askRemote(ctx context.Context, l *Handle, owner core.Owner, t *Try) (bool, error) {
+func (e *State) acquireRemote(ctx context.Context, l *Handle, owner core.Owner, t *Try) (bool, error) {
+	if e.s.core.Cohort(owner, t.Fixed) && e.inherit(ctx, l, owner, t) {
+		return true, nil
+	}
 	cfg := &e.s.core.Config
 	a := e.begin(owner, t)
 	if a.adopted && e.park(ctx, t, -1) {
@@ -330,18 +325,23 @@ func (e *State) newEpochLocked(waiting bool) uint64 {
 func (e *State) sendAcquire(ctx context.Context, a *attempt, owner core.Owner, t *Try) (reply backend.AcquireReply, sent time.Time, err error) {
 	earlier := a.last
 	p := core.Policy{
-		Stop:    func(last error) error { return e.mayAsk(ctx, a, owner, t, core.MergeOutcome(earlier, last)) },
-		Insists: t.outlasts,
-		Limit: func(sent time.Time) time.Time {
-			limit := e.s.core.Config.CommandTimeout
-			return sent.Add(t.within(limit, limit/8))
+		Stop: func(last error) error {
+			if earlier != nil {
+				last = core.MergeOutcome(earlier, last)
+			}
+			return e.mayAsk(ctx, a, owner, t, last)
 		},
-		Shorten: func(pause time.Duration) time.Duration { return t.within(pause, 0) },
+		Insists: t.outlasts,
 		Closing: e.s.core.Closing,
 		Tried:   a.tried,
 	}
 	if !t.Waits {
 		p.Tries = 1
+	}
+	if !t.Deadline.IsZero() {
+		limit := e.s.core.Config.CommandTimeout
+		p.Limit = func(sent time.Time) time.Time { return sent.Add(t.within(limit, limit/8)) }
+		p.Shorten = func(pause time.Duration) time.Duration { return t.within(pause, 0) }
 	}
 	err = e.s.core.Repeat(ctx, p, func(call context.Context, c core.Copy) (err error) {
 		sent = c.Sent

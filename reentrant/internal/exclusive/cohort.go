@@ -78,22 +78,6 @@ func (l *Handle) ReenterFast(ctx context.Context) bool {
 	return ok
 }
 
-// ownState returns the lock state if the calling goroutine has the lock by this handle, in cohort mode, and its lease
-// can be trusted now; otherwise nil. goroutine is 0 for a named owner, which never has it this way. age is the session's
-// now. In a process that was stopped the watchdog may not have noticed yet that the lease is over. The lock state is not
-// used for another lock while the goroutine has its hold; if the hold is lost at this moment, the queue refuses the
-// operation.
-func (l *Handle) ownState(goroutine int64) (e *State, age time.Duration) {
-	e = l.lastState.Load()
-	if e == nil || goroutine == 0 || e.holder.Load() != goroutine || e.holderLock.Load() != l.lazyID.Load() {
-		return nil, 0
-	}
-	if age = l.Room.core.Age(); e.trustLeft(age) <= 0 {
-		return nil, 0
-	}
-	return e, age
-}
-
 // turn counts the local hand-overs since this session got the lock.
 type turn struct {
 	began      time.Duration // the session's age

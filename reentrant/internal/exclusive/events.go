@@ -14,14 +14,6 @@ func (e *State) reportGot(ctx context.Context, kind core.EventKind, t *Try) {
 	e.s.core.Report(ctx, core.Event{Kind: kind, Lock: e.name, Owner: e.Hold.Owner, Token: e.Hold.Token, Wait: time.Since(t.Begun)})
 }
 
-// reportRelease reports that an owner has given up its last hold.
-func (e *State) reportRelease(ctx context.Context, h *Hold, handedOff bool, err error) {
-	if e.s.core.Reporting {
-		e.s.core.Report(ctx, core.Event{Kind: core.EventReleased, Lock: e.name, Owner: h.Owner, Token: h.Token,
-			Held: time.Since(h.since), HandedOff: handedOff, Err: err})
-	}
-}
-
 // reportLost reports that a hold is lost.
 func (s *Room) reportLost(name string, h Hold, why string) {
 	s.core.Counts.Lost.Add(1)

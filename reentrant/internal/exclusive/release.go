@@ -106,7 +106,9 @@ func (e *State) endHold(ctx context.Context, age time.Duration) error {
 		return core.ErrLost
 	}
 	err := e.release(ctx)
-	e.reportRelease(ctx, &h, false, err)
+	if e.s.core.Reporting {
+		e.reportRelease(ctx, &h, false, err)
+	}
 	if errors.Is(err, core.ErrLost) {
 		e.s.notifyLost(e.name, h, "Redis no longer had it at Unlock")
 	}
@@ -139,7 +141,13 @@ func (e *State) release(ctx context.Context) error {
 	req.Prior, e.prior = prior, backend.Prior{}
 	begun := time.Now()
 	r := release{s: e.s, remote: e.remote, req: req}
-	err := r.repeat(ctx, begun.Add(e.s.core.Config.ReleaseTime))
+	// Each copy has its full time, so that its error gives the cause, and not just that the time was short.
+	err := e.s.core.Repeat(ctx, core.Policy{
+		Until: begun.Add(e.s.core.Config.ReleaseTime), Room: e.s.core.Config.CommandTimeout, Outlives: true, Tried: 1,
+	}, r.send)
+	if err == nil && r.gone {
+		err = core.ErrLost
+	}
 	switch {
 	case err == nil || errors.Is(err, core.ErrLost):
 		e.unreleased = false
@@ -174,16 +182,6 @@ type release struct {
 	freed  bool  // the lock is free, and Redis has it as the session remembers it
 	gone   bool  // Redis had nothing of the hold before any copy can have been carried out
 	last   error // of the latest try; its outcome is unknown if that of an earlier one is
-}
-
-// repeat sends the release until Redis confirms or refuses it. It returns before until. Each try has its full time, so
-// that its error gives the cause, and not just that the time was short.
-func (r *release) repeat(ctx context.Context, until time.Time) error {
-	err := r.s.core.Repeat(ctx, core.Policy{Until: until, Room: r.s.core.Config.CommandTimeout, Outlives: true, Tried: 1}, r.send)
-	if err == nil && r.gone {
-		return core.ErrLost
-	}
-	return err
 }
 
 // send sends the release once.
@@ -239,5 +237,13 @@ func (s *Room) ReleaseOrphan(remote backend.Remote, name string, epoch uint64) {
 	s.core.Counts.Commands.Add(1)
 	if _, err := remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch}); err != nil {
 		s.core.Log(slog.LevelWarn, "could not give back a lock; it expires", slog.String("lock", name), slog.Any("error", err))
+	}
+}
+
+// reportRelease reports that an owner has given up its last hold.
+func (e *State) reportRelease(ctx context.Context, h *Hold, handedOff bool, err error) {
+	if e.s.core.Reporting {
+		e.s.core.Report(ctx, core.Event{Kind: core.EventReleased, Lock: e.name, Owner: h.Owner, Token: h.Token,
+			Held: time.Since(h.since), HandedOff: handedOff, Err: err})
 	}
 }
