@@ -1,0 +1,362 @@
+// Package machine decides what a session does about one lock: what it has, what it wants, and what follows from each
+// event. It has no mutex, channel, context, goroutine or clock. Its driver has a mutex, under which it calls one method
+// of a [Machine] for each event; then it unlocks, and carries out the [Step] that the method returned.
+//
+// The local queue belongs to the driver. Its baton is the right to act: only the goroutine that has it may begin, send,
+// exit, resume and clean up. Replies of the watchdog and messages need no baton.
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/lease"
+)
+
+// A Phase is the state of a session's lock.
+type Phase uint8
+
+const (
+	Vacant   Phase = iota // nothing is under way
+	Begun                 // the head has the baton, and its attempt needs a new epoch
+	Asking                // a copy of the head's attempt is under way
+	Parked                // the head's attempt has no copy under way: it waits for a grant, or to ask again
+	Resuming              // the head takes up a hold of another session
+	Held                  // an owner has the lock, and its lease was trusted when last looked at
+	Leaving               // as Held, but an await gives the hold up, or a Resume gives it a new epoch: if Redis no longer has the old one, that is no loss
+	Lost                  // the hold was lost; its owner has not unlocked, and still has the baton
+	Handed                // the last owner left the hold to the goroutine that has the baton now
+	Idle                  // the last owner left it, and the baton is free: the hold has a reference of its own
+	Lapsed                // as Idle, but the hold was lost: only its reference is left
+	Freeing               // a release is under way
+	phases
+)
+
+var phaseNames = [phases]string{"vacant", "begun", "asking", "parked", "resuming", "held", "leaving", "lost", "handed", "idle", "lapsed", "freeing"}
+
+func (p Phase) String() string { return phaseNames[p] }
+
+// A set has a bit for each of some phases.
+type set uint16
+
+func setOf(all ...Phase) (s set) {
+	for _, p := range all {
+		s |= 1 << p
+	}
+	return s
+}
+
+func (s set) has(p Phase) bool { return s&(1<<p) != 0 }
+
+// successors has the phases that may follow each phase. They are those of the table.
+var successors = [phases]set{
+	Vacant:   setOf(Begun, Parked, Resuming, Freeing),
+	Begun:    setOf(Asking, Resuming, Vacant),
+	Asking:   setOf(Held, Parked, Begun, Vacant),
+	Parked:   setOf(Asking, Held, Resuming, Vacant),
+	Resuming: setOf(Held, Vacant),
+	Held:     setOf(Leaving, Lost, Handed, Idle, Freeing, Vacant),
+	Leaving:  setOf(Held, Lost, Vacant),
+	Lost:     setOf(Held, Vacant),
+	Handed:   setOf(Held, Begun, Freeing, Vacant),
+	Idle:     setOf(Handed, Lapsed, Freeing),
+	Lapsed:   setOf(Begun, Parked, Resuming, Freeing),
+	Freeing:  setOf(Vacant),
+}
+
+// enter changes the phase. It is the only function that does, and panics if the change is not in the table.
+func (m *Machine[K]) enter(next Phase) {
+	if next != m.phase && !successors[m.phase].has(next) {
+		panic(fmt.Sprintf("reentrant: bug: a lock went from %v to %v", m.phase, next))
+	}
+	m.phase = next
+}
+
+// clear forgets the hold, and changes the phase to one without.
+func (m *Machine[K]) clear(next Phase) {
+	m.enter(next)
+	m.hold = hold[K]{}
+	if next != Lapsed {
+		m.lingerUntil = time.Time{}
+	}
+}
+
+// Options are the session's options that the machine needs.
+type Options struct {
+	Lease, Heartbeat, CommandTimeout, Patience, GrantTTL time.Duration
+
+	Spin        int           // how often the head asks before it parks
+	Handoffs    int           // local hand-overs in a turn
+	HandoffTime time.Duration // of a turn
+	Generation  time.Duration // from which a turn ends when each owner in the queue has had the lock once
+	Linger      time.Duration // how long a hold may be idle
+	Block       int           // tokens of a cohort's attempt
+	CohortOwner string        // the owner of a cohort's hold, as Redis has it
+}
+
+// A Moment is what the driver knows at the moment of an event.
+type Moment struct {
+	*Options
+	Now       time.Time
+	Ahead     time.Duration // how far the wall clock has got ahead of the monotonic one
+	Seen      backend.Token // the highest that the session has seen
+	Waiters   int           // in the local queue
+	Closing   bool          // the session is being closed: nothing lingers
+	Abandoned bool          // the session has given up its holds: no owner becomes a holder
+}
+
+// A hold is what an owner of this session has of the lock, or what it left to the next owner.
+type hold[K comparable] struct {
+	owner    K
+	cohort   bool // Redis has it as the session's, not as its owner's
+	portable bool // another session can resume it
+	failing  bool // the last renewal failed
+	checking bool // a check is scheduled
+	epoch    uint64
+	op       uint64 // the number of its last operation in Redis
+	token    backend.Token
+	last     backend.Token // of its block
+	span     time.Duration // the lease that was asked for, and that renewals ask for
+	lease    lease.Lease
+}
+
+// A Machine is what a session has and wants of one lock. Its methods are its only transitions; K identifies the owners.
+// The zero value is a lock of which the session has nothing. A Machine is comparable, and a copy is another one.
+//
+// Each row is an event, the phases in which it may happen, the condition, the phase that follows (= is the same one),
+// and the step. Of several rows for one event and phase the first that fits is taken. Queries are not in the table.
+//
+//	Begin            handed idle               to inherit, as below; the session gave up its holds    vacant   pass on
+//	Begin            handed idle               in cohort mode, with tokens, lease and turn left       held     settle
+//	Begin            vacant lapsed             its place in Redis came with a signal                  parked   park
+//	Begin            vacant handed idle lapsed otherwise                                              begun    ask anew
+//	Send             begun                     under a new epoch                                      asking   request
+//	Send             parked                    under the same epoch                                   asking   request
+//	Replied          asking                    granted, and the session has given up its holds        vacant   pass on
+//	Replied          asking                    granted in time                                        held     settle
+//	Replied          asking                    granted too late to be trusted; a fixed lease          begun    ask anew
+//	Replied          asking                    granted too late to be trusted                         parked   ask
+//	Replied          asking                    stale                                                  begun    ask anew
+//	Replied          asking                    another session has it, and the head spins             parked   ask
+//	Replied          asking                    another session has it                                 parked   park
+//	Replied          asking                    another may keep it idle; the first time, for a try    parked   pause
+//	Replied          asking                    another session has it, for a try                      vacant   leave
+//	Unanswered       asking                    refused, or for a try; it may have been carried out    vacant   pass on
+//	Unanswered       asking                    refused, or for a try                                  vacant   leave
+//	Unanswered       asking                    it may have been carried out                           parked   pause
+//	Unanswered       asking                    otherwise                                              parked   pause
+//	Pushed           any                       for the ticket of an owner that is not the head yet    =        signal
+//	Pushed           asking parked             for the attempt, which waits                           =        wake
+//	Pushed           any                       for an earlier epoch                                   =        –
+//	Pushed           handed idle               for this hold                                          =        –
+//	Pushed           vacant held lost freeing  for an attempt that is over, and the baton is in use   =        –
+//	Pushed           vacant                    for an attempt that is over, and the baton is free     =        orphan
+//	Woken            parked                    a grant to trust; the session has given up its holds   vacant   pass on
+//	Woken            parked                    a grant to trust                                       held     settle
+//	Woken            parked                    otherwise                                              =        ask
+//	Woken            begun                                                                            =        ask anew
+//	Overtaken        vacant handed idle lapsed                                                        begun    ask anew
+//	GiveUp           begun parked              Redis may have something of the session                vacant   pass on
+//	GiveUp           begun parked              otherwise                                              vacant   leave
+//	Exit             held                      the next owner in line has the baton                   handed   hand over
+//	Exit             lost                                                                             vacant   pass on
+//	Exit             held                      the lease is over                                      vacant   pass on
+//	Exit             held                      it may linger: in cohort mode, not wanted, tokens left idle     linger
+//	Exit             held                      otherwise                                              freeing  release
+//	Clean            vacant handed idle lapsed                                                        freeing  release
+//	Released         freeing                   Redis has nothing of the session any more              vacant   –
+//	Released         freeing                   otherwise                                              vacant   –
+//	Trust            held leaving              the lease can be trusted                               =        ask
+//	Trust            held leaving              otherwise                                              lost     lose
+//	Trust            lost                                                                             =        –
+//	Operated         held leaving              Redis no longer has the hold                           lost     lose
+//	Operated         held leaving lost         otherwise                                              =        –
+//	Finish           held                                                                             =        settle
+//	Finish           lost                                                                             vacant   pass on
+//	StartLeaving     held                                                                             leaving  –
+//	StartLeaving     lost                                                                             =        –
+//	Stay             leaving                                                                          held     –
+//	Stay             lost                                                                             =        –
+//	Left             leaving lost                                                                     vacant   leave
+//	Resume           vacant lapsed                                                                    resuming ask anew
+//	Resume           begun parked              the head lets it go first                              resuming ask anew
+//	Resume           handed idle                                                                      handed   pass on
+//	ResumeOwn        held                                                                             leaving  ask anew
+//	ResumeOwn        lost                                                                             =        ask anew
+//	Resumed          resuming leaving lost     too late to be trusted                                 =        ask
+//	Resumed          resuming leaving lost     overtaken                                              =        ask anew
+//	Resumed          resuming                  taken up, and the session has given up its holds       vacant   pass on
+//	Resumed          resuming                  taken up                                               held     settle
+//	Resumed          leaving lost              the same hold                                          held     replace
+//	Resumed          leaving lost              another hold of the owner                              held     replace
+//	Resumed          leaving                   the same, and the session has given up its holds       held     replace
+//	Resumed          resuming                  not there; Redis may have something of the session     vacant   pass on
+//	Resumed          resuming                  not there                                              vacant   leave
+//	Resumed          leaving                   not there                                              lost     lose
+//	ResumeUnanswered resuming                  refused                                                vacant   leave
+//	ResumeUnanswered leaving                   refused; it may have been carried out                  lost     lose
+//	ResumeUnanswered leaving                   refused                                                held     –
+//	ResumeUnanswered resuming leaving lost     it may have been carried out                           =        ask anew
+//	ResumeUnanswered resuming leaving lost     otherwise                                              =        ask
+//	NotResumed       resuming                  the caller gives up                                    vacant   leave
+//	NotResumed       leaving                   a copy may have been carried out                       lost     lose
+//	NotResumed       leaving                   otherwise                                              held     –
+//	Tick             lost                      Redis may still have the lease                         =        –
+//	Tick             lost                      the lease is over in Redis too                         =        evict
+//	Tick             held leaving              the lease is over                                      lost     lose
+//	Tick             idle                      idle for long enough, and not dismissed yet            =        dismiss
+//	Tick             lapsed                    not dismissed yet                                      =        dismiss
+//	Tick             held leaving              its renewal is due                                     =        renew
+//	Tick             handed idle               in cohort mode, its renewal is due                     =        renew
+//	Tick             vacant asking held idle   otherwise                                              =        –
+//	Renewed          leaving                   Redis no longer has it                                 =        –
+//	Renewed          held                      Redis no longer has it                                 lost     lose
+//	Renewed          handed                    Redis no longer has it                                 vacant   –
+//	Renewed          idle                      Redis no longer has it                                 lapsed   –
+//	Renewed          held leaving handed idle  it failed                                              =        extended
+//	Renewed          held leaving handed idle  otherwise                                              =        extended
+//	Renewed          vacant asking held lost   of a hold that has ended                               =        –
+//	Lose             held leaving                                                                     lost     lose
+//	Lose             handed                                                                           vacant   –
+//	Lose             idle                                                                             lapsed   –
+//	Lose             lost                                                                             =        –
+//	Evicted          lost                                                                             vacant   –
+//	Taken            any                                                                              =        –
+//	Reconnected      any                                                                              =        –
+//	Checked          held leaving              it failed, and no other check is scheduled             =        check later
+//	Checked          leaving                   no other check is scheduled                            =        check later
+//	Checked          held                      it is another session's, or free                       lost     lose
+//	Checked          held                      it is ours                                             =        –
+//	Wanted           held leaving              this hold, or a later one                              =        notify
+//	Wanted           idle lapsed               not dismissed yet                                      =        dismiss
+//	Wanted           vacant asking held        otherwise                                              =        –
+//	Dismiss          idle lapsed               not dismissed yet                                      =        dismiss
+//	Dismiss          vacant held handed                                                               =        –
+type Machine[K comparable] struct {
+	phase Phase
+	hold  hold[K]       // Held to Idle
+	att   attempt[K]    // Begun to Parked, and while a Resume goes first
+	back  resumption[K] // Resuming, Leaving
+
+	epoch       uint64 // the last that was sent
+	grant       grant  // that came for the attempt, or for a ticket
+	turn        turn   // the run of local hand-overs
+	unreleased  bool   // Redis may have a hold, a grant or a place of this session, to be released
+	dismissed   bool   // a clean-up is on its way to the idle hold
+	doubtUntil  time.Time
+	prior       backend.Prior // how the last reply left the lock in Redis; none if the outcome of a later command is not known
+	aside       backend.Prior // prior, during an operation
+	used        backend.Token // the last token used of the block that came with the last attempt; 0: all of them
+	lingerUntil time.Time     // when the idle hold is given back
+	wanted      uint64        // the hold with this epoch, or a later one, was asked for by another session
+	moved       uint64        // the hold with this epoch, or an earlier one, may have been taken up by another session
+}
+
+// Reuse readies a machine for another use of its lock, or for another lock.
+func (m *Machine[K]) Reuse(sameLock bool) {
+	m.unreleased, m.used = false, 0
+	if !sameLock {
+		m.prior, m.doubtUntil = backend.Prior{}, time.Time{}
+	}
+}
+
+// An Action is what the driver does after an event.
+type Action uint8
+
+const (
+	Nothing    Action = iota
+	Settle            // make the head the holder, with Holds; after an operation, give the baton back to the holder
+	Ask               // send a copy of the attempt, or of the operation
+	AskAnew           // send a copy under a new epoch
+	Park              // wait for Woken: a grant, a heartbeat, or the end of the holder's lease if TTL says when
+	Pause             // wait for Woken: for Wait, or for as long as the driver waits after a failure
+	Leave             // free the baton, or pass it on: Redis has nothing of the session
+	PassOn            // pass the baton on, to an owner that takes over what Redis has; if there is none, Clean
+	HandOver          // the next owner in line, which has the baton, takes the hold over
+	Linger            // free the baton, and keep the reference of the hold; look again at Wake
+	Release           // send ReleaseRequest until Redis has replied, then Released
+	Replace           // the owner's hold goes on under a new epoch; if Holds is not 0, it is another hold, with so many
+	Lose              // notify the owner that the hold is lost, and why; if no operation is under way, evict it
+	Evict             // take the baton from the owner of the lost hold, and pass it on: Evicted
+	Renew             // renew the lease
+	Extended          // report that renewals begin to fail, or no longer do
+	CheckLater        // check again after a heartbeat
+	Dismiss           // send a clean-up to the idle hold: Arrive
+	Wake              // wake the parked head: Woken
+	Signal            // wake the owner of the ticket
+	Orphan            // release what the grant has, without the baton
+	Notify            // notify the owner that another one waits
+	actions
+)
+
+var actionNames = [actions]string{"nothing", "settle", "ask", "ask anew", "park", "pause", "leave", "pass on", "hand over", "linger",
+	"release", "replace", "lose", "evict", "renew", "extended", "check later", "dismiss", "wake", "signal", "orphan", "notify"}
+
+func (a Action) String() string { return actionNames[a] }
+
+// A Step is what the driver carries out after an event, without the mutex. Requests are read from the machine under the
+// mutex, when they are sent: a Step is passed along the fast path, and is small.
+type Step struct {
+	Do        Action
+	Check     bool // ask Redis whether the hold is still this session's: Checking, Checked
+	Dropped   bool // the idle hold has ended: the caller has its reference
+	Yielded   bool // the attempt gave the lock to another session
+	Woken     bool // the grant is there already: Woken follows
+	Lost      bool // the caller's hold is lost
+	Failing   bool // with Extended: this renewal is the first that failed
+	Recovered bool // with Extended: the one before had failed
+	Holds     int
+	Why       string        // the hold was lost; empty if no loss is to be reported
+	Wait      time.Duration // Pause; 0: as after a failure
+	TTL       time.Duration // Park: what is left of the holder's lease; negative if that is not known
+	Wake      time.Time     // when to look at the hold again; zero: no need
+}
+
+// owned reports whether an owner has the hold, as far as this process knows.
+func (m *Machine[K]) owned() bool { return m.phase == Held || m.phase == Leaving }
+
+// left reports whether an owner left the hold, and it has not been lost since.
+func (m *Machine[K]) left() bool { return m.phase == Handed || m.phase == Idle }
+
+// Phase returns the phase.
+func (m *Machine[K]) Phase() Phase { return m.phase }
+
+// Owned reports whether an owner has the hold, as far as this process knows.
+func (m *Machine[K]) Owned() bool { return m.owned() }
+
+// BelongsTo reports whether the owner has the hold, or lost it and has not been evicted yet.
+func (m *Machine[K]) BelongsTo(owner K) bool {
+	return m.hold.owner == owner && (m.owned() || m.phase == Lost)
+}
+
+// Owner returns the owner of the hold.
+func (m *Machine[K]) Owner() K { return m.hold.owner }
+
+// Cohort reports whether Redis has the hold as the session's, and not as its owner's.
+func (m *Machine[K]) Cohort() bool { return m.hold.cohort }
+
+// Epoch returns the epoch of the hold, 0 if there is none.
+func (m *Machine[K]) Epoch() uint64 { return m.hold.epoch }
+
+// Op returns the number of the operation under way, or of the last one.
+func (m *Machine[K]) Op() uint64 { return m.hold.op }
+
+// Token returns the token of the hold.
+func (m *Machine[K]) Token() backend.Token { return m.hold.token }
+
+// Lease returns the lease of the hold.
+func (m *Machine[K]) Lease() lease.Lease { return m.hold.lease }
+
+// Span returns the lease that the hold asks for.
+func (m *Machine[K]) Span() time.Duration { return m.hold.span }
+
+// Sent returns the last epoch that was sent.
+func (m *Machine[K]) Sent() uint64 { return m.epoch }
+
+// PendingUntil returns the time until which a copy of an attempt may be under way that had no reply, zero if there is
+// none.
+func (m *Machine[K]) PendingUntil(at *Moment) time.Time { return m.pendingUntil(at) }
+
+// Unreleased reports whether Redis may have a hold, a grant or a place of this session.
+func (m *Machine[K]) Unreleased() bool { return m.unreleased }

@@ -1,0 +1,70 @@
+package machine
+
+import "github.com/relock-go/relock/backend"
+
+// Operate begins an operation of the holder: a re-entry, one of several unlocks, an await or a signal. Each has a number
+// that rises within the epoch, so that Redis carries it out once.
+func (m *Machine[K]) Operate() {
+	m.hold.op++
+	m.aside, m.prior = m.prior, backend.Prior{}
+}
+
+// Trust checks without Redis whether the owner's hold can be trusted: for a re-entry in cohort mode, before each copy of an
+// operation, and for a caller that asks. If it cannot and the watchdog has not found that yet, in a process that was
+// paused, the hold is lost now.
+func (m *Machine[K]) Trust(at *Moment, why string) Step {
+	switch {
+	case m.phase == Lost:
+		return Step{Lost: true}
+	case m.hold.lease.Trusted(at.Now):
+		return Step{Do: Ask}
+	}
+	s := m.Lose(m.hold.epoch, why)
+	s.Lost = true
+	return s
+}
+
+// Operated ends the operation. answered says that Redis replied, and gone that it no longer has the hold.
+func (m *Machine[K]) Operated(answered, gone bool) Step {
+	prior := m.aside
+	m.aside = backend.Prior{}
+	switch {
+	case gone:
+		return m.Lose(m.hold.epoch, "Redis no longer had it")
+	case answered && prior.Epoch == m.hold.epoch:
+		prior.Op = m.hold.op
+		m.prior = prior
+	}
+	return Step{}
+}
+
+// Finish gives the baton back to the holder after an operation, or on if the hold was lost meanwhile.
+func (m *Machine[K]) Finish() Step {
+	if m.phase == Lost {
+		m.clear(Vacant)
+		return Step{Do: PassOn, Lost: true}
+	}
+	return Step{Do: Settle}
+}
+
+// StartLeaving marks the hold before a command that ends its epoch in Redis, an await or a Resume. If Redis then no
+// longer has the epoch, that is no loss.
+func (m *Machine[K]) StartLeaving() {
+	if m.phase == Held {
+		m.enter(Leaving)
+	}
+}
+
+// Stay undoes StartLeaving, if the hold stays after all.
+func (m *Machine[K]) Stay() {
+	if m.phase == Leaving {
+		m.enter(Held)
+	}
+}
+
+// Left ends the hold of an owner that waits for a condition now: Redis has its ticket instead.
+func (m *Machine[K]) Left() Step {
+	m.clear(Vacant)
+	m.unreleased, m.prior = false, backend.Prior{}
+	return Step{Do: Leave}
+}

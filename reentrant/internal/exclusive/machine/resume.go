@@ -1,0 +1,147 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/lease"
+)
+
+// A resumption is an attempt to take up a hold of another session, or to continue one of this session.
+type resumption[K comparable] struct {
+	head  Head[K]
+	sent  time.Time
+	ahead time.Duration
+}
+
+// Resume begins with a head that takes up a hold of another session, or from before a restart. If an owner of this
+// session left the lock to the head, the head's own hold is not there to be resumed. The attempt of a head that let the
+// Resume go first is kept, for Overtaken.
+func (m *Machine[K]) Resume(h *Head[K]) Step {
+	s := Step{Dropped: m.phase == Lapsed || m.phase == Idle}
+	m.wake()
+	if m.phase == Handed {
+		s.Do = PassOn
+		return s
+	}
+	m.clear(Resuming)
+	m.back = resumption[K]{head: *h}
+	s.Do = AskAnew
+	return s
+}
+
+// ResumeOwn begins to continue a hold of this session under a new epoch, and with the lease of h. After the reply Redis
+// no longer has the old epoch.
+func (m *Machine[K]) ResumeOwn(h *Head[K]) Step {
+	m.StartLeaving()
+	m.back = resumption[K]{head: *h}
+	return Step{Do: AskAnew}
+}
+
+// SendResume begins a copy of a Resume, and returns it. After [AskAnew], next is the new epoch; otherwise it is 0. The
+// copy is refused from notAfter on.
+func (m *Machine[K]) SendResume(at *Moment, next uint64, notAfter time.Time) backend.ResumeRequest {
+	if next > 0 {
+		m.number(next)
+	}
+	r := &m.back
+	r.sent, r.ahead = at.Now, at.Ahead
+	req := backend.ResumeRequest{Epoch: m.epoch, Owner: r.head.Field, Lease: at.Lease, NotAfter: notAfter, Seen: at.Seen, Until: m.pendingUntil(at)}
+	if r.head.Fixed > 0 {
+		req.Lease, req.Fixed = r.head.Fixed, true
+	}
+	return req
+}
+
+// Resumed handles the reply to a copy.
+func (m *Machine[K]) Resumed(at *Moment, r *backend.ResumeReply) Step {
+	switch r.Status {
+	case backend.NotThere:
+		return m.NotResumed(Failure{}, true)
+	case backend.Overtaken:
+		return Step{Do: AskAnew}
+	}
+	b := &m.back
+	h := hold[K]{owner: b.head.Owner, portable: b.head.Portable, epoch: m.epoch, token: r.Token, last: r.Token, span: at.Lease}
+	if h.lease = lease.New(b.sent, b.ahead, at.Lease, false); b.head.Fixed > 0 {
+		h.span, h.lease = b.head.Fixed, lease.New(b.sent, b.ahead, r.TTL, true)
+	}
+	switch {
+	case !h.lease.Trusted(at.Now) || lease.Napped(b.ahead, at.Ahead):
+		return Step{Do: Ask} // the reply came too late to be trusted
+	case m.phase == Resuming:
+		m.unreleased, m.turn = true, newTurn(at)
+		s := Step{Holds: r.Holds}
+		return m.takeUp(at, s, h)
+	}
+	return m.replace(at, h, r.Holds)
+}
+
+// takeUp makes the head the owner of a hold of another session. As in settle, a session that has given up its holds
+// gives up the attempt.
+func (m *Machine[K]) takeUp(at *Moment, s Step, h hold[K]) Step {
+	m.back = resumption[K]{}
+	if at.Abandoned {
+		m.clear(Vacant)
+		s.Do = PassOn
+		return s
+	}
+	m.enter(Held)
+	m.hold = h
+	s.Do = Settle
+	s.Check = m.moved >= h.epoch && m.check()
+	return s
+}
+
+// replace replaces the owner's hold by h. A hold with another token is not the one that this session had: that one is
+// lost, and the owner has the holds that Redis has. In a session that has given up its holds replace does nothing, since
+// no watchdog would maintain h.
+func (m *Machine[K]) replace(at *Moment, h hold[K], holds int) (s Step) {
+	m.back = resumption[K]{}
+	s.Do = Replace
+	if h.token != m.hold.token {
+		s.Holds = holds
+		if m.owned() {
+			s.Why = m.lose("the owner had got it anew, in another session").Why
+		}
+	}
+	if at.Abandoned {
+		m.Stay()
+		return s
+	}
+	m.enter(Held)
+	m.hold = h
+	s.Check = m.moved >= h.epoch && m.check()
+	return s
+}
+
+// ResumeUnanswered handles a copy without a reply. A copy that may be under way would take the owner's hold from wherever
+// the owner has gone on since, so the next one, under another epoch, has it refused.
+func (m *Machine[K]) ResumeUnanswered(f Failure, notAfter time.Time) Step {
+	switch {
+	case f.Refused:
+		return m.NotResumed(f, false)
+	case f.Unknown:
+		m.doubt(notAfter)
+		return Step{Do: AskAnew}
+	}
+	return Step{Do: Ask}
+}
+
+// NotResumed ends a Resume that got no hold. If it was this session's own hold, that is lost if Redis does not have it
+// (notThere), or may have it under another epoch.
+func (m *Machine[K]) NotResumed(f Failure, notThere bool) Step {
+	m.back = resumption[K]{}
+	switch {
+	case m.phase == Resuming:
+		m.clear(Vacant)
+		if m.unreleased {
+			return Step{Do: PassOn}
+		}
+		return Step{Do: Leave}
+	case m.owned() && (notThere || f.Unknown):
+		return m.lose("Redis no longer had it at Resume")
+	}
+	m.Stay()
+	return Step{}
+}

@@ -1,0 +1,212 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/relock-go/relock/reentrant/internal/lease"
+)
+
+// maxSleep bounds how long an idle hold waits for an owner that is about to inherit it.
+const maxSleep = time.Second
+
+// A Survey is what the watchdog knows while it looks at all holds.
+type Survey struct {
+	Renewing  bool      // a batch of renewals is under way
+	Refreshed time.Time // leases that were renewed before are renewed at once: there may be another server since
+}
+
+// Tick looks at the hold: whether it is due for renewal, over, or idle for long enough. Wake is when to look again, zero
+// if there is no need.
+func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
+	h := &m.hold
+	if m.owned() || m.left() {
+		slept := h.lease.Slept(at.Now, at.Ahead)
+		if m.owned() && slept.Trust < h.lease.Trust {
+			s.Check = m.check()
+		}
+		h.lease = slept
+	}
+	trusted := h.lease.Trusted(at.Now)
+	switch {
+	case m.phase == Lost && at.Now.Before(h.lease.End()):
+		s.Wake = h.lease.End()
+	case m.phase == Lost:
+		s.Do = Evict
+	case m.owned() && !trusted:
+		l := m.lose("the lease was not renewed in time")
+		s.Do, s.Why = l.Do, l.Why
+	case (m.phase == Idle || m.phase == Lapsed) && (!at.Now.Before(m.lingerUntil) || !trusted):
+		m.lingerUntil = at.Now.Add(maxSleep) // in case an owner that is about to inherit it does not do so
+		s.Do = m.Dismiss().Do
+	case !m.owned() && (!m.left() || !h.cohort || !trusted):
+	case !v.Renewing && m.due(at, v):
+		s.Do, s.Wake = Renew, h.lease.Until()
+	case v.Renewing:
+		s.Wake = h.lease.Until()
+	default:
+		s.Wake = h.lease.Wake()
+	}
+	if (m.phase == Idle || m.phase == Lapsed) && (s.Wake.IsZero() || m.lingerUntil.Before(s.Wake)) {
+		s.Wake = m.lingerUntil
+	}
+	return s
+}
+
+// due reports whether the hold is due for renewal. A renewal is up to a tenth of the lease earlier than due, to share a
+// batch; one that is tried again keeps its pause.
+func (m *Machine[K]) due(at *Moment, v Survey) bool {
+	h := &m.hold
+	slack := h.lease.Length / 10
+	if h.failing {
+		slack = 0
+	}
+	return h.lease.Sent.Before(v.Refreshed) && !h.lease.Fixed() && !h.failing || h.lease.Due(at.Now, slack)
+}
+
+// A Renewed is the reply to a renewal of the hold with an epoch.
+type Renewed struct {
+	Epoch  uint64
+	Gone   bool // Redis no longer has it
+	Failed bool // there was no reply, or a refusal
+	Sent   time.Time
+	Ahead  time.Duration // when it was sent
+}
+
+// Renewed handles the reply to a renewal. The hold may have ended by now: epochs are never used twice, so a reply for
+// another epoch is ignored.
+func (m *Machine[K]) Renewed(at *Moment, r Renewed) Step {
+	h := &m.hold
+	if !m.owned() && !m.left() || h.epoch != r.Epoch {
+		return Step{}
+	}
+	was := h.failing
+	switch {
+	case r.Gone && m.phase == Leaving: // if it is not given up after all, the next renewal finds out
+		h.lease = h.lease.Retried(at.Now)
+		return Step{}
+	case r.Gone:
+		return m.Lose(r.Epoch, "Redis no longer had it at renewal")
+	case r.Failed:
+		h.failing, h.lease = true, h.lease.Retried(at.Now)
+		return Step{Do: Extended, Failing: !was}
+	}
+	h.failing, h.lease = false, lease.New(r.Sent, r.Ahead, h.span, false)
+	return Step{Do: Extended, Recovered: was}
+}
+
+// Lose ends the hold with an epoch, which can no longer be trusted. Its owner still has the baton: an operation under way
+// finds the loss and passes the baton on, and so does Exit. If there is neither, Tick has the baton taken from the owner
+// when the lease is over in Redis too. So another owner of this session gets the lock no sooner than one of another
+// session could, and the owner has the margin of the lease to stop.
+func (m *Machine[K]) Lose(epoch uint64, why string) Step {
+	switch {
+	case m.hold.epoch != epoch:
+		return Step{}
+	case m.phase == Handed:
+		m.clear(Vacant)
+	case m.phase == Idle:
+		m.clear(Lapsed)
+	case m.owned():
+		return m.lose(why)
+	}
+	return Step{}
+}
+
+// lose makes an owned hold a lost one.
+func (m *Machine[K]) lose(why string) Step {
+	m.enter(Lost)
+	return Step{Do: Lose, Why: why}
+}
+
+// Evicted ends a lost hold whose owner has lost the baton to the next.
+func (m *Machine[K]) Evicted() { m.clear(Vacant) }
+
+// check reports whether to ask Redis if the hold is still this session's, and for how long. A hold that is renewed and
+// cannot have been taken up needs no check.
+func (m *Machine[K]) check() bool {
+	if m.hold.checking || !m.hold.portable && !m.hold.lease.Fixed() {
+		return false
+	}
+	m.hold.checking = true
+	return true
+}
+
+// Taken handles a report that another session has taken up the hold with this epoch, which may not have begun yet.
+func (m *Machine[K]) Taken(epoch uint64) (s Step) {
+	m.moved = max(m.moved, epoch)
+	s.Check = m.owned() && m.hold.epoch == epoch && m.hold.portable && m.check()
+	return s
+}
+
+// Reconnected handles the loss of messages: the hold may have been taken up meanwhile, even if the reply that grants it
+// is still under way. A hold with a fixed lease is always checked: the lease may end sooner, by the clock of another
+// server. Other holds are renewed (Survey.Refreshed). The head asks Redis again.
+func (m *Machine[K]) Reconnected() (s Step) {
+	m.moved = max(m.moved, m.epoch)
+	s.Check = m.owned() && m.hold.lease.Fixed() && m.check()
+	return s
+}
+
+// Checking begins a check, and reports whether it is still needed. A later event needs another one.
+func (m *Machine[K]) Checking(epoch uint64) bool {
+	if !m.owned() || m.hold.epoch != epoch {
+		return false
+	}
+	m.hold.checking = false
+	return true
+}
+
+// A Checked is the reply to a check of the hold with an epoch.
+type Checked struct {
+	Epoch  uint64
+	Ours   bool // Redis has the hold, with this epoch
+	Failed bool
+	Sent   time.Time
+	TTL    time.Duration // what is left of its lease
+}
+
+// Checked handles the reply to a check. While the owner gives the hold up, or continues it under another epoch, the
+// reply proves no loss, and another check follows.
+func (m *Machine[K]) Checked(at *Moment, c Checked) (s Step) {
+	if !m.owned() || m.hold.epoch != c.Epoch {
+		return s
+	}
+	nothing := c.Failed || m.phase == Leaving
+	switch {
+	case nothing && !m.hold.checking: // otherwise another check is pending anyway
+		m.hold.checking = true
+		s.Do = CheckLater
+	case !nothing && !c.Ours:
+		return m.lose("another session has it, or none")
+	}
+	if c.Ours {
+		m.hold.lease = m.hold.lease.Left(c.Sent, at.Now, c.TTL)
+		s.Wake = m.hold.lease.Wake()
+	}
+	return s
+}
+
+// Wanted handles a report that another session waits for the hold with an epoch, or for a later one.
+func (m *Machine[K]) Wanted(epoch uint64) Step {
+	m.wanted = max(m.wanted, epoch)
+	if m.owned() && m.hold.epoch <= epoch {
+		return Step{Do: Notify}
+	}
+	return m.Dismiss()
+}
+
+// Dismiss sends a clean-up to an idle hold, unless one is on its way.
+func (m *Machine[K]) Dismiss() Step {
+	if m.phase != Idle && m.phase != Lapsed || m.dismissed {
+		return Step{}
+	}
+	m.dismissed = true
+	return Step{Do: Dismiss}
+}
+
+// Arrive ends the way of the clean-up that Dismiss has sent, and reports whether the hold is still idle. If so and the
+// clean-up can take the baton, Clean follows; otherwise an owner is about to inherit the hold.
+func (m *Machine[K]) Arrive() bool {
+	m.dismissed = false
+	return m.phase == Idle || m.phase == Lapsed
+}
