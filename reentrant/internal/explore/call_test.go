@@ -17,6 +17,7 @@ const (
 	verbSignal
 	verbWithdraw
 	verbBeat
+	verbResume
 	verbPass
 	verbTake
 	verbFree
@@ -24,7 +25,7 @@ const (
 	verbCount
 )
 
-var verbNames = [verbCount]string{"", "acquire", "reenter", "release", "renew", "await", "signal", "withdraw", "beat", "pass", "take", "free", "yield"}
+var verbNames = [verbCount]string{"", "acquire", "reenter", "release", "renew", "await", "signal", "withdraw", "beat", "resume", "pass", "take", "free", "yield"}
 
 func (v verb) String() string { return verbNames[v] }
 
@@ -80,6 +81,7 @@ const (
 	keep     = "300"
 	lockName = "lock"
 	condName = "full"
+	noteName = "relock:{lock}:n:lock" // which no call of a world writes
 )
 
 // arguments returns the KEYS and ARGV of a call. A test compares them with those of the backend.
@@ -110,6 +112,9 @@ func (c call) arguments(names [keyCount]string) (keys, args []string) {
 		return names[:7], []string{session, n(c.epoch), n(c.op), all, channels, "1"}
 	case verbWithdraw:
 		return names[4:7], []string{session, n(c.ticket)}
+	case verbResume:
+		return append(names[:4:4], noteName), []string{session, n(c.epoch), ownerName(c.owner), ms(lease), strconv.FormatInt(c.notAfter.micros()-1, 10),
+			redisToken(c.seen), channels, keep, (c.flags & fixed).String(), strconv.Itoa(1_000_000 * int(c.doubt))}
 	}
 	waiting := "1"
 	if c.all {

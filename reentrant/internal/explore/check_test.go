@@ -1,31 +1,35 @@
 package explore
 
-import "fmt"
+import (
+	"fmt"
 
-// check returns what is wrong with a state: a session that trusts a lease must have the lock, so no other session may
-// trust one.
+	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
+)
+
+// check looks for what must not be in any state: a session that trusts a lease has the lock, so no other session trusts one.
 func (x *step) check() {
 	if x.memory.broken != "" && !x.halved {
 		x.fail("%s", x.memory.broken)
 	}
 	for i := range x.sessions {
 		c := &x.sessions[i]
-		if c.mode != holding {
+		if !x.trusts(c) || c.astray() { // the owner is in another session now
 			continue
 		}
-		m, name := x.memory, sessionName(uint8(i))
+		m, name, until := x.memory, sessionName(uint8(i)), c.Lease().Until()
 		switch {
-		case c.asking == verbAwait: // it releases the hold, and does not know yet whether Redis has done so
-		case !m.has(uint8(i), c.epoch):
-			x.fail("%s trusts its lease until %d, but Redis has given the lock away", name, c.until)
-		case m.hold.owner != c.owner:
-			x.fail("%s's owner %d trusts its lease, and owner %d has the lock", name, c.owner, m.hold.owner)
-		case m.hold.expires < c.until:
-			x.fail("%s trusts its lease until %d, but the lease ends at %d", name, c.until, m.hold.expires)
+		case c.Phase() == machine.Leaving: // it gives the hold up, and does not know whether Redis has done so
+		case !m.has(uint8(i), uint8(c.Epoch())):
+			x.fail("%s trusts its lease until %v, and Redis has given the lock away", name, until)
+		case c.Phase() == machine.Idle:
+		case m.hold.owner != c.Owner():
+			x.fail("%s's owner %d trusts its lease, and owner %d has the lock", name, c.Owner(), m.hold.owner)
+		case m.hold.expires.time().Before(until):
+			x.fail("%s trusts its lease until %v, and it ends at %d", name, until, m.hold.expires)
 		case c.target == 0 && !c.unsure && m.hold.count != int(c.holds):
-			x.fail("%s counts %d holds, but Redis %d", name, c.holds, m.hold.count)
-		case c.token < m.record.first || m.record.last < c.token:
-			x.fail("%s has token %d, which is not within %d to %d", name, c.token, m.record.first, m.record.last)
+			x.fail("%s has %d holds, and %d in Redis", name, c.holds, m.hold.count)
+		case worldly(c.Token()) < m.record.first || m.record.last < worldly(c.Token()):
+			x.fail("%s has token %d, of %d to %d", name, worldly(c.Token()), m.record.first, m.record.last)
 		}
 	}
 }
@@ -34,6 +38,8 @@ func (c call) String() string {
 	switch c.verb {
 	case verbAcquire:
 		return fmt.Sprintf("%s: acquire %d for owner %d, %q, before %d", sessionName(c.session), c.epoch, c.owner, c.flags, c.notAfter)
+	case verbResume:
+		return fmt.Sprintf("%s: resume %d for owner %d, in doubt for %d, before %d", sessionName(c.session), c.epoch, c.owner, c.doubt, c.notAfter)
 	case verbReenter:
 		return fmt.Sprintf("%s: reenter %d, operation %d, %d holds", sessionName(c.session), c.epoch, c.op, c.holds)
 	case verbRelease:
@@ -54,13 +60,14 @@ var answers = [verbCount][]string{
 	verbSignal:   {"", "done", "gone", "more"},
 	verbWithdraw: {"", "withdrawn", "signalled", "nothing"},
 	verbBeat:     {"", "waits", "over"},
+	verbResume:   {"", "resumed", "not there", "overtaken", "late"},
 	verbPass:     {"it is another record", "done"},
 	verbTake:     {"it is another record", "done"},
 	verbFree:     {"release decides", "done", "given to the first waiter"},
 	verbYield:    {"acquire decides", "done", "waiting"},
 }
 
-// describe formats a reply, and what Redis has after it.
+// describe returns a reply and what Redis then has, as text.
 func describe(c call, res result) string {
 	if res.err != "" {
 		return res.err

@@ -1,13 +1,17 @@
 package explore
 
-// A waiter is an owner of a session that waits for the condition, and what the session knows of its ticket.
+import "github.com/relock-go/relock/reentrant/internal/exclusive/machine"
+
+// A waiter is an owner of a session that waits for the condition, with what the session knows of its ticket.
 type waiter struct {
 	ticket uint8 // 0: none
 	phase  phase
-	placed bool  // its session was put into the queue for the lock
-	coming bool  // the session's attempt is for this owner, which acquires the lock again
-	served uint8 // the ticket of an owner that has returned, until its signal is acknowledged
-	asking verb  // the await or signal that had no reply yet
+	placed bool  // it was put in line for the lock
+	coming bool  // the attempt is its owner's, which takes the lock again
+	served uint8 // the ticket of one that is back, until that is acknowledged
+	asking verb  // the await or signal that had no reply
+	who    uint8 // its owner
+	back   uint8 // the holds with which that comes back
 }
 
 type phase uint8
@@ -15,12 +19,11 @@ type phase uint8
 const (
 	_ phase = iota
 	waits
-	told // the session has learned that the ticket is signalled
-	torn // the ticket is to be withdrawn: its await had no reply in time
+	told // it has learned that it is signalled
+	torn // it is to be withdrawn: its await had no reply in time
 )
 
-// waits returns what a session can do about the condition besides the head's steps: some of it is done by its
-// heartbeat, and some by waiting owners.
+// waits returns what a session can do about the condition. Its heartbeat and its waiting owners do some of it, beside the head.
 func (w *world) waits(all []action, s *state, i uint8) []action {
 	c := &s.sessions[i]
 	add := func(a what) {
@@ -43,34 +46,36 @@ func (w *world) waits(all []action, s *state, i uint8) []action {
 		add(acknowledges)
 	}
 	switch {
-	case c.busy || c.target != 0:
+	case c.busy || c.target != 0 || c.moving != machine.Nothing:
 	case c.asking != verbNone:
 		add(asks)
-	case c.mode == holding:
+	case c.Owned():
 		if s.left.awaits > 0 && c.ticket == 0 && c.served == 0 && c.count < w.attempts {
 			add(awaits)
 		}
 		if s.left.signals > 0 {
 			add(signals)
 		}
-	case c.phase == told && (c.mode == idle && !c.owes || c.coming && c.stale):
+	case c.phase == told && c.rests():
 		add(returns)
 	}
 	return all
 }
 
-// condition carries out one of the actions that waits returns.
+// condition carries out one of these actions.
 func (x *step) condition(a action) {
-	i, c := a.session, &x.sessions[a.session]
+	i, c := a.session, x.edit(a.session)
 	switch a.what {
 	case awaits:
 		x.left.awaits--
 		c.count++
-		c.ticket, c.asking = c.count, verbAwait
+		c.ticket, c.asking, c.who, c.back = c.count, verbAwait, c.Owner(), c.holds
+		c.StartLeaving()
+		c.Operate()
 		x.send(x.ask(i), a.way)
 	case signals:
 		x.left.signals--
-		c.op++
+		c.Operate()
 		c.asking = verbSignal
 		x.send(x.ask(i), a.way)
 	case asks:
@@ -82,50 +87,58 @@ func (x *step) condition(a action) {
 	case acknowledges:
 		x.send(call{verb: verbBeat, session: i, ticket: c.served, all: true}, a.way)
 	case returns:
-		c.coming = true
-		if !c.placed || c.epoch >= c.ticket { // the place is missing, or its attempt has already had the lock
-			x.attempt(i, queueUp, 1, promptly)
-			return
-		}
-		x.tell("%s takes over the place that came with the signal", sessionName(i))
-		c.mode, c.epoch, c.owner, c.flags, c.owes, c.refuted, c.used = trying, c.ticket, 1, queueUp, true, 0, 0
+		x.comeBack(i)
 	}
 }
 
-// ask returns the await or signal to which the holder has no reply yet.
+// comeBack has the owner that was signalled take the lock again. If Redis has put it in line, it takes over the place.
+func (x *step) comeBack(i uint8) {
+	c := x.edit(i)
+	head := x.head(queueUp, c.who)
+	head.Holds = int(c.back)
+	if c.placed {
+		head.Ticket = uint64(c.ticket)
+	}
+	c.coming, c.owner, c.woken = true, c.who, false
+	if s := c.Begin(x.at(c), head); s.Do == machine.Park {
+		x.tell("%s takes over the place that came with the signal", sessionName(i))
+		return
+	}
+	x.copy(i, promptly)
+}
+
+// ask returns the await or signal that the holder has under way.
 func (x *step) ask(i uint8) call {
-	c := &x.sessions[i]
+	c := x.edit(i)
 	if c.asking == verbSignal {
-		return call{verb: verbSignal, session: i, epoch: c.epoch, op: c.op}
+		return call{verb: verbSignal, session: i, epoch: uint8(c.Epoch()), op: uint8(c.Op())}
 	}
-	a := call{verb: verbAwait, session: i, owner: 1, epoch: c.epoch, ticket: c.ticket, holds: c.holds, seen: c.seen}
-	if c.doubtful > x.now {
-		a.doubt = c.doubtful - x.now
-	}
-	return a
+	return call{verb: verbAwait, session: i, owner: c.who, epoch: uint8(c.Epoch()), ticket: c.ticket, holds: c.holds, seen: c.seen,
+		doubt: x.doubt(c.PendingUntil(x.at(c)))}
 }
 
 // heard handles the reply to an await or a signal.
 func (x *step) heard(a call, res result) {
-	c := &x.sessions[a.session]
+	c := x.edit(a.session)
 	switch a.verb {
 	case verbAwait:
 		c.asking = verbNone
 		switch res.code {
 		case 1:
-			c.phase = max(c.phase, waits) // the message of its signal may have arrived before
+			c.phase = max(c.phase, waits) // its signal may have been heard already
 		case 2:
 			c.signalled(c.ticket, false)
 		default:
 			c.waiter = waiter{served: c.served}
-			x.lose(a.session)
+			x.follow(a.session, c.Operated(true, true))
 			return
 		}
-		c.mode, c.owes = idle, false
+		c.Operated(true, false)
+		c.Left()
+		x.goOn(a.session)
 	case verbSignal:
-		if c.asking = verbNone; res.code == gone {
-			x.lose(a.session)
-		}
+		c.asking = verbNone
+		x.follow(a.session, c.Operated(true, res.code == gone))
 		for _, number := range res.numbers[2:] {
 			c.signalled(uint8(number), false)
 		}
@@ -140,26 +153,26 @@ func (x *step) heard(a call, res result) {
 	}
 }
 
-// tornOff handles the reply to a withdrawal: the ticket is gone, or its owner has been signalled nevertheless. An owner
-// without a ticket acquires the lock again like any other owner.
+// tornOff handles the reply to a withdrawal: the ticket is gone, or its owner is signalled all the same. An owner whose
+// ticket is gone comes back like any other that wants the lock.
 func (x *step) tornOff(c *client, res result) {
 	if res.code == 2 && c.phase != torn {
 		c.signalled(c.ticket, false)
 		return
 	}
-	x.orphans = x.orphans || res.code == 2 // its signal goes to the next waiter, or expires
+	x.orphans = x.orphans || res.code == 2 // its signal stays for the next waiter, or expires
 	c.waiter = waiter{served: c.served, asking: c.asking}
 }
 
-// signalled records that a ticket is signalled. If the ticket may have been given up, it is only withdrawn, and its
-// signal goes to the next waiter after the signal's deadline.
+// signalled notes that a ticket is signalled. A ticket that may have been given up is only withdrawn: its signal goes to
+// the next waiter after its deadline.
 func (c *client) signalled(number uint8, placed bool) {
 	if c.ticket == number && c.phase != torn && c.phase != told {
 		c.phase, c.placed = told, placed
 	}
 }
 
-// arrived records that the head has the lock: if the head waited for the condition, its wait is over.
+// arrived notes that the head has the lock: if the head waited for the condition, its wait is over.
 func (c *client) arrived() {
 	if c.coming {
 		c.waiter = waiter{served: c.ticket}

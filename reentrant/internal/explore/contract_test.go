@@ -1,16 +1,20 @@
 package explore
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
-// The codes that the scripts return, explained in their headers.
+// The codes that the scripts return; their headers say what they mean.
 const (
 	granted, waiting, stale, tooLate = 1, 2, 3, 4 // acquire
 	done, gone                       = 1, 2       // reenter
 	released, withdrawn, none        = 1, 2, 3    // release
 	freed, given                     = 1, 2       // free
+	resumed, notThere, overtaken     = 1, 2, 3    // resume; 4 as for acquire
 )
 
-// A judge checks one run of a script, by the state before it, the state after it, and its result.
+// A judge checks one run of a script: the state before and after it, and its result.
 type judge struct {
 	call
 	result
@@ -25,10 +29,10 @@ func (j *judge) must(ok bool, format string, args ...any) {
 	}
 }
 
-// contract returns which rule a run breaks, "" for none.
+// contract returns how a run breaks the rules; empty if it does not.
 func contract(before *memory, now tick, c call, res result) string {
 	j := judge{call: c, result: res, before: before, now: now}
-	j.must(res.err == "", "the script fails: %s", res.err)
+	j.must(res.err == "", "it fails: %s", res.err)
 	if res.err == "" {
 		j.common()
 		switch c.verb {
@@ -48,6 +52,8 @@ func contract(before *memory, now tick, c call, res result) string {
 			j.withdraw()
 		case verbBeat:
 			j.beat()
+		case verbResume:
+			j.resume()
 		case verbPass, verbTake, verbFree, verbYield:
 			j.compared()
 		}
@@ -55,28 +61,27 @@ func contract(before *memory, now tick, c call, res result) string {
 	return j.bad
 }
 
-// common checks what holds for every script: it never changes what other sessions or a newer attempt have.
+// common checks what is true of every script: it changes nothing that other sessions or a newer attempt have.
 func (j *judge) common() {
 	b, a := j.before, j.after
 	j.must(a.broken == "", "%s", a.broken)
-	if b.hold.held() && b.hold.session != j.session {
-		j.must(a.hold == b.hold, "the script changes the hold of %s", sessionName(b.hold.session))
-		j.must(a.record == b.record, "the script changes the record of %s's hold", sessionName(b.hold.session))
+	if b.hold.held() && b.hold.session != j.session && j.verb != verbResume {
+		j.must(a.hold == b.hold, "it changes the hold of %s", sessionName(b.hold.session))
+		j.must(a.record == b.record, "it changes the record of %s's hold", sessionName(b.hold.session))
 	}
 	if b.heldEpoch(j.session) > int(j.epoch) {
-		j.must(a.hold == b.hold && a.record == b.record, "the script changes what a newer attempt has")
+		j.must(a.hold == b.hold && a.record == b.record, "it changes what a newer attempt has")
 	}
 	j.order()
 	j.newTokens()
 	j.handOver()
 	if (j.verb == verbAcquire && j.code < stale || j.verb == verbYield && j.code == waiting || j.verb == verbRelease || j.verb == verbBeat || j.verb == verbAwait && a != b) && !a.hold.held() {
 		_, ok := a.firstLive(j.now)
-		j.must(!ok, "the lock is free although a live session waits")
+		j.must(!ok, "the lock is free and a live session waits")
 	}
 }
 
-// order checks that places keep their order, that new ones come last, and that only places of dead, served or withdrawn
-// sessions disappear.
+// order checks that places are kept, in their order; that new ones come last; that those which go were dead, served or given up.
 func (j *judge) order() {
 	b, a := j.before, j.after
 	next := 0
@@ -103,15 +108,14 @@ func (j *judge) order() {
 	}
 }
 
-// newTokens checks that a new attempt gets new tokens above all that were used, and that tokens do not change
-// otherwise.
+// newTokens checks that a new attempt has new tokens, above all that were used, and that they stay otherwise.
 func (j *judge) newTokens() {
 	b, a := j.before.record, j.after.record
 	spent := b.last
 	if j.verb == verbRelease && j.code == released && b.epoch == j.epoch && b.first <= j.used && j.used < b.last {
 		spent = j.used
 	}
-	if a.session == b.session && a.epoch == b.epoch {
+	if a.session == b.session && a.epoch == b.epoch || j.verb == verbResume {
 		j.must(a.first == b.first && (a.last == b.last || a.last == spent), "its tokens change")
 		return
 	}
@@ -119,8 +123,8 @@ func (j *judge) newTokens() {
 	j.must(j.verb.lean() && !j.leased() || a.first >= j.now.token(), "token %d is behind the clock", a.first)
 }
 
-// handOver checks that a lock that goes to another session goes to the first live one of the queue, with what it asked
-// for, and that only this session gets a message.
+// handOver checks that a lock that another session than the caller's gets goes to the first live one of the queue, as it
+// asked for it, and that this session alone gets a message.
 func (j *judge) handOver() {
 	b, a := j.before, j.after
 	told := 0
@@ -130,7 +134,7 @@ func (j *judge) handOver() {
 		}
 		told++
 		h, r := a.hold, a.record
-		j.must(h.of(m.to) && a.has(m.to, m.epoch), "%s gets a message that it has the lock", sessionName(m.to))
+		j.must(h.of(m.to) && a.has(m.to, m.epoch), "%s is told that it has the lock", sessionName(m.to))
 		j.must(m.first == r.first && m.last == r.last && m.hold == lockName && m.at == j.now, "the message is wrong")
 		j.must(m.ttl == h.expires-j.now && m.ttl == grantTTL, "a grant for %d", h.expires-j.now)
 	}
@@ -138,12 +142,16 @@ func (j *judge) handOver() {
 		j.must(told == 0, "a message without a grant")
 		return
 	}
+	if j.verb == verbResume {
+		j.must(told == 0, "a message without a grant")
+		return
+	}
 	if j.verb == verbReenter || j.verb == verbRenew || j.verb == verbSignal || j.verb == verbWithdraw {
-		j.must(a.hold.session == b.hold.session, "the script gives the lock away")
+		j.must(a.hold.session == b.hold.session, "it gives the lock away")
 		return
 	}
 	p, ok := j.first()
-	if h := a.hold; j.verb == verbBeat && !ok { // to a session that this heartbeat has put into the queue
+	if h := a.hold; j.verb == verbBeat && !ok { // to a session that this beat has put in line
 		p = place{session: h.session, owner: h.owner, epoch: a.record.epoch, holds: h.count, tokens: 1}
 		_, ok := find(a.heard, h.session, a.record.epoch)
 		j.must(ok, "the lock goes to %s", sessionName(h.session))
@@ -155,8 +163,8 @@ func (j *judge) handOver() {
 	j.must(told == 1, "%d messages", told)
 }
 
-// first returns which session gets the lock if the caller does not: that of the first live waiter, apart from the
-// caller's own place if this is its release.
+// first returns which session gets the lock if the caller does not have it: the first live waiter, except the caller's place if
+// this is a release of it.
 func (j *judge) first() (place, bool) {
 	for _, p := range j.before.queue {
 		if left := j.verb == verbRelease && j.code == withdrawn && p.session == j.session; p.alive(j.now) && !left {
@@ -168,16 +176,16 @@ func (j *judge) first() (place, bool) {
 
 func (j *judge) acquire() {
 	b, a := j.before, j.after
-	j.must((j.code == tooLate) == (j.now >= j.notAfter), "wrong about being late: the time is %d and the limit %d", j.now, j.notAfter)
+	j.must((j.code == tooLate) == (j.now >= j.notAfter), "late or not: it is %d and the limit %d", j.now, j.notAfter)
 	if j.code == stale || j.code == tooLate {
-		j.must(a == b, "a refused attempt writes")
+		j.must(a == b, "a refusal that writes")
 		return
 	}
 	r := b.record
 	had := r.session == j.session && (j.epoch < r.epoch || j.epoch == r.epoch && !b.hold.of(j.session))
-	j.must(!had, "an epoch that has already had the lock is not refused")
+	j.must(!had, "an epoch that has had its turn")
 	if p, at := b.placeOf(j.session); at >= 0 && p.alive(j.now) && p.epoch > j.epoch {
-		j.must(j.code == waiting && !j.flags.has(queueUp), "a newer attempt has the place, and this one is not refused")
+		j.must(j.code == waiting && !j.flags.has(queueUp), "a newer attempt has the place")
 	}
 	if j.code == waiting {
 		j.waits()
@@ -185,12 +193,12 @@ func (j *judge) acquire() {
 	}
 	j.must(j.code == granted, "code %d", j.code)
 	h := a.hold
-	j.must(a.has(j.session, j.epoch) && h.owner == j.owner, "the attempt has not got the lock")
-	j.must(token(j.numbers[2]) == a.record.first && token(j.numbers[3]) == a.record.last, "the reply has other tokens")
-	j.must(!a.record.pushed, "the hold counts as not accepted")
+	j.must(a.has(j.session, j.epoch) && h.owner == j.owner, "it has not got the lock")
+	j.must(token(j.numbers[2]) == a.record.first && token(j.numbers[3]) == a.record.last, "the answer has other tokens")
+	j.must(!a.record.pushed, "a hold that counts as not accepted")
 	again := b.has(j.session, j.epoch)
 	if again {
-		j.must(h.count == b.hold.count, "a resent attempt changes the count")
+		j.must(h.count == b.hold.count, "a resend changes the count")
 	} else {
 		j.must(h.count == int(j.holds), "%d holds", h.count)
 		j.must(a.record.last-a.record.first+1 == uint32(j.tokens), "a block of %d tokens", a.record.last-a.record.first+1)
@@ -202,7 +210,7 @@ func (j *judge) acquire() {
 		j.must(h.expires == j.now+lease, "the lease is not full")
 	}
 	p, live := b.firstLive(j.now)
-	j.must(b.hold.held() || !live || p.session == j.session || j.flags.has(barge), "the attempt passes other waiters")
+	j.must(b.hold.held() || !live || p.session == j.session || j.flags.has(barge), "it barges")
 	_, placed := a.placeOf(j.session)
 	j.must(placed < 0, "the holder waits for itself")
 }
@@ -210,13 +218,13 @@ func (j *judge) acquire() {
 // waits checks that another session has the lock or comes first, and that the attempt has its place.
 func (j *judge) waits() {
 	b, a := j.before, j.after
-	j.must(a.hold.held() && a.hold.session != j.session, "the attempt waits for a free lock, or for its own session")
+	j.must(a.hold.held() && a.hold.session != j.session, "it waits for a free lock, or for its own session")
 	if b.hold.of(j.session) {
 		j.must(j.flags.has(yield), "the holder waits")
 	}
 	p, at := a.placeOf(j.session)
 	if j.flags.has(queueUp) {
-		j.must(at >= 0 && p.epoch == j.epoch && p.owner == j.owner, "the attempt waits without a place")
+		j.must(at >= 0 && p.epoch == j.epoch && p.owner == j.owner, "it waits without a place")
 		j.must(p.deadline == j.now+patience, "its place ends at %d", p.deadline)
 	}
 	j.must(j.numbers[2] == 1000*int64(a.hold.expires-j.now), "the holder has %d ms", j.numbers[2])
@@ -225,17 +233,17 @@ func (j *judge) waits() {
 func (j *judge) reenter() {
 	b, a := j.before, j.after
 	if !b.has(j.session, j.epoch) || b.hold.owner != j.owner {
-		j.must(j.code == gone && a == b, "the reply is about a hold that does not exist")
+		j.must(j.code == gone && a == b, "a hold that is not there")
 		return
 	}
 	j.must(j.code == done, "its hold is gone")
-	j.must(j.numbers[2] == int64(a.hold.count), "the reply is %d", j.numbers[2])
+	j.must(j.numbers[2] == int64(a.hold.count), "the answer is %d", j.numbers[2])
 	if j.op <= b.record.op {
-		j.must(a == b, "an operation is carried out twice")
+		j.must(a == b, "an operation is done twice")
 		return
 	}
 	j.must(a.has(j.session, j.epoch) && a.hold.count == int(j.holds), "the count is %d", a.hold.count)
-	j.must(a.hold.expires >= b.hold.expires, "the lease gets shorter")
+	j.must(a.hold.expires >= b.hold.expires, "the lease shrinks")
 	j.must(int(j.holds) > b.hold.count || a.hold.expires == b.hold.expires, "an unlock prolongs the lease")
 	j.must(int(j.holds) <= b.hold.count || a.hold.expires >= j.now+lease, "a re-entry without a lease")
 }
@@ -243,12 +251,12 @@ func (j *judge) reenter() {
 func (j *judge) release() {
 	b := j.before
 	if b.hold.of(j.session) && b.heldEpoch(j.session) <= int(j.epoch) {
-		j.must(j.code == released && j.after.heldEpoch(j.session) != b.heldEpoch(j.session), "the session keeps the lock")
+		j.must(j.code == released && j.after.heldEpoch(j.session) != b.heldEpoch(j.session), "it keeps the lock")
 		return
 	}
 	p, at := b.placeOf(j.session)
 	if at >= 0 && p.epoch <= j.epoch {
-		j.must(j.code == withdrawn, "the session keeps its place")
+		j.must(j.code == withdrawn, "it keeps its place")
 		return
 	}
 	j.must(j.code == none, "there was nothing to release")
@@ -257,12 +265,12 @@ func (j *judge) release() {
 func (j *judge) renew() {
 	b, a := j.before, j.after
 	if !b.has(j.session, j.epoch) {
-		j.must(j.numbers[0] == 0 && a == b, "the reply is about a hold that does not exist")
+		j.must(j.numbers[0] == 0 && a == b, "a hold that is not there")
 		return
 	}
 	h := b.hold
 	h.expires = j.now + lease
-	j.must(j.code == 1 && a.hold == h && a.record == b.record, "the script does not exactly renew the hold")
+	j.must(j.code == 1 && a.hold == h && a.record == b.record, "it does more or less than to renew")
 }
 
 func (j *judge) await() {
@@ -270,20 +278,20 @@ func (j *judge) await() {
 	if !b.has(j.session, j.epoch) {
 		_, waits := find(b.tickets, j.session, j.ticket)
 		_, heard := find(b.heard, j.session, j.ticket)
-		j.must(a == b, "the reply is about a hold that does not exist")
+		j.must(a == b, "a hold that is not there")
 		j.must((j.code == 1) == waits && (j.code == 2) == (heard && !waits), "code %d", j.code)
 		return
 	}
 	t, ok := find(a.tickets, j.session, j.ticket)
-	j.must(j.code == 1 && ok && t.deadline == j.now+patience, "the session does not wait")
-	j.must(!a.has(j.session, j.epoch), "the session keeps the lock")
+	j.must(j.code == 1 && ok && t.deadline == j.now+patience, "it does not wait")
+	j.must(!a.has(j.session, j.epoch), "it keeps the lock")
 	if _, was := find(b.tickets, j.session, j.ticket); was {
-		return // a copy made by the network had brought the hold back: see doc.go
+		return // a copy that the network made had brought the hold back: see doc.go
 	}
-	j.must(len(a.tickets) == len(b.tickets)+1 && a.tickets[len(b.tickets)] == t, "the session is not the last in the queue")
+	j.must(len(a.tickets) == len(b.tickets)+1 && a.tickets[len(b.tickets)] == t, "it is not the last to wait")
 }
 
-// overdue reports whether a signal was not acknowledged in time, so that it goes to the next waiter.
+// overdue reports whether a signal was not acknowledged in time, so that the next waiter gets it.
 func (j *judge) overdue() bool {
 	for _, t := range j.before.heard {
 		if t.deadline < j.now {
@@ -296,12 +304,12 @@ func (j *judge) overdue() bool {
 func (j *judge) signal() {
 	b, a := j.before, j.after
 	if !b.has(j.session, j.epoch) {
-		j.must(j.code == gone && a == b, "the reply is about a hold that does not exist")
+		j.must(j.code == gone && a == b, "a hold that is not there")
 		return
 	}
 	j.must(j.code == done && a.hold == b.hold, "its hold is gone")
 	if j.op <= b.record.op {
-		j.must(a == b, "an operation is carried out twice")
+		j.must(a == b, "an operation is done twice")
 		return
 	}
 	for _, t := range b.tickets {
@@ -322,16 +330,16 @@ func (j *judge) signal() {
 	j.must(left <= 1 || j.overdue(), "%d are signalled at once", left)
 }
 
-// served checks that a signalled waiter gets a message, and that its session is in the queue for the lock.
+// served checks that a waiter that is signalled gets a message, and is in line for the lock.
 func (j *judge) served(t ticket) {
 	_, at := j.after.placeOf(t.session)
-	j.must(at >= 0 || j.after.hold.of(t.session), "%s is signalled and not in the queue", sessionName(t.session))
+	j.must(at >= 0 || j.after.hold.of(t.session), "%s is signalled and not in line", sessionName(t.session))
 	for _, m := range j.messages {
 		if m.kind == 's' && m.to == t.session && m.epoch == t.number {
 			return
 		}
 	}
-	j.must(false, "%s gets no message", sessionName(t.session))
+	j.must(false, "%s is not told", sessionName(t.session))
 }
 
 func (j *judge) withdraw() {
@@ -341,7 +349,7 @@ func (j *judge) withdraw() {
 	_, still := find(a.tickets, j.session, j.ticket)
 	j.must((j.code == 1) == waits && (j.code == 2) == (heard && !waits), "code %d", j.code)
 	j.must(!still && (waits || a == b), "the ticket stays")
-	j.must(a.hold == b.hold && len(a.queue) == len(b.queue), "the script changes the lock")
+	j.must(a.hold == b.hold && len(a.queue) == len(b.queue), "it changes the lock")
 }
 
 func (j *judge) beat() {
@@ -353,9 +361,37 @@ func (j *judge) beat() {
 	}
 	if _, waits := find(b.tickets, j.session, j.ticket); waits && !j.overdue() {
 		t, still := find(a.tickets, j.session, j.ticket)
-		j.must(j.code == 1 && still && t.deadline == j.now+patience, "the waiter has lost its ticket")
+		j.must(j.code == 1 && still && t.deadline == j.now+patience, "it does not wait any more")
 	}
 	for _, t := range a.heard {
 		j.must(t.deadline >= j.now, "a signal that was not acknowledged in time stays")
 	}
+}
+
+func (j *judge) resume() {
+	b, a := j.before, j.after
+	j.must((j.code == tooLate) == (j.now >= j.notAfter), "late or not: it is %d and the limit %d", j.now, j.notAfter)
+	if j.code != resumed {
+		j.must(a.hold == b.hold && slices.Equal(a.queue, b.queue), "it changes the lock and says that it does not")
+		j.must(j.code == notThere || a == b, "a refusal that writes")
+		j.must(j.code != notThere || !b.hold.held() || b.hold.owner != j.owner, "the hold is there")
+		return
+	}
+	j.must(b.hold.held() && b.hold.owner == j.owner, "it takes the lock")
+	h := b.hold
+	h.session = j.session
+	if least := j.now + lease; !j.flags.has(fixed) {
+		h.expires = max(h.expires, least)
+	}
+	j.must(a.hold == h && a.has(j.session, j.epoch), "it has another hold than before")
+	j.must(j.numbers[2] == int64(h.count) && token(j.numbers[3]) == a.record.last && j.numbers[4] == 1000*int64(h.expires-j.now), "the answer is wrong")
+	_, placed := a.placeOf(j.session)
+	j.must(placed < 0, "the holder waits for itself")
+	told := 0
+	for _, m := range j.messages {
+		if told++; m.kind != 't' || m.to != b.hold.session || m.epoch != b.record.epoch {
+			j.must(false, "a wrong message")
+		}
+	}
+	j.must((told == 1) == (b.hold.session != j.session), "%d messages", told)
 }

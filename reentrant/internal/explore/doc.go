@@ -1,8 +1,9 @@
-// Package explore runs the scripts of package redisbackend through all that can happen in small worlds: every order of
-// commands, with some of them lost, late or doubled, sessions that stop, and leases that end. It contains only tests.
+// Package explore runs the scripts of package redisbackend, and the machine of a lock, through all that can happen in small
+// worlds: every order of commands, with some of them lost, late or doubled, sessions that stop, and leases that end. It
+// contains only tests.
 //
 //	            actions                    call                 EVAL
-//	explorer ────────────▶ world: clients ───────▶ store ─────────────────▶ embedded Redis: the scripts' own text
+//	explorer ────────────▶ world: machines ──────▶ store ─────────────────▶ embedded Redis: the scripts' own text
 //	   ▲  │                 and the net   ◀───────  (remembers every run)
 //	   │  ▼                    check      contract
 //	states seen                drain
@@ -14,10 +15,11 @@
 // of miniredis (redis_test.go, driver.lua). A state of Redis is the content of seven keys and their expiry times, so it
 // can be restored; and the effect of a call on a state is computed once.
 //
-// A world (world_test.go) has some sessions, each as reentrant keeps it for one lock, and the commands and messages
-// under way between them and Redis. A session sends a new epoch only when none of its owners trusts anything older; its
-// head has one command under way, and its watchdog one more. An attempt may be a repetition, a heartbeat, the next
-// owner's, may yield, barge, keep the TTL, or have a fixed lease or a block of tokens. A command is executed and
+// A world (world_test.go) has some sessions, and the commands and messages under way between them and Redis. What a session
+// has and wants is decided by package machine; session_test.go is its driver, as an engine with goroutines and a queue is
+// in a program. So when a session takes a new epoch, trusts a reply, keeps a lease, yields, inherits, lingers or resumes
+// is not the world's choice. The world chooses what callers do, what becomes of each command, how much time passes, and
+// whether a turn is over. The head has one command under way, and the watchdog one more. A command is executed and
 // returns at once; or it is lost, or its reply is, or it arrives after its caller has gone, or slowly, or twice. A push
 // arrives at any later time, or never. In the worlds called "stopped" a script stops after any of its commands: what it
 // has done stays, and its caller does not know what that is. A session that does nothing for a while is a paused one.
@@ -40,9 +42,10 @@
 // A script that stops has no contract, and neither have the runs after it; what follows must hold all the same.
 //
 // In every state (check_test.go): a session that trusts a lease has the lock in Redis, as that owner, with that epoch,
-// count and token, for at least as long. So no two sessions trust it at once. A hold that begins has a token above
-// those of all that began before it. Nothing takes the lock or a place for an attempt that was given up. Every key
-// expires.
+// count and token, for at least as long. So no two sessions trust it at once. A hold that has been resumed by another session
+// is the exception, until its session learns of that: its owner is the other's by then. A hold that begins has a token above
+// those of all that began before it; one that is resumed keeps its token. Nothing takes the lock or a place for an attempt
+// that was given up. Every key expires.
 //
 // From every state (drain_test.go), when nothing fails any more, also if one session has died there: every waiter gets
 // the lock without a single message, and only the record is left. The exception is a copy that the network made of an
@@ -74,6 +77,6 @@
 // RELOCK_EXPLORE=2000000 allows one fault more and that many states of each world, with a new seed each time;
 // RELOCK_SEED=n repeats the walk of seed n.
 //
-// It does not cover clocks that disagree (the model knows Redis's), ForceUnlock, lingering, resumed holds, or several
-// locks.
+// It does not cover clocks that disagree (the model knows Redis's), machines that sleep, ForceUnlock, several locks, renewals
+// that fail and are tried again, and callers that leave while their grant is on its way to a clean-up.
 package explore

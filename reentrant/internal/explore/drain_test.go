@@ -1,8 +1,10 @@
 package explore
 
-// From every state that is reached, the explorer lets the world run down: nothing fails any more, no owner wants the
-// lock anew, and messages and commands under way are lost. Every waiter must then get the lock, and at the end Redis
-// must have only the record. The same is tried once for each session that dies in that state.
+import "github.com/relock-go/relock/reentrant/internal/exclusive/machine"
+
+// From every state that is reached, the world is left to itself: nothing fails any more, no owner wants the lock anew,
+// and what is under way is lost. Every waiter must get the lock, and at the end Redis must have nothing but the
+// record. The same once for each session that dies there.
 
 // drains reports whether everything ends well from a state.
 func (e *explorer) drains(s *state) bool {
@@ -21,27 +23,26 @@ func (e *explorer) drains(s *state) bool {
 	return true
 }
 
-// casualties returns which sessions may die in a state: -1 for none, and each one of which Redis may have something.
+// casualties returns which sessions may die in a state: none, -1, or one that Redis may have something of.
 func (w *world) casualties(s *state) []int {
 	dead := []int{-1}
 	for i := range w.sessions {
-		if s.sessions[i].owes || s.sessions[i].ticket != 0 {
+		if s.sessions[i].Unreleased() || s.sessions[i].ticket != 0 {
 			dead = append(dead, i)
 		}
 	}
 	return dead
 }
 
-// patienceOfDrain is how many ticks a drain may take: more than the leases and the grants of all sessions that may have
-// died.
+// patienceOfDrain is how many ticks a drain may take: more than the leases and the grants of all sessions that may have died.
 const patienceOfDrain = 12
 
-// drain lets the world run down. on is called in every state and reports whether to go on.
+// drain lets the world end. on reports in every state whether to go on.
 func (x *step) drain(dead int, on func(*state) bool) {
 	x.tell("— from here on nothing fails —")
 	if dead >= 0 {
 		x.tell("%s dies", sessionName(uint8(dead)))
-		x.sessions[dead] = client{}
+		x.sessions[dead] = x.store.fresh()
 	}
 	for _, it := range x.net {
 		if it.wanted {
@@ -53,6 +54,7 @@ func (x *step) drain(dead int, on func(*state) bool) {
 	}
 	clear(x.net[:])
 	for limit := x.now + patienceOfDrain; x.now < limit && x.bad == ""; {
+		x.keep()
 		if !on(&x.state) {
 			return
 		}
@@ -61,6 +63,7 @@ func (x *step) drain(dead int, on func(*state) bool) {
 			x.carryOn(uint8(i))
 		}
 		clear(x.net[:]) // messages are lost
+		x.keep()
 		if x.state == before {
 			if x.ended() {
 				x.remains(dead)
@@ -73,20 +76,24 @@ func (x *step) drain(dead int, on func(*state) bool) {
 	x.fail("a session is parked forever")
 }
 
-// carryOn takes a session's next step: a holder unlocks, a waiter sends a heartbeat, and what earlier attempts left is
-// released.
+// carryOn takes a session's next step: a holder unlocks, a waiter sends a heartbeat, and what was left behind is
+// given back.
 func (x *step) carryOn(i uint8) {
-	c := &x.sessions[i]
+	c := x.edit(i)
 	switch {
+	case c.checking:
+		x.inspect(i)
+	case c.moving != machine.Nothing:
+		x.resume(i, promptly)
 	case c.asking != verbNone:
 		x.condition(action{what: asks, session: i})
-	case c.mode == trying && c.stale:
-		x.attempt(i, c.flags, c.owner, promptly)
-	case c.mode == trying:
-		x.send(x.acquire(i), promptly)
+	case c.trying():
+		x.copy(i, promptly)
 	case c.served != 0:
 		x.condition(action{what: acknowledges, session: i})
-	case c.owes:
+	case c.dismissing:
+		x.dismiss(i, promptly)
+	case c.Owned() || c.Phase() == machine.Freeing || c.Phase() == machine.Vacant && c.Unreleased():
 		x.release(i, promptly)
 	case c.phase == told:
 		x.condition(action{what: returns, session: i})
@@ -97,31 +104,34 @@ func (x *step) carryOn(i uint8) {
 	}
 }
 
-// calm reports whether no session will do anything that could wake a waiter.
+// calm reports whether no session does anything that could wake a waiter.
 func (x *step) calm() bool {
-	for _, c := range x.sessions {
-		if c.mode != idle || c.owes || c.phase == told {
+	for i := range x.sessions {
+		if c := &x.sessions[i]; !c.rests() || c.phase == told {
 			return false
 		}
 	}
 	return true
 }
+
+// rests reports whether a session has nothing and wants nothing.
+func (c *client) rests() bool { return c.Phase() == machine.Vacant && !c.Unreleased() }
 
 func (x *step) ended() bool {
-	for _, c := range x.sessions {
-		if c.mode != idle || c.owes || c.ticket != 0 || c.served != 0 {
+	for i := range x.sessions {
+		if c := &x.sessions[i]; !c.rests() || c.ticket != 0 || c.served != 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// remains checks what Redis has when all owners have left.
+// remains checks what is left when all owners have gone.
 func (x *step) remains(dead int) {
 	m := x.memory
 	for i, v := range m.keys {
 		if i != keyRecord && v.items != nil && dead < 0 && !x.orphans && !x.halved {
-			x.fail("all owners have left, and Redis still has %q", v.items)
+			x.fail("all owners have gone, and Redis has %q", v.items)
 		}
 	}
 }

@@ -34,6 +34,9 @@ func newExplorer(w *world, st *store, until time.Time) *explorer {
 // start returns the first state of a world.
 func (w *world) start(st *store) *step {
 	x := &step{world: w, store: st, state: state{now: 1, left: w.left, memory: st.intern([keyCount]value{})}}
+	for i := range x.sessions {
+		x.sessions[i] = st.fresh()
+	}
 	for _, a := range w.begin {
 		x.happen(a)
 	}

@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/relock-go/relock/backend"
 )
 
-// A memo is what a session remembers of the lock: how the last reply left the record. Epoch 0 means nothing.
+// A memo is what a session remembers of the lock: how the last reply left the record. An epoch of 0 is none.
 type memo struct {
 	epoch, owner, op uint8
 	token            uint32
@@ -15,7 +17,7 @@ type memo struct {
 	note             string
 }
 
-// lean reports whether a call is of a script that compares the record.
+// lean reports whether a call compares the record.
 func (v verb) lean() bool { return v >= verbPass }
 
 // attempts reports whether a call is an attempt.
@@ -24,10 +26,10 @@ func (v verb) attempts() bool { return v == verbAcquire || v.lean() && v != verb
 // leased reports whether a lean attempt begins a lease.
 func (c call) leased() bool { return c.verb == verbTake || !c.flags.has(keepTTL) }
 
-// least returns the lowest token that a lean attempt may get.
+// least returns the least token that a lean attempt gets.
 func (c call) least() uint32 { return max(c.memo.token, c.seen) + 1 }
 
-// recordOf formats a record as save in common.lua does.
+// recordOf returns a record as save in common.lua writes it.
 func recordOf(session uint8, m memo) string {
 	state := "h"
 	if m.pushed {
@@ -37,7 +39,7 @@ func recordOf(session uint8, m memo) string {
 	return n + " " + n + " " + sessionName(session) + " " + strconv.Itoa(int(m.epoch)) + " " + strconv.Itoa(int(m.op)) + " " + state + " " + m.note
 }
 
-// leanArguments returns the KEYS and ARGV of a call of a script that compares the record.
+// leanArguments returns the KEYS and ARGV of a call that compares the record.
 func (c call) leanArguments(names [keyCount]string) (keys, args []string) {
 	field := func(owner uint8) string { return sessionName(c.session) + ":" + ownerName(owner) }
 	args = []string{recordOf(c.session, c.memo)}
@@ -68,70 +70,79 @@ func (c call) leanArguments(names [keyCount]string) (keys, args []string) {
 	return keys, args
 }
 
-// lean returns the attempt in the form that the session sends first, according to what it remembers.
-func (w *world) lean(c *client, full call) call {
-	if w.remembers && c.memo.epoch != 0 && c.memo.epoch < c.epoch && full.tokens == 1 && !full.flags.has(fixed) {
-		switch yields := full.flags.has(yield); {
-		case yields && (c.memo.freed || full.flags.has(keepTTL)):
-		case yields:
-			full.verb, full.memo = verbYield, c.memo
-		case c.memo.freed:
-			full.verb, full.memo = verbTake, c.memo
-		default:
-			full.verb, full.memo = verbPass, c.memo
-		}
+// memoOf returns what the session remembers.
+func memoOf(p backend.Prior) memo {
+	m := memo{epoch: uint8(p.Epoch), owner: ownerOf(p.Owner), op: uint8(p.Op), token: worldly(p.Token), pushed: p.Pushed, freed: p.Freed, note: p.Note}
+	if p.Pushed {
+		m.note = keep
 	}
-	c.memo = memo{} // remembered again when there is a reply
+	return m
+}
+
+// lean returns the attempt as the backend first sends it, by what the session remembers.
+func (w *world) lean(full call, p backend.Prior) call {
+	if !w.remembers || p.Epoch == 0 || p.Epoch >= uint64(full.epoch) || full.tokens != 1 || full.flags.has(fixed) {
+		return full
+	}
+	m := memoOf(p)
+	switch yields := full.flags.has(yield); {
+	case yields && (m.freed || full.flags.has(keepTTL)):
+	case yields:
+		full.verb, full.memo = verbYield, m
+	case m.freed:
+		full.verb, full.memo = verbTake, m
+	default:
+		full.verb, full.memo = verbPass, m
+	}
 	return full
 }
 
-// leanRelease does for a release what lean does for an attempt.
-func (w *world) leanRelease(c *client, full call) call {
-	if m := c.memo; w.remembers && m.epoch != 0 && m.epoch == c.epoch && !m.pushed && !m.freed && full.doubt == 0 {
-		full.verb, full.memo = verbFree, m
+// leanRelease does the same for a release.
+func (w *world) leanRelease(full call, p backend.Prior) call {
+	if w.remembers && p.Epoch != 0 && p.Epoch == uint64(full.epoch) && !p.Pushed && !p.Freed && full.doubt == 0 {
+		full.verb, full.memo = verbFree, memoOf(p)
 	}
-	c.memo = memo{}
 	return full
 }
 
-// compared checks a run of a script that compares the record.
+// compared judges a run that compares the record.
 func (j *judge) compared() {
 	b, a := j.before, j.after
 	r := b.record
 	m := j.memo
 	same := r.session == j.session && r.epoch == m.epoch && r.op == m.op && r.pushed == m.pushed && r.first == m.token && r.last == m.token
 	if j.code == 0 {
-		j.must(a == b, "the script changes something, and returns that it did not")
+		j.must(a == b, "it changes something and says that it does not")
 		return
 	}
-	j.must(same, "the record is not the one that the session remembers")
+	j.must(same, "the record is another one than the session remembers")
 	if j.verb == verbFree && j.code == given {
-		j.must(b.hold.of(j.session) && b.hold.owner == m.owner, "the script hands over what the session does not have")
-		j.must(a.hold.held(), "the script hands the lock over, and no session has it")
-		return // handOver checks for all scripts which session gets the lock, and with which token
+		j.must(b.hold.of(j.session) && b.hold.owner == m.owner, "it gives what the session has not")
+		j.must(a.hold.held(), "it is given to no session")
+		return // which session gets it, with which token, is checked for all verbs alike
 	}
 	if j.code == waiting {
-		j.must(b.hold.of(j.session) && b.hold.owner == m.owner && j.now < j.notAfter, "the script yields what the session does not have, or too late")
+		j.must(b.hold.of(j.session) && b.hold.owner == m.owner && j.now < j.notAfter, "it yields what the session has not, or late")
 		j.waits()
 		return
 	}
-	j.must(len(j.messages) == 0, "the script sends a message")
+	j.must(len(j.messages) == 0, "it sends a message")
 	j.must(slices.Equal(a.queue, b.queue), "the queue changes")
 	_, waits := b.firstLive(j.now)
 	switch j.verb {
 	case verbFree:
-		j.must(b.hold.of(j.session) && !a.hold.held() && a.record == r, "the script does not exactly release the hold")
-		j.must(!waits, "the lock is free although a live session waits")
+		j.must(b.hold.of(j.session) && !a.hold.held() && a.record == r, "it does more or less than to release")
+		j.must(!waits, "the lock is free and a live session waits")
 		return
 	case verbTake:
-		j.must(!b.hold.held(), "the script takes a lock that is held")
-		j.must(!waits, "the script passes over a waiter")
+		j.must(!b.hold.held(), "it takes a lock that is held")
+		j.must(!waits, "it passes over a waiter")
 	case verbPass, verbYield:
-		j.must(b.hold.of(j.session) && b.hold.owner == m.owner, "the script passes on what the session does not have")
+		j.must(b.hold.of(j.session) && b.hold.owner == m.owner, "it passes on what the session has not")
 	}
-	j.must(!j.leased() || j.now < j.notAfter, "the script is late: the time is %d and the limit %d", j.now, j.notAfter)
+	j.must(!j.leased() || j.now < j.notAfter, "it is late: it is %d and the limit %d", j.now, j.notAfter)
 	h := a.hold
-	j.must(a.has(j.session, j.epoch) && h.owner == j.owner && h.count == int(j.holds), "the session has not got the lock")
+	j.must(a.has(j.session, j.epoch) && h.owner == j.owner && h.count == int(j.holds), "it has not got the lock")
 	token := j.least()
 	if j.leased() {
 		token = max(token, j.now.token())
@@ -144,40 +155,31 @@ func (j *judge) compared() {
 	}
 }
 
-// passed handles the reply to a lean attempt. If the lock is not as the session remembers it, the attempt is repeated
-// with the script acquire.
-func (x *step) passed(a call, res result, sent tick) {
-	c := &x.sessions[a.session]
+// passed handles the reply to a lean attempt. If the lock is not as the session remembers it, the backend goes on with
+// acquire.
+func (x *step) passed(a call, res result) {
+	c := x.edit(a.session)
 	switch res.code {
 	case 0:
+		c.full = true
 		return
 	case waiting:
-		x.acquired(a, res, sent)
+		x.acquired(a, res)
 		return
 	}
-	c.owes = true
-	until := sent + lease
-	if !a.leased() {
-		until = c.until
-	}
-	if x.now >= until {
-		c.flags &^= keepTTL
-		return
-	}
-	got := token(res.numbers[2])
-	c.memo = memo{epoch: a.epoch, owner: a.owner, token: got, note: a.memo.note}
-	x.believe(a.session, got, got, until)
+	got := backend.Token(res.numbers[2])
+	r := backend.AcquireReply{Status: backend.Granted, First: got, Last: got,
+		Prior: backend.Prior{Epoch: uint64(a.epoch), Owner: ownerName(a.owner), Token: got, Note: a.memo.note}}
+	x.follow(a.session, c.Replied(x.at(c), &r))
 }
 
-// freed handles the reply to a lean release. If the lock is not as the session remembers it, the session then sends
+// freed handles the reply to a lean release. If the lock is not as the session remembers it, the backend goes on with
 // release.
-func (c *client) freed(a call, res result) {
+func (x *step) freed(a call, res result) {
+	c := x.edit(a.session)
 	if res.code == 0 {
+		c.full = true
 		return
 	}
-	c.owes = false
-	if res.code != given {
-		c.memo = a.memo
-		c.memo.freed = true
-	}
+	c.Released(true, res.code != given)
 }

@@ -5,26 +5,28 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/relock-go/relock/backend"
 )
 
-// A lock is a memory parsed as the comments of the scripts describe it: the values of the keys.
+// A lock is a memory as the scripts' comments describe it: the values of the keys, parsed.
 type lock struct {
 	hold    hold
 	record  record
 	queue   []place
-	broken  string   // how the keys contradict each other; "" if they do not
-	tickets []ticket // the session that has waited longest comes first
-	heard   []ticket // the tickets that were signalled
+	broken  string   // how the keys do not fit together
+	tickets []ticket // longest first
+	heard   []ticket // those that were signalled
 }
 
-// A hold is the hash of the lock. count is 0 if there is none.
+// A hold is the hash. count is 0 if there is none.
 type hold struct {
 	session, owner uint8
 	count          int
 	expires        tick
 }
 
-// A record is the record's text, parsed. Tokens are counted from those of tick 0.
+// A record is the string. Tokens are counted from tick 0.
 type record struct {
 	first, last uint32
 	session     uint8
@@ -32,7 +34,7 @@ type record struct {
 	pushed      bool
 }
 
-// A place is a session in the queue, with the attempt that it is for.
+// A place is a session in the queue, with the attempt it is for.
 type place struct {
 	session, owner, epoch uint8
 	deadline              tick
@@ -55,7 +57,7 @@ func (l *lock) heldEpoch(s uint8) int {
 	return int(l.record.epoch)
 }
 
-// placeOf returns the place of a session and its index in the queue, -1 if there is none.
+// placeOf returns the place of a session and its index in the queue, -1 if it has none.
 func (l *lock) placeOf(session uint8) (place, int) {
 	for i, p := range l.queue {
 		if p.session == session {
@@ -95,7 +97,7 @@ func parseLock(keys *[keyCount]value) (l lock) {
 	for h, i := keys[keyHold], 0; i < len(h.items); i += 2 {
 		session, owner, _ := strings.Cut(h.items[i], ":")
 		one := hold{sessionOf(session), ownerOf(owner), num[int](h.items[i+1]), h.expires}
-		if i == 0 || one.session == l.record.session && l.hold.session != one.session { // see the function sole in common.lua
+		if i == 0 || one.session == l.record.session && l.hold.session != one.session { // see sole in common.lua
 			l.hold = one
 		}
 		if len(h.items) != 2 || one.count < 1 {
@@ -129,7 +131,7 @@ func parsePlace(session string, places []string, broken *string) place {
 // A ticket is a waiter of the condition.
 type ticket struct {
 	session, number uint8
-	deadline        tick // of a signalled ticket: its signal must be acknowledged before this tick
+	deadline        tick // of a signalled one: until then it must acknowledge the signal
 }
 
 func parseTickets(keys *[keyCount]value, key int) (all []ticket) {
@@ -150,7 +152,7 @@ func parseTickets(keys *[keyCount]value, key int) (all []ticket) {
 	return all
 }
 
-// find returns the ticket of a session with the given number, and whether there is one.
+// find returns the ticket of a session that has the number; false if there is none.
 func find(all []ticket, session, number uint8) (ticket, bool) {
 	for _, t := range all {
 		if t.session == session && t.number == number {
@@ -163,7 +165,7 @@ func find(all []ticket, session, number uint8) (ticket, bool) {
 // A message is what a script publishes.
 type message struct {
 	to, epoch   uint8
-	kind        byte // the kind: g, s or w
+	kind        byte // g, s, t or w
 	first, last uint32
 	ttl, at     tick
 	hold        string
@@ -190,8 +192,8 @@ func num[T int | int64 | uint8 | uint32](text string) T {
 	return T(must(strconv.ParseInt(text, 10, 64)))
 }
 
-// token converts a token to the numbers of a world, which begin with Redis's clock at tick 0. A token that is not above
-// the beginning of the clock becomes a low one, which no script may issue.
+// token returns a token as a world counts it: from Redis's clock at tick 0 on. One that is not above the clock's beginning
+// is a low one, which no script may issue.
 func token(n int64) uint32 {
 	if n <= epoch {
 		return uint32(min(n, 1000))
@@ -210,17 +212,26 @@ func sessionOf(name string) uint8 {
 	return name[0] - 'a'
 }
 
-// Owners are numbers. 0 stands for the session itself.
+// lingering is the owner of a hold that its session may keep while no owner has the lock. Other owners are numbers too; 0 is
+// the session itself.
+const lingering = 100
+
 func ownerOf(name string) uint8 {
-	if name == "" {
+	switch name {
+	case "":
 		return 0
+	case backend.LingeringOwner:
+		return lingering
 	}
 	return num[uint8](name)
 }
 
 func ownerName(o uint8) string {
-	if o == 0 {
+	switch o {
+	case 0:
 		return ""
+	case lingering:
+		return backend.LingeringOwner
 	}
 	return strconv.Itoa(int(o))
 }

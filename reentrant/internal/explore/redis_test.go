@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	_ "embed"
+	"hash/maphash"
 	"io"
 	"iter"
 	"slices"
@@ -14,22 +15,24 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
+
+	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// A tick is one instant of the discrete time. For the scripts it is a second after epoch. never is later than
-// everything that happens in a world.
+// A tick is one instant of the discrete time. Scripts count in seconds of it, from epoch on; never is beyond all that a
+// world sees.
 type tick uint8
 
 const (
 	second       = time.Second
-	far     tick = 255 // a TTL of minutes: it outlasts every world
-	eternal tick = 254 // no TTL
+	far     tick = 255 // a TTL of minutes: beyond the end of every world
+	eternal tick = 254 // no TTL at all
 )
 
-// epoch is Redis's clock at tick 0, in microseconds: larger than any number of tokens, as in production.
+// epoch is Redis's clock at tick 0, in microseconds: larger than any number of tokens, as it is in life.
 const epoch = 1_700_000_000_000_000
 
-// micros returns Redis's clock at a tick.
+// micros is Redis's clock at a tick.
 func (t tick) micros() int64 { return epoch + int64(t)*second.Microseconds() }
 
 // The keys of a lock and of one condition, in the order in which the scripts take them.
@@ -44,56 +47,61 @@ const (
 	keyCount
 )
 
-// A value is the content of one key: of a hash field, value, field, value and so on, sorted by field; of a list its
-// items; of a sorted set score, member and so on; of a string itself. It is nil if the key does not exist.
+// A value is what is at one key: a hash as field, value, field, value and so on, sorted by field; a list as it is; a
+// sorted set as score, member and so on; a string as one. It is nil if the key is not there.
 type value struct {
 	items   []string
 	expires tick
 }
 
-// A memory is everything that Redis stores for the lock. Equal memories are the same *memory.
+// A memory is everything that Redis knows of the lock. Equal memories are one *memory.
 type memory struct {
 	id   uint32
 	keys [keyCount]value
 	lock
 }
 
-// A result is what a script has changed and returned.
+// A result is what a script changed and returned.
 type result struct {
 	after    *memory
 	code     int
 	numbers  []int64
 	messages []message
-	note     string // the end of the record after a granted acquire
+	note     string // how the record of an acquire that is granted ends
+	lingers  bool   // an acquire that waits: the holder was asked for a lock that may be idle
 	err      string
 }
 
-// A store runs the scripts in an embedded Redis. It remembers the result of each call on each memory, so that each is
-// run only once.
+// A store runs the scripts in an embedded Redis. It remembers the result of each call on each memory, so every one is
+// run once.
 type store struct {
 	redis *server.Server
 	names [keyCount]string
 	now   tick
 
-	job  []string                // for the driver, with the fields below
-	run  func() ([]string, bool) // passes a job to the driver and returns the result
-	peer *server.Peer            // a connection within the driver's script: commands run between those of the scripts
-	out  *bytes.Buffer           // replies on that connection
-	in   *bufio.Reader           // reads those replies
+	job  []string                // for the driver
+	run  func() ([]string, bool) // has the driver do the job, and returns its result
+	peer *server.Peer            // inside the driver's script, so that commands come between those of the scripts
+	out  *bytes.Buffer           // the replies to it
+	in   *bufio.Reader           // from there
 
-	has   *memory // what Redis has now; nil if that is unknown
+	has   *memory // what Redis has; nil if that is not known
 	said  []message
 	ids   map[string]*memory
 	known map[run]result
-	count int // number of runs
+	count int // of runs
+
+	scratch  [maxSessions]machine.Machine[uint8] // those that a step changes
+	machines map[uint64]*machine.Machine[uint8]  // by their hashes
+	seed     maphash.Seed
 }
 
-// A run is a call that reaches Redis at a certain time.
+// A run is a call that reaches Redis at some moment.
 type run struct {
 	memory uint32
 	now    tick
 	call   call
-	stop   uint8 // the number of commands after which the script stops; 0: it does not
+	stop   uint8 // after how many commands the script stops; 0: it does not
 }
 
 //go:embed driver.lua
@@ -101,9 +109,10 @@ var driver string
 
 func newStore(t testing.TB, s *sources) *store {
 	redis := miniredis.NewMiniRedis()
-	must(redis.Dial()) // starts the driver, without a network
+	must(redis.Dial()) // that starts it, without a network
 	r := &store{redis: redis.Server(), names: s.keys,
-		out: new(bytes.Buffer), ids: map[string]*memory{}, known: map[run]result{}}
+		out: new(bytes.Buffer), ids: map[string]*memory{}, known: map[run]result{},
+		machines: map[uint64]*machine.Machine[uint8]{}, seed: maphash.MakeSeed()}
 	r.peer, r.in = server.NewPeer(bufio.NewWriter(r.out)), bufio.NewReader(r.out)
 	r.redis.SetPreHook(r.hear)
 	run, stop := iter.Pull(func(yield func([]string) bool) { r.drive(s, yield) })
@@ -116,8 +125,8 @@ func newStore(t testing.TB, s *sources) *store {
 	return r
 }
 
-// drive runs the driver, which passes its results to yield. The driver is a coroutine: changing to another goroutine
-// for each run would take much of the time, and almost all of it on a busy machine.
+// drive runs the driver, which passes its results to yield. It is a coroutine: to change over to another goroutine for
+// each run would take much of the time, and nearly all of it on a busy machine.
 func (r *store) drive(s *sources, yield func([]string) bool) {
 	// The command by which the driver returns a result and takes the next job.
 	must(0, r.redis.Register("EXPLORE", func(c *server.Peer, _ string, args []string) {
@@ -135,7 +144,7 @@ func (r *store) drive(s *sources, yield func([]string) bool) {
 	r.redis.Dispatch(server.NewPeer(bufio.NewWriter(io.Discard)), command)
 }
 
-// hear replies to a script's PUBLISH, PUBSUB and TIME, and records when anything is written.
+// hear replies to a script's PUBLISH, PUBSUB and TIME, and notes when anything is written.
 func (r *store) hear(c *server.Peer, cmd string, args ...string) bool {
 	switch cmd {
 	case "TIME":
@@ -157,14 +166,14 @@ func (r *store) hear(c *server.Peer, cmd string, args ...string) bool {
 	return true
 }
 
-// do runs a command that is not part of a script.
+// do runs a command outside of the scripts.
 func (r *store) do(command ...string) any {
 	r.redis.Dispatch(r.peer, command)
 	r.peer.Flush()
 	return must(server.ParseReply(r.in))
 }
 
-// exec carries out a call, or a part of it, that reaches Redis at a certain time, and returns its result.
+// exec carries out a call that reaches Redis at a moment, or a part of it, and returns its result.
 func (r *store) exec(before *memory, now tick, c call, stop uint8) result {
 	key := run{before.id, now, c, stop}
 	res, ok := r.known[key]
@@ -175,7 +184,7 @@ func (r *store) exec(before *memory, now tick, c call, stop uint8) result {
 	return res
 }
 
-// eval makes Redis run the script of a call.
+// eval has Redis run the script of a call.
 func (r *store) eval(before *memory, now tick, c call, stop uint8) (res result) {
 	r.count++
 	r.load(before, now)
@@ -197,19 +206,20 @@ func (r *store) eval(before *memory, now tick, c call, stop uint8) (res result) 
 		return res
 	}
 	for i, text := range answer[1:] {
-		if i == 5 && c.verb == verbAcquire { // the end of the record
+		if i == 5 && (c.verb == verbAcquire || c.verb == verbResume) { // how the record ends, or a note
 			res.note = text
 			break
 		}
 		res.numbers = append(res.numbers, num[int64](text))
 	}
-	if c.verb == verbRenew || c.verb == verbBeat { // these scripts return the time first, and not always a code
+	if c.verb == verbRenew || c.verb == verbBeat { // these return the time first, and not always a code
 		res.numbers = append(res.numbers[1:], res.numbers[0])
 	}
 	res.code = int(res.numbers[0])
-	if c.verb.lean() && c.verb != verbFree { // the time is returned if a lease begins
+	res.lingers = c.verb == verbAcquire && res.code == waiting && res.numbers[3] == 1
+	if c.verb.lean() && c.verb != verbFree { // the time, if a lease begins
 		got := epoch + int64(max(c.least(), token(res.numbers[0])))
-		if ttl := -res.numbers[0]; ttl > 0 { // the script has yielded the lock
+		if ttl := -res.numbers[0]; ttl > 0 { // it has yielded
 			res.code, res.numbers = waiting, []int64{waiting, 0, ttl}
 			return res
 		}
@@ -255,7 +265,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// save returns what Redis has as a memory.
+// save returns the memory that Redis has.
 func (r *store) save(now tick) *memory {
 	var keys [keyCount]value
 	for i, name := range r.names {
@@ -269,7 +279,7 @@ func (r *store) save(now tick) *memory {
 	return r.intern(keys)
 }
 
-// expiry returns when a key with a TTL in milliseconds expires.
+// expiry is when a key with a TTL in milliseconds ends.
 func expiry(now tick, ttl int) tick {
 	switch {
 	case ttl < 0:
@@ -280,7 +290,7 @@ func expiry(now tick, ttl int) tick {
 	return now + tick((ttl+999)/1000)
 }
 
-// items converts what a reader returned to what its writer takes.
+// items returns what a reader read, in the form that its writer takes.
 func (r *store) items(i int, reply any) []string {
 	if text, ok := reply.(string); ok {
 		return []string{text}
@@ -302,7 +312,7 @@ func (r *store) items(i int, reply any) []string {
 	return slices.Concat(pairs...)
 }
 
-// intern returns the only memory with the given keys.
+// intern returns the one memory with such keys.
 func (r *store) intern(keys [keyCount]value) *memory {
 	var text strings.Builder
 	for _, v := range keys {
@@ -322,7 +332,7 @@ func (r *store) intern(keys [keyCount]value) *memory {
 	return m
 }
 
-// pass returns a memory without the keys that have expired by then.
+// pass returns a memory without what has expired by then.
 func (r *store) pass(m *memory, now tick) *memory {
 	keys, gone := m.keys, false
 	for i, v := range keys {

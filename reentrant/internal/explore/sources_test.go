@@ -145,6 +145,9 @@ func samples(ctx context.Context, conn backend.Conn, lock backend.Remote) map[ve
 		verbFree: func() {
 			_, _ = lock.Release(ctx, backend.ReleaseRequest{Epoch: uint64(s.memo.epoch), Prior: s.memo.prior()})
 		},
+		verbResume: func() {
+			_, _ = lock.(backend.Resumer).Resume(ctx, backend.ResumeRequest{Epoch: uint64(s.epoch), Owner: "2", Lease: sec(lease), NotAfter: time.Now().Add(time.Minute), Seen: seen})
+		},
 		verbBeat: func() { _, _ = lock.(backend.Conditions).Beat(ctx, condName, []uint64{uint64(s.ticket)}, nil) },
 	}
 }
@@ -177,6 +180,10 @@ func TestArgumentsAreTheBackends(t *testing.T) {
 		if v == verbPass || v == verbTake {
 			require.Len(t, got, len(want))
 			got[len(got)-2], want[len(got)-2] = "", "" // the same
+		}
+		if v == verbResume {
+			require.Len(t, got, len(want))
+			got[5+4], want[5+4] = "", ""
 		}
 		if v == verbYield {
 			require.Len(t, got, len(want))

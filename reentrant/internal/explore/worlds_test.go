@@ -11,64 +11,70 @@ import (
 	"github.com/relock-go/relock/internal/testsize"
 )
 
-// The worlds are as large as can be explored in some seconds. Each has more of something than the others.
+// The worlds are as large as some seconds allow. Each has more of something than the others.
 var worlds = []world{
 	{name: "hand-over", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, faults: 1},
-		kinds: []flags{queueUp}, pass: []flags{yield, keepTTL, yield | keepTTL}},
-	{name: "memories", sessions: 2, attempts: 2, block: 1, remembers: true, left: budget{ticks: 1, faults: 1}, kinds: []flags{queueUp}, pass: []flags{keepTTL}},
-	{name: "yielding memories", sessions: 2, attempts: 2, block: 1, remembers: true, left: budget{ticks: 1, faults: 1}, kinds: []flags{queueUp}, pass: []flags{yield},
+		kinds: []flags{queueUp}, hurries: true},
+	{name: "memories", sessions: 2, attempts: 2, block: 1, remembers: true, left: budget{ticks: 1, faults: 1}, kinds: []flags{queueUp}},
+	{name: "yielding memories", sessions: 2, attempts: 2, block: 1, remembers: true, left: budget{ticks: 1, faults: 1}, kinds: []flags{queueUp}, hurries: true,
 		begin: oneHolds, most: 200_000},
-	{name: "long memories", sessions: 2, attempts: 3, block: 1, remembers: true, left: budget{faults: 1}, kinds: []flags{queueUp}, pass: []flags{keepTTL},
+	{name: "long memories", sessions: 2, attempts: 3, block: 1, remembers: true, left: budget{faults: 1}, kinds: []flags{queueUp},
 		begin: oneHolds, most: 200_000},
-	{name: "lost memories", sessions: 2, attempts: 2, block: 1, remembers: true, left: budget{ticks: 1, faults: 1, nests: 1}, kinds: []flags{queueUp}, pass: []flags{keepTTL},
+	{name: "lost memories", sessions: 2, attempts: 2, block: 1, remembers: true, left: budget{ticks: 1, faults: 1, nests: 1}, kinds: []flags{queueUp},
 		begin: oneHolds, most: 200_000},
-	{name: "own memories", sessions: 1, attempts: 3, block: 1, remembers: true, left: budget{ticks: 1, faults: 2, nests: 1, renews: 1}, kinds: []flags{queueUp}, pass: []flags{keepTTL}},
+	{name: "own memories", sessions: 1, attempts: 3, block: 1, remembers: true, left: budget{ticks: 1, faults: 2, nests: 1, renews: 1}, kinds: []flags{queueUp}},
+	{name: "late memories", sessions: 1, attempts: 2, block: 1, remembers: true, portable: true, left: budget{ticks: 2, faults: 2, nests: 1}, kinds: []flags{queueUp}},
 	{name: "faults", sessions: 2, attempts: 1, block: 1, left: budget{ticks: 2, faults: 3}, kinds: []flags{queueUp}},
 	{name: "three", sessions: 3, attempts: 1, block: 1, left: budget{ticks: 2, faults: 1}, kinds: []flags{queueUp}},
 	{name: "counts", sessions: 2, attempts: 1, block: 1, left: budget{ticks: 2, faults: 2, nests: 2}, kinds: []flags{queueUp}},
-	{name: "takeover", sessions: 1, attempts: 2, block: 1, left: budget{ticks: 2, faults: 2, nests: 1, renews: 1}, kinds: []flags{queueUp}, pass: []flags{keepTTL}},
+	{name: "takeover", sessions: 1, attempts: 2, block: 1, left: budget{ticks: 2, faults: 2, nests: 1, renews: 1}, kinds: []flags{queueUp}},
 	{name: "kinds", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, faults: 1}, kinds: []flags{queueUp, 0, queueUp | barge}, begin: oneHolds},
 	{name: "fixed", sessions: 2, attempts: 1, block: 1, left: budget{ticks: 2, faults: 2}, kinds: []flags{queueUp | fixed}},
-	{name: "blocks", sessions: 2, attempts: 2, block: 2, left: budget{ticks: 1, faults: 1}, kinds: []flags{queueUp}, pass: []flags{yield}},
+	{name: "blocks", sessions: 2, attempts: 2, block: 2, left: budget{ticks: 1, faults: 1}, kinds: []flags{queueUp}, hurries: true},
+	{name: "lingering", sessions: 2, attempts: 1, block: 2, lingers: true, left: budget{ticks: 2, faults: 1}, kinds: []flags{queueUp}},
+	{name: "lingering tries", sessions: 2, attempts: 2, block: 2, lingers: true, hurries: true, left: budget{ticks: 1, faults: 1, renews: 1}, kinds: []flags{queueUp, 0},
+		begin: []action{{what: attempts, session: 0, flags: queueUp, owner: lingering}, {what: releases, session: 0}}, most: 50_000},
+	{name: "resumed", sessions: 2, portable: true, attempts: 2, block: 1, left: budget{ticks: 1, faults: 1, resumes: 1}, kinds: []flags{queueUp}, begin: oneHolds},
+	{name: "resumed by a waiter", sessions: 2, portable: true, attempts: 3, block: 1, left: budget{ticks: 2, resumes: 1}, kinds: []flags{queueUp}, begin: oneHolds, most: 50_000},
 	{name: "memory", sessions: 2, attempts: 2, block: 3, left: budget{ticks: 2, flushes: 1}, kinds: []flags{queueUp}},
 	{name: "condition", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, faults: 1, awaits: 1, signals: 1}, kinds: []flags{queueUp}, begin: oneHolds},
 	{name: "signals", sessions: 3, attempts: 2, block: 1, left: budget{ticks: 2, awaits: 2, signals: 1}, kinds: []flags{queueUp}, begin: twoWait},
 	{name: "lost signals", sessions: 3, attempts: 2, block: 1, left: budget{ticks: 1, faults: 1, awaits: 2, signals: 1}, kinds: []flags{queueUp},
 		begin: twoWait, most: 100_000},
-	{name: "stopped hand-over", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, stops: 1}, kinds: []flags{queueUp}, pass: []flags{yield, keepTTL}},
+	{name: "stopped hand-over", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, stops: 1}, kinds: []flags{queueUp}, hurries: true},
 	{name: "stopped three", sessions: 3, attempts: 1, block: 1, left: budget{ticks: 2, stops: 1}, kinds: []flags{queueUp}},
 	{name: "stopped kinds", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 2, stops: 1}, kinds: []flags{queueUp, queueUp | barge, queueUp | fixed}, begin: oneHolds,
 		most: 50_000},
 	{name: "stopped counts", sessions: 2, attempts: 1, block: 1, left: budget{ticks: 2, stops: 1, nests: 2, renews: 1}, kinds: []flags{queueUp}},
-	{name: "stopped memories", sessions: 2, attempts: 2, block: 1, remembers: true, left: budget{ticks: 1, stops: 1}, kinds: []flags{queueUp}, pass: []flags{yield, keepTTL},
+	{name: "stopped memories", sessions: 2, attempts: 2, block: 1, remembers: true, left: budget{ticks: 1, stops: 1}, kinds: []flags{queueUp}, hurries: true,
 		begin: oneHolds, most: 50_000},
 	{name: "stopped condition", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, stops: 1, awaits: 1, signals: 1}, kinds: []flags{queueUp}, begin: oneHolds},
 	{name: "stopped signals", sessions: 3, attempts: 2, block: 1, left: budget{ticks: 2, stops: 1, awaits: 2, signals: 1}, kinds: []flags{queueUp}, begin: twoWait,
 		most: 50_000},
 }
 
-// oneHolds is the beginning of a world: session a has the lock.
+// oneHolds begins a world: session a has the lock.
 var oneHolds = []action{{what: attempts, session: 0, flags: queueUp, owner: 1}}
 
-// twoWait is the beginning of a world: sessions a and b wait for the condition, and c has the lock.
+// twoWait begins a world: sessions a and b wait for the condition, and c has the lock.
 var twoWait = []action{
 	{what: attempts, session: 0, flags: queueUp, owner: 1}, {what: awaits, session: 0},
 	{what: attempts, session: 1, flags: queueUp, owner: 1}, {what: awaits, session: 1},
 	{what: attempts, session: 2, flags: queueUp, owner: 1},
 }
 
-// ceiling limits worlds that are explored completely: one that has grown beyond it fails, before it takes all memory.
+// ceiling is for worlds that are to be complete: one that has grown so much fails, before it takes all memory.
 const ceiling = 1_000_000
 
-// room limits how many worlds are explored at once to two, for which there is memory.
+// room limits the worlds that are explored at once to two, for which there is memory.
 var room = make(chan struct{}, 2)
 
-// deep is how many states are explored of each world with one more fault; 0: as many as there are of the world itself.
-// A million takes some 10 to 30 s of a processor and 1 GB, and two worlds are explored at once.
+// deep is how many states of each world, with one fault more, are to be reached; 0: as many as there are, without. A
+// million takes some 10 to 30 s of a processor and 1 GB, and two worlds run at once.
 var deep = must(strconv.Atoi(cmp.Or(os.Getenv("RELOCK_EXPLORE"), "0")))
 
-// hasty reports whether only the first states of each world are explored: that is so except at full size, and there too
-// with the race detector, which finds little in one goroutine.
+// hasty reports whether worlds are only looked at: everywhere but at full size, and there too with the race
+// detector, which finds little in one goroutine.
 func hasty() bool {
 	return testing.Short() || underRace || !testsize.Full() && deep == 0
 }
@@ -76,8 +82,8 @@ func hasty() bool {
 // look is how many states of each world are explored in any case.
 const look = 1_000
 
-// lateFrom returns the time from which only the first states are explored: half of the time that go test gives this
-// package is over then, so the machine is too slow to explore them all.
+// lateFrom returns the time from which the worlds are only looked at: half of the time that go test gives this package is over, so
+// the machine is too slow to see them as a whole.
 func lateFrom(t *testing.T) time.Time {
 	end, limited := t.Deadline()
 	if !limited || deep > 0 {
@@ -86,10 +92,10 @@ func lateFrom(t *testing.T) time.Time {
 	return loaded.Add(end.Sub(loaded) / 2)
 }
 
-// loaded is roughly when the tests began.
+// loaded is about when the tests began.
 var loaded = time.Now()
 
-// sized returns a world with a limit for the time that is left, and whether the exploration may be cut off there.
+// sized returns a world as large as there is time for, and whether it may be cut.
 func (w world) sized() (_ world, mayBeCut bool) {
 	switch {
 	case hasty():
@@ -132,12 +138,12 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// wide is a world with more of everything, too large to be explored.
-var wide = world{sessions: 3, attempts: 4, block: 1, left: budget{ticks: 8, faults: 5, nests: 4, renews: 3, flushes: 1, awaits: 2, signals: 2},
-	kinds: []flags{queueUp, 0, queueUp | barge, queueUp | fixed}, pass: []flags{yield, keepTTL, yield | keepTTL}}
+// wide is a world with more of everything than can be explored.
+var wide = world{sessions: 3, attempts: 4, block: 1, left: budget{ticks: 8, faults: 5, nests: 4, renews: 3, flushes: 1, awaits: 2, signals: 2, resumes: 1},
+	kinds: []flags{queueUp, 0, queueUp | barge, queueUp | fixed}, hurries: true}
 
-// seed returns the seed of the walks: the same in every run, so that a new failure comes from a change, and a new one
-// when RELOCK_EXPLORE asks for more.
+// seed is the seed of the walks: the same in every run, so that a failure comes from a change, and another
+// one where more is explored.
 func seed() uint64 {
 	switch text := os.Getenv("RELOCK_SEED"); {
 	case text != "":
@@ -167,7 +173,7 @@ func TestExploreAtRandom(t *testing.T) {
 			walks = i
 			break
 		}
-		w.block, w.remembers = 1+2*uint8(i%2), i%4 < 2
+		w.block, w.remembers, w.portable = 1+2*uint8(i%2), i%4 < 2, i%8 < 4
 		run, bad := e.walk(random)
 		if bad {
 			t.Fatalf("\n%s", e.tell(e.shorter(run)))
@@ -177,10 +183,10 @@ func TestExploreAtRandom(t *testing.T) {
 	t.Logf("%d walks, %d steps; %d runs of scripts on %d memories", walks, steps, e.store.count, len(e.store.ids))
 }
 
-// few is the number of walks that are made even if time is short.
+// few is the number of walks that are made however late it is.
 const few = 50
 
-// longest limits a walk: a random walk can go in circles.
+// longest bounds a walk: a random walk can go in circles.
 const longest = 1000
 
 // walk takes random steps through a world, and reports whether they break a rule.

@@ -52,7 +52,9 @@ func (m *Machine[K]) Begin(at *Moment, h *Head[K]) (s Step) {
 	if m.phase == Handed {
 		m.att.handed = true
 		l := m.hold.lease
-		m.att.keepTTL = h.Fixed == 0 && !l.Fixed() && l.Length >= at.Lease && l.Remaining(at.Now) > at.Lease*2/3
+		// A hold that another session may have taken up is not kept: what Redis has of this session by now, if anything, may
+		// be a grant with a shorter lease.
+		m.att.keepTTL = h.Fixed == 0 && !l.Fixed() && !m.hold.portable && l.Length >= at.Lease && l.Remaining(at.Now) > at.Lease*2/3
 	}
 	if m.turn.limit == 0 || !m.unreleased {
 		m.turn = turn{}
@@ -127,14 +129,19 @@ func (m *Machine[K]) number(epoch uint64) {
 	m.epoch, m.used, m.prior, m.grant = epoch, 0, backend.Prior{}, grant{}
 }
 
-// Send begins a copy of the attempt, and returns it. After [AskAnew], next is the new epoch; otherwise it is not used.
-func (m *Machine[K]) Send(at *Moment, next uint64) backend.AcquireRequest {
+// Send begins a copy of the attempt, which AcquireRequest returns. After [AskAnew], next is the new epoch; otherwise it is
+// not used.
+func (m *Machine[K]) Send(at *Moment, next uint64) {
 	if m.phase == Begun {
 		m.number(next)
 	}
 	m.enter(Asking)
+	m.att.sent, m.att.ahead = at.Now, at.Ahead
+}
+
+// AcquireRequest returns the copy of the attempt that is under way.
+func (m *Machine[K]) AcquireRequest(at *Moment) backend.AcquireRequest {
 	a := &m.att
-	a.sent, a.ahead = at.Now, at.Ahead
 	req := backend.AcquireRequest{
 		Epoch: m.epoch, Owner: a.head.Field, Holds: max(a.head.Holds, 1), Lease: at.Lease, NotAfter: a.notAfter(at),
 		Queue: a.head.Waits, Barge: a.head.Barges, Yield: a.yields, KeepTTL: a.keepTTL,

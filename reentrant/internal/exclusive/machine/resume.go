@@ -38,17 +38,21 @@ func (m *Machine[K]) ResumeOwn(h *Head[K]) Step {
 	return Step{Do: AskAnew}
 }
 
-// SendResume begins a copy of a Resume, and returns it. After [AskAnew], next is the new epoch; otherwise it is 0. The
-// copy is refused from notAfter on.
-func (m *Machine[K]) SendResume(at *Moment, next uint64, notAfter time.Time) backend.ResumeRequest {
+// SendResume begins a copy of a Resume, which ResumeRequest returns. After [AskAnew], next is the new epoch; otherwise it
+// is 0.
+func (m *Machine[K]) SendResume(at *Moment, next uint64) {
 	if next > 0 {
 		m.number(next)
 	}
-	r := &m.back
-	r.sent, r.ahead = at.Now, at.Ahead
-	req := backend.ResumeRequest{Epoch: m.epoch, Owner: r.head.Field, Lease: at.Lease, NotAfter: notAfter, Seen: at.Seen, Until: m.pendingUntil(at)}
-	if r.head.Fixed > 0 {
-		req.Lease, req.Fixed = r.head.Fixed, true
+	m.back.sent, m.back.ahead = at.Now, at.Ahead
+}
+
+// ResumeRequest returns the copy of the Resume that is under way. It is refused from notAfter on.
+func (m *Machine[K]) ResumeRequest(at *Moment, notAfter time.Time) backend.ResumeRequest {
+	h := &m.back.head
+	req := backend.ResumeRequest{Epoch: m.epoch, Owner: h.Field, Lease: at.Lease, NotAfter: notAfter, Seen: at.Seen, Until: m.pendingUntil(at)}
+	if h.Fixed > 0 {
+		req.Lease, req.Fixed = h.Fixed, true
 	}
 	return req
 }

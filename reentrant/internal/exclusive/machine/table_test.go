@@ -58,12 +58,14 @@ func (r *rig) wait(d time.Duration) *rig {
 
 func (r *rig) send() backend.AcquireRequest {
 	r.next++
-	return r.m.Send(&r.at, r.next)
+	r.m.Send(&r.at, r.next)
+	return r.m.AcquireRequest(&r.at)
 }
 
 func (r *rig) sendResume() backend.ResumeRequest {
 	r.next++
-	return r.m.SendResume(&r.at, r.next, r.at.Now.Add(time.Second))
+	r.m.SendResume(&r.at, r.next)
+	return r.m.ResumeRequest(&r.at, r.at.Now.Add(time.Second))
 }
 
 // replied lets a copy be replied to.
@@ -254,7 +256,7 @@ var table = []row{
 	{event: "Pushed", from: []Phase{Vacant, Held, Lost, Freeing}, when: "for an attempt that is over, and the baton is in use", to: same, do: Nothing, act: func(r *rig) Step {
 		return r.m.Pushed(&backend.Grant{Epoch: r.next}, false, true)
 	}},
-	{event: "Pushed", from: []Phase{Vacant}, when: "for an attempt that is over, and the baton is free", to: same, do: Orphan, act: func(r *rig) Step { return r.push(r.next) }},
+	{event: "Pushed", from: []Phase{Vacant, Lapsed}, when: "for an attempt that is over, and the baton is free", to: same, do: Orphan, act: func(r *rig) Step { return r.push(r.next) }},
 	{event: "Woken", from: []Phase{Parked}, when: "a grant to trust; the session has given up its holds", to: Vacant, do: PassOn, act: func(r *rig) Step {
 		r.push(r.next)
 		return of(abandoned, woken)(r)
