@@ -305,9 +305,10 @@ func TestGrantThatComesBeforeTheBatonIsThereForItsOwner(t *testing.T) {
 
 func TestPlaceOfASignalIsNotTakenOverByAnOlderAttempt(t *testing.T) {
 	r := newRig()
+	r.next = 6
 	r.reach(Parked)
 	r.m.GiveUp()
-	r.head.Ticket = r.next - 1
+	r.head.Ticket = 6
 	assert.Equal(t, AskAnew, r.m.Begin(&r.at, &r.head).Do)
 }
 
