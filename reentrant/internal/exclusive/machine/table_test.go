@@ -369,7 +369,7 @@ var table = []row{
 	{event: "Renewed", from: []Phase{Held, Leaving, Handed, Idle}, when: "otherwise", to: same, do: Extended, act: func(r *rig) Step { return renewed(false, false)(r.wait(time.Second)) },
 		then: func(t *testing.T, r *rig, _ Step) { assert.Equal(t, r.at.Now, r.m.Lease().Sent) }},
 	{event: "Renewed", from: []Phase{Vacant, Asking, Held, Lost}, when: "of a hold that has ended", to: same, do: Nothing, act: func(r *rig) Step {
-		return r.m.Renewed(&r.at, Renewed{Epoch: 99, Gone: true})
+		return r.m.Renewed(&r.at, Renewed{Epoch: 99, Sent: r.at.Now})
 	}},
 	{event: "Lose", from: []Phase{Held, Leaving}, when: "", to: Lost, do: Lose, act: lose},
 	{event: "Lose", from: []Phase{Handed}, when: "", to: Vacant, do: Nothing, act: lose},
