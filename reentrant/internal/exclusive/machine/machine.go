@@ -17,6 +17,7 @@ import (
 // A Phase is the state of a session's lock.
 type Phase uint8
 
+// The phases.
 const (
 	Vacant   Phase = iota // nothing is under way
 	Begun                 // the head has the baton, and its attempt needs a new epoch
@@ -139,9 +140,9 @@ type hold[K comparable] struct {
 //	Replied          asking                    granted too late to be trusted                         parked   ask
 //	Replied          asking                    stale                                                  begun    ask anew
 //	Replied          asking                    another session has it, and the head spins             parked   ask
-//	Replied          asking                    another session has it                                 parked   park
 //	Replied          asking                    another may keep it idle; the first time, for a try    parked   pause
 //	Replied          asking                    another session has it, for a try                      vacant   leave
+//	Replied          asking                    another session has it                                 parked   park
 //	Unanswered       asking                    refused, or for a try; it may have been carried out    vacant   pass on
 //	Unanswered       asking                    refused, or for a try                                  vacant   leave
 //	Unanswered       asking                    it may have been carried out                           parked   pause
@@ -264,6 +265,7 @@ func (m *Machine[K]) Reuse(sameLock bool) {
 // An Action is what the driver does after an event.
 type Action uint8
 
+// The actions.
 const (
 	Nothing    Action = iota
 	Settle            // make the head the holder, with Holds; after an operation, give the baton back to the holder

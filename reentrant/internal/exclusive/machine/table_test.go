@@ -227,11 +227,11 @@ var table = []row{
 	{event: "Replied", from: []Phase{Asking}, when: "granted too late to be trusted", to: Parked, do: Ask, act: of(tooLate, (*rig).granted)},
 	{event: "Replied", from: []Phase{Asking}, when: "stale", to: Begun, do: AskAnew, act: func(r *rig) Step { return r.replied(backend.AcquireReply{Status: backend.Stale}) }},
 	{event: "Replied", from: []Phase{Asking}, when: "another session has it, and the head spins", to: Parked, do: Ask, begin: func(r *rig) { r.at.Spin = 1 }, act: (*rig).refuted},
-	{event: "Replied", from: []Phase{Asking}, when: "another session has it", to: Parked, do: Park, act: (*rig).refuted},
 	{event: "Replied", from: []Phase{Asking}, when: "another may keep it idle; the first time, for a try", to: Parked, do: Pause, begin: try, act: func(r *rig) Step {
 		return r.replied(backend.AcquireReply{Status: backend.Waiting, Lingers: true})
 	}, then: func(t *testing.T, r *rig, s Step) { assert.Equal(t, minHandOver, s.Wait) }},
 	{event: "Replied", from: []Phase{Asking}, when: "another session has it, for a try", to: Vacant, do: Leave, begin: try, act: (*rig).refuted},
+	{event: "Replied", from: []Phase{Asking}, when: "another session has it", to: Parked, do: Park, act: (*rig).refuted},
 	{event: "Unanswered", from: []Phase{Asking}, when: "refused, or for a try; it may have been carried out", to: Vacant, do: PassOn, act: answer(true, true),
 		then: func(t *testing.T, r *rig, _ Step) {
 			assert.Equal(t, r.at.Now.Add(time.Second), r.m.PendingUntil(&r.at))
