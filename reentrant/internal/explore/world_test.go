@@ -310,7 +310,7 @@ func (w *world) owners(c *client) []uint8 {
 
 // expects reports whether a grant would change what a session knows.
 func (c *client) expects(x item) bool {
-	return c.Phase() == machine.Parked && c.Sent() == uint64(x.call.epoch)
+	return (c.Phase() == machine.Parked || c.Phase() == machine.Asking) && c.Sent() == uint64(x.call.epoch)
 }
 
 // mayWant reports whether a session may come to expect a grant.
