@@ -22,6 +22,7 @@ type listener struct {
 	mu       sync.Mutex
 	priors   []backend.Prior // the Prior of each acquire and release
 	yields   []backend.AcquireRequest
+	acquires []backend.AcquireRequest
 	released []backend.ReleaseResult
 	fail     error // called after the next command was carried out
 }
@@ -47,11 +48,12 @@ func (c listeningConn) Bind(name string) (backend.Remote, error) {
 }
 
 func (r listeningRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
+	r.to.mu.Lock()
+	r.to.acquires = append(r.to.acquires, req)
 	if req.Yield {
-		r.to.mu.Lock()
 		r.to.yields = append(r.to.yields, req)
-		r.to.mu.Unlock()
 	}
+	r.to.mu.Unlock()
 	reply, err := r.Remote.Acquire(ctx, req)
 	return reply, errors.Join(err, r.to.hear(req.Prior))
 }
@@ -212,4 +214,28 @@ func TestAYieldBeginsALease(t *testing.T) {
 			assert.NotZero(t, req.Prior.Epoch, "the request has what the session remembers")
 		}
 	})
+}
+
+// Another session can have resumed the hold of a portable owner: the lease that the session knows need not be there.
+func TestTheLeaseOfAPortableOwnerIsNotHandedOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		owner   func(context.Context, string) context.Context
+		keepTTL bool
+	}{"portable": {reentrant.WithPortableOwner, false}, "not portable": {reentrant.WithOwner, true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				heard := &listener{Backend: memory.New()}
+				l := newSession(t, heard).NewLock("orders")
+				first := c.owner(t.Context(), "first")
+				require.NoError(t, l.Lock(first))
+				done := make(chan error)
+				go func() { done <- l.Do(t.Context(), func(context.Context) error { return nil }) }()
+				synctest.Wait()
+				require.NoError(t, l.Unlock(first))
+				require.NoError(t, <-done)
+				require.Len(t, heard.acquires, 2)
+				assert.Equal(t, c.keepTTL, heard.acquires[1].KeepTTL)
+			})
+		})
+	}
 }

@@ -266,7 +266,7 @@ func (e *State) newAttemptLocked(owner core.Owner, t *Try) attempt {
 	if h := e.Hold; h.phase == phaseHanded {
 		e.clearLocked()
 		a.handed = true
-		if !a.req.Fixed && !h.Lease.Fixed() && h.Lease.Length >= cfg.Lease && h.Lease.Remaining(now) > cfg.Lease*2/3 {
+		if !a.req.Fixed && h.passesLease(now, cfg.Lease) {
 			a.req.KeepTTL, a.kept = true, h.Lease
 		}
 	}

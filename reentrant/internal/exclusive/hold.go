@@ -55,6 +55,7 @@ type Hold struct {
 	cohort        bool   // Redis has it as the session's, not as its owner's
 	renewalFailed bool   // the last renewal failed
 	checking      bool   // an ownership check is scheduled
+	portable      bool   // the owner that left it was portable
 	lockID        uint32 // of the Lock with which it was got
 	Owner         core.Owner
 	Epoch         uint64 // 0 for an idle hold that was lost
@@ -71,6 +72,12 @@ type Hold struct {
 
 // Owned reports whether an owner has the hold, as far as this process knows.
 func (h *Hold) Owned() bool { return h.phase == phaseHeld || h.phase == phaseReleasing }
+
+// passesLease reports whether the next owner of this session goes on with the hold's lease instead of a new one: most of it is
+// left, and no other session can have resumed the hold. If one had, Redis could grant the next owner a shorter lease.
+func (h *Hold) passesLease(now time.Time, length time.Duration) bool {
+	return !h.Lease.Fixed() && h.Lease.Length >= length && h.Lease.Remaining(now) > length*2/3 && !h.portable
+}
 
 // inheritable reports whether an owner left the hold, and it has not been lost since.
 func (h *Hold) inheritable() bool {
@@ -199,6 +206,7 @@ func (e *State) leaveHold(t *Ticket) Hold {
 // handOverLocked takes the hold from its owner, and leaves it to the next one that gets the baton. e.mu is held.
 func (e *State) handOverLocked() {
 	e.Hold.enter(phaseHanded)
+	e.Hold.portable = core.IsPortable(e.Hold.Owner)
 	e.Hold.Owner, e.Hold.notifier, e.Hold.wanted = core.Owner{}, nil, nil
 	e.holder.Store(0)
 }
