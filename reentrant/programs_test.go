@@ -74,7 +74,7 @@ type player struct {
 	m             *reentrant.Semaphore // nil: the player locks
 	reads, writes int
 	permits       int
-	lost          <-chan struct{} // of what it has
+	lost          <-chan struct{} // of what it has; written under the program's mutex
 }
 
 func (p *program) sayLocked(format string, args ...any) {
@@ -315,11 +315,12 @@ func (u *player) entered(w way) {
 	p, first := u.p, u.holds() == 0
 	var token, version reentrant.Token
 	var err error
+	lost := u.lost
 	switch {
 	case u.m != nil:
-		u.lost = u.m.Lost()
+		lost = u.m.Lost()
 	case first:
-		u.lost = u.l.Lost(u.ctx)
+		lost = u.l.Lost(u.ctx)
 	}
 	switch {
 	case u.m == nil && w.write && u.writes == 0:
@@ -330,6 +331,7 @@ func (u *player) entered(w way) {
 	p.check(err == nil || u.mayLose(), "%s: %v", u.name, err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	u.lost = lost
 	u.count(w, 1)
 	p.inside[u] = true
 	p.sayLocked("%s has %d, %d, %d: token %d, version %d", u.name, u.reads, u.writes, u.permits, token, version)
