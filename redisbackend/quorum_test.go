@@ -621,6 +621,9 @@ func TestQuorumNeedsNoOtherRights(t *testing.T) {
 	redisbackend.SetNodeLimit(q, patient)
 	a, b := joinQuorum(t, q, "a"), joinQuorum(t, q, "b")
 	a.take(1)
+	for _, node := range c.nodes { // a take returns when a majority has replied
+		node.eventually(func() bool { return must(node.do("EXISTS", "app:lock").ToInt64()) == 1 }, "every node has the hold")
+	}
 	b.wait(1)
 	c.nodes[0].run("DEL", "app:lock")
 	require.True(t, a.renews(1, lease))
