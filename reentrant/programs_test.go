@@ -264,8 +264,9 @@ func (u *player) way() way {
 
 // take takes something. A caller that has permits, and waits for more, could wait for ever: it is not patient.
 func (u *player) take() {
-	p, w, held, ctx, patient := u.p, u.way(), u.holds(), u.ctx, true
-	if patient = u.rnd.IntN(3) > 0 && u.permits == 0; !patient {
+	p, w, held, ctx := u.p, u.way(), u.holds(), u.ctx
+	patient := u.rnd.IntN(3) > 0 && u.permits == 0
+	if !patient {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(u.rnd.Int64N(int64(50*time.Millisecond))))
 		defer cancel()

@@ -441,13 +441,12 @@ func (x *step) resume(i uint8, w way) {
 func (x *step) resumed(a call, res result) {
 	c := x.edit(a.session)
 	at := x.at(c)
-	switch {
-	case res.code == tooLate:
+	if res.code == tooLate {
 		x.followResume(a.session, c.ResumeUnanswered(machine.Failure{}, a.notAfter.time()))
-	default:
-		x.followResume(a.session, c.Resumed(at, &backend.ResumeReply{Status: backend.ResumeStatus(res.code), Holds: int(res.numbers[2]),
-			Token: backend.Token(res.numbers[3]), TTL: time.Duration(res.numbers[4]) * time.Millisecond}))
+		return
 	}
+	x.followResume(a.session, c.Resumed(at, &backend.ResumeReply{Status: backend.ResumeStatus(res.code), Holds: int(res.numbers[2]),
+		Token: backend.Token(res.numbers[3]), TTL: time.Duration(res.numbers[4]) * time.Millisecond}))
 }
 
 // followResume carries out the step after an event of a Resume.
