@@ -116,6 +116,16 @@ func (s *Session) EpochAbove(least uint64) uint64 {
 	}
 }
 
+// IsClosing reports whether Close has begun.
+func (s *Session) IsClosing() bool {
+	select {
+	case <-s.Closing:
+		return true
+	default:
+		return false
+	}
+}
+
 // Now returns the time for durations in reports; zero if the session reports no events.
 func (s *Session) Now() time.Time {
 	if !s.Reporting {

@@ -12,6 +12,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
 // A Handle is what a Lock knows of its lock. Locks of equal name may differ in the lease and in fairness.
@@ -37,13 +38,13 @@ func (l *Handle) NotifierOf(owner core.Owner) *core.LossNotifier {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.Hold.Owned() || e.Hold.Owner != owner {
+	if !e.m.Owned() || e.m.Owner() != owner {
 		return nil
 	}
-	if e.Hold.notifier == nil {
-		e.Hold.notifier = core.NewLossNotifier()
+	if e.info.notifier == nil {
+		e.info.notifier = core.NewLossNotifier()
 	}
-	return e.Hold.notifier
+	return e.info.notifier
 }
 
 // HoldsOf returns how many times an owner holds the lock.
@@ -75,7 +76,9 @@ func (l *Handle) OwnHold(owner core.Owner) (h Hold, err error) {
 
 // Shorten shortens the trust in the hold with an epoch to the rest of its lease, as a reply reported it.
 func (l *Handle) Shorten(epoch uint64, sent time.Time, ttl time.Duration) {
-	l.WithState(func(e *State) { e.shorten(epoch, sent, ttl) })
+	l.WithState(func(e *State) {
+		e.checked(ownershipCheck{e.s, e.remote, e.name, epoch}, machine.Checked{Epoch: epoch, Ours: true, Sent: sent, TTL: ttl})
+	})
 }
 
 // LoseIfCurrent ends the hold with an epoch that Redis does not have. It returns false, and changes nothing, if the
@@ -83,7 +86,7 @@ func (l *Handle) Shorten(epoch uint64, sent time.Time, ttl time.Duration) {
 func (l *Handle) LoseIfCurrent(epoch uint64) (lost bool) {
 	l.WithState(func(e *State) {
 		e.mu.Lock()
-		lost = e.Hold.phase == phaseHeld && e.Hold.Epoch == epoch
+		lost = e.m.Phase() == machine.Held && e.m.Epoch() == epoch
 		e.mu.Unlock()
 		if lost {
 			e.Lose(epoch, "Redis no longer had it at Verify")
@@ -146,7 +149,7 @@ func (l *Handle) Has(owner core.Owner) (has bool) {
 	l.WithState(func(e *State) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		has = e.Hold.belongsTo(owner)
+		has = e.m.BelongsTo(owner)
 	})
 	return has
 }

@@ -2,5 +2,5 @@
 
 package exclusive
 
-// invariants says that each change of a hold's phase is checked.
+// invariants says that a lock state without references is checked for being idle.
 const invariants = false

@@ -64,16 +64,15 @@ func (n *note) String() string {
 
 // noteLocked sends the hold's note in the background. e.mu is held.
 func (e *State) noteLocked() {
-	h := &e.Hold
 	if remote, ok := e.remote.(backend.Noter); ok {
-		n := noteWrite{s: e.s, remote: remote, name: e.name, req: backend.NoteRequest{Epoch: h.Epoch, Text: h.note.text}}
+		n := noteWrite{s: e.s, remote: remote, name: e.name, req: backend.NoteRequest{Epoch: e.m.Epoch(), Text: e.info.note.text}}
 		e.s.core.Checks.Do(n.send)
 	}
 }
 
 // renewNoteLocked writes the note again if Redis would forget it, or may not have it. e.mu is held.
 func (e *State) renewNoteLocked(now time.Time) {
-	if n := e.Hold.note; n != nil && (n.sent == 0 || now.Sub(e.s.core.Opened)-n.sent > noteAge) {
+	if n := e.info.note; n != nil && (n.sent == 0 || now.Sub(e.s.core.Opened)-n.sent > noteAge) {
 		e.noteLocked()
 	}
 }
@@ -82,7 +81,7 @@ func (e *State) renewNoteLocked(now time.Time) {
 func (e *State) rewriteNote() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if n := e.Hold.note; n != nil {
+	if n := e.info.note; n != nil {
 		n.sent = 0
 	}
 }
@@ -97,14 +96,14 @@ type noteWrite struct {
 }
 
 func (n noteWrite) send() {
-	if !n.s.withHold(n.name, n.req.Epoch, func(*Hold) bool { return true }) {
+	if !n.s.withHold(n.name, n.req.Epoch, func(*holdInfo) bool { return true }) {
 		return
 	}
 	now := time.Now()
 	n.s.core.Counts.Commands.Add(1)
 	kept, err := n.remote.Note(n.s.core.Deadlines.Context(context.Background(), now, now.Add(n.s.core.Config.CommandTimeout)), n.req)
 	if err == nil && kept {
-		n.s.withHold(n.name, n.req.Epoch, func(h *Hold) bool {
+		n.s.withHold(n.name, n.req.Epoch, func(h *holdInfo) bool {
 			h.note.sent = now.Sub(n.s.core.Opened)
 			return true
 		})

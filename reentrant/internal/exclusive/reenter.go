@@ -8,6 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
 // reenter takes the lock once more for its owner, unless the caller wants a lock that it does not hold yet. It is
@@ -52,14 +53,16 @@ func (e *State) finishUnchanged(holds int) {
 // nothing, and the next operation corrects a count that a lost one left. until is that of operate. Baton.
 func (e *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int, until time.Time) error {
 	e.mu.Lock()
-	h := e.Hold
-	e.mu.Unlock()
-	if h.cohort {
-		return e.checkTrust(h, time.Now())
+	if e.m.Cohort() {
+		if !e.trust("the lease ended while it was held") {
+			return core.ErrLost
+		}
+		return nil
 	}
-	return e.operate(ctx, until, func(ctx context.Context, h Hold) (gone bool, err error) {
-		req := backend.ReenterRequest{Epoch: h.Epoch, Owner: e.ownerField(owner), Op: h.op, Holds: holds}
-		if !h.Lease.Fixed() {
+	e.mu.Unlock()
+	return e.operate(ctx, until, func(ctx context.Context, h *operation) (gone bool, err error) {
+		req := backend.ReenterRequest{Epoch: h.epoch, Owner: e.ownerField(owner), Op: h.number, Holds: holds}
+		if !h.lease.Fixed() {
 			req.Lease = h.span
 		}
 		reply, err := e.remote.Reenter(ctx, req)
@@ -70,25 +73,21 @@ func (e *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int,
 	})
 }
 
-// checkTrust checks, without Redis, whether the hold is still trusted: if not, it is lost.
-func (e *State) checkTrust(h Hold, now time.Time) error {
-	if h.phase == phaseLost || !h.Lease.Trusted(now) {
-		e.Lose(h.Epoch, "the lease ended while it was held")
-		return core.ErrLost
-	}
-	return nil
+// An operation is one of a holder's, with what a copy of its command needs to know of the hold.
+type operation struct {
+	epoch, number uint64
+	lease         lease.Lease
+	span          time.Duration
 }
 
 // operate sends a command for the current hold, at least once, and again after each failure that is no refusal, while
 // the hold is trusted and, unless until is zero, the time until has not come. Each operation has a number that rises
 // within the epoch, so that Redis carries it out once. If Redis no longer has the hold (gone), the hold is lost. Baton.
-func (e *State) operate(ctx context.Context, until time.Time, command func(context.Context, Hold) (gone bool, err error)) error {
+func (e *State) operate(ctx context.Context, until time.Time, command func(context.Context, *operation) (gone bool, err error)) error {
 	e.mu.Lock()
-	e.Hold.op++
+	e.m.Operate()
 	e.mu.Unlock()
-	prior := e.prior
-	e.prior = backend.Prior{}
-	var h Hold
+	var o operation
 	gone := false
 	err := e.s.core.Repeat(ctx, core.Policy{
 		Until: until,
@@ -96,44 +95,37 @@ func (e *State) operate(ctx context.Context, until time.Time, command func(conte
 			if last != nil && ctx.Err() != nil {
 				return core.InterruptedBy(ctx, "while Redis was asked", last)
 			}
-			e.mu.Lock()
-			h = e.Hold // as it is now: the watchdog may have renewed it, or found it lost
-			e.mu.Unlock()
-			return e.stillTrusted(h, last)
+			return e.stillTrusted(&o, last)
 		},
 		Limit: func(now time.Time) time.Time {
-			limit := core.Earlier(now.Add(e.s.core.Config.CommandTimeout), h.Lease.Until())
+			limit := core.Earlier(now.Add(e.s.core.Config.CommandTimeout), o.lease.Until())
 			if until.After(now) {
 				limit = core.Earlier(limit, core.Later(until, now.Add(e.s.core.Config.CommandTimeout/8)))
 			}
 			return limit
 		},
-		Shorten: func(pause time.Duration) time.Duration { return min(pause, max(h.Lease.Remaining(time.Now()), 0)) },
+		Shorten: func(pause time.Duration) time.Duration { return min(pause, max(o.lease.Remaining(time.Now()), 0)) },
 	}, func(call context.Context, _ core.Copy) (err error) {
-		gone, err = command(call, h)
+		gone, err = command(call, &o)
 		return core.WrapUnavailable(ctx, err)
 	})
-	switch {
-	case err != nil:
-		return err
-	case gone:
-		e.Lose(h.Epoch, "Redis no longer had it")
-		return core.ErrLost
-	case prior.Epoch == h.Epoch:
-		prior.Op = h.op
-		e.prior = prior
+	e.mu.Lock()
+	e.carryOutLoss(e.m.Operated(err == nil, err == nil && gone))
+	if err == nil && gone {
+		err = core.ErrLost
 	}
-	return nil
+	return err
 }
 
-// stillTrusted returns nil while the hold is trusted. Otherwise the hold is lost: last is the error of the command that is
-// being repeated, nil if there is none.
-func (e *State) stillTrusted(h Hold, last error) error {
-	if h.phase != phaseLost && h.Lease.Trusted(time.Now()) {
+// stillTrusted brings o up to date while the hold is trusted: the watchdog may have renewed it, or found it lost.
+// Otherwise the hold is lost: last is the error of the command that is being repeated, nil if there is none. Baton.
+func (e *State) stillTrusted(o *operation, last error) error {
+	e.mu.Lock()
+	*o = operation{epoch: e.m.Epoch(), number: e.m.Op(), lease: e.m.Lease(), span: e.m.Span()}
+	switch {
+	case e.trust("the lease ended while Redis was asked"):
 		return nil
-	}
-	e.Lose(h.Epoch, "the lease ended while Redis was asked")
-	if last != nil {
+	case last != nil:
 		return fmt.Errorf("%w: %w", core.ErrLost, last)
 	}
 	return core.ErrLost

@@ -10,13 +10,14 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// oweLocked records that the owner of the lost hold owes so many Unlocks. e.mu is held, and so the owner's Unlock finds
-// either the hold or the record.
-func (e *State) oweLocked(holds int) {
-	of := core.DebtOf(core.ModeLock, e.name, e.Hold.Owner)
-	if e.Hold.Lease.Fixed() {
+// oweLocked records that the owner of a lost hold, which may have had a fixed lease, owes so many Unlocks. e.mu is held,
+// and so the owner's Unlock finds either the hold or the record.
+func (e *State) oweLocked(owner core.Owner, fixed bool, holds int) {
+	of := core.DebtOf(core.ModeLock, e.name, owner)
+	if fixed {
 		e.s.core.Debts.AddLapsed(of, holds)
 	} else {
 		e.s.core.Debts.Add(of, holds)
@@ -27,10 +28,14 @@ func (e *State) oweLocked(holds int) {
 func (l *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
 	if e, age := l.ownState(core.GoroutineOf(owner)); e != nil {
 		// The hold has a reference until it is given up.
-		if holds, ok := e.Queue.ExitOrBegin(owner); ok && holds > 0 {
-			return nil
-		} else if ok {
+		switch holds, ok := e.exitOrBegin(owner); {
+		case !ok:
+		case holds == 0:
 			return e.unlock(ctx, age)
+		case e.cohort.Load():
+			return nil
+		default:
+			return e.exit(ctx, owner, holds)
 		}
 	}
 	e := l.Room.FindState(l.Name)
@@ -48,6 +53,16 @@ func (l *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
 		return e.exit(ctx, owner, holds-1)
 	}
 	return e.unlock(ctx, e.s.core.Age())
+}
+
+// exitOrBegin gives up one hold of an owner, if that needs no command, and returns how many are left. Otherwise, and for
+// the last one, it begins an operation, and the caller has the baton.
+func (e *State) exitOrBegin(owner core.Owner) (left int, ok bool) {
+	if e.cohort.Load() {
+		return e.Queue.ExitOrBegin(owner)
+	}
+	holds, ok := e.Queue.Begin(owner)
+	return holds - 1, ok
 }
 
 // notHeld returns the error of Unlock for an owner without a hold.
@@ -71,13 +86,17 @@ func (e *State) exit(ctx context.Context, owner core.Owner, holds int) error {
 }
 
 // unlock gives up the last hold. While the turn of this session lasts, it sends nothing: the next owner in the queue
-// takes the lock over in Redis with its own first command. unlock is called with the baton, and has passed it on when
-// it returns. age is the session's when Unlock began, which is how long the lease had to be trusted.
+// takes the lock over in Redis with its own first command. The next owner becomes the holder under the same mutex, so its
+// events come after those of this hold. unlock is called with the baton, and has passed it on when it returns. age is the
+// session's when Unlock began, which is how long the lease had to be trusted. As in inherit, frames are small.
 func (e *State) unlock(ctx context.Context, age time.Duration) error {
 	e.mu.Lock()
-	if !e.handToNextLocked(ctx, age) {
+	if e.Queue.Len() == 0 || !e.m.CanHandOver(&e.s.options, age) || !e.Queue.Pass() {
 		return e.endHold(ctx, age)
 	}
+	e.reportReleaseLocked(ctx, true)
+	e.m.HandOver()
+	e.disownLocked()
 	e.mu.Unlock()
 	e.s.core.Counts.Handoffs.Add(1)
 	e.s.PutState(e)
@@ -87,47 +106,38 @@ func (e *State) unlock(ctx context.Context, age time.Duration) error {
 // endHold is unlock for a lock that no other owner of this session waits for, or a hold that cannot be trusted any
 // more. e.mu is held, and free when it returns.
 func (e *State) endHold(ctx context.Context, age time.Duration) error {
-	h := e.Hold
-	trusted := h.phase != phaseLost && e.trustLeft(age) > 0
-	stays := trusted && h.cohort && e.lingerLocked(ctx, &h, age)
-	if !stays {
-		e.clearLocked()
-	}
-	e.mu.Unlock()
-	switch {
-	case stays: // the lock state may serve another lock by now
-		e.s.Watchdog.WakeBy(e.s.core.Opened.Add(age + e.s.core.Config.Linger))
+	at := e.moment(age)
+	at.Closing = e.s.core.IsClosing() // before Close looks for lingering holds: either Close finds this one, or the machine sees that
+	h := e.holdLocked()
+	s := e.m.Exit(&at)
+	e.disownLocked()
+	switch s.Do {
+	case machine.Linger:
+		e.reportRelease(ctx, &h, false, nil)
+		e.Queue.Leave() // from now on the lock state may serve another lock
+		e.mu.Unlock()
+		e.s.Watchdog.WakeBy(s.Wake)
 		return nil
-	case !trusted:
-		if h.phase != phaseLost {
-			e.s.notifyLost(e.name, h, "the lease ended before Unlock")
+	case machine.PassOn:
+		e.mu.Unlock()
+		if s.Why != "" {
+			e.s.notifyLost(e.name, &h, s.Why)
 		}
 		e.passOn()
 		return core.ErrLost
 	}
-	err := e.release(ctx)
+	req := e.m.ReleaseRequest(&at)
+	e.mu.Unlock()
+	err := e.release(ctx, req)
 	if e.s.core.Reporting {
 		e.reportRelease(ctx, &h, false, err)
 	}
 	if errors.Is(err, core.ErrLost) {
-		e.s.notifyLost(e.name, h, "Redis no longer had it at Unlock")
+		e.s.notifyLost(e.name, &h, "Redis no longer had it at Unlock")
 	}
 	e.Queue.Leave()
 	e.s.PutState(e)
 	return err
-}
-
-// handToNextLocked gives the baton to the next owner in line, with the hold. It returns false, and changes nothing, if
-// no owner waits or the hold cannot be trusted any more. The next owner becomes the holder under the same mutex, so its
-// events come after those of this hold. As in inherit, frames are small. e.mu is held.
-func (e *State) handToNextLocked(ctx context.Context, age time.Duration) bool {
-	h := &e.Hold
-	if e.Queue.Len() == 0 || h.phase == phaseLost || e.trustLeft(age) <= 0 || !e.Queue.Pass() {
-		return false
-	}
-	e.reportRelease(ctx, h, true, nil)
-	e.handOverLocked()
-	return true
 }
 
 // ReleaseTries bounds how often an unimportant command is sent.
@@ -135,41 +145,24 @@ const ReleaseTries = 3
 
 // release gives up everything that Redis has of this session for the lock. The end of ctx does not end it. It tries for
 // ReleaseTime, and after that in the background. ErrLost means that the hold was gone before the first try. Baton.
-func (e *State) release(ctx context.Context) error {
-	req := backend.ReleaseRequest{Epoch: e.sentEpoch, Until: e.pendingUntil(), Used: e.lastUsed}
-	prior := e.prior
-	req.Prior, e.prior = prior, backend.Prior{}
+func (e *State) release(ctx context.Context, req backend.ReleaseRequest) error {
 	begun := time.Now()
 	r := release{s: e.s, remote: e.remote, req: req}
 	// Each copy has its full time, so that its error gives the cause, and not just that the time was short.
 	err := e.s.core.Repeat(ctx, core.Policy{
 		Until: begun.Add(e.s.core.Config.ReleaseTime), Room: e.s.core.Config.CommandTimeout, Outlives: true, Tried: 1,
 	}, r.send)
-	if err == nil && r.gone {
-		err = core.ErrLost
-	}
+	e.mu.Lock()
+	e.m.Released(err == nil, r.freed)
+	e.mu.Unlock()
 	switch {
-	case err == nil || errors.Is(err, core.ErrLost):
-		e.unreleased = false
-		if r.freed {
-			prior.Freed = true
-			e.prior = prior
-		}
-		return err
-	case backend.Refused(err):
+	case err == nil && r.gone:
+		return core.ErrLost
+	case err == nil, backend.Refused(err):
 		return err
 	}
 	r.finishLater(time.Now().Add(finishTime))
 	return fmt.Errorf("not confirmed within %v, and sent again in the background: %w", time.Since(begun).Round(time.Millisecond), err)
-}
-
-// pendingUntil returns the time until which a copy of an attempt may be under way that had no reply, zero if there is
-// none. Baton.
-func (e *State) pendingUntil() time.Time {
-	if e.unknownUntil <= e.s.core.Age() {
-		return time.Time{}
-	}
-	return e.s.core.Opened.Add(e.unknownUntil)
 }
 
 // A release gives up what a session has of a lock, up to an epoch. It touches nothing of a later epoch, so it can be
@@ -237,6 +230,14 @@ func (s *Room) ReleaseOrphan(remote backend.Remote, name string, epoch uint64) {
 	s.core.Counts.Commands.Add(1)
 	if _, err := remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch}); err != nil {
 		s.core.Log(slog.LevelWarn, "could not give back a lock; it expires", slog.String("lock", name), slog.Any("error", err))
+	}
+}
+
+// reportReleaseLocked is reportRelease for the hold of the machine, without an error. e.mu is held.
+func (e *State) reportReleaseLocked(ctx context.Context, handedOff bool) {
+	if e.s.core.Reporting {
+		h := e.holdLocked()
+		e.reportRelease(ctx, &h, handedOff, nil)
 	}
 }
 

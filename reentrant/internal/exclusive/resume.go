@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/localqueue"
 	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/core"
-	"github.com/relock-go/relock/reentrant/internal/lease"
+	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
 // ResumeAs moves the hold of an owner to this session.
@@ -47,118 +47,178 @@ func (e *State) giveWay(ctx context.Context, owner core.Owner, t *Try) localqueu
 // resume takes up a hold of another session, or from before a restart. It is called with the baton and a reference, and
 // ends as acquireRemote does.
 func (e *State) resume(ctx context.Context, l *Handle, owner core.Owner, remote backend.Resumer, t *Try) error {
-	if e.inherits(owner) { // this session has the lock, so the owner does not
-		e.giveUp()
-		return core.ErrNotHeld
+	r := resumption{e: e, l: l, owner: owner, remote: remote, t: t}
+	h := headToResume(l, owner)
+	e.mu.Lock()
+	at := e.moment(e.s.core.Age())
+	s := e.m.Resume(&at, &h)
+	e.mu.Unlock()
+	if s.Dropped {
+		e.s.PutState(e) // the reference of the idle hold
 	}
-	h, holds, err := e.sendResume(ctx, l, owner, remote)
-	if err != nil {
-		e.giveUp()
-		return err
+	err := error(core.ErrNotHeld) // with PassOn, this session has the lock, and the owner does not
+	if s.Do == machine.AskAnew {
+		s, err = r.run(ctx)
 	}
-	e.unreleased, e.turn = true, e.newTurn(e.s.core.Age())
-	t.holds = holds
-	_, err = e.settle(ctx, l, h, t)
+	if s.Do == machine.Settle {
+		return nil
+	}
+	e.leave(s)
+	if err == nil {
+		err = e.abandoned()
+	}
 	return err
 }
 
-// inherits reports whether the last owner of this session left the lock to the next owner of the baton. A hold that
-// lingered no longer does. Baton.
-func (e *State) inherits(owner core.Owner) bool {
-	e.mu.Lock()
-	e.waiting, e.head = false, owner
-	lingered := e.Hold.phase == phaseIdle
-	if lingered {
-		e.wakeIdleLocked()
-	}
-	left := e.Hold.phase == phaseHanded
-	e.mu.Unlock()
-	if lingered {
-		e.s.PutState(e) // the reference of the idle hold
-	}
-	return left
+// headToResume returns how an owner wants to resume its hold.
+func headToResume(l *Handle, owner core.Owner) machine.Head[core.Owner] {
+	return machine.Head[core.Owner]{Owner: owner, Portable: core.IsPortable(owner), Fixed: l.Fixed}
 }
 
 // resumeOwn continues a hold of this session under a new epoch, and with the lease of l. It is called with the baton of
 // the owner's operation.
 func (e *State) resumeOwn(ctx context.Context, l *Handle, owner core.Owner, remote backend.Resumer, t *Try) error {
-	holds := e.Queue.HoldCount(owner)
+	r := resumption{e: e, l: l, owner: owner, remote: remote, t: t, holds: e.Queue.HoldCount(owner)}
+	h := headToResume(l, owner)
 	e.mu.Lock()
-	old := e.Hold
+	at := e.moment(e.s.core.Age())
+	e.m.ResumeOwn(&at, &h)
 	e.mu.Unlock()
-	e.startReleasing() // after its reply Redis no longer has the old epoch
-	h, had, err := e.sendResume(ctx, l, owner, remote)
-	switch {
-	case err == nil && h.Token == old.Token: // with the hold count that calls have returned: the next operation corrects Redis's count
-		e.replace(h)
-	case err == nil: // a different hold than this session had
-		e.Lose(old.Epoch, "the owner had got it anew, in another session")
-		e.s.core.Debts.Add(core.DebtOf(core.ModeLock, e.name, owner), holds)
-		holds = had
-		e.replace(h)
-	case errors.Is(err, core.ErrNotHeld), backend.OutcomeUnknown(err): // in the second case the old epoch may be over
-		e.Lose(old.Epoch, "Redis no longer had it at Resume")
-	}
-	e.stopReleasing()
-	if !e.finishAcquire(ctx, core.EventAcquired, t, holds, holds, err) {
+	_, err := r.run(ctx)
+	if !e.finishAcquire(ctx, core.EventAcquired, t, r.holds, r.holds, err) {
 		e.passOn()
 		return errors.Join(core.ErrLost, err)
 	}
 	return err
 }
 
-// sendResume asks Redis for the owner's hold until there is a reply. Baton.
-func (e *State) sendResume(ctx context.Context, l *Handle, owner core.Owner, remote backend.Resumer) (Hold, int, error) {
-	cfg := &e.s.core.Config
-	req := backend.ResumeRequest{Epoch: e.newEpoch(false), Owner: e.ownerField(owner), Lease: cfg.Lease, Seen: backend.Token(e.s.core.SeenToken.Load())}
-	if l.Fixed > 0 {
-		req.Lease, req.Fixed = l.Fixed, true
-	}
-	var h Hold
-	holds, there := 0, false
+// A resumption asks Redis for an owner's hold.
+type resumption struct {
+	e      *State
+	l      *Handle
+	owner  core.Owner
+	remote backend.Resumer
+	t      *Try
+	holds  int          // of the owner's own hold; 0 if this session does not have it
+	step   machine.Step // that followed the latest copy
+	over   bool         // the machine has ended it
+	failed error        // what is known of the copies so far
+}
+
+// run asks Redis until there is a reply, and carries out what the machine makes of it. Baton.
+func (r *resumption) run(ctx context.Context) (machine.Step, error) {
+	e := r.e
+	r.step.Do = machine.AskAnew
 	err := e.s.core.Repeat(ctx, core.Policy{
 		Stop:    func(last error) error { return e.interrupted(ctx, last) },
 		Closing: e.s.core.Closing,
-	}, func(call context.Context, c core.Copy) error {
-		ahead := e.s.core.Ahead()
-		req.NotAfter, _ = call.Deadline() // so that nothing comes after ctx's deadline, when the caller has been told
-		req.Until = e.pendingUntil()
-		reply, err := remote.Resume(call, req)
-		err = core.WrapUnavailable(ctx, err)
-		if err == nil {
-			err = check.Resume(&reply)
-		}
-		switch {
-		case backend.OutcomeUnknown(err) && !backend.Refused(err):
-			// A copy may be under way. It would take the owner's hold from wherever the owner has gone on since, so the
-			// next one has it refused.
-			e.unknownUntil = max(e.unknownUntil, req.NotAfter.Sub(e.s.core.Opened))
-			req.Epoch = e.newEpoch(false)
-			return err
-		case err != nil:
-			return err
-		case reply.Status == backend.NotThere:
-			there = false
-			return nil
-		case reply.Status == backend.Overtaken:
-			req.Epoch = e.newEpoch(false)
-			return core.AtOnce{}
-		}
-		h = Hold{Owner: owner, Epoch: req.Epoch, Token: reply.Token, last: reply.Token, span: req.Lease,
-			note: newNote(cmp.Or(noteOf(ctx), reply.Note))}
-		if h.Lease = lease.New(c.Sent, ahead, cfg.Lease, false); req.Fixed {
-			h.Lease = lease.New(c.Sent, ahead, reply.TTL, true)
-		}
-		if holds, there = reply.Holds, true; !h.Lease.Trusted(time.Now()) || lease.Napped(ahead, e.s.core.Ahead()) {
-			late := backend.WithOutcomeUnknown(errors.New("the answer came too late to be believed"))
-			return core.AtOnce{Err: core.WrapUnavailable(ctx, late)}
-		}
-		return nil
-	})
-	if err == nil && !there {
-		err = core.ErrNotHeld
+	}, func(call context.Context, c core.Copy) error { return r.send(ctx, call, c) })
+	if err != nil && !r.over {
+		e.mu.Lock()
+		r.step = e.m.NotResumed(machine.Failure{Unknown: backend.OutcomeUnknown(err)}, false)
+		e.carryOutLoss(r.step)
 	}
-	return h, holds, err
+	return r.step, err
+}
+
+// send sends one copy.
+func (r *resumption) send(ctx, call context.Context, c core.Copy) error {
+	req := r.nextCopy(call, c.Sent)
+	reply, err := r.remote.Resume(call, req)
+	err = core.WrapUnavailable(ctx, err)
+	if err == nil {
+		err = check.Resume(&reply)
+	}
+	if err != nil {
+		r.unanswered(err, req.NotAfter)
+		return err
+	}
+	return r.replied(ctx, &reply)
+}
+
+// nextCopy begins a copy, and returns it. Nothing may come after the deadline of call, when the caller has been told.
+func (r *resumption) nextCopy(call context.Context, now time.Time) backend.ResumeRequest {
+	e := r.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at := e.momentOfCommand(now, r.owner)
+	next := uint64(0)
+	if r.step.Do == machine.AskAnew {
+		next = e.s.core.Epochs.Add(1)
+		e.forgetWake()
+	}
+	e.m.SendResume(&at, next)
+	notAfter, _ := call.Deadline()
+	return e.m.ResumeRequest(&at, notAfter)
+}
+
+// unanswered handles a copy without a reply.
+func (r *resumption) unanswered(err error, notAfter time.Time) {
+	refused := backend.Refused(err)
+	r.failed = core.MergeOutcome(r.failed, err)
+	unknown := backend.OutcomeUnknown(err) || refused && backend.OutcomeUnknown(r.failed)
+	r.over = refused
+	r.e.mu.Lock()
+	at := r.e.moment(r.e.s.core.Age())
+	r.step = r.e.m.ResumeUnanswered(&at, machine.Failure{Unknown: unknown, Refused: refused}, notAfter)
+	r.e.carryOutLoss(r.step)
+}
+
+// replied handles Redis's reply. It returns nil if that ends the Resume with a hold.
+func (r *resumption) replied(ctx context.Context, reply *backend.ResumeReply) error {
+	e := r.e
+	e.mu.Lock()
+	old := e.holdLocked()
+	at := e.momentOfCommand(time.Now(), r.owner)
+	s := e.m.Resumed(&at, reply)
+	r.step = s
+	switch s.Do {
+	case machine.Ask:
+		e.mu.Unlock()
+		late := core.WrapUnavailable(ctx, backend.WithOutcomeUnknown(errors.New("the answer came too late to be believed")))
+		r.failed = core.MergeOutcome(r.failed, late)
+		return core.AtOnce{Err: late}
+	case machine.AskAnew:
+		e.mu.Unlock()
+		return core.AtOnce{}
+	case machine.Settle:
+		e.trustLocked()
+		e.settleLocked(ctx, r.l, r.t, s.Holds)
+		e.startUpkeepLocked(newNote(cmp.Or(noteOf(ctx), reply.Note)), s.Check)
+		e.mu.Unlock()
+		return nil
+	case machine.Replace:
+		r.replace(&old, newNote(cmp.Or(noteOf(ctx), reply.Note)), at.Abandoned)
+		return nil
+	}
+	r.over = true
+	e.carryOutLoss(s)
+	if reply.Status == backend.NotThere {
+		return core.Final(core.ErrNotHeld)
+	}
+	return nil // taken up, in a session that has given up its holds
+}
+
+// replace carries out that the owner's hold goes on under a new epoch. If it is another hold, the old one is lost, and the
+// owner has the holds that Redis has. e.mu is held, and free when it returns.
+func (r *resumption) replace(old *Hold, note *note, abandoned bool) {
+	e, s := r.e, r.step
+	lost := s.Why != ""
+	if lost {
+		e.recordLossLocked(old, s.Why)
+		old.phase = machine.Lost
+	}
+	if !abandoned {
+		e.replaceLocked(old, note, s.Check)
+	}
+	e.mu.Unlock()
+	if s.Holds > 0 {
+		e.s.core.Debts.Add(core.DebtOf(core.ModeLock, e.name, old.Owner), r.holds)
+		r.holds = s.Holds
+	}
+	if lost {
+		old.notifyLoss()
+	}
 }
 
 // Another session can take up a hold of a portable owner. A message then says so, and the session asks Redis: any client
@@ -175,35 +235,25 @@ func (e *State) markTaken(epoch uint64) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.movedEpoch = max(e.movedEpoch, epoch)
-	if e.Hold.Owned() && e.Hold.Epoch == epoch && core.IsPortable(e.Hold.Owner) {
-		e.scheduleCheckLocked()
+	if e.m.Taken(epoch).Check {
+		e.checkLocked()
 	}
 }
 
 // recheck asks Redis about a hold that may have been taken up while the channel was closed, even if the reply that
-// grants it is still under way. It always asks about a hold with a fixed lease: the lease may end sooner, by the clock
-// of another server. Other holds are renewed (watchdog.refreshLocked).
+// grants it is still under way.
 func (e *State) recheck() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.movedEpoch = max(e.movedEpoch, e.sentEpoch)
-	if e.Hold.Owned() && e.Hold.Lease.Fixed() {
-		e.scheduleCheckLocked()
+	if e.m.Reconnected().Check {
+		e.checkLocked()
 	}
 }
 
-// scheduleCheckLocked asks Redis whether the hold is still this session's, and for how long: in the background, and by
-// separate workers, so that an ownership check never blocks other waiters. A hold that is renewed and cannot have been
-// taken up needs no check. e.mu is held.
-func (e *State) scheduleCheckLocked() {
-	_, moves := e.remote.(backend.Resumer)
-	moves = moves && core.IsPortable(e.Hold.Owner)
-	if e.Hold.checking || !moves && !e.Hold.Lease.Fixed() {
-		return
-	}
-	e.Hold.checking = true
-	q := ownershipCheck{e.s, e.remote, e.name, e.Hold.Epoch}
+// checkLocked asks Redis whether the hold is still this session's, and for how long: in the background, and by separate
+// workers, so that an ownership check never blocks other waiters. e.mu is held.
+func (e *State) checkLocked() {
+	q := ownershipCheck{e.s, e.remote, e.name, e.m.Epoch()}
 	e.s.core.Checks.Do(q.run)
 }
 
@@ -217,11 +267,7 @@ type ownershipCheck struct {
 
 // run has no reference to the lock state while it waits for Redis, so that Close need not wait for a hold that has ended.
 func (q ownershipCheck) run() {
-	needed := q.s.withHold(q.name, q.epoch, func(h *Hold) bool {
-		h.checking = false // the check begins now, so a later event needs another one
-		return true
-	})
-	if !needed {
+	if e := q.s.FindState(q.name); e == nil || !e.checking(q) {
 		return
 	}
 	now := time.Now()
@@ -230,44 +276,34 @@ func (q ownershipCheck) run() {
 	if e := q.s.FindState(q.name); e != nil {
 		// As in Verify: Redis had the hold with this epoch, so with another one it is over.
 		ours := err == nil && st.Session == q.s.core.ID && st.Epoch == q.epoch
-		e.finishCheck(q, ours, err)
-		if ours {
-			e.shorten(q.epoch, now, st.TTL)
-		}
+		e.checked(q, machine.Checked{Epoch: q.epoch, Ours: ours, Failed: err != nil, Sent: now, TTL: st.TTL})
 		q.s.PutState(e)
 	}
 }
 
-// shorten shortens the trust in the hold with this epoch to the rest of its lease, which the reply to a command
-// reported.
-func (e *State) shorten(epoch uint64, sent time.Time, ttl time.Duration) {
+// checking begins a check, and reports whether it is still needed. It drops a reference.
+func (e *State) checking(q ownershipCheck) bool {
+	defer e.s.PutState(e)
 	e.mu.Lock()
-	h := &e.Hold
-	if h.Owned() && h.Epoch == epoch {
-		e.trustLocked(h.Lease.Left(sent, time.Now(), ttl))
-	}
-	wake := h.Lease.Wake()
-	e.mu.Unlock()
-	e.s.Watchdog.WakeBy(wake)
+	defer e.mu.Unlock()
+	return e.m.Checking(q.epoch)
 }
 
-// finishCheck handles Redis's reply. While the owner is releasing the hold, or renewing it under another epoch, the reply
-// proves nothing; another check is scheduled.
-func (e *State) finishCheck(q ownershipCheck, ours bool, err error) {
+// checked handles Redis's reply.
+func (e *State) checked(q ownershipCheck, c machine.Checked) {
 	e.mu.Lock()
-	h := &e.Hold
-	current := h.Owned() && h.Epoch == q.epoch
-	nothing := err != nil || h.phase == phaseReleasing
-	again := current && nothing && !h.checking // otherwise another check is pending anyway
-	if again {
-		h.checking = true
+	at := e.moment(e.s.core.Age())
+	s := e.m.Checked(&at, c)
+	if !s.Wake.IsZero() {
+		e.trustLocked()
 	}
-	e.mu.Unlock()
+	e.carryOutLoss(s)
 	switch {
-	case again:
+	case s.Do == machine.CheckLater:
 		core.RepeatLater(&q.s.core.Checks, q.s.core.Config.Heartbeat, q.run)
-	case current && !nothing && !ours:
-		e.Lose(q.epoch, "another session has it, or none")
+	case s.Do == machine.Lose:
 		e.evict(q.epoch, false)
+	case !s.Wake.IsZero():
+		e.s.Watchdog.WakeBy(s.Wake)
 	}
 }

@@ -13,13 +13,15 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
 // A Room has the locks of one session.
 //
 // Lock order: Room.mu, State.mu, then the mutex inside localqueue.Queue. Nothing slow is done under any of them.
 type Room struct {
-	core *core.Session
+	core    *core.Session
+	options machine.Options
 
 	mu      sync.Mutex
 	states  map[string]*State // refs > 0
@@ -36,9 +38,20 @@ type Room struct {
 
 // NewRoom returns a room without locks. Nothing runs in it until Start.
 func NewRoom(s *core.Session) *Room {
-	r := &Room{core: s, states: make(map[string]*State), drained: make(chan struct{})}
+	r := &Room{core: s, options: optionsOf(s), states: make(map[string]*State), drained: make(chan struct{})}
 	r.Watchdog, r.Heartbeat = newWatchdog(r), newWaiterHeartbeat(r)
 	return r
+}
+
+// optionsOf returns what the machines of a session need of its options.
+func optionsOf(s *core.Session) machine.Options {
+	c := &s.Config
+	return machine.Options{
+		Opened: s.Opened,
+		Lease:  c.Lease, Heartbeat: c.Heartbeat, CommandTimeout: c.CommandTimeout, Patience: c.Patience, GrantTTL: c.GrantTTL,
+		Spin: c.Spin, Handoffs: c.Handoffs, HandoffTime: c.HandoffTime, Generation: core.GenerationTime, Linger: c.Linger,
+		Block: c.Block(), CohortOwner: c.CohortOwner(),
+	}
 }
 
 // Start starts the watchdog and the heartbeat. The session has a connection by now.
@@ -92,7 +105,7 @@ func (e *State) unboundedHolder() (core.Owner, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	owner, held := e.Queue.Holder()
-	return owner, held && e.Hold.Owned() && !e.Hold.Lease.Fixed()
+	return owner, held && e.m.Owned() && !e.m.Lease().Fixed()
 }
 
 // HoldOf returns the hold on a lock, without a reference to its lock state.
@@ -105,7 +118,7 @@ func (s *Room) HoldOf(name string) Hold {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.Hold
+	return e.holdLocked()
 }
 
 // holderOf returns who has a lock: an owner of this session, or whom the server names.
@@ -172,7 +185,10 @@ func (s *Room) newStateLocked(l *Handle) *State {
 	e := s.spares[i]
 	s.spares = slices.Delete(s.spares, i, i+1)
 	if e.name != l.Name {
-		e.name, e.prior, e.unknownUntil = l.Name, backend.Prior{}, 0
+		e.name = l.Name
+		e.m.Reuse(false)
+	} else {
+		e.m.Reuse(true)
 	}
 	e.remote = l.Remote
 	return e
@@ -188,7 +204,7 @@ func (s *Room) PutState(e *State) {
 	if e.refs < 0 || invariants && !e.Queue.Idle() {
 		panic("reentrant: bug: a lock state without references is in use")
 	}
-	if e.Hold.phase != phaseVacant { // without a reference only a goroutine that has s.mu writes it
+	if e.m.Phase() != machine.Vacant { // without a reference only a goroutine that has s.mu writes it
 		panic("reentrant: bug: a lock state without references has a hold")
 	}
 	delete(s.states, e.name)
@@ -196,7 +212,7 @@ func (s *Room) PutState(e *State) {
 		close(s.drained)
 	}
 	if len(s.spares) < maxSpare {
-		e.remote, e.unreleased, e.lastUsed = nil, false, 0
+		e.remote = nil
 		s.spares = append(s.spares, e)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
 // lost reports whether the owner has lost a hold of the lock that it has not unlocked since.
@@ -16,9 +17,12 @@ func (l *Handle) lost(owner core.Owner) bool {
 	return l.Room.core.Debts.Owed(core.DebtOf(core.ModeLock, l.Name, owner)) > 0
 }
 
-// A State is the state of one lock name in one session: the queue of its owners, and what the session has in Redis.
-// It is in use while an owner holds the lock or waits for it, or a clean-up runs. After that it may be reused for
-// another name.
+// A State is the state of one lock name in one session: the queue of its owners, and a machine that decides what the
+// session does about it in Redis. It is in use while an owner holds the lock or waits for it, or a clean-up runs. After
+// that it may be reused for another name.
+//
+// Its methods drive the machine: each event is one call of the machine under the mutex, and the step that it returns is
+// carried out. What must be one with a transition, such as passing the baton, is done under the same mutex.
 //
 // The baton of the queue is the right to act. One goroutine at a time has it: the head that asks Redis, the holder
 // during one of its operations, or a clean-up. Only that goroutine may take, re-enter or give up the lock in Redis, and
@@ -34,38 +38,44 @@ type State struct {
 
 	Queue localqueue.Queue[core.Owner]
 
-	// Baton.
-	unknownUntil time.Duration // the session's age up to which a copy of an attempt may be under way that had no reply
-	turn         turn          // the run of local hand-overs
-	timer        *time.Timer   // of the parked head
-	wake         chan struct{} // 1-buffered: a grant has arrived, or the channel to the backend was reopened
-	fieldOwner   core.Owner    // the last owner that was printed
-	field        string        // fieldOwner as Redis has it
-	lastUsed     backend.Token // the last token used of the block that came with the last attempt; 0: all of them
-	prior        backend.Prior // how the last reply left the lock in Redis; none if the outcome of a later command is not known
-	unreleased   bool          // Redis may have a hold, a grant or a place of this session, to be released
-
-	watched    atomic.Bool   // the hold may have a wantedChannel. Written under mu. It shares a word with unreleased
+	watched    atomic.Bool   // the hold may have a wantedChannel. Written under mu
+	cohort     atomic.Bool   // holder has it in cohort mode. Written under mu before holder
 	holderLock atomic.Uint32 // the id of the Lock with which holder got it
-	waiting    bool          // mu: the attempt waits for a grant. It shares a word with holderLock
-	dismissed  bool          // mu: a clean-up is on its way to the idle hold
 
-	// The goroutine that has the lock in cohort mode; 0 if there is none, or the hold is found to be lost. Written
-	// under mu with hold. A goroutine that reads its own id here has the lock.
+	// The goroutine that has the lock; 0 if there is none, or the hold is found to be lost. Written under mu with the
+	// machine. A goroutine that reads its own id here has the lock.
 	holder     atomic.Int64
 	trustUntil atomic.Int64 // how old the session is, in nanoseconds, at the end of the trust in the hold's lease. Written under mu with that
 
-	mu            sync.Mutex    // guards what follows; taken after s.mu and before the queue's own
-	sentEpoch     uint64        // the last epoch sent; written with the baton, whose owner may read it without mu
-	head          core.Owner    // the owner whose attempt it is
-	grant         backend.Grant // that came for the attempt
-	Hold          Hold
+	mu            sync.Mutex // guards what follows, up to the baton's; taken after s.mu and before the queue's own
+	info          holdInfo   // of the machine's hold, while an owner has it
+	m             machine.Machine[core.Owner]
 	tickets       []*Ticket     // of owners that wait for the lock's conditions, or come back from there
 	cleaning      chan struct{} // closed when the clean-up that has the baton is done; nil when there is none
 	cleaningSince time.Duration // the session's age when that began
-	lingerUntil   time.Duration // the session's age at which the idle hold is given back
-	wantedEpoch   uint64        // the hold with this epoch, or a later one, was asked for by another session
-	movedEpoch    uint64        // the hold with this epoch, or an earlier one, may have been taken up by another session
+
+	// Baton.
+	timer      *time.Timer   // of the parked head
+	wake       chan struct{} // 1-buffered: a grant has arrived, or the channel to the backend was reopened
+	fieldOwner core.Owner    // the last owner that was printed
+	field      string        // fieldOwner as Redis has it
+}
+
+// moment returns what the machine needs to know of an event when the session has the given age. e.mu is held.
+func (e *State) moment(age time.Duration) machine.Moment {
+	c := e.s.core
+	return machine.Moment{
+		Options: &e.s.options, Now: c.Opened.Add(age), Waiters: e.Queue.Len(),
+		Abandoned: c.Abandoned.Load(), // set before Close looks for holds: either Close finds a new one, or the machine sees the flag
+	}
+}
+
+// momentOfCommand returns what the machine needs to know when a command for an owner is sent, or its reply has come. e.mu
+// is held, by a goroutine that has the baton.
+func (e *State) momentOfCommand(now time.Time, owner core.Owner) machine.Moment {
+	at := e.moment(0)
+	at.Now, at.Ahead, at.Seen, at.Field = now, e.s.core.Ahead(), backend.Token(e.s.core.SeenToken.Load()), e.ownerField(owner)
+	return at
 }
 
 // ownerField returns the owner as Redis has it. It keeps the last one: a lock that is not contended often has the same
@@ -82,20 +92,17 @@ func (e *State) ownerField(o core.Owner) string {
 func (e *State) granted(g backend.Grant) (wanted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if t := e.ticketLocked(g.Epoch); t != nil && e.sentEpoch < g.Epoch {
-		e.grant = g // for an owner that was signalled and is not the head yet
+	t := e.ticketLocked(g.Epoch)
+	at := e.moment(e.s.core.Age())
+	switch e.m.Pushed(&at, &g, t != nil, !e.Queue.Idle()).Do {
+	case machine.Signal:
 		t.Over = true
 		t.Wake(true) // if the message of the signal was lost
-		return true
+	case machine.Wake:
+		e.nudge()
+	case machine.Orphan:
+		return false
 	}
-	if e.sentEpoch != g.Epoch || !e.waiting {
-		// A newer attempt superseded the grant, or the reply to a heartbeat came first: nothing to do. Or the attempt
-		// was given up: a clean-up is on its way, or the next head takes over the grant. Or the session has the lock, and
-		// what would release the grant would release that.
-		return e.sentEpoch > g.Epoch || e.Hold.inheritable() || !e.Queue.Idle()
-	}
-	e.grant = g
-	e.nudge()
 	return true
 }
 
@@ -103,6 +110,14 @@ func (e *State) granted(g backend.Grant) (wanted bool) {
 func (e *State) nudge() {
 	select {
 	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// forgetWake takes back a wake that was meant for an earlier epoch. Baton.
+func (e *State) forgetWake() {
+	select {
+	case <-e.wake:
 	default:
 	}
 }
@@ -117,9 +132,10 @@ func (e *State) finishOperation(holds, owed int) bool {
 
 // finishOperationLocked is finishOperation with e.mu held.
 func (e *State) finishOperationLocked(holds, owed int) bool {
-	if e.Hold.phase == phaseLost {
-		e.oweLocked(owed)
-		e.clearLocked()
+	of, fixed := e.m.Owner(), e.m.Lease().Fixed()
+	if e.m.Finish().Lost {
+		e.oweLocked(of, fixed, owed)
+		e.disownLocked()
 		return false
 	}
 	e.Queue.Settle(holds)
@@ -143,20 +159,27 @@ func (e *State) finishAcquire(ctx context.Context, kind core.EventKind, t *Try, 
 // mutex is held.
 func (e *State) heldBy(owner core.Owner) (Hold, bool) {
 	e.mu.Lock()
-	h := e.Hold
-	e.mu.Unlock()
-	held := h.Owned() && h.Owner == owner
-	if held && !h.Lease.Trusted(time.Now()) {
-		e.Lose(h.Epoch, "the lease was over when the owner looked")
-		held = false
+	h := e.holdLocked()
+	if !h.Owned() || h.Owner != owner {
+		e.mu.Unlock()
+		return h, false
 	}
-	return h, held
+	return h, e.trust("the lease was over when the owner looked")
 }
 
-// withHold calls f with the hold of a lock, if an owner has it and it has the given epoch, and returns f's result. If not,
-// it returns false. f is called with the mutex of the lock state, and no reference is left afterwards: what runs in the
-// background has none while it waits for Redis, so that Close need not wait for it.
-func (s *Room) withHold(name string, epoch uint64, f func(*Hold) bool) bool {
+// trust asks the machine whether the hold can be trusted. If it cannot, the hold is lost, for the reason why. e.mu is held,
+// and free when it returns.
+func (e *State) trust(why string) bool {
+	at := e.moment(e.s.core.Age())
+	step := e.m.Trust(&at, why)
+	e.carryOutLoss(step)
+	return !step.Lost
+}
+
+// withHold calls f with what is known of the hold of a lock, if an owner has it and it has the given epoch, and returns
+// f's result. If not, it returns false. f is called with the mutex of the lock state, and no reference is left
+// afterwards: what runs in the background has none while it waits for Redis, so that Close need not wait for it.
+func (s *Room) withHold(name string, epoch uint64, f func(*holdInfo) bool) bool {
 	e := s.FindState(name)
 	if e == nil {
 		return false
@@ -164,5 +187,5 @@ func (s *Room) withHold(name string, epoch uint64, f func(*Hold) bool) bool {
 	defer s.PutState(e)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.Hold.Owned() && e.Hold.Epoch == epoch && f(&e.Hold)
+	return e.m.Owned() && e.m.Epoch() == epoch && f(&e.info)
 }

@@ -17,14 +17,14 @@ func (l *Handle) SignalAs(ctx context.Context, owner core.Owner, condition strin
 	return l.holding(owner, func(e *State, holds int) error {
 		remote := e.remote.(backend.Conditions)
 		unknown, more := false, false
-		signal := func(ctx context.Context, h Hold) (gone bool, err error) {
-			req := backend.SignalRequest{Condition: condition, Epoch: h.Epoch, Op: h.op, All: all}
+		signal := func(ctx context.Context, h *operation) (gone bool, err error) {
+			req := backend.SignalRequest{Condition: condition, Epoch: h.epoch, Op: h.number, All: all}
 			reply, err := remote.Signal(ctx, req)
 			unknown = unknown || backend.OutcomeUnknown(err) || err == nil && !reply.Gone
 			for _, ticket := range reply.Tickets {
 				e.signalled(ticket, false)
 			}
-			e.noteWanted(h.Epoch) // by the signalled owner
+			e.noteWanted(h.epoch) // by the signalled owner
 			more = reply.More
 			return reply.Gone, err
 		}
@@ -83,7 +83,7 @@ func (l *Handle) WaitersFor(condition string) (owners []core.Owner, held bool) {
 	l.WithState(func(e *State) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		held = e.Hold.Owned()
+		held = e.m.Owned()
 		for _, t := range e.tickets {
 			if t.Name == condition && !t.Over {
 				owners = append(owners, t.Owner)
@@ -128,10 +128,8 @@ func (e *State) await(ctx, over context.Context, l *Handle, condition string, ow
 		}
 		return false, err
 	}
-	t.Hold = e.leaveHold(t)
-	h := t.Hold
-	e.unreleased, e.prior = false, backend.Prior{}
-	e.reportRelease(ctx, &h, false, nil)
+	e.leaveHold(t)
+	e.reportRelease(ctx, &t.Hold, false, nil)
 	e.s.Heartbeat.Add(t)
 	e.Queue.Leave() // the hold's reference is now the ticket's
 
@@ -150,7 +148,7 @@ func (e *State) await(ctx, over context.Context, l *Handle, condition string, ow
 			e.s.core.Cleaner.Do(func() { e.s.ReleaseOrphan(l.Remote, l.Name, t.Epoch) })
 		}
 		e.s.core.Debts.Add(core.DebtOf(core.ModeLock, e.name, owner), holds)
-		e.s.notifyLost(e.name, t.Hold, "it could not be had again after a wait")
+		e.s.notifyLost(e.name, &t.Hold, "it could not be had again after a wait")
 		return false, errors.Join(core.ErrLost, err, waitErr)
 	}
 	if signalled {
@@ -176,21 +174,21 @@ func (s *Room) Overtime(ctx context.Context, limit time.Time) (over context.Cont
 // lost. Baton.
 func (e *State) releaseForWait(ctx, over context.Context, t *Ticket, holds int, limit time.Time) error {
 	cfg := &e.s.core.Config
-	e.mu.Lock()
-	cohort := e.Hold.cohort
-	e.mu.Unlock()
 	req := backend.AwaitRequest{
 		Condition: t.Name, Ticket: t.Epoch, Owner: e.ownerField(t.Owner), Holds: holds,
 		Seen: backend.Token(e.s.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL,
 	}
-	if cohort {
+	e.mu.Lock()
+	at := e.moment(e.s.core.Age())
+	req.Until = e.m.PendingUntil(&at)
+	if e.m.Cohort() {
 		req.Owner, req.Holds = cfg.CohortOwner(), 1
 	}
-	req.Until = e.pendingUntil()
-	e.startReleasing() // until it is known whether the hold is gone
+	e.m.StartLeaving() // until it is known whether the hold is gone
+	e.mu.Unlock()
 	unknown := false
-	send := func(ctx context.Context, h Hold) (gone bool, err error) {
-		req.Epoch = h.Epoch
+	send := func(ctx context.Context, h *operation) (gone bool, err error) {
+		req.Epoch = h.epoch
 		status, err := t.Remote.Await(ctx, req)
 		if err == nil {
 			err = check.Ticket(status)
@@ -212,19 +210,30 @@ func (e *State) releaseForWait(ctx, over context.Context, t *Ticket, holds int, 
 			err = nil
 		}
 	}
-	if err != nil {
-		e.stopReleasing()
+	if err == nil {
+		return nil
 	}
-	if err != nil && unknown {
+	e.mu.Lock()
+	e.m.Stay()
+	if !unknown {
+		e.mu.Unlock()
+	} else {
 		// Redis may have done it: then the hold is gone, and another owner may have the lock; and no signal must be
 		// spent on the ticket.
-		e.mu.Lock()
-		epoch := e.Hold.Epoch
-		e.mu.Unlock()
-		e.Lose(epoch, "it is not known whether Await gave it up")
+		e.carryOutLoss(e.m.Lose(e.m.Epoch(), "it is not known whether Await gave it up"))
 		e.s.core.Cleaner.Do(func() { e.s.Withdraw(context.Background(), t) })
 	}
 	return err
+}
+
+// leaveHold ends the hold of an owner that waits for a condition, and keeps it with the ticket. From here on a signal may
+// put the owner in the queue. Baton.
+func (e *State) leaveHold(t *Ticket) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t.Hold, t.holdGone = e.holdLocked(), true
+	e.m.Left()
+	e.disownLocked()
 }
 
 // ErrTimeUp is the end of AwaitFor's time; it is never returned to callers.
@@ -330,9 +339,9 @@ func (e *State) shareNotifier(notifier *core.LossNotifier) {
 		return
 	}
 	e.mu.Lock()
-	own := e.Hold.notifier
+	own := e.info.notifier
 	if own == nil {
-		e.Hold.notifier = notifier
+		e.info.notifier = notifier
 	}
 	e.mu.Unlock()
 	if own != nil {

@@ -30,21 +30,20 @@ type wantedChannel struct {
 func (e *State) openWanted(owner core.Owner) <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h := &e.Hold
 	switch {
-	case !h.Owned() || h.Owner != owner:
+	case !e.m.Owned() || e.m.Owner() != owner:
 		return core.AlreadyLost
-	case h.wanted != nil:
-		return h.wanted.channel
+	case e.info.wanted != nil:
+		return e.info.wanted.channel
 	}
-	h.wanted = &wantedChannel{channel: make(chan struct{})}
+	e.info.wanted = &wantedChannel{channel: make(chan struct{})}
 	e.watched.Store(true) // before the look at the queue: an owner that joins later sees it
-	if e.wantedEpoch >= h.Epoch || e.othersWait(owner) {
+	if e.m.IsWanted() || e.othersWait(owner) {
 		e.closeWantedLocked()
 	} else {
 		e.watchLocked()
 	}
-	return h.wanted.channel
+	return e.info.wanted.channel
 }
 
 // othersWait reports whether another owner waits in this process's queue.
@@ -62,15 +61,15 @@ func (e *State) noteWaiter(owner core.Owner) {
 
 // noteWaiterLocked is noteWaiter with e.mu held.
 func (e *State) noteWaiterLocked(owner core.Owner) {
-	e.watched.Store(e.Hold.wanted != nil)
-	if e.Hold.Owned() && e.Hold.Owner != owner {
+	e.watched.Store(e.info.wanted != nil)
+	if e.m.Owned() && e.m.Owner() != owner {
 		e.closeWantedLocked()
 	}
 }
 
 // closeWantedLocked closes the channel of the hold, if a caller asked for one. e.mu is held.
 func (e *State) closeWantedLocked() {
-	if w := e.Hold.wanted; w != nil && !w.closed {
+	if w := e.info.wanted; w != nil && !w.closed {
 		w.closed = true
 		close(w.channel)
 	}
@@ -79,10 +78,10 @@ func (e *State) closeWantedLocked() {
 // watchLocked asks Redis, in the background, to report waiters, if a caller of Wanted waits for that. e.mu is held.
 func (e *State) watchLocked() {
 	remote, ok := e.remote.(backend.Watcher)
-	if w := e.Hold.wanted; !ok || w == nil || w.closed {
+	if w := e.info.wanted; !ok || w == nil || w.closed {
 		return
 	}
-	w := watch{s: e.s, remote: remote, name: e.name, epoch: e.Hold.Epoch}
+	w := watch{s: e.s, remote: remote, name: e.name, epoch: e.m.Epoch()}
 	e.s.core.Checks.Do(w.send)
 }
 
@@ -104,7 +103,7 @@ type watch struct {
 }
 
 func (w watch) send() {
-	needed := w.s.withHold(w.name, w.epoch, func(h *Hold) bool { return h.wanted != nil && !h.wanted.closed })
+	needed := w.s.withHold(w.name, w.epoch, func(h *holdInfo) bool { return h.wanted != nil && !h.wanted.closed })
 	if !needed {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
-	"github.com/relock-go/relock/reentrant/internal/lease"
+	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
 // A Watchdog maintains a session's leases: it renews them every third of their length, all that are due in one batch,
@@ -91,26 +91,17 @@ func (w *Watchdog) watch() {
 	for {
 		now := time.Now()
 		w.WakesAt.Store(never)
-		due, ended, idle, wake := w.inspectAll(now, w.s.core.Ahead(), renewing)
+		found := w.inspectAll(now, w.s.core.Ahead(), renewing)
+		wake := found.wake
 		if nudged {
 			// The hold that it was woken for may be on its way from one owner to the next. If it went to sleep now, it
 			// would be woken again at every such moment.
 			wake = core.Earlier(wake, now.Add(maxSleep))
 		}
-		for _, e := range idle {
-			w.s.core.Cleaner.Do(e.stopLingering)
-		}
-		for _, x := range ended {
-			if x.wasLost {
-				x.e.evict(x.epoch, true)
-			} else {
-				x.e.Lose(x.epoch, "the lease was not renewed in time")
-			}
-			w.s.PutState(x.e)
-		}
-		if len(due.states) > 0 {
+		w.carryOut(&found)
+		if len(found.due.states) > 0 {
 			renewing = true
-			w.batches <- due
+			w.batches <- found.due
 		}
 		w.WakesAt.Store(int64(wake.Sub(w.Origin)))
 		timer.Reset(time.Until(wake))
@@ -135,81 +126,85 @@ type batch struct {
 	states   []*State
 }
 
-func (b *batch) add(e *State, h *Hold) {
-	b.renewals = append(b.renewals, backend.Renewal{Remote: e.remote, Epoch: h.Epoch, Lease: h.span})
+func (b *batch) add(e *State) {
+	b.renewals = append(b.renewals, backend.Renewal{Remote: e.remote, Epoch: e.m.Epoch(), Lease: e.m.Span()})
 	b.states = append(b.states, e)
 }
 
-// expiry is a hold whose lease is over, with a reference to its lock state.
+// An expiry is a lost hold whose lease is over in Redis too, with a reference to its lock state.
 type expiry struct {
-	e       *State
-	epoch   uint64
-	wasLost bool // its owner has been notified, and the margin after that is over too
+	e     *State
+	epoch uint64
 }
 
-// inspectAll checks every hold: which are due for renewal, which are over, which have been idle for long enough, and
-// when to check again. The holds that it returns come with a reference to their lock states.
-func (w *Watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool) (due batch, ended []expiry, idle []*State, wake time.Time) {
-	wake = now.Add(maxSleep)
+// A survey is what there is to do for the holds. Lock states come with a reference, but for those of due.
+type survey struct {
+	due   batch
+	lost  []Hold   // their owners are to be notified
+	ended []expiry // the baton is to be taken from their owners
+	idle  []*State // they have lingered for long enough
+	wake  time.Time
+}
+
+// inspectAll asks the machine of each lock what there is to do, and when to ask again.
+func (w *Watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool) (found survey) {
 	s := w.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held := false
+	at := machine.Moment{Options: &s.options, Now: now, Ahead: ahead}
+	known := machine.Survey{Renewing: renewing, Refreshed: w.refreshed}
+	found.wake = w.Origin.Add(never / 2)
 	for _, e := range s.states {
 		e.mu.Lock()
-		h := &e.Hold
-		if h.Owned() || h.inheritable() {
-			slept := h.Lease.Slept(now, ahead)
-			if h.Owned() && slept.Trust < h.Lease.Trust {
-				e.scheduleCheckLocked()
-			}
-			e.trustLocked(slept)
+		step := e.m.Tick(&at, known)
+		if e.m.Epoch() != 0 {
+			e.trustLocked()
 		}
-		switch {
-		case h.phase == phaseLost && now.Before(h.Lease.End()):
-			wake, held = core.Earlier(wake, h.Lease.End()), true
-		case h.phase == phaseLost, h.Owned() && !h.Lease.Trusted(now):
-			e.refs++
-			ended = append(ended, expiry{e, h.Epoch, h.phase == phaseLost})
-			held = true
-		case h.phase == phaseIdle && (now.Sub(s.core.Opened) >= e.lingerUntil || !h.Lease.Trusted(now)):
-			e.lingerUntil = now.Sub(s.core.Opened) + maxSleep // in case an owner that is about to inherit it does not do so
-			if e.startDismissalLocked() {
-				e.refs++
-				idle = append(idle, e)
-			}
-		case !h.Owned() && (!h.inheritable() || !h.cohort || !h.Lease.Trusted(now)):
-		case !renewing && w.dueLocked(h, now):
-			due.add(e, h)
-			wake, held = core.Earlier(wake, h.Lease.Until()), true
-		case renewing:
-			wake, held = core.Earlier(wake, h.Lease.Until()), true
-		default:
-			wake, held = core.Earlier(wake, h.Lease.Wake()), true
+		found.addLocked(e, &step)
+		if step.Wake.IsZero() && step.Do != machine.Nothing {
+			step.Wake = now.Add(maxSleep) // in case it cannot be carried out now
 		}
-		if h.phase == phaseIdle {
-			wake, held = core.Earlier(wake, s.core.Opened.Add(e.lingerUntil)), true
+		if !step.Wake.IsZero() {
+			found.wake = core.Earlier(found.wake, core.Earlier(step.Wake, now.Add(maxSleep)))
 		}
 		e.mu.Unlock()
 	}
-	if !held {
-		wake = w.Origin.Add(never / 2)
-	}
-	return due, ended, idle, wake
+	return found
 }
 
-// dueLocked reports whether a hold is due for renewal. session.mu and the lock state's mu are held.
-func (w *Watchdog) dueLocked(h *Hold, now time.Time) bool {
-	stale := h.Lease.Sent.Before(w.refreshed) && !h.Lease.Fixed() && !h.renewalFailed
-	return stale || h.Lease.Due(now, h.slack())
+// addLocked adds what a step says. The mutexes of the lock state and of the room are held.
+func (f *survey) addLocked(e *State, step *machine.Step) {
+	if step.Check {
+		e.checkLocked()
+	}
+	switch step.Do {
+	case machine.Lose:
+		h := e.holdLocked()
+		e.recordLossLocked(&h, step.Why)
+		f.lost = append(f.lost, h)
+	case machine.Evict:
+		e.refs++
+		f.ended = append(f.ended, expiry{e, e.m.Epoch()})
+	case machine.Dismiss:
+		e.refs++
+		f.idle = append(f.idle, e)
+	case machine.Renew:
+		f.due.add(e)
+	}
 }
 
-// slack is how much earlier than due a renewal may be, to share a batch. One that is tried again keeps its pause.
-func (h *Hold) slack() time.Duration {
-	if h.renewalFailed {
-		return 0
+// carryOut carries out what was found, but for the renewals.
+func (w *Watchdog) carryOut(f *survey) {
+	for i := range f.lost {
+		f.lost[i].notifyLoss()
 	}
-	return h.Lease.Length / 10
+	for _, e := range f.idle {
+		w.s.core.Cleaner.Do(e.stopLingering)
+	}
+	for _, x := range f.ended {
+		x.e.evict(x.epoch, true)
+		w.s.PutState(x.e)
+	}
 }
 
 // renew sends the batches.
@@ -220,11 +215,10 @@ func (w *Watchdog) renew() {
 		w.s.core.Counts.Commands.Add(1)
 		w.s.core.Conn.Renew(ctx, due.renewals)
 		cancel()
-		now := time.Now()
 		for i, e := range due.states {
 			r := &due.renewals[i]
 			r.Err = core.WrapUnavailable(context.Background(), r.Err)
-			w.renewed(e, r, sent, ahead, now)
+			w.renewed(e, r, sent, ahead)
 		}
 		select {
 		case w.idle <- struct{}{}:
@@ -234,45 +228,44 @@ func (w *Watchdog) renew() {
 }
 
 // renewed handles the reply for one hold. The hold may have ended and the lock state may serve another lock by now:
-// epochs are never used twice, so a reply for another epoch is ignored.
-func (w *Watchdog) renewed(e *State, r *backend.Renewal, sent time.Time, ahead time.Duration, now time.Time) {
-	e.mu.Lock()
-	h := &e.Hold
-	current := (h.Owned() || h.inheritable()) && h.Epoch == r.Epoch
-	was := h.renewalFailed
-	switch {
-	case !current:
-	case r.Gone && h.phase == phaseReleasing: // if it is not given up after all, the next renewal finds out
-		h.Lease = h.Lease.Retried(now)
-		current = false
-	case r.Gone:
-	case r.Err != nil:
-		h.renewalFailed = true
-		h.Lease = h.Lease.Retried(now)
-	default:
-		h.renewalFailed = false
-		e.trustLocked(lease.New(sent, ahead, h.span, false))
-		e.renewNoteLocked(now)
+// the machine ignores a reply for another epoch.
+func (w *Watchdog) renewed(e *State, r *backend.Renewal, sent time.Time, ahead time.Duration) {
+	if r.Gone {
+		w.loseGone(r, sent, ahead)
+		return
 	}
-	e.mu.Unlock()
+	step := e.renewed(r, sent, ahead)
 	switch {
-	case !current:
-	case r.Gone:
-		w.loseGone(r)
-	case r.Err != nil && !was:
+	case step.Do != machine.Extended:
+	case step.Failing:
 		w.s.core.Report(context.Background(), core.Event{Kind: core.EventRenewalFailing, Lock: r.Remote.Name(), Err: r.Err})
 	case r.Err == nil:
 		w.s.core.Counts.Renewals.Add(1)
-		if was {
+		if step.Recovered {
 			w.s.core.Report(context.Background(), core.Event{Kind: core.EventRenewalRecovered, Lock: r.Remote.Name()})
 		}
 	}
 }
 
-// loseGone loses a hold that Redis no longer has.
-func (w *Watchdog) loseGone(r *backend.Renewal) {
+// renewed has the machine handle the reply, and notifies the owner of a hold that is lost.
+func (e *State) renewed(r *backend.Renewal, sent time.Time, ahead time.Duration) machine.Step {
+	e.mu.Lock()
+	at := e.moment(e.s.core.Age())
+	step := e.m.Renewed(&at, machine.Renewed{Epoch: r.Epoch, Gone: r.Gone, Failed: r.Err != nil, Sent: sent, Ahead: ahead})
+	if step.Do == machine.Extended {
+		e.trustLocked()
+		if r.Err == nil {
+			e.renewNoteLocked(at.Now)
+		}
+	}
+	e.carryOutLoss(step)
+	return step
+}
+
+// loseGone loses a hold that Redis no longer has. Its lock state needs a reference for that.
+func (w *Watchdog) loseGone(r *backend.Renewal, sent time.Time, ahead time.Duration) {
 	if e := w.s.FindState(r.Remote.Name()); e != nil {
-		e.Lose(r.Epoch, "Redis no longer had it at renewal")
+		e.renewed(r, sent, ahead)
 		e.evict(r.Epoch, false)
 		w.s.PutState(e)
 	}
@@ -290,10 +283,10 @@ func (w *Watchdog) abandonAll() {
 	s.mu.Lock()
 	for _, e := range s.states {
 		e.mu.Lock()
-		if e.Hold.Owned() || e.Hold.phase == phaseLost {
+		if e.m.Owned() || e.m.Phase() == machine.Lost {
 			e.refs++
-			left := s.core.Config.LeavesPortable && e.Hold.Owned() && core.IsPortable(e.Hold.Owner)
-			held = append(held, abandoned{expiry{e: e, epoch: e.Hold.Epoch}, left})
+			left := s.core.Config.LeavesPortable && e.m.Owned() && core.IsPortable(e.m.Owner())
+			held = append(held, abandoned{expiry{e: e, epoch: e.m.Epoch()}, left})
 			if left {
 				s.leftHolds.Add(1)
 			} else {
@@ -319,12 +312,13 @@ func (w *Watchdog) abandonAll() {
 // a reference to the lock state.
 func (e *State) evict(epoch uint64, mayBeThere bool) {
 	e.mu.Lock()
-	h := e.Hold
-	holds := e.Queue.HoldCount(h.Owner)
-	evicted := h.phase == phaseLost && h.Epoch == epoch && e.Queue.Evict(h.Owner)
+	owner, fixed := e.m.Owner(), e.m.Lease().Fixed()
+	holds := e.Queue.HoldCount(owner)
+	evicted := e.m.Phase() == machine.Lost && e.m.Epoch() == epoch && e.Queue.Evict(owner)
 	if evicted {
-		e.oweLocked(holds)
-		e.clearLocked()
+		e.oweLocked(owner, fixed, holds)
+		e.m.Evicted()
+		e.disownLocked()
 	}
 	remote, name := e.remote, e.name
 	e.mu.Unlock()
@@ -338,7 +332,7 @@ func (e *State) evict(epoch uint64, mayBeThere bool) {
 }
 
 // notifyLost reports a lost hold: first to its owner, who must stop. No mutex is held.
-func (s *Room) notifyLost(name string, h Hold, why string) {
+func (s *Room) notifyLost(name string, h *Hold, why string) {
 	h.notifyLoss()
 	s.reportLost(name, h, why)
 }

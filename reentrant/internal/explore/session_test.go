@@ -17,6 +17,7 @@ type client struct {
 	dismissing              bool  // a clean-up is on its way to the idle hold
 	woken                   bool  // the head is to be woken, once it is parked
 	owner                   uint8 // of the attempt
+	wish                    flags // of the attempt, while there can be a Resume
 	holds                   uint8
 	target                  uint8 // the hold count that was requested without a reply; 0: none
 	unsure                  bool  // such a request was given up
@@ -88,7 +89,8 @@ var options, hurried, lingers = optionsOf(time.Hour, false), optionsOf(0, false)
 func optionsOf(turn time.Duration, linger bool) (all [mostBlock + 1]machine.Options) {
 	for block := range all {
 		all[block] = machine.Options{
-			Lease: second * time.Duration(lease), Heartbeat: second, CommandTimeout: second * time.Duration(timeout),
+			Opened: time.Unix(-1, 0).UTC(),
+			Lease:  second * time.Duration(lease), Heartbeat: second, CommandTimeout: second * time.Duration(timeout),
 			Patience: second * time.Duration(patience), GrantTTL: second * time.Duration(grantTTL),
 			Handoffs: 1000, HandoffTime: turn, Generation: time.Hour, Block: block,
 		}
@@ -105,7 +107,7 @@ func (x *step) at(c *client) *machine.Moment {
 	if x.world.lingers {
 		o = &lingers[x.world.block]
 	}
-	return &machine.Moment{Options: o, Now: x.now.time(), Seen: tokenOf(c.seen)}
+	return &machine.Moment{Options: o, Now: x.now.time(), Seen: tokenOf(c.seen), Field: ownerName(c.owner)}
 }
 
 // tokenOf returns a token as a session knows it.
@@ -131,7 +133,7 @@ func (x *step) attempt(i uint8, f flags, owner uint8, w way) {
 	switch {
 	case c.Owned():
 		x.tell("%s hands the lock on, to its owner %d", sessionName(i), owner)
-		c.Exit(at, true)
+		c.HandOver()
 	case c.trying():
 		c.GiveUp()
 	}
@@ -139,8 +141,10 @@ func (x *step) attempt(i uint8, f flags, owner uint8, w way) {
 	if f.has(yield) { // the turn is over
 		at.Options = &hurried[x.world.block]
 	}
-	c.owner, c.woken = owner, false
-	if s := c.Begin(at, head); s.Do == machine.Settle {
+	if c.owner, c.woken = owner, false; x.left.resumes > 0 {
+		c.wish = f
+	}
+	if s := x.beginHead(c.Machine, at, head); s.Do == machine.Settle {
 		x.got(i, s.Holds, false)
 		x.tell("%s's next owner inherits the hold, with token %d", sessionName(i), worldly(c.Token()))
 		return
@@ -149,7 +153,7 @@ func (x *step) attempt(i uint8, f flags, owner uint8, w way) {
 }
 
 func (x *step) head(f flags, owner uint8) *machine.Head[uint8] {
-	h := &machine.Head[uint8]{Owner: owner, Field: ownerName(owner), Cohort: x.world.block > 1, Portable: x.world.portable && x.world.block == 1, Waits: f.has(queueUp), Barges: f.has(barge)}
+	h := &machine.Head[uint8]{Owner: owner, Cohort: x.world.block > 1, Portable: x.world.portable && x.world.block == 1, Waits: f.has(queueUp), Barges: f.has(barge)}
 	if f.has(fixed) {
 		h.Fixed = second * time.Duration(lease)
 	}
@@ -165,9 +169,19 @@ func (x *step) inherits(c *client) bool {
 // next hands the hold on to the next owner of the session.
 func (x *step) next(c *client, m *machine.Machine[uint8]) machine.Step {
 	if m.Owned() {
-		m.Exit(x.at(c), true)
+		m.HandOver()
 	}
-	return m.Begin(x.at(c), x.head(queueUp, x.world.cohort()))
+	return x.beginHead(m, x.at(c), x.head(queueUp, x.world.cohort()))
+}
+
+// beginHead begins with a head, which inherits what its session has if it can.
+func (x *step) beginHead(m *machine.Machine[uint8], at *machine.Moment, h *machine.Head[uint8]) machine.Step {
+	if h.Cohort {
+		if do, _ := m.Inherit(at.Options, at.Now.Sub(at.Opened), at.Waiters, &h.Owner); do == machine.Settle {
+			return machine.Step{Do: do, Holds: 1}
+		}
+	}
+	return m.Begin(at, h)
 }
 
 // cohort is the owner of a hold that is its session's.
@@ -222,12 +236,12 @@ func (x *step) release(i uint8, w way) {
 	case c.full:
 	case c.Owned() && c.behind:
 		x.tell("%s hands the lock on, to the head that let a Resume go first", sessionName(i))
-		c.Exit(at, true)
+		c.HandOver()
 		x.goOn(i)
 		return
 	case !c.Owned():
 		c.Clean()
-	case c.Exit(at, false).Do == machine.Linger:
+	case c.Exit(at).Do == machine.Linger:
 		x.tell("%s keeps the lock, which no owner has", sessionName(i))
 		return
 	}
@@ -333,7 +347,7 @@ func (x *step) unanswered(a call) {
 		x.follow(a.session, c.Unanswered(at, machine.Failure{Unknown: true}))
 	case a.verb == verbResume:
 		c.doubtful = true
-		x.followResume(a.session, c.ResumeUnanswered(machine.Failure{Unknown: true}, a.notAfter.time()))
+		x.followResume(a.session, c.ResumeUnanswered(at, machine.Failure{Unknown: true}, a.notAfter.time()))
 	case a.verb == verbRelease || a.verb == verbFree:
 		c.Released(false, false)
 	}
@@ -416,15 +430,16 @@ func (x *step) leave(i uint8) {
 func (x *step) resume(i uint8, w way) {
 	c := x.edit(i)
 	at := x.at(c)
+	at.Field = ownerName(1)
 	if c.moving == machine.Nothing {
 		x.left.resumes--
 		c.doubtful = false
 		head := x.head(queueUp, 1)
 		if c.Owned() {
-			c.moving = c.ResumeOwn(head).Do
+			c.moving = c.ResumeOwn(at, head).Do
 		} else {
 			c.behind = c.trying()
-			c.moving = c.Resume(head).Do
+			c.moving = c.Resume(at, head).Do
 		}
 	}
 	next := uint64(0)
@@ -442,7 +457,7 @@ func (x *step) resumed(a call, res result) {
 	c := x.edit(a.session)
 	at := x.at(c)
 	if res.code == tooLate {
-		x.followResume(a.session, c.ResumeUnanswered(machine.Failure{}, a.notAfter.time()))
+		x.followResume(a.session, c.ResumeUnanswered(at, machine.Failure{}, a.notAfter.time()))
 		return
 	}
 	x.followResume(a.session, c.Resumed(at, &backend.ResumeReply{Status: backend.ResumeStatus(res.code), Holds: int(res.numbers[2]),
@@ -480,7 +495,7 @@ func (x *step) goOn(i uint8) {
 	c := x.edit(i)
 	if c.behind {
 		c.behind = false
-		c.Overtaken()
+		c.Overtaken(x.at(c), x.head(c.wish, c.owner))
 	}
 }
 
@@ -513,5 +528,6 @@ func (x *step) trusts(c *client) bool {
 func (x *step) pushed(it item) {
 	i := it.call.session
 	g := backend.Grant{Epoch: uint64(it.call.epoch), First: tokenOf(it.first), Last: tokenOf(it.last), TTL: time.Duration(it.ttl) * second, NotBefore: it.sent.time()}
-	x.follow(i, x.edit(i).Pushed(&g, false, true))
+	c := x.edit(i)
+	x.follow(i, c.Pushed(x.at(c), &g, false, true))
 }

@@ -11,12 +11,10 @@ import (
 // A Head is the owner that has the baton, and how it wants the lock.
 type Head[K comparable] struct {
 	Owner    K
-	Field    string        // the owner as Redis has it
 	Cohort   bool          // the hold would be the session's
 	Portable bool          // another session could resume the hold
 	Waits    bool          // in Redis, if another session has the lock
 	Barges   bool          // takes a free lock even if other sessions wait for it
-	Ended    bool          // its context has ended: it inherits nothing
 	Fixed    time.Duration // the length of the lease, if that is a fixed one
 	Holds    int           // with which it comes back from a condition; 0: one
 	Ticket   uint64        // under which Redis has queued the session for it; 0: none
@@ -24,34 +22,39 @@ type Head[K comparable] struct {
 	Deadline time.Time     // of a try with a time limit
 }
 
-// An attempt is what the head wants, and what is known of the copies of its request.
-type attempt[K comparable] struct {
-	head    Head[K]
-	prior   backend.Prior // for the first copy
-	keepTTL bool          // the lease goes on
-	yields  bool          // another session that waits goes first
-	handed  bool          // an owner of this session handed the lock to the head
-	asked   bool          // the session that may keep the lock idle was asked for it
-	spins   int           // how often the head still asks before it parks
-	kept    lease.Lease   // with keepTTL
-	refuted time.Time     // when the latest copy was sent that had the reply Waiting: earlier grants are over
-	sent    time.Time     // when the copy under way was sent
-	ahead   time.Duration // how far the wall clock was ahead when the latest copy was sent
+// An attempt is what the head wants, beside the hold that it would get, and what is known of the copies of its request.
+type attempt struct {
+	waits    bool // as in Head
+	barges   bool
+	keepTTL  bool // the lease goes on, that of the hold
+	yields   bool // another session that waits goes first
+	handed   bool // an owner of this session handed the lock to the head
+	asked    bool // the session that may keep the lock idle was asked for it
+	holds    int32
+	spins    int32         // how often the head still asks before it parks
+	fixed    time.Duration // as in Head
+	deadline instant
+	refuted  instant       // when the latest copy was sent that had the reply Waiting: earlier grants are over
+	sent     instant       // when the copy under way was sent
+	ahead    time.Duration // how far the wall clock was ahead when the latest copy was sent
 }
 
-// Begin begins with a head that has just got the baton. If the session has the lock in cohort mode, the head inherits
-// the hold. Otherwise a hold that was left to it ends here, and its lease goes on if enough of that is left. The baton
-// came with the reference of an idle hold if that is Dropped.
-func (m *Machine[K]) Begin(at *Moment, h *Head[K]) (s Step) {
-	wasIdle := m.wake()
-	s.Dropped = wasIdle || m.phase == Lapsed
-	if m.inherits(at, h, wasIdle) {
-		return m.inherit(at, s, h)
+// newAttempt returns the attempt of a head.
+func newAttempt[K comparable](at *Moment, h *Head[K]) attempt {
+	return attempt{
+		waits: h.Waits, barges: h.Barges, holds: int32(max(h.Holds, 1)), fixed: h.Fixed, deadline: at.instant(h.Deadline),
+		spins: int32(at.Spin),
 	}
-	m.att = attempt[K]{head: *h, prior: m.prior, spins: at.Spin}
+}
+
+// Begin begins with a head that has just got the baton, and does not inherit. A hold that was left to it ends here, and its
+// lease goes on if enough of that is left. The baton came with the reference of an idle hold if that is Dropped.
+func (m *Machine[K]) Begin(at *Moment, h *Head[K]) (s Step) {
+	s.Dropped = m.wake() || m.phase == Lapsed
+	m.att = newAttempt(at, h)
+	l := m.hold.lease
 	if m.phase == Handed {
 		m.att.handed = true
-		l := m.hold.lease
 		// A hold that another session may have taken up is not kept: what Redis has of this session by now, if anything, may
 		// be a grant with a shorter lease.
 		m.att.keepTTL = h.Fixed == 0 && !l.Fixed() && !m.hold.portable && l.Length >= at.Lease && l.Remaining(at.Now) > at.Lease*2/3
@@ -59,19 +62,28 @@ func (m *Machine[K]) Begin(at *Moment, h *Head[K]) (s Step) {
 	if m.turn.limit == 0 || !m.unreleased {
 		m.turn = turn{}
 	} else { // the turn goes on, also after a head that was handed the lock and left
-		m.att.yields = h.Waits && (m.turn.spent(at) || h.Cohort && m.att.handed)
+		m.att.yields = h.Waits && (m.turn.spent(at.Options, at.now()) || h.Cohort && m.att.handed)
 		m.att.keepTTL = m.att.keepTTL && !m.att.yields // if no session waits, Redis gives a new lease instead of yielding
 		m.turn.passes++
 	}
-	if m.att.keepTTL {
-		m.att.kept = m.hold.lease
-	}
 	if h.Ticket > 0 && m.epoch <= h.Ticket && !m.att.handed {
-		return m.adopt(s)
+		return m.adopt(at, s, h)
 	}
-	m.clear(Begun)
+	m.want(Begun, at, h)
+	if m.att.keepTTL {
+		m.hold.lease = l
+	}
 	s.Do = AskAnew
 	return s
+}
+
+// want makes the hold the one that the head would get, without a lease.
+func (m *Machine[K]) want(next Phase, at *Moment, h *Head[K]) {
+	m.clear(next)
+	m.hold.owner, m.hold.cohort, m.hold.portable, m.hold.span = h.Owner, h.Cohort, h.Portable, at.Lease
+	if h.Fixed > 0 {
+		m.hold.span = h.Fixed
+	}
 }
 
 // wake leaves an idle hold to the head, and reports whether there was one.
@@ -79,54 +91,53 @@ func (m *Machine[K]) wake() bool {
 	if m.phase != Idle {
 		return false
 	}
-	m.lingerUntil = time.Time{}
+	m.lingerUntil = 0
 	m.enter(Handed)
 	return true
 }
 
-// inherits reports whether the head gets the hold that its session has already, without a command.
-func (m *Machine[K]) inherits(at *Moment, h *Head[K], wasIdle bool) bool {
-	if m.phase != Handed || !m.hold.cohort || !h.Cohort {
-		return false
+// Inherit makes a head that has just got the baton, in cohort mode, the owner of the hold that its session has already.
+// Settle says that it did; otherwise Begin follows. age is the session's, waiters are those in the local queue. dropped
+// is as in Begin. As HandOver it is on the fastest path, and has neither a Moment nor a Step: the stack of a goroutine that
+// has waited long is no longer in the processor's caches.
+func (m *Machine[K]) Inherit(o *Options, age time.Duration, waiters int, owner *K) (do Action, dropped bool) {
+	now := age + 1
+	dropped = m.wake()
+	if m.phase != Handed || !m.hold.cohort {
+		return Nothing, dropped
 	}
-	if wasIdle { // no other session has asked for it meanwhile
-		m.turn = newTurn(at)
+	if dropped { // no other session has asked for it meanwhile
+		m.turn = newTurn(o, now, waiters)
 	}
-	left := m.hold.lease.Remaining(at.Now)
-	return m.hold.token < m.hold.last && left >= m.hold.lease.Length/3 && !m.turn.spent(at) && !h.Ended
-}
-
-// inherit makes the head the owner of the hold that was left to it.
-func (m *Machine[K]) inherit(at *Moment, s Step, h *Head[K]) Step {
-	if at.Abandoned {
-		return m.leave(s)
+	left := m.hold.lease.Remaining(o.Opened.Add(age))
+	if m.hold.token >= m.hold.last || left < m.hold.lease.Length/3 || m.turn.spent(o, now) {
+		return Nothing, dropped
 	}
 	m.enter(Held)
 	m.turn.passes++
-	m.hold.owner = h.Owner
+	m.hold.owner = *owner
 	m.hold.token++
 	m.used = m.hold.token
-	s.Do, s.Holds = Settle, max(h.Holds, 1)
-	return s
+	return Settle, dropped
 }
 
 // adopt gives the attempt the place in Redis that came with a signal, so that it need not send anything before the
 // grant comes.
-func (m *Machine[K]) adopt(s Step) Step {
-	t, grant := m.att.head.Ticket, m.grant
-	m.number(t)
-	if grant.Epoch == t { // the grant came before the baton
+func (m *Machine[K]) adopt(at *Moment, s Step, h *Head[K]) Step {
+	grant := m.grant
+	m.number(h.Ticket)
+	if grant.epoch == h.Ticket { // the grant came before the baton
 		m.grant, s.Woken = grant, true
 	}
-	m.att.prior, m.att.ahead, m.unreleased = backend.Prior{}, m.att.head.Ahead, true
-	m.clear(Parked)
+	m.att.keepTTL, m.att.ahead, m.prior, m.unreleased = false, h.Ahead, backend.Prior{}, true
+	m.want(Parked, at, h)
 	s.Do, s.TTL = Park, -1
 	return s
 }
 
 // number gives the attempt an epoch. Nothing that Redis has or grants under an earlier one is trusted from here on.
 func (m *Machine[K]) number(epoch uint64) {
-	m.epoch, m.used, m.prior, m.grant = epoch, 0, backend.Prior{}, grant{}
+	m.epoch, m.used, m.grant = epoch, 0, grant{}
 }
 
 // Send begins a copy of the attempt, which AcquireRequest returns. After [AskAnew], next is the new epoch; otherwise it is
@@ -136,29 +147,34 @@ func (m *Machine[K]) Send(at *Moment, next uint64) {
 		m.number(next)
 	}
 	m.enter(Asking)
-	m.att.sent, m.att.ahead = at.Now, at.Ahead
+	m.att.sent, m.att.ahead = at.now(), at.Ahead
 }
 
-// AcquireRequest returns the copy of the attempt that is under way.
+// AcquireRequest returns the copy of the attempt that is under way. The first one has what is known of the lock in Redis.
 func (m *Machine[K]) AcquireRequest(at *Moment) backend.AcquireRequest {
 	a := &m.att
 	req := backend.AcquireRequest{
-		Epoch: m.epoch, Owner: a.head.Field, Holds: max(a.head.Holds, 1), Lease: at.Lease, NotAfter: a.notAfter(at),
-		Queue: a.head.Waits, Barge: a.head.Barges, Yield: a.yields, KeepTTL: a.keepTTL,
-		Tokens: a.tokens(at), Seen: at.Seen, Patience: at.Patience, GrantTTL: at.GrantTTL, Prior: a.prior,
+		Epoch: m.epoch, Owner: m.field(at), Holds: int(a.holds), Lease: m.hold.span, Fixed: a.fixed > 0, NotAfter: a.notAfter(at),
+		Queue: a.waits, Barge: a.barges, Yield: a.yields, KeepTTL: a.keepTTL,
+		Tokens: m.tokens(at), Seen: at.Seen, Patience: at.Patience, GrantTTL: at.GrantTTL, Prior: m.prior,
 	}
-	if a.head.Cohort {
-		req.Owner, req.Holds = at.CohortOwner, 1
-	}
-	if a.head.Fixed > 0 {
-		req.Lease, req.Fixed = a.head.Fixed, true
+	if m.hold.cohort {
+		req.Holds = 1
 	}
 	return req
 }
 
+// field returns the owner of the hold, or of the one that is wanted, as Redis has it.
+func (m *Machine[K]) field(at *Moment) string {
+	if m.hold.cohort {
+		return at.CohortOwner
+	}
+	return at.Field
+}
+
 // tokens is the size of the block of tokens that the attempt asks for.
-func (a *attempt[K]) tokens(at *Moment) int {
-	if a.head.Cohort {
+func (m *Machine[K]) tokens(at *Moment) int {
+	if m.hold.cohort {
 		return at.Block
 	}
 	return 1
@@ -166,18 +182,18 @@ func (a *attempt[K]) tokens(at *Moment) int {
 
 // notAfter is when the copy under way is refused. A try with a time limit leaves a command an eighth of its time at
 // least.
-func (a *attempt[K]) notAfter(at *Moment) time.Time {
+func (a *attempt) notAfter(at *Moment) time.Time {
 	limit := at.CommandTimeout
-	if d := a.head.Deadline; !d.IsZero() {
-		limit = min(limit, max(d.Sub(a.sent), limit/8))
+	if a.deadline != 0 {
+		limit = min(limit, max(a.deadline-a.sent, limit/8))
 	}
-	return a.sent.Add(limit)
+	return at.time(a.sent + limit)
 }
 
 // Replied handles the reply to a copy.
 func (m *Machine[K]) Replied(at *Moment, r *backend.AcquireReply) Step {
 	sent := m.att.sent
-	m.att.prior, m.att.sent = backend.Prior{}, time.Time{} // another copy is sent when the state in Redis is not known
+	m.prior, m.att.sent = backend.Prior{}, 0 // another copy is sent when the state in Redis is not known
 	switch r.Status {
 	case backend.Granted:
 		return m.granted(at, r, sent)
@@ -190,26 +206,24 @@ func (m *Machine[K]) Replied(at *Moment, r *backend.AcquireReply) Step {
 
 // granted handles a reply that grants the lock. One that comes too late is not trusted: the next copy confirms the hold
 // and gives it a full lease. A fixed lease starts only once, so it needs a new epoch.
-func (m *Machine[K]) granted(at *Moment, r *backend.AcquireReply, sent time.Time) Step {
+func (m *Machine[K]) granted(at *Moment, r *backend.AcquireReply, sent instant) Step {
 	m.unreleased, m.prior = true, r.Prior
-	a := &m.att
-	h := m.newHold(at, r.First, r.Last)
+	a, l := &m.att, m.hold.lease
 	switch {
 	case a.keepTTL:
-		h.lease = a.kept
-	case a.head.Fixed > 0: // an earlier copy may have started the lease, so the time left of it counts
-		h.lease = lease.New(sent, a.ahead, min(h.span, r.TTL), true)
+	case a.fixed > 0: // an earlier copy may have started the lease, so the time left of it counts
+		l = lease.New(at.time(sent), a.ahead, min(a.fixed, r.TTL), true)
 	default:
-		h.lease = lease.New(sent, a.ahead, h.span, false)
+		l = lease.New(at.time(sent), a.ahead, m.hold.span, false)
 	}
-	if h.lease.Trusted(at.Now) && !lease.Napped(a.ahead, at.Ahead) {
+	if l.Trusted(at.Now) && !lease.Napped(a.ahead, at.Ahead) {
 		if m.turn.limit == 0 || a.yields {
-			m.turn = newTurn(at)
+			m.turn = newTurn(at.Options, at.now(), at.Waiters)
 		}
-		return m.settle(at, &h)
+		return m.settle(at, r.First, r.Last, l)
 	}
-	a.keepTTL, a.kept = false, lease.Lease{}
-	if a.head.Fixed > 0 {
+	a.keepTTL = false
+	if a.fixed > 0 {
 		m.enter(Begun)
 		return Step{Do: AskAnew}
 	}
@@ -217,29 +231,19 @@ func (m *Machine[K]) granted(at *Moment, r *backend.AcquireReply, sent time.Time
 	return Step{Do: Ask}
 }
 
-// newHold returns the hold of the attempt, without a lease.
-func (m *Machine[K]) newHold(at *Moment, first, last backend.Token) hold[K] {
-	head := &m.att.head
-	h := hold[K]{owner: head.Owner, cohort: head.Cohort, portable: head.Portable, epoch: m.epoch, token: first, last: last, span: at.Lease}
-	if head.Fixed > 0 {
-		h.span = head.Fixed
-	}
-	return h
-}
-
 // refuted handles the reply that another session has the lock, or comes first. The next copy asks for a full lease, and
 // its grant begins a new turn.
-func (m *Machine[K]) refuted(at *Moment, r *backend.AcquireReply, sent time.Time) Step {
+func (m *Machine[K]) refuted(at *Moment, r *backend.AcquireReply, sent instant) Step {
 	a := &m.att
-	m.unreleased = m.unreleased || a.head.Waits
+	m.unreleased = m.unreleased || a.waits
 	s := Step{Yielded: a.yields, TTL: r.TTL}
-	a.keepTTL, a.kept, a.yields, a.refuted, m.turn = false, lease.Lease{}, false, sent, turn{}
-	took := at.Now.Sub(sent)
+	a.keepTTL, a.yields, a.refuted, m.turn = false, false, sent, turn{}
+	took := at.now() - sent
 	switch {
-	case a.head.Waits && a.spins > 0:
+	case a.waits && a.spins > 0:
 		a.spins--
 		s.Do = Ask
-	case a.head.Waits:
+	case a.waits:
 		s.Do = Park
 	case r.Lingers && !a.asked && took < at.Heartbeat/4: // else both together could take long
 		a.asked = true // its session was asked, and gives it up meanwhile if it does not use it
@@ -263,11 +267,11 @@ type Failure struct {
 // Unanswered handles a copy without a reply. After Pause the driver decides how long.
 func (m *Machine[K]) Unanswered(at *Moment, f Failure) Step {
 	if f.Unknown {
-		m.unreleased, m.att.keepTTL, m.att.kept = true, false, lease.Lease{}
-		m.doubt(m.att.notAfter(at))
+		m.unreleased, m.att.keepTTL = true, false
+		m.doubt(at.instant(m.att.notAfter(at)))
 	}
-	m.att.prior, m.att.sent = backend.Prior{}, time.Time{}
-	if f.Refused || !m.att.head.Waits {
+	m.prior, m.att.sent = backend.Prior{}, 0
+	if f.Refused || !m.att.waits {
 		return m.leave(Step{})
 	}
 	m.enter(Parked)
@@ -275,37 +279,33 @@ func (m *Machine[K]) Unanswered(at *Moment, f Failure) Step {
 }
 
 // doubt notes that a copy of an attempt may be under way until then.
-func (m *Machine[K]) doubt(until time.Time) {
-	if until.After(m.doubtUntil) {
-		m.doubtUntil = until
-	}
-}
+func (m *Machine[K]) doubt(until instant) { m.doubtUntil = max(m.doubtUntil, until) }
 
 // pendingUntil returns the time until which a copy may be under way that had no reply, zero if there is none.
 func (m *Machine[K]) pendingUntil(at *Moment) time.Time {
-	if !m.doubtUntil.After(at.Now) {
-		m.doubtUntil = time.Time{}
+	if m.doubtUntil <= at.now() {
+		m.doubtUntil = 0
 	}
-	return m.doubtUntil
+	return at.time(m.doubtUntil)
 }
 
 // A grant is one that was pushed for an attempt.
 type grant struct {
-	Epoch       uint64
+	epoch       uint64
 	first, last backend.Token
 	ttl         time.Duration
-	notBefore   time.Time
+	notBefore   instant
 }
 
 // Pushed handles a grant that was pushed. ticket says that an owner of this session has a ticket with its epoch, busy
 // that an owner or a clean-up has the baton.
-func (m *Machine[K]) Pushed(g *backend.Grant, ticket, busy bool) Step {
-	pushed := grant{g.Epoch, g.First, g.Last, g.TTL, g.NotBefore}
+func (m *Machine[K]) Pushed(at *Moment, g *backend.Grant, ticket, busy bool) Step {
+	pushed := grant{g.Epoch, g.First, g.Last, g.TTL, at.instant(g.NotBefore)}
 	switch {
 	case ticket && m.epoch < g.Epoch: // for an owner that was signalled and is not the head yet
 		m.grant = pushed
 		return Step{Do: Signal}
-	case m.epoch == g.Epoch && (m.phase == Asking || m.phase == Parked) && m.att.head.Waits:
+	case m.epoch == g.Epoch && (m.phase == Asking || m.phase == Parked) && m.att.waits:
 		m.grant = pushed
 		return Step{Do: Wake}
 	case m.epoch > g.Epoch || m.phase == Handed || m.phase == Idle || busy:
@@ -324,28 +324,23 @@ func (m *Machine[K]) Pushed(g *backend.Grant, ticket, busy bool) Step {
 // asked for. The next copy of the attempt then confirms the grant.
 func (m *Machine[K]) Woken(at *Moment) Step {
 	g, a := m.grant, &m.att
-	if m.phase != Parked || g.Epoch != m.epoch || g.notBefore.IsZero() || g.notBefore.Before(a.refuted) || a.head.Fixed > 0 || !a.asks(at, g) {
+	if m.phase != Parked || g.epoch != m.epoch || g.notBefore == 0 || a.refuted != 0 && g.notBefore < a.refuted || a.fixed > 0 || !m.asks(at, g) {
 		return m.again()
 	}
-	h := m.newHold(at, g.first, g.last)
-	h.lease = lease.Pushed(g.notBefore, a.ahead, g.ttl)
-	if h.lease.Remaining(at.Now) < g.ttl/2 || lease.Napped(a.ahead, at.Ahead) {
+	l := lease.Pushed(at.time(g.notBefore), a.ahead, g.ttl)
+	if l.Remaining(at.Now) < g.ttl/2 || lease.Napped(a.ahead, at.Ahead) {
 		return m.again()
 	}
-	m.turn = newTurn(at)
+	m.turn = newTurn(at.Options, at.now(), at.Waiters)
 	if g.first == g.last {
-		field := a.head.Field
-		if a.head.Cohort {
-			field = at.CohortOwner
-		}
-		m.prior = backend.Prior{Epoch: g.Epoch, Owner: field, Token: g.first, Pushed: true}
+		m.prior = backend.Prior{Epoch: g.epoch, Owner: m.field(at), Token: g.first, Pushed: true}
 	}
-	return m.settle(at, &h)
+	return m.settle(at, g.first, g.last, l)
 }
 
 // asks reports whether the attempt asks for no less than the grant.
-func (a *attempt[K]) asks(at *Moment, g grant) bool {
-	req := backend.AcquireRequest{Tokens: a.tokens(at), GrantTTL: at.GrantTTL}
+func (m *Machine[K]) asks(at *Moment, g grant) bool {
+	req := backend.AcquireRequest{Tokens: m.tokens(at), GrantTTL: at.GrantTTL}
 	return check.Grant(&req, &backend.Grant{First: g.first, Last: g.last, TTL: g.ttl})
 }
 
@@ -357,27 +352,29 @@ func (m *Machine[K]) again() Step {
 	return Step{Do: Ask}
 }
 
-// Overtaken continues the attempt of a head that let a Resume go first, and has the baton again. A hold that the
-// resumed owner left ends here.
-func (m *Machine[K]) Overtaken() Step {
-	m.att.keepTTL, m.att.kept = false, lease.Lease{}
+// Overtaken begins anew with a head that let a Resume go first, and has the baton again. A hold that the resumed owner
+// left ends here.
+func (m *Machine[K]) Overtaken(at *Moment, h *Head[K]) Step {
 	m.wake()
-	m.clear(Begun)
+	m.att = newAttempt(at, h)
+	m.want(Begun, at, h)
 	return Step{Do: AskAnew}
 }
 
-// settle makes the head the owner of h. If the session has given up its holds meanwhile, the attempt is given up.
-func (m *Machine[K]) settle(at *Moment, h *hold[K]) (s Step) {
+// settle makes the head the owner of the hold that it wanted. If the session has given up its holds meanwhile, the
+// attempt is given up.
+func (m *Machine[K]) settle(at *Moment, first, last backend.Token, l lease.Lease) (s Step) {
 	if at.Abandoned {
 		return m.leave(s)
 	}
-	s.Do, s.Holds = Settle, max(m.att.head.Holds, 1)
+	s.Do, s.Holds = Settle, int(m.att.holds)
 	m.enter(Held)
-	m.hold, m.att, m.grant = *h, attempt[K]{}, grant{}
-	if h.cohort {
-		m.used = h.token
+	m.hold.epoch, m.hold.token, m.hold.last, m.hold.lease = m.epoch, first, last, l
+	m.att, m.grant = attempt{}, grant{}
+	if m.hold.cohort {
+		m.used = first
 	}
-	s.Check = m.moved >= h.epoch && m.check()
+	s.Check = m.moved >= m.epoch && m.check()
 	return s
 }
 
@@ -387,7 +384,7 @@ func (m *Machine[K]) GiveUp() Step { return m.leave(Step{}) }
 
 // leave makes s the step that ends what the goroutine with the baton does.
 func (m *Machine[K]) leave(s Step) Step {
-	m.att = attempt[K]{}
+	m.att = attempt{}
 	m.clear(Vacant)
 	s.Do = PassOn
 	if !m.unreleased {

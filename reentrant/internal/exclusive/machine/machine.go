@@ -79,12 +79,14 @@ func (m *Machine[K]) clear(next Phase) {
 	m.enter(next)
 	m.hold = hold[K]{}
 	if next != Lapsed {
-		m.lingerUntil = time.Time{}
+		m.lingerUntil = 0
 	}
 }
 
 // Options are the session's options that the machine needs.
 type Options struct {
+	Opened time.Time // when the session was
+
 	Lease, Heartbeat, CommandTimeout, Patience, GrantTTL time.Duration
 
 	Spin        int           // how often the head asks before it parks
@@ -102,12 +104,33 @@ type Moment struct {
 	Now       time.Time
 	Ahead     time.Duration // how far the wall clock has got ahead of the monotonic one
 	Seen      backend.Token // the highest that the session has seen
+	Field     string        // the owner of the attempt as Redis has it, where a copy is sent or a grant accepted
 	Waiters   int           // in the local queue
 	Closing   bool          // the session is being closed: nothing lingers
 	Abandoned bool          // the session has given up its holds: no owner becomes a holder
 }
 
-// A hold is what an owner of this session has of the lock, or what it left to the next owner.
+// An instant is a moment: the session's age, and a nanosecond, so that 0 is none. It takes a third of the room of a
+// time.Time.
+type instant = time.Duration
+
+func (at *Moment) now() instant { return at.Now.Sub(at.Opened) + 1 }
+
+func (o *Options) instant(t time.Time) instant {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Sub(o.Opened) + 1
+}
+
+func (o *Options) time(i instant) time.Time {
+	if i == 0 {
+		return time.Time{}
+	}
+	return o.Opened.Add(i - 1)
+}
+
+// A hold is what an owner of this session has of the lock, what it left to the next owner, or what the head wants.
 type hold[K comparable] struct {
 	owner    K
 	cohort   bool // Redis has it as the session's, not as its owner's
@@ -128,8 +151,9 @@ type hold[K comparable] struct {
 // Each row is an event, the phases in which it may happen, the condition, the phase that follows (= is the same one),
 // and the step. Of several rows for one event and phase the first that fits is taken. Queries are not in the table.
 //
-//	Begin            handed idle               to inherit, as below; the session gave up its holds    vacant   pass on
-//	Begin            handed idle               in cohort mode, with tokens, lease and turn left       held     settle
+//	Inherit          handed idle               in cohort mode, with tokens, lease and turn left       held     settle
+//	Inherit          idle                      otherwise                                              handed   –
+//	Inherit          vacant handed lapsed      otherwise                                              =        –
 //	Begin            vacant lapsed             its place in Redis came with a signal                  parked   park
 //	Begin            vacant handed idle lapsed otherwise                                              begun    ask anew
 //	Send             begun                     under a new epoch                                      asking   request
@@ -160,7 +184,7 @@ type hold[K comparable] struct {
 //	Overtaken        vacant handed idle lapsed                                                        begun    ask anew
 //	GiveUp           begun parked              Redis may have something of the session                vacant   pass on
 //	GiveUp           begun parked              otherwise                                              vacant   leave
-//	Exit             held                      the next owner in line has the baton                   handed   hand over
+//	HandOver         held                      the next owner in line has the baton                   handed   –
 //	Exit             lost                                                                             vacant   pass on
 //	Exit             held                      the lease is over                                      vacant   pass on
 //	Exit             held                      it may linger: in cohort mode, not wanted, tokens left idle     linger
@@ -235,30 +259,30 @@ type hold[K comparable] struct {
 //	Dismiss          idle lapsed               not dismissed yet                                      =        dismiss
 //	Dismiss          vacant held handed                                                               =        –
 type Machine[K comparable] struct {
-	phase Phase
-	hold  hold[K]       // Held to Idle
-	att   attempt[K]    // Begun to Parked, and while a Resume goes first
-	back  resumption[K] // Resuming, Leaving
+	// What a local hand-over touches comes first: it is in the processor's caches together.
+	phase      Phase
+	unreleased bool          // Redis may have a hold, a grant or a place of this session, to be released
+	dismissed  bool          // a clean-up is on its way to the idle hold
+	operating  bool          // an operation of the holder is under way, and may change what Redis has
+	hold       hold[K]       // Held to Idle; before that, what the head wants, without an epoch
+	turn       turn          // the run of local hand-overs
+	used       backend.Token // the last token used of the block that came with the last attempt; 0: all of them
+	epoch      uint64        // the last that was sent
+	wanted     uint64        // the hold with this epoch, or a later one, was asked for by another session
+	moved      uint64        // the hold with this epoch, or an earlier one, may have been taken up by another session
 
-	epoch       uint64 // the last that was sent
-	grant       grant  // that came for the attempt, or for a ticket
-	turn        turn   // the run of local hand-overs
-	unreleased  bool   // Redis may have a hold, a grant or a place of this session, to be released
-	dismissed   bool   // a clean-up is on its way to the idle hold
-	doubtUntil  time.Time
+	lingerUntil instant       // when the idle hold is given back
+	doubtUntil  instant       // a copy of an attempt may be under way until then
 	prior       backend.Prior // how the last reply left the lock in Redis; none if the outcome of a later command is not known
-	aside       backend.Prior // prior, during an operation
-	used        backend.Token // the last token used of the block that came with the last attempt; 0: all of them
-	lingerUntil time.Time     // when the idle hold is given back
-	wanted      uint64        // the hold with this epoch, or a later one, was asked for by another session
-	moved       uint64        // the hold with this epoch, or an earlier one, may have been taken up by another session
+	att         attempt       // Begun to Resuming, and while an owner resumes its own hold
+	grant       grant         // that came for the attempt, or for a ticket
 }
 
 // Reuse readies a machine for another use of its lock, or for another lock.
 func (m *Machine[K]) Reuse(sameLock bool) {
 	m.unreleased, m.used = false, 0
 	if !sameLock {
-		m.prior, m.doubtUntil = backend.Prior{}, time.Time{}
+		m.prior, m.doubtUntil = backend.Prior{}, 0
 	}
 }
 
@@ -275,7 +299,6 @@ const (
 	Pause             // wait for Woken: for Wait, or for as long as the driver waits after a failure
 	Leave             // free the baton, or pass it on: Redis has nothing of the session
 	PassOn            // pass the baton on, to an owner that takes over what Redis has; if there is none, Clean
-	HandOver          // the next owner in line, which has the baton, takes the hold over
 	Linger            // free the baton, and keep the reference of the hold; look again at Wake
 	Release           // send ReleaseRequest until Redis has replied, then Released
 	Replace           // the owner's hold goes on under a new epoch; if Holds is not 0, it is another hold, with so many
@@ -292,7 +315,7 @@ const (
 	actions
 )
 
-var actionNames = [actions]string{"nothing", "settle", "ask", "ask anew", "park", "pause", "leave", "pass on", "hand over", "linger",
+var actionNames = [actions]string{"nothing", "settle", "ask", "ask anew", "park", "pause", "leave", "pass on", "linger",
 	"release", "replace", "lose", "evict", "renew", "extended", "check later", "dismiss", "wake", "signal", "orphan", "notify"}
 
 func (a Action) String() string { return actionNames[a] }
@@ -332,7 +355,7 @@ func (m *Machine[K]) BelongsTo(owner K) bool {
 	return m.hold.owner == owner && (m.owned() || m.phase == Lost)
 }
 
-// Owner returns the owner of the hold.
+// Owner returns the owner of the hold, or of the last one if that was left to the next owner.
 func (m *Machine[K]) Owner() K { return m.hold.owner }
 
 // Cohort reports whether Redis has the hold as the session's, and not as its owner's.
@@ -359,6 +382,9 @@ func (m *Machine[K]) Sent() uint64 { return m.epoch }
 // PendingUntil returns the time until which a copy of an attempt may be under way that had no reply, zero if there is
 // none.
 func (m *Machine[K]) PendingUntil(at *Moment) time.Time { return m.pendingUntil(at) }
+
+// IsWanted reports whether another session has asked for the hold.
+func (m *Machine[K]) IsWanted() bool { return m.wanted >= m.hold.epoch }
 
 // Unreleased reports whether Redis may have a hold, a grant or a place of this session.
 func (m *Machine[K]) Unreleased() bool { return m.unreleased }

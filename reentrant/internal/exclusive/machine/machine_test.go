@@ -84,8 +84,8 @@ func TestMachinesOfEqualHistoriesAreEqual(t *testing.T) {
 
 func TestRequestSaysWhatTheHeadWants(t *testing.T) {
 	r := newRig()
-	r.at.Seen = 42
-	r.head = Head[string]{Owner: "o", Field: "field", Waits: true, Barges: true, Holds: 3, Deadline: start.Add(500 * time.Millisecond)}
+	r.at.Seen, r.at.Field = 42, "field"
+	r.head = Head[string]{Owner: "o", Waits: true, Barges: true, Holds: 3, Deadline: start.Add(500 * time.Millisecond)}
 	r.reach(Begun)
 	assert.Equal(t, backend.AcquireRequest{
 		Epoch: 1, Owner: "field", Holds: 3, Lease: r.at.Lease, NotAfter: start.Add(500 * time.Millisecond), Queue: true, Barge: true, Tokens: 1,
@@ -156,7 +156,7 @@ func TestHoldThatIsHandedOnKeepsItsLeaseWhileTwoThirdsAreLeft(t *testing.T) {
 // handOn hands the hold on, n times.
 func handOn(r *rig, n int) (yields bool) {
 	for range n {
-		r.m.Exit(&r.at, true)
+		r.m.HandOver()
 		r.m.Begin(&r.at, &r.head)
 		if yields = r.send().Yield; yields {
 			return true
@@ -202,7 +202,7 @@ func TestNewTurnBeginsWhenTheLockWasOffered(t *testing.T) {
 	r.wait(time.Second)
 	assert.True(t, handOn(r, 1))
 	r.granted()
-	assert.Equal(t, r.at.Now, r.m.turn.began)
+	assert.Equal(t, r.at.now(), r.m.turn.began)
 }
 
 func TestCohortInheritsUntilItsTokensAreUsed(t *testing.T) {
@@ -210,13 +210,14 @@ func TestCohortInheritsUntilItsTokensAreUsed(t *testing.T) {
 	r.head.Cohort = true
 	r.reach(Held)
 	for token := backend.Token(8); token <= 9; token++ {
-		r.m.Exit(&r.at, true)
-		require.Equal(t, Settle, r.m.Begin(&r.at, &r.head).Do)
+		r.m.HandOver()
+		require.Equal(t, Settle, inherit(r).Do)
 		assert.Equal(t, token, r.m.Token())
 		assert.Equal(t, token, r.m.ReleaseRequest(&r.at).Used)
 	}
-	r.m.Exit(&r.at, true)
-	assert.Equal(t, AskAnew, r.m.Begin(&r.at, &r.head).Do)
+	r.m.HandOver()
+	assert.Equal(t, Nothing, inherit(r).Do)
+	begin(r)
 	req := r.send()
 	assert.True(t, req.Yield, "its turn is over")
 	assert.Zero(t, r.m.ReleaseRequest(&r.at).Used, "the block is used up")
@@ -229,8 +230,6 @@ func TestCohortDoesNotInherit(t *testing.T) {
 	}{
 		{"a lease of which less than a third is left", func(r *rig) { r.wait(5909 * time.Millisecond) }},
 		{"in a turn that is over", func(r *rig) { r.at.HandoffTime = 0 }},
-		{"for a caller that has left", func(r *rig) { r.head.Ended = true }},
-		{"for an owner that Redis must know", func(r *rig) { r.head.Cohort = false }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig()
@@ -238,14 +237,14 @@ func TestCohortDoesNotInherit(t *testing.T) {
 			r.reach(Handed)
 			r.at.Generation = time.Hour
 			c.do(r)
-			assert.Equal(t, AskAnew, r.m.Begin(&r.at, &r.head).Do)
+			assert.Equal(t, Nothing, inherit(r).Do)
 		})
 	}
 }
 
 // accepts reports whether a parked head accepts a grant that was pushed.
 func accepts(r *rig, g backend.Grant) bool {
-	s := r.m.Pushed(&g, false, true)
+	s := r.m.Pushed(&r.at, &g, false, true)
 	return s.Do == Wake && r.m.Woken(&r.at).Do == Settle
 }
 
@@ -293,7 +292,7 @@ func TestGrantThatWasAcceptedIsRememberedAsPushed(t *testing.T) {
 func TestGrantThatComesBeforeTheBatonIsThereForItsOwner(t *testing.T) {
 	r := newRig()
 	g := backend.Grant{Epoch: 5, First: 8, Last: 8, TTL: r.at.GrantTTL, NotBefore: r.at.Now}
-	require.Equal(t, Signal, r.m.Pushed(&g, true, false).Do)
+	require.Equal(t, Signal, r.m.Pushed(&r.at, &g, true, false).Do)
 	r.head.Ticket, r.head.Holds = 5, 2
 	s := r.m.Begin(&r.at, &r.head)
 	assert.Equal(t, Park, s.Do)
@@ -333,7 +332,7 @@ func TestPriorIsForgottenDuringAnOperationAndThenHasItsNumber(t *testing.T) {
 	r := newRig()
 	r.reach(Held)
 	r.m.Operate()
-	assert.Zero(t, r.m.prior)
+	assert.Zero(t, r.m.remembered())
 	r.m.Operated(false, false)
 	assert.Zero(t, r.m.prior, "its outcome is not known")
 
@@ -448,7 +447,7 @@ func TestTransitionsDoNotAllocate(t *testing.T) {
 		m.Send(&r.at, r.next)
 		m.AcquireRequest(&r.at)
 		m.Replied(&r.at, &reply)
-		m.Exit(&r.at, false)
+		m.Exit(&r.at)
 		m.ReleaseRequest(&r.at)
 		m.Released(true, true)
 	}))
@@ -460,8 +459,8 @@ func BenchmarkHandOver(b *testing.B) {
 	r.reach(Held)
 	r.m.hold.last = 1 << 60
 	for b.Loop() {
-		r.m.Exit(&r.at, true)
-		r.m.Begin(&r.at, &r.head)
+		r.m.HandOver()
+		r.m.Inherit(r.at.Options, time.Hour, 0, &r.head.Owner)
 	}
 }
 
@@ -475,7 +474,7 @@ func BenchmarkUncontended(b *testing.B) {
 		m.Send(&r.at, r.next)
 		m.AcquireRequest(&r.at)
 		m.Replied(&r.at, &reply)
-		m.Exit(&r.at, false)
+		m.Exit(&r.at)
 		m.ReleaseRequest(&r.at)
 		m.Released(true, true)
 	}

@@ -6,7 +6,15 @@ import "github.com/relock-go/relock/backend"
 // that rises within the epoch, so that Redis carries it out once.
 func (m *Machine[K]) Operate() {
 	m.hold.op++
-	m.aside, m.prior = m.prior, backend.Prior{}
+	m.operating = true
+}
+
+// remembered returns how the last reply left the lock in Redis; none while an operation may change that.
+func (m *Machine[K]) remembered() backend.Prior {
+	if m.operating {
+		return backend.Prior{}
+	}
+	return m.prior
 }
 
 // Trust checks without Redis whether the owner's hold can be trusted: for a re-entry in cohort mode, before each copy of an
@@ -26,14 +34,14 @@ func (m *Machine[K]) Trust(at *Moment, why string) Step {
 
 // Operated ends the operation. answered says that Redis replied, and gone that it no longer has the hold.
 func (m *Machine[K]) Operated(answered, gone bool) Step {
-	prior := m.aside
-	m.aside = backend.Prior{}
-	switch {
-	case gone:
+	m.operating = false
+	if answered && !gone && m.prior.Epoch == m.hold.epoch {
+		m.prior.Op = m.hold.op
+		return Step{}
+	}
+	m.prior = backend.Prior{}
+	if gone {
 		return m.Lose(m.hold.epoch, "Redis no longer had it")
-	case answered && prior.Epoch == m.hold.epoch:
-		prior.Op = m.hold.op
-		m.prior = prior
 	}
 	return Step{}
 }

@@ -7,34 +7,27 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// A resumption is an attempt to take up a hold of another session, or to continue one of this session.
-type resumption[K comparable] struct {
-	head  Head[K]
-	sent  time.Time
-	ahead time.Duration
-}
-
 // Resume begins with a head that takes up a hold of another session, or from before a restart. If an owner of this
 // session left the lock to the head, the head's own hold is not there to be resumed. The attempt of a head that let the
-// Resume go first is kept, for Overtaken.
-func (m *Machine[K]) Resume(h *Head[K]) Step {
+// Resume go first begins anew later, with Overtaken.
+func (m *Machine[K]) Resume(at *Moment, h *Head[K]) Step {
 	s := Step{Dropped: m.phase == Lapsed || m.phase == Idle}
 	m.wake()
 	if m.phase == Handed {
 		s.Do = PassOn
 		return s
 	}
-	m.clear(Resuming)
-	m.back = resumption[K]{head: *h}
+	m.want(Resuming, at, h)
+	m.att = newAttempt(at, h)
 	s.Do = AskAnew
 	return s
 }
 
 // ResumeOwn begins to continue a hold of this session under a new epoch, and with the lease of h. After the reply Redis
 // no longer has the old epoch.
-func (m *Machine[K]) ResumeOwn(h *Head[K]) Step {
+func (m *Machine[K]) ResumeOwn(at *Moment, h *Head[K]) Step {
 	m.StartLeaving()
-	m.back = resumption[K]{head: *h}
+	m.att = newAttempt(at, h)
 	return Step{Do: AskAnew}
 }
 
@@ -43,16 +36,16 @@ func (m *Machine[K]) ResumeOwn(h *Head[K]) Step {
 func (m *Machine[K]) SendResume(at *Moment, next uint64) {
 	if next > 0 {
 		m.number(next)
+		m.prior = backend.Prior{}
 	}
-	m.back.sent, m.back.ahead = at.Now, at.Ahead
+	m.att.sent, m.att.ahead = at.now(), at.Ahead
 }
 
 // ResumeRequest returns the copy of the Resume that is under way. It is refused from notAfter on.
 func (m *Machine[K]) ResumeRequest(at *Moment, notAfter time.Time) backend.ResumeRequest {
-	h := &m.back.head
-	req := backend.ResumeRequest{Epoch: m.epoch, Owner: h.Field, Lease: at.Lease, NotAfter: notAfter, Seen: at.Seen, Until: m.pendingUntil(at)}
-	if h.Fixed > 0 {
-		req.Lease, req.Fixed = h.Fixed, true
+	req := backend.ResumeRequest{Epoch: m.epoch, Owner: at.Field, Lease: at.Lease, NotAfter: notAfter, Seen: at.Seen, Until: m.pendingUntil(at)}
+	if fixed := m.att.fixed; fixed > 0 {
+		req.Lease, req.Fixed = fixed, true
 	}
 	return req
 }
@@ -65,16 +58,16 @@ func (m *Machine[K]) Resumed(at *Moment, r *backend.ResumeReply) Step {
 	case backend.Overtaken:
 		return Step{Do: AskAnew}
 	}
-	b := &m.back
-	h := hold[K]{owner: b.head.Owner, portable: b.head.Portable, epoch: m.epoch, token: r.Token, last: r.Token, span: at.Lease}
-	if h.lease = lease.New(b.sent, b.ahead, at.Lease, false); b.head.Fixed > 0 {
-		h.span, h.lease = b.head.Fixed, lease.New(b.sent, b.ahead, r.TTL, true)
+	a, sent := &m.att, at.time(m.att.sent)
+	h := hold[K]{owner: m.hold.owner, portable: m.hold.portable, epoch: m.epoch, token: r.Token, last: r.Token, span: at.Lease}
+	if h.lease = lease.New(sent, a.ahead, at.Lease, false); a.fixed > 0 {
+		h.span, h.lease = a.fixed, lease.New(sent, a.ahead, r.TTL, true)
 	}
 	switch {
-	case !h.lease.Trusted(at.Now) || lease.Napped(b.ahead, at.Ahead):
+	case !h.lease.Trusted(at.Now) || lease.Napped(a.ahead, at.Ahead):
 		return Step{Do: Ask} // the reply came too late to be trusted
 	case m.phase == Resuming:
-		m.unreleased, m.turn = true, newTurn(at)
+		m.unreleased, m.turn = true, newTurn(at.Options, at.now(), at.Waiters)
 		s := Step{Holds: r.Holds}
 		return m.takeUp(at, s, h)
 	}
@@ -84,7 +77,7 @@ func (m *Machine[K]) Resumed(at *Moment, r *backend.ResumeReply) Step {
 // takeUp makes the head the owner of a hold of another session. As in settle, a session that has given up its holds
 // gives up the attempt.
 func (m *Machine[K]) takeUp(at *Moment, s Step, h hold[K]) Step {
-	m.back = resumption[K]{}
+	m.att = attempt{}
 	if at.Abandoned {
 		m.clear(Vacant)
 		s.Do = PassOn
@@ -101,7 +94,7 @@ func (m *Machine[K]) takeUp(at *Moment, s Step, h hold[K]) Step {
 // lost, and the owner has the holds that Redis has. In a session that has given up its holds replace does nothing, since
 // no watchdog would maintain h.
 func (m *Machine[K]) replace(at *Moment, h hold[K], holds int) (s Step) {
-	m.back = resumption[K]{}
+	m.att = attempt{}
 	s.Do = Replace
 	if h.token != m.hold.token {
 		s.Holds = holds
@@ -121,12 +114,12 @@ func (m *Machine[K]) replace(at *Moment, h hold[K], holds int) (s Step) {
 
 // ResumeUnanswered handles a copy without a reply. A copy that may be under way would take the owner's hold from wherever
 // the owner has gone on since, so the next one, under another epoch, has it refused.
-func (m *Machine[K]) ResumeUnanswered(f Failure, notAfter time.Time) Step {
+func (m *Machine[K]) ResumeUnanswered(at *Moment, f Failure, notAfter time.Time) Step {
 	switch {
 	case f.Refused:
 		return m.NotResumed(f, false)
 	case f.Unknown:
-		m.doubt(notAfter)
+		m.doubt(at.instant(notAfter))
 		return Step{Do: AskAnew}
 	}
 	return Step{Do: Ask}
@@ -135,7 +128,7 @@ func (m *Machine[K]) ResumeUnanswered(f Failure, notAfter time.Time) Step {
 // NotResumed ends a Resume that got no hold. If it was this session's own hold, that is lost if Redis does not have it
 // (notThere), or may have it under another epoch.
 func (m *Machine[K]) NotResumed(f Failure, notThere bool) Step {
-	m.back = resumption[K]{}
+	m.att = attempt{}
 	switch {
 	case m.phase == Resuming:
 		m.clear(Vacant)

@@ -45,10 +45,11 @@ type rig struct {
 var start = time.Unix(1_700_000_000, 0)
 
 func newRig() *rig {
-	return &rig{at: Moment{Now: start, Options: &Options{
-		Lease: 9 * time.Second, Heartbeat: 3 * time.Second, CommandTimeout: time.Second, Patience: 5 * time.Second, GrantTTL: 3 * time.Second,
+	return &rig{at: Moment{Now: start, Field: "o", Options: &Options{
+		Opened: start.Add(-time.Hour),
+		Lease:  9 * time.Second, Heartbeat: 3 * time.Second, CommandTimeout: time.Second, Patience: 5 * time.Second, GrantTTL: 3 * time.Second,
 		Handoffs: 64, HandoffTime: 10 * time.Second, Generation: 5 * time.Millisecond, Linger: time.Second, Block: 3, CohortOwner: "*",
-	}}, head: Head[string]{Owner: "o", Field: "o", Waits: true}}
+	}}, head: Head[string]{Owner: "o", Waits: true}}
 }
 
 func (r *rig) wait(d time.Duration) *rig {
@@ -95,7 +96,7 @@ func (r *rig) resumed(token backend.Token) Step {
 }
 
 func (r *rig) push(epoch uint64) Step {
-	return r.m.Pushed(&backend.Grant{Epoch: epoch, First: 8, Last: 8, TTL: r.at.GrantTTL, NotBefore: r.at.Now}, false, false)
+	return r.m.Pushed(&r.at, &backend.Grant{Epoch: epoch, First: 8, Last: 8, TTL: r.at.GrantTTL, NotBefore: r.at.Now}, false, false)
 }
 
 // reach brings the machine to a phase.
@@ -111,7 +112,7 @@ func (r *rig) reach(p Phase) {
 		r.reach(Asking)
 		r.refuted()
 	case Resuming:
-		r.m.Resume(&r.head)
+		r.m.Resume(&r.at, &r.head)
 		r.sendResume()
 	case Held:
 		r.reach(Asking)
@@ -124,17 +125,17 @@ func (r *rig) reach(p Phase) {
 		r.m.Lose(r.m.Epoch(), "a test")
 	case Handed:
 		r.reach(Held)
-		r.m.Exit(&r.at, true)
+		r.m.HandOver()
 	case Idle:
 		r.head.Cohort = true
 		r.reach(Held)
-		r.m.Exit(&r.at, false)
+		r.m.Exit(&r.at)
 	case Lapsed:
 		r.reach(Idle)
 		r.m.Lose(r.m.Epoch(), "a test")
 	case Freeing:
 		r.reach(Held)
-		r.m.Exit(&r.at, false)
+		r.m.Exit(&r.at)
 	}
 }
 
@@ -158,14 +159,20 @@ func of(before func(*rig), event func(*rig) Step) func(*rig) Step {
 	}
 }
 
+// inherit is the way of a head in cohort mode before Begin.
+func inherit(r *rig) Step {
+	do, dropped := r.m.Inherit(r.at.Options, r.at.Now.Sub(r.at.Opened), r.at.Waiters, &r.head.Owner)
+	return Step{Do: do, Dropped: dropped}
+}
+
 func begin(r *rig) Step     { return r.m.Begin(&r.at, &r.head) }
 func woken(r *rig) Step     { return r.m.Woken(&r.at) }
 func giveUp(r *rig) Step    { return r.m.GiveUp() }
-func exit(r *rig) Step      { return r.m.Exit(&r.at, false) }
+func exit(r *rig) Step      { return r.m.Exit(&r.at) }
 func clean(r *rig) Step     { return r.m.Clean() }
-func resume(r *rig) Step    { return r.m.Resume(&r.head) }
+func resume(r *rig) Step    { return r.m.Resume(&r.at, &r.head) }
 func tick(r *rig) Step      { return r.m.Tick(&r.at, Survey{}) }
-func overtaken(r *rig) Step { return r.m.Overtaken() }
+func overtaken(r *rig) Step { return r.m.Overtaken(&r.at, &r.head) }
 func abandoned(r *rig)      { r.at.Abandoned = true }
 func tooLate(r *rig)        { r.wait(r.at.Lease) }
 func trust(r *rig) Step     { return r.m.Trust(&r.at, "a test") }
@@ -176,7 +183,7 @@ func answer(unknown, refused bool) func(*rig) Step {
 
 func resumeAnswer(unknown, refused bool) func(*rig) Step {
 	return func(r *rig) Step {
-		return r.m.ResumeUnanswered(Failure{Unknown: unknown, Refused: refused}, r.at.Now.Add(time.Second))
+		return r.m.ResumeUnanswered(&r.at, Failure{Unknown: unknown, Refused: refused}, r.at.Now.Add(time.Second))
 	}
 }
 
@@ -199,14 +206,16 @@ func resumedAs(status backend.ResumeStatus) func(*rig) Step {
 }
 
 func own(r *rig) {
-	r.m.ResumeOwn(&r.head)
+	r.m.ResumeOwn(&r.at, &r.head)
 	r.sendResume()
 }
 
 var table = []row{
-	{event: "Begin", from: []Phase{Handed, Idle}, when: "to inherit, as below; the session gave up its holds", to: Vacant, do: PassOn, begin: cohort, act: of(abandoned, begin)},
-	{event: "Begin", from: []Phase{Handed, Idle}, when: "in cohort mode, with tokens, lease and turn left", to: Held, do: Settle, begin: cohort, act: begin,
+	{event: "Inherit", from: []Phase{Handed, Idle}, when: "in cohort mode, with tokens, lease and turn left", to: Held, do: Settle, begin: cohort, act: inherit,
 		then: func(t *testing.T, r *rig, s Step) { assert.EqualValues(t, 8, r.m.Token()) }},
+	{event: "Inherit", from: []Phase{Idle}, when: "otherwise", to: Handed, do: Nothing, begin: cohort, act: of(tooLate, inherit),
+		then: func(t *testing.T, _ *rig, s Step) { assert.True(t, s.Dropped) }},
+	{event: "Inherit", from: []Phase{Vacant, Handed, Lapsed}, when: "otherwise", to: same, do: Nothing, act: inherit},
 	{event: "Begin", from: []Phase{Vacant, Lapsed}, when: "its place in Redis came with a signal", to: Parked, do: Park, act: of(func(r *rig) { r.head.Ticket = 5 }, begin),
 		then: func(t *testing.T, r *rig, s Step) {
 			assert.EqualValues(t, 5, r.m.Sent())
@@ -245,7 +254,7 @@ var table = []row{
 			assert.Zero(t, r.m.PendingUntil(&r.at))
 		}},
 	{event: "Pushed", from: everyPhase, when: "for the ticket of an owner that is not the head yet", to: same, do: Signal, act: func(r *rig) Step {
-		return r.m.Pushed(&backend.Grant{Epoch: r.next + 1}, true, true)
+		return r.m.Pushed(&r.at, &backend.Grant{Epoch: r.next + 1}, true, true)
 	}},
 	{event: "Pushed", from: []Phase{Asking, Parked}, when: "for the attempt, which waits", to: same, do: Wake, act: func(r *rig) Step { return r.push(r.next) }},
 	{event: "Pushed", from: everyPhase, when: "for an earlier epoch", to: same, do: Nothing, act: func(r *rig) Step {
@@ -254,7 +263,7 @@ var table = []row{
 	}},
 	{event: "Pushed", from: []Phase{Handed, Idle}, when: "for this hold", to: same, do: Nothing, act: func(r *rig) Step { return r.push(r.next) }},
 	{event: "Pushed", from: []Phase{Vacant, Held, Lost, Freeing}, when: "for an attempt that is over, and the baton is in use", to: same, do: Nothing, act: func(r *rig) Step {
-		return r.m.Pushed(&backend.Grant{Epoch: r.next}, false, true)
+		return r.m.Pushed(&r.at, &backend.Grant{Epoch: r.next}, false, true)
 	}},
 	{event: "Pushed", from: []Phase{Vacant, Lapsed}, when: "for an attempt that is over, and the baton is free", to: same, do: Orphan, act: func(r *rig) Step { return r.push(r.next) }},
 	{event: "Woken", from: []Phase{Parked}, when: "a grant to trust; the session has given up its holds", to: Vacant, do: PassOn, act: func(r *rig) Step {
@@ -270,7 +279,7 @@ var table = []row{
 	{event: "Overtaken", from: []Phase{Vacant, Handed, Idle, Lapsed}, when: "", to: Begun, do: AskAnew, act: overtaken},
 	{event: "GiveUp", from: []Phase{Begun, Parked}, when: "Redis may have something of the session", to: Vacant, do: PassOn, act: of(func(r *rig) { r.m.unreleased = true }, giveUp)},
 	{event: "GiveUp", from: []Phase{Begun, Parked}, when: "otherwise", to: Vacant, do: Leave, act: of(func(r *rig) { r.m.unreleased = false }, giveUp)},
-	{event: "Exit", from: []Phase{Held}, when: "the next owner in line has the baton", to: Handed, do: HandOver, act: func(r *rig) Step { return r.m.Exit(&r.at, true) }},
+	{event: "HandOver", from: []Phase{Held}, when: "the next owner in line has the baton", to: Handed, do: none, act: silent(func(r *rig) { r.m.HandOver() })},
 	{event: "Exit", from: []Phase{Lost}, when: "", to: Vacant, do: PassOn, act: exit,
 		then: func(t *testing.T, _ *rig, s Step) {
 			assert.True(t, s.Lost)
@@ -311,8 +320,8 @@ var table = []row{
 	{event: "Resume", from: []Phase{Vacant, Lapsed}, when: "", to: Resuming, do: AskAnew, act: resume},
 	{event: "Resume", from: []Phase{Begun, Parked}, when: "the head lets it go first", to: Resuming, do: AskAnew, act: resume},
 	{event: "Resume", from: []Phase{Handed, Idle}, when: "", to: Handed, do: PassOn, act: resume},
-	{event: "ResumeOwn", from: []Phase{Held}, when: "", to: Leaving, do: AskAnew, act: func(r *rig) Step { return r.m.ResumeOwn(&r.head) }},
-	{event: "ResumeOwn", from: []Phase{Lost}, when: "", to: same, do: AskAnew, act: func(r *rig) Step { return r.m.ResumeOwn(&r.head) }},
+	{event: "ResumeOwn", from: []Phase{Held}, when: "", to: Leaving, do: AskAnew, act: func(r *rig) Step { return r.m.ResumeOwn(&r.at, &r.head) }},
+	{event: "ResumeOwn", from: []Phase{Lost}, when: "", to: same, do: AskAnew, act: func(r *rig) Step { return r.m.ResumeOwn(&r.at, &r.head) }},
 	{event: "Resumed", from: []Phase{Resuming, Leaving, Lost}, when: "too late to be trusted", to: same, do: Ask, act: func(r *rig) Step {
 		own2(r)
 		return of(tooLate, func(r *rig) Step { return r.resumed(7) })(r)

@@ -35,8 +35,8 @@ func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 	case m.owned() && !trusted:
 		l := m.lose("the lease was not renewed in time")
 		s.Do, s.Why = l.Do, l.Why
-	case (m.phase == Idle || m.phase == Lapsed) && (!at.Now.Before(m.lingerUntil) || !trusted):
-		m.lingerUntil = at.Now.Add(maxSleep) // in case an owner that is about to inherit it does not do so
+	case (m.phase == Idle || m.phase == Lapsed) && (at.now() >= m.lingerUntil || !trusted):
+		m.lingerUntil = at.now() + maxSleep // in case an owner that is about to inherit it does not do so
 		s.Do = m.Dismiss().Do
 	case !m.owned() && (!m.left() || !h.cohort || !trusted):
 	case !v.Renewing && m.due(at, v):
@@ -46,8 +46,8 @@ func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 	default:
 		s.Wake = h.lease.Wake()
 	}
-	if (m.phase == Idle || m.phase == Lapsed) && (s.Wake.IsZero() || m.lingerUntil.Before(s.Wake)) {
-		s.Wake = m.lingerUntil
+	if until := at.time(m.lingerUntil); (m.phase == Idle || m.phase == Lapsed) && (s.Wake.IsZero() || until.Before(s.Wake)) {
+		s.Wake = until
 	}
 	return s
 }
