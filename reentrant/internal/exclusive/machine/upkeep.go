@@ -34,7 +34,7 @@ func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 		s.Do = Evict
 	case m.owned() && !trusted:
 		l := m.lose("the lease was not renewed in time")
-		s.Do, s.Why = l.Do, l.Why
+		s.Do, s.Why, s.Wake = l.Do, l.Why, h.lease.End()
 	case (m.phase == Idle || m.phase == Lapsed) && (at.now() >= m.lingerUntil || !trusted):
 		m.lingerUntil = at.now() + maxSleep // in case an owner that is about to inherit it does not do so
 		s.Do = m.Dismiss().Do
